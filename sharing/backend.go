@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+// Backend is the scheduler half of one mode. Implementations hold no state:
+// whatever is in use on a device is in the view.
+type Backend interface {
+	// Mode is the mode this backend serves.
+	Mode() Mode
+	// Fit says what share of the device the request would get, or why none.
+	// It must not change its arguments, must give the same answer for the same
+	// arguments, and must not allocate when it refuses. The common checks of
+	// Admit have been made by the caller.
+	Fit(v *View, req *Request) (Share, Reason)
+}
+
+// Backends lists one backend per mode.
+type Backends []Backend
+
+// For returns the backend of a mode; false if there is none. There is no
+// fallback: a mode without a backend is refused.
+func (b Backends) For(m Mode) (Backend, bool) {
+	for _, x := range b {
+		if x.Mode() == m {
+			return x, true
+		}
+	}
+	return nil, false
+}

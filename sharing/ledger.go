@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Ledger is who holds what of one node's devices: placements by owner, and
+// nothing else. The views are derived from them and rebuilt for the devices a
+// change touches.
+type Ledger struct {
+	inventory *Inventory
+	held      map[Owner]Placement
+	blocked   map[Owner]struct{}
+	views     []View
+}
+
+// NewLedger returns the empty ledger of an inventory. The inventory must not be
+// changed afterwards.
+func NewLedger(inv *Inventory) *Ledger {
+	l := &Ledger{inventory: inv, held: map[Owner]Placement{}, blocked: map[Owner]struct{}{}}
+	l.views = make([]View, len(inv.Devices))
+	for i := range inv.Devices {
+		l.views[i] = NewView(&inv.Devices[i], nil)
+	}
+	return l
+}
+
+// Inventory returns the devices the ledger is about. The caller must not change it.
+func (l *Ledger) Inventory() *Inventory { return l.inventory }
+
+// Views returns the devices with what is on them, in inventory order. The caller
+// must not change them; they are valid until the next change of the ledger.
+func (l *Ledger) Views() []View { return l.views }
+
+// Owners returns who holds something, sorted.
+func (l *Ledger) Owners() []Owner { return slices.Sorted(maps.Keys(l.held)) }
+
+// Len is the number of owners that hold something or block the node.
+func (l *Ledger) Len() int { return len(l.held) + len(l.blocked) }
+
+// Placement returns what an owner holds.
+func (l *Ledger) Placement(o Owner) (Placement, bool) {
+	p, ok := l.held[o]
+	return p, ok
+}
+
+// Reserve notes a decision. It is all or nothing: on an error nothing changed.
+// Reserving the same placement for the same owner again changes nothing. It is
+// an error if the owner already holds something else, if a device is not in the
+// inventory, or if the shares do not fit beside those of others: a decision made
+// on this ledger always fits, so that is a broken caller and not a refusal.
+func (l *Ledger) Reserve(o Owner, p Placement) error {
+	if old, ok := l.held[o]; ok {
+		if samePlacement(old, p) {
+			return nil
+		}
+		return fmt.Errorf("reserve for owner %s on node %s: holds another placement", o, l.inventory.Node)
+	}
+	for i := range l.views {
+		v := &l.views[i]
+		if !p.Uses(v.Device.ID) {
+			continue
+		}
+		w := *v
+		w.held = appendShares(slices.Clone(v.held), o, &p, v.Device.ID)
+		w.usage = used(w.held)
+		if err := w.check(); err != nil {
+			return fmt.Errorf("reserve for owner %s on node %s: %w", o, l.inventory.Node, err)
+		}
+	}
+	for i := range p.Containers {
+		for _, s := range p.Containers[i].Shares {
+			if _, ok := l.inventory.Device(s.Device); !ok {
+				return fmt.Errorf("reserve for owner %s on node %s: no device %s", o, l.inventory.Node, s.Device)
+			}
+		}
+	}
+	l.put(o, p)
+	return nil
+}
+
+// Record notes a fact: a pod that is on the node with this placement, whatever
+// the ledger thinks of it. Shares that overlap or exceed a device are kept, so
+// that nothing more is given; Check reports them. It replaces what the owner
+// held before.
+func (l *Ledger) Record(o Owner, p Placement) {
+	l.Release(o)
+	l.put(o, p)
+}
+
+// Block notes that an owner is on the node whose shares cannot be read. Until it
+// is released nothing on the node counts as free.
+func (l *Ledger) Block(o Owner) {
+	l.Release(o)
+	l.blocked[o] = struct{}{}
+	l.setBlocked()
+}
+
+// Blocking returns the owners whose shares cannot be read, sorted.
+func (l *Ledger) Blocking() []Owner { return slices.Sorted(maps.Keys(l.blocked)) }
+
+// Release forgets an owner. An unknown owner is no mistake.
+func (l *Ledger) Release(o Owner) {
+	if _, ok := l.blocked[o]; ok {
+		delete(l.blocked, o)
+		l.setBlocked()
+	}
+	p, ok := l.held[o]
+	if !ok {
+		return
+	}
+	delete(l.held, o)
+	for i := range l.views {
+		v := &l.views[i]
+		if !p.Uses(v.Device.ID) {
+			continue
+		}
+		kept := make([]Held, 0, len(v.held))
+		for j := range v.held {
+			if v.held[j].Owner != o {
+				kept = append(kept, v.held[j])
+			}
+		}
+		v.held, v.usage = kept, used(kept)
+	}
+}
+
+// Fork returns an independent copy for what-if questions. Placements are shared,
+// since nobody edits them.
+func (l *Ledger) Fork() *Ledger {
+	return &Ledger{
+		inventory: l.inventory,
+		held:      maps.Clone(l.held),
+		blocked:   maps.Clone(l.blocked),
+		views:     slices.Clone(l.views),
+	}
+}
+
+// Check reports the first broken invariant: a device given beyond what it has, a
+// partition given twice, a share of a device the node does not have, views that
+// differ from the placements. Facts recorded from outside can break it.
+func (l *Ledger) Check() error {
+	fresh := NewLedger(l.inventory)
+	for _, o := range l.Owners() {
+		p := l.held[o]
+		for i := range p.Containers {
+			for _, s := range p.Containers[i].Shares {
+				if _, ok := l.inventory.Device(s.Device); !ok {
+					return fmt.Errorf("node %s: owner %s holds a share of unknown device %s", l.inventory.Node, o, s.Device)
+				}
+			}
+		}
+		fresh.put(o, p)
+	}
+	for i := range l.views {
+		if err := l.views[i].check(); err != nil {
+			return fmt.Errorf("node %s: %w", l.inventory.Node, err)
+		}
+		if l.views[i].usage != fresh.views[i].usage || len(l.views[i].held) != len(fresh.views[i].held) {
+			return fmt.Errorf("node %s: view of device %s differs from its placements", l.inventory.Node, l.views[i].Device.ID)
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) put(o Owner, p Placement) {
+	l.held[o] = p
+	for i := range l.views {
+		v := &l.views[i]
+		if p.Uses(v.Device.ID) {
+			v.held = appendShares(slices.Clone(v.held), o, &p, v.Device.ID)
+			v.usage = used(v.held)
+		}
+	}
+}
+
+func (l *Ledger) setBlocked() {
+	for i := range l.views {
+		l.views[i].blocked = len(l.blocked) > 0
+	}
+}
+
+func appendShares(held []Held, o Owner, p *Placement, id DeviceID) []Held {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		for _, s := range c.Shares {
+			if s.Device == id {
+				held = append(held, Held{Owner: o, Group: p.Group, Container: c.Container, Kind: c.Kind, Share: s})
+			}
+		}
+	}
+	return held
+}
+
+// check reports a device that is given beyond what it has.
+func (v *View) check() error {
+	d := v.Device
+	switch {
+	case v.usage.memory > d.Memory:
+		return fmt.Errorf("device %s: %v of %v memory given", d.ID, v.usage.memory, d.Memory)
+	case v.usage.cores > d.Cores && d.Mode != MIG:
+		return fmt.Errorf("device %s: %d%% of %d%% compute given", d.ID, v.usage.cores, d.Cores)
+	case v.usage.sharers > d.MaxShares:
+		return fmt.Errorf("device %s: %d of %d shares given", d.ID, v.usage.sharers, d.MaxShares)
+	}
+	for i := range v.held {
+		for j := range v.held[:i] {
+			if a, b := &v.held[i], &v.held[j]; conflict(a, b) {
+				return fmt.Errorf("device %s: %s/%s and %s/%s hold what only one may", d.ID, a.Owner, a.Container, b.Owner, b.Container)
+			}
+		}
+	}
+	return nil
+}
+
+// conflict reports whether two shares of one device, later after earlier in the
+// order of the ledger, cannot exist together.
+func conflict(later, earlier *Held) bool {
+	if later.Owner == earlier.Owner && !together(earlier.Kind, later.Kind) {
+		return false
+	}
+	a, b := later, earlier
+	if a.Share.Whole || b.Share.Whole {
+		return true
+	}
+	if pa, pb := a.Share.Partition, b.Share.Partition; !pa.IsZero() || !pb.IsZero() {
+		return pa.IsZero() || pb.IsZero() || pa.Overlaps(pb)
+	}
+	return a.Share.Cores >= 100 || b.Share.Cores >= 100
+}
+
+// together reports whether two containers of one pod, in the order of its spec
+// with init containers first, ever run at the same time.
+func together(earlier, later ContainerKind) bool {
+	return earlier != Init && (later != Init || earlier == Sidecar)
+}
+
+func samePlacement(a, b Placement) bool {
+	if a.Node != b.Node || a.Group != b.Group || a.GeometryHash != b.GeometryHash {
+		return false
+	}
+	return slices.EqualFunc(a.Containers, b.Containers, func(x, y ContainerShares) bool {
+		return x.Container == y.Container && x.Kind == y.Kind && slices.Equal(x.Shares, y.Shares)
+	})
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+// Owner is the UID of the pod that holds shares.
+type Owner string
+
+// Partition is a place on a device: Size memory slices from Start on. The zero
+// value means the share is not a partition.
+type Partition struct {
+	Profile string
+	Start   int
+	Size    int
+	// Geometry and Position name the same place as the wire id
+	// uuid[geometry-position] does: the running number through the geometry in
+	// the order it was written.
+	Geometry string
+	Position int
+}
+
+// IsZero reports that there is no partition.
+func (p Partition) IsZero() bool { return p.Size == 0 }
+
+// Overlaps reports whether two partitions need a common memory slice.
+func (p Partition) Overlaps(q Partition) bool {
+	return p.Start < q.Start+q.Size && q.Start < p.Start+p.Size
+}
+
+// Share is what one container holds of one device.
+type Share struct {
+	Device DeviceID
+	Mode   Mode
+	Memory Bytes
+	// Cores is the compute in percent; 0 is no guarantee and no limit.
+	Cores Percent
+	// Whole says the container has the device to itself, so nothing needs to be
+	// enforced inside the container.
+	Whole bool
+	// Partition is set in mode mig only.
+	Partition Partition
+}
+
+// ContainerShares is what one container holds.
+type ContainerShares struct {
+	Container string
+	Kind      ContainerKind
+	Shares    []Share
+}
+
+// Placement is the decision for one pod on one node: a plain value. Containers
+// that asked for nothing are not in it.
+type Placement struct {
+	Node       string
+	Containers []ContainerShares
+	// Group is the pod group the pod wants spread over devices, if it does.
+	Group string
+	// GeometryHash is the geometry configuration the partitions were chosen
+	// under; a node that applied another one must refuse them.
+	GeometryHash string
+}
+
+// Container returns the shares of the named container.
+func (p *Placement) Container(name string) (*ContainerShares, bool) {
+	for i := range p.Containers {
+		if p.Containers[i].Container == name {
+			return &p.Containers[i], true
+		}
+	}
+	return nil, false
+}
+
+// Uses reports whether any container of the pod holds a share of the device.
+func (p *Placement) Uses(id DeviceID) bool {
+	for i := range p.Containers {
+		for j := range p.Containers[i].Shares {
+			if p.Containers[i].Shares[j].Device == id {
+				return true
+			}
+		}
+	}
+	return false
+}

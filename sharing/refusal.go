@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+import (
+	"strconv"
+)
+
+// Reason is why a device, or a node, cannot serve a request. The zero value,
+// Fits, is no refusal.
+type Reason uint8
+
+// Every way to say no. The names are shown to users in pod events.
+const (
+	Fits Reason = iota
+	// Unhealthy: the node reports the device as broken.
+	Unhealthy
+	// WrongMode: the pod named modes and the device is in none of them.
+	WrongMode
+	// NoBackend: nothing here knows the device's mode.
+	NoBackend
+	// NotSelected: the pod's model or UUID lists exclude the device.
+	NotSelected
+	// NotEnoughMemory: less memory is free than asked.
+	NotEnoughMemory
+	// NotEnoughCores: less compute is free than asked.
+	NotEnoughCores
+	// TooManyShares: the device carries as many shares as it may.
+	TooManyShares
+	// HeldExclusively: somebody has the device, or its compute, to themselves.
+	HeldExclusively
+	// NotEmpty: the request wants the device to itself and others are on it.
+	NotEmpty
+	// NoPartitionFits: no free partition of the geometry is large enough.
+	NoPartitionFits
+	// GroupAlreadyHere: a pod of the same group is on the device and the group
+	// wants different devices.
+	GroupAlreadyHere
+	// Blocked: the shares of some pod on this node could not be read, so what is
+	// free is not known.
+	Blocked
+	// GivenToSameContainer: the container already has a share of this device.
+	GivenToSameContainer
+	// InAnotherMode: devices fit, but only together with devices of another
+	// mode; one container is served in one mode.
+	InAnotherMode
+	// Reasons is the number of reasons.
+	Reasons
+)
+
+// String returns the name users see.
+func (r Reason) String() string {
+	names := [Reasons]string{
+		Fits: "Fits", Unhealthy: "Unhealthy", WrongMode: "WrongMode", NoBackend: "NoBackend",
+		NotSelected: "NotSelected", NotEnoughMemory: "NotEnoughMemory", NotEnoughCores: "NotEnoughCores",
+		TooManyShares: "TooManyShares", HeldExclusively: "HeldExclusively", NotEmpty: "NotEmpty",
+		NoPartitionFits: "NoPartitionFits", GroupAlreadyHere: "GroupAlreadyHere", Blocked: "Blocked",
+		GivenToSameContainer: "GivenToSameContainer", InAnotherMode: "InAnotherMode",
+	}
+	if r < Reasons {
+		return names[r]
+	}
+	return "Reason" + strconv.Itoa(int(r))
+}
+
+// Curable reports whether the removal of other pods could turn this refusal into
+// a fit. Eviction for any other reason would be pointless.
+func (r Reason) Curable() bool {
+	switch r {
+	case NotEnoughMemory, NotEnoughCores, TooManyShares, HeldExclusively, NotEmpty,
+		NoPartitionFits, GroupAlreadyHere, Blocked:
+		return true
+	default:
+		return false
+	}
+}
+
+// Refusals counts, for one request on one node, how many devices were refused
+// for each reason. It is an array and not a map so that refusing allocates
+// nothing. The zero value refuses nothing.
+type Refusals struct {
+	// Container is the container whose request could not be met.
+	Container string
+	// Devices is how many devices the node has, Found how many would do, Wanted
+	// how many the request needs.
+	Devices, Found, Wanted int
+	Count                  [Reasons]uint16
+}
+
+// Refused reports whether the request was refused.
+func (r *Refusals) Refused() bool { return r.Found < r.Wanted }
+
+// Curable reports whether eviction of other pods could help: enough devices are
+// either fit or refused for a curable reason.
+func (r *Refusals) Curable() bool {
+	n := r.Found
+	for reason := Reason(1); reason < Reasons; reason++ {
+		if reason.Curable() {
+			n += int(r.Count[reason])
+		}
+	}
+	return n >= r.Wanted
+}
+
+// String is the text of the pod event: "0/8 devices fit container "main", 1
+// wanted: 5 NotEnoughMemory, 3 Unhealthy". The most frequent reason comes first.
+func (r *Refusals) String() string {
+	text := strconv.Itoa(r.Found) + "/" + strconv.Itoa(r.Devices) + " devices fit container " +
+		strconv.Quote(r.Container) + ", " + strconv.Itoa(r.Wanted) + " wanted"
+	sep := ": "
+	left := r.Count
+	for {
+		best := Fits
+		for reason := Reason(1); reason < Reasons; reason++ {
+			if left[reason] > 0 && (best == Fits || left[reason] > left[best]) {
+				best = reason
+			}
+		}
+		if best == Fits {
+			return text
+		}
+		text += sep + strconv.Itoa(int(left[best])) + " " + best.String()
+		left[best], sep = 0, ", "
+	}
+}
