@@ -1,4 +1,7 @@
-package deps
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deviceshare placeholder.
+package deviceshare
 
 import (
 	_ "github.com/NVIDIA/go-nvml/pkg/nvml"
