@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deviceshare placeholder.
-package deviceshare
+// Package placeholder keeps the modules required while the parts are written.
+package placeholder
 
 import (
 	_ "github.com/NVIDIA/go-nvml/pkg/nvml"
