@@ -105,9 +105,11 @@ func adapterRules() []rule {
 			Example: [2]string{"deviceshare/cmd/deviceshare-scheduler", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 		},
 		{
-			Name:    "configuration does not know the adapters",
-			Why:     "both sides read it",
-			Breaks:  func(from, to string) bool { return under("config")(from) && under("plugins", "deviceplugin", "cmd")(to) },
+			Name: "configuration does not know the adapters",
+			Why:  "both sides read it",
+			Breaks: func(from, to string) bool {
+				return under("config")(from) && under("plugins", "deviceplugin", "cmd")(to)
+			},
 			Example: [2]string{"deviceshare/config", "deviceshare/plugins/deviceshare"},
 		},
 		{
