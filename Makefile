@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Two targets matter to a newcomer: `make demo` and `make test`. Everything they
+# need beyond Go, gcc, make and root they install or build themselves.
+
+SHELL       := /bin/bash
+GO          ?= go
+BIN         := $(CURDIR)/.sandbox/bin
+FUZZTIME    ?= 60s
+BENCHTIME   ?= 1s
+# go-nvml resolves the driver's symbols when they are called and not when the
+# program starts; the linker must leave them unbound until then.
+LAZY        := -ldflags=-extldflags=-Wl,-z,lazy
+GOTEST      := $(GO) test $(LAZY)
+PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webhook
+
+# Packages whose tests link Volcano or NVML compile for minutes under the race
+# detector when nothing is cached; they are tested with it all the same.
+UNIT        := ./...
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo sandbox sandbox-down test test-race test-c test-e2e fuzz bench lint clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build the three programs and the library into .sandbox/bin and hami-core/build
+	@mkdir -p $(BIN)
+	@for p in $(PRODUCTS); do echo "building $$p"; $(GO) build $(LAZY) -o $(BIN)/$$p ./cmd/$$p || exit 1; done
+	@$(MAKE) --no-print-directory -C hami-core
+
+demo: ## run the main job on a real cluster on this machine and show what happened
+	@$(GO) run $(LAZY) ./e2e/cmd/sandbox demo
+
+sandbox: ## start a cluster and leave it running; prints the kubeconfig line
+	@$(GO) run $(LAZY) ./e2e/cmd/sandbox up
+
+sandbox-down: ## stop the cluster that `make sandbox` left running
+	@$(GO) run $(LAZY) ./e2e/cmd/sandbox down
+
+test: lint test-c test-race test-e2e ## run every test: C, Go with the race detector, the real cluster
+
+test-race: ## run the Go tests with the race detector
+	$(GOTEST) -race -timeout 20m $(UNIT)
+
+test-c: ## run the C tests, normal and with ASan and UBSan
+	$(MAKE) --no-print-directory -C hami-core test
+
+test-e2e: ## run the suites on a real cluster in the sandbox
+	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -timeout 40m -v ./e2e/suites/...
+
+fuzz: ## fuzz every decoder for FUZZTIME each (60s)
+	@set -e; for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  for f in $$(grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $$p | awk '{print $$2}' | sort -u); do \
+	    echo "fuzzing $$p $$f for $(FUZZTIME)"; \
+	    $(GOTEST) -run='^$$' -fuzz="^$$f$$" -fuzztime=$(FUZZTIME) $$p; \
+	  done; done
+
+bench: ## compare fit, refuse and session open with the in-tree code, in one run
+	$(GOTEST) -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./sharing/place/ ./plugins/deviceshare/
+
+lint: ## go vet and gofmt over every package
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet $(LAZY) ./...
+
+clean: ## remove what was built and stop a sandbox that is running
+	-@$(GO) run $(LAZY) ./e2e/cmd/sandbox down 2>/dev/null
+	rm -rf .sandbox
+	@$(MAKE) --no-print-directory -C hami-core clean
+	@$(MAKE) --no-print-directory -C e2e/fakegpu clean
