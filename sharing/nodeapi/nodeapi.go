@@ -23,6 +23,8 @@ type Claim struct {
 	// Priority is the task priority handed to the compute limiter: 0 is high, 1
 	// the default.
 	Priority int
+	// Policy says when compute limits apply: "" or "default", "force", "disable".
+	Policy string
 }
 
 // ClaimedDevice is one share and the device it is of.

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hamicorenode
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// Paths inside the container, fixed by the contract with libvgpu.so and with
+// readers of the shared region.
+const (
+	libraryInside = "/usr/local/vgpu/libvgpu.so"
+	limitsInside  = "/usr/local/vgpu/limits"
+	preloadInside = "/etc/ld.so.preload"
+	sharedInside  = "/tmp/vgpu"
+	regionInside  = sharedInside + "/vgpu.cache"
+)
+
+// limitsVersion is the first line of the limits file.
+const limitsVersion = "vgpu-limits 1"
+
+// limits is the text of the limits file. Memory is in bytes, 0 is unlimited;
+// cores are percent, 0 is unlimited; devices are in the order of the claim.
+func limits(c *nodeapi.Claim) (string, error) {
+	policy, err := policyOf(c)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nregion %s\npolicy %s\npriority %d\n", limitsVersion, regionInside, policy, c.Priority)
+	for i := range c.Devices {
+		share := &c.Devices[i].Share
+		memory, cores, err := bounds(share)
+		if err != nil {
+			return "", fmt.Errorf("claim %s: %w", c.ID, err)
+		}
+		fmt.Fprintf(&b, "device %d %s memory=%d cores=%d\n", i, share.Device, memory, cores)
+	}
+	return b.String(), nil
+}
+
+// policyOf is the compute policy, spelled out.
+func policyOf(c *nodeapi.Claim) (string, error) {
+	switch c.Policy {
+	case "":
+		return "default", nil
+	case "default", "force", "disable":
+		return c.Policy, nil
+	}
+	return "", fmt.Errorf("claim %s: compute policy %q: want default, force or disable", c.ID, c.Policy)
+}
+
+// bounds is what libvgpu.so enforces for one share; 0 is unlimited. A share that
+// is no whole device always has a memory limit: a missing one is a mistake made
+// elsewhere and must not turn into "unlimited".
+func bounds(s *sharing.Share) (sharing.Bytes, sharing.Percent, error) {
+	switch {
+	case s.Whole:
+		return 0, 0, nil
+	case s.Memory <= 0:
+		return 0, 0, fmt.Errorf("the share of device %s has no memory limit and is no whole device", s.Device)
+	case s.Cores < 0 || s.Cores > 100:
+		return 0, 0, fmt.Errorf("the share of device %s has %d%% of the compute: want 0 to 100", s.Device, s.Cores)
+	}
+	return s.Memory, s.Cores, nil
+}
+
+// environment is the same limits for readers that know only variables. The
+// limits file wins wherever both are read. Memory is rounded down to whole MiB,
+// the unit of that format, so that it never promises more.
+func environment(c *nodeapi.Claim) []nodeapi.Variable {
+	env := []nodeapi.Variable{
+		{Name: "CUDA_DEVICE_MEMORY_SHARED_CACHE", Value: regionInside},
+		{Name: "CUDA_TASK_PRIORITY", Value: strconv.Itoa(c.Priority)},
+	}
+	if c.Policy != "" && c.Policy != "default" {
+		env = append(env, nodeapi.Variable{Name: "GPU_CORE_UTILIZATION_POLICY", Value: c.Policy})
+	}
+	for i := range c.Devices {
+		s, n := &c.Devices[i].Share, strconv.Itoa(i)
+		cores := "100"
+		if !s.Whole {
+			env = append(env, nodeapi.Variable{Name: "CUDA_DEVICE_MEMORY_LIMIT_" + n, Value: mebibytes(s.Memory)})
+			if s.Cores > 0 {
+				cores = strconv.Itoa(int(s.Cores))
+			}
+		}
+		env = append(env, nodeapi.Variable{Name: "CUDA_DEVICE_SM_LIMIT_" + n, Value: cores})
+		if i == 0 {
+			env = append(env, nodeapi.Variable{Name: "CUDA_DEVICE_SM_LIMIT", Value: cores})
+		}
+	}
+	slices.SortFunc(env, func(a, b nodeapi.Variable) int { return strings.Compare(a.Name, b.Name) })
+	return env
+}
+
+// mebibytes writes an amount the way HAMi-core reads it. Below 1 MiB it is 1:
+// that format reads 0 as no limit.
+func mebibytes(b sharing.Bytes) string {
+	return strconv.FormatInt(max(int64(b/sharing.MiB), 1), 10) + "m"
+}

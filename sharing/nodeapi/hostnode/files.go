@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnode
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Files is every effect a backend has on the host. Paths are absolute. All
+// methods may be repeated with the same arguments and then give the same state.
+// Implementations are safe for concurrent use on different paths.
+type Files interface {
+	// MakeDir makes a directory and its parents. The directory itself gets
+	// exactly mode, whatever the umask; parents that are missing get 0700.
+	MakeDir(path string, mode fs.FileMode) error
+	// Write replaces a file as one step: a reader sees the old content or the
+	// new one, and a process that has the old one mapped keeps it.
+	Write(path string, content []byte, mode fs.FileMode) error
+	// Read returns the content of a file; errors.Is(err, fs.ErrNotExist) if
+	// there is none.
+	Read(path string) ([]byte, error)
+	// List returns the names in a directory, sorted; none if it does not exist.
+	List(path string) ([]string, error)
+	// Remove removes a file or a directory with all it holds. What does not
+	// exist is no mistake.
+	Remove(path string) error
+}
+
+// OS is the real file system. The zero value is ready.
+type OS struct{}
+
+// MakeDir implements Files.
+func (OS) MakeDir(path string, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("make directory %s: %w", path, err)
+	}
+	if err := os.Mkdir(path, mode.Perm()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("make directory %s: something else is there", path)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return fmt.Errorf("set mode of directory: %w", err)
+	}
+	return nil
+}
+
+// Write implements Files: a temporary file in the same directory, synced, then
+// renamed, then the directory synced, so that the name survives a power cut.
+func (OS) Write(path string, content []byte, mode fs.FileMode) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".tmp-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes renames in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if closed := d.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Read implements Files.
+func (OS) Read(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read file: %w", err)
+	}
+	return b, nil
+}
+
+// List implements Files.
+func (OS) List(path string) ([]string, error) {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list directory: %w", err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// Remove implements Files.
+func (OS) Remove(path string) error {
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("remove: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnode
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestWritingReplacesAFileWithoutTouchingWhoHasItOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lib")
+	if err := (OS{}).Write(path, []byte("old"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if err := (OS{}).Write(path, []byte("new"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	held := make([]byte, 3)
+	if _, err := open.Read(held); err != nil || string(held) != "old" {
+		t.Errorf("the open file reads %q, %v; want the old content", held, err)
+	}
+	if now, err := (OS{}).Read(path); err != nil || string(now) != "new" {
+		t.Errorf("the path reads %q, %v; want the new content", now, err)
+	}
+	names, err := (OS{}).List(filepath.Dir(path))
+	if err != nil || len(names) != 1 {
+		t.Errorf("the directory holds %v, %v; want only the file", names, err)
+	}
+}
+
+func TestAWriteThatCannotHappenLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "busy")
+	if err := os.MkdirAll(filepath.Join(target, "inside"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (OS{}).Write(target, []byte("x"), 0o600); err == nil {
+		t.Fatal("a directory was replaced by a file")
+	}
+	names, _ := (OS{}).List(dir)
+	if len(names) != 1 {
+		t.Errorf("the directory holds %v; want only what was there", names)
+	}
+}
+
+func TestADirectoryGetsExactlyTheModeAskedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "parent", "shared")
+	want := fs.FileMode(0o777) | fs.ModeSticky
+	for range 2 {
+		if err := (OS{}).MakeDir(path, want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode() &^ fs.ModeDir; got != want {
+		t.Errorf("mode is %v, want %v", got, want)
+	}
+	parent, _ := os.Stat(filepath.Dir(path))
+	if parent.Mode().Perm() != 0o700 {
+		t.Errorf("the parent has mode %v, want 0700", parent.Mode().Perm())
+	}
+}
+
+func TestALinkInPlaceOfADirectoryIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("/etc", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := (OS{}).MakeDir(link, 0o777); err == nil {
+		t.Error("a symbolic link was taken for the directory")
+	}
+}
+
+func TestWhatIsMissingIsNoMistakeToListAndRemove(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "no", "such")
+	if names, err := (OS{}).List(missing); err != nil || len(names) != 0 {
+		t.Errorf("List gives %v, %v", names, err)
+	}
+	if err := (OS{}).Remove(missing); err != nil {
+		t.Errorf("Remove gives %v", err)
+	}
+	if _, err := (OS{}).Read(missing); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Read gives %v, want fs.ErrNotExist", err)
+	}
+}
+
+func TestCrashingStopsAtTheNumberedEffect(t *testing.T) {
+	for name, late := range map[string]bool{"before it happens": false, "after it happened": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			c := &Crashing{Under: OS{}, At: 1, Late: late}
+			first, second, third := filepath.Join(dir, "1"), filepath.Join(dir, "2"), filepath.Join(dir, "3")
+			if err := c.Write(first, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Write(second, nil, 0o600); !errors.Is(err, ErrCrash) {
+				t.Fatalf("the numbered effect answers %v", err)
+			}
+			if err := c.Write(third, nil, 0o600); !errors.Is(err, ErrCrash) {
+				t.Fatalf("an effect after the stop answers %v", err)
+			}
+			if _, err := c.Read(first); !errors.Is(err, ErrCrash) {
+				t.Fatalf("a read after the stop answers %v", err)
+			}
+			names, _ := (OS{}).List(dir)
+			want := 1
+			if late {
+				want = 2
+			}
+			if len(names) != want {
+				t.Errorf("%v exist, want %d files", names, want)
+			}
+		})
+	}
+}
