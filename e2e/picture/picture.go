@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package picture draws the devices of a node as text: a strip per device, a
+// letter per share. It draws what the API server says, like any user could.
+package picture
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"deviceshare/sharing"
+)
+
+// Width is how many cells a strip has.
+const Width = 40
+
+// letters name the shares of one picture; after them come '+' signs.
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// Pod is a pod with what it holds.
+type Pod struct {
+	Owner     sharing.Owner
+	Name      string
+	Placement sharing.Placement
+}
+
+// Node draws the devices of one node with the shares of the pods on it.
+func Node(inv sharing.Inventory, pods []Pod) string {
+	ledger := sharing.NewLedger(&inv)
+	names := map[sharing.Owner]string{}
+	for _, p := range pods {
+		if p.Placement.Node == inv.Node {
+			ledger.Record(p.Owner, p.Placement)
+			names[p.Owner] = p.Name
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "node %s\n", inv.Node)
+	next := 0
+	for _, v := range ledger.Views() {
+		next = device(&b, &v, names, next)
+	}
+	return b.String()
+}
+
+// device draws one device and returns the number of the next free letter.
+func device(b *strings.Builder, v *sharing.View, names map[sharing.Owner]string, next int) int {
+	d := v.Device
+	health := ""
+	if !d.Healthy {
+		health = "  UNHEALTHY"
+	}
+	held := slices.Clone(v.Held())
+	fmt.Fprintf(b, "  GPU %d  %s  %s%s\n", d.Index, d.Model, d.Mode, health)
+	fmt.Fprintf(b, "  [%s]  %s of %s, %d shares, %d%% compute\n",
+		strip(held, d.Memory, next), gib(v.UsedMemory()), gib(d.Memory), v.Sharers(), int(v.UsedCores()))
+	for i, h := range held {
+		fmt.Fprintf(b, "     %c  %-28s %10s  %s\n", letter(next+i), names[h.Owner]+"/"+h.Container, gib(h.Share.Memory), how(&h))
+	}
+	return next + len(held)
+}
+
+// how says what else there is to know of a share.
+func how(h *sharing.Held) string {
+	words := []string{"no compute limit"}
+	switch s := h.Share; {
+	case s.Whole:
+		words = []string{"whole device, nothing intercepted"}
+	case !s.Partition.IsZero():
+		words = []string{fmt.Sprintf("%s at slice %d", s.Partition.Profile, s.Partition.Start)}
+	case s.Cores > 0:
+		words = []string{fmt.Sprintf("%d%% compute", int(s.Cores))}
+	}
+	if h.Kind != sharing.App {
+		words = append(words, h.Kind.String()+" container")
+	}
+	return strings.Join(words, ", ")
+}
+
+// strip fills cells in proportion to memory. Every share gets at least one cell,
+// so that a small one is seen.
+func strip(held []sharing.Held, total sharing.Bytes, first int) string {
+	var cells []rune
+	for i, h := range held {
+		n := max(1, scale(h.Share.Memory, total))
+		for range n {
+			cells = append(cells, letter(first+i))
+		}
+	}
+	for len(cells) < Width {
+		cells = append(cells, '.')
+	}
+	return string(cells[:Width])
+}
+
+// scale is Width*part/total, rounded down, without overflow.
+func scale(part, total sharing.Bytes) int {
+	if part <= 0 || total <= 0 {
+		return 0
+	}
+	if part >= total {
+		return Width
+	}
+	hi, lo := bits.Mul64(uint64(part), Width)
+	n, _ := bits.Div64(hi, lo, uint64(total))
+	return int(n)
+}
+
+func letter(i int) rune {
+	if i < len(letters) {
+		return rune(letters[i])
+	}
+	return '+'
+}
+
+// gib prints an amount in GiB with one decimal, a small one in MiB.
+func gib(b sharing.Bytes) string {
+	if b > 0 && b < sharing.GiB {
+		return fmt.Sprintf("%d MiB", b.WholeMiB())
+	}
+	tenths := int64(b / (sharing.GiB / 10))
+	return fmt.Sprintf("%d.%d GiB", tenths/10, tenths%10)
+}
