@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Client talks to the cluster as its administrator.
+func (c *Cluster) Client() kubernetes.Interface { return c.client }
+
+// RestConfig is for further clients. It is a copy.
+func (c *Cluster) RestConfig() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Kubeconfig is the path of the administrator's kubeconfig file.
+func (c *Cluster) Kubeconfig() string { return c.layout.adminKubeconfig() }
+
+// Dir is the state directory.
+func (c *Cluster) Dir() string { return c.layout.state }
+
+// CDIDir is where the device plugin writes CDI specs.
+func (c *Cluster) CDIDir() string { return c.layout.cdiDir() }
+
+// Images are the names of the images that every sandbox has.
+func Images() []string { return []string{ImagePause, ImageCUDAClient} }
+
+// Components tells which components there are and how they fare, in start order.
+func (c *Cluster) Components() []ComponentStatus { return c.sup.status() }
+
+// Kill sends SIGKILL to a component and returns when it is gone. Unless Options.NoRestart is set it is started again
+// after a short delay; WaitReady waits for that.
+func (c *Cluster) Kill(name string) error {
+	p, err := c.sup.find(name)
+	if err != nil {
+		return err
+	}
+	return p.kill()
+}
+
+// StopComponent stops a component in an orderly way and leaves it stopped.
+func (c *Cluster) StopComponent(name string) error {
+	p, err := c.sup.find(name)
+	if err != nil {
+		return err
+	}
+	p.stop()
+	return nil
+}
+
+// StartComponent starts a component that was stopped; a running one is left alone.
+func (c *Cluster) StartComponent(name string) error {
+	p, err := c.sup.find(name)
+	if err != nil {
+		return err
+	}
+	return p.start()
+}
+
+// Restart stops a component in an orderly way and starts it again.
+func (c *Cluster) Restart(name string) error {
+	if err := c.StopComponent(name); err != nil {
+		return err
+	}
+	return c.StartComponent(name)
+}
+
+// WaitReady waits until a component does its work, at most two minutes. The error shows the end of its log.
+func (c *Cluster) WaitReady(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
+	defer cancel()
+	return c.sup.waitReady(ctx, name)
+}
+
+// Log is the whole log of a component, over all its lives.
+func (c *Cluster) Log(name string) (string, error) {
+	text, err := os.ReadFile(c.layout.log(name))
+	if err != nil {
+		return "", fmt.Errorf("read log of %s: %w", name, err)
+	}
+	return string(text), nil
+}
+
+// PodLog is the log of a container; it goes through the apiserver and the kubelet.
+func (c *Cluster) PodLog(ctx context.Context, namespace, pod, container string) (string, error) {
+	req := c.client.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container})
+	stream, err := req.Stream(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read log of %s/%s/%s: %w", namespace, pod, container, err)
+	}
+	defer stream.Close()
+	text, err := io.ReadAll(stream)
+	if err != nil {
+		return "", fmt.Errorf("read log of %s/%s/%s: %w", namespace, pod, container, err)
+	}
+	return string(text), nil
+}
+
+// FakeGPU runs fakegpuctl on the fake GPUs of the real node, as in FakeGPU(ctx, "xid", "0", "79").
+func (c *Cluster) FakeGPU(ctx context.Context, args ...string) (string, error) {
+	return runWith(ctx, c.gpuEnv(), filepath.Join(c.layout.libDir(), "fakegpuctl"),
+		append([]string{"--dir", c.layout.gpuDir()}, args...)...)
+}

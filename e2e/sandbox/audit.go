@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// AuditEvent is one completed request about pods, bindings or nodes, as the apiserver logged it
+// (audit.k8s.io/v1, the fields that tests look at).
+type AuditEvent struct {
+	Verb string `json:"verb"`
+	User struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	// RequestObject is the body of a write.
+	RequestObject json.RawMessage `json:"requestObject"`
+	Time          time.Time       `json:"requestReceivedTimestamp"`
+}
+
+// AuditLog returns what the apiserver logged so far, oldest first. The components' user names are their component
+// names (Scheduler, DevicePlugin, ...). It needs Options.Audit.
+func (c *Cluster) AuditLog() ([]AuditEvent, error) {
+	if !c.opts.Audit {
+		return nil, errors.New("read audit log: the sandbox was started without Options.Audit")
+	}
+	f, err := os.Open(c.layout.auditLog())
+	if err != nil {
+		return nil, fmt.Errorf("read audit log: %w", err)
+	}
+	defer f.Close()
+	return readAudit(f)
+}
+
+// readAudit decodes one event per line. A last line without a newline is still being written and left out.
+func readAudit(r io.Reader) ([]AuditEvent, error) {
+	var out []AuditEvent
+	in := bufio.NewReader(r)
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read audit log: %w", err)
+		}
+		var e AuditEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("read audit log: line %d: %w", n, err)
+		}
+		out = append(out, e)
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// kubernetesVersion is what the control plane says it is; it is the version of k8s.io/kubernetes in e2e/controlplane.
+const kubernetesVersion = "v1.34.1"
+
+// target is one `go build`.
+type target struct {
+	what     string // for progress lines
+	module   string // directory below the repository
+	packages []string
+	output   string // a file, or a directory with a trailing slash
+	flags    []string
+	// needs is a directory below the repository without which the target is left out.
+	needs string
+}
+
+const ldStrip = "-s -w"
+
+// targets are all binaries of a sandbox.
+func targets(o Options, l layout) []target {
+	version := ldStrip + " -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion
+	out := []target{
+		{what: "control plane (etcd, apiserver, controller-manager, kubelet)", module: "e2e/controlplane",
+			packages: []string{"."}, output: l.bin("controlplane"), flags: []string{"-ldflags=" + version}},
+		{what: "Volcano's controllers", module: "e2e/controlplane",
+			packages: []string{"volcano.sh/volcano/cmd/controller-manager"}, output: l.bin(VolcanoController),
+			flags: []string{"-ldflags=" + ldStrip}},
+	}
+	if !o.NoKubelet {
+		out = append(out, runtimeTarget(l))
+	}
+	return append(out, productTargets(o, l)...)
+}
+
+// runtimeTarget is containerd with everything around it.
+func runtimeTarget(l layout) target {
+	const ctd, cni = "github.com/containerd/containerd/v2/cmd/", "github.com/containernetworking/plugins/plugins/"
+	return target{what: "containerd and its network plugins", module: "e2e/containerd",
+		packages: []string{ctd + "containerd", ctd + "containerd-shim-runc-v2", ctd + "ctr",
+			cni + "main/ptp", cni + "main/loopback", cni + "ipam/host-local"},
+		output: l.runtime() + "/",
+		flags:  []string{"-tags=no_btrfs,no_devmapper,no_zfs", "-ldflags=" + ldStrip}}
+}
+
+// productTargets are this project's own binaries, or Volcano's scheduler in place of ours.
+func productTargets(o Options, l layout) []target {
+	flags := []string{"-ldflags=" + ldStrip}
+	if o.Race {
+		flags = []string{"-race"}
+	}
+	own := func(component, pkg string) target {
+		return target{what: "deviceshare's " + component, module: ".", packages: []string{"./cmd/" + pkg},
+			output: productBinary(o, l, component), flags: flags, needs: "cmd/" + pkg}
+	}
+	out := []target{own(DevicePlugin, "deviceshare-device-plugin"), own(Webhook, "deviceshare-webhook")}
+	switch {
+	case o.SchedulerBinary != "":
+	case o.StockScheduler || !exists(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):
+		out = append(out, target{what: "Volcano's scheduler", module: ".", packages: []string{"volcano.sh/volcano/cmd/scheduler"},
+			output: l.bin("volcano-scheduler"), flags: []string{"-ldflags=" + ldStrip}})
+	default:
+		out = append(out, own(Scheduler, "deviceshare-scheduler"))
+	}
+	return out
+}
+
+// productBinary is where a binary of this project is built to.
+func productBinary(o Options, l layout, component string) string {
+	if o.Race {
+		return l.race(component)
+	}
+	return l.bin(component)
+}
+
+// schedulerBinary is the scheduler that a sandbox with these options runs.
+func schedulerBinary(o Options, l layout) string {
+	switch {
+	case o.SchedulerBinary != "":
+		return o.SchedulerBinary
+	case o.StockScheduler || !exists(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):
+		return l.bin("volcano-scheduler")
+	default:
+		return productBinary(o, l, Scheduler)
+	}
+}
+
+// Build makes every binary and image that Start with the same options needs, below .sandbox in the repository.
+// What is up to date is left as it is; the first build takes minutes, a later one seconds.
+func Build(ctx context.Context, opts Options) error {
+	o, err := opts.Defaults()
+	if err != nil {
+		return err
+	}
+	l := layout{repo: o.Repo, state: o.State}
+	for _, t := range targets(o, l) {
+		if t.needs != "" && !exists(filepath.Join(l.repo, t.needs)) {
+			continue
+		}
+		if err := build(ctx, o, l, t); err != nil {
+			return err
+		}
+	}
+	if o.NoKubelet {
+		return nil
+	}
+	for _, dir := range []string{"e2e/fakegpu", "hami-core"} {
+		if o.NoGPU {
+			break
+		}
+		if err := makeC(ctx, o, l, dir); err != nil {
+			return err
+		}
+	}
+	if _, err := findRunc(ctx, o); err != nil {
+		return err
+	}
+	return buildImages(ctx, o, l)
+}
+
+// build runs one `go build`; go itself skips what is up to date.
+func build(ctx context.Context, o Options, l layout, t target) error {
+	o.Progress("building " + t.what)
+	args := append([]string{"build", "-buildvcs=false"}, t.flags...)
+	args = append(append(args, "-o", t.output), t.packages...)
+	if err := os.MkdirAll(filepath.Dir(t.output), 0o755); err != nil {
+		return fmt.Errorf("build %s: %w", t.what, err)
+	}
+	return runQuiet(ctx, o, t.what, filepath.Join(l.repo, t.module), "go", args...)
+}
+
+// makeC runs make in a directory of C code, if it is there.
+func makeC(ctx context.Context, o Options, l layout, dir string) error {
+	if !exists(filepath.Join(l.repo, dir, "Makefile")) {
+		return nil
+	}
+	o.Progress("building " + dir)
+	return runQuiet(ctx, o, dir, l.repo, "make", "-C", dir)
+}
+
+// runQuiet runs a command and shows its output only when it fails. While it runs it says so every so often.
+func runQuiet(ctx context.Context, o Options, what, dir, name string, args ...string) error {
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		tick := time.NewTicker(20 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				o.Progress("  … still at it: " + what)
+			}
+		}
+	}()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return fmt.Errorf("build %s: %w", what, context.Cause(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("build %s: %s %s: %w\n%s", what, name, strings.Join(args, " "), err, lastLines(string(out)))
+	}
+	return nil
+}
+
+// lastLines is the end of a command's output for an error message.
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return "    " + strings.Join(lines[max(0, len(lines)-tailLines):], "\n    ")
+}
+
+// findRunc returns the path of runc and installs Debian's package where it is missing.
+func findRunc(ctx context.Context, o Options) (string, error) {
+	if path, ok := lookRunc(); ok {
+		return path, nil
+	}
+	const missing = "runc is missing: install it (on Debian: apt-get install runc)"
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return "", errors.New(missing)
+	}
+	o.Progress("installing runc")
+	install := "apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends runc"
+	if err := runQuiet(ctx, o, "runc", "/", "sh", "-c", install); err != nil {
+		return "", fmt.Errorf("%s: %w", missing, err)
+	}
+	if path, ok := lookRunc(); ok {
+		return path, nil
+	}
+	return "", errors.New(missing)
+}
+
+// lookRunc looks in PATH and in the directory that a user's PATH often lacks.
+func lookRunc() (string, bool) {
+	for _, name := range []string{"runc", "/usr/sbin/runc", "/usr/local/sbin/runc"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

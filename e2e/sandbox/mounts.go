@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// mount is one line of /proc/self/mountinfo.
+type mount struct {
+	point  string // where it is mounted
+	root   string // which directory of its file system
+	fstype string
+}
+
+// parseMountinfo reads the text of /proc/self/mountinfo (proc_pid_mountinfo(5)) and skips lines it cannot read.
+func parseMountinfo(text string) []mount {
+	var out []mount
+	for line := range strings.Lines(text) {
+		head, tail, ok := strings.Cut(line, " - ")
+		fields, after := strings.Fields(head), strings.Fields(tail)
+		if !ok || len(fields) < 5 || len(after) < 1 {
+			continue
+		}
+		out = append(out, mount{point: unescapeMount(fields[4]), root: unescapeMount(fields[3]), fstype: after[0]})
+	}
+	return out
+}
+
+// unescapeMount undoes the kernel's octal escapes of space, tab, newline and backslash.
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// below keeps the mounts on dir or under it.
+func below(mounts []mount, dir string) []mount {
+	var out []mount
+	for _, m := range mounts {
+		if m.point == dir || strings.HasPrefix(m.point, dir+"/") {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func readMounts() ([]mount, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	return parseMountinfo(string(text)), nil
+}
+
+// unmountBelow unmounts everything on dir and under it, the newest first. Unmounting one mount can take its peers
+// away, so one that is gone already is no error.
+func unmountBelow(dir string) error {
+	mounts, err := readMounts()
+	if err != nil {
+		return err
+	}
+	ours := below(mounts, dir)
+	var errs []error
+	for i := len(ours) - 1; i >= 0; i-- {
+		err := syscall.Unmount(ours[i].point, syscall.MNT_DETACH|unmountNoFollow)
+		if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", ours[i].point, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unmountNoFollow is UMOUNT_NOFOLLOW of umount2(2), which package syscall lacks.
+const unmountNoFollow = 8
+
+// ownerFile in the kubelet's directory names the state directory that is mounted there.
+const ownerFile = "deviceshare-sandbox"
+
+// kubeletDirOwner tells whose kubelet directory is mounted at /var/lib/kubelet: the state directory of a sandbox,
+// "" when nothing is mounted there, and gone when a sandbox's was deleted below the mount.
+func kubeletDirOwner(mounts []mount) (owner string, gone bool) {
+	for _, m := range mounts {
+		if m.point != kubeletDir {
+			continue
+		}
+		if strings.HasSuffix(m.root, "//deleted") {
+			owner, gone = "", true
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(kubeletDir, ownerFile))
+		if err != nil {
+			text = []byte("somebody else")
+		}
+		owner, gone = strings.TrimSpace(string(text)), false
+	}
+	return owner, gone
+}
+
+// mountKubeletDir mounts the sandbox's own directory over /var/lib/kubelet, so that what lies there already stays
+// untouched and everything that the kubelet writes is below the state directory.
+func mountKubeletDir(l layout) error {
+	if err := os.MkdirAll(kubeletDir, 0o755); err != nil {
+		return fmt.Errorf("create the kubelet's directory: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(l.kubeletRoot(), ownerFile), []byte(l.state+"\n"), 0o644); err != nil {
+		return fmt.Errorf("mark the kubelet's directory: %w", err)
+	}
+	if err := syscall.Mount(l.kubeletRoot(), kubeletDir, "", syscall.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", l.kubeletRoot(), kubeletDir, err)
+	}
+	return nil
+}
+
+// unmountKubeletDir undoes mountKubeletDir of this state directory, or of one that was deleted meanwhile.
+func unmountKubeletDir(l layout) error {
+	mounts, err := readMounts()
+	if err != nil {
+		return err
+	}
+	if owner, gone := kubeletDirOwner(mounts); owner != l.state && !gone {
+		return nil
+	}
+	return unmountBelow(kubeletDir)
+}

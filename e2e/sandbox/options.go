@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Names of the components, as Start, Stop, Kill, Restart, WaitReady and Log take them.
+const (
+	APIServer         = "etcd+apiserver"
+	ControllerManager = "controller-manager"
+	Containerd        = "containerd"
+	Kubelet           = "kubelet"
+	VolcanoController = "volcano-controllers"
+	Scheduler         = "scheduler"
+	DevicePlugin      = "device-plugin"
+	Webhook           = "webhook"
+)
+
+// NodeName is the name of the one real node.
+const NodeName = "real-0"
+
+// The images that every sandbox has imported. Pods that use them set imagePullPolicy to Never.
+const (
+	ImagePause      = "deviceshare/pause:sandbox"
+	ImageCUDAClient = "deviceshare/cudaclient:sandbox"
+)
+
+// DefaultTopology is two A100 cards in the format of e2e/fakegpu.
+const DefaultTopology = `fakegpu 1
+driver 580.95.05 cuda 13.0
+gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=0000:07:00.0 sms=108
+gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=1 mig=capable pci=0000:0f:00.0 sms=108
+`
+
+// DefaultSchedulerConf is Volcano's default configuration with the deviceshare plugin in it.
+const DefaultSchedulerConf = `actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+  - name: deviceshare
+    arguments:
+      deviceshare.VGPUEnable: true
+      deviceshare.SchedulePolicy: binpack
+      deviceshare.ScheduleWeight: 10
+- plugins:
+  - name: overcommit
+  - name: drf
+    enablePreemptable: false
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: binpack
+`
+
+// Options says what a cluster consists of. The zero value, after Defaults, is a whole cluster with two fake A100
+// cards on one real node, without simulated nodes.
+type Options struct {
+	// Repo is the root of the repository; empty means the one that holds the working directory.
+	Repo string
+	// State is the directory of everything that the cluster writes; empty means .sandbox/state in Repo.
+	// Its path must be short enough for the Unix sockets below it (at most 60 bytes).
+	State string
+	// NoKubelet leaves out the real node: no containerd, no kubelet, no device plugin.
+	NoKubelet bool
+	// NoGPU leaves out the fake GPUs: the C code is not built and the device plugin does not run.
+	NoGPU bool
+	// Topology is the text of the fake GPUs of the real node (see e2e/fakegpu); empty means DefaultTopology.
+	Topology string
+	// SchedulerBinary replaces the scheduler that Build made; empty means this project's, or Volcano's own while
+	// this project's has no source yet.
+	SchedulerBinary string
+	// StockScheduler runs Volcano's own scheduler, for comparison.
+	StockScheduler bool
+	// SchedulerConf is the scheduler's configuration file; empty means DefaultSchedulerConf.
+	SchedulerConf string
+	// SchedulePeriod is the time between two scheduling cycles; zero means 200 ms.
+	SchedulePeriod time.Duration
+	// SimulatedNodes is the number of nodes without a kubelet, and SimulatedNode makes the i-th of them: its name,
+	// labels, annotations and status.capacity. A nil func means plain nodes of 64 CPUs and 256 GiB.
+	SimulatedNodes int
+	SimulatedNode  func(i int) *corev1.Node
+	// Audit makes the apiserver log requests about pods, bindings and nodes; Cluster.AuditLog reads them.
+	Audit bool
+	// Race runs this project's own binaries built with the race detector.
+	Race bool
+	// NoRestart leaves components that die dead. The default is to start them again, as systemd and a DaemonSet do.
+	NoRestart bool
+	// NoDevicePlugin and NoWebhook leave out those components.
+	NoDevicePlugin bool
+	NoWebhook      bool
+	// Args are added to the command line of a component, by component name.
+	Args map[string][]string
+	// Env is added to the environment of a component as KEY=VALUE, by component name.
+	Env map[string][]string
+	// Progress gets one line per step; nil means no output.
+	Progress Progress
+}
+
+// Defaults fills in what is empty and checks the rest. All mistakes are reported at once.
+func (o Options) Defaults() (Options, error) {
+	if o.Repo == "" {
+		repo, err := findRepo()
+		if err != nil {
+			return o, err
+		}
+		o.Repo = repo
+	}
+	if o.State == "" {
+		o.State = filepath.Join(o.Repo, ".sandbox", "state")
+	}
+	if o.Topology == "" {
+		o.Topology = DefaultTopology
+	}
+	if o.SchedulerConf == "" {
+		o.SchedulerConf = DefaultSchedulerConf
+	}
+	if o.SchedulePeriod == 0 {
+		o.SchedulePeriod = 200 * time.Millisecond
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	return o, o.check()
+}
+
+// check reports every mistake of filled-in options.
+func (o Options) check() error {
+	var errs []error
+	if !filepath.IsAbs(o.State) {
+		errs = append(errs, fmt.Errorf("state directory %q: must be an absolute path", o.State))
+	}
+	if len(o.State) > 60 {
+		errs = append(errs, fmt.Errorf("state directory %q: longer than 60 bytes, sockets below it would not fit; choose a shorter path", o.State))
+	}
+	if o.SimulatedNodes < 0 {
+		errs = append(errs, fmt.Errorf("%d simulated nodes: must not be negative", o.SimulatedNodes))
+	}
+	if o.StockScheduler && o.SchedulerBinary != "" {
+		errs = append(errs, errors.New("stock scheduler and scheduler binary: choose one"))
+	}
+	return errors.Join(errs...)
+}
+
+// findRepo walks up from the working directory to the go.mod of module deviceshare.
+func findRepo() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	for d := dir; ; d = filepath.Dir(d) {
+		if isRepo(d) {
+			return d, nil
+		}
+		if d == filepath.Dir(d) {
+			return "", fmt.Errorf("find the repository: neither %s nor a directory above it holds this project; run it inside a clone", dir)
+		}
+	}
+}
+
+// isRepo tells the root of the repository from the modules nested in it by the folder of the control plane.
+func isRepo(dir string) bool {
+	for _, f := range []string{"go.mod", "e2e/controlplane/go.mod"} {
+		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// component says how one component is started, how to see that it works, and how long it may take to stop.
+type component struct {
+	name  string
+	path  string
+	args  []string
+	env   []string
+	log   string
+	grace time.Duration
+	// ready returns nil once the component does its work. It is polled.
+	ready func(ctx context.Context) error
+}
+
+// Restart delays of a component that died: the first, and the longest after repeated early deaths. A life of
+// settled or longer resets the delay.
+const (
+	restartFirst = 200 * time.Millisecond
+	restartMost  = 5 * time.Second
+	settled      = 10 * time.Second
+)
+
+// process keeps one component running. Its state is written under mu only.
+type process struct {
+	spec    component
+	spawn   spawner
+	restart bool
+	changed func()
+
+	mu     sync.Mutex
+	wanted bool
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when cmd has been reaped
+	since  time.Time
+	starts int
+	delay  time.Duration
+	last   string // how the previous life ended
+	timer  *time.Timer
+}
+
+// start starts the component unless it runs already.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = true
+	return p.startLocked()
+}
+
+func (p *process) startLocked() error {
+	if p.cmd != nil || !p.wanted {
+		return nil
+	}
+	log, err := os.OpenFile(p.spec.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", p.spec.name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(p.spec.path, p.spec.args...)
+	cmd.Env = append(os.Environ(), p.spec.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	fmt.Fprintf(log, "--- %s start %d: %s %q\n", time.Now().Format(time.RFC3339), p.starts+1, p.spec.path, p.spec.args)
+	if err := p.spawn.start(cmd); err != nil {
+		return fmt.Errorf("start %s: %w", p.spec.name, err)
+	}
+	p.cmd, p.exited, p.since = cmd, make(chan struct{}), time.Now()
+	p.starts++
+	go p.reap(cmd, p.exited)
+	go p.changed()
+	return nil
+}
+
+// reap waits for the end of one life and, where wanted, arranges the next.
+func (p *process) reap(cmd *exec.Cmd, exited chan struct{}) {
+	_ = cmd.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmd, p.last = nil, cmd.ProcessState.String()
+	close(exited)
+	go p.changed()
+	if !p.wanted || !p.restart {
+		return
+	}
+	p.delay = nextDelay(p.delay, time.Since(p.since))
+	p.timer = time.AfterFunc(p.delay, func() { _ = p.revive() })
+}
+
+func (p *process) revive() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.startLocked()
+}
+
+// nextDelay doubles the delay after an early death and starts over after a long life.
+func nextDelay(delay, life time.Duration) time.Duration {
+	if delay == 0 || life >= settled {
+		return restartFirst
+	}
+	return min(2*delay, restartMost)
+}
+
+// stop ends the component for good: SIGTERM, then SIGKILL after its grace period.
+func (p *process) stop() {
+	p.mu.Lock()
+	p.wanted = false
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	cmd, exited := p.cmd, p.exited
+	p.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-exited:
+	case <-time.After(p.spec.grace):
+		_ = cmd.Process.Kill()
+		<-exited
+	}
+}
+
+// kill ends the present life by SIGKILL and returns once it is over; the restart policy applies.
+func (p *process) kill() error {
+	p.mu.Lock()
+	cmd, exited := p.cmd, p.exited
+	p.mu.Unlock()
+	if cmd == nil {
+		return fmt.Errorf("kill %s: it is not running", p.spec.name)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", p.spec.name, err)
+	}
+	<-exited
+	return nil
+}
+
+// ComponentStatus is the state of one component.
+type ComponentStatus struct {
+	Name string `json:"name"`
+	// PID is 0 while the component does not run.
+	PID int `json:"pid"`
+	// Starts counts its lives; LastExit says how the previous one ended.
+	Starts   int    `json:"starts"`
+	LastExit string `json:"lastExit,omitempty"`
+}
+
+func (p *process) status() ComponentStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := ComponentStatus{Name: p.spec.name, Starts: p.starts, LastExit: p.last}
+	if p.cmd != nil {
+		s.PID = p.cmd.Process.Pid
+	}
+	return s
+}
+
+// dead reports that the component does not run and will not be started again.
+func (p *process) dead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd == nil && (!p.restart || !p.wanted)
+}

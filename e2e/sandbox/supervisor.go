@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of waiting: how often readiness is asked, and how many early deaths are too many.
+const (
+	pollEvery  = 50 * time.Millisecond
+	tooManyEnd = 4
+)
+
+// supervisor keeps named components running and writes their state to a file.
+type supervisor struct {
+	spawn      spawner
+	restart    bool
+	statusFile string
+
+	mu    sync.Mutex
+	procs []*process // in start order
+
+	writing sync.Mutex
+}
+
+func newSupervisor(statusFile string, restart bool) *supervisor {
+	return &supervisor{spawn: newSpawner(), restart: restart, statusFile: statusFile}
+}
+
+// add registers a component and starts it.
+func (s *supervisor) add(c component) error {
+	if c.grace == 0 {
+		c.grace = 5 * time.Second
+	}
+	p := &process{spec: c, spawn: s.spawn, restart: s.restart, changed: s.writeStatus}
+	s.mu.Lock()
+	s.procs = append(s.procs, p)
+	s.mu.Unlock()
+	return p.start()
+}
+
+// find returns a component by name; the error lists the names there are.
+func (s *supervisor) find(name string) (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, p := range s.procs {
+		if p.spec.name == name {
+			return p, nil
+		}
+		names = append(names, p.spec.name)
+	}
+	return nil, fmt.Errorf("no component %q in this sandbox, it has %s", name, strings.Join(names, ", "))
+}
+
+// status returns every component in start order.
+func (s *supervisor) status() []ComponentStatus {
+	s.mu.Lock()
+	procs := slices.Clone(s.procs)
+	s.mu.Unlock()
+	out := make([]ComponentStatus, 0, len(procs))
+	for _, p := range procs {
+		out = append(out, p.status())
+	}
+	return out
+}
+
+// writeStatus replaces the status file, so that another process can read who runs.
+func (s *supervisor) writeStatus() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	text, err := json.MarshalIndent(s.status(), "", "  ")
+	if err != nil {
+		return
+	}
+	// Nothing depends on the file but the status command, which says so when it is missing.
+	tmp := s.statusFile + ".new"
+	if os.WriteFile(tmp, append(text, '\n'), 0o644) == nil {
+		_ = os.Rename(tmp, s.statusFile)
+	}
+}
+
+// stop ends the named components at the same time; those that were never added are skipped.
+func (s *supervisor) stop(names ...string) {
+	var wg sync.WaitGroup
+	for _, name := range names {
+		p, err := s.find(name)
+		if err != nil {
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			p.stop()
+		}()
+	}
+	wg.Wait()
+}
+
+// waitReady waits until a component does its work. It gives up early when the component is dead or keeps dying,
+// and the error then shows the end of its log.
+func (s *supervisor) waitReady(ctx context.Context, name string) error {
+	p, err := s.find(name)
+	if err != nil {
+		return err
+	}
+	first := p.status().Starts
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		err := p.askReady(ctx)
+		if err == nil {
+			return nil
+		}
+		st := p.status()
+		if p.dead() || st.Starts-first >= tooManyEnd {
+			return fmt.Errorf("%s does not stay up (%s)\n%s", name, st.LastExit, logTail(p.spec.log))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w; last answer: %w\n%s", name, context.Cause(ctx), err, logTail(p.spec.log))
+		case <-tick.C:
+		}
+	}
+}
+
+// askReady asks once.
+func (p *process) askReady(ctx context.Context) error {
+	if p.status().PID == 0 {
+		return fmt.Errorf("not running")
+	}
+	if p.spec.ready == nil {
+		return nil
+	}
+	ask, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	return p.spec.ready(ask)
+}
+
+// How much of a log an error shows: so many lines, and so many bytes of each.
+const (
+	tailLines = 20
+	tailWidth = 400
+)
+
+// logTail is the end of a log file for an error message, indented, with the file's name.
+func logTail(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Sprintf("  (its log cannot be read: %v)", err)
+	}
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	if len(lines) > tailLines {
+		lines = lines[len(lines)-tailLines:]
+	}
+	for i, line := range lines {
+		lines[i] = line[:min(len(line), tailWidth)]
+	}
+	return fmt.Sprintf("  end of %s:\n    %s", path, strings.Join(lines, "\n    "))
+}
