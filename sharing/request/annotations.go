@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+// annotations reads what the user says about the whole pod.
+func (r *reader) annotations(p *Pod, out *sharing.PodRequest) {
+	a := p.Annotations
+	out.Modes = r.modes(a)
+	out.Selector = sharing.Selector{
+		UseModels: r.list(a, wire.UserUseModels, nil),
+		NotModels: r.list(a, wire.UserNotModels, nil),
+		UseIDs:    ids(r.list(a, wire.UserUseIDs, uuid)),
+		NotIDs:    ids(r.list(a, wire.UserNotIDs, uuid)),
+	}
+	for _, id := range out.Selector.UseIDs {
+		if slices.Contains(out.Selector.NotIDs, id) {
+			r.mistake(at(wire.UserNotIDs), fmt.Sprintf("%s is also in %s", id, wire.UserUseIDs))
+		}
+	}
+	out.Policy = r.policy(a)
+	out.Group = r.group(p)
+}
+
+// modes reads the list of accepted modes. Spaces are not forgiven, as everywhere
+// where modes are read: a mode that is not understood must not become another.
+func (r *reader) modes(a map[string]string) []sharing.Mode {
+	text, ok := a[wire.UserMode]
+	if !ok {
+		return nil
+	}
+	var modes []sharing.Mode
+	for _, item := range strings.Split(text, ",") {
+		mode, err := sharing.ParseMode(item)
+		switch {
+		case err != nil:
+			r.mistake(at(wire.UserMode), err.Error())
+		case slices.Contains(modes, mode):
+			r.mistake(at(wire.UserMode), fmt.Sprintf("%s is there twice", mode))
+		default:
+			modes = append(modes, mode)
+		}
+	}
+	return modes
+}
+
+// list reads a comma list. Spaces around its items are dropped; check, if given,
+// returns what is wrong with an item.
+func (r *reader) list(a map[string]string, key string, check func(string) string) []string {
+	text, ok := a[key]
+	if !ok {
+		return nil
+	}
+	var items []string
+	for i, item := range strings.Split(text, ",") {
+		item = strings.TrimSpace(item)
+		switch {
+		case item == "":
+			r.mistake(at(key), fmt.Sprintf("item %d is empty", i+1))
+			continue
+		case slices.Contains(items, item):
+			r.mistake(at(key), fmt.Sprintf("%q is there twice", item))
+			continue
+		}
+		if check != nil {
+			if wrong := check(item); wrong != "" {
+				r.mistake(at(key), wrong)
+				continue
+			}
+		}
+		items = append(items, item)
+	}
+	return items
+}
+
+// uuid says what is wrong with a device UUID.
+func uuid(s string) string {
+	if rest, ok := strings.CutPrefix(s, "GPU-"); ok && rest != "" && len(s) <= 128 &&
+		strings.Trim(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == "" {
+		return ""
+	}
+	return fmt.Sprintf("%q is not a device UUID: want GPU- and the rest, as nvidia-smi -L prints it", s)
+}
+
+func ids(items []string) []sharing.DeviceID {
+	var out []sharing.DeviceID
+	for _, item := range items {
+		out = append(out, sharing.DeviceID(item))
+	}
+	return out
+}
+
+func (r *reader) policy(a map[string]string) string {
+	name, ok := a[wire.UserPolicy]
+	switch {
+	case !ok:
+		return ""
+	case r.policies != nil && !slices.Contains(r.policies, name):
+		r.mistake(at(wire.UserPolicy), fmt.Sprintf("unknown policy %q: want one of %s", name, strings.Join(r.policies, ", ")))
+		return ""
+	case name == "" || len(name) > 63 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
+		r.mistake(at(wire.UserPolicy), fmt.Sprintf("%q is not a policy name", name))
+		return ""
+	}
+	return name
+}
+
+// group is the pod's group, if the pod wants it spread over devices. A pod that
+// has no group yet is spread as soon as a controller has given it one.
+func (r *reader) group(p *Pod) string {
+	policy, ok := p.Annotations[wire.UserGroupPolicy]
+	if !ok {
+		return ""
+	}
+	if policy != wire.GroupSpread {
+		r.mistake(at(wire.UserGroupPolicy), fmt.Sprintf("unknown policy %q: want %s", policy, wire.GroupSpread))
+		return ""
+	}
+	for _, key := range []string{wire.GroupName, wire.VolcanoGroupName} {
+		if name := p.Annotations[key]; name != "" && p.Namespace != "" {
+			return p.Namespace + "/" + name
+		} else if name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+func at(key string) string { return "metadata.annotations[" + key + "]" }

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"strconv"
+	"strings"
+
+	"deviceshare/sharing"
+)
+
+// ContainerRef is what a decoder of today's text must know of one container,
+// because that text does not name containers.
+type ContainerRef struct {
+	Name string
+	Kind sharing.ContainerKind
+	// Asks says that the container names one of the resources, even with 0:
+	// today's writers make an entry for each such container.
+	Asks bool
+}
+
+// EncodeAssigned writes a decision in today's grammar: for each device of a
+// container
+//
+//	UUID,NVIDIA,memory,cores:
+//
+// and ';' between containers. Memory is in units of factor MiB, rounded up, so
+// that nobody counts less than was given. A partition is UUID[geometry-position].
+// Init containers and sidecars are left out: today's readers pair entries with
+// spec.containers. If containers are given, those that ask but hold nothing get
+// the empty entry that today's writers make for vgpu-number 0.
+func EncodeAssigned(p sharing.Placement, factor int64, containers ...ContainerRef) string {
+	var entries []string
+	if len(containers) == 0 {
+		for i := range p.Containers {
+			if p.Containers[i].Kind == sharing.App {
+				entries = append(entries, entry(p.Containers[i].Shares, factor))
+			}
+		}
+	}
+	for _, ref := range containers {
+		if ref.Kind != sharing.App || !ref.Asks {
+			continue
+		}
+		var shares []sharing.Share
+		if c, ok := p.Container(ref.Name); ok {
+			shares = c.Shares
+		}
+		entries = append(entries, entry(shares, factor))
+	}
+	return strings.Join(entries, ";")
+}
+
+func entry(shares []sharing.Share, factor int64) string {
+	var b strings.Builder
+	for i := range shares {
+		s := &shares[i]
+		units := s.Memory.WholeMiB()
+		units = units/unit(factor) + min(units%unit(factor), 1)
+		b.WriteString(assignedID(s))
+		b.WriteString("," + typePrefix + ",")
+		b.WriteString(strconv.FormatInt(units, 10))
+		b.WriteByte(',')
+		b.WriteString(strconv.Itoa(int(s.Cores)))
+		b.WriteByte(':')
+	}
+	return b.String()
+}
+
+// assignedID is the device, or the partition with its place in its geometry. A
+// partition outside any geometry has no position; its first slice stands in,
+// which keeps ids of different partitions different.
+func assignedID(s *sharing.Share) string {
+	q := &s.Partition
+	switch {
+	case *q == sharing.Partition{}:
+		return string(s.Device)
+	case q.Geometry == "":
+		return string(s.Device) + "[-" + strconv.Itoa(q.Start) + "]"
+	}
+	return string(s.Device) + "[" + q.Geometry + "-" + strconv.Itoa(q.Position) + "]"
+}
+
+// DecodeAssigned reads today's grammar and pairs the entries with the app
+// containers that ask, in order; another number of entries is an error. The text
+// says neither the node nor the group.
+//
+// The text says neither mode nor where a partition lies. Both are taken from the
+// inventory, if one is given: a partition of a device that is not in mode mig, a
+// device in mode mig without a partition, and a partition that is not in the
+// device's geometries are errors, since what is free beside it would be a guess.
+// A device that the inventory does not list, or lists without partitioning, and
+// every device when there is no inventory, keeps what the text says: mode mig
+// with Geometry and Position set and Size 0, or mode hami-core. Such a share must
+// be resolved against an inventory before anything is prepared from it. Errors
+// are of type *Error.
+func DecodeAssigned(text string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (sharing.Placement, error) {
+	f := &finding{text: PodAssigned}
+	var asking []ContainerRef
+	for _, c := range containers {
+		if c.Kind == sharing.App && c.Asks {
+			asking = append(asking, c)
+		}
+	}
+	if len(text) > MaxText {
+		f.failf("", "is %d bytes long, more than %d", len(text), MaxText)
+		return sharing.Placement{}, f.result()
+	}
+	entries := strings.Split(text, ";")
+	if len(asking) == 0 && text == "" {
+		return sharing.Placement{}, nil
+	}
+	if len(entries) != len(asking) {
+		f.failf("", "has %d entries for %d containers that ask for devices", len(entries), len(asking))
+		return sharing.Placement{}, f.result()
+	}
+	p := sharing.Placement{}
+	offset := 0
+	for i, e := range entries {
+		c := sharing.ContainerShares{Container: asking[i].Name}
+		c.Shares = assigned(f, e, offset, inv, factor)
+		if len(c.Shares) > 0 {
+			p.Containers = append(p.Containers, c)
+		}
+		offset += len(e) + 1
+	}
+	if f.err != nil {
+		return sharing.Placement{}, f.result()
+	}
+	return p, nil
+}
+
+// assigned reads the shares of one container.
+func assigned(f *finding, text string, start int, inv *sharing.Inventory, factor int64) []sharing.Share {
+	var shares []sharing.Share
+	_ = pieces(f, text, ':', func(piece string, offset int) { // f keeps the mistake
+		s := assignedShare(f, piece, start+offset, factor)
+		if f.err == nil {
+			s = resolve(f, start+offset, s, inv)
+		}
+		for i := range shares {
+			if shares[i].Device == s.Device {
+				f.failf(at(start+offset), "device %s is there twice for one container", shown(string(s.Device)))
+			}
+		}
+		shares = append(shares, s)
+	})
+	return shares
+}
+
+func assignedShare(f *finding, piece string, offset int, factor int64) sharing.Share {
+	fields := strings.Split(piece, ",")
+	if len(fields) < 4 {
+		f.failf(at(offset), "device %s has %d fields, want 4", shown(piece), len(fields))
+		return sharing.Share{}
+	}
+	id, partition := partitionID(f, offset, fields[0])
+	s := sharing.Share{
+		Device:    id,
+		Mode:      sharing.HAMiCore,
+		Memory:    memoryOf(f, offset, fields[2], factor),
+		Cores:     sharing.Percent(count(f, offset, "cores", fields[3], 100)),
+		Partition: partition,
+	}
+	if fields[1] != typePrefix {
+		f.failf(at(offset), "type %s is not %s", shown(fields[1]), typePrefix)
+	}
+	if partition != (sharing.Partition{}) {
+		s.Mode = sharing.MIG
+	} else if s.Memory == 0 {
+		// Older readers take a limit of 0 for no limit.
+		f.failf(at(offset), "device %s is given without memory", shown(string(id)))
+	}
+	return s
+}
+
+// partitionID splits UUID[geometry-position].
+func partitionID(f *finding, offset int, text string) (sharing.DeviceID, sharing.Partition) {
+	id, rest, bracket := strings.Cut(text, "[")
+	if !validID(id) {
+		f.failf(at(offset), "%s is not a device UUID", shown(text))
+		return "", sharing.Partition{}
+	}
+	if !bracket {
+		return sharing.DeviceID(id), sharing.Partition{}
+	}
+	inside, closed := strings.CutSuffix(rest, "]")
+	group, position, dash := strings.Cut(inside, "-")
+	if !closed || !dash || !ValidGroup(group) {
+		f.failf(at(offset), "%s is not UUID[geometry-position]", shown(text))
+		return "", sharing.Partition{}
+	}
+	return sharing.DeviceID(id), sharing.Partition{
+		Geometry: group,
+		Position: int(count(f, offset, "position", position, maxCount-1)),
+	}
+}

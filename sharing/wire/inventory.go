@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"deviceshare/sharing"
+)
+
+const inventoryFormat = "node inventory"
+
+type inventoryText struct {
+	Version      int          `json:"version"`
+	Node         string       `json:"node"`
+	GeometryHash string       `json:"geometryHash,omitempty"`
+	Devices      []deviceText `json:"devices"`
+}
+
+// deviceText has pointers where a missing field would otherwise read as a value.
+type deviceText struct {
+	UUID      string            `json:"uuid"`
+	Index     *int              `json:"index"`
+	Model     string            `json:"model,omitempty"`
+	Memory    *int64            `json:"memory"` // bytes
+	Cores     *int              `json:"cores"`
+	MaxShares *int              `json:"maxShares"`
+	Healthy   *bool             `json:"healthy"`
+	Mode      string            `json:"mode"`
+	NUMA      *int              `json:"numa,omitempty"`
+	PCI       string            `json:"pci,omitempty"`
+	Links     []linkText        `json:"links,omitempty"`
+	MIG       *partitioningText `json:"mig,omitempty"`
+}
+
+type linkText struct {
+	Peer string `json:"peer"`
+	Kind string `json:"kind"`
+}
+
+// EncodeInventory writes the devices of a node as JSON. It is an error if the
+// inventory holds what DecodeInventory refuses. The order of the devices does
+// not matter; they are written by index.
+func EncodeInventory(inv sharing.Inventory) (string, error) {
+	out := inventoryText{Version: version, Node: inv.Node, GeometryHash: inv.GeometryHash, Devices: []deviceText{}}
+	devices := slices.Clone(inv.Devices)
+	slices.SortStableFunc(devices, func(a, b sharing.Device) int { return cmp.Compare(a.Index, b.Index) })
+	for i := range devices {
+		out.Devices = append(out.Devices, deviceOut(&devices[i]))
+	}
+	if _, err := inventoryIn(&out); err != nil {
+		return "", err
+	}
+	text, err := render(inventoryFormat, out)
+	if err == nil && len(text) > MaxText {
+		err = &Error{inventoryFormat, "", "would be " + strconv.Itoa(len(text)) + " bytes long, more than " + strconv.Itoa(MaxText)}
+	}
+	if err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+// DecodeInventory reads what EncodeInventory writes. Errors are of type *Error.
+func DecodeInventory(text string) (sharing.Inventory, error) {
+	var in inventoryText
+	if err := parse(inventoryFormat, text, &in); err != nil {
+		return sharing.Inventory{}, err
+	}
+	return inventoryIn(&in)
+}
+
+func inventoryIn(in *inventoryText) (sharing.Inventory, error) {
+	f := &finding{text: inventoryFormat}
+	if !validName(in.Node, longestName) {
+		f.failf("node", "%s is not a node name", shown(in.Node))
+	}
+	if !validText(in.GeometryHash, longestName) {
+		f.failf("geometryHash", "is not a hash")
+	}
+	inv := sharing.Inventory{Node: in.Node, GeometryHash: in.GeometryHash}
+	seen := map[string]struct{}{}
+	for i := range in.Devices {
+		path := "devices[" + strconv.Itoa(i) + "]"
+		d := deviceIn(f, path, &in.Devices[i])
+		if _, twice := seen[in.Devices[i].UUID]; twice {
+			f.failf(path+".uuid", "%s is there twice", in.Devices[i].UUID)
+		}
+		seen[in.Devices[i].UUID] = struct{}{}
+		if i > 0 && f.err == nil && d.Index <= inv.Devices[i-1].Index {
+			f.failf(path+".index", "%d follows %d, want ascending and no index twice", d.Index, inv.Devices[i-1].Index)
+		}
+		if f.err != nil {
+			return sharing.Inventory{}, f.result()
+		}
+		inv.Devices = append(inv.Devices, d)
+	}
+	if f.err != nil {
+		return sharing.Inventory{}, f.result()
+	}
+	return inv, nil
+}
+
+func deviceOut(d *sharing.Device) deviceText {
+	memory, cores, numa := int64(d.Memory), int(d.Cores), d.NUMA
+	out := deviceText{
+		UUID: string(d.ID), Index: &d.Index, Model: d.Model, Memory: &memory, Cores: &cores,
+		MaxShares: &d.MaxShares, Healthy: &d.Healthy, Mode: string(d.Mode), NUMA: &numa, PCI: d.PCI,
+	}
+	for _, l := range d.Links {
+		out.Links = append(out.Links, linkText{Peer: string(l.Peer), Kind: l.Kind})
+	}
+	if d.MIG != nil {
+		out.MIG = partitioningOut(d.MIG)
+	}
+	return out
+}
+
+func deviceIn(f *finding, path string, in *deviceText) sharing.Device {
+	d := sharing.Device{ID: sharing.DeviceID(in.UUID), Model: in.Model, PCI: in.PCI, NUMA: -1}
+	if !validID(in.UUID) {
+		f.failf(path+".uuid", "%s is not a device UUID", shown(in.UUID))
+	}
+	if !validText(in.Model, longestModel) {
+		f.failf(path+".model", "%s is not a model name", shown(in.Model))
+	}
+	if !validText(in.PCI, longestName) {
+		f.failf(path+".pci", "%s is not a PCI bus id", shown(in.PCI))
+	}
+	d.Index = number(f, path+".index", in.Index, 0, maxIndex)
+	d.Memory = sharing.Bytes(number(f, path+".memory", in.Memory, 0, int64(sharing.MaxBytes)))
+	d.Cores = sharing.Percent(number(f, path+".cores", in.Cores, 0, maxCores))
+	d.MaxShares = number(f, path+".maxShares", in.MaxShares, 0, maxShares)
+	if in.Healthy == nil {
+		f.failf(path+".healthy", "is missing")
+	} else {
+		d.Healthy = *in.Healthy
+	}
+	mode, err := sharing.ParseMode(in.Mode)
+	if err != nil {
+		f.failf(path+".mode", "%v", err)
+	}
+	d.Mode = mode
+	if in.NUMA != nil {
+		d.NUMA = number(f, path+".numa", in.NUMA, -1, maxIndex)
+	}
+	d.Links = linksIn(f, path, in.Links)
+	if in.MIG != nil {
+		d.MIG = partitioningIn(f, path+".mig", in.MIG)
+	}
+	return d
+}
+
+func linksIn(f *finding, path string, in []linkText) []sharing.Link {
+	var links []sharing.Link
+	for i, l := range in {
+		below := path + ".links[" + strconv.Itoa(i) + "]"
+		if !validID(l.Peer) {
+			f.failf(below+".peer", "%s is not a device UUID", shown(l.Peer))
+		}
+		if !validName(l.Kind, longestID) {
+			f.failf(below+".kind", "%s is not a kind of link", shown(l.Kind))
+		}
+		links = append(links, sharing.Link{Peer: sharing.DeviceID(l.Peer), Kind: l.Kind})
+	}
+	return links
+}

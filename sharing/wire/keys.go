@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+// Resource names. They are defaults: the device ConfigMap can rename each.
+const (
+	// ResourceNumber counts devices. Written by users in containers; the device
+	// plugin offers devices x sharers of it; read by the kubelet, the scheduler
+	// and the webhook. It is the only resource of the device plugin, so the
+	// kubelet calls the device plugin only for containers that name it.
+	ResourceNumber = "volcano.sh/vgpu-number"
+	// ResourceMemory is memory per device, in units of the memory factor (1 MiB
+	// by default). Written by users; the device plugin puts the sum into the
+	// node's status; read by the scheduler.
+	ResourceMemory = "volcano.sh/vgpu-memory"
+	// ResourceCores is compute in percent per device. Written and read like
+	// ResourceMemory.
+	ResourceCores = "volcano.sh/vgpu-cores"
+	// ResourcePercentage is memory per device in percent of the device that is
+	// chosen. Written by users, read by the scheduler, offered by nobody.
+	ResourcePercentage = "volcano.sh/vgpu-memory-percentage"
+)
+
+// Node annotations.
+const (
+	// NodeInventory holds the devices of the node as versioned JSON. Written by
+	// our device plugin, read by our scheduler.
+	NodeInventory = "volcano.sh/node-vgpu-inventory"
+	// NodeRegister holds the devices in today's grammar. Written by both device
+	// plugins, read by Volcano's scheduler and, where NodeInventory is missing,
+	// by ours.
+	NodeRegister = "volcano.sh/node-vgpu-register"
+	// NodeHandshake is a sign of life that Volcano's scheduler up to v1.14.2 and
+	// v1.15.0 wants. Written by our device plugin when it is told to, read and
+	// overwritten by those schedulers, never read by ours.
+	NodeHandshake = "volcano.sh/node-vgpu-handshake"
+	// NodeLock is the lock of today's components: the scheduler sets it when
+	// deviceshare.NodeLockEnable is true. We neither set nor wait for it; our
+	// device plugin removes it after an allocation, as today's does.
+	NodeLock = "hamivgpu"
+)
+
+// Pod annotations the scheduler writes, all in the same write as the binding.
+const (
+	// PodPlacement is the decision as versioned JSON. Written by our scheduler;
+	// read by both our parts and authoritative when present.
+	PodPlacement = "volcano.sh/vgpu-placement"
+	// PodNode is the name of the node the decision is about. Written by both
+	// schedulers, read by both device plugins.
+	PodNode = "volcano.sh/vgpu-node"
+	// PodTime is when it was decided, in Unix seconds. Today's device plugin
+	// overwrites it with MaxUint64 when it is done.
+	PodTime = "volcano.sh/vgpu-time"
+	// PodAssigned is the decision in today's grammar. Written by both schedulers,
+	// never changed afterwards, read by everybody.
+	PodAssigned = "volcano.sh/vgpu-ids-new"
+	// PodToAllocate starts as a copy of PodAssigned; today's device plugin erases
+	// it entry by entry. Not read by us.
+	PodToAllocate = "volcano.sh/devices-to-allocate"
+	// PodBindPhase is PhaseAllocating when the scheduler writes it, and
+	// PhaseSuccess or PhaseFailed when the device plugin has.
+	PodBindPhase = "volcano.sh/bind-phase"
+	// PodBindTime is when the binding was written, in Unix seconds.
+	PodBindTime = "volcano.sh/bind-time"
+)
+
+// Values of PodBindPhase.
+const (
+	PhaseAllocating = "allocating"
+	PhaseSuccess    = "success"
+	PhaseFailed     = "failed"
+)
+
+// Pod annotations users write and the scheduler and the webhook read.
+const (
+	// UserMode names the modes the pod accepts: one, or a list in order of
+	// preference.
+	UserMode = "volcano.sh/vgpu-mode"
+	// UserUseModels and UserNotModels are comma lists of parts of model names.
+	UserUseModels = "nvidia.com/use-gputype"
+	UserNotModels = "nvidia.com/nouse-gputype"
+	// UserUseIDs and UserNotIDs are comma lists of exact device UUIDs.
+	UserUseIDs = "volcano.sh/vgpu-use-gpuuuid"
+	UserNotIDs = "volcano.sh/vgpu-nouse-gpuuuid"
+	// UserGroupPolicy is GroupSpread: pods of one group on different devices.
+	UserGroupPolicy = "volcano.sh/vgpu-podgroup-policy"
+	// UserPolicy names the placement policy of the pod.
+	UserPolicy = "volcano.sh/vgpu-policy"
+)
+
+// GroupSpread is the only value of UserGroupPolicy.
+const GroupSpread = "spread"
+
+// Pod annotations that name the pod's group. Written by Volcano's controllers,
+// read by the scheduler.
+const (
+	GroupName        = "scheduling.k8s.io/group-name"
+	VolcanoGroupName = "scheduling.volcano.sh/group-name"
+)

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"strconv"
+	"strings"
+
+	"deviceshare/sharing"
+)
+
+// PlacementAnnotations is what the scheduler writes with a binding: the decision
+// as JSON and the six annotations of today, so that either device plugin can
+// follow. unixSeconds is the time of the decision. The containers of the pod, if
+// given, make the text of today complete for containers with vgpu-number 0. It
+// is an error if the placement is not valid or too long.
+func PlacementAnnotations(p sharing.Placement, factor, unixSeconds int64, containers ...ContainerRef) (map[string]string, error) {
+	text, err := EncodePlacement(p)
+	if err != nil {
+		return nil, err
+	}
+	assigned := EncodeAssigned(p, factor, containers...)
+	now := strconv.FormatInt(unixSeconds, 10)
+	return map[string]string{
+		PodPlacement:  text,
+		PodNode:       p.Node,
+		PodTime:       now,
+		PodAssigned:   assigned,
+		PodToAllocate: assigned,
+		PodBindPhase:  PhaseAllocating,
+		PodBindTime:   now,
+	}, nil
+}
+
+// ReadPlacement reads the decision about a pod: from the JSON text, else from
+// today's. Nothing found is not an error. The inventory may be nil; it is the one
+// of the node the pod is on.
+//
+// It errs on the side of not knowing. An error, after which the pod must count as
+// holding anything on its node, is: a JSON text that is wrong, even if today's is
+// right; texts that name different nodes, or a node other than the inventory's;
+// texts that name different devices, as after a scheduler that knows only today's
+// text has decided anew; today's text that gives a device in a mode the pod does
+// not accept.
+func ReadPlacement(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (p sharing.Placement, found bool, err error) {
+	text, complete := annotations[PodPlacement]
+	today := annotations[PodAssigned]
+	if !complete && today == "" {
+		return sharing.Placement{}, false, nil
+	}
+	if complete {
+		p, err = DecodePlacement(text)
+		if err == nil && today != "" && devicesOf(today) != devicesOf(EncodeAssigned(p, factor)) {
+			err = &Error{placementFormat, "", "names other devices than " + PodAssigned}
+		}
+	} else {
+		p, err = readToday(annotations, containers, inv, factor)
+	}
+	if err == nil {
+		err = sameNode(&p, annotations, inv)
+	}
+	if err != nil {
+		return sharing.Placement{}, false, err
+	}
+	return p, true, nil
+}
+
+func readToday(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (sharing.Placement, error) {
+	p, err := DecodeAssigned(annotations[PodAssigned], containers, inv, factor)
+	if err != nil {
+		return sharing.Placement{}, err
+	}
+	p.Node = annotations[PodNode]
+	if !validName(p.Node, longestName) {
+		return sharing.Placement{}, &Error{PodNode, "", shown(p.Node) + " is not a node name"}
+	}
+	if modes, ok := annotations[UserMode]; ok && inv != nil {
+		return p, accepted(&p, modes)
+	}
+	return p, nil
+}
+
+// accepted checks the modes of a decision against those the pod accepts. Today's
+// schedulers take every mode they do not know for hami-core.
+func accepted(p *sharing.Placement, modes string) error {
+	for _, c := range p.Containers {
+		for _, s := range c.Shares {
+			if !strings.Contains(","+modes+",", ","+string(s.Mode)+",") {
+				return &Error{PodAssigned, "", "gives container " + shown(c.Container) + " a device in mode " +
+					string(s.Mode) + ", the pod accepts " + shown(modes)}
+			}
+		}
+	}
+	return nil
+}
+
+func sameNode(p *sharing.Placement, annotations map[string]string, inv *sharing.Inventory) error {
+	if name, ok := annotations[PodNode]; ok && name != p.Node {
+		return &Error{placementFormat, "node", "is " + shown(p.Node) + ", " + PodNode + " is " + shown(name)}
+	}
+	if inv != nil && inv.Node != p.Node {
+		return &Error{placementFormat, "node", "is " + shown(p.Node) + ", the inventory is of " + shown(inv.Node)}
+	}
+	return nil
+}
+
+// devicesOf keeps the device and partition ids of a text of today, without
+// amounts and without empty entries, container by container.
+func devicesOf(text string) string {
+	var b strings.Builder
+	for entry := range strings.SplitSeq(text, ";") {
+		if entry == "" {
+			continue
+		}
+		for device := range strings.SplitSeq(entry, ":") {
+			id, _, _ := strings.Cut(device, ",")
+			b.WriteString(id)
+			b.WriteByte(':')
+		}
+		b.WriteByte(';')
+	}
+	return b.String()
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"deviceshare/sharing"
+)
+
+// typePrefix stands before the model name in the register text; alone it is the
+// device type in the assigned text.
+const typePrefix = "NVIDIA"
+
+// EncodeRegister writes the devices in today's grammar: for each device
+//
+//	UUID,count,memory,NVIDIA-model,health,mode:
+//
+// with memory in units of factor MiB, rounded down. The inventory must be one
+// that EncodeInventory accepts. The commas and colons a model name may hold are
+// written as underscores.
+//
+// Two things protect devices from today's schedulers, which never look at health
+// and take the mode of the last device for the whole node: an unhealthy device
+// is written with count 0, and so is a device on which they would place by the
+// wrong rules, because it is in mode mig and the last one is not, or the reverse.
+func EncodeRegister(inv sharing.Inventory, factor int64) string {
+	devices := slices.Clone(inv.Devices)
+	slices.SortStableFunc(devices, func(a, b sharing.Device) int { return cmp.Compare(a.Index, b.Index) })
+	var b strings.Builder
+	for i := range devices {
+		d := &devices[i]
+		count := d.MaxShares
+		if last := devices[len(devices)-1].Mode; !d.Healthy || (d.Mode == sharing.MIG) != (last == sharing.MIG) {
+			count = 0
+		}
+		b.WriteString(string(d.ID))
+		b.WriteByte(',')
+		b.WriteString(strconv.Itoa(count))
+		b.WriteByte(',')
+		b.WriteString(strconv.FormatInt(int64(d.Memory/sharing.MiB)/unit(factor), 10))
+		b.WriteByte(',')
+		b.WriteString(typePrefix + "-" + reserved.Replace(d.Model))
+		b.WriteByte(',')
+		b.WriteString(strconv.FormatBool(d.Healthy))
+		b.WriteByte(',')
+		b.WriteString(string(d.Mode))
+		b.WriteByte(':')
+	}
+	return b.String()
+}
+
+// reserved replaces what separates fields, devices and containers.
+var reserved = strings.NewReplacer(",", "_", ":", "_", ";", "_")
+
+// unit is the factor, or 1 where none is set.
+func unit(factor int64) int64 { return max(factor, 1) }
+
+// DecodeRegister reads today's grammar. Six fields are the rule; five, as written
+// before modes existed, mean mode hami-core; further fields are skipped. A device
+// with count 0 reads as unhealthy, however its health field reads. What the text
+// does not say is left open: indexes are the order in the text, compute is 100,
+// NUMA is unknown, nothing is known about partitions. The text does not name the
+// node. Errors are of type *Error.
+func DecodeRegister(text string, factor int64) (sharing.Inventory, error) {
+	f := &finding{text: NodeRegister}
+	inv := sharing.Inventory{}
+	seen := map[sharing.DeviceID]struct{}{}
+	err := pieces(f, text, ':', func(piece string, offset int) {
+		d := registered(f, piece, offset, factor)
+		d.Index = len(inv.Devices)
+		if _, twice := seen[d.ID]; twice {
+			f.failf(at(offset), "device %s is there twice", shown(string(d.ID)))
+		}
+		seen[d.ID] = struct{}{}
+		inv.Devices = append(inv.Devices, d)
+	})
+	if err != nil {
+		return sharing.Inventory{}, err
+	}
+	return inv, nil
+}
+
+// pieces calls each for every piece of a list whose members each end in sep; the
+// last separator may be missing. It stops at the first mistake and returns it.
+func pieces(f *finding, text string, sep byte, each func(piece string, offset int)) error {
+	if len(text) > MaxText {
+		f.failf("", "is %d bytes long, more than %d", len(text), MaxText)
+	}
+	for offset := 0; offset < len(text) && f.err == nil; {
+		end := strings.IndexByte(text[offset:], sep)
+		if end < 0 {
+			end = len(text) - offset
+		}
+		if end == 0 {
+			f.failf(at(offset), "an empty device")
+			break
+		}
+		each(text[offset:offset+end], offset)
+		offset += end + 1
+	}
+	return f.result()
+}
+
+func registered(f *finding, piece string, offset int, factor int64) sharing.Device {
+	fields := strings.Split(piece, ",")
+	if len(fields) < 5 {
+		f.failf(at(offset), "device %s has %d fields, want 6", shown(piece), len(fields))
+		return sharing.Device{}
+	}
+	d := sharing.Device{
+		ID:        sharing.DeviceID(fields[0]),
+		MaxShares: int(count(f, offset, "count", fields[1], maxShares)),
+		Memory:    memoryOf(f, offset, fields[2], factor),
+		Model:     strings.TrimPrefix(fields[3], typePrefix+"-"),
+		Cores:     100,
+		Mode:      sharing.HAMiCore,
+		NUMA:      -1,
+	}
+	if !validID(fields[0]) {
+		f.failf(at(offset), "%s is not a device UUID", shown(fields[0]))
+	}
+	if !validText(fields[3], longestModel) {
+		f.failf(at(offset), "%s is not a device type", shown(fields[3]))
+	}
+	if fields[4] != "true" && fields[4] != "false" {
+		f.failf(at(offset), "health %s is not true or false", shown(fields[4]))
+	}
+	d.Healthy = fields[4] == "true" && d.MaxShares > 0
+	if len(fields) > 5 {
+		mode, err := sharing.ParseMode(fields[5])
+		if err != nil {
+			f.failf(at(offset), "%v", err)
+		}
+		d.Mode = mode
+	}
+	return d
+}
+
+// count reads a plain decimal number of at most most.
+func count(f *finding, offset int, name, text string, most int64) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || strings.TrimLeft(text, "0123456789") != "" {
+		f.failf(at(offset), "%s %s is not a number", name, shown(text))
+		return 0
+	}
+	if n > most {
+		f.failf(at(offset), "%s %s is more than %d", name, shown(text), most)
+		return 0
+	}
+	return n
+}
+
+// memoryOf reads an amount in units of factor MiB.
+func memoryOf(f *finding, offset int, text string, factor int64) sharing.Bytes {
+	units := count(f, offset, "memory", text, math.MaxInt64)
+	if units > int64(sharing.MaxBytes/sharing.MiB)/unit(factor) {
+		f.failf(at(offset), "memory %s is more than any device has", shown(text))
+		return 0
+	}
+	return sharing.MiBs(units * unit(factor))
+}
