@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* client.h: cudaclient, a CUDA program in words. See ../README.md for its steps. */
+#ifndef FAKEGPU_CLIENT_H
+#define FAKEGPU_CLIENT_H
+
+#include "cuda_abi.h"
+
+/* The driver functions the client uses, reached the way `via` says. */
+struct driver {
+	CUresult (*Init)(unsigned int);
+	CUresult (*DeviceGetCount)(int *);
+	CUresult (*DeviceGetUuid)(CUuuid *, CUdevice);
+	CUresult (*DeviceGetName)(char *, int, CUdevice);
+	CUresult (*DeviceTotalMem)(size_t *, CUdevice);
+	CUresult (*DevicePrimaryCtxRetain)(CUcontext *, CUdevice);
+	CUresult (*CtxSetCurrent)(CUcontext);
+	CUresult (*CtxSynchronize)(void);
+	CUresult (*MemGetInfo)(size_t *, size_t *);
+	CUresult (*MemAlloc)(CUdeviceptr *, size_t);
+	CUresult (*MemAllocManaged)(CUdeviceptr *, size_t, unsigned int);
+	CUresult (*MemAllocPitch)(CUdeviceptr *, size_t *, size_t, size_t, unsigned int);
+	CUresult (*MemAllocAsync)(CUdeviceptr *, size_t, CUstream);
+	CUresult (*MemFree)(CUdeviceptr);
+	CUresult (*MemFreeAsync)(CUdeviceptr, CUstream);
+	CUresult (*StreamSynchronize)(CUstream);
+	CUresult (*ModuleLoadData)(CUmodule *, const void *);
+	CUresult (*ModuleGetFunction)(CUfunction *, CUmodule, const char *);
+	CUresult (*LaunchKernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+				 CUstream, void **, void **);
+	CUresult (*GetErrorName)(CUresult, const char **);
+};
+
+/* Fills the table by "link", "dlsym" or "getproc". NULL, or a sentence that says what failed. */
+const char *driver_reach(struct driver *d, const char *via);
+
+#define CLIENT_MAX_BLOCKS 4096
+
+struct client {
+	struct driver driver;
+	int started;   /* cuInit done */
+	int has_context[64];
+	int device;    /* current ordinal */
+	CUresult last; /* of the last step that called the driver */
+	int blocks;
+	struct {
+		CUdeviceptr at;
+		int async, device;
+	} block[CLIENT_MAX_BLOCKS];
+};
+
+/* Runs the words from words[0]; the exit code. */
+int client_run(struct client *c, int count, char **words);
+
+/* cuInit and the current device's context on first use; prints and returns the driver's refusal. */
+CUresult client_start(struct client *c);
+const char *client_error(struct client *c, CUresult result);
+
+/* Steps that only report. */
+CUresult report_info(struct client *c);
+void report_environment(void);
+
+#endif

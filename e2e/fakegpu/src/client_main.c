@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* client_main.c: cudaclient, linked to libcuda.so.1 and nothing else of this folder. */
+#include "client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int usage(FILE *to)
+{
+	fputs("usage: cudaclient STEP...   steps run in order, each prints a line of key=value\n"
+	      "  info                       devices and their memory as CUDA and NVML tell it\n"
+	      "  alloc N                    N MiB on the current device; also alloc-async, alloc-managed, alloc-pitch\n"
+	      "  free                       give all blocks back\n"
+	      "  launch N                   N kernels of 1 ms\n"
+	      "  device I                   make device I current\n"
+	      "  via link|dlsym|getproc     how later steps reach the driver (link at first)\n"
+	      "  expect ok|oom              exit 3 unless the last step ended so\n"
+	      "  hold S, sleep S, forever   wait\n"
+	      "  fork N                     the rest runs in N children; before any step that uses CUDA\n"
+	      "  env                        CUDA_* and NVIDIA_* variables, libvgpu, the limits file\n",
+	      to);
+	return to == stderr ? 2 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct client c;
+	if (argc < 2)
+		return usage(stderr);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return usage(stdout);
+	const char *why = driver_reach(&c.driver, "link");
+	if (why)
+		return fprintf(stderr, "cudaclient: %s\n", why), 1;
+	return client_run(&c, argc - 1, argv + 1);
+}

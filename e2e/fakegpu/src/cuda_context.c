@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_context.c: primary and created contexts, and each thread's stack of them.
+ * A context costs no memory here. The last one of a device to go takes its memory along.
+ */
+#include "cuda_exports.h"
+#include "cuda_fake.h"
+
+#include <stdlib.h>
+
+#define DEPTH 16
+static _Thread_local struct CUctx_st *stack[DEPTH];
+static _Thread_local int top; /* stack[top - 1] is current */
+
+static struct CUctx_st *created; /* under fake.mutex */
+
+static int alive(const struct CUctx_st *c)
+{
+	for (int i = 0; i < fake.count; i++)
+		if (c == &fake.primary[i])
+			return c->references > 0;
+	for (struct CUctx_st *k = created; k; k = k->next)
+		if (k == c)
+			return 1;
+	return 0;
+}
+
+int fg_current(void)
+{
+	if (!top || !stack[top - 1])
+		return -1;
+	pthread_mutex_lock(&fake.mutex);
+	int ordinal = alive(stack[top - 1]) ? stack[top - 1]->ordinal : -1;
+	pthread_mutex_unlock(&fake.mutex);
+	return ordinal;
+}
+
+static int device_in_use(int ordinal)
+{
+	if (fake.primary[ordinal].references)
+		return 1;
+	for (struct CUctx_st *k = created; k; k = k->next)
+		if (k->ordinal == ordinal)
+			return 1;
+	return 0;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!fg_gpu(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!context)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&fake.mutex);
+	fake.primary[device].references++;
+	pthread_mutex_unlock(&fake.mutex);
+	*context = &fake.primary[device];
+	return CUDA_SUCCESS;
+}
+
+static CUresult drop_primary(CUdevice device, int all)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!fg_gpu(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&fake.mutex);
+	struct CUctx_st *c = &fake.primary[device];
+	CUresult r = c->references || all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	if (c->references)
+		c->references = all ? 0 : c->references - 1;
+	int last = r == CUDA_SUCCESS && !device_in_use(device);
+	pthread_mutex_unlock(&fake.mutex);
+	if (last)
+		fg_memory_reset(device);
+	return r;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return drop_primary(device, 0); }
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return drop_primary(device, 0); }
+CUresult cuDevicePrimaryCtxReset(CUdevice device) { return drop_primary(device, 1); }
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return drop_primary(device, 1); }
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!fg_gpu(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!flags || !active)
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = 0;
+	*active = fake.primary[device].references > 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (top == DEPTH)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	stack[top++] = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+	if (!top)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	top--;
+	if (context)
+		*context = stack[top];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!top)
+		top = 1;
+	stack[top - 1] = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!context)
+		return CUDA_ERROR_INVALID_VALUE;
+	*context = top ? stack[top - 1] : NULL;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+	(void)flags;
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!fg_gpu(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	struct CUctx_st *c = context ? calloc(1, sizeof *c) : NULL;
+	if (!c)
+		return CUDA_ERROR_INVALID_VALUE;
+	c->ordinal = device;
+	pthread_mutex_lock(&fake.mutex);
+	c->next = created;
+	created = c;
+	pthread_mutex_unlock(&fake.mutex);
+	*context = c;
+	return cuCtxPushCurrent_v2(c);
+}
+
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
+{
+	return cuCtxCreate_v2(context, flags, device);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	pthread_mutex_lock(&fake.mutex);
+	struct CUctx_st **at = &created;
+	while (*at && *at != context)
+		at = &(*at)->next;
+	int found = *at != NULL, ordinal = found ? context->ordinal : -1;
+	if (found)
+		*at = context->next;
+	int last = found && !device_in_use(ordinal);
+	pthread_mutex_unlock(&fake.mutex);
+	if (!found)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (top && stack[top - 1] == context)
+		top--;
+	if (last)
+		fg_memory_reset(ordinal);
+	free(context);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+	return cuCtxDestroy_v2(context);
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	int ordinal = fg_current();
+	if (ordinal < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	*device = ordinal;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	int ordinal = fg_current();
+	if (ordinal < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	fg_drain(ordinal);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_fake.h: what the parts of the fake libcuda.so.1 share.
+ *
+ * Lock order: fake.mutex (this process's objects), then fg_lock (the machine).
+ */
+#ifndef FAKEGPU_CUDA_FAKE_H
+#define FAKEGPU_CUDA_FAKE_H
+
+#include <pthread.h>
+
+#include "cuda_abi.h"
+#include "state.h"
+
+#define FG_EXPORT __attribute__((visibility("default")))
+#define FG_PAGE (2ULL << 20) /* the driver backs memory by pages of 2 MiB */
+
+/* All exported functions, so that definitions are checked against one list. */
+struct fg_entry {
+	const char *base;   /* what cuGetProcAddress is asked for */
+	const char *symbol; /* what the linker sees */
+	int since;          /* CUDA version that introduced it: 1000 * major + 10 * minor */
+	int per_thread;     /* the _ptsz or _ptds twin */
+	void *address;
+};
+extern const struct fg_entry fg_entries[];
+extern const size_t fg_entry_count;
+
+struct CUctx_st {
+	int ordinal;
+	int primary;
+	int references;
+	struct CUctx_st *next;
+};
+
+struct CUstream_st {
+	int ordinal;
+	uint64_t tail_ns; /* when the last work queued on it ends */
+};
+
+struct fg_fake {
+	pthread_mutex_t mutex;
+	CUresult status; /* of cuInit; CUDA_ERROR_NOT_INITIALIZED before it */
+	int forked;      /* a child of an initialised process: CUDA is gone */
+	struct fg_topology topology;
+	int slot;
+	int count; /* devices after CUDA_VISIBLE_DEVICES */
+	struct fg_gpu *gpu[FG_MAX_DEVICES]; /* by CUDA ordinal */
+	struct CUctx_st primary[FG_MAX_DEVICES];
+	struct CUstream_st stream0[FG_MAX_DEVICES];
+};
+extern struct fg_fake fake;
+
+/* CUDA_SUCCESS when cuInit has run in this very process. */
+CUresult fg_ready(void);
+/* Ordinal of the calling thread's current context, or -1. */
+int fg_current(void);
+/* Device by ordinal, NULL when out of range. */
+struct fg_gpu *fg_gpu(CUdevice device);
+
+/* Takes (or gives back) physical bytes of a device; CUDA_ERROR_OUT_OF_MEMORY when it has not got them. */
+CUresult fg_take(int ordinal, uint64_t bytes);
+void fg_give(int ordinal, uint64_t bytes);
+/* Fails the n-th call of an allocating function: FAKEGPU_FAIL=<function>:<n>:<code>. 0 = go on. */
+CUresult fg_injected(const char *function);
+
+/* Releases all memory of a device that this process holds (context destroyed). */
+void fg_memory_reset(int ordinal);
+/* Gives back what pools need no longer, as a synchronisation does. */
+void fg_drain_pools(int ordinal);
+/* Waits until a device's streams of this process are done. */
+void fg_drain(int ordinal);
+
+static inline uint64_t fg_pages(uint64_t bytes)
+{
+	return (bytes + FG_PAGE - 1) / FG_PAGE * FG_PAGE;
+}
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_memory.c: plain, pitched and managed memory.
+ *
+ * The page rule: an allocation above 1 MiB gets pages of 2 MiB of its own; smaller
+ * ones are packed into pages in the order they come, and a page goes back when the
+ * last allocation in it is freed. Addresses are never used twice.
+ */
+#include "cuda_exports.h"
+#include "cuda_fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 4096
+#define ALIGN 512
+#define SMALL (1ULL << 20)
+#define PITCH_ALIGN 512
+
+struct chunk {
+	uint64_t base, used;
+	int ordinal, live;
+};
+
+struct block {
+	CUdeviceptr at;
+	uint64_t size, charged;
+	int ordinal;
+	struct chunk *chunk; /* NULL for own pages */
+	struct block *next;
+};
+
+static struct block *buckets[BUCKETS];          /* under fake.mutex, like all below */
+static struct chunk *open_chunk[FG_MAX_DEVICES]; /* where small blocks go next */
+static uint64_t next_address = 0x700000000000ULL;
+static uint32_t next_address_v1 = 0x10000000u;
+static struct {
+	char function[64];
+	long nth, code, seen;
+} failure = {.nth = -1};
+
+CUresult fg_injected(const char *function)
+{
+	if (failure.nth < 0) {
+		const char *env = getenv("FAKEGPU_FAIL");
+		failure.nth = 0;
+		if (env && sscanf(env, "%63[^:]:%ld:%ld", failure.function, &failure.nth, &failure.code) != 3)
+			fprintf(stderr, "fake libcuda: FAKEGPU_FAIL wants <function>:<n>:<code>\n");
+	}
+	if (failure.nth > 0 && !strcmp(failure.function, function) && ++failure.seen == failure.nth)
+		return (CUresult)failure.code;
+	return CUDA_SUCCESS;
+}
+
+CUresult fg_take(int ordinal, uint64_t bytes)
+{
+	const struct fg_gpu *g = fake.gpu[ordinal];
+	fg_lock();
+	uint64_t used = fg_used(g->minor);
+	CUresult r = bytes <= g->memory && used <= g->memory - bytes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	if (fg_state()->device[g->minor].lost)
+		r = CUDA_ERROR_UNKNOWN;
+	if (r == CUDA_SUCCESS)
+		fg_state()->process[fake.slot].used[g->minor] += bytes;
+	fg_unlock();
+	return r;
+}
+
+void fg_give(int ordinal, uint64_t bytes)
+{
+	fg_lock();
+	fg_state()->process[fake.slot].used[fake.gpu[ordinal]->minor] -= bytes;
+	fg_unlock();
+}
+
+static struct block **find(CUdeviceptr at)
+{
+	struct block **p = &buckets[(at / ALIGN) % BUCKETS];
+	while (*p && (*p)->at != at)
+		p = &(*p)->next;
+	return p;
+}
+
+static void insert(struct block *b)
+{
+	struct block **p = &buckets[(b->at / ALIGN) % BUCKETS];
+	b->next = *p;
+	*p = b;
+}
+
+static uint64_t take_address(uint64_t pages)
+{
+	uint64_t at = next_address;
+	next_address += pages + FG_PAGE; /* a hole, so that overruns hit nothing */
+	return at;
+}
+
+static CUresult place_small(struct block *b)
+{
+	uint64_t need = (b->size + ALIGN - 1) / ALIGN * ALIGN;
+	struct chunk *c = open_chunk[b->ordinal];
+	if (!c || c->used + need > FG_PAGE) {
+		CUresult r = fg_take(b->ordinal, FG_PAGE);
+		if (r != CUDA_SUCCESS)
+			return r;
+		if (c && c->live == 0)
+			free(c);
+		c = calloc(1, sizeof *c);
+		*c = (struct chunk){.base = take_address(FG_PAGE), .ordinal = b->ordinal};
+		open_chunk[b->ordinal] = c;
+	}
+	b->chunk = c;
+	b->at = c->base + c->used;
+	c->used += need;
+	c->live++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult place(struct block *b, int v1)
+{
+	if (b->size <= SMALL && !v1)
+		return place_small(b);
+	b->charged = fg_pages(b->size);
+	if (v1 && b->charged > 0xf0000000u - next_address_v1)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = fg_take(b->ordinal, b->charged);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (v1) {
+		b->at = next_address_v1;
+		next_address_v1 += (uint32_t)b->charged;
+	} else {
+		b->at = take_address(b->charged);
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult allocate(const char *function, CUdeviceptr *out, uint64_t size, int v1)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	int ordinal = fg_current();
+	if (ordinal < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!out || !size)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (size > 1ULL << 46)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct block *b = calloc(1, sizeof *b);
+	*b = (struct block){.size = size, .ordinal = ordinal};
+	pthread_mutex_lock(&fake.mutex);
+	CUresult r = fg_injected(function);
+	if (r == CUDA_SUCCESS)
+		r = place(b, v1);
+	if (r == CUDA_SUCCESS) {
+		*out = b->at;
+		insert(b);
+	}
+	pthread_mutex_unlock(&fake.mutex);
+	if (r != CUDA_SUCCESS)
+		free(b);
+	return r;
+}
+
+/* Gives a removed block's memory back (under fake.mutex). */
+static void give_back(struct block *b)
+{
+	if (!b->chunk) {
+		fg_give(b->ordinal, b->charged);
+	} else if (--b->chunk->live == 0) {
+		fg_give(b->ordinal, FG_PAGE);
+		if (open_chunk[b->ordinal] == b->chunk)
+			open_chunk[b->ordinal] = NULL;
+		free(b->chunk);
+	}
+	free(b);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+{
+	return allocate("cuMemAlloc", pointer, bytes, 0);
+}
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *pointer, unsigned int bytes)
+{
+	CUdeviceptr at;
+	CUresult r = allocate("cuMemAlloc", pointer ? &at : NULL, bytes, 1);
+	if (r == CUDA_SUCCESS)
+		*pointer = (CUdeviceptr_v1)at;
+	return r;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
+{
+	if (flags != 1 && flags != 2) /* CU_MEM_ATTACH_GLOBAL, _HOST */
+		return CUDA_ERROR_INVALID_VALUE;
+	return allocate("cuMemAllocManaged", pointer, bytes, 0);
+}
+
+static CUresult pitched(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element, int v1)
+{
+	if (!at || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
+		return CUDA_ERROR_INVALID_VALUE;
+	size_t p = (width + PITCH_ALIGN - 1) / PITCH_ALIGN * PITCH_ALIGN, total;
+	if (p < width || __builtin_mul_overflow(p, height, &total))
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = allocate("cuMemAllocPitch", at, total, v1);
+	if (r == CUDA_SUCCESS)
+		*pitch = p;
+	return r;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+	return pitched(pointer, pitch, width, height, element, 0);
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned int width, unsigned int height,
+			 unsigned int element)
+{
+	CUdeviceptr at;
+	size_t wide;
+	CUresult r = pitched(pointer ? &at : NULL, pitch ? &wide : NULL, width, height, element, 1);
+	if (r == CUDA_SUCCESS) {
+		*pointer = (CUdeviceptr_v1)at;
+		*pitch = (unsigned int)wide;
+	}
+	return r;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!pointer)
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&fake.mutex);
+	struct block **p = find(pointer), *b = *p;
+	if (b) {
+		*p = b->next;
+		give_back(b);
+	}
+	pthread_mutex_unlock(&fake.mutex);
+	return b ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 pointer)
+{
+	return cuMemFree_v2(pointer);
+}
+
+void fg_memory_reset(int ordinal)
+{
+	pthread_mutex_lock(&fake.mutex);
+	for (int i = 0; i < BUCKETS; i++)
+		for (struct block **p = &buckets[i]; *p;) {
+			struct block *b = *p;
+			if (b->ordinal != ordinal) {
+				p = &b->next;
+				continue;
+			}
+			*p = b->next;
+			give_back(b);
+		}
+	pthread_mutex_unlock(&fake.mutex);
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	int ordinal = fg_current();
+	if (ordinal < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	const struct fg_gpu *g = fake.gpu[ordinal];
+	fg_lock();
+	uint64_t used = fg_used(g->minor);
+	fg_unlock();
+	if (free_bytes)
+		*free_bytes = used < g->memory ? g->memory - used : 0;
+	if (total)
+		*total = g->memory;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total)
+{
+	size_t f, t;
+	CUresult r = cuMemGetInfo_v2(&f, &t);
+	if (r == CUDA_SUCCESS && free_bytes)
+		*free_bytes = f > 0xffffffffu ? 0xffffffffu : (unsigned int)f;
+	if (r == CUDA_SUCCESS && total)
+		*total = t > 0xffffffffu ? 0xffffffffu : (unsigned int)t;
+	return r;
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t bytes)
+{
+	(void)value;
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&fake.mutex);
+	for (int i = 0; i < BUCKETS; i++)
+		for (struct block *b = buckets[i]; b; b = b->next)
+			if (pointer >= b->at && pointer - b->at <= b->size && bytes <= b->size - (pointer - b->at))
+				r = CUDA_SUCCESS;
+	pthread_mutex_unlock(&fake.mutex);
+	return r;
+}
+
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr pointer, unsigned char value, size_t bytes)
+{
+	return cuMemsetD8_v2(pointer, value, bytes);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_vmm.c: physical handles and mappings. Memory goes back when the last handle
+ * is released and the last mapping is gone, in whatever order.
+ */
+#include "cuda_exports.h"
+#include "cuda_fake.h"
+
+#include <stdlib.h>
+
+struct physical {
+	CUmemGenericAllocationHandle id;
+	uint64_t size;
+	int ordinal, references, mappings;
+	struct physical *next;
+};
+
+struct mapping {
+	CUdeviceptr at;
+	uint64_t size;
+	struct physical *of;
+	struct mapping *next;
+};
+
+static struct physical *handles; /* under fake.mutex, like all below */
+static struct mapping *mappings;
+static CUmemGenericAllocationHandle next_handle = 1;
+static uint64_t next_address = 0x7a0000000000ULL;
+
+static struct physical *find(CUmemGenericAllocationHandle id)
+{
+	struct physical *p = handles;
+	while (p && p->id != id)
+		p = p->next;
+	return p && p->references > 0 ? p : NULL;
+}
+
+static void drop_if_unused(struct physical *p)
+{
+	if (p->references || p->mappings)
+		return;
+	struct physical **at = &handles;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	fg_give(p->ordinal, p->size);
+	free(p);
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *prop, int option)
+{
+	(void)option;
+	if (!bytes || !prop)
+		return CUDA_ERROR_INVALID_VALUE;
+	*bytes = FG_PAGE;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
+		     unsigned long long flags)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!handle || !prop || flags || !bytes || bytes % FG_PAGE || prop->type != 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(prop->location.id))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct physical *p = calloc(1, sizeof *p);
+	*p = (struct physical){.size = bytes, .ordinal = prop->location.id, .references = 1};
+	pthread_mutex_lock(&fake.mutex);
+	CUresult r = fg_injected("cuMemCreate");
+	if (r == CUDA_SUCCESS)
+		r = fg_take(p->ordinal, bytes);
+	if (r == CUDA_SUCCESS) {
+		*handle = p->id = next_handle++;
+		p->next = handles;
+		handles = p;
+	}
+	pthread_mutex_unlock(&fake.mutex);
+	if (r != CUDA_SUCCESS)
+		free(p);
+	return r;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	pthread_mutex_lock(&fake.mutex);
+	struct physical *p = find(handle);
+	if (p) {
+		p->references--;
+		drop_if_unused(p);
+	}
+	pthread_mutex_unlock(&fake.mutex);
+	return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	pthread_mutex_lock(&fake.mutex);
+	struct mapping *m = mappings;
+	while (m && ((CUdeviceptr)address < m->at || (CUdeviceptr)address >= m->at + m->size))
+		m = m->next;
+	if (m && handle) {
+		m->of->references++;
+		*handle = m->of->id;
+	}
+	pthread_mutex_unlock(&fake.mutex);
+	return m && handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr hint,
+			     unsigned long long flags)
+{
+	(void)alignment, (void)hint;
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!pointer || !bytes || bytes % FG_PAGE || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&fake.mutex);
+	*pointer = next_address;
+	next_address += bytes + FG_PAGE;
+	pthread_mutex_unlock(&fake.mutex);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
+{
+	return pointer && bytes ? fg_ready() : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+		  unsigned long long flags)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!pointer || !bytes || offset || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct mapping *m = calloc(1, sizeof *m);
+	pthread_mutex_lock(&fake.mutex);
+	struct physical *p = find(handle);
+	int ok = p && bytes <= p->size;
+	if (ok) {
+		*m = (struct mapping){.at = pointer, .size = bytes, .of = p, .next = mappings};
+		mappings = m;
+		p->mappings++;
+	}
+	pthread_mutex_unlock(&fake.mutex);
+	if (!ok)
+		free(m);
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	int found = 0;
+	pthread_mutex_lock(&fake.mutex);
+	for (struct mapping **at = &mappings; *at;) {
+		struct mapping *m = *at;
+		if (m->at < pointer || m->at + m->size > pointer + bytes) {
+			at = &m->next;
+			continue;
+		}
+		*at = m->next;
+		m->of->mappings--;
+		drop_if_unused(m->of);
+		free(m);
+		found = 1;
+	}
+	pthread_mutex_unlock(&fake.mutex);
+	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

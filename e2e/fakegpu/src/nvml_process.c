@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nvml_process.c: running processes and utilisation. PIDs are those of the asker's
+ * namespace; processes of other namespaces are not listed, as with NVIDIA's open
+ * kernel module.
+ */
+#include "nvml_fake.h"
+
+#define NO_INSTANCE 0xffffffffu
+
+/* Copies up to `room` processes; the number there are. */
+static unsigned collect(nvmlDevice_t device, nvmlProcessInfo_v2_t *out, unsigned room)
+{
+	unsigned n = 0;
+	fg_lock();
+	for (int i = 0; i < FG_MAX_PROCESSES; i++) {
+		const struct fg_process *p = &fg_state()->process[i];
+		int pid = p->in_use && p->used[device->gpu.minor] ? fg_owner(i) : -1;
+		if (pid <= 0)
+			continue;
+		if (n < room)
+			out[n] = (nvmlProcessInfo_v2_t){.pid = (unsigned)pid, .usedGpuMemory = p->used[device->gpu.minor],
+							.gpuInstanceId = NO_INSTANCE, .computeInstanceId = NO_INSTANCE};
+		n++;
+	}
+	fg_unlock();
+	return n;
+}
+
+FG_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *out);
+FG_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *out)
+{
+	CHECK_DEVICE(device, count && (out || *count == 0));
+	unsigned room = *count;
+	*count = collect(device, out, room);
+	return *count <= room ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+FG_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *out);
+FG_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *out)
+{
+	return nvmlDeviceGetComputeRunningProcesses_v3(device, count, out);
+}
+
+FG_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *out);
+FG_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *out)
+{
+	nvmlProcessInfo_v2_t all[FG_MAX_PROCESSES];
+	CHECK_DEVICE(device, count && (out || *count == 0));
+	unsigned room = *count;
+	*count = collect(device, all, FG_MAX_PROCESSES);
+	for (unsigned i = 0; i < *count && i < room; i++)
+		out[i] = (nvmlProcessInfo_v1_t){.pid = all[i].pid, .usedGpuMemory = all[i].usedGpuMemory};
+	return *count <= room ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+static nvmlReturn_t none(nvmlDevice_t device, unsigned int *count)
+{
+	CHECK_DEVICE(device, count);
+	*count = 0;
+	return NVML_SUCCESS;
+}
+
+#define NONE(name)                                                                    \
+	FG_EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned int *count, void *); \
+	FG_EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned int *count, void *out) \
+	{                                                                             \
+		(void)out;                                                            \
+		return none(device, count);                                           \
+	}
+NONE(nvmlDeviceGetGraphicsRunningProcesses)
+NONE(nvmlDeviceGetGraphicsRunningProcesses_v2)
+NONE(nvmlDeviceGetGraphicsRunningProcesses_v3)
+NONE(nvmlDeviceGetMPSComputeRunningProcesses)
+NONE(nvmlDeviceGetMPSComputeRunningProcesses_v2)
+NONE(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+
+FG_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out);
+FG_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out)
+{
+	CHECK_DEVICE(device, out);
+	fg_lock();
+	out->gpu = fg_state()->device[device->gpu.minor].busy_until_ns > fg_now_ns() ? 100 : 0;
+	out->memory = (unsigned)(fg_used(device->gpu.minor) * 100 / device->gpu.memory);
+	fg_unlock();
+	return NVML_SUCCESS;
+}

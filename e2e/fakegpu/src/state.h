@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * state.h: what all processes of the fake machine share: who uses how much of
+ * which device, which device is lost, which Xids were raised.
+ *
+ * One file, $FAKEGPU_DIR/state, mapped by everybody (host and containers).
+ *
+ * Rules that keep it right after a crash at any instruction:
+ *  - There is no counter. Used memory of a device is the sum over process slots.
+ *  - A slot belongs to a living process exactly while that process holds a POSIX
+ *    lock on the slot's byte: the kernel drops it on any death, and translates
+ *    the holder's PID into the asker's PID namespace (F_OFD_GETLK).
+ *  - Every change happens under an OFD lock on byte 0, also dropped by the kernel.
+ * The file is never closed by a process that holds a slot: closing any descriptor
+ * of a file drops a process's POSIX locks on it.
+ */
+#ifndef FAKEGPU_STATE_H
+#define FAKEGPU_STATE_H
+
+#include "topology.h"
+
+#define FG_MAX_PROCESSES 1024
+#define FG_EVENT_RING 64
+
+struct fg_device_state {
+	uint32_t lost;
+	uint32_t unused;
+	uint64_t event_count; /* Xids ever raised; xid[i % FG_EVENT_RING] is number i */
+	uint64_t xid[FG_EVENT_RING];
+	uint64_t busy_until_ns; /* CLOCK_MONOTONIC: end of the work queued so far */
+	uint64_t busy_total_ns;
+};
+
+struct fg_process {
+	uint32_t in_use;
+	uint32_t pid; /* in the namespace of the process itself */
+	char name[32];
+	uint64_t used[FG_MAX_DEVICES]; /* bytes, by minor */
+	uint64_t busy_ns[FG_MAX_DEVICES];
+};
+
+struct fg_state {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t size;
+	struct fg_device_state device[FG_MAX_DEVICES];
+	struct fg_process process[FG_MAX_PROCESSES];
+};
+
+/*
+ * Maps dir/state, making it when absent. 0, or -1 with a sentence in error.
+ * Keeps the descriptor for the life of the process. Thread-safe; repeated calls are free.
+ */
+int fg_state_open(const char *dir, char *error, size_t size);
+struct fg_state *fg_state(void);
+
+/* Exclusive access for processes and threads. Not recursive. */
+void fg_lock(void);
+void fg_unlock(void);
+
+/* Takes a slot for this process (needs the lock). Slot number, or -1 when all are taken. */
+int fg_claim(void);
+
+/* Frees slots whose process has died (needs the lock). */
+void fg_reap(void);
+
+/* PID of a slot's living owner as seen from here; 0 = in another namespace; -1 = dead. */
+int fg_owner(int slot);
+
+/* Bytes used on a device by all living processes (needs the lock; reaps). */
+uint64_t fg_used(int minor);
+
+/* After fork in the child: forget the parent's mapping, descriptor and slot. */
+void fg_after_fork(void);
+
+uint64_t fg_now_ns(void);
+
+#endif
