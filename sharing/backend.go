@@ -10,8 +10,19 @@ type Backend interface {
 	// Fit says what share of the device the request would get, or why none.
 	// It must not change its arguments, must give the same answer for the same
 	// arguments, and must not allocate when it refuses. The common checks of
-	// Admit have been made by the caller.
-	Fit(v *View, req *Request) (Share, Reason)
+	// Admit have been made by the caller. The view is passed by value so that a
+	// caller can try many without allocating.
+	Fit(v View, req *Request) (Share, Reason)
+}
+
+// Chooser is an optional power of a backend whose devices can give one request
+// different shares, where the one Fit prefers may stand in the way of the pod's
+// other containers: partitions of different geometries, for example.
+type Chooser interface {
+	Backend
+	// Option returns the n-th share the device could give, counted from 0, which
+	// is the one of Fit; false past the last. The rules of Fit apply to it.
+	Option(v View, req *Request, n int) (Share, bool)
 }
 
 // Backends lists one backend per mode.

@@ -4,6 +4,7 @@ package sharing
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -79,6 +80,18 @@ type Partitioning struct {
 	// Geometries are the groups the administrator allows, in order: the first
 	// that satisfies a request is used. Empty means any legal layout of Profiles.
 	Geometries []Geometry
+}
+
+// equal reports whether two devices allow the same partitions.
+func (p *Partitioning) equal(q *Partitioning) bool {
+	return p.Slices == q.Slices &&
+		slices.EqualFunc(p.Profiles, q.Profiles, func(a, b Profile) bool {
+			return a.Name == b.Name && a.Memory == b.Memory && a.Compute == b.Compute && a.Size == b.Size &&
+				a.Max == b.Max && slices.Equal(a.Starts, b.Starts)
+		}) &&
+		slices.EqualFunc(p.Geometries, q.Geometries, func(a, b Geometry) bool {
+			return a.Name == b.Name && slices.Equal(a.Entries, b.Entries)
+		})
 }
 
 // Profile is a partition shape and its legal places, as the driver reports them.

@@ -65,9 +65,7 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 		if !p.Uses(v.Device.ID) {
 			continue
 		}
-		w := *v
-		w.held = appendShares(slices.Clone(v.held), o, &p, v.Device.ID)
-		w.usage = used(w.held)
+		w := NewView(v.Device, appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
 		if err := w.check(); err != nil {
 			return fmt.Errorf("reserve for owner %s on node %s: %w", o, l.inventory.Node, err)
 		}
@@ -125,7 +123,7 @@ func (l *Ledger) Release(o Owner) {
 				kept = append(kept, v.held[j])
 			}
 		}
-		v.held, v.usage = kept, used(kept)
+		v.held, v.usage = kept, used(kept, v.Device.Mode)
 	}
 }
 
@@ -173,7 +171,7 @@ func (l *Ledger) put(o Owner, p Placement) {
 		v := &l.views[i]
 		if p.Uses(v.Device.ID) {
 			v.held = appendShares(slices.Clone(v.held), o, &p, v.Device.ID)
-			v.usage = used(v.held)
+			v.usage = used(v.held, v.Device.Mode)
 		}
 	}
 }

@@ -22,21 +22,14 @@ type View struct {
 	usage  usage
 	// blocked: an owner whose shares cannot be read is on this node.
 	blocked bool
-}
-
-// usage is what the shares on a device take together.
-type usage struct {
-	memory  Bytes
-	cores   Percent
-	sharers int
-	// whole: some owner has the device, exclusive: some owner has its compute.
-	whole, exclusive bool
+	// own: the usage counts shares of the pod being placed that are not in held.
+	own bool
 }
 
 // NewView makes a view from the shares on a device. Shares of one owner must be
 // neighbours; the ledger keeps them so.
 func NewView(d *Device, held []Held) View {
-	return View{Device: d, held: held, usage: used(held)}
+	return View{Device: d, held: held, usage: used(held, d.Mode)}
 }
 
 // Held returns the shares on the device. The caller must not change it.
@@ -59,18 +52,51 @@ func (v *View) FreeMemory() Bytes { return v.Device.Memory.Less(v.usage.memory) 
 // FreeCores is the compute left to give, never below zero.
 func (v *View) FreeCores() Percent { return max(0, v.Device.Cores-v.usage.cores) }
 
-// Empty reports that nobody holds anything of the device.
-func (v *View) Empty() bool { return len(v.held) == 0 && !v.blocked }
+// Empty reports that nothing of the device is in use while the next container
+// runs.
+func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 
 // Occupied reports whether a partition in use overlaps p.
-func (v *View) Occupied(p Partition) bool {
+func (v *View) Occupied(p Partition) bool { return v.usage.slices&p.mask() != 0 }
+
+// Slices returns the memory slices that partitions in use cover, bit i for slice i.
+func (v *View) Slices() uint64 { return v.usage.slices }
+
+// Geometry returns the geometry that the partitions on the device belong to: ""
+// while there are none. It is not ok when they belong to different ones, or when
+// a share is on the device that is not a partition: then nothing can be cut.
+func (v *View) Geometry() (name string, ok bool) {
+	return v.usage.geometry, !v.usage.mixed
+}
+
+// CountProfile returns how many partitions of the profile are on the device. The
+// count is an upper bound while a pod that holds partitions itself is placed.
+func (v *View) CountProfile(profile string) int {
+	n := 0
 	for i := range v.held {
-		q := v.held[i].Share.Partition
-		if !q.IsZero() && q.Overlaps(p) {
-			return true
+		if v.held[i].Share.Partition.Profile == profile {
+			n++
 		}
 	}
-	return false
+	if v.own {
+		n += v.usage.sharers
+	}
+	return n
+}
+
+// After returns the view as the next container of the same pod sees it once the
+// pod got s for an earlier container of this kind. An init container has ended
+// by then and takes nothing, except that its partition still fixes the geometry
+// for as long as the pod exists. The receiver is unchanged and nothing is
+// allocated, so that many placements can be tried; Held does not list s.
+func (v View) After(kind ContainerKind, s *Share) View {
+	v.own = true
+	if kind == Init {
+		v.usage.fix(s.Partition)
+		return v
+	}
+	v.usage = v.usage.plus(shareUsage(s, v.Device.Mode))
+	return v
 }
 
 // With returns the view with one more share. The receiver is unchanged.
@@ -80,6 +106,26 @@ func (v *View) With(h Held) View {
 	w := NewView(v.Device, insert(held, h))
 	w.blocked = v.blocked
 	return w
+}
+
+// Alike reports whether two devices would treat every request of a pod that both
+// admit the same. It may say false of devices that would.
+func (v *View) Alike(w *View) bool {
+	d, e := v.Device, w.Device
+	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares ||
+		v.usage != w.usage || v.own != w.own {
+		return false
+	}
+	if d.Mode == MIG && (len(v.held) > 0 || len(w.held) > 0) {
+		return false
+	}
+	return d.MIG == e.MIG || d.MIG != nil && e.MIG != nil && d.MIG.equal(e.MIG)
+}
+
+// Offered reports whether the pod may use the device at all, whatever is on it:
+// it works, is in a mode the pod accepts, and passes the pod's selector.
+func (v *View) Offered(pod *PodRequest) bool {
+	return v.Device.Healthy && accepts(pod.Modes, v.Device.Mode) && pod.Selector.Accepts(v.Device)
 }
 
 // Admit makes the checks every mode has in common: health, selectors, sharers,
@@ -95,7 +141,7 @@ func (v *View) Admit(pod *PodRequest, req *Request) Reason {
 		return NotSelected
 	case v.blocked:
 		return Blocked
-	case v.usage.whole, v.usage.exclusive && d.Mode != MIG:
+	case v.usage.whole, v.usage.foreign, v.usage.exclusive && d.Mode != MIG:
 		return HeldExclusively
 	case v.usage.sharers >= d.MaxShares:
 		return TooManyShares
@@ -169,56 +215,4 @@ func insert(held []Held, h Held) []Held {
 	copy(held[at+1:], held[at:])
 	held[at] = h
 	return held
-}
-
-// used adds up the shares, owner by owner.
-func used(held []Held) usage {
-	var u usage
-	for from := 0; from < len(held); {
-		to := from + 1
-		for to < len(held) && held[to].Owner == held[from].Owner {
-			to++
-		}
-		o := usedByOne(held[from:to])
-		u.memory = u.memory.Plus(o.memory)
-		u.cores += o.cores
-		u.sharers += o.sharers
-		u.whole = u.whole || o.whole
-		u.exclusive = u.exclusive || o.exclusive
-		from = to
-	}
-	return u
-}
-
-// usedByOne is what one pod takes of a device at any one time: the larger of
-// what runs for its whole life and what any one init container needs beside the
-// sidecars that started before it. This is the rule Kubernetes applies to every
-// resource.
-func usedByOne(held []Held) usage {
-	var steady, peak usage
-	for i := range held {
-		s := &held[i].Share
-		one := usage{memory: s.Memory, cores: s.Cores, sharers: 1}
-		if held[i].Kind == Init {
-			peak = larger(peak, steady.plus(one))
-		} else {
-			steady = steady.plus(one)
-		}
-		steady.whole = steady.whole || s.Whole
-		steady.exclusive = steady.exclusive || s.Cores >= 100
-	}
-	u := larger(peak, steady)
-	u.whole, u.exclusive = steady.whole, steady.exclusive
-	return u
-}
-
-func (u usage) plus(v usage) usage {
-	u.memory = u.memory.Plus(v.memory)
-	u.cores += v.cores
-	u.sharers += v.sharers
-	return u
-}
-
-func larger(a, b usage) usage {
-	return usage{memory: max(a.memory, b.memory), cores: max(a.cores, b.cores), sharers: max(a.sharers, b.sharers)}
 }

@@ -4,17 +4,92 @@
 // that fit: one small pure file per policy.
 package policy
 
-import "deviceshare/sharing"
+import (
+	"math/bits"
+
+	"deviceshare/sharing"
+)
+
+// MaxScore bounds the score of a device, so that scores of several devices can
+// be added.
+const MaxScore int64 = 1 << 48
 
 // Policy prefers one device over another and one node over another. Methods are
 // pure, do not allocate, and give the same answer for the same arguments.
 type Policy interface {
 	// Name is what users write.
 	Name() string
-	// Device scores giving share s of the device; higher is preferred. Equal
-	// scores are decided by the order of the devices.
-	Device(v *sharing.View, s *sharing.Share) int64
+	// Device scores giving share s of the device, from -MaxScore to MaxScore;
+	// higher is preferred. Equal scores are decided by the order of the devices.
+	Device(v sharing.View, s sharing.Share) int64
 	// Node scores a node as it is before the pod is placed, 0 to 100; higher is
 	// preferred.
 	Node(views []sharing.View, pod *sharing.PodRequest) int64
+}
+
+// all lists the policies in the order in which they are documented.
+func all() []Policy { return []Policy{binpack{}, spread{}} }
+
+// Named returns the policy users call by this name, exactly; false if there is
+// none.
+func Named(name string) (Policy, bool) {
+	for _, p := range all() {
+		if p.Name() == name {
+			return p, true
+		}
+	}
+	return nil, false
+}
+
+// Names returns what users may write.
+func Names() []string {
+	names := make([]string, 0, len(all()))
+	for _, p := range all() {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
+// million is the resolution of fractions.
+const million = 1_000_000
+
+// fraction returns part/whole in millionths, from 0 to a million. Nothing of
+// nothing is all of it: a device that offers no memory or compute is full.
+func fraction(part, whole int64) int64 {
+	switch {
+	case part >= whole:
+		return million
+	case part <= 0:
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(part), million)
+	q, _ := bits.Div64(hi, lo, uint64(whole))
+	return int64(q)
+}
+
+// fullness is how much of a device is taken when more memory and compute than
+// now are given, in millionths of memory plus millionths of compute.
+func fullness(v *sharing.View, memory sharing.Bytes, cores sharing.Percent) int64 {
+	return fraction(int64(v.UsedMemory().Plus(memory)), int64(v.Device.Memory)) +
+		fraction(int64(v.UsedCores()+cores), int64(v.Device.Cores))
+}
+
+// load is how much of what a node offers this pod is taken, in whole percent
+// rounded up: a node with anything on it never looks empty. It is an average, so
+// that a node does not win or lose by its number of devices. The second value is
+// false if the node offers the pod nothing.
+func load(views []sharing.View, pod *sharing.PodRequest) (int64, bool) {
+	var sum, n int64
+	for i := range views {
+		v := &views[i]
+		if v.Offered(pod) {
+			sum += fullness(v, 0, 0)
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, false
+	}
+	const percent = 2 * million / 100
+	return (sum/n + percent - 1) / percent, true
 }

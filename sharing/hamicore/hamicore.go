@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hamicore is the scheduler half of mode hami-core: a device is divided
+// by amounts of memory and compute, and the library libvgpu.so holds every
+// container to what it was given.
+package hamicore
+
+import "deviceshare/sharing"
+
+type backend struct{}
+
+// New returns the backend. It holds no state.
+func New() sharing.Backend { return backend{} }
+
+// Mode implements sharing.Backend.
+func (backend) Mode() sharing.Mode { return sharing.HAMiCore }
+
+// Fit implements sharing.Backend. A container that gets a device whole is not
+// intercepted: the share says so.
+func (backend) Fit(v sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
+	return sharing.FitAmounts(sharing.HAMiCore, v, req)
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"deviceshare/sharing"
+)
+
+const (
+	// maxSteps bounds how many choices a search tries. It was set so that a
+	// hopeless search on a node of 8 devices ends within a tenth of a
+	// millisecond.
+	maxSteps = 512
+	// maxCandidates bounds among how many shares a container chooses.
+	maxCandidates = 64
+)
+
+// candidate is one share a request could get: of which device and, when the
+// device could give several, the how manieth.
+type candidate struct {
+	score          int64
+	device, option int
+	taken          bool
+}
+
+// search looks for a placement after the best choice of each container in turn
+// led nowhere. It tries the choices of every container, best first, and goes
+// back when a later container finds none, for at most maxSteps choices. Devices
+// that are alike are tried once, so that the steps go far: within them every
+// pod of two containers that ask for one device each, on a node of up to 8
+// devices, is decided exactly.
+func (a *attempt) search() bool {
+	steps := maxSteps
+	return a.container(0, &steps)
+}
+
+// container places the containers from i on.
+func (a *attempt) container(i int, steps *int) bool {
+	if i == len(a.pod.Requests) {
+		return true
+	}
+	var room [maxCandidates]candidate
+	return a.slots(i, a.candidates(i, room[:0], true), 0, a.pod.Requests[i].Count, steps)
+}
+
+// slots picks left more devices for container i among the candidates from a
+// position on, and then places the containers after it.
+func (a *attempt) slots(i int, all []candidate, from, left int, steps *int) bool {
+	if left == 0 {
+		return a.container(i+1, steps)
+	}
+	placed := len(a.picks)
+	wanted := a.pod.Requests[i].Count
+	for k := from; k < len(all) && *steps > 0; k++ {
+		if left < wanted && !a.joins(placed-(wanted-left), all[k]) || a.triedAlike(all[from:k], all[k]) {
+			continue
+		}
+		*steps--
+		a.pick(i, all[k])
+		if a.slots(i, all, k+1, left-1, steps) {
+			return true
+		}
+		a.picks = a.picks[:placed]
+	}
+	return false
+}
+
+// joins reports whether a candidate may be added to the container whose picks
+// begin at from: another device of the same mode.
+func (a *attempt) joins(from int, c candidate) bool {
+	for _, p := range a.picks[from:] {
+		if p.device == c.device {
+			return false
+		}
+	}
+	return a.modeOf(c) == a.picks[from].share.Mode
+}
+
+// triedAlike reports whether one of the candidates tried before leads to the same
+// end as c.
+func (a *attempt) triedAlike(tried []candidate, c candidate) bool {
+	for _, t := range tried {
+		if t.score == c.score && t.option == c.option && t.device != c.device {
+			v, w := a.view(t.device), a.view(c.device)
+			if v.Alike(&w) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pick gives a candidate to a request.
+func (a *attempt) pick(i int, c candidate) {
+	req := &a.pod.Requests[i]
+	v := a.view(c.device)
+	share, _ := a.fit(v, req)
+	if c.option > 0 {
+		share, _ = a.backend.(sharing.Chooser).Option(v, req, c.option)
+	}
+	a.picks = append(a.picks, pick{request: i, device: c.device, share: share})
+}
+
+// candidates lists what request i could get, best first. With options it lists
+// every share a device could give, else only the one its backend prefers. At
+// most cap(list) are kept, the best ones.
+func (a *attempt) candidates(i int, list []candidate, options bool) []candidate {
+	req := &a.pod.Requests[i]
+	for d := range a.views {
+		if !a.allowed(a.views[d].Device.Mode) {
+			continue
+		}
+		v := a.view(d)
+		share, reason := a.fit(v, req)
+		if reason != sharing.Fits {
+			continue
+		}
+		list = a.insert(list, candidate{score: a.policy.Device(v, share), device: d})
+		chooser, ok := a.backend.(sharing.Chooser)
+		for n := 1; ok && options && n < maxCandidates; n++ {
+			if share, ok = chooser.Option(v, req, n); ok {
+				list = a.insert(list, candidate{score: a.policy.Device(v, share), device: d, option: n})
+			}
+		}
+	}
+	return list
+}
+
+// insert keeps the list sorted: by score, then by the order of modes, devices
+// and options, in which candidates arrive but for the modes.
+func (a *attempt) insert(list []candidate, c candidate) []candidate {
+	if len(list) < cap(list) {
+		list = append(list, c)
+	} else if a.before(c, list[len(list)-1]) {
+		list[len(list)-1] = c
+	}
+	for k := len(list) - 1; k > 0 && list[k] == c && a.before(c, list[k-1]); k-- {
+		list[k], list[k-1] = list[k-1], list[k]
+	}
+	return list
+}
+
+func (a *attempt) before(c, d candidate) bool {
+	if c.score != d.score {
+		return c.score > d.score
+	}
+	return rank(a.modeOf(c)) < rank(a.modeOf(d))
+}

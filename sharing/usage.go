@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing
+
+// usage is what the shares on a device take together.
+type usage struct {
+	memory  Bytes
+	cores   Percent
+	sharers int
+	// slices are the memory slices that partitions cover, bit i for slice i.
+	slices uint64
+	// geometry is the one all partitions belong to; "" if there are none or if
+	// they are mixed.
+	geometry string
+	// mixed: partitions of several geometries, or something that is no partition
+	// beside them.
+	mixed bool
+	// whole: some owner has the device. exclusive: some owner has its compute.
+	// foreign: some share is of another mode than the device is in now, which
+	// happens when a device changes its mode while pods run on it.
+	whole, exclusive, foreign bool
+}
+
+// maxCores bounds the compute one share counts for, so that sums of facts that
+// others wrote down cannot wrap.
+const maxCores = 1 << 20
+
+// used adds up the shares on a device of this mode, owner by owner.
+func used(held []Held, mode Mode) usage {
+	var u usage
+	for from := 0; from < len(held); {
+		to := from + 1
+		for to < len(held) && held[to].Owner == held[from].Owner {
+			to++
+		}
+		u = u.plus(usedByOne(held[from:to], mode))
+		from = to
+	}
+	return u
+}
+
+// usedByOne is what one pod takes of a device at any one time: the larger of
+// what runs for its whole life and what any one init container needs beside the
+// sidecars that started before it. This is the rule Kubernetes applies to every
+// resource. Partitions are not weighed against each other: each is there for as
+// long as the pod is.
+func usedByOne(held []Held, mode Mode) usage {
+	var steady, peak, marks usage
+	for i := range held {
+		one := shareUsage(&held[i].Share, mode)
+		if held[i].Kind == Init {
+			peak = larger(peak, steady.amounts().plus(one.amounts()))
+		} else {
+			steady = steady.plus(one.amounts())
+		}
+		marks = marks.plus(one)
+	}
+	u := larger(peak, steady)
+	marks.memory, marks.cores, marks.sharers = u.memory, u.cores, u.sharers
+	return marks
+}
+
+// shareUsage is what one share takes of a device of this mode. Negative amounts,
+// which only facts written by others can carry, count as nothing: they must
+// never make room.
+func shareUsage(s *Share, mode Mode) usage {
+	u := usage{
+		memory:    max(s.Memory, 0),
+		cores:     min(max(s.Cores, 0), maxCores),
+		sharers:   1,
+		whole:     s.Whole,
+		exclusive: s.Cores >= 100,
+		foreign:   s.Mode != mode,
+	}
+	u.slices = s.Partition.mask()
+	u.fix(s.Partition)
+	u.mixed = mode == MIG && s.Partition.Geometry == ""
+	return u
+}
+
+// fix notes which geometry a partition belongs to.
+func (u *usage) fix(p Partition) {
+	if p.IsZero() {
+		return
+	}
+	*u = u.plus(usage{geometry: p.Geometry})
+}
+
+// amounts is the part of the usage that ends when a container ends.
+func (u usage) amounts() usage {
+	return usage{memory: u.memory, cores: u.cores, sharers: u.sharers}
+}
+
+// plus adds what runs at the same time.
+func (u usage) plus(v usage) usage {
+	u.mixed = u.mixed || v.mixed || u.geometry != "" && v.geometry != "" && u.geometry != v.geometry
+	switch {
+	case u.mixed:
+		u.geometry = ""
+	case u.geometry == "":
+		u.geometry = v.geometry
+	}
+	u.memory = u.memory.Plus(v.memory)
+	u.cores += v.cores
+	u.sharers += v.sharers
+	u.slices |= v.slices
+	u.whole = u.whole || v.whole
+	u.exclusive = u.exclusive || v.exclusive
+	u.foreign = u.foreign || v.foreign
+	return u
+}
+
+// larger is the larger of each amount of two usages.
+func larger(a, b usage) usage {
+	return usage{memory: max(a.memory, b.memory), cores: max(a.cores, b.cores), sharers: max(a.sharers, b.sharers)}
+}
