@@ -2,11 +2,7 @@
 
 package wire
 
-import (
-	"time"
-
-	"deviceshare/sharing"
-)
+import "deviceshare/sharing"
 
 // NodeAnnotations is what a node publishes: the inventory as JSON and in today's
 // grammar, to be written together. It is an error if the inventory is not valid
@@ -22,9 +18,10 @@ func NodeAnnotations(inv sharing.Inventory, factor int64) (map[string]string, er
 // HandshakeAnnotation returns key and value of the sign of life that Volcano's
 // scheduler up to v1.14.2 and v1.15.0 wants beside the register text: without it
 // that scheduler sees no devices, and once it has answered it forgets them after
-// a minute in which the value was not renewed.
-func HandshakeAnnotation(now time.Time) (key, value string) {
-	return NodeHandshake, "Reported " + now.UTC().Format("2006.01.02 15:04:05")
+// a minute in which the value was not renewed. now is the time in any form; it is
+// for people, that scheduler does not read it.
+func HandshakeAnnotation(now string) (key, value string) {
+	return NodeHandshake, "Reported " + now
 }
 
 // ReadNode reads the devices of a node: from the JSON text, else from today's.

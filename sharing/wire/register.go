@@ -44,7 +44,7 @@ func EncodeRegister(inv sharing.Inventory, factor int64) string {
 		b.WriteByte(',')
 		b.WriteString(strconv.FormatInt(int64(d.Memory/sharing.MiB)/unit(factor), 10))
 		b.WriteByte(',')
-		b.WriteString(typePrefix + "-" + reserved.Replace(d.Model))
+		b.WriteString(typePrefix + "-" + unreserved(d.Model))
 		b.WriteByte(',')
 		b.WriteString(strconv.FormatBool(d.Healthy))
 		b.WriteByte(',')
@@ -54,8 +54,15 @@ func EncodeRegister(inv sharing.Inventory, factor int64) string {
 	return b.String()
 }
 
-// reserved replaces what separates fields, devices and containers.
-var reserved = strings.NewReplacer(",", "_", ":", "_", ";", "_")
+// unreserved replaces what separates fields, devices and containers.
+func unreserved(model string) string {
+	return strings.Map(func(r rune) rune {
+		if r == ',' || r == ':' || r == ';' {
+			return '_'
+		}
+		return r
+	}, model)
+}
 
 // unit is the factor, or 1 where none is set.
 func unit(factor int64) int64 { return max(factor, 1) }
