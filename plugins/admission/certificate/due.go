@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certificate
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"errors"
+	"net"
+	"slices"
+	"time"
+)
+
+// Policy is how long things live.
+type Policy struct {
+	// AuthorityLife and ServingLife are the validity of a new CA and of a new
+	// serving certificate. Each is replaced at two thirds of it.
+	AuthorityLife, ServingLife time.Duration
+	// Handover is how long a new CA is only trusted before it signs. It must be
+	// longer than the time in which every API server sees a new bundle.
+	Handover time.Duration
+	// Skew is how far back validity starts, for clients whose clock is behind.
+	Skew time.Duration
+}
+
+// DefaultPolicy returns a CA life of one year, a serving life of 90 days, one
+// hour of handover and five minutes of clock skew.
+func DefaultPolicy() Policy {
+	const day = 24 * time.Hour
+	return Policy{AuthorityLife: 365 * day, ServingLife: 90 * day, Handover: time.Hour, Skew: 5 * time.Minute}
+}
+
+// Validate refuses a policy under which rotation would leave a gap.
+func (p Policy) Validate() error {
+	if p.AuthorityLife <= 0 || p.ServingLife <= 0 || p.Handover < 0 || p.Skew < 0 {
+		return errors.New("certificate policy: lives must be positive, handover and skew must not be negative")
+	}
+	if p.Handover >= p.AuthorityLife/3 {
+		return errors.New("certificate policy: handover must be shorter than a third of the authority's life")
+	}
+	return nil
+}
+
+// Pair is a certificate and its private key. It is not changed once made.
+type Pair struct {
+	Certificate *x509.Certificate
+	Key         *ecdsa.PrivateKey
+}
+
+// State is everything the Secret holds: authorities, oldest first, and the
+// serving certificate (nil before the first Renew).
+type State struct {
+	Authorities []Pair
+	Serving     *Pair
+}
+
+// Plan is what has to be done now.
+type Plan struct {
+	// Drop is how many of the oldest authorities have expired.
+	Drop int
+	// AddAuthority says that a new CA is wanted, and Reissue that a new serving
+	// certificate is; both are the reason, empty when nothing is to be done.
+	AddAuthority, Reissue string
+}
+
+// Nothing reports that the state can stay as it is.
+func (p Plan) Nothing() bool { return p == Plan{} }
+
+// Due decides what has to be done at now for a server called by hosts.
+func Due(s State, now time.Time, hosts []string, policy Policy) Plan {
+	var plan Plan
+	for plan.Drop < len(s.Authorities) && !now.Before(s.Authorities[plan.Drop].Certificate.NotAfter) {
+		plan.Drop++
+	}
+	left := s.Authorities[plan.Drop:]
+	switch {
+	case len(left) == 0:
+		plan.AddAuthority = "there is no valid authority"
+	case worn(left[len(left)-1].Certificate, now):
+		plan.AddAuthority = "the newest authority is past two thirds of its life"
+	}
+	plan.Reissue = reissue(s.Serving, left, now, hosts, policy)
+	return plan
+}
+
+func reissue(serving *Pair, authorities []Pair, now time.Time, hosts []string, policy Policy) string {
+	switch {
+	case serving == nil:
+		return "there is no serving certificate"
+	case len(authorities) == 0:
+		return "its authority has expired"
+	case worn(serving.Certificate, now):
+		return "the serving certificate is past two thirds of its life"
+	case !covers(serving.Certificate, hosts):
+		return "the server's names have changed"
+	case serving.Certificate.CheckSignatureFrom(signer(authorities, now, policy).Certificate) != nil:
+		return "another authority signs now"
+	}
+	return ""
+}
+
+// signer is the newest authority that has been trusted for the handover time;
+// with none, the oldest, which is the one clients have known for longest.
+// authorities must not be empty.
+func signer(authorities []Pair, now time.Time, policy Policy) Pair {
+	for _, a := range slices.Backward(authorities) {
+		made := a.Certificate.NotBefore.Add(policy.Skew)
+		if !now.Before(made.Add(policy.Handover)) {
+			return a
+		}
+	}
+	return authorities[0]
+}
+
+func worn(c *x509.Certificate, now time.Time) bool {
+	life := c.NotAfter.Sub(c.NotBefore)
+	return !now.Before(c.NotBefore.Add(life / 3 * 2))
+}
+
+func covers(c *x509.Certificate, hosts []string) bool {
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			if !slices.ContainsFunc(c.IPAddresses, ip.Equal) {
+				return false
+			}
+		} else if !slices.Contains(c.DNSNames, h) {
+			return false
+		}
+	}
+	return true
+}
