@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Checks the fake GPU through its own client. Needs no privilege but mknod.
+set -u
+here=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export FAKEGPU_DIR="$work" FAKEGPU_DEV="$work/dev" LD_LIBRARY_PATH="$here/build"
+client="$here/build/cudaclient" ctl="$here/build/fakegpuctl"
+passed=0 failed=0
+
+ok() { passed=$((passed + 1)); echo "ok $1"; }
+not_ok() { failed=$((failed + 1)); echo "FAILED $1"; }
+# check NAME PATTERN COMMAND...: the command's output has a line that matches.
+check() {
+	name=$1 pattern=$2; shift 2
+	if "$@" 2>&1 | grep -q -- "$pattern"; then ok "$name"; else not_ok "$name"; fi
+}
+# passes NAME COMMAND...: the command exits 0.
+passes() { name=$1; shift; if "$@" >/dev/null 2>&1; then ok "$name"; else not_ok "$name"; fi; }
+
+cat > "$work/topology" <<'TOPOLOGY'
+fakegpu 1
+driver 580.95.05 cuda 13.0
+gpu model="NVIDIA A100-SXM4-80GB" memory=1024MiB cc=8.0 numa=0 mig=capable pci=0000:0f:00.0 sms=108
+gpu model="Second" memory=64MiB pci=0000:07:00.0 uuid=GPU-11111111-2222-3333-4444-555555555555
+TOPOLOGY
+mkdir "$work/dev"
+mknod "$work/dev/nvidia0" c 195 0 || { echo "mknod is not possible here: not run"; exit 0; }
+mknod "$work/dev/nvidia1" c 195 1
+
+check "CUDA orders devices by PCI address" 'info index=0 uuid=GPU-11111111' "$client" info
+check "an index in CUDA_VISIBLE_DEVICES selects" 'info index=0 uuid=GPU-ce4768fe' env CUDA_VISIBLE_DEVICES=1 "$client" info
+check "a UUID prefix in CUDA_VISIBLE_DEVICES selects" 'info devices=1' env CUDA_VISIBLE_DEVICES=GPU-1111 "$client" info
+check "entries after an invalid one do not count" 'info devices=1' env CUDA_VISIBLE_DEVICES=0,7,1 "$client" info
+for way in link dlsym getproc; do
+	passes "memory is exact to the page by $way" "$client" via $way alloc 64 expect ok alloc 1 expect oom free alloc 64 expect ok
+done
+passes "kinds of memory share one device" "$client" alloc 16 alloc-async 16 alloc-managed 16 alloc-pitch 16 expect ok alloc 1 expect oom
+check "a kernel of 1 ms takes 1 ms" 'seconds=0.0[2-9]' "$client" launch 20
+passes "an injected failure arrives" env FAKEGPU_FAIL=cuMemAlloc:2:2 "$client" alloc 1 expect ok alloc 1 expect oom alloc 1 expect ok
+
+"$client" alloc 64 forever > "$work/holder" &
+holder=$!
+until grep -q forever "$work/holder"; do sleep 0.05; done
+passes "another process's memory counts" "$client" alloc 1 expect oom
+check "show lists the process" "own_pid=$holder name=cudaclient used_mib=64" "$ctl" show
+kill -9 $holder
+wait $holder 2>/dev/null
+passes "a killed process's memory is back" "$client" alloc 64 expect ok
+check "a child of a CUDA process has no CUDA" NOT_INITIALIZED "$client" alloc 1 fork 1 alloc 1
+passes "children that start before CUDA have it" "$client" fork 2 alloc 16 expect ok
+
+"$ctl" lose 1 > /dev/null
+passes "a lost device does not allocate" sh -c '"$0" alloc 1 | grep -q UNKNOWN' "$client"
+"$ctl" restore 1 > /dev/null
+passes "a restored device does" "$client" alloc 1 expect ok
+check "a missing device is refused" 'no device 9' "$ctl" xid 9 31
+echo 'gpu model=' >> "$work/topology"
+check "a bad topology line is named" 'topology:5: bad model=' "$ctl" show
+rm "$work/dev/nvidia0" "$work/dev/nvidia1"
+sed -i '$d' "$work/topology"
+check "without device nodes there is no device" 'CUDA_ERROR_NO_DEVICE' "$client" info
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
