@@ -23,7 +23,7 @@ type target struct {
 	packages []string
 	output   string // a file, or a directory with a trailing slash
 	flags    []string
-	// needs is a directory below the repository without which the target is left out.
+	// needs is a directory below the repository; without Go code in it the target is left out.
 	needs string
 }
 
@@ -68,7 +68,7 @@ func productTargets(o Options, l layout) []target {
 	out := []target{own(DevicePlugin, "deviceshare-device-plugin"), own(Webhook, "deviceshare-webhook")}
 	switch {
 	case o.SchedulerBinary != "":
-	case o.StockScheduler || !exists(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):
+	case o.StockScheduler || !hasGo(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):
 		out = append(out, target{what: "Volcano's scheduler", module: ".", packages: []string{"volcano.sh/volcano/cmd/scheduler"},
 			output: l.bin("volcano-scheduler"), flags: []string{"-ldflags=" + ldStrip}})
 	default:
@@ -90,7 +90,7 @@ func schedulerBinary(o Options, l layout) string {
 	switch {
 	case o.SchedulerBinary != "":
 		return o.SchedulerBinary
-	case o.StockScheduler || !exists(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):
+	case o.StockScheduler || !hasGo(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):
 		return l.bin("volcano-scheduler")
 	default:
 		return productBinary(o, l, Scheduler)
@@ -106,7 +106,7 @@ func Build(ctx context.Context, opts Options) error {
 	}
 	l := layout{repo: o.Repo, state: o.State}
 	for _, t := range targets(o, l) {
-		if t.needs != "" && !exists(filepath.Join(l.repo, t.needs)) {
+		if t.needs != "" && !hasGo(filepath.Join(l.repo, t.needs)) {
 			continue
 		}
 		if err := build(ctx, o, l, t); err != nil {
@@ -212,6 +212,12 @@ func lookRunc() (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// hasGo reports whether a directory holds Go code.
+func hasGo(dir string) bool {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	return len(files) > 0
 }
 
 func exists(path string) bool {

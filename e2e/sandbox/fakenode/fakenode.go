@@ -57,14 +57,9 @@ func (k *Keeper) create(ctx context.Context, n *corev1.Node) error {
 	if n.Status.Allocatable == nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
-	status := n.Status
-	status.Conditions = readyConditions(time.Now())
-	created, err := k.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	created.Status = status
-	if _, err := k.client.CoreV1().Nodes().UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
+	// As with a kubelet, the first status comes with the object itself.
+	n.Status.Conditions = readyConditions(time.Now())
+	if _, err := k.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	return k.renew(ctx, n.Name)
