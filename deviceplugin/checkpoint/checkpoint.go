@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoint remembers across restarts which allocations were prepared
+// for whom, so that everything made on the host can be removed when its owner is
+// gone. It says nothing about what the owners are entitled to: that is in their
+// placements.
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deviceshare/sharing"
+)
+
+// version is the format's version. A reader refuses any other: unlike an
+// annotation, the file has one writer, and reading half of it would lose effects.
+const version = 1
+
+// Record is one allocation.
+type Record struct {
+	ID        string           `json:"id"`
+	Owner     sharing.Owner    `json:"owner"`
+	Namespace string           `json:"namespace"`
+	Pod       string           `json:"pod"`
+	Container string           `json:"container"`
+	Slots     []string         `json:"slots"`
+	Mode      sharing.Mode     `json:"mode"`
+	Devices   []DeviceAndShare `json:"devices"`
+}
+
+// DeviceAndShare is one share, for people and metrics.
+type DeviceAndShare struct {
+	Device sharing.DeviceID `json:"device"`
+	Memory sharing.Bytes    `json:"memory"` // bytes
+	Cores  sharing.Percent  `json:"cores"`
+	Whole  bool             `json:"whole,omitempty"`
+}
+
+// file is the text on disk. Records stay raw so that the checksum is over bytes
+// and not over how this program would write them.
+type file struct {
+	Version  int             `json:"version"`
+	Checksum string          `json:"checksum"`
+	Records  json.RawMessage `json:"records"`
+}
+
+// Encode writes records. Equal sets give equal texts.
+func Encode(records []Record) ([]byte, error) {
+	sorted := slices.Clone(records)
+	slices.SortFunc(sorted, func(a, b Record) int { return strings.Compare(a.ID, b.ID) })
+	if sorted == nil {
+		sorted = []Record{}
+	}
+	raw, err := json.Marshal(sorted)
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint: %w", err)
+	}
+	text, err := json.Marshal(file{Version: version, Checksum: checksum(raw), Records: raw})
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+// Decode reads records. It is total: all of them, or an error.
+func Decode(text []byte) ([]Record, error) {
+	var f file
+	if err := json.Unmarshal(text, &f); err != nil {
+		return nil, fmt.Errorf("decode checkpoint: %w", err)
+	}
+	if f.Version != version {
+		return nil, fmt.Errorf("decode checkpoint: version %d, this program reads version %d", f.Version, version)
+	}
+	if sum := checksum(f.Records); f.Checksum != sum {
+		return nil, fmt.Errorf("decode checkpoint: checksum is %q, the records give %q", f.Checksum, sum)
+	}
+	var records []Record
+	if err := json.Unmarshal(f.Records, &records); err != nil {
+		return nil, fmt.Errorf("decode checkpoint: %w", err)
+	}
+	seen := map[string]bool{}
+	for i := range records {
+		r := &records[i]
+		switch {
+		case r.ID == "" || r.Owner == "" || r.Container == "":
+			return nil, fmt.Errorf("decode checkpoint: record %d has no id, owner or container", i)
+		case seen[r.ID]:
+			return nil, fmt.Errorf("decode checkpoint: id %s is there twice", r.ID)
+		}
+		seen[r.ID] = true
+	}
+	return records, nil
+}
+
+// checksum ignores white space between tokens, which json may change.
+func checksum(raw []byte) string {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		compact.Reset()
+		compact.Write(raw)
+	}
+	sum := sha256.Sum256(compact.Bytes())
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

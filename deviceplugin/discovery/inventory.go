@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"deviceshare/sharing"
+)
+
+// Settings is what the administrator decided, as plain answers.
+type Settings struct {
+	// Device says how one device is offered.
+	Device func(f *Found) Offer
+	// Geometries are the groups allowed for a model, in order.
+	Geometries func(model string) []sharing.Geometry
+	// GeometryHash identifies the geometry configuration.
+	GeometryHash string
+}
+
+// Offer is how one device is offered.
+type Offer struct {
+	Hidden        bool // not ours: never published
+	Mode          sharing.Mode
+	MemoryScaling float64 // 1 offers the physical memory
+	CoreScaling   float64 // 1 offers 100 percent
+	MaxShares     int
+}
+
+// Inventory builds the node's inventory in ascending index order. healthy is
+// asked once per device that is offered.
+func Inventory(node string, found []Found, healthy func(sharing.DeviceID) bool, s Settings) sharing.Inventory {
+	inv := sharing.Inventory{Node: node, GeometryHash: s.GeometryHash}
+	for i := range found {
+		f := &found[i]
+		offer := s.Device(f)
+		if offer.Hidden {
+			continue
+		}
+		inv.Devices = append(inv.Devices, sharing.Device{
+			ID: f.UUID, Index: f.Index, Model: f.Model,
+			Memory:    scaledMemory(f.Memory, offer.MemoryScaling),
+			Cores:     scaledCores(offer.CoreScaling),
+			MaxShares: max(offer.MaxShares, 1),
+			Healthy:   healthy(f.UUID),
+			Mode:      offer.Mode,
+			NUMA:      f.NUMA, PCI: f.PCI, Links: slices.Clone(f.Links),
+			MIG: partitioning(f, s.Geometries),
+		})
+	}
+	slices.SortFunc(inv.Devices, func(a, b sharing.Device) int { return cmp.Compare(a.Index, b.Index) })
+	for i := range inv.Devices {
+		inv.Devices[i].Links = visibleLinks(inv.Devices[i].Links, &inv)
+	}
+	return inv
+}
+
+// visibleLinks drops links to devices that are not offered.
+func visibleLinks(links []sharing.Link, inv *sharing.Inventory) []sharing.Link {
+	return slices.DeleteFunc(links, func(l sharing.Link) bool {
+		_, ok := inv.Device(l.Peer)
+		return !ok
+	})
+}
+
+// partitioning is nil for a device that cannot be cut.
+func partitioning(f *Found, geometries func(string) []sharing.Geometry) *sharing.Partitioning {
+	if !f.MIG.Capable || len(f.MIG.Profiles) == 0 {
+		return nil
+	}
+	p := &sharing.Partitioning{Slices: f.MIG.Slices, Profiles: slices.Clone(f.MIG.Profiles)}
+	if geometries != nil {
+		p.Geometries = geometries(f.Model)
+	}
+	return p
+}
+
+// scaledMemory is a multiple of the memory in whole MiB, the unit in which it is
+// given out. A factor that is no number, or not above zero, counts as 1.
+func scaledMemory(b sharing.Bytes, factor float64) sharing.Bytes {
+	whole := int64(b / sharing.MiB)
+	if !(factor > 0) || factor == 1 || math.IsInf(factor, 0) {
+		return sharing.MiBs(whole)
+	}
+	scaled := float64(whole) * factor
+	if scaled >= math.MaxInt64/float64(sharing.MiB) {
+		return sharing.MaxBytes
+	}
+	return sharing.MiBs(int64(scaled))
+}
+
+// scaledCores is 100 percent times the factor, rounded to whole percent.
+func scaledCores(factor float64) sharing.Percent {
+	if !(factor > 0) || factor > 1000 {
+		return 100
+	}
+	return sharing.Percent(math.Round(100 * factor))
+}
+
+// ByPCI returns positions of devices in PCI order, the order of CUDA.
+func ByPCI(devices []sharing.Device) []int {
+	order := make([]int, len(devices))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return byPCI(devices[a].PCI, devices[a].Index, devices[b].PCI, devices[b].Index)
+	})
+	return order
+}

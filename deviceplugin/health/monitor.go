@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/nvml"
+	"deviceshare/sharing"
+)
+
+// Config is how a Monitor works. Zero durations take the defaults.
+type Config struct {
+	Ignored []uint64      // critical errors that do not count
+	Probe   time.Duration // between probes; 5 s
+	Quiet   time.Duration // see the rule of the package; 60 s
+	Retry   time.Duration // before the driver is opened again; 10 s
+	// FailFast makes Run return when the driver cannot be opened the first time.
+	FailFast bool
+	// Trouble is told, once per change, that the driver cannot be used (an
+	// error) or can be used again (nil). It may be nil.
+	Trouble func(error)
+	// Changed is told about every device that broke (why) or came back (""). It
+	// may be nil.
+	Changed func(id sharing.DeviceID, why string)
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	set(&c.Probe, 5*time.Second)
+	set(&c.Quiet, time.Minute)
+	set(&c.Retry, 10*time.Second)
+	if c.Trouble == nil {
+		c.Trouble = func(error) {}
+	}
+	if c.Changed == nil {
+		c.Changed = func(sharing.DeviceID, string) {}
+	}
+	return c
+}
+
+// Monitor owns the driver: it opens it, scans it, listens to it, and writes what
+// it finds on the board. Nothing else writes there.
+type Monitor struct {
+	driver nvml.Driver
+	board  *discovery.Board
+	cfg    Config
+	ledger *ledger
+
+	trouble string // what Trouble was told last
+	told    map[sharing.DeviceID]string
+}
+
+// New returns a monitor that has not started.
+func New(driver nvml.Driver, board *discovery.Board, cfg Config) *Monitor {
+	cfg = cfg.withDefaults()
+	return &Monitor{
+		driver: driver, board: board, cfg: cfg,
+		ledger: newLedger(cfg.Ignored, cfg.Quiet), told: map[sharing.DeviceID]string{},
+	}
+}
+
+// Run works until ctx ends. A driver that cannot be used is tried again for ever,
+// unless FailFast is set and it never worked.
+func (m *Monitor) Run(ctx context.Context) error {
+	for first := true; ctx.Err() == nil; first = false {
+		err := m.session(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if err == nil {
+			continue // reopen at once: devices were lost or came back
+		}
+		m.report(err)
+		if first && m.cfg.FailFast {
+			return fmt.Errorf("start the driver: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(m.cfg.Retry):
+		}
+	}
+	return m.driver.Close()
+}
+
+// report tells about trouble with the driver when it changed.
+func (m *Monitor) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == m.trouble {
+		return
+	}
+	m.trouble = text
+	m.cfg.Trouble(err)
+}
+
+// session uses the driver from opening to closing. It returns nil when the driver
+// should be opened afresh.
+func (m *Monitor) session(ctx context.Context) error {
+	if err := m.driver.Open(); err != nil {
+		return err
+	}
+	defer func() {
+		if err := m.driver.Close(); err != nil {
+			klog.ErrorS(err, "closing the driver")
+		}
+	}()
+	devices, err := m.driver.Devices()
+	if err != nil {
+		return fmt.Errorf("list devices: %w", err)
+	}
+	found, err := discovery.Scan(m.driver)
+	if err != nil && len(found) == 0 {
+		return err
+	}
+	if err != nil {
+		klog.ErrorS(err, "some devices do not answer", "answering", len(found), "listed", len(devices))
+	}
+	m.report(nil)
+	m.board.SetFound(found)
+	watch, err := m.driver.Watch(devices)
+	if err != nil {
+		return fmt.Errorf("watch devices: %w", err)
+	}
+	defer func() { _ = watch.Close() }()
+	return m.listen(ctx, watch, devices, found)
+}
+
+// listen takes in events and probes until ctx ends, the driver breaks, or a
+// device is lost: then the driver is opened afresh, because handles of a device
+// that comes back are not valid.
+func (m *Monitor) listen(ctx context.Context, watch nvml.Watch, devices []nvml.Device, found []discovery.Found) error {
+	byIndex := map[int]sharing.DeviceID{}
+	for i := range found {
+		byIndex[found[i].Index] = found[i].UUID
+	}
+	m.probe(devices, byIndex)
+	opened := time.Now()
+	next := time.Now().Add(m.cfg.Probe)
+	for ctx.Err() == nil {
+		event, err := watch.Wait(min(time.Until(next), time.Second))
+		switch {
+		case err == nil:
+			m.takeIn(event)
+		case errors.Is(err, nvml.ErrQuiet):
+		case errors.Is(err, nvml.ErrLost):
+			next = time.Now()
+		default:
+			return fmt.Errorf("wait for events: %w", err)
+		}
+		if time.Now().Before(next) {
+			continue
+		}
+		m.probe(devices, byIndex)
+		if m.stale(len(devices), len(found)) && time.Since(opened) >= m.cfg.Retry {
+			return nil
+		}
+		next = time.Now().Add(m.cfg.Probe)
+	}
+	return nil
+}
+
+// stale reports that opening the driver afresh may show something new: a device
+// does not answer, none is there yet, or their number changed.
+func (m *Monitor) stale(listed, answering int) bool {
+	if listed == 0 || listed != answering || m.ledger.anyLost() {
+		return true
+	}
+	now, err := m.driver.Devices()
+	return err != nil || len(now) != listed
+}
+
+// takeIn takes in one event.
+func (m *Monitor) takeIn(e nvml.Event) {
+	if !m.ledger.fault(e.Device, e.XID, time.Now()) {
+		klog.InfoS("a device reported an application error, which says nothing about the device", "device", e.Device, "xid", e.XID)
+		return
+	}
+	klog.InfoS("a device reported a critical error", "device", e.Device, "xid", e.XID)
+	m.publish()
+}
+
+// probe asks every device for a sign of life.
+func (m *Monitor) probe(devices []nvml.Device, byIndex map[int]sharing.DeviceID) {
+	for _, d := range devices {
+		if id, known := byIndex[d.Index()]; known {
+			m.ledger.probed(id, d.Probe(), time.Now())
+		}
+	}
+	m.publish()
+}
+
+// publish writes the board and tells about changes.
+func (m *Monitor) publish() {
+	sick := m.ledger.sick()
+	m.board.SetSick(sick)
+	for id, why := range sick {
+		if m.told[id] != why {
+			m.cfg.Changed(id, why)
+		}
+	}
+	for id := range m.told {
+		if _, still := sick[id]; !still {
+			m.cfg.Changed(id, "")
+		}
+	}
+	m.told = maps.Clone(sick)
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package identity finds out which pod and container a kubelet call is for, from
+// the kubelet's own records and never by guessing. Two sources exist: the
+// kubelet's checkpoint, which is exact (pod UID, container, init containers too)
+// but no API, and the podresources API, which is one but knows neither UIDs nor
+// init containers. Where both answer they must agree.
+package identity
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"deviceshare/sharing"
+)
+
+// Held is what the kubelet recorded about one container and one resource.
+type Held struct {
+	Owner     sharing.Owner
+	Container string
+	Resource  string
+	Slots     []string // sorted
+	CDI       []string // the CDI names the device plugin answered with
+}
+
+// kubeletFile mirrors pkg/kubelet/cm/devicemanager/checkpoint of Kubernetes 1.20
+// to 1.34. The checksum is the kubelet's own business: it depends on the memory
+// layout of its types.
+type kubeletFile struct {
+	Data *struct {
+		PodDeviceEntries []struct {
+			PodUID        string
+			ContainerName string
+			ResourceName  string
+			DeviceIDs     map[int64][]string
+			AllocResp     []byte
+		}
+	}
+}
+
+// ReadKubelet reads the text of kubelet_internal_checkpoint. It is total: entries
+// or an error, never a part of them.
+func ReadKubelet(text []byte) ([]Held, error) {
+	var file kubeletFile
+	if err := json.Unmarshal(text, &file); err != nil {
+		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
+	}
+	if file.Data == nil {
+		return nil, fmt.Errorf("read the kubelet's device checkpoint: no field Data")
+	}
+	held := make([]Held, 0, len(file.Data.PodDeviceEntries))
+	for i, e := range file.Data.PodDeviceEntries {
+		if e.PodUID == "" || e.ContainerName == "" || e.ResourceName == "" {
+			return nil, fmt.Errorf("read the kubelet's device checkpoint: entry %d names no pod, container or resource", i)
+		}
+		h := Held{Owner: sharing.Owner(e.PodUID), Container: e.ContainerName, Resource: e.ResourceName}
+		for _, ids := range e.DeviceIDs {
+			h.Slots = append(h.Slots, ids...)
+		}
+		slices.Sort(h.Slots)
+		var response pluginapi.ContainerAllocateResponse
+		if err := proto.Unmarshal(e.AllocResp, &response); err != nil {
+			return nil, fmt.Errorf("read the kubelet's device checkpoint: entry %d of pod %s: %w", i, e.PodUID, err)
+		}
+		for _, d := range response.GetCdiDevices() {
+			h.CDI = append(h.CDI, d.GetName())
+		}
+		held = append(held, h)
+	}
+	return held, nil
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"deviceshare/sharing"
+)
+
+// nvlinkMax is the number of NVLinks NVML numbers per device
+// (NVML_NVLINK_MAX_LINKS).
+const nvlinkMax = 18
+
+// realDevice is a handle of the real driver. broken is why there is none.
+type realDevice struct {
+	driver *Real
+	index  int
+	handle gonvml.Device
+	broken error
+}
+
+// Index implements Device.
+func (d *realDevice) Index() int { return d.index }
+
+// Probe implements Device: UUID and memory are answered by the driver only while
+// it reaches the device.
+func (d *realDevice) Probe() error {
+	if d.broken != nil {
+		return d.broken
+	}
+	if err := d.driver.usable(); err != nil {
+		return err
+	}
+	if _, ret := d.handle.GetUUID(); ret != gonvml.SUCCESS {
+		return failure("nvmlDeviceGetUUID", ret)
+	}
+	_, ret := d.handle.GetMemoryInfo()
+	return failure("nvmlDeviceGetMemoryInfo", ret)
+}
+
+// Facts implements Device.
+func (d *realDevice) Facts() (Facts, error) {
+	if err := d.Probe(); err != nil {
+		return Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
+	}
+	f := Facts{NUMA: -1}
+	uuid, ret := d.handle.GetUUID()
+	err := failure("nvmlDeviceGetUUID", ret)
+	if err == nil {
+		f.UUID = sharing.DeviceID(uuid)
+		f.Model, ret = d.handle.GetName()
+		err = failure("nvmlDeviceGetName", ret)
+	}
+	if err == nil {
+		var memory gonvml.Memory
+		memory, ret = d.handle.GetMemoryInfo()
+		f.Memory = sharing.Bytes(min(memory.Total, uint64(sharing.MaxBytes)))
+		err = failure("nvmlDeviceGetMemoryInfo", ret)
+	}
+	if err == nil {
+		f.Minor, ret = d.handle.GetMinorNumber()
+		err = failure("nvmlDeviceGetMinorNumber", ret)
+	}
+	if err == nil {
+		f.PCI, err = d.pci()
+	}
+	if err != nil {
+		return Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
+	}
+	f.NUMA = d.numa(f.PCI)
+	f.MIG, err = d.mig()
+	if err != nil {
+		return Facts{}, fmt.Errorf("read partitions of device %d: %w", d.index, err)
+	}
+	return f, nil
+}
+
+// pci is the bus id as the kernel spells it.
+func (d *realDevice) pci() (string, error) {
+	info, ret := d.handle.GetPciInfo()
+	if err := failure("nvmlDeviceGetPciInfo", ret); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%04x:%02x:%02x.0", info.Domain, info.Bus, info.Device), nil
+}
+
+// numa asks the driver, then the kernel; -1 when neither knows.
+func (d *realDevice) numa(pci string) int {
+	if d.driver.has("nvmlDeviceGetNumaNodeId") {
+		if node, ret := d.handle.GetNumaNodeId(); ret == gonvml.SUCCESS && node >= 0 {
+			return node
+		}
+	}
+	text, err := os.ReadFile(filepath.Join("/sys/bus/pci/devices", pci, "numa_node"))
+	if err != nil {
+		return -1
+	}
+	node, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || node < 0 {
+		return -1
+	}
+	return node
+}
+
+// Link implements Device.
+func (d *realDevice) Link(to Device) (string, error) {
+	other, ok := to.(*realDevice)
+	if !ok {
+		return "", fmt.Errorf("link of device %d: the other device is of another driver", d.index)
+	}
+	if d.broken != nil || other.broken != nil {
+		return "", fmt.Errorf("link of device %d to %d: %w", d.index, other.index, ErrLost)
+	}
+	if d.nvlinked(other) {
+		return "nvlink", nil
+	}
+	if !d.driver.has("nvmlDeviceGetTopologyCommonAncestor") {
+		return "", ErrUnsupported
+	}
+	level, ret := d.handle.GetTopologyCommonAncestor(other.handle)
+	if err := failure("nvmlDeviceGetTopologyCommonAncestor", ret); err != nil {
+		return "", err
+	}
+	switch level {
+	case gonvml.TOPOLOGY_INTERNAL, gonvml.TOPOLOGY_SINGLE:
+		return "pix", nil
+	case gonvml.TOPOLOGY_MULTIPLE:
+		return "pxb", nil
+	case gonvml.TOPOLOGY_HOSTBRIDGE:
+		return "phb", nil
+	case gonvml.TOPOLOGY_NODE:
+		return "node", nil
+	}
+	return "sys", nil
+}
+
+// nvlinked reports an active NVLink to the other device, directly or through a
+// switch: with NVSwitch every device reaches every other.
+func (d *realDevice) nvlinked(other *realDevice) bool {
+	for _, symbol := range []string{"nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemoteDeviceType"} {
+		if !d.driver.has(symbol) {
+			return false
+		}
+	}
+	target, err := other.pci()
+	if err != nil {
+		return false
+	}
+	for link := range nvlinkMax {
+		if state, ret := d.handle.GetNvLinkState(link); ret != gonvml.SUCCESS || state != gonvml.FEATURE_ENABLED {
+			continue
+		}
+		if kind, ret := d.handle.GetNvLinkRemoteDeviceType(link); ret == gonvml.SUCCESS && kind == gonvml.NVLINK_DEVICE_TYPE_SWITCH {
+			return true
+		}
+		remote, ret := d.handle.GetNvLinkRemotePciInfo(link)
+		if ret == gonvml.SUCCESS && fmt.Sprintf("%04x:%02x:%02x.0", remote.Domain, remote.Bus, remote.Device) == target {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nvmlfake is a driver in memory with the habits of the real one: handles
+// die with Close, a lost device answers for nothing, events reach only those who
+// registered before, and a driver that is missing stays missing until installed.
+package nvmlfake
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"deviceshare/deviceplugin/nvml"
+	"deviceshare/sharing"
+)
+
+// Driver implements nvml.Driver. The zero value has no devices.
+type Driver struct {
+	mu      sync.Mutex
+	facts   []nvml.Facts
+	lost    map[int]bool
+	missing error
+	session int // grows with every Close; a handle of an older one is dead
+	open    bool
+	watches []*watch
+}
+
+// New returns a driver with these devices.
+func New(facts ...nvml.Facts) *Driver {
+	return &Driver{facts: slices.Clone(facts), lost: map[int]bool{}}
+}
+
+// Miss makes Open fail with err; nil repairs it.
+func (d *Driver) Miss(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.missing = err
+}
+
+// Lose takes a device off the bus.
+func (d *Driver) Lose(index int) { d.setLost(index, true) }
+
+// Restore brings a device back.
+func (d *Driver) Restore(index int) { d.setLost(index, false) }
+
+func (d *Driver) setLost(index int, lost bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost[index] = lost
+}
+
+// Raise reports a critical error of a device to whoever watches it. A device that
+// is off the bus can report nothing.
+func (d *Driver) Raise(index int, xid uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lost[index] {
+		return
+	}
+	for _, w := range d.watches {
+		if w.devices[index] {
+			w.events <- nvml.Event{Device: d.facts[index].UUID, XID: xid}
+		}
+	}
+}
+
+// Watched is how many watches are open.
+func (d *Driver) Watched() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.watches)
+}
+
+// Open implements nvml.Driver.
+func (d *Driver) Open() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.missing != nil {
+		return fmt.Errorf("%w: %w", nvml.ErrNoDriver, d.missing)
+	}
+	d.open = true
+	return nil
+}
+
+// Close implements nvml.Driver.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open, d.watches = false, nil
+	d.session++
+	return nil
+}
+
+// Version implements nvml.Driver.
+func (d *Driver) Version() (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.open {
+		return "", nvml.ErrClosed
+	}
+	return "580.95.05", nil
+}
+
+// Devices implements nvml.Driver.
+func (d *Driver) Devices() ([]nvml.Device, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.open {
+		return nil, nvml.ErrClosed
+	}
+	devices := make([]nvml.Device, 0, len(d.facts))
+	for i := range d.facts {
+		devices = append(devices, &device{driver: d, index: i, session: d.session})
+	}
+	return devices, nil
+}
+
+// Watch implements nvml.Driver.
+func (d *Driver) Watch(devices []nvml.Device) (nvml.Watch, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.open {
+		return nil, nvml.ErrClosed
+	}
+	w := &watch{driver: d, devices: map[int]bool{}, events: make(chan nvml.Event, 64)}
+	for _, x := range devices {
+		if !d.lost[x.Index()] {
+			w.devices[x.Index()] = true
+		}
+	}
+	d.watches = append(d.watches, w)
+	return w, nil
+}
+
+type device struct {
+	driver  *Driver
+	index   int
+	session int
+}
+
+func (x *device) Index() int { return x.index }
+
+func (x *device) Probe() error {
+	_, err := x.Facts()
+	return err
+}
+
+func (x *device) Facts() (nvml.Facts, error) {
+	d := x.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case !d.open || x.session != d.session:
+		return nvml.Facts{}, nvml.ErrClosed
+	case d.lost[x.index]:
+		return nvml.Facts{}, fmt.Errorf("read device %d: %w", x.index, nvml.ErrLost)
+	}
+	return d.facts[x.index], nil
+}
+
+func (x *device) Link(to nvml.Device) (string, error) {
+	mine, err := x.Facts()
+	if err != nil {
+		return "", err
+	}
+	theirs, err := to.Facts()
+	if err != nil {
+		return "", err
+	}
+	if mine.NUMA == theirs.NUMA {
+		return "node", nil
+	}
+	return "sys", nil
+}
+
+type watch struct {
+	driver  *Driver
+	devices map[int]bool
+	events  chan nvml.Event
+}
+
+func (w *watch) Wait(atMost time.Duration) (nvml.Event, error) {
+	timeout := time.NewTimer(atMost)
+	defer timeout.Stop()
+	select {
+	case e := <-w.events:
+		return e, nil
+	case <-timeout.C:
+		return nvml.Event{}, nvml.ErrQuiet
+	}
+}
+
+func (w *watch) Close() error {
+	w.driver.mu.Lock()
+	defer w.driver.mu.Unlock()
+	w.driver.watches = slices.DeleteFunc(w.driver.watches, func(x *watch) bool { return x == w })
+	return nil
+}
+
+// A100 is an 80 GB A100 with its legal partitions, as the driver reports them.
+func A100(index int) nvml.Facts {
+	profile := func(name string, mib int64, compute, size, most int, starts ...int) sharing.Profile {
+		return sharing.Profile{Name: name, Memory: sharing.MiBs(mib), Compute: compute, Size: size, Max: most, Starts: starts}
+	}
+	return nvml.Facts{
+		UUID:   sharing.DeviceID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", index)),
+		Model:  "NVIDIA A100-SXM4-80GB",
+		Memory: sharing.MiBs(81920),
+		Minor:  index,
+		PCI:    fmt.Sprintf("0000:%02x:00.0", 7+8*index),
+		NUMA:   index / 4,
+		MIG: nvml.MIG{Capable: true, Slices: 8, Profiles: []sharing.Profile{
+			profile("1g.10gb", 9728, 1, 1, 7, 0, 1, 2, 3, 4, 5, 6),
+			profile("2g.20gb", 19968, 2, 2, 3, 0, 2, 4),
+			profile("3g.40gb", 40192, 3, 4, 2, 0, 4),
+			profile("4g.40gb", 40192, 4, 4, 1, 0),
+			profile("7g.80gb", 80896, 7, 8, 1, 0),
+			profile("1g.20gb", 19968, 1, 2, 4, 0, 2, 4, 6),
+		}},
+	}
+}
+
+// T4 is a device without partitions.
+func T4(index int) nvml.Facts {
+	return nvml.Facts{
+		UUID: sharing.DeviceID(fmt.Sprintf("GPU-44444444-0000-0000-0000-%012d", index)), Model: "Tesla T4",
+		Memory: sharing.MiBs(15360), Minor: index, PCI: fmt.Sprintf("0000:%02x:00.0", 0x80+index), NUMA: -1,
+	}
+}

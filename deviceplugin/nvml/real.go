@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// Real is the driver on this machine.
+type Real struct {
+	lib gonvml.Interface
+
+	mu   sync.Mutex
+	open bool
+}
+
+// NewReal returns the driver whose library is at path; "" searches for
+// libnvidia-ml.so.1 as the dynamic linker does. Only one path per process works.
+func NewReal(path string) *Real {
+	if path == "" {
+		return &Real{lib: gonvml.New()}
+	}
+	return &Real{lib: gonvml.New(gonvml.WithLibraryPath(path))}
+}
+
+// Library is the underlying binding, for libraries that want one.
+func (r *Real) Library() gonvml.Interface { return r.lib }
+
+// Open implements Driver.
+func (r *Real) Open() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open {
+		return nil
+	}
+	switch ret := r.lib.Init(); ret {
+	case gonvml.SUCCESS:
+		r.open = true
+		return nil
+	case gonvml.ERROR_LIBRARY_NOT_FOUND:
+		return fmt.Errorf("%w: libnvidia-ml.so.1 could not be loaded; is the driver installed and visible here?", ErrNoDriver)
+	case gonvml.ERROR_DRIVER_NOT_LOADED:
+		return fmt.Errorf("%w: the kernel module is not loaded", ErrNoDriver)
+	default:
+		return fmt.Errorf("%w: nvmlInit: %w", ErrNoDriver, failure("nvmlInit", ret))
+	}
+}
+
+// Close implements Driver.
+func (r *Real) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.open {
+		return nil
+	}
+	r.open = false
+	return failure("nvmlShutdown", r.lib.Shutdown())
+}
+
+// Version implements Driver.
+func (r *Real) Version() (string, error) {
+	if err := r.usable(); err != nil {
+		return "", err
+	}
+	v, ret := r.lib.SystemGetDriverVersion()
+	return v, failure("nvmlSystemGetDriverVersion", ret)
+}
+
+// Devices implements Driver.
+func (r *Real) Devices() ([]Device, error) {
+	if err := r.usable(); err != nil {
+		return nil, err
+	}
+	n, ret := r.lib.DeviceGetCount()
+	if err := failure("nvmlDeviceGetCount", ret); err != nil {
+		return nil, err
+	}
+	devices := make([]Device, 0, n)
+	for i := range n {
+		handle, ret := r.lib.DeviceGetHandleByIndex(i)
+		devices = append(devices, &realDevice{
+			driver: r, index: i, handle: handle,
+			broken: failure(fmt.Sprintf("nvmlDeviceGetHandleByIndex(%d)", i), ret),
+		})
+	}
+	return devices, nil
+}
+
+func (r *Real) usable() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.open {
+		return ErrClosed
+	}
+	return nil
+}
+
+// has reports whether the library exports a function. A call to a missing one
+// would end the process, and drivers of different ages differ.
+func (r *Real) has(symbol string) bool { return r.lib.Extensions().LookupSymbol(symbol) == nil }
+
+// failure turns a return code into an error; nil for success.
+func failure(call string, ret gonvml.Return) error {
+	switch ret {
+	case gonvml.SUCCESS:
+		return nil
+	case gonvml.ERROR_GPU_IS_LOST, gonvml.ERROR_RESET_REQUIRED:
+		return fmt.Errorf("%s: %w (%s)", call, ErrLost, gonvml.ErrorString(ret))
+	case gonvml.ERROR_NOT_SUPPORTED, gonvml.ERROR_FUNCTION_NOT_FOUND, gonvml.ERROR_ARGUMENT_VERSION_MISMATCH:
+		return fmt.Errorf("%s: %w", call, ErrUnsupported)
+	case gonvml.ERROR_TIMEOUT:
+		return ErrQuiet
+	case gonvml.ERROR_UNINITIALIZED:
+		return fmt.Errorf("%s: %w", call, ErrClosed)
+	case gonvml.ERROR_LIBRARY_NOT_FOUND:
+		return errors.New(call + ": libnvidia-ml.so.1 not found")
+	}
+	return fmt.Errorf("%s: %s", call, gonvml.ErrorString(ret))
+}
