@@ -82,6 +82,14 @@ func (p *Pod) Sidecar(name string, ask Ask, steps ...string) *Pod {
 	return p
 }
 
+// Plain adds a container that asks for no device and runs a line of shell.
+func (p *Pod) Plain(name, line string) *Pod {
+	c := p.container(name, Ask{}, nil)
+	c.Command = []string{"/bin/sh", "-c", line}
+	p.pod.Spec.Containers = append(p.pod.Spec.Containers, c)
+	return p
+}
+
 // Annotate sets an annotation, such as volcano.sh/vgpu-mode.
 func (p *Pod) Annotate(key, value string) *Pod {
 	p.pod.Annotations[key] = value
