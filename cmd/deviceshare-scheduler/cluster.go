@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+	"volcano.sh/volcano/pkg/kube"
+	commonutil "volcano.sh/volcano/pkg/util"
+
+	"deviceshare/plugins/deviceshare"
+)
+
+// connect makes the client for what is not Volcano's: configuration and events.
+func connect(o *options.ServerOption) (kubernetes.Interface, error) {
+	config, err := kube.BuildConfig(o.KubeClientOptions)
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "deviceshare"))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the cluster: %w", err)
+	}
+	return client, nil
+}
+
+// events reports problems as events and in the log. Sending is done by the
+// broadcaster's own goroutine.
+type events struct {
+	recorder record.EventRecorder
+}
+
+func newEvents(client kubernetes.Interface, schedulers []string) *events {
+	b := record.NewBroadcaster()
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	source := corev1.EventSource{Component: commonutil.GenerateComponentName(schedulers)}
+	return &events{recorder: b.NewRecorder(scheme.Scheme, source)}
+}
+
+// Report implements deviceshare.Reporter.
+func (e *events) Report(object *corev1.ObjectReference, reason, message string) {
+	klog.ErrorS(nil, message, "kind", object.Kind, "namespace", object.Namespace, "name", object.Name, "reason", reason)
+	e.recorder.Event(object, corev1.EventTypeWarning, reason, message)
+}
+
+// serveDebug serves the ledgers at the address, "" for nowhere.
+func serveDebug(address string, store *deviceshare.Store) error {
+	if address == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("serve %s as --deviceshare-debug-address says: %w", deviceshare.LedgerPath, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(deviceshare.LedgerPath, store.LedgerHandler())
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			klog.ErrorS(err, "Serving of "+deviceshare.LedgerPath+" ended")
+		}
+	}()
+	return nil
+}

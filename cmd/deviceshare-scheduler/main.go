@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command deviceshare-scheduler is the Volcano scheduler with our deviceshare
+// plugin in the place of the one that ships with it. It takes Volcano's flags
+// and configuration file, and a few flags of its own that begin with
+// --deviceshare-.
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	cliflag "k8s.io/component-base/cli/flag"
+	componentbaseoptions "k8s.io/component-base/config/options"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/cmd/scheduler/app"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+	_ "volcano.sh/volcano/pkg/scheduler/actions"
+	_ "volcano.sh/volcano/pkg/scheduler/plugins"
+	_ "volcano.sh/volcano/pkg/scheduler/util/assert"
+	commonutil "volcano.sh/volcano/pkg/util"
+	"volcano.sh/volcano/pkg/version"
+
+	"deviceshare/plugins/deviceshare"
+	"deviceshare/sharing/factory"
+	"deviceshare/sharing/wire"
+)
+
+func main() {
+	volcano, ours := flags(pflag.CommandLine)
+	if volcano.PrintVersion {
+		version.PrintVersionAndExit()
+	}
+	if err := run(volcano, ours); err != nil {
+		klog.Flush()
+		fmt.Fprintf(os.Stderr, "deviceshare-scheduler: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// ownOptions are the flags that Volcano does not have.
+type ownOptions struct {
+	debugAddress string
+	logFlush     time.Duration
+}
+
+// flags reads the command line.
+func flags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
+	klog.InitFlags(nil)
+	var ours ownOptions
+	set.DurationVar(&ours.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
+	set.StringVar(&ours.debugAddress, "deviceshare-debug-address", "",
+		"Address, such as 127.0.0.1:11252, at which to serve who holds which devices as JSON under "+deviceshare.LedgerPath+"; empty serves it nowhere")
+
+	volcano := options.NewServerOption()
+	volcano.AddFlags(set)
+	utilfeature.DefaultMutableFeatureGate.AddFlag(set)
+	commonutil.LeaderElectionDefault(&volcano.LeaderElection)
+	volcano.LeaderElection.ResourceName = commonutil.GenerateComponentName(volcano.SchedulerNames)
+	componentbaseoptions.BindLeaderElectionFlags(&volcano.LeaderElection, set)
+	volcano.RegisterOptions()
+	cliflag.InitFlags()
+	return volcano, ours
+}
+
+// run puts the parts together and hands over to Volcano.
+func run(volcano *options.ServerOption, ours ownOptions) error {
+	if err := volcano.CheckOptionOrDie(); err != nil {
+		return fmt.Errorf("check the command line: %w", err)
+	}
+	if volcano.CaCertFile != "" && volcano.CertFile != "" && volcano.KeyFile != "" {
+		if err := volcano.ParseCAFiles(nil); err != nil {
+			return fmt.Errorf("read the certificates: %w", err)
+		}
+	}
+	klog.StartFlushDaemon(ours.logFlush)
+	defer klog.Flush()
+
+	cluster, err := connect(volcano)
+	if err != nil {
+		return err
+	}
+	settings := &configFeed{client: cluster, report: newEvents(cluster, volcano.SchedulerNames)}
+	store := deviceshare.NewStore(deviceshare.Options{
+		Backends: factory.New(), Report: settings.report, Config: settings,
+	})
+	settings.apply = store.Configure
+
+	// The percentage has no meaningful sum. Volcano's accounting would wait for a
+	// node that offers it.
+	deviceshare.IgnoreSums(wire.ResourcePercentage)
+	deviceshare.Register(store.Build)
+	deviceshare.RegisterBinder(store.Binder())
+	prometheus.MustRegister(store)
+	if err := serveDebug(ours.debugAddress, store); err != nil {
+		return err
+	}
+	if err := app.Run(volcano); err != nil {
+		return fmt.Errorf("run the scheduler: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/sharing"
+)
+
+// bindTimeout bounds one bind call. Without a bound a call that hangs would hold
+// its devices for ever.
+const bindTimeout = 30 * time.Second
+
+// Binder binds pods of every kind, and sends the placement of those that were
+// given devices on the Binding itself: the API server writes the annotations
+// and the node name in one step, so that a pod has both or neither.
+//
+// It sends only what was decided for this bind. What the pod in memory carries
+// may be left from an earlier attempt.
+type Binder struct {
+	assumed *assumptions
+}
+
+// Bind binds the tasks and returns what went wrong, by task. An error does not
+// mean that the pod was not bound: the answer may have been lost. The
+// reservation is kept until a snapshot shows what happened.
+func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[api.TaskID]string {
+	failed := make(map[api.TaskID]string)
+	for _, t := range tasks {
+		if err := b.bind(client, t); err != nil {
+			klog.ErrorS(err, "Bind failed", "pod", klog.KObj(t.Pod), "node", t.NodeName)
+			failed[t.UID] = err.Error()
+			continue
+		}
+		observeBound(t.Pod)
+	}
+	return failed
+}
+
+func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) error {
+	owner := sharing.Owner(t.Pod.UID)
+	annotations := make(map[string]string)
+	if v, ok := t.Pod.Annotations[numaDecision]; ok {
+		annotations[numaDecision] = v
+	}
+	if as, ok := b.assumed.get(owner); ok {
+		defer b.assumed.returned(owner, t.NodeName)
+		switch {
+		case as.err != nil:
+			return as.err
+		case as.node != t.NodeName:
+			return fmt.Errorf("bind pod %s/%s to node %s: its devices are on node %s", t.Namespace, t.Name, t.NodeName, as.node)
+		}
+		maps.Copy(annotations, as.annotations)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
+	defer cancel()
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.Pod.UID, Annotations: annotations},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: t.NodeName},
+	}
+	if err := client.CoreV1().Pods(t.Pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
+	}
+	return nil
+}

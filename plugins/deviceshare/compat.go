@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/metrics"
+)
+
+// This file holds what is different in other versions of Volcano. It is written
+// for v1.14.1.
+
+// PluginName is the name under which the scheduler's configuration asks for the
+// plugin; it takes the place of the plugin of that name in Volcano.
+const PluginName = "deviceshare"
+
+// numaDecision is the annotation in which Volcano's NUMA plugin hands its
+// decision to the node. Volcano writes it into the pod in memory and counts on
+// the Binding to carry it.
+const numaDecision = "volcano.sh/topology-decision"
+
+// cycleState is what Volcano hands to SetupBindContextExtension.
+type cycleState = k8sframework.CycleState
+
+// Register makes the builder known under PluginName. The last registration of a
+// name wins, so it must run after Volcano's plugins were imported.
+func Register(build framework.PluginBuilder) {
+	framework.RegisterPluginBuilder(PluginName, build)
+}
+
+// RegisterBinder makes Volcano bind every pod through b. It must run before the
+// scheduler's cache is made.
+func RegisterBinder(b cache.Binder) { cache.RegisterBindMethod(b) }
+
+// IgnoreSums keeps resource names without a meaningful sum out of Volcano's
+// accounting. It must run before the first pod is seen, since pods are read once.
+func IgnoreSums(names ...string) { api.IgnoredDevicesList.Append(names...) }
+
+// refusal makes the fit error of one task on one node. Volcano evicts pods only
+// for a refusal that is curable.
+func refusal(task *api.TaskInfo, node *api.NodeInfo, curable bool, text string) error {
+	code := api.UnschedulableAndUnresolvable
+	if curable {
+		code = api.Unschedulable
+	}
+	return api.NewFitErrWithStatus(task, node, &api.Status{Code: code, Reason: text})
+}
+
+// refusalEverywhere makes the error that says no node can serve the task.
+func refusalEverywhere(text string) error {
+	return &api.FitError{Status: api.StatusSets{{Code: api.UnschedulableAndUnresolvable, Reason: text}}}
+}
+
+// judgedNow reports whether Volcano will allocate the task on the node rather
+// than wait for pods that are leaving it. It decides so from sums alone; what
+// the devices allow has to be judged at the same time it will bind.
+func judgedNow(task *api.TaskInfo, node *api.NodeInfo) bool {
+	return task.InitResreq.LessEqual(node.Idle, api.Zero)
+}
+
+// leaving reports whether the pods that are leaving the node hold any of the
+// resource.
+func leaving(node *api.NodeInfo, resource string) bool {
+	return node.Releasing.ScalarResources[corev1.ResourceName(resource)] > 0
+}
+
+// change is what an event of a session means for devices.
+type change int
+
+const (
+	reserved  change = iota // the task takes devices that are free
+	promised                // the task takes devices that leaving pods free
+	withdrawn               // the task gives back what it took in this session
+	moved                   // another pod began or ceased to leave the node
+)
+
+// allocated translates the status of a task in an allocate event.
+func allocated(task *api.TaskInfo) change {
+	switch task.Status {
+	case api.Allocated:
+		return reserved
+	case api.Pipelined:
+		return promised
+	default:
+		return moved // an eviction was undone
+	}
+}
+
+// deallocated translates the status of a task in a deallocate event.
+func deallocated(task *api.TaskInfo) change {
+	if task.Status == api.Pending {
+		return withdrawn
+	}
+	return moved // it is being evicted
+}
+
+// onNode returns the pod that a node's snapshot holds under the name of this
+// one. Volcano keys them by namespace and name: it may be another pod.
+func onNode(node *api.NodeInfo, pod *corev1.Pod) (*corev1.Pod, bool) {
+	t, ok := node.Tasks[api.PodKey(pod)]
+	if !ok {
+		return nil, false
+	}
+	return t.Pod, true
+}
+
+// observeBound counts a bound pod in Volcano's own metrics, as its default
+// binder does.
+func observeBound(pod *corev1.Pod) {
+	metrics.UpdateTaskScheduleDuration(metrics.Duration(pod.CreationTimestamp.Time))
+}

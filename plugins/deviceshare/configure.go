@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+)
+
+// errNoPlacement stops the bind of a pod that asks for devices and was given none.
+var errNoPlacement = errors.New("the pod asks for devices and none were reserved for it")
+
+// errNoDevices is why a task cannot be put on a node.
+func errNoDevices(node string) error {
+	return fmt.Errorf("node %s publishes no devices", node)
+}
+
+// lastArguments are the arguments of the last session and the last ones that
+// could be read.
+type lastArguments struct {
+	raw    framework.Arguments
+	seen   bool
+	good   Arguments
+	usable bool
+}
+
+// readArguments reads the arguments of a session if they changed. Mistakes are
+// reported once, and what was in force before stays so; usable is false only if
+// there was nothing before. The session goroutine calls it.
+func (s *Store) readArguments(raw framework.Arguments) (args Arguments, usable bool) {
+	last := &s.arguments
+	if last.seen && reflect.DeepEqual(last.raw, raw) {
+		return last.good, last.usable
+	}
+	last.raw, last.seen = maps.Clone(raw), true
+	args, mistakes := ReadArguments(raw)
+	s.metrics.argumentMistakes.Set(float64(len(mistakes)))
+	for _, m := range mistakes {
+		klog.ErrorS(nil, "Mistake in the arguments of plugin "+PluginName, "argument", m.Path, "mistake", m.Message, "keepsEarlier", last.usable)
+	}
+	if len(mistakes) > 0 {
+		return last.good, last.usable
+	}
+	for _, note := range args.Notes {
+		klog.InfoS("Argument of plugin "+PluginName+" without effect", "note", note)
+	}
+	last.good, last.usable = args, true
+	if s.config != nil {
+		s.config.Use(args.ConfigNamespace, args.ConfigName)
+	}
+	return args, true
+}

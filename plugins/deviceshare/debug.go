@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"k8s.io/klog/v2"
+
+	"deviceshare/sharing"
+)
+
+// LedgerPath is where LedgerHandler is meant to be served.
+const LedgerPath = "/deviceshare/ledger"
+
+// nodeText is one node in the answer of LedgerHandler.
+type nodeText struct {
+	Unusable string               `json:"unusable,omitempty"`
+	Warming  bool                 `json:"warming,omitempty"`
+	Devices  []deviceText         `json:"devices"`
+	Owners   map[string]ownerText `json:"owners"`
+	Blocked  []string             `json:"blocked"`
+	Problems []string             `json:"problems"`
+}
+
+type deviceText struct {
+	ID         string `json:"id"`
+	Index      int    `json:"index"`
+	Model      string `json:"model"`
+	Mode       string `json:"mode"`
+	Healthy    bool   `json:"healthy"`
+	Memory     int64  `json:"memoryBytes"`
+	UsedMemory int64  `json:"usedMemoryBytes"`
+	Cores      int    `json:"coresPercent"`
+	UsedCores  int    `json:"usedCoresPercent"`
+	MaxShares  int    `json:"maxShares"`
+	Shares     int    `json:"shares"`
+}
+
+type ownerText struct {
+	Assumed bool        `json:"assumed,omitempty"`
+	Group   string      `json:"group,omitempty"`
+	Shares  []shareText `json:"shares"`
+}
+
+type shareText struct {
+	Container string `json:"container"`
+	Device    string `json:"device"`
+	Mode      string `json:"mode"`
+	Memory    int64  `json:"memoryBytes"`
+	Cores     int    `json:"coresPercent,omitempty"`
+	Whole     bool   `json:"whole,omitempty"`
+	Profile   string `json:"profile,omitempty"`
+	Start     int    `json:"start,omitempty"`
+}
+
+// LedgerHandler answers with the store's ledgers as JSON: by node, which devices
+// it has, who holds what of them, and which pods cannot be read. The query
+// parameter "node" asks for one node. It shows the last snapshot together with
+// what was assumed by then, not the reservations of a session that is open.
+func (s *Store) LedgerHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			http.Error(w, "only GET is served here", http.StatusMethodNotAllowed)
+			return
+		}
+		only := r.URL.Query().Get("node")
+		nodes := map[string]nodeText{}
+		s.mu.RLock()
+		for name, n := range s.nodes {
+			if only == "" || only == name {
+				nodes[name] = s.describe(n)
+			}
+		}
+		s.mu.RUnlock()
+		if only != "" && len(nodes) == 0 {
+			http.Error(w, "no node "+only+" in the scheduler's last snapshot", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		if err := out.Encode(map[string]any{"version": 1, "nodes": nodes}); err != nil {
+			klog.V(2).InfoS("Answer of "+LedgerPath+" was cut short", "err", err)
+		}
+	})
+}
+
+func (s *Store) describe(n *nodeState) nodeText {
+	out := nodeText{
+		Unusable: n.unusable, Devices: []deviceText{}, Owners: map[string]ownerText{},
+		Blocked: []string{}, Problems: []string{},
+	}
+	_, out.Warming = s.warming.waiting[n.name]
+	for p := range n.problems() {
+		out.Problems = append(out.Problems, p.message)
+	}
+	slices.Sort(out.Problems)
+	if n.inventory == nil {
+		return out
+	}
+	views := n.view.ledger.Views()
+	for i := range views {
+		out.Devices = append(out.Devices, describeDevice(&views[i]))
+	}
+	for _, o := range n.view.ledger.Owners() {
+		p, _ := n.view.ledger.Placement(o)
+		_, assumed := s.assumed.get(o)
+		out.Owners[string(o)] = ownerText{Assumed: assumed, Group: p.Group, Shares: describeShares(&p)}
+	}
+	for _, o := range n.view.ledger.Blocking() {
+		out.Blocked = append(out.Blocked, string(o))
+	}
+	return out
+}
+
+func describeDevice(v *sharing.View) deviceText {
+	d := v.Device
+	return deviceText{
+		ID: string(d.ID), Index: d.Index, Model: d.Model, Mode: string(d.Mode), Healthy: d.Healthy,
+		Memory: int64(d.Memory), UsedMemory: int64(v.UsedMemory()),
+		Cores: int(d.Cores), UsedCores: int(v.UsedCores()),
+		MaxShares: d.MaxShares, Shares: v.Sharers(),
+	}
+}
+
+func describeShares(p *sharing.Placement) []shareText {
+	out := []shareText{}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		for _, sh := range c.Shares {
+			out = append(out, shareText{
+				Container: c.Container, Device: string(sh.Device), Mode: string(sh.Mode),
+				Memory: int64(sh.Memory), Cores: int(sh.Cores), Whole: sh.Whole,
+				Profile: sh.Partition.Profile, Start: sh.Partition.Start,
+			})
+		}
+	}
+	return out
+}

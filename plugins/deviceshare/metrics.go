@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"deviceshare/sharing"
+)
+
+// Metrics counts what the plugin does. What it knows is read from the store when
+// somebody asks, so that keeping it up to date costs sessions nothing.
+type Metrics struct {
+	refusals         [sharing.Reasons]prometheus.Counter
+	refusalsByReason *prometheus.CounterVec
+	sessionOpen      prometheus.Histogram
+	argumentMistakes prometheus.Gauge
+	gauges           gauges
+}
+
+func newMetrics() *Metrics {
+	m := &Metrics{
+		gauges: storeGauges(),
+		refusalsByReason: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deviceshare_predicate_refusals_total",
+			Help: "Nodes refused to a pod, by each reason a device of the node was refused for.",
+		}, []string{"reason"}),
+		sessionOpen: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "deviceshare_session_open_seconds",
+			Help:    "Time to bring the ledgers up to date at the begin of a session.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
+		}),
+		argumentMistakes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "deviceshare_argument_mistakes",
+			Help: "Mistakes in the arguments of the plugin. Above zero, earlier arguments stay in force.",
+		}),
+	}
+	for r := sharing.Fits + 1; r < sharing.Reasons; r++ {
+		m.refusals[r] = m.refusalsByReason.WithLabelValues(r.String())
+	}
+	return m
+}
+
+// refused counts a refused node. Safe for concurrent use.
+func (m *Metrics) refused(r *sharing.Refusals) {
+	for reason := sharing.Fits + 1; reason < sharing.Reasons; reason++ {
+		if r.Count[reason] > 0 {
+			m.refusals[reason].Inc()
+		}
+	}
+}
+
+var _ prometheus.Collector = (*Store)(nil)
+
+// gauge is one thing read from the store when somebody asks.
+type gauge struct{ desc *prometheus.Desc }
+
+func newGauge(name, help string, labels ...string) gauge {
+	return gauge{prometheus.NewDesc("deviceshare_"+name, help, labels, nil)}
+}
+
+func (g gauge) send(out chan<- prometheus.Metric, v float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v, labels...)
+}
+
+// gauges are the things read from the store.
+type gauges struct {
+	undecodable, blocked, setAside, assumed, warming gauge
+	memory, memoryUsed, cores, coresUsed             gauge
+	shares, healthy                                  gauge
+}
+
+func storeGauges() gauges {
+	device := []string{"node", "device", "mode"}
+	return gauges{
+		undecodable: newGauge("undecodable_pods", "Pods on a node whose devices cannot be read."),
+		blocked:     newGauge("blocked_nodes", "Nodes whose devices all count as taken, because a pod on them cannot be read."),
+		setAside:    newGauge("set_aside_nodes", "Nodes whose inventory cannot be read."),
+		assumed:     newGauge("assumed_placements", "Placements decided here that the API server has not shown yet."),
+		warming:     newGauge("warming_nodes", "Nodes not used yet because their pods have not all been seen since the start."),
+		memory:      newGauge("device_memory_bytes", "Memory of a device that may be given out.", device...),
+		memoryUsed:  newGauge("device_memory_allocated_bytes", "Memory of a device that is given out.", device...),
+		cores:       newGauge("device_cores_percent", "Compute of a device that may be given out.", device...),
+		coresUsed:   newGauge("device_cores_allocated_percent", "Compute of a device that is given out.", device...),
+		shares:      newGauge("device_shares", "Shares of a device in use.", device...),
+		healthy:     newGauge("device_healthy", "1 if the node reports the device as healthy.", device...),
+	}
+}
+
+// Describe sends the metrics whose names are known beforehand.
+func (s *Store) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(s, out) }
+
+// Collect sends every metric. Safe for concurrent use.
+func (s *Store) Collect(out chan<- prometheus.Metric) {
+	s.metrics.refusalsByReason.Collect(out)
+	s.metrics.sessionOpen.Collect(out)
+	s.metrics.argumentMistakes.Collect(out)
+
+	g := &s.metrics.gauges
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	undecodable, blocked, setAside := 0, 0, 0
+	for _, n := range s.nodes {
+		undecodable += len(n.blocking)
+		if len(n.blocking) > 0 {
+			blocked++
+		}
+		if n.setAside != nil {
+			setAside++
+		}
+		if n.inventory != nil {
+			g.devices(out, n)
+		}
+	}
+	g.undecodable.send(out, float64(undecodable))
+	g.blocked.send(out, float64(blocked))
+	g.setAside.send(out, float64(setAside))
+	g.assumed.send(out, float64(s.assumed.len()))
+	g.warming.send(out, float64(len(s.warming.waiting)))
+}
+
+func (g *gauges) devices(out chan<- prometheus.Metric, n *nodeState) {
+	views := n.view.ledger.Views()
+	for i := range views {
+		v := &views[i]
+		labels := []string{n.name, string(v.Device.ID), string(v.Device.Mode)}
+		healthy := 0.0
+		if v.Device.Healthy {
+			healthy = 1
+		}
+		g.memory.send(out, float64(v.Device.Memory), labels...)
+		g.memoryUsed.send(out, float64(v.UsedMemory()), labels...)
+		g.cores.send(out, float64(v.Device.Cores), labels...)
+		g.coresUsed.send(out, float64(v.UsedCores()), labels...)
+		g.shares.send(out, float64(v.Sharers()), labels...)
+		g.healthy.send(out, healthy, labels...)
+	}
+}

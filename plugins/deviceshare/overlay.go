@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"fmt"
+	"sync"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/place"
+	"deviceshare/sharing/policy"
+)
+
+// overlay is what one session reserves on top of the snapshot. Nodes are copied
+// when they are first written. It is written in the session goroutine only, and
+// never while predicates run.
+//
+// What is left of a node to promise, once the pods that are leaving it are gone,
+// is derived from the snapshot's own task list when somebody asks, so there is
+// nothing to keep in step with evictions and their undoing.
+type overlay struct {
+	nodes  map[string]*view
+	placed map[sharing.Owner]reservation
+	// futures are derived views by node name. Workers fill it.
+	futures sync.Map
+}
+
+// reservation is what a session gave to one pod.
+type reservation struct {
+	node      string
+	placement sharing.Placement
+}
+
+// view is a ledger with its summary. A view that others can see is not changed.
+type view struct {
+	ledger  *sharing.Ledger
+	summary place.Summary
+}
+
+func newOverlay() *overlay {
+	return &overlay{nodes: map[string]*view{}, placed: map[sharing.Owner]reservation{}}
+}
+
+// now is the node as it is: pods that are leaving still hold their devices, and
+// devices promised to pods that wait for them are not free either.
+func (o *overlay) now(n *nodeState) *view {
+	if v, ok := o.nodes[n.name]; ok {
+		return v
+	}
+	return &n.view
+}
+
+// future is the node when the pods that are leaving it are gone.
+func (o *overlay) future(n *nodeState, info *api.NodeInfo) *view {
+	if v, ok := o.futures.Load(n.name); ok {
+		return v.(*view)
+	}
+	ledger := o.now(n).ledger.Fork()
+	for _, t := range info.Tasks {
+		if t.Status == api.Releasing {
+			ledger.Release(sharing.Owner(t.Pod.UID))
+		}
+	}
+	v := &view{ledger: ledger, summary: place.Summarize(ledger.Views())}
+	o.futures.Store(n.name, v)
+	return v
+}
+
+// forgetFuture must be called when a pod of the node began or ceased to leave.
+func (o *overlay) forgetFuture(node string) { o.futures.Delete(node) }
+
+// decide finds devices on the views of one node. It changes nothing.
+func decide(v *view, n *nodeState, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) (sharing.Placement, sharing.Refusals) {
+	placement, refused := place.Place(v.ledger.Views(), req, b, p)
+	if refused.Refused() {
+		return sharing.Placement{}, refused
+	}
+	placement.Node, placement.Group, placement.GeometryHash = n.name, req.Group, n.inventory.GeometryHash
+	return placement, refused
+}
+
+// reserve gives the pod devices that are free now. Asking again for the same
+// node changes nothing; asking for another one moves the pod.
+func (o *overlay) reserve(n *nodeState, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) error {
+	if done, ok := o.placed[req.Owner]; ok && done.node == n.name {
+		return nil
+	}
+	o.withdraw(req.Owner)
+	placement, refused := decide(o.now(n), n, req, b, p)
+	if refused.Refused() {
+		return fmt.Errorf("give pod %s devices of node %s: %s", req.Owner, n.name, refused.String())
+	}
+	ledger := o.now(n).ledger.Fork()
+	if err := ledger.Reserve(req.Owner, placement); err != nil {
+		return fmt.Errorf("give pod %s devices of node %s: %w", req.Owner, n.name, err)
+	}
+	o.put(n.name, ledger, req.Owner, placement)
+	return nil
+}
+
+// promise gives the pod devices that will be free when others have left, if
+// there are any. It overlaps with what those still hold, so it is noted as a
+// fact and not checked.
+func (o *overlay) promise(n *nodeState, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) sharing.Refusals {
+	o.withdraw(req.Owner)
+	placement, refused := decide(o.future(n, info), n, req, b, p)
+	if refused.Refused() {
+		return refused
+	}
+	ledger := o.now(n).ledger.Fork()
+	ledger.Record(req.Owner, placement)
+	o.put(n.name, ledger, req.Owner, placement)
+	return refused
+}
+
+// withdraw takes back what the session gave to a pod. A pod that was given
+// nothing is no mistake.
+func (o *overlay) withdraw(owner sharing.Owner) {
+	r, ok := o.placed[owner]
+	if !ok {
+		return
+	}
+	ledger := o.nodes[r.node].ledger.Fork()
+	ledger.Release(owner)
+	delete(o.placed, owner)
+	o.nodes[r.node] = &view{ledger: ledger, summary: place.Summarize(ledger.Views())}
+	o.forgetFuture(r.node)
+}
+
+func (o *overlay) put(node string, ledger *sharing.Ledger, owner sharing.Owner, p sharing.Placement) {
+	o.nodes[node] = &view{ledger: ledger, summary: place.Summarize(ledger.Views())}
+	o.placed[owner] = reservation{node: node, placement: p}
+	o.forgetFuture(node)
+}

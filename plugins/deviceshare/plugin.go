@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"time"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/plugins/podspec"
+	"deviceshare/sharing"
+	"deviceshare/sharing/policy"
+	"deviceshare/sharing/wire"
+)
+
+var _ framework.BindContextHandler = (*Plugin)(nil)
+
+// Plugin is the plugin of one session.
+type Plugin struct {
+	store     *Store
+	arguments framework.Arguments
+
+	// The fields below are set when the session opens. Workers read them.
+	args     Arguments
+	settings *Settings
+	nodes    map[string]*nodeState
+	infos    map[string]*api.NodeInfo
+	overlay  *overlay
+	// asks are the requests of the tasks this session has tried to place.
+	asks map[api.TaskID]*ask
+	// off is why no pod with devices is placed in this session, "" if they are.
+	off string
+}
+
+// Name is the name the scheduler's configuration uses.
+func (p *Plugin) Name() string { return PluginName }
+
+// OnSessionOpen brings the ledgers up to date and takes part in the session.
+func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
+	start := time.Now()
+	defer func() { p.store.metrics.sessionOpen.Observe(time.Since(start).Seconds()) }()
+
+	var usable bool
+	p.args, usable = p.store.readArguments(p.arguments)
+	if usable && !p.args.Enabled {
+		return
+	}
+	if !usable {
+		p.off = "the arguments of the scheduler's plugin " + PluginName + " have mistakes, see its log"
+	}
+	p.store.follow(ssn)
+	p.settings = p.store.settings.Load()
+	p.nodes, p.infos = p.store.nodes, ssn.Nodes
+	p.overlay = newOverlay()
+	p.asks = map[api.TaskID]*ask{}
+
+	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
+	ssn.AddPredicateFn(PluginName, p.predicate)
+	ssn.AddNodeOrderFn(PluginName, p.order)
+	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
+}
+
+// OnSessionClose drops what the session reserved. Decisions that were committed
+// have been assumed by then.
+func (p *Plugin) OnSessionClose(*framework.Session) {
+	if p.asks != nil {
+		p.store.asks = p.asks
+	}
+	p.nodes, p.infos, p.overlay, p.asks = nil, nil, nil, nil
+}
+
+// SetupBindContextExtension is called when a decision is committed, right before
+// the pod is handed over for binding. From here on the reservation outlives the
+// session.
+func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContext) {
+	t := bind.TaskInfo
+	if p.overlay == nil || p.ask(t) == nil {
+		return
+	}
+	owner := sharing.Owner(t.Pod.UID)
+	as := assumption{pod: t.Pod, job: t.Job, node: t.NodeName}
+	if r, ok := p.overlay.placed[owner]; ok && r.node == t.NodeName {
+		as.placement = r.placement
+		as.annotations, as.err = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
+			podspec.ContainerRefs(t.Pod, p.settings.Names)...)
+	} else {
+		as.err = errNoPlacement
+	}
+	p.store.assumed.assume(owner, as)
+}
+
+// ask returns what a task asks for, nil if it asks for no devices. Workers call
+// it: it stores nothing.
+func (p *Plugin) ask(t *api.TaskInfo) *ask {
+	if a, ok := p.asks[t.UID]; ok && (a == nil || a.current(t.Pod, p.settings)) {
+		return a
+	}
+	return readAsk(t.Pod, p.settings)
+}
+
+// remember keeps what a task asks for, from the last session if it has not
+// changed. The session goroutine calls it before workers ask for the task.
+func (p *Plugin) remember(t *api.TaskInfo) *ask {
+	if a, ok := p.asks[t.UID]; ok && (a == nil || a.current(t.Pod, p.settings)) {
+		return a
+	}
+	a := p.store.asks[t.UID]
+	if !a.current(t.Pod, p.settings) {
+		a = readAsk(t.Pod, p.settings)
+	}
+	p.asks[t.UID] = a
+	return a
+}
+
+// policy is the pod's, or else the scheduler's.
+func (p *Plugin) policy(a *ask) policy.Policy {
+	if a.policy != nil {
+		return a.policy
+	}
+	return p.args.Policy
+}
+
+// onAllocate follows Volcano when it puts a task on a node.
+func (p *Plugin) onAllocate(e *framework.Event) {
+	a := p.remember(e.Task)
+	if a == nil {
+		return
+	}
+	n, ok := p.nodes[e.Task.NodeName]
+	if !ok || n.inventory == nil {
+		if allocated(e.Task) == reserved {
+			e.Err = errNoDevices(e.Task.NodeName)
+		}
+		return
+	}
+	switch allocated(e.Task) {
+	case reserved:
+		e.Err = p.overlay.reserve(n, &a.request, p.store.backends, p.policy(a))
+	case promised:
+		// Volcano keeps a task it has pipelined even if a handler objects, so
+		// there is no error to give. It holds no devices then, and takes part in
+		// the next session.
+		refused := p.overlay.promise(n, p.infos[n.name], &a.request, p.store.backends, p.policy(a))
+		if refused.Refused() {
+			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
+				"pod", klog.KObj(e.Task.Pod), "node", n.name, "refusals", refused.String())
+		}
+	default:
+		p.overlay.forgetFuture(n.name)
+	}
+}
+
+// onDeallocate follows Volcano when it takes a task off a node or evicts it.
+func (p *Plugin) onDeallocate(e *framework.Event) {
+	if p.remember(e.Task) == nil {
+		return
+	}
+	if deallocated(e.Task) == moved {
+		p.overlay.forgetFuture(e.Task.NodeName)
+		return
+	}
+	owner := sharing.Owner(e.Task.Pod.UID)
+	p.overlay.withdraw(owner)
+	p.store.assumed.withdraw(owner)
+}

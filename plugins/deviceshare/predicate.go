@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/sharing/place"
+)
+
+// prePredicate reads what the task asks for and refuses what no node can serve.
+// It runs in the session goroutine before predicate runs for the task.
+func (p *Plugin) prePredicate(t *api.TaskInfo) error {
+	a := p.remember(t)
+	switch {
+	case a == nil:
+		return nil
+	case p.off != "":
+		return refusalEverywhere(p.off)
+	case a.mistakes != "":
+		return refusalEverywhere(a.mistakes)
+	}
+	return nil
+}
+
+// predicate says whether the node has devices for the task. It runs in many
+// goroutines and changes nothing.
+func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
+	a := p.ask(t)
+	if a == nil {
+		return nil
+	}
+	if text := p.impossible(a, info); text != "" {
+		return refusal(t, info, false, text)
+	}
+	n := p.nodes[info.Name]
+	v := p.overlay.now(n)
+	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
+		v = p.overlay.future(n, info)
+	}
+	_, refused := place.Place(v.ledger.Views(), &a.request, p.store.backends, p.policy(a))
+	if !refused.Refused() {
+		return nil
+	}
+	p.store.metrics.refused(&refused)
+	return refusal(t, info, refused.Curable(), refused.String())
+}
+
+// impossible says why the node cannot serve the task whoever leaves it, "" if it
+// may.
+func (p *Plugin) impossible(a *ask, info *api.NodeInfo) string {
+	n, ok := p.nodes[info.Name]
+	switch {
+	case p.off != "":
+		return p.off
+	case a.mistakes != "":
+		return a.mistakes
+	case !ok:
+		return "the node publishes no devices"
+	case n.unusable != "":
+		return n.unusable
+	case p.store.warming.cold(info):
+		return "the scheduler has just started and has not seen every pod of the node yet"
+	}
+	return ""
+}
+
+// order scores a node for the task: the policy's score times the weight, and the
+// node's place in the order of names to decide between equals. Volcano draws
+// lots among equal scores, which would scatter pods that belong together.
+func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
+	a := p.ask(t)
+	n, ok := p.nodes[info.Name]
+	if a == nil || !ok || n.inventory == nil || p.off != "" {
+		return 0, nil
+	}
+	var score float64
+	if p.args.Weight > 0 {
+		score = float64(p.policy(a).Node(p.overlay.now(n).ledger.Views(), &a.request)) * p.args.Weight
+	}
+	return score + p.store.rank[info.Name]*tieBreak, nil
+}
+
+// tieBreak is small beside one point of any score and large beside the rounding
+// of float64 for scores up to thousands on ten thousand nodes.
+const tieBreak = 1e-3

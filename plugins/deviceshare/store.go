@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/sharing"
+)
+
+// Reporter tells people about problems, on the object they concern. It must not
+// wait for the API server: it is called between scheduling decisions. Reports
+// are made once per problem, not once per session.
+type Reporter interface {
+	Report(object *corev1.ObjectReference, reason, message string)
+}
+
+// ConfigSource is where the device configuration comes from. Use names the
+// ConfigMap to follow from now on and returns at once; naming the same one again
+// does nothing.
+type ConfigSource interface {
+	Use(namespace, name string)
+}
+
+// Store is what outlives a session. One process has one; the plugin that
+// Volcano builds anew for every session refers to it.
+type Store struct {
+	backends sharing.Backends
+	report   Reporter
+	config   ConfigSource
+	metrics  *Metrics
+	now      func() time.Time
+
+	settings atomic.Pointer[Settings]
+	assumed  *assumptions
+
+	// The fields below are written by the session goroutine only. mu is for
+	// readers outside sessions.
+	mu      sync.RWMutex
+	nodes   map[string]*nodeState
+	rank    map[string]float64
+	warming warmup
+
+	reported  map[problem]struct{}
+	asks      map[api.TaskID]*ask
+	arguments lastArguments
+}
+
+// Options are what a store works with. Backends and Report are required.
+type Options struct {
+	Backends sharing.Backends
+	Report   Reporter
+	// Config is told which ConfigMap the plugin's arguments name. Nil keeps the
+	// settings that Configure was given.
+	Config ConfigSource
+	// Now tells the time that is written into annotations. Nil is time.Now.
+	Now func() time.Time
+}
+
+// NewStore makes the store of a process.
+func NewStore(o Options) *Store {
+	s := &Store{
+		backends: o.Backends, report: o.Report, config: o.Config, now: o.Now,
+		assumed: newAssumptions(), nodes: map[string]*nodeState{}, rank: map[string]float64{},
+		reported: map[problem]struct{}{},
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.metrics = newMetrics()
+	s.Configure(DefaultSettings())
+	return s
+}
+
+// Configure puts new settings in force from the next session on. Safe for
+// concurrent use.
+func (s *Store) Configure(settings Settings) { s.settings.Store(&settings) }
+
+// Build makes the plugin of one session.
+func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
+	return &Plugin{store: s, arguments: arguments}
+}
+
+// Binder returns the binder that sends what sessions decided.
+func (s *Store) Binder() cache.Binder { return &Binder{assumed: s.assumed} }
+
+// follow brings the store up to date with the snapshot of a session.
+func (s *Store) follow(ssn *framework.Session) {
+	s.assumed.settle(ssn.Nodes, ssn.Jobs)
+	fresh := s.reread(ssn.NodeList)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warming.begin(ssn, s.settings.Load())
+	s.warming.settle(ssn)
+	added := false
+	for _, n := range fresh {
+		_, known := s.nodes[n.name]
+		added = added || !known
+		s.nodes[n.name] = n
+	}
+	if len(s.nodes) > len(ssn.NodeList) {
+		maps.DeleteFunc(s.nodes, func(name string, _ *nodeState) bool {
+			_, ok := ssn.Nodes[name]
+			return !ok
+		})
+		added = true
+	}
+	if added {
+		s.rerank()
+	}
+	s.announce(fresh)
+}
+
+// rerank gives every node its place in the order of names, as a fraction below
+// one. It decides between nodes of equal score, which Volcano would draw lots
+// for.
+func (s *Store) rerank() {
+	s.rank = make(map[string]float64, len(s.nodes))
+	for i, name := range slices.Sorted(maps.Keys(s.nodes)) {
+		s.rank[name] = 1 - float64(i)/float64(len(s.nodes))
+	}
+}
+
+// announce reports the problems of nodes that changed, each once until it is
+// solved.
+func (s *Store) announce(fresh []*nodeState) {
+	for _, n := range fresh {
+		for p := range n.problems() {
+			if _, done := s.reported[p]; !done {
+				s.reported[p] = struct{}{}
+				s.report.Report(p.reference(), p.reason, p.message)
+			}
+		}
+	}
+	if len(fresh) == 0 || len(s.reported) == 0 {
+		return
+	}
+	open := map[problem]struct{}{}
+	for _, n := range s.nodes {
+		for p := range n.problems() {
+			open[p] = struct{}{}
+		}
+	}
+	maps.DeleteFunc(s.reported, func(p problem, _ struct{}) bool {
+		_, still := open[p]
+		return !still
+	})
+}
