@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"deviceshare/e2e/user"
+	"deviceshare/e2e/workload"
+	"deviceshare/sharing/wire"
+)
+
+// Every kind of bad input gets a clear message where the user looks, and nothing
+// else stops working.
+func testBadInput(t *testing.T, w *world) {
+	t.Run("refused_by_the_webhook_with_every_mistake", w.badPodsAreRefused)
+	t.Run("impossible_asks_wait_with_a_reason", w.impossibleAsksWait)
+	t.Run("a_foreign_annotation_on_a_pod_blocks_no_other_node_and_is_reported", w.foreignAnnotation)
+	t.Run("a_config_with_several_mistakes_is_reported_whole", w.badConfig)
+}
+
+// badPodsAreRefused creates pods the webhook must refuse.
+func (w *world) badPodsAreRefused(t *testing.T) {
+	ctx, u := w.user(t, "bad-pods", time.Minute)
+	cases := map[string]struct {
+		pod   *corev1.Pod
+		words []string
+	}{
+		"unknown mode": {
+			pod("mode").App("main", workload.Ask{Number: 1}, "info").Annotate("volcano.sh/vgpu-mode", "foo").Build(),
+			[]string{"volcano.sh/vgpu-mode", `"foo"`, "hami-core", "mig"},
+		},
+		"two mistakes at once": {
+			pod("two").App("main", workload.Ask{Number: 1, Cores: 400}, "info").Annotate("volcano.sh/vgpu-mode", "foo").Build(),
+			[]string{"volcano.sh/vgpu-mode", "volcano.sh/vgpu-cores", "400"},
+		},
+		"percentage above hundred": {
+			pod("percent").App("main", workload.Ask{Number: 1, Percentage: 140}, "info").Build(),
+			[]string{"volcano.sh/vgpu-memory-percentage", "140"},
+		},
+		"amount and percentage": {
+			pod("both").App("main", workload.Ask{Number: 1, Percentage: 10, Memory: 100}, "info").Build(),
+			[]string{"volcano.sh/vgpu-memory-percentage", "volcano.sh/vgpu-memory"},
+		},
+	}
+	for name, c := range cases {
+		err := u.Create(ctx, c.pod)
+		if err == nil {
+			t.Errorf("%s: the pod was accepted", name)
+			continue
+		}
+		for _, word := range c.words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: the message does not name %s: %v", name, word, err)
+			}
+		}
+	}
+}
+
+// impossibleAsksWait creates well-formed pods no node can ever serve.
+func (w *world) impossibleAsksWait(t *testing.T) {
+	ctx, u := w.user(t, "impossible", time.Minute)
+	pods := map[*corev1.Pod]string{
+		pod("huge").App("main", workload.Ask{Number: 1, Memory: 10 * memoryMiB}, "info").Build():                 "NotEnoughMemory",
+		pod("many").App("main", workload.Ask{Number: gpus + 1, Memory: 10}, "info").Build():                      "",
+		pod("mode").App("main", workload.Ask{Number: 1}, "info").Annotate("volcano.sh/vgpu-mode", "mps").Build(): "WrongMode",
+	}
+	for p, word := range pods {
+		if err := u.Create(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		text, err := u.WaitEvent(ctx, p.Name, "devices", word)
+		if err != nil {
+			t.Error(err)
+		}
+		t.Logf("%s: %s", p.Name, text)
+	}
+	w.stillWorks(ctx, t, u)
+}
+
+// foreignAnnotation makes a pod on the node claim shares in a text nobody can read.
+func (w *world) foreignAnnotation(t *testing.T) {
+	ctx, u := w.user(t, "foreign", 2*time.Minute)
+	victim := pod("victim").App("main", workload.Ask{Number: 1, Memory: 100}, "forever").Build()
+	if err := u.Create(ctx, victim); err != nil {
+		t.Fatal(err)
+	}
+	p, err := u.WaitRunning(ctx, "victim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Annotations[wire.PodPlacement] = `{"version":1,"containers":[{"name":`
+	if _, err := w.cluster.Client().CoreV1().Pods(p.Namespace).Update(ctx, p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.WaitEvent(ctx, "victim", "vgpu-placement"); err != nil {
+		t.Errorf("the pod whose shares cannot be read has no event: %v", err)
+	}
+	next := pod("next").App("main", workload.Ask{Number: 1, Memory: 100}, "info").Build()
+	if err := u.Create(ctx, next); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.WaitEvent(ctx, "next", "Blocked"); err != nil {
+		t.Errorf("devices whose shares cannot be read must not be given: %v", err)
+	}
+	if err := u.Delete(ctx, "victim"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.WaitDone(ctx, "next"); err != nil {
+		t.Errorf("the pod that blocked the node is gone: %v", err)
+	}
+}
+
+// badConfig writes a device configuration with two mistakes and a good one again.
+func (w *world) badConfig(t *testing.T) {
+	ctx, u := w.user(t, "bad-config", 2*time.Minute)
+	maps := w.cluster.Client().CoreV1().ConfigMaps("kube-system")
+	bad := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "volcano-vgpu-device-config", Namespace: "kube-system"},
+		Data:       map[string]string{"device-config.yaml": "nvidia:\n  deviceSplitCount: many\n  gpuMemoryFaktor: 1\n"},
+	}
+	if _, err := maps.Create(ctx, bad, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := maps.Delete(context.Background(), bad.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := w.waitEvent(ctx, "deviceSplitCount", "gpuMemoryFaktor"); err != nil {
+		t.Errorf("both mistakes must be reported: %v", err)
+	}
+	w.stillWorks(ctx, t, u)
+}
+
+// stillWorks places one ordinary pod.
+func (w *world) stillWorks(ctx context.Context, t *testing.T, u *user.User) {
+	t.Helper()
+	if err := u.Create(ctx, pod("ordinary").App("main", workload.Ask{Number: 1, Memory: 100}, "info").Build()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.WaitDone(ctx, "ordinary"); err != nil {
+		t.Errorf("an ordinary pod must still run: %v", err)
+	}
+}
+
+// waitEvent waits for an event on any object of the cluster.
+func (w *world) waitEvent(ctx context.Context, words ...string) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		list, err := w.cluster.Client().CoreV1().Events("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			missing := 0
+			for _, word := range words {
+				if !strings.Contains(list.Items[i].Message, word) {
+					missing++
+				}
+			}
+			if missing == 0 {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/user"
+	"deviceshare/e2e/workload"
+)
+
+// gpus is how many devices the real node has, memoryMiB what each has.
+const (
+	gpus      = 8
+	memoryMiB = 81920
+)
+
+// world is the cluster all suites share.
+type world struct {
+	cluster *sandbox.Cluster
+}
+
+// TestRealCluster starts one cluster and runs every suite on it, in order: those
+// that only use it first, those that kill parts of it last.
+func TestRealCluster(t *testing.T) {
+	if os.Getenv("DEVICESHARE_E2E") == "" {
+		t.Skip("needs root and a cluster: run `make test-e2e`")
+	}
+	w := start(t)
+	suites := []struct {
+		name string
+		run  func(*testing.T, *world)
+	}{
+		{"placement", testPlacement},
+		{"isolation", testIsolation},
+		{"waiting", testWaiting},
+		{"webhook", testWebhook},
+		{"bad_input", testBadInput},
+		{"writes", testWrites},
+		{"health", testHealth},
+		{"examples", testExamples},
+		{"identity", testIdentity},
+		{"churn_and_kills", testChurn},
+	}
+	for _, s := range suites {
+		t.Run(s.name, func(t *testing.T) { s.run(t, w) })
+	}
+}
+
+func start(t *testing.T) *world {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	t.Cleanup(cancel)
+	begin := time.Now()
+	cluster, err := sandbox.Start(ctx, sandbox.Options{
+		Topology: topology(),
+		Audit:    true,
+		Progress: func(line string) { fmt.Printf("[%4.0fs] %s\n", time.Since(begin).Seconds(), line) },
+	})
+	if err != nil {
+		t.Fatalf("start the sandbox: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Errorf("stop the sandbox: %v", err)
+		}
+	})
+	return &world{cluster: cluster}
+}
+
+// topology is eight A100 on two NUMA nodes.
+func topology() string {
+	var b strings.Builder
+	b.WriteString("fakegpu 1\ndriver 580.95.05 cuda 13.0\n")
+	for i := range gpus {
+		fmt.Fprintf(&b, "gpu model=\"NVIDIA A100-SXM4-80GB\" memory=%dMiB cc=8.0 numa=%d mig=capable pci=0000:%02x:00.0 sms=108\n",
+			memoryMiB, i/4, 7+8*i)
+	}
+	return b.String()
+}
+
+// user gives a suite its own namespace, emptied at the end, and a deadline.
+func (w *world) user(t *testing.T, namespace string, limit time.Duration) (context.Context, *user.User) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	u, err := user.New(ctx, w.cluster.Client(), namespace)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		clean, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := u.DeleteAll(clean); err != nil {
+			t.Errorf("clean up namespace %s: %v", namespace, err)
+		}
+	})
+	return ctx, u
+}
+
+// pod begins a pod of the CUDA client.
+func pod(name string) *workload.Pod { return workload.New(name, sandbox.ImageCUDAClient) }
