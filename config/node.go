@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"deviceshare/sharing"
+)
+
+// The ConfigMap of the settings of single nodes, and the key in it.
+const (
+	NodeName = "volcano-vgpu-node-config"
+	NodeKey  = "config.json"
+)
+
+// Node is the content of config.json: settings of single nodes.
+type Node struct {
+	Nodes []NodeSettings
+}
+
+// NodeSettings are the settings of one node. A zero value leaves the decision to
+// the cluster-wide configuration.
+type NodeSettings struct {
+	Name string
+	// Mode is the mode of the node's devices unless a rule says otherwise; ""
+	// means hami-core.
+	Mode                       sharing.Mode
+	MemoryScaling, CoreScaling float64
+	SplitCount                 int64
+	// MigStrategy is none, single or mixed. It is accepted for the sake of
+	// existing files; partitions do not become resources of their own.
+	MigStrategy string
+	// HiddenIDs and HiddenIndexes are devices that are not shared at all.
+	HiddenIDs     []sharing.DeviceID
+	HiddenIndexes []int
+	// Devices are rules for single devices; the first that matches is used.
+	Devices []DeviceRule
+}
+
+// DeviceRule is what holds for the devices it matches. Exactly one of ID, Index
+// and Model is set; Index is -1 when it is not.
+type DeviceRule struct {
+	ID    sharing.DeviceID
+	Index int
+	Model string // a part of the product name
+
+	Mode                       sharing.Mode
+	MemoryScaling, CoreScaling float64
+	SplitCount                 int64
+}
+
+// DeviceSettings is what holds for one device.
+type DeviceSettings struct {
+	// Hidden devices are not shared and not published.
+	Hidden                     bool
+	Mode                       sharing.Mode
+	MemoryScaling, CoreScaling float64
+	MaxShares                  int
+}
+
+// LoadNode reads config.json. With any problem the returned value is empty and
+// must not be used.
+func LoadNode(data []byte) (Node, []Problem) {
+	var p problems
+	tree, ok := parse(data, &p)
+	if !ok {
+		return Node{}, p
+	}
+	root, ok := objectOf(tree, "", &p)
+	if !ok {
+		return Node{}, p
+	}
+	var n Node
+	root.each("nodeconfig", func(path string, value any) {
+		s := nodeSettings(path, value, &p)
+		if s.Name != "" && slices.ContainsFunc(n.Nodes, func(t NodeSettings) bool { return t.Name == s.Name }) {
+			p.add(path+".name", "%s is there twice", s.Name)
+		}
+		n.Nodes = append(n.Nodes, s)
+	})
+	root.missing("nodeconfig")
+	root.done()
+	if len(p) > 0 {
+		return Node{}, p
+	}
+	return n, nil
+}
+
+// For returns the settings of a node: empty ones if the text has none for it.
+func (n Node) For(name string) NodeSettings {
+	for i := range n.Nodes {
+		if n.Nodes[i].Name == name {
+			return n.Nodes[i]
+		}
+	}
+	return NodeSettings{Name: name}
+}
+
+// Hash identifies the content: two texts that say the same have the same hash.
+func (n Node) Hash() string { return hash(n) }
+
+// Device returns what holds for one device: the first rule that matches it, over
+// the settings of the node, over the cluster-wide configuration.
+func (s NodeSettings) Device(d Device, id sharing.DeviceID, index int, model string) DeviceSettings {
+	out := DeviceSettings{
+		Hidden:        slices.Contains(s.HiddenIDs, id) || slices.Contains(s.HiddenIndexes, index),
+		Mode:          sharing.HAMiCore,
+		MemoryScaling: d.MemoryScaling,
+		CoreScaling:   d.CoreScaling,
+		MaxShares:     int(d.SplitCount),
+	}
+	out.apply(s.Mode, s.MemoryScaling, s.CoreScaling, s.SplitCount)
+	for _, r := range s.Devices {
+		if r.matches(id, index, model) {
+			out.apply(r.Mode, r.MemoryScaling, r.CoreScaling, r.SplitCount)
+			break
+		}
+	}
+	return out
+}
+
+func (s *DeviceSettings) apply(mode sharing.Mode, memory, cores float64, splits int64) {
+	if mode != "" {
+		s.Mode = mode
+	}
+	if memory > 0 {
+		s.MemoryScaling = memory
+	}
+	if cores > 0 {
+		s.CoreScaling = cores
+	}
+	if splits > 0 {
+		s.MaxShares = int(splits)
+	}
+}
+
+func (r *DeviceRule) matches(id sharing.DeviceID, index int, model string) bool {
+	switch {
+	case r.ID != "":
+		return r.ID == id
+	case r.Model != "":
+		return strings.Contains(model, r.Model)
+	}
+	return r.Index == index
+}
+
+func nodeSettings(path string, value any, p *problems) NodeSettings {
+	var s NodeSettings
+	o, ok := objectOf(value, path, p)
+	if !ok {
+		return s
+	}
+	o.text("name", &s.Name, nonempty)
+	o.missing("name")
+	o.mode("operatingmode", &s.Mode)
+	o.fraction("devicememoryscaling", &s.MemoryScaling, true)
+	o.fraction("devicecorescaling", &s.CoreScaling, true)
+	o.whole("devicesplitcount", &s.SplitCount, 0, mostSplits)
+	o.text("migstrategy", &s.MigStrategy, strategy)
+	o.filter(&s)
+	o.each("devices", func(path string, value any) {
+		s.Devices = append(s.Devices, deviceRule(path, value, p))
+	})
+	o.done()
+	return s
+}
+
+func (o *object) filter(s *NodeSettings) {
+	value, ok := o.field("filterdevices")
+	if !ok {
+		return
+	}
+	f, ok := objectOf(value, o.at("filterdevices"), o.p)
+	if !ok {
+		return
+	}
+	f.each("uuid", func(path string, value any) {
+		if id, ok := value.(string); !ok || id == "" {
+			o.p.add(path, "is %s, want a device UUID", kind(value))
+		} else {
+			s.HiddenIDs = append(s.HiddenIDs, sharing.DeviceID(id))
+		}
+	})
+	f.each("index", func(path string, value any) {
+		if n, ok := integer(value, path, o.p, 0, mostIndex); ok {
+			s.HiddenIndexes = append(s.HiddenIndexes, int(n))
+		}
+	})
+	f.done()
+}
+
+func deviceRule(path string, value any, p *problems) DeviceRule {
+	r := DeviceRule{Index: -1}
+	o, ok := objectOf(value, path, p)
+	if !ok {
+		return r
+	}
+	var id string
+	var index int64
+	o.text("uuid", &id, nonempty)
+	if o.whole("index", &index, 0, mostIndex) {
+		r.Index = int(index)
+	}
+	o.text("model", &r.Model, nonempty)
+	r.ID = sharing.DeviceID(id)
+	selectors := 0
+	for _, name := range []string{"uuid", "index", "model"} {
+		if _, there := o.fields[name]; there {
+			selectors++
+		}
+	}
+	if selectors != 1 {
+		p.add(path, "has %d of uuid, index and model: want exactly one", selectors)
+	}
+	o.mode("mode", &r.Mode)
+	o.fraction("memoryscaling", &r.MemoryScaling, true)
+	o.fraction("corescaling", &r.CoreScaling, true)
+	o.whole("splitcount", &r.SplitCount, 0, mostSplits)
+	o.done()
+	return r
+}
+
+// mode reads a mode; an empty one is the same as none.
+func (o *object) mode(name string, dst *sharing.Mode) {
+	var text string
+	o.text(name, &text, optional(func(s string) string {
+		if _, err := sharing.ParseMode(s); err != nil {
+			return err.Error()
+		}
+		return ""
+	}))
+	*dst = sharing.Mode(text)
+}
+
+func nonempty(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "is empty"
+	}
+	return ""
+}
+
+func strategy(s string) string {
+	switch s {
+	case "", "none", "single", "mixed":
+		return ""
+	}
+	return fmt.Sprintf("%q is not none, single or mixed", cut(s))
+}

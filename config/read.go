@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+// Bounds that only nonsense exceeds.
+const (
+	mostScaling    = 100
+	mostSplits     = 1000
+	mostDevices    = 1024
+	mostMemory     = 1 << 24 // MiB: 16 TiB
+	mostPartitions = 64
+	mostIndex      = 1 << 16
+)
+
+// readDevice reads device-config.yaml over the values of base.
+func readDevice(data []byte, base Device) (Device, []Problem) {
+	var p problems
+	tree, ok := parse(data, &p)
+	if !ok {
+		return Device{}, p
+	}
+	root, ok := objectOf(tree, "", &p)
+	if !ok {
+		return Device{}, p
+	}
+	// The file belongs to Volcano: it also configures other devices.
+	root.field("vnpus")
+	nvidia, ok := root.field("nvidia")
+	if !ok && len(p) == 0 {
+		p.add("nvidia", "is missing")
+	}
+	root.done()
+	if o, isMap := objectOf(nvidia, "nvidia", &p); ok && isMap {
+		o.device(&base)
+		o.done()
+	}
+	if len(p) > 0 {
+		return Device{}, p
+	}
+	return base, nil
+}
+
+func (o *object) device(d *Device) {
+	o.text("resourceCountName", &d.CountName, resource)
+	o.text("resourceMemoryName", &d.MemoryName, resource)
+	o.text("resourceCoreName", &d.CoreName, resource)
+	o.text("resourceMemoryPercentageName", &d.PercentageName, optional(resource))
+	o.text("resourcePriorityName", &d.PriorityName, optional(resource))
+	o.differ(d)
+	o.boolean("overwriteEnv", &d.OverwriteEnv)
+	o.whole("defaultMemory", &d.DefaultMemory, 0, mostMemory)
+	o.whole("defaultCores", &d.DefaultCores, 0, 100)
+	o.whole("defaultGPUNum", &d.DefaultCount, 1, mostDevices)
+	o.whole("deviceSplitCount", &d.SplitCount, 1, mostSplits)
+	o.fraction("deviceMemoryScaling", &d.MemoryScaling, false)
+	o.fraction("deviceCoreScaling", &d.CoreScaling, false)
+	o.boolean("disableCoreLimit", &d.DisableCoreLimit)
+	o.whole("gpuMemoryFactor", &d.MemoryFactor, 1, mostMemory)
+	o.boolean("passDeviceSpecs", &d.PassDeviceSpecs)
+	var known []ModelGeometries
+	if o.each("knownMigGeometries", func(path string, value any) {
+		known = append(known, modelGeometries(path, value, o.p))
+	}) {
+		d.Known = known
+	}
+}
+
+// differ notes resources that share a name.
+func (o *object) differ(d *Device) {
+	names := []string{"resourceCountName", "resourceMemoryName", "resourceCoreName", "resourceMemoryPercentageName", "resourcePriorityName"}
+	values := []string{d.CountName, d.MemoryName, d.CoreName, d.PercentageName, d.PriorityName}
+	for i := range values {
+		for j := range i {
+			if values[i] != "" && values[i] == values[j] {
+				o.p.add(o.at(names[i]), "%s is the name of %s too", values[i], names[j])
+			}
+		}
+	}
+}
+
+// resource says what is wrong with the name of an extended resource.
+func resource(s string) string {
+	domain, name, ok := strings.Cut(s, "/")
+	if ok && plain(domain) && plain(name) && len(s) <= 253 && len(name) <= 63 {
+		return ""
+	}
+	return fmt.Sprintf("%q is not a resource name: want domain/name", cut(s))
+}
+
+func optional(check func(string) string) func(string) string {
+	return func(s string) string {
+		if s == "" {
+			return ""
+		}
+		return check(s)
+	}
+}
+
+func plain(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
+}
+
+func modelGeometries(path string, value any, p *problems) ModelGeometries {
+	var m ModelGeometries
+	o, ok := objectOf(value, path, p)
+	if !ok {
+		return m
+	}
+	if !o.each("models", func(path string, value any) {
+		s, ok := value.(string)
+		switch {
+		case !ok:
+			p.add(path, "is %s, want a part of a product name", kind(value))
+		case strings.TrimSpace(s) == "":
+			p.add(path, "is empty and would match every device")
+		default:
+			m.Models = append(m.Models, s)
+		}
+	}) {
+		o.missing("models")
+	} else if len(m.Models) == 0 && len(*p) == 0 {
+		p.add(o.at("models"), "is an empty list: the entry never matches")
+	}
+	if !o.each("allowedGeometries", func(path string, value any) {
+		m.Geometries = append(m.Geometries, geometry(path, value, p, m.Geometries))
+	}) {
+		o.missing("allowedGeometries")
+	}
+	o.done()
+	return m
+}
+
+// missing notes a field that must be there, unless something is wrong with it.
+func (o *object) missing(name string) {
+	if _, there := o.fields[name]; !there {
+		o.p.add(o.at(name), "is missing")
+	}
+}
+
+// geometry reads one group. before are the groups already read for these models.
+func geometry(path string, value any, p *problems, before []sharing.Geometry) sharing.Geometry {
+	var g sharing.Geometry
+	o, ok := objectOf(value, path, p)
+	if !ok {
+		return g
+	}
+	o.text("group", &g.Name, group)
+	o.missing("group")
+	for i := range before {
+		if g.Name != "" && before[i].Name == g.Name {
+			p.add(o.at("group"), "%s is there twice for these models", g.Name)
+		}
+	}
+	var total int64
+	o.each("geometries", func(path string, value any) {
+		e := entry(path, value, p)
+		g.Entries = append(g.Entries, e)
+		if total += int64(e.Count); total > mostPartitions {
+			p.add(path+".count", "the group has more than %d partitions", mostPartitions)
+			total = 0
+		}
+	})
+	o.missing("geometries")
+	if list, isList := o.fields["geometries"].([]any); isList && len(list) == 0 {
+		p.add(o.at("geometries"), "is an empty list")
+	}
+	o.done()
+	return g
+}
+
+// group says what is wrong with the name of a geometry.
+func group(s string) string {
+	if wire.ValidGroup(s) {
+		return ""
+	}
+	return fmt.Sprintf("%q is not a group name: it is part of the id uuid[group-position], so it must not be empty "+
+		"or hold '-', '[', ']', a space or a separator", cut(s))
+}
+
+func entry(path string, value any, p *problems) sharing.GeometryEntry {
+	var e sharing.GeometryEntry
+	o, ok := objectOf(value, path, p)
+	if !ok {
+		return e
+	}
+	var memory, count int64
+	o.text("name", &e.Profile, profile)
+	o.missing("name")
+	o.whole("memory", &memory, 1, mostMemory)
+	o.missing("memory")
+	o.whole("count", &count, 1, mostPartitions)
+	o.missing("count")
+	o.done()
+	e.Memory, e.Count = sharing.MiBs(memory), int(count)
+	return e
+}
+
+// profile says what is wrong with the name of a partition profile: 1g.10gb, and
+// with attributes 1g.10gb+me or 1g.24gb+me.all or 1g.24gb-me.
+func profile(s string) string {
+	compute, rest, ok := strings.Cut(s, "g.")
+	memory, attribute, gb := strings.Cut(rest, "gb")
+	plainAttribute := attribute == "" || (attribute[0] == '+' || attribute[0] == '-') && plain(attribute[1:])
+	if ok && gb && digits(compute) && digits(memory) && plainAttribute {
+		return ""
+	}
+	return fmt.Sprintf("%q is not a profile name: want the form 1g.10gb", cut(s))
+}
+
+func digits(s string) bool {
+	return s != "" && len(s) <= 4 && s[0] != '0' && strings.Trim(s, "0123456789") == ""
+}
