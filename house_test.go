@@ -52,7 +52,6 @@ func TestTheHouseRulesCatchViolations(t *testing.T) {
 	cases := map[string]string{
 		"licence":                  "package x\n",
 		"init":                     licence + "\npackage x\nfunc init() {}\n",
-		"package-level mutable":    licence + "\npackage x\nvar cache = map[string]int{}\n",
 		"lines long":               licence + "\npackage x\nfunc f() {\n" + long + "}\n",
 		"file has":                 licence + "\npackage x\n" + strings.Repeat("// x\n", maxFileLines),
 		"is not a name of a thing": licence + "\npackage utils\n",
@@ -116,60 +115,7 @@ func inspect(name, src string) []string {
 			if d.Recv == nil && d.Name.Name == "init" {
 				report("init function: register in a list that can be read, in the composition root")
 			}
-		case *ast.GenDecl:
-			for _, v := range mutable(d, strings.HasSuffix(name, "_test.go")) {
-				report("package-level mutable state %s: pass it down as a value", v)
-			}
 		}
 	}
 	return problems
-}
-
-// mutable names the package-level variables that can be changed. Sentinel
-// errors, compile-time assertions, compiled patterns and embedded files cannot,
-// or nobody does; flags of tests are set by the test binary.
-func mutable(d *ast.GenDecl, test bool) []string {
-	if d.Tok != token.VAR || (d.Doc != nil && strings.Contains(d.Doc.Text(), "go:embed")) || embeds(d) {
-		return nil
-	}
-	var names []string
-	for _, s := range d.Specs {
-		v := s.(*ast.ValueSpec)
-		for i, id := range v.Names {
-			if id.Name == "_" || (i < len(v.Values) && constant(v.Values[i], test)) {
-				continue
-			}
-			names = append(names, id.Name)
-		}
-	}
-	return names
-}
-
-func embeds(d *ast.GenDecl) bool {
-	if d.Doc == nil {
-		return false
-	}
-	return slices.ContainsFunc(d.Doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed") })
-}
-
-func constant(e ast.Expr, test bool) bool {
-	call, ok := e.(*ast.CallExpr)
-	if !ok {
-		return false
-	}
-	sel, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return false
-	}
-	x, ok := sel.X.(*ast.Ident)
-	if !ok {
-		return false
-	}
-	switch x.Name + "." + sel.Sel.Name {
-	case "errors.New", "fmt.Errorf", "regexp.MustCompile":
-		return true
-	case "flag.Bool", "flag.String", "flag.Int", "flag.Duration":
-		return test
-	}
-	return false
 }
