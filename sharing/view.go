@@ -2,7 +2,10 @@
 
 package sharing
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Held is one share with who holds it.
 type Held struct {
@@ -130,25 +133,37 @@ func (v *View) Offered(pod *PodRequest) bool {
 
 // Admit makes the checks every mode has in common: health, selectors, sharers,
 // exclusive holders, groups. It returns Fits or the first reason against.
-func (v *View) Admit(pod *PodRequest, req *Request) Reason {
-	d := v.Device
-	switch {
+func (v *View) Admit(pod *PodRequest) Reason {
+	switch d := v.Device; {
 	case !d.Healthy:
 		return Unhealthy
 	case !accepts(pod.Modes, d.Mode):
 		return WrongMode
 	case !pod.Selector.Accepts(d):
 		return NotSelected
-	case v.blocked:
-		return Blocked
-	case v.usage.whole, v.usage.foreign, v.usage.exclusive && d.Mode != MIG:
-		return HeldExclusively
-	case v.usage.sharers >= d.MaxShares:
-		return TooManyShares
+	case !v.open():
+		return v.closed()
 	case pod.Group != "" && v.holdsGroup(pod.Group, pod.Owner):
 		return GroupAlreadyHere
 	}
 	return Fits
+}
+
+// open reports whether the device takes any more shares.
+func (v *View) open() bool {
+	u := &v.usage
+	return !v.blocked && !u.whole && !u.foreign && (!u.exclusive || v.Device.Mode == MIG) && u.sharers < v.Device.MaxShares
+}
+
+// closed is why the device takes no more shares.
+func (v *View) closed() Reason {
+	switch {
+	case v.blocked:
+		return Blocked
+	case v.usage.sharers >= v.Device.MaxShares && !v.usage.whole && !v.usage.foreign && !v.usage.exclusive:
+		return TooManyShares
+	}
+	return HeldExclusively
 }
 
 // holdsGroup reports whether another pod of the group is on the device.
@@ -162,21 +177,21 @@ func (v *View) holdsGroup(group string, self Owner) bool {
 }
 
 func accepts(modes []Mode, m Mode) bool {
-	for _, x := range modes {
-		if x == m {
-			return true
-		}
-	}
-	return len(modes) == 0
+	return len(modes) == 0 || slices.Contains(modes, m)
 }
 
 // Accepts reports whether the selector lets a device through. Models match by
 // substring ignoring case, as users of today's annotations expect; UUIDs match
 // exactly.
 func (s *Selector) Accepts(d *Device) bool {
-	if len(s.UseModels)+len(s.NotModels)+len(s.UseIDs)+len(s.NotIDs) == 0 {
-		return true
-	}
+	return s.empty() || s.matches(d)
+}
+
+func (s *Selector) empty() bool {
+	return len(s.UseModels)+len(s.NotModels)+len(s.UseIDs)+len(s.NotIDs) == 0
+}
+
+func (s *Selector) matches(d *Device) bool {
 	model := strings.ToLower(d.Model)
 	return (len(s.UseModels) == 0 || containsModel(s.UseModels, model)) &&
 		!containsModel(s.NotModels, model) &&

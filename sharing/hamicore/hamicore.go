@@ -18,5 +18,9 @@ func (backend) Mode() sharing.Mode { return sharing.HAMiCore }
 // Fit implements sharing.Backend. A container that gets a device whole is not
 // intercepted: the share says so.
 func (backend) Fit(v sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
-	return sharing.FitAmounts(sharing.HAMiCore, v, req)
+	memory, reason := v.Amount(req)
+	if reason != sharing.Fits {
+		return sharing.Share{}, reason
+	}
+	return v.Give(req, memory), sharing.Fits
 }

@@ -26,5 +26,9 @@ func (b backend) Fit(v sharing.View, req *sharing.Request) (sharing.Share, shari
 	if v.Sharers() >= b.clients {
 		return sharing.Share{}, sharing.TooManyShares
 	}
-	return sharing.FitAmounts(sharing.MPS, v, req)
+	memory, reason := v.Amount(req)
+	if reason != sharing.Fits {
+		return sharing.Share{}, reason
+	}
+	return v.Give(req, memory), sharing.Fits
 }

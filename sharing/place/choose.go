@@ -4,31 +4,33 @@ package place
 
 import "deviceshare/sharing"
 
-// view is device d as request i sees it: beside what others hold and what the
-// pod's containers placed so far hold while it runs.
-func (a *attempt) view(d int) sharing.View {
-	v := a.views[d]
+// view is device d as the next request sees it: beside what others hold and what
+// the pod's containers placed so far hold while it runs. It is kept in own if it
+// differs from the node's view.
+func (a *attempt) view(d int, own *sharing.View) *sharing.View {
+	v := &a.views[d]
 	for i := range a.picks {
 		if p := &a.picks[i]; p.device == d {
-			v = v.After(a.pod.Requests[p.request].Kind, &p.share)
+			*own = v.After(a.pod.Requests[p.request].Kind, &p.share)
+			v = own
 		}
 	}
 	return v
 }
 
-// fit asks for the share of one device.
-func (a *attempt) fit(v sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
-	if reason := v.Admit(a.pod, req); reason != sharing.Fits {
-		return sharing.Share{}, reason
+// admit makes the checks that come before the backend's and finds the backend.
+func (a *attempt) admit(v *sharing.View) (sharing.Backend, sharing.Reason) {
+	if reason := v.Admit(a.pod); reason != sharing.Fits {
+		return nil, reason
 	}
 	if mode := v.Device.Mode; a.backend == nil || a.served != mode {
 		b, ok := a.backends.For(mode)
 		if !ok {
-			return sharing.Share{}, sharing.NoBackend
+			return nil, sharing.NoBackend
 		}
 		a.backend, a.served = b, mode
 	}
-	return a.backend.Fit(v, req)
+	return a.backend, sharing.Fits
 }
 
 // allowed reports whether this attempt may use a device's mode.
@@ -40,17 +42,23 @@ func (a *attempt) best(i int) (pick, sharing.Refusals) {
 	refusals := sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
 	best := pick{request: i}
 	var score int64
+	var own sharing.View
 	for d := range a.views {
-		v := a.view(d)
-		share, reason := a.fit(v, req)
-		if reason == sharing.Fits && !a.allowed(share.Mode) {
+		v := a.view(d, &own)
+		backend, reason := a.admit(v)
+		if reason != sharing.Fits {
+			refusals.Count[reason]++
+			continue
+		}
+		share, reason := backend.Fit(*v, req)
+		if reason == sharing.Fits && !a.allowed(v.Device.Mode) {
 			reason = sharing.InAnotherMode
 		}
 		if reason != sharing.Fits {
 			refusals.Count[reason]++
 			continue
 		}
-		s := a.policy.Device(v, share)
+		s := a.policy.Device(*v, share)
 		if refusals.Found == 0 || s > score || s == score && rank(share.Mode) < rank(best.share.Mode) {
 			best.device, best.share, score = d, share, s
 		}
@@ -95,8 +103,13 @@ func (a *attempt) count(i int) sharing.Refusals {
 	req := &a.pod.Requests[i]
 	refusals := sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
 	var found [ranks]int
+	var own sharing.View
 	for d := range a.views {
-		_, reason := a.fit(a.view(d), req)
+		v := a.view(d, &own)
+		backend, reason := a.admit(v)
+		if reason == sharing.Fits {
+			_, reason = backend.Fit(*v, req)
+		}
 		if reason == sharing.Fits && !a.allowed(a.views[d].Device.Mode) {
 			reason = sharing.InAnotherMode
 		}

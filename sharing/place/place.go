@@ -99,8 +99,9 @@ func (a *attempt) run() (sharing.Placement, sharing.Refusals, int) {
 	return a.several()
 }
 
-// several is run for pods that need more than one share.
-func (a *attempt) several() (sharing.Placement, sharing.Refusals, int) {
+// several is run for pods that need more than one share. The receiver is a value
+// so that the room for the picks stays off the heap.
+func (a attempt) several() (sharing.Placement, sharing.Refusals, int) {
 	var room [8]pick
 	a.picks = room[:0]
 	for i := range a.pod.Requests {

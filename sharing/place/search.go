@@ -79,12 +79,11 @@ func (a *attempt) joins(from int, c candidate) bool {
 // triedAlike reports whether one of the candidates tried before leads to the same
 // end as c.
 func (a *attempt) triedAlike(tried []candidate, c candidate) bool {
+	var own, other sharing.View
 	for _, t := range tried {
-		if t.score == c.score && t.option == c.option && t.device != c.device {
-			v, w := a.view(t.device), a.view(c.device)
-			if v.Alike(&w) {
-				return true
-			}
+		if t.score == c.score && t.option == c.option && t.device != c.device &&
+			a.view(t.device, &own).Alike(a.view(c.device, &other)) {
+			return true
 		}
 	}
 	return false
@@ -93,10 +92,12 @@ func (a *attempt) triedAlike(tried []candidate, c candidate) bool {
 // pick gives a candidate to a request.
 func (a *attempt) pick(i int, c candidate) {
 	req := &a.pod.Requests[i]
-	v := a.view(c.device)
-	share, _ := a.fit(v, req)
+	var own sharing.View
+	v := a.view(c.device, &own)
+	backend, _ := a.backends.For(v.Device.Mode)
+	share, _ := backend.Fit(*v, req)
 	if c.option > 0 {
-		share, _ = a.backend.(sharing.Chooser).Option(v, req, c.option)
+		share, _ = backend.(sharing.Chooser).Option(*v, req, c.option)
 	}
 	a.picks = append(a.picks, pick{request: i, device: c.device, share: share})
 }
@@ -106,20 +107,25 @@ func (a *attempt) pick(i int, c candidate) {
 // most cap(list) are kept, the best ones.
 func (a *attempt) candidates(i int, list []candidate, options bool) []candidate {
 	req := &a.pod.Requests[i]
+	var own sharing.View
 	for d := range a.views {
 		if !a.allowed(a.views[d].Device.Mode) {
 			continue
 		}
-		v := a.view(d)
-		share, reason := a.fit(v, req)
+		v := a.view(d, &own)
+		backend, reason := a.admit(v)
 		if reason != sharing.Fits {
 			continue
 		}
-		list = a.insert(list, candidate{score: a.policy.Device(v, share), device: d})
-		chooser, ok := a.backend.(sharing.Chooser)
+		share, reason := backend.Fit(*v, req)
+		if reason != sharing.Fits {
+			continue
+		}
+		list = a.insert(list, candidate{score: a.policy.Device(*v, share), device: d})
+		chooser, ok := backend.(sharing.Chooser)
 		for n := 1; ok && options && n < maxCandidates; n++ {
-			if share, ok = chooser.Option(v, req, n); ok {
-				list = a.insert(list, candidate{score: a.policy.Device(v, share), device: d, option: n})
+			if share, ok = chooser.Option(*v, req, n); ok {
+				list = a.insert(list, candidate{score: a.policy.Device(*v, share), device: d, option: n})
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func Summarize(views []sharing.View) Summary {
 	everyone := sharing.PodRequest{}
 	for i := range views {
 		v := &views[i]
-		if v.Admit(&everyone, nil) != sharing.Fits {
+		if v.Admit(&everyone) != sharing.Fits {
 			continue
 		}
 		t := &s.tiers[rank(v.Device.Mode)]

@@ -4,11 +4,7 @@
 // that fit: one small pure file per policy.
 package policy
 
-import (
-	"math/bits"
-
-	"deviceshare/sharing"
-)
+import "deviceshare/sharing"
 
 // MaxScore bounds the score of a device, so that scores of several devices can
 // be added.
@@ -54,7 +50,8 @@ func Names() []string {
 const million = 1_000_000
 
 // fraction returns part/whole in millionths, from 0 to a million. Nothing of
-// nothing is all of it: a device that offers no memory or compute is full.
+// nothing is all of it: a device that offers no memory or compute is full. One
+// division and one product of floats are rounded the same way on every machine.
 func fraction(part, whole int64) int64 {
 	switch {
 	case part >= whole:
@@ -62,9 +59,7 @@ func fraction(part, whole int64) int64 {
 	case part <= 0:
 		return 0
 	}
-	hi, lo := bits.Mul64(uint64(part), million)
-	q, _ := bits.Div64(hi, lo, uint64(whole))
-	return int64(q)
+	return int64(float64(part) / float64(whole) * million)
 }
 
 // fullness is how much of a device is taken when more memory and compute than

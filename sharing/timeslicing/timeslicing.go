@@ -18,5 +18,9 @@ func (backend) Mode() sharing.Mode { return sharing.TimeSlicing }
 
 // Fit implements sharing.Backend.
 func (backend) Fit(v sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
-	return sharing.FitAmounts(sharing.TimeSlicing, v, req)
+	memory, reason := v.Amount(req)
+	if reason != sharing.Fits {
+		return sharing.Share{}, reason
+	}
+	return v.Give(req, memory), sharing.Fits
 }
