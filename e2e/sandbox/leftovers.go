@@ -36,8 +36,14 @@ func clean(l layout) error {
 	return errors.Join(errs...)
 }
 
-// markerFile is in every state directory; a directory that holds other things but not it is never emptied.
+// markerFile is in every state directory that is not at the default place. A directory there that holds other things
+// but not this file is never emptied: its path may be a typing mistake.
 const markerFile = "deviceshare-sandbox.state"
+
+// ours reports whether the state directory may be emptied.
+func (l layout) ours() bool {
+	return l.state == defaultState(l.repo) || exists(l.in(markerFile))
+}
 
 // claim refuses a directory that is in use for something else, creates a new one and marks it.
 func claim(l layout) error {
@@ -48,7 +54,7 @@ func claim(l layout) error {
 	if err != nil {
 		return fmt.Errorf("look at the state directory: %w", err)
 	}
-	if _, err := os.Stat(l.in(markerFile)); err != nil && len(entries) > 0 {
+	if len(entries) > 0 && !l.ours() {
 		return fmt.Errorf("state directory %s holds something that is not a sandbox's and would be deleted; choose another", l.state)
 	}
 	return os.WriteFile(l.in(markerFile), []byte("deviceshare sandbox 1\n"), 0o644)
@@ -57,7 +63,7 @@ func claim(l layout) error {
 // wipe empties the state directory but for the logs.
 func wipe(l layout) error {
 	entries, err := os.ReadDir(l.state)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || !l.ours() {
 		return nil
 	}
 	if err != nil {
@@ -166,27 +172,6 @@ func prepareMachine(o Options, l layout) error {
 	if p, found := foreignKubelet(procs, l.marker()); found {
 		return fmt.Errorf("a kubelet runs on this machine already (process %d: %s): there can be only one, "+
 			"because its device-plugin directory is fixed; stop it, or start the sandbox without a real node", p.pid, p.exe)
-	}
-	mounts, err := readMounts()
-	if err != nil {
-		return err
-	}
-	// Another sandbox's mount, left by a crash: its processes are gone, or they would have been found above.
-	if owner, _ := kubeletDirOwner(mounts); owner != "" && !isSandbox(owner) {
-		return fmt.Errorf("%s is mounted by %s; unmount it first", kubeletDir, owner)
-	}
-	return unmountKubeletOf(mounts)
-}
-
-// isSandbox reports whether a path looks like the state directory of a sandbox: an absolute path, as in its owner file.
-func isSandbox(owner string) bool { return filepath.IsAbs(owner) }
-
-// unmountKubeletOf unmounts the kubelet directory of a crashed sandbox with another state directory.
-func unmountKubeletOf(mounts []mount) error {
-	for _, m := range mounts {
-		if m.point == kubeletDir {
-			return unmountBelow(kubeletDir)
-		}
 	}
 	return nil
 }

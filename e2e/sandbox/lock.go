@@ -90,10 +90,6 @@ func Down(ctx context.Context, opts Options) error {
 		}
 	}
 	defer k.release()
-	if _, err := os.Stat(l.in(markerFile)); err != nil {
-		o.Progress("nothing to stop")
-		return nil
-	}
 	if err := clean(l); err != nil {
 		return err
 	}

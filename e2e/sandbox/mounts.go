@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -56,19 +56,23 @@ func readMounts() ([]mount, error) {
 	return parseMountinfo(string(text)), nil
 }
 
-// unmountBelow unmounts everything on dir and under it, the newest first. Unmounting one mount can take its peers
-// away, so one that is gone already is no error.
+// unmountBelow unmounts everything on dir and under it.
 func unmountBelow(dir string) error {
 	mounts, err := readMounts()
 	if err != nil {
 		return err
 	}
-	ours := below(mounts, dir)
+	return unmountAll(below(mounts, dir))
+}
+
+// unmountAll unmounts the newest first. Unmounting one mount can take its peers away, so one that is gone already is
+// no error.
+func unmountAll(mounts []mount) error {
 	var errs []error
-	for i := len(ours) - 1; i >= 0; i-- {
-		err := syscall.Unmount(ours[i].point, syscall.MNT_DETACH|unmountNoFollow)
+	for _, m := range slices.Backward(mounts) {
+		err := syscall.Unmount(m.point, syscall.MNT_DETACH|unmountNoFollow)
 		if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
-			errs = append(errs, fmt.Errorf("unmount %s: %w", ours[i].point, err))
+			errs = append(errs, fmt.Errorf("unmount %s: %w", m.point, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -77,27 +81,18 @@ func unmountBelow(dir string) error {
 // unmountNoFollow is UMOUNT_NOFOLLOW of umount2(2), which package syscall lacks.
 const unmountNoFollow = 8
 
-// ownerFile in the kubelet's directory names the state directory that is mounted there.
-const ownerFile = "deviceshare-sandbox"
-
-// kubeletDirOwner tells whose kubelet directory is mounted at /var/lib/kubelet: the state directory of a sandbox,
-// "" when nothing is mounted there, and gone when a sandbox's was deleted below the mount.
-func kubeletDirOwner(mounts []mount) (owner string, gone bool) {
-	for _, m := range mounts {
-		if m.point != kubeletDir {
-			continue
+// ownKubeletMounts are the mounts on and under /var/lib/kubelet from the first one on that shows the sandbox's own
+// directory there. Whatever was mounted there before them belongs to somebody else.
+func ownKubeletMounts(mounts []mount, l layout) []mount {
+	all := below(mounts, kubeletDir)
+	for i, m := range all {
+		// The root is a path in its file system, which may itself be mounted anywhere.
+		root := strings.TrimSuffix(m.root, "//deleted")
+		if m.point == kubeletDir && root != "/" && strings.HasSuffix(l.kubeletRoot(), root) {
+			return all[i:]
 		}
-		if strings.HasSuffix(m.root, "//deleted") {
-			owner, gone = "", true
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(kubeletDir, ownerFile))
-		if err != nil {
-			text = []byte("somebody else")
-		}
-		owner, gone = strings.TrimSpace(string(text)), false
 	}
-	return owner, gone
+	return nil
 }
 
 // mountKubeletDir mounts the sandbox's own directory over /var/lib/kubelet, so that what lies there already stays
@@ -106,23 +101,17 @@ func mountKubeletDir(l layout) error {
 	if err := os.MkdirAll(kubeletDir, 0o755); err != nil {
 		return fmt.Errorf("create the kubelet's directory: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(l.kubeletRoot(), ownerFile), []byte(l.state+"\n"), 0o644); err != nil {
-		return fmt.Errorf("mark the kubelet's directory: %w", err)
-	}
 	if err := syscall.Mount(l.kubeletRoot(), kubeletDir, "", syscall.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s on %s: %w", l.kubeletRoot(), kubeletDir, err)
 	}
 	return nil
 }
 
-// unmountKubeletDir undoes mountKubeletDir of this state directory, or of one that was deleted meanwhile.
+// unmountKubeletDir undoes mountKubeletDir, also when the state directory was deleted meanwhile.
 func unmountKubeletDir(l layout) error {
 	mounts, err := readMounts()
 	if err != nil {
 		return err
 	}
-	if owner, gone := kubeletDirOwner(mounts); owner != l.state && !gone {
-		return nil
-	}
-	return unmountBelow(kubeletDir)
+	return unmountAll(ownKubeletMounts(mounts, l))
 }

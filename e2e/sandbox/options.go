@@ -117,7 +117,7 @@ func (o Options) Defaults() (Options, error) {
 		o.Repo = repo
 	}
 	if o.State == "" {
-		o.State = filepath.Join(o.Repo, ".sandbox", "state")
+		o.State = defaultState(o.Repo)
 	}
 	if o.Topology == "" {
 		o.Topology = DefaultTopology
@@ -133,6 +133,9 @@ func (o Options) Defaults() (Options, error) {
 	}
 	return o, o.check()
 }
+
+// defaultState is the state directory of a repository.
+func defaultState(repo string) string { return filepath.Join(repo, ".sandbox", "state") }
 
 // check reports every mistake of filled-in options.
 func (o Options) check() error {
