@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"strconv"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/plugins/podspec"
+)
+
+// Complete returns the JSON patch that adds to the pod what it left out, nil if
+// nothing is missing. The pod is not changed. Completing a completed pod gives
+// nil.
+func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
+	if !handled(pod, s) {
+		return nil
+	}
+	var patch []jsonpatch.Operation
+	for i := range pod.Spec.InitContainers {
+		patch = append(patch, addNumber(&pod.Spec.InitContainers[i], "/spec/initContainers/"+strconv.Itoa(i), s)...)
+	}
+	for i := range pod.Spec.Containers {
+		patch = append(patch, addNumber(&pod.Spec.Containers[i], "/spec/containers/"+strconv.Itoa(i), s)...)
+	}
+	if name := pod.Spec.SchedulerName; name == "" || name == corev1.DefaultSchedulerName {
+		if name != s.Schedulers[0] {
+			patch = append(patch, jsonpatch.NewOperation("add", "/spec/schedulerName", s.Schedulers[0]))
+		}
+	}
+	return patch
+}
+
+// handled tells the pods that concern us. A mirror pod only shows what a kubelet
+// runs from a file: to change it makes the kubelet delete it and try again.
+func handled(pod *corev1.Pod, s Settings) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return !mirror && podspec.Asks(pod, s.Names)
+}
+
+// addNumber adds the number of devices to a container that asks for something of a
+// device without it. The request is written beside the limit, as the API server
+// wants both equal.
+func addNumber(c *corev1.Container, path string, s Settings) []jsonpatch.Operation {
+	r, n := &c.Resources, s.Names
+	if named(r, n.Number) || !(asked(r, n.Memory) || asked(r, n.Cores) || asked(r, n.Percentage)) {
+		return nil
+	}
+	count := strconv.FormatInt(s.Count, 10) // a JSON string, as quantities are
+	return []jsonpatch.Operation{
+		addAmount(r.Limits, path+"/resources/limits", n.Number, count),
+		addAmount(r.Requests, path+"/resources/requests", n.Number, count),
+	}
+}
+
+// addAmount adds one entry to a list, which is made if it is not there.
+func addAmount(list corev1.ResourceList, path, name, amount string) jsonpatch.Operation {
+	if len(list) == 0 {
+		return jsonpatch.NewOperation("add", path, map[string]any{name: amount})
+	}
+	return jsonpatch.NewOperation("add", path+"/"+escape(name), amount)
+}
+
+// escape writes a key as a step of a JSON pointer (RFC 6901).
+func escape(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+func named(r *corev1.ResourceRequirements, name string) bool {
+	_, limit := r.Limits[corev1.ResourceName(name)]
+	_, request := r.Requests[corev1.ResourceName(name)]
+	return limit || request
+}
+
+func asked(r *corev1.ResourceRequirements, name string) bool {
+	if name == "" {
+		return false
+	}
+	limit, request := r.Limits[corev1.ResourceName(name)], r.Requests[corev1.ResourceName(name)]
+	return !limit.IsZero() || !request.IsZero()
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"encoding/json"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// FuzzHandlers feeds arbitrary pod JSON. Nothing panics, what is patched applies
+// and needs no second patch, and completion cures exactly what it is for: the
+// completed pod has no mistake about a missing number.
+func FuzzHandlers(f *testing.F) {
+	for _, asks := range []amounts{nil, {memory: "5"}, {cores: "5"}, {percentage: "5"}, {number: "0", memory: "5"}, {number: "-1"}, {memory: "1.5"}, {memory: "1e18", cores: "7"}} {
+		pod := podOf(container("a", asks), container("b", asks))
+		pod.Spec.InitContainers = []corev1.Container{container("i", asks)}
+		f.Add(mustJSON(f, pod))
+		f.Add(mustJSON(f, annotated(pod, "volcano.sh/vgpu-mode", "foo,,", "volcano.sh/vgpu-use-gpuuuid", " ,GPU-")))
+	}
+	f.Add([]byte(`{"spec":{"containers":[{"resources":{"limits":{"volcano.sh/vgpu-memory":5},"requests":null}}]}}`))
+	f.Add([]byte(`{"spec":{"containers":null,"initContainers":[{}]}}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		h := newTestHandlers(t, defaults())
+		h.mutate(t.Context(), creation(raw))
+		h.validate(t.Context(), creation(raw))
+
+		pod := &corev1.Pod{}
+		if json.Unmarshal(raw, pod) != nil {
+			return
+		}
+		// The API server sends what it has decoded, so the canonical form.
+		canonical := mustJSON(t, pod)
+		resp := h.mutate(t.Context(), creation(canonical))
+		if !resp.Allowed {
+			t.Fatalf("mutation refused a pod: %v", resp.Result)
+		}
+		completed := apply(t, pod, resp.Patches)
+		if again := Complete(completed, defaults()); len(again) > 0 {
+			t.Fatalf("completing it twice adds %s", mustJSON(t, again))
+		}
+		for i := range completed.Spec.Containers {
+			r := &completed.Spec.Containers[i].Resources
+			if handled(completed, defaults()) && asked(r, memory) && !named(r, number) {
+				t.Fatalf("container %d still has no number", i)
+			}
+		}
+		if verdict := Review(pod, defaults()); !verdict.Refused() && Review(completed, defaults()).Refused() {
+			t.Fatal("completion made a good pod bad")
+		}
+	})
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Paths under which the two halves are served.
+const (
+	MutatePath   = "/mutate"
+	ValidatePath = "/validate"
+)
+
+// Results of one call, the values of the label "result" of the counter.
+const (
+	resultUntouched  = "untouched"
+	resultCompleted  = "completed"
+	resultAccepted   = "accepted"
+	resultWarned     = "warned"
+	resultRefused    = "refused"
+	resultUnreadable = "unreadable"
+)
+
+// Handlers answers admission reviews. It is safe for concurrent use.
+type Handlers struct {
+	settings func() Settings
+	decoder  admission.Decoder
+	calls    *prometheus.CounterVec
+}
+
+// NewHandlers returns handlers that ask settings anew for every call, and count
+// calls in a metric registered with metrics.
+func NewHandlers(settings func() Settings, metrics prometheus.Registerer) (*Handlers, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register the core API: %w", err)
+	}
+	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "deviceshare_admission_reviews_total",
+		Help: "Pods the admission webhook has looked at, by half (mutate, validate) and result.",
+	}, []string{"half", "result"})
+	if err := metrics.Register(calls); err != nil {
+		return nil, fmt.Errorf("register the metric of admission reviews: %w", err)
+	}
+	return &Handlers{settings: settings, decoder: admission.NewDecoder(scheme), calls: calls}, nil
+}
+
+// Register serves both halves on the server. A panic is not turned into an
+// answer, since any answer but "allowed" refuses the pod: the connection breaks,
+// and the API server goes on without us, as it does when we are down.
+func (h *Handlers) Register(server webhook.Server) {
+	letFail := false
+	server.Register(MutatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.mutate), RecoverPanic: &letFail})
+	server.Register(ValidatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.validate), RecoverPanic: &letFail})
+}
+
+func (h *Handlers) mutate(_ context.Context, req admission.Request) admission.Response {
+	pod, err := h.pod(req)
+	if err != nil {
+		return h.unreadable("mutate", err)
+	}
+	patch := Complete(pod, h.settings())
+	if len(patch) == 0 {
+		h.calls.WithLabelValues("mutate", resultUntouched).Inc()
+		return admission.Allowed("")
+	}
+	h.calls.WithLabelValues("mutate", resultCompleted).Inc()
+	return admission.Patched("", patch...)
+}
+
+func (h *Handlers) validate(_ context.Context, req admission.Request) admission.Response {
+	pod, err := h.pod(req)
+	if err != nil {
+		return h.unreadable("validate", err)
+	}
+	verdict := Review(pod, h.settings())
+	response, result := admission.Allowed(""), resultAccepted
+	switch {
+	case verdict.Refused():
+		response, result = admission.Denied(verdict.Message()), resultRefused
+	case len(verdict.Warnings) > 0:
+		result = resultWarned
+	}
+	h.calls.WithLabelValues("validate", result).Inc()
+	return response.WithWarnings(verdict.Warnings...)
+}
+
+// unreadable lets the pod pass, with a warning: the API server has decoded the
+// pod already, so what we cannot read is our fault, and we fail open.
+func (h *Handlers) unreadable(half string, err error) admission.Response {
+	h.calls.WithLabelValues(half, resultUnreadable).Inc()
+	return admission.Allowed("").WithWarnings(fmt.Sprintf("the request for GPU shares was not checked: %v", err))
+}
+
+func (h *Handlers) pod(req admission.Request) (*corev1.Pod, error) {
+	if req.Operation != admissionv1.Create {
+		return nil, fmt.Errorf("operation %q is not handled, only the creation of pods", req.Operation)
+	}
+	if req.Kind.Group != "" || req.Kind.Kind != "Pod" || req.SubResource != "" {
+		return nil, fmt.Errorf("%s/%s is not handled, only pods", req.Kind.Kind, req.SubResource)
+	}
+	if len(req.Object.Raw) == 0 {
+		return nil, errors.New("the review carries no pod")
+	}
+	pod := &corev1.Pod{}
+	if err := h.decoder.DecodeRaw(req.Object, pod); err != nil {
+		return nil, fmt.Errorf("decode the pod: %w", err)
+	}
+	return pod, nil
+}

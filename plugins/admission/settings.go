@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"errors"
+
+	"deviceshare/config"
+	"deviceshare/sharing/policy"
+	"deviceshare/sharing/request"
+)
+
+// Settings are what the webhook judges by. A Settings value is not changed once
+// it is in use; a new configuration is a new value.
+type Settings struct {
+	// Names are the resource names in force.
+	Names request.Names
+	// MemoryFactor is how many MiB one unit of the memory resource is.
+	MemoryFactor int64
+	// Schedulers are the names of the schedulers that give GPU shares. The first
+	// is written into pods that name none.
+	Schedulers []string
+	// Count is the number of devices that is written where it was left out.
+	Count int64
+	// Defaults is what a container gets where it does not say.
+	Defaults request.Defaults
+}
+
+// NewSettings takes from the device configuration what the webhook needs.
+func NewSettings(d config.Device, schedulers []string) Settings {
+	return Settings{
+		Names: d.Names(), MemoryFactor: d.MemoryFactor, Schedulers: schedulers,
+		Count: d.DefaultCount, Defaults: d.Defaults(),
+	}
+}
+
+// Validate refuses settings that no pod can be judged by.
+func (s Settings) Validate() error {
+	switch {
+	case len(s.Schedulers) == 0 || s.Schedulers[0] == "":
+		return errors.New("admission settings: no scheduler name")
+	case s.Names.Number == "":
+		return errors.New("admission settings: no name for the resource that counts devices")
+	case s.Count < 1:
+		return errors.New("admission settings: the number of devices to write must be at least 1")
+	case s.MemoryFactor < 1:
+		return errors.New("admission settings: the memory factor must be at least 1")
+	}
+	return nil
+}
+
+func (s Settings) reading() []request.Option {
+	return []request.Option{request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults)}
+}
