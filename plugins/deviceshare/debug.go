@@ -101,16 +101,16 @@ func (s *Store) describe(n *nodeState) nodeText {
 	if n.inventory == nil {
 		return out
 	}
-	views := n.view.ledger.Views()
+	views := n.ledger.Views()
 	for i := range views {
 		out.Devices = append(out.Devices, describeDevice(&views[i]))
 	}
-	for _, o := range n.view.ledger.Owners() {
-		p, _ := n.view.ledger.Placement(o)
+	for _, o := range n.ledger.Owners() {
+		p, _ := n.ledger.Placement(o)
 		_, assumed := s.assumed.get(o)
 		out.Owners[string(o)] = ownerText{Assumed: assumed, Group: p.Group, Shares: describeShares(&p)}
 	}
-	for _, o := range n.view.ledger.Blocking() {
+	for _, o := range n.ledger.Blocking() {
 		out.Blocked = append(out.Blocked, string(o))
 	}
 	return out

@@ -120,7 +120,7 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 }
 
 func (g *gauges) devices(out chan<- prometheus.Metric, n *nodeState) {
-	views := n.view.ledger.Views()
+	views := n.ledger.Views()
 	for i := range views {
 		v := &views[i]
 		labels := []string{n.name, string(v.Device.ID), string(v.Device.Mode)}

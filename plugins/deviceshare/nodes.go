@@ -28,8 +28,10 @@ type nodeState struct {
 	tasks map[api.TaskID]*corev1.Pod
 	// inventory is nil if the node publishes no devices.
 	inventory *sharing.Inventory
-	// view is set if inventory is.
-	view view
+	// ledger is set if inventory is.
+	ledger *sharing.Ledger
+	// empty sums up what the node has when nobody is on it.
+	empty place.Summary
 	// unusable says why the node takes no pods with devices; "" if it does.
 	unusable string
 	// holdings are kept by pod object, for pods that did not change.
@@ -104,9 +106,10 @@ func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, assumed *assumpt
 	n.unusable = unusable(info.Node, s.Names.Number)
 	n.tasks = make(map[api.TaskID]*corev1.Pod, len(info.Tasks))
 	n.holdings = make(map[*corev1.Pod]holding, len(info.Tasks))
-	n.view.ledger = sharing.NewLedger(n.inventory)
+	n.ledger = sharing.NewLedger(n.inventory)
+	n.empty = place.Summarize(n.ledger.Views())
 	for owner, p := range assumed.underwayTo(n.name) {
-		n.view.ledger.Record(owner, p)
+		n.ledger.Record(owner, p)
 	}
 	for key, t := range info.Tasks {
 		n.tasks[key] = t.Pod
@@ -114,7 +117,6 @@ func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, assumed *assumpt
 			n.hold(prev, t.Pod, assumed)
 		}
 	}
-	n.view.summary = place.Summarize(n.view.ledger.Views())
 	return n
 }
 
@@ -149,9 +151,9 @@ func (n *nodeState) hold(prev *nodeState, pod *corev1.Pod, assumed *assumptions)
 	}
 	switch {
 	case h.placement != nil:
-		n.view.ledger.Record(sharing.Owner(pod.UID), *h.placement)
+		n.ledger.Record(sharing.Owner(pod.UID), *h.placement)
 	case h.unreadable != nil:
-		n.view.ledger.Block(sharing.Owner(pod.UID))
+		n.ledger.Block(sharing.Owner(pod.UID))
 		n.blocking = append(n.blocking, problem{
 			object:  podReference(pod),
 			reason:  "DevicePlacementUnreadable",

@@ -21,9 +21,9 @@ import (
 // is derived from the snapshot's own task list when somebody asks, so there is
 // nothing to keep in step with evictions and their undoing.
 type overlay struct {
-	nodes  map[string]*view
-	placed map[sharing.Owner]reservation
-	// futures are derived views by node name. Workers fill it.
+	ledgers map[string]*sharing.Ledger
+	placed  map[sharing.Owner]reservation
+	// futures are derived ledgers by node name. Workers fill it.
 	futures sync.Map
 }
 
@@ -33,47 +33,40 @@ type reservation struct {
 	placement sharing.Placement
 }
 
-// view is a ledger with its summary. A view that others can see is not changed.
-type view struct {
-	ledger  *sharing.Ledger
-	summary place.Summary
-}
-
 func newOverlay() *overlay {
-	return &overlay{nodes: map[string]*view{}, placed: map[sharing.Owner]reservation{}}
+	return &overlay{ledgers: map[string]*sharing.Ledger{}, placed: map[sharing.Owner]reservation{}}
 }
 
 // now is the node as it is: pods that are leaving still hold their devices, and
 // devices promised to pods that wait for them are not free either.
-func (o *overlay) now(n *nodeState) *view {
-	if v, ok := o.nodes[n.name]; ok {
-		return v
+func (o *overlay) now(n *nodeState) *sharing.Ledger {
+	if l, ok := o.ledgers[n.name]; ok {
+		return l
 	}
-	return &n.view
+	return n.ledger
 }
 
 // future is the node when the pods that are leaving it are gone.
-func (o *overlay) future(n *nodeState, info *api.NodeInfo) *view {
-	if v, ok := o.futures.Load(n.name); ok {
-		return v.(*view)
+func (o *overlay) future(n *nodeState, info *api.NodeInfo) *sharing.Ledger {
+	if l, ok := o.futures.Load(n.name); ok {
+		return l.(*sharing.Ledger)
 	}
-	ledger := o.now(n).ledger.Fork()
+	ledger := o.now(n).Fork()
 	for _, t := range info.Tasks {
 		if t.Status == api.Releasing {
 			ledger.Release(sharing.Owner(t.Pod.UID))
 		}
 	}
-	v := &view{ledger: ledger, summary: place.Summarize(ledger.Views())}
-	o.futures.Store(n.name, v)
-	return v
+	o.futures.Store(n.name, ledger)
+	return ledger
 }
 
 // forgetFuture must be called when a pod of the node began or ceased to leave.
 func (o *overlay) forgetFuture(node string) { o.futures.Delete(node) }
 
-// decide finds devices on the views of one node. It changes nothing.
-func decide(v *view, n *nodeState, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) (sharing.Placement, sharing.Refusals) {
-	placement, refused := place.Place(v.ledger.Views(), req, b, p)
+// decide finds devices on a ledger of one node. It changes nothing.
+func decide(l *sharing.Ledger, n *nodeState, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) (sharing.Placement, sharing.Refusals) {
+	placement, refused := place.Place(l.Views(), req, b, p)
 	if refused.Refused() {
 		return sharing.Placement{}, refused
 	}
@@ -92,7 +85,7 @@ func (o *overlay) reserve(n *nodeState, req *sharing.PodRequest, b sharing.Backe
 	if refused.Refused() {
 		return fmt.Errorf("give pod %s devices of node %s: %s", req.Owner, n.name, refused.String())
 	}
-	ledger := o.now(n).ledger.Fork()
+	ledger := o.now(n).Fork()
 	if err := ledger.Reserve(req.Owner, placement); err != nil {
 		return fmt.Errorf("give pod %s devices of node %s: %w", req.Owner, n.name, err)
 	}
@@ -109,7 +102,7 @@ func (o *overlay) promise(n *nodeState, info *api.NodeInfo, req *sharing.PodRequ
 	if refused.Refused() {
 		return refused
 	}
-	ledger := o.now(n).ledger.Fork()
+	ledger := o.now(n).Fork()
 	ledger.Record(req.Owner, placement)
 	o.put(n.name, ledger, req.Owner, placement)
 	return refused
@@ -122,15 +115,14 @@ func (o *overlay) withdraw(owner sharing.Owner) {
 	if !ok {
 		return
 	}
-	ledger := o.nodes[r.node].ledger.Fork()
-	ledger.Release(owner)
 	delete(o.placed, owner)
-	o.nodes[r.node] = &view{ledger: ledger, summary: place.Summarize(ledger.Views())}
+	o.ledgers[r.node] = o.ledgers[r.node].Fork()
+	o.ledgers[r.node].Release(owner)
 	o.forgetFuture(r.node)
 }
 
 func (o *overlay) put(node string, ledger *sharing.Ledger, owner sharing.Owner, p sharing.Placement) {
-	o.nodes[node] = &view{ledger: ledger, summary: place.Summarize(ledger.Views())}
+	o.ledgers[node] = ledger
 	o.placed[owner] = reservation{node: node, placement: p}
 	o.forgetFuture(node)
 }

@@ -43,10 +43,21 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	start := time.Now()
 	defer func() { p.store.metrics.sessionOpen.Observe(time.Since(start).Seconds()) }()
 
+	if !p.begin(ssn) {
+		return
+	}
+	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
+	ssn.AddPredicateFn(PluginName, p.predicate)
+	ssn.AddNodeOrderFn(PluginName, p.order)
+	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
+}
+
+// begin prepares the plugin for the session; false if the plugin is turned off.
+func (p *Plugin) begin(ssn *framework.Session) bool {
 	var usable bool
 	p.args, usable = p.store.readArguments(p.arguments)
 	if usable && !p.args.Enabled {
-		return
+		return false
 	}
 	if !usable {
 		p.off = "the arguments of the scheduler's plugin " + PluginName + " have mistakes, see its log"
@@ -56,11 +67,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	p.nodes, p.infos = p.store.nodes, ssn.Nodes
 	p.overlay = newOverlay()
 	p.asks = map[api.TaskID]*ask{}
-
-	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
-	ssn.AddPredicateFn(PluginName, p.predicate)
-	ssn.AddNodeOrderFn(PluginName, p.order)
-	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
+	return true
 }
 
 // OnSessionClose drops what the session reserved. Decisions that were committed

@@ -34,16 +34,18 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 		return refusal(t, info, false, text)
 	}
 	n := p.nodes[info.Name]
-	v := p.overlay.now(n)
+	ledger := p.overlay.now(n)
 	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
-		v = p.overlay.future(n, info)
+		ledger = p.overlay.future(n, info)
 	}
-	_, refused := place.Place(v.ledger.Views(), &a.request, p.store.backends, p.policy(a))
+	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
 	if !refused.Refused() {
 		return nil
 	}
 	p.store.metrics.refused(&refused)
-	return refusal(t, info, refused.Curable(), refused.String())
+	// Evicting everybody does not help a pod that does not fit an empty node.
+	curable := refused.Curable() && !n.empty.Refuses(&a.request)
+	return refusal(t, info, curable, refused.String())
 }
 
 // impossible says why the node cannot serve the task whoever leaves it, "" if it
@@ -76,7 +78,7 @@ func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	}
 	var score float64
 	if p.args.Weight > 0 {
-		score = float64(p.policy(a).Node(p.overlay.now(n).ledger.Views(), &a.request)) * p.args.Weight
+		score = float64(p.policy(a).Node(p.overlay.now(n).Views(), &a.request)) * p.args.Weight
 	}
 	return score + p.store.rank[info.Name]*tieBreak, nil
 }
