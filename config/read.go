@@ -33,14 +33,14 @@ func readDevice(data []byte, base Device) (Device, []Problem) {
 	}
 	// The file belongs to Volcano: it also configures other devices.
 	root.field("vnpus")
-	nvidia, ok := root.field("nvidia")
-	if !ok && len(p) == 0 {
-		p.add("nvidia", "is missing")
-	}
+	root.missing("nvidia")
+	nvidia, there := root.field("nvidia")
 	root.done()
-	if o, isMap := objectOf(nvidia, "nvidia", &p); ok && isMap {
-		o.device(&base)
-		o.done()
+	if there {
+		if o, ok := objectOf(nvidia, "nvidia", &p); ok {
+			o.device(&base)
+			o.done()
+		}
 	}
 	if len(p) > 0 {
 		return Device{}, p

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"deviceshare/config"
+)
+
+// key names one ConfigMap that is followed.
+type key struct{ namespace, name string }
+
+// object is the part of a ConfigMap that matters.
+type object struct {
+	version string
+	data    map[string]string
+}
+
+// Run follows the ConfigMaps until the context ends. It returns an error only if
+// it could not start; a ConfigMap that cannot be read, for lack of permission for
+// example, is reported as a problem and tried again.
+func (w *Watcher) Run(ctx context.Context) error {
+	var synced []cache.InformerSynced
+	var running []informers.SharedInformerFactory
+	for _, name := range []string{w.options.DeviceName, w.options.NodeName} {
+		for _, namespace := range w.options.Namespaces {
+			factory, handled, err := w.follow(key{namespace, name})
+			if err != nil {
+				return err
+			}
+			factory.Start(ctx.Done())
+			running = append(running, factory)
+			synced = append(synced, handled)
+		}
+	}
+	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+		w.mu.Lock()
+		w.ready = true
+		w.apply()
+		w.mu.Unlock()
+		close(w.synced)
+		<-ctx.Done()
+	}
+	for _, factory := range running {
+		factory.Shutdown()
+	}
+	return nil
+}
+
+// follow makes an informer for a single object.
+func (w *Watcher) follow(k key) (informers.SharedInformerFactory, cache.InformerSynced, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(w.options.Client, 0,
+		informers.WithNamespace(k.namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", k.name).String()
+		}))
+	informer := factory.Core().V1().ConfigMaps().Informer()
+	err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		w.failed(ctx, k, err)
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { w.see(k, o) },
+		UpdateFunc: func(_, o any) { w.see(k, o) },
+		DeleteFunc: func(o any) { w.forget(k, o) },
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
+	}
+	return factory, func() bool { return w.settled(k, registration.HasSynced) }, nil
+}
+
+// see notes a version of an object. Until all have been listed nothing is
+// applied: the object that counts may come last.
+func (w *Watcher) see(k key, o any) {
+	m, ok := o.(*corev1.ConfigMap)
+	if !ok || m.Name != k.name || m.Namespace != k.namespace {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen[k] = object{version: m.ResourceVersion, data: m.Data}
+	w.readable(k)
+	if w.ready {
+		w.apply()
+	}
+}
+
+func (w *Watcher) forget(k key, o any) {
+	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = last.Obj
+	}
+	if m, ok := o.(*corev1.ConfigMap); ok && m.Name != k.name {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.seen, k)
+	if w.ready {
+		w.apply()
+	}
+}
+
+// readable notes that an object could be read after all. The lock is held.
+func (w *Watcher) readable(k key) {
+	delete(w.unreadable, k)
+	delete(w.forbidden, k)
+}
+
+// failed reports that an object cannot be listed or watched. A watch that ends is
+// no failure: it always ends some time and is begun anew.
+func (w *Watcher) failed(ctx context.Context, k key, err error) {
+	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forbidden[k] = apierrors.IsForbidden(err)
+	if w.unreadable[k] == err.Error() {
+		return
+	}
+	w.unreadable[k] = err.Error()
+	if w.options.Problem != nil {
+		w.options.Problem(Report{
+			Source:   Source{Namespace: k.namespace, Name: k.name},
+			Problems: []config.Problem{{Message: "cannot be read: " + err.Error()}},
+		})
+	}
+}
+
+// settled reports whether it is known what an object says.
+func (w *Watcher) settled(k key, listed cache.InformerSynced) bool {
+	if listed() {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.forbidden[k]
+}
