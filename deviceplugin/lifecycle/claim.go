@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+// Terms is what the administrator set that concerns single containers.
+type Terms struct {
+	Names request.Names
+	// PriorityName is the resource that carries the task priority; "" if there
+	// is none.
+	PriorityName string
+	// Factor is the unit of memory amounts in today's annotations, in MiB.
+	Factor int64
+	// Policy is when compute limits apply: "", "default", "force" or "disable".
+	Policy string
+}
+
+// containerRefs are the containers of a pod as the placement's reader wants them.
+func containerRefs(pod *corev1.Pod, names request.Names) []wire.ContainerRef {
+	var refs []wire.ContainerRef
+	add := func(c *corev1.Container, kind sharing.ContainerKind) {
+		refs = append(refs, wire.ContainerRef{Name: c.Name, Kind: kind, Asks: asks(c, names)})
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		kind := sharing.Init
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			kind = sharing.Sidecar
+		}
+		add(c, kind)
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i], sharing.App)
+	}
+	return refs
+}
+
+// asks reports whether the container names one of the resources.
+func asks(c *corev1.Container, n request.Names) bool {
+	for _, name := range []string{n.Number, n.Memory, n.Cores, n.Percentage} {
+		if _, ok := amount(c, name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// amount is the limit of a resource, or its request where no limit is.
+func amount(c *corev1.Container, name string) (resource.Quantity, bool) {
+	if name == "" {
+		return resource.Quantity{}, false
+	}
+	if q, ok := c.Resources.Limits[corev1.ResourceName(name)]; ok {
+		return q, true
+	}
+	q, ok := c.Resources.Requests[corev1.ResourceName(name)]
+	return q, ok
+}
+
+// claim translates the scheduler's decision about one container into what a
+// preparer needs. Whatever does not agree with the kubelet or with this node is
+// an error that says what to do.
+func claim(pod *corev1.Pod, c identity.Container, slots []string, inv *sharing.Inventory, t Terms) (nodeapi.Claim, error) {
+	placement, found, err := wire.ReadPlacement(pod.Annotations, containerRefs(pod, t.Names), inv, t.Factor)
+	switch {
+	case err != nil:
+		return nodeapi.Claim{}, fmt.Errorf("the scheduler's decision cannot be read: %w", err)
+	case !found:
+		return nodeapi.Claim{}, fmt.Errorf("no scheduler gave the pod devices (no annotation %s): set spec.schedulerName to the scheduler that runs deviceshare, it is %q",
+			wire.PodPlacement, pod.Spec.SchedulerName)
+	case placement.Node != inv.Node:
+		return nodeapi.Claim{}, fmt.Errorf("the scheduler's decision is for node %s, this is %s", placement.Node, inv.Node)
+	}
+	shares, ok := placement.Container(c.Name)
+	if !ok {
+		return nodeapi.Claim{}, fmt.Errorf("the scheduler gave container %s nothing, the kubelet %d slots", c.Name, len(slots))
+	}
+	if len(shares.Shares) != len(slots) {
+		return nodeapi.Claim{}, fmt.Errorf("the scheduler gave container %s %d devices, the kubelet %d slots", c.Name, len(shares.Shares), len(slots))
+	}
+	out := nodeapi.Claim{
+		ID: c.ID, Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name,
+		Priority: priority(pod, c.Name, t.PriorityName), Policy: t.Policy,
+	}
+	out.Devices, err = claimed(shares.Shares, inv)
+	if err == nil && out.Devices[0].Share.Mode == sharing.MIG && placement.GeometryHash != inv.GeometryHash {
+		err = fmt.Errorf("the partitions were chosen under geometries %q, the node applied %q: delete the pod so that it is scheduled again",
+			placement.GeometryHash, inv.GeometryHash)
+	}
+	if err != nil {
+		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
+	}
+	return out, nil
+}
+
+// claimed pairs shares with the devices of this node, in PCI order.
+func claimed(shares []sharing.Share, inv *sharing.Inventory) ([]nodeapi.ClaimedDevice, error) {
+	devices := make([]sharing.Device, 0, len(shares))
+	for _, s := range shares {
+		d, ok := inv.Device(s.Device)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("device %s is not on this node, or is hidden by its configuration", s.Device)
+		case !d.Healthy:
+			return nil, fmt.Errorf("device %s (index %d) is broken; the container starts when it works again", d.ID, d.Index)
+		case s.Mode != shares[0].Mode:
+			return nil, fmt.Errorf("it has shares of modes %s and %s; one container is served in one mode", shares[0].Mode, s.Mode)
+		}
+		devices = append(devices, *d)
+	}
+	out := make([]nodeapi.ClaimedDevice, 0, len(shares))
+	for _, i := range discovery.ByPCI(devices) {
+		out = append(out, nodeapi.ClaimedDevice{Device: devices[i], Share: shares[i]})
+	}
+	return out, nil
+}
+
+// priority is the task priority of a container: 1 unless its resource says 0.
+func priority(pod *corev1.Pod, container, name string) int {
+	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	for i := range all {
+		if all[i].Name != container {
+			continue
+		}
+		if q, ok := amount(&all[i], name); ok && q.IsZero() {
+			return 0
+		}
+	}
+	return 1
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lifecycle carries one allocation from the kubelet's first call to the
+// end of its pod:
+//
+//	Allocate   names an allocation; nothing is read or written
+//	Start      finds out whose it is, records it, prepares it, writes the CDI
+//	           specification under that name; repeated at every container start
+//	Release    takes everything back when the pod is gone
+//	Reconcile  repairs what a restart, a crash or a lost file left behind
+//
+// The record is written before the first effect, so that whatever exists on the
+// host has an owner in the checkpoint. Every step may be repeated.
+package lifecycle
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/render"
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// Pods is what the keeper needs to know about the pods of this node.
+type Pods interface {
+	identity.Pods
+	// Pod returns a live pod; it must not be changed.
+	Pod(owner sharing.Owner) (*corev1.Pod, bool)
+	// Fetch asks the API server, past every cache.
+	Fetch(ctx context.Context, name identity.Name) (*corev1.Pod, error)
+}
+
+// Resolver says who holds slots.
+type Resolver interface {
+	Resolve(ctx context.Context, slots []string) (identity.Identity, error)
+}
+
+// Config is what a Keeper works with. All fields but Observe are needed.
+type Config struct {
+	Pods      Pods
+	Resolver  Resolver
+	Preparers []nodeapi.Preparer
+	Store     *checkpoint.Store
+	Base      render.Base
+	Specs     *render.Directory
+	Inventory func() (sharing.Inventory, bool)
+	Terms     func() Terms
+	// Held is the kubelet's own record of our resource, for Reconcile.
+	Held func() ([]identity.Held, error)
+	// Settle is how long to wait after writing a specification, so that the
+	// runtime's cache has seen it: fsnotify is asynchronous. Without a wait 1 of
+	// 60 starts missed it and was retried; none was wrong.
+	Settle  time.Duration
+	Observe Observer
+}
+
+// Observer is told what happened. Nil functions are left out.
+type Observer struct {
+	Allocated func()
+	Prepared  func(pod *corev1.Pod, c nodeapi.Claim, took time.Duration)
+	// Failed is told about a start that was refused; pod is nil when it is not
+	// known whose it was.
+	Failed   func(pod *corev1.Pod, err error)
+	Released func(owner sharing.Owner, err error)
+}
+
+// Keeper implements the package. It is safe for concurrent use.
+type Keeper struct {
+	cfg    Config
+	memory memory
+	locks  keyedLocks
+}
+
+// New returns a keeper.
+func New(cfg Config) *Keeper { return &Keeper{cfg: cfg} }
+
+// Allocate names an allocation for slots. It touches nothing but memory: the
+// kubelet blocks all pods of the node meanwhile.
+func (k *Keeper) Allocate(slots []string) (string, error) {
+	var raw [10]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return "", fmt.Errorf("make an allocation id: %w", err)
+	}
+	id := hex.EncodeToString(raw[:])
+	k.memory.put(slots, id)
+	if k.cfg.Observe.Allocated != nil {
+		k.cfg.Observe.Allocated()
+	}
+	return id, nil
+}
+
+// Remembered is the id of the latest allocation of exactly these slots.
+func (k *Keeper) Remembered(slots []string) (string, bool) {
+	if id, ok := k.memory.get(slots); ok {
+		return id, true
+	}
+	slots = slices.Sorted(slices.Values(slots))
+	for _, r := range k.cfg.Store.All() {
+		if _, live := k.cfg.Pods.Pod(r.Owner); live && slices.Equal(r.Slots, slots) {
+			return r.ID, true
+		}
+	}
+	return "", false
+}
+
+// Start makes everything ready for the container that is about to start with
+// these slots. An error means it must not start.
+func (k *Keeper) Start(ctx context.Context, slots []string) error {
+	slots = slices.Sorted(slices.Values(slots))
+	pod, err := k.start(ctx, slots)
+	if err != nil {
+		if pod != nil {
+			err = fmt.Errorf("prepare devices of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		klog.ErrorS(err, "container start refused", "slots", strings.Join(slots, ","))
+		if k.cfg.Observe.Failed != nil {
+			k.cfg.Observe.Failed(pod, err)
+		}
+	}
+	return err
+}
+
+func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error) {
+	id, err := k.cfg.Resolver.Resolve(ctx, slots)
+	if err != nil {
+		return nil, err
+	}
+	unlock := k.locks.lock(string(id.Owner))
+	defer unlock()
+	pod, err := k.pod(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	inv, ready := k.cfg.Inventory()
+	if !ready {
+		return pod, errors.New("the devices of this node are not known yet: the driver does not answer")
+	}
+	wrote := false
+	for _, c := range id.Containers {
+		if c.ID == "" {
+			klog.InfoS("container keeps what another device plugin gave it", "pod", id.Name, "container", c.Name)
+			continue
+		}
+		changed, err := k.prepare(ctx, pod, c, slots, &inv)
+		if err != nil {
+			return pod, err
+		}
+		wrote = wrote || changed
+	}
+	if !wrote {
+		return pod, nil
+	}
+	select {
+	case <-ctx.Done():
+		return pod, fmt.Errorf("wait for the container runtime: %w", ctx.Err())
+	case <-time.After(k.cfg.Settle):
+		return pod, nil
+	}
+}
+
+// pod returns the pod with its placement: from the watch, else from the API
+// server, if that pod is still the same one.
+func (k *Keeper) pod(ctx context.Context, id identity.Identity) (*corev1.Pod, error) {
+	pod, ok := k.cfg.Pods.Pod(id.Owner)
+	if ok && decided(pod) {
+		return pod, nil
+	}
+	fetched, err := k.cfg.Pods.Fetch(ctx, id.Name)
+	switch {
+	case err != nil && ok:
+		return pod, nil // the refusal will say what the pod lacks
+	case err != nil:
+		return nil, err
+	case sharing.Owner(fetched.UID) != id.Owner:
+		return nil, fmt.Errorf("pod %s was replaced: the kubelet starts %s, the API server has %s", id.Name, id.Owner, fetched.UID)
+	}
+	return fetched, nil
+}
+
+// prepare does one container and reports whether its specification changed.
+func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c identity.Container, slots []string, inv *sharing.Inventory) (bool, error) {
+	began := time.Now()
+	cl, err := claim(pod, c, slots, inv, k.cfg.Terms())
+	if err != nil {
+		return false, err
+	}
+	mode := cl.Devices[0].Share.Mode
+	preparer, ok := k.preparer(mode)
+	if !ok {
+		return false, fmt.Errorf("container %s: this node cannot serve mode %q", c.Name, mode)
+	}
+	if err := k.cfg.Store.Put(record(&cl, slots)); err != nil {
+		return false, err
+	}
+	in, err := preparer.Prepare(ctx, cl)
+	if err != nil {
+		return false, err
+	}
+	base, err := k.cfg.Base.Edits(in.Devices)
+	if err != nil {
+		return false, fmt.Errorf("container %s: %w", c.Name, err)
+	}
+	text, err := render.Spec(cl.ID, base, in)
+	if err != nil {
+		return false, err
+	}
+	changed, err := k.cfg.Specs.Write(cl.ID, text)
+	if err != nil {
+		return false, err
+	}
+	klog.InfoS("container prepared", "pod", klog.KObj(pod), "container", c.Name, "allocation", cl.ID, "mode", mode, "devices", in.Devices)
+	if k.cfg.Observe.Prepared != nil {
+		k.cfg.Observe.Prepared(pod, cl, time.Since(began))
+	}
+	return changed, nil
+}
+
+func (k *Keeper) preparer(m sharing.Mode) (nodeapi.Preparer, bool) {
+	for _, p := range k.cfg.Preparers {
+		if p.Mode() == m {
+			return p, true
+		}
+	}
+	return nil, false
+}
+
+// record is what the checkpoint keeps of a claim.
+func record(c *nodeapi.Claim, slots []string) checkpoint.Record {
+	r := checkpoint.Record{
+		ID: c.ID, Owner: c.Owner, Namespace: c.Namespace, Pod: c.Pod, Container: c.Container,
+		Slots: slots, Mode: c.Devices[0].Share.Mode,
+	}
+	for i := range c.Devices {
+		s := &c.Devices[i].Share
+		r.Devices = append(r.Devices, checkpoint.DeviceAndShare{Device: s.Device, Memory: s.Memory, Cores: s.Cores, Whole: s.Whole})
+	}
+	return r
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/deviceplugin/render"
+	"deviceshare/sharing/wire"
+)
+
+// memory is the latest allocation of each set of slots. Sets are replaced by any
+// later set that shares a slot, so it never grows beyond the slots of the node.
+// The zero value is empty.
+type memory struct {
+	mu  sync.Mutex
+	ids map[string]string // slots, joined -> allocation id
+}
+
+func slotKey(slots []string) string { return strings.Join(slices.Sorted(slices.Values(slots)), ",") }
+
+func (m *memory) put(slots []string, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ids == nil {
+		m.ids = map[string]string{}
+	}
+	for key := range m.ids {
+		if slices.ContainsFunc(strings.Split(key, ","), func(s string) bool { return slices.Contains(slots, s) }) {
+			delete(m.ids, key)
+		}
+	}
+	m.ids[slotKey(slots)] = id
+}
+
+func (m *memory) get(slots []string) (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id, ok := m.ids[slotKey(slots)]
+	return id, ok
+}
+
+// keyedLocks is one lock per key that exists only while somebody holds or awaits
+// it. The zero value is ready.
+type keyedLocks struct {
+	mu   sync.Mutex
+	held map[string]*keyedLock
+}
+
+type keyedLock struct {
+	mu    sync.Mutex
+	users int
+}
+
+// lock takes the lock of a key and returns how to give it back.
+func (l *keyedLocks) lock(key string) (unlock func()) {
+	l.mu.Lock()
+	if l.held == nil {
+		l.held = map[string]*keyedLock{}
+	}
+	k, ok := l.held[key]
+	if !ok {
+		k = &keyedLock{}
+		l.held[key] = k
+	}
+	k.users++
+	l.mu.Unlock()
+	k.mu.Lock()
+	return func() {
+		k.mu.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if k.users--; k.users == 0 {
+			delete(l.held, key)
+		}
+	}
+}
+
+// decided reports whether a scheduler left a decision on the pod.
+func decided(pod *corev1.Pod) bool {
+	return pod.Annotations[wire.PodPlacement] != "" || pod.Annotations[wire.PodAssigned] != ""
+}
+
+// ours is the one allocation id among CDI names, "" if there is none.
+func ours(names []string) string {
+	for _, name := range names {
+		if id, ok := render.ID(name); ok {
+			return id
+		}
+	}
+	return ""
+}

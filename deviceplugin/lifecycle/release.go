@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/sharing"
+)
+
+// lister is what a preparer offers whose effects can be found without the
+// checkpoint.
+type lister interface {
+	Owners() ([]sharing.Owner, error)
+}
+
+// Release takes back everything that was made for an owner. It does nothing while
+// the pod is live. The record goes last, so that a failure is tried again.
+func (k *Keeper) Release(ctx context.Context, o sharing.Owner) error {
+	unlock := k.locks.lock(string(o))
+	defer unlock()
+	if _, live := k.cfg.Pods.Pod(o); live {
+		return nil
+	}
+	err := k.release(ctx, o)
+	if k.cfg.Observe.Released != nil {
+		k.cfg.Observe.Released(o, err)
+	}
+	return err
+}
+
+func (k *Keeper) release(ctx context.Context, o sharing.Owner) error {
+	records := k.cfg.Store.Of(o)
+	var failed []error
+	for _, r := range records {
+		failed = append(failed, k.cfg.Specs.Remove(r.ID))
+	}
+	for _, p := range k.cfg.Preparers {
+		failed = append(failed, p.Unprepare(ctx, o))
+	}
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("release owner %s: %w", o, err)
+	}
+	if err := k.cfg.Store.Forget(o); err != nil {
+		return fmt.Errorf("release owner %s: %w", o, err)
+	}
+	if len(records) > 0 {
+		klog.InfoS("devices released", "owner", o, "pod", records[0].Namespace+"/"+records[0].Pod, "allocations", len(records))
+	}
+	return nil
+}
+
+// Reconcile compares checkpoint, host, kubelet and API server: it releases owners
+// that are gone, records live ones that a lost checkpoint forgot, and removes
+// specifications of nobody. The pods must be known before it is called.
+func (k *Keeper) Reconcile(ctx context.Context) error {
+	held, heldErr := k.cfg.Held()
+	if heldErr != nil {
+		klog.ErrorS(heldErr, "the kubelet's own record cannot be used; owners without a name are kept")
+	}
+	k.recall(held)
+	var failed []error
+	for owner, name := range k.owners() {
+		gone, err := k.gone(ctx, owner, name, held, heldErr == nil)
+		if err == nil && gone {
+			err = k.Release(ctx, owner)
+		}
+		failed = append(failed, err)
+	}
+	failed = append(failed, k.sweep())
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("reconcile: %w", err)
+	}
+	return nil
+}
+
+// owners are all owners that something was made for, with their pods' names where
+// the checkpoint has them.
+func (k *Keeper) owners() map[sharing.Owner]identity.Name {
+	owners := map[sharing.Owner]identity.Name{}
+	for _, p := range k.cfg.Preparers {
+		l, ok := p.(lister)
+		if !ok {
+			continue
+		}
+		found, err := l.Owners()
+		if err != nil {
+			klog.ErrorS(err, "cannot look for what was prepared", "mode", p.Mode())
+		}
+		for _, o := range found {
+			owners[o] = identity.Name{}
+		}
+	}
+	for _, r := range k.cfg.Store.All() {
+		owners[r.Owner] = identity.Name{Namespace: r.Namespace, Name: r.Pod}
+	}
+	return owners
+}
+
+// gone reports that a pod certainly ended. The watch alone is not trusted, since
+// it may start from an old state: the API server is asked by name, and an owner
+// without a name must be unknown to the kubelet as well.
+func (k *Keeper) gone(ctx context.Context, o sharing.Owner, name identity.Name, held []identity.Held, heldKnown bool) (bool, error) {
+	if _, live := k.cfg.Pods.Pod(o); live {
+		return false, nil
+	}
+	if name.Name == "" {
+		known := slices.ContainsFunc(held, func(h identity.Held) bool { return h.Owner == o })
+		return heldKnown && !known, nil
+	}
+	pod, err := k.cfg.Pods.Fetch(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return sharing.Owner(pod.UID) != o || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed, nil
+}
+
+// recall records live allocations that the checkpoint does not know: their pods
+// run with them. What cannot be read is left to the container's next start.
+func (k *Keeper) recall(held []identity.Held) {
+	known := map[string]bool{}
+	for _, r := range k.cfg.Store.All() {
+		known[r.ID] = true
+	}
+	inv, ready := k.cfg.Inventory()
+	specs, err := k.cfg.Specs.IDs()
+	if !ready || err != nil {
+		return
+	}
+	for _, h := range held {
+		pod, live := k.cfg.Pods.Pod(h.Owner)
+		id := ours(h.CDI)
+		if !live || id == "" || known[id] || !slices.Contains(specs, id) {
+			continue
+		}
+		if err := k.recallOne(pod, h, id, &inv); err != nil {
+			klog.ErrorS(err, "cannot record a running allocation", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)
+		}
+	}
+}
+
+func (k *Keeper) recallOne(pod *corev1.Pod, h identity.Held, id string, inv *sharing.Inventory) error {
+	c, err := claim(pod, identity.Container{Name: h.Container, ID: id}, h.Slots, inv, k.cfg.Terms())
+	if err != nil {
+		return err
+	}
+	r := record(&c, h.Slots)
+	klog.InfoS("running allocation recorded again", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)
+	return k.cfg.Store.Put(r)
+}
+
+// sweep removes specifications that no record names. A live container whose
+// specification is lost gets it again at its next start.
+func (k *Keeper) sweep() error {
+	ids, err := k.cfg.Specs.IDs()
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, id := range ids {
+		// Read anew each time: a start records before it writes.
+		if !slices.ContainsFunc(k.cfg.Store.All(), func(r checkpoint.Record) bool { return r.ID == id }) {
+			failed = append(failed, k.cfg.Specs.Remove(id))
+		}
+	}
+	return errors.Join(failed...)
+}

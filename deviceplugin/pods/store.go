@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pods knows the pods of this node: a watch scoped to the node, so that
+// looking one up costs the API server nothing.
+package pods
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/sharing"
+)
+
+// Store is the pods of one node. It is safe for concurrent use. A pod is live
+// until it ended or is gone; pods that ended keep no devices.
+type Store struct {
+	client   kubernetes.Interface
+	node     string
+	informer cache.SharedIndexInformer
+	gone     func(sharing.Owner)
+
+	mu      sync.Mutex
+	live    map[sharing.Owner]*corev1.Pod
+	changed chan struct{} // closed and replaced when a pod is added
+}
+
+// New returns a store that is empty until Run. gone is told about every live pod
+// that ended or is gone; it must not block.
+func New(client kubernetes.Interface, node string, gone func(sharing.Owner)) (*Store, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	}))
+	s := &Store{
+		client: client, node: node, gone: gone, informer: factory.Core().V1().Pods().Informer(),
+		live: map[sharing.Owner]*corev1.Pod{}, changed: make(chan struct{}),
+	}
+	_, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { s.take(o) },
+		UpdateFunc: func(_, o any) { s.take(o) },
+		DeleteFunc: func(o any) { s.drop(o) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the pods of node %s: %w", node, err)
+	}
+	return s, nil
+}
+
+// Run watches until ctx ends.
+func (s *Store) Run(ctx context.Context) { s.informer.RunWithContext(ctx) }
+
+// WaitForSync returns once every pod of the node is known, or ctx ended.
+func (s *Store) WaitForSync(ctx context.Context) bool {
+	return cache.WaitForCacheSync(ctx.Done(), s.informer.HasSynced)
+}
+
+func (s *Store) take(object any) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName != s.node {
+		return
+	}
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		s.drop(pod)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live[sharing.Owner(pod.UID)] = pod
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *Store) drop(object any) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	owner := sharing.Owner(pod.UID)
+	s.mu.Lock()
+	_, was := s.live[owner]
+	delete(s.live, owner)
+	s.mu.Unlock()
+	if was {
+		s.gone(owner)
+	}
+}
+
+// Pod returns a live pod. It must not be changed.
+func (s *Store) Pod(owner sharing.Owner) (*corev1.Pod, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod, ok := s.live[owner]
+	return pod, ok
+}
+
+// Live implements identity.Pods.
+func (s *Store) Live() map[sharing.Owner]identity.Name {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := make(map[sharing.Owner]identity.Name, len(s.live))
+	for owner, pod := range s.live {
+		names[owner] = nameOf(pod)
+	}
+	return names
+}
+
+// Await implements identity.Pods.
+func (s *Store) Await(ctx context.Context, owner sharing.Owner) (identity.Name, bool) {
+	for {
+		s.mu.Lock()
+		pod, ok := s.live[owner]
+		changed := s.changed
+		s.mu.Unlock()
+		if ok {
+			return nameOf(pod), true
+		}
+		select {
+		case <-ctx.Done():
+			return identity.Name{}, false
+		case <-changed:
+		}
+	}
+}
+
+// Fetch asks the API server for one pod, past every cache.
+func (s *Store) Fetch(ctx context.Context, name identity.Name) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	pod, err := s.client.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get pod %s: %w", name, err)
+	}
+	return pod, nil
+}
+
+func nameOf(pod *corev1.Pod) identity.Name {
+	return identity.Name{Namespace: pod.Namespace, Name: pod.Name}
+}

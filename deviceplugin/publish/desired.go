@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package publish keeps what the API server says about this node equal to what is
+// true: the inventory annotations and the amounts of memory and compute in the
+// node's capacity. The kubelet copies capacity to allocatable and leaves keys that
+// are not its own alone, so that one write lasts; whenever the node is seen to
+// differ it is written again.
+package publish
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+// Desired is what the node should say.
+type Desired struct {
+	Annotations map[string]string
+	// Capacity maps resource names to amounts.
+	Capacity map[string]int64
+}
+
+// Want computes what the node should say. factor is MiB per unit of memory, at
+// least 1. Broken devices offer nothing.
+func Want(inv sharing.Inventory, names request.Names, factor int64) (Desired, error) {
+	annotations, err := wire.NodeAnnotations(inv, factor)
+	if err != nil {
+		return Desired{}, fmt.Errorf("write the inventory of node %s down: %w", inv.Node, err)
+	}
+	memory, cores := int64(0), int64(0)
+	for i := range inv.Devices {
+		d := &inv.Devices[i]
+		if !d.Healthy {
+			continue
+		}
+		memory = plus(memory, int64(d.Memory/sharing.MiB)/max(factor, 1))
+		cores = plus(cores, int64(d.Cores))
+	}
+	want := Desired{Annotations: annotations, Capacity: map[string]int64{}}
+	if names.Memory != "" {
+		want.Capacity[names.Memory] = memory
+	}
+	if names.Cores != "" {
+		want.Capacity[names.Cores] = cores
+	}
+	return want, nil
+}
+
+// plus adds without wrapping.
+func plus(a, b int64) int64 {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// annotationPatch is the annotations of the node that must change; nil when none
+// must. The sign of life is renewed when a scheduler has overwritten it and with
+// every other change; a nil value removes.
+func annotationPatch(node *corev1.Node, want Desired, now string) map[string]any {
+	patch := map[string]any{}
+	for key, value := range want.Annotations {
+		if node.Annotations[key] != value {
+			patch[key] = value
+		}
+	}
+	key, alive := wire.HandshakeAnnotation(now)
+	sign, _, _ := strings.Cut(alive, " ")
+	if len(patch) > 0 || !strings.HasPrefix(node.Annotations[key], sign) {
+		patch[key] = alive
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return map[string]any{"metadata": map[string]any{"annotations": patch}}
+}
+
+// capacityPatch is the capacities that must change; nil when none must. stale are
+// names that were published before and are ours no longer.
+func capacityPatch(node *corev1.Node, want Desired, stale []string) map[string]any {
+	patch := map[string]any{}
+	for name, amount := range want.Capacity {
+		q, ok := node.Status.Capacity[corev1.ResourceName(name)]
+		if !ok || q.Value() != amount {
+			patch[name] = strconv.FormatInt(amount, 10)
+		}
+	}
+	for _, name := range stale {
+		if _, ok := node.Status.Capacity[corev1.ResourceName(name)]; ok {
+			patch[name] = nil
+		}
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return map[string]any{"status": map[string]any{"capacity": patch}}
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+// Directory is where the container runtime looks for specifications. Files are
+// written beside their final name and renamed, because runtimes react to renames
+// and removals and must never read half a file.
+type Directory struct {
+	Files hostnode.Files
+	Path  string
+}
+
+// Write puts the specification of an allocation in place and reports whether it
+// changed anything.
+func (d *Directory) Write(id string, text []byte) (changed bool, err error) {
+	path := filepath.Join(d.Path, File(id))
+	have, err := d.Files.Read(path)
+	if err == nil && bytes.Equal(have, text) {
+		return false, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("write CDI specification: %w", err)
+	}
+	if err := d.Files.MakeDir(d.Path, 0o755); err != nil {
+		return false, fmt.Errorf("write CDI specification: %w", err)
+	}
+	if err := d.Files.Write(path, text, 0o644); err != nil {
+		return false, fmt.Errorf("write CDI specification: %w", err)
+	}
+	return true, nil
+}
+
+// Remove removes the specification of an allocation; a missing one is no mistake.
+func (d *Directory) Remove(id string) error {
+	if err := d.Files.Remove(filepath.Join(d.Path, File(id))); err != nil {
+		return fmt.Errorf("remove CDI specification: %w", err)
+	}
+	return nil
+}
+
+// IDs lists the allocations that have a specification.
+func (d *Directory) IDs() ([]string, error) {
+	names, err := d.Files.List(d.Path)
+	if err != nil {
+		return nil, fmt.Errorf("list CDI specifications: %w", err)
+	}
+	var ids []string
+	for _, name := range names {
+		if id, ours := FileID(name); ours {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}

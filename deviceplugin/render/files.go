@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"deviceshare/sharing"
+)
+
+// Files is the base for machines where the driver is a list of files: the nodes
+// of the devices and a bind mount of each file.
+type Files struct {
+	// DevRoot is the directory of nvidia0, nvidia1, ... on the host. Inside, they
+	// are always below /dev.
+	DevRoot string
+	// Driver are the bind mounts every container gets.
+	Driver []DriverFile
+	// Minor returns the number of a device's node.
+	Minor func(sharing.DeviceID) (int, bool)
+}
+
+// DriverFile is one file or directory of the driver.
+type DriverFile struct {
+	Host, Container string
+	Writable        bool
+}
+
+// ParseDriverFile reads HOST:CONTAINER[:ro|:rw]; read-only is the default.
+func ParseDriverFile(text string) (DriverFile, error) {
+	parts := strings.Split(text, ":")
+	f := DriverFile{}
+	switch {
+	case len(parts) == 3 && parts[2] == "rw":
+		f.Writable = true
+	case len(parts) == 2, len(parts) == 3 && parts[2] == "ro":
+	default:
+		return DriverFile{}, fmt.Errorf("driver file %q: want HOST:CONTAINER or HOST:CONTAINER:rw", text)
+	}
+	f.Host, f.Container = parts[0], parts[1]
+	for _, p := range parts[:2] {
+		if err := clean(p); err != nil {
+			return DriverFile{}, fmt.Errorf("driver file %q: %w", text, err)
+		}
+	}
+	return f, nil
+}
+
+// controlNodes are the nodes that belong to no device; those that exist are
+// passed on.
+func controlNodes() []string {
+	return []string{"nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools"}
+}
+
+// Edits implements Base.
+func (f *Files) Edits(devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
+	edits := &specs.ContainerEdits{}
+	for _, id := range devices {
+		minor, ok := f.Minor(id)
+		if !ok {
+			return nil, fmt.Errorf("device %s is not on this node", id)
+		}
+		name := fmt.Sprintf("nvidia%d", minor)
+		if _, err := os.Stat(filepath.Join(f.DevRoot, name)); err != nil {
+			return nil, fmt.Errorf("node of device %s: %w", id, err)
+		}
+		edits.DeviceNodes = append(edits.DeviceNodes, f.node(name))
+	}
+	slices.SortFunc(edits.DeviceNodes, func(a, b *specs.DeviceNode) int { return strings.Compare(a.Path, b.Path) })
+	for _, name := range controlNodes() {
+		_, err := os.Stat(filepath.Join(f.DevRoot, name))
+		if err == nil {
+			edits.DeviceNodes = append(edits.DeviceNodes, f.node(name))
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("look for %s: %w", name, err)
+		}
+	}
+	for _, d := range f.Driver {
+		edits.Mounts = append(edits.Mounts, bind(d.Host, d.Container, !d.Writable))
+	}
+	return edits, nil
+}
+
+func (f *Files) node(name string) *specs.DeviceNode {
+	return &specs.DeviceNode{Path: path.Join("/dev", name), HostPath: filepath.Join(f.DevRoot, name), Permissions: "rw"}
+}

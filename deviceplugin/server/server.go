@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server speaks the kubelet's device plugin protocol (v1beta1) for one
+// resource. It translates and nothing else: what a call means is in Handler.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Handler answers the calls that are about containers.
+type Handler interface {
+	// Allocate answers with the CDI device name for a container that gets these
+	// slots, "" for none. It must be quick: the kubelet blocks the node's pods.
+	Allocate(slots []string) (cdi string, err error)
+	// Start is called before each start of the container that holds these slots;
+	// an error keeps it from starting, and the kubelet tries again.
+	Start(ctx context.Context, slots []string) error
+}
+
+// Config is what a Server works with.
+type Config struct {
+	// Directory is the kubelet's directory of device plugins.
+	Directory string
+	// Socket is the file name of our socket in it.
+	Socket string
+	// Resource is the name to register; asked anew now and then, because the
+	// administrator can change it.
+	Resource func() string
+	// Devices are the slots to offer now.
+	Devices func() []*pluginapi.Device
+	// Changes holds a token when Devices may answer differently.
+	Changes func() <-chan struct{}
+	// Handler may be nil for a resource that needs no preparation.
+	Handler Handler
+}
+
+// Server serves one resource until told to stop.
+type Server struct {
+	pluginapi.UnimplementedDevicePluginServer
+	cfg  Config
+	tick time.Duration // between looks at the resource name; between attempts
+}
+
+// New returns a server that has not started.
+func New(cfg Config) *Server { return &Server{cfg: cfg, tick: 3 * time.Second} }
+
+// Run serves and stays registered until ctx ends. A kubelet that restarts empties
+// the directory and makes its socket anew: then everything starts over.
+func (s *Server) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := s.session(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			klog.ErrorS(err, "device plugin server stopped; starting it again", "resource", s.cfg.Resource(), "in", s.tick)
+			select {
+			case <-ctx.Done():
+			case <-time.After(s.tick):
+			}
+		}
+	}
+	return nil
+}
+
+// session serves from one registration to the next.
+func (s *Server) session(ctx context.Context) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch the kubelet's directory: %w", err)
+	}
+	defer func() { _ = watcher.Close() }()
+	// Watched before registering, so that no restart in between is missed.
+	if err := watcher.Add(s.cfg.Directory); err != nil {
+		return fmt.Errorf("watch %s, is this the kubelet's directory? %w", s.cfg.Directory, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	broken, stop, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	resource := s.cfg.Resource()
+	if err := s.register(ctx, resource); err != nil {
+		return err
+	}
+	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Devices()))
+	return s.watch(ctx, watcher, broken, resource)
+}
+
+// listen serves on our socket. broken gets the error that ends serving.
+func (s *Server) listen(ctx context.Context) (broken <-chan error, stop func(), err error) {
+	path := s.socket()
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("remove the old socket: %w", err)
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen for the kubelet: %w", err)
+	}
+	server := grpc.NewServer()
+	pluginapi.RegisterDevicePluginServer(server, &session{Server: s, ended: ctx})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	return ended, server.Stop, nil
+}
+
+// register tells the kubelet about us.
+func (s *Server) register(ctx context.Context, resource string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	socket := filepath.Join(s.cfg.Directory, "kubelet.sock")
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("register with the kubelet: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{
+		Version: pluginapi.Version, Endpoint: s.cfg.Socket, ResourceName: resource, Options: s.options(),
+	})
+	if err != nil {
+		return fmt.Errorf("register %s with the kubelet at %s: %w", resource, socket, err)
+	}
+	return nil
+}
+
+// watch returns nil when it is time to register again.
+func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-chan error, resource string) error {
+	ticker := time.NewTicker(s.tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-broken:
+			return fmt.Errorf("serve the kubelet: %w", err)
+		case err := <-watcher.Errors:
+			return fmt.Errorf("watch the kubelet's directory: %w", err)
+		case e := <-watcher.Events:
+			restarted := filepath.Base(e.Name) == "kubelet.sock" && e.Has(fsnotify.Create)
+			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove)
+			if restarted || removed {
+				klog.InfoS("the kubelet restarted; registering again", "resource", resource, "event", e.String())
+				return nil
+			}
+		case <-ticker.C:
+			if now := s.cfg.Resource(); now != resource {
+				klog.InfoS("the resource was renamed; registering again", "from", resource, "to", now)
+				return nil
+			}
+		}
+	}
+}
+
+func (s *Server) socket() string { return filepath.Join(s.cfg.Directory, s.cfg.Socket) }
+
+func (s *Server) options() *pluginapi.DevicePluginOptions {
+	return &pluginapi.DevicePluginOptions{PreStartRequired: s.cfg.Handler != nil}
+}
+
+// session answers calls; it ends streams when serving ends.
+type session struct {
+	*Server
+	ended context.Context
+}
+
+// GetDevicePluginOptions implements the protocol.
+func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
+	return s.options(), nil
+}
+
+// ListAndWatch implements the protocol.
+func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+	changes := s.cfg.Changes()
+	for {
+		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Devices()}); err != nil {
+			return fmt.Errorf("tell the kubelet about devices: %w", err)
+		}
+		select {
+		case <-s.ended.Done():
+			return nil
+		case <-stream.Context().Done():
+			return nil
+		case <-changes:
+		}
+	}
+}
+
+// Allocate implements the protocol.
+func (s *session) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
+	answer := &pluginapi.AllocateResponse{}
+	for _, c := range r.GetContainerRequests() {
+		one := &pluginapi.ContainerAllocateResponse{}
+		if s.cfg.Handler != nil {
+			name, err := s.cfg.Handler.Allocate(c.GetDevicesIds())
+			if err != nil {
+				return nil, status.Error(codes.Internal, err.Error())
+			}
+			one.CdiDevices = []*pluginapi.CDIDevice{{Name: name}}
+		}
+		answer.ContainerResponses = append(answer.ContainerResponses, one)
+	}
+	return answer, nil
+}
+
+// PreStartContainer implements the protocol.
+func (s *session) PreStartContainer(ctx context.Context, r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
+	if s.cfg.Handler != nil {
+		if err := s.cfg.Handler.Start(ctx, r.GetDevicesIds()); err != nil {
+			return nil, status.Error(codes.FailedPrecondition, err.Error())
+		}
+	}
+	return &pluginapi.PreStartContainerResponse{}, nil
+}
+
+// GetPreferredAllocation implements the protocol; it is not announced, because
+// slots carry no decision.
+func (s *session) GetPreferredAllocation(context.Context, *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
+	return &pluginapi.PreferredAllocationResponse{}, nil
+}
