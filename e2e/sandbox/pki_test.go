@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func madePKI(t *testing.T) layout {
+	t.Helper()
+	l := layout{state: t.TempDir()}
+	if err := l.makeDirs(); err != nil {
+		t.Fatal(err)
+	}
+	if err := makePKI(l, "https://127.0.0.1:1", "192.0.2.7"); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// load reads an issued certificate and checks it against its authority.
+func load(t *testing.T, l layout, name string) *x509.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(l.cert(name), l.key(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(l.cert("ca"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		t.Errorf("certificate of %s: %v", name, err)
+	}
+	return cert
+}
+
+func TestEveryCertificateVerifiesAndNamesItsComponent(t *testing.T) {
+	l := madePKI(t)
+	users := map[string]bool{}
+	for _, id := range identities("192.0.2.7") {
+		cert := load(t, l, id.file)
+		if users[cert.Subject.CommonName] {
+			t.Errorf("two components are the user %s: the audit log could not tell them apart", cert.Subject.CommonName)
+		}
+		users[cert.Subject.CommonName] = true
+	}
+	if !users[Scheduler] || !users[DevicePlugin] {
+		t.Errorf("no user for the scheduler or the device plugin: %v", users)
+	}
+}
+
+func TestKubeletIsANodeAndNoMaster(t *testing.T) {
+	cert := load(t, madePKI(t), Kubelet)
+	if cert.Subject.CommonName != "system:node:"+NodeName || !slices.Equal(cert.Subject.Organization, []string{"system:nodes"}) {
+		t.Errorf("the kubelet is %v", cert.Subject)
+	}
+	if err := cert.VerifyHostname("192.0.2.7"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServerCertificateHoldsForTheAddressInTheKubeconfig(t *testing.T) {
+	l := madePKI(t)
+	cfg, err := clientcmd.BuildConfigFromFlags("", l.adminKubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := load(t, l, "apiserver").VerifyHostname("127.0.0.1"); err != nil || !strings.HasPrefix(cfg.Host, "https://127.0.0.1:") {
+		t.Errorf("server %s: %v", cfg.Host, err)
+	}
+}
+
+func TestKeysAreForRootOnly(t *testing.T) {
+	l := madePKI(t)
+	for _, path := range []string{l.key("admin"), l.adminKubeconfig()} {
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: %v, %v", path, st.Mode(), err)
+		}
+	}
+}
+
+func TestHalfWrittenLastAuditLineIsLeftOut(t *testing.T) {
+	text := `{"verb":"create","user":{"username":"scheduler"},"objectRef":{"resource":"pods","subresource":"binding","namespace":"default","name":"a"},"responseStatus":{"code":201},"requestObject":{"kind":"Binding"}}
+{"verb":"upd`
+	events, err := readAudit(strings.NewReader(text))
+	if err != nil || len(events) != 1 {
+		t.Fatalf("%d events, %v", len(events), err)
+	}
+	e := events[0]
+	if e.User.Username != Scheduler || e.ObjectRef.Subresource != "binding" || e.ResponseStatus.Code != 201 || len(e.RequestObject) == 0 {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestBrokenAuditLineIsNamedByItsNumber(t *testing.T) {
+	if _, err := readAudit(strings.NewReader("{}\nnonsense\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("got %v", err)
+	}
+}
