@@ -20,7 +20,7 @@ const (
 func (r *reader) container(path string, c *Container) (sharing.Request, bool) {
 	before := len(r.mistakes)
 	r.amounts(path, c)
-	number, named := c.Resources[r.names.Number]
+	number, named := c.amount(r.names.Number)
 	if number <= 0 {
 		r.withoutDevices(path, c, named && number == 0)
 		return sharing.Request{}, false
@@ -38,7 +38,7 @@ func (r *reader) container(path string, c *Container) (sharing.Request, bool) {
 // amounts checks each amount for itself.
 func (r *reader) amounts(path string, c *Container) {
 	for _, name := range r.names.all() {
-		amount, ok := c.Resources[name]
+		amount, ok := c.amount(name)
 		at := limit(path, name)
 		switch {
 		case !ok:
@@ -61,7 +61,7 @@ func (r *reader) amounts(path string, c *Container) {
 // device, or with all of them.
 func (r *reader) withoutDevices(path string, c *Container, zero bool) {
 	for _, name := range r.names.all() {
-		if name == r.names.Number || c.Resources[name] <= 0 {
+		if amount, _ := c.amount(name); name == r.names.Number || amount <= 0 {
 			continue
 		}
 		if zero {
@@ -69,7 +69,7 @@ func (r *reader) withoutDevices(path string, c *Container, zero bool) {
 				name, r.names.Number, name))
 			return
 		}
-		if _, named := c.Resources[r.names.Number]; named {
+		if _, named := c.amount(r.names.Number); named {
 			return // negative, and reported as such
 		}
 		r.mistake(limit(path, name), fmt.Sprintf("asked without %s: add the line %s: 1 to the limits", r.names.Number, r.names.Number))
@@ -80,13 +80,12 @@ func (r *reader) withoutDevices(path string, c *Container, zero bool) {
 // memory reads how much memory of each device. An explicit amount of 0 asks for
 // the whole memory, as it always did.
 func (r *reader) memory(path string, c *Container) sharing.Memory {
-	amount := c.Resources[r.names.Memory]
-	percent, relative := c.Resources[r.names.Percentage]
+	amount, said := c.amount(r.names.Memory)
+	percent, relative := c.amount(r.names.Percentage)
 	if relative && amount > 0 {
 		r.mistake(limit(path, r.names.Percentage), fmt.Sprintf("given together with %s: give one of them", r.names.Memory))
 		return sharing.WholeMemory()
 	}
-	_, said := c.Resources[r.names.Memory]
 	if !said && !relative {
 		amount = r.defaults.Memory
 	}
@@ -100,7 +99,7 @@ func (r *reader) memory(path string, c *Container) sharing.Memory {
 }
 
 func (r *reader) cores(c *Container) sharing.Percent {
-	if amount, ok := c.Resources[r.names.Cores]; ok {
+	if amount, ok := c.amount(r.names.Cores); ok {
 		return sharing.Percent(min(max(amount, 0), 100))
 	}
 	return r.defaults.Cores

@@ -113,8 +113,21 @@ func (c *Container) asks(n *Names) bool {
 	if len(c.Resources) == 0 {
 		return false
 	}
-	return c.Resources[n.Number] != 0 || c.Resources[n.Memory] != 0 ||
-		c.Resources[n.Cores] != 0 || c.Resources[n.Percentage] != 0
+	for _, name := range [...]string{n.Number, n.Memory, n.Cores, n.Percentage} {
+		if amount, ok := c.amount(name); ok && amount != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// amount returns what the container says about a resource, if the resource exists.
+func (c *Container) amount(name string) (int64, bool) {
+	if name == "" {
+		return 0, false
+	}
+	amount, ok := c.Resources[name]
+	return amount, ok
 }
 
 // Read turns the pod into a request. Memory is in units of factor MiB; a factor

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request_test
+
+import (
+	"reflect"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+func annotated(pairs map[string]string) *request.Pod {
+	p := pod(amounts{number: 1})
+	p.Annotations = pairs
+	return p
+}
+
+func TestWhatAnnotationsSay(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		namespace   string
+		want        sharing.PodRequest
+	}{
+		"one mode":                     {annotations: map[string]string{wire.UserMode: "mps"}, want: sharing.PodRequest{Modes: []sharing.Mode{sharing.MPS}}},
+		"modes in order of preference": {annotations: map[string]string{wire.UserMode: "mig,hami-core"}, want: sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG, sharing.HAMiCore}}},
+		"models wanted, spaces around them dropped": {
+			annotations: map[string]string{wire.UserUseModels: "A100, h100"},
+			want:        sharing.PodRequest{Selector: sharing.Selector{UseModels: []string{"A100", "h100"}}},
+		},
+		"models refused": {
+			annotations: map[string]string{wire.UserNotModels: "T4"},
+			want:        sharing.PodRequest{Selector: sharing.Selector{NotModels: []string{"T4"}}},
+		},
+		"devices wanted and refused": {
+			annotations: map[string]string{wire.UserUseIDs: "GPU-a,GPU-b", wire.UserNotIDs: "GPU-c"},
+			want: sharing.PodRequest{Selector: sharing.Selector{
+				UseIDs: []sharing.DeviceID{"GPU-a", "GPU-b"}, NotIDs: []sharing.DeviceID{"GPU-c"},
+			}},
+		},
+		"a policy": {annotations: map[string]string{wire.UserPolicy: "spread"}, want: sharing.PodRequest{Policy: "spread"}},
+		"a group to spread is told apart by namespace": {
+			annotations: map[string]string{wire.UserGroupPolicy: "spread", wire.GroupName: "train"}, namespace: "team",
+			want: sharing.PodRequest{Group: "team/train"},
+		},
+		"a group named by Volcano's own key": {
+			annotations: map[string]string{wire.UserGroupPolicy: "spread", wire.VolcanoGroupName: "train"},
+			want:        sharing.PodRequest{Group: "train"},
+		},
+		"a group that is not spread":          {annotations: map[string]string{wire.GroupName: "train"}},
+		"a pod to spread without a group yet": {annotations: map[string]string{wire.UserGroupPolicy: "spread"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := annotated(c.annotations)
+			p.Namespace = c.namespace
+			got, mistakes := request.Read(p, request.DefaultNames(), 1)
+			if len(mistakes) > 0 {
+				t.Fatal(mistakes)
+			}
+			c.want.Owner, c.want.Requests = "uid-1", []sharing.Request{{Container: "main", Count: 1}}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestMistakesInAnnotations(t *testing.T) {
+	const m = "metadata.annotations["
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        []string
+	}{
+		"an empty mode": {
+			map[string]string{wire.UserMode: ""},
+			[]string{m + wire.UserMode + `]: unknown mode "": want one of mig, hami-core, mps, time-slicing`},
+		},
+		"a mode in other letters": {
+			map[string]string{wire.UserMode: "MIG"},
+			[]string{m + wire.UserMode + `]: unknown mode "MIG": want one of mig, hami-core, mps, time-slicing`},
+		},
+		"a mode with a space": {
+			map[string]string{wire.UserMode: "mig, mps"},
+			[]string{m + wire.UserMode + `]: unknown mode " mps": want one of mig, hami-core, mps, time-slicing`},
+		},
+		"empty and double items": {
+			map[string]string{wire.UserUseModels: "A100,,A100"},
+			[]string{m + wire.UserUseModels + "]: item 2 is empty", m + wire.UserUseModels + `]: "A100" is there twice`},
+		},
+		"an empty list": {
+			map[string]string{wire.UserNotModels: ""},
+			[]string{m + wire.UserNotModels + "]: item 1 is empty"},
+		},
+		"an index where a UUID belongs": {
+			map[string]string{wire.UserUseIDs: "0,GPU-a"},
+			[]string{m + wire.UserUseIDs + `]: "0" is not a device UUID: want GPU- and the rest, as nvidia-smi -L prints it`},
+		},
+		"a partition where a UUID belongs": {
+			map[string]string{wire.UserNotIDs: "GPU-a[group1-0]"},
+			[]string{m + wire.UserNotIDs + `]: "GPU-a[group1-0]" is not a device UUID: want GPU- and the rest, as nvidia-smi -L prints it`},
+		},
+		"a device wanted and refused": {
+			map[string]string{wire.UserUseIDs: "GPU-a", wire.UserNotIDs: "GPU-a"},
+			[]string{m + wire.UserNotIDs + "]: GPU-a is also in " + wire.UserUseIDs},
+		},
+		"a policy that cannot be a name": {
+			map[string]string{wire.UserPolicy: "Bin Pack"},
+			[]string{m + wire.UserPolicy + `]: "Bin Pack" is not a policy name`},
+		},
+		"an unknown policy for groups": {
+			map[string]string{wire.UserGroupPolicy: "pack"},
+			[]string{m + wire.UserGroupPolicy + `]: unknown policy "pack": want spread`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, mistakes := request.Read(annotated(c.annotations), request.DefaultNames(), 1)
+			compare(t, mistakes, c.want)
+		})
+	}
+}
+
+func TestAnnotationsAreCheckedOnPodsThatAskForNothing(t *testing.T) {
+	p := &request.Pod{Annotations: map[string]string{wire.UserMode: "foo"}}
+	if _, mistakes := request.Read(p, request.DefaultNames(), 1); len(mistakes) != 1 {
+		t.Errorf("got %v", mistakes)
+	}
+}
