@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+
+	"deviceshare/sharing/request"
+)
+
+// conditions let through pods that name one of our resources, and no mirror pods
+// of a kubelet: what a kubelet runs from a file was decided on the node.
+func conditions(n request.Names) []*acadmission.MatchConditionApplyConfiguration {
+	return []*acadmission.MatchConditionApplyConfiguration{
+		acadmission.MatchCondition().WithName("asks-for-gpu-shares").WithExpression(asks(n)),
+		acadmission.MatchCondition().WithName("not-a-mirror-pod").WithExpression(notMirror()),
+	}
+}
+
+// asks is true of a pod of which any container names one of the resources, as
+// limit or as request.
+func asks(n request.Names) string {
+	var names []string
+	for _, name := range []string{n.Number, n.Memory, n.Cores, n.Percentage} {
+		if name != "" {
+			names = append(names, strconv.Quote(name))
+		}
+	}
+	in := func(field string) string {
+		return "(has(c.resources." + field + ") && c.resources." + field + ".exists(r, r in [" + strings.Join(names, ", ") + "]))"
+	}
+	each := func(field string) string {
+		return "(has(object.spec." + field + ") && object.spec." + field + ".exists(c, has(c.resources) && (" +
+			in("limits") + " || " + in("requests") + ")))"
+	}
+	return each("containers") + " || " + each("initContainers")
+}
+
+func notMirror() string {
+	return "!(has(object.metadata.annotations) && " + strconv.Quote(corev1.MirrorPodAnnotationKey) + " in object.metadata.annotations)"
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"deviceshare/sharing/request"
+)
+
+// matches evaluates the conditions with the API server's own code.
+func matches(t *testing.T, r Registration, pod *corev1.Pod) bool {
+	t.Helper()
+	m, _ := applied(t, fake.NewFakeClient(), r, "CA")
+	var expressions []cel.ExpressionAccessor
+	for _, c := range m.MatchConditions {
+		expressions = append(expressions, &matchconditions.MatchCondition{Name: c.Name, Expression: c.Expression})
+	}
+	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion(), true)
+	compiled := cel.NewConditionCompiler(env).CompileCondition(expressions,
+		cel.OptionalVariableDeclarations{HasAuthorizer: true, StrictCost: true}, environment.NewExpressions)
+	fail := admissionv1.Fail // so that an error is not taken for a miss
+	kind := corev1.SchemeGroupVersion.WithKind("Pod")
+	attributes := admission.NewAttributesRecord(pod, nil, kind, pod.Namespace, pod.Name,
+		schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "", admission.Create, nil, false, nil)
+	result := matchconditions.NewMatcher(compiled, &fail, "webhook", "admit", m.Name).
+		Match(t.Context(), &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: pod}, nil, nil)
+	if result.Error != nil {
+		t.Fatalf("evaluate %s: %v", result.FailedConditionName, result.Error)
+	}
+	return result.Matches
+}
+
+func limits(name string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse("1")}}
+}
+
+func TestOnlyPodsThatAskCauseACall(t *testing.T) {
+	plain := corev1.Container{Name: "plain"}
+	asking := func(name string) corev1.Container { return corev1.Container{Name: "c", Resources: limits(name)} }
+	tests := map[string]struct {
+		spec        corev1.PodSpec
+		annotations map[string]string
+		want        bool
+	}{
+		"a plain pod":                    {corev1.PodSpec{Containers: []corev1.Container{plain}}, nil, false},
+		"a pod with other resources":     {corev1.PodSpec{Containers: []corev1.Container{asking("nvidia.com/gpu")}}, nil, false},
+		"a pod without containers":       {corev1.PodSpec{Containers: []corev1.Container{}}, nil, false},
+		"a limit on devices":             {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-number")}}, nil, true},
+		"a limit on memory":              {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-memory")}}, nil, true},
+		"a limit on cores":               {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-cores")}}, nil, true},
+		"a limit in percent":             {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-memory-percentage")}}, nil, true},
+		"the second container asks":      {corev1.PodSpec{Containers: []corev1.Container{plain, asking("volcano.sh/vgpu-cores")}}, nil, true},
+		"an init container asks":         {corev1.PodSpec{Containers: []corev1.Container{plain}, InitContainers: []corev1.Container{plain, asking("volcano.sh/vgpu-cores")}}, nil, true},
+		"a request without a limit asks": {corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: limits("volcano.sh/vgpu-memory").Limits}}}}, nil, true},
+		"a mirror pod that asks": {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-number")}},
+			map[string]string{corev1.MirrorPodAnnotationKey: "x"}, false},
+		"an annotated pod that asks": {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-number")}},
+			map[string]string{"volcano.sh/vgpu-mode": "mig"}, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", Annotations: tt.annotations}, Spec: tt.spec}
+			if got := matches(t, inCluster(), pod); got != tt.want {
+				t.Errorf("matches: %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRenamedResourcesAreFollowed(t *testing.T) {
+	r := inCluster()
+	r.Names = request.Names{Number: "example.com/gpu", Memory: "example.com/mem", Cores: "example.com/cores"}
+	for name, want := range map[string]bool{"example.com/gpu": true, "volcano.sh/vgpu-number": false} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: limits(name)}}}}
+		if got := matches(t, r, pod); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestAHugePodIsStillWithinTheCostLimit(t *testing.T) {
+	pod := &corev1.Pod{}
+	for range 1000 {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "c", Resources: limits("nvidia.com/gpu")})
+	}
+	if matches(t, inCluster(), pod) {
+		t.Error("a pod that does not ask matches")
+	}
+}
