@@ -17,10 +17,7 @@ func (backend) Mode() sharing.Mode { return sharing.HAMiCore }
 
 // Fit implements sharing.Backend. A container that gets a device whole is not
 // intercepted: the share says so.
-func (backend) Fit(v sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
-	memory, reason := v.Amount(req)
-	if reason != sharing.Fits {
-		return sharing.Share{}, reason
-	}
-	return v.Give(req, memory), sharing.Fits
+func (backend) Fit(v sharing.View, req *sharing.Request) (s sharing.Share, r sharing.Reason) {
+	r = v.Divide(req, &s)
+	return s, r
 }

@@ -22,13 +22,10 @@ func (backend) Mode() sharing.Mode { return sharing.MPS }
 // Fit implements sharing.Backend. Every share counts as one client: a container
 // that starts more processes than the server has clients left is refused by the
 // server, not by us.
-func (b backend) Fit(v sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
+func (b backend) Fit(v sharing.View, req *sharing.Request) (s sharing.Share, r sharing.Reason) {
 	if v.Sharers() >= b.clients {
-		return sharing.Share{}, sharing.TooManyShares
+		return s, sharing.TooManyShares
 	}
-	memory, reason := v.Amount(req)
-	if reason != sharing.Fits {
-		return sharing.Share{}, reason
-	}
-	return v.Give(req, memory), sharing.Fits
+	r = v.Divide(req, &s)
+	return s, r
 }

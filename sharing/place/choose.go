@@ -7,10 +7,10 @@ import "deviceshare/sharing"
 // view is device d as the next request sees it: beside what others hold and what
 // the pod's containers placed so far hold while it runs. It is kept in own if it
 // differs from the node's view.
-func (a *attempt) view(d int, own *sharing.View) *sharing.View {
+func (a *attempt) view(d int, picks []pick, own *sharing.View) *sharing.View {
 	v := &a.views[d]
-	for i := range a.picks {
-		if p := &a.picks[i]; p.device == d {
+	for i := range picks {
+		if p := &picks[i]; p.device == d {
 			*own = v.After(a.pod.Requests[p.request].Kind, &p.share)
 			v = own
 		}
@@ -36,15 +36,14 @@ func (a *attempt) admit(v *sharing.View) (sharing.Backend, sharing.Reason) {
 // allowed reports whether this attempt may use a device's mode.
 func (a *attempt) allowed(m sharing.Mode) bool { return a.mode == "" || a.mode == m }
 
-// best returns the device of highest score for a request of one device.
-func (a *attempt) best(i int) (pick, sharing.Refusals) {
+// best finds the device of highest score for a request of one device.
+func (a *attempt) best(i int, picks []pick, best *pick, refusals *sharing.Refusals) {
 	req := &a.pod.Requests[i]
-	refusals := sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
-	best := pick{request: i}
+	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
 	var score int64
 	var own sharing.View
 	for d := range a.views {
-		v := a.view(d, &own)
+		v := a.view(d, picks, &own)
 		backend, reason := a.admit(v)
 		if reason != sharing.Fits {
 			refusals.Count[reason]++
@@ -59,12 +58,11 @@ func (a *attempt) best(i int) (pick, sharing.Refusals) {
 			continue
 		}
 		s := a.policy.Device(*v, share)
-		if refusals.Found == 0 || s > score || s == score && rank(share.Mode) < rank(best.share.Mode) {
-			best.device, best.share, score = d, share, s
+		if refusals.Found == 0 || s > score || s == score && rank(v.Device.Mode) < rank(best.share.Mode) {
+			best.request, best.device, best.share, score = i, d, share, s
 		}
 		refusals.Found = 1
 	}
-	return best, refusals
 }
 
 // rank is the position of a mode in the documented order.
@@ -81,31 +79,30 @@ func rank(m sharing.Mode) int {
 // does not know.
 const ranks = 5
 
-// take picks the devices for one request, or says why there are not enough.
-func (a *attempt) take(i int) sharing.Refusals {
-	req := &a.pod.Requests[i]
-	if req.Count == 1 {
-		p, refusals := a.best(i)
-		if !refusals.Refused() {
-			a.picks = append(a.picks, p)
+// take adds the devices for one request to the picks, or says why there are not
+// enough.
+func (a *attempt) take(i int, picks []pick, refusals *sharing.Refusals) []pick {
+	if a.pod.Requests[i].Count == 1 {
+		var p pick
+		if a.best(i, picks, &p, refusals); !refusals.Refused() {
+			picks = add(picks, p)
 		}
-		return refusals
+		return picks
 	}
-	refusals := a.count(i)
-	if !refusals.Refused() {
-		a.takeTogether(i)
+	if a.count(i, picks, refusals); !refusals.Refused() {
+		picks = a.takeTogether(i, picks)
 	}
-	return refusals
+	return picks
 }
 
 // count says how many devices of one mode would serve the request.
-func (a *attempt) count(i int) sharing.Refusals {
+func (a *attempt) count(i int, picks []pick, refusals *sharing.Refusals) {
 	req := &a.pod.Requests[i]
-	refusals := sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
+	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
 	var found [ranks]int
 	var own sharing.View
 	for d := range a.views {
-		v := a.view(d, &own)
+		v := a.view(d, picks, &own)
 		backend, reason := a.admit(v)
 		if reason == sharing.Fits {
 			_, reason = backend.Fit(*v, req)
@@ -125,23 +122,42 @@ func (a *attempt) count(i int) sharing.Refusals {
 		fits += n
 	}
 	refusals.Count[sharing.InAnotherMode] += uint16(fits - refusals.Found)
-	return refusals
 }
 
-// takeTogether picks several devices of one mode, of which there are enough: the
-// mode whose devices score highest together.
-func (a *attempt) takeTogether(i int) {
+// takeTogether picks several devices of one mode, of which there are enough.
+func (a *attempt) takeTogether(i int, picks []pick) []pick {
 	wanted := a.pod.Requests[i].Count
 	var room [maxCandidates]candidate
-	all := a.candidates(i, room[:0], false)
-	placed := len(a.picks)
+	list := room[:0]
+	if len(a.views) > len(room) {
+		list = make([]candidate, 0, len(a.views))
+	}
+	all := a.candidates(i, picks, list, false)
+	mode := a.bestMode(all, wanted)
+	placed := len(picks)
+	for len(picks) < placed+wanted {
+		next := -1
+		for k := range all {
+			switch {
+			case all[k].taken || a.modeOf(all[k]) != mode:
+			case next < 0, all[k].score == all[next].score &&
+				a.near(picks[placed:], all[k].device) > a.near(picks[placed:], all[next].device):
+				next = k
+			}
+		}
+		all[next].taken = true
+		picks = a.pick(i, picks, all[next])
+	}
+	return picks
+}
+
+// bestMode is the mode whose wanted best devices score highest together, among
+// those that have as many.
+func (a *attempt) bestMode(all []candidate, wanted int) sharing.Mode {
 	var best int64
-	mode := sharing.Mode("")
+	var mode sharing.Mode
 	for k := range all {
 		m := a.modeOf(all[k])
-		if k > 0 && a.firstOf(all, m) < k {
-			continue
-		}
 		n, sum := 0, int64(0)
 		for _, c := range all {
 			if n < wanted && a.modeOf(c) == m {
@@ -152,37 +168,17 @@ func (a *attempt) takeTogether(i int) {
 			mode, best = m, sum
 		}
 	}
-	for len(a.picks) < placed+wanted {
-		next := -1
-		for k := range all {
-			switch {
-			case all[k].taken || a.modeOf(all[k]) != mode:
-			case next < 0, all[k].score == all[next].score && a.near(placed, all[k].device) > a.near(placed, all[next].device):
-				next = k
-			}
-		}
-		all[next].taken = true
-		a.pick(i, all[next])
-	}
+	return mode
 }
 
 func (a *attempt) modeOf(c candidate) sharing.Mode { return a.views[c.device].Device.Mode }
 
-func (a *attempt) firstOf(all []candidate, m sharing.Mode) int {
-	for k := range all {
-		if a.modeOf(all[k]) == m {
-			return k
-		}
-	}
-	return len(all)
-}
-
-// near says how close a device is to those picked from position from on: two for
-// each one it is linked to by NVLink, one for each on its NUMA node.
-func (a *attempt) near(from, device int) int {
+// near says how close a device is to those picked: two for each one it is linked
+// to by NVLink, one for each on its NUMA node.
+func (a *attempt) near(picks []pick, device int) int {
 	d, n := a.views[device].Device, 0
-	for i := from; i < len(a.picks); i++ {
-		peer := a.views[a.picks[i].device].Device
+	for i := range picks {
+		peer := a.views[picks[i].device].Device
 		if d.NUMA >= 0 && d.NUMA == peer.NUMA {
 			n++
 		}

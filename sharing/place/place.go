@@ -31,25 +31,25 @@ import (
 // The refusals are about the first container that fits nowhere even alone, else
 // about the first that did not fit beside the ones before it. When several modes
 // were tried, they are those of the mode that got furthest.
-func Place(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backends, p policy.Policy) (sharing.Placement, sharing.Refusals) {
+func Place(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backends, p policy.Policy) (placement sharing.Placement, refusals sharing.Refusals) {
 	a := attempt{views: views, pod: pod, backends: backends, policy: p}
 	if len(pod.Modes) == 0 {
-		placement, refusals, _ := a.run()
+		a.run(&placement, &refusals)
 		return placement, refusals
 	}
-	var worst sharing.Refusals
 	furthest := -1
 	for _, m := range pod.Modes {
+		var r sharing.Refusals
 		a.mode = m
-		placement, refusals, at := a.run()
-		if !refusals.Refused() {
-			return placement, refusals
+		at := a.run(&placement, &r)
+		if !r.Refused() {
+			return placement, r
 		}
 		if at > furthest {
-			furthest, worst = at, refusals
+			furthest, refusals = at, r
 		}
 	}
-	return sharing.Placement{}, worst
+	return placement, refusals
 }
 
 // Possible reports whether the pod would fit if nobody else held anything of
@@ -75,9 +75,6 @@ type attempt struct {
 	// looking up the last one again is the common case.
 	backend sharing.Backend
 	served  sharing.Mode
-
-	// picks is what the containers placed so far got.
-	picks []pick
 }
 
 // pick is one share for one request, by their indexes.
@@ -86,48 +83,84 @@ type pick struct {
 	share           sharing.Share
 }
 
-// run returns the placement, or the refusals and the container they are about.
-func (a *attempt) run() (sharing.Placement, sharing.Refusals, int) {
+// run writes the placement, or the refusals and returns the container they are
+// about. Results are written in place: copying them costs more than deciding.
+func (a *attempt) run(placement *sharing.Placement, refusals *sharing.Refusals) int {
 	requests := a.pod.Requests
 	if len(requests) == 1 && requests[0].Count == 1 {
-		best, refusals := a.best(0)
-		if refusals.Refused() {
-			return sharing.Placement{}, refusals, 0
+		var best [1]pick
+		if a.best(0, nil, &best[0], refusals); !refusals.Refused() {
+			a.finish(best[:], placement, refusals)
 		}
-		return a.placement([]pick{best}), sharing.Refusals{}, 0
+		return 0
 	}
-	return a.several()
+	return a.several(placement, refusals)
 }
 
-// several is run for pods that need more than one share. The receiver is a value
-// so that the room for the picks stays off the heap.
-func (a attempt) several() (sharing.Placement, sharing.Refusals, int) {
-	var room [8]pick
-	a.picks = room[:0]
+// several is run for pods that need more than one share. What the containers
+// placed so far got is handed from function to function, so that it stays off the
+// heap until the pod is placed.
+func (a *attempt) several(placement *sharing.Placement, refusals *sharing.Refusals) int {
+	total := 0
 	for i := range a.pod.Requests {
-		refusals := a.take(i)
-		if !refusals.Refused() {
+		if a.pod.Requests[i].Count > len(a.views) {
+			return a.alone(0, refusals)
+		}
+		total += a.pod.Requests[i].Count
+	}
+	var room [8]pick
+	picks := room[:0]
+	if total > len(room) {
+		picks = make([]pick, 0, total)
+	}
+	for i := range a.pod.Requests {
+		if picks = a.take(i, picks, refusals); !refusals.Refused() {
 			continue
 		}
 		if i == 0 {
-			return sharing.Placement{}, refusals, 0
+			return 0
 		}
-		a.picks = room[:0]
 		for j := i; j < len(a.pod.Requests); j++ {
-			if alone := a.count(j); alone.Refused() {
-				return sharing.Placement{}, alone, j
+			var alone sharing.Refusals
+			if a.count(j, nil, &alone); alone.Refused() {
+				*refusals = alone
+				return j
 			}
 		}
-		if !a.search() {
-			return sharing.Placement{}, refusals, i
+		if !a.search(picks[:0]) {
+			return i
 		}
+		picks = picks[:total]
 		break
 	}
-	return a.placement(a.picks), sharing.Refusals{}, 0
+	a.finish(picks, placement, refusals)
+	return 0
 }
 
-// placement is the picks as a value. They are in the order of the requests.
-func (a *attempt) placement(picks []pick) sharing.Placement {
+// alone returns the first container from i on that fits nowhere even without the
+// others, and why; -1 and no change if there is none.
+func (a *attempt) alone(i int, refusals *sharing.Refusals) int {
+	for ; i < len(a.pod.Requests); i++ {
+		var r sharing.Refusals
+		if a.count(i, nil, &r); r.Refused() {
+			*refusals = r
+			return i
+		}
+	}
+	return -1
+}
+
+// add puts a pick behind the others, in room that is there: an append could move
+// them to the heap.
+func add(picks []pick, p pick) []pick {
+	n := len(picks)
+	picks = picks[:n+1]
+	picks[n] = p
+	return picks
+}
+
+// finish writes the picks, which are in the order of the requests, as a value.
+func (a *attempt) finish(picks []pick, placement *sharing.Placement, refusals *sharing.Refusals) {
 	shares := make([]sharing.Share, len(picks))
 	for i := range picks {
 		shares[i] = picks[i].share
@@ -138,5 +171,6 @@ func (a *attempt) placement(picks []pick) sharing.Placement {
 		containers[i] = sharing.ContainerShares{Container: r.Container, Kind: r.Kind, Shares: shares[:r.Count:r.Count]}
 		shares = shares[r.Count:]
 	}
-	return sharing.Placement{Containers: containers, Group: a.pod.Group}
+	*placement = sharing.Placement{Containers: containers, Group: a.pod.Group}
+	*refusals = sharing.Refusals{}
 }

@@ -29,90 +29,87 @@ type candidate struct {
 // that are alike are tried once, so that the steps go far: within them every
 // pod of two containers that ask for one device each, on a node of up to 8
 // devices, is decided exactly.
-func (a *attempt) search() bool {
+func (a *attempt) search(picks []pick) bool {
 	steps := maxSteps
-	return a.container(0, &steps)
+	return a.container(0, picks, &steps)
 }
 
-// container places the containers from i on.
-func (a *attempt) container(i int, steps *int) bool {
+// container places the containers from i on, behind the picks made so far.
+func (a *attempt) container(i int, picks []pick, steps *int) bool {
 	if i == len(a.pod.Requests) {
 		return true
 	}
 	var room [maxCandidates]candidate
-	return a.slots(i, a.candidates(i, room[:0], true), 0, a.pod.Requests[i].Count, steps)
+	return a.slots(i, picks, a.candidates(i, picks, room[:0], true), a.pod.Requests[i].Count, steps)
 }
 
-// slots picks left more devices for container i among the candidates from a
-// position on, and then places the containers after it.
-func (a *attempt) slots(i int, all []candidate, from, left int, steps *int) bool {
+// slots picks left more devices for container i among the candidates, and then
+// places the containers after it.
+func (a *attempt) slots(i int, picks []pick, all []candidate, left int, steps *int) bool {
 	if left == 0 {
-		return a.container(i+1, steps)
+		return a.container(i+1, picks, steps)
 	}
-	placed := len(a.picks)
-	wanted := a.pod.Requests[i].Count
-	for k := from; k < len(all) && *steps > 0; k++ {
-		if left < wanted && !a.joins(placed-(wanted-left), all[k]) || a.triedAlike(all[from:k], all[k]) {
+	mine := picks[len(picks)-(a.pod.Requests[i].Count-left):]
+	for k := 0; k < len(all) && *steps > 0; k++ {
+		if !a.joins(mine, all[k]) || a.triedAlike(picks, all[:k], all[k]) {
 			continue
 		}
 		*steps--
-		a.pick(i, all[k])
-		if a.slots(i, all, k+1, left-1, steps) {
+		if a.slots(i, a.pick(i, picks, all[k]), all[k+1:], left-1, steps) {
 			return true
 		}
-		a.picks = a.picks[:placed]
 	}
 	return false
 }
 
-// joins reports whether a candidate may be added to the container whose picks
-// begin at from: another device of the same mode.
-func (a *attempt) joins(from int, c candidate) bool {
-	for _, p := range a.picks[from:] {
-		if p.device == c.device {
+// joins reports whether a candidate may be added to what its container has
+// already: another device of the same mode.
+func (a *attempt) joins(mine []pick, c candidate) bool {
+	for i := range mine {
+		if mine[i].device == c.device || mine[i].share.Mode != a.modeOf(c) {
 			return false
 		}
 	}
-	return a.modeOf(c) == a.picks[from].share.Mode
+	return true
 }
 
 // triedAlike reports whether one of the candidates tried before leads to the same
 // end as c.
-func (a *attempt) triedAlike(tried []candidate, c candidate) bool {
+func (a *attempt) triedAlike(picks []pick, tried []candidate, c candidate) bool {
 	var own, other sharing.View
 	for _, t := range tried {
 		if t.score == c.score && t.option == c.option && t.device != c.device &&
-			a.view(t.device, &own).Alike(a.view(c.device, &other)) {
+			a.view(t.device, picks, &own).Alike(a.view(c.device, picks, &other)) {
 			return true
 		}
 	}
 	return false
 }
 
-// pick gives a candidate to a request.
-func (a *attempt) pick(i int, c candidate) {
+// pick adds a candidate for a request to the picks.
+func (a *attempt) pick(i int, picks []pick, c candidate) []pick {
 	req := &a.pod.Requests[i]
 	var own sharing.View
-	v := a.view(c.device, &own)
+	v := a.view(c.device, picks, &own)
 	backend, _ := a.backends.For(v.Device.Mode)
 	share, _ := backend.Fit(*v, req)
 	if c.option > 0 {
 		share, _ = backend.(sharing.Chooser).Option(*v, req, c.option)
 	}
-	a.picks = append(a.picks, pick{request: i, device: c.device, share: share})
+	return add(picks, pick{request: i, device: c.device, share: share})
 }
 
 // candidates lists what request i could get, best first. With options it lists
 // every share a device could give, else only the one its backend prefers. At
 // most cap(list) are kept, the best ones.
-func (a *attempt) candidates(i int, list []candidate, options bool) []candidate {
+func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool) []candidate {
 	req := &a.pod.Requests[i]
 	var own sharing.View
 	for d := range a.views {
 		if !a.allowed(a.views[d].Device.Mode) {
 			continue
 		}
-		v := a.view(d, &own)
+		v := a.view(d, picks, &own)
 		backend, reason := a.admit(v)
 		if reason != sharing.Fits {
 			continue
