@@ -58,6 +58,7 @@ type Keeper struct {
 	o       Options
 	poke    chan struct{}
 	current atomic.Pointer[tls.Certificate]
+	serving chan struct{} // closed with the first certificate
 }
 
 // NewKeeper checks the options.
@@ -68,7 +69,7 @@ func NewKeeper(o Options) (*Keeper, error) {
 	if len(o.Hosts) == 0 {
 		return nil, errors.New("certificate keeper: no host name to serve under")
 	}
-	return &Keeper{o: o, poke: make(chan struct{}, 1)}, nil
+	return &Keeper{o: o, poke: make(chan struct{}, 1), serving: make(chan struct{})}, nil
 }
 
 // GetCertificate serves tls.Config. Before the first successful Sync it fails,
@@ -79,6 +80,10 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	}
 	return nil, errors.New("no serving certificate yet")
 }
+
+// Serving returns a channel that is closed as soon as there is a certificate to
+// serve.
+func (k *Keeper) Serving() <-chan struct{} { return k.serving }
 
 // Ready is a readiness check: ready when a certificate that has not expired is
 // served.
@@ -130,15 +135,15 @@ func (k *Keeper) Start(ctx context.Context) error {
 }
 
 // Sync brings Secret, published bundle and served certificate up to date, in
-// this order: a certificate is served only when its CA is published, unless
-// nothing valid is served at all.
+// this order: a certificate is served only when its CA is published. The one
+// exception is a served certificate that has expired: any is better than that.
 func (k *Keeper) Sync(ctx context.Context) error {
 	state, err := k.settle(ctx)
 	if err != nil {
 		return fmt.Errorf("certificate Secret %s: %w", k.o.Secret, err)
 	}
 	published := k.o.Publish(ctx, Bundle(state))
-	if published != nil && k.Ready(nil) == nil {
+	if expired := k.current.Load() != nil && k.Ready(nil) != nil; published != nil && !expired {
 		return fmt.Errorf("publish the webhook's CA: %w", published)
 	}
 	k.serve(*state.Serving)
@@ -149,10 +154,14 @@ func (k *Keeper) Sync(ctx context.Context) error {
 }
 
 func (k *Keeper) serve(p Pair) {
-	if old := k.current.Load(); old != nil && old.Leaf.Equal(p.Certificate) {
+	old := k.current.Load()
+	if old != nil && old.Leaf.Equal(p.Certificate) {
 		return
 	}
 	k.current.Store(p.TLS())
+	if old == nil {
+		close(k.serving)
+	}
 	k.o.Log.Info("serving a new certificate", "serial", p.Certificate.SerialNumber.Text(16),
 		"notAfter", p.Certificate.NotAfter.Format(time.RFC3339))
 	if k.o.OnServe != nil {

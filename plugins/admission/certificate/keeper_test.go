@@ -188,9 +188,14 @@ func TestALostRaceForTheSecretIsRepeatedAndEnds(t *testing.T) {
 
 func TestANewCertificateIsServedOnlyWhenItsAuthorityIsPublished(t *testing.T) {
 	clock := testingclock.NewFakeClock(epoch)
-	var seen bundles
+	seen := bundles{err: errors.New("apiserver not up yet")}
 	k := newTestKeeper(t, fake.NewFakeClient(), clock, seen.publish)
+	if k.Sync(t.Context()) == nil || k.current.Load() != nil {
+		t.Error("a certificate is served before its authority was ever published")
+	}
+	seen.err = nil
 	mustSync(t, k)
+	<-k.Serving()
 	first := k.current.Load()
 
 	seen.err = errors.New("apiserver down")

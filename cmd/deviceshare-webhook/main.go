@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command deviceshare-webhook completes and checks pods that ask for GPU shares
+// when they are created. It makes its own certificates and registers itself with
+// the API server; any number of replicas may run.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	ctrl.SetLogger(klog.Background())
+	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		klog.Flush()
+		fmt.Fprintf(os.Stderr, "deviceshare-webhook: %v\n", err)
+		os.Exit(1)
+	}
+	klog.Flush()
+}
+
+func command() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "deviceshare-webhook",
+		Short: "Complete and check pods that ask for GPU shares",
+		Long: "Complete and check pods that ask for GPU shares when they are created.\n" +
+			"In a cluster:  deviceshare-webhook --namespace=NS --service-name=SERVICE\n" +
+			"Outside of it: deviceshare-webhook --kubeconfig=FILE --url=HOST:PORT --port=PORT",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return fmt.Errorf("%w\nsee deviceshare-webhook --help", err)
+			}
+			return run(c.Context(), &o)
+		},
+	}
+	o.addFlags(c.Flags())
+	return c
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"deviceshare/plugins/admission/registration"
+)
+
+// options are the command line.
+type options struct {
+	kubeconfig     string
+	namespace      string
+	serviceName    string
+	servicePort    int32
+	url            string
+	bindAddress    string
+	port           int
+	schedulers     []string
+	metricsAddress string
+	healthAddress  string
+	secretName     string
+	deviceConfig   string
+}
+
+func (o *options) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty uses the service account of the pod")
+	f.StringVar(&o.namespace, "namespace", "kube-system", "namespace of the certificate Secret and of the Service; its pods are not looked at")
+	f.StringVar(&o.serviceName, "service-name", "", "name of the Service through which the API server calls; or give --url")
+	f.Int32Var(&o.servicePort, "service-port", 443, "port of the Service")
+	f.StringVar(&o.url, "url", "", "host:port at which the API server reaches this process directly; or give --service-name")
+	f.StringVar(&o.bindAddress, "bind-address", "", "address to serve on; empty is every address, or the host of --url")
+	f.IntVar(&o.port, "port", 9443, "port to serve on")
+	f.StringSliceVar(&o.schedulers, "scheduler-name", []string{"volcano"},
+		"name of a scheduler that gives GPU shares, may be repeated; the first is written into pods that name none")
+	f.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics, such as :8080; empty serves none")
+	f.StringVar(&o.healthAddress, "health-address", "", "address of /healthz and /readyz, such as :8081; empty serves none")
+	f.StringVar(&o.secretName, "secret-name", "deviceshare-webhook-certificates", "Secret that the replicas share their certificates in; made if it is not there")
+	f.StringVar(&o.deviceConfig, "device-config", "",
+		"namespace/name of the device ConfigMap; empty looks for volcano-vgpu-device-config in kube-system, then volcano-system")
+}
+
+// target is where the API server calls.
+func (o *options) target() registration.Target {
+	if o.url != "" {
+		return registration.Target{Address: strings.TrimSuffix(strings.TrimPrefix(o.url, "https://"), "/")}
+	}
+	return registration.Target{Namespace: o.namespace, Service: o.serviceName, Port: o.servicePort}
+}
+
+// validate reports every mistake of the command line at once.
+func (o *options) validate() error {
+	var mistakes []error
+	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
+	switch {
+	case o.url == "" && o.serviceName == "":
+		wrong("neither --service-name nor --url is given: in a cluster name the Service, elsewhere write --url=host:port")
+	case o.url != "" && o.serviceName != "":
+		wrong("--service-name and --url exclude each other: remove one")
+	default:
+		if err := o.target().Validate(); err != nil {
+			wrong("--service-name, --url: %w", err)
+		}
+	}
+	if o.namespace == "" {
+		wrong("--namespace must not be empty")
+	}
+	if o.secretName == "" {
+		wrong("--secret-name must not be empty")
+	}
+	if o.port < 1 || o.port > 65535 {
+		wrong("--port=%d is not a port: write 1 to 65535", o.port)
+	}
+	if len(o.schedulers) == 0 || o.schedulers[0] == "" {
+		wrong("--scheduler-name must not be empty")
+	}
+	if _, _, err := o.config(); err != nil {
+		wrong("%w", err)
+	}
+	return errors.Join(mistakes...)
+}
+
+// config splits --device-config; both parts are empty when it is.
+func (o *options) config() (namespace, name string, err error) {
+	if o.deviceConfig == "" {
+		return "", "", nil
+	}
+	namespace, name, ok := strings.Cut(o.deviceConfig, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("--device-config=%q: write namespace/name", o.deviceConfig)
+	}
+	return namespace, name, nil
+}
+
+// host is the address to listen on.
+func (o *options) host() string {
+	if o.bindAddress == "" && o.url != "" {
+		return o.target().Hosts()[0]
+	}
+	return o.bindAddress
+}

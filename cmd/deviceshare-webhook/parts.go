@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"deviceshare/config/live"
+)
+
+// start runs the parts in the order in which they need each other: the resource
+// names are in the configuration, the registration needs the names, and the port
+// opens when the API server knows whom to trust, so that an open port means that
+// pods are looked at.
+func (s *server) start(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan struct{}, 2)
+	go func() {
+		defer func() { ended <- struct{}{} }()
+		if err := s.config.Run(ctx); err != nil {
+			cancel(fmt.Errorf("follow the configuration: %w", err))
+		}
+	}()
+	go func() {
+		defer func() { ended <- struct{}{} }()
+		if s.config.Wait(ctx) != nil {
+			return
+		}
+		if err := s.keeper.Start(ctx); err != nil {
+			cancel(fmt.Errorf("keep the certificates: %w", err))
+		}
+	}()
+	err := s.serve(ctx)
+	cancel(err)
+	<-ended
+	<-ended
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func (s *server) serve(ctx context.Context) error {
+	select {
+	case <-s.keeper.Serving():
+	case <-ctx.Done():
+		return nil
+	}
+	if err := s.hooks.Start(ctx); err != nil {
+		return fmt.Errorf("serve admission reviews: %w", err)
+	}
+	return nil
+}
+
+// alive is the liveness check. A process that waits for the API server is alive.
+func (s *server) alive(*http.Request) error { return nil }
+
+// watch follows the device configuration, which can rename the resources.
+func watch(client kubernetes.Interface, o *options, m *gauges, changed func()) *live.Watcher {
+	log := ctrl.Log.WithName("configuration")
+	l := live.Options{
+		Client:  client,
+		Changed: func(live.Value) { changed() },
+		Problem: func(r live.Report) {
+			m.problems.Add(float64(len(r.Problems)))
+			for _, p := range r.Problems {
+				log.Error(errors.New(p.String()), "a problem of the configuration; what was in force before stays so",
+					"configMap", r.Source.Namespace+"/"+r.Source.Name)
+			}
+		},
+	}
+	if namespace, name, err := o.config(); err == nil && name != "" {
+		l.Namespaces, l.DeviceName = []string{namespace}, name
+	}
+	return live.New(l)
+}
+
+// gauges are the metrics of the process itself.
+type gauges struct {
+	expiry   prometheus.Gauge
+	problems prometheus.Counter
+}
+
+func newGauges(registry prometheus.Registerer) (*gauges, error) {
+	m := &gauges{
+		expiry: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "deviceshare_webhook_certificate_expiry_seconds",
+			Help: "End of the serving certificate, in seconds since 1970. It is renewed at two thirds of its life.",
+		}),
+		problems: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "deviceshare_webhook_config_problems_total",
+			Help: "Problems found in the ConfigMaps that the webhook reads.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.expiry, m.problems} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *gauges) serving(end time.Time) { m.expiry.Set(float64(end.Unix())) }

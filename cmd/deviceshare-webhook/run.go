@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"deviceshare/config/live"
+	"deviceshare/plugins/admission"
+	"deviceshare/plugins/admission/certificate"
+	"deviceshare/plugins/admission/registration"
+)
+
+// run puts the parts together and serves until ctx ends.
+func run(ctx context.Context, o *options) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w: give --kubeconfig, or run in a pod", err)
+	}
+	cfg.UserAgent = "deviceshare-webhook"
+	mgr, err := newManager(cfg, o)
+	if err != nil {
+		return err
+	}
+	s, err := newServer(cfg, o, metrics.Registry)
+	if err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("alive", s.alive); err != nil {
+		return fmt.Errorf("add the health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("certificate", s.keeper.Ready); err != nil {
+		return fmt.Errorf("add the readiness check: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(s.start)); err != nil {
+		return fmt.Errorf("add the webhook: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
+
+func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
+	off := func(address string) string {
+		if address == "" {
+			return "0"
+		}
+		return address
+	}
+	grace := 10 * time.Second
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:                  clientgoscheme.Scheme,
+		Metrics:                 metricsserver.Options{BindAddress: off(o.metricsAddress)},
+		HealthProbeBindAddress:  off(o.healthAddress),
+		GracefulShutdownTimeout: &grace,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare to serve: %w", err)
+	}
+	return mgr, nil
+}
+
+// server holds the parts that know of each other.
+type server struct {
+	config *live.Watcher
+	keeper *certificate.Keeper
+	hooks  webhook.Server
+}
+
+func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*server, error) {
+	// Not the manager's client: a cached read would list and watch Secrets.
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register the APIs: %w", err)
+	}
+	direct, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	clientset, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	m, err := newGauges(registry)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{}
+	s.config = watch(clientset, o, m, func() { s.keeper.Poke() })
+	settings := func() admission.Settings { return admission.NewSettings(s.config.Current().Device, o.schedulers) }
+	publish := func(ctx context.Context, bundle []byte) error {
+		names := settings().Names
+		return registration.Apply(ctx, direct, registration.Registration{
+			Target: o.target(), Names: names, Excluded: []string{o.namespace}}, bundle)
+	}
+	s.keeper, err = certificate.NewKeeper(certificate.Options{
+		Client: direct, Secret: types.NamespacedName{Namespace: o.namespace, Name: o.secretName},
+		Hosts: o.target().Hosts(), Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{},
+		Publish: publish, Log: ctrl.Log.WithName("certificates"), OnServe: m.serving,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the certificates: %w", err)
+	}
+	handlers, err := admission.NewHandlers(settings, registry)
+	if err != nil {
+		return nil, err
+	}
+	s.hooks = webhook.NewServer(webhook.Options{Host: o.host(), Port: o.port, TLSOpts: []func(*tls.Config){
+		func(c *tls.Config) { c.GetCertificate = s.keeper.GetCertificate; c.MinVersion = tls.VersionTLS12 }}})
+	handlers.Register(s.hooks)
+	return s, nil
+}
