@@ -21,16 +21,14 @@ type Partition struct {
 // IsZero reports that there is no partition.
 func (p Partition) IsZero() bool { return p.Size == 0 }
 
-// mask is the set of memory slices the partition covers. Slices beyond the 64th,
-// which no device has, count as all of them: a fact that makes no sense must not
-// leave room beside it.
-func (p Partition) mask() uint64 {
+// Slices is the set of memory slices the partition covers, bit i for slice i. A
+// place beyond the 64th, which no device has, counts as all of them: a fact that
+// makes no sense must not leave room beside it.
+func (p Partition) Slices() uint64 {
 	switch {
 	case p.Size == 0:
 		return 0
-	case p.Size < 0 || p.Start < 0 || p.Size > 64 || p.Start > 64-p.Size:
-		return ^uint64(0)
-	case p.Size == 64:
+	case p.Size < 0 || p.Start < 0 || p.Size > 63 || p.Start > 64-p.Size:
 		return ^uint64(0)
 	}
 	return (1<<p.Size - 1) << p.Start
@@ -38,7 +36,7 @@ func (p Partition) mask() uint64 {
 
 // Overlaps reports whether two partitions need a common memory slice.
 func (p Partition) Overlaps(q Partition) bool {
-	return p.mask()&q.mask() != 0
+	return p.Slices()&q.Slices() != 0
 }
 
 // Share is what one container holds of one device.

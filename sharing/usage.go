@@ -72,7 +72,7 @@ func shareUsage(s *Share, mode Mode) usage {
 		exclusive: s.Cores >= 100,
 		foreign:   s.Mode != mode,
 	}
-	u.slices = s.Partition.mask()
+	u.slices = s.Partition.Slices()
 	u.fix(s.Partition)
 	u.mixed = mode == MIG && s.Partition.Geometry == ""
 	return u

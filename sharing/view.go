@@ -25,8 +25,9 @@ type View struct {
 	usage  usage
 	// blocked: an owner whose shares cannot be read is on this node.
 	blocked bool
-	// own: the usage counts shares of the pod being placed that are not in held.
-	own bool
+	// own is how many shares of the pod being placed the usage counts that are not
+	// in held.
+	own int
 }
 
 // NewView makes a view from the shares on a device. Shares of one owner must be
@@ -60,7 +61,7 @@ func (v *View) FreeCores() Percent { return max(0, v.Device.Cores-v.usage.cores)
 func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 
 // Occupied reports whether a partition in use overlaps p.
-func (v *View) Occupied(p Partition) bool { return v.usage.slices&p.mask() != 0 }
+func (v *View) Occupied(p Partition) bool { return v.usage.slices&p.Slices() != 0 }
 
 // Slices returns the memory slices that partitions in use cover, bit i for slice i.
 func (v *View) Slices() uint64 { return v.usage.slices }
@@ -72,20 +73,9 @@ func (v *View) Geometry() (name string, ok bool) {
 	return v.usage.geometry, !v.usage.mixed
 }
 
-// CountProfile returns how many partitions of the profile are on the device. The
-// count is an upper bound while a pod that holds partitions itself is placed.
-func (v *View) CountProfile(profile string) int {
-	n := 0
-	for i := range v.held {
-		if v.held[i].Share.Partition.Profile == profile {
-			n++
-		}
-	}
-	if v.own {
-		n += v.usage.sharers
-	}
-	return n
-}
+// Own returns how many shares the usage counts that Held does not list: those of
+// the pod being placed, see After.
+func (v *View) Own() int { return v.own }
 
 // After returns the view as the next container of the same pod sees it once the
 // pod got s for an earlier container of this kind. An init container has ended
@@ -93,11 +83,11 @@ func (v *View) CountProfile(profile string) int {
 // for as long as the pod exists. The receiver is unchanged and nothing is
 // allocated, so that many placements can be tried; Held does not list s.
 func (v View) After(kind ContainerKind, s *Share) View {
-	v.own = true
 	if kind == Init {
 		v.usage.fix(s.Partition)
 		return v
 	}
+	v.own++
 	v.usage = v.usage.plus(shareUsage(s, v.Device.Mode))
 	return v
 }
@@ -116,7 +106,7 @@ func (v *View) With(h Held) View {
 func (v *View) Alike(w *View) bool {
 	d, e := v.Device, w.Device
 	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares ||
-		v.usage != w.usage || v.own != w.own {
+		v.usage != w.usage {
 		return false
 	}
 	if d.Mode == MIG && (len(v.held) > 0 || len(w.held) > 0) {

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mig
+
+import (
+	"fmt"
+
+	"deviceshare/sharing"
+)
+
+const (
+	// maxInstances bounds how many partitions a geometry may have. The largest
+	// device has 8 memory slices.
+	maxInstances = 64
+	// maxTries bounds the search for a layout. Real geometries need fewer than a
+	// hundred; a made-up one must not stop the scheduler.
+	maxTries = 10_000
+)
+
+// instance is one partition of a geometry: of which profile, for how much
+// memory, and where.
+type instance struct {
+	profile int
+	memory  sharing.Bytes
+	start   int
+}
+
+// layout is where the partitions of a geometry lie, by their position.
+type layout struct {
+	n     int
+	at    [maxInstances]instance
+	order [maxInstances]uint8 // positions, largest partition first
+	tries int
+}
+
+// Layout says where each partition of a geometry lies; the index is the
+// position. Every side that lays out the same geometry on the same device gets
+// the same result. It is an error if the geometry names a profile the device
+// does not have, or if its partitions cannot exist together.
+func Layout(p *sharing.Partitioning, g *sharing.Geometry) ([]sharing.Partition, error) {
+	var l layout
+	if problem := l.make(p, g); problem != "" {
+		return nil, fmt.Errorf("lay out geometry %q: %s", g.Name, problem)
+	}
+	parts := make([]sharing.Partition, l.n)
+	for i := range parts {
+		parts[i] = l.partition(p, g, i)
+	}
+	return parts, nil
+}
+
+// At finds the partition that a wire id names: the position in a geometry the
+// device lists, or, for the geometry Free, in the list of all legal places.
+func At(p *sharing.Partitioning, geometry string, position int) (sharing.Partition, bool) {
+	if position < 0 {
+		return sharing.Partition{}, false
+	}
+	if geometry == Free {
+		return freeAt(p, position)
+	}
+	for i := range p.Geometries {
+		g := &p.Geometries[i]
+		if g.Name != geometry {
+			continue
+		}
+		var l layout
+		if l.make(p, g) != "" || position >= l.n {
+			return sharing.Partition{}, false
+		}
+		return l.partition(p, g, position), true
+	}
+	return sharing.Partition{}, false
+}
+
+func (l *layout) partition(p *sharing.Partitioning, g *sharing.Geometry, position int) sharing.Partition {
+	at := &l.at[position]
+	f := &p.Profiles[at.profile]
+	return sharing.Partition{Profile: f.Name, Start: at.start, Size: f.Size, Geometry: g.Name, Position: position}
+}
+
+// make works out the layout; it returns what is wrong with the geometry, or "".
+// The texts are constant so that finding a geometry unusable costs nothing.
+func (l *layout) make(p *sharing.Partitioning, g *sharing.Geometry) string {
+	if problem := l.list(p, g); problem != "" {
+		return problem
+	}
+	for i := 0; i < l.n; i++ {
+		l.order[i] = uint8(i)
+		for k := i; k > 0 && l.larger(p, l.order[k], l.order[k-1]); k-- {
+			l.order[k], l.order[k-1] = l.order[k-1], l.order[k]
+		}
+	}
+	if !l.settle(p, 0, 0) {
+		return "its partitions cannot exist together"
+	}
+	return ""
+}
+
+// list writes down the partitions in the order of the geometry.
+func (l *layout) list(p *sharing.Partitioning, g *sharing.Geometry) string {
+	for _, e := range g.Entries {
+		f := profile(p, e.Profile)
+		switch {
+		case f < 0:
+			return "it names a profile the device does not have"
+		case e.Count < 0 || e.Count > maxInstances-l.n:
+			return "it has a count that no device can hold"
+		case p.Profiles[f].Size <= 0:
+			return "it names a profile without memory slices"
+		}
+		memory := p.Profiles[f].Memory
+		if e.Memory > 0 && (memory <= 0 || e.Memory < memory) {
+			memory = e.Memory
+		}
+		for range e.Count {
+			l.at[l.n] = instance{profile: f, memory: memory}
+			l.n++
+		}
+		if most := p.Profiles[f].Max; most > 0 && l.of(f) > most {
+			return "it has more partitions of a profile than the device allows"
+		}
+	}
+	if l.n == 0 {
+		return "it has no partitions"
+	}
+	return ""
+}
+
+// of counts the partitions of a profile.
+func (l *layout) of(f int) int {
+	n := 0
+	for i := range l.at[:l.n] {
+		if l.at[i].profile == f {
+			n++
+		}
+	}
+	return n
+}
+
+// larger orders positions for laying out: more memory slices first, then more
+// compute, since those have the fewest legal starts; then as written.
+func (l *layout) larger(p *sharing.Partitioning, a, b uint8) bool {
+	f, g := &p.Profiles[l.at[a].profile], &p.Profiles[l.at[b].profile]
+	if f.Size != g.Size {
+		return f.Size > g.Size
+	}
+	return f.Compute > g.Compute
+}
+
+// settle gives starts to the partitions from the k-th largest on, each the lowest
+// legal one that leaves room for the rest.
+func (l *layout) settle(p *sharing.Partitioning, k int, taken uint64) bool {
+	if k == l.n {
+		return true
+	}
+	at := &l.at[l.order[k]]
+	f := &p.Profiles[at.profile]
+	for _, start := range f.Starts {
+		// Equal partitions are interchangeable: the later one lies behind.
+		if k > 0 && l.at[l.order[k-1]].profile == at.profile && start <= l.at[l.order[k-1]].start {
+			continue
+		}
+		span, ok := spanOf(p, f, start)
+		if !ok || taken&span != 0 {
+			continue
+		}
+		if l.tries++; l.tries > maxTries {
+			return false
+		}
+		at.start = start
+		if l.settle(p, k+1, taken|span) {
+			return true
+		}
+	}
+	return false
+}
+
+// spanOf is the memory slices a profile covers from a start on; false if they are
+// not all on the device.
+func spanOf(p *sharing.Partitioning, f *sharing.Profile, start int) (uint64, bool) {
+	if start < 0 || f.Size <= 0 || f.Size > p.Slices || start > p.Slices-f.Size || p.Slices > 64 {
+		return 0, false
+	}
+	return sharing.Partition{Start: start, Size: f.Size}.Slices(), true
+}
+
+// listed meets a request from a geometry: the smallest partition that will do and
+// is free, the first such by position.
+func (w *wanted) listed(v *sharing.View, g *sharing.Geometry, s *sharing.Share) bool {
+	p := v.Device.MIG
+	if !w.offers(p, g) {
+		return false
+	}
+	var l layout
+	if l.make(p, g) != "" {
+		return false
+	}
+	best := -1
+	for i := range l.at[:l.n] {
+		at := &l.at[i]
+		f := &p.Profiles[at.profile]
+		span, _ := spanOf(p, f, at.start)
+		if v.Slices()&span != 0 || !w.met(f, at.memory) || holds(v, g.Name, i) {
+			continue
+		}
+		if best < 0 || at.memory < l.at[best].memory ||
+			at.memory == l.at[best].memory && smaller(f, &p.Profiles[l.at[best].profile]) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	w.give(v.Device, &p.Profiles[l.at[best].profile], l.at[best].memory, l.partition(p, g, best), s)
+	return true
+}
+
+// offers reports whether any partition of the geometry is large enough: most
+// geometries can be passed over without laying them out.
+func (w *wanted) offers(p *sharing.Partitioning, g *sharing.Geometry) bool {
+	for _, e := range g.Entries {
+		if f := profile(p, e.Profile); f >= 0 && e.Count > 0 && w.met(&p.Profiles[f], p.Profiles[f].Memory) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds reports whether somebody holds this position. Spans do not tell if the
+// geometry was changed under its old name while partitions of it are in use.
+func holds(v *sharing.View, geometry string, position int) bool {
+	held := v.Held()
+	for i := range held {
+		if q := &held[i].Share.Partition; !q.IsZero() && q.Geometry == geometry && q.Position == position {
+			return true
+		}
+	}
+	return false
+}
