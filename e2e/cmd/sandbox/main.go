@@ -3,6 +3,7 @@
 // Command sandbox runs a real Kubernetes cluster with Volcano and deviceshare on this machine, with fake GPUs.
 //
 //	sandbox up       build, start in the background, and print how to reach the cluster
+//	sandbox demo     start, tell the main job as a story, and stop
 //	sandbox status   list the components
 //	sandbox down     stop it
 package main
@@ -40,6 +41,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newBuild(), newUp(), newServe(), newStatus(), newDown())
+	root.AddCommand(newBuild(), newDemo(), newUp(), newServe(), newStatus(), newDown())
 	return root
 }
