@@ -15,9 +15,9 @@ import (
 // errNoPlacement stops the bind of a pod that asks for devices and was given none.
 var errNoPlacement = errors.New("the pod asks for devices and none were reserved for it")
 
-// errNoDevices is why a task cannot be put on a node.
-func errNoDevices(node string) error {
-	return fmt.Errorf("node %s publishes no devices", node)
+// errNotPlaced is for a task that is put on a node although the predicate refused.
+func errNotPlaced(node string) error {
+	return fmt.Errorf("give devices of node %s: the node, the pod or the plugin's configuration does not allow it", node)
 }
 
 // lastArguments are the arguments of the last session and the last ones that

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -137,3 +139,39 @@ func groupOf(name string, members int32) *schedulingv1beta1.PodGroup {
 		Status:     schedulingv1beta1.PodGroupStatus{Phase: schedulingv1beta1.PodGroupInqueue},
 	}
 }
+
+// bindingsOf returns the Bindings that were sent through a fake client.
+func bindingsOf(client *fake.Clientset) []*corev1.Binding {
+	var out []*corev1.Binding
+	for _, a := range client.Actions() {
+		if c, ok := a.(k8stesting.CreateAction); ok && a.GetSubresource() == "binding" {
+			out = append(out, c.GetObject().(*corev1.Binding))
+		}
+	}
+	return out
+}
+
+// owners returns who holds devices of a node by the last snapshot.
+func (w *world) owners(node string) []sharing.Owner {
+	w.t.Helper()
+	n, ok := w.store.nodes[node]
+	if !ok || n.ledger == nil {
+		w.t.Fatalf("no ledger for node %s", node)
+	}
+	return append([]sharing.Owner{}, n.ledger.Owners()...)
+}
+
+// ledgers returns every placement by node and owner, by the last snapshot.
+func (w *world) ledgers() map[string]map[sharing.Owner]sharing.Placement {
+	out := map[string]map[sharing.Owner]sharing.Placement{}
+	for name, n := range w.store.nodes {
+		out[name] = map[sharing.Owner]sharing.Placement{}
+		for _, o := range n.ledger.Owners() {
+			out[name][o], _ = n.ledger.Placement(o)
+		}
+	}
+	return out
+}
+
+// tierOff keeps sessions from placing anything: they only follow the snapshot.
+func (w *world) tierOff() { w.idle = true }

@@ -59,11 +59,19 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	if usable && !p.args.Enabled {
 		return false
 	}
-	if !usable {
-		p.off = "the arguments of the scheduler's plugin " + PluginName + " have mistakes, see its log"
-	}
-	p.store.follow(ssn)
 	p.settings = p.store.settings.Load()
+	switch {
+	case !usable:
+		p.off = "the arguments of the scheduler's plugin " + PluginName + " have mistakes, see its log"
+	case p.settings == nil:
+		p.off = "the scheduler has not read the device configuration yet"
+	}
+	if p.settings == nil {
+		defaults := DefaultSettings()
+		p.settings = &defaults
+	} else {
+		p.store.follow(ssn, p.settings)
+	}
 	p.nodes, p.infos = p.store.nodes, ssn.Nodes
 	p.overlay = newOverlay()
 	p.asks = map[api.TaskID]*ask{}
@@ -137,9 +145,9 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		return
 	}
 	n, ok := p.nodes[e.Task.NodeName]
-	if !ok || n.inventory == nil {
+	if !ok || n.inventory == nil || a.mistakes != "" || p.off != "" {
 		if allocated(e.Task) == reserved {
-			e.Err = errNoDevices(e.Task.NodeName)
+			e.Err = errNotPlaced(e.Task.NodeName)
 		}
 		return
 	}

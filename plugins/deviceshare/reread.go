@@ -15,8 +15,7 @@ const minChunk = 64
 // reread returns the new state of every node that the snapshot shows changed.
 // Most sessions change few of thousands of nodes, so what costs is the
 // comparison; it is spread over the processors.
-func (s *Store) reread(snapshot []*api.NodeInfo) []*nodeState {
-	settings := s.settings.Load()
+func (s *Store) reread(snapshot []*api.NodeInfo, settings *Settings) []*nodeState {
 	touched := s.assumed.touchedNodes()
 	size := max(minChunk, (len(snapshot)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var (

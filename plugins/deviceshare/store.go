@@ -59,8 +59,9 @@ type Store struct {
 type Options struct {
 	Backends sharing.Backends
 	Report   Reporter
-	// Config is told which ConfigMap the plugin's arguments name. Nil keeps the
-	// settings that Configure was given.
+	// Config is told which ConfigMap the plugin's arguments name, and has to call
+	// Configure when it has read it: until then no pod is given devices. Nil
+	// starts with the default settings.
 	Config ConfigSource
 	// Now tells the time that is written into annotations. Nil is time.Now.
 	Now func() time.Time
@@ -77,7 +78,9 @@ func NewStore(o Options) *Store {
 		s.now = time.Now
 	}
 	s.metrics = newMetrics()
-	s.Configure(DefaultSettings())
+	if o.Config == nil {
+		s.Configure(DefaultSettings())
+	}
 	return s
 }
 
@@ -94,13 +97,13 @@ func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
 func (s *Store) Binder() cache.Binder { return &Binder{assumed: s.assumed} }
 
 // follow brings the store up to date with the snapshot of a session.
-func (s *Store) follow(ssn *framework.Session) {
+func (s *Store) follow(ssn *framework.Session, settings *Settings) {
 	s.assumed.settle(ssn.Nodes, ssn.Jobs)
-	fresh := s.reread(ssn.NodeList)
+	fresh := s.reread(ssn.NodeList, settings)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.warming.begin(ssn, s.settings.Load())
+	s.warming.begin(ssn, settings)
 	s.warming.settle(ssn)
 	added := false
 	for _, n := range fresh {

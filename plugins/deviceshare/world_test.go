@@ -26,7 +26,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/gang"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
+	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
+	"deviceshare/sharing/wire"
 )
 
 // world is a real Volcano cache and real sessions over a fake API server that
@@ -40,6 +42,8 @@ type world struct {
 	tiers  []conf.Tier
 	status *statusRecorder
 	report *reportRecorder
+	plugin *Plugin // of the session opened last
+	idle   bool    // sessions place nothing
 
 	mu       sync.Mutex
 	bindings map[string]corev1.Binding // by pod name, the last one
@@ -195,7 +199,11 @@ func (w *world) eventually(what string, ok func() bool) {
 // open opens a session; the caller closes it.
 func (w *world) open() *framework.Session {
 	framework.RegisterPluginBuilder(gang.PluginName, gang.New)
-	Register(w.store.Build)
+	Register(func(a framework.Arguments) framework.Plugin {
+		p := w.store.Build(a)
+		w.plugin = p.(*Plugin)
+		return p
+	})
 	for i := range w.tiers {
 		for j := range w.tiers[i].Plugins {
 			if o := &w.tiers[i].Plugins[j]; o.Name == PluginName {
@@ -210,7 +218,9 @@ func (w *world) open() *framework.Session {
 func (w *world) schedule() {
 	ssn := w.open()
 	conf.EnabledActionMap = map[string]bool{"allocate": true}
-	allocate.New().Execute(ssn)
+	if !w.idle {
+		allocate.New().Execute(ssn)
+	}
 	framework.CloseSession(ssn)
 }
 
@@ -269,4 +279,54 @@ func (w *world) bound(pod string) corev1.Binding {
 	w.eventually("pod "+pod+" is bound", func() bool { _, ok := w.binding(pod); return ok })
 	b, _ := w.binding(pod)
 	return b
+}
+
+// answerWith decides what becomes of Bindings, by pod name.
+func (w *world) answerWith(answer func(pod string) (apply bool, err error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = func(b *corev1.Binding) (bool, error) { return answer(b.Name) }
+}
+
+// placement reads the placement on the Binding of a pod.
+func (w *world) placement(pod string) sharing.Placement {
+	w.t.Helper()
+	b, _ := w.binding(pod)
+	p, err := wire.DecodePlacement(b.Annotations[wire.PodPlacement])
+	if err != nil {
+		w.t.Fatalf("the placement on the Binding of pod %s: %v", pod, err)
+	}
+	return p
+}
+
+// bindCalls is the number of Bindings sent.
+func (w *world) bindCalls() int {
+	n := 0
+	for _, a := range w.client.Actions() {
+		if a.Matches("create", "pods/binding") {
+			n++
+		}
+	}
+	return n
+}
+
+// settled runs sessions until nothing is assumed any more.
+func (w *world) settled() {
+	w.t.Helper()
+	w.eventually("nothing is assumed", func() bool {
+		w.schedule()
+		return w.store.assumed.len() == 0
+	})
+}
+
+// task finds a task of the session by the name of its pod.
+func (w *world) task(ssn *framework.Session, pod string) *api.TaskInfo {
+	w.t.Helper()
+	for _, j := range ssn.Jobs {
+		if t, ok := j.Tasks[api.TaskID("uid-"+pod)]; ok {
+			return t
+		}
+	}
+	w.t.Fatalf("no task for pod %s", pod)
+	return nil
 }
