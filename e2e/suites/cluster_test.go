@@ -57,12 +57,14 @@ func start(t *testing.T) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	t.Cleanup(cancel)
-	begin := time.Now()
-	cluster, err := sandbox.Start(ctx, sandbox.Options{
-		Topology: topology(),
-		Audit:    true,
-		Progress: func(line string) { fmt.Printf("[%4.0fs] %s\n", time.Since(begin).Seconds(), line) },
-	})
+	options, err := sandbox.Options{Topology: topology(), Audit: true, Progress: sandbox.TimedProgress(os.Stdout)}.Defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sandbox.Build(ctx, options); err != nil {
+		t.Fatalf("build the sandbox: %v", err)
+	}
+	cluster, err := sandbox.Start(ctx, options)
 	if err != nil {
 		t.Fatalf("start the sandbox: %v", err)
 	}
