@@ -67,9 +67,10 @@ func (b *Board) Sick() map[sharing.DeviceID]string {
 	return sick
 }
 
-// Changes returns a channel that holds a token after every change. A reader that
-// is slow sees one token for several changes.
-func (b *Board) Changes() <-chan struct{} {
+// Changes returns a channel that holds a token after every change, and one at once
+// if there has been a scan. A slow reader sees one token for several changes. stop
+// ends it.
+func (b *Board) Changes() (changes <-chan struct{}, stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := make(chan struct{}, 1)
@@ -77,7 +78,11 @@ func (b *Board) Changes() <-chan struct{} {
 		c <- struct{}{}
 	}
 	b.readers = append(b.readers, c)
-	return c
+	return c, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.readers = slices.DeleteFunc(b.readers, func(x chan struct{}) bool { return x == c })
+	}
 }
 
 // SetSettings takes over new settings.

@@ -18,10 +18,11 @@ import (
 
 // Config is how a Monitor works. Zero durations take the defaults.
 type Config struct {
-	Ignored []uint64      // critical errors that do not count
-	Probe   time.Duration // between probes; 5 s
-	Quiet   time.Duration // see the rule of the package; 60 s
-	Retry   time.Duration // before the driver is opened again; 10 s
+	Ignored   []uint64      // critical errors that do not count
+	IgnoreAll bool          // none of them counts
+	Probe     time.Duration // between probes; 5 s
+	Quiet     time.Duration // see the rule of the package; 60 s
+	Retry     time.Duration // before the driver is opened again; 10 s
 	// FailFast makes Run return when the driver cannot be opened the first time.
 	FailFast bool
 	// Trouble is told, once per change, that the driver cannot be used (an
@@ -67,7 +68,7 @@ func New(driver nvml.Driver, board *discovery.Board, cfg Config) *Monitor {
 	cfg = cfg.withDefaults()
 	return &Monitor{
 		driver: driver, board: board, cfg: cfg,
-		ledger: newLedger(cfg.Ignored, cfg.Quiet), told: map[sharing.DeviceID]string{},
+		ledger: newLedger(cfg), told: map[sharing.DeviceID]string{},
 	}
 }
 

@@ -65,12 +65,13 @@ func (s State) Answered(now time.Time, quiet time.Duration) State {
 type ledger struct {
 	states  map[sharing.DeviceID]State
 	ignored map[uint64]bool
+	all     bool // every error is ignored
 	quiet   time.Duration
 }
 
-func newLedger(ignored []uint64, quiet time.Duration) *ledger {
-	l := &ledger{states: map[sharing.DeviceID]State{}, ignored: map[uint64]bool{}, quiet: quiet}
-	for _, xid := range ignored {
+func newLedger(c Config) *ledger {
+	l := &ledger{states: map[sharing.DeviceID]State{}, ignored: map[uint64]bool{}, all: c.IgnoreAll, quiet: c.Quiet}
+	for _, xid := range c.Ignored {
 		l.ignored[xid] = true
 	}
 	return l
@@ -79,7 +80,7 @@ func newLedger(ignored []uint64, quiet time.Duration) *ledger {
 // fault takes in an error of a device; of all devices when it is "", because the
 // driver could not say which. It reports whether the error counts.
 func (l *ledger) fault(id sharing.DeviceID, xid uint64, now time.Time) bool {
-	if l.ignored[xid] {
+	if l.all || l.ignored[xid] {
 		return false
 	}
 	if id != "" {

@@ -10,6 +10,7 @@ package identity
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -27,6 +28,24 @@ type Held struct {
 	CDI       []string // the CDI names the device plugin answered with
 }
 
+// Record is everything the kubelet recorded.
+type Record struct {
+	Held []Held
+	// Registered are the resources that some device plugin registered, sorted.
+	Registered []string
+}
+
+// Of is what is held of one resource.
+func (r Record) Of(resource string) []Held {
+	var held []Held
+	for _, h := range r.Held {
+		if h.Resource == resource {
+			held = append(held, h)
+		}
+	}
+	return held
+}
+
 // kubeletFile mirrors pkg/kubelet/cm/devicemanager/checkpoint of Kubernetes 1.20
 // to 1.34. The checksum is the kubelet's own business: it depends on the memory
 // layout of its types.
@@ -39,23 +58,27 @@ type kubeletFile struct {
 			DeviceIDs     map[int64][]string
 			AllocResp     []byte
 		}
+		RegisteredDevices map[string][]string
 	}
 }
 
 // ReadKubelet reads the text of kubelet_internal_checkpoint. It is total: entries
 // or an error, never a part of them.
-func ReadKubelet(text []byte) ([]Held, error) {
+func ReadKubelet(text []byte) (Record, error) {
 	var file kubeletFile
 	if err := json.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
+		return Record{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}
 	if file.Data == nil {
-		return nil, fmt.Errorf("read the kubelet's device checkpoint: no field Data")
+		return Record{}, fmt.Errorf("read the kubelet's device checkpoint: no field Data")
 	}
-	held := make([]Held, 0, len(file.Data.PodDeviceEntries))
+	record := Record{
+		Held:       make([]Held, 0, len(file.Data.PodDeviceEntries)),
+		Registered: slices.Sorted(maps.Keys(file.Data.RegisteredDevices)),
+	}
 	for i, e := range file.Data.PodDeviceEntries {
 		if e.PodUID == "" || e.ContainerName == "" || e.ResourceName == "" {
-			return nil, fmt.Errorf("read the kubelet's device checkpoint: entry %d names no pod, container or resource", i)
+			return Record{}, fmt.Errorf("read the kubelet's device checkpoint: entry %d names no pod, container or resource", i)
 		}
 		h := Held{Owner: sharing.Owner(e.PodUID), Container: e.ContainerName, Resource: e.ResourceName}
 		for _, ids := range e.DeviceIDs {
@@ -64,12 +87,12 @@ func ReadKubelet(text []byte) ([]Held, error) {
 		slices.Sort(h.Slots)
 		var response pluginapi.ContainerAllocateResponse
 		if err := proto.Unmarshal(e.AllocResp, &response); err != nil {
-			return nil, fmt.Errorf("read the kubelet's device checkpoint: entry %d of pod %s: %w", i, e.PodUID, err)
+			return Record{}, fmt.Errorf("read the kubelet's device checkpoint: entry %d of pod %s: %w", i, e.PodUID, err)
 		}
 		for _, d := range response.GetCdiDevices() {
 			h.CDI = append(h.CDI, d.GetName())
 		}
-		held = append(held, h)
+		record.Held = append(record.Held, h)
 	}
-	return held, nil
+	return record, nil
 }

@@ -86,12 +86,11 @@ func (r *Resolver) held() ([]Held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}
-	held, err := ReadKubelet(text)
+	record, err := ReadKubelet(text)
 	if err != nil {
 		return nil, err
 	}
-	resource := r.Resource()
-	return slices.DeleteFunc(held, func(h Held) bool { return h.Resource != resource }), nil
+	return record.Of(r.Resource()), nil
 }
 
 // fromKubelet takes the owner from the checkpoint and asks the podresources API

@@ -43,8 +43,9 @@ type Config struct {
 	Resource func() string
 	// Devices are the slots to offer now.
 	Devices func() []*pluginapi.Device
-	// Changes holds a token when Devices may answer differently.
-	Changes func() <-chan struct{}
+	// Changes gives a channel that holds a token when Devices may answer
+	// differently, until it is stopped.
+	Changes func() (changes <-chan struct{}, stop func())
 	// Handler may be nil for a resource that needs no preparation.
 	Handler Handler
 }
@@ -187,7 +188,8 @@ func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pl
 
 // ListAndWatch implements the protocol.
 func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
-	changes := s.cfg.Changes()
+	changes, stop := s.cfg.Changes()
+	defer stop()
 	for {
 		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Devices()}); err != nil {
 			return fmt.Errorf("tell the kubelet about devices: %w", err)

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command deviceshare-device-plugin runs on every node with GPUs: it publishes
+// the devices, and prepares containers for the shares the scheduler gave them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		klog.Flush()
+		fmt.Fprintln(os.Stderr, "deviceshare-device-plugin:", err)
+		stop()
+		os.Exit(1)
+	}
+	klog.Flush()
+}
+
+func command() *cobra.Command {
+	o := defaults()
+	c := &cobra.Command{
+		Use:           "deviceshare-device-plugin",
+		Short:         "Publish and prepare the shared GPUs of one node",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := errors.Join(o.check()...); err != nil {
+				return fmt.Errorf("%w\nsee --help", err)
+			}
+			return run(c.Context(), o)
+		},
+	}
+	o.flags(c.Flags())
+	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	for _, name := range []string{"v", "vmodule"} {
+		c.Flags().AddGoFlag(logging.Lookup(name))
+	}
+	return c
+}

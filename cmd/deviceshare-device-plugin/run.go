@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"deviceshare/config/live"
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/health"
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/lifecycle"
+	"deviceshare/deviceplugin/monitor"
+	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/pods"
+	"deviceshare/deviceplugin/publish"
+	"deviceshare/deviceplugin/render"
+	"deviceshare/sharing"
+	"deviceshare/sharing/factory/nodefactory"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/request"
+)
+
+// plugin is everything that runs, wired together.
+type plugin struct {
+	o        *options
+	client   kubernetes.Interface
+	driver   *nvml.Real
+	board    *discovery.Board
+	metrics  *monitor.Metrics
+	report   *reporter
+	config   *live.Watcher
+	pods     *pods.Store
+	store    *checkpoint.Store
+	keeper   *lifecycle.Keeper
+	releases *releases
+	kubelet  kubelet
+	// changes holds a token when what is published may have changed.
+	changes chan struct{}
+}
+
+// changed makes the publisher look again; it does not block.
+func (p *plugin) changed() {
+	select {
+	case p.changes <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx ends.
+func run(ctx context.Context, o *options) error {
+	restConfig, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find the API server (--kubeconfig): %w", err)
+	}
+	// Bursts happen when many pods start at once; the watch carries the rest.
+	restConfig.QPS, restConfig.Burst = 50, 100
+	client, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("make a client for the API server: %w", err)
+	}
+	p, err := assemble(client, o)
+	if err != nil {
+		return err
+	}
+	defer p.report.stop()
+	klog.InfoS("starting", "node", o.nodeName, "kubeletDir", o.kubeletDir, "cdiDir", o.cdiDir, "stateDir", o.stateDir, "driverEdits", o.driverEdits)
+	group, ctx := errgroup.WithContext(ctx)
+	p.start(ctx, group)
+	err = group.Wait()
+	klog.InfoS("stopped")
+	return err
+}
+
+// assemble makes every part; nothing runs yet.
+func assemble(client kubernetes.Interface, o *options) (*plugin, error) {
+	p := &plugin{o: o, client: client, driver: nvml.NewReal(o.nvmlLibrary), releases: newReleases(), changes: make(chan struct{}, 1)}
+	var broken, err error
+	p.store, broken, err = checkpoint.Open(hostnode.OS{}, filepath.Join(o.stateDir, "checkpoint.json"))
+	if err != nil {
+		return nil, fmt.Errorf("%w (--state-dir)", err)
+	}
+	p.metrics = monitor.New(monitor.States{
+		Inventory: func() (sharing.Inventory, bool) { return p.board.Inventory() },
+		Records:   p.store.All,
+	})
+	p.report = newReporter(client, o.nodeName, p.metrics)
+	if broken != nil {
+		p.report.trouble(monitor.ProblemCheckpoint, "DeviceCheckpointBroken", broken)
+	}
+	p.config = live.New(live.Options{
+		Client: client,
+		Changed: func(v live.Value) {
+			klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
+			p.board.SetSettings(settings(v, o.nodeName))
+			p.changed() // resource names and units are not part of the inventory
+		},
+		Problem: p.report.configuration,
+	})
+	p.board = discovery.NewBoard(o.nodeName, settings(p.config.Current(), o.nodeName))
+	if p.pods, err = pods.New(client, o.nodeName, p.releases.add); err != nil {
+		return nil, err
+	}
+	p.kubelet = kubelet{directory: o.kubeletDir, resource: p.countName}
+	base, err := p.base()
+	if err != nil {
+		return nil, err
+	}
+	return p, p.assembleKeeper(base)
+}
+
+// assembleKeeper makes the part that carries allocations.
+func (p *plugin) assembleKeeper(base render.Base) error {
+	o := p.o
+	resources, err := identity.DialPodResources(p.kubelet.podResources(), p.countName)
+	if err != nil {
+		return err
+	}
+	resolver := &identity.Resolver{
+		Kubelet: p.kubelet.checkpoint, Resources: resources, Pods: p.pods, Resource: p.countName, ID: render.ID,
+		Remembered: func(slots []string) (string, bool) { return p.keeper.Remembered(slots) },
+	}
+	p.keeper = lifecycle.New(lifecycle.Config{
+		Pods: p.pods, Resolver: resolver,
+		Preparers: nodefactory.New(nodefactory.Config{Files: hostnode.OS{}, StateDir: o.stateDir, LibraryDir: o.libraryDir}),
+		Store:     p.store, Base: base, Specs: &render.Directory{Files: hostnode.OS{}, Path: o.cdiDir},
+		Inventory: p.board.Inventory, Terms: func() lifecycle.Terms { return terms(p.config.Current().Device) },
+		Held: p.kubelet.held, Settle: o.settle,
+		Observe: lifecycle.Observer{
+			Allocated: p.metrics.Allocated,
+			Prepared: func(_ *corev1.Pod, c nodeapi.Claim, took time.Duration) {
+				p.metrics.Prepared(c.Devices[0].Share.Mode, took)
+			},
+			Failed:   p.report.refused,
+			Released: func(_ sharing.Owner, err error) { p.metrics.Released(err) },
+		},
+	})
+	return nil
+}
+
+// base is what brings the driver into containers.
+func (p *plugin) base() (render.Base, error) {
+	if p.o.driverEdits == "nvcdi" {
+		return render.NewToolkit(render.ToolkitConfig{
+			DriverRoot: p.o.driverRoot, DevRoot: p.o.devRoot, HookPath: p.o.hookPath, Library: p.driver.Library(),
+		}), nil
+	}
+	files, err := p.o.parsedFiles()
+	if err != nil {
+		return nil, err
+	}
+	return &render.Files{DevRoot: p.o.devRoot, Driver: files, Minor: p.board.Minor}, nil
+}
+
+// countName is the name of the only resource of the device plugin protocol.
+func (p *plugin) countName() string { return p.config.Current().Device.CountName }
+
+// start runs every part. Devices are looked at only after the configuration was
+// read, so that nothing is published under settings that are not the
+// administrator's; the kubelet is told only after the devices are known, so that
+// a restart does not take the node's capacity away.
+func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
+	group.Go(func() error { return p.config.Run(ctx) })
+	group.Go(func() error { p.pods.Run(ctx); return nil })
+	if p.o.metricsAddress != "" {
+		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.well) })
+	}
+	group.Go(func() error {
+		klog.InfoS("waiting for the configuration and the pods of this node")
+		if p.config.Wait(ctx) != nil || !p.pods.WaitForSync(ctx) {
+			return nil
+		}
+		p.board.SetSettings(settings(p.config.Current(), p.o.nodeName))
+		group.Go(func() error { return p.watchDevices(ctx) })
+		return p.serveWhenReady(ctx, group)
+	})
+}
+
+// watchDevices runs the health monitor.
+func (p *plugin) watchDevices(ctx context.Context) error {
+	xids, all, err := p.o.xids()
+	if err != nil {
+		return err
+	}
+	return health.New(p.driver, p.board, health.Config{
+		Ignored: xids, IgnoreAll: all, Probe: p.o.healthProbe, Quiet: p.o.healthMin, FailFast: p.o.failOnInitError,
+		Trouble: func(err error) { p.report.trouble(monitor.ProblemDriver, "GPUDriverUnavailable", err) },
+		Changed: p.report.device,
+	}).Run(ctx)
+}
+
+// well says what keeps the plugin from its work. A missing driver does not count:
+// restarting this process would not bring it.
+func (p *plugin) well() error {
+	select {
+	case <-p.releases.broken:
+		return fmt.Errorf("the release queue has stopped")
+	default:
+	}
+	if _, err := os.Stat(p.o.stateDir); err != nil {
+		return fmt.Errorf("the state directory is out of reach: %w", err)
+	}
+	return nil
+}
+
+// publisher keeps the node object current.
+func (p *plugin) publisher(amounts func() bool, changes <-chan struct{}) (*publish.Publisher, error) {
+	return publish.New(publish.Config{
+		Client: p.client, Node: p.o.nodeName, Inventory: p.board.Inventory,
+		Terms: func() (request.Names, int64) {
+			d := p.config.Current().Device
+			return d.Names(), d.MemoryFactor
+		},
+		Amounts: amounts, Changes: changes,
+		Trouble: func(err error) { p.report.trouble(monitor.ProblemPublish, "DevicePublishFailed", err) },
+	})
+}

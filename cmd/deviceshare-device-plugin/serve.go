@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/lifecycle"
+	"deviceshare/deviceplugin/monitor"
+	"deviceshare/deviceplugin/render"
+	"deviceshare/deviceplugin/server"
+	"deviceshare/sharing"
+)
+
+// kubelet is where the kubelet keeps what we read.
+type kubelet struct {
+	directory string
+	resource  func() string
+}
+
+func (k kubelet) plugins() string { return filepath.Join(k.directory, "device-plugins") }
+func (k kubelet) podResources() string {
+	return filepath.Join(k.directory, "pod-resources", "kubelet.sock")
+}
+
+func (k kubelet) checkpoint() ([]byte, error) {
+	return os.ReadFile(filepath.Join(k.plugins(), "kubelet_internal_checkpoint"))
+}
+
+// held is the kubelet's record of the count resource.
+func (k kubelet) held() ([]identity.Held, error) {
+	text, err := k.checkpoint()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
+	}
+	record, err := identity.ReadKubelet(text)
+	return record.Of(k.resource()), err
+}
+
+// serveWhenReady starts what needs to know the devices.
+func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) error {
+	klog.InfoS("waiting for the driver")
+	changes, stop := p.board.Changes()
+	defer stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-changes:
+	}
+	inv, _ := p.board.Inventory()
+	klog.InfoS("devices found", "count", len(inv.Devices))
+	amounts := &amounts{plugin: p}
+	publisher, err := p.publisher(amounts.inCapacity, p.changes)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { return publisher.Run(ctx) })
+	group.Go(func() error { return amounts.run(ctx) })
+	group.Go(func() error { return p.reconcile(ctx) })
+	group.Go(func() error { return p.releases.run(ctx, p.keeper) })
+	return server.New(server.Config{
+		Directory: p.kubelet.plugins(), Socket: "deviceshare-count.sock", Resource: p.countName,
+		Devices: func() []*pluginapi.Device {
+			inv, _ := p.board.Inventory()
+			return server.Slots(&inv)
+		},
+		Changes: p.board.Changes,
+		Handler: handler{p.keeper},
+	}).Run(ctx)
+}
+
+// reconcile repairs at the start and now and then.
+func (p *plugin) reconcile(ctx context.Context) error {
+	for {
+		if err := p.keeper.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			p.report.trouble(monitor.ProblemReconcile, "DeviceReconcileFailed", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(5 * time.Minute):
+		}
+	}
+}
+
+// handler names allocations for the kubelet.
+type handler struct{ keeper *lifecycle.Keeper }
+
+// Allocate implements server.Handler.
+func (h handler) Allocate(slots []string) (string, error) {
+	id, err := h.keeper.Allocate(slots)
+	if err != nil {
+		return "", err
+	}
+	return render.Name(id), nil
+}
+
+// Start implements server.Handler.
+func (h handler) Start(ctx context.Context, slots []string) error { return h.keeper.Start(ctx, slots) }
+
+// releases is the queue of owners that are gone. A release that fails is tried
+// again, later each time.
+type releases struct {
+	queue  workqueue.TypedRateLimitingInterface[sharing.Owner]
+	broken chan struct{}
+}
+
+func newReleases() *releases {
+	return &releases{
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[sharing.Owner](time.Second, 2*time.Minute)),
+		broken: make(chan struct{}),
+	}
+}
+
+// add queues an owner; it does not block.
+func (r *releases) add(o sharing.Owner) { r.queue.Add(o) }
+
+// run works until ctx ends.
+func (r *releases) run(ctx context.Context, keeper *lifecycle.Keeper) error {
+	stop := context.AfterFunc(ctx, r.queue.ShutDown)
+	defer stop()
+	defer close(r.broken)
+	for {
+		owner, end := r.queue.Get()
+		if end {
+			return nil
+		}
+		if err := keeper.Release(ctx, owner); err != nil {
+			klog.ErrorS(err, "devices not released; trying again", "owner", owner)
+			r.queue.AddRateLimited(owner)
+		} else {
+			r.queue.Forget(owner)
+		}
+		r.queue.Done(owner)
+	}
+}
