@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+// ask predicates a pod that wants 1000 MiB on the node.
+func try(p *Plugin, info *api.NodeInfo) error {
+	return p.predicate(api.NewTaskInfo(podOf("new", "g", asks{number: 1, memory: 1000})), info)
+}
+
+func TestANodeThatIsNotUsableSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*corev1.Node)
+		says   string
+	}{
+		"not ready":           {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, "not ready"},
+		"ready is not said":   {func(n *corev1.Node) { n.Status.Conditions = nil }, "not ready"},
+		"device plugin gone":  {func(n *corev1.Node) { n.Status.Allocatable[wire.ResourceNumber] = resource.MustParse("0") }, "device plugin is not running"},
+		"nothing published":   {func(n *corev1.Node) { n.Annotations = nil }, "publishes no devices"},
+		"malformed inventory": {func(n *corev1.Node) { n.Annotations[wire.NodeInventory] = `{"version":1,` }, "cannot be read"},
+		"malformed text of today": {func(n *corev1.Node) {
+			delete(n.Annotations, wire.NodeInventory)
+			n.Annotations[wire.NodeRegister] = "GPU-0,ten,lots,x:"
+		}, "cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := nodeOf(t, devices("n1", 1, 10000))
+			c.change(node)
+			bad, good := infoOf(node, nil), infoOf(nodeOf(t, devices("n2", 1, 10000)), nil)
+			p := bare(t, bad, good)
+			if err := try(p, bad); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("refused with %v, want %q", err, c.says)
+			} else if fe := err.(*api.FitError); !fe.Status.ContainsUnschedulableAndUnresolvable() {
+				t.Errorf("status %v: evicting pods would not help", fe.Status)
+			}
+			if err := try(p, good); err != nil {
+				t.Errorf("another node suffers: %v", err)
+			}
+		})
+	}
+}
+
+func TestAMalformedInventoryIsReportedOnceAndAgainAfterItWasMended(t *testing.T) {
+	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
+	report := s.report.(*reportRecorder)
+	s.warming.begun = true
+	good := nodeOf(t, devices("n1", 1, 10000))
+	bad := good.DeepCopy()
+	bad.Annotations[wire.NodeInventory] = "{"
+	heartbeat := bad.DeepCopy()
+	for i, step := range []struct {
+		node *corev1.Node
+		want int
+	}{{bad, 1}, {bad, 1}, {heartbeat, 1}, {good, 1}, {bad, 2}} {
+		ssn, _ := sessionOf(infoOf(step.node, nil))
+		p := s.Build(framework.Arguments{}).(*Plugin)
+		p.begin(ssn)
+		p.OnSessionClose(ssn)
+		if got := report.all(); len(got) != step.want {
+			t.Fatalf("step %d: reported %q, want %d reports", i, got, step.want)
+		}
+	}
+	if !strings.HasPrefix(report.all()[0], "Node n1: DeviceInventoryUnreadable") {
+		t.Errorf("reported %q", report.all()[0])
+	}
+}
+
+func TestAPodWhosePlacementCannotBeReadBlocksItsNodeAndNoOther(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"garbled":          func(p *corev1.Pod) { p.Annotations[wire.PodPlacement] = "{" },
+		"none":             func(p *corev1.Pod) { p.Annotations = nil },
+		"for another node": func(p *corev1.Pod) { runningOn(t, p, "n2", share("GPU-n2-0", 100)); boundTo(p, "n1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := runningOn(t, podOf("odd", "g", asks{number: 1, memory: 100}), "n1", share("GPU-n1-0", 100))
+			change(pod)
+			n1, n2 := infoOf(nodeOf(t, devices("n1", 2, 10000)), []*corev1.Pod{pod}), infoOf(nodeOf(t, devices("n2", 1, 10000)), nil)
+			p := bare(t, n1, n2)
+			if err := try(p, n1); err == nil || !strings.Contains(err.Error(), "2 Blocked") {
+				t.Errorf("the node with the pod says %v", err)
+			}
+			if err := try(p, n2); err != nil {
+				t.Errorf("the other node says %v", err)
+			}
+			if got := p.store.report.(*reportRecorder).all(); len(got) != 1 || !strings.HasPrefix(got[0], "Pod odd: DevicePlacementUnreadable") {
+				t.Errorf("reported %q", got)
+			}
+		})
+	}
+}
+
+func TestAPodWithoutVgpuNumberHoldsNothing(t *testing.T) {
+	// The kubelet never asks a device plugin for it, whoever bound it.
+	pod := boundTo(podOf("odd", "g", asks{memory: 100}), "n1")
+	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), []*corev1.Pod{pod})
+	if err := try(bare(t, n1), n1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
+	pods := []*corev1.Pod{
+		runningOn(t, podOf("a", "g", asks{number: 1, memory: 1000}), "n1", share("GPU-n1-0", 1000)),
+		runningOn(t, podOf("b", "g", asks{number: 1, memory: 2000}), "n1", share("GPU-n1-0", 2000)),
+	}
+	inv := devices("n1", 1, 10000)
+	node := nodeOf(t, inv)
+	inv.Devices[0].Healthy = false
+	broken := nodeOf(t, inv)
+	again := runningOn(t, podOf("b", "g", asks{number: 1, memory: 500}), "n1", share("GPU-n1-0", 500))
+	again.UID = "uid-b-again"
+
+	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
+	s.warming.begun = true
+	for _, step := range []struct {
+		name string
+		info *api.NodeInfo
+		used int64
+		open bool
+	}{
+		{"at first", infoOf(node, pods), 3000, true},
+		{"unchanged", infoOf(node, pods), 3000, true},
+		{"a pod ended", infoOf(node, pods[:1]), 1000, true},
+		{"a pod of the same name came", infoOf(node, []*corev1.Pod{pods[0], again}), 1500, true},
+		{"the device broke", infoOf(broken, []*corev1.Pod{pods[0], again}), 1500, false},
+		{"it was mended", infoOf(node.DeepCopy(), pods), 3000, true},
+	} {
+		before := s.nodes["n1"]
+		ssn, _ := sessionOf(step.info)
+		p := s.Build(framework.Arguments{}).(*Plugin)
+		p.begin(ssn)
+		if (s.nodes["n1"] == before) != (step.name == "unchanged") {
+			t.Errorf("%s: read anew: %t", step.name, s.nodes["n1"] != before)
+		}
+		if got := s.nodes["n1"].ledger.Views()[0].UsedMemory(); got != sharing.MiBs(step.used) {
+			t.Errorf("%s: %v used", step.name, got)
+		}
+		if err := try(p, step.info); (err == nil) != step.open {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		p.OnSessionClose(ssn)
+	}
+	ssn, _ := sessionOf(infoOf(nodeOf(t, devices("n2", 1, 10000)), nil))
+	s.Build(framework.Arguments{}).(*Plugin).begin(ssn)
+	if _, ok := s.nodes["n1"]; ok || len(s.rank) != 1 {
+		t.Error("a node that is gone is still known")
+	}
+}
+
+func TestAnEditOfTheConfigurationTakesEffectWithTheNextSession(t *testing.T) {
+	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
+	p := bare(t, n1)
+	names := request.DefaultNames()
+	names.Number = "example.com/gpus"
+	p.store.Configure(Settings{Names: names, Factor: 1})
+	if err := try(p, n1); err != nil {
+		t.Errorf("the session that is open says %v", err)
+	}
+	ssn, _ := sessionOf(n1)
+	next := p.store.Build(framework.Arguments{}).(*Plugin)
+	next.begin(ssn)
+	if err := try(next, n1); err == nil || !strings.Contains(err.Error(), "example.com/gpus") {
+		t.Errorf("the next session says %v", err)
+	}
+}
+
+type noConfig struct{ used []string }
+
+func (c *noConfig) Use(namespace, name string) { c.used = append(c.used, namespace+"/"+name) }
+
+func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
+	config := &noConfig{}
+	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Config: config})
+	s.warming.begun = true
+	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
+	ssn, _ := sessionOf(n1)
+	open := func() *Plugin {
+		p := s.Build(framework.Arguments{argConfigName: "mine", argConfigNamespace: "here"}).(*Plugin)
+		p.begin(ssn)
+		return p
+	}
+	if err := try(open(), n1); err == nil || !strings.Contains(err.Error(), "configuration") {
+		t.Errorf("before: %v", err)
+	}
+	if !slices.Equal(config.used, []string{"here/mine"}) {
+		t.Errorf("asked for %v", config.used)
+	}
+	s.Configure(DefaultSettings())
+	if err := try(open(), n1); err != nil {
+		t.Errorf("after: %v", err)
+	}
+}
+
+func TestTheLedgerIsServedAsJSON(t *testing.T) {
+	node, pods := full(t, "n1")
+	odd := boundTo(podOf("odd", "g", asks{number: 1}), "n2")
+	p := bare(t, infoOf(node, pods), infoOf(nodeOf(t, devices("n2", 1, 10000)), []*corev1.Pod{odd}))
+	get := func(query string, code int) (out struct{ Nodes map[string]nodeText }) {
+		t.Helper()
+		r := httptest.NewRecorder()
+		p.store.LedgerHandler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, LedgerPath+query, nil))
+		if r.Code != code {
+			t.Fatalf("status %d: %s", r.Code, r.Body)
+		}
+		if code == http.StatusOK {
+			if err := json.Unmarshal(r.Body.Bytes(), &out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out
+	}
+	all := get("", http.StatusOK)
+	if n := all.Nodes["n1"]; len(n.Devices) != 8 || len(n.Owners) != 40 || n.Devices[0].UsedMemory != int64(sharing.MiBs(7500)) {
+		t.Errorf("n1: %d devices, %d owners, %+v", len(n.Devices), len(n.Owners), n.Devices)
+	}
+	if n := all.Nodes["n2"]; !slices.Equal(n.Blocked, []string{"uid-odd"}) || len(n.Problems) != 1 {
+		t.Errorf("n2: %+v", n)
+	}
+	if one := get("?node=n2", http.StatusOK); len(one.Nodes) != 1 {
+		t.Errorf("one node was asked for, %d came", len(one.Nodes))
+	}
+	get("?node=n9", http.StatusNotFound)
+}
+
+func TestMetricsHaveOurOwnNamesAndSayWhatIsBlocked(t *testing.T) {
+	odd := boundTo(podOf("odd", "g", asks{number: 1}), "n1")
+	n1 := infoOf(nodeOf(t, devices("n1", 2, 10000)), []*corev1.Pod{odd})
+	p := bare(t, n1)
+	_ = try(p, n1)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(p.store)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{
+		"deviceshare_undecodable_pods": 1, "deviceshare_blocked_nodes": 1, "deviceshare_assumed_placements": 0,
+		"deviceshare_device_memory_bytes": float64(sharing.MiBs(10000)), "deviceshare_device_shares": 0,
+	}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "deviceshare_") {
+			t.Errorf("metric %s", f.GetName())
+		}
+		if v, ok := want[f.GetName()]; ok && f.GetMetric()[0].GetGauge().GetValue() != v {
+			t.Errorf("metric %s is %v, want %v", f.GetName(), f.GetMetric()[0], v)
+		}
+		delete(want, f.GetName())
+	}
+	if len(want) > 0 {
+		t.Errorf("missing metrics: %v", want)
+	}
+}
