@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"deviceshare/sharing"
+)
+
+// topology is four devices: two with partitions and a link, one without
+// partitions, and one whose node does not exist.
+const topology = `fakegpu 1
+driver 580.95.05 cuda 13.0
+gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=0000:0f:00.0 sms=108 nvlink=1
+gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=0000:07:00.0 sms=108 nvlink=1
+gpu model="NVIDIA A30" memory=24576MiB cc=8.0 numa=1 mig=none pci=0000:47:00.0 sms=56
+`
+
+// TestMain lets the test binary play the device plugin's part in a process whose
+// dynamic linker finds the fake library, as in a container.
+func TestMain(m *testing.M) {
+	if scene := os.Getenv("NVML_TEST_SCENE"); scene != "" {
+		if err := play(scene); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func play(scene string) error {
+	driver := NewReal("")
+	if scene == "missing" {
+		fmt.Println(errors.Is(driver.Open(), ErrNoDriver))
+		return nil
+	}
+	if err := driver.Open(); err != nil {
+		return err
+	}
+	defer func() { _ = driver.Close() }()
+	devices, err := driver.Devices()
+	if err != nil {
+		return err
+	}
+	switch scene {
+	case "facts":
+		return playFacts(driver, devices)
+	case "xid":
+		return playXID(driver, devices)
+	}
+	return playLost(devices)
+}
+
+func playFacts(driver *Real, devices []Device) error {
+	type seen struct {
+		Version string
+		Facts   []Facts
+		Links   []string
+	}
+	out := seen{}
+	out.Version, _ = driver.Version()
+	for _, d := range devices {
+		f, err := d.Facts()
+		if err != nil {
+			return err
+		}
+		out.Facts = append(out.Facts, f)
+		link, err := devices[0].Link(d)
+		if d.Index() != 0 {
+			out.Links = append(out.Links, fmt.Sprint(link, err))
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(out)
+}
+
+func playXID(driver *Real, devices []Device) error {
+	watch, err := driver.Watch(devices)
+	if err != nil {
+		return err
+	}
+	if out, err := exec.Command(os.Getenv("FAKEGPUCTL"), "xid", "1", "79").CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w", out, err)
+	}
+	for range 50 {
+		event, err := watch.Wait(100 * time.Millisecond)
+		if errors.Is(err, ErrQuiet) {
+			continue
+		}
+		fmt.Println(event.Device, event.XID, err)
+		return watch.Close()
+	}
+	return errors.New("no event within five seconds")
+}
+
+func playLost(devices []Device) error {
+	ctl := os.Getenv("FAKEGPUCTL")
+	if out, err := exec.Command(ctl, "lose", "2").CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w", out, err)
+	}
+	fmt.Println(devices[1].Probe() == nil, errors.Is(devices[2].Probe(), ErrLost))
+	if out, err := exec.Command(ctl, "restore", "2").CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w", out, err)
+	}
+	fmt.Println(devices[2].Probe())
+	return nil
+}
+
+// act plays a scene in a process of its own on a fresh fake machine.
+func act(t *testing.T, scene string) string {
+	t.Helper()
+	build, err := filepath.Abs("../../e2e/fakegpu/build")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(build, "libnvidia-ml.so.1")); err != nil {
+		t.Skip("the fake driver is not built: make -C e2e/fakegpu")
+	}
+	state, dev := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(state, "topology"), []byte(topology), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for minor := range 3 {
+		node := filepath.Join(dev, fmt.Sprintf("nvidia%d", minor))
+		if err := syscall.Mknod(node, syscall.S_IFCHR|0o666, 195<<8|minor); err != nil {
+			t.Skipf("device nodes cannot be made here: %v", err)
+		}
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "NVML_TEST_SCENE="+scene, "LD_LIBRARY_PATH="+build, "FAKEGPU_DIR="+state,
+		"FAKEGPU_DEV="+dev, "FAKEGPUCTL="+filepath.Join(build, "fakegpuctl"))
+	if scene == "missing" {
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH=/nonexistent")
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("scene %s: %v\n%s", scene, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestTheRealBindingReadsTheDriver(t *testing.T) {
+	var seen struct {
+		Version string
+		Facts   []Facts
+		Links   []string
+	}
+	if err := json.Unmarshal([]byte(act(t, "facts")), &seen); err != nil {
+		t.Fatal(err)
+	}
+	if seen.Version != "580.95.05" || len(seen.Facts) != 3 {
+		t.Fatalf("version %q with %d devices, want 580.95.05 with 3", seen.Version, len(seen.Facts))
+	}
+	first, third := seen.Facts[0], seen.Facts[2]
+	if first.PCI != "0000:0f:00.0" || first.Memory != sharing.MiBs(81920) || first.NUMA != 0 || first.Model != "NVIDIA A100-SXM4-80GB" {
+		t.Errorf("the first device is %+v", first)
+	}
+	if !first.MIG.Capable || first.MIG.Enabled || first.MIG.Slices != 8 {
+		t.Errorf("its partitions are %+v, want 8 slices, possible and off", first.MIG)
+	}
+	for _, p := range first.MIG.Profiles {
+		if p.Name == "3g.40gb" && (fmt.Sprint(p.Starts) != "[0 4]" || p.Size != 4 || p.Compute != 3) {
+			t.Errorf("profile 3g.40gb is %+v", p)
+		}
+	}
+	if len(first.MIG.Profiles) < 5 {
+		t.Errorf("only %d profiles", len(first.MIG.Profiles))
+	}
+	if third.MIG.Capable || third.NUMA != 1 || third.Minor != 2 {
+		t.Errorf("the third device is %+v", third)
+	}
+	if len(seen.Links) != 2 || !strings.HasPrefix(seen.Links[0], "nvlink") {
+		t.Errorf("the links of the first device are %v, want nvlink first", seen.Links)
+	}
+}
+
+func TestTheRealBindingDeliversCriticalErrors(t *testing.T) {
+	if got := act(t, "xid"); !strings.HasPrefix(got, "GPU-") || !strings.HasSuffix(got, " 79 <nil>") {
+		t.Errorf("the event is %q", got)
+	}
+}
+
+func TestTheRealBindingTellsALostDeviceFromOthers(t *testing.T) {
+	if got := act(t, "lost"); got != "true true\n<nil>" {
+		t.Errorf("probes answer %q, want that only the lost device is lost and comes back", got)
+	}
+}
+
+func TestAMissingLibraryIsAnErrorAndNoCrash(t *testing.T) {
+	if got := act(t, "missing"); got != "true" {
+		t.Errorf("Open says %q, want ErrNoDriver", got)
+	}
+}
