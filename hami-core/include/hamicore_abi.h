@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hamicore_abi.h: the contract of libvgpu with the outside: names of variables and
+ * files, and the layout of the shared region.
+ *
+ * The region file begins with HAMi-core's region 1.2, to the byte, so that existing
+ * monitors read it: struct hami_region. Behind it, on a page of its own, lies what we
+ * need in addition: struct vgpu_extension. All processes of one container map it.
+ *
+ * Invariants of the extension; `mutex` is held for every change:
+ *  I1 reserved[d] is the sum of slot[i].used[d] over all slots that are not FREE.
+ *     A process that dies while it holds the mutex may break I1; the next one to lock
+ *     learns of the death (EOWNERDEAD) and restores it from the slots.
+ *  I2 A slot never moves and has one writer, its owner. The owner holds an OFD lock on
+ *     the slot's byte (VGPU_SLOT_LOCK + i) for life. A slot that is LIVE and whose byte
+ *     is not locked belongs to a dead process; anybody may free it.
+ *  I3 hami.procs[i] mirrors slot[i]; hami.proc_num is one more than the highest slot
+ *     ever used. A hole has status 0.
+ *  I4 reserved[d] never exceeds the limit by our doing. (It may when the limit was
+ *     lowered, or when a driver took more than it was asked for: see limit_forced.)
+ */
+#ifndef HAMICORE_ABI_H
+#define HAMICORE_ABI_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VGPU_LIMITS_PATH "/usr/local/vgpu/limits"
+#define VGPU_LIMITS_MAGIC "vgpu-limits 1"
+#define VGPU_REGION_DEFAULT "/tmp/vgpu/vgpu.cache"
+#define HAMI_REGION_DEFAULT "/tmp/cudevshr.cache"
+
+#define ENV_MEMORY_LIMIT "CUDA_DEVICE_MEMORY_LIMIT"
+#define ENV_SM_LIMIT "CUDA_DEVICE_SM_LIMIT"
+#define ENV_REGION "CUDA_DEVICE_MEMORY_SHARED_CACHE"
+#define ENV_PRIORITY "CUDA_TASK_PRIORITY"
+#define ENV_POLICY "GPU_CORE_UTILIZATION_POLICY"
+#define ENV_LOG_LEVEL "LIBCUDA_LOG_LEVEL"
+
+#define HAMI_DEVICES 16
+#define HAMI_PROCESSES 1024
+#define HAMI_MAGIC 19920718
+
+struct hami_memory {
+	uint64_t context, module, data, offset, total;
+	uint64_t spare[3];
+};
+
+struct hami_utilisation {
+	uint64_t decode, encode, sm;
+	uint64_t spare[3];
+};
+
+struct hami_process {
+	int32_t pid, host_pid;
+	struct hami_memory used[HAMI_DEVICES];
+	uint64_t monitor_used[HAMI_DEVICES];
+	struct hami_utilisation utilisation[HAMI_DEVICES];
+	int32_t status; /* 1 = in use */
+	int32_t pad;
+	uint64_t sequence; /* even: stable */
+	uint64_t spare[2];
+};
+
+struct hami_region {
+	int32_t magic, major, minor, sm_init;
+	uint64_t owner_pid;
+	unsigned char semaphore[32]; /* a sem_t that nobody of ours waits for */
+	uint64_t device_num;
+	char uuid[HAMI_DEVICES][96];
+	uint64_t limit[HAMI_DEVICES];    /* bytes, 0 = none */
+	uint64_t sm_limit[HAMI_DEVICES]; /* percent */
+	struct hami_process procs[HAMI_PROCESSES];
+	int32_t proc_num, utilization_switch, recent_kernel, priority;
+	uint64_t last_kernel_time;
+	unsigned char semaphore_postinit[32];
+};
+
+_Static_assert(offsetof(struct hami_region, owner_pid) == 16, "owner_pid");
+_Static_assert(offsetof(struct hami_region, device_num) == 56, "device_num");
+_Static_assert(offsetof(struct hami_region, uuid) == 64, "uuid");
+_Static_assert(offsetof(struct hami_region, limit) == 1600, "limit");
+_Static_assert(offsetof(struct hami_region, sm_limit) == 1728, "sm_limit");
+_Static_assert(offsetof(struct hami_region, procs) == 1856, "procs");
+_Static_assert(sizeof(struct hami_process) == 1960, "process");
+_Static_assert(offsetof(struct hami_region, proc_num) == 2008896, "proc_num");
+_Static_assert(offsetof(struct hami_region, last_kernel_time) == 2008912, "last_kernel_time");
+_Static_assert(sizeof(struct hami_region) == 2008952, "region 1.2");
+
+#define VGPU_EXTENSION_MAGIC 0x3154584555504756ULL /* "VGPUEXT1" */
+#define VGPU_EXTENSION_VERSION 1
+#define VGPU_EXTENSION_OFFSET 2011136 /* the next page after the region */
+#define VGPU_FORMAT_LOCK (1LL << 40)  /* byte locked while a file is made or repaired */
+#define VGPU_SLOT_LOCK (1LL << 41)    /* byte of slot 0 */
+
+enum vgpu_slot_state { SLOT_FREE = 0, SLOT_LIVE = 1 };
+
+struct vgpu_slot {
+	uint32_t state;
+	int32_t pid;
+	uint64_t generation; /* counts the owners this slot has had */
+	uint64_t used[HAMI_DEVICES];
+};
+
+struct vgpu_extension {
+	uint64_t magic; /* written last: absent means unfinished */
+	uint32_t version, size;
+	pthread_mutex_t mutex; /* robust, process-shared */
+	unsigned char mutex_room[128 - sizeof(pthread_mutex_t)];
+	uint64_t reserved[HAMI_DEVICES];
+	struct vgpu_slot slot[HAMI_PROCESSES];
+};
+
+struct vgpu_region {
+	struct hami_region hami;
+	unsigned char gap[VGPU_EXTENSION_OFFSET - sizeof(struct hami_region)];
+	struct vgpu_extension ext;
+};
+
+_Static_assert(offsetof(struct vgpu_region, ext) == VGPU_EXTENSION_OFFSET, "extension");
+_Static_assert(VGPU_EXTENSION_OFFSET % 4096 == 0, "extension on a page");
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "account.h"
+
+#include "limit.h"
+#include "log.h"
+#include "region.h"
+#include "resolve.h"
+#include "runtime.h"
+#include "table.h"
+
+static int told[HAMI_DEVICES]; /* the refusal of a device has been logged as a warning */
+
+CUresult account_refuse(int device, uint64_t bytes)
+{
+	enum log_level level = __atomic_exchange_n(&told[device], 1, __ATOMIC_RELAXED) ? LOG_INFO : LOG_WARN;
+	log_line(level, "device %d: %llu MiB refused: the container uses %llu of its %llu MiB", device,
+		 (unsigned long long)(bytes >> 20), (unsigned long long)(region_used(device) >> 20),
+		 (unsigned long long)(runtime_memory_limit(device) >> 20));
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+int account_reserve_once(int device, uint64_t bytes)
+{
+	return region_reserve(device, bytes, runtime_memory_limit(device));
+}
+
+CUresult account_reserve(int device, uint64_t bytes)
+{
+	if (account_reserve_once(device, bytes) == 0)
+		return CUDA_SUCCESS;
+	pools_refresh();
+	return account_reserve_once(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+int charge_begin(struct charge *c, uint64_t bytes)
+{
+	*c = (struct charge){.device = -1};
+	enum gate gate = runtime_gate();
+	if (gate == GATE_OPEN)
+		return 0;
+	int device = gate == GATE_CLOSED ? -1 : runtime_current_device();
+	if (device == -2)
+		return 0; /* no context: the driver will say so */
+	if (device == -1)
+		return c->refusal = CUDA_ERROR_NOT_PERMITTED;
+	uint64_t pages = limit_pages(bytes);
+	if (account_reserve(device, pages) == CUDA_SUCCESS)
+		c->reserved = pages;
+	else if (bytes >= PAGE_BYTES || !table_has_partial_page(device))
+		return c->refusal = account_refuse(device, bytes);
+	/* else: it may fit into a page that is ours already; charge_end finds out */
+	c->device = device;
+	return 0;
+}
+
+/* Forgets an allocation that the driver must have dropped by itself: its address is in use again. */
+static void drop_stale(CUdeviceptr address)
+{
+	struct table_entry old;
+	if (table_take(TABLE_PLAIN, address, &old))
+		region_release(old.device, table_free_pages(&old));
+}
+
+static CUresult undo(const struct charge *c, CUdeviceptr address, uint64_t bytes)
+{
+	struct table_entry e;
+	fn_cuMemFree_v2 free_memory = ORIGINAL(cuMemFree_v2);
+	uint64_t pages = table_take(TABLE_PLAIN, address, &e) ? table_free_pages(&e) : 0;
+	if (!free_memory || free_memory(address) != CUDA_SUCCESS)
+		region_force(c->device, pages); /* the driver keeps it: so do the books */
+	region_release(c->device, c->reserved);
+	return account_refuse(c->device, bytes);
+}
+
+CUresult charge_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes)
+{
+	if (c->device < 0)
+		return result;
+	if (result != CUDA_SUCCESS) {
+		region_release(c->device, c->reserved);
+		return result;
+	}
+	drop_stale(address);
+	uint64_t pages = table_add_plain(c->device, address, bytes);
+	if (pages == UINT64_MAX)
+		return result; /* no memory to remember it by: what was reserved stays charged */
+	if (pages > c->reserved && account_reserve(c->device, pages - c->reserved) != CUDA_SUCCESS)
+		return undo(c, address, bytes);
+	if (pages < c->reserved)
+		region_release(c->device, c->reserved - pages);
+	return result;
+}
+
+void account_after_fork(void)
+{
+	pools_after_fork();
+}

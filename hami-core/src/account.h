@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * account.h: reserve, call the driver, commit or cancel: the one way memory is charged.
+ *
+ *	struct charge c;
+ *	if (charge_begin(&c, bytes))           // refused: nothing was reserved
+ *		return c.refusal;
+ *	CUresult r = original(pointer, bytes);
+ *	return charge_end(&c, r, address, bytes);
+ */
+#ifndef ACCOUNT_H
+#define ACCOUNT_H
+
+#include <stdint.h>
+
+#include "cuda_abi.h"
+
+struct charge {
+	int device;        /* index in the limits; -1: this call is not accounted */
+	uint64_t reserved; /* bytes */
+	CUresult refusal;
+};
+
+/* Reserves room for an allocation on the current device. Non-zero: refused, with c->refusal. */
+int charge_begin(struct charge *c, uint64_t bytes);
+
+/*
+ * Settles after the driver's answer: keeps what the allocation at `address` takes and gives
+ * the rest back. Where it takes more than there is, frees it again and answers OUT_OF_MEMORY.
+ */
+CUresult charge_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes);
+
+/* Reserves bytes of a device; CUDA_SUCCESS, or the code to answer with. Pools are asked to shrink first. */
+CUresult account_reserve(int device, uint64_t bytes);
+/* The same without asking pools: for their own code. */
+int account_reserve_once(int device, uint64_t bytes);
+/* Says once per device that memory was refused. The code to answer with. */
+CUresult account_refuse(int device, uint64_t bytes);
+
+/* Reads again what the pools of this process hold, which shrinks by itself when streams synchronise. */
+void pools_refresh(void);
+/* An allocation of a pool was freed: reads again what that pool holds. */
+void pool_freed(uint64_t pool);
+void pools_after_fork(void);
+
+/* In a child after fork. */
+void account_after_fork(void);
+
+#endif

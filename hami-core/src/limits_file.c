@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* limits_file.c: the reader of the limits file. See the format in ../README.md. */
+#include "limits.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LINE_MAX_BYTES 512
+#define FAIL(...) return snprintf(reason, size, __VA_ARGS__), -1
+
+/* A decimal number of digits only; -1 when it is none or above max. */
+static int parse_number(const char *text, uint64_t max, uint64_t *out)
+{
+	uint64_t n = 0;
+	if (!*text)
+		return -1;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9')
+			return -1;
+		uint64_t digit = (uint64_t)(*text - '0');
+		if (n > (max - digit) / 10)
+			return -1;
+		n = n * 10 + digit;
+	}
+	*out = n;
+	return 0;
+}
+
+/* Cuts the next word of a line off *cursor; NULL at its end. */
+static char *next_word(char **cursor)
+{
+	char *p = *cursor + strspn(*cursor, " \t");
+	if (!*p)
+		return NULL;
+	size_t n = strcspn(p, " \t");
+	*cursor = p[n] ? p + n + 1 : p + n;
+	p[n] = 0;
+	return p;
+}
+
+static int valid_uuid(const char *uuid)
+{
+	size_t n = strlen(uuid);
+	if (strncmp(uuid, "GPU-", 4) || n != 40)
+		return 0;
+	for (const char *p = uuid + 4; *p; p++)
+		if (!strchr("0123456789abcdefABCDEF-", *p))
+			return 0;
+	return 1;
+}
+
+/* Reads memory= and cores= of a device; other keys belong to a later version. */
+static int parse_amounts(char *cursor, struct limits_device *d, int *unknown, char *reason, size_t size)
+{
+	int have_memory = 0, have_cores = 0;
+	uint64_t n;
+	char *word;
+	while ((word = next_word(&cursor)) != NULL) {
+		if (!strncmp(word, "memory=", 7)) {
+			if (have_memory++ || parse_number(word + 7, 1ULL << 60, &d->memory))
+				FAIL("bad %.40s: want one memory= in bytes", word);
+		} else if (!strncmp(word, "cores=", 6)) {
+			if (have_cores++ || parse_number(word + 6, 100, &n))
+				FAIL("bad %.40s: want one cores= from 0 to 100", word);
+			d->cores = n ? (unsigned)n : 100;
+		} else {
+			*unknown = 1;
+		}
+	}
+	if (!have_memory || !have_cores)
+		FAIL("a device needs memory= and cores=");
+	return 0;
+}
+
+static int parse_device(char *cursor, struct limits *out, int *unknown, char *reason, size_t size)
+{
+	uint64_t index;
+	char *number = next_word(&cursor), *uuid = next_word(&cursor);
+	if (!number || parse_number(number, HAMI_DEVICES - 1, &index))
+		FAIL("bad device number %.20s: want 0 to %d", number ? number : "", HAMI_DEVICES - 1);
+	if (!uuid || !valid_uuid(uuid))
+		FAIL("bad device UUID %.50s", uuid ? uuid : "");
+	struct limits_device *d = &out->device[index];
+	if (d->given)
+		FAIL("device %d is given twice", (int)index);
+	if (limits_find(out, uuid) >= 0)
+		FAIL("device %.50s is given twice", uuid);
+	if (parse_amounts(cursor, d, unknown, reason, size))
+		return -1;
+	d->given = 1;
+	strcpy(d->uuid, uuid);
+	return 0;
+}
+
+static int parse_policy(const char *word, struct limits *out)
+{
+	static const char *const words[] = {"default", "force", "disable"};
+	for (int i = 0; word && i < 3; i++)
+		if (!strcmp(word, words[i]))
+			return out->policy = (enum limits_policy)i, 0;
+	return -1;
+}
+
+static int parse_line(char *line, struct limits *out, int *unknown, char *reason, size_t size)
+{
+	uint64_t n;
+	char *cursor = line, *word = next_word(&cursor), *value;
+	if (!word || *word == '#')
+		return 0;
+	if (!strcmp(word, "device"))
+		return parse_device(cursor, out, unknown, reason, size);
+	if (!strcmp(word, "region")) {
+		value = next_word(&cursor);
+		if (!value || *value != '/' || strlen(value) >= sizeof out->region)
+			FAIL("bad region: want an absolute path of up to %zu bytes", sizeof out->region - 1);
+		strcpy(out->region, value);
+	} else if (!strcmp(word, "policy")) {
+		if (parse_policy(next_word(&cursor), out))
+			FAIL("bad policy: want default, force or disable");
+	} else if (!strcmp(word, "priority")) {
+		value = next_word(&cursor);
+		if (!value || parse_number(value, 1000, &n))
+			FAIL("bad priority: want 0 to 1000");
+		out->priority = (int)n;
+	} else {
+		*unknown = 1;
+		return 0;
+	}
+	*unknown |= next_word(&cursor) != NULL;
+	return 0;
+}
+
+static int parse_lines(const char *text, size_t length, struct limits *out, char *reason, size_t size)
+{
+	char line[LINE_MAX_BYTES], why[200];
+	size_t at = 0;
+	for (int number = 1; at < length; number++) {
+		const char *end = memchr(text + at, '\n', length - at);
+		size_t n = (end ? (size_t)(end - text) : length) - at;
+		if (n >= sizeof line || memchr(text + at, 0, n))
+			FAIL("line %d: longer than %zu bytes, or not text", number, sizeof line - 1);
+		memcpy(line, text + at, n);
+		line[n] = 0;
+		at += n + 1;
+		int unknown = 0;
+		if (number == 1 && strcmp(line, VGPU_LIMITS_MAGIC))
+			FAIL("line 1: want \"%s\"", VGPU_LIMITS_MAGIC);
+		if (number > 1 && parse_line(line, out, &unknown, why, sizeof why))
+			FAIL("line %d: %s", number, why);
+		if (unknown && !out->ignored_line)
+			out->ignored_line = number;
+	}
+	if (!length)
+		FAIL("the file is empty");
+	return 0;
+}
+
+int limits_parse(const char *text, size_t length, struct limits *out, char *reason, size_t size)
+{
+	*out = (struct limits){.source = LIMITS_FILE, .priority = 1, .region = VGPU_REGION_DEFAULT};
+	if (parse_lines(text, length, out, reason, size) == 0)
+		return 0;
+	*out = (struct limits){.source = LIMITS_INVALID};
+	return -1;
+}
+
+static char lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
+static int same_uuid(const char *a, const char *b)
+{
+	for (; *a && lower(*a) == lower(*b); a++, b++)
+		;
+	return !*a && !*b;
+}
+
+int limits_find(const struct limits *limits, const char *uuid)
+{
+	for (int i = 0; i < HAMI_DEVICES; i++)
+		if (limits->device[i].given && limits->device[i].uuid[0] && same_uuid(limits->device[i].uuid, uuid))
+			return i;
+	return -1;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prim_elf.c: looking into loaded objects without dlsym. We define dlsym ourselves, so
+ * that the real one has to be found in the C library's own symbol table.
+ */
+#define _GNU_SOURCE
+#include "prim.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The dynamic section of one object, as far as a look-up needs it. */
+struct tables {
+	ElfW(Addr) base;
+	const ElfW(Sym) *symbols;
+	const char *strings;
+	const uint32_t *gnu_hash;
+	const uint32_t *hash;
+};
+
+/* glibc relocates these pointers in memory on most machines; where it does not, they are offsets. */
+static const void *absolute(ElfW(Addr) base, ElfW(Addr) value)
+{
+	return (const void *)(value < base ? value + base : value);
+}
+
+static int read_tables(const struct dl_phdr_info *info, struct tables *t)
+{
+	*t = (struct tables){.base = info->dlpi_addr};
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
+			continue;
+		const ElfW(Dyn) *d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+		for (; d->d_tag != DT_NULL; d++) {
+			const void *p = absolute(info->dlpi_addr, d->d_un.d_ptr);
+			switch (d->d_tag) {
+			case DT_SYMTAB: t->symbols = p; break;
+			case DT_STRTAB: t->strings = p; break;
+			case DT_GNU_HASH: t->gnu_hash = p; break;
+			case DT_HASH: t->hash = p; break;
+			}
+		}
+	}
+	return t->symbols && t->strings && (t->gnu_hash || t->hash);
+}
+
+static void *defined(const struct tables *t, uint32_t i, const char *name)
+{
+	const ElfW(Sym) *s = &t->symbols[i];
+	if (s->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s->st_info) != STT_FUNC || strcmp(t->strings + s->st_name, name))
+		return NULL;
+	return (void *)(t->base + s->st_value);
+}
+
+/* DT_GNU_HASH: {buckets, first symbol, bloom words, bloom shift}, bloom, buckets, chains. */
+static void *find_gnu(const struct tables *t, const char *name)
+{
+	uint32_t h = 5381;
+	for (const char *p = name; *p; p++)
+		h = h * 33 + (unsigned char)*p;
+	uint32_t count = t->gnu_hash[0], first = t->gnu_hash[1], bloom = t->gnu_hash[2];
+	const uint32_t *buckets = t->gnu_hash + 4 + bloom * (sizeof(ElfW(Addr)) / 4);
+	const uint32_t *chains = buckets + count;
+	uint32_t i = count ? buckets[h % count] : 0;
+	if (i < first)
+		return NULL;
+	for (;; i++) {
+		void *at = (chains[i - first] | 1) == (h | 1) ? defined(t, i, name) : NULL;
+		if (at || (chains[i - first] & 1))
+			return at;
+	}
+}
+
+/* DT_HASH: {buckets, symbols}: looked through in order, since old libraries are the only ones without the other. */
+static void *find_plain(const struct tables *t, const char *name)
+{
+	void *at = NULL;
+	for (uint32_t i = 0; i < t->hash[1] && !at; i++)
+		at = defined(t, i, name);
+	return at;
+}
+
+static const char *file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+struct symbol_search {
+	const char *const *prefixes;
+	const char *name;
+	void *found;
+};
+
+static int search_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct symbol_search *s = data;
+	struct tables t;
+	(void)size;
+	for (const char *const *p = s->prefixes; *p; p++) {
+		if (strncmp(file_name(info->dlpi_name), *p, strlen(*p)) || !read_tables(info, &t))
+			continue;
+		s->found = t.gnu_hash ? find_gnu(&t, s->name) : find_plain(&t, s->name);
+		return s->found != NULL;
+	}
+	return 0;
+}
+
+void *prim_symbol(const char *const *soname_prefixes, const char *name)
+{
+	struct symbol_search s = {soname_prefixes, name, NULL};
+	dl_iterate_phdr(search_object, &s);
+	return s.found;
+}
+
+struct owner_search {
+	ElfW(Addr) address;
+	int nvidia;
+};
+
+static int search_owner(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct owner_search *s = data;
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		ElfW(Addr) start = info->dlpi_addr + p->p_vaddr;
+		if (p->p_type != PT_LOAD || s->address < start || s->address >= start + p->p_memsz)
+			continue;
+		const char *name = file_name(info->dlpi_name);
+		s->nvidia = !strncmp(name, "libcuda.so", 10) || !strncmp(name, "libnvidia-", 10) ||
+			    !strncmp(name, "libcudadebugger.so", 18);
+		return 1;
+	}
+	return 0;
+}
+
+int prim_is_nvidia(const void *address)
+{
+	struct owner_search s = {(ElfW(Addr))address, 0};
+	dl_iterate_phdr(search_owner, &s);
+	return s.nvidia;
+}

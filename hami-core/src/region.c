@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "region.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "limit.h"
+#include "log.h"
+#include "prim.h"
+
+#define LOCK_SECONDS 10 /* a holder needs well under a millisecond; longer means it is stopped */
+
+static struct {
+	struct vgpu_region *map; /* NULL before region_attach */
+	int fd;                  /* -1: private accounts */
+	int slot;
+} self = {NULL, -1, -1};
+
+/* Restores I1 after a holder of the mutex has died (or a file was found half-made). */
+static void recount(struct vgpu_extension *x)
+{
+	for (int d = 0; d < HAMI_DEVICES; d++) {
+		uint64_t sum = 0;
+		for (int i = 0; i < HAMI_PROCESSES; i++)
+			if (x->slot[i].state == SLOT_LIVE)
+				sum += x->slot[i].used[d];
+		__atomic_store_n(&x->reserved[d], sum, __ATOMIC_RELAXED);
+	}
+}
+
+/* 0 with the mutex held, or -1 when that is impossible. */
+static int lock(void)
+{
+	struct vgpu_extension *x = &self.map->ext;
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += LOCK_SECONDS;
+	int r = pthread_mutex_trylock(&x->mutex);
+	if (r == EBUSY)
+		r = pthread_mutex_timedlock(&x->mutex, &until);
+	if (r == EOWNERDEAD) {
+		recount(x);
+		r = pthread_mutex_consistent(&x->mutex);
+	}
+	if (r)
+		log_line(LOG_ERROR, "the region's lock cannot be had: %s", strerror(r));
+	return r ? -1 : 0;
+}
+
+static void unlock(void)
+{
+	pthread_mutex_unlock(&self.map->ext.mutex);
+}
+
+/* Sets what this process holds of a device, in slot and mirror (needs the lock). */
+static void write_used(int slot, int device, uint64_t bytes)
+{
+	struct vgpu_region *m = self.map;
+	struct hami_memory *mirror = &m->hami.procs[slot].used[device];
+	m->ext.slot[slot].used[device] = bytes;
+	mirror->data = bytes;
+	mirror->total = bytes;
+}
+
+static void add_reserved(int device, uint64_t bytes)
+{
+	__atomic_add_fetch(&self.map->ext.reserved[device], bytes, __ATOMIC_RELAXED);
+}
+
+static void free_slot(int i)
+{
+	struct vgpu_slot *s = &self.map->ext.slot[i];
+	for (int d = 0; d < HAMI_DEVICES; d++) {
+		add_reserved(d, -s->used[d]);
+		write_used(i, d, 0);
+	}
+	self.map->hami.procs[i].status = 0;
+	self.map->hami.procs[i].pid = 0;
+	s->pid = 0;
+	s->state = SLOT_FREE;
+}
+
+/* Frees the slots of dead processes (needs the lock). */
+static void reap(void)
+{
+	if (self.fd < 0)
+		return;
+	int high = self.map->hami.proc_num;
+	for (int i = 0; i < high && i < HAMI_PROCESSES; i++)
+		if (i != self.slot && self.map->ext.slot[i].state == SLOT_LIVE && !prim_locked(self.fd, VGPU_SLOT_LOCK + i))
+			free_slot(i);
+}
+
+/* Takes the first slot nobody has (needs the lock). */
+static int claim(void)
+{
+	struct vgpu_region *m = self.map;
+	for (int i = 0; i < HAMI_PROCESSES; i++) {
+		struct vgpu_slot *s = &m->ext.slot[i];
+		if (s->state != SLOT_FREE || (self.fd >= 0 && prim_lock_try(self.fd, VGPU_SLOT_LOCK + i)))
+			continue;
+		memset(&m->hami.procs[i], 0, sizeof m->hami.procs[i]);
+		memset(s->used, 0, sizeof s->used);
+		s->pid = prim_pid();
+		s->generation++;
+		s->state = SLOT_LIVE;
+		m->hami.procs[i].pid = s->pid;
+		m->hami.procs[i].status = 1;
+		if (m->hami.proc_num <= i)
+			m->hami.proc_num = i + 1;
+		return self.slot = i;
+	}
+	return -1;
+}
+
+static void make_mutex(struct vgpu_extension *x)
+{
+	pthread_mutexattr_t a;
+	pthread_mutexattr_init(&a);
+	pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&x->mutex, &a);
+	pthread_mutexattr_destroy(&a);
+}
+
+/* Fills an all-zero region. The extension's magic comes last: without it the next process starts over. */
+static void fill(struct vgpu_region *m)
+{
+	m->hami.magic = HAMI_MAGIC;
+	m->hami.major = 1;
+	m->hami.minor = 2;
+	m->hami.semaphore[0] = 1; /* free, should an old reader ever wait for it */
+	m->hami.utilization_switch = 1;
+	make_mutex(&m->ext);
+	m->ext.version = VGPU_EXTENSION_VERSION;
+	m->ext.size = sizeof m->ext;
+	__atomic_store_n(&m->ext.magic, VGPU_EXTENSION_MAGIC, __ATOMIC_RELEASE);
+}
+
+static int usable(const struct vgpu_region *m)
+{
+	return m->ext.magic == VGPU_EXTENSION_MAGIC && m->ext.version == VGPU_EXTENSION_VERSION &&
+	       m->ext.size == sizeof m->ext && m->hami.magic == HAMI_MAGIC && m->hami.major == 1;
+}
+
+/* Maps the file; one that is short, foreign or unfinished is made anew. Runs under the format lock. */
+static struct vgpu_region *map_file(int fd)
+{
+	struct vgpu_region *m = NULL;
+	if (prim_size(fd) >= (long long)sizeof *m) {
+		m = prim_map(fd, sizeof *m);
+		if (m && usable(m))
+			return m;
+		if (m)
+			prim_unmap(m, sizeof *m);
+	}
+	if (prim_clear(fd, sizeof *m) || !(m = prim_map(fd, sizeof *m)))
+		return NULL;
+	fill(m);
+	return m;
+}
+
+static struct vgpu_region *open_region(const char *path, int *out_fd)
+{
+	int fd = prim_open_shared(path);
+	struct vgpu_region *m = NULL;
+	if (fd >= 0 && prim_lock_wait(fd, VGPU_FORMAT_LOCK) == 0) {
+		m = map_file(fd);
+		int saved = errno;
+		prim_unlock(fd, VGPU_FORMAT_LOCK);
+		errno = saved;
+	}
+	if (fd >= 0 && !m)
+		prim_close(fd);
+	*out_fd = m ? fd : -1;
+	return m;
+}
+
+/* What monitors read; the limits in force are each process's own. */
+static void publish(const struct limits *limits)
+{
+	struct hami_region *h = &self.map->hami;
+	uint64_t count = 0;
+	for (int i = 0; i < HAMI_DEVICES; i++) {
+		const struct limits_device *d = &limits->device[i];
+		h->limit[i] = d->memory;
+		h->sm_limit[i] = d->given ? d->cores : 100;
+		if (d->given && d->uuid[0]) {
+			snprintf(h->uuid[i], sizeof h->uuid[i], "%s", d->uuid);
+			count = (uint64_t)i + 1;
+		}
+	}
+	if (count > h->device_num)
+		h->device_num = count;
+	h->priority = limits->priority;
+}
+
+/* Enters self.map under its lock; -1 with errno when it is full or stuck. */
+static int enter(const struct limits *limits)
+{
+	if (lock())
+		return errno = EBUSY, -1;
+	reap();
+	int r = claim() < 0 ? -1 : 0;
+	if (r == 0)
+		publish(limits);
+	unlock();
+	return r ? (errno = ENOSPC, -1) : 0;
+}
+
+static void leave_file(void)
+{
+	if (self.map)
+		prim_unmap(self.map, sizeof *self.map);
+	if (self.fd >= 0)
+		prim_close(self.fd);
+	self.map = NULL;
+	self.fd = self.slot = -1;
+}
+
+int region_attach(const struct limits *limits, char *reason, unsigned long size)
+{
+	self.map = open_region(limits->region, &self.fd);
+	if (self.map && enter(limits) == 0)
+		return 0;
+	snprintf(reason, size, "%s: %s", limits->region, strerror(errno));
+	leave_file();
+	self.map = prim_map(-1, sizeof *self.map);
+	if (self.map) {
+		fill(self.map);
+		enter(limits);
+	}
+	return -1;
+}
+
+int region_reserve(int device, uint64_t bytes, uint64_t limit)
+{
+	if (!self.map || lock())
+		return -1;
+	uint64_t used = self.map->ext.reserved[device];
+	if (!limit_admits(used, bytes, limit)) {
+		reap();
+		used = self.map->ext.reserved[device];
+	}
+	int ok = limit_admits(used, bytes, limit);
+	if (ok) {
+		write_used(self.slot, device, self.map->ext.slot[self.slot].used[device] + bytes);
+		add_reserved(device, bytes);
+	}
+	unlock();
+	return ok ? 0 : -1;
+}
+
+void region_force(int device, uint64_t bytes)
+{
+	if (!self.map || lock())
+		return;
+	write_used(self.slot, device, self.map->ext.slot[self.slot].used[device] + bytes);
+	add_reserved(device, bytes);
+	unlock();
+}
+
+void region_release(int device, uint64_t bytes)
+{
+	if (!self.map || lock())
+		return;
+	uint64_t mine = self.map->ext.slot[self.slot].used[device];
+	bytes = bytes < mine ? bytes : mine;
+	write_used(self.slot, device, mine - bytes);
+	add_reserved(device, -bytes);
+	unlock();
+}
+
+uint64_t region_used(int device)
+{
+	if (!self.map || lock())
+		return 0;
+	reap();
+	uint64_t used = self.map->ext.reserved[device];
+	unlock();
+	return used;
+}
+
+void region_name_device(int device, const char *uuid)
+{
+	if (!self.map || lock())
+		return;
+	struct hami_region *h = &self.map->hami;
+	snprintf(h->uuid[device], sizeof h->uuid[device], "%s", uuid);
+	if (h->device_num <= (uint64_t)device)
+		h->device_num = (uint64_t)device + 1;
+	unlock();
+}
+
+void region_after_fork(void)
+{
+	leave_file(); /* the lock on the slot belongs to the open file, which the parent still has */
+}
+
+int region_check(void)
+{
+	const struct vgpu_extension *x = &self.map->ext;
+	if (lock())
+		return -1;
+	int bad = 0;
+	for (int d = 0; d < HAMI_DEVICES; d++) {
+		uint64_t sum = 0;
+		for (int i = 0; i < HAMI_PROCESSES; i++) {
+			sum += x->slot[i].state == SLOT_LIVE ? x->slot[i].used[d] : 0;
+			bad |= x->slot[i].used[d] != self.map->hami.procs[i].used[d].total;
+			bad |= x->slot[i].state == SLOT_LIVE && i >= self.map->hami.proc_num;
+		}
+		bad |= sum != x->reserved[d];
+	}
+	unlock();
+	return bad ? -1 : 0;
+}
+
+struct vgpu_region *region_memory(void)
+{
+	return self.map;
+}
+
+int region_slot(void)
+{
+	return self.slot;
+}

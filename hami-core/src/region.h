@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * region.h: how much of each device all processes of the container hold together.
+ * The file's layout and invariants are in hamicore_abi.h. Thread-safe.
+ *
+ * Devices are indexes into the limits (number in PCI order). Amounts are bytes.
+ */
+#ifndef REGION_H
+#define REGION_H
+
+#include <stdint.h>
+
+#include "limits.h"
+
+/*
+ * Joins the region at limits->region, making or repairing the file, and takes a slot
+ * in it. When that is impossible, keeps private accounts with the same limits and
+ * returns -1 with the reason: the program goes on, its own memory still bounded.
+ */
+int region_attach(const struct limits *limits, char *reason, unsigned long size);
+
+/*
+ * Takes `bytes` of a device unless that would exceed `limit` (0 = none). Memory of
+ * processes found dead is given back before a refusal. 0, or -1 for refused.
+ */
+int region_reserve(int device, uint64_t bytes, uint64_t limit);
+
+/* Books bytes the driver has already taken, over the limit if need be, so that the books stay true. */
+void region_force(int device, uint64_t bytes);
+
+/* Gives bytes of this process back; never more than it holds. */
+void region_release(int device, uint64_t bytes);
+
+/* Bytes that all living processes hold. */
+uint64_t region_used(int device);
+
+/* For monitors: which device an index is. */
+void region_name_device(int device, const char *uuid);
+
+/* In a child after fork: leave the parent's slot alone. The next attach takes an own one. */
+void region_after_fork(void);
+
+/* For tests: 0 when the invariants of hamicore_abi.h hold, else -1. */
+int region_check(void);
+struct vgpu_region *region_memory(void);
+int region_slot(void);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* resolve.c: nothing else in libvgpu looks symbols up. */
+#define _GNU_SOURCE
+#include "resolve.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "prim.h"
+
+/* Read by the look-up code in dlsym.S, which jumps there. Filled by vgpu_find_dlsym. */
+__attribute__((visibility("hidden"))) void *vgpu_real_dlsym, *vgpu_real_dlvsym;
+
+static void *originals[SYMBOL_COUNT];  /* NULL: not resolved, or not there */
+static void *by_proc[SYMBOL_COUNT];    /* what cuGetProcAddress gives for it, where that differs */
+static int resolved[LIBRARY_COUNT];
+static pthread_mutex_t resolving = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local int inside __attribute__((tls_model("initial-exec")));
+
+void vgpu_find_dlsym(void);
+void vgpu_find_dlsym(void)
+{
+	static const char *const libc[] = {"libc.so.", "libc-", "libdl.so.", "libdl-", NULL};
+	if (__atomic_load_n(&vgpu_real_dlsym, __ATOMIC_ACQUIRE))
+		return;
+	vgpu_real_dlvsym = prim_symbol(libc, "dlvsym");
+	__atomic_store_n(&vgpu_real_dlsym, prim_symbol(libc, "dlsym"), __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor)) static void at_load(void)
+{
+	vgpu_find_dlsym();
+}
+
+void *real_dlsym(void *handle, const char *name)
+{
+	vgpu_find_dlsym();
+	void *(*real)(void *, const char *) = (void *(*)(void *, const char *))vgpu_real_dlsym;
+	return real ? real(handle, name) : NULL;
+}
+
+void *real_dlvsym(void *handle, const char *name, const char *version)
+{
+	vgpu_find_dlsym();
+	void *(*real)(void *, const char *, const char *) =
+		(void *(*)(void *, const char *, const char *))vgpu_real_dlvsym;
+	return real ? real(handle, name, version) : NULL;
+}
+
+/* Asks the driver for the same functions its other way: some drivers give other pointers there. */
+static void resolve_by_proc(void)
+{
+	fn_cuGetProcAddress get = (fn_cuGetProcAddress)originals[ID_cuGetProcAddress];
+	for (int i = 0; get && i < SYMBOL_COUNT; i++) {
+		const struct symbol *s = &symbols[i];
+		void *at = NULL;
+		uint64_t flags = s->per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+					       : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+		if (s->library == LIBRARY_CUDA && s->hook && get(s->base, &at, s->since, flags) == CUDA_SUCCESS)
+			by_proc[i] = at;
+	}
+}
+
+/* Fills the originals of one library. A library that is not there yet is asked for again next time. */
+static void resolve(enum library library)
+{
+	static const char *const sonames[LIBRARY_COUNT] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+	void *handle = dlopen(sonames[library], RTLD_LAZY | RTLD_NOLOAD);
+	if (!handle)
+		handle = dlopen(sonames[library], RTLD_LAZY | RTLD_LOCAL);
+	if (!handle)
+		return;
+	for (int i = 0; i < SYMBOL_COUNT; i++)
+		if (symbols[i].library == library)
+			__atomic_store_n(&originals[i], real_dlsym(handle, symbols[i].name), __ATOMIC_RELEASE);
+	if (library == LIBRARY_CUDA)
+		resolve_by_proc();
+	__atomic_store_n(&resolved[library], 1, __ATOMIC_RELEASE);
+}
+
+void *original_of(enum symbol_id id)
+{
+	void *at = __atomic_load_n(&originals[id], __ATOMIC_ACQUIRE);
+	enum library library = symbols[id].library;
+	if (at || inside)
+		return at;
+	if (__atomic_load_n(&resolved[library], __ATOMIC_ACQUIRE))
+		return __atomic_load_n(&originals[id], __ATOMIC_ACQUIRE);
+	inside = 1; /* the driver's start-up code may call a hook: it must not wait for itself */
+	pthread_mutex_lock(&resolving);
+	if (!resolved[library])
+		resolve(library);
+	pthread_mutex_unlock(&resolving);
+	inside = 0;
+	return __atomic_load_n(&originals[id], __ATOMIC_ACQUIRE);
+}
+
+void resolve_after_fork(void)
+{
+	pthread_mutex_init(&resolving, NULL); /* another thread of the parent may have held it */
+	inside = 0;
+}
+
+int original_missing(enum symbol_id id)
+{
+	int loaded = __atomic_load_n(&resolved[symbols[id].library], __ATOMIC_ACQUIRE);
+	if (symbols[id].library == LIBRARY_NVML)
+		return loaded ? NVML_ERROR_FUNCTION_NOT_FOUND : NVML_ERROR_LIBRARY_NOT_FOUND;
+	return loaded ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+const struct symbol *hooked_symbol(const char *name)
+{
+	int low = 0, high = SYMBOL_COUNT;
+	while (low < high) {
+		int middle = (low + high) / 2, order = strcmp(name, symbols[middle].name);
+		if (order == 0)
+			return symbols[middle].hook ? &symbols[middle] : NULL;
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+void *hook_for(const char *base, void *original)
+{
+	for (int i = 0; i < SYMBOL_COUNT; i++)
+		if (symbols[i].hook && (originals[i] == original || by_proc[i] == original) &&
+		    !strcmp(symbols[i].base, base))
+			return symbols[i].hook;
+	return original;
+}

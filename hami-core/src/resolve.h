@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * resolve.h: the driver's own functions behind our hooks. Nothing is looked up before
+ * the first call of a hook; a look-up of a name by a program starts nothing.
+ */
+#ifndef RESOLVE_H
+#define RESOLVE_H
+
+#include "hooks.gen.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum library { LIBRARY_CUDA, LIBRARY_NVML, LIBRARY_COUNT };
+
+struct symbol {
+	const char *name;
+	const char *base; /* what cuGetProcAddress is asked for */
+	enum library library;
+	int since;
+	int per_thread;
+	void *hook; /* NULL: only called by us */
+};
+
+/* Sorted by name; index is enum symbol_id. Generated. */
+extern const struct symbol symbols[SYMBOL_COUNT];
+
+/* The driver's function; NULL when the library or the symbol is not there. */
+void *original_of(enum symbol_id id);
+#define ORIGINAL(name) ((fn_##name)original_of(ID_##name))
+
+/* What a hook answers when there is no original: the library's own code for that. */
+int original_missing(enum symbol_id id);
+
+/* The symbol of this name if it is hooked, else NULL. */
+const struct symbol *hooked_symbol(const char *name);
+
+/* The hook for a pointer that the driver gave out for `base`, or the pointer itself. */
+void *hook_for(const char *base, void *original);
+
+/* The real functions, from the C library itself; NULL as they answer, too, where they are not to be found. */
+void *real_dlsym(void *handle, const char *name);
+void *real_dlvsym(void *handle, const char *name, const char *version);
+
+/* In a child after fork. */
+void resolve_after_fork(void);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * runtime.h: whether and how this process is limited. Everything starts at the first
+ * call of a hook, once; a child after fork starts anew.
+ */
+#ifndef RUNTIME_H
+#define RUNTIME_H
+
+#include "cuda_abi.h"
+#include "limits.h"
+
+enum gate {
+	GATE_OPEN,    /* nothing is limited: call the driver */
+	GATE_LIMITED, /* ask the region */
+	GATE_CLOSED   /* the limits cannot be read: refuse memory */
+};
+
+/* Starts on first use. Cheap afterwards: one load. */
+enum gate runtime_gate(void);
+
+/* Index in the limits of a CUDA device, or -1 when the limits do not name it. pre: gate is LIMITED. */
+int runtime_device(CUdevice ordinal);
+/* The same by UUID text, "GPU-...". */
+int runtime_device_by_uuid(const char *uuid);
+/* The same for the calling thread's current device; -2 when there is none. */
+int runtime_current_device(void);
+
+/* Memory limit in bytes of an index, 0 = none. */
+uint64_t runtime_memory_limit(int index);
+
+#endif

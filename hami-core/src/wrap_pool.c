@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wrap_pool.c: stream-ordered memory. What a pool has reserved from the device is
+ * charged, not the single allocation: a pool keeps what is freed into it.
+ *
+ * Lock order: pools.mutex before the region's. It is held over the driver's call, so
+ * that growth of a pool can be told apart by allocation.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "account.h"
+#include "limit.h"
+#include "region.h"
+#include "resolve.h"
+#include "runtime.h"
+#include "table.h"
+
+struct pool {
+	CUmemoryPool handle;
+	int device; /* index in the limits */
+	uint64_t charged;
+	struct pool *next;
+};
+
+static struct {
+	pthread_mutex_t mutex;
+	struct pool *first;
+} pools = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static struct pool *find(CUmemoryPool handle)
+{
+	struct pool *p = pools.first;
+	while (p && p->handle != handle)
+		p = p->next;
+	return p;
+}
+
+static struct pool *find_or_add(CUmemoryPool handle, int device)
+{
+	struct pool *p = find(handle);
+	if (p || !(p = calloc(1, sizeof *p)))
+		return p;
+	*p = (struct pool){.handle = handle, .device = device, .next = pools.first};
+	return pools.first = p;
+}
+
+static uint64_t attribute(const struct pool *p, int which)
+{
+	uint64_t value = 0;
+	fn_cuMemPoolGetAttribute get = ORIGINAL(cuMemPoolGetAttribute);
+	return get && get(p->handle, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+/* Charges what the pool holds now, whatever the limit says: the driver has it already. */
+static void settle(struct pool *p)
+{
+	uint64_t now = attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+	if (now > p->charged)
+		region_force(p->device, now - p->charged);
+	else
+		region_release(p->device, p->charged - now);
+	p->charged = now;
+}
+
+static void settle_all(void)
+{
+	for (struct pool *p = pools.first; p; p = p->next)
+		settle(p);
+}
+
+void pools_refresh(void)
+{
+	pthread_mutex_lock(&pools.mutex);
+	settle_all();
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+void pool_freed(uint64_t handle)
+{
+	pthread_mutex_lock(&pools.mutex);
+	struct pool *p = find((CUmemoryPool)(uintptr_t)handle);
+	if (p)
+		settle(p);
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+void pools_after_fork(void)
+{
+	pthread_mutex_init(&pools.mutex, NULL);
+	pools.first = NULL;
+}
+
+/* Reserves what the pool is going to need beyond what it holds. 0 with the amount, or -1. */
+static int reserve(struct pool *p, uint64_t bytes, uint64_t *reserved)
+{
+	for (int attempt = 0; attempt < 2; attempt++) {
+		uint64_t held = attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+		uint64_t used = attribute(p, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+		uint64_t need = bytes > UINT64_MAX - used ? UINT64_MAX : used + bytes;
+		*reserved = need > held ? limit_pages(need - held) : 0;
+		if (account_reserve_once(p->device, *reserved) == 0)
+			return 0;
+		settle_all(); /* streams may have synchronised since: pools give back by themselves */
+	}
+	return -1;
+}
+
+struct request {
+	CUdeviceptr *pointer;
+	size_t bytes;
+	CUmemoryPool pool;
+	CUstream stream;
+	/* exactly one is set */
+	original_mem_alloc_async alloc;
+	original_mem_alloc_from_pool from_pool;
+};
+
+static CUresult call(const struct request *q)
+{
+	return q->alloc ? q->alloc(q->pointer, q->bytes, q->stream)
+			: q->from_pool(q->pointer, q->bytes, q->pool, q->stream);
+}
+
+/* The pool took more than was reserved and more than is left: give the allocation back. */
+static CUresult take_back(struct pool *p, const struct request *q)
+{
+	fn_cuMemFreeAsync release = ORIGINAL(cuMemFreeAsync);
+	fn_cuMemPoolTrimTo trim = ORIGINAL(cuMemPoolTrimTo);
+	if (release)
+		release(*q->pointer, q->stream);
+	if (trim)
+		trim(p->handle, 0);
+	settle(p);
+	return account_refuse(p->device, q->bytes);
+}
+
+static CUresult allocate(struct pool *p, const struct request *q)
+{
+	uint64_t reserved;
+	if (reserve(p, q->bytes, &reserved))
+		return account_refuse(p->device, q->bytes);
+	CUresult r = call(q);
+	uint64_t now = attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+	uint64_t grown = now > p->charged ? now - p->charged : 0;
+	if (r == CUDA_SUCCESS && grown > reserved && account_reserve_once(p->device, grown - reserved)) {
+		region_release(p->device, reserved);
+		return take_back(p, q);
+	}
+	if (r == CUDA_SUCCESS && grown > reserved)
+		reserved = grown;
+	region_release(p->device, reserved - (r == CUDA_SUCCESS ? grown : 0));
+	p->charged += r == CUDA_SUCCESS ? grown : 0;
+	settle(p);
+	struct table_entry e = {.kind = TABLE_POOLED, .device = p->device, .link = (uintptr_t)p->handle};
+	if (r == CUDA_SUCCESS) {
+		e.key = *q->pointer;
+		table_add(&e);
+	}
+	return r;
+}
+
+/* The pool a request goes to: the named one, else the current one of the current device. */
+static CUmemoryPool target(const struct request *q)
+{
+	CUdevice ordinal;
+	CUmemoryPool pool = NULL;
+	fn_cuCtxGetDevice current = ORIGINAL(cuCtxGetDevice);
+	fn_cuDeviceGetMemPool of_device = ORIGINAL(cuDeviceGetMemPool);
+	if (q->from_pool)
+		return q->pool;
+	return current && of_device && current(&ordinal) == CUDA_SUCCESS && of_device(&pool, ordinal) == CUDA_SUCCESS
+		       ? pool : NULL;
+}
+
+static CUresult guarded(const struct request *q)
+{
+	enum gate gate = runtime_gate();
+	if (gate == GATE_OPEN)
+		return call(q);
+	int device = gate == GATE_CLOSED ? -1 : runtime_current_device();
+	CUmemoryPool handle = device >= 0 ? target(q) : NULL;
+	if (device == -2 || (device >= 0 && (!handle || !q->bytes)))
+		return call(q); /* the driver will refuse it */
+	pthread_mutex_lock(&pools.mutex);
+	struct pool *p = device < 0 ? NULL : find_or_add(handle, device);
+	CUresult r = p ? allocate(p, q) : CUDA_ERROR_NOT_PERMITTED;
+	pthread_mutex_unlock(&pools.mutex);
+	return r;
+}
+
+CUresult hook_mem_alloc_async(original_mem_alloc_async original, CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+	return guarded(&(struct request){.pointer = pointer, .bytes = bytes, .stream = stream, .alloc = original});
+}
+
+CUresult hook_mem_alloc_from_pool(original_mem_alloc_from_pool original, CUdeviceptr *pointer, size_t bytes,
+				  CUmemoryPool pool, CUstream stream)
+{
+	return guarded(&(struct request){pointer, bytes, pool, stream, .from_pool = original});
+}
+
+CUresult hook_mem_free_async(original_mem_free_async original, CUdeviceptr pointer, CUstream stream)
+{
+	struct table_entry e;
+	int plain = table_take(TABLE_PLAIN, pointer, &e);
+	int pooled = !plain && table_take(TABLE_POOLED, pointer, &e);
+	CUresult r = original(pointer, stream);
+	if (plain && r == CUDA_SUCCESS)
+		region_release(e.device, table_free_pages(&e));
+	else if (pooled && r == CUDA_SUCCESS)
+		pool_freed(e.link);
+	else if (plain || pooled)
+		table_put_back(&e);
+	return r;
+}
+
+CUresult hook_mem_pool_create(original_mem_pool_create original, CUmemoryPool *pool, const CUmemPoolProps *props)
+{
+	CUresult r = original(pool, props);
+	if (r != CUDA_SUCCESS || runtime_gate() != GATE_LIMITED || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return r;
+	int device = runtime_device(props->location.id);
+	pthread_mutex_lock(&pools.mutex);
+	if (device >= 0)
+		find_or_add(*pool, device);
+	pthread_mutex_unlock(&pools.mutex);
+	return r;
+}
+
+/* Memory of a destroyed pool that is still in use stays with the driver until it is freed; so does the charge. */
+CUresult hook_mem_pool_destroy(original_mem_pool_destroy original, CUmemoryPool handle)
+{
+	pthread_mutex_lock(&pools.mutex);
+	struct pool **at = &pools.first, *p;
+	while (*at && (*at)->handle != handle)
+		at = &(*at)->next;
+	p = *at;
+	CUresult r = original(handle);
+	if (p && r == CUDA_SUCCESS) {
+		region_release(p->device, p->charged);
+		*at = p->next;
+		free(p);
+	}
+	pthread_mutex_unlock(&pools.mutex);
+	return r;
+}
+
+CUresult hook_mem_pool_trim_to(original_mem_pool_trim_to original, CUmemoryPool handle, size_t keep)
+{
+	CUresult r = original(handle, keep);
+	pool_freed((uintptr_t)handle);
+	return r;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wrap_vmm.c: physical handles and mappings. The driver keeps the memory until the last
+ * reference and the last mapping are gone, in whatever order; so do the books. The
+ * device is the one the allocation names, not the current one.
+ */
+#include "account.h"
+#include "limit.h"
+#include "region.h"
+#include "resolve.h"
+#include "runtime.h"
+#include "table.h"
+
+/* One use less of a handle; its memory is credited with the last. */
+static void drop_use(uint64_t handle)
+{
+	struct table_entry e;
+	if (table_use(TABLE_HANDLE, handle, -1, &e) == 0)
+		region_release(e.device, e.size);
+}
+
+CUresult hook_mem_create(original_mem_create original, CUmemGenericAllocationHandle *handle, size_t bytes,
+			 const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	enum gate gate = runtime_gate();
+	if (gate == GATE_OPEN || !prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return original(handle, bytes, prop, flags); /* host memory is not the device's */
+	int device = gate == GATE_CLOSED ? -1 : runtime_device(prop->location.id);
+	struct table_entry e = {.kind = TABLE_HANDLE, .device = device, .size = limit_pages(bytes), .uses = 1};
+	if (device == -2)
+		return original(handle, bytes, prop, flags); /* no such device: the driver will say so */
+	if (device < 0)
+		return CUDA_ERROR_NOT_PERMITTED;
+	if (account_reserve(device, e.size) != CUDA_SUCCESS)
+		return account_refuse(device, bytes);
+	CUresult r = original(handle, bytes, prop, flags);
+	if (r != CUDA_SUCCESS)
+		return region_release(device, e.size), r;
+	e.key = *handle;
+	table_add(&e);
+	return r;
+}
+
+CUresult hook_mem_release(original_mem_release original, CUmemGenericAllocationHandle handle)
+{
+	struct table_entry e;
+	long uses = table_use(TABLE_HANDLE, handle, -1, &e); /* before the call: the driver may give the number again */
+	CUresult r = original(handle);
+	if (r == CUDA_SUCCESS && uses == 0) {
+		region_release(e.device, e.size);
+	} else if (r != CUDA_SUCCESS && uses > 0) {
+		table_use(TABLE_HANDLE, handle, 1, &e);
+	} else if (r != CUDA_SUCCESS && uses == 0) {
+		e.uses = 1;
+		table_add(&e);
+	}
+	return r;
+}
+
+CUresult hook_mem_retain(original_mem_retain original, CUmemGenericAllocationHandle *handle, void *address)
+{
+	struct table_entry e;
+	CUresult r = original(handle, address);
+	if (r == CUDA_SUCCESS)
+		table_use(TABLE_HANDLE, *handle, 1, &e);
+	return r;
+}
+
+CUresult hook_mem_map(original_mem_map original, CUdeviceptr pointer, size_t bytes, size_t offset,
+		      CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	struct table_entry e, mapping = {.kind = TABLE_MAPPING, .key = pointer, .size = bytes, .link = handle};
+	int known = table_use(TABLE_HANDLE, handle, 1, &e) > 0; /* before the call: a release may run beside it */
+	CUresult r = original(pointer, bytes, offset, handle, flags);
+	if (known && r == CUDA_SUCCESS)
+		table_add(&mapping);
+	else if (known)
+		drop_use(handle);
+	return r;
+}
+
+/* A range may hold several mappings, each wholly. */
+CUresult hook_mem_unmap(original_mem_unmap original, CUdeviceptr pointer, size_t bytes)
+{
+	CUresult r = original(pointer, bytes);
+	struct table_entry mapping;
+	for (uint64_t at = pointer; r == CUDA_SUCCESS && at - pointer < bytes; at += mapping.size) {
+		if (!table_take(TABLE_MAPPING, at, &mapping) || !mapping.size)
+			break;
+		drop_use(mapping.link);
+	}
+	return r;
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+const banner = "/* SPDX-License-Identifier: Apache-2.0 */\n/* Generated from hooks.def by tools/generate. Do not edit. */\n"
+
+// header declares the ids of all symbols, the types of the originals and the bodies of the hooks.
+func header(symbols []symbol) string {
+	var b strings.Builder
+	b.WriteString(banner + "#ifndef HOOKS_GEN_H\n#define HOOKS_GEN_H\n\n#include \"cuda_abi.h\"\n#include \"nvml_abi.h\"\n\nenum symbol_id {\n")
+	for _, s := range symbols {
+		fmt.Fprintf(&b, "\tID_%s,\n", s.name)
+	}
+	b.WriteString("\tSYMBOL_COUNT\n};\n\n")
+	done := map[string]bool{}
+	for _, s := range symbols {
+		fmt.Fprintf(&b, "typedef %s (*fn_%s)%s;\n", s.result(), s.name, s.args)
+		if s.hook && !done[s.body] {
+			done[s.body] = true
+			fmt.Fprintf(&b, "typedef fn_%s original_%s;\n%s hook_%s(%s);\n",
+				s.name, s.body, s.result(), s.body, withOriginal(s))
+		}
+	}
+	b.WriteString("\n#endif\n")
+	return b.String()
+}
+
+func withOriginal(s symbol) string {
+	inner := strings.Trim(s.args, "()")
+	if inner == "void" {
+		return "original_" + s.body + " original"
+	}
+	return "original_" + s.body + " original, " + inner
+}
+
+// source holds the exported wrappers and the table of all symbols, sorted by name.
+func source(symbols []symbol) string {
+	var b strings.Builder
+	b.WriteString(banner + "#include \"hooks.gen.h\"\n#include \"resolve.h\"\n\n")
+	for _, s := range symbols {
+		if !s.hook {
+			continue
+		}
+		call := strings.Join(append([]string{"original"}, s.parameters()...), ", ")
+		fmt.Fprintf(&b, "EXPORT %s %s%s;\n%s %s%s\n{\n\tfn_%s original = (fn_%s)original_of(ID_%s);\n"+
+			"\tif (!original)\n\t\treturn original_missing(ID_%s);\n\treturn hook_%s(%s);\n}\n\n",
+			s.result(), s.name, s.args, s.result(), s.name, s.args, s.name, s.name, s.name, s.name, s.body, call)
+	}
+	b.WriteString("const struct symbol symbols[SYMBOL_COUNT] = {\n")
+	for _, s := range symbols {
+		hook := "0"
+		if s.hook {
+			hook = "(void *)" + s.name
+		}
+		perThread := 0
+		if s.perThread() {
+			perThread = 1
+		}
+		fmt.Fprintf(&b, "\t{\"%s\", \"%s\", LIBRARY_%s, %d, %d, %s},\n",
+			s.name, base(s.name), strings.ToUpper(s.library), s.since, perThread, hook)
+	}
+	b.WriteString("};\n")
+	return b.String()
+}
+
+// exportList has the exported names, one a line, sorted.
+func exportList(symbols []symbol) string {
+	var b strings.Builder
+	for _, s := range symbols {
+		if s.hook {
+			fmt.Fprintln(&b, s.name)
+		}
+	}
+	fmt.Fprint(&b, "dlsym\ndlvsym\n")
+	return b.String()
+}
+
+// exportMap is the linker's version script: exactly the hooks, dlsym and dlvsym, without a version.
+func exportMap(symbols []symbol) string {
+	names := strings.Fields(exportList(symbols))
+	return "/* Generated from hooks.def by tools/generate. */\n{\n\tglobal:\n\t\t" +
+		strings.Join(names, ";\n\t\t") + ";\n\tlocal: *;\n};\n"
+}
