@@ -41,6 +41,9 @@ func (p *Preparer) Prepare(ctx context.Context, c nodeapi.Claim) (nodeapi.Inject
 	if err := c.Check(p.Mode()); err != nil {
 		return nodeapi.Injection{}, err
 	}
+	if strings.Contains(string(c.Owner), "_") {
+		return nodeapi.Injection{}, fmt.Errorf("claim %s: the owner %q holds an underscore, which ends the owner in a directory's name", c.ID, c.Owner)
+	}
 	in := nodeapi.Injection{Devices: make([]sharing.DeviceID, 0, len(c.Devices))}
 	whole := true
 	for i := range c.Devices {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodefactory
+
+import (
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+func TestEveryModeHasAtMostOnePreparer(t *testing.T) {
+	seen := map[sharing.Mode]bool{}
+	for _, p := range New(Config{Files: hostnode.OS{}, StateDir: "/state", LibraryDir: "/lib"}) {
+		if _, err := sharing.ParseMode(string(p.Mode())); err != nil {
+			t.Errorf("a preparer serves an unknown mode: %v", err)
+		}
+		if seen[p.Mode()] {
+			t.Errorf("mode %s has two preparers", p.Mode())
+		}
+		seen[p.Mode()] = true
+	}
+	for _, m := range []sharing.Mode{sharing.HAMiCore, sharing.TimeSlicing} {
+		if !seen[m] {
+			t.Errorf("mode %s has no preparer", m)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hamicorenode
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
+)
+
+// host is a temporary directory with a library in it.
+type host struct {
+	root, library string
+	latest        *hostnode.Crashing
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	dir := t.TempDir()
+	h := &host{root: filepath.Join(dir, "state"), library: filepath.Join(dir, "libvgpu.so")}
+	if err := os.WriteFile(h.library, []byte("the library, first version"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *host) Preparer(at int, late bool) nodeapi.Preparer {
+	h.latest = &hostnode.Crashing{Under: hostnode.OS{}, At: at, Late: late}
+	return New(h.latest, h.root, h.library)
+}
+
+func (h *host) Effects() int { return h.latest.Effects() }
+
+// State lists every file with mode and content.
+func (h *host) State() string {
+	var b strings.Builder
+	_ = filepath.WalkDir(h.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		info, _ := d.Info()
+		rel, _ := filepath.Rel(h.root, path)
+		fmt.Fprintf(&b, "%s %v", rel, info.Mode())
+		if !d.IsDir() {
+			text, _ := os.ReadFile(path)
+			fmt.Fprintf(&b, " %q", text)
+		}
+		b.WriteString("\n")
+		return nil
+	})
+	return b.String()
+}
+
+// claimOf is a container with a part of each of two devices.
+func claimOf(o sharing.Owner, container string) nodeapi.Claim {
+	part := func(id sharing.DeviceID, memory sharing.Bytes, cores sharing.Percent) nodeapi.ClaimedDevice {
+		return nodeapi.ClaimedDevice{
+			Device: sharing.Device{ID: id, Memory: 80 * sharing.GiB},
+			Share:  sharing.Share{Device: id, Mode: sharing.HAMiCore, Memory: memory, Cores: cores},
+		}
+	}
+	return nodeapi.Claim{
+		ID: string(o) + "." + container, Owner: o, Namespace: "default", Pod: "p", Container: container, Priority: 1,
+		Devices: []nodeapi.ClaimedDevice{part("GPU-a", sharing.GiB, 30), part("GPU-b", sharing.MiBs(3000), 0)},
+	}
+}
+
+func TestPreparerPassesTheSuite(t *testing.T) {
+	nodeapitest.Preparer(t, func(t *testing.T) nodeapitest.Host { return newHost(t) }, claimOf)
+}
+
+func inject(t *testing.T, h *host, c nodeapi.Claim) nodeapi.Injection {
+	t.Helper()
+	in, err := h.Preparer(-1, false).Prepare(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func TestTheLimitsFileSaysWhatEachDeviceMayUse(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, claimOf("uid", "main"))
+	got, err := os.ReadFile(filepath.Join(h.root, "containers", "uid_main", "limits"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `vgpu-limits 1
+region /tmp/vgpu/vgpu.cache
+policy default
+priority 1
+device 0 GPU-a memory=1073741824 cores=30
+device 1 GPU-b memory=3145728000 cores=0
+`
+	if string(got) != want {
+		t.Errorf("the file is\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestOldReadersGetTheSameLimitsInTheEnvironment(t *testing.T) {
+	c := claimOf("uid", "main")
+	c.Policy, c.Priority = "force", 0
+	var lines []string
+	for _, v := range inject(t, newHost(t), c).Env {
+		lines = append(lines, v.Name+"="+v.Value)
+	}
+	want := `CUDA_DEVICE_MEMORY_LIMIT_0=1024m
+CUDA_DEVICE_MEMORY_LIMIT_1=3000m
+CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/vgpu/vgpu.cache
+CUDA_DEVICE_SM_LIMIT=30
+CUDA_DEVICE_SM_LIMIT_0=30
+CUDA_DEVICE_SM_LIMIT_1=100
+CUDA_TASK_PRIORITY=0
+GPU_CORE_UTILIZATION_POLICY=force`
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("the environment is\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestOnlyTheSharedDirectoryIsWritableInside(t *testing.T) {
+	for _, m := range inject(t, newHost(t), claimOf("uid", "main")).Mounts {
+		if writable := m.Container == "/tmp/vgpu"; writable == m.ReadOnly {
+			t.Errorf("%s is read-only: %v", m.Container, m.ReadOnly)
+		}
+		info, err := os.Stat(m.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !info.IsDir() && info.Mode().Perm()&0o222 != 0 {
+			t.Errorf("%s has mode %v, want that nobody can write it", m.Host, info.Mode())
+		}
+	}
+}
+
+func TestAWholeDeviceIsNotInterceptedAndLeavesNoFiles(t *testing.T) {
+	h, c := newHost(t), claimOf("uid", "main")
+	for i := range c.Devices {
+		c.Devices[i].Share.Whole = true
+	}
+	in := inject(t, h, c)
+	if len(in.Mounts) != 0 || len(in.Env) != 0 || len(in.Devices) != 2 {
+		t.Errorf("the injection is %+v, want the two devices alone", in)
+	}
+	if state := h.State(); state != "" {
+		t.Errorf("the host has\n%s", state)
+	}
+}
+
+func TestAWholeDeviceBesideAPartIsUnlimitedWhileThePartIsLimited(t *testing.T) {
+	h, c := newHost(t), claimOf("uid", "main")
+	c.Devices[1].Share.Whole = true
+	inject(t, h, c)
+	got, _ := os.ReadFile(filepath.Join(h.root, "containers", "uid_main", "limits"))
+	if !strings.Contains(string(got), "device 0 GPU-a memory=1073741824 cores=30\ndevice 1 GPU-b memory=0 cores=0\n") {
+		t.Errorf("the file is\n%s", got)
+	}
+}
+
+func TestAnUpgradeAddsALibraryAndKeepsTheMappedOne(t *testing.T) {
+	h := newHost(t)
+	before := inject(t, h, claimOf("uid", "main")).Mounts[0].Host
+	if err := os.WriteFile(h.library, []byte("the library, second version"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after := inject(t, h, claimOf("uid", "main")).Mounts[0].Host
+	old, err := os.ReadFile(before)
+	if before == after || err != nil || string(old) != "the library, first version" {
+		t.Errorf("the old library %s now reads %q (%v), the new one is %s", before, old, err, after)
+	}
+}
+
+func TestWhatCannotBeEnforcedIsRefused(t *testing.T) {
+	cases := map[string]struct {
+		spoil func(*host, *nodeapi.Claim)
+		want  string
+	}{
+		"no library":           {func(h *host, _ *nodeapi.Claim) { h.library += ".gone" }, "nothing would enforce"},
+		"a part without limit": {func(_ *host, c *nodeapi.Claim) { c.Devices[1].Share.Memory = 0 }, "no memory limit"},
+		"more than the device": {func(_ *host, c *nodeapi.Claim) { c.Devices[0].Share.Cores = 101 }, "101%"},
+		"an unknown policy":    {func(_ *host, c *nodeapi.Claim) { c.Policy = "sometimes" }, "sometimes"},
+		"a name with a slash":  {func(_ *host, c *nodeapi.Claim) { c.Container = "a/b" }, "file name"},
+		"an owner with the separator": {func(_ *host, c *nodeapi.Claim) {
+			c.Owner = "uid_main"
+		}, "owner"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h, c := newHost(t), claimOf("uid", "main")
+			tc.spoil(h, &c)
+			_, err := h.Preparer(-1, false).Prepare(context.Background(), c)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("the error is %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestOwnersListsWhoHasSomething(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, claimOf("uid-1", "a"))
+	inject(t, h, claimOf("uid-2", "b"))
+	owners, err := New(hostnode.OS{}, h.root, h.library).Owners()
+	if err != nil || fmt.Sprint(owners) != "[uid-1 uid-2]" {
+		t.Errorf("owners are %v, %v", owners, err)
+	}
+}
