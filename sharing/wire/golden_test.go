@@ -85,9 +85,9 @@ func TestTheRegisterTextIsTodays(t *testing.T) {
 			number(healthy("GPU-a", sharing.MPS), healthy("GPU-b", sharing.TimeSlicing)), 1,
 			"GPU-a,10,81920,NVIDIA-NVIDIA A100,true,mps:GPU-b,10,81920,NVIDIA-NVIDIA A100,true,time-slicing:",
 		},
-		"where the last mode would be taken for the node, other devices have count 0": {
+		"where the last mode would be taken for the node, other devices are withheld": {
 			number(healthy("GPU-a", sharing.MIG), healthy("GPU-b", sharing.HAMiCore)), 1,
-			"GPU-a,0,81920,NVIDIA-NVIDIA A100,true,mig:GPU-b,10,81920,NVIDIA-NVIDIA A100,true,hami-core:",
+			"GPU-a,0,81920,NVIDIA-NVIDIA A100,false,mig:GPU-b,10,81920,NVIDIA-NVIDIA A100,true,hami-core:",
 		},
 		"a model name cannot break the grammar": {number(odd), 1, "GPU-a,10,81920,NVIDIA-GPU_1_2_3,true,hami-core:"},
 	} {

@@ -24,19 +24,22 @@ const typePrefix = "NVIDIA"
 // that EncodeInventory accepts. The commas and colons a model name may hold are
 // written as underscores.
 //
-// Two things protect devices from today's schedulers, which never look at health
-// and take the mode of the last device for the whole node: an unhealthy device
-// is written with count 0, and so is a device on which they would place by the
-// wrong rules, because it is in mode mig and the last one is not, or the reverse.
+// Today's schedulers never look at health and take the mode of the last device
+// for the whole node. So two kinds of devices are withheld from them with count 0
+// and health false: those that are not healthy, and those on which they would
+// place by the wrong rules, because the device is in mode mig and the last one is
+// not, or the reverse.
 func EncodeRegister(inv sharing.Inventory, factor int64) string {
 	devices := slices.Clone(inv.Devices)
 	slices.SortStableFunc(devices, func(a, b sharing.Device) int { return cmp.Compare(a.Index, b.Index) })
 	var b strings.Builder
 	for i := range devices {
 		d := &devices[i]
-		count := d.MaxShares
-		if last := devices[len(devices)-1].Mode; !d.Healthy || (d.Mode == sharing.MIG) != (last == sharing.MIG) {
-			count = 0
+		last := devices[len(devices)-1].Mode
+		offered := d.Healthy && d.MaxShares > 0 && (d.Mode == sharing.MIG) == (last == sharing.MIG)
+		count := 0
+		if offered {
+			count = d.MaxShares
 		}
 		b.WriteString(string(d.ID))
 		b.WriteByte(',')
@@ -46,7 +49,7 @@ func EncodeRegister(inv sharing.Inventory, factor int64) string {
 		b.WriteByte(',')
 		b.WriteString(typePrefix + "-" + unreserved(d.Model))
 		b.WriteByte(',')
-		b.WriteString(strconv.FormatBool(d.Healthy))
+		b.WriteString(strconv.FormatBool(offered))
 		b.WriteByte(',')
 		b.WriteString(string(d.Mode))
 		b.WriteByte(':')
