@@ -49,6 +49,8 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)
 	ssn.AddNodeOrderFn(PluginName, p.order)
+	ssn.AddPreemptableFn(PluginName, p.evictable)
+	ssn.AddReclaimableFn(PluginName, p.evictable)
 	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
 }
 
