@@ -117,7 +117,7 @@ func (l *Ledger) Release(o Owner) {
 		if !p.Uses(v.Device.ID) {
 			continue
 		}
-		kept := make([]Held, 0, len(v.held))
+		var kept []Held
 		for j := range v.held {
 			if v.held[j].Owner != o {
 				kept = append(kept, v.held[j])
@@ -198,7 +198,7 @@ func appendShares(held []Held, o Owner, p *Placement, id DeviceID) []Held {
 func (v *View) check() error {
 	d := v.Device
 	switch {
-	case v.usage.memory > d.Memory:
+	case v.usage.memory > d.Memory && d.Mode != MIG:
 		return fmt.Errorf("device %s: %v of %v memory given", d.ID, v.usage.memory, d.Memory)
 	case v.usage.cores > d.Cores && d.Mode != MIG:
 		return fmt.Errorf("device %s: %d%% of %d%% compute given", d.ID, v.usage.cores, d.Cores)
@@ -206,6 +206,9 @@ func (v *View) check() error {
 		return fmt.Errorf("device %s: %d of %d shares given", d.ID, v.usage.sharers, d.MaxShares)
 	}
 	for i := range v.held {
+		if p := v.held[i].Share.Partition; !p.IsZero() && (d.MIG == nil || p.Start < 0 || p.Size < 0 || p.Start > d.MIG.Slices-p.Size) {
+			return fmt.Errorf("device %s: %s/%s holds slices %d to %d, which it does not have", d.ID, v.held[i].Owner, v.held[i].Container, p.Start, p.Start+p.Size-1)
+		}
 		for j := range v.held[:i] {
 			if a, b := &v.held[i], &v.held[j]; conflict(a, b) {
 				return fmt.Errorf("device %s: %s/%s and %s/%s hold what only one may", d.ID, a.Owner, a.Container, b.Owner, b.Container)
@@ -218,6 +221,9 @@ func (v *View) check() error {
 // conflict reports whether two shares of one device, later after earlier in the
 // order of the ledger, cannot exist together.
 func conflict(later, earlier *Held) bool {
+	if later.Owner == earlier.Owner && later.Container == earlier.Container {
+		return true // a container gets different devices
+	}
 	if later.Owner == earlier.Owner && !together(earlier.Kind, later.Kind) {
 		return false
 	}

@@ -74,7 +74,7 @@ func shareUsage(s *Share, mode Mode) usage {
 	}
 	u.slices = s.Partition.Slices()
 	u.fix(s.Partition)
-	u.mixed = mode == MIG && s.Partition.Geometry == ""
+	u.mixed = mode == MIG && (s.Partition.IsZero() || s.Partition.Geometry == "")
 	return u
 }
 

@@ -92,7 +92,7 @@ func want(d *sharing.Device, req *sharing.Request) wanted {
 
 // met reports whether a partition of profile p with this much memory will do.
 func (w *wanted) met(p *sharing.Profile, memory sharing.Bytes) bool {
-	if w.cores > w.percent(p) {
+	if w.cores < 0 || w.cores > w.percent(p) {
 		return false
 	}
 	if w.whole != nil {
