@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	oci "github.com/opencontainers/runtime-spec/specs-go"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelettest"
+	"deviceshare/deviceplugin/lifecycle"
+	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/pods"
+	"deviceshare/deviceplugin/render"
+	"deviceshare/deviceplugin/server"
+	"deviceshare/sharing"
+	"deviceshare/sharing/factory/nodefactory"
+	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+const node = "node-1"
+
+// bench is a node: a kubelet, an API server, devices, and a device plugin that can
+// be restarted.
+type bench struct {
+	t       *testing.T
+	kubelet *kubelettest.Kubelet
+	api     *fake.Clientset
+	dir     string
+	board   *discovery.Board
+
+	keeper *lifecycle.Keeper
+	store  *checkpoint.Store
+	pods   *pods.Store
+	gone   chan sharing.Owner
+	broken error
+	stop   func()
+}
+
+// newBench is a node with two devices of ten slots each; files may stand in for
+// the host's file system.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, kubelet: kubelettest.Start(t), api: fake.NewClientset(), dir: t.TempDir(), gone: make(chan sharing.Owner, 1000)}
+	for _, d := range []string{"dev", "cdi", "lib", "state"} {
+		must(t, os.MkdirAll(filepath.Join(b.dir, d), 0o755))
+	}
+	for minor := range 2 {
+		must(t, os.WriteFile(filepath.Join(b.dir, "dev", fmt.Sprintf("nvidia%d", minor)), nil, 0o600))
+	}
+	must(t, os.WriteFile(filepath.Join(b.dir, "lib", "libvgpu.so"), []byte("library"), 0o600))
+	driver := nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1))
+	must(t, driver.Open())
+	found, err := discovery.Scan(driver)
+	must(t, err)
+	b.board = discovery.NewBoard(node, discovery.Settings{Device: func(*discovery.Found) discovery.Offer {
+		return discovery.Offer{Mode: sharing.HAMiCore, MemoryScaling: 1, CoreScaling: 1, MaxShares: 40}
+	}})
+	b.board.SetFound(found)
+	b.start(hostnode.OS{})
+	t.Cleanup(func() { b.stop() })
+	return b
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts the device plugin over files.
+func (b *bench) start(files hostnode.Files) {
+	t := b.t
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var err error
+	b.store, b.broken, err = checkpoint.Open(files, filepath.Join(b.dir, "state", "checkpoint.json"))
+	must(t, err)
+	b.pods, err = pods.New(b.api, node, func(o sharing.Owner) { b.gone <- o })
+	must(t, err)
+	go b.pods.Run(ctx)
+	if !b.pods.WaitForSync(ctx) {
+		t.Fatal("the pods are not known")
+	}
+	name := func() string { return wire.ResourceNumber }
+	resources, err := identity.DialPodResources(b.kubelet.PodResources(), name)
+	must(t, err)
+	resolver := &identity.Resolver{
+		Kubelet: func() ([]byte, error) { return os.ReadFile(b.kubelet.Checkpoint()) }, Resources: resources, Pods: b.pods,
+		Resource: name, ID: render.ID, Patience: 200 * time.Millisecond,
+		Remembered: func(slots []string) (string, bool) { return b.keeper.Remembered(slots) },
+	}
+	b.keeper = lifecycle.New(lifecycle.Config{
+		Pods: b.pods, Resolver: resolver, Store: b.store,
+		Preparers: nodefactory.New(nodefactory.Config{Files: files, StateDir: filepath.Join(b.dir, "state"), LibraryDir: filepath.Join(b.dir, "lib")}),
+		Base:      &render.Files{DevRoot: filepath.Join(b.dir, "dev"), Minor: b.board.Minor},
+		Specs:     &render.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
+		Inventory: b.board.Inventory,
+		Terms:     func() lifecycle.Terms { return lifecycle.Terms{Names: request.DefaultNames(), Factor: 1} },
+		Held: func() ([]identity.Held, error) {
+			text, err := os.ReadFile(b.kubelet.Checkpoint())
+			if err != nil {
+				return nil, err
+			}
+			record, err := identity.ReadKubelet(text)
+			return record.Of(wire.ResourceNumber), err
+		},
+		Settle: time.Millisecond,
+	})
+	s := server.New(server.Config{
+		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Resource: name, Changes: b.board.Changes,
+		Devices: func() []*pluginapi.Device { inv, _ := b.board.Inventory(); return server.Slots(&inv) },
+		Handler: handler{b},
+	})
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = s.Run(ctx) }()
+	b.stop = func() {
+		cancel()
+		<-ended
+		_ = resources.Close()
+	}
+	b.kubelet.Await(t, "the device plugin", func(healthy, _, _ int) bool { return healthy == 80 })
+}
+
+// restart is a device plugin that dies and comes back.
+func (b *bench) restart(files hostnode.Files) {
+	b.t.Helper()
+	b.stop()
+	seen := 0
+	b.kubelet.Await(b.t, "nothing", func(_, _, registrations int) bool { seen = registrations; return true })
+	b.start(files)
+	b.kubelet.Await(b.t, "the restarted device plugin", func(_, _, registrations int) bool { return registrations > seen })
+}
+
+type handler struct{ b *bench }
+
+func (h handler) Allocate(slots []string) (string, error) {
+	id, err := h.b.keeper.Allocate(slots)
+	return render.Name(id), err
+}
+
+func (h handler) Start(ctx context.Context, slots []string) error {
+	return h.b.keeper.Start(ctx, slots)
+}
+
+// ask is one container with what it asks and what it is given: MiB of each of its
+// devices.
+type ask struct {
+	name    string
+	devices []int
+	mib     int64
+	kind    sharing.ContainerKind
+}
+
+// pod makes a pod that the scheduler placed, in the API server.
+func (b *bench) pod(name string, asks ...ask) *corev1.Pod {
+	b.t.Helper()
+	pod := b.draft(name, asks...)
+	_, err := b.api.CoreV1().Pods("default").Create(context.Background(), pod, metav1.CreateOptions{})
+	must(b.t, err)
+	b.await("pod "+name+" in the watch", func() bool { _, ok := b.pods.Pod(sharing.Owner(pod.UID)); return ok })
+	return pod
+}
+
+// draft makes the object of a placed pod.
+func (b *bench) draft(name string, asks ...ask) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.PodSpec{NodeName: node, SchedulerName: "volcano"},
+	}
+	inv, _ := b.board.Inventory()
+	placement := sharing.Placement{Node: node}
+	always := corev1.ContainerRestartPolicyAlways
+	for _, a := range asks {
+		c := corev1.Container{Name: a.name}
+		if len(a.devices) > 0 {
+			c.Resources.Limits = corev1.ResourceList{
+				wire.ResourceNumber: *resource.NewQuantity(int64(len(a.devices)), resource.DecimalSI),
+				wire.ResourceMemory: *resource.NewQuantity(a.mib, resource.DecimalSI),
+			}
+			got := sharing.ContainerShares{Container: a.name, Kind: a.kind}
+			for _, d := range a.devices {
+				got.Shares = append(got.Shares, sharing.Share{Device: inv.Devices[d].ID, Mode: sharing.HAMiCore, Memory: sharing.MiBs(a.mib), Cores: 20})
+			}
+			placement.Containers = append(placement.Containers, got)
+		}
+		switch a.kind {
+		case sharing.App:
+			pod.Spec.Containers = append(pod.Spec.Containers, c)
+		case sharing.Sidecar:
+			c.RestartPolicy = &always
+			fallthrough
+		default:
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+		}
+	}
+	annotations, err := wire.PlacementAnnotations(placement, 1, 1)
+	must(b.t, err)
+	pod.Annotations = annotations
+	return pod
+}
+
+// remove ends a pod and releases what it had.
+func (b *bench) remove(pod *corev1.Pod) {
+	b.t.Helper()
+	must(b.t, b.api.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{}))
+	select {
+	case owner := <-b.gone:
+		must(b.t, b.keeper.Release(context.Background(), owner))
+	case <-time.After(10 * time.Second):
+		b.t.Fatal("nobody noticed that the pod is gone")
+	}
+}
+
+func (b *bench) await(what string, done func() bool) {
+	b.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("still waiting for %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// begin starts a container and returns its environment as the container runtime
+// composes it: with the CDI library, from the names the kubelet hands over.
+func (b *bench) begin(pod *corev1.Pod, container string) ([]string, error) {
+	names, err := b.kubelet.Begin(context.Background(), pod, container)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(filepath.Join(b.dir, "cdi")), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return nil, err
+	}
+	spec := &oci.Spec{Process: &oci.Process{Env: []string{"CUDA_DEVICE_MEMORY_LIMIT_0=999999m"}}}
+	// The nodes of a test are files, which the library would refuse as devices;
+	// everything else about the specification is real.
+	unresolved := []string{}
+	for _, name := range names {
+		d := cache.GetDevice(name)
+		if d == nil {
+			unresolved = append(unresolved, name)
+			continue
+		}
+		d.ContainerEdits.DeviceNodes = nil
+		must(b.t, d.ApplyEdits(spec))
+	}
+	if len(unresolved) > 0 || len(names) == 0 {
+		return nil, errors.New("unresolvable CDI devices " + strings.Join(unresolved, ","))
+	}
+	slices.Sort(spec.Process.Env)
+	return spec.Process.Env, nil
+}
+
+// limit is the memory limit of the first device in an environment.
+func limit(env []string) string {
+	for _, line := range env {
+		if value, ok := strings.CutPrefix(line, "CUDA_DEVICE_MEMORY_LIMIT_0="); ok {
+			return value
+		}
+	}
+	return "none"
+}
+
+// files lists everything the device plugin keeps on the host, without contents of
+// the checkpoint.
+func (b *bench) files() string {
+	var all strings.Builder
+	for _, top := range []string{"cdi", "state"} {
+		_ = filepath.WalkDir(filepath.Join(b.dir, top), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				rel, _ := filepath.Rel(b.dir, path)
+				text, _ := os.ReadFile(path)
+				fmt.Fprintf(&all, "%s %q\n", rel, text)
+			}
+			return nil
+		})
+	}
+	return all.String()
+}
