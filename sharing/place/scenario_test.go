@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
+	"deviceshare/sharing/place"
+	"deviceshare/sharing/policy"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario files")
+
+// TestScenarios runs testdata/*.txt. Each file is a story: commands, a line of
+// dashes, and what comes of them. With -rewrite the outcome is written into the
+// file; read the difference before committing it. The commands are described in
+// testdata/README.md.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios found: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(data))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(data) {
+				t.Errorf("%s differs; run go test ./sharing/place -run Scenarios -rewrite and read the difference:\n%s", file, difference(string(data), got))
+			}
+		})
+	}
+}
+
+// play runs the blocks of a story and returns it with the outcomes that came.
+func play(t *testing.T, text string) string {
+	w := &world{t: t, ledgers: map[string]*sharing.Ledger{}}
+	var out []string
+	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
+		command, _, runs := strings.Cut(block, "\n----")
+		if !runs {
+			out = append(out, block) // a comment
+			continue
+		}
+		var lines []string
+		for line := range strings.SplitSeq(command, "\n") {
+			if line, _, _ = strings.Cut(line, "#"); strings.TrimSpace(line) != "" {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		result := w.run(lines)
+		for _, l := range w.ledgers {
+			if err := l.Check(); err != nil {
+				t.Errorf("after %q: %v", lines[0], err)
+			}
+		}
+		out = append(out, command+"\n----\n"+strings.TrimRight(result, "\n"))
+	}
+	return strings.Join(out, "\n\n") + "\n"
+}
+
+func difference(want, got string) string {
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("line %d\nwant %s\ngot  %s", i+1, a[i], b[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(b), len(a))
+}
+
+// world is the nodes of a story.
+type world struct {
+	t       *testing.T
+	nodes   []string
+	ledgers map[string]*sharing.Ledger
+}
+
+func (w *world) run(lines []string) string {
+	words := strings.Fields(lines[0])
+	if len(words) < 2 {
+		w.t.Fatalf("%q: want a command and a name", lines[0])
+	}
+	name, options := words[1], words[2:]
+	switch words[0] {
+	case "node":
+		return w.node(name, lines[1:])
+	case "place":
+		return w.place(name, options, lines[1:])
+	case "release":
+		for _, l := range w.ledgers {
+			l.Release(sharing.Owner(name))
+		}
+		return "ok"
+	case "block":
+		w.ledgers[options[0]].Block(sharing.Owner(name))
+		return "ok"
+	case "ledger":
+		return w.draw(name)
+	}
+	w.t.Fatalf("unknown command %q", lines[0])
+	return ""
+}
+
+// node makes a node, or publishes it again: what pods hold stays.
+func (w *world) node(name string, lines []string) string {
+	inv := &sharing.Inventory{Node: name}
+	for _, line := range lines {
+		inv.Devices = append(inv.Devices, device(w.t, line))
+	}
+	l := sharing.NewLedger(inv)
+	if old, ok := w.ledgers[name]; ok {
+		for _, o := range old.Owners() {
+			p, _ := old.Placement(o)
+			l.Record(o, p)
+		}
+	} else {
+		w.nodes = append(w.nodes, name)
+	}
+	w.ledgers[name] = l
+	return "ok"
+}
+
+// place puts a pod on the node that fits it and that the policy scores highest.
+func (w *world) place(name string, options, lines []string) string {
+	pod, order := parsePod(w.t, name, options, lines)
+	var best string
+	var chosen sharing.Placement
+	var refused strings.Builder
+	for _, node := range w.nodes {
+		views := w.ledgers[node].Views()
+		placement, refusals := place.Place(views, pod, factory.New(), order)
+		if summary := place.Summarize(views); summary.Refuses(pod) && !refusals.Refused() {
+			w.t.Errorf("%s: the summary of %s refuses what fits", name, node)
+		}
+		if refusals.Refused() {
+			fmt.Fprintf(&refused, "refused by %s: %s%s\n", node, refusals.String(), hope(views, pod, order))
+			continue
+		}
+		if best == "" || order.Node(views, pod) > order.Node(w.ledgers[best].Views(), pod) {
+			best, chosen = node, placement
+		}
+	}
+	if best == "" {
+		return refused.String()
+	}
+	if err := w.ledgers[best].Reserve(pod.Owner, chosen); err != nil {
+		w.t.Errorf("%s was placed and cannot be reserved: %v", name, err)
+	}
+	return show(best, &chosen)
+}
+
+// hope says whether removing other pods could help.
+func hope(views []sharing.View, pod *sharing.PodRequest, order policy.Policy) string {
+	if place.Possible(views, pod, factory.New(), order) {
+		return "; fits when others leave"
+	}
+	return "; never fits here"
+}
