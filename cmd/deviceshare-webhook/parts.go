@@ -68,8 +68,11 @@ func (s *server) alive(*http.Request) error { return nil }
 func watch(client kubernetes.Interface, o *options, m *gauges, changed func()) *live.Watcher {
 	log := ctrl.Log.WithName("configuration")
 	l := live.Options{
-		Client:  client,
-		Changed: func(live.Value) { changed() },
+		Client: client,
+		Changed: func(v live.Value) {
+			log.Info("device configuration in force", "configMap", v.DeviceFrom.Namespace+"/"+v.DeviceFrom.Name, "hash", v.Device.Hash())
+			changed()
+		},
 		Problem: func(r live.Report) {
 			m.problems.Add(float64(len(r.Problems)))
 			for _, p := range r.Problems {

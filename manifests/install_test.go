@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchvolcano "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	schedulingvolcano "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"deviceshare/config"
+)
+
+// decode reads every object of a text as its API type. An unknown or doubled
+// field is an error.
+func decode(t *testing.T, text string) []client.Object {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batchvolcano.AddToScheme, schedulingvolcano.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	var out []client.Object
+	for i, document := range strings.Split("\n"+text, "\n---") {
+		if onlyComments(document) {
+			continue
+		}
+		o, _, err := decoder.Decode([]byte(document), nil, nil)
+		if err != nil {
+			t.Fatalf("document %d: %v\n%s", i, err, document)
+		}
+		out = append(out, o.(client.Object))
+	}
+	return out
+}
+
+func onlyComments(document string) bool {
+	for line := range strings.Lines(document) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return false
+		}
+	}
+	return true
+}
+
+func id(o client.Object) string {
+	return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName())
+}
+
+// all returns the objects of one type.
+func all[T client.Object](objects []client.Object) []T {
+	var out []T
+	for _, o := range objects {
+		if v, ok := o.(T); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func TestEveryVariantOfTheChartDecodesStrictly(t *testing.T) {
+	tests := map[string]struct {
+		path  string
+		value any
+		count int // objects; 0: as many as by default
+	}{
+		"the defaults":               {"createNamespace", false, 0},
+		"a namespace":                {"createNamespace", true, 1},
+		"no webhook":                 {"webhook.enabled", false, -7},
+		"no configuration":           {"createConfig", false, -2},
+		"a driver in a container":    {"devicePlugin.driverRoot", "/run/nvidia/driver", 0},
+		"no runtime class":           {"devicePlugin.runtimeClassName", "", 0},
+		"selected nodes":             {"devicePlugin.nodeSelector", map[string]any{"nvidia.com/gpu.present": "true"}, 0},
+		"pull secrets":               {"image.pullSecrets", []any{"a", "b"}, 0},
+		"another scheduler config":   {"scheduler.config", "actions: \"allocate\"\ntiers: []\n", 0},
+		"another device config":      {"deviceConfig", "nvidia:\n  deviceSplitCount: 4\n", 0},
+		"another node config":        {"nodeConfig", `{"nodeconfig":[{"name":"a"}]}`, 0},
+		"tolerations of the webhook": {"webhook.tolerations", []any{map[string]any{"operator": "Exists"}}, 0},
+	}
+	usual := len(decode(t, render(t, values(t))))
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			objects := decode(t, render(t, set(values(t), tt.path, tt.value)))
+			if len(objects) != usual+tt.count {
+				t.Errorf("%d objects, want %d", len(objects), usual+tt.count)
+			}
+		})
+	}
+}
+
+func TestNoObjectIsThereTwice(t *testing.T) {
+	seen := map[string]bool{}
+	for _, o := range decode(t, read(t, installFile)) {
+		if seen[id(o)] {
+			t.Errorf("%s is there twice", id(o))
+		}
+		seen[id(o)] = true
+	}
+}
+
+// pods returns the pod templates by the name of their workload.
+func pods(objects []client.Object) map[string]corev1.PodSpec {
+	out := map[string]corev1.PodSpec{}
+	for _, d := range all[*appsv1.Deployment](objects) {
+		out[d.Name] = d.Spec.Template.Spec
+	}
+	for _, d := range all[*appsv1.DaemonSet](objects) {
+		out[d.Name] = d.Spec.Template.Spec
+	}
+	return out
+}
+
+func TestImagesHaveNoRegistryUnlessOneIsGiven(t *testing.T) {
+	want := []string{"deviceshare/device-plugin:v0.1.0", "deviceshare/scheduler:v0.1.0", "deviceshare/webhook:v0.1.0"}
+	for registry, prefix := range map[string]string{"": "", "registry.example.com/": "registry.example.com/"} {
+		var got []string
+		for _, spec := range pods(decode(t, render(t, set(values(t), "image.registry", registry)))) {
+			for _, c := range append(spec.InitContainers, spec.Containers...) {
+				got = append(got, strings.TrimPrefix(c.Image, prefix))
+			}
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("images %q, want %q", got, want)
+		}
+	}
+}
+
+func TestEveryWorkloadHasItsAccountAndEveryAccountItsRole(t *testing.T) {
+	objects := decode(t, read(t, installFile))
+	accounts, roles, bound := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, a := range all[*corev1.ServiceAccount](objects) {
+		accounts[a.Name] = true
+	}
+	for _, r := range all[*rbacv1.ClusterRole](objects) {
+		roles["ClusterRole "+r.Name] = true
+	}
+	for _, r := range all[*rbacv1.Role](objects) {
+		roles["Role "+r.Name] = true
+	}
+	check := func(ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		if !roles[ref.Kind+" "+ref.Name] {
+			t.Errorf("a binding refers to %s %s, which is not there", ref.Kind, ref.Name)
+		}
+		delete(roles, ref.Kind+" "+ref.Name)
+		for _, s := range subjects {
+			if s.Namespace != "deviceshare-system" {
+				t.Errorf("subject %s is in namespace %q", s.Name, s.Namespace)
+			}
+			bound[s.Name] = true
+		}
+	}
+	for _, b := range all[*rbacv1.ClusterRoleBinding](objects) {
+		check(b.RoleRef, b.Subjects)
+	}
+	for _, b := range all[*rbacv1.RoleBinding](objects) {
+		check(b.RoleRef, b.Subjects)
+	}
+	for name, spec := range pods(objects) {
+		if !accounts[spec.ServiceAccountName] || !bound[spec.ServiceAccountName] {
+			t.Errorf("%s runs as %q, which is not there or has no role", name, spec.ServiceAccountName)
+		}
+		delete(accounts, spec.ServiceAccountName)
+	}
+	if len(accounts) > 0 || len(roles) > 0 {
+		t.Errorf("accounts %v and roles %v are used by nobody", accounts, roles)
+	}
+}
+
+func TestNoRoleTakesEverything(t *testing.T) {
+	for _, r := range all[*rbacv1.ClusterRole](decode(t, read(t, installFile))) {
+		for _, rule := range r.Rules {
+			if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Resources, "*") || slices.Contains(rule.APIGroups, "*") {
+				t.Errorf("%s has a rule with a star: %+v", r.Name, rule)
+			}
+			if slices.Contains(rule.Resources, "secrets") {
+				t.Errorf("%s reads Secrets of the whole cluster", r.Name)
+			}
+		}
+	}
+}
+
+func TestEveryMountHasItsVolume(t *testing.T) {
+	for name, spec := range pods(decode(t, render(t, set(values(t), "devicePlugin.driverRoot", "/run/nvidia/driver")))) {
+		volumes := map[string]bool{}
+		for _, v := range spec.Volumes {
+			volumes[v.Name] = true
+		}
+		for _, c := range append(spec.InitContainers, spec.Containers...) {
+			for _, m := range c.VolumeMounts {
+				if !volumes[m.Name] {
+					t.Errorf("%s: container %s mounts %s, which is not there", name, c.Name, m.Name)
+				}
+			}
+		}
+	}
+}
+
+func TestTheDevicePluginIsNeverThereTwice(t *testing.T) {
+	for _, d := range all[*appsv1.DaemonSet](decode(t, read(t, installFile))) {
+		if surge := d.Spec.UpdateStrategy.RollingUpdate.MaxSurge; surge == nil || surge.IntValue() != 0 {
+			t.Errorf("%s: maxSurge %v, want 0", d.Name, surge)
+		}
+	}
+}
+
+func TestTheConfigMapsHoldTheDefaults(t *testing.T) {
+	for _, m := range all[*corev1.ConfigMap](decode(t, read(t, installFile))) {
+		switch m.Name {
+		case config.DeviceName:
+			if got, want := m.Data[config.DeviceKey], config.DefaultDeviceText(); strings.TrimSpace(got) != strings.TrimSpace(want) {
+				t.Error("device-config.yaml is not the default of package config: copy config/default.yaml to chart/files/device-config.yaml")
+			}
+		case config.NodeName:
+			if node, problems := config.LoadNode([]byte(m.Data[config.NodeKey])); len(problems) > 0 || len(node.Nodes) > 0 {
+				t.Errorf("config.json: %v, %d nodes; want none", problems, len(node.Nodes))
+			}
+		case "deviceshare-scheduler-config":
+			if !strings.Contains(m.Data["volcano-scheduler.conf"], "- name: deviceshare\n") {
+				t.Error("the scheduler's configuration lacks the plugin")
+			}
+		default:
+			t.Errorf("unexpected ConfigMap %s", m.Name)
+		}
+	}
+}
