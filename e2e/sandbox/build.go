@@ -27,7 +27,11 @@ type target struct {
 	needs string
 }
 
-const ldStrip = "-s -w"
+// Linker flags: without symbol tables, and with the driver's symbols looked up when they are called, as go-nvml needs it.
+const (
+	ldStrip = "-s -w"
+	ldLazy  = "-extldflags=-Wl,-z,lazy"
+)
 
 // targets are all binaries of a sandbox.
 func targets(o Options, l layout) []target {
@@ -57,9 +61,9 @@ func runtimeTarget(l layout) target {
 
 // productTargets are this project's own binaries, or Volcano's scheduler in place of ours.
 func productTargets(o Options, l layout) []target {
-	flags := []string{"-ldflags=" + ldStrip}
+	flags := []string{"-ldflags=" + ldStrip + " " + ldLazy}
 	if o.Race {
-		flags = []string{"-race"}
+		flags = []string{"-race", "-ldflags=" + ldLazy}
 	}
 	own := func(component, pkg string) target {
 		return target{what: "deviceshare's " + component, module: ".", packages: []string{"./cmd/" + pkg},

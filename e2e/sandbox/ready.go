@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,7 +57,7 @@ func nodeReady(node *corev1.Node) error {
 
 // askGPUs is satisfied when the device plugin serves and the node offers shares of GPUs.
 func (c *Cluster) askGPUs(ctx context.Context) error {
-	if err := askPort(c.ports.DevicePluginMetrics)(ctx); err != nil {
+	if err := askHTTP("http", c.ports.DevicePluginMetrics, "/healthz")(ctx); err != nil {
 		return err
 	}
 	if countGPUs(c.opts.Topology) == 0 {
@@ -70,6 +71,24 @@ func (c *Cluster) askGPUs(ctx context.Context) error {
 		return fmt.Errorf("node %s offers no %s", NodeName, vgpuNumber)
 	}
 	return nil
+}
+
+// askRegistered is satisfied when the apiserver knows of the webhook. The webhook fails open, so a pod created before
+// that would pass it by.
+func (c *Cluster) askRegistered(ctx context.Context) error {
+	list, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", c.ports.Webhook)
+	for _, config := range list.Items {
+		for _, w := range config.Webhooks {
+			if u := w.ClientConfig.URL; u != nil && strings.Contains(*u, address) && len(w.ClientConfig.CABundle) > 0 {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("no webhook at %s is registered with the apiserver", address)
 }
 
 // queues is the resource of Volcano's queues.
