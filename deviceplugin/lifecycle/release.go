@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,7 +65,10 @@ func (k *Keeper) release(ctx context.Context, o sharing.Owner) error {
 // specifications of nobody. The pods must be known before it is called.
 func (k *Keeper) Reconcile(ctx context.Context) error {
 	held, heldErr := k.cfg.Held()
-	if heldErr != nil {
+	switch {
+	case errors.Is(heldErr, fs.ErrNotExist):
+		klog.InfoS("the kubelet has no record yet; owners without a name are kept")
+	case heldErr != nil:
 		klog.ErrorS(heldErr, "the kubelet's own record cannot be used; owners without a name are kept")
 	}
 	k.recall(held)
