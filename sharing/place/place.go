@@ -161,6 +161,13 @@ func add(picks []pick, p pick) []pick {
 
 // finish writes the picks, which are in the order of the requests, as a value.
 func (a *attempt) finish(picks []pick, placement *sharing.Placement, refusals *sharing.Refusals) {
+	for i := range picks {
+		// A container's shares are in the order of the devices, which is how
+		// they are numbered inside it, and not in the order of preference.
+		for k := i; k > 0 && picks[k-1].request == picks[k].request && picks[k-1].device > picks[k].device; k-- {
+			picks[k-1], picks[k] = picks[k], picks[k-1]
+		}
+	}
 	shares := make([]sharing.Share, len(picks))
 	for i := range picks {
 		shares[i] = picks[i].share

@@ -24,11 +24,14 @@ type candidate struct {
 }
 
 // search looks for a placement after the best choice of each container in turn
-// led nowhere. It tries the choices of every container, best first, and goes
-// back when a later container finds none, for at most maxSteps choices. Devices
-// that are alike are tried once, so that the steps go far: within them every
-// pod of two containers that ask for one device each, on a node of up to 8
-// devices, is decided exactly.
+// led nowhere. It tries the choices of every container, best first, and goes back
+// when a later container finds none, for at most maxSteps choices in all. Devices
+// that are alike are tried once, which makes the steps go far.
+//
+// The bounds leave every pod of two containers that ask for one device each
+// decided exactly on a node of up to 8 devices with up to 8 geometries each. For
+// larger pods, and for free partitions on many devices, giving up is possible: a
+// pod may be refused although some unlikely combination would hold it.
 func (a *attempt) search(picks []pick) bool {
 	steps := maxSteps
 	return a.container(0, picks, &steps)

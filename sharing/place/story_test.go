@@ -98,7 +98,7 @@ func parsePod(t *testing.T, name string, options, lines []string) (*sharing.PodR
 		}
 	}
 	for _, line := range lines {
-		pod.Requests = append(pod.Requests, request(t, line))
+		pod.Requests = append(pod.Requests, parseRequest(t, line))
 	}
 	order, ok := policy.Named(pod.Policy)
 	if !ok {
@@ -107,8 +107,8 @@ func parsePod(t *testing.T, name string, options, lines []string) (*sharing.PodR
 	return pod, order
 }
 
-// request reads "init setup: 2 devices memory=10GiB cores=30".
-func request(t *testing.T, line string) sharing.Request {
+// parseRequest reads "init setup: 2 devices memory=10GiB cores=30".
+func parseRequest(t *testing.T, line string) sharing.Request {
 	head, rest, ok := strings.Cut(line, ":")
 	if !ok {
 		t.Fatalf("container %q: want a name and a colon", line)

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place_test
+
+import (
+	"deviceshare/sharing"
+	"deviceshare/sharing/mig"
+)
+
+// oracle decides by trying everything whether a pod fits. It shares no code with
+// the placer: what may exist together is written down here a second time, from
+// the definition of the modes and of when containers run.
+type oracle struct {
+	devices []sharing.Device
+	others  []occupant
+	pod     *sharing.PodRequest
+}
+
+// occupant is one share on one device, held by a container of kind.
+type occupant struct {
+	device    int
+	container int // position in the pod; -1 for other pods
+	kind      sharing.ContainerKind
+	share     sharing.Share
+}
+
+// fits reports whether any assignment of shares to containers is allowed.
+func (o *oracle) fits() bool {
+	if len(o.pod.Modes) == 0 {
+		return o.assign(0, 0, 0, nil, "")
+	}
+	for _, m := range o.pod.Modes {
+		if o.assign(0, 0, 0, nil, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// assign tries every share of every device from d on as the n-th share of
+// container c, and then the rest. Mode is what the pod is confined to, if it is.
+func (o *oracle) assign(c, n, d int, own []occupant, mode sharing.Mode) bool {
+	if c == len(o.pod.Requests) {
+		return true
+	}
+	req := &o.pod.Requests[c]
+	if n == req.Count {
+		return o.assign(c+1, 0, 0, own, mode)
+	}
+	for ; d < len(o.devices); d++ {
+		dev := &o.devices[d]
+		if mode != "" && dev.Mode != mode || n > 0 && own[len(own)-1].share.Mode != dev.Mode {
+			continue
+		}
+		if !dev.Healthy || !o.pod.Selector.Accepts(dev) {
+			continue
+		}
+		for _, s := range everyShare(dev, req) {
+			next := append(own[:len(own):len(own)], occupant{device: d, container: c, kind: req.Kind, share: s})
+			if o.allowed(d, next) && o.assign(c, n+1, d+1, next, mode) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// everyShare lists the shares of a device that would do for a request, were the
+// device empty.
+func everyShare(d *sharing.Device, req *sharing.Request) []sharing.Share {
+	memory := req.Memory.On(d.Memory)
+	if d.Mode != sharing.MIG {
+		if memory <= 0 {
+			return nil
+		}
+		return []sharing.Share{{Device: d.ID, Mode: d.Mode, Memory: memory, Cores: req.Cores}}
+	}
+	var all []sharing.Share
+	slices := 0
+	var largest sharing.Bytes
+	for _, p := range d.MIG.Profiles {
+		slices, largest = max(slices, p.Compute), max(largest, p.Memory)
+	}
+	for _, part := range everyPartition(d.MIG) {
+		for _, p := range d.MIG.Profiles {
+			if p.Name != part.Profile {
+				continue
+			}
+			enough := p.Memory >= memory
+			if req.Memory.Whole() {
+				enough = p.Memory == largest
+			}
+			if enough && p.Compute*100 >= int(req.Cores)*slices {
+				all = append(all, sharing.Share{Device: d.ID, Mode: d.Mode, Memory: p.Memory, Partition: part})
+			}
+		}
+	}
+	return all
+}
+
+func everyPartition(p *sharing.Partitioning) []sharing.Partition {
+	var all []sharing.Partition
+	for i := range p.Geometries {
+		parts, err := mig.Layout(p, &p.Geometries[i])
+		if err == nil {
+			all = append(all, parts...)
+		}
+	}
+	for _, f := range p.Profiles {
+		for _, start := range f.Starts {
+			if len(p.Geometries) == 0 {
+				all = append(all, sharing.Partition{Profile: f.Name, Start: start, Size: f.Size, Geometry: mig.Free})
+			}
+		}
+	}
+	return all
+}
+
+// allowed reports whether everything on device d may be there: at the time of
+// each init container, and when the app containers run.
+func (o *oracle) allowed(d int, own []occupant) bool {
+	var here []occupant
+	for _, x := range o.others {
+		if x.device == d {
+			here = append(here, x)
+		}
+	}
+	others := len(here)
+	for _, x := range own {
+		if x.device == d {
+			here = append(here, x)
+		}
+	}
+	dev := &o.devices[d]
+	if dev.Mode == sharing.MIG && !oneGeometry(here) {
+		return false
+	}
+	for _, x := range here[others:] {
+		if x.kind != sharing.Init {
+			continue
+		}
+		now := append([]occupant{x}, here[:others]...)
+		for _, y := range here[others:] {
+			if y.kind == sharing.Sidecar && y.container < x.container {
+				now = append(now, y)
+			}
+		}
+		if !together(dev, now) {
+			return false
+		}
+	}
+	now := append([]occupant(nil), here[:others]...)
+	for _, y := range here[others:] {
+		if y.kind != sharing.Init {
+			now = append(now, y)
+		}
+	}
+	return together(dev, now)
+}
+
+func oneGeometry(here []occupant) bool {
+	for _, x := range here {
+		if x.share.Partition.Geometry != here[0].share.Partition.Geometry {
+			return false
+		}
+	}
+	return true
+}
+
+// together reports whether shares may be on a device at the same time.
+func together(d *sharing.Device, now []occupant) bool {
+	var memory sharing.Bytes
+	var cores sharing.Percent
+	for i, x := range now {
+		memory += x.share.Memory
+		cores += x.share.Cores
+		alone := d.Mode != sharing.MIG && (x.share.Cores >= 100 || x.share.Memory == d.Memory && x.share.Cores == 0)
+		if alone && len(now) > 1 {
+			return false
+		}
+		for _, y := range now[:i] {
+			p, q := x.share.Partition, y.share.Partition
+			if d.Mode == sharing.MIG && p.Start < q.Start+q.Size && q.Start < p.Start+p.Size {
+				return false
+			}
+		}
+	}
+	return len(now) <= d.MaxShares && (d.Mode == sharing.MIG || memory <= d.Memory && cores <= d.Cores)
+}
