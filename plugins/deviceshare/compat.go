@@ -108,6 +108,14 @@ func onNode(node *api.NodeInfo, pod *corev1.Pod) (*corev1.Pod, bool) {
 	return t.Pod, true
 }
 
+// dryRunPreemption reports whether the preempt action is configured to try
+// evictions on copies of a node instead of going by sums.
+func dryRunPreemption(ssn *framework.Session) bool {
+	on := false
+	framework.GetArgOfActionFromConf(ssn.Configurations, "preempt").GetBool(&on, "enableTopologyAwarePreemption")
+	return on
+}
+
 // observeBound counts a bound pod in Volcano's own metrics, as its default
 // binder does.
 func observeBound(pod *corev1.Pod) {

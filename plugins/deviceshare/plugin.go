@@ -9,6 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
@@ -28,7 +29,13 @@ type Plugin struct {
 	settings *Settings
 	nodes    map[string]*nodeState
 	infos    map[string]*api.NodeInfo
-	overlay  *overlay
+	jobs     map[api.JobID]*api.JobInfo
+	// dryRuns says that the preempt action tries evictions on copies and asks
+	// predicates whether they help.
+	dryRuns bool
+	// evictionOrder is the order in which the session evicts.
+	evictionOrder func(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.PriorityQueue
+	overlay       *overlay
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
 	// off is why no pod with devices is placed in this session, "" if they are.
@@ -49,8 +56,8 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)
 	ssn.AddNodeOrderFn(PluginName, p.order)
-	ssn.AddPreemptableFn(PluginName, p.evictable)
-	ssn.AddReclaimableFn(PluginName, p.evictable)
+	ssn.AddPreemptableFn(PluginName, p.preemptable)
+	ssn.AddReclaimableFn(PluginName, p.reclaimable)
 	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
 }
 
@@ -74,7 +81,9 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	} else {
 		p.store.follow(ssn, p.settings)
 	}
-	p.nodes, p.infos = p.store.nodes, ssn.Nodes
+	p.dryRuns = dryRunPreemption(ssn)
+	p.evictionOrder = ssn.BuildVictimsPriorityQueue
+	p.nodes, p.infos, p.jobs = p.store.nodes, ssn.Nodes, ssn.Jobs
 	p.overlay = newOverlay()
 	p.asks = map[api.TaskID]*ask{}
 	return true
@@ -86,7 +95,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}
-	p.nodes, p.infos, p.overlay, p.asks = nil, nil, nil, nil
+	p.nodes, p.infos, p.jobs, p.overlay, p.asks = nil, nil, nil, nil, nil
 }
 
 // SetupBindContextExtension is called when a decision is committed, right before
