@@ -234,6 +234,7 @@ nvidia:
           geometries: []
         - {}
         - nonsense
+        - {group: free, geometries: [{name: 1g.5gb, memory: 1, count: 1}]}
     - {}
 `))
 	const k = "nvidia.knownMigGeometries"
@@ -251,6 +252,7 @@ nvidia:
 		k + "[1].allowedGeometries[3].group: is missing",
 		k + "[1].allowedGeometries[3].geometries: is missing",
 		k + `[1].allowedGeometries[4]: is the text "nonsense", want a map`,
+		k + `[1].allowedGeometries[5].group: "free" is the name of what is there where no geometry is listed: take another`,
 		k + "[1].extra: is not known: want one of models, allowedGeometries",
 		k + "[2].models: is missing",
 		k + "[2].allowedGeometries: is missing",

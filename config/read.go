@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/mig"
 	"deviceshare/sharing/wire"
 )
 
@@ -178,6 +179,9 @@ func geometry(path string, value any, p *problems, before []sharing.Geometry) sh
 
 // group says what is wrong with the name of a geometry.
 func group(s string) string {
+	if s == mig.Free {
+		return fmt.Sprintf("%q is the name of what is there where no geometry is listed: take another", s)
+	}
 	if wire.ValidGroup(s) {
 		return ""
 	}

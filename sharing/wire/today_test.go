@@ -150,6 +150,8 @@ func TestWhatTheInventoryAddsToTodaysText(t *testing.T) {
 	inv := node1()
 	bare := node1()
 	bare.Devices[1].MIG = nil
+	free := node1()
+	free.Devices[1].MIG.Geometries = nil
 	one := []wire.ContainerRef{{Name: "a", Asks: true}}
 	for name, c := range map[string]struct {
 		inv  *sharing.Inventory
@@ -173,6 +175,10 @@ func TestWhatTheInventoryAddsToTodaysText(t *testing.T) {
 			&inv, idB + "[mixed-2],NVIDIA,5000,0:",
 			sharing.Share{Device: idB, Mode: sharing.MIG, Memory: 40192 * sharing.MiB, Partition: sharing.Partition{Profile: "3g.40gb", Start: 4, Size: 4, Geometry: "mixed", Position: 2}},
 		},
+		"a partition where the administrator lists no geometry": {
+			&free, idB + "[free-8],NVIDIA,5000,0:",
+			sharing.Share{Device: idB, Mode: sharing.MIG, Memory: 9728 * sharing.MiB, Partition: sharing.Partition{Profile: "1g.10gb+me", Start: 1, Size: 1, Geometry: "free", Position: 8}},
+		},
 		"a device the node no longer has keeps what the text says": {
 			&inv, "GPU-gone[g-1],NVIDIA,100,0:",
 			sharing.Share{Device: "GPU-gone", Mode: sharing.MIG, Memory: 100 * sharing.MiB, Partition: sharing.Partition{Geometry: "g", Position: 1}},
@@ -192,9 +198,9 @@ func TestWhatTheInventoryAddsToTodaysText(t *testing.T) {
 	for name, c := range map[string]struct{ text, why string }{
 		"a partition of a device in another mode": {idA + "[group1-0],NVIDIA,1,0:", "is in mode hami-core"},
 		"no partition of a device in mode mig":    {idB + ",NVIDIA,1,0:", "is in mode mig"},
-		"a geometry the device does not have":     {idB + "[group9-0],NVIDIA,1,0:", "has no geometry group9"},
-		"a position beyond the geometry":          {idB + "[group1-7],NVIDIA,1,0:", "has no position 7"},
-		"a geometry the device cannot take":       {idB + "[toomuch-0],NVIDIA,1,0:", "is not possible"},
+		"a geometry the device does not have":     {idB + "[group9-0],NVIDIA,1,0:", "has no partition 0 in a geometry group9"},
+		"a position beyond the geometry":          {idB + "[group1-7],NVIDIA,1,0:", "has no partition 7 in a geometry group1"},
+		"a geometry the device cannot take":       {idB + "[toomuch-0],NVIDIA,1,0:", "or cannot be cut that way"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := wire.DecodeAssigned(c.text, one, &inv, 1)
