@@ -99,16 +99,13 @@ func asks(c *corev1.Container, n request.Names) bool {
 		return false
 	}
 	for _, name := range [...]string{n.Number, n.Memory, n.Cores, n.Percentage} {
-		if name != "" && (positive(c.Resources.Limits, name) || positive(c.Resources.Requests, name)) {
+		q, ok := c.Resources.Limits[corev1.ResourceName(name)]
+		if !ok {
+			q = c.Resources.Requests[corev1.ResourceName(name)]
+		}
+		if name != "" && !q.IsZero() { // writing zero is how a template says "none"
 			return true
 		}
 	}
 	return false
-}
-
-// positive reports whether the list has an amount other than zero: writing zero
-// is how a template says "none".
-func positive(list corev1.ResourceList, name string) bool {
-	q, ok := list[corev1.ResourceName(name)]
-	return ok && !q.IsZero()
 }
