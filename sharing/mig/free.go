@@ -13,63 +13,86 @@ import (
 // may have this name.
 const Free = "free"
 
-// spot is one legal place: a profile and where it starts.
-type spot struct {
-	profile, start int
-	keeps          int
-}
-
-// maxSpots bounds how many legal places are weighed. An A100 has 25.
-const maxSpots = 256
-
 // free meets a request in the n-th best legal place: the smallest profile that
 // will do, where it leaves the most room for others.
 func (w *wanted) free(v *sharing.View, n int, s *sharing.Share) bool {
 	p := v.Device.MIG
-	var spots [maxSpots]spot
-	m := 0
-	for f := range p.Profiles {
-		if !w.met(&p.Profiles[f], p.Profiles[f].Memory) || usedUp(v, &p.Profiles[f]) {
+	for f := w.next(v, -1); f >= 0; f = w.next(v, f) {
+		starts := freeStarts(v, f)
+		if k := bits.OnesCount64(starts); n >= k {
+			n -= k
 			continue
 		}
-		for _, start := range p.Profiles[f].Starts {
-			span, ok := spanOf(p, &p.Profiles[f], start)
-			if !ok || v.Slices()&span != 0 || m == maxSpots {
-				continue
-			}
-			spots[m] = spot{profile: f, start: start, keeps: keeps(p, v.Slices()|span)}
-			for k := m; k > 0 && better(p, &spots[k], &spots[k-1]); k-- {
-				spots[k], spots[k-1] = spots[k-1], spots[k]
-			}
-			m++
+		start := choose(v, f, starts, n)
+		part := sharing.Partition{
+			Profile: p.Profiles[f].Name, Start: start, Size: p.Profiles[f].Size,
+			Geometry: Free, Position: freePosition(p, f, start),
 		}
+		w.give(v.Device, &p.Profiles[f], p.Profiles[f].Memory, part, s)
+		return true
 	}
-	if n >= m {
-		return false
-	}
-	f := &p.Profiles[spots[n].profile]
-	w.give(v.Device, f, f.Memory, sharing.Partition{
-		Profile: f.Name, Start: spots[n].start, Size: f.Size,
-		Geometry: Free, Position: freePosition(p, spots[n].profile, spots[n].start),
-	}, s)
-	return true
+	return false
 }
 
-// better orders places: the smaller profile first, of equal ones the plain shape
-// before its variants, of which fewer may exist; then the place that keeps most.
-func better(p *sharing.Partitioning, a, b *spot) bool {
-	f, g := &p.Profiles[a.profile], &p.Profiles[b.profile]
-	switch {
-	case smaller(f, g) || smaller(g, f):
-		return smaller(f, g)
-	case f.Max != g.Max:
-		return f.Max == 0 || g.Max != 0 && f.Max > g.Max
-	case f.Name != g.Name:
-		return f.Name < g.Name
-	case a.keeps != b.keeps:
-		return a.keeps > b.keeps
+// next is the profile that will do and comes after f in the order of preference;
+// -1 past the last. Before the first is -1.
+func (w *wanted) next(v *sharing.View, f int) int {
+	p, best := v.Device.MIG, -1
+	for g := range p.Profiles {
+		if (f < 0 || preferred(p, f, g)) && (best < 0 || preferred(p, g, best)) &&
+			w.met(&p.Profiles[g], p.Profiles[g].Memory) && !usedUp(v, &p.Profiles[g]) {
+			best = g
+		}
 	}
-	return a.start > b.start
+	return best
+}
+
+// preferred orders profiles: the smaller first, of equal ones the plain shape
+// before its variants, of which fewer may exist.
+func preferred(p *sharing.Partitioning, f, g int) bool {
+	a, b := &p.Profiles[f], &p.Profiles[g]
+	switch {
+	case smaller(a, b) || smaller(b, a):
+		return smaller(a, b)
+	case a.Max != b.Max:
+		return a.Max == 0 || b.Max != 0 && a.Max > b.Max
+	case a.Name != b.Name:
+		return a.Name < b.Name
+	}
+	return f < g
+}
+
+// freeStarts is where a profile may start now, bit i for memory slice i.
+func freeStarts(v *sharing.View, f int) uint64 {
+	var starts uint64
+	p := v.Device.MIG
+	for _, start := range p.Profiles[f].Starts {
+		if span, ok := spanOf(p, &p.Profiles[f], start); ok && v.Slices()&span == 0 {
+			starts |= 1 << start
+		}
+	}
+	return starts
+}
+
+// choose is the n-th best of the starts: the one that keeps most, of equal ones
+// the highest.
+func choose(v *sharing.View, f int, starts uint64, n int) int {
+	p := v.Device.MIG
+	for {
+		best, most := -1, -1
+		for rest := starts; rest != 0; rest &= rest - 1 {
+			start := bits.TrailingZeros64(rest)
+			span, _ := spanOf(p, &p.Profiles[f], start)
+			if k := keeps(p, v.Slices()|span); k >= most {
+				best, most = start, k
+			}
+		}
+		if n == 0 {
+			return best
+		}
+		starts &^= 1 << best
+		n--
+	}
 }
 
 // keeps weighs the places that are still possible when these slices are taken:

@@ -3,10 +3,220 @@
 package mig_test
 
 import (
+	"fmt"
 	"testing"
 
+	"deviceshare/sharing"
 	"deviceshare/sharing/mig"
 	"deviceshare/sharing/sharingtest"
 )
 
 func TestTheBackendKeepsItsPromises(t *testing.T) { sharingtest.Backend(t, mig.New()) }
+
+// held makes a view of a device on which other pods hold these places.
+func held(t *testing.T, d *sharing.Device, places ...[2]any) sharing.View {
+	t.Helper()
+	var on []sharing.Held
+	for i, place := range places {
+		part, ok := mig.At(d.MIG, place[0].(string), place[1].(int))
+		if !ok {
+			t.Fatalf("%v is no place on %s", place, d.ID)
+		}
+		on = append(on, sharing.Held{
+			Owner: sharing.Owner(fmt.Sprint("other-", i)), Container: "main",
+			Share: sharing.Share{Device: d.ID, Mode: sharing.MIG, Partition: part},
+		})
+	}
+	return sharing.NewView(d, on)
+}
+
+func at(geometry string, position int) [2]any { return [2]any{geometry, position} }
+
+func TestFit(t *testing.T) {
+	a100, free := sharingtest.Device(0, "A100-80", sharing.MIG), sharingtest.Free(sharingtest.Device(0, "A100-80", sharing.MIG))
+	a30 := sharingtest.Device(0, "A30", sharing.MIG)
+	percent := func(p sharing.Percent) sharing.Request {
+		return sharing.Request{Container: "main", Count: 1, Memory: sharing.PercentMemory(p)}
+	}
+	cases := []struct {
+		says string
+		d    sharing.Device
+		used [][2]any
+		req  sharing.Request
+		want string // "" is refused
+	}{
+		{"the first geometry with a partition that is large enough", a100, nil, sharingtest.Ask("main", 5000, 0), "1g.10gb@0 group1-0"},
+		{"a later geometry if the first has none", a100, nil, sharingtest.Ask("main", 15000, 0), "2g.20gb@0 group2-0"},
+		{"the next free position", a100, [][2]any{at("group2", 0)}, sharingtest.Ask("main", 15000, 0), "2g.20gb@2 group2-1"},
+		{"the smallest that will do", a100, [][2]any{at("group2", 0)}, sharingtest.Ask("main", 1000, 0), "1g.10gb@6 group2-3"},
+		{"a larger one if the smallest are taken", a100, [][2]any{at("group2", 3)}, sharingtest.Ask("main", 1000, 0), "2g.20gb@0 group2-0"},
+		{"the geometry in use and no other", a100, [][2]any{at("group1", 0)}, sharingtest.Ask("main", 15000, 0), ""},
+		{"none when all are taken", a100, [][2]any{at("group3", 0), at("group3", 1)}, sharingtest.Ask("main", 15000, 0), ""},
+		{"compute asks for a larger profile", a100, nil, sharingtest.Ask("main", 1000, 28), "2g.20gb@0 group2-0"},
+		{"compute no profile but the whole has", a100, nil, sharingtest.Ask("main", 1000, 43), "7g.80gb@0 group4-0"},
+		{"all compute", a100, nil, sharingtest.Ask("main", 1000, 100), "7g.80gb@0 group4-0"},
+		{"all memory is the largest profile", a100, nil, sharingtest.Ask("main", 0, 0), "7g.80gb@0 group4-0"},
+		{"all memory is never a part", a100, [][2]any{at("group3", 0)}, sharingtest.Ask("main", 0, 0), ""},
+		{"exactly what the partition has", a100, nil, sharingtest.Ask("main", 9728, 0), "1g.10gb@0 group1-0"},
+		{"one MiB more", a100, nil, sharingtest.Ask("main", 9729, 0), "2g.20gb@0 group2-0"},
+		{"a percentage of the device", a100, nil, percent(10), "1g.10gb@0 group1-0"},
+		{"what hardware has, where the administrator wrote more", a30, nil, sharingtest.Ask("main", 6144, 0), "2g.12gb@0 group2-0"},
+		{"more than the largest", a100, nil, sharingtest.Ask("main", 81000, 0), ""},
+		{"free: a small one at the end", free, nil, sharingtest.Ask("main", 1000, 0), "1g.10gb@6 free-6"},
+		{"free: the double slice for memory alone", free, nil, sharingtest.Ask("main", 15000, 0), "1g.20gb@6 free-17"},
+		{"free: two slices for compute", free, nil, sharingtest.Ask("main", 15000, 20), "2g.20gb@4 free-20"},
+		{"free: the half that is left", free, [][2]any{at("free", 20)}, sharingtest.Ask("main", 30000, 0), "3g.40gb@0 free-21"},
+		{"free: no half is left", free, [][2]any{at("free", 0), at("free", 6)}, sharingtest.Ask("main", 30000, 0), ""},
+		{"free: a larger one when no small one is left", free,
+			[][2]any{at("free", 0), at("free", 1), at("free", 2), at("free", 3), at("free", 4), at("free", 5)},
+			sharingtest.Ask("main", 15000, 0), "1g.20gb@6 free-17"},
+	}
+	for _, c := range cases {
+		t.Run(c.says, func(t *testing.T) {
+			share, reason := mig.New().Fit(held(t, &c.d, c.used...), &c.req)
+			got := ""
+			if reason == sharing.Fits {
+				p := share.Partition
+				got = fmt.Sprintf("%s@%d %s-%d", p.Profile, p.Start, p.Geometry, p.Position)
+			} else if reason != sharing.NoPartitionFits {
+				t.Errorf("refused with %v", reason)
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTheShareCarriesWhatThePartitionHas(t *testing.T) {
+	d := sharingtest.Device(0, "A100-80", sharing.MIG)
+	req := sharingtest.Ask("main", 15000, 5)
+	share, _ := mig.New().Fit(sharing.NewView(&d, nil), &req)
+	if share.Memory != sharing.MiBs(19968) || share.Cores != 28 || share.Whole {
+		t.Errorf("%+v: want 19968 MiB and 2 of 7 compute slices", share)
+	}
+}
+
+func TestADeviceThatCannotBeCutIsRefused(t *testing.T) {
+	t4 := sharingtest.Device(0, "T4", sharing.MIG)
+	a100 := sharingtest.Device(0, "A100-80", sharing.MIG)
+	broken := a100
+	broken.MIG = &sharing.Partitioning{Slices: 8, Profiles: a100.MIG.Profiles, Geometries: []sharing.Geometry{
+		{Name: "unknown", Entries: []sharing.GeometryEntry{{Profile: "1g.5gb", Count: 7}}},
+		{Name: "impossible", Entries: []sharing.GeometryEntry{{Profile: "1g.10gb", Count: 1}, {Profile: "7g.80gb", Count: 1}}},
+	}}
+	mixed := []sharing.Held{
+		{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "1g.10gb", Start: 0, Size: 1, Geometry: "group1"}}},
+		{Owner: "b", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "2g.20gb", Start: 2, Size: 2, Geometry: "group2"}}},
+	}
+	unresolved := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Geometry: "group1", Position: 3}}}}
+	renamed := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "1g.10gb", Start: 0, Size: 1, Geometry: "former"}}}}
+	cases := map[string]sharing.View{
+		"no partitioning":                      sharing.NewView(&t4, nil),
+		"only geometries that cannot be":       sharing.NewView(&broken, nil),
+		"partitions of two geometries":         sharing.NewView(&a100, mixed),
+		"a partition nobody can locate":        sharing.NewView(&a100, unresolved),
+		"a geometry that is no longer allowed": sharing.NewView(&a100, renamed),
+	}
+	for says, v := range cases {
+		t.Run(says, func(t *testing.T) {
+			req := sharingtest.Ask("main", 1000, 0)
+			if share, reason := mig.New().Fit(v, &req); reason != sharing.NoPartitionFits {
+				t.Errorf("%+v, %v", share, reason)
+			}
+		})
+	}
+}
+
+// The administrator changed group1 while its number 0 was in use: the number
+// still belongs to the pod that has it, wherever it lies.
+func TestAPositionInUseIsNotGivenAgainAfterItsGeometryChanged(t *testing.T) {
+	d := sharingtest.Device(0, "A100-80", sharing.MIG)
+	p := *d.MIG
+	p.Geometries = []sharing.Geometry{{Name: "group1", Entries: []sharing.GeometryEntry{{Profile: "2g.20gb", Count: 3}}}}
+	d.MIG = &p
+	v := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: sharing.Share{Device: d.ID, Mode: sharing.MIG,
+		Partition: sharing.Partition{Profile: "1g.10gb", Start: 6, Size: 1, Geometry: "group1", Position: 0}}}})
+	req := sharingtest.Ask("main", 1000, 0)
+	share, reason := mig.New().Fit(v, &req)
+	if reason != sharing.Fits || share.Partition.Position != 1 || share.Partition.Start != 2 {
+		t.Errorf("%+v, %v: want position 1", share, reason)
+	}
+}
+
+// Variants with media engines exist once. Where only they have a start left, at
+// most that many are given.
+func TestAVariantIsGivenOnlyAsOftenAsTheDeviceAllows(t *testing.T) {
+	d := sharingtest.Free(sharingtest.Device(0, "A30", sharing.MIG))
+	p := *d.MIG
+	p.Profiles = []sharing.Profile{{Name: "1g.6gb+me", Memory: sharing.GiB, Compute: 1, Size: 1, Starts: []int{0, 1, 2, 3}, Max: 1}}
+	d.MIG = &p
+	req := sharingtest.Ask("main", 100, 0)
+	v := sharing.NewView(&d, nil)
+	first, reason := mig.New().Fit(v, &req)
+	if reason != sharing.Fits {
+		t.Fatal(reason)
+	}
+	beside := v.After(sharing.App, &first)
+	taken := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: first}})
+	for says, v := range map[string]sharing.View{"by another container": beside, "by another pod": taken} {
+		if second, reason := mig.New().Fit(v, &req); reason == sharing.Fits {
+			t.Errorf("taken %s and given again: %+v", says, second)
+		}
+	}
+}
+
+func TestAWireNameLeadsBackToThePlace(t *testing.T) {
+	for name, m := range sharingtest.Models() {
+		if m.MIG == nil {
+			continue
+		}
+		places := 0
+		for _, f := range m.MIG.Profiles {
+			places += len(f.Starts)
+		}
+		seen := map[string]bool{}
+		for n := range places {
+			part, ok := mig.At(m.MIG, mig.Free, n)
+			key := fmt.Sprint(part.Profile, part.Start)
+			if !ok || part.Position != n || seen[key] {
+				t.Errorf("%s: free-%d is %+v", name, n, part)
+			}
+			seen[key] = true
+		}
+		for i := range m.MIG.Geometries {
+			g := &m.MIG.Geometries[i]
+			parts, err := mig.Layout(m.MIG, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, part := range parts {
+				if got, ok := mig.At(m.MIG, g.Name, n); !ok || got != part {
+					t.Errorf("%s: %s-%d is %+v, want %+v", name, g.Name, n, got, part)
+				}
+			}
+		}
+		for _, wrong := range [][2]any{at(mig.Free, places), at(mig.Free, -1), at("group1", 99), at("group1", -1), at("nobody", 0)} {
+			if part, ok := mig.At(m.MIG, wrong[0].(string), wrong[1].(int)); ok {
+				t.Errorf("%s: %v is %+v", name, wrong, part)
+			}
+		}
+	}
+}
+
+func BenchmarkFit(b *testing.B) {
+	listed := sharingtest.Device(0, "A100-80", sharing.MIG)
+	free := sharingtest.Free(listed)
+	req := sharingtest.Ask("main", 15000, 0)
+	for says, d := range map[string]sharing.Device{"geometries": listed, "free": free} {
+		b.Run(says, func(b *testing.B) {
+			v := sharing.NewView(&d, nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, reason := mig.New().Fit(v, &req); reason != sharing.Fits {
+					b.Fatal(reason)
+				}
+			}
+		})
+	}
+}
