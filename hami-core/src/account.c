@@ -13,8 +13,10 @@ static int told[HAMI_DEVICES]; /* the refusal of a device has been logged as a w
 CUresult account_refuse(int device, uint64_t bytes)
 {
 	enum log_level level = __atomic_exchange_n(&told[device], 1, __ATOMIC_RELAXED) ? LOG_INFO : LOG_WARN;
-	log_line(level, "device %d: %llu MiB refused: the container uses %llu of its %llu MiB", device,
-		 (unsigned long long)(bytes >> 20), (unsigned long long)(region_used(device) >> 20),
+	int large = bytes >= 1 << 20;
+	log_line(level, "device %d: %llu %s refused: the container uses %llu of its %llu MiB", device,
+		 (unsigned long long)(large ? bytes >> 20 : bytes), large ? "MiB" : "bytes",
+		 (unsigned long long)(region_used(device) >> 20),
 		 (unsigned long long)(runtime_memory_limit(device) >> 20));
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * prim_elf.c: looking into loaded objects without dlsym. We define dlsym ourselves, so
- * that the real one has to be found in the C library's own symbol table.
+ * that the real one has to be found in the C library's own symbol table. Runs very
+ * early in a process (see lookup.c): no call into the C library but dl_iterate_phdr.
  */
 #define _GNU_SOURCE
 #include "prim.h"
@@ -9,7 +10,20 @@
 #include <elf.h>
 #include <link.h>
 #include <stdint.h>
-#include <string.h>
+
+static int same(const char *a, const char *b)
+{
+	for (; *a && *a == *b; a++, b++)
+		;
+	return *a == *b;
+}
+
+static int begins(const char *text, const char *prefix)
+{
+	for (; *prefix && *text == *prefix; text++, prefix++)
+		;
+	return !*prefix;
+}
 
 /* The dynamic section of one object, as far as a look-up needs it. */
 struct tables {
@@ -28,7 +42,10 @@ static const void *absolute(ElfW(Addr) base, ElfW(Addr) value)
 
 static int read_tables(const struct dl_phdr_info *info, struct tables *t)
 {
-	*t = (struct tables){.base = info->dlpi_addr};
+	t->base = info->dlpi_addr;
+	t->symbols = NULL;
+	t->strings = NULL;
+	t->gnu_hash = t->hash = NULL;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
 			continue;
@@ -49,7 +66,7 @@ static int read_tables(const struct dl_phdr_info *info, struct tables *t)
 static void *defined(const struct tables *t, uint32_t i, const char *name)
 {
 	const ElfW(Sym) *s = &t->symbols[i];
-	if (s->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s->st_info) != STT_FUNC || strcmp(t->strings + s->st_name, name))
+	if (s->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s->st_info) != STT_FUNC || !same(t->strings + s->st_name, name))
 		return NULL;
 	return (void *)(t->base + s->st_value);
 }
@@ -84,8 +101,11 @@ static void *find_plain(const struct tables *t, const char *name)
 
 static const char *file_name(const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	return slash ? slash + 1 : path;
+	const char *name = path;
+	for (; *path; path++)
+		if (*path == '/')
+			name = path + 1;
+	return name;
 }
 
 struct symbol_search {
@@ -100,7 +120,7 @@ static int search_object(struct dl_phdr_info *info, size_t size, void *data)
 	struct tables t;
 	(void)size;
 	for (const char *const *p = s->prefixes; *p; p++) {
-		if (strncmp(file_name(info->dlpi_name), *p, strlen(*p)) || !read_tables(info, &t))
+		if (!begins(file_name(info->dlpi_name), *p) || !read_tables(info, &t))
 			continue;
 		s->found = t.gnu_hash ? find_gnu(&t, s->name) : find_plain(&t, s->name);
 		return s->found != NULL;
@@ -130,8 +150,8 @@ static int search_owner(struct dl_phdr_info *info, size_t size, void *data)
 		if (p->p_type != PT_LOAD || s->address < start || s->address >= start + p->p_memsz)
 			continue;
 		const char *name = file_name(info->dlpi_name);
-		s->nvidia = !strncmp(name, "libcuda.so", 10) || !strncmp(name, "libnvidia-", 10) ||
-			    !strncmp(name, "libcudadebugger.so", 18);
+		s->nvidia = begins(name, "libcuda.so") || begins(name, "libnvidia-") ||
+			    begins(name, "libcudadebugger.so");
 		return 1;
 	}
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resolve.c: nothing else in libvgpu looks symbols up. */
+/* resolve.c: which function of the driver stands behind each hook. */
 #define _GNU_SOURCE
 #include "resolve.h"
 
@@ -7,46 +7,11 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "prim.h"
-
-/* Read by the look-up code in dlsym.S, which jumps there. Filled by vgpu_find_dlsym. */
-__attribute__((visibility("hidden"))) void *vgpu_real_dlsym, *vgpu_real_dlvsym;
-
 static void *originals[SYMBOL_COUNT];  /* NULL: not resolved, or not there */
 static void *by_proc[SYMBOL_COUNT];    /* what cuGetProcAddress gives for it, where that differs */
 static int resolved[LIBRARY_COUNT];
 static pthread_mutex_t resolving = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int inside __attribute__((tls_model("initial-exec")));
-
-void vgpu_find_dlsym(void);
-void vgpu_find_dlsym(void)
-{
-	static const char *const libc[] = {"libc.so.", "libc-", "libdl.so.", "libdl-", NULL};
-	if (__atomic_load_n(&vgpu_real_dlsym, __ATOMIC_ACQUIRE))
-		return;
-	vgpu_real_dlvsym = prim_symbol(libc, "dlvsym");
-	__atomic_store_n(&vgpu_real_dlsym, prim_symbol(libc, "dlsym"), __ATOMIC_RELEASE);
-}
-
-__attribute__((constructor)) static void at_load(void)
-{
-	vgpu_find_dlsym();
-}
-
-void *real_dlsym(void *handle, const char *name)
-{
-	vgpu_find_dlsym();
-	void *(*real)(void *, const char *) = (void *(*)(void *, const char *))vgpu_real_dlsym;
-	return real ? real(handle, name) : NULL;
-}
-
-void *real_dlvsym(void *handle, const char *name, const char *version)
-{
-	vgpu_find_dlsym();
-	void *(*real)(void *, const char *, const char *) =
-		(void *(*)(void *, const char *, const char *))vgpu_real_dlvsym;
-	return real ? real(handle, name, version) : NULL;
-}
 
 /* Asks the driver for the same functions its other way: some drivers give other pointers there. */
 static void resolve_by_proc(void)
@@ -108,21 +73,6 @@ int original_missing(enum symbol_id id)
 	if (symbols[id].library == LIBRARY_NVML)
 		return loaded ? NVML_ERROR_FUNCTION_NOT_FOUND : NVML_ERROR_LIBRARY_NOT_FOUND;
 	return loaded ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED;
-}
-
-const struct symbol *hooked_symbol(const char *name)
-{
-	int low = 0, high = SYMBOL_COUNT;
-	while (low < high) {
-		int middle = (low + high) / 2, order = strcmp(name, symbols[middle].name);
-		if (order == 0)
-			return symbols[middle].hook ? &symbols[middle] : NULL;
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return NULL;
 }
 
 void *hook_for(const char *base, void *original)

@@ -31,9 +31,6 @@ void *original_of(enum symbol_id id);
 /* What a hook answers when there is no original: the library's own code for that. */
 int original_missing(enum symbol_id id);
 
-/* The symbol of this name if it is hooked, else NULL. */
-const struct symbol *hooked_symbol(const char *name);
-
 /* The hook for a pointer that the driver gave out for `base`, or the pointer itself. */
 void *hook_for(const char *base, void *original);
 

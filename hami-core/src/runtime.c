@@ -23,7 +23,7 @@ static struct {
 	int started; /* 1 + enum gate; 0 = not yet */
 	int fork_handled;
 	struct limits limits;
-	int index[ORDINALS]; /* index + 2; 1 = not in the limits; 0 = not asked yet */
+	int index[ORDINALS]; /* index + 2 (so 1 = not in the limits); 0 = not asked yet */
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Where the limits are. Only a test build may look elsewhere: see ../README.md. */
@@ -93,7 +93,7 @@ static enum gate start(void)
 		self.fork_handled = 1;
 	}
 	if (region_attach(&self.limits, reason, sizeof reason))
-		log_line(LOG_WARN, "%s; this process counts for itself, other processes of the container do too", reason);
+		log_line(LOG_WARN, "%s; this process counts for itself: the limit holds for each process, not for their sum", reason);
 	return GATE_LIMITED;
 }
 
@@ -112,20 +112,18 @@ enum gate runtime_gate(void)
 
 int runtime_device(CUdevice ordinal)
 {
-	if (ordinal < 0 || ordinal >= ORDINALS)
-		return -1;
-	int known = __atomic_load_n(&self.index[ordinal], __ATOMIC_ACQUIRE);
-	if (!known) {
-		pthread_mutex_lock(&self.mutex);
-		int index = device_index(&self.limits, ordinal);
-		if (index == -1)
-			log_line(LOG_ERROR, "CUDA device %d is not in the limits: it gives out no memory", ordinal);
-		known = index + 2;
-		if (index != -2)
-			__atomic_store_n(&self.index[ordinal], known, __ATOMIC_RELEASE);
-		pthread_mutex_unlock(&self.mutex);
-	}
-	return known - 2;
+	int kept = ordinal >= 0 && ordinal < ORDINALS;
+	int known = kept ? __atomic_load_n(&self.index[ordinal], __ATOMIC_ACQUIRE) : 0;
+	if (known)
+		return known - 2;
+	pthread_mutex_lock(&self.mutex);
+	int index = device_index(&self.limits, ordinal);
+	if (index == -1)
+		log_line(LOG_ERROR, "CUDA device %d is not in the limits: it gives out no memory", ordinal);
+	if (index != -2 && kept)
+		__atomic_store_n(&self.index[ordinal], index + 2, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&self.mutex);
+	return index;
 }
 
 int runtime_device_by_uuid(const char *uuid)

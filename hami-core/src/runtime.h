@@ -18,7 +18,10 @@ enum gate {
 /* Starts on first use. Cheap afterwards: one load. */
 enum gate runtime_gate(void);
 
-/* Index in the limits of a CUDA device, or -1 when the limits do not name it. pre: gate is LIMITED. */
+/*
+ * Index in the limits of a CUDA device; -1: the limits do not name it; -2: the driver does not
+ * know it (and will say so). pre: gate is LIMITED.
+ */
 int runtime_device(CUdevice ordinal);
 /* The same by UUID text, "GPU-...". */
 int runtime_device_by_uuid(const char *uuid);

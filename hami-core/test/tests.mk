@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# Unit tests link the parts they test; preload_test runs programs under LD_PRELOAD on
+# the fake driver. Everything runs twice: as it is, and with ASan and UBSan.
+FAKE := ../e2e/fakegpu
+ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
+UNIT := limit limits table region
+
+.PHONY: fake test-normal test-asan test-generator test-symbols
+test: test-generator test-normal test-asan test-symbols
+
+fake:
+	@$(MAKE) -s -C $(FAKE)
+
+test-generator:
+	@echo "== generator"
+	@$(GO) vet ./tools/generate && $(GO) test ./tools/generate
+
+define unit_tests
+$(B)/$(1)/test/%_test: test/%_test.c test/testing.h $(patsubst %,$(B)/$(1)/obj/%.o,$(CORE)) | $(GENERATED)
+	@mkdir -p $$(@D)
+	$(Q)$$(CC) $$(CFLAGS) $$(BASE) $(2) -Wno-missing-prototypes -o $$@ $$< $(patsubst %,$(B)/$(1)/obj/%.o,$(CORE))
+endef
+$(eval $(call unit_tests,test,))
+$(eval $(call unit_tests,asan,$(SANITIZE)))
+
+# Programs that run under the library: never instrumented, like the programs of the world.
+$(B)/test/test/preload_test $(B)/test/test/probe: $(B)/test/test/%: test/%.c test/testing.h | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -MMD -MP -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+$(B)/test/test/third.so: test/third.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<
+
+PROGRAMS := $(B)/test/test/preload_test $(B)/test/test/probe $(B)/test/test/third.so
+
+# $(1) variant, $(2) what to preload, $(3) extra environment
+define run_all
+	@set -e; for t in $(UNIT); do echo "== $$t ($(1))"; $(3) $(B)/$(1)/test/$${t}_test; done; \
+	echo "== preload ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
+		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/preload_test
+endef
+
+test-normal: fake $(B)/libvgpu.so $(B)/test/libvgpu.so $(patsubst %,$(B)/test/test/%_test,$(UNIT)) $(PROGRAMS)
+	$(call run_all,test,$(abspath $(B)/test/libvgpu.so),)
+
+test-asan: fake $(B)/libvgpu.so $(B)/asan/libvgpu.so $(patsubst %,$(B)/asan/test/%_test,$(UNIT)) $(PROGRAMS)
+	$(call run_all,asan,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so),ASAN_OPTIONS=detect_leaks=0)
+
+# The exports are the hooks and nothing else; nothing is needed but the C library; no
+# family of the driver is hooked in part; the test build's variable is not in the product.
+test-symbols: $(B)/libvgpu.so fake
+	@test/symbols.sh $(B)/libvgpu.so $(GEN)/hooks.txt $(FAKE)/build "$(GO)"

@@ -68,6 +68,8 @@ CUresult fg_injected(const char *function);
 void fg_memory_reset(int ordinal);
 /* Gives back what pools need no longer, as a synchronisation does. */
 void fg_drain_pools(int ordinal);
+/* Gives an allocation back to its pool; 0 when it is none of a pool's. */
+int fg_pool_free(CUdeviceptr pointer);
 /* Waits until a device's streams of this process are done. */
 void fg_drain(int ordinal);
 

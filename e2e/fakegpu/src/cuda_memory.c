@@ -242,7 +242,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 		give_back(b);
 	}
 	pthread_mutex_unlock(&fake.mutex);
-	return b ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return b || fg_pool_free(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 pointer)

@@ -125,11 +125,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
 	return cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+int fg_pool_free(CUdeviceptr pointer)
 {
-	(void)stream;
-	if (fg_ready() != CUDA_SUCCESS)
-		return fg_ready();
 	pthread_mutex_lock(&fake.mutex);
 	struct piece **at = &pieces;
 	while (*at && (*at)->at != pointer)
@@ -143,7 +140,14 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 		free(k);
 	}
 	pthread_mutex_unlock(&fake.mutex);
-	return k ? CUDA_SUCCESS : cuMemFree_v2(pointer); /* plain memory may be freed this way, too */
+	return k != NULL;
+}
+
+/* Plain memory may be freed this way, too, as pooled memory may be by cuMemFree. */
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+	(void)stream;
+	return cuMemFree_v2(pointer);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lookup.c: dlsym and dlvsym by name. Every program in the container comes through
+ * here, some before main and before their own libraries are ready (an allocator or a
+ * sanitizer that looks its functions up): so this file and prim_elf.c call nothing of
+ * the C library that others replace, start nothing and keep no state but two pointers.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "prim.h"
+#include "resolve.h"
+
+/* dlsym.S jumps there. */
+__attribute__((visibility("hidden"))) void *vgpu_real_dlsym, *vgpu_real_dlvsym;
+__attribute__((visibility("hidden"))) void *vgpu_route(void *handle, const char *name, const char *version, void *caller);
+
+static void find_real(void)
+{
+	static const char *const libc[] = {"libc.so.", "libc-", "libdl.so.", "libdl-", NULL};
+	if (__atomic_load_n(&vgpu_real_dlsym, __ATOMIC_ACQUIRE))
+		return;
+	vgpu_real_dlvsym = prim_symbol(libc, "dlvsym");
+	__atomic_store_n(&vgpu_real_dlsym, prim_symbol(libc, "dlsym"), __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor)) static void at_load(void)
+{
+	find_real();
+}
+
+void *real_dlsym(void *handle, const char *name)
+{
+	find_real();
+	void *(*real)(void *, const char *) = (void *(*)(void *, const char *))vgpu_real_dlsym;
+	return real ? real(handle, name) : NULL;
+}
+
+void *real_dlvsym(void *handle, const char *name, const char *version)
+{
+	find_real();
+	void *(*real)(void *, const char *, const char *) =
+		(void *(*)(void *, const char *, const char *))vgpu_real_dlvsym;
+	return real ? real(handle, name, version) : NULL;
+}
+
+static int is_capital(char c)
+{
+	return c >= 'A' && c <= 'Z';
+}
+
+/* cuX... or nvmlX...; curl_easy_init, cublasCreate and the like are not the driver's. */
+static int is_driver_name(const char *n)
+{
+	if (n[0] == 'c')
+		return n[1] == 'u' && is_capital(n[2]);
+	return n[0] == 'n' && n[1] == 'v' && n[2] == 'm' && n[3] == 'l' && is_capital(n[4]);
+}
+
+static int compare(const char *a, const char *b)
+{
+	for (; *a && *a == *b; a++, b++)
+		;
+	return (unsigned char)*a - (unsigned char)*b;
+}
+
+/* The symbol of this name if it is hooked, else NULL. */
+static const struct symbol *hooked(const char *name)
+{
+	int low = 0, high = SYMBOL_COUNT;
+	while (low < high) {
+		int middle = (low + high) / 2, order = compare(name, symbols[middle].name);
+		if (order == 0)
+			return symbols[middle].hook ? &symbols[middle] : NULL;
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+/*
+ * What dlsym or dlvsym (version not NULL) answers; NULL: let the real one answer.
+ * A hook is given out only for a name that the asked object has, and never to the
+ * driver's own libraries, which must find themselves.
+ */
+void *vgpu_route(void *handle, const char *name, const char *version, void *caller)
+{
+	find_real();
+	const struct symbol *s = name && is_driver_name(name) ? hooked(name) : NULL;
+	if (!s || prim_is_nvidia(caller))
+		return NULL;
+	if (handle != RTLD_NEXT && handle != RTLD_DEFAULT &&
+	    !(version ? real_dlvsym(handle, name, version) : real_dlsym(handle, name)))
+		return NULL;
+	return s->hook;
+}

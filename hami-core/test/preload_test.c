@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * preload_test.c: programs under LD_PRELOAD=libvgpu.so on the fake driver: two devices of
+ * 1024 MiB; the first in CUDA's order (PCI) is the second in NVML's.
+ */
+#define _GNU_SOURCE
+#include "testing.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define U0 "GPU-00000000-0000-0000-0000-000000000001"
+#define U1 "GPU-11111111-0000-0000-0000-000000000002"
+#define HEAD "vgpu-limits 1\nregion %s/vgpu.cache\n"
+#define LIMITS HEAD "device 0 " U0 " memory=67108864 cores=50\ndevice 1 " U1 " memory=0 cores=0\n"
+
+static char dir[128];
+static char output[65536]; /* of the last program */
+
+static void write_file(const char *name, const char *format)
+{
+	char path[256];
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	FILE *f = fopen(path, "w");
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	fprintf(f, format, dir);
+#pragma GCC diagnostic pop
+	fclose(f);
+}
+
+/* A machine of its own for each test, with these limits (NULL: no file). */
+static void machine(const char *limits)
+{
+	char path[256];
+	snprintf(dir, sizeof dir, "%s/vgpu-preload-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	CHECK(mkdtemp(dir) != NULL);
+	write_file("topology", "fakegpu 1\ndriver 580.95.05 cuda 13.0\n"
+			       "gpu model=\"B\" memory=1024MiB pci=0000:0f:00.0 uuid=" U1 "\n"
+			       "gpu model=\"A\" memory=1024MiB pci=0000:07:00.0 uuid=" U0 "\n");
+	if (limits)
+		write_file("limits", limits);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof path, "%s/nvidia%d", dir, i);
+		CHECK(!symlink("/dev/null", path)); /* a character device, without needing root */
+	}
+}
+
+static void set_path(const char *name, const char *file)
+{
+	char path[256];
+	snprintf(path, sizeof path, "%s/%s", dir, file);
+	setenv(name, path, 1);
+}
+
+static void become(const char *library, char *const argv[], const char *const *variables)
+{
+	char third[256];
+	snprintf(third, sizeof third, "%s/test/test/third.so", getenv("VGPU_TEST_BUILD"));
+	setenv("PROBE_THIRD", third, 1);
+	setenv("FAKEGPU_DIR", dir, 1);
+	setenv("FAKEGPU_DEV", dir, 1);
+	/* nothing is freed at exit; and the probe for signals wants none of the sanitizer's own */
+	setenv("ASAN_OPTIONS", "detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigill=0:handle_sigfpe=0", 1);
+	set_path("HAMICORE_TEST_LIMITS", "limits");
+	set_path("PROBE_REGION", "vgpu.cache");
+	set_path("CUDA_DEVICE_MEMORY_SHARED_CACHE", "vgpu.cache");
+	for (; variables && *variables; variables += 2)
+		setenv(variables[0], variables[1], 1);
+	setenv("LD_PRELOAD", library, 1);
+	alarm(50);
+	execvp(argv[0], argv);
+	_exit(127);
+}
+
+/* Runs a program under `library`; its exit code. What it prints is in `output`. */
+static int run_with(const char *library, char *const argv[], const char *const *variables)
+{
+	int out[2], status;
+	size_t n = 0;
+	ssize_t r;
+	CHECK(!pipe(out));
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		dup2(out[1], 1);
+		dup2(out[1], 2);
+		close(out[0]);
+		close(out[1]);
+		become(library, argv, variables);
+	}
+	close(out[1]);
+	while (n < sizeof output - 1 && (r = read(out[0], output + n, sizeof output - 1 - n)) > 0)
+		n += (size_t)r;
+	output[n] = 0;
+	close(out[0]);
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int run(char *const argv[], const char *const *variables)
+{
+	return run_with(getenv("VGPU_TEST_PRELOAD"), argv, variables);
+}
+
+/* Runs a probe and fails the test with its output when it does not end well. */
+static void probe(const char *name, const char *const *variables)
+{
+	char path[256];
+	snprintf(path, sizeof path, "%s/test/test/probe", getenv("VGPU_TEST_BUILD"));
+	int code = run((char *const[]){path, (char *)name, NULL}, variables);
+	if (code)
+		printf("    probe %s ended with %d:\n%s\n", name, code, output);
+	CHECK_EQ(code, 0);
+	char command[256];
+	snprintf(command, sizeof command, "rm -f %s/vgpu.cache", dir);
+	CHECK(!system(command));
+}
+
+static int client(const char *const *variables, const char *steps)
+{
+	char text[512], *argv[64], *save, path[256];
+	int n = 0;
+	snprintf(path, sizeof path, "%s/cudaclient", getenv("VGPU_TEST_FAKE"));
+	snprintf(text, sizeof text, "%s", steps);
+	argv[n++] = path;
+	for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save))
+		argv[n++] = w;
+	argv[n] = NULL;
+	return run(argv, variables);
+}
+
+static void done(void)
+{
+	char command[256];
+	snprintf(command, sizeof command, "rm -rf %s", dir);
+	if (!test_failed_checks && system(command))
+		printf("    cannot remove %s\n", dir);
+}
+
+TEST("the limit is exact, however the driver is reached")
+{
+	static const char *const ways[] = {"link", "dlsym", "getproc"};
+	static const char *const kinds[] = {"alloc", "alloc-managed", "alloc-pitch", "alloc-async"};
+	machine(LIMITS);
+	for (int w = 0; w < 3; w++)
+		for (int k = 0; k < 4; k++) {
+			char steps[256];
+			snprintf(steps, sizeof steps, "via %s %s 64 expect ok alloc 1 expect oom free alloc 64 expect ok free %s 66 expect oom",
+				 ways[w], kinds[k], kinds[k]);
+			int code = client(NULL, steps);
+			if (code)
+				printf("    %s\n%s\n", steps, output);
+			CHECK_EQ(code, 0);
+		}
+	done();
+}
+
+TEST("all views of the memory agree: CUDA, NVML, total, free, used")
+{
+	machine(LIMITS);
+	CHECK_EQ(client(NULL, "alloc 24 info"), 0);
+	CHECK(strstr(output, "index=0 uuid=" U0 " name=\"A\" total=67108864 meminfo_free=41943040 meminfo_total=67108864 "
+			     "nvml_total=67108864 nvml_used=25165824 nvml_free=41943040"));
+	CHECK(strstr(output, "index=1 uuid=" U1 " name=\"B\" total=1073741824 meminfo_free=1073741824"));
+	CHECK(strstr(output, "libvgpu: ") == NULL); /* nothing to say, nothing said */
+	done();
+}
+
+#define PROBE_TEST(text, name)   \
+	TEST(text)               \
+	{                        \
+		machine(LIMITS); \
+		probe(name, NULL); \
+		done();          \
+	}
+PROBE_TEST("refusals are error 2, memory stays usable, unknown pointers go to the driver", "exact")
+PROBE_TEST("small allocations share pages and are refused at the page", "small")
+PROBE_TEST("managed and pitched memory are charged as they are taken", "kinds")
+PROBE_TEST("functions of the API before 3.2 are limited, too", "version-one")
+PROBE_TEST("NULL arguments do what the driver does", "null-arguments")
+PROBE_TEST("a pool is charged for what it keeps, per-thread twins included", "pools")
+PROBE_TEST("a pool of another device is charged to that device", "pool-of-own")
+PROBE_TEST("what a pool gave back when synchronising can be used", "synchronised")
+PROBE_TEST("physical handles are charged until released and unmapped, on their own device", "mappings")
+PROBE_TEST("NVML reports the limit by UUID, both versions", "nvml")
+PROBE_TEST("RTLD_NEXT from a third library works, any number of times", "rtld-next")
+PROBE_TEST("dlvsym and look-ups of other names are the C library's own", "versioned-lookup")
+PROBE_TEST("cuGetProcAddress gives the variant the driver chose", "proc-address")
+PROBE_TEST("threads share the limit", "threads")
+PROBE_TEST("sixteen processes racing get the limit and no more", "race")
+PROBE_TEST("SIGKILL gives the memory back", "killed")
+PROBE_TEST("a forked child leaves the parent's books alone", "forked")
+PROBE_TEST("a device with memory=0 is unlimited", "unlimited")
+PROBE_TEST("a program without CUDA is untouched", "untouched")
+
+TEST("a failure of the driver gives the reservation back")
+{
+	machine(LIMITS);
+	probe("injected", (const char *const[]){"FAKEGPU_FAIL", "cuMemAlloc:2:999", NULL});
+	done();
+}
+
+TEST("a driver that looks itself up finds itself")
+{
+	machine(LIMITS);
+	probe("exact", (const char *const[]){"FAKEGPU_SELF_LOOKUP", "1", NULL});
+	done();
+}
+
+TEST("CUDA_VISIBLE_DEVICES moves the limit with the device: subset, order, UUID")
+{
+	machine(LIMITS);
+	probe("second-limited", (const char *const[]){"CUDA_VISIBLE_DEVICES", "1,0", NULL});
+	probe("exact", (const char *const[]){"CUDA_VISIBLE_DEVICES", "0", NULL});
+	probe("second-limited", (const char *const[]){"CUDA_VISIBLE_DEVICES", U1 "," U0, NULL});
+	done();
+}
+
+TEST("the environment cannot raise what the file says")
+{
+	machine(LIMITS);
+	probe("exact", (const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT", "900m", "CUDA_DEVICE_MEMORY_LIMIT_0", "900m", NULL});
+	done();
+}
+
+TEST("without a file the environment limits, by number in PCI order")
+{
+	machine(NULL);
+	probe("exact", (const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT_0", "64m", NULL});
+	probe("unlimited", (const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT_0", "64m", NULL});
+	probe("second-limited", (const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT_0", "64m", "CUDA_VISIBLE_DEVICES", "1,0", NULL});
+	probe("exact", (const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT", "64MiB", NULL});
+	done();
+}
+
+TEST("nonsense in the environment is told and counts as unset")
+{
+	machine(NULL);
+	CHECK_EQ(client((const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT_0", "lots", "CUDA_DEVICE_MEMORY_LIMIT_1", "64m", NULL},
+			"alloc 512 expect ok"), 0);
+	CHECK(strstr(output, "libvgpu: error: CUDA_DEVICE_MEMORY_LIMIT_0=lots makes no sense") != NULL);
+	done();
+}
+
+TEST("without file and variables nothing is limited and nothing is written")
+{
+	machine(NULL);
+	CHECK_EQ(client(NULL, "info alloc 1024 expect ok alloc 1 expect oom"), 0);
+	CHECK(strstr(output, "total=1073741824 meminfo_free=1073741824") != NULL);
+	CHECK(strstr(output, "libvgpu") == NULL);
+	char path[256];
+	snprintf(path, sizeof path, "%s/vgpu.cache", dir);
+	CHECK(access(path, F_OK));
+	done();
+}
+
+TEST("a limits file that cannot be used refuses memory and says why")
+{
+	static const struct {
+		const char *text, *says;
+	} table[] = {
+		{"", "the file is empty"},
+		{"vgpu-limits 2\n", "line 1: want"},
+		{HEAD "device 0 " U0 " memory=lots cores=5\n", "line 3: bad memory=lots"},
+		{HEAD "device 0 all memory=5 cores=5\n", "line 3: bad device UUID"},
+	};
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		machine(table[i].text);
+		probe("refused", (const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT_0", "64m", NULL});
+		CHECK(strstr(output, table[i].says) != NULL);
+		CHECK(strstr(output, "error") && !strstr(strstr(output, "error") + 5, "libvgpu: error")); /* once */
+		done();
+	}
+	machine(NULL);
+	char path[256];
+	snprintf(path, sizeof path, "%s/limits", dir);
+	CHECK(!mkdir(path, 0755)); /* cannot be read as a file, even by root */
+	probe("refused", NULL);
+	CHECK(strstr(output, "limits: Is a directory") != NULL);
+	done();
+}
+
+TEST("a device that the file does not name gives out nothing")
+{
+	machine(HEAD "device 0 " U0 " memory=67108864 cores=50\n");
+	probe("unnamed", NULL);
+	CHECK(strstr(output, "CUDA device 1 is not in the limits") != NULL);
+	done();
+}
+
+TEST("words of a later version are told once and the rest holds")
+{
+	machine(LIMITS "colour blue\n");
+	probe("exact", NULL);
+	CHECK(strstr(output, "line 5 has words of a later version") != NULL);
+	done();
+}
+
+TEST("a region that cannot be made leaves the limit in the process, with one warning")
+{
+	machine("vgpu-limits 1\nregion /proc/no/vgpu.cache\ndevice 0 " U0 " memory=67108864 cores=50\n");
+	probe("exact", NULL);
+	char *first = strstr(output, "libvgpu: warning: /proc/no/vgpu.cache: No such file");
+	CHECK(first && !strstr(strchr(first, 10), "/proc/no"));
+	done();
+}
+
+TEST("log level 0 is silent")
+{
+	machine(LIMITS);
+	CHECK_EQ(client((const char *const[]){"LIBCUDA_LOG_LEVEL", "0", NULL}, "alloc 100 expect oom"), 0);
+	CHECK(strstr(output, "libvgpu") == NULL);
+	CHECK_EQ(client(NULL, "alloc 100 expect oom"), 0);
+	CHECK(strstr(output, "libvgpu: warning: device 0: 100 MiB refused: the container uses 0 of its 64 MiB") != NULL);
+	done();
+}
+
+TEST("ordinary programs run as ever under the library")
+{
+	static char *const programs[][4] = {
+		{"true", NULL}, {"sh", "-c", "echo a | cat | grep a", NULL}, {"bash", "-c", "x=$(ls /); [ -n \"$x\" ]", NULL},
+		{"find", "/usr/share", "-maxdepth", "1"}, {"python3", "-c", "import ctypes, socket, ssl, threading", NULL},
+		{"perl", "-e", "exit 0", NULL}, {"git", "--version", NULL},
+	};
+	machine(LIMITS);
+	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+		char *argv[6] = {0};
+		memcpy(argv, programs[i], sizeof programs[i]);
+		int code = run(argv, NULL);
+		CHECK(code == 0 || code == 127); /* 127: not installed here */
+		CHECK(strstr(output, "libvgpu") == NULL);
+	}
+	char path[256];
+	snprintf(path, sizeof path, "%s/vgpu.cache", dir);
+	CHECK(access(path, F_OK));
+	done();
+}
+
+/* The product as built, with its only path, in a mount namespace of its own. Needs root. */
+TEST("the product reads /usr/local/vgpu/limits and nothing else")
+{
+	char command[1024], library[256];
+	machine(LIMITS);
+	snprintf(library, sizeof library, "%s/libvgpu.so", getenv("VGPU_TEST_BUILD"));
+	snprintf(command, sizeof command,
+		 "mount -t tmpfs none /usr/local && mkdir /usr/local/vgpu && cp %s/limits /usr/local/vgpu/limits && "
+		 "LD_PRELOAD=%s %s/cudaclient env info alloc 65 expect oom alloc 64 expect ok",
+		 dir, library, getenv("VGPU_TEST_FAKE"));
+	int code = run_with("", (char *const[]){"unshare", "-m", "sh", "-c", command, NULL},
+			    (const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT_0", "900m", "HAMICORE_TEST_LIMITS", "/dev/null", NULL});
+	if (geteuid() != 0 || strstr(output, "unshare:") || strstr(output, "mount:"))
+		printf("    not run: no mount namespace here\n");
+	else
+		CHECK_EQ(code, 0);
+	if (test_failed_checks)
+		printf("%s\n", output);
+	done();
+}
+
+TEST_MAIN
