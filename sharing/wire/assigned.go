@@ -14,8 +14,9 @@ import (
 type ContainerRef struct {
 	Name string
 	Kind sharing.ContainerKind
-	// Asks says that the container names one of the resources, even with 0:
-	// today's writers make an entry for each such container.
+	// Asks says that the container asks for devices. Today's writers also make
+	// an entry, an empty one, for a container that names a resource with 0: such
+	// a container may count as asking or not, both are understood.
 	Asks bool
 }
 
@@ -82,8 +83,9 @@ func assignedID(s *sharing.Share) string {
 }
 
 // DecodeAssigned reads today's grammar and pairs the entries with the app
-// containers that ask, in order; another number of entries is an error. The text
-// says neither the node nor the group.
+// containers that ask, in order; another number of entries is an error, except
+// that empty entries may be missing or too many. The text says neither the node
+// nor the group.
 //
 // The text says neither mode nor where a partition lies. Both are taken from the
 // inventory, if one is given: a partition of a device that is not in mode mig, a
@@ -107,20 +109,28 @@ func DecodeAssigned(text string, containers []ContainerRef, inv *sharing.Invento
 		return sharing.Placement{}, f.result()
 	}
 	entries := strings.Split(text, ";")
-	if len(asking) == 0 && text == "" {
-		return sharing.Placement{}, nil
+	empty := 0
+	for _, e := range entries {
+		if e == "" {
+			empty++
+		}
 	}
-	if len(entries) != len(asking) {
-		f.failf("", "has %d entries for %d containers that ask for devices", len(entries), len(asking))
+	// Nobody who asks for a device has an empty entry, so without them the rest
+	// must match those who ask.
+	all := len(entries) == len(asking)
+	if !all && len(entries)-empty != len(asking) {
+		f.failf("", "has %d entries for %d containers that ask for devices", len(entries)-empty, len(asking))
 		return sharing.Placement{}, f.result()
 	}
 	p := sharing.Placement{}
-	offset := 0
-	for i, e := range entries {
-		c := sharing.ContainerShares{Container: asking[i].Name}
-		c.Shares = assigned(f, e, offset, inv, factor)
-		if len(c.Shares) > 0 {
-			p.Containers = append(p.Containers, c)
+	next, offset := 0, 0
+	for _, e := range entries {
+		if e != "" {
+			shares := assigned(f, e, offset, inv, factor)
+			p.Containers = append(p.Containers, sharing.ContainerShares{Container: asking[next].Name, Shares: shares})
+		}
+		if e != "" || all {
+			next++
 		}
 		offset += len(e) + 1
 	}

@@ -12,7 +12,7 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-const rounds = 500
+const rounds = 200
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 

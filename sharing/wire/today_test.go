@@ -103,6 +103,10 @@ func TestAssignedTextsAreReadByTheContainersThatAsk(t *testing.T) {
 	if got, err := wire.DecodeAssigned("", nil, nil, 1); err != nil || len(got.Containers) > 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
+	got, err = wire.DecodeAssigned(";GPU-x,NVIDIA,1,0:;", []wire.ContainerRef{{Name: "zero"}, {Name: "a", Asks: true}, {Name: "zero too"}}, nil, 1)
+	if err != nil || len(got.Containers) != 1 || got.Containers[0].Container != "a" {
+		t.Errorf("an empty entry of a container that asks for 0 is in the way: %+v, %v", got, err)
+	}
 	one := []wire.ContainerRef{{Name: "zero", Asks: true}}
 	if got, err := wire.DecodeAssigned("", one, nil, 1); err != nil || len(got.Containers) > 0 {
 		t.Errorf("a container with number 0 has the empty text as its entry: %+v, %v", got, err)
@@ -118,7 +122,7 @@ func TestAssignedTextsThatAreRefused(t *testing.T) {
 		at, why string
 	}{
 		"an entry too few":            {"GPU-x,NVIDIA,1,0:", two, "", "1 entries for 2 containers"},
-		"an entry too many":           {"GPU-x,NVIDIA,1,0:;", one, "", "2 entries for 1 containers"},
+		"an entry too many":           {"GPU-x,NVIDIA,1,0:;GPU-x,NVIDIA,1,0:", one, "", "2 entries for 1 containers"},
 		"an entry for nobody":         {"GPU-x,NVIDIA,1,0:", nil, "", "1 entries for 0 containers"},
 		"too few fields":              {";GPU-x,NVIDIA,1:", two, "byte 1", "has 3 fields"},
 		"an empty device":             {"GPU-x,NVIDIA,1,0::", one, "byte 17", "an empty device"},
