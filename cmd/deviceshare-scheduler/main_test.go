@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/config"
+	"deviceshare/plugins/deviceshare"
+	"deviceshare/sharing/factory"
+	"deviceshare/sharing/wire"
+)
+
+// reports collects what is reported.
+type reports chan string
+
+func (r reports) Report(o *corev1.ObjectReference, reason, message string) {
+	r <- o.Kind + " " + o.Namespace + "/" + o.Name + ": " + reason + ": " + message
+}
+
+func configMap(namespace, name, text, version string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: version},
+		Data:       map[string]string{config.DeviceKey: text},
+	}
+}
+
+func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan deviceshare.Settings, reports) {
+	t.Helper()
+	settings, said := make(chan deviceshare.Settings, 100), make(reports, 100)
+	f := &configFeed{client: client, report: said, apply: func(s deviceshare.Settings) { settings <- s }}
+	t.Cleanup(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.stop()
+	})
+	return f, settings, said
+}
+
+// until takes settings until one counts memory in units of factor MiB.
+func until(t *testing.T, settings chan deviceshare.Settings, factor int64) {
+	t.Helper()
+	for deadline := time.After(20 * time.Second); ; {
+		select {
+		case s := <-settings:
+			if s.Factor == factor {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("no settings with factor %d", factor)
+		}
+	}
+}
+
+func TestTheConfigMapThatIsNamedComesIntoForceAndItsEditsToo(t *testing.T) {
+	client := fake.NewClientset(configMap("here", "mine", "nvidia: {gpuMemoryFactor: 10}", "1"), configMap("here", "other", "nvidia: {gpuMemoryFactor: 30}", "1"))
+	f, settings, said := feed(t, client)
+	f.Use("here", "mine")
+	until(t, settings, 10)
+	f.Use("here", "mine") // every session says it
+
+	update := func(text, version string) {
+		if _, err := client.CoreV1().ConfigMaps("here").Update(context.Background(), configMap("here", "mine", text, version), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update("nvidia: {gpuMemoryFactor: 20}", "2")
+	until(t, settings, 20)
+	update("nvidia: {gpuMemoryFactor: many}", "3")
+	if got := <-said; !strings.HasPrefix(got, "ConfigMap here/mine: DeviceConfigurationInvalid: nvidia.gpuMemoryFactor") {
+		t.Errorf("reported %q", got)
+	}
+	f.Use("here", "other")
+	until(t, settings, 30)
+}
+
+func TestWithoutAConfigMapTheDefaultsComeIntoForce(t *testing.T) {
+	f, settings, _ := feed(t, fake.NewClientset())
+	f.Use("kube-system", config.DeviceName)
+	s := <-settings
+	if s.Factor != 1 || s.Names.Number != wire.ResourceNumber || len(s.Geometries("NVIDIA A100-SXM4-80GB")) == 0 {
+		t.Errorf("settings %+v", s)
+	}
+}
+
+func TestOurPluginTakesThePlaceOfTheOneThatShipsWithVolcano(t *testing.T) {
+	shipped, ok := framework.GetPluginBuilder(deviceshare.PluginName)
+	if !ok {
+		t.Fatal("this binary does not link Volcano's plugins")
+	}
+	if _, ours := shipped(framework.Arguments{}).(*deviceshare.Plugin); ours {
+		t.Fatal("the test would show nothing")
+	}
+	store := deviceshare.NewStore(deviceshare.Options{Backends: factory.New(), Report: make(reports, 1)})
+	deviceshare.Register(store.Build)
+	build, _ := framework.GetPluginBuilder(deviceshare.PluginName)
+	if _, ours := build(framework.Arguments{}).(*deviceshare.Plugin); !ours {
+		t.Error("the plugin that ships with Volcano is still built")
+	}
+}
+
+func TestThePercentageIsKeptOutOfVolcanosSums(t *testing.T) {
+	deviceshare.IgnoreSums(wire.ResourcePercentage)
+	if !slices.Contains(api.IgnoredDevicesList.List(), wire.ResourcePercentage) {
+		t.Error("a pod that asks for it would wait for a node that offers it")
+	}
+}
+
+func TestTheDebugAddressServesTheLedger(t *testing.T) {
+	store := deviceshare.NewStore(deviceshare.Options{Backends: factory.New(), Report: make(reports, 1)})
+	if err := serveDebug("", store); err != nil {
+		t.Errorf("no address: %v", err)
+	}
+	if err := serveDebug("256.0.0.1:0", store); err == nil || !strings.Contains(err.Error(), "--deviceshare-debug-address") {
+		t.Errorf("a wrong address: %v", err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := serveDebug(address, store); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.Get("http://" + address + deviceshare.LedgerPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("status %d, %s", r.StatusCode, r.Header.Get("Content-Type"))
+	}
+}
