@@ -88,10 +88,14 @@ func Start(t *testing.T) *Kubelet {
 func (k *Kubelet) Plugins() string { return filepath.Join(k.Directory, "device-plugins") }
 
 // Checkpoint is the path of the checkpoint.
-func (k *Kubelet) Checkpoint() string { return filepath.Join(k.Plugins(), "kubelet_internal_checkpoint") }
+func (k *Kubelet) Checkpoint() string {
+	return filepath.Join(k.Plugins(), "kubelet_internal_checkpoint")
+}
 
 // PodResources is the socket of the podresources API.
-func (k *Kubelet) PodResources() string { return filepath.Join(k.Directory, "pod-resources", "kubelet.sock") }
+func (k *Kubelet) PodResources() string {
+	return filepath.Join(k.Directory, "pod-resources", "kubelet.sock")
+}
 
 func (k *Kubelet) listen() error {
 	server := grpc.NewServer()

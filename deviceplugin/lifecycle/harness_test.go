@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -272,8 +273,13 @@ func (b *bench) begin(pod *corev1.Pod, container string) ([]string, error) {
 	if len(unresolved) > 0 || len(names) == 0 {
 		return nil, errors.New("unresolvable CDI devices " + strings.Join(unresolved, ","))
 	}
-	slices.Sort(spec.Process.Env)
-	return spec.Process.Env, nil
+	// runc lets the last of several variables of one name win.
+	values := map[string]string{}
+	for _, line := range spec.Process.Env {
+		key, _, _ := strings.Cut(line, "=")
+		values[key] = line
+	}
+	return slices.Sorted(maps.Values(values)), nil
 }
 
 // limit is the memory limit of the first device in an environment.

@@ -81,6 +81,8 @@ func Spec(id string, base *specs.ContainerEdits, in nodeapi.Injection) ([]byte, 
 }
 
 // merge puts the injection over the base: variables replace, the rest is added.
+// In the container ours come after the pod's own, and runc lets the last of two
+// win; the limits that matter are in a read-only file all the same.
 func merge(base *specs.ContainerEdits, in nodeapi.Injection) (*specs.ContainerEdits, error) {
 	edits := &specs.ContainerEdits{}
 	if base != nil {

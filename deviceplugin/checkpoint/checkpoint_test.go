@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+func sample(id string, owner sharing.Owner) Record {
+	return Record{
+		ID: id, Owner: owner, Namespace: "default", Pod: "p", Container: "main", Slots: []string{"GPU-a-0", "GPU-b-3"},
+		Mode:    sharing.HAMiCore,
+		Devices: []DeviceAndShare{{Device: "GPU-a", Memory: sharing.GiB, Cores: 30}, {Device: "GPU-b", Whole: true, Memory: 80 * sharing.GiB}},
+	}
+}
+
+func encode(t *testing.T, records ...Record) []byte {
+	t.Helper()
+	text, err := Encode(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestEncodedRecordsAreReadBackWhole(t *testing.T) {
+	for name, records := range map[string][]Record{
+		"none":    {},
+		"several": {sample("a", "uid-1"), sample("b", "uid-1"), sample("c", "uid-2")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Decode(encode(t, records...))
+			if err != nil || !reflect.DeepEqual(got, records) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestTheOrderOfRecordsDoesNotChangeTheText(t *testing.T) {
+	a, b := sample("a", "uid-1"), sample("b", "uid-2")
+	if x, y := encode(t, a, b), encode(t, b, a); !bytes.Equal(x, y) {
+		t.Errorf("%s\n%s", x, y)
+	}
+}
+
+func TestADamagedTextIsNeverHalfRead(t *testing.T) {
+	good := string(encode(t, sample("a", "uid-1"), sample("b", "uid-2")))
+	cases := map[string]struct{ text, want string }{
+		"empty":                        {"", "decode checkpoint"},
+		"cut off":                      {good[:len(good)/2], "decode checkpoint"},
+		"a changed amount":             {strings.Replace(good, "1073741824", "9973741824", 1), "checksum"},
+		"another version":              {strings.Replace(good, `"version":1`, `"version":2`, 1), "version 2"},
+		"no version":                   {`{"records":[]}`, "version 0"},
+		"an id that is there twice":    {string(encode(t, sample("a", "x"), sample("a", "x"))), "twice"},
+		"a record of nobody":           {string(encode(t, sample("a", ""))), "no id, owner"},
+		"records that are not a list":  {seal(`{"a":1}`), "decode checkpoint"},
+		"a record that is not a value": {seal(`[1]`), "decode checkpoint"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			records, err := Decode([]byte(tc.text))
+			if err == nil || records != nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, %v; want an error with %q", records, err, tc.want)
+			}
+		})
+	}
+}
+
+// seal is a text with a right checksum over any records.
+func seal(records string) string {
+	return `{"version":1,"checksum":"` + checksum([]byte(records)) + `","records":` + records + `}`
+}
+
+func FuzzDecode(f *testing.F) {
+	good, _ := Encode([]Record{sample("a", "uid-1")})
+	f.Add(good)
+	f.Add([]byte(seal(`[]`)))
+	f.Add([]byte(seal(`null`)))
+	f.Add([]byte(`{"version":1}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		records, err := Decode(text)
+		if err != nil {
+			if records != nil {
+				t.Fatal("records beside an error")
+			}
+			return
+		}
+		again, err := Encode(records)
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		if second, err := Decode(again); err != nil || len(second) != len(records) {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
+	})
+}
+
+func open(t *testing.T, files hostnode.Files, path string) *Store {
+	t.Helper()
+	s, broken, err := Open(files, path)
+	if err != nil || broken != nil {
+		t.Fatal(err, broken)
+	}
+	return s
+}
+
+func TestTheStoreSurvivesARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "checkpoint.json")
+	s := open(t, hostnode.OS{}, path)
+	for _, r := range []Record{sample("a", "uid-1"), sample("b", "uid-1"), sample("c", "uid-2")} {
+		if err := s.Put(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Forget("uid-2"); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, hostnode.OS{}, path)
+	if got := again.All(); !reflect.DeepEqual(got, []Record{sample("a", "uid-1"), sample("b", "uid-1")}) {
+		t.Errorf("after the restart: %+v", got)
+	}
+	if got := again.Of("uid-2"); len(got) != 0 {
+		t.Errorf("a forgotten owner has %+v", got)
+	}
+}
+
+func TestAFailedWriteChangesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	s := open(t, &hostnode.Crashing{Under: hostnode.OS{}, At: 2}, path)
+	if err := s.Put(sample("a", "uid-1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(sample("b", "uid-2")); !errors.Is(err, hostnode.ErrCrash) {
+		t.Fatalf("the write answered %v", err)
+	}
+	if got := s.All(); len(got) != 1 || got[0].ID != "a" {
+		t.Errorf("memory holds %+v", got)
+	}
+	if got := open(t, hostnode.OS{}, path).All(); len(got) != 1 || got[0].ID != "a" {
+		t.Errorf("the disk holds %+v", got)
+	}
+}
+
+func TestPuttingTheSameRecordAgainWritesNothing(t *testing.T) {
+	counting := &hostnode.Crashing{Under: hostnode.OS{}, At: -1}
+	s := open(t, counting, filepath.Join(t.TempDir(), "checkpoint.json"))
+	for range 3 {
+		if err := s.Put(sample("a", "uid-1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counting.Effects() != 2 {
+		t.Errorf("%d effects, want the directory and one write", counting.Effects())
+	}
+}
+
+func TestBrokenFilesAreKeptAsideUnderFreshNumbers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "checkpoint.json")
+	for n, text := range []string{"first", "second"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, broken, err := Open(hostnode.OS{}, path)
+		if err != nil || broken == nil || len(s.All()) != 0 {
+			t.Fatalf("opened with %v, %v, %v", s.All(), broken, err)
+		}
+		kept, err := os.ReadFile(filepath.Join(dir, "checkpoint.json.broken-"+string(rune('1'+n))))
+		if err != nil || string(kept) != text {
+			t.Errorf("kept aside %q, %v", kept, err)
+		}
+		if !strings.Contains(broken.Error(), "kept as") {
+			t.Errorf("the message %q does not say where it is", broken)
+		}
+	}
+}
