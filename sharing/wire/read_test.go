@@ -111,7 +111,7 @@ func TestReadingAPlacement(t *testing.T) {
 			a := maps.Clone(both)
 			a[wire.PodPlacement] = ""
 			return a
-		}(), inv: &inv, why: "not a JSON object"},
+		}(), inv: &inv, why: "too early"},
 		"JSON of another node than the annotation's": {annotations: with(both, wire.PodNode, "node9"), inv: &inv, why: "volcano.sh/vgpu-node is"},
 		"JSON of another node than the inventory's":  {annotations: both, inv: &other, why: "the inventory is of"},
 		"a scheduler of today has decided anew":      {annotations: with(both, wire.PodAssigned, idC+",NVIDIA,1,0:"), inv: &inv, why: "other devices"},

@@ -5,6 +5,7 @@ package wire_test
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,6 +36,15 @@ func refused(t *testing.T, err error, at, why string) {
 	}
 }
 
+// many is thirty members that no reader knows.
+func many() string {
+	var b strings.Builder
+	for i := range 30 {
+		b.WriteString(`,"k` + strconv.Itoa(i) + `":[]`)
+	}
+	return b.String()
+}
+
 func TestInventoryTextsThatAreRefused(t *testing.T) {
 	text, err := wire.EncodeInventory(node1())
 	if err != nil {
@@ -46,14 +56,17 @@ func TestInventoryTextsThatAreRefused(t *testing.T) {
 	}{
 		"a later version":           {edit{`"version":1`, `"version":2`}, "version", "not known"},
 		"no version":                {edit{`"version":1,`, ``}, "version", "missing"},
-		"a version as text":         {edit{`"version":1`, `"version":"1"`}, "version", "is a string"},
+		"a version as text":         {edit{`"version":1`, `"version":"1"`}, "version", `"1" is not known`},
 		"no node":                   {edit{`"node":"node1"`, `"node":""`}, "node", "not a node name"},
 		"something behind":          {edit{`]}]}}`, `]}]}} x`}, "byte", "invalid character"},
-		"another value behind":      {edit{`"numa":-1}]}`, `"numa":-1}]} {}`}, "byte", "follows"},
+		"another value behind":      {edit{`"numa":-1}]}`, `"numa":-1}]} {}`}, "byte", "after top-level value"},
 		"the end missing":           {edit{`"numa":-1}]}`, `"numa":-1}]`}, "byte", "too early"},
 		"a key twice":               {edit{`"index":0`, `"index":0,"index":1`}, "devices[0].index", "twice"},
 		"a key twice in two cases":  {edit{`"index":0`, `"index":0,"INDEX":1`}, "devices[0].INDEX", "twice"},
 		"an unknown key twice":      {edit{`"index":0`, `"index":0,"x":1,"x":1`}, "devices[0].x", "twice"},
+		"a key twice by an escape":  {edit{`"index":0`, `"index":0,"\u0069ndex":1`}, "devices[0].index", "twice"},
+		"a key twice by a long s":   {edit{`"maxShares":10`, `"maxShares":10,"maxſhares":1`}, "devices[0].maxſhares", "twice"},
+		"a key twice among many":    {edit{`"index":0`, `"index":0` + many() + `,"k29":1`}, "devices[0].k29", "twice"},
 		"null":                      {edit{`"index":0`, `"index":null`}, "devices[0].index", "null"},
 		"a number as text":          {edit{`"memory":85899345920`, `"memory":"80G"`}, "memory", "is a string"},
 		"a number with a fraction":  {edit{`"index":0`, `"index":0.5`}, "index", "number 0.5"},

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// deepest bounds how far a text may nest. Ours nest 7 levels.
+const deepest = 32
+
+// scanner walks over a text that is valid JSON and looks for what package json
+// does not: an object at the top, keys that are there twice, and null. It exists
+// because the token reader of package json takes ten times as long, and the
+// scheduler reads the placements of all pods when it starts.
+type scanner struct {
+	format string
+	text   []byte
+	next   int
+	path   []step
+	// version is the top level's version as it is written.
+	version string
+}
+
+// step is one part of a path: a key, or the index in a list.
+type step struct {
+	key   string
+	index int
+}
+
+func (s *scanner) scan() error {
+	s.space()
+	if s.text[s.next] != '{' {
+		return s.wrong("is not a JSON object")
+	}
+	return s.value()
+}
+
+// wrong places a mistake at the current path and position.
+func (s *scanner) wrong(why string) error {
+	var b strings.Builder
+	for _, p := range s.path {
+		switch {
+		case p.key == "":
+			b.WriteString("[" + strconv.Itoa(p.index) + "]")
+		case b.Len() > 0:
+			b.WriteString("." + p.key)
+		default:
+			b.WriteString(p.key)
+		}
+	}
+	place := at(s.next)
+	if b.Len() > 0 {
+		place = shown(b.String()) + " (" + place + ")"
+	}
+	return &Error{s.format, place, why}
+}
+
+func (s *scanner) space() {
+	for s.next < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.next]) >= 0 {
+		s.next++
+	}
+}
+
+// value walks over one value.
+func (s *scanner) value() error {
+	s.space()
+	if len(s.path) > deepest {
+		return s.wrong("nests too deep")
+	}
+	switch s.text[s.next] {
+	case '{':
+		return s.object()
+	case '[':
+		return s.list()
+	case '"':
+		s.quoted()
+	case 'n':
+		return s.wrong("is null")
+	default:
+		for s.next < len(s.text) && strings.IndexByte(",]} \t\r\n", s.text[s.next]) < 0 {
+			s.next++
+		}
+	}
+	return nil
+}
+
+// quoted walks over a string and returns it with its quotes.
+func (s *scanner) quoted() []byte {
+	start := s.next
+	for s.next++; s.text[s.next] != '"'; s.next++ {
+		if s.text[s.next] == '\\' {
+			s.next++
+		}
+	}
+	s.next++
+	return s.text[start:s.next]
+}
+
+// key reads the key of a member.
+func (s *scanner) key() string {
+	q := s.quoted()
+	if bytes.IndexByte(q, '\\') < 0 {
+		return string(q[1 : len(q)-1])
+	}
+	var key string
+	_ = json.Unmarshal(q, &key) // it is valid JSON
+	return key
+}
+
+func (s *scanner) object() error {
+	var seen keys
+	s.next++
+	for {
+		s.space()
+		if s.text[s.next] == '}' {
+			s.next++
+			return nil
+		}
+		if s.text[s.next] == ',' {
+			s.next++
+			s.space()
+		}
+		key := s.key()
+		s.path = append(s.path, step{key: key})
+		if !seen.add(key) {
+			return s.wrong("is there twice")
+		}
+		s.space()
+		s.next++ // the colon
+		s.space()
+		from := s.next
+		if err := s.value(); err != nil {
+			return err
+		}
+		if len(s.path) == 1 && strings.EqualFold(key, "version") {
+			s.version = string(s.text[from:s.next])
+		}
+		s.path = s.path[:len(s.path)-1]
+	}
+}
+
+func (s *scanner) list() error {
+	s.next++
+	for i := 0; ; i++ {
+		s.space()
+		if s.text[s.next] == ']' {
+			s.next++
+			return nil
+		}
+		if s.text[s.next] == ',' {
+			s.next++
+		}
+		s.path = append(s.path, step{index: i})
+		if err := s.value(); err != nil {
+			return err
+		}
+		s.path = s.path[:len(s.path)-1]
+	}
+}
+
+// keys are the keys of one object. Package json ignores case when it looks for
+// the field of a key, so two spellings are the same key.
+type keys struct {
+	few  [16]string
+	n    int
+	many map[string]struct{}
+}
+
+// add notes a key; false if it is there already.
+func (k *keys) add(key string) bool {
+	for _, other := range k.few[:k.n] {
+		if strings.EqualFold(key, other) {
+			return false
+		}
+	}
+	if k.n < len(k.few) {
+		k.few[k.n] = key
+		k.n++
+		return true
+	}
+	if k.many == nil {
+		k.many = map[string]struct{}{}
+	}
+	// Up and down again joins the letters that have more than two forms.
+	folded := strings.ToLower(strings.ToUpper(key))
+	_, twice := k.many[folded]
+	k.many[folded] = struct{}{}
+	return !twice
+}
