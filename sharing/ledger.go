@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Ledger is who holds what of one node's devices: placements by owner, and
@@ -60,13 +61,16 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 		}
 		return fmt.Errorf("reserve for owner %s on node %s: holds another placement", o, l.inventory.Node)
 	}
+	if _, ok := l.blocked[o]; ok {
+		return fmt.Errorf("reserve for owner %s on node %s: holds shares that cannot be read", o, l.inventory.Node)
+	}
 	for i := range l.views {
 		v := &l.views[i]
 		if !p.Uses(v.Device.ID) {
 			continue
 		}
 		w := NewView(v.Device, appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
-		if err := w.check(); err != nil {
+		if err := w.check(v, o); err != nil {
 			return fmt.Errorf("reserve for owner %s on node %s: %w", o, l.inventory.Node, err)
 		}
 	}
@@ -155,14 +159,27 @@ func (l *Ledger) Check() error {
 		fresh.put(o, p)
 	}
 	for i := range l.views {
-		if err := l.views[i].check(); err != nil {
+		if err := l.views[i].check(nil, ""); err != nil {
 			return fmt.Errorf("node %s: %w", l.inventory.Node, err)
 		}
-		if l.views[i].usage != fresh.views[i].usage || len(l.views[i].held) != len(fresh.views[i].held) {
+		if !l.views[i].same(&fresh.views[i]) || l.views[i].blocked != (len(l.blocked) > 0) {
 			return fmt.Errorf("node %s: view of device %s differs from its placements", l.inventory.Node, l.views[i].Device.ID)
 		}
 	}
 	return nil
+}
+
+// same reports whether two views of a device show the same shares. The order of
+// the owners is that of their arrival and means nothing.
+func (v *View) same(w *View) bool {
+	if v.usage != w.usage || len(v.held) != len(w.held) {
+		return false
+	}
+	byOwner := func(a, b Held) int { return strings.Compare(string(a.Owner), string(b.Owner)) }
+	a, b := slices.Clone(v.held), slices.Clone(w.held)
+	slices.SortStableFunc(a, byOwner)
+	slices.SortStableFunc(b, byOwner)
+	return slices.Equal(a, b)
 }
 
 func (l *Ledger) put(o Owner, p Placement) {
@@ -194,28 +211,40 @@ func appendShares(held []Held, o Owner, p *Placement, id DeviceID) []Held {
 	return held
 }
 
-// check reports a device that is given beyond what it has.
-func (v *View) check() error {
-	d := v.Device
-	switch {
-	case v.usage.memory > d.Memory && d.Mode != MIG:
-		return fmt.Errorf("device %s: %v of %v memory given", d.ID, v.usage.memory, d.Memory)
-	case v.usage.cores > d.Cores && d.Mode != MIG:
-		return fmt.Errorf("device %s: %d%% of %d%% compute given", d.ID, v.usage.cores, d.Cores)
-	case v.usage.sharers > d.MaxShares:
-		return fmt.Errorf("device %s: %d of %d shares given", d.ID, v.usage.sharers, d.MaxShares)
+// check reports a device that is given beyond what it has. With a view from
+// before and an owner it reports only what this owner has made worse since: what
+// was wrong before is not its fault.
+func (v *View) check(before *View, o Owner) error {
+	d, was := v.Device, usage{}
+	if before != nil {
+		was = before.usage
+	}
+	switch u := v.usage; {
+	case u.memory > d.Memory && d.Mode != MIG && u.memory > was.memory:
+		return fmt.Errorf("device %s: %v of %v memory given", d.ID, u.memory, d.Memory)
+	case u.cores > d.Cores && d.Mode != MIG && u.cores > was.cores:
+		return fmt.Errorf("device %s: %d%% of %d%% compute given", d.ID, u.cores, d.Cores)
+	case u.sharers > d.MaxShares && u.sharers > was.sharers:
+		return fmt.Errorf("device %s: %d of %d shares given", d.ID, u.sharers, d.MaxShares)
 	}
 	for i := range v.held {
-		if p := v.held[i].Share.Partition; !p.IsZero() && (d.MIG == nil || p.Start < 0 || p.Size < 0 || p.Start > d.MIG.Slices-p.Size) {
-			return fmt.Errorf("device %s: %s/%s holds slices %d to %d, which it does not have", d.ID, v.held[i].Owner, v.held[i].Container, p.Start, p.Start+p.Size-1)
+		a := &v.held[i]
+		if p := a.Share.Partition; (before == nil || a.Owner == o) && !d.has(p) {
+			return fmt.Errorf("device %s: %s/%s holds slices %d to %d, which it does not have", d.ID, a.Owner, a.Container, p.Start, p.Start+p.Size-1)
 		}
 		for j := range v.held[:i] {
-			if a, b := &v.held[i], &v.held[j]; conflict(a, b) {
+			b := &v.held[j]
+			if (before == nil || a.Owner == o || b.Owner == o) && conflict(a, b) {
 				return fmt.Errorf("device %s: %s/%s and %s/%s hold what only one may", d.ID, a.Owner, a.Container, b.Owner, b.Container)
 			}
 		}
 	}
 	return nil
+}
+
+// has reports whether a partition lies on the device.
+func (d *Device) has(p Partition) bool {
+	return p.IsZero() || d.MIG != nil && p.Start >= 0 && p.Size > 0 && p.Size <= d.MIG.Slices && p.Start <= d.MIG.Slices-p.Size
 }
 
 // conflict reports whether two shares of one device, later after earlier in the

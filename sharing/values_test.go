@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing_test
+
+import (
+	"math"
+	"testing"
+
+	"deviceshare/sharing"
+)
+
+func TestMemoryResolvesOnTheDevice(t *testing.T) {
+	const total = 80 * sharing.GiB
+	cases := []struct {
+		says  string
+		m     sharing.Memory
+		total sharing.Bytes
+		want  sharing.Bytes
+		whole bool
+	}{
+		{"nothing said is all", sharing.Memory{}, total, total, true},
+		{"all", sharing.WholeMemory(), total, total, true},
+		{"an amount", sharing.AbsoluteMemory(sharing.GiB), total, sharing.GiB, false},
+		{"an amount beyond the device stays", sharing.AbsoluteMemory(2 * total), total, 2 * total, false},
+		{"half", sharing.PercentMemory(50), total, 40 * sharing.GiB, false},
+		{"a third, in whole MiB and not more", sharing.PercentMemory(33), sharing.MiBs(100), sharing.MiBs(33), false},
+		{"100 percent is all", sharing.PercentMemory(100), total, total, true},
+		{"a percentage that comes to nothing", sharing.PercentMemory(1), sharing.MiBs(99), 0, false},
+		{"a negative amount is nothing and never all", sharing.AbsoluteMemory(-1), total, 0, false},
+		{"a negative percentage is nothing and never all", sharing.PercentMemory(-5), total, 0, false},
+	}
+	for _, c := range cases {
+		t.Run(c.says, func(t *testing.T) {
+			if got := c.m.On(c.total); got != c.want || c.m.Whole() != c.whole {
+				t.Errorf("%v, whole %v; want %v, %v", got, c.m.Whole(), c.want, c.whole)
+			}
+		})
+	}
+}
+
+func TestBytesNeitherWrapNorGoBelowZero(t *testing.T) {
+	if got := sharing.MaxBytes.Plus(1); got != sharing.MaxBytes {
+		t.Errorf("the largest and one is %d", got)
+	}
+	if got := (-sharing.MaxBytes).Plus(-5); got != -sharing.MaxBytes {
+		t.Errorf("the smallest less five is %d", got)
+	}
+	if got := sharing.GiB.Less(2 * sharing.GiB); got != 0 {
+		t.Errorf("one less two is %d", got)
+	}
+	for n, want := range map[int64]sharing.Bytes{-1: 0, 0: 0, 1: sharing.MiB, math.MaxInt64: sharing.MaxBytes} {
+		if got := sharing.MiBs(n); got != want {
+			t.Errorf("%d MiB are %d, want %d", n, got, want)
+		}
+	}
+	for b, want := range map[sharing.Bytes]int64{-1: 0, 0: 0, 1: 1, sharing.MiB: 1, sharing.MiB + 1: 2} {
+		if got := b.WholeMiB(); got != want {
+			t.Errorf("%d bytes are %d MiB, want %d", b, got, want)
+		}
+	}
+	for b, want := range map[sharing.Bytes]string{0: "0", sharing.GiB: "1GiB", 1536 * sharing.MiB: "1536MiB", 5: "5B"} {
+		if got := b.String(); got != want {
+			t.Errorf("%d bytes print as %q, want %q", int64(b), got, want)
+		}
+	}
+	if got := sharing.Percent(math.MaxInt).Of(sharing.MaxBytes); got != sharing.MaxBytes {
+		t.Errorf("an absurd percentage is %d", got)
+	}
+}
+
+func TestPartitionsOverlapWhereTheyShareASlice(t *testing.T) {
+	for a := range 8 {
+		for n := 1; a+n <= 8; n++ {
+			for b := range 8 {
+				for m := 1; b+m <= 8; m++ {
+					p, q := sharing.Partition{Start: a, Size: n}, sharing.Partition{Start: b, Size: m}
+					common := false
+					for i := range 8 {
+						common = common || i >= a && i < a+n && i >= b && i < b+m
+					}
+					if p.Overlaps(q) != common {
+						t.Errorf("%+v and %+v: %v", p, q, !common)
+					}
+				}
+			}
+		}
+	}
+	one := sharing.Partition{Start: 3, Size: 1}
+	for _, absurd := range []sharing.Partition{{Start: -1, Size: 1}, {Size: -1}, {Start: 1000, Size: 1}, {Size: 1 << 40}, {Start: math.MaxInt, Size: 2}} {
+		if !absurd.Overlaps(one) {
+			t.Errorf("%+v leaves room", absurd)
+		}
+	}
+	if (sharing.Partition{}).Overlaps(one) {
+		t.Error("no partition overlaps with one")
+	}
+}
+
+func TestModesAreReadExactly(t *testing.T) {
+	for _, m := range sharing.Modes() {
+		if got, err := sharing.ParseMode(string(m)); err != nil || got != m {
+			t.Errorf("%q: %q, %v", m, got, err)
+		}
+	}
+	for _, s := range []string{"", "MIG", "hamicore", " mig", "mps ", "hami-core,mig"} {
+		if got, err := sharing.ParseMode(s); err == nil || got != "" {
+			t.Errorf("%q is read as %q", s, got)
+		}
+	}
+}
+
+func TestRefusalsReadAsTheEventOfThePod(t *testing.T) {
+	r := sharing.Refusals{Container: "main", Devices: 8, Found: 0, Wanted: 1}
+	r.Count[sharing.Unhealthy], r.Count[sharing.NotEnoughMemory] = 3, 5
+	if got, want := r.String(), `0/8 devices fit container "main", 1 wanted: 5 NotEnoughMemory, 3 Unhealthy`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for reason := sharing.Reason(0); reason < sharing.Reasons; reason++ {
+		if s := reason.String(); s == "" {
+			t.Errorf("reason %d has no name", reason)
+		}
+	}
+	if got := sharing.Reasons.String(); got == "" || got == "Fits" {
+		t.Errorf("an unknown reason prints as %q", got)
+	}
+}
+
+func TestRefusalsAreCurableWhenRemovingPodsCouldMakeEnoughDevicesFit(t *testing.T) {
+	cases := []struct {
+		says          string
+		found, wanted int
+		reasons       map[sharing.Reason]uint16
+		want          bool
+	}{
+		{"memory is taken", 0, 1, map[sharing.Reason]uint16{sharing.NotEnoughMemory: 1}, true},
+		{"broken", 0, 1, map[sharing.Reason]uint16{sharing.Unhealthy: 4}, false},
+		{"one found, one curable, two wanted", 1, 2, map[sharing.Reason]uint16{sharing.NotEmpty: 1}, true},
+		{"one found, none curable, two wanted", 1, 2, map[sharing.Reason]uint16{sharing.WrongMode: 5}, false},
+		{"too few in all", 1, 4, map[sharing.Reason]uint16{sharing.HeldExclusively: 2}, false},
+	}
+	for _, c := range cases {
+		r := sharing.Refusals{Found: c.found, Wanted: c.wanted}
+		for reason, n := range c.reasons {
+			r.Count[reason] = n
+		}
+		if got := r.Curable(); got != c.want || !r.Refused() {
+			t.Errorf("%s: %v", c.says, got)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/sharingtest"
+)
+
+func amounts(memory sharing.Bytes, cores sharing.Percent) sharing.Share {
+	return sharing.Share{Device: "GPU-0", Mode: sharing.HAMiCore, Memory: memory * sharing.GiB, Cores: cores}
+}
+
+func by(owner sharing.Owner, kind sharing.ContainerKind, s sharing.Share) sharing.Held {
+	return sharing.Held{Owner: owner, Container: "c", Kind: kind, Share: s}
+}
+
+func TestContainersThatNeverRunTogetherCountOnce(t *testing.T) {
+	const i, s, a = sharing.Init, sharing.Sidecar, sharing.App
+	d := sharingtest.Device(0, "A100-80", sharing.HAMiCore)
+	cases := []struct {
+		says    string
+		held    []sharing.Held
+		memory  sharing.Bytes
+		cores   sharing.Percent
+		sharers int
+	}{
+		{"nobody", nil, 0, 0, 0},
+		{"two pods", []sharing.Held{by("p", a, amounts(1, 10)), by("q", a, amounts(2, 20))}, 3, 30, 2},
+		{"init larger than app", []sharing.Held{by("p", i, amounts(5, 10)), by("p", a, amounts(2, 20))}, 5, 20, 1},
+		{"init smaller than app", []sharing.Held{by("p", i, amounts(1, 10)), by("p", a, amounts(2, 20))}, 2, 20, 1},
+		{"two inits", []sharing.Held{by("p", i, amounts(3, 10)), by("p", i, amounts(4, 5))}, 4, 10, 1},
+		{"sidecar and app", []sharing.Held{by("p", s, amounts(3, 10)), by("p", a, amounts(4, 5))}, 7, 15, 2},
+		{"sidecar before init", []sharing.Held{by("p", s, amounts(3, 10)), by("p", i, amounts(4, 5))}, 7, 15, 2},
+		{"init before sidecar", []sharing.Held{by("p", i, amounts(4, 5)), by("p", s, amounts(3, 10))}, 4, 10, 1},
+		{"inits of two pods", []sharing.Held{by("p", i, amounts(4, 5)), by("q", i, amounts(4, 5))}, 8, 10, 2},
+		{"everything", []sharing.Held{
+			by("p", i, amounts(9, 1)), by("p", s, amounts(2, 1)), by("p", i, amounts(8, 1)), by("p", a, amounts(3, 1)), by("p", a, amounts(4, 1)),
+		}, 10, 3, 3},
+	}
+	for _, c := range cases {
+		t.Run(c.says, func(t *testing.T) {
+			v := sharing.NewView(&d, c.held)
+			if v.UsedMemory() != c.memory*sharing.GiB || v.UsedCores() != c.cores || v.Sharers() != c.sharers {
+				t.Errorf("%v %d%% %d sharers; want %vGiB %d%% %d", v.UsedMemory(), v.UsedCores(), v.Sharers(), int64(c.memory), c.cores, c.sharers)
+			}
+			if v.FreeMemory() != d.Memory-v.UsedMemory() || v.FreeCores() != d.Cores-v.UsedCores() || v.Empty() != (c.sharers == 0) {
+				t.Errorf("free %v, %d%%, empty %v", v.FreeMemory(), v.FreeCores(), v.Empty())
+			}
+		})
+	}
+}
+
+// Facts written by others can be absurd. They must never make room.
+func TestAbsurdFactsMakeNoRoom(t *testing.T) {
+	d := sharingtest.Device(0, "A100-80", sharing.HAMiCore)
+	for says, s := range map[string]sharing.Share{
+		"negative memory":  amounts(-50, 0),
+		"negative compute": amounts(1, -1000),
+		"endless memory":   {Device: d.ID, Mode: sharing.HAMiCore, Memory: sharing.MaxBytes},
+		"endless compute":  {Device: d.ID, Mode: sharing.HAMiCore, Cores: 1 << 62},
+	} {
+		v := sharing.NewView(&d, []sharing.Held{
+			by("a", sharing.App, s), by("b", sharing.App, s), by("c", sharing.App, amounts(10, 50)), by("d", sharing.App, s), by("e", sharing.App, s),
+		})
+		if v.FreeMemory() > 70*sharing.GiB || v.FreeCores() > 50 || v.UsedMemory() < 0 || v.UsedCores() < 0 {
+			t.Errorf("%s: free %v, %d%%", says, v.FreeMemory(), v.FreeCores())
+		}
+	}
+}
+
+// After is With for placing: the same room is left for the next container.
+func TestAfterLeavesTheSameRoomAsWith(t *testing.T) {
+	d := sharingtest.Device(0, "A100-80", sharing.HAMiCore)
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 500 {
+		base := sharing.NewView(&d, []sharing.Held{by("other", sharing.App, amounts(sharing.Bytes(r.IntN(9)), 5))})
+		quick, slow := base, base
+		for range r.IntN(5) {
+			s := amounts(sharing.Bytes(1+r.IntN(9)), sharing.Percent(r.IntN(20)))
+			kind := []sharing.ContainerKind{sharing.Sidecar, sharing.Init}[r.IntN(2)]
+			quick = quick.After(kind, &s)
+			if kind == sharing.Sidecar {
+				slow = slow.With(by("self", kind, s)) // an ended init container leaves nothing
+			}
+		}
+		if quick.FreeMemory() != slow.FreeMemory() || quick.FreeCores() != slow.FreeCores() || quick.Sharers() != slow.Sharers() {
+			t.Fatalf("After leaves %v %d%%, With %v %d%%", quick.FreeMemory(), quick.FreeCores(), slow.FreeMemory(), slow.FreeCores())
+		}
+		if base.Sharers() != 1 || len(base.Held()) != 1 {
+			t.Fatal("the view before was changed")
+		}
+	}
+}
+
+func TestWithKeepsTheSharesOfAnOwnerTogether(t *testing.T) {
+	d := sharingtest.Device(0, "A100-80", sharing.HAMiCore)
+	v := sharing.NewView(&d, nil)
+	v = v.With(by("a", sharing.Init, amounts(9, 0)))
+	v = v.With(by("b", sharing.App, amounts(1, 0)))
+	v = v.With(by("a", sharing.App, amounts(5, 0)))
+	if v.UsedMemory() != 10*sharing.GiB {
+		t.Errorf("%v used, want 10GiB: 9 of a and 1 of b", v.UsedMemory())
+	}
+}
+
+func TestAdmitNamesTheFirstReasonAgainst(t *testing.T) {
+	device := func(change func(*sharing.Device)) *sharing.Device {
+		d := sharingtest.Device(0, "A100-80", sharing.HAMiCore)
+		change(&d)
+		return &d
+	}
+	same := device(func(*sharing.Device) {})
+	whole, exclusive := amounts(80, 0), amounts(1, 100)
+	whole.Whole = true
+	former := amounts(1, 0)
+	former.Mode = sharing.MPS
+	mine := by("me", sharing.App, amounts(1, 0))
+	mine.Group = "job"
+	theirs := by("other", sharing.App, amounts(1, 0))
+	theirs.Group = "job"
+	cases := []struct {
+		says string
+		v    sharing.View
+		pod  sharing.PodRequest
+		want sharing.Reason
+	}{
+		{"nothing against it", sharing.NewView(same, nil), sharing.PodRequest{}, sharing.Fits},
+		{"unhealthy before anything else", sharing.NewView(device(func(d *sharing.Device) { d.Healthy = false; d.MaxShares = 0 }), nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG}}, sharing.Unhealthy},
+		{"another mode", sharing.NewView(same, nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG, sharing.MPS}}, sharing.WrongMode},
+		{"one of the modes", sharing.NewView(same, nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG, sharing.HAMiCore}}, sharing.Fits},
+		{"held whole", sharing.NewView(same, []sharing.Held{by("a", sharing.App, whole)}), sharing.PodRequest{}, sharing.HeldExclusively},
+		{"its compute held", sharing.NewView(same, []sharing.Held{by("a", sharing.App, exclusive)}), sharing.PodRequest{}, sharing.HeldExclusively},
+		{"held whole by an init container", sharing.NewView(same, []sharing.Held{by("a", sharing.Init, whole)}), sharing.PodRequest{}, sharing.HeldExclusively},
+		{"held in another mode", sharing.NewView(same, []sharing.Held{by("a", sharing.App, former)}), sharing.PodRequest{}, sharing.HeldExclusively},
+		{"full", sharing.NewView(device(func(d *sharing.Device) { d.MaxShares = 1 }), []sharing.Held{theirs}), sharing.PodRequest{}, sharing.TooManyShares},
+		{"the group is here", sharing.NewView(same, []sharing.Held{theirs}), sharing.PodRequest{Owner: "me", Group: "job"}, sharing.GroupAlreadyHere},
+		{"only the pod itself is here", sharing.NewView(same, []sharing.Held{mine}), sharing.PodRequest{Owner: "me", Group: "job"}, sharing.Fits},
+		{"another group is here", sharing.NewView(same, []sharing.Held{theirs}), sharing.PodRequest{Owner: "me", Group: "task"}, sharing.Fits},
+		{"no group", sharing.NewView(same, []sharing.Held{theirs}), sharing.PodRequest{Owner: "me"}, sharing.Fits},
+	}
+	for _, c := range cases {
+		t.Run(c.says, func(t *testing.T) {
+			if got := c.v.Admit(&c.pod); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestSelectors(t *testing.T) {
+	d := sharingtest.Device(1, "A100-80", sharing.HAMiCore)
+	cases := []struct {
+		says string
+		s    sharing.Selector
+		want bool
+	}{
+		{"none", sharing.Selector{}, true},
+		{"model in any case", sharing.Selector{UseModels: []string{"a100"}}, true},
+		{"one of the models", sharing.Selector{UseModels: []string{"H100", "A100-SXM4"}}, true},
+		{"another model", sharing.Selector{UseModels: []string{"H100"}}, false},
+		{"not this model", sharing.Selector{NotModels: []string{"nvidia"}}, false},
+		{"not another model", sharing.Selector{NotModels: []string{"H100"}}, true},
+		{"wanted and unwanted", sharing.Selector{UseModels: []string{"A100"}, NotModels: []string{"80GB"}}, false},
+		{"this id", sharing.Selector{UseIDs: []sharing.DeviceID{"GPU-0", "GPU-1"}}, true},
+		{"part of an id", sharing.Selector{UseIDs: []sharing.DeviceID{"GPU"}}, false},
+		{"an id that contains it", sharing.Selector{UseIDs: []sharing.DeviceID{"GPU-10"}}, false},
+		{"not this id", sharing.Selector{NotIDs: []sharing.DeviceID{"GPU-1"}}, false},
+		{"not part of it", sharing.Selector{NotIDs: []sharing.DeviceID{"GPU"}}, true},
+		{"id and model both count", sharing.Selector{UseIDs: []sharing.DeviceID{"GPU-1"}, UseModels: []string{"H100"}}, false},
+	}
+	for _, c := range cases {
+		t.Run(c.says, func(t *testing.T) {
+			if got := c.s.Accepts(&d); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAlikeDevicesAreThoseOfEqualStateAndKind(t *testing.T) {
+	a, b := sharingtest.Device(0, "A100-80", sharing.HAMiCore), sharingtest.Device(1, "A100-80", sharing.HAMiCore)
+	m, n := sharingtest.Device(2, "A30", sharing.MIG), sharingtest.Device(3, "A30", sharing.MIG)
+	small := sharingtest.Device(4, "T4", sharing.HAMiCore)
+	empty := func(d *sharing.Device) sharing.View { return sharing.NewView(d, nil) }
+	used := func(d *sharing.Device) sharing.View {
+		return sharing.NewView(d, []sharing.Held{by("x", sharing.App, amounts(1, 0))})
+	}
+	free := sharingtest.Free(n)
+	cases := map[string]struct {
+		v, w sharing.View
+		want bool
+	}{
+		"two empty of one kind":     {empty(&a), empty(&b), true},
+		"equally used":              {used(&a), used(&b), true},
+		"one used":                  {used(&a), empty(&b), false},
+		"different size":            {empty(&a), empty(&small), false},
+		"different mode":            {empty(&a), empty(&m), false},
+		"two empty to be cut":       {empty(&m), empty(&n), true},
+		"cut by different rules":    {empty(&m), empty(&free), false},
+		"used to be cut, not asked": {used(&m), used(&n), false},
+	}
+	for says, c := range cases {
+		if got := c.v.Alike(&c.w); got != c.want {
+			t.Errorf("%s: %v", says, got)
+		}
+	}
+}
