@@ -54,12 +54,19 @@ func device(b *strings.Builder, v *sharing.View, names map[sharing.Owner]string,
 	}
 	held := slices.Clone(v.Held())
 	fmt.Fprintf(b, "  GPU %d  %s  %s%s\n", d.Index, d.Model, d.Mode, health)
-	fmt.Fprintf(b, "  [%s]  %s of %s, %d shares, %d%% compute\n",
-		strip(held, d.Memory, next), gib(v.UsedMemory()), gib(d.Memory), v.Sharers(), int(v.UsedCores()))
+	fmt.Fprintf(b, "  [%s]  %s of %s, %s, %d%% of the compute promised\n",
+		strip(held, d.Memory, next), gib(v.UsedMemory()), gib(d.Memory), count(v.Sharers()), int(v.UsedCores()))
 	for i, h := range held {
 		fmt.Fprintf(b, "     %c  %-28s %10s  %s\n", letter(next+i), names[h.Owner]+"/"+h.Container, gib(h.Share.Memory), how(&h))
 	}
 	return next + len(held)
+}
+
+func count(shares int) string {
+	if shares == 1 {
+		return "1 share"
+	}
+	return fmt.Sprintf("%d shares", shares)
 }
 
 // how says what else there is to know of a share.

@@ -67,7 +67,7 @@ func (w *world) badPodsAreRefused(t *testing.T) {
 func (w *world) impossibleAsksWait(t *testing.T) {
 	ctx, u := w.user(t, "impossible", time.Minute)
 	pods := map[*corev1.Pod]string{
-		pod("huge").App("main", workload.Ask{Number: 1, Memory: 10 * memoryMiB}, "info").Build():                 "NotEnoughMemory",
+		pod("huge").App("main", workload.Ask{Number: 1, Memory: 2 * memoryMiB}, "info").Build():                  "NotEnoughMemory",
 		pod("many").App("main", workload.Ask{Number: gpus + 1, Memory: 10}, "info").Build():                      "",
 		pod("mode").App("main", workload.Ask{Number: 1}, "info").Annotate("volcano.sh/vgpu-mode", "mps").Build(): "WrongMode",
 	}
@@ -99,7 +99,7 @@ func (w *world) foreignAnnotation(t *testing.T) {
 	if _, err := w.cluster.Client().CoreV1().Pods(p.Namespace).Update(ctx, p, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.WaitEvent(ctx, "victim", "vgpu-placement"); err != nil {
+	if _, err := u.WaitEvent(ctx, "victim", "DevicePlacementUnreadable", "placement of pod"); err != nil {
 		t.Errorf("the pod whose shares cannot be read has no event: %v", err)
 	}
 	next := pod("next").App("main", workload.Ask{Number: 1, Memory: 100}, "info").Build()

@@ -57,7 +57,14 @@ func start(t *testing.T) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	t.Cleanup(cancel)
-	options, err := sandbox.Options{Topology: topology(), Audit: true, Progress: sandbox.TimedProgress(os.Stdout)}.Defaults()
+	options, err := sandbox.Options{
+		Topology: topology(),
+		Audit:    true,
+		Progress: sandbox.TimedProgress(os.Stdout),
+		// A device is trusted again after a minute without errors; the rule is the
+		// same after five seconds.
+		Args: map[string][]string{sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s"}},
+	}.Defaults()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func testIsolation(t *testing.T, w *world) {
 				{Name: "CUDA_DISABLE_CONTROL", Value: "true"}, {Name: "LD_PRELOAD", Value: ""},
 			}
 		}).Build(),
-		"two-processes": pod("two-processes").App("main", ask, "alloc", "600", "expect", "ok", "fork", "1", "alloc", "600", "expect", "oom").Build(),
+		"two-processes": pod("two-processes").App("main", ask, "fork", "2", "alloc", "600", "hold", "3").Build(),
 	}
 	for _, p := range pods {
 		if err := u.Create(ctx, p); err != nil {
@@ -43,6 +43,13 @@ func testIsolation(t *testing.T, w *world) {
 	}
 	for name := range pods {
 		succeeds(ctx, t, u, name)
+	}
+	log, err := u.Log(ctx, "two-processes", "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(log, "result=CUDA_SUCCESS") != 1 || strings.Count(log, "result=CUDA_ERROR_OUT_OF_MEMORY") != 1 {
+		t.Errorf("of two processes that want 600 of 1000 MiB each, one must get them:\n%s", log)
 	}
 	wholeDeviceIsUntouched(ctx, t, u)
 }
