@@ -3,11 +3,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -19,8 +15,6 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/kube"
 	commonutil "volcano.sh/volcano/pkg/util"
-
-	"deviceshare/plugins/deviceshare"
 )
 
 // connect makes the client for what is not Volcano's: configuration and events.
@@ -53,24 +47,4 @@ func newEvents(client kubernetes.Interface, schedulers []string) *events {
 func (e *events) Report(object *corev1.ObjectReference, reason, message string) {
 	klog.ErrorS(nil, message, "kind", object.Kind, "namespace", object.Namespace, "name", object.Name, "reason", reason)
 	e.recorder.Event(object, corev1.EventTypeWarning, reason, message)
-}
-
-// serveDebug serves the ledgers at the address, "" for nowhere.
-func serveDebug(address string, store *deviceshare.Store) error {
-	if address == "" {
-		return nil
-	}
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return fmt.Errorf("serve %s as --deviceshare-debug-address says: %w", deviceshare.LedgerPath, err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle(deviceshare.LedgerPath, store.LedgerHandler())
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.ErrorS(err, "Serving of "+deviceshare.LedgerPath+" ended")
-		}
-	}()
-	return nil
 }

@@ -55,7 +55,7 @@ func flags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 	var ours ownOptions
 	set.DurationVar(&ours.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
 	set.StringVar(&ours.debugAddress, "deviceshare-debug-address", "",
-		"Address, such as 127.0.0.1:11252, at which to serve who holds which devices as JSON under "+deviceshare.LedgerPath+"; empty serves it nowhere")
+		"Address, such as 127.0.0.1:11252, at which to serve who holds which devices as JSON under "+deviceshare.LedgerPath+"; it is served at --listen-address too if --enable-metrics is given")
 
 	volcano := options.NewServerOption()
 	volcano.AddFlags(set)
@@ -97,7 +97,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	deviceshare.Register(store.Build)
 	deviceshare.RegisterBinder(store.Binder())
 	prometheus.MustRegister(store)
-	if err := serveDebug(ours.debugAddress, store); err != nil {
+	if err := serve(volcano, ours, store); err != nil {
 		return err
 	}
 	if err := app.Run(volcano); err != nil {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -118,31 +119,57 @@ func TestThePercentageIsKeptOutOfVolcanosSums(t *testing.T) {
 	}
 }
 
-func TestTheDebugAddressServesTheLedger(t *testing.T) {
+func TestTheLedgerIsServedBesideTheMetricsAndAtItsOwnAddress(t *testing.T) {
 	store := deviceshare.NewStore(deviceshare.Options{Backends: factory.New(), Report: make(reports, 1)})
-	if err := serveDebug("", store); err != nil {
-		t.Errorf("no address: %v", err)
+	volcano := &options.ServerOption{EnableMetrics: true, EnablePprof: true, ListenAddress: address(t)}
+	debug := address(t)
+	if err := serve(volcano, ownOptions{debugAddress: debug}, store); err != nil {
+		t.Fatal(err)
 	}
-	if err := serveDebug("256.0.0.1:0", store); err == nil || !strings.Contains(err.Error(), "--deviceshare-debug-address") {
-		t.Errorf("a wrong address: %v", err)
+	if volcano.EnableMetrics || volcano.EnablePprof {
+		t.Error("Volcano would listen at the same address")
 	}
+	for _, page := range []string{
+		volcano.ListenAddress + deviceshare.LedgerPath, volcano.ListenAddress + "/metrics",
+		volcano.ListenAddress + "/debug/pprof/cmdline", debug + deviceshare.LedgerPath,
+	} {
+		r, err := http.Get("http://" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", page, r.StatusCode)
+		}
+		if err := r.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAnAddressThatCannotBeServedNamesItsFlag(t *testing.T) {
+	store := deviceshare.NewStore(deviceshare.Options{Backends: factory.New(), Report: make(reports, 1)})
+	for flag, o := range map[string]struct {
+		volcano options.ServerOption
+		ours    ownOptions
+	}{
+		"--listen-address":            {volcano: options.ServerOption{EnableMetrics: true, ListenAddress: "256.0.0.1:0"}},
+		"--deviceshare-debug-address": {ours: ownOptions{debugAddress: "256.0.0.1:0"}},
+	} {
+		if err := serve(&o.volcano, o.ours, store); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
+// address returns an address that is free.
+func address(t *testing.T) string {
+	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := free.Addr().String()
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := serveDebug(address, store); err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.Get("http://" + address + deviceshare.LedgerPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("status %d, %s", r.StatusCode, r.Header.Get("Content-Type"))
-	}
+	return free.Addr().String()
 }
