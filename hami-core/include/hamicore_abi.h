@@ -12,7 +12,8 @@
  *     A process that dies while it holds the mutex may break I1; the next one to lock
  *     learns of the death (EOWNERDEAD) and restores it from the slots.
  *  I2 A slot never moves and has one writer, its owner. The owner holds an OFD lock on
- *     the slot's byte (VGPU_SLOT_LOCK + i) for life. A slot that is LIVE and whose byte
+ *     the slot's byte (VGPU_SLOT_LOCK + i) for life: the kernel drops it when the last
+ *     descriptor and mapping are gone, however the process ends. A slot that is LIVE and whose byte
  *     is not locked belongs to a dead process; anybody may free it.
  *  I3 hami.procs[i] mirrors slot[i]; hami.proc_num is one more than the highest slot
  *     ever used. A hole has status 0.

@@ -63,13 +63,21 @@ static void drop_stale(CUdeviceptr address)
 		region_release(old.device, table_free_pages(&old));
 }
 
-static CUresult undo(const struct charge *c, CUdeviceptr address, uint64_t bytes)
+/*
+ * The allocation added `added` bytes of pages, more than were reserved and more than are
+ * left: frees it. Pages that another allocation has come into meanwhile stay, and are booked.
+ */
+static CUresult undo(const struct charge *c, CUdeviceptr address, uint64_t bytes, uint64_t added)
 {
 	struct table_entry e;
 	fn_cuMemFree_v2 free_memory = ORIGINAL(cuMemFree_v2);
-	uint64_t pages = table_take(TABLE_PLAIN, address, &e) ? table_free_pages(&e) : 0;
-	if (!free_memory || free_memory(address) != CUDA_SUCCESS)
-		region_force(c->device, pages); /* the driver keeps it: so do the books */
+	if (!table_take(TABLE_PLAIN, address, &e))
+		return CUDA_SUCCESS; /* freed by another thread already: that one settled it */
+	if (free_memory && free_memory(address) == CUDA_SUCCESS)
+		added -= table_free_pages(&e);
+	else
+		table_put_back(&e);
+	region_force(c->device, added);
 	region_release(c->device, c->reserved);
 	return account_refuse(c->device, bytes);
 }
@@ -87,9 +95,28 @@ CUresult charge_end(struct charge *c, CUresult result, CUdeviceptr address, uint
 	if (pages == UINT64_MAX)
 		return result; /* no memory to remember it by: what was reserved stays charged */
 	if (pages > c->reserved && account_reserve(c->device, pages - c->reserved) != CUDA_SUCCESS)
-		return undo(c, address, bytes);
+		return undo(c, address, bytes, pages);
 	if (pages < c->reserved)
 		region_release(c->device, c->reserved - pages);
+	return result;
+}
+
+void free_begin(struct freeing *f, CUdeviceptr address)
+{
+	f->found = address && runtime_gate() == GATE_LIMITED &&
+		   (table_take(TABLE_PLAIN, address, &f->entry) || table_take(TABLE_POOLED, address, &f->entry));
+}
+
+CUresult free_end(struct freeing *f, CUresult result)
+{
+	if (!f->found)
+		return result;
+	if (result != CUDA_SUCCESS)
+		table_put_back(&f->entry);
+	else if (f->entry.kind == TABLE_PLAIN)
+		region_release(f->entry.device, table_free_pages(&f->entry));
+	else
+		pool_freed(&f->entry);
 	return result;
 }
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
+#include "table.h"
 
 struct charge {
 	int device;        /* index in the limits; -1: this call is not accounted */
@@ -30,6 +31,14 @@ int charge_begin(struct charge *c, uint64_t bytes);
  */
 CUresult charge_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes);
 
+/* Freeing has the same shape: begin, the driver's call, end with its answer. */
+struct freeing {
+	int found; /* 0: not ours to account */
+	struct table_entry entry;
+};
+void free_begin(struct freeing *f, CUdeviceptr address);
+CUresult free_end(struct freeing *f, CUresult result);
+
 /* Reserves bytes of a device; CUDA_SUCCESS, or the code to answer with. Pools are asked to shrink first. */
 CUresult account_reserve(int device, uint64_t bytes);
 /* The same without asking pools: for their own code. */
@@ -39,8 +48,8 @@ CUresult account_refuse(int device, uint64_t bytes);
 
 /* Reads again what the pools of this process hold, which shrinks by itself when streams synchronise. */
 void pools_refresh(void);
-/* An allocation of a pool was freed: reads again what that pool holds. */
-void pool_freed(uint64_t pool);
+/* An allocation of a pool, taken out of the table, was freed. */
+void pool_freed(const struct table_entry *entry);
 void pools_after_fork(void);
 
 /* In a child after fork. */

@@ -6,6 +6,7 @@
 #ifndef PRIM_H
 #define PRIM_H
 
+#include <pthread.h>
 #include <stddef.h>
 
 /* Opens a file to share between processes, making it (mode 0666, whatever the umask) when absent. Never follows a link. */
@@ -35,8 +36,24 @@ long prim_read(const char *path, char *out, size_t room);
 
 int prim_pid(void);
 
-/* What a name is in the loaded object that `soname_prefix` begins the file name of; NULL when not there. */
-void *prim_symbol(const char *const *soname_prefixes, const char *name);
+/* Which file an open descriptor is: two numbers that tell it from every other. -1 when it is none. */
+int prim_identity(int fd, unsigned long long out[2]);
+
+/*
+ * The mutex in the region: shared by processes, and robust against the death of its
+ * holder. Functions that moved between libraries in the C library's history are looked
+ * up when first used, so that one libvgpu runs on all of them; ENOSYS without them.
+ */
+int prim_mutex_make(pthread_mutex_t *m);
+/* 0, EOWNERDEAD (held; the one before died in it), or an error, ETIMEDOUT among them. */
+int prim_mutex_lock(pthread_mutex_t *m, int seconds);
+int prim_mutex_consistent(pthread_mutex_t *m);
+
+/* A library's handle, loading it when it is not there yet; NULL when there is none. */
+void *prim_library(const char *soname);
+
+/* A function of a loaded object whose file name begins with one of the prefixes; NULL when not there. */
+void *prim_symbol(const char *const *prefixes, const char *name);
 
 /* 1 when the code at `address` belongs to one of NVIDIA's driver libraries. */
 int prim_is_nvidia(const void *address);

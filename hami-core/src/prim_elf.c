@@ -128,9 +128,9 @@ static int search_object(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
-void *prim_symbol(const char *const *soname_prefixes, const char *name)
+void *prim_symbol(const char *const *prefixes, const char *name)
 {
-	struct symbol_search s = {soname_prefixes, name, NULL};
+	struct symbol_search s = {prefixes, name, NULL};
 	dl_iterate_phdr(search_object, &s);
 	return s.found;
 }

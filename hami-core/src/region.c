@@ -3,10 +3,8 @@
 #include "region.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "limit.h"
 #include "log.h"
@@ -18,7 +16,11 @@ static struct {
 	struct vgpu_region *map; /* NULL before region_attach */
 	int fd;                  /* -1: private accounts */
 	int slot;
-} self = {NULL, -1, -1};
+	unsigned long long file[2]; /* what fd was opened on */
+	uint64_t generation;        /* of our slot */
+	uint64_t mine[HAMI_DEVICES]; /* what we hold, in case somebody takes our slot for a dead one's */
+	const char *path;
+} self = {.fd = -1, .slot = -1};
 
 /* Restores I1 after a holder of the mutex has died (or a file was found half-made). */
 static void recount(struct vgpu_extension *x)
@@ -32,31 +34,12 @@ static void recount(struct vgpu_extension *x)
 	}
 }
 
-/* 0 with the mutex held, or -1 when that is impossible. */
-static int lock(void)
-{
-	struct vgpu_extension *x = &self.map->ext;
-	struct timespec until;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += LOCK_SECONDS;
-	int r = pthread_mutex_trylock(&x->mutex);
-	if (r == EBUSY)
-		r = pthread_mutex_timedlock(&x->mutex, &until);
-	if (r == EOWNERDEAD) {
-		recount(x);
-		r = pthread_mutex_consistent(&x->mutex);
-	}
-	if (r)
-		log_line(LOG_ERROR, "the region's lock cannot be had: %s", strerror(r));
-	return r ? -1 : 0;
-}
-
 static void unlock(void)
 {
 	pthread_mutex_unlock(&self.map->ext.mutex);
 }
 
-/* Sets what this process holds of a device, in slot and mirror (needs the lock). */
+/* Sets what a slot holds of a device, with its mirror (needs the lock). */
 static void write_used(int slot, int device, uint64_t bytes)
 {
 	struct vgpu_region *m = self.map;
@@ -84,9 +67,32 @@ static void free_slot(int i)
 	s->state = SLOT_FREE;
 }
 
+static int fd_is_ours(void)
+{
+	unsigned long long now[2];
+	return self.fd >= 0 && prim_identity(self.fd, now) == 0 && now[0] == self.file[0] && now[1] == self.file[1];
+}
+
+/*
+ * A program may close descriptors it does not know, ours among them (daemons close all),
+ * and the number may stand for another file by now. The lock on our slot stays: it belongs
+ * to the open file, which our mapping keeps.
+ */
+static void reopen_if_closed(void)
+{
+	if (self.fd < 0 || fd_is_ours())
+		return;
+	self.fd = prim_open_shared(self.path);
+	if (self.fd >= 0 && !fd_is_ours()) {
+		prim_close(self.fd);
+		self.fd = -1; /* the file is gone: nobody can be probed any more, and we cannot be */
+	}
+}
+
 /* Frees the slots of dead processes (needs the lock). */
 static void reap(void)
 {
+	reopen_if_closed();
 	if (self.fd < 0)
 		return;
 	int high = self.map->hami.proc_num;
@@ -112,33 +118,75 @@ static int claim(void)
 		m->hami.procs[i].status = 1;
 		if (m->hami.proc_num <= i)
 			m->hami.proc_num = i + 1;
+		self.generation = s->generation;
 		return self.slot = i;
 	}
 	return -1;
 }
 
-static void make_mutex(struct vgpu_extension *x)
+/* Somebody has freed our slot (a tenant wrote into the file, say): take another and book again what we hold (needs the lock). */
+static void rejoin(void)
 {
-	pthread_mutexattr_t a;
-	pthread_mutexattr_init(&a);
-	pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
-	pthread_mutex_init(&x->mutex, &a);
-	pthread_mutexattr_destroy(&a);
+	reopen_if_closed();
+	self.slot = -1;
+	if (claim() < 0)
+		return;
+	for (int d = 0; d < HAMI_DEVICES; d++) {
+		write_used(self.slot, d, self.mine[d]);
+		add_reserved(d, self.mine[d]);
+	}
+}
+
+/* Takes the mutex as it is. 0 with it held, or -1. */
+static int lock_plain(void)
+{
+	struct vgpu_extension *x = &self.map->ext;
+	int r = prim_mutex_lock(&x->mutex, LOCK_SECONDS);
+	if (r == EOWNERDEAD) {
+		recount(x);
+		r = prim_mutex_consistent(&x->mutex);
+	}
+	if (r)
+		log_line(LOG_ERROR, "the region's lock cannot be had: %s", strerror(r));
+	return r ? -1 : 0;
+}
+
+/* 0 with the mutex held and a slot that is ours, or -1 when that is impossible. */
+static int lock(void)
+{
+	if (!self.map || lock_plain())
+		return -1;
+	const struct vgpu_slot *s = self.slot < 0 ? NULL : &self.map->ext.slot[self.slot];
+	if (!s || s->state != SLOT_LIVE || s->generation != self.generation)
+		rejoin();
+	if (self.slot >= 0)
+		return 0;
+	unlock();
+	return -1;
+}
+
+/* Changes what this process holds by `bytes`, which may be negative in two's complement (needs the lock). */
+static void book(int device, uint64_t bytes)
+{
+	self.mine[device] += bytes;
+	write_used(self.slot, device, self.mine[device]);
+	add_reserved(device, bytes);
 }
 
 /* Fills an all-zero region. The extension's magic comes last: without it the next process starts over. */
-static void fill(struct vgpu_region *m)
+static int fill(struct vgpu_region *m)
 {
+	if (prim_mutex_make(&m->ext.mutex))
+		return -1;
 	m->hami.magic = HAMI_MAGIC;
 	m->hami.major = 1;
 	m->hami.minor = 2;
 	m->hami.semaphore[0] = 1; /* free, should an old reader ever wait for it */
 	m->hami.utilization_switch = 1;
-	make_mutex(&m->ext);
 	m->ext.version = VGPU_EXTENSION_VERSION;
 	m->ext.size = sizeof m->ext;
 	__atomic_store_n(&m->ext.magic, VGPU_EXTENSION_MAGIC, __ATOMIC_RELEASE);
+	return 0;
 }
 
 static int usable(const struct vgpu_region *m)
@@ -160,8 +208,10 @@ static struct vgpu_region *map_file(int fd)
 	}
 	if (prim_clear(fd, sizeof *m) || !(m = prim_map(fd, sizeof *m)))
 		return NULL;
-	fill(m);
-	return m;
+	if (fill(m) == 0)
+		return m;
+	prim_unmap(m, sizeof *m);
+	return NULL;
 }
 
 static struct vgpu_region *open_region(const char *path, int *out_fd)
@@ -202,7 +252,7 @@ static void publish(const struct limits *limits)
 /* Enters self.map under its lock; -1 with errno when it is full or stuck. */
 static int enter(const struct limits *limits)
 {
-	if (lock())
+	if (lock_plain())
 		return errno = EBUSY, -1;
 	reap();
 	int r = claim() < 0 ? -1 : 0;
@@ -216,30 +266,30 @@ static void leave_file(void)
 {
 	if (self.map)
 		prim_unmap(self.map, sizeof *self.map);
-	if (self.fd >= 0)
+	if (fd_is_ours())
 		prim_close(self.fd);
 	self.map = NULL;
 	self.fd = self.slot = -1;
+	memset(self.mine, 0, sizeof self.mine);
 }
 
 int region_attach(const struct limits *limits, char *reason, unsigned long size)
 {
+	self.path = limits->region;
 	self.map = open_region(limits->region, &self.fd);
-	if (self.map && enter(limits) == 0)
+	if (self.map && prim_identity(self.fd, self.file) == 0 && enter(limits) == 0)
 		return 0;
 	snprintf(reason, size, "%s: %s", limits->region, strerror(errno));
 	leave_file();
 	self.map = prim_map(-1, sizeof *self.map);
-	if (self.map) {
-		fill(self.map);
-		enter(limits);
-	}
+	if (self.map && (fill(self.map) || enter(limits)))
+		leave_file(); /* then region_reserve refuses everything */
 	return -1;
 }
 
 int region_reserve(int device, uint64_t bytes, uint64_t limit)
 {
-	if (!self.map || lock())
+	if (lock())
 		return -1;
 	uint64_t used = self.map->ext.reserved[device];
 	if (!limit_admits(used, bytes, limit)) {
@@ -247,37 +297,31 @@ int region_reserve(int device, uint64_t bytes, uint64_t limit)
 		used = self.map->ext.reserved[device];
 	}
 	int ok = limit_admits(used, bytes, limit);
-	if (ok) {
-		write_used(self.slot, device, self.map->ext.slot[self.slot].used[device] + bytes);
-		add_reserved(device, bytes);
-	}
+	if (ok)
+		book(device, bytes);
 	unlock();
 	return ok ? 0 : -1;
 }
 
 void region_force(int device, uint64_t bytes)
 {
-	if (!self.map || lock())
+	if (lock())
 		return;
-	write_used(self.slot, device, self.map->ext.slot[self.slot].used[device] + bytes);
-	add_reserved(device, bytes);
+	book(device, bytes);
 	unlock();
 }
 
 void region_release(int device, uint64_t bytes)
 {
-	if (!self.map || lock())
+	if (lock())
 		return;
-	uint64_t mine = self.map->ext.slot[self.slot].used[device];
-	bytes = bytes < mine ? bytes : mine;
-	write_used(self.slot, device, mine - bytes);
-	add_reserved(device, -bytes);
+	book(device, -(bytes < self.mine[device] ? bytes : self.mine[device]));
 	unlock();
 }
 
 uint64_t region_used(int device)
 {
-	if (!self.map || lock())
+	if (lock())
 		return 0;
 	reap();
 	uint64_t used = self.map->ext.reserved[device];
@@ -287,7 +331,7 @@ uint64_t region_used(int device)
 
 void region_name_device(int device, const char *uuid)
 {
-	if (!self.map || lock())
+	if (lock())
 		return;
 	struct hami_region *h = &self.map->hami;
 	snprintf(h->uuid[device], sizeof h->uuid[device], "%s", uuid);

@@ -3,9 +3,10 @@
 #define _GNU_SOURCE
 #include "resolve.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
+
+#include "prim.h"
 
 static void *originals[SYMBOL_COUNT];  /* NULL: not resolved, or not there */
 static void *by_proc[SYMBOL_COUNT];    /* what cuGetProcAddress gives for it, where that differs */
@@ -31,9 +32,7 @@ static void resolve_by_proc(void)
 static void resolve(enum library library)
 {
 	static const char *const sonames[LIBRARY_COUNT] = {"libcuda.so.1", "libnvidia-ml.so.1"};
-	void *handle = dlopen(sonames[library], RTLD_LAZY | RTLD_NOLOAD);
-	if (!handle)
-		handle = dlopen(sonames[library], RTLD_LAZY | RTLD_LOCAL);
+	void *handle = prim_library(sonames[library]);
 	if (!handle)
 		return;
 	for (int i = 0; i < SYMBOL_COUNT; i++)

@@ -24,7 +24,7 @@ struct table_entry {
 	int device;      /* index in the limits */
 	uint64_t key;    /* address or handle */
 	uint64_t size;
-	uint64_t link;   /* mapping: the handle; pooled: the pool */
+	uint64_t link;   /* mapping: the handle; pooled: wrap_pool.c's record */
 	uint32_t uses;   /* handle: references + mappings */
 	struct table_entry *next;
 };
@@ -42,7 +42,7 @@ int table_add(const struct table_entry *entry);
 int table_take(enum table_kind kind, uint64_t key, struct table_entry *out);
 /* Bytes of pages that no allocation touches any more. pre: `entry` is plain and taken. */
 uint64_t table_free_pages(const struct table_entry *entry);
-/* pre: `entry` is plain and taken. */
+/* pre: `entry` was taken. */
 void table_put_back(const struct table_entry *entry);
 
 /* Copies an entry; 1 when there is one. */

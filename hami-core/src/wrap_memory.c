@@ -5,7 +5,6 @@
 #include "region.h"
 #include "resolve.h"
 #include "runtime.h"
-#include "table.h"
 
 CUresult hook_mem_alloc(original_mem_alloc original, CUdeviceptr *pointer, size_t bytes)
 {
@@ -63,29 +62,16 @@ CUresult hook_mem_alloc_pitch_v1(original_mem_alloc_pitch_v1 original, CUdevicep
 
 CUresult hook_mem_free(original_mem_free original, CUdeviceptr pointer)
 {
-	struct table_entry e;
-	int plain = table_take(TABLE_PLAIN, pointer, &e);
-	int pooled = !plain && table_take(TABLE_POOLED, pointer, &e);
-	CUresult r = original(pointer);
-	if (plain && r == CUDA_SUCCESS)
-		region_release(e.device, table_free_pages(&e));
-	else if (pooled && r == CUDA_SUCCESS)
-		pool_freed(e.link);
-	else if (plain || pooled)
-		table_put_back(&e);
-	return r;
+	struct freeing f;
+	free_begin(&f, pointer);
+	return free_end(&f, original(pointer));
 }
 
 CUresult hook_mem_free_v1(original_mem_free_v1 original, CUdeviceptr_v1 pointer)
 {
-	struct table_entry e;
-	int plain = table_take(TABLE_PLAIN, pointer, &e);
-	CUresult r = original(pointer);
-	if (plain && r == CUDA_SUCCESS)
-		region_release(e.device, table_free_pages(&e));
-	else if (plain)
-		table_put_back(&e);
-	return r;
+	struct freeing f;
+	free_begin(&f, pointer);
+	return free_end(&f, original(pointer));
 }
 
 CUresult hook_mem_get_info(original_mem_get_info original, size_t *free_bytes, size_t *total)

@@ -17,9 +17,10 @@
 #include "table.h"
 
 struct pool {
-	CUmemoryPool handle;
-	int device; /* index in the limits */
+	CUmemoryPool handle; /* NULL: destroyed, and still in use */
+	int device;          /* index in the limits */
 	uint64_t charged;
+	uint64_t live; /* bytes of allocations that were not freed */
 	struct pool *next;
 };
 
@@ -55,7 +56,7 @@ static uint64_t attribute(const struct pool *p, int which)
 /* Charges what the pool holds now, whatever the limit says: the driver has it already. */
 static void settle(struct pool *p)
 {
-	uint64_t now = attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+	uint64_t now = p->handle ? attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) : limit_pages(p->live);
 	if (now > p->charged)
 		region_force(p->device, now - p->charged);
 	else
@@ -76,12 +77,25 @@ void pools_refresh(void)
 	pthread_mutex_unlock(&pools.mutex);
 }
 
-void pool_freed(uint64_t handle)
+/* Unlinks a destroyed pool that nothing uses any more. */
+static void forget_if_unused(struct pool *p)
 {
+	struct pool **at = &pools.first;
+	if (p->handle || p->live)
+		return;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	free(p);
+}
+
+void pool_freed(const struct table_entry *entry)
+{
+	struct pool *p = (struct pool *)(uintptr_t)entry->link;
 	pthread_mutex_lock(&pools.mutex);
-	struct pool *p = find((CUmemoryPool)(uintptr_t)handle);
-	if (p)
-		settle(p);
+	p->live -= entry->size;
+	settle(p);
+	forget_if_unused(p);
 	pthread_mutex_unlock(&pools.mutex);
 }
 
@@ -152,10 +166,10 @@ static CUresult allocate(struct pool *p, const struct request *q)
 	region_release(p->device, reserved - (r == CUDA_SUCCESS ? grown : 0));
 	p->charged += r == CUDA_SUCCESS ? grown : 0;
 	settle(p);
-	struct table_entry e = {.kind = TABLE_POOLED, .device = p->device, .link = (uintptr_t)p->handle};
 	if (r == CUDA_SUCCESS) {
-		e.key = *q->pointer;
-		table_add(&e);
+		struct table_entry e = {.kind = TABLE_POOLED, .device = p->device, .key = *q->pointer,
+					.size = q->bytes, .link = (uintptr_t)p};
+		p->live += table_add(&e) ? 0 : q->bytes;
 	}
 	return r;
 }
@@ -202,17 +216,9 @@ CUresult hook_mem_alloc_from_pool(original_mem_alloc_from_pool original, CUdevic
 
 CUresult hook_mem_free_async(original_mem_free_async original, CUdeviceptr pointer, CUstream stream)
 {
-	struct table_entry e;
-	int plain = table_take(TABLE_PLAIN, pointer, &e);
-	int pooled = !plain && table_take(TABLE_POOLED, pointer, &e);
-	CUresult r = original(pointer, stream);
-	if (plain && r == CUDA_SUCCESS)
-		region_release(e.device, table_free_pages(&e));
-	else if (pooled && r == CUDA_SUCCESS)
-		pool_freed(e.link);
-	else if (plain || pooled)
-		table_put_back(&e);
-	return r;
+	struct freeing f;
+	free_begin(&f, pointer);
+	return free_end(&f, original(pointer, stream));
 }
 
 CUresult hook_mem_pool_create(original_mem_pool_create original, CUmemoryPool *pool, const CUmemPoolProps *props)
@@ -228,19 +234,16 @@ CUresult hook_mem_pool_create(original_mem_pool_create original, CUmemoryPool *p
 	return r;
 }
 
-/* Memory of a destroyed pool that is still in use stays with the driver until it is freed; so does the charge. */
+/* Memory of a destroyed pool that is still in use stays with the driver until it is freed; so does its charge. */
 CUresult hook_mem_pool_destroy(original_mem_pool_destroy original, CUmemoryPool handle)
 {
 	pthread_mutex_lock(&pools.mutex);
-	struct pool **at = &pools.first, *p;
-	while (*at && (*at)->handle != handle)
-		at = &(*at)->next;
-	p = *at;
+	struct pool *p = handle ? find(handle) : NULL;
 	CUresult r = original(handle);
 	if (p && r == CUDA_SUCCESS) {
-		region_release(p->device, p->charged);
-		*at = p->next;
-		free(p);
+		p->handle = NULL;
+		settle(p);
+		forget_if_unused(p);
 	}
 	pthread_mutex_unlock(&pools.mutex);
 	return r;
@@ -248,7 +251,11 @@ CUresult hook_mem_pool_destroy(original_mem_pool_destroy original, CUmemoryPool 
 
 CUresult hook_mem_pool_trim_to(original_mem_pool_trim_to original, CUmemoryPool handle, size_t keep)
 {
+	pthread_mutex_lock(&pools.mutex);
+	struct pool *p = handle ? find(handle) : NULL;
 	CUresult r = original(handle, keep);
-	pool_freed((uintptr_t)handle);
+	if (p)
+		settle(p);
+	pthread_mutex_unlock(&pools.mutex);
 	return r;
 }

@@ -295,6 +295,44 @@ TEST("a slot never moves, and a child after fork has its own")
 	clean(dir);
 }
 
+static int all_of_it(void)
+{
+	attach();
+	return region_reserve(0, 100 * MIB, 100 * MIB) ? 1 : 0;
+}
+
+TEST("a program that closes all descriptors keeps its memory booked and its own files open")
+{
+	const char *dir = fresh();
+	attach();
+	CHECK_EQ(region_reserve(0, 40 * MIB, 100 * MIB), 0);
+	for (int fd = 3; fd < 64; fd++)
+		close(fd);
+	int other = open("/dev/null", O_RDONLY); /* takes the number of the region's descriptor */
+	CHECK_EQ(in_child(all_of_it), 1);
+	CHECK_EQ(region_reserve(0, 60 * MIB, 100 * MIB), 0);
+	CHECK(region_reserve(0, 1, 100 * MIB));
+	CHECK_EQ(region_check(), 0);
+	region_after_fork();
+	CHECK(fcntl(other, F_GETFD) >= 0);
+	clean(dir);
+}
+
+TEST("a process whose slot was wiped by somebody books again what it holds")
+{
+	const char *dir = fresh();
+	attach();
+	CHECK_EQ(region_reserve(0, 40 * MIB, 100 * MIB), 0);
+	struct vgpu_extension *x = &region_memory()->ext;
+	memset(&x->slot[0], 0, sizeof x->slot[0]);
+	memset(&region_memory()->hami.procs[0], 0, sizeof region_memory()->hami.procs[0]);
+	x->reserved[0] = 0;
+	CHECK(region_reserve(0, 61 * MIB, 100 * MIB));
+	CHECK_EQ(region_used(0), 40 * MIB);
+	CHECK_EQ(region_check(), 0);
+	clean(dir);
+}
+
 TEST("the umask stays as it is and the file is for every user")
 {
 	umask(077);

@@ -21,6 +21,10 @@ result "the library needs nothing but the C library (it needs: $needed)" $?
 ! grep -q HAMICORE_TEST "$library"
 result "no variable of the test build is in the product" $?
 
+newest=$(objdump -T "$library" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1)
+[ "$(printf '%s\nGLIBC_2.17\n' "$newest" | sort -V | tail -1)" = GLIBC_2.17 ]
+result "it loads with any C library since 2.17 (newest symbol: $newest)" $?
+
 [ -z "$(readelf -lW "$library" | grep GNU_STACK | grep E)" ]
 result "the stack is not executable" $?
 

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prim_late.c: functions of the C library that are looked up when first used. They moved
+ * from libpthread and libdl into libc in glibc 2.34; a reference made at link time would
+ * tie libvgpu to that version, and the loader would refuse it in older containers.
+ */
+#define _GNU_SOURCE
+#include "prim.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <time.h>
+
+static void *late(const char *name)
+{
+	static const char *const prefixes[] = {"libc.so.", "libc-", "libpthread", "libdl", NULL};
+	return prim_symbol(prefixes, name);
+}
+
+int prim_mutex_make(pthread_mutex_t *m)
+{
+	pthread_mutexattr_t a;
+	int (*init)(pthread_mutexattr_t *) = (int (*)(pthread_mutexattr_t *))late("pthread_mutexattr_init");
+	int (*shared)(pthread_mutexattr_t *, int) = (int (*)(pthread_mutexattr_t *, int))late("pthread_mutexattr_setpshared");
+	int (*robust)(pthread_mutexattr_t *, int) = (int (*)(pthread_mutexattr_t *, int))late("pthread_mutexattr_setrobust");
+	if (!init || !shared || !robust)
+		return ENOSYS;
+	int r = init(&a);
+	if (!r)
+		r = shared(&a, PTHREAD_PROCESS_SHARED);
+	if (!r)
+		r = robust(&a, PTHREAD_MUTEX_ROBUST);
+	return r ? r : pthread_mutex_init(m, &a);
+}
+
+int prim_mutex_lock(pthread_mutex_t *m, int seconds)
+{
+	static int (*try_lock)(pthread_mutex_t *), (*timed_lock)(pthread_mutex_t *, const struct timespec *);
+	struct timespec until;
+	if (!__atomic_load_n(&timed_lock, __ATOMIC_ACQUIRE)) {
+		void *found = late("pthread_mutex_trylock");
+		__atomic_store_n(&try_lock, (int (*)(pthread_mutex_t *))found, __ATOMIC_RELAXED);
+		found = late("pthread_mutex_timedlock");
+		__atomic_store_n(&timed_lock, (int (*)(pthread_mutex_t *, const struct timespec *))found, __ATOMIC_RELEASE);
+	}
+	if (!try_lock || !timed_lock)
+		return ENOSYS;
+	int r = try_lock(m);
+	if (r != EBUSY)
+		return r;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += seconds;
+	return timed_lock(m, &until);
+}
+
+int prim_mutex_consistent(pthread_mutex_t *m)
+{
+	int (*consistent)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))late("pthread_mutex_consistent");
+	return consistent ? consistent(m) : ENOSYS;
+}
+
+void *prim_library(const char *soname)
+{
+	void *(*open_library)(const char *, int) = (void *(*)(const char *, int))late("dlopen");
+	if (!open_library)
+		return NULL;
+	void *handle = open_library(soname, RTLD_LAZY | RTLD_NOLOAD);
+	return handle ? handle : open_library(soname, RTLD_LAZY | RTLD_LOCAL);
+}
