@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"fmt"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/policy"
+	"deviceshare/sharing/sharingtest"
+)
+
+func named(t *testing.T, name string) policy.Policy {
+	t.Helper()
+	p, ok := policy.Named(name)
+	if !ok {
+		t.Fatalf("no policy %q", name)
+	}
+	return p
+}
+
+// used is a device of a model with shares of this many GiB and percent on it.
+func used(index int, model string, cores sharing.Percent, gib ...int) sharing.View {
+	d := sharingtest.Device(index, model, sharing.HAMiCore)
+	var held []sharing.Held
+	for i, n := range gib {
+		held = append(held, sharing.Held{Owner: sharing.Owner(fmt.Sprint(i)), Share: sharing.Share{
+			Device: d.ID, Mode: d.Mode, Memory: sharing.Bytes(n) * sharing.GiB, Cores: cores,
+		}})
+	}
+	return sharing.NewView(&d, held)
+}
+
+func TestPoliciesAreNamedExactly(t *testing.T) {
+	for _, name := range policy.Names() {
+		if p := named(t, name); p.Name() != name {
+			t.Errorf("%q is named %q", name, p.Name())
+		}
+	}
+	if len(policy.Names()) != 2 {
+		t.Errorf("%v", policy.Names())
+	}
+	for _, name := range []string{"", "Binpack", "spread ", "best"} {
+		if _, ok := policy.Named(name); ok {
+			t.Errorf("%q is a policy", name)
+		}
+	}
+}
+
+func TestWhichDeviceAPolicyPrefers(t *testing.T) {
+	cases := []struct {
+		says           string
+		better, worse  sharing.View
+		memory         sharing.Bytes
+		cores          sharing.Percent
+		binpack, other string
+	}{
+		{says: "the used one for binpack", better: used(0, "A100-80", 0, 10), worse: used(1, "A100-80", 0), memory: 1, binpack: "better", other: "worse"},
+		{says: "the fuller one", better: used(0, "A100-80", 0, 30), worse: used(1, "A100-80", 0, 10), memory: 1, binpack: "better", other: "worse"},
+		{says: "the one with less compute left", better: used(0, "A100-80", 50, 10), worse: used(1, "A100-80", 10, 10), memory: 1, binpack: "better", other: "worse"},
+		{says: "the smaller one", better: used(0, "T4", 0), worse: used(1, "A100-80", 0), memory: 10, binpack: "better", other: "worse"},
+		{says: "fewer sharers count more than free memory", better: used(0, "A100-80", 0, 1, 1), worse: used(1, "A100-80", 0, 60), memory: 1, binpack: "worse", other: "worse"},
+		{says: "equal devices are equal", better: used(0, "A100-80", 5, 10), worse: used(1, "A100-80", 5, 10), memory: 1, binpack: "", other: ""},
+	}
+	for _, c := range cases {
+		t.Run(c.says, func(t *testing.T) {
+			share := sharing.Share{Mode: sharing.HAMiCore, Memory: c.memory * sharing.GiB, Cores: c.cores}
+			for name, want := range map[string]string{"binpack": c.binpack, "spread": c.other} {
+				p := named(t, name)
+				a, b := p.Device(c.better, share), p.Device(c.worse, share)
+				got := ""
+				switch {
+				case a > b:
+					got = "better"
+				case a < b:
+					got = "worse"
+				}
+				if got != want {
+					t.Errorf("%s scores %d and %d: prefers %q, want %q", name, a, b, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestWhichNodeAPolicyPrefers(t *testing.T) {
+	pod := sharingtest.Pod("p", sharingtest.Ask("main", 1000, 0))
+	sick := used(0, "A100-80", 0, 80)
+	d := *sick.Device
+	d.Healthy = false
+	sick = sharing.NewView(&d, sick.Held())
+	nodes := map[string][]sharing.View{
+		"empty":         {used(0, "A100-80", 0), used(1, "A100-80", 0)},
+		"hardly used":   {used(0, "A100-80", 0, 1), used(1, "A100-80", 0)},
+		"half":          {used(0, "A100-80", 0, 80), used(1, "A100-80", 100, 80)},
+		"full":          {used(0, "A100-80", 100, 80), used(1, "A100-80", 100, 80)},
+		"full and sick": {used(0, "A100-80", 0), sick},
+		"many empty":    {used(0, "T4", 0), used(1, "T4", 0), used(2, "T4", 0), used(3, "T4", 0)},
+		"nothing":       nil,
+	}
+	want := map[string]struct{ binpack, spread int64 }{
+		"empty": {0, 100}, "hardly used": {1, 99}, "half": {75, 25}, "full": {100, 0},
+		"full and sick": {0, 100}, // a broken device is no reason to come or to stay away
+		"many empty":    {0, 100}, // nor is the number of devices
+		"nothing":       {0, 0},
+	}
+	for says, views := range nodes {
+		b, s := named(t, "binpack").Node(views, pod), named(t, "spread").Node(views, pod)
+		if b != want[says].binpack || s != want[says].spread {
+			t.Errorf("%s: binpack %d, spread %d; want %+v", says, b, s, want[says])
+		}
+	}
+	picky := *pod
+	picky.Selector.UseIDs = []sharing.DeviceID{"GPU-1"}
+	half := []sharing.View{used(0, "A100-80", 100, 80), used(1, "A100-80", 0)}
+	if got := named(t, "binpack").Node(half, &picky); got != 0 {
+		t.Errorf("a node is scored by the devices the pod may use: %d, want 0", got)
+	}
+}
+
+func TestScoresStayInTheirBoundsWhateverIsOnTheDevice(t *testing.T) {
+	absurd := sharing.Share{Mode: sharing.HAMiCore, Memory: sharing.MaxBytes, Cores: 1 << 30}
+	none := sharingtest.Device(0, "T4", sharing.HAMiCore)
+	none.Memory, none.Cores = 0, 0
+	many := make([]sharing.Held, 5000)
+	for i := range many {
+		many[i] = sharing.Held{Owner: sharing.Owner(fmt.Sprint(i)), Share: absurd}
+	}
+	t4 := sharingtest.Device(1, "T4", sharing.HAMiCore)
+	for says, v := range map[string]sharing.View{
+		"no memory and no compute": sharing.NewView(&none, nil),
+		"absurd shares":            sharing.NewView(&t4, many),
+	} {
+		for _, name := range policy.Names() {
+			p := named(t, name)
+			if s := p.Device(v, absurd); s > policy.MaxScore || s < -policy.MaxScore {
+				t.Errorf("%s: %s scores a device %d", says, name, s)
+			}
+			if s := p.Node([]sharing.View{v}, &sharing.PodRequest{}); s < 0 || s > 100 {
+				t.Errorf("%s: %s scores a node %d", says, name, s)
+			}
+		}
+	}
+}
+
+func TestPoliciesDoNotAllocate(t *testing.T) {
+	views := []sharing.View{used(0, "A100-80", 10, 10), used(1, "T4", 0)}
+	pod := sharingtest.Pod("p", sharingtest.Ask("main", 1000, 0))
+	for _, name := range policy.Names() {
+		p := named(t, name)
+		if n := testing.AllocsPerRun(100, func() { p.Device(views[0], sharing.Share{}); p.Node(views, pod) }); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+}
