@@ -23,6 +23,10 @@ type Value struct {
 	// DeviceFrom and NodeFrom say which object each half comes from: empty while
 	// the defaults hold.
 	DeviceFrom, NodeFrom Source
+	// DeviceUnread and NodeUnread say that there is an object, but no version of
+	// it without problems was ever seen: the defaults hold for want of anything
+	// better, and are not what the administrator wrote.
+	DeviceUnread, NodeUnread bool
 }
 
 // Source is one version of one ConfigMap.
@@ -109,10 +113,11 @@ func (w *Watcher) apply() {
 	next := *old
 	w.applyDevice(&next)
 	w.applyNode(&next)
-	if next.DeviceFrom == old.DeviceFrom && next.NodeFrom == old.NodeFrom {
+	unread := next.DeviceUnread != old.DeviceUnread || next.NodeUnread != old.NodeUnread
+	if next.DeviceFrom == old.DeviceFrom && next.NodeFrom == old.NodeFrom && !unread {
 		return
 	}
-	changed := next.Device.Hash() != old.Device.Hash() || next.Node.Hash() != old.Node.Hash()
+	changed := unread || next.Device.Hash() != old.Device.Hash() || next.Node.Hash() != old.Node.Hash()
 	w.current.Store(&next)
 	if changed && w.options.Changed != nil {
 		w.options.Changed(next)
@@ -127,9 +132,10 @@ func (w *Watcher) applyDevice(v *Value) {
 	d, problems := config.LoadDevice([]byte(text))
 	if len(problems) > 0 {
 		w.tell(from, problems)
+		v.DeviceUnread = v.DeviceFrom == (Source{})
 		return
 	}
-	v.Device, v.DeviceFrom = d, from
+	v.Device, v.DeviceFrom, v.DeviceUnread = d, from, false
 }
 
 func (w *Watcher) applyNode(v *Value) {
@@ -140,9 +146,10 @@ func (w *Watcher) applyNode(v *Value) {
 	n, problems := config.LoadNode([]byte(text))
 	if len(problems) > 0 {
 		w.tell(from, problems)
+		v.NodeUnread = v.NodeFrom == (Source{})
 		return
 	}
-	v.Node, v.NodeFrom = n, from
+	v.Node, v.NodeFrom, v.NodeUnread = n, from, false
 }
 
 // pick finds the text of a ConfigMap in the first namespace that has the object.

@@ -148,6 +148,23 @@ func TestAWrongEditIsReportedOnceAndTheLastGoodValueStays(t *testing.T) {
 	}
 }
 
+func TestAProblemAtTheStartIsToldApartFromDefaultsThatAreMeant(t *testing.T) {
+	c := start(t, fake.NewClientset(node("1", `{"nodeconfig":[{"name":"n1","operatingmode":"MIG"}]}`)))
+	next(t, c.problems)
+	if v := next(t, c.changes); !v.NodeUnread || v.DeviceUnread || !c.watcher.Current().NodeUnread {
+		t.Errorf("got %+v", v)
+	}
+	c.update(node("2", `{"nodeconfig":[{"name":"n1","operatingmode":"mig"}]}`))
+	if v := next(t, c.changes); v.NodeUnread || v.Node.For("n1").Mode != sharing.MIG {
+		t.Errorf("got %+v", v)
+	}
+	c.update(node("3", `{"nodeconfig":[{"name":"n1","operatingmode":"MIG"}]}`))
+	next(t, c.problems)
+	if v := c.watcher.Current(); v.NodeUnread || v.Node.For("n1").Mode != sharing.MIG {
+		t.Errorf("got %+v", v)
+	}
+}
+
 func TestKubeSystemCountsBeforeVolcanoSystem(t *testing.T) {
 	c := start(t, fake.NewClientset(device("volcano-system", "1", splits("7")), device("kube-system", "1", splits("4"))))
 	if v := next(t, c.changes); v.Device.SplitCount != 4 || v.DeviceFrom.Namespace != "kube-system" {

@@ -34,9 +34,9 @@ const (
 	// v1.15.0 wants. Written by our device plugin when it is told to, read and
 	// overwritten by those schedulers, never read by ours.
 	NodeHandshake = "volcano.sh/node-vgpu-handshake"
-	// NodeLock is the lock of today's components: the scheduler sets it when
-	// deviceshare.NodeLockEnable is true. We neither set nor wait for it; our
-	// device plugin removes it after an allocation, as today's does.
+	// NodeLock is the lock of today's components: Volcano's scheduler sets it
+	// when deviceshare.NodeLockEnable is true, today's device plugin removes it.
+	// We neither set, read nor remove it.
 	NodeLock = "hamivgpu"
 )
 
@@ -57,8 +57,8 @@ const (
 	// PodToAllocate starts as a copy of PodAssigned; today's device plugin erases
 	// it entry by entry. Not read by us.
 	PodToAllocate = "volcano.sh/devices-to-allocate"
-	// PodBindPhase is PhaseAllocating when the scheduler writes it, and
-	// PhaseSuccess or PhaseFailed when the device plugin has.
+	// PodBindPhase is PhaseAllocating when the scheduler writes it; today's device
+	// plugin then writes PhaseSuccess or PhaseFailed. Not read by us.
 	PodBindPhase = "volcano.sh/bind-phase"
 	// PodBindTime is when the binding was written, in Unix seconds.
 	PodBindTime = "volcano.sh/bind-time"
