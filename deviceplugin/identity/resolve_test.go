@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"deviceshare/sharing"
+)
+
+const count = "volcano.sh/vgpu-number"
+
+// world is what the sources say in one case.
+type world struct {
+	kubelet    string // text of the checkpoint; "" cannot be read
+	live       map[sharing.Owner]Name
+	get        map[Name]Usage
+	getErr     error
+	list       []Usage
+	remembered map[string]string
+	listed     int
+}
+
+func (w *world) Await(_ context.Context, o sharing.Owner) (Name, bool) {
+	n, ok := w.live[o]
+	return n, ok
+}
+func (w *world) Live() map[sharing.Owner]Name                   { return w.live }
+func (w *world) Get(_ context.Context, pod Name) (Usage, error) { return w.get[pod], w.getErr }
+func (w *world) List(context.Context) ([]Usage, error)          { w.listed++; return w.list, nil }
+
+func (w *world) resolver() *Resolver {
+	return &Resolver{
+		Kubelet: func() ([]byte, error) {
+			if w.kubelet == "" {
+				return nil, errors.New("no such file")
+			}
+			return []byte(w.kubelet), nil
+		},
+		Resources: w, Pods: w, Resource: func() string { return count }, Patience: time.Millisecond,
+		ID: func(cdi string) (string, bool) { return strings.CutPrefix(cdi, "volcano.sh/vgpu=") },
+		Remembered: func(slots []string) (string, bool) {
+			id, ok := w.remembered[strings.Join(slots, ",")]
+			return id, ok
+		},
+	}
+}
+
+func named(name string) Name { return Name{Namespace: "ns", Name: name} }
+
+func usage(pod, container string, slots ...string) Usage {
+	return Usage{Name: named(pod), Slots: map[string][]string{container: slots}}
+}
+
+func held(uid, container, id string, slots ...string) string {
+	quoted := make([]string, 0, len(slots))
+	for _, s := range slots {
+		quoted = append(quoted, fmt.Sprintf("%q", s))
+	}
+	names := []string{}
+	if id != "" {
+		names = append(names, "volcano.sh/vgpu="+id)
+	}
+	return entryText(uid, container, count, "-1", strings.Join(quoted, ","), response(names...))
+}
+
+func TestResolve(t *testing.T) {
+	one := map[sharing.Owner]Name{"u1": named("p1")}
+	both := map[sharing.Owner]Name{"u1": named("p1"), "u2": named("p2")}
+	other := entryText("u2", "main", "example.com/other", "0", `"s1"`, response("volcano.sh/vgpu=x"))
+	cases := map[string]struct {
+		world world
+		slots []string
+		want  Identity
+		err   string
+	}{
+		"the checkpoint names pod and container": {
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s2", "s1")), live: one, get: map[Name]Usage{named("p1"): usage("p1", "main", "s1", "s2")}},
+			slots: []string{"s1", "s2"},
+			want:  Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+		},
+		"the order of slots does not matter": {
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1", "s2")), live: one}, slots: []string{"s2", "s1"},
+			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+		},
+		"an init container and the app container that took its slots are both meant": {
+			world: world{kubelet: fileText(held("u1", "init", "id1", "s1"), held("u1", "main", "id2", "s1")), live: one, get: map[Name]Usage{named("p1"): usage("p1", "main", "s1")}},
+			slots: []string{"s1"},
+			want:  Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"init", "id1"}, {"main", "id2"}}},
+		},
+		"an init container with more slots than the app container is told apart": {
+			world: world{kubelet: fileText(held("u1", "init", "id1", "s1", "s2"), held("u1", "main", "id2", "s1")), live: one}, slots: []string{"s1", "s2"},
+			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"init", "id1"}}},
+		},
+		"equal slots of another resource are somebody else's": {
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1"), other), live: both}, slots: []string{"s1"},
+			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+		},
+		"a pod that is gone does not count as an owner": {
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1"), held("u2", "main", "id2", "s1")), live: map[sharing.Owner]Name{"u2": named("p2")}}, slots: []string{"s1"},
+			want: Identity{Owner: "u2", Name: named("p2"), Containers: []Container{{"main", "id2"}}},
+		},
+		"an allocation of another device plugin has no id": {
+			world: world{kubelet: fileText(held("u1", "main", "", "s1")), live: one}, slots: []string{"s1"},
+			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", ""}}},
+		},
+		"a kubelet without Get is believed by its checkpoint": {
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: one, getErr: fmt.Errorf("get: %w", ErrUnavailable)}, slots: []string{"s1"},
+			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+		},
+		"a pod the watch does not know yet is named by the kubelet": {
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), list: []Usage{usage("p1", "main", "s1")}}, slots: []string{"s1"},
+			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+		},
+		"without a checkpoint podresources and memory serve": {
+			world: world{live: one, list: []Usage{usage("p0", "x", "s0"), usage("p1", "main", "s1")}, remembered: map[string]string{"s1": "id9"}}, slots: []string{"s1"},
+			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id9"}}},
+		},
+		"two live owners are refused": {
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1", "s2"), held("u2", "main", "id2", "s2")), live: both}, slots: []string{"s2"},
+			err: "belong to ns/p1 and ns/p2",
+		},
+		"two owners in podresources are refused": {
+			world: world{live: both, list: []Usage{usage("p1", "a", "s1"), usage("p2", "b", "s1")}}, slots: []string{"s1"}, err: "two pods",
+		},
+		"slots of nobody": {world: world{kubelet: fileText(), live: one}, slots: []string{"s1"}, err: "no owner of slots s1"},
+		"no slots":        {world: world{kubelet: fileText(), live: one}, err: "no slots"},
+		"a part of a set": {world: world{kubelet: fileText(held("u1", "main", "id1", "s1", "s2")), live: one}, slots: []string{"s1"}, err: "only together with others"},
+		"sources that differ": {
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: one, get: map[Name]Usage{named("p1"): usage("p1", "second", "s1")}}, slots: []string{"s1"}, err: "container second",
+		},
+		"a kubelet that fails": {
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: one, getErr: errors.New("pod p1 not found")}, slots: []string{"s1"}, err: "not found",
+		},
+		"neither source":     {world: world{live: one}, slots: []string{"s1"}, err: "init containers are not listed"},
+		"nothing remembered": {world: world{live: one, list: []Usage{usage("p1", "main", "s1")}}, slots: []string{"s1"}, err: "nothing is remembered"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := tc.world.resolver().Resolve(context.Background(), tc.slots)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("got %+v, %v; want an error with %q", got, err, tc.err)
+				}
+				return
+			}
+			slices.SortFunc(got.Containers, func(a, b Container) int { return strings.Compare(a.Name, b.Name) })
+			if err != nil || !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("got %+v, %v\nwant %+v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestListingIsAvoidedWhileTheCheckpointServes(t *testing.T) {
+	w := world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: map[sharing.Owner]Name{"u1": named("p1")}}
+	if _, err := w.resolver().Resolve(context.Background(), []string{"s1"}); err != nil || w.listed != 0 {
+		t.Errorf("%v, listed %d times: a listing can make the kubelet give a slot twice", err, w.listed)
+	}
+}
+
+func TestTwoOwnersIsAnErrorOfItsOwn(t *testing.T) {
+	w := world{
+		kubelet: fileText(held("u1", "a", "id1", "s1"), held("u2", "b", "id2", "s1")),
+		live:    map[sharing.Owner]Name{"u1": named("p1"), "u2": named("p2")},
+	}
+	if _, err := w.resolver().Resolve(context.Background(), []string{"s1"}); !errors.Is(err, ErrTwoOwners) {
+		t.Errorf("got %v", err)
+	}
+}
