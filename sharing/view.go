@@ -182,26 +182,20 @@ func (s *Selector) empty() bool {
 }
 
 func (s *Selector) matches(d *Device) bool {
-	model := strings.ToLower(d.Model)
-	return (len(s.UseModels) == 0 || containsModel(s.UseModels, model)) &&
-		!containsModel(s.NotModels, model) &&
-		(len(s.UseIDs) == 0 || containsID(s.UseIDs, d.ID)) &&
-		!containsID(s.NotIDs, d.ID)
+	return (len(s.UseModels) == 0 || containsModel(d.Model, s.UseModels)) &&
+		!containsModel(d.Model, s.NotModels) &&
+		(len(s.UseIDs) == 0 || slices.Contains(s.UseIDs, d.ID)) &&
+		!slices.Contains(s.NotIDs, d.ID)
 }
 
-func containsModel(list []string, lower string) bool {
-	for _, m := range list {
-		if strings.Contains(lower, strings.ToLower(m)) {
-			return true
-		}
-	}
-	return false
-}
-
-func containsID(list []DeviceID, id DeviceID) bool {
-	for _, x := range list {
-		if x == id {
-			return true
+// containsModel reports whether the model contains one of the parts, ignoring
+// case. It allocates nothing, unlike comparing in lower case would.
+func containsModel(model string, parts []string) bool {
+	for _, part := range parts {
+		for i := 0; i+len(part) <= len(model); i++ {
+			if strings.EqualFold(model[i:i+len(part)], part) {
+				return true
+			}
 		}
 	}
 	return false

@@ -15,10 +15,10 @@ type Summary struct {
 // exclusively and with room for another share.
 type tier struct {
 	open int
-	// empty devices have no shares, bare ones have all their memory.
+	// empty devices could give all their compute, bare ones all their memory.
 	empty, bare int
-	// memory and cores are the most that any one device has left, smallest is
-	// the least that any one offers in all.
+	// memory and cores are the most that any one device has left for one
+	// request, smallest is the least that any one offers in all.
 	memory, smallest sharing.Bytes
 	cores            sharing.Percent
 }
@@ -32,21 +32,69 @@ func Summarize(views []sharing.View) Summary {
 		if v.Admit(&everyone) != sharing.Fits {
 			continue
 		}
-		t := &s.tiers[rank(v.Device.Mode)]
-		if t.open == 0 || v.Device.Memory < t.smallest {
-			t.smallest = v.Device.Memory
-		}
-		t.open++
-		t.memory = max(t.memory, v.FreeMemory())
-		t.cores = max(t.cores, v.FreeCores())
-		if v.Empty() {
-			t.empty++
-		}
+		one := tier{open: 1, memory: v.FreeMemory(), smallest: v.Device.Memory, cores: v.FreeCores()}
 		if v.UsedMemory() == 0 {
-			t.bare++
+			one.bare = 1
 		}
+		if v.Empty() {
+			one.empty = 1
+		}
+		if v.Device.Mode == sharing.MIG {
+			one = uncut(v)
+		}
+		s.tiers[rank(v.Device.Mode)].add(one)
 	}
 	return s
+}
+
+// uncut sums up a device in mode mig by the profiles that may still start
+// somewhere. Geometries may allow less; they are not looked at.
+func uncut(v *sharing.View) tier {
+	p := v.Device.MIG
+	if p == nil {
+		return tier{}
+	}
+	var all, left tier
+	for i := range p.Profiles {
+		f := &p.Profiles[i]
+		memory := f.Memory
+		if memory <= 0 {
+			memory = sharing.MaxBytes // not known: the geometry says it
+		}
+		all.memory, all.cores = max(all.memory, memory), max(all.cores, sharing.Percent(f.Compute))
+		for _, start := range f.Starts {
+			if !v.Occupied(sharing.Partition{Start: start, Size: f.Size}) {
+				left.memory, left.cores = max(left.memory, memory), max(left.cores, sharing.Percent(f.Compute))
+				left.open = 1
+			}
+		}
+	}
+	if left.memory == all.memory {
+		left.bare = 1
+	}
+	if left.cores == all.cores {
+		left.empty = 1
+	}
+	if all.cores > 0 {
+		left.cores = left.cores * 100 / all.cores
+	}
+	left.smallest = v.Device.Memory
+	return left
+}
+
+// add counts one more device.
+func (t *tier) add(one tier) {
+	if one.open == 0 {
+		return
+	}
+	if t.open == 0 || one.smallest < t.smallest {
+		t.smallest = one.smallest
+	}
+	t.open++
+	t.empty += one.empty
+	t.bare += one.bare
+	t.memory = max(t.memory, one.memory)
+	t.cores = max(t.cores, one.cores)
 }
 
 // Refuses reports that Place would certainly refuse the pod. When it does not
@@ -62,33 +110,26 @@ func (s *Summary) Refuses(pod *sharing.PodRequest) bool {
 
 // serves reports whether some mode may have what one container asks for.
 func (s *Summary) serves(pod *sharing.PodRequest, req *sharing.Request) bool {
-	if len(pod.Modes) == 0 {
-		for r := range s.tiers {
-			if s.tiers[r].serves(req, r == 0) {
-				return true
-			}
-		}
-		return false
-	}
 	for _, m := range pod.Modes {
-		if r := rank(m); s.tiers[r].serves(req, r == 0) {
+		if s.tiers[rank(m)].serves(req) {
+			return true
+		}
+	}
+	for r := range s.tiers {
+		if len(pod.Modes) == 0 && s.tiers[r].serves(req) {
 			return true
 		}
 	}
 	return false
 }
 
-// serves reports whether the tier may have what one container asks for. Amounts
-// say nothing about partitions.
-func (t *tier) serves(req *sharing.Request, partitions bool) bool {
-	if t.open < req.Count {
+// serves reports whether the tier may have what one container asks for.
+func (t *tier) serves(req *sharing.Request) bool {
+	switch {
+	case t.open < req.Count, req.Cores > t.cores, req.Exclusive() && t.empty < req.Count:
 		return false
+	case req.Memory.Whole():
+		return t.bare >= req.Count
 	}
-	if partitions {
-		return true
-	}
-	if req.Memory.Whole() && t.bare < req.Count || req.Exclusive() && t.empty < req.Count {
-		return false
-	}
-	return req.Memory.On(t.smallest) <= t.memory && req.Cores <= t.cores
+	return req.Memory.On(t.smallest) <= t.memory
 }
