@@ -20,10 +20,11 @@ import (
 // of Volcano v1.14.1, by the numbers of the list in docs, as far as they show in
 // sessions. Those of the decision itself are in sharing/place.
 
-// partitioned is a node with one device in mode mig that may be cut into two
+// migNode is a node with one device in mode mig that may be cut into two
 // 3g.40gb, or into three 2g.20gb and a 1g.10gb.
-func partitioned(node string) sharing.Inventory {
+func migNode(node string) sharing.Inventory {
 	inv := devices(node, 1, 81920)
+	inv.GeometryHash = "abc"
 	d := &inv.Devices[0]
 	d.Mode, d.MaxShares = sharing.MIG, 7
 	d.MIG = &sharing.Partitioning{
@@ -44,7 +45,7 @@ func partitioned(node string) sharing.Inventory {
 }
 
 func TestDefect01_TwoPodsOfOneSessionGetDifferentPartitions(t *testing.T) {
-	w := newWorld(t, nodeOf(t, partitioned("n1")), groupOf("g", 2),
+	w := newWorld(t, nodeOf(t, migNode("n1")), groupOf("g", 2),
 		podOf("a", "g", asks{number: 1, memory: 30000}), podOf("b", "g", asks{number: 1, memory: 30000}))
 	w.schedule()
 	w.bound("a")
@@ -53,10 +54,13 @@ func TestDefect01_TwoPodsOfOneSessionGetDifferentPartitions(t *testing.T) {
 	if a.IsZero() || b.IsZero() || a.Overlaps(b) {
 		t.Errorf("partitions %+v and %+v", a, b)
 	}
+	if p := w.placement("a"); p.GeometryHash != "abc" {
+		t.Errorf("geometry hash %q: the node could not tell that its geometries changed", p.GeometryHash)
+	}
 }
 
 func TestDefect02_TwoContainersOfOnePodGetDifferentPartitionsAndARestartCountsBoth(t *testing.T) {
-	w := newWorld(t, nodeOf(t, partitioned("n1")), groupOf("g", 1),
+	w := newWorld(t, nodeOf(t, migNode("n1")), groupOf("g", 1),
 		podOf("a", "g", asks{number: 1, memory: 30000}, asks{number: 1, memory: 30000}))
 	w.schedule()
 	w.bound("a")
@@ -73,7 +77,7 @@ func TestDefect02_TwoContainersOfOnePodGetDifferentPartitionsAndARestartCountsBo
 }
 
 func TestDefect03_04_05_AfterAPodEndsItsDeviceIsAsItWas(t *testing.T) {
-	w := newWorld(t, nodeOf(t, partitioned("n1")), groupOf("g", 1), podOf("a", "g", asks{number: 1, memory: 15000}))
+	w := newWorld(t, nodeOf(t, migNode("n1")), groupOf("g", 1), podOf("a", "g", asks{number: 1, memory: 15000}))
 	w.schedule()
 	w.bound("a")
 	w.settled()
@@ -204,7 +208,7 @@ func TestDefect12_AContainerWithoutDevicesShiftsNoOther(t *testing.T) {
 }
 
 func TestDefect13_EveryDeviceOfAMixedNodeKeepsItsOwnMode(t *testing.T) {
-	inv := partitioned("n1")
+	inv := migNode("n1")
 	inv.Devices = append(inv.Devices, devices("n1", 2, 10000).Devices[1])
 	for mode, device := range map[sharing.Mode]sharing.DeviceID{sharing.MIG: "GPU-n1-0", sharing.HAMiCore: "GPU-n1-1"} {
 		pod := podOf("p", "g", asks{number: 1, memory: 5000})

@@ -70,8 +70,24 @@ func decide(l *sharing.Ledger, n *nodeState, req *sharing.PodRequest, b sharing.
 	if refused.Refused() {
 		return sharing.Placement{}, refused
 	}
-	placement.Node, placement.Group, placement.GeometryHash = n.name, req.Group, n.inventory.GeometryHash
+	placement.Node = n.name
+	if partitioned(&placement) {
+		placement.GeometryHash = n.inventory.GeometryHash
+	}
 	return placement, refused
+}
+
+// partitioned reports whether any share is a partition: only those depend on the
+// geometries that the node applied.
+func partitioned(p *sharing.Placement) bool {
+	for i := range p.Containers {
+		for j := range p.Containers[i].Shares {
+			if !p.Containers[i].Shares[j].Partition.IsZero() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // reserve gives the pod devices that are free now. Asking again for the same
