@@ -126,7 +126,11 @@ func (w *Watcher) apply() {
 
 func (w *Watcher) applyDevice(v *Value) {
 	text, from, ok := w.pick(w.options.DeviceName, config.DeviceKey, v.DeviceFrom)
-	if !ok || from == v.DeviceFrom {
+	if !ok {
+		v.DeviceUnread = from != (Source{}) && v.DeviceFrom == (Source{})
+		return
+	}
+	if from == v.DeviceFrom {
 		return
 	}
 	d, problems := config.LoadDevice([]byte(text))
@@ -140,7 +144,11 @@ func (w *Watcher) applyDevice(v *Value) {
 
 func (w *Watcher) applyNode(v *Value) {
 	text, from, ok := w.pick(w.options.NodeName, config.NodeKey, v.NodeFrom)
-	if !ok || from == v.NodeFrom {
+	if !ok {
+		v.NodeUnread = from != (Source{}) && v.NodeFrom == (Source{})
+		return
+	}
+	if from == v.NodeFrom {
 		return
 	}
 	n, problems := config.LoadNode([]byte(text))
@@ -154,7 +162,7 @@ func (w *Watcher) applyNode(v *Value) {
 
 // pick finds the text of a ConfigMap in the first namespace that has the object.
 // An object without the key is a problem, and so is one that was in force and is
-// gone.
+// gone; the source is empty when there is no object.
 func (w *Watcher) pick(name, dataKey string, force Source) (string, Source, bool) {
 	for _, namespace := range w.options.Namespaces {
 		o, ok := w.seen[key{namespace, name}]

@@ -197,6 +197,15 @@ func TestAConfigMapWithoutItsKeyIsReported(t *testing.T) {
 	if r := next(t, c.problems); !strings.Contains(r.Problems[0].Message, config.DeviceKey) {
 		t.Errorf("got %+v", r)
 	}
+	if v := next(t, c.changes); !v.DeviceUnread {
+		t.Errorf("got %+v", v.DeviceFrom)
+	}
+	if err := c.client.CoreV1().ConfigMaps("kube-system").Delete(context.Background(), config.DeviceName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if v := next(t, c.changes); v.DeviceUnread || v.Device.Hash() != config.DefaultDevice().Hash() {
+		t.Errorf("got %+v", v.DeviceFrom)
+	}
 }
 
 func TestOtherConfigMapsDoNotMatter(t *testing.T) {
