@@ -77,6 +77,46 @@ enum {
 	CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
 };
 
+/* Arrays. _v1: before 3.2, with 32-bit extents. */
+typedef struct CUDA_ARRAY_DESCRIPTOR_v1_st {
+	unsigned int Width, Height;
+	int Format;
+	unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+typedef struct CUDA_ARRAY_DESCRIPTOR_st {
+	size_t Width, Height;
+	int Format;
+	unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR;
+typedef struct CUDA_ARRAY3D_DESCRIPTOR_v1_st {
+	unsigned int Width, Height, Depth;
+	int Format;
+	unsigned int NumChannels, Flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+typedef struct CUDA_ARRAY3D_DESCRIPTOR_st {
+	size_t Width, Height, Depth;
+	int Format;
+	unsigned int NumChannels, Flags;
+} CUDA_ARRAY3D_DESCRIPTOR;
+enum {
+	CUDA_ARRAY3D_LAYERED = 0x01,
+	CUDA_ARRAY3D_CUBEMAP = 0x04,
+	CUDA_ARRAY3D_SPARSE = 0x40,
+	CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80
+};
+enum {
+	CU_AD_FORMAT_UNSIGNED_INT8 = 0x01,
+	CU_AD_FORMAT_UNSIGNED_INT16 = 0x02,
+	CU_AD_FORMAT_UNSIGNED_INT32 = 0x03,
+	CU_AD_FORMAT_SIGNED_INT8 = 0x08,
+	CU_AD_FORMAT_SIGNED_INT16 = 0x09,
+	CU_AD_FORMAT_SIGNED_INT32 = 0x0a,
+	CU_AD_FORMAT_HALF = 0x10,
+	CU_AD_FORMAT_FLOAT = 0x20,
+	CU_AD_FORMAT_BC1_UNORM = 0x91, /* first of the block-compressed ones */
+	CU_AD_FORMAT_BC7_UNORM_SRGB = 0x9e
+};
+
 /* Flags and answers of cuGetProcAddress. */
 enum {
 	CU_GET_PROC_ADDRESS_DEFAULT = 0,
@@ -105,5 +145,7 @@ enum {
 _Static_assert(sizeof(CUuuid) == 16, "CUuuid");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
+_Static_assert(sizeof(CUDA_ARRAY_DESCRIPTOR) == 24, "CUDA_ARRAY_DESCRIPTOR");
+_Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
 
 #endif

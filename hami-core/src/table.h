@@ -16,7 +16,8 @@ enum table_kind {
 	TABLE_PLAIN,   /* by address: pages */
 	TABLE_POOLED,  /* by address: its pool is charged, not it */
 	TABLE_HANDLE,  /* by handle: a physical allocation (cuMemCreate) */
-	TABLE_MAPPING  /* by address: where a handle is mapped */
+	TABLE_MAPPING, /* by address: where a handle is mapped */
+	TABLE_ARRAY    /* by handle */
 };
 
 struct table_entry {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "array.h"
 #include "limit.h"
 #include "testing.h"
 
@@ -42,6 +43,28 @@ TEST("answers of 32 bits end at their largest number")
 {
 	CHECK_EQ(limit_narrow(7), 7);
 	CHECK_EQ(limit_narrow(1ULL << 32), UINT32_MAX);
+}
+
+TEST("an array takes its texels, a mipmap all its levels, layers do not shrink")
+{
+	static const struct {
+		CUDA_ARRAY3D_DESCRIPTOR shape;
+		unsigned levels;
+		uint64_t bytes;
+	} table[] = {
+		{{100, 0, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0}, 1, 100},
+		{{100, 10, 0, CU_AD_FORMAT_HALF, 4, 0}, 1, 8000},
+		{{8, 8, 8, CU_AD_FORMAT_FLOAT, 1, 0}, 1, 2048},
+		{{8, 8, 8, CU_AD_FORMAT_FLOAT, 1, 0}, 4, 2048 + 256 + 32 + 4},
+		{{8, 8, 6, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_CUBEMAP}, 2, 1536 + 384},
+		{{8, 8, 0, CU_AD_FORMAT_BC1_UNORM, 4, 0}, 1, 64},
+		{{8, 8, 0, 12345, 2, 0}, 1, 512},
+		{{8, 8, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE}, 1, 0},
+		{{SIZE_MAX, 2, 0, CU_AD_FORMAT_FLOAT, 1, 0}, 1, UINT64_MAX},
+		{{8, 8, 0, CU_AD_FORMAT_FLOAT, 1, 0}, 0, 0},
+	};
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		CHECK_EQ(array_bytes(&table[i].shape, table[i].levels), table[i].bytes);
 }
 
 TEST_MAIN

@@ -183,6 +183,7 @@ PROBE_TEST("a pool is charged for what it keeps, per-thread twins included", "po
 PROBE_TEST("a pool of another device is charged to that device", "pool-of-own")
 PROBE_TEST("what a pool gave back when synchronising can be used", "synchronised")
 PROBE_TEST("physical handles are charged until released and unmapped, on their own device", "mappings")
+PROBE_TEST("arrays and mipmaps are charged by their shape", "arrays")
 PROBE_TEST("NVML reports the limit by UUID, both versions", "nvml")
 PROBE_TEST("RTLD_NEXT from a third library works, any number of times", "rtld-next")
 PROBE_TEST("dlvsym and look-ups of other names are the C library's own", "versioned-lookup")

@@ -61,6 +61,14 @@ CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigne
 CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
 CUresult cuMemUnmap(CUdeviceptr, size_t);
 
+CUresult cuArrayCreate(CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *);
+CUresult cuArrayCreate_v2(CUarray *, const CUDA_ARRAY_DESCRIPTOR *);
+CUresult cuArray3DCreate(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v1 *);
+CUresult cuArray3DCreate_v2(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *);
+CUresult cuArrayDestroy(CUarray);
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned int);
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray);
+
 static void use_device(CUdevice device)
 {
 	CUcontext context;
@@ -227,6 +235,30 @@ static void mappings(void)
 	NEED(cuMemRelease(second) == CUDA_SUCCESS);
 	prop.location.id = 99;
 	NEED(cuMemCreate(&h, 2 * MIB, &prop, 0) == CUDA_ERROR_INVALID_VALUE);
+}
+
+static void arrays(void)
+{
+	CUDA_ARRAY_DESCRIPTOR flat = {4096, 2048, CU_AD_FORMAT_FLOAT, 2};                 /* 64 MiB */
+	CUDA_ARRAY_DESCRIPTOR_v1 flat1 = {4096, 1024, CU_AD_FORMAT_HALF, 4};              /* 32 MiB */
+	CUDA_ARRAY3D_DESCRIPTOR deep = {1024, 1024, 16, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0}; /* 16 MiB */
+	CUDA_ARRAY3D_DESCRIPTOR_v1 deep1 = {1024, 1024, 17, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
+	CUarray a, b, c;
+	CUmipmappedArray m;
+	use_device(0);
+	NEED(cuArrayCreate_v2(&a, &flat) == CUDA_SUCCESS && left() == 0);
+	NEED(cuArrayCreate(&b, &flat1) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(cuArrayDestroy(a) == CUDA_SUCCESS && left() == 64 * MIB);
+	NEED(cuArrayDestroy(a) == CUDA_ERROR_INVALID_HANDLE);
+	NEED(cuArrayCreate(&b, &flat1) == CUDA_SUCCESS);
+	NEED(cuArray3DCreate_v2(&c, &deep) == CUDA_SUCCESS && left() == 16 * MIB);
+	NEED(cuArray3DCreate(&a, &deep1) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(cuMipmappedArrayCreate(&m, &deep, 2) == CUDA_ERROR_OUT_OF_MEMORY); /* 16 + 2 MiB */
+	NEED(cuMipmappedArrayCreate(&m, &deep, 1) == CUDA_SUCCESS && left() == 0);
+	NEED(cuMipmappedArrayDestroy(m) == CUDA_SUCCESS && left() == 16 * MIB);
+	NEED(cuArrayCreate_v2(&a, NULL) == CUDA_ERROR_INVALID_VALUE);
+	flat.NumChannels = 3;
+	NEED(cuArrayCreate_v2(&a, &flat) != CUDA_SUCCESS && left() == 16 * MIB);
 }
 
 static void injected(void)
@@ -477,6 +509,7 @@ static const struct {
 } probes[] = {
 	{"exact", exact}, {"small", small}, {"kinds", kinds}, {"version-one", version_one}, {"null-arguments", null_arguments},
 	{"pools", pools}, {"pool-of-own", pool_of_own}, {"synchronised", synchronised}, {"mappings", mappings},
+	{"arrays", arrays},
 	{"injected", injected}, {"nvml", nvml}, {"rtld-next", rtld_next}, {"versioned-lookup", versioned_lookup},
 	{"proc-address", proc_address}, {"threads", threads}, {"race", race}, {"killed", killed}, {"forked", forked},
 	{"refused", refused}, {"unlimited", unlimited}, {"unnamed", unnamed}, {"second-limited", second_limited},
