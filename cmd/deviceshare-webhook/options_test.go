@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func parse(args ...string) (*options, error) {
+	var o options
+	flags := pflag.NewFlagSet("webhook", pflag.ContinueOnError)
+	o.addFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	return &o, o.validate()
+}
+
+func TestCommandLinesAndWhatIsWrongWithThem(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want []string // parts of the message; nil: accepted
+	}{
+		"a Service":                      {[]string{"--service-name=w", "--namespace=ns"}, nil},
+		"a URL":                          {[]string{"--url=https://127.0.0.1:9443"}, nil},
+		"a URL with a slash":             {[]string{"--url=https://127.0.0.1:9443/"}, nil},
+		"host and port":                  {[]string{"--url=127.0.0.1:9443"}, nil},
+		"two schedulers":                 {[]string{"--url=127.0.0.1:1", "--scheduler-name=a,b"}, nil},
+		"a device configuration":         {[]string{"--url=127.0.0.1:1", "--device-config=ns/name"}, nil},
+		"nobody can call":                {nil, []string{"neither --service-name nor --url is given"}},
+		"both ways":                      {[]string{"--url=127.0.0.1:1", "--service-name=w"}, []string{"exclude each other"}},
+		"a URL without a port":           {[]string{"--url=https://127.0.0.1"}, []string{"want host:port"}},
+		"a configuration of no place":    {[]string{"--url=127.0.0.1:1", "--device-config=name"}, []string{"write namespace/name"}},
+		"a configuration too deep":       {[]string{"--url=127.0.0.1:1", "--device-config=a/b/c"}, []string{"write namespace/name"}},
+		"several mistakes, all reported": {[]string{"--port=0", "--namespace=", "--secret-name=", "--scheduler-name="}, []string{"--service-name", "--port=0", "--namespace", "--secret-name", "--scheduler-name"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse(tt.args...)
+			if (err == nil) != (tt.want == nil) {
+				t.Fatalf("got %v", err)
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("message %q lacks %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestItListensWhereTheURLPoints(t *testing.T) {
+	for args, want := range map[string]string{
+		"--url=https://127.0.0.1:9443":                      "127.0.0.1",
+		"--url=127.0.0.1:9443 --bind-address=0.0.0.0":       "0.0.0.0",
+		"--service-name=w":                                  "",
+		"--url=[::1]:9443":                                  "::1",
+		"--service-name=w --bind-address=10.0.0.1 --port=1": "10.0.0.1",
+	} {
+		o, err := parse(strings.Fields(args)...)
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		if got := o.host(); got != want {
+			t.Errorf("%s: listens on %q, want %q", args, got, want)
+		}
+	}
+}
+
+func TestTheManifestsCommandLineIsAccepted(t *testing.T) {
+	text, err := os.ReadFile("../../manifests/install/deviceshare.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var d appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(document), &d); err != nil || d.Kind != "Deployment" || d.Name != "deviceshare-webhook" {
+			continue
+		}
+		found = true
+		o, err := parse(d.Spec.Template.Spec.Containers[0].Args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.serviceName != "deviceshare-webhook" || o.namespace != d.Namespace || o.healthAddress == "" {
+			t.Errorf("options %+v", o)
+		}
+	}
+	if !found {
+		t.Error("no Deployment of the webhook in the manifests")
+	}
+}
