@@ -36,7 +36,7 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	n := p.nodes[info.Name]
 	ledger := p.overlay.now(n)
 	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
-		ledger = p.overlay.future(n, info)
+		ledger = p.overlay.future(n, p.infos[info.Name])
 	}
 	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
 	if !refused.Refused() {
@@ -61,7 +61,7 @@ func (p *Plugin) impossible(a *ask, info *api.NodeInfo) string {
 		return "the node publishes no devices"
 	case n.unusable != "":
 		return n.unusable
-	case p.store.warming.cold(info):
+	case p.store.warming.cold(info.Name):
 		return "the scheduler has just started and has not seen every pod of the node yet"
 	}
 	return ""

@@ -66,8 +66,8 @@ func (w *warmup) settle(ssn *framework.Session) {
 }
 
 // cold reports whether pods of the node have yet to appear.
-func (w *warmup) cold(node *api.NodeInfo) bool {
-	_, ok := w.waiting[node.Name]
+func (w *warmup) cold(node string) bool {
+	_, ok := w.waiting[node]
 	return ok
 }
 
