@@ -26,8 +26,12 @@ func (backend) Mode() sharing.Mode { return sharing.MIG }
 
 // Fit implements sharing.Backend. The request gets the smallest free partition
 // with at least the memory and the compute it asks for; the share carries what
-// the partition has, since that is what is taken. A request for all the memory
-// gets the largest partition the hardware offers and nothing less.
+// the partition has, since that is what is taken.
+//
+// A percentage of the memory is one of the memory slices: half of an A100 is a
+// 3g, although the hardware keeps some memory back and the bytes of a 3g are a
+// little less than half of those the device reports. In the same way all of the
+// memory is the largest partition the hardware offers, and nothing less.
 func (b backend) Fit(v sharing.View, req *sharing.Request) (s sharing.Share, r sharing.Reason) {
 	if !option(&v, req, 0, &s) {
 		return s, sharing.NoPartitionFits
@@ -73,13 +77,17 @@ func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) bool
 type wanted struct {
 	memory  sharing.Bytes
 	cores   sharing.Percent
-	compute int // compute slices of the whole device
-	whole   *sharing.Profile
+	slices  int              // memory slices, if a percentage is asked for
+	compute int              // compute slices of the whole device
+	whole   *sharing.Profile // the largest, if all memory is asked for
 }
 
 // want resolves a request on a device.
 func want(d *sharing.Device, req *sharing.Request) wanted {
 	w := wanted{memory: req.Memory.On(d.Memory), cores: req.Cores}
+	if percent, ok := req.Memory.Percent(); ok {
+		w.slices = (int(percent)*d.MIG.Slices + 99) / 100
+	}
 	for i := range d.MIG.Profiles {
 		p := &d.MIG.Profiles[i]
 		w.compute = max(w.compute, p.Compute)
@@ -95,8 +103,11 @@ func (w *wanted) met(p *sharing.Profile, memory sharing.Bytes) bool {
 	if w.cores < 0 || w.cores > w.percent(p) {
 		return false
 	}
-	if w.whole != nil {
+	switch {
+	case w.whole != nil:
 		return p.Memory >= w.whole.Memory && p.Compute >= w.whole.Compute
+	case w.slices > 0:
+		return p.Size >= w.slices
 	}
 	return w.memory > 0 && memory >= w.memory
 }

@@ -87,6 +87,9 @@ func everyShare(d *sharing.Device, req *sharing.Request) []sharing.Share {
 				continue
 			}
 			enough := p.Memory >= memory
+			if percent, ok := req.Memory.Percent(); ok {
+				enough = p.Size*100 >= int(percent)*d.MIG.Slices
+			}
 			if req.Memory.Whole() {
 				enough = p.Memory == largest
 			}

@@ -78,8 +78,7 @@ func uncut(v *sharing.View) tier {
 	if all.cores > 0 {
 		left.cores = left.cores * 100 / all.cores
 	}
-	left.smallest = v.Device.Memory
-	return left
+	return left // a percentage is of slices: smallest stays 0 and refuses none
 }
 
 // add counts one more device.

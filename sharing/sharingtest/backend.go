@@ -147,8 +147,8 @@ func neverOverGrants(b sharing.Backend, d sharing.Device) error {
 		}
 		req := &pod.Requests[0]
 		promised := req.Memory.On(d.Memory)
-		if req.Memory.Whole() && d.Mode == sharing.MIG {
-			promised = 1
+		if _, ok := req.Memory.Absolute(); !ok && d.Mode == sharing.MIG {
+			promised = promised * 9 / 10 // hardware keeps some of each slice
 		}
 		if share.Device != d.ID || share.Mode != b.Mode() || share.Memory < promised || share.Memory <= 0 || share.Cores < req.Cores {
 			return fmt.Errorf("asked %+v, got %+v", *req, share)

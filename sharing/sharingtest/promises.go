@@ -45,7 +45,11 @@ func refusesNonsense(b sharing.Backend, d sharing.Device) error {
 		return sharing.Request{Container: "main", Count: 1, Memory: m, Cores: cores}
 	}
 	tiny := d
-	tiny.Memory = sharing.MiB
+	if d.Mode != sharing.MIG { // the smallest partition is never nothing
+		tiny.Memory = sharing.MiB
+	} else {
+		tiny.MIG = nil
+	}
 	cases := []struct {
 		says string
 		d    sharing.Device
