@@ -59,7 +59,8 @@ type Monitor struct {
 	cfg    Config
 	ledger *ledger
 
-	trouble string // what Trouble was told last
+	known   map[sharing.DeviceID]bool // found by any scan
+	trouble string                    // what Trouble was told last
 	told    map[sharing.DeviceID]string
 }
 
@@ -68,7 +69,7 @@ func New(driver nvml.Driver, board *discovery.Board, cfg Config) *Monitor {
 	cfg = cfg.withDefaults()
 	return &Monitor{
 		driver: driver, board: board, cfg: cfg,
-		ledger: newLedger(cfg), told: map[sharing.DeviceID]string{},
+		ledger: newLedger(cfg), known: map[sharing.DeviceID]bool{}, told: map[sharing.DeviceID]string{},
 	}
 }
 
@@ -132,25 +133,72 @@ func (m *Monitor) session(ctx context.Context) error {
 	}
 	m.report(nil)
 	m.board.SetFound(found)
-	watch, err := m.driver.Watch(devices)
+	m.missed(found)
+	here := newRound(devices, found)
+	watch, err := m.driver.Watch(here.answering())
+	if errors.Is(err, nvml.ErrLost) {
+		return nil // lost since the scan: look again
+	}
 	if err != nil {
 		return fmt.Errorf("watch devices: %w", err)
 	}
 	defer func() { _ = watch.Close() }()
-	return m.listen(ctx, watch, devices, found)
+	return m.listen(ctx, watch, here)
 }
 
-// listen takes in events and probes until ctx ends, the driver breaks, or a
-// device is lost: then the driver is opened afresh, because handles of a device
-// that comes back are not valid.
-func (m *Monitor) listen(ctx context.Context, watch nvml.Watch, devices []nvml.Device, found []discovery.Found) error {
-	byIndex := map[int]sharing.DeviceID{}
+// missed takes in devices of earlier scans that this one did not find.
+func (m *Monitor) missed(found []discovery.Found) {
+	answering := map[sharing.DeviceID]bool{}
 	for i := range found {
-		byIndex[found[i].Index] = found[i].UUID
+		answering[found[i].UUID] = true
+		m.known[found[i].UUID] = true
 	}
-	m.probe(devices, byIndex)
+	for id := range m.known {
+		if !answering[id] {
+			m.ledger.probed(id, fmt.Errorf("the driver does not find it: %w", nvml.ErrLost), time.Now())
+		}
+	}
+	m.publish()
+}
+
+// round is the devices of one session. A device that falls silent stays silent
+// for the rest of it: its handle and its events are not to be trusted, even if it
+// answers again.
+type round struct {
+	listed int
+	order  []sharing.DeviceID
+	handle map[sharing.DeviceID]nvml.Device
+	silent map[sharing.DeviceID]bool
+}
+
+func newRound(devices []nvml.Device, found []discovery.Found) *round {
+	r := &round{listed: len(devices), handle: map[sharing.DeviceID]nvml.Device{}, silent: map[sharing.DeviceID]bool{}}
+	for i := range found {
+		for _, d := range devices {
+			if d.Index() == found[i].Index {
+				r.order = append(r.order, found[i].UUID)
+				r.handle[found[i].UUID] = d
+			}
+		}
+	}
+	return r
+}
+
+// answering are the handles of the devices that answered the scan.
+func (r *round) answering() []nvml.Device {
+	handles := make([]nvml.Device, 0, len(r.order))
+	for _, id := range r.order {
+		handles = append(handles, r.handle[id])
+	}
+	return handles
+}
+
+// listen takes in events and probes until ctx ends, the driver breaks, or opening
+// it afresh may show something new.
+func (m *Monitor) listen(ctx context.Context, watch nvml.Watch, here *round) error {
+	m.probe(here)
 	opened := time.Now()
-	next := time.Now().Add(m.cfg.Probe)
+	next := opened.Add(m.cfg.Probe)
 	for ctx.Err() == nil {
 		event, err := watch.Wait(min(time.Until(next), time.Second))
 		switch {
@@ -165,8 +213,8 @@ func (m *Monitor) listen(ctx context.Context, watch nvml.Watch, devices []nvml.D
 		if time.Now().Before(next) {
 			continue
 		}
-		m.probe(devices, byIndex)
-		if m.stale(len(devices), len(found)) && time.Since(opened) >= m.cfg.Retry {
+		m.probe(here)
+		if m.stale(here) && time.Since(opened) >= m.cfg.Retry {
 			return nil
 		}
 		next = time.Now().Add(m.cfg.Probe)
@@ -176,12 +224,12 @@ func (m *Monitor) listen(ctx context.Context, watch nvml.Watch, devices []nvml.D
 
 // stale reports that opening the driver afresh may show something new: a device
 // does not answer, none is there yet, or their number changed.
-func (m *Monitor) stale(listed, answering int) bool {
-	if listed == 0 || listed != answering || m.ledger.anyLost() {
+func (m *Monitor) stale(here *round) bool {
+	if here.listed == 0 || here.listed != len(here.order) || len(here.silent) > 0 {
 		return true
 	}
 	now, err := m.driver.Devices()
-	return err != nil || len(now) != listed
+	return err != nil || len(now) != here.listed
 }
 
 // takeIn takes in one event.
@@ -195,10 +243,15 @@ func (m *Monitor) takeIn(e nvml.Event) {
 }
 
 // probe asks every device for a sign of life.
-func (m *Monitor) probe(devices []nvml.Device, byIndex map[int]sharing.DeviceID) {
-	for _, d := range devices {
-		if id, known := byIndex[d.Index()]; known {
-			m.ledger.probed(id, d.Probe(), time.Now())
+func (m *Monitor) probe(here *round) {
+	for _, id := range here.order {
+		if here.silent[id] {
+			continue
+		}
+		err := here.handle[id].Probe()
+		m.ledger.probed(id, err, time.Now())
+		if err != nil {
+			here.silent[id] = true
 		}
 	}
 	m.publish()
@@ -209,7 +262,7 @@ func (m *Monitor) publish() {
 	sick := m.ledger.sick()
 	m.board.SetSick(sick)
 	for id, why := range sick {
-		if m.told[id] != why {
+		if m.told[id] == "" {
 			m.cfg.Changed(id, why)
 		}
 	}

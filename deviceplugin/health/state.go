@@ -112,13 +112,3 @@ func (l *ledger) sick() map[sharing.DeviceID]string {
 	}
 	return sick
 }
-
-// anyLost reports whether some device does not answer.
-func (l *ledger) anyLost() bool {
-	for _, s := range l.states {
-		if s.lost != "" {
-			return true
-		}
-	}
-	return false
-}

@@ -39,7 +39,8 @@ type Driver interface {
 	// Devices lists every device in index order. A device that is lost is in the
 	// list; its methods answer ErrLost.
 	Devices() ([]Device, error)
-	// Watch starts to collect the critical errors of devices.
+	// Watch starts to collect the critical errors of devices; ErrLost when one of
+	// them is lost.
 	Watch(devices []Device) (Watch, error)
 }
 

@@ -36,7 +36,7 @@ func (r *Real) Watch(devices []Device) (Watch, error) {
 		if !ok || d.broken != nil {
 			continue
 		}
-		if err := w.add(d); err != nil && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrLost) {
+		if err := w.add(d); err != nil && !errors.Is(err, ErrUnsupported) {
 			failed = append(failed, fmt.Errorf("watch device %d: %w", d.index, err))
 		}
 	}

@@ -125,9 +125,10 @@ func (d *Driver) Watch(devices []nvml.Device) (nvml.Watch, error) {
 	}
 	w := &watch{driver: d, devices: map[int]bool{}, events: make(chan nvml.Event, 64)}
 	for _, x := range devices {
-		if !d.lost[x.Index()] {
-			w.devices[x.Index()] = true
+		if d.lost[x.Index()] {
+			return nil, fmt.Errorf("watch device %d: %w", x.Index(), nvml.ErrLost)
 		}
+		w.devices[x.Index()] = true
 	}
 	d.watches = append(d.watches, w)
 	return w, nil
