@@ -158,6 +158,10 @@ func TestMistakesInAmounts(t *testing.T) {
 			resources: amounts{number: 1, memory: 1 << 40},
 			want:      []string{main + memory + "]: 1099511627776 is more than any device has: the unit is 1MiB"},
 		},
+		"more memory than any device has with the factor": {
+			resources: amounts{number: 1, memory: 20 << 10}, factor: 1 << 10,
+			want: []string{main + memory + "]: 20480 is more than any device has: the unit is 1GiB"},
+		},
 		"memory that overflows with the factor": {
 			resources: amounts{number: 1, memory: 1 << 62}, factor: 1 << 20,
 			want: []string{main + memory + "]: 4611686018427387904 is more than any device has: the unit is 1024GiB"},

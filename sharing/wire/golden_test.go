@@ -81,6 +81,13 @@ func TestTheRegisterTextIsTodays(t *testing.T) {
 			number(healthy("GPU-a", sharing.HAMiCore), sick), 0,
 			"GPU-a,10,81920,NVIDIA-NVIDIA A100,true,hami-core:GPU-b,0,81920,NVIDIA-NVIDIA A100,false,hami-core:",
 		},
+		"a device nobody may share is withheld like an unhealthy one": {
+			number(func() sharing.Device {
+				d := healthy("GPU-a", sharing.HAMiCore)
+				d.MaxShares = 0
+				return d
+			}()), 1, "GPU-a,0,81920,NVIDIA-NVIDIA A100,false,hami-core:",
+		},
 		"a mode for each device": {
 			number(healthy("GPU-a", sharing.MPS), healthy("GPU-b", sharing.TimeSlicing)), 1,
 			"GPU-a,10,81920,NVIDIA-NVIDIA A100,true,mps:GPU-b,10,81920,NVIDIA-NVIDIA A100,true,time-slicing:",

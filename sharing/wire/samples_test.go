@@ -32,6 +32,10 @@ func a100() *sharing.Partitioning {
 				{Profile: "2g.20gb", Memory: 19968 * sharing.MiB, Count: 2},
 				{Profile: "3g.40gb", Memory: 40192 * sharing.MiB, Count: 1},
 			}},
+			{Name: "small", Entries: []sharing.GeometryEntry{
+				{Profile: "3g.40gb", Memory: 40192 * sharing.MiB, Count: 1},
+				{Profile: "1g.10gb", Memory: 9000 * sharing.MiB, Count: 2},
+			}},
 			{Name: "toomuch", Entries: []sharing.GeometryEntry{{Profile: "3g.40gb", Memory: 40192 * sharing.MiB, Count: 3}}},
 		},
 	}
