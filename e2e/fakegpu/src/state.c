@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x3155504745414b46ULL /* "FKAEGPU1" */
-#define VERSION 1
+#define VERSION 2
 #define SLOT_LOCK_BASE 4096 /* byte of slot 0's lock; byte 0 is the mutex */
 
 static struct {
@@ -39,44 +39,71 @@ static int range_lock(int fd, int command, short type, off_t start)
 	return r;
 }
 
-/* Sizes and stamps a new file; refuses one of another layout. Runs under the OFD lock. */
-static int prepare_file(int fd, char *error, size_t size)
+/* 1 when some process has a slot in the file, of whatever version. */
+static int has_owners(int fd)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = SLOT_LOCK_BASE, .l_len = FG_MAX_PROCESSES};
+	return fcntl(fd, F_OFD_GETLK, &l) || l.l_type != F_UNLCK;
+}
+
+enum { MAPPED = 0, FAILED = -1, OTHER_VERSION = -2 };
+
+/* Maps the file, sizing and stamping a new one. Runs under the OFD lock. */
+static int map_locked(int fd, char *error, size_t size)
 {
 	struct stat st;
 	if (fstat(fd, &st))
-		return snprintf(error, size, "fstat: %s", strerror(errno)), -1;
+		return snprintf(error, size, "fstat: %s", strerror(errno)), FAILED;
 	if (st.st_size == 0) {
 		(void)fchmod(fd, 0666); /* containers may run as other users */
 		if (ftruncate(fd, sizeof(struct fg_state)))
-			return snprintf(error, size, "ftruncate: %s", strerror(errno)), -1;
+			return snprintf(error, size, "ftruncate: %s", strerror(errno)), FAILED;
 	} else if (st.st_size != (off_t)sizeof(struct fg_state)) {
-		return snprintf(error, size, "%lld bytes, want %zu: remove it", (long long)st.st_size,
-				sizeof(struct fg_state)), -1;
+		return OTHER_VERSION;
 	}
-	return 0;
+	struct fg_state *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m == MAP_FAILED)
+		return snprintf(error, size, "mmap: %s", strerror(errno)), FAILED;
+	if (m->magic && (m->magic != MAGIC || m->version != VERSION)) {
+		munmap(m, sizeof *m);
+		return OTHER_VERSION;
+	}
+	m->magic = MAGIC;
+	m->version = VERSION;
+	m->size = sizeof *m;
+	self.map = m;
+	return MAPPED;
 }
 
-static int map_file(int fd, char *error, size_t size)
+/* Removes the file unless somebody has put another in its place already. */
+static int remove_old(int fd, const char *path)
 {
-	if (range_lock(fd, F_OFD_SETLKW, F_WRLCK, 0))
-		return snprintf(error, size, "lock: %s", strerror(errno)), -1;
-	int r = prepare_file(fd, error, size);
-	if (r == 0) {
-		struct fg_state *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		if (m == MAP_FAILED) {
-			r = (snprintf(error, size, "mmap: %s", strerror(errno)), -1);
-		} else if (m->magic && (m->magic != MAGIC || m->version != VERSION)) {
-			munmap(m, sizeof *m);
-			r = (snprintf(error, size, "not a state file of this version: remove it"), -1);
-		} else {
-			m->magic = MAGIC;
-			m->version = VERSION;
-			m->size = sizeof *m;
-			self.map = m;
-		}
+	struct stat here, there;
+	if (fstat(fd, &here) || stat(path, &there) || here.st_ino != there.st_ino)
+		return 0;
+	return unlink(path);
+}
+
+/* Opens and maps; a file of another version is replaced if nobody uses it. */
+static int open_and_map(const char *path, int attempt, char *error, size_t size)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0 || range_lock(fd, F_OFD_SETLKW, F_WRLCK, 0)) {
+		snprintf(error, size, "%s", strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return FAILED;
 	}
+	int r = map_locked(fd, error, size);
+	if (r == OTHER_VERSION && has_owners(fd))
+		r = (snprintf(error, size, "of another version of the fake, and in use: stop its users"), FAILED);
+	if (r == OTHER_VERSION && (attempt || remove_old(fd, path)))
+		r = (snprintf(error, size, "of another version of the fake: remove it"), FAILED);
 	range_lock(fd, F_OFD_SETLK, F_UNLCK, 0);
-	return r;
+	if (r == MAPPED)
+		return self.fd = fd, MAPPED;
+	close(fd);
+	return r == OTHER_VERSION ? open_and_map(path, 1, error, size) : FAILED;
 }
 
 int fg_state_open(const char *dir, char *error, size_t size)
@@ -86,17 +113,9 @@ int fg_state_open(const char *dir, char *error, size_t size)
 	if (!self.map) {
 		char path[512], why[256] = "";
 		snprintf(path, sizeof path, "%s/state", dir);
-		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-		if (fd < 0)
-			snprintf(why, sizeof why, "%s", strerror(errno));
-		if (fd < 0 || map_file(fd, why, sizeof why)) {
+		r = open_and_map(path, 0, why, sizeof why);
+		if (r != MAPPED)
 			snprintf(error, size, "%s: %s", path, why);
-			if (fd >= 0)
-				close(fd);
-			r = -1;
-		} else {
-			self.fd = fd;
-		}
 	}
 	pthread_mutex_unlock(&self.mutex);
 	return r;
@@ -129,8 +148,8 @@ int fg_owner(int slot)
 
 void fg_reap(void)
 {
-	for (int i = 0; i < FG_MAX_PROCESSES; i++)
-		if (self.map->process[i].in_use && fg_owner(i) < 0)
+	for (uint64_t i = 0; i < self.map->high && i < FG_MAX_PROCESSES; i++)
+		if (self.map->process[i].in_use && fg_owner((int)i) < 0)
 			memset(&self.map->process[i], 0, sizeof self.map->process[i]);
 }
 
@@ -155,6 +174,8 @@ int fg_claim(void)
 		p->pid = (uint32_t)getpid();
 		read_name(p->name, sizeof p->name);
 		p->in_use = 1;
+		if (self.map->high <= (uint64_t)i)
+			self.map->high = (uint64_t)i + 1;
 		return i;
 	}
 	return -1;
@@ -164,7 +185,7 @@ uint64_t fg_used(int minor)
 {
 	uint64_t sum = 0;
 	fg_reap();
-	for (int i = 0; i < FG_MAX_PROCESSES; i++)
+	for (uint64_t i = 0; i < self.map->high && i < FG_MAX_PROCESSES; i++)
 		if (self.map->process[i].in_use)
 			sum += self.map->process[i].used[minor];
 	return sum;

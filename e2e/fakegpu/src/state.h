@@ -43,12 +43,14 @@ struct fg_state {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t size;
+	uint64_t high; /* one more than the highest slot ever taken */
 	struct fg_device_state device[FG_MAX_DEVICES];
 	struct fg_process process[FG_MAX_PROCESSES];
 };
 
 /*
- * Maps dir/state, making it when absent. 0, or -1 with a sentence in error.
+ * Maps dir/state, making it when absent, and anew when it is of another version and no
+ * process has a slot in it. 0, or -1 with a sentence in error.
  * Keeps the descriptor for the life of the process. Thread-safe; repeated calls are free.
  */
 int fg_state_open(const char *dir, char *error, size_t size);
