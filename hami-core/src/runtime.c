@@ -83,15 +83,15 @@ static void child_after_fork(void)
 static enum gate start(void)
 {
 	char reason[512];
+	if (!self.fork_handled) {
+		pthread_atfork(NULL, NULL, child_after_fork);
+		self.fork_handled = 1;
+	}
 	read_limits();
 	if (self.limits.source == LIMITS_NONE)
 		return GATE_OPEN;
 	if (self.limits.source == LIMITS_INVALID)
 		return GATE_CLOSED;
-	if (!self.fork_handled) {
-		pthread_atfork(NULL, NULL, child_after_fork);
-		self.fork_handled = 1;
-	}
 	if (region_attach(&self.limits, reason, sizeof reason))
 		log_line(LOG_WARN, "%s; this process counts for itself: the limit holds for each process, not for their sum", reason);
 	return GATE_LIMITED;

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks the fake GPU through its own client. Needs no privilege but mknod.
+# Checks the fake GPU through its own client. Needs no privilege: a link to /dev/null is
+# a character device, too.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -26,8 +27,8 @@ gpu model="NVIDIA A100-SXM4-80GB" memory=1024MiB cc=8.0 numa=0 mig=capable pci=0
 gpu model="Second" memory=64MiB pci=0000:07:00.0 uuid=GPU-11111111-2222-3333-4444-555555555555
 TOPOLOGY
 mkdir "$work/dev"
-mknod "$work/dev/nvidia0" c 195 0 || { echo "mknod is not possible here: not run"; exit 0; }
-mknod "$work/dev/nvidia1" c 195 1
+ln -s /dev/null "$work/dev/nvidia0"
+ln -s /dev/null "$work/dev/nvidia1"
 
 check "CUDA orders devices by PCI address" 'info index=0 uuid=GPU-11111111' "$client" info
 check "an index in CUDA_VISIBLE_DEVICES selects" 'info index=0 uuid=GPU-ce4768fe' env CUDA_VISIBLE_DEVICES=1 "$client" info
@@ -37,7 +38,9 @@ for way in link dlsym getproc; do
 	passes "memory is exact to the page by $way" "$client" via $way alloc 64 expect ok alloc 1 expect oom free alloc 64 expect ok
 done
 passes "kinds of memory share one device" "$client" alloc 16 alloc-async 16 alloc-managed 16 alloc-pitch 16 expect ok alloc 1 expect oom
-check "a kernel of 1 ms takes 1 ms" 'seconds=0.0[2-9]' "$client" launch 20
+# seconds= of 20 kernels; a busy machine may add to it
+took=$("$client" launch 20 | sed 's/.*seconds=\([0-9.]*\).*/\1/')
+passes "20 kernels of 1 ms take 20 ms or more ($took s)" awk "BEGIN { exit !($took >= 0.02) }"
 passes "an injected failure arrives" env FAKEGPU_FAIL=cuMemAlloc:2:2 "$client" alloc 1 expect ok alloc 1 expect oom alloc 1 expect ok
 
 "$client" alloc 64 forever > "$work/holder" &
