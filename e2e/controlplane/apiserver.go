@@ -68,6 +68,8 @@ func startEtcd(o etcdOptions) (*embed.Etcd, error) {
 	// A killed process keeps what it wrote; only a machine that loses power would not, and then the sandbox is gone anyway.
 	cfg.UnsafeNoFsync = true
 	cfg.QuotaBackendBytes = 4 << 30
+	// NewConfig leaves this at zero, which would log every request as too slow.
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	client := []url.URL{localURL(o.clientPort)}
 	peer := []url.URL{localURL(o.peerPort)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = client, client

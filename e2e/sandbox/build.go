@@ -102,10 +102,14 @@ func schedulerBinary(o Options, l layout) string {
 }
 
 // Build makes every binary and image that Start with the same options needs, below .sandbox in the repository.
-// What is up to date is left as it is; the first build takes minutes, a later one seconds.
+// What is up to date is left as it is; the first build takes minutes, a later one seconds. While a sandbox with the
+// same state directory runs it refuses, because components that restart would be other programs than before.
 func Build(ctx context.Context, opts Options) error {
 	o, err := opts.Defaults()
 	if err != nil {
+		return err
+	}
+	if err := Idle(o); err != nil {
 		return err
 	}
 	l := layout{repo: o.Repo, state: o.State}

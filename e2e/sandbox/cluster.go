@@ -34,6 +34,7 @@ type Cluster struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 
+	crdFiles  []string
 	stopNodes context.CancelFunc
 	nodesDone chan struct{}
 	stopOnce  sync.Once
@@ -174,6 +175,11 @@ func (c *Cluster) startBase(ctx context.Context) error {
 		if err := importImages(ctx, c.layout); err != nil {
 			return fmt.Errorf("%w\n%s", err, logTail(c.layout.log(Containerd)))
 		}
+	}
+	// Looked up while the apiserver starts: asking go takes a second.
+	var err error
+	if c.crdFiles, err = crdFiles(ctx, c.layout.repo); err != nil {
+		return err
 	}
 	return c.WaitReady(ctx, APIServer)
 }

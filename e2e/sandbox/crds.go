@@ -23,12 +23,8 @@ var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "
 // installCRDs creates all of Volcano's resource definitions, from the module that the scheduler is built from, and
 // waits until they are served. A missing one would hang the scheduler's start.
 func (c *Cluster) installCRDs(ctx context.Context) error {
-	files, err := crdFiles(ctx, c.layout.repo)
-	if err != nil {
-		return err
-	}
 	var names []string
-	for _, f := range files {
+	for _, f := range c.crdFiles {
 		crd, err := readCRD(f)
 		if err != nil {
 			return err

@@ -87,9 +87,6 @@ func changed(set *pflag.FlagSet) []string {
 
 // up builds in the foreground, then starts a background process that owns the cluster, and waits until it is ready.
 func up(ctx context.Context, o sandbox.Options, args []string) error {
-	if err := sandbox.Idle(o); err != nil {
-		return err
-	}
 	o.Progress = sandbox.TimedProgress(os.Stdout)
 	if err := sandbox.Build(ctx, o); err != nil {
 		return err
