@@ -7,12 +7,27 @@ package sharing
 type Backend interface {
 	// Mode is the mode this backend serves.
 	Mode() Mode
-	// Fit says what share of the device the request would get, or why none.
-	// It must not change its arguments, must give the same answer for the same
-	// arguments, and must not allocate when it refuses. The common checks of
-	// Admit have been made by the caller. The view is passed by value so that a
-	// caller can try many without allocating.
-	Fit(v View, req *Request) (Share, Reason)
+	// Fit says what the request would take of the device, or why it does not
+	// fit. It must not change its arguments, must give the same answer for the
+	// same arguments, and must not allocate. The common checks of Admit have been
+	// made by the caller. The view is passed by value so that a caller can try
+	// many without allocating.
+	Fit(v View, req *Request) (Cost, Reason)
+	// Share is what the request gets. Fit has said that it fits.
+	Share(v View, req *Request) Share
+}
+
+// Cost is what a share takes of a device. It is apart from the share because many
+// devices are weighed for one that is chosen.
+type Cost struct {
+	Memory Bytes
+	Cores  Percent
+	Slices uint64 // memory slices, bit i for slice i, in mode mig
+}
+
+// Cost is what the share takes of its device.
+func (s *Share) Cost() Cost {
+	return Cost{Memory: s.Memory, Cores: s.Cores, Slices: s.Partition.Slices()}
 }
 
 // Chooser is an optional power of a backend whose devices can give one request
@@ -21,7 +36,7 @@ type Backend interface {
 type Chooser interface {
 	Backend
 	// Option returns the n-th share the device could give, counted from 0, which
-	// is the one of Fit; false past the last. The rules of Fit apply to it.
+	// is the one of Share; false past the last. The rules of Fit apply to it.
 	Option(v View, req *Request, n int) (Share, bool)
 }
 

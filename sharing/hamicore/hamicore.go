@@ -15,9 +15,11 @@ func New() sharing.Backend { return backend{} }
 // Mode implements sharing.Backend.
 func (backend) Mode() sharing.Mode { return sharing.HAMiCore }
 
-// Fit implements sharing.Backend. A container that gets a device whole is not
-// intercepted: the share says so.
-func (backend) Fit(v sharing.View, req *sharing.Request) (s sharing.Share, r sharing.Reason) {
-	r = v.Divide(req, &s)
-	return s, r
+// Fit implements sharing.Backend.
+func (backend) Fit(v sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
+	return v.Divide(req)
 }
+
+// Share implements sharing.Backend. A container that gets a device whole is not
+// intercepted: the share says so.
+func (backend) Share(v sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }

@@ -25,18 +25,25 @@ func New() sharing.Backend { return backend{} }
 func (backend) Mode() sharing.Mode { return sharing.MIG }
 
 // Fit implements sharing.Backend. The request gets the smallest free partition
-// with at least the memory and the compute it asks for; the share carries what
-// the partition has, since that is what is taken.
+// with at least the memory and the compute it asks for; what is taken is what the
+// partition has.
 //
 // A percentage of the memory is one of the memory slices: half of an A100 is a
 // 3g, although the hardware keeps some memory back and the bytes of a 3g are a
 // little less than half of those the device reports. In the same way all of the
 // memory is the largest partition the hardware offers, and nothing less.
-func (b backend) Fit(v sharing.View, req *sharing.Request) (s sharing.Share, r sharing.Reason) {
+func (b backend) Fit(v sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
+	var s sharing.Share
 	if !option(&v, req, 0, &s) {
-		return s, sharing.NoPartitionFits
+		return sharing.Cost{}, sharing.NoPartitionFits
 	}
-	return s, sharing.Fits
+	return s.Cost(), sharing.Fits
+}
+
+// Share implements sharing.Backend.
+func (b backend) Share(v sharing.View, req *sharing.Request) (s sharing.Share) {
+	option(&v, req, 0, &s)
+	return s
 }
 
 // Option implements sharing.Chooser: the same request can be met from different

@@ -22,10 +22,12 @@ func (backend) Mode() sharing.Mode { return sharing.MPS }
 // Fit implements sharing.Backend. Every share counts as one client: a container
 // that starts more processes than the server has clients left is refused by the
 // server, not by us.
-func (b backend) Fit(v sharing.View, req *sharing.Request) (s sharing.Share, r sharing.Reason) {
+func (b backend) Fit(v sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	if v.Sharers() >= b.clients {
-		return s, sharing.TooManyShares
+		return sharing.Cost{}, sharing.TooManyShares
 	}
-	r = v.Divide(req, &s)
-	return s, r
+	return v.Divide(req)
 }
+
+// Share implements sharing.Backend.
+func (backend) Share(v sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }

@@ -49,7 +49,7 @@ func (a *attempt) best(i int, picks []pick, best *pick, refusals *sharing.Refusa
 			refusals.Count[reason]++
 			continue
 		}
-		share, reason := backend.Fit(*v, req)
+		cost, reason := backend.Fit(*v, req)
 		if reason == sharing.Fits && !a.allowed(v.Device.Mode) {
 			reason = sharing.InAnotherMode
 		}
@@ -57,12 +57,27 @@ func (a *attempt) best(i int, picks []pick, best *pick, refusals *sharing.Refusa
 			refusals.Count[reason]++
 			continue
 		}
-		s := a.policy.Device(*v, share)
-		if refusals.Found == 0 || s > score || s == score && rank(v.Device.Mode) < rank(best.share.Mode) {
-			best.request, best.device, best.share, score = i, d, share, s
+		s := a.policy.Device(*v, cost)
+		if refusals.Found == 0 || s > score || s == score && rank(v.Device.Mode) < rank(a.views[best.device].Device.Mode) {
+			best.device, score = d, s
 		}
 		refusals.Found = 1
 	}
+	if refusals.Found == 1 {
+		best.request, best.share = i, a.share(best.device, 0, picks, req)
+	}
+}
+
+// share is what a request gets of a device that fits it.
+func (a *attempt) share(d, option int, picks []pick, req *sharing.Request) sharing.Share {
+	var own sharing.View
+	v := a.view(d, picks, &own)
+	backend, _ := a.backends.For(v.Device.Mode)
+	if option == 0 {
+		return backend.Share(*v, req)
+	}
+	s, _ := backend.(sharing.Chooser).Option(*v, req, option)
+	return s
 }
 
 // rank is the position of a mode in the documented order.

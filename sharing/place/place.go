@@ -88,9 +88,9 @@ type pick struct {
 func (a *attempt) run(placement *sharing.Placement, refusals *sharing.Refusals) int {
 	requests := a.pod.Requests
 	if len(requests) == 1 && requests[0].Count == 1 {
-		var best [1]pick
-		if a.best(0, nil, &best[0], refusals); !refusals.Refused() {
-			a.finish(best[:], placement, refusals)
+		var best pick
+		if a.best(0, nil, &best, refusals); !refusals.Refused() {
+			a.single(&best, placement, refusals)
 		}
 		return 0
 	}
@@ -157,6 +157,20 @@ func add(picks []pick, p pick) []pick {
 	picks = picks[:n+1]
 	picks[n] = p
 	return picks
+}
+
+// single is finish for one share, which most pods ask for: one allocation holds
+// it all.
+func (a *attempt) single(p *pick, placement *sharing.Placement, refusals *sharing.Refusals) {
+	room := new(struct {
+		container [1]sharing.ContainerShares
+		share     [1]sharing.Share
+	})
+	r := &a.pod.Requests[0]
+	room.share[0] = p.share
+	room.container[0] = sharing.ContainerShares{Container: r.Container, Kind: r.Kind, Shares: room.share[:]}
+	*placement = sharing.Placement{Containers: room.container[:], Group: a.pod.Group}
+	*refusals = sharing.Refusals{}
 }
 
 // finish writes the picks, which are in the order of the requests, as a value.

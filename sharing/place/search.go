@@ -91,14 +91,7 @@ func (a *attempt) triedAlike(picks []pick, tried []candidate, c candidate) bool 
 
 // pick adds a candidate for a request to the picks.
 func (a *attempt) pick(i int, picks []pick, c candidate) []pick {
-	req := &a.pod.Requests[i]
-	var own sharing.View
-	v := a.view(c.device, picks, &own)
-	backend, _ := a.backends.For(v.Device.Mode)
-	share, _ := backend.Fit(*v, req)
-	if c.option > 0 {
-		share, _ = backend.(sharing.Chooser).Option(*v, req, c.option)
-	}
+	share := a.share(c.device, c.option, picks, &a.pod.Requests[i])
 	return add(picks, pick{request: i, device: c.device, share: share})
 }
 
@@ -117,15 +110,16 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 		if reason != sharing.Fits {
 			continue
 		}
-		share, reason := backend.Fit(*v, req)
+		cost, reason := backend.Fit(*v, req)
 		if reason != sharing.Fits {
 			continue
 		}
-		list = a.insert(list, candidate{score: a.policy.Device(*v, share), device: d})
+		list = a.insert(list, candidate{score: a.policy.Device(*v, cost), device: d})
 		chooser, ok := backend.(sharing.Chooser)
 		for n := 1; ok && options && n < maxCandidates; n++ {
+			var share sharing.Share
 			if share, ok = chooser.Option(*v, req, n); ok {
-				list = a.insert(list, candidate{score: a.policy.Device(*v, share), device: d, option: n})
+				list = a.insert(list, candidate{score: a.policy.Device(*v, share.Cost()), device: d, option: n})
 			}
 		}
 	}

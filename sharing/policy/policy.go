@@ -15,9 +15,9 @@ const MaxScore int64 = 1 << 48
 type Policy interface {
 	// Name is what users write.
 	Name() string
-	// Device scores giving share s of the device, from -MaxScore to MaxScore;
+	// Device scores taking c of the device, from -MaxScore to MaxScore;
 	// higher is preferred. Equal scores are decided by the order of the devices.
-	Device(v sharing.View, s sharing.Share) int64
+	Device(v sharing.View, c sharing.Cost) int64
 	// Node scores a node as it is before the pod is placed, 0 to 100; higher is
 	// preferred.
 	Node(views []sharing.View, pod *sharing.PodRequest) int64

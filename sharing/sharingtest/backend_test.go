@@ -92,13 +92,21 @@ type broken func(sharing.View, *sharing.Request) (sharing.Share, sharing.Reason)
 
 func (broken) Mode() sharing.Mode { return sharing.HAMiCore }
 
-func (b broken) Fit(v sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
-	return b(v, req)
+func (b broken) Fit(v sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
+	s, reason := b(v, req)
+	return s.Cost(), reason
 }
 
-func honest(v sharing.View, req *sharing.Request) (s sharing.Share, r sharing.Reason) {
-	r = v.Divide(req, &s)
-	return s, r
+func (b broken) Share(v sharing.View, req *sharing.Request) sharing.Share {
+	s, _ := b(v, req)
+	return s
+}
+
+func honest(v sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
+	if _, reason := v.Divide(req); reason != sharing.Fits {
+		return sharing.Share{}, reason
+	}
+	return v.Portion(req), sharing.Fits
 }
 
 func share(v sharing.View, memory sharing.Bytes, cores sharing.Percent) sharing.Share {

@@ -146,7 +146,7 @@ func optionsFit(b sharing.Backend, d sharing.Device) error {
 			return nil
 		}
 		req := &pod.Requests[0]
-		preferred, reason := b.Fit(v, req)
+		preferred, reason := Fit(b, v, req)
 		seen := map[sharing.Share]bool{}
 		for n := 0; ; n++ {
 			share, ok := chooser.Option(v, req, n)
