@@ -74,7 +74,13 @@ func readToday(annotations map[string]string, containers []ContainerRef, inv *sh
 	if !validName(p.Node, longestName) {
 		return sharing.Placement{}, &Error{PodNode, "", shown(p.Node) + " is not a node name"}
 	}
-	if modes, ok := annotations[UserMode]; ok && inv != nil {
+	if inv == nil {
+		return p, nil
+	}
+	// Today's text does not say under which geometries it was written; those it
+	// was read under are the only ones there are.
+	p.GeometryHash = inv.GeometryHash
+	if modes, ok := annotations[UserMode]; ok {
 		return p, accepted(&p, modes)
 	}
 	return p, nil

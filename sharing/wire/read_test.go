@@ -84,7 +84,7 @@ func TestReadingAPlacement(t *testing.T) {
 	other.Node = "node2"
 	asks := []wire.ContainerRef{{Name: "load", Kind: sharing.Init, Asks: true}, {Name: "main", Asks: true}, {Name: "all", Asks: true}}
 	today := with(both, wire.PodPlacement, "")
-	legacy := sharing.Placement{Node: "node1", Containers: []sharing.ContainerShares{
+	legacy := sharing.Placement{Node: "node1", GeometryHash: "abc123", Containers: []sharing.ContainerShares{
 		{Container: "main", Shares: pod1().Containers[2].Shares},
 		{Container: "all", Shares: []sharing.Share{{Device: idC, Mode: sharing.TimeSlicing, Memory: 15360 * sharing.MiB, Cores: 100}}},
 	}}
