@@ -47,6 +47,7 @@ type plugin struct {
 	keeper   *lifecycle.Keeper
 	releases *releases
 	kubelet  kubelet
+	forget   func() // what was learned about the driver's files
 	// changes holds a token when what is published may have changed.
 	changes chan struct{}
 }
@@ -153,9 +154,11 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 // base is what brings the driver into containers.
 func (p *plugin) base() (render.Base, error) {
 	if p.o.driverEdits == "nvcdi" {
-		return render.NewToolkit(render.ToolkitConfig{
+		toolkit := render.NewToolkit(render.ToolkitConfig{
 			DriverRoot: p.o.driverRoot, DevRoot: p.o.devRoot, HookPath: p.o.hookPath, Library: p.driver.Library(),
-		}), nil
+		})
+		p.forget = toolkit.Forget
+		return toolkit, nil
 	}
 	files, err := p.o.parsedFiles()
 	if err != nil {
@@ -197,7 +200,7 @@ func (p *plugin) watchDevices(ctx context.Context) error {
 	return health.New(p.driver, p.board, health.Config{
 		Ignored: xids, IgnoreAll: all, Probe: p.o.healthProbe, Quiet: p.o.healthMin, FailFast: p.o.failOnInitError,
 		Trouble: func(err error) { p.report.trouble(monitor.ProblemDriver, "GPUDriverUnavailable", err) },
-		Changed: p.report.device,
+		Changed: p.report.device, Opened: p.forget,
 	}).Run(ctx)
 }
 

@@ -28,6 +28,9 @@ type Config struct {
 	// Trouble is told, once per change, that the driver cannot be used (an
 	// error) or can be used again (nil). It may be nil.
 	Trouble func(error)
+	// Opened is told that the driver was opened afresh: it may be another one. It
+	// may be nil.
+	Opened func()
 	// Changed is told about every device that broke (why) or came back (""). It
 	// may be nil.
 	Changed func(id sharing.DeviceID, why string)
@@ -44,6 +47,9 @@ func (c Config) withDefaults() Config {
 	set(&c.Retry, 10*time.Second)
 	if c.Trouble == nil {
 		c.Trouble = func(error) {}
+	}
+	if c.Opened == nil {
+		c.Opened = func() {}
 	}
 	if c.Changed == nil {
 		c.Changed = func(sharing.DeviceID, string) {}
@@ -132,6 +138,7 @@ func (m *Monitor) session(ctx context.Context) error {
 		klog.ErrorS(err, "some devices do not answer", "answering", len(found), "listed", len(devices))
 	}
 	m.report(nil)
+	m.cfg.Opened()
 	m.board.SetFound(found)
 	m.missed(found)
 	here := newRound(devices, found)

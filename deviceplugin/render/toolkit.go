@@ -4,6 +4,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -27,25 +28,46 @@ type ToolkitConfig struct {
 type Toolkit struct {
 	cfg ToolkitConfig
 
-	mu     sync.Mutex // the toolkit opens and closes the driver around each call
-	common *cdi.ContainerEdits
+	mu      sync.Mutex // the toolkit opens and closes the driver around each call
+	common  *cdi.ContainerEdits
+	devices map[sharing.DeviceID]*cdi.ContainerEdits
 }
 
-// NewToolkit returns a base that asks the toolkit when it is first used.
-func NewToolkit(cfg ToolkitConfig) *Toolkit { return &Toolkit{cfg: cfg} }
+// NewToolkit returns a base that asks the toolkit when it is first used. Answers
+// are kept: asking takes the driver up to a second, and many pods start at once.
+func NewToolkit(cfg ToolkitConfig) *Toolkit {
+	return &Toolkit{cfg: cfg, devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
+}
 
-// Forget makes the next call ask anew which driver files there are, as after the
-// driver was replaced.
+// Forget makes the next call ask anew, as after the driver was replaced.
 func (t *Toolkit) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.common = nil
+	clear(t.devices)
 }
 
 // Edits implements Base.
 func (t *Toolkit) Edits(devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.ask(devices); err != nil {
+		return nil, err
+	}
+	edits := &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
+	edits.Append(t.common)
+	for _, id := range devices {
+		edits.Append(t.devices[id])
+	}
+	return edits.ContainerEdits, nil
+}
+
+// ask fills in what is not known yet. The caller holds the lock.
+func (t *Toolkit) ask(devices []sharing.DeviceID) error {
+	unknown := slices.DeleteFunc(slices.Clone(devices), func(id sharing.DeviceID) bool { return t.devices[id] != nil })
+	if t.common != nil && len(unknown) == 0 {
+		return nil
+	}
 	lib, err := nvcdi.New(
 		nvcdi.WithNvmlLib(t.cfg.Library),
 		nvcdi.WithDriverRoot(t.cfg.DriverRoot),
@@ -55,25 +77,23 @@ func (t *Toolkit) Edits(devices []sharing.DeviceID) (*specs.ContainerEdits, erro
 		nvcdi.WithVendor(vendor), nvcdi.WithClass(class),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("start the container toolkit: %w", err)
+		return fmt.Errorf("start the container toolkit: %w", err)
 	}
 	if t.common == nil {
 		if t.common, err = lib.GetCommonEdits(); err != nil {
-			return nil, fmt.Errorf("find the driver's files: %w", err)
+			return fmt.Errorf("find the driver's files: %w", err)
 		}
 	}
-	edits := &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
-	edits.Append(t.common)
-	for _, id := range devices {
+	for _, id := range unknown {
 		found, err := lib.GetDeviceSpecsByID(string(id))
 		if err != nil {
-			return nil, fmt.Errorf("find the nodes of device %s: %w", id, err)
+			return fmt.Errorf("find the nodes of device %s: %w", id, err)
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("find the nodes of device %s: the container toolkit knows none", id)
+			return fmt.Errorf("find the nodes of device %s: the container toolkit knows none", id)
 		}
 		// Every name of one device has the same edits.
-		edits.Append(&cdi.ContainerEdits{ContainerEdits: &found[0].ContainerEdits})
+		t.devices[id] = &cdi.ContainerEdits{ContainerEdits: &found[0].ContainerEdits}
 	}
-	return edits.ContainerEdits, nil
+	return nil
 }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"deviceshare/config"
+	"deviceshare/config/live"
+	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/sharing"
+)
+
+func parse(t *testing.T, args ...string) error {
+	t.Helper()
+	o := defaults()
+	o.nodeName = "n"
+	c := command()
+	c.ResetFlags()
+	o.flags(c.Flags())
+	if err := c.ParseFlags(args); err != nil {
+		return err
+	}
+	return errors.Join(o.check()...)
+}
+
+func TestEveryMistakeOfTheCommandLineIsNamedAtOnce(t *testing.T) {
+	err := parse(t, "--node-name=", "--cdi-dir=relative", "--driver-edits=magic", "--memory-resources=some",
+		"--driver-file=/only-host", "--ignore-xids=13,x")
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"--node-name", `--cdi-dir="relative"`, "nvcdi or files", "--memory-resources", "HOST:CONTAINER", `"x"`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not mention %s:\n%v", want, err)
+		}
+	}
+}
+
+func TestGoodCommandLines(t *testing.T) {
+	for name, args := range map[string][]string{
+		"nothing":      {},
+		"files":        {"--driver-edits=files", "--driver-file=/a:/b", "--driver-file=/c:/d:rw", "--dev-root=/run/dev"},
+		"all ignored":  {"--ignore-xids=all"},
+		"old and slow": {"--memory-resources=device-plugin", "--health-probe=30s"},
+	} {
+		if err := parse(t, args...); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFilesNeedTheirMode(t *testing.T) {
+	if err := parse(t, "--driver-file=/a:/b"); err == nil || !strings.Contains(err.Error(), "--driver-edits=files") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
+	device, problems := config.LoadDevice([]byte("nvidia:\n  deviceSplitCount: 4\n  deviceMemoryScaling: 1.5\n  disableCoreLimit: true\n  gpuMemoryFactor: 8\n"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	node, problems := config.LoadNode([]byte(`{"nodeconfig":[{"name":"n","operatingmode":"mig","filterdevices":{"uuid":[],"index":[1]}}]}`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	driver := nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1))
+	if err := driver.Open(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := discovery.Scan(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := live.Value{Device: device, Node: node}
+	inv := discovery.Inventory("n", found, func(sharing.DeviceID) bool { return true }, settings(v, "n"))
+	if len(inv.Devices) != 1 {
+		t.Fatalf("devices are %+v, want that index 1 is hidden", inv.Devices)
+	}
+	d := inv.Devices[0]
+	if d.Mode != sharing.MIG || d.MaxShares != 4 || d.Memory != sharing.MiBs(81920*3/2) || len(d.MIG.Geometries) == 0 || inv.GeometryHash == "" {
+		t.Errorf("the device is %+v", d)
+	}
+	if other := discovery.Inventory("m", found, func(sharing.DeviceID) bool { return true }, settings(v, "m")); other.Devices[0].Mode != sharing.HAMiCore {
+		t.Errorf("another node got the settings of this one: %+v", other.Devices[0])
+	}
+	if got := terms(device); got.Factor != 8 || got.Policy != "disable" || got.Names.Number == "" {
+		t.Errorf("terms are %+v", got)
+	}
+}

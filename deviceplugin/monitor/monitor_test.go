@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/sharing"
+)
+
+func known() States {
+	return States{
+		Inventory: func() (sharing.Inventory, bool) {
+			return sharing.Inventory{Devices: []sharing.Device{
+				{ID: "GPU-a", Index: 0, Model: "A30", Memory: 24 * sharing.GiB, Cores: 100, Healthy: true, Mode: sharing.HAMiCore},
+				{ID: "GPU-b", Index: 1, Model: "A30", Memory: 24 * sharing.GiB, Cores: 100, Mode: sharing.HAMiCore},
+			}}, true
+		},
+		Records: func() []checkpoint.Record {
+			r := checkpoint.Record{Namespace: "ns", Pod: "p", Container: "main", Mode: sharing.HAMiCore}
+			r.Devices = []checkpoint.DeviceAndShare{{Device: "GPU-a", Memory: sharing.GiB, Cores: 30}}
+			return []checkpoint.Record{r, {Namespace: "ns", Pod: "q", Container: "main", Mode: sharing.HAMiCore, Devices: r.Devices}}
+		},
+	}
+}
+
+// serve starts m on a free port and returns how to get a page.
+func serve(t *testing.T, m *Metrics, healthy func() error) func(path string) (int, string) {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Serve(ctx, address, healthy) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return func(path string) (int, string) {
+		t.Helper()
+		deadline := time.Now().Add(10 * time.Second)
+		for {
+			answer, err := http.Get("http://" + address + path)
+			if err == nil {
+				text, _ := io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				return answer.StatusCode, string(text)
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+func TestTheMetricsSayWhatWasDoneAndWhatIs(t *testing.T) {
+	m := New(known())
+	m.Allocated()
+	m.Prepared(sharing.HAMiCore, 20*time.Millisecond)
+	m.Refused()
+	m.Released(nil)
+	m.Released(errors.New("no"))
+	m.Problem(ProblemDriver)
+	_, text := serve(t, m, func() error { return nil })("/metrics")
+	for _, want := range []string{
+		`deviceshare_node_allocations_total 1`,
+		`deviceshare_node_prepares_total{mode="hami-core"} 1`,
+		`deviceshare_node_prepare_seconds_count{mode="hami-core"} 1`,
+		`deviceshare_node_start_refusals_total 1`,
+		`deviceshare_node_releases_total{result="failure"} 1`,
+		`deviceshare_node_problems_total{kind="driver"} 1`,
+		`deviceshare_node_problems_total{kind="publish"} 0`,
+		`deviceshare_node_device_healthy{device="GPU-a",index="0",mode="hami-core",model="A30"} 1`,
+		`deviceshare_node_device_healthy{device="GPU-b",index="1",mode="hami-core",model="A30"} 0`,
+		fmt.Sprintf(`deviceshare_node_device_memory_given_bytes{device="GPU-a",index="0",mode="hami-core",model="A30"} %v`, float64(2*sharing.GiB)),
+		`deviceshare_node_device_shares{device="GPU-a",index="0",mode="hami-core",model="A30"} 2`,
+		`deviceshare_node_share_cores_percent{container="main",device="GPU-a",mode="hami-core",namespace="ns",pod="q"} 30`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("missing: %s", want)
+		}
+	}
+}
+
+func TestHealthzSaysWhatIsWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		code int
+		text string
+	}{
+		"well":   {nil, 200, "ok"},
+		"unwell": {errors.New("the state directory is out of reach"), 503, "state directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, text := serve(t, New(known()), func() error { return tc.err })("/healthz")
+			if code != tc.code || !strings.Contains(text, tc.text) {
+				t.Errorf("%d %q", code, text)
+			}
+		})
+	}
+}
+
+func TestAnAddressInUseNamesTheFlag(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	err = New(known()).Serve(context.Background(), taken.Addr().String(), func() error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "--metrics-address") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/sharing"
+)
+
+func podOf(name, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}
+}
+
+func start(t *testing.T, api *fake.Clientset) (*Store, chan sharing.Owner) {
+	t.Helper()
+	gone := make(chan sharing.Owner, 10)
+	s, err := New(api, "here", func(o sharing.Owner) { gone <- o })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go s.Run(ctx)
+	t.Cleanup(cancel)
+	if !s.WaitForSync(ctx) {
+		t.Fatal("not synced")
+	}
+	return s, gone
+}
+
+func await(t *testing.T, s *Store, owner sharing.Owner) identity.Name {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	name, ok := s.Await(ctx, owner)
+	if !ok {
+		t.Fatalf("%s never came", owner)
+	}
+	return name
+}
+
+func TestOnlyLivePodsOfThisNodeAreKnown(t *testing.T) {
+	ended := podOf("ended", "here")
+	ended.Status.Phase = corev1.PodFailed
+	api := fake.NewClientset(podOf("a", "here"), podOf("b", "elsewhere"), ended)
+	s, _ := start(t, api)
+	if name := await(t, s, "uid-a"); name.String() != "ns/a" {
+		t.Errorf("the name is %s", name)
+	}
+	if live := s.Live(); len(live) != 1 {
+		t.Errorf("live are %v", live)
+	}
+}
+
+func TestAwaitSeesAPodThatComesLater(t *testing.T) {
+	api := fake.NewClientset()
+	s, _ := start(t, api)
+	came := make(chan identity.Name)
+	go func() { came <- await(t, s, "uid-late") }()
+	if _, err := api.CoreV1().Pods("ns").Create(context.Background(), podOf("late", "here"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if name := <-came; name.Name != "late" {
+		t.Errorf("the name is %s", name)
+	}
+}
+
+func TestAwaitGivesUpWithItsContext(t *testing.T) {
+	s, _ := start(t, fake.NewClientset())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, ok := s.Await(ctx, "nobody"); ok {
+		t.Error("a pod came out of nothing")
+	}
+}
+
+func TestAPodIsGoneOnceWhetherItEndsOrIsDeleted(t *testing.T) {
+	api := fake.NewClientset(podOf("a", "here"), podOf("b", "here"))
+	s, gone := start(t, api)
+	await(t, s, "uid-a")
+	await(t, s, "uid-b")
+	ended := podOf("a", "here")
+	ended.Status.Phase = corev1.PodSucceeded
+	if _, err := api.CoreV1().Pods("ns").UpdateStatus(context.Background(), ended, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if owner := <-gone; owner != "uid-a" {
+		t.Errorf("%s is gone, want uid-a", owner)
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := api.CoreV1().Pods("ns").Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if owner := <-gone; owner != "uid-b" {
+		t.Errorf("%s is gone, want uid-b only: uid-a had ended before", owner)
+	}
+	if _, ok := s.Pod("uid-b"); ok {
+		t.Error("a pod that is gone is still live")
+	}
+}
+
+func TestFetchGoesPastTheWatchAndKeepsTheReason(t *testing.T) {
+	api := fake.NewClientset(podOf("a", "elsewhere"))
+	s, _ := start(t, api)
+	pod, err := s.Fetch(context.Background(), identity.Name{Namespace: "ns", Name: "a"})
+	if err != nil || pod.Name != "a" {
+		t.Errorf("%v, %v", pod, err)
+	}
+	_, err = s.Fetch(context.Background(), identity.Name{Namespace: "ns", Name: "b"})
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package publish
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/sharing"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+func inventory(healthy ...bool) sharing.Inventory {
+	inv := sharing.Inventory{Node: "n"}
+	for i, h := range healthy {
+		inv.Devices = append(inv.Devices, sharing.Device{
+			ID: sharing.DeviceID("GPU-" + string(rune('a'+i))), Index: i, Model: "NVIDIA A30", Memory: sharing.MiBs(24575),
+			Cores: 100, MaxShares: 10, Healthy: h, Mode: sharing.HAMiCore, NUMA: -1,
+		})
+	}
+	return inv
+}
+
+func TestAmountsAreThoseOfHealthyDevicesInUnits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		healthy []bool
+		factor  int64
+		memory  int64
+		cores   int64
+	}{
+		"both work":                      {[]bool{true, true}, 1, 49150, 200},
+		"one is broken":                  {[]bool{true, false}, 1, 24575, 100},
+		"none":                           {nil, 1, 0, 0},
+		"units are rounded per device":   {[]bool{true, true}, 1024, 46, 200},
+		"a factor of nothing counts one": {[]bool{true}, 0, 24575, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			factor := tc.factor
+			want, err := Want(inventory(tc.healthy...), request.DefaultNames(), factor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want.Capacity[wire.ResourceMemory] != tc.memory || want.Capacity[wire.ResourceCores] != tc.cores {
+				t.Errorf("capacity is %v", want.Capacity)
+			}
+		})
+	}
+}
+
+func TestABrokenDeviceIsNotOfferedInTodaysText(t *testing.T) {
+	want, err := Want(inventory(true, false), request.DefaultNames(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := want.Annotations[wire.NodeRegister]
+	if !strings.Contains(text, "GPU-a,10,") || !strings.Contains(text, "GPU-b,0,") || !strings.Contains(text, ",false,") {
+		t.Errorf("the text is %s", text)
+	}
+}
+
+func TestTheSignOfLifeIsRenewedOnlyWhenNeeded(t *testing.T) {
+	want := Desired{Annotations: map[string]string{"a": "1"}}
+	for name, tc := range map[string]struct {
+		have  map[string]string
+		patch bool
+	}{
+		"all is well":                         {map[string]string{"a": "1", wire.NodeHandshake: "Reported yesterday"}, false},
+		"a scheduler asks":                    {map[string]string{"a": "1", wire.NodeHandshake: "Requesting_2026"}, true},
+		"a scheduler gave up":                 {map[string]string{"a": "1", wire.NodeHandshake: "Deleted_2026"}, true},
+		"there is none":                       {map[string]string{"a": "1"}, true},
+		"something else changed":              {map[string]string{"a": "2", wire.NodeHandshake: "Reported yesterday"}, true},
+		"annotations of others do not matter": {map[string]string{"a": "1", "b": "2", wire.NodeHandshake: "Reported x"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patch := annotationPatch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: tc.have}}, want, "now")
+			if (patch != nil) != tc.patch {
+				t.Errorf("the patch is %v", patch)
+			}
+		})
+	}
+}
+
+// published is a node with a publisher at work.
+type published struct {
+	t       *testing.T
+	api     *fake.Clientset
+	changes chan struct{}
+
+	mu      sync.Mutex // guards what the publisher is told
+	inv     sharing.Inventory
+	names   request.Names
+	amounts bool
+}
+
+// tell changes what is true and says so.
+func (p *published) tell(change func()) {
+	p.mu.Lock()
+	change()
+	p.mu.Unlock()
+	p.changes <- struct{}{}
+}
+
+func start(t *testing.T, node *corev1.Node) *published {
+	t.Helper()
+	p := &published{t: t, api: fake.NewClientset(node), inv: inventory(true, true), names: request.DefaultNames(), amounts: true, changes: make(chan struct{})}
+	publisher, err := New(Config{
+		Client: p.api, Node: "n", Changes: p.changes, Retry: time.Millisecond,
+		Inventory: func() (sharing.Inventory, bool) { p.mu.Lock(); defer p.mu.Unlock(); return p.inv, true },
+		Terms:     func() (request.Names, int64) { p.mu.Lock(); defer p.mu.Unlock(); return p.names, 1 },
+		Amounts:   func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.amounts },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = publisher.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return p
+}
+
+func (p *published) node() *corev1.Node {
+	p.t.Helper()
+	n, err := p.api.CoreV1().Nodes().Get(context.Background(), "n", metav1.GetOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+func (p *published) await(what string, done func(*corev1.Node) bool) {
+	p.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !done(p.node()) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("still waiting: %s; the node has %v", what, p.node().Status.Capacity)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func capacity(n *corev1.Node, name string) int64 {
+	q, ok := n.Status.Capacity[corev1.ResourceName(name)]
+	if !ok {
+		return -1
+	}
+	return q.Value()
+}
+
+func TestTheNodeIsKeptEqualToWhatIsTrue(t *testing.T) {
+	p := start(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"other": "stays"}}})
+	p.await("the first write", func(n *corev1.Node) bool {
+		return capacity(n, wire.ResourceMemory) == 49150 && capacity(n, wire.ResourceCores) == 200 && n.Annotations[wire.NodeInventory] != ""
+	})
+	if p.node().Annotations["other"] != "stays" {
+		t.Error("an annotation of somebody else is gone")
+	}
+	spoiled := p.node().DeepCopy()
+	spoiled.Status.Capacity[wire.ResourceMemory] = resource.MustParse("0") // as a kubelet does
+	spoiled.Annotations[wire.NodeHandshake] = "Requesting_x"
+	if _, err := p.api.CoreV1().Nodes().Update(context.Background(), spoiled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.await("the repair", func(n *corev1.Node) bool {
+		return capacity(n, wire.ResourceMemory) == 49150 && strings.HasPrefix(n.Annotations[wire.NodeHandshake], "Reported ")
+	})
+}
+
+func TestChangesArePublishedAndOldNamesGo(t *testing.T) {
+	p := start(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	p.await("the first write", func(n *corev1.Node) bool { return capacity(n, wire.ResourceMemory) == 49150 })
+	p.tell(func() {
+		p.inv = inventory(true, false)
+		p.names.Memory = "example.com/memory"
+	})
+	p.await("the change", func(n *corev1.Node) bool {
+		return capacity(n, "example.com/memory") == 24575 && capacity(n, wire.ResourceMemory) == -1 && capacity(n, wire.ResourceCores) == 100
+	})
+}
+
+func TestAmountsCanBeLeftToTheDevicePlugin(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	node.Status.Capacity = corev1.ResourceList{wire.ResourceMemory: resource.MustParse("7")}
+	p := start(t, node)
+	p.await("the first write", func(n *corev1.Node) bool { return n.Annotations[wire.NodeInventory] != "" })
+	p.tell(func() { p.amounts = false })
+	p.tell(func() {}) // the look before this one has ended
+	n := p.node().DeepCopy()
+	n.Status.Capacity[wire.ResourceMemory] = resource.MustParse("9")
+	if _, err := p.api.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.tell(func() {})
+	p.tell(func() {})
+	if got := capacity(p.node(), wire.ResourceMemory); got != 9 {
+		t.Errorf("the capacity is %d, want what the kubelet wrote", got)
+	}
+}
+
+func TestChooseHowAmountsAreOffered(t *testing.T) {
+	names := []string{wire.ResourceMemory, wire.ResourceCores}
+	holder := identity.Held{Owner: "live", Resource: wire.ResourceMemory}
+	dead := identity.Held{Owner: "dead", Resource: wire.ResourceMemory}
+	cases := map[string]struct {
+		setting string
+		record  identity.Record
+		units   int64
+		way     Way
+		why     string
+	}{
+		"a fresh kubelet":                          {"auto", identity.Record{}, 9e6, InCapacity, ""},
+		"a live pod of the old device plugin":      {"auto", identity.Record{Held: []identity.Held{holder}, Registered: names}, 1000, AsDevices, "1 containers hold"},
+		"too much memory for the old way":          {"auto", identity.Record{Held: []identity.Held{holder}}, 60001, Waiting, "raise gpuMemoryFactor"},
+		"only pods that ended":                     {"auto", identity.Record{Held: []identity.Held{dead}}, 1000, InCapacity, ""},
+		"the kubelet remembers the resource":       {"auto", identity.Record{Held: []identity.Held{dead}, Registered: names}, 1000, Waiting, "five minutes"},
+		"only our own resource is registered":      {"auto", identity.Record{Registered: []string{wire.ResourceNumber}}, 1000, InCapacity, ""},
+		"node-status is wanted":                    {"node-status", identity.Record{}, 1000, InCapacity, ""},
+		"node-status is wanted and meets the trap": {"node-status", identity.Record{Held: []identity.Held{holder}}, 1000, InCapacity, "drain the node"},
+		"device-plugin is wanted":                  {"device-plugin", identity.Record{}, 60000, AsDevices, ""},
+		"device-plugin is wanted and cannot be":    {"device-plugin", identity.Record{}, 60001, Waiting, "60001 kubelet devices"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			way, why := Choose(tc.setting, tc.record, names, func(o sharing.Owner) bool { return o == "live" }, tc.units)
+			if way != tc.way || !strings.Contains(why, tc.why) || (tc.why == "") != (why == "") {
+				t.Errorf("%s because %q, want %s with %q", way, why, tc.way, tc.why)
+			}
+		})
+	}
+}
