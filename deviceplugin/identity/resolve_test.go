@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -71,16 +72,20 @@ func held(uid, container, id string, slots ...string) string {
 	return entryText(uid, container, count, "-1", strings.Join(quoted, ","), response(names...))
 }
 
-func TestResolve(t *testing.T) {
+// resolution is one case: what the sources say, and the answer or the error.
+type resolution struct {
+	world world
+	slots []string
+	want  Identity
+	err   string
+}
+
+// certain are the cases with an answer.
+func certain() map[string]resolution {
 	one := map[sharing.Owner]Name{"u1": named("p1")}
 	both := map[sharing.Owner]Name{"u1": named("p1"), "u2": named("p2")}
 	other := entryText("u2", "main", "example.com/other", "0", `"s1"`, response("volcano.sh/vgpu=x"))
-	cases := map[string]struct {
-		world world
-		slots []string
-		want  Identity
-		err   string
-	}{
+	return map[string]resolution{
 		"the checkpoint names pod and container": {
 			world: world{kubelet: fileText(held("u1", "main", "id1", "s2", "s1")), live: one, get: map[Name]Usage{named("p1"): usage("p1", "main", "s1", "s2")}},
 			slots: []string{"s1", "s2"},
@@ -123,6 +128,14 @@ func TestResolve(t *testing.T) {
 			world: world{live: one, list: []Usage{usage("p0", "x", "s0"), usage("p1", "main", "s1")}, remembered: map[string]string{"s1": "id9"}}, slots: []string{"s1"},
 			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id9"}}},
 		},
+	}
+}
+
+// doubtful are the cases that must be refused.
+func doubtful() map[string]resolution {
+	one := map[sharing.Owner]Name{"u1": named("p1")}
+	both := map[sharing.Owner]Name{"u1": named("p1"), "u2": named("p2")}
+	return map[string]resolution{
 		"two live owners are refused": {
 			world: world{kubelet: fileText(held("u1", "main", "id1", "s1", "s2"), held("u2", "main", "id2", "s2")), live: both}, slots: []string{"s2"},
 			err: "belong to ns/p1 and ns/p2",
@@ -142,6 +155,11 @@ func TestResolve(t *testing.T) {
 		"neither source":     {world: world{live: one}, slots: []string{"s1"}, err: "init containers are not listed"},
 		"nothing remembered": {world: world{live: one, list: []Usage{usage("p1", "main", "s1")}}, slots: []string{"s1"}, err: "nothing is remembered"},
 	}
+}
+
+func TestResolve(t *testing.T) {
+	cases := certain()
+	maps.Copy(cases, doubtful())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.world.resolver().Resolve(context.Background(), tc.slots)
