@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "account.h"
 
+#include <stdlib.h>
+
 #include "limit.h"
 #include "log.h"
 #include "region.h"
@@ -51,6 +53,10 @@ int charge_begin(struct charge *c, uint64_t bytes)
 	else if (bytes >= PAGE_BYTES || !table_has_partial_page(device))
 		return c->refusal = account_refuse(device, bytes);
 	/* else: it may fit into a page that is ours already; charge_end finds out */
+	fn_cuCtxGetCurrent get_context = ORIGINAL(cuCtxGetCurrent);
+	CUcontext context = NULL;
+	if (get_context && get_context(&context) == CUDA_SUCCESS)
+		c->context = (uintptr_t)context;
 	c->device = device;
 	return 0;
 }
@@ -91,7 +97,7 @@ CUresult charge_end(struct charge *c, CUresult result, CUdeviceptr address, uint
 		return result;
 	}
 	drop_stale(address);
-	uint64_t pages = table_add_plain(c->device, address, bytes);
+	uint64_t pages = table_add_plain(c->device, address, bytes, c->context);
 	if (pages == UINT64_MAX)
 		return result; /* no memory to remember it by: what was reserved stays charged */
 	if (pages > c->reserved && account_reserve(c->device, pages - c->reserved) != CUDA_SUCCESS)
@@ -117,6 +123,35 @@ CUresult free_end(struct freeing *f, CUresult result)
 		region_release(f->entry.device, table_free_pages(&f->entry));
 	else
 		pool_freed(&f->entry);
+	return result;
+}
+
+void context_leave_begin(struct departing *d, CUcontext context)
+{
+	*d = (struct departing){NULL, NULL};
+	if (!context || runtime_gate() != GATE_LIMITED)
+		return;
+	d->plain = table_take_linked(TABLE_PLAIN, (uintptr_t)context);
+	d->arrays = table_take_linked(TABLE_ARRAY, (uintptr_t)context);
+}
+
+/* Credits a list of entries, or puts it back. */
+static void settle_list(struct table_entry *list, int gone)
+{
+	for (struct table_entry *next; list; list = next) {
+		next = list->next;
+		if (!gone)
+			table_put_back(list);
+		else
+			region_release(list->device, list->kind == TABLE_PLAIN ? table_free_pages(list) : list->size);
+		free(list);
+	}
+}
+
+CUresult context_leave_end(struct departing *d, CUresult result)
+{
+	settle_list(d->plain, result == CUDA_SUCCESS);
+	settle_list(d->arrays, result == CUDA_SUCCESS);
 	return result;
 }
 

@@ -19,6 +19,7 @@
 struct charge {
 	int device;        /* index in the limits; -1: this call is not accounted */
 	uint64_t reserved; /* bytes */
+	uint64_t context;  /* the memory goes when it does */
 	CUresult refusal;
 };
 
@@ -38,6 +39,13 @@ struct freeing {
 };
 void free_begin(struct freeing *f, CUdeviceptr address);
 CUresult free_end(struct freeing *f, CUresult result);
+
+/* What a context takes along when it goes: take it, destroy the context, end with the driver's answer. */
+struct departing {
+	struct table_entry *plain, *arrays;
+};
+void context_leave_begin(struct departing *d, CUcontext context);
+CUresult context_leave_end(struct departing *d, CUresult result);
 
 /* Reserves bytes of a device; CUDA_SUCCESS, or the code to answer with. Pools are asked to shrink first. */
 CUresult account_reserve(int device, uint64_t bytes);

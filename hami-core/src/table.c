@@ -155,10 +155,10 @@ static struct span span_of(uint64_t address, uint64_t size)
 	return s;
 }
 
-uint64_t table_add_plain(int device, uint64_t address, uint64_t size)
+uint64_t table_add_plain(int device, uint64_t address, uint64_t size, uint64_t context)
 {
 	struct span s = span_of(address, size);
-	struct table_entry e = {.kind = TABLE_PLAIN, .device = device, .key = address, .size = size};
+	struct table_entry e = {.kind = TABLE_PLAIN, .device = device, .key = address, .size = size, .link = context};
 	uint64_t fresh = s.whole;
 	int fault = 0;
 	pthread_mutex_lock(&table.mutex);
@@ -206,6 +206,27 @@ int table_take(enum table_kind kind, uint64_t key, struct table_entry *out)
 		take_out(&table.map[kind], at, out);
 	pthread_mutex_unlock(&table.mutex);
 	return found;
+}
+
+struct table_entry *table_take_linked(enum table_kind kind, uint64_t link)
+{
+	struct map *m = &table.map[kind];
+	struct table_entry *list = NULL;
+	pthread_mutex_lock(&table.mutex);
+	for (uint64_t i = 0; i < m->size; i++)
+		for (struct table_entry **at = &m->bucket[i]; *at;) {
+			struct table_entry *e = *at;
+			if (e->link != link) {
+				at = &e->next;
+				continue;
+			}
+			*at = e->next;
+			e->next = list;
+			list = e;
+			m->count--;
+		}
+	pthread_mutex_unlock(&table.mutex);
+	return list;
 }
 
 int table_get(enum table_kind kind, uint64_t key, struct table_entry *out)

@@ -25,13 +25,13 @@ struct table_entry {
 	int device;      /* index in the limits */
 	uint64_t key;    /* address or handle */
 	uint64_t size;
-	uint64_t link;   /* mapping: the handle; pooled: wrap_pool.c's record */
+	uint64_t link;   /* plain, array: the context; mapping: the handle; pooled: wrap_pool.c's record */
 	uint32_t uses;   /* handle: references + mappings */
 	struct table_entry *next;
 };
 
 /* Adds a plain allocation. Bytes of pages that nothing of ours had touched, or UINT64_MAX without memory. */
-uint64_t table_add_plain(int device, uint64_t address, uint64_t size);
+uint64_t table_add_plain(int device, uint64_t address, uint64_t size, uint64_t context);
 
 /* Adds an entry of another kind. -1 without memory. */
 int table_add(const struct table_entry *entry);
@@ -45,6 +45,9 @@ int table_take(enum table_kind kind, uint64_t key, struct table_entry *out);
 uint64_t table_free_pages(const struct table_entry *entry);
 /* pre: `entry` was taken. */
 void table_put_back(const struct table_entry *entry);
+
+/* Takes all entries of a kind with this link out, as a list that the caller frees one by one. */
+struct table_entry *table_take_linked(enum table_kind kind, uint64_t link);
 
 /* Copies an entry; 1 when there is one. */
 int table_get(enum table_kind kind, uint64_t key, struct table_entry *out);

@@ -13,7 +13,8 @@
 /* Keeps the charge of a made array under its handle, or gives it back. */
 static CUresult settle(const struct charge *c, CUresult result, const void *array)
 {
-	struct table_entry e = {.kind = TABLE_ARRAY, .device = c->device, .size = c->reserved};
+	struct table_entry e = {.kind = TABLE_ARRAY, .device = c->device, .size = c->reserved,
+				.link = c->context};
 	if (c->device < 0)
 		return result;
 	if (result != CUDA_SUCCESS)

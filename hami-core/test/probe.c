@@ -30,7 +30,10 @@ CUresult cuInit(unsigned int);
 CUresult cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
 CUresult cuGetProcAddress(const char *, void **, int, uint64_t);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
-CUresult cuDeviceGetCount(int *);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
+CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
+CUresult cuCtxDestroy_v2(CUcontext);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuCtxSynchronize(void);
 CUresult cuMemAlloc(CUdeviceptr_v1 *, unsigned int);
@@ -235,6 +238,29 @@ static void mappings(void)
 	NEED(cuMemRelease(second) == CUDA_SUCCESS);
 	prop.location.id = 99;
 	NEED(cuMemCreate(&h, 2 * MIB, &prop, 0) == CUDA_ERROR_INVALID_VALUE);
+}
+
+static void contexts(void)
+{
+	CUDA_ARRAY_DESCRIPTOR flat = {4096, 512, CU_AD_FORMAT_FLOAT, 2}; /* 16 MiB */
+	CUarray array;
+	CUcontext own;
+	use_device(0);
+	NEED(take(20 * MIB) == CUDA_SUCCESS && cuArrayCreate_v2(&array, &flat) == CUDA_SUCCESS);
+	NEED(cuCtxCreate_v2(&own, 0, 0) == CUDA_SUCCESS);
+	NEED(take(10 * MIB) == CUDA_SUCCESS && take(4096) == CUDA_SUCCESS && left() == 16 * MIB);
+	NEED(cuCtxDestroy_v2(own) == CUDA_SUCCESS); /* its 12 MiB go, the others stay */
+	NEED(cuCtxDestroy_v2(own) == CUDA_ERROR_INVALID_CONTEXT);
+	use_device(0); /* a second reference */
+	NEED(left() == 28 * MIB);
+	NEED(cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS && left() == 28 * MIB);
+	NEED(cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS); /* the last */
+	NEED(cuDevicePrimaryCtxRelease_v2(0) == CUDA_ERROR_INVALID_CONTEXT);
+	use_device(0);
+	NEED(left() == 64 * MIB && take(64 * MIB) == CUDA_SUCCESS);
+	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS);
+	use_device(0);
+	NEED(left() == 64 * MIB);
 }
 
 static void arrays(void)
@@ -508,7 +534,7 @@ static const struct {
 } probes[] = {
 	{"exact", exact}, {"small", small}, {"kinds", kinds}, {"version-one", version_one}, {"null-arguments", null_arguments},
 	{"pools", pools}, {"pool-of-own", pool_of_own}, {"synchronised", synchronised}, {"mappings", mappings},
-	{"arrays", arrays},
+	{"arrays", arrays}, {"contexts", contexts},
 	{"injected", injected}, {"nvml", nvml}, {"rtld-next", rtld_next}, {"versioned-lookup", versioned_lookup},
 	{"proc-address", proc_address}, {"threads", threads}, {"race", race}, {"killed", killed}, {"forked", forked},
 	{"refused", refused}, {"unlimited", unlimited}, {"unnamed", unnamed}, {"second-limited", second_limited},

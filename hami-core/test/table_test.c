@@ -8,8 +8,8 @@
 TEST("small allocations in one page cost one page, until the last is freed")
 {
 	struct table_entry a, b;
-	CHECK_EQ(table_add_plain(0, 10 * P, 512), P);
-	CHECK_EQ(table_add_plain(0, 10 * P + 512, 4096), 0);
+	CHECK_EQ(table_add_plain(0, 10 * P, 512, 0), P);
+	CHECK_EQ(table_add_plain(0, 10 * P + 512, 4096, 0), 0);
 	CHECK(table_has_partial_page(0) && !table_has_partial_page(1));
 	CHECK(table_take(TABLE_PLAIN, 10 * P, &a) && table_take(TABLE_PLAIN, 10 * P + 512, &b));
 	CHECK_EQ(table_free_pages(&a), 0);
@@ -20,9 +20,9 @@ TEST("small allocations in one page cost one page, until the last is freed")
 TEST("whole pages are an allocation's own")
 {
 	struct table_entry e;
-	CHECK_EQ(table_add_plain(0, 10 * P, 3 * P), 3 * P);
-	CHECK_EQ(table_add_plain(0, 20 * P, 2 * P + 1), 3 * P);
-	CHECK_EQ(table_add_plain(0, 22 * P + 1, 100), 0); /* the rest of that last page */
+	CHECK_EQ(table_add_plain(0, 10 * P, 3 * P, 0), 3 * P);
+	CHECK_EQ(table_add_plain(0, 20 * P, 2 * P + 1, 0), 3 * P);
+	CHECK_EQ(table_add_plain(0, 22 * P + 1, 100, 0), 0); /* the rest of that last page */
 	CHECK(table_take(TABLE_PLAIN, 20 * P, &e));
 	CHECK_EQ(table_free_pages(&e), 2 * P);
 }
@@ -30,7 +30,7 @@ TEST("whole pages are an allocation's own")
 TEST("an entry that was taken can be put back as it was")
 {
 	struct table_entry e, again;
-	table_add_plain(2, 4096, 100);
+	table_add_plain(2, 4096, 100, 0);
 	CHECK(table_take(TABLE_PLAIN, 4096, &e));
 	CHECK(!table_take(TABLE_PLAIN, 4096, &again));
 	table_put_back(&e);
@@ -49,6 +49,23 @@ TEST("a handle goes with its last use, and kinds do not mix")
 	CHECK_EQ(table_use(TABLE_HANDLE, 7, -1, &out), 0);
 	CHECK_EQ(out.size, P);
 	CHECK_EQ(table_use(TABLE_HANDLE, 7, -1, &out), (unsigned long long)-1);
+}
+
+TEST("the entries of one context are taken together, the others stay")
+{
+	struct table_entry e;
+	int n = 0;
+	for (uint64_t i = 0; i < 100; i++)
+		table_add_plain(0, i * 4 * P, P, i % 3);
+	for (struct table_entry *list = table_take_linked(TABLE_PLAIN, 1), *next; list; list = next) {
+		next = list->next;
+		CHECK_EQ(list->key / (4 * P) % 3, 1);
+		free(list);
+		n++;
+	}
+	CHECK_EQ(n, 33);
+	for (uint64_t i = 0; i < 100; i++)
+		CHECK_EQ(table_take(TABLE_PLAIN, i * 4 * P, &e), i % 3 != 1);
 }
 
 /* The oracle: how many live allocations touch each page of a small address space. */
@@ -95,7 +112,7 @@ TEST("after any sequence the pages charged are the pages touched")
 			at = at / P * P;
 		if (overlaps(live, at, size))
 			continue;
-		CHECK_EQ(table_add_plain(0, at, size), change(at, size, 1));
+		CHECK_EQ(table_add_plain(0, at, size, 0), change(at, size, 1));
 		live[i][0] = at;
 		live[i][1] = size;
 	}
@@ -105,7 +122,7 @@ TEST("many entries are all found again")
 {
 	struct table_entry e;
 	for (uint64_t i = 0; i < 50000; i++)
-		table_add_plain(0, i * 4 * P, P);
+		table_add_plain(0, i * 4 * P, P, 0);
 	for (uint64_t i = 0; i < 50000; i++)
 		CHECK(table_take(TABLE_PLAIN, i * 4 * P, &e));
 }

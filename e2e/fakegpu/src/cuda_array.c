@@ -11,6 +11,7 @@
 struct array {
 	uint64_t charged;
 	int ordinal, mipmapped;
+	const struct CUctx_st *context;
 	struct array *next;
 };
 
@@ -50,18 +51,19 @@ static CUresult create(struct array **out, const CUDA_ARRAY3D_DESCRIPTOR *shape,
 {
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
-	int ordinal = fg_current();
-	if (ordinal < 0)
+	const struct CUctx_st *context = fg_context();
+	if (!context)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	uint64_t bytes = out && shape ? fg_pages(bytes_of(shape, levels)) : 0;
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct array *a = calloc(1, sizeof *a);
-	*a = (struct array){.charged = bytes, .ordinal = ordinal, .mipmapped = mipmapped};
+	*a = (struct array){.charged = bytes, .ordinal = context->ordinal, .context = context,
+			     .mipmapped = mipmapped};
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected("cuArrayCreate");
 	if (r == CUDA_SUCCESS)
-		r = fg_take(ordinal, bytes);
+		r = fg_take(context->ordinal, bytes);
 	if (r == CUDA_SUCCESS) {
 		a->next = arrays;
 		arrays = *out = a;
@@ -89,6 +91,22 @@ static CUresult destroy(const void *handle, int mipmapped)
 	}
 	pthread_mutex_unlock(&fake.mutex);
 	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+void fg_arrays_reset(const struct CUctx_st *context)
+{
+	pthread_mutex_lock(&fake.mutex);
+	for (struct array **at = &arrays; *at;) {
+		struct array *a = *at;
+		if (a->context != context) {
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		fg_give(a->ordinal, a->charged);
+		free(a);
+	}
+	pthread_mutex_unlock(&fake.mutex);
 }
 
 CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_context.c: primary and created contexts, and each thread's stack of them.
- * A context costs no memory here. The last one of a device to go takes its memory along.
+ * A context costs no memory here. When it goes, it takes along what was allocated in it.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
@@ -25,24 +25,26 @@ static int alive(const struct CUctx_st *c)
 	return 0;
 }
 
-int fg_current(void)
+struct CUctx_st *fg_context(void)
 {
 	if (!top || !stack[top - 1])
-		return -1;
+		return NULL;
 	pthread_mutex_lock(&fake.mutex);
-	int ordinal = alive(stack[top - 1]) ? stack[top - 1]->ordinal : -1;
+	struct CUctx_st *c = alive(stack[top - 1]) ? stack[top - 1] : NULL;
 	pthread_mutex_unlock(&fake.mutex);
-	return ordinal;
+	return c;
 }
 
-static int device_in_use(int ordinal)
+int fg_current(void)
 {
-	if (fake.primary[ordinal].references)
-		return 1;
-	for (struct CUctx_st *k = created; k; k = k->next)
-		if (k->ordinal == ordinal)
-			return 1;
-	return 0;
+	struct CUctx_st *c = fg_context();
+	return c ? c->ordinal : -1;
+}
+
+static void drop_resources(const struct CUctx_st *context)
+{
+	fg_memory_reset(context);
+	fg_arrays_reset(context);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
@@ -71,10 +73,10 @@ static CUresult drop_primary(CUdevice device, int all)
 	CUresult r = c->references || all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 	if (c->references)
 		c->references = all ? 0 : c->references - 1;
-	int last = r == CUDA_SUCCESS && !device_in_use(device);
+	int last = r == CUDA_SUCCESS && !c->references;
 	pthread_mutex_unlock(&fake.mutex);
 	if (last)
-		fg_memory_reset(device);
+		drop_resources(c);
 	return r;
 }
 
@@ -168,17 +170,15 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 	struct CUctx_st **at = &created;
 	while (*at && *at != context)
 		at = &(*at)->next;
-	int found = *at != NULL, ordinal = found ? context->ordinal : -1;
+	int found = *at != NULL;
 	if (found)
 		*at = context->next;
-	int last = found && !device_in_use(ordinal);
 	pthread_mutex_unlock(&fake.mutex);
 	if (!found)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (top && stack[top - 1] == context)
 		top--;
-	if (last)
-		fg_memory_reset(ordinal);
+	drop_resources(context);
 	free(context);
 	return CUDA_SUCCESS;
 }

@@ -53,7 +53,8 @@ extern struct fg_fake fake;
 
 /* CUDA_SUCCESS when cuInit has run in this very process. */
 CUresult fg_ready(void);
-/* Ordinal of the calling thread's current context, or -1. */
+/* The calling thread's current context while it lives, else NULL; and its ordinal, or -1. */
+struct CUctx_st *fg_context(void);
 int fg_current(void);
 /* Device by ordinal, NULL when out of range. */
 struct fg_gpu *fg_gpu(CUdevice device);
@@ -64,8 +65,9 @@ void fg_give(int ordinal, uint64_t bytes);
 /* Fails the n-th call of an allocating function: FAKEGPU_FAIL=<function>:<n>:<code>. 0 = go on. */
 CUresult fg_injected(const char *function);
 
-/* Releases all memory of a device that this process holds (context destroyed). */
-void fg_memory_reset(int ordinal);
+/* Releases the plain memory and the arrays of a destroyed context. */
+void fg_memory_reset(const struct CUctx_st *context);
+void fg_arrays_reset(const struct CUctx_st *context);
 /* Gives back what pools need no longer, as a synchronisation does. */
 void fg_drain_pools(int ordinal);
 /* Gives an allocation back to its pool; 0 when it is none of a pool's. */

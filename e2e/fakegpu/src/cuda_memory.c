@@ -27,6 +27,7 @@ struct block {
 	CUdeviceptr at;
 	uint64_t size, charged;
 	int ordinal;
+	const struct CUctx_st *context;
 	struct chunk *chunk; /* NULL for own pages */
 	struct block *next;
 };
@@ -140,15 +141,15 @@ static CUresult allocate(const char *function, CUdeviceptr *out, uint64_t size, 
 {
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
-	int ordinal = fg_current();
-	if (ordinal < 0)
+	const struct CUctx_st *context = fg_context();
+	if (!context)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!out || !size)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (size > 1ULL << 46)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct block *b = calloc(1, sizeof *b);
-	*b = (struct block){.size = size, .ordinal = ordinal};
+	*b = (struct block){.size = size, .ordinal = context->ordinal, .context = context};
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected(function);
 	if (r == CUDA_SUCCESS)
@@ -250,13 +251,13 @@ CUresult cuMemFree(CUdeviceptr_v1 pointer)
 	return cuMemFree_v2(pointer);
 }
 
-void fg_memory_reset(int ordinal)
+void fg_memory_reset(const struct CUctx_st *context)
 {
 	pthread_mutex_lock(&fake.mutex);
 	for (int i = 0; i < BUCKETS; i++)
 		for (struct block **p = &buckets[i]; *p;) {
 			struct block *b = *p;
-			if (b->ordinal != ordinal) {
+			if (b->context != context) {
 				p = &b->next;
 				continue;
 			}
