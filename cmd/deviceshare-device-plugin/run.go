@@ -25,6 +25,7 @@ import (
 	"deviceshare/deviceplugin/nvml"
 	"deviceshare/deviceplugin/pods"
 	"deviceshare/deviceplugin/publish"
+	"deviceshare/deviceplugin/receipt"
 	"deviceshare/deviceplugin/render"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
@@ -46,6 +47,7 @@ type plugin struct {
 	store    *checkpoint.Store
 	keeper   *lifecycle.Keeper
 	releases *releases
+	receipts *receipt.Writer
 	kubelet  kubelet
 	forget   func() // what was learned about the driver's files
 	// changes holds a token when what is published may have changed.
@@ -87,7 +89,7 @@ func run(ctx context.Context, o *options) error {
 
 // assemble makes every part; nothing runs yet.
 func assemble(client kubernetes.Interface, o *options) (*plugin, error) {
-	p := &plugin{o: o, client: client, driver: nvml.NewReal(o.nvmlLibrary), releases: newReleases(), changes: make(chan struct{}, 1)}
+	p := &plugin{o: o, client: client, driver: nvml.NewReal(o.nvmlLibrary), releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1)}
 	var broken, err error
 	p.store, broken, err = checkpoint.Open(hostnode.OS{}, filepath.Join(o.stateDir, "checkpoint.json"))
 	if err != nil {
@@ -141,7 +143,8 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 		Held: p.kubelet.held, Settle: o.settle,
 		Observe: lifecycle.Observer{
 			Allocated: p.metrics.Allocated,
-			Prepared: func(_ *corev1.Pod, c nodeapi.Claim, took time.Duration) {
+			Prepared: func(pod *corev1.Pod, c nodeapi.Claim, took time.Duration) {
+				p.receipts.Prepared(pod)
 				p.metrics.Prepared(c.Devices[0].Share.Mode, took)
 			},
 			Failed:   p.report.refused,
@@ -177,6 +180,7 @@ func (p *plugin) countName() string { return p.config.Current().Device.CountName
 func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return p.config.Run(ctx) })
 	group.Go(func() error { p.pods.Run(ctx); return nil })
+	group.Go(func() error { return p.receipts.Run(ctx) })
 	if p.o.metricsAddress != "" {
 		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.well) })
 	}

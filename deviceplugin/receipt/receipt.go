@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package receipt tells Volcano's own scheduler that a pod got its devices, in
+// the annotations that scheduler waits for. Our scheduler needs none of it: the
+// package exists so that nodes can move to this device plugin before the
+// scheduler does. Nothing waits for a receipt; a container starts without it.
+package receipt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"deviceshare/sharing/wire"
+)
+
+// pod is one exact pod.
+type pod struct {
+	namespace, name string
+	uid             types.UID
+}
+
+// Writer writes receipts in the background. It is safe for concurrent use.
+type Writer struct {
+	client kubernetes.Interface
+	node   string
+	queue  workqueue.TypedRateLimitingInterface[pod]
+}
+
+// New returns a writer that has not started.
+func New(client kubernetes.Interface, node string) *Writer {
+	return &Writer{client: client, node: node, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[pod](100*time.Millisecond, time.Minute))}
+}
+
+// Prepared notes that a pod's container got its devices. It does not block.
+func (w *Writer) Prepared(p *corev1.Pod) {
+	if Due(p) {
+		w.queue.Add(pod{p.Namespace, p.Name, p.UID})
+	}
+}
+
+// Due reports whether somebody waits for a receipt: the pod was placed by a
+// scheduler that knows only today's annotations, and has none yet.
+func Due(p *corev1.Pod) bool {
+	_, ours := p.Annotations[wire.PodPlacement]
+	return !ours && p.Annotations[wire.PodAssigned] != "" && p.Annotations[wire.PodBindPhase] != wire.PhaseSuccess
+}
+
+// Run writes until ctx ends. A receipt that fails is written again later.
+func (w *Writer) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, w.queue.ShutDown)
+	defer stop()
+	for {
+		p, end := w.queue.Get()
+		if end {
+			return nil
+		}
+		if err := w.write(ctx, p); err != nil {
+			klog.ErrorS(err, "receipt not written; trying again")
+			w.queue.AddRateLimited(p)
+		} else {
+			w.queue.Forget(p)
+		}
+		w.queue.Done(p)
+	}
+}
+
+func (w *Writer) write(ctx context.Context, p pod) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	// The UID makes the API server refuse a pod of the same name that came later.
+	patch := map[string]any{"metadata": map[string]any{"uid": p.uid, "annotations": map[string]any{
+		wire.PodBindPhase:  wire.PhaseSuccess,
+		wire.PodTime:       strconv.FormatUint(math.MaxUint64, 10), // today's sign for "done"
+		wire.PodToAllocate: "",
+	}}}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode the receipt of pod %s/%s: %w", p.namespace, p.name, err)
+	}
+	_, err = w.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.MergePatchType, text, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("write the receipt of pod %s/%s: %w", p.namespace, p.name, err)
+	}
+	return w.unlock(ctx)
+}
+
+// unlock removes the node lock that today's scheduler may have set.
+func (w *Writer) unlock(ctx context.Context) error {
+	node, err := w.client.CoreV1().Nodes().Get(ctx, w.node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("look for the lock of node %s: %w", w.node, err)
+	}
+	if _, locked := node.Annotations[wire.NodeLock]; !locked {
+		return nil
+	}
+	text := []byte(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, wire.NodeLock))
+	if _, err := w.client.CoreV1().Nodes().Patch(ctx, w.node, types.MergePatchType, text, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("remove the lock of node %s: %w", w.node, err)
+	}
+	return nil
+}
