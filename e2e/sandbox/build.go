@@ -69,7 +69,13 @@ func productTargets(o Options, l layout) []target {
 		return target{what: "deviceshare's " + component, module: ".", packages: []string{"./cmd/" + pkg},
 			output: productBinary(o, l, component), flags: flags, needs: "cmd/" + pkg}
 	}
-	out := []target{own(DevicePlugin, "deviceshare-device-plugin"), own(Webhook, "deviceshare-webhook")}
+	var out []target
+	if o.hasDevicePlugin() {
+		out = append(out, own(DevicePlugin, "deviceshare-device-plugin"))
+	}
+	if !o.NoWebhook {
+		out = append(out, own(Webhook, "deviceshare-webhook"))
+	}
 	switch {
 	case o.SchedulerBinary != "":
 	case o.StockScheduler || !hasGo(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):

@@ -199,7 +199,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 // startProduct starts the device plugin and the webhook, as far as they are built.
 func (c *Cluster) startProduct(ctx context.Context) error {
 	var all []component
-	if !c.opts.NoDevicePlugin && !c.opts.NoKubelet && !c.opts.NoGPU {
+	if c.opts.hasDevicePlugin() {
 		all = append(all, c.devicePlugin())
 	}
 	if !c.opts.NoWebhook {
@@ -242,6 +242,7 @@ func (c *Cluster) Stop() error {
 		// Containers end with their cgroup; then containerd has nothing left to look after.
 		errCgroup := removeCgroup(c.layout)
 		c.sup.stop(Containerd, APIServer)
+		c.sup.settle()
 		c.stopErr = errors.Join(errCgroup, clean(c.layout))
 		c.lock.release()
 	})

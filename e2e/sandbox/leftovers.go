@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,11 +25,8 @@ const (
 // cgroups and files. It is used after a crash and at the end of every run. Log files stay.
 func clean(l layout) error {
 	errs := []error{killMarked(l.marker()), removeCgroup(l)}
-	sockets := shimAddresses(l)
 	errs = append(errs, unmountKubeletDir(l), unmountBelow(l.state))
-	for _, s := range sockets {
-		_ = os.Remove(s)
-	}
+	removeDeadSockets(shimSockets)
 	removeMatching(filepath.Join(cniResults, l.network()+"-*"))
 	removeLinksInto(containerLogs, l.state)
 	restoreSysctls(l)
@@ -78,21 +76,20 @@ func wipe(l layout) error {
 	return errors.Join(errs...)
 }
 
-// shimAddresses are the sockets of the shims whose bundles lie in the state directory.
-func shimAddresses(l layout) []string {
-	files, _ := filepath.Glob(l.in("ctd", "io.containerd.runtime.v2.task", "*", "*", "bootstrap.json"))
-	var out []string
-	for _, f := range files {
-		var b struct{ Address string }
-		text, err := os.ReadFile(f)
-		if err != nil || json.Unmarshal(text, &b) != nil {
+// removeDeadSockets removes the Unix sockets in dir that nobody listens on: a shim that was killed leaves its own.
+func removeDeadSockets(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			_ = conn.Close()
 			continue
 		}
-		if path := strings.TrimPrefix(b.Address, "unix://"); strings.HasPrefix(path, shimSockets+"/") {
-			out = append(out, path)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			_ = os.Remove(path)
 		}
 	}
-	return out
 }
 
 func removeMatching(pattern string) {

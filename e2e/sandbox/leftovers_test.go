@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,23 +146,24 @@ func TestClaimedDirectoryIsEmptiedButForTheLogs(t *testing.T) {
 	}
 }
 
-func TestShimSocketsAreReadFromTheirBundles(t *testing.T) {
-	l := layout{state: t.TempDir()}
-	for id, text := range map[string]string{
-		"a": `{"version":3,"address":"unix:///run/containerd/s/aa","protocol":"ttrpc"}`,
-		"b": `{"version":3,"address":"unix:///etc/passwd"}`,
-		"c": `half a te`,
-	} {
-		dir := l.in("ctd", "io.containerd.runtime.v2.task", "k8s.io", id)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "bootstrap.json"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+func TestOnlySocketsThatNobodyServesAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	alive, err := net.Listen("unix", filepath.Join(dir, "alive"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := shimAddresses(l); !slices.Equal(got, []string{"/run/containerd/s/aa"}) {
-		t.Errorf("got %v", got)
+	defer alive.Close()
+	dead, err := net.Listen("unix", filepath.Join(dir, "dead"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As SIGKILL would: the socket is closed and its file stays.
+	dead.(*net.UnixListener).SetUnlinkOnClose(false)
+	dead.Close()
+	removeDeadSockets(dir)
+	entries, _ := os.ReadDir(dir)
+	if len(entries) != 1 || entries[0].Name() != "alive" {
+		t.Errorf("left: %v, want the one that is served", entries)
 	}
 }
 

@@ -155,6 +155,9 @@ func (o Options) check() error {
 	return errors.Join(errs...)
 }
 
+// hasDevicePlugin reports whether the real node gets a device plugin.
+func (o Options) hasDevicePlugin() bool { return !o.NoKubelet && !o.NoGPU && !o.NoDevicePlugin }
+
 // findRepo walks up from the working directory to the go.mod of module deviceshare.
 func findRepo() (string, error) {
 	dir, err := os.Getwd()

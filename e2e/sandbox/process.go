@@ -37,7 +37,7 @@ type process struct {
 	spec    component
 	spawn   spawner
 	restart bool
-	changed func()
+	changed func() // called under mu, must not block
 
 	mu     sync.Mutex
 	wanted bool
@@ -77,7 +77,7 @@ func (p *process) startLocked() error {
 	p.cmd, p.exited, p.since = cmd, make(chan struct{}), time.Now()
 	p.starts++
 	go p.reap(cmd, p.exited)
-	go p.changed()
+	p.changed()
 	return nil
 }
 
@@ -87,8 +87,8 @@ func (p *process) reap(cmd *exec.Cmd, exited chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cmd, p.last = nil, cmd.ProcessState.String()
+	p.changed()
 	close(exited)
-	go p.changed()
 	if !p.wanted || !p.restart {
 		return
 	}

@@ -26,6 +26,7 @@ func newTestSupervisor(t *testing.T, restart bool) *supervisor {
 		for _, p := range s.procs {
 			p.stop()
 		}
+		s.settle()
 	})
 	return s
 }

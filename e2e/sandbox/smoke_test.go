@@ -145,6 +145,7 @@ func (c *Cluster) abandon() {
 		p.mu.Unlock()
 		_ = p.kill()
 	}
+	c.sup.settle()
 	c.lock.release()
 	c.stopOnce.Do(func() {})
 }

@@ -29,6 +29,7 @@ type supervisor struct {
 	procs []*process // in start order
 
 	writing sync.Mutex
+	pending sync.WaitGroup // writes of the status file under way
 }
 
 func newSupervisor(statusFile string, restart bool) *supervisor {
@@ -40,7 +41,7 @@ func (s *supervisor) add(c component) error {
 	if c.grace == 0 {
 		c.grace = 5 * time.Second
 	}
-	p := &process{spec: c, spawn: s.spawn, restart: s.restart, changed: s.writeStatus}
+	p := &process{spec: c, spawn: s.spawn, restart: s.restart, changed: s.noteChange}
 	s.mu.Lock()
 	s.procs = append(s.procs, p)
 	s.mu.Unlock()
@@ -72,6 +73,18 @@ func (s *supervisor) status() []ComponentStatus {
 	}
 	return out
 }
+
+// noteChange has the status file written. It does not wait, because components report changes under their lock.
+func (s *supervisor) noteChange() {
+	s.pending.Add(1)
+	go func() {
+		defer s.pending.Done()
+		s.writeStatus()
+	}()
+}
+
+// settle waits until the status file is written; it is for when every component has been stopped.
+func (s *supervisor) settle() { s.pending.Wait() }
 
 // writeStatus replaces the status file, so that another process can read who runs.
 func (s *supervisor) writeStatus() {
