@@ -44,11 +44,12 @@ func command() *cobra.Command {
 			return run(c.Context(), o)
 		},
 	}
-	o.flags(c.Flags())
+	o.flags(c.PersistentFlags())
+	c.AddCommand(newInventory(o))
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	for _, name := range []string{"v", "vmodule"} {
-		c.Flags().AddGoFlag(logging.Lookup(name))
+		c.PersistentFlags().AddGoFlag(logging.Lookup(name))
 	}
 	return c
 }

@@ -117,10 +117,11 @@ func assemble(client kubernetes.Interface, o *options) (*plugin, error) {
 		return nil, err
 	}
 	p.kubelet = kubelet{directory: o.kubeletDir, resource: p.countName}
-	base, err := p.base()
+	base, forget, err := newBase(o, p.driver, p.board)
 	if err != nil {
 		return nil, err
 	}
+	p.forget = forget
 	return p, p.assembleKeeper(base)
 }
 
@@ -152,22 +153,6 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 		},
 	})
 	return nil
-}
-
-// base is what brings the driver into containers.
-func (p *plugin) base() (render.Base, error) {
-	if p.o.driverEdits == "nvcdi" {
-		toolkit := render.NewToolkit(render.ToolkitConfig{
-			DriverRoot: p.o.driverRoot, DevRoot: p.o.devRoot, HookPath: p.o.hookPath, Library: p.driver.Library(),
-		})
-		p.forget = toolkit.Forget
-		return toolkit, nil
-	}
-	files, err := p.o.parsedFiles()
-	if err != nil {
-		return nil, err
-	}
-	return &render.Files{DevRoot: p.o.devRoot, Driver: files, Minor: p.board.Minor}, nil
 }
 
 // countName is the name of the only resource of the device plugin protocol.

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"deviceshare/config"
+	"deviceshare/config/live"
+	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/render"
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+// newInventory is the subcommand that shows what the plugin would publish, and
+// what would bring the driver into a container, without a cluster.
+func newInventory(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "inventory",
+		Short: "Print what the driver reports and what a container would get of it, and change nothing",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := errors.Join(o.check()...); err != nil {
+				return fmt.Errorf("%w\nsee --help", err)
+			}
+			return show(c.OutOrStdout(), o)
+		},
+	}
+}
+
+// show reads the driver once, under the default configuration.
+func show(out io.Writer, o *options) (err error) {
+	driver := nvml.NewReal(o.nvmlLibrary)
+	if err := driver.Open(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, driver.Close()) }()
+	found, err := discovery.Scan(driver)
+	if err != nil {
+		return err
+	}
+	board := discovery.NewBoard(o.nodeName, settings(live.Value{Device: config.DefaultDevice()}, o.nodeName))
+	board.SetFound(found)
+	inv, _ := board.Inventory()
+	text, err := wire.EncodeInventory(inv)
+	if err != nil {
+		return fmt.Errorf("write the inventory of node %s: %w", o.nodeName, err)
+	}
+	edits, err := driverEdits(o, driver, board, inv)
+	if err != nil {
+		return err
+	}
+	pretty := json.NewEncoder(out)
+	pretty.SetIndent("", "  ")
+	return pretty.Encode(map[string]any{"inventory": json.RawMessage(text), "driverEdits": edits})
+}
+
+// driverEdits are the edits of a container that gets the first device.
+func driverEdits(o *options, driver *nvml.Real, board *discovery.Board, inv sharing.Inventory) (*specs.ContainerEdits, error) {
+	if len(inv.Devices) == 0 {
+		return nil, nil
+	}
+	base, _, err := newBase(o, driver, board)
+	if err != nil {
+		return nil, err
+	}
+	return base.Edits([]sharing.DeviceID{inv.Devices[0].ID})
+}
+
+// newBase makes what brings the driver into containers. The function forgets
+// what it learned about the driver's files; it is nil where nothing is learned.
+func newBase(o *options, driver *nvml.Real, board *discovery.Board) (render.Base, func(), error) {
+	if o.driverEdits == "nvcdi" {
+		toolkit := render.NewToolkit(render.ToolkitConfig{
+			DriverRoot: o.driverRoot, DevRoot: o.devRoot, HookPath: o.hookPath, Library: driver.Library(),
+		})
+		return toolkit, toolkit.Forget, nil
+	}
+	files, err := o.parsedFiles()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &render.Files{DevRoot: o.devRoot, Driver: files, Minor: board.Minor}, nil, nil
+}
