@@ -19,7 +19,7 @@ PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webho
 UNIT        := ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo sandbox sandbox-down test test-race test-c test-e2e fuzz bench lint clean
+.PHONY: help build demo sandbox sandbox-down test test-race test-c test-e2e gpu-build gpu fuzz bench lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,16 @@ test-c: ## run the C tests, normal and with ASan and UBSan
 
 test-e2e: ## run the suites on a real cluster in the sandbox
 	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -timeout 40m -v ./e2e/suites/...
+
+gpu-build: ## build what the GPU suite needs into .sandbox/gpu
+	@mkdir -p .sandbox/gpu
+	@$(MAKE) --no-print-directory -C hami-core
+	@$(MAKE) --no-print-directory -C e2e/fakegpu
+	@cp hami-core/build/libvgpu.so e2e/fakegpu/build/cudaclient .sandbox/gpu/
+	$(GO) build -ldflags='-s -w -extldflags=-Wl,-z,lazy' -o .sandbox/gpu/ ./cmd/deviceshare-device-plugin ./e2e/gpu
+
+gpu: gpu-build ## run the GPU suite on a machine with an NVIDIA GPU (root; changes nothing of the card)
+	.sandbox/gpu/gpu --dir .sandbox/gpu
 
 fuzz: ## fuzz every decoder for FUZZTIME each (60s)
 	@set -e; for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
