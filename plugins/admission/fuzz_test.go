@@ -22,8 +22,8 @@ func FuzzHandlers(f *testing.F) {
 	f.Add([]byte(`{"spec":{"containers":[{"resources":{"limits":{"volcano.sh/vgpu-memory":5},"requests":null}}]}}`))
 	f.Add([]byte(`{"spec":{"containers":null,"initContainers":[{}]}}`))
 	f.Add([]byte(`[]`))
+	h := newTestHandlers(f, defaults())
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		h := newTestHandlers(t, defaults())
 		h.mutate(t.Context(), creation(raw))
 		h.validate(t.Context(), creation(raw))
 
@@ -31,7 +31,8 @@ func FuzzHandlers(f *testing.F) {
 		if json.Unmarshal(raw, pod) != nil {
 			return
 		}
-		// The API server sends what it has decoded, so the canonical form.
+		// The API server sends what it has decoded, so the canonical form of a pod.
+		pod.APIVersion, pod.Kind = "v1", "Pod"
 		canonical := mustJSON(t, pod)
 		resp := h.mutate(t.Context(), creation(canonical))
 		if !resp.Allowed {
