@@ -177,17 +177,30 @@ static void pools(void)
 	use_device(0);
 	NEED(cuDeviceGetDefaultMemPool(&pool, 0) == CUDA_SUCCESS);
 	NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep) == CUDA_SUCCESS);
-	NEED(cuMemAllocAsync(&a, 40 * MIB, NULL) == CUDA_SUCCESS);
-	NEED(cuMemAllocAsync_ptsz(&b, 24 * MIB, NULL) == CUDA_SUCCESS);
+	NEED(cuMemAllocAsync(&a, 20 * MIB, NULL) == CUDA_SUCCESS);
+	NEED(left() == 32 * MIB); /* pools take by 32 MiB */
+	NEED(cuMemAllocAsync(&b, 45 * MIB, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(cuMemAllocAsync_ptsz(&b, 44 * MIB, NULL) == CUDA_SUCCESS);
 	NEED(cuMemAllocAsync(&a, 512, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
 	NEED(cuMemFreeAsync_ptsz(b, NULL) == CUDA_SUCCESS);
 	NEED(left() == 0);                                /* the pool keeps it */
 	NEED(take(2 * MIB) == CUDA_ERROR_OUT_OF_MEMORY); /* so nobody else has it */
-	NEED(cuMemAllocAsync(&b, 24 * MIB, NULL) == CUDA_SUCCESS); /* but the pool itself has */
+	NEED(cuMemAllocAsync(&b, 40 * MIB, NULL) == CUDA_SUCCESS); /* but the pool itself has */
 	NEED(cuMemFree_v2(b) == CUDA_SUCCESS);
 	NEED(cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS);
-	NEED(left() == 24 * MIB);
-	NEED(take(24 * MIB) == CUDA_SUCCESS);
+	NEED(left() == 32 * MIB);
+	NEED(take(32 * MIB) == CUDA_SUCCESS);
+}
+
+/* The pool takes more than was asked of it: what does not fit goes back. */
+static void granule(void)
+{
+	CUdeviceptr at;
+	use_device(0);
+	NEED(take(10 * MIB) == CUDA_SUCCESS);
+	NEED(cuMemAllocAsync(&at, 40 * MIB, NULL) == CUDA_ERROR_OUT_OF_MEMORY); /* would take 64 */
+	NEED(left() == 54 * MIB);
+	NEED(cuMemAllocAsync(&at, 30 * MIB, NULL) == CUDA_SUCCESS && left() == 22 * MIB);
 }
 
 static void pool_of_own(void)
@@ -533,7 +546,7 @@ static const struct {
 	void (*run)(void);
 } probes[] = {
 	{"exact", exact}, {"small", small}, {"kinds", kinds}, {"version-one", version_one}, {"null-arguments", null_arguments},
-	{"pools", pools}, {"pool-of-own", pool_of_own}, {"synchronised", synchronised}, {"mappings", mappings},
+	{"pools", pools}, {"pool-of-own", pool_of_own}, {"granule", granule}, {"synchronised", synchronised}, {"mappings", mappings},
 	{"arrays", arrays}, {"contexts", contexts},
 	{"injected", injected}, {"nvml", nvml}, {"rtld-next", rtld_next}, {"versioned-lookup", versioned_lookup},
 	{"proc-address", proc_address}, {"threads", threads}, {"race", race}, {"killed", killed}, {"forked", forked},

@@ -37,7 +37,7 @@ check "entries after an invalid one do not count" 'info devices=1' env CUDA_VISI
 for way in link dlsym getproc; do
 	passes "memory is exact to the page by $way" "$client" via $way alloc 64 expect ok alloc 1 expect oom free alloc 64 expect ok
 done
-passes "kinds of memory share one device" "$client" alloc 16 alloc-async 16 alloc-managed 16 alloc-pitch 16 expect ok alloc 1 expect oom
+passes "kinds of memory share one device, pools by 32 MiB" "$client" alloc 8 alloc-async 16 alloc-managed 8 alloc-pitch 16 expect ok alloc 1 expect oom
 # seconds= of 20 kernels; a busy machine may add to it
 took=$("$client" launch 20 | sed 's/.*seconds=\([0-9.]*\).*/\1/')
 passes "20 kernels of 1 ms take 20 ms or more ($took s)" awk "BEGIN { exit !($took >= 0.02) }"
