@@ -77,10 +77,14 @@ func driverEdits(o *options, driver *nvml.Real, board *discovery.Board, inv shar
 
 // newBase makes what brings the driver into containers. The function forgets
 // what it learned about the driver's files; it is nil where nothing is learned.
-func newBase(o *options, driver *nvml.Real, board *discovery.Board) (render.Base, func(), error) {
+func newBase(o *options, driver nvml.Driver, board *discovery.Board) (render.Base, func(), error) {
 	if o.driverEdits == "nvcdi" {
+		real, ok := driver.(*nvml.Real)
+		if !ok {
+			return nil, nil, errors.New("--driver-edits=nvcdi needs the real driver")
+		}
 		toolkit := render.NewToolkit(render.ToolkitConfig{
-			DriverRoot: o.driverRoot, DevRoot: o.devRoot, HookPath: o.hookPath, Library: driver.Library(),
+			DriverRoot: o.driverRoot, DevRoot: o.devRoot, HookPath: o.hookPath, Library: real.Library(),
 		})
 		return toolkit, toolkit.Forget, nil
 	}

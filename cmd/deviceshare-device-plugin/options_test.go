@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/discovery"
@@ -18,10 +20,9 @@ func parse(t *testing.T, args ...string) error {
 	t.Helper()
 	o := defaults()
 	o.nodeName = "n"
-	c := command()
-	c.ResetFlags()
-	o.flags(c.Flags())
-	if err := c.ParseFlags(args); err != nil {
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.flags(flags)
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	return errors.Join(o.check()...)

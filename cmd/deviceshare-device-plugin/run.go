@@ -38,7 +38,7 @@ import (
 type plugin struct {
 	o        *options
 	client   kubernetes.Interface
-	driver   *nvml.Real
+	driver   nvml.Driver
 	board    *discovery.Board
 	metrics  *monitor.Metrics
 	report   *reporter
@@ -74,7 +74,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("make a client for the API server: %w", err)
 	}
-	p, err := assemble(client, o)
+	p, err := assemble(client, nvml.NewReal(o.nvmlLibrary), o)
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func run(ctx context.Context, o *options) error {
 }
 
 // assemble makes every part; nothing runs yet.
-func assemble(client kubernetes.Interface, o *options) (*plugin, error) {
-	p := &plugin{o: o, client: client, driver: nvml.NewReal(o.nvmlLibrary), releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1)}
+func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plugin, error) {
+	p := &plugin{o: o, client: client, driver: driver, releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1)}
 	var broken, err error
 	p.store, broken, err = checkpoint.Open(hostnode.OS{}, filepath.Join(o.stateDir, "checkpoint.json"))
 	if err != nil {

@@ -198,6 +198,19 @@ func TestAMissingDriverIsReportedOnceAndAwaited(t *testing.T) {
 	r.healthy(1)
 }
 
+func TestADriverThatIsUnloadedTakesItsDevicesAwayUntilItIsBack(t *testing.T) {
+	r := run(t, nvmlfake.New(nvmlfake.A100(0)), Config{})
+	r.listening()
+	r.driver.Unload()
+	r.expect("broken")
+	r.healthy(0)
+	r.expect("trouble")
+	r.driver.Miss(nil)
+	r.expect("fine")
+	r.expect("healthy")
+	r.healthy(1)
+}
+
 func TestAMissingDriverEndsTheProgramOnlyWhenAsked(t *testing.T) {
 	driver := nvmlfake.New()
 	driver.Miss(errors.New("no library"))

@@ -91,6 +91,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 			continue // reopen at once: devices were lost or came back
 		}
 		m.report(err)
+		m.blind(err)
 		if first && m.cfg.FailFast {
 			return fmt.Errorf("start the driver: %w", err)
 		}
@@ -113,6 +114,15 @@ func (m *Monitor) report(err error) {
 	}
 	m.trouble = text
 	m.cfg.Trouble(err)
+}
+
+// blind takes in that nothing is known about any device: a driver that stopped
+// working says no more that its devices work.
+func (m *Monitor) blind(err error) {
+	for id := range m.known {
+		m.ledger.probed(id, err, time.Now())
+	}
+	m.publish()
 }
 
 // session uses the driver from opening to closing. It returns nil when the driver
@@ -166,38 +176,6 @@ func (m *Monitor) missed(found []discovery.Found) {
 		}
 	}
 	m.publish()
-}
-
-// round is the devices of one session. A device that falls silent stays silent
-// for the rest of it: its handle and its events are not to be trusted, even if it
-// answers again.
-type round struct {
-	listed int
-	order  []sharing.DeviceID
-	handle map[sharing.DeviceID]nvml.Device
-	silent map[sharing.DeviceID]bool
-}
-
-func newRound(devices []nvml.Device, found []discovery.Found) *round {
-	r := &round{listed: len(devices), handle: map[sharing.DeviceID]nvml.Device{}, silent: map[sharing.DeviceID]bool{}}
-	for i := range found {
-		for _, d := range devices {
-			if d.Index() == found[i].Index {
-				r.order = append(r.order, found[i].UUID)
-				r.handle[found[i].UUID] = d
-			}
-		}
-	}
-	return r
-}
-
-// answering are the handles of the devices that answered the scan.
-func (r *round) answering() []nvml.Device {
-	handles := make([]nvml.Device, 0, len(r.order))
-	for _, id := range r.order {
-		handles = append(handles, r.handle[id])
-	}
-	return handles
 }
 
 // listen takes in events and probes until ctx ends, the driver breaks, or opening

@@ -6,6 +6,7 @@
 package nvmlfake
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -36,6 +37,16 @@ func (d *Driver) Miss(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.missing = err
+}
+
+// Unload takes the driver away under whoever uses it, as an upgrade does; Miss(nil)
+// brings it back.
+func (d *Driver) Unload() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.missing, d.open = errors.New("the kernel module is not loaded"), false
+	d.watches = nil
+	d.session++
 }
 
 // Lose takes a device off the bus.

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"deviceshare/config"
+	"deviceshare/deviceplugin/kubelettest"
+	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+// program is the whole program over a fake driver, API server and kubelet.
+type program struct {
+	t       *testing.T
+	api     *fake.Clientset
+	kubelet *kubelettest.Kubelet
+	driver  *nvmlfake.Driver
+	plugin  *plugin
+	dir     string
+}
+
+func launch(t *testing.T, prepare ...func(*program)) *program {
+	t.Helper()
+	p := &program{
+		t: t, kubelet: kubelettest.Start(t), dir: t.TempDir(), driver: nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1)),
+		api: fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
+	}
+	for _, d := range []string{"dev", "lib"} {
+		if err := os.MkdirAll(filepath.Join(p.dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{"dev/nvidia0", "dev/nvidia1", "lib/libvgpu.so"} {
+		if err := os.WriteFile(filepath.Join(p.dir, f), []byte(f), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range prepare {
+		f(p)
+	}
+	o := defaults()
+	o.nodeName, o.kubeletDir, o.cdiDir, o.stateDir = "n", p.kubelet.Directory, filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
+	o.libraryDir, o.devRoot, o.driverEdits = filepath.Join(p.dir, "lib"), filepath.Join(p.dir, "dev"), "files"
+	o.metricsAddress, o.settle, o.healthProbe, o.healthMin = "", time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
+	var err error
+	if p.plugin, err = assemble(p.api, p.driver, o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	group, ctx := errgroup.WithContext(ctx)
+	p.plugin.start(ctx, group)
+	t.Cleanup(func() {
+		cancel()
+		if err := group.Wait(); err != nil {
+			t.Errorf("the program ended with %v", err)
+		}
+		p.plugin.report.stop()
+	})
+	return p
+}
+
+func (p *program) node() *corev1.Node {
+	p.t.Helper()
+	n, err := p.api.CoreV1().Nodes().Get(context.Background(), "n", metav1.GetOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+func (p *program) await(what string, done func() bool) {
+	p.t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("still waiting for %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// event awaits an event whose message has a part.
+func (p *program) event(reason, part string) {
+	p.t.Helper()
+	p.await("event "+reason, func() bool {
+		list, err := p.api.CoreV1().Events("").List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if e.Reason == reason && strings.Contains(e.Message, part) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// configure writes the node ConfigMap.
+func (p *program) configure(text string) {
+	p.t.Helper()
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: config.NodeName, ResourceVersion: text},
+		Data:       map[string]string{config.NodeKey: text},
+	}
+	api := p.api.CoreV1().ConfigMaps("kube-system")
+	if _, err := api.Update(context.Background(), cm, metav1.UpdateOptions{}); err != nil {
+		if _, err := api.Create(context.Background(), cm, metav1.CreateOptions{}); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// inventory is what the node publishes.
+func (p *program) inventory() sharing.Inventory {
+	p.t.Helper()
+	inv, found, err := wire.ReadNode(p.node().Annotations, "n", 1)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if !found {
+		return sharing.Inventory{}
+	}
+	return inv
+}
+
+func TestFromTheDriverToTheContainerAndBack(t *testing.T) {
+	p := launch(t)
+	p.kubelet.Await(t, "twenty slots", func(healthy, _, _ int) bool { return healthy == 20 })
+	p.await("the inventory", func() bool { return len(p.inventory().Devices) == 2 })
+	p.await("the memory", func() bool {
+		q := p.node().Status.Capacity[wire.ResourceMemory]
+		return q.Value() == 2*81920
+	})
+	device := p.inventory().Devices[0].ID
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"},
+		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{wire.ResourceNumber: resource.MustParse("1"), wire.ResourceMemory: resource.MustParse("1000")},
+		}}}},
+	}
+	share := sharing.Share{Device: device, Mode: sharing.HAMiCore, Memory: sharing.MiBs(1000)}
+	var err error
+	pod.Annotations, err = wire.PlacementAnnotations(sharing.Placement{
+		Node: "n", Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share}}},
+	}, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.api.CoreV1().Pods("ns").Create(context.Background(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.kubelet.Admit(pod); err != nil {
+		t.Fatal(err)
+	}
+	names, err := p.kubelet.Begin(context.Background(), pod, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := strings.TrimPrefix(names[0], "volcano.sh/vgpu=")
+	spec := filepath.Join(p.dir, "cdi", "volcano.sh-vgpu-"+id+".json")
+	if text, err := os.ReadFile(spec); err != nil || !strings.Contains(string(text), "CUDA_DEVICE_MEMORY_LIMIT_0=1000m") {
+		t.Errorf("the specification is %s, %v", text, err)
+	}
+	if err := p.api.CoreV1().Pods("ns").Delete(context.Background(), "p", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.await("the release", func() bool {
+		_, err := os.Stat(spec)
+		return errors.Is(err, os.ErrNotExist) && len(p.plugin.store.All()) == 0
+	})
+}
+
+func TestARefusedStartIsAnEventOfThePod(t *testing.T) {
+	p := launch(t)
+	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"},
+		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "default-scheduler", Containers: []corev1.Container{{Name: "main",
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{wire.ResourceNumber: resource.MustParse("1")}}}}},
+	}
+	if _, err := p.api.CoreV1().Pods("ns").Create(context.Background(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.kubelet.Admit(pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.kubelet.Begin(context.Background(), pod, "main"); err == nil {
+		t.Error("a pod that nobody placed was started")
+	}
+	p.event("DevicePrepareFailed", "set spec.schedulerName")
+}
+
+func TestEditsOfTheConfigurationTakeEffectAndBadOnesAreReported(t *testing.T) {
+	p := launch(t, func(p *program) {
+		p.configure(`{"nodeconfig":[{"name":"n","devicesplitcount":3}]}`)
+	})
+	p.kubelet.Await(t, "six slots", func(healthy, _, _ int) bool { return healthy == 6 })
+	p.configure(`{"nodeconfig":[{"name":"n","devicesplitcount":4,"operatingmode":"time-slicing"}]}`)
+	p.kubelet.Await(t, "eight slots", func(healthy, _, _ int) bool { return healthy == 8 })
+	p.await("the mode", func() bool {
+		inv := p.inventory()
+		return len(inv.Devices) == 2 && inv.Devices[0].Mode == sharing.TimeSlicing
+	})
+	p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"magic","devicesplitcount":-1}]}`)
+	p.event("DeviceConfigInvalid", "nodeconfig[0].operatingmode")
+	if inv := p.inventory(); inv.Devices[0].Mode != sharing.TimeSlicing || inv.Devices[0].MaxShares != 4 {
+		t.Errorf("a bad edit changed the node: %+v", inv.Devices[0])
+	}
+}
+
+func TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater(t *testing.T) {
+	p := launch(t, func(p *program) { p.driver.Miss(errors.New("libnvidia-ml.so.1 not found")) })
+	p.event("GPUDriverUnavailable", "libnvidia-ml.so.1 not found")
+	if _, published := p.node().Annotations[wire.NodeInventory]; published {
+		t.Error("something was published without a driver")
+	}
+	p.driver.Miss(nil)
+	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
+}
+
+func TestABrokenDeviceLeavesThePoolAndComesBack(t *testing.T) {
+	p := launch(t)
+	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
+	p.driver.Lose(1)
+	p.kubelet.Await(t, "half of the slots", func(healthy, all, _ int) bool { return healthy == 10 && all == 20 })
+	p.event("GPUUnhealthy", "lost")
+	p.await("the capacity", func() bool {
+		q := p.node().Status.Capacity[wire.ResourceMemory]
+		return q.Value() == 81920
+	})
+	p.driver.Restore(1)
+	p.kubelet.Await(t, "all slots", func(healthy, _, _ int) bool { return healthy == 20 })
+}

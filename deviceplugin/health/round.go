@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/nvml"
+	"deviceshare/sharing"
+)
+
+// round is the devices of one session. A device that falls silent stays silent
+// for the rest of it: its handle and its events are not to be trusted, even if it
+// answers again.
+type round struct {
+	listed int
+	order  []sharing.DeviceID
+	handle map[sharing.DeviceID]nvml.Device
+	silent map[sharing.DeviceID]bool
+}
+
+func newRound(devices []nvml.Device, found []discovery.Found) *round {
+	r := &round{listed: len(devices), handle: map[sharing.DeviceID]nvml.Device{}, silent: map[sharing.DeviceID]bool{}}
+	for i := range found {
+		for _, d := range devices {
+			if d.Index() == found[i].Index {
+				r.order = append(r.order, found[i].UUID)
+				r.handle[found[i].UUID] = d
+			}
+		}
+	}
+	return r
+}
+
+// answering are the handles of the devices that answered the scan.
+func (r *round) answering() []nvml.Device {
+	handles := make([]nvml.Device, 0, len(r.order))
+	for _, id := range r.order {
+		handles = append(handles, r.handle[id])
+	}
+	return handles
+}
