@@ -274,3 +274,31 @@ func TestCheckReportsWhatIsGivenBeyondTheDevice(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A fork and its origin may grow the same device from the same shares: neither
+// must write into what the other holds.
+func TestForksGrowApart(t *testing.T) {
+	l := sharing.NewLedger(node())
+	share := sharing.Share{Device: "GPU-0", Mode: sharing.HAMiCore, Memory: sharing.GiB}
+	for n := range 8 {
+		owner := sharing.Owner(fmt.Sprint("pod-", n))
+		if err := l.Reserve(owner, sharingtest.Give("main", share)); err != nil {
+			t.Fatal(err)
+		}
+		f := l.Fork()
+		if n > 2 {
+			f.Release("pod-1")
+		}
+		g := f.Fork()
+		for name, x := range map[sharing.Owner]*sharing.Ledger{"f": f, "g": g} {
+			if err := x.Reserve(name, sharingtest.Give("main", share)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, x := range map[string]*sharing.Ledger{"the origin": l, "the fork": f, "its fork": g} {
+			if err := x.Check(); err != nil {
+				t.Errorf("%s after %d pods: %v", name, n+1, err)
+			}
+		}
+	}
+}

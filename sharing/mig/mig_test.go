@@ -35,6 +35,10 @@ func at(geometry string, position int) [2]any { return [2]any{geometry, position
 func TestFit(t *testing.T) {
 	a100, free := sharingtest.Device(0, "A100-80", sharing.MIG), sharingtest.Free(sharingtest.Device(0, "A100-80", sharing.MIG))
 	a30 := sharingtest.Device(0, "A30", sharing.MIG)
+	modest := a30
+	less := *a30.MIG
+	less.Geometries = []sharing.Geometry{{Name: "less", Entries: []sharing.GeometryEntry{{Profile: "1g.6gb", Memory: sharing.MiBs(5000), Count: 4}}}}
+	modest.MIG = &less
 	percent := func(p sharing.Percent) sharing.Request {
 		return sharing.Request{Container: "main", Count: 1, Memory: sharing.PercentMemory(p)}
 	}
@@ -65,6 +69,8 @@ func TestFit(t *testing.T) {
 		{"more than half is all", a100, nil, percent(51), "7g.80gb@0 group4-0"},
 		{"a quarter of an A30", a30, nil, percent(25), "1g.6gb@0 group1-0"},
 		{"what hardware has, where the administrator wrote more", a30, nil, sharingtest.Ask("main", 6144, 0), "2g.12gb@0 group2-0"},
+		{"what the administrator wrote, where hardware has more", modest, nil, sharingtest.Ask("main", 5000, 0), "1g.6gb@0 less-0"},
+		{"more than the administrator wrote", modest, nil, sharingtest.Ask("main", 5001, 0), ""},
 		{"more than the largest", a100, nil, sharingtest.Ask("main", 81000, 0), ""},
 		{"free: a small one at the end", free, nil, sharingtest.Ask("main", 1000, 0), "1g.10gb@6 free-6"},
 		{"free: the double slice for memory alone", free, nil, sharingtest.Ask("main", 15000, 0), "1g.20gb@6 free-17"},
@@ -115,7 +121,9 @@ func TestADeviceThatCannotBeCutIsRefused(t *testing.T) {
 	}
 	unresolved := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Geometry: "group1", Position: 3}}}}
 	renamed := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "1g.10gb", Start: 0, Size: 1, Geometry: "former"}}}}
+	free := sharingtest.Free(a100)
 	cases := map[string]sharing.View{
+		"free, with a geometry from before":    sharing.NewView(&free, renamed),
 		"no partitioning":                      sharing.NewView(&t4, nil),
 		"only geometries that cannot be":       sharing.NewView(&broken, nil),
 		"partitions of two geometries":         sharing.NewView(&a100, mixed),

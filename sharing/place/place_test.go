@@ -121,6 +121,27 @@ func TestTheRefusalIsAboutTheContainerThatCanBeHelpedLeast(t *testing.T) {
 	}
 }
 
+func TestTheRefusalIsThatOfTheModeThatGotFurthest(t *testing.T) {
+	b := onNode(t, sharingtest.Device(0, "A30", sharing.MIG), sharingtest.Device(1, "A30", sharing.MIG), sharingtest.Device(2, "A30", sharing.MPS))
+	three := sharingtest.Times(3, sharingtest.Ask("wide", 100, 0))
+	if _, r := b.try(inModes(sharingtest.Pod("p", three), sharing.MIG, sharing.MPS)); r.Found != 2 || r.Count[sharing.InAnotherMode] != 1 {
+		t.Errorf("equally far, the mode named first: %s", r.String())
+	}
+	if _, r := b.try(inModes(sharingtest.Pod("p", three), sharing.MPS, sharing.MIG)); r.Found != 1 || r.Count[sharing.InAnotherMode] != 2 {
+		t.Errorf("equally far, the mode named first: %s", r.String())
+	}
+	pod := sharingtest.Pod("p", sharingtest.Times(2, sharingtest.Ask("pair", 100, 0)), sharingtest.Ask("large", 30000, 0))
+	if _, r := b.try(inModes(pod, sharing.MPS, sharing.MIG)); r.Container != "large" || r.Count[sharing.WrongMode] != 0 {
+		t.Errorf("mig places the first container, mps does not: %s", r.String())
+	}
+}
+
+func TestAPodThatAsksForNothingIsPlacedWithNothing(t *testing.T) {
+	if p, r := mixed(t).try(&sharing.PodRequest{}); r.Refused() || len(p.Containers) != 0 {
+		t.Errorf("%+v %s", p, r.String())
+	}
+}
+
 // What the summary says no to, Place refuses; for ordinary pods on ordinary nodes
 // it says no whenever Place does.
 func TestTheSummaryRefusesOnlyWhatPlaceRefuses(t *testing.T) {
