@@ -96,3 +96,21 @@ func TestThePluginCanBeTurnedOff(t *testing.T) {
 	}
 	p.OnSessionClose(ssn)
 }
+
+func FuzzReadArguments(f *testing.F) {
+	for _, key := range []string{argEnabled, argPolicy, argWeight, argConfigName, argNodeLock, "deviceshare.GPUSharingEnable", "other"} {
+		f.Add(key, "binpack", int64(3), 0.5, true, uint8(0))
+	}
+	f.Fuzz(func(t *testing.T, key, text string, n int64, x float64, b bool, kind uint8) {
+		values := []any{text, int(n), n, x, b, nil, []any{text}, map[any]any{text: n}}
+		got, mistakes := ReadArguments(framework.Arguments{key: values[int(kind)%len(values)]})
+		if len(mistakes) == 0 && (got.Policy == nil || !(got.Weight >= 0)) {
+			t.Errorf("%q: usable arguments %+v", key, got)
+		}
+		for _, m := range mistakes {
+			if m.Path != key || m.Message == "" {
+				t.Errorf("%q: mistake %+v", key, m)
+			}
+		}
+	})
+}

@@ -9,6 +9,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/metrics"
+	pluginutil "volcano.sh/volcano/pkg/scheduler/plugins/util"
+	"volcano.sh/volcano/pkg/scheduler/util"
 )
 
 // This file holds what is different in other versions of Volcano. It is written
@@ -39,6 +41,30 @@ func RegisterBinder(b cache.Binder) { cache.RegisterBindMethod(b) }
 // IgnoreSums keeps resource names without a meaningful sum out of Volcano's
 // accounting. It must run before the first pod is seen, since pods are read once.
 func IgnoreSums(names ...string) { api.IgnoredDevicesList.Append(names...) }
+
+// join registers what the plugin does in a session.
+func (p *Plugin) join(ssn *framework.Session) {
+	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
+	ssn.AddPredicateFn(PluginName, p.predicate)
+	ssn.AddNodeOrderFn(PluginName, p.order)
+	ssn.AddPreemptableFn(PluginName, vote(p.preemptable))
+	ssn.AddReclaimableFn(PluginName, vote(p.reclaimable))
+	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
+}
+
+// evictionOrder sorts victims for a task as Volcano will evict them.
+type evictionOrder func(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.PriorityQueue
+
+// vote turns a choice of victims into Volcano's form. Without an opinion the
+// choice is left to other plugins.
+func vote(choose func(task *api.TaskInfo, candidates []*api.TaskInfo) (victims []*api.TaskInfo, opinion bool)) api.EvictableFn {
+	return func(task *api.TaskInfo, candidates []*api.TaskInfo) ([]*api.TaskInfo, int) {
+		if victims, opinion := choose(task, candidates); opinion {
+			return victims, pluginutil.Permit
+		}
+		return nil, pluginutil.Abstain
+	}
+}
 
 // refusal makes the fit error of one task on one node. Volcano evicts pods only
 // for a refusal that is curable.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
@@ -17,7 +16,7 @@ import (
 // task of the same queue. Those that are not below it in priority stay: Volcano's
 // priority plugin does not give them up, and a set without them would be evicted
 // in vain.
-func (p *Plugin) preemptable(task *api.TaskInfo, candidates []*api.TaskInfo) ([]*api.TaskInfo, int) {
+func (p *Plugin) preemptable(task *api.TaskInfo, candidates []*api.TaskInfo) ([]*api.TaskInfo, bool) {
 	return p.evictable(task, slices.DeleteFunc(slices.Clone(candidates), func(c *api.TaskInfo) bool {
 		if c.Job == task.Job {
 			return c.Priority >= task.Priority
@@ -29,7 +28,7 @@ func (p *Plugin) preemptable(task *api.TaskInfo, candidates []*api.TaskInfo) ([]
 
 // reclaimable says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
-func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo) ([]*api.TaskInfo, int) {
+func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo) ([]*api.TaskInfo, bool) {
 	return p.evictable(task, candidates, true)
 }
 
@@ -41,17 +40,17 @@ func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo) ([]
 // If nobody's leaving makes the task fit, nobody is given up: the evictions would
 // be in vain. So they would be if sums decide when to stop and Volcano would stop
 // before all have left that have to.
-func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, sumsDecide bool) ([]*api.TaskInfo, int) {
+func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, sumsDecide bool) ([]*api.TaskInfo, bool) {
 	a := p.ask(task)
 	switch {
 	case a == nil:
-		return nil, util.Abstain
+		return nil, false
 	case len(candidates) == 0:
-		return nil, util.Permit
+		return nil, true
 	}
 	n, info := p.nodes[candidates[0].NodeName], p.infos[candidates[0].NodeName]
 	if p.impossible(a, info) != "" {
-		return nil, util.Permit
+		return nil, true
 	}
 	var victims, holders []*api.TaskInfo
 	for _, c := range candidates {
@@ -64,9 +63,9 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, sumsD
 	leave, fits := p.enough(a, n, info, holders)
 	victims = append(victims, leave...)
 	if !fits || sumsDecide && !p.carriedOut(task, info, victims, leave) {
-		return nil, util.Permit
+		return nil, true
 	}
-	return victims, util.Permit
+	return victims, true
 }
 
 // enough returns tasks whose leaving makes the request fit: none if it fits

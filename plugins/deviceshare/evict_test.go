@@ -18,7 +18,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins"
 	"volcano.sh/volcano/pkg/scheduler/plugins/priority"
-	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"deviceshare/sharing"
 )
@@ -71,14 +70,14 @@ func TestOnlyPodsWhoseDevicesMakeRoomAreEvictable(t *testing.T) {
 			for _, pod := range pods {
 				candidates = append(candidates, api.NewTaskInfo(pod))
 			}
-			got, vote := p.evictable(api.NewTaskInfo(podOf("new", "g", c.asks)), candidates, !c.dryRuns)
+			got, opinion := p.evictable(api.NewTaskInfo(podOf("new", "g", c.asks)), candidates, !c.dryRuns)
 			var names []string
 			for _, v := range got {
 				names = append(names, v.Name)
 			}
 			slices.Sort(names)
-			if !slices.Equal(names, c.want) || vote != util.Permit {
-				t.Errorf("evictable %v (%d), want %v", names, vote, c.want)
+			if !slices.Equal(names, c.want) || !opinion {
+				t.Errorf("evictable %v (an opinion: %t), want %v", names, opinion, c.want)
 			}
 			if picture(p.nodes["n1"].ledger) != before {
 				t.Error("the question changed the ledger")
@@ -89,8 +88,8 @@ func TestOnlyPodsWhoseDevicesMakeRoomAreEvictable(t *testing.T) {
 
 func TestAPodWithoutDevicesLeavesTheChoiceToOthers(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
-	if got, vote := bare(t, n1).evictable(api.NewTaskInfo(podOf("new", "g", asks{})), nil, true); vote != util.Abstain || got != nil {
-		t.Errorf("%v, %d", got, vote)
+	if got, opinion := bare(t, n1).evictable(api.NewTaskInfo(podOf("new", "g", asks{})), nil, true); opinion || got != nil {
+		t.Errorf("%v, %t", got, opinion)
 	}
 }
 
@@ -113,14 +112,15 @@ func TestPreemptionEvictsTheOnePodThatMakesRoom(t *testing.T) {
 	high.Spec.PriorityClassName = "high"
 	// 6000 MiB are taken of either device, in one share of the first and in two of
 	// the second: one pod has to leave for a pod of 9000, and it is that of the first.
-	w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("low", 1), high,
+	w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("low", 0), high,
 		low("a", "GPU-n1-0", 6000), low("b", "GPU-n1-1", 3000), low("c", "GPU-n1-1", 3000), podOf("new", "high", asks{number: 1, memory: 9000}))
 	w.cache.AddPriorityClass(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 100})
 	framework.RegisterPluginBuilder(priority.PluginName, priority.New)
 	o := conf.PluginOption{Name: priority.PluginName}
 	plugins.ApplyPluginConfDefaults(&o)
-	// Only plugins of the first tier that names victims have a say.
-	w.tiers = []conf.Tier{{Plugins: append(append(w.tiers[0].Plugins, w.tiers[1].Plugins...), o)}}
+	// Only plugins of the first tier that names victims have a say, and one that
+	// comes after ours would begin anew when nobody is left.
+	w.tiers = []conf.Tier{{Plugins: append(append(w.tiers[0].Plugins, o), w.tiers[1].Plugins...)}}
 
 	ssn := w.open()
 	defer framework.CloseSession(ssn)

@@ -9,7 +9,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
@@ -34,7 +33,7 @@ type Plugin struct {
 	// predicates whether they help.
 	dryRuns bool
 	// evictionOrder is the order in which the session evicts.
-	evictionOrder func(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.PriorityQueue
+	evictionOrder evictionOrder
 	overlay       *overlay
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
@@ -50,15 +49,9 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	start := time.Now()
 	defer func() { p.store.metrics.sessionOpen.Observe(time.Since(start).Seconds()) }()
 
-	if !p.begin(ssn) {
-		return
+	if p.begin(ssn) {
+		p.join(ssn)
 	}
-	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
-	ssn.AddPredicateFn(PluginName, p.predicate)
-	ssn.AddNodeOrderFn(PluginName, p.order)
-	ssn.AddPreemptableFn(PluginName, p.preemptable)
-	ssn.AddReclaimableFn(PluginName, p.reclaimable)
-	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
 }
 
 // begin prepares the plugin for the session; false if the plugin is turned off.

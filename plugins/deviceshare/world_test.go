@@ -101,6 +101,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	}
 	w.restart()
 	w.cache = cache.NewCustomMockSchedulerCache(schedulerName, binderOf(w), util.NewFakeEvictor(100), w.status, nil, record.NewFakeRecorder(10000))
+	w.cache.HyperNodesInfo = api.NewHyperNodesInfoWithCache(map[string]*api.HyperNodeInfo{}, map[int]sets.Set[string]{}, map[string]sets.Set[string]{}, ready())
 	w.client = w.cache.Client().(*fake.Clientset)
 	w.client.PrependReactor("create", "pods", w.bind)
 	for _, o := range objects {
@@ -109,7 +110,6 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
 	w.cache.Run(stop)
-	w.cache.HyperNodesInfo = api.NewHyperNodesInfoWithCache(map[string]*api.HyperNodeInfo{}, map[int]sets.Set[string]{}, map[string]sets.Set[string]{}, ready())
 	w.cache.AddQueueV1beta1(&schedulingv1beta1.Queue{
 		ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: schedulingv1beta1.QueueSpec{Weight: 1},
 		Status: schedulingv1beta1.QueueStatus{State: schedulingv1beta1.QueueStateOpen},
