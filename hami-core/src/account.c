@@ -36,29 +36,63 @@ CUresult account_reserve(int device, uint64_t bytes)
 	return account_reserve_once(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-int charge_begin(struct charge *c, uint64_t bytes)
+/* The device of a call by the gate: an index; -1 with a refusal; -2: let the driver answer. */
+static int admitted_device(struct charge *c, const CUdevice *named)
 {
 	*c = (struct charge){.device = -1};
 	enum gate gate = runtime_gate();
 	if (gate == GATE_OPEN)
-		return 0;
-	int device = gate == GATE_CLOSED ? -1 : runtime_current_device();
-	if (device == -2)
-		return 0; /* no context: the driver will say so */
+		return -2;
+	int device = gate == GATE_CLOSED ? -1 : named ? runtime_device(*named) : runtime_current_device();
 	if (device == -1)
-		return c->refusal = CUDA_ERROR_NOT_PERMITTED;
+		c->refusal = CUDA_ERROR_NOT_PERMITTED;
+	return device;
+}
+
+static uint64_t current_context(void)
+{
+	CUcontext context = NULL;
+	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
+	return get && get(&context) == CUDA_SUCCESS ? (uintptr_t)context : 0;
+}
+
+int charge_begin(struct charge *c, uint64_t bytes)
+{
+	int device = admitted_device(c, NULL);
+	if (device < 0)
+		return c->refusal;
 	uint64_t pages = limit_pages(bytes);
 	if (account_reserve(device, pages) == CUDA_SUCCESS)
 		c->reserved = pages;
 	else if (bytes >= PAGE_BYTES || !table_has_partial_page(device))
 		return c->refusal = account_refuse(device, bytes);
 	/* else: it may fit into a page that is ours already; charge_end finds out */
-	fn_cuCtxGetCurrent get_context = ORIGINAL(cuCtxGetCurrent);
-	CUcontext context = NULL;
-	if (get_context && get_context(&context) == CUDA_SUCCESS)
-		c->context = (uintptr_t)context;
+	c->context = current_context();
 	c->device = device;
 	return 0;
+}
+
+int charge_begin_on(struct charge *c, CUdevice ordinal, uint64_t bytes)
+{
+	int device = admitted_device(c, &ordinal);
+	if (device < 0)
+		return c->refusal;
+	if (account_reserve(device, limit_pages(bytes)) != CUDA_SUCCESS)
+		return c->refusal = account_refuse(device, bytes);
+	c->reserved = limit_pages(bytes);
+	c->device = device;
+	return 0;
+}
+
+CUresult charge_keep(struct charge *c, CUresult result, enum table_kind kind, uint64_t handle)
+{
+	struct table_entry e = {.kind = kind, .device = c->device, .key = handle, .size = c->reserved,
+				.link = c->context, .uses = 1};
+	if (c->device >= 0 && result == CUDA_SUCCESS)
+		table_add(&e); /* without memory for it, the charge stays until the process ends */
+	else if (c->device >= 0)
+		region_release(c->device, c->reserved);
+	return result;
 }
 
 /* Forgets an allocation that the driver must have dropped by itself: its address is in use again. */

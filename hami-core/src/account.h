@@ -25,12 +25,17 @@ struct charge {
 
 /* Reserves room for an allocation on the current device. Non-zero: refused, with c->refusal. */
 int charge_begin(struct charge *c, uint64_t bytes);
+/* The same in whole pages on a device that the call names. */
+int charge_begin_on(struct charge *c, CUdevice ordinal, uint64_t bytes);
 
 /*
  * Settles after the driver's answer: keeps what the allocation at `address` takes and gives
  * the rest back. Where it takes more than there is, frees it again and answers OUT_OF_MEMORY.
  */
 CUresult charge_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes);
+
+/* Settles an allocation without an address: keeps what was reserved under its handle, or gives it back. */
+CUresult charge_keep(struct charge *c, CUresult result, enum table_kind kind, uint64_t handle);
 
 /* Freeing has the same shape: begin, the driver's call, end with its answer. */
 struct freeing {

@@ -8,27 +8,17 @@
 #include "limit.h"
 #include "region.h"
 #include "resolve.h"
-#include "runtime.h"
 
-/* Keeps the charge of a made array under its handle, or gives it back. */
-static CUresult settle(const struct charge *c, CUresult result, const void *array)
-{
-	struct table_entry e = {.kind = TABLE_ARRAY, .device = c->device, .size = c->reserved,
-				.link = c->context};
-	if (c->device < 0)
-		return result;
-	if (result != CUDA_SUCCESS)
-		return region_release(c->device, c->reserved), result;
-	e.key = (uintptr_t)array;
-	table_add(&e);
-	return result;
-}
-
-/* Reserves for a shape; a NULL one is for the driver to refuse. Never rides free on a shared page. */
+/* Reserves whole pages for a shape, so that it never rides on a shared one; a NULL shape is for the driver to refuse. */
 static int begin(struct charge *c, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
-	uint64_t bytes = shape ? array_bytes(shape, levels) : 0;
-	return charge_begin(c, bytes ? limit_pages(bytes) : 0);
+	return charge_begin(c, shape ? limit_pages(array_bytes(shape, levels)) : 0);
+}
+
+/* A shape of two dimensions, from either version of the API. */
+static CUDA_ARRAY3D_DESCRIPTOR flat(size_t width, size_t height, int format, unsigned int channels)
+{
+	return (CUDA_ARRAY3D_DESCRIPTOR){.Width = width, .Height = height, .Format = format, .NumChannels = channels};
 }
 
 static CUresult destroy_end(CUresult result, int found, struct table_entry *e)
@@ -45,11 +35,11 @@ CUresult hook_array_create(original_array_create original, CUarray *array, const
 	struct charge c;
 	CUDA_ARRAY3D_DESCRIPTOR full = {0};
 	if (shape)
-		full = (CUDA_ARRAY3D_DESCRIPTOR){shape->Width, shape->Height, 0, shape->Format, shape->NumChannels, 0};
+		full = flat(shape->Width, shape->Height, shape->Format, shape->NumChannels);
 	if (begin(&c, shape ? &full : NULL, 1))
 		return c.refusal;
 	CUresult r = original(array, shape);
-	return settle(&c, r, r == CUDA_SUCCESS ? *array : NULL);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_array_create_v1(original_array_create_v1 original, CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *shape)
@@ -57,11 +47,11 @@ CUresult hook_array_create_v1(original_array_create_v1 original, CUarray *array,
 	struct charge c;
 	CUDA_ARRAY3D_DESCRIPTOR full = {0};
 	if (shape)
-		full = (CUDA_ARRAY3D_DESCRIPTOR){shape->Width, shape->Height, 0, shape->Format, shape->NumChannels, 0};
+		full = flat(shape->Width, shape->Height, shape->Format, shape->NumChannels);
 	if (begin(&c, shape ? &full : NULL, 1))
 		return c.refusal;
 	CUresult r = original(array, shape);
-	return settle(&c, r, r == CUDA_SUCCESS ? *array : NULL);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_array_create_3d(original_array_create_3d original, CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape)
@@ -70,7 +60,7 @@ CUresult hook_array_create_3d(original_array_create_3d original, CUarray *array,
 	if (begin(&c, shape, 1))
 		return c.refusal;
 	CUresult r = original(array, shape);
-	return settle(&c, r, r == CUDA_SUCCESS ? *array : NULL);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_array_create_3d_v1(original_array_create_3d_v1 original, CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape)
@@ -83,7 +73,7 @@ CUresult hook_array_create_3d_v1(original_array_create_3d_v1 original, CUarray *
 	if (begin(&c, shape ? &full : NULL, 1))
 		return c.refusal;
 	CUresult r = original(array, shape);
-	return settle(&c, r, r == CUDA_SUCCESS ? *array : NULL);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_array_destroy(original_array_destroy original, CUarray array)
@@ -100,7 +90,7 @@ CUresult hook_mipmap_create(original_mipmap_create original, CUmipmappedArray *a
 	if (begin(&c, shape, levels))
 		return c.refusal;
 	CUresult r = original(array, shape, levels);
-	return settle(&c, r, r == CUDA_SUCCESS ? *array : NULL);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_mipmap_destroy(original_mipmap_destroy original, CUmipmappedArray array)

@@ -74,22 +74,32 @@ CUresult hook_mem_free_v1(original_mem_free_v1 original, CUdeviceptr_v1 pointer)
 	return free_end(&f, original(pointer));
 }
 
+/* Turns the card's figures into the container's; behind a closed gate nothing is free. */
+static void confine(size_t *left, size_t *all)
+{
+	int device = runtime_gate() == GATE_LIMITED ? runtime_current_device() : -1;
+	if (device < 0) {
+		*left = 0;
+		return;
+	}
+	pools_refresh();
+	*left = limit_free(*left, region_used(device), runtime_memory_limit(device));
+	*all = limit_total(*all, runtime_memory_limit(device));
+}
+
 CUresult hook_mem_get_info(original_mem_get_info original, size_t *free_bytes, size_t *total)
 {
 	size_t left = 0, all = 0;
-	enum gate gate = runtime_gate();
-	if (gate == GATE_OPEN)
+	if (runtime_gate() == GATE_OPEN)
 		return original(free_bytes, total);
 	CUresult r = original(&left, &all);
-	int device = r == CUDA_SUCCESS && gate == GATE_LIMITED ? runtime_current_device() : -1;
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (device >= 0)
-		pools_refresh();
+	confine(&left, &all);
 	if (free_bytes)
-		*free_bytes = device < 0 ? 0 : limit_free(left, region_used(device), runtime_memory_limit(device));
+		*free_bytes = left;
 	if (total)
-		*total = device < 0 ? all : limit_total(all, runtime_memory_limit(device));
+		*total = all;
 	return r;
 }
 

@@ -5,10 +5,8 @@
  * device is the one the allocation names, not the current one.
  */
 #include "account.h"
-#include "limit.h"
 #include "region.h"
 #include "resolve.h"
-#include "runtime.h"
 #include "table.h"
 
 /* One use less of a handle; its memory is credited with the last. */
@@ -22,23 +20,13 @@ static void drop_use(uint64_t handle)
 CUresult hook_mem_create(original_mem_create original, CUmemGenericAllocationHandle *handle, size_t bytes,
 			 const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	enum gate gate = runtime_gate();
-	if (gate == GATE_OPEN || !prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	struct charge c;
+	if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return original(handle, bytes, prop, flags); /* host memory is not the device's */
-	int device = gate == GATE_CLOSED ? -1 : runtime_device(prop->location.id);
-	struct table_entry e = {.kind = TABLE_HANDLE, .device = device, .size = limit_pages(bytes), .uses = 1};
-	if (device == -2)
-		return original(handle, bytes, prop, flags); /* no such device: the driver will say so */
-	if (device < 0)
-		return CUDA_ERROR_NOT_PERMITTED;
-	if (account_reserve(device, e.size) != CUDA_SUCCESS)
-		return account_refuse(device, bytes);
+	if (charge_begin_on(&c, prop->location.id, bytes))
+		return c.refusal;
 	CUresult r = original(handle, bytes, prop, flags);
-	if (r != CUDA_SUCCESS)
-		return region_release(device, e.size), r;
-	e.key = *handle;
-	table_add(&e);
-	return r;
+	return charge_keep(&c, r, TABLE_HANDLE, r == CUDA_SUCCESS ? *handle : 0);
 }
 
 CUresult hook_mem_release(original_mem_release original, CUmemGenericAllocationHandle handle)

@@ -5,11 +5,15 @@ FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 UNIT := limit limits table region
 
-.PHONY: fake test-normal test-asan test-generator test-symbols
-test: test-generator test-normal test-asan test-symbols
+.PHONY: fake test-normal test-asan test-generator test-symbols test-fake
+test: test-generator test-fake test-normal test-asan test-symbols
 
 fake:
 	@$(MAKE) -s -C $(FAKE)
+
+test-fake: fake
+	@echo "== fake driver"
+	@$(MAKE) -s -C $(FAKE) test
 
 test-generator:
 	@echo "== generator"
@@ -24,9 +28,13 @@ $(eval $(call unit_tests,test,))
 $(eval $(call unit_tests,asan,$(SANITIZE)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
-$(B)/test/test/preload_test $(B)/test/test/probe: $(B)/test/test/%: test/%.c test/testing.h | fake
+PROBE := $(patsubst %,test/probe_%.c,main memory process)
+$(B)/test/test/preload_test: test/preload_test.c test/testing.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -MMD -MP -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
+$(B)/test/test/probe: $(PROBE) test/probe.h include/cuda_abi.h include/nvml_abi.h | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(PROBE) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
 $(B)/test/test/third.so: test/third.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probe.h: small CUDA programs by name, run by preload_test under the library. Exit code
+ * 0 is success; otherwise the line that went wrong is printed. The limit of all of them
+ * is 64 MiB on device 0.
+ */
+#ifndef PROBE_H
+#define PROBE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cuda_abi.h"
+#include "nvml_abi.h"
+
+#define MIB (1ULL << 20)
+#define NEED(condition)                                                           \
+	do {                                                                      \
+		if (!(condition)) {                                               \
+			printf("    %s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+			exit(1);                                                  \
+		}                                                                 \
+	} while (0)
+
+CUresult cuInit(unsigned int);
+CUresult cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
+CUresult cuGetProcAddress(const char *, void **, int, uint64_t);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
+CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
+CUresult cuCtxDestroy_v2(CUcontext);
+CUresult cuCtxSetCurrent(CUcontext);
+CUresult cuCtxSynchronize(void);
+CUresult cuMemAlloc(CUdeviceptr_v1 *, unsigned int);
+CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
+CUresult cuMemAllocManaged(CUdeviceptr *, size_t, unsigned int);
+CUresult cuMemAllocPitch_v2(CUdeviceptr *, size_t *, size_t, size_t, unsigned int);
+CUresult cuMemFree(CUdeviceptr_v1);
+CUresult cuMemFree_v2(CUdeviceptr);
+CUresult cuMemGetInfo(unsigned int *, unsigned int *);
+CUresult cuMemGetInfo_v2(size_t *, size_t *);
+CUresult cuDeviceTotalMem(unsigned int *, CUdevice);
+CUresult cuDeviceTotalMem_v2(size_t *, CUdevice);
+CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t);
+CUresult cuMemAllocAsync(CUdeviceptr *, size_t, CUstream);
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *, size_t, CUstream);
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
+CUresult cuMemFreeAsync(CUdeviceptr, CUstream);
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr, CUstream);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
+CUresult cuMemPoolCreate(CUmemoryPool *, const CUmemPoolProps *);
+CUresult cuMemPoolDestroy(CUmemoryPool);
+CUresult cuMemPoolTrimTo(CUmemoryPool, size_t);
+CUresult cuMemPoolSetAttribute(CUmemoryPool, int, void *);
+CUresult cuMemCreate(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
+CUresult cuMemRelease(CUmemGenericAllocationHandle);
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *, void *);
+CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
+CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+CUresult cuMemUnmap(CUdeviceptr, size_t);
+
+CUresult cuArrayCreate(CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *);
+CUresult cuArrayCreate_v2(CUarray *, const CUDA_ARRAY_DESCRIPTOR *);
+CUresult cuArray3DCreate(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v1 *);
+CUresult cuArray3DCreate_v2(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *);
+CUresult cuArrayDestroy(CUarray);
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned int);
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray);
+
+/* probe_main.c: makes a device's primary context current; free bytes; an allocation to keep. */
+void use_device(CUdevice device);
+size_t left(void);
+CUresult take(uint64_t bytes);
+
+/* All probes: F(name in C, name on the command line). */
+#define PROBES(F) \
+	F(exact, "exact") \
+	F(small, "small") \
+	F(kinds, "kinds") \
+	F(version_one, "version-one") \
+	F(null_arguments, "null-arguments") \
+	F(pools, "pools") \
+	F(pool_of_own, "pool-of-own") \
+	F(granule, "granule") \
+	F(synchronised, "synchronised") \
+	F(mappings, "mappings") \
+	F(arrays, "arrays") \
+	F(contexts, "contexts") \
+	F(injected, "injected") \
+	F(nvml, "nvml") \
+	F(rtld_next, "rtld-next") \
+	F(versioned_lookup, "versioned-lookup") \
+	F(proc_address, "proc-address") \
+	F(threads, "threads") \
+	F(race, "race") \
+	F(killed, "killed") \
+	F(forked, "forked") \
+	F(refused, "refused") \
+	F(unlimited, "unlimited") \
+	F(unnamed, "unnamed") \
+	F(second_limited, "second-limited") \
+	F(untouched, "untouched")
+
+#define PROBE_DECLARE(function, name) void probe_##function(void);
+PROBES(PROBE_DECLARE)
+
+#endif
