@@ -80,6 +80,32 @@ func TestEqualScoresAreDecidedByModeThenByDevice(t *testing.T) {
 	}
 }
 
+func TestSeveralDevicesAreOfTheModeThatScoresHighestTogether(t *testing.T) {
+	pair := sharingtest.Pod("p", sharingtest.Times(2, sharingtest.Ask("main", 1000, 0)))
+	mode := func(b *bench) sharing.Mode {
+		p, r := b.try(pair)
+		if r.Refused() {
+			t.Fatal(r.String())
+		}
+		return p.Containers[0].Shares[0].Mode
+	}
+	b := onNode(t, sharingtest.Device(0, "A30", sharing.MPS), sharingtest.Device(1, "A30", sharing.MPS),
+		sharingtest.Device(2, "A30", sharing.HAMiCore), sharingtest.Device(3, "A30", sharing.HAMiCore))
+	if got := mode(b); got != sharing.HAMiCore {
+		t.Errorf("%s: equal scores are decided by the order of the modes", got)
+	}
+	picky := sharingtest.Pod("there", sharingtest.Ask("main", 9000, 0))
+	picky.Selector.UseIDs = []sharing.DeviceID{"GPU-1"}
+	b.place(picky)
+	if got := mode(b); got != sharing.MPS {
+		t.Errorf("%s: binpack fills the devices in use", got)
+	}
+	b.policy, _ = policy.Named("spread")
+	if got := mode(b); got != sharing.HAMiCore {
+		t.Errorf("%s: spread avoids them", got)
+	}
+}
+
 // The whole pod is tried in one mode before the next, even if one container
 // would fit in a mode named earlier.
 func TestModesAreTriedInTheOrderOfThePod(t *testing.T) {
