@@ -29,6 +29,7 @@ type options struct {
 	failOnInitError                bool
 	memoryResources                string
 	settle, healthProbe, healthMin time.Duration
+	driverRetry                    time.Duration
 	ignoreXIDs                     []string
 }
 
@@ -38,6 +39,7 @@ func defaults() *options {
 		stateDir: "/var/lib/deviceshare", libraryDir: "/usr/local/vgpu", driverEdits: "nvcdi", devRoot: "/dev",
 		driverRoot: "/", hookPath: "/usr/bin/nvidia-cdi-hook", metricsAddress: ":9394", memoryResources: "auto",
 		settle: 150 * time.Millisecond, healthProbe: 5 * time.Second, healthMin: time.Minute,
+		driverRetry: 10 * time.Second,
 	}
 	if o.nodeName == "" {
 		o.nodeName, _ = os.Hostname()
@@ -72,6 +74,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.settle, "cdi-settle", o.settle, "wait after writing a CDI specification, until the runtime has seen it")
 	f.DurationVar(&o.healthProbe, "health-probe", o.healthProbe, "time between looks at every device")
 	f.DurationVar(&o.healthMin, "health-quiet", o.healthMin, "time without critical errors after which a device that answers is healthy again")
+	f.DurationVar(&o.driverRetry, "driver-retry", o.driverRetry, "wait before the driver is opened again while it, or a device, does not answer")
 	f.StringSliceVar(&o.ignoreXIDs, "ignore-xids", o.ignoreXIDs, "critical errors (XID) that say nothing about the device; all ignores every one")
 }
 

@@ -187,7 +187,7 @@ func (p *plugin) watchDevices(ctx context.Context) error {
 		return err
 	}
 	return health.New(p.driver, p.board, health.Config{
-		Ignored: xids, IgnoreAll: all, Probe: p.o.healthProbe, Quiet: p.o.healthMin, FailFast: p.o.failOnInitError,
+		Ignored: xids, IgnoreAll: all, Probe: p.o.healthProbe, Quiet: p.o.healthMin, Retry: p.o.driverRetry, FailFast: p.o.failOnInitError,
 		Trouble: func(err error) { p.report.trouble(monitor.ProblemDriver, "GPUDriverUnavailable", err) },
 		Changed: p.report.device, Opened: p.forget,
 	}).Run(ctx)

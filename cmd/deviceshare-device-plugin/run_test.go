@@ -57,6 +57,7 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 	o.nodeName, o.kubeletDir, o.cdiDir, o.stateDir = "n", p.kubelet.Directory, filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
 	o.libraryDir, o.devRoot, o.driverEdits = filepath.Join(p.dir, "lib"), filepath.Join(p.dir, "dev"), "files"
 	o.metricsAddress, o.settle, o.healthProbe, o.healthMin = "", time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
+	o.driverRetry = 20 * time.Millisecond
 	var err error
 	if p.plugin, err = assemble(p.api, p.driver, o); err != nil {
 		t.Fatal(err)

@@ -50,6 +50,9 @@ type Config struct {
 	Handler Handler
 }
 
+// kubeletSocket is where the kubelet takes registrations, in its directory.
+const kubeletSocket = "kubelet.sock"
+
 // Server serves one resource until told to stop.
 type Server struct {
 	pluginapi.UnimplementedDevicePluginServer
@@ -99,7 +102,9 @@ func (s *Server) session(ctx context.Context) error {
 	defer stop()
 	resource := s.cfg.Resource()
 	if err := s.register(ctx, resource); err != nil {
-		return err
+		klog.ErrorS(err, "not registered; waiting for the kubelet", "resource", resource)
+		s.awaitKubelet(ctx, watcher)
+		return nil
 	}
 	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Devices()))
 	return s.watch(ctx, watcher, broken, resource)
@@ -126,7 +131,7 @@ func (s *Server) listen(ctx context.Context) (broken <-chan error, stop func(), 
 func (s *Server) register(ctx context.Context, resource string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	socket := filepath.Join(s.cfg.Directory, "kubelet.sock")
+	socket := filepath.Join(s.cfg.Directory, kubeletSocket)
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("register with the kubelet: %w", err)
@@ -139,6 +144,24 @@ func (s *Server) register(ctx context.Context, resource string) error {
 		return fmt.Errorf("register %s with the kubelet at %s: %w", resource, socket, err)
 	}
 	return nil
+}
+
+// awaitKubelet returns when the kubelet's socket is made anew, or it is time to
+// try all the same.
+func (s *Server) awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher) {
+	later := time.After(s.tick)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-later:
+			return
+		case e := <-watcher.Events:
+			if filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create) {
+				return
+			}
+		}
+	}
 }
 
 // watch returns nil when it is time to register again.
@@ -154,7 +177,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-
 		case err := <-watcher.Errors:
 			return fmt.Errorf("watch the kubelet's directory: %w", err)
 		case e := <-watcher.Events:
-			restarted := filepath.Base(e.Name) == "kubelet.sock" && e.Has(fsnotify.Create)
+			restarted := filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create)
 			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove)
 			if restarted || removed {
 				klog.InfoS("the kubelet restarted; registering again", "resource", resource, "event", e.String())
