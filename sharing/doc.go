@@ -14,6 +14,7 @@
 //	backend     the rules of one mode
 //	request     what one container asks for
 //	share       what one container got of one device
+//	cost        what a share takes of its device
 //	placement   the decision for one pod: shares by container
 //	ledger      placements by owner, over one node's inventory
 //	owner       the pod that holds shares, by UID

@@ -211,67 +211,6 @@ func appendShares(held []Held, o Owner, p *Placement, id DeviceID) []Held {
 	return held
 }
 
-// check reports a device that is given beyond what it has. With a view from
-// before and an owner it reports only what this owner has made worse since: what
-// was wrong before is not its fault.
-func (v *View) check(before *View, o Owner) error {
-	d, was := v.Device, usage{}
-	if before != nil {
-		was = before.usage
-	}
-	switch u := v.usage; {
-	case u.memory > d.Memory && d.Mode != MIG && u.memory > was.memory:
-		return fmt.Errorf("device %s: %v of %v memory given", d.ID, u.memory, d.Memory)
-	case u.cores > d.Cores && d.Mode != MIG && u.cores > was.cores:
-		return fmt.Errorf("device %s: %d%% of %d%% compute given", d.ID, u.cores, d.Cores)
-	case u.sharers > d.MaxShares && u.sharers > was.sharers:
-		return fmt.Errorf("device %s: %d of %d shares given", d.ID, u.sharers, d.MaxShares)
-	}
-	for i := range v.held {
-		a := &v.held[i]
-		if p := a.Share.Partition; (before == nil || a.Owner == o) && !d.has(p) {
-			return fmt.Errorf("device %s: %s/%s holds slices %d to %d, which it does not have", d.ID, a.Owner, a.Container, p.Start, p.Start+p.Size-1)
-		}
-		for j := range v.held[:i] {
-			b := &v.held[j]
-			if (before == nil || a.Owner == o || b.Owner == o) && conflict(a, b) {
-				return fmt.Errorf("device %s: %s/%s and %s/%s hold what only one may", d.ID, a.Owner, a.Container, b.Owner, b.Container)
-			}
-		}
-	}
-	return nil
-}
-
-// has reports whether a partition lies on the device.
-func (d *Device) has(p Partition) bool {
-	return p.IsZero() || d.MIG != nil && p.Start >= 0 && p.Size > 0 && p.Size <= d.MIG.Slices && p.Start <= d.MIG.Slices-p.Size
-}
-
-// conflict reports whether two shares of one device, later after earlier in the
-// order of the ledger, cannot exist together.
-func conflict(later, earlier *Held) bool {
-	if later.Owner == earlier.Owner && later.Container == earlier.Container {
-		return true // a container gets different devices
-	}
-	if later.Owner == earlier.Owner && !together(earlier.Kind, later.Kind) {
-		return false
-	}
-	a, b := later, earlier
-	if a.Share.Whole || b.Share.Whole {
-		return true
-	}
-	if pa, pb := a.Share.Partition, b.Share.Partition; !pa.IsZero() || !pb.IsZero() {
-		return pa.IsZero() || pb.IsZero() || pa.Overlaps(pb)
-	}
-	return a.Share.Cores >= 100 || b.Share.Cores >= 100
-}
-
-// together reports whether two containers of one pod, in the order of its spec
-// with init containers first, ever run at the same time.
-func together(earlier, later ContainerKind) bool {
-	return earlier != Init && (later != Init || earlier == Sidecar)
-}
-
 func samePlacement(a, b Placement) bool {
 	if a.Node != b.Node || a.Group != b.Group || a.GeometryHash != b.GeometryHash {
 		return false

@@ -39,8 +39,6 @@ const (
 	// Blocked: the shares of some pod on this node could not be read, so what is
 	// free is not known.
 	Blocked
-	// GivenToSameContainer: the container already has a share of this device.
-	GivenToSameContainer
 	// InAnotherMode: devices fit, but only together with devices of another
 	// mode; one container is served in one mode.
 	InAnotherMode
@@ -55,7 +53,7 @@ func (r Reason) String() string {
 		NotSelected: "NotSelected", NotEnoughMemory: "NotEnoughMemory", NotEnoughCores: "NotEnoughCores",
 		TooManyShares: "TooManyShares", HeldExclusively: "HeldExclusively", NotEmpty: "NotEmpty",
 		NoPartitionFits: "NoPartitionFits", GroupAlreadyHere: "GroupAlreadyHere", Blocked: "Blocked",
-		GivenToSameContainer: "GivenToSameContainer", InAnotherMode: "InAnotherMode",
+		InAnotherMode: "InAnotherMode",
 	}
 	if r < Reasons {
 		return names[r]

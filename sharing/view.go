@@ -92,15 +92,6 @@ func (v View) After(kind ContainerKind, s *Share) View {
 	return v
 }
 
-// With returns the view with one more share. The receiver is unchanged.
-func (v *View) With(h Held) View {
-	held := make([]Held, len(v.held), len(v.held)+1)
-	copy(held, v.held)
-	w := NewView(v.Device, insert(held, h))
-	w.blocked = v.blocked
-	return w
-}
-
 // Alike reports whether two devices would treat every request of a pod that both
 // admit the same. It may say false of devices that would.
 func (v *View) Alike(w *View) bool {
@@ -199,19 +190,4 @@ func containsModel(model string, parts []string) bool {
 		}
 	}
 	return false
-}
-
-// insert puts a share beside the others of its owner, at the end of them.
-func insert(held []Held, h Held) []Held {
-	at := len(held)
-	for i := len(held) - 1; i >= 0; i-- {
-		if held[i].Owner == h.Owner {
-			at = i + 1
-			break
-		}
-	}
-	held = append(held, Held{})
-	copy(held[at+1:], held[at:])
-	held[at] = h
-	return held
 }

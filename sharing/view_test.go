@@ -72,38 +72,29 @@ func TestAbsurdFactsMakeNoRoom(t *testing.T) {
 	}
 }
 
-// After is With for placing: the same room is left for the next container.
-func TestAfterLeavesTheSameRoomAsWith(t *testing.T) {
+// What the next container of a pod sees is the device with the containers of the
+// pod that go on running.
+func TestAfterLeavesTheRoomThatIsLeftBesideWhatRuns(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.HAMiCore)
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 500 {
 		base := sharing.NewView(&d, []sharing.Held{by("other", sharing.App, amounts(sharing.Bytes(r.IntN(9)), 5))})
-		quick, slow := base, base
+		quick, running := base, base.Held()
 		for range r.IntN(5) {
 			s := amounts(sharing.Bytes(1+r.IntN(9)), sharing.Percent(r.IntN(20)))
 			kind := []sharing.ContainerKind{sharing.Sidecar, sharing.Init}[r.IntN(2)]
 			quick = quick.After(kind, &s)
 			if kind == sharing.Sidecar {
-				slow = slow.With(by("self", kind, s)) // an ended init container leaves nothing
+				running = append(running[:len(running):len(running)], by("self", kind, s)) // an ended init container leaves nothing
 			}
 		}
+		slow := sharing.NewView(&d, running)
 		if quick.FreeMemory() != slow.FreeMemory() || quick.FreeCores() != slow.FreeCores() || quick.Sharers() != slow.Sharers() {
-			t.Fatalf("After leaves %v %d%%, With %v %d%%", quick.FreeMemory(), quick.FreeCores(), slow.FreeMemory(), slow.FreeCores())
+			t.Fatalf("After leaves %v %d%%, the shares %v %d%%", quick.FreeMemory(), quick.FreeCores(), slow.FreeMemory(), slow.FreeCores())
 		}
 		if base.Sharers() != 1 || len(base.Held()) != 1 {
 			t.Fatal("the view before was changed")
 		}
-	}
-}
-
-func TestWithKeepsTheSharesOfAnOwnerTogether(t *testing.T) {
-	d := sharingtest.Device(0, "A100-80", sharing.HAMiCore)
-	v := sharing.NewView(&d, nil)
-	v = v.With(by("a", sharing.Init, amounts(9, 0)))
-	v = v.With(by("b", sharing.App, amounts(1, 0)))
-	v = v.With(by("a", sharing.App, amounts(5, 0)))
-	if v.UsedMemory() != 10*sharing.GiB {
-		t.Errorf("%v used, want 10GiB: 9 of a and 1 of b", v.UsedMemory())
 	}
 }
 
