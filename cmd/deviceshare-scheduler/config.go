@@ -26,6 +26,8 @@ type configFeed struct {
 	mu              sync.Mutex
 	namespace, name string
 	stop            context.CancelFunc
+	// hash identifies what is in force: every node is read anew after a change.
+	hash string
 }
 
 // Use implements deviceshare.ConfigSource. A ConfigMap followed before is left.
@@ -68,10 +70,11 @@ func namespaces(first string) []string {
 func (f *configFeed) put(ctx context.Context, v live.Value) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || f.hash == v.Device.Hash() {
 		return
 	}
-	klog.InfoS("Device configuration in force", "namespace", v.DeviceFrom.Namespace, "name", v.DeviceFrom.Name, "hash", v.Device.Hash())
+	f.hash = v.Device.Hash()
+	klog.InfoS("Device configuration in force", "namespace", v.DeviceFrom.Namespace, "name", v.DeviceFrom.Name, "hash", f.hash)
 	// Volcano reads a pod's resources when the pod arrives, so a name that was
 	// changed is ignored for pods that come later.
 	deviceshare.IgnoreSums(v.Device.PercentageName, v.Device.PriorityName)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
+	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -109,6 +110,27 @@ func TestOurPluginTakesThePlaceOfTheOneThatShipsWithVolcano(t *testing.T) {
 	build, _ := framework.GetPluginBuilder(deviceshare.PluginName)
 	if _, ours := build(framework.Arguments{}).(*deviceshare.Plugin); !ours {
 		t.Error("the plugin that ships with Volcano is still built")
+	}
+}
+
+func TestTheArgumentsAreReadFromVolcanosConfigurationFile(t *testing.T) {
+	text := `actions: "allocate"
+tiers:
+- plugins:
+  - name: deviceshare
+    arguments:
+      deviceshare.VGPUEnable: true
+      deviceshare.SchedulePolicy: spread
+      deviceshare.ScheduleWeight: 5
+      deviceshare.NodeLockEnable: false
+`
+	_, tiers, _, _, err := scheduler.UnmarshalSchedulerConf(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, mistakes := deviceshare.ReadArguments(tiers[0].Plugins[0].Arguments)
+	if len(mistakes) > 0 || !got.Enabled || got.Policy.Name() != "spread" || got.Weight != 5 {
+		t.Errorf("%+v, %v", got, mistakes)
 	}
 }
 

@@ -3,10 +3,13 @@
 package deviceshare
 
 import (
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -291,6 +294,33 @@ func TestDefect15_APodThatEndedBeforeItWasSeenIsNotWaitedFor(t *testing.T) {
 	defer framework.CloseSession(ssn)
 	if err := ssn.PredicateFn(w.task(ssn, "new"), ssn.Nodes["n1"]); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestDefect16_ManyGoroutinesMayAskAboutOneNode(t *testing.T) {
+	node, pods := full(t, "n1")
+	now := metav1.Now()
+	pods[0].DeletionTimestamp = &now // one is leaving, so the future is asked for too
+	n1 := infoOf(node, pods)
+	p := bare(t, n1)
+	var wait sync.WaitGroup
+	answers := make([]string, 16)
+	for i := range answers {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for _, a := range []asks{{number: 1, memory: 2000}, {number: 1, memory: 4000}, {number: 30, memory: 1}} {
+				task := api.NewTaskInfo(podOf("p", "g", a))
+				score, _ := p.order(task, n1)
+				answers[i] += fmt.Sprint(p.predicate(task, n1), score)
+			}
+		}()
+	}
+	wait.Wait()
+	for _, a := range answers {
+		if a != answers[0] {
+			t.Errorf("answers %q and %q", answers[0], a)
+		}
 	}
 }
 
