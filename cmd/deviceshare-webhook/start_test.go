@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// apiServer answers what the webhook asks at its start, and refuses to take the
+// registration until it is let.
+type apiServer struct {
+	mu       sync.Mutex
+	let      bool
+	wrote    []string // method and path of every write
+	bundles  int
+	refusals chan struct{}
+}
+
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	resources := func(group string, list ...metav1.APIResource) {
+		answer(w, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: group, APIResources: list})
+	}
+	const registrations = "/apis/admissionregistration.k8s.io/v1"
+	switch path := r.URL.Path; {
+	case path == "/api":
+		answer(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+	case path == "/apis":
+		v := metav1.GroupVersionForDiscovery{GroupVersion: "admissionregistration.k8s.io/v1", Version: "v1"}
+		answer(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups: []metav1.APIGroup{{Name: "admissionregistration.k8s.io", Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v}}})
+	case path == "/api/v1":
+		resources("v1", metav1.APIResource{Name: "secrets", Namespaced: true, Kind: "Secret"})
+	case path == registrations:
+		resources("admissionregistration.k8s.io/v1",
+			metav1.APIResource{Name: "mutatingwebhookconfigurations", Kind: "MutatingWebhookConfiguration"},
+			metav1.APIResource{Name: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration"})
+	case strings.HasSuffix(path, "/configmaps") && r.URL.Query().Get("watch") != "":
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	case strings.HasSuffix(path, "/configmaps"):
+		_, _ = io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
+	case r.Method == http.MethodGet:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	default:
+		a.write(w, r)
+	}
+}
+
+func (a *apiServer) write(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if strings.Contains(r.URL.Path, "webhookconfigurations") && !a.let {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		select {
+		case a.refusals <- struct{}{}:
+		default:
+		}
+		return
+	}
+	a.wrote = append(a.wrote, r.Method+" "+r.URL.Path)
+	if strings.Contains(string(body), "caBundle") {
+		a.bundles++
+	}
+	if r.Method == http.MethodPost { // echoed in the encoding it came in
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+	}
+	_, _ = w.Write(body)
+}
+
+func answer(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
+
+func TestThePortOpensWhenTheAPIServerKnowsTheWebhook(t *testing.T) {
+	fake := &apiServer{refusals: make(chan struct{}, 1)}
+	api := httptest.NewServer(fake)
+	t.Cleanup(api.Close)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o, err := parse("--url="+address, "--port="+address[strings.LastIndex(address, ":")+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newServer(&rest.Config{Host: api.URL}, o, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.start(ctx) }()
+
+	<-fake.refusals
+	if open(address) {
+		t.Error("the port is open though the registration was refused")
+	}
+	if s.keeper.Ready(nil) == nil {
+		t.Error("ready though the registration was refused")
+	}
+	fake.mu.Lock()
+	fake.let = true
+	fake.mu.Unlock()
+	s.keeper.Poke()
+	if err := eventually(t.Context(), func() bool { return open(address) }); err != nil {
+		t.Error(err)
+	}
+	if err := s.keeper.Ready(nil); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("start: %v", err)
+	}
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
+	if fake.bundles < 2 || !strings.HasSuffix(fake.wrote[0], "/secrets") {
+		t.Errorf("wrote %q with %d bundles; want the Secret first, then both configurations", fake.wrote, fake.bundles)
+	}
+}
+
+func open(address string) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+func eventually(ctx context.Context, what func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !what() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it did not come to be: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
