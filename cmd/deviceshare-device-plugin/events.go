@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,9 @@ type reporter struct {
 	recorder record.EventRecorder
 	metrics  *monitor.Metrics
 	stop     func()
+
+	mu   sync.Mutex
+	told string // the last text of degraded
 }
 
 func newReporter(client kubernetes.Interface, node string, metrics *monitor.Metrics) *reporter {
@@ -51,6 +55,18 @@ func (r *reporter) trouble(kind, reason string, err error) {
 	klog.ErrorS(err, "trouble", "part", kind)
 	r.metrics.Problem(kind)
 	r.recorder.Event(r.node, corev1.EventTypeWarning, reason, short(err.Error()))
+}
+
+// degraded reports, once per change, that one of the kubelet's records cannot be
+// used; pods are still told apart by the other one.
+func (r *reporter) degraded(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told == err.Error() {
+		return
+	}
+	r.told = err.Error()
+	r.trouble(monitor.ProblemIdentity, "KubeletRecordUnavailable", err)
 }
 
 // device reports that a device broke or came back.

@@ -235,6 +235,28 @@ func TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater(t *testing.T) {
 	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
 }
 
+func TestWhatTheOldDevicePluginLeftIsSaidAndWaitedFor(t *testing.T) {
+	p := launch(t, func(p *program) {
+		text := `{"Data":{"PodDeviceEntries":[],"RegisteredDevices":{"volcano.sh/vgpu-memory":[]}},"Checksum":1}`
+		if err := os.WriteFile(p.kubelet.Checkpoint(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	p.await("the inventory", func() bool { return len(p.inventory().Devices) == 2 })
+	p.event("DeviceAmountsInTransition", "five minutes")
+	if _, published := p.node().Status.Capacity[wire.ResourceMemory]; published {
+		t.Error("memory is in the capacity although the kubelet would write 0 over it")
+	}
+	if err := os.WriteFile(p.kubelet.Checkpoint(), []byte(`{"Data":{"PodDeviceEntries":[],"RegisteredDevices":{}},"Checksum":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.driver.Lose(1) // any change makes it look again
+	p.await("the memory", func() bool {
+		q := p.node().Status.Capacity[wire.ResourceMemory]
+		return q.Value() == 81920
+	})
+}
+
 func TestABrokenDeviceLeavesThePoolAndComesBack(t *testing.T) {
 	p := launch(t)
 	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -52,7 +53,11 @@ type PodResources struct {
 // DialPodResources prepares a client; the connection is made when it is used and
 // again when the kubelet restarts. resource is asked at every call.
 func DialPodResources(socket string, resource func() string) (*PodResources, error) {
+	// A kubelet that restarts is back within seconds; grpc would wait for minutes.
+	again := backoff.DefaultConfig
+	again.MaxDelay = 3 * time.Second
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: time.Second}),
 		// A node can run many pods with many devices of other plugins.
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
@@ -67,7 +72,7 @@ func (p *PodResources) Close() error { return p.conn.Close() }
 // Get implements Resources.
 func (p *PodResources) Get(ctx context.Context, pod Name) (Usage, error) {
 	var answer *podresources.GetPodResourcesResponse
-	err := patiently(ctx, func() (err error) {
+	err := patiently(ctx, func(ctx context.Context) (err error) {
 		answer, err = p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodName: pod.Name, PodNamespace: pod.Namespace})
 		return err
 	})
@@ -80,7 +85,7 @@ func (p *PodResources) Get(ctx context.Context, pod Name) (Usage, error) {
 // List implements Resources.
 func (p *PodResources) List(ctx context.Context) ([]Usage, error) {
 	var answer *podresources.ListPodResourcesResponse
-	err := patiently(ctx, func() (err error) {
+	err := patiently(ctx, func(ctx context.Context) (err error) {
 		answer, err = p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 		return err
 	})
@@ -96,11 +101,17 @@ func (p *PodResources) List(ctx context.Context) ([]Usage, error) {
 	return all, nil
 }
 
+// mostWait is how long one question to the kubelet may take: a fraction of the 30
+// s in which a container start must be answered.
+const mostWait = 8 * time.Second
+
 // patiently repeats a call that the kubelet turned away because of its rate limit
 // (100 calls per second, bursts of 10), which many pods starting at once reach.
-func patiently(ctx context.Context, call func() error) error {
+func patiently(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, mostWait)
+	defer cancel()
 	for {
-		err := call()
+		err := call(ctx)
 		if status.Code(err) != codes.ResourceExhausted {
 			return err
 		}

@@ -58,6 +58,9 @@ type Resolver struct {
 	// Remembered is the id most recently given out for exactly these slots. It is
 	// asked only when the kubelet's checkpoint cannot be read.
 	Remembered func(slots []string) (string, bool)
+	// Degraded is told when a source cannot be used and another one serves. It may
+	// be nil, and it may be told the same again and again.
+	Degraded func(error)
 	// Patience bounds how long to wait for a pod that is not known yet; 2 s
 	// when zero.
 	Patience time.Duration
@@ -73,11 +76,18 @@ func (r *Resolver) Resolve(ctx context.Context, slots []string) (Identity, error
 	if checkpointErr == nil {
 		return r.fromKubelet(ctx, slots, held)
 	}
+	r.degraded(checkpointErr)
 	id, err := r.fromResources(ctx, slots)
 	if err != nil {
 		return Identity{}, fmt.Errorf("find the owner of slots %s: %w (and %w)", strings.Join(slots, ","), err, checkpointErr)
 	}
 	return id, nil
+}
+
+func (r *Resolver) degraded(err error) {
+	if r.Degraded != nil {
+		r.Degraded(err)
+	}
 }
 
 // held is the kubelet's checkpoint without other resources.
@@ -179,6 +189,7 @@ func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sha
 func (r *Resolver) confirm(ctx context.Context, id Identity, slots []string) error {
 	usage, err := r.Resources.Get(ctx, id.Name)
 	if errors.Is(err, ErrUnavailable) {
+		r.degraded(err)
 		return nil // the checkpoint alone is exact
 	}
 	if err != nil {

@@ -184,6 +184,21 @@ func TestListingIsAvoidedWhileTheCheckpointServes(t *testing.T) {
 	}
 }
 
+func TestASourceThatFailsIsToldEvenThoughAnotherServes(t *testing.T) {
+	live := map[sharing.Owner]Name{"u1": named("p1")}
+	for name, w := range map[string]world{
+		"podresources": {kubelet: fileText(held("u1", "main", "id1", "s1")), live: live, getErr: fmt.Errorf("get: %w", ErrUnavailable)},
+		"checkpoint":   {live: live, list: []Usage{usage("p1", "main", "s1")}, remembered: map[string]string{"s1": "id1"}},
+	} {
+		var told error
+		r := w.resolver()
+		r.Degraded = func(err error) { told = err }
+		if _, err := r.Resolve(context.Background(), []string{"s1"}); err != nil || told == nil {
+			t.Errorf("%s: %v, told %v", name, err, told)
+		}
+	}
+}
+
 func TestTwoOwnersIsAnErrorOfItsOwn(t *testing.T) {
 	w := world{
 		kubelet: fileText(held("u1", "a", "id1", "s1"), held("u2", "b", "id2", "s1")),

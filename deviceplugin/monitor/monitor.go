@@ -27,6 +27,7 @@ const (
 	ProblemConfiguration = "configuration"
 	ProblemCheckpoint    = "checkpoint"
 	ProblemReconcile     = "reconcile"
+	ProblemIdentity      = "identity"
 )
 
 // Metrics are the numbers of one device plugin. Methods are safe for concurrent
@@ -58,7 +59,7 @@ func New(s States) *Metrics {
 		releases: count("releases_total", "Pods whose devices were taken back.", "result"),
 		problems: count("problems_total", "Problems that were reported as events.", "kind"),
 	}
-	for _, kind := range []string{ProblemDriver, ProblemPublish, ProblemConfiguration, ProblemCheckpoint, ProblemReconcile} {
+	for _, kind := range []string{ProblemDriver, ProblemPublish, ProblemConfiguration, ProblemCheckpoint, ProblemReconcile, ProblemIdentity} {
 		m.problems.WithLabelValues(kind) // so that an alert has something to look at
 	}
 	m.registry.MustRegister(m.allocations, m.prepares, m.seconds, m.refusals, m.releases, m.problems,
