@@ -3,11 +3,154 @@
 package suites
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+
+	"deviceshare/e2e/user"
 )
 
-// Every example of manifests/examples is applied as a user would and does what
-// its README says.
+// Every example of manifests/examples is applied as a user would. A pod that
+// restarts never ends with success, since its steps check what its README says;
+// every other pod keeps running. What each container saw equals its annotation.
 func testExamples(t *testing.T, w *world) {
-	t.Skip("written with the examples")
+	const root = "../../manifests/examples"
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		seen++
+		t.Run(e.Name(), func(t *testing.T) {
+			ctx, u := w.user(t, "example-"+e.Name(), 2*time.Minute)
+			w.apply(ctx, t, u.Namespace(), filepath.Join(root, e.Name()))
+			everyPodDoesItsWork(ctx, t, u)
+		})
+	}
+	if seen < 10 {
+		t.Errorf("%d examples in %s: the folder is not where this suite looks", seen, root)
+	}
+}
+
+// apply creates every object of every YAML file of a folder, and removes what is
+// not a pod at the end.
+func (w *world) apply(ctx context.Context, t *testing.T, namespace, folder string) {
+	t.Helper()
+	config := w.cluster.RestConfig()
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))
+	for _, object := range objects(t, folder) {
+		kind := object.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resource := client.Resource(mapping.Resource).Namespace(namespace)
+		if _, err := resource.Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("create %s %s: %v", kind.Kind, object.GetName(), err)
+		}
+		if kind.Kind == "Pod" {
+			continue
+		}
+		t.Cleanup(func() {
+			background := metav1.DeletePropagationBackground
+			if err := resource.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+				t.Errorf("delete %s %s: %v", kind.Kind, object.GetName(), err)
+			}
+		})
+	}
+}
+
+// objects decodes the YAML files of a folder.
+func objects(t *testing.T, folder string) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no YAML in %s: %v", folder, err)
+	}
+	var found []*unstructured.Unstructured
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+			var object map[string]any
+			err := d.Decode(&object)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if len(object) > 0 {
+				found = append(found, &unstructured.Unstructured{Object: object})
+			}
+		}
+	}
+	return found
+}
+
+// everyPodDoesItsWork waits for the pods that the objects bring about.
+func everyPodDoesItsWork(ctx context.Context, t *testing.T, u *user.User) {
+	t.Helper()
+	pods, err := u.Pods(ctx)
+	for err == nil && len(pods) == 0 { // a controller makes them
+		sleep(ctx, 100*time.Millisecond)
+		pods, err = u.Pods(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods {
+		p, err := waitWork(ctx, u, &pods[i])
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if p.Status.Phase == corev1.PodFailed {
+			log, _ := u.Log(ctx, p.Name, p.Spec.Containers[0].Name)
+			t.Errorf("pod %s failed:\n%s", p.Name, log)
+			continue
+		}
+		placement, err := user.Placement(p)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		t.Logf("%s: %s, %d containers with devices", p.Name, strings.ToLower(string(p.Status.Phase)), len(placement.Containers))
+	}
+}
+
+func waitWork(ctx context.Context, u *user.User, p *corev1.Pod) (*corev1.Pod, error) {
+	if p.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		return u.WaitDone(ctx, p.Name)
+	}
+	return u.WaitRunning(ctx, p.Name)
 }
