@@ -103,10 +103,16 @@ func (r *Refusals) Curable() bool {
 // String is the text of the pod event: "0/8 devices fit container "main", 1
 // wanted: 5 NotEnoughMemory, 3 Unhealthy". The most frequent reason comes first.
 func (r *Refusals) String() string {
-	text := strconv.Itoa(r.Found) + "/" + strconv.Itoa(r.Devices) + " devices fit container " +
-		strconv.Quote(r.Container) + ", " + strconv.Itoa(r.Wanted) + " wanted"
-	sep := ": "
-	left := r.Count
+	var room [192]byte
+	text := strconv.AppendInt(room[:0], int64(r.Found), 10)
+	text = append(text, '/')
+	text = strconv.AppendInt(text, int64(r.Devices), 10)
+	text = append(text, " devices fit container "...)
+	text = strconv.AppendQuote(text, r.Container)
+	text = append(text, ", "...)
+	text = strconv.AppendInt(text, int64(r.Wanted), 10)
+	text = append(text, " wanted"...)
+	sep, left := ": ", r.Count
 	for {
 		best := Fits
 		for reason := Reason(1); reason < Reasons; reason++ {
@@ -115,9 +121,12 @@ func (r *Refusals) String() string {
 			}
 		}
 		if best == Fits {
-			return text
+			return string(text)
 		}
-		text += sep + strconv.Itoa(int(left[best])) + " " + best.String()
+		text = append(text, sep...)
+		text = strconv.AppendInt(text, int64(left[best]), 10)
+		text = append(text, ' ')
+		text = append(text, best.String()...)
 		left[best], sep = 0, ", "
 	}
 }

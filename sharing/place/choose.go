@@ -28,7 +28,7 @@ func (a *attempt) admit(v *sharing.View) (sharing.Backend, sharing.Reason) {
 		if !ok {
 			return nil, sharing.NoBackend
 		}
-		a.backend, a.served = b, mode
+		a.backend, a.served, a.rank = b, mode, rank(mode)
 	}
 	return a.backend, sharing.Fits
 }
@@ -81,10 +81,10 @@ func (a *attempt) share(d, option int, picks []pick, req *sharing.Request) shari
 }
 
 // rank is the position of a mode in the documented order.
-func rank(m sharing.Mode) int {
+func rank(m sharing.Mode) uint8 {
 	for i, x := range sharing.Modes() {
 		if x == m {
-			return i
+			return uint8(i)
 		}
 	}
 	return ranks - 1
@@ -104,60 +104,39 @@ func (a *attempt) take(i int, picks []pick, refusals *sharing.Refusals) []pick {
 		}
 		return picks
 	}
-	if a.count(i, picks, refusals); !refusals.Refused() {
-		picks = a.takeTogether(i, picks)
-	}
-	return picks
-}
-
-// count says how many devices of one mode would serve the request.
-func (a *attempt) count(i int, picks []pick, refusals *sharing.Refusals) {
-	req := &a.pod.Requests[i]
-	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
-	var found [ranks]int
-	var own sharing.View
-	for d := range a.views {
-		v := a.view(d, picks, &own)
-		backend, reason := a.admit(v)
-		if reason == sharing.Fits {
-			_, reason = backend.Fit(*v, req)
-		}
-		if reason == sharing.Fits && !a.allowed(a.views[d].Device.Mode) {
-			reason = sharing.InAnotherMode
-		}
-		if reason != sharing.Fits {
-			refusals.Count[reason]++
-			continue
-		}
-		found[rank(a.views[d].Device.Mode)]++
-	}
-	fits := 0
-	for _, n := range found {
-		refusals.Found = max(refusals.Found, n)
-		fits += n
-	}
-	refusals.Count[sharing.InAnotherMode] += uint16(fits - refusals.Found)
-}
-
-// takeTogether picks several devices of one mode, of which there are enough.
-func (a *attempt) takeTogether(i int, picks []pick) []pick {
-	wanted := a.pod.Requests[i].Count
 	var room [maxCandidates]candidate
 	list := room[:0]
 	if len(a.views) > len(room) {
 		list = make([]candidate, 0, len(a.views))
 	}
-	all := a.candidates(i, picks, list, false)
-	mode := a.bestMode(all, wanted)
+	all := a.candidates(i, picks, list, false, refusals)
+	if !refusals.Refused() {
+		picks = a.takeTogether(i, picks, all)
+	}
+	return picks
+}
+
+// count says how many devices of one mode would serve the request on its own.
+func (a *attempt) count(i int, refusals *sharing.Refusals) {
+	a.candidates(i, nil, nil, false, refusals)
+}
+
+// takeTogether picks several devices of one mode, of which there are enough.
+func (a *attempt) takeTogether(i int, picks []pick, all []candidate) []pick {
+	wanted := a.pod.Requests[i].Count
+	mode := bestMode(all, wanted)
 	placed := len(picks)
 	for len(picks) < placed+wanted {
-		next := -1
+		next, nearest := -1, 0
 		for k := range all {
-			switch {
-			case all[k].taken || a.modeOf(all[k]) != mode:
-			case next < 0, all[k].score == all[next].score &&
-				a.near(picks[placed:], all[k].device) > a.near(picks[placed:], all[next].device):
-				next = k
+			if all[k].taken || all[k].rank != mode {
+				continue
+			}
+			if next >= 0 && all[k].score != all[next].score {
+				break
+			}
+			if n := a.near(picks[placed:], int(all[k].device)); next < 0 || n > nearest {
+				next, nearest = k, n
 			}
 		}
 		all[next].taken = true
@@ -166,27 +145,25 @@ func (a *attempt) takeTogether(i int, picks []pick) []pick {
 	return picks
 }
 
-// bestMode is the mode whose wanted best devices score highest together, among
-// those that have as many.
-func (a *attempt) bestMode(all []candidate, wanted int) sharing.Mode {
-	var best int64
-	var mode sharing.Mode
-	for k := range all {
-		m := a.modeOf(all[k])
-		n, sum := 0, int64(0)
-		for _, c := range all {
-			if n < wanted && a.modeOf(c) == m {
-				n, sum = n+1, sum+c.score
-			}
-		}
-		if n == wanted && (mode == "" || sum > best || sum == best && rank(m) < rank(mode)) {
-			mode, best = m, sum
+// bestMode is the rank of the mode whose wanted best devices score highest
+// together, among those that have as many.
+func bestMode(all []candidate, wanted int) uint8 {
+	var found [ranks]int
+	var sum [ranks]int64
+	for _, c := range all {
+		if found[c.rank] < wanted {
+			found[c.rank]++
+			sum[c.rank] += c.score
 		}
 	}
-	return mode
+	best := -1
+	for r := range found {
+		if found[r] == wanted && (best < 0 || sum[r] > sum[best]) {
+			best = r
+		}
+	}
+	return uint8(best)
 }
-
-func (a *attempt) modeOf(c candidate) sharing.Mode { return a.views[c.device].Device.Mode }
 
 // near says how close a device is to those picked: two for each one it is linked
 // to by NVLink, one for each on its NUMA node.

@@ -24,9 +24,9 @@ import (
 //
 // Place changes none of its arguments and gives the same answer for the same
 // arguments. It allocates nothing when it refuses a pod that asks for up to
-// eight shares. The placement is meaningful only when the refusals refuse
-// nothing; its Node and GeometryHash are for the caller to fill in, since views
-// do not know them.
+// eight shares on a node of up to 64 devices. The placement is meaningful only
+// when the refusals refuse nothing; its Node and GeometryHash are for the caller
+// to fill in, since views do not know them.
 //
 // The refusals are about the first container that fits nowhere even alone, else
 // about the first that did not fit beside the ones before it. When several modes
@@ -75,6 +75,7 @@ type attempt struct {
 	// looking up the last one again is the common case.
 	backend sharing.Backend
 	served  sharing.Mode
+	rank    uint8
 }
 
 // pick is one share for one request, by their indexes.
@@ -120,12 +121,8 @@ func (a *attempt) several(placement *sharing.Placement, refusals *sharing.Refusa
 		if i == 0 {
 			return 0
 		}
-		for j := i; j < len(a.pod.Requests); j++ {
-			var alone sharing.Refusals
-			if a.count(j, nil, &alone); alone.Refused() {
-				*refusals = alone
-				return j
-			}
+		if j := a.alone(i, refusals); j >= 0 {
+			return j
 		}
 		if !a.search(picks[:0]) {
 			return i
@@ -142,7 +139,7 @@ func (a *attempt) several(placement *sharing.Placement, refusals *sharing.Refusa
 func (a *attempt) alone(i int, refusals *sharing.Refusals) int {
 	for ; i < len(a.pod.Requests); i++ {
 		var r sharing.Refusals
-		if a.count(i, nil, &r); r.Refused() {
+		if a.count(i, &r); r.Refused() {
 			*refusals = r
 			return i
 		}

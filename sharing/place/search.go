@@ -18,9 +18,11 @@ const (
 // candidate is one share a request could get: of which device and, when the
 // device could give several, the how manieth.
 type candidate struct {
-	score          int64
-	device, option int
-	taken          bool
+	score  int64
+	device int32
+	option int16
+	rank   uint8 // of the device's mode
+	taken  bool
 }
 
 // search looks for a placement after the best choice of each container in turn
@@ -43,7 +45,7 @@ func (a *attempt) container(i int, picks []pick, steps *int) bool {
 		return true
 	}
 	var room [maxCandidates]candidate
-	return a.slots(i, picks, a.candidates(i, picks, room[:0], true), a.pod.Requests[i].Count, steps)
+	return a.slots(i, picks, a.candidates(i, picks, room[:0], true, nil), a.pod.Requests[i].Count, steps)
 }
 
 // slots picks left more devices for container i among the candidates, and then
@@ -69,7 +71,7 @@ func (a *attempt) slots(i int, picks []pick, all []candidate, left int, steps *i
 // already: another device of the same mode.
 func (a *attempt) joins(mine []pick, c candidate) bool {
 	for i := range mine {
-		if mine[i].device == c.device || mine[i].share.Mode != a.modeOf(c) {
+		if mine[i].device == int(c.device) || mine[i].share.Mode != a.views[c.device].Device.Mode {
 			return false
 		}
 	}
@@ -82,7 +84,7 @@ func (a *attempt) triedAlike(picks []pick, tried []candidate, c candidate) bool 
 	var own, other sharing.View
 	for _, t := range tried {
 		if t.score == c.score && t.option == c.option && t.device != c.device &&
-			a.view(t.device, picks, &own).Alike(a.view(c.device, picks, &other)) {
+			a.view(int(t.device), picks, &own).Alike(a.view(int(c.device), picks, &other)) {
 			return true
 		}
 	}
@@ -91,58 +93,84 @@ func (a *attempt) triedAlike(picks []pick, tried []candidate, c candidate) bool 
 
 // pick adds a candidate for a request to the picks.
 func (a *attempt) pick(i int, picks []pick, c candidate) []pick {
-	share := a.share(c.device, c.option, picks, &a.pod.Requests[i])
-	return add(picks, pick{request: i, device: c.device, share: share})
+	share := a.share(int(c.device), int(c.option), picks, &a.pod.Requests[i])
+	return add(picks, pick{request: i, device: int(c.device), share: share})
 }
 
 // candidates lists what request i could get, best first. With options it lists
 // every share a device could give, else only the one its backend prefers. At
-// most cap(list) are kept, the best ones.
-func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool) []candidate {
+// most cap(list) are kept, the best ones. If it is given refusals it says there
+// how many devices of one mode would do and what is against the others.
+func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool, refusals *sharing.Refusals) []candidate {
 	req := &a.pod.Requests[i]
+	if refusals == nil {
+		var unread sharing.Refusals
+		refusals = &unread
+	}
+	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
+	var found [ranks]int
 	var own sharing.View
 	for d := range a.views {
-		if !a.allowed(a.views[d].Device.Mode) {
-			continue
-		}
 		v := a.view(d, picks, &own)
 		backend, reason := a.admit(v)
+		var cost sharing.Cost
+		if reason == sharing.Fits {
+			cost, reason = backend.Fit(*v, req)
+		}
+		if reason == sharing.Fits && !a.allowed(v.Device.Mode) {
+			reason = sharing.InAnotherMode
+		}
 		if reason != sharing.Fits {
+			refusals.Count[reason]++
 			continue
 		}
-		cost, reason := backend.Fit(*v, req)
-		if reason != sharing.Fits {
+		found[a.rank]++
+		if cap(list) == 0 {
 			continue
 		}
-		list = a.insert(list, candidate{score: a.policy.Device(*v, cost), device: d})
-		chooser, ok := backend.(sharing.Chooser)
-		for n := 1; ok && options && n < maxCandidates; n++ {
-			var share sharing.Share
-			if share, ok = chooser.Option(*v, req, n); ok {
-				list = a.insert(list, candidate{score: a.policy.Device(*v, share.Cost()), device: d, option: n})
-			}
+		c := candidate{score: a.policy.Device(*v, cost), device: int32(d), rank: a.rank}
+		list = insert(list, c)
+		if options {
+			list = a.others(list, c, v, req)
 		}
+	}
+	fits := 0
+	for _, n := range found {
+		refusals.Found = max(refusals.Found, n)
+		fits += n
+	}
+	refusals.Count[sharing.InAnotherMode] += uint16(fits - refusals.Found)
+	return list
+}
+
+// others adds the shares a device could give instead of candidate c.
+func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sharing.Request) []candidate {
+	chooser, ok := a.backend.(sharing.Chooser)
+	for n := 1; ok && n < maxCandidates; n++ {
+		share, more := chooser.Option(*v, req, n)
+		if !more {
+			break
+		}
+		c.score, c.option = a.policy.Device(*v, share.Cost()), int16(n)
+		list = insert(list, c)
 	}
 	return list
 }
 
 // insert keeps the list sorted: by score, then by the order of modes, devices
 // and options, in which candidates arrive but for the modes.
-func (a *attempt) insert(list []candidate, c candidate) []candidate {
+func insert(list []candidate, c candidate) []candidate {
 	if len(list) < cap(list) {
 		list = append(list, c)
-	} else if a.before(c, list[len(list)-1]) {
+	} else if before(c, list[len(list)-1]) {
 		list[len(list)-1] = c
 	}
-	for k := len(list) - 1; k > 0 && list[k] == c && a.before(c, list[k-1]); k-- {
+	for k := len(list) - 1; k > 0 && list[k] == c && before(c, list[k-1]); k-- {
 		list[k], list[k-1] = list[k-1], list[k]
 	}
 	return list
 }
 
-func (a *attempt) before(c, d candidate) bool {
-	if c.score != d.score {
-		return c.score > d.score
-	}
-	return rank(a.modeOf(c)) < rank(a.modeOf(d))
+func before(c, d candidate) bool {
+	return c.score > d.score || c.score == d.score && c.rank < d.rank
 }
