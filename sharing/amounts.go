@@ -28,6 +28,17 @@ func (v *View) Divide(req *Request) (Cost, Reason) {
 	return Cost{Memory: memory, Cores: req.Cores}, Fits
 }
 
+// Lacks says what the device lacks for a request as far as amounts tell, so that a
+// caller need not ask the backend: Fits where only the backend knows, as for
+// partitions.
+func (v *View) Lacks(req *Request) Reason {
+	if v.Device.Mode == MIG {
+		return Fits
+	}
+	_, reason := v.Divide(req)
+	return reason
+}
+
 // Portion is the Share of those modes. A request for all of a device that nobody
 // else uses gets it whole: then there is nothing to enforce.
 func (v *View) Portion(req *Request) Share {

@@ -19,7 +19,8 @@ func (a *attempt) view(d int, picks []pick, own *sharing.View) *sharing.View {
 }
 
 // admit makes the checks that come before the backend's and finds the backend.
-func (a *attempt) admit(v *sharing.View) (sharing.Backend, sharing.Reason) {
+// Most devices of a full cluster are refused by amounts, without asking it.
+func (a *attempt) admit(v *sharing.View, req *sharing.Request) (sharing.Backend, sharing.Reason) {
 	if reason := v.Admit(a.pod); reason != sharing.Fits {
 		return nil, reason
 	}
@@ -30,7 +31,7 @@ func (a *attempt) admit(v *sharing.View) (sharing.Backend, sharing.Reason) {
 		}
 		a.backend, a.served, a.rank = b, mode, rank(mode)
 	}
-	return a.backend, sharing.Fits
+	return a.backend, v.Lacks(req)
 }
 
 // allowed reports whether this attempt may use a device's mode.
@@ -44,7 +45,7 @@ func (a *attempt) best(i int, picks []pick, best *pick, refusals *sharing.Refusa
 	var own sharing.View
 	for d := range a.views {
 		v := a.view(d, picks, &own)
-		backend, reason := a.admit(v)
+		backend, reason := a.admit(v, req)
 		if reason != sharing.Fits {
 			refusals.Count[reason]++
 			continue

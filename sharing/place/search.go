@@ -112,7 +112,7 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 	var own sharing.View
 	for d := range a.views {
 		v := a.view(d, picks, &own)
-		backend, reason := a.admit(v)
+		backend, reason := a.admit(v, req)
 		var cost sharing.Cost
 		if reason == sharing.Fits {
 			cost, reason = backend.Fit(*v, req)
