@@ -134,8 +134,10 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 	}
 	resolver := &identity.Resolver{
 		Kubelet: p.kubelet.checkpoint, Resources: resources, Pods: p.pods, Resource: p.countName, ID: render.ID,
-		Remembered: func(slots []string) (string, bool) { return p.keeper.Remembered(slots) },
-		Degraded:   p.report.degraded,
+		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
+			return p.keeper.Remembered(o, container, slots)
+		},
+		Degraded: p.report.degraded,
 	}
 	p.keeper = lifecycle.New(lifecycle.Config{
 		Pods: p.pods, Resolver: resolver,

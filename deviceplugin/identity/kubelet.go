@@ -26,6 +26,8 @@ type Held struct {
 	Resource  string
 	Slots     []string // sorted
 	CDI       []string // the CDI names the device plugin answered with
+	// Other reports that it answered with more than CDI names, such as variables.
+	Other bool
 }
 
 // Record is everything the kubelet recorded.
@@ -92,6 +94,7 @@ func ReadKubelet(text []byte) (Record, error) {
 		for _, d := range response.GetCdiDevices() {
 			h.CDI = append(h.CDI, d.GetName())
 		}
+		h.Other = len(response.GetEnvs())+len(response.GetMounts())+len(response.GetDevices())+len(response.GetAnnotations()) > 0
 		record.Held = append(record.Held, h)
 	}
 	return record, nil

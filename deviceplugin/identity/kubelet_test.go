@@ -13,6 +13,15 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
+// foreign is the answer of a device plugin that sets variables.
+func foreign() string {
+	raw, err := proto.Marshal(&pluginapi.ContainerAllocateResponse{Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-a"}})
+	if err != nil {
+		panic(err)
+	}
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
 // response is an Allocate answer as the kubelet keeps it.
 func response(names ...string) string {
 	answer := &pluginapi.ContainerAllocateResponse{}

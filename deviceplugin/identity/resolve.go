@@ -55,9 +55,9 @@ type Resolver struct {
 	Resource func() string
 	// ID takes an allocation id out of a CDI device name; false if it is not ours.
 	ID func(cdi string) (string, bool)
-	// Remembered is the id most recently given out for exactly these slots. It is
-	// asked only when the kubelet's checkpoint cannot be read.
-	Remembered func(slots []string) (string, bool)
+	// Remembered is the allocation id of a container with exactly these slots. It
+	// is asked only when the kubelet's checkpoint cannot be read.
+	Remembered func(owner sharing.Owner, container string, slots []string) (string, bool)
 	// Degraded is told when a source cannot be used and another one serves. It may
 	// be nil, and it may be told the same again and again.
 	Degraded func(error)
@@ -144,6 +144,9 @@ func (r *Resolver) container(h Held) (Container, error) {
 		}
 		c.ID = id
 	}
+	if c.ID == "" && !h.Other && len(h.CDI) == 0 {
+		return Container{}, fmt.Errorf("container %s of pod %s was allocated devices with an empty answer, it would start without any: delete the pod", h.Container, h.Owner)
+	}
 	return c, nil
 }
 
@@ -220,14 +223,15 @@ func (r *Resolver) fromResources(ctx context.Context, slots []string) (Identity,
 	if id.Owner == "" {
 		return Identity{}, fmt.Errorf("pod %s is not known to the API server's watch yet", usage.Name)
 	}
-	remembered, ok := r.Remembered(slots)
-	if !ok {
-		return Identity{}, fmt.Errorf("pod %s: nothing is remembered about its allocation", usage.Name)
-	}
 	for container, has := range usage.Slots {
-		if slices.Equal(has, slots) {
-			id.Containers = append(id.Containers, Container{Name: container, ID: remembered})
+		if !slices.Equal(has, slots) {
+			continue
 		}
+		remembered, ok := r.Remembered(id.Owner, container, slots)
+		if !ok {
+			return Identity{}, fmt.Errorf("container %s of pod %s: nothing is remembered about its allocation", container, usage.Name)
+		}
+		id.Containers = append(id.Containers, Container{Name: container, ID: remembered})
 	}
 	if len(id.Containers) != 1 {
 		return Identity{}, fmt.Errorf("pod %s: %d containers hold the slots, want one", usage.Name, len(id.Containers))

@@ -47,7 +47,7 @@ func (w *world) resolver() *Resolver {
 		},
 		Resources: w, Pods: w, Resource: func() string { return count }, Patience: time.Millisecond,
 		ID: func(cdi string) (string, bool) { return strings.CutPrefix(cdi, "volcano.sh/vgpu=") },
-		Remembered: func(slots []string) (string, bool) {
+		Remembered: func(_ sharing.Owner, _ string, slots []string) (string, bool) {
 			id, ok := w.remembered[strings.Join(slots, ",")]
 			return id, ok
 		},
@@ -113,7 +113,7 @@ func certain() map[string]resolution {
 			want: Identity{Owner: "u2", Name: named("p2"), Containers: []Container{{"main", "id2"}}},
 		},
 		"an allocation of another device plugin has no id": {
-			world: world{kubelet: fileText(held("u1", "main", "", "s1")), live: one}, slots: []string{"s1"},
+			world: world{kubelet: fileText(entryText("u1", "main", count, "-1", `"s1"`, foreign())), live: one}, slots: []string{"s1"},
 			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", ""}}},
 		},
 		"a kubelet without Get is believed by its checkpoint": {
@@ -152,6 +152,7 @@ func doubtful() map[string]resolution {
 		"a kubelet that fails": {
 			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: one, getErr: errors.New("pod p1 not found")}, slots: []string{"s1"}, err: "not found",
 		},
+		"an empty answer":    {world: world{kubelet: fileText(held("u1", "main", "", "s1")), live: one}, slots: []string{"s1"}, err: "delete the pod"},
 		"neither source":     {world: world{live: one}, slots: []string{"s1"}, err: "init containers are not listed"},
 		"nothing remembered": {world: world{live: one, list: []Usage{usage("p1", "main", "s1")}}, slots: []string{"s1"}, err: "nothing is remembered"},
 	}

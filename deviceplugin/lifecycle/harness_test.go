@@ -111,7 +111,9 @@ func (b *bench) start(files hostnode.Files) {
 	resolver := &identity.Resolver{
 		Kubelet: func() ([]byte, error) { return os.ReadFile(b.kubelet.Checkpoint()) }, Resources: resources, Pods: b.pods,
 		Resource: name, ID: render.ID, Patience: 200 * time.Millisecond,
-		Remembered: func(slots []string) (string, bool) { return b.keeper.Remembered(slots) },
+		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
+			return b.keeper.Remembered(o, container, slots)
+		},
 	}
 	b.keeper = lifecycle.New(lifecycle.Config{
 		Pods: b.pods, Resolver: resolver, Store: b.store,

@@ -101,18 +101,17 @@ func (k *Keeper) Allocate(slots []string) (string, error) {
 	return id, nil
 }
 
-// Remembered is the id of the latest allocation of exactly these slots.
-func (k *Keeper) Remembered(slots []string) (string, bool) {
-	if id, ok := k.memory.get(slots); ok {
-		return id, true
-	}
+// Remembered is the allocation id of a container with exactly these slots: the
+// recorded one, else that of the latest allocation of the slots, which is the one
+// of the container that has them now.
+func (k *Keeper) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
 	slots = slices.Sorted(slices.Values(slots))
-	for _, r := range k.cfg.Store.All() {
-		if _, live := k.cfg.Pods.Pod(r.Owner); live && slices.Equal(r.Slots, slots) {
+	for _, r := range k.cfg.Store.Of(owner) {
+		if r.Container == container && slices.Equal(r.Slots, slots) {
 			return r.ID, true
 		}
 	}
-	return "", false
+	return k.memory.get(slots)
 }
 
 // Start makes everything ready for the container that is about to start with

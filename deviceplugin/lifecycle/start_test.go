@@ -140,6 +140,22 @@ func TestIdentityDoesNotDependOnOneSource(t *testing.T) {
 	}
 }
 
+func TestWithoutTheKubeletsCheckpointAnAppContainerKeepsItsOwnAllocation(t *testing.T) {
+	b := newBench(t)
+	pod := b.pod("p", ask{name: "warm-up", devices: []int{0}, mib: 500, kind: sharing.Init}, ask{name: "main", devices: []int{0}, mib: 4000})
+	must(t, b.kubelet.Admit(pod))
+	_, err := b.begin(pod, "main")
+	must(t, err)
+	b.restart(hostnode.OS{}) // nothing is in memory
+	must(t, os.Remove(b.kubelet.Checkpoint()))
+	if env, err := b.begin(pod, "main"); err != nil || limit(env) != "4000m" {
+		t.Errorf("main got %s, %v", limit(env), err)
+	}
+	if env, err := b.begin(pod, "warm-up"); err == nil && limit(env) != "500m" {
+		t.Errorf("warm-up got another container's %s", limit(env))
+	}
+}
+
 func TestWhatIsInDoubtIsRefusedWithAReason(t *testing.T) {
 	cases := map[string]struct {
 		spoil func(*bench, *corev1.Pod) // before admission, on the object

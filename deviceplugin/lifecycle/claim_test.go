@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/sharing"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+// inventoryOf has three devices whose PCI order is 2, 0, 1.
+func inventoryOf() sharing.Inventory {
+	device := func(index int, pci string) sharing.Device {
+		return sharing.Device{
+			ID: sharing.DeviceID(fmt.Sprintf("GPU-%d", index)), Index: index, PCI: pci, Model: "NVIDIA A30", Memory: 24 * sharing.GiB,
+			Cores: 100, MaxShares: 10, Healthy: true, Mode: sharing.HAMiCore, NUMA: -1,
+		}
+	}
+	return sharing.Inventory{Node: "n", GeometryHash: "now", Devices: []sharing.Device{
+		device(0, "0000:0f:00.0"), device(1, "0000:47:00.0"), device(2, "0000:07:00.0"),
+	}}
+}
+
+func shareOf(index int, mib int64) sharing.Share {
+	return sharing.Share{Device: sharing.DeviceID(fmt.Sprintf("GPU-%d", index)), Mode: sharing.HAMiCore, Memory: sharing.MiBs(mib)}
+}
+
+// podOf has a container without devices before the one that has shares.
+func podOf(t *testing.T, annotate func(sharing.Placement) (map[string]string, error), shares ...sharing.Share) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"}}
+	limits := corev1.ResourceList{wire.ResourceNumber: *resource.NewQuantity(int64(len(shares)), resource.DecimalSI)}
+	pod.Spec.Containers = []corev1.Container{{Name: "plain"}, {Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}
+	var err error
+	pod.Annotations, err = annotate(sharing.Placement{
+		Node: "n", GeometryHash: "before", Containers: []sharing.ContainerShares{{Container: "main", Shares: shares}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// ourScheduler gives the annotations of our scheduler, todays those of Volcano's.
+func ourScheduler(p sharing.Placement) (map[string]string, error) {
+	return wire.PlacementAnnotations(p, 1, 1)
+}
+
+func todays(p sharing.Placement) (map[string]string, error) {
+	all, err := wire.PlacementAnnotations(p, 1, 1)
+	delete(all, wire.PodPlacement)
+	return all, err
+}
+
+func slotsOf(n int) []string { return []string{"a", "b", "c"}[:n] }
+
+func terms() Terms {
+	return Terms{Names: request.DefaultNames(), Factor: 1, PriorityName: "example.com/priority"}
+}
+
+func TestDevicesAreClaimedInPCIOrderWithTheirOwnShares(t *testing.T) {
+	for name, annotate := range map[string]func(sharing.Placement) (map[string]string, error){"our scheduler": ourScheduler, "today's scheduler": todays} {
+		t.Run(name, func(t *testing.T) {
+			inv := inventoryOf()
+			pod := podOf(t, annotate, shareOf(1, 1000), shareOf(2, 2000), shareOf(0, 3000))
+			c, err := claim(pod, identity.Container{Name: "main", ID: "id"}, slotsOf(3), &inv, terms())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, d := range c.Devices {
+				got = append(got, fmt.Sprintf("%s=%v", d.Device.ID, d.Share.Memory))
+			}
+			if text := strings.Join(got, " "); text != "GPU-2=2000MiB GPU-0=3000MiB GPU-1=1000MiB" {
+				t.Errorf("claimed %s", text)
+			}
+			if c.Owner != "uid" || c.ID != "id" || c.Priority != 1 {
+				t.Errorf("the claim is %+v", c)
+			}
+		})
+	}
+}
+
+func TestClaimsThatDoNotAgreeWithTheNodeAreRefused(t *testing.T) {
+	cases := map[string]struct {
+		spoil func(*sharing.Inventory)
+		share sharing.Share
+		want  string
+	}{
+		"a device of another node": {func(*sharing.Inventory) {}, shareOf(7, 1), "GPU-7 is not on this node"},
+		"a broken device":          {func(i *sharing.Inventory) { i.Devices[0].Healthy = false }, shareOf(0, 1), "is broken"},
+		"another node's decision":  {func(i *sharing.Inventory) { i.Node = "m" }, shareOf(0, 1), `"n"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			inv := inventoryOf()
+			pod := podOf(t, ourScheduler, tc.share)
+			tc.spoil(&inv)
+			_, err := claim(pod, identity.Container{Name: "main", ID: "id"}, slotsOf(1), &inv, terms())
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("the error is %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestPartitionsOfAnotherGeometryConfigurationAreRefused(t *testing.T) {
+	inv := inventoryOf()
+	inv.Devices[0].Mode = sharing.MIG
+	share := shareOf(0, 6144)
+	share.Mode = sharing.MIG
+	share.Partition = sharing.Partition{Profile: "1g.6gb", Start: 0, Size: 1, Geometry: "group1"}
+	pod := podOf(t, ourScheduler, share)
+	_, err := claim(pod, identity.Container{Name: "main", ID: "id"}, slotsOf(1), &inv, terms())
+	if err == nil || !strings.Contains(err.Error(), `"before"`) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestThePriorityOfAContainerIsItsResource(t *testing.T) {
+	for text, want := range map[string]int{"": 1, "0": 0, "1": 1, "5": 1} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
+		if text != "" {
+			pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/priority": resource.MustParse(text)}
+		}
+		if got := priority(pod, "main", "example.com/priority"); got != want {
+			t.Errorf("priority %q is %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestAPodWithoutOurResourcesHasNoRequestingContainers(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}},
+		Containers:     []corev1.Container{{Name: "c"}},
+	}}
+	want := []wire.ContainerRef{{Name: "i", Kind: sharing.Init}, {Name: "s", Kind: sharing.Sidecar}, {Name: "c"}}
+	got := containerRefs(pod, request.DefaultNames())
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
