@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/wire"
@@ -113,7 +112,7 @@ func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, assumed *assumpt
 	}
 	for key, t := range info.Tasks {
 		n.tasks[key] = t.Pod
-		if podspec.Asks(t.Pod, s.Names) {
+		if mayHold(t.Pod, s) {
 			n.hold(prev, t.Pod, assumed)
 		}
 	}

@@ -77,16 +77,28 @@ func readHolding(pod *corev1.Pod, inv *sharing.Inventory, s *Settings, assumed *
 		h.placement = &p
 	case isAssumed:
 		h.placement = &as.placement
+	case !podspec.Asks(pod, request.Names{Number: s.Names.Number}):
+		// The kubelet never gives such a pod a device: it holds nothing, whatever
+		// its annotations say.
 	case err != nil:
 		h.unreadable = fmt.Errorf("read the placement of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	case found:
 		h.unreadable = fmt.Errorf("pod %s/%s is on node %s but its placement is for node %s", pod.Namespace, pod.Name, inv.Node, p.Node)
-	case podspec.Asks(pod, request.Names{Number: s.Names.Number}):
+	default:
 		h.unreadable = fmt.Errorf("pod %s/%s asks for devices and has no placement", pod.Namespace, pod.Name)
 	}
-	// A pod without vgpu-number and without a placement is never given a device
-	// by the kubelet: it holds nothing.
 	return h
+}
+
+// mayHold reports whether a pod on a node may hold devices: it asks for some, or
+// it asked under resource names that the configuration has changed since.
+// Annotations alone do not make a holder: anybody can write them on a pod.
+func mayHold(pod *corev1.Pod, s *Settings) bool {
+	if podspec.Asks(pod, s.Names) {
+		return true
+	}
+	_, placed := pod.Annotations[wire.PodPlacement]
+	return placed && podspec.AsksExtended(pod)
 }
 
 // scheduled reports whether the API server has this pod bound to a node. The

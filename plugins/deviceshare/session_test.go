@@ -247,3 +247,46 @@ func TestEqualNodesAreTakenInTheOrderOfTheirNames(t *testing.T) {
 		t.Errorf("scores %v: the order of names outweighs a point of the policy", scores)
 	}
 }
+
+func TestPodsOfAGroupThatWantsItGoToDifferentDevices(t *testing.T) {
+	for name, c := range map[string]struct {
+		spread  bool
+		devices int
+	}{
+		"spread": {spread: true, devices: 2},
+		"packed": {devices: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := podOf("a", "g", asks{number: 1, memory: 100}), podOf("b", "g", asks{number: 1, memory: 100})
+			if c.spread {
+				a.Annotations[wire.UserGroupPolicy], b.Annotations[wire.UserGroupPolicy] = "spread", "spread"
+			}
+			w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("g", 2), a, b)
+			w.schedule()
+			w.bound("a")
+			w.bound("b")
+			used := map[sharing.DeviceID]bool{}
+			for _, pod := range []string{"a", "b"} {
+				p := w.placement(pod)
+				used[p.Containers[0].Shares[0].Device] = true
+			}
+			if len(used) != c.devices {
+				t.Errorf("%d devices used, want %d", len(used), c.devices)
+			}
+		})
+	}
+}
+
+func TestAPodMayNameItsOwnPolicy(t *testing.T) {
+	for policy, want := range map[string]sharing.DeviceID{"binpack": "GPU-n1-1", "spread": "GPU-n1-0"} {
+		busy := runningOn(t, podOf("busy", "g", asks{number: 1, memory: 5000}), "n1", share("GPU-n1-1", 5000))
+		pod := podOf("p", "g", asks{number: 1, memory: 100})
+		pod.Annotations[wire.UserPolicy] = policy
+		w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("g", 1), busy, pod)
+		w.schedule()
+		w.bound("p")
+		if p := w.placement("p"); p.Containers[0].Shares[0].Device != want {
+			t.Errorf("policy %s took %s, want %s", policy, p.Containers[0].Shares[0].Device, want)
+		}
+	}
+}

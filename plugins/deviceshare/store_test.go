@@ -87,7 +87,7 @@ func TestAMalformedInventoryIsReportedOnceAndAgainAfterItWasMended(t *testing.T)
 func TestAPodWhosePlacementCannotBeReadBlocksItsNodeAndNoOther(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"garbled":          func(p *corev1.Pod) { p.Annotations[wire.PodPlacement] = "{" },
-		"none":             func(p *corev1.Pod) { p.Annotations = nil },
+		"none at all":      func(p *corev1.Pod) { p.Annotations = nil },
 		"for another node": func(p *corev1.Pod) { runningOn(t, p, "n2", share("GPU-n2-0", 100)); boundTo(p, "n1") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,11 +109,28 @@ func TestAPodWhosePlacementCannotBeReadBlocksItsNodeAndNoOther(t *testing.T) {
 }
 
 func TestAPodWithoutVgpuNumberHoldsNothing(t *testing.T) {
-	// The kubelet never asks a device plugin for it, whoever bound it.
-	pod := boundTo(podOf("odd", "g", asks{memory: 100}), "n1")
-	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), []*corev1.Pod{pod})
+	// The kubelet never asks a device plugin for it, whoever bound it and whatever
+	// its annotations say.
+	garbled := boundTo(podOf("garbled", "g", asks{memory: 100}), "n1")
+	garbled.Annotations[wire.PodPlacement] = "{"
+	forged := runningOn(t, podOf("forged", "g", asks{}), "n1", share("GPU-n1-0", 10000))
+	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), []*corev1.Pod{boundTo(podOf("plain", "g", asks{memory: 100}), "n1"), garbled, forged})
 	if err := try(bare(t, n1), n1); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAPodThatAskedUnderNamesOfBeforeKeepsItsDevices(t *testing.T) {
+	node, pods := full(t, "n1")
+	n1 := infoOf(node, pods)
+	p := bare(t, n1)
+	names := request.DefaultNames()
+	names.Number, names.Memory, names.Cores = "example.com/gpus", "example.com/memory", "example.com/cores"
+	p.store.Configure(Settings{Names: names, Factor: 1})
+	ssn, _ := sessionOf(n1)
+	p.store.Build(framework.Arguments{}).(*Plugin).begin(ssn)
+	if got := len(p.store.nodes["n1"].ledger.Owners()); got != 40 {
+		t.Errorf("%d of 40 pods hold devices after the resources were renamed", got)
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-
-	"deviceshare/plugins/podspec"
 )
 
 // warmup keeps nodes out of use until the snapshot shows the pods that were on
@@ -38,7 +36,7 @@ func (w *warmup) begin(ssn *framework.Session, s *Settings) {
 		klog.ErrorS(err, "List the pods that are bound already")
 	}
 	for _, pod := range pods {
-		if !scheduled(pod) || over(pod) || !podspec.Asks(pod, s.Names) {
+		if !scheduled(pod) || over(pod) || !mayHold(pod, s) {
 			continue
 		}
 		node := w.waiting[pod.Spec.NodeName]

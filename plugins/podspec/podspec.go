@@ -59,6 +59,18 @@ func Asks(pod *corev1.Pod, names request.Names) bool {
 	return false
 }
 
+// AsksExtended reports whether any container of the pod asks for more than zero
+// of any extended resource.
+func AsksExtended(pod *corev1.Pod) bool {
+	found := false
+	each(pod, func(c *corev1.Container, _ sharing.ContainerKind) {
+		for _, amount := range extended(c) {
+			found = found || amount != 0
+		}
+	})
+	return found
+}
+
 // each visits the containers, init containers first.
 func each(pod *corev1.Pod, visit func(*corev1.Container, sharing.ContainerKind)) {
 	for i := range pod.Spec.InitContainers {

@@ -97,6 +97,22 @@ func TestAsksAgreesWithTheNeutralDescription(t *testing.T) {
 	}
 }
 
+func TestAsksExtendedSeesEveryVendorAndNoOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits map[string]string
+		want   bool
+	}{
+		"nothing": {}, "cpu and memory": {limits: map[string]string{"cpu": "1", "memory": "1Gi"}},
+		"none of ours": {limits: map[string]string{wire.ResourceNumber: "0"}},
+		"another":      {limits: map[string]string{"example.com/gpu": "1"}, want: true},
+	} {
+		p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: list(c.limits)}}}}}
+		if got := podspec.AsksExtended(p); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestAsksAllocatesNothing(t *testing.T) {
 	p, names := pod(), request.DefaultNames()
 	if n := testing.AllocsPerRun(100, func() { podspec.Asks(p, names) }); n != 0 {
