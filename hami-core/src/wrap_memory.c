@@ -120,7 +120,7 @@ CUresult hook_mem_get_info_v1(original_mem_get_info_v1 original, unsigned int *f
 CUresult hook_device_total_mem(original_device_total_mem original, size_t *bytes, CUdevice device)
 {
 	CUresult r = original(bytes, device);
-	int index = r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED ? runtime_device(device) : -1;
+	int index = r == CUDA_SUCCESS && bytes && runtime_gate() == GATE_LIMITED ? runtime_device(device) : -1;
 	if (index >= 0)
 		*bytes = limit_total(*bytes, runtime_memory_limit(index));
 	return r;
@@ -129,7 +129,7 @@ CUresult hook_device_total_mem(original_device_total_mem original, size_t *bytes
 CUresult hook_device_total_mem_v1(original_device_total_mem_v1 original, unsigned int *bytes, CUdevice device)
 {
 	CUresult r = original(bytes, device);
-	int index = r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED ? runtime_device(device) : -1;
+	int index = r == CUDA_SUCCESS && bytes && runtime_gate() == GATE_LIMITED ? runtime_device(device) : -1;
 	if (index >= 0)
 		*bytes = limit_narrow(limit_total(*bytes, runtime_memory_limit(index)));
 	return r;

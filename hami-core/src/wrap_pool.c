@@ -110,8 +110,8 @@ static int reserve(struct pool *p, uint64_t bytes, uint64_t *reserved)
 {
 	for (int attempt = 0; attempt < 2; attempt++) {
 		uint64_t held = attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-		uint64_t used = attribute(p, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-		uint64_t need = bytes > UINT64_MAX - used ? UINT64_MAX : used + bytes;
+		/* by our own count: the driver's does not fall when pooled memory is freed by cuMemFree */
+		uint64_t need = bytes > UINT64_MAX - p->live ? UINT64_MAX : p->live + bytes;
 		*reserved = need > held ? limit_pages(need - held) : 0;
 		if (account_reserve_once(p->device, *reserved) == 0)
 			return 0;
@@ -136,13 +136,35 @@ static CUresult call(const struct request *q)
 			: q->from_pool(q->pointer, q->bytes, q->pool, q->stream);
 }
 
-/* The pool took more than was reserved and more than is left: give the allocation back. */
+/* The stream a request means, for calls that are not the per-thread twins. */
+static CUstream stream_of(const struct request *q)
+{
+	int per_thread = q->alloc ? q->alloc == ORIGINAL(cuMemAllocAsync_ptsz)
+				  : q->from_pool == ORIGINAL(cuMemAllocFromPoolAsync_ptsz);
+	return per_thread && !q->stream ? CU_STREAM_PER_THREAD : q->stream;
+}
+
+/* Waits for the stream unless it is recording: then waiting would spoil the recording. */
+static void wait_for(CUstream stream)
+{
+	int capturing = 1;
+	fn_cuStreamIsCapturing ask = ORIGINAL(cuStreamIsCapturing);
+	fn_cuStreamSynchronize synchronize = ORIGINAL(cuStreamSynchronize);
+	if (ask && synchronize && ask(stream, &capturing) == CUDA_SUCCESS && !capturing)
+		synchronize(stream);
+}
+
+/*
+ * The pool took more than was reserved and more than is left: give the allocation back.
+ * A pool can be trimmed of it only when the stream has come to the freeing.
+ */
 static CUresult take_back(struct pool *p, const struct request *q)
 {
 	fn_cuMemFreeAsync release = ORIGINAL(cuMemFreeAsync);
 	fn_cuMemPoolTrimTo trim = ORIGINAL(cuMemPoolTrimTo);
 	if (release)
-		release(*q->pointer, q->stream);
+		release(*q->pointer, stream_of(q));
+	wait_for(stream_of(q));
 	if (trim)
 		trim(p->handle, 0);
 	settle(p);

@@ -62,8 +62,9 @@ void probe_proc_address(void)
 	NEED(a == dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2"));
 	NEED(cuGetProcAddress_v2("cuGetProcAddress", &a, 11030, 0, &status) == CUDA_SUCCESS);
 	NEED(a == dlsym(RTLD_DEFAULT, "cuGetProcAddress"));
-	NEED(cuGetProcAddress_v2("cuMemAllocAsync", &a, 11010, 0, &status) == CUDA_ERROR_NOT_FOUND && status == 2);
-	NEED(cuGetProcAddress_v2("cuNoSuch", &a, 12000, 0, &status) == CUDA_ERROR_NOT_FOUND && status == 1);
+	NEED(cuGetProcAddress_v2("cuMemAllocAsync", &a, 11010, 0, &status) == CUDA_SUCCESS && status == 2 && !a);
+	NEED(cuGetProcAddress_v2("cuNoSuch", &a, 12000, 0, &status) == CUDA_SUCCESS && status == 1 && !a);
+	NEED(cuGetProcAddress("cuNoSuch", &b, 12000, 0) == CUDA_ERROR_NOT_FOUND);
 }
 
 static void *allocate_until_full(void *context)

@@ -66,7 +66,7 @@ static const char *by_getproc(struct driver *d)
 		return "dlsym found no cuGetProcAddress_v2";
 	int status;
 #define ASK(member, symbol, base, version)                                            \
-	if (get(base, (void **)&d->member, version, CU_GET_PROC_ADDRESS_DEFAULT, &status)) \
+	if (get(base, (void **)&d->member, version, CU_GET_PROC_ADDRESS_DEFAULT, &status) || !d->member) \
 		return "cuGetProcAddress found no " base;
 	FUNCTIONS(ASK)
 	return NULL;

@@ -41,12 +41,16 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64
 		*status = e ? CU_GET_PROC_ADDRESS_SUCCESS
 			    : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 	*pfn = e ? e->address : NULL;
-	return e ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	return e || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND; /* who asks for the status learns it there */
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t flags)
 {
-	return cuGetProcAddress_v2(symbol, pfn, version, flags, NULL);
+	void *found;
+	CUresult r = cuGetProcAddress_v2(symbol, pfn ? &found : NULL, version, flags, NULL);
+	if (r == CUDA_SUCCESS)
+		*pfn = found; /* untouched otherwise */
+	return r;
 }
 
 static const struct {

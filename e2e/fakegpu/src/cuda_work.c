@@ -84,6 +84,22 @@ CUresult cuStreamQuery_ptsz(CUstream stream)
 	return cuStreamQuery(stream);
 }
 
+/* Recording into graphs is not known here: no stream ever is. */
+CUresult cuStreamIsCapturing(CUstream stream, int *status)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!status || !resolve(stream))
+		return CUDA_ERROR_INVALID_VALUE;
+	*status = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status)
+{
+	return cuStreamIsCapturing(stream, status);
+}
+
 CUresult cuStreamSynchronize(CUstream stream)
 {
 	if (fg_ready() != CUDA_SUCCESS)
