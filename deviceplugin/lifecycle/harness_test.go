@@ -17,9 +17,7 @@ import (
 
 	oci "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
@@ -59,9 +57,14 @@ type bench struct {
 	stop   func()
 }
 
-// newBench is a node with two devices of ten slots each; files may stand in for
-// the host's file system.
+// newBench is a node with two devices of forty slots each.
 func newBench(t *testing.T) *bench {
+	t.Helper()
+	return newBenchOn(t, hostnode.OS{})
+}
+
+// newBenchOn is one whose device plugin works on files.
+func newBenchOn(t *testing.T, files hostnode.Files) *bench {
 	t.Helper()
 	b := &bench{t: t, kubelet: kubelettest.Start(t), api: fake.NewClientset(), dir: t.TempDir(), gone: make(chan sharing.Owner, 1000)}
 	for _, d := range []string{"dev", "cdi", "lib", "state"} {
@@ -79,7 +82,7 @@ func newBench(t *testing.T) *bench {
 		return discovery.Offer{Mode: sharing.HAMiCore, MemoryScaling: 1, CoreScaling: 1, MaxShares: 40}
 	}})
 	b.board.SetFound(found)
-	b.start(hostnode.OS{})
+	b.start(files)
 	t.Cleanup(func() { b.stop() })
 	return b
 }
@@ -166,63 +169,6 @@ func (h handler) Allocate(slots []string) (string, error) {
 
 func (h handler) Start(ctx context.Context, slots []string) error {
 	return h.b.keeper.Start(ctx, slots)
-}
-
-// ask is one container with what it asks and what it is given: MiB of each of its
-// devices.
-type ask struct {
-	name    string
-	devices []int
-	mib     int64
-	kind    sharing.ContainerKind
-}
-
-// pod makes a pod that the scheduler placed, in the API server.
-func (b *bench) pod(name string, asks ...ask) *corev1.Pod {
-	b.t.Helper()
-	pod := b.draft(name, asks...)
-	_, err := b.api.CoreV1().Pods("default").Create(context.Background(), pod, metav1.CreateOptions{})
-	must(b.t, err)
-	b.await("pod "+name+" in the watch", func() bool { _, ok := b.pods.Pod(sharing.Owner(pod.UID)); return ok })
-	return pod
-}
-
-// draft makes the object of a placed pod.
-func (b *bench) draft(name string, asks ...ask) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec:       corev1.PodSpec{NodeName: node, SchedulerName: "volcano"},
-	}
-	inv, _ := b.board.Inventory()
-	placement := sharing.Placement{Node: node}
-	always := corev1.ContainerRestartPolicyAlways
-	for _, a := range asks {
-		c := corev1.Container{Name: a.name}
-		if len(a.devices) > 0 {
-			c.Resources.Limits = corev1.ResourceList{
-				wire.ResourceNumber: *resource.NewQuantity(int64(len(a.devices)), resource.DecimalSI),
-				wire.ResourceMemory: *resource.NewQuantity(a.mib, resource.DecimalSI),
-			}
-			got := sharing.ContainerShares{Container: a.name, Kind: a.kind}
-			for _, d := range a.devices {
-				got.Shares = append(got.Shares, sharing.Share{Device: inv.Devices[d].ID, Mode: sharing.HAMiCore, Memory: sharing.MiBs(a.mib), Cores: 20})
-			}
-			placement.Containers = append(placement.Containers, got)
-		}
-		switch a.kind {
-		case sharing.App:
-			pod.Spec.Containers = append(pod.Spec.Containers, c)
-		case sharing.Sidecar:
-			c.RestartPolicy = &always
-			fallthrough
-		default:
-			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
-		}
-	}
-	annotations, err := wire.PlacementAnnotations(placement, 1, 1)
-	must(b.t, err)
-	pod.Annotations = annotations
-	return pod
 }
 
 // remove ends a pod and releases what it had.

@@ -18,7 +18,13 @@ import (
 
 // onePod is a bench whose one pod is admitted and not started.
 func onePod(t *testing.T) (*bench, *corev1.Pod) {
-	b := newBench(t)
+	t.Helper()
+	return onePodOn(t, hostnode.OS{})
+}
+
+func onePodOn(t *testing.T, files hostnode.Files) (*bench, *corev1.Pod) {
+	t.Helper()
+	b := newBenchOn(t, files)
 	pod := b.pod("p", ask{name: "main", devices: []int{0}, mib: 2000})
 	must(t, b.kubelet.Admit(pod))
 	return b, pod
@@ -41,9 +47,8 @@ func normal(b *bench) string {
 }
 
 func TestACrashAtAnyEffectOfAStartIsRepairedByTheNextStart(t *testing.T) {
-	b, pod := onePod(t)
 	counting := &hostnode.Crashing{Under: hostnode.OS{}, At: -1}
-	b.restart(counting)
+	b, pod := onePodOn(t, counting)
 	before := counting.Effects()
 	_, err := b.begin(pod, "main")
 	must(t, err)
@@ -53,9 +58,7 @@ func TestACrashAtAnyEffectOfAStartIsRepairedByTheNextStart(t *testing.T) {
 		t.Fatalf("a start has only %d effects; the test counts wrong", total)
 	}
 	for at := range 2 * total {
-		b, pod := onePod(t)
-		dying := &hostnode.Crashing{Under: hostnode.OS{}, At: before + at/2, Late: at%2 == 1}
-		b.restart(dying)
+		b, pod := onePodOn(t, &hostnode.Crashing{Under: hostnode.OS{}, At: before + at/2, Late: at%2 == 1})
 		if _, err := b.begin(pod, "main"); err == nil {
 			t.Errorf("effect %d: the crash was not noticed", at/2)
 		}
@@ -72,8 +75,7 @@ func TestACrashAtAnyEffectOfAStartIsRepairedByTheNextStart(t *testing.T) {
 
 func TestACrashAtAnyEffectLeavesNothingOnceThePodIsGone(t *testing.T) {
 	for at := range 10 {
-		b, pod := onePod(t)
-		b.restart(&hostnode.Crashing{Under: hostnode.OS{}, At: at/2 + 1, Late: at%2 == 1})
+		b, pod := onePodOn(t, &hostnode.Crashing{Under: hostnode.OS{}, At: at/2 + 1, Late: at%2 == 1})
 		_, _ = b.begin(pod, "main")
 		must(t, b.api.CoreV1().Pods("default").Delete(context.Background(), "p", metav1.DeleteOptions{}))
 		must(t, b.kubelet.Forget(pod))
