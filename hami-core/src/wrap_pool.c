@@ -196,31 +196,52 @@ static CUresult allocate(struct pool *p, const struct request *q)
 	return r;
 }
 
-/* The pool a request goes to: the named one, else the current one of the current device. */
-static CUmemoryPool target(const struct request *q)
+/* The device of a stream, which need not be the current one; that one for the default streams. */
+static CUresult device_of(CUstream stream, CUdevice *out)
 {
-	CUdevice ordinal;
+	CUcontext mine = NULL, its = NULL;
+	fn_cuCtxGetDevice device = ORIGINAL(cuCtxGetDevice);
+	fn_cuStreamGetCtx context_of = ORIGINAL(cuStreamGetCtx);
+	fn_cuCtxGetCurrent current = ORIGINAL(cuCtxGetCurrent);
+	fn_cuCtxPushCurrent_v2 push = ORIGINAL(cuCtxPushCurrent_v2);
+	fn_cuCtxPopCurrent_v2 pop = ORIGINAL(cuCtxPopCurrent_v2);
+	if (!device)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (stream <= CU_STREAM_PER_THREAD || !context_of || !current || !push || !pop || context_of(stream, &its) ||
+	    (!current(&mine) && mine == its) || push(its))
+		return device(out);
+	CUresult r = device(out);
+	pop(&its);
+	return r;
+}
+
+/* The pool a request goes to: the named one, else the current one of the stream's device. */
+static CUmemoryPool target(const struct request *q, CUdevice ordinal)
+{
 	CUmemoryPool pool = NULL;
-	fn_cuCtxGetDevice current = ORIGINAL(cuCtxGetDevice);
 	fn_cuDeviceGetMemPool of_device = ORIGINAL(cuDeviceGetMemPool);
 	if (q->from_pool)
 		return q->pool;
-	return current && of_device && current(&ordinal) == CUDA_SUCCESS && of_device(&pool, ordinal) == CUDA_SUCCESS
-		       ? pool : NULL;
+	return of_device && of_device(&pool, ordinal) == CUDA_SUCCESS ? pool : NULL;
 }
 
 static CUresult guarded(const struct request *q)
 {
+	CUdevice ordinal;
 	enum gate gate = runtime_gate();
-	if (gate == GATE_OPEN)
+	if (gate == GATE_CLOSED)
+		return CUDA_ERROR_NOT_PERMITTED;
+	if (gate == GATE_OPEN || !q->bytes || device_of(q->stream, &ordinal) != CUDA_SUCCESS)
+		return call(q); /* not limited, or for the driver to refuse */
+	int device = runtime_device(ordinal);
+	CUmemoryPool handle = target(q, ordinal);
+	if (device == -1)
+		return CUDA_ERROR_NOT_PERMITTED;
+	if (device < 0 || !handle)
 		return call(q);
-	int device = gate == GATE_CLOSED ? -1 : runtime_current_device();
-	CUmemoryPool handle = device >= 0 ? target(q) : NULL;
-	if (device == -2 || (device >= 0 && (!handle || !q->bytes)))
-		return call(q); /* the driver will refuse it */
 	pthread_mutex_lock(&pools.mutex);
-	struct pool *p = device < 0 ? NULL : find_or_add(handle, device);
-	CUresult r = p ? allocate(p, q) : CUDA_ERROR_NOT_PERMITTED;
+	struct pool *p = find_or_add(handle, device);
+	CUresult r = p ? allocate(p, q) : CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_unlock(&pools.mutex);
 	return r;
 }

@@ -46,6 +46,7 @@ CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t);
 CUresult cuMemAllocAsync(CUdeviceptr *, size_t, CUstream);
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *, size_t, CUstream);
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
+CUresult cuStreamCreate(CUstream *, unsigned int);
 CUresult cuMemFreeAsync(CUdeviceptr, CUstream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr, CUstream);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
@@ -83,6 +84,7 @@ CUresult take(uint64_t bytes);
 	F(pools, "pools") \
 	F(pool_of_own, "pool-of-own") \
 	F(granule, "granule") \
+	F(foreign_stream, "foreign-stream") \
 	F(synchronised, "synchronised") \
 	F(mappings, "mappings") \
 	F(arrays, "arrays") \

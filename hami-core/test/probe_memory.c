@@ -116,6 +116,21 @@ void probe_granule(void)
 	NEED(cuMemAllocAsync(&at, 30 * MIB, NULL) == CUDA_SUCCESS && left() == 22 * MIB);
 }
 
+/* Memory comes from the device of the stream, whatever device is current. */
+void probe_foreign_stream(void)
+{
+	CUstream stream;
+	CUdeviceptr at;
+	use_device(0);
+	NEED(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
+	use_device(1);
+	size_t before = left();
+	NEED(cuMemAllocAsync(&at, 65 * MIB, stream) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(cuMemAllocAsync(&at, 64 * MIB, stream) == CUDA_SUCCESS && left() == before);
+	use_device(0);
+	NEED(left() == 0);
+}
+
 void probe_pool_of_own(void)
 {
 	CUmemPoolProps props = {.allocType = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};

@@ -35,6 +35,7 @@ struct CUctx_st {
 
 struct CUstream_st {
 	int ordinal;
+	struct CUctx_st *context; /* NULL: a default stream */
 	uint64_t tail_ns; /* when the last work queued on it ends */
 };
 

@@ -44,13 +44,14 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 {
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
-	int ordinal = fg_current();
-	if (ordinal < 0)
+	struct CUctx_st *context = fg_context();
+	if (!context)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!stream || flags > 1)
 		return CUDA_ERROR_INVALID_VALUE;
 	*stream = calloc(1, sizeof **stream);
-	(*stream)->ordinal = ordinal;
+	(*stream)->ordinal = context->ordinal;
+	(*stream)->context = context;
 	return CUDA_SUCCESS;
 }
 
@@ -82,6 +83,21 @@ CUresult cuStreamQuery(CUstream stream)
 CUresult cuStreamQuery_ptsz(CUstream stream)
 {
 	return cuStreamQuery(stream);
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!context)
+		return CUDA_ERROR_INVALID_VALUE;
+	*context = stream > (CUstream)2 ? stream->context : fg_context();
+	return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext *context)
+{
+	return cuStreamGetCtx(stream, context);
 }
 
 /* Recording into graphs is not known here: no stream ever is. */
