@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -84,7 +85,7 @@ func newBase(o *options, driver nvml.Driver, board *discovery.Board) (render.Bas
 			return nil, nil, errors.New("--driver-edits=nvcdi needs the real driver")
 		}
 		toolkit := render.NewToolkit(render.ToolkitConfig{
-			DriverRoot: o.driverRoot, DevRoot: o.devRoot, HookPath: o.hookPath, Library: real.Library(),
+			DriverRoot: o.driverRoot, SeenRoot: o.seenRoot, DevRoot: filepath.Dir(o.devRoot), HookPath: o.hookPath, Library: real.Library(),
 		})
 		return toolkit, toolkit.Forget, nil
 	}

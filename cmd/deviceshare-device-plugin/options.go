@@ -23,7 +23,8 @@ type options struct {
 	cdiDir, stateDir, libraryDir   string
 	driverEdits                    string
 	driverFiles                    []string
-	devRoot, driverRoot, hookPath  string
+	devRoot, driverRoot, seenRoot  string
+	hookPath                       string
 	nvmlLibrary                    string
 	metricsAddress                 string
 	failOnInitError                bool
@@ -65,6 +66,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.driverFiles, "driver-file", nil, "HOST:CONTAINER[:rw], a file or directory mounted into every GPU container; repeatable; with --driver-edits=files")
 	f.StringVar(&o.devRoot, "dev-root", o.devRoot, "host directory of the nvidia<N> device nodes; containers see them in /dev")
 	f.StringVar(&o.driverRoot, "driver-root", o.driverRoot, "root of the driver installation; with --driver-edits=nvcdi")
+	f.StringVar(&o.seenRoot, "driver-root-ctr-path", "", "where this process sees --driver-root; empty if in the same place; with --driver-edits=nvcdi")
 	f.StringVar(&o.hookPath, "nvidia-cdi-hook-path", o.hookPath, "nvidia-cdi-hook on the host; with --driver-edits=nvcdi")
 	f.StringVar(&o.nvmlLibrary, "nvml-library", "", "path of libnvidia-ml.so.1; empty searches as the dynamic linker does")
 	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "address of /metrics and /healthz; empty serves neither")
@@ -94,6 +96,9 @@ func (o *options) check() []error {
 	}
 	if o.driverEdits != "nvcdi" && o.driverEdits != "files" {
 		add("--driver-edits=%q: want nvcdi or files", o.driverEdits)
+	}
+	if o.driverEdits == "nvcdi" && filepath.Base(o.devRoot) != "dev" {
+		add("--dev-root=%q: with --driver-edits=nvcdi its last element must be dev", o.devRoot)
 	}
 	if o.driverEdits == "nvcdi" && len(o.driverFiles) > 0 {
 		add("--driver-file works with --driver-edits=files only")

@@ -54,6 +54,12 @@ func TestGoodCommandLines(t *testing.T) {
 	}
 }
 
+func TestTheToolkitNeedsADirectoryOfDevicesItKnows(t *testing.T) {
+	if err := parse(t, "--dev-root=/run/devices"); err == nil || !strings.Contains(err.Error(), "must be dev") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestFilesNeedTheirMode(t *testing.T) {
 	if err := parse(t, "--driver-file=/a:/b"); err == nil || !strings.Contains(err.Error(), "--driver-edits=files") {
 		t.Errorf("the error is %v", err)

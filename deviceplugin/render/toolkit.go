@@ -3,12 +3,14 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi"
+	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi/transform/root"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
@@ -17,10 +19,16 @@ import (
 
 // ToolkitConfig is where NVIDIA's container toolkit finds the driver.
 type ToolkitConfig struct {
-	DriverRoot string // "/" unless the driver is in a container
-	DevRoot    string
-	HookPath   string // nvidia-cdi-hook, as the runtime sees it
-	Library    gonvml.Interface
+	// DriverRoot is the root of the driver installation on the host: "/", unless
+	// the driver itself comes in a container.
+	DriverRoot string
+	// SeenRoot is where this process sees that root; "" if in the same place.
+	SeenRoot string
+	// DevRoot is the directory that holds dev, as this process and the host see it.
+	DevRoot string
+	// HookPath is nvidia-cdi-hook, as the container runtime sees it.
+	HookPath string
+	Library  gonvml.Interface
 }
 
 // Toolkit is the base for real devices: NVIDIA's container toolkit knows which
@@ -68,9 +76,10 @@ func (t *Toolkit) ask(devices []sharing.DeviceID) error {
 	if t.common != nil && len(unknown) == 0 {
 		return nil
 	}
+	seen := cmp.Or(t.cfg.SeenRoot, t.cfg.DriverRoot)
 	lib, err := nvcdi.New(
 		nvcdi.WithNvmlLib(t.cfg.Library),
-		nvcdi.WithDriverRoot(t.cfg.DriverRoot),
+		nvcdi.WithDriverRoot(seen),
 		nvcdi.WithDevRoot(t.cfg.DevRoot),
 		nvcdi.WithNVIDIACDIHookPath(t.cfg.HookPath),
 		nvcdi.WithMode(nvcdi.ModeNvml),
@@ -80,8 +89,12 @@ func (t *Toolkit) ask(devices []sharing.DeviceID) error {
 		return fmt.Errorf("start the container toolkit: %w", err)
 	}
 	if t.common == nil {
-		if t.common, err = lib.GetCommonEdits(); err != nil {
+		common, err := lib.GetCommonEdits()
+		if err != nil {
 			return fmt.Errorf("find the driver's files: %w", err)
+		}
+		if t.common, err = t.asHostSees(common.ContainerEdits); err != nil {
+			return err
 		}
 	}
 	for _, id := range unknown {
@@ -93,7 +106,21 @@ func (t *Toolkit) ask(devices []sharing.DeviceID) error {
 			return fmt.Errorf("find the nodes of device %s: the container toolkit knows none", id)
 		}
 		// Every name of one device has the same edits.
-		t.devices[id] = &cdi.ContainerEdits{ContainerEdits: &found[0].ContainerEdits}
+		if t.devices[id], err = t.asHostSees(&found[0].ContainerEdits); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// asHostSees replaces paths that this process sees by those the container runtime
+// sees.
+func (t *Toolkit) asHostSees(edits *specs.ContainerEdits) (*cdi.ContainerEdits, error) {
+	spec := &specs.Spec{ContainerEdits: *edits}
+	change := root.New(
+		root.WithRoot(cmp.Or(t.cfg.SeenRoot, t.cfg.DriverRoot)), root.WithTargetRoot(t.cfg.DriverRoot), root.WithRelativeTo("host"))
+	if err := change.Transform(spec); err != nil {
+		return nil, fmt.Errorf("translate the driver's paths to the host's: %w", err)
+	}
+	return &cdi.ContainerEdits{ContainerEdits: &spec.ContainerEdits}, nil
 }

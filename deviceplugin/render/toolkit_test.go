@@ -43,7 +43,7 @@ func askToolkit(root string) error {
 		return fmt.Errorf("device 1: %d", ret)
 	}
 	uuid, _ := device.GetUUID()
-	toolkit := NewToolkit(ToolkitConfig{DriverRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: lib})
+	toolkit := NewToolkit(ToolkitConfig{DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: lib})
 	for range 2 { // the second answer comes from memory
 		edits, err := toolkit.Edits([]sharing.DeviceID{sharing.DeviceID(uuid)})
 		if err != nil {
@@ -130,7 +130,10 @@ func TestTheToolkitBringsTheDriverAndTheOneDevice(t *testing.T) {
 	}
 	mounted := false
 	for _, m := range edits.Mounts {
-		mounted = mounted || m.HostPath == filepath.Join(root, "usr", "lib64", "libcuda.so.580.95.05")
+		mounted = mounted || m.HostPath == "/host/usr/lib64/libcuda.so.580.95.05"
+		if strings.HasPrefix(m.HostPath, root) {
+			t.Errorf("mount %s is a path of this process, not of the host", m.HostPath)
+		}
 	}
 	if !mounted || len(edits.Hooks) == 0 {
 		t.Errorf("mounts %+v, hooks %+v: want libcuda and the linker's cache", edits.Mounts, edits.Hooks)
