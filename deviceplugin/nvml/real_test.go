@@ -58,6 +58,8 @@ func play(scene string) error {
 		return playFacts(driver, devices)
 	case "xid":
 		return playXID(driver, devices)
+	case "quiet":
+		return playQuiet(driver, devices)
 	}
 	return playLost(devices)
 }
@@ -101,6 +103,16 @@ func playXID(driver *Real, devices []Device) error {
 		return watch.Close()
 	}
 	return errors.New("no event within five seconds")
+}
+
+func playQuiet(driver *Real, devices []Device) error {
+	watch, err := driver.Watch(devices)
+	if err != nil {
+		return err
+	}
+	_, err = watch.Wait(50 * time.Millisecond)
+	fmt.Println(errors.Is(err, ErrQuiet), devices[0].Probe(), watch.Close())
+	return nil
 }
 
 func playLost(devices []Device) error {
@@ -181,6 +193,12 @@ func TestTheRealBindingReadsTheDriver(t *testing.T) {
 	}
 	if len(seen.Links) != 2 || !strings.HasPrefix(seen.Links[0], "nvlink") {
 		t.Errorf("the links of the first device are %v, want nvlink first", seen.Links)
+	}
+}
+
+func TestAQuietMachineHasNoEvents(t *testing.T) {
+	if got := act(t, "quiet"); got != "true <nil> <nil>" {
+		t.Errorf("waiting answers %q", got)
 	}
 }
 
