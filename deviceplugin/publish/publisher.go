@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -174,6 +175,7 @@ func (p *Publisher) patch(ctx context.Context, patch map[string]any, subresource
 	if _, err := p.cfg.Client.CoreV1().Nodes().Patch(ctx, p.cfg.Node, types.MergePatchType, text, metav1.PatchOptions{}, subresource...); err != nil {
 		return err
 	}
-	klog.InfoS("node updated", "node", p.cfg.Node, "patch", string(text))
+	klog.InfoS("node updated", "node", p.cfg.Node, "subresource", strings.Join(subresource, "/"), "bytes", len(text))
+	klog.V(4).InfoS("the update was", "patch", string(text))
 	return nil
 }

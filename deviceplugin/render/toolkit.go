@@ -11,6 +11,7 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi"
 	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi/transform/root"
+	"k8s.io/klog/v2"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
@@ -78,6 +79,7 @@ func (t *Toolkit) ask(devices []sharing.DeviceID) error {
 	}
 	seen := cmp.Or(t.cfg.SeenRoot, t.cfg.DriverRoot)
 	lib, err := nvcdi.New(
+		nvcdi.WithLogger(chatter{}),
 		nvcdi.WithNvmlLib(t.cfg.Library),
 		nvcdi.WithDriverRoot(seen),
 		nvcdi.WithDevRoot(t.cfg.DevRoot),
@@ -124,3 +126,15 @@ func (t *Toolkit) asHostSees(edits *specs.ContainerEdits) (*cdi.ContainerEdits, 
 	}
 	return &cdi.ContainerEdits{ContainerEdits: &spec.ContainerEdits}, nil
 }
+
+// chatter is the toolkit's log: it tells of every file it looks for, found or
+// not, which matters only to somebody who looks for one.
+type chatter struct{}
+
+func (chatter) Errorf(format string, args ...any)   { klog.ErrorS(nil, fmt.Sprintf(format, args...)) }
+func (chatter) Warning(args ...any)                 { klog.V(2).InfoS(fmt.Sprint(args...)) }
+func (chatter) Warningf(format string, args ...any) { klog.V(2).InfoS(fmt.Sprintf(format, args...)) }
+func (chatter) Info(args ...any)                    { klog.V(3).InfoS(fmt.Sprint(args...)) }
+func (chatter) Infof(format string, args ...any)    { klog.V(3).InfoS(fmt.Sprintf(format, args...)) }
+func (chatter) Debugf(format string, args ...any)   { klog.V(4).InfoS(fmt.Sprintf(format, args...)) }
+func (chatter) Tracef(format string, args ...any)   { klog.V(5).InfoS(fmt.Sprintf(format, args...)) }
