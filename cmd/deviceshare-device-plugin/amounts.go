@@ -40,6 +40,7 @@ func (a *amounts) run(ctx context.Context) error {
 	defer stop()
 	for {
 		a.decide(ctx)
+		a.plugin.report.unfit(a.plugin.board.Unfit())
 		select {
 		case <-ctx.Done():
 			return nil

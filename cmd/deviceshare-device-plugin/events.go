@@ -29,7 +29,8 @@ type reporter struct {
 	stop     func()
 
 	mu   sync.Mutex
-	told string // the last text of degraded
+	told string                      // the last text of degraded
+	bad  map[sharing.DeviceID]string // what unfit told last
 }
 
 func newReporter(client kubernetes.Interface, node string, metrics *monitor.Metrics) *reporter {
@@ -78,6 +79,20 @@ func (r *reporter) device(id sharing.DeviceID, why string) {
 	}
 	klog.InfoS("device is broken", "device", id, "why", why)
 	r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUUnhealthy", "device %s gets no new pods: %s", id, short(why))
+}
+
+// unfit reports devices that cannot be used in their mode, once each.
+func (r *reporter) unfit(why map[sharing.DeviceID]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, text := range why {
+		if r.bad[id] != text {
+			klog.ErrorS(nil, "device cannot be used in its mode", "device", id, "why", text)
+			r.metrics.Problem(monitor.ProblemConfiguration)
+			r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUModeUnusable", "device %s is not offered: %s", id, text)
+		}
+	}
+	r.bad = why
 }
 
 // configuration reports every mistake of one version of a ConfigMap.

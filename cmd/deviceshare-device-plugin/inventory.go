@@ -48,7 +48,7 @@ func show(out io.Writer, o *options) (err error) {
 	if err != nil {
 		return err
 	}
-	board := discovery.NewBoard(o.nodeName, settings(live.Value{Device: config.DefaultDevice()}, o.nodeName))
+	board := discovery.NewBoard(o.nodeName, settings(live.Value{Device: config.DefaultDevice()}, o.nodeName, nil))
 	board.SetFound(found)
 	inv, _ := board.Inventory()
 	text, err := wire.EncodeInventory(inv)

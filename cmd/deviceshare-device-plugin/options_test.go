@@ -84,7 +84,7 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := live.Value{Device: device, Node: node}
-	inv := discovery.Inventory("n", found, func(sharing.DeviceID) bool { return true }, settings(v, "n"))
+	inv := discovery.Inventory("n", found, func(sharing.DeviceID) bool { return true }, settings(v, "n", nil))
 	if len(inv.Devices) != 1 {
 		t.Fatalf("devices are %+v, want that index 1 is hidden", inv.Devices)
 	}
@@ -92,7 +92,7 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 	if d.Mode != sharing.MIG || d.MaxShares != 4 || d.Memory != sharing.MiBs(81920*3/2) || len(d.MIG.Geometries) == 0 || inv.GeometryHash == "" {
 		t.Errorf("the device is %+v", d)
 	}
-	if other := discovery.Inventory("m", found, func(sharing.DeviceID) bool { return true }, settings(v, "m")); other.Devices[0].Mode != sharing.HAMiCore {
+	if other := discovery.Inventory("m", found, func(sharing.DeviceID) bool { return true }, settings(v, "m", nil)); other.Devices[0].Mode != sharing.HAMiCore {
 		t.Errorf("another node got the settings of this one: %+v", other.Devices[0])
 	}
 	if got := terms(device); got.Factor != 8 || got.Policy != "disable" || got.Names.Number == "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,20 +37,21 @@ import (
 
 // plugin is everything that runs, wired together.
 type plugin struct {
-	o        *options
-	client   kubernetes.Interface
-	driver   nvml.Driver
-	board    *discovery.Board
-	metrics  *monitor.Metrics
-	report   *reporter
-	config   *live.Watcher
-	pods     *pods.Store
-	store    *checkpoint.Store
-	keeper   *lifecycle.Keeper
-	releases *releases
-	receipts *receipt.Writer
-	kubelet  kubelet
-	forget   func() // what was learned about the driver's files
+	o         *options
+	client    kubernetes.Interface
+	driver    nvml.Driver
+	board     *discovery.Board
+	metrics   *monitor.Metrics
+	report    *reporter
+	config    *live.Watcher
+	pods      *pods.Store
+	store     *checkpoint.Store
+	keeper    *lifecycle.Keeper
+	releases  *releases
+	receipts  *receipt.Writer
+	preparers []nodeapi.Preparer
+	kubelet   kubelet
+	forget    func() // what was learned about the driver's files
 	// changes holds a token when what is published may have changed.
 	changes chan struct{}
 }
@@ -87,9 +89,19 @@ func run(ctx context.Context, o *options) error {
 	return err
 }
 
+// settings is what discovery is told about a configuration.
+func (p *plugin) settings(v live.Value) discovery.Settings {
+	return settings(v, p.o.nodeName, func(m sharing.Mode) bool {
+		return slices.ContainsFunc(p.preparers, func(x nodeapi.Preparer) bool { return x.Mode() == m })
+	})
+}
+
 // assemble makes every part; nothing runs yet.
 func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plugin, error) {
-	p := &plugin{o: o, client: client, driver: driver, releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1)}
+	p := &plugin{
+		preparers: nodefactory.New(nodefactory.Config{Files: hostnode.OS{}, StateDir: o.stateDir, LibraryDir: o.libraryDir}),
+		o:         o, client: client, driver: driver, releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1),
+	}
 	var broken, err error
 	p.store, broken, err = checkpoint.Open(hostnode.OS{}, filepath.Join(o.stateDir, "checkpoint.json"))
 	if err != nil {
@@ -107,12 +119,12 @@ func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plu
 		Client: client,
 		Changed: func(v live.Value) {
 			klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
-			p.board.SetSettings(settings(v, o.nodeName))
+			p.board.SetSettings(p.settings(v))
 			p.changed() // resource names and units are not part of the inventory
 		},
 		Problem: p.report.configuration,
 	})
-	p.board = discovery.NewBoard(o.nodeName, settings(p.config.Current(), o.nodeName))
+	p.board = discovery.NewBoard(o.nodeName, p.settings(p.config.Current()))
 	if p.pods, err = pods.New(client, o.nodeName, p.releases.add); err != nil {
 		return nil, err
 	}
@@ -141,7 +153,7 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 	}
 	p.keeper = lifecycle.New(lifecycle.Config{
 		Pods: p.pods, Resolver: resolver,
-		Preparers: nodefactory.New(nodefactory.Config{Files: hostnode.OS{}, StateDir: o.stateDir, LibraryDir: o.libraryDir}),
+		Preparers: p.preparers,
 		Store:     p.store, Base: base, Specs: &render.Directory{Files: hostnode.OS{}, Path: o.cdiDir},
 		Inventory: p.board.Inventory, Terms: func() lifecycle.Terms { return terms(p.config.Current().Device) },
 		Held: p.kubelet.held, Settle: o.settle,
@@ -177,7 +189,7 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 		if p.config.Wait(ctx) != nil || !p.pods.WaitForSync(ctx) {
 			return nil
 		}
-		p.board.SetSettings(settings(p.config.Current(), p.o.nodeName))
+		p.board.SetSettings(p.settings(p.config.Current()))
 		group.Go(func() error { return p.watchDevices(ctx) })
 		return p.serveWhenReady(ctx, group)
 	})

@@ -225,6 +225,16 @@ func TestEditsOfTheConfigurationTakeEffectAndBadOnesAreReported(t *testing.T) {
 	}
 }
 
+func TestAModeThatTheNodeCannotServeIsNotOffered(t *testing.T) {
+	p := launch(t, func(p *program) {
+		p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"mps"}]}`)
+	})
+	p.kubelet.Await(t, "slots that cannot be used", func(healthy, all, _ int) bool { return healthy == 0 && all == 20 })
+	p.event("GPUModeUnusable", "mode mps")
+	p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"hami-core"}]}`)
+	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
+}
+
 func TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater(t *testing.T) {
 	p := launch(t, func(p *program) { p.driver.Miss(errors.New("libnvidia-ml.so.1 not found")) })
 	p.event("GPUDriverUnavailable", "libnvidia-ml.so.1 not found")

@@ -10,8 +10,9 @@ import (
 	"deviceshare/sharing"
 )
 
-// settings is the configuration in force as discovery wants it.
-func settings(v live.Value, node string) discovery.Settings {
+// settings is the configuration in force as discovery wants it. serves reports
+// which modes this node can prepare; nil means any.
+func settings(v live.Value, node string, serves func(sharing.Mode) bool) discovery.Settings {
 	here := v.Node.For(node)
 	return discovery.Settings{
 		Device: func(f *discovery.Found) discovery.Offer {
@@ -23,6 +24,7 @@ func settings(v live.Value, node string) discovery.Settings {
 		},
 		Geometries:   func(model string) []sharing.Geometry { return v.Device.Geometries(model) },
 		GeometryHash: v.Device.GeometryHash(),
+		Serves:       serves,
 	}
 }
 

@@ -67,6 +67,21 @@ func (b *Board) Sick() map[sharing.DeviceID]string {
 	return sick
 }
 
+// Unfit returns why devices cannot be used in their mode.
+func (b *Board) Unfit() map[sharing.DeviceID]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	unfit := map[sharing.DeviceID]string{}
+	for i := range b.found {
+		f := &b.found[i]
+		offer := b.settings.Device(f)
+		if why := Unfit(f, offer.Mode, b.settings.Serves); why != "" && !offer.Hidden {
+			unfit[f.UUID] = why
+		}
+	}
+	return unfit
+}
+
 // Changes returns a channel that holds a token after every change, and one at once
 // if there has been a scan. A slow reader sees one token for several changes. stop
 // ends it.

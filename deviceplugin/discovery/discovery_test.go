@@ -110,6 +110,36 @@ func TestSettingsShapeWhatIsOffered(t *testing.T) {
 	}
 }
 
+func TestADeviceThatCannotBeUsedInItsModeIsNotOffered(t *testing.T) {
+	partitioned := nvmlfake.A100(0)
+	partitioned.MIG.Enabled = true
+	cases := map[string]struct {
+		facts  nvml.Facts
+		mode   sharing.Mode
+		serves func(sharing.Mode) bool
+		fit    bool
+	}{
+		"hami-core on an A100":                   {nvmlfake.A100(0), sharing.HAMiCore, nil, true},
+		"mig on an A100":                         {nvmlfake.A100(0), sharing.MIG, nil, true},
+		"mig on an A100 that is switched to it":  {partitioned, sharing.MIG, nil, true},
+		"hami-core on one that is switched":      {partitioned, sharing.HAMiCore, nil, false},
+		"mig on a T4":                            {nvmlfake.T4(0), sharing.MIG, nil, false},
+		"a mode without a preparer on this node": {nvmlfake.A100(0), sharing.MPS, func(m sharing.Mode) bool { return m != sharing.MPS }, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := nvmlfake.New(tc.facts)
+			_ = d.Open()
+			b := NewBoard("n", Settings{Serves: tc.serves, Device: func(*Found) Offer { return Offer{Mode: tc.mode} }})
+			b.SetFound(scan(t, d))
+			inv, _ := b.Inventory()
+			if why := b.Unfit()[tc.facts.UUID]; inv.Devices[0].Healthy != tc.fit || (why == "") != tc.fit {
+				t.Errorf("healthy %v because %q", inv.Devices[0].Healthy, why)
+			}
+		})
+	}
+}
+
 func TestScalingNeverOverflowsAndIgnoresNonsense(t *testing.T) {
 	for name, tc := range map[string]struct {
 		factor float64

@@ -4,6 +4,7 @@ package discovery
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -18,6 +19,9 @@ type Settings struct {
 	Geometries func(model string) []sharing.Geometry
 	// GeometryHash identifies the geometry configuration.
 	GeometryHash string
+	// Serves reports whether this node can prepare containers in a mode. Nil
+	// means any.
+	Serves func(sharing.Mode) bool
 }
 
 // Offer is how one device is offered.
@@ -44,7 +48,7 @@ func Inventory(node string, found []Found, healthy func(sharing.DeviceID) bool, 
 			Memory:    scaledMemory(f.Memory, offer.MemoryScaling),
 			Cores:     scaledCores(offer.CoreScaling),
 			MaxShares: max(offer.MaxShares, 1),
-			Healthy:   healthy(f.UUID),
+			Healthy:   healthy(f.UUID) && Unfit(f, offer.Mode, s.Serves) == "",
 			Mode:      offer.Mode,
 			NUMA:      f.NUMA, PCI: f.PCI, Links: slices.Clone(f.Links),
 			MIG: partitioning(f, s.Geometries),
@@ -55,6 +59,20 @@ func Inventory(node string, found []Found, healthy func(sharing.DeviceID) bool, 
 		inv.Devices[i].Links = visibleLinks(inv.Devices[i].Links, &inv)
 	}
 	return inv
+}
+
+// Unfit says why a device that works cannot be used in its mode, "" if it can. It
+// is then published as broken: a pod that was given it could not start.
+func Unfit(f *Found, mode sharing.Mode, serves func(sharing.Mode) bool) string {
+	switch {
+	case serves != nil && !serves(mode):
+		return fmt.Sprintf("this node cannot prepare containers in mode %s", mode)
+	case mode == sharing.MIG && !f.MIG.Capable:
+		return "its mode is mig and it cannot be partitioned: give it another mode in the node configuration"
+	case mode != sharing.MIG && f.MIG.Enabled:
+		return fmt.Sprintf("partitioning (MIG) is switched on and its mode is %s: switch it off with nvidia-smi -mig 0, or give it mode mig", mode)
+	}
+	return ""
 }
 
 // visibleLinks drops links to devices that are not offered.
