@@ -164,6 +164,19 @@ func TestPuttingTheSameRecordAgainWritesNothing(t *testing.T) {
 	}
 }
 
+func TestWhatAKilledWriterLeftIsCleared(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".checkpoint.json.tmp-1", ".other.tmp-1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, hostnode.OS{}, filepath.Join(dir, "checkpoint.json"))
+	if names, _ := os.ReadDir(dir); len(names) != 1 || names[0].Name() != ".other.tmp-1" {
+		t.Errorf("left are %v", names)
+	}
+}
+
 func TestBrokenFilesAreKeptAsideUnderFreshNumbers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "checkpoint.json")

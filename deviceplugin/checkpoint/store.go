@@ -35,6 +35,9 @@ func Open(files hostnode.Files, path string) (s *Store, broken, err error) {
 	if err := files.MakeDir(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("open checkpoint: %w", err)
 	}
+	if err := s.clear(); err != nil {
+		return nil, nil, fmt.Errorf("open checkpoint: %w", err)
+	}
 	text, err := files.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil, nil
@@ -54,6 +57,23 @@ func Open(files hostnode.Files, path string) (s *Store, broken, err error) {
 		return nil, nil, fmt.Errorf("keep the broken checkpoint: %w", err)
 	}
 	return s, fmt.Errorf("%s is not readable and was kept as %s: %w", path, aside, broken), nil
+}
+
+// clear removes what processes left that were killed while they wrote.
+func (s *Store) clear() error {
+	names, err := s.files.List(filepath.Dir(s.path))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, hostnode.Unfinished(filepath.Base(s.path))) {
+			continue
+		}
+		if err := s.files.Remove(filepath.Join(filepath.Dir(s.path), name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // setAside keeps a broken text under the first free number.

@@ -96,6 +96,24 @@ func TestTheDirectoryWritesOnceAndForgetsWithoutComplaint(t *testing.T) {
 	}
 }
 
+func TestWhatAKilledProcessLeftIsFoundAndRemoved(t *testing.T) {
+	d := &Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	for _, name := range []string{".volcano.sh-vgpu-a.json.tmp-123", ".nvidia.yaml.tmp-1", ".volcano.sh-vgpu-.json.tmp-1"} {
+		if err := os.WriteFile(filepath.Join(d.Path, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids, err := d.IDs(); err != nil || len(ids) != 1 || ids[0] != "a" {
+		t.Errorf("ids are %v, %v", ids, err)
+	}
+	if err := d.Remove("a"); err != nil {
+		t.Fatal(err)
+	}
+	if names, _ := os.ReadDir(d.Path); len(names) != 2 {
+		t.Errorf("%d files are left, want those of others", len(names))
+	}
+}
+
 func TestNamesOfOthersAreNotOurs(t *testing.T) {
 	for _, name := range []string{"nvidia.com/gpu=0", "volcano.sh/other=a", "volcano.sh/vgpu", "volcano.sh/vgpu=", "", "=", "volcano.sh/vgpu=a/b"} {
 		if id, ours := ID(name); ours {

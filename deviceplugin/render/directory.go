@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"deviceshare/sharing/nodeapi/hostnode"
 )
@@ -31,24 +33,36 @@ func (d *Directory) Write(id string, text []byte) (changed bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("write CDI specification: %w", err)
 	}
-	if err := d.Files.MakeDir(d.Path, 0o755); err != nil {
-		return false, fmt.Errorf("write CDI specification: %w", err)
+	err = d.Files.Write(path, text, 0o644)
+	if errors.Is(err, fs.ErrNotExist) { // the directory is the runtime's: made only if missing
+		if err = d.Files.MakeDir(d.Path, 0o755); err == nil {
+			err = d.Files.Write(path, text, 0o644)
+		}
 	}
-	if err := d.Files.Write(path, text, 0o644); err != nil {
+	if err != nil {
 		return false, fmt.Errorf("write CDI specification: %w", err)
 	}
 	return true, nil
 }
 
-// Remove removes the specification of an allocation; a missing one is no mistake.
+// Remove removes the specification of an allocation and what a killed process left
+// of one; a missing one is no mistake.
 func (d *Directory) Remove(id string) error {
-	if err := d.Files.Remove(filepath.Join(d.Path, File(id))); err != nil {
+	names, err := d.Files.List(d.Path)
+	if err != nil {
 		return fmt.Errorf("remove CDI specification: %w", err)
+	}
+	for _, name := range names {
+		if got, ours := belongs(name); ours && got == id {
+			if err := d.Files.Remove(filepath.Join(d.Path, name)); err != nil {
+				return fmt.Errorf("remove CDI specification: %w", err)
+			}
+		}
 	}
 	return nil
 }
 
-// IDs lists the allocations that have a specification.
+// IDs lists the allocations that have a specification, or the beginning of one.
 func (d *Directory) IDs() ([]string, error) {
 	names, err := d.Files.List(d.Path)
 	if err != nil {
@@ -56,9 +70,19 @@ func (d *Directory) IDs() ([]string, error) {
 	}
 	var ids []string
 	for _, name := range names {
-		if id, ours := FileID(name); ours {
+		if id, ours := belongs(name); ours && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
 	return ids, nil
+}
+
+// belongs takes the allocation id out of the name of a file, finished or not.
+func belongs(name string) (string, bool) {
+	if id, ours := FileID(name); ours {
+		return id, true
+	}
+	begin, _, cut := strings.Cut(name, ".json.tmp-")
+	id, ours := FileID(strings.TrimPrefix(begin, ".") + ".json")
+	return id, ours && cut && name != begin && strings.HasPrefix(name, hostnode.Unfinished(File(id)))
 }

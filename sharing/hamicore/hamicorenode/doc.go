@@ -5,7 +5,8 @@
 // container share, and says what to mount. Layout below the root:
 //
 //	lib/libvgpu-<hash>.so          one file per content: an upgrade adds a file
-//	                               and never changes one that a process has mapped
+//	                               and never changes one that a process has mapped;
+//	                               old ones stay, containers may be mounted from them
 //	ld.so.preload                  one line, the library's path in containers
 //	containers/<owner>_<name>/     0700, so that nobody else on the host gets in
 //	  limits                       read-only in the container

@@ -58,7 +58,7 @@ func (OS) MakeDir(path string, mode fs.FileMode) error {
 // renamed, then the directory synced, so that the name survives a power cut.
 func (OS) Write(path string, content []byte, mode fs.FileMode) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".tmp-*")
+	f, err := os.CreateTemp(dir, Unfinished(filepath.Base(path))+"*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -86,6 +86,10 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) (err error) {
 	}
 	return syncDir(dir)
 }
+
+// Unfinished is how the names begin that Write gives to a file before it is
+// complete. A process that is killed leaves one behind.
+func Unfinished(name string) string { return "." + name + ".tmp-" }
 
 // syncDir makes renames in a directory durable.
 func syncDir(dir string) error {
