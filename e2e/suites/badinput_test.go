@@ -67,15 +67,16 @@ func (w *world) badPodsAreRefused(t *testing.T) {
 func (w *world) impossibleAsksWait(t *testing.T) {
 	ctx, u := w.user(t, "impossible", time.Minute)
 	pods := map[*corev1.Pod]string{
-		pod("huge").App("main", workload.Ask{Number: 1, Memory: 2 * memoryMiB}, "info").Build():                  "NotEnoughMemory",
-		pod("many").App("main", workload.Ask{Number: gpus + 1, Memory: 10}, "info").Build():                      "",
-		pod("mode").App("main", workload.Ask{Number: 1}, "info").Annotate("volcano.sh/vgpu-mode", "mps").Build(): "WrongMode",
+		pod("huge").App("main", workload.Ask{Number: 1, Memory: 2 * memoryMiB}, "info").Build():                      "NotEnoughMemory",
+		pod("larger-than-the-cluster").App("main", workload.Ask{Number: 1, Memory: 100 * memoryMiB}, "info").Build(): "the largest device of the cluster has 80GiB",
+		pod("many").App("main", workload.Ask{Number: gpus + 1, Memory: 10}, "info").Build():                          "",
+		pod("mode").App("main", workload.Ask{Number: 1}, "info").Annotate("volcano.sh/vgpu-mode", "mps").Build():     "WrongMode",
 	}
 	for p, word := range pods {
 		if err := u.Create(ctx, p); err != nil {
 			t.Fatal(err)
 		}
-		text, err := u.WaitEvent(ctx, p.Name, "devices", word)
+		text, err := u.WaitEvent(ctx, p.Name, "device", word)
 		if err != nil {
 			t.Error(err)
 		}

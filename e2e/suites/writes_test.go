@@ -41,9 +41,15 @@ func testWrites(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := u.WaitEvent(ctx, "gang-0", "devices"); err != nil {
+	gang := make([]string, gpus+1)
+	for i := range gang {
+		gang[i] = fmt.Sprintf("gang-%d", i)
+	}
+	text, err := u.WaitAnyEvent(ctx, gang, "devices fit")
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Logf("the gang waits: %s", text)
 	writes := w.deviceWrites(t)
 	for i := range placed {
 		got := about(writes, u.Namespace(), fmt.Sprintf("placed-%d", i))

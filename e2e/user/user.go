@@ -172,6 +172,27 @@ func (u *User) WaitEvent(ctx context.Context, name string, words ...string) (str
 	return found, err
 }
 
+// WaitAnyEvent waits for such an event on any of the pods.
+func (u *User) WaitAnyEvent(ctx context.Context, names []string, words ...string) (string, error) {
+	var found string
+	err := u.until(ctx, fmt.Sprintf("event on one of %s with %q", names, words), func() (bool, error) {
+		for _, name := range names {
+			texts, err := u.Said(ctx, name)
+			if err != nil {
+				return false, err
+			}
+			for _, text := range texts {
+				if containsAll(text, words) {
+					found = text
+					return true, nil
+				}
+			}
+		}
+		return false, nil
+	})
+	return found, err
+}
+
 // Said returns what `kubectl describe pod` shows of events and conditions.
 func (u *User) Said(ctx context.Context, name string) ([]string, error) {
 	var texts []string

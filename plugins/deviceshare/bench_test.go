@@ -111,6 +111,31 @@ func BenchmarkPredicate(b *testing.B) {
 	}
 }
 
+// BenchmarkDecision is BenchmarkPredicate without what Volcano's interface makes
+// of a refusal: an error of its own type with a text, which cannot be had without
+// allocating.
+func BenchmarkDecision(b *testing.B) {
+	silence(b)
+	node, pods := full(b, "n1")
+	info := infoOf(node, pods)
+	p := bare(b, info)
+	theirs := inTree(b, node, pods)
+	pod := podOf("new", "g", asks{number: 1, memory: 3000, cores: 20})
+	task := api.NewTaskInfo(pod)
+	p.remember(task)
+	b.Run("refuse", func(b *testing.B) {
+		compare(b, func() {
+			if refused := p.judge(p.ask(task), task, info); !refused.Refused() {
+				b.Fatal("fits")
+			}
+		}, func() {
+			if code, _, _ := theirs.FilterNode(pod, "binpack"); code == api.Success {
+				b.Fatal("fits")
+			}
+		})
+	})
+}
+
 // compare runs both in turns, so that whatever else the machine does slows both
 // alike, and reports both and how many times faster ours is.
 func compare(b *testing.B, ours, inTree func()) {

@@ -44,6 +44,12 @@ func IgnoreSums(names ...string) { api.IgnoredDevicesList.Append(names...) }
 
 // join registers what the plugin does in a session.
 func (p *Plugin) join(ssn *framework.Session) {
+	ssn.AddJobEnqueueableFn(PluginName, func(job any) int {
+		if j, ok := job.(*api.JobInfo); ok {
+			p.explain(j)
+		}
+		return pluginutil.Abstain
+	})
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)
 	ssn.AddNodeOrderFn(PluginName, p.order)
@@ -73,7 +79,16 @@ func refusal(task *api.TaskInfo, node *api.NodeInfo, curable bool, text string) 
 	if curable {
 		code = api.Unschedulable
 	}
-	return api.NewFitErrWithStatus(task, node, &api.Status{Code: code, Reason: text})
+	// One allocation for what would be three: on a full cluster nearly every
+	// answer is a refusal.
+	r := &struct {
+		err    api.FitError
+		sets   [1]*api.Status
+		status api.Status
+	}{status: api.Status{Code: code, Reason: text}}
+	r.sets[0] = &r.status
+	r.err = *api.NewFitErrWithStatus(task, node, r.sets[:]...)
+	return &r.err
 }
 
 // refusalEverywhere makes the error that says no node can serve the task.

@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,6 +25,28 @@ type ask struct {
 	policy policy.Policy
 	// mistakes, when not empty, are why no node can ever serve the pod.
 	mistakes string
+	// last is what was last said about a refusal.
+	last atomic.Pointer[said]
+	// explained is set once the user was told that no device is large enough.
+	explained atomic.Bool
+}
+
+// said is a refusal with its text. Most nodes of a cluster refuse a pod for the
+// same reasons, and the text takes longer to write than the refusal to find.
+type said struct {
+	refused sharing.Refusals
+	text    string
+}
+
+// said returns the text of a refusal as it stands in the pod's event, where
+// Volcano writes the number of nodes in front of it. Safe for concurrent use.
+func (a *ask) said(r *sharing.Refusals) string {
+	if last := a.last.Load(); last != nil && last.refused == *r {
+		return last.text
+	}
+	text := "node(s) where " + r.String()
+	a.last.Store(&said{refused: *r, text: text})
+	return text
 }
 
 // readAsk reads what a pod asks for; nil if it asks for no devices.
@@ -41,7 +64,7 @@ func readAsk(pod *corev1.Pod, s *Settings) *ask {
 		texts = append(texts, m.String())
 	}
 	if len(texts) > 0 {
-		a.mistakes = "the pod's device request cannot be read: " + strings.Join(texts, "; ")
+		a.mistakes = "node(s) refuse the pod, because its device request cannot be read: " + strings.Join(texts, "; ")
 	}
 	return a
 }

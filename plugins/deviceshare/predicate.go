@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 )
 
@@ -33,19 +34,25 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	if text := p.impossible(a, info); text != "" {
 		return refusal(t, info, false, text)
 	}
+	refused := p.judge(a, t, info)
+	if !refused.Refused() {
+		return nil
+	}
+	p.store.metrics.refused(&refused)
+	// Evicting everybody does not help a pod that does not fit an empty node.
+	curable := refused.Curable() && !p.nodes[info.Name].empty.Refuses(&a.request)
+	return refusal(t, info, curable, a.said(&refused))
+}
+
+// judge asks the domain. Refusing allocates nothing.
+func (p *Plugin) judge(a *ask, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
 	n := p.nodes[info.Name]
 	ledger := p.overlay.now(n)
 	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
 		ledger = p.overlay.future(n, p.infos[info.Name])
 	}
 	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
-	if !refused.Refused() {
-		return nil
-	}
-	p.store.metrics.refused(&refused)
-	// Evicting everybody does not help a pod that does not fit an empty node.
-	curable := refused.Curable() && !n.empty.Refuses(&a.request)
-	return refusal(t, info, curable, refused.String())
+	return refused
 }
 
 // impossible says why the node cannot serve the task whoever leaves it, "" if it

@@ -48,6 +48,7 @@ type Store struct {
 	mu      sync.RWMutex
 	nodes   map[string]*nodeState
 	rank    map[string]float64
+	largest sharing.Bytes
 	warming warmup
 
 	reported  map[problem]struct{}
@@ -120,6 +121,9 @@ func (s *Store) follow(ssn *framework.Session, settings *Settings) {
 	}
 	if added {
 		s.rerank()
+	}
+	if added || len(fresh) > 0 {
+		s.largest = largestDevice(s.nodes)
 	}
 	s.announce(fresh)
 }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"fmt"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/sharing"
+)
+
+// explain tells the users of pods that ask for more memory of one device than
+// the largest device of the cluster has. Volcano may keep such a pod out of its
+// queue by sums alone, and then no predicate ever says why. It decides nothing.
+func (p *Plugin) explain(job *api.JobInfo) {
+	if p.store.largest == 0 {
+		return // no device is known yet: nothing to compare with
+	}
+	for _, t := range job.TaskStatusIndex[api.Pending] {
+		a := p.remember(t)
+		if a == nil || a.mistakes != "" {
+			continue
+		}
+		if text := tooLarge(&a.request, p.store.largest); text != "" && a.explained.CompareAndSwap(false, true) {
+			ref := podReference(t.Pod)
+			p.store.report.Report(&ref, "DeviceRequestTooLarge", text)
+		}
+	}
+}
+
+// tooLarge says which container asks for more memory of a device than any has,
+// "" if none does.
+func tooLarge(pod *sharing.PodRequest, largest sharing.Bytes) string {
+	for i := range pod.Requests {
+		r := &pod.Requests[i]
+		if amount, ok := r.Memory.Absolute(); ok && amount > largest {
+			return fmt.Sprintf("container %q asks for %v of one device, the largest device of the cluster has %v", r.Container, amount, largest)
+		}
+	}
+	return ""
+}
+
+// largestDevice is the most memory any device offers.
+func largestDevice(nodes map[string]*nodeState) sharing.Bytes {
+	var most sharing.Bytes
+	for _, n := range nodes {
+		if n.inventory == nil {
+			continue
+		}
+		for i := range n.inventory.Devices {
+			most = max(most, n.inventory.Devices[i].Memory)
+		}
+	}
+	return most
+}
