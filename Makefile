@@ -62,7 +62,7 @@ gpu: gpu-build ## run the GPU suite on a machine with an NVIDIA GPU (root; chang
 
 fuzz: ## fuzz every decoder for FUZZTIME each (60s)
 	@set -e; for p in $$(grep -rl --include='*_test.go' '^func Fuzz' $(FUZZED) | xargs -n1 dirname | sort -u); do \
-	  for f in $$(grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $$p | awk '{print $$2}' | sort -u); do \
+	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$p/*_test.go | awk '{print $$2}' | sort -u); do \
 	    echo "fuzzing $$p $$f for $(FUZZTIME)"; \
 	    $(GOTEST) -run='^$$' -fuzz="^$$f\$$" -fuzztime=$(FUZZTIME) $$p; \
 	  done; done
