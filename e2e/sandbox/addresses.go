@@ -13,3 +13,7 @@ func (c *Cluster) SchedulerURL() string {
 func (c *Cluster) DevicePluginURL() string {
 	return fmt.Sprintf("http://127.0.0.1:%d", c.ports.DevicePluginMetrics)
 }
+
+// LibraryDir holds the libraries of the fake driver as the device plugin loads
+// them.
+func (c *Cluster) LibraryDir() string { return c.layout.libDir() }

@@ -45,9 +45,7 @@ func testChurn(t *testing.T, w *world) {
 	for i := range churnKills {
 		victim := []string{sandbox.DevicePlugin, sandbox.Kubelet, sandbox.Scheduler}[i%3]
 		sleep(ctx, time.Duration(random.Int64N(int64(3*time.Second))))
-		if err := w.cluster.Kill(victim); err != nil {
-			t.Fatalf("kill %s: %v", victim, err)
-		}
+		w.kill(ctx, t, victim)
 	}
 	stop()
 	lanes.Wait()
@@ -64,6 +62,22 @@ func testChurn(t *testing.T, w *world) {
 	keptTheirLimits(ctx, t, u, survivors)
 }
 
+// kill kills a component, as soon as it runs: it may just be coming back from the
+// last time.
+func (w *world) kill(ctx context.Context, t *testing.T, component string) {
+	t.Helper()
+	for {
+		err := w.cluster.Kill(component)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("kill %s: %v", component, err)
+		}
+		sleep(ctx, 20*time.Millisecond)
+	}
+}
+
 // churn creates a pod, lets it run, deletes it, and begins again. A pod that the
 // kubelet refuses because its device plugin was dead is one that a Deployment
 // would make anew, and so does churn.
@@ -72,7 +86,7 @@ func churn(ctx context.Context, t *testing.T, u *user.User, lane int, amount int
 		name := fmt.Sprintf("lane%d-%d", lane, n)
 		p := pod(name).App("a", workload.Ask{Number: 1, Memory: amount}, "info", "env", "sleep", "1").Build()
 		if n%3 == 0 {
-			p = pod(name).Init("i", workload.Ask{Number: 1, Memory: amount + 50}, "info").
+			p = pod(name).Init("i", workload.Ask{Number: 1, Memory: amount + 50}, "info", "env").
 				App("a", workload.Ask{Number: 1, Memory: amount, Cores: 2}, "info", "env").
 				App("b", workload.Ask{Number: 2, Memory: 100}, "info", "env").Build()
 		}

@@ -46,6 +46,8 @@ func TestRealCluster(t *testing.T) {
 		{"health", testHealth},
 		{"examples", testExamples},
 		{"identity", testIdentity},
+		{"broken_checkpoint", testCheckpoint},
+		{"missing_driver", testDriver},
 		{"churn_and_kills", testChurn},
 	}
 	for _, s := range suites {
@@ -63,7 +65,7 @@ func start(t *testing.T) *world {
 		Progress: sandbox.TimedProgress(os.Stdout),
 		// A device is trusted again after a minute without errors; the rule is the
 		// same after five seconds.
-		Args: map[string][]string{sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s"}},
+		Args: map[string][]string{sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s", "--driver-retry=2s"}},
 	}.Defaults()
 	if err != nil {
 		t.Fatal(err)
