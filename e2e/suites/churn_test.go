@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,11 +37,16 @@ func testChurn(t *testing.T, w *world) {
 	random := rand.New(rand.NewPCG(seed, seed))
 
 	survivors := startSurvivors(ctx, t, u)
+	// The survivors leave no device as empty as this pod wants all of them.
+	if err := u.Create(ctx, pod("waiter").App("main", workload.Ask{Number: gpus, Memory: memoryMiB - 4000}, "info", "env", "forever").Build()); err != nil {
+		t.Fatal(err)
+	}
 	churning, stop := context.WithCancel(ctx)
 	var lanes sync.WaitGroup
+	var created atomic.Int64
 	for lane := range churnLanes {
 		amount := 200 + random.Int64N(3000)
-		lanes.Go(func() { churn(churning, t, u, lane, amount) })
+		lanes.Go(func() { created.Add(int64(churn(churning, t, u, lane, amount))) })
 	}
 	for i := range churnKills {
 		victim := []string{sandbox.DevicePlugin, sandbox.Kubelet, sandbox.Scheduler}[i%3]
@@ -49,6 +55,7 @@ func testChurn(t *testing.T, w *world) {
 	}
 	stop()
 	lanes.Wait()
+	t.Logf("%d kills while %d pods came and went", churnKills, created.Load())
 	for _, name := range []string{sandbox.DevicePlugin, sandbox.Kubelet, sandbox.Scheduler} {
 		if err := w.cluster.WaitReady(ctx, name); err != nil {
 			t.Fatal(err)
@@ -57,9 +64,34 @@ func testChurn(t *testing.T, w *world) {
 	if err := u.Create(ctx, pod("afterwards").App("main", workload.Ask{Number: 2, Memory: 500}, "info", "env").Build()); err != nil {
 		t.Fatal(err)
 	}
-	w.allSettle(ctx, t, u)
+	w.allSettle(ctx, t, u, "waiter")
 	w.ledgersAgree(ctx, t)
 	keptTheirLimits(ctx, t, u, survivors)
+	waitingPodIsPlaced(ctx, t, u, survivors)
+}
+
+// waitingPodIsPlaced makes room for the pod that waited all the time.
+func waitingPodIsPlaced(ctx context.Context, t *testing.T, u *user.User, survivors []string) {
+	t.Helper()
+	p, err := u.Get(ctx, "waiter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Spec.NodeName != "" {
+		t.Fatalf("the waiting pod was placed on %s, where there was no room for it", p.Spec.NodeName)
+	}
+	if err := u.Delete(ctx, survivors...); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = u.WaitRunning(ctx, "waiter"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.WaitLog(ctx, "waiter", "main", "env limits: device 7"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := compare(ctx, u, p); err != nil {
+		t.Error(err)
+	}
 }
 
 // kill kills a component, as soon as it runs: it may just be coming back from the
@@ -80,9 +112,9 @@ func (w *world) kill(ctx context.Context, t *testing.T, component string) {
 
 // churn creates a pod, lets it run, deletes it, and begins again. A pod that the
 // kubelet refuses because its device plugin was dead is one that a Deployment
-// would make anew, and so does churn.
-func churn(ctx context.Context, t *testing.T, u *user.User, lane int, amount int64) {
-	for n := 0; ctx.Err() == nil; n++ {
+// would make anew, and so does churn. It returns how many it made.
+func churn(ctx context.Context, t *testing.T, u *user.User, lane int, amount int64) (n int) {
+	for ; ctx.Err() == nil; n++ {
 		name := fmt.Sprintf("lane%d-%d", lane, n)
 		p := pod(name).App("a", workload.Ask{Number: 1, Memory: amount}, "info", "env", "sleep", "1").Build()
 		if n%3 == 0 {
@@ -94,7 +126,7 @@ func churn(ctx context.Context, t *testing.T, u *user.User, lane int, amount int
 			if ctx.Err() == nil {
 				t.Errorf("lane %d: %v", lane, err)
 			}
-			return
+			return n
 		}
 		once, cancel := context.WithTimeout(ctx, time.Duration(2+lane%4)*time.Second)
 		if done, err := u.WaitDone(once, name); err == nil && done.Status.Phase == corev1.PodSucceeded {
@@ -110,6 +142,7 @@ func churn(ctx context.Context, t *testing.T, u *user.User, lane int, amount int
 			}
 		}
 	}
+	return n
 }
 
 // startSurvivors runs pods that try their limit again and again.
@@ -164,9 +197,9 @@ func keptTheirLimits(ctx context.Context, t *testing.T, u *user.User, names []st
 	}
 }
 
-// allSettle waits until every pod that was not refused by the kubelet runs or has
-// succeeded.
-func (w *world) allSettle(ctx context.Context, t *testing.T, u *user.User) {
+// allSettle waits until every pod but one runs, has succeeded, or was refused by
+// a kubelet without its device plugin.
+func (w *world) allSettle(ctx context.Context, t *testing.T, u *user.User, but string) {
 	t.Helper()
 	pods, err := u.Pods(ctx)
 	if err != nil {
@@ -174,6 +207,9 @@ func (w *world) allSettle(ctx context.Context, t *testing.T, u *user.User) {
 	}
 	refused := 0
 	for i := range pods {
+		if pods[i].Name == but {
+			continue
+		}
 		p, err := u.Wait(ctx, pods[i].Name, "settled", func(p *corev1.Pod) bool {
 			return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 		})
