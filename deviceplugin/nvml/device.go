@@ -45,6 +45,18 @@ func (d *realDevice) Probe() error {
 	return failure("nvmlDeviceGetMemoryInfo", ret)
 }
 
+// memory is what programs can have in all: what the device has without what the
+// driver keeps for itself. An H200 has 143,771 MiB, of which no program ever gets
+// the last 615: shares that add up to all of it would not hold. Drivers before
+// 510 do not tell the two apart.
+func (d *realDevice) memory() (sharing.Bytes, error) {
+	if v2, ret := d.handle.GetMemoryInfo_v2(); ret == gonvml.SUCCESS && v2.Reserved < v2.Total {
+		return sharing.Bytes(min(v2.Total-v2.Reserved, uint64(sharing.MaxBytes))), nil
+	}
+	v1, ret := d.handle.GetMemoryInfo()
+	return sharing.Bytes(min(v1.Total, uint64(sharing.MaxBytes))), failure("nvmlDeviceGetMemoryInfo", ret)
+}
+
 // Facts implements Device.
 func (d *realDevice) Facts() (Facts, error) {
 	if err := d.Probe(); err != nil {
@@ -59,10 +71,7 @@ func (d *realDevice) Facts() (Facts, error) {
 		err = failure("nvmlDeviceGetName", ret)
 	}
 	if err == nil {
-		var memory gonvml.Memory
-		memory, ret = d.handle.GetMemoryInfo()
-		f.Memory = sharing.Bytes(min(memory.Total, uint64(sharing.MaxBytes)))
-		err = failure("nvmlDeviceGetMemoryInfo", ret)
+		f.Memory, err = d.memory()
 	}
 	if err == nil {
 		f.Minor, ret = d.handle.GetMinorNumber()

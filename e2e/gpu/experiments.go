@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +31,7 @@ func experiments() []experiment {
 		{"nvidia-smi", "memory.total is the limit", smi},
 		{"PyTorch", "torch.OutOfMemoryError, then goes on; mem_get_info total is the limit", torch},
 		{"a whole device", "the library is not needed: bare client allocates 90 %", whole},
-		{"device plugin: inventory by NVML", "the device's UUID and memory", inventory},
+		{"device plugin: inventory by NVML", "the device's UUID, no more memory than programs can have, nodes and files by nvcdi", inventory},
 	}
 }
 
@@ -246,11 +247,32 @@ func inventory(b *bench) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	if !strings.Contains(out, b.uuid) {
+	var got struct {
+		Inventory struct {
+			Devices []struct {
+				UUID   string
+				Memory int64
+			}
+		}
+		DriverEdits struct {
+			DeviceNodes []struct{ Path string }
+			Mounts      []struct{ ContainerPath string }
+		}
+	}
+	if err := json.Unmarshal([]byte(out[strings.Index(out, "{"):]), &got); err != nil {
+		return "", fmt.Errorf("decode the inventory: %w", err)
+	}
+	if len(got.Inventory.Devices) == 0 || got.Inventory.Devices[0].UUID != b.uuid {
 		return "", fmt.Errorf("device %s is not in the inventory: %s", b.uuid, out)
 	}
-	fmt.Println(out)
-	return fmt.Sprintf("%d bytes of JSON", len(out)), nil
+	if d := got.Inventory.Devices[0]; d.Memory > b.total {
+		return "", fmt.Errorf("%d bytes are offered, programs can have %d", d.Memory, b.total)
+	}
+	if len(got.DriverEdits.DeviceNodes) == 0 || len(got.DriverEdits.Mounts) == 0 {
+		return "", fmt.Errorf("a container would get %d device nodes and %d files of the driver", len(got.DriverEdits.DeviceNodes), len(got.DriverEdits.Mounts))
+	}
+	return fmt.Sprintf("%d of %d bytes offered, %d device nodes, %d driver files", got.Inventory.Devices[0].Memory, b.total,
+		len(got.DriverEdits.DeviceNodes), len(got.DriverEdits.Mounts)), nil
 }
 
 // onlyIf makes an error of a text.
