@@ -113,27 +113,38 @@ func BenchmarkPredicate(b *testing.B) {
 
 // BenchmarkDecision is BenchmarkPredicate without what Volcano's interface makes
 // of a refusal: an error of its own type with a text, which cannot be had without
-// allocating.
+// allocating. "refuse-other" asks for something else every time, so that no node
+// remembers its answer.
 func BenchmarkDecision(b *testing.B) {
 	silence(b)
 	node, pods := full(b, "n1")
 	info := infoOf(node, pods)
 	p := bare(b, info)
 	theirs := inTree(b, node, pods)
-	pod := podOf("new", "g", asks{number: 1, memory: 3000, cores: 20})
-	task := api.NewTaskInfo(pod)
-	p.remember(task)
-	b.Run("refuse", func(b *testing.B) {
-		compare(b, func() {
-			if refused := p.judge(p.ask(task), task, info); !refused.Refused() {
-				b.Fatal("fits")
-			}
-		}, func() {
-			if code, _, _ := theirs.FilterNode(pod, "binpack"); code == api.Success {
-				b.Fatal("fits")
-			}
+	tasks := map[string][]*api.TaskInfo{}
+	for name, amounts := range map[string][2]int64{"refuse": {3000, 3000}, "refuse-other": {4000, 5000}} {
+		for i, amount := range amounts {
+			task := api.NewTaskInfo(podOf(fmt.Sprintf("%s-%d", name, i), "g", asks{number: 1, memory: amount, cores: 20}))
+			p.remember(task)
+			tasks[name] = append(tasks[name], task)
+		}
+	}
+	for _, name := range []string{"refuse", "refuse-other"} {
+		turn := 0
+		b.Run(name, func(b *testing.B) {
+			compare(b, func() {
+				turn++
+				task := tasks[name][turn%2]
+				if refused := p.judge(p.ask(task), p.nodes[info.Name], task, info); !refused.Refused() {
+					b.Fatal("fits")
+				}
+			}, func() {
+				if code, _, _ := theirs.FilterNode(tasks[name][0].Pod, "binpack"); code == api.Success {
+					b.Fatal("fits")
+				}
+			})
 		})
-	})
+	}
 }
 
 // compare runs both in turns, so that whatever else the machine does slows both

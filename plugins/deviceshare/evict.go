@@ -49,7 +49,7 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, sumsD
 		return nil, true
 	}
 	n, info := p.nodes[candidates[0].NodeName], p.infos[candidates[0].NodeName]
-	if p.impossible(a, info) != "" {
+	if p.impossible(a, p.nodes[info.Name]) != "" {
 		return nil, true
 	}
 	var victims, holders []*api.TaskInfo

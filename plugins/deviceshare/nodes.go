@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"fmt"
 	"iter"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,8 @@ type nodeState struct {
 	inventory *sharing.Inventory
 	// ledger is set if inventory is.
 	ledger *sharing.Ledger
+	// last is the last refusal, which is the only thing that workers write.
+	last atomic.Pointer[answer]
 	// empty sums up what the node has when nobody is on it.
 	empty place.Summary
 	// unusable says why the node takes no pods with devices; "" if it does.

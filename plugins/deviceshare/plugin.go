@@ -37,6 +37,8 @@ type Plugin struct {
 	overlay       *overlay
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
+	// shapes are those of asks, see ask.repeated.
+	shapes map[string]struct{}
 	// off is why no pod with devices is placed in this session, "" if they are.
 	off string
 }
@@ -78,7 +80,7 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	p.evictionOrder = ssn.BuildVictimsPriorityQueue
 	p.nodes, p.infos, p.jobs = p.store.nodes, ssn.Nodes, ssn.Jobs
 	p.overlay = newOverlay()
-	p.asks = map[api.TaskID]*ask{}
+	p.asks, p.shapes = map[api.TaskID]*ask{}, map[string]struct{}{}
 	return true
 }
 
@@ -88,7 +90,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}
-	p.nodes, p.infos, p.jobs, p.overlay, p.asks = nil, nil, nil, nil, nil
+	p.nodes, p.infos, p.jobs, p.overlay, p.asks, p.shapes = nil, nil, nil, nil, nil, nil
 }
 
 // SetupBindContextExtension is called when a decision is committed, right before
@@ -127,8 +129,14 @@ func (p *Plugin) remember(t *api.TaskInfo) *ask {
 		return a
 	}
 	a := p.store.asks[t.UID]
-	if !a.current(t.Pod, p.settings) {
+	known := a.current(t.Pod, p.settings)
+	if !known {
 		a = readAsk(t.Pod, p.settings)
+	}
+	if a != nil && a.shape != "" {
+		_, seen := p.shapes[a.shape]
+		a.repeated = a.repeated || known || seen
+		p.shapes[a.shape] = struct{}{}
 	}
 	p.asks[t.UID] = a
 	return a

@@ -21,6 +21,12 @@ type ask struct {
 	pod      *corev1.Pod
 	settings *Settings
 	request  sharing.PodRequest
+	// shape is equal for pods that every node answers alike; "" for one whose
+	// answer depends on which pod it is.
+	shape string
+	// repeated is set when a pod of this shape was asked about before. Answers are
+	// remembered for those only. The session goroutine sets it before workers ask.
+	repeated bool
 	// policy is nil if the pod names none.
 	policy policy.Policy
 	// mistakes, when not empty, are why no node can ever serve the pod.
@@ -59,6 +65,11 @@ func readAsk(pod *corev1.Pod, s *Settings) *ask {
 		request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults))
 	a := &ask{pod: pod, settings: s, request: req}
 	a.policy, _ = policy.Named(req.Policy)
+	if req.Group == "" {
+		alike := req
+		alike.Owner = ""
+		a.shape = fmt.Sprintf("%+v", alike)
+	}
 	texts := make([]string, 0, len(mistakes))
 	for _, m := range mistakes {
 		texts = append(texts, m.String())

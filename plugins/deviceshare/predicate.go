@@ -31,44 +31,60 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	if a == nil {
 		return nil
 	}
-	if text := p.impossible(a, info); text != "" {
+	n := p.nodes[info.Name]
+	if text := p.impossible(a, n); text != "" {
 		return refusal(t, info, false, text)
 	}
-	refused := p.judge(a, t, info)
+	refused := p.judge(a, n, t, info)
 	if !refused.Refused() {
 		return nil
 	}
 	p.store.metrics.refused(&refused)
 	// Evicting everybody does not help a pod that does not fit an empty node.
-	curable := refused.Curable() && !p.nodes[info.Name].empty.Refuses(&a.request)
+	curable := refused.Curable() && !n.empty.Refuses(&a.request)
 	return refusal(t, info, curable, a.said(&refused))
 }
 
-// judge asks the domain. Refusing allocates nothing.
-func (p *Plugin) judge(a *ask, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
-	n := p.nodes[info.Name]
+// answer is how a node refused a request. A ledger that a predicate has seen is
+// not changed any more, so the answer to the same request stays the same: the
+// replicas of a deployment and the members of a gang ask a full cluster one
+// after the other, and the session after that again.
+type answer struct {
+	ledger  *sharing.Ledger
+	shape   string
+	refused sharing.Refusals
+}
+
+// judge asks the domain, unless the node has just refused the same request.
+// Refusing a second time allocates nothing.
+func (p *Plugin) judge(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
 	ledger := p.overlay.now(n)
 	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
 		ledger = p.overlay.future(n, p.infos[info.Name])
 	}
+	if last := n.last.Load(); last != nil && last.ledger == ledger && last.shape == a.shape {
+		return last.refused
+	}
 	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
+	if a.repeated && refused.Refused() {
+		n.last.Store(&answer{ledger: ledger, shape: a.shape, refused: refused})
+	}
 	return refused
 }
 
 // impossible says why the node cannot serve the task whoever leaves it, "" if it
 // may.
-func (p *Plugin) impossible(a *ask, info *api.NodeInfo) string {
-	n, ok := p.nodes[info.Name]
+func (p *Plugin) impossible(a *ask, n *nodeState) string {
 	switch {
 	case p.off != "":
 		return p.off
 	case a.mistakes != "":
 		return a.mistakes
-	case !ok:
+	case n == nil:
 		return "the node publishes no devices"
 	case n.unusable != "":
 		return n.unusable
-	case p.store.warming.cold(info.Name):
+	case p.store.warming.cold(n.name):
 		return "the scheduler has just started and has not seen every pod of the node yet"
 	}
 	return ""
