@@ -13,14 +13,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/e2e/picture"
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
 	"deviceshare/sharing"
-	"deviceshare/sharing/wire"
 )
 
 // Topology is the fake GPUs of the demo's one real node.
@@ -58,6 +56,7 @@ func Run(ctx context.Context, c *sandbox.Cluster, out io.Writer) error {
 		{"A container that wants more than its share is refused, its neighbour goes on", s.greed},
 		{"A pod that does not fit waits, says why, and starts when there is room", s.waiting},
 		{"Binpack fills a device, spread uses another one: each pod may choose", s.policies},
+		{"The same among nodes: binpack fills one, spread takes the other", s.nodes},
 		{"A whole device comes without any interception", s.whole},
 	}
 	for i, scene := range scenes {
@@ -101,15 +100,11 @@ func (s *story) run(ctx context.Context, pods ...*workload.Pod) error {
 	return nil
 }
 
-// draw shows the real node as the API server knows it.
-func (s *story) draw(ctx context.Context) error {
-	node, err := s.cluster.Client().CoreV1().Nodes().Get(ctx, sandbox.NodeName, metav1.GetOptions{})
+// drawNode draws one node with the pods of the story that run on it.
+func (s *story) drawNode(ctx context.Context, name string) error {
+	inv, err := s.node(ctx, name)
 	if err != nil {
-		return fmt.Errorf("read node %s: %w", sandbox.NodeName, err)
-	}
-	inv, err := wire.DecodeInventory(node.Annotations[wire.NodeInventory])
-	if err != nil {
-		return fmt.Errorf("inventory of node %s: %w", sandbox.NodeName, err)
+		return err
 	}
 	pods, err := s.user.Pods(ctx)
 	if err != nil {

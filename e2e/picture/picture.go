@@ -54,12 +54,22 @@ func device(b *strings.Builder, v *sharing.View, names map[sharing.Owner]string,
 	}
 	held := slices.Clone(v.Held())
 	fmt.Fprintf(b, "  GPU %d  %s  %s%s\n", d.Index, d.Model, d.Mode, health)
-	fmt.Fprintf(b, "  [%s]  %s of %s, %s, %d%% of the compute promised\n",
-		strip(held, d.Memory, next), gib(v.UsedMemory()), gib(d.Memory), count(v.Sharers()), int(v.UsedCores()))
+	fmt.Fprintf(b, "  [%s]  %s of %s, %s, %s\n",
+		strip(held, d.Memory, next), gib(v.UsedMemory()), gib(d.Memory), count(v.Sharers()), compute(v))
 	for i, h := range held {
 		fmt.Fprintf(b, "     %c  %-28s %10s  %s\n", letter(next+i), names[h.Owner]+"/"+h.Container, gib(h.Share.Memory), how(&h))
 	}
 	return next + len(held)
+}
+
+// compute says how much of the device's compute was promised.
+func compute(v *sharing.View) string {
+	for _, h := range v.Held() {
+		if h.Share.Whole {
+			return "all compute"
+		}
+	}
+	return fmt.Sprintf("%d%% of compute promised", int(v.UsedCores()))
 }
 
 func count(shares int) string {

@@ -27,11 +27,11 @@ func TestAStripShowsWhoHoldsWhatInProportion(t *testing.T) {
 	pods = append(pods, Pod{Owner: "4", Name: "far", Placement: elsewhere})
 	want := `node n1
   GPU 0  A100  hami-core
-  [aaaaaaaaaaaaaaaaaaaab...................]  40.0 GiB of 80.0 GiB, 2 shares, 30% of the compute promised
+  [aaaaaaaaaaaaaaaaaaaab...................]  40.0 GiB of 80.0 GiB, 2 shares, 30% of compute promised
      a  train/main                     40.0 GiB  30% compute
      b  tiny/main                       100 MiB  no compute limit
   GPU 3  A100  hami-core  UNHEALTHY
-  [cccccccccccccccccccccccccccccccccccccccc]  80.0 GiB of 80.0 GiB, 1 share, 100% of the compute promised
+  [cccccccccccccccccccccccccccccccccccccccc]  80.0 GiB of 80.0 GiB, 1 share, all compute
      c  big/main                       80.0 GiB  whole device, nothing intercepted
 `
 	if got := Node(inv, pods); got != want {

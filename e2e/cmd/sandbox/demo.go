@@ -18,7 +18,10 @@ func newDemo() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{Use: "demo", Short: "Start a cluster, tell the main job as a story on it, and stop it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.opts.Topology = demo.Topology
+			var err error
+			if f.opts, err = demo.Options(f.opts); err != nil {
+				return err
+			}
 			o, err := f.options()
 			if err != nil {
 				return err
