@@ -10,11 +10,16 @@ type Backend interface {
 	// Fit says what the request would take of the device, or why it does not
 	// fit. It must not change its arguments, must give the same answer for the
 	// same arguments, and must not allocate. The common checks of Admit have been
-	// made by the caller. The view is passed by value so that a caller can try
-	// many without allocating.
-	Fit(v View, req *Request) (Cost, Reason)
-	// Share is what the request gets. Fit has said that it fits.
-	Share(v View, req *Request) Share
+	// made by the caller.
+	//
+	// The view is the caller's: it must be neither changed nor kept, since the
+	// caller may write another one in its place once the call is over. It is
+	// passed by its address because copying it costs more than most backends take
+	// to answer.
+	Fit(v *View, req *Request) (Cost, Reason)
+	// Share is what the request gets. Fit has said that it fits. The rules of Fit
+	// apply to it.
+	Share(v *View, req *Request) Share
 }
 
 // Cost is what a share takes of a device. It is apart from the share because many
@@ -37,7 +42,7 @@ type Chooser interface {
 	Backend
 	// Option returns the n-th share the device could give, counted from 0, which
 	// is the one of Share; false past the last. The rules of Fit apply to it.
-	Option(v View, req *Request, n int) (Share, bool)
+	Option(v *View, req *Request, n int) (Share, bool)
 }
 
 // Backends lists one backend per mode.

@@ -82,14 +82,15 @@ func (v *View) Own() int { return v.own }
 // by then and takes nothing, except that its partition still fixes the geometry
 // for as long as the pod exists. The receiver is unchanged and nothing is
 // allocated, so that many placements can be tried; Held does not list s.
-func (v View) After(kind ContainerKind, s *Share) View {
+func (v *View) After(kind ContainerKind, s *Share) View {
+	after := *v
 	if kind == Init {
-		v.usage.fix(s.Partition)
-		return v
+		after.usage.fix(s.Partition)
+		return after
 	}
-	v.own++
-	v.usage = v.usage.plus(shareUsage(s, v.Device.Mode))
-	return v
+	after.own++
+	after.usage = after.usage.plus(shareUsage(s, v.Device.Mode))
+	return after
 }
 
 // Alike reports whether two devices would treat every request of a pod that both
@@ -120,7 +121,7 @@ func (v *View) Admit(pod *PodRequest) Reason {
 		return Unhealthy
 	case !accepts(pod.Modes, d.Mode):
 		return WrongMode
-	case !pod.Selector.Accepts(d):
+	case !pod.Selector.empty() && !pod.Selector.matches(d):
 		return NotSelected
 	case !v.open():
 		return v.closed()

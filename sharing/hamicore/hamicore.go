@@ -16,10 +16,10 @@ func New() sharing.Backend { return backend{} }
 func (backend) Mode() sharing.Mode { return sharing.HAMiCore }
 
 // Fit implements sharing.Backend.
-func (backend) Fit(v sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
+func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	return v.Divide(req)
 }
 
 // Share implements sharing.Backend. A container that gets a device whole is not
 // intercepted: the share says so.
-func (backend) Share(v sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }
+func (backend) Share(v *sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }

@@ -57,10 +57,10 @@ func FuzzLayout(f *testing.F) {
 			v := sharing.NewView(&d, nil)
 			for _, m := range []sharing.Memory{sharing.WholeMemory(), sharing.PercentMemory(50), sharing.AbsoluteMemory(sharing.GiB)} {
 				req := sharing.Request{Container: "c", Count: 1, Memory: m}
-				if _, reason := New().Fit(v, &req); reason != sharing.Fits {
+				if _, reason := New().Fit(&v, &req); reason != sharing.Fits {
 					continue
 				}
-				s := New().Share(v, &req)
+				s := New().Share(&v, &req)
 				if s.Partition.IsZero() || s.Partition.Start+s.Partition.Size > p.Slices {
 					t.Fatalf("%+v", s)
 				}

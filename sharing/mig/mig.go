@@ -32,24 +32,24 @@ func (backend) Mode() sharing.Mode { return sharing.MIG }
 // 3g, although the hardware keeps some memory back and the bytes of a 3g are a
 // little less than half of those the device reports. In the same way all of the
 // memory is the largest partition the hardware offers, and nothing less.
-func (b backend) Fit(v sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
+func (b backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	var s sharing.Share
-	if !option(&v, req, 0, &s) {
+	if !option(v, req, 0, &s) {
 		return sharing.Cost{}, sharing.NoPartitionFits
 	}
 	return s.Cost(), sharing.Fits
 }
 
 // Share implements sharing.Backend.
-func (b backend) Share(v sharing.View, req *sharing.Request) (s sharing.Share) {
-	option(&v, req, 0, &s)
+func (b backend) Share(v *sharing.View, req *sharing.Request) (s sharing.Share) {
+	option(v, req, 0, &s)
 	return s
 }
 
 // Option implements sharing.Chooser: the same request can be met from different
 // geometries, or at different starts.
-func (b backend) Option(v sharing.View, req *sharing.Request, n int) (s sharing.Share, ok bool) {
-	ok = option(&v, req, n, &s)
+func (b backend) Option(v *sharing.View, req *sharing.Request, n int) (s sharing.Share, ok bool) {
+	ok = option(v, req, n, &s)
 	return s, ok
 }
 

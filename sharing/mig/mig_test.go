@@ -83,7 +83,8 @@ func TestFit(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.says, func(t *testing.T) {
-			share, reason := sharingtest.Fit(mig.New(), held(t, &c.d, c.used...), &c.req)
+			v := held(t, &c.d, c.used...)
+			share, reason := sharingtest.Fit(mig.New(), &v, &c.req)
 			got := ""
 			if reason == sharing.Fits {
 				p := share.Partition
@@ -101,7 +102,8 @@ func TestFit(t *testing.T) {
 func TestTheShareCarriesWhatThePartitionHas(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.MIG)
 	req := sharingtest.Ask("main", 15000, 5)
-	share, _ := sharingtest.Fit(mig.New(), sharing.NewView(&d, nil), &req)
+	v := sharing.NewView(&d, nil)
+	share, _ := sharingtest.Fit(mig.New(), &v, &req)
 	if share.Memory != sharing.MiBs(19968) || share.Cores != 28 || share.Whole {
 		t.Errorf("%+v: want 19968 MiB and 2 of 7 compute slices", share)
 	}
@@ -133,7 +135,7 @@ func TestADeviceThatCannotBeCutIsRefused(t *testing.T) {
 	for says, v := range cases {
 		t.Run(says, func(t *testing.T) {
 			req := sharingtest.Ask("main", 1000, 0)
-			if share, reason := sharingtest.Fit(mig.New(), v, &req); reason != sharing.NoPartitionFits {
+			if share, reason := sharingtest.Fit(mig.New(), &v, &req); reason != sharing.NoPartitionFits {
 				t.Errorf("%+v, %v", share, reason)
 			}
 		})
@@ -150,7 +152,7 @@ func TestAPositionInUseIsNotGivenAgainAfterItsGeometryChanged(t *testing.T) {
 	v := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: sharing.Share{Device: d.ID, Mode: sharing.MIG,
 		Partition: sharing.Partition{Profile: "1g.10gb", Start: 6, Size: 1, Geometry: "group1", Position: 0}}}})
 	req := sharingtest.Ask("main", 1000, 0)
-	share, reason := sharingtest.Fit(mig.New(), v, &req)
+	share, reason := sharingtest.Fit(mig.New(), &v, &req)
 	if reason != sharing.Fits || share.Partition.Position != 1 || share.Partition.Start != 2 {
 		t.Errorf("%+v, %v: want position 1", share, reason)
 	}
@@ -165,14 +167,14 @@ func TestAVariantIsGivenOnlyAsOftenAsTheDeviceAllows(t *testing.T) {
 	d.MIG = &p
 	req := sharingtest.Ask("main", 100, 0)
 	v := sharing.NewView(&d, nil)
-	first, reason := sharingtest.Fit(mig.New(), v, &req)
+	first, reason := sharingtest.Fit(mig.New(), &v, &req)
 	if reason != sharing.Fits {
 		t.Fatal(reason)
 	}
 	beside := v.After(sharing.App, &first)
 	taken := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: first}})
 	for says, v := range map[string]sharing.View{"by another container": beside, "by another pod": taken} {
-		if second, reason := sharingtest.Fit(mig.New(), v, &req); reason == sharing.Fits {
+		if second, reason := sharingtest.Fit(mig.New(), &v, &req); reason == sharing.Fits {
 			t.Errorf("taken %s and given again: %+v", says, second)
 		}
 	}
@@ -225,7 +227,7 @@ func BenchmarkFit(b *testing.B) {
 			v := sharing.NewView(&d, nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, reason := mig.New().Fit(v, &req); reason != sharing.Fits {
+				if _, reason := mig.New().Fit(&v, &req); reason != sharing.Fits {
 					b.Fatal(reason)
 				}
 			}

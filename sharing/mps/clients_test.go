@@ -18,7 +18,8 @@ func TestADeviceTakesNoMoreClientsThanItsServerServes(t *testing.T) {
 	var held []sharing.Held
 	req := sharingtest.Ask("main", 1, 0)
 	for i := range 2 * mps.Clients {
-		share, reason := sharingtest.Fit(mps.New(), sharing.NewView(&d, held), &req)
+		v := sharing.NewView(&d, held)
+		share, reason := sharingtest.Fit(mps.New(), &v, &req)
 		if reason != sharing.Fits {
 			if i != mps.Clients || reason != sharing.TooManyShares {
 				t.Errorf("client %d is refused with %v", i+1, reason)

@@ -22,7 +22,7 @@ func (backend) Mode() sharing.Mode { return sharing.MPS }
 // Fit implements sharing.Backend. Every share counts as one client: a container
 // that starts more processes than the server has clients left is refused by the
 // server, not by us.
-func (b backend) Fit(v sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
+func (b backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	if v.Sharers() >= b.clients {
 		return sharing.Cost{}, sharing.TooManyShares
 	}
@@ -30,4 +30,4 @@ func (b backend) Fit(v sharing.View, req *sharing.Request) (sharing.Cost, sharin
 }
 
 // Share implements sharing.Backend.
-func (backend) Share(v sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }
+func (backend) Share(v *sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }

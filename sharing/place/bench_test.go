@@ -47,14 +47,23 @@ func BenchmarkPlace(b *testing.B) {
 	summary := place.Summarize(views)
 	fits := one("main", sharing.AbsoluteMemory(4*sharing.GiB), 5)
 	large := one("main", sharing.AbsoluteMemory(60*sharing.GiB), 5)
-	b.Run("fit", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, r := place.Place(views, fits, backends, binpack); r.Refused() {
-				b.Fatal(r.String())
+	four := one("main", sharing.AbsoluteMemory(4*sharing.GiB), 5)
+	four.Requests[0].Count = 4
+	two := one("main", sharing.AbsoluteMemory(4*sharing.GiB), 5)
+	two.Requests = append(two.Requests, two.Requests[0])
+	for _, c := range []struct {
+		name string
+		pod  *sharing.PodRequest
+	}{{"fit", fits}, {"fit four devices", four}, {"fit two containers", two}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, r := place.Place(views, c.pod, backends, binpack); r.Refused() {
+					b.Fatal(r.String())
+				}
 			}
-		}
-	})
+		})
+	}
 	b.Run("refuse with reasons", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

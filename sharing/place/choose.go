@@ -4,80 +4,116 @@ package place
 
 import "deviceshare/sharing"
 
+// carries reports whether one of the picks is on device d.
+func carries(picks []pick, d int) bool {
+	for i := range picks {
+		if picks[i].device == d {
+			return true
+		}
+	}
+	return false
+}
+
 // view is device d as the next request sees it: beside what others hold and what
-// the pod's containers placed so far hold while it runs. It is kept in own if it
-// differs from the node's view.
-func (a *attempt) view(d int, picks []pick, own *sharing.View) *sharing.View {
-	v := &a.views[d]
+// the pod's containers placed so far hold while it runs.
+func (a *attempt) view(d int, picks []pick) sharing.View {
+	v := a.views[d]
 	for i := range picks {
 		if p := &picks[i]; p.device == d {
-			*own = v.After(a.pod.Requests[p.request].Kind, &p.share)
-			v = own
+			v = v.After(a.pod.Requests[p.request].Kind, &p.share)
 		}
 	}
 	return v
 }
 
-// admit makes the checks that come before the backend's and finds the backend.
-// Most devices of a full cluster are refused by amounts, without asking it.
-func (a *attempt) admit(v *sharing.View, req *sharing.Request) (sharing.Backend, sharing.Reason) {
-	if reason := v.Admit(a.pod); reason != sharing.Fits {
-		return nil, reason
+// shown is view for a backend or a policy: the node's own view as long as the pod
+// has nothing on the device, else the scratch view, which is good until the next
+// one is shown.
+func (a *attempt) shown(d int, picks []pick) *sharing.View {
+	if !carries(picks, d) {
+		return &a.views[d]
 	}
-	if mode := v.Device.Mode; a.backend == nil || a.served != mode {
-		b, ok := a.backends.For(mode)
-		if !ok {
-			return nil, sharing.NoBackend
+	return a.keep(a.view(d, picks))
+}
+
+// keep moves a view to the scratch view. A variable whose address goes through an
+// interface is on the heap even if nobody keeps the address, so there is one for
+// a whole attempt, made when it is first needed.
+func (a *attempt) keep(v sharing.View) *sharing.View {
+	if a.scratch == nil {
+		a.scratch = new(sharing.View)
+	}
+	*a.scratch = v
+	return a.scratch
+}
+
+// weigh says what a request would take of device d, or why it gets nothing there.
+// If it fits, v is the view that was shown to the backend. Most devices of a full
+// cluster are refused by Admit and by amounts.
+func (a *attempt) weigh(d int, picks []pick, req *sharing.Request) (v *sharing.View, cost sharing.Cost, reason sharing.Reason) {
+	if v = &a.views[d]; carries(picks, d) {
+		// The checks that need no backend come before the view is kept, so that
+		// most refusals allocate nothing.
+		own := a.view(d, picks)
+		if reason = own.Admit(a.pod); reason == sharing.Fits {
+			reason = own.Lacks(req)
 		}
-		a.backend, a.served, a.rank = b, mode, rank(mode)
+		if reason != sharing.Fits {
+			return nil, cost, reason
+		}
+		v = a.keep(own)
+	} else if reason = v.Admit(a.pod); reason != sharing.Fits {
+		return nil, cost, reason
 	}
-	return a.backend, v.Lacks(req)
+	mode := v.Device.Mode
+	if (a.backend == nil || a.served != mode) && !a.serve(mode) {
+		return nil, cost, sharing.NoBackend
+	}
+	if cost, reason = a.backend.Fit(v, req); reason == sharing.Fits && !a.allowed(mode) {
+		reason = sharing.InAnotherMode
+	}
+	return v, cost, reason
+}
+
+// serve looks up the backend of a mode.
+func (a *attempt) serve(m sharing.Mode) bool {
+	b, ok := a.backends.For(m)
+	if ok {
+		a.backend, a.served, a.rank = b, m, rank(m)
+	}
+	return ok
 }
 
 // allowed reports whether this attempt may use a device's mode.
 func (a *attempt) allowed(m sharing.Mode) bool { return a.mode == "" || a.mode == m }
 
-// best finds the device of highest score for a request of one device.
-func (a *attempt) best(i int, picks []pick, best *pick, refusals *sharing.Refusals) {
+// best finds the device of highest score for a request of one device. The
+// candidate means something only if the refusals refuse nothing.
+func (a *attempt) best(i int, picks []pick, refusals *sharing.Refusals) (best candidate) {
 	req := &a.pod.Requests[i]
 	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
-	var score int64
-	var own sharing.View
 	for d := range a.views {
-		v := a.view(d, picks, &own)
-		backend, reason := a.admit(v, req)
+		v, cost, reason := a.weigh(d, picks, req)
 		if reason != sharing.Fits {
 			refusals.Count[reason]++
 			continue
 		}
-		cost, reason := backend.Fit(*v, req)
-		if reason == sharing.Fits && !a.allowed(v.Device.Mode) {
-			reason = sharing.InAnotherMode
+		c := candidate{score: a.policy.Device(v, cost), device: int32(d), rank: a.rank}
+		if refusals.Found == 0 || before(c, best) {
+			best, refusals.Found = c, 1
 		}
-		if reason != sharing.Fits {
-			refusals.Count[reason]++
-			continue
-		}
-		s := a.policy.Device(*v, cost)
-		if refusals.Found == 0 || s > score || s == score && rank(v.Device.Mode) < rank(a.views[best.device].Device.Mode) {
-			best.device, score = d, s
-		}
-		refusals.Found = 1
 	}
-	if refusals.Found == 1 {
-		best.request, best.share = i, a.share(best.device, 0, picks, req)
-	}
+	return best
 }
 
 // share is what a request gets of a device that fits it.
 func (a *attempt) share(d, option int, picks []pick, req *sharing.Request) sharing.Share {
-	var own sharing.View
-	v := a.view(d, picks, &own)
+	v := a.shown(d, picks)
 	backend, _ := a.backends.For(v.Device.Mode)
 	if option == 0 {
-		return backend.Share(*v, req)
+		return backend.Share(v, req)
 	}
-	s, _ := backend.(sharing.Chooser).Option(*v, req, option)
+	s, _ := backend.(sharing.Chooser).Option(v, req, option)
 	return s
 }
 
@@ -99,9 +135,8 @@ const ranks = 5
 // enough.
 func (a *attempt) take(i int, picks []pick, refusals *sharing.Refusals) []pick {
 	if a.pod.Requests[i].Count == 1 {
-		var p pick
-		if a.best(i, picks, &p, refusals); !refusals.Refused() {
-			picks = add(picks, p)
+		if best := a.best(i, picks, refusals); !refusals.Refused() {
+			picks = a.pick(i, picks, best)
 		}
 		return picks
 	}

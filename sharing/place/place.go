@@ -23,10 +23,16 @@ import (
 // choice, other choices are searched, see search.
 //
 // Place changes none of its arguments and gives the same answer for the same
-// arguments. It allocates nothing when it refuses a pod that asks for up to
-// eight shares on a node of up to 64 devices. The placement is meaningful only
-// when the refusals refuse nothing; its Node and GeometryHash are for the caller
-// to fill in, since views do not know them.
+// arguments. The placement is meaningful only when the refusals refuse nothing;
+// its Node and GeometryHash are for the caller to fill in, since views do not
+// know them.
+//
+// Refusing a pod that asks for up to eight shares on a node of up to 64 devices
+// allocates nothing, with one exception: when a backend has to be asked about a
+// device on which an earlier container of the pod has a share, one view is
+// allocated for all such questions. Modes that divide a device by amounts refuse
+// without being asked, see sharing.View.Lacks, so this happens when a later
+// container would fit the device by amounts, or the device is in mode mig.
 //
 // The refusals are about the first container that fits nowhere even alone, else
 // about the first that did not fit beside the ones before it. When several modes
@@ -76,6 +82,9 @@ type attempt struct {
 	backend sharing.Backend
 	served  sharing.Mode
 	rank    uint8
+
+	// scratch is room for a device with shares of the pod on it, see shown.
+	scratch *sharing.View
 }
 
 // pick is one share for one request, by their indexes.
@@ -89,9 +98,8 @@ type pick struct {
 func (a *attempt) run(placement *sharing.Placement, refusals *sharing.Refusals) int {
 	requests := a.pod.Requests
 	if len(requests) == 1 && requests[0].Count == 1 {
-		var best pick
-		if a.best(0, nil, &best, refusals); !refusals.Refused() {
-			a.single(&best, placement, refusals)
+		if best := a.best(0, nil, refusals); !refusals.Refused() {
+			a.single(best, placement, refusals)
 		}
 		return 0
 	}
@@ -147,24 +155,15 @@ func (a *attempt) alone(i int, refusals *sharing.Refusals) int {
 	return -1
 }
 
-// add puts a pick behind the others, in room that is there: an append could move
-// them to the heap.
-func add(picks []pick, p pick) []pick {
-	n := len(picks)
-	picks = picks[:n+1]
-	picks[n] = p
-	return picks
-}
-
 // single is finish for one share, which most pods ask for: one allocation holds
 // it all.
-func (a *attempt) single(p *pick, placement *sharing.Placement, refusals *sharing.Refusals) {
+func (a *attempt) single(c candidate, placement *sharing.Placement, refusals *sharing.Refusals) {
 	room := new(struct {
 		container [1]sharing.ContainerShares
 		share     [1]sharing.Share
 	})
 	r := &a.pod.Requests[0]
-	room.share[0] = p.share
+	room.share[0] = a.share(int(c.device), int(c.option), nil, r)
 	room.container[0] = sharing.ContainerShares{Container: r.Container, Kind: r.Kind, Shares: room.share[:]}
 	*placement = sharing.Placement{Containers: room.container[:], Group: a.pod.Group}
 	*refusals = sharing.Refusals{}

@@ -81,20 +81,27 @@ func (a *attempt) joins(mine []pick, c candidate) bool {
 // triedAlike reports whether one of the candidates tried before leads to the same
 // end as c.
 func (a *attempt) triedAlike(picks []pick, tried []candidate, c candidate) bool {
-	var own, other sharing.View
 	for _, t := range tried {
-		if t.score == c.score && t.option == c.option && t.device != c.device &&
-			a.view(int(t.device), picks, &own).Alike(a.view(int(c.device), picks, &other)) {
+		if t.score != c.score || t.option != c.option || t.device == c.device {
+			continue
+		}
+		v, w := a.view(int(t.device), picks), a.view(int(c.device), picks)
+		if v.Alike(&w) {
 			return true
 		}
 	}
 	return false
 }
 
-// pick adds a candidate for a request to the picks.
+// pick adds a candidate for a request to the picks, in room that is there: an
+// append could move them to the heap.
 func (a *attempt) pick(i int, picks []pick, c candidate) []pick {
-	share := a.share(int(c.device), int(c.option), picks, &a.pod.Requests[i])
-	return add(picks, pick{request: i, device: int(c.device), share: share})
+	n := len(picks)
+	more := picks[:n+1]
+	p := &more[n]
+	p.request, p.device = i, int(c.device)
+	p.share = a.share(p.device, int(c.option), picks, &a.pod.Requests[i])
+	return more
 }
 
 // candidates lists what request i could get, best first. With options it lists
@@ -109,17 +116,8 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 	}
 	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
 	var found [ranks]int
-	var own sharing.View
 	for d := range a.views {
-		v := a.view(d, picks, &own)
-		backend, reason := a.admit(v, req)
-		var cost sharing.Cost
-		if reason == sharing.Fits {
-			cost, reason = backend.Fit(*v, req)
-		}
-		if reason == sharing.Fits && !a.allowed(v.Device.Mode) {
-			reason = sharing.InAnotherMode
-		}
+		v, cost, reason := a.weigh(d, picks, req)
 		if reason != sharing.Fits {
 			refusals.Count[reason]++
 			continue
@@ -128,7 +126,7 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 		if cap(list) == 0 {
 			continue
 		}
-		c := candidate{score: a.policy.Device(*v, cost), device: int32(d), rank: a.rank}
+		c := candidate{score: a.policy.Device(v, cost), device: int32(d), rank: a.rank}
 		list = insert(list, c)
 		if options {
 			list = a.others(list, c, v, req)
@@ -147,11 +145,11 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sharing.Request) []candidate {
 	chooser, ok := a.backend.(sharing.Chooser)
 	for n := 1; ok && n < maxCandidates; n++ {
-		share, more := chooser.Option(*v, req, n)
+		share, more := chooser.Option(v, req, n)
 		if !more {
 			break
 		}
-		c.score, c.option = a.policy.Device(*v, share.Cost()), int16(n)
+		c.score, c.option = a.policy.Device(v, share.Cost()), int16(n)
 		list = insert(list, c)
 	}
 	return list
@@ -160,14 +158,16 @@ func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sh
 // insert keeps the list sorted: by score, then by the order of modes, devices
 // and options, in which candidates arrive but for the modes.
 func insert(list []candidate, c candidate) []candidate {
-	if len(list) < cap(list) {
-		list = append(list, c)
-	} else if before(c, list[len(list)-1]) {
-		list[len(list)-1] = c
+	k := len(list)
+	if k < cap(list) {
+		list = list[:k+1]
+	} else if k--; !before(c, list[k]) {
+		return list
 	}
-	for k := len(list) - 1; k > 0 && list[k] == c && before(c, list[k-1]); k-- {
-		list[k], list[k-1] = list[k-1], list[k]
+	for ; k > 0 && before(c, list[k-1]); k-- {
+		list[k] = list[k-1]
 	}
+	list[k] = c
 	return list
 }
 

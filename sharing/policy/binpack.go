@@ -14,8 +14,8 @@ func (binpack) Name() string { return "binpack" }
 // Device prefers the device of which most is taken afterwards, memory and
 // compute counting the same. Among devices of different size that is the
 // smallest that fits.
-func (binpack) Device(v sharing.View, c sharing.Cost) int64 {
-	return fullness(&v, c.Memory, c.Cores)
+func (binpack) Device(v *sharing.View, c sharing.Cost) int64 {
+	return fullness(v, c.Memory, c.Cores)
 }
 
 // Node prefers the node of which most is taken already.

@@ -17,7 +17,8 @@ type Policy interface {
 	Name() string
 	// Device scores taking c of the device, from -MaxScore to MaxScore;
 	// higher is preferred. Equal scores are decided by the order of the devices.
-	Device(v sharing.View, c sharing.Cost) int64
+	// The view must be neither changed nor kept, as in sharing.Backend.
+	Device(v *sharing.View, c sharing.Cost) int64
 	// Node scores a node as it is before the pod is placed, 0 to 100; higher is
 	// preferred.
 	Node(views []sharing.View, pod *sharing.PodRequest) int64

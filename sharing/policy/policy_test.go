@@ -68,7 +68,7 @@ func TestWhichDeviceAPolicyPrefers(t *testing.T) {
 			cost := sharing.Cost{Memory: c.memory * sharing.GiB, Cores: c.cores}
 			for name, want := range map[string]string{"binpack": c.binpack, "spread": c.other} {
 				p := named(t, name)
-				a, b := p.Device(c.better, cost), p.Device(c.worse, cost)
+				a, b := p.Device(&c.better, cost), p.Device(&c.worse, cost)
 				got := ""
 				switch {
 				case a > b:
@@ -134,7 +134,7 @@ func TestScoresStayInTheirBoundsWhateverIsOnTheDevice(t *testing.T) {
 	} {
 		for _, name := range policy.Names() {
 			p := named(t, name)
-			if s := p.Device(v, absurd.Cost()); s > policy.MaxScore || s < -policy.MaxScore {
+			if s := p.Device(&v, absurd.Cost()); s > policy.MaxScore || s < -policy.MaxScore {
 				t.Errorf("%s: %s scores a device %d", says, name, s)
 			}
 			if s := p.Node([]sharing.View{v}, &sharing.PodRequest{}); s < 0 || s > 100 {
@@ -149,7 +149,7 @@ func TestPoliciesDoNotAllocate(t *testing.T) {
 	pod := sharingtest.Pod("p", sharingtest.Ask("main", 1000, 0))
 	for _, name := range policy.Names() {
 		p := named(t, name)
-		if n := testing.AllocsPerRun(100, func() { p.Device(views[0], sharing.Cost{}); p.Node(views, pod) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { p.Device(&views[0], sharing.Cost{}); p.Node(views, pod) }); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}

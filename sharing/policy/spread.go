@@ -16,9 +16,9 @@ func (spread) Name() string { return "spread" }
 
 // Device prefers the device with the fewest sharers, and among those the one of
 // which least is taken afterwards.
-func (spread) Device(v sharing.View, c sharing.Cost) int64 {
+func (spread) Device(v *sharing.View, c sharing.Cost) int64 {
 	sharers := min(int64(v.Sharers()), MaxScore/sharer/2)
-	return -sharers*sharer - fullness(&v, c.Memory, c.Cores)
+	return -sharers*sharer - fullness(v, c.Memory, c.Cores)
 }
 
 // Node prefers the node of which least is taken already.

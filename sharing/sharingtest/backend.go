@@ -42,6 +42,7 @@ func promises() []promise {
 		{"it changes none of its arguments and answers the same again", isPure},
 		{"what it gives can be reserved until it refuses", neverOverGrants},
 		{"releasing what was reserved restores the view", restores},
+		{"it keeps no view", keepsNoView},
 		{"it refuses without allocating", refusesForFree},
 		{"it refuses a device that is not healthy, closed or unknown", refusesUnusable},
 		{"it refuses what no device can give", refusesNonsense},
@@ -75,11 +76,11 @@ func fit(b sharing.Backend, v *sharing.View, pod *sharing.PodRequest) (sharing.S
 	if reason := v.Admit(pod); reason != sharing.Fits {
 		return sharing.Share{}, reason
 	}
-	return Fit(b, *v, &pod.Requests[0])
+	return Fit(b, v, &pod.Requests[0])
 }
 
 // Fit asks a backend for a share, without the checks that come before.
-func Fit(b sharing.Backend, v sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
+func Fit(b sharing.Backend, v *sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
 	if _, reason := b.Fit(v, req); reason != sharing.Fits {
 		return sharing.Share{}, reason
 	}
@@ -141,6 +142,20 @@ func isPure(b sharing.Backend, d sharing.Device) error {
 	})
 }
 
+// keepsNoView: a caller tries one placement after the other in the same view.
+func keepsNoView(b sharing.Backend, d sharing.Device) error {
+	return filled(b, d, func(l *sharing.Ledger, pod *sharing.PodRequest) error {
+		v := sharing.NewView(&d, nil)
+		fit(b, &v, pod)
+		v = l.Views()[0]
+		share, reason := fit(b, &v, pod)
+		if want, but := fit(b, &l.Views()[0], pod); share != want || reason != but {
+			return fmt.Errorf("%+v, %v of the view that was there before: want %+v, %v", share, reason, want, but)
+		}
+		return nil
+	})
+}
+
 func neverOverGrants(b sharing.Backend, d sharing.Device) error {
 	return filled(b, d, func(l *sharing.Ledger, pod *sharing.PodRequest) error {
 		if err := l.Check(); err != nil {
@@ -151,7 +166,7 @@ func neverOverGrants(b sharing.Backend, d sharing.Device) error {
 			return nil
 		}
 		req := &pod.Requests[0]
-		if cost, _ := b.Fit(l.Views()[0], req); cost != share.Cost() {
+		if cost, _ := b.Fit(&l.Views()[0], req); cost != share.Cost() {
 			return fmt.Errorf("Fit says it takes %+v, the share is %+v", cost, share)
 		}
 		promised := req.Memory.On(d.Memory)

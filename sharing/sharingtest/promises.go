@@ -141,7 +141,7 @@ func optionsFit(b sharing.Backend, d sharing.Device) error {
 		return nil
 	}
 	return filled(b, d, func(l *sharing.Ledger, pod *sharing.PodRequest) error {
-		v := l.Views()[0]
+		v := &l.Views()[0]
 		if v.Admit(pod) != sharing.Fits {
 			return nil
 		}

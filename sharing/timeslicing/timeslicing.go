@@ -17,9 +17,9 @@ func New() sharing.Backend { return backend{} }
 func (backend) Mode() sharing.Mode { return sharing.TimeSlicing }
 
 // Fit implements sharing.Backend.
-func (backend) Fit(v sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
+func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	return v.Divide(req)
 }
 
 // Share implements sharing.Backend.
-func (backend) Share(v sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }
+func (backend) Share(v *sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }
