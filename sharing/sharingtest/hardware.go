@@ -46,7 +46,7 @@ func Models() map[string]Model {
 		"H100": {Name: "NVIDIA H100 80GB HBM3", Memory: sharing.MiBs(81559), MIG: eight(
 			[5]int64{10, 20, 40, 40, 80}, parts(81559))},
 		"H200": {Name: "NVIDIA H200", Memory: sharing.MiBs(143771), MIG: eight(
-			[5]int64{18, 35, 71, 71, 141}, parts(143771))},
+			[5]int64{18, 35, 71, 71, 141}, [5]int64{16384, 33280, 71424, 71424, 143360})},
 		"B200": {Name: "NVIDIA B200", Memory: sharing.MiBs(183359), MIG: eight(
 			[5]int64{23, 45, 90, 90, 180}, parts(183359))},
 	}
