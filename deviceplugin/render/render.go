@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -134,7 +135,7 @@ func merged(base []string, over []nodeapi.Variable) ([]string, error) {
 		values[name] = value
 	}
 	for _, v := range over {
-		if v.Name == "" || strings.ContainsAny(v.Name, "=\x00") || strings.ContainsRune(v.Value, 0) {
+		if v.Name == "" || strings.Contains(v.Name, "=") || !writable(v.Name) || !writable(v.Value) {
 			return nil, fmt.Errorf("variable %q cannot be set", v.Name)
 		}
 		values[v.Name] = v.Value
@@ -149,8 +150,25 @@ func merged(base []string, over []nodeapi.Variable) ([]string, error) {
 
 // clean refuses paths that are not absolute, or not in their shortest form.
 func clean(p string) error {
-	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || strings.ContainsRune(p, 0) {
+	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || !writable(p) {
 		return fmt.Errorf("%q is not a clean absolute path", p)
 	}
 	return nil
+}
+
+// writable reports whether a text survives the way into the container. The CDI
+// library reads specifications as YAML, which has no place for some characters
+// that JSON leaves as they are; nothing after a zero byte would arrive.
+func writable(s string) bool {
+	for i, r := range s {
+		switch {
+		case r == 0, r >= 0x7f && r < 0xa0, r == 0xfeff, r == 0xfffe, r == 0xffff:
+			return false
+		case r == utf8.RuneError:
+			if _, width := utf8.DecodeRuneInString(s[i:]); width == 1 {
+				return false
+			}
+		}
+	}
+	return true
 }

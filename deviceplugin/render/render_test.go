@@ -120,16 +120,19 @@ func TestWhatTheRuntimeWouldMisreadIsRefused(t *testing.T) {
 		base *specs.ContainerEdits
 		in   nodeapi.Injection
 	}{
-		"an id with a slash":            {id: "a/b"},
-		"an empty id":                   {id: ""},
-		"a variable with an equal sign": {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Name: "A=B", Value: "c"}}}},
-		"a variable without a name":     {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Value: "c"}}}},
-		"a relative mount":              {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "x", Container: "/y"}}}},
-		"a mount that climbs":           {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "/x", Container: "/y/../etc"}}}},
-		"a mount over the root":         {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "/x", Container: "/"}}}},
-		"a device node without a path":  {id: "a", in: nodeapi.Injection{DeviceNodes: []string{""}}},
-		"a driver variable half set":    {id: "a", base: &specs.ContainerEdits{Env: []string{"NOVALUE"}}},
-		"a driver hook at no stage":     {id: "a", base: &specs.ContainerEdits{Hooks: []*specs.Hook{{HookName: "never", Path: "/x"}}}},
+		"an id with a slash":                                {id: "a/b"},
+		"an empty id":                                       {id: ""},
+		"a variable with an equal sign":                     {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Name: "A=B", Value: "c"}}}},
+		"a variable without a name":                         {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Value: "c"}}}},
+		"a relative mount":                                  {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "x", Container: "/y"}}}},
+		"a mount that climbs":                               {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "/x", Container: "/y/../etc"}}}},
+		"a mount over the root":                             {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "/x", Container: "/"}}}},
+		"a device node without a path":                      {id: "a", in: nodeapi.Injection{DeviceNodes: []string{""}}},
+		"a variable with a character YAML has no place for": {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Name: "A", Value: "\x7f"}}}},
+		"a variable that is not UTF-8":                      {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Name: "A", Value: "\xff"}}}},
+		"a mount with a byte-order mark":                    {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "/a", Container: "/\ufeff"}}}},
+		"a driver variable half set":                        {id: "a", base: &specs.ContainerEdits{Env: []string{"NOVALUE"}}},
+		"a driver hook at no stage":                         {id: "a", base: &specs.ContainerEdits{Hooks: []*specs.Hook{{HookName: "never", Path: "/x"}}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -153,6 +156,7 @@ func TestRenderingChangesNoneOfItsArguments(t *testing.T) {
 func FuzzSpec(f *testing.F) {
 	f.Add("0123456789abcdef", "CUDA_DEVICE_MEMORY_LIMIT_0", "3000m", "/state/x", "/tmp/vgpu", "/dev/nvidia-caps/nvidia-cap1")
 	f.Add("a", "", "\x00", "x", "/..", "/")
+	f.Add("0", "0", "\x7f", "/0", "/0", "/0") // found by the fuzzer: YAML refuses it
 	f.Add("A.b:c-d_e", "A", "\n\"\\", "/a b", "/é", "/dev/x")
 	f.Fuzz(func(t *testing.T, id, name, value, host, inside, node string) {
 		text, err := Spec(id, driver(), nodeapi.Injection{
