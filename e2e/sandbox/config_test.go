@@ -174,3 +174,22 @@ func TestGPULinesOfATopologyAreCounted(t *testing.T) {
 		t.Errorf("counted %d, want 1: no comment, no other word", n)
 	}
 }
+
+func TestTheStateOfADeepCloneIsWhereSocketsFit(t *testing.T) {
+	cases := map[string]string{
+		"a short path keeps its state inside":  "/src/deviceshare",
+		"a deep path gets a directory in /tmp": "/home/somebody/projects/kubernetes/gpu/sharing/deviceshare/clones/first",
+	}
+	for name, repo := range cases {
+		state := defaultState(repo)
+		if len(state) > longestState {
+			t.Errorf("%s: %s has %d bytes", name, state, len(state))
+		}
+		if inside := strings.HasPrefix(state, repo+"/"); inside != (len(repo) < 45) {
+			t.Errorf("%s: %s", name, state)
+		}
+		if state != defaultState(repo) || state == defaultState(repo+"2") {
+			t.Errorf("%s: want one directory per repository", name)
+		}
+	}
+}

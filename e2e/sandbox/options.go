@@ -3,6 +3,8 @@
 package sandbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -68,7 +70,8 @@ tiers:
 type Options struct {
 	// Repo is the root of the repository; empty means the one that holds the working directory.
 	Repo string
-	// State is the directory of everything that the cluster writes; empty means .sandbox/state in Repo.
+	// State is the directory of everything that the cluster writes; empty means .sandbox/state in Repo, or a directory
+	// below /tmp if that path is too long.
 	// Its path must be short enough for the Unix sockets below it (at most 60 bytes).
 	State string
 	// NoKubelet leaves out the real node: no containerd, no kubelet, no device plugin.
@@ -137,13 +140,28 @@ func (o Options) Defaults() (Options, error) {
 // defaultState is the state directory of a repository.
 func defaultState(repo string) string { return filepath.Join(repo, ".sandbox", "state") }
 
+// longestState is how many bytes the path of the state directory may have: Unix sockets lie below it, and their
+// paths end at 107.
+const longestState = 60
+
+// defaultState is .sandbox/state in the repository. Where that path is too long for sockets, it is a directory of
+// this repository's own below /tmp.
+func defaultState(repo string) string {
+	state := filepath.Join(repo, ".sandbox", "state")
+	if len(state) <= longestState {
+		return state
+	}
+	sum := sha256.Sum256([]byte(repo))
+	return "/tmp/deviceshare-" + hex.EncodeToString(sum[:6])
+}
+
 // check reports every mistake of filled-in options.
 func (o Options) check() error {
 	var errs []error
 	if !filepath.IsAbs(o.State) {
 		errs = append(errs, fmt.Errorf("state directory %q: must be an absolute path", o.State))
 	}
-	if len(o.State) > 60 {
+	if len(o.State) > longestState {
 		errs = append(errs, fmt.Errorf("state directory %q: longer than 60 bytes, sockets below it would not fit; choose a shorter path", o.State))
 	}
 	if o.SimulatedNodes < 0 {
