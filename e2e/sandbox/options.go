@@ -137,9 +137,6 @@ func (o Options) Defaults() (Options, error) {
 	return o, o.check()
 }
 
-// defaultState is the state directory of a repository.
-func defaultState(repo string) string { return filepath.Join(repo, ".sandbox", "state") }
-
 // longestState is how many bytes the path of the state directory may have: Unix sockets lie below it, and their
 // paths end at 107.
 const longestState = 60
