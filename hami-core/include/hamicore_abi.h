@@ -104,6 +104,17 @@ struct vgpu_slot {
 	uint64_t used[HAMI_DEVICES];
 };
 
+/*
+ * GPU time of a device, one for all processes. Changed by atomic operations alone, never under the
+ * mutex; who dies in between loses at most one refill of a few milliseconds.
+ */
+struct vgpu_pace {
+	int64_t balance_ns;   /* GPU time left; negative: a debt */
+	uint64_t refilled_ns; /* CLOCK_MONOTONIC of the last refill; 0 = never */
+	uint64_t spent_ns;    /* GPU time charged so far, for monitors */
+	uint64_t spare;
+};
+
 struct vgpu_extension {
 	uint64_t magic; /* written last: absent means unfinished */
 	uint32_t version, size;
@@ -111,6 +122,7 @@ struct vgpu_extension {
 	unsigned char mutex_room[128 - sizeof(pthread_mutex_t)];
 	uint64_t reserved[HAMI_DEVICES];
 	struct vgpu_slot slot[HAMI_PROCESSES];
+	struct vgpu_pace pace[HAMI_DEVICES];
 };
 
 struct vgpu_region {

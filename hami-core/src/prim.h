@@ -36,6 +36,11 @@ long prim_read(const char *path, char *out, size_t room);
 
 int prim_pid(void);
 
+/* CLOCK_MONOTONIC in nanoseconds, and sleeping until then (returns early on a signal); wall clock in seconds. */
+unsigned long long prim_now(void);
+void prim_sleep_until(unsigned long long ns);
+long long prim_date(void);
+
 /* Which file an open descriptor is: two numbers that tell it from every other. -1 when it is none. */
 int prim_identity(int fd, unsigned long long out[2]);
 

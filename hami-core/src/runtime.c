@@ -10,6 +10,7 @@
 
 #include "account.h"
 #include "device.h"
+#include "limiter.h"
 #include "log.h"
 #include "prim.h"
 #include "region.h"
@@ -76,6 +77,7 @@ static void child_after_fork(void)
 	region_after_fork();
 	table_reset();
 	account_after_fork();
+	limiter_after_fork();
 	memset(self.index, 0, sizeof self.index);
 	self.started = 0;
 }
@@ -146,4 +148,14 @@ int runtime_current_device(void)
 uint64_t runtime_memory_limit(int index)
 {
 	return self.limits.device[index].memory;
+}
+
+unsigned runtime_cores(int index)
+{
+	return self.limits.device[index].given ? self.limits.device[index].cores : 100;
+}
+
+enum limits_policy runtime_policy(void)
+{
+	return self.limits.policy;
 }

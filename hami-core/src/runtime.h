@@ -31,4 +31,8 @@ int runtime_current_device(void);
 /* Memory limit in bytes of an index, 0 = none. */
 uint64_t runtime_memory_limit(int index);
 
+/* Percent of the device's time an index may use; 100 = all. And how the share is enforced. */
+unsigned runtime_cores(int index);
+enum limits_policy runtime_policy(void);
+
 #endif

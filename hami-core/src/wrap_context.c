@@ -5,6 +5,7 @@
  * charged yet.
  */
 #include "account.h"
+#include "limiter.h"
 #include "resolve.h"
 
 #define ORDINALS 64 /* devices whose primary context is remembered */
@@ -35,6 +36,7 @@ CUresult hook_primary_release(original_primary_release original, CUdevice device
 	CUresult r = original(device);
 	if (r != CUDA_SUCCESS || !state || state(device, &flags, &active) != CUDA_SUCCESS || active)
 		return r;
+	limiter_forget(context);
 	context_leave_begin(&d, context);
 	return context_leave_end(&d, r);
 }
@@ -42,6 +44,7 @@ CUresult hook_primary_release(original_primary_release original, CUdevice device
 CUresult hook_primary_reset(original_primary_reset original, CUdevice device)
 {
 	struct departing d;
+	limiter_forget(primary_of(device));
 	context_leave_begin(&d, primary_of(device));
 	return context_leave_end(&d, original(device));
 }
@@ -49,6 +52,7 @@ CUresult hook_primary_reset(original_primary_reset original, CUdevice device)
 CUresult hook_ctx_destroy(original_ctx_destroy original, CUcontext context)
 {
 	struct departing d;
+	limiter_forget(context);
 	context_leave_begin(&d, context);
 	return context_leave_end(&d, original(context));
 }

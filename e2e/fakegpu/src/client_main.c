@@ -12,6 +12,7 @@ static int usage(FILE *to)
 	      "  alloc N                    N MiB on the current device; also alloc-async, alloc-managed, alloc-pitch\n"
 	      "  free                       give all blocks back\n"
 	      "  launch N                   N kernels of 1 ms\n"
+	      "  busy S [MS]                kernels of MS (1) back to back for S seconds; prints the fraction of time they took\n"
 	      "  device I                   make device I current\n"
 	      "  via link|dlsym|getproc     how later steps reach the driver (link at first)\n"
 	      "  expect ok|oom              exit 3 unless the last step ended so\n"

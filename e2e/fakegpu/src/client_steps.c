@@ -39,13 +39,6 @@ CUresult client_start(struct client *c)
 	return r;
 }
 
-static double seconds_now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static void rest(double seconds)
 {
 	struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
@@ -104,28 +97,12 @@ static int step_free(struct client *c)
 	return GO_ON;
 }
 
-static int step_launch(struct client *c, const char *argument)
+static int step_busy(struct client *c, const char *seconds, const char *ms)
 {
-	long n = (long)number("launch", argument, 1e9);
-	CUmodule module;
-	CUfunction work;
-	CUresult r = client_start(c);
-	if (r == CUDA_SUCCESS)
-		r = c->driver.ModuleLoadData(&module, "work");
-	if (r == CUDA_SUCCESS)
-		r = c->driver.ModuleGetFunction(&work, module, "work_1000us");
-	double start = seconds_now();
-	for (long i = 0; i < n && r == CUDA_SUCCESS; i++) {
-		r = c->driver.LaunchKernel(work, 108, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL);
-		if (r == CUDA_SUCCESS && i % 16 == 15)
-			r = c->driver.StreamSynchronize(NULL);
-	}
-	if (r == CUDA_SUCCESS)
-		r = c->driver.StreamSynchronize(NULL);
-	double took = seconds_now() - start;
-	printf("launch kernels=%ld seconds=%.3f rate=%.1f result=%s\n", n, took, took > 0 ? (double)n / took : 0,
-	       client_error(c, r));
-	c->last = r;
+	double length = ms ? number("busy", ms, 10000) : 1;
+	if (length < 0.001)
+		return fprintf(stderr, "cudaclient: busy: a kernel takes 0.001 ms at least\n"), 2;
+	c->last = work_busy(c, number("busy", seconds, 1e6), length);
 	return GO_ON;
 }
 
@@ -174,7 +151,7 @@ static int with_argument(struct client *c, const char *step, const char *argumen
 	if (!strncmp(step, "alloc", 5))
 		return step_alloc(c, step, argument);
 	if (!strcmp(step, "launch"))
-		return step_launch(c, argument);
+		return c->last = work_launch(c, (long)number("launch", argument, 1e9)), GO_ON;
 	if (!strcmp(step, "device"))
 		return step_device(c, argument);
 	if (!strcmp(step, "expect"))
@@ -210,7 +187,7 @@ static int without_argument(struct client *c, const char *step)
 int client_run(struct client *c, int count, char **words)
 {
 	static const char *const single[] = {"info", "free", "env", "forever", NULL};
-	static const char *const pair[] = {"alloc", "alloc-async", "alloc-managed", "alloc-pitch", "launch", "device",
+	static const char *const pair[] = {"alloc", "alloc-async", "alloc-managed", "alloc-pitch", "launch", "busy", "device",
 					   "expect", "via", "hold", "sleep", "fork", NULL};
 	for (int i = 0; i < count; i++) {
 		int k = 0, result;
@@ -227,7 +204,13 @@ int client_run(struct client *c, int count, char **words)
 				return fprintf(stderr, "cudaclient: %s needs a value\n", words[i]), 2;
 			if (!strcmp(words[i], "fork"))
 				return step_fork(c, words[i + 1], count - i - 2, words + i + 2);
-			result = with_argument(c, words[i], words[i + 1]);
+			if (!strcmp(words[i], "busy")) {
+				const char *ms = i + 2 < count && strspn(words[i + 2], "0123456789.") == strlen(words[i + 2]) ? words[i + 2] : NULL;
+				result = step_busy(c, words[i + 1], ms);
+				i += ms != NULL;
+			} else {
+				result = with_argument(c, words[i], words[i + 1]);
+			}
 			i++;
 		}
 		fflush(stdout);

@@ -37,6 +37,8 @@ struct CUstream_st {
 	int ordinal;
 	struct CUctx_st *context; /* NULL: a default stream */
 	uint64_t tail_ns; /* when the last work queued on it ends */
+	uint64_t launches, ends[1024]; /* of the last FG_QUEUE_DEPTH, by launch number */
+	struct CUgraph_st *recording; /* see cuda_work_graph.c */
 };
 
 struct fg_fake {

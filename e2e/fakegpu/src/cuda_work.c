@@ -5,7 +5,7 @@
  * processes, in the order of launches, and synchronising sleeps until it is reached.
  */
 #include "cuda_exports.h"
-#include "cuda_fake.h"
+#include "cuda_work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,7 @@ struct CUfunc_st {
 	struct CUfunc_st *next;
 };
 
-/* The stream behind a handle: NULL, 1 (legacy) and 2 (per thread) are the default stream here. */
-static struct CUstream_st *resolve(CUstream stream)
+struct CUstream_st *fg_stream(CUstream stream)
 {
 	if (stream > (CUstream)2)
 		return stream;
@@ -28,7 +27,7 @@ static struct CUstream_st *resolve(CUstream stream)
 	return ordinal < 0 ? NULL : &fake.stream0[ordinal];
 }
 
-static void sleep_until(uint64_t ns)
+void fg_sleep_until(uint64_t ns)
 {
 	struct timespec t = {.tv_sec = (time_t)(ns / 1000000000ULL), .tv_nsec = (long)(ns % 1000000000ULL)};
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
@@ -74,7 +73,7 @@ CUresult cuStreamQuery(CUstream stream)
 {
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
-	struct CUstream_st *s = resolve(stream);
+	struct CUstream_st *s = fg_stream(stream);
 	if (!s)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return fg_now_ns() < __atomic_load_n(&s->tail_ns, __ATOMIC_RELAXED) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
@@ -100,30 +99,14 @@ CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext *context)
 	return cuStreamGetCtx(stream, context);
 }
 
-/* Recording into graphs is not known here: no stream ever is. */
-CUresult cuStreamIsCapturing(CUstream stream, int *status)
-{
-	if (fg_ready() != CUDA_SUCCESS)
-		return fg_ready();
-	if (!status || !resolve(stream))
-		return CUDA_ERROR_INVALID_VALUE;
-	*status = 0;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status)
-{
-	return cuStreamIsCapturing(stream, status);
-}
-
 CUresult cuStreamSynchronize(CUstream stream)
 {
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
-	struct CUstream_st *s = resolve(stream);
+	struct CUstream_st *s = fg_stream(stream);
 	if (!s)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	sleep_until(__atomic_load_n(&s->tail_ns, __ATOMIC_RELAXED));
+	fg_sleep_until(__atomic_load_n(&s->tail_ns, __ATOMIC_RELAXED));
 	fg_drain_pools(s->ordinal);
 	return CUDA_SUCCESS;
 }
@@ -139,7 +122,7 @@ void fg_drain(int ordinal)
 	fg_lock();
 	uint64_t end = fg_state()->device[fake.gpu[ordinal]->minor].busy_until_ns;
 	fg_unlock();
-	sleep_until(end);
+	fg_sleep_until(end);
 	fg_drain_pools(ordinal);
 }
 
@@ -183,31 +166,58 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 	return CUDA_SUCCESS;
 }
 
+/* Waits for a place in the stream's queue: the work FG_QUEUE_DEPTH launches ago must have ended. */
+static void wait_for_place(struct CUstream_st *s)
+{
+	uint64_t oldest = __atomic_load_n(&s->ends[s->launches % FG_QUEUE_DEPTH], __ATOMIC_RELAXED);
+	if (oldest > fg_now_ns())
+		fg_sleep_until(oldest);
+}
+
+uint64_t fg_enqueue(struct CUstream_st *s, uint64_t ns)
+{
+	int minor = fake.gpu[s->ordinal]->minor;
+	if (ns)
+		wait_for_place(s);
+	fg_lock();
+	struct fg_device_state *d = &fg_state()->device[minor];
+	uint64_t end = 0;
+	if (!d->lost) {
+		end = max_u64(max_u64(fg_now_ns(), d->busy_until_ns), s->tail_ns) + ns;
+		d->busy_until_ns = ns ? end : d->busy_until_ns;
+		d->busy_total_ns += ns;
+		fg_state()->process[fake.slot].busy_ns[minor] += ns;
+		__atomic_store_n(&s->tail_ns, end, __ATOMIC_RELAXED);
+		if (ns)
+			__atomic_store_n(&s->ends[s->launches++ % FG_QUEUE_DEPTH], end, __ATOMIC_RELAXED);
+	}
+	fg_unlock();
+	return end;
+}
+
+static CUresult launch(CUfunction function, CUstream stream)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	struct CUstream_st *s = fg_stream(stream);
+	if (!s)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!function)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (fg_capture(stream, function->duration_ns))
+		return CUDA_SUCCESS;
+	return fg_enqueue(s, function->duration_ns) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
 CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
 			unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params,
 			void **extra)
 {
 	(void)shared, (void)params, (void)extra;
-	if (fg_ready() != CUDA_SUCCESS)
-		return fg_ready();
-	struct CUstream_st *s = resolve(stream);
-	if (!s)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!function || !gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024)
+	if (fg_ready() == CUDA_SUCCESS && fg_stream(stream) &&
+	    (!function || !gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024))
 		return CUDA_ERROR_INVALID_VALUE;
-	int minor = fake.gpu[s->ordinal]->minor;
-	fg_lock();
-	struct fg_device_state *d = &fg_state()->device[minor];
-	int lost = d->lost != 0;
-	if (!lost) {
-		uint64_t start = max_u64(max_u64(fg_now_ns(), d->busy_until_ns), s->tail_ns);
-		d->busy_until_ns = start + function->duration_ns;
-		d->busy_total_ns += function->duration_ns;
-		fg_state()->process[fake.slot].busy_ns[minor] += function->duration_ns;
-		__atomic_store_n(&s->tail_ns, d->busy_until_ns, __ATOMIC_RELAXED);
-	}
-	fg_unlock();
-	return lost ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+	return launch(function, stream);
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
@@ -215,4 +225,45 @@ CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int gx, unsigned int 
 			     void **extra)
 {
 	return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+				   unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params)
+{
+	return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
+}
+
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
+					unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
+					CUstream stream, void **params)
+{
+	return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **extra)
+{
+	if (!c)
+		return CUDA_ERROR_INVALID_VALUE;
+	return cuLaunchKernel(function, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
+			      c->sharedMemBytes, c->hStream, params, extra);
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction function, void **params, void **extra)
+{
+	return cuLaunchKernelEx(c, function, params, extra);
+}
+
+CUresult cuLaunch(CUfunction function)
+{
+	return launch(function, NULL);
+}
+
+CUresult cuLaunchGrid(CUfunction function, int width, int height)
+{
+	return width > 0 && height > 0 ? launch(function, NULL) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
+{
+	return width > 0 && height > 0 ? launch(function, stream) : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* client_work.c: steps that give the device something to do. */
+#define _GNU_SOURCE
+#include "client.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static double seconds_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static CUresult find_kernel(struct client *c, const char *name, CUfunction *work)
+{
+	CUmodule module;
+	CUresult r = client_start(c);
+	if (r == CUDA_SUCCESS)
+		r = c->driver.ModuleLoadData(&module, "work");
+	return r == CUDA_SUCCESS ? c->driver.ModuleGetFunction(work, module, name) : r;
+}
+
+static CUresult launch_some(struct client *c, CUfunction work, int n)
+{
+	CUresult r = CUDA_SUCCESS;
+	while (n-- && r == CUDA_SUCCESS)
+		r = c->driver.LaunchKernel(work, 108, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL);
+	return r == CUDA_SUCCESS ? c->driver.StreamSynchronize(NULL) : r;
+}
+
+CUresult work_launch(struct client *c, long n)
+{
+	CUfunction work;
+	CUresult r = find_kernel(c, "work_1000us", &work);
+	double start = seconds_now();
+	for (long done = 0; done < n && r == CUDA_SUCCESS; done += 16)
+		r = launch_some(c, work, n - done < 16 ? (int)(n - done) : 16);
+	double took = seconds_now() - start;
+	printf("launch kernels=%ld seconds=%.3f rate=%.1f result=%s\n", n, took, took > 0 ? (double)n / took : 0,
+	       client_error(c, r));
+	return r;
+}
+
+/* Kernels back to back, at most about 16 ms of them queued: what a program does that wants all it can get. */
+CUresult work_busy(struct client *c, double seconds, double ms)
+{
+	char name[32];
+	CUfunction work;
+	long kernels = 0;
+	int some = ms < 16 ? (int)(16 / ms) : 1;
+	snprintf(name, sizeof name, "work_%.0fus", ms * 1000);
+	CUresult r = find_kernel(c, name, &work);
+	double start = seconds_now(), took = 0;
+	for (; r == CUDA_SUCCESS && took < seconds; took = seconds_now() - start) {
+		r = launch_some(c, work, some);
+		kernels += some;
+	}
+	printf("busy seconds=%.3f kernels=%ld ms=%g fraction=%.3f result=%s\n", took, kernels, ms,
+	       took > 0 ? (double)kernels * ms / 1000 / took : 0, client_error(c, r));
+	return r;
+}

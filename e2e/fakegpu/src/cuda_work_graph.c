@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_work_graph.c: events and graphs. An event is a mark in the device's order of work. A
+ * graph is the sum of the kernels recorded into it, and runs as one piece. As in the real
+ * driver, recording an event into a captured stream makes it part of the graph, so its time cannot be
+ * asked for; and asking for an event while any stream is captured spoils the capture,
+ * unless the thread has relaxed its capture mode.
+ */
+#include "cuda_exports.h"
+#include "cuda_work.h"
+
+#include <stdlib.h>
+
+struct CUevent_st {
+	uint64_t at_ns; /* 0: not recorded */
+	int captured, timed;
+};
+struct CUgraph_st {
+	uint64_t ns;
+	int spoiled;
+};
+struct CUgraphExec_st {
+	uint64_t ns;
+};
+
+static struct CUgraph_st *capturing; /* the capture under way: one at a time here */
+static _Thread_local int mode;       /* 0 global, 1 thread-local, 2 relaxed */
+
+int fg_capture(CUstream stream, uint64_t ns)
+{
+	struct CUgraph_st *g = stream > (CUstream)2 ? stream->recording : NULL;
+	if (g)
+		g->ns += ns;
+	return g != NULL;
+}
+
+/* Unsafe calls: they spoil the capture of another stream. 1 when this one did. */
+static int spoils(void)
+{
+	struct CUgraph_st *g = __atomic_load_n(&capturing, __ATOMIC_ACQUIRE);
+	if (!g || mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+		return 0;
+	return g->spoiled = 1;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!event || fg_current() < 0)
+		return event ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+	*event = calloc(1, sizeof **event);
+	(*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+	free(event);
+	return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	struct CUstream_st *s = fg_stream(stream);
+	if (!event || !s)
+		return event ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+	event->captured = fg_capture(stream, 0);
+	if (!event->captured)
+		event->at_ns = fg_enqueue(s, 0);
+	return event->captured || event->at_ns ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
+{
+	return cuEventRecord(event, stream);
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (spoils() || event->captured)
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	return event->at_ns > fg_now_ns() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+	CUresult r = cuEventQuery(event);
+	if (r == CUDA_ERROR_NOT_READY)
+		fg_sleep_until(event->at_ns);
+	return r == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : r;
+}
+
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
+{
+	if (!milliseconds || !start || !end)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!start->at_ns || !end->at_ns || !start->timed || !end->timed)
+		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult r = cuEventQuery(start);
+	if (r == CUDA_SUCCESS)
+		r = cuEventQuery(end);
+	if (r == CUDA_SUCCESS)
+		*milliseconds = (float)((double)(int64_t)(end->at_ns - start->at_ns) / 1e6);
+	return r;
+}
+
+CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
+{
+	return cuEventElapsedTime(milliseconds, start, end);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(int *wanted)
+{
+	if (!wanted || *wanted < 0 || *wanted > CU_STREAM_CAPTURE_MODE_RELAXED)
+		return CUDA_ERROR_INVALID_VALUE;
+	int before = mode;
+	mode = *wanted;
+	*wanted = before;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, int *status)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!status || !fg_stream(stream))
+		return CUDA_ERROR_INVALID_VALUE;
+	*status = stream > (CUstream)2 && stream->recording;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status)
+{
+	return cuStreamIsCapturing(stream, status);
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, int wanted)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (stream <= (CUstream)2 || stream->recording || capturing || wanted < 0 || wanted > 2)
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	stream->recording = calloc(1, sizeof *stream->recording);
+	if (wanted == 0)
+		__atomic_store_n(&capturing, stream->recording, __ATOMIC_RELEASE);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+	if (stream <= (CUstream)2 || !stream->recording || !graph)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct CUgraph_st *g = stream->recording;
+	stream->recording = NULL;
+	__atomic_store_n(&capturing, NULL, __ATOMIC_RELEASE);
+	*graph = g->spoiled ? NULL : g;
+	return g->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	if (!exec || !graph || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*exec = malloc(sizeof **exec);
+	(*exec)->ns = graph->ns;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+	free(graph);
+	return graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+	free(exec);
+	return exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	struct CUstream_st *s = fg_stream(stream);
+	if (!exec || !s)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (fg_capture(stream, exec->ns))
+		return CUDA_SUCCESS;
+	return fg_enqueue(s, exec->ns) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
+{
+	return cuGraphLaunch(exec, stream);
+}

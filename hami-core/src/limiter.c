@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "limiter.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "pace.h"
+#include "prim.h"
+#include "region.h"
+#include "resolve.h"
+#include "runtime.h"
+#include "spans.h"
+
+#define PLACES 64               /* contexts of a process that are measured */
+#define BATCH_LAUNCHES 4096     /* most launches between two checkpoints */
+#define AHEAD_PATIENCE_NS 500000000ULL /* a kernel may wait for one that we hold back: then let go */
+
+static const int32_t starting = -3; /* nothing known yet: take the slow way */
+static const int32_t never = LIMITER_IDLE;
+const int32_t *limiter_word = &starting;
+
+enum mode { MODE_UNKNOWN, MODE_OPEN, MODE_WATCHED, MODE_LIMITED };
+
+static struct {
+	pthread_mutex_t mutex; /* for places, their spans, and learning costs */
+	int mode;
+	int many; /* more than one device: a thread may change devices between launches */
+	uint32_t generation; /* of everything a thread remembers; counts forks and contexts gone */
+	struct place *place[PLACES];
+	int places;
+} self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* What a thread has launched since its last checkpoint. */
+struct batch {
+	uint32_t generation;
+	int open;
+	struct place *place;
+	struct span span;
+	uint64_t size, sum; /* nanoseconds: when to close it; launched so far */
+	int launches;
+	uint32_t seed;
+};
+static _Thread_local struct batch mine __attribute__((tls_model("initial-exec")));
+
+static struct hami_region *region(void)
+{
+	struct vgpu_region *m = region_memory();
+	return m ? &m->hami : NULL;
+}
+
+static int some_share(void)
+{
+	int limited = 0;
+	for (int i = 0; i < HAMI_DEVICES; i++)
+		limited |= runtime_cores(i) < 100;
+	return limited && runtime_policy() != POLICY_DISABLE;
+}
+
+static int device_count(void)
+{
+	int n = 0;
+	for (int i = 0; i < HAMI_DEVICES; i++)
+		n += region_memory()->hami.uuid[i][0] != 0;
+	return n;
+}
+
+/* Decides once how this process is held. */
+static int start(void)
+{
+	enum gate gate = runtime_gate();
+	pthread_mutex_lock(&self.mutex);
+	if (!self.mode) {
+		struct hami_region *h = gate == GATE_LIMITED ? region() : NULL;
+		int mode = !h ? MODE_OPEN : some_share() ? MODE_LIMITED : MODE_WATCHED;
+		self.many = h && device_count() != 1;
+		if (mode != MODE_LIMITED)
+			__atomic_store_n(&limiter_word, h ? &h->recent_kernel : &never, __ATOMIC_RELEASE);
+		__atomic_store_n(&self.mode, mode, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&self.mutex);
+	return self.mode;
+}
+
+/* The monitor's gate: negative while somebody of higher priority uses the device. */
+static void heed_monitor(void)
+{
+	struct hami_region *h = region();
+	int32_t now;
+	while ((now = __atomic_load_n(&h->recent_kernel, __ATOMIC_RELAXED)) < 0)
+		prim_sleep_until(prim_now() + PACE_SLICE_NS);
+	if (now != LIMITER_IDLE) /* loses against a monitor that closes the gate right now */
+		__atomic_compare_exchange_n(&h->recent_kernel, &now, LIMITER_IDLE, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	uint64_t date = (uint64_t)prim_date();
+	if (__atomic_load_n(&h->last_kernel_time, __ATOMIC_RELAXED) != date)
+		__atomic_store_n(&h->last_kernel_time, date, __ATOMIC_RELAXED);
+}
+
+/* Whether the share holds now: a monitor may suspend it while nobody else wants the device. */
+static int enforced(void)
+{
+	return runtime_policy() == POLICY_FORCE ||
+	       __atomic_load_n(&region()->utilization_switch, __ATOMIC_RELAXED) != 0;
+}
+
+static struct vgpu_pace *books_of(const struct place *p)
+{
+	return &region_memory()->ext.pace[p->device];
+}
+
+/* Credits the time since the last refill, whoever comes first. The balance then. */
+static int64_t refill(const struct place *p, uint64_t now)
+{
+	struct vgpu_pace *b = books_of(p);
+	uint64_t before = __atomic_load_n(&b->refilled_ns, __ATOMIC_RELAXED);
+	int64_t balance = __atomic_load_n(&b->balance_ns, __ATOMIC_RELAXED), then;
+	if (!__atomic_compare_exchange_n(&b->refilled_ns, &before, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return balance; /* somebody else does it */
+	if (!before || before >= now) /* new, or of before a reboot */
+		return balance;
+	do
+		then = pace_refill(balance, now - before, p->percent);
+	while (!__atomic_compare_exchange_n(&b->balance_ns, &balance, then, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return then;
+}
+
+static CUcontext current(void)
+{
+	CUcontext context = NULL;
+	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
+	return get && get(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+/* The current context's place, made on first sight; NULL when its device is not limited (needs the mutex). */
+static struct place *place_of(CUcontext context)
+{
+	for (int i = 0; i < self.places; i++)
+		if (self.place[i]->context == context)
+			return self.place[i]->percent < 100 ? self.place[i] : NULL;
+	int device = runtime_current_device();
+	struct place *p = self.places < PLACES && device != -2 ? calloc(1, sizeof *p) : NULL;
+	if (!p)
+		return NULL;
+	*p = (struct place){.context = context, .device = device, .percent = device < 0 ? 100 : runtime_cores(device)};
+	p->first = p->next = 1;
+	self.place[self.places++] = p;
+	return p->percent < 100 ? p : NULL;
+}
+
+/* Our calls must not spoil a capture that another thread has under way. */
+static int exchange_mode(int mode)
+{
+	fn_cuThreadExchangeStreamCaptureMode exchange = ORIGINAL(cuThreadExchangeStreamCaptureMode);
+	if (exchange && mode >= 0 && exchange(&mode) == CUDA_SUCCESS)
+		return mode;
+	return -1;
+}
+
+static int capturing(CUstream stream)
+{
+	int status = 0;
+	fn_cuStreamIsCapturing get = ORIGINAL(cuStreamIsCapturing);
+	return get && (get(stream, &status) != CUDA_SUCCESS || status);
+}
+
+/* Waits until there is time to spend and little enough is queued. 0 when nothing was enforced. */
+static int wait_for_turn(struct place *p)
+{
+	uint64_t patience = prim_now() + AHEAD_PATIENCE_NS;
+	for (;;) {
+		heed_monitor();
+		if (!enforced())
+			return 0;
+		uint64_t now = prim_now();
+		pthread_mutex_lock(&self.mutex);
+		int64_t back = spans_harvest(p, books_of(p), now);
+		uint64_t ahead = pace_ahead(p->queued, (unsigned)(p->next - p->first));
+		pthread_mutex_unlock(&self.mutex);
+		if (back)
+			__atomic_add_fetch(&books_of(p)->balance_ns, back, __ATOMIC_RELAXED);
+		uint64_t wait = pace_wait(refill(p, now), p->percent);
+		if (!wait && now < patience)
+			wait = ahead;
+		if (!wait)
+			return 1;
+		prim_sleep_until(now + (wait < PACE_SLICE_NS ? wait : PACE_SLICE_NS));
+	}
+}
+
+/* Begins a batch. 0 when this launch is none of ours to limit. */
+static int open_batch(struct batch *b, const struct launch *l)
+{
+	CUcontext context = current();
+	if (!context || capturing(l->stream))
+		return 0;
+	pthread_mutex_lock(&self.mutex);
+	struct place *p = place_of(context);
+	pthread_mutex_unlock(&self.mutex);
+	if (!p)
+		return 0;
+	int free = !wait_for_turn(p);
+	*b = (struct batch){.generation = self.generation, .open = 1, .place = p, .seed = b->seed + (uint32_t)(uintptr_t)b};
+	b->size = pace_batch(&b->seed);
+	b->span = (struct span){.stream = l->stream, .opened_ns = prim_now(), .free = free};
+	pthread_mutex_lock(&self.mutex);
+	span_anchor(p, l->stream);
+	b->span.after = span_running(p, l->stream);
+	pthread_mutex_unlock(&self.mutex);
+	return 1;
+}
+
+/* Marks where the stream is before a launch: the start of a batch on an idle stream, and the last one. */
+static CUevent mark(struct batch *b, CUstream stream)
+{
+	pthread_mutex_lock(&self.mutex);
+	CUevent event = span_mark(b->place, stream);
+	pthread_mutex_unlock(&self.mutex);
+	return event;
+}
+
+/* A batch that cannot be ended where it began: its estimate stands, and it is paid at once. */
+static void abandon(struct batch *b)
+{
+	if (b->open && b->generation == self.generation) {
+		pthread_mutex_lock(&self.mutex);
+		span_discard(b->place, b->span.start);
+		pthread_mutex_unlock(&self.mutex);
+		if (!b->span.free)
+			__atomic_sub_fetch(&books_of(b->place)->balance_ns, (int64_t)b->sum, __ATOMIC_RELAXED);
+	}
+	b->open = 0;
+}
+
+/* Counts a launch into the thread's batch; 1 when the batch ends with it. */
+static int count(struct batch *b, struct launch *l)
+{
+	l->cost = cost_of(l->key);
+	b->span.unmeasured |= b->span.stream != l->stream;
+	b->sum += l->cost;
+	b->launches++;
+	return !l->cost || l->graph || b->sum >= b->size || b->launches >= BATCH_LAUNCHES;
+}
+
+/* The slow way of a launch: it begins a batch, or ends one, or both. */
+static void checkpoint(struct batch *b, struct launch *l)
+{
+	int ends = b->open;
+	if (!ends) {
+		if (!open_batch(b, l))
+			return;
+		ends = count(b, l);
+		if (!ends && !b->span.after)
+			b->span.start = mark(b, l->stream);
+	}
+	l->checkpoint = ends;
+	if (ends && !capturing(l->stream))
+		l->mid = mark(b, l->stream);
+}
+
+void limiter_before(struct launch *l)
+{
+	struct batch *b = &mine;
+	int mode = __atomic_load_n(&self.mode, __ATOMIC_ACQUIRE);
+	if (!mode)
+		mode = start();
+	if (mode != MODE_LIMITED) {
+		if (mode == MODE_WATCHED)
+			heed_monitor();
+		return;
+	}
+	if (b->open && (b->generation != self.generation || (self.many && current() != b->place->context)))
+		abandon(b);
+	if (b->open && !count(b, l))
+		return;
+	int before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+	checkpoint(b, l);
+	exchange_mode(before);
+}
+
+/* Ends the thread's batch after its last launch: marks, pays by estimate, leaves the rest to the harvest. */
+static void close_batch(struct batch *b, const struct launch *l, CUresult result)
+{
+	struct span *s = &b->span;
+	s->mid = l->mid;
+	s->key = result == CUDA_SUCCESS ? l->key : 0;
+	s->predicted = l->cost ? b->sum : PACE_UNKNOWN;
+	s->paid = s->free ? 0 : b->sum;
+	pthread_mutex_lock(&self.mutex);
+	s->end = l->mid ? span_mark(b->place, l->stream) : NULL;
+	int kept = s->end && span_add(b->place, s) == 0;
+	if (!s->end) {
+		span_discard(b->place, s->start);
+		span_discard(b->place, s->mid);
+	}
+	pthread_mutex_unlock(&self.mutex);
+	__atomic_sub_fetch(&books_of(b->place)->balance_ns, (int64_t)s->paid, __ATOMIC_RELAXED);
+	(void)kept; /* not measured: what was paid stands */
+	b->open = 0;
+}
+
+CUresult limiter_after(struct launch *l, CUresult result)
+{
+	if (l->checkpoint) {
+		int before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+		close_batch(&mine, l, result);
+		exchange_mode(before);
+	}
+	return result;
+}
+
+void limiter_forget(CUcontext context)
+{
+	pthread_mutex_lock(&self.mutex);
+	for (int i = 0; i < self.places; i++)
+		if (self.place[i]->context == context) {
+			/* not freed: another thread may be waiting in it */
+			self.place[i]->context = NULL;
+			self.place[i] = self.place[--self.places];
+			__atomic_add_fetch(&self.generation, 1, __ATOMIC_RELAXED);
+			break;
+		}
+	pthread_mutex_unlock(&self.mutex);
+}
+
+void limiter_after_fork(void)
+{
+	pthread_mutex_init(&self.mutex, NULL); /* another thread of the parent may have held it */
+	self.mode = MODE_UNKNOWN;
+	self.places = 0;
+	self.generation++;
+	limiter_word = &starting;
+	cost_reset();
+	mine = (struct batch){0};
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pace.h"
+
+#define COST_WINDOW 16      /* samples after which an old minimum is forgotten */
+#define COST_FIRST 3        /* samples before an average means anything */
+#define SLICE_NS 500000ULL  /* an interruption by another tenant is longer than this */
+#define AHEAD_STEP_NS 1000000ULL
+#define AHEAD_LEAST_NS 100000ULL
+
+int64_t pace_refill(int64_t balance, uint64_t elapsed, unsigned percent)
+{
+	int64_t most = PACE_WINDOW_NS * percent / 100;
+	if (balance > most)
+		return most;
+	uint64_t room = (uint64_t)(most - balance);
+	/* a day of idleness must not overflow */
+	uint64_t gain = elapsed / 100 > room ? room : elapsed * percent / 100;
+	return gain >= room ? most : balance + (int64_t)gain;
+}
+
+uint64_t pace_wait(int64_t balance, unsigned percent)
+{
+	if (balance >= 0 || !percent)
+		return 0;
+	uint64_t debt = (uint64_t)-balance;
+	return debt > UINT64_MAX / 200 ? UINT64_MAX / 2 : (debt * 100 + percent - 1) / percent;
+}
+
+uint64_t pace_ahead(uint64_t queued, unsigned batches)
+{
+	if (batches < 2 || queued <= PACE_AHEAD_NS) /* one long kernel may run while the next is queued */
+		return 0;
+	uint64_t over = queued - PACE_AHEAD_NS;
+	return over > AHEAD_STEP_NS ? AHEAD_STEP_NS : over < AHEAD_LEAST_NS ? AHEAD_LEAST_NS : over;
+}
+
+uint64_t pace_batch(uint32_t *seed)
+{
+	*seed = *seed * 1664525u + 1013904223u; /* Numerical Recipes' generator: quality does not matter here */
+	return PACE_BATCH_NS * 3 / 4 + (*seed >> 8) % (PACE_BATCH_NS / 2);
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The average moves an eighth of the way. */
+static uint64_t towards(uint64_t from, uint64_t to)
+{
+	return to > from ? from + (to - from) / 8 : from - (from - to) / 8;
+}
+
+void pace_cost_sample(struct pace_cost *c, uint64_t sample)
+{
+	if (!sample)
+		sample = 1;
+	if (!c->samples)
+		*c = (struct pace_cost){.best = sample, .next = UINT64_MAX, .usual = sample, .mean = sample};
+	c->samples = c->samples == UINT32_MAX ? COST_FIRST + 1 : c->samples + 1;
+	c->best = smaller(c->best, sample);
+	c->next = smaller(c->next, sample);
+	if (c->samples % COST_WINDOW == 0) {
+		c->best = c->next;
+		c->next = UINT64_MAX;
+	}
+	if (c->samples <= COST_FIRST) { /* the first may have loaded code */
+		c->usual = c->mean = c->best;
+		return;
+	}
+	c->mean = towards(c->mean, sample);
+	if (sample <= c->best + c->best / 4 + SLICE_NS)
+		c->usual = towards(c->usual, sample);
+	if (c->usual < c->best)
+		c->usual = c->best;
+}
+
+uint64_t pace_cost_estimate(const struct pace_cost *c)
+{
+	uint64_t least = c->mean / 5 * 2;
+	return c->usual > least ? c->usual : least;
+}
+
+int pace_cost_is_new(const struct pace_cost *c)
+{
+	return c->samples < COST_FIRST;
+}
+
+uint64_t pace_charge(uint64_t measured, uint64_t predicted)
+{
+	uint64_t charge = smaller(measured, predicted);
+	return charge == PACE_UNKNOWN ? 0 : charge;
+}
+
+uint64_t pace_union(uint64_t *covered, uint64_t start, uint64_t end)
+{
+	uint64_t from = start > *covered ? start : *covered;
+	if (end <= from)
+		return 0;
+	*covered = end;
+	return end - from;
+}

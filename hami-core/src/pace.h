@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pace.h: the arithmetic of the compute limit: how much GPU time there is, what work costs,
+ * how long to wait. No clock, no CUDA, no shared state; everything in nanoseconds.
+ *
+ * A container may use `percent` of the time of a device. Its balance grows with the time that
+ * passes and shrinks by the GPU time its work took. Work is launched while the balance is not
+ * negative. Launches come in batches of about PACE_BATCH_NS; a batch is paid by estimate when
+ * it is launched and settled when it has been measured.
+ */
+#ifndef PACE_H
+#define PACE_H
+
+#include <stdint.h>
+
+#define PACE_WINDOW_NS 100000000LL /* what is not used for longer than this is lost */
+#define PACE_BATCH_NS 1000000ULL   /* GPU time between two checkpoints: 2 driver calls a millisecond */
+#define PACE_AHEAD_NS 4000000ULL   /* work queued on the device; more makes every decision late */
+#define PACE_SLICE_NS 5000000ULL   /* longest sleep, so that a change of policy is seen */
+
+/* The balance after `elapsed`. Never more than a window's worth; a debt is kept. */
+int64_t pace_refill(int64_t balance, uint64_t elapsed, unsigned percent);
+
+/* How long until the balance is no longer negative. 0: launch. */
+uint64_t pace_wait(int64_t balance, unsigned percent);
+
+/* How long to wait for queued work before queueing more; `batches` are queued, of this much work. 0: launch. */
+uint64_t pace_ahead(uint64_t queued, unsigned batches);
+
+/* Size of the next batch: varied by a quarter, so that a program's own period does not meet ours. */
+uint64_t pace_batch(uint32_t *seed);
+
+/* What one kernel (or graph) costs, learnt from event pairs around single launches. */
+struct pace_cost {
+	uint32_t samples;
+	uint64_t best, next; /* smallest sample of the window before and of the current one */
+	uint64_t usual;      /* moving average of samples that nobody has interrupted */
+	uint64_t mean;       /* moving average of all samples */
+};
+
+/*
+ * Adds a sample. While another tenant is on the device, some samples contain its time slices (about
+ * 2 ms): those far above the smallest are left out. That cannot be told from a kernel whose
+ * cost varies by milliseconds; the estimate is never below 2/5 of the mean of all samples.
+ */
+void pace_cost_sample(struct pace_cost *cost, uint64_t sample);
+/* 0: not known yet, measure it. */
+uint64_t pace_cost_estimate(const struct pace_cost *cost);
+/* Whether to measure at the next opportunity: the first launches of a kernel load code. */
+int pace_cost_is_new(const struct pace_cost *cost);
+
+#define PACE_UNKNOWN UINT64_MAX
+
+/*
+ * What a batch costs in the end. `measured`: from its start to its end; includes others' time slices, and
+ * pauses of the program in it. `predicted`: the sum of single costs; counts twice what ran side by
+ * side. So the smaller. Either may be PACE_UNKNOWN.
+ */
+uint64_t pace_charge(uint64_t measured, uint64_t predicted);
+
+/* The part of [start, end] that earlier intervals have not covered; *covered is where they end. */
+uint64_t pace_union(uint64_t *covered, uint64_t start, uint64_t end);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * spans.h: how long batches of work really took, from events in the streams.
+ *
+ * A span is one batch: the program's launches between two checkpoints of one thread. Three
+ * events frame it: start (only when the stream was idle, else the end of the span before),
+ * mid and end, with one launch between mid and end, whose single cost is learnt from them.
+ *
+ * Nothing here locks, sleeps or reads a clock: the caller (limiter.c) holds the limiter's mutex. An
+ * event that fails for whatever reason (its context is gone, say) makes the span unmeasured:
+ * then its estimate stands.
+ */
+#ifndef SPANS_H
+#define SPANS_H
+
+#include "cuda_abi.h"
+#include "hamicore_abi.h"
+#include "pace.h"
+
+#define SPANS_MOST 64  /* in flight per context */
+#define SPANS_EVENTS 256
+
+struct span {
+	CUevent start, mid, end; /* start NULL: continues where `after` ended */
+	uint64_t after;          /* number of the span before on this stream; 0 = none */
+	CUstream stream;
+	uint64_t key;       /* what was launched between mid and end; 0: take no sample */
+	uint64_t predicted; /* of the whole batch; PACE_UNKNOWN when something in it has no cost yet */
+	uint64_t paid;      /* taken from the balance already */
+	uint64_t opened_ns; /* by the host's clock */
+	int unmeasured;     /* launched on several streams: start and end say nothing */
+	int free;           /* launched while nothing was limited */
+};
+
+struct place { /* a context */
+	CUcontext context;
+	int device; /* index in the limits */
+	unsigned percent;
+	struct span ring[SPANS_MOST];
+	uint64_t first, next; /* numbers of the oldest span in flight and of the next one; from 1 */
+	uint64_t queued;      /* nanoseconds of work in flight, by estimate */
+	CUevent pool[SPANS_EVENTS];
+	int pooled, made;
+	CUevent anchor; /* a finished event; all times are relative to it */
+	uint64_t anchor_ns, covered_ns;
+	struct {
+		uint64_t number, end_ns;
+	} ended[SPANS_MOST]; /* by number */
+};
+
+/* An event of the context, recorded on the stream now; NULL when that is impossible. */
+CUevent span_mark(struct place *p, CUstream stream);
+void span_discard(struct place *p, CUevent event);
+
+/* Begins the context's time line, if it has none yet. */
+void span_anchor(struct place *p, CUstream stream);
+
+/* Number of the last span in flight on a stream; 0 when it is idle as far as we know. */
+uint64_t span_running(struct place *p, CUstream stream);
+
+/* Adds a span; 0, or -1 when too many are in flight (its events are given back). */
+int span_add(struct place *p, const struct span *s);
+
+/* Settles all spans that have ended, in order. Returns what to give back to the balance (negative: to take). */
+int64_t spans_harvest(struct place *p, struct vgpu_pace *books, uint64_t now_ns);
+
+/* Costs of kernels and graphs by key, for the whole process. 0: not known. Lock-free. */
+uint64_t cost_of(uint64_t key);
+void cost_reset(void);
+
+#endif
