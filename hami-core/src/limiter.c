@@ -254,8 +254,10 @@ static void checkpoint(struct batch *b, struct launch *l)
 			b->span.start = mark(b, l->stream);
 	}
 	l->checkpoint = ends;
-	if (ends && !capturing(l->stream))
-		l->mid = mark(b, l->stream);
+	if (!ends || capturing(l->stream))
+		return;
+	l->mid = mark(b, l->stream);
+	l->mid_ns = prim_now();
 }
 
 void limiter_before(struct launch *l)
@@ -283,6 +285,7 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 {
 	struct span *s = &b->span;
 	s->mid = l->mid;
+	s->late_ns = l->mid && span_passed(l->mid) ? prim_now() - l->mid_ns : 0;
 	s->key = result == CUDA_SUCCESS ? l->key : 0;
 	s->predicted = l->cost ? b->sum : PACE_UNKNOWN;
 	s->paid = s->free ? 0 : b->sum;

@@ -23,6 +23,7 @@ struct launch {
 	uint64_t key; /* what is launched, for its cost; not 0 */
 	int graph;    /* a whole graph: always measured by itself */
 	CUevent mid;
+	uint64_t mid_ns; /* by the host's clock */
 	uint64_t cost;   /* 0: not known */
 	int checkpoint;  /* the batch ends here */
 };

@@ -52,6 +52,13 @@ int pace_cost_is_new(const struct pace_cost *cost);
 #define PACE_UNKNOWN UINT64_MAX
 
 /*
+ * A sample from what two events around a launch say. Between them lies also what an event costs (`event`), and,
+ * when the device stood idle before the launch, the time the host took to launch (`late`, else 0).
+ * Never less than half: these are estimates, and a tenant gains by them.
+ */
+uint64_t pace_sample(uint64_t elapsed, uint64_t event, uint64_t late);
+
+/*
  * What a batch costs in the end. `measured`: from its start to its end; includes others' time slices, and
  * pauses of the program in it. `predicted`: the sum of single costs; counts twice what ran side by
  * side. So the smaller. Either may be PACE_UNKNOWN.

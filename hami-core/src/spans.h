@@ -24,6 +24,7 @@ struct span {
 	CUevent start, mid, end; /* start NULL: continues where `after` ended */
 	uint64_t after;          /* number of the span before on this stream; 0 = none */
 	CUstream stream;
+	uint64_t late_ns;   /* the host's time for the launch after mid, if the device was idle then */
 	uint64_t key;       /* what was launched between mid and end; 0: take no sample */
 	uint64_t predicted; /* of the whole batch; PACE_UNKNOWN when something in it has no cost yet */
 	uint64_t paid;      /* taken from the balance already */
@@ -42,6 +43,8 @@ struct place { /* a context */
 	CUevent pool[SPANS_EVENTS];
 	int pooled, made;
 	CUevent anchor; /* a finished event; all times are relative to it */
+	CUevent second; /* recorded right behind the first anchor: what an event costs */
+	uint64_t event_ns;
 	uint64_t anchor_ns, covered_ns;
 	struct {
 		uint64_t number, end_ns;
@@ -50,6 +53,8 @@ struct place { /* a context */
 
 /* An event of the context, recorded on the stream now; NULL when that is impossible. */
 CUevent span_mark(struct place *p, CUstream stream);
+/* 1 when the stream has come to the event (or will never). */
+int span_passed(CUevent event);
 void span_discard(struct place *p, CUevent event);
 
 /* Begins the context's time line, if it has none yet. */

@@ -3,7 +3,7 @@
 # the fake driver. Everything runs twice: as it is, and with ASan and UBSan.
 FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
-UNIT := limit limits table region
+UNIT := limit limits table region pace
 
 .PHONY: fake test-normal test-asan test-generator test-symbols test-fake
 test: test-generator test-fake test-normal test-asan test-symbols

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pace_test.c: the arithmetic of the compute limit. The workloads are in pace_model_test.c. */
+#include "testing.h"
+
+#include "pace.h"
+
+#define MS 1000000LL
+
+TEST("the balance grows by the share of the time that passes")
+{
+	CHECK_EQ(pace_refill(0, 10 * MS, 30), 3 * MS);
+	CHECK_EQ(pace_refill(0, 10 * MS, 1), MS / 10);
+	CHECK_EQ(pace_refill(-5 * MS, 10 * MS, 30), -2 * MS);
+	CHECK_EQ(pace_refill(7, 0, 30), 7);
+}
+
+TEST("what is not used for a window is lost, a debt is kept")
+{
+	CHECK_EQ(pace_refill(0, 3600000 * MS, 30), 30 * MS);
+	CHECK_EQ(pace_refill(29 * MS, 100 * MS, 30), 30 * MS);
+	CHECK_EQ(pace_refill(99 * MS, 1, 30), 30 * MS); /* a share was lowered */
+	CHECK_EQ(pace_refill(-1000 * MS, 100 * MS, 50), -950 * MS);
+	CHECK_EQ(pace_refill(INT64_MIN / 2, 1000 * MS, 50), INT64_MIN / 2 + 500 * MS);
+	CHECK_EQ(pace_refill(0, UINT64_MAX, 100), 100 * MS);
+}
+
+TEST("a debt is waited for until the share has paid it")
+{
+	CHECK_EQ(pace_wait(0, 30), 0);
+	CHECK_EQ(pace_wait(5, 30), 0);
+	CHECK_EQ(pace_wait(-3 * MS, 30), 10 * MS);
+	CHECK_EQ(pace_wait(-1, 100), 1);
+	CHECK(pace_wait(INT64_MIN / 2, 1) > 1000000 * (uint64_t)MS);
+	for (unsigned percent = 1; percent <= 100; percent++)
+		CHECK(pace_refill(-777777, pace_wait(-777777, percent), percent) >= 0);
+}
+
+TEST("no more than 4 ms are queued, but one kernel may always follow another")
+{
+	CHECK_EQ(pace_ahead(4 * MS, 9), 0);
+	CHECK_EQ(pace_ahead(500 * MS, 1), 0);
+	CHECK(pace_ahead(5 * MS, 2) == MS && pace_ahead(4 * MS + 1, 3) == MS / 10);
+}
+
+TEST("batches vary by a quarter around a millisecond")
+{
+	uint32_t seed = 1;
+	uint64_t sum = 0, least = UINT64_MAX, most = 0;
+	for (int i = 0; i < 1000; i++) {
+		uint64_t n = pace_batch(&seed);
+		sum += n;
+		least = n < least ? n : least;
+		most = n > most ? n : most;
+	}
+	CHECK(least >= MS * 3 / 4 && most < MS * 5 / 4 && least < MS * 8 / 10 && most > MS * 12 / 10);
+	CHECK(sum / 1000 > MS * 97 / 100 && sum / 1000 < MS * 103 / 100);
+}
+
+static struct pace_cost learnt(int n, const uint64_t *samples)
+{
+	struct pace_cost c = {0};
+	for (int i = 0; i < n; i++)
+		pace_cost_sample(&c, samples[i]);
+	return c;
+}
+
+TEST("a cost is known after three samples, and the loading of code is not part of it")
+{
+	const uint64_t samples[] = {50 * MS, 21000, 20000};
+	struct pace_cost c = learnt(2, samples);
+	CHECK(pace_cost_is_new(&c));
+	c = learnt(3, samples);
+	CHECK(!pace_cost_is_new(&c));
+	CHECK_EQ(pace_cost_estimate(&c), 20000);
+}
+
+TEST("other tenants' time slices are left out, if half the samples have them")
+{
+	struct pace_cost c = {0};
+	for (int i = 0; i < 200; i++)
+		pace_cost_sample(&c, i % 2 ? MS : 3 * MS);
+	CHECK(pace_cost_estimate(&c) < 11 * MS / 10);
+}
+
+TEST("a kernel that becomes slower or faster is followed within 50 samples")
+{
+	struct pace_cost c = {0};
+	for (int i = 0; i < 50; i++)
+		pace_cost_sample(&c, MS);
+	for (int i = 0; i < 50; i++)
+		pace_cost_sample(&c, 9 * MS);
+	CHECK(pace_cost_estimate(&c) > 85 * MS / 10);
+	for (int i = 0; i < 50; i++)
+		pace_cost_sample(&c, MS);
+	CHECK(pace_cost_estimate(&c) < 11 * MS / 10);
+}
+
+TEST("a kernel whose cost varies by little costs its mean, by much 2/5 of it at least")
+{
+	struct pace_cost little = {0}, much = {0};
+	for (int i = 0; i < 1000; i++) {
+		pace_cost_sample(&little, (uint64_t)MS + (uint64_t)(i * 7 % 5) * 100000);
+		pace_cost_sample(&much, i % 4 ? 20 * MS : MS);
+	}
+	CHECK(pace_cost_estimate(&little) > 115 * MS / 100 && pace_cost_estimate(&little) < 125 * MS / 100);
+	CHECK(pace_cost_estimate(&much) > 5 * MS);
+}
+
+TEST("a sample is freed of the events' cost and the host's delay, but keeps half")
+{
+	CHECK_EQ(pace_sample(20000, 1500, 0), 18500);
+	CHECK_EQ(pace_sample(20000, 1500, 3000), 15500);
+	CHECK_EQ(pace_sample(6001, 2000, 9000), 3001);
+	CHECK_EQ(pace_sample(0, 2000, 0), 0);
+}
+
+TEST("a batch costs the smaller of what was measured and what was predicted")
+{
+	CHECK_EQ(pace_charge(3, 5), 3);
+	CHECK_EQ(pace_charge(5, 3), 3);
+	CHECK_EQ(pace_charge(PACE_UNKNOWN, 3), 3);
+	CHECK_EQ(pace_charge(4, PACE_UNKNOWN), 4);
+	CHECK_EQ(pace_charge(PACE_UNKNOWN, PACE_UNKNOWN), 0);
+}
+
+TEST("time that two streams share counts once")
+{
+	uint64_t covered = 0;
+	CHECK_EQ(pace_union(&covered, 10, 20), 10);
+	CHECK_EQ(pace_union(&covered, 15, 30), 10);
+	CHECK_EQ(pace_union(&covered, 12, 18), 0);
+	CHECK_EQ(pace_union(&covered, 40, 50), 10); /* the gap does not count */
+	CHECK_EQ(pace_union(&covered, 60, 55), 0);
+	CHECK_EQ(covered, 50);
+}
+
+TEST_MAIN
