@@ -237,7 +237,7 @@ static int count(struct batch *b, struct launch *l)
 {
 	l->cost = cost_of(l->key);
 	b->span.unmeasured |= b->span.stream != l->stream;
-	b->sum += l->cost;
+	b->sum += l->cost ? l->cost : PACE_NEW_NS;
 	b->launches++;
 	return !l->cost || l->graph || b->sum >= b->size || b->launches >= BATCH_LAUNCHES;
 }

@@ -51,10 +51,9 @@ static uint64_t towards(uint64_t from, uint64_t to)
 	return to > from ? from + (to - from) / 8 : from - (from - to) / 8;
 }
 
-uint64_t pace_sample(uint64_t elapsed, uint64_t event, uint64_t late)
+uint64_t pace_sample(uint64_t elapsed, uint64_t late)
 {
-	uint64_t extra = late + event;
-	return extra > elapsed / 2 ? elapsed - elapsed / 2 : elapsed - extra;
+	return late > elapsed / 2 ? elapsed - elapsed / 2 : elapsed - late;
 }
 
 void pace_cost_sample(struct pace_cost *c, uint64_t sample)

@@ -18,6 +18,8 @@
 #define PACE_AHEAD_NS 4000000ULL   /* work queued on the device; more makes every decision late */
 #define PACE_SLICE_NS 5000000ULL   /* longest sleep, so that a change of policy is seen */
 
+#define PACE_NEW_NS 250000ULL      /* paid for what has never been measured, until it is: else a start is unbounded */
+
 /* The balance after `elapsed`. Never more than a window's worth; a debt is kept. */
 int64_t pace_refill(int64_t balance, uint64_t elapsed, unsigned percent);
 
@@ -52,11 +54,12 @@ int pace_cost_is_new(const struct pace_cost *cost);
 #define PACE_UNKNOWN UINT64_MAX
 
 /*
- * A sample from what two events around a launch say. Between them lies also what an event costs (`event`), and,
- * when the device stood idle before the launch, the time the host took to launch (`late`, else 0).
- * Never less than half: these are estimates, and a tenant gains by them.
+ * A sample from what two events around a launch say. When the device stood idle before it, the
+ * time the host took to launch (`late`, else 0) lies between them, too. Never less than half: this
+ * is an estimate, and a tenant gains by it. What the events cost is left in: 1 to 2 us, about as much as the
+ * device pauses between two kernels.
  */
-uint64_t pace_sample(uint64_t elapsed, uint64_t event, uint64_t late);
+uint64_t pace_sample(uint64_t elapsed, uint64_t late);
 
 /*
  * What a batch costs in the end. `measured`: from its start to its end; includes others' time slices, and

@@ -7,7 +7,6 @@
 
 #define ANCHOR_BASE_NS (1ULL << 40) /* times before the first anchor must not be negative */
 #define COSTS 4096
-#define EVENT_MOST_NS 2000
 
 /* Direct-mapped: a newcomer takes the place of another, which is then learnt again. */
 static struct cost_entry {
@@ -92,7 +91,6 @@ void span_anchor(struct place *p, CUstream stream)
 		return;
 	p->anchor = span_mark(p, stream);
 	p->anchor_ns = ANCHOR_BASE_NS;
-	p->second = span_mark(p, stream);
 }
 
 uint64_t span_running(struct place *p, CUstream stream)
@@ -144,16 +142,6 @@ static void move_anchor(struct place *p, CUevent *event, uint64_t at_ns)
 	*event = old; /* goes back to the pool in its place */
 }
 
-/* Two events with nothing between them. On an idle stream the host's pace is in it: hence the bound. */
-static void measure_event(struct place *p)
-{
-	uint64_t at = time_of(p, p->second);
-	if (at > p->anchor_ns)
-		p->event_ns = at - p->anchor_ns < EVENT_MOST_NS ? at - p->anchor_ns : EVENT_MOST_NS;
-	span_discard(p, p->second);
-	p->second = NULL;
-}
-
 static uint64_t start_of(struct place *p, const struct span *s)
 {
 	if (s->start || !s->after)
@@ -164,13 +152,11 @@ static uint64_t start_of(struct place *p, const struct span *s)
 /* GPU time between the span's start and its end that no other span has covered. */
 static uint64_t measure(struct place *p, uint64_t number, struct span *s, uint64_t now_ns)
 {
-	if (p->second)
-		measure_event(p);
 	uint64_t start = start_of(p, s), mid = time_of(p, s->mid), end = time_of(p, s->end);
 	p->ended[number % SPANS_MOST].number = number;
 	p->ended[number % SPANS_MOST].end_ns = end;
 	if (mid && end > mid && s->key)
-		learn(s->key, pace_sample(end - mid, p->event_ns, s->late_ns));
+		learn(s->key, pace_sample(end - mid, s->late_ns));
 	uint64_t busy = start && end ? pace_union(&p->covered_ns, start, end) : PACE_UNKNOWN;
 	move_anchor(p, &s->end, end);
 	uint64_t host = now_ns - s->opened_ns; /* no span takes longer than the host has seen it for */

@@ -43,8 +43,6 @@ struct place { /* a context */
 	CUevent pool[SPANS_EVENTS];
 	int pooled, made;
 	CUevent anchor; /* a finished event; all times are relative to it */
-	CUevent second; /* recorded right behind the first anchor: what an event costs */
-	uint64_t event_ns;
 	uint64_t anchor_ns, covered_ns;
 	struct {
 		uint64_t number, end_ns;

@@ -6,7 +6,7 @@ ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 UNIT := limit limits table region pace
 
 .PHONY: fake test-normal test-asan test-generator test-symbols test-fake
-test: test-generator test-fake test-normal test-asan test-symbols
+test: test-generator test-fake test-model test-normal test-asan test-limiter test-limiter-asan test-symbols
 
 fake:
 	@$(MAKE) -s -C $(FAKE)
@@ -58,3 +58,29 @@ test-asan: fake $(B)/libvgpu.so $(B)/asan/libvgpu.so $(patsubst %,$(B)/asan/test
 # family of the driver is hooked in part; the test build's variable is not in the product.
 test-symbols: $(B)/libvgpu.so fake
 	@test/symbols.sh $(B)/libvgpu.so $(GEN)/hooks.txt $(FAKE)/build "$(GO)"
+
+# The compute limit in real time on the fake device.
+$(B)/test/test/limiter_test: test/limiter_test.c test/testing.h include/hamicore_abi.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $<
+$(B)/test/test/probe_launch: test/probe_launch.c test/probe.h include/cuda_abi.h | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -lpthread
+define run_limiter
+	@echo "== limiter ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
+		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/limiter_test
+endef
+.PHONY: test-limiter test-limiter-asan
+test-limiter: fake $(B)/test/libvgpu.so $(B)/test/test/limiter_test $(B)/test/test/probe_launch
+	$(call run_limiter,test,$(abspath $(B)/test/libvgpu.so))
+test-limiter-asan: fake $(B)/asan/libvgpu.so $(B)/test/test/limiter_test $(B)/test/test/probe_launch
+	$(call run_limiter,asan,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so))
+
+# Workloads on a virtual clock: arithmetic only, so once is enough.
+$(B)/test/test/pace_model_test: test/pace_model_test.c test/pace_model.c test/pace_model.h test/testing.h src/pace.c src/pace.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Isrc -o $@ test/pace_model_test.c test/pace_model.c src/pace.c
+.PHONY: test-model
+test-model: $(B)/test/test/pace_model_test
+	@echo "== pace model"
+	@$<

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* probe_launch.c: programs that start work in all ways there are; run by limiter_test. */
+#define _GNU_SOURCE
+#include "probe.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KERNEL (CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **)
+CUresult cuLaunchKernel KERNEL;
+CUresult cuLaunchKernel_ptsz KERNEL;
+CUresult cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **);
+CUresult cuLaunchKernelEx(const CUlaunchConfig *, CUfunction, void **, void **);
+CUresult cuLaunch(CUfunction);
+CUresult cuLaunchGrid(CUfunction, int, int);
+CUresult cuLaunchGridAsync(CUfunction, int, int, CUstream);
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuStreamSynchronize(CUstream);
+CUresult cuStreamBeginCapture_v2(CUstream, int);
+CUresult cuStreamEndCapture(CUstream, CUgraph *);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
+CUresult cuGraphLaunch(CUgraphExec, CUstream);
+CUresult cuGraphLaunch_ptsz(CUgraphExec, CUstream);
+
+/* probe_main.c is another program's */
+static void use_context(void)
+{
+	CUcontext context;
+	NEED(cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+	NEED(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+}
+
+static CUfunction kernel(const char *name)
+{
+	CUmodule module;
+	CUfunction f;
+	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&f, module, name) == CUDA_SUCCESS);
+	return f;
+}
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static CUresult launch(CUfunction f, CUstream stream)
+{
+	return cuLaunchKernel(f, 2, 3, 1, 32, 1, 1, 0, stream, NULL, NULL);
+}
+
+static CUgraphExec record(CUfunction f, CUstream stream, int n)
+{
+	CUgraph graph;
+	CUgraphExec exec;
+	NEED(cuStreamBeginCapture_v2(stream, 0) == CUDA_SUCCESS);
+	while (n--)
+		NEED(launch(f, stream) == CUDA_SUCCESS);
+	NEED(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+	NEED(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+	return exec;
+}
+
+static CUfunction two_ms;
+static CUgraphExec graph;
+static CUstream stream;
+
+static CUresult one(int way)
+{
+	const CUlaunchConfig config = {2, 1, 1, 32, 1, 1, 0, stream, NULL, 0};
+	switch (way) {
+	case 0: return launch(two_ms, stream);
+	case 1: return cuLaunchKernel_ptsz(two_ms, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	case 2: return cuLaunchCooperativeKernel(two_ms, 1, 1, 1, 1, 1, 1, 0, stream, NULL);
+	case 3: return cuLaunchKernelEx(&config, two_ms, NULL, NULL);
+	case 4: return cuLaunch(two_ms);
+	case 5: return cuLaunchGrid(two_ms, 2, 2);
+	case 6: return cuLaunchGridAsync(two_ms, 2, 2, stream);
+	case 7: return cuGraphLaunch(graph, stream);
+	default: return cuGraphLaunch_ptsz(graph, NULL);
+	}
+}
+
+/* 100 ms of work at 20 % take half a second, less a window's credit of 20 ms. */
+static void work_ways(void)
+{
+	use_context();
+	two_ms = kernel("work_2000us");
+	NEED(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
+	graph = record(kernel("work_500us"), stream, 4);
+	for (int way = 0; way < 9; way++) {
+		double start = now();
+		for (int i = 0; i < 50; i++)
+			NEED(one(way) == CUDA_SUCCESS);
+		NEED(cuCtxSynchronize() == CUDA_SUCCESS);
+		double took = now() - start;
+		if (took < 0.35)
+			printf("    way %d: 100 ms of work took only %.3f s\n", way, took);
+		NEED(took >= 0.35);
+	}
+}
+
+static void *work_meanwhile(void *context)
+{
+	NEED(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+	CUfunction f = kernel("work_1000us");
+	for (int i = 0; i < 30; i++)
+		NEED(launch(f, NULL) == CUDA_SUCCESS);
+	return NULL;
+}
+
+static void work_capture(void)
+{
+	CUcontext context;
+	CUgraph recorded;
+	pthread_t t;
+	use_context();
+	two_ms = kernel("work_2000us");
+	NEED(cuStreamCreate(&stream, 0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+	NEED(launch(two_ms, stream) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(cuStreamBeginCapture_v2(stream, 0) == CUDA_SUCCESS);
+	NEED(!pthread_create(&t, NULL, work_meanwhile, context));
+	double start = now();
+	for (int i = 0; i < 1000; i++) /* 2 s of work, recorded and not run */
+		NEED(launch(two_ms, stream) == CUDA_SUCCESS);
+	NEED(now() - start < 0.5);
+	pthread_join(t, NULL); /* has waited and measured during the capture */
+	NEED(cuStreamEndCapture(stream, &recorded) == CUDA_SUCCESS);
+	start = now();
+	NEED(launch(two_ms, stream) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(now() - start < 1);
+}
+
+/* Two streams in turn: their batches cannot be framed, so the sum of single costs counts. */
+static void work_streams(void)
+{
+	CUstream other;
+	use_context();
+	two_ms = kernel("work_2000us");
+	NEED(cuStreamCreate(&stream, 0) == CUDA_SUCCESS && cuStreamCreate(&other, 0) == CUDA_SUCCESS);
+	CUfunction small = kernel("work_50us");
+	double start = now();
+	for (int i = 0; i < 4000; i++)
+		NEED(launch(small, i % 2 ? stream : other) == CUDA_SUCCESS);
+	NEED(cuCtxSynchronize() == CUDA_SUCCESS);
+	double took = now() - start;
+	NEED(took > 0.32 && took < 0.8); /* 200 ms at 50 % */
+}
+
+static void work_contexts(void)
+{
+	use_context();
+	for (int i = 0; i < 100; i++) {
+		CUcontext context;
+		NEED(cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
+		CUfunction f = kernel("work_100us");
+		for (int k = 0; k < 10; k++)
+			NEED(launch(f, NULL) == CUDA_SUCCESS);
+		NEED(cuCtxSynchronize() == CUDA_SUCCESS && cuCtxDestroy_v2(context) == CUDA_SUCCESS);
+	}
+}
+
+static void *thread_work(void *context)
+{
+	NEED(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+	CUfunction f = kernel("work_100us");
+	for (int i = 0; i < 500; i++)
+		NEED(launch(f, NULL) == CUDA_SUCCESS);
+	return NULL;
+}
+
+static void work_threads(void)
+{
+	pthread_t t[4];
+	CUcontext context;
+	use_context();
+	NEED(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+	double start = now();
+	for (int i = 0; i < 4; i++)
+		NEED(!pthread_create(&t[i], NULL, thread_work, context));
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	NEED(cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(now() - start > 0.3); /* 200 ms at 50 % */
+}
+
+static void work_forked(void)
+{
+	int status;
+	use_context();
+	two_ms = kernel("work_2000us");
+	for (int i = 0; i < 5; i++)
+		NEED(launch(two_ms, NULL) == CUDA_SUCCESS);
+	pid_t pid = fork();
+	if (pid == 0)
+		exit(launch(two_ms, NULL) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1);
+	NEED(waitpid(pid, &status, 0) == pid && status == 0);
+	NEED(launch(two_ms, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
+/* Median of bursts: a launch as the program sees it. The fake's own part is about a microsecond of locking. */
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return x < y ? -1 : x > y;
+}
+
+static void work_cost(void)
+{
+	static double refused[200], done[200];
+	use_context();
+	CUfunction f = kernel("work_1us");
+	for (int b = 0; b < 200; b++) {
+		double start = now();
+		for (int i = 0; i < 1000; i++)
+			cuLaunchKernel(f, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+		refused[b] = (now() - start) * 1e6;
+		start = now();
+		for (int i = 0; i < 500; i++)
+			NEED(launch(f, NULL) == CUDA_SUCCESS);
+		done[b] = (now() - start) * 2e6;
+		NEED(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
+	}
+	qsort(refused, 200, sizeof *refused, by_value);
+	qsort(done, 200, sizeof *done, by_value);
+	printf("launch refused at once: %.1f ns; launch of 1 us: %.1f ns\n", refused[100], done[100]);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} probes[] = {{"ways", work_ways}, {"capture", work_capture}, {"streams", work_streams}, {"contexts", work_contexts},
+		      {"threads", work_threads}, {"forked", work_forked}, {"cost", work_cost}};
+	for (size_t i = 0; argc == 2 && i < sizeof probes / sizeof *probes; i++)
+		if (!strcmp(argv[1], probes[i].name))
+			return probes[i].run(), 0;
+	return 2;
+}
