@@ -132,20 +132,33 @@ static CUcontext current(void)
 	return get && get(&context) == CUDA_SUCCESS ? context : NULL;
 }
 
+/* The place of a context, or an unused one, or NULL (needs the mutex). */
+static struct place *find_place(CUcontext context)
+{
+	struct place *unused = NULL;
+	for (int i = 0; i < self.places; i++) {
+		if (self.place[i]->context == context)
+			return self.place[i];
+		if (!self.place[i]->context)
+			unused = self.place[i];
+	}
+	if (!unused && self.places < PLACES && (unused = calloc(1, sizeof *unused)) != NULL)
+		self.place[self.places++] = unused;
+	return unused;
+}
+
 /* The current context's place, made on first sight; NULL when its device is not limited (needs the mutex). */
 static struct place *place_of(CUcontext context)
 {
-	for (int i = 0; i < self.places; i++)
-		if (self.place[i]->context == context)
-			return self.place[i]->percent < 100 ? self.place[i] : NULL;
-	int device = runtime_current_device();
-	struct place *p = self.places < PLACES && device != -2 ? calloc(1, sizeof *p) : NULL;
-	if (!p)
-		return NULL;
-	*p = (struct place){.context = context, .device = device, .percent = device < 0 ? 100 : runtime_cores(device)};
-	p->first = p->next = 1;
-	self.place[self.places++] = p;
-	return p->percent < 100 ? p : NULL;
+	struct place *p = find_place(context);
+	if (p && !p->context) {
+		int device = runtime_current_device();
+		if (device == -2)
+			return NULL;
+		*p = (struct place){.context = context, .device = device < 0 ? 0 : device, .first = 1, .next = 1};
+		p->percent = device < 0 ? 100 : runtime_cores(device);
+	}
+	return p && p->percent < 100 ? p : NULL;
 }
 
 /* Our calls must not spoil a capture that another thread has under way. */
@@ -199,8 +212,9 @@ static int open_batch(struct batch *b, const struct launch *l)
 	pthread_mutex_unlock(&self.mutex);
 	if (!p)
 		return 0;
+	uint32_t generation = __atomic_load_n(&self.generation, __ATOMIC_RELAXED);
 	int free = !wait_for_turn(p);
-	*b = (struct batch){.generation = self.generation, .open = 1, .place = p, .seed = b->seed + (uint32_t)(uintptr_t)b};
+	*b = (struct batch){.generation = generation, .open = 1, .place = p, .seed = b->seed + (uint32_t)(uintptr_t)b};
 	b->size = pace_batch(&b->seed);
 	b->span = (struct span){.stream = l->stream, .opened_ns = prim_now(), .free = free};
 	pthread_mutex_lock(&self.mutex);
@@ -219,10 +233,16 @@ static CUevent mark(struct batch *b, CUstream stream)
 	return event;
 }
 
+/* A context has gone since the batch began; it may have been this one. */
+static int stale(const struct batch *b)
+{
+	return b->generation != __atomic_load_n(&self.generation, __ATOMIC_RELAXED);
+}
+
 /* A batch that cannot be ended where it began: its estimate stands, and it is paid at once. */
 static void abandon(struct batch *b)
 {
-	if (b->open && b->generation == self.generation) {
+	if (!stale(b)) {
 		pthread_mutex_lock(&self.mutex);
 		span_discard(b->place, b->span.start);
 		pthread_mutex_unlock(&self.mutex);
@@ -271,7 +291,7 @@ void limiter_before(struct launch *l)
 			heed_monitor();
 		return;
 	}
-	if (b->open && (b->generation != self.generation || (self.many && current() != b->place->context)))
+	if (b->open && (stale(b) || (self.many && current() != b->place->context)))
 		abandon(b);
 	if (b->open && !count(b, l))
 		return;
@@ -291,14 +311,14 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 	s->paid = s->free ? 0 : b->sum;
 	pthread_mutex_lock(&self.mutex);
 	s->end = l->mid ? span_mark(b->place, l->stream) : NULL;
-	int kept = s->end && span_add(b->place, s) == 0;
-	if (!s->end) {
+	if (s->end) {
+		span_add(b->place, s);
+	} else {
 		span_discard(b->place, s->start);
 		span_discard(b->place, s->mid);
 	}
 	pthread_mutex_unlock(&self.mutex);
 	__atomic_sub_fetch(&books_of(b->place)->balance_ns, (int64_t)s->paid, __ATOMIC_RELAXED);
-	(void)kept; /* not measured: what was paid stands */
 	b->open = 0;
 }
 
@@ -317,9 +337,7 @@ void limiter_forget(CUcontext context)
 	pthread_mutex_lock(&self.mutex);
 	for (int i = 0; i < self.places; i++)
 		if (self.place[i]->context == context) {
-			/* not freed: another thread may be waiting in it */
-			self.place[i]->context = NULL;
-			self.place[i] = self.place[--self.places];
+			self.place[i]->context = NULL; /* not freed: another thread may be waiting in it */
 			__atomic_add_fetch(&self.generation, 1, __ATOMIC_RELAXED);
 			break;
 		}

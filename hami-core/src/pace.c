@@ -97,11 +97,14 @@ uint64_t pace_charge(uint64_t measured, uint64_t predicted)
 	return charge == PACE_UNKNOWN ? 0 : charge;
 }
 
-uint64_t pace_union(uint64_t *covered, uint64_t start, uint64_t end)
+uint64_t pace_take(struct pace_line *line, uint64_t start, uint64_t end, uint64_t busy_then)
 {
-	uint64_t from = start > *covered ? start : *covered;
-	if (end <= from)
-		return 0;
-	*covered = end;
-	return end - from;
+	uint64_t from = start > line->covered ? start : line->covered;
+	uint64_t part = end > from ? end - from : 0, others = line->busy - busy_then;
+	if (start < line->covered && end > start && end - start > others && end - start - others > part)
+		part = end - start - others;
+	if (end > start && end > line->covered)
+		line->covered = end;
+	line->busy += part;
+	return part;
 }

@@ -68,7 +68,15 @@ uint64_t pace_sample(uint64_t elapsed, uint64_t late);
  */
 uint64_t pace_charge(uint64_t measured, uint64_t predicted);
 
-/* The part of [start, end] that earlier intervals have not covered; *covered is where they end. */
-uint64_t pace_union(uint64_t *covered, uint64_t start, uint64_t end);
+/* The time line of a context: how far it is covered by settled batches, and how much of it they took. */
+struct pace_line {
+	uint64_t covered, busy;
+};
+
+/*
+ * The part of [start, end] that settled batches have not taken, and takes it. `busy_then` is line->busy when
+ * this batch was launched: one that outlasts later ones takes what they have left.
+ */
+uint64_t pace_take(struct pace_line *line, uint64_t start, uint64_t end, uint64_t busy_then);
 
 #endif

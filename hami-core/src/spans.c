@@ -63,8 +63,8 @@ static CUevent make_event(struct place *p)
 
 void span_discard(struct place *p, CUevent event)
 {
-	if (event)
-		p->pool[p->pooled++] = event; /* pooled <= made <= SPANS_EVENTS */
+	if (event && p->pooled < SPANS_EVENTS)
+		p->pool[p->pooled++] = event;
 }
 
 CUevent span_mark(struct place *p, CUstream stream)
@@ -75,7 +75,10 @@ CUevent span_mark(struct place *p, CUstream stream)
 		return NULL;
 	if (record(event, stream) == CUDA_SUCCESS)
 		return event;
-	span_discard(p, event);
+	fn_cuEventDestroy_v2 destroy = ORIGINAL(cuEventDestroy_v2);
+	if (destroy) /* it may be of a context that is gone */
+		destroy(event);
+	p->made--;
 	return NULL;
 }
 
@@ -98,7 +101,7 @@ uint64_t span_running(struct place *p, CUstream stream)
 	for (uint64_t n = p->next; n > p->first; n--) {
 		const struct span *s = &p->ring[(n - 1) % SPANS_MOST];
 		if (s->stream == stream)
-			return span_passed(s->end) ? 0 : n - 1;
+			return s->settled || span_passed(s->end) ? 0 : n - 1;
 	}
 	return 0;
 }
@@ -110,15 +113,37 @@ static void discard_all(struct place *p, const struct span *s)
 	span_discard(p, s->end);
 }
 
-int span_add(struct place *p, const struct span *s)
+static void skip_settled(struct place *p)
 {
+	while (p->first < p->next && p->ring[p->first % SPANS_MOST].settled)
+		p->first++;
+}
+
+/* When one old span keeps all places behind it, it gets a new number. */
+static void make_room(struct place *p)
+{
+	struct span oldest = p->ring[p->first % SPANS_MOST];
+	for (uint64_t n = p->first + 1; n < p->next; n++)
+		if (p->ring[n % SPANS_MOST].settled) {
+			p->first++;
+			skip_settled(p);
+			p->ring[p->next++ % SPANS_MOST] = oldest;
+			return;
+		}
+}
+
+void span_add(struct place *p, const struct span *s)
+{
+	if (p->next - p->first == SPANS_MOST)
+		make_room(p);
 	if (p->next - p->first == SPANS_MOST) {
 		discard_all(p, s);
-		return -1;
+		return;
 	}
-	p->ring[p->next++ % SPANS_MOST] = *s;
+	struct span *kept = &p->ring[p->next++ % SPANS_MOST];
+	*kept = *s;
+	kept->busy_then = p->line.busy;
 	p->queued += s->paid;
-	return 0;
 }
 
 /* Where an ended event lies on the context's time line; 0 when it cannot be told. */
@@ -157,7 +182,7 @@ static uint64_t measure(struct place *p, uint64_t number, struct span *s, uint64
 	p->ended[number % SPANS_MOST].end_ns = end;
 	if (mid && end > mid && s->key)
 		learn(s->key, pace_sample(end - mid, s->late_ns));
-	uint64_t busy = start && end ? pace_union(&p->covered_ns, start, end) : PACE_UNKNOWN;
+	uint64_t busy = start && end ? pace_take(&p->line, start, end, s->busy_then) : PACE_UNKNOWN;
 	move_anchor(p, &s->end, end);
 	uint64_t host = now_ns - s->opened_ns; /* no span takes longer than the host has seen it for */
 	return s->unmeasured ? PACE_UNKNOWN : busy == PACE_UNKNOWN || busy < host ? busy : host;
@@ -166,17 +191,19 @@ static uint64_t measure(struct place *p, uint64_t number, struct span *s, uint64
 int64_t spans_harvest(struct place *p, struct vgpu_pace *books, uint64_t now_ns)
 {
 	int64_t back = 0;
-	for (; p->first < p->next; p->first++) {
-		struct span *s = &p->ring[p->first % SPANS_MOST];
-		if (!span_passed(s->end))
-			break;
+	for (uint64_t n = p->first; n < p->next; n++) {
+		struct span *s = &p->ring[n % SPANS_MOST];
+		if (s->settled || !span_passed(s->end))
+			continue;
+		s->settled = 1;
 		p->queued -= s->paid;
-		uint64_t charge = pace_charge(measure(p, p->first, s, now_ns), s->predicted);
+		uint64_t charge = pace_charge(measure(p, n, s, now_ns), s->predicted);
 		if (!s->free) {
 			back += (int64_t)(s->paid - charge);
 			__atomic_add_fetch(&books->spent_ns, charge, __ATOMIC_RELAXED);
 		}
 		discard_all(p, s);
 	}
+	skip_settled(p);
 	return back;
 }

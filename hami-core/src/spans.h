@@ -31,6 +31,8 @@ struct span {
 	uint64_t opened_ns; /* by the host's clock */
 	int unmeasured;     /* launched on several streams: start and end say nothing */
 	int free;           /* launched while nothing was limited */
+	int settled;
+	uint64_t busy_then; /* see pace_take; set by span_add */
 };
 
 struct place { /* a context */
@@ -38,12 +40,13 @@ struct place { /* a context */
 	int device; /* index in the limits */
 	unsigned percent;
 	struct span ring[SPANS_MOST];
-	uint64_t first, next; /* numbers of the oldest span in flight and of the next one; from 1 */
+	uint64_t first, next; /* numbers of the oldest span that is not settled and of the next one; from 1 */
 	uint64_t queued;      /* nanoseconds of work in flight, by estimate */
 	CUevent pool[SPANS_EVENTS];
 	int pooled, made;
 	CUevent anchor; /* a finished event; all times are relative to it */
-	uint64_t anchor_ns, covered_ns;
+	uint64_t anchor_ns;
+	struct pace_line line;
 	struct {
 		uint64_t number, end_ns;
 	} ended[SPANS_MOST]; /* by number */
@@ -61,10 +64,10 @@ void span_anchor(struct place *p, CUstream stream);
 /* Number of the last span in flight on a stream; 0 when it is idle as far as we know. */
 uint64_t span_running(struct place *p, CUstream stream);
 
-/* Adds a span; 0, or -1 when too many are in flight (its events are given back). */
-int span_add(struct place *p, const struct span *s);
+/* Adds a span; without a place for it, its events are given back and its estimate stands. */
+void span_add(struct place *p, const struct span *s);
 
-/* Settles all spans that have ended, in order. Returns what to give back to the balance (negative: to take). */
+/* Settles all spans that have ended: a kernel that runs for ever must not hold up the others. Returns what to give back to the balance (negative: to take). */
 int64_t spans_harvest(struct place *p, struct vgpu_pace *books, uint64_t now_ns);
 
 /* Costs of kernels and graphs by key, for the whole process. 0: not known. Lock-free. */

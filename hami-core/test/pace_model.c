@@ -33,12 +33,13 @@ struct run {
 	uint64_t got_ns, window_ns; /* device time, all and since the last utilisation sample */
 	/* the time limiter */
 	int64_t balance;
-	uint64_t refilled_ns, queued, sum, size, covered;
+	uint64_t refilled_ns, queued, sum, size;
+	struct pace_line line;
 	struct pace_cost cost;
 	uint32_t seed;
 	int open, batches, n;
 	uint64_t marks[3][RING]; /* start, mid, end times of batches */
-	uint64_t paid[RING], predicted[RING];
+	uint64_t paid[RING], predicted[RING], busy_then[RING];
 	int fresh[RING];
 	unsigned first, next;
 	/* the block limiter */
@@ -63,7 +64,7 @@ static void harvest(struct run *r)
 	for (; r->first < r->next && r->marks[2][r->first % RING]; r->first++) {
 		unsigned i = r->first % RING, before = (r->first - 1) % RING;
 		uint64_t start = r->fresh[i] ? r->marks[0][i] : r->marks[2][before];
-		uint64_t busy = pace_union(&r->covered, start, r->marks[2][i]);
+		uint64_t busy = pace_take(&r->line, start, r->marks[2][i], r->busy_then[i]);
 		pace_cost_sample(&r->cost, pace_sample(r->marks[2][i] - r->marks[1][i], 0));
 		uint64_t charge = pace_charge(busy, r->predicted[i]);
 		r->balance += (int64_t)(r->paid[i] - charge);
@@ -110,6 +111,7 @@ static void launch_timed(struct run *r, uint64_t now)
 		push(r, 0, 2);
 		r->predicted[i] = cost ? r->sum : PACE_UNKNOWN;
 		r->paid[i] = r->sum;
+		r->busy_then[i] = r->line.busy;
 		r->balance -= (int64_t)r->sum;
 		r->queued += r->sum;
 		r->next++;

@@ -125,13 +125,23 @@ TEST("a batch costs the smaller of what was measured and what was predicted")
 
 TEST("time that two streams share counts once")
 {
-	uint64_t covered = 0;
-	CHECK_EQ(pace_union(&covered, 10, 20), 10);
-	CHECK_EQ(pace_union(&covered, 15, 30), 10);
-	CHECK_EQ(pace_union(&covered, 12, 18), 0);
-	CHECK_EQ(pace_union(&covered, 40, 50), 10); /* the gap does not count */
-	CHECK_EQ(pace_union(&covered, 60, 55), 0);
-	CHECK_EQ(covered, 50);
+	struct pace_line line = {0, 0};
+	CHECK_EQ(pace_take(&line, 10, 20, 0), 10);
+	CHECK_EQ(pace_take(&line, 15, 30, 0), 10);
+	CHECK_EQ(pace_take(&line, 12, 18, 0), 0);
+	CHECK_EQ(pace_take(&line, 40, 50, 20), 10); /* the gap does not count */
+	CHECK_EQ(pace_take(&line, 60, 55, 30), 0);
+	CHECK_EQ(line.covered, 50);
+	CHECK_EQ(line.busy, 30);
+}
+
+TEST("a kernel that outlasts later ones pays for the time they did not")
+{
+	struct pace_line line = {100, 1000};
+	CHECK_EQ(pace_take(&line, 200, 250, 1000), 50); /* two small ones while the long one runs */
+	CHECK_EQ(pace_take(&line, 900, 1000, 1000), 100);
+	CHECK_EQ(pace_take(&line, 150, 1100, 1000), 800); /* 950 less 150 */
+	CHECK_EQ(pace_take(&line, 1000, 1200, 1150), 100); /* and the next one only what is after it */
 }
 
 TEST_MAIN
