@@ -3,14 +3,12 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "log.h"
 #include "pace.h"
 #include "prim.h"
-#include "region.h"
 #include "resolve.h"
 #include "runtime.h"
+#include "share.h"
 #include "spans.h"
 
 #define PLACES 64               /* contexts of a process that are measured */
@@ -44,12 +42,6 @@ struct batch {
 };
 static _Thread_local struct batch mine __attribute__((tls_model("initial-exec")));
 
-static struct hami_region *region(void)
-{
-	struct vgpu_region *m = region_memory();
-	return m ? &m->hami : NULL;
-}
-
 static int some_share(void)
 {
 	int limited = 0;
@@ -58,71 +50,21 @@ static int some_share(void)
 	return limited && runtime_policy() != POLICY_DISABLE;
 }
 
-static int device_count(void)
-{
-	int n = 0;
-	for (int i = 0; i < HAMI_DEVICES; i++)
-		n += region_memory()->hami.uuid[i][0] != 0;
-	return n;
-}
-
 /* Decides once how this process is held. */
 static int start(void)
 {
 	enum gate gate = runtime_gate();
 	pthread_mutex_lock(&self.mutex);
 	if (!self.mode) {
-		struct hami_region *h = gate == GATE_LIMITED ? region() : NULL;
-		int mode = !h ? MODE_OPEN : some_share() ? MODE_LIMITED : MODE_WATCHED;
-		self.many = h && device_count() != 1;
+		const int32_t *word = gate == GATE_LIMITED ? share_word() : NULL;
+		int mode = !word ? MODE_OPEN : some_share() ? MODE_LIMITED : MODE_WATCHED;
+		self.many = word && share_devices() != 1;
 		if (mode != MODE_LIMITED)
-			__atomic_store_n(&limiter_word, h ? &h->recent_kernel : &never, __ATOMIC_RELEASE);
+			__atomic_store_n(&limiter_word, word ? word : &never, __ATOMIC_RELEASE);
 		__atomic_store_n(&self.mode, mode, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&self.mutex);
 	return self.mode;
-}
-
-/* The monitor's gate: negative while somebody of higher priority uses the device. */
-static void heed_monitor(void)
-{
-	struct hami_region *h = region();
-	int32_t now;
-	while ((now = __atomic_load_n(&h->recent_kernel, __ATOMIC_RELAXED)) < 0)
-		prim_sleep_until(prim_now() + PACE_SLICE_NS);
-	if (now != LIMITER_IDLE) /* loses against a monitor that closes the gate right now */
-		__atomic_compare_exchange_n(&h->recent_kernel, &now, LIMITER_IDLE, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-	uint64_t date = (uint64_t)prim_date();
-	if (__atomic_load_n(&h->last_kernel_time, __ATOMIC_RELAXED) != date)
-		__atomic_store_n(&h->last_kernel_time, date, __ATOMIC_RELAXED);
-}
-
-/* Whether the share holds now: a monitor may suspend it while nobody else wants the device. */
-static int enforced(void)
-{
-	return runtime_policy() == POLICY_FORCE ||
-	       __atomic_load_n(&region()->utilization_switch, __ATOMIC_RELAXED) != 0;
-}
-
-static struct vgpu_pace *books_of(const struct place *p)
-{
-	return &region_memory()->ext.pace[p->device];
-}
-
-/* Credits the time since the last refill, whoever comes first. The balance then. */
-static int64_t refill(const struct place *p, uint64_t now)
-{
-	struct vgpu_pace *b = books_of(p);
-	uint64_t before = __atomic_load_n(&b->refilled_ns, __ATOMIC_RELAXED);
-	int64_t balance = __atomic_load_n(&b->balance_ns, __ATOMIC_RELAXED), then;
-	if (!__atomic_compare_exchange_n(&b->refilled_ns, &before, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		return balance; /* somebody else does it */
-	if (!before || before >= now) /* new, or of before a reboot */
-		return balance;
-	do
-		then = pace_refill(balance, now - before, p->percent);
-	while (!__atomic_compare_exchange_n(&b->balance_ns, &balance, then, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	return then;
 }
 
 static CUcontext current(void)
@@ -182,17 +124,16 @@ static int wait_for_turn(struct place *p)
 {
 	uint64_t patience = prim_now() + AHEAD_PATIENCE_NS;
 	for (;;) {
-		heed_monitor();
-		if (!enforced())
+		share_heed_monitor();
+		if (!share_enforced())
 			return 0;
 		uint64_t now = prim_now();
 		pthread_mutex_lock(&self.mutex);
-		int64_t back = spans_harvest(p, books_of(p), now);
+		int64_t back = spans_harvest(p, share_books(p->device), now);
 		uint64_t ahead = pace_ahead(p->queued, (unsigned)(p->next - p->first));
 		pthread_mutex_unlock(&self.mutex);
-		if (back)
-			__atomic_add_fetch(&books_of(p)->balance_ns, back, __ATOMIC_RELAXED);
-		uint64_t wait = pace_wait(refill(p, now), p->percent);
+		share_give(p->device, back);
+		uint64_t wait = pace_wait(share_refill(p->device, p->percent, now), p->percent);
 		if (!wait && now < patience)
 			wait = ahead;
 		if (!wait)
@@ -247,7 +188,7 @@ static void abandon(struct batch *b)
 		span_discard(b->place, b->span.start);
 		pthread_mutex_unlock(&self.mutex);
 		if (!b->span.free)
-			__atomic_sub_fetch(&books_of(b->place)->balance_ns, (int64_t)b->sum, __ATOMIC_RELAXED);
+			share_give(b->place->device, -(int64_t)b->sum);
 	}
 	b->open = 0;
 }
@@ -288,7 +229,7 @@ void limiter_before(struct launch *l)
 		mode = start();
 	if (mode != MODE_LIMITED) {
 		if (mode == MODE_WATCHED)
-			heed_monitor();
+			share_heed_monitor();
 		return;
 	}
 	if (b->open && (stale(b) || (self.many && current() != b->place->context)))
@@ -318,7 +259,7 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 		span_discard(b->place, s->mid);
 	}
 	pthread_mutex_unlock(&self.mutex);
-	__atomic_sub_fetch(&books_of(b->place)->balance_ns, (int64_t)s->paid, __ATOMIC_RELAXED);
+	share_give(b->place->device, -(int64_t)s->paid);
 	b->open = 0;
 }
 
