@@ -91,10 +91,10 @@ int pace_cost_is_new(const struct pace_cost *c)
 	return c->samples < COST_FIRST;
 }
 
-uint64_t pace_charge(uint64_t measured, uint64_t predicted)
+uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid)
 {
 	uint64_t charge = smaller(measured, predicted);
-	return charge == PACE_UNKNOWN ? 0 : charge;
+	return charge == PACE_UNKNOWN ? paid : charge;
 }
 
 uint64_t pace_take(struct pace_line *line, uint64_t start, uint64_t end, uint64_t busy_then)

@@ -64,9 +64,10 @@ uint64_t pace_sample(uint64_t elapsed, uint64_t late);
 /*
  * What a batch costs in the end. `measured`: from its start to its end; includes others' time slices, and
  * pauses of the program in it. `predicted`: the sum of single costs; counts twice what ran side by
- * side. So the smaller. Either may be PACE_UNKNOWN.
+ * side. So the smaller. Either may be PACE_UNKNOWN; what was
+ * paid stands where both are.
  */
-uint64_t pace_charge(uint64_t measured, uint64_t predicted);
+uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid);
 
 /* The time line of a context: how far it is covered by settled batches, and how much of it they took. */
 struct pace_line {

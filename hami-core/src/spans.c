@@ -93,7 +93,7 @@ void span_anchor(struct place *p, CUstream stream)
 	if (p->anchor)
 		return;
 	p->anchor = span_mark(p, stream);
-	p->anchor_ns = ANCHOR_BASE_NS;
+	p->anchor_ns = p->line.covered > ANCHOR_BASE_NS ? p->line.covered : ANCHOR_BASE_NS;
 }
 
 uint64_t span_running(struct place *p, CUstream stream)
@@ -174,10 +174,22 @@ static uint64_t start_of(struct place *p, const struct span *s)
 	return p->ended[s->after % SPANS_MOST].number == s->after ? p->ended[s->after % SPANS_MOST].end_ns : 0;
 }
 
+/* An anchor that gives no times (of a context that is gone, say) must not stay: the next batch sets another. */
+static void drop_anchor(struct place *p)
+{
+	fn_cuEventDestroy_v2 destroy = ORIGINAL(cuEventDestroy_v2);
+	if (p->anchor && destroy)
+		destroy(p->anchor);
+	p->made -= p->anchor != NULL;
+	p->anchor = NULL;
+}
+
 /* GPU time between the span's start and its end that no other span has covered. */
 static uint64_t measure(struct place *p, uint64_t number, struct span *s, uint64_t now_ns)
 {
 	uint64_t start = start_of(p, s), mid = time_of(p, s->mid), end = time_of(p, s->end);
+	if (!end)
+		drop_anchor(p);
 	p->ended[number % SPANS_MOST].number = number;
 	p->ended[number % SPANS_MOST].end_ns = end;
 	if (mid && end > mid && s->key)
@@ -197,7 +209,7 @@ int64_t spans_harvest(struct place *p, struct vgpu_pace *books, uint64_t now_ns)
 			continue;
 		s->settled = 1;
 		p->queued -= s->paid;
-		uint64_t charge = pace_charge(measure(p, n, s, now_ns), s->predicted);
+		uint64_t charge = pace_charge(measure(p, n, s, now_ns), s->predicted, s->paid);
 		if (!s->free) {
 			back += (int64_t)(s->paid - charge);
 			__atomic_add_fetch(&books->spent_ns, charge, __ATOMIC_RELAXED);

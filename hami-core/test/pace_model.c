@@ -66,7 +66,7 @@ static void harvest(struct run *r)
 		uint64_t start = r->fresh[i] ? r->marks[0][i] : r->marks[2][before];
 		uint64_t busy = pace_take(&r->line, start, r->marks[2][i], r->busy_then[i]);
 		pace_cost_sample(&r->cost, pace_sample(r->marks[2][i] - r->marks[1][i], 0));
-		uint64_t charge = pace_charge(busy, r->predicted[i]);
+		uint64_t charge = pace_charge(busy, r->predicted[i], r->paid[i]);
 		r->balance += (int64_t)(r->paid[i] - charge);
 		r->queued -= r->paid[i];
 	}

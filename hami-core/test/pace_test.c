@@ -116,11 +116,11 @@ TEST("a sample is freed of the host's delay, but keeps half")
 
 TEST("a batch costs the smaller of what was measured and what was predicted")
 {
-	CHECK_EQ(pace_charge(3, 5), 3);
-	CHECK_EQ(pace_charge(5, 3), 3);
-	CHECK_EQ(pace_charge(PACE_UNKNOWN, 3), 3);
-	CHECK_EQ(pace_charge(4, PACE_UNKNOWN), 4);
-	CHECK_EQ(pace_charge(PACE_UNKNOWN, PACE_UNKNOWN), 0);
+	CHECK_EQ(pace_charge(3, 5, 9), 3);
+	CHECK_EQ(pace_charge(5, 3, 9), 3);
+	CHECK_EQ(pace_charge(PACE_UNKNOWN, 3, 9), 3);
+	CHECK_EQ(pace_charge(4, PACE_UNKNOWN, 9), 4);
+	CHECK_EQ(pace_charge(PACE_UNKNOWN, PACE_UNKNOWN, 9), 9); /* and never nothing */
 }
 
 TEST("time that two streams share counts once")

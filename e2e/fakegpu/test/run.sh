@@ -41,6 +41,8 @@ passes "kinds of memory share one device, pools by 32 MiB" "$client" alloc 8 all
 # seconds= of 20 kernels; a busy machine may add to it
 took=$("$client" launch 20 | sed 's/.*seconds=\([0-9.]*\).*/\1/')
 passes "20 kernels of 1 ms take 20 ms or more ($took s)" awk "BEGIN { exit !($took >= 0.02) }"
+took=$("$client" busy 0.3 2 | sed 's/.*fraction=\([0-9.]*\).*/\1/')
+passes "kernels back to back keep the device busy ($took)" awk "BEGIN { exit !($took > 0.5 && $took <= 1.01) }"
 passes "an injected failure arrives" env FAKEGPU_FAIL=cuMemAlloc:2:2 "$client" alloc 1 expect ok alloc 1 expect oom alloc 1 expect ok
 
 "$client" alloc 64 forever > "$work/holder" &
