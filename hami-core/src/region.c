@@ -329,6 +329,24 @@ uint64_t region_used(int device)
 	return used;
 }
 
+unsigned region_processes(int device, struct region_process *out, unsigned room)
+{
+	unsigned n = 0;
+	if (lock())
+		return 0;
+	reap();
+	for (int i = 0; i < self.map->hami.proc_num && i < HAMI_PROCESSES; i++) {
+		const struct vgpu_slot *s = &self.map->ext.slot[i];
+		if (s->state != SLOT_LIVE || s->pid <= 0 || (!s->used[device] && !self.map->hami.procs[i].used[device].context))
+			continue;
+		if (n < room)
+			out[n] = (struct region_process){s->pid, s->used[device]};
+		n++;
+	}
+	unlock();
+	return n;
+}
+
 void region_name_device(int device, const char *uuid)
 {
 	if (lock())

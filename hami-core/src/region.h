@@ -34,6 +34,14 @@ void region_release(int device, uint64_t bytes);
 /* Bytes that all living processes hold. */
 uint64_t region_used(int device);
 
+/* A living process of the container and what it holds of a device. */
+struct region_process {
+	int pid; /* in the namespace of the process itself: the container's */
+	uint64_t bytes;
+};
+/* Copies up to `room` processes that are on a device; the number there are. */
+unsigned region_processes(int device, struct region_process *out, unsigned room);
+
 /* For monitors: which device an index is. */
 void region_name_device(int device, const char *uuid);
 

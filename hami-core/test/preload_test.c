@@ -188,6 +188,7 @@ PROBE_TEST("physical handles are charged until released and unmapped, on their o
 PROBE_TEST("arrays and mipmaps are charged by their shape", "arrays")
 PROBE_TEST("a context that goes takes its memory along, and no other", "contexts")
 PROBE_TEST("NVML reports the limit by UUID, both versions", "nvml")
+PROBE_TEST("NVML lists the processes of the container, in all versions, with bytes that add up", "process-lists")
 PROBE_TEST("RTLD_NEXT from a third library works, any number of times", "rtld-next")
 PROBE_TEST("dlvsym and look-ups of other names are the C library's own", "versioned-lookup")
 PROBE_TEST("cuGetProcAddress gives the variant the driver chose", "proc-address")

@@ -102,7 +102,8 @@ CUresult take(uint64_t bytes);
 	F(unlimited, "unlimited") \
 	F(unnamed, "unnamed") \
 	F(second_limited, "second-limited") \
-	F(untouched, "untouched")
+	F(untouched, "untouched") \
+	F(process_lists, "process-lists")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

@@ -57,6 +57,7 @@ const char *client_error(struct client *c, CUresult result);
 
 /* Steps that only report. */
 CUresult report_info(struct client *c);
+CUresult report_processes(struct client *c);
 void report_environment(void);
 
 #endif
