@@ -47,10 +47,14 @@ CUresult free_end(struct freeing *f, CUresult result);
 
 /* What a context takes along when it goes: take it, destroy the context, end with the driver's answer. */
 struct departing {
+	CUcontext context;
 	struct table_entry *plain, *arrays;
 };
 void context_leave_begin(struct departing *d, CUcontext context);
 CUresult context_leave_end(struct departing *d, CUresult result);
+
+/* The calling thread's context; NULL when there is none. */
+CUcontext current_context(void);
 
 /* Reserves bytes of a device; CUDA_SUCCESS, or the code to answer with. Pools are asked to shrink first. */
 CUresult account_reserve(int device, uint64_t bytes);

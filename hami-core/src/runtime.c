@@ -143,6 +143,16 @@ int runtime_current_device(void)
 	return runtime_device(ordinal);
 }
 
+const char *runtime_uuid(int index)
+{
+	return self.limits.device[index].uuid;
+}
+
+int runtime_charges_overhead(void)
+{
+	return !self.limits.context_free;
+}
+
 uint64_t runtime_memory_limit(int index)
 {
 	return self.limits.device[index].memory;

@@ -31,4 +31,10 @@ int runtime_current_device(void);
 /* Memory limit in bytes of an index, 0 = none. */
 uint64_t runtime_memory_limit(int index);
 
+/* UUID text of an index; empty when it is not known. */
+const char *runtime_uuid(int index);
+
+/* Whether contexts and code count against the memory limit. */
+int runtime_charges_overhead(void);
+
 #endif

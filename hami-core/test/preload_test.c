@@ -199,6 +199,42 @@ PROBE_TEST("a forked child leaves the parent's books alone", "forked")
 PROBE_TEST("a device with memory=0 is unlimited", "unlimited")
 PROBE_TEST("a program without CUDA is untouched", "untouched")
 
+PROBE_TEST("a context is charged once, whoever makes it, and credited when it goes", "context-charged")
+PROBE_TEST("code and what a context sets aside are charged as they are taken", "code-charged")
+
+TEST("contexts made by sixteen processes at once are charged alike")
+{
+	machine(LIMITS);
+	probe("context-together", NULL);
+	probe("context-together", (const char *const[]){"FAKEGPU_NVML_PROCESSES", "none", NULL});
+	done();
+}
+
+TEST("\"context free\" shows contexts and does not count them")
+{
+	machine(LIMITS "context free\n");
+	probe("context-free", NULL);
+	CHECK(strstr(output, "libvgpu") == NULL);
+	done();
+}
+
+TEST("a share below a context's size starts and is told why it has no memory")
+{
+	machine(LIMITS);
+	probe("context-over", NULL);
+	CHECK(strstr(output, "contexts and code alone exceed its 64 MiB (a context takes 90)") != NULL);
+	done();
+}
+
+TEST("a context is measured where NVML does not know the process")
+{
+	static const char *const kinds[] = {"host", "zero", "none"};
+	machine(LIMITS);
+	for (int i = 0; i < 3; i++)
+		probe("context-unknown", (const char *const[]){"FAKEGPU_NVML_PROCESSES", kinds[i], NULL});
+	done();
+}
+
 TEST("a failure of the driver gives the reservation back")
 {
 	machine(LIMITS);

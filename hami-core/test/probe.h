@@ -29,6 +29,11 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice);
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
 CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
+CUresult cuCtxCreate_v3(CUcontext *, void *, int, unsigned int, CUdevice);
+CUresult cuCtxCreate_v4(CUcontext *, void *, unsigned int, CUdevice);
+CUresult cuCtxSetLimit(int, size_t);
+CUresult cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned int, int *, void **, unsigned int);
+CUresult cuLibraryUnload(CUlibrary);
 CUresult cuCtxDestroy_v2(CUcontext);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuCtxSynchronize(void);
@@ -103,7 +108,13 @@ CUresult take(uint64_t bytes);
 	F(unnamed, "unnamed") \
 	F(second_limited, "second-limited") \
 	F(untouched, "untouched") \
-	F(process_lists, "process-lists")
+	F(process_lists, "process-lists") \
+	F(context_charged, "context-charged") \
+	F(context_free, "context-free") \
+	F(context_over, "context-over") \
+	F(context_unknown, "context-unknown") \
+	F(context_together, "context-together") \
+	F(code_charged, "code-charged")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

@@ -28,7 +28,7 @@ $(eval $(call unit_tests,test,))
 $(eval $(call unit_tests,asan,$(SANITIZE)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
-PROBE := $(patsubst %,test/probe_%.c,main memory process nvml)
+PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead)
 $(B)/test/test/preload_test: test/preload_test.c test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
