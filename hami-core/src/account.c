@@ -35,6 +35,7 @@ CUresult account_reserve(int device, uint64_t bytes)
 		return CUDA_SUCCESS;
 	pools_refresh();
 	overhead_settle(device);
+	graph_memory_refresh();
 	return account_reserve_once(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -200,4 +201,5 @@ void account_after_fork(void)
 {
 	pools_after_fork();
 	overhead_after_fork();
+	graph_memory_after_fork();
 }

@@ -69,6 +69,15 @@ void pools_refresh(void);
 void pool_freed(const struct table_entry *entry);
 void pools_after_fork(void);
 
+/*
+ * Charges what graphs have reserved of a device (by CUDA ordinal): for after a launch of a
+ * graph, which is not refused. Over the limit, what no graph uses any more is given back first.
+ */
+void account_graph_memory(CUdevice ordinal);
+/* The same for every device where graphs have held memory, and for the current one. */
+void graph_memory_refresh(void);
+void graph_memory_after_fork(void);
+
 /* In a child after fork. */
 void account_after_fork(void);
 

@@ -84,6 +84,7 @@ static void confine(size_t *left, size_t *all)
 		return;
 	}
 	pools_refresh();
+	graph_memory_refresh();
 	overhead_seen(device, current_context());
 	overhead_settle(device);
 	*left = limit_free(*left, region_used(device), runtime_memory_limit(device));

@@ -33,6 +33,9 @@ CUresult cuCtxCreate_v3(CUcontext *, void *, int, unsigned int, CUdevice);
 CUresult cuCtxCreate_v4(CUcontext *, void *, unsigned int, CUdevice);
 CUresult cuCtxSetLimit(int, size_t);
 CUresult cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned int, int *, void **, unsigned int);
+CUresult cuDeviceGraphMemTrim(CUdevice);
+CUresult cuGraphAddMemAllocNode(struct CUgraphNode_st **, struct CUgraph_st *, struct CUgraphNode_st *const *, size_t, CUDA_MEM_ALLOC_NODE_PARAMS *);
+CUresult cuGraphAddMemFreeNode(struct CUgraphNode_st **, struct CUgraph_st *, struct CUgraphNode_st *const *, size_t, CUdeviceptr);
 CUresult cuLibraryUnload(CUlibrary);
 CUresult cuCtxDestroy_v2(CUcontext);
 CUresult cuCtxSetCurrent(CUcontext);
@@ -114,7 +117,8 @@ CUresult take(uint64_t bytes);
 	F(context_over, "context-over") \
 	F(context_unknown, "context-unknown") \
 	F(context_together, "context-together") \
-	F(code_charged, "code-charged")
+	F(code_charged, "code-charged") \
+	F(graph_memory, "graph-memory")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)
