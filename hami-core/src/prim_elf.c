@@ -135,6 +135,12 @@ void *prim_symbol(const char *const *prefixes, const char *name)
 	return s.found;
 }
 
+int prim_is_nvidia_path(const char *path)
+{
+	const char *name = file_name(path);
+	return begins(name, "libcuda.so") || begins(name, "libnvidia-") || begins(name, "libcudadebugger.so");
+}
+
 struct owner_search {
 	ElfW(Addr) address;
 	int nvidia;
@@ -149,9 +155,7 @@ static int search_owner(struct dl_phdr_info *info, size_t size, void *data)
 		ElfW(Addr) start = info->dlpi_addr + p->p_vaddr;
 		if (p->p_type != PT_LOAD || s->address < start || s->address >= start + p->p_memsz)
 			continue;
-		const char *name = file_name(info->dlpi_name);
-		s->nvidia = begins(name, "libcuda.so") || begins(name, "libnvidia-") ||
-			    begins(name, "libcudadebugger.so");
+		s->nvidia = prim_is_nvidia_path(info->dlpi_name);
 		return 1;
 	}
 	return 0;
@@ -162,4 +166,30 @@ int prim_is_nvidia(const void *address)
 	struct owner_search s = {(ElfW(Addr))address, 0};
 	dl_iterate_phdr(search_owner, &s);
 	return s.nvidia;
+}
+
+/* Finds the path of the object around `address`. */
+struct path_search {
+	ElfW(Addr) address;
+	const char *path;
+};
+
+static int search_path(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct path_search *s = data;
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		ElfW(Addr) start = info->dlpi_addr + p->p_vaddr;
+		if (p->p_type == PT_LOAD && s->address >= start && s->address < start + p->p_memsz)
+			s->path = info->dlpi_name;
+	}
+	return s->path != NULL;
+}
+
+const char *prim_own_path(void)
+{
+	struct path_search s = {(ElfW(Addr))prim_own_path, NULL};
+	dl_iterate_phdr(search_path, &s);
+	return s.path && *s.path ? s.path : NULL;
 }

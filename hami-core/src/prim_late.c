@@ -59,6 +59,20 @@ int prim_mutex_consistent(pthread_mutex_t *m)
 	return consistent ? consistent(m) : ENOSYS;
 }
 
+void *prim_library_loaded(const char *soname)
+{
+	void *(*open_library)(const char *, int) = (void *(*)(const char *, int))late("dlopen");
+	return open_library ? open_library(soname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+}
+
+long prim_namespace(void *(*open_in)(long, const char *, int), const char *path)
+{
+	Lmid_t id;
+	int (*info)(void *, int, void *) = (int (*)(void *, int, void *))late("dlinfo");
+	void *handle = info ? open_in(LM_ID_NEWLM, path, RTLD_NOW) : NULL;
+	return handle && info(handle, RTLD_DI_LMID, &id) == 0 ? id : -1;
+}
+
 void *prim_library(const char *soname)
 {
 	void *(*open_library)(const char *, int) = (void *(*)(const char *, int))late("dlopen");

@@ -22,6 +22,7 @@ static struct {
 	pthread_mutex_t mutex;
 	int started; /* 1 + enum gate; 0 = not yet */
 	int fork_handled;
+	int limits_read;
 	struct limits limits;
 	int index[ORDINALS]; /* index + 2 (so 1 = not in the limits); 0 = not asked yet */
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -52,6 +53,9 @@ static void read_limits(void)
 {
 	static char text[65536];
 	char reason[256];
+	if (self.limits_read)
+		return;
+	self.limits_read = 1;
 	long n = prim_read(limits_path(), text, sizeof text);
 	if (n < 0 && (errno == ENOENT || errno == ENOTDIR)) {
 		limits_from_environment(get_variable, complain, &self.limits);
@@ -77,7 +81,7 @@ static void child_after_fork(void)
 	table_reset();
 	account_after_fork();
 	memset(self.index, 0, sizeof self.index);
-	self.started = 0;
+	self.started = self.limits_read = 0;
 }
 
 static enum gate start(void)
@@ -108,6 +112,15 @@ enum gate runtime_gate(void)
 	started = self.started;
 	pthread_mutex_unlock(&self.mutex);
 	return (enum gate)(started - 1);
+}
+
+int runtime_guards_loading(void)
+{
+	pthread_mutex_lock(&self.mutex);
+	read_limits();
+	int guards = self.limits.source != LIMITS_NONE && !self.limits.keep_deepbind;
+	pthread_mutex_unlock(&self.mutex);
+	return guards;
 }
 
 int runtime_device(CUdevice ordinal)

@@ -19,6 +19,12 @@ enum gate {
 enum gate runtime_gate(void);
 
 /*
+ * Whether libraries may not be loaded past us: when anything is limited and the file does not
+ * say "deepbind keep". Reads the limits and starts nothing.
+ */
+int runtime_guards_loading(void);
+
+/*
  * Index in the limits of a CUDA device; -1: the limits do not name it; -2: the driver does not
  * know it (and will say so). pre: gate is LIMITED.
  */

@@ -69,6 +69,7 @@ TEST("a bad limits file is invalid as a whole and says which line")
 		{"vgpu-limits 2\n", "line 1: want"},
 		{"vgpu-limits 1 \n", "line 1: want"},
 		{HEAD "context\n", "line 2: bad context"},
+		{HEAD "deepbind\n", "line 2: bad deepbind"},
 		{HEAD "context maybe\n", "line 2: bad context"},
 		{" vgpu-limits 1\n", "line 1: want"},
 		{"vgpu-limits 1\r\n", "line 1: want"},

@@ -118,7 +118,14 @@ CUresult take(uint64_t bytes);
 	F(context_unknown, "context-unknown") \
 	F(context_together, "context-together") \
 	F(code_charged, "code-charged") \
-	F(graph_memory, "graph-memory")
+	F(graph_memory, "graph-memory") \
+	F(deepbind, "deepbind") \
+	F(dlmopen, "dlmopen") \
+	F(dlmopen_driver, "dlmopen-driver") \
+	F(lock_holder, "lock-holder") \
+	F(region_written, "region-written") \
+	F(per_thread, "per-thread") \
+	F(early_release, "early-release")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)
