@@ -100,7 +100,7 @@ static int run_with(const char *library, char *const argv[], const char *const *
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static int run(char *const argv[], const char *const *variables)
+__attribute__((unused)) static int run(char *const argv[], const char *const *variables)
 {
 	return run_with(getenv("VGPU_TEST_PRELOAD"), argv, variables);
 }

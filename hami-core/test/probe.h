@@ -125,7 +125,8 @@ CUresult take(uint64_t bytes);
 	F(lock_holder, "lock-holder") \
 	F(region_written, "region-written") \
 	F(per_thread, "per-thread") \
-	F(early_release, "early-release")
+	F(early_release, "early-release") \
+	F(generation, "generation")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

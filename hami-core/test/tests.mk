@@ -28,13 +28,13 @@ $(eval $(call unit_tests,test,))
 $(eval $(call unit_tests,asan,$(SANITIZE)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
-PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead ways)
-$(B)/test/test/preload_test $(B)/test/test/ways_out_test: $(B)/test/test/%: test/%.c test/machine.h test/testing.h
+PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead ways generation)
+$(patsubst %,$(B)/test/test/%_test,preload ways_out generations): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
 $(B)/test/test/probe: $(PROBE) test/probe.h include/cuda_abi.h include/nvml_abi.h | fake
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(PROBE) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(PROBE) -Wl,-z,lazy -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
 $(B)/test/test/plugin.so: test/plugin.c | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -fPIC -shared -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -ldl
@@ -46,13 +46,13 @@ $(B)/test/test/third.so: test/third.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<
 
-PROGRAMS := $(patsubst %,$(B)/test/test/%,preload_test ways_out_test probe third.so plugin.so) \
+PROGRAMS := $(patsubst %,$(B)/test/test/%,preload_test ways_out_test generations_test probe third.so plugin.so) \
 	$(B)/test/standin/libcuda.so.1 $(B)/test/standin/libcuda.so.driver
 
 # $(1) variant, $(2) what to preload, $(3) extra environment
 define run_all
 	@set -e; for t in $(UNIT); do echo "== $$t ($(1))"; $(3) $(B)/$(1)/test/$${t}_test; done; \
-	for t in preload ways_out; do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
+	for t in preload ways_out generations; do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
 		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$${t}_test; done
 endef
 

@@ -26,6 +26,9 @@ struct fg_entry {
 extern const struct fg_entry fg_entries[];
 extern const size_t fg_entry_count;
 
+/* 1000 * major + 10 * minor: younger entries do not exist. */
+extern const int fg_generation;
+
 struct CUctx_st {
 	int ordinal;
 	int primary;
