@@ -29,8 +29,8 @@ __attribute__((constructor)) static void find_real(void)
 	static const char *const libc[] = {"libc.so.", "libc-", "libdl.so.", "libdl-", NULL};
 	if (__atomic_load_n(&vgpu_real_dlopen, __ATOMIC_ACQUIRE))
 		return;
-	vgpu_real_dlmopen = prim_symbol(libc, "dlmopen");
-	__atomic_store_n(&vgpu_real_dlopen, prim_symbol(libc, "dlopen"), __ATOMIC_RELEASE);
+	vgpu_real_dlmopen = prim_symbol_early(libc, "dlmopen");
+	__atomic_store_n(&vgpu_real_dlopen, prim_symbol_early(libc, "dlopen"), __ATOMIC_RELEASE);
 }
 
 /* 1 when the file is loaded by the driver, or is part of it. */

@@ -67,6 +67,9 @@ const char *prim_own_path(void);
 /* A function of a loaded object whose file name begins with one of the prefixes; NULL when not there. */
 void *prim_symbol(const char *const *prefixes, const char *name);
 
+/* The same, before main and before a sanitizer is ready: it calls nothing. */
+void *prim_symbol_early(const char *const *prefixes, const char *name);
+
 /* 1 when a file of this name is one of NVIDIA's driver libraries. */
 int prim_is_nvidia_path(const char *path);
 

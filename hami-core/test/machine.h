@@ -64,13 +64,14 @@ static void become(const char *library, char *const argv[], const char *const *v
 	setenv("FAKEGPU_DEV", dir, 1);
 	/* nothing is freed at exit; and the probe for signals wants none of the sanitizer's own */
 	setenv("ASAN_OPTIONS", "detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigill=0:handle_sigfpe=0", 1);
+	setenv("TSAN_OPTIONS", "die_after_fork=0:handle_segv=0:handle_sigbus=0:handle_sigill=0:handle_sigfpe=0:handle_abort=0:handle_sigtrap=0", 1);
 	set_path("HAMICORE_TEST_LIMITS", "limits");
 	set_path("PROBE_REGION", "vgpu.cache");
 	set_path("CUDA_DEVICE_MEMORY_SHARED_CACHE", "vgpu.cache");
 	for (; variables && *variables; variables += 2)
 		setenv(variables[0], variables[1], 1);
 	setenv("LD_PRELOAD", library, 1);
-	alarm(50);
+	alarm(TEST_SECONDS - 10);
 	execvp(argv[0], argv);
 	_exit(127);
 }

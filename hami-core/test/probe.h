@@ -126,7 +126,9 @@ CUresult take(uint64_t bytes);
 	F(region_written, "region-written") \
 	F(per_thread, "per-thread") \
 	F(early_release, "early-release") \
-	F(generation, "generation")
+	F(generation, "generation") \
+	F(last_page, "last-page") \
+	F(random_kill, "random-kill")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)
