@@ -145,3 +145,27 @@ static void done(void)
 	if (!test_failed_checks && system(command))
 		printf("    cannot remove %s\n", dir);
 }
+
+/*
+ * Runs a command in a mount namespace of its own where the product is installed as in a
+ * container: library and limits in /usr/local/vgpu, the library in /etc/ld.so.preload.
+ */
+__attribute__((unused)) static void in_container(const char *limits, const char *command)
+{
+	char text[2048];
+	machine(limits);
+	snprintf(text, sizeof text,
+		 "mount -t tmpfs none /usr/local && mkdir /usr/local/vgpu && cp %s/libvgpu.so /usr/local/vgpu/ && "
+		 "{ [ ! -e %s/limits ] || cp %s/limits /usr/local/vgpu/; } && "
+		 "mount -t tmpfs none /etc && echo /usr/local/vgpu/libvgpu.so > /etc/ld.so.preload && "
+		 "export DIR=%s FAKE=%s CLEAN='env -i FAKEGPU_DIR=%s FAKEGPU_DEV=%s LD_LIBRARY_PATH=%s' CLIENT=%s/cudaclient && %s",
+		 getenv("VGPU_TEST_BUILD"), dir, dir, dir, getenv("VGPU_TEST_FAKE"), dir, dir, getenv("VGPU_TEST_FAKE"), getenv("VGPU_TEST_FAKE"), command);
+	int code = run_with("", (char *const[]){"unshare", "-m", "sh", "-c", text, NULL}, NULL);
+	if (geteuid() != 0 || strstr(output, "unshare:") || strstr(output, "mount:"))
+		printf("    not run: no mount namespace here\n");
+	else
+		CHECK_EQ(code, 0);
+	if (test_failed_checks)
+		printf("%s\n", output);
+	done();
+}

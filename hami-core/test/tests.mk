@@ -31,7 +31,7 @@ $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
 PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead ways generation stress)
-$(patsubst %,$(B)/test/test/%_test,preload ways_out generations stress): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
+$(patsubst %,$(B)/test/test/%_test,preload ways_out failures generations stress): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
 $(B)/test/test/probe: $(PROBE) test/probe.h include/cuda_abi.h include/nvml_abi.h | fake
@@ -48,13 +48,13 @@ $(B)/test/test/third.so: test/third.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<
 
-PROGRAMS := $(patsubst %,$(B)/test/test/%,preload_test ways_out_test generations_test stress_test probe third.so plugin.so) \
+PROGRAMS := $(patsubst %,$(B)/test/test/%,preload_test ways_out_test failures_test generations_test stress_test probe third.so plugin.so) \
 	$(B)/test/standin/libcuda.so.1 $(B)/test/standin/libcuda.so.driver
 
 # $(1) variant, $(2) what to preload, $(3) extra environment
 define run_all
 	@set -e; for t in $(UNIT); do echo "== $$t ($(1))"; $(3) $(B)/$(1)/test/$${t}_test; done; \
-	for t in preload ways_out generations; do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
+	for t in preload ways_out failures generations; do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
 		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$${t}_test; done
 endef
 

@@ -18,29 +18,6 @@ static void probe_standing_in(const char *preload, const char *name)
 	probe_with(preload, name, (const char *const[]){"LD_LIBRARY_PATH", path, NULL});
 }
 
-/*
- * Runs a command in a mount namespace of its own where the product is installed as in a
- * container: library and limits in /usr/local/vgpu, the library in /etc/ld.so.preload.
- */
-static void in_container(const char *command)
-{
-	char text[2048];
-	machine(LIMITS);
-	snprintf(text, sizeof text,
-		 "mount -t tmpfs none /usr/local && mkdir /usr/local/vgpu && cp %s/limits %s/libvgpu.so /usr/local/vgpu/ && "
-		 "mount -t tmpfs none /etc && echo /usr/local/vgpu/libvgpu.so > /etc/ld.so.preload && "
-		 "export CLEAN='env -i FAKEGPU_DIR=%s FAKEGPU_DEV=%s LD_LIBRARY_PATH=%s' CLIENT=%s/cudaclient && %s",
-		 dir, getenv("VGPU_TEST_BUILD"), dir, dir, getenv("VGPU_TEST_FAKE"), getenv("VGPU_TEST_FAKE"), command);
-	int code = run_with("", (char *const[]){"unshare", "-m", "sh", "-c", text, NULL}, NULL);
-	if (geteuid() != 0 || strstr(output, "unshare:") || strstr(output, "mount:"))
-		printf("    not run: no mount namespace here\n");
-	else
-		CHECK_EQ(code, 0);
-	if (test_failed_checks)
-		printf("%s\n", output);
-	done();
-}
-
 #define LIMITED "alloc 65 expect oom alloc 64 expect ok"
 
 TEST("way out 1: variables that say otherwise")
@@ -54,7 +31,7 @@ TEST("way out 1: variables that say otherwise")
 
 TEST("way out 2: LD_PRELOAD unset")
 {
-	in_container("unset LD_PRELOAD && $CLIENT " LIMITED);
+	in_container(LIMITS, "unset LD_PRELOAD && $CLIENT " LIMITED);
 	machine(LIMITS);
 	probe_standing_in("", "exact");
 	done();
@@ -62,7 +39,7 @@ TEST("way out 2: LD_PRELOAD unset")
 
 TEST("way out 3: a child with a clean environment")
 {
-	in_container("$CLEAN $CLIENT " LIMITED);
+	in_container(LIMITS, "$CLEAN $CLIENT " LIMITED);
 }
 
 TEST("way out 4: a namespace of the dynamic linker (dlmopen)")
