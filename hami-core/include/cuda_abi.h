@@ -43,6 +43,7 @@ typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUlib_st *CUlibrary;
+struct CUkern_st;
 struct CUgraph_st;
 struct CUgraphNode_st;
 struct CUgraphExec_st;

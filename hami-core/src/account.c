@@ -34,8 +34,8 @@ CUresult account_reserve(int device, uint64_t bytes)
 	if (account_reserve_once(device, bytes) == 0)
 		return CUDA_SUCCESS;
 	pools_refresh();
-	overhead_settle(device);
 	graph_memory_refresh();
+	overhead_settle(device); /* last: what it finds is what the others do not explain */
 	return account_reserve_once(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -2,12 +2,12 @@
 #include "overhead.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "account.h"
 #include "log.h"
 #include "measure.h"
+#include "prim.h"
 #include "region.h"
 #include "resolve.h"
 #include "runtime.h"
@@ -15,12 +15,17 @@
 
 #define LEAST (1ULL << 20) /* a context is never smaller: anything below is noise */
 #define MOST (4ULL << 30)  /* nor larger */
+#define OFTEN 100          /* ms between two looks at NVML when somebody asks or is refused */
+#define SELDOM 2000        /* ms between two looks while memory is allocated */
+#define MISSES 3           /* NVML does not know this process: it will not learn it */
 
 static struct {
 	pthread_mutex_t mutex;
 	unsigned epoch; /* counts contexts that went: what a thread remembers is old then */
-	uint64_t contexts[HAMI_DEVICES], booked[HAMI_DEVICES], code[HAMI_DEVICES];
-	int told[HAMI_DEVICES];
+	uint64_t contexts[HAMI_DEVICES], booked[HAMI_DEVICES]; /* contexts, and what is charged for them */
+	uint64_t beyond[HAMI_DEVICES];                         /* charged for everything else that is not data */
+	long long looked[HAMI_DEVICES];                        /* when that was measured last, ms */
+	int misses[HAMI_DEVICES], told[HAMI_DEVICES];
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local struct {
@@ -53,10 +58,36 @@ static void settle(int device)
 		tell_when_over(device);
 }
 
+/* Books what NVML says this process has beyond its data and its contexts (needs the mutex). */
+static void look(int device)
+{
+	uint64_t own = 0, known = region_own_data(device) + self.booked[device];
+	__atomic_store_n(&self.looked[device], prim_coarse_ms(), __ATOMIC_RELAXED);
+	if (self.contexts[device] && !measure_own(device, &own)) {
+		__atomic_add_fetch(&self.misses[device], 1, __ATOMIC_RELAXED);
+		return;
+	}
+	uint64_t want = own > known ? own - known : 0, before = self.beyond[device];
+	__atomic_store_n(&self.misses[device], 0, __ATOMIC_RELAXED);
+	if (want == before)
+		return;
+	self.beyond[device] = want;
+	region_overhead(device, REGION_MODULE, (int64_t)(want - before), runtime_charges_overhead());
+	if (want > before)
+		tell_when_over(device);
+}
+
+static int is_due(int device, int age)
+{
+	return __atomic_load_n(&self.misses[device], __ATOMIC_RELAXED) < MISSES && prim_coarse_ms() - __atomic_load_n(&self.looked[device], __ATOMIC_RELAXED) >= age;
+}
+
 void overhead_settle(int device)
 {
 	pthread_mutex_lock(&self.mutex);
 	settle(device);
+	if (is_due(device, OFTEN))
+		look(device);
 	pthread_mutex_unlock(&self.mutex);
 }
 
@@ -107,6 +138,7 @@ static int count(int device, CUcontext context)
 	if (table_get(TABLE_CONTEXT, e.key, &old) || table_add(&e))
 		return 0;
 	self.contexts[device]++;
+	__atomic_store_n(&self.looked[device], prim_coarse_ms(), __ATOMIC_RELAXED); /* nothing to see before some work is done */
 	return 1;
 }
 
@@ -137,8 +169,13 @@ static void measure_found(int device)
 void overhead_seen(int device, CUcontext context)
 {
 	unsigned epoch = __atomic_load_n(&self.epoch, __ATOMIC_ACQUIRE);
-	if (!context || (seen.context == context && seen.epoch == epoch))
+	if (!context)
 		return;
+	if (seen.context == context && seen.epoch == epoch) {
+		if (is_due(device, SELDOM))
+			overhead_settle(device);
+		return;
+	}
 	pthread_mutex_lock(&self.mutex);
 	if (count(device, context)) {
 		measure_found(device);
@@ -149,13 +186,6 @@ void overhead_seen(int device, CUcontext context)
 	seen.epoch = epoch;
 }
 
-/* Takes code off the books (needs the mutex). */
-static void drop_code(const struct table_entry *e)
-{
-	self.code[e->device] -= e->size;
-	region_overhead(e->device, REGION_MODULE, -(int64_t)e->size, runtime_charges_overhead());
-}
-
 void overhead_context_gone(CUcontext context)
 {
 	struct table_entry e;
@@ -164,11 +194,8 @@ void overhead_context_gone(CUcontext context)
 	if (table_take(TABLE_CONTEXT, (uintptr_t)context, &e)) {
 		self.contexts[e.device]--;
 		settle(e.device);
-	}
-	for (struct table_entry *list = table_take_linked(TABLE_CODE, (uintptr_t)context), *next; list; list = next) {
-		next = list->next;
-		drop_code(list);
-		free(list);
+		if (self.beyond[e.device])
+			look(e.device);
 	}
 	pthread_mutex_unlock(&self.mutex);
 }
@@ -193,43 +220,25 @@ void overhead_code_begin(struct code_loading *l)
 	l->card_free = card_free();
 }
 
-/* What this process has beyond its data, contexts and known code, but no more than the card lost (needs the mutex). */
-static uint64_t new_code(int device, uint64_t lost)
+CUresult overhead_code_end(struct code_loading *l, CUresult result)
 {
-	uint64_t own, known = region_own_data(device) + self.booked[device] + self.code[device];
-	if (!measure_own(device, &own) || own <= known)
-		return 0;
-	return own - known < lost ? own - known : lost;
-}
-
-CUresult overhead_code_end(struct code_loading *l, CUresult result, uint64_t handle)
-{
-	struct table_entry e;
-	size_t left = l->device >= 0 && result == CUDA_SUCCESS ? card_free() : l->card_free;
-	if (left >= l->card_free) /* the usual case: nothing was taken */
-		return result;
+	if (l->device < 0 || result != CUDA_SUCCESS || card_free() >= l->card_free)
+		return result; /* the usual case: nothing was taken */
 	pthread_mutex_lock(&self.mutex);
-	uint64_t bytes = new_code(l->device, l->card_free - left);
-	if (bytes) {
-		if (!table_take(TABLE_CODE, handle, &e))
-			e = (struct table_entry){.kind = TABLE_CODE, .device = l->device, .key = handle, .link = (uintptr_t)current_context()};
-		e.size += bytes;
-		self.code[l->device] += bytes;
-		region_overhead(l->device, REGION_MODULE, (int64_t)bytes, runtime_charges_overhead());
-		(void)table_add(&e); /* without memory for it, the charge stays until the process ends */
-		tell_when_over(l->device);
-	}
+	if (self.misses[l->device] < MISSES)
+		look(l->device);
 	pthread_mutex_unlock(&self.mutex);
 	return result;
 }
 
-void overhead_code_gone(uint64_t handle)
+void overhead_code_gone(void)
 {
-	struct table_entry e;
-	if (runtime_gate() != GATE_LIMITED || !table_take(TABLE_CODE, handle, &e))
+	if (runtime_gate() != GATE_LIMITED)
 		return;
 	pthread_mutex_lock(&self.mutex);
-	drop_code(&e);
+	for (int i = 0; i < HAMI_DEVICES; i++)
+		if (self.beyond[i])
+			look(i);
 	pthread_mutex_unlock(&self.mutex);
 }
 

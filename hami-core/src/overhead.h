@@ -7,8 +7,9 @@
  * A context: its cost is measured for the first ones of a container and kept in the region.
  * By preference it is what NVML says of this process; where NVML does not know it, the card's
  * free memory before and after, less what the container took meanwhile, the smallest of
- * three. Code differs from one to the next, so it is charged only where NVML knows this
- * process: another tenant's allocation at that moment would count as ours otherwise.
+ * three. All else (code, also that loaded at a first launch; padding) is what NVML says beyond
+ * contexts and data, looked at when code was loaded and from time to time. Where NVML does not
+ * know this process it is not charged: another tenant's allocation would count as ours.
  */
 #ifndef OVERHEAD_H
 #define OVERHEAD_H
@@ -31,7 +32,7 @@ CUresult overhead_context_end(struct context_making *m, CUresult result, CUconte
 void overhead_seen(int device, CUcontext context);
 /* It was destroyed, with all code in it. */
 void overhead_context_gone(CUcontext context);
-/* Corrects what is charged for contexts after somebody has measured better. */
+/* Corrects what is charged by what is known today: for when somebody asks, or is about to be refused. */
 void overhead_settle(int device);
 
 /* Around a call that loads code, or sets memory of the current context aside. */
@@ -40,9 +41,9 @@ struct code_loading {
 	size_t card_free;
 };
 void overhead_code_begin(struct code_loading *l);
-/* `handle` is what overhead_code_gone will be told; a known one is added to. */
-CUresult overhead_code_end(struct code_loading *l, CUresult result, uint64_t handle);
-void overhead_code_gone(uint64_t handle);
+CUresult overhead_code_end(struct code_loading *l, CUresult result);
+/* After code was unloaded. */
+void overhead_code_gone(void);
 
 /* In a child after fork. */
 void overhead_after_fork(void);

@@ -36,6 +36,9 @@ long prim_read(const char *path, char *out, size_t room);
 
 int prim_pid(void);
 
+/* Milliseconds of a clock that only goes forward, some milliseconds late, for a few nanoseconds of work. */
+long long prim_coarse_ms(void);
+
 /* Which file an open descriptor is: two numbers that tell it from every other. -1 when it is none. */
 int prim_identity(int fd, unsigned long long out[2]);
 

@@ -18,8 +18,7 @@ enum table_kind {
 	TABLE_HANDLE,  /* by handle: a physical allocation (cuMemCreate) */
 	TABLE_MAPPING, /* by address: where a handle is mapped */
 	TABLE_ARRAY,   /* by handle */
-	TABLE_CONTEXT, /* by handle: one that is charged for */
-	TABLE_CODE     /* by handle: a module or library, or what a context was told to set aside */
+	TABLE_CONTEXT  /* by handle: one that is charged for */
 };
 
 struct table_entry {
@@ -27,7 +26,7 @@ struct table_entry {
 	int device;      /* index in the limits */
 	uint64_t key;    /* address or handle */
 	uint64_t size;
-	uint64_t link;   /* plain, array, code: the context; mapping: the handle; pooled: wrap_pool.c's record */
+	uint64_t link;   /* plain, array: the context; mapping: the handle; pooled: wrap_pool.c's record */
 	uint32_t uses;   /* handle: references + mappings */
 	struct table_entry *next;
 };

@@ -36,6 +36,7 @@ CUresult cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned i
 CUresult cuDeviceGraphMemTrim(CUdevice);
 CUresult cuGraphAddMemAllocNode(struct CUgraphNode_st **, struct CUgraph_st *, struct CUgraphNode_st *const *, size_t, CUDA_MEM_ALLOC_NODE_PARAMS *);
 CUresult cuGraphAddMemFreeNode(struct CUgraphNode_st **, struct CUgraph_st *, struct CUgraphNode_st *const *, size_t, CUdeviceptr);
+CUresult cuLibraryGetKernel(struct CUkern_st **, CUlibrary, const char *);
 CUresult cuLibraryUnload(CUlibrary);
 CUresult cuCtxDestroy_v2(CUcontext);
 CUresult cuCtxSetCurrent(CUcontext);

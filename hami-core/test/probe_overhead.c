@@ -131,6 +131,12 @@ void probe_code_charged(void)
 	NEED(left() == 44 * MIB && book(1) == 4 * MIB);
 	NEED(cuLibraryLoadData(&b, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 40 * MIB);
 	NEED(cuCtxSetLimit(2, 8 * MIB) == CUDA_SUCCESS && left() == 32 * MIB && book(1) == 16 * MIB);
+	struct CUkern_st *kernel;
+	setenv("FAKEGPU_KERNEL", "2", 1);
+	NEED(cuLibraryGetKernel(&kernel, a, "late") == CUDA_SUCCESS);
+	for (int i = 0; i < 100 && left() != 30 * MIB; i++) /* code that comes behind our back is seen soon */
+		usleep(20000);
+	NEED(left() == 30 * MIB && book(1) == 18 * MIB);
 	NEED(cuLibraryUnload(a) == CUDA_SUCCESS && left() == 36 * MIB);
 	NEED(take(36 * MIB) == CUDA_SUCCESS && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
 	NEED(cuLibraryLoadData(&a, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 0); /* code is not refused */

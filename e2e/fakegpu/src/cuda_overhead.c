@@ -2,7 +2,7 @@
 /*
  * cuda_overhead.c: memory that nobody asks for by size. A context takes FAKEGPU_CONTEXT MiB
  * (0 when unset; about 527 on an H200), a library FAKEGPU_LIBRARY MiB in the context that is
- * current when it is loaded, and cuCtxSetLimit what it is told in whole pages. Modules cost nothing.
+ * current when it is loaded, each look-up of a kernel in one FAKEGPU_KERNEL MiB, and cuCtxSetLimit what it is told in whole pages. Modules cost nothing.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
@@ -82,6 +82,23 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, int *jit, v
 {
 	(void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
 	return load(library, path);
+}
+
+/* The kernel itself is good for nothing yet. */
+CUresult cuLibraryGetKernel(struct CUkern_st **kernel, CUlibrary library, const char *name)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!kernel || !library || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t cost = mib_of("FAKEGPU_KERNEL");
+	pthread_mutex_lock(&fake.mutex);
+	CUresult r = add_cost(library->context, cost);
+	if (r == CUDA_SUCCESS)
+		library->cost += cost;
+	pthread_mutex_unlock(&fake.mutex);
+	*kernel = NULL;
+	return r;
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
