@@ -129,7 +129,9 @@ CUresult take(uint64_t bytes);
 	F(early_release, "early-release") \
 	F(generation, "generation") \
 	F(last_page, "last-page") \
-	F(random_kill, "random-kill")
+	F(random_kill, "random-kill") \
+	F(cost_pair, "cost-pair") \
+	F(cost_start, "cost-start")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

@@ -6,8 +6,8 @@ ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 TSAN_LIB := $(shell $(CC) -print-file-name=libtsan.so)
 UNIT := limit limits table region threads
 
-.PHONY: fake test-normal test-asan test-tsan test-generator test-symbols test-fake test-stress stress
-test: test-generator test-fake test-normal test-stress test-asan test-tsan test-symbols
+.PHONY: fake test-normal test-asan test-tsan test-generator test-symbols test-fake test-stress stress test-cost cost
+test: test-generator test-fake test-normal test-stress test-cost test-asan test-tsan test-symbols
 
 fake:
 	@$(MAKE) -s -C $(FAKE)
@@ -30,8 +30,8 @@ $(eval $(call unit_tests,asan,$(SANITIZE)))
 $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
-PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead ways generation stress)
-$(patsubst %,$(B)/test/test/%_test,preload ways_out failures generations stress): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
+PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead ways generation stress cost)
+$(patsubst %,$(B)/test/test/%_test,preload ways_out failures generations stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
 $(B)/test/test/probe: $(PROBE) test/probe.h include/cuda_abi.h include/nvml_abi.h | fake
@@ -48,7 +48,7 @@ $(B)/test/test/third.so: test/third.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<
 
-PROGRAMS := $(patsubst %,$(B)/test/test/%,preload_test ways_out_test failures_test generations_test stress_test probe third.so plugin.so) \
+PROGRAMS := $(patsubst %,$(B)/test/test/%,preload_test ways_out_test failures_test generations_test stress_test cost_test probe third.so plugin.so) \
 	$(B)/test/standin/libcuda.so.1 $(B)/test/standin/libcuda.so.driver
 
 # $(1) variant, $(2) what to preload, $(3) extra environment
@@ -61,14 +61,19 @@ endef
 test-normal: fake $(B)/libvgpu.so $(B)/test/libvgpu.so $(patsubst %,$(B)/test/test/%_test,$(UNIT)) $(PROGRAMS)
 	$(call run_all,test,$(abspath $(B)/test/libvgpu.so),)
 
-stress = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD=$(abspath $(B)/test/libvgpu.so) VGPU_TEST_BUILD=$(abspath $(B)) \
-	VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/stress_test
+apart = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD=$(abspath $(B)/test/libvgpu.so) VGPU_TEST_BUILD=$(abspath $(B)) \
+	VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$(1)_test
 test-stress: fake $(B)/test/libvgpu.so $(PROGRAMS)
-	@echo "== stress"; $(stress)
+	@echo "== stress"; $(call apart,stress)
 
 # The same a thousand times: about a minute.
 stress: fake $(B)/test/libvgpu.so $(PROGRAMS)
-	@echo "== stress, 1000 rounds"; VGPU_STRESS_ROUNDS=1000 $(stress)
+	@echo "== stress, 1000 rounds"; VGPU_STRESS_ROUNDS=1000 $(call apart,stress)
+
+test-cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
+	@echo "== cost"; $(call apart,cost)
+cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
+	@VGPU_COST=1 $(call apart,cost)
 
 test-asan: fake $(B)/libvgpu.so $(B)/asan/libvgpu.so $(patsubst %,$(B)/asan/test/%_test,$(UNIT)) $(PROGRAMS)
 	$(call run_all,asan,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so),ASAN_OPTIONS=detect_leaks=0)
