@@ -14,7 +14,7 @@
 #include "table.h"
 
 #define LEAST (1ULL << 20) /* a context is never smaller: anything below is noise */
-#define MOST (4ULL << 30)  /* nor larger */
+#define MOST (2ULL << 30)  /* nor larger */
 #define OFTEN 100          /* ms between two looks at NVML when somebody asks or is refused */
 #define SELDOM 2000        /* ms between two looks while memory is allocated */
 #define MISSES 3           /* NVML does not know this process: it will not learn it */

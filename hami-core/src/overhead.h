@@ -7,7 +7,7 @@
  * A context: its cost is measured for the first ones of a container and kept in the region.
  * By preference it is what NVML says of this process; where NVML does not know it, the card's
  * free memory before and after, less what the container took meanwhile, the smallest of
- * three. All else (code, also that loaded at a first launch; padding) is what NVML says beyond
+ * three, from the second on. All else (code, also that loaded at a first launch; padding) is what NVML says beyond
  * contexts and data, looked at when code was loaded and from time to time. Where NVML does not
  * know this process it is not charged: another tenant's allocation would count as ours.
  */

@@ -353,7 +353,8 @@ uint64_t region_context_bytes(int device, unsigned *tries)
 	if (!self.map)
 		return *tries = 0, 0;
 	*tries = __atomic_load_n(&self.map->ext.context_tries[device], __ATOMIC_ACQUIRE);
-	return __atomic_load_n(&self.map->ext.context_bytes[device], __ATOMIC_RELAXED);
+	/* one count by free memory may hold what somebody took at that moment: two are believed */
+	return *tries < 2 ? 0 : __atomic_load_n(&self.map->ext.context_bytes[device], __ATOMIC_RELAXED);
 }
 
 void region_learn_context(int device, uint64_t bytes, enum region_quality quality)

@@ -46,7 +46,7 @@ uint64_t region_own_data(int device);
 /* Bytes one context takes, as far as the container has learnt it; 0 = not known. *tries: how often it was measured. */
 uint64_t region_context_bytes(int device, unsigned *tries);
 enum region_quality { REGION_DISTURBED, REGION_ALONE, REGION_EXACT };
-/* A measurement: an exact one settles it, of the others the smallest holds; one that was disturbed is no try. */
+/* A measurement: an exact one settles it, of the others the smallest holds, from the second on; one that was disturbed is no try. */
 void region_learn_context(int device, uint64_t bytes, enum region_quality quality);
 /* Counts the beginning or the end of a context's making in the container; the count. */
 unsigned region_context_event(int device);

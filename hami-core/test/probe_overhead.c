@@ -79,7 +79,7 @@ void probe_context_unknown(void)
 	cost("8", "0");
 	if (fork() == 0) {
 		use_device(0);
-		NEED(left() == 56 * MIB);
+		NEED(left() == 64 * MIB); /* one count is not believed: another tenant may be in it */
 		exit(0);
 	}
 	NEED(wait(&status) > 0 && status == 0);
@@ -110,12 +110,14 @@ void probe_context_together(void)
 		}
 	for (int i = 0; i < 16; i++)
 		NEED(read(ready[0], &c, 1) == 1);
-	if (fork() == 0) { /* one more, alone: what it finds holds for all */
-		use_device(0);
-		NEED((left() == 30 * MIB || getenv("FAKEGPU_NVML_PROCESSES")) && book(0) == 2 * MIB);
-		exit(0);
+	for (int i = 0; i < 2; i++) { /* two more, one after the other: what they find holds for all */
+		if (fork() == 0) {
+			use_device(0);
+			NEED(getenv("FAKEGPU_NVML_PROCESSES") || (left() == 30 * MIB && book(0) == 2 * MIB));
+			exit(0);
+		}
+		NEED(wait(&status) > 0 && status == 0);
 	}
-	NEED(wait(&status) > 0 && status == 0);
 	close(go[1]);
 	while (wait(&status) > 0)
 		NEED(status == 0);

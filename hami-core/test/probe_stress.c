@@ -53,6 +53,7 @@ static CUresult piece_give(const struct piece *p)
 static void contend(struct contest *c, int n)
 {
 	struct piece p;
+	alarm(60); /* nobody waits for ever when another has failed */
 	use_device(0);
 	for (int i = 0; i < n; i++) {
 		pthread_barrier_wait(&c->line);
