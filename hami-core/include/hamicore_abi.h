@@ -123,6 +123,9 @@ struct vgpu_extension {
 	uint64_t reserved[HAMI_DEVICES];
 	struct vgpu_slot slot[HAMI_PROCESSES];
 	struct vgpu_pace pace[HAMI_DEVICES];
+	uint64_t context_bytes[HAMI_DEVICES]; /* what one context takes, 0 = not known */
+	uint32_t context_tries[HAMI_DEVICES]; /* how often that was measured */
+	uint32_t context_serial[HAMI_DEVICES]; /* beginnings and ends of the making of contexts */
 };
 
 struct vgpu_region {

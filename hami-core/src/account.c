@@ -5,6 +5,7 @@
 
 #include "limit.h"
 #include "log.h"
+#include "overhead.h"
 #include "region.h"
 #include "resolve.h"
 #include "runtime.h"
@@ -33,6 +34,8 @@ CUresult account_reserve(int device, uint64_t bytes)
 	if (account_reserve_once(device, bytes) == 0)
 		return CUDA_SUCCESS;
 	pools_refresh();
+	graph_memory_refresh();
+	overhead_settle(device); /* last: what it finds is what the others do not explain */
 	return account_reserve_once(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -49,11 +52,11 @@ static int admitted_device(struct charge *c, const CUdevice *named)
 	return device;
 }
 
-static uint64_t current_context(void)
+CUcontext current_context(void)
 {
 	CUcontext context = NULL;
 	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
-	return get && get(&context) == CUDA_SUCCESS ? (uintptr_t)context : 0;
+	return get && get(&context) == CUDA_SUCCESS ? context : NULL;
 }
 
 int charge_begin(struct charge *c, uint64_t bytes)
@@ -62,12 +65,14 @@ int charge_begin(struct charge *c, uint64_t bytes)
 	if (device < 0)
 		return c->refusal;
 	uint64_t pages = limit_pages(bytes);
+	CUcontext context = current_context();
+	c->context = (uintptr_t)context;
+	overhead_seen(device, context);
 	if (account_reserve(device, pages) == CUDA_SUCCESS)
 		c->reserved = pages;
 	else if (bytes >= PAGE_BYTES || !table_has_partial_page(device))
 		return c->refusal = account_refuse(device, bytes);
 	/* else: it may fit into a page that is ours already; charge_end finds out */
-	c->context = current_context();
 	c->device = device;
 	return 0;
 }
@@ -162,9 +167,10 @@ CUresult free_end(struct freeing *f, CUresult result)
 
 void context_leave_begin(struct departing *d, CUcontext context)
 {
-	*d = (struct departing){NULL, NULL};
+	*d = (struct departing){NULL, NULL, NULL};
 	if (!context || runtime_gate() != GATE_LIMITED)
 		return;
+	d->context = context;
 	d->plain = table_take_linked(TABLE_PLAIN, (uintptr_t)context);
 	d->arrays = table_take_linked(TABLE_ARRAY, (uintptr_t)context);
 }
@@ -186,10 +192,14 @@ CUresult context_leave_end(struct departing *d, CUresult result)
 {
 	settle_list(d->plain, result == CUDA_SUCCESS);
 	settle_list(d->arrays, result == CUDA_SUCCESS);
+	if (d->context && result == CUDA_SUCCESS)
+		overhead_context_gone(d->context);
 	return result;
 }
 
 void account_after_fork(void)
 {
 	pools_after_fork();
+	overhead_after_fork();
+	graph_memory_after_fork();
 }

@@ -47,10 +47,14 @@ CUresult free_end(struct freeing *f, CUresult result);
 
 /* What a context takes along when it goes: take it, destroy the context, end with the driver's answer. */
 struct departing {
+	CUcontext context;
 	struct table_entry *plain, *arrays;
 };
 void context_leave_begin(struct departing *d, CUcontext context);
 CUresult context_leave_end(struct departing *d, CUresult result);
+
+/* The calling thread's context; NULL when there is none. */
+CUcontext current_context(void);
 
 /* Reserves bytes of a device; CUDA_SUCCESS, or the code to answer with. Pools are asked to shrink first. */
 CUresult account_reserve(int device, uint64_t bytes);
@@ -64,6 +68,15 @@ void pools_refresh(void);
 /* An allocation of a pool, taken out of the table, was freed. */
 void pool_freed(const struct table_entry *entry);
 void pools_after_fork(void);
+
+/*
+ * Charges what graphs have reserved of a device (by CUDA ordinal): for after a launch of a
+ * graph, which is not refused. Over the limit, what no graph uses any more is given back first.
+ */
+void account_graph_memory(CUdevice ordinal);
+/* The same for every device where graphs have held memory, and for the current one. */
+void graph_memory_refresh(void);
+void graph_memory_after_fork(void);
 
 /* In a child after fork. */
 void account_after_fork(void);

@@ -33,6 +33,8 @@ struct limits {
 	enum limits_policy policy;
 	int priority; /* 0 = high */
 	struct limits_device device[HAMI_DEVICES]; /* by number in PCI order */
+	int keep_deepbind; /* RTLD_DEEPBIND is left as it is */
+	int context_free; /* contexts and code do not count against memory */
 	int ignored_line; /* first line with a word of a later version, 0 = none */
 };
 

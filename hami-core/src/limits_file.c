@@ -114,6 +114,16 @@ static int parse_line(char *line, struct limits *out, int *unknown, char *reason
 		if (!value || *value != '/' || strlen(value) >= sizeof out->region)
 			FAIL("bad region: want an absolute path of up to %zu bytes", sizeof out->region - 1);
 		strcpy(out->region, value);
+	} else if (!strcmp(word, "context")) {
+		value = next_word(&cursor);
+		if (!value || (strcmp(value, "charge") && strcmp(value, "free")))
+			FAIL("bad context: want charge or free");
+		out->context_free = !strcmp(value, "free");
+	} else if (!strcmp(word, "deepbind")) {
+		value = next_word(&cursor);
+		if (!value || (strcmp(value, "drop") && strcmp(value, "keep")))
+			FAIL("bad deepbind: want drop or keep");
+		out->keep_deepbind = !strcmp(value, "keep");
 	} else if (!strcmp(word, "policy")) {
 		if (parse_policy(next_word(&cursor), out))
 			FAIL("bad policy: want default, force or disable");

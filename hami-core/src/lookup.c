@@ -20,8 +20,8 @@ static void find_real(void)
 	static const char *const libc[] = {"libc.so.", "libc-", "libdl.so.", "libdl-", NULL};
 	if (__atomic_load_n(&vgpu_real_dlsym, __ATOMIC_ACQUIRE))
 		return;
-	vgpu_real_dlvsym = prim_symbol(libc, "dlvsym");
-	__atomic_store_n(&vgpu_real_dlsym, prim_symbol(libc, "dlsym"), __ATOMIC_RELEASE);
+	vgpu_real_dlvsym = prim_symbol_early(libc, "dlvsym");
+	__atomic_store_n(&vgpu_real_dlsym, prim_symbol_early(libc, "dlsym"), __ATOMIC_RELEASE);
 }
 
 __attribute__((constructor)) static void at_load(void)

@@ -40,6 +40,8 @@ int prim_pid(void);
 unsigned long long prim_now(void);
 void prim_sleep_until(unsigned long long ns);
 long long prim_date(void);
+/* Milliseconds of a clock that only goes forward, some milliseconds late, for a few nanoseconds of work. */
+long long prim_coarse_ms(void);
 
 /* Which file an open descriptor is: two numbers that tell it from every other. -1 when it is none. */
 int prim_identity(int fd, unsigned long long out[2]);
@@ -57,8 +59,26 @@ int prim_mutex_consistent(pthread_mutex_t *m);
 /* A library's handle, loading it when it is not there yet; NULL when there is none. */
 void *prim_library(const char *soname);
 
+/* The handle of a library that is loaded already, else NULL. */
+void *prim_library_loaded(const char *soname);
+
+/*
+ * Loads a library into a new namespace of the dynamic linker. The namespace's number, or -1.
+ * pre: open_in is the C library's dlmopen.
+ */
+long prim_namespace(void *(*open_in)(long, const char *, int), const char *path);
+
+/* Path of the object that this code is in, as it was loaded. NULL when that is not known. */
+const char *prim_own_path(void);
+
 /* A function of a loaded object whose file name begins with one of the prefixes; NULL when not there. */
 void *prim_symbol(const char *const *prefixes, const char *name);
+
+/* The same, before main and before a sanitizer is ready: it calls nothing. */
+void *prim_symbol_early(const char *const *prefixes, const char *name);
+
+/* 1 when a file of this name is one of NVIDIA's driver libraries. */
+int prim_is_nvidia_path(const char *path);
 
 /* 1 when the code at `address` belongs to one of NVIDIA's driver libraries. */
 int prim_is_nvidia(const void *address);

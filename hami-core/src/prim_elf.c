@@ -2,7 +2,8 @@
 /*
  * prim_elf.c: looking into loaded objects without dlsym. We define dlsym ourselves, so
  * that the real one has to be found in the C library's own symbol table. Runs very
- * early in a process (see lookup.c): no call into the C library but dl_iterate_phdr.
+ * early in a process (see lookup.c): no call into the C library but dl_iterate_phdr, and at the
+ * very first not even that, since a sanitizer that is not ready yet may stand in front of it.
  */
 #define _GNU_SOURCE
 #include "prim.h"
@@ -40,24 +41,16 @@ static const void *absolute(ElfW(Addr) base, ElfW(Addr) value)
 	return (const void *)(value < base ? value + base : value);
 }
 
-static int read_tables(const struct dl_phdr_info *info, struct tables *t)
+static int read_tables(ElfW(Addr) base, const ElfW(Dyn) *d, struct tables *t)
 {
-	t->base = info->dlpi_addr;
-	t->symbols = NULL;
-	t->strings = NULL;
-	t->gnu_hash = t->hash = NULL;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
-			continue;
-		const ElfW(Dyn) *d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-		for (; d->d_tag != DT_NULL; d++) {
-			const void *p = absolute(info->dlpi_addr, d->d_un.d_ptr);
-			switch (d->d_tag) {
-			case DT_SYMTAB: t->symbols = p; break;
-			case DT_STRTAB: t->strings = p; break;
-			case DT_GNU_HASH: t->gnu_hash = p; break;
-			case DT_HASH: t->hash = p; break;
-			}
+	*t = (struct tables){.base = base};
+	for (; d->d_tag != DT_NULL; d++) {
+		const void *p = absolute(base, d->d_un.d_ptr);
+		switch (d->d_tag) {
+		case DT_SYMTAB: t->symbols = p; break;
+		case DT_STRTAB: t->strings = p; break;
+		case DT_GNU_HASH: t->gnu_hash = p; break;
+		case DT_HASH: t->hash = p; break;
 		}
 	}
 	return t->symbols && t->strings && (t->gnu_hash || t->hash);
@@ -114,18 +107,25 @@ struct symbol_search {
 	void *found;
 };
 
+/* The function in one object, if that is among those to look in. */
+static void *in_object(const struct symbol_search *s, const char *path, ElfW(Addr) base, const ElfW(Dyn) *dynamic)
+{
+	struct tables t;
+	for (const char *const *p = s->prefixes; *p; p++)
+		if (begins(file_name(path), *p) && read_tables(base, dynamic, &t))
+			return t.gnu_hash ? find_gnu(&t, s->name) : find_plain(&t, s->name);
+	return NULL;
+}
+
 static int search_object(struct dl_phdr_info *info, size_t size, void *data)
 {
 	struct symbol_search *s = data;
-	struct tables t;
 	(void)size;
-	for (const char *const *p = s->prefixes; *p; p++) {
-		if (!begins(file_name(info->dlpi_name), *p) || !read_tables(info, &t))
-			continue;
-		s->found = t.gnu_hash ? find_gnu(&t, s->name) : find_plain(&t, s->name);
-		return s->found != NULL;
-	}
-	return 0;
+	for (int i = 0; i < info->dlpi_phnum && !s->found; i++)
+		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			s->found = in_object(s, info->dlpi_name, info->dlpi_addr,
+					     (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr));
+	return s->found != NULL;
 }
 
 void *prim_symbol(const char *const *prefixes, const char *name)
@@ -133,6 +133,29 @@ void *prim_symbol(const char *const *prefixes, const char *name)
 	struct symbol_search s = {prefixes, name, NULL};
 	dl_iterate_phdr(search_object, &s);
 	return s.found;
+}
+
+int prim_is_nvidia_path(const char *path)
+{
+	const char *name = file_name(path);
+	return begins(name, "libcuda.so") || begins(name, "libnvidia-") || begins(name, "libcudadebugger.so");
+}
+
+/* The dynamic linker's own list of what is loaded, for debuggers. Weak: it is no part of the C library proper. */
+extern struct r_debug _r_debug __attribute__((weak));
+
+void *prim_symbol_early(const char *const *prefixes, const char *name)
+{
+	struct symbol_search s = {prefixes, name, NULL};
+	int ours = 0;
+	if (!&_r_debug)
+		return prim_symbol(prefixes, name);
+	for (const struct link_map *l = _r_debug.r_map; l; l = l->l_next) {
+		ours |= l->l_ld == _DYNAMIC;
+		if (!s.found)
+			s.found = in_object(&s, l->l_name, l->l_addr, l->l_ld);
+	}
+	return ours ? s.found : prim_symbol(prefixes, name); /* else: in a namespace of our own, later than the start */
 }
 
 struct owner_search {
@@ -149,9 +172,7 @@ static int search_owner(struct dl_phdr_info *info, size_t size, void *data)
 		ElfW(Addr) start = info->dlpi_addr + p->p_vaddr;
 		if (p->p_type != PT_LOAD || s->address < start || s->address >= start + p->p_memsz)
 			continue;
-		const char *name = file_name(info->dlpi_name);
-		s->nvidia = begins(name, "libcuda.so") || begins(name, "libnvidia-") ||
-			    begins(name, "libcudadebugger.so");
+		s->nvidia = prim_is_nvidia_path(info->dlpi_name);
 		return 1;
 	}
 	return 0;
@@ -162,4 +183,30 @@ int prim_is_nvidia(const void *address)
 	struct owner_search s = {(ElfW(Addr))address, 0};
 	dl_iterate_phdr(search_owner, &s);
 	return s.nvidia;
+}
+
+/* Finds the path of the object around `address`. */
+struct path_search {
+	ElfW(Addr) address;
+	const char *path;
+};
+
+static int search_path(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct path_search *s = data;
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		ElfW(Addr) start = info->dlpi_addr + p->p_vaddr;
+		if (p->p_type == PT_LOAD && s->address >= start && s->address < start + p->p_memsz)
+			s->path = info->dlpi_name;
+	}
+	return s->path != NULL;
+}
+
+const char *prim_own_path(void)
+{
+	struct path_search s = {(ElfW(Addr))prim_own_path, NULL};
+	dl_iterate_phdr(search_path, &s);
+	return s.path && *s.path ? s.path : NULL;
 }

@@ -11,11 +11,20 @@
 #include <errno.h>
 #include <time.h>
 
+/* ThreadSanitizer has to see the locks: it wraps these functions by name. */
+#ifdef __SANITIZE_THREAD__
+static void *late(const char *name)
+{
+	extern void *real_dlsym(void *, const char *) __attribute__((weak));
+	return real_dlsym ? real_dlsym(RTLD_DEFAULT, name) : dlsym(RTLD_DEFAULT, name);
+}
+#else
 static void *late(const char *name)
 {
 	static const char *const prefixes[] = {"libc.so.", "libc-", "libpthread", "libdl", NULL};
 	return prim_symbol(prefixes, name);
 }
+#endif
 
 int prim_mutex_make(pthread_mutex_t *m)
 {
@@ -57,6 +66,20 @@ int prim_mutex_consistent(pthread_mutex_t *m)
 {
 	int (*consistent)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))late("pthread_mutex_consistent");
 	return consistent ? consistent(m) : ENOSYS;
+}
+
+void *prim_library_loaded(const char *soname)
+{
+	void *(*open_library)(const char *, int) = (void *(*)(const char *, int))late("dlopen");
+	return open_library ? open_library(soname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+}
+
+long prim_namespace(void *(*open_in)(long, const char *, int), const char *path)
+{
+	Lmid_t id;
+	int (*info)(void *, int, void *) = (int (*)(void *, int, void *))late("dlinfo");
+	void *handle = info ? open_in(LM_ID_NEWLM, path, RTLD_NOW) : NULL;
+	return handle && info(handle, RTLD_DI_LMID, &id) == 0 ? id : -1;
 }
 
 void *prim_library(const char *soname)

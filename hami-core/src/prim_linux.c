@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 int prim_open_shared(const char *path)
@@ -110,6 +111,13 @@ long prim_read(const char *path, char *out, size_t room)
 int prim_pid(void)
 {
 	return (int)getpid();
+}
+
+long long prim_coarse_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 int prim_identity(int fd, unsigned long long out[2])

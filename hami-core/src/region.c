@@ -19,6 +19,7 @@ static struct {
 	unsigned long long file[2]; /* what fd was opened on */
 	uint64_t generation;        /* of our slot */
 	uint64_t mine[HAMI_DEVICES]; /* what we hold, in case somebody takes our slot for a dead one's */
+	uint64_t overhead[REGION_OVERHEADS][HAMI_DEVICES], counted[HAMI_DEVICES]; /* counted: the part of it in `mine` */
 	const char *path;
 } self = {.fd = -1, .slot = -1};
 
@@ -47,6 +48,13 @@ static void write_used(int slot, int device, uint64_t bytes)
 	m->ext.slot[slot].used[device] = bytes;
 	mirror->data = bytes;
 	mirror->total = bytes;
+	if (slot != self.slot) {
+		mirror->context = mirror->module = 0;
+		return;
+	}
+	mirror->context = self.overhead[REGION_CONTEXT][device];
+	mirror->module = self.overhead[REGION_MODULE][device];
+	mirror->data = bytes - (self.counted[device] < bytes ? self.counted[device] : bytes);
 }
 
 static void add_reserved(int device, uint64_t bytes)
@@ -271,6 +279,8 @@ static void leave_file(void)
 	self.map = NULL;
 	self.fd = self.slot = -1;
 	memset(self.mine, 0, sizeof self.mine);
+	memset(self.overhead, 0, sizeof self.overhead);
+	memset(self.counted, 0, sizeof self.counted);
 }
 
 int region_attach(const struct limits *limits, char *reason, unsigned long size)
@@ -319,6 +329,53 @@ void region_release(int device, uint64_t bytes)
 	unlock();
 }
 
+void region_overhead(int device, enum region_overhead kind, int64_t bytes, int charged)
+{
+	if (lock())
+		return;
+	self.overhead[kind][device] += (uint64_t)bytes;
+	self.counted[device] += charged ? (uint64_t)bytes : 0;
+	book(device, charged ? (uint64_t)bytes : 0);
+	unlock();
+}
+
+uint64_t region_own_data(int device)
+{
+	if (lock())
+		return 0;
+	uint64_t data = self.mine[device] - self.counted[device];
+	unlock();
+	return data;
+}
+
+uint64_t region_context_bytes(int device, unsigned *tries)
+{
+	if (!self.map)
+		return *tries = 0, 0;
+	*tries = __atomic_load_n(&self.map->ext.context_tries[device], __ATOMIC_ACQUIRE);
+	/* one count by free memory may hold what somebody took at that moment: two are believed */
+	return *tries < 2 ? 0 : __atomic_load_n(&self.map->ext.context_bytes[device], __ATOMIC_RELAXED);
+}
+
+void region_learn_context(int device, uint64_t bytes, enum region_quality quality)
+{
+	if (lock())
+		return;
+	struct vgpu_extension *x = &self.map->ext;
+	uint32_t tries = x->context_tries[device];
+	uint64_t known = x->context_bytes[device];
+	if (quality == REGION_EXACT || !known || bytes < known)
+		__atomic_store_n(&x->context_bytes[device], bytes, __ATOMIC_RELAXED);
+	tries = quality == REGION_EXACT ? REGION_CONTEXT_TRIES : tries + (quality == REGION_ALONE);
+	__atomic_store_n(&x->context_tries[device], tries, __ATOMIC_RELEASE);
+	unlock();
+}
+
+unsigned region_context_event(int device)
+{
+	return self.map ? __atomic_add_fetch(&self.map->ext.context_serial[device], 1, __ATOMIC_ACQ_REL) : 0;
+}
+
 uint64_t region_used(int device)
 {
 	if (lock())
@@ -327,6 +384,24 @@ uint64_t region_used(int device)
 	uint64_t used = self.map->ext.reserved[device];
 	unlock();
 	return used;
+}
+
+unsigned region_processes(int device, struct region_process *out, unsigned room)
+{
+	unsigned n = 0;
+	if (lock())
+		return 0;
+	reap();
+	for (int i = 0; i < self.map->hami.proc_num && i < HAMI_PROCESSES; i++) {
+		const struct vgpu_slot *s = &self.map->ext.slot[i];
+		if (s->state != SLOT_LIVE || s->pid <= 0 || (!s->used[device] && !self.map->hami.procs[i].used[device].context))
+			continue;
+		if (n < room)
+			out[n] = (struct region_process){s->pid, s->used[device]};
+		n++;
+	}
+	unlock();
+	return n;
 }
 
 void region_name_device(int device, const char *uuid)

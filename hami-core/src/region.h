@@ -34,6 +34,31 @@ void region_release(int device, uint64_t bytes);
 /* Bytes that all living processes hold. */
 uint64_t region_used(int device);
 
+/* What is not data: booked with region_force's consequences, and told apart for monitors. */
+enum region_overhead { REGION_CONTEXT, REGION_MODULE, REGION_OVERHEADS };
+/* Changes this process's overhead by `bytes`; with `charged` 0 it is shown and not counted. */
+void region_overhead(int device, enum region_overhead kind, int64_t bytes, int charged);
+
+/* What this process holds of a device, overhead not included. */
+uint64_t region_own_data(int device);
+
+#define REGION_CONTEXT_TRIES 3
+/* Bytes one context takes, as far as the container has learnt it; 0 = not known. *tries: how often it was measured. */
+uint64_t region_context_bytes(int device, unsigned *tries);
+enum region_quality { REGION_DISTURBED, REGION_ALONE, REGION_EXACT };
+/* A measurement: an exact one settles it, of the others the smallest holds, from the second on; one that was disturbed is no try. */
+void region_learn_context(int device, uint64_t bytes, enum region_quality quality);
+/* Counts the beginning or the end of a context's making in the container; the count. */
+unsigned region_context_event(int device);
+
+/* A living process of the container and what it holds of a device. */
+struct region_process {
+	int pid; /* in the namespace of the process itself: the container's */
+	uint64_t bytes;
+};
+/* Copies up to `room` processes that are on a device; the number there are. */
+unsigned region_processes(int device, struct region_process *out, unsigned room);
+
 /* For monitors: which device an index is. */
 void region_name_device(int device, const char *uuid);
 

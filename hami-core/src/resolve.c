@@ -28,11 +28,23 @@ static void resolve_by_proc(void)
 	}
 }
 
+/*
+ * The driver itself. Where we stand in for libcuda.so.1 (we, or another copy of us), it has
+ * another name, and comes with whoever stands in for it.
+ */
+static void *driver(void)
+{
+	static const char name[] = "libcuda.so.driver";
+	void *hidden = prim_library_loaded(name), *handle = hidden ? hidden : prim_library("libcuda.so.1");
+	if (!hidden && handle)
+		hidden = prim_library_loaded(name);
+	return hidden ? hidden : handle;
+}
+
 /* Fills the originals of one library. A library that is not there yet is asked for again next time. */
 static void resolve(enum library library)
 {
-	static const char *const sonames[LIBRARY_COUNT] = {"libcuda.so.1", "libnvidia-ml.so.1"};
-	void *handle = prim_library(sonames[library]);
+	void *handle = library == LIBRARY_CUDA ? driver() : prim_library("libnvidia-ml.so.1");
 	if (!handle)
 		return;
 	for (int i = 0; i < SYMBOL_COUNT; i++)

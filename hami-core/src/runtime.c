@@ -23,6 +23,7 @@ static struct {
 	pthread_mutex_t mutex;
 	int started; /* 1 + enum gate; 0 = not yet */
 	int fork_handled;
+	int limits_read;
 	struct limits limits;
 	int index[ORDINALS]; /* index + 2 (so 1 = not in the limits); 0 = not asked yet */
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -53,6 +54,9 @@ static void read_limits(void)
 {
 	static char text[65536];
 	char reason[256];
+	if (self.limits_read)
+		return;
+	self.limits_read = 1;
 	long n = prim_read(limits_path(), text, sizeof text);
 	if (n < 0 && (errno == ENOENT || errno == ENOTDIR)) {
 		limits_from_environment(get_variable, complain, &self.limits);
@@ -79,7 +83,7 @@ static void child_after_fork(void)
 	account_after_fork();
 	limiter_after_fork();
 	memset(self.index, 0, sizeof self.index);
-	self.started = 0;
+	self.started = self.limits_read = 0;
 }
 
 static enum gate start(void)
@@ -110,6 +114,15 @@ enum gate runtime_gate(void)
 	started = self.started;
 	pthread_mutex_unlock(&self.mutex);
 	return (enum gate)(started - 1);
+}
+
+int runtime_guards_loading(void)
+{
+	pthread_mutex_lock(&self.mutex);
+	read_limits();
+	int guards = self.limits.source != LIMITS_NONE && !self.limits.keep_deepbind;
+	pthread_mutex_unlock(&self.mutex);
+	return guards;
 }
 
 int runtime_device(CUdevice ordinal)
@@ -143,6 +156,16 @@ int runtime_current_device(void)
 	if (!get || get(&ordinal) != CUDA_SUCCESS)
 		return -2;
 	return runtime_device(ordinal);
+}
+
+const char *runtime_uuid(int index)
+{
+	return self.limits.device[index].uuid;
+}
+
+int runtime_charges_overhead(void)
+{
+	return !self.limits.context_free;
 }
 
 uint64_t runtime_memory_limit(int index)

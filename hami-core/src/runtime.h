@@ -19,6 +19,12 @@ enum gate {
 enum gate runtime_gate(void);
 
 /*
+ * Whether libraries may not be loaded past us: when anything is limited and the file does not
+ * say "deepbind keep". Reads the limits and starts nothing.
+ */
+int runtime_guards_loading(void);
+
+/*
  * Index in the limits of a CUDA device; -1: the limits do not name it; -2: the driver does not
  * know it (and will say so). pre: gate is LIMITED.
  */
@@ -34,5 +40,11 @@ uint64_t runtime_memory_limit(int index);
 /* Percent of the device's time an index may use; 100 = all. And how the share is enforced. */
 unsigned runtime_cores(int index);
 enum limits_policy runtime_policy(void);
+
+/* UUID text of an index; empty when it is not known. */
+const char *runtime_uuid(int index);
+
+/* Whether contexts and code count against the memory limit. */
+int runtime_charges_overhead(void);
 
 #endif

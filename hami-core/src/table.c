@@ -7,7 +7,7 @@
 
 #include "limit.h"
 
-#define KINDS 5
+#define KINDS 6
 #define FIRST_SIZE 1024 /* buckets, a power of two; doubled when there are more entries than buckets */
 
 struct map {

@@ -17,7 +17,8 @@ enum table_kind {
 	TABLE_POOLED,  /* by address: its pool is charged, not it */
 	TABLE_HANDLE,  /* by handle: a physical allocation (cuMemCreate) */
 	TABLE_MAPPING, /* by address: where a handle is mapped */
-	TABLE_ARRAY    /* by handle */
+	TABLE_ARRAY,   /* by handle */
+	TABLE_CONTEXT  /* by handle: one that is charged for */
 };
 
 struct table_entry {

@@ -3,8 +3,10 @@
  * wrap_launch.c: everything that starts work on a device. In a per-thread (_ptsz) twin the
  * stream NULL is the thread's own, which has the handle CU_STREAM_PER_THREAD in all functions.
  */
+#include "account.h"
 #include "limiter.h"
 #include "resolve.h"
+#include "runtime.h"
 
 #define PACED(at, what, whole, call)                                             \
 	do {                                                                     \
@@ -88,12 +90,22 @@ CUresult hook_launch_grid_async(original_launch_grid_async original, CUfunction 
 	PACED(stream, key_of(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0), 0, original(f, width, height, stream));
 }
 
+/* What a graph allocates is reserved when it is launched; the driver is asked only under a limit. */
+static CUresult launched(CUresult result)
+{
+	CUdevice current;
+	fn_cuCtxGetDevice get = ORIGINAL(cuCtxGetDevice);
+	if (result == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED && get && get(&current) == CUDA_SUCCESS)
+		account_graph_memory(current);
+	return result;
+}
+
 CUresult hook_graph_launch(original_graph_launch original, CUgraphExec exec, CUstream stream)
 {
-	PACED(stream, (uintptr_t)exec | 1, 1, original(exec, stream));
+	PACED(stream, (uintptr_t)exec | 1, 1, launched(original(exec, stream)));
 }
 
 CUresult hook_graph_launch_ptsz(original_graph_launch_ptsz original, CUgraphExec exec, CUstream stream)
 {
-	PACED(own(stream), (uintptr_t)exec | 1, 1, original(exec, stream));
+	PACED(own(stream), (uintptr_t)exec | 1, 1, launched(original(exec, stream)));
 }

@@ -2,6 +2,7 @@
 /* wrap_memory.c: plain memory and what programs are told about it. */
 #include "account.h"
 #include "limit.h"
+#include "overhead.h"
 #include "region.h"
 #include "resolve.h"
 #include "runtime.h"
@@ -83,6 +84,9 @@ static void confine(size_t *left, size_t *all)
 		return;
 	}
 	pools_refresh();
+	graph_memory_refresh();
+	overhead_seen(device, current_context());
+	overhead_settle(device);
 	*left = limit_free(*left, region_used(device), runtime_memory_limit(device));
 	*all = limit_total(*all, runtime_memory_limit(device));
 }

@@ -26,7 +26,7 @@ nvmlReturn_t hook_nvml_memory_info(original_nvml_memory_info original, nvmlDevic
 	uint64_t limit = runtime_memory_limit(index), used = region_used(index);
 	memory->total = limit_total(memory->total, limit);
 	memory->free = limit_free(memory->free, used, limit);
-	memory->used = used;
+	memory->used = used < memory->total ? used : memory->total; /* contexts are not refused, so more may be in use */
 	return r;
 }
 
@@ -40,7 +40,7 @@ nvmlReturn_t hook_nvml_memory_info_v2(original_nvml_memory_info_v2 original, nvm
 	uint64_t limit = runtime_memory_limit(index), used = region_used(index);
 	memory->total = limit_total(memory->total, limit);
 	memory->free = limit_free(memory->free, used, limit);
-	memory->used = used;
-	memory->reserved = used + memory->free < memory->total ? memory->total - used - memory->free : 0;
+	memory->used = used < memory->total ? used : memory->total;
+	memory->reserved = memory->total - memory->used < memory->free ? 0 : memory->total - memory->used - memory->free;
 	return r;
 }

@@ -32,6 +32,18 @@ TEST("a good limits file is read whole")
 	CHECK_EQ(l.ignored_line, 0);
 }
 
+TEST("contexts are charged unless the file says otherwise")
+{
+	struct limits l;
+	char why[256];
+	CHECK_EQ(parse(HEAD "device 0 " U0 " memory=1 cores=2\n", &l, why), 0);
+	CHECK_EQ(l.context_free, 0);
+	CHECK_EQ(parse(HEAD "context free\n", &l, why), 0);
+	CHECK_EQ(l.context_free, 1);
+	CHECK_EQ(parse(HEAD "context free\ncontext charge\n", &l, why), 0);
+	CHECK_EQ(l.context_free + l.ignored_line, 0);
+}
+
 TEST("words of a later version are skipped and told")
 {
 	static const char *const table[] = {
@@ -56,6 +68,9 @@ TEST("a bad limits file is invalid as a whole and says which line")
 		{"\n", "line 1: want"},
 		{"vgpu-limits 2\n", "line 1: want"},
 		{"vgpu-limits 1 \n", "line 1: want"},
+		{HEAD "context\n", "line 2: bad context"},
+		{HEAD "deepbind\n", "line 2: bad deepbind"},
+		{HEAD "context maybe\n", "line 2: bad context"},
 		{" vgpu-limits 1\n", "line 1: want"},
 		{"vgpu-limits 1\r\n", "line 1: want"},
 		{HEAD "device\n", "line 2: bad device number"},

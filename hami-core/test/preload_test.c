@@ -1,142 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * preload_test.c: programs under LD_PRELOAD=libvgpu.so on the fake driver: two devices of
- * 1024 MiB; the first in CUDA's order (PCI) is the second in NVML's.
- */
-#define _GNU_SOURCE
-#include "testing.h"
-
-#include <fcntl.h>
-#include <sys/stat.h>
-
-#define U0 "GPU-00000000-0000-0000-0000-000000000001"
-#define U1 "GPU-11111111-0000-0000-0000-000000000002"
-#define HEAD "vgpu-limits 1\nregion %s/vgpu.cache\n"
-#define LIMITS HEAD "device 0 " U0 " memory=67108864 cores=50\ndevice 1 " U1 " memory=0 cores=0\n"
-
-static char dir[128];
-static char output[65536]; /* of the last program */
-
-static void write_file(const char *name, const char *format)
-{
-	char path[256];
-	snprintf(path, sizeof path, "%s/%s", dir, name);
-	FILE *f = fopen(path, "w");
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	fprintf(f, format, dir);
-#pragma GCC diagnostic pop
-	fclose(f);
-}
-
-/* A machine of its own for each test, with these limits (NULL: no file). */
-static void machine(const char *limits)
-{
-	char path[256];
-	snprintf(dir, sizeof dir, "%s/vgpu-preload-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-	CHECK(mkdtemp(dir) != NULL);
-	write_file("topology", "fakegpu 1\ndriver 580.95.05 cuda 13.0\n"
-			       "gpu model=\"B\" memory=1024MiB pci=0000:0f:00.0 uuid=" U1 "\n"
-			       "gpu model=\"A\" memory=1024MiB pci=0000:07:00.0 uuid=" U0 "\n");
-	if (limits)
-		write_file("limits", limits);
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof path, "%s/nvidia%d", dir, i);
-		CHECK(!symlink("/dev/null", path)); /* a character device, without needing root */
-	}
-}
-
-static void set_path(const char *name, const char *file)
-{
-	char path[256];
-	snprintf(path, sizeof path, "%s/%s", dir, file);
-	setenv(name, path, 1);
-}
-
-static void become(const char *library, char *const argv[], const char *const *variables)
-{
-	char third[256];
-	snprintf(third, sizeof third, "%s/test/test/third.so", getenv("VGPU_TEST_BUILD"));
-	setenv("PROBE_THIRD", third, 1);
-	setenv("FAKEGPU_DIR", dir, 1);
-	setenv("FAKEGPU_DEV", dir, 1);
-	/* nothing is freed at exit; and the probe for signals wants none of the sanitizer's own */
-	setenv("ASAN_OPTIONS", "detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigill=0:handle_sigfpe=0", 1);
-	set_path("HAMICORE_TEST_LIMITS", "limits");
-	set_path("PROBE_REGION", "vgpu.cache");
-	set_path("CUDA_DEVICE_MEMORY_SHARED_CACHE", "vgpu.cache");
-	for (; variables && *variables; variables += 2)
-		setenv(variables[0], variables[1], 1);
-	setenv("LD_PRELOAD", library, 1);
-	alarm(50);
-	execvp(argv[0], argv);
-	_exit(127);
-}
-
-/* Runs a program under `library`; its exit code. What it prints is in `output`. */
-static int run_with(const char *library, char *const argv[], const char *const *variables)
-{
-	int out[2], status;
-	size_t n = 0;
-	ssize_t r;
-	CHECK(!pipe(out));
-	fflush(stdout);
-	pid_t pid = fork();
-	if (pid == 0) {
-		dup2(out[1], 1);
-		dup2(out[1], 2);
-		close(out[0]);
-		close(out[1]);
-		become(library, argv, variables);
-	}
-	close(out[1]);
-	while (n < sizeof output - 1 && (r = read(out[0], output + n, sizeof output - 1 - n)) > 0)
-		n += (size_t)r;
-	output[n] = 0;
-	close(out[0]);
-	waitpid(pid, &status, 0);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static int run(char *const argv[], const char *const *variables)
-{
-	return run_with(getenv("VGPU_TEST_PRELOAD"), argv, variables);
-}
-
-/* Runs a probe and fails the test with its output when it does not end well. */
-static void probe(const char *name, const char *const *variables)
-{
-	char path[256];
-	snprintf(path, sizeof path, "%s/test/test/probe", getenv("VGPU_TEST_BUILD"));
-	int code = run((char *const[]){path, (char *)name, NULL}, variables);
-	if (code)
-		printf("    probe %s ended with %d:\n%s\n", name, code, output);
-	CHECK_EQ(code, 0);
-	char command[256];
-	snprintf(command, sizeof command, "rm -f %s/vgpu.cache", dir);
-	CHECK(!system(command));
-}
-
-static int client(const char *const *variables, const char *steps)
-{
-	char text[512], *argv[64], *save, path[256];
-	int n = 0;
-	snprintf(path, sizeof path, "%s/cudaclient", getenv("VGPU_TEST_FAKE"));
-	snprintf(text, sizeof text, "%s", steps);
-	argv[n++] = path;
-	for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save))
-		argv[n++] = w;
-	argv[n] = NULL;
-	return run(argv, variables);
-}
-
-static void done(void)
-{
-	char command[256];
-	snprintf(command, sizeof command, "rm -rf %s", dir);
-	if (!test_failed_checks && system(command))
-		printf("    cannot remove %s\n", dir);
-}
+/* preload_test.c: programs under LD_PRELOAD=libvgpu.so on the fake driver. */
+#include "machine.h"
 
 TEST("the limit is exact, however the driver is reached")
 {
@@ -184,10 +48,12 @@ PROBE_TEST("what a pool takes beyond the limit is given back", "granule")
 PROBE_TEST("a stream of another device draws on that device", "foreign-stream")
 PROBE_TEST("a pool of another device is charged to that device", "pool-of-own")
 PROBE_TEST("what a pool gave back when synchronising can be used", "synchronised")
+PROBE_TEST("memory of graphs is charged while it is reserved", "graph-memory")
 PROBE_TEST("physical handles are charged until released and unmapped, on their own device", "mappings")
 PROBE_TEST("arrays and mipmaps are charged by their shape", "arrays")
 PROBE_TEST("a context that goes takes its memory along, and no other", "contexts")
 PROBE_TEST("NVML reports the limit by UUID, both versions", "nvml")
+PROBE_TEST("NVML lists the processes of the container, in all versions, with bytes that add up", "process-lists")
 PROBE_TEST("RTLD_NEXT from a third library works, any number of times", "rtld-next")
 PROBE_TEST("dlvsym and look-ups of other names are the C library's own", "versioned-lookup")
 PROBE_TEST("cuGetProcAddress gives the variant the driver chose", "proc-address")
@@ -197,6 +63,42 @@ PROBE_TEST("SIGKILL gives the memory back", "killed")
 PROBE_TEST("a forked child leaves the parent's books alone", "forked")
 PROBE_TEST("a device with memory=0 is unlimited", "unlimited")
 PROBE_TEST("a program without CUDA is untouched", "untouched")
+
+PROBE_TEST("a context is charged once, whoever makes it, and credited when it goes", "context-charged")
+PROBE_TEST("code and what a context sets aside are charged as they are taken", "code-charged")
+
+TEST("contexts made by sixteen processes at once are charged alike")
+{
+	machine(LIMITS);
+	probe("context-together", NULL);
+	probe("context-together", (const char *const[]){"FAKEGPU_NVML_PROCESSES", "none", NULL});
+	done();
+}
+
+TEST("\"context free\" shows contexts and does not count them")
+{
+	machine(LIMITS "context free\n");
+	probe("context-free", NULL);
+	CHECK(strstr(output, "libvgpu") == NULL);
+	done();
+}
+
+TEST("a share below a context's size starts and is told why it has no memory")
+{
+	machine(LIMITS);
+	probe("context-over", NULL);
+	CHECK(strstr(output, "contexts and code alone exceed its 64 MiB (a context takes 90)") != NULL);
+	done();
+}
+
+TEST("a context is measured where NVML does not know the process")
+{
+	static const char *const kinds[] = {"host", "zero", "none"};
+	machine(LIMITS);
+	for (int i = 0; i < 3; i++)
+		probe("context-unknown", (const char *const[]){"FAKEGPU_NVML_PROCESSES", kinds[i], NULL});
+	done();
+}
 
 TEST("a failure of the driver gives the reservation back")
 {

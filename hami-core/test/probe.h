@@ -29,6 +29,15 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice);
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
 CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
+CUresult cuCtxCreate_v3(CUcontext *, void *, int, unsigned int, CUdevice);
+CUresult cuCtxCreate_v4(CUcontext *, void *, unsigned int, CUdevice);
+CUresult cuCtxSetLimit(int, size_t);
+CUresult cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned int, int *, void **, unsigned int);
+CUresult cuDeviceGraphMemTrim(CUdevice);
+CUresult cuGraphAddMemAllocNode(struct CUgraphNode_st **, struct CUgraph_st *, struct CUgraphNode_st *const *, size_t, CUDA_MEM_ALLOC_NODE_PARAMS *);
+CUresult cuGraphAddMemFreeNode(struct CUgraphNode_st **, struct CUgraph_st *, struct CUgraphNode_st *const *, size_t, CUdeviceptr);
+CUresult cuLibraryGetKernel(struct CUkern_st **, CUlibrary, const char *);
+CUresult cuLibraryUnload(CUlibrary);
 CUresult cuCtxDestroy_v2(CUcontext);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuCtxSynchronize(void);
@@ -102,7 +111,27 @@ CUresult take(uint64_t bytes);
 	F(unlimited, "unlimited") \
 	F(unnamed, "unnamed") \
 	F(second_limited, "second-limited") \
-	F(untouched, "untouched")
+	F(untouched, "untouched") \
+	F(process_lists, "process-lists") \
+	F(context_charged, "context-charged") \
+	F(context_free, "context-free") \
+	F(context_over, "context-over") \
+	F(context_unknown, "context-unknown") \
+	F(context_together, "context-together") \
+	F(code_charged, "code-charged") \
+	F(graph_memory, "graph-memory") \
+	F(deepbind, "deepbind") \
+	F(dlmopen, "dlmopen") \
+	F(dlmopen_driver, "dlmopen-driver") \
+	F(lock_holder, "lock-holder") \
+	F(region_written, "region-written") \
+	F(per_thread, "per-thread") \
+	F(early_release, "early-release") \
+	F(generation, "generation") \
+	F(last_page, "last-page") \
+	F(random_kill, "random-kill") \
+	F(cost_pair, "cost-pair") \
+	F(cost_start, "cost-start")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

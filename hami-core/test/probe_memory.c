@@ -264,3 +264,25 @@ void probe_nvml(void)
 	}
 }
 
+
+/* What graphs hold counts, and what they hold no longer makes room before anything is refused. */
+void probe_graph_memory(void)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS a = {.poolProps = {.allocType = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, .bytesize = 16 * MIB};
+	CUDA_MEM_ALLOC_NODE_PARAMS b = a;
+	struct CUgraphNode_st *node;
+	use_device(0);
+	NEED(cuGraphAddMemAllocNode(&node, NULL, NULL, 0, &a) == CUDA_SUCCESS && left() == 48 * MIB);
+	NEED(take(48 * MIB + 1) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(cuGraphAddMemFreeNode(&node, NULL, NULL, 0, a.dptr) == CUDA_SUCCESS && left() == 48 * MIB);
+	NEED(cuDeviceGraphMemTrim(0) == CUDA_SUCCESS && left() == 64 * MIB);
+	NEED(cuGraphAddMemAllocNode(&node, NULL, NULL, 0, &a) == CUDA_SUCCESS);
+	NEED(cuGraphAddMemAllocNode(&node, NULL, NULL, 0, &b) == CUDA_SUCCESS);
+	NEED(cuGraphAddMemFreeNode(&node, NULL, NULL, 0, a.dptr) == CUDA_SUCCESS);
+	NEED(left() == 32 * MIB); /* counted, as nothing was over the limit */
+	b.bytesize = 48 * MIB;
+	NEED(cuGraphAddMemAllocNode(&node, NULL, NULL, 0, &b) == CUDA_SUCCESS); /* 80: over, so the unused 16 are trimmed */
+	NEED(left() == 0 && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(cuGraphAddMemFreeNode(&node, NULL, NULL, 0, b.dptr) == CUDA_SUCCESS);
+	NEED(cuDeviceGraphMemTrim(0) == CUDA_SUCCESS && left() == 48 * MIB);
+}

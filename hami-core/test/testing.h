@@ -20,7 +20,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef TEST_SECONDS
 #define TEST_SECONDS 60
+#endif
 
 struct test {
 	const char *name;

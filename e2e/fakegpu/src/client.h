@@ -61,6 +61,7 @@ CUresult work_busy(struct client *c, double seconds, double ms);
 
 /* Steps that only report. */
 CUresult report_info(struct client *c);
+CUresult report_processes(struct client *c);
 void report_environment(void);
 
 #endif

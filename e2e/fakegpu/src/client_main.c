@@ -9,6 +9,7 @@ static int usage(FILE *to)
 {
 	fputs("usage: cudaclient STEP...   steps run in order, each prints a line of key=value\n"
 	      "  info                       devices and their memory as CUDA and NVML tell it\n"
+	      "  processes                  who runs on each device, as NVML tells it\n"
 	      "  alloc N                    N MiB on the current device; also alloc-async, alloc-managed, alloc-pitch\n"
 	      "  free                       give all blocks back\n"
 	      "  launch N                   N kernels of 1 ms\n"

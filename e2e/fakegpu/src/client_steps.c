@@ -174,6 +174,8 @@ static int without_argument(struct client *c, const char *step)
 {
 	if (!strcmp(step, "info"))
 		return c->last = report_info(c), GO_ON;
+	if (!strcmp(step, "processes"))
+		return c->last = report_processes(c), GO_ON;
 	if (!strcmp(step, "free"))
 		return step_free(c);
 	if (!strcmp(step, "env"))
@@ -186,7 +188,7 @@ static int without_argument(struct client *c, const char *step)
 
 int client_run(struct client *c, int count, char **words)
 {
-	static const char *const single[] = {"info", "free", "env", "forever", NULL};
+	static const char *const single[] = {"info", "processes", "free", "env", "forever", NULL};
 	static const char *const pair[] = {"alloc", "alloc-async", "alloc-managed", "alloc-pitch", "launch", "busy", "device",
 					   "expect", "via", "hold", "sleep", "fork", NULL};
 	for (int i = 0; i < count; i++) {

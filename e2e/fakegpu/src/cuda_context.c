@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_context.c: primary and created contexts, and each thread's stack of them.
- * A context costs no memory here. When it goes, it takes along what was allocated in it.
+ * What one costs is said in cuda_overhead.c. When it goes, it takes along what was allocated in it.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
@@ -41,8 +41,9 @@ int fg_current(void)
 	return c ? c->ordinal : -1;
 }
 
-static void drop_resources(const struct CUctx_st *context)
+static void drop_resources(struct CUctx_st *context)
 {
+	fg_context_close(context);
 	fg_memory_reset(context);
 	fg_arrays_reset(context);
 }
@@ -56,10 +57,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	if (!context)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&fake.mutex);
-	fake.primary[device].references++;
+	struct CUctx_st *c = &fake.primary[device];
+	CUresult r = c->references ? CUDA_SUCCESS : fg_context_open(c);
+	c->references += r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&fake.mutex);
-	*context = &fake.primary[device];
-	return CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS)
+		*context = c;
+	return r;
 }
 
 static CUresult drop_primary(CUdevice device, int all)
@@ -150,9 +154,14 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 		return CUDA_ERROR_INVALID_VALUE;
 	c->ordinal = device;
 	pthread_mutex_lock(&fake.mutex);
-	c->next = created;
-	created = c;
+	CUresult r = fg_context_open(c);
+	if (r == CUDA_SUCCESS) {
+		c->next = created;
+		created = c;
+	}
 	pthread_mutex_unlock(&fake.mutex);
+	if (r != CUDA_SUCCESS)
+		return free(c), r;
 	*context = c;
 	return cuCtxPushCurrent_v2(c);
 }

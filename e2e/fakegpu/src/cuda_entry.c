@@ -18,7 +18,7 @@ static const struct fg_entry *select_entry(const char *base, int version, int pe
 	const struct fg_entry *best = NULL;
 	for (size_t i = 0; i < fg_entry_count; i++) {
 		const struct fg_entry *e = &fg_entries[i];
-		if (strcmp(e->base, base))
+		if (strcmp(e->base, base) || e->since > fg_generation)
 			continue;
 		*known = 1;
 		if (e->since > version || (e->per_thread && !per_thread))
@@ -101,6 +101,7 @@ CUresult cuDriverGetVersion(int *version)
 	char error[256];
 	if (fg_topology_read(fg_dir(), &t, error, sizeof error))
 		return CUDA_ERROR_UNKNOWN;
-	*version = t.cuda_major * 1000 + t.cuda_minor * 10;
+	int told = t.cuda_major * 1000 + t.cuda_minor * 10;
+	*version = told < fg_generation ? told : fg_generation;
 	return CUDA_SUCCESS;
 }

@@ -26,10 +26,14 @@ struct fg_entry {
 extern const struct fg_entry fg_entries[];
 extern const size_t fg_entry_count;
 
+/* 1000 * major + 10 * minor: younger entries do not exist. */
+extern const int fg_generation;
+
 struct CUctx_st {
 	int ordinal;
 	int primary;
 	int references;
+	uint64_t cost; /* bytes this context takes, and all that is loaded into it */
 	struct CUctx_st *next;
 };
 
@@ -71,6 +75,9 @@ CUresult fg_injected(const char *function);
 /* Releases the plain memory and the arrays of a destroyed context. */
 void fg_memory_reset(const struct CUctx_st *context);
 void fg_arrays_reset(const struct CUctx_st *context);
+/* Takes what a new context costs, or gives it back with all that was loaded into it. */
+CUresult fg_context_open(struct CUctx_st *context);
+void fg_context_close(struct CUctx_st *context);
 /* Gives back what pools need no longer, as a synchronisation does. */
 void fg_drain_pools(int ordinal);
 /* Gives an allocation back to its pool; 0 when it is none of a pool's. */

@@ -2,16 +2,24 @@
 /*
  * nvml_process.c: running processes and utilisation. PIDs are those of the asker's
  * namespace; processes of other namespaces are not listed, as with NVIDIA's open
- * kernel module.
+ * kernel module. FAKEGPU_NVML_PROCESSES makes it one of the others: "host" for PIDs that
+ * mean nothing here, "zero" for no amounts, "none" for an empty list.
  */
 #include "nvml_fake.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #define NO_INSTANCE 0xffffffffu
 
 /* Copies up to `room` processes; the number there are. */
 static unsigned collect(nvmlDevice_t device, nvmlProcessInfo_v2_t *out, unsigned room)
 {
+	const char *kind = getenv("FAKEGPU_NVML_PROCESSES");
+	int host = kind && !strcmp(kind, "host"), zero = kind && !strcmp(kind, "zero");
 	unsigned n = 0;
+	if (kind && !strcmp(kind, "none"))
+		return 0;
 	fg_lock();
 	for (int i = 0; i < FG_MAX_PROCESSES; i++) {
 		const struct fg_process *p = &fg_state()->process[i];
@@ -19,7 +27,8 @@ static unsigned collect(nvmlDevice_t device, nvmlProcessInfo_v2_t *out, unsigned
 		if (pid <= 0)
 			continue;
 		if (n < room)
-			out[n] = (nvmlProcessInfo_v2_t){.pid = (unsigned)pid, .usedGpuMemory = p->used[device->gpu.minor],
+			out[n] = (nvmlProcessInfo_v2_t){.pid = (unsigned)pid + (host ? 4000000u : 0),
+							.usedGpuMemory = zero ? 0 : p->used[device->gpu.minor],
 							.gpuInstanceId = NO_INSTANCE, .computeInstanceId = NO_INSTANCE};
 		n++;
 	}

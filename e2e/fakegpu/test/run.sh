@@ -50,6 +50,7 @@ holder=$!
 until grep -q forever "$work/holder"; do sleep 0.05; done
 passes "another process's memory counts" "$client" alloc 1 expect oom
 check "show lists the process" "own_pid=$holder name=cudaclient used_mib=64" "$ctl" show
+check "NVML lists the process by its PID" "pid=$holder used_mib=64" "$client" processes
 kill -9 $holder
 wait $holder 2>/dev/null
 passes "a killed process's memory is back" "$client" alloc 64 expect ok

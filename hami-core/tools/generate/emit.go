@@ -76,11 +76,11 @@ func exportList(symbols []symbol) string {
 			fmt.Fprintln(&b, s.name)
 		}
 	}
-	fmt.Fprint(&b, "dlsym\ndlvsym\n")
+	fmt.Fprint(&b, "dlmopen\ndlopen\ndlsym\ndlvsym\n")
 	return b.String()
 }
 
-// exportMap is the linker's version script: exactly the hooks, dlsym and dlvsym, without a version.
+// exportMap is the linker's version script: exactly the hooks and the C library's four ways to look names up, without a version.
 func exportMap(symbols []symbol) string {
 	names := strings.Fields(exportList(symbols))
 	return "/* Generated from hooks.def by tools/generate. */\n{\n\tglobal:\n\t\t" +

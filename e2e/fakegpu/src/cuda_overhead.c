@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_overhead.c: memory that nobody asks for by size. A context takes FAKEGPU_CONTEXT MiB
+ * (0 when unset; about 527 on an H200), a library FAKEGPU_LIBRARY MiB in the context that is
+ * current when it is loaded, each look-up of a kernel in one FAKEGPU_KERNEL MiB, and cuCtxSetLimit what it is told in whole pages. Modules cost nothing.
+ */
+#include "cuda_exports.h"
+#include "cuda_fake.h"
+
+#include <stdlib.h>
+
+struct CUlib_st {
+	struct CUctx_st *context;
+	uint64_t cost;
+	struct CUlib_st *next;
+};
+
+static struct CUlib_st *libraries; /* under fake.mutex */
+
+static uint64_t mib_of(const char *variable)
+{
+	const char *text = getenv(variable);
+	return text ? strtoull(text, NULL, 10) << 20 : 0;
+}
+
+static CUresult add_cost(struct CUctx_st *context, uint64_t bytes)
+{
+	CUresult r = bytes ? fg_take(context->ordinal, bytes) : CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS)
+		context->cost += bytes;
+	return r;
+}
+
+CUresult fg_context_open(struct CUctx_st *context)
+{
+	return add_cost(context, mib_of("FAKEGPU_CONTEXT"));
+}
+
+void fg_context_close(struct CUctx_st *context)
+{
+	pthread_mutex_lock(&fake.mutex);
+	fg_give(context->ordinal, context->cost);
+	context->cost = 0;
+	for (struct CUlib_st *l = libraries; l; l = l->next)
+		if (l->context == context)
+			l->cost = 0;
+	pthread_mutex_unlock(&fake.mutex);
+}
+
+static CUresult load(CUlibrary *library, const void *what)
+{
+	struct CUctx_st *context = fg_context();
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!library || !what)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct CUlib_st *l = calloc(1, sizeof *l);
+	*l = (struct CUlib_st){.context = context, .cost = mib_of("FAKEGPU_LIBRARY")};
+	pthread_mutex_lock(&fake.mutex);
+	CUresult r = add_cost(context, l->cost);
+	if (r == CUDA_SUCCESS) {
+		l->next = libraries;
+		libraries = *library = l;
+	}
+	pthread_mutex_unlock(&fake.mutex);
+	if (r != CUDA_SUCCESS)
+		free(l);
+	return r;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, int *jit, void **jit_values, unsigned int jit_count,
+			   int *options, void **values, unsigned int count)
+{
+	(void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+	return load(library, code);
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, int *jit, void **jit_values, unsigned int jit_count,
+			       int *options, void **values, unsigned int count)
+{
+	(void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+	return load(library, path);
+}
+
+/* The kernel itself is good for nothing yet. */
+CUresult cuLibraryGetKernel(struct CUkern_st **kernel, CUlibrary library, const char *name)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!kernel || !library || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t cost = mib_of("FAKEGPU_KERNEL");
+	pthread_mutex_lock(&fake.mutex);
+	CUresult r = add_cost(library->context, cost);
+	if (r == CUDA_SUCCESS)
+		library->cost += cost;
+	pthread_mutex_unlock(&fake.mutex);
+	*kernel = NULL;
+	return r;
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+	pthread_mutex_lock(&fake.mutex);
+	struct CUlib_st **at = &libraries;
+	while (*at && *at != library)
+		at = &(*at)->next;
+	int found = *at != NULL;
+	if (found) {
+		*at = library->next;
+		if (library->cost) {
+			fg_give(library->context->ordinal, library->cost);
+			library->context->cost -= library->cost;
+		}
+		free(library);
+	}
+	pthread_mutex_unlock(&fake.mutex);
+	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuCtxSetLimit(int limit, size_t value)
+{
+	struct CUctx_st *context = fg_context();
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (limit < 0 || limit > 2) /* stack, printf buffer, heap */
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&fake.mutex);
+	CUresult r = add_cost(context, fg_pages(value));
+	pthread_mutex_unlock(&fake.mutex);
+	return r;
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned int flags, CUdevice device)
+{
+	return affinity || count ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(context, flags, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, void *params, unsigned int flags, CUdevice device)
+{
+	return params ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(context, flags, device);
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *path)
+{
+	return cuModuleLoadData(module, path);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, int *options, void **values)
+{
+	(void)count, (void)options, (void)values;
+	return cuModuleLoadData(module, image);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+	return cuModuleLoadData(module, image);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* failures_test.c: what is missing or broken around the library, and what programs then see. See docs/libvgpu.md. */
+#include "machine.h"
+
+static const char small[] = "vgpu-limits 1\nregion %s/small/vgpu.cache\ndevice 0 " U0 " memory=67108864 cores=50\n";
+
+TEST("a region on a full or read-only file system leaves the limit in the process")
+{
+	static const char *const options[] = {"size=64k", "ro"};
+	for (int i = 0; i < 2; i++) {
+		char command[256];
+		snprintf(command, sizeof command,
+			 "mkdir $DIR/small && mount -t tmpfs -o %s none $DIR/small && $CLIENT alloc 65 expect oom alloc 64 expect ok", options[i]);
+		in_container(small, command);
+		CHECK(geteuid() || strstr(output, "small/vgpu.cache: "));
+	}
+}
+
+TEST("without libcuda and NVML hooks answer as the loader's users expect")
+{
+	static const char text[] = "import ctypes; c = ctypes.CDLL(None); x = ctypes.c_void_p()\n"
+				   "assert c.cuInit(0) == 3 and c.cuMemAlloc_v2(ctypes.byref(x), 1) == 3\n"
+				   "assert c.nvmlDeviceGetMemoryInfo(None, None) == 12\n"
+				   "try: c.cuDeviceGetCount; assert False\n"
+				   "except AttributeError: pass";
+	machine(LIMITS);
+	int code = run((char *const[]){"python3", "-c", (char *)text, NULL}, (const char *const[]){"LD_LIBRARY_PATH", "/nonexistent", NULL});
+	CHECK(code == 0 || code == 127); /* 127: no python3 here */
+	if (code)
+		printf("%s\n", output);
+	done();
+}
+
+TEST("a set-user-ID program is limited by the file and deaf to the environment")
+{
+	static const char suid[] = "chmod 755 $DIR && cp $CLIENT /usr/local/suid && chown 1 /usr/local/suid && chmod 4755 /usr/local/suid && "
+				   "mount -t tmpfs none /var/cache && echo $FAKE > /etc/ld.so.conf && PATH=$PATH:/sbin:/usr/sbin ldconfig -X && chmod -R a+rwX $DIR && ";
+	char command[1024];
+	snprintf(command, sizeof command, "%s CUDA_DEVICE_MEMORY_LIMIT_0=900m /usr/local/suid alloc 65 expect oom alloc 64 expect ok", suid);
+	in_container(LIMITS, command);
+	snprintf(command, sizeof command, "%s CUDA_DEVICE_MEMORY_LIMIT_0=64m /usr/local/suid alloc 65 expect ok", suid);
+	in_container(NULL, command);
+}
+
+TEST("percentages that make no sense are told and count as unset, whatever they are")
+{
+	static const char *const values[] = {"-5", "half", "1e2", "50%", "99999999"};
+	machine(NULL);
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+		probe("unlimited", (const char *const[]){"CUDA_DEVICE_SM_LIMIT", values[i], NULL});
+		CHECK(strstr(output, "CUDA_DEVICE_SM_LIMIT=") && strstr(output, "makes no sense"));
+	}
+	probe("unlimited", (const char *const[]){"CUDA_DEVICE_SM_LIMIT", "250", NULL}); /* more than all is all */
+	CHECK(strstr(output, "libvgpu") == NULL);
+	done();
+}
+
+TEST_MAIN

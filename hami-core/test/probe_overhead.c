@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probe_overhead.c: contexts of 6 MiB and libraries of 4 MiB in a share of 64 MiB. The
+ * region's books are read as a monitor reads them: PROBE_REGION, HAMi's offsets.
+ */
+#define _GNU_SOURCE
+#include "probe.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Field 0 context, 1 module, 2 data, 4 total of device 0 in the slot of this process. */
+static uint64_t book(int field)
+{
+	int fd = open(getenv("PROBE_REGION"), O_RDONLY);
+	uint64_t value = UINT64_MAX;
+	NEED(fd >= 0);
+	unsigned char *b = mmap(NULL, 2008952, PROT_READ, MAP_SHARED, fd, 0);
+	NEED(b != MAP_FAILED);
+	for (int i = 0; i < 1024; i++)
+		if (*(int32_t *)(b + 1856 + i * 1960) == getpid())
+			value = *(uint64_t *)(b + 1856 + i * 1960 + 8 + field * 8);
+	munmap(b, 2008952);
+	close(fd);
+	return value;
+}
+
+/* The fake reads this when a context is made; so children can be told another cost. */
+static void cost(const char *context, const char *library)
+{
+	setenv("FAKEGPU_CONTEXT", context, 1);
+	setenv("FAKEGPU_LIBRARY", library, 1);
+}
+
+void probe_context_charged(void)
+{
+	CUcontext one, two, three;
+	cost("6", "0");
+	use_device(0);
+	NEED(left() == 58 * MIB && book(0) == 6 * MIB && book(2) == 0 && book(4) == 6 * MIB);
+	use_device(0); /* a second reference is not a second context */
+	NEED(left() == 58 * MIB);
+	NEED(take(58 * MIB) == CUDA_SUCCESS && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(book(0) == 6 * MIB && book(2) == 58 * MIB && book(4) == 64 * MIB);
+	NEED(cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS && book(4) == 64 * MIB);
+	NEED(cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS && book(4) == 0 && book(0) == 0);
+	NEED(cuCtxCreate_v2(&one, 0, 0) == CUDA_SUCCESS && left() == 58 * MIB);
+	NEED(cuCtxCreate_v3(&two, NULL, 0, 0, 0) == CUDA_SUCCESS && left() == 52 * MIB);
+	NEED(cuCtxCreate_v4(&three, NULL, 0, 0) == CUDA_SUCCESS && left() == 46 * MIB);
+	NEED(cuCtxDestroy_v2(three) == CUDA_SUCCESS && cuCtxDestroy_v2(two) == CUDA_SUCCESS && left() == 58 * MIB);
+	NEED(cuCtxDestroy_v2(one) == CUDA_SUCCESS && book(4) == 0);
+	use_device(0);
+	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && book(4) == 0);
+}
+
+void probe_context_free(void)
+{
+	cost("6", "0");
+	use_device(0);
+	NEED(left() == 64 * MIB && take(64 * MIB) == CUDA_SUCCESS);
+	NEED(book(0) == 6 * MIB && book(2) == 64 * MIB && book(4) == 64 * MIB); /* shown, not counted */
+}
+
+/* A context larger than the share: the program starts, the driver works, memory is refused. */
+void probe_context_over(void)
+{
+	cost("90", "0");
+	use_device(0);
+	NEED(left() == 0 && take(1) == CUDA_ERROR_OUT_OF_MEMORY && cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(book(4) == 90 * MIB);
+}
+
+/* NVML does not know this process: by the card's free memory, and the smallest of several counts. */
+void probe_context_unknown(void)
+{
+	int status;
+	cost("8", "0");
+	if (fork() == 0) {
+		use_device(0);
+		NEED(left() == 64 * MIB); /* one count is not believed: another tenant may be in it */
+		exit(0);
+	}
+	NEED(wait(&status) > 0 && status == 0);
+	cost("6", "0");
+	use_device(0);
+	NEED(left() == 58 * MIB); /* the first measurement was larger: something was taken meanwhile */
+	CUlibrary library;
+	cost("6", "4");
+	NEED(cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
+	NEED(book(1) == 0); /* nobody can say whose that was */
+}
+
+/* Sixteen processes at once, nothing known at first: all are charged the same in the end. */
+void probe_context_together(void)
+{
+	int go[2], ready[2], status;
+	char c;
+	cost("2", "0");
+	NEED(!pipe(go) && !pipe(ready));
+	for (int i = 0; i < 16; i++)
+		if (fork() == 0) {
+			close(go[1]);
+			use_device(0);
+			NEED(write(ready[1], "x", 1) == 1);
+			NEED(read(go[0], &c, 1) == 0);
+			(void)left();
+			exit(book(0) == 2 * MIB ? 0 : 1);
+		}
+	for (int i = 0; i < 16; i++)
+		NEED(read(ready[0], &c, 1) == 1);
+	for (int i = 0; i < 2; i++) { /* two more, one after the other: what they find holds for all */
+		if (fork() == 0) {
+			use_device(0);
+			NEED(getenv("FAKEGPU_NVML_PROCESSES") || (left() == 30 * MIB && book(0) == 2 * MIB));
+			exit(0);
+		}
+		NEED(wait(&status) > 0 && status == 0);
+	}
+	close(go[1]);
+	while (wait(&status) > 0)
+		NEED(status == 0);
+}
+
+void probe_code_charged(void)
+{
+	CUlibrary a, b;
+	cost("6", "4");
+	use_device(0);
+	NEED(take(10 * MIB) == CUDA_SUCCESS);
+	NEED(cuLibraryLoadData(&a, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
+	NEED(left() == 44 * MIB && book(1) == 4 * MIB);
+	NEED(cuLibraryLoadData(&b, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 40 * MIB);
+	NEED(cuCtxSetLimit(2, 8 * MIB) == CUDA_SUCCESS && left() == 32 * MIB && book(1) == 16 * MIB);
+	struct CUkern_st *kernel;
+	setenv("FAKEGPU_KERNEL", "2", 1);
+	NEED(cuLibraryGetKernel(&kernel, a, "late") == CUDA_SUCCESS);
+	for (int i = 0; i < 100 && left() != 30 * MIB; i++) /* code that comes behind our back is seen soon */
+		usleep(20000);
+	NEED(left() == 30 * MIB && book(1) == 18 * MIB);
+	NEED(cuLibraryUnload(a) == CUDA_SUCCESS && left() == 36 * MIB);
+	NEED(take(36 * MIB) == CUDA_SUCCESS && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(cuLibraryLoadData(&a, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 0); /* code is not refused */
+	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && book(1) == 0 && book(4) == 0);
+}
