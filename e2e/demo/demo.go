@@ -54,6 +54,7 @@ func Run(ctx context.Context, c *sandbox.Cluster, out io.Writer) error {
 	}{
 		{"Three pods share one device", s.sharing},
 		{"A container that wants more than its share is refused, its neighbour goes on", s.greed},
+		{"Two containers keep a device busy, each for its share of the time, and each sees only itself", s.compute},
 		{"A pod that does not fit waits, says why, and starts when there is room", s.waiting},
 		{"Binpack fills a device, spread uses another one: each pod may choose", s.policies},
 		{"The same among nodes: binpack fills one, spread takes the other", s.nodes},

@@ -5,6 +5,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"deviceshare/e2e/user"
@@ -69,6 +70,43 @@ func (s *story) greed(ctx context.Context) error {
 		}
 	}
 	return s.user.Delete(ctx, "greedy", "neighbour")
+}
+
+// compute lets two pods keep one device busy at 30 and at 70 percent.
+func (s *story) compute(ctx context.Context) error {
+	shares := map[string]int64{"at-30": 30, "at-70": 70}
+	names := []string{"at-30", "at-70"}
+	for _, name := range names {
+		p := pod(name).App("main", workload.Ask{Number: 1, Memory: 2048, Cores: shares[name]},
+			"alloc", "100", "hold", "3", "busy", "5", "1", "processes", "forever")
+		if err := s.user.Create(ctx, p.Build()); err != nil {
+			return err
+		}
+	}
+	s.say("")
+	for _, name := range names {
+		if _, err := s.user.WaitRunning(ctx, name); err != nil {
+			return err
+		}
+		log, err := s.user.WaitLog(ctx, name, "main", "forever")
+		if err != nil {
+			return err
+		}
+		s.say("   %s:", name)
+		s.quote(log)
+		fraction, err := strconv.ParseFloat(word(log, "busy ", "fraction"), 64)
+		if err != nil {
+			return fmt.Errorf("%s reports no fraction of the device's time: %w", name, err)
+		}
+		// A busy machine leaves a container less than its share; never more.
+		if limit := float64(shares[name])/100 + 0.04; fraction <= 0 || fraction > limit {
+			return fmt.Errorf("%s got %.3f of the device's time", name, fraction)
+		}
+		if n := strings.Count(log, "\nprocess uuid="); n != 1 {
+			return fmt.Errorf("%s sees %d processes on its device, want its own", name, n)
+		}
+	}
+	return s.user.Delete(ctx, names...)
 }
 
 // waiting fills the devices, and then makes room.
