@@ -130,16 +130,16 @@ func BenchmarkDecision(b *testing.B) {
 		}
 	}
 	for _, name := range []string{"refuse", "refuse-other"} {
-		turn := 0
+		pair, turn := tasks[name], 0
 		b.Run(name, func(b *testing.B) {
 			compare(b, func() {
 				turn++
-				task := tasks[name][turn%2]
+				task := pair[turn%2]
 				if refused := p.judge(p.ask(task), p.nodes[info.Name], task, info); !refused.Refused() {
 					b.Fatal("fits")
 				}
 			}, func() {
-				if code, _, _ := theirs.FilterNode(tasks[name][0].Pod, "binpack"); code == api.Success {
+				if code, _, _ := theirs.FilterNode(pair[0].Pod, "binpack"); code == api.Success {
 					b.Fatal("fits")
 				}
 			})
