@@ -34,7 +34,7 @@ func newConfigValues(l layout, p ports, nodeIP, runc string) configValues {
 	return configValues{
 		NodeName: NodeName, NodeIP: nodeIP, Ports: p,
 		ContainerdRoot: l.in("containerd"), ContainerdState: l.in("ctd"), ContainerdSocket: l.containerdSocket(),
-		Snapshotter: "overlayfs", PauseImage: "docker.io/" + ImagePause,
+		Snapshotter: "overlayfs", PauseImage: runtimeName(ImagePause),
 		Shim: filepath.Join(l.runtime(), "containerd-shim-runc-v2"), Runc: runc, RuncRoot: l.in("runc"),
 		CDIDir:  l.cdiDir(),
 		Network: l.network(), CNIBinDir: l.runtime(), CNIConfDir: l.config("cni"), CNIDataDir: l.in("cni"),

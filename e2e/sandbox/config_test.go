@@ -87,7 +87,7 @@ func TestContainerdKeepsEverythingBelowTheStateDirectory(t *testing.T) {
 	}
 	for _, want := range []string{
 		"restrict_oom_score_adj = true", `cdi_spec_dirs = ["/repo/.sandbox/state/cdi"]`, "netns_mounts_under_state_dir = true",
-		`sandbox = "docker.io/deviceshare/pause:sandbox"`, `Root = "/repo/.sandbox/state/runc"`,
+		`sandbox = "` + runtimeName("deviceshare/pause:sandbox") + `"`, `Root = "/repo/.sandbox/state/runc"`,
 		`root = "/repo/.sandbox/state/containerd"`, `state = "/repo/.sandbox/state/ctd"`,
 	} {
 		if !strings.Contains(text, want) {

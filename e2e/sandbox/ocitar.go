@@ -14,6 +14,8 @@ import (
 	"path"
 	"runtime"
 	"strings"
+
+	"github.com/distribution/reference"
 )
 
 // image is a container image of one layer.
@@ -138,7 +140,7 @@ func (im image) writeLayout(w io.Writer, layer []byte) error {
 	}
 	manifestDesc := describe(typeManifest, manifest)
 	manifestDesc.Platform = platform
-	manifestDesc.Annotations = map[string]string{"io.containerd.image.name": "docker.io/" + im.ref}
+	manifestDesc.Annotations = map[string]string{"io.containerd.image.name": runtimeName(im.ref)}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []descriptor{manifestDesc}})
 	if err != nil {
 		return err
@@ -171,3 +173,13 @@ func digest(blob []byte) string {
 }
 
 func blobPath(blob []byte) string { return "blobs/sha256/" + digest(blob) }
+
+// runtimeName is an image's name as the runtime writes it out in full: what pods call by its short name must be
+// stored under the long one.
+func runtimeName(ref string) string {
+	named, err := reference.ParseNormalizedNamed(ref)
+	if err != nil {
+		return ref // the import will say what is wrong with it
+	}
+	return named.String()
+}
