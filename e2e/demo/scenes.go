@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deviceshare/e2e/report"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
 	"deviceshare/sharing"
@@ -36,7 +37,7 @@ func (s *story) sharing(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		uuid, total := word(log, "info index=", "uuid"), word(log, "info index=", "total")
+		uuid, total := report.Field(log, "info index=", "uuid"), report.Field(log, "info index=", "total")
 		s.say("     %-8s %6d MiB -> %s bytes on %s", name, asks[name].Memory, total, uuid)
 		if want := fmt.Sprint(asks[name].Memory << 20); total != want {
 			return fmt.Errorf("%s sees %s bytes, its limit is %s", name, total, want)
@@ -94,7 +95,7 @@ func (s *story) compute(ctx context.Context) error {
 		}
 		s.say("   %s:", name)
 		s.quote(log)
-		fraction, err := strconv.ParseFloat(word(log, "busy ", "fraction"), 64)
+		fraction, err := strconv.ParseFloat(report.Field(log, "busy ", "fraction"), 64)
 		if err != nil {
 			return fmt.Errorf("%s reports no fraction of the device's time: %w", name, err)
 		}
@@ -187,19 +188,4 @@ func (s *story) whole(ctx context.Context) error {
 		return fmt.Errorf("the container with a whole device is intercepted")
 	}
 	return nil
-}
-
-// word finds key=value in the first line that begins with start.
-func word(log, start, key string) string {
-	for _, line := range strings.Split(log, "\n") {
-		if !strings.HasPrefix(line, start) {
-			continue
-		}
-		for _, w := range strings.Fields(line) {
-			if v, ok := strings.CutPrefix(w, key+"="); ok {
-				return v
-			}
-		}
-	}
-	return ""
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deviceshare/e2e/report"
 )
 
 // Where the library looks inside a container; here the machine is the container.
@@ -48,8 +50,8 @@ func newBench(dir string) (*bench, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the driver for its devices: %w\n%s", err, out)
 	}
-	b.uuid, b.device = field(out, "info index=0", "uuid"), out
-	b.total, err = strconv.ParseInt(field(out, "info index=0", "total"), 10, 64)
+	b.uuid, b.device = report.Field(out, "info index=0", "uuid"), out
+	b.total, err = strconv.ParseInt(report.Field(out, "info index=0", "total"), 10, 64)
 	if err != nil || b.uuid == "" {
 		return nil, fmt.Errorf("the driver shows no device:\n%s", out)
 	}
@@ -89,19 +91,4 @@ func run(env []string, program string, args ...string) (string, error) {
 		return out.String(), fmt.Errorf("%s %s: %w", filepath.Base(program), strings.Join(args, " "), err)
 	}
 	return out.String(), nil
-}
-
-// field finds key=value in the first line that begins with start.
-func field(text, start, key string) string {
-	for _, line := range strings.Split(text, "\n") {
-		if !strings.HasPrefix(line, start) {
-			continue
-		}
-		for _, w := range strings.Fields(line) {
-			if v, ok := strings.CutPrefix(w, key+"="); ok {
-				return v
-			}
-		}
-	}
-	return ""
 }

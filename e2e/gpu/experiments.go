@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"deviceshare/e2e/report"
 )
 
 const (
@@ -45,7 +47,7 @@ func identity(b *bench) (string, error) {
 		return ours, err
 	}
 	for _, key := range []string{"uuid", "total", "meminfo_total", "nvml_total"} {
-		if x, y := field(bare, "info index=0", key), field(ours, "info index=0", key); x != y {
+		if x, y := report.Field(bare, "info index=0", key), report.Field(ours, "info index=0", key); x != y {
 			return "", fmt.Errorf("%s is %s bare and %s with the library", key, x, y)
 		}
 	}
@@ -61,11 +63,11 @@ func sees(b *bench) (string, error) {
 		return out, err
 	}
 	for _, key := range []string{"total", "meminfo_total", "nvml_total"} {
-		if got := field(out, "info index=0", key); got != fmt.Sprint(8*gib) {
+		if got := report.Field(out, "info index=0", key); got != fmt.Sprint(8*gib) {
 			return "", fmt.Errorf("%s is %s", key, got)
 		}
 	}
-	return "8 GiB three times, free " + field(out, "info index=0", "meminfo_free"), nil
+	return "8 GiB three times, free " + report.Field(out, "info index=0", "meminfo_free"), nil
 }
 
 func steps(b *bench) (string, error) {

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"deviceshare/e2e/report"
 	"deviceshare/e2e/user"
 	"deviceshare/sharing"
 )
@@ -97,14 +98,14 @@ func parse(log string) seen {
 		switch {
 		case strings.HasPrefix(line, "info index="):
 			s.devices = append(s.devices, seenDevice{
-				uuid: value(words, "uuid"), total: number(words, "total"),
-				infoTotal: number(words, "meminfo_total"), nvmlAll: number(words, "nvml_total"),
+				uuid: report.Value(line, "uuid"), total: number(line, "total"),
+				infoTotal: number(line, "meminfo_total"), nvmlAll: number(line, "nvml_total"),
 			})
 		case strings.HasPrefix(line, "env limits: device ") && len(words) >= 5:
 			if s.limits == nil {
 				s.limits = map[string]limit{}
 			}
-			s.limits[words[4]] = limit{sharing.Bytes(number(words, "memory")), sharing.Percent(number(words, "cores"))}
+			s.limits[words[4]] = limit{sharing.Bytes(number(line, "memory")), sharing.Percent(number(line, "cores"))}
 		case line == "env libvgpu=mapped":
 			s.mapped = true
 		}
@@ -112,18 +113,9 @@ func parse(log string) seen {
 	return s
 }
 
-func value(words []string, key string) string {
-	for _, w := range words {
-		if v, ok := strings.CutPrefix(w, key+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
-
 // number is -1 where the text has none, which equals no amount.
-func number(words []string, key string) int64 {
-	n, err := strconv.ParseInt(value(words, key), 10, 64)
+func number(line, key string) int64 {
+	n, err := strconv.ParseInt(report.Value(line, key), 10, 64)
 	if err != nil {
 		return -1
 	}
