@@ -65,6 +65,37 @@ typedef struct CUlaunchConfig_st {
 	unsigned int numAttrs;
 } CUlaunchConfig;
 
+/* One entry of cuLaunchCooperativeKernelMultiDevice: one kernel per device, each on its stream. */
+typedef struct CUDA_LAUNCH_PARAMS_st {
+	CUfunction function;
+	unsigned int gridDimX, gridDimY, gridDimZ;
+	unsigned int blockDimX, blockDimY, blockDimZ;
+	unsigned int sharedMemBytes;
+	CUstream hStream;
+	void **kernelParams;
+} CUDA_LAUNCH_PARAMS;
+
+/* Memory of other processes and of other interfaces. */
+typedef struct CUipcMemHandle_st {
+	char reserved[64];
+} CUipcMemHandle;
+typedef struct CUextMemory_st *CUexternalMemory;
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+	int type;
+	union {
+		int fd;
+		struct {
+			void *handle;
+			const void *name;
+		} win32;
+		const void *nvSciBufObject;
+	} handle;
+	unsigned long long size;
+	unsigned int flags;
+	unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+enum { CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1 };
+
 typedef struct CUuuid_st {
 	unsigned char bytes[16];
 } CUuuid;
@@ -73,7 +104,9 @@ typedef struct CUmemLocation_st {
 	int type; /* CU_MEM_LOCATION_TYPE_* */
 	int id;   /* device ordinal for CU_MEM_LOCATION_TYPE_DEVICE */
 } CUmemLocation;
-enum { CU_MEM_LOCATION_TYPE_DEVICE = 1 };
+enum { CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_LOCATION_TYPE_HOST = 2, CU_MEM_LOCATION_TYPE_HOST_NUMA = 3 };
+enum { CU_MEM_ATTACH_GLOBAL = 1 };
+enum { CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3, CU_MEM_ADVISE_SET_ACCESSED_BY = 5 };
 
 typedef struct CUmemAllocationProp_st {
 	int type;
@@ -162,7 +195,7 @@ enum {
 	CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
 };
 
-/* Device attributes that the fake driver answers. */
+/* Device attributes that we ask for or the fake driver answers. */
 enum {
 	CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
 	CU_DEVICE_ATTRIBUTE_PCI_BUS_ID = 33,
@@ -172,11 +205,16 @@ enum {
 	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
 	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
 	CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
+	CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89,
 	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115
 };
 
 _Static_assert(sizeof(CUuuid) == 16, "CUuuid");
 _Static_assert(sizeof(CUlaunchConfig) == 56 && offsetof(CUlaunchConfig, hStream) == 32, "CUlaunchConfig");
+_Static_assert(sizeof(CUDA_LAUNCH_PARAMS) == 56 && offsetof(CUDA_LAUNCH_PARAMS, hStream) == 40, "CUDA_LAUNCH_PARAMS");
+_Static_assert(sizeof(CUipcMemHandle) == 64, "CUipcMemHandle");
+_Static_assert(sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC) == 104 && offsetof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, size) == 24,
+	       "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
 _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "CUDA_MEM_ALLOC_NODE_PARAMS");

@@ -37,6 +37,7 @@
 #define ENV_REGION "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 #define ENV_PRIORITY "CUDA_TASK_PRIORITY"
 #define ENV_POLICY "GPU_CORE_UTILIZATION_POLICY"
+#define ENV_OVERSUBSCRIBE "CUDA_OVERSUBSCRIBE"
 #define ENV_LOG_LEVEL "LIBCUDA_LOG_LEVEL"
 
 #define HAMI_DEVICES 16
@@ -90,10 +91,13 @@ _Static_assert(offsetof(struct hami_region, last_kernel_time) == 2008912, "last_
 _Static_assert(sizeof(struct hami_region) == 2008952, "region 1.2");
 
 #define VGPU_EXTENSION_MAGIC 0x3154584555504756ULL /* "VGPUEXT1" */
-#define VGPU_EXTENSION_VERSION 1
+#define VGPU_EXTENSION_VERSION 2
 #define VGPU_EXTENSION_OFFSET 2011136 /* the next page after the region */
 #define VGPU_FORMAT_LOCK (1LL << 40)  /* byte locked while a file is made or repaired */
 #define VGPU_SLOT_LOCK (1LL << 41)    /* byte of slot 0 */
+
+/* Memory of other processes that is open here; memory in `used` that lies in the host because the card was full. */
+enum vgpu_shown { VGPU_IMPORTED, VGPU_OVERFLOW, VGPU_SHOWN };
 
 enum vgpu_slot_state { SLOT_FREE = 0, SLOT_LIVE = 1 };
 
@@ -102,6 +106,8 @@ struct vgpu_slot {
 	int32_t pid;
 	uint64_t generation; /* counts the owners this slot has had */
 	uint64_t used[HAMI_DEVICES];
+	uint64_t shown[VGPU_SHOWN][HAMI_DEVICES]; /* bytes that are told and not counted */
+	int32_t flight[HAMI_DEVICES]; /* calls under way that take or give memory */
 };
 
 /*
@@ -112,8 +118,28 @@ struct vgpu_pace {
 	int64_t balance_ns;   /* GPU time left; negative: a debt */
 	uint64_t refilled_ns; /* CLOCK_MONOTONIC of the last refill; 0 = never */
 	uint64_t spent_ns;    /* GPU time charged so far, for monitors */
-	uint64_t spare;
+	uint64_t lost_ns;     /* time so far that work was on the device and others' ran */
 };
+
+/* A container's turn on a device that neighbours want, too. Hints: a torn one costs a turn. */
+struct vgpu_turn {
+	uint64_t since_ns;  /* in line since then; 0 = not */
+	uint64_t began_ns;  /* at work since then; 0 = waiting */
+	uint64_t resting;   /* saves up before it goes into line again */
+};
+
+/*
+ * What a container tells its neighbours of a device, at VGPU_DEMAND_BYTES times its number in the limits file.
+ * CLOCK_MONOTONIC; 0 = never. Written by the container, so to be believed only to its own disadvantage.
+ */
+struct vgpu_demand {
+	uint64_t wanted_ns; /* has had work to do */
+	uint64_t lacked_ns; /* has had less than its guarantee of what it wanted */
+	uint64_t turn_ns;   /* in line since then; 0 = not */
+	uint64_t until_ns;  /* its work on the device lasts until then */
+};
+#define VGPU_DEMAND_BYTES 32
+_Static_assert(sizeof(struct vgpu_demand) == VGPU_DEMAND_BYTES, "demand");
 
 struct vgpu_extension {
 	uint64_t magic; /* written last: absent means unfinished */
@@ -126,6 +152,7 @@ struct vgpu_extension {
 	uint64_t context_bytes[HAMI_DEVICES]; /* what one context takes, 0 = not known */
 	uint32_t context_tries[HAMI_DEVICES]; /* how often that was measured */
 	uint32_t context_serial[HAMI_DEVICES]; /* beginnings and ends of the making of contexts */
+	struct vgpu_turn turn[HAMI_DEVICES];
 };
 
 struct vgpu_region {

@@ -64,6 +64,40 @@ typedef struct {
 } nvmlProcessInfo_v2_t;
 
 typedef struct {
+	unsigned int pid;
+	unsigned long long usedGpuMemory;
+	unsigned int gpuInstanceId;
+	unsigned int computeInstanceId;
+	unsigned long long usedGpuCcProtectedMemory;
+} nvmlProcessDetail_v1_t;
+
+typedef struct {
+	unsigned int version; /* sizeof | 1 << 24 */
+	unsigned int mode;    /* 0 compute, 1 graphics, 2 MPS */
+	unsigned int numProcArrayEntries; /* in: room, out: entries */
+	nvmlProcessDetail_v1_t *procArray;
+} nvmlProcessDetailList_t;
+
+typedef struct {
+	unsigned int pid;
+	unsigned long long timeStamp; /* microseconds */
+	unsigned int smUtil, memUtil, encUtil, decUtil; /* percent */
+} nvmlProcessUtilizationSample_t;
+
+typedef struct {
+	unsigned long long timeStamp;
+	unsigned int pid;
+	unsigned int smUtil, memUtil, encUtil, decUtil, jpgUtil, ofaUtil;
+} nvmlProcessUtilizationInfo_v1_t;
+
+typedef struct {
+	unsigned int version; /* sizeof | 1 << 24 */
+	unsigned int processSamplesCount; /* in: room, out: entries */
+	unsigned long long lastSeenTimeStamp;
+	nvmlProcessUtilizationInfo_v1_t *procUtilArray;
+} nvmlProcessesUtilizationInfo_t;
+
+typedef struct {
 	nvmlDevice_t device;
 	unsigned long long eventType;
 	unsigned long long eventData;
@@ -115,6 +149,11 @@ typedef struct {
 _Static_assert(sizeof(nvmlMemory_v2_t) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(nvmlPciInfo_t) == 68, "nvmlPciInfo_t");
 _Static_assert(sizeof(nvmlProcessInfo_v2_t) == 24, "nvmlProcessInfo_v2_t");
+_Static_assert(sizeof(nvmlProcessDetail_v1_t) == 32, "nvmlProcessDetail_v1_t");
+_Static_assert(sizeof(nvmlProcessDetailList_t) == 24, "nvmlProcessDetailList_t");
+_Static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "nvmlProcessUtilizationSample_t");
+_Static_assert(sizeof(nvmlProcessUtilizationInfo_v1_t) == 40, "nvmlProcessUtilizationInfo_v1_t");
+_Static_assert(sizeof(nvmlProcessesUtilizationInfo_t) == 24, "nvmlProcessesUtilizationInfo_t");
 _Static_assert(sizeof(nvmlEventData_t) == 32, "nvmlEventData_t");
 _Static_assert(sizeof(nvmlGpuInstanceProfileInfo_t) == 48, "nvmlGpuInstanceProfileInfo_t");
 

@@ -5,6 +5,7 @@
 
 #include "limit.h"
 #include "log.h"
+#include "overflow.h"
 #include "overhead.h"
 #include "region.h"
 #include "resolve.h"
@@ -74,6 +75,7 @@ int charge_begin(struct charge *c, uint64_t bytes)
 		return c->refusal = account_refuse(device, bytes);
 	/* else: it may fit into a page that is ours already; charge_end finds out */
 	c->device = device;
+	region_flight(device, 1);
 	return 0;
 }
 
@@ -86,6 +88,7 @@ int charge_begin_on(struct charge *c, CUdevice ordinal, uint64_t bytes)
 		return c->refusal = account_refuse(device, bytes);
 	c->reserved = limit_pages(bytes);
 	c->device = device;
+	region_flight(device, 1);
 	return 0;
 }
 
@@ -97,6 +100,8 @@ CUresult charge_keep(struct charge *c, CUresult result, enum table_kind kind, ui
 		table_add(&e); /* without memory for it, the charge stays until the process ends */
 	else if (c->device >= 0)
 		region_release(c->device, c->reserved);
+	if (c->device >= 0)
+		region_flight(c->device, -1);
 	return result;
 }
 
@@ -118,6 +123,7 @@ static CUresult undo(const struct charge *c, CUdeviceptr address, uint64_t bytes
 	fn_cuMemFree_v2 free_memory = ORIGINAL(cuMemFree_v2);
 	if (!table_take(TABLE_PLAIN, address, &e))
 		return CUDA_SUCCESS; /* freed by another thread already: that one settled it */
+	overflow_freed(address);
 	if (free_memory && free_memory(address) == CUDA_SUCCESS)
 		added -= table_free_pages(&e);
 	else
@@ -127,10 +133,8 @@ static CUresult undo(const struct charge *c, CUdeviceptr address, uint64_t bytes
 	return account_refuse(c->device, bytes);
 }
 
-CUresult charge_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes)
+static CUresult settle_charge(const struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes)
 {
-	if (c->device < 0)
-		return result;
 	if (result != CUDA_SUCCESS) {
 		region_release(c->device, c->reserved);
 		return result;
@@ -146,10 +150,21 @@ CUresult charge_end(struct charge *c, CUresult result, CUdeviceptr address, uint
 	return result;
 }
 
+CUresult charge_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes)
+{
+	if (c->device < 0)
+		return result;
+	result = settle_charge(c, result, address, bytes);
+	region_flight(c->device, -1);
+	return result;
+}
+
 void free_begin(struct freeing *f, CUdeviceptr address)
 {
 	f->found = address && runtime_gate() == GATE_LIMITED &&
 		   (table_take(TABLE_PLAIN, address, &f->entry) || table_take(TABLE_POOLED, address, &f->entry));
+	if (f->found)
+		region_flight(f->entry.device, 1);
 }
 
 CUresult free_end(struct freeing *f, CUresult result)
@@ -159,20 +174,39 @@ CUresult free_end(struct freeing *f, CUresult result)
 	if (result != CUDA_SUCCESS)
 		table_put_back(&f->entry);
 	else if (f->entry.kind == TABLE_PLAIN)
-		region_release(f->entry.device, table_free_pages(&f->entry));
+		overflow_freed(f->entry.key), region_release(f->entry.device, table_free_pages(&f->entry));
 	else
 		pool_freed(&f->entry);
+	region_flight(f->entry.device, -1);
 	return result;
+}
+
+static enum vgpu_shown shown_as(enum table_kind kind)
+{
+	return kind == TABLE_IMPORT ? VGPU_IMPORTED : VGPU_OVERFLOW;
+}
+
+void account_show(enum table_kind kind, int device, uint64_t key, uint64_t bytes, CUcontext context)
+{
+	struct table_entry e = {.kind = kind, .device = device, .key = key, .size = bytes, .link = (uintptr_t)context, .uses = 1};
+	if (table_add(&e) == 0)
+		region_show(device, shown_as(kind), (int64_t)bytes);
+}
+
+void account_shown_gone(const struct table_entry *entry)
+{
+	region_show(entry->device, shown_as(entry->kind), -(int64_t)entry->size);
 }
 
 void context_leave_begin(struct departing *d, CUcontext context)
 {
-	*d = (struct departing){NULL, NULL, NULL};
+	static const enum table_kind kinds[] = {TABLE_PLAIN, TABLE_ARRAY, TABLE_IMPORT, TABLE_OVERFLOW};
+	*d = (struct departing){.context = NULL};
 	if (!context || runtime_gate() != GATE_LIMITED)
 		return;
 	d->context = context;
-	d->plain = table_take_linked(TABLE_PLAIN, (uintptr_t)context);
-	d->arrays = table_take_linked(TABLE_ARRAY, (uintptr_t)context);
+	for (int i = 0; i < 4; i++)
+		d->gone[i] = table_take_linked(kinds[i], (uintptr_t)context);
 }
 
 /* Credits a list of entries, or puts it back. */
@@ -182,6 +216,8 @@ static void settle_list(struct table_entry *list, int gone)
 		next = list->next;
 		if (!gone)
 			table_put_back(list);
+		else if (list->kind == TABLE_IMPORT || list->kind == TABLE_OVERFLOW)
+			account_shown_gone(list);
 		else
 			region_release(list->device, list->kind == TABLE_PLAIN ? table_free_pages(list) : list->size);
 		free(list);
@@ -190,8 +226,8 @@ static void settle_list(struct table_entry *list, int gone)
 
 CUresult context_leave_end(struct departing *d, CUresult result)
 {
-	settle_list(d->plain, result == CUDA_SUCCESS);
-	settle_list(d->arrays, result == CUDA_SUCCESS);
+	for (int i = 0; i < 4; i++)
+		settle_list(d->gone[i], result == CUDA_SUCCESS);
 	if (d->context && result == CUDA_SUCCESS)
 		overhead_context_gone(d->context);
 	return result;

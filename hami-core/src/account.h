@@ -45,10 +45,14 @@ struct freeing {
 void free_begin(struct freeing *f, CUdeviceptr address);
 CUresult free_end(struct freeing *f, CUresult result);
 
+/* Tells of bytes that are not counted, until the entry of that kind and key goes. */
+void account_show(enum table_kind kind, int device, uint64_t key, uint64_t bytes, CUcontext context);
+void account_shown_gone(const struct table_entry *entry);
+
 /* What a context takes along when it goes: take it, destroy the context, end with the driver's answer. */
 struct departing {
 	CUcontext context;
-	struct table_entry *plain, *arrays;
+	struct table_entry *gone[4]; /* plain, arrays, imports, overflow */
 };
 void context_leave_begin(struct departing *d, CUcontext context);
 CUresult context_leave_end(struct departing *d, CUresult result);

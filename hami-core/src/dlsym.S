@@ -5,6 +5,7 @@
  * RTLD_NEXT is relative to the caller, which the real function reads from there.
  *
  *   void *vgpu_route(void *handle, const char *name, const char *version, void *caller)
+ *   1 means: there is no such name, and nobody else is to be asked.
  */
 #if defined(__x86_64__)
 
@@ -39,7 +40,10 @@
 	testq %rax, %rax
 	jz 1f
 	jmp *%rax
-1:	ret
+1:	cmpq $1, %rax
+	jne 2f
+	xorl %eax, %eax
+2:	ret
 	.cfi_endproc
 	.size \name, .-\name
 	.endm
@@ -78,7 +82,8 @@
 	ldr x9, [x9, #:lo12:\real]
 	cbz x9, 1f
 	br x9
-1:	mov x0, x9
+1:	cmp x9, #1
+	csel x0, xzr, x9, eq
 	ret
 	.cfi_endproc
 	.size \name, .-\name

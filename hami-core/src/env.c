@@ -131,6 +131,8 @@ void limits_from_environment(const char *(*get)(const char *), void (*complain)(
 	text = get(ENV_PRIORITY);
 	if (text && *text >= '0' && *text <= '9' && !text[1])
 		out->priority = *text - '0';
+	text = get(ENV_OVERSUBSCRIBE);
+	out->oversubscribe = text && (!strcmp(text, "true") || !strcmp(text, "TRUE"));
 	text = get(ENV_POLICY);
 	if (text && (!strcmp(text, "force") || !strcmp(text, "FORCE")))
 		out->policy = POLICY_FORCE;

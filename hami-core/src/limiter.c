@@ -4,12 +4,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "borrow.h"
+#include "capture.h"
 #include "pace.h"
 #include "prim.h"
 #include "resolve.h"
 #include "runtime.h"
 #include "share.h"
 #include "spans.h"
+#include "turns.h"
 
 #define PLACES 64               /* contexts of a process that are measured */
 #define BATCH_LAUNCHES 4096     /* most launches between two checkpoints */
@@ -26,6 +29,7 @@ static struct {
 	int mode;
 	int many; /* more than one device: a thread may change devices between launches */
 	uint32_t generation; /* of everything a thread remembers; counts forks and contexts gone */
+	uint32_t seeds; /* given to threads: their batches differ */
 	struct place *place[PLACES];
 	int places;
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -34,6 +38,8 @@ static struct {
 struct batch {
 	uint32_t generation;
 	int open;
+	CUcontext context;   /* where the batch is */
+	CUcontext unlimited; /* the last one seen whose device is not limited; NULL: none */
 	struct place *place;
 	struct span span;
 	uint64_t size, sum; /* nanoseconds: when to close it; launched so far */
@@ -89,7 +95,7 @@ static struct place *find_place(CUcontext context)
 	return unused;
 }
 
-/* The current context's place, made on first sight; NULL when its device is not limited (needs the mutex). */
+/* A context's place, made on first sight; NULL when there is none for it (needs the mutex). */
 static struct place *place_of(CUcontext context)
 {
 	struct place *p = find_place(context);
@@ -100,27 +106,11 @@ static struct place *place_of(CUcontext context)
 		*p = (struct place){.context = context, .device = device < 0 ? 0 : device, .first = 1, .next = 1};
 		p->percent = device < 0 ? 100 : runtime_cores(device);
 	}
-	return p && p->percent < 100 ? p : NULL;
+	return p;
 }
 
-/* Our calls must not spoil a capture that another thread has under way. */
-static int exchange_mode(int mode)
-{
-	fn_cuThreadExchangeStreamCaptureMode exchange = ORIGINAL(cuThreadExchangeStreamCaptureMode);
-	if (exchange && mode >= 0 && exchange(&mode) == CUDA_SUCCESS)
-		return mode;
-	return -1;
-}
-
-static int capturing(CUstream stream)
-{
-	int status = 0;
-	fn_cuStreamIsCapturing get = ORIGINAL(cuStreamIsCapturing);
-	return get && (get(stream, &status) != CUDA_SUCCESS || status);
-}
-
-/* Waits until there is time to spend and little enough is queued. 0 when nothing was enforced. */
-static int wait_for_turn(struct place *p)
+/* Waits until there is time to spend, nobody goes first, and little enough is queued. 0 when nothing was enforced. */
+static int wait_for_turn(struct place *p, uint64_t cost)
 {
 	uint64_t patience = prim_now() + AHEAD_PATIENCE_NS;
 	for (;;) {
@@ -130,10 +120,14 @@ static int wait_for_turn(struct place *p)
 		uint64_t now = prim_now();
 		pthread_mutex_lock(&self.mutex);
 		int64_t back = spans_harvest(p, share_books(p->device), now);
-		uint64_t ahead = pace_ahead(p->queued, (unsigned)(p->next - p->first));
+		uint64_t queued = p->queued, ahead = pace_ahead(queued, (unsigned)(p->next - p->first));
 		pthread_mutex_unlock(&self.mutex);
 		share_give(p->device, back);
-		uint64_t wait = pace_wait(share_refill(p->device, p->percent, now), p->percent);
+		unsigned percent = borrow_rate(p->device, p->percent, now);
+		int64_t balance = share_refill(p->device, percent, now);
+		uint64_t wait = pace_wait(balance, percent), turn = turns_wait(p->device, percent, balance, queued, cost, now);
+		if (!wait)
+			wait = turn;
 		if (!wait && now < patience)
 			wait = ahead;
 		if (!wait)
@@ -146,16 +140,22 @@ static int wait_for_turn(struct place *p)
 static int open_batch(struct batch *b, const struct launch *l)
 {
 	CUcontext context = current();
-	if (!context || capturing(l->stream))
+	if (!context || capture_active(l->stream))
 		return 0;
+	uint32_t generation = __atomic_load_n(&self.generation, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&self.mutex);
 	struct place *p = place_of(context);
 	pthread_mutex_unlock(&self.mutex);
-	if (!p)
+	if (!p || p->percent == 100) {
+		b->unlimited = p ? context : NULL;
+		b->generation = generation;
 		return 0;
-	uint32_t generation = __atomic_load_n(&self.generation, __ATOMIC_RELAXED);
-	int free = !wait_for_turn(p);
-	*b = (struct batch){.generation = generation, .open = 1, .place = p, .seed = b->seed + (uint32_t)(uintptr_t)b};
+	}
+	uint64_t cost = cost_of(l->key);
+	int free = !wait_for_turn(p, cost > PACE_BATCH_NS ? cost : PACE_BATCH_NS);
+	*b = (struct batch){.generation = generation, .open = 1, .context = context, .place = p, .seed = b->seed};
+	if (!b->seed)
+		b->seed = __atomic_add_fetch(&self.seeds, 1, __ATOMIC_RELAXED);
 	b->size = pace_batch(&b->seed);
 	b->span = (struct span){.stream = l->stream, .opened_ns = prim_now(), .free = free};
 	pthread_mutex_lock(&self.mutex);
@@ -178,6 +178,12 @@ static CUevent mark(struct batch *b, CUstream stream)
 static int stale(const struct batch *b)
 {
 	return b->generation != __atomic_load_n(&self.generation, __ATOMIC_RELAXED);
+}
+
+/* Nothing is limited where the thread is now, as far as is known at a glance. */
+static int passes(const struct batch *b)
+{
+	return b->unlimited && !stale(b) && current() == b->unlimited;
 }
 
 /* A batch that cannot be ended where it began: its estimate stands, and it is paid at once. */
@@ -215,7 +221,7 @@ static void checkpoint(struct batch *b, struct launch *l)
 			b->span.start = mark(b, l->stream);
 	}
 	l->checkpoint = ends;
-	if (!ends || capturing(l->stream))
+	if (!ends || capture_active(l->stream))
 		return;
 	l->mid = mark(b, l->stream);
 	l->mid_ns = prim_now();
@@ -232,13 +238,17 @@ void limiter_before(struct launch *l)
 			share_heed_monitor();
 		return;
 	}
-	if (b->open && (stale(b) || (self.many && current() != b->place->context)))
+	if (b->open && (stale(b) || (self.many && current() != b->context)))
 		abandon(b);
-	if (b->open && !count(b, l))
+	if (b->open ? !count(b, l) : passes(b))
 		return;
-	int before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+	if (b->open && !l->cost) { /* measured alone: the batch may hold a pause of the program, and only known costs bound that */
+		b->sum -= PACE_NEW_NS;
+		abandon(b);
+	}
+	int before = capture_relax();
 	checkpoint(b, l);
-	exchange_mode(before);
+	capture_restore(before);
 }
 
 /* Ends the thread's batch after its last launch: marks, pays by estimate, leaves the rest to the harvest. */
@@ -266,9 +276,9 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 CUresult limiter_after(struct launch *l, CUresult result)
 {
 	if (l->checkpoint) {
-		int before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+		int before = capture_relax();
 		close_batch(&mine, l, result);
-		exchange_mode(before);
+		capture_restore(before);
 	}
 	return result;
 }

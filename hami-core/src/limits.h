@@ -30,10 +30,12 @@ struct limits_device {
 struct limits {
 	enum limits_source source;
 	char region[256];
+	char borrow[256]; /* this container's files among its neighbours', see borrow.h; empty: none */
 	enum limits_policy policy;
 	int priority; /* 0 = high */
 	struct limits_device device[HAMI_DEVICES]; /* by number in PCI order */
 	int keep_deepbind; /* RTLD_DEEPBIND is left as it is */
+	int oversubscribe; /* memory beyond the card is taken from the host */
 	int context_free; /* contexts and code do not count against memory */
 	int ignored_line; /* first line with a word of a later version, 0 = none */
 };

@@ -101,6 +101,15 @@ static int parse_policy(const char *word, struct limits *out)
 	return -1;
 }
 
+/* The one absolute path after a word. */
+static int parse_path(const char *word, const char *value, char *out, size_t room, char *reason, size_t size)
+{
+	if (!value || *value != '/' || strlen(value) >= room)
+		FAIL("bad %s: want an absolute path of up to %zu bytes", word, room - 1);
+	strcpy(out, value);
+	return 0;
+}
+
 static int parse_line(char *line, struct limits *out, int *unknown, char *reason, size_t size)
 {
 	uint64_t n;
@@ -110,10 +119,11 @@ static int parse_line(char *line, struct limits *out, int *unknown, char *reason
 	if (!strcmp(word, "device"))
 		return parse_device(cursor, out, unknown, reason, size);
 	if (!strcmp(word, "region")) {
-		value = next_word(&cursor);
-		if (!value || *value != '/' || strlen(value) >= sizeof out->region)
-			FAIL("bad region: want an absolute path of up to %zu bytes", sizeof out->region - 1);
-		strcpy(out->region, value);
+		if (parse_path(word, next_word(&cursor), out->region, sizeof out->region, reason, size))
+			return -1;
+	} else if (!strcmp(word, "borrow")) {
+		if (parse_path(word, next_word(&cursor), out->borrow, sizeof out->borrow, reason, size))
+			return -1;
 	} else if (!strcmp(word, "context")) {
 		value = next_word(&cursor);
 		if (!value || (strcmp(value, "charge") && strcmp(value, "free")))
@@ -124,6 +134,11 @@ static int parse_line(char *line, struct limits *out, int *unknown, char *reason
 		if (!value || (strcmp(value, "drop") && strcmp(value, "keep")))
 			FAIL("bad deepbind: want drop or keep");
 		out->keep_deepbind = !strcmp(value, "keep");
+	} else if (!strcmp(word, "oversubscribe")) {
+		value = next_word(&cursor);
+		if (!value || (strcmp(value, "on") && strcmp(value, "off")))
+			FAIL("bad oversubscribe: want on or off");
+		out->oversubscribe = !strcmp(value, "on");
 	} else if (!strcmp(word, "policy")) {
 		if (parse_policy(next_word(&cursor), out))
 			FAIL("bad policy: want default, force or disable");

@@ -80,17 +80,42 @@ static const struct symbol *hooked(const char *name)
 	return NULL;
 }
 
+const char *const driver_names[LIBRARY_COUNT] = {"libcuda.so.driver", "libnvidia-ml.so.driver"};
+
+/* Has the C library say in dlerror what it would have said of this name. */
+static void note_missing(void *handle, const char *name)
+{
+	static const char why[] = " (not in this driver)";
+	char text[96];
+	unsigned n = 0;
+	for (; *name && n < sizeof text - sizeof why; n++)
+		text[n] = *name++;
+	for (unsigned i = 0; i < sizeof why; i++)
+		text[n++] = why[i];
+	(void)real_dlsym(handle, text);
+}
+
+#define NOT_THERE ((void *)1) /* dlsym.S answers NULL */
+
 /*
  * What dlsym or dlvsym (version not NULL) answers; NULL: let the real one answer.
  * A hook is given out only for a name that the asked object has, and never to the
- * driver's own libraries, which must find themselves.
+ * driver's own libraries, which must find themselves. Where something stands in for the
+ * driver, it has all hooks: whether there is such a function the driver's own file tells.
  */
 void *vgpu_route(void *handle, const char *name, const char *version, void *caller)
 {
 	find_real();
 	const struct symbol *s = name && is_driver_name(name) ? hooked(name) : NULL;
-	if (!s || prim_is_nvidia(caller))
+	if (!s)
 		return NULL;
+	void *own;
+	if (prim_symbol_in(driver_names[s->library], name, &own) && !own) {
+		note_missing(handle, name);
+		return NOT_THERE;
+	}
+	if (prim_is_nvidia(caller))
+		return own;
 	if (handle != RTLD_NEXT && handle != RTLD_DEFAULT &&
 	    !(version ? real_dlvsym(handle, name, version) : real_dlsym(handle, name)))
 		return NULL;

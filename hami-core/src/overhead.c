@@ -91,6 +91,17 @@ void overhead_settle(int device)
 	pthread_mutex_unlock(&self.mutex);
 }
 
+/*
+ * The card's free bytes and what the container holds, at one moment: not while a process of ours takes or
+ * gives back memory, since the card and the books are then not of one moment. 1 when it was one.
+ */
+static int weigh(int device, uint64_t *card_free, uint64_t *used)
+{
+	int quiet = region_quiet(device);
+	*used = region_used(device);
+	return measure_free(device, card_free) && quiet && region_quiet(device) && region_used(device) == *used;
+}
+
 void overhead_context_begin(struct context_making *m, CUdevice ordinal)
 {
 	unsigned tries;
@@ -101,9 +112,9 @@ void overhead_context_begin(struct context_making *m, CUdevice ordinal)
 	m->serial = region_context_event(m->device);
 	if (tries >= REGION_CONTEXT_TRIES)
 		return;
+	m->wanted = 1;
 	m->listed = measure_own(m->device, &m->own);
-	m->measured = measure_free(m->device, &m->card_free);
-	m->used = region_used(m->device);
+	m->measured = weigh(m->device, &m->card_free, &m->used);
 	m->data = region_own_data(m->device);
 }
 
@@ -117,18 +128,17 @@ static void learn(int device, uint64_t bytes, enum region_quality quality)
 static void measure(const struct context_making *m, int alone)
 {
 	uint64_t own, left, used;
-	if (!m->measured)
+	if (!m->wanted)
 		return;
 	if (measure_own(m->device, &own)) {
 		uint64_t before = (m->listed ? m->own : 0) + region_own_data(m->device) - m->data; /* other threads allocate */
 		learn(m->device, own > before ? own - before : 0, REGION_EXACT);
 		return;
 	}
-	used = region_used(m->device);
-	if (measure_free(m->device, &left) && left < m->card_free) {
-		uint64_t taken = m->card_free - left, others = used > m->used ? used - m->used : 0;
-		learn(m->device, taken > others ? taken - others : 0, alone ? REGION_ALONE : REGION_DISTURBED);
-	}
+	if (!m->measured || !weigh(m->device, &left, &used))
+		return;
+	int64_t taken = (int64_t)(m->card_free - left) - (int64_t)(used - m->used);
+	learn(m->device, taken > 0 ? (uint64_t)taken : 0, alone ? REGION_ALONE : REGION_DISTURBED);
 }
 
 /* Counts a context once; 1 when it was new (needs the mutex). */

@@ -21,6 +21,7 @@
 /* Around the driver's making of a context on a device. */
 struct context_making {
 	int device; /* index in the limits, -1: not accounted */
+	int wanted; /* its size is not known well enough yet */
 	int measured, listed;
 	unsigned serial;
 	uint64_t own, data, card_free, used;

@@ -3,7 +3,7 @@
 
 #define COST_WINDOW 16      /* samples after which an old minimum is forgotten */
 #define COST_FIRST 3        /* samples before an average means anything */
-#define SLICE_NS 500000ULL  /* an interruption by another tenant is longer than this */
+#define COST_SLACK_NS 5000ULL /* what the events themselves vary by */
 #define AHEAD_STEP_NS 1000000ULL
 #define AHEAD_LEAST_NS 100000ULL
 
@@ -34,6 +34,20 @@ uint64_t pace_ahead(uint64_t queued, unsigned batches)
 	return over > AHEAD_STEP_NS ? AHEAD_STEP_NS : over < AHEAD_LEAST_NS ? AHEAD_LEAST_NS : over;
 }
 
+unsigned pace_rate(unsigned percent, int priority, const struct pace_claim *others, unsigned count)
+{
+	unsigned long wanted = percent, equals = percent;
+	for (unsigned i = 0; i < count; i++) {
+		if (others[i].lacks || (others[i].wants && others[i].priority < priority))
+			return percent;
+		wanted += others[i].wants ? others[i].percent : 0;
+		equals += others[i].wants && others[i].priority == priority ? others[i].percent : 0;
+	}
+	if (wanted >= 100 || !percent)
+		return percent;
+	return percent + (unsigned)((100 - wanted) * percent / equals);
+}
+
 uint64_t pace_batch(uint32_t *seed)
 {
 	*seed = *seed * 1664525u + 1013904223u; /* Numerical Recipes' generator: quality does not matter here */
@@ -56,6 +70,12 @@ uint64_t pace_sample(uint64_t elapsed, uint64_t late)
 	return late > elapsed / 2 ? elapsed - elapsed / 2 : elapsed - late;
 }
 
+/* A sample above half as much again as the smallest, or a mean above a quarter, holds time of another tenant. */
+static uint64_t above(uint64_t best, uint64_t part)
+{
+	return best + best / part + COST_SLACK_NS;
+}
+
 void pace_cost_sample(struct pace_cost *c, uint64_t sample)
 {
 	if (!sample)
@@ -74,7 +94,7 @@ void pace_cost_sample(struct pace_cost *c, uint64_t sample)
 		return;
 	}
 	c->mean = towards(c->mean, sample);
-	if (sample <= c->best + c->best / 4 + SLICE_NS)
+	if (sample <= above(c->best, 2))
 		c->usual = towards(c->usual, sample);
 	if (c->usual < c->best)
 		c->usual = c->best;
@@ -82,8 +102,8 @@ void pace_cost_sample(struct pace_cost *c, uint64_t sample)
 
 uint64_t pace_cost_estimate(const struct pace_cost *c)
 {
-	uint64_t least = c->mean / 5 * 2;
-	return c->usual > least ? c->usual : least;
+	uint64_t least = c->mean / 5 * 2, likely = c->mean > above(c->best, 4) ? c->best : c->usual;
+	return likely > least ? likely : least;
 }
 
 int pace_cost_is_new(const struct pace_cost *c)

@@ -29,6 +29,21 @@ uint64_t pace_wait(int64_t balance, unsigned percent);
 /* How long to wait for queued work before queueing more; `batches` are queued, of this much work. 0: launch. */
 uint64_t pace_ahead(uint64_t queued, unsigned batches);
 
+/* What a container says, or is entitled to, on a device that it shares. */
+struct pace_claim {
+	unsigned percent; /* guaranteed, 1 to 100 */
+	int priority;     /* 0 is the highest */
+	int wants;        /* has had work lately */
+	int lacks;        /* gets less than its guarantee */
+};
+
+/*
+ * Percent of the device that a container may use now: its own, and its part of what nobody
+ * who wants to work is guaranteed, by guarantees among the wanting of the highest priority. Never less than its own, never
+ * above 100; its own alone while anybody lacks.
+ */
+unsigned pace_rate(unsigned percent, int priority, const struct pace_claim *others, unsigned count);
+
 /* Size of the next batch: varied by a quarter, so that a program's own period does not meet ours. */
 uint64_t pace_batch(uint32_t *seed);
 
@@ -36,14 +51,15 @@ uint64_t pace_batch(uint32_t *seed);
 struct pace_cost {
 	uint32_t samples;
 	uint64_t best, next; /* smallest sample of the window before and of the current one */
-	uint64_t usual;      /* moving average of samples that nobody has interrupted */
+	uint64_t usual;      /* moving average of samples that nobody seems to have interrupted */
 	uint64_t mean;       /* moving average of all samples */
 };
 
 /*
- * Adds a sample. While another tenant is on the device, some samples contain its time slices (about
- * 2 ms): those far above the smallest are left out. That cannot be told from a kernel whose
- * cost varies by milliseconds; the estimate is never below 2/5 of the mean of all samples.
+ * Adds a sample. While another tenant is on the device, some samples contain its work (time slices of
+ * about 2 ms, or less): those more than half as long again as the smallest are left out, and when the mean of all is
+ * a quarter longer, the smallest counts: samples that are disturbed a little would still add up. That
+ * cannot be told from a kernel whose cost varies; the estimate is never below 2/5 of the mean of all samples.
  */
 void pace_cost_sample(struct pace_cost *cost, uint64_t sample);
 /* 0: not known yet, measure it. */

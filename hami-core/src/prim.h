@@ -34,6 +34,16 @@ int prim_locked(int fd, long long byte);
 /* Reads a whole small file. Bytes read, or -1; a file of `room` bytes or more is EFBIG. */
 long prim_read(const char *path, char *out, size_t room);
 
+/*
+ * Writes into a file that is there, at an offset; opens it for that, so that no descriptor of ours can become another's.
+ * -1 when that is impossible.
+ */
+int prim_write_at(const char *path, long long offset, const void *from, size_t size);
+/* Tells each name in a directory. 0, or -1. */
+int prim_list(const char *path, void (*tell)(const char *name, void *to), void *to);
+/* When a directory's names last changed, in nanoseconds; 0: not known. */
+unsigned long long prim_changed(const char *path);
+
 int prim_pid(void);
 
 /* CLOCK_MONOTONIC in nanoseconds, and sleeping until then (returns early on a signal); wall clock in seconds. */
@@ -74,7 +84,10 @@ const char *prim_own_path(void);
 /* A function of a loaded object whose file name begins with one of the prefixes; NULL when not there. */
 void *prim_symbol(const char *const *prefixes, const char *name);
 
-/* The same, before main and before a sanitizer is ready: it calls nothing. */
+/* Whether a file of exactly this name is loaded; and its function, or NULL. Leaves no error in dlerror. */
+int prim_symbol_in(const char *file, const char *name, void **out);
+
+/* As prim_symbol, before main and before a sanitizer is ready: it calls nothing. */
 void *prim_symbol_early(const char *const *prefixes, const char *name);
 
 /* 1 when a file of this name is one of NVIDIA's driver libraries. */

@@ -135,6 +135,30 @@ void *prim_symbol(const char *const *prefixes, const char *name)
 	return s.found;
 }
 
+/* Looks into one file alone. */
+struct file_search {
+	struct symbol_search symbol;
+	int loaded;
+};
+
+static int search_file(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct file_search *s = data;
+	if (!same(file_name(info->dlpi_name), s->symbol.prefixes[0]))
+		return 0;
+	s->loaded = 1;
+	return search_object(info, size, &s->symbol);
+}
+
+int prim_symbol_in(const char *file, const char *name, void **out)
+{
+	const char *const files[] = {file, NULL};
+	struct file_search s = {{files, name, NULL}, 0};
+	dl_iterate_phdr(search_file, &s);
+	*out = s.symbol.found;
+	return s.loaded;
+}
+
 int prim_is_nvidia_path(const char *path)
 {
 	const char *name = file_name(path);

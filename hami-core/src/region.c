@@ -20,6 +20,7 @@ static struct {
 	uint64_t generation;        /* of our slot */
 	uint64_t mine[HAMI_DEVICES]; /* what we hold, in case somebody takes our slot for a dead one's */
 	uint64_t overhead[REGION_OVERHEADS][HAMI_DEVICES], counted[HAMI_DEVICES]; /* counted: the part of it in `mine` */
+	uint64_t shown[VGPU_SHOWN][HAMI_DEVICES];
 	const char *path;
 } self = {.fd = -1, .slot = -1};
 
@@ -69,6 +70,7 @@ static void free_slot(int i)
 		add_reserved(d, -s->used[d]);
 		write_used(i, d, 0);
 	}
+	memset(s->shown, 0, sizeof s->shown);
 	self.map->hami.procs[i].status = 0;
 	self.map->hami.procs[i].pid = 0;
 	s->pid = 0;
@@ -119,6 +121,8 @@ static int claim(void)
 			continue;
 		memset(&m->hami.procs[i], 0, sizeof m->hami.procs[i]);
 		memset(s->used, 0, sizeof s->used);
+		memset(s->shown, 0, sizeof s->shown);
+		memset(s->flight, 0, sizeof s->flight);
 		s->pid = prim_pid();
 		s->generation++;
 		s->state = SLOT_LIVE;
@@ -139,6 +143,7 @@ static void rejoin(void)
 	self.slot = -1;
 	if (claim() < 0)
 		return;
+	memcpy(self.map->ext.slot[self.slot].shown, self.shown, sizeof self.shown);
 	for (int d = 0; d < HAMI_DEVICES; d++) {
 		write_used(self.slot, d, self.mine[d]);
 		add_reserved(d, self.mine[d]);
@@ -159,7 +164,7 @@ static int lock_plain(void)
 	return r ? -1 : 0;
 }
 
-/* 0 with the mutex held and a slot that is ours, or -1 when that is impossible. */
+/* 0 with the mutex held and a slot that is ours, or -1 when that is impossible. See region_lock. */
 static int lock(void)
 {
 	if (!self.map || lock_plain())
@@ -171,6 +176,16 @@ static int lock(void)
 		return 0;
 	unlock();
 	return -1;
+}
+
+int region_lock(void)
+{
+	return lock();
+}
+
+void region_unlock(void)
+{
+	unlock();
 }
 
 /* Changes what this process holds by `bytes`, which may be negative in two's complement (needs the lock). */
@@ -281,6 +296,7 @@ static void leave_file(void)
 	memset(self.mine, 0, sizeof self.mine);
 	memset(self.overhead, 0, sizeof self.overhead);
 	memset(self.counted, 0, sizeof self.counted);
+	memset(self.shown, 0, sizeof self.shown);
 }
 
 int region_attach(const struct limits *limits, char *reason, unsigned long size)
@@ -339,6 +355,26 @@ void region_overhead(int device, enum region_overhead kind, int64_t bytes, int c
 	unlock();
 }
 
+void region_show(int device, enum vgpu_shown kind, int64_t bytes)
+{
+	if (lock())
+		return;
+	self.shown[kind][device] += (uint64_t)bytes;
+	self.map->ext.slot[self.slot].shown[kind][device] = self.shown[kind][device];
+	unlock();
+}
+
+int region_has_process(int pid)
+{
+	int found = 0;
+	if (pid <= 0 || lock())
+		return 0;
+	for (int i = 0; i < self.map->hami.proc_num && i < HAMI_PROCESSES && !found; i++)
+		found = self.map->ext.slot[i].state == SLOT_LIVE && self.map->ext.slot[i].pid == pid;
+	unlock();
+	return found;
+}
+
 uint64_t region_own_data(int device)
 {
 	if (lock())
@@ -346,34 +382,6 @@ uint64_t region_own_data(int device)
 	uint64_t data = self.mine[device] - self.counted[device];
 	unlock();
 	return data;
-}
-
-uint64_t region_context_bytes(int device, unsigned *tries)
-{
-	if (!self.map)
-		return *tries = 0, 0;
-	*tries = __atomic_load_n(&self.map->ext.context_tries[device], __ATOMIC_ACQUIRE);
-	/* one count by free memory may hold what somebody took at that moment: two are believed */
-	return *tries < 2 ? 0 : __atomic_load_n(&self.map->ext.context_bytes[device], __ATOMIC_RELAXED);
-}
-
-void region_learn_context(int device, uint64_t bytes, enum region_quality quality)
-{
-	if (lock())
-		return;
-	struct vgpu_extension *x = &self.map->ext;
-	uint32_t tries = x->context_tries[device];
-	uint64_t known = x->context_bytes[device];
-	if (quality == REGION_EXACT || !known || bytes < known)
-		__atomic_store_n(&x->context_bytes[device], bytes, __ATOMIC_RELAXED);
-	tries = quality == REGION_EXACT ? REGION_CONTEXT_TRIES : tries + (quality == REGION_ALONE);
-	__atomic_store_n(&x->context_tries[device], tries, __ATOMIC_RELEASE);
-	unlock();
-}
-
-unsigned region_context_event(int device)
-{
-	return self.map ? __atomic_add_fetch(&self.map->ext.context_serial[device], 1, __ATOMIC_ACQ_REL) : 0;
 }
 
 uint64_t region_used(int device)
@@ -386,6 +394,17 @@ uint64_t region_used(int device)
 	return used;
 }
 
+/* A process may have several slots: one for each copy of this library in it. 1 for one that was not there yet. */
+static unsigned merge_process(struct region_process *out, unsigned n, unsigned room, struct region_process found)
+{
+	for (unsigned i = 0; i < n && i < room; i++)
+		if (out[i].pid == found.pid)
+			return out[i].bytes += found.bytes, 0;
+	if (n < room)
+		out[n] = found;
+	return 1;
+}
+
 unsigned region_processes(int device, struct region_process *out, unsigned room)
 {
 	unsigned n = 0;
@@ -396,9 +415,7 @@ unsigned region_processes(int device, struct region_process *out, unsigned room)
 		const struct vgpu_slot *s = &self.map->ext.slot[i];
 		if (s->state != SLOT_LIVE || s->pid <= 0 || (!s->used[device] && !self.map->hami.procs[i].used[device].context))
 			continue;
-		if (n < room)
-			out[n] = (struct region_process){s->pid, s->used[device]};
-		n++;
+		n += merge_process(out, n, room, (struct region_process){s->pid, s->used[device]});
 	}
 	unlock();
 	return n;

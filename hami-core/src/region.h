@@ -39,6 +39,12 @@ enum region_overhead { REGION_CONTEXT, REGION_MODULE, REGION_OVERHEADS };
 /* Changes this process's overhead by `bytes`; with `charged` 0 it is shown and not counted. */
 void region_overhead(int device, enum region_overhead kind, int64_t bytes, int charged);
 
+/* Changes what is told of this process and not counted, by `bytes`. */
+void region_show(int device, enum vgpu_shown kind, int64_t bytes);
+
+/* 1 when a living process of the container has this PID. */
+int region_has_process(int pid);
+
 /* What this process holds of a device, overhead not included. */
 uint64_t region_own_data(int device);
 
@@ -64,6 +70,15 @@ void region_name_device(int device, const char *uuid);
 
 /* In a child after fork: leave the parent's slot alone. The next attach takes an own one. */
 void region_after_fork(void);
+
+/* Around a call that takes memory of a device or gives it back: +1 before, -1 when it is booked. */
+void region_flight(int device, int change);
+/* 1 when no process of the container is in such a call: then books and card agree but for others. */
+int region_quiet(int device);
+
+/* For other parts of the region: its mutex, with a slot that is this process's. 0, or -1. */
+int region_lock(void);
+void region_unlock(void);
 
 /* For tests: 0 when the invariants of hamicore_abi.h hold, else -1. */
 int region_check(void);

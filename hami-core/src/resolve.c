@@ -29,22 +29,22 @@ static void resolve_by_proc(void)
 }
 
 /*
- * The driver itself. Where we stand in for libcuda.so.1 (we, or another copy of us), it has
+ * The driver's own library. Where we stand in for it (we, or another copy of us), it has
  * another name, and comes with whoever stands in for it.
  */
-static void *driver(void)
+static void *driver(enum library library)
 {
-	static const char name[] = "libcuda.so.driver";
-	void *hidden = prim_library_loaded(name), *handle = hidden ? hidden : prim_library("libcuda.so.1");
-	if (!hidden && handle)
-		hidden = prim_library_loaded(name);
-	return hidden ? hidden : handle;
+	static const char *const names[] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+	void *handle = NULL, *any;
+	if (!prim_symbol_in(driver_names[library], "", &any)) /* asked for in vain it would leave an error in dlerror */
+		handle = prim_library(names[library]);
+	return prim_symbol_in(driver_names[library], "", &any) ? prim_library_loaded(driver_names[library]) : handle;
 }
 
 /* Fills the originals of one library. A library that is not there yet is asked for again next time. */
 static void resolve(enum library library)
 {
-	void *handle = library == LIBRARY_CUDA ? driver() : prim_library("libnvidia-ml.so.1");
+	void *handle = driver(library);
 	if (!handle)
 		return;
 	for (int i = 0; i < SYMBOL_COUNT; i++)

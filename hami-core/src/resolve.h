@@ -28,6 +28,9 @@ extern const struct symbol symbols[SYMBOL_COUNT];
 void *original_of(enum symbol_id id);
 #define ORIGINAL(name) ((fn_##name)original_of(ID_##name))
 
+/* The driver's own files where something stands in for them, by library. */
+extern const char *const driver_names[LIBRARY_COUNT];
+
 /* What a hook answers when there is no original: the library's own code for that. */
 int original_missing(enum symbol_id id);
 

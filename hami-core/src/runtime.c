@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "account.h"
+#include "borrow.h"
 #include "device.h"
 #include "limiter.h"
 #include "log.h"
@@ -82,6 +83,7 @@ static void child_after_fork(void)
 	table_reset();
 	account_after_fork();
 	limiter_after_fork();
+	borrow_after_fork();
 	memset(self.index, 0, sizeof self.index);
 	self.started = self.limits_read = 0;
 }
@@ -98,8 +100,14 @@ static enum gate start(void)
 		return GATE_OPEN;
 	if (self.limits.source == LIMITS_INVALID)
 		return GATE_CLOSED;
-	if (region_attach(&self.limits, reason, sizeof reason))
-		log_line(LOG_WARN, "%s; this process counts for itself: the limit holds for each process, not for their sum", reason);
+	if (!region_attach(&self.limits, reason, sizeof reason))
+		return GATE_LIMITED;
+	const char *strict = get_variable("VGPU_STRICT"); /* it takes, so anybody may set it */
+	if (strict && !strcmp(strict, "1")) {
+		log_line(LOG_ERROR, "%s; VGPU_STRICT=1: no device memory is given out (CUDA_ERROR_NOT_PERMITTED)", reason);
+		return GATE_CLOSED;
+	}
+	log_line(LOG_WARN, "%s; this process counts for itself: the limit holds for each process, not for their sum", reason);
 	return GATE_LIMITED;
 }
 
@@ -163,6 +171,11 @@ const char *runtime_uuid(int index)
 	return self.limits.device[index].uuid;
 }
 
+int runtime_oversubscribes(void)
+{
+	return self.limits.oversubscribe;
+}
+
 int runtime_charges_overhead(void)
 {
 	return !self.limits.context_free;
@@ -181,4 +194,14 @@ unsigned runtime_cores(int index)
 enum limits_policy runtime_policy(void)
 {
 	return self.limits.policy;
+}
+
+int runtime_priority(void)
+{
+	return self.limits.priority;
+}
+
+const char *runtime_borrow(void)
+{
+	return self.limits.borrow;
 }

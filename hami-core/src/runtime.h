@@ -40,9 +40,15 @@ uint64_t runtime_memory_limit(int index);
 /* Percent of the device's time an index may use; 100 = all. And how the share is enforced. */
 unsigned runtime_cores(int index);
 enum limits_policy runtime_policy(void);
+int runtime_priority(void);
+/* Where the neighbours' files are, see borrow.h; empty: nowhere. */
+const char *runtime_borrow(void);
 
 /* UUID text of an index; empty when it is not known. */
 const char *runtime_uuid(int index);
+
+/* Whether memory that the card has not got is taken from the host. */
+int runtime_oversubscribes(void);
 
 /* Whether contexts and code count against the memory limit. */
 int runtime_charges_overhead(void);

@@ -49,6 +49,11 @@ struct vgpu_pace *share_books(int device)
 	return &region_memory()->ext.pace[device];
 }
 
+struct vgpu_turn *share_turn(int device)
+{
+	return &region_memory()->ext.turn[device];
+}
+
 int64_t share_refill(int device, unsigned percent, uint64_t now)
 {
 	struct vgpu_pace *b = share_books(device);

@@ -23,6 +23,8 @@ int share_enforced(void);
 
 struct vgpu_pace *share_books(int device);
 
+struct vgpu_turn *share_turn(int device);
+
 /* Credits the time since the last refill, whoever comes first. The balance then. */
 int64_t share_refill(int device, unsigned percent, uint64_t now_ns);
 

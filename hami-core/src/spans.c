@@ -192,12 +192,23 @@ static uint64_t measure(struct place *p, uint64_t number, struct span *s, uint64
 		drop_anchor(p);
 	p->ended[number % SPANS_MOST].number = number;
 	p->ended[number % SPANS_MOST].end_ns = end;
-	if (mid && end > mid && s->key)
-		learn(s->key, pace_sample(end - mid, s->late_ns));
+	s->sample = mid && end > mid && s->key ? pace_sample(end - mid, s->late_ns) : 0;
+	if (s->sample)
+		learn(s->key, s->sample);
 	uint64_t busy = start && end ? pace_take(&p->line, start, end, s->busy_then) : PACE_UNKNOWN;
 	move_anchor(p, &s->end, end);
 	uint64_t host = now_ns - s->opened_ns; /* no span takes longer than the host has seen it for */
 	return s->unmeasured ? PACE_UNKNOWN : busy == PACE_UNKNOWN || busy < host ? busy : host;
+}
+
+/* What others had while this was on the device: by how much its sample is longer than that kernel alone. Pauses of the program are none of it. */
+static uint64_t lost_of(const struct span *s, uint64_t measured, uint64_t charge)
+{
+	uint64_t cost = cost_of(s->key);
+	if (measured == PACE_UNKNOWN || measured <= charge || !cost || s->sample <= cost)
+		return 0;
+	double lost = (double)charge * (double)(s->sample - cost) / (double)cost;
+	return lost < (double)(measured - charge) ? (uint64_t)lost : measured - charge;
 }
 
 int64_t spans_harvest(struct place *p, struct vgpu_pace *books, uint64_t now_ns)
@@ -209,7 +220,8 @@ int64_t spans_harvest(struct place *p, struct vgpu_pace *books, uint64_t now_ns)
 			continue;
 		s->settled = 1;
 		p->queued -= s->paid;
-		uint64_t charge = pace_charge(measure(p, n, s, now_ns), s->predicted, s->paid);
+		uint64_t measured = measure(p, n, s, now_ns), charge = pace_charge(measured, s->predicted, s->paid);
+		__atomic_add_fetch(&books->lost_ns, lost_of(s, measured, charge), __ATOMIC_RELAXED);
 		if (!s->free) {
 			back += (int64_t)(s->paid - charge);
 			__atomic_add_fetch(&books->spent_ns, charge, __ATOMIC_RELAXED);

@@ -33,6 +33,7 @@ struct span {
 	int free;           /* launched while nothing was limited */
 	int settled;
 	uint64_t busy_then; /* see pace_take; set by span_add */
+	uint64_t sample;    /* of what was launched between mid and end; 0: none. Set when it has ended */
 };
 
 struct place { /* a context */

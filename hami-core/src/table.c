@@ -7,7 +7,6 @@
 
 #include "limit.h"
 
-#define KINDS 6
 #define FIRST_SIZE 1024 /* buckets, a power of two; doubled when there are more entries than buckets */
 
 struct map {
@@ -25,7 +24,7 @@ struct page {
 
 static struct {
 	pthread_mutex_t mutex;
-	struct map map[KINDS];
+	struct map map[TABLE_KINDS];
 	struct page *page[FIRST_SIZE];
 	uint64_t pages[64]; /* shared pages by device index */
 } table = {.mutex = PTHREAD_MUTEX_INITIALIZER};

@@ -18,7 +18,10 @@ enum table_kind {
 	TABLE_HANDLE,  /* by handle: a physical allocation (cuMemCreate) */
 	TABLE_MAPPING, /* by address: where a handle is mapped */
 	TABLE_ARRAY,   /* by handle */
-	TABLE_CONTEXT  /* by handle: one that is charged for */
+	TABLE_CONTEXT, /* by handle: one that is charged for */
+	TABLE_IMPORT,  /* by address or handle: another process's, told and not counted */
+	TABLE_OVERFLOW, /* by address: plain memory that the host gave, beside its TABLE_PLAIN */
+	TABLE_KINDS
 };
 
 struct table_entry {
@@ -26,8 +29,8 @@ struct table_entry {
 	int device;      /* index in the limits */
 	uint64_t key;    /* address or handle */
 	uint64_t size;
-	uint64_t link;   /* plain, array: the context; mapping: the handle; pooled: wrap_pool.c's record */
-	uint32_t uses;   /* handle: references + mappings */
+	uint64_t link;   /* plain, array, import, overflow: the context; mapping: the handle; pooled: wrap_pool.c's record */
+	uint32_t uses;   /* handle: references + mappings; import: how often it is open */
 	struct table_entry *next;
 };
 

@@ -2,6 +2,7 @@
 /* wrap_memory.c: plain memory and what programs are told about it. */
 #include "account.h"
 #include "limit.h"
+#include "overflow.h"
 #include "overhead.h"
 #include "region.h"
 #include "resolve.h"
@@ -12,7 +13,7 @@ CUresult hook_mem_alloc(original_mem_alloc original, CUdeviceptr *pointer, size_
 	struct charge c;
 	if (charge_begin(&c, bytes))
 		return c.refusal;
-	CUresult r = original(pointer, bytes);
+	CUresult r = overflow_alloc(&c, original(pointer, bytes), pointer, bytes);
 	return charge_end(&c, r, r == CUDA_SUCCESS ? *pointer : 0, bytes);
 }
 
@@ -87,8 +88,9 @@ static void confine(size_t *left, size_t *all)
 	graph_memory_refresh();
 	overhead_seen(device, current_context());
 	overhead_settle(device);
-	*left = limit_free(*left, region_used(device), runtime_memory_limit(device));
-	*all = limit_total(*all, runtime_memory_limit(device));
+	uint64_t limit = runtime_memory_limit(device);
+	*left = limit ? limit_free(overflow_free(*left), region_used(device), limit) : *left;
+	*all = overflow_total(*all, limit);
 }
 
 CUresult hook_mem_get_info(original_mem_get_info original, size_t *free_bytes, size_t *total)
@@ -126,7 +128,7 @@ CUresult hook_device_total_mem(original_device_total_mem original, size_t *bytes
 	CUresult r = original(bytes, device);
 	int index = r == CUDA_SUCCESS && bytes && runtime_gate() == GATE_LIMITED ? runtime_device(device) : -1;
 	if (index >= 0)
-		*bytes = limit_total(*bytes, runtime_memory_limit(index));
+		*bytes = overflow_total(*bytes, runtime_memory_limit(index));
 	return r;
 }
 
@@ -135,6 +137,6 @@ CUresult hook_device_total_mem_v1(original_device_total_mem_v1 original, unsigne
 	CUresult r = original(bytes, device);
 	int index = r == CUDA_SUCCESS && bytes && runtime_gate() == GATE_LIMITED ? runtime_device(device) : -1;
 	if (index >= 0)
-		*bytes = limit_narrow(limit_total(*bytes, runtime_memory_limit(index)));
+		*bytes = limit_narrow(overflow_total(*bytes, runtime_memory_limit(index)));
 	return r;
 }

@@ -2,6 +2,7 @@
 /* wrap_nvml.c: NVML's view of memory, in step with CUDA's. */
 #include "limit.h"
 #include "account.h"
+#include "overflow.h"
 #include "region.h"
 #include "resolve.h"
 #include "runtime.h"
@@ -24,8 +25,8 @@ nvmlReturn_t hook_nvml_memory_info(original_nvml_memory_info original, nvmlDevic
 	if (index < 0)
 		return r;
 	uint64_t limit = runtime_memory_limit(index), used = region_used(index);
-	memory->total = limit_total(memory->total, limit);
-	memory->free = limit_free(memory->free, used, limit);
+	memory->total = overflow_total(memory->total, limit);
+	memory->free = limit_free(overflow_free(memory->free), used, limit);
 	memory->used = used < memory->total ? used : memory->total; /* contexts are not refused, so more may be in use */
 	return r;
 }
@@ -38,8 +39,8 @@ nvmlReturn_t hook_nvml_memory_info_v2(original_nvml_memory_info_v2 original, nvm
 	if (index < 0)
 		return r;
 	uint64_t limit = runtime_memory_limit(index), used = region_used(index);
-	memory->total = limit_total(memory->total, limit);
-	memory->free = limit_free(memory->free, used, limit);
+	memory->total = overflow_total(memory->total, limit);
+	memory->free = limit_free(overflow_free(memory->free), used, limit);
 	memory->used = used < memory->total ? used : memory->total;
 	memory->reserved = memory->total - memory->used < memory->free ? 0 : memory->total - memory->used - memory->free;
 	return r;

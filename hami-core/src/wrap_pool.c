@@ -18,7 +18,7 @@
 
 struct pool {
 	CUmemoryPool handle; /* NULL: destroyed, and still in use */
-	int device;          /* index in the limits */
+	int device;          /* index in the limits; -1: its memory is the host's */
 	uint64_t charged;
 	uint64_t live; /* bytes of allocations that were not freed */
 	struct pool *next;
@@ -56,6 +56,8 @@ static uint64_t attribute(const struct pool *p, int which)
 /* Charges what the pool holds now, whatever the limit says: the driver has it already. */
 static void settle(struct pool *p)
 {
+	if (p->device < 0)
+		return;
 	uint64_t now = p->handle ? attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) : limit_pages(p->live);
 	if (now > p->charged)
 		region_force(p->device, now - p->charged);
@@ -144,14 +146,25 @@ static CUstream stream_of(const struct request *q)
 	return per_thread && !q->stream ? CU_STREAM_PER_THREAD : q->stream;
 }
 
-/* Waits for the stream unless it is recording: then waiting would spoil the recording. */
+/* Whether the stream records into a graph, or what else there is to say of it when the driver does not. */
+static int recording(CUstream stream, int unknown)
+{
+	int status = 0;
+	fn_cuStreamIsCapturing ask = ORIGINAL(cuStreamIsCapturing);
+	return ask && ask(stream, &status) == CUDA_SUCCESS ? status != 0 : unknown;
+}
+
+/* Waits for the stream unless it is recording. Waiting must not spoil what other streams record. */
 static void wait_for(CUstream stream)
 {
-	int capturing = 1;
-	fn_cuStreamIsCapturing ask = ORIGINAL(cuStreamIsCapturing);
+	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	fn_cuStreamSynchronize synchronize = ORIGINAL(cuStreamSynchronize);
-	if (ask && synchronize && ask(stream, &capturing) == CUDA_SUCCESS && !capturing)
-		synchronize(stream);
+	fn_cuThreadExchangeStreamCaptureMode exchange = ORIGINAL(cuThreadExchangeStreamCaptureMode);
+	if (!synchronize || recording(stream, 1) || (exchange && exchange(&mode) != CUDA_SUCCESS))
+		return;
+	synchronize(stream);
+	if (exchange)
+		exchange(&mode);
 }
 
 /*
@@ -237,11 +250,17 @@ static CUresult guarded(const struct request *q)
 	CUmemoryPool handle = target(q, ordinal);
 	if (device == -1)
 		return CUDA_ERROR_NOT_PERMITTED;
-	if (device < 0 || !handle)
-		return call(q);
+	if (device < 0 || !handle || (q->stream && recording(stream_of(q), 0)))
+		return call(q); /* what a stream records is the graph's memory, taken when that is launched */
 	pthread_mutex_lock(&pools.mutex);
 	struct pool *p = find_or_add(handle, device);
+	if (p && p->device < 0) {
+		pthread_mutex_unlock(&pools.mutex);
+		return call(q);
+	}
+	region_flight(device, 1);
 	CUresult r = p ? allocate(p, q) : CUDA_ERROR_OUT_OF_MEMORY;
+	region_flight(device, -1);
 	pthread_mutex_unlock(&pools.mutex);
 	return r;
 }
@@ -267,11 +286,11 @@ CUresult hook_mem_free_async(original_mem_free_async original, CUdeviceptr point
 CUresult hook_mem_pool_create(original_mem_pool_create original, CUmemoryPool *pool, const CUmemPoolProps *props)
 {
 	CUresult r = original(pool, props);
-	if (r != CUDA_SUCCESS || runtime_gate() != GATE_LIMITED || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	if (r != CUDA_SUCCESS || runtime_gate() != GATE_LIMITED)
 		return r;
-	int device = runtime_device(props->location.id);
+	int host = props->location.type != CU_MEM_LOCATION_TYPE_DEVICE, device = host ? -1 : runtime_device(props->location.id);
 	pthread_mutex_lock(&pools.mutex);
-	if (device >= 0)
+	if (host || device >= 0)
 		find_or_add(*pool, device);
 	pthread_mutex_unlock(&pools.mutex);
 	return r;

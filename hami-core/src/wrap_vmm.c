@@ -7,7 +7,10 @@
 #include "account.h"
 #include "region.h"
 #include "resolve.h"
+#include "runtime.h"
 #include "table.h"
+
+#define IMPORTED 1 /* link of a handle that another process made, and pays for; its size here is 0 */
 
 /* One use less of a handle; its memory is credited with the last. */
 static void drop_use(uint64_t handle)
@@ -54,16 +57,38 @@ CUresult hook_mem_retain(original_mem_retain original, CUmemGenericAllocationHan
 	return r;
 }
 
+/* The driver does not tell the size of an imported handle: it is told by its mappings. */
+CUresult hook_import_handle(original_import_handle original, CUmemGenericAllocationHandle *handle, void *shared, int type)
+{
+	struct table_entry e;
+	CUmemAllocationProp prop = {.location = {.type = 0}};
+	fn_cuMemGetAllocationPropertiesFromHandle ask = ORIGINAL(cuMemGetAllocationPropertiesFromHandle);
+	CUresult r = original(handle, shared, type);
+	if (r != CUDA_SUCCESS || runtime_gate() != GATE_LIMITED || table_use(TABLE_HANDLE, *handle, 1, &e) > 0)
+		return r; /* where it is one of our own, that has one reference more */
+	if (!ask || ask(&prop, *handle) != CUDA_SUCCESS || prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return r;
+	int device = runtime_device(prop.location.id);
+	if (device >= 0) {
+		e = (struct table_entry){.kind = TABLE_HANDLE, .device = device, .key = *handle, .link = IMPORTED, .uses = 1};
+		table_add(&e);
+	}
+	return r;
+}
+
 CUresult hook_mem_map(original_mem_map original, CUdeviceptr pointer, size_t bytes, size_t offset,
 		      CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	struct table_entry e, mapping = {.kind = TABLE_MAPPING, .key = pointer, .size = bytes, .link = handle};
 	int known = table_use(TABLE_HANDLE, handle, 1, &e) > 0; /* before the call: a release may run beside it */
 	CUresult r = original(pointer, bytes, offset, handle, flags);
-	if (known && r == CUDA_SUCCESS)
+	if (known && r == CUDA_SUCCESS) {
 		table_add(&mapping);
-	else if (known)
+		if (table_get(TABLE_HANDLE, handle, &e) && e.link == IMPORTED)
+			account_show(TABLE_IMPORT, e.device, pointer, bytes, NULL);
+	} else if (known) {
 		drop_use(handle);
+	}
 	return r;
 }
 
@@ -71,10 +96,12 @@ CUresult hook_mem_map(original_mem_map original, CUdeviceptr pointer, size_t byt
 CUresult hook_mem_unmap(original_mem_unmap original, CUdeviceptr pointer, size_t bytes)
 {
 	CUresult r = original(pointer, bytes);
-	struct table_entry mapping;
+	struct table_entry mapping, import;
 	for (uint64_t at = pointer; r == CUDA_SUCCESS && at - pointer < bytes; at += mapping.size) {
 		if (!table_take(TABLE_MAPPING, at, &mapping) || !mapping.size)
 			break;
+		if (table_take(TABLE_IMPORT, at, &import))
+			account_shown_gone(&import);
 		drop_use(mapping.link);
 	}
 	return r;

@@ -1,54 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cost_test.c: what the library costs, measured in one run with and without it, the best of
- * several each. The bounds are wide enough for a busy machine; `make cost` prints the figures.
+ * cost_test.c: what the library costs, measured in one run with and without it. `make cost` prints a table
+ * and fails when a bound is missed; among the other tests, on a machine that may be busy, ten times as much passes.
  */
 #include "machine.h"
 
 #include <time.h>
 
+#define BUSY 10
+
+static void head(void)
+{
+	static int told;
+	if (!told++)
+		printf("    %-52s %12s %10s %10s\n", "nanoseconds", "without", "with", "at most");
+}
+
+static void row(const char *what, double without, double with, double bound)
+{
+	int strict = getenv("VGPU_COST") != NULL;
+	double more = with - without;
+	head();
+	printf("    %-52s %12.1f %+10.1f %+10.0f  %s\n", what, without, more, bound, more <= bound ? "held" : "missed");
+	CHECK(more <= (strict ? bound : bound * BUSY));
+}
+
+static int code_of(const char *library, const char *name, const char *const *variables)
+{
+	char path[256];
+	snprintf(path, sizeof path, "%s/test/test/probe", getenv("VGPU_TEST_BUILD"));
+	return run_with(library, (char *const[]){path, (char *)name, NULL}, variables);
+}
+
 /* Least number that a probe prints, in `tries` runs. */
 static double best(const char *library, const char *name, const char *const *variables, int tries)
 {
 	double least = 1e18;
-	char path[256];
-	snprintf(path, sizeof path, "%s/test/test/probe", getenv("VGPU_TEST_BUILD"));
 	for (int i = 0; i < tries; i++) {
-		int code = run_with(library, (char *const[]){path, (char *)name, NULL}, variables);
-		CHECK_EQ(code, 0);
+		CHECK_EQ(code_of(library, name, variables), 0);
 		least = atof(output) < least ? atof(output) : least;
 	}
 	return least;
 }
 
-static void tell(const char *what, double without, double with, double bound)
+/* A call through the library beside the same call past it, in one program; of five runs the one with the median difference. */
+static void call(const char *what, const char *name, double bound)
 {
-	if (getenv("VGPU_COST"))
-		printf("    %-52s %10.0f ns without, %+8.0f ns with\n", what, without, with - without);
-	CHECK(with - without < bound);
-	if (with - without >= bound)
-		printf("    %s: %.0f ns more, want less than %.0f\n", what, with - without, bound);
+	double run[5][2];
+	for (int i = 0; i < 5; i++) {
+		CHECK_EQ(code_of(getenv("VGPU_TEST_PRELOAD"), name, NULL), 0);
+		CHECK_EQ(sscanf(output, "%lf %lf", &run[i][0], &run[i][1]), 2);
+		for (int k = i; k > 0 && run[k][1] - run[k][0] < run[k - 1][1] - run[k - 1][0]; k--)
+			for (int w = 0; w < 2; w++) {
+				double other = run[k][w];
+				run[k][w] = run[k - 1][w];
+				run[k - 1][w] = other;
+			}
+	}
+	row(what, run[2][0], run[2][1], bound);
 }
 
-TEST("an allocation and its free cost little more than the driver's own")
+TEST("calls cost little more than the driver's own")
 {
-	machine(LIMITS);
-	double without = best("", "cost-pair", NULL, 5), with = best(getenv("VGPU_TEST_PRELOAD"), "cost-pair", NULL, 5);
-	tell("allocation and free of 2 MiB", without, with, 2000);
+	machine(HEAD "device 0 " U0 " memory=67108864 cores=0\ndevice 1 " U1 " memory=0 cores=0\n");
+	call("launch, unlimited", "cost-launch", 5);
+	call("allocation and free of 2 MiB", "cost-pair", 300);
+	done();
+	machine(HEAD "device 0 " U0 " memory=0 cores=99\n");
+	call("launch of 1 us, limited to 99 %, batches included", "cost-limited", 40);
+	done();
+	machine(HEAD "device 0 " U0 " memory=0 cores=99\ndevice 1 " U1 " memory=0 cores=0\n");
+	call("the same where the thread may change devices", "cost-limited", 60);
+	call("launch on that other, unlimited device", "cost-launch", 40);
 	done();
 }
 
 TEST("a CUDA program starts as fast beside many as alone")
 {
 	static const char *const others[] = {"0", "15", "127"};
+	double more[3];
 	machine(LIMITS);
 	for (int i = 0; i < 3; i++) {
 		const char *const variables[] = {"PROBE_PROCESSES", others[i], NULL};
 		char what[64];
 		snprintf(what, sizeof what, "start of a CUDA program beside %s others", others[i]);
 		double without = best("", "cost-start", variables, 3), with = best(getenv("VGPU_TEST_PRELOAD"), "cost-start", variables, 3);
-		tell(what, without, with, 3e6);
+		row(what, without, with, 3e6);
+		more[i] = with - without;
 	}
+	row("  the last beside the first", more[0], more[2], 1e6);
 	done();
 }
 
@@ -71,7 +111,7 @@ TEST("a program without CUDA pays less than a millisecond")
 {
 	machine(LIMITS);
 	double without = true_takes(""), with = true_takes(getenv("VGPU_TEST_PRELOAD"));
-	tell("a program without CUDA", without, with, 1e6);
+	row("a program without CUDA", without, with, 1e6);
 	done();
 }
 

@@ -44,6 +44,43 @@ TEST("contexts are charged unless the file says otherwise")
 	CHECK_EQ(l.context_free + l.ignored_line, 0);
 }
 
+TEST("a container has files among its neighbours where the file says so")
+{
+	struct limits l;
+	char why[256];
+	CHECK_EQ(parse(HEAD "borrow /usr/local/vgpu/neighbours/a1\n", &l, why), 0);
+	CHECK(!strcmp(l.borrow, "/usr/local/vgpu/neighbours/a1"));
+	CHECK_EQ(l.ignored_line, 0);
+	CHECK_EQ(parse(HEAD, &l, why), 0);
+	CHECK(!*l.borrow);
+}
+
+static const char *only_oversubscribe(const char *name)
+{
+	return !strcmp(name, "CUDA_OVERSUBSCRIBE") ? getenv("TEST_VALUE") : !strcmp(name, "CUDA_DEVICE_MEMORY_LIMIT") ? "1g" : NULL;
+}
+
+TEST("memory comes from the host only where that is said in so many words")
+{
+	static const char *const no[] = {"", "yes", "1", "false", "truely"};
+	struct limits l;
+	char why[256];
+	CHECK_EQ(parse(HEAD "device 0 " U0 " memory=1 cores=2\n", &l, why), 0);
+	CHECK_EQ(l.oversubscribe, 0);
+	CHECK_EQ(parse(HEAD "oversubscribe on\n", &l, why), 0);
+	CHECK_EQ(l.oversubscribe, 1);
+	CHECK_EQ(parse(HEAD "oversubscribe on\noversubscribe off\n", &l, why), 0);
+	CHECK_EQ(l.oversubscribe + l.ignored_line, 0);
+	setenv("TEST_VALUE", "true", 1);
+	limits_from_environment(only_oversubscribe, NULL, &l);
+	CHECK_EQ(l.oversubscribe, 1);
+	for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+		setenv("TEST_VALUE", no[i], 1);
+		limits_from_environment(only_oversubscribe, NULL, &l);
+		CHECK_EQ(l.oversubscribe, 0);
+	}
+}
+
 TEST("words of a later version are skipped and told")
 {
 	static const char *const table[] = {
@@ -68,9 +105,13 @@ TEST("a bad limits file is invalid as a whole and says which line")
 		{"\n", "line 1: want"},
 		{"vgpu-limits 2\n", "line 1: want"},
 		{"vgpu-limits 1 \n", "line 1: want"},
+		{HEAD "borrow\n", "line 2: bad borrow: want an absolute path"},
+		{HEAD "borrow neighbours/a1\n", "line 2: bad borrow: want an absolute path"},
 		{HEAD "context\n", "line 2: bad context"},
 		{HEAD "deepbind\n", "line 2: bad deepbind"},
 		{HEAD "context maybe\n", "line 2: bad context"},
+		{HEAD "oversubscribe\n", "line 2: bad oversubscribe"},
+		{HEAD "oversubscribe true\n", "line 2: bad oversubscribe"},
 		{" vgpu-limits 1\n", "line 1: want"},
 		{"vgpu-limits 1\r\n", "line 1: want"},
 		{HEAD "device\n", "line 2: bad device number"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pace_test.c: the arithmetic of the compute limit. The workloads are in pace_model_test.c. */
+/* pace_test.c: the arithmetic of the compute limit. The workloads are in shares_test.c. */
 #include "testing.h"
 
 #include "pace.h"
@@ -42,6 +42,48 @@ TEST("no more than 4 ms are queued, but one kernel may always follow another")
 	CHECK(pace_ahead(5 * MS, 2) == MS && pace_ahead(4 * MS + 1, 3) == MS / 10);
 }
 
+TEST("a container borrows what nobody who wants to work is guaranteed")
+{
+	static const struct {
+		const char *why;
+		unsigned percent;
+		int priority;
+		struct pace_claim other[2];
+		unsigned want;
+	} table[] = {
+		{"all are idle", 30, 1, {{70, 1, 0, 0}}, 100},
+		{"the other works", 30, 1, {{70, 1, 1, 0}}, 30},
+		{"60 are free for 10 and 30", 10, 1, {{30, 1, 1, 0}}, 25},
+		{"a lower priority works: it keeps its own", 20, 0, {{30, 1, 1, 0}}, 70},
+		{"a higher one does", 30, 1, {{20, 0, 1, 0}}, 30},
+		{"a higher one is idle", 30, 1, {{20, 0, 0, 0}}, 100},
+		{"somebody lacks", 30, 1, {{20, 1, 0, 0}, {20, 1, 0, 1}}, 30},
+		{"more is promised than there is", 60, 1, {{60, 1, 1, 0}, {60, 1, 1, 0}}, 60},
+		{"everybody has nothing", 1, 1, {{0, 1, 1, 0}, {0, 1, 1, 0}}, 100},
+		{"all of it", 100, 1, {{0, 1, 0, 0}}, 100},
+	};
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		unsigned got = pace_rate(table[i].percent, table[i].priority, table[i].other, 2);
+		if (got != table[i].want)
+			printf("    %s\n", table[i].why);
+		CHECK_EQ(got, table[i].want);
+	}
+}
+
+TEST("whatever the claims, a rate is no less than the guarantee and no more than the device")
+{
+	uint32_t seed = 7;
+	for (int i = 0; i < 100000; i++) {
+		struct pace_claim c[4];
+		for (int k = 0; k < 4; k++) {
+			unsigned r = (unsigned)pace_batch(&seed);
+			c[k] = (struct pace_claim){r % 7 ? r % 101 : r * 2654435761u, (int)(r / 3 % 5) - 1, r / 101 & 1, !(r / 11 % 16)};
+		}
+		unsigned percent = 1 + (unsigned)pace_batch(&seed) % 100, rate = pace_rate(percent, 1, c, 4);
+		CHECK(rate >= percent && rate <= 100);
+	}
+}
+
 TEST("batches vary by a quarter around a millisecond")
 {
 	uint32_t seed = 1;
@@ -80,6 +122,14 @@ TEST("other tenants' time slices are left out, if half the samples have them")
 	for (int i = 0; i < 200; i++)
 		pace_cost_sample(&c, i % 2 ? MS : 3 * MS);
 	CHECK(pace_cost_estimate(&c) < 11 * MS / 10);
+}
+
+TEST("while most samples hold some of another's work, the smallest counts")
+{
+	struct pace_cost c = {0};
+	for (int i = 0; i < 200; i++)
+		pace_cost_sample(&c, (uint64_t)MS + (uint64_t)(i % 8) * 150000); /* up to twice, 1/8 undisturbed */
+	CHECK_EQ(pace_cost_estimate(&c), MS);
 }
 
 TEST("a kernel that becomes slower or faster is followed within 50 samples")

@@ -70,6 +70,22 @@ CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigne
 CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
 CUresult cuMemUnmap(CUdeviceptr, size_t);
 
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *, CUmemGenericAllocationHandle);
+CUresult cuMemExportToShareableHandle(void *, CUmemGenericAllocationHandle, int, unsigned long long);
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *, void *, int);
+CUresult cuIpcGetMemHandle(CUipcMemHandle *, CUdeviceptr);
+CUresult cuIpcOpenMemHandle(CUdeviceptr *, CUipcMemHandle, unsigned int);
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *, CUipcMemHandle, unsigned int);
+CUresult cuIpcCloseMemHandle(CUdeviceptr);
+CUresult cuImportExternalMemory(CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *);
+CUresult cuDestroyExternalMemory(CUexternalMemory);
+CUresult cuStreamBeginCapture_v2(CUstream, int);
+CUresult cuStreamEndCapture(CUstream, CUgraph *);
+CUresult cuStreamSynchronize(CUstream);
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *, unsigned int, unsigned int);
 CUresult cuArrayCreate(CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *);
 CUresult cuArrayCreate_v2(CUarray *, const CUDA_ARRAY_DESCRIPTOR *);
 CUresult cuArray3DCreate(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v1 *);
@@ -82,6 +98,10 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray);
 void use_device(CUdevice device);
 size_t left(void);
 CUresult take(uint64_t bytes);
+
+/* Maps the region as monitors do. */
+struct vgpu_region;
+struct vgpu_region *probe_region(void);
 
 /* All probes: F(name in C, name on the command line). */
 #define PROBES(F) \
@@ -131,7 +151,39 @@ CUresult take(uint64_t bytes);
 	F(last_page, "last-page") \
 	F(random_kill, "random-kill") \
 	F(cost_pair, "cost-pair") \
-	F(cost_start, "cost-start")
+	F(cost_launch, "cost-launch") \
+	F(cost_limited, "cost-limited") \
+	F(cost_start, "cost-start") \
+	F(imported, "imported") \
+	F(shared_handles, "shared-handles") \
+	F(external, "external") \
+	F(oversubscribed, "oversubscribed") \
+	F(not_oversubscribed, "not-oversubscribed") \
+	F(unknown_pointers, "unknown-pointers") \
+	F(off_context, "off-context") \
+	F(host_location, "host-location") \
+	F(host_pool, "host-pool") \
+	F(freed_elsewhere, "freed-elsewhere") \
+	F(freed_twice, "freed-twice") \
+	F(handle_threads, "handle-threads") \
+	F(late_failure, "late-failure") \
+	F(above_card, "above-card") \
+	F(advice, "advice") \
+	F(capture, "capture") \
+	F(spawned, "spawned") \
+	F(two_race, "two-race") \
+	F(user_change, "user-change") \
+	F(odd_name, "odd-name") \
+	F(odd_sequence, "odd-sequence") \
+	F(slots_stay, "slots-stay") \
+	F(signals, "signals") \
+	F(told, "told") \
+	F(two_pointers, "two-pointers") \
+	F(user_change_child, "user-change-child") \
+	F(generation_full, "full") \
+	F(details, "details") \
+	F(utilisation, "utilisation") \
+	F(several_devices, "several-devices")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

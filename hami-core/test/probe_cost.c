@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe_cost.c: prints what something takes, in nanoseconds, with whatever library is in front. */
+/*
+ * probe_cost.c: prints what something takes, in nanoseconds. Calls are timed in bursts, straight to the
+ * fake driver and through whatever library is in front by turns: "without with". The slowest fifth of each is left out.
+ */
 #define _GNU_SOURCE
 #include "probe.h"
 
@@ -14,17 +17,98 @@ static double now(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
+#define BURSTS 400
+
+void *fakegpu_function(const char *symbol);
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return x < y ? -1 : x > y;
+}
+
+static double usual(double *bursts)
+{
+	double sum = 0;
+	qsort(bursts, BURSTS, sizeof *bursts, by_size);
+	for (int i = 0; i < BURSTS * 4 / 5; i++)
+		sum += bursts[i];
+	return sum / (BURSTS * 4 / 5);
+}
+
+/* One call of burst(way) is `calls` calls by way 0 or 1. */
+static void compare(void (*burst)(int way), int calls)
+{
+	static double took[2][BURSTS];
+	for (int i = 0; i < BURSTS * 2; i++) {
+		double start = now();
+		burst(i % 2);
+		took[i % 2][i / 2] = (now() - start) / calls;
+		NEED(cuCtxSynchronize() == CUDA_SUCCESS);
+	}
+	printf("%.2f %.2f\n", usual(took[0]), usual(took[1]));
+}
+
+static CUresult (*allocate[2])(CUdeviceptr *, size_t), (*release[2])(CUdeviceptr);
+
+static void pairs(int way)
+{
+	CUdeviceptr at;
+	for (int i = 0; i < 100; i++)
+		NEED(allocate[way](&at, 2 * MIB) == CUDA_SUCCESS && release[way](at) == CUDA_SUCCESS);
+}
+
 /* One allocation of 2 MiB and its free. */
 void probe_cost_pair(void)
 {
-	enum { PAIRS = 20000 };
-	CUdeviceptr at;
+	allocate[0] = (CUresult(*)(CUdeviceptr *, size_t))fakegpu_function("cuMemAlloc_v2");
+	release[0] = (CUresult(*)(CUdeviceptr))fakegpu_function("cuMemFree_v2");
+	allocate[1] = cuMemAlloc_v2;
+	release[1] = cuMemFree_v2;
 	use_device(0);
-	NEED(cuMemAlloc_v2(&at, 2 * MIB) == CUDA_SUCCESS && cuMemFree_v2(at) == CUDA_SUCCESS);
-	double start = now();
-	for (int i = 0; i < PAIRS; i++)
-		NEED(cuMemAlloc_v2(&at, 2 * MIB) == CUDA_SUCCESS && cuMemFree_v2(at) == CUDA_SUCCESS);
-	printf("%.0f\n", (now() - start) / PAIRS);
+	compare(pairs, 100);
+}
+
+typedef CUresult launcher(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+launcher cuLaunchKernel;
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+static launcher *launch[2];
+static CUfunction kernel;
+
+static void refused(int way)
+{
+	for (int i = 0; i < 2000; i++)
+		launch[way](kernel, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+}
+
+static void launches(int way)
+{
+	for (int i = 0; i < 500; i++)
+		NEED(launch[way](kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+}
+
+static void use_kernel(CUdevice device)
+{
+	CUmodule module;
+	use_device(device);
+	launch[0] = (launcher *)fakegpu_function("cuLaunchKernel");
+	launch[1] = cuLaunchKernel;
+	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&kernel, module, "work_1us") == CUDA_SUCCESS);
+}
+
+/* Device 1 has no limit. The driver refuses these launches at once: the quickest answer it has. */
+void probe_cost_launch(void)
+{
+	use_kernel(1);
+	compare(refused, 2000);
+}
+
+/* Device 0 has one. A batch is about two bursts. */
+void probe_cost_limited(void)
+{
+	use_kernel(0);
+	compare(launches, 500);
 }
 
 /* From cuInit to the first allocation, in a process beside PROBE_PROCESSES others that have memory. */

@@ -41,8 +41,11 @@ void probe_generation(void)
 	void *h = dlopen("libcuda.so.1", RTLD_NOW), *at;
 	CUresult (*get)(const char *, void **, int, uint64_t);
 	use_device(0);
-	for (int i = 0; i < HOOKED; i++)
+	for (int i = 0; i < HOOKED; i++) {
+		(void)dlerror();
 		NEED((dlsym(h, hooked[i].symbol) != NULL) == (hooked[i].since <= driver));
+		NEED((dlerror() == NULL) == (hooked[i].since <= driver));
+	}
 	*(void **)&get = dlsym(h, "cuGetProcAddress");
 	for (int i = 0; get && i < HOOKED; i++) { /* a program of the newest toolkit asks an old driver */
 		const char *want = youngest(hooked[i].base, driver);

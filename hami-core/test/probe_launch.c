@@ -165,6 +165,33 @@ static void work_contexts(void)
 	}
 }
 
+static double seconds_of(CUfunction f, CUcontext where, CUfunction other, CUcontext elsewhere)
+{
+	double start = now();
+	for (int i = 0; i < 50; i++) {
+		NEED(cuCtxSetCurrent(where) == CUDA_SUCCESS && launch(f, NULL) == CUDA_SUCCESS);
+		NEED(!other || (cuCtxSetCurrent(elsewhere) == CUDA_SUCCESS && launch(other, NULL) == CUDA_SUCCESS));
+	}
+	NEED(cuCtxSetCurrent(where) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	return now() - start;
+}
+
+/* Device 0 is held at 20 %, device 1 is not. */
+static void work_devices(void)
+{
+	CUcontext context[2];
+	CUfunction f[2];
+	NEED(cuInit(0) == CUDA_SUCCESS);
+	for (int i = 0; i < 2; i++) {
+		NEED(cuDevicePrimaryCtxRetain(&context[i], i) == CUDA_SUCCESS && cuCtxSetCurrent(context[i]) == CUDA_SUCCESS);
+		f[i] = kernel("work_2000us");
+	}
+	NEED(seconds_of(f[0], context[0], f[1], context[1]) > 0.35); /* 100 ms on each */
+	double free = seconds_of(f[1], context[1], NULL, NULL);
+	NEED(free >= 0.1 && free < 0.3);
+	NEED(seconds_of(f[0], context[0], NULL, NULL) > 0.35);
+}
+
 static void *thread_work(void *context)
 {
 	NEED(cuCtxSetCurrent(context) == CUDA_SUCCESS);
@@ -203,41 +230,13 @@ static void work_forked(void)
 	NEED(launch(two_ms, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
 }
 
-/* Median of bursts: a launch as the program sees it. The fake's own part is about a microsecond of locking. */
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return x < y ? -1 : x > y;
-}
-
-static void work_cost(void)
-{
-	static double refused[200], done[200];
-	use_context();
-	CUfunction f = kernel("work_1us");
-	for (int b = 0; b < 200; b++) {
-		double start = now();
-		for (int i = 0; i < 1000; i++)
-			cuLaunchKernel(f, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
-		refused[b] = (now() - start) * 1e6;
-		start = now();
-		for (int i = 0; i < 500; i++)
-			NEED(launch(f, NULL) == CUDA_SUCCESS);
-		done[b] = (now() - start) * 2e6;
-		NEED(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
-	}
-	qsort(refused, 200, sizeof *refused, by_value);
-	qsort(done, 200, sizeof *done, by_value);
-	printf("launch refused at once: %.1f ns; launch of 1 us: %.1f ns\n", refused[100], done[100]);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} probes[] = {{"ways", work_ways}, {"capture", work_capture}, {"streams", work_streams}, {"contexts", work_contexts},
-		      {"threads", work_threads}, {"forked", work_forked}, {"cost", work_cost}};
+		      {"threads", work_threads}, {"forked", work_forked}, {"devices", work_devices}};
 	for (size_t i = 0; argc == 2 && i < sizeof probes / sizeof *probes; i++)
 		if (!strcmp(argv[1], probes[i].name))
 			return probes[i].run(), 0;

@@ -260,6 +260,9 @@ void probe_nvml(void)
 		NEED(info(device, &m) == NVML_SUCCESS && info2(device, &m2) == NVML_SUCCESS);
 		NEED(m.total == (limited ? 64 : 1024) * MIB && m2.total == m.total);
 		NEED(m.used == (limited ? 10 : 0) * MIB && m2.used == m.used);
+		m2.version++;
+		NEED(info2(device, &m2) == NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+		m2.version--;
 		NEED(m.used + m.free == m.total && m2.used + m2.free + m2.reserved == m2.total);
 	}
 }

@@ -98,3 +98,90 @@ void probe_process_lists(void)
 	n = 0;
 	NEED(v3(device, &n, NULL) == NVML_SUCCESS && n == 0);
 }
+
+typedef nvmlReturn_t (*detail_list)(nvmlDevice_t, nvmlProcessDetailList_t *);
+
+void probe_details(void)
+{
+	nvmlProcessDetail_v1_t rows[4];
+	nvmlProcessDetailList_t list = {.version = sizeof list | 1u << 24};
+	pid_t a = holder(10), b = holder(20);
+	detail_list get = (detail_list)nvml_function("nvmlDeviceGetRunningProcessDetailList");
+	nvmlDevice_t device = nvml_device("GPU-00000000-0000-0000-0000-000000000001");
+
+	NEED(get(device, &list) == NVML_ERROR_INSUFFICIENT_SIZE && list.numProcArrayEntries == 2);
+	NEED(get(device, &list) == NVML_ERROR_INVALID_ARGUMENT); /* room for two, and none */
+	list.procArray = rows;
+	NEED(get(device, &list) == NVML_SUCCESS && list.numProcArrayEntries == 2);
+	NEED(rows[0].usedGpuMemory + rows[1].usedGpuMemory == 30 * MIB && rows[0].usedGpuCcProtectedMemory == 0);
+	NEED(((pid_t)rows[0].pid == a && (pid_t)rows[1].pid == b) || ((pid_t)rows[0].pid == b && (pid_t)rows[1].pid == a));
+	for (list.mode = 1; list.mode <= 2; list.mode++) {
+		list.numProcArrayEntries = 4;
+		NEED(get(device, &list) == NVML_SUCCESS && list.numProcArrayEntries == 0);
+	}
+	NEED(get(device, &list) == NVML_ERROR_INVALID_ARGUMENT && get(device, NULL) == NVML_ERROR_INVALID_ARGUMENT);
+	list.version = sizeof list | 2u << 24;
+	NEED(get(device, &list) == NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	kill(a, SIGKILL), kill(b, SIGKILL);
+	while (wait(NULL) > 0)
+		;
+}
+
+/* Keeps device 0 busy for 50 ms and tells nobody. */
+static void work(void)
+{
+	CUmodule module;
+	CUfunction f;
+	use_device(0);
+	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&f, module, "work_50000us") == CUDA_SUCCESS);
+	NEED(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
+/* A process of another container: without this library. */
+static pid_t stranger(void)
+{
+	int ready[2];
+	char c;
+	NEED(!pipe(ready));
+	pid_t pid = fork();
+	if (pid == 0) {
+		char client[256];
+		snprintf(client, sizeof client, "%s/cudaclient", getenv("VGPU_TEST_FAKE"));
+		unsetenv("LD_PRELOAD");
+		NEED(dup2(ready[1], 1) == 1);
+		execl(client, client, "launch", "1", "forever", (char *)NULL);
+		_exit(127);
+	}
+	NEED(read(ready[0], &c, 1) == 1);
+	return pid;
+}
+
+void probe_utilisation(void)
+{
+	nvmlProcessUtilizationSample_t samples[8];
+	nvmlProcessUtilizationInfo_v1_t rows[8];
+	nvmlProcessesUtilizationInfo_t list = {.version = sizeof list | 1u << 24, .processSamplesCount = 8, .procUtilArray = rows};
+	unsigned n = 8;
+	int host = getenv("FAKEGPU_NVML_PROCESSES") != NULL;
+	nvmlReturn_t (*old)(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long) =
+		(nvmlReturn_t(*)(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long))nvml_function("nvmlDeviceGetProcessUtilization");
+	nvmlReturn_t (*new)(nvmlDevice_t, nvmlProcessesUtilizationInfo_t *) =
+		(nvmlReturn_t(*)(nvmlDevice_t, nvmlProcessesUtilizationInfo_t *))nvml_function("nvmlDeviceGetProcessesUtilizationInfo");
+	nvmlDevice_t device = nvml_device("GPU-00000000-0000-0000-0000-000000000001");
+	pid_t other = stranger();
+
+	NEED(old(device, samples, &n, 0) == NVML_ERROR_NOT_FOUND && n == 0); /* only a stranger has worked */
+	work();
+	n = 8;
+	if (host) { /* NVML's PIDs are of another namespace: none is known to be ours */
+		NEED(old(device, samples, &n, 0) == NVML_ERROR_NOT_FOUND && new(device, &list) == NVML_ERROR_NOT_FOUND);
+	} else {
+		NEED(old(device, samples, &n, 0) == NVML_SUCCESS && n == 1 && (pid_t)samples[0].pid == getpid() && samples[0].smUtil > 0);
+		NEED(new(device, &list) == NVML_SUCCESS && list.processSamplesCount == 1 && (pid_t)rows[0].pid == getpid());
+	}
+	list.version++;
+	NEED(new(device, &list) == NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	NEED(old(device, NULL, NULL, 0) == NVML_ERROR_INVALID_ARGUMENT);
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+}

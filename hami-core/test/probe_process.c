@@ -39,7 +39,8 @@ void probe_versioned_lookup(void)
 	void *h = dlopen("libcuda.so.1", RTLD_NOW);
 	NEED(dlvsym(RTLD_DEFAULT, "getpid", "GLIBC_2.2.5") == dlsym(RTLD_DEFAULT, "getpid"));
 	NEED(dlvsym(RTLD_DEFAULT, "getpid", "GLIBC_0.0") == NULL);
-	NEED(dlsym(h, "cuMemAlloc_v2") == dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
+	(void)dlerror();
+	NEED(dlsym(h, "cuMemAlloc_v2") == dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") && dlerror() == NULL); /* success leaves no error behind */
 	NEED(dlsym(h, "cuNoSuchFunction") == NULL && dlerror() != NULL);
 	void *c = dlopen("libc.so.6", RTLD_NOW);
 	NEED(dlsym(c, "cuMemAlloc_v2") == NULL); /* a name is where it is, not everywhere */

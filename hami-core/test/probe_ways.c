@@ -51,7 +51,7 @@ void probe_dlmopen_driver(void)
 	NEED(((CUresult(*)(CUdeviceptr *, size_t))dlsym(h, "cuMemAlloc_v2"))(&at, 66 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-static struct vgpu_region *region(void)
+struct vgpu_region *probe_region(void)
 {
 	int fd = open(getenv("PROBE_REGION"), O_RDWR);
 	struct vgpu_region *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -76,8 +76,8 @@ void probe_lock_holder(void)
 		if (pid == 0) {
 			use_device(0);
 			NEED(take(64 * MIB) == CUDA_SUCCESS);
-			pthread_mutex_lock(&region()->ext.mutex);
-			region()->ext.reserved[0] = 1;
+			pthread_mutex_lock(&probe_region()->ext.mutex);
+			probe_region()->ext.reserved[0] = 1;
 			raise(SIGKILL);
 		}
 		NEED(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
@@ -98,7 +98,7 @@ void probe_region_written(void)
 {
 	use_device(0);
 	NEED(take(40 * MIB) == CUDA_SUCCESS);
-	struct vgpu_region *r = region();
+	struct vgpu_region *r = probe_region();
 	memset(&r->ext.slot, 0, sizeof r->ext.slot);
 	memset(&r->ext.reserved, 0, sizeof r->ext.reserved);
 	NEED(take(26 * MIB) == CUDA_ERROR_OUT_OF_MEMORY && take(24 * MIB) == CUDA_SUCCESS);

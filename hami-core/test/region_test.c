@@ -333,6 +333,46 @@ TEST("a process whose slot was wiped by somebody books again what it holds")
 	clean(dir);
 }
 
+static int known_in_child(void)
+{
+	int parent = getppid();
+	attach();
+	region_flight(0, 1);
+	if (!region_has_process(parent) || !region_has_process(getpid()) || region_has_process(parent + 100000) || region_has_process(0))
+		return 1;
+	return raise(SIGKILL);
+}
+
+TEST("processes of the container are known, and who dies in a call disturbs nobody's measuring")
+{
+	const char *dir = fresh();
+	attach();
+	CHECK(region_quiet(0));
+	region_flight(0, 1);
+	CHECK(!region_quiet(0) && region_quiet(1));
+	region_flight(0, -1);
+	CHECK_EQ(in_child(known_in_child), 128 + SIGKILL);
+	CHECK_EQ(region_used(0), 0); /* reaps */
+	CHECK(region_quiet(0));
+	clean(dir);
+}
+
+TEST("what is told and not counted lives and dies with its slot")
+{
+	const char *dir = fresh();
+	attach();
+	region_show(0, VGPU_IMPORTED, 30 * (int64_t)MIB);
+	region_show(0, VGPU_OVERFLOW, 5 * (int64_t)MIB);
+	struct vgpu_slot *s = &region_memory()->ext.slot[region_slot()];
+	CHECK_EQ(s->shown[VGPU_IMPORTED][0], 30 * MIB);
+	CHECK_EQ(region_used(0), 0);
+	memset(s, 0, sizeof *s); /* somebody wipes the slot: it is taken again as it was */
+	region_show(0, VGPU_OVERFLOW, -5 * (int64_t)MIB);
+	CHECK_EQ(s->shown[VGPU_IMPORTED][0], 30 * MIB);
+	CHECK_EQ(s->shown[VGPU_OVERFLOW][0], 0);
+	clean(dir);
+}
+
 TEST("the umask stays as it is and the file is for every user")
 {
 	umask(077);

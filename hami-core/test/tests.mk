@@ -1,13 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # Unit tests link the parts they test; preload_test runs programs under LD_PRELOAD on
-# the fake driver. Everything runs twice: as it is, and with ASan and UBSan.
+# the fake driver. Everything runs three times: as it is, with ASan and UBSan, and with TSan; tests on the fake's own
+# clock run without TSan, because one thread runs at a time there.
 FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 TSAN_LIB := $(shell $(CC) -print-file-name=libtsan.so)
 UNIT := limit limits table region pace threads
 
+# The tables in the documentation name tests that exist.
+.PHONY: test-map
+test-map:
+	@test/map.sh
+
+.PHONY: test-headers
+test-headers:
+	@test/headers.sh $(CC) "$(GO)" $(B)/headers
+
 .PHONY: fake test-normal test-asan test-tsan test-generator test-symbols test-fake test-stress stress test-cost cost
-test: test-generator test-fake test-model test-normal test-stress test-cost test-asan test-limiter test-limiter-asan test-tsan test-symbols
+test: test-generator test-fake shares test-map test-headers test-neighbours test-neighbours-asan test-normal test-stress test-cost test-asan test-limiter test-limiter-asan test-tsan test-limiter-tsan test-symbols check-arm64
 
 fake:
 	@$(MAKE) -s -C $(FAKE)
@@ -30,31 +40,35 @@ $(eval $(call unit_tests,asan,$(SANITIZE)))
 $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
-PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead ways generation stress cost)
-$(patsubst %,$(B)/test/test/%_test,preload ways_out failures generations stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
+PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead ways generation stress cost import odd start)
+$(patsubst %,$(B)/test/test/%_test,preload ways_out failures cases weak_entry weak_memory weak_process stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
-$(B)/test/test/probe: $(PROBE) test/probe.h include/cuda_abi.h include/nvml_abi.h | fake
+$(B)/test/test/probe: $(PROBE) test/probe.h $(wildcard include/*.h) | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(PROBE) -Wl,-z,lazy -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
 $(B)/test/test/plugin.so: test/plugin.c | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -fPIC -shared -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -ldl
 # What stands in for the driver, beside the driver.
-$(B)/test/standin/libcuda.so.driver: | fake
+$(B)/test/standin/%.so.driver: | fake
 	@mkdir -p $(@D)
-	$(Q)ln -sf $(abspath $(FAKE))/build/libcuda.so.1 $@
+	$(Q)ln -sf $(abspath $(FAKE))/build/$*.so.1 $@
+# A program that is linked to no driver and loads NVML past whatever was preloaded.
+$(B)/test/test/smi: test/smi.c include/nvml_abi.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -ldl
 $(B)/test/test/third.so: test/third.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<
 
-PROGRAMS := $(patsubst %,$(B)/test/test/%,preload_test ways_out_test failures_test generations_test stress_test cost_test probe third.so plugin.so) \
-	$(B)/test/standin/libcuda.so.1 $(B)/test/standin/libcuda.so.driver
+PROGRAMS := $(patsubst %,$(B)/test/test/%,preload_test ways_out_test failures_test cases_test weak_entry_test weak_memory_test weak_process_test stress_test cost_test probe third.so plugin.so) \
+	$(B)/test/test/smi $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
 
 # $(1) variant, $(2) what to preload, $(3) extra environment
 define run_all
 	@set -e; for t in $(UNIT); do echo "== $$t ($(1))"; $(3) $(B)/$(1)/test/$${t}_test; done; \
-	for t in preload ways_out failures generations; do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
+	for t in preload ways_out failures weak_entry weak_memory weak_process cases; do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
 		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$${t}_test; done
 endef
 
@@ -87,6 +101,31 @@ test-tsan: fake $(B)/tsan/libvgpu.so $(patsubst %,$(B)/tsan/test/%_test,$(UNIT))
 test-symbols: $(B)/libvgpu.so fake
 	@test/symbols.sh $(B)/libvgpu.so $(GEN)/hooks.txt $(FAKE)/build "$(GO)"
 
+# arm64: everything compiles, links and exports the same; nothing runs here.
+CROSS := aarch64-linux-gnu-
+ARM := $(B)/arm64
+.PHONY: check-arm64
+ifeq ($(shell command -v $(CROSS)gcc),)
+check-arm64:
+	@echo "arm64 not checked: $(CROSS)gcc is missing (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross)"
+else
+$(ARM)/obj/%.o: src/%.c | $(GENERATED)
+	@mkdir -p $(@D)
+	$(Q)$(CROSS)gcc $(CFLAGS) $(BASE) -c -o $@ $<
+$(ARM)/obj/%.o: src/%.S
+	@mkdir -p $(@D)
+	$(Q)$(CROSS)gcc $(CFLAGS) $(BASE) -c -o $@ $<
+$(ARM)/obj/hooks.gen.o: $(GEN)/hooks.gen.c $(GENERATED)
+	@mkdir -p $(@D)
+	$(Q)$(CROSS)gcc $(CFLAGS) $(BASE) -c -o $@ $<
+$(ARM)/libvgpu.so: $(patsubst %,$(ARM)/obj/%.o,$(CORE) $(HOOKS) hooks.gen dlsym dlopen)
+	$(Q)$(CROSS)gcc $(LIBFLAGS) -o $@ $^
+check-arm64: $(ARM)/libvgpu.so
+	@echo "== arm64"
+	@test/symbols.sh -c $(CROSS) $< $(GEN)/hooks.txt $(FAKE)/build "$(GO)"
+	@$(MAKE) -s -C $(FAKE) B=$(abspath $(ARM))/fake CC=$(CROSS)gcc && echo "ok the fake driver compiles and links"
+endif
+
 # The compute limit in real time on the fake device.
 $(B)/test/test/limiter_test: test/limiter_test.c test/testing.h include/hamicore_abi.h
 	@mkdir -p $(@D)
@@ -98,17 +137,47 @@ define run_limiter
 	@echo "== limiter ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
 		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/limiter_test
 endef
-.PHONY: test-limiter test-limiter-asan
+.PHONY: test-limiter test-limiter-asan test-limiter-tsan
 test-limiter: fake $(B)/test/libvgpu.so $(B)/test/test/limiter_test $(B)/test/test/probe_launch
 	$(call run_limiter,test,$(abspath $(B)/test/libvgpu.so))
 test-limiter-asan: fake $(B)/asan/libvgpu.so $(B)/test/test/limiter_test $(B)/test/test/probe_launch
 	$(call run_limiter,asan,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so))
+test-limiter-tsan: fake $(B)/tsan/libvgpu.so $(B)/test/test/limiter_test $(B)/test/test/probe_launch
+	$(call run_limiter,tsan,$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so))
 
-# Workloads on a virtual clock: arithmetic only, so once is enough.
-$(B)/test/test/pace_model_test: test/pace_model_test.c test/pace_model.c test/pace_model.h test/testing.h src/pace.c src/pace.h
+# The same library on the fake driver's clock, which is real only outside of these tests.
+virtual = $(patsubst %,$(B)/$(1)/obj/%.o,$(filter-out prim_clock,$(CORE)) $(HOOKS) hooks.gen dlsym dlopen) $(B)/$(1)/test/virtual_clock.o
+define virtual_library
+$(B)/$(1)/test/virtual_clock.o: test/virtual_clock.c src/prim.h
+	@mkdir -p $$(@D)
+	$(Q)$$(CC) $$(CFLAGS) $$(BASE) $(2) -c -o $$@ $$<
+$(B)/$(1)/virtual/libvgpu.so: $(call virtual,$(1))
+	@mkdir -p $$(@D)
+	$(Q)$$(CC) $$(LDFLAGS) $(2) $$(LIBFLAGS) -o $$@ $$^
+endef
+$(eval $(call virtual_library,test,))
+$(eval $(call virtual_library,asan,$(SANITIZE)))
+$(B)/test/test/probe_tenant: test/probe_tenant.c include/cuda_abi.h | fake
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Isrc -o $@ test/pace_model_test.c test/pace_model.c src/pace.c
-.PHONY: test-model
-test-model: $(B)/test/test/pace_model_test
-	@echo "== pace model"
-	@$<
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1
+$(B)/test/test/shares_test: test/shares_test.c test/tenants.h test/testing.h test/blocks_model.c test/blocks_model.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ test/shares_test.c test/blocks_model.c
+$(patsubst %,$(B)/test/test/%_test,borrow turns): $(B)/test/test/%: test/%.c test/tenants.h test/testing.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
+on_clock = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" VGPU_TEST_BUILD=$(abspath $(B)) \
+	$(B)/test/test/$(1)_test
+
+# Five workloads, alone and in pairs, under the library and under HAMi-core's formula: a table.
+.PHONY: shares
+shares: fake $(B)/test/virtual/libvgpu.so $(B)/test/test/shares_test $(B)/test/test/probe_tenant
+	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
+# Once more under the sanitizers: one thread of a program runs at a time there, so limiter_test looks for races.
+.PHONY: test-neighbours test-neighbours-asan
+NEIGHBOURS := $(patsubst %,$(B)/test/test/%,borrow_test turns_test probe_tenant)
+test-neighbours: fake $(B)/test/virtual/libvgpu.so $(NEIGHBOURS)
+	@echo "== borrow"; $(call on_clock,borrow,$(abspath $(B)/test/virtual/libvgpu.so))
+	@echo "== turns"; $(call on_clock,turns,$(abspath $(B)/test/virtual/libvgpu.so))
+test-neighbours-asan: fake $(B)/asan/virtual/libvgpu.so $(NEIGHBOURS)
+	@echo "== borrow (asan)"; $(call on_clock,borrow,$(ASAN_LIB) $(abspath $(B)/asan/virtual/libvgpu.so))

@@ -134,6 +134,57 @@ TEST("standing in and preloading at once count once")
 	done();
 }
 
+/* Runs smi, with the library preloaded or standing in for NVML; the limit that it prints for device 0, in MiB. */
+static long smi(const char *preload, const char *path)
+{
+	char program[256];
+	snprintf(program, sizeof program, "%s/test/test/smi", getenv("VGPU_TEST_BUILD"));
+	CHECK_EQ(run_with(preload, (char *const[]){program, NULL}, (const char *const[]){"LD_LIBRARY_PATH", path, NULL}), 0);
+	const char *line = strstr(output, U0 " total=");
+	CHECK(line && strstr(output, U1 " total=1024MiB"));
+	return line ? atol(line + strlen(U0 " total=")) : -1;
+}
+
+TEST("standing in for NVML shows the share to programs without CUDA, RTLD_DEEPBIND or not")
+{
+	char both[1024];
+	snprintf(both, sizeof both, "%s/test/standin:%s", getenv("VGPU_TEST_BUILD"), getenv("VGPU_TEST_FAKE"));
+	machine(LIMITS);
+	CHECK_EQ(smi("", getenv("VGPU_TEST_FAKE")), 1024); /* nothing in front of NVML: the card */
+	CHECK_EQ(smi("", both), 64);
+	CHECK_EQ(smi(sanitized() ? "" : getenv("VGPU_TEST_PRELOAD"), both), 64);
+	static const char *const probes[] = {"nvml", "process-lists", "details"};
+	for (int i = 0; i < 3; i++)
+		probe_standing_in("", probes[i]);
+	done();
+	machine(LIMITS "deepbind keep\n"); /* what preloading cannot reach then */
+	CHECK_EQ(smi("", both), 64);
+	done();
+}
+
+/* The device plugin's mounts: the driver's versioned files are ours, its own lie beside, links and cache as the system makes them. */
+TEST("standing in as the device plugin mounts it, behind every name and after ldconfig")
+{
+	static const char *const libraries[] = {"libcuda", "libnvidia-ml"};
+	char command[2048], path[256];
+	machine(LIMITS);
+	snprintf(path, sizeof path, "%s/driver", dir);
+	CHECK(!mkdir(path, 0755));
+	for (int i = 0; i < 2; i++) {
+		snprintf(command, sizeof command, "cp %s/test/standin/%s.so.1 %s/%s.so.580.95.05 && cp %s/%s.so.1 %s/%s.so.driver && ln -s %s.so.580.95.05 %s/%s.so.1",
+			 getenv("VGPU_TEST_BUILD"), libraries[i], path, libraries[i], getenv("VGPU_TEST_FAKE"), libraries[i], path, libraries[i], libraries[i], path, libraries[i]);
+		CHECK(!system(command));
+	}
+	snprintf(command, sizeof command, "PATH=$PATH:/sbin:/usr/sbin; ! command -v ldconfig >/dev/null || ldconfig -n %s; readlink %s/libcuda.so.1 | grep -q 580", path, path);
+	CHECK(!system(command));
+	probe_with("", "exact", (const char *const[]){"LD_LIBRARY_PATH", path, NULL});
+	probe_with("", "deepbind", (const char *const[]){"LD_LIBRARY_PATH", path, NULL});
+	if (!sanitized())
+		probe_with(getenv("VGPU_TEST_PRELOAD"), "exact", (const char *const[]){"LD_LIBRARY_PATH", path, NULL});
+	CHECK_EQ(smi("", path), 64);
+	done();
+}
+
 TEST("RTLD_DEEPBIND stays where nothing is limited, and where the file says so")
 {
 	machine(NULL);

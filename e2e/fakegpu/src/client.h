@@ -12,6 +12,7 @@ struct driver {
 	CUresult (*DeviceGetUuid)(CUuuid *, CUdevice);
 	CUresult (*DeviceGetName)(char *, int, CUdevice);
 	CUresult (*DeviceTotalMem)(size_t *, CUdevice);
+	CUresult (*DeviceGetAttribute)(int *, int, CUdevice);
 	CUresult (*DevicePrimaryCtxRetain)(CUcontext *, CUdevice);
 	CUresult (*CtxSetCurrent)(CUcontext);
 	CUresult (*CtxSynchronize)(void);

@@ -14,6 +14,7 @@
 	F(DeviceGetUuid, cuDeviceGetUuid, "cuDeviceGetUuid", 9020)     \
 	F(DeviceGetName, cuDeviceGetName, "cuDeviceGetName", 2000)     \
 	F(DeviceTotalMem, cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020) \
+	F(DeviceGetAttribute, cuDeviceGetAttribute, "cuDeviceGetAttribute", 2000) \
 	F(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000) \
 	F(CtxSetCurrent, cuCtxSetCurrent, "cuCtxSetCurrent", 4000)     \
 	F(CtxSynchronize, cuCtxSynchronize, "cuCtxSynchronize", 2000)  \

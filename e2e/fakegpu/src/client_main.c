@@ -2,8 +2,16 @@
 /* client_main.c: cudaclient, linked to libcuda.so.1 and nothing else of this folder. */
 #include "client.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* The first process of a container has no default action: it would not end when asked to. */
+static void leave(int signal)
+{
+	_exit(128 + signal);
+}
 
 static int usage(FILE *to)
 {
@@ -29,6 +37,7 @@ int main(int argc, char **argv)
 	static struct client c;
 	if (argc < 2)
 		return usage(stderr);
+	signal(SIGTERM, leave);
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
 		return usage(stdout);
 	const char *why = driver_reach(&c.driver, "link");

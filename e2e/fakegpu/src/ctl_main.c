@@ -1,82 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_main.c: fakegpuctl, the hand that breaks and mends the fake machine. */
 #define _GNU_SOURCE
-#include "state.h"
+#include "ctl.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static int show(const struct fg_topology *t, char **words)
+{
+	(void)words;
+	return ctl_show(t);
+}
+
+static const struct command {
+	const char *name, *words, *does;
+	int least, most;
+	int (*run)(const struct fg_topology *, char **);
+} commands[] = {
+	{"show", "", "topology, used memory per device, instance and process; partitions as a strip", 0, 0, show},
+	{"xid", "<index> <code>", "raise an Xid on a device: NVML event sets deliver it", 2, 2, ctl_xid},
+	{"lose", "<index>", "the device falls off the bus: NVML answers GPU_IS_LOST", 1, 1, ctl_lose},
+	{"restore", "<index>", "bring it back", 1, 1, ctl_restore},
+	{"mig", "<index> on|off", "ask for MIG mode as an administrator does; Ampere wants a reset then", 2, 2, ctl_mig},
+	{"create", "<index> <profile> [start]", "make an instance by hand, as 1g.10gb", 2, 3, ctl_create},
+	{"destroy", "<index> <gi>", "destroy one by hand", 2, 2, ctl_destroy},
+	{"reset", "<index>", "reset an idle device: applies a pending MIG mode, loses its instances", 1, 1, ctl_reset},
+	{"reboot", "", "kill every user of a device, lose all instances; Ampere keeps MIG mode", 0, 0, ctl_reboot},
+	{"fail", "<function> <n>|always <code>", "the n-th call of an NVML function from now fails with that code", 3, 3, ctl_faulty},
+	{"slow", "<function> <ms>", "each call of an NVML function takes so much longer", 2, 2, ctl_slow},
+	{"mend", "", "forget all of fail and slow", 0, 0, ctl_mend},
+};
+#define COMMANDS (sizeof commands / sizeof *commands)
+
 static int usage(FILE *to)
 {
-	fprintf(to, "usage: fakegpuctl [--dir DIR] show | xid <index> <code> | lose <index> | restore <index>\n"
-		    "  show     topology, used memory per device and per process\n"
-		    "  xid      raise an Xid on a device: NVML event sets deliver it\n"
-		    "  lose     the device falls off the bus: NVML answers GPU_IS_LOST\n"
-		    "  restore  bring it back\n"
-		    "DIR defaults to $FAKEGPU_DIR, then /run/fakegpu; <index> counts the topology's gpu lines from 0.\n");
+	fprintf(to, "usage: fakegpuctl [--dir DIR] <command>\n");
+	for (size_t i = 0; i < COMMANDS; i++) {
+		char form[64];
+		snprintf(form, sizeof form, "%s %s", commands[i].name, commands[i].words);
+		fprintf(to, "  %-34s %s\n", form, commands[i].does);
+	}
+	fprintf(to, "DIR defaults to $FAKEGPU_DIR, then /run/fakegpu; <index> counts the topology's gpu lines from 0.\n");
 	return to == stderr ? 2 : 0;
 }
 
-static void show_processes(int minor)
+int ctl_fail(const char *format, ...)
 {
-	for (int i = 0; i < FG_MAX_PROCESSES; i++) {
-		const struct fg_process *p = &fg_state()->process[i];
-		if (!p->in_use || (!p->used[minor] && !p->busy_ns[minor]))
-			continue;
-		int pid = fg_owner(i);
-		printf("  process pid=%d own_pid=%u name=%s used_mib=%llu busy_ms=%llu\n", pid, p->pid, p->name,
-		       (unsigned long long)(p->used[minor] >> 20), (unsigned long long)(p->busy_ns[minor] / 1000000));
-	}
+	va_list args;
+	fprintf(stderr, "fakegpuctl: ");
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return 1;
 }
 
-static int show(const struct fg_topology *t)
-{
-	printf("driver=%s cuda=%d.%d devices=%d\n", t->driver, t->cuda_major, t->cuda_minor, t->count);
-	fg_lock();
-	for (int i = 0; i < t->count; i++) {
-		const struct fg_gpu *g = &t->gpu[i];
-		const struct fg_device_state *d = &fg_state()->device[i];
-		printf("device index=%d uuid=%s model=\"%s\" pci=%04x:%02x:%02x.0 total_mib=%llu used_mib=%llu lost=%u xids=%llu busy_ms=%llu\n",
-		       i, g->uuid, g->model, g->domain, g->bus, g->slot, (unsigned long long)(g->memory >> 20),
-		       (unsigned long long)(fg_used(i) >> 20), d->lost, (unsigned long long)d->event_count,
-		       (unsigned long long)(d->busy_total_ns / 1000000));
-		show_processes(i);
-	}
-	fg_unlock();
-	return 0;
-}
-
-/* A whole number of text; -1 when it is not one from 0 to max. */
-static long number(const char *text, long max)
+long ctl_number(const char *text, long max)
 {
 	char *end;
 	long n = strtol(text, &end, 10);
 	return end != text && !*end && n >= 0 && n <= max ? n : -1;
 }
 
-static int change(const struct fg_topology *t, int argc, char **argv)
+const struct fg_gpu *ctl_device(const struct fg_topology *t, const char *word)
 {
-	int is_xid = !strcmp(argv[0], "xid");
-	if (argc != (is_xid ? 3 : 2))
-		return usage(stderr);
-	long index = number(argv[1], t->count - 1), code = is_xid ? number(argv[2], 1 << 20) : 0;
-	if (index < 0)
-		return fprintf(stderr, "fakegpuctl: no device %s: the topology has %d\n", argv[1], t->count), 1;
+	long i = ctl_number(word, t->count - 1);
+	if (i < 0)
+		ctl_fail("no device %s: the topology has %d", word, t->count);
+	return i < 0 ? NULL : &t->gpu[i];
+}
+
+int ctl_xid(const struct fg_topology *t, char **words)
+{
+	const struct fg_gpu *g = ctl_device(t, words[0]);
+	long code = ctl_number(words[1], 1 << 20);
+	if (!g)
+		return 1;
 	if (code < 0)
-		return fprintf(stderr, "fakegpuctl: bad Xid %s: want a whole number\n", argv[2]), 1;
+		return ctl_fail("bad Xid %s: want a whole number", words[1]);
 	fg_lock();
-	struct fg_device_state *d = &fg_state()->device[index];
-	if (is_xid) {
-		d->xid[d->event_count % FG_EVENT_RING] = (uint64_t)code;
-		__atomic_add_fetch(&d->event_count, 1, __ATOMIC_RELEASE);
-	} else {
-		d->lost = !strcmp(argv[0], "lose");
-	}
+	struct fg_device_state *d = &fg_state()->device[g->minor];
+	d->xid[d->event_count % FG_EVENT_RING] = (uint64_t)code;
+	__atomic_add_fetch(&d->event_count, 1, __ATOMIC_RELEASE);
 	fg_unlock();
-	printf("%s index=%ld uuid=%s%s%s\n", argv[0], index, t->gpu[index].uuid, is_xid ? " code=" : "", is_xid ? argv[2] : "");
+	printf("xid index=%d uuid=%s code=%ld\n", g->minor, g->uuid, code);
 	return 0;
 }
+
+static int set_lost(const struct fg_topology *t, char **words, uint32_t lost)
+{
+	const struct fg_gpu *g = ctl_device(t, words[0]);
+	if (!g)
+		return 1;
+	fg_lock();
+	fg_state()->device[g->minor].lost = lost;
+	fg_unlock();
+	printf("%s index=%d uuid=%s\n", lost ? "lose" : "restore", g->minor, g->uuid);
+	return 0;
+}
+
+int ctl_lose(const struct fg_topology *t, char **words) { return set_lost(t, words, 1); }
+int ctl_restore(const struct fg_topology *t, char **words) { return set_lost(t, words, 0); }
 
 int main(int argc, char **argv)
 {
@@ -84,15 +110,19 @@ int main(int argc, char **argv)
 	struct fg_topology topology;
 	char error[768];
 	argc--, argv++;
-	if (argc >= 2 && !strcmp(argv[0], "--dir"))
+	if (argc >= 2 && !strcmp(argv[0], "--dir")) {
 		dir = argv[1], argc -= 2, argv += 2;
+		setenv("FAKEGPU_DIR", dir, 1);
+	}
 	if (argc == 1 && (!strcmp(argv[0], "-h") || !strcmp(argv[0], "--help")))
 		return usage(stdout);
-	if (argc < 1)
-		return usage(stderr);
-	if (strcmp(argv[0], "show") && strcmp(argv[0], "xid") && strcmp(argv[0], "lose") && strcmp(argv[0], "restore"))
-		return usage(stderr);
-	if (fg_topology_read(dir, &topology, error, sizeof error) || fg_state_open(dir, error, sizeof error))
-		return fprintf(stderr, "fakegpuctl: %s\n", error), 1;
-	return strcmp(argv[0], "show") ? change(&topology, argc, argv) : show(&topology);
+	for (size_t i = 0; argc >= 1 && i < COMMANDS; i++) {
+		const struct command *c = &commands[i];
+		if (strcmp(argv[0], c->name) || argc - 1 < c->least || argc - 1 > c->most)
+			continue;
+		if (fg_topology_read(dir, &topology, error, sizeof error) || fg_state_open(dir, error, sizeof error))
+			return ctl_fail("%s", error);
+		return c->run(&topology, argv + 1);
+	}
+	return usage(stderr);
 }

@@ -2,6 +2,7 @@
 /* cuda_device.c: what a device is. */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
+#include "cuda_mps.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,24 +45,34 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
+static void uuid_bytes(const char *text, CUuuid *out)
+{
+	const char *p = text + 4; /* after "GPU-" or "MIG-" */
+	for (int i = 0; i < 16; i++, p += 2) {
+		if (*p == '-')
+			p++;
+		char pair[3] = {p[0], p[1], 0};
+		out->bytes[i] = (unsigned char)strtoul(pair, NULL, 16);
+	}
+}
+
+/* A partition's first version of it is that of the device it lies on. */
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 {
 	REQUIRE_GPU(device);
 	if (!uuid)
 		return CUDA_ERROR_INVALID_VALUE;
-	const char *p = gpu->uuid + 4;
-	for (int i = 0; i < 16; i++, p += 2) {
-		if (*p == '-')
-			p++;
-		char pair[3] = {p[0], p[1], 0};
-		uuid->bytes[i] = (unsigned char)strtoul(pair, NULL, 16);
-	}
+	uuid_bytes(gpu->gi_serial ? gpu->parent : gpu->uuid, uuid);
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
-	return cuDeviceGetUuid(uuid, device);
+	REQUIRE_GPU(device);
+	if (!uuid)
+		return CUDA_ERROR_INVALID_VALUE;
+	uuid_bytes(gpu->uuid, uuid);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
@@ -98,12 +109,13 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	if (!value)
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
-	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = gpu->sms; break;
+	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = fg_mps_sms(device, gpu->sms); break;
 	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *value = (int)gpu->bus; break;
 	case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: *value = (int)gpu->slot; break;
 	case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: *value = (int)gpu->domain; break;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = gpu->cc_major; break;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = gpu->cc_minor; break;
+	case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS: *value = fg_shares_with_host(); break;
 	case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
 	case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
 	case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = 1; break;

@@ -2,11 +2,25 @@
 /* cuda_entry.c: cuGetProcAddress in both its forms, error names, driver version. */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
+#include "mps.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+/* Some drivers give other pointers out here than to dlsym: with FAKEGPU_PROC_POINTERS=other so does this one. */
+#if defined(__x86_64__)
+#define JUMP "jmp "
+#elif defined(__aarch64__)
+#define JUMP "b "
+#endif
+#define FG_ENTRY(base, symbol, since, per_thread, args)                     \
+	extern char other_##symbol[] __attribute__((visibility("hidden"))); \
+	__asm__(".pushsection .text\n.globl other_" #symbol "\n.hidden other_" #symbol "\nother_" #symbol ": " JUMP #symbol "\n.popsection");
+#include "cuda_entries.def"
+#undef FG_ENTRY
+
 const struct fg_entry fg_entries[] = {
-#define FG_ENTRY(base, symbol, since, per_thread, args) {#base, #symbol, since, per_thread, (void *)symbol},
+#define FG_ENTRY(base, symbol, since, per_thread, args) {#base, #symbol, since, per_thread, (void *)symbol, (void *)other_##symbol},
 #include "cuda_entries.def"
 #undef FG_ENTRY
 };
@@ -30,6 +44,17 @@ static const struct fg_entry *select_entry(const char *base, int version, int pe
 	return best;
 }
 
+FG_EXPORT void *fakegpu_function(const char *symbol);
+
+/* For test programs: a function of this library, whoever stands in front of it. */
+void *fakegpu_function(const char *symbol)
+{
+	for (size_t i = 0; i < fg_entry_count; i++)
+		if (!strcmp(fg_entries[i].symbol, symbol))
+			return fg_entries[i].address;
+	return NULL;
+}
+
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status)
 {
 	if (!symbol || !pfn || flags > 2)
@@ -40,7 +65,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64
 	if (status)
 		*status = e ? CU_GET_PROC_ADDRESS_SUCCESS
 			    : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-	*pfn = e ? e->address : NULL;
+	const char *pointers = getenv("FAKEGPU_PROC_POINTERS");
+	*pfn = !e ? NULL : pointers && !strcmp(pointers, "other") ? e->other : e->address;
 	return e || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND; /* who asks for the status learns it there */
 }
 
@@ -69,6 +95,13 @@ static const struct {
 	{CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
 	{CUDA_ERROR_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
 	{CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+	{MPS_ERROR_DEVICE_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+	{MPS_ERROR_CONNECTION_FAILED, "CUDA_ERROR_MPS_CONNECTION_FAILED", "MPS client failed to connect to the MPS control daemon or the MPS server"},
+	{MPS_ERROR_RPC_FAILURE, "CUDA_ERROR_MPS_RPC_FAILURE", "the remote procedural call between the MPS server and the MPS client failed"},
+	{MPS_ERROR_SERVER_NOT_READY, "CUDA_ERROR_MPS_SERVER_NOT_READY", "MPS server is not ready to accept new MPS client requests"},
+	{MPS_ERROR_MAX_CLIENTS_REACHED, "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED", "the hardware resources required to create MPS client have been exhausted"},
+	{MPS_ERROR_CLIENT_TERMINATED, "CUDA_ERROR_MPS_CLIENT_TERMINATED", "the MPS client has been terminated by the server"},
+	{MPS_ERROR_INVALID_RESOURCE_CONFIGURATION, "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION", "invalid resource configuration"},
 	{CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 

@@ -22,6 +22,7 @@ struct fg_entry {
 	int since;          /* CUDA version that introduced it: 1000 * major + 10 * minor */
 	int per_thread;     /* the _ptsz or _ptds twin */
 	void *address;
+	void *other; /* jumps to address: see FAKEGPU_PROC_POINTERS */
 };
 extern const struct fg_entry fg_entries[];
 extern const size_t fg_entry_count;
@@ -40,8 +41,8 @@ struct CUctx_st {
 struct CUstream_st {
 	int ordinal;
 	struct CUctx_st *context; /* NULL: a default stream */
-	uint64_t tail_ns; /* when the last work queued on it ends */
-	uint64_t launches, ends[1024]; /* of the last FG_QUEUE_DEPTH, by launch number */
+	uint64_t tail; /* ticket of the last work queued on it: see cuda_timeline.h */
+	uint64_t launches, ends[1024]; /* tickets of the last FG_QUEUE_DEPTH, by launch number */
 	struct CUgraph_st *recording; /* see cuda_work_graph.c */
 };
 
@@ -71,6 +72,11 @@ CUresult fg_take(int ordinal, uint64_t bytes);
 void fg_give(int ordinal, uint64_t bytes);
 /* Fails the n-th call of an allocating function: FAKEGPU_FAIL=<function>:<n>:<code>. 0 = go on. */
 CUresult fg_injected(const char *function);
+
+/* Whether managed memory may exceed the device: not with FAKEGPU_MANAGED=device. */
+int fg_shares_with_host(void);
+/* Where a plain allocation lies; 0 when there is none there. */
+int fg_block(CUdeviceptr pointer, CUdeviceptr *base, uint64_t *size, int *managed);
 
 /* Releases the plain memory and the arrays of a destroyed context. */
 void fg_memory_reset(const struct CUctx_st *context);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_init.c: cuInit, the list of devices, CUDA_VISIBLE_DEVICES, fork. */
 #define _GNU_SOURCE
+#include "clock.h"
 #include "cuda_exports.h"
 #include "cuda_fake.h"
+#include "cuda_mps.h"
+#include "mig.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -13,7 +16,9 @@ struct fg_fake fake = {.mutex = PTHREAD_MUTEX_INITIALIZER, .status = CUDA_ERROR_
 
 CUresult fg_ready(void)
 {
-	return fake.forked ? CUDA_ERROR_NOT_INITIALIZED : fake.status;
+	if (fake.forked || fake.status != CUDA_SUCCESS)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return fg_mps_alive();
 }
 
 struct fg_gpu *fg_gpu(CUdevice device)
@@ -38,7 +43,7 @@ static struct fg_gpu *named(struct fg_gpu **all, int n, const char *word)
 	long i = strtol(word, &end, 10);
 	if (end != word && *end == 0)
 		return i >= 0 && i < n ? all[i] : NULL;
-	if (strncmp(word, "GPU-", 4))
+	if (strncmp(word, "GPU-", 4) && strncmp(word, "MIG-", 4))
 		return NULL;
 	struct fg_gpu *hit = NULL;
 	for (int k = 0; k < n; k++)
@@ -55,8 +60,8 @@ static void apply_visible(struct fg_gpu **all, int n)
 {
 	const char *env = getenv("CUDA_VISIBLE_DEVICES");
 	if (!env) {
-		memcpy(fake.gpu, all, sizeof *all * (size_t)n);
-		fake.count = n;
+		fake.count = n < FG_MAX_DEVICES ? n : FG_MAX_DEVICES;
+		memcpy(fake.gpu, all, sizeof *all * (size_t)fake.count);
 		return;
 	}
 	char text[1024];
@@ -76,17 +81,34 @@ static void apply_visible(struct fg_gpu **all, int n)
 	}
 }
 
-/* The real driver looks itself up with dlsym; a wrapper that answers with a hook breaks it. */
+/*
+ * The real driver looks itself up with dlsym; a wrapper that answers with a hook breaks it.
+ * The name of the first function that is somebody else's, or NULL.
+ */
+static const char *not_ours(void)
+{
+	void *h = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	for (size_t i = 0; h && i < fg_entry_count; i++) {
+		const struct fg_entry *e = &fg_entries[i];
+		if (e->since <= fg_generation && dlsym(h, e->symbol) != e->address)
+			return e->symbol;
+	}
+	return NULL;
+}
+
 static int self_lookup_fails(void)
 {
-	if (!getenv("FAKEGPU_SELF_LOOKUP"))
-		return 0;
-	void *h = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	void *want = NULL;
-	for (size_t i = 0; i < fg_entry_count; i++)
-		if (!strcmp(fg_entries[i].symbol, "cuMemAlloc_v2"))
-			want = fg_entries[i].address;
-	return h && dlsym(h, "cuMemAlloc_v2") != want;
+	const char *symbol = getenv("FAKEGPU_SELF_LOOKUP") ? not_ours() : NULL;
+	if (symbol)
+		fprintf(stderr, "fake libcuda: looking itself up, it found somebody else's %s\n", symbol);
+	return symbol != NULL;
+}
+
+/* Drivers since 570 do it while they are loaded, before anybody else's start. */
+__attribute__((constructor)) static void at_load(void)
+{
+	if (getenv("FAKEGPU_SELF_LOOKUP"))
+		(void)not_ours();
 }
 
 static void child_after_fork(void)
@@ -96,6 +118,48 @@ static void child_after_fork(void)
 	fake.forked = 1;
 	pthread_mutex_init(&fake.mutex, NULL);
 	fg_after_fork();
+	fg_mps_after_fork();
+}
+
+/*
+ * Puts partitions in the place of devices in MIG mode; such a device itself is none of CUDA's,
+ * and where there is any partition there is nothing else. Under fg_lock. How many are left.
+ */
+static int partition(struct fg_gpu **all, int n)
+{
+	static struct fg_gpu partitions[FG_SEEN_INSTANCES];
+	int whole = 0, parts = 0;
+	for (int i = 0; i < n; i++) {
+		unsigned current, pending;
+		fg_mig_mode(all[i], &current, &pending);
+		parts += fg_mig_visible(all[i], partitions + parts, FG_SEEN_INSTANCES - parts);
+		if (!current)
+			all[whole++] = all[i];
+	}
+	for (int i = 0; i < parts; i++)
+		all[i] = &partitions[i];
+	return parts ? parts : whole;
+}
+
+/* Takes a slot and opens the devices that are left after CUDA_VISIBLE_DEVICES; of partitions, one. */
+static CUresult open_devices(struct fg_gpu **all, int n)
+{
+	fg_lock();
+	apply_visible(all, partition(all, n));
+	if (fake.count && fake.gpu[0]->gi_serial)
+		fake.count = 1;
+	CUresult r = fake.count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+	if (r == CUDA_SUCCESS && (fake.slot = fg_claim()) < 0)
+		r = CUDA_ERROR_UNKNOWN;
+	struct fg_process *p = r == CUDA_SUCCESS ? &fg_state()->process[fake.slot] : NULL;
+	for (int i = 0; p && i < fake.count; i++)
+		p->open |= 1ULL << fake.gpu[i]->minor;
+	if (p) {
+		p->gi_serial = fake.gpu[0]->gi_serial;
+		p->ci_serial = fake.gpu[0]->ci_serial;
+	}
+	fg_unlock();
+	return r;
 }
 
 static CUresult start(void)
@@ -105,24 +169,30 @@ static CUresult start(void)
 		fprintf(stderr, "fake libcuda: %s\n", error);
 		return CUDA_ERROR_NO_DEVICE;
 	}
-	struct fg_gpu *all[FG_MAX_DEVICES];
+	struct fg_gpu *all[FG_SEEN_INSTANCES];
 	int n = 0;
 	for (int i = 0; i < fake.topology.count; i++)
 		if (fg_gpu_visible(&fake.topology.gpu[i]))
 			all[n++] = &fake.topology.gpu[i];
 	qsort(all, (size_t)n, sizeof *all, by_pci);
-	apply_visible(all, n);
-	if (fake.count == 0)
+	if (n == 0)
 		return CUDA_ERROR_NO_DEVICE;
+	CUresult attached = fg_mps_attach(all, &n);
+	if (attached != CUDA_SUCCESS)
+		return attached;
 	if (fg_state_open(fg_dir(), error, sizeof error)) {
 		fprintf(stderr, "fake libcuda: %s\n", error);
 		return CUDA_ERROR_UNKNOWN;
 	}
-	fg_lock();
-	fake.slot = fg_claim();
-	fg_unlock();
-	if (fake.slot < 0 || self_lookup_fails())
+	CUresult r = open_devices(all, n);
+	if (r == CUDA_SUCCESS && self_lookup_fails())
+		r = CUDA_ERROR_UNKNOWN;
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (fg_clock_open(fg_dir(), error, sizeof error)) {
+		fprintf(stderr, "fake libcuda: %s\n", error);
 		return CUDA_ERROR_UNKNOWN;
+	}
 	for (int i = 0; i < fake.count; i++) {
 		fake.primary[i] = (struct CUctx_st){.ordinal = i, .primary = 1};
 		fake.stream0[i] = (struct CUstream_st){.ordinal = i};

@@ -4,10 +4,13 @@
  *
  * The page rule: an allocation above 1 MiB gets pages of 2 MiB of its own; smaller
  * ones are packed into pages in the order they come, and a page goes back when the
- * last allocation in it is freed. Addresses are never used twice.
+ * last allocation in it is freed. Addresses are never used twice. Managed memory that the
+ * device has no room for lies in the host, unless FAKEGPU_MANAGED=device.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
+#include "cuda_mps.h"
+#include "mig.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +29,7 @@ struct chunk {
 struct block {
 	CUdeviceptr at;
 	uint64_t size, charged;
-	int ordinal;
+	int ordinal, managed;
 	const struct CUctx_st *context;
 	struct chunk *chunk; /* NULL for own pages */
 	struct block *next;
@@ -58,9 +61,11 @@ CUresult fg_take(int ordinal, uint64_t bytes)
 {
 	const struct fg_gpu *g = fake.gpu[ordinal];
 	fg_lock();
-	uint64_t used = fg_used(g->minor);
+	uint64_t used = fg_used_of(g);
 	CUresult r = bytes <= g->memory && used <= g->memory - bytes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-	if (fg_state()->device[g->minor].lost)
+	if (!fg_mps_admits(ordinal, fg_state()->process[fake.slot].used[g->minor], bytes))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (fg_state()->device[g->minor].lost || (g->gi_serial && !fg_gi_by_serial(g->minor, g->gi_serial)))
 		r = CUDA_ERROR_UNKNOWN;
 	if (r == CUDA_SUCCESS)
 		fg_state()->process[fake.slot].used[g->minor] += bytes;
@@ -73,6 +78,12 @@ void fg_give(int ordinal, uint64_t bytes)
 	fg_lock();
 	fg_state()->process[fake.slot].used[fake.gpu[ordinal]->minor] -= bytes;
 	fg_unlock();
+}
+
+int fg_shares_with_host(void)
+{
+	const char *managed = getenv("FAKEGPU_MANAGED");
+	return !managed || strcmp(managed, "device");
 }
 
 static struct block **find(CUdeviceptr at)
@@ -126,13 +137,15 @@ static CUresult place(struct block *b, int v1)
 	if (v1 && b->charged > 0xf0000000u - next_address_v1)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = fg_take(b->ordinal, b->charged);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && b->managed && fg_shares_with_host())
+		b->charged = 0, r = CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (v1) {
 		b->at = next_address_v1;
 		next_address_v1 += (uint32_t)b->charged;
 	} else {
-		b->at = take_address(b->charged);
+		b->at = take_address(fg_pages(b->size));
 	}
 	return CUDA_SUCCESS;
 }
@@ -149,7 +162,8 @@ static CUresult allocate(const char *function, CUdeviceptr *out, uint64_t size, 
 	if (size > 1ULL << 46)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct block *b = calloc(1, sizeof *b);
-	*b = (struct block){.size = size, .ordinal = context->ordinal, .context = context};
+	*b = (struct block){.size = size, .ordinal = context->ordinal, .context = context,
+			    .managed = !strcmp(function, "cuMemAllocManaged")};
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected(function);
 	if (r == CUDA_SUCCESS)
@@ -276,10 +290,10 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	const struct fg_gpu *g = fake.gpu[ordinal];
 	fg_lock();
-	uint64_t used = fg_used(g->minor);
+	uint64_t used = fg_used_of(g), own = fg_state()->process[fake.slot].used[g->minor];
 	fg_unlock();
 	if (free_bytes)
-		*free_bytes = used < g->memory ? g->memory - used : 0;
+		*free_bytes = fg_mps_free(ordinal, own, used < g->memory ? g->memory - used : 0);
 	if (total)
 		*total = g->memory;
 	return CUDA_SUCCESS;
@@ -296,19 +310,31 @@ CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total)
 	return r;
 }
 
-CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t bytes)
+int fg_block(CUdeviceptr pointer, CUdeviceptr *base, uint64_t *size, int *managed)
 {
-	(void)value;
-	if (fg_ready() != CUDA_SUCCESS)
-		return fg_ready();
-	CUresult r = CUDA_ERROR_INVALID_VALUE;
+	int found = 0;
 	pthread_mutex_lock(&fake.mutex);
 	for (int i = 0; i < BUCKETS; i++)
 		for (struct block *b = buckets[i]; b; b = b->next)
-			if (pointer >= b->at && pointer - b->at <= b->size && bytes <= b->size - (pointer - b->at))
-				r = CUDA_SUCCESS;
+			if (pointer >= b->at && pointer - b->at < b->size) {
+				*base = b->at;
+				*size = b->size;
+				*managed = b->managed;
+				found = 1;
+			}
 	pthread_mutex_unlock(&fake.mutex);
-	return r;
+	return found;
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t bytes)
+{
+	CUdeviceptr base;
+	uint64_t size;
+	int managed;
+	(void)value;
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	return fg_block(pointer, &base, &size, &managed) && bytes <= size - (pointer - base) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemsetD8_v2_ptds(CUdeviceptr pointer, unsigned char value, size_t bytes)

@@ -6,6 +6,7 @@
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
+#include "cuda_mps.h"
 
 #include <stdlib.h>
 
@@ -33,7 +34,8 @@ static CUresult add_cost(struct CUctx_st *context, uint64_t bytes)
 
 CUresult fg_context_open(struct CUctx_st *context)
 {
-	return add_cost(context, mib_of("FAKEGPU_CONTEXT"));
+	CUresult r = fg_mps_contexts(context->ordinal);
+	return r == CUDA_SUCCESS ? add_cost(context, mib_of("FAKEGPU_CONTEXT")) : r;
 }
 
 void fg_context_close(struct CUctx_st *context)

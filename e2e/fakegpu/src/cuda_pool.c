@@ -7,13 +7,14 @@
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
+#include "cuda_work.h"
 
 #include <stdlib.h>
 
 #define GRANULE (32ULL << 20)
 
 struct CUmemPoolHandle_st {
-	int ordinal, is_default, alive;
+	int ordinal, is_default, alive; /* ordinal -1: of the host */
 	uint64_t reserved, used, threshold, reserved_high, used_high;
 	uint64_t pending; /* freed, and the stream is not known to have come so far */
 	struct CUmemPoolHandle_st *next;
@@ -69,7 +70,8 @@ static void trim(struct CUmemPoolHandle_st *p, uint64_t keep)
 	keep = keep < p->reserved ? keep : p->reserved; /* the threshold may be any number */
 	uint64_t floor = granules(needed > keep ? needed : keep);
 	if (p->reserved > floor) {
-		fg_give(p->ordinal, p->reserved - floor);
+		if (p->ordinal >= 0)
+			fg_give(p->ordinal, p->reserved - floor);
 		p->reserved = floor;
 	}
 }
@@ -80,7 +82,7 @@ static CUresult from_pool(struct CUmemPoolHandle_st *p, CUdeviceptr *out, uint64
 	CUresult r = CUDA_SUCCESS;
 	if (p->used + size > p->reserved) {
 		uint64_t grow = granules(p->used + size) - p->reserved;
-		r = fg_take(p->ordinal, grow);
+		r = p->ordinal < 0 ? CUDA_SUCCESS : fg_take(p->ordinal, grow);
 		if (r == CUDA_SUCCESS)
 			p->reserved += grow;
 	}
@@ -110,6 +112,12 @@ static CUresult allocate(const char *function, CUdeviceptr *out, size_t bytes, C
 		return bytes > 1ULL << 46 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected(function);
+	if (r == CUDA_SUCCESS && fg_capture(stream, 0)) { /* recorded: no memory yet */
+		*out = next_address;
+		next_address += fg_pages(bytes) + FG_PAGE;
+		pthread_mutex_unlock(&fake.mutex);
+		return r;
+	}
 	if (r == CUDA_SUCCESS && pool && !known(pool))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
@@ -162,7 +170,8 @@ int fg_pool_free(CUdeviceptr pointer)
 /* Plain memory may be freed this way, too, as pooled memory may be by cuMemFree. */
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-	(void)stream;
+	if (fg_ready() == CUDA_SUCCESS && fg_capture(stream, 0))
+		return CUDA_SUCCESS;
 	return cuMemFree_v2(pointer);
 }
 
@@ -227,10 +236,11 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
-	if (!pool || !props || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(props->location.id))
+	int host = props && props->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && fg_generation >= 12020;
+	if (!pool || !props || (!host && (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(props->location.id))))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct CUmemPoolHandle_st *p = calloc(1, sizeof *p);
-	*p = (struct CUmemPoolHandle_st){.ordinal = props->location.id, .alive = 1};
+	*p = (struct CUmemPoolHandle_st){.ordinal = host ? -1 : props->location.id, .alive = 1};
 	pthread_mutex_lock(&fake.mutex);
 	p->next = created;
 	created = p;

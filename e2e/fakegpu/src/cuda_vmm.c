@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_vmm.c: physical handles and mappings. Memory goes back when the last handle
- * is released and the last mapping is gone, in whatever order.
+ * is released and the last mapping is gone, in whatever order. A shareable handle is a
+ * file that says what memory it stands for; that it outlives its exporter is not modelled.
  */
+#define _GNU_SOURCE
 #include "cuda_exports.h"
 #include "cuda_fake.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct physical {
 	CUmemGenericAllocationHandle id;
 	uint64_t size;
-	int ordinal, references, mappings;
+	CUmemLocation location;
+	int ordinal, references, mappings; /* ordinal -1: it takes nothing of a device: the host's, or imported */
 	struct physical *next;
 };
 
@@ -35,6 +41,14 @@ static struct physical *find(CUmemGenericAllocationHandle id)
 	return p && p->references > 0 ? p : NULL;
 }
 
+static CUmemGenericAllocationHandle add(struct physical *p)
+{
+	p->id = next_handle++;
+	p->next = handles;
+	handles = p;
+	return p->id;
+}
+
 static void drop_if_unused(struct physical *p)
 {
 	if (p->references || p->mappings)
@@ -43,7 +57,8 @@ static void drop_if_unused(struct physical *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	fg_give(p->ordinal, p->size);
+	if (p->ordinal >= 0)
+		fg_give(p->ordinal, p->size);
 	free(p);
 }
 
@@ -63,23 +78,72 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 		return fg_ready();
 	if (!handle || !prop || flags || !bytes || bytes % FG_PAGE || prop->type != 1)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(prop->location.id))
+	int host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && fg_generation >= 12000;
+	if (!host && (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(prop->location.id)))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct physical *p = calloc(1, sizeof *p);
-	*p = (struct physical){.size = bytes, .ordinal = prop->location.id, .references = 1};
+	*p = (struct physical){.size = bytes, .location = prop->location, .ordinal = host ? -1 : prop->location.id, .references = 1};
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected("cuMemCreate");
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS && !host)
 		r = fg_take(p->ordinal, bytes);
-	if (r == CUDA_SUCCESS) {
-		*handle = p->id = next_handle++;
-		p->next = handles;
-		handles = p;
-	}
+	if (r == CUDA_SUCCESS)
+		*handle = add(p);
 	pthread_mutex_unlock(&fake.mutex);
 	if (r != CUDA_SUCCESS)
 		free(p);
 	return r;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	pthread_mutex_lock(&fake.mutex);
+	struct physical *p = find(handle);
+	if (p && prop)
+		*prop = (CUmemAllocationProp){.type = 1, .location = p->location};
+	pthread_mutex_unlock(&fake.mutex);
+	return p && prop ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+struct shared_memory {
+	uint64_t size;
+	CUmemLocation location;
+};
+
+CUresult cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle handle, int type, unsigned long long flags)
+{
+	struct shared_memory m = {.size = 0};
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	pthread_mutex_lock(&fake.mutex);
+	struct physical *p = find(handle);
+	if (p)
+		m = (struct shared_memory){p->size, p->location};
+	pthread_mutex_unlock(&fake.mutex);
+	if (!p || !shared || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_INVALID_VALUE;
+	int fd = memfd_create("fakegpu-memory", MFD_CLOEXEC);
+	if (fd < 0 || pwrite(fd, &m, sizeof m, 0) != sizeof m)
+		return CUDA_ERROR_UNKNOWN;
+	*(int *)shared = fd;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared, int type)
+{
+	struct shared_memory m;
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || pread((int)(intptr_t)shared, &m, sizeof m, 0) != sizeof m)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct physical *p = calloc(1, sizeof *p);
+	*p = (struct physical){.size = m.size, .location = m.location, .ordinal = -1, .references = 1};
+	pthread_mutex_lock(&fake.mutex);
+	*handle = add(p);
+	pthread_mutex_unlock(&fake.mutex);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_work.c: streams, modules and kernels. A kernel named `work_<n>us` keeps its
- * device busy for n microseconds: the device has one timeline shared by all
- * processes, in the order of launches, and synchronising sleeps until it is reached.
+ * device busy for n microseconds (cuda_timeline.h), and synchronising sleeps until it has ended.
  */
 #include "cuda_exports.h"
 #include "cuda_work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "cuda_timeline.h"
 
 struct CUmod_st {
 	struct CUfunc_st *functions;
@@ -27,16 +27,9 @@ struct CUstream_st *fg_stream(CUstream stream)
 	return ordinal < 0 ? NULL : &fake.stream0[ordinal];
 }
 
-void fg_sleep_until(uint64_t ns)
+int fg_minor(const struct CUstream_st *s)
 {
-	struct timespec t = {.tv_sec = (time_t)(ns / 1000000000ULL), .tv_nsec = (long)(ns % 1000000000ULL)};
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
-		;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
+	return fake.gpu[s->ordinal]->minor;
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
@@ -76,7 +69,8 @@ CUresult cuStreamQuery(CUstream stream)
 	struct CUstream_st *s = fg_stream(stream);
 	if (!s)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	return fg_now_ns() < __atomic_load_n(&s->tail_ns, __ATOMIC_RELAXED) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	fg_clock_spend(FG_QUERY_NS);
+	return fg_timeline_passed(fg_minor(s), __atomic_load_n(&s->tail, __ATOMIC_RELAXED)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuStreamQuery_ptsz(CUstream stream)
@@ -106,7 +100,9 @@ CUresult cuStreamSynchronize(CUstream stream)
 	struct CUstream_st *s = fg_stream(stream);
 	if (!s)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	fg_sleep_until(__atomic_load_n(&s->tail_ns, __ATOMIC_RELAXED));
+	if (fg_spoils())
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	fg_timeline_wait(fg_minor(s), __atomic_load_n(&s->tail, __ATOMIC_RELAXED));
 	fg_drain_pools(s->ordinal);
 	return CUDA_SUCCESS;
 }
@@ -120,9 +116,9 @@ CUresult cuStreamSynchronize_ptsz(CUstream stream)
 void fg_drain(int ordinal)
 {
 	fg_lock();
-	uint64_t end = fg_state()->device[fake.gpu[ordinal]->minor].busy_until_ns;
+	uint64_t end = fg_timeline_end(fake.gpu[ordinal]->minor);
 	fg_unlock();
-	fg_sleep_until(end);
+	fg_timeline_wait(fake.gpu[ordinal]->minor, end);
 	fg_drain_pools(ordinal);
 }
 
@@ -170,28 +166,28 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 static void wait_for_place(struct CUstream_st *s)
 {
 	uint64_t oldest = __atomic_load_n(&s->ends[s->launches % FG_QUEUE_DEPTH], __ATOMIC_RELAXED);
-	if (oldest > fg_now_ns())
-		fg_sleep_until(oldest);
+	if (oldest && !fg_timeline_passed(fg_minor(s), oldest))
+		fg_timeline_wait(fg_minor(s), oldest);
 }
 
 uint64_t fg_enqueue(struct CUstream_st *s, uint64_t ns)
 {
-	int minor = fake.gpu[s->ordinal]->minor;
+	fg_clock_spend(ns ? FG_LAUNCH_NS : FG_MARK_NS);
 	if (ns)
 		wait_for_place(s);
-	fg_lock();
-	struct fg_device_state *d = &fg_state()->device[minor];
+	int alone = fg_clock_place() >= 0; /* one process runs at a time there */
+	if (!alone)
+		fg_lock();
 	uint64_t end = 0;
-	if (!d->lost) {
-		end = max_u64(max_u64(fg_now_ns(), d->busy_until_ns), s->tail_ns) + ns;
-		d->busy_until_ns = ns ? end : d->busy_until_ns;
-		d->busy_total_ns += ns;
-		fg_state()->process[fake.slot].busy_ns[minor] += ns;
-		__atomic_store_n(&s->tail_ns, end, __ATOMIC_RELAXED);
+	if (!fg_state()->device[fg_minor(s)].lost) {
+		end = fg_timeline_add(fg_minor(s), s->tail, ns);
+		fg_state()->process[fake.slot].busy_ns[fg_minor(s)] += ns;
+		__atomic_store_n(&s->tail, end, __ATOMIC_RELAXED);
 		if (ns)
 			__atomic_store_n(&s->ends[s->launches++ % FG_QUEUE_DEPTH], end, __ATOMIC_RELAXED);
 	}
-	fg_unlock();
+	if (!alone)
+		fg_unlock();
 	return end;
 }
 
@@ -238,6 +234,23 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int gx, un
 					CUstream stream, void **params)
 {
 	return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
+}
+
+/* One kernel per device, all on streams that were made; the driver refuses two of one device. */
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!list || !count || count > (unsigned)fake.count || flags > 3)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned i = 0; i < count; i++)
+		for (unsigned k = 0; k <= i; k++)
+			if (list[i].hStream <= (CUstream)2 || (k < i && list[k].hStream->ordinal == list[i].hStream->ordinal))
+				return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = CUDA_SUCCESS;
+	for (unsigned i = 0; i < count && r == CUDA_SUCCESS; i++)
+		r = launch(list[i].function, list[i].hStream);
+	return r;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **extra)

@@ -11,9 +11,12 @@
 
 #include <stdlib.h>
 
+#include "cuda_timeline.h"
+
 struct CUevent_st {
-	uint64_t at_ns; /* 0: not recorded */
-	int captured, timed;
+	uint64_t ticket; /* 0: not recorded */
+	uint64_t recorded_ns;
+	int minor, captured, timed;
 };
 struct CUgraph_st {
 	uint64_t ns;
@@ -34,8 +37,7 @@ int fg_capture(CUstream stream, uint64_t ns)
 	return g != NULL;
 }
 
-/* Unsafe calls: they spoil the capture of another stream. 1 when this one did. */
-static int spoils(void)
+int fg_spoils(void)
 {
 	struct CUgraph_st *g = __atomic_load_n(&capturing, __ATOMIC_ACQUIRE);
 	if (!g || mode == CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -68,9 +70,12 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 	if (!event || !s)
 		return event ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
 	event->captured = fg_capture(stream, 0);
-	if (!event->captured)
-		event->at_ns = fg_enqueue(s, 0);
-	return event->captured || event->at_ns ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+	if (!event->captured) {
+		event->ticket = fg_enqueue(s, 0);
+		event->minor = fg_minor(s);
+		event->recorded_ns = fg_clock_now();
+	}
+	return event->captured || event->ticket ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
 CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
@@ -84,30 +89,36 @@ CUresult cuEventQuery(CUevent event)
 		return fg_ready();
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (spoils() || event->captured)
+	if (fg_spoils() || event->captured)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	return event->at_ns > fg_now_ns() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	fg_clock_spend(FG_QUERY_NS);
+	return fg_timeline_passed(event->minor, event->ticket) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent event)
 {
 	CUresult r = cuEventQuery(event);
 	if (r == CUDA_ERROR_NOT_READY)
-		fg_sleep_until(event->at_ns);
+		fg_timeline_wait(event->minor, event->ticket);
 	return r == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : r;
+}
+
+static int64_t time_of(const struct CUevent_st *e)
+{
+	return (int64_t)fg_timeline_when(e->minor, e->ticket, e->recorded_ns);
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
 	if (!milliseconds || !start || !end)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!start->at_ns || !end->at_ns || !start->timed || !end->timed)
+	if (!start->ticket || !end->ticket || !start->timed || !end->timed)
 		return CUDA_ERROR_INVALID_HANDLE;
 	CUresult r = cuEventQuery(start);
 	if (r == CUDA_SUCCESS)
 		r = cuEventQuery(end);
 	if (r == CUDA_SUCCESS)
-		*milliseconds = (float)((double)(int64_t)(end->at_ns - start->at_ns) / 1e6);
+		*milliseconds = (float)((double)(time_of(end) - time_of(start)) / 1e6);
 	return r;
 }
 

@@ -6,10 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DECLARE(name, ...)              \
-	FG_EXPORT nvmlReturn_t name(__VA_ARGS__); \
-	FG_EXPORT nvmlReturn_t name(__VA_ARGS__)
-
 DECLARE(nvmlDeviceGetCount_v2, unsigned int *count)
 {
 	if (!fg_nvml_ready())
@@ -55,7 +51,7 @@ DECLARE(nvmlDeviceGetHandleByUUID, const char *uuid, nvmlDevice_t *device)
 	for (unsigned i = 0; i < nvml.count; i++)
 		if (!strcasecmp(uuid, nvml.device[i].gpu.uuid))
 			return hand_out(i, device);
-	return NVML_ERROR_NOT_FOUND;
+	return strncmp(uuid, "MIG-", 4) ? NVML_ERROR_NOT_FOUND : fg_mig_handle_by_uuid(uuid, device);
 }
 
 DECLARE(nvmlDeviceGetHandleByPciBusId_v2, const char *id, nvmlDevice_t *device)
@@ -75,8 +71,8 @@ DECLARE(nvmlDeviceGetHandleByPciBusId_v2, const char *id, nvmlDevice_t *device)
 
 DECLARE(nvmlDeviceGetIndex, nvmlDevice_t device, unsigned int *index)
 {
-	CHECK_DEVICE(device, index);
-	*index = device->index;
+	CHECK_ANY(device, index);
+	*index = device->parent ? fg_mig_index(device) : device->index;
 	return NVML_SUCCESS;
 }
 
@@ -91,12 +87,14 @@ DECLARE(nvmlDeviceGetMinorNumber, nvmlDevice_t device, unsigned int *minor)
 DECLARE(nvmlDeviceGetUUID, nvmlDevice_t device, char *uuid, unsigned int length)
 {
 	nvmlReturn_t r = fg_nvml_known(device);
+	if (r == NVML_ERROR_INVALID_ARGUMENT)
+		r = fg_nvml_any(device);
 	return r == NVML_SUCCESS ? fg_nvml_text(uuid, length, device->gpu.uuid) : r;
 }
 
 DECLARE(nvmlDeviceGetName, nvmlDevice_t device, char *name, unsigned int length)
 {
-	CHECK_DEVICE(device, name);
+	CHECK_ANY(device, name);
 	return fg_nvml_text(name, length, device->gpu.model);
 }
 
@@ -115,7 +113,7 @@ DECLARE(nvmlDeviceGetBrand, nvmlDevice_t device, int *brand)
 
 DECLARE(nvmlDeviceGetCudaComputeCapability, nvmlDevice_t device, int *major, int *minor)
 {
-	CHECK_DEVICE(device, major && minor);
+	CHECK_ANY(device, major && minor);
 	*major = device->gpu.cc_major;
 	*minor = device->gpu.cc_minor;
 	return NVML_SUCCESS;
@@ -167,14 +165,27 @@ DECLARE(nvmlDeviceGetPciInfo, nvmlDevice_t device, nvmlPciInfo_t *pci)
 static uint64_t used_now(nvmlDevice_t device)
 {
 	fg_lock();
-	uint64_t used = fg_used(device->gpu.minor);
+	uint64_t used = fg_used_of(&device->gpu);
 	fg_unlock();
 	return used < device->gpu.memory ? used : device->gpu.memory;
 }
 
+/* Who was given an instance only may not look at the whole of its device. */
+static nvmlReturn_t may_read(nvmlDevice_t device)
+{
+	unsigned current, pending;
+	fg_lock();
+	fg_mig_mode(&device->gpu, &current, &pending);
+	fg_unlock();
+	return device->parent || !current ? NVML_SUCCESS : fg_nvml_may_configure();
+}
+
 DECLARE(nvmlDeviceGetMemoryInfo, nvmlDevice_t device, nvmlMemory_t *memory)
 {
-	CHECK_DEVICE(device, memory);
+	CHECK_ANY(device, memory);
+	nvmlReturn_t r = may_read(device);
+	if (r != NVML_SUCCESS)
+		return r;
 	memory->total = device->gpu.memory;
 	memory->used = used_now(device);
 	memory->free = memory->total - memory->used;
@@ -183,9 +194,12 @@ DECLARE(nvmlDeviceGetMemoryInfo, nvmlDevice_t device, nvmlMemory_t *memory)
 
 DECLARE(nvmlDeviceGetMemoryInfo_v2, nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
-	CHECK_DEVICE(device, memory);
+	CHECK_ANY(device, memory);
 	if (memory->version != (sizeof *memory | 2u << 24))
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	nvmlReturn_t r = may_read(device);
+	if (r != NVML_SUCCESS)
+		return r;
 	memory->total = device->gpu.memory;
 	memory->used = used_now(device);
 	memory->reserved = 0;

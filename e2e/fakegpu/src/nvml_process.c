@@ -12,6 +12,22 @@
 
 #define NO_INSTANCE 0xffffffffu
 
+/* Whether a process counts for a device; for a MIG device only those on it do. */
+static int runs_on(const struct fg_process *p, const struct fg_gpu *gpu)
+{
+	return !gpu->gi_serial || p->ci_serial == gpu->ci_serial;
+}
+
+static void name_instance(const struct fg_process *p, int minor, nvmlProcessInfo_v2_t *out)
+{
+	struct fg_gi *gi = p->gi_serial ? fg_gi_by_serial(minor, p->gi_serial) : NULL;
+	struct fg_ci *ci = fg_ci_by_serial(gi, p->ci_serial);
+	if (!ci)
+		return;
+	out->gpuInstanceId = gi->id;
+	out->computeInstanceId = ci->id;
+}
+
 /* Copies up to `room` processes; the number there are. */
 static unsigned collect(nvmlDevice_t device, nvmlProcessInfo_v2_t *out, unsigned room)
 {
@@ -23,13 +39,15 @@ static unsigned collect(nvmlDevice_t device, nvmlProcessInfo_v2_t *out, unsigned
 	fg_lock();
 	for (int i = 0; i < FG_MAX_PROCESSES; i++) {
 		const struct fg_process *p = &fg_state()->process[i];
-		int pid = p->in_use && p->used[device->gpu.minor] ? fg_owner(i) : -1;
+		int pid = p->in_use && p->used[device->gpu.minor] && runs_on(p, &device->gpu) ? fg_owner(i) : -1;
 		if (pid <= 0)
 			continue;
 		if (n < room)
 			out[n] = (nvmlProcessInfo_v2_t){.pid = (unsigned)pid + (host ? 4000000u : 0),
 							.usedGpuMemory = zero ? 0 : p->used[device->gpu.minor],
 							.gpuInstanceId = NO_INSTANCE, .computeInstanceId = NO_INSTANCE};
+		if (n < room)
+			name_instance(p, device->gpu.minor, &out[n]);
 		n++;
 	}
 	fg_unlock();
@@ -39,7 +57,7 @@ static unsigned collect(nvmlDevice_t device, nvmlProcessInfo_v2_t *out, unsigned
 FG_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *out);
 FG_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *out)
 {
-	CHECK_DEVICE(device, count && (out || *count == 0));
+	CHECK_ANY(device, count && (out || *count == 0));
 	unsigned room = *count;
 	*count = collect(device, out, room);
 	return *count <= room ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
@@ -61,6 +79,24 @@ FG_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
 	for (unsigned i = 0; i < *count && i < room; i++)
 		out[i] = (nvmlProcessInfo_v1_t){.pid = all[i].pid, .usedGpuMemory = all[i].usedGpuMemory};
 	return *count <= room ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+/* The newer list: mode 0 is compute; there is nothing of the other two kinds. */
+FG_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *list);
+FG_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *list)
+{
+	nvmlProcessInfo_v2_t all[FG_MAX_PROCESSES];
+	CHECK_DEVICE(device, list);
+	if (list->version != (sizeof *list | 1u << 24))
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	if (list->mode > 2 || (list->numProcArrayEntries && !list->procArray))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	unsigned room = list->numProcArrayEntries, there = list->mode ? 0 : collect(device, all, FG_MAX_PROCESSES);
+	list->numProcArrayEntries = there;
+	for (unsigned i = 0; i < there && i < room; i++)
+		list->procArray[i] = (nvmlProcessDetail_v1_t){.pid = all[i].pid, .usedGpuMemory = all[i].usedGpuMemory,
+							      .gpuInstanceId = NO_INSTANCE, .computeInstanceId = NO_INSTANCE};
+	return there <= room ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }
 
 static nvmlReturn_t none(nvmlDevice_t device, unsigned int *count)

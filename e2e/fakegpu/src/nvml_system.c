@@ -56,6 +56,7 @@ static nvmlReturn_t start(void)
 		nvml.device[nvml.count].index = nvml.count;
 		nvml.count++;
 	}
+	fg_nvml_make_nodes();
 	return NVML_SUCCESS;
 }
 
@@ -152,6 +153,10 @@ FG_EXPORT const char *nvmlErrorString(nvmlReturn_t code)
 	case NVML_ERROR_UNINITIALIZED: return "Uninitialized";
 	case NVML_ERROR_INVALID_ARGUMENT: return "Invalid Argument";
 	case NVML_ERROR_NOT_SUPPORTED: return "Not Supported";
+	case FG_NVML_NO_PERMISSION: return "Insufficient Permissions";
+	case FG_NVML_RESET_REQUIRED: return "GPU requires reset";
+	case FG_NVML_IN_USE: return "In use by another client";
+	case FG_NVML_INSUFFICIENT_RESOURCES: return "Insufficient Resources";
 	case NVML_ERROR_NOT_FOUND: return "Not Found";
 	case NVML_ERROR_INSUFFICIENT_SIZE: return "Insufficient Size";
 	case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";

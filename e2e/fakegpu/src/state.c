@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x3155504745414b46ULL /* "FKAEGPU1" */
-#define VERSION 2
+#define VERSION 4
 #define SLOT_LOCK_BASE 4096 /* byte of slot 0's lock; byte 0 is the mutex */
 
 static struct {
@@ -188,6 +188,18 @@ uint64_t fg_used(int minor)
 	for (uint64_t i = 0; i < self.map->high && i < FG_MAX_PROCESSES; i++)
 		if (self.map->process[i].in_use)
 			sum += self.map->process[i].used[minor];
+	return sum;
+}
+
+uint64_t fg_used_of(const struct fg_gpu *gpu)
+{
+	if (!gpu->gi_serial)
+		return fg_used(gpu->minor);
+	uint64_t sum = 0;
+	fg_reap();
+	for (uint64_t i = 0; i < self.map->high && i < FG_MAX_PROCESSES; i++)
+		if (self.map->process[i].in_use && self.map->process[i].gi_serial == gpu->gi_serial)
+			sum += self.map->process[i].used[gpu->minor];
 	return sum;
 }
 

@@ -22,6 +22,33 @@
 #define FG_MAX_PROCESSES 1024
 #define FG_EVENT_RING 64
 
+/* A compute instance and a GPU instance (MIG); see mig.h. A serial number is never used twice. */
+#define FG_MAX_INSTANCES 8
+
+struct fg_ci {
+	uint32_t in_use, id;
+	uint32_t start, slices; /* compute slices of its GPU instance */
+	uint64_t serial;
+	char uuid[48]; /* "MIG-" and 36 characters */
+};
+
+struct fg_gi {
+	uint32_t in_use, id;
+	uint32_t profile; /* NVML's number */
+	uint32_t start, slices; /* memory slices of the device */
+	uint32_t compute;
+	uint64_t serial;
+	uint64_t busy_until_ns; /* as of a device: instances work side by side */
+	struct fg_ci ci[FG_MAX_INSTANCES];
+};
+
+struct fg_mig_state {
+	uint32_t known; /* 0: the topology's mode still holds */
+	uint32_t current, pending;
+	uint32_t unused;
+	struct fg_gi gi[FG_MAX_INSTANCES];
+};
+
 struct fg_device_state {
 	uint32_t lost;
 	uint32_t unused;
@@ -29,12 +56,25 @@ struct fg_device_state {
 	uint64_t xid[FG_EVENT_RING];
 	uint64_t busy_until_ns; /* CLOCK_MONOTONIC: end of the work queued so far */
 	uint64_t busy_total_ns;
+	struct fg_mig_state mig;
+};
+
+/* A failure or delay ordered for a function by fakegpuctl; see mig.h. */
+#define FG_MAX_FAULTS 16
+struct fg_fault {
+	char function[72]; /* empty: none */
+	uint32_t after; /* calls to go until it fails: 1 = the next one; 0 = none does */
+	uint32_t always;
+	int32_t code;
+	uint32_t delay_ms;
 };
 
 struct fg_process {
 	uint32_t in_use;
 	uint32_t pid; /* in the namespace of the process itself */
 	char name[32];
+	uint64_t open; /* bit per minor: devices that CUDA has opened */
+	uint64_t gi_serial, ci_serial; /* the instance this process runs on; 0: on whole devices */
 	uint64_t used[FG_MAX_DEVICES]; /* bytes, by minor */
 	uint64_t busy_ns[FG_MAX_DEVICES];
 };
@@ -44,6 +84,9 @@ struct fg_state {
 	uint32_t version;
 	uint32_t size;
 	uint64_t high; /* one more than the highest slot ever taken */
+	uint64_t serials; /* instances ever made */
+	uint64_t boots;
+	struct fg_fault fault[FG_MAX_FAULTS];
 	struct fg_device_state device[FG_MAX_DEVICES];
 	struct fg_process process[FG_MAX_PROCESSES];
 };
@@ -71,6 +114,9 @@ int fg_owner(int slot);
 
 /* Bytes used on a device by all living processes (needs the lock; reaps). */
 uint64_t fg_used(int minor);
+
+/* The same of what a process calls its device: the whole of it, or all users of one GPU instance. */
+uint64_t fg_used_of(const struct fg_gpu *gpu);
 
 /* After fork in the child: forget the parent's mapping, descriptor and slot. */
 void fg_after_fork(void);

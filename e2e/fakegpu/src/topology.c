@@ -23,18 +23,23 @@ int fg_gpu_visible(const struct fg_gpu *gpu)
 	return stat(path, &st) == 0 && S_ISCHR(st.st_mode);
 }
 
-/* A stable UUID for a GPU without one: two FNV-1a hashes of index and model. */
-static void derive_uuid(struct fg_gpu *gpu)
+/* Two FNV-1a hashes of the seed. */
+void fg_uuid(char *out, const char *prefix, const char *seed)
 {
 	uint64_t h[2] = {14695981039346656037ULL, 1099511628211ULL ^ 0x9e3779b97f4a7c15ULL};
-	char seed[128];
-	int n = snprintf(seed, sizeof seed, "%d/%s", gpu->minor, gpu->model);
 	for (int k = 0; k < 2; k++)
-		for (int i = 0; i < n; i++)
-			h[k] = (h[k] ^ (unsigned char)seed[i]) * 1099511628211ULL;
-	snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%08x-%04x-%04x-%04x-%012llx",
-		 (unsigned)(h[0] >> 32), (unsigned)(h[0] >> 16) & 0xffff, (unsigned)h[0] & 0xffff,
-		 (unsigned)(h[1] >> 48), (unsigned long long)(h[1] & 0xffffffffffffULL));
+		for (const char *c = seed; *c; c++)
+			h[k] = (h[k] ^ (unsigned char)*c) * 1099511628211ULL;
+	snprintf(out, 48, "%s%08x-%04x-%04x-%04x-%012llx", prefix, (unsigned)(h[0] >> 32), (unsigned)(h[0] >> 16) & 0xffff,
+		 (unsigned)h[0] & 0xffff, (unsigned)(h[1] >> 48), (unsigned long long)(h[1] & 0xffffffffffffULL));
+}
+
+/* For a GPU without one: of index and model. */
+static void derive_uuid(struct fg_gpu *gpu)
+{
+	char seed[128];
+	snprintf(seed, sizeof seed, "%d/%s", gpu->minor, gpu->model);
+	fg_uuid(gpu->uuid, "GPU-", seed);
 }
 
 static int parse_memory(const char *v, uint64_t *out)

@@ -24,6 +24,10 @@ struct fg_gpu {
 	enum fg_mig mig;
 	unsigned domain, bus, slot;
 	char nvlink[16]; /* devices of one non-empty group are linked to each other */
+	/* Of a partition that stands for a device (mig.h), else 0 and empty. */
+	uint64_t gi_serial, ci_serial;
+	unsigned gi, ci;
+	char parent[48];
 };
 
 struct fg_topology {
@@ -43,6 +47,9 @@ int fg_topology_read(const char *dir, struct fg_topology *out, char *error, size
 
 /* Parses text; name stands for the file in messages. Same result as above. */
 int fg_topology_parse(const char *name, char *text, struct fg_topology *out, char *error, size_t size);
+
+/* A stable UUID made of a seed: prefix is "GPU-" or "MIG-"; out has 48 bytes. */
+void fg_uuid(char *out, const char *prefix, const char *seed);
 
 /* Whether <FAKEGPU_DEV or /dev>/nvidia<minor> is a character device, as the real driver asks. */
 int fg_gpu_visible(const struct fg_gpu *gpu);

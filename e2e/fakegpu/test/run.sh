@@ -57,6 +57,9 @@ passes "a killed process's memory is back" "$client" alloc 64 expect ok
 check "a child of a CUDA process has no CUDA" NOT_INITIALIZED "$client" alloc 1 fork 1 alloc 1
 passes "children that start before CUDA have it" "$client" fork 2 alloc 16 expect ok
 
+passes "an hour of kernels is short on a clock of its own" env FAKEGPU_CLOCK=0/1 timeout 10 "$client" launch 3600000
+check "a place that the clock has not is refused" 'want <place>/<count>' env FAKEGPU_CLOCK=2/2 "$client" launch 1
+
 "$ctl" lose 1 > /dev/null
 passes "a lost device does not allocate" sh -c '"$0" alloc 1 | grep -q UNKNOWN' "$client"
 "$ctl" restore 1 > /dev/null
@@ -67,6 +70,8 @@ check "a bad topology line is named" 'topology:5: bad model=' "$ctl" show
 rm "$work/dev/nvidia0" "$work/dev/nvidia1"
 sed -i '$d' "$work/topology"
 check "without device nodes there is no device" 'CUDA_ERROR_NO_DEVICE' "$client" info
+
+. "$here/test/mig.sh"
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cuda_timeline.h"
+
+#define MAGIC 0x314b434f4c434746ULL /* "FGCLOCK1" */
+#define START_NS 1000000000000ULL
+#define LOST_SECONDS 20 /* of real time: the process whose turn it is has died */
+
+struct place {
+	uint64_t wake_ns; /* 0: not come yet; UINT64_MAX: gone */
+	pthread_cond_t turn;
+};
+
+struct clock {
+	uint64_t magic;
+	pthread_mutex_t mutex;
+	uint64_t now_ns;
+	int running; /* the place whose turn it is; -1 before all have come */
+	struct place place[FG_PLACES];
+	struct fg_timeline timeline[FG_MAX_DEVICES];
+};
+
+static struct {
+	struct clock *clock;
+	int place, count;
+	pid_t pid;
+} self = {.place = -1};
+
+static void make(struct clock *c)
+{
+	pthread_mutexattr_t m;
+	pthread_condattr_t a;
+	pthread_mutexattr_init(&m);
+	pthread_mutexattr_setpshared(&m, PTHREAD_PROCESS_SHARED);
+	pthread_mutex_init(&c->mutex, &m);
+	pthread_condattr_init(&a);
+	pthread_condattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+	for (int i = 0; i < FG_PLACES; i++)
+		pthread_cond_init(&c->place[i].turn, &a);
+	c->now_ns = START_NS;
+	c->running = -1;
+	c->magic = MAGIC;
+}
+
+static struct clock *map(const char *dir)
+{
+	char path[512];
+	snprintf(path, sizeof path, "%s/clock", dir);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0 || ftruncate(fd, sizeof(struct clock)))
+		return NULL;
+	struct clock *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	return c == MAP_FAILED ? NULL : c;
+}
+
+/* Gives the turn to who wakes first, and moves the time there (needs the mutex). Nobody, while one has not come. */
+static void pass(struct clock *c)
+{
+	int first = 0;
+	for (int i = 0; i < self.count; i++) {
+		if (!c->place[i].wake_ns)
+			return;
+		if (c->place[i].wake_ns < c->place[first].wake_ns)
+			first = i;
+	}
+	if (c->place[first].wake_ns == UINT64_MAX)
+		return;
+	c->now_ns = c->place[first].wake_ns;
+	if (first != c->running)
+		pthread_cond_signal(&c->place[first].turn);
+	c->running = first;
+}
+
+/* Says when this process wakes next, and waits for its turn. */
+static void wait_until(uint64_t ns)
+{
+	struct clock *c = self.clock;
+	struct timespec limit;
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += LOST_SECONDS;
+	pthread_mutex_lock(&c->mutex);
+	c->place[self.place].wake_ns = ns > c->now_ns ? ns : c->now_ns;
+	pass(c);
+	while (c->running != self.place)
+		if (pthread_cond_timedwait(&c->place[self.place].turn, &c->mutex, &limit)) {
+			fprintf(stderr, "fake libcuda: the clock stands still: a process of it has not come, or died in its turn\n");
+			_exit(70);
+		}
+	pthread_mutex_unlock(&c->mutex);
+}
+
+__attribute__((destructor)) static void leave(void)
+{
+	if (!self.clock || self.pid != getpid()) /* a forked child has no place */
+		return;
+	pthread_mutex_lock(&self.clock->mutex);
+	self.clock->place[self.place].wake_ns = UINT64_MAX;
+	pass(self.clock);
+	pthread_mutex_unlock(&self.clock->mutex);
+}
+
+int fg_clock_open(const char *dir, char *error, size_t size)
+{
+	const char *text = getenv("FAKEGPU_CLOCK");
+	int place, count, end = 0;
+	if (!text || self.clock)
+		return 0;
+	if (sscanf(text, "%d/%d%n", &place, &count, &end) != 2 || text[end] || place < 0 || place >= count || count > FG_PLACES)
+		return snprintf(error, size, "FAKEGPU_CLOCK=%.20s: want <place>/<count>, as in 0/2, at most %d", text, FG_PLACES), -1;
+	struct clock *c = map(dir);
+	if (!c)
+		return snprintf(error, size, "%s/clock: %s", dir, strerror(errno)), -1;
+	fg_lock();
+	if (c->magic != MAGIC)
+		make(c);
+	fg_unlock();
+	self.pid = getpid();
+	self.place = place;
+	self.count = count;
+	self.clock = c;
+	wait_until(START_NS);
+	return 0;
+}
+
+int fg_clock_place(void)
+{
+	return self.place;
+}
+
+struct fg_timeline *fg_clock_timelines(void)
+{
+	return self.clock->timeline;
+}
+
+uint64_t fg_clock_now(void)
+{
+	if (self.clock)
+		return self.clock->now_ns;
+	return getenv("FAKEGPU_CLOCK") ? START_NS : fg_now_ns();
+}
+
+void fg_clock_sleep_until(uint64_t ns)
+{
+	if (self.clock)
+		return wait_until(ns);
+	struct timespec t = {.tv_sec = (time_t)(ns / 1000000000ULL), .tv_nsec = (long)(ns % 1000000000ULL)};
+	while (!getenv("FAKEGPU_CLOCK") && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
+		;
+}
+
+void fg_clock_spend(uint64_t ns)
+{
+	if (self.clock)
+		wait_until(self.clock->now_ns + ns);
+}

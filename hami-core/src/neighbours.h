@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * neighbours.h: the files by which containers of a node tell each other of the devices they share.
+ *
+ * The word `borrow <directory>/<name>` of the limits file names two files of this container, between those of
+ * its neighbours:
+ *
+ *	<name>.share   what it is entitled to, in the grammar of the limits file; written by the node, read by all
+ *	<name>.demand  a struct vgpu_demand per device; written by the container, read by all
+ *
+ * A container writes its own .demand and nothing else: the directory is read-only to it. Nothing is mapped: who
+ * shortens a file under a mapping kills its reader. No descriptor is kept: a program may close it and open its own there.
+ */
+#ifndef NEIGHBOURS_H
+#define NEIGHBOURS_H
+
+#include <stdint.h>
+
+#include "hamicore_abi.h"
+#include "pace.h"
+
+#define NEIGHBOURS 64
+
+struct neighbour {
+	char name[80];
+	struct pace_claim claim[HAMI_DEVICES]; /* by our number of the device; percent 0: none of it */
+	int number[HAMI_DEVICES];              /* theirs */
+	struct {
+		int64_t left_ns; /* how long it may still be waited for */
+		uint64_t refilled_ns, asked_ns; /* the last refill; the beginning of the wait that we are in, 0 = none */
+	} patience[HAMI_DEVICES];
+};
+
+/* Takes the files for this thread. 0 when another thread has them: go without. What is below needs them. */
+int neighbours_enter(void);
+void neighbours_leave(void);
+
+/* Looks who there is, where that may have changed. The number; -1 when one of them cannot be read. */
+int neighbours_scan(uint64_t now_ns);
+struct neighbour *neighbours_at(int i);
+
+/* What one says of our device. 0, or -1 when that cannot be read. pre: it has a share of it. */
+int neighbours_hear(const struct neighbour *n, int device, struct vgpu_demand *out);
+
+/* What we say of a device; change it, then tell. */
+struct vgpu_demand *neighbours_own(int device);
+void neighbours_tell(int device);
+
+/* In a child after fork. */
+void neighbours_after_fork(void);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probe_tenant.c: a program that keeps the fake device busy on the clock of its own, for tenants.h.
+ *
+ *	probe_tenant <kernel's microseconds>[/<pause>] <launches between synchronisations, 0 = never> <seconds> [<from> <till>]...
+ *	probe_tenant lie 0 <seconds>
+ *
+ * It pauses after a synchronisation. A liar does nothing and writes into the file PROBE_DEMAND that it is first in line.
+ * It works from `from` to `till` (milliseconds; all the time without), waits otherwise, and prints every 20 ms or so
+ * when it is and what the device has done for it: nanoseconds both.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_abi.h"
+#include "hamicore_abi.h"
+
+CUresult cuInit(unsigned);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
+CUresult cuCtxSetCurrent(CUcontext);
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+CUresult cuStreamSynchronize(CUstream);
+uint64_t fakegpu_now(void);
+void fakegpu_sleep_until(uint64_t ns);
+uint64_t fakegpu_had(int minor);
+
+#define SAMPLE_NS 20000000ULL
+#define NEED(what) \
+	do { \
+		if (!(what)) \
+			exit((fprintf(stderr, "not true: %s\n", #what), 1)); \
+	} while (0)
+
+static uint64_t begin, told;
+
+static void tell(void)
+{
+	uint64_t now = fakegpu_now();
+	if (told && now - told < SAMPLE_NS)
+		return;
+	told = now;
+	printf("%llu %llu\n", (unsigned long long)(now - begin), (unsigned long long)fakegpu_had(0));
+}
+
+static uint64_t pause_ns;
+
+static void work(CUfunction f, long every, uint64_t till)
+{
+	for (long n = 1; fakegpu_now() < till; n++) {
+		NEED(cuLaunchKernel(f, 264, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+		if (every && n % every == 0) {
+			NEED(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
+			fakegpu_sleep_until(fakegpu_now() + pause_ns);
+		}
+		tell();
+	}
+}
+
+static void lie(uint64_t till)
+{
+	for (uint64_t now; (now = fakegpu_now()) < till; fakegpu_sleep_until(now + 1000000)) {
+		const struct vgpu_demand claim = {now, 0, 1, now + 90000000};
+		FILE *f = fopen(getenv("PROBE_DEMAND"), "r+");
+		NEED(f && fwrite(&claim, sizeof claim, 1, f) == 1);
+		fclose(f);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	char name[32];
+	CUcontext context;
+	CUmodule module;
+	CUfunction f;
+	NEED(argc >= 4);
+	NEED(cuInit(0) == CUDA_SUCCESS);
+	begin = fakegpu_now();
+	NEED(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS && cuCtxSetCurrent(context) == CUDA_SUCCESS);
+	uint64_t end = begin + strtoull(argv[3], NULL, 10) * 1000000000ULL;
+	if (!strcmp(argv[1], "lie"))
+		return lie(end), 0;
+	char *pause = strchr(argv[1], '/');
+	pause_ns = pause ? strtoull(pause + 1, NULL, 10) * 1000 : 0;
+	snprintf(name, sizeof name, "work_%luus", strtoul(argv[1], NULL, 10));
+	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&f, module, name) == CUDA_SUCCESS);
+	tell();
+	for (int i = 4; i + 1 < argc; i += 2) {
+		fakegpu_sleep_until(begin + strtoull(argv[i], NULL, 10) * 1000000);
+		tell();
+		work(f, atol(argv[2]), begin + strtoull(argv[i + 1], NULL, 10) * 1000000);
+	}
+	if (argc == 4)
+		work(f, atol(argv[2]), end);
+	fakegpu_sleep_until(end);
+	tell();
+	return 0;
+}

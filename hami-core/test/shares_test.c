@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shares_test.c: five workloads under the library on the fake driver's clock, alone and two at a time,
+ * beside what HAMi-core's formula makes of them (blocks_model.h).
+ */
+#include "tenants.h"
+
+#include "blocks_model.h"
+
+static const struct {
+	const char *name, *work;
+	struct workload model;
+} workloads[] = {
+	{"GEMM 1.4 ms", "1400 0", {2048, 1400000, 0}},
+	{"GEMM 1.4 ms, synchronised each", "1400 1", {2048, 1400000, 1}},
+	{"elementwise 0.2 ms", "200 0", {65536, 200000, 0}},
+	{"264 blocks, 20 us", "20 0", {264, 20000, 0}},
+	{"decode: 400 x 15 us, synchronised", "15 400", {264, 15000, 400}},
+};
+#define WORKLOADS (int)(sizeof workloads / sizeof *workloads)
+#define POINTS 2.0
+
+/* Shares of tenants, after the first second; for as many seconds more. */
+static void ours(int count, const int *which, const unsigned *percent, int seconds, double *out)
+{
+	static struct tenant t[TENANTS];
+	char work[TENANTS][64];
+	machine();
+	for (int i = 0; i < count; i++) {
+		snprintf(work[i], sizeof work[i], "%s %d", workloads[which[i]].work, seconds + 1);
+		t[i] = (struct tenant){.percent = percent[i], .work = work[i]};
+	}
+	run_tenants(t, count);
+	for (int i = 0; i < count; i++)
+		out[i] = share(&t[i], 1, seconds + 1);
+	done();
+}
+
+static void theirs(int count, const int *which, const unsigned *percent, double *out)
+{
+	struct blocks_tenant t[TENANTS];
+	for (int i = 0; i < count; i++)
+		t[i] = (struct blocks_tenant){workloads[which[i]].model, percent[i]};
+	blocks_run(t, count, count == 1 ? 20 : 6, out);
+}
+
+static void row(const char *name, unsigned asked, double got, double blocks)
+{
+	printf("    %-50s %5u %9.2f %18.1f %+8.2f\n", name, asked, got, blocks, got - asked);
+	CHECK(got > asked - POINTS && got < asked + POINTS);
+}
+
+static void head(void)
+{
+	printf("    %-50s %5s %9s %18s %8s\n", "workload", "asked", "ours", "HAMi-core (model)", "error");
+}
+
+static void alone(unsigned percent)
+{
+	head();
+	for (int i = 0; i < WORKLOADS; i++) {
+		double got, blocks;
+		ours(1, &i, &percent, 5, &got);
+		theirs(1, &i, &percent, &blocks);
+		row(workloads[i].name, percent, got, blocks);
+	}
+}
+
+TEST("five workloads get 30 % of the device, within 2 points")
+{
+	alone(30);
+}
+
+TEST("five workloads get 50 % of the device, within 2 points")
+{
+	alone(50);
+}
+
+TEST("five workloads get 70 % of the device, within 2 points")
+{
+	alone(70);
+}
+
+TEST("two tenants at 30 and 70 get that, within 2 points, whatever they run")
+{
+	static const unsigned percent[] = {30, 70};
+	head();
+	for (int i = 0; i < WORKLOADS; i++)
+		for (int k = 0; k < WORKLOADS; k++) {
+			double got[2], blocks[2];
+			char name[128];
+			ours(2, (const int[]){i, k}, percent, 4, got);
+			theirs(2, (const int[]){i, k}, percent, blocks);
+			row(workloads[i].name, 30, got[0], blocks[0]);
+			snprintf(name, sizeof name, "  beside it: %s", workloads[k].name);
+			row(name, 70, got[1], blocks[1]);
+		}
+}
+
+TEST("a block count does not hold a GEMM at 30 %")
+{
+	double got;
+	theirs(1, (const int[]){0}, (const unsigned[]){30}, &got);
+	CHECK(got > 50);
+}
+
+TEST("two runs are the same to the nanosecond")
+{
+	static const unsigned percent[] = {30, 70};
+	static const int which[] = {3, 0};
+	double a[2], b[2];
+	ours(2, which, percent, 1, a);
+	ours(2, which, percent, 1, b);
+	CHECK(a[0] == b[0] && a[1] == b[1]);
+}
+
+TEST_MAIN

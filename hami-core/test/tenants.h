@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tenants.h: containers that share one fake device, under the real library, on the fake driver's own
+ * clock: the same every time, and seconds of theirs take a fraction of one. Include it once, first.
+ */
+#define _GNU_SOURCE
+#include "testing.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define UUID "GPU-00000000-0000-0000-0000-000000000001"
+#define TENANTS 4
+#define SAMPLES 4096
+
+struct tenant {
+	unsigned percent;
+	const char *work;   /* arguments of probe_tenant */
+	const char *policy; /* NULL: default */
+	int priority;
+	int borrows; /* has files among its neighbours */
+	int hides;   /* and never writes its own */
+	int samples;
+	double at[SAMPLES], had[SAMPLES]; /* seconds */
+	pid_t pid;
+	int out;
+};
+
+static char dir[128];
+
+static void write_file(const char *name, const char *text)
+{
+	char path[256];
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	FILE *f = fopen(path, "w");
+	fputs(text, f);
+	fclose(f);
+}
+
+/* A device of its own for each test. */
+static void machine(void)
+{
+	char path[256];
+	snprintf(dir, sizeof dir, "%s/vgpu-tenants-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	CHECK(mkdtemp(dir) != NULL);
+	write_file("topology", "fakegpu 1\ndriver 580.95.05 cuda 13.0\ngpu model=\"A\" memory=1024MiB pci=0000:07:00.0 uuid=" UUID "\n");
+	snprintf(path, sizeof path, "%s/nvidia0", dir);
+	CHECK(!symlink("/dev/null", path));
+	snprintf(path, sizeof path, "%s/neighbours", dir);
+	CHECK(!mkdir(path, 0755));
+}
+
+static void done(void)
+{
+	char command[256];
+	snprintf(command, sizeof command, "rm -rf %s", dir);
+	if (!test_failed_checks && system(command))
+		printf("    cannot remove %s\n", dir);
+}
+
+/* What the node writes for it. */
+static void write_limits(const struct tenant *t, int i)
+{
+	char name[32], text[1024], borrow[256] = "";
+	if (t->borrows) {
+		snprintf(name, sizeof name, "neighbours/%d.demand", i);
+		write_file(name, "");
+		snprintf(name, sizeof name, "neighbours/%d.share", i);
+		snprintf(text, sizeof text, "vgpu-limits 1\npriority %d\ndevice 0 " UUID " memory=0 cores=%u\n", t->priority, t->percent);
+		write_file(name, text);
+		if (!t->hides)
+			snprintf(borrow, sizeof borrow, "borrow %s/neighbours/%d\n", dir, i);
+	}
+	snprintf(name, sizeof name, "limits%d", i);
+	snprintf(text, sizeof text, "vgpu-limits 1\nregion %s/%d.cache\npolicy %s\npriority %d\n%sdevice 0 " UUID " memory=0 cores=%u\n",
+		 dir, i, t->policy ? t->policy : "default", t->priority, borrow, t->percent);
+	write_file(name, text);
+}
+
+static void become(const struct tenant *t, int i, int count)
+{
+	char text[512];
+	snprintf(text, sizeof text, "%s/limits%d", dir, i);
+	setenv("HAMICORE_TEST_LIMITS", text, 1);
+	setenv("FAKEGPU_DIR", dir, 1);
+	setenv("FAKEGPU_DEV", dir, 1);
+	snprintf(text, sizeof text, "%d/%d", i, count);
+	setenv("FAKEGPU_CLOCK", text, 1);
+	snprintf(text, sizeof text, "%s/neighbours/%d.demand", dir, i);
+	setenv("PROBE_DEMAND", text, 1);
+	setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+	snprintf(text, sizeof text, "LD_PRELOAD='%s' exec %s/test/test/probe_tenant %s", getenv("VGPU_TEST_PRELOAD"),
+		 getenv("VGPU_TEST_BUILD"), t->work);
+	alarm(TEST_SECONDS - 10);
+	execl("/bin/sh", "sh", "-c", text, (char *)NULL);
+	_exit(127);
+}
+
+static void start_tenant(struct tenant *t, int i, int count)
+{
+	int ends[2];
+	write_limits(t, i);
+	CHECK(!pipe2(ends, O_CLOEXEC));
+	fflush(stdout);
+	t->pid = fork();
+	if (t->pid == 0) {
+		dup2(ends[1], 1);
+		become(t, i, count);
+	}
+	close(ends[1]);
+	t->out = ends[0];
+}
+
+static void collect(struct tenant *t)
+{
+	int status;
+	FILE *f = fdopen(t->out, "r");
+	for (t->samples = 0; t->samples < SAMPLES && fscanf(f, "%lf %lf", &t->at[t->samples], &t->had[t->samples]) == 2; t->samples++) {
+		t->at[t->samples] /= 1e9;
+		t->had[t->samples] /= 1e9;
+	}
+	fclose(f);
+	waitpid(t->pid, &status, 0);
+	CHECK_EQ(status, 0);
+}
+
+/* Runs them side by side to their ends. Needs machine(), which serves for one run. */
+static void run_tenants(struct tenant *t, int count)
+{
+	for (int i = 0; i < count; i++)
+		start_tenant(&t[i], i, count);
+	for (int i = 0; i < count; i++)
+		collect(&t[i]);
+}
+
+/* Seconds of the device that a tenant had had at a moment. */
+static double had(const struct tenant *t, double at)
+{
+	int i = 1;
+	while (i < t->samples - 1 && t->at[i] < at)
+		i++;
+	if (t->samples < 2 || at <= t->at[0])
+		return 0;
+	double part = (at - t->at[i - 1]) / (t->at[i] - t->at[i - 1]);
+	return t->had[i - 1] + (t->had[i] - t->had[i - 1]) * (part > 1 ? 1 : part);
+}
+
+/* Percent of the device's time between two moments. */
+static double share(const struct tenant *t, double from, double to)
+{
+	return (had(t, to) - had(t, from)) / (to - from) * 100;
+}
