@@ -38,6 +38,17 @@ type Device struct {
 	MemoryScaling, CoreScaling float64
 	// DisableCoreLimit switches the compute limit in containers off.
 	DisableCoreLimit bool
+	// LeaveIdle keeps containers to their share of compute also while neighbours
+	// leave theirs idle.
+	LeaveIdle bool
+	// ContextFree leaves contexts and code out of memory limits.
+	ContextFree bool
+	// KeepDeepbind leaves RTLD_DEEPBIND, by which a library gets past a preloaded
+	// one, as programs set it.
+	KeepDeepbind bool
+	// StandIn puts libvgpu.so in the place of the driver's libraries as well, for
+	// callers that preloading does not reach.
+	StandIn bool
 	// MemoryFactor is the unit of memory amounts in MiB.
 	MemoryFactor int64
 	// PassDeviceSpecs asks for device nodes beside CDI. It is accepted for the
@@ -46,6 +57,8 @@ type Device struct {
 	// Known are the geometries by model. The first entry that matches a model is
 	// used.
 	Known []ModelGeometries
+	// MIGPolicy is how partitions are chosen on models whose entry does not say.
+	MIGPolicy sharing.PartitionPolicy
 }
 
 // ModelGeometries are the geometries allowed on some models.
@@ -53,6 +66,8 @@ type ModelGeometries struct {
 	// Models are parts of product names; one that matches is enough.
 	Models     []string
 	Geometries []sharing.Geometry
+	// Policy holds instead of Device.MIGPolicy if it is not nil.
+	Policy *sharing.PartitionPolicy `json:",omitempty"`
 }
 
 //go:embed default.yaml
@@ -89,10 +104,26 @@ func (d Device) Defaults() request.Defaults {
 // part of the given product name. The case matters, as it always did. The caller
 // must not change the result.
 func (d Device) Geometries(model string) []sharing.Geometry {
+	if known := d.known(model); known != nil {
+		return known.Geometries
+	}
+	return nil
+}
+
+// Policy returns how partitions are chosen on a model.
+func (d Device) Policy(model string) sharing.PartitionPolicy {
+	if known := d.known(model); known != nil && known.Policy != nil {
+		return *known.Policy
+	}
+	return d.MIGPolicy
+}
+
+// known is the entry that holds for a model, nil if there is none.
+func (d Device) known(model string) *ModelGeometries {
 	for i := range d.Known {
 		for _, part := range d.Known[i].Models {
 			if strings.Contains(model, part) {
-				return d.Known[i].Geometries
+				return &d.Known[i]
 			}
 		}
 	}
@@ -102,9 +133,16 @@ func (d Device) Geometries(model string) []sharing.Geometry {
 // Hash identifies the content: two texts that say the same have the same hash.
 func (d Device) Hash() string { return hash(d) }
 
-// GeometryHash identifies the geometries alone, so that a change of another
-// setting does not make placements in partitions stale.
-func (d Device) GeometryHash() string { return hash(d.Known) }
+// GeometryHash identifies the geometries and their policies alone, so that a
+// change of another setting does not make placements in partitions stale. Where
+// no policy is written it is the hash of the geometries, as it was before there
+// were policies.
+func (d Device) GeometryHash() string {
+	if d.MIGPolicy == sharing.FirstMatch {
+		return hash(d.Known)
+	}
+	return hash([]any{d.MIGPolicy, d.Known})
+}
 
 // hash is the beginning of the SHA-256 of the value as JSON, whose field order is
 // that of the type. 64 bits are plenty to tell a handful of versions apart.

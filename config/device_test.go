@@ -45,10 +45,16 @@ nvidia:
   deviceMemoryScaling: 1.5
   deviceCoreScaling: 2
   disableCoreLimit: true
+  idleCompute: leave
+  contextMemory: free
+  deepbind: keep
+  standIn: true
   gpuMemoryFactor: 10
   passDeviceSpecs: true
+  migPolicy: best-fit
   knownMigGeometries:
     - models: [X1, X2]
+      migPolicy: first-match
       allowedGeometries:
         - group: g
           geometries:
@@ -62,9 +68,12 @@ vnpus: [{anything: 1}]
 		CountName: "example.com/count", MemoryName: "example.com/memory", CoreName: "example.com/core",
 		PercentageName: "example.com/percent", PriorityName: "example.com/priority",
 		OverwriteEnv: true, DefaultMemory: 100, DefaultCores: 20, DefaultCount: 2, SplitCount: 3,
-		MemoryScaling: 1.5, CoreScaling: 2, DisableCoreLimit: true, MemoryFactor: 10, PassDeviceSpecs: true,
+		MemoryScaling: 1.5, CoreScaling: 2, DisableCoreLimit: true, LeaveIdle: true, ContextFree: true, KeepDeepbind: true, StandIn: true,
+		MemoryFactor: 10, PassDeviceSpecs: true,
+		MIGPolicy: sharing.BestFit,
 		Known: []config.ModelGeometries{{
 			Models: []string{"X1", "X2"},
+			Policy: new(sharing.PartitionPolicy),
 			Geometries: []sharing.Geometry{{
 				Name:    "g",
 				Entries: []sharing.GeometryEntry{{Profile: "1g.24gb+me.all", Memory: 10 * sharing.MiB, Count: 2}},
@@ -170,6 +179,14 @@ func TestProblemsOfTheDeviceConfig(t *testing.T) {
 		"a field without a value": {
 			"nvidia: {deviceSplitCount: }", []string{"nvidia.deviceSplitCount: has no value: give one or remove the field"},
 		},
+		"words that are none of two": {
+			"nvidia: {idleCompute: force, contextMemory: sometimes, deepbind: true, standIn: x}", []string{
+				`nvidia.idleCompute: "force" is not known: want borrow or leave`,
+				`nvidia.contextMemory: "sometimes" is not known: want charge or free`,
+				"nvidia.deepbind: is true, want a text",
+				`nvidia.standIn: is the text "x", want true or false`,
+			},
+		},
 		"wrong types, all at once": {
 			"nvidia: {deviceSplitCount: many, overwriteEnv: 1, resourceCountName: 5, deviceCoreScaling: true, knownMigGeometries: {}}",
 			[]string{
@@ -253,7 +270,7 @@ nvidia:
 		k + "[1].allowedGeometries[3].geometries: is missing",
 		k + `[1].allowedGeometries[4]: is the text "nonsense", want a map`,
 		k + `[1].allowedGeometries[5].group: "free" is the name of what is there where no geometry is listed: take another`,
-		k + "[1].extra: is not known: want one of models, allowedGeometries",
+		k + "[1].extra: is not known: want one of models, allowedGeometries, migPolicy",
 		k + "[2].models: is missing",
 		k + "[2].allowedGeometries: is missing",
 	})

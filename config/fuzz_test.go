@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/config"
+	"deviceshare/sharing"
 )
 
 // FuzzDeviceConfig checks that any text gives a value in range or problems, never
@@ -16,6 +17,7 @@ func FuzzDeviceConfig(f *testing.F) {
 	f.Add([]byte("nvidia: {deviceSplitCount: 3, deviceSplitCount: 4, x: }"))
 	f.Add([]byte("nvidia: &a {knownMigGeometries: [*a]}"))
 	f.Add([]byte("nvidia: {gpuMemoryFactor: 1e400, 5: 6, ? [a] : b}"))
+	f.Add([]byte("nvidia: {migPolicy: best-fit, knownMigGeometries: [{models: [A30], migPolicy: first-match, allowedGeometries: []}]}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, problems := config.LoadDevice(text)
 		if len(problems) > 0 {
@@ -26,6 +28,9 @@ func FuzzDeviceConfig(f *testing.F) {
 		}
 		if d.SplitCount < 1 || d.MemoryFactor < 1 || d.MemoryScaling <= 0 || d.CoreScaling <= 0 || d.CountName == "" {
 			t.Fatalf("out of range: %+v", d)
+		}
+		if p := d.Policy("NVIDIA A30"); p != sharing.FirstMatch && p != sharing.BestFit {
+			t.Fatalf("out of range: %v", p)
 		}
 		for _, m := range d.Known {
 			for _, g := range m.Geometries {

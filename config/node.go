@@ -30,6 +30,9 @@ type NodeSettings struct {
 	Mode                       sharing.Mode
 	MemoryScaling, CoreScaling float64
 	SplitCount                 int64
+	// MPSClients lowers how many clients an MPS server is taken to serve; 0 keeps
+	// what hardware and driver serve.
+	MPSClients int64
 	// MigStrategy is none, single or mixed. It is accepted for the sake of
 	// existing files; partitions do not become resources of their own.
 	MigStrategy string
@@ -50,6 +53,7 @@ type DeviceRule struct {
 	Mode                       sharing.Mode
 	MemoryScaling, CoreScaling float64
 	SplitCount                 int64
+	MPSClients                 int64
 }
 
 // DeviceSettings is what holds for one device.
@@ -59,6 +63,7 @@ type DeviceSettings struct {
 	Mode                       sharing.Mode
 	MemoryScaling, CoreScaling float64
 	MaxShares                  int
+	MaxClients                 int // of an MPS server, 0 for what it serves
 }
 
 // LoadNode reads config.json. With any problem the returned value is empty and
@@ -112,17 +117,20 @@ func (s NodeSettings) Device(d Device, id sharing.DeviceID, index int, model str
 		CoreScaling:   d.CoreScaling,
 		MaxShares:     int(d.SplitCount),
 	}
-	out.apply(s.Mode, s.MemoryScaling, s.CoreScaling, s.SplitCount)
+	out.apply(s.Mode, s.MemoryScaling, s.CoreScaling, s.SplitCount, s.MPSClients)
 	for _, r := range s.Devices {
 		if r.matches(id, index, model) {
-			out.apply(r.Mode, r.MemoryScaling, r.CoreScaling, r.SplitCount)
+			out.apply(r.Mode, r.MemoryScaling, r.CoreScaling, r.SplitCount, r.MPSClients)
 			break
 		}
 	}
 	return out
 }
 
-func (s *DeviceSettings) apply(mode sharing.Mode, memory, cores float64, splits int64) {
+func (s *DeviceSettings) apply(mode sharing.Mode, memory, cores float64, splits, clients int64) {
+	if clients > 0 {
+		s.MaxClients = int(clients)
+	}
 	if mode != "" {
 		s.Mode = mode
 	}
@@ -159,6 +167,7 @@ func nodeSettings(path string, value any, p *problems) NodeSettings {
 	o.fraction("devicememoryscaling", &s.MemoryScaling, true)
 	o.fraction("devicecorescaling", &s.CoreScaling, true)
 	o.whole("devicesplitcount", &s.SplitCount, 0, mostSplits)
+	o.whole("mpsclients", &s.MPSClients, 0, mostSplits)
 	o.text("migstrategy", &s.MigStrategy, strategy)
 	o.filter(&s)
 	o.each("devices", func(path string, value any) {
@@ -219,6 +228,7 @@ func deviceRule(path string, value any, p *problems) DeviceRule {
 	o.fraction("memoryscaling", &r.MemoryScaling, true)
 	o.fraction("corescaling", &r.CoreScaling, true)
 	o.whole("splitcount", &r.SplitCount, 0, mostSplits)
+	o.whole("mpsclients", &r.MPSClients, 0, mostSplits)
 	o.done()
 	return r
 }

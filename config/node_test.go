@@ -34,6 +34,23 @@ func TestTodaysNodeConfigIsRead(t *testing.T) {
 	}
 }
 
+func TestTheClientsOfAnMPSServerAreLoweredForANodeOrADevice(t *testing.T) {
+	n, problems := config.LoadNode([]byte(`{"nodeconfig":[{"name":"n","mpsclients":20,"devices":[{"model":"T4","mode":"mps","mpsclients":10}]}]}`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	here := n.For("n")
+	if got := here.Device(config.DefaultDevice(), "GPU-a", 0, "NVIDIA A30").MaxClients; got != 20 {
+		t.Errorf("the node's device is lowered to %d, want 20", got)
+	}
+	if got := here.Device(config.DefaultDevice(), "GPU-b", 1, "Tesla T4").MaxClients; got != 10 {
+		t.Errorf("the device with a rule is lowered to %d, want 10", got)
+	}
+	if _, problems := config.LoadNode([]byte(`{"nodeconfig":[{"name":"n","mpsclients":-1}]}`)); len(problems) != 1 {
+		t.Errorf("a negative number has problems %v", problems)
+	}
+}
+
 const perDevice = `{"nodeconfig":[{"name":"n","operatingmode":"hami-core","devicesplitcount":5,"devicememoryscaling":2,
 	"filterdevices":{"uuid":["GPU-hidden"],"index":[9]},
 	"devices":[

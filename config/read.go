@@ -64,14 +64,40 @@ func (o *object) device(d *Device) {
 	o.fraction("deviceMemoryScaling", &d.MemoryScaling, false)
 	o.fraction("deviceCoreScaling", &d.CoreScaling, false)
 	o.boolean("disableCoreLimit", &d.DisableCoreLimit)
+	o.choice("idleCompute", &d.LeaveIdle, "borrow", "leave")
+	o.choice("contextMemory", &d.ContextFree, "charge", "free")
+	o.choice("deepbind", &d.KeepDeepbind, "drop", "keep")
+	o.boolean("standIn", &d.StandIn)
 	o.whole("gpuMemoryFactor", &d.MemoryFactor, 1, mostMemory)
 	o.boolean("passDeviceSpecs", &d.PassDeviceSpecs)
+	o.policy("migPolicy", &d.MIGPolicy)
 	var known []ModelGeometries
-	if o.each("knownMigGeometries", func(path string, value any) {
+	switch listed := o.each("knownMigGeometries", func(path string, value any) {
 		known = append(known, modelGeometries(path, value, o.p))
-	}) {
+	}); {
+	case listed:
 		d.Known = known
+	case d.MIGPolicy == sharing.BestFit:
+		// The default list is there because first-match needs one. Best-fit is
+		// bound by groups only if the administrator wrote them.
+		d.Known = nil
 	}
+}
+
+// policy reads how partitions are chosen; it reports whether the field is there.
+func (o *object) policy(name string, dst *sharing.PartitionPolicy) bool {
+	var text string
+	o.text(name, &text, func(s string) string {
+		if _, err := sharing.ParsePartitionPolicy(s); err != nil {
+			return fmt.Sprintf("%q is not a policy: want first-match or best-fit", cut(s))
+		}
+		return ""
+	})
+	if text == "" {
+		return false
+	}
+	*dst, _ = sharing.ParsePartitionPolicy(text)
+	return true
 }
 
 // differ notes resources that share a name.
@@ -134,6 +160,10 @@ func modelGeometries(path string, value any, p *problems) ModelGeometries {
 		m.Geometries = append(m.Geometries, geometry(path, value, p, m.Geometries))
 	}) {
 		o.missing("allowedGeometries")
+	}
+	var policy sharing.PartitionPolicy
+	if o.policy("migPolicy", &policy) {
+		m.Policy = &policy
 	}
 	o.done()
 	return m

@@ -158,6 +158,21 @@ func (o *object) boolean(name string, dst *bool) {
 	*dst = b
 }
 
+// choice reads one of two words; dst becomes whether it is the second.
+func (o *object) choice(name string, dst *bool, no, yes string) {
+	word := no
+	if *dst {
+		word = yes
+	}
+	o.text(name, &word, func(s string) string {
+		if s == no || s == yes {
+			return ""
+		}
+		return fmt.Sprintf("%q is not known: want %s or %s", cut(s), no, yes)
+	})
+	*dst = word == yes
+}
+
 // whole reads an integer from low to high.
 func (o *object) whole(name string, dst *int64, low, high int64) bool {
 	value, ok := o.field(name)

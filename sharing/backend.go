@@ -28,9 +28,13 @@ type Cost struct {
 	Memory Bytes
 	Cores  Percent
 	Slices uint64 // memory slices, bit i for slice i, in mode mig
+	// Loss is what later requests lose by it, in thousandths of a memory slice:
+	// with BestFit a forecast, else the slices beyond those that were asked for. It
+	// is 0 in other modes.
+	Loss int64
 }
 
-// Cost is what the share takes of its device.
+// Cost is what the share takes of its device. It says nothing about the loss.
 func (s *Share) Cost() Cost {
 	return Cost{Memory: s.Memory, Cores: s.Cores, Slices: s.Partition.Slices()}
 }
@@ -41,8 +45,9 @@ func (s *Share) Cost() Cost {
 type Chooser interface {
 	Backend
 	// Option returns the n-th share the device could give, counted from 0, which
-	// is the one of Share; false past the last. The rules of Fit apply to it.
-	Option(v *View, req *Request, n int) (Share, bool)
+	// is the one of Share, and its cost; false past the last. The rules of Fit
+	// apply to it.
+	Option(v *View, req *Request, n int) (Share, Cost, bool)
 }
 
 // Backends lists one backend per mode.

@@ -46,7 +46,7 @@ func conflict(later, earlier *Held) bool {
 	if later.Owner == earlier.Owner && later.Container == earlier.Container {
 		return true // a container gets different devices
 	}
-	if later.Owner == earlier.Owner && !together(earlier.Kind, later.Kind) {
+	if later.Owner == earlier.Owner && !Together(earlier.Kind, later.Kind) {
 		return false
 	}
 	a, b := later, earlier
@@ -59,8 +59,8 @@ func conflict(later, earlier *Held) bool {
 	return a.Share.Cores >= 100 || b.Share.Cores >= 100
 }
 
-// together reports whether two containers of one pod, in the order of its spec
+// Together reports whether two containers of one pod, in the order of its spec
 // with init containers first, ever run at the same time.
-func together(earlier, later ContainerKind) bool {
+func Together(earlier, later ContainerKind) bool {
 	return earlier != Init && (later != Init || earlier == Sidecar)
 }

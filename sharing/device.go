@@ -4,7 +4,6 @@ package sharing
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -55,11 +54,20 @@ type Device struct {
 	Cores Percent
 	// MaxShares bounds how many shares the device carries at once.
 	MaxShares int
-	Healthy   bool
-	Mode      Mode
-	NUMA      int    // NUMA node, -1 when unknown
-	PCI       string // PCI bus id, "" when unknown
-	Links     []Link
+	// MaxClients bounds, in mode mps, how many clients its server takes at once; 0
+	// when its node does not say.
+	MaxClients int
+	Healthy    bool
+	// Reason is why the device is not healthy, for people; "" when it is, or when
+	// its node does not say.
+	Reason string
+	// Changing says that the device works, is not healthy because it is on the way
+	// into its mode, and will be once nobody holds it in another one.
+	Changing bool
+	Mode     Mode
+	NUMA     int    // NUMA node, -1 when unknown
+	PCI      string // PCI bus id, "" when unknown
+	Links    []Link
 	// MIG describes the partitions the device can be cut into. It is nil for a
 	// device that cannot be partitioned.
 	MIG *Partitioning
@@ -69,52 +77,6 @@ type Device struct {
 type Link struct {
 	Peer DeviceID
 	Kind string // "nvlink", "pix", "pxb", "phb", "node", "sys"
-}
-
-// Partitioning is what a device allows in mode mig.
-type Partitioning struct {
-	// Slices is the number of memory slices: 8 on an A100, 4 on an A30.
-	Slices int
-	// Profiles are the shapes the driver offers, with where they may start.
-	Profiles []Profile
-	// Geometries are the groups the administrator allows, in order: the first
-	// that satisfies a request is used. Empty means any legal layout of Profiles.
-	Geometries []Geometry
-}
-
-// equal reports whether two devices allow the same partitions.
-func (p *Partitioning) equal(q *Partitioning) bool {
-	return p.Slices == q.Slices &&
-		slices.EqualFunc(p.Profiles, q.Profiles, func(a, b Profile) bool {
-			return a.Name == b.Name && a.Memory == b.Memory && a.Compute == b.Compute && a.Size == b.Size &&
-				a.Max == b.Max && slices.Equal(a.Starts, b.Starts)
-		}) &&
-		slices.EqualFunc(p.Geometries, q.Geometries, func(a, b Geometry) bool {
-			return a.Name == b.Name && slices.Equal(a.Entries, b.Entries)
-		})
-}
-
-// Profile is a partition shape and its legal places, as the driver reports them.
-type Profile struct {
-	Name    string // "1g.10gb"
-	Memory  Bytes
-	Compute int   // compute slices: the 1 of 1g
-	Size    int   // memory slices it covers
-	Starts  []int // memory slices at which it may begin, ascending
-	Max     int   // how many fit at most; 0 means as many as there are places
-}
-
-// Geometry is a named group of partitions that exist together on one device.
-type Geometry struct {
-	Name    string // must not contain '-', '[' or ']': it is part of a wire id
-	Entries []GeometryEntry
-}
-
-// GeometryEntry is Count partitions of one profile.
-type GeometryEntry struct {
-	Profile string
-	Memory  Bytes
-	Count   int
 }
 
 // Inventory is the devices of one node in ascending index order.

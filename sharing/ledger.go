@@ -127,7 +127,7 @@ func (l *Ledger) Release(o Owner) {
 				kept = append(kept, v.held[j])
 			}
 		}
-		v.held, v.usage = kept, used(kept, v.Device.Mode)
+		v.held, v.usage = kept, used(kept, v.Device)
 	}
 }
 
@@ -188,7 +188,7 @@ func (l *Ledger) put(o Owner, p Placement) {
 		v := &l.views[i]
 		if p.Uses(v.Device.ID) {
 			v.held = appendShares(slices.Clone(v.held), o, &p, v.Device.ID)
-			v.usage = used(v.held, v.Device.Mode)
+			v.usage = used(v.held, v.Device)
 		}
 	}
 }

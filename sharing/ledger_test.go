@@ -76,9 +76,9 @@ func (h *history) check(t *testing.T, did string) {
 
 // face is all that can be seen of a view, owners sorted.
 func face(v *sharing.View) string {
-	geometry, ok := v.Geometry()
+	cuts, ok := v.Cuts()
 	text := fmt.Sprint(v.Device.ID, v.UsedMemory(), v.UsedCores(), v.FreeMemory(), v.FreeCores(), v.Sharers(), v.Slices(),
-		geometry, ok, v.Empty(), v.Admit(&sharing.PodRequest{}))
+		*cuts, ok, v.Empty(), v.Admit(&sharing.PodRequest{}))
 	held := slices.Clone(v.Held())
 	slices.SortStableFunc(held, func(a, b sharing.Held) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
 	return text + fmt.Sprint(held)

@@ -42,6 +42,11 @@ const (
 	// InAnotherMode: devices fit, but only together with devices of another
 	// mode; one container is served in one mode.
 	InAnotherMode
+	// OneDevicePerContainer: the container asks for several devices and the
+	// device's mode serves it only one.
+	OneDevicePerContainer
+	// ChangingMode: the device is on the way into its mode and takes no pods yet.
+	ChangingMode
 	// Reasons is the number of reasons.
 	Reasons
 )
@@ -53,7 +58,8 @@ func (r Reason) String() string {
 		NotSelected: "NotSelected", NotEnoughMemory: "NotEnoughMemory", NotEnoughCores: "NotEnoughCores",
 		TooManyShares: "TooManyShares", HeldExclusively: "HeldExclusively", NotEmpty: "NotEmpty",
 		NoPartitionFits: "NoPartitionFits", GroupAlreadyHere: "GroupAlreadyHere", Blocked: "Blocked",
-		InAnotherMode: "InAnotherMode",
+		InAnotherMode: "InAnotherMode", OneDevicePerContainer: "OneDevicePerContainer",
+		ChangingMode: "ChangingMode",
 	}
 	if r < Reasons {
 		return names[r]

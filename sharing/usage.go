@@ -9,12 +9,11 @@ type usage struct {
 	sharers int
 	// slices are the memory slices that partitions cover, bit i for slice i.
 	slices uint64
-	// geometry is the one all partitions belong to; "" if there are none or if
-	// they are mixed.
-	geometry string
-	// mixed: partitions of several geometries, or something that is no partition
-	// beside them.
-	mixed bool
+	// cuts are the partitions that must keep their place.
+	cuts Cuts
+	// adrift: something is on the device whose place nobody knows, or that is no
+	// partition although the device is cut into them.
+	adrift bool
 	// whole: some owner has the device. exclusive: some owner has its compute.
 	// foreign: some share is of another mode than the device is in now, which
 	// happens when a device changes its mode while pods run on it.
@@ -25,15 +24,15 @@ type usage struct {
 // others wrote down cannot wrap.
 const maxCores = 1 << 20
 
-// used adds up the shares on a device of this mode, owner by owner.
-func used(held []Held, mode Mode) usage {
+// used adds up the shares on a device, owner by owner.
+func used(held []Held, d *Device) usage {
 	var u usage
 	for from := 0; from < len(held); {
 		to := from + 1
 		for to < len(held) && held[to].Owner == held[from].Owner {
 			to++
 		}
-		u = u.plus(usedByOne(held[from:to], mode))
+		u = u.plus(usedByOne(held[from:to], d))
 		from = to
 	}
 	return u
@@ -44,10 +43,10 @@ func used(held []Held, mode Mode) usage {
 // sidecars that started before it. This is the rule Kubernetes applies to every
 // resource. Partitions are not weighed against each other: each is there for as
 // long as the pod is.
-func usedByOne(held []Held, mode Mode) usage {
+func usedByOne(held []Held, d *Device) usage {
 	var steady, peak, marks usage
 	for i := range held {
-		one := shareUsage(&held[i].Share, mode)
+		one := shareUsage(&held[i].Share, d)
 		if held[i].Kind == Init {
 			peak = larger(peak, steady.amounts().plus(one.amounts()))
 		} else {
@@ -60,30 +59,23 @@ func usedByOne(held []Held, mode Mode) usage {
 	return marks
 }
 
-// shareUsage is what one share takes of a device of this mode. Negative amounts,
-// which only facts written by others can carry, count as nothing: they must
-// never make room.
-func shareUsage(s *Share, mode Mode) usage {
+// shareUsage is what one share takes of a device. Negative amounts, which only
+// facts written by others can carry, count as nothing: they must never make room.
+func shareUsage(s *Share, d *Device) usage {
 	u := usage{
 		memory:    max(s.Memory, 0),
 		cores:     min(max(s.Cores, 0), maxCores),
 		sharers:   1,
 		whole:     s.Whole,
 		exclusive: s.Cores >= 100,
-		foreign:   s.Mode != mode,
+		foreign:   s.Mode != d.Mode,
+		adrift:    d.Mode == MIG && s.Partition.IsZero(),
 	}
-	u.slices = s.Partition.Slices()
-	u.fix(s.Partition)
-	u.mixed = mode == MIG && (s.Partition.IsZero() || s.Partition.Geometry == "")
+	if !s.Partition.IsZero() {
+		u.slices = s.Partition.Slices()
+		u.cuts.mark(s.Partition, d.MIG)
+	}
 	return u
-}
-
-// fix notes which geometry a partition belongs to.
-func (u *usage) fix(p Partition) {
-	if p.IsZero() {
-		return
-	}
-	*u = u.plus(usage{geometry: p.Geometry})
 }
 
 // amounts is the part of the usage that ends when a container ends.
@@ -93,13 +85,10 @@ func (u usage) amounts() usage {
 
 // plus adds what runs at the same time.
 func (u usage) plus(v usage) usage {
-	u.mixed = u.mixed || v.mixed || u.geometry != "" && v.geometry != "" && u.geometry != v.geometry
-	switch {
-	case u.mixed:
-		u.geometry = ""
-	case u.geometry == "":
-		u.geometry = v.geometry
+	if v.slices != 0 {
+		u.cuts.join(&v.cuts)
 	}
+	u.adrift = u.adrift || v.adrift
 	u.memory = u.memory.Plus(v.memory)
 	u.cores += v.cores
 	u.sharers += v.sharers

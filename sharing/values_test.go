@@ -134,6 +134,7 @@ func TestRefusalsAreCurableWhenRemovingPodsCouldMakeEnoughDevicesFit(t *testing.
 	}{
 		{"memory is taken", 0, 1, map[sharing.Reason]uint16{sharing.NotEnoughMemory: 1}, true},
 		{"broken", 0, 1, map[sharing.Reason]uint16{sharing.Unhealthy: 4}, false},
+		{"changing their mode", 0, 1, map[sharing.Reason]uint16{sharing.ChangingMode: 4}, false},
 		{"one found, one curable, two wanted", 1, 2, map[sharing.Reason]uint16{sharing.NotEmpty: 1}, true},
 		{"one found, none curable, two wanted", 1, 2, map[sharing.Reason]uint16{sharing.WrongMode: 5}, false},
 		{"too few in all", 1, 4, map[sharing.Reason]uint16{sharing.HeldExclusively: 2}, false},

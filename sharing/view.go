@@ -33,7 +33,7 @@ type View struct {
 // NewView makes a view from the shares on a device. Shares of one owner must be
 // neighbours; the ledger keeps them so.
 func NewView(d *Device, held []Held) View {
-	return View{Device: d, held: held, usage: used(held, d.Mode)}
+	return View{Device: d, held: held, usage: used(held, d)}
 }
 
 // Held returns the shares on the device. The caller must not change it.
@@ -66,12 +66,12 @@ func (v *View) Occupied(p Partition) bool { return v.usage.slices&p.Slices() != 
 // Slices returns the memory slices that partitions in use cover, bit i for slice i.
 func (v *View) Slices() uint64 { return v.usage.slices }
 
-// Geometry returns the geometry that the partitions on the device belong to: ""
-// while there are none. It is not ok when they belong to different ones, or when
-// a share is on the device that is not a partition: then nothing can be cut.
-func (v *View) Geometry() (name string, ok bool) {
-	return v.usage.geometry, !v.usage.mixed
-}
+// Cuts returns the partitions that must keep their place: those in use, and those
+// that init containers of pods on the device had, since they may run again. Each
+// is told by its place; the geometry it was named after may be another than those
+// the device has now. The caller must not change it. It is not ok when a share is
+// on the device whose place nobody knows: then nothing can be cut beside it.
+func (v *View) Cuts() (cuts *Cuts, ok bool) { return &v.usage.cuts, !v.usage.adrift }
 
 // Own returns how many shares the usage counts that Held does not list: those of
 // the pod being placed, see After.
@@ -79,17 +79,19 @@ func (v *View) Own() int { return v.own }
 
 // After returns the view as the next container of the same pod sees it once the
 // pod got s for an earlier container of this kind. An init container has ended
-// by then and takes nothing, except that its partition still fixes the geometry
-// for as long as the pod exists. The receiver is unchanged and nothing is
+// by then and takes nothing, except that its partition must be possible beside
+// the others for as long as the pod exists. The receiver is unchanged and nothing is
 // allocated, so that many placements can be tried; Held does not list s.
 func (v *View) After(kind ContainerKind, s *Share) View {
 	after := *v
+	one := shareUsage(s, v.Device)
 	if kind == Init {
-		after.usage.fix(s.Partition)
+		after.usage.cuts.join(&one.cuts)
+		after.usage.adrift = after.usage.adrift || one.adrift
 		return after
 	}
 	after.own++
-	after.usage = after.usage.plus(shareUsage(s, v.Device.Mode))
+	after.usage = after.usage.plus(one)
 	return after
 }
 
@@ -97,7 +99,7 @@ func (v *View) After(kind ContainerKind, s *Share) View {
 // admit the same. It may say false of devices that would.
 func (v *View) Alike(w *View) bool {
 	d, e := v.Device, w.Device
-	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares ||
+	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares || d.MaxClients != e.MaxClients ||
 		v.usage != w.usage {
 		return false
 	}
@@ -117,10 +119,12 @@ func (v *View) Offered(pod *PodRequest) bool {
 // exclusive holders, groups. It returns Fits or the first reason against.
 func (v *View) Admit(pod *PodRequest) Reason {
 	switch d := v.Device; {
-	case !d.Healthy:
+	case !d.Healthy && !d.Changing:
 		return Unhealthy
 	case !accepts(pod.Modes, d.Mode):
 		return WrongMode
+	case d.Changing:
+		return ChangingMode
 	case !pod.Selector.empty() && !pod.Selector.matches(d):
 		return NotSelected
 	case !v.open():

@@ -105,6 +105,7 @@ func TestAdmitNamesTheFirstReasonAgainst(t *testing.T) {
 		return &d
 	}
 	same := device(func(*sharing.Device) {})
+	changing := device(func(d *sharing.Device) { d.Healthy, d.Changing = false, true })
 	whole, exclusive := amounts(80, 0), amounts(1, 100)
 	whole.Whole = true
 	former := amounts(1, 0)
@@ -121,6 +122,8 @@ func TestAdmitNamesTheFirstReasonAgainst(t *testing.T) {
 	}{
 		{"nothing against it", sharing.NewView(same, nil), sharing.PodRequest{}, sharing.Fits},
 		{"unhealthy before anything else", sharing.NewView(device(func(d *sharing.Device) { d.Healthy = false; d.MaxShares = 0 }), nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG}}, sharing.Unhealthy},
+		{"on the way into its mode", sharing.NewView(changing, nil), sharing.PodRequest{}, sharing.ChangingMode},
+		{"on the way into another mode", sharing.NewView(changing, nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG}}, sharing.WrongMode},
 		{"another mode", sharing.NewView(same, nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG, sharing.MPS}}, sharing.WrongMode},
 		{"one of the modes", sharing.NewView(same, nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG, sharing.HAMiCore}}, sharing.Fits},
 		{"held whole", sharing.NewView(same, []sharing.Held{by("a", sharing.App, whole)}), sharing.PodRequest{}, sharing.HeldExclusively},
@@ -181,6 +184,8 @@ func TestAlikeDevicesAreThoseOfEqualStateAndKind(t *testing.T) {
 		return sharing.NewView(d, []sharing.Held{by("x", sharing.App, amounts(1, 0))})
 	}
 	free := sharingtest.Free(n)
+	p, q := sharingtest.Device(5, "T4", sharing.MPS), sharingtest.Device(6, "T4", sharing.MPS)
+	q.MaxClients = 3
 	cases := map[string]struct {
 		v, w sharing.View
 		want bool
@@ -192,6 +197,7 @@ func TestAlikeDevicesAreThoseOfEqualStateAndKind(t *testing.T) {
 		"different mode":            {empty(&a), empty(&m), false},
 		"two empty to be cut":       {empty(&m), empty(&n), true},
 		"cut by different rules":    {empty(&m), empty(&free), false},
+		"serving fewer clients":     {empty(&p), empty(&q), false},
 		"used to be cut, not asked": {used(&m), used(&n), false},
 	}
 	for says, c := range cases {

@@ -117,7 +117,7 @@ func keeps(p *sharing.Partitioning, taken uint64) int {
 // media engines, and then takes every partition the pod itself got so far for
 // one of that profile, since the view does not say.
 func usedUp(v *sharing.View, f *sharing.Profile) bool {
-	if f.Max <= 0 || f.Max >= room(f) {
+	if f.Max <= 0 || f.Max >= abreast(f) {
 		return false
 	}
 	n := v.Own()
@@ -130,8 +130,8 @@ func usedUp(v *sharing.View, f *sharing.Profile) bool {
 	return n >= f.Max
 }
 
-// room is how many partitions of a profile fit side by side. Its starts ascend.
-func room(f *sharing.Profile) int {
+// abreast is how many partitions of a profile fit side by side. Its starts ascend.
+func abreast(f *sharing.Profile) int {
 	n, end := 0, 0
 	for _, start := range f.Starts {
 		if start >= end {

@@ -20,9 +20,9 @@ const (
 // instance is one partition of a geometry: of which profile, for how much
 // memory, and where.
 type instance struct {
-	profile int
 	memory  sharing.Bytes
-	start   int
+	profile int32
+	start   int32
 }
 
 // layout is where the partitions of a geometry lie, by their position.
@@ -75,12 +75,13 @@ func At(p *sharing.Partitioning, geometry string, position int) (sharing.Partiti
 func (l *layout) partition(p *sharing.Partitioning, g *sharing.Geometry, position int) sharing.Partition {
 	at := &l.at[position]
 	f := &p.Profiles[at.profile]
-	return sharing.Partition{Profile: f.Name, Start: at.start, Size: f.Size, Geometry: g.Name, Position: position}
+	return sharing.Partition{Profile: f.Name, Start: int(at.start), Size: f.Size, Geometry: g.Name, Position: position}
 }
 
 // make works out the layout; it returns what is wrong with the geometry, or "".
 // The texts are constant so that finding a geometry unusable costs nothing.
 func (l *layout) make(p *sharing.Partitioning, g *sharing.Geometry) string {
+	l.n, l.tries = 0, 0
 	if problem := l.list(p, g); problem != "" {
 		return problem
 	}
@@ -113,7 +114,7 @@ func (l *layout) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 			memory = e.Memory
 		}
 		for range e.Count {
-			l.at[l.n] = instance{profile: f, memory: memory}
+			l.at[l.n] = instance{profile: int32(f), memory: memory}
 			l.n++
 		}
 		if most := p.Profiles[f].Max; most > 0 && l.of(f) > most {
@@ -130,7 +131,7 @@ func (l *layout) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 func (l *layout) of(f int) int {
 	n := 0
 	for i := range l.at[:l.n] {
-		if l.at[i].profile == f {
+		if l.at[i].profile == int32(f) {
 			n++
 		}
 	}
@@ -157,7 +158,7 @@ func (l *layout) settle(p *sharing.Partitioning, k int, taken uint64) bool {
 	f := &p.Profiles[at.profile]
 	for _, start := range f.Starts {
 		// Equal partitions are interchangeable: the later one lies behind.
-		if k > 0 && l.at[l.order[k-1]].profile == at.profile && start <= l.at[l.order[k-1]].start {
+		if k > 0 && l.at[l.order[k-1]].profile == at.profile && int32(start) <= l.at[l.order[k-1]].start {
 			continue
 		}
 		span, ok := spanOf(p, f, start)
@@ -167,7 +168,7 @@ func (l *layout) settle(p *sharing.Partitioning, k int, taken uint64) bool {
 		if l.tries++; l.tries > maxTries {
 			return false
 		}
-		at.start = start
+		at.start = int32(start)
 		if l.settle(p, k+1, taken|span) {
 			return true
 		}
@@ -182,58 +183,4 @@ func spanOf(p *sharing.Partitioning, f *sharing.Profile, start int) (uint64, boo
 		return 0, false
 	}
 	return sharing.Partition{Start: start, Size: f.Size}.Slices(), true
-}
-
-// listed meets a request from a geometry: the smallest partition that will do and
-// is free, the first such by position.
-func (w *wanted) listed(v *sharing.View, g *sharing.Geometry, s *sharing.Share) bool {
-	p := v.Device.MIG
-	if !w.offers(p, g) {
-		return false
-	}
-	var l layout
-	if l.make(p, g) != "" {
-		return false
-	}
-	best := -1
-	for i := range l.at[:l.n] {
-		at := &l.at[i]
-		f := &p.Profiles[at.profile]
-		span, _ := spanOf(p, f, at.start)
-		if v.Slices()&span != 0 || !w.met(f, at.memory) || holds(v, g.Name, i) {
-			continue
-		}
-		if best < 0 || at.memory < l.at[best].memory ||
-			at.memory == l.at[best].memory && smaller(f, &p.Profiles[l.at[best].profile]) {
-			best = i
-		}
-	}
-	if best < 0 {
-		return false
-	}
-	w.give(v.Device, &p.Profiles[l.at[best].profile], l.at[best].memory, l.partition(p, g, best), s)
-	return true
-}
-
-// offers reports whether any partition of the geometry is large enough: most
-// geometries can be passed over without laying them out.
-func (w *wanted) offers(p *sharing.Partitioning, g *sharing.Geometry) bool {
-	for _, e := range g.Entries {
-		if f := profile(p, e.Profile); f >= 0 && e.Count > 0 && w.met(&p.Profiles[f], p.Profiles[f].Memory) {
-			return true
-		}
-	}
-	return false
-}
-
-// holds reports whether somebody holds this position. Spans do not tell if the
-// geometry was changed under its old name while partitions of it are in use.
-func holds(v *sharing.View, geometry string, position int) bool {
-	held := v.Held()
-	for i := range held {
-		if q := &held[i].Share.Partition; !q.IsZero() && q.Geometry == geometry && q.Position == position {
-			return true
-		}
-	}
-	return false
 }

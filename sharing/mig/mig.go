@@ -4,14 +4,15 @@
 // by its hardware, and a container gets one of them.
 //
 // Which partitions can exist together is decided in one of two ways. If the
-// administrator lists geometries for the device, the first geometry with a free
-// partition that is large enough is used, and while anybody holds a partition of
-// it the device keeps it. Without geometries any partition may be cut where the
-// hardware lets it start.
+// administrator lists geometries for the device, one of them is used in which
+// every partition in use has its place: a device may go from one geometry to
+// another while containers run on it, as long as theirs stay where they are.
+// Without geometries any partition may be cut where the hardware lets it start.
 //
 // The span of memory slices of a partition decides whether two of them collide.
-// Its name on the wire, geometry and position, follows from the span and is
-// worked out the same way on both sides: see Layout and At.
+// Its name on the wire, geometry and position, is only a name, given when it was
+// cut and worked out the same way on both sides: see Layout and At. Partitions on
+// one device may be named after different geometries.
 package mig
 
 import "deviceshare/sharing"
@@ -34,41 +35,66 @@ func (backend) Mode() sharing.Mode { return sharing.MIG }
 // memory is the largest partition the hardware offers, and nothing less.
 func (b backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	var s sharing.Share
-	if !option(v, req, 0, &s) {
+	loss, ok := option(v, req, 0, &s)
+	if !ok {
 		return sharing.Cost{}, sharing.NoPartitionFits
 	}
-	return s.Cost(), sharing.Fits
+	cost := s.Cost()
+	cost.Loss = loss
+	return cost, sharing.Fits
 }
 
 // Share implements sharing.Backend.
 func (b backend) Share(v *sharing.View, req *sharing.Request) (s sharing.Share) {
-	option(v, req, 0, &s)
+	_, _ = option(v, req, 0, &s) // Fit has said that it fits
 	return s
 }
 
 // Option implements sharing.Chooser: the same request can be met from different
 // geometries, or at different starts.
-func (b backend) Option(v *sharing.View, req *sharing.Request, n int) (s sharing.Share, ok bool) {
-	ok = option(v, req, n, &s)
-	return s, ok
+func (b backend) Option(v *sharing.View, req *sharing.Request, n int) (s sharing.Share, c sharing.Cost, ok bool) {
+	loss, ok := option(v, req, n, &s)
+	c = s.Cost()
+	c.Loss = loss
+	return s, c, ok
 }
 
-// option finds the n-th way to meet a request.
-func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) bool {
+// option finds the n-th way to meet a request, and what later requests lose by
+// it. First match weighs nothing but memory slices that were not asked for.
+func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (loss int64, ok bool) {
 	p := v.Device.MIG
-	inForce, ok := v.Geometry()
-	if p == nil || !ok {
-		return false
+	if _, known := v.Cuts(); p == nil || !known {
+		return 0, false
 	}
 	w := want(v.Device, req)
-	if len(p.Geometries) == 0 {
-		return (inForce == "" || inForce == Free) && w.free(v, n, s)
+	switch {
+	case p.Policy == sharing.BestFit:
+		return w.bestFit(v, n, s)
+	case len(p.Geometries) == 0:
+		ok = w.free(v, n, s)
+	default:
+		ok = w.firstMatch(v, n, s)
 	}
-	for i := range p.Geometries {
-		g := &p.Geometries[i]
-		if inForce != "" && inForce != g.Name {
-			continue
+	if !ok {
+		return 0, false
+	}
+	return 1000 * int64(s.Partition.Size-w.least(p)), true
+}
+
+// least is the fewest memory slices that will do.
+func (w *wanted) least(p *sharing.Partitioning) int {
+	size := p.Slices
+	for f := range p.Profiles {
+		if q := &p.Profiles[f]; q.Size < size && w.met(q, q.Memory) {
+			size = q.Size
 		}
+	}
+	return size
+}
+
+// firstMatch meets a request from the n-th geometry of the list that can.
+func (w *wanted) firstMatch(v *sharing.View, n int, s *sharing.Share) bool {
+	for g := range v.Device.MIG.Geometries {
 		if !w.listed(v, g, s) {
 			continue
 		}

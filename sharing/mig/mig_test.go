@@ -39,6 +39,10 @@ func TestFit(t *testing.T) {
 	less := *a30.MIG
 	less.Geometries = []sharing.Geometry{{Name: "less", Entries: []sharing.GeometryEntry{{Profile: "1g.6gb", Memory: sharing.MiBs(5000), Count: 4}}}}
 	modest.MIG = &less
+	second := a100
+	one := *a100.MIG
+	one.Geometries = one.Geometries[1:2]
+	second.MIG = &one
 	percent := func(p sharing.Percent) sharing.Request {
 		return sharing.Request{Container: "main", Count: 1, Memory: sharing.PercentMemory(p)}
 	}
@@ -49,21 +53,22 @@ func TestFit(t *testing.T) {
 		req  sharing.Request
 		want string // "" is refused
 	}{
-		{"the first geometry with a partition that is large enough", a100, nil, sharingtest.Ask("main", 5000, 0), "1g.10gb@0 group1-0"},
+		{"the first geometry with a partition that is large enough", a100, nil, sharingtest.Ask("main", 5000, 0), "1g.10gb@6 group1-6"},
 		{"a later geometry if the first has none", a100, nil, sharingtest.Ask("main", 15000, 0), "2g.20gb@0 group2-0"},
 		{"the next free position", a100, [][2]any{at("group2", 0)}, sharingtest.Ask("main", 15000, 0), "2g.20gb@2 group2-1"},
 		{"the smallest that will do", a100, [][2]any{at("group2", 0)}, sharingtest.Ask("main", 1000, 0), "1g.10gb@6 group2-3"},
-		{"a larger one if the smallest are taken", a100, [][2]any{at("group2", 3)}, sharingtest.Ask("main", 1000, 0), "2g.20gb@0 group2-0"},
-		{"the geometry in use and no other", a100, [][2]any{at("group1", 0)}, sharingtest.Ask("main", 15000, 0), ""},
+		{"a larger one if the smallest are taken", second, [][2]any{at("group2", 3)}, sharingtest.Ask("main", 1000, 0), "2g.20gb@0 group2-0"},
+		{"the first geometry again if what is in use has its place there", a100, [][2]any{at("group2", 3)}, sharingtest.Ask("main", 1000, 0), "1g.10gb@4 group1-4"},
+		{"no geometry in which what is in use has no place", a100, [][2]any{at("group1", 0)}, sharingtest.Ask("main", 15000, 0), ""},
 		{"none when all are taken", a100, [][2]any{at("group3", 0), at("group3", 1)}, sharingtest.Ask("main", 15000, 0), ""},
 		{"compute asks for a larger profile", a100, nil, sharingtest.Ask("main", 1000, 28), "2g.20gb@0 group2-0"},
 		{"compute no profile but the whole has", a100, nil, sharingtest.Ask("main", 1000, 43), "7g.80gb@0 group4-0"},
 		{"all compute", a100, nil, sharingtest.Ask("main", 1000, 100), "7g.80gb@0 group4-0"},
 		{"all memory is the largest profile", a100, nil, sharingtest.Ask("main", 0, 0), "7g.80gb@0 group4-0"},
 		{"all memory is never a part", a100, [][2]any{at("group3", 0)}, sharingtest.Ask("main", 0, 0), ""},
-		{"exactly what the partition has", a100, nil, sharingtest.Ask("main", 9728, 0), "1g.10gb@0 group1-0"},
+		{"exactly what the partition has", a100, nil, sharingtest.Ask("main", 9728, 0), "1g.10gb@6 group1-6"},
 		{"one MiB more", a100, nil, sharingtest.Ask("main", 9729, 0), "2g.20gb@0 group2-0"},
-		{"an eighth is one slice of eight", a100, nil, percent(12), "1g.10gb@0 group1-0"},
+		{"an eighth is one slice of eight", a100, nil, percent(12), "1g.10gb@6 group1-6"},
 		{"more than an eighth is two", a100, nil, percent(13), "2g.20gb@0 group2-0"},
 		{"half is four slices", a100, nil, percent(50), "3g.40gb@0 group3-0"},
 		{"more than half is all", a100, nil, percent(51), "7g.80gb@0 group4-0"},
@@ -121,16 +126,24 @@ func TestADeviceThatCannotBeCutIsRefused(t *testing.T) {
 		{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "1g.10gb", Start: 0, Size: 1, Geometry: "group1"}}},
 		{Owner: "b", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "2g.20gb", Start: 2, Size: 2, Geometry: "group2"}}},
 	}
+	elsewhere := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "2g.20gb", Start: 1, Size: 2, Geometry: "former"}}}}
+	stranger := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "1g.5gb", Start: 0, Size: 1, Geometry: "group1"}}}}
+	beyond := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "1g.10gb", Start: 99, Size: 1, Geometry: "group1"}}}}
+	whole := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Memory: sharing.GiB}}}
 	unresolved := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Geometry: "group1", Position: 3}}}}
-	renamed := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Profile: "1g.10gb", Start: 0, Size: 1, Geometry: "former"}}}}
 	free := sharingtest.Free(a100)
 	cases := map[string]sharing.View{
-		"free, with a geometry from before":    sharing.NewView(&free, renamed),
-		"no partitioning":                      sharing.NewView(&t4, nil),
-		"only geometries that cannot be":       sharing.NewView(&broken, nil),
-		"partitions of two geometries":         sharing.NewView(&a100, mixed),
-		"a partition nobody can locate":        sharing.NewView(&a100, unresolved),
-		"a geometry that is no longer allowed": sharing.NewView(&a100, renamed),
+		"no partitioning":                               sharing.NewView(&t4, nil),
+		"only geometries that cannot be":                sharing.NewView(&broken, nil),
+		"partitions no one geometry has":                sharing.NewView(&a100, mixed),
+		"a partition nobody can locate":                 sharing.NewView(&a100, unresolved),
+		"free, with a partition nobody can locate":      sharing.NewView(&free, unresolved),
+		"a share that is no partition":                  sharing.NewView(&a100, whole),
+		"free, with a share that is no partition":       sharing.NewView(&free, whole),
+		"a partition where no geometry has one":         sharing.NewView(&a100, elsewhere),
+		"a partition of a profile the device has not":   sharing.NewView(&a100, stranger),
+		"a partition beyond the end":                    sharing.NewView(&a100, beyond),
+		"free, with a partition beyond the last of all": sharing.NewView(&free, beyond),
 	}
 	for says, v := range cases {
 		t.Run(says, func(t *testing.T) {
@@ -139,22 +152,6 @@ func TestADeviceThatCannotBeCutIsRefused(t *testing.T) {
 				t.Errorf("%+v, %v", share, reason)
 			}
 		})
-	}
-}
-
-// The administrator changed group1 while its number 0 was in use: the number
-// still belongs to the pod that has it, wherever it lies.
-func TestAPositionInUseIsNotGivenAgainAfterItsGeometryChanged(t *testing.T) {
-	d := sharingtest.Device(0, "A100-80", sharing.MIG)
-	p := *d.MIG
-	p.Geometries = []sharing.Geometry{{Name: "group1", Entries: []sharing.GeometryEntry{{Profile: "2g.20gb", Count: 3}}}}
-	d.MIG = &p
-	v := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: sharing.Share{Device: d.ID, Mode: sharing.MIG,
-		Partition: sharing.Partition{Profile: "1g.10gb", Start: 6, Size: 1, Geometry: "group1", Position: 0}}}})
-	req := sharingtest.Ask("main", 1000, 0)
-	share, reason := sharingtest.Fit(mig.New(), &v, &req)
-	if reason != sharing.Fits || share.Partition.Position != 1 || share.Partition.Start != 2 {
-		t.Errorf("%+v, %v: want position 1", share, reason)
 	}
 }
 
@@ -221,16 +218,27 @@ func TestAWireNameLeadsBackToThePlace(t *testing.T) {
 func BenchmarkFit(b *testing.B) {
 	listed := sharingtest.Device(0, "A100-80", sharing.MIG)
 	free := sharingtest.Free(listed)
-	req := sharingtest.Ask("main", 15000, 0)
-	for says, d := range map[string]sharing.Device{"geometries": listed, "free": free} {
-		b.Run(says, func(b *testing.B) {
-			v := sharing.NewView(&d, nil)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, reason := mig.New().Fit(&v, &req); reason != sharing.Fits {
-					b.Fatal(reason)
+	small, medium, large := sharingtest.Ask("main", 5000, 0), sharingtest.Ask("main", 15000, 0), sharingtest.Ask("main", 81000, 0)
+	for _, c := range []struct {
+		says string
+		d    sharing.Device
+	}{
+		{"geometries", listed}, {"free", free}, {"best-fit of geometries", sharingtest.BestFit(listed)}, {"best-fit", sharingtest.BestFit(free)},
+	} {
+		for _, req := range []struct {
+			says string
+			req  *sharing.Request
+			want sharing.Reason
+		}{{"1g", &small, sharing.Fits}, {"2g", &medium, sharing.Fits}, {"refuse", &large, sharing.NoPartitionFits}} {
+			b.Run(c.says+"/"+req.says, func(b *testing.B) {
+				v := sharing.NewView(&c.d, nil)
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, reason := mig.New().Fit(&v, req.req); reason != req.want {
+						b.Fatal(reason)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }

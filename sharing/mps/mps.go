@@ -7,14 +7,28 @@ package mps
 
 import "deviceshare/sharing"
 
-// Clients is how many clients one MPS server serves from Volta on, by NVIDIA's
-// MPS guide.
+// Clients is how many clients a server is taken to serve where its node does not
+// say.
 const Clients = 48
 
-type backend struct{ clients int }
+// MaxClients is how many clients one MPS server serves at once on a device of this
+// compute capability under a driver of this CUDA version (1000 times major plus 10
+// times minor, 0 when unknown): 16 before Volta, then 48, and 60 from CUDA 13.1 on,
+// by NVIDIA's MPS guide. A capability of 0 is unknown and counts as Volta.
+func MaxClients(major, cuda int) int {
+	switch {
+	case major > 0 && major < 7:
+		return 16
+	case cuda >= 13010:
+		return 60
+	}
+	return Clients
+}
+
+type backend struct{}
 
 // New returns the backend. It holds no state.
-func New() sharing.Backend { return backend{clients: Clients} }
+func New() sharing.Backend { return backend{} }
 
 // Mode implements sharing.Backend.
 func (backend) Mode() sharing.Mode { return sharing.MPS }
@@ -22,8 +36,19 @@ func (backend) Mode() sharing.Mode { return sharing.MPS }
 // Fit implements sharing.Backend. Every share counts as one client: a container
 // that starts more processes than the server has clients left is refused by the
 // server, not by us.
-func (b backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
-	if v.Sharers() >= b.clients {
+//
+// A process talks to one control daemon, and every device has its own: one for all
+// would let a fault on one device keep new clients from the others, and one user's
+// pods keep another's from the whole node. So a container gets one device.
+func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
+	clients := v.Device.MaxClients
+	if clients <= 0 {
+		clients = Clients
+	}
+	switch {
+	case req.Count > 1:
+		return sharing.Cost{}, sharing.OneDevicePerContainer
+	case v.Sharers() >= clients:
 		return sharing.Cost{}, sharing.TooManyShares
 	}
 	return v.Divide(req)

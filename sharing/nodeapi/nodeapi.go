@@ -17,6 +17,13 @@ type Claim struct {
 	Namespace string
 	Pod       string
 	Container string
+	// Kind and Order say when the container runs relative to others of its pod:
+	// Order is its place in the pod's spec, init containers first. Only containers
+	// that never run at the same time may hold the same part of a device.
+	Kind  sharing.ContainerKind
+	Order int
+	// User is the user id the container runs as, nil when its image decides.
+	User *int64
 	// Devices are the container's shares with the device each is of, in PCI
 	// order: the order in which CUDA numbers them inside the container.
 	Devices []ClaimedDevice
@@ -25,6 +32,20 @@ type Claim struct {
 	Priority int
 	// Policy says when compute limits apply: "" or "default", "force", "disable".
 	Policy string
+	// Interception is how libvgpu.so behaves in the container.
+	Interception Interception
+}
+
+// Interception is what the administrator set for libvgpu.so.
+type Interception struct {
+	// ContextFree leaves contexts and code out of the memory limit.
+	ContextFree bool
+	// KeepDeepbind leaves RTLD_DEEPBIND as programs set it.
+	KeepDeepbind bool
+	// StandIn puts the library in the place of the driver's own as well.
+	StandIn bool
+	// Oversubscribe takes memory that the card has not got from the host.
+	Oversubscribe bool
 }
 
 // ClaimedDevice is one share and the device it is of.
@@ -40,6 +61,14 @@ type Mount struct {
 	ReadOnly  bool
 }
 
+// StandIn is a file in the place of one of the driver's libraries, which stays
+// beside it as <library>.driver.
+type StandIn struct {
+	// Library is the driver's, without its version, such as libcuda.so.
+	Library string
+	Host    string
+}
+
 // Variable is one environment variable.
 type Variable struct {
 	Name, Value string
@@ -48,13 +77,16 @@ type Variable struct {
 // Injection is what a container needs, as plain values; rendering is elsewhere.
 // Two injections of the same claim are equal.
 type Injection struct {
-	// Devices are the whole devices whose driver nodes and libraries the
-	// container sees, in the order of the claim.
+	// Devices are the devices whose driver nodes and libraries the container sees,
+	// one per device of the claim and in its order: whole devices ("GPU-..."), or
+	// MIG devices ("MIG-..."), each with its parent's node and its own capabilities.
 	Devices []sharing.DeviceID
 	// Env replaces what the pod sets. It is sorted by name.
 	Env []Variable
 	// Mounts are in the order in which they must be made.
 	Mounts []Mount
+	// StandIns take the place of libraries of the driver.
+	StandIns []StandIn
 	// DeviceNodes are further device nodes, such as MIG capabilities.
 	DeviceNodes []string
 }

@@ -113,7 +113,7 @@ func (a *attempt) share(d, option int, picks []pick, req *sharing.Request) shari
 	if option == 0 {
 		return backend.Share(v, req)
 	}
-	s, _ := backend.(sharing.Chooser).Option(v, req, option)
+	s, _, _ := backend.(sharing.Chooser).Option(v, req, option)
 	return s
 }
 

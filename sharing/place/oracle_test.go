@@ -70,7 +70,7 @@ func (o *oracle) assign(c, n, d int, own []occupant, mode sharing.Mode) bool {
 func everyShare(d *sharing.Device, req *sharing.Request) []sharing.Share {
 	memory := req.Memory.On(d.Memory)
 	if d.Mode != sharing.MIG {
-		if memory <= 0 {
+		if memory <= 0 || d.Mode == sharing.MPS && req.Count > 1 {
 			return nil
 		}
 		return []sharing.Share{{Device: d.ID, Mode: d.Mode, Memory: memory, Cores: req.Cores}}

@@ -94,7 +94,7 @@ func TestSeveralDevicesAreOfTheModeThatScoresHighestTogether(t *testing.T) {
 		}
 		return p.Containers[0].Shares[0].Mode
 	}
-	b := onNode(t, sharingtest.Device(0, "A30", sharing.MPS), sharingtest.Device(1, "A30", sharing.MPS),
+	b := onNode(t, sharingtest.Device(0, "A30", sharing.TimeSlicing), sharingtest.Device(1, "A30", sharing.TimeSlicing),
 		sharingtest.Device(2, "A30", sharing.HAMiCore), sharingtest.Device(3, "A30", sharing.HAMiCore))
 	if got := mode(b); got != sharing.HAMiCore {
 		t.Errorf("%s: equal scores are decided by the order of the modes", got)
@@ -102,7 +102,7 @@ func TestSeveralDevicesAreOfTheModeThatScoresHighestTogether(t *testing.T) {
 	picky := sharingtest.Pod("there", sharingtest.Ask("main", 9000, 0))
 	picky.Selector.UseIDs = []sharing.DeviceID{"GPU-1"}
 	b.place(picky)
-	if got := mode(b); got != sharing.MPS {
+	if got := mode(b); got != sharing.TimeSlicing {
 		t.Errorf("%s: binpack fills the devices in use", got)
 	}
 	b.policy, _ = policy.Named("spread")
@@ -153,17 +153,17 @@ func TestTheRefusalIsAboutTheContainerThatCanBeHelpedLeast(t *testing.T) {
 }
 
 func TestTheRefusalIsThatOfTheModeThatGotFurthest(t *testing.T) {
-	b := onNode(t, sharingtest.Device(0, "A30", sharing.MIG), sharingtest.Device(1, "A30", sharing.MIG), sharingtest.Device(2, "A30", sharing.MPS))
+	b := onNode(t, sharingtest.Device(0, "A30", sharing.MIG), sharingtest.Device(1, "A30", sharing.MIG), sharingtest.Device(2, "A30", sharing.TimeSlicing))
 	three := sharingtest.Times(3, sharingtest.Ask("wide", 100, 0))
-	if _, r := b.try(inModes(sharingtest.Pod("p", three), sharing.MIG, sharing.MPS)); r.Found != 2 || r.Count[sharing.InAnotherMode] != 1 {
+	if _, r := b.try(inModes(sharingtest.Pod("p", three), sharing.MIG, sharing.TimeSlicing)); r.Found != 2 || r.Count[sharing.InAnotherMode] != 1 {
 		t.Errorf("equally far, the mode named first: %s", r.String())
 	}
-	if _, r := b.try(inModes(sharingtest.Pod("p", three), sharing.MPS, sharing.MIG)); r.Found != 1 || r.Count[sharing.InAnotherMode] != 2 {
+	if _, r := b.try(inModes(sharingtest.Pod("p", three), sharing.TimeSlicing, sharing.MIG)); r.Found != 1 || r.Count[sharing.InAnotherMode] != 2 {
 		t.Errorf("equally far, the mode named first: %s", r.String())
 	}
 	pod := sharingtest.Pod("p", sharingtest.Times(2, sharingtest.Ask("pair", 100, 0)), sharingtest.Ask("large", 30000, 0))
-	if _, r := b.try(inModes(pod, sharing.MPS, sharing.MIG)); r.Container != "large" || r.Count[sharing.WrongMode] != 0 {
-		t.Errorf("mig places the first container, mps does not: %s", r.String())
+	if _, r := b.try(inModes(pod, sharing.TimeSlicing, sharing.MIG)); r.Container != "large" || r.Count[sharing.WrongMode] != 0 {
+		t.Errorf("mig places the first container, time-slicing does not: %s", r.String())
 	}
 }
 
@@ -232,7 +232,7 @@ func TestTheSummaryRefusesOnlyWhatPlaceRefuses(t *testing.T) {
 func TestThereIsNoLimitOnDevicesOrContainers(t *testing.T) {
 	var devices []sharing.Device
 	for i := range 100 {
-		devices = append(devices, sharingtest.Device(i, "T4", []sharing.Mode{sharing.HAMiCore, sharing.MPS}[i/90]))
+		devices = append(devices, sharingtest.Device(i, "T4", []sharing.Mode{sharing.HAMiCore, sharing.TimeSlicing}[i/90]))
 	}
 	b := onNode(t, devices...)
 	p := b.place(sharingtest.Pod("wide", sharingtest.Times(90, sharingtest.Ask("main", 1000, 0))))

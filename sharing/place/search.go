@@ -145,11 +145,11 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sharing.Request) []candidate {
 	chooser, ok := a.backend.(sharing.Chooser)
 	for n := 1; ok && n < maxCandidates; n++ {
-		share, more := chooser.Option(v, req, n)
+		_, cost, more := chooser.Option(v, req, n)
 		if !more {
 			break
 		}
-		c.score, c.option = a.policy.Device(v, share.Cost()), int16(n)
+		c.score, c.option = a.policy.Device(v, cost), int16(n)
 		list = insert(list, c)
 	}
 	return list

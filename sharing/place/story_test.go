@@ -36,6 +36,8 @@ func device(t *testing.T, line string) sharing.Device {
 			d.Healthy = false
 		case "no-geometries":
 			d = sharingtest.Free(d)
+		case "best-fit":
+			d = sharingtest.BestFit(d)
 		case "geometries":
 			d.MIG = only(d.MIG, strings.Split(value, ","))
 		case "shares":

@@ -14,7 +14,18 @@ func (binpack) Name() string { return "binpack" }
 // Device prefers the device of which most is taken afterwards, memory and
 // compute counting the same. Among devices of different size that is the
 // smallest that fits.
-func (binpack) Device(v *sharing.View, c sharing.Cost) int64 {
+//
+// A partition larger than was asked for fills a device too, with nothing: it is
+// given where no device has one of the right size. Where partitions are chosen by
+// best fit the device is preferred on which later requests lose least, which is
+// what filling devices is for.
+func (b binpack) Device(v *sharing.View, c sharing.Cost) int64 {
+	switch {
+	case ByLoss(b, v):
+		return kept(v, c)
+	case c.Loss > 0:
+		return fullness(v, c.Memory, c.Cores) - 2*million
+	}
 	return fullness(v, c.Memory, c.Cores)
 }
 

@@ -37,8 +37,16 @@ func (r *reader) modes(a map[string]string) []sharing.Mode {
 	if !ok {
 		return nil
 	}
+	if strings.TrimSpace(text) == "" {
+		r.mistake(at(wire.UserMode), "is empty: write one mode, or several with commas in order of preference, or leave the annotation out")
+		return nil
+	}
 	var modes []sharing.Mode
-	for _, item := range strings.Split(text, ",") {
+	for i, item := range strings.Split(text, ",") {
+		if item == "" {
+			r.mistake(at(wire.UserMode), fmt.Sprintf("item %d is empty", i+1))
+			continue
+		}
 		mode, err := sharing.ParseMode(item)
 		switch {
 		case err != nil:

@@ -74,7 +74,11 @@ func TestMistakesInAnnotations(t *testing.T) {
 	}{
 		"an empty mode": {
 			map[string]string{wire.UserMode: ""},
-			[]string{m + wire.UserMode + `]: unknown mode "": want one of mig, hami-core, mps, time-slicing`},
+			[]string{m + wire.UserMode + `]: is empty: write one mode, or several with commas in order of preference, or leave the annotation out`},
+		},
+		"a list that ends too late": {
+			map[string]string{wire.UserMode: "mig,,hami-core,"},
+			[]string{m + wire.UserMode + `]: item 2 is empty`, m + wire.UserMode + `]: item 4 is empty`},
 		},
 		"a mode in other letters": {
 			map[string]string{wire.UserMode: "MIG"},

@@ -63,6 +63,9 @@ func devices(m sharing.Mode) map[string]sharing.Device {
 	if m == sharing.MIG {
 		all["free A100"], all["free A30"] = Free(Device(0, "A100-40", m)), Free(Device(0, "A30", m))
 		all["H200"] = Device(0, "H200", m)
+		all["best fit of geometries"] = BestFit(Device(0, "A100-80", m))
+		all["best fit of an A30"] = BestFit(Free(Device(0, "A30", m)))
+		all["best fit of an H200"] = BestFit(Device(0, "H200", m))
 		return all
 	}
 	scaled := Device(0, "T4", m)
@@ -166,7 +169,11 @@ func neverOverGrants(b sharing.Backend, d sharing.Device) error {
 			return nil
 		}
 		req := &pod.Requests[0]
-		if cost, _ := b.Fit(&l.Views()[0], req); cost != share.Cost() {
+		cost, _ := b.Fit(&l.Views()[0], req)
+		if cost.Loss < 0 {
+			return fmt.Errorf("later requests win %+v", cost)
+		}
+		if cost.Loss = 0; cost != share.Cost() {
 			return fmt.Errorf("Fit says it takes %+v, the share is %+v", cost, share)
 		}
 		promised := req.Memory.On(d.Memory)

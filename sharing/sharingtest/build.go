@@ -30,6 +30,14 @@ func Free(d sharing.Device) sharing.Device {
 	return d
 }
 
+// BestFit chooses the partitions of a device in mode mig by best fit.
+func BestFit(d sharing.Device) sharing.Device {
+	p := *d.MIG
+	p.Policy = sharing.BestFit
+	d.MIG = &p
+	return d
+}
+
 // Node makes the inventory of a node.
 func Node(name string, devices ...sharing.Device) *sharing.Inventory {
 	return &sharing.Inventory{Node: name, Devices: devices}

@@ -149,12 +149,15 @@ func optionsFit(b sharing.Backend, d sharing.Device) error {
 		preferred, reason := Fit(b, v, req)
 		seen := map[sharing.Share]bool{}
 		for n := 0; ; n++ {
-			share, ok := chooser.Option(v, req, n)
+			share, cost, ok := chooser.Option(v, req, n)
 			if n == 0 && (ok != (reason == sharing.Fits) || share != preferred) {
 				return fmt.Errorf("option 0 is %+v, Fit gives %+v", share, preferred)
 			}
 			if !ok {
 				return nil
+			}
+			if cost.Loss = 0; cost != share.Cost() {
+				return fmt.Errorf("option %d, %+v, is said to cost %+v", n, share, cost)
 			}
 			if seen[share] || n > 100 {
 				return fmt.Errorf("option %d, %+v, was there before", n, share)

@@ -27,7 +27,10 @@ type deviceText struct {
 	Memory    *int64            `json:"memory"` // bytes
 	Cores     *int              `json:"cores"`
 	MaxShares *int              `json:"maxShares"`
+	Clients   *int              `json:"maxClients,omitempty"`
 	Healthy   *bool             `json:"healthy"`
+	Reason    string            `json:"reason,omitempty"`
+	Changing  bool              `json:"changing,omitempty"`
 	Mode      string            `json:"mode"`
 	NUMA      *int              `json:"numa,omitempty"`
 	PCI       string            `json:"pci,omitempty"`
@@ -109,6 +112,12 @@ func deviceOut(d *sharing.Device) deviceText {
 		UUID: string(d.ID), Index: &d.Index, Model: d.Model, Memory: &memory, Cores: &cores,
 		MaxShares: &d.MaxShares, Healthy: &d.Healthy, Mode: string(d.Mode), NUMA: &numa, PCI: d.PCI,
 	}
+	if !d.Healthy {
+		out.Reason, out.Changing = d.Reason, d.Changing
+	}
+	if d.MaxClients > 0 {
+		out.Clients = &d.MaxClients
+	}
 	for _, l := range d.Links {
 		out.Links = append(out.Links, linkText{Peer: string(l.Peer), Kind: l.Kind})
 	}
@@ -133,10 +142,19 @@ func deviceIn(f *finding, path string, in *deviceText) sharing.Device {
 	d.Memory = sharing.Bytes(number(f, path+".memory", in.Memory, 0, int64(sharing.MaxBytes)))
 	d.Cores = sharing.Percent(number(f, path+".cores", in.Cores, 0, maxCores))
 	d.MaxShares = number(f, path+".maxShares", in.MaxShares, 0, maxShares)
+	if in.Clients != nil {
+		d.MaxClients = number(f, path+".maxClients", in.Clients, 0, maxShares)
+	}
 	if in.Healthy == nil {
 		f.failf(path+".healthy", "is missing")
 	} else {
 		d.Healthy = *in.Healthy
+	}
+	if !validText(in.Reason, longestReason) {
+		f.failf(path+".reason", "is not a line of text")
+	}
+	if !d.Healthy {
+		d.Reason, d.Changing = in.Reason, in.Changing
 	}
 	mode, err := sharing.ParseMode(in.Mode)
 	if err != nil {

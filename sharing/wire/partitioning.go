@@ -13,6 +13,9 @@ type partitioningText struct {
 	Slices     *int           `json:"slices"`
 	Profiles   []profileText  `json:"profiles"`
 	Geometries []geometryText `json:"geometries,omitempty"`
+	// Policy is left out where it is the one that holds without it, so that the
+	// text of a node that never heard of policies stays as it was.
+	Policy string `json:"policy,omitempty"`
 }
 
 type profileText struct {
@@ -53,6 +56,9 @@ func partitioningOut(p *sharing.Partitioning) *partitioningText {
 		}
 		out.Geometries = append(out.Geometries, text)
 	}
+	if p.Policy != sharing.FirstMatch {
+		out.Policy = p.Policy.String()
+	}
 	return out
 }
 
@@ -77,6 +83,13 @@ func partitioningIn(f *finding, path string, in *partitioningText) *sharing.Part
 		}
 		groups[g.Name] = struct{}{}
 		p.Geometries = append(p.Geometries, g)
+	}
+	if in.Policy != "" {
+		policy, err := sharing.ParsePartitionPolicy(in.Policy)
+		if err != nil {
+			f.failf(path+".policy", "%v", err)
+		}
+		p.Policy = policy
 	}
 	return p
 }

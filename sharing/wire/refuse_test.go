@@ -75,6 +75,7 @@ func TestInventoryTextsThatAreRefused(t *testing.T) {
 		"no memory":                 {edit{`"memory":85899345920,`, ``}, "devices[0].memory", "missing"},
 		"no index":                  {edit{`"index":0,`, ``}, "devices[0].index", "missing"},
 		"no health":                 {edit{`"healthy":true,`, ``}, "devices[0].healthy", "missing"},
+		"a reason of two lines":     {edit{`"healthy":true,`, `"healthy":false,"reason":"a\nb",`}, "devices[0].reason", "line"},
 		"no compute":                {edit{`"cores":100,`, ``}, "devices[0].cores", "missing"},
 		"a mode nobody knows":       {edit{`"mode":"hami-core"`, `"mode":"hami"`}, "devices[0].mode", "unknown mode"},
 		"absurd compute":            {edit{`"cores":100`, `"cores":1000000`}, "devices[0].cores", "outside"},
@@ -93,6 +94,8 @@ func TestInventoryTextsThatAreRefused(t *testing.T) {
 		"a geometry twice":          {edit{`"name":"group2"`, `"name":"group1"`}, "devices[1].mig.geometries[1].name", "twice"},
 		"a geometry with a dash":    {edit{`"name":"group2"`, `"name":"group-2"`}, "devices[1].mig.geometries[1].name", "not a group name"},
 		"an entry of no partitions": {edit{`"count":7`, `"count":0`}, "devices[1].mig.geometries[0].entries[0].count", "outside"},
+		"a policy nobody knows":     {edit{`"slices":8`, `"slices":8,"policy":"worst-fit"`}, "devices[1].mig.policy", "unknown policy"},
+		"a policy as a number":      {edit{`"slices":8`, `"slices":8,"policy":1`}, "policy", "is a number"},
 		"a list where a map is due": {edit{`"mig":{"slices":8`, `"mig":[],"x":{"slices":8`}, "mig", "is a array"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,14 +10,15 @@ import (
 
 // Lengths of names, in bytes, and other bounds that only nonsense exceeds.
 const (
-	longestName  = 253 // of a Kubernetes name
-	longestID    = 128
-	longestModel = 256
-	maxIndex     = 1 << 16
-	maxShares    = 1 << 16
-	maxCores     = 100 * 100 // 100 times oversubscribed
-	maxSlices    = 64
-	maxCount     = 1024
+	longestName   = 253 // of a Kubernetes name
+	longestID     = 128
+	longestModel  = 256
+	longestReason = 512
+	maxIndex      = 1 << 16
+	maxShares     = 1 << 16
+	maxCores      = 100 * 100 // 100 times oversubscribed
+	maxSlices     = 64
+	maxCount      = 1024
 )
 
 // validID reports whether s can be a device UUID: it stands between commas,

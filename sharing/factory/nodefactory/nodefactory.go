@@ -7,9 +7,12 @@ package nodefactory
 
 import (
 	"path/filepath"
+	"time"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/hamicore/hamicorenode"
+	"deviceshare/sharing/mig/mignode"
+	"deviceshare/sharing/mps/mpsnode"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/timeslicing/timeslicingnode"
@@ -24,12 +27,61 @@ type Config struct {
 	StateDir string
 	// LibraryDir holds libvgpu.so.
 	LibraryDir string
+	// MIG is the hardware that can be partitioned; nil serves no partitions.
+	MIG mignode.Driver
+	// Note is told about changes of the hardware, for the log; nil is nobody.
+	Note func(id sharing.DeviceID, what string)
+	// MPS is what mode mps needs; without a Control the mode is not served.
+	MPS MPS
+	// TimeSlice sets how long a process has a device in mode time-slicing; nil
+	// leaves it to the driver.
+	TimeSlice     timeslicingnode.Tool
+	TimeSliceStep timeslicingnode.Slice
 }
+
+// timeSlicing is the preparer of that mode.
+func timeSlicing(cfg *Config) nodeapi.Preparer {
+	if cfg.TimeSlice == nil {
+		return timeslicingnode.New()
+	}
+	return &timeslicingnode.Setting{
+		Files: cfg.Files, Root: filepath.Join(cfg.StateDir, string(sharing.TimeSlicing)), Tool: cfg.TimeSlice, Slice: cfg.TimeSliceStep,
+	}
+}
+
+// MPS is what mode mps needs beside the files.
+type MPS struct {
+	Control  mpsnode.Control
+	Hardware mpsnode.Hardware
+	// Directories is where daemons and clients meet.
+	Directories string
+	MultiUser   bool
+	Partitions  bool
+	Restarted   func(mpsnode.Restart)
+}
+
+// patience is how long a container waits for a partition whose last pod is just
+// being taken back. With it and the waits for a driver that says "in use", making
+// an instance stays below the 30 s the kubelet gives.
+const patience = 8 * time.Second
 
 // New returns one preparer per mode that this node can serve.
 func New(cfg Config) []nodeapi.Preparer {
-	return []nodeapi.Preparer{
+	preparers := []nodeapi.Preparer{
 		hamicorenode.New(cfg.Files, filepath.Join(cfg.StateDir, string(sharing.HAMiCore)), filepath.Join(cfg.LibraryDir, "libvgpu.so")),
-		timeslicingnode.New(),
+		timeSlicing(&cfg),
 	}
+	if cfg.MIG != nil {
+		preparers = append(preparers, mignode.New(mignode.Config{
+			Files: cfg.Files, Root: filepath.Join(cfg.StateDir, string(sharing.MIG)), Driver: cfg.MIG, Patience: patience, Note: cfg.Note,
+		}))
+	}
+	if cfg.MPS.Control != nil {
+		preparers = append(preparers, mpsnode.New(mpsnode.Config{
+			Files: cfg.Files, Root: filepath.Join(cfg.StateDir, string(sharing.MPS)), Library: filepath.Join(cfg.LibraryDir, "libvgpu.so"),
+			Directories: cfg.MPS.Directories, Control: cfg.MPS.Control, Hardware: cfg.MPS.Hardware,
+			MultiUser: cfg.MPS.MultiUser, Partitions: cfg.MPS.Partitions, Restarted: cfg.MPS.Restarted,
+		}))
+	}
+	return preparers
 }

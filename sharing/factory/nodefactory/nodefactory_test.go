@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/mps/mpsnode"
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 func TestEveryModeHasAtMostOnePreparer(t *testing.T) {
 	seen := map[sharing.Mode]bool{}
-	for _, p := range New(Config{Files: hostnode.OS{}, StateDir: "/state", LibraryDir: "/lib"}) {
+	for _, p := range New(Config{Files: hostnode.OS{}, StateDir: "/state", LibraryDir: "/lib", MPS: MPS{Control: mpsnode.Program{}}}) {
 		if _, err := sharing.ParseMode(string(p.Mode())); err != nil {
 			t.Errorf("a preparer serves an unknown mode: %v", err)
 		}
@@ -20,7 +21,7 @@ func TestEveryModeHasAtMostOnePreparer(t *testing.T) {
 		}
 		seen[p.Mode()] = true
 	}
-	for _, m := range []sharing.Mode{sharing.HAMiCore, sharing.TimeSlicing} {
+	for _, m := range []sharing.Mode{sharing.HAMiCore, sharing.TimeSlicing, sharing.MPS} {
 		if !seen[m] {
 			t.Errorf("mode %s has no preparer", m)
 		}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,11 +99,69 @@ func TestTheLimitsFileSaysWhatEachDeviceMayUse(t *testing.T) {
 region /tmp/vgpu/vgpu.cache
 policy default
 priority 1
+borrow /usr/local/vgpu/neighbours/` + neighbour("uid_main") + `
 device 0 GPU-a memory=1073741824 cores=30
 device 1 GPU-b memory=3145728000 cores=0
 `
 	if string(got) != want {
 		t.Errorf("the file is\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTheLimitsFileSaysHowTheLibraryBehavesWhereItIsNotTheDefault(t *testing.T) {
+	cases := map[string]struct {
+		set  nodeapi.Interception
+		want string
+	}{
+		"nothing set":          {nodeapi.Interception{}, ""},
+		"contexts are free":    {nodeapi.Interception{ContextFree: true}, "context free\n"},
+		"RTLD_DEEPBIND stays":  {nodeapi.Interception{KeepDeepbind: true}, "deepbind keep\n"},
+		"memory from the host": {nodeapi.Interception{Oversubscribe: true}, "oversubscribe on\n"},
+		"all of it":            {nodeapi.Interception{ContextFree: true, KeepDeepbind: true, Oversubscribe: true}, "context free\ndeepbind keep\noversubscribe on\n"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h, c := newHost(t), claimOf("uid", "main")
+			c.Interception = tc.set
+			env := inject(t, h, c).Env
+			got, err := os.ReadFile(filepath.Join(h.root, "containers", "uid_main", "limits"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := "\npriority 1\n" + tc.want + "borrow "; !strings.Contains(string(got), want) {
+				t.Errorf("the file is\n%s\nwant %q in it", got, want)
+			}
+			if told := slices.Contains(env, nodeapi.Variable{Name: "CUDA_OVERSUBSCRIBE", Value: "true"}); told != tc.set.Oversubscribe {
+				t.Errorf("old readers are told of memory from the host: %v", told)
+			}
+		})
+	}
+}
+
+func TestLibrariesThatStandInAreNamedByTheirContent(t *testing.T) {
+	h, c := newHost(t), claimOf("uid", "main")
+	c.Interception.StandIn = true
+	dir := filepath.Join(filepath.Dir(h.library), "standin")
+	if err := os.Mkdir(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := inject(t, h, c).StandIns
+	if len(got) != 2 || got[0].Library != "libcuda.so" || got[1].Library != "libnvidia-ml.so" {
+		t.Fatalf("what stands in is %+v", got)
+	}
+	for i, name := range []string{"libcuda", "libnvidia-ml"} {
+		text, err := os.ReadFile(got[i].Host)
+		if err != nil || string(text) != name+".so.1" || !strings.HasPrefix(filepath.Base(got[i].Host), name+"-") {
+			t.Errorf("%s holds %q (%v)", got[i].Host, text, err)
+		}
+	}
+	if c.Interception.StandIn = false; len(inject(t, h, c).StandIns) != 0 {
+		t.Error("libraries stand in that nobody asked for")
 	}
 }
 
@@ -126,10 +185,14 @@ GPU_CORE_UTILIZATION_POLICY=force`
 	}
 }
 
-func TestOnlyTheSharedDirectoryIsWritableInside(t *testing.T) {
+func TestOnlyTheSharedDirectoryAndTheOwnDemandAreWritableInside(t *testing.T) {
+	own := "/usr/local/vgpu/neighbours/" + neighbour("uid_main") + ".demand"
 	for _, m := range inject(t, newHost(t), claimOf("uid", "main")).Mounts {
-		if writable := m.Container == "/tmp/vgpu"; writable == m.ReadOnly {
+		if writable := m.Container == "/tmp/vgpu" || m.Container == own; writable == m.ReadOnly {
 			t.Errorf("%s is read-only: %v", m.Container, m.ReadOnly)
+		}
+		if m.Container == own {
+			continue
 		}
 		info, err := os.Stat(m.Host)
 		if err != nil {
@@ -184,6 +247,7 @@ func TestWhatCannotBeEnforcedIsRefused(t *testing.T) {
 		want  string
 	}{
 		"no library":           {func(h *host, _ *nodeapi.Claim) { h.library += ".gone" }, "nothing would enforce"},
+		"nothing to stand in":  {func(_ *host, c *nodeapi.Claim) { c.Interception.StandIn = true }, "standIn is set"},
 		"a part without limit": {func(_ *host, c *nodeapi.Claim) { c.Devices[1].Share.Memory = 0 }, "no memory limit"},
 		"more than the device": {func(_ *host, c *nodeapi.Claim) { c.Devices[0].Share.Cores = 101 }, "101%"},
 		"an unknown policy":    {func(_ *host, c *nodeapi.Claim) { c.Policy = "sometimes" }, "sometimes"},

@@ -32,8 +32,10 @@ func (c *Crashing) Effects() int {
 	return c.count
 }
 
-// effect runs do unless the process is dead, and dies at the chosen number.
-func (c *Crashing) effect(do func() error) error {
+// Effect runs do unless the process is dead, and dies at the chosen number. Other
+// effects than those on files go through it too, so that all are numbered in the
+// order in which they happen.
+func (c *Crashing) Effect(do func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
@@ -51,7 +53,8 @@ func (c *Crashing) effect(do func() error) error {
 	return ErrCrash
 }
 
-func (c *Crashing) dead() bool {
+// Dead reports that the process has died.
+func (c *Crashing) Dead() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stopped
@@ -59,22 +62,22 @@ func (c *Crashing) dead() bool {
 
 // MakeDir implements Files.
 func (c *Crashing) MakeDir(path string, mode fs.FileMode) error {
-	return c.effect(func() error { return c.Under.MakeDir(path, mode) })
+	return c.Effect(func() error { return c.Under.MakeDir(path, mode) })
 }
 
 // Write implements Files.
 func (c *Crashing) Write(path string, content []byte, mode fs.FileMode) error {
-	return c.effect(func() error { return c.Under.Write(path, content, mode) })
+	return c.Effect(func() error { return c.Under.Write(path, content, mode) })
 }
 
 // Remove implements Files.
 func (c *Crashing) Remove(path string) error {
-	return c.effect(func() error { return c.Under.Remove(path) })
+	return c.Effect(func() error { return c.Under.Remove(path) })
 }
 
 // Read implements Files.
 func (c *Crashing) Read(path string) ([]byte, error) {
-	if c.dead() {
+	if c.Dead() {
 		return nil, ErrCrash
 	}
 	return c.Under.Read(path)
@@ -82,7 +85,7 @@ func (c *Crashing) Read(path string) ([]byte, error) {
 
 // List implements Files.
 func (c *Crashing) List(path string) ([]string, error) {
-	if c.dead() {
+	if c.Dead() {
 		return nil, ErrCrash
 	}
 	return c.Under.List(path)

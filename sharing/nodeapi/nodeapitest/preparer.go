@@ -36,6 +36,7 @@ func Preparer(t *testing.T, host func(t *testing.T) Host, claim func(o sharing.O
 	t.Run("the same claim gives the same injection", func(t *testing.T) { same(ctx, t, host(t), claim) })
 	t.Run("a crash at any effect of preparing is repaired by preparing again", func(t *testing.T) { crashes(ctx, t, host, claim) })
 	t.Run("a crash at any effect of removing is repaired by removing again", func(t *testing.T) { removals(ctx, t, host, claim) })
+	t.Run("a reboot at any effect of preparing is repaired by preparing again", func(t *testing.T) { reboots(ctx, t, host, claim) })
 	t.Run("removing one owner leaves the others alone", func(t *testing.T) { others(ctx, t, host(t), claim) })
 	t.Run("an owner that has nothing is removed without complaint", func(t *testing.T) {
 		if err := host(t).Preparer(-1, false).Unprepare(ctx, "nobody"); err != nil {

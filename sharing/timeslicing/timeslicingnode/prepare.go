@@ -2,7 +2,7 @@
 
 // Package timeslicingnode prepares containers of mode time-slicing: they get the
 // device and nothing else. The driver switches between them; nothing bounds what
-// one of them takes.
+// one of them takes. Setting also sets how long each has the device at a time.
 package timeslicingnode
 
 import (

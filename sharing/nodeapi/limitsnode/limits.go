@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package hamicorenode
+package limitsnode
 
 import (
 	"fmt"
@@ -34,6 +34,10 @@ func limits(c *nodeapi.Claim) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nregion %s\npolicy %s\npriority %d\n", limitsVersion, regionInside, policy, c.Priority)
+	b.WriteString(words(c.Interception))
+	if holdsCompute(c) {
+		fmt.Fprintf(&b, "borrow %s/%s\n", neighboursInside, neighbour(directory(c.Owner, c.Container)))
+	}
 	for i := range c.Devices {
 		share := &c.Devices[i].Share
 		memory, cores, err := bounds(share)
@@ -43,6 +47,25 @@ func limits(c *nodeapi.Claim) (string, error) {
 		fmt.Fprintf(&b, "device %d %s memory=%d cores=%d\n", i, share.Device, memory, cores)
 	}
 	return b.String(), nil
+}
+
+// words are the lines that say how the library behaves, where it is not as it
+// would be without them: an older library need not know them.
+func words(i nodeapi.Interception) string {
+	var b strings.Builder
+	for _, w := range []struct {
+		set  bool
+		line string
+	}{
+		{i.ContextFree, "context free"},
+		{i.KeepDeepbind, "deepbind keep"},
+		{i.Oversubscribe, "oversubscribe on"},
+	} {
+		if w.set {
+			b.WriteString(w.line + "\n")
+		}
+	}
+	return b.String()
 }
 
 // policyOf is the compute policy, spelled out.
@@ -81,6 +104,9 @@ func environment(c *nodeapi.Claim) []nodeapi.Variable {
 	}
 	if c.Policy != "" && c.Policy != "default" {
 		env = append(env, nodeapi.Variable{Name: "GPU_CORE_UTILIZATION_POLICY", Value: c.Policy})
+	}
+	if c.Interception.Oversubscribe {
+		env = append(env, nodeapi.Variable{Name: "CUDA_OVERSUBSCRIBE", Value: "true"})
 	}
 	for i := range c.Devices {
 		s, n := &c.Devices[i].Share, strconv.Itoa(i)

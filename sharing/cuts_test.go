@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharing_test
+
+import (
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/sharingtest"
+)
+
+func part(owner sharing.Owner, kind sharing.ContainerKind, profile string, start, size int, geometry string) sharing.Held {
+	return by(owner, kind, sharing.Share{Device: "GPU-0", Mode: sharing.MIG, Memory: sharing.GiB,
+		Partition: sharing.Partition{Profile: profile, Start: start, Size: size, Geometry: geometry}})
+}
+
+func TestCutsAreThePlacesInUseWhateverTheirNames(t *testing.T) {
+	const app, ini = sharing.App, sharing.Init
+	d := sharingtest.Device(0, "A100-80", sharing.MIG) // 1g, 1g+me, 1g double, 2g, 3g, 4g, 7g
+	cases := []struct {
+		says   string
+		held   []sharing.Held
+		want   map[int]uint8
+		slices uint64
+	}{
+		{"nothing", nil, nil, 0},
+		{"two, named after two geometries", []sharing.Held{part("a", app, "1g.10gb", 6, 1, "x"), part("b", app, "2g.20gb", 2, 2, "y")}, map[int]uint8{6: 1, 2: 4}, 0b1001100},
+		{"one without a name", []sharing.Held{part("a", app, "3g.40gb", 4, 4, "")}, map[int]uint8{4: 5}, 0xf0},
+		{"the variant, not the plain shape", []sharing.Held{part("a", app, "1g.10gb+me", 0, 1, "x")}, map[int]uint8{0: 2}, 1},
+		{"an init container's, used again", []sharing.Held{part("a", ini, "2g.20gb", 0, 2, "x"), part("a", app, "2g.20gb", 0, 2, "x")}, map[int]uint8{0: 4}, 3},
+		{"two that begin at one slice", []sharing.Held{part("a", ini, "2g.20gb", 0, 2, "x"), part("a", app, "1g.10gb", 0, 1, "x")}, map[int]uint8{0: sharing.Uncommon}, 3},
+		{"two, and then one of them again", []sharing.Held{part("a", ini, "2g.20gb", 0, 2, "x"), part("a", app, "1g.10gb", 0, 1, "x"), part("b", app, "1g.10gb", 0, 1, "x")}, map[int]uint8{0: sharing.Uncommon}, 3},
+		{"a profile the device has not", []sharing.Held{part("a", app, "1g.5gb", 3, 1, "x")}, map[int]uint8{3: sharing.Uncommon}, 8},
+		{"a size the profile has not", []sharing.Held{part("a", app, "1g.10gb", 3, 2, "x")}, map[int]uint8{3: sharing.Uncommon}, 0x18},
+		{"a start beyond the last", []sharing.Held{part("a", app, "1g.10gb", 40, 1, "x")}, map[int]uint8{15: sharing.Uncommon}, 1 << 40},
+		{"a start before the first", []sharing.Held{part("a", app, "1g.10gb", -1, 1, "x")}, map[int]uint8{0: sharing.Uncommon}, ^uint64(0)},
+	}
+	for _, c := range cases {
+		t.Run(c.says, func(t *testing.T) {
+			v := sharing.NewView(&d, c.held)
+			got, ok := v.Cuts()
+			var want sharing.Cuts
+			for start, mark := range c.want {
+				want[start] = mark
+			}
+			if !ok || *got != want || v.Slices() != c.slices {
+				t.Errorf("%v, %v, slices %b; want %v, slices %b", *got, ok, v.Slices(), want, c.slices)
+			}
+		})
+	}
+}
+
+func TestNothingIsCutBesideWhatHasNoPlace(t *testing.T) {
+	d := sharingtest.Device(0, "A100-80", sharing.MIG)
+	for says, held := range map[string]sharing.Held{
+		"a share that is no partition":         by("a", sharing.App, sharing.Share{Device: d.ID, Mode: sharing.MIG, Memory: sharing.GiB}),
+		"a partition whose place is not known": part("a", sharing.App, "", 0, 0, "group1"),
+	} {
+		v := sharing.NewView(&d, []sharing.Held{part("b", sharing.App, "1g.10gb", 0, 1, "x"), held})
+		if _, ok := v.Cuts(); ok {
+			t.Errorf("%s: something may be cut", says)
+		}
+		first := held.Share
+		beside := sharing.NewView(&d, nil)
+		for _, kind := range []sharing.ContainerKind{sharing.Init, sharing.App} {
+			if after := beside.After(kind, &first); must(after.Cuts()) {
+				t.Errorf("after %s: something may be cut", says)
+			}
+		}
+	}
+}
+
+func must(_ *sharing.Cuts, ok bool) bool { return ok }
+
+func TestWhatAPodGotKeepsItsPlaceForItsNextContainers(t *testing.T) {
+	d := sharingtest.Device(0, "A100-80", sharing.MIG)
+	empty := sharing.NewView(&d, nil)
+	got := part("a", sharing.App, "2g.20gb", 2, 2, "x").Share
+	for kind, slices := range map[sharing.ContainerKind]uint64{sharing.App: 0b1100, sharing.Sidecar: 0b1100, sharing.Init: 0} {
+		after := empty.After(kind, &got)
+		if cuts, ok := after.Cuts(); !ok || cuts[2] != 4 || after.Slices() != slices {
+			t.Errorf("kind %v: %v, %v, slices %b", kind, *cuts, ok, after.Slices())
+		}
+	}
+	if cuts, _ := empty.Cuts(); *cuts != (sharing.Cuts{}) {
+		t.Error("the view before was changed")
+	}
+}

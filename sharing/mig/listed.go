@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mig
+
+import (
+	"math/bits"
+
+	"deviceshare/sharing"
+)
+
+// listed meets a request from a geometry: the smallest partition that will do and
+// is free. Of equal ones it is the one that keeps most of the other geometries
+// open, the first such by position.
+func (w *wanted) listed(v *sharing.View, g int, s *sharing.Share) bool {
+	p := v.Device.MIG
+	var l layout
+	if !w.offers(p, &p.Geometries[g]) || l.make(p, &p.Geometries[g]) != "" || !l.agrees(v) {
+		return false
+	}
+	best, equal := w.smallest(v, &l, p.Geometries[g].Name)
+	if best < 0 {
+		return false
+	}
+	if equal&(equal-1) != 0 && len(p.Geometries) > 1 {
+		best = l.roomiest(v, g, equal)
+	}
+	w.give(v.Device, &p.Profiles[l.at[best].profile], l.at[best].memory, l.partition(p, &p.Geometries[g], best), s)
+	return true
+}
+
+// smallest is the position of the smallest free partition that will do, -1 if
+// there is none, and the positions that are as good, bit i for position i.
+func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, equal uint64) {
+	p := v.Device.MIG
+	best = -1
+	for i := range l.at[:l.n] {
+		at := &l.at[i]
+		f := &p.Profiles[at.profile]
+		span, _ := spanOf(p, f, int(at.start))
+		if v.Slices()&span != 0 || !w.met(f, at.memory) || holds(v, name, i) {
+			continue
+		}
+		switch {
+		case best < 0 || at.memory < l.at[best].memory ||
+			at.memory == l.at[best].memory && smaller(f, &p.Profiles[l.at[best].profile]):
+			best, equal = i, 1<<i
+		case at.memory == l.at[best].memory && at.profile == l.at[best].profile:
+			equal |= 1 << i
+		}
+	}
+	return best, equal
+}
+
+// agrees reports whether every partition in use has its place in the layout. Then
+// the device may have this geometry while they run, whatever they were named
+// after.
+func (l *layout) agrees(v *sharing.View) bool {
+	cuts, ok := v.Cuts()
+	if !ok {
+		return false
+	}
+	left := *cuts
+	for i := range l.at[:l.n] {
+		if at := &l.at[i]; int(at.start) < len(left) && at.profile < sharing.Uncommon-1 && left[at.start] == uint8(at.profile)+1 {
+			left[at.start] = 0
+		}
+	}
+	return left == sharing.Cuts{}
+}
+
+// roomiest chooses among equal positions of geometry g: first the one with which
+// most of the other geometries stay possible, then the one that leaves most room
+// for larger partitions, then the lowest.
+func (l *layout) roomiest(v *sharing.View, g int, equal uint64) int {
+	p := v.Device.MIG
+	f := l.at[bits.TrailingZeros64(equal)].profile
+	var open [maxInstances]uint8
+	for h := range p.Geometries {
+		if h != g && names(&p.Geometries[h], p.Profiles[f].Name) {
+			l.opens(v, &p.Geometries[h], equal, &open)
+		}
+	}
+	best, room := -1, 0
+	for rest := equal; rest != 0; rest &= rest - 1 {
+		i := bits.TrailingZeros64(rest)
+		span, _ := spanOf(p, &p.Profiles[f], int(l.at[i].start))
+		left := blocks(v.Slices()|span, p.Slices)
+		if best < 0 || open[i] > open[best] || open[i] == open[best] && left > room {
+			best, room = i, left
+		}
+	}
+	return best
+}
+
+// opens counts, for each of the equal positions, whether another geometry stays
+// possible with it.
+func (l *layout) opens(v *sharing.View, other *sharing.Geometry, equal uint64, open *[maxInstances]uint8) {
+	var o layout
+	if o.make(v.Device.MIG, other) != "" || !o.agrees(v) {
+		return
+	}
+	for rest := equal; rest != 0; rest &= rest - 1 {
+		if i := bits.TrailingZeros64(rest); o.cuts(l.at[i].profile, l.at[i].start) {
+			open[i]++
+		}
+	}
+}
+
+// cuts reports whether the layout has a partition of this profile at this start.
+func (l *layout) cuts(f, start int32) bool {
+	for i := range l.at[:l.n] {
+		if l.at[i].start == start && l.at[i].profile == f {
+			return true
+		}
+	}
+	return false
+}
+
+// blocks counts the free blocks of 2, 4, 8 and so on memory slices, each weighing
+// as many as its slices. Such blocks begin at a multiple of their size, as larger
+// partitions do on every device.
+func blocks(taken uint64, slices int) int {
+	multiples := [...]uint64{0x5555555555555555, 0x1111111111111111, 0x0101010101010101, 0x0001000100010001, 0x0000000100000001, 1}
+	free, sum := ^taken&(1<<slices-1), 0
+	for i, size := 0, 1; 2*size <= slices; i, size = i+1, 2*size {
+		free &= free >> size & multiples[i]
+		sum += 2 * size * bits.OnesCount64(free)
+	}
+	return sum
+}
+
+// names reports whether a geometry has partitions of a profile.
+func names(g *sharing.Geometry, profile string) bool {
+	for i := range g.Entries {
+		if g.Entries[i].Profile == profile {
+			return true
+		}
+	}
+	return false
+}
+
+// offers reports whether any partition of the geometry is large enough: most
+// geometries can be passed over without laying them out.
+func (w *wanted) offers(p *sharing.Partitioning, g *sharing.Geometry) bool {
+	for _, e := range g.Entries {
+		if f := profile(p, e.Profile); f >= 0 && e.Count > 0 && w.met(&p.Profiles[f], p.Profiles[f].Memory) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds reports whether somebody holds this name. Places do not tell if the
+// geometry was changed under its old name while partitions of it are in use, and
+// two pods must not have one name.
+func holds(v *sharing.View, geometry string, position int) bool {
+	held := v.Held()
+	for i := range held {
+		if q := &held[i].Share.Partition; !q.IsZero() && q.Geometry == geometry && q.Position == position {
+			return true
+		}
+	}
+	return false
+}

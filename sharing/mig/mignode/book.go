@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mignode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+// book is the holdings on disk. The caller holds the turn of the device it works
+// on, see seats.
+type book struct {
+	files hostnode.Files
+	root  string
+}
+
+// name is the file of a container's holding. A pod UID holds no underscore, so
+// the name can be taken apart again.
+func name(o sharing.Owner, container string) string { return string(o) + "_" + container }
+
+// ownerOf takes the owner out of a file's name, also of one that a killed process
+// left unfinished.
+func ownerOf(file string) (sharing.Owner, bool) {
+	o, _, ok := strings.Cut(strings.TrimPrefix(file, "."), "_")
+	return sharing.Owner(o), ok && o != ""
+}
+
+func (b *book) dir(id sharing.DeviceID) string { return filepath.Join(b.root, string(id)) }
+
+// put writes a holding unless it is written already.
+func (b *book) put(h *holding) error {
+	text, err := encode(h)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(b.dir(h.Device), name(h.Owner, h.Container))
+	have, err := b.files.Read(path)
+	switch {
+	case err == nil && bytes.Equal(have, text):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err != nil:
+		if err := b.files.MakeDir(b.dir(h.Device), 0o700); err != nil {
+			return err
+		}
+	}
+	return b.files.Write(path, text, 0o600)
+}
+
+// own is what is written for a container on a device; false if nothing is, or
+// nothing that can be read.
+func (b *book) own(h *holding) (holding, bool) {
+	have, err := b.read(h.Device, name(h.Owner, h.Container))
+	return have, err == nil
+}
+
+// others are the holdings of a device except that of one container. One that
+// cannot be read may be of any place: it is an error.
+func (b *book) others(id sharing.DeviceID, except string) ([]holding, error) {
+	names, err := b.files.List(b.dir(id))
+	if err != nil {
+		return nil, err
+	}
+	var found []holding
+	for _, file := range names {
+		if file == except || strings.HasPrefix(file, ".") {
+			continue
+		}
+		h, err := b.read(id, file)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, h)
+	}
+	return found, nil
+}
+
+// read reads one holding.
+func (b *book) read(id sharing.DeviceID, file string) (holding, error) {
+	path := filepath.Join(b.dir(id), file)
+	text, err := b.files.Read(path)
+	if err != nil {
+		return holding{}, err
+	}
+	h, err := decode(text)
+	if err == nil && (h.Device != id || name(h.Owner, h.Container) != file) {
+		err = fmt.Errorf("it is of container %s of pod %s on device %s", h.Container, h.Owner, h.Device)
+	}
+	if err != nil {
+		owner, _ := ownerOf(file)
+		return holding{}, fmt.Errorf("what pod %s holds of device %s cannot be known until that pod ends or its container restarts: %s: %w", owner, id, path, err)
+	}
+	return h, nil
+}
+
+// devices lists the devices of which an owner may hold something; "" is anyone.
+func (b *book) devices(o sharing.Owner) ([]sharing.DeviceID, error) {
+	dirs, err := b.files.List(b.root)
+	if err != nil {
+		return nil, err
+	}
+	var ids []sharing.DeviceID
+	for _, dir := range dirs {
+		files, err := b.files.List(filepath.Join(b.root, dir))
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(files, func(f string) bool { x, ok := ownerOf(f); return ok && (o == "" || x == o) }) {
+			ids = append(ids, sharing.DeviceID(dir))
+		}
+	}
+	return ids, nil
+}
+
+// forget removes what an owner holds of a device.
+func (b *book) forget(id sharing.DeviceID, o sharing.Owner) error {
+	names, err := b.files.List(b.dir(id))
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, file := range names {
+		if x, ok := ownerOf(file); ok && x == o {
+			failed = append(failed, b.files.Remove(filepath.Join(b.dir(id), file)))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// owners lists whoever holds something.
+func (b *book) owners() ([]sharing.Owner, error) {
+	dirs, err := b.files.List(b.root)
+	if err != nil {
+		return nil, err
+	}
+	var owners []sharing.Owner
+	for _, dir := range dirs {
+		files, err := b.files.List(filepath.Join(b.root, dir))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			if o, ok := ownerOf(f); ok && !slices.Contains(owners, o) {
+				owners = append(owners, o)
+			}
+		}
+	}
+	return owners, nil
+}

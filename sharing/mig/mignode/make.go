@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mignode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"deviceshare/sharing"
+)
+
+// attempts is how often something that the driver refuses as in use is tried: a
+// process that was killed needs a moment to be gone, and a GPU instance can be in
+// use for about a second after its last compute instance went.
+const attempts = 6
+
+// make brings an instance into being at exactly the place wanted, or takes the one
+// that is there. The caller has the turn of the device and has written down what
+// it makes.
+func (p *Preparer) make(ctx context.Context, want *holding, others []holding) (Instance, error) {
+	have, err := p.cfg.Driver.Instances(want.Device)
+	if err != nil {
+		return Instance{}, fmt.Errorf("list its instances: %w", err)
+	}
+	for i := range have {
+		if !want.at(&have[i]) {
+			continue
+		}
+		if err := p.takeOver(ctx, want, &have[i]); err != nil {
+			return Instance{}, err
+		}
+		return p.complete(ctx, want.Device, have[i])
+	}
+	for i := range have {
+		if !have[i].span().Overlaps(want.span()) {
+			continue
+		}
+		if err := p.destroy(ctx, want.Device, have[i]); err != nil {
+			return Instance{}, fmt.Errorf("%s cannot be made, something is in its place: %w", describe(want.span()), err)
+		}
+	}
+	gi, err := p.create(ctx, want, others)
+	if err != nil {
+		return Instance{}, err
+	}
+	in := Instance{Profile: want.Profile, Start: want.Start, Size: want.Size, GI: gi}
+	p.cfg.Note(want.Device, "made "+in.String())
+	return p.complete(ctx, want.Device, in)
+}
+
+// takeOver makes sure that an instance which was not made for this container has
+// no user: the driver lists processes only to who shares their namespace, but never
+// destroys a compute instance that has one. So it is made anew for each owner.
+func (p *Preparer) takeOver(ctx context.Context, want *holding, in *Instance) error {
+	if in.whole() && want.Made.UUID == in.Compute[0].UUID {
+		return nil
+	}
+	if err := p.vacant(ctx, want, in); err != nil {
+		return err
+	}
+	return p.destroyCompute(ctx, want.Device, in)
+}
+
+// vacant waits until nobody uses an instance that was not made for this container
+// and is about to be: a process that somebody started by hand, or that outlives its
+// pod, would share the partition unseen. What the driver does not tell is no
+// objection.
+func (p *Preparer) vacant(ctx context.Context, want *holding, in *Instance) error {
+	err := p.insist(ctx, func() error {
+		pids, err := p.cfg.Driver.Processes(want.Device, in.GI)
+		if err != nil || len(pids) == 0 {
+			return nil
+		}
+		return fmt.Errorf("processes %v of no pod that this node prepared use it: %w", pids, ErrInUse)
+	})
+	if err != nil {
+		return fmt.Errorf("%s is there and cannot be taken over; end them: %w", in.String(), err)
+	}
+	return nil
+}
+
+// create makes the GPU instance. If the driver refuses although nothing is in the
+// place, something else of which only so many may exist is used up, such as media
+// engines: then what nobody holds has to go.
+func (p *Preparer) create(ctx context.Context, want *holding, others []holding) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	gi, err := p.cfg.Driver.CreateGPUInstance(want.Device, want.Profile, want.Start)
+	if !errors.Is(err, ErrInsufficient) {
+		return gi, unmade(want, err)
+	}
+	idle, all, listed := p.idle(want.Device, others)
+	if listed != nil {
+		return 0, listed
+	}
+	for i := range idle {
+		if err := p.destroy(ctx, want.Device, idle[i]); err != nil {
+			return 0, fmt.Errorf("%s cannot be made beside what exists: %w", describe(want.span()), err)
+		}
+	}
+	if len(idle) > 0 {
+		gi, err = p.cfg.Driver.CreateGPUInstance(want.Device, want.Profile, want.Start)
+	}
+	if errors.Is(err, ErrInsufficient) {
+		err = fmt.Errorf("the device has %s: %w", list(all), err)
+	}
+	return gi, unmade(want, err)
+}
+
+// unmade says what was attempted when making an instance failed.
+func unmade(want *holding, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("make %s: %w", describe(want.span()), err)
+}
+
+// idle lists the instances that nobody holds, and all of them.
+func (p *Preparer) idle(id sharing.DeviceID, held []holding) (idle, all []Instance, err error) {
+	all, err = p.cfg.Driver.Instances(id)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list its instances: %w", err)
+	}
+	for i := range all {
+		used := false
+		for j := range held {
+			used = used || held[j].at(&all[i])
+		}
+		if !used {
+			idle = append(idle, all[i])
+		}
+	}
+	return idle, all, nil
+}
+
+// complete gives an instance the one compute instance that spans it. Any other
+// shape, made by hand or half made, is taken apart first, which the driver refuses
+// while somebody uses it.
+func (p *Preparer) complete(ctx context.Context, id sharing.DeviceID, in Instance) (Instance, error) {
+	if in.whole() {
+		return in, nil
+	}
+	if err := p.destroyCompute(ctx, id, &in); err != nil {
+		return Instance{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Instance{}, err
+	}
+	c, err := p.cfg.Driver.CreateComputeInstance(id, in.GI)
+	if err != nil {
+		return Instance{}, fmt.Errorf("make the compute instance of %s: %w", in.String(), err)
+	}
+	in.Compute = []Compute{c}
+	return in, nil
+}
+
+// destroy destroys an instance that nobody holds: what is in it, then itself. A
+// remnant is not forgotten: it is in the driver's list, and is tried again when
+// its space is wanted again.
+func (p *Preparer) destroy(ctx context.Context, id sharing.DeviceID, in Instance) error {
+	if err := p.destroyCompute(ctx, id, &in); err != nil {
+		return err
+	}
+	err := p.insist(ctx, func() error {
+		err := p.cfg.Driver.DestroyGPUInstance(id, in.GI)
+		if err != nil {
+			return err
+		}
+		return p.gone(id, in.GI)
+	})
+	if err == nil {
+		p.cfg.Note(id, "destroyed "+in.String()+", which nobody held")
+	}
+	return p.left(id, &in, err)
+}
+
+// gone reports a GPU instance that is there although it was destroyed: drivers
+// have answered success and kept it, see NVIDIA/go-nvml#146.
+func (p *Preparer) gone(id sharing.DeviceID, gi int) error {
+	all, err := p.cfg.Driver.Instances(id)
+	if err != nil {
+		return fmt.Errorf("list the instances of device %s: %w", id, err)
+	}
+	for i := range all {
+		if all[i].GI == gi {
+			return fmt.Errorf("the driver destroyed it and lists it still: %w", ErrInUse)
+		}
+	}
+	return nil
+}
+
+// destroyCompute destroys every compute instance of an instance.
+func (p *Preparer) destroyCompute(ctx context.Context, id sharing.DeviceID, in *Instance) error {
+	for _, c := range in.Compute {
+		err := p.insist(ctx, func() error { return p.cfg.Driver.DestroyComputeInstance(id, in.GI, c.CI) })
+		if err := p.left(id, in, err); err != nil {
+			return err
+		}
+	}
+	in.Compute = nil
+	return nil
+}
+
+// insist repeats what is refused as in use. What is not there any more is done.
+func (p *Preparer) insist(ctx context.Context, do func() error) error {
+	for n := 1; ; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := do()
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil
+		case !errors.Is(err, ErrInUse) || n == attempts:
+			return err
+		}
+		if stop := p.cfg.Pause(ctx, n); stop != nil {
+			return fmt.Errorf("%w: %w", err, stop)
+		}
+	}
+}
+
+// left says which instance could not be destroyed, and what holds it.
+func (p *Preparer) left(id sharing.DeviceID, in *Instance, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, ErrInUse) {
+		return fmt.Errorf("destroy %s: %w", in.String(), err)
+	}
+	by := "by something the driver does not name"
+	if pids, listed := p.cfg.Driver.Processes(id, in.GI); listed == nil && len(pids) > 0 {
+		by = fmt.Sprintf("by processes %v of no pod that this node prepared: end them", pids)
+	}
+	return fmt.Errorf("destroy %s: it is used %s; it is tried again when its space is wanted again: %w", in.String(), by, err)
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mignode
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+// Config is what a Preparer works with.
+type Config struct {
+	Files hostnode.Files
+	// Root is the directory of the holdings, an absolute path.
+	Root   string
+	Driver Driver
+	// Patience is how long a container waits for a place whose former owner has
+	// not been taken back yet; 0 refuses at once. It must leave time for making an
+	// instance within the 30 s that the kubelet gives.
+	Patience time.Duration
+	// Pause waits before the n-th repetition, from 1 on, of what the driver refused
+	// as in use, and gives up with ctx. Nil is a wait that doubles from 100 ms on.
+	Pause func(ctx context.Context, n int) error
+	// Note is told about every change of the hardware, for the log; nil is nobody.
+	Note func(id sharing.DeviceID, what string)
+}
+
+// Preparer implements nodeapi.Switcher. What it knows is on the host and in the
+// hardware; in memory it only keeps who has the turn.
+type Preparer struct {
+	cfg   Config
+	book  book
+	seats seats
+}
+
+var _ nodeapi.Switcher = (*Preparer)(nil)
+
+// New returns a preparer.
+func New(cfg Config) *Preparer {
+	if cfg.Pause == nil {
+		cfg.Pause = pause
+	}
+	if cfg.Note == nil {
+		cfg.Note = func(sharing.DeviceID, string) {}
+	}
+	return &Preparer{cfg: cfg, book: book{files: cfg.Files, root: cfg.Root}}
+}
+
+// pause doubles from 100 ms on.
+func pause(ctx context.Context, n int) error {
+	timer := time.NewTimer(50 * time.Millisecond << min(n, 6))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Mode implements nodeapi.Preparer.
+func (p *Preparer) Mode() sharing.Mode { return sharing.MIG }
+
+// Prepare implements nodeapi.Preparer. The injection names MIG devices, one per
+// device of the claim and in its order.
+func (p *Preparer) Prepare(ctx context.Context, c nodeapi.Claim) (nodeapi.Injection, error) {
+	if err := c.Check(p.Mode()); err != nil {
+		return nodeapi.Injection{}, err
+	}
+	if strings.Contains(string(c.Owner), "_") {
+		return nodeapi.Injection{}, fmt.Errorf("claim %s: the owner %q holds an underscore, which ends the owner in a file's name", c.ID, c.Owner)
+	}
+	wanted, err := holdings(&c)
+	if err != nil {
+		return nodeapi.Injection{}, err
+	}
+	in := nodeapi.Injection{Devices: make([]sharing.DeviceID, 0, len(wanted))}
+	for i := range wanted {
+		uuid, err := p.hold(ctx, &wanted[i])
+		if err != nil {
+			return nodeapi.Injection{}, fmt.Errorf("prepare claim %s: device %s: %w", c.ID, wanted[i].Device, err)
+		}
+		in.Devices = append(in.Devices, sharing.DeviceID(uuid))
+	}
+	return in, nil
+}
+
+// hold makes one partition for a container and returns its MIG device.
+func (p *Preparer) hold(ctx context.Context, want *holding) (string, error) {
+	turn, others, err := p.admit(ctx, want)
+	if err != nil {
+		return "", err
+	}
+	defer turn.give()
+	if have, ok := p.book.own(want); ok && have.span() == want.span() {
+		want.Made = have.Made // until it is known to have changed
+	}
+	if err := p.book.put(want); err != nil {
+		return "", err
+	}
+	if err := p.switchOn(want.Device); err != nil {
+		return "", err
+	}
+	in, err := p.make(ctx, want, others)
+	if err != nil {
+		return "", err
+	}
+	if before := want.Made.UUID; before != "" && before != in.Compute[0].UUID {
+		p.cfg.Note(want.Device, fmt.Sprintf("container %s of pod %s had %s, which is gone, and now has %s in its place", want.Container, want.Owner, before, in.Compute[0].UUID))
+	}
+	want.Made = made{GI: in.GI, CI: in.Compute[0].CI, UUID: in.Compute[0].UUID}
+	if err := p.book.put(want); err != nil {
+		return "", err
+	}
+	return want.Made.UUID, nil
+}
+
+// taken says who holds what a container needs.
+type taken struct {
+	want, by *holding
+}
+
+func (t *taken) Error() string {
+	return fmt.Sprintf("%s is held by container %s of pod %s (%s): one partition has one owner; it is free when that pod is gone",
+		describe(t.want.span()), t.by.Container, t.by.Owner, describe(t.by.span()))
+}
+
+// admit waits until a container may hold its partition, but not longer than the
+// patience: the pod that had it before may be on its way out. It returns with the
+// turn of the device taken, and with what others hold there.
+func (p *Preparer) admit(ctx context.Context, want *holding) (*seat, []holding, error) {
+	patience := time.NewTimer(p.cfg.Patience)
+	defer patience.Stop()
+	for {
+		turn, err := p.seats.take(ctx, want.Device)
+		if err != nil {
+			return nil, nil, err
+		}
+		others, err := p.book.others(want.Device, name(want.Owner, want.Container))
+		refusal := refused(want, others)
+		if err == nil && refusal == nil {
+			return turn, others, nil
+		}
+		freed := turn.freed
+		turn.give()
+		if err != nil {
+			return nil, nil, err
+		}
+		select {
+		case <-freed:
+		case <-patience.C:
+			return nil, nil, &nodeapi.Misplaced{Why: refusal.Error()}
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("%w: %w", refusal, ctx.Err())
+		}
+	}
+}
+
+// refused says who stands in the way, nil if nobody does.
+func refused(want *holding, others []holding) error {
+	for i := range others {
+		if want.excludes(&others[i]) {
+			return &taken{want: want, by: &others[i]}
+		}
+	}
+	return nil
+}
+
+// Unprepare implements nodeapi.Preparer: the owner holds nothing any more. The
+// instances stay for whoever wants them next.
+func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
+	devices, err := p.book.devices(o)
+	if err != nil {
+		return fmt.Errorf("unprepare owner %s: %w", o, err)
+	}
+	for _, id := range devices {
+		if err := p.release(ctx, id, o); err != nil {
+			return fmt.Errorf("unprepare owner %s: %w", o, err)
+		}
+	}
+	return nil
+}
+
+// release takes one device from an owner.
+func (p *Preparer) release(ctx context.Context, id sharing.DeviceID, o sharing.Owner) error {
+	turn, err := p.seats.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer turn.give()
+	if err := p.book.forget(id, o); err != nil {
+		return err
+	}
+	turn.free()
+	return nil
+}
+
+// Owners lists whoever holds something, so that a restarted device plugin can
+// take back what a lost checkpoint no longer names.
+func (p *Preparer) Owners() ([]sharing.Owner, error) {
+	owners, err := p.book.owners()
+	if err != nil {
+		return nil, fmt.Errorf("list owners of partitions: %w", err)
+	}
+	return owners, nil
+}

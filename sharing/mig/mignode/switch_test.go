@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mignode_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/mig/mignode"
+)
+
+func enter(m *machine, id sharing.DeviceID) error {
+	return m.plugin().Enter(context.Background(), sharing.Device{ID: id})
+}
+
+func leave(m *machine, id sharing.DeviceID) error {
+	return m.plugin().Leave(context.Background(), sharing.Device{ID: id})
+}
+
+func TestAnAmpereCardIsSwitchedByItsAdministrator(t *testing.T) {
+	m := newMachine(t)
+	m.cards.Switch(a100, false)
+	told := manual(t, enter(m, a100))
+	for _, want := range []string{"nvidia-smi -i GPU-a100 -mig 1", "nvidia-smi -i GPU-a100 --gpu-reset", "reboot the node"} {
+		if !strings.Contains(told.Do, want) {
+			t.Errorf("it says %q, want %q in it", told.Do, want)
+		}
+	}
+	if _, next, _ := m.cards.MIGMode(a100); next {
+		t.Error("the driver was asked, and may reset the device by itself")
+	}
+	if err := m.cards.SetMIGMode(a100, true); !errors.Is(err, mignode.ErrResetRequired) { // nvidia-smi -mig 1
+		t.Fatal(err)
+	}
+	if in, err := m.plugin().Entered(context.Background(), sharing.Device{ID: a100}); !in || err != nil {
+		t.Errorf("a device that will be partitioned after its reset counts as left: %v, %v", in, err)
+	}
+	manual(t, enter(m, a100))
+	m.cards.Reset(a100)
+	if err := enter(m, a100); err != nil {
+		t.Errorf("after the reset: %v", err)
+	}
+	told = manual(t, leave(m, a100))
+	if !strings.Contains(told.Do, "nvidia-smi -i GPU-a100 -mig 0") {
+		t.Errorf("it says %q", told.Do)
+	}
+	_ = m.cards.SetMIGMode(a100, false)
+	m.cards.Reset(a100)
+	if err := leave(m, a100); err != nil {
+		t.Errorf("after the reset: %v", err)
+	}
+}
+
+func TestAChangeOfMindBeforeTheResetIsTakenBack(t *testing.T) {
+	m := newMachine(t)
+	m.cards.Switch(a100, false)
+	_ = m.cards.SetMIGMode(a100, true)
+	if err := leave(m, a100); err != nil {
+		t.Fatal(err)
+	}
+	m.cards.Reset(a100)
+	if now, _, _ := m.cards.MIGMode(a100); now {
+		t.Error("the reset switched partitioning on")
+	}
+}
+
+func TestWhatKeepsADeviceFromChangingIsTold(t *testing.T) {
+	cases := map[string]struct {
+		spoil func(*machine)
+		do    func(*machine, sharing.DeviceID) error
+		want  []string
+	}{
+		"a process uses the device": {func(m *machine) {
+			m.cards.Switch(h100, false)
+			m.cards.UseWhole(h100, 7)
+		}, enter, []string{"while something uses the device", "nvidia-smi -i GPU-h100 -mig 1"}},
+		"the plugin may not": {func(m *machine) {
+			m.cards.Switch(h100, false)
+			m.cards.Fail("SetMIGMode", mignode.ErrNoPermission)
+		}, enter, []string{"privileged", "as root"}},
+		"a process uses an instance": {func(m *machine) {
+			m.cards.Use(h100, m.byHand(place{h100, "2g.20gb", 0}, true), 99)
+		}, leave, []string{"2g.20gb at slices 0 to 1", "[99]", "end what"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			tc.spoil(m)
+			told := manual(t, tc.do(m, h100))
+			for _, want := range tc.want {
+				if !strings.Contains(told.Error(), want) {
+					t.Errorf("it says %q, want %q in it", told.Error(), want)
+				}
+			}
+		})
+	}
+}
+
+func TestADeviceIsNotLeftWhileSomebodyHoldsAPartOfIt(t *testing.T) {
+	m := newMachine(t)
+	uuid := m.give(claim("uid", "main", place{h100, "1g.10gb", 0}))[0]
+	err := leave(m, h100)
+	if err == nil || !strings.Contains(err.Error(), "container main of pod uid") {
+		t.Errorf("the error is %v", err)
+	}
+	if got := m.at(uuid); got != "GPU-h100 1g.10gb at 0" {
+		t.Errorf("the container now has %s", got)
+	}
+	m.release("uid")
+	if err := leave(m, h100); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADeviceThatCannotBePartitionedIsInNoMode(t *testing.T) {
+	m := newMachine(t)
+	const t4 = sharing.DeviceID("GPU-t4")
+	if in, err := m.plugin().Entered(context.Background(), sharing.Device{ID: t4}); in || err != nil {
+		t.Errorf("entered %v, %v", in, err)
+	}
+	if err := leave(m, t4); err != nil {
+		t.Error(err)
+	}
+	if err := enter(m, t4); err == nil || !strings.Contains(err.Error(), "give it another mode") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestABrokenDriverIsNoManualWork(t *testing.T) {
+	broken := errors.New("the driver is confused")
+	for _, call := range []string{"MIGMode", "SetMIGMode", "Instances", "Resetless"} {
+		m := newMachine(t)
+		m.cards.Fail(call, broken)
+		if err := leave(m, h100); !errors.Is(err, broken) {
+			t.Errorf("%s: the error is %v", call, err)
+		}
+	}
+}
+
+func TestAPodOfAHopperNodeThatRebootedSwitchesTheModeOnAgain(t *testing.T) {
+	m := newMachine(t)
+	c := claim("uid", "main", place{h100, "1g.10gb", 0})
+	m.give(c)
+	m.cards.Reboot()
+	if now, _, _ := m.cards.MIGMode(h100); now {
+		t.Fatal("the mode survived the reboot; the test shows nothing")
+	}
+	if got := m.at(m.give(c)[0]); got != "GPU-h100 1g.10gb at 0" {
+		t.Errorf("the container has %s", got)
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mig
+
+import (
+	"math/bits"
+
+	"deviceshare/sharing"
+)
+
+// room weighs what is lost on a device, in thousandths of a memory slice below
+// what it is worth empty.
+type room struct {
+	view *sharing.View
+	now  int64
+	// shape is the device as it is, if it is weighed by the tables.
+	shape shape
+	table bool
+	// Else it is weighed by its places, of all slices of all of them: each span,
+	// and from where on they are those of the next group. Free places are one
+	// group. The groups that are possible now have their bit set.
+	spans    [maxWeighed]uint64
+	ends     [maxGroups]uint8
+	groups   int
+	possible uint64
+	all      int
+}
+
+// maxWeighed and maxGroups bound what is weighed: more than any known device
+// has. A place or group beyond them can be given and only counts for nothing.
+const maxWeighed, maxGroups = 96, 32
+
+// of weighs a device. It is put off until there is a place to weigh, since most
+// devices of a full cluster have none.
+func (r *room) of(v *sharing.View) {
+	r.view = v
+	p := v.Device.MIG
+	if len(p.Geometries) == 0 {
+		r.shape = shapeOf(v)
+		if r.now, r.table = r.shape.loss(p.Slices); r.table {
+			return
+		}
+		r.anywhere(p)
+	}
+	for g := range p.Geometries {
+		r.group(p, &p.Geometries[g])
+	}
+	r.now = r.without(0)
+}
+
+// anywhere notes the places of all profiles.
+func (r *room) anywhere(p *sharing.Partitioning) {
+	n := 0
+	for f := range p.Profiles {
+		for _, start := range p.Profiles[f].Starts {
+			if span, ok := spanOf(p, &p.Profiles[f], start); ok && n < maxWeighed {
+				r.spans[n] = span
+				r.all += bits.OnesCount64(span)
+				n++
+			}
+		}
+	}
+	r.ends[0], r.groups, r.possible = uint8(n), 1, 1
+}
+
+// group notes the places of a geometry.
+func (r *room) group(p *sharing.Partitioning, g *sharing.Geometry) {
+	var l layout
+	n := r.begin(r.groups)
+	if r.groups == maxGroups || l.make(p, g) != "" || n+l.n > maxWeighed {
+		return
+	}
+	for i := range l.at[:l.n] {
+		r.spans[n], _ = spanOf(p, &p.Profiles[l.at[i].profile], int(l.at[i].start))
+		r.all += bits.OnesCount64(r.spans[n])
+		n++
+	}
+	if l.agrees(r.view) {
+		r.possible |= 1 << r.groups
+	}
+	r.ends[r.groups] = uint8(n)
+	r.groups++
+}
+
+// begin is where the places of a group begin.
+func (r *room) begin(group int) int {
+	if group == 0 {
+		return 0
+	}
+	return int(r.ends[group-1])
+}
+
+// with is what is lost when one more partition is there.
+func (r *room) with(v *sharing.View, start, size int) int64 {
+	if r.view == nil {
+		r.of(v)
+	}
+	if !r.table {
+		return r.without(sharing.Partition{Start: start, Size: size}.Slices())
+	}
+	s := r.shape.with(start, size)
+	loss, _ := s.loss(r.view.Device.MIG.Slices)
+	return loss
+}
+
+// without is what is lost when these slices are given too, where there is no
+// table. It is first the places that are no longer possible, each counting as
+// many as its slices, as a part of all places: a measure of the kind of the
+// fragmentation gradient of Zambianco et al., arXiv 2511.18906. Alone it spreads
+// partitions over devices and starves the largest profile, so a part is added
+// that grows with what is in use, ever more slowly: of places that cost the same
+// it chooses the one on the fuller device.
+func (r *room) without(span uint64) int64 {
+	if r.all == 0 {
+		return 0
+	}
+	taken, left := r.view.Slices()|span, 0
+	for g := range r.groups {
+		places := r.spans[r.begin(g):r.ends[g]]
+		if r.possible&(1<<g) == 0 || len(r.view.Device.MIG.Geometries) > 0 && span != 0 && !contains(places, span) {
+			continue
+		}
+		for _, place := range places {
+			if place&taken == 0 {
+				left += bits.OnesCount64(place)
+			}
+		}
+	}
+	slices, used := int64(r.view.Device.MIG.Slices), int64(bits.OnesCount64(taken))
+	return slices*1000*int64(r.all-left)/int64(r.all) + fuller*used*(2*slices-used)
+}
+
+// fuller is the weight of what is in use. Results are the same within a percent
+// from 30 to 100.
+const fuller = 50
+
+func contains(spans []uint64, span uint64) bool {
+	for _, s := range spans {
+		if s == span {
+			return true
+		}
+	}
+	return false
+}

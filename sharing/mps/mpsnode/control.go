@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"deviceshare/sharing"
+)
+
+// Daemon is the control daemon of one device, known by its directories.
+type Daemon struct {
+	Device sharing.DeviceID
+	Dir    string // of pipe, log and shm
+	// MultiUser lets clients of all users share one server.
+	MultiUser bool
+	// Partitioned daemons serve clients with a static partition only.
+	Partitioned bool
+}
+
+// Pipe, Log and Shm are the directories of the daemon.
+func (d Daemon) Pipe() string { return filepath.Join(d.Dir, "pipe") }
+
+// Log is the directory of its logs.
+func (d Daemon) Log() string { return filepath.Join(d.Dir, "log") }
+
+// Shm is what it and its clients have as /dev/shm.
+func (d Daemon) Shm() string { return filepath.Join(d.Dir, "shm") }
+
+// started is the file that says that the daemon has its defaults.
+func (d Daemon) started() string { return filepath.Join(d.Dir, "started") }
+
+// Control starts control daemons and talks to them. Implementations are safe for
+// concurrent use by different daemons.
+type Control interface {
+	// Start starts a daemon that sees its device alone and outlives this process.
+	// It returns when the daemon answers commands. The directories are there.
+	Start(ctx context.Context, d Daemon) error
+	// PID is the process of a daemon that lives, 0 when there is none.
+	PID(d Daemon) int
+	// Tell sends one command and returns what the daemon answers.
+	Tell(ctx context.Context, d Daemon, command string) (string, error)
+}
+
+// ComputeMode says which processes may have contexts on a device, in NVML's
+// numbers.
+type ComputeMode int
+
+// The modes that matter here. In ExclusiveProcess one process at a time may have
+// contexts: the MPS server.
+const (
+	Default          ComputeMode = 0
+	ExclusiveProcess ComputeMode = 3
+)
+
+// Errors of SetComputeMode that only an administrator can do something about.
+var (
+	// ErrNoPermission: the driver lets somebody else do it.
+	ErrNoPermission = errors.New("no permission")
+	// ErrNotSupported: the device has no such mode.
+	ErrNotSupported = errors.New("not supported")
+)
+
+// Hardware sets compute modes. Implementations are safe for concurrent use.
+type Hardware interface {
+	ComputeMode(id sharing.DeviceID) (ComputeMode, error)
+	SetComputeMode(id sharing.DeviceID, mode ComputeMode) error
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+// host is a machine with devices and a control program, both in memory, and a file
+// system in a temporary directory.
+type host struct {
+	root, directories, library string
+	latest                     *hostnode.Crashing
+	restarts                   chan Restart
+	multiUser, partitions      bool
+
+	mu       sync.Mutex
+	daemons  map[string]*fakeDaemon // by directory
+	starts   int
+	modes    map[sharing.DeviceID]ComputeMode
+	forbid   error // what SetComputeMode answers
+	noStart  error // what Start answers
+	noModes  error // what ComputeMode answers
+	mute     error // what Tell answers
+	commands []string
+}
+
+// fakeDaemon refuses what the real one refuses.
+type fakeDaemon struct {
+	pid        int
+	device     sharing.DeviceID
+	multiUser  bool
+	memory     string
+	percentage float64
+	clients    []int
+	// partitioned daemons have 27 chunks, of which parts are given, by number.
+	partitioned bool
+	parts       map[int]int
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	dir := t.TempDir()
+	h := &host{
+		root: filepath.Join(dir, "state"), directories: filepath.Join(dir, "run", "mps"), library: filepath.Join(dir, "libvgpu.so"),
+		daemons: map[string]*fakeDaemon{}, modes: map[sharing.DeviceID]ComputeMode{}, restarts: make(chan Restart, 100),
+	}
+	if err := os.WriteFile(h.library, []byte("the library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// process is a device plugin that may die: everything it does goes through the
+// crashing file system.
+type process struct {
+	*host
+	dying *hostnode.Crashing
+}
+
+func (h *host) at(at int, late bool) *Preparer {
+	h.latest = &hostnode.Crashing{Under: hostnode.OS{}, At: at, Late: late}
+	p := process{h, h.latest}
+	return New(Config{
+		Files: h.latest, Root: h.root, Directories: h.directories, Library: h.library, Control: p, Hardware: p,
+		MultiUser: h.multiUser, Partitions: h.partitions, Restarted: func(r Restart) { h.restarts <- r },
+	})
+}
+
+func (h *host) fresh() *Preparer { return h.at(-1, false) }
+
+func (h *host) Preparer(at int, late bool) nodeapi.Preparer { return h.at(at, late) }
+
+func (h *host) Effects() int { return h.latest.Effects() }
+
+// Reboot loses what a machine loses: processes, compute modes and /run.
+func (h *host) Reboot() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.daemons, h.modes, h.starts = map[string]*fakeDaemon{}, map[sharing.DeviceID]ComputeMode{}, 0
+	_ = os.RemoveAll(h.directories)
+}
+
+// State lists files with mode and content, the directories of daemons, daemons
+// with their defaults, and compute modes.
+func (h *host) State() string {
+	var b strings.Builder
+	for _, top := range []string{h.root, h.directories} {
+		_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return nil
+			}
+			info, _ := d.Info()
+			rel, _ := filepath.Rel(top, path)
+			if d.IsDir() && !strings.Contains(rel, "/") && !strings.HasPrefix(rel, "GPU-") {
+				return nil // made once, and empty
+			}
+			fmt.Fprintf(&b, "%s %v", rel, info.Mode())
+			if !d.IsDir() {
+				text, _ := os.ReadFile(path)
+				fmt.Fprintf(&b, " %q", text)
+			}
+			b.WriteString("\n")
+			return nil
+		})
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, dir := range slices.Sorted(maps.Keys(h.daemons)) {
+		fmt.Fprintf(&b, "daemon %+v\n", *h.daemons[dir])
+	}
+	for _, id := range slices.Sorted(maps.Keys(h.modes)) {
+		if h.modes[id] != Default {
+			fmt.Fprintf(&b, "mode of %s %d\n", id, h.modes[id])
+		}
+	}
+	return b.String()
+}
+
+// kill ends the daemon of a device as a signal does.
+func (h *host) kill(id sharing.DeviceID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.daemons, filepath.Join(h.directories, string(id)))
+}
+
+func (h *host) daemonOf(id sharing.DeviceID) *fakeDaemon {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.daemons[filepath.Join(h.directories, string(id))]
+}
+
+// Start implements Control.
+func (p process) Start(_ context.Context, d Daemon) error {
+	return p.dying.Effect(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, dir := range []string{d.Pipe(), d.Log(), d.Shm()} {
+			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+				return fmt.Errorf("no directory %s", dir)
+			}
+		}
+		switch {
+		case p.noStart != nil:
+			return p.noStart
+		case p.daemons[d.Dir] != nil:
+			return errors.New("an instance of this daemon is already running")
+		}
+		p.starts++
+		p.daemons[d.Dir] = &fakeDaemon{pid: 100 + p.starts, device: d.Device, multiUser: d.MultiUser, partitioned: d.Partitioned, parts: map[int]int{}, percentage: 100}
+		return nil
+	})
+}
+
+// PID implements Control.
+func (p process) PID(d Daemon) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x := p.daemons[d.Dir]; x != nil {
+		return x.pid
+	}
+	return 0
+}
+
+// Tell implements Control. Questions are no effects.
+func (p process) Tell(_ context.Context, d Daemon, command string) (answer string, err error) {
+	do := func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		x := p.daemons[d.Dir]
+		if x == nil {
+			return errors.New("cannot find MPS control daemon process")
+		}
+		if p.mute != nil {
+			return p.mute
+		}
+		p.commands = append(p.commands, command)
+		answer = x.obey(strings.Fields(command))
+		if command == "quit" {
+			delete(p.daemons, d.Dir)
+		}
+		return nil
+	}
+	if strings.HasPrefix(command, "get_") || command == "lspart" {
+		return answer, errors.Join(do(), p.crashed())
+	}
+	err = p.dying.Effect(do)
+	return answer, err
+}
+
+func (p process) crashed() error {
+	if p.dying.Dead() {
+		return hostnode.ErrCrash
+	}
+	return nil
+}
+
+func (x *fakeDaemon) obey(words []string) string {
+	switch words[0] {
+	case "set_default_device_pinned_mem_limit":
+		if words[1] != "0" || !strings.HasSuffix(words[2], "M") {
+			return "Invalid device or limit\n"
+		}
+		x.memory = words[2]
+	case "set_default_active_thread_percentage":
+		n, err := strconv.ParseFloat(words[1], 64)
+		if err != nil || n <= 0 || n > 100 {
+			return "Invalid active thread percentage\n"
+		}
+		x.percentage = n
+	case "get_default_active_thread_percentage":
+		return fmt.Sprintf("%.1f\n", x.percentage)
+	case "lspart", "sm_partition":
+		return x.partition(words)
+	case "get_server_list":
+		if len(x.clients) > 0 {
+			return "4711\n"
+		}
+	case "get_client_list":
+		text := ""
+		for _, c := range x.clients {
+			text += strconv.Itoa(c) + "\n"
+		}
+		return text
+	}
+	return ""
+}
+
+func (x *fakeDaemon) partition(words []string) string {
+	const all = 27
+	used := 0
+	for _, n := range x.parts {
+		used += n
+	}
+	switch {
+	case !x.partitioned:
+		return "Failed: static partitioning mode is not enabled\n"
+	case words[0] == "lspart":
+		text := fmt.Sprintf("GPU Partition free chunks used chunks\n%s - %d %d %d %d\n", x.device, all-used, used, 4*(all-used), 4*used)
+		for _, i := range slices.Sorted(maps.Keys(x.parts)) {
+			text += fmt.Sprintf("%s %s/p%d - %d - %d\n", x.device, x.device, i, x.parts[i], 4*x.parts[i])
+		}
+		return text
+	case words[1] == "rm":
+		var i int
+		if _, err := fmt.Sscanf(words[3], "p%d", &i); err != nil || x.parts[i] == 0 {
+			return "Failed to remove partition: not found\n"
+		}
+		delete(x.parts, i)
+		return "Partition removed\n"
+	}
+	n, err := strconv.Atoi(words[3])
+	if err != nil || n <= 0 || n > all-used || words[2] != string(x.device) {
+		return fmt.Sprintf("Failed to create partition: %d of %d chunks are free\n", all-used, all)
+	}
+	i := 0
+	for x.parts[i] != 0 {
+		i++
+	}
+	x.parts[i] = n
+	return fmt.Sprintf("Partition %s/p%d created\n", x.device, i)
+}
+
+// ComputeMode implements Hardware.
+func (p process) ComputeMode(id sharing.DeviceID) (ComputeMode, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.modes[id], errors.Join(p.noModes, p.crashed())
+}
+
+// SetComputeMode implements Hardware.
+func (p process) SetComputeMode(id sharing.DeviceID, mode ComputeMode) error {
+	return p.dying.Effect(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.forbid != nil {
+			return p.forbid
+		}
+		p.modes[id] = mode
+		return nil
+	})
+}
+
+// gpu is the device of the tests.
+func gpu() sharing.Device {
+	return sharing.Device{ID: "GPU-a", Memory: 80 * sharing.GiB, Cores: 100, Healthy: true, Mode: sharing.MPS}
+}
+
+// asks is the claim of a container with a part of the device.
+func asks(o sharing.Owner, container string) nodeapi.Claim {
+	d := gpu()
+	return nodeapi.Claim{
+		ID: string(o) + "." + container, Owner: o, Namespace: "default", Pod: "pod-" + string(o), Container: container, Priority: 1,
+		Devices: []nodeapi.ClaimedDevice{{Device: d, Share: sharing.Share{Device: d.ID, Mode: sharing.MPS, Memory: sharing.MiBs(1000), Cores: 30}}},
+	}
+}
+
+// as is a claim of a container that runs as a user.
+func as(c nodeapi.Claim, user int64) nodeapi.Claim {
+	c.User = &user
+	return c
+}
+
+// inject prepares a claim that must be served.
+func inject(t *testing.T, h *host, c nodeapi.Claim) nodeapi.Injection {
+	t.Helper()
+	in, err := h.fresh().Prepare(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}

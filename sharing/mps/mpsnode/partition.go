@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// Static partitions reserve multiprocessors for a container, where a percentage is
+// a cap only. They are made of chunks, some multiprocessors each; the daemon must
+// have been started for them, and then every client needs one.
+
+// table is what a daemon says of its device's partitions.
+type table struct {
+	free, used int // chunks
+	ids        []string
+}
+
+// readTable reads the answer to lspart: a line for the device, whose first numbers
+// are its free and its used chunks, and one for each partition, whose id is the only
+// word with a slash.
+func readTable(text string, id sharing.DeviceID) (table, error) {
+	t, found := table{}, false
+	for _, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 || !strings.HasPrefix(words[0], "GPU-") {
+			continue
+		}
+		if i := slices.IndexFunc(words, func(w string) bool { return strings.Contains(w, "/") }); i >= 0 {
+			t.ids = append(t.ids, words[i])
+			continue
+		}
+		var numbers []int
+		for _, w := range words[1:] {
+			if n, err := strconv.Atoi(w); err == nil {
+				numbers = append(numbers, n)
+			}
+		}
+		if len(numbers) >= 2 {
+			t.free, t.used, found = numbers[0], numbers[1], true
+		}
+	}
+	if !found {
+		return table{}, fmt.Errorf("the MPS control daemon of device %s does not say how many chunks it has: %q", id, text)
+	}
+	return t, nil
+}
+
+// created reads the answer to sm_partition add: "Partition <id> created".
+func created(text string) (string, bool) {
+	for _, line := range strings.Split(text, "\n") {
+		id, ok := strings.CutPrefix(strings.TrimSpace(line), "Partition ")
+		if id, done := strings.CutSuffix(id, " created"); ok && done && strings.Contains(id, "/") {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// chunks is how many of a device's chunks a share gets: as many as its percentage
+// pays for, so that shares never come to more than the device.
+func chunks(s *sharing.Share, all int) int {
+	if s.Whole {
+		return all
+	}
+	return max(int(s.Cores)*all/100, 1)
+}
+
+// partition gives the container its multiprocessors: those it has, or new ones. A
+// partition that no container is known to have was made before a crash and goes.
+func (p *Preparer) partition(ctx context.Context, d Daemon, c *nodeapi.Claim) (string, error) {
+	share := &c.Devices[0].Share
+	if !share.Whole && share.Cores == 0 {
+		return "", errors.New("in mode mps this node reserves multiprocessors (--mps-compute=partition), and the container asks for none: set vgpu-cores")
+	}
+	text, err := p.tell(ctx, d, "lspart")
+	if err != nil {
+		return "", err
+	}
+	t, err := readTable(text, d.Device)
+	if err != nil {
+		return "", err
+	}
+	there, err := p.claims(d.Device)
+	if err != nil {
+		return "", err
+	}
+	known := map[string]bool{}
+	for _, o := range there {
+		known[o.Partition] = true
+		if o.owner == c.Owner && o.Container == c.Container && slices.Contains(t.ids, o.Partition) {
+			return o.Partition, nil
+		}
+	}
+	for _, id := range t.ids {
+		if !known[id] {
+			if err := p.removePartition(ctx, d, id); err != nil {
+				return "", err
+			}
+		}
+	}
+	return p.makePartition(ctx, d, c, chunks(share, t.free+t.used))
+}
+
+func (p *Preparer) makePartition(ctx context.Context, d Daemon, c *nodeapi.Claim, n int) (string, error) {
+	text, err := p.tell(ctx, d, fmt.Sprintf("sm_partition add %s %d", d.Device, n))
+	if err != nil {
+		return "", err
+	}
+	id, ok := created(text)
+	if !ok {
+		return "", fmt.Errorf("device %s: %d chunks of multiprocessors are not to be had: %s", d.Device, n, strings.TrimSpace(text))
+	}
+	return id, p.claim(c, id)
+}
+
+func (p *Preparer) removePartition(ctx context.Context, d Daemon, id string) error {
+	_, short, _ := strings.Cut(id, "/")
+	text, err := p.tell(ctx, d, fmt.Sprintf("sm_partition rm %s %s", d.Device, short))
+	if err == nil && strings.Contains(text, "Failed") {
+		err = fmt.Errorf("device %s: partition %s is not given back: %s", d.Device, id, strings.TrimSpace(text))
+	}
+	return err
+}
+
+// giveBack removes the partitions of an owner's containers. One that only a record
+// knows which cannot be read goes when its chunks are wanted.
+func (p *Preparer) giveBack(ctx context.Context, o sharing.Owner) error {
+	all, _ := p.claimsOf(func(x sharing.Owner) bool { return x == o })
+	var failed []error
+	for _, c := range all {
+		if c.Partition != "" {
+			failed = append(failed, p.giveBackOne(ctx, c))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (p *Preparer) giveBackOne(ctx context.Context, c claim) error {
+	defer p.lock(c.Device)()
+	d := p.daemon(c.Device)
+	if p.cfg.Control.PID(d) == 0 {
+		return nil // they went with the daemon
+	}
+	text, err := p.tell(ctx, d, "lspart")
+	if err != nil {
+		return err
+	}
+	t, err := readTable(text, c.Device)
+	if err != nil || !slices.Contains(t.ids, c.Partition) {
+		return err
+	}
+	return p.removePartition(ctx, d, c.Partition)
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/nodeapitest"
+)
+
+func partitionedHost(t *testing.T) *host {
+	h := newHost(t)
+	h.partitions = true
+	return h
+}
+
+// wanting is a claim with this much compute.
+func wanting(cores sharing.Percent, c nodeapi.Claim) nodeapi.Claim {
+	c.Devices[0].Share.Cores = cores
+	return c
+}
+
+func TestAPreparerWithPartitionsPassesTheSuite(t *testing.T) {
+	nodeapitest.Preparer(t, func(t *testing.T) nodeapitest.Host { return partitionedHost(t) }, func(o sharing.Owner, container string) nodeapi.Claim {
+		return wanting(10, asks(o, container))
+	})
+}
+
+func TestAContainerGetsAsManyChunksAsItsShareOfTheDevicePaysFor(t *testing.T) {
+	for cores, want := range map[sharing.Percent]string{1: "map[0:1]", 30: "map[0:8]", 50: "map[0:13]", 100: "map[0:27]"} {
+		h := partitionedHost(t)
+		in := inject(t, h, wanting(cores, asks("uid", "main")))
+		if got := fmt.Sprint(h.daemonOf("GPU-a").parts); got != want {
+			t.Errorf("%d%%: the daemon gave %s, want %s", cores, got, want)
+		}
+		env := lines(in.Env)
+		if !slices.Contains(env, "CUDA_MPS_SM_PARTITION=GPU-a/p0") || strings.Contains(fmt.Sprint(env), "THREAD_PERCENTAGE") {
+			t.Errorf("the environment is %q", env)
+		}
+	}
+}
+
+func TestAWholeDeviceIsAllChunks(t *testing.T) {
+	h, c := partitionedHost(t), asks("uid", "main")
+	c.Devices[0].Share.Whole, c.Devices[0].Share.Cores = true, 0
+	inject(t, h, c)
+	if got := fmt.Sprint(h.daemonOf("GPU-a").parts); got != "map[0:27]" {
+		t.Errorf("the daemon gave %s", got)
+	}
+}
+
+func TestPartitionsComeBackWithTheirPods(t *testing.T) {
+	h := partitionedHost(t)
+	inject(t, h, wanting(50, asks("a", "main")))
+	inject(t, h, wanting(50, asks("b", "main")))
+	if err := h.fresh().Unprepare(context.Background(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	inject(t, h, wanting(50, asks("c", "main")))
+	if got := fmt.Sprint(h.daemonOf("GPU-a").parts); got != "map[0:13 1:13]" {
+		t.Errorf("the daemon gave %s", got)
+	}
+}
+
+func TestAfterItsDaemonDiedAContainerGetsAPartitionAgain(t *testing.T) {
+	h := partitionedHost(t)
+	inject(t, h, wanting(30, asks("a", "main")))
+	h.kill("GPU-a")
+	inject(t, h, wanting(30, asks("a", "main")))
+	if got := fmt.Sprint(h.daemonOf("GPU-a").parts); got != "map[0:8]" {
+		t.Errorf("the daemon gave %s", got)
+	}
+}
+
+func TestWhoAsksForNoComputeIsToldToWherePartitionsAreGiven(t *testing.T) {
+	_, err := partitionedHost(t).fresh().Prepare(context.Background(), wanting(0, asks("a", "main")))
+	if err == nil || !strings.Contains(err.Error(), "set vgpu-cores") {
+		t.Errorf("the answer is %v", err)
+	}
+}
+
+func TestADaemonWithOtherOptionsIsReplacedOnceNobodyUsesIt(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, wanting(30, asks("a", "main")))
+	h.partitions = true
+	_, err := h.fresh().Prepare(context.Background(), wanting(30, asks("b", "main")))
+	if err == nil || !strings.Contains(err.Error(), "other options") || !strings.Contains(err.Error(), "1 containers use it") {
+		t.Errorf("beside another container the answer is %v", err)
+	}
+	if err := h.fresh().Unprepare(context.Background(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	h.daemonOf("GPU-a").clients = []int{4242}
+	_, err = h.fresh().Prepare(context.Background(), wanting(30, asks("b", "main")))
+	if err == nil || !strings.Contains(err.Error(), "4242") {
+		t.Errorf("with a process that is left the answer is %v", err)
+	}
+	h.daemonOf("GPU-a").clients = nil
+	inject(t, h, wanting(30, asks("b", "main")))
+	if !h.daemonOf("GPU-a").partitioned {
+		t.Error("the old daemon still runs")
+	}
+	select {
+	case r := <-h.restarts:
+		t.Errorf("its replacement was told as a death: %+v", r)
+	default:
+	}
+}
+
+func TestAnswersAboutPartitionsThatAreNotUnderstoodAreErrors(t *testing.T) {
+	for _, text := range []string{"", "Unknown command: lspart", "GPU-a has partitions", "GPU-a - 1"} {
+		if _, err := readTable(text, "GPU-a"); err == nil {
+			t.Errorf("%q was read", text)
+		}
+	}
+	for _, text := range []string{"", "Failed to create partition", "Partition created", "Partition GPU-a/x"} {
+		if id, ok := created(text); ok {
+			t.Errorf("%q was read as %s", text, id)
+		}
+	}
+}
+
+// FuzzTable: a daemon may print anything.
+func FuzzTable(f *testing.F) {
+	f.Add("GPU-f6 - 18 9 72 36\nGPU-f6 GPU-f6/Ax - 9 - 36\n")
+	f.Add("Partition GPU-f6/Ax created\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if got, err := readTable(text, "GPU-a"); err == nil {
+			for _, id := range got.ids {
+				if !strings.Contains(id, "/") {
+					t.Errorf("%q is no id", id)
+				}
+			}
+		}
+		if id, ok := created(text); ok && !strings.Contains(id, "/") {
+			t.Errorf("%q is no id", id)
+		}
+	})
+}
+
+func TestTheStandInReservesMultiprocessors(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	program, d := standIn(t)
+	if known, err := program.KnowsPartitions(ctx); err != nil || known {
+		t.Fatalf("a driver of CUDA 13.0 knows partitions: %v, %v", known, err)
+	}
+	newerDriver(t)
+	if known, err := program.KnowsPartitions(ctx); err != nil || !known {
+		t.Fatalf("a driver of CUDA 13.1 knows partitions: %v, %v", known, err)
+	}
+	p := over(program, d)
+	p.cfg.Partitions = true
+	d = p.daemon(fakeUUID)
+	if _, err := p.ensure(ctx, d, device{Version: version, MemoryMiB: 8000, Percentage: 100}); err != nil {
+		t.Fatal(err)
+	}
+	c := wanting(30, asks("uid", "main"))
+	c.Devices[0].Device.ID, c.Devices[0].Share.Device = fakeUUID, fakeUUID
+	id, err := p.partition(ctx, d, &c)
+	if err != nil || !strings.HasPrefix(id, fakeUUID+"/") {
+		t.Fatalf("partition %q, %v", id, err)
+	}
+	if again, err := p.partition(ctx, d, &c); err != nil || again != id {
+		t.Errorf("asked again it is %q, %v", again, err)
+	}
+	if err := p.Unprepare(ctx, "uid"); err != nil {
+		t.Error(err)
+	}
+	text, err := program.Tell(ctx, d, "lspart")
+	if err != nil || strings.Contains(text, id) {
+		t.Errorf("it is still there: %s (%v)", text, err)
+	}
+	if err := p.quit(ctx, d); err != nil {
+		t.Error(err)
+	}
+}

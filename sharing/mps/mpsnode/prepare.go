@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/limitsnode"
+)
+
+// Config is what a Preparer works with. MultiUser, Partitions and Restarted may be
+// left out. Paths are absolute and mean the same to the container runtime.
+type Config struct {
+	Files hostnode.Files
+	// Root is where the preparer keeps what it must not forget.
+	Root string
+	// Directories is where daemons and clients meet, below each device's name.
+	Directories string
+	// Library is libvgpu.so, which holds the memory of all processes of a
+	// container.
+	Library  string
+	Control  Control
+	Hardware Hardware
+	// MultiUser lets clients of all users share a device, as clients of root's
+	// server: their being different users then separates them no longer there.
+	MultiUser bool
+	// Partitions reserves multiprocessors for containers, where they are otherwise
+	// held to a percentage. The control program must know static partitions.
+	Partitions bool
+	// Restarted is told about a daemon that died, after it was started again or
+	// could not be.
+	Restarted func(Restart)
+}
+
+// Preparer implements nodeapi.Switcher. What it knows is on the host; in memory are
+// locks alone.
+type Preparer struct {
+	cfg    Config
+	limits *limitsnode.Writer
+	locks  sync.Map // sharing.DeviceID -> *sync.Mutex
+}
+
+// New returns a preparer.
+func New(cfg Config) *Preparer {
+	return &Preparer{cfg: cfg, limits: limitsnode.New(cfg.Files, cfg.Root, cfg.Library)}
+}
+
+// Mode implements nodeapi.Preparer.
+func (p *Preparer) Mode() sharing.Mode { return sharing.MPS }
+
+// lock takes the lock of a device and returns how to give it back.
+func (p *Preparer) lock(id sharing.DeviceID) (unlock func()) {
+	l, _ := p.locks.LoadOrStore(id, &sync.Mutex{})
+	mu := l.(*sync.Mutex)
+	mu.Lock()
+	return mu.Unlock
+}
+
+// Prepare implements nodeapi.Preparer.
+func (p *Preparer) Prepare(ctx context.Context, c nodeapi.Claim) (nodeapi.Injection, error) {
+	if err := c.Check(p.Mode()); err != nil {
+		return nodeapi.Injection{}, err
+	}
+	if len(c.Devices) > 1 {
+		return nodeapi.Injection{}, fmt.Errorf("claim %s: it has %d devices, and a container in mode mps can have one: "+
+			"a process talks to one MPS control daemon and each device has its own; ask for vgpu-number: 1, or for another mode", c.ID, len(c.Devices))
+	}
+	if strings.Contains(string(c.Owner), "_") {
+		return nodeapi.Injection{}, fmt.Errorf("claim %s: the owner %q holds an underscore, which ends the owner in a directory's name", c.ID, c.Owner)
+	}
+	share := &c.Devices[0].Share
+	if !share.Whole && (share.Memory < sharing.MiB || share.Cores < 0) {
+		return nodeapi.Injection{}, fmt.Errorf("claim %s: the share of device %s has no limits and is no whole device", c.ID, share.Device)
+	}
+	in, err := p.prepare(ctx, &c)
+	if err != nil {
+		return nodeapi.Injection{}, fmt.Errorf("prepare claim %s: %w", c.ID, err)
+	}
+	return in, nil
+}
+
+func (p *Preparer) prepare(ctx context.Context, c *nodeapi.Claim) (nodeapi.Injection, error) {
+	dev := &c.Devices[0].Device
+	partition, died, err := p.admit(ctx, c)
+	if died {
+		p.tellRestart(Restart{Device: dev.ID, Err: err})
+	}
+	if err != nil {
+		return nodeapi.Injection{}, err
+	}
+	d := p.daemon(dev.ID)
+	in := nodeapi.Injection{
+		Devices: []sharing.DeviceID{dev.ID},
+		Env:     environment(d, &c.Devices[0].Share, partition),
+		Mounts:  []nodeapi.Mount{{Host: d.Pipe(), Container: d.Pipe()}, {Host: d.Shm(), Container: "/dev/shm"}},
+	}
+	if c.Devices[0].Share.Whole {
+		return in, nil
+	}
+	limits, err := p.limits.Write(ctx, memoryOnly(c))
+	if err != nil {
+		return nodeapi.Injection{}, err
+	}
+	in.Mounts, in.Env, in.StandIns = append(in.Mounts, limits.Mounts...), append(in.Env, limits.Env...), limits.StandIns
+	slices.SortFunc(in.Env, func(a, b nodeapi.Variable) int { return strings.Compare(a.Name, b.Name) })
+	return in, nil
+}
+
+// admit lets the container onto its device: nobody runs there as another user, and
+// the device is in the mode with its daemon running.
+func (p *Preparer) admit(ctx context.Context, c *nodeapi.Claim) (partition string, died bool, err error) {
+	dev := &c.Devices[0].Device
+	defer p.lock(dev.ID)()
+	there, err := p.claims(dev.ID)
+	if err != nil {
+		return "", false, err
+	}
+	if why, clash := otherUser(claimOf(c), there); clash && !p.cfg.MultiUser {
+		return "", false, fmt.Errorf("device %s: its MPS server serves one user at a time; %s (--mps-users=any lets all users share a server)", dev.ID, why)
+	}
+	if err := p.claim(c, recorded(c, there)); err != nil {
+		return "", false, err
+	}
+	r, err := p.enter(dev)
+	if err != nil {
+		return "", false, err
+	}
+	if !r.Wanted {
+		r.Wanted = true
+		if err := p.remember(dev.ID, r); err != nil {
+			return "", false, err
+		}
+	}
+	d := p.daemon(dev.ID)
+	died, err = p.ensure(ctx, d, r)
+	if err != nil || !p.cfg.Partitions {
+		return "", died, err
+	}
+	partition, err = p.partition(ctx, d, c)
+	return partition, died, err
+}
+
+// recorded is the partition a container is known to have, "" without one.
+func recorded(c *nodeapi.Claim, there []claim) string {
+	for _, o := range there {
+		if o.owner == c.Owner && o.Container == c.Container {
+			return o.Partition
+		}
+	}
+	return ""
+}
+
+// environment is what makes a program in the container a client with limits. They
+// are the ordinals of the container's devices, of which there is one. MiB are
+// rounded down so that a limit never promises more.
+func environment(d Daemon, s *sharing.Share, partition string) []nodeapi.Variable {
+	env := []nodeapi.Variable{{Name: "CUDA_MPS_PIPE_DIRECTORY", Value: d.Pipe()}}
+	if partition != "" {
+		env = append(env, nodeapi.Variable{Name: "CUDA_MPS_SM_PARTITION", Value: partition})
+	}
+	if s.Whole {
+		return env
+	}
+	env = append(env, nodeapi.Variable{Name: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", Value: "0=" + strconv.FormatInt(int64(s.Memory/sharing.MiB), 10) + "M"})
+	if partition == "" && s.Cores > 0 && s.Cores < 100 {
+		env = append(env, nodeapi.Variable{Name: "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", Value: strconv.Itoa(int(s.Cores))})
+	}
+	return env
+}
+
+// memoryOnly is the claim as libvgpu.so shall enforce it: memory, over all
+// processes of the container. Compute is MPS's.
+func memoryOnly(c *nodeapi.Claim) *nodeapi.Claim {
+	out := *c
+	out.Policy = "disable"
+	out.Devices = slices.Clone(c.Devices)
+	for i := range out.Devices {
+		out.Devices[i].Share.Cores = 0
+	}
+	return &out
+}
+
+// Unprepare implements nodeapi.Preparer. The daemon stays for the next container;
+// it goes when the device leaves the mode.
+func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
+	if err := p.giveBack(ctx, o); err != nil {
+		return fmt.Errorf("unprepare owner %s: %w", o, err)
+	}
+	return p.limits.Remove(o)
+}
+
+// Owners lists whoever has something prepared.
+func (p *Preparer) Owners() ([]sharing.Owner, error) { return p.limits.Owners() }

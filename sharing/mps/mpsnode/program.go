@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Program is NVIDIA's control program on this host. It implements Control.
+type Program struct {
+	// Path is nvidia-cuda-mps-control, as seen below Root.
+	Path string
+	// Root is where the driver's installation is, "/" or "" when it is this
+	// process's own. The program runs with it as its root directory, so that it
+	// finds the server and the driver's libraries.
+	Root string
+	// Launcher is put before the command that starts a daemon, for hosts where it
+	// would otherwise end with this process's container; usually empty.
+	Launcher []string
+}
+
+// FindProgram finds the control program: by its path, or by its name in the usual
+// places below the root of the driver, else on PATH.
+func FindProgram(name, driverRoot string) (Program, error) {
+	if strings.Contains(name, "/") {
+		if _, err := os.Stat(name); err != nil {
+			return Program{}, fmt.Errorf("find the MPS control program: %w", err)
+		}
+		return Program{Path: name}, nil
+	}
+	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/bin"} {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(filepath.Join(driverRoot, path)); err == nil && info.Mode()&0o111 != 0 {
+			return Program{Path: path, Root: driverRoot}, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return Program{}, fmt.Errorf("find the MPS control program: %w", err)
+	}
+	return Program{Path: path}, nil
+}
+
+// ownRoot reports whether the program runs in this process's root directory.
+func (p Program) ownRoot() bool { return p.Root == "" || p.Root == "/" }
+
+// inItsPlace runs a command, in a mount namespace of its own, in the root directory
+// $0 with the daemon's directory $1 at the same path there and its shm as /dev/shm,
+// which its clients have too.
+const inItsPlace = `root="${0%/}" dir="$1"; shift
+if [ -n "$root" ]; then mkdir -p "$root$dir" && mount --rbind "$dir" "$root$dir" || exit 1; fi
+mount --bind "$dir/shm" "$root/dev/shm" && exec chroot "$root/" "$@"`
+
+// place is the command that runs args in the daemon's place.
+func (p Program) place(d Daemon, args ...string) []string {
+	root := p.Root
+	if root == "" {
+		root = "/"
+	}
+	return append([]string{"unshare", "--mount", "sh", "-c", inItsPlace, root, d.Dir}, args...)
+}
+
+// Start implements Control.
+func (p Program) Start(ctx context.Context, d Daemon) error {
+	args := append(append([]string{}, p.Launcher...), p.place(d, p.Path, "-d")...)
+	if d.MultiUser {
+		args = append(args, "-multiuser-server")
+	}
+	if d.Partitioned {
+		args = append(args, "-S")
+	}
+	// A file, not a pipe: the daemon may keep it open.
+	out, err := os.OpenFile(filepath.Join(d.Log(), "start.log"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(environmentOf(d), "CUDA_VISIBLE_DEVICES="+string(d.Device))
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s -d: %w: %s", p.Path, err, said(out.Name()))
+	}
+	return p.await(ctx, d)
+}
+
+// said is the last of what a command printed.
+func said(path string) string {
+	const most = 500
+	text, _ := os.ReadFile(path)
+	return strings.TrimSpace(string(text[max(0, len(text)-most):]))
+}
+
+// How long a daemon may take until it answers, and how often it is asked.
+const (
+	startPatience = 10 * time.Second
+	startPoll     = 20 * time.Millisecond
+	tellPatience  = 10 * time.Second
+)
+
+// await waits until a daemon that was started answers.
+func (p Program) await(ctx context.Context, d Daemon) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for {
+		_, err := p.Tell(ctx, d, "get_server_list")
+		if err == nil && p.PID(d) != 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("it does not answer: %w", ctx.Err()), err)
+		case <-time.After(startPoll):
+		}
+	}
+}
+
+// environmentOf leads to the daemon's directories.
+func environmentOf(d Daemon) []string {
+	return append(os.Environ(), "CUDA_MPS_PIPE_DIRECTORY="+d.Pipe(), "CUDA_MPS_LOG_DIRECTORY="+d.Log())
+}
+
+// Tell implements Control. The program says on its standard output, with exit code
+// 1, that there is no daemon.
+func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, tellPatience)
+	defer cancel()
+	args := []string{p.Path}
+	if !p.ownRoot() {
+		args = p.place(d, p.Path)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = environmentOf(d)
+	cmd.Stdin = strings.NewReader(command + "\n")
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
+	}
+	return string(text), nil
+}
+
+// partitionsSince is the version of the control program from which it knows static
+// partitions: CUDA 13.1.
+const partitionsSince = 13010
+
+// KnowsPartitions asks the program for its version.
+func (p Program) KnowsPartitions(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, tellPatience)
+	defer cancel()
+	args := []string{p.Path, "-v"}
+	if !p.ownRoot() {
+		args = append([]string{"chroot", p.Root}, args...)
+	}
+	text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return false, fmt.Errorf("ask %s for its version: %w: %s", p.Path, err, strings.TrimSpace(string(text)))
+	}
+	for _, word := range strings.Fields(string(text)) {
+		if n, err := strconv.Atoi(word); err == nil {
+			return n >= partitionsSince, nil
+		}
+	}
+	return false, nil // as old as to print no number
+}
+
+// PID implements Control: the process that the daemon's own file names, if it lives
+// and is a control daemon.
+func (p Program) PID(d Daemon) int {
+	text, err := os.ReadFile(filepath.Join(d.Pipe(), "nvidia-cuda-mps-control.pid"))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid <= 0 || !p.lives(pid) {
+		return 0
+	}
+	return pid
+}
+
+// lives reports whether a process is a control daemon that has not ended. The
+// kernel keeps 15 bytes of a process's name, in parentheses before its state.
+func (p Program) lives(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return false
+	}
+	name := filepath.Base(p.Path)
+	open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
+	if open < 0 || end < open || len(stat) < end+3 {
+		return false
+	}
+	return string(stat[open+1:end]) == name[:min(len(name), 15)] && stat[end+2] != 'Z'
+}

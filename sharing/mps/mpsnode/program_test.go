@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+const fakeUUID = "GPU-11111111-2222-3333-4444-555555555555"
+
+// standIn is the control program of the fake hardware, on a machine of its own.
+func standIn(t *testing.T) (Program, Daemon) {
+	t.Helper()
+	path, err := filepath.Abs("../../../e2e/fakegpu/build/nvidia-cuda-mps-control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("the stand-in is not built: make -C e2e/fakegpu")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("mounts can be made by root only")
+	}
+	dir, err := os.MkdirTemp("", "mps") // short: sockets are in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	topology := "fakegpu 1\ndriver 580.95.05 cuda 13.0\n" +
+		"gpu model=\"Other\" memory=1024MiB pci=0000:07:00.0\ngpu model=\"A100\" memory=8192MiB cc=8.0 pci=0000:0f:00.0 uuid=" + fakeUUID + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "topology"), []byte(topology), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("FAKEGPU_DIR", dir)
+	p := Program{Path: path}
+	d := Daemon{Device: fakeUUID, Dir: filepath.Join(dir, "run", fakeUUID)}
+	t.Cleanup(func() {
+		if pid := p.PID(d); pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return p, d
+}
+
+// newerDriver makes the fake machine's driver one of CUDA 13.1.
+func newerDriver(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(os.Getenv("FAKEGPU_DIR"), "topology")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "cuda 13.0", "cuda 13.1", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onlyCompute is a device without a driver to ask.
+type onlyCompute struct{}
+
+func (onlyCompute) ComputeMode(sharing.DeviceID) (ComputeMode, error)  { return ExclusiveProcess, nil }
+func (onlyCompute) SetComputeMode(sharing.DeviceID, ComputeMode) error { return nil }
+
+// over is a preparer with the stand-in.
+func over(p Program, d Daemon) *Preparer {
+	base := filepath.Dir(filepath.Dir(d.Dir))
+	return New(Config{
+		Files: hostnode.OS{}, Root: filepath.Join(base, "state"), Directories: filepath.Dir(d.Dir), Control: p, Hardware: onlyCompute{},
+	})
+}
+
+func TestTheControlProgramIsStartedToldAdoptedAndEnded(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	program, d := standIn(t)
+	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
+	if _, err := p.ensure(ctx, d, r); err != nil {
+		t.Fatal(err)
+	}
+	pid := program.PID(d)
+	if text, err := program.Tell(ctx, d, "get_default_device_pinned_mem_limit 0"); err != nil || text != "7G\n" {
+		t.Errorf("the default limit is %q, %v", text, err)
+	}
+	if text, err := program.Tell(ctx, d, "get_default_device_pinned_mem_limit 1"); err != nil || !strings.Contains(text, "Invalid") {
+		t.Errorf("the daemon has a second device: %q, %v", text, err)
+	}
+	if died, err := over(program, d).ensure(ctx, d, r); err != nil || died || program.PID(d) != pid {
+		t.Errorf("after a restart: died %v, %v, process %d", died, err, program.PID(d))
+	}
+	if mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid)); err != nil || !strings.Contains(string(mounts), fakeUUID+"/shm /dev/shm") {
+		t.Errorf("the daemon has not its own /dev/shm (%v)", err)
+	}
+	if session, _, _ := syscall.RawSyscall(syscall.SYS_GETSID, uintptr(pid), 0, 0); int(session) != pid {
+		t.Errorf("the daemon is in session %d", session)
+	}
+	if err := p.quit(ctx, d); err != nil || program.PID(d) != 0 {
+		t.Errorf("quit: %v, process %d", err, program.PID(d))
+	}
+}
+
+// The driver's installation may be elsewhere than this process's own files, as in a
+// container. Here it is the same place under another name.
+func TestTheControlProgramRunsBelowTheDriversRoot(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	program, d := standIn(t)
+	program.Root = "/proc/self/root"
+	p := over(program, d)
+	if _, err := p.ensure(ctx, d, device{Version: version, MemoryMiB: 8000, Percentage: 40}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := program.Tell(ctx, d, "get_default_active_thread_percentage"); err != nil || text != "40.0\n" {
+		t.Errorf("it answers %q, %v", text, err)
+	}
+	if err := p.quit(ctx, d); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAKilledControlProgramIsSeenAsDeadAndStartedInItsDirectory(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	program, d := standIn(t)
+	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 100, Wanted: true}
+	if _, err := p.ensure(ctx, d, r); err != nil {
+		t.Fatal(err)
+	}
+	pid := program.PID(d)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for program.PID(d) != 0 {
+		select {
+		case <-ctx.Done():
+			t.Fatal("it is taken to live")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if _, err := program.Tell(ctx, d, "get_server_list"); err == nil || !strings.Contains(err.Error(), "Cannot find MPS control daemon") {
+		t.Errorf("a command to it is answered with %v", err)
+	}
+	died, err := p.ensure(ctx, d, r)
+	if err != nil || !died || program.PID(d) == 0 || program.PID(d) == pid {
+		t.Errorf("started again: died %v, %v, process %d", died, err, program.PID(d))
+	}
+}
+
+func TestAControlProgramThatRefusesSaysWhy(t *testing.T) {
+	program, d := standIn(t)
+	d.Device = "GPU-none"
+	_, err := over(program, d).ensure(context.Background(), d, device{MemoryMiB: 1, Percentage: 100})
+	if err == nil || !strings.Contains(err.Error(), "No device is visible") {
+		t.Errorf("the answer is %v", err)
+	}
+}
+
+func TestAProcessOfAnotherNameIsNoDaemon(t *testing.T) {
+	d := Daemon{Dir: t.TempDir()}
+	if err := os.MkdirAll(d.Pipe(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"1\n", "x", "-1", fmt.Sprint(os.Getpid())} {
+		if err := os.WriteFile(filepath.Join(d.Pipe(), "nvidia-cuda-mps-control.pid"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if pid := (Program{Path: "/usr/bin/nvidia-cuda-mps-control"}).PID(d); pid != 0 {
+			t.Errorf("%q is taken for process %d", text, pid)
+		}
+	}
+}
+
+func TestTheControlProgramIsFoundBelowTheDriversRoot(t *testing.T) {
+	root := t.TempDir()
+	want := filepath.Join(root, "usr", "bin", "nvidia-cuda-mps-control")
+	if _, err := FindProgram("nvidia-cuda-mps-control", root); err == nil {
+		t.Skip("this machine has one")
+	}
+	if err := os.MkdirAll(filepath.Dir(want), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(want, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got, err := FindProgram("nvidia-cuda-mps-control", root)
+	if filepath.Join(got.Root, got.Path) != want || got.ownRoot() || err != nil {
+		t.Errorf("found %+v, %v", got, err)
+	}
+	if _, err := FindProgram(want+".gone", root); err == nil {
+		t.Error("a path that is not there is found")
+	}
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
+	user := int64(1000)
+	for _, want := range []claim{
+		{Version: version, Device: "GPU-a", Namespace: "ns", Pod: "p", Container: "c", Kind: "app", User: &user},
+		{Version: version, Device: "GPU-a", Namespace: "ns", Pod: "p", Container: "c", Kind: "init"},
+	} {
+		var got claim
+		if err := decode("claim", encode(want), &got, &got.Version); err != nil || !sameUser(got.User, want.User) || got.Kind != want.Kind || got.Device != want.Device {
+			t.Errorf("read %+v (%v), want %+v", got, err, want)
+		}
+	}
+	want := device{Version: version, Before: 2, MemoryMiB: 81920, Percentage: 100, Wanted: true}
+	var got device
+	if err := decode("device", encode(want), &got, &got.Version); err != nil || got != want {
+		t.Errorf("read %+v (%v), want %+v", got, err, want)
+	}
+}
+
+func TestARecordThatCannotBeReadIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                "/x/claim",
+		"{":               "/x/claim",
+		`{"version":2}`:   "version 2, want 1",
+		`{"version":"1"}`: "/x/claim",
+	} {
+		var c claim
+		if err := decode("/x/claim", []byte(text), &c, &c.Version); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is answered with %v", text, err)
+		}
+	}
+}
+
+// FuzzRecords: whatever is in a file is read or refused, and what was read is
+// written and read again the same.
+func FuzzRecords(f *testing.F) {
+	f.Add([]byte(`{"version":1,"device":"GPU-a","user":1000,"kind":"app"}`))
+	f.Add([]byte(`{"version":1,"before":3,"memoryMiB":1,"percentage":100,"wanted":true}`))
+	f.Add([]byte(`{"version":1,"user":null}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var c, again claim
+		if decode("f", text, &c, &c.Version) == nil {
+			if err := decode("f", encode(c), &again, &again.Version); err != nil || string(encode(again)) != string(encode(c)) {
+				t.Errorf("%+v became %+v (%v)", c, again, err)
+			}
+		}
+		var d, second device
+		if decode("f", text, &d, &d.Version) == nil {
+			if err := decode("f", encode(d), &second, &second.Version); err != nil || second != d {
+				t.Errorf("%+v became %+v (%v)", d, second, err)
+			}
+		}
+	})
+}

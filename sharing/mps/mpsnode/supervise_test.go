@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// supervised runs the supervisor for the length of a test.
+func supervised(t *testing.T, h *host) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	p := h.fresh()
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// told waits for what the supervisor tells.
+func told(t *testing.T, h *host) Restart {
+	t.Helper()
+	select {
+	case r := <-h.restarts:
+		return r
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing is told")
+		return Restart{}
+	}
+}
+
+func TestADaemonThatDiesIsStartedAgainAndToldAbout(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	supervised(t, h)
+	h.kill("GPU-a")
+	if r := told(t, h); r.Device != "GPU-a" || r.Err != nil {
+		t.Errorf("told %+v", r)
+	}
+	if d := h.daemonOf("GPU-a"); d == nil || d.memory != "81920M" {
+		t.Errorf("the new daemon is %+v, want one with the defaults", d)
+	}
+}
+
+func TestADaemonThatDiedWhileNobodyWatchedIsFoundAtTheStart(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	h.kill("GPU-a")
+	supervised(t, h)
+	if r := told(t, h); r.Err != nil {
+		t.Errorf("told %+v", r)
+	}
+}
+
+func TestADaemonThatAContainersStartRevivesIsToldAboutToo(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid-1", "main"))
+	h.kill("GPU-a")
+	inject(t, h, asks("uid-2", "main"))
+	if r := told(t, h); r.Err != nil || r.Device != "GPU-a" {
+		t.Errorf("told %+v", r)
+	}
+}
+
+func TestADaemonThatDoesNotStartIsTriedAgainAndToldAboutOnce(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	h.mu.Lock()
+	h.noStart = errors.New("no memory")
+	h.mu.Unlock()
+	supervised(t, h)
+	h.kill("GPU-a")
+	if r := told(t, h); r.Err == nil {
+		t.Errorf("told %+v, want why it does not start", r)
+	}
+	h.mu.Lock()
+	h.noStart = nil
+	h.mu.Unlock()
+	if r := told(t, h); r.Err != nil {
+		t.Errorf("told %+v, want that it runs again", r)
+	}
+}
+
+func TestADaemonThatWasNeverNeededOrIsNoLongerIsNotStarted(t *testing.T) {
+	h := newHost(t)
+	p := h.fresh()
+	if err := p.Enter(context.Background(), gpu()); err != nil {
+		t.Fatal(err)
+	}
+	if ids := p.wanted(); len(ids) != 0 {
+		t.Errorf("before the first container %v are wanted", ids)
+	}
+	inject(t, h, asks("uid", "main"))
+	if ids := p.wanted(); len(ids) != 1 {
+		t.Errorf("with a container %v are wanted", ids)
+	}
+	if err := p.Leave(context.Background(), gpu()); err != nil {
+		t.Fatal(err)
+	}
+	if ids := p.wanted(); len(ids) != 0 {
+		t.Errorf("in another mode %v are wanted", ids)
+	}
+}
+
+func TestADaemonThatWasStartedAndNotConfiguredIsConfiguredLater(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	h.kill("GPU-a")
+	h.mute = errors.New("it is busy")
+	if died, err := h.fresh().revive(context.Background(), "GPU-a"); !died || err == nil {
+		t.Fatalf("revived: died %v, %v", died, err)
+	}
+	h.mute = nil
+	if died, err := h.fresh().revive(context.Background(), "GPU-a"); died || err != nil {
+		t.Errorf("revived again: died %v, %v", died, err)
+	}
+	if d := h.daemonOf("GPU-a"); d.memory != "81920M" {
+		t.Errorf("the daemon is %+v, want one with the defaults", d)
+	}
+}
+
+func TestADaemonWithOtherOptionsIsLeftToTheNextContainer(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	h.multiUser = true
+	if died, err := h.fresh().revive(context.Background(), "GPU-a"); died || err != nil || h.starts != 1 {
+		t.Errorf("died %v, %v, %d starts", died, err, h.starts)
+	}
+}

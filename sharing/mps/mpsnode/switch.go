@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// Entered implements nodeapi.Switcher.
+func (p *Preparer) Entered(_ context.Context, d sharing.Device) (bool, error) {
+	defer p.lock(d.ID)()
+	return p.entered(d.ID)
+}
+
+func (p *Preparer) entered(id sharing.DeviceID) (bool, error) {
+	if _, there, err := p.device(id); there || err != nil {
+		return there, err
+	}
+	names, err := p.cfg.Files.List(p.cfg.Directories)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		if name == string(id) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Enter implements nodeapi.Switcher. The daemon is started by the first container.
+func (p *Preparer) Enter(_ context.Context, d sharing.Device) error {
+	defer p.lock(d.ID)()
+	if _, err := p.enter(&d); err != nil {
+		return fmt.Errorf("device %s enters mode mps: %w", d.ID, err)
+	}
+	return nil
+}
+
+// enter brings the device into the mode: what it was like is remembered, then only
+// one process at a time, the MPS server, may have contexts on it.
+func (p *Preparer) enter(d *sharing.Device) (device, error) {
+	r, there, err := p.device(d.ID)
+	if err != nil {
+		return device{}, err
+	}
+	now, err := p.cfg.Hardware.ComputeMode(d.ID)
+	if err != nil {
+		return device{}, forAdministrator(d.ID, ExclusiveProcess, fmt.Errorf("read the compute mode of device %s: %w", d.ID, err))
+	}
+	if !there {
+		r = device{Version: version, Before: now}
+	}
+	r.MemoryMiB, r.Percentage = max(int64(d.Memory/sharing.MiB), 1), percentage(d.Cores)
+	if err := p.remember(d.ID, r); err != nil {
+		return device{}, err
+	}
+	if now != ExclusiveProcess {
+		if err := p.setComputeMode(d.ID, ExclusiveProcess); err != nil {
+			return device{}, err
+		}
+	}
+	return r, nil
+}
+
+// percentage is the daemon's default for a device that offers this much compute.
+func percentage(cores sharing.Percent) int { return int(min(max(cores, 1), 100)) }
+
+func (p *Preparer) setComputeMode(id sharing.DeviceID, mode ComputeMode) error {
+	if err := p.cfg.Hardware.SetComputeMode(id, mode); err != nil {
+		return forAdministrator(id, mode, fmt.Errorf("set the compute mode of device %s to %d: %w", id, mode, err))
+	}
+	return nil
+}
+
+// forAdministrator makes a *nodeapi.Manual of an error about compute modes that only
+// an administrator can do something about.
+func forAdministrator(id sharing.DeviceID, mode ComputeMode, err error) error {
+	if !errors.Is(err, ErrNoPermission) && !errors.Is(err, ErrNotSupported) {
+		return err
+	}
+	return &nodeapi.Manual{
+		Device: id, Why: fmt.Sprintf("its compute mode cannot be set: %v", err),
+		Do: fmt.Sprintf("nvidia-smi -i %s -c %d as root on the node, or give the device another mode", id, mode),
+	}
+}
+
+// Leave implements nodeapi.Switcher.
+func (p *Preparer) Leave(ctx context.Context, dev sharing.Device) error {
+	defer p.lock(dev.ID)()
+	if there, err := p.entered(dev.ID); err != nil || !there {
+		return err
+	}
+	if err := p.leave(ctx, dev.ID); err != nil {
+		return fmt.Errorf("device %s leaves mode mps: %w", dev.ID, err)
+	}
+	return nil
+}
+
+// leave undoes enter and ensure, last things first. The record goes last, so that
+// a failure is tried again.
+func (p *Preparer) leave(ctx context.Context, id sharing.DeviceID) error {
+	r, there, err := p.device(id)
+	if err != nil {
+		return err
+	}
+	if there && r.Wanted {
+		r.Wanted = false // nobody is to start it again while it ends
+		if err := p.remember(id, r); err != nil {
+			return err
+		}
+	}
+	d := p.daemon(id)
+	if err := p.quit(ctx, d); err != nil {
+		return err
+	}
+	if err := p.cfg.Files.Remove(d.Dir); err != nil {
+		return err
+	}
+	if !there {
+		return nil
+	}
+	now, err := p.cfg.Hardware.ComputeMode(id)
+	if err != nil {
+		return fmt.Errorf("read the compute mode of device %s: %w", id, err)
+	}
+	if now == ExclusiveProcess && r.Before != now {
+		if err := p.setComputeMode(id, r.Before); err != nil {
+			return err
+		}
+	}
+	return p.cfg.Files.Remove(filepath.Clean(p.devicePath(id)))
+}

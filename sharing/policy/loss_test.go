@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/policy"
+	"deviceshare/sharing/sharingtest"
+)
+
+func TestDevicesWeighedByWhatIsLost(t *testing.T) {
+	first := sharingtest.Device(0, "A100-80", sharing.MIG)
+	best, plain := sharingtest.BestFit(first), sharingtest.BestFit(sharingtest.Device(0, "A100-80", sharing.HAMiCore))
+	uncut := first
+	uncut.MIG = nil
+	for says, c := range map[string]struct {
+		d      sharing.Device
+		policy string
+		want   bool
+	}{
+		"best fit, filled":            {best, "binpack", true},
+		"best fit, spread":            {best, "spread", false},
+		"first match":                 {first, "binpack", false},
+		"in another mode":             {plain, "binpack", false},
+		"a device that cannot be cut": {uncut, "binpack", false},
+	} {
+		v := sharing.NewView(&c.d, nil)
+		if got := policy.ByLoss(named(t, c.policy), &v); got != c.want {
+			t.Errorf("%s: %v", says, got)
+		}
+	}
+}
+
+func TestBinpackPrefersTheDeviceThatLosesLess(t *testing.T) {
+	d := sharingtest.BestFit(sharingtest.Device(0, "A100-80", sharing.MIG))
+	v := sharing.NewView(&d, nil)
+	last := policy.MaxScore
+	for _, loss := range []int64{0, 1, 80, 1500, 4000, 8000, 12_000, 16_000} {
+		score := named(t, "binpack").Device(&v, sharing.Cost{Memory: sharing.GiB, Loss: loss})
+		if score >= last {
+			t.Errorf("losing %d scores %d, losing less %d", loss, score, last)
+		}
+		if p := policy.Percent(score); p < 0 || p > 100 || (p == 100) != (loss == 0) || (p == 0) != (loss >= 8000) {
+			t.Errorf("losing %d is %d percent", loss, p)
+		}
+		last = score
+	}
+}
+
+// Whatever is on the devices, one that would give more than was asked for comes
+// after one that would not.
+func TestBinpackGivesLargerPartitionsThanAskedForLast(t *testing.T) {
+	d := sharingtest.Device(0, "A100-80", sharing.MIG)
+	full := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: sharing.Share{Device: d.ID, Mode: sharing.MIG, Memory: 70 * sharing.GiB, Cores: 86}}})
+	empty := sharing.NewView(&d, nil)
+	binpack := named(t, "binpack")
+	right := binpack.Device(&empty, sharing.Cost{Memory: sharing.GiB})
+	if wrong := binpack.Device(&full, sharing.Cost{Memory: 10 * sharing.GiB, Cores: 14, Loss: 1000}); wrong >= right {
+		t.Errorf("a larger one scores %d, the right one %d", wrong, right)
+	}
+	if a, b := binpack.Device(&full, sharing.Cost{Loss: 1000}), binpack.Device(&empty, sharing.Cost{Loss: 1000}); a <= b {
+		t.Errorf("of two that are too large the one on the fuller device scores %d, the other %d", a, b)
+	}
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import "deviceshare/sharing"
+
+// MaxWeight bounds the weight of a mode.
+const MaxWeight = 1_000_000
+
+// Weights is what the modes are worth when they compete: one is worth one percent
+// of a device's memory and compute. A mode that is not in it is worth nothing.
+type Weights map[sharing.Mode]float64
+
+// weighted adds what a device's mode is worth.
+type weighted struct {
+	Policy
+	points map[sharing.Mode]int64
+}
+
+// WithModes returns the policy with the modes' weights added to its scores of
+// devices. Scores of nodes are left to the caller, who knows which mode a pod
+// would get there. Weights count from 0 to MaxWeight.
+func WithModes(p Policy, w Weights) Policy {
+	const percent = 2 * million / 100 // fullness is of memory and of compute
+	points := map[sharing.Mode]int64{}
+	for m, weight := range w {
+		if weight > 0 {
+			points[m] = int64(min(weight, MaxWeight) * percent)
+		}
+	}
+	if len(points) == 0 {
+		return p
+	}
+	return weighted{Policy: p, points: points}
+}
+
+// Device implements Policy.
+func (w weighted) Device(v *sharing.View, c sharing.Cost) int64 {
+	return w.Policy.Device(v, c) + w.points[v.Device.Mode]
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package timeslicingnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+// Setting is a preparer that sets the slice of every device in the mode. It
+// implements nodeapi.Switcher. What it has set is on the host, one file per device
+// below Root, written before the slice is.
+type Setting struct {
+	Preparer
+	Files hostnode.Files
+	Root  string
+	Tool  Tool
+	Slice Slice
+}
+
+func (s *Setting) path(id sharing.DeviceID) string { return filepath.Join(s.Root, string(id)) }
+
+// Entered implements nodeapi.Switcher.
+func (s *Setting) Entered(_ context.Context, d sharing.Device) (bool, error) {
+	_, err := s.Files.Read(s.path(d.ID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Enter implements nodeapi.Switcher. The slice is set again each time: a reboot
+// forgets it.
+func (s *Setting) Enter(ctx context.Context, d sharing.Device) error {
+	if err := s.Files.MakeDir(s.Root, 0o700); err != nil {
+		return fmt.Errorf("device %s enters mode time-slicing: %w", d.ID, err)
+	}
+	if err := s.Files.Write(s.path(d.ID), []byte("time-slice 1 "+s.Slice.String()+"\n"), 0o600); err != nil {
+		return fmt.Errorf("device %s enters mode time-slicing: %w", d.ID, err)
+	}
+	return s.set(ctx, d.ID, s.Slice)
+}
+
+// Leave implements nodeapi.Switcher.
+func (s *Setting) Leave(ctx context.Context, d sharing.Device) error {
+	if there, err := s.Entered(ctx, d); err != nil || !there {
+		return err
+	}
+	if err := s.set(ctx, d.ID, 0); err != nil {
+		return err
+	}
+	if err := s.Files.Remove(s.path(d.ID)); err != nil {
+		return fmt.Errorf("device %s leaves mode time-slicing: %w", d.ID, err)
+	}
+	return nil
+}
+
+// set answers with a *nodeapi.Manual where the driver refuses.
+func (s *Setting) set(ctx context.Context, id sharing.DeviceID, slice Slice) error {
+	err := s.Tool.SetSlice(ctx, id, slice)
+	if errors.Is(err, ErrRefused) {
+		return &nodeapi.Manual{Device: id, Why: err.Error(), Do: "nvidia-smi compute-policy -i " + string(id) +
+			" --set-timeslice=" + strconv.Itoa(int(slice)) + " as root on the node, or start the device plugin without --time-slice"}
+	}
+	if err != nil {
+		return fmt.Errorf("set the time slice of device %s to %v: %w", id, slice, err)
+	}
+	return nil
+}
