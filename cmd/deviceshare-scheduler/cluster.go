@@ -48,3 +48,9 @@ func (e *events) Report(object *corev1.ObjectReference, reason, message string) 
 	klog.ErrorS(nil, message, "kind", object.Kind, "namespace", object.Namespace, "name", object.Name, "reason", reason)
 	e.recorder.Event(object, corev1.EventTypeWarning, reason, message)
 }
+
+// Tell implements deviceshare.Reporter.
+func (e *events) Tell(object *corev1.ObjectReference, reason, message string) {
+	klog.InfoS(message, "kind", object.Kind, "namespace", object.Namespace, "name", object.Name, "reason", reason)
+	e.recorder.Event(object, corev1.EventTypeNormal, reason, message)
+}

@@ -14,6 +14,7 @@ import (
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/sharing/wire"
 )
 
 // configFeed follows the ConfigMap that the plugin's arguments name and puts
@@ -22,6 +23,8 @@ type configFeed struct {
 	client kubernetes.Interface
 	report deviceshare.Reporter
 	apply  func(deviceshare.Settings)
+	// versions is told which configuration is in force; nil tells nobody.
+	versions func(wire.ConfigVersions)
 
 	mu              sync.Mutex
 	namespace, name string
@@ -70,7 +73,13 @@ func namespaces(first string) []string {
 func (f *configFeed) put(ctx context.Context, v live.Value) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if ctx.Err() != nil || f.hash == v.Device.Hash() {
+	if ctx.Err() != nil {
+		return
+	}
+	if f.versions != nil {
+		f.versions(wire.ConfigVersions{Device: v.Device.Hash(), Node: v.Node.Hash(), Geometry: v.Device.GeometryHash()})
+	}
+	if f.hash == v.Device.Hash() {
 		return
 	}
 	f.hash = v.Device.Hash()

@@ -32,6 +32,10 @@ func (r reports) Report(o *corev1.ObjectReference, reason, message string) {
 	r <- o.Kind + " " + o.Namespace + "/" + o.Name + ": " + reason + ": " + message
 }
 
+func (r reports) Tell(o *corev1.ObjectReference, reason, message string) {
+	r.Report(o, reason, message)
+}
+
 func configMap(namespace, name, text, version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: version},
@@ -94,6 +98,30 @@ func TestWithoutAConfigMapTheDefaultsComeIntoForce(t *testing.T) {
 	s := <-settings
 	if s.Factor != 1 || s.Names.Number != wire.ResourceNumber || len(s.Geometries("NVIDIA A100-SXM4-80GB")) == 0 {
 		t.Errorf("settings %+v", s)
+	}
+}
+
+func TestTheHashesInForceAreThoseTheDevicePluginShows(t *testing.T) {
+	text := `{"nodeconfig":[{"name":"n","operatingmode":"mps"}]}`
+	nodes := configMap("kube-system", config.NodeName, "", "1")
+	nodes.Data = map[string]string{config.NodeKey: text}
+	f, settings, _ := feed(t, fake.NewClientset(configMap("kube-system", config.DeviceName, "nvidia: {gpuMemoryFactor: 10}", "1"), nodes))
+	shown := make(chan wire.ConfigVersions, 100)
+	f.versions = func(v wire.ConfigVersions) { shown <- v }
+	f.Use("kube-system", config.DeviceName)
+	until(t, settings, 10)
+	device, _ := config.LoadDevice([]byte("nvidia: {gpuMemoryFactor: 10}"))
+	node, _ := config.LoadNode([]byte(text))
+	want := wire.ConfigVersions{Device: device.Hash(), Node: node.Hash(), Geometry: device.GeometryHash()}
+	for deadline := time.After(20 * time.Second); ; {
+		select {
+		case got := <-shown:
+			if got == want {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("never shown: %+v", want)
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ func TestPodsThatAreRefusedAndWhatTheAnswerSays(t *testing.T) {
 			ours(podOf(container("a", amounts{memory: "5"}))), []string{"add the line volcano.sh/vgpu-number: 1"}},
 		"an unknown mode": {
 			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-mode", "foo"), []string{"vgpu-mode]"}},
+		"no mode in the list": {
+			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-mode", ""), []string{"vgpu-mode]: is empty"}},
 		"a mode twice": {
 			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-mode", "mig,mig"), []string{"twice"}},
 		"a negative number": {

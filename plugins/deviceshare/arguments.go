@@ -9,6 +9,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/sharing"
 	"deviceshare/sharing/policy"
 )
 
@@ -22,6 +23,10 @@ type Arguments struct {
 	Policy policy.Policy
 	// Weight multiplies the score of a node, 0 to 100. 0 turns scoring off.
 	Weight float64
+	// ModeWeights is what modes are worth to pods that name none.
+	ModeWeights policy.Weights
+	// weighted are the policies with these weights, by name.
+	weighted map[string]policy.Policy
 	// ConfigName and ConfigNamespace say where the device configuration is.
 	ConfigName, ConfigNamespace string
 	// Notes are things accepted that have no effect.
@@ -36,6 +41,7 @@ const (
 	argConfigName      = "deviceshare.KnownGeometriesCMName"
 	argConfigNamespace = "deviceshare.KnownGeometriesCMNamespace"
 	argNodeLock        = "deviceshare.NodeLockEnable"
+	argModeWeight      = "deviceshare.ModeWeight." // and a mode
 )
 
 const (
@@ -70,6 +76,19 @@ func ReadArguments(in framework.Arguments) (Arguments, []Mistake) {
 		ConfigName:      argument(&r, argConfigName, defaultConfigName),
 		ConfigNamespace: argument(&r, argConfigNamespace, defaultConfigNamespace),
 		Weight:          r.number(argWeight, defaultWeight),
+	}
+	for _, m := range sharing.Modes() {
+		if n := r.number(argModeWeight+string(m), 0); n > policy.MaxWeight {
+			r.mistake(argModeWeight+string(m), "want a number up to %d, got %v", policy.MaxWeight, n)
+		} else if n > 0 {
+			if out.ModeWeights == nil {
+				out.ModeWeights = policy.Weights{}
+			}
+			out.ModeWeights[m] = n
+		}
+	}
+	if len(out.ModeWeights) > 0 {
+		out.weighted = policies(out.ModeWeights)
 	}
 	out.Policy = r.policy(argument(&r, argPolicy, defaultPolicy))
 	if argument(&r, argNodeLock, false) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/sharing/policy"
 )
 
 func TestArgumentsOfTodayAreAccepted(t *testing.T) {
@@ -37,11 +39,14 @@ func TestEveryMistakeInTheArgumentsIsReportedAtOnce(t *testing.T) {
 	_, mistakes := ReadArguments(framework.Arguments{
 		"deviceshare.VGPUEnable": "yes", "deviceshare.SchedulePolicy": "best", "deviceshare.ScheduleWeight": -1,
 		"deviceshare.GPUSharingEnable": true, "deviceshare.GPUNumberEnable": 1, "deviceshare.SchedulePolcy": "binpack",
-		"deviceshare.KnownGeometriesCMName": 7,
+		"deviceshare.KnownGeometriesCMName": 7, "deviceshare.ModeWeight.mig": 1e7, "deviceshare.ModeWeight.MPS": 1,
+		"deviceshare.ModeWeight.mps": -1,
 	})
 	want := []string{
 		"deviceshare.GPUNumberEnable: want a bool", "deviceshare.GPUSharingEnable: not served",
-		"deviceshare.KnownGeometriesCMName: want a string", "deviceshare.SchedulePolcy: unknown argument",
+		"deviceshare.KnownGeometriesCMName: want a string", "deviceshare.ModeWeight.MPS: unknown argument",
+		"deviceshare.ModeWeight.mig: want a number up to 1000000", "deviceshare.ModeWeight.mps: want a number from 0 up",
+		"deviceshare.SchedulePolcy: unknown argument",
 		"deviceshare.SchedulePolicy: unknown policy", "deviceshare.ScheduleWeight: want a number from 0 up",
 		"deviceshare.VGPUEnable: want a bool",
 	}
@@ -98,12 +103,17 @@ func TestThePluginCanBeTurnedOff(t *testing.T) {
 }
 
 func FuzzReadArguments(f *testing.F) {
-	for _, key := range []string{argEnabled, argPolicy, argWeight, argConfigName, argNodeLock, "deviceshare.GPUSharingEnable", "other"} {
+	for _, key := range []string{argEnabled, argPolicy, argWeight, argConfigName, argNodeLock, argModeWeight + "mig", argModeWeight, "deviceshare.GPUSharingEnable", "other"} {
 		f.Add(key, "binpack", int64(3), 0.5, true, uint8(0))
 	}
 	f.Fuzz(func(t *testing.T, key, text string, n int64, x float64, b bool, kind uint8) {
 		values := []any{text, int(n), n, x, b, nil, []any{text}, map[any]any{text: n}}
 		got, mistakes := ReadArguments(framework.Arguments{key: values[int(kind)%len(values)]})
+		for m, w := range got.ModeWeights {
+			if len(mistakes) == 0 && !(w > 0 && w <= policy.MaxWeight) {
+				t.Errorf("%q: usable arguments with weight %v of %s", key, w, m)
+			}
+		}
 		if len(mistakes) == 0 && (got.Policy == nil || !(got.Weight >= 0)) {
 			t.Errorf("%q: usable arguments %+v", key, got)
 		}

@@ -27,6 +27,9 @@ type assumption struct {
 	// must not be bound.
 	annotations map[string]string
 	err         error
+	// fallback is what the pod is told once it is bound, if its devices are not in
+	// the mode it named first.
+	fallback string
 	// underway says that the bind call has not returned. Until then no snapshot
 	// can tell what became of it.
 	underway bool

@@ -29,6 +29,7 @@ const bindTimeout = 30 * time.Second
 // may be left from an earlier attempt.
 type Binder struct {
 	assumed *assumptions
+	report  Reporter
 }
 
 // Bind binds the tasks and returns what went wrong, by task. An error does not
@@ -49,7 +50,7 @@ func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[ap
 
 func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) error {
 	owner := sharing.Owner(t.Pod.UID)
-	annotations := make(map[string]string)
+	annotations, fallback := make(map[string]string), ""
 	if v, ok := t.Pod.Annotations[numaDecision]; ok {
 		annotations[numaDecision] = v
 	}
@@ -62,6 +63,7 @@ func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) error {
 			return fmt.Errorf("bind pod %s/%s to node %s: its devices are on node %s", t.Namespace, t.Name, t.NodeName, as.node)
 		}
 		maps.Copy(annotations, as.annotations)
+		fallback = as.fallback
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
 	defer cancel()
@@ -71,6 +73,10 @@ func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) error {
 	}
 	if err := client.CoreV1().Pods(t.Pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
+	}
+	if fallback != "" {
+		object := podReference(t.Pod)
+		b.report.Tell(&object, "DeviceModeFallback", fallback)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ type deviceText struct {
 	Model      string `json:"model"`
 	Mode       string `json:"mode"`
 	Healthy    bool   `json:"healthy"`
+	Reason     string `json:"reason,omitempty"`
 	Memory     int64  `json:"memoryBytes"`
 	UsedMemory int64  `json:"usedMemoryBytes"`
 	Cores      int    `json:"coresPercent"`
@@ -119,7 +120,7 @@ func (s *Store) describe(n *nodeState) nodeText {
 func describeDevice(v *sharing.View) deviceText {
 	d := v.Device
 	return deviceText{
-		ID: string(d.ID), Index: d.Index, Model: d.Model, Mode: string(d.Mode), Healthy: d.Healthy,
+		ID: string(d.ID), Index: d.Index, Model: d.Model, Mode: string(d.Mode), Healthy: d.Healthy, Reason: d.Reason,
 		Memory: int64(d.Memory), UsedMemory: int64(v.UsedMemory()),
 		Cores: int(d.Cores), UsedCores: int(v.UsedCores()),
 		MaxShares: d.MaxShares, Shares: v.Sharers(),

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 // Metrics counts what the plugin does. What it knows is read from the store when
@@ -68,6 +69,7 @@ type gauges struct {
 	undecodable, blocked, setAside, assumed, warming gauge
 	memory, memoryUsed, cores, coresUsed             gauge
 	shares, healthy                                  gauge
+	config, disagreeing                              gauge
 }
 
 func storeGauges() gauges {
@@ -84,6 +86,8 @@ func storeGauges() gauges {
 		coresUsed:   newGauge("device_cores_allocated_percent", "Compute of a device that is given out.", device...),
 		shares:      newGauge("device_shares", "Shares of a device in use.", device...),
 		healthy:     newGauge("device_healthy", "1 if the node reports the device as healthy.", device...),
+		config:      newGauge("config_info", "Always 1. The hashes of the configuration in force.", "device", "node", "geometry"),
+		disagreeing: newGauge("config_disagreeing_nodes", "Nodes whose device plugin goes by another device configuration."),
 	}
 }
 
@@ -99,6 +103,7 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	g := &s.metrics.gauges
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	s.collectConfig(out)
 	undecodable, blocked, setAside := 0, 0, 0
 	for _, n := range s.nodes {
 		undecodable += len(n.blocking)
@@ -117,6 +122,28 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	g.setAside.send(out, float64(setAside))
 	g.assumed.send(out, float64(s.assumed.len()))
 	g.warming.send(out, float64(len(s.warming.waiting)))
+}
+
+// collectConfig sends which configuration is in force here and how many nodes have
+// another one. A node that does not say is not counted: its device plugin is older.
+func (s *Store) collectConfig(out chan<- prometheus.Metric) {
+	var ours wire.ConfigVersions // empty until one was read
+	if v := s.versions.Load(); v != nil {
+		ours = *v
+	}
+	g := &s.metrics.gauges
+	g.config.send(out, 1, ours.Device, ours.Node, ours.Geometry)
+	disagreeing := 0
+	for _, n := range s.nodes {
+		if ours.Device == "" || n.node == nil || n.inventory == nil {
+			continue
+		}
+		theirs, err := wire.DecodeConfig(n.node.Annotations[wire.NodeConfig])
+		if err == nil && theirs.Device != ours.Device {
+			disagreeing++
+		}
+	}
+	g.disagreeing.send(out, float64(disagreeing))
 }
 
 func (g *gauges) devices(out chan<- prometheus.Metric, n *nodeState) {

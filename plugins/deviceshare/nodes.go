@@ -28,6 +28,8 @@ type nodeState struct {
 	tasks map[api.TaskID]*corev1.Pod
 	// inventory is nil if the node publishes no devices.
 	inventory *sharing.Inventory
+	// only is the mode all devices are in, "" if there are several.
+	only sharing.Mode
 	// ledger is set if inventory is.
 	ledger *sharing.Ledger
 	// last is the last refusal, which is the only thing that workers write.
@@ -105,7 +107,7 @@ func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, assumed *assumpt
 		}
 		return n
 	}
-	n.unusable = unusable(info.Node, s.Names.Number)
+	n.unusable, n.only = unusable(info.Node, s.Names.Number), onlyMode(n.inventory)
 	n.tasks = make(map[api.TaskID]*corev1.Pod, len(info.Tasks))
 	n.holdings = make(map[*corev1.Pod]holding, len(info.Tasks))
 	n.ledger = sharing.NewLedger(n.inventory)

@@ -39,6 +39,8 @@ type Plugin struct {
 	asks map[api.TaskID]*ask
 	// shapes are those of asks, see ask.repeated.
 	shapes map[string]struct{}
+	// fallbacks are the texts of fallback, by what is asked.
+	fallbacks map[string]string
 	// off is why no pod with devices is placed in this session, "" if they are.
 	off string
 }
@@ -80,7 +82,7 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	p.evictionOrder = ssn.BuildVictimsPriorityQueue
 	p.nodes, p.infos, p.jobs = p.store.nodes, ssn.Nodes, ssn.Jobs
 	p.overlay = newOverlay()
-	p.asks, p.shapes = map[api.TaskID]*ask{}, map[string]struct{}{}
+	p.asks, p.shapes, p.fallbacks = map[api.TaskID]*ask{}, map[string]struct{}{}, map[string]string{}
 	return true
 }
 
@@ -107,6 +109,7 @@ func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContex
 		as.placement = r.placement
 		as.annotations, as.err = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
 			podspec.ContainerRefs(t.Pod, p.settings.Names)...)
+		as.fallback = p.fallback(p.ask(t), &r.placement)
 	} else {
 		as.err = errNoPlacement
 	}
@@ -142,12 +145,17 @@ func (p *Plugin) remember(t *api.TaskInfo) *ask {
 	return a
 }
 
-// policy is the pod's, or else the scheduler's.
+// policy is the pod's, or else the scheduler's, with what modes are worth to a pod
+// that names none.
 func (p *Plugin) policy(a *ask) policy.Policy {
-	if a.policy != nil {
-		return a.policy
+	chosen := a.policy
+	if chosen == nil {
+		chosen = p.args.Policy
 	}
-	return p.args.Policy
+	if len(p.args.ModeWeights) == 0 || len(a.request.Modes) > 0 {
+		return chosen
+	}
+	return p.args.weighted[chosen.Name()]
 }
 
 // onAllocate follows Volcano when it puts a task on a node.

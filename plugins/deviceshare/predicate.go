@@ -58,10 +58,7 @@ type answer struct {
 // judge asks the domain, unless the node has just refused the same request.
 // Refusing a second time allocates nothing.
 func (p *Plugin) judge(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
-	ledger := p.overlay.now(n)
-	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
-		ledger = p.overlay.future(n, p.infos[info.Name])
-	}
+	ledger := p.ledger(n, t, info)
 	if last := n.last.Load(); last != nil && last.ledger == ledger && last.shape == a.shape {
 		return last.refused
 	}
@@ -70,6 +67,15 @@ func (p *Plugin) judge(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInfo
 		n.last.Store(&answer{ledger: ledger, shape: a.shape, refused: refused})
 	}
 	return refused
+}
+
+// ledger is the node as Volcano will use it for the task: as it is, or as it will
+// be when the pods that are leaving it are gone.
+func (p *Plugin) ledger(n *nodeState, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
+	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
+		return p.overlay.future(n, p.infos[info.Name])
+	}
+	return p.overlay.now(n)
 }
 
 // impossible says why the node cannot serve the task whoever leaves it, "" if it
@@ -90,8 +96,9 @@ func (p *Plugin) impossible(a *ask, n *nodeState) string {
 	return ""
 }
 
-// order scores a node for the task: the policy's score times the weight, and the
-// node's place in the order of names to decide between equals. Volcano draws
+// order scores a node for the task: the policy's score times the weight, what the
+// mode the pod would get there is worth, and the node's place in the order of names
+// to decide between equals. Volcano draws
 // lots among equal scores, which would scatter pods that belong together.
 func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	a := p.ask(t)
@@ -101,9 +108,9 @@ func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	}
 	var score float64
 	if p.args.Weight > 0 {
-		score = float64(p.policy(a).Node(p.overlay.now(n).Views(), &a.request)) * p.args.Weight
+		score = float64(place.Score(p.overlay.now(n).Views(), &a.request, p.store.backends, p.policy(a))) * p.args.Weight
 	}
-	return score + p.store.rank[info.Name]*tieBreak, nil
+	return score + p.preference(a, n, t, info) + p.store.rank[info.Name]*tieBreak, nil
 }
 
 // tieBreak is small beside one point of any score and large beside the rounding

@@ -15,6 +15,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 // Reporter tells people about problems, on the object they concern. It must not
@@ -22,6 +23,8 @@ import (
 // are made once per problem, not once per session.
 type Reporter interface {
 	Report(object *corev1.ObjectReference, reason, message string)
+	// Tell is for what is no problem but must be known.
+	Tell(object *corev1.ObjectReference, reason, message string)
 }
 
 // ConfigSource is where the device configuration comes from. Use names the
@@ -41,6 +44,7 @@ type Store struct {
 	now      func() time.Time
 
 	settings atomic.Pointer[Settings]
+	versions atomic.Pointer[wire.ConfigVersions]
 	assumed  *assumptions
 
 	// The fields below are written by the session goroutine only. mu is for
@@ -89,13 +93,17 @@ func NewStore(o Options) *Store {
 // concurrent use.
 func (s *Store) Configure(settings Settings) { s.settings.Store(&settings) }
 
+// Versions notes which configuration is in force, for the metrics. Safe for
+// concurrent use.
+func (s *Store) Versions(v wire.ConfigVersions) { s.versions.Store(&v) }
+
 // Build makes the plugin of one session.
 func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
 	return &Plugin{store: s, arguments: arguments}
 }
 
 // Binder returns the binder that sends what sessions decided.
-func (s *Store) Binder() cache.Binder { return &Binder{assumed: s.assumed} }
+func (s *Store) Binder() cache.Binder { return &Binder{assumed: s.assumed, report: s.report} }
 
 // follow brings the store up to date with the snapshot of a session.
 func (s *Store) follow(ssn *framework.Session, settings *Settings) {

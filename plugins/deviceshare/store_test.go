@@ -286,3 +286,48 @@ func TestMetricsHaveOurOwnNamesAndSayWhatIsBlocked(t *testing.T) {
 		t.Errorf("missing metrics: %v", want)
 	}
 }
+
+func TestTheConfigurationInForceAndWhoDisagreesAreShown(t *testing.T) {
+	var infos []*api.NodeInfo
+	for name, hash := range map[string]string{"n1": "same", "n2": "other", "n3": ""} {
+		n := nodeOf(t, devices(name, 1, 10000))
+		if hash != "" {
+			text, err := wire.EncodeConfig(wire.ConfigVersions{Device: hash})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.Annotations[wire.NodeConfig] = text
+		}
+		infos = append(infos, infoOf(n, nil))
+	}
+	p := bare(t, infos...)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(p.store)
+	p.store.Versions(wire.ConfigVersions{Device: "same", Node: "n", Geometry: "g"})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, f := range families {
+		switch f.GetName() {
+		case "deviceshare_config_disagreeing_nodes":
+			seen++
+			if got := f.GetMetric()[0].GetGauge().GetValue(); got != 1 {
+				t.Errorf("%v nodes disagree, want n2 alone", got)
+			}
+		case "deviceshare_config_info":
+			seen++
+			var labels []string
+			for _, l := range f.GetMetric()[0].GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			if got := strings.Join(labels, " "); got != "device=same geometry=g node=n" {
+				t.Errorf("shown %s", got)
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d of the metrics are there", seen)
+	}
+}

@@ -63,6 +63,10 @@ func (r *reportRecorder) Report(o *corev1.ObjectReference, reason, message strin
 	r.said = append(r.said, fmt.Sprintf("%s %s: %s: %s", o.Kind, o.Name, reason, message))
 }
 
+func (r *reportRecorder) Tell(o *corev1.ObjectReference, reason, message string) {
+	r.Report(o, reason, message)
+}
+
 func (r *reportRecorder) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

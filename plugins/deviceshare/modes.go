@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/place"
+	"deviceshare/sharing/policy"
+)
+
+// modeStep is what one place in the pod's list of modes is worth to a node: more
+// than all plugins of a session together give, since the list is the user's will
+// and a score is only a preference.
+const modeStep = 1e7
+
+// policies are the placement policies of a session, with what modes are worth.
+func policies(w policy.Weights) map[string]policy.Policy {
+	out := map[string]policy.Policy{}
+	for _, name := range policy.Names() {
+		if p, ok := policy.Named(name); ok {
+			out[name] = policy.WithModes(p, w)
+		}
+	}
+	return out
+}
+
+// preference is what the mode that the pod would get on a node adds to the node's
+// score. For a pod that names several modes, a node where it gets an earlier one
+// comes before any where it gets a later one. For one that names none, it is the
+// mode's weight, and the documented order of modes decides between equals.
+func (p *Plugin) preference(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInfo) float64 {
+	named := a.request.Modes
+	if len(named) == 1 {
+		return 0
+	}
+	mode, ok := p.modeOn(a, n, t, info)
+	switch {
+	case !ok:
+		return 0
+	case len(named) > 1:
+		return float64(len(named)-1-slices.Index(named, mode)) * modeStep
+	}
+	order := sharing.Modes()
+	return p.args.ModeWeights[mode]*p.args.Weight + float64(len(order)-slices.Index(order, mode))*tieBreak
+}
+
+// modeOn is the mode the pod would get on the node: that of its weakest share, if
+// its containers get several; false if it would get none.
+func (p *Plugin) modeOn(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInfo) (sharing.Mode, bool) {
+	if n.only != "" {
+		return n.only, len(a.request.Modes) == 0 || slices.Contains(a.request.Modes, n.only)
+	}
+	placement, refused := place.Place(p.ledger(n, t, info).Views(), &a.request, p.store.backends, p.policy(a))
+	if refused.Refused() {
+		return "", false
+	}
+	return weakest(&placement)
+}
+
+// weakest is the mode of the share that comes last in the documented order, which
+// begins with the strongest isolation.
+func weakest(p *sharing.Placement) (sharing.Mode, bool) {
+	last := -1
+	for i := range p.Containers {
+		for j := range p.Containers[i].Shares {
+			last = max(last, slices.Index(sharing.Modes(), p.Containers[i].Shares[j].Mode))
+		}
+	}
+	if last < 0 {
+		return "", false
+	}
+	return sharing.Modes()[last], true
+}
+
+// onlyMode is the mode all devices of a node are in, "" if there are several.
+func onlyMode(inv *sharing.Inventory) sharing.Mode {
+	if len(inv.Devices) == 0 {
+		return ""
+	}
+	mode := inv.Devices[0].Mode
+	for i := range inv.Devices {
+		if inv.Devices[i].Mode != mode {
+			return ""
+		}
+	}
+	return mode
+}
+
+// fallback is what a pod is told that names several modes and gets another than
+// the first: which, and why the ones before it did not fit; "" for any other pod.
+// It looks at the whole cluster, so replicas of one shape share the answer within
+// a session.
+func (p *Plugin) fallback(a *ask, placement *sharing.Placement) string {
+	mode, ok := weakest(placement)
+	choice := slices.Index(a.request.Modes, mode)
+	if !ok || choice < 1 {
+		return ""
+	}
+	key := fmt.Sprint(choice, a.shape)
+	why, known := p.fallbacks[key]
+	if !known || a.shape == "" {
+		reasons := make([]string, 0, choice)
+		for _, m := range a.request.Modes[:choice] {
+			reasons = append(reasons, p.whyNot(a, m))
+		}
+		why = strings.Join(reasons, "; ")
+		p.fallbacks[key] = why
+	}
+	return fmt.Sprintf("the devices are in mode %s, choice %d of %s: %s", mode, choice+1, names(a.request.Modes), why)
+}
+
+// whyNot says why the pod does not get a mode anywhere. Only devices in that mode
+// are looked at.
+func (p *Plugin) whyNot(a *ask, m sharing.Mode) string {
+	request := a.request
+	request.Modes = []sharing.Mode{m}
+	var sum sharing.Refusals
+	fit := 0
+	for _, n := range p.nodes {
+		if n.inventory == nil || n.unusable != "" {
+			continue
+		}
+		var views []sharing.View
+		for _, v := range p.overlay.now(n).Views() {
+			if v.Device.Mode == m {
+				views = append(views, v)
+			}
+		}
+		if len(views) == 0 {
+			continue
+		}
+		if _, refused := place.Place(views, &request, p.store.backends, p.policy(a)); refused.Refused() {
+			add(&sum, &refused)
+		} else {
+			fit++
+		}
+	}
+	switch {
+	case fit == 1:
+		return fmt.Sprintf("%s: one node has room for it and was not chosen, for other reasons than devices", m)
+	case fit > 1:
+		return fmt.Sprintf("%s: %d nodes have room for it and were not chosen, for other reasons than devices", m, fit)
+	case sum.Devices == 0:
+		return fmt.Sprintf("%s: no device is in this mode", m)
+	}
+	return fmt.Sprintf("%s: %s", m, sum.String())
+}
+
+// add sums up what several nodes lack. Refusals on one node are about one
+// container; of several the first by name is named, whatever the order of nodes.
+func add(sum, r *sharing.Refusals) {
+	if sum.Container == "" || r.Container < sum.Container {
+		sum.Container, sum.Wanted = r.Container, r.Wanted
+	}
+	sum.Devices += r.Devices
+	for i := range r.Count {
+		sum.Count[i] = uint16(min(int(sum.Count[i])+int(r.Count[i]), math.MaxUint16))
+	}
+}
+
+func names(modes []sharing.Mode) string {
+	texts := make([]string, 0, len(modes))
+	for _, m := range modes {
+		texts = append(texts, string(m))
+	}
+	return strings.Join(texts, ",")
+}
