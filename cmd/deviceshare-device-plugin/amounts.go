@@ -63,7 +63,7 @@ func (a *amounts) decide(ctx context.Context) {
 		klog.ErrorS(err, "cannot tell what the old device plugin left; taking it for nothing")
 	}
 	device := p.config.Current().Device
-	inv, _ := p.board.Inventory()
+	inv, _ := p.board.Usable()
 	units := int64(len(a.memory(&inv)))
 	live := func(o sharing.Owner) bool { _, ok := p.pods.Pod(o); return ok }
 	way, why := publish.Choose(p.o.memoryResources, record, []string{device.MemoryName, device.CoreName}, live, units)
@@ -103,7 +103,7 @@ func (a *amounts) serve(ctx context.Context) {
 		s := server.New(server.Config{
 			Directory: p.kubelet.plugins(), Socket: socket, Resource: name, Changes: p.board.Changes,
 			Devices: func() []*pluginapi.Device {
-				inv, _ := p.board.Inventory()
+				inv, _ := p.board.Usable()
 				return devices(&inv)
 			},
 		})

@@ -95,6 +95,12 @@ func (r *reporter) unfit(why map[sharing.DeviceID]string) {
 	r.bad = why
 }
 
+// problem tells about something wrong with the node and counts it.
+func (r *reporter) problem(reason, format string, args ...any) {
+	r.metrics.Problem(monitor.ProblemMode)
+	r.recorder.Eventf(r.node, corev1.EventTypeWarning, reason, format, args...)
+}
+
 // configuration reports every mistake of one version of a ConfigMap.
 func (r *reporter) configuration(rep live.Report) {
 	lines := make([]string, 0, len(rep.Problems))

@@ -18,6 +18,7 @@ import (
 	"deviceshare/deviceplugin/nvml"
 	"deviceshare/deviceplugin/render"
 	"deviceshare/sharing"
+	"deviceshare/sharing/mig/mignode"
 	"deviceshare/sharing/wire"
 )
 
@@ -59,9 +60,29 @@ func show(out io.Writer, o *options) (err error) {
 	if err != nil {
 		return err
 	}
+	instances, err := instances(driver, found)
+	if err != nil {
+		return err
+	}
 	pretty := json.NewEncoder(out)
 	pretty.SetIndent("", "  ")
-	return pretty.Encode(map[string]any{"inventory": json.RawMessage(text), "driverEdits": edits})
+	return pretty.Encode(map[string]any{"inventory": json.RawMessage(text), "driverEdits": edits, "instances": instances})
+}
+
+// instances are the partitions that exist, whoever made them.
+func instances(driver mignode.Driver, found []discovery.Found) (map[sharing.DeviceID][]mignode.Instance, error) {
+	all := map[sharing.DeviceID][]mignode.Instance{}
+	for i := range found {
+		if !found[i].MIG.Enabled {
+			continue
+		}
+		list, err := driver.Instances(found[i].UUID)
+		if err != nil {
+			return nil, fmt.Errorf("list the partitions of device %s: %w", found[i].UUID, err)
+		}
+		all[found[i].UUID] = list
+	}
+	return all, nil
 }
 
 // driverEdits are the edits of a container that gets the first device.
@@ -79,13 +100,14 @@ func driverEdits(o *options, driver *nvml.Real, board *discovery.Board, inv shar
 // newBase makes what brings the driver into containers. The function forgets
 // what it learned about the driver's files; it is nil where nothing is learned.
 func newBase(o *options, driver nvml.Driver, board *discovery.Board) (render.Base, func(), error) {
+	mig := render.Capabilities{Minors: o.migMinors, Root: o.capsRootOrDefault(), Locate: driver.MIGDevice, Make: render.CapabilityNodes("/proc/devices")}
 	if o.driverEdits == "nvcdi" {
 		real, ok := driver.(*nvml.Real)
 		if !ok {
 			return nil, nil, errors.New("--driver-edits=nvcdi needs the real driver")
 		}
 		toolkit := render.NewToolkit(render.ToolkitConfig{
-			DriverRoot: o.driverRoot, SeenRoot: o.seenRoot, DevRoot: filepath.Dir(o.devRoot), HookPath: o.hookPath, Library: real.Library(),
+			DriverRoot: o.driverRoot, SeenRoot: o.seenRoot, DevRoot: filepath.Dir(o.devRoot), HookPath: o.hookPath, Library: real.Library(), MIG: mig,
 		})
 		return toolkit, toolkit.Forget, nil
 	}
@@ -93,5 +115,5 @@ func newBase(o *options, driver nvml.Driver, board *discovery.Board) (render.Bas
 	if err != nil {
 		return nil, nil, err
 	}
-	return &render.Files{DevRoot: o.devRoot, Driver: files, Minor: board.Minor}, nil, nil
+	return &render.Files{DevRoot: o.devRoot, Driver: files, Minor: board.Minor, MIG: mig}, nil, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"deviceshare/deviceplugin/health"
 	"deviceshare/deviceplugin/render"
+	"deviceshare/sharing/timeslicing/timeslicingnode"
 )
 
 // options are the flags.
@@ -26,12 +27,17 @@ type options struct {
 	devRoot, driverRoot, seenRoot  string
 	hookPath                       string
 	nvmlLibrary                    string
+	migMinors, capsRoot            string
 	metricsAddress                 string
 	failOnInitError                bool
 	memoryResources                string
 	settle, healthProbe, healthMin time.Duration
 	driverRetry                    time.Duration
 	ignoreXIDs                     []string
+	mpsControl, mpsRoot            string
+	mpsUsers, mpsLauncher          string
+	mpsCompute                     string
+	timeSlice                      string
 }
 
 func defaults() *options {
@@ -39,8 +45,10 @@ func defaults() *options {
 		nodeName: os.Getenv("NODE_NAME"), kubeletDir: "/var/lib/kubelet", cdiDir: "/var/run/cdi",
 		stateDir: "/var/lib/deviceshare", libraryDir: "/usr/local/vgpu", driverEdits: "nvcdi", devRoot: "/dev",
 		driverRoot: "/", hookPath: "/usr/bin/nvidia-cdi-hook", metricsAddress: ":9394", memoryResources: "auto",
-		settle: 150 * time.Millisecond, healthProbe: 5 * time.Second, healthMin: time.Minute,
+		migMinors: "/proc/driver/nvidia-caps/mig-minors",
+		settle:    150 * time.Millisecond, healthProbe: 5 * time.Second, healthMin: time.Minute,
 		driverRetry: 10 * time.Second,
+		mpsControl:  "nvidia-cuda-mps-control", mpsRoot: "/run/nvidia/mps", mpsUsers: "one", mpsCompute: "percentage",
 	}
 	if o.nodeName == "" {
 		o.nodeName, _ = os.Hostname()
@@ -69,6 +77,8 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.seenRoot, "driver-root-ctr-path", "", "where this process sees --driver-root; empty if in the same place; with --driver-edits=nvcdi")
 	f.StringVar(&o.hookPath, "nvidia-cdi-hook-path", o.hookPath, "nvidia-cdi-hook on the host; with --driver-edits=nvcdi")
 	f.StringVar(&o.nvmlLibrary, "nvml-library", "", "path of libnvidia-ml.so.1; empty searches as the dynamic linker does")
+	f.StringVar(&o.migMinors, "mig-minors", o.migMinors, "the driver's table of MIG capability node numbers")
+	f.StringVar(&o.capsRoot, "caps-root", "", "host directory of the nvidia-cap<N> nodes (default <dev-root>/nvidia-caps)")
 	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "address of /metrics and /healthz; empty serves neither")
 	f.BoolVar(&o.failOnInitError, "fail-on-init-error", false, "exit when the driver cannot be opened at the start, instead of trying again")
 	f.StringVar(&o.memoryResources, "memory-resources", o.memoryResources,
@@ -77,6 +87,13 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.healthProbe, "health-probe", o.healthProbe, "time between looks at every device")
 	f.DurationVar(&o.healthMin, "health-quiet", o.healthMin, "time without critical errors after which a device that answers is healthy again")
 	f.DurationVar(&o.driverRetry, "driver-retry", o.driverRetry, "wait before the driver is opened again while it, or a device, does not answer")
+	f.StringVar(&o.mpsControl, "mps-control", o.mpsControl, "NVIDIA's MPS control program: a path, or a name below the driver's root or on PATH")
+	f.StringVar(&o.mpsRoot, "mps-root", o.mpsRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
+	f.StringVar(&o.mpsUsers, "mps-users", o.mpsUsers, "who shares a device in mode mps: one (containers of one user id at a time) or any (all, as clients of root's server)")
+	f.StringVar(&o.mpsCompute, "mps-compute", o.mpsCompute,
+		"how vgpu-cores is held in mode mps: percentage (a cap) or partition (reserved multiprocessors, where the control program is of CUDA 13.1 or later)")
+	f.StringVar(&o.mpsLauncher, "mps-launcher", "", "words put before the command that starts an MPS daemon, for nodes where it would end with this container")
+	f.StringVar(&o.timeSlice, "time-slice", "", "how long a process has a device in mode time-slicing at a time: default, short, medium or long (set by nvidia-smi); empty changes nothing")
 	f.StringSliceVar(&o.ignoreXIDs, "ignore-xids", o.ignoreXIDs, "critical errors (XID) that say nothing about the device; all ignores every one")
 }
 
@@ -88,7 +105,8 @@ func (o *options) check() []error {
 		add("--node-name is empty: give the name of this node's object")
 	}
 	for flag, path := range map[string]string{
-		"kubelet-dir": o.kubeletDir, "cdi-dir": o.cdiDir, "state-dir": o.stateDir, "library-dir": o.libraryDir, "dev-root": o.devRoot,
+		"kubelet-dir": o.kubeletDir, "cdi-dir": o.cdiDir, "state-dir": o.stateDir, "library-dir": o.libraryDir, "dev-root": o.devRoot, "mps-root": o.mpsRoot,
+		"mig-minors": o.migMinors, "caps-root": o.capsRootOrDefault(),
 	} {
 		if !filepath.IsAbs(path) {
 			add("--%s=%q: want an absolute path", flag, path)
@@ -108,6 +126,15 @@ func (o *options) check() []error {
 	default:
 		add("--memory-resources=%q: want auto, node-status or device-plugin", o.memoryResources)
 	}
+	if _, err := timeslicingnode.ParseSlice(o.timeSlice); o.timeSlice != "" && err != nil {
+		add("--time-slice: %w", err)
+	}
+	if o.mpsCompute != "percentage" && o.mpsCompute != "partition" {
+		add("--mps-compute=%q: want percentage or partition", o.mpsCompute)
+	}
+	if o.mpsUsers != "one" && o.mpsUsers != "any" {
+		add("--mps-users=%q: want one or any", o.mpsUsers)
+	}
 	if _, err := o.parsedFiles(); err != nil {
 		wrong = append(wrong, err)
 	}
@@ -115,6 +142,14 @@ func (o *options) check() []error {
 		wrong = append(wrong, err)
 	}
 	return wrong
+}
+
+// capsRootOrDefault is --caps-root.
+func (o *options) capsRootOrDefault() string {
+	if o.capsRoot == "" {
+		return filepath.Join(o.devRoot, "nvidia-caps")
+	}
+	return o.capsRoot
 }
 
 // parsedFiles reads --driver-file.

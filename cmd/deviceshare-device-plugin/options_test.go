@@ -14,6 +14,7 @@ import (
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/nvml/nvmlfake"
 	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
 )
 
 func parse(t *testing.T, args ...string) error {
@@ -30,11 +31,13 @@ func parse(t *testing.T, args ...string) error {
 
 func TestEveryMistakeOfTheCommandLineIsNamedAtOnce(t *testing.T) {
 	err := parse(t, "--node-name=", "--cdi-dir=relative", "--driver-edits=magic", "--memory-resources=some",
-		"--driver-file=/only-host", "--ignore-xids=13,x")
+		"--driver-file=/only-host", "--ignore-xids=13,x",
+		"--mps-root=run", "--mps-users=some", "--mps-compute=half", "--time-slice=brief")
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"--node-name", `--cdi-dir="relative"`, "nvcdi or files", "--memory-resources", "HOST:CONTAINER", `"x"`} {
+	for _, want := range []string{"--node-name", `--cdi-dir="relative"`, "nvcdi or files", "--memory-resources", "HOST:CONTAINER", `"x"`,
+		`--mps-root="run"`, "want one or any", "want percentage or partition", "want one of default, short, medium, long"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not mention %s:\n%v", want, err)
 		}
@@ -66,8 +69,11 @@ func TestFilesNeedTheirMode(t *testing.T) {
 	}
 }
 
+func works(*discovery.Found, discovery.Offer) string { return "" }
+
 func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
-	device, problems := config.LoadDevice([]byte("nvidia:\n  deviceSplitCount: 4\n  deviceMemoryScaling: 1.5\n  disableCoreLimit: true\n  gpuMemoryFactor: 8\n"))
+	device, problems := config.LoadDevice([]byte("nvidia:\n  deviceSplitCount: 4\n  deviceMemoryScaling: 1.5\n  disableCoreLimit: true\n  gpuMemoryFactor: 8\n" +
+		"  contextMemory: free\n  deepbind: keep\n  standIn: true\n"))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -84,7 +90,7 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := live.Value{Device: device, Node: node}
-	inv := discovery.Inventory("n", found, func(sharing.DeviceID) bool { return true }, settings(v, "n", nil))
+	inv := discovery.Inventory("n", found, works, settings(v, "n", nil))
 	if len(inv.Devices) != 1 {
 		t.Fatalf("devices are %+v, want that index 1 is hidden", inv.Devices)
 	}
@@ -92,10 +98,38 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 	if d.Mode != sharing.MIG || d.MaxShares != 4 || d.Memory != sharing.MiBs(81920*3/2) || len(d.MIG.Geometries) == 0 || inv.GeometryHash == "" {
 		t.Errorf("the device is %+v", d)
 	}
-	if other := discovery.Inventory("m", found, func(sharing.DeviceID) bool { return true }, settings(v, "m", nil)); other.Devices[0].Mode != sharing.HAMiCore {
+	if other := discovery.Inventory("m", found, works, settings(v, "m", nil)); other.Devices[0].Mode != sharing.HAMiCore {
 		t.Errorf("another node got the settings of this one: %+v", other.Devices[0])
 	}
-	if got := terms(device); got.Factor != 8 || got.Policy != "disable" || got.Names.Number == "" {
+	got := terms(device, v.Node.For("n"))
+	if all := (nodeapi.Interception{ContextFree: true, KeepDeepbind: true, StandIn: true, Oversubscribe: true}); got.Interception != all {
+		t.Errorf("libvgpu.so is told %+v", got.Interception)
+	}
+	if got := terms(config.DefaultDevice(), config.NodeSettings{}); got.Interception != (nodeapi.Interception{}) {
+		t.Errorf("by default libvgpu.so is told %+v", got.Interception)
+	}
+	scaledNode := config.NodeSettings{Devices: []config.DeviceRule{{Index: 0, MemoryScaling: 1.1}}}
+	if !terms(config.DefaultDevice(), scaledNode).Interception.Oversubscribe {
+		t.Error("a device with more memory than it has does not take it from the host")
+	}
+	if got.Factor != 8 || got.Policy != "disable" || got.Names.Number == "" {
 		t.Errorf("terms are %+v", got)
+	}
+}
+
+func TestTheConfigurationSaysWhetherIdleComputeIsBorrowed(t *testing.T) {
+	for text, want := range map[string]string{
+		"nvidia: {}":                                           "",
+		"nvidia: {idleCompute: borrow}":                        "",
+		"nvidia: {idleCompute: leave}":                         "force",
+		"nvidia: {disableCoreLimit: true, idleCompute: leave}": "disable",
+	} {
+		device, problems := config.LoadDevice([]byte(text))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		if got := terms(device, config.NodeSettings{}).Policy; got != want {
+			t.Errorf("with %s the policy is %q, want %q", text, got, want)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -19,20 +20,24 @@ import (
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/eviction"
 	"deviceshare/deviceplugin/health"
 	"deviceshare/deviceplugin/identity"
 	"deviceshare/deviceplugin/lifecycle"
+	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/monitor"
 	"deviceshare/deviceplugin/nvml"
 	"deviceshare/deviceplugin/pods"
 	"deviceshare/deviceplugin/publish"
 	"deviceshare/deviceplugin/receipt"
 	"deviceshare/deviceplugin/render"
+	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
 )
 
 // plugin is everything that runs, wired together.
@@ -51,6 +56,10 @@ type plugin struct {
 	receipts  *receipt.Writer
 	preparers []nodeapi.Preparer
 	kubelet   kubelet
+	health    *health.Monitor
+	locks     lock.Keyed // one per device
+	mover     *transition.Mover
+	evictor   *eviction.Evictor
 	forget    func() // what was learned about the driver's files
 	// changes holds a token when what is published may have changed.
 	changes chan struct{}
@@ -91,25 +100,40 @@ func run(ctx context.Context, o *options) error {
 
 // settings is what discovery is told about a configuration.
 func (p *plugin) settings(v live.Value) discovery.Settings {
-	return settings(v, p.o.nodeName, func(m sharing.Mode) bool {
+	s := settings(v, p.o.nodeName, func(m sharing.Mode) bool {
 		return slices.ContainsFunc(p.preparers, func(x nodeapi.Preparer) bool { return x.Mode() == m })
 	})
+	s.Switches = func(m sharing.Mode) bool {
+		return slices.ContainsFunc(p.switchers(), func(x nodeapi.Switcher) bool { return x.Mode() == m })
+	}
+	return s
 }
 
 // assemble makes every part; nothing runs yet.
 func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plugin, error) {
 	p := &plugin{
-		preparers: nodefactory.New(nodefactory.Config{Files: hostnode.OS{}, StateDir: o.stateDir, LibraryDir: o.libraryDir}),
-		o:         o, client: client, driver: driver, releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1),
+		o: o, client: client, driver: driver, releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1),
 	}
-	var broken, err error
+	slicer, step, err := timeSlice(o)
+	if err != nil {
+		return nil, err
+	}
+	p.preparers = nodefactory.New(nodefactory.Config{
+		Files: hostnode.OS{}, StateDir: o.stateDir, LibraryDir: o.libraryDir, MIG: driver, MPS: mps(o, driver, p.daemonDied),
+		Note:      func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
+		TimeSlice: slicer, TimeSliceStep: step,
+	})
+	var broken error
 	p.store, broken, err = checkpoint.Open(hostnode.OS{}, filepath.Join(o.stateDir, "checkpoint.json"))
 	if err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
 	p.metrics = monitor.New(monitor.States{
 		Inventory: func() (sharing.Inventory, bool) { return p.board.Inventory() },
+		Working:   func() (sharing.Inventory, bool) { return p.board.Working() },
+		Config:    func() wire.ConfigVersions { return p.versions() },
 		Records:   p.store.All,
+		Usage:     p.survey().Report,
 	})
 	p.report = newReporter(client, o.nodeName, p.metrics)
 	if broken != nil {
@@ -125,7 +149,10 @@ func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plu
 		Problem: p.report.configuration,
 	})
 	p.board = discovery.NewBoard(o.nodeName, p.settings(p.config.Current()))
-	if p.pods, err = pods.New(client, o.nodeName, p.releases.add); err != nil {
+	if p.pods, err = pods.New(client, o.nodeName, func(owner sharing.Owner) {
+		p.evictor.Forget(types.UID(owner))
+		p.releases.add(owner)
+	}); err != nil {
 		return nil, err
 	}
 	p.kubelet = kubelet{directory: o.kubeletDir, resource: p.countName}
@@ -134,6 +161,10 @@ func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plu
 		return nil, err
 	}
 	p.forget = forget
+	if p.health, err = p.newHealth(); err != nil {
+		return nil, err
+	}
+	p.assembleModes()
 	return p, p.assembleKeeper(base)
 }
 
@@ -155,7 +186,11 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 		Pods: p.pods, Resolver: resolver,
 		Preparers: p.preparers,
 		Store:     p.store, Base: base, Specs: &render.Directory{Files: hostnode.OS{}, Path: o.cdiDir},
-		Inventory: p.board.Inventory, Terms: func() lifecycle.Terms { return terms(p.config.Current().Device) },
+		Inventory: p.board.Inventory, Working: p.board.Working, Locks: &p.locks,
+		Terms: func() lifecycle.Terms {
+			v := p.config.Current()
+			return terms(v.Device, v.Node.For(o.nodeName))
+		},
 		Held: p.kubelet.held, Settle: o.settle,
 		Observe: lifecycle.Observer{
 			Allocated: p.metrics.Allocated,
@@ -163,8 +198,11 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 				p.receipts.Prepared(pod)
 				p.metrics.Prepared(c.Devices[0].Share.Mode, took)
 			},
-			Failed:   p.report.refused,
-			Released: func(_ sharing.Owner, err error) { p.metrics.Released(err) },
+			Failed: p.refused,
+			Released: func(_ sharing.Owner, err error) {
+				p.metrics.Released(err)
+				p.mover.Released()
+			},
 		},
 	})
 	return nil
@@ -181,6 +219,7 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return p.config.Run(ctx) })
 	group.Go(func() error { p.pods.Run(ctx); return nil })
 	group.Go(func() error { return p.receipts.Run(ctx) })
+	group.Go(func() error { return p.evictor.Run(ctx) })
 	if p.o.metricsAddress != "" {
 		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.well) })
 	}
@@ -190,22 +229,23 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 			return nil
 		}
 		p.board.SetSettings(p.settings(p.config.Current()))
-		group.Go(func() error { return p.watchDevices(ctx) })
+		group.Go(func() error { return p.health.Run(ctx) })
+		p.supervise(ctx, group)
 		return p.serveWhenReady(ctx, group)
 	})
 }
 
-// watchDevices runs the health monitor.
-func (p *plugin) watchDevices(ctx context.Context) error {
+// newHealth makes the health monitor.
+func (p *plugin) newHealth() (*health.Monitor, error) {
 	xids, all, err := p.o.xids()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	return health.New(p.driver, p.board, health.Config{
 		Ignored: xids, IgnoreAll: all, Probe: p.o.healthProbe, Quiet: p.o.healthMin, Retry: p.o.driverRetry, FailFast: p.o.failOnInitError,
 		Trouble: func(err error) { p.report.trouble(monitor.ProblemDriver, "GPUDriverUnavailable", err) },
 		Changed: p.report.device, Opened: p.forget,
-	}).Run(ctx)
+	}), nil
 }
 
 // well says what keeps the plugin from its work. A missing driver does not count:
@@ -225,7 +265,12 @@ func (p *plugin) well() error {
 // publisher keeps the node object current.
 func (p *plugin) publisher(amounts func() bool, changes <-chan struct{}) (*publish.Publisher, error) {
 	return publish.New(publish.Config{
-		Client: p.client, Node: p.o.nodeName, Inventory: p.board.Inventory,
+		Client: p.client, Node: p.o.nodeName,
+		State: func() (publish.State, bool) {
+			inv, ready := p.board.Inventory()
+			usable, _ := p.board.Usable()
+			return publish.State{Inventory: inv, Usable: usable, Config: p.versions()}, ready
+		},
 		Terms: func() (request.Names, int64) {
 			d := p.config.Current().Device
 			return d.Names(), d.MemoryFactor

@@ -32,6 +32,7 @@ type program struct {
 	driver  *nvmlfake.Driver
 	plugin  *plugin
 	dir     string
+	tune    func(*options) // nil leaves them as they are
 }
 
 func launch(t *testing.T, prepare ...func(*program)) *program {
@@ -58,6 +59,9 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 	o.libraryDir, o.devRoot, o.driverEdits = filepath.Join(p.dir, "lib"), filepath.Join(p.dir, "dev"), "files"
 	o.metricsAddress, o.settle, o.healthProbe, o.healthMin = "", time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
 	o.driverRetry = 20 * time.Millisecond
+	if p.tune != nil {
+		p.tune(o)
+	}
 	var err error
 	if p.plugin, err = assemble(p.api, p.driver, o); err != nil {
 		t.Fatal(err)

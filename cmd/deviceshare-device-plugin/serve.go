@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -18,6 +17,7 @@ import (
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/monitor"
 	"deviceshare/deviceplugin/render"
+	"deviceshare/deviceplugin/retry"
 	"deviceshare/deviceplugin/server"
 	"deviceshare/sharing"
 )
@@ -59,6 +59,7 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	}
 	inv, _ := p.board.Inventory()
 	klog.InfoS("devices found", "count", len(inv.Devices))
+	p.moveDevices(ctx, group)
 	amounts := &amounts{plugin: p}
 	publisher, err := p.publisher(amounts.inCapacity, p.changes)
 	if err != nil {
@@ -71,7 +72,9 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	return server.New(server.Config{
 		Directory: p.kubelet.plugins(), Socket: "deviceshare-count.sock", Resource: p.countName,
 		Devices: func() []*pluginapi.Device {
-			inv, _ := p.board.Inventory()
+			// A device on the way into another mode keeps its slots: a pod that comes
+			// for the old one is told so when it starts, and placed anew.
+			inv, _ := p.board.Usable()
 			return server.Slots(&inv)
 		},
 		Changes: p.board.Changes,
@@ -111,16 +114,12 @@ func (h handler) Start(ctx context.Context, slots []string) error { return h.kee
 // releases is the queue of owners that are gone. A release that fails is tried
 // again, later each time.
 type releases struct {
-	queue  workqueue.TypedRateLimitingInterface[sharing.Owner]
+	queue  *retry.Queue[sharing.Owner]
 	broken chan struct{}
 }
 
 func newReleases() *releases {
-	return &releases{
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[sharing.Owner](time.Second, 2*time.Minute)),
-		broken: make(chan struct{}),
-	}
+	return &releases{queue: retry.New[sharing.Owner](time.Second, 2*time.Minute), broken: make(chan struct{})}
 }
 
 // add queues an owner; it does not block.
@@ -128,20 +127,12 @@ func (r *releases) add(o sharing.Owner) { r.queue.Add(o) }
 
 // run works until ctx ends.
 func (r *releases) run(ctx context.Context, keeper *lifecycle.Keeper) error {
-	stop := context.AfterFunc(ctx, r.queue.ShutDown)
-	defer stop()
 	defer close(r.broken)
-	for {
-		owner, end := r.queue.Get()
-		if end {
-			return nil
-		}
-		if err := keeper.Release(ctx, owner); err != nil {
+	return r.queue.Run(ctx, func(ctx context.Context, owner sharing.Owner) error {
+		err := keeper.Release(ctx, owner)
+		if err != nil {
 			klog.ErrorS(err, "devices not released; trying again", "owner", owner)
-			r.queue.AddRateLimited(owner)
-		} else {
-			r.queue.Forget(owner)
 		}
-		r.queue.Done(owner)
-	}
+		return err
+	})
 }

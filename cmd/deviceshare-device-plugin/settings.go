@@ -3,11 +3,14 @@
 package main
 
 import (
+	"cmp"
+
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
 )
 
 // settings is the configuration in force as discovery wants it. serves reports
@@ -19,20 +22,38 @@ func settings(v live.Value, node string, serves func(sharing.Mode) bool) discove
 			d := here.Device(v.Device, f.UUID, f.Index, f.Model)
 			return discovery.Offer{
 				Hidden: d.Hidden, Mode: d.Mode, MaxShares: d.MaxShares,
-				MemoryScaling: d.MemoryScaling, CoreScaling: d.CoreScaling,
+				MemoryScaling: d.MemoryScaling, CoreScaling: d.CoreScaling, MaxClients: d.MaxClients,
 			}
 		},
 		Geometries:   func(model string) []sharing.Geometry { return v.Device.Geometries(model) },
+		Policy:       v.Device.Policy,
 		GeometryHash: v.Device.GeometryHash(),
 		Serves:       serves,
 	}
 }
 
-// terms is the configuration in force as single containers meet it.
-func terms(c config.Device) lifecycle.Terms {
+// terms is the configuration in force as single containers of a node meet it.
+// More memory given out than there is comes from the host when the card is full.
+func terms(c config.Device, here config.NodeSettings) lifecycle.Terms {
 	t := lifecycle.Terms{Names: c.Names(), PriorityName: c.PriorityName, Factor: c.MemoryFactor}
-	if c.DisableCoreLimit {
+	switch {
+	case c.DisableCoreLimit:
 		t.Policy = "disable"
+	case c.LeaveIdle:
+		t.Policy = "force"
+	}
+	t.Interception = nodeapi.Interception{
+		ContextFree: c.ContextFree, KeepDeepbind: c.KeepDeepbind, StandIn: c.StandIn,
+		Oversubscribe: scaled(c, here),
 	}
 	return t
+}
+
+// scaled reports whether some device of the node may give out more memory than it has.
+func scaled(c config.Device, here config.NodeSettings) bool {
+	most := cmp.Or(here.MemoryScaling, c.MemoryScaling)
+	for i := range here.Devices {
+		most = max(most, here.Devices[i].MemoryScaling)
+	}
+	return most > 1
 }

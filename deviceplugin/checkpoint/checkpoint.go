@@ -20,6 +20,8 @@ import (
 
 // version is the format's version. A reader refuses any other: unlike an
 // annotation, the file has one writer, and reading half of it would lose effects.
+// A field that only people and metrics read may be added without a new version:
+// programs from before it pass over it, and do not find it missing.
 const version = 1
 
 // Record is one allocation.
@@ -40,6 +42,17 @@ type DeviceAndShare struct {
 	Memory sharing.Bytes    `json:"memory"` // bytes
 	Cores  sharing.Percent  `json:"cores"`
 	Whole  bool             `json:"whole,omitempty"`
+	// Partition is set in mode mig only.
+	Partition Partition `json:"partition,omitzero"`
+}
+
+// Partition is a place on a device and the MIG device that was made there.
+type Partition struct {
+	Profile string `json:"profile"`
+	Start   int    `json:"start"` // first memory slice
+	Size    int    `json:"size"`  // memory slices
+	// UUID is "" until the partition is prepared. It may change with a reboot.
+	UUID string `json:"uuid,omitempty"`
 }
 
 // file is the text on disk. Records stay raw so that the checksum is over bytes

@@ -46,6 +46,42 @@ func TestEncodedRecordsAreReadBackWhole(t *testing.T) {
 	}
 }
 
+func TestRecordsOfPartitionsNameThem(t *testing.T) {
+	r := sample("a", "uid-1")
+	r.Mode = sharing.MIG
+	r.Devices[0].Partition = Partition{Profile: "3g.40gb", Start: 4, Size: 4, UUID: "MIG-1"}
+	text := encode(t, r)
+	if want := `"partition":{"profile":"3g.40gb","start":4,"size":4,"uuid":"MIG-1"}`; !bytes.Contains(text, []byte(want)) || bytes.Count(text, []byte("partition")) != 1 {
+		t.Errorf("the text is %s", text)
+	}
+	got, err := Decode(text)
+	if err != nil || !reflect.DeepEqual(got, []Record{r}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// Texts of other versions of the program: they have no partitions, or further
+// fields that are for people.
+func TestCheckpointsOfOtherVersionsOfTheProgramAreRead(t *testing.T) {
+	cases := map[string]struct {
+		records string
+		want    Partition
+	}{
+		"before there were partitions": {`[{"id":"a","owner":"u","namespace":"n","pod":"p","container":"c","slots":["s"],"mode":"mig","devices":[{"device":"GPU-a","memory":1,"cores":2}]}]`,
+			Partition{}},
+		"of a program that knows more": {`[{"id":"a","owner":"u","namespace":"n","pod":"p","container":"c","slots":["s"],"mode":"mig","new":1,"devices":[{"device":"GPU-a","memory":1,"cores":2,"partition":{"profile":"1g","start":1,"size":1,"new":2}}]}]`,
+			Partition{Profile: "1g", Start: 1, Size: 1}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			records, err := Decode([]byte(seal(tc.records)))
+			if err != nil || len(records) != 1 || records[0].Devices[0].Partition != tc.want {
+				t.Errorf("got %+v, %v", records, err)
+			}
+		})
+	}
+}
+
 func TestTheOrderOfRecordsDoesNotChangeTheText(t *testing.T) {
 	a, b := sample("a", "uid-1"), sample("b", "uid-2")
 	if x, y := encode(t, a, b), encode(t, b, a); !bytes.Equal(x, y) {

@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -23,15 +24,32 @@ type Board struct {
 	settings Settings
 	sick     map[sharing.DeviceID]string // why, for devices that are not healthy
 	absent   map[sharing.DeviceID]bool   // seen by an earlier scan, not by the last
-	ready    bool                        // a scan has succeeded
-	shown    bool                        // current has been announced
+	// first is why a device that does not work was found broken first: what the
+	// driver says of it may change from one look to the next, and the node is not
+	// written each time.
+	first    map[sharing.DeviceID]string
+	standing map[sharing.DeviceID]Standing
+	ready    bool // a scan has succeeded
+	shown    bool // current has been announced
 	current  sharing.Inventory
+	working  sharing.Inventory
 	readers  []chan struct{}
+}
+
+// Standing is how far a device is on the way into its mode: the mode it is ready
+// for pods in, or "" and why it is in none.
+type Standing struct {
+	Mode sharing.Mode
+	Why  string
 }
 
 // NewBoard returns an empty board with these settings.
 func NewBoard(node string, s Settings) *Board {
-	return &Board{node: node, settings: s, sick: map[sharing.DeviceID]string{}, current: sharing.Inventory{Node: node}}
+	empty := sharing.Inventory{Node: node}
+	return &Board{
+		node: node, settings: s, sick: map[sharing.DeviceID]string{}, first: map[sharing.DeviceID]string{},
+		standing: map[sharing.DeviceID]Standing{}, current: empty, working: empty,
+	}
 }
 
 // Inventory returns the current inventory and whether there has been a scan. The
@@ -40,6 +58,39 @@ func (b *Board) Inventory() (sharing.Inventory, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.current, b.ready
+}
+
+// Working is the inventory as far as the devices themselves go: those that work
+// are healthy in it, whether or not they can be used in the mode they are given
+// now. Containers that have begun depend on no more. It is shared: it must not be
+// changed.
+func (b *Board) Working() (sharing.Inventory, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.working, b.ready
+}
+
+// Usable is the inventory in which a device is healthy that works and can be used
+// in its mode, be it on the way there. The kubelet and the sums of the node go by
+// it: a device that waits for its pods to end must not be taken out of the sums
+// that these pods are counted in.
+func (b *Board) Usable() (sharing.Inventory, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	usable := b.working
+	usable.Devices = slices.Clone(b.working.Devices)
+	for i := range b.found {
+		f := &b.found[i]
+		if Unfit(f, b.settings.Device(f).Mode, b.settings) == "" {
+			continue
+		}
+		for k := range usable.Devices {
+			if usable.Devices[k].ID == f.UUID {
+				usable.Devices[k].Healthy = false
+			}
+		}
+	}
+	return usable, b.ready
 }
 
 // Minor returns the number of a device's node.
@@ -67,7 +118,8 @@ func (b *Board) Sick() map[sharing.DeviceID]string {
 	return sick
 }
 
-// Unfit returns why devices cannot be used in their mode.
+// Unfit returns why devices cannot be used in their mode, except for those that
+// are on the way into it.
 func (b *Board) Unfit() map[sharing.DeviceID]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,11 +127,28 @@ func (b *Board) Unfit() map[sharing.DeviceID]string {
 	for i := range b.found {
 		f := &b.found[i]
 		offer := b.settings.Device(f)
-		if why := Unfit(f, offer.Mode, b.settings.Serves); why != "" && !offer.Hidden {
+		if why := Unfit(f, offer.Mode, b.settings); why != "" && !offer.Hidden {
 			unfit[f.UUID] = why
 		}
 	}
 	return unfit
+}
+
+// Movable returns the devices that somebody may bring into their modes: they work
+// and can be used in them.
+func (b *Board) Movable() []sharing.Device {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var devices []sharing.Device
+	for i := range b.found {
+		f := &b.found[i]
+		offer := b.settings.Device(f)
+		d, listed := b.working.Device(f.UUID)
+		if listed && d.Healthy && Unfit(f, offer.Mode, b.settings) == "" {
+			devices = append(devices, *d)
+		}
+	}
+	return devices
 }
 
 // Changes returns a channel that holds a token after every change, and one at once
@@ -136,17 +205,66 @@ func (b *Board) SetSick(sick map[sharing.DeviceID]string) {
 	b.rebuild()
 }
 
+// SetStanding takes over how far a device is on the way into its mode.
+func (b *Board) SetStanding(id sharing.DeviceID, s Standing) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.standing[id] = s
+	b.rebuild()
+}
+
+// broken says why a device does not work, "" if it does.
+func (b *Board) broken(f *Found, _ Offer) string {
+	why, sick := b.sick[f.UUID]
+	switch {
+	case !sick && !b.absent[f.UUID]:
+		delete(b.first, f.UUID)
+		return ""
+	case b.first[f.UUID] != "":
+	case sick && why != "":
+		b.first[f.UUID] = why
+	case sick:
+		b.first[f.UUID] = "it does not work"
+	default:
+		b.first[f.UUID] = "the driver no longer lists it"
+	}
+	return b.first[f.UUID]
+}
+
+// unready says why a device gets no pods, "" if it does.
+func (b *Board) unready(f *Found, offer Offer) string {
+	if why := b.broken(f, offer); why != "" {
+		return why
+	}
+	if why := Unfit(f, offer.Mode, b.settings); why != "" {
+		return why
+	}
+	s := b.standing[f.UUID]
+	switch {
+	case b.settings.Switches == nil || s.Mode == offer.Mode:
+		return ""
+	case s.Why != "":
+		return s.Why
+	}
+	return fmt.Sprintf("it has not been brought into mode %s yet", offer.Mode)
+}
+
 // rebuild computes the inventory and wakes the readers if it differs.
 func (b *Board) rebuild() {
-	healthy := func(id sharing.DeviceID) bool {
-		_, broken := b.sick[id]
-		return !broken && !b.absent[id]
+	next := Inventory(b.node, b.found, b.unready, b.settings)
+	working := Inventory(b.node, b.found, b.broken, b.settings)
+	for i := range b.found {
+		f := &b.found[i]
+		offer := b.settings.Device(f)
+		onTheWay := b.broken(f, offer) == "" && Unfit(f, offer.Mode, b.settings) == ""
+		if d, listed := next.Device(f.UUID); listed {
+			d.Changing = onTheWay && !d.Healthy
+		}
 	}
-	next := Inventory(b.node, b.found, healthy, b.settings)
-	if !b.ready || (b.shown && reflect.DeepEqual(next, b.current)) {
+	if !b.ready || (b.shown && reflect.DeepEqual(next, b.current) && reflect.DeepEqual(working, b.working)) {
 		return
 	}
-	b.current, b.shown = next, true
+	b.current, b.working, b.shown = next, working, true
 	for _, c := range b.readers {
 		select {
 		case c <- struct{}{}:

@@ -17,7 +17,7 @@ func offers(*Found) Offer {
 	return Offer{Mode: sharing.HAMiCore, MemoryScaling: 1, CoreScaling: 1, MaxShares: 10}
 }
 
-func healthy(sharing.DeviceID) bool { return true }
+func healthy(*Found, Offer) string { return "" }
 
 // swapped are two devices whose driver index is not their PCI order, and a third.
 func swapped() *nvmlfake.Driver {
@@ -84,7 +84,12 @@ func TestInventoryIsInIndexOrderAndWhole(t *testing.T) {
 
 func TestSettingsShapeWhatIsOffered(t *testing.T) {
 	found := scan(t, swapped())
-	inv := Inventory("n", found, func(id sharing.DeviceID) bool { return id != found[2].UUID }, Settings{Device: func(f *Found) Offer {
+	inv := Inventory("n", found, func(f *Found, _ Offer) string {
+		if f.UUID == found[2].UUID {
+			return "XID 79"
+		}
+		return ""
+	}, Settings{Device: func(f *Found) Offer {
 		switch f.Index {
 		case 0:
 			return Offer{Hidden: true}

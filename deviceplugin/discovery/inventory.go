@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+	"unicode"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/mps"
 )
 
 // Settings is what the administrator decided, as plain answers.
@@ -17,11 +20,17 @@ type Settings struct {
 	Device func(f *Found) Offer
 	// Geometries are the groups allowed for a model, in order.
 	Geometries func(model string) []sharing.Geometry
+	// Policy is how partitions are chosen on a model; nil is sharing.FirstMatch.
+	Policy func(model string) sharing.PartitionPolicy
 	// GeometryHash identifies the geometry configuration.
 	GeometryHash string
 	// Serves reports whether this node can prepare containers in a mode. Nil
 	// means any.
 	Serves func(sharing.Mode) bool
+	// Switches reports whether somebody brings devices into a mode and out of it,
+	// and tells the board how far they are; see Board.SetStanding. Nil means that
+	// nobody does: then devices are taken to be in the mode they are given.
+	Switches func(sharing.Mode) bool
 }
 
 // Offer is how one device is offered.
@@ -31,11 +40,13 @@ type Offer struct {
 	MemoryScaling float64 // 1 offers the physical memory
 	CoreScaling   float64 // 1 offers 100 percent
 	MaxShares     int
+	// MaxClients lowers how many clients an MPS server is taken to serve; 0 keeps it.
+	MaxClients int
 }
 
-// Inventory builds the node's inventory in ascending index order. healthy is
-// asked once per device that is offered.
-func Inventory(node string, found []Found, healthy func(sharing.DeviceID) bool, s Settings) sharing.Inventory {
+// Inventory builds the node's inventory in ascending index order. broken says why
+// a device that is offered gets no pods, "" if it does.
+func Inventory(node string, found []Found, broken func(*Found, Offer) string, s Settings) sharing.Inventory {
 	inv := sharing.Inventory{Node: node, GeometryHash: s.GeometryHash}
 	for i := range found {
 		f := &found[i]
@@ -43,15 +54,18 @@ func Inventory(node string, found []Found, healthy func(sharing.DeviceID) bool, 
 		if offer.Hidden {
 			continue
 		}
+		why := legible(broken(f, offer))
 		inv.Devices = append(inv.Devices, sharing.Device{
 			ID: f.UUID, Index: f.Index, Model: f.Model,
 			Memory:    scaledMemory(f.Memory, offer.MemoryScaling),
 			Cores:     scaledCores(offer.CoreScaling),
 			MaxShares: max(offer.MaxShares, 1),
-			Healthy:   healthy(f.UUID) && Unfit(f, offer.Mode, s.Serves) == "",
+			Healthy:   why == "",
+			Reason:    why,
 			Mode:      offer.Mode,
 			NUMA:      f.NUMA, PCI: f.PCI, Links: slices.Clone(f.Links),
-			MIG: partitioning(f, s.Geometries),
+			MIG:        partitioning(f, &s),
+			MaxClients: clients(f, offer),
 		})
 	}
 	slices.SortFunc(inv.Devices, func(a, b sharing.Device) int { return cmp.Compare(a.Index, b.Index) })
@@ -63,16 +77,46 @@ func Inventory(node string, found []Found, healthy func(sharing.DeviceID) bool, 
 
 // Unfit says why a device that works cannot be used in its mode, "" if it can. It
 // is then published as broken: a pod that was given it could not start.
-func Unfit(f *Found, mode sharing.Mode, serves func(sharing.Mode) bool) string {
+func Unfit(f *Found, mode sharing.Mode, s Settings) string {
+	switched := s.Switches != nil && s.Switches(sharing.MIG)
 	switch {
-	case serves != nil && !serves(mode):
+	case s.Serves != nil && !s.Serves(mode):
 		return fmt.Sprintf("this node cannot prepare containers in mode %s", mode)
 	case mode == sharing.MIG && !f.MIG.Capable:
 		return "its mode is mig and it cannot be partitioned: give it another mode in the node configuration"
-	case mode != sharing.MIG && f.MIG.Enabled:
+	case mode == sharing.MPS && f.Compute > 0 && f.Compute < 7:
+		return "its mode is mps and it is older than Volta, where MPS holds no client to a limit: give it another mode in the node configuration"
+	case mode != sharing.MIG && f.MIG.Enabled && !switched:
 		return fmt.Sprintf("partitioning (MIG) is switched on and its mode is %s: switch it off with nvidia-smi -mig 0, or give it mode mig", mode)
 	}
 	return ""
+}
+
+// clients is how many clients the device's MPS server serves, 0 in other modes.
+func clients(f *Found, o Offer) int {
+	if o.Mode != sharing.MPS {
+		return 0
+	}
+	most := mps.MaxClients(f.Compute, f.CUDA)
+	if o.MaxClients > 0 {
+		most = min(most, o.MaxClients)
+	}
+	return most
+}
+
+// legible makes a reason fit for an annotation: one line of bounded length.
+func legible(why string) string {
+	const most = 300
+	why = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(why, "?"))
+	if len(why) > most {
+		why = strings.ToValidUTF8(why[:most], "") + " ..."
+	}
+	return why
 }
 
 // visibleLinks drops links to devices that are not offered.
@@ -84,13 +128,16 @@ func visibleLinks(links []sharing.Link, inv *sharing.Inventory) []sharing.Link {
 }
 
 // partitioning is nil for a device that cannot be cut.
-func partitioning(f *Found, geometries func(string) []sharing.Geometry) *sharing.Partitioning {
+func partitioning(f *Found, s *Settings) *sharing.Partitioning {
 	if !f.MIG.Capable || len(f.MIG.Profiles) == 0 {
 		return nil
 	}
 	p := &sharing.Partitioning{Slices: f.MIG.Slices, Profiles: slices.Clone(f.MIG.Profiles)}
-	if geometries != nil {
-		p.Geometries = geometries(f.Model)
+	if s.Geometries != nil {
+		p.Geometries = s.Geometries(f.Model)
+	}
+	if s.Policy != nil {
+		p.Policy = s.Policy(f.Model)
 	}
 	return p
 }

@@ -68,6 +68,7 @@ type Monitor struct {
 	known   map[sharing.DeviceID]bool // found by any scan
 	trouble string                    // what Trouble was told last
 	told    map[sharing.DeviceID]string
+	rescans chan chan struct{}
 }
 
 // New returns a monitor that has not started.
@@ -76,6 +77,7 @@ func New(driver nvml.Driver, board *discovery.Board, cfg Config) *Monitor {
 	return &Monitor{
 		driver: driver, board: board, cfg: cfg,
 		ledger: newLedger(cfg), known: map[sharing.DeviceID]bool{}, told: map[sharing.DeviceID]string{},
+		rescans: make(chan chan struct{}),
 	}
 }
 
@@ -101,6 +103,37 @@ func (m *Monitor) Run(ctx context.Context) error {
 		}
 	}
 	return m.driver.Close()
+}
+
+// Rescan reads every device again, because something other than the driver changed
+// one, and returns when the board has the result. While the driver is not open it
+// waits until ctx ends; opening it reads the devices anyway.
+func (m *Monitor) Rescan(ctx context.Context) {
+	done := make(chan struct{})
+	select {
+	case m.rescans <- done:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// rescan serves one Rescan, if somebody waits for it.
+func (m *Monitor) rescan() {
+	select {
+	case done := <-m.rescans:
+		defer close(done)
+		found, err := discovery.Scan(m.driver)
+		if err != nil {
+			klog.ErrorS(err, "a device that was changed cannot be read again; the next look at the driver will")
+			return
+		}
+		m.board.SetFound(found)
+	default:
+	}
 }
 
 // report tells about trouble with the driver when it changed.
@@ -185,6 +218,7 @@ func (m *Monitor) listen(ctx context.Context, watch nvml.Watch, here *round) err
 	opened := time.Now()
 	next := opened.Add(m.cfg.Probe)
 	for ctx.Err() == nil {
+		m.rescan()
 		event, err := watch.Wait(min(time.Until(next), time.Second))
 		switch {
 		case err == nil:

@@ -139,6 +139,17 @@ func (k *Kubelet) Restart(t *testing.T) {
 	}
 }
 
+// Drop forgets the plugin, as a kubelet does that notices late that the stream of an
+// earlier registration has ended: nothing tells the plugin but the end of its own.
+func (k *Kubelet) Drop() {
+	k.mu.Lock()
+	conn := k.conn
+	k.conn, k.client, k.healthy = nil, nil, nil
+	k.wake()
+	k.mu.Unlock()
+	_ = conn.Close()
+}
+
 // Register implements the registration service.
 func (k *Kubelet) Register(_ context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
 	if r.GetVersion() != pluginapi.Version {

@@ -27,6 +27,8 @@ type Terms struct {
 	Factor int64
 	// Policy is when compute limits apply: "", "default", "force" or "disable".
 	Policy string
+	// Interception is how libvgpu.so behaves in containers.
+	Interception nodeapi.Interception
 }
 
 // containerRefs are the containers of a pod as the placement's reader wants them.
@@ -71,20 +73,25 @@ func amount(c *corev1.Container, name string) (resource.Quantity, bool) {
 	return q, ok
 }
 
-// claim translates the scheduler's decision about one container into what a
-// preparer needs. Whatever does not agree with the kubelet or with this node is
-// an error that says what to do.
-func claim(pod *corev1.Pod, c identity.Container, slots []string, inv *sharing.Inventory, t Terms) (nodeapi.Claim, error) {
+// decision reads what the scheduler decided for the pod.
+func decision(pod *corev1.Pod, inv *sharing.Inventory, t Terms) (sharing.Placement, error) {
 	placement, found, err := wire.ReadPlacement(pod.Annotations, containerRefs(pod, t.Names), inv, t.Factor)
 	switch {
 	case err != nil:
-		return nodeapi.Claim{}, fmt.Errorf("the scheduler's decision cannot be read: %w", err)
+		return placement, fmt.Errorf("the scheduler's decision cannot be read: %w", err)
 	case !found:
-		return nodeapi.Claim{}, fmt.Errorf("no scheduler gave the pod devices (no annotation %s): set spec.schedulerName to the scheduler that runs deviceshare, it is %q",
+		return placement, fmt.Errorf("no scheduler gave the pod devices (no annotation %s): set spec.schedulerName to the scheduler that runs deviceshare, it is %q",
 			wire.PodPlacement, pod.Spec.SchedulerName)
 	case placement.Node != inv.Node:
-		return nodeapi.Claim{}, fmt.Errorf("the scheduler's decision is for node %s, this is %s", placement.Node, inv.Node)
+		return placement, fmt.Errorf("the scheduler's decision is for node %s, this is %s", placement.Node, inv.Node)
 	}
+	return placement, nil
+}
+
+// claim translates the scheduler's decision about one container into what a
+// preparer needs. Whatever does not agree with the kubelet or with this node is
+// an error that says what to do.
+func claim(pod *corev1.Pod, c identity.Container, slots []string, placement *sharing.Placement, inv *sharing.Inventory, t Terms) (nodeapi.Claim, error) {
 	shares, ok := placement.Container(c.Name)
 	if !ok {
 		return nodeapi.Claim{}, fmt.Errorf("the scheduler gave container %s nothing, the kubelet %d slots", c.Name, len(slots))
@@ -95,13 +102,11 @@ func claim(pod *corev1.Pod, c identity.Container, slots []string, inv *sharing.I
 	out := nodeapi.Claim{
 		ID: c.ID, Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name,
 		Priority: priority(pod, c.Name, t.PriorityName), Policy: t.Policy,
+		Kind: shares.Kind, Order: order(pod, c.Name), User: user(pod, c.Name),
+		Interception: t.Interception,
 	}
-	out.Devices, err = claimed(shares.Shares, inv)
-	if err == nil && out.Devices[0].Share.Mode == sharing.MIG && placement.GeometryHash != inv.GeometryHash {
-		err = fmt.Errorf("the partitions were chosen under geometries %q, the node applied %q: delete the pod so that it is scheduled again",
-			placement.GeometryHash, inv.GeometryHash)
-	}
-	if err != nil {
+	var err error
+	if out.Devices, err = claimed(shares.Shares, inv); err != nil {
 		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
 	return out, nil
@@ -115,8 +120,6 @@ func claimed(shares []sharing.Share, inv *sharing.Inventory) ([]nodeapi.ClaimedD
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("device %s is not on this node, or is hidden by its configuration", s.Device)
-		case !d.Healthy:
-			return nil, fmt.Errorf("device %s (index %d) is broken; the container starts when it works again", d.ID, d.Index)
 		case s.Mode != shares[0].Mode:
 			return nil, fmt.Errorf("it has shares of modes %s and %s; one container is served in one mode", shares[0].Mode, s.Mode)
 		}
@@ -127,6 +130,12 @@ func claimed(shares []sharing.Share, inv *sharing.Inventory) ([]nodeapi.ClaimedD
 		out = append(out, nodeapi.ClaimedDevice{Device: devices[i], Share: shares[i]})
 	}
 	return out, nil
+}
+
+// order is a container's place in the pod's spec, init containers first.
+func order(pod *corev1.Pod, container string) int {
+	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	return slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == container })
 }
 
 // priority is the task priority of a container: 1 unless its resource says 0.
@@ -141,4 +150,18 @@ func priority(pod *corev1.Pod, container, name string) int {
 		}
 	}
 	return 1
+}
+
+// user is the user id a container runs as, nil when its image decides.
+func user(pod *corev1.Pod, container string) *int64 {
+	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	for i := range all {
+		if s := all[i].SecurityContext; all[i].Name == container && s != nil && s.RunAsUser != nil {
+			return s.RunAsUser
+		}
+	}
+	if s := pod.Spec.SecurityContext; s != nil {
+		return s.RunAsUser
+	}
+	return nil
 }

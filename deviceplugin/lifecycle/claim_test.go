@@ -3,7 +3,11 @@
 package lifecycle
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,8 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/lock"
 	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
@@ -67,12 +75,49 @@ func terms() Terms {
 	return Terms{Names: request.DefaultNames(), Factor: 1, PriorityName: "example.com/priority"}
 }
 
+// keeperOn is a keeper that knows devices, two modes, and nothing else. A device
+// works if the only reason against it is the way into its mode.
+func keeperOn(t *testing.T, inv *sharing.Inventory) *Keeper {
+	t.Helper()
+	store, _, err := checkpoint.Open(hostnode.OS{}, filepath.Join(t.TempDir(), "checkpoint.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := func() (sharing.Inventory, bool) { return *inv, true }
+	working := func() (sharing.Inventory, bool) {
+		w := *inv
+		w.Devices = slices.Clone(inv.Devices)
+		for i := range w.Devices {
+			d := &w.Devices[i]
+			d.Healthy = d.Healthy || d.Reason != "" && !strings.HasPrefix(d.Reason, "XID")
+		}
+		return w, true
+	}
+	return New(Config{
+		Inventory: known, Working: working, Locks: &lock.Keyed{}, Terms: terms, Store: store,
+		Preparers: []nodeapi.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
+	})
+}
+
+// serves is a preparer of a mode that is never asked.
+type serves struct{ mode sharing.Mode }
+
+func (s serves) Mode() sharing.Mode { return s.mode }
+
+func (serves) Prepare(context.Context, nodeapi.Claim) (nodeapi.Injection, error) {
+	return nodeapi.Injection{}, errors.New("not asked")
+}
+
+func (serves) Unprepare(context.Context, sharing.Owner) error { return nil }
+
+func mainContainer() identity.Container { return identity.Container{Name: "main", ID: "id"} }
+
 func TestDevicesAreClaimedInPCIOrderWithTheirOwnShares(t *testing.T) {
 	for name, annotate := range map[string]func(sharing.Placement) (map[string]string, error){"our scheduler": ourScheduler, "today's scheduler": todays} {
 		t.Run(name, func(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, annotate, shareOf(1, 1000), shareOf(2, 2000), shareOf(0, 3000))
-			c, err := claim(pod, identity.Container{Name: "main", ID: "id"}, slotsOf(3), &inv, terms())
+			c, err := keeperOn(t, &inv).admit(pod, mainContainer(), slotsOf(3))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,24 +150,11 @@ func TestClaimsThatDoNotAgreeWithTheNodeAreRefused(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, ourScheduler, tc.share)
 			tc.spoil(&inv)
-			_, err := claim(pod, identity.Container{Name: "main", ID: "id"}, slotsOf(1), &inv, terms())
+			_, err := keeperOn(t, &inv).admit(pod, mainContainer(), slotsOf(1))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want %q in it", err, tc.want)
 			}
 		})
-	}
-}
-
-func TestPartitionsOfAnotherGeometryConfigurationAreRefused(t *testing.T) {
-	inv := inventoryOf()
-	inv.Devices[0].Mode = sharing.MIG
-	share := shareOf(0, 6144)
-	share.Mode = sharing.MIG
-	share.Partition = sharing.Partition{Profile: "1g.6gb", Start: 0, Size: 1, Geometry: "group1"}
-	pod := podOf(t, ourScheduler, share)
-	_, err := claim(pod, identity.Container{Name: "main", ID: "id"}, slotsOf(1), &inv, terms())
-	if err == nil || !strings.Contains(err.Error(), `"before"`) {
-		t.Errorf("the error is %v", err)
 	}
 }
 
@@ -148,5 +180,30 @@ func TestAPodWithoutOurResourcesHasNoRequestingContainers(t *testing.T) {
 	got := containerRefs(pod, request.DefaultNames())
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestTheUserOfAContainerIsItsOwnThenItsPods(t *testing.T) {
+	id := func(n int64) *int64 { return &n }
+	cases := map[string]struct {
+		pod  *corev1.PodSecurityContext
+		main *corev1.SecurityContext
+		want string
+	}{
+		"nothing is said":      {nil, nil, "image"},
+		"the pod's":            {&corev1.PodSecurityContext{RunAsUser: id(1000)}, nil, "1000"},
+		"its own":              {&corev1.PodSecurityContext{RunAsUser: id(1000)}, &corev1.SecurityContext{RunAsUser: id(0)}, "0"},
+		"its own says no user": {&corev1.PodSecurityContext{RunAsUser: id(1000)}, &corev1.SecurityContext{}, "1000"},
+		"the pod says no user": {&corev1.PodSecurityContext{}, &corev1.SecurityContext{}, "image"},
+	}
+	for name, c := range cases {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{SecurityContext: c.pod, Containers: []corev1.Container{{Name: "other"}, {Name: "main", SecurityContext: c.main}}}}
+		got := "image"
+		if u := user(pod, "main"); u != nil {
+			got = fmt.Sprint(*u)
+		}
+		if got != c.want {
+			t.Errorf("%s: user %s, want %s", name, got, c.want)
+		}
 	}
 }

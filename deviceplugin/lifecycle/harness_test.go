@@ -27,6 +27,7 @@ import (
 	"deviceshare/deviceplugin/identity"
 	"deviceshare/deviceplugin/kubelettest"
 	"deviceshare/deviceplugin/lifecycle"
+	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/nvml/nvmlfake"
 	"deviceshare/deviceplugin/pods"
 	"deviceshare/deviceplugin/render"
@@ -48,6 +49,9 @@ type bench struct {
 	api     *fake.Clientset
 	dir     string
 	board   *discovery.Board
+	driver  *nvmlfake.Driver
+	mode    sharing.Mode
+	locks   lock.Keyed
 
 	keeper *lifecycle.Keeper
 	store  *checkpoint.Store
@@ -66,7 +70,13 @@ func newBench(t *testing.T) *bench {
 // newBenchOn is one whose device plugin works on files.
 func newBenchOn(t *testing.T, files hostnode.Files) *bench {
 	t.Helper()
-	b := &bench{t: t, kubelet: kubelettest.Start(t), api: fake.NewClientset(), dir: t.TempDir(), gone: make(chan sharing.Owner, 1000)}
+	return newBenchIn(t, files, sharing.HAMiCore)
+}
+
+// newBenchIn is one whose devices are in a mode.
+func newBenchIn(t *testing.T, files hostnode.Files, mode sharing.Mode) *bench {
+	t.Helper()
+	b := &bench{t: t, mode: mode, kubelet: kubelettest.Start(t), api: fake.NewClientset(), dir: t.TempDir(), gone: make(chan sharing.Owner, 1000)}
 	for _, d := range []string{"dev", "cdi", "lib", "state"} {
 		must(t, os.MkdirAll(filepath.Join(b.dir, d), 0o755))
 	}
@@ -74,12 +84,13 @@ func newBenchOn(t *testing.T, files hostnode.Files) *bench {
 		must(t, os.WriteFile(filepath.Join(b.dir, "dev", fmt.Sprintf("nvidia%d", minor)), nil, 0o600))
 	}
 	must(t, os.WriteFile(filepath.Join(b.dir, "lib", "libvgpu.so"), []byte("library"), 0o600))
-	driver := nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1))
-	must(t, driver.Open())
-	found, err := discovery.Scan(driver)
+	b.driver = nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1))
+	must(t, b.driver.Open())
+	b.partitioned()
+	found, err := discovery.Scan(b.driver)
 	must(t, err)
 	b.board = discovery.NewBoard(node, discovery.Settings{Device: func(*discovery.Found) discovery.Offer {
-		return discovery.Offer{Mode: sharing.HAMiCore, MemoryScaling: 1, CoreScaling: 1, MaxShares: 40}
+		return discovery.Offer{Mode: mode, MemoryScaling: 1, CoreScaling: 1, MaxShares: 40}
 	}})
 	b.board.SetFound(found)
 	b.start(files)
@@ -120,11 +131,11 @@ func (b *bench) start(files hostnode.Files) {
 	}
 	b.keeper = lifecycle.New(lifecycle.Config{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
-		Preparers: nodefactory.New(nodefactory.Config{Files: files, StateDir: filepath.Join(b.dir, "state"), LibraryDir: filepath.Join(b.dir, "lib")}),
-		Base:      &render.Files{DevRoot: filepath.Join(b.dir, "dev"), Minor: b.board.Minor},
+		Preparers: nodefactory.New(nodefactory.Config{Files: files, StateDir: filepath.Join(b.dir, "state"), LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
+		Base:      &render.Files{DevRoot: filepath.Join(b.dir, "dev"), Minor: b.board.Minor, MIG: b.capabilities()},
 		Specs:     &render.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
-		Inventory: b.board.Inventory,
-		Terms:     func() lifecycle.Terms { return lifecycle.Terms{Names: request.DefaultNames(), Factor: 1} },
+		Inventory: b.board.Inventory, Working: b.board.Working, Locks: &b.locks,
+		Terms: func() lifecycle.Terms { return lifecycle.Terms{Names: request.DefaultNames(), Factor: 1} },
 		Held: func() ([]identity.Held, error) {
 			text, err := os.ReadFile(b.kubelet.Checkpoint())
 			if err != nil {

@@ -17,7 +17,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +27,7 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/render"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -56,7 +56,13 @@ type Config struct {
 	Base      render.Base
 	Specs     *render.Directory
 	Inventory func() (sharing.Inventory, bool)
-	Terms     func() Terms
+	// Working is the same devices, healthy where they work at all: containers that
+	// hold a share go by it, whatever became of the device's mode since.
+	Working func() (sharing.Inventory, bool)
+	// Locks has one lock per device, by its id. It is shared with whoever changes
+	// devices.
+	Locks *lock.Keyed
+	Terms func() Terms
 	// Held is the kubelet's own record of our resource, for Reconcile.
 	Held func() ([]identity.Held, error)
 	// Settle is how long to wait after writing a specification, so that the
@@ -80,7 +86,7 @@ type Observer struct {
 type Keeper struct {
 	cfg    Config
 	memory memory
-	locks  keyedLocks
+	starts lock.Keyed // one per owner: containers of a pod start one by one
 }
 
 // New returns a keeper.
@@ -136,15 +142,11 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	if err != nil {
 		return nil, err
 	}
-	unlock := k.locks.lock(string(id.Owner))
+	unlock := k.starts.Lock(string(id.Owner))
 	defer unlock()
 	pod, err := k.pod(ctx, id)
 	if err != nil {
 		return nil, err
-	}
-	inv, ready := k.cfg.Inventory()
-	if !ready {
-		return pod, errors.New("the devices of this node are not known yet: the driver does not answer")
 	}
 	wrote := false
 	for _, c := range id.Containers {
@@ -152,7 +154,7 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 			klog.InfoS("container keeps what another device plugin gave it", "pod", id.Name, "container", c.Name)
 			continue
 		}
-		changed, err := k.prepare(ctx, pod, c, slots, &inv)
+		changed, err := k.prepare(ctx, pod, c, slots)
 		if err != nil {
 			return pod, err
 		}
@@ -189,22 +191,21 @@ func (k *Keeper) pod(ctx context.Context, id identity.Identity) (*corev1.Pod, er
 }
 
 // prepare does one container and reports whether its specification changed.
-func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c identity.Container, slots []string, inv *sharing.Inventory) (bool, error) {
+func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c identity.Container, slots []string) (bool, error) {
 	began := time.Now()
-	cl, err := claim(pod, c, slots, inv, k.cfg.Terms())
+	cl, err := k.admit(pod, c, slots)
 	if err != nil {
 		return false, err
 	}
-	mode := cl.Devices[0].Share.Mode
-	preparer, ok := k.preparer(mode)
-	if !ok {
-		return false, fmt.Errorf("container %s: this node cannot serve mode %q", c.Name, mode)
-	}
-	if err := k.cfg.Store.Put(record(&cl, slots)); err != nil {
+	preparer, err := k.preparerOf(&cl)
+	if err != nil {
 		return false, err
 	}
 	in, err := preparer.Prepare(ctx, cl)
 	if err != nil {
+		return false, err
+	}
+	if err := k.cfg.Store.Put(withMade(record(&cl, slots), in)); err != nil {
 		return false, err
 	}
 	base, err := k.cfg.Base.Edits(in.Devices)
@@ -219,20 +220,11 @@ func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c identity.Contai
 	if err != nil {
 		return false, err
 	}
-	klog.InfoS("container prepared", "pod", klog.KObj(pod), "container", c.Name, "allocation", cl.ID, "mode", mode, "devices", in.Devices)
+	klog.InfoS("container prepared", "pod", klog.KObj(pod), "container", c.Name, "allocation", cl.ID, "mode", preparer.Mode(), "devices", in.Devices)
 	if k.cfg.Observe.Prepared != nil {
 		k.cfg.Observe.Prepared(pod, cl, time.Since(began))
 	}
 	return changed, nil
-}
-
-func (k *Keeper) preparer(m sharing.Mode) (nodeapi.Preparer, bool) {
-	for _, p := range k.cfg.Preparers {
-		if p.Mode() == m {
-			return p, true
-		}
-	}
-	return nil, false
 }
 
 // record is what the checkpoint keeps of a claim.
@@ -243,7 +235,40 @@ func record(c *nodeapi.Claim, slots []string) checkpoint.Record {
 	}
 	for i := range c.Devices {
 		s := &c.Devices[i].Share
-		r.Devices = append(r.Devices, checkpoint.DeviceAndShare{Device: s.Device, Memory: s.Memory, Cores: s.Cores, Whole: s.Whole})
+		r.Devices = append(r.Devices, checkpoint.DeviceAndShare{
+			Device: s.Device, Memory: s.Memory, Cores: s.Cores, Whole: s.Whole,
+			Partition: checkpoint.Partition{Profile: s.Partition.Profile, Start: s.Partition.Start, Size: s.Partition.Size},
+		})
+	}
+	return r
+}
+
+// recorded is the record of a claim with the MIG devices that the allocation had
+// when it was last prepared, so that a restart changes nothing on disk.
+func (k *Keeper) recorded(c *nodeapi.Claim, slots []string) checkpoint.Record {
+	r := record(c, slots)
+	for _, old := range k.cfg.Store.Of(r.Owner) {
+		if old.ID != r.ID || len(old.Devices) != len(r.Devices) {
+			continue
+		}
+		for i := range r.Devices {
+			before := old.Devices[i].Partition
+			before.UUID = ""
+			if before == r.Devices[i].Partition {
+				r.Devices[i].Partition.UUID = old.Devices[i].Partition.UUID
+			}
+		}
+	}
+	return r
+}
+
+// withMade is the record with the MIG devices that an injection names.
+func withMade(r checkpoint.Record, in nodeapi.Injection) checkpoint.Record {
+	r.Devices = slices.Clone(r.Devices)
+	for i := range r.Devices {
+		if r.Devices[i].Partition.Size > 0 && i < len(in.Devices) {
+			r.Devices[i].Partition.UUID = string(in.Devices[i])
+		}
 	}
 	return r
 }

@@ -44,42 +44,6 @@ func (m *memory) get(slots []string) (string, bool) {
 	return id, ok
 }
 
-// keyedLocks is one lock per key that exists only while somebody holds or awaits
-// it. The zero value is ready.
-type keyedLocks struct {
-	mu   sync.Mutex
-	held map[string]*keyedLock
-}
-
-type keyedLock struct {
-	mu    sync.Mutex
-	users int
-}
-
-// lock takes the lock of a key and returns how to give it back.
-func (l *keyedLocks) lock(key string) (unlock func()) {
-	l.mu.Lock()
-	if l.held == nil {
-		l.held = map[string]*keyedLock{}
-	}
-	k, ok := l.held[key]
-	if !ok {
-		k = &keyedLock{}
-		l.held[key] = k
-	}
-	k.users++
-	l.mu.Unlock()
-	k.mu.Lock()
-	return func() {
-		k.mu.Unlock()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if k.users--; k.users == 0 {
-			delete(l.held, key)
-		}
-	}
-}
-
 // decided reports whether a scheduler left a decision on the pod.
 func decided(pod *corev1.Pod) bool {
 	return pod.Annotations[wire.PodPlacement] != "" || pod.Annotations[wire.PodAssigned] != ""

@@ -27,7 +27,7 @@ type lister interface {
 // Release takes back everything that was made for an owner. It does nothing while
 // the pod is live. The record goes last, so that a failure is tried again.
 func (k *Keeper) Release(ctx context.Context, o sharing.Owner) error {
-	unlock := k.locks.lock(string(o))
+	unlock := k.starts.Lock(string(o))
 	defer unlock()
 	if _, live := k.cfg.Pods.Pod(o); live {
 		return nil
@@ -60,21 +60,35 @@ func (k *Keeper) release(ctx context.Context, o sharing.Owner) error {
 	return nil
 }
 
+// Recall records live allocations that a lost checkpoint forgot. It asks nobody but
+// this machine, so that devices can be told apart from idle ones at once. The pods
+// must be known before it is called.
+func (k *Keeper) Recall() {
+	held, _ := k.held()
+	k.recall(held)
+}
+
+// held is the kubelet's record, and whether it could be read.
+func (k *Keeper) held() ([]identity.Held, bool) {
+	held, err := k.cfg.Held()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		klog.InfoS("the kubelet has no record yet; owners without a name are kept")
+	case err != nil:
+		klog.ErrorS(err, "the kubelet's own record cannot be used; owners without a name are kept")
+	}
+	return held, err == nil
+}
+
 // Reconcile compares checkpoint, host, kubelet and API server: it releases owners
 // that are gone, records live ones that a lost checkpoint forgot, and removes
 // specifications of nobody. The pods must be known before it is called.
 func (k *Keeper) Reconcile(ctx context.Context) error {
-	held, heldErr := k.cfg.Held()
-	switch {
-	case errors.Is(heldErr, fs.ErrNotExist):
-		klog.InfoS("the kubelet has no record yet; owners without a name are kept")
-	case heldErr != nil:
-		klog.ErrorS(heldErr, "the kubelet's own record cannot be used; owners without a name are kept")
-	}
+	held, known := k.held()
 	k.recall(held)
 	var failed []error
 	for owner, name := range k.owners() {
-		gone, err := k.gone(ctx, owner, name, held, heldErr == nil)
+		gone, err := k.gone(ctx, owner, name, held, known)
 		if err == nil && gone {
 			err = k.Release(ctx, owner)
 		}
@@ -138,7 +152,7 @@ func (k *Keeper) recall(held []identity.Held) {
 	for _, r := range k.cfg.Store.All() {
 		known[r.ID] = true
 	}
-	inv, ready := k.cfg.Inventory()
+	_, ready := k.cfg.Inventory()
 	specs, err := k.cfg.Specs.IDs()
 	if !ready || err != nil {
 		return
@@ -149,20 +163,29 @@ func (k *Keeper) recall(held []identity.Held) {
 		if !live || id == "" || known[id] || !slices.Contains(specs, id) {
 			continue
 		}
-		if err := k.recallOne(pod, h, id, &inv); err != nil {
+		if err := k.recallOne(pod, h, id); err != nil {
 			klog.ErrorS(err, "cannot record a running allocation", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)
 		}
 	}
 }
 
-func (k *Keeper) recallOne(pod *corev1.Pod, h identity.Held, id string, inv *sharing.Inventory) error {
-	c, err := claim(pod, identity.Container{Name: h.Container, ID: id}, h.Slots, inv, k.cfg.Terms())
+// recallOne records an allocation as it is, whether or not it could be made today.
+func (k *Keeper) recallOne(pod *corev1.Pod, h identity.Held, id string) error {
+	inv, err := k.inventory(nil)
 	if err != nil {
 		return err
 	}
-	r := record(&c, h.Slots)
+	terms := k.cfg.Terms()
+	placement, err := decision(pod, &inv, terms)
+	if err != nil {
+		return err
+	}
+	c, err := claim(pod, identity.Container{Name: h.Container, ID: id}, h.Slots, &placement, &inv, terms)
+	if err != nil {
+		return err
+	}
 	klog.InfoS("running allocation recorded again", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)
-	return k.cfg.Store.Put(r)
+	return k.cfg.Store.Put(record(&c, h.Slots))
 }
 
 // sweep removes specifications that no record names. A live container whose

@@ -21,6 +21,7 @@ type ask struct {
 	devices []int
 	mib     int64
 	kind    sharing.ContainerKind
+	part    sharing.Partition // of each device, in mode mig
 }
 
 // pod makes a pod that the scheduler placed, in the API server.
@@ -51,7 +52,7 @@ func (b *bench) draft(name string, asks ...ask) *corev1.Pod {
 			}
 			got := sharing.ContainerShares{Container: a.name, Kind: a.kind}
 			for _, d := range a.devices {
-				got.Shares = append(got.Shares, sharing.Share{Device: inv.Devices[d].ID, Mode: sharing.HAMiCore, Memory: sharing.MiBs(a.mib), Cores: 20})
+				got.Shares = append(got.Shares, sharing.Share{Device: inv.Devices[d].ID, Mode: b.mode, Memory: sharing.MiBs(a.mib), Cores: 20, Partition: a.part})
 			}
 			placement.Containers = append(placement.Containers, got)
 		}

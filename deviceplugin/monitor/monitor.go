@@ -28,6 +28,9 @@ const (
 	ProblemCheckpoint    = "checkpoint"
 	ProblemReconcile     = "reconcile"
 	ProblemIdentity      = "identity"
+	ProblemMPS           = "mps"
+	ProblemMode          = "mode"
+	ProblemUsage         = "usage" // a region that cannot be read; once per container
 )
 
 // Metrics are the numbers of one device plugin. Methods are safe for concurrent
@@ -40,6 +43,8 @@ type Metrics struct {
 	refusals    prometheus.Counter
 	releases    *prometheus.CounterVec
 	problems    *prometheus.CounterVec
+	moves       *prometheus.CounterVec
+	evictions   *prometheus.CounterVec
 }
 
 // New returns metrics that read states from s.
@@ -58,12 +63,18 @@ func New(s States) *Metrics {
 		refusals: prometheus.NewCounter(prometheus.CounterOpts{Name: "deviceshare_node_start_refusals_total", Help: "Container starts refused; the kubelet tries again."}),
 		releases: count("releases_total", "Pods whose devices were taken back.", "result"),
 		problems: count("problems_total", "Problems that were reported as events.", "kind"),
+		moves: count("mode_changes_total",
+			"Attempts to bring an idle device into a mode. Manual ones wait for an administrator.", "mode", "result"),
+		evictions: count("misplaced_pods_total", "Pods refused for good because of where they were placed.", "result"),
 	}
-	for _, kind := range []string{ProblemDriver, ProblemPublish, ProblemConfiguration, ProblemCheckpoint, ProblemReconcile, ProblemIdentity} {
+	for _, kind := range []string{ProblemDriver, ProblemPublish, ProblemConfiguration, ProblemCheckpoint, ProblemReconcile, ProblemIdentity, ProblemMode, ProblemMPS, ProblemUsage} {
 		m.problems.WithLabelValues(kind) // so that an alert has something to look at
 	}
-	m.registry.MustRegister(m.allocations, m.prepares, m.seconds, m.refusals, m.releases, m.problems,
+	m.registry.MustRegister(m.allocations, m.prepares, m.seconds, m.refusals, m.releases, m.problems, m.moves, m.evictions,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newStates(s))
+	if s.Usage != nil {
+		m.registry.MustRegister(newUsed(s.Usage))
+	}
 	return m
 }
 
@@ -90,6 +101,15 @@ func (m *Metrics) Released(err error) {
 
 // Problem counts a reported problem.
 func (m *Metrics) Problem(kind string) { m.problems.WithLabelValues(kind).Inc() }
+
+// Moved counts an attempt to bring a device into a mode. result is success,
+// failure or manual.
+func (m *Metrics) Moved(mode sharing.Mode, result string) {
+	m.moves.WithLabelValues(string(mode), result).Inc()
+}
+
+// Misplaced counts a pod that was refused for good. result is evicted or kept.
+func (m *Metrics) Misplaced(result string) { m.evictions.WithLabelValues(result).Inc() }
 
 // Serve answers /metrics and /healthz on address until ctx ends. healthy says
 // what keeps the plugin from its work, nil if nothing does.

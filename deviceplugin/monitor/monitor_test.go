@@ -15,16 +15,26 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
+
+// devices are two, of which as many are healthy.
+func devices(healthy int) func() (sharing.Inventory, bool) {
+	return func() (sharing.Inventory, bool) {
+		inv := sharing.Inventory{}
+		for i, id := range []sharing.DeviceID{"GPU-a", "GPU-b", "GPU-c"} {
+			inv.Devices = append(inv.Devices, sharing.Device{
+				ID: id, Index: i, Model: "A30", Memory: 24 * sharing.GiB, Cores: 100, Healthy: i < healthy, Mode: sharing.HAMiCore,
+			})
+		}
+		return inv, true
+	}
+}
 
 func known() States {
 	return States{
-		Inventory: func() (sharing.Inventory, bool) {
-			return sharing.Inventory{Devices: []sharing.Device{
-				{ID: "GPU-a", Index: 0, Model: "A30", Memory: 24 * sharing.GiB, Cores: 100, Healthy: true, Mode: sharing.HAMiCore},
-				{ID: "GPU-b", Index: 1, Model: "A30", Memory: 24 * sharing.GiB, Cores: 100, Mode: sharing.HAMiCore},
-			}}, true
-		},
+		Inventory: devices(1), Working: devices(2),
+		Config: func() wire.ConfigVersions { return wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"} },
 		Records: func() []checkpoint.Record {
 			r := checkpoint.Record{Namespace: "ns", Pod: "p", Container: "main", Mode: sharing.HAMiCore}
 			r.Devices = []checkpoint.DeviceAndShare{{Device: "GPU-a", Memory: sharing.GiB, Cores: 30}}
@@ -77,6 +87,8 @@ func TestTheMetricsSayWhatWasDoneAndWhatIs(t *testing.T) {
 	m.Released(nil)
 	m.Released(errors.New("no"))
 	m.Problem(ProblemDriver)
+	m.Moved(sharing.MIG, "manual")
+	m.Misplaced("evicted")
 	_, text := serve(t, m, func() error { return nil })("/metrics")
 	for _, want := range []string{
 		`deviceshare_node_allocations_total 1`,
@@ -87,7 +99,13 @@ func TestTheMetricsSayWhatWasDoneAndWhatIs(t *testing.T) {
 		`deviceshare_node_problems_total{kind="driver"} 1`,
 		`deviceshare_node_problems_total{kind="publish"} 0`,
 		`deviceshare_node_device_healthy{device="GPU-a",index="0",mode="hami-core",model="A30"} 1`,
-		`deviceshare_node_device_healthy{device="GPU-b",index="1",mode="hami-core",model="A30"} 0`,
+		`deviceshare_node_device_healthy{device="GPU-b",index="1",mode="hami-core",model="A30"} 1`,
+		`deviceshare_node_device_healthy{device="GPU-c",index="2",mode="hami-core",model="A30"} 0`,
+		`deviceshare_node_device_ready{device="GPU-a",index="0",mode="hami-core",model="A30"} 1`,
+		`deviceshare_node_device_ready{device="GPU-b",index="1",mode="hami-core",model="A30"} 0`,
+		`deviceshare_config_info{device="d",geometry="g",node="n"} 1`,
+		`deviceshare_node_mode_changes_total{mode="mig",result="manual"} 1`,
+		`deviceshare_node_misplaced_pods_total{result="evicted"} 1`,
 		fmt.Sprintf(`deviceshare_node_device_memory_given_bytes{device="GPU-a",index="0",mode="hami-core",model="A30"} %v`, float64(2*sharing.GiB)),
 		`deviceshare_node_device_shares{device="GPU-a",index="0",mode="hami-core",model="A30"} 2`,
 		`deviceshare_node_share_cores_percent{container="main",device="GPU-a",mode="hami-core",namespace="ns",pod="q"} 30`,
@@ -125,5 +143,16 @@ func TestAnAddressInUseNamesTheFlag(t *testing.T) {
 	err = New(known()).Serve(context.Background(), taken.Addr().String(), func() error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "--metrics-address") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestAPodThatTookAnothersNameCostsNoPage(t *testing.T) {
+	from := known()
+	records := from.Records()
+	from.Records = func() []checkpoint.Record { return append(records, records[0]) }
+	code, text := serve(t, New(from), func() error { return nil })("/metrics")
+	want := `deviceshare_node_share_cores_percent{container="main",device="GPU-a",mode="hami-core",namespace="ns",pod="p"} 60`
+	if code != http.StatusOK || !strings.Contains(text, want+"\n") {
+		t.Errorf("the answer is %d, without %s", code, want)
 	}
 }

@@ -3,25 +3,35 @@
 package monitor
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/usage"
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 // States is where the numbers that are states come from.
 type States struct {
+	// Inventory is the devices as they are offered, Working as they work.
 	Inventory func() (sharing.Inventory, bool)
-	Records   func() []checkpoint.Record
+	Working   func() (sharing.Inventory, bool)
+	// Config is the configuration in force.
+	Config  func() wire.ConfigVersions
+	Records func() []checkpoint.Record
+	// Usage is what containers use, as far as it is found out within ctx; nil shows
+	// nothing of it.
+	Usage func(ctx context.Context) usage.Report
 }
 
 // states collects them when asked.
 type states struct {
 	from States
 
-	healthy, memory, cores, given, shares, shareMemory, shareCores *prometheus.Desc
+	healthy, ready, memory, cores, given, shares, shareMemory, shareCores, config *prometheus.Desc
 }
 
 func newStates(from States) *states {
@@ -33,20 +43,34 @@ func newStates(from States) *states {
 	return &states{
 		from:        from,
 		healthy:     desc("device_healthy", "1 if the device works, 0 if it is broken.", device...),
+		ready:       desc("device_ready", "1 if the device takes pods in its mode, 0 if it is broken or not in that mode.", device...),
 		memory:      desc("device_memory_bytes", "Memory the device offers.", device...),
 		cores:       desc("device_cores_percent", "Compute the device offers.", device...),
 		given:       desc("device_memory_given_bytes", "Memory of the device that running containers were given.", device...),
 		shares:      desc("device_shares", "Containers that were prepared on the device.", device...),
 		shareMemory: desc("share_memory_bytes", "Memory a container was given of a device.", share...),
-		shareCores:  desc("share_cores_percent", "Compute a container was given of a device; 0 is no limit.", share...),
+		config: prometheus.NewDesc("deviceshare_config_info", "Always 1. The hashes of the configuration in force.",
+			[]string{"device", "node", "geometry"}, nil),
+		shareCores: desc("share_cores_percent", "Compute a container was given of a device; 0 is no limit.", share...),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (s *states) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.healthy, s.memory, s.cores, s.given, s.shares, s.shareMemory, s.shareCores} {
+	for _, d := range []*prometheus.Desc{s.healthy, s.ready, s.config, s.memory, s.cores, s.given, s.shares, s.shareMemory, s.shareCores} {
 		out <- d
 	}
+}
+
+// holder is who a share's metrics are about: namespace, pod, container, device,
+// mode. A pod that took the name of one whose devices are not released yet is the
+// same holder: two series alike would cost the whole page.
+type holder [5]string
+
+// share is what a holder was given of a device.
+type share struct {
+	memory sharing.Bytes
+	cores  sharing.Percent
 }
 
 // Collect implements prometheus.Collector.
@@ -55,27 +79,40 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	given, shares := map[sharing.DeviceID]sharing.Bytes{}, map[sharing.DeviceID]int{}
+	held := map[holder]share{}
 	for _, r := range s.from.Records() {
 		for _, d := range r.Devices {
 			given[d.Device] = given[d.Device].Plus(d.Memory)
 			shares[d.Device]++
-			labels := []string{r.Namespace, r.Pod, r.Container, string(d.Device), string(r.Mode)}
-			gauge(s.shareMemory, float64(d.Memory), labels...)
-			gauge(s.shareCores, float64(d.Cores), labels...)
+			by := holder{r.Namespace, r.Pod, r.Container, string(d.Device), string(r.Mode)}
+			held[by] = share{memory: held[by].memory.Plus(d.Memory), cores: held[by].cores + d.Cores}
 		}
 	}
-	inv, _ := s.from.Inventory()
+	for by, h := range held {
+		gauge(s.shareMemory, float64(h.memory), by[:]...)
+		gauge(s.shareCores, float64(h.cores), by[:]...)
+	}
+	versions := s.from.Config()
+	gauge(s.config, 1, versions.Device, versions.Node, versions.Geometry)
+	inv, _ := s.from.Working()
+	offered, _ := s.from.Inventory()
 	for i := range inv.Devices {
 		d := &inv.Devices[i]
 		labels := []string{string(d.ID), strconv.Itoa(d.Index), d.Model, string(d.Mode)}
-		healthy := 0.0
-		if d.Healthy {
-			healthy = 1
-		}
-		gauge(s.healthy, healthy, labels...)
+		gauge(s.healthy, truth(d.Healthy), labels...)
+		offer, there := offered.Device(d.ID)
+		gauge(s.ready, truth(there && offer.Healthy), labels...)
 		gauge(s.memory, float64(d.Memory), labels...)
 		gauge(s.cores, float64(d.Cores), labels...)
 		gauge(s.given, float64(given[d.ID]), labels...)
 		gauge(s.shares, float64(shares[d.ID]), labels...)
 	}
+}
+
+// truth is a condition as a number.
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

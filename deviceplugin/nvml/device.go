@@ -84,6 +84,7 @@ func (d *realDevice) Facts() (Facts, error) {
 		return Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
 	}
 	f.NUMA = d.numa(f.PCI)
+	f.Compute, f.CUDA = d.generation()
 	f.MIG, err = d.mig()
 	if err != nil {
 		return Facts{}, fmt.Errorf("read partitions of device %d: %w", d.index, err)

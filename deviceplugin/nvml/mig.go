@@ -62,7 +62,7 @@ func (d *realDevice) profile(number int) (sharing.Profile, int, error) {
 		return sharing.Profile{}, 0, ErrUnsupported
 	}
 	p := sharing.Profile{
-		Name:    strings.TrimPrefix(text(info.Name[:]), "MIG "),
+		Name:    profileName(info.Name[:]),
 		Memory:  sharing.MiBs(int64(min(info.MemorySizeMB, uint64(sharing.MaxBytes/sharing.MiB)))),
 		Compute: int(info.SliceCount),
 		Max:     int(info.InstanceCount),
@@ -76,6 +76,9 @@ func (d *realDevice) profile(number int) (sharing.Profile, int, error) {
 	slices.Sort(p.Starts)
 	return p, reach, nil
 }
+
+// profileName is a profile's name as people write it: "3g.40gb".
+func profileName(raw []uint8) string { return strings.TrimPrefix(text(raw), "MIG ") }
 
 // text cuts a C string at its end.
 func text(raw []uint8) string {

@@ -2,8 +2,8 @@
 
 // Package nvml is what the device plugin needs of the NVIDIA driver, as a narrow
 // interface of our own. Real is the driver through libnvidia-ml; nvmlfake is a
-// stateful stand-in that refuses what hardware refuses. Everything here reads;
-// nothing changes a device.
+// stateful stand-in that refuses what hardware refuses. What changes a device is
+// in the methods of mignode.Driver; everything else reads.
 package nvml
 
 import (
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/mig/mignode"
+	"deviceshare/sharing/mps/mpsnode"
 )
 
 // Errors that callers tell apart. Anything else is broken in a way that only the
@@ -42,6 +44,13 @@ type Driver interface {
 	// Watch starts to collect the critical errors of devices; ErrLost when one of
 	// them is lost.
 	Watch(devices []Device) (Watch, error)
+	// MIGDevice finds a MIG device by its UUID, "MIG-...".
+	MIGDevice(uuid string) (MIGDevice, error)
+	// MemoryByProcess lists the processes that use a device, each once, by PID;
+	// ErrUnsupported when the driver does not say how much memory they have.
+	MemoryByProcess(id sharing.DeviceID) ([]Process, error)
+	mignode.Driver
+	mpsnode.Hardware
 }
 
 // Device is a handle of one device. It is valid until the driver is closed.
@@ -65,7 +74,10 @@ type Facts struct {
 	Minor  int           // number of the device node
 	PCI    string        // "0000:07:00.0"
 	NUMA   int           // -1 when unknown
-	MIG    MIG
+	// Compute is the major compute capability, and CUDA the version of CUDA the
+	// driver serves, 1000 times major plus 10 times minor; 0 when unknown.
+	Compute, CUDA int
+	MIG           MIG
 }
 
 // MIG is what a device says about partitions.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/mps/mpsnode"
 )
 
 // topology is four devices: two with partitions and a link, one without
@@ -60,8 +61,12 @@ func play(scene string) error {
 		return playXID(driver, devices)
 	case "quiet":
 		return playQuiet(driver, devices)
+	case "compute":
+		return playCompute(driver, devices)
+	case "lost":
+		return playLost(devices)
 	}
-	return playLost(devices)
+	return playPartitions(scene, driver)
 }
 
 func playFacts(driver *Real, devices []Device) error {
@@ -115,6 +120,18 @@ func playQuiet(driver *Real, devices []Device) error {
 	return nil
 }
 
+func playCompute(driver *Real, devices []Device) error {
+	f, err := devices[2].Facts()
+	if err != nil {
+		return err
+	}
+	before, err := driver.ComputeMode(f.UUID)
+	fmt.Println(before, err, driver.SetComputeMode(f.UUID, mpsnode.ExclusiveProcess))
+	after, err := driver.ComputeMode(f.UUID)
+	fmt.Println(after, err, driver.SetComputeMode("GPU-none", mpsnode.Default) != nil)
+	return nil
+}
+
 func playLost(devices []Device) error {
 	ctl := os.Getenv("FAKEGPUCTL")
 	if out, err := exec.Command(ctl, "lose", "2").CombinedOutput(); err != nil {
@@ -130,6 +147,12 @@ func playLost(devices []Device) error {
 
 // act plays a scene in a process of its own on a fresh fake machine.
 func act(t *testing.T, scene string) string {
+	t.Helper()
+	return actOn(t, scene, topology)
+}
+
+// actOn does so on a machine of three devices.
+func actOn(t *testing.T, scene, topology string) string {
 	t.Helper()
 	build, err := filepath.Abs("../../e2e/fakegpu/build")
 	if err != nil {
@@ -150,7 +173,7 @@ func act(t *testing.T, scene string) string {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "NVML_TEST_SCENE="+scene, "LD_LIBRARY_PATH="+build, "FAKEGPU_DIR="+state,
-		"FAKEGPU_DEV="+dev, "FAKEGPUCTL="+filepath.Join(build, "fakegpuctl"))
+		"FAKEGPU_DEV="+dev, "FAKEGPUCTL="+filepath.Join(build, "fakegpuctl"), "CUDACLIENT="+filepath.Join(build, "cudaclient"))
 	if scene == "missing" {
 		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH=/nonexistent")
 	}
@@ -188,6 +211,9 @@ func TestTheRealBindingReadsTheDriver(t *testing.T) {
 	if len(first.MIG.Profiles) < 5 {
 		t.Errorf("only %d profiles", len(first.MIG.Profiles))
 	}
+	if first.Compute != 8 || first.CUDA != 13000 {
+		t.Errorf("its generation is %d under CUDA %d", first.Compute, first.CUDA)
+	}
 	if third.MIG.Capable || third.NUMA != 1 || third.Minor != 2 {
 		t.Errorf("the third device is %+v", third)
 	}
@@ -211,6 +237,12 @@ func TestTheRealBindingDeliversCriticalErrors(t *testing.T) {
 func TestTheRealBindingTellsALostDeviceFromOthers(t *testing.T) {
 	if got := act(t, "lost"); got != "true true\n<nil>" {
 		t.Errorf("probes answer %q, want that only the lost device is lost and comes back", got)
+	}
+}
+
+func TestTheRealBindingSetsComputeModes(t *testing.T) {
+	if got := act(t, "compute"); got != "0 <nil> <nil>\n3 <nil> true" {
+		t.Errorf("the answers are %q", got)
 	}
 }
 

@@ -27,16 +27,32 @@ type Desired struct {
 	Capacity map[string]int64
 }
 
+// State is what is true of the node.
+type State struct {
+	// Inventory is the devices as they are offered.
+	Inventory sharing.Inventory
+	// Usable is the same devices, healthy also where they are on the way into their
+	// mode. Memory and compute are counted by it: shares that are held on a device
+	// that takes no more would otherwise be counted against the others.
+	Usable sharing.Inventory
+	// Config is the configuration in force.
+	Config wire.ConfigVersions
+}
+
 // Want computes what the node should say. factor is MiB per unit of memory, at
 // least 1. Broken devices offer nothing.
-func Want(inv sharing.Inventory, names request.Names, factor int64) (Desired, error) {
+func Want(s State, names request.Names, factor int64) (Desired, error) {
+	inv := s.Inventory
 	annotations, err := wire.NodeAnnotations(inv, factor)
 	if err != nil {
 		return Desired{}, fmt.Errorf("write the inventory of node %s down: %w", inv.Node, err)
 	}
+	if annotations[wire.NodeConfig], err = wire.EncodeConfig(s.Config); err != nil {
+		return Desired{}, fmt.Errorf("write the configuration of node %s down: %w", inv.Node, err)
+	}
 	memory, cores := int64(0), int64(0)
-	for i := range inv.Devices {
-		d := &inv.Devices[i]
+	for i := range s.Usable.Devices {
+		d := &s.Usable.Devices[i]
 		if !d.Healthy {
 			continue
 		}

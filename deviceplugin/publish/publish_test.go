@@ -20,6 +20,11 @@ import (
 	"deviceshare/sharing/wire"
 )
 
+// state is that of a node whose devices are usable exactly if they are offered.
+func state(inv sharing.Inventory) State {
+	return State{Inventory: inv, Usable: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"}}
+}
+
 func inventory(healthy ...bool) sharing.Inventory {
 	inv := sharing.Inventory{Node: "n"}
 	for i, h := range healthy {
@@ -46,7 +51,7 @@ func TestAmountsAreThoseOfHealthyDevicesInUnits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			factor := tc.factor
-			want, err := Want(inventory(tc.healthy...), request.DefaultNames(), factor)
+			want, err := Want(state(inventory(tc.healthy...)), request.DefaultNames(), factor)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +63,7 @@ func TestAmountsAreThoseOfHealthyDevicesInUnits(t *testing.T) {
 }
 
 func TestABrokenDeviceIsNotOfferedInTodaysText(t *testing.T) {
-	want, err := Want(inventory(true, false), request.DefaultNames(), 1)
+	want, err := Want(state(inventory(true, false)), request.DefaultNames(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,9 +120,9 @@ func start(t *testing.T, node *corev1.Node) *published {
 	p := &published{t: t, api: fake.NewClientset(node), inv: inventory(true, true), names: request.DefaultNames(), amounts: true, changes: make(chan struct{})}
 	publisher, err := New(Config{
 		Client: p.api, Node: "n", Changes: p.changes, Retry: time.Millisecond,
-		Inventory: func() (sharing.Inventory, bool) { p.mu.Lock(); defer p.mu.Unlock(); return p.inv, true },
-		Terms:     func() (request.Names, int64) { p.mu.Lock(); defer p.mu.Unlock(); return p.names, 1 },
-		Amounts:   func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.amounts },
+		State:   func() (State, bool) { p.mu.Lock(); defer p.mu.Unlock(); return state(p.inv), true },
+		Terms:   func() (request.Names, int64) { p.mu.Lock(); defer p.mu.Unlock(); return p.names, 1 },
+		Amounts: func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.amounts },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -236,5 +241,29 @@ func TestChooseHowAmountsAreOffered(t *testing.T) {
 				t.Errorf("%s because %q, want %s with %q", way, why, tc.way, tc.why)
 			}
 		})
+	}
+}
+
+func TestADeviceThatOnlyTakesNoMoreStillCounts(t *testing.T) {
+	moving := inventory(true, true)
+	moving.Devices[1].Healthy = false
+	want, err := Want(State{Inventory: moving, Usable: inventory(true, true)}, request.DefaultNames(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, _ := Want(state(inventory(true, true)), request.DefaultNames(), 1)
+	if want.Capacity[wire.ResourceMemory] != both.Capacity[wire.ResourceMemory] || want.Capacity[wire.ResourceCores] != both.Capacity[wire.ResourceCores] {
+		t.Errorf("capacity is %v, want %v: what pods hold of it would be taken from the others", want.Capacity, both.Capacity)
+	}
+}
+
+func TestTheNodeSaysWhichConfigurationIsInForce(t *testing.T) {
+	want, err := Want(state(inventory(true)), request.DefaultNames(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := wire.DecodeConfig(want.Annotations[wire.NodeConfig])
+	if err != nil || got != (wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"}) {
+		t.Errorf("it says %q: %v", want.Annotations[wire.NodeConfig], err)
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"deviceshare/sharing"
 	"deviceshare/sharing/request"
 )
 
@@ -28,8 +27,8 @@ import (
 type Config struct {
 	Client kubernetes.Interface
 	Node   string
-	// Inventory is the current inventory; false while there is none.
-	Inventory func() (sharing.Inventory, bool)
+	// State is what is true now; false while the devices are not known.
+	State func() (State, bool)
 	// Terms are the resource names and the memory factor.
 	Terms func() (request.Names, int64)
 	// Amounts reports whether memory and cores belong into the node's capacity.
@@ -119,7 +118,7 @@ func (p *Publisher) report(err error) {
 
 // once makes the node equal to what is wanted.
 func (p *Publisher) once(ctx context.Context) error {
-	inv, ready := p.cfg.Inventory()
+	state, ready := p.cfg.State()
 	if !ready {
 		return nil
 	}
@@ -129,7 +128,7 @@ func (p *Publisher) once(ctx context.Context) error {
 		return fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
 	}
 	names, factor := p.cfg.Terms()
-	want, err := Want(inv, names, factor)
+	want, err := Want(state, names, factor)
 	if err != nil {
 		return err
 	}

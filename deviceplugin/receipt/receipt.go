@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/retry"
 	"deviceshare/sharing/wire"
 )
 
@@ -35,13 +35,12 @@ type pod struct {
 type Writer struct {
 	client kubernetes.Interface
 	node   string
-	queue  workqueue.TypedRateLimitingInterface[pod]
+	queue  *retry.Queue[pod]
 }
 
 // New returns a writer that has not started.
 func New(client kubernetes.Interface, node string) *Writer {
-	return &Writer{client: client, node: node, queue: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[pod](100*time.Millisecond, time.Minute))}
+	return &Writer{client: client, node: node, queue: retry.New[pod](100*time.Millisecond, time.Minute)}
 }
 
 // Prepared notes that a pod's container got its devices. It does not block.
@@ -60,21 +59,13 @@ func Due(p *corev1.Pod) bool {
 
 // Run writes until ctx ends. A receipt that fails is written again later.
 func (w *Writer) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, w.queue.ShutDown)
-	defer stop()
-	for {
-		p, end := w.queue.Get()
-		if end {
-			return nil
-		}
-		if err := w.write(ctx, p); err != nil {
+	return w.queue.Run(ctx, func(ctx context.Context, p pod) error {
+		err := w.write(ctx, p)
+		if err != nil {
 			klog.ErrorS(err, "receipt not written; trying again")
-			w.queue.AddRateLimited(p)
-		} else {
-			w.queue.Forget(p)
 		}
-		w.queue.Done(p)
-	}
+		return err
+	})
 }
 
 func (w *Writer) write(ctx context.Context, p pod) error {

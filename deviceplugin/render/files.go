@@ -26,6 +26,8 @@ type Files struct {
 	Driver []DriverFile
 	// Minor returns the number of a device's node.
 	Minor func(sharing.DeviceID) (int, bool)
+	// MIG finds the nodes of MIG devices.
+	MIG Capabilities
 }
 
 // DriverFile is one file or directory of the driver.
@@ -64,17 +66,14 @@ func controlNodes() []string {
 func (f *Files) Edits(devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
 	edits := &specs.ContainerEdits{}
 	for _, id := range devices {
-		minor, ok := f.Minor(id)
-		if !ok {
-			return nil, fmt.Errorf("device %s is not on this node", id)
+		nodes, err := f.nodes(id)
+		if err != nil {
+			return nil, err
 		}
-		name := fmt.Sprintf("nvidia%d", minor)
-		if _, err := os.Stat(filepath.Join(f.DevRoot, name)); err != nil {
-			return nil, fmt.Errorf("node of device %s: %w", id, err)
-		}
-		edits.DeviceNodes = append(edits.DeviceNodes, f.node(name))
+		edits.DeviceNodes = append(edits.DeviceNodes, nodes...)
 	}
 	slices.SortFunc(edits.DeviceNodes, func(a, b *specs.DeviceNode) int { return strings.Compare(a.Path, b.Path) })
+	edits.DeviceNodes = slices.CompactFunc(edits.DeviceNodes, func(a, b *specs.DeviceNode) bool { return a.Path == b.Path })
 	for _, name := range controlNodes() {
 		_, err := os.Stat(filepath.Join(f.DevRoot, name))
 		if err == nil {
@@ -87,6 +86,32 @@ func (f *Files) Edits(devices []sharing.DeviceID) (*specs.ContainerEdits, error)
 		edits.Mounts = append(edits.Mounts, bind(d.Host, d.Container, !d.Writable))
 	}
 	return edits, nil
+}
+
+// nodes are the nodes of one device, or of one MIG device and its parent.
+func (f *Files) nodes(id sharing.DeviceID) ([]*specs.DeviceNode, error) {
+	minor, ok := 0, false
+	var capabilities []*specs.DeviceNode
+	if partition(id) {
+		m, err := f.MIG.Locate(string(id))
+		if err == nil {
+			capabilities, err = f.MIG.nodes(m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("nodes of MIG device %s: %w", id, err)
+		}
+		minor, ok = m.Minor, true
+	} else {
+		minor, ok = f.Minor(id)
+	}
+	if !ok {
+		return nil, fmt.Errorf("device %s is not on this node", id)
+	}
+	name := fmt.Sprintf("nvidia%d", minor)
+	if _, err := os.Stat(filepath.Join(f.DevRoot, name)); err != nil {
+		return nil, fmt.Errorf("node of device %s: %w", id, err)
+	}
+	return append(capabilities, f.node(name)), nil
 }
 
 func (f *Files) node(name string) *specs.DeviceNode {

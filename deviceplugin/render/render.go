@@ -103,6 +103,9 @@ func merge(base *specs.ContainerEdits, in nodeapi.Injection) (*specs.ContainerEd
 		}
 		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: node, HostPath: node})
 	}
+	if edits.Mounts, err = standIn(edits.Mounts, in.StandIns); err != nil {
+		return nil, err
+	}
 	for _, m := range in.Mounts {
 		if err := clean(m.Host); err != nil {
 			return nil, fmt.Errorf("mount: %w", err)

@@ -45,7 +45,7 @@ func injections() map[string]nodeapi.Injection {
 			},
 		},
 		"whole-device": {Devices: []sharing.DeviceID{"GPU-a"}},
-		"partition":    {Devices: []sharing.DeviceID{"GPU-a"}, DeviceNodes: []string{"/dev/nvidia-caps/nvidia-cap12"}},
+		"partition":    {Devices: []sharing.DeviceID{"MIG-a"}, DeviceNodes: []string{"/dev/nvidia-caps/nvidia-cap12"}},
 	}
 }
 

@@ -5,6 +5,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -30,6 +31,9 @@ type ToolkitConfig struct {
 	// HookPath is nvidia-cdi-hook, as the container runtime sees it.
 	HookPath string
 	Library  gonvml.Interface
+	// MIG finds the nodes of MIG devices: the toolkit leaves out nodes that it does
+	// not see, and without them the container would find no device.
+	MIG Capabilities
 }
 
 // Toolkit is the base for real devices: NVIDIA's container toolkit knows which
@@ -39,7 +43,7 @@ type Toolkit struct {
 
 	mu      sync.Mutex // the toolkit opens and closes the driver around each call
 	common  *cdi.ContainerEdits
-	devices map[sharing.DeviceID]*cdi.ContainerEdits
+	devices map[sharing.DeviceID]*cdi.ContainerEdits // whole ones: MIG devices come and go
 }
 
 // NewToolkit returns a base that asks the toolkit when it is first used. Answers
@@ -60,20 +64,24 @@ func (t *Toolkit) Forget() {
 func (t *Toolkit) Edits(devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.ask(devices); err != nil {
+	known := maps.Clone(t.devices)
+	if err := t.ask(devices, known); err != nil {
 		return nil, err
 	}
 	edits := &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
 	edits.Append(t.common)
 	for _, id := range devices {
-		edits.Append(t.devices[id])
+		edits.Append(known[id])
+		if !partition(id) {
+			t.devices[id] = known[id]
+		}
 	}
 	return edits.ContainerEdits, nil
 }
 
 // ask fills in what is not known yet. The caller holds the lock.
-func (t *Toolkit) ask(devices []sharing.DeviceID) error {
-	unknown := slices.DeleteFunc(slices.Clone(devices), func(id sharing.DeviceID) bool { return t.devices[id] != nil })
+func (t *Toolkit) ask(devices []sharing.DeviceID, known map[sharing.DeviceID]*cdi.ContainerEdits) error {
+	unknown := slices.DeleteFunc(slices.Clone(devices), func(id sharing.DeviceID) bool { return known[id] != nil })
 	if t.common != nil && len(unknown) == 0 {
 		return nil
 	}
@@ -108,8 +116,33 @@ func (t *Toolkit) ask(devices []sharing.DeviceID) error {
 			return fmt.Errorf("find the nodes of device %s: the container toolkit knows none", id)
 		}
 		// Every name of one device has the same edits.
-		if t.devices[id], err = t.asHostSees(&found[0].ContainerEdits); err != nil {
+		if known[id], err = t.asHostSees(&found[0].ContainerEdits); err != nil {
 			return err
+		}
+		if err := t.open(id, known[id]); err != nil {
+			return fmt.Errorf("find the nodes of device %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// open adds the capability nodes of a MIG device that the toolkit did not see.
+func (t *Toolkit) open(id sharing.DeviceID, edits *cdi.ContainerEdits) error {
+	if !partition(id) {
+		return nil
+	}
+	m, err := t.cfg.MIG.Locate(string(id))
+	if err != nil {
+		return err
+	}
+	nodes, err := t.cfg.MIG.nodes(m)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		there := func(have *specs.DeviceNode) bool { return have.Path == node.Path }
+		if !slices.ContainsFunc(edits.DeviceNodes, there) {
+			edits.DeviceNodes = append(edits.DeviceNodes, node)
 		}
 	}
 	return nil

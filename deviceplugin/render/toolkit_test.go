@@ -23,7 +23,11 @@ import (
 // finds the fake driver.
 func TestMain(m *testing.M) {
 	if root := os.Getenv("TOOLKIT_TEST_ROOT"); root != "" {
-		if err := askToolkit(root); err != nil {
+		ask := askToolkit
+		if os.Getenv("TOOLKIT_TEST_MIG") != "" {
+			ask = askForPartition
+		}
+		if err := ask(root); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -63,7 +67,7 @@ func askToolkit(root string) error {
 }
 
 // fakeMachine makes a driver installation below a root of its own.
-func fakeMachine(t *testing.T, build string) (root string, env []string) {
+func fakeMachine(t *testing.T, build, mig string) (root string, env []string) {
 	t.Helper()
 	root = t.TempDir()
 	libs := filepath.Join(root, "usr", "lib64")
@@ -85,7 +89,7 @@ func fakeMachine(t *testing.T, build string) (root string, env []string) {
 		}
 	}
 	topology := "fakegpu 1\ndriver 580.95.05 cuda 13.0\n" + strings.Repeat(
-		"gpu model=\"NVIDIA A30\" memory=24576MiB cc=8.0 numa=0 mig=none pci=0000:%02x:00.0 sms=56\n", 2)
+		"gpu model=\"NVIDIA A30\" memory=24576MiB cc=8.0 numa=0 mig="+mig+" pci=0000:%02x:00.0 sms=56\n", 2)
 	if err := os.WriteFile(filepath.Join(root, "state", "topology"), []byte(fmt.Sprintf(topology, 7, 15)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +107,7 @@ func TestTheToolkitBringsTheDriverAndTheOneDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, env := fakeMachine(t, build)
+	root, env := fakeMachine(t, build, "none")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = env
 	var problems strings.Builder

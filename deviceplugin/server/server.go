@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -58,6 +59,8 @@ type Server struct {
 	pluginapi.UnimplementedDevicePluginServer
 	cfg  Config
 	tick time.Duration // between looks at the resource name; between attempts
+	// streams is how many lists of devices are being read.
+	streams atomic.Int32
 }
 
 // New returns a server that has not started.
@@ -165,10 +168,16 @@ func (s *Server) awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher) {
 }
 
 // watch returns nil when it is time to register again.
+//
+// A kubelet that reads no list of ours has forgotten us, whatever it answered when
+// we registered: it forgets by the resource's name when it notices that a stream
+// has ended, and that may be the stream of the process before this one, after this
+// one has registered. It then counts the resource as gone until somebody
+// registers.
 func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-chan error, resource string) error {
 	ticker := time.NewTicker(s.tick)
 	defer ticker.Stop()
-	for {
+	for unread := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -178,7 +187,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-
 			return fmt.Errorf("watch the kubelet's directory: %w", err)
 		case e := <-watcher.Events:
 			restarted := filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create)
-			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove)
+			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove) && s.gone()
 			if restarted || removed {
 				klog.InfoS("the kubelet restarted; registering again", "resource", resource, "event", e.String())
 				return nil
@@ -188,8 +197,22 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-
 				klog.InfoS("the resource was renamed; registering again", "from", resource, "to", now)
 				return nil
 			}
+			if unread++; s.streams.Load() > 0 {
+				unread = 0
+			}
+			if unread > 1 {
+				klog.InfoS("the kubelet has forgotten us; registering again", "resource", resource)
+				return nil
+			}
 		}
 	}
+}
+
+// gone reports that our socket is not there: an event may be about the socket of
+// the process before this one, which this one removed.
+func (s *Server) gone() bool {
+	_, err := os.Lstat(s.socket())
+	return errors.Is(err, os.ErrNotExist)
 }
 
 func (s *Server) socket() string { return filepath.Join(s.cfg.Directory, s.cfg.Socket) }
@@ -213,6 +236,8 @@ func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pl
 func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
 	changes, stop := s.cfg.Changes()
 	defer stop()
+	s.streams.Add(1)
+	defer s.streams.Add(-1)
 	for {
 		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Devices()}); err != nil {
 			return fmt.Errorf("tell the kubelet about devices: %w", err)

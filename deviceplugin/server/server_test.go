@@ -113,7 +113,8 @@ func TestCallsReachTheHandlerAndItsErrorsTheKubelet(t *testing.T) {
 
 func TestItRegistersAgainWhenTheKubeletNeedsIt(t *testing.T) {
 	for name, upset := range map[string]func(*testing.T, *kubelettest.Kubelet, *plugin){
-		"the kubelet restarts": func(t *testing.T, k *kubelettest.Kubelet, _ *plugin) { k.Restart(t) },
+		"the kubelet restarts":         func(t *testing.T, k *kubelettest.Kubelet, _ *plugin) { k.Restart(t) },
+		"the kubelet has forgotten us": func(_ *testing.T, k *kubelettest.Kubelet, _ *plugin) { k.Drop() },
 		"our socket is removed": func(t *testing.T, k *kubelettest.Kubelet, _ *plugin) {
 			if err := os.Remove(filepath.Join(k.Plugins(), "test.sock")); err != nil {
 				t.Fatal(err)
@@ -131,6 +132,18 @@ func TestItRegistersAgainWhenTheKubeletNeedsIt(t *testing.T) {
 			k.Await(t, "the second registration", func(healthy, _, n int) bool { return n == 2 && healthy == 2 })
 		})
 	}
+}
+
+func TestTheSocketOfTheProcessBeforeIsNoReasonToRegisterTwice(t *testing.T) {
+	k := kubelettest.Start(t)
+	path := filepath.Join(k.Plugins(), "test.sock")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, k)
+	k.Await(t, "the registration", func(healthy, _, n int) bool { return n == 1 && healthy == 2 })
+	p.set(func() { p.devices = nil })
+	k.Await(t, "no slots, by the first registration", func(_, all, n int) bool { return n == 1 && all == 0 })
 }
 
 func TestSlotsCarryNUMANodesWhereTheyAreKnown(t *testing.T) {

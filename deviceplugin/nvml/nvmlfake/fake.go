@@ -14,9 +14,11 @@ import (
 
 	"deviceshare/deviceplugin/nvml"
 	"deviceshare/sharing"
+	"deviceshare/sharing/mig/mignode/migtest"
+	"deviceshare/sharing/mps/mpsnode"
 )
 
-// Driver implements nvml.Driver. The zero value has no devices.
+// Driver implements nvml.Driver.
 type Driver struct {
 	mu      sync.Mutex
 	facts   []nvml.Facts
@@ -25,11 +27,15 @@ type Driver struct {
 	session int // grows with every Close; a handle of an older one is dead
 	open    bool
 	watches []*watch
+	modes   map[sharing.DeviceID]mpsnode.ComputeMode
+	cards   *migtest.Hardware
+	// processes are those on each device.
+	processes map[sharing.DeviceID][]nvml.Process
 }
 
 // New returns a driver with these devices.
 func New(facts ...nvml.Facts) *Driver {
-	return &Driver{facts: slices.Clone(facts), lost: map[int]bool{}}
+	return &Driver{facts: slices.Clone(facts), lost: map[int]bool{}, cards: cards(facts)}
 }
 
 // Miss makes Open fail with err; nil repairs it.
@@ -168,7 +174,11 @@ func (x *device) Facts() (nvml.Facts, error) {
 	case d.lost[x.index]:
 		return nvml.Facts{}, fmt.Errorf("read device %d: %w", x.index, nvml.ErrLost)
 	}
-	return d.facts[x.index], nil
+	f := d.facts[x.index]
+	if f.MIG.Capable {
+		f.MIG.Enabled, f.MIG.Pending, _ = d.cards.MIGMode(f.UUID)
+	}
+	return f, nil
 }
 
 func (x *device) Link(to nvml.Device) (string, error) {
@@ -221,7 +231,7 @@ func A100(index int) nvml.Facts {
 		Memory: sharing.MiBs(81920),
 		Minor:  index,
 		PCI:    fmt.Sprintf("0000:%02x:00.0", 7+8*index),
-		NUMA:   index / 4,
+		NUMA:   index / 4, Compute: 8, CUDA: 13000,
 		MIG: nvml.MIG{Capable: true, Slices: 8, Profiles: []sharing.Profile{
 			profile("1g.10gb", 9728, 1, 1, 7, 0, 1, 2, 3, 4, 5, 6),
 			profile("2g.20gb", 19968, 2, 2, 3, 0, 2, 4),
@@ -237,6 +247,6 @@ func A100(index int) nvml.Facts {
 func T4(index int) nvml.Facts {
 	return nvml.Facts{
 		UUID: sharing.DeviceID(fmt.Sprintf("GPU-44444444-0000-0000-0000-%012d", index)), Model: "Tesla T4",
-		Memory: sharing.MiBs(15360), Minor: index, PCI: fmt.Sprintf("0000:%02x:00.0", 0x80+index), NUMA: -1,
+		Memory: sharing.MiBs(15360), Minor: index, PCI: fmt.Sprintf("0000:%02x:00.0", 0x80+index), NUMA: -1, Compute: 7, CUDA: 13000,
 	}
 }

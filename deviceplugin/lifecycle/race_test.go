@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/transition"
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// daemon is a mode that is a state of one device. Enter and Leave report a device
+// that somebody holds.
+type daemon struct {
+	serves
+	t       *testing.T
+	entered atomic.Bool
+	held    func() []Holder
+}
+
+func (d *daemon) Entered(context.Context, sharing.Device) (bool, error) { return d.entered.Load(), nil }
+func (d *daemon) Enter(context.Context, sharing.Device) error           { return d.change(true) }
+func (d *daemon) Leave(context.Context, sharing.Device) error           { return d.change(false) }
+
+func (d *daemon) change(on bool) error {
+	before := d.held()
+	time.Sleep(50 * time.Microsecond)
+	if after := d.held(); len(before)+len(after) > 0 {
+		d.t.Errorf("the device becomes %v under %v and %v", on, before, after)
+	}
+	d.entered.Store(on)
+	return nil
+}
+
+// nobody knows no pods.
+type nobody struct{}
+
+func (nobody) Await(context.Context, sharing.Owner) (identity.Name, bool) {
+	return identity.Name{}, false
+}
+func (nobody) Live() map[sharing.Owner]identity.Name { return nil }
+func (nobody) Pod(sharing.Owner) (*corev1.Pod, bool) { return nil, false }
+func (nobody) Fetch(context.Context, identity.Name) (*corev1.Pod, error) {
+	return nil, errors.New("there is no API server")
+}
+
+// raceway is a keeper and a mover over one device whose mode is edited.
+type raceway struct {
+	keeper *Keeper
+	mover  *transition.Mover
+	board  *discovery.Board
+	mps    *daemon
+	device sharing.DeviceID
+	wanted atomic.Value
+}
+
+func newRaceway(t *testing.T) *raceway {
+	t.Helper()
+	r := &raceway{mps: &daemon{serves: serves{sharing.MPS}, t: t}}
+	r.wanted.Store(sharing.HAMiCore)
+	driver := nvmlfake.New(nvmlfake.A100(0))
+	if err := driver.Open(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := discovery.Scan(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.device = found[0].UUID
+	r.board = discovery.NewBoard("n", r.settings())
+	r.board.SetFound(found)
+	r.keeper = keeperOn(t, &sharing.Inventory{})
+	c := &r.keeper.cfg
+	c.Pods, c.Inventory, c.Working = nobody{}, r.board.Inventory, r.board.Working
+	c.Preparers = []nodeapi.Preparer{serves{sharing.HAMiCore}, r.mps}
+	r.mps.held = func() []Holder { return r.keeper.Holders(r.device) }
+	changes, _ := r.board.Changes()
+	r.mover = transition.New(transition.Config{
+		Switchers: []nodeapi.Switcher{r.mps}, Devices: r.board.Movable, Locks: c.Locks, Changes: changes,
+		Holders: func(id sharing.DeviceID) (out []transition.Holder) {
+			for _, h := range r.keeper.Holders(id) {
+				out = append(out, transition.Holder(h))
+			}
+			return out
+		},
+		Show: func(id sharing.DeviceID, s transition.Standing) { r.board.SetStanding(id, discovery.Standing(s)) },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = r.mover.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return r
+}
+
+func (r *raceway) settings() discovery.Settings {
+	return discovery.Settings{
+		Device: func(*discovery.Found) discovery.Offer {
+			return discovery.Offer{Mode: r.wanted.Load().(sharing.Mode), MemoryScaling: 1, MaxShares: 10}
+		},
+		Switches: func(m sharing.Mode) bool { return m == sharing.MPS },
+	}
+}
+
+func (r *raceway) edit(m sharing.Mode) {
+	r.wanted.Store(m)
+	r.board.SetSettings(r.settings())
+}
+
+// start is the first start of a pod that was placed in a mode; it reports whether
+// it was let in, and whether it is to be placed anew.
+func (r *raceway) start(t *testing.T, owner string, m sharing.Mode) (in, anew bool) {
+	share := sharing.Share{Device: r.device, Mode: m, Memory: sharing.MiBs(1000)}
+	pod := podOf(t, ourScheduler, share)
+	pod.UID, pod.Name = types.UID(owner), owner
+	_, err := r.keeper.admit(pod, identity.Container{Name: "main", ID: owner}, slotsOf(1))
+	var misplaced *nodeapi.Misplaced
+	return err == nil, errors.As(err, &misplaced)
+}
+
+// Starts in both modes, edits and changes at the same time: whoever is let in has
+// the device in the mode he was placed in, for as long as he holds it.
+func TestStartsAndModeChangesNeverCross(t *testing.T) {
+	r := newRaceway(t)
+	var wait sync.WaitGroup
+	var in, anew, later atomic.Int64
+	stop := make(chan struct{})
+	for i, m := range []sharing.Mode{sharing.HAMiCore, sharing.MPS, sharing.HAMiCore, sharing.MPS} {
+		wait.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				owner := fmt.Sprintf("uid-%d-%d", i, n)
+				let, misplaced := r.start(t, owner, m)
+				switch {
+				case misplaced:
+					anew.Add(1)
+				case !let:
+					later.Add(1)
+				default:
+					in.Add(1)
+					for range 3 {
+						if r.mps.entered.Load() != (m == sharing.MPS) {
+							t.Errorf("pod %s was placed in %s; the daemon runs: %v", owner, m, r.mps.entered.Load())
+						}
+						time.Sleep(20 * time.Microsecond)
+					}
+					if err := r.keeper.cfg.Store.Forget(sharing.Owner(owner)); err != nil {
+						t.Error(err)
+					}
+					r.mover.Released()
+				}
+			}
+		})
+	}
+	modes := []sharing.Mode{sharing.MPS, sharing.HAMiCore}
+	deadline := time.Now().Add(20 * time.Second)
+	for n := 0; n < 200 && time.Now().Before(deadline); n++ {
+		r.edit(modes[n%2])
+		time.Sleep(2 * time.Millisecond)
+	}
+	close(stop)
+	wait.Wait()
+	t.Logf("%d let in, %d to be placed anew, %d to try again", in.Load(), anew.Load(), later.Load())
+	if in.Load() == 0 || anew.Load() == 0 {
+		t.Error("the test shows nothing")
+	}
+}

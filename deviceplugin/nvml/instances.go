@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/mig/mignode"
+)
+
+// MIGDevice is where a MIG device is.
+type MIGDevice struct {
+	Parent sharing.DeviceID
+	Minor  int // number of the parent's device node
+	GI, CI int
+}
+
+// migFailure turns a return code of a call about partitions into an error that
+// mignode tells apart.
+func migFailure(call string, ret gonvml.Return) error {
+	kinds := map[gonvml.Return]error{
+		gonvml.ERROR_IN_USE:                 mignode.ErrInUse,
+		gonvml.ERROR_RESET_REQUIRED:         mignode.ErrResetRequired,
+		gonvml.ERROR_INSUFFICIENT_RESOURCES: mignode.ErrInsufficient,
+		gonvml.ERROR_NOT_FOUND:              mignode.ErrNotFound,
+		gonvml.ERROR_NO_PERMISSION:          mignode.ErrNoPermission,
+		gonvml.ERROR_NOT_SUPPORTED:          mignode.ErrUnsupported,
+		gonvml.ERROR_FUNCTION_NOT_FOUND:     mignode.ErrUnsupported,
+	}
+	if kind, ok := kinds[ret]; ok {
+		return fmt.Errorf("%s: %w", call, kind)
+	}
+	return failure(call, ret)
+}
+
+// partitioned finds a device and makes sure that the library has what is about to
+// be called. Until done is called a Close elsewhere does not take the library away:
+// whoever watches the devices opens and closes it at any time, and the library
+// counts who has it open.
+func (r *Real) partitioned(id sharing.DeviceID, symbols ...string) (handle gonvml.Device, done func(), err error) {
+	if err := r.usable(); err != nil {
+		return nil, nil, err
+	}
+	if err := failure("nvmlInit", r.lib.Init()); err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = r.lib.Shutdown() }
+	for _, symbol := range symbols {
+		if !r.has(symbol) {
+			done()
+			return nil, nil, fmt.Errorf("this driver has no %s: %w", symbol, mignode.ErrUnsupported)
+		}
+	}
+	handle, ret := r.lib.DeviceGetHandleByUUID(string(id))
+	if err := migFailure("nvmlDeviceGetHandleByUUID", ret); err != nil {
+		done()
+		return nil, nil, fmt.Errorf("find device %s: %w", id, err)
+	}
+	return handle, done, nil
+}
+
+// MIGMode implements mignode.Driver.
+func (r *Real) MIGMode(id sharing.DeviceID) (current, pending bool, err error) {
+	handle, done, err := r.partitioned(id, "nvmlDeviceGetMigMode")
+	if err != nil {
+		return false, false, err
+	}
+	defer done()
+	now, next, ret := handle.GetMigMode()
+	return now == gonvml.DEVICE_MIG_ENABLE, next == gonvml.DEVICE_MIG_ENABLE, migFailure("nvmlDeviceGetMigMode", ret)
+}
+
+// profiles are the shapes a device offers, by the driver's id.
+func profiles(handle gonvml.Device) (map[uint32]gonvml.GpuInstanceProfileInfo_v2, error) {
+	found := map[uint32]gonvml.GpuInstanceProfileInfo_v2{}
+	for number := range gonvml.GPU_INSTANCE_PROFILE_COUNT {
+		info, ret := handle.GetGpuInstanceProfileInfoV(number).V2()
+		switch ret {
+		case gonvml.SUCCESS:
+			found[info.Id] = info
+		case gonvml.ERROR_NOT_SUPPORTED, gonvml.ERROR_INVALID_ARGUMENT: // not on this device; not known to this driver
+		default:
+			return nil, migFailure("nvmlDeviceGetGpuInstanceProfileInfoV", ret)
+		}
+	}
+	return found, nil
+}
+
+// Instances implements mignode.Driver.
+func (r *Real) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
+	handle, done, err := r.partitioned(id, "nvmlDeviceGetMigMode", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuInstances",
+		"nvmlGpuInstanceGetInfo", "nvmlGpuInstanceGetComputeInstanceProfileInfo", "nvmlGpuInstanceGetComputeInstances", "nvmlComputeInstanceGetInfo_v2")
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if now, _, ret := handle.GetMigMode(); ret != gonvml.SUCCESS || now != gonvml.DEVICE_MIG_ENABLE {
+		return nil, migFailure("nvmlDeviceGetMigMode", ret)
+	}
+	shapes, err := profiles(handle)
+	if err != nil {
+		return nil, err
+	}
+	var all []mignode.Instance
+	for _, shape := range shapes {
+		found, err := instancesOf(handle, &shape)
+		if err != nil {
+			return nil, fmt.Errorf("list instances of device %s: %w", id, err)
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, func(a, b mignode.Instance) int { return a.GI - b.GI })
+	return all, nil
+}
+
+// instancesOf lists the instances of one profile. The binding asks for as many as
+// may exist.
+func instancesOf(handle gonvml.Device, shape *gonvml.GpuInstanceProfileInfo_v2) ([]mignode.Instance, error) {
+	if shape.InstanceCount == 0 {
+		return nil, nil
+	}
+	handles, ret := handle.GetGpuInstances(&gonvml.GpuInstanceProfileInfo{Id: shape.Id, InstanceCount: shape.InstanceCount})
+	if err := migFailure("nvmlDeviceGetGpuInstances", ret); err != nil {
+		return nil, err
+	}
+	found := make([]mignode.Instance, 0, len(handles))
+	for _, gi := range handles {
+		info, ret := gi.GetInfo()
+		if ret == gonvml.ERROR_NOT_FOUND {
+			continue // destroyed since
+		}
+		if err := migFailure("nvmlGpuInstanceGetInfo", ret); err != nil {
+			return nil, err
+		}
+		in := mignode.Instance{
+			Profile: profileName(shape.Name[:]), GI: int(info.Id),
+			Start: int(info.Placement.Start), Size: int(info.Placement.Size),
+		}
+		var err error
+		if in.Compute, err = computeOf(gi, shape.SliceCount); err != nil {
+			return nil, err
+		}
+		found = append(found, in)
+	}
+	return found, nil
+}
+
+// computeProfiles are the shapes that compute instances of a GPU instance can have.
+func computeProfiles(gi gonvml.GpuInstance) ([]gonvml.ComputeInstanceProfileInfo, error) {
+	var found []gonvml.ComputeInstanceProfileInfo
+	for number := range gonvml.COMPUTE_INSTANCE_PROFILE_COUNT {
+		info, ret := gi.GetComputeInstanceProfileInfo(number, gonvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		switch ret {
+		case gonvml.SUCCESS:
+			found = append(found, info)
+		case gonvml.ERROR_NOT_SUPPORTED, gonvml.ERROR_INVALID_ARGUMENT:
+		default:
+			return nil, migFailure("nvmlGpuInstanceGetComputeInstanceProfileInfo", ret)
+		}
+	}
+	return found, nil
+}
+
+// computeOf lists the compute instances of a GPU instance of so many compute
+// slices.
+func computeOf(gi gonvml.GpuInstance, compute uint32) ([]mignode.Compute, error) {
+	shapes, err := computeProfiles(gi)
+	if err != nil {
+		return nil, err
+	}
+	var all []mignode.Compute
+	for _, shape := range shapes {
+		if shape.InstanceCount == 0 {
+			continue
+		}
+		handles, ret := gi.GetComputeInstances(&shape)
+		if err := migFailure("nvmlGpuInstanceGetComputeInstances", ret); err != nil {
+			return nil, err
+		}
+		for _, ci := range handles {
+			c, err := describe(ci)
+			if errors.Is(err, mignode.ErrNotFound) {
+				continue // destroyed since
+			}
+			if err != nil {
+				return nil, err
+			}
+			c.Spans = shape.SliceCount == compute
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b mignode.Compute) int { return a.CI - b.CI })
+	return all, nil
+}
+
+// describe asks a compute instance for its MIG device. It is taken from the
+// compute instance itself: to walk the MIG devices of a busy node can take seconds,
+// and their index says nothing about places.
+func describe(ci gonvml.ComputeInstance) (mignode.Compute, error) {
+	info, ret := ci.GetInfo()
+	if err := migFailure("nvmlComputeInstanceGetInfo", ret); err != nil {
+		return mignode.Compute{}, err
+	}
+	uuid, ret := info.Device.GetUUID()
+	if err := migFailure("nvmlDeviceGetUUID of a MIG device", ret); err != nil {
+		return mignode.Compute{}, err
+	}
+	return mignode.Compute{CI: int(info.Id), UUID: uuid}, nil
+}
+
+// Processes implements mignode.Driver.
+func (r *Real) Processes(id sharing.DeviceID, gi int) ([]int, error) {
+	handle, done, err := r.partitioned(id)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	running, ret := handle.GetComputeRunningProcesses()
+	if err := migFailure("nvmlDeviceGetComputeRunningProcesses", ret); err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, p := range running {
+		if int(p.GpuInstanceId) == gi {
+			pids = append(pids, int(p.Pid))
+		}
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+// MIGDevice implements Driver.
+func (r *Real) MIGDevice(uuid string) (MIGDevice, error) {
+	handle, done, err := r.partitioned(sharing.DeviceID(uuid), "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
+	if err != nil {
+		return MIGDevice{}, err
+	}
+	defer done()
+	var m MIGDevice
+	gi, ret := handle.GetGpuInstanceId()
+	err = migFailure("nvmlDeviceGetGpuInstanceId", ret)
+	ci := 0
+	if err == nil {
+		ci, ret = handle.GetComputeInstanceId()
+		err = migFailure("nvmlDeviceGetComputeInstanceId", ret)
+	}
+	var parent gonvml.Device
+	if err == nil {
+		parent, ret = handle.GetDeviceHandleFromMigDeviceHandle()
+		err = migFailure("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", ret)
+	}
+	var id string
+	if err == nil {
+		id, ret = parent.GetUUID()
+		err = migFailure("nvmlDeviceGetUUID", ret)
+	}
+	if err == nil {
+		m.Minor, ret = parent.GetMinorNumber()
+		err = migFailure("nvmlDeviceGetMinorNumber", ret)
+	}
+	if err != nil {
+		return MIGDevice{}, fmt.Errorf("locate MIG device %s: %w", uuid, err)
+	}
+	m.Parent, m.GI, m.CI = sharing.DeviceID(id), gi, ci
+	return m, nil
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package retry does things in the background, one at a time, and what fails again
+// later.
+package retry
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Queue is things to do, each named by a key that is there once however often it
+// is added. It is safe for concurrent use.
+type Queue[T comparable] struct {
+	queue workqueue.TypedRateLimitingInterface[T]
+}
+
+// New returns an empty queue. What fails waits for first, then twice as long each
+// time, at most most.
+func New[T comparable](first, most time.Duration) *Queue[T] {
+	return &Queue[T]{workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[T](first, most))}
+}
+
+// Add adds a key; it does not block.
+func (q *Queue[T]) Add(key T) { q.queue.Add(key) }
+
+// AddAfter adds a key after a while; it does not block.
+func (q *Queue[T]) AddAfter(key T, d time.Duration) { q.queue.AddAfter(key, d) }
+
+// Len is how many keys wait to be done now; those whose time has not come do not
+// count.
+func (q *Queue[T]) Len() int { return q.queue.Len() }
+
+// Run does one key after another until ctx ends, which is no error. A key is done
+// when do returns nil.
+func (q *Queue[T]) Run(ctx context.Context, do func(ctx context.Context, key T) error) error {
+	stop := context.AfterFunc(ctx, q.queue.ShutDown)
+	defer stop()
+	for {
+		key, end := q.queue.Get()
+		if end {
+			return nil
+		}
+		if do(ctx, key) != nil {
+			q.queue.AddRateLimited(key)
+		} else {
+			q.queue.Forget(key)
+		}
+		q.queue.Done(key)
+	}
+}

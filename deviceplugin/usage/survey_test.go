@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/nvml"
+	"deviceshare/sharing"
+)
+
+func noLimit() error { return nil }
+
+func TestWhatATenantPutsInPlaceOfItsRegionIsAnError(t *testing.T) {
+	cases := map[string]func(path string) error{
+		"a link":        func(path string) error { return os.Symlink("/etc/passwd", path) },
+		"a pipe":        func(path string) error { return syscall.Mkfifo(path, 0o666) },
+		"a directory":   func(path string) error { return os.Mkdir(path, 0o755) },
+		"an empty file": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+	}
+	for name, put := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "vgpu.cache")
+			if err := put(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Read(path, noLimit); err == nil || errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+func TestASlotThatNobodyHasLockedIsOfADeadProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "vgpu.cache")
+	if err := os.WriteFile(path, newImage(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	region, err := Read(path, noLimit)
+	if err != nil || len(region.Devices) != 2 || region.Devices[0].Used != 0 || region.Devices[0].Processes != 0 {
+		t.Errorf("the region is %+v, %v", region, err)
+	}
+}
+
+// record is a container with a part of device GPU-a.
+func record(owner sharing.Owner) checkpoint.Record {
+	return checkpoint.Record{
+		ID: "id-" + string(owner), Owner: owner, Namespace: "ns", Pod: "p", Container: "main", Mode: sharing.HAMiCore,
+		Devices: []checkpoint.DeviceAndShare{{Device: "GPU-a", Memory: 1000, Cores: 30}},
+	}
+}
+
+func TestAReportTellsATroubleOnceAndWhatIsUntracked(t *testing.T) {
+	dir, told := t.TempDir(), 0
+	records := []checkpoint.Record{record(uid), record(other)}
+	bad := filepath.Join(dir, "hami-core", "containers", other+"_main", "vgpu")
+	if err := os.MkdirAll(bad, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(bad, "vgpu.cache")); err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{
+		StateDir: dir, Records: func() []checkpoint.Record { return records },
+		Processes: func(sharing.DeviceID) ([]nvml.Process, error) {
+			return []nvml.Process{{PID: 1, Memory: 30}, {PID: 2, Memory: 7}}, nil
+		},
+		Cgroup: func(pid int) (string, error) {
+			if pid == 1 {
+				return "0::/kubepods/pod" + uid + "/x", nil
+			}
+			return "0::/user.slice", nil
+		},
+		Trouble: func(_ checkpoint.Record, err error) {
+			if told++; !strings.Contains(err.Error(), "pod ns/p") {
+				t.Errorf("the error is %v", err)
+			}
+		},
+	})
+	for range 5 {
+		r := s.Report(context.Background())
+		if len(r.Containers) != 1 || r.Containers[0].Devices[0].Limit != 1000 || r.Untracked["GPU-a"] != 30 {
+			t.Fatalf("the report is %+v", r)
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
+
+func TestADriverThatHangsCostsOnlyWhatItWouldHaveTold(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	s := New(Config{
+		StateDir: t.TempDir(), Records: func() []checkpoint.Record { return []checkpoint.Record{record(uid)} },
+		Processes: func(sharing.DeviceID) ([]nvml.Process, error) { <-hang; return nil, nil },
+		Cgroup:    func(int) (string, error) { return "", nil }, Trouble: func(checkpoint.Record, error) {},
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if r := s.Report(ctx); len(r.Containers) != 1 || r.Untracked != nil {
+		t.Errorf("the report is %+v", r)
+	}
+	again, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if r := s.Report(again); r.Containers != nil {
+		t.Errorf("a second one asked too: %+v", r)
+	}
+}
+
+func TestUntrackedIsWhatPodsHaveBeyondTheirRegions(t *testing.T) {
+	two := []nvml.Process{{PID: 1, Memory: 50}, {PID: 2, Memory: 50}}
+	cases := map[string]struct {
+		processes []nvml.Process
+		owners    []sharing.Owner
+		pods      map[sharing.Owner]sharing.Bytes
+		want      sharing.Bytes
+		ok        bool
+	}{
+		"all is known":                          {two, []sharing.Owner{"a", "a"}, map[sharing.Owner]sharing.Bytes{"a": 100}, 0, true},
+		"a program goes past the library":       {two, []sharing.Owner{"a", "a"}, map[sharing.Owner]sharing.Bytes{"a": 40}, 60, true},
+		"one that says too much hides no other": {two, []sharing.Owner{"a", "b"}, map[sharing.Owner]sharing.Bytes{"a": 90, "b": 0}, 50, true},
+		"others of the node do not count":       {two, []sharing.Owner{"a", "x"}, map[sharing.Owner]sharing.Bytes{"a": 50}, 0, true},
+		"nobody is there":                       {nil, nil, map[sharing.Owner]sharing.Bytes{"a": 0}, 0, true},
+		"the driver hides who is there":         {nil, nil, map[sharing.Owner]sharing.Bytes{"a": 5}, 0, false},
+		"PIDs that mean nothing here":           {two, []sharing.Owner{"", ""}, map[sharing.Owner]sharing.Bytes{"a": 0}, 0, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got, ok := beyond(c.processes, c.owners, c.pods); got != c.want || ok != c.ok {
+				t.Errorf("%v, %v, want %v, %v", got, ok, c.want, c.ok)
+			}
+		})
+	}
+}
+
+func TestAPodWithAWholeDeviceIsLeftOut(t *testing.T) {
+	whole, shared := record("a"), record("b")
+	whole.Devices[0].Whole = true
+	got := tracked([]checkpoint.Record{whole, shared}, []Container{{Record: shared, Devices: []Device{{ID: "GPU-a", Used: 9, Overflow: 2, Uncounted: 1}}}})
+	if len(got["GPU-a"]) != 1 || got["GPU-a"]["b"] != 8 {
+		t.Errorf("tracked is %v", got)
+	}
+}
