@@ -21,12 +21,13 @@ import (
 	"deviceshare/sharing"
 )
 
-// Topology is the fake GPUs of the demo's one real node.
+// Topology is the fake GPUs of the demo's one real node. The last can be switched to
+// partitions without a reset.
 const Topology = `fakegpu 1
 driver 580.95.05 cuda 13.0
 gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=0000:07:00.0 sms=108
 gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=0000:0f:00.0 sms=108
-gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=1 mig=capable pci=0000:47:00.0 sms=108
+gpu model="NVIDIA H100 80GB HBM3" memory=81559MiB cc=9.0 numa=1 mig=capable pci=0000:47:00.0 sms=132
 `
 
 // sceneLimit bounds one scene.
@@ -54,11 +55,16 @@ func Run(ctx context.Context, c *sandbox.Cluster, out io.Writer) error {
 	}{
 		{"Three pods share one device", s.sharing},
 		{"A container that wants more than its share is refused, its neighbour goes on", s.greed},
-		{"Two containers keep a device busy, each for its share of the time, and each sees only itself", s.compute},
+		{"Two containers keep a device busy, each for its share of the time, and each sees only itself; one alone borrows", s.compute},
 		{"A pod that does not fit waits, says why, and starts when there is room", s.waiting},
 		{"Binpack fills a device, spread uses another one: each pod may choose", s.policies},
 		{"The same among nodes: binpack fills one, spread takes the other", s.nodes},
 		{"A whole device comes without any interception", s.whole},
+		{"The node's configuration is edited: three devices, three modes, and nothing restarts", s.modes},
+		{"A pod asks for memory in mode mig: the partition is made when it starts", s.partition},
+		{"Another geometry by editing the ConfigMap; who runs keeps its partition", s.geometry},
+		{"A pod that names no mode is placed by score", s.anyMode},
+		{"A pod that would rather have a partition takes its second choice, and says so", s.secondChoice},
 	}
 	for i, scene := range scenes {
 		s.say("\n== %d. %s", i+1, scene.title)

@@ -1,94 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gpu runs libvgpu.so and the device plugin's discovery on a machine
-// with an NVIDIA GPU and prints one table. It changes nothing of the card: no
-// mode, no clock, no MIG. It needs root, because the limits file has one fixed
-// place, and the library and the CUDA client built beforehand:
+// Command gpu measures libvgpu.so on a machine with an NVIDIA GPU and prints one
+// table: what was measured, what was asked, whether it held. It changes nothing of the
+// card: no mode, no clock, no MIG, no MPS daemon. What the machine lacks is skipped
+// and said so. Built beforehand where Go is, it needs no compiler there:
 //
-//	make gpu
+//	make gpu-build    # where Go is; .sandbox/gpu is then complete
+//	make gpu          # on the machine with the GPU, as root
 //
-// What the machine lacks (PyTorch, nvidia-smi) is skipped and said so.
+// With -fake the same runs on the fake driver of e2e/fakegpu: the logic is then
+// exercised, and its figures say nothing about a card.
 package main
 
 import (
-	"errors"
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"deviceshare/e2e/gpu/tenant"
+	"deviceshare/e2e/gpu/verdict"
 )
 
-// outcome is one row of the table.
-type outcome struct {
-	name, criterion, measured string
-	err                       error
-	skipped                   string
-	took                      time.Duration
+// options are the command line.
+type options struct {
+	dir, json, other, numbers string
+	fake                      bool
+	limit                     time.Duration
 }
-
-// experiment measures one thing. It returns what was measured, or errSkip with
-// what the machine lacks.
-type experiment struct {
-	name, criterion string
-	run             func(*bench) (string, error)
-}
-
-// skip is the error of an experiment that cannot run here.
-type skip string
-
-func (s skip) Error() string { return string(s) }
 
 func main() {
-	dir := flag.String("dir", ".sandbox/gpu", "directory with libvgpu.so, cudaclient and deviceshare-device-plugin")
+	tenant.Enter()
+	var o options
+	flag.StringVar(&o.dir, "dir", ".sandbox/gpu", "directory with libvgpu.so, cudaload, cudaclient and deviceshare-device-plugin")
+	flag.StringVar(&o.numbers, "experiments", "", "which to run, as 1,7-9; all when empty")
+	flag.StringVar(&o.json, "json", "", "write the table as JSON to this file as well")
+	flag.StringVar(&o.other, "hamicore", "", "HAMi-core's libvgpu.so, for experiment 13")
+	flag.BoolVar(&o.fake, "fake", false, "run on the fake driver of e2e/fakegpu; run from the top of the source tree")
+	flag.DurationVar(&o.limit, "limit", 9*time.Minute, "time for everything; what is left over then is skipped")
 	flag.Parse()
-	b, err := newBench(*dir)
-	if err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	missed, err := suite(ctx, o)
+	stop()
+	switch {
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "gpu:", err)
 		os.Exit(2)
-	}
-	fmt.Printf("device: %s\n\n", b.device)
-	failed := 0
-	var rows []outcome
-	for _, e := range experiments() {
-		fmt.Printf("running %s …\n", e.name)
-		row := b.measure(e)
-		if row.err != nil {
-			failed++
-		}
-		rows = append(rows, row)
-	}
-	b.clean()
-	print(rows)
-	if failed > 0 {
+	case missed > 0:
 		os.Exit(1)
 	}
 }
 
-// measure runs one experiment on a clean slate.
-func (b *bench) measure(e experiment) outcome {
-	row := outcome{name: e.name, criterion: e.criterion}
-	begin := time.Now()
-	b.clean()
-	row.measured, row.err = e.run(b)
-	row.took = time.Since(begin)
-	var why skip
-	if errors.As(row.err, &why) {
-		row.err, row.skipped = nil, string(why)
+// suite runs what is selected and prints the table; how many rows missed.
+func suite(ctx context.Context, o options) (int, error) {
+	chosen, err := choose(experiments(), o.numbers)
+	if err != nil {
+		return 0, err
 	}
-	return row
-}
-
-// print writes the table as Markdown, so that it can go into a document.
-func print(rows []outcome) {
-	fmt.Printf("\n| experiment | pass criterion | measured | result | s |\n|---|---|---|---|---|\n")
-	for _, r := range rows {
-		result := "pass"
-		switch {
-		case r.err != nil:
-			result = "FAIL: " + r.err.Error()
-		case r.skipped != "":
-			result = "skipped: " + r.skipped
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	b, err := newBench(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	defer b.close()
+	about := b.describe(ctx)
+	for _, line := range about.lines() {
+		fmt.Println(line)
+	}
+	for _, e := range chosen {
+		b.perform(ctx, e)
+	}
+	about.Clocks = b.clocksSeen(ctx)
+	about.Seconds = time.Since(b.began).Seconds()
+	rows := b.table()
+	fmt.Print(markdown(about, rows))
+	if o.json != "" {
+		if err := writeJSON(o.json, about, rows); err != nil {
+			return 0, err
 		}
-		fmt.Printf("| %s | %s | %s | %s | %.1f |\n", r.name, r.criterion, r.measured, result, r.took.Seconds())
 	}
+	missed := 0
+	for _, r := range rows {
+		if r.Result == verdict.Missed {
+			missed++
+		}
+	}
+	return missed, nil
 }

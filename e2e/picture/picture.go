@@ -54,8 +54,12 @@ func device(b *strings.Builder, v *sharing.View, names map[sharing.Owner]string,
 	}
 	held := slices.Clone(v.Held())
 	fmt.Fprintf(b, "  GPU %d  %s  %s%s\n", d.Index, d.Model, d.Mode, health)
+	drawn := strip(held, d.Memory, next)
+	if n := sliced(d); n > 0 {
+		drawn = slots(held, n, next)
+	}
 	fmt.Fprintf(b, "  [%s]  %s of %s, %s, %s\n",
-		strip(held, d.Memory, next), gib(v.UsedMemory()), gib(d.Memory), count(v.Sharers()), compute(v))
+		drawn, gib(v.UsedMemory()), gib(d.Memory), count(v.Sharers()), compute(v))
 	for i, h := range held {
 		fmt.Fprintf(b, "     %c  %-28s %10s  %s\n", letter(next+i), names[h.Owner]+"/"+h.Container, gib(h.Share.Memory), how(&h))
 	}
@@ -94,6 +98,44 @@ func how(h *sharing.Held) string {
 		words = append(words, h.Kind.String()+" container")
 	}
 	return strings.Join(words, ", ")
+}
+
+// sliced is how many memory slices a device in mode mig is drawn with; 0 for any
+// other device.
+func sliced(d *sharing.Device) int {
+	if d.Mode != sharing.MIG || d.MIG == nil || d.MIG.Slices <= 0 || d.MIG.Slices > Width/2 {
+		return 0
+	}
+	return d.MIG.Slices
+}
+
+// slots draws the memory slices of a device side by side. A partition fills the
+// slices it covers; a line separates what can be given on its own.
+func slots(held []sharing.Held, n, first int) string {
+	owner := make([]rune, n)
+	for i := range owner {
+		owner[i] = '.'
+	}
+	last := make([]bool, n) // the slice is the last of a partition, or free
+	for i := range last {
+		last[i] = true
+	}
+	for i, h := range held {
+		p := h.Share.Partition
+		for s := max(0, p.Start); s < min(n, p.Start+p.Size); s++ {
+			owner[s] = letter(first + i)
+			last[s] = s == p.Start+p.Size-1
+		}
+	}
+	var b strings.Builder
+	for s, r := range owner {
+		end := r
+		if last[s] && s < n-1 {
+			end = '|'
+		}
+		b.WriteString(strings.Repeat(string(r), Width/n-1) + string(end))
+	}
+	return b.String()
 }
 
 // strip fills cells in proportion to memory. Every share gets at least one cell,

@@ -50,3 +50,40 @@ func TestAStripNeverRunsOverItsWidth(t *testing.T) {
 		}
 	}
 }
+
+func TestAPartitionedDeviceShowsItsSlices(t *testing.T) {
+	inv := sharing.Inventory{Node: "n1", Devices: []sharing.Device{
+		{ID: "GPU-0", Model: "A100", Memory: 80 * sharing.GiB, Cores: 100, MaxShares: 7, Healthy: true, Mode: sharing.MIG,
+			MIG: &sharing.Partitioning{Slices: 8}},
+		{ID: "GPU-1", Index: 1, Model: "A30", Memory: 24 * sharing.GiB, Cores: 100, MaxShares: 4, Healthy: true, Mode: sharing.MIG,
+			MIG: &sharing.Partitioning{Slices: 4}},
+	}}
+	on := func(d sharing.DeviceID, m sharing.Bytes, p sharing.Partition) sharing.Placement {
+		return sharing.Placement{Node: "n1", Containers: []sharing.ContainerShares{
+			{Container: "main", Shares: []sharing.Share{{Device: d, Mode: sharing.MIG, Memory: m, Partition: p}}}}}
+	}
+	pods := []Pod{
+		{Owner: "1", Name: "half", Placement: on("GPU-0", 39*sharing.GiB, sharing.Partition{Profile: "3g.40gb", Start: 4, Size: 4})},
+		{Owner: "2", Name: "small", Placement: on("GPU-0", 9*sharing.GiB, sharing.Partition{Profile: "1g.10gb", Start: 1, Size: 1})},
+		{Owner: "3", Name: "all", Placement: on("GPU-1", 23*sharing.GiB, sharing.Partition{Profile: "4g.24gb", Start: 0, Size: 4})},
+	}
+	want := `node n1
+  GPU 0  A100  mig
+  [....|bbbb|....|....|aaaaaaaaaaaaaaaaaaaa]  48.0 GiB of 80.0 GiB, 2 shares, 0% of compute promised
+     a  half/main                      39.0 GiB  3g.40gb at slice 4
+     b  small/main                      9.0 GiB  1g.10gb at slice 1
+  GPU 1  A30  mig
+  [cccccccccccccccccccccccccccccccccccccccc]  23.0 GiB of 24.0 GiB, 1 share, 0% of compute promised
+     c  all/main                       23.0 GiB  4g.24gb at slice 0
+`
+	if got := Node(inv, pods); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAPartitionBeyondTheDeviceIsCutOff(t *testing.T) {
+	held := []sharing.Held{{Share: sharing.Share{Partition: sharing.Partition{Start: 6, Size: 9}}}, {Share: sharing.Share{Partition: sharing.Partition{Start: -3, Size: 4}}}}
+	if got := slots(held, 8, 0); len(got) != Width {
+		t.Errorf("drawn in %d cells, want %d: %s", len(got), Width, got)
+	}
+}

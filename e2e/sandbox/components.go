@@ -108,10 +108,11 @@ func (c *Cluster) devicePlugin() component {
 	out := c.define(DevicePlugin, productBinary(c.opts, l, DevicePlugin),
 		"--node-name="+NodeName, "--kubeconfig="+l.kubeconfig(DevicePlugin), "--kubelet-dir="+kubeletDir,
 		"--cdi-dir="+l.cdiDir(), "--state-dir="+l.in("device-plugin"), "--library-dir="+l.libDir(),
-		"--driver-edits=files", "--dev-root="+l.devDir(),
+		"--driver-edits=files", "--dev-root="+l.devDir(), "--mig-minors="+filepath.Join(l.gpuDir(), "mig-minors"),
 		"--driver-file="+filepath.Join(l.libDir(), "libcuda.so.1")+":"+lib+"libcuda.so.1",
 		"--driver-file="+filepath.Join(l.libDir(), "libnvidia-ml.so.1")+":"+lib+"libnvidia-ml.so.1",
 		"--driver-file="+l.gpuDir()+":/run/fakegpu:rw",
+		"--mps-control="+filepath.Join(l.libDir(), "nvidia-cuda-mps-control"), "--mps-root="+l.in("mps"),
 		fmt.Sprintf("--metrics-address=127.0.0.1:%d", c.ports.DevicePluginMetrics))
 	out.env = append(out.env, c.gpuEnv()...)
 	out.ready = c.askGPUs

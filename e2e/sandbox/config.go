@@ -83,5 +83,5 @@ func writeConfig(l layout, v configValues, o Options) error {
 			return fmt.Errorf("write configuration: %w", err)
 		}
 	}
-	return os.WriteFile(filepath.Join(l.gpuDir(), "topology"), []byte(o.Topology), 0o644)
+	return nil
 }

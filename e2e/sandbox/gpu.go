@@ -3,6 +3,8 @@
 package sandbox
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,14 +20,17 @@ const controlMinor = 255
 
 // libraries are the files of C code that a sandbox uses: path below the repository to name below its library directory.
 var libraries = map[string]string{
-	"e2e/fakegpu/build/libcuda.so.1":      "libcuda.so.1",
-	"e2e/fakegpu/build/libnvidia-ml.so.1": "libnvidia-ml.so.1",
-	"e2e/fakegpu/build/fakegpuctl":        "fakegpuctl",
-	"hami-core/build/libvgpu.so":          "libvgpu.so",
+	"e2e/fakegpu/build/libcuda.so.1":            "libcuda.so.1",
+	"e2e/fakegpu/build/libnvidia-ml.so.1":       "libnvidia-ml.so.1",
+	"e2e/fakegpu/build/fakegpuctl":              "fakegpuctl",
+	"hami-core/build/libvgpu.so":                "libvgpu.so",
+	"hami-core/build/libcuda.so.1":              "standin/libcuda.so.1",
+	"hami-core/build/libnvidia-ml.so.1":         "standin/libnvidia-ml.so.1",
+	"e2e/fakegpu/build/nvidia-cuda-mps-control": "nvidia-cuda-mps-control",
 }
 
 // installGPUs copies the fake driver and libvgpu.so below the state directory, so that a later build does not change
-// a running sandbox, and makes the device files of the fake GPUs.
+// a running sandbox, and plugs in the fake GPUs.
 func installGPUs(l layout, topology string) error {
 	for from, to := range libraries {
 		src := filepath.Join(l.repo, from)
@@ -40,13 +45,24 @@ func installGPUs(l layout, topology string) error {
 			return fmt.Errorf("install %s: %w", to, err)
 		}
 	}
+	if err := os.Chmod(l.gpuDir(), 0o777); err != nil {
+		return fmt.Errorf("open the fake driver's directory to containers: %w", err)
+	}
+	return plug(l, topology)
+}
+
+// plug writes the topology and makes the device files it needs.
+func plug(l layout, topology string) error {
+	if err := os.WriteFile(filepath.Join(l.gpuDir(), "topology"), []byte(topology), 0o644); err != nil {
+		return fmt.Errorf("write topology: %w", err)
+	}
 	nodes := map[string]int{"nvidiactl": controlMinor}
 	for i := range countGPUs(topology) {
 		nodes[fmt.Sprintf("nvidia%d", i)] = i
 	}
 	for name, minor := range nodes {
 		path := filepath.Join(l.devDir(), name)
-		if err := syscall.Mknod(path, syscall.S_IFCHR|0o666, nvidiaMajor<<8|minor); err != nil {
+		if err := syscall.Mknod(path, syscall.S_IFCHR|0o666, nvidiaMajor<<8|minor); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("make device file %s: %w", path, err)
 		}
 		// mknod(2) applies the umask; containers need the file as open as NVIDIA's is.
@@ -54,7 +70,58 @@ func installGPUs(l layout, topology string) error {
 			return fmt.Errorf("make device file %s: %w", path, err)
 		}
 	}
-	return os.Chmod(l.gpuDir(), 0o777)
+	return nil
+}
+
+// SwapGPUs exchanges the fake GPUs of the real node for others, as if the machine had been off meanwhile: the device
+// plugin and the kubelet stop, whoever uses a device is killed, and both start again. Pods on the node should be gone.
+func (c *Cluster) SwapGPUs(ctx context.Context, topology string) error {
+	return c.whileOff(ctx, func() error {
+		for _, name := range []string{"state", "mig-minors"} {
+			if err := os.Remove(filepath.Join(c.layout.gpuDir(), name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("forget the old GPUs: %w", err)
+			}
+		}
+		old, err := filepath.Glob(filepath.Join(c.layout.devDir(), "nvidia[0-9]*"))
+		if err != nil {
+			return err
+		}
+		for _, path := range append(old, filepath.Join(c.layout.devDir(), "nvidia-caps")) {
+			if err := os.RemoveAll(path); err != nil {
+				return fmt.Errorf("forget the old GPUs: %w", err)
+			}
+		}
+		c.opts.Topology = topology
+		return plug(c.layout, topology)
+	})
+}
+
+// RebootGPUs does to the real node what a reboot does to its GPUs: everything that uses them dies, partitions are
+// gone, and the kubelet and the device plugin start as on any morning. The rest of the machine runs on.
+func (c *Cluster) RebootGPUs(ctx context.Context) error {
+	return c.whileOff(ctx, func() error { return nil })
+}
+
+func (c *Cluster) whileOff(ctx context.Context, change func() error) error {
+	off := []string{Kubelet, DevicePlugin}
+	for _, name := range off {
+		if err := c.StopComponent(name); err != nil {
+			return err
+		}
+	}
+	if out, err := c.FakeGPU(ctx, "reboot"); err != nil {
+		return fmt.Errorf("reboot the fake GPUs: %w\n%s", err, out)
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	// The other way round: who waits for the kubelet registers before it looks at pods.
+	for _, name := range []string{DevicePlugin, Kubelet} {
+		if err := c.StartComponent(name); err != nil {
+			return err
+		}
+	}
+	return errors.Join(c.WaitReady(ctx, Kubelet), c.WaitReady(ctx, DevicePlugin))
 }
 
 // countGPUs counts the gpu lines of a topology. Whether they make sense is for the fake driver to say.

@@ -72,7 +72,7 @@ func (l layout) marker() string { return "DEVICESHARE_SANDBOX=" + l.state }
 
 // makeDirs creates the directories of a fresh state.
 func (l layout) makeDirs() error {
-	dirs := []string{l.in("logs"), l.in("pki"), l.in("config", "cni"), l.cdiDir(), l.devDir(), l.gpuDir(), l.libDir(),
+	dirs := []string{l.in("logs"), l.in("pki"), l.in("config", "cni"), l.cdiDir(), l.devDir(), l.gpuDir(), filepath.Join(l.libDir(), "standin"),
 		l.kubeletRoot(), l.podLogs(), l.in("etcd"), l.in("device-plugin"), l.in("webhook")}
 	for _, d := range dirs {
 		if err := os.MkdirAll(d, 0o755); err != nil {

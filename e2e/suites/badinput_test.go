@@ -121,19 +121,10 @@ func (w *world) foreignAnnotation(t *testing.T) {
 // badConfig writes a device configuration with two mistakes and a good one again.
 func (w *world) badConfig(t *testing.T) {
 	ctx, u := w.user(t, "bad-config", 2*time.Minute)
-	maps := w.cluster.Client().CoreV1().ConfigMaps("kube-system")
-	bad := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "volcano-vgpu-device-config", Namespace: "kube-system"},
-		Data:       map[string]string{"device-config.yaml": "nvidia:\n  deviceSplitCount: many\n  gpuMemoryFaktor: 1\n"},
-	}
-	if _, err := maps.Create(ctx, bad, metav1.CreateOptions{}); err != nil {
+	if err := u.ConfigureDevices(ctx, "nvidia:\n  deviceSplitCount: many\n  gpuMemoryFaktor: 1\n"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := maps.Delete(context.Background(), bad.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { w.defaultSettings(t, u) })
 	if err := w.waitEvent(ctx, "deviceSplitCount", "gpuMemoryFaktor"); err != nil {
 		t.Errorf("both mistakes must be reported: %v", err)
 	}

@@ -39,16 +39,20 @@ func TestRealCluster(t *testing.T) {
 	}{
 		{"placement", testPlacement},
 		{"isolation", testIsolation},
+		{"standing_in", testStandingIn},
 		{"waiting", testWaiting},
 		{"webhook", testWebhook},
 		{"bad_input", testBadInput},
 		{"writes", testWrites},
 		{"health", testHealth},
 		{"examples", testExamples},
+		{"mps", testMPS},
 		{"identity", testIdentity},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},
 		{"churn_and_kills", testChurn},
+		{"partitions", testPartitions},
+		{"modes", testModes},
 	}
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) { s.run(t, w) })

@@ -26,8 +26,8 @@ type seen struct {
 }
 
 type seenDevice struct {
-	uuid                      string
-	total, infoTotal, nvmlAll int64 // bytes, by the three ways to ask
+	uuid, profile             string // profile: of a partition
+	total, infoTotal, nvmlAll int64  // bytes, by the three ways to ask
 }
 
 type limit struct {
@@ -63,15 +63,22 @@ func matches(s seen, shares []sharing.Share) error {
 	if len(s.devices) != len(shares) {
 		return fmt.Errorf("saw %d devices, was given %d", len(s.devices), len(shares))
 	}
-	whole := 0
+	free := 0 // shares that need no interception
 	for _, d := range s.devices {
+		if d.profile != "" {
+			if err := matchesPartition(d, shares); err != nil {
+				return err
+			}
+			free++
+			continue
+		}
 		i := slices.IndexFunc(shares, func(x sharing.Share) bool { return string(x.Device) == d.uuid })
 		if i < 0 {
 			return fmt.Errorf("saw device %s, which is not its own", d.uuid)
 		}
 		share := shares[i]
 		if share.Whole {
-			whole++
+			free++
 			continue
 		}
 		want := int64(share.Memory)
@@ -84,8 +91,22 @@ func matches(s seen, shares []sharing.Share) error {
 				d.uuid, got.memory, got.cores, share.Memory, share.Cores)
 		}
 	}
-	if all := whole == len(shares); all == s.mapped {
-		return fmt.Errorf("%d of %d devices are whole, interception in the process: %v", whole, len(shares), s.mapped)
+	if all := free == len(shares); all == s.mapped {
+		return fmt.Errorf("%d of %d devices are whole or partitions, interception in the process: %v", free, len(shares), s.mapped)
+	}
+	return nil
+}
+
+// matchesPartition compares a partition with the only share there may be then. Where
+// it lies is not to be seen from inside: see located.
+func matchesPartition(d seenDevice, shares []sharing.Share) error {
+	share := shares[0]
+	if len(shares) != 1 || share.Partition.Profile != d.profile {
+		return fmt.Errorf("saw partition %s of %s, was given %+v", d.uuid, d.profile, shares)
+	}
+	if d.total < int64(share.Memory) || d.infoTotal != d.total || d.nvmlAll != d.total {
+		return fmt.Errorf("partition %s: total is %d by cuDeviceTotalMem, %d by cuMemGetInfo, %d by NVML; want one figure, at least %d",
+			d.uuid, d.total, d.infoTotal, d.nvmlAll, share.Memory)
 	}
 	return nil
 }
@@ -98,7 +119,7 @@ func parse(log string) seen {
 		switch {
 		case strings.HasPrefix(line, "info index="):
 			s.devices = append(s.devices, seenDevice{
-				uuid: report.Value(line, "uuid"), total: number(line, "total"),
+				uuid: report.Value(line, "uuid"), profile: report.Value(line, "profile"), total: number(line, "total"),
 				infoTotal: number(line, "meminfo_total"), nvmlAll: number(line, "nvml_total"),
 			})
 		case strings.HasPrefix(line, "env limits: device ") && len(words) >= 5:

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/user"
+	"deviceshare/sharing"
+)
+
+// slices draws the partitions as the hardware has them, whoever they belong to.
+func (s *story) slices(ctx context.Context) error {
+	show, err := s.cluster.FakeGPU(ctx, "show")
+	if err != nil {
+		return err
+	}
+	drawn := false
+	s.say("")
+	for _, line := range strings.Split(show, "\n") {
+		if strings.HasPrefix(line, "  slices ") {
+			s.say("   %s", line)
+			drawn = true
+		}
+	}
+	if !drawn {
+		return fmt.Errorf("no device is in mode mig:\n%s", show)
+	}
+	return nil
+}
+
+// share is what a pod of one container with one device holds.
+func (s *story) share(ctx context.Context, name string) (sharing.Share, error) {
+	p, err := s.user.Get(ctx, name)
+	if err != nil {
+		return sharing.Share{}, err
+	}
+	placement, err := user.Placement(p)
+	if err != nil {
+		return sharing.Share{}, err
+	}
+	return placement.Containers[0].Shares[0], nil
+}
+
+// lives names the process of every component: equal texts mean that none was restarted.
+func (s *story) lives() string {
+	text := ""
+	for _, c := range s.cluster.Components() {
+		text += fmt.Sprintf("%s %d, ", c.Name, c.PID)
+	}
+	return strings.TrimSuffix(text, ", ")
+}
+
+// nodeEvent waits for an event with a reason, on any node.
+func (s *story) nodeEvent(ctx context.Context, reason string) (string, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		list, err := s.cluster.Client().CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
+		if err != nil {
+			return "", fmt.Errorf("list events: %w", err)
+		}
+		if len(list.Items) > 0 {
+			return reason + ": " + list.Items[0].Message, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("wait for an event %s: %w", reason, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// until waits for what the real node publishes.
+func (s *story) until(ctx context.Context, what string, ok func(*sharing.Inventory) bool) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		inv, err := s.node(ctx, sandbox.NodeName)
+		if err != nil {
+			return err
+		}
+		if ok(&inv) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w; the node publishes %+v", what, ctx.Err(), inv.Devices)
+		case <-tick.C:
+		}
+	}
+}

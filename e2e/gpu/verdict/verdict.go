@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package verdict decides whether what an experiment of the GPU suite measured is
+// good enough. Its functions take numbers and return findings; they measure, print
+// and wait for nothing. Criteria are those of the suite's plan, in bounds that a run
+// on a fake driver widens, because it exercises the logic and not the numbers.
+package verdict
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Result of one row.
+type Result string
+
+// Results. Noted is a figure without a criterion.
+const (
+	Held    Result = "held"
+	Missed  Result = "missed"
+	Skipped Result = "skipped"
+	Noted   Result = "noted"
+)
+
+// Finding is what one measurement came to.
+type Finding struct {
+	Criterion string
+	Measured  string
+	Misses    []string // what is not as the criterion wants it; none: held
+	Note      bool     // there is no criterion
+}
+
+// Row is one line of the suite's table.
+type Row struct {
+	Experiment int     `json:"experiment"`
+	Name       string  `json:"name"`
+	Measured   string  `json:"measured"`
+	Criterion  string  `json:"criterion"`
+	Result     Result  `json:"result"`
+	Why        string  `json:"why,omitempty"` // of what is missed or skipped
+	Seconds    float64 `json:"seconds"`
+}
+
+// Row makes a line of the finding.
+func (f Finding) Row(experiment int, name string) Row {
+	row := Row{Experiment: experiment, Name: name, Measured: f.Measured, Criterion: f.Criterion, Result: Held}
+	switch {
+	case len(f.Misses) > 0:
+		row.Result, row.Why = Missed, strings.Join(f.Misses, "; ")
+	case f.Note:
+		row.Result = Noted
+	}
+	return row
+}
+
+func (f *Finding) miss(format string, args ...any) {
+	f.Misses = append(f.Misses, fmt.Sprintf(format, args...))
+}
+
+// Note is a finding without a criterion.
+func Note(format string, args ...any) Finding {
+	return Finding{Criterion: "reported", Measured: fmt.Sprintf(format, args...), Note: true}
+}
+
+// MiB is the unit of amounts in texts.
+const MiB = int64(1) << 20
+
+// mib writes bytes in MiB, with decimals only where they are.
+func mib(bytes int64) string {
+	if bytes%MiB == 0 {
+		return fmt.Sprintf("%d MiB", bytes/MiB)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/float64(MiB))
+}
+
+// points writes a fraction as percent.
+func points(fraction float64) string { return fmt.Sprintf("%.1f %%", fraction*100) }
