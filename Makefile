@@ -19,7 +19,7 @@ PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webho
 FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo sandbox sandbox-down test test-race test-c test-e2e gpu-build gpu fuzz bench lint clean
+.PHONY: help build demo sandbox sandbox-down test test-race test-c test-e2e gpu-build gpu gpu-dry fuzz bench lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,15 +50,20 @@ test-c: ## run the C tests, normal and with ASan and UBSan
 test-e2e: ## run the suites on a real cluster in the sandbox
 	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -p 1 -timeout 40m -v ./e2e/sandbox/ ./e2e/suites/
 
-gpu-build: ## build what the GPU suite needs into .sandbox/gpu
+gpu-build: ## build all that the GPU suite needs into .sandbox/gpu, to be carried to the machine with the GPU
 	@mkdir -p .sandbox/gpu
-	@$(MAKE) --no-print-directory -C hami-core
-	@$(MAKE) --no-print-directory -C e2e/fakegpu
-	@cp hami-core/build/libvgpu.so e2e/fakegpu/build/cudaclient .sandbox/gpu/
-	$(GO) build -ldflags='-s -w -extldflags=-Wl,-z,lazy' -o .sandbox/gpu/ ./cmd/deviceshare-device-plugin ./e2e/gpu
+	@for d in hami-core e2e/fakegpu e2e/gpu/load; do $(MAKE) --no-print-directory -C $$d || exit 1; done
+	@cp hami-core/build/libvgpu.so e2e/fakegpu/build/cudaclient e2e/gpu/load/build/cudaload .sandbox/gpu/
+	$(GO) build -ldflags="-s -w -extldflags=-Wl,-z,lazy -X main.commit=$$(git describe --always --dirty --exclude='*' 2>/dev/null)" -o .sandbox/gpu/ ./cmd/deviceshare-device-plugin ./e2e/gpu
+	@tar czf .sandbox/gpu.tar.gz -C .sandbox gpu && ls -lh .sandbox/gpu.tar.gz
 
-gpu: gpu-build ## run the GPU suite on a machine with an NVIDIA GPU (root; changes nothing of the card)
-	.sandbox/gpu/gpu --dir .sandbox/gpu
+gpu: ## run the GPU suite on a machine with an NVIDIA GPU, 9 minutes; GPUFLAGS='-experiments 7,8 -json FILE' and more
+	@[ -x .sandbox/gpu/gpu ] || { echo "no .sandbox/gpu/gpu: run 'make gpu-build' where Go and gcc are, and bring .sandbox/gpu here"; exit 2; }
+	.sandbox/gpu/gpu -dir .sandbox/gpu $(GPUFLAGS)
+
+gpu-dry: ## run the GPU suite's logic on the fake driver, half a minute; its figures mean nothing
+	@for d in hami-core e2e/fakegpu e2e/gpu/load; do $(MAKE) --no-print-directory -C $$d || exit 1; done
+	$(GO) run ./e2e/gpu -fake $(GPUFLAGS)
 
 fuzz: ## fuzz every decoder for FUZZTIME each (60s)
 	@set -e; for p in $$(grep -rl --include='*_test.go' '^func Fuzz' $(FUZZED) | xargs -n1 dirname | sort -u); do \
@@ -67,8 +72,8 @@ fuzz: ## fuzz every decoder for FUZZTIME each (60s)
 	    $(GOTEST) -run='^$$' -fuzz="^$$f\$$" -fuzztime=$(FUZZTIME) $$p; \
 	  done; done
 
-bench: ## compare fit, refuse and session open with the in-tree code, in one run
-	$(GOTEST) -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./sharing/place/ ./plugins/deviceshare/
+bench: ## compare fit, refuse and session open with the in-tree code; print how much of what is asked MIG can give
+	$(GOTEST) -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./sharing/place/ ./sharing/mig/... ./plugins/deviceshare/
 
 lint: ## go vet and gofmt over every package
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
@@ -79,3 +84,4 @@ clean: ## remove what was built and stop a sandbox that is running
 	rm -rf .sandbox
 	@$(MAKE) --no-print-directory -C hami-core clean
 	@$(MAKE) --no-print-directory -C e2e/fakegpu clean
+	@$(MAKE) --no-print-directory -C e2e/gpu/load clean
