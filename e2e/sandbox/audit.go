@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// AuditEvent is one completed request about pods, bindings or nodes, as the apiserver logged it
-// (audit.k8s.io/v1, the fields that tests look at).
+// AuditEvent is one completed request, as the apiserver logged it (audit.k8s.io/v1, the fields that tests look at):
+// every write to pods, bindings and nodes, and of this project's components whatever they asked for.
 type AuditEvent struct {
 	Verb string `json:"verb"`
 	User struct {
@@ -33,8 +33,8 @@ type AuditEvent struct {
 	Time          time.Time       `json:"requestReceivedTimestamp"`
 }
 
-// AuditLog returns what the apiserver logged so far, oldest first. The components' user names are their component
-// names (Scheduler, DevicePlugin, ...). It needs Options.Audit.
+// AuditLog returns what the apiserver logged so far, oldest first; User tells whose request one is. It needs
+// Options.Audit.
 func (c *Cluster) AuditLog() ([]AuditEvent, error) {
 	if !c.opts.Audit {
 		return nil, errors.New("read audit log: the sandbox was started without Options.Audit")

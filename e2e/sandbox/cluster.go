@@ -73,6 +73,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		{"making certificates and configuration", c.prepare},
 		{"starting etcd, apiserver and containerd", c.startBase},
 		{"installing Volcano's resource definitions", c.installCRDs},
+		{"creating the accounts and roles of the manifests", c.installAccounts},
 		{"starting controllers, kubelet and scheduler", c.startControllers},
 		{"starting deviceshare", c.startProduct},
 		{"creating simulated nodes", c.startNodes},
@@ -106,7 +107,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		}
 	}
 	server := fmt.Sprintf("https://127.0.0.1:%d", c.ports.API)
-	if err := makePKI(l, server, c.nodeIP); err != nil {
+	if err := makePKI(l, server, c.nodeIP, c.opts.StockScheduler); err != nil {
 		return err
 	}
 	v := newConfigValues(l, c.ports, c.nodeIP, c.runc)

@@ -28,6 +28,9 @@ type configValues struct {
 
 	KubeletCert, KubeletKey, CA string
 	PodLogs, ResolvConf, Cgroup string
+
+	// Accounts is the list of this project's users, as YAML.
+	Accounts string
 }
 
 func newConfigValues(l layout, p ports, nodeIP, runc string) configValues {
@@ -40,6 +43,7 @@ func newConfigValues(l layout, p ports, nodeIP, runc string) configValues {
 		Network: l.network(), CNIBinDir: l.runtime(), CNIConfDir: l.config("cni"), CNIDataDir: l.in("cni"),
 		KubeletCert: l.cert(Kubelet), KubeletKey: l.key(Kubelet), CA: l.cert("ca"),
 		PodLogs: l.podLogs(), ResolvConf: l.config("resolv.conf"), Cgroup: l.cgroup(),
+		Accounts: fmt.Sprintf("[%q, %q, %q]", User(Scheduler), User(DevicePlugin), User(Webhook)),
 	}
 }
 

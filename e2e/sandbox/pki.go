@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -134,8 +135,9 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 }
 
 // identities are all certificates of a sandbox. Each component has a user of its own, so that the audit log tells
-// them apart; all but the kubelet may do anything.
-func identities(nodeIP string) []identity {
+// them apart. The kubelet may do what a kubelet may, this project's components what the manifests say, the others
+// anything: Volcano's scheduler, too, which runs here for comparison and comes with no manifests.
+func identities(nodeIP string, stockScheduler bool) []identity {
 	masters := []string{"system:masters"}
 	api := []string{"127.0.0.1", "localhost", "10.96.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	out := []identity{
@@ -145,9 +147,12 @@ func identities(nodeIP string) []identity {
 		{file: "admin", user: "admin", groups: masters},
 		{file: ControllerManager, user: "system:kube-controller-manager", groups: masters},
 		{file: VolcanoController, user: VolcanoController, groups: masters},
-		{file: Scheduler, user: Scheduler, groups: masters},
-		{file: DevicePlugin, user: DevicePlugin, groups: masters},
-		{file: Webhook, user: Webhook, groups: masters, hosts: []string{"127.0.0.1", "localhost"}},
+		{file: Scheduler, user: User(Scheduler), groups: accountGroups()},
+		{file: DevicePlugin, user: User(DevicePlugin), groups: accountGroups()},
+		{file: Webhook, user: User(Webhook), groups: accountGroups(), hosts: []string{"127.0.0.1", "localhost"}},
+	}
+	if stockScheduler {
+		out[slices.IndexFunc(out, func(id identity) bool { return id.file == Scheduler })].groups = masters
 	}
 	if nodeIP != "" {
 		out = append(out, identity{file: Kubelet, user: "system:node:" + NodeName, groups: []string{"system:nodes"},
@@ -157,12 +162,12 @@ func identities(nodeIP string) []identity {
 }
 
 // makePKI makes the authority, every certificate and every kubeconfig.
-func makePKI(l layout, server, nodeIP string) error {
+func makePKI(l layout, server, nodeIP string, stockScheduler bool) error {
 	ca, err := newAuthority(l)
 	if err != nil {
 		return err
 	}
-	for _, id := range identities(nodeIP) {
+	for _, id := range identities(nodeIP, stockScheduler) {
 		if err := ca.issue(id); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -19,7 +20,7 @@ func madePKI(t *testing.T) layout {
 	if err := l.makeDirs(); err != nil {
 		t.Fatal(err)
 	}
-	if err := makePKI(l, "https://127.0.0.1:1", "192.0.2.7"); err != nil {
+	if err := makePKI(l, "https://127.0.0.1:1", "192.0.2.7", false); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -51,14 +52,14 @@ func load(t *testing.T, l layout, name string) *x509.Certificate {
 func TestEveryCertificateVerifiesAndNamesItsComponent(t *testing.T) {
 	l := madePKI(t)
 	users := map[string]bool{}
-	for _, id := range identities("192.0.2.7") {
+	for _, id := range identities("192.0.2.7", false) {
 		cert := load(t, l, id.file)
 		if users[cert.Subject.CommonName] {
 			t.Errorf("two components are the user %s: the audit log could not tell them apart", cert.Subject.CommonName)
 		}
 		users[cert.Subject.CommonName] = true
 	}
-	if !users[Scheduler] || !users[DevicePlugin] {
+	if !users[User(Scheduler)] || !users[User(DevicePlugin)] {
 		t.Errorf("no user for the scheduler or the device plugin: %v", users)
 	}
 }
@@ -71,6 +72,51 @@ func TestKubeletIsANodeAndNoMaster(t *testing.T) {
 	if err := cert.VerifyHostname("192.0.2.7"); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestOurComponentsAreTheAccountsOfTheManifests(t *testing.T) {
+	l := madePKI(t)
+	for _, component := range []string{Scheduler, DevicePlugin, Webhook} {
+		subject := load(t, l, component).Subject
+		if slices.Contains(subject.Organization, "system:masters") || !slices.Contains(subject.Organization, "system:serviceaccounts:"+Namespace) {
+			t.Errorf("the %s is %v", component, subject)
+		}
+		account := strings.TrimPrefix(subject.CommonName, "system:serviceaccount:"+Namespace+":")
+		if !slices.ContainsFunc(manifests(t), func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == "ServiceAccount" && o.GetName() == account && o.GetNamespace() == Namespace
+		}) {
+			t.Errorf("the manifests have no account %s", account)
+		}
+	}
+}
+
+func TestVolcanosOwnSchedulerMayDoAnything(t *testing.T) {
+	for _, id := range identities("192.0.2.7", true) {
+		if master := slices.Contains(id.groups, "system:masters"); id.file == Scheduler && !master || id.file == DevicePlugin && master {
+			t.Errorf("%s: %v", id.file, id.groups)
+		}
+	}
+}
+
+func TestEveryRoleOfTheManifestsIsCreatedAndNothingThatRuns(t *testing.T) {
+	kinds := map[string]int{}
+	for _, o := range manifests(t) {
+		kinds[o.GetKind()]++
+	}
+	if kinds["Namespace"] != 1 || kinds["ServiceAccount"] != 3 || kinds["ClusterRole"] != 3 || kinds["ClusterRole"] != kinds["ClusterRoleBinding"] ||
+		kinds["Role"] == 0 || kinds["Role"] != kinds["RoleBinding"] || len(kinds) != 6 {
+		t.Errorf("read %v", kinds)
+	}
+}
+
+// manifests reads what the installation says about access.
+func manifests(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	out, err := accessObjects("../../manifests/install/deviceshare.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func TestServerCertificateHoldsForTheAddressInTheKubeconfig(t *testing.T) {
@@ -94,14 +140,14 @@ func TestKeysAreForRootOnly(t *testing.T) {
 }
 
 func TestHalfWrittenLastAuditLineIsLeftOut(t *testing.T) {
-	text := `{"verb":"create","user":{"username":"scheduler"},"objectRef":{"resource":"pods","subresource":"binding","namespace":"default","name":"a"},"responseStatus":{"code":201},"requestObject":{"kind":"Binding"}}
+	text := `{"verb":"create","user":{"username":"system:serviceaccount:deviceshare-system:deviceshare-scheduler"},"objectRef":{"resource":"pods","subresource":"binding","namespace":"default","name":"a"},"responseStatus":{"code":201},"requestObject":{"kind":"Binding"}}
 {"verb":"upd`
 	events, err := readAudit(strings.NewReader(text))
 	if err != nil || len(events) != 1 {
 		t.Fatalf("%d events, %v", len(events), err)
 	}
 	e := events[0]
-	if e.User.Username != Scheduler || e.ObjectRef.Subresource != "binding" || e.ResponseStatus.Code != 201 || len(e.RequestObject) == 0 {
+	if e.User.Username != User(Scheduler) || e.ObjectRef.Subresource != "binding" || e.ResponseStatus.Code != 201 || len(e.RequestObject) == 0 {
 		t.Errorf("got %+v", e)
 	}
 }

@@ -188,7 +188,7 @@ func assertBindingsInAudit(t *testing.T, c *Cluster, pods ...string) {
 	for _, pod := range pods {
 		n := 0
 		for _, e := range events {
-			if e.ObjectRef.Name == pod && e.ObjectRef.Subresource == "binding" && e.User.Username == Scheduler {
+			if e.ObjectRef.Name == pod && e.ObjectRef.Subresource == "binding" && e.User.Username == User(Scheduler) {
 				n++
 			}
 		}

@@ -53,6 +53,7 @@ func TestRealCluster(t *testing.T) {
 		{"churn_and_kills", testChurn},
 		{"partitions", testPartitions},
 		{"modes", testModes},
+		{"rights", testRights},
 	}
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) { s.run(t, w) })

@@ -90,7 +90,7 @@ func (w *world) deviceWrites(t *testing.T) []sandbox.AuditEvent {
 	var mine, found []sandbox.AuditEvent
 	for _, e := range events {
 		changes := slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb)
-		if changes && strings.Contains(e.User.Username, sandbox.Scheduler) && e.ResponseStatus.Code < 300 {
+		if changes && e.User.Username == sandbox.User(sandbox.Scheduler) && e.ResponseStatus.Code < 300 {
 			mine = append(mine, e)
 		}
 	}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+)
+
+// Namespace is where the manifests put this project's components, and so the namespace of their accounts.
+const Namespace = "deviceshare-system"
+
+// User is the name that a component has at the apiserver, and so in the audit log. This project's own components are
+// the service accounts of the manifests and may do what the roles there say; a right that is missing there is missing here.
+func User(component string) string {
+	switch component {
+	case Scheduler, DevicePlugin, Webhook:
+		return "system:serviceaccount:" + Namespace + ":deviceshare-" + component
+	}
+	return component
+}
+
+// groups are those that the apiserver gives a service account of the manifests.
+func accountGroups() []string {
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + Namespace}
+}
+
+// accessKinds are the kinds of the manifests that say who may do what.
+func accessKinds() map[string]schema.GroupVersionResource {
+	rbac := schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
+	core := schema.GroupVersion{Version: "v1"}
+	return map[string]schema.GroupVersionResource{
+		"Namespace":          core.WithResource("namespaces"),
+		"ServiceAccount":     core.WithResource("serviceaccounts"),
+		"ClusterRole":        rbac.WithResource("clusterroles"),
+		"ClusterRoleBinding": rbac.WithResource("clusterrolebindings"),
+		"Role":               rbac.WithResource("roles"),
+		"RoleBinding":        rbac.WithResource("rolebindings"),
+	}
+}
+
+// installAccounts creates the namespace, accounts, roles and bindings of the manifests.
+func (c *Cluster) installAccounts(ctx context.Context) error {
+	objects, err := accessObjects(filepath.Join(c.layout.repo, "manifests", "install", "deviceshare.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		var to dynamic.ResourceInterface = c.dynamic.Resource(accessKinds()[o.GetKind()])
+		if o.GetNamespace() != "" {
+			to = c.dynamic.Resource(accessKinds()[o.GetKind()]).Namespace(o.GetNamespace())
+		}
+		if _, err := to.Create(ctx, o, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create %s %s of the manifests: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// accessObjects reads what a file of manifests says about access, in its order.
+func accessObjects(path string) ([]*unstructured.Unstructured, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the manifests: %w", err)
+	}
+	defer f.Close()
+	var out []*unstructured.Unstructured
+	for in := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
+		o := &unstructured.Unstructured{}
+		if err := in.Decode(&o.Object); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the manifests in %s: %w", path, err)
+		}
+		if _, wanted := accessKinds()[o.GetKind()]; wanted {
+			out = append(out, o)
+		}
+	}
+}
