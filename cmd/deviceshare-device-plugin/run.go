@@ -268,8 +268,7 @@ func (p *plugin) publisher(amounts func() bool, changes <-chan struct{}) (*publi
 		Client: p.client, Node: p.o.nodeName,
 		State: func() (publish.State, bool) {
 			inv, ready := p.board.Inventory()
-			usable, _ := p.board.Usable()
-			return publish.State{Inventory: inv, Usable: usable, Config: p.versions()}, ready
+			return publish.State{Inventory: inv, Config: p.versions()}, ready
 		},
 		Terms: func() (request.Names, int64) {
 			d := p.config.Current().Device
