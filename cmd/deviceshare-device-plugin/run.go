@@ -182,7 +182,7 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
 			return p.keeper.Remembered(o, container, slots)
 		},
-		Degraded: p.report.degraded,
+		Source: p.report.source,
 	}
 	p.keeper = lifecycle.New(lifecycle.Config{
 		Pods: p.pods, Resolver: resolver,
