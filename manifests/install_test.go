@@ -294,3 +294,18 @@ func TestTheConfigMapsHoldTheDefaults(t *testing.T) {
 		}
 	}
 }
+
+func TestADevicePluginIsRestartedOnlyWhenItWasUnwellForLong(t *testing.T) {
+	for _, d := range all[*appsv1.DaemonSet](decode(t, read(t, installFile))) {
+		for _, c := range d.Spec.Template.Spec.Containers {
+			p := c.LivenessProbe
+			if p == nil || p.HTTPGet == nil || p.HTTPGet.Path != "/healthz" {
+				t.Errorf("%s: a device plugin that hangs is never restarted: %+v", d.Name, p)
+				continue
+			}
+			if long := p.PeriodSeconds * p.FailureThreshold; long < 300 {
+				t.Errorf("%s: restarted after %d s; the MPS daemons of the node end with it", d.Name, long)
+			}
+		}
+	}
+}

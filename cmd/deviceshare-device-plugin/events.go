@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/identity"
 	"deviceshare/deviceplugin/monitor"
 	"deviceshare/sharing"
 )
@@ -28,9 +29,9 @@ type reporter struct {
 	metrics  *monitor.Metrics
 	stop     func()
 
-	mu   sync.Mutex
-	told string                      // the last text of degraded
-	bad  map[sharing.DeviceID]string // what unfit told last
+	mu      sync.Mutex
+	without map[identity.Source]bool    // which of the kubelet's records cannot be used
+	bad     map[sharing.DeviceID]string // what unfit told last
 }
 
 func newReporter(client kubernetes.Interface, node string, metrics *monitor.Metrics) *reporter {
@@ -42,6 +43,7 @@ func newReporter(client kubernetes.Interface, node string, metrics *monitor.Metr
 		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "deviceshare-device-plugin", Host: node}),
 		metrics:  metrics,
 		stop:     broadcaster.Shutdown,
+		without:  map[identity.Source]bool{},
 	}
 }
 
@@ -58,15 +60,16 @@ func (r *reporter) trouble(kind, reason string, err error) {
 	r.recorder.Event(r.node, corev1.EventTypeWarning, reason, short(err.Error()))
 }
 
-// degraded reports, once per change, that one of the kubelet's records cannot be
-// used; pods are still told apart by the other one.
-func (r *reporter) degraded(err error) {
+// source reports, once per change, that one of the kubelet's records cannot be used,
+// or can be again; pods are told apart by the other one meanwhile. The errors of two
+// starts differ in the pod they name and are the same trouble.
+func (r *reporter) source(s identity.Source, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told == err.Error() {
+	if (err != nil) == r.without[s] {
 		return
 	}
-	r.told = err.Error()
+	r.without[s] = err != nil
 	r.trouble(monitor.ProblemIdentity, "KubeletRecordUnavailable", err)
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,13 +34,13 @@ func newInventory(o *options) *cobra.Command {
 			if err := errors.Join(o.check()...); err != nil {
 				return fmt.Errorf("%w\nsee --help", err)
 			}
-			return show(c.OutOrStdout(), o)
+			return show(c.Context(), c.OutOrStdout(), o)
 		},
 	}
 }
 
 // show reads the driver once, under the default configuration.
-func show(out io.Writer, o *options) (err error) {
+func show(ctx context.Context, out io.Writer, o *options) (err error) {
 	driver := nvml.NewReal(o.nvmlLibrary)
 	if err := driver.Open(); err != nil {
 		return err
@@ -56,7 +57,7 @@ func show(out io.Writer, o *options) (err error) {
 	if err != nil {
 		return fmt.Errorf("write the inventory of node %s: %w", o.nodeName, err)
 	}
-	edits, err := driverEdits(o, driver, board, inv)
+	edits, err := driverEdits(ctx, o, driver, board, inv)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func instances(driver mignode.Driver, found []discovery.Found) (map[sharing.Devi
 }
 
 // driverEdits are the edits of a container that gets the first device.
-func driverEdits(o *options, driver *nvml.Real, board *discovery.Board, inv sharing.Inventory) (*specs.ContainerEdits, error) {
+func driverEdits(ctx context.Context, o *options, driver *nvml.Real, board *discovery.Board, inv sharing.Inventory) (*specs.ContainerEdits, error) {
 	if len(inv.Devices) == 0 {
 		return nil, nil
 	}
@@ -94,7 +95,7 @@ func driverEdits(o *options, driver *nvml.Real, board *discovery.Board, inv shar
 	if err != nil {
 		return nil, err
 	}
-	return base.Edits([]sharing.DeviceID{inv.Devices[0].ID})
+	return base.Edits(ctx, []sharing.DeviceID{inv.Devices[0].ID})
 }
 
 // newBase makes what brings the driver into containers. The function forgets

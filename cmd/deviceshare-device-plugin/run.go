@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,7 +61,8 @@ type plugin struct {
 	locks     lock.Keyed // one per device
 	mover     *transition.Mover
 	evictor   *eviction.Evictor
-	forget    func() // what was learned about the driver's files
+	forget    func()       // what was learned about the driver's files
+	looked    atomic.Int64 // when the devices were last looked at, Unix nanoseconds
 	// changes holds a token when what is published may have changed.
 	changes chan struct{}
 }
@@ -180,7 +182,7 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
 			return p.keeper.Remembered(o, container, slots)
 		},
-		Degraded: p.report.degraded,
+		Source: p.report.source,
 	}
 	p.keeper = lifecycle.New(lifecycle.Config{
 		Pods: p.pods, Resolver: resolver,
@@ -244,12 +246,12 @@ func (p *plugin) newHealth() (*health.Monitor, error) {
 	return health.New(p.driver, p.board, health.Config{
 		Ignored: xids, IgnoreAll: all, Probe: p.o.healthProbe, Quiet: p.o.healthMin, Retry: p.o.driverRetry, FailFast: p.o.failOnInitError,
 		Trouble: func(err error) { p.report.trouble(monitor.ProblemDriver, "GPUDriverUnavailable", err) },
-		Changed: p.report.device, Opened: p.forget,
+		Changed: p.report.device, Opened: p.forget, Alive: func() { p.looked.Store(time.Now().UnixNano()) },
 	}), nil
 }
 
 // well says what keeps the plugin from its work. A missing driver does not count:
-// restarting this process would not bring it.
+// restarting this process would not bring it. One that does not return does.
 func (p *plugin) well() error {
 	select {
 	case <-p.releases.broken:
@@ -259,7 +261,12 @@ func (p *plugin) well() error {
 	if _, err := os.Stat(p.o.stateDir); err != nil {
 		return fmt.Errorf("the state directory is out of reach: %w", err)
 	}
-	return nil
+	v := vitals{pause: p.o.driverRetry}
+	if at := p.looked.Load(); at != 0 {
+		v.looked = time.Unix(0, at)
+	}
+	v.owner, v.since = p.releases.oldest()
+	return hangs(time.Now(), v)
 }
 
 // publisher keeps the node object current.
@@ -268,8 +275,7 @@ func (p *plugin) publisher(amounts func() bool, changes <-chan struct{}) (*publi
 		Client: p.client, Node: p.o.nodeName,
 		State: func() (publish.State, bool) {
 			inv, ready := p.board.Inventory()
-			usable, _ := p.board.Usable()
-			return publish.State{Inventory: inv, Usable: usable, Config: p.versions()}, ready
+			return publish.State{Inventory: inv, Config: p.versions()}, ready
 		},
 		Terms: func() (request.Names, int64) {
 			d := p.config.Current().Device

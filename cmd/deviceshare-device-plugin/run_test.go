@@ -267,20 +267,25 @@ func TestWhatTheOldDevicePluginLeftIsSaidAndWaitedFor(t *testing.T) {
 	p.driver.Lose(1) // any change makes it look again
 	p.await("the memory", func() bool {
 		q := p.node().Status.Capacity[wire.ResourceMemory]
-		return q.Value() == 81920
+		return q.Value() == 2*81920
 	})
 }
 
 func TestABrokenDeviceLeavesThePoolAndComesBack(t *testing.T) {
 	p := launch(t)
+	memory := func() bool {
+		q := p.node().Status.Capacity[wire.ResourceMemory]
+		return q.Value() == 2*81920
+	}
 	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
+	p.await("the capacity", memory)
 	p.driver.Lose(1)
 	p.kubelet.Await(t, "half of the slots", func(healthy, all, _ int) bool { return healthy == 10 && all == 20 })
 	p.event("GPUUnhealthy", "lost")
-	p.await("the capacity", func() bool {
-		q := p.node().Status.Capacity[wire.ResourceMemory]
-		return q.Value() == 81920
-	})
+	p.await("the inventory", func() bool { inv := p.inventory(); return len(inv.Devices) == 2 && !inv.Devices[1].Healthy })
+	if !memory() {
+		t.Error("the broken device left the capacity that its pods are counted in")
+	}
 	p.driver.Restore(1)
 	p.kubelet.Await(t, "all slots", func(healthy, _, _ int) bool { return healthy == 20 })
 }

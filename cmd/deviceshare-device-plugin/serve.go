@@ -17,9 +17,7 @@ import (
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/monitor"
 	"deviceshare/deviceplugin/render"
-	"deviceshare/deviceplugin/retry"
 	"deviceshare/deviceplugin/server"
-	"deviceshare/sharing"
 )
 
 // kubelet is where the kubelet keeps what we read.
@@ -68,7 +66,7 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	group.Go(func() error { return publisher.Run(ctx) })
 	group.Go(func() error { return amounts.run(ctx) })
 	group.Go(func() error { return p.reconcile(ctx) })
-	group.Go(func() error { return p.releases.run(ctx, p.keeper) })
+	group.Go(func() error { return p.releases.run(ctx, p.keeper.Release) })
 	return server.New(server.Config{
 		Directory: p.kubelet.plugins(), Socket: "deviceshare-count.sock", Resource: p.countName,
 		Devices: func() []*pluginapi.Device {
@@ -110,29 +108,3 @@ func (h handler) Allocate(slots []string) (string, error) {
 
 // Start implements server.Handler.
 func (h handler) Start(ctx context.Context, slots []string) error { return h.keeper.Start(ctx, slots) }
-
-// releases is the queue of owners that are gone. A release that fails is tried
-// again, later each time.
-type releases struct {
-	queue  *retry.Queue[sharing.Owner]
-	broken chan struct{}
-}
-
-func newReleases() *releases {
-	return &releases{queue: retry.New[sharing.Owner](time.Second, 2*time.Minute), broken: make(chan struct{})}
-}
-
-// add queues an owner; it does not block.
-func (r *releases) add(o sharing.Owner) { r.queue.Add(o) }
-
-// run works until ctx ends.
-func (r *releases) run(ctx context.Context, keeper *lifecycle.Keeper) error {
-	defer close(r.broken)
-	return r.queue.Run(ctx, func(ctx context.Context, owner sharing.Owner) error {
-		err := keeper.Release(ctx, owner)
-		if err != nil {
-			klog.ErrorS(err, "devices not released; trying again", "owner", owner)
-		}
-		return err
-	})
-}

@@ -71,8 +71,8 @@ func (b *Board) Working() (sharing.Inventory, bool) {
 }
 
 // Usable is the inventory in which a device is healthy that works and can be used
-// in its mode, be it on the way there. The kubelet and the sums of the node go by
-// it: a device that waits for its pods to end must not be taken out of the sums
+// in its mode, be it on the way there. What the kubelet is offered as devices goes
+// by it: a device that waits for its pods to end must not be taken out of the sums
 // that these pods are counted in.
 func (b *Board) Usable() (sharing.Inventory, bool) {
 	b.mu.Lock()

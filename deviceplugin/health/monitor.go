@@ -34,6 +34,10 @@ type Config struct {
 	// Changed is told about every device that broke (why) or came back (""). It
 	// may be nil.
 	Changed func(id sharing.DeviceID, why string)
+	// Alive is told again and again while Run works: at least once a second while
+	// the driver answers, and after each Retry while it cannot be used. When it is
+	// silent for longer, a call of the driver has not returned. It may be nil.
+	Alive func()
 }
 
 func (c Config) withDefaults() Config {
@@ -53,6 +57,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Changed == nil {
 		c.Changed = func(sharing.DeviceID, string) {}
+	}
+	if c.Alive == nil {
+		c.Alive = func() {}
 	}
 	return c
 }
@@ -85,6 +92,7 @@ func New(driver nvml.Driver, board *discovery.Board, cfg Config) *Monitor {
 // unless FailFast is set and it never worked.
 func (m *Monitor) Run(ctx context.Context) error {
 	for first := true; ctx.Err() == nil; first = false {
+		m.cfg.Alive()
 		err := m.session(ctx)
 		if ctx.Err() != nil {
 			break
@@ -218,6 +226,7 @@ func (m *Monitor) listen(ctx context.Context, watch nvml.Watch, here *round) err
 	opened := time.Now()
 	next := opened.Add(m.cfg.Probe)
 	for ctx.Err() == nil {
+		m.cfg.Alive()
 		m.rescan()
 		event, err := watch.Wait(min(time.Until(next), time.Second))
 		switch {
@@ -268,6 +277,7 @@ func (m *Monitor) probe(here *round) {
 			continue
 		}
 		err := here.handle[id].Probe()
+		m.cfg.Alive()
 		m.ledger.probed(id, err, time.Now())
 		if err != nil {
 			here.silent[id] = true

@@ -26,6 +26,15 @@ type Pods interface {
 	Live() map[sharing.Owner]Name
 }
 
+// Source is one of the kubelet's records.
+type Source string
+
+// The sources.
+const (
+	Checkpoint   Source = "checkpoint"
+	Podresources Source = "podresources"
+)
+
 // Identity says who is starting.
 type Identity struct {
 	Owner sharing.Owner
@@ -58,9 +67,9 @@ type Resolver struct {
 	// Remembered is the allocation id of a container with exactly these slots. It
 	// is asked only when the kubelet's checkpoint cannot be read.
 	Remembered func(owner sharing.Owner, container string, slots []string) (string, bool)
-	// Degraded is told when a source cannot be used and another one serves. It may
-	// be nil, and it may be told the same again and again.
-	Degraded func(error)
+	// Source is told at every start whether a source could be used (nil), or why it
+	// could not though another one serves. It may be nil.
+	Source func(s Source, err error)
 	// Patience bounds how long to wait for a pod that is not known yet; 2 s
 	// when zero.
 	Patience time.Duration
@@ -73,10 +82,10 @@ func (r *Resolver) Resolve(ctx context.Context, slots []string) (Identity, error
 		return Identity{}, errors.New("the kubelet named no slots")
 	}
 	held, checkpointErr := r.held()
+	r.tell(Checkpoint, checkpointErr)
 	if checkpointErr == nil {
 		return r.fromKubelet(ctx, slots, held)
 	}
-	r.degraded(checkpointErr)
 	id, err := r.fromResources(ctx, slots)
 	if err != nil {
 		return Identity{}, fmt.Errorf("find the owner of slots %s: %w (and %w)", strings.Join(slots, ","), err, checkpointErr)
@@ -84,9 +93,9 @@ func (r *Resolver) Resolve(ctx context.Context, slots []string) (Identity, error
 	return id, nil
 }
 
-func (r *Resolver) degraded(err error) {
-	if r.Degraded != nil {
-		r.Degraded(err)
+func (r *Resolver) tell(s Source, err error) {
+	if r.Source != nil {
+		r.Source(s, err)
 	}
 }
 
@@ -192,12 +201,13 @@ func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sha
 func (r *Resolver) confirm(ctx context.Context, id Identity, slots []string) error {
 	usage, err := r.Resources.Get(ctx, id.Name)
 	if errors.Is(err, ErrUnavailable) {
-		r.degraded(err)
+		r.tell(Podresources, err)
 		return nil // the checkpoint alone is exact
 	}
 	if err != nil {
 		return err
 	}
+	r.tell(Podresources, nil)
 	for container, has := range usage.Slots {
 		known := slices.ContainsFunc(id.Containers, func(c Container) bool { return c.Name == container })
 		if slices.Equal(has, slots) && !known {

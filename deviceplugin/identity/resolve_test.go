@@ -185,17 +185,22 @@ func TestListingIsAvoidedWhileTheCheckpointServes(t *testing.T) {
 	}
 }
 
-func TestASourceThatFailsIsToldEvenThoughAnotherServes(t *testing.T) {
+func TestEachStartSaysWhichSourcesServe(t *testing.T) {
 	live := map[sharing.Owner]Name{"u1": named("p1")}
-	for name, w := range map[string]world{
-		"podresources": {kubelet: fileText(held("u1", "main", "id1", "s1")), live: live, getErr: fmt.Errorf("get: %w", ErrUnavailable)},
-		"checkpoint":   {live: live, list: []Usage{usage("p1", "main", "s1")}, remembered: map[string]string{"s1": "id1"}},
+	checkpoint := fileText(held("u1", "main", "id1", "s1"))
+	for name, tc := range map[string]struct {
+		world world
+		want  map[Source]bool
+	}{
+		"both":              {world{kubelet: checkpoint, live: live}, map[Source]bool{Checkpoint: true, Podresources: true}},
+		"the checkpoint":    {world{kubelet: checkpoint, live: live, getErr: fmt.Errorf("get: %w", ErrUnavailable)}, map[Source]bool{Checkpoint: true, Podresources: false}},
+		"podresources only": {world{live: live, list: []Usage{usage("p1", "main", "s1")}, remembered: map[string]string{"s1": "id1"}}, map[Source]bool{Checkpoint: false}},
 	} {
-		var told error
-		r := w.resolver()
-		r.Degraded = func(err error) { told = err }
-		if _, err := r.Resolve(context.Background(), []string{"s1"}); err != nil || told == nil {
-			t.Errorf("%s: %v, told %v", name, err, told)
+		told := map[Source]bool{}
+		r := tc.world.resolver()
+		r.Source = func(s Source, err error) { told[s] = err == nil }
+		if _, err := r.Resolve(context.Background(), []string{"s1"}); err != nil || !maps.Equal(told, tc.want) {
+			t.Errorf("%s: %v, told %v, want %v", name, err, told, tc.want)
 		}
 	}
 }

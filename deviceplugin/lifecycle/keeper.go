@@ -47,7 +47,8 @@ type Resolver interface {
 	Resolve(ctx context.Context, slots []string) (identity.Identity, error)
 }
 
-// Config is what a Keeper works with. All fields but Observe are needed.
+// Config is what a Keeper works with. All fields but Patience and Observe are
+// needed.
 type Config struct {
 	Pods      Pods
 	Resolver  Resolver
@@ -68,8 +69,10 @@ type Config struct {
 	// Settle is how long to wait after writing a specification, so that the
 	// runtime's cache has seen it: fsnotify is asynchronous. Without a wait 1 of
 	// 60 starts missed it and was retried; none was wrong.
-	Settle  time.Duration
-	Observe Observer
+	Settle time.Duration
+	// Patience is how long Reconcile waits for releases; 1 min when zero.
+	Patience time.Duration
+	Observe  Observer
 }
 
 // Observer is told what happened. Nil functions are left out.
@@ -90,7 +93,12 @@ type Keeper struct {
 }
 
 // New returns a keeper.
-func New(cfg Config) *Keeper { return &Keeper{cfg: cfg} }
+func New(cfg Config) *Keeper {
+	if cfg.Patience == 0 {
+		cfg.Patience = time.Minute
+	}
+	return &Keeper{cfg: cfg}
+}
 
 // Allocate names an allocation for slots. It touches nothing but memory: the
 // kubelet blocks all pods of the node meanwhile.
@@ -142,7 +150,13 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	if err != nil {
 		return nil, err
 	}
-	unlock := k.starts.Lock(string(id.Owner))
+	// A start that hangs holds the lock for ever. The kubelet gives up and asks
+	// again; without an end to the waiting each time would leave a goroutine behind.
+	unlock, err := k.starts.Within(ctx, string(id.Owner))
+	if err != nil {
+		pod, _ := k.cfg.Pods.Pod(id.Owner)
+		return pod, fmt.Errorf("pod %s: an earlier start of one of its containers is not over: %w", id.Name, err)
+	}
 	defer unlock()
 	pod, err := k.pod(ctx, id)
 	if err != nil {
@@ -208,7 +222,7 @@ func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c identity.Contai
 	if err := k.cfg.Store.Put(withMade(record(&cl, slots), in)); err != nil {
 		return false, err
 	}
-	base, err := k.cfg.Base.Edits(in.Devices)
+	base, err := k.cfg.Base.Edits(ctx, in.Devices)
 	if err != nil {
 		return false, fmt.Errorf("container %s: %w", c.Name, err)
 	}

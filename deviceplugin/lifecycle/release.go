@@ -25,18 +25,55 @@ type lister interface {
 }
 
 // Release takes back everything that was made for an owner. It does nothing while
-// the pod is live. The record goes last, so that a failure is tried again.
+// the pod is live. The record goes last, so that a failure is tried again. Owners
+// may be released at the same time; a start of the same owner that hangs is waited
+// for until ctx ends, which is an error.
 func (k *Keeper) Release(ctx context.Context, o sharing.Owner) error {
-	unlock := k.starts.Lock(string(o))
+	unlock, err := k.starts.Within(ctx, string(o))
+	if err != nil {
+		err = fmt.Errorf("release owner %s: a start of it, or another release, is not over: %w", o, err)
+		k.released(o, err)
+		return err
+	}
 	defer unlock()
 	if _, live := k.cfg.Pods.Pod(o); live {
 		return nil
 	}
-	err := k.release(ctx, o)
+	err = k.release(ctx, o)
+	k.released(o, err)
+	return err
+}
+
+func (k *Keeper) released(o sharing.Owner, err error) {
 	if k.cfg.Observe.Released != nil {
 		k.cfg.Observe.Released(o, err)
 	}
-	return err
+}
+
+// releaseAll releases owners, each aside, so that one that hangs holds up no other.
+func (k *Keeper) releaseAll(ctx context.Context, owners []sharing.Owner) error {
+	type result struct {
+		owner sharing.Owner
+		err   error
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.Patience)
+	defer cancel()
+	results := make(chan result, len(owners))
+	for _, o := range owners {
+		go func() { results <- result{o, k.Release(ctx, o)} }()
+	}
+	var failed []error
+	for pending := slices.Clone(owners); len(pending) > 0; {
+		select {
+		case r := <-results:
+			pending = slices.DeleteFunc(pending, func(o sharing.Owner) bool { return o == r.owner })
+			failed = append(failed, r.err)
+		case <-ctx.Done():
+			failed = append(failed, fmt.Errorf("the releases of owners %v are not over: %w", pending, ctx.Err()))
+			return errors.Join(failed...)
+		}
+	}
+	return errors.Join(failed...)
 }
 
 func (k *Keeper) release(ctx context.Context, o sharing.Owner) error {
@@ -87,14 +124,15 @@ func (k *Keeper) Reconcile(ctx context.Context) error {
 	held, known := k.held()
 	k.recall(held)
 	var failed []error
+	var over []sharing.Owner
 	for owner, name := range k.owners() {
 		gone, err := k.gone(ctx, owner, name, held, known)
-		if err == nil && gone {
-			err = k.Release(ctx, owner)
+		if gone {
+			over = append(over, owner)
 		}
 		failed = append(failed, err)
 	}
-	failed = append(failed, k.sweep())
+	failed = append(failed, k.releaseAll(ctx, over), k.sweep())
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("reconcile: %w", err)
 	}

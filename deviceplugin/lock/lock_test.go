@@ -3,8 +3,12 @@
 package lock
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestOneKeyIsHeldByOneAtATime(t *testing.T) {
@@ -37,4 +41,24 @@ func TestDifferentKeysDoNotWaitForEachOther(t *testing.T) {
 	l.Lock("b")() // would hang
 	unlock()
 	l.Lock()()
+}
+
+func TestWhoGivesUpWaitingHoldsNothing(t *testing.T) {
+	var l Keyed
+	unlock := l.Lock("b")
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := l.Within(ctx, "a", "b", "c"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "b") {
+		t.Errorf("the error is %v", err)
+	}
+	l.Lock("a", "c")() // would hang
+	unlock()
+	got, err := l.Within(context.Background(), "a", "b", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got()
+	if len(l.held) != 0 {
+		t.Errorf("%d locks are left that nobody holds", len(l.held))
+	}
 }

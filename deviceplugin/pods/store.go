@@ -27,6 +27,7 @@ type Store struct {
 	client   kubernetes.Interface
 	node     string
 	informer cache.SharedIndexInformer
+	handled  cache.InformerSynced // every pod that was listed at the start is in live
 	gone     func(sharing.Owner)
 
 	mu      sync.Mutex
@@ -44,23 +45,38 @@ func New(client kubernetes.Interface, node string, gone func(sharing.Owner)) (*S
 		client: client, node: node, gone: gone, informer: factory.Core().V1().Pods().Informer(),
 		live: map[sharing.Owner]*corev1.Pod{}, changed: make(chan struct{}),
 	}
-	_, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { s.take(o) },
-		UpdateFunc: func(_, o any) { s.take(o) },
+		UpdateFunc: s.update,
 		DeleteFunc: func(o any) { s.drop(o) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch the pods of node %s: %w", node, err)
 	}
+	s.handled = registration.HasSynced
 	return s, nil
 }
 
 // Run watches until ctx ends.
 func (s *Store) Run(ctx context.Context) { s.informer.RunWithContext(ctx) }
 
-// WaitForSync returns once every pod of the node is known, or ctx ended.
+// WaitForSync returns true once every pod of the node is known, false if ctx ended
+// before. The informer alone is done earlier: it has listed the pods then, and has
+// yet to hand them over.
 func (s *Store) WaitForSync(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), s.informer.HasSynced)
+	return cache.WaitForCacheSync(ctx.Done(), s.handled)
+}
+
+// update takes in a pod that changed. One that was deleted and created again under
+// its name while nobody watched comes as a change too: the old one is gone then,
+// and nothing else will say so.
+func (s *Store) update(before, after any) {
+	old, ok := before.(*corev1.Pod)
+	fresh, also := after.(*corev1.Pod)
+	if ok && also && old.UID != fresh.UID {
+		s.drop(old)
+	}
+	s.take(after)
 }
 
 func (s *Store) take(object any) {

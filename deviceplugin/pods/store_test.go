@@ -5,6 +5,7 @@ package pods
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -12,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"deviceshare/deviceplugin/identity"
 	"deviceshare/sharing"
@@ -124,5 +127,67 @@ func TestFetchGoesPastTheWatchAndKeepsTheReason(t *testing.T) {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// gap makes the first watch of pods see nothing; breaking it makes the informer
+// list anew.
+func gap(api *fake.Clientset) (end func()) {
+	blind, first := watch.NewFake(), true
+	api.PrependWatchReactor("pods", func(k8stesting.Action) (bool, watch.Interface, error) {
+		was := first
+		first = false
+		return was, blind, nil
+	})
+	return func() {
+		blind.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
+	}
+}
+
+func TestAPodCreatedAgainUnderItsNameWhileNobodyWatchedIsAnotherPod(t *testing.T) {
+	api := fake.NewClientset(podOf("a", "here"))
+	end := gap(api)
+	s, gone := start(t, api)
+	again := podOf("a", "here")
+	again.UID = "uid-again"
+	if err := api.CoreV1().Pods("ns").Delete(context.Background(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.CoreV1().Pods("ns").Create(context.Background(), again, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	await(t, s, "uid-again")
+	select {
+	case owner := <-gone:
+		if owner != "uid-a" {
+			t.Errorf("%s is gone, want uid-a", owner)
+		}
+	default:
+		t.Error("nobody is told that the first pod is gone")
+	}
+	if live := s.Live(); len(live) != 1 {
+		t.Errorf("live are %v", live)
+	}
+}
+
+func TestTheStoreHasSyncedOnlyWhenItHasTakenInWhatWasListed(t *testing.T) {
+	s, err := New(fake.NewClientset(podOf("a", "here")), "here", func(sharing.Owner) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.mu.Lock() // the handler cannot get on
+	go s.Run(ctx)
+	soon, stop := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer stop()
+	early := s.WaitForSync(soon)
+	s.mu.Unlock()
+	if early {
+		t.Error("it has synced before the pod was taken in")
+	}
+	if !s.WaitForSync(ctx) || len(s.Live()) != 1 {
+		t.Errorf("live are %v", s.Live())
 	}
 }

@@ -29,18 +29,25 @@ type Desired struct {
 
 // State is what is true of the node.
 type State struct {
-	// Inventory is the devices as they are offered.
+	// Inventory is the devices as they are offered, broken ones among them.
 	Inventory sharing.Inventory
-	// Usable is the same devices, healthy also where they are on the way into their
-	// mode. Memory and compute are counted by it: shares that are held on a device
-	// that takes no more would otherwise be counted against the others.
-	Usable sharing.Inventory
 	// Config is the configuration in force.
 	Config wire.ConfigVersions
 }
 
 // Want computes what the node should say. factor is MiB per unit of memory, at
-// least 1. Broken devices offer nothing.
+// least 1.
+//
+// A device counts in the capacity whether or not it works. The pods on a broken one
+// stay, and what they asked stays counted. Against a capacity without it the kubelet,
+// when it restarts, would refuse pods of healthy devices that run
+// (OutOfvolcano.sh/vgpu-memory), and the scheduler would take healthy devices for
+// fuller than they are. What is free of the device is counted with it: nothing is
+// placed there, since the inventory says that it is not healthy, but a queue that is
+// due a part of the cluster is due a part of that too. That is the smaller harm, and
+// what the kubelet offers of the number of devices bounds it, which leaves broken
+// ones out. To count the device only while it is held would not do: a pod that is
+// bound and has not begun holds nothing yet, and is counted all the same.
 func Want(s State, names request.Names, factor int64) (Desired, error) {
 	inv := s.Inventory
 	annotations, err := wire.NodeAnnotations(inv, factor)
@@ -51,11 +58,8 @@ func Want(s State, names request.Names, factor int64) (Desired, error) {
 		return Desired{}, fmt.Errorf("write the configuration of node %s down: %w", inv.Node, err)
 	}
 	memory, cores := int64(0), int64(0)
-	for i := range s.Usable.Devices {
-		d := &s.Usable.Devices[i]
-		if !d.Healthy {
-			continue
-		}
+	for i := range inv.Devices {
+		d := &inv.Devices[i]
 		memory = plus(memory, int64(d.Memory/sharing.MiB)/max(factor, 1))
 		cores = plus(cores, int64(d.Cores))
 	}

@@ -20,9 +20,8 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// state is that of a node whose devices are usable exactly if they are offered.
 func state(inv sharing.Inventory) State {
-	return State{Inventory: inv, Usable: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"}}
+	return State{Inventory: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"}}
 }
 
 func inventory(healthy ...bool) sharing.Inventory {
@@ -36,18 +35,18 @@ func inventory(healthy ...bool) sharing.Inventory {
 	return inv
 }
 
-func TestAmountsAreThoseOfHealthyDevicesInUnits(t *testing.T) {
+func TestAmountsAreThoseOfAllDevicesInUnits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		healthy []bool
 		factor  int64
 		memory  int64
 		cores   int64
 	}{
-		"both work":                      {[]bool{true, true}, 1, 49150, 200},
-		"one is broken":                  {[]bool{true, false}, 1, 24575, 100},
-		"none":                           {nil, 1, 0, 0},
-		"units are rounded per device":   {[]bool{true, true}, 1024, 46, 200},
-		"a factor of nothing counts one": {[]bool{true}, 0, 24575, 100},
+		"both work":                       {[]bool{true, true}, 1, 49150, 200},
+		"one is broken and its pods stay": {[]bool{true, false}, 1, 49150, 200},
+		"none":                            {nil, 1, 0, 0},
+		"units are rounded per device":    {[]bool{true, true}, 1024, 46, 200},
+		"a factor of nothing counts one":  {[]bool{true}, 0, 24575, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			factor := tc.factor
@@ -185,7 +184,7 @@ func TestChangesArePublishedAndOldNamesGo(t *testing.T) {
 	p := start(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	p.await("the first write", func(n *corev1.Node) bool { return capacity(n, wire.ResourceMemory) == 49150 })
 	p.tell(func() {
-		p.inv = inventory(true, false)
+		p.inv = inventory(true)
 		p.names.Memory = "example.com/memory"
 	})
 	p.await("the change", func(n *corev1.Node) bool {
@@ -241,19 +240,6 @@ func TestChooseHowAmountsAreOffered(t *testing.T) {
 				t.Errorf("%s because %q, want %s with %q", way, why, tc.way, tc.why)
 			}
 		})
-	}
-}
-
-func TestADeviceThatOnlyTakesNoMoreStillCounts(t *testing.T) {
-	moving := inventory(true, true)
-	moving.Devices[1].Healthy = false
-	want, err := Want(State{Inventory: moving, Usable: inventory(true, true)}, request.DefaultNames(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	both, _ := Want(state(inventory(true, true)), request.DefaultNames(), 1)
-	if want.Capacity[wire.ResourceMemory] != both.Capacity[wire.ResourceMemory] || want.Capacity[wire.ResourceCores] != both.Capacity[wire.ResourceCores] {
-		t.Errorf("capacity is %v, want %v: what pods hold of it would be taken from the others", want.Capacity, both.Capacity)
 	}
 }
 

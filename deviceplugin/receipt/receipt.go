@@ -29,6 +29,7 @@ import (
 type pod struct {
 	namespace, name string
 	uid             types.UID
+	bound           string // when it was decided, as the scheduler wrote it
 }
 
 // Writer writes receipts in the background. It is safe for concurrent use.
@@ -46,7 +47,7 @@ func New(client kubernetes.Interface, node string) *Writer {
 // Prepared notes that a pod's container got its devices. It does not block.
 func (w *Writer) Prepared(p *corev1.Pod) {
 	if Due(p) {
-		w.queue.Add(pod{p.Namespace, p.Name, p.UID})
+		w.queue.Add(pod{p.Namespace, p.Name, p.UID, p.Annotations[wire.PodBindTime]})
 	}
 }
 
@@ -85,21 +86,46 @@ func (w *Writer) write(ctx context.Context, p pod) error {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("write the receipt of pod %s/%s: %w", p.namespace, p.name, err)
 	}
-	return w.unlock(ctx)
+	return w.unlock(ctx, p)
 }
 
-// unlock removes the node lock that today's scheduler may have set.
-func (w *Writer) unlock(ctx context.Context) error {
+// unlock removes the lock of the node that today's scheduler took for the pod, if
+// it took one. Nobody else removes it before it expires.
+func (w *Writer) unlock(ctx context.Context, p pod) error {
 	node, err := w.client.CoreV1().Nodes().Get(ctx, w.node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("look for the lock of node %s: %w", w.node, err)
 	}
-	if _, locked := node.Annotations[wire.NodeLock]; !locked {
+	lock := node.Annotations[wire.NodeLock]
+	if !TakenFor(lock, p.bound) {
 		return nil
 	}
-	text := []byte(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, wire.NodeLock))
-	if _, err := w.client.CoreV1().Nodes().Patch(ctx, w.node, types.MergePatchType, text, metav1.PatchOptions{}); err != nil {
+	// Only this lock: another pod may have got its own meanwhile. Then the API
+	// server refuses, and the next look sees that one.
+	path := "/metadata/annotations/" + wire.NodeLock
+	text, err := json.Marshal([]map[string]string{{"op": "test", "path": path, "value": lock}, {"op": "remove", "path": path}})
+	if err != nil {
+		return fmt.Errorf("encode the removal of the lock of node %s: %w", w.node, err)
+	}
+	if _, err := w.client.CoreV1().Nodes().Patch(ctx, w.node, types.JSONPatchType, text, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("remove the lock of node %s: %w", w.node, err)
 	}
 	return nil
+}
+
+// TakenFor reports whether a lock of a node was taken for the pod that was decided
+// at bound, in Unix seconds. The lock is nothing but the time it was taken at. The
+// scheduler takes it just before it writes the decision down, and takes none while
+// there is one: a younger lock is that of a later pod, and one that was much older
+// is that of a pod that never started, which the scheduler lets expire. Whatever
+// cannot be read is somebody else's.
+func TakenFor(lock, bound string) bool {
+	const between = time.Minute
+	taken, err := time.Parse(time.RFC3339, lock)
+	seconds, wrong := strconv.ParseInt(bound, 10, 64)
+	if err != nil || wrong != nil {
+		return false
+	}
+	before := time.Unix(seconds, 0).Sub(taken)
+	return before >= 0 && before <= between
 }

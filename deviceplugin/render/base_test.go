@@ -3,6 +3,7 @@
 package render
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,7 +50,7 @@ func TestFilesGiveNodesInOrderAndOnlyControlNodesThatExist(t *testing.T) {
 		DevRoot: dev, Driver: []DriverFile{{Host: "/x", Container: "/y"}, {Host: "/s", Container: "/run/s", Writable: true}},
 		Minor: func(id sharing.DeviceID) (int, bool) { m, ok := minors[id]; return m, ok },
 	}
-	edits, err := f.Edits([]sharing.DeviceID{"GPU-a", "GPU-b"})
+	edits, err := f.Edits(context.Background(), []sharing.DeviceID{"GPU-a", "GPU-b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestFilesGiveNodesInOrderAndOnlyControlNodesThatExist(t *testing.T) {
 		t.Errorf("mounts are %+v", edits.Mounts)
 	}
 	for name, id := range map[string]sharing.DeviceID{"a device whose node is missing": "GPU-c", "a device of another machine": "GPU-z"} {
-		if _, err := f.Edits([]sharing.DeviceID{id}); err == nil || !strings.Contains(err.Error(), string(id)) {
+		if _, err := f.Edits(context.Background(), []sharing.DeviceID{id}); err == nil || !strings.Contains(err.Error(), string(id)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

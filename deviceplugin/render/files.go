@@ -3,6 +3,7 @@
 package render
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -63,7 +64,7 @@ func controlNodes() []string {
 }
 
 // Edits implements Base.
-func (f *Files) Edits(devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
+func (f *Files) Edits(_ context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
 	edits := &specs.ContainerEdits{}
 	for _, id := range devices {
 		nodes, err := f.nodes(id)

@@ -3,6 +3,7 @@
 package render
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -97,7 +98,7 @@ func TestAMIGDeviceIsItsParentsNodeAndItsOwnTwoCapabilities(t *testing.T) {
 		"named twice, given once": {[]sharing.DeviceID{"MIG-1", "MIG-1"}, "/dev/nvidia-caps/nvidia-cap1078 /dev/nvidia-caps/nvidia-cap1081 /dev/nvidia7 /dev/nvidiactl"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			edits, err := f.Edits(tc.devices)
+			edits, err := f.Edits(context.Background(), tc.devices)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +133,7 @@ func TestAMIGDeviceThatCannotBeOpenedIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := partitioned(t)
 			tc.spoil(f)
-			if edits, err := f.Edits([]sharing.DeviceID{"MIG-1"}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if edits, err := f.Edits(context.Background(), []sharing.DeviceID{"MIG-1"}); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %+v, %v; want an error with %q", edits, err, tc.want)
 			}
 		})

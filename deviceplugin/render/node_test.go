@@ -3,6 +3,7 @@
 package render
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,7 +52,7 @@ func TestANodeThatIsMissingIsMade(t *testing.T) {
 	}
 	f.MIG.Make = CapabilityNodes(devices)
 	for range 2 {
-		if _, err := f.Edits([]sharing.DeviceID{"MIG-1"}); err != nil {
+		if _, err := f.Edits(context.Background(), []sharing.DeviceID{"MIG-1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,7 +74,7 @@ func TestANodeThatCannotBeMadeIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.MIG.Make = CapabilityNodes(filepath.Join(t.TempDir(), "gone"))
-	if _, err := f.Edits([]sharing.DeviceID{"MIG-1"}); err == nil || !strings.Contains(err.Error(), "nvidia-modprobe") {
+	if _, err := f.Edits(context.Background(), []sharing.DeviceID{"MIG-1"}); err == nil || !strings.Contains(err.Error(), "nvidia-modprobe") {
 		t.Errorf("the error is %v", err)
 	}
 }

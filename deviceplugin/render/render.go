@@ -7,6 +7,7 @@
 package render
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -33,7 +34,10 @@ const (
 // Base gives the edits that any container needs to use devices at all: device
 // nodes, driver libraries, hooks. Implementations are safe for concurrent use.
 type Base interface {
-	Edits(devices []sharing.DeviceID) (*specs.ContainerEdits, error)
+	// Edits is what a container with exactly these devices needs. It is an error if
+	// a device is not there, and when ctx ends while the driver is awaited. The
+	// answer must not be changed.
+	Edits(ctx context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error)
 }
 
 // Name is the CDI device name of an allocation, as the kubelet passes it on.

@@ -4,6 +4,8 @@ package render
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,91 +41,145 @@ type ToolkitConfig struct {
 // Toolkit is the base for real devices: NVIDIA's container toolkit knows which
 // libraries, nodes and hooks a driver version needs.
 type Toolkit struct {
-	cfg ToolkitConfig
+	cfg  ToolkitConfig
+	find func(common bool, devices []sharing.DeviceID) (answers, error)
+	// asking holds a token while somebody asks the toolkit, which opens and closes
+	// the driver around each call. A driver that hangs keeps it: what was learned
+	// before is served without it, and nobody waits for it for ever.
+	asking chan struct{}
 
-	mu      sync.Mutex // the toolkit opens and closes the driver around each call
+	mu    sync.Mutex // held for moments only
+	known answers
+	era   int // counts Forget
+}
+
+// answers is what the toolkit said.
+type answers struct {
 	common  *cdi.ContainerEdits
-	devices map[sharing.DeviceID]*cdi.ContainerEdits // whole ones: MIG devices come and go
+	devices map[sharing.DeviceID]*cdi.ContainerEdits
 }
 
 // NewToolkit returns a base that asks the toolkit when it is first used. Answers
 // are kept: asking takes the driver up to a second, and many pods start at once.
 func NewToolkit(cfg ToolkitConfig) *Toolkit {
-	return &Toolkit{cfg: cfg, devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
+	t := &Toolkit{cfg: cfg, asking: make(chan struct{}, 1), known: answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}}
+	t.find = t.ask
+	return t
 }
 
-// Forget makes the next call ask anew, as after the driver was replaced.
+// Forget makes the next call ask anew, as after the driver was replaced. It does
+// not wait for an answer that is under way; that one is not kept.
 func (t *Toolkit) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.common = nil
-	clear(t.devices)
+	t.era++
+	t.known = answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
 }
 
 // Edits implements Base.
-func (t *Toolkit) Edits(devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known := maps.Clone(t.devices)
-	if err := t.ask(devices, known); err != nil {
-		return nil, err
+func (t *Toolkit) Edits(ctx context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
+	known, unknown, era := t.recall(devices)
+	if known.common == nil || len(unknown) > 0 {
+		select {
+		case t.asking <- struct{}{}:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the driver, which has not answered an earlier question yet: %w", ctx.Err())
+		}
+		defer func() { <-t.asking }()
+		known, unknown, era = t.recall(devices) // somebody may have asked meanwhile
+		found, err := t.find(known.common == nil, unknown)
+		if err != nil {
+			return nil, err
+		}
+		t.keep(found, era)
+		known.common = cmp.Or(known.common, found.common)
+		maps.Copy(known.devices, found.devices)
 	}
 	edits := &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
-	edits.Append(t.common)
+	edits.Append(known.common)
 	for _, id := range devices {
-		edits.Append(known[id])
-		if !partition(id) {
-			t.devices[id] = known[id]
-		}
+		edits.Append(known.devices[id])
 	}
 	return edits.ContainerEdits, nil
 }
 
-// ask fills in what is not known yet. The caller holds the lock.
-func (t *Toolkit) ask(devices []sharing.DeviceID, known map[sharing.DeviceID]*cdi.ContainerEdits) error {
-	unknown := slices.DeleteFunc(slices.Clone(devices), func(id sharing.DeviceID) bool { return known[id] != nil })
-	if t.common != nil && len(unknown) == 0 {
-		return nil
+// recall is what is known already, a copy, which devices are not, and since which
+// Forget.
+func (t *Toolkit) recall(devices []sharing.DeviceID) (known answers, unknown []sharing.DeviceID, era int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known = answers{common: t.known.common, devices: maps.Clone(t.known.devices)}
+	unknown = slices.DeleteFunc(slices.Clone(devices), func(id sharing.DeviceID) bool { return known.devices[id] != nil })
+	return known, unknown, t.era
+}
+
+// keep remembers answers unless they were made for forgetting since. MIG devices
+// come and go and are not remembered.
+func (t *Toolkit) keep(found answers, era int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if era != t.era {
+		return
 	}
-	seen := cmp.Or(t.cfg.SeenRoot, t.cfg.DriverRoot)
+	t.known.common = cmp.Or(t.known.common, found.common)
+	for id, edits := range found.devices {
+		if !partition(id) {
+			t.known.devices[id] = edits
+		}
+	}
+}
+
+// ask asks the toolkit about devices, and about what belongs to none if common. The
+// caller holds the token.
+func (t *Toolkit) ask(common bool, devices []sharing.DeviceID) (answers, error) {
+	found := answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
+	if !common && len(devices) == 0 {
+		return found, nil
+	}
 	lib, err := nvcdi.New(
 		nvcdi.WithLogger(chatter{}),
 		nvcdi.WithNvmlLib(t.cfg.Library),
-		nvcdi.WithDriverRoot(seen),
+		nvcdi.WithDriverRoot(cmp.Or(t.cfg.SeenRoot, t.cfg.DriverRoot)),
 		nvcdi.WithDevRoot(t.cfg.DevRoot),
 		nvcdi.WithNVIDIACDIHookPath(t.cfg.HookPath),
 		nvcdi.WithMode(nvcdi.ModeNvml),
 		nvcdi.WithVendor(vendor), nvcdi.WithClass(class),
 	)
 	if err != nil {
-		return fmt.Errorf("start the container toolkit: %w", err)
+		return found, fmt.Errorf("start the container toolkit: %w", err)
 	}
-	if t.common == nil {
-		common, err := lib.GetCommonEdits()
+	if common {
+		edits, err := lib.GetCommonEdits()
 		if err != nil {
-			return fmt.Errorf("find the driver's files: %w", err)
+			return found, fmt.Errorf("find the driver's files: %w", err)
 		}
-		if t.common, err = t.asHostSees(common.ContainerEdits); err != nil {
-			return err
-		}
-	}
-	for _, id := range unknown {
-		found, err := lib.GetDeviceSpecsByID(string(id))
-		if err != nil {
-			return fmt.Errorf("find the nodes of device %s: %w", id, err)
-		}
-		if len(found) == 0 {
-			return fmt.Errorf("find the nodes of device %s: the container toolkit knows none", id)
-		}
-		// Every name of one device has the same edits.
-		if known[id], err = t.asHostSees(&found[0].ContainerEdits); err != nil {
-			return err
-		}
-		if err := t.open(id, known[id]); err != nil {
-			return fmt.Errorf("find the nodes of device %s: %w", id, err)
+		if found.common, err = t.asHostSees(edits.ContainerEdits); err != nil {
+			return found, err
 		}
 	}
-	return nil
+	for _, id := range devices {
+		if found.devices[id], err = t.askFor(lib, id); err != nil {
+			return found, fmt.Errorf("find the nodes of device %s: %w", id, err)
+		}
+	}
+	return found, nil
+}
+
+// askFor asks the toolkit about one device.
+func (t *Toolkit) askFor(lib nvcdi.Interface, id sharing.DeviceID) (*cdi.ContainerEdits, error) {
+	found, err := lib.GetDeviceSpecsByID(string(id))
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, errors.New("the container toolkit knows none")
+	}
+	// Every name of one device has the same edits.
+	edits, err := t.asHostSees(&found[0].ContainerEdits)
+	if err != nil {
+		return nil, err
+	}
+	return edits, t.open(id, edits)
 }
 
 // open adds the capability nodes of a MIG device that the toolkit did not see.

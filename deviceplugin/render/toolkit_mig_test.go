@@ -3,6 +3,7 @@
 package render
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func askForPartition(root string) error {
 		DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: driver.Library(),
 		MIG: Capabilities{Minors: table, Root: filepath.Join(root, "dev", "nvidia-caps"), Locate: driver.MIGDevice},
 	})
-	edits, err := toolkit.Edits([]sharing.DeviceID{sharing.DeviceID(c.UUID)})
+	edits, err := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(c.UUID)})
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func askForPartition(root string) error {
 	if err := errors.Join(driver.DestroyComputeInstance(facts.UUID, gi, c.CI), driver.DestroyGPUInstance(facts.UUID, gi)); err != nil {
 		return err
 	}
-	_, gone := toolkit.Edits([]sharing.DeviceID{sharing.DeviceID(c.UUID)})
+	_, gone := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(c.UUID)})
 	fmt.Printf("%s\x00%v\x00gpu1/gi%d", spec, gone, gi)
 	return nil
 }

@@ -3,6 +3,7 @@
 package render
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -49,7 +50,7 @@ func askToolkit(root string) error {
 	uuid, _ := device.GetUUID()
 	toolkit := NewToolkit(ToolkitConfig{DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: lib})
 	for range 2 { // the second answer comes from memory
-		edits, err := toolkit.Edits([]sharing.DeviceID{sharing.DeviceID(uuid)})
+		edits, err := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(uuid)})
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ func askToolkit(root string) error {
 			return err
 		}
 	}
-	_, err := toolkit.Edits([]sharing.DeviceID{"GPU-nobody"})
+	_, err := toolkit.Edits(context.Background(), []sharing.DeviceID{"GPU-nobody"})
 	fmt.Println(err != nil)
 	return nil
 }

@@ -34,3 +34,49 @@ func TestWhatFailsIsDoneAgainAndHoldsUpNothingElse(t *testing.T) {
 		t.Errorf("done %v with %d failures left, %v", done, fails, err)
 	}
 }
+
+func TestWhatHangsHoldsUpNothingElseAndIsNotBegunTwice(t *testing.T) {
+	q := New[string](time.Millisecond, 10*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
+	hangs, done, begun := make(chan struct{}), make(chan string, 10), make(chan string, 1000)
+	ended := make(chan error)
+	go func() {
+		ended <- q.RunApart(ctx, 20*time.Millisecond, func(ctx context.Context, key string) error {
+			begun <- key
+			switch key {
+			case "hangs": // heeds nothing
+				<-hangs
+			case "waits":
+				<-ctx.Done()
+			}
+			if key == "hangs" || ctx.Err() == nil {
+				done <- key
+			}
+			return ctx.Err()
+		})
+	}()
+	q.Add("hangs")
+	for <-begun != "hangs" {
+	}
+	q.Add("waits")
+	q.Add("hangs")
+	q.Add("good")
+	if key := <-done; key != "good" {
+		t.Fatalf("%s is done first", key)
+	}
+	seen := map[string]int{}
+	for seen["waits"] < 2 { // its attempts end, so that it comes again
+		seen[<-begun]++
+	}
+	if seen["hangs"] > 0 {
+		t.Error("what hangs was begun a second time")
+	}
+	close(hangs)
+	if key := <-done; key != "hangs" {
+		t.Errorf("%s is done, want what hung", key)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -35,8 +35,8 @@ const (
 	// overwritten by those schedulers, never read by ours.
 	NodeHandshake = "volcano.sh/node-vgpu-handshake"
 	// NodeLock is the lock of today's components: Volcano's scheduler sets it
-	// when deviceshare.NodeLockEnable is true, today's device plugin removes it.
-	// We neither set, read nor remove it.
+	// when deviceshare.NodeLockEnable is true, either device plugin removes it; ours
+	// only when it was taken for the pod that starts. Our scheduler sets and reads none.
 	NodeLock = "hamivgpu"
 )
 
@@ -49,18 +49,22 @@ const (
 	// schedulers, read by both device plugins.
 	PodNode = "volcano.sh/vgpu-node"
 	// PodTime is when it was decided, in Unix seconds. Today's device plugin
-	// overwrites it with MaxUint64 when it is done.
+	// overwrites it with MaxUint64 when it is done; so does ours for pods that
+	// today's scheduler placed.
 	PodTime = "volcano.sh/vgpu-time"
 	// PodAssigned is the decision in today's grammar. Written by both schedulers,
 	// never changed afterwards, read by everybody.
 	PodAssigned = "volcano.sh/vgpu-ids-new"
 	// PodToAllocate starts as a copy of PodAssigned; today's device plugin erases
-	// it entry by entry. Not read by us.
+	// it entry by entry, ours as a whole for pods that today's scheduler placed. Not
+	// read by us.
 	PodToAllocate = "volcano.sh/devices-to-allocate"
 	// PodBindPhase is PhaseAllocating when the scheduler writes it; today's device
-	// plugin then writes PhaseSuccess or PhaseFailed. Not read by us.
+	// plugin then writes PhaseSuccess or PhaseFailed. Ours writes PhaseSuccess for
+	// pods that today's scheduler placed, and reads whether it has.
 	PodBindPhase = "volcano.sh/bind-phase"
-	// PodBindTime is when the binding was written, in Unix seconds.
+	// PodBindTime is when the binding was written, in Unix seconds. Read by our
+	// device plugin beside NodeLock.
 	PodBindTime = "volcano.sh/bind-time"
 )
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/sharing"
+)
+
+// stalling is a driver whose Devices does not return while the gate is shut.
+type stalling struct {
+	*nvmlfake.Driver
+	shut   atomic.Bool
+	inside chan struct{}
+	gate   chan struct{}
+}
+
+func (s *stalling) Devices() ([]nvml.Device, error) {
+	if s.shut.Load() {
+		s.inside <- struct{}{}
+		<-s.gate
+	}
+	return s.Driver.Devices()
+}
+
+func TestTheLoopIsSilentOnlyWhileACallOfTheDriverDoesNotReturn(t *testing.T) {
+	driver := &stalling{Driver: nvmlfake.New(nvmlfake.A100(0)), inside: make(chan struct{}), gate: make(chan struct{})}
+	board := discovery.NewBoard("n", discovery.Settings{Device: func(*discovery.Found) discovery.Offer {
+		return discovery.Offer{Mode: sharing.HAMiCore, MaxShares: 1}
+	}})
+	var beats atomic.Int64
+	m := New(driver, board, Config{Probe: time.Millisecond, Retry: time.Millisecond, Alive: func() { beats.Add(1) }})
+	goesOn := func(while string) {
+		t.Helper()
+		for before, end := beats.Load(), time.Now().Add(10*time.Second); beats.Load() < before+10; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("it is silent while %s", while)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	goesOn("the driver answers")
+	driver.Unload()
+	driver.Miss(errors.New("no library"))
+	goesOn("the driver is missing")
+	driver.Miss(nil)
+	driver.shut.Store(true)
+	<-driver.inside
+	before := beats.Load()
+	time.Sleep(50 * time.Millisecond)
+	if beats.Load() != before {
+		t.Error("it claims to work while the driver does not return")
+	}
+	driver.shut.Store(false)
+	close(driver.gate)
+	goesOn("the driver is back")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/render"
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+// deaf is a mode whose driver does not return while a container is prepared, and
+// heeds no context.
+type deaf struct {
+	serves
+	inside  chan struct{}
+	returns chan struct{}
+}
+
+func (d deaf) Prepare(context.Context, nodeapi.Claim) (nodeapi.Injection, error) {
+	d.inside <- struct{}{}
+	<-d.returns
+	return nodeapi.Injection{}, errors.New("the driver is back")
+}
+
+// onePodAt knows one pod while it is live.
+type onePodAt struct {
+	nobody
+	pod  *corev1.Pod
+	live *atomic.Bool
+}
+
+func (p onePodAt) Pod(o sharing.Owner) (*corev1.Pod, bool) {
+	return p.pod, o == sharing.Owner(p.pod.UID) && p.live.Load()
+}
+
+// says resolves every call to one identity.
+type says identity.Identity
+
+func (s says) Resolve(context.Context, []string) (identity.Identity, error) {
+	return identity.Identity(s), nil
+}
+
+// hanging is a keeper with a pod whose start hangs in the driver.
+func hanging(t *testing.T) (k *Keeper, live *atomic.Bool) {
+	t.Helper()
+	inv := inventoryOf()
+	k, live = keeperOn(t, &inv), &atomic.Bool{}
+	live.Store(true)
+	d := deaf{serves{sharing.HAMiCore}, make(chan struct{}), make(chan struct{})}
+	c := &k.cfg
+	c.Pods = onePodAt{pod: podOf(t, ourScheduler, shareOf(0, 1000)), live: live}
+	c.Preparers = []nodeapi.Preparer{d}
+	c.Resolver = says{Owner: "uid", Name: identity.Name{Namespace: "ns", Name: "p"}, Containers: []identity.Container{mainContainer()}}
+	c.Specs = &render.Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	c.Held = func() ([]identity.Held, error) { return nil, fs.ErrNotExist }
+	c.Patience = 500 * time.Millisecond
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = k.Start(context.Background(), slotsOf(1)) }()
+	<-d.inside
+	t.Cleanup(func() { close(d.returns); <-ended })
+	return k, live
+}
+
+// within calls something that must end with its context.
+func within(t *testing.T, what string, do func(context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	got := make(chan error, 1)
+	go func() { got <- do(ctx) }()
+	select {
+	case err := <-got:
+		return err
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s hangs too", what)
+		return nil
+	}
+}
+
+func TestAStartThatHangsHoldsUpNothingButItsOwnPod(t *testing.T) {
+	k, live := hanging(t)
+	err := within(t, "the kubelet's next try", func(ctx context.Context) error { return k.Start(ctx, slotsOf(1)) })
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "ns/p") {
+		t.Errorf("the next try is told %v", err)
+	}
+	live.Store(false)
+	err = within(t, "the release of the pod", func(ctx context.Context) error { return k.Release(ctx, "uid") })
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "uid") {
+		t.Errorf("the release is told %v", err)
+	}
+	if err := within(t, "the release of another pod", func(ctx context.Context) error { return k.Release(ctx, "other") }); err != nil {
+		t.Errorf("another pod is not released: %v", err)
+	}
+}
+
+func TestReconcileGoesOnPastAReleaseThatHangs(t *testing.T) {
+	k, live := hanging(t)
+	live.Store(false)
+	second := record(claimOf(t, podOf(t, ourScheduler, shareOf(1, 1000)), func() *sharing.Inventory { i := inventoryOf(); return &i }()), slotsOf(1))
+	second.ID, second.Owner, second.Pod = "id-2", "uid-2", "q"
+	if err := k.cfg.Store.Put(second); err != nil {
+		t.Fatal(err)
+	}
+	k.cfg.Pods = goneFor{k.cfg.Pods.(onePodAt)}
+	err := within(t, "reconcile", k.Reconcile)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("reconcile says %v", err)
+	}
+	if left := k.cfg.Store.Of("uid-2"); len(left) != 0 {
+		t.Error("the pod behind the one that hangs is not released")
+	}
+}
+
+// goneFor answers that every pod was replaced.
+type goneFor struct{ onePodAt }
+
+func (goneFor) Fetch(context.Context, identity.Name) (*corev1.Pod, error) {
+	return &corev1.Pod{}, nil
+}
