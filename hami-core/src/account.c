@@ -57,7 +57,7 @@ CUcontext current_context(void)
 {
 	CUcontext context = NULL;
 	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
-	return get && get(&context) == CUDA_SUCCESS ? context : NULL;
+	return get && get(&context) == CUDA_SUCCESS ? context_owner(context) : NULL;
 }
 
 int charge_begin(struct charge *c, uint64_t bytes)

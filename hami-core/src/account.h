@@ -57,13 +57,17 @@ struct departing {
 void context_leave_begin(struct departing *d, CUcontext context);
 CUresult context_leave_end(struct departing *d, CUresult result);
 
-/* The calling thread's context; NULL when there is none. */
+/* The context whose memory a context uses: the primary one for a green context's, itself for all others. */
+CUcontext context_owner(CUcontext context);
+/* The calling thread's context, or the one whose memory it uses; NULL when there is none. */
 CUcontext current_context(void);
 
 /* Reserves bytes of a device; CUDA_SUCCESS, or the code to answer with. Pools are asked to shrink first. */
 CUresult account_reserve(int device, uint64_t bytes);
 /* The same without asking pools: for their own code. */
 int account_reserve_once(int device, uint64_t bytes);
+/* What can make room on a device before something is refused: everything is read again. Takes locks of its own: hold none. */
+void account_refresh(int device);
 /* Says once per device that memory was refused. The code to answer with. */
 CUresult account_refuse(int device, uint64_t bytes);
 
