@@ -220,6 +220,8 @@ static void settle_list(struct table_entry *list, int gone)
 			account_shown_gone(list);
 		else
 			region_release(list->device, list->kind == TABLE_PLAIN ? table_free_pages(list) : list->size);
+		if (gone && list->kind == TABLE_ARRAY)
+			sparse_settle(sparse_take(list->key), 1);
 		free(list);
 	}
 }
@@ -236,6 +238,7 @@ CUresult context_leave_end(struct departing *d, CUresult result)
 void account_after_fork(void)
 {
 	pools_after_fork();
+	sparse_after_fork();
 	overhead_after_fork();
 	graph_memory_after_fork();
 }

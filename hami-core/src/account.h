@@ -77,6 +77,15 @@ void pools_refresh(void);
 void pool_freed(const struct table_entry *entry);
 void pools_after_fork(void);
 
+/* One use less of a physical handle: its memory is credited with the last. */
+void handle_drop(uint64_t handle);
+
+/* What is mapped into an array: take it, destroy the array, settle. NULL: nothing. */
+struct tile;
+struct tile *sparse_take(uint64_t array);
+void sparse_settle(struct tile *list, int gone);
+void sparse_after_fork(void);
+
 /*
  * Charges what graphs have reserved of a device (by CUDA ordinal): for after a launch of a
  * graph, which is not refused. Over the limit, what no graph uses any more is given back first.
