@@ -32,6 +32,7 @@ struct pool {
 	uint64_t charged;
 	uint64_t pending; /* reserved for calls under way, and not taken by the pool yet */
 	uint64_t doomed;  /* grown beyond the limit, not charged, and about to be given back */
+	uint64_t solid;   /* while some is: what the pool had before, which others may use */
 	uint64_t live;    /* bytes of allocations that were not freed, those under way included */
 	int calls;        /* calls under way: the record stays */
 	struct pool *next;
@@ -141,10 +142,16 @@ void pools_after_fork(void)
 	pools.first = NULL;
 }
 
-/* Reserves what the pool is going to need for `bytes` more beyond what it holds (needs the mutex). 0, or -1. */
-static int reserve(struct pool *p, uint64_t bytes)
+/*
+ * Reserves what the pool is going to need for `bytes` more beyond what it holds, *before (needs the mutex). 0, or -1. What is
+ * about to be given back is not to be used again: it could not be given back then.
+ */
+static int reserve(struct pool *p, uint64_t bytes, uint64_t *before)
 {
 	uint64_t now = settle(p);
+	if (p->doomed && p->solid < now)
+		now = p->solid;
+	*before = now;
 	/* by our own count: the driver's does not fall when pooled memory is freed by cuMemFree */
 	uint64_t more = p->live + bytes > now ? limit_pages(p->live + bytes - now) : 0;
 	more = more > p->pending ? more - p->pending : 0;
@@ -156,13 +163,14 @@ static int reserve(struct pool *p, uint64_t bytes)
 }
 
 /* Answers for growth that nobody had reserved (needs the mutex). The bytes of it that there is no room for: they must go back. */
-static uint64_t cover(struct pool *p)
+static uint64_t cover(struct pool *p, uint64_t before)
 {
 	uint64_t now = settle(p), more = now - p->charged - p->doomed;
 	if (!more || account_reserve_once(p->device, more) == 0) {
 		p->charged += more;
 		return 0;
 	}
+	p->solid = p->doomed && p->solid < before ? p->solid : before;
 	p->doomed += more;
 	return more;
 }
@@ -243,11 +251,11 @@ static CUresult take_back(struct pool *p, CUmemoryPool handle, const struct requ
 }
 
 /* Looks once more, since streams may have synchronised and pools give back by themselves. 0, or -1 and the call has ended. */
-static int reserve_again(struct pool *p, uint64_t bytes)
+static int reserve_again(struct pool *p, uint64_t bytes, uint64_t *before)
 {
 	account_refresh(p->device);
 	pthread_mutex_lock(&pools.mutex);
-	int refused = reserve(p, bytes);
+	int refused = reserve(p, bytes, before);
 	if (refused)
 		leave(p, 0);
 	pthread_mutex_unlock(&pools.mutex);
@@ -255,10 +263,10 @@ static int reserve_again(struct pool *p, uint64_t bytes)
 }
 
 /* Books what came of a call (needs the mutex). Bytes: too much, so that it must be given back. */
-static uint64_t book(struct pool *p, const struct request *q, CUresult result, uint64_t bytes)
+static uint64_t book(struct pool *p, const struct request *q, CUresult result, uint64_t bytes, uint64_t before)
 {
 	struct table_entry e = {.kind = TABLE_POOLED, .device = p->device, .size = bytes, .link = (uintptr_t)p};
-	uint64_t over = result == CUDA_SUCCESS ? cover(p) : 0;
+	uint64_t over = result == CUDA_SUCCESS ? cover(p, before) : 0;
 	if (result == CUDA_SUCCESS && !over)
 		e.key = *q->pointer;
 	if (!e.key || table_add(&e))
@@ -270,7 +278,7 @@ static uint64_t book(struct pool *p, const struct request *q, CUresult result, u
 
 static CUresult allocate(const struct request *q, CUmemoryPool handle, int device)
 {
-	uint64_t bytes = q->bytes < LARGEST ? q->bytes : LARGEST;
+	uint64_t bytes = q->bytes < LARGEST ? q->bytes : LARGEST, before;
 	pthread_mutex_lock(&pools.mutex);
 	struct pool *p = find_or_add(handle, device);
 	if (!p || p->device == IN_HOST) {
@@ -281,14 +289,14 @@ static CUresult allocate(const struct request *q, CUmemoryPool handle, int devic
 		p->device = device;
 	device = p->device;
 	p->calls++;
-	int refused = reserve(p, bytes);
+	int refused = reserve(p, bytes, &before);
 	pthread_mutex_unlock(&pools.mutex);
-	if (refused && reserve_again(p, bytes))
+	if (refused && reserve_again(p, bytes, &before))
 		return account_refuse(device, q->bytes);
 	region_flight(device, 1);
 	CUresult r = call(q);
 	pthread_mutex_lock(&pools.mutex);
-	uint64_t over = book(p, q, r, bytes);
+	uint64_t over = book(p, q, r, bytes, before);
 	pthread_mutex_unlock(&pools.mutex);
 	if (over)
 		r = take_back(p, handle, q, over);

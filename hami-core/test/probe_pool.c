@@ -47,6 +47,7 @@ void probe_pool_busy(void)
 	usleep(300000);
 	NEED(left() == 0 && take(2 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
 	NEED(cuMemAllocAsync(&b, 4 * MIB, other) == CUDA_SUCCESS && cuMemFreeAsync(b, other) == CUDA_SUCCESS); /* the pool has room */
+	NEED(cuMemAllocAsync(&b, 30 * MIB, other) == CUDA_ERROR_OUT_OF_MEMORY); /* but not that which is about to go */
 	NEED(cuMemPoolTrimTo(pool, UINT64_MAX) == CUDA_SUCCESS);
 	NEED(seconds() - start < 2);
 	NEED(!pthread_join(thread, NULL) && seconds() - start >= 3);
