@@ -30,13 +30,18 @@ int account_reserve_once(int device, uint64_t bytes)
 	return region_reserve(device, bytes, runtime_memory_limit(device));
 }
 
+void account_refresh(int device)
+{
+	pools_refresh();
+	graph_memory_refresh();
+	overhead_settle(device); /* last: what it finds is what the others do not explain */
+}
+
 CUresult account_reserve(int device, uint64_t bytes)
 {
 	if (account_reserve_once(device, bytes) == 0)
 		return CUDA_SUCCESS;
-	pools_refresh();
-	graph_memory_refresh();
-	overhead_settle(device); /* last: what it finds is what the others do not explain */
+	account_refresh(device);
 	return account_reserve_once(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -57,7 +62,7 @@ CUcontext current_context(void)
 {
 	CUcontext context = NULL;
 	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
-	return get && get(&context) == CUDA_SUCCESS ? context : NULL;
+	return get && get(&context) == CUDA_SUCCESS ? context_owner(context) : NULL;
 }
 
 int charge_begin(struct charge *c, uint64_t bytes)
@@ -84,6 +89,8 @@ int charge_begin_on(struct charge *c, CUdevice ordinal, uint64_t bytes)
 	int device = admitted_device(c, &ordinal);
 	if (device < 0)
 		return c->refusal;
+	if (runtime_current_device() == device)
+		overhead_seen(device, current_context()); /* else nobody looks at it in a program that allocates so alone */
 	if (account_reserve(device, limit_pages(bytes)) != CUDA_SUCCESS)
 		return c->refusal = account_refuse(device, bytes);
 	c->reserved = limit_pages(bytes);
@@ -220,6 +227,8 @@ static void settle_list(struct table_entry *list, int gone)
 			account_shown_gone(list);
 		else
 			region_release(list->device, list->kind == TABLE_PLAIN ? table_free_pages(list) : list->size);
+		if (gone && list->kind == TABLE_ARRAY)
+			sparse_settle(sparse_take(list->key), 1);
 		free(list);
 	}
 }
@@ -236,6 +245,7 @@ CUresult context_leave_end(struct departing *d, CUresult result)
 void account_after_fork(void)
 {
 	pools_after_fork();
+	sparse_after_fork();
 	overhead_after_fork();
 	graph_memory_after_fork();
 }

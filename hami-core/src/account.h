@@ -57,13 +57,17 @@ struct departing {
 void context_leave_begin(struct departing *d, CUcontext context);
 CUresult context_leave_end(struct departing *d, CUresult result);
 
-/* The calling thread's context; NULL when there is none. */
+/* The context whose memory a context uses: the primary one for a green context's, itself for all others. */
+CUcontext context_owner(CUcontext context);
+/* The calling thread's context, or the one whose memory it uses; NULL when there is none. */
 CUcontext current_context(void);
 
 /* Reserves bytes of a device; CUDA_SUCCESS, or the code to answer with. Pools are asked to shrink first. */
 CUresult account_reserve(int device, uint64_t bytes);
 /* The same without asking pools: for their own code. */
 int account_reserve_once(int device, uint64_t bytes);
+/* What can make room on a device before something is refused: everything is read again. Takes locks of its own: hold none. */
+void account_refresh(int device);
 /* Says once per device that memory was refused. The code to answer with. */
 CUresult account_refuse(int device, uint64_t bytes);
 
@@ -72,6 +76,15 @@ void pools_refresh(void);
 /* An allocation of a pool, taken out of the table, was freed. */
 void pool_freed(const struct table_entry *entry);
 void pools_after_fork(void);
+
+/* One use less of a physical handle: its memory is credited with the last. */
+void handle_drop(uint64_t handle);
+
+/* What is mapped into an array: take it, destroy the array, settle. NULL: nothing. */
+struct tile;
+struct tile *sparse_take(uint64_t array);
+void sparse_settle(struct tile *list, int gone);
+void sparse_after_fork(void);
 
 /*
  * Charges what graphs have reserved of a device (by CUDA ordinal): for after a launch of a

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "log.h"
 #include "prim.h"
 #include "resolve.h"
 #include "runtime.h"
@@ -15,6 +16,7 @@ static struct {
 	int state; /* 0 = not tried, 1 = NVML is initialised, -1 = it is not to be had */
 	nvmlDevice_t device[HAMI_DEVICES];
 	nvmlProcessInfo_v2_t list[ROOM];
+	int not_ours; /* NVML's PIDs are of another namespace: ours is somebody else's there */
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* NVML's handle of a device, NULL without one (needs the mutex). */
@@ -44,7 +46,7 @@ int measure_own(int device, uint64_t *bytes)
 {
 	int found = 0;
 	pthread_mutex_lock(&self.mutex);
-	nvmlDevice_t handle = handle_of(device);
+	nvmlDevice_t handle = self.not_ours ? NULL : handle_of(device);
 	unsigned count = handle ? list_processes(handle) : 0, me = (unsigned)prim_pid();
 	for (unsigned i = 0; i < count && !found; i++)
 		if (self.list[i].pid == me && self.list[i].usedGpuMemory && self.list[i].usedGpuMemory != NOT_AVAILABLE) {
@@ -53,6 +55,17 @@ int measure_own(int device, uint64_t *bytes)
 		}
 	pthread_mutex_unlock(&self.mutex);
 	return found;
+}
+
+void measure_not_ours(int device, uint64_t bytes)
+{
+	pthread_mutex_lock(&self.mutex);
+	int told = self.not_ours;
+	self.not_ours = 1;
+	pthread_mutex_unlock(&self.mutex);
+	if (!told)
+		log_line(LOG_WARN, "device %d: NVML's %llu MiB of process %d are another process's, which has that number on the host: the code of this one is not counted",
+			 device, (unsigned long long)(bytes >> 20), prim_pid());
 }
 
 int measure_free(int device, uint64_t *bytes)
@@ -71,7 +84,7 @@ int measure_free(int device, uint64_t *bytes)
 void measure_after_fork(void)
 {
 	pthread_mutex_init(&self.mutex, NULL); /* another thread of the parent may have held it */
-	self.state = 0;
+	self.state = self.not_ours = 0;
 	for (int i = 0; i < HAMI_DEVICES; i++)
 		self.device[i] = NULL;
 }

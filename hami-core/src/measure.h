@@ -15,6 +15,9 @@
  */
 int measure_own(int device, uint64_t *bytes);
 
+/* NVML was found to mean another process by this one's PID, with `bytes`: measure_own knows nothing from now on. Told once. */
+void measure_not_ours(int device, uint64_t bytes);
+
 /* Free bytes of the card. 1, or 0 when NVML does not say. */
 int measure_free(int device, uint64_t *bytes);
 

@@ -17,6 +17,7 @@
 #define MOST (2ULL << 30)  /* nor larger */
 #define OFTEN 100          /* ms between two looks at NVML when somebody asks or is refused */
 #define SELDOM 2000        /* ms between two looks while memory is allocated */
+#define CODE_MOST (8ULL << 30) /* what code and what contexts set aside can be believed to take: see unlikely */
 #define MISSES 3           /* NVML does not know this process: it will not learn it */
 
 static struct {
@@ -26,6 +27,8 @@ static struct {
 	uint64_t beyond[HAMI_DEVICES];                         /* charged for everything else that is not data */
 	long long looked[HAMI_DEVICES];                        /* when that was measured last, ms */
 	int misses[HAMI_DEVICES], told[HAMI_DEVICES];
+	int had[HAMI_DEVICES]; /* this process has had a context there */
+	int verified; /* NVML was seen to list this process when it made its first context, and not before */
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local struct {
@@ -58,6 +61,16 @@ static void settle(int device)
 		tell_when_over(device);
 }
 
+/*
+ * Whether NVML's figure can hardly be this process's. Where NVML knows processes by PIDs of the host, one there may have the PID that this
+ * one has in the container; all it has would be taken for our code. The code of all libraries of a framework stays below 3 GiB and the stacks
+ * of an H200's threads, with 16 KiB each, take 4. A process that was seen to come onto the list is believed anything.
+ */
+static int unlikely(uint64_t beyond)
+{
+	return beyond > CODE_MOST && !__atomic_load_n(&self.verified, __ATOMIC_RELAXED);
+}
+
 /* Books what NVML says this process has beyond its data and its contexts (needs the mutex). */
 static void look(int device)
 {
@@ -68,7 +81,12 @@ static void look(int device)
 		return;
 	}
 	uint64_t want = own > known ? own - known : 0, before = self.beyond[device];
-	__atomic_store_n(&self.misses[device], 0, __ATOMIC_RELAXED);
+	int foreign = unlikely(want);
+	__atomic_store_n(&self.misses[device], foreign ? MISSES : 0, __ATOMIC_RELAXED);
+	if (foreign) {
+		measure_not_ours(device, own);
+		want = 0;
+	}
 	if (want == before)
 		return;
 	self.beyond[device] = want;
@@ -102,6 +120,17 @@ static int weigh(int device, uint64_t *card_free, uint64_t *used)
 	return measure_free(device, card_free) && quiet && region_quiet(device) && region_used(device) == *used;
 }
 
+/* Whether a copy of this library in another namespace of the linker has something of the device: it is the same process for NVML. */
+static int another_copy(int device)
+{
+	struct region_process all[HAMI_PROCESSES];
+	unsigned n = region_processes(device, all, HAMI_PROCESSES);
+	for (unsigned i = 0; i < n && i < HAMI_PROCESSES; i++)
+		if (all[i].pid == prim_pid())
+			return 1;
+	return 0;
+}
+
 void overhead_context_begin(struct context_making *m, CUdevice ordinal)
 {
 	unsigned tries;
@@ -113,7 +142,12 @@ void overhead_context_begin(struct context_making *m, CUdevice ordinal)
 	if (tries >= REGION_CONTEXT_TRIES)
 		return;
 	m->wanted = 1;
+	m->first = !__atomic_load_n(&self.had[m->device], __ATOMIC_RELAXED) && !region_own_data(m->device);
 	m->listed = measure_own(m->device, &m->own);
+	if (m->listed && m->first && !another_copy(m->device)) { /* this process has nothing there yet */
+		measure_not_ours(m->device, m->own);
+		m->listed = 0;
+	}
 	m->measured = weigh(m->device, &m->card_free, &m->used);
 	m->data = region_own_data(m->device);
 }
@@ -132,7 +166,10 @@ static void measure(const struct context_making *m, int alone)
 		return;
 	if (measure_own(m->device, &own)) {
 		uint64_t before = (m->listed ? m->own : 0) + region_own_data(m->device) - m->data; /* other threads allocate */
-		learn(m->device, own > before ? own - before : 0, REGION_EXACT);
+		uint64_t taken = own > before ? own - before : 0;
+		if (m->first && !m->listed && taken >= LEAST && taken <= MOST)
+			__atomic_store_n(&self.verified, 1, __ATOMIC_RELAXED);
+		learn(m->device, taken, REGION_EXACT);
 		return;
 	}
 	if (!m->measured || !weigh(m->device, &left, &used))
@@ -144,10 +181,11 @@ static void measure(const struct context_making *m, int alone)
 /* Counts a context once; 1 when it was new (needs the mutex). */
 static int count(int device, CUcontext context)
 {
-	struct table_entry e = {.kind = TABLE_CONTEXT, .device = device, .key = (uintptr_t)context}, old;
+	struct table_entry e = {.kind = TABLE_CONTEXT, .device = device, .key = (uintptr_t)context, .uses = 1}, old;
 	if (table_get(TABLE_CONTEXT, e.key, &old) || table_add(&e))
 		return 0;
 	self.contexts[device]++;
+	__atomic_store_n(&self.had[device], 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&self.looked[device], prim_coarse_ms(), __ATOMIC_RELAXED); /* nothing to see before some work is done */
 	return 1;
 }

@@ -9,7 +9,8 @@
  * free memory before and after, less what the container took meanwhile, the smallest of
  * three, from the second on. All else (code, also that loaded at a first launch; padding) is what NVML says beyond
  * contexts and data, looked at when code was loaded and from time to time. Where NVML does not
- * know this process it is not charged: another tenant's allocation would count as ours.
+ * know this process it is not charged: another tenant's allocation would count as ours. So it is where NVML's list has this
+ * process's PID before it has made a context, or with more than code can take: then that is another process, of the host.
  */
 #ifndef OVERHEAD_H
 #define OVERHEAD_H
@@ -23,6 +24,7 @@ struct context_making {
 	int device; /* index in the limits, -1: not accounted */
 	int wanted; /* its size is not known well enough yet */
 	int measured, listed;
+	int first; /* nothing of this process was there before */
 	unsigned serial;
 	uint64_t own, data, card_free, used;
 };

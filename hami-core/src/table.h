@@ -19,6 +19,8 @@ enum table_kind {
 	TABLE_MAPPING, /* by address: where a handle is mapped */
 	TABLE_ARRAY,   /* by handle */
 	TABLE_CONTEXT, /* by handle: one that is charged for */
+	TABLE_GREEN,   /* by handle: a green context, whose device is CUDA's number for it */
+	TABLE_GREEN_CONTEXT, /* by handle: the context that a green one is used by */
 	TABLE_IMPORT,  /* by address or handle: another process's, told and not counted */
 	TABLE_OVERFLOW, /* by address: plain memory that the host gave, beside its TABLE_PLAIN */
 	TABLE_KINDS
@@ -29,8 +31,9 @@ struct table_entry {
 	int device;      /* index in the limits */
 	uint64_t key;    /* address or handle */
 	uint64_t size;
-	uint64_t link;   /* plain, array, import, overflow: the context; mapping: the handle; pooled: wrap_pool.c's record */
-	uint32_t uses;   /* handle: references + mappings; import: how often it is open */
+	uint64_t link;   /* plain, array, import, overflow: the context; mapping: the handle; pooled: wrap_pool.c's record;
+			    green: its context; a green one's context: the primary one */
+	uint32_t uses;   /* handle: references + mappings; import: how often it is open; context: how often it is attached */
 	struct table_entry *next;
 };
 

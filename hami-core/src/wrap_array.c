@@ -21,8 +21,9 @@ static CUDA_ARRAY3D_DESCRIPTOR flat(size_t width, size_t height, int format, uns
 	return (CUDA_ARRAY3D_DESCRIPTOR){.Width = width, .Height = height, .Format = format, .NumChannels = channels};
 }
 
-static CUresult destroy_end(CUresult result, int found, struct table_entry *e)
+static CUresult destroy_end(CUresult result, int found, struct table_entry *e, struct tile *mapped)
 {
+	sparse_settle(mapped, result == CUDA_SUCCESS);
 	if (found && result == CUDA_SUCCESS)
 		region_release(e->device, e->size);
 	else if (found)
@@ -79,8 +80,9 @@ CUresult hook_array_create_3d_v1(original_array_create_3d_v1 original, CUarray *
 CUresult hook_array_destroy(original_array_destroy original, CUarray array)
 {
 	struct table_entry e;
+	struct tile *mapped = sparse_take((uintptr_t)array);
 	int found = table_take(TABLE_ARRAY, (uintptr_t)array, &e);
-	return destroy_end(original(array), found, &e);
+	return destroy_end(original(array), found, &e, mapped);
 }
 
 CUresult hook_mipmap_create(original_mipmap_create original, CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape,
@@ -96,6 +98,7 @@ CUresult hook_mipmap_create(original_mipmap_create original, CUmipmappedArray *a
 CUresult hook_mipmap_destroy(original_mipmap_destroy original, CUmipmappedArray array)
 {
 	struct table_entry e;
+	struct tile *mapped = sparse_take((uintptr_t)array);
 	int found = table_take(TABLE_ARRAY, (uintptr_t)array, &e);
-	return destroy_end(original(array), found, &e);
+	return destroy_end(original(array), found, &e, mapped);
 }

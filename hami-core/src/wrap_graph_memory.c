@@ -42,11 +42,15 @@ void account_graph_memory(CUdevice ordinal)
 	int device = runtime_gate() == GATE_LIMITED ? runtime_device(ordinal) : -1;
 	if (device < 0)
 		return;
-	pthread_mutex_lock(&graphs.mutex);
 	fn_cuDeviceGraphMemTrim trim = ORIGINAL(cuDeviceGraphMemTrim);
 	uint64_t limit = runtime_memory_limit(device);
-	if (settle(device, ordinal) && limit && region_used(device) > limit && trim && trim(ordinal) == CUDA_SUCCESS)
-		settle(device, ordinal);
+	pthread_mutex_lock(&graphs.mutex);
+	int more = settle(device, ordinal);
+	pthread_mutex_unlock(&graphs.mutex);
+	if (!more || !limit || region_used(device) <= limit || !trim || trim(ordinal) != CUDA_SUCCESS) /* unlocked: it may wait */
+		return;
+	pthread_mutex_lock(&graphs.mutex);
+	settle(device, ordinal);
 	pthread_mutex_unlock(&graphs.mutex);
 }
 

@@ -3,24 +3,38 @@
  * wrap_pool.c: stream-ordered memory. What a pool has reserved from the device is
  * charged, not the single allocation: a pool keeps what is freed into it.
  *
- * Lock order: pools.mutex before the region's. It is held over the driver's call, so
- * that growth of a pool can be told apart by allocation.
+ * Lock order: pools.mutex before the region's. No call of the driver that can wait is made
+ * under it: an allocation waits for a place in its stream's queue, and giving one back waits for the
+ * stream, which may need another thread. So several calls can be under way in one pool, and what they
+ * make it grow by is the pool's, not one call's: see settle.
  */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "account.h"
 #include "limit.h"
+#include "overhead.h"
 #include "region.h"
 #include "resolve.h"
 #include "runtime.h"
 #include "table.h"
 
+#define LARGEST (1ULL << 56) /* larger requests are counted as this, so that sums do not overflow */
+
+/* Where a pool's memory is, when it is not an index in the limits. */
+enum { IN_HOST = -1, WHERE_USED = -2 };
+
 struct pool {
 	CUmemoryPool handle; /* NULL: destroyed, and still in use */
-	int device;          /* index in the limits; -1: its memory is the host's */
+	int leaving;         /* the driver is destroying it: it must not be asked about it */
+	int device;          /* index in the limits, IN_HOST, or WHERE_USED until it is used first */
+	int managed;         /* the driver's figure may lack what lies in the host: the larger one counts */
 	uint64_t charged;
-	uint64_t live; /* bytes of allocations that were not freed */
+	uint64_t pending; /* reserved for calls under way, and not taken by the pool yet */
+	uint64_t doomed;  /* grown beyond the limit, not charged, and about to be given back */
+	uint64_t solid;   /* while some is: what the pool had before, which others may use */
+	uint64_t live;    /* bytes of allocations that were not freed, those under way included */
+	int calls;        /* calls under way: the record stays */
 	struct pool *next;
 };
 
@@ -46,36 +60,57 @@ static struct pool *find_or_add(CUmemoryPool handle, int device)
 	return pools.first = p;
 }
 
-static uint64_t attribute(const struct pool *p, int which)
+/* Bytes that a pool has of its device, as far as that is known (needs the mutex). */
+static uint64_t held(const struct pool *p)
 {
-	uint64_t value = 0;
+	uint64_t bytes = 0, used = limit_pages(p->live);
 	fn_cuMemPoolGetAttribute get = ORIGINAL(cuMemPoolGetAttribute);
-	return get && get(p->handle, which, &value) == CUDA_SUCCESS ? value : 0;
+	if (!p->handle)
+		return used;
+	if (p->leaving)
+		return p->charged;
+	if (!get || get(p->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) != CUDA_SUCCESS)
+		bytes = 0;
+	return p->managed && used > bytes ? used : bytes;
 }
 
-/* Charges what the pool holds now, whatever the limit says: the driver has it already. */
-static void settle(struct pool *p)
+/*
+ * Charges what the pool holds now, and returns that (needs the mutex). What it has grown by is taken from what calls under
+ * way have reserved. Growth beyond that is theirs to answer for while there are any, and they do when they end; without
+ * them it is charged whatever the limit says: the driver has it already. What no call can need any more goes back.
+ */
+static uint64_t settle(struct pool *p)
 {
 	if (p->device < 0)
-		return;
-	uint64_t now = p->handle ? attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) : limit_pages(p->live);
-	if (now > p->charged)
-		region_force(p->device, now - p->charged);
-	else
+		return 0;
+	uint64_t now = held(p), keep = 0;
+	if (now < p->charged) {
 		region_release(p->device, p->charged - now);
-	p->charged = now;
-}
-
-static void settle_all(void)
-{
-	for (struct pool *p = pools.first; p; p = p->next)
-		settle(p);
+		p->charged = now;
+	}
+	uint64_t grown = now - p->charged, covered = grown < p->pending ? grown : p->pending;
+	p->pending -= covered;
+	p->charged += covered;
+	if (grown > covered && !p->calls) {
+		region_force(p->device, grown - covered);
+		p->charged = now;
+	}
+	if (p->doomed > now - p->charged)
+		p->doomed = now - p->charged;
+	if (p->calls && p->live > now)
+		keep = limit_pages(p->live - now);
+	if (p->pending > keep) {
+		region_release(p->device, p->pending - keep);
+		p->pending = keep;
+	}
+	return now;
 }
 
 void pools_refresh(void)
 {
 	pthread_mutex_lock(&pools.mutex);
-	settle_all();
+	for (struct pool *p = pools.first; p; p = p->next)
+		settle(p);
 	pthread_mutex_unlock(&pools.mutex);
 }
 
@@ -83,7 +118,7 @@ void pools_refresh(void)
 static void forget_if_unused(struct pool *p)
 {
 	struct pool **at = &pools.first;
-	if (p->handle || p->live)
+	if (p->handle || p->live || p->calls)
 		return;
 	while (*at != p)
 		at = &(*at)->next;
@@ -107,19 +142,46 @@ void pools_after_fork(void)
 	pools.first = NULL;
 }
 
-/* Reserves what the pool is going to need beyond what it holds. 0 with the amount, or -1. */
-static int reserve(struct pool *p, uint64_t bytes, uint64_t *reserved)
+/*
+ * Reserves what the pool is going to need for `bytes` more beyond what it holds, *before (needs the mutex). 0, or -1. What is
+ * about to be given back is not to be used again: it could not be given back then.
+ */
+static int reserve(struct pool *p, uint64_t bytes, uint64_t *before)
 {
-	for (int attempt = 0; attempt < 2; attempt++) {
-		uint64_t held = attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-		/* by our own count: the driver's does not fall when pooled memory is freed by cuMemFree */
-		uint64_t need = bytes > UINT64_MAX - p->live ? UINT64_MAX : p->live + bytes;
-		*reserved = need > held ? limit_pages(need - held) : 0;
-		if (account_reserve_once(p->device, *reserved) == 0)
-			return 0;
-		settle_all(); /* streams may have synchronised since: pools give back by themselves */
+	uint64_t now = settle(p);
+	if (p->doomed && p->solid < now)
+		now = p->solid;
+	*before = now;
+	/* by our own count: the driver's does not fall when pooled memory is freed by cuMemFree */
+	uint64_t more = p->live + bytes > now ? limit_pages(p->live + bytes - now) : 0;
+	more = more > p->pending ? more - p->pending : 0;
+	if (more && account_reserve_once(p->device, more))
+		return -1;
+	p->pending += more;
+	p->live += bytes;
+	return 0;
+}
+
+/* Answers for growth that nobody had reserved (needs the mutex). The bytes of it that there is no room for: they must go back. */
+static uint64_t cover(struct pool *p, uint64_t before)
+{
+	uint64_t now = settle(p), more = now - p->charged - p->doomed;
+	if (!more || account_reserve_once(p->device, more) == 0) {
+		p->charged += more;
+		return 0;
 	}
-	return -1;
+	p->solid = p->doomed && p->solid < before ? p->solid : before;
+	p->doomed += more;
+	return more;
+}
+
+/* A call in the pool ends, and what it had to give back is given back (needs the mutex). */
+static void leave(struct pool *p, uint64_t given_back)
+{
+	p->doomed -= given_back < p->doomed ? given_back : p->doomed;
+	p->calls--;
+	settle(p);
+	forget_if_unused(p);
 }
 
 struct request {
@@ -169,48 +231,81 @@ static void wait_for(CUstream stream)
 
 /*
  * The pool took more than was reserved and more than is left: give the allocation back.
- * A pool can be trimmed of it only when the stream has come to the freeing.
+ * A pool can be trimmed of it only when the stream has come to the freeing, which may take another
+ * thread to do something: nothing is held meanwhile. pre: the call is counted, so the record stays.
  */
-static CUresult take_back(struct pool *p, const struct request *q)
+static CUresult take_back(struct pool *p, CUmemoryPool handle, const struct request *q, uint64_t over)
 {
+	int device = p->device;
 	fn_cuMemFreeAsync release = ORIGINAL(cuMemFreeAsync);
 	fn_cuMemPoolTrimTo trim = ORIGINAL(cuMemPoolTrimTo);
 	if (release)
 		release(*q->pointer, stream_of(q));
 	wait_for(stream_of(q));
 	if (trim)
-		trim(p->handle, 0);
-	settle(p);
-	return account_refuse(p->device, q->bytes);
+		trim(handle, 0);
+	pthread_mutex_lock(&pools.mutex);
+	leave(p, over);
+	pthread_mutex_unlock(&pools.mutex);
+	return account_refuse(device, q->bytes);
 }
 
-static CUresult allocate(struct pool *p, const struct request *q)
+/* Looks once more, since streams may have synchronised and pools give back by themselves. 0, or -1 and the call has ended. */
+static int reserve_again(struct pool *p, uint64_t bytes, uint64_t *before)
 {
-	uint64_t reserved;
-	if (reserve(p, q->bytes, &reserved))
-		return account_refuse(p->device, q->bytes);
+	account_refresh(p->device);
+	pthread_mutex_lock(&pools.mutex);
+	int refused = reserve(p, bytes, before);
+	if (refused)
+		leave(p, 0);
+	pthread_mutex_unlock(&pools.mutex);
+	return refused;
+}
+
+/* Books what came of a call (needs the mutex). Bytes: too much, so that it must be given back. */
+static uint64_t book(struct pool *p, const struct request *q, CUresult result, uint64_t bytes, uint64_t before)
+{
+	struct table_entry e = {.kind = TABLE_POOLED, .device = p->device, .size = bytes, .link = (uintptr_t)p};
+	uint64_t over = result == CUDA_SUCCESS ? cover(p, before) : 0;
+	if (result == CUDA_SUCCESS && !over)
+		e.key = *q->pointer;
+	if (!e.key || table_add(&e))
+		p->live -= bytes;
+	if (!over)
+		leave(p, 0);
+	return over;
+}
+
+static CUresult allocate(const struct request *q, CUmemoryPool handle, int device)
+{
+	uint64_t bytes = q->bytes < LARGEST ? q->bytes : LARGEST, before;
+	pthread_mutex_lock(&pools.mutex);
+	struct pool *p = find_or_add(handle, device);
+	if (!p || p->device == IN_HOST) {
+		pthread_mutex_unlock(&pools.mutex);
+		return p ? call(q) : CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (p->device < 0)
+		p->device = device;
+	device = p->device;
+	p->calls++;
+	int refused = reserve(p, bytes, &before);
+	pthread_mutex_unlock(&pools.mutex);
+	if (refused && reserve_again(p, bytes, &before))
+		return account_refuse(device, q->bytes);
+	region_flight(device, 1);
 	CUresult r = call(q);
-	uint64_t now = attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-	uint64_t grown = now > p->charged ? now - p->charged : 0;
-	if (r == CUDA_SUCCESS && grown > reserved && account_reserve_once(p->device, grown - reserved)) {
-		region_release(p->device, reserved);
-		return take_back(p, q);
-	}
-	if (r == CUDA_SUCCESS && grown > reserved)
-		reserved = grown;
-	region_release(p->device, reserved - (r == CUDA_SUCCESS ? grown : 0));
-	p->charged += r == CUDA_SUCCESS ? grown : 0;
-	settle(p);
-	if (r == CUDA_SUCCESS) {
-		struct table_entry e = {.kind = TABLE_POOLED, .device = p->device, .key = *q->pointer,
-					.size = q->bytes, .link = (uintptr_t)p};
-		p->live += table_add(&e) ? 0 : q->bytes;
-	}
+	pthread_mutex_lock(&pools.mutex);
+	uint64_t over = book(p, q, r, bytes, before);
+	pthread_mutex_unlock(&pools.mutex);
+	if (over)
+		r = take_back(p, handle, q, over);
+	region_flight(device, -1);
 	return r;
 }
 
-/* The device of a stream, which need not be the current one; that one for the default streams. */
-static CUresult device_of(CUstream stream, CUdevice *out)
+/* The device and the context of a stream, which need not be the current ones; those for the default streams. */
+static CUresult place_of(CUstream stream, CUdevice *out, CUcontext *context)
 {
 	CUcontext mine = NULL, its = NULL;
 	fn_cuCtxGetDevice device = ORIGINAL(cuCtxGetDevice);
@@ -218,12 +313,15 @@ static CUresult device_of(CUstream stream, CUdevice *out)
 	fn_cuCtxGetCurrent current = ORIGINAL(cuCtxGetCurrent);
 	fn_cuCtxPushCurrent_v2 push = ORIGINAL(cuCtxPushCurrent_v2);
 	fn_cuCtxPopCurrent_v2 pop = ORIGINAL(cuCtxPopCurrent_v2);
-	if (!device)
+	if (!device || !current)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (stream <= CU_STREAM_PER_THREAD || !context_of || !current || !push || !pop || context_of(stream, &its) ||
-	    (!current(&mine) && mine == its) || push(its))
+	int known = current(&mine) == CUDA_SUCCESS;
+	*context = known ? context_owner(mine) : NULL;
+	if (stream <= CU_STREAM_PER_THREAD || !context_of || !push || !pop || context_of(stream, &its) ||
+	    (known && mine == its) || push(its))
 		return device(out);
 	CUresult r = device(out);
+	*context = context_owner(its);
 	pop(&its);
 	return r;
 }
@@ -241,28 +339,21 @@ static CUmemoryPool target(const struct request *q, CUdevice ordinal)
 static CUresult guarded(const struct request *q)
 {
 	CUdevice ordinal;
+	CUcontext context;
 	enum gate gate = runtime_gate();
 	if (gate == GATE_CLOSED)
 		return CUDA_ERROR_NOT_PERMITTED;
-	if (gate == GATE_OPEN || !q->bytes || device_of(q->stream, &ordinal) != CUDA_SUCCESS)
+	if (gate == GATE_OPEN || !q->bytes || place_of(q->stream, &ordinal, &context) != CUDA_SUCCESS)
 		return call(q); /* not limited, or for the driver to refuse */
 	int device = runtime_device(ordinal);
 	CUmemoryPool handle = target(q, ordinal);
+	CUstream stream = stream_of(q);
 	if (device == -1)
 		return CUDA_ERROR_NOT_PERMITTED;
-	if (device < 0 || !handle || (q->stream && recording(stream_of(q), 0)))
+	if (device < 0 || !handle || (stream && recording(stream, 0)))
 		return call(q); /* what a stream records is the graph's memory, taken when that is launched */
-	pthread_mutex_lock(&pools.mutex);
-	struct pool *p = find_or_add(handle, device);
-	if (p && p->device < 0) {
-		pthread_mutex_unlock(&pools.mutex);
-		return call(q);
-	}
-	region_flight(device, 1);
-	CUresult r = p ? allocate(p, q) : CUDA_ERROR_OUT_OF_MEMORY;
-	region_flight(device, -1);
-	pthread_mutex_unlock(&pools.mutex);
-	return r;
+	overhead_seen(device, context);
+	return allocate(q, handle, device);
 }
 
 CUresult hook_mem_alloc_async(original_mem_alloc_async original, CUdeviceptr *pointer, size_t bytes, CUstream stream)
@@ -283,41 +374,73 @@ CUresult hook_mem_free_async(original_mem_free_async original, CUdeviceptr point
 	return free_end(&f, original(pointer, stream));
 }
 
+/* Where the memory of a new pool is going to be. Managed memory without a device of its own is its user's, as by cuMemAllocManaged. */
+static int home_of(const CUmemPoolProps *props)
+{
+	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		return runtime_device(props->location.id);
+	return props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED ? WHERE_USED : IN_HOST;
+}
+
 CUresult hook_mem_pool_create(original_mem_pool_create original, CUmemoryPool *pool, const CUmemPoolProps *props)
 {
 	CUresult r = original(pool, props);
 	if (r != CUDA_SUCCESS || runtime_gate() != GATE_LIMITED)
 		return r;
-	int host = props->location.type != CU_MEM_LOCATION_TYPE_DEVICE, device = host ? -1 : runtime_device(props->location.id);
+	int home = home_of(props), on_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	if (on_device && home < 0)
+		return r; /* a device that is not in the limits: its allocations are refused */
 	pthread_mutex_lock(&pools.mutex);
-	if (host || device >= 0)
-		find_or_add(*pool, device);
+	struct pool *p = find(*pool);
+	if (p) { /* the driver gives its number again, so it is gone: the thread that destroyed it is about to say so */
+		p->handle = NULL;
+		settle(p);
+		forget_if_unused(p);
+	}
+	p = find_or_add(*pool, home);
+	if (p)
+		p->managed = props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
 	pthread_mutex_unlock(&pools.mutex);
 	return r;
+}
+
+/* A call about a pool begins; its record, NULL when there is none. */
+static struct pool *enter(CUmemoryPool handle, int leaving)
+{
+	pthread_mutex_lock(&pools.mutex);
+	struct pool *p = handle ? find(handle) : NULL;
+	if (p) {
+		p->calls++;
+		p->leaving |= leaving;
+	}
+	pthread_mutex_unlock(&pools.mutex);
+	return p;
 }
 
 /* Memory of a destroyed pool that is still in use stays with the driver until it is freed; so does its charge. */
 CUresult hook_mem_pool_destroy(original_mem_pool_destroy original, CUmemoryPool handle)
 {
-	pthread_mutex_lock(&pools.mutex);
-	struct pool *p = handle ? find(handle) : NULL;
+	struct pool *p = enter(handle, 1);
 	CUresult r = original(handle);
-	if (p && r == CUDA_SUCCESS) {
+	if (!p)
+		return r;
+	pthread_mutex_lock(&pools.mutex);
+	p->leaving = 0;
+	if (r == CUDA_SUCCESS)
 		p->handle = NULL;
-		settle(p);
-		forget_if_unused(p);
-	}
+	leave(p, 0);
 	pthread_mutex_unlock(&pools.mutex);
 	return r;
 }
 
 CUresult hook_mem_pool_trim_to(original_mem_pool_trim_to original, CUmemoryPool handle, size_t keep)
 {
-	pthread_mutex_lock(&pools.mutex);
-	struct pool *p = handle ? find(handle) : NULL;
+	struct pool *p = enter(handle, 0);
 	CUresult r = original(handle, keep);
-	if (p)
-		settle(p);
+	if (!p)
+		return r;
+	pthread_mutex_lock(&pools.mutex);
+	leave(p, 0);
 	pthread_mutex_unlock(&pools.mutex);
 	return r;
 }

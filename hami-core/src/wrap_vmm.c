@@ -12,8 +12,7 @@
 
 #define IMPORTED 1 /* link of a handle that another process made, and pays for; its size here is 0 */
 
-/* One use less of a handle; its memory is credited with the last. */
-static void drop_use(uint64_t handle)
+void handle_drop(uint64_t handle)
 {
 	struct table_entry e;
 	if (table_use(TABLE_HANDLE, handle, -1, &e) == 0)
@@ -87,7 +86,7 @@ CUresult hook_mem_map(original_mem_map original, CUdeviceptr pointer, size_t byt
 		if (table_get(TABLE_HANDLE, handle, &e) && e.link == IMPORTED)
 			account_show(TABLE_IMPORT, e.device, pointer, bytes, NULL);
 	} else if (known) {
-		drop_use(handle);
+		handle_drop(handle);
 	}
 	return r;
 }
@@ -102,7 +101,7 @@ CUresult hook_mem_unmap(original_mem_unmap original, CUdeviceptr pointer, size_t
 			break;
 		if (table_take(TABLE_IMPORT, at, &import))
 			account_shown_gone(&import);
-		drop_use(mapping.link);
+		handle_drop(mapping.link);
 	}
 	return r;
 }

@@ -51,6 +51,13 @@ PROBE_TEST("what a pool gave back when synchronising can be used", "synchronised
 PROBE_TEST("memory of graphs is charged while it is reserved", "graph-memory")
 PROBE_TEST("physical handles are charged until released and unmapped, on their own device", "mappings")
 PROBE_TEST("arrays and mipmaps are charged by their shape", "arrays")
+PROBE_TEST("memory in a sparse array is charged until it is unmapped or the array goes", "sparse")
+PROBE_TEST("while a thread gives back what its pool took, the others go on", "pool-busy")
+PROBE_TEST("managed memory of a pool is charged wholly, on the device that uses it", "pool-managed")
+PROBE_TEST("what a thread's default stream records is not the pool's", "capture-per-thread")
+PROBE_TEST("a green context is charged nothing, and its memory is the primary context's", "green")
+PROBE_TEST("work in a green context is held to the share, however many there have been", "green-held")
+PROBE_TEST("a context that is detached for the last time is gone", "detached")
 PROBE_TEST("a context that goes takes its memory along, and no other", "contexts")
 PROBE_TEST("NVML reports the limit by UUID, both versions", "nvml")
 PROBE_TEST("NVML lists the processes of the container, in all versions, with bytes that add up", "process-lists")
@@ -66,6 +73,19 @@ PROBE_TEST("a program without CUDA is untouched", "untouched")
 
 PROBE_TEST("a context is charged once, whoever makes it, and credited when it goes", "context-charged")
 PROBE_TEST("code and what a context sets aside are charged as they are taken", "code-charged")
+
+PROBE_TEST("code is seen in time by programs that use pools and handles alone", "code-pooled")
+
+TEST("another process that has our PID on the host is not taken for our code")
+{
+	static const char *const host[] = {"FAKEGPU_NVML_PROCESSES", "host", NULL};
+	machine(LIMITS);
+	probe("namesake", host);
+	CHECK(strstr(output, "are another process's") != NULL);
+	probe("namesake-later", host);
+	CHECK(strstr(output, "20000 MiB of process") != NULL);
+	done();
+}
 
 TEST("contexts made by sixteen processes at once are charged alike")
 {

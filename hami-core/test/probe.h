@@ -31,6 +31,13 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
 CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
 CUresult cuCtxCreate_v3(CUcontext *, void *, int, unsigned int, CUdevice);
 CUresult cuCtxCreate_v4(CUcontext *, void *, unsigned int, CUdevice);
+CUresult cuCtxAttach(CUcontext *, unsigned int);
+CUresult cuCtxDetach(CUcontext);
+CUresult cuGreenCtxCreate(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned int);
+CUresult cuGreenCtxDestroy(CUgreenCtx);
+CUresult cuCtxFromGreenCtx(CUcontext *, CUgreenCtx);
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *, unsigned int, CUstream);
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *, unsigned int, CUstream);
 CUresult cuCtxSetLimit(int, size_t);
 CUresult cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned int, int *, void **, unsigned int);
 CUresult cuDeviceGraphMemTrim(CUdevice);
@@ -183,7 +190,17 @@ struct vgpu_region *probe_region(void);
 	F(generation_full, "full") \
 	F(details, "details") \
 	F(utilisation, "utilisation") \
-	F(several_devices, "several-devices")
+	F(several_devices, "several-devices") \
+	F(pool_busy, "pool-busy") \
+	F(pool_managed, "pool-managed") \
+	F(capture_per_thread, "capture-per-thread") \
+	F(sparse, "sparse") \
+	F(code_pooled, "code-pooled") \
+	F(namesake, "namesake") \
+	F(namesake_later, "namesake-later") \
+	F(green, "green") \
+	F(green_held, "green-held") \
+	F(detached, "detached")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

@@ -144,3 +144,57 @@ void probe_code_charged(void)
 	NEED(cuLibraryLoadData(&a, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 0); /* code is not refused */
 	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && book(1) == 0 && book(4) == 0);
 }
+
+/* A program that allocates from pools and by handles alone: code it loads lazily is seen within 2 s, and before a refusal. */
+void probe_code_pooled(void)
+{
+	CUmemAllocationProp prop = {.type = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemGenericAllocationHandle h;
+	CUlibrary library;
+	CUdeviceptr at;
+	struct CUkern_st *kernel;
+	cost("6", "0");
+	setenv("FAKEGPU_KERNEL", "8", 1);
+	use_device(0);
+	NEED(cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
+	NEED(cuLibraryGetKernel(&kernel, library, "late") == CUDA_SUCCESS && book(1) == 0);
+	usleep(150000);
+	NEED(cuMemAllocAsync(&at, 60 * MIB, NULL) == CUDA_ERROR_OUT_OF_MEMORY && book(1) == 8 * MIB);
+	NEED(cuLibraryGetKernel(&kernel, library, "late") == CUDA_SUCCESS);
+	for (int i = 0; i < 150 && book(1) != 16 * MIB; i++) {
+		NEED(cuMemAllocAsync(&at, MIB, NULL) == CUDA_SUCCESS && cuMemFreeAsync(at, NULL) == CUDA_SUCCESS);
+		usleep(20000);
+	}
+	NEED(book(1) == 16 * MIB && cuLibraryGetKernel(&kernel, library, "late") == CUDA_SUCCESS);
+	for (int i = 0; i < 150 && book(1) != 24 * MIB; i++) {
+		NEED(cuMemCreate(&h, 2 * MIB, &prop, 0) == CUDA_SUCCESS && cuMemRelease(h) == CUDA_SUCCESS);
+		usleep(20000);
+	}
+	NEED(book(1) == 24 * MIB);
+}
+
+/* NVML speaks of the host's PIDs, and one of them is ours: what that process has is none of our code. */
+void probe_namesake(void)
+{
+	CUlibrary library;
+	cost("6", "4");
+	setenv("FAKEGPU_NVML_NAMESAKE", "300", 1);
+	use_device(0);
+	usleep(150000);
+	NEED(left() == 64 * MIB && take(60 * MIB) == CUDA_SUCCESS && book(1) == 0);
+	NEED(cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && book(1) == 0);
+}
+
+/* It starts later, and has more than code ever takes. */
+void probe_namesake_later(void)
+{
+	cost("6", "4");
+	use_device(0);
+	NEED(left() == 64 * MIB);
+	setenv("FAKEGPU_NVML_NAMESAKE", "20000", 1);
+	usleep(150000);
+	NEED(left() == 64 * MIB && take(60 * MIB) == CUDA_SUCCESS && book(1) == 0);
+	setenv("FAKEGPU_NVML_NAMESAKE", "300", 1);
+	usleep(150000);
+	NEED(left() == 4 * MIB && book(1) == 0); /* once is enough to know */
+}

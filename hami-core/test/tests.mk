@@ -40,7 +40,7 @@ $(eval $(call unit_tests,asan,$(SANITIZE)))
 $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
-PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead ways generation stress cost import odd start)
+PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead green pool ways generation stress cost import odd start)
 $(patsubst %,$(B)/test/test/%_test,preload ways_out failures cases weak_entry weak_memory weak_process stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_array.c: arrays of 8, 16 and 32-bit formats and their mipmaps. Each takes whole
- * pages; padding inside is not modelled. Sparse and deferred arrays are not known.
+ * pages; padding inside is not modelled. A sparse array takes nothing: see cuda_sparse.c. Deferred ones are not known.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
@@ -36,13 +36,13 @@ static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *s, unsigned int levels)
 		return 0;
 	if (s->NumChannels != 1 && s->NumChannels != 2 && s->NumChannels != 4)
 		return 0;
-	if (s->Flags & ~(unsigned)(CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP))
+	if (s->Flags & ~(unsigned)(CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_SPARSE))
 		return 0;
 	for (unsigned int i = 0; i < levels; i++) {
 		sum += w * h * d * element;
 		w = w > 1 ? w / 2 : 1;
 		h = h > 1 ? h / 2 : 1;
-		d = d > 1 && !s->Flags ? d / 2 : d;
+		d = d > 1 && !(s->Flags & ~(unsigned)CUDA_ARRAY3D_SPARSE) ? d / 2 : d;
 	}
 	return sum;
 }
@@ -57,6 +57,8 @@ static CUresult create(struct array **out, const CUDA_ARRAY3D_DESCRIPTOR *shape,
 	uint64_t bytes = out && shape ? fg_pages(bytes_of(shape, levels)) : 0;
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (shape->Flags & CUDA_ARRAY3D_SPARSE)
+		bytes = 0;
 	struct array *a = calloc(1, sizeof *a);
 	*a = (struct array){.charged = bytes, .ordinal = context->ordinal, .context = context,
 			     .mipmapped = mipmapped};
@@ -74,6 +76,13 @@ static CUresult create(struct array **out, const CUDA_ARRAY3D_DESCRIPTOR *shape,
 	return r;
 }
 
+static void release(struct array *a)
+{
+	fg_sparse_reset(a);
+	fg_give(a->ordinal, a->charged);
+	free(a);
+}
+
 static CUresult destroy(const void *handle, int mipmapped)
 {
 	if (fg_ready() != CUDA_SUCCESS)
@@ -86,8 +95,7 @@ static CUresult destroy(const void *handle, int mipmapped)
 	int found = a && a->mipmapped == mipmapped;
 	if (found) {
 		*at = a->next;
-		fg_give(a->ordinal, a->charged);
-		free(a);
+		release(a);
 	}
 	pthread_mutex_unlock(&fake.mutex);
 	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
@@ -103,8 +111,7 @@ void fg_arrays_reset(const struct CUctx_st *context)
 			continue;
 		}
 		*at = a->next;
-		fg_give(a->ordinal, a->charged);
-		free(a);
+		release(a);
 	}
 	pthread_mutex_unlock(&fake.mutex);
 }

@@ -2,6 +2,7 @@
 /*
  * cuda_context.c: primary and created contexts, and each thread's stack of them.
  * What one costs is said in cuda_overhead.c. When it goes, it takes along what was allocated in it.
+ * A green context is a view of the primary one, which it keeps alive: it costs nothing and owns nothing.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
@@ -13,16 +14,19 @@ static _Thread_local struct CUctx_st *stack[DEPTH];
 static _Thread_local int top; /* stack[top - 1] is current */
 
 static struct CUctx_st *created; /* under fake.mutex */
+static struct CUctx_st *greens;  /* the same; a destroyed one stays as memory, so that no address is used twice */
 
 static int alive(const struct CUctx_st *c)
 {
 	for (int i = 0; i < fake.count; i++)
 		if (c == &fake.primary[i])
 			return c->references > 0;
-	for (struct CUctx_st *k = created; k; k = k->next)
-		if (k == c)
-			return 1;
-	return 0;
+	const struct CUctx_st *k = created;
+	while (k && k != c)
+		k = k->next;
+	for (const struct CUctx_st *g = greens; g && !k; g = g->next)
+		k = g == c ? g : NULL;
+	return k != NULL;
 }
 
 struct CUctx_st *fg_context(void)
@@ -32,7 +36,7 @@ struct CUctx_st *fg_context(void)
 	pthread_mutex_lock(&fake.mutex);
 	struct CUctx_st *c = alive(stack[top - 1]) ? stack[top - 1] : NULL;
 	pthread_mutex_unlock(&fake.mutex);
-	return c;
+	return c && c->owner ? c->owner : c;
 }
 
 int fg_current(void)
@@ -153,6 +157,7 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
 	c->ordinal = device;
+	c->references = 1;
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_context_open(c);
 	if (r == CUDA_SUCCESS) {
@@ -195,6 +200,76 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 CUresult cuCtxDestroy(CUcontext context)
 {
 	return cuCtxDestroy_v2(context);
+}
+
+CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
+{
+	struct CUctx_st *c = fg_context();
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!context || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!c || c->primary || c != stack[top - 1])
+		return CUDA_ERROR_INVALID_CONTEXT;
+	c->references++;
+	*context = c;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+	struct CUctx_st *c = fg_context();
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!c || c != context || c->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return --c->references ? CUDA_SUCCESS : cuCtxDestroy_v2(context);
+}
+
+/* The parts of a device are not modelled: any description will do. */
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc parts, CUdevice device, unsigned int flags)
+{
+	CUcontext owner;
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!green || !parts || flags != CU_GREEN_CTX_DEFAULT_STREAM)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = cuDevicePrimaryCtxRetain(&owner, device);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct CUctx_st *c = calloc(1, sizeof *c);
+	*c = (struct CUctx_st){.ordinal = device, .owner = owner};
+	pthread_mutex_lock(&fake.mutex);
+	c->next = greens;
+	greens = c;
+	pthread_mutex_unlock(&fake.mutex);
+	*green = (CUgreenCtx)c;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!context || !green)
+		return CUDA_ERROR_INVALID_VALUE;
+	*context = (CUcontext)green;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	pthread_mutex_lock(&fake.mutex);
+	struct CUctx_st **at = &greens;
+	while (*at && *at != (CUcontext)green)
+		at = &(*at)->next;
+	struct CUctx_st *c = *at;
+	if (c)
+		*at = c->next;
+	pthread_mutex_unlock(&fake.mutex);
+	return c ? drop_primary(c->ordinal, 0) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuCtxGetDevice(CUdevice *device)

@@ -33,7 +33,8 @@ extern const int fg_generation;
 struct CUctx_st {
 	int ordinal;
 	int primary;
-	int references;
+	int references; /* of a created one: how often it is attached */
+	struct CUctx_st *owner; /* of a green one: the primary context, whose memory it uses; else NULL */
 	uint64_t cost; /* bytes this context takes, and all that is loaded into it */
 	struct CUctx_st *next;
 };
@@ -61,7 +62,7 @@ extern struct fg_fake fake;
 
 /* CUDA_SUCCESS when cuInit has run in this very process. */
 CUresult fg_ready(void);
-/* The calling thread's current context while it lives, else NULL; and its ordinal, or -1. */
+/* The calling thread's current context while it lives, of a green one its owner, else NULL; and its ordinal, or -1. */
 struct CUctx_st *fg_context(void);
 int fg_current(void);
 /* Device by ordinal, NULL when out of range. */
@@ -84,6 +85,13 @@ void fg_arrays_reset(const struct CUctx_st *context);
 /* Takes what a new context costs, or gives it back with all that was loaded into it. */
 CUresult fg_context_open(struct CUctx_st *context);
 void fg_context_close(struct CUctx_st *context);
+/* One mapping more of a physical handle, and one less. NULL when the handle is none. Under fake.mutex. */
+struct physical;
+struct physical *fg_handle_map(CUmemGenericAllocationHandle handle);
+void fg_handle_unmap(struct physical *of);
+/* Unmaps what is mapped into a sparse array. Under fake.mutex. */
+void fg_sparse_reset(const void *array);
+
 /* Gives back what pools need no longer, as a synchronisation does. */
 void fg_drain_pools(int ordinal);
 /* Gives an allocation back to its pool; 0 when it is none of a pool's. */

@@ -14,7 +14,7 @@
 #define GRANULE (32ULL << 20)
 
 struct CUmemPoolHandle_st {
-	int ordinal, is_default, alive; /* ordinal -1: of the host */
+	int ordinal, is_default, alive; /* ordinal -1: of the host, or managed */
 	uint64_t reserved, used, threshold, reserved_high, used_high;
 	uint64_t pending; /* freed, and the stream is not known to have come so far */
 	struct CUmemPoolHandle_st *next;
@@ -133,7 +133,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-	return allocate("cuMemAllocAsync", pointer, bytes, NULL, stream);
+	return allocate("cuMemAllocAsync", pointer, bytes, NULL, fg_per_thread(stream));
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
@@ -143,7 +143,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-	return cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
+	return cuMemAllocFromPoolAsync(pointer, bytes, pool, fg_per_thread(stream));
 }
 
 int fg_pool_free(CUdeviceptr pointer)
@@ -177,7 +177,7 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
-	return cuMemFreeAsync(pointer, stream);
+	return cuMemFreeAsync(pointer, fg_per_thread(stream));
 }
 
 void fg_drain_pools(int ordinal)
@@ -187,7 +187,7 @@ void fg_drain_pools(int ordinal)
 	if (defaults[ordinal].alive)
 		trim(&defaults[ordinal], defaults[ordinal].threshold);
 	for (struct CUmemPoolHandle_st *p = created; p; p = p->next)
-		if (p->ordinal == ordinal) {
+		if (p->ordinal == ordinal || p->ordinal < 0) {
 			p->pending = 0;
 			trim(p, p->threshold);
 		}
@@ -237,6 +237,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
 	int host = props && props->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && fg_generation >= 12020;
+	/* Managed memory is not put anywhere before it is touched, which nobody does here: it is reserved and takes nothing. */
+	host |= props && props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED && props->location.type == CU_MEM_LOCATION_TYPE_NONE && fg_generation >= 13000;
 	if (!pool || !props || (!host && (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(props->location.id))))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct CUmemPoolHandle_st *p = calloc(1, sizeof *p);
@@ -263,7 +265,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 		*at = pool->next;
 		pool->alive = 0;
 		trim(pool, 0);
-		if (current[pool->ordinal] == pool)
+		if (pool->ordinal >= 0 && current[pool->ordinal] == pool)
 			current[pool->ordinal] = NULL;
 	}
 	pthread_mutex_unlock(&fake.mutex);

@@ -218,6 +218,20 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+struct physical *fg_handle_map(CUmemGenericAllocationHandle handle)
+{
+	struct physical *p = find(handle);
+	if (p)
+		p->mappings++;
+	return p;
+}
+
+void fg_handle_unmap(struct physical *of)
+{
+	of->mappings--;
+	drop_if_unused(of);
+}
+
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
 {
 	if (fg_ready() != CUDA_SUCCESS)
@@ -231,8 +245,7 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
 			continue;
 		}
 		*at = m->next;
-		m->of->mappings--;
-		drop_if_unused(m->of);
+		fg_handle_unmap(m->of);
 		free(m);
 		found = 1;
 	}

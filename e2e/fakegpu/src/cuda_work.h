@@ -21,6 +21,12 @@ struct CUstream_st *fg_stream(CUstream stream);
  */
 uint64_t fg_enqueue(struct CUstream_st *stream, uint64_t ns);
 
+/* The stream that NULL means for a per-thread twin. */
+static inline CUstream fg_per_thread(CUstream stream)
+{
+	return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
 /* The device of a stream, as the topology counts. */
 int fg_minor(const struct CUstream_st *stream);
 

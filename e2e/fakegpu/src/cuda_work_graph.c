@@ -28,10 +28,17 @@ struct CUgraphExec_st {
 
 static struct CUgraph_st *capturing; /* the capture under way: one at a time here */
 static _Thread_local int mode;       /* 0 global, 1 thread-local, 2 relaxed */
+static _Thread_local struct CUgraph_st *mine; /* what this thread's default stream records into */
+
+/* What a stream records into; NULL for the legacy stream, which cannot record. */
+static struct CUgraph_st **recording_of(CUstream stream)
+{
+	return stream == CU_STREAM_PER_THREAD ? &mine : stream > CU_STREAM_PER_THREAD ? &stream->recording : NULL;
+}
 
 int fg_capture(CUstream stream, uint64_t ns)
 {
-	struct CUgraph_st *g = stream > (CUstream)2 ? stream->recording : NULL;
+	struct CUgraph_st **at = recording_of(stream), *g = at ? *at : NULL;
 	if (g)
 		g->ns += ns;
 	return g != NULL;
@@ -143,7 +150,8 @@ CUresult cuStreamIsCapturing(CUstream stream, int *status)
 		return fg_ready();
 	if (!status || !fg_stream(stream))
 		return CUDA_ERROR_INVALID_VALUE;
-	*status = stream > (CUstream)2 && stream->recording;
+	struct CUgraph_st **at = recording_of(stream);
+	*status = at && *at;
 	return CUDA_SUCCESS;
 }
 
@@ -156,20 +164,21 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int wanted)
 {
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
-	if (stream <= (CUstream)2 || stream->recording || capturing || wanted < 0 || wanted > 2)
+	struct CUgraph_st **at = recording_of(stream);
+	if (!at || *at || capturing || wanted < 0 || wanted > 2)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	stream->recording = calloc(1, sizeof *stream->recording);
+	*at = calloc(1, sizeof **at);
 	if (wanted == 0)
-		__atomic_store_n(&capturing, stream->recording, __ATOMIC_RELEASE);
+		__atomic_store_n(&capturing, *at, __ATOMIC_RELEASE);
 	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-	if (stream <= (CUstream)2 || !stream->recording || !graph)
+	struct CUgraph_st **at = recording_of(stream), *g = at ? *at : NULL;
+	if (!g || !graph)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct CUgraph_st *g = stream->recording;
-	stream->recording = NULL;
+	*at = NULL;
 	__atomic_store_n(&capturing, NULL, __ATOMIC_RELEASE);
 	*graph = g->spoiled ? NULL : g;
 	return g->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* probe_green.c: green contexts, and contexts that are attached and detached; a whole context takes 6 MiB. */
+#define _GNU_SOURCE
+#include "probe.h"
+
+#include "hamicore_abi.h"
+
+/* The parts of the device that a green context gets: the fake takes anything. */
+static CUgreenCtx enter_green(void)
+{
+	static int parts;
+	CUgreenCtx green;
+	CUcontext context;
+	NEED(cuGreenCtxCreate(&green, (CUdevResourceDesc)(void *)&parts, 0, CU_GREEN_CTX_DEFAULT_STREAM) == CUDA_SUCCESS);
+	NEED(cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS && cuCtxSetCurrent(context) == CUDA_SUCCESS);
+	return green;
+}
+
+/* Eight of them cost nothing beside the primary context, whose memory they use: it stays when they go. */
+void probe_green(void)
+{
+	CUgreenCtx green[8];
+	setenv("FAKEGPU_CONTEXT", "6", 1);
+	use_device(0);
+	for (unsigned i = 0; i < 8; i++) {
+		green[i] = enter_green();
+		NEED(left() == (58 - 2 * i) * MIB && take(2 * MIB) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	}
+	NEED(left() == 42 * MIB);
+	for (int i = 0; i < 8; i++)
+		NEED(cuGreenCtxDestroy(green[i]) == CUDA_SUCCESS);
+	NEED(cuGreenCtxDestroy(green[0]) != CUDA_SUCCESS);
+	use_device(0);
+	NEED(left() == 42 * MIB);
+	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && probe_region()->ext.reserved[0] == 0);
+	green[0] = enter_green(); /* makes the primary context, and keeps it */
+	NEED(left() == 58 * MIB && take(10 * MIB) == CUDA_SUCCESS);
+	use_device(0);
+	NEED(cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS && probe_region()->ext.reserved[0] == 16 * MIB);
+	NEED(cuGreenCtxDestroy(green[0]) == CUDA_SUCCESS && probe_region()->ext.reserved[0] == 0);
+}
+
+/* However many there have been, work in the next one is held to the share. */
+void probe_green_held(void)
+{
+	CUmodule module;
+	CUfunction function;
+	use_device(0);
+	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&function, module, "work_1000us") == CUDA_SUCCESS);
+	for (int i = 0; i < 70; i++) {
+		CUgreenCtx green = enter_green();
+		NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+		NEED(cuGreenCtxDestroy(green) == CUDA_SUCCESS);
+	}
+	uint64_t before = probe_region()->ext.pace[0].spent_ns;
+	enter_green();
+	for (int i = 0; i < 30; i++)
+		NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	printf("    %llu us charged of 30000\n", (unsigned long long)(probe_region()->ext.pace[0].spent_ns - before) / 1000);
+	NEED(probe_region()->ext.pace[0].spent_ns - before >= 10000000);
+}
+
+/* The last detaching is a destruction. */
+void probe_detached(void)
+{
+	CUcontext one, same;
+	setenv("FAKEGPU_CONTEXT", "6", 1);
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&one, 0, 0) == CUDA_SUCCESS && take(10 * MIB) == CUDA_SUCCESS);
+	NEED(cuCtxAttach(&same, 0) == CUDA_SUCCESS && same == one && cuCtxDetach(one) == CUDA_SUCCESS && left() == 48 * MIB);
+	NEED(cuCtxDetach(one) == CUDA_SUCCESS && probe_region()->ext.reserved[0] == 0);
+	NEED(cuCtxDetach(one) != CUDA_SUCCESS);
+	use_device(0);
+	NEED(left() == 58 * MIB && cuCtxDetach(NULL) != CUDA_SUCCESS && left() == 58 * MIB);
+}
