@@ -3,7 +3,11 @@
 package deviceshare
 
 import (
+	"context"
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
@@ -53,8 +57,11 @@ func (p *Plugin) join(ssn *framework.Session) {
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)
 	ssn.AddNodeOrderFn(PluginName, p.order)
-	ssn.AddPreemptableFn(PluginName, vote(p.preemptable))
-	ssn.AddReclaimableFn(PluginName, vote(p.reclaimable))
+	ssn.AddPreemptableFn(PluginName, vote(ssn.Preemptable, p.preemptable))
+	ssn.AddReclaimableFn(PluginName, vote(ssn.Reclaimable, p.reclaimable))
+	ssn.AddSimulatePredicateFn(PluginName, func(_ context.Context, _ fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
+		return p.afterEvictions(task, node)
+	})
 	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
 }
 
@@ -63,9 +70,23 @@ type evictionOrder func(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.
 
 // vote turns a choice of victims into Volcano's form. Without an opinion the
 // choice is left to other plugins.
-func vote(choose func(task *api.TaskInfo, candidates []*api.TaskInfo) (victims []*api.TaskInfo, opinion bool)) api.EvictableFn {
+//
+// What the others give up is asked of Volcano itself, which asks us too: then we
+// give up everybody. Such a question is known by its task, which is a copy made for
+// it, so dry runs can ask from many goroutines.
+func vote(decide others, choose func(*api.TaskInfo, []*api.TaskInfo, others) (victims []*api.TaskInfo, opinion bool)) api.EvictableFn {
+	var questions sync.Map
+	agree := func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo {
+		question := task.Clone()
+		questions.Store(question, struct{}{})
+		defer questions.Delete(question)
+		return decide(question, candidates)
+	}
 	return func(task *api.TaskInfo, candidates []*api.TaskInfo) ([]*api.TaskInfo, int) {
-		if victims, opinion := choose(task, candidates); opinion {
+		if _, ours := questions.Load(task); ours {
+			return candidates, pluginutil.Permit
+		}
+		if victims, opinion := choose(task, candidates, agree); opinion {
 			return victims, pluginutil.Permit
 		}
 		return nil, pluginutil.Abstain
