@@ -9,8 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	pluginutil "volcano.sh/volcano/pkg/scheduler/plugins/util"
@@ -177,6 +179,38 @@ func dryRunPreemption(ssn *framework.Session) bool {
 	framework.GetArgOfActionFromConf(ssn.Configurations, "preempt").GetBool(&on, "enableTopologyAwarePreemption")
 	return on
 }
+
+// nodesToFind is how many nodes that fit a pod Volcano looks for before it chooses
+// among them. Which nodes it has not looked at is not known.
+func nodesToFind(nodes int) int {
+	if options.ServerOpts == nil {
+		return nodes // not run as a scheduler
+	}
+	return int(util.CalculateNumOfFeasibleNodesToFind(int32(nodes)))
+}
+
+// evicts reports whether a plugin of Volcano, with these options, says which pods
+// may be preempted and which may be reclaimed.
+func evicts(o *conf.PluginOption) (preempts, reclaims bool) {
+	on := func(b *bool) bool { return b != nil && *b }
+	asked := func(key string) bool { verb, _ := o.Arguments[key].(string); return verb != "" }
+	switch o.Name {
+	case "gang", "conformance", "pdb", "cdp", PluginName:
+		preempts, reclaims = true, true
+	case "priority", "tdm":
+		preempts = true
+	case "drf":
+		preempts, reclaims = true, on(o.EnabledHierarchy)
+	case "proportion", "capacity":
+		reclaims = true
+	case "extender":
+		preempts, reclaims = asked("extender.preemptableVerb"), asked("extender.reclaimableVerb")
+	}
+	return preempts && on(o.EnabledPreemptable), reclaims && on(o.EnabledReclaimable)
+}
+
+// runs reports whether an action is configured.
+func runs(action string) bool { return conf.EnabledActionMap[action] }
 
 // observeBound counts a bound pod in Volcano's own metrics, as its default
 // binder does.

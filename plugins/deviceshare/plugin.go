@@ -65,6 +65,7 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	if usable && !p.args.Enabled {
 		return false
 	}
+	p.store.checkTiers(ssn.Tiers)
 	p.settings = p.store.settings.Load()
 	switch {
 	case !usable:
