@@ -3,13 +3,17 @@
 package deviceshare
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/actions/reclaim"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -20,8 +24,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/gang"
 	"volcano.sh/volcano/pkg/scheduler/plugins/priority"
 	"volcano.sh/volcano/pkg/scheduler/plugins/proportion"
-
-	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
 // tiersOf are tiers of plugins by name, with Volcano's defaults; a name with a minus
@@ -63,6 +65,24 @@ func TestTiersInWhichPodsWouldBeEvictedInVainAreToldFromOthers(t *testing.T) {
 		}
 		if got := overruled(c.tiers, false, false); len(got) > 0 {
 			t.Errorf("%s: neither action runs and it said %q", name, got)
+		}
+	}
+}
+
+func TestBadTiersAreToldOnceForEachConfiguration(t *testing.T) {
+	var log bytes.Buffer
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	klog.SetOutputBySeverity("ERROR", &log)
+	t.Cleanup(func() { klog.LogToStderr(true); klog.SetOutput(io.Discard) })
+	conf.EnabledActionMap = map[string]bool{"reclaim": true}
+	s := NewStore(Options{Report: &reportRecorder{}})
+	good, bad := tiersOf("gang deviceshare proportion"), tiersOf("gang deviceshare", "proportion")
+	for i, tiers := range [][]conf.Tier{good, bad, bad, good, bad} {
+		s.checkTiers(tiers)
+		klog.Flush()
+		if got, want := strings.Count(log.String(), "evicted in vain"), []int{0, 1, 1, 1, 2}[i]; got != want {
+			t.Errorf("after session %d it was told %d times, want %d", i, got, want)
 		}
 	}
 }
