@@ -3,10 +3,16 @@
 package deviceshare
 
 import (
+	"context"
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	pluginutil "volcano.sh/volcano/pkg/scheduler/plugins/util"
@@ -53,8 +59,11 @@ func (p *Plugin) join(ssn *framework.Session) {
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)
 	ssn.AddNodeOrderFn(PluginName, p.order)
-	ssn.AddPreemptableFn(PluginName, vote(p.preemptable))
-	ssn.AddReclaimableFn(PluginName, vote(p.reclaimable))
+	ssn.AddPreemptableFn(PluginName, vote(ssn.Preemptable, p.preemptable))
+	ssn.AddReclaimableFn(PluginName, vote(ssn.Reclaimable, p.reclaimable))
+	ssn.AddSimulatePredicateFn(PluginName, func(_ context.Context, _ fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
+		return p.afterEvictions(task, node)
+	})
 	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
 }
 
@@ -63,9 +72,23 @@ type evictionOrder func(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.
 
 // vote turns a choice of victims into Volcano's form. Without an opinion the
 // choice is left to other plugins.
-func vote(choose func(task *api.TaskInfo, candidates []*api.TaskInfo) (victims []*api.TaskInfo, opinion bool)) api.EvictableFn {
+//
+// What the others give up is asked of Volcano itself, which asks us too: then we
+// give up everybody. Such a question is known by its task, which is a copy made for
+// it, so dry runs can ask from many goroutines.
+func vote(decide others, choose func(*api.TaskInfo, []*api.TaskInfo, others) (victims []*api.TaskInfo, opinion bool)) api.EvictableFn {
+	var questions sync.Map
+	agree := func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo {
+		question := task.Clone()
+		questions.Store(question, struct{}{})
+		defer questions.Delete(question)
+		return decide(question, candidates)
+	}
 	return func(task *api.TaskInfo, candidates []*api.TaskInfo) ([]*api.TaskInfo, int) {
-		if victims, opinion := choose(task, candidates); opinion {
+		if _, ours := questions.Load(task); ours {
+			return candidates, pluginutil.Permit
+		}
+		if victims, opinion := choose(task, candidates, agree); opinion {
 			return victims, pluginutil.Permit
 		}
 		return nil, pluginutil.Abstain
@@ -156,6 +179,38 @@ func dryRunPreemption(ssn *framework.Session) bool {
 	framework.GetArgOfActionFromConf(ssn.Configurations, "preempt").GetBool(&on, "enableTopologyAwarePreemption")
 	return on
 }
+
+// nodesToFind is how many nodes that fit a pod Volcano looks for before it chooses
+// among them. Which nodes it has not looked at is not known.
+func nodesToFind(nodes int) int {
+	if options.ServerOpts == nil {
+		return nodes // not run as a scheduler
+	}
+	return int(util.CalculateNumOfFeasibleNodesToFind(int32(nodes)))
+}
+
+// evicts reports whether a plugin of Volcano, with these options, says which pods
+// may be preempted and which may be reclaimed.
+func evicts(o *conf.PluginOption) (preempts, reclaims bool) {
+	on := func(b *bool) bool { return b != nil && *b }
+	asked := func(key string) bool { verb, _ := o.Arguments[key].(string); return verb != "" }
+	switch o.Name {
+	case "gang", "conformance", "pdb", "cdp", PluginName:
+		preempts, reclaims = true, true
+	case "priority", "tdm":
+		preempts = true
+	case "drf":
+		preempts, reclaims = true, on(o.EnabledHierarchy)
+	case "proportion", "capacity":
+		reclaims = true
+	case "extender":
+		preempts, reclaims = asked("extender.preemptableVerb"), asked("extender.reclaimableVerb")
+	}
+	return preempts && on(o.EnabledPreemptable), reclaims && on(o.EnabledReclaimable)
+}
+
+// runs reports whether an action is configured.
+func runs(action string) bool { return conf.EnabledActionMap[action] }
 
 // observeBound counts a bound pod in Volcano's own metrics, as its default
 // binder does.

@@ -21,8 +21,9 @@ func errNotPlaced(node string) error {
 }
 
 // lastArguments are the arguments of the last session and the last ones that
-// could be read.
+// could be read, and what was last said about the tiers.
 type lastArguments struct {
+	tiers  string
 	raw    framework.Arguments
 	seen   bool
 	good   Arguments

@@ -12,24 +12,33 @@ import (
 	"deviceshare/sharing/place"
 )
 
+// others says which of some candidates the other plugins of the session give up
+// for a task. Volcano evicts only pods that all of them give up, and a set without
+// one of them would be evicted in vain.
+type others func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo
+
+// manner is how Volcano evicts the victims it was given.
+type manner int
+
+const (
+	untilSums  manner = iota // one after the other, until the sums have room
+	atLeastOne               // so too, but the first one whatever the sums say
+	dryRun                   // those whose leaving helps, tried on copies of the node
+)
+
 // preemptable says which of the candidates, all on one node, may be evicted for a
-// task of the same queue. Those that are not below it in priority stay: Volcano's
-// priority plugin does not give them up, and a set without them would be evicted
-// in vain.
-func (p *Plugin) preemptable(task *api.TaskInfo, candidates []*api.TaskInfo) ([]*api.TaskInfo, bool) {
-	return p.evictable(task, slices.DeleteFunc(slices.Clone(candidates), func(c *api.TaskInfo) bool {
-		if c.Job == task.Job {
-			return c.Priority >= task.Priority
-		}
-		theirs, ours := p.jobs[c.Job], p.jobs[task.Job]
-		return theirs != nil && ours != nil && theirs.Priority >= ours.Priority
-	}), !p.dryRuns)
+// task of the same queue.
+func (p *Plugin) preemptable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others) ([]*api.TaskInfo, bool) {
+	if p.dryRuns {
+		return p.evictable(task, candidates, agree, dryRun)
+	}
+	return p.evictable(task, candidates, agree, untilSums)
 }
 
 // reclaimable says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
-func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo) ([]*api.TaskInfo, bool) {
-	return p.evictable(task, candidates, true)
+func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others) ([]*api.TaskInfo, bool) {
+	return p.evictable(task, candidates, agree, atLeastOne)
 }
 
 // evictable says which of the candidates, all on one node, may be evicted for a
@@ -37,10 +46,14 @@ func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo) ([]
 // have none, which may be needed for other resources. Volcano chooses by sums
 // alone: four pods of 2 GiB on four devices look to it like room for 8 GiB.
 //
+// If the devices have room anyway, something else is lacking, and it is not for
+// devices to say who leaves. If that is lacking too, pods with devices that need
+// not leave for their devices are given up where sums ask for it.
+//
 // If nobody's leaving makes the task fit, nobody is given up: the evictions would
-// be in vain. So they would be if sums decide when to stop and Volcano would stop
-// before all have left that have to.
-func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, sumsDecide bool) ([]*api.TaskInfo, bool) {
+// be in vain. So they would be if Volcano would stop before all have left that
+// have to.
+func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others, how manner) ([]*api.TaskInfo, bool) {
 	a := p.ask(task)
 	switch {
 	case a == nil:
@@ -49,9 +62,13 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, sumsD
 		return nil, true
 	}
 	n, info := p.nodes[candidates[0].NodeName], p.infos[candidates[0].NodeName]
-	if p.impossible(a, p.nodes[info.Name]) != "" {
+	if p.impossible(a, n) != "" {
 		return nil, true
 	}
+	if p.fits(a, n, info, nil) {
+		return nil, false
+	}
+	candidates = agree(task, candidates)
 	var victims, holders []*api.TaskInfo
 	for _, c := range candidates {
 		if holds(p.overlay.now(n), c) {
@@ -61,62 +78,100 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, sumsD
 		}
 	}
 	leave, fits := p.enough(a, n, info, holders)
-	victims = append(victims, leave...)
-	if !fits || sumsDecide && !p.carriedOut(task, info, victims, leave) {
+	if !fits {
 		return nil, true
 	}
-	return victims, true
+	for _, set := range [][]*api.TaskInfo{append(victims, leave...), candidates} {
+		if p.carriedOut(task, a, n, info, set, how) {
+			return set, true
+		}
+	}
+	return nil, true
 }
 
-// enough returns tasks whose leaving makes the request fit: none if it fits
-// anyway, one if that is enough, else as few as are found by sparing them one
-// after the other. Those of low priority leave first.
+// fits reports whether the request fits when the pods that are leaving the node
+// are gone, and these tasks too.
+func (p *Plugin) fits(a *ask, n *nodeState, info *api.NodeInfo, leave []*api.TaskInfo) bool {
+	ledger := p.overlay.future(n, info)
+	if len(leave) > 0 {
+		ledger = ledger.Fork()
+	}
+	for _, t := range leave {
+		ledger.Release(sharing.Owner(t.Pod.UID))
+	}
+	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
+	return !refused.Refused()
+}
+
+// enough returns tasks whose leaving makes a request fit that does not fit now:
+// one if that is enough, else as few as are found by sparing them one after the
+// other. Those of low priority leave first.
 func (p *Plugin) enough(a *ask, n *nodeState, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
-	without := func(leave ...*api.TaskInfo) bool {
-		ledger := p.overlay.future(n, info).Fork()
-		for _, t := range leave {
-			ledger.Release(sharing.Owner(t.Pod.UID))
-		}
-		_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
-		return !refused.Refused()
-	}
-	if without() {
-		return nil, true
-	}
 	slices.SortStableFunc(holders, p.lowestFirst)
-	for _, t := range holders {
-		if without(t) {
-			return []*api.TaskInfo{t}, true
+	for i := range holders {
+		if p.fits(a, n, info, holders[i:i+1]) {
+			return holders[i : i+1], true
 		}
 	}
-	if !without(holders...) {
+	if !p.fits(a, n, info, holders) {
 		return nil, false
 	}
 	leave = holders
 	for i := len(leave) - 1; i >= 0; i-- {
-		if fewer := slices.Delete(slices.Clone(leave), i, i+1); without(fewer...) {
+		if fewer := slices.Delete(slices.Clone(leave), i, i+1); p.fits(a, n, info, fewer) {
 			leave = fewer
 		}
 	}
 	return leave, true
 }
 
-// carriedOut reports whether Volcano would evict all that have to leave. It
-// evicts in its own order and stops as soon as the sums have room.
-func (p *Plugin) carriedOut(task *api.TaskInfo, info *api.NodeInfo, victims, leave []*api.TaskInfo) bool {
-	left := len(leave)
+// carriedOut reports whether Volcano, given these victims, would evict pods that
+// make the task fit, by sums and by devices. Unless it tries on copies it evicts in
+// its own order and stops as soon as the sums have room.
+func (p *Plugin) carriedOut(task *api.TaskInfo, a *ask, n *nodeState, info *api.NodeInfo, victims []*api.TaskInfo, how manner) bool {
 	room := info.FutureIdle()
-	for queue := p.evictionOrder(victims, task); left > 0 && !queue.Empty(); {
-		if task.InitResreq.LessEqual(room, api.Zero) {
-			return false
+	if how == dryRun {
+		for _, v := range victims {
+			room.Add(v.Resreq)
+		}
+		return task.InitResreq.LessEqual(room, api.Zero)
+	}
+	var gone []*api.TaskInfo
+	for queue := p.evictionOrder(victims, task); !queue.Empty(); {
+		if task.InitResreq.LessEqual(room, api.Zero) && (how == untilSums || len(gone) > 0) {
+			break
 		}
 		v := queue.Pop().(*api.TaskInfo)
 		room.Add(v.Resreq)
-		if slices.ContainsFunc(leave, func(t *api.TaskInfo) bool { return t.UID == v.UID }) {
-			left--
+		gone = append(gone, v)
+	}
+	return task.InitResreq.LessEqual(room, api.Zero) && p.fits(a, n, info, gone)
+}
+
+// afterEvictions is the predicate on a copy of a node from which Volcano has taken
+// pods, to see whether their leaving helps. It runs in many goroutines and changes
+// nothing.
+func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
+	a := p.ask(task)
+	if a == nil {
+		return nil
+	}
+	n, info := p.nodes[tried.Name], p.infos[tried.Name]
+	if text := p.impossible(a, n); text != "" {
+		return refusal(task, tried, false, text)
+	}
+	// The copy is compared with its node and not with the ledger, in which pods may
+	// be that Volcano has lost sight of.
+	ledger := p.overlay.future(n, info).Fork()
+	for key, t := range info.Tasks {
+		if _, there := tried.Tasks[key]; !there {
+			ledger.Release(sharing.Owner(t.Pod.UID))
 		}
 	}
-	return left == 0
+	if _, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a)); refused.Refused() {
+		return refusal(task, tried, true, a.said(&refused))
+	}
+	return nil
 }
 
 // lowestFirst orders tasks by the priority of their job, then their own.

@@ -143,14 +143,24 @@ func (p *Plugin) whyNot(a *ask, m sharing.Mode) string {
 		}
 	}
 	switch {
-	case fit == 1:
-		return fmt.Sprintf("%s: one node has room for it and was not chosen, for other reasons than devices", m)
-	case fit > 1:
-		return fmt.Sprintf("%s: %d nodes have room for it and were not chosen, for other reasons than devices", m, fit)
+	case fit > 0:
+		return fmt.Sprintf("%s: %s", m, p.passedOver(fit))
 	case sum.Devices == 0:
 		return fmt.Sprintf("%s: no device is in this mode", m)
 	}
 	return fmt.Sprintf("%s: %s", m, sum.String())
+}
+
+// passedOver says why a pod may have got none of the nodes where its devices fit.
+func (p *Plugin) passedOver(fit int) string {
+	which := fmt.Sprintf("%d nodes have room for it and were", fit)
+	if fit == 1 {
+		which = "one node has room for it and was"
+	}
+	if all, enough := len(p.infos), nodesToFind(len(p.infos)); enough < all {
+		return fmt.Sprintf("%s not chosen: for other reasons than devices, or not looked at, since Volcano stops when %d of %d nodes fit (--percentage-nodes-to-find)", which, enough, all)
+	}
+	return which + " not chosen, for other reasons than devices"
 }
 
 // add sums up what several nodes lack. Refusals on one node are about one

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -245,5 +246,25 @@ func TestDefect13_PodsKeepTheModeTheirDeviceHadWhenItIsEdited(t *testing.T) {
 	w.bound("q")
 	if s := w.placement("q").Containers[0].Shares[0]; s.Device != now.Devices[1].ID || s.Mode != sharing.HAMiCore {
 		t.Errorf("the other device was to be given, got %+v", s)
+	}
+}
+
+func TestAFallbackDoesNotClaimThatNodesWereLookedAtWhichMayNotHaveBeen(t *testing.T) {
+	saved := options.ServerOpts
+	t.Cleanup(func() { options.ServerOpts = saved })
+	var infos []*api.NodeInfo
+	for i := range 10 {
+		name := fmt.Sprint("n", i)
+		infos = append(infos, infoOf(nodeOf(t, modesNode(name, sharing.MPS)), nil))
+	}
+	p := bare(t, infos...)
+	for percentage, want := range map[int32]string{
+		100: "mps: 10 nodes have room for it and were not chosen, for other reasons than devices",
+		40:  "mps: 10 nodes have room for it and were not chosen: for other reasons than devices, or not looked at, since Volcano stops when 4 of 10 nodes fit (--percentage-nodes-to-find)",
+	} {
+		options.ServerOpts = &options.ServerOption{MinNodesToFind: 1, PercentageOfNodesToFind: percentage}
+		if got := p.whyNot(p.ask(api.NewTaskInfo(naming("p", "mps,hami-core"))), sharing.MPS); got != want {
+			t.Errorf("%d %%: said %q, want %q", percentage, got, want)
+		}
 	}
 }

@@ -29,8 +29,8 @@ type Plugin struct {
 	nodes    map[string]*nodeState
 	infos    map[string]*api.NodeInfo
 	jobs     map[api.JobID]*api.JobInfo
-	// dryRuns says that the preempt action tries evictions on copies and asks
-	// predicates whether they help.
+	// dryRuns says that the preempt action tries evictions on copies of a node and
+	// asks afterEvictions whether they help.
 	dryRuns bool
 	// evictionOrder is the order in which the session evicts.
 	evictionOrder evictionOrder
@@ -65,6 +65,7 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	if usable && !p.args.Enabled {
 		return false
 	}
+	p.store.checkTiers(ssn.Tiers)
 	p.settings = p.store.settings.Load()
 	switch {
 	case !usable:

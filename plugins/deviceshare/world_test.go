@@ -40,10 +40,12 @@ type world struct {
 	client *fake.Clientset
 	args   framework.Arguments
 	tiers  []conf.Tier
-	status *statusRecorder
-	report *reportRecorder
-	plugin *Plugin // of the session opened last
-	idle   bool    // sessions place nothing
+	// actions configure the actions of a session.
+	actions []conf.Configuration
+	status  *statusRecorder
+	report  *reportRecorder
+	plugin  *Plugin // of the session opened last
+	idle    bool    // sessions place nothing
 
 	mu       sync.Mutex
 	bindings map[string]corev1.Binding // by pod name, the last one
@@ -215,7 +217,7 @@ func (w *world) open() *framework.Session {
 			}
 		}
 	}
-	return framework.OpenSession(w.cache, w.tiers, nil)
+	return framework.OpenSession(w.cache, w.tiers, w.actions)
 }
 
 // schedule runs one whole session.

@@ -115,6 +115,31 @@ func TestTheNodeScoreAgreesWithTheDeviceScore(t *testing.T) {
 	}
 }
 
+// What modes are worth changes neither which partition costs least nor what the
+// score of a node says of it: the scheduler adds it to the score of nodes itself.
+func TestWeightsOfModesLeaveTheScoreOfNodesByLossAsItIs(t *testing.T) {
+	binpack, _ := policy.Named("binpack")
+	broken, empty := onNode(t, cut(0)), onNode(t, cut(1))
+	broken.place(sharingtest.Pod("one", sharingtest.Ask("main", 5000, 0)))
+	pods := []*sharing.PodRequest{
+		sharingtest.Pod("small", sharingtest.Ask("main", 5000, 0)),
+		sharingtest.Pod("two", sharingtest.Ask("a", 5000, 0), sharingtest.Ask("b", 30000, 0)),
+	}
+	for says, w := range map[string]policy.Weights{
+		"its mode": {sharing.MIG: 100}, "another mode": {sharing.MPS: 7}, "both": {sharing.MIG: 3, sharing.MPS: policy.MaxWeight},
+	} {
+		p := policy.WithModes(binpack, w)
+		for _, pod := range pods {
+			for _, b := range []*bench{broken, empty} {
+				want := place.Score(b.ledger.Views(), pod, factory.New(), binpack)
+				if got := place.Score(b.ledger.Views(), pod, factory.New(), p); got != want {
+					t.Errorf("%s is worth something: %s scores %d, want %d", says, pod.Owner, got, want)
+				}
+			}
+		}
+	}
+}
+
 // Several containers of a pod share a device by best fit as different pods would.
 func TestBestFitPlacesSeveralContainersOfAPod(t *testing.T) {
 	b := onNode(t, cut(0), cut(1))

@@ -51,7 +51,7 @@ func (a *attempt) score() (int64, bool) {
 		case refusals.Found == 0:
 			return 0, false
 		case policy.ByLoss(a.policy, &a.views[best.device]):
-			sum += policy.Percent(best.score)
+			sum += policy.Percent(a.policy, &a.views[best.device], best.score)
 		default:
 			sum += a.policy.Node(a.views, a.pod)
 		}

@@ -6,8 +6,12 @@ import "deviceshare/sharing"
 
 // ByLoss reports whether the policy scores a device by what later requests lose:
 // the one that fills devices does where partitions are chosen by best fit. The
-// one that spreads pods does not, since that costs places and is asked for.
+// one that spreads pods does not, since that costs places and is asked for. What
+// modes are worth does not change how a policy scores the devices of one mode.
 func ByLoss(p Policy, v *sharing.View) bool {
+	if w, ok := p.(weighted); ok {
+		p = w.Policy
+	}
 	_, packs := p.(binpack)
 	d := v.Device
 	return packs && d.Mode == sharing.MIG && d.MIG != nil && d.MIG.Policy == sharing.BestFit
@@ -19,5 +23,12 @@ func kept(v *sharing.View, c sharing.Cost) int64 {
 	return 2 * (million - fraction(c.Loss, 2000*int64(v.Device.MIG.Slices)))
 }
 
-// Percent is a score by loss as the score of a node, 0 to 100.
-func Percent(score int64) int64 { return max(0, (score-million)*100/million) }
+// Percent is the score that the policy gave a device by loss as the score of a
+// node, 0 to 100. What the device's mode is worth is not in it: the scheduler adds
+// that to the score of a node itself.
+func Percent(p Policy, v *sharing.View, score int64) int64 {
+	if w, ok := p.(weighted); ok {
+		score -= w.points[v.Device.Mode]
+	}
+	return max(0, (score-million)*100/million)
+}

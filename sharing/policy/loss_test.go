@@ -27,8 +27,12 @@ func TestDevicesWeighedByWhatIsLost(t *testing.T) {
 		"a device that cannot be cut": {uncut, "binpack", false},
 	} {
 		v := sharing.NewView(&c.d, nil)
-		if got := policy.ByLoss(named(t, c.policy), &v); got != c.want {
+		bare := named(t, c.policy)
+		if got := policy.ByLoss(bare, &v); got != c.want {
 			t.Errorf("%s: %v", says, got)
+		}
+		if got := policy.ByLoss(policy.WithModes(bare, policy.Weights{sharing.MPS: 3}), &v); got != c.want {
+			t.Errorf("%s, with a mode that is worth something: %v", says, got)
 		}
 	}
 }
@@ -42,7 +46,7 @@ func TestBinpackPrefersTheDeviceThatLosesLess(t *testing.T) {
 		if score >= last {
 			t.Errorf("losing %d scores %d, losing less %d", loss, score, last)
 		}
-		if p := policy.Percent(score); p < 0 || p > 100 || (p == 100) != (loss == 0) || (p == 0) != (loss >= 8000) {
+		if p := policy.Percent(named(t, "binpack"), &v, score); p < 0 || p > 100 || (p == 100) != (loss == 0) || (p == 0) != (loss >= 8000) {
 			t.Errorf("losing %d is %d percent", loss, p)
 		}
 		last = score

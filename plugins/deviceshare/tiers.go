@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+)
+
+// overruled says where the tiers let other plugins overrule this one about whom the
+// actions evict, one sentence for each action; none if they do not.
+//
+// Volcano takes the victims of the first tier that gives somebody up. Plugins of an
+// earlier tier choose without this one; those of a later tier are asked when devices
+// say that nobody's leaving helps, and evict by sums, without the limits of gang and
+// conformance. Within a tier it begins anew with the next plugin when those before
+// agree on nobody: one plugin after this one cannot give up more than this one does,
+// two can.
+func overruled(tiers []conf.Tier, preempt, reclaim bool) []string {
+	var said []string
+	if preempt {
+		said = append(said, overruledIn("preempt", tiers, func(o *conf.PluginOption) bool { yes, _ := evicts(o); return yes })...)
+	}
+	if reclaim {
+		said = append(said, overruledIn("reclaim", tiers, func(o *conf.PluginOption) bool { _, yes := evicts(o); return yes })...)
+	}
+	return said
+}
+
+// overruledIn is overruled for one action; evicts tells the plugins that have a say
+// in it. That this plugin has none is what somebody configured.
+func overruledIn(action string, tiers []conf.Tier, evicts func(*conf.PluginOption) bool) []string {
+	own := func(o conf.PluginOption) bool { return o.Name == PluginName && evicts(&o) }
+	ours := slices.IndexFunc(tiers, func(t conf.Tier) bool { return slices.ContainsFunc(t.Plugins, own) })
+	var elsewhere, after []string
+	for i := range tiers {
+		behind := false
+		for j := range tiers[i].Plugins {
+			switch o := &tiers[i].Plugins[j]; {
+			case !evicts(o):
+			case i != ours:
+				elsewhere = append(elsewhere, o.Name)
+			case o.Name == PluginName:
+				behind = true
+			case behind:
+				after = append(after, o.Name)
+			}
+		}
+	}
+	switch {
+	case ours >= 0 && len(elsewhere) > 0:
+		return []string{action + ": in another tier: " + strings.Join(elsewhere, ", ")}
+	case ours >= 0 && len(after) > 1:
+		return []string{action + ": behind it, where only one may be: " + strings.Join(after, ", ")}
+	}
+	return nil
+}
+
+// checkTiers says in the log what is wrong with the tiers, once for each
+// configuration. The session goroutine calls it.
+func (s *Store) checkTiers(tiers []conf.Tier) {
+	said := strings.Join(overruled(tiers, runs("preempt"), runs("reclaim")), "; ")
+	if said != s.arguments.tiers && said != "" {
+		klog.ErrorS(nil, "Pods may be evicted in vain: put all plugins that say who may be evicted into the tier of plugin "+PluginName, "tiers", said)
+	}
+	s.arguments.tiers = said
+}
