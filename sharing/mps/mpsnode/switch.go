@@ -120,7 +120,7 @@ func (p *Preparer) leave(ctx context.Context, id sharing.DeviceID) error {
 	if err := p.quit(ctx, d); err != nil {
 		return err
 	}
-	if err := p.cfg.Files.Remove(d.Dir); err != nil {
+	if err := p.release(d); err != nil {
 		return err
 	}
 	if !there {
