@@ -4,6 +4,7 @@ package mpsnode
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -83,5 +84,13 @@ func TestADaemonOfBeforeTheLimitsIsReplacedOnceNobodyUsesIt(t *testing.T) {
 	inject(t, h, asks("uid", "main"))
 	if h.starts != 2 {
 		t.Errorf("%d starts", h.starts)
+	}
+}
+
+func TestADeviceDoesNotEnterTheModeWhereNothingCanBeMounted(t *testing.T) {
+	h := newHost(t)
+	h.noSpace = errors.New("mount: not permitted")
+	if err := h.fresh().Enter(context.Background(), gpu()); !errors.Is(err, h.noSpace) {
+		t.Errorf("the answer is %v", err)
 	}
 }
