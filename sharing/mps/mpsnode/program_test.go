@@ -239,6 +239,38 @@ func TestAnotherDevicesDaemonIsNotTakenForTheDevices(t *testing.T) {
 	}
 }
 
+func TestADaemonThatHangsIsEndedWithItsServers(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	program, d := standIn(t)
+	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
+	if _, err := p.ensure(ctx, d, r); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	// The stand-in's server keeps the connection, so the command does not end.
+	_, _ = program.Tell(soon, d, "start_server -uid 0")
+	pid := program.PID(d)
+	if all := program.processes(d); len(all) != 2 || all[0].pid != pid || all[1].parent != pid {
+		t.Fatalf("daemon %d and its server are %+v", pid, all)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel = context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if _, err := program.Tell(soon, d, "get_server_list"); err == nil || ctx.Err() != nil {
+		t.Errorf("it answers: %v", err)
+	}
+	if err := p.end(ctx, d); err != nil || len(program.processes(d)) > 0 {
+		t.Errorf("left are %v (%v)", program.processes(d), err)
+	}
+	if died, err := p.ensure(ctx, d, r); err != nil || !died || program.PID(d) == pid {
+		t.Errorf("started again: died %v, %v", died, err)
+	}
+}
+
 func TestAnAnswerWithoutEndIsNotKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "endless")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec yes\n"), 0o700); err != nil {
