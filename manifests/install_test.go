@@ -309,3 +309,20 @@ func TestADevicePluginIsRestartedOnlyWhenItWasUnwellForLong(t *testing.T) {
 		}
 	}
 }
+
+func TestTheHostSeesWhatTheDevicePluginMountsForMPS(t *testing.T) {
+	for _, set := range all[*appsv1.DaemonSet](decode(t, read(t, installFile))) {
+		for _, c := range set.Spec.Template.Spec.Containers {
+			for _, m := range c.VolumeMounts {
+				if m.Name != "mps" {
+					continue
+				}
+				if m.MountPropagation == nil || *m.MountPropagation != corev1.MountPropagationBidirectional {
+					t.Errorf("%s of %s is mounted with propagation %v", m.Name, set.Name, m.MountPropagation)
+				}
+				return
+			}
+		}
+	}
+	t.Error("no container has a volume for MPS")
+}

@@ -30,7 +30,7 @@ func mps(o *options, driver nvml.Driver, restarted func(mpsnode.Restart)) nodefa
 	program.Launcher = strings.Fields(o.mpsLauncher)
 	return nodefactory.MPS{
 		Control: program, Hardware: driver, Partitions: o.mpsCompute == "partition" && knowsPartitions(program),
-		Directories: o.mpsRoot, MultiUser: o.mpsUsers == "any", Restarted: restarted,
+		Space: mpsnode.Tmpfs{}, Shm: sharing.Bytes(o.mpsShm.Value()), Directories: o.mpsRoot, MultiUser: o.mpsUsers == "any", Restarted: restarted,
 	}
 }
 
@@ -79,7 +79,7 @@ func (p *plugin) supervise(ctx context.Context, group *errgroup.Group) {
 }
 
 // daemonDied tells the node, and every pod that was a client, that an MPS control
-// daemon died. It must not wait for a preparer, which may be the caller.
+// daemon died. It is called for several devices at once. It must not wait for a preparer, which may be the caller.
 func (p *plugin) daemonDied(r mpsnode.Restart) {
 	p.metrics.Problem(monitor.ProblemMPS)
 	what := "it runs again; processes that used it get CUDA errors until they are started again"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"deviceshare/deviceplugin/health"
 	"deviceshare/deviceplugin/render"
@@ -37,6 +38,7 @@ type options struct {
 	mpsControl, mpsRoot            string
 	mpsUsers, mpsLauncher          string
 	mpsCompute                     string
+	mpsShm                         resource.QuantityValue
 	timeSlice                      string
 }
 
@@ -49,6 +51,7 @@ func defaults() *options {
 		settle:    150 * time.Millisecond, healthProbe: 5 * time.Second, healthMin: time.Minute,
 		driverRetry: 10 * time.Second,
 		mpsControl:  "nvidia-cuda-mps-control", mpsRoot: "/run/nvidia/mps", mpsUsers: "one", mpsCompute: "percentage",
+		mpsShm: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}, // as container runtimes give one container
 	}
 	if o.nodeName == "" {
 		o.nodeName, _ = os.Hostname()
@@ -89,6 +92,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.driverRetry, "driver-retry", o.driverRetry, "wait before the driver is opened again while it, or a device, does not answer")
 	f.StringVar(&o.mpsControl, "mps-control", o.mpsControl, "NVIDIA's MPS control program: a path, or a name below the driver's root or on PATH")
 	f.StringVar(&o.mpsRoot, "mps-root", o.mpsRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
+	f.Var(&o.mpsShm, "mps-shm-size", "how much all containers of a device in mode mps together can have in /dev/shm, and in memory of the node")
 	f.StringVar(&o.mpsUsers, "mps-users", o.mpsUsers, "who shares a device in mode mps: one (containers of one user id at a time) or any (all, as clients of root's server)")
 	f.StringVar(&o.mpsCompute, "mps-compute", o.mpsCompute,
 		"how vgpu-cores is held in mode mps: percentage (a cap) or partition (reserved multiprocessors, where the control program is of CUDA 13.1 or later)")
@@ -131,6 +135,9 @@ func (o *options) check() []error {
 	}
 	if o.mpsCompute != "percentage" && o.mpsCompute != "partition" {
 		add("--mps-compute=%q: want percentage or partition", o.mpsCompute)
+	}
+	if o.mpsShm.Cmp(resource.MustParse("1Mi")) < 0 {
+		add("--mps-shm-size=%q: want 1Mi or more", o.mpsShm.String())
 	}
 	if o.mpsUsers != "one" && o.mpsUsers != "any" {
 		add("--mps-users=%q: want one or any", o.mpsUsers)

@@ -33,14 +33,20 @@ func (d Daemon) Shm() string { return filepath.Join(d.Dir, "shm") }
 func (d Daemon) started() string { return filepath.Join(d.Dir, "started") }
 
 // Control starts control daemons and talks to them. Implementations are safe for
-// concurrent use by different daemons.
+// concurrent use by different daemons. Containers can write what lies in the pipe
+// directory, so nothing there is believed, and no call waits on it for ever.
 type Control interface {
 	// Start starts a daemon that sees its device alone and outlives this process.
 	// It returns when the daemon answers commands. The directories are there.
 	Start(ctx context.Context, d Daemon) error
-	// PID is the process of a daemon that lives, 0 when there is none.
+	// PID looks for the process of a daemon that lives, 0 when there is none.
 	PID(d Daemon) int
-	// Tell sends one command and returns what the daemon answers.
+	// Lives reports whether a process is the daemon and has not ended.
+	Lives(d Daemon, pid int) bool
+	// Kill ends a daemon and its servers, and returns when they are gone.
+	Kill(ctx context.Context, d Daemon, pid int) error
+	// Tell sends one command and returns what the daemon answers. An error is a
+	// daemon that does not answer.
 	Tell(ctx context.Context, d Daemon, command string) (string, error)
 }
 

@@ -43,52 +43,56 @@ func (p *Preparer) ensure(ctx context.Context, d Daemon, r device) (died bool, e
 	if err := p.directories(d); err != nil {
 		return false, err
 	}
-	before, err := p.cfg.Files.Read(d.started())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	before, there, err := p.mark(d)
+	if err != nil {
 		return false, err
 	}
-	pid := p.cfg.Control.PID(d)
-	if pid != 0 && string(before) == mark(d, pid) {
-		return false, p.answers(ctx, d, r)
-	}
-	if pid != 0 && strings.HasPrefix(string(before), mark(Daemon{}, pid)) {
+	pid := p.process(d, before)
+	want := markOf(d, r, pid)
+	if pid != 0 && before.pid == pid && before.options != want.options {
 		if err := p.replace(ctx, d); err != nil {
 			return false, err
 		}
-		pid = 0
-		before, err = nil, fs.ErrNotExist // it did not die
+		pid, there = 0, false // it did not die
 	}
-	died = pid == 0 && err == nil
+	died = pid == 0 && there
+	if err := p.bound(d); err != nil {
+		return died, err
+	}
 	if pid == 0 {
-		if err := p.cfg.Control.Start(ctx, d); err != nil {
-			return died, fmt.Errorf("start the MPS control daemon of device %s: %w", d.Device, err)
+		if pid, err = p.start(ctx, d); err != nil {
+			return died, err
 		}
-		pid = p.cfg.Control.PID(d)
+	} else if before == want {
+		if same, err := p.hasDefaults(ctx, d, r); err != nil || same {
+			return false, err
+		}
 	}
 	return died, p.configure(ctx, d, r, pid)
 }
 
-// mark is the content of the file that says that a daemon has its defaults, and
-// which options it was started with.
-func mark(d Daemon, pid int) string {
-	text := "pid " + strconv.Itoa(pid) + "\n"
-	if d.MultiUser {
-		text += "multi-user\n"
+// start starts a daemon where none lives.
+func (p *Preparer) start(ctx context.Context, d Daemon) (pid int, err error) {
+	// First of all: the new daemon may give the same names to other partitions.
+	if err := p.forgetPartitions(d.Device); err != nil {
+		return 0, err
 	}
-	if d.Partitioned {
-		text += "partitioned\n"
+	if err := p.vacate(d); err != nil {
+		return 0, err
 	}
-	return text
+	if err := p.cfg.Control.Start(ctx, d); err != nil {
+		return 0, fmt.Errorf("start the MPS control daemon of device %s: %w", d.Device, err)
+	}
+	if pid = p.cfg.Control.PID(d); pid == 0 {
+		return 0, fmt.Errorf("the MPS control daemon of device %s was started and is gone again", d.Device)
+	}
+	return pid, nil
 }
 
 // configured reports whether a daemon lives that was given its defaults.
 func (p *Preparer) configured(d Daemon) bool {
-	pid := p.cfg.Control.PID(d)
-	if pid == 0 {
-		return false
-	}
-	text, err := p.cfg.Files.Read(d.started())
-	return err == nil && strings.HasPrefix(string(text), mark(Daemon{}, pid))
+	m, _, err := p.mark(d)
+	return err == nil && m.pid != 0 && p.cfg.Control.Lives(d, m.pid)
 }
 
 // replace ends a daemon that was started with other options than are set now. Its
@@ -121,48 +125,73 @@ func (p *Preparer) configure(ctx context.Context, d Daemon, r device, pid int) e
 			return err
 		}
 	}
-	if err := p.answers(ctx, d, r); err != nil {
-		return err
+	same, err := p.hasDefaults(ctx, d, r)
+	if err == nil && !same {
+		err = fmt.Errorf("the MPS control daemon of device %s does not take the default thread percentage %d", d.Device, r.Percentage)
 	}
-	return p.cfg.Files.Write(d.started(), []byte(mark(d, pid)), 0o600)
-}
-
-// answers reports whether a daemon is the one that was given these defaults.
-func (p *Preparer) answers(ctx context.Context, d Daemon, r device) error {
-	text, err := p.tell(ctx, d, "get_default_active_thread_percentage")
 	if err != nil {
 		return err
 	}
-	got, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil || got != float64(r.Percentage) {
-		return fmt.Errorf("the MPS control daemon of device %s has the default thread percentage %q, want %d", d.Device, strings.TrimSpace(text), r.Percentage)
-	}
-	return nil
+	return p.cfg.Files.Write(d.started(), []byte(markOf(d, r, pid).String()), 0o600)
 }
+
+// hasDefaults asks a daemon for its defaults. Only the percentage can be compared:
+// it shows memory in whole GiB.
+func (p *Preparer) hasDefaults(ctx context.Context, d Daemon, r device) (bool, error) {
+	text, err := p.tell(ctx, d, "get_default_active_thread_percentage")
+	if err != nil {
+		return false, err
+	}
+	got, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	return err == nil && got == float64(r.Percentage), nil
+}
+
+// errSilent is a daemon that does not answer, or not in time.
+var errSilent = errors.New("it does not answer")
 
 func (p *Preparer) tell(ctx context.Context, d Daemon, command string) (string, error) {
 	text, err := p.cfg.Control.Tell(ctx, d, command)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errSilent, err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("tell the MPS control daemon of device %s %q: %w", d.Device, command, err)
 	}
 	return text, nil
 }
 
+// talkPatience is how long several questions in a row may take: how many there are
+// depends on the answers.
+const talkPatience = 30 * time.Second
+
+// talk bounds questions whose number the daemon decides. One that takes too long
+// does not answer.
+func talk(ctx context.Context, questions func(ctx context.Context) error) error {
+	inner, cancel := context.WithTimeout(ctx, talkPatience)
+	defer cancel()
+	err := questions(inner)
+	if err != nil && inner.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errSilent, err)
+	}
+	return err
+}
+
 // clients are the processes that a daemon's servers serve.
-func (p *Preparer) clients(ctx context.Context, d Daemon) ([]string, error) {
-	servers, err := p.tell(ctx, d, "get_server_list")
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, server := range numbers(servers) {
-		list, err := p.tell(ctx, d, "get_client_list "+server)
+func (p *Preparer) clients(ctx context.Context, d Daemon) (all []string, err error) {
+	return all, talk(ctx, func(ctx context.Context) error {
+		servers, err := p.tell(ctx, d, "get_server_list")
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all = append(all, numbers(list)...)
-	}
-	return all, nil
+		for _, server := range numbers(servers) {
+			list, err := p.tell(ctx, d, "get_client_list "+server)
+			if err != nil {
+				return err
+			}
+			all = append(all, numbers(list)...)
+		}
+		return nil
+	})
 }
 
 // numbers are the lines of an answer that are process ids.
@@ -177,24 +206,33 @@ func numbers(text string) []string {
 	return out
 }
 
-// quit ends a daemon that nobody uses and waits until it is gone.
+// quit ends a daemon that nobody uses and waits until it is gone. One that does not
+// answer cannot say who uses it; no container does, so it is killed.
 func (p *Preparer) quit(ctx context.Context, d Daemon) error {
-	if p.cfg.Control.PID(d) == 0 {
-		return nil
-	}
-	clients, err := p.clients(ctx, d)
+	m, _, err := p.mark(d)
 	if err != nil {
 		return err
 	}
-	if len(clients) > 0 {
+	pid := p.process(d, m)
+	if pid == 0 {
+		return nil
+	}
+	clients, err := p.clients(ctx, d)
+	if err == nil && len(clients) > 0 {
 		return fmt.Errorf("device %s still has MPS clients, processes %s: it leaves the mode when they have ended", d.Device, strings.Join(clients, ", "))
 	}
-	if _, err := p.tell(ctx, d, "quit"); err != nil {
+	if err == nil {
+		_, err = p.tell(ctx, d, "quit")
+	}
+	if errors.Is(err, errSilent) {
+		return p.cfg.Control.Kill(ctx, d, pid)
+	}
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, quitPatience)
 	defer cancel()
-	for p.cfg.Control.PID(d) != 0 {
+	for p.cfg.Control.Lives(d, pid) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the MPS control daemon of device %s does not end: %w", d.Device, ctx.Err())

@@ -5,9 +5,10 @@
 // again after a restart of this process, and started again when it dies. Layout:
 //
 //	<directories>/<device>/pipe   where clients find the daemon; the same path in
-//	                              containers
+//	                              containers; a tmpfs of its own
 //	<directories>/<device>/log    the logs of daemon and server
-//	<directories>/<device>/shm    /dev/shm of the daemon and of its clients
+//	<directories>/<device>/shm    /dev/shm of the daemon and of its clients; a tmpfs
+//	                              of its own
 //	<directories>/<device>/started    written once the daemon has its defaults
 //	<root>/devices/<device>       what the device was like before, and what its
 //	                              daemon is told; written before the first effect
@@ -23,4 +24,9 @@
 //     program that goes past the daemon gets none
 //
 // A container that gets its device whole is a client without limits.
+//
+// Root in a container can write the pipe directory. It can so take the daemon of its
+// own device from its neighbours there. Everything else is kept from it: nothing in
+// that directory is read, what it holds is bounded, no question to a daemon waits for
+// ever, and each device is looked after for itself.
 package mpsnode

@@ -37,7 +37,12 @@ type host struct {
 	noStart  error // what Start answers
 	noModes  error // what ComputeMode answers
 	mute     error // what Tell answers
+	muteOnly int   // the process that answers so; 0 is any
 	commands []string
+	stubborn bool             // daemons keep a percentage of 1
+	bounds   map[string]Bound // by directory
+	noSpace  error            // what Limit answers
+	emptied  []string
 }
 
 // fakeDaemon refuses what the real one refuses.
@@ -58,7 +63,7 @@ func newHost(t *testing.T) *host {
 	dir := t.TempDir()
 	h := &host{
 		root: filepath.Join(dir, "state"), directories: filepath.Join(dir, "run", "mps"), library: filepath.Join(dir, "libvgpu.so"),
-		daemons: map[string]*fakeDaemon{}, modes: map[sharing.DeviceID]ComputeMode{}, restarts: make(chan Restart, 100),
+		daemons: map[string]*fakeDaemon{}, modes: map[sharing.DeviceID]ComputeMode{}, restarts: make(chan Restart, 100), bounds: map[string]Bound{},
 	}
 	if err := os.WriteFile(h.library, []byte("the library"), 0o600); err != nil {
 		t.Fatal(err)
@@ -77,7 +82,7 @@ func (h *host) at(at int, late bool) *Preparer {
 	h.latest = &hostnode.Crashing{Under: hostnode.OS{}, At: at, Late: late}
 	p := process{h, h.latest}
 	return New(Config{
-		Files: h.latest, Root: h.root, Directories: h.directories, Library: h.library, Control: p, Hardware: p,
+		Files: h.latest, Root: h.root, Directories: h.directories, Library: h.library, Control: p, Hardware: p, Space: p, Shm: 64 * sharing.MiB,
 		MultiUser: h.multiUser, Partitions: h.partitions, Restarted: func(r Restart) { h.restarts <- r },
 	})
 }
@@ -93,6 +98,7 @@ func (h *host) Reboot() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.daemons, h.modes, h.starts = map[string]*fakeDaemon{}, map[sharing.DeviceID]ComputeMode{}, 0
+	h.bounds = map[string]Bound{}
 	_ = os.RemoveAll(h.directories)
 }
 
@@ -123,6 +129,10 @@ func (h *host) State() string {
 	defer h.mu.Unlock()
 	for _, dir := range slices.Sorted(maps.Keys(h.daemons)) {
 		fmt.Fprintf(&b, "daemon %+v\n", *h.daemons[dir])
+	}
+	for _, dir := range slices.Sorted(maps.Keys(h.bounds)) {
+		rel, _ := filepath.Rel(h.directories, dir)
+		fmt.Fprintf(&b, "bound of %s %+v\n", rel, h.bounds[dir])
 	}
 	for _, id := range slices.Sorted(maps.Keys(h.modes)) {
 		if h.modes[id] != Default {
@@ -155,6 +165,9 @@ func (p process) Start(_ context.Context, d Daemon) error {
 				return fmt.Errorf("no directory %s", dir)
 			}
 		}
+		if p.bounds[d.Shm()].Size == 0 || p.bounds[d.Pipe()].Size == 0 {
+			return errors.New("the containers' directories have no limit")
+		}
 		switch {
 		case p.noStart != nil:
 			return p.noStart
@@ -177,6 +190,60 @@ func (p process) PID(d Daemon) int {
 	return 0
 }
 
+// Lives implements Control.
+func (p process) Lives(d Daemon, pid int) bool { return p.PID(d) == pid }
+
+// Kill implements Control.
+func (p process) Kill(_ context.Context, d Daemon, pid int) error {
+	return p.dying.Effect(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if x := p.daemons[d.Dir]; x == nil || x.pid != pid {
+			return fmt.Errorf("process %d is not that daemon", pid)
+		}
+		delete(p.daemons, d.Dir)
+		return nil
+	})
+}
+
+// Limit implements Space.
+func (p process) Limit(dir string, b Bound) error {
+	return p.dying.Effect(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if _, err := os.Stat(dir); err != nil {
+			return err
+		}
+		if p.noSpace == nil {
+			p.bounds[dir] = b
+		}
+		return p.noSpace
+	})
+}
+
+// Release implements Space.
+func (p process) Release(dir string) error {
+	return p.dying.Effect(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.bounds, dir)
+		return nil
+	})
+}
+
+// Empty implements Space.
+func (p process) Empty(dir string) error {
+	return p.dying.Effect(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.emptied = append(p.emptied, dir)
+		return Tmpfs{}.Empty(dir)
+	})
+}
+
+// Trim implements Space.
+func (p process) Trim(dir string, most sharing.Bytes) error { return Tmpfs{}.Trim(dir, most) }
+
 // Tell implements Control. Questions are no effects.
 func (p process) Tell(_ context.Context, d Daemon, command string) (answer string, err error) {
 	do := func() error {
@@ -186,11 +253,14 @@ func (p process) Tell(_ context.Context, d Daemon, command string) (answer strin
 		if x == nil {
 			return errors.New("cannot find MPS control daemon process")
 		}
-		if p.mute != nil {
+		if p.mute != nil && (p.muteOnly == 0 || p.muteOnly == x.pid) {
 			return p.mute
 		}
 		p.commands = append(p.commands, command)
 		answer = x.obey(strings.Fields(command))
+		if p.stubborn {
+			x.percentage = 1
+		}
 		if command == "quit" {
 			delete(p.daemons, d.Dir)
 		}

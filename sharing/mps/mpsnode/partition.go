@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,9 +75,17 @@ func chunks(s *sharing.Share, all int) int {
 	return max(int(s.Cores)*all/100, 1)
 }
 
-// partition gives the container its multiprocessors: those it has, or new ones. A
-// partition that no container is known to have was made before a crash and goes.
-func (p *Preparer) partition(ctx context.Context, d Daemon, c *nodeapi.Claim) (string, error) {
+// partition gives the container its multiprocessors: those it has, or new ones.
+func (p *Preparer) partition(ctx context.Context, d Daemon, c *nodeapi.Claim) (id string, err error) {
+	return id, talk(ctx, func(ctx context.Context) (err error) {
+		id, err = p.reserve(ctx, d, c)
+		return err
+	})
+}
+
+// reserve does it. A partition that no container is known to have was made before a
+// crash and goes.
+func (p *Preparer) reserve(ctx context.Context, d Daemon, c *nodeapi.Claim) (string, error) {
 	share := &c.Devices[0].Share
 	if !share.Whole && share.Cores == 0 {
 		return "", errors.New("in mode mps this node reserves multiprocessors (--mps-compute=partition), and the container asks for none: set vgpu-cores")
@@ -108,6 +117,25 @@ func (p *Preparer) partition(ctx context.Context, d Daemon, c *nodeapi.Claim) (s
 		}
 	}
 	return p.makePartition(ctx, d, c, chunks(share, t.free+t.used))
+}
+
+// forgetPartitions takes their partitions from all claims of a device whose daemon is
+// gone: another daemon may give the same names to others.
+func (p *Preparer) forgetPartitions(id sharing.DeviceID) error {
+	there, err := p.claims(id)
+	if err != nil {
+		return err
+	}
+	for _, c := range there {
+		if c.Partition == "" {
+			continue
+		}
+		c.Partition = ""
+		if err := p.cfg.Files.Write(filepath.Join(p.limits.Dir(c.owner, c.Container), "claim"), encode(c), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *Preparer) makePartition(ctx context.Context, d Daemon, c *nodeapi.Claim, n int) (string, error) {
@@ -147,7 +175,11 @@ func (p *Preparer) giveBack(ctx context.Context, o sharing.Owner) error {
 func (p *Preparer) giveBackOne(ctx context.Context, c claim) error {
 	defer p.lock(c.Device)()
 	d := p.daemon(c.Device)
-	if p.cfg.Control.PID(d) == 0 {
+	m, _, err := p.mark(d)
+	if err != nil {
+		return err
+	}
+	if p.process(d, m) == 0 {
 		return nil // they went with the daemon
 	}
 	text, err := p.tell(ctx, d, "lspart")

@@ -79,6 +79,28 @@ func TestAfterItsDaemonDiedAContainerGetsAPartitionAgain(t *testing.T) {
 	}
 }
 
+func TestPartitionsOfADaemonThatIsGoneAreNobodys(t *testing.T) {
+	h := partitionedHost(t)
+	inject(t, h, wanting(30, asks("a", "main")))
+	h.kill("GPU-a")
+	in := inject(t, h, wanting(50, asks("b", "main"))) // the new daemon begins to count anew
+	if !slices.Contains(lines(in.Env), "CUDA_MPS_SM_PARTITION=GPU-a/p0") {
+		t.Fatalf("the environment is %q", lines(in.Env))
+	}
+	in = inject(t, h, wanting(30, asks("a", "main")))
+	if !slices.Contains(lines(in.Env), "CUDA_MPS_SM_PARTITION=GPU-a/p1") {
+		t.Errorf("two containers have one partition: %q", lines(in.Env))
+	}
+	h.kill("GPU-a")
+	inject(t, h, wanting(50, asks("b", "main")))
+	if err := h.fresh().Unprepare(context.Background(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(h.daemonOf("GPU-a").parts); got != "map[0:13]" {
+		t.Errorf("after the end of one the other has %s", got)
+	}
+}
+
 func TestWhoAsksForNoComputeIsToldToWherePartitionsAreGiven(t *testing.T) {
 	_, err := partitionedHost(t).fresh().Prepare(context.Background(), wanting(0, asks("a", "main")))
 	if err == nil || !strings.Contains(err.Error(), "set vgpu-cores") {

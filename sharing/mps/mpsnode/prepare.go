@@ -4,6 +4,7 @@ package mpsnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,6 +30,9 @@ type Config struct {
 	Library  string
 	Control  Control
 	Hardware Hardware
+	Space    Space
+	// Shm is how much all containers of a device together can have in /dev/shm.
+	Shm sharing.Bytes
 	// MultiUser lets clients of all users share a device, as clients of root's
 	// server: their being different users then separates them no longer there.
 	MultiUser bool
@@ -36,7 +40,7 @@ type Config struct {
 	// held to a percentage. The control program must know static partitions.
 	Partitions bool
 	// Restarted is told about a daemon that died, after it was started again or
-	// could not be.
+	// could not be. It is called for several devices at once.
 	Restarted func(Restart)
 }
 
@@ -126,6 +130,12 @@ func (p *Preparer) admit(ctx context.Context, c *nodeapi.Claim) (partition strin
 	if why, clash := otherUser(claimOf(c), there); clash && !p.cfg.MultiUser {
 		return "", false, fmt.Errorf("device %s: its MPS server serves one user at a time; %s (--mps-users=any lets all users share a server)", dev.ID, why)
 	}
+	if len(there) == 0 {
+		// What a crash let lie.
+		if err := p.cfg.Space.Empty(p.daemon(dev.ID).Shm()); err != nil {
+			return "", false, err
+		}
+	}
 	if err := p.claim(c, recorded(c, there)); err != nil {
 		return "", false, err
 	}
@@ -189,12 +199,25 @@ func memoryOnly(c *nodeapi.Claim) *nodeapi.Claim {
 }
 
 // Unprepare implements nodeapi.Preparer. The daemon stays for the next container;
-// it goes when the device leaves the mode.
+// it goes when the device leaves the mode. What the last container of a device left
+// in /dev/shm goes.
 func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
+	// What cannot be read is removed all the same.
+	had, _ := p.claimsOf(func(x sharing.Owner) bool { return x == o })
 	if err := p.giveBack(ctx, o); err != nil {
 		return fmt.Errorf("unprepare owner %s: %w", o, err)
 	}
-	return p.limits.Remove(o)
+	if err := p.limits.Remove(o); err != nil {
+		return err
+	}
+	var failed []error
+	for _, c := range had {
+		failed = append(failed, p.tidy(c.Device))
+	}
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("unprepare owner %s: %w", o, err)
+	}
+	return nil
 }
 
 // Owners lists whoever has something prepared.

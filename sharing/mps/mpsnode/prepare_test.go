@@ -108,12 +108,45 @@ func TestARestartedPluginAdoptsTheDaemon(t *testing.T) {
 	}
 }
 
-func TestADaemonOfOtherSettingsIsNotTakenForOurs(t *testing.T) {
+func TestADaemonThatAContainerCommandedIsToldItsDefaultsAgain(t *testing.T) {
 	h := newHost(t)
 	inject(t, h, asks("uid-1", "main"))
 	h.daemonOf("GPU-a").percentage = 50
-	_, err := h.fresh().Prepare(context.Background(), asks("uid-2", "main"))
-	if err == nil || !strings.Contains(err.Error(), `"50.0", want 100`) {
+	inject(t, h, asks("uid-2", "main"))
+	if d := h.daemonOf("GPU-a"); d.percentage != 100 || h.starts != 1 {
+		t.Errorf("the daemon is %+v after %d starts", d, h.starts)
+	}
+}
+
+func TestADeviceThatIsScaledAnewIsToldToTheDaemonThatRuns(t *testing.T) {
+	for name, change := range map[string]func(*sharing.Device){
+		"compute": func(d *sharing.Device) { d.Cores = 80 },
+		"memory":  func(d *sharing.Device) { d.Memory = 40 * sharing.GiB },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := newHost(t), asks("uid-2", "main")
+			inject(t, h, asks("uid-1", "main"))
+			change(&c.Devices[0].Device)
+			inject(t, h, c)
+			want := c.Devices[0].Device
+			d := h.daemonOf("GPU-a")
+			if d.percentage != float64(want.Cores) || d.memory != fmt.Sprintf("%dM", want.Memory/sharing.MiB) || h.starts != 1 {
+				t.Errorf("the daemon is %+v after %d starts", d, h.starts)
+			}
+			told := len(h.commands)
+			inject(t, h, c)
+			if got := h.commands[told:]; len(got) != 1 {
+				t.Errorf("told again, it is told %q", got)
+			}
+		})
+	}
+}
+
+func TestADaemonThatDoesNotTakeItsDefaultsServesNobody(t *testing.T) {
+	h, c := newHost(t), asks("uid", "main")
+	h.stubborn = true
+	_, err := h.fresh().Prepare(context.Background(), c)
+	if err == nil || !strings.Contains(err.Error(), "does not take the default thread percentage 100") {
 		t.Errorf("the answer is %v", err)
 	}
 }
@@ -138,6 +171,9 @@ func TestWhatCannotBeServedIsRefused(t *testing.T) {
 			h.noStart = errors.New("no such file")
 		}, "start the MPS control daemon of device GPU-a: no such file"},
 		"a compute mode that must not be set": {func(h *host, _ *nodeapi.Claim) { h.forbid = ErrNoPermission }, "nvidia-smi -i GPU-a -c 3"},
+		"a host where nothing can be mounted": {func(h *host, _ *nodeapi.Claim) {
+			h.noSpace = errors.New("mount: not permitted")
+		}, "the containers of device GPU-a could fill the host's memory: mount: not permitted"},
 		"a broken record": {func(h *host, _ *nodeapi.Claim) {
 			_ = os.MkdirAll(filepath.Join(h.root, "devices"), 0o700)
 			_ = os.WriteFile(filepath.Join(h.root, "devices", "GPU-a"), []byte("{}"), 0o600)

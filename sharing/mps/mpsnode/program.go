@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,9 @@ func (p Program) place(d Daemon, args ...string) []string {
 
 // Start implements Control.
 func (p Program) Start(ctx context.Context, d Daemon) error {
+	// A container can let the daemon wait at a pipe that it made in time.
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
 	args := append(append([]string{}, p.Launcher...), p.place(d, p.Path, "-d")...)
 	if d.MultiUser {
 		args = append(args, "-multiuser-server")
@@ -98,8 +102,16 @@ func (p Program) Start(ctx context.Context, d Daemon) error {
 // said is the last of what a command printed.
 func said(path string) string {
 	const most = 500
-	text, _ := os.ReadFile(path)
-	return strings.TrimSpace(string(text[max(0, len(text)-most):]))
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err == nil {
+		_, _ = file.Seek(max(0, info.Size()-most), io.SeekStart)
+	}
+	text, _ := io.ReadAll(io.LimitReader(file, most))
+	return strings.TrimSpace(string(text))
 }
 
 // How long a daemon may take until it answers, and how often it is asked.
@@ -111,8 +123,6 @@ const (
 
 // await waits until a daemon that was started answers.
 func (p Program) await(ctx context.Context, d Daemon) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
-	defer cancel()
 	for {
 		_, err := p.Tell(ctx, d, "get_server_list")
 		if err == nil && p.PID(d) != 0 {
@@ -131,6 +141,22 @@ func environmentOf(d Daemon) []string {
 	return append(os.Environ(), "CUDA_MPS_PIPE_DIRECTORY="+d.Pipe(), "CUDA_MPS_LOG_DIRECTORY="+d.Log())
 }
 
+// answerMost is more than a daemon has to say: a line for each of its clients or
+// partitions.
+const answerMost = 64 << 10
+
+// answer keeps what a command prints, as far as that can be an answer. A container
+// can put something else in the daemon's place.
+type answer struct{ text []byte }
+
+func (a *answer) Write(b []byte) (int, error) {
+	if len(a.text)+len(b) > answerMost {
+		return 0, fmt.Errorf("the answer is longer than %d bytes", answerMost)
+	}
+	a.text = append(a.text, b...)
+	return len(b), nil
+}
+
 // Tell implements Control. The program says on its standard output, with exit code
 // 1, that there is no daemon.
 func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, error) {
@@ -143,11 +169,13 @@ func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, er
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = environmentOf(d)
 	cmd.Stdin = strings.NewReader(command + "\n")
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
+	cmd.WaitDelay = time.Second // for what it left that has the output open
+	var said answer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(string(said.text[:min(len(said.text), 500)])))
 	}
-	return string(text), nil
+	return string(said.text), nil
 }
 
 // partitionsSince is the version of the control program from which it knows static
@@ -172,33 +200,4 @@ func (p Program) KnowsPartitions(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, nil // as old as to print no number
-}
-
-// PID implements Control: the process that the daemon's own file names, if it lives
-// and is a control daemon.
-func (p Program) PID(d Daemon) int {
-	text, err := os.ReadFile(filepath.Join(d.Pipe(), "nvidia-cuda-mps-control.pid"))
-	if err != nil {
-		return 0
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || pid <= 0 || !p.lives(pid) {
-		return 0
-	}
-	return pid
-}
-
-// lives reports whether a process is a control daemon that has not ended. The
-// kernel keeps 15 bytes of a process's name, in parentheses before its state.
-func (p Program) lives(pid int) bool {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return false
-	}
-	name := filepath.Base(p.Path)
-	open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
-	if open < 0 || end < open || len(stat) < end+3 {
-		return false
-	}
-	return string(stat[open+1:end]) == name[:min(len(name), 15)] && stat[end+2] != 'Z'
 }

@@ -4,6 +4,7 @@ package mpsnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,6 +49,11 @@ func standIn(t *testing.T) (Program, Daemon) {
 		if pid := p.PID(d); pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+		for _, dir := range []string{d.Pipe(), d.Shm()} {
+			if err := (Tmpfs{}).Release(dir); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 	return p, d
 }
@@ -75,7 +81,7 @@ func (onlyCompute) SetComputeMode(sharing.DeviceID, ComputeMode) error { return 
 func over(p Program, d Daemon) *Preparer {
 	base := filepath.Dir(filepath.Dir(d.Dir))
 	return New(Config{
-		Files: hostnode.OS{}, Root: filepath.Join(base, "state"), Directories: filepath.Dir(d.Dir), Control: p, Hardware: onlyCompute{},
+		Files: hostnode.OS{}, Root: filepath.Join(base, "state"), Directories: filepath.Dir(d.Dir), Control: p, Hardware: onlyCompute{}, Space: Tmpfs{}, Shm: 8 * sharing.MiB,
 	})
 }
 
@@ -97,8 +103,10 @@ func TestTheControlProgramIsStartedToldAdoptedAndEnded(t *testing.T) {
 	if died, err := over(program, d).ensure(ctx, d, r); err != nil || died || program.PID(d) != pid {
 		t.Errorf("after a restart: died %v, %v, process %d", died, err, program.PID(d))
 	}
-	if mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid)); err != nil || !strings.Contains(string(mounts), fakeUUID+"/shm /dev/shm") {
-		t.Errorf("the daemon has not its own /dev/shm (%v)", err)
+	here, err1 := os.Stat(d.Shm())
+	there, err2 := os.Stat(fmt.Sprintf("/proc/%d/root/dev/shm", pid))
+	if err1 != nil || err2 != nil || !os.SameFile(here, there) {
+		t.Errorf("the daemon has not its own /dev/shm (%v, %v)", err1, err2)
 	}
 	if session, _, _ := syscall.RawSyscall(syscall.SYS_GETSID, uintptr(pid), 0, 0); int(session) != pid {
 		t.Errorf("the daemon is in session %d", session)
@@ -164,17 +172,128 @@ func TestAControlProgramThatRefusesSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAProcessOfAnotherNameIsNoDaemon(t *testing.T) {
-	d := Daemon{Dir: t.TempDir()}
-	if err := os.MkdirAll(d.Pipe(), 0o700); err != nil {
+// Containers have the pipe directory and /dev/shm, and root in one can do this.
+func TestNothingThatAContainerPutsIntoThePipeDirectoryStopsTheDaemon(t *testing.T) {
+	for name, trap := range map[string]func(pipe string) error{
+		"a pipe for the process":        func(pipe string) error { return syscall.Mkfifo(filepath.Join(pipe, pidFile), 0o600) },
+		"an endless file":               func(pipe string) error { return os.Symlink("/dev/zero", filepath.Join(pipe, pidFile)) },
+		"another process":               func(pipe string) error { return os.WriteFile(filepath.Join(pipe, pidFile), []byte("1\n"), 0o600) },
+		"no process":                    func(string) error { return nil },
+		"a directory":                   func(pipe string) error { return os.Mkdir(filepath.Join(pipe, pidFile), 0o700) },
+		"no process and no socket":      func(pipe string) error { return os.Remove(filepath.Join(pipe, "control")) },
+		"a socket that nobody looks at": func(pipe string) error { return deaf(filepath.Join(pipe, "control")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			program, d := standIn(t)
+			p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
+			if _, err := p.ensure(ctx, d, r); err != nil {
+				t.Fatal(err)
+			}
+			pid := program.PID(d)
+			if err := os.Remove(filepath.Join(d.Pipe(), pidFile)); err != nil {
+				t.Fatal(err)
+			}
+			if err := trap(d.Pipe()); err != nil {
+				t.Fatal(err)
+			}
+			if got := program.PID(d); got != pid || !p.configured(d) {
+				t.Errorf("the daemon is process %d, and taken to be %d", pid, got)
+			}
+			if err := p.quit(ctx, d); err != nil || program.PID(d) != 0 {
+				t.Errorf("quit: %v, process %d", err, program.PID(d))
+			}
+			if died, err := p.ensure(ctx, d, r); err != nil || !died {
+				t.Errorf("started again: died %v, %v", died, err)
+			}
+		})
+	}
+}
+
+const pidFile = "nvidia-cuda-mps-control.pid"
+
+// deaf makes a pipe in place of a socket.
+func deaf(path string) error {
+	return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600))
+}
+
+// A container's program may have the name of the daemon, which another device's has
+// too.
+func TestAnotherDevicesDaemonIsNotTakenForTheDevices(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	program, d := standIn(t)
+	if _, err := over(program, d).ensure(ctx, d, device{Version: version, MemoryMiB: 8000, Percentage: 70}); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"1\n", "x", "-1", fmt.Sprint(os.Getpid())} {
-		if err := os.WriteFile(filepath.Join(d.Pipe(), "nvidia-cuda-mps-control.pid"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if pid := (Program{Path: "/usr/bin/nvidia-cuda-mps-control"}).PID(d); pid != 0 {
-			t.Errorf("%q is taken for process %d", text, pid)
+	pid, other := program.PID(d), Daemon{Device: "GPU-b", Dir: t.TempDir()}
+	if err := os.MkdirAll(other.Shm(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if program.Lives(other, pid) || program.PID(other) != 0 || program.Lives(d, os.Getpid()) || program.Lives(d, -1) {
+		t.Error("another process is taken for the daemon")
+	}
+	if err := program.Kill(ctx, other, pid); err != nil || !program.Lives(d, pid) {
+		t.Errorf("it was killed for another device (%v)", err)
+	}
+}
+
+func TestADaemonThatHangsIsEndedWithItsServers(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	program, d := standIn(t)
+	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
+	if _, err := p.ensure(ctx, d, r); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	// The stand-in's server keeps the connection, so the command does not end.
+	_, _ = program.Tell(soon, d, "start_server -uid 0")
+	pid := program.PID(d)
+	if all := program.processes(d); len(all) != 2 || all[0].pid != pid || all[1].parent != pid {
+		t.Fatalf("daemon %d and its server are %+v", pid, all)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel = context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if _, err := program.Tell(soon, d, "get_server_list"); err == nil || ctx.Err() != nil {
+		t.Errorf("it answers: %v", err)
+	}
+	if err := p.end(ctx, d); err != nil || len(program.processes(d)) > 0 {
+		t.Errorf("left are %v (%v)", program.processes(d), err)
+	}
+	if died, err := p.ensure(ctx, d, r); err != nil || !died || program.PID(d) == pid {
+		t.Errorf("started again: died %v, %v", died, err)
+	}
+}
+
+func TestAnAnswerWithoutEndIsNotKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "endless")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec yes\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Program{Path: path}.Tell(context.Background(), Daemon{Dir: t.TempDir()}, "get_server_list")
+	if err == nil || len(err.Error()) > 1000 {
+		t.Errorf("the answer is %.1000v", err)
+	}
+}
+
+func TestTheStateOfAProcessIsReadWhateverItsName(t *testing.T) {
+	for stat, want := range map[string]int{
+		"5 (nvidia-cuda-mps) S 4 5 5 0":  4,
+		"5 (nvidia-cuda-mps) Z 4 5 5 0":  -1,
+		"5 (nvidia-cuda-mps) S":          -1,
+		"5 (nvidia-cuda) S 9) S 4 5 5 0": -1,
+		"5 (a) S 4":                      -1,
+		"":                               -1,
+		")(":                             -1,
+	} {
+		if got, ok := parentOf(stat, "nvidia-cuda-mps-control"); ok != (want > 0) || ok && got != want {
+			t.Errorf("%q: parent %d, %v", stat, got, ok)
 		}
 	}
 }

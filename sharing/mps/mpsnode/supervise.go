@@ -4,10 +4,14 @@ package mpsnode
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // Restart is what became of a daemon that died. Its clients have lost the device:
@@ -18,43 +22,48 @@ type Restart struct {
 	Err error
 }
 
-// How often daemons are looked at, and how long one that does not start is left
-// alone at most.
+// How often daemons are looked at, how long one that does not start is left alone at
+// most, how often one is asked whether it answers, and how often in a row it may fail
+// to: it may be busy, and to end it ends its clients.
 const (
 	lookEvery  = time.Second
 	longestGap = 30 * time.Second
+	askEvery   = 5 * time.Second
+	silentMost = 3
 )
+
+// watch is what the supervisor knows of one daemon.
+type watch struct {
+	busy atomic.Bool // somebody has the rest
+	gap  time.Duration
+	next time.Time // not before
+	told string
+	// ask is when it is asked next, silent how often in a row it did not answer.
+	ask    time.Time
+	silent int
+}
 
 // Run keeps every daemon that was needed alive until ctx ends. Only one goroutine
 // may run it.
 func (p *Preparer) Run(ctx context.Context) error {
-	gaps := map[sharing.DeviceID]time.Duration{}
-	next := map[sharing.DeviceID]time.Time{}
-	told := map[sharing.DeviceID]string{}
+	p.removeUnfinished()
+	watches := map[sharing.DeviceID]*watch{}
+	var looks sync.WaitGroup
+	defer looks.Wait()
 	for {
 		for _, id := range p.wanted() {
-			if time.Now().Before(next[id]) {
-				continue
+			w := watches[id]
+			if w == nil {
+				w = &watch{}
+				watches[id] = w
 			}
-			died, err := p.revive(ctx, id)
-			if ctx.Err() != nil {
-				return nil
+			// Each for itself: a container can make its own device's daemon slow.
+			if w.busy.CompareAndSwap(false, true) {
+				looks.Go(func() {
+					defer w.busy.Store(false)
+					p.look(ctx, id, w)
+				})
 			}
-			if err == nil {
-				delete(gaps, id)
-			} else {
-				gaps[id] = min(max(2*gaps[id], lookEvery), longestGap)
-				next[id] = time.Now().Add(gaps[id])
-			}
-			now := ""
-			if err != nil {
-				now = err.Error()
-			}
-			// Once per reason why it does not start, and once when it does.
-			if told[id] != now || died && err == nil {
-				p.tellRestart(Restart{Device: id, Err: err})
-			}
-			told[id] = now
 		}
 		select {
 		case <-ctx.Done():
@@ -62,6 +71,30 @@ func (p *Preparer) Run(ctx context.Context) error {
 		case <-time.After(lookEvery):
 		}
 	}
+}
+
+// look looks after one daemon and tells what became of it.
+func (p *Preparer) look(ctx context.Context, id sharing.DeviceID, w *watch) {
+	if time.Now().Before(w.next) {
+		return
+	}
+	died, err := p.revive(ctx, id, w)
+	if ctx.Err() != nil {
+		return
+	}
+	now := ""
+	if err == nil {
+		w.gap = 0
+	} else {
+		now = err.Error()
+		w.gap = min(max(2*w.gap, lookEvery), longestGap)
+		w.next = time.Now().Add(w.gap)
+	}
+	// Once per reason why it does not start, and once when it does.
+	if w.told != now || died && err == nil {
+		p.tellRestart(Restart{Device: id, Err: err})
+	}
+	w.told = now
 }
 
 func (p *Preparer) tellRestart(r Restart) {
@@ -76,6 +109,9 @@ func (p *Preparer) wanted() []sharing.DeviceID {
 	names, _ := p.cfg.Files.List(filepath.Join(p.cfg.Root, "devices"))
 	var ids []sharing.DeviceID
 	for _, name := range names {
+		if _, unfinished := hostnode.UnfinishedOf(name); unfinished {
+			continue // the device has its file beside it, or none
+		}
 		if r, ok, err := p.device(sharing.DeviceID(name)); err == nil && ok && r.Wanted {
 			ids = append(ids, sharing.DeviceID(name))
 		}
@@ -83,14 +119,67 @@ func (p *Preparer) wanted() []sharing.DeviceID {
 	return ids
 }
 
-// revive starts a daemon again if it has died, and finishes what a start before left
-// undone. One that runs with other options than are set now is left to Prepare.
-func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID) (died bool, err error) {
+// removeUnfinished removes what a crash left of records that were being written.
+func (p *Preparer) removeUnfinished() {
+	dir := filepath.Join(p.cfg.Root, "devices")
+	names, _ := p.cfg.Files.List(dir)
+	for _, name := range names {
+		if id, ok := hostnode.UnfinishedOf(name); ok {
+			// Nobody writes this device's record meanwhile. What stays does no harm.
+			unlock := p.lock(sharing.DeviceID(id))
+			_ = p.cfg.Files.Remove(filepath.Join(dir, name))
+			unlock()
+		}
+	}
+}
+
+// revive starts a daemon again if it has died or does not answer, and finishes what a
+// start before left undone. One that runs with other options than are set now is left
+// to Prepare.
+func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID, w *watch) (died bool, err error) {
 	defer p.lock(id)()
 	r, ok, err := p.device(id)
-	d := p.daemon(id)
-	if err != nil || !ok || !r.Wanted || p.configured(d) {
+	if err != nil || !ok || !r.Wanted {
 		return false, err
 	}
+	d := p.daemon(id)
+	_ = p.cfg.Space.Trim(d.Log(), logSize) // a log that cannot be cut says nothing about the daemon
+	complete := p.configured(d)
+	if complete && time.Now().Before(w.ask) {
+		return false, nil
+	}
+	if complete {
+		w.ask = time.Now().Add(askEvery)
+		_, err = p.tell(ctx, d, "get_server_list")
+	} else {
+		died, err = p.ensure(ctx, d, r)
+	}
+	if !errors.Is(err, errSilent) {
+		w.silent = 0
+		return died, err
+	}
+	if w.silent++; w.silent < silentMost {
+		if complete {
+			err = nil // it may be busy
+		}
+		return died, err
+	}
+	w.silent = 0
+	if err := p.end(ctx, d); err != nil {
+		return died, err
+	}
 	return p.ensure(ctx, d, r)
+}
+
+// end kills a daemon that does not answer. Its mark stays and says that it died.
+func (p *Preparer) end(ctx context.Context, d Daemon) error {
+	m, _, err := p.mark(d)
+	if err != nil {
+		return err
+	}
+	pid := p.process(d, m)
+	if pid == 0 {
+		return nil
+	}
+	return p.cfg.Control.Kill(ctx, d, pid)
 }

@@ -5,8 +5,13 @@ package mpsnode
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // supervised runs the supervisor for the length of a test.
@@ -114,11 +119,11 @@ func TestADaemonThatWasStartedAndNotConfiguredIsConfiguredLater(t *testing.T) {
 	inject(t, h, asks("uid", "main"))
 	h.kill("GPU-a")
 	h.mute = errors.New("it is busy")
-	if died, err := h.fresh().revive(context.Background(), "GPU-a"); !died || err == nil {
+	if died, err := h.fresh().revive(context.Background(), "GPU-a", &watch{}); !died || err == nil {
 		t.Fatalf("revived: died %v, %v", died, err)
 	}
 	h.mute = nil
-	if died, err := h.fresh().revive(context.Background(), "GPU-a"); died || err != nil {
+	if died, err := h.fresh().revive(context.Background(), "GPU-a", &watch{}); died || err != nil {
 		t.Errorf("revived again: died %v, %v", died, err)
 	}
 	if d := h.daemonOf("GPU-a"); d.memory != "81920M" {
@@ -130,7 +135,94 @@ func TestADaemonWithOtherOptionsIsLeftToTheNextContainer(t *testing.T) {
 	h := newHost(t)
 	inject(t, h, asks("uid", "main"))
 	h.multiUser = true
-	if died, err := h.fresh().revive(context.Background(), "GPU-a"); died || err != nil || h.starts != 1 {
+	if died, err := h.fresh().revive(context.Background(), "GPU-a", &watch{}); died || err != nil || h.starts != 1 {
 		t.Errorf("died %v, %v, %d starts", died, err, h.starts)
+	}
+}
+
+func TestADaemonThatDoesNotAnswerIsEndedAndStartedAnew(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	p, w, before := h.fresh(), &watch{}, h.daemonOf("GPU-a").pid
+	h.mute = errors.New("Cannot find MPS control daemon process")
+	for i := range silentMost {
+		if i == silentMost-1 {
+			h.muteOnly = before
+		}
+		w.ask = time.Time{}
+		died, err := p.revive(context.Background(), "GPU-a", w)
+		if last := i == silentMost-1; died != last || err != nil {
+			t.Errorf("asked %d times: died %v, %v", i+1, died, err)
+		}
+	}
+	if d := h.daemonOf("GPU-a"); d == nil || d.pid == before || d.memory != "81920M" {
+		t.Errorf("the daemon is %+v, want another one with the defaults", d)
+	}
+}
+
+func TestADaemonThatAnswersInBetweenIsLeftAlone(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	p, w := h.fresh(), &watch{}
+	for range 3 * silentMost {
+		for _, h.mute = range []error{errors.New("it is busy"), errors.New("it is busy"), nil} {
+			w.ask = time.Time{}
+			if died, err := p.revive(context.Background(), "GPU-a", w); died || err != nil {
+				t.Fatalf("died %v, %v", died, err)
+			}
+		}
+	}
+	if h.starts != 1 {
+		t.Errorf("%d starts", h.starts)
+	}
+}
+
+func TestADaemonIsNotEndedBecauseThePluginEnds(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	h.mute = context.Canceled
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	p, w := h.fresh(), &watch{}
+	for range 2 * silentMost {
+		w.ask = time.Time{}
+		_, _ = p.revive(ctx, "GPU-a", w)
+	}
+	if err := p.Leave(ctx, gpu()); err == nil || h.daemonOf("GPU-a") == nil {
+		t.Errorf("the daemon was ended (%v)", err)
+	}
+}
+
+func TestADeviceWhoseDaemonDoesNotAnswerLeavesTheMode(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	h.mute = errors.New("Cannot find MPS control daemon process")
+	if err := h.fresh().Leave(context.Background(), gpu()); err != nil || h.daemonOf("GPU-a") != nil {
+		t.Errorf("leaving: %v", err)
+	}
+}
+
+func TestARecordThatWasNotFinishedIsNoDevice(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	path := h.fresh().devicePath("GPU-a")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(filepath.Dir(path), hostnode.Unfinished("GPU-a")+"123")
+	if err := os.WriteFile(left, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ids := h.fresh().wanted(); len(ids) != 1 || ids[0] != "GPU-a" {
+		t.Errorf("%v are wanted", ids)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := h.fresh().Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) || h.starts != 1 {
+		t.Errorf("it is still there (%v), %d starts", err, h.starts)
 	}
 }

@@ -35,9 +35,18 @@ func (p *Preparer) entered(id sharing.DeviceID) (bool, error) {
 }
 
 // Enter implements nodeapi.Switcher. The daemon is started by the first container.
+// Its directories are made here, so that a device is not offered where they cannot be
+// bounded.
 func (p *Preparer) Enter(_ context.Context, d sharing.Device) error {
 	defer p.lock(d.ID)()
-	if _, err := p.enter(&d); err != nil {
+	_, err := p.enter(&d)
+	if err == nil {
+		err = p.directories(p.daemon(d.ID))
+	}
+	if err == nil {
+		err = p.bound(p.daemon(d.ID))
+	}
+	if err != nil {
 		return fmt.Errorf("device %s enters mode mps: %w", d.ID, err)
 	}
 	return nil
@@ -120,7 +129,7 @@ func (p *Preparer) leave(ctx context.Context, id sharing.DeviceID) error {
 	if err := p.quit(ctx, d); err != nil {
 		return err
 	}
-	if err := p.cfg.Files.Remove(d.Dir); err != nil {
+	if err := p.release(d); err != nil {
 		return err
 	}
 	if !there {

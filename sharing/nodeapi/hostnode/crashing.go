@@ -83,6 +83,14 @@ func (c *Crashing) Read(path string) ([]byte, error) {
 	return c.Under.Read(path)
 }
 
+// Exists implements Files.
+func (c *Crashing) Exists(path string) (bool, error) {
+	if c.Dead() {
+		return false, ErrCrash
+	}
+	return c.Under.Exists(path)
+}
+
 // List implements Files.
 func (c *Crashing) List(path string) ([]string, error) {
 	if c.Dead() {

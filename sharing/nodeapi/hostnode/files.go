@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Files is every effect a backend has on the host. Paths are absolute. All
@@ -21,8 +22,12 @@ type Files interface {
 	// new one, and a process that has the old one mapped keeps it.
 	Write(path string, content []byte, mode fs.FileMode) error
 	// Read returns the content of a file; errors.Is(err, fs.ErrNotExist) if
-	// there is none.
+	// there is none. It is for files that no container can write: all of the
+	// content comes into memory.
 	Read(path string) ([]byte, error)
+	// Exists reports whether a regular file is there. It does not open it, so it is
+	// safe for a file that a container can write. Something else there is an error.
+	Exists(path string) (bool, error)
 	// List returns the names in a directory, sorted; none if it does not exist.
 	List(path string) ([]string, error)
 	// Remove removes a file or a directory with all it holds. What does not
@@ -91,6 +96,16 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) (err error) {
 // complete. A process that is killed leaves one behind.
 func Unfinished(name string) string { return "." + name + ".tmp-" }
 
+// UnfinishedOf is the file that Write was about to make when it left this name
+// behind; false when the name is no such one.
+func UnfinishedOf(name string) (string, bool) {
+	end := strings.LastIndex(name, ".tmp-")
+	if end < 1 || name[0] != '.' {
+		return "", false
+	}
+	return name[1:end], true
+}
+
 // syncDir makes renames in a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
@@ -111,6 +126,21 @@ func (OS) Read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read file: %w", err)
 	}
 	return b, nil
+}
+
+// Exists implements Files.
+func (OS) Exists(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return false, fmt.Errorf("look for file %s: something else is there (%v)", path, info.Mode())
+	}
+	return true, nil
 }
 
 // List implements Files.

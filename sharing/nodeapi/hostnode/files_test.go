@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -123,5 +124,40 @@ func TestCrashingStopsAtTheNumberedEffect(t *testing.T) {
 				t.Errorf("%v exist, want %d files", names, want)
 			}
 		})
+	}
+}
+
+func TestAFileIsLookedForWithoutBeingOpened(t *testing.T) {
+	dir := t.TempDir()
+	file, pipe, link := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("/dev/zero", link)); err != nil {
+		t.Fatal(err)
+	}
+	if there, err := (OS{}).Exists(file); !there || err != nil {
+		t.Errorf("a file of 1 TiB: %v, %v", there, err)
+	}
+	for _, other := range []string{pipe, link, dir} {
+		if there, err := (OS{}).Exists(other); there || err == nil {
+			t.Errorf("%s is taken for a file: %v, %v", other, there, err)
+		}
+	}
+	if there, err := (OS{}).Exists(filepath.Join(dir, "none")); there || err != nil {
+		t.Errorf("what is not there: %v, %v", there, err)
+	}
+}
+
+func TestANameThatIsLeftUnfinishedTellsWhatItWasFor(t *testing.T) {
+	for name, want := range map[string]string{
+		Unfinished("GPU-x") + "123": "GPU-x", ".a.tmp-b.tmp-1": "a.tmp-b", "GPU-x": "", ".hidden": "", "GPU-x.tmp-1": "", ".tmp-1": "",
+	} {
+		if got, ok := UnfinishedOf(name); got != want || ok != (want != "") {
+			t.Errorf("%s is left of %q (%v), want %q", name, got, ok, want)
+		}
 	}
 }

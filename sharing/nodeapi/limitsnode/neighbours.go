@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -67,13 +66,13 @@ func (w *Writer) introduce(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	if err := w.files.MakeDir(w.neighbours(), 0o755); err != nil {
 		return nil, err
 	}
-	// Made once: a container that runs has this very file mounted.
-	if _, err := w.files.Read(demand); errors.Is(err, fs.ErrNotExist) {
+	// Made once: a container that runs has this very file mounted. It is never read
+	// here: the container may have made it as large as it likes.
+	made, err := w.files.Exists(demand)
+	if err == nil && !made {
 		err = w.files.Write(demand, make([]byte, demandBytes), 0o666)
-		if err != nil {
-			return nil, err
-		}
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := w.ensure(filepath.Join(w.neighbours(), name+".share"), []byte(entitlement(c))); err != nil {

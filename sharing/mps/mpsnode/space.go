@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"deviceshare/sharing"
+)
+
+// Bound is what a directory may hold, and who may write there.
+type Bound struct {
+	Size sharing.Bytes
+	Mode fs.FileMode
+	// NoLinks: symbolic links in it lead nowhere, where the kernel knows that (Linux
+	// 5.10). A container can make some where the daemon, which is root, opens files.
+	NoLinks bool
+}
+
+// Space bounds what containers can put on the host where they meet their daemon.
+// Paths are absolute. All methods may be repeated. Implementations are safe for
+// concurrent use on different directories.
+type Space interface {
+	// Limit gives a directory that is there a file system of its own of this size,
+	// which the container runtime sees too. One that it has already is kept with
+	// what is in it. An error is a host where that is not possible.
+	Limit(dir string, b Bound) error
+	// Release undoes Limit; what is in the directory is lost.
+	Release(dir string) error
+	// Empty removes what nobody has open, in a directory that no container writes
+	// meanwhile.
+	Empty(dir string) error
+	// Trim empties every file of a directory that takes more than so much. A process
+	// that has it open goes on writing.
+	Trim(dir string, most sharing.Bytes) error
+}
+
+// What the pipe directory may hold, a few sockets, and how large a log gets.
+const (
+	pipeSize = 4 * sharing.MiB
+	logSize  = 4 * sharing.MiB
+)
+
+// bound sets the limits of the directories that containers can write.
+func (p *Preparer) bound(d Daemon) error {
+	if err := p.cfg.Space.Limit(d.Pipe(), Bound{Size: pipeSize, Mode: 0o755, NoLinks: true}); err != nil {
+		return fmt.Errorf("the containers of device %s could fill the host's memory: %w", d.Device, err)
+	}
+	// As /dev/shm.
+	if err := p.cfg.Space.Limit(d.Shm(), Bound{Size: p.cfg.Shm, Mode: 0o777 | fs.ModeSticky}); err != nil {
+		return fmt.Errorf("the containers of device %s could fill the host's memory: %w", d.Device, err)
+	}
+	return nil
+}
+
+// release removes a daemon's directories.
+func (p *Preparer) release(d Daemon) error {
+	for _, dir := range []string{d.Pipe(), d.Shm()} {
+		if err := p.cfg.Space.Release(dir); err != nil {
+			return err
+		}
+	}
+	return p.cfg.Files.Remove(d.Dir)
+}
+
+// vacate empties the pipe directory for a daemon that is about to start. What lies
+// there is left of the one before, or is a container's trap.
+func (p *Preparer) vacate(d Daemon) error {
+	names, err := p.cfg.Files.List(d.Pipe())
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := p.cfg.Files.Remove(filepath.Join(d.Pipe(), name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tidy empties /dev/shm of a device once no container has it. It waits for the
+// device.
+func (p *Preparer) tidy(id sharing.DeviceID) error {
+	defer p.lock(id)()
+	there, err := p.claims(id)
+	if err != nil || len(there) > 0 {
+		return err
+	}
+	return p.cfg.Space.Empty(p.daemon(id).Shm())
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpsnode
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"deviceshare/sharing"
+)
+
+// Of Linux; package syscall does not have them.
+const (
+	noSymFollow     = 0x100 // MS_NOSYMFOLLOW; kernels before 5.10 pass it over
+	unmountNoFollow = 8     // UMOUNT_NOFOLLOW
+	tmpfsMagic      = 0x01021994
+)
+
+// Tmpfs implements Space with a tmpfs(5) on each directory. It needs CAP_SYS_ADMIN.
+// The zero value is ready.
+type Tmpfs struct{}
+
+// Limit implements Space. A file costs memory beside its content, so their number is
+// limited too: one for each 4 KiB.
+func (Tmpfs) Limit(dir string, b Bound) error {
+	there, err := ownTmpfs(dir)
+	if err != nil {
+		return err
+	}
+	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC)
+	if b.NoLinks {
+		flags |= noSymFollow
+	}
+	size := fmt.Sprintf("size=%d,nr_inodes=%d", b.Size, max(b.Size>>12, 64))
+	if there {
+		if err := resize(dir, flags, size, b.Size); err != nil {
+			return err
+		}
+		return hostSees(dir)
+	}
+	mode := uint32(b.Mode.Perm())
+	if b.Mode&fs.ModeSticky != 0 {
+		mode |= syscall.S_ISVTX
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, fmt.Sprintf("%s,mode=%o", size, mode)); err != nil {
+		return fmt.Errorf("mount a tmpfs on %s: %w", dir, err)
+	}
+	if err := hostSees(dir); err != nil {
+		return errors.Join(err, unmount(dir))
+	}
+	return nil
+}
+
+// resize gives a tmpfs another size, unless it has that one.
+func resize(dir string, flags uintptr, options string, size sharing.Bytes) error {
+	var now syscall.Statfs_t
+	if err := syscall.Statfs(dir, &now); err != nil {
+		return fmt.Errorf("look at the tmpfs on %s: %w", dir, err)
+	}
+	if block := uint64(now.Bsize); now.Blocks == (uint64(size)+block-1)/block { //nolint:gosec // neither is negative
+		return nil
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags|syscall.MS_REMOUNT, options); err != nil {
+		return fmt.Errorf("change the tmpfs on %s to %d bytes, which fails where more is in use: %w", dir, size, err)
+	}
+	return nil
+}
+
+// ownTmpfs reports whether a directory has a tmpfs of its own. Another file system
+// there is an error.
+func ownTmpfs(dir string) (bool, error) {
+	var here, above syscall.Stat_t
+	if err := errors.Join(syscall.Lstat(dir, &here), syscall.Lstat(filepath.Dir(dir), &above)); err != nil {
+		return false, fmt.Errorf("look at %s: %w", dir, err)
+	}
+	if here.Dev == above.Dev {
+		return false, nil
+	}
+	var kind syscall.Statfs_t
+	if err := syscall.Statfs(dir, &kind); err != nil {
+		return false, fmt.Errorf("look at %s: %w", dir, err)
+	}
+	if kind.Type != tmpfsMagic {
+		return false, fmt.Errorf("another file system than a tmpfs is mounted on %s", dir)
+	}
+	return true, nil
+}
+
+// hostSees refuses a tmpfs that the host's first process does not see: then the
+// container runtime would mount what is below it, which has no limit. A process that
+// may not ask runs as one of the host.
+func hostSees(dir string) error {
+	mounts, err := os.ReadFile("/proc/1/mountinfo")
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for the tmpfs on %s on the host: %w", dir, err)
+	}
+	var stat syscall.Stat_t
+	if err := syscall.Lstat(dir, &stat); err != nil {
+		return fmt.Errorf("look at %s: %w", dir, err)
+	}
+	if !seen(string(mounts), stat.Dev) {
+		return fmt.Errorf("the host does not see the tmpfs on %s: the volume needs mountPropagation: Bidirectional", dir)
+	}
+	return nil
+}
+
+// seen looks for a file system in the text of mountinfo (proc_pid_mountinfo(5)),
+// where its number is the third word of a line.
+func seen(mounts string, dev uint64) bool {
+	want := fmt.Sprintf("%d:%d", dev>>8&0xfff, dev&0xff|dev>>12&0xfff00) // as the kernel packs it
+	for line := range strings.Lines(mounts) {
+		if words := strings.Fields(line); len(words) > 2 && words[2] == want {
+			return true
+		}
+	}
+	return false
+}
+
+// Release implements Space. The content goes first: a daemon of another device has
+// a copy of the mount, which would keep it.
+func (Tmpfs) Release(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	there, err := ownTmpfs(dir)
+	if err != nil || !there {
+		return err
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("empty %s: %w", dir, err)
+	}
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(dir, name.Name())); err != nil {
+			return fmt.Errorf("empty %s: %w", dir, err)
+		}
+	}
+	return unmount(dir)
+}
+
+func unmount(dir string) error {
+	if err := syscall.Unmount(dir, syscall.MNT_DETACH|unmountNoFollow); err != nil {
+		return fmt.Errorf("unmount %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Empty implements Space.
+func (Tmpfs) Empty(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("empty %s: %w", dir, err)
+	}
+	defer func() { _ = root.Close() }()
+	if _, err := sweep(root); err != nil {
+		return fmt.Errorf("empty %s: %w", dir, err)
+	}
+	return nil
+}
+
+// sweep removes what nobody has open below a directory, and reports whether that was
+// all. The server keeps its own files there for its next client.
+func sweep(root *os.Root) (all bool, err error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return false, err
+	}
+	all = true
+	for _, name := range names {
+		free, err := idle(root, name)
+		if err == nil && free {
+			err = root.Remove(name)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		all = all && free
+	}
+	return all, nil
+}
+
+// idle reports whether an entry may go: nobody has it open, and all below it went.
+func idle(root *os.Root, name string) (bool, error) {
+	info, err := root.Lstat(name)
+	switch {
+	case err != nil:
+		return false, err
+	case info.IsDir():
+		below, err := root.OpenRoot(name)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = below.Close() }()
+		return sweep(below)
+	case !info.Mode().IsRegular():
+		return true, nil
+	}
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	// The kernel gives a lease for writing (fcntl(2)) only on a file that nobody else
+	// has open or mapped.
+	_, _, refusal := syscall.Syscall(syscall.SYS_FCNTL, file.Fd(), syscall.F_SETLEASE, syscall.F_WRLCK)
+	if refusal == syscall.EAGAIN {
+		return false, nil
+	}
+	if refusal != 0 {
+		return false, fmt.Errorf("ask who has %s open: %w", name, refusal)
+	}
+	return true, nil
+}
+
+// Trim implements Space. What counts is what a file takes: one that is written on
+// where it was cut has a hole before that.
+func (Tmpfs) Trim(dir string, most sharing.Bytes) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("trim %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		var stat syscall.Stat_t
+		if err := syscall.Lstat(path, &stat); err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFREG || stat.Blocks*512 <= int64(most) {
+			continue
+		}
+		if err := os.Truncate(path, 0); err != nil {
+			return fmt.Errorf("trim %s: %w", path, err)
+		}
+	}
+	return nil
+}
