@@ -31,7 +31,7 @@ func User(component string) string {
 	return component
 }
 
-// groups are those that the apiserver gives a service account of the manifests.
+// accountGroups are those that the apiserver gives a service account of the manifests.
 func accountGroups() []string {
 	return []string{"system:serviceaccounts", "system:serviceaccounts:" + Namespace}
 }
@@ -52,11 +52,11 @@ func accessKinds() map[string]schema.GroupVersionResource {
 
 // installAccounts creates the namespace, accounts, roles and bindings of the manifests.
 func (c *Cluster) installAccounts(ctx context.Context) error {
-	objects, err := accessObjects(filepath.Join(c.layout.repo, "manifests", "install", "deviceshare.yaml"))
+	all, err := objects(filepath.Join(c.layout.repo, "manifests", "install", "deviceshare.yaml"), accessKinds())
 	if err != nil {
 		return err
 	}
-	for _, o := range objects {
+	for _, o := range all {
 		var to dynamic.ResourceInterface = c.dynamic.Resource(accessKinds()[o.GetKind()])
 		if o.GetNamespace() != "" {
 			to = c.dynamic.Resource(accessKinds()[o.GetKind()]).Namespace(o.GetNamespace())
@@ -68,8 +68,8 @@ func (c *Cluster) installAccounts(ctx context.Context) error {
 	return nil
 }
 
-// accessObjects reads what a file of manifests says about access, in its order.
-func accessObjects(path string) ([]*unstructured.Unstructured, error) {
+// objects reads what a file of manifests has of some kinds, in its order.
+func objects(path string, kinds map[string]schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the manifests: %w", err)
@@ -83,7 +83,7 @@ func accessObjects(path string) ([]*unstructured.Unstructured, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("read the manifests in %s: %w", path, err)
 		}
-		if _, wanted := accessKinds()[o.GetKind()]; wanted {
+		if _, wanted := kinds[o.GetKind()]; wanted {
 			out = append(out, o)
 		}
 	}

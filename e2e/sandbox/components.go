@@ -80,7 +80,7 @@ func (c *Cluster) scheduler() component {
 		"--schedule-period="+c.opts.SchedulePeriod.String(), "--leader-elect=false",
 		"--enable-healthz=true", fmt.Sprintf("--healthz-address=127.0.0.1:%d", c.ports.SchedulerHealth),
 		"--enable-metrics=true", fmt.Sprintf("--listen-address=127.0.0.1:%d", c.ports.SchedulerMetrics),
-		"--kube-api-qps=2000", "--kube-api-burst=2000", "--cache-dump-dir="+l.in("logs"), "--logtostderr", "-v=3")
+		"--percentage-nodes-to-find=100", "--kube-api-qps=2000", "--kube-api-burst=2000", "--cache-dump-dir="+l.in("logs"), "--logtostderr", "-v=3")
 	out.ready = askHTTP("http", c.ports.SchedulerHealth, "/healthz")
 	return out
 }

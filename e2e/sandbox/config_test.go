@@ -4,9 +4,13 @@ package sandbox
 
 import (
 	"encoding/json"
+	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -96,27 +100,26 @@ func TestContainerdKeepsEverythingBelowTheStateDirectory(t *testing.T) {
 	}
 }
 
-func TestDefaultSchedulerConfigurationNamesOurPlugin(t *testing.T) {
-	var conf struct {
-		Actions string
-		Tiers   []struct {
-			Plugins []struct {
-				Name      string
-				Arguments map[string]any
-			}
-		}
-	}
-	if err := yaml.Unmarshal([]byte(DefaultSchedulerConf), &conf); err != nil {
+func TestTheSchedulerIsConfiguredAsTheManifestsDoIt(t *testing.T) {
+	all, err := objects("../../manifests/install/deviceshare.yaml", map[string]schema.GroupVersionResource{"ConfigMap": {}})
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tier := range conf.Tiers {
-		for _, p := range tier.Plugins {
-			if p.Name == "deviceshare" && p.Arguments["deviceshare.SchedulePolicy"] == "binpack" {
-				return
-			}
+	for _, o := range all {
+		text, ok, err := unstructured.NestedString(o.Object, "data", "volcano-scheduler.conf")
+		if err != nil || !ok {
+			continue
 		}
+		var shipped, ours any
+		if err := errors.Join(yaml.Unmarshal([]byte(text), &shipped), yaml.Unmarshal([]byte(DefaultSchedulerConf), &ours)); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(ours, shipped) {
+			t.Errorf("the sandbox has\n%s\nthe manifests have\n%s", DefaultSchedulerConf, text)
+		}
+		return
 	}
-	t.Errorf("no deviceshare plugin with its arguments in %+v", conf)
+	t.Error("the manifests have no configuration of the scheduler")
 }
 
 func TestPortsAreFreeAndDiffer(t *testing.T) {

@@ -42,7 +42,7 @@ gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=
 gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=1 mig=capable pci=0000:0f:00.0 sms=108
 `
 
-// DefaultSchedulerConf is Volcano's default configuration with the deviceshare plugin in it.
+// DefaultSchedulerConf is the configuration that manifests/install gives the scheduler, without comments.
 const DefaultSchedulerConf = `actions: "enqueue, allocate, backfill"
 tiers:
 - plugins:
@@ -55,7 +55,8 @@ tiers:
       deviceshare.VGPUEnable: true
       deviceshare.SchedulePolicy: binpack
       deviceshare.ScheduleWeight: 10
-- plugins:
+      deviceshare.KnownGeometriesCMName: volcano-vgpu-device-config
+      deviceshare.KnownGeometriesCMNamespace: kube-system
   - name: overcommit
   - name: drf
     enablePreemptable: false

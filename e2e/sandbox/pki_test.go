@@ -112,7 +112,7 @@ func TestEveryRoleOfTheManifestsIsCreatedAndNothingThatRuns(t *testing.T) {
 // manifests reads what the installation says about access.
 func manifests(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	out, err := accessObjects("../../manifests/install/deviceshare.yaml")
+	out, err := objects("../../manifests/install/deviceshare.yaml", accessKinds())
 	if err != nil {
 		t.Fatal(err)
 	}
