@@ -31,7 +31,7 @@ void prim_unlock(int fd, long long byte);
 /* 1 when somebody else holds it, 0 when nobody does. */
 int prim_locked(int fd, long long byte);
 
-/* Reads a whole small file. Bytes read, or -1; a file of `room` bytes or more is EFBIG. */
+/* Reads a whole small file. Bytes read, or -1; a file of `room` bytes or more is EFBIG. Waits for nobody: a lease on it is EWOULDBLOCK. */
 long prim_read(const char *path, char *out, size_t room);
 
 /*
@@ -39,6 +39,11 @@ long prim_read(const char *path, char *out, size_t room);
  * -1 when that is impossible.
  */
 int prim_write_at(const char *path, long long offset, const void *from, size_t size);
+/*
+ * Keeps a file open for writing for the life of the process, whatever descriptors the program closes: then nobody can have a lease
+ * on it, which would refuse or delay our writing. -1 when that is impossible; EWOULDBLOCK while somebody has one.
+ */
+int prim_keep_writable(const char *path);
 /* Tells each name in a directory. 0, or -1. */
 int prim_list(const char *path, void (*tell)(const char *name, void *to), void *to);
 /* When a directory's names last changed, in nanoseconds; 0: not known. */
