@@ -71,6 +71,9 @@ int prim_mutex_make(pthread_mutex_t *m);
 int prim_mutex_lock(pthread_mutex_t *m, int seconds);
 int prim_mutex_consistent(pthread_mutex_t *m);
 
+/* Has run(with) called when the calling thread ends; for one function of this library. Nothing where the C library has no such thing. */
+void prim_at_thread_end(void (*run)(void *), void *with);
+
 /* A library's handle, loading it when it is not there yet; NULL when there is none. */
 void *prim_library(const char *soname);
 

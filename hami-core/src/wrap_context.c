@@ -65,6 +65,7 @@ CUresult hook_primary_release(original_primary_release original, CUdevice device
 {
 	struct departing d;
 	CUcontext context = primary_of(device);
+	limiter_settle(context);
 	CUresult r = original(device);
 	if (r != CUDA_SUCCESS || primary_active(device))
 		return r;
@@ -73,18 +74,24 @@ CUresult hook_primary_release(original_primary_release original, CUdevice device
 	return context_leave_end(&d, r);
 }
 
+/* The shape of what takes a context away for certain. */
+#define TAKE_AWAY(context, call)                \
+	struct departing d;                     \
+	struct span_rest rest;                  \
+	limiter_settle(context);                \
+	limiter_leave_begin(&rest, context);    \
+	context_leave_begin(&d, context);       \
+	CUresult r = call;                      \
+	limiter_leave_end(&rest);               \
+	return context_leave_end(&d, r)
+
 CUresult hook_primary_reset(original_primary_reset original, CUdevice device)
 {
-	struct departing d;
-	limiter_forget(primary_of(device));
-	context_leave_begin(&d, primary_of(device));
-	return context_leave_end(&d, original(device));
+	CUcontext context = primary_of(device);
+	TAKE_AWAY(context, original(device));
 }
 
 CUresult hook_ctx_destroy(original_ctx_destroy original, CUcontext context)
 {
-	struct departing d;
-	limiter_forget(context);
-	context_leave_begin(&d, context);
-	return context_leave_end(&d, original(context));
+	TAKE_AWAY(context, original(context));
 }
