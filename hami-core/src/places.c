@@ -24,10 +24,8 @@ static CUcontext current(void)
 CUcontext stream_context(CUstream stream)
 {
 	CUcontext context = NULL;
-	fn_cuStreamGetCtx get = ORIGINAL(cuStreamGetCtx);
-	if (stream_is_made(stream) && get && get(stream, &context) == CUDA_SUCCESS && context)
-		return context;
-	return current();
+	fn_cuStreamGetCtx get = stream_is_made(stream) ? ORIGINAL(cuStreamGetCtx) : NULL;
+	return get && get(stream, &context) == CUDA_SUCCESS && context ? context : current();
 }
 
 int context_enter(CUcontext context)
