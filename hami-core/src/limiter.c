@@ -6,15 +6,15 @@
 
 #include "borrow.h"
 #include "capture.h"
+#include "costs.h"
 #include "pace.h"
+#include "places.h"
 #include "prim.h"
 #include "resolve.h"
 #include "runtime.h"
 #include "share.h"
-#include "spans.h"
 #include "turns.h"
 
-#define PLACES 64               /* contexts of a process that are measured */
 #define BATCH_LAUNCHES 4096     /* most launches between two checkpoints */
 #define AHEAD_PATIENCE_NS 500000000ULL /* a kernel may wait for one that we hold back: then let go */
 
@@ -25,26 +25,24 @@ const int32_t *limiter_word = &starting;
 enum mode { MODE_UNKNOWN, MODE_OPEN, MODE_WATCHED, MODE_LIMITED };
 
 static struct {
-	pthread_mutex_t mutex; /* for places, their spans, and learning costs */
+	pthread_mutex_t mutex; /* for the start */
 	int mode;
 	int many; /* more than one device: a thread may change devices between launches */
-	uint32_t generation; /* of everything a thread remembers; counts forks and contexts gone */
 	uint32_t seeds; /* given to threads: their batches differ */
-	struct place *place[PLACES];
-	int places;
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* What a thread has launched since its last checkpoint. */
 struct batch {
-	uint32_t generation;
 	int open;
-	CUcontext context;   /* where the batch is */
-	CUcontext unlimited; /* the last one seen whose device is not limited; NULL: none */
-	struct place *place;
+	struct place *place; /* where the batch is; when it is not open, the last one seen that is not limited, or NULL */
+	uint32_t generation; /* of that place */
+	CUcontext context;
+	int device;
+	CUstream other; /* one more stream known to be of that context */
 	struct span span;
 	uint64_t size, sum; /* nanoseconds: when to close it; launched so far */
 	int launches;
-	uint32_t seed;
+	uint32_t seed; /* 0: the thread has had no batch yet */
 };
 static _Thread_local struct batch mine __attribute__((tls_model("initial-exec")));
 
@@ -73,42 +71,6 @@ static int start(void)
 	return self.mode;
 }
 
-static CUcontext current(void)
-{
-	CUcontext context = NULL;
-	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
-	return get && get(&context) == CUDA_SUCCESS ? context : NULL;
-}
-
-/* The place of a context, or an unused one, or NULL (needs the mutex). */
-static struct place *find_place(CUcontext context)
-{
-	struct place *unused = NULL;
-	for (int i = 0; i < self.places; i++) {
-		if (self.place[i]->context == context)
-			return self.place[i];
-		if (!self.place[i]->context)
-			unused = self.place[i];
-	}
-	if (!unused && self.places < PLACES && (unused = calloc(1, sizeof *unused)) != NULL)
-		self.place[self.places++] = unused;
-	return unused;
-}
-
-/* A context's place, made on first sight; NULL when there is none for it (needs the mutex). */
-static struct place *place_of(CUcontext context)
-{
-	struct place *p = find_place(context);
-	if (p && !p->context) {
-		int device = runtime_current_device();
-		if (device == -2)
-			return NULL;
-		*p = (struct place){.context = context, .device = device < 0 ? 0 : device, .first = 1, .next = 1};
-		p->percent = device < 0 ? 100 : runtime_cores(device);
-	}
-	return p;
-}
-
 /* Waits until there is time to spend, nobody goes first, and little enough is queued. 0 when nothing was enforced. */
 static int wait_for_turn(struct place *p, uint64_t cost)
 {
@@ -118,11 +80,9 @@ static int wait_for_turn(struct place *p, uint64_t cost)
 		if (!share_enforced())
 			return 0;
 		uint64_t now = prim_now();
-		pthread_mutex_lock(&self.mutex);
-		int64_t back = spans_harvest(p, share_books(p->device), now);
-		uint64_t queued = p->queued, ahead = pace_ahead(queued, (unsigned)(p->next - p->first));
-		pthread_mutex_unlock(&self.mutex);
-		share_give(p->device, back);
+		share_give(p->device, spans_harvest(p, share_books(p->device), now));
+		unsigned spans;
+		uint64_t queued = spans_queued(p, &spans), ahead = pace_ahead(queued, spans);
 		unsigned percent = borrow_rate(p->device, p->percent, now);
 		int64_t balance = share_refill(p->device, percent, now);
 		uint64_t wait = pace_wait(balance, percent), turn = turns_wait(p->device, percent, balance, queued, cost, now);
@@ -136,67 +96,74 @@ static int wait_for_turn(struct place *p, uint64_t cost)
 	}
 }
 
-/* Begins a batch. 0 when this launch is none of ours to limit. */
-static int open_batch(struct batch *b, const struct launch *l)
+/* Whether a context has gone since the thread was there. */
+static int stale(const struct batch *b)
 {
-	CUcontext context = current();
-	if (!context || capture_active(l->stream))
+	return b->generation != place_generation(b->place);
+}
+
+/* A batch that cannot be ended where it began: its estimate stands, and it is paid at once. Calls no driver. */
+static void abandon(struct batch *b)
+{
+	if (!stale(b))
+		span_discard(b->place, b->span.start);
+	if (!b->span.free)
+		share_give(b->device, -(int64_t)b->sum);
+	b->open = 0;
+	b->place = NULL;
+}
+
+static void thread_ends(void *batch)
+{
+	struct batch *b = batch;
+	if (b->open)
+		abandon(b);
+	b->seed = 0; /* who launches still, in another such function, is called once more */
+}
+
+/* Begins a batch. 0 when this launch is none of ours to limit. */
+static int open_batch(struct batch *b, const struct launch *l, CUcontext context)
+{
+	struct place *p = capture_active(l->stream) ? NULL : place_of(context);
+	b->place = NULL;
+	if (!p)
 		return 0;
-	uint32_t generation = __atomic_load_n(&self.generation, __ATOMIC_RELAXED);
-	pthread_mutex_lock(&self.mutex);
-	struct place *p = place_of(context);
-	pthread_mutex_unlock(&self.mutex);
-	if (!p || p->percent == 100) {
-		b->unlimited = p ? context : NULL;
-		b->generation = generation;
+	uint32_t generation = place_generation(p), seed = b->seed;
+	if (p->percent == 100) {
+		*b = (struct batch){.place = p, .generation = generation, .context = context, .seed = seed};
 		return 0;
 	}
 	uint64_t cost = cost_of(l->key);
 	int free = !wait_for_turn(p, cost > PACE_BATCH_NS ? cost : PACE_BATCH_NS);
-	*b = (struct batch){.generation = generation, .open = 1, .context = context, .place = p, .seed = b->seed};
-	if (!b->seed)
-		b->seed = __atomic_add_fetch(&self.seeds, 1, __ATOMIC_RELAXED);
+	if (!seed) {
+		seed = __atomic_add_fetch(&self.seeds, 1, __ATOMIC_RELAXED);
+		prim_at_thread_end(thread_ends, b);
+	}
+	*b = (struct batch){.open = 1, .place = p, .generation = generation, .context = context, .device = p->device, .seed = seed};
 	b->size = pace_batch(&b->seed);
 	b->span = (struct span){.stream = l->stream, .opened_ns = prim_now(), .free = free};
-	pthread_mutex_lock(&self.mutex);
 	span_anchor(p, l->stream);
 	b->span.after = span_running(p, l->stream);
-	pthread_mutex_unlock(&self.mutex);
 	return 1;
 }
 
-/* Marks where the stream is before a launch: the start of a batch on an idle stream, and the last one. */
-static CUevent mark(struct batch *b, CUstream stream)
+/* Whether a launch works where the batch is: the place, as far as is asked, and always the device. */
+static int continues(struct batch *b, CUstream stream)
 {
-	pthread_mutex_lock(&self.mutex);
-	CUevent event = span_mark(b->place, stream);
-	pthread_mutex_unlock(&self.mutex);
-	return event;
+	if (stale(b))
+		return 0;
+	if (!self.many || (stream_is_made(stream) && (stream == b->span.stream || stream == b->other)))
+		return 1;
+	if (stream_context(stream) != b->context)
+		return 0;
+	b->other = stream_is_made(stream) ? stream : b->other;
+	return 1;
 }
 
-/* A context has gone since the batch began; it may have been this one. */
-static int stale(const struct batch *b)
+/* Nothing is limited where the launch works, as far as is known at a glance. */
+static int passes(const struct batch *b, CUstream stream)
 {
-	return b->generation != __atomic_load_n(&self.generation, __ATOMIC_RELAXED);
-}
-
-/* Nothing is limited where the thread is now, as far as is known at a glance. */
-static int passes(const struct batch *b)
-{
-	return b->unlimited && !stale(b) && current() == b->unlimited;
-}
-
-/* A batch that cannot be ended where it began: its estimate stands, and it is paid at once. */
-static void abandon(struct batch *b)
-{
-	if (!stale(b)) {
-		pthread_mutex_lock(&self.mutex);
-		span_discard(b->place, b->span.start);
-		pthread_mutex_unlock(&self.mutex);
-		if (!b->span.free)
-			share_give(b->place->device, -(int64_t)b->sum);
-	}
-	b->open = 0;
+	return b->place && !stale(b) && stream_context(stream) == b->context;
 }
 
 /* Counts a launch into the thread's batch; 1 when the batch ends with it. */
@@ -209,21 +176,28 @@ static int count(struct batch *b, struct launch *l)
 	return !l->cost || l->graph || b->sum >= b->size || b->launches >= BATCH_LAUNCHES;
 }
 
+static int stream_idle(CUstream stream)
+{
+	fn_cuStreamQuery query = ORIGINAL(cuStreamQuery);
+	return query && query(stream) == CUDA_SUCCESS;
+}
+
 /* The slow way of a launch: it begins a batch, or ends one, or both. */
-static void checkpoint(struct batch *b, struct launch *l)
+static void checkpoint(struct batch *b, struct launch *l, CUcontext context)
 {
 	int ends = b->open;
 	if (!ends) {
-		if (!open_batch(b, l))
+		if (!open_batch(b, l, context))
 			return;
 		ends = count(b, l);
-		if (!ends && !b->span.after)
-			b->span.start = mark(b, l->stream);
+		if (!ends && !b->span.after) /* where the stream is before the launch */
+			b->span.start = span_mark(b->place, l->stream);
 	}
 	l->checkpoint = ends;
 	if (!ends || capture_active(l->stream))
 		return;
-	l->mid = mark(b, l->stream);
+	l->idle = !l->cost && stream_idle(l->stream);
+	l->mid = span_mark(b->place, l->stream);
 	l->mid_ns = prim_now();
 }
 
@@ -238,17 +212,28 @@ void limiter_before(struct launch *l)
 			share_heed_monitor();
 		return;
 	}
-	if (b->open && (stale(b) || (self.many && current() != b->context)))
+	if (b->open && !continues(b, l->stream))
 		abandon(b);
-	if (b->open ? !count(b, l) : passes(b))
+	if (b->open ? !count(b, l) : passes(b, l->stream))
 		return;
 	if (b->open && !l->cost) { /* measured alone: the batch may hold a pause of the program, and only known costs bound that */
 		b->sum -= PACE_NEW_NS;
 		abandon(b);
 	}
 	int before = capture_relax();
-	checkpoint(b, l);
+	CUcontext context = b->open ? b->context : stream_context(l->stream);
+	int entered = context_enter(context);
+	checkpoint(b, l, context);
+	context_leave(entered);
 	capture_restore(before);
+}
+
+/* The host's time for a launch that found the device idle, and how much of it was for certain no work of the device's. */
+static void note_delay(struct span *s, const struct launch *l)
+{
+	int working = l->idle && !stream_idle(l->stream); /* else the launch may have waited for its work */
+	s->late_ns = l->mid && span_passed(l->mid) ? prim_now() - l->mid_ns : 0;
+	s->loading_ns = working ? s->late_ns : 0;
 }
 
 /* Ends the thread's batch after its last launch: marks, pays by estimate, leaves the rest to the harvest. */
@@ -256,11 +241,10 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 {
 	struct span *s = &b->span;
 	s->mid = l->mid;
-	s->late_ns = l->mid && span_passed(l->mid) ? prim_now() - l->mid_ns : 0;
+	note_delay(s, l);
 	s->key = result == CUDA_SUCCESS ? l->key : 0;
 	s->predicted = l->cost ? b->sum : PACE_UNKNOWN;
 	s->paid = s->free ? 0 : b->sum;
-	pthread_mutex_lock(&self.mutex);
 	s->end = l->mid ? span_mark(b->place, l->stream) : NULL;
 	if (s->end) {
 		span_add(b->place, s);
@@ -268,40 +252,91 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 		span_discard(b->place, s->start);
 		span_discard(b->place, s->mid);
 	}
-	pthread_mutex_unlock(&self.mutex);
-	share_give(b->place->device, -(int64_t)s->paid);
+	share_give(b->device, -(int64_t)s->paid);
 	b->open = 0;
+	b->place = NULL;
 }
 
 CUresult limiter_after(struct launch *l, CUresult result)
 {
-	if (l->checkpoint) {
-		int before = capture_relax();
-		close_batch(&mine, l, result);
-		capture_restore(before);
+	struct batch *b = &mine;
+	if (!l->checkpoint || !b->open)
+		return result;
+	if (stale(b)) {
+		abandon(b);
+		return result;
 	}
+	int before = capture_relax(), entered = context_enter(b->context);
+	close_batch(b, l, result);
+	context_leave(entered);
+	capture_restore(before);
 	return result;
+}
+
+void limiter_estimate(struct launch *l)
+{
+	struct batch *b = &mine;
+	if (!b->open)
+		return;
+	if (!stale(b))
+		span_discard(b->place, l->mid);
+	l->checkpoint = 0;
+	l->mid = NULL;
+	abandon(b);
+}
+
+static int limited(void)
+{
+	return __atomic_load_n(&self.mode, __ATOMIC_ACQUIRE) == MODE_LIMITED;
+}
+
+CUcontext limiter_waits(CUstream stream)
+{
+	return limited() ? stream_context(stream) : NULL;
+}
+
+void limiter_settle(CUcontext context)
+{
+	unsigned spans = 0;
+	struct place *p = context && limited() ? place_known(context) : NULL;
+	if (p)
+		spans_queued(p, &spans);
+	if (!spans)
+		return;
+	int before = capture_relax(), entered = context_enter(context);
+	share_give(p->device, spans_harvest(p, share_books(p->device), prim_now()));
+	context_leave(entered);
+	capture_restore(before);
+}
+
+void limiter_leave_begin(struct span_rest *rest, CUcontext context)
+{
+	struct batch *b = &mine;
+	if (b->open && b->context == context && !stale(b))
+		abandon(b);
+	place_forget(context, rest);
+}
+
+void limiter_leave_end(const struct span_rest *rest)
+{
+	uint64_t took = rest->since_ns ? prim_now() - rest->since_ns : 0;
+	if (took > rest->paid_ns)
+		share_give(rest->device, -(int64_t)(took - rest->paid_ns));
 }
 
 void limiter_forget(CUcontext context)
 {
-	pthread_mutex_lock(&self.mutex);
-	for (int i = 0; i < self.places; i++)
-		if (self.place[i]->context == context) {
-			self.place[i]->context = NULL; /* not freed: another thread may be waiting in it */
-			__atomic_add_fetch(&self.generation, 1, __ATOMIC_RELAXED);
-			break;
-		}
-	pthread_mutex_unlock(&self.mutex);
+	struct span_rest rest;
+	limiter_leave_begin(&rest, context);
+	limiter_leave_end(&rest);
 }
 
 void limiter_after_fork(void)
 {
 	pthread_mutex_init(&self.mutex, NULL); /* another thread of the parent may have held it */
 	self.mode = MODE_UNKNOWN;
-	self.places = 0;
-	self.generation++;
 	limiter_word = &starting;
+	places_after_fork();
 	cost_reset();
 	mine = (struct batch){0};
 }

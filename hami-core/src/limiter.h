@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
+#include "spans.h"
 
 struct launch {
 	CUstream stream;
@@ -25,6 +26,7 @@ struct launch {
 	CUevent mid;
 	uint64_t mid_ns; /* by the host's clock */
 	uint64_t cost;   /* 0: not known */
+	int idle;        /* the stream had nothing to do before it, for certain */
 	int checkpoint;  /* the batch ends here */
 };
 
@@ -44,7 +46,26 @@ static inline int limiter_idle(void)
 void limiter_before(struct launch *l);
 CUresult limiter_after(struct launch *l, CUresult result);
 
-/* A context is about to go, with its events. */
+/* Instead of limiter_after, before the driver is called: the launch, and what the thread launched before it, is paid by estimate. */
+void limiter_estimate(struct launch *l);
+
+/* The context whose work a thread is about to wait for (NULL: the current one's); settle it then. NULL where nothing is limited. */
+CUcontext limiter_waits(CUstream stream);
+/* What has ended in a context is paid now: the program may end without a further launch. Cheap when nothing is in flight. */
+void limiter_settle(CUcontext context);
+
+/*
+ * Around the driver's call that takes a context away:
+ *
+ *	limiter_settle(context);               // what has ended is paid
+ *	limiter_leave_begin(&rest, context);   // its events are not asked again
+ *	r = original(...);
+ *	limiter_leave_end(&rest);              // what was in flight is paid by the host's clock, the call included
+ */
+void limiter_leave_begin(struct span_rest *rest, CUcontext context);
+void limiter_leave_end(const struct span_rest *rest);
+
+/* A context has gone or is about to, with its events: both of the above at once. */
 void limiter_forget(CUcontext context);
 
 /* In a child after fork: CUDA is gone there. */

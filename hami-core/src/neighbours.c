@@ -18,6 +18,8 @@ static struct {
 	struct vgpu_demand own[HAMI_DEVICES];
 } self;
 
+static int kept; /* our own file is open for writing; a child after fork keeps that, too */
+
 int neighbours_enter(void)
 {
 	return !__atomic_exchange_n(&self.busy, 1, __ATOMIC_ACQUIRE);
@@ -88,12 +90,12 @@ int neighbours_scan(uint64_t now)
 	uint64_t changed = directory ? prim_changed(directory) : 0;
 	int new = !changed || changed != self.changed;
 	if (new || (self.again_ns && now >= self.again_ns)) {
-		self.again_ns = new ? now + SETTLE_NS : 0;
 		self.changed = changed;
 		self.count = 0;
 		self.unreadable = 0;
 		if (!directory || prim_list(directory, add, NULL))
 			self.unreadable = 1;
+		self.again_ns = new || self.unreadable ? now + SETTLE_NS : 0;
 	}
 	return self.unreadable ? -1 : self.count;
 }
@@ -123,6 +125,8 @@ void neighbours_tell(int device)
 {
 	char path[512];
 	const char *file = file_of(NULL, ".demand", path, sizeof path);
+	if (file && !kept)
+		kept = !prim_keep_writable(file);
 	if (file)
 		prim_write_at(file, device * VGPU_DEMAND_BYTES, &self.own[device], VGPU_DEMAND_BYTES);
 }

@@ -9,7 +9,9 @@
  *	<name>.demand  a struct vgpu_demand per device; written by the container, read by all
  *
  * A container writes its own .demand and nothing else: the directory is read-only to it. Nothing is mapped: who
- * shortens a file under a mapping kills its reader. No descriptor is kept: a program may close it and open its own there.
+ * shortens a file under a mapping kills its reader. No descriptor is kept: a program may close it and open its own there. The
+ * container's own file is kept open for writing all the same (prim_keep_writable): a neighbour's root user is the files' owner, too, may
+ * lease them, and a lease on a file that nobody writes silences its writer.
  */
 #ifndef NEIGHBOURS_H
 #define NEIGHBOURS_H

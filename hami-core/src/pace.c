@@ -117,6 +117,13 @@ uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid)
 	return charge == PACE_UNKNOWN ? paid : charge;
 }
 
+uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading)
+{
+	if (!loading || end < start || end - start <= PACE_NEW_NS)
+		return start;
+	return start + smaller(loading, end - start - PACE_NEW_NS);
+}
+
 uint64_t pace_take(struct pace_line *line, uint64_t start, uint64_t end, uint64_t busy_then)
 {
 	uint64_t from = start > line->covered ? start : line->covered;

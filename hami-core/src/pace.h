@@ -85,6 +85,12 @@ uint64_t pace_sample(uint64_t elapsed, uint64_t late);
  */
 uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid);
 
+/*
+ * When the device began with a launch that `start` and `end` frame and the host first loaded code for, for so long that the
+ * device stood idle for certain. At least what is paid for a launch that is new is left of it.
+ */
+uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading);
+
 /* The time line of a context: how far it is covered by settled batches, and how much of it they took. */
 struct pace_line {
 	uint64_t covered, busy;

@@ -31,7 +31,7 @@ void prim_unlock(int fd, long long byte);
 /* 1 when somebody else holds it, 0 when nobody does. */
 int prim_locked(int fd, long long byte);
 
-/* Reads a whole small file. Bytes read, or -1; a file of `room` bytes or more is EFBIG. */
+/* Reads a whole small file. Bytes read, or -1; a file of `room` bytes or more is EFBIG. Waits for nobody: a lease on it is EWOULDBLOCK. */
 long prim_read(const char *path, char *out, size_t room);
 
 /*
@@ -39,6 +39,11 @@ long prim_read(const char *path, char *out, size_t room);
  * -1 when that is impossible.
  */
 int prim_write_at(const char *path, long long offset, const void *from, size_t size);
+/*
+ * Keeps a file open for writing for the life of the process, whatever descriptors the program closes: then nobody can have a lease
+ * on it, which would refuse or delay our writing. -1 when that is impossible; EWOULDBLOCK while somebody has one.
+ */
+int prim_keep_writable(const char *path);
 /* Tells each name in a directory. 0, or -1. */
 int prim_list(const char *path, void (*tell)(const char *name, void *to), void *to);
 /* When a directory's names last changed, in nanoseconds; 0: not known. */
@@ -65,6 +70,9 @@ int prim_mutex_make(pthread_mutex_t *m);
 /* 0, EOWNERDEAD (held; the one before died in it), or an error, ETIMEDOUT among them. */
 int prim_mutex_lock(pthread_mutex_t *m, int seconds);
 int prim_mutex_consistent(pthread_mutex_t *m);
+
+/* Has run(with) called when the calling thread ends; for one function of this library. Nothing where the C library has no such thing. */
+void prim_at_thread_end(void (*run)(void *), void *with);
 
 /* A library's handle, loading it when it is not there yet; NULL when there is none. */
 void *prim_library(const char *soname);

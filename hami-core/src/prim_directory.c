@@ -4,10 +4,14 @@
 #include "prim.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define LEASE_TRIES 50 /* whoever is told to give a lease back may take it again: its holder has to be met in between */
 
 int prim_write_at(const char *path, long long offset, const void *from, size_t size)
 {
@@ -17,6 +21,22 @@ int prim_write_at(const char *path, long long offset, const void *from, size_t s
 	ssize_t n = pwrite(fd, from, size, (off_t)offset);
 	prim_close(fd);
 	return n == (ssize_t)size ? 0 : -1;
+}
+
+int prim_keep_writable(const char *path)
+{
+	int fd = -1;
+	for (int i = 0; i < LEASE_TRIES && fd < 0; i++) {
+		fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		if (fd < 0 && errno != EWOULDBLOCK)
+			return -1;
+	}
+	if (fd < 0)
+		return -1;
+	/* a mapping that nothing can touch: it does not matter how long the file is, and no descriptor is left for a program to close */
+	void *at = mmap(NULL, 1, PROT_NONE, MAP_SHARED, fd, 0);
+	prim_close(fd);
+	return at == MAP_FAILED ? -1 : 0;
 }
 
 int prim_list(const char *path, void (*tell)(const char *name, void *to), void *to)

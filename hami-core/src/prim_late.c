@@ -68,6 +68,47 @@ int prim_mutex_consistent(pthread_mutex_t *m)
 	return consistent ? consistent(m) : ENOSYS;
 }
 
+static struct {
+	long long key; /* + 1; 0: not made yet */
+	int (*destroy)(pthread_key_t), (*set)(pthread_key_t, const void *);
+} ending;
+
+/* The key, made by whoever is first. + 1; 0: it cannot be made. */
+static long long ending_key(void (*run)(void *))
+{
+	pthread_key_t fresh;
+	long long key = __atomic_load_n(&ending.key, __ATOMIC_ACQUIRE), none = 0;
+	if (key)
+		return key;
+	int (*create)(pthread_key_t *, void (*)(void *)) = (int (*)(pthread_key_t *, void (*)(void *)))late("pthread_key_create");
+	int (*destroy)(pthread_key_t) = (int (*)(pthread_key_t))late("pthread_key_delete");
+	int (*set)(pthread_key_t, const void *) = (int (*)(pthread_key_t, const void *))late("pthread_setspecific");
+	if (!create || !destroy || !set || create(&fresh, run))
+		return 0;
+	__atomic_store_n(&ending.destroy, destroy, __ATOMIC_RELAXED);
+	__atomic_store_n(&ending.set, set, __ATOMIC_RELAXED);
+	key = (long long)fresh + 1;
+	if (__atomic_compare_exchange_n(&ending.key, &none, key, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return key;
+	destroy(fresh);
+	return none;
+}
+
+void prim_at_thread_end(void (*run)(void *), void *with)
+{
+	long long key = ending_key(run);
+	if (key)
+		__atomic_load_n(&ending.set, __ATOMIC_RELAXED)((pthread_key_t)(key - 1), with);
+}
+
+/* Where the library is unloaded before the threads end, nothing of it may be called any more. */
+__attribute__((destructor)) static void forget_ending(void)
+{
+	long long key = __atomic_load_n(&ending.key, __ATOMIC_ACQUIRE);
+	if (key)
+		ending.destroy((pthread_key_t)(key - 1));
+}
+
 void *prim_library_loaded(const char *soname)
 {
 	void *(*open_library)(const char *, int) = (void *(*)(const char *, int))late("dlopen");

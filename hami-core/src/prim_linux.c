@@ -88,7 +88,7 @@ int prim_locked(int fd, long long byte)
 
 long prim_read(const char *path, char *out, size_t room)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* nobody waits for who has a lease on it */
 	size_t n = 0;
 	ssize_t r = 0;
 	if (fd < 0)

@@ -188,9 +188,24 @@ void region_unlock(void)
 	unlock();
 }
 
+/*
+ * What all processes hold (needs the lock). Where the file says something else of this process than it knows itself, somebody
+ * has written into it: then the slots tell what the others have.
+ */
+static uint64_t used_of(int device)
+{
+	struct vgpu_extension *x = &self.map->ext;
+	if (__builtin_expect(x->reserved[device] < self.mine[device] || x->slot[self.slot].used[device] != self.mine[device], 0)) {
+		write_used(self.slot, device, self.mine[device]);
+		recount(x);
+	}
+	return x->reserved[device];
+}
+
 /* Changes what this process holds by `bytes`, which may be negative in two's complement (needs the lock). */
 static void book(int device, uint64_t bytes)
 {
+	(void)used_of(device); /* so that the sum does not fall below zero */
 	self.mine[device] += bytes;
 	write_used(self.slot, device, self.mine[device]);
 	add_reserved(device, bytes);
@@ -317,10 +332,10 @@ int region_reserve(int device, uint64_t bytes, uint64_t limit)
 {
 	if (lock())
 		return -1;
-	uint64_t used = self.map->ext.reserved[device];
+	uint64_t used = used_of(device);
 	if (!limit_admits(used, bytes, limit)) {
 		reap();
-		used = self.map->ext.reserved[device];
+		used = used_of(device);
 	}
 	int ok = limit_admits(used, bytes, limit);
 	if (ok)
@@ -389,7 +404,7 @@ uint64_t region_used(int device)
 	if (lock())
 		return 0;
 	reap();
-	uint64_t used = self.map->ext.reserved[device];
+	uint64_t used = used_of(device);
 	unlock();
 	return used;
 }

@@ -40,7 +40,7 @@ void share_heed_monitor(void)
 
 int share_enforced(void)
 {
-	return runtime_policy() == POLICY_FORCE ||
+	return runtime_policy() == POLICY_FORCE || *runtime_borrow() || /* who borrows needs no monitor, and the region is the tenant's to write */
 	       __atomic_load_n(&region()->utilization_switch, __ATOMIC_RELAXED) != 0;
 }
 

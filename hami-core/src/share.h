@@ -18,7 +18,7 @@ int share_devices(void);
 /* Sleeps while the monitor's gate is closed (somebody of higher priority uses the device); then stamps the region. */
 void share_heed_monitor(void);
 
-/* Whether the share holds now: a monitor may suspend it while nobody else wants the device. */
+/* Whether the share holds now: a monitor may suspend it while nobody else wants the device, where the container does not borrow by itself. */
 int share_enforced(void);
 
 struct vgpu_pace *share_books(int device);

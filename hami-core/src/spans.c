@@ -3,82 +3,66 @@
 
 #include <string.h>
 
+#include "costs.h"
 #include "resolve.h"
 
 #define ANCHOR_BASE_NS (1ULL << 40) /* times before the first anchor must not be negative */
-#define COSTS 4096
 
-/* Direct-mapped: a newcomer takes the place of another, which is then learnt again. */
-static struct cost_entry {
-	uint64_t key;
-	uint64_t estimate; /* 0 while it is new; read without a lock, a stale value does no harm */
-	struct pace_cost cost;
-} costs[COSTS];
-
-static struct cost_entry *entry_of(uint64_t key)
-{
-	return &costs[(key * 0x9e3779b97f4a7c15ULL) >> 52]; /* the top 12 bits */
-}
-
-uint64_t cost_of(uint64_t key)
-{
-	const struct cost_entry *e = entry_of(key);
-	return __atomic_load_n(&e->key, __ATOMIC_RELAXED) == key ? __atomic_load_n(&e->estimate, __ATOMIC_RELAXED) : 0;
-}
-
-void cost_reset(void)
-{
-	memset(costs, 0, sizeof costs);
-}
-
-static void learn(uint64_t key, uint64_t sample)
-{
-	struct cost_entry *e = entry_of(key);
-	if (e->key != key) {
-		__atomic_store_n(&e->estimate, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&e->key, key, __ATOMIC_RELAXED);
-		e->cost = (struct pace_cost){0};
-	}
-	pace_cost_sample(&e->cost, sample);
-	uint64_t estimate = pace_cost_is_new(&e->cost) ? 0 : pace_cost_estimate(&e->cost);
-	__atomic_store_n(&e->estimate, estimate, __ATOMIC_RELAXED);
-}
-
-/* Events belong to the context that is current when they are made. */
-static CUevent make_event(struct place *p)
-{
-	CUevent event = NULL;
-	CUcontext before;
-	fn_cuEventCreate create = ORIGINAL(cuEventCreate);
-	fn_cuCtxPushCurrent_v2 push = ORIGINAL(cuCtxPushCurrent_v2);
-	fn_cuCtxPopCurrent_v2 pop = ORIGINAL(cuCtxPopCurrent_v2);
-	if (!create || !push || !pop || p->made == SPANS_EVENTS || push(p->context) != CUDA_SUCCESS)
-		return NULL;
-	if (create(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-		event = NULL;
-	p->made += event != NULL;
-	pop(&before);
-	return event;
-}
-
-void span_discard(struct place *p, CUevent event)
+static void give_back(struct place *p, CUevent event)
 {
 	if (event && p->pooled < SPANS_EVENTS)
 		p->pool[p->pooled++] = event;
 }
 
+void span_discard(struct place *p, CUevent event)
+{
+	pthread_mutex_lock(&p->mutex);
+	give_back(p, event);
+	pthread_mutex_unlock(&p->mutex);
+}
+
+static void uncount_event(struct place *p)
+{
+	pthread_mutex_lock(&p->mutex);
+	p->made -= p->made > 0; /* the context may have gone meanwhile, and its events with it */
+	pthread_mutex_unlock(&p->mutex);
+}
+
+static void destroy_event(struct place *p, CUevent event)
+{
+	fn_cuEventDestroy_v2 destroy = ORIGINAL(cuEventDestroy_v2);
+	if (!event)
+		return;
+	if (destroy) /* it may be of a context that is gone */
+		destroy(event);
+	uncount_event(p);
+}
+
+/* One of the pool, else a new one; NULL when there are enough. Events belong to the context that is current when they are made. */
+static CUevent take_event(struct place *p)
+{
+	CUevent event = NULL;
+	fn_cuEventCreate create = ORIGINAL(cuEventCreate);
+	pthread_mutex_lock(&p->mutex);
+	if (p->pooled)
+		event = p->pool[--p->pooled];
+	int room = !event && p->made < SPANS_EVENTS;
+	p->made += room;
+	pthread_mutex_unlock(&p->mutex);
+	if (room && (!create || create(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)) {
+		uncount_event(p);
+		return NULL;
+	}
+	return event;
+}
+
 CUevent span_mark(struct place *p, CUstream stream)
 {
 	fn_cuEventRecord record = ORIGINAL(cuEventRecord);
-	CUevent event = p->pooled ? p->pool[--p->pooled] : make_event(p);
-	if (!event || !record)
-		return NULL;
-	if (record(event, stream) == CUDA_SUCCESS)
+	CUevent event = record ? take_event(p) : NULL;
+	if (!event || record(event, stream) == CUDA_SUCCESS)
 		return event;
-	fn_cuEventDestroy_v2 destroy = ORIGINAL(cuEventDestroy_v2);
-	if (destroy) /* it may be of a context that is gone */
-		destroy(event);
-	p->made--;
+	destroy_event(p, event);
 	return NULL;
 }
 
@@ -90,27 +74,53 @@ int span_passed(CUevent event)
 
 void span_anchor(struct place *p, CUstream stream)
 {
-	if (p->anchor)
+	pthread_mutex_lock(&p->mutex);
+	int there = p->anchor != NULL;
+	pthread_mutex_unlock(&p->mutex);
+	if (there)
 		return;
-	p->anchor = span_mark(p, stream);
-	p->anchor_ns = p->line.covered > ANCHOR_BASE_NS ? p->line.covered : ANCHOR_BASE_NS;
+	CUevent event = span_mark(p, stream);
+	pthread_mutex_lock(&p->mutex);
+	if (p->anchor) { /* another thread was faster */
+		give_back(p, event);
+	} else {
+		p->anchor = event;
+		p->anchor_ns = p->line.covered > ANCHOR_BASE_NS ? p->line.covered : ANCHOR_BASE_NS;
+	}
+	pthread_mutex_unlock(&p->mutex);
+}
+
+/* Whether span `number` is in flight still and has this end (needs the mutex). */
+static int in_flight(const struct place *p, uint64_t number, CUevent end)
+{
+	const struct span *s = &p->ring[number % SPANS_MOST];
+	return number >= p->first && number < p->next && !s->settled && s->end == end;
 }
 
 uint64_t span_running(struct place *p, CUstream stream)
 {
-	for (uint64_t n = p->next; n > p->first; n--) {
-		const struct span *s = &p->ring[(n - 1) % SPANS_MOST];
-		if (s->stream == stream)
-			return s->settled || span_passed(s->end) ? 0 : n - 1;
-	}
-	return 0;
+	CUevent end = NULL;
+	uint64_t number = 0;
+	pthread_mutex_lock(&p->mutex);
+	for (uint64_t n = p->next; n > p->first && !number; n--)
+		if (p->ring[(n - 1) % SPANS_MOST].stream == stream)
+			number = n - 1;
+	if (number)
+		end = p->ring[number % SPANS_MOST].settled ? NULL : p->ring[number % SPANS_MOST].end;
+	pthread_mutex_unlock(&p->mutex);
+	if (!end || span_passed(end))
+		return 0;
+	pthread_mutex_lock(&p->mutex);
+	int still = in_flight(p, number, end); /* else the event may have been another's by then */
+	pthread_mutex_unlock(&p->mutex);
+	return still ? number : 0;
 }
 
 static void discard_all(struct place *p, const struct span *s)
 {
-	span_discard(p, s->start);
-	span_discard(p, s->mid);
-	span_discard(p, s->end);
+	give_back(p, s->start);
+	give_back(p, s->mid);
+	give_back(p, s->end);
 }
 
 static void skip_settled(struct place *p)
@@ -134,71 +144,106 @@ static void make_room(struct place *p)
 
 void span_add(struct place *p, const struct span *s)
 {
+	pthread_mutex_lock(&p->mutex);
 	if (p->next - p->first == SPANS_MOST)
 		make_room(p);
 	if (p->next - p->first == SPANS_MOST) {
 		discard_all(p, s);
-		return;
+	} else {
+		struct span *kept = &p->ring[p->next++ % SPANS_MOST];
+		*kept = *s;
+		kept->busy_then = p->line.busy;
+		p->queued += s->paid;
 	}
-	struct span *kept = &p->ring[p->next++ % SPANS_MOST];
-	*kept = *s;
-	kept->busy_then = p->line.busy;
-	p->queued += s->paid;
+	pthread_mutex_unlock(&p->mutex);
 }
 
-/* Where an ended event lies on the context's time line; 0 when it cannot be told. */
-static uint64_t time_of(struct place *p, CUevent event)
+uint64_t spans_queued(struct place *p, unsigned *spans)
+{
+	pthread_mutex_lock(&p->mutex);
+	uint64_t queued = p->queued;
+	*spans = (unsigned)(p->next - p->first);
+	pthread_mutex_unlock(&p->mutex);
+	return queued;
+}
+
+/* What is still in flight and was never measured: from when on, and what is paid of all that is in flight (needs the mutex). */
+static struct span_rest rest_of(const struct place *p)
+{
+	struct span_rest rest = {.device = p->device};
+	for (uint64_t n = p->first; n < p->next; n++) {
+		const struct span *s = &p->ring[n % SPANS_MOST];
+		if (s->settled || s->free)
+			continue;
+		rest.paid_ns += s->paid;
+		if (s->predicted == PACE_UNKNOWN && (!rest.since_ns || s->opened_ns < rest.since_ns))
+			rest.since_ns = s->opened_ns;
+	}
+	return rest;
+}
+
+void place_reset(struct place *p, CUcontext context, int device, unsigned percent, struct span_rest *rest)
+{
+	pthread_mutex_lock(&p->mutex);
+	if (rest)
+		*rest = rest_of(p);
+	__atomic_add_fetch(&p->generation, 1, __ATOMIC_RELEASE);
+	p->context = context;
+	p->device = device;
+	p->percent = percent;
+	p->first = p->next = 1;
+	p->queued = p->anchor_ns = 0;
+	p->pooled = p->made = 0;
+	p->anchor = NULL;
+	p->line = (struct pace_line){0};
+	memset(p->ended, 0, sizeof p->ended);
+	pthread_mutex_unlock(&p->mutex);
+}
+
+/* When the events of a span were passed, on the context's time line; 0 where that cannot be told. */
+struct moments {
+	uint64_t start, mid, end;
+};
+
+static uint64_t time_of(CUevent anchor, uint64_t anchor_ns, CUevent event)
 {
 	float ms;
 	fn_cuEventElapsedTime elapsed = ORIGINAL(cuEventElapsedTime);
-	if (!event || !p->anchor || !elapsed || elapsed(&ms, p->anchor, event) != CUDA_SUCCESS)
+	if (!event || !anchor || !elapsed || elapsed(&ms, anchor, event) != CUDA_SUCCESS)
 		return 0;
-	return (uint64_t)((int64_t)p->anchor_ns + (int64_t)((double)ms * 1e6));
+	return (uint64_t)((int64_t)anchor_ns + (int64_t)((double)ms * 1e6));
 }
 
-/* A float of milliseconds has 24 bits: the anchor follows the work, so that differences stay small. */
-static void move_anchor(struct place *p, CUevent *event, uint64_t at_ns)
+static struct moments moments_of(struct place *p, const struct span *s)
+{
+	struct moments m = {0};
+	pthread_mutex_lock(&p->mutex);
+	CUevent anchor = p->anchor;
+	uint64_t at = p->anchor_ns;
+	if (!s->start && s->after && p->ended[s->after % SPANS_MOST].number == s->after)
+		m.start = p->ended[s->after % SPANS_MOST].end_ns;
+	pthread_mutex_unlock(&p->mutex);
+	m.mid = time_of(anchor, at, s->mid);
+	m.end = time_of(anchor, at, s->end);
+	if (s->start || !s->after)
+		m.start = s->start ? time_of(anchor, at, s->start) : m.mid;
+	return m;
+}
+
+/*
+ * The anchor after a span that ended then. A float of milliseconds has 24 bits: the anchor follows the work, so that
+ * differences stay small. One that gives no times (of a context that is gone, say) must not stay: the next batch
+ * sets another. Returns what to destroy (needs the mutex).
+ */
+static CUevent move_anchor(struct place *p, CUevent *end, uint64_t end_ns)
 {
 	CUevent old = p->anchor;
-	if (!at_ns)
-		return;
-	p->anchor = *event;
-	p->anchor_ns = at_ns;
-	*event = old; /* goes back to the pool in its place */
-}
-
-static uint64_t start_of(struct place *p, const struct span *s)
-{
-	if (s->start || !s->after)
-		return time_of(p, s->start ? s->start : s->mid);
-	return p->ended[s->after % SPANS_MOST].number == s->after ? p->ended[s->after % SPANS_MOST].end_ns : 0;
-}
-
-/* An anchor that gives no times (of a context that is gone, say) must not stay: the next batch sets another. */
-static void drop_anchor(struct place *p)
-{
-	fn_cuEventDestroy_v2 destroy = ORIGINAL(cuEventDestroy_v2);
-	if (p->anchor && destroy)
-		destroy(p->anchor);
-	p->made -= p->anchor != NULL;
-	p->anchor = NULL;
-}
-
-/* GPU time between the span's start and its end that no other span has covered. */
-static uint64_t measure(struct place *p, uint64_t number, struct span *s, uint64_t now_ns)
-{
-	uint64_t start = start_of(p, s), mid = time_of(p, s->mid), end = time_of(p, s->end);
-	if (!end)
-		drop_anchor(p);
-	p->ended[number % SPANS_MOST].number = number;
-	p->ended[number % SPANS_MOST].end_ns = end;
-	s->sample = mid && end > mid && s->key ? pace_sample(end - mid, s->late_ns) : 0;
-	if (s->sample)
-		learn(s->key, s->sample);
-	uint64_t busy = start && end ? pace_take(&p->line, start, end, s->busy_then) : PACE_UNKNOWN;
-	move_anchor(p, &s->end, end);
-	uint64_t host = now_ns - s->opened_ns; /* no span takes longer than the host has seen it for */
-	return s->unmeasured ? PACE_UNKNOWN : busy == PACE_UNKNOWN || busy < host ? busy : host;
+	p->anchor = end_ns ? *end : NULL;
+	p->anchor_ns = end_ns;
+	if (!end_ns)
+		return old;
+	*end = old; /* goes back to the pool in its place */
+	return NULL;
 }
 
 /* What others had while this was on the device: by how much its sample is longer than that kernel alone. Pauses of the program are none of it. */
@@ -211,23 +256,82 @@ static uint64_t lost_of(const struct span *s, uint64_t measured, uint64_t charge
 	return lost < (double)(measured - charge) ? (uint64_t)lost : measured - charge;
 }
 
+/* GPU time between the span's start and its end that no other span has covered (needs the mutex). */
+static uint64_t measure(struct place *p, uint64_t number, const struct span *s, const struct moments *m, uint64_t now_ns)
+{
+	p->ended[number % SPANS_MOST].number = number;
+	p->ended[number % SPANS_MOST].end_ns = m->end;
+	if (!m->start || !m->end)
+		return PACE_UNKNOWN;
+	uint64_t busy = pace_take(&p->line, pace_from(m->start, m->end, s->loading_ns), m->end, s->busy_then);
+	uint64_t host = now_ns - s->opened_ns; /* no span takes longer than the host has seen it for */
+	return s->unmeasured ? PACE_UNKNOWN : busy < host ? busy : host;
+}
+
+/* The number of the span in flight with this end, which may have changed; 0: there is none any more (needs the mutex). */
+static uint64_t number_of(const struct place *p, CUevent end)
+{
+	for (uint64_t n = p->first; n < p->next; n++)
+		if (in_flight(p, n, end))
+			return n;
+	return 0;
+}
+
+/* Settles a span that has ended. What to give back to the balance. pre: this thread harvests. */
+static int64_t settle(struct place *p, uint32_t generation, struct span *s, struct vgpu_pace *books, uint64_t now_ns)
+{
+	struct moments m = moments_of(p, s);
+	s->sample = m.mid && m.end > m.mid && s->key ? pace_sample(m.end - m.mid, s->late_ns) : 0;
+	if (s->sample)
+		cost_learn(s->key, s->sample);
+	pthread_mutex_lock(&p->mutex);
+	uint64_t number = p->generation == generation ? number_of(p, s->end) : 0;
+	if (!number) { /* the context is gone */
+		pthread_mutex_unlock(&p->mutex);
+		return 0;
+	}
+	p->ring[number % SPANS_MOST].settled = 1;
+	p->queued -= s->paid;
+	uint64_t measured = measure(p, number, s, &m, now_ns), charge = pace_charge(measured, s->predicted, s->paid);
+	CUevent broken = move_anchor(p, &s->end, m.end);
+	discard_all(p, s);
+	pthread_mutex_unlock(&p->mutex);
+	destroy_event(p, broken);
+	__atomic_add_fetch(&books->lost_ns, lost_of(s, measured, charge), __ATOMIC_RELAXED);
+	if (s->free)
+		return 0;
+	__atomic_add_fetch(&books->spent_ns, charge, __ATOMIC_RELAXED);
+	return (int64_t)(s->paid - charge);
+}
+
+/* A copy of a span in flight; 0 when it is none. */
+static int copy_span(struct place *p, uint64_t number, struct span *out)
+{
+	pthread_mutex_lock(&p->mutex);
+	*out = p->ring[number % SPANS_MOST];
+	int there = in_flight(p, number, out->end);
+	pthread_mutex_unlock(&p->mutex);
+	return there;
+}
+
 int64_t spans_harvest(struct place *p, struct vgpu_pace *books, uint64_t now_ns)
 {
 	int64_t back = 0;
-	for (uint64_t n = p->first; n < p->next; n++) {
-		struct span *s = &p->ring[n % SPANS_MOST];
-		if (s->settled || !span_passed(s->end))
-			continue;
-		s->settled = 1;
-		p->queued -= s->paid;
-		uint64_t measured = measure(p, n, s, now_ns), charge = pace_charge(measured, s->predicted, s->paid);
-		__atomic_add_fetch(&books->lost_ns, lost_of(s, measured, charge), __ATOMIC_RELAXED);
-		if (!s->free) {
-			back += (int64_t)(s->paid - charge);
-			__atomic_add_fetch(&books->spent_ns, charge, __ATOMIC_RELAXED);
-		}
-		discard_all(p, s);
-	}
+	struct span s;
+	pthread_mutex_lock(&p->mutex);
+	uint64_t n = p->first, next = p->next;
+	uint32_t generation = p->generation;
+	int ours = n < next && !p->harvesting;
+	p->harvesting |= ours;
+	pthread_mutex_unlock(&p->mutex);
+	if (!ours)
+		return 0;
+	for (; n < next; n++)
+		if (copy_span(p, n, &s) && span_passed(s.end))
+			back += settle(p, generation, &s, books, now_ns);
+	pthread_mutex_lock(&p->mutex);
+	p->harvesting = 0;
 	skip_settled(p);
+	pthread_mutex_unlock(&p->mutex);
 	return back;
 }

@@ -6,12 +6,15 @@
  * events frame it: start (only when the stream was idle, else the end of the span before),
  * mid and end, with one launch between mid and end, whose single cost is learnt from them.
  *
- * Nothing here locks, sleeps or reads a clock: the caller (limiter.c) holds the limiter's mutex. An
- * event that fails for whatever reason (its context is gone, say) makes the span unmeasured:
- * then its estimate stands.
+ * Nothing here sleeps or reads a clock. Thread-safe: each place has a mutex, which is never held over a call of the driver. Such
+ * a call can wait for work, and that work for a launch on another device. Where a function calls the driver, the
+ * place's context has to be current. An event that fails for whatever reason (its context is gone, say) makes the span
+ * unmeasured: then its estimate stands.
  */
 #ifndef SPANS_H
 #define SPANS_H
+
+#include <pthread.h>
 
 #include "cuda_abi.h"
 #include "hamicore_abi.h"
@@ -24,7 +27,8 @@ struct span {
 	CUevent start, mid, end; /* start NULL: continues where `after` ended */
 	uint64_t after;          /* number of the span before on this stream; 0 = none */
 	CUstream stream;
-	uint64_t late_ns;   /* the host's time for the launch after mid, if the device was idle then */
+	uint64_t late_ns;    /* the host's time for the launch after mid, if the device was idle then */
+	uint64_t loading_ns; /* the part of it that was no work of the device for certain */
 	uint64_t key;       /* what was launched between mid and end; 0: take no sample */
 	uint64_t predicted; /* of the whole batch; PACE_UNKNOWN when something in it has no cost yet */
 	uint64_t paid;      /* taken from the balance already */
@@ -37,7 +41,10 @@ struct span {
 };
 
 struct place { /* a context */
-	CUcontext context;
+	pthread_mutex_t mutex; /* for what is below */
+	uint32_t generation;   /* counts the contexts that were here; read without the mutex */
+	int harvesting;        /* a thread looks at what has ended: it alone changes the anchor that is there */
+	CUcontext context;     /* NULL: unused. Changed under the mutex of places.c, too */
 	int device; /* index in the limits */
 	unsigned percent;
 	struct span ring[SPANS_MOST];
@@ -53,10 +60,24 @@ struct place { /* a context */
 	} ended[SPANS_MOST]; /* by number */
 };
 
+/* Work that was in flight when its context went, and nobody knows the cost of. since_ns 0: there was none. */
+struct span_rest {
+	int device;
+	uint64_t since_ns, paid_ns; /* begun at the earliest, by the host's clock; what is paid of it and what was beside it */
+};
+
+/* Gives a place to a context (NULL: to none) and forgets everything about the one before; calls no driver. */
+void place_reset(struct place *p, CUcontext context, int device, unsigned percent, struct span_rest *rest);
+static inline uint32_t place_generation(const struct place *p)
+{
+	return __atomic_load_n(&p->generation, __ATOMIC_ACQUIRE);
+}
+
 /* An event of the context, recorded on the stream now; NULL when that is impossible. */
 CUevent span_mark(struct place *p, CUstream stream);
 /* 1 when the stream has come to the event (or will never). */
 int span_passed(CUevent event);
+/* Gives an event back; calls no driver. */
 void span_discard(struct place *p, CUevent event);
 
 /* Begins the context's time line, if it has none yet. */
@@ -65,14 +86,16 @@ void span_anchor(struct place *p, CUstream stream);
 /* Number of the last span in flight on a stream; 0 when it is idle as far as we know. */
 uint64_t span_running(struct place *p, CUstream stream);
 
-/* Adds a span; without a place for it, its events are given back and its estimate stands. */
+/* Adds a span; without a place for it, its events are given back and its estimate stands. Calls no driver. */
 void span_add(struct place *p, const struct span *s);
 
-/* Settles all spans that have ended: a kernel that runs for ever must not hold up the others. Returns what to give back to the balance (negative: to take). */
-int64_t spans_harvest(struct place *p, struct vgpu_pace *books, uint64_t now_ns);
+/* Nanoseconds of work in flight, by estimate, and how many spans that is. */
+uint64_t spans_queued(struct place *p, unsigned *spans);
 
-/* Costs of kernels and graphs by key, for the whole process. 0: not known. Lock-free. */
-uint64_t cost_of(uint64_t key);
-void cost_reset(void);
+/*
+ * Settles all spans that have ended: a kernel that runs for ever must not hold up the others. Returns what to give back to the
+ * balance (negative: to take); 0 while another thread does it.
+ */
+int64_t spans_harvest(struct place *p, struct vgpu_pace *books, uint64_t now_ns);
 
 #endif

@@ -86,26 +86,33 @@ static void settle_primary(CUdevice device, CUcontext context)
 CUresult hook_primary_release(original_primary_release original, CUdevice device)
 {
 	CUcontext context = primary_of(device);
+	limiter_settle(context);
 	CUresult r = original(device);
 	if (r == CUDA_SUCCESS)
 		settle_primary(device, context);
 	return r;
 }
 
+/* The shape of what takes a context away for certain. */
+#define TAKE_AWAY(context, call)                \
+	struct departing d;                     \
+	struct span_rest rest;                  \
+	limiter_settle(context);                \
+	limiter_leave_begin(&rest, context);    \
+	context_leave_begin(&d, context);       \
+	CUresult r = call;                      \
+	limiter_leave_end(&rest);               \
+	return context_leave_end(&d, r)
+
 CUresult hook_primary_reset(original_primary_reset original, CUdevice device)
 {
-	struct departing d;
-	limiter_forget(primary_of(device));
-	context_leave_begin(&d, primary_of(device));
-	return context_leave_end(&d, original(device));
+	CUcontext context = primary_of(device);
+	TAKE_AWAY(context, original(device));
 }
 
 CUresult hook_ctx_destroy(original_ctx_destroy original, CUcontext context)
 {
-	struct departing d;
-	limiter_forget(context);
-	context_leave_begin(&d, context);
-	return context_leave_end(&d, original(context));
+	TAKE_AWAY(context, original(context));
 }
 
 CUresult hook_ctx_attach(original_ctx_attach original, CUcontext *context, unsigned int flags)
@@ -192,9 +199,13 @@ CUresult hook_green_destroy(original_green_destroy original, CUgreenCtx green)
 	struct table_entry e, used;
 	if (!table_take(TABLE_GREEN, (uintptr_t)green, &e))
 		return original(green);
+	CUcontext context = (CUcontext)(uintptr_t)e.link;
+	struct span_rest rest;
 	int had = e.link && table_take(TABLE_GREEN_CONTEXT, e.link, &used);
-	limiter_forget((CUcontext)(uintptr_t)e.link);
+	limiter_settle(context);
+	limiter_leave_begin(&rest, context);
 	CUresult r = original(green);
+	limiter_leave_end(&rest);
 	if (r != CUDA_SUCCESS) {
 		table_put_back(&e);
 		if (had)

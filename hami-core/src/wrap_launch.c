@@ -66,23 +66,6 @@ static uint64_t key_of_params(const CUDA_LAUNCH_PARAMS *p)
 	return key_of(p->function, p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX, p->blockDimY, p->blockDimZ);
 }
 
-/* Makes a stream's context current for a while. 1 when it is. */
-static int enter(CUstream stream)
-{
-	CUcontext its;
-	fn_cuStreamGetCtx context_of = ORIGINAL(cuStreamGetCtx);
-	fn_cuCtxPushCurrent_v2 push = ORIGINAL(cuCtxPushCurrent_v2);
-	return context_of && push && context_of(stream, &its) == CUDA_SUCCESS && push(its) == CUDA_SUCCESS;
-}
-
-static void leave(int entered)
-{
-	CUcontext its;
-	fn_cuCtxPopCurrent_v2 pop = ORIGINAL(cuCtxPopCurrent_v2);
-	if (entered && pop)
-		pop(&its);
-}
-
 /*
  * One kernel on each of several devices. A thread measures one device at a time, so each pays by
  * estimate but for the last, which is measured; it is another one every time.
@@ -97,15 +80,11 @@ CUresult hook_launch_devices(original_launch_devices original, CUDA_LAUNCH_PARAM
 	for (unsigned i = 0; i < count; i++) {
 		last = (first + i) % count;
 		l[last] = (struct launch){.stream = list[last].hStream, .key = key_of_params(&list[last])};
-		int entered = enter(l[last].stream);
 		limiter_before(&l[last]);
-		leave(entered);
+		if (i + 1 < count)
+			limiter_estimate(&l[last]);
 	}
-	CUresult r = original(list, count, flags);
-	int entered = enter(l[last].stream);
-	r = limiter_after(&l[last], r);
-	leave(entered);
-	return r;
+	return limiter_after(&l[last], original(list, count, flags));
 }
 
 static uint64_t key_of_config(const CUlaunchConfig *c, CUfunction f)

@@ -2,6 +2,8 @@
 /* borrow_test.c: containers that use what their neighbours leave idle, under the library on the fake driver's clock. */
 #include "tenants.h"
 
+#include <time.h>
+
 static struct tenant t[TENANTS];
 
 static void expect(const char *what, double got, double least, double most)
@@ -127,6 +129,40 @@ TEST("beside one that hides its demand the others keep their own, since they say
 		expect("  and 30 % that hides", share(&t[2], 1, 6), 20, 32);
 		done();
 	}
+}
+
+TEST("a lease on a neighbour's file delays nobody")
+{
+	static const char *const files[] = {"9.share", "9.demand"};
+	char path[256];
+	for (int i = 0; i < 2; i++) {
+		machine();
+		spoil("9.share", "vgpu-limits 1\ndevice 0 " UUID " memory=0 cores=40\n", 14 + 67);
+		spoil("9.demand", "", 0);
+		snprintf(path, sizeof path, "%s/neighbours/%s", dir, files[i]);
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		signal(SIGIO, SIG_IGN);
+		CHECK(fd >= 0 && !fcntl(fd, F_SETLEASE, F_WRLCK));
+		time_t before = time(NULL);
+		t[0] = (struct tenant){.percent = 30, .work = "200 0 3", .borrows = 1};
+		run_tenants(t, 1);
+		expect(files[i], share(&t[0], 1, 3), 28, 100);
+		CHECK(time(NULL) - before < 20); /* a lease is broken after 45 s */
+		close(fd);
+		done();
+	}
+}
+
+TEST("a lease on a container's own file does not silence it")
+{
+	machine();
+	t[0] = (struct tenant){.percent = 30, .work = "1400 0 6", .borrows = 1};
+	t[1] = (struct tenant){.percent = 60, .work = "200 0 6", .borrows = 1};
+	t[2] = (struct tenant){.percent = 10, .work = "lease 1 6", .borrows = 1};
+	run_tenants(t, 3);
+	expect("60 % whose file a neighbour wants a lease on", share(&t[1], 1, 6), 58, 72);
+	expect("30 % beside it", share(&t[0], 1, 6), 28, 42);
+	done();
 }
 
 TEST_MAIN

@@ -168,7 +168,8 @@ static int probe(const char *limits, const char *name)
 	pid_t pid = start(limits, command, &fd);
 	int code = finish(pid, fd);
 	if (code)
-		printf("    probe %s ended with %d:\n%s\n", name, code, output);
+		printf("    probe %s ended with %d:\n", name, code);
+	printf("%s", output);
 	return code;
 }
 
@@ -273,6 +274,18 @@ TEST("a monitor's switch suspends the share, but not where it is forced")
 	done();
 }
 
+TEST("nobody's switch suspends the share of a container that borrows by itself")
+{
+	machine(30, "default");
+	among_neighbours("limits", 30);
+	neighbour("other", 70);
+	CHECK_EQ(busy("launch 1") > 0, 0);
+	write_file("other.share", "not to be read"); /* then nothing is borrowed */
+	map_region()->hami.utilization_switch = 0;
+	expect_share("busy 2 1", 0.15, 0.32);
+	done();
+}
+
 /* Seconds that a program needs for a launch while the monitor holds it for 0.3 s. */
 static double held(void)
 {
@@ -329,18 +342,94 @@ TEST("streams that run side by side, contexts that go, threads and forks leave t
 	done();
 }
 
-TEST("a thread that goes between devices is held on the one that has a limit, and there alone")
+/* Two devices at these shares. */
+static void two_devices(unsigned first, unsigned second)
 {
 	char path[256], text[512];
-	machine(20, "force");
+	machine(first, "default");
 	write_file("topology", "fakegpu 1\ndriver 580.95.05 cuda 13.0\ngpu model=\"A\" memory=1024MiB pci=0000:07:00.0 uuid=" UUID "\n"
 			       "gpu model=\"A\" memory=1024MiB pci=0000:0f:00.0 uuid=" OTHER "\n");
 	snprintf(path, sizeof path, "%s/nvidia1", dir);
 	CHECK(!symlink("/dev/null", path));
-	snprintf(text, sizeof text, "vgpu-limits 1\nregion %s/limits.cache\ndevice 0 " UUID " memory=0 cores=20\ndevice 1 " OTHER
-				    " memory=0 cores=0\n", dir);
+	snprintf(text, sizeof text, "vgpu-limits 1\nregion %s/limits.cache\ndevice 0 " UUID " memory=0 cores=%u\ndevice 1 " OTHER
+				    " memory=0 cores=%u\n", dir, first, second);
 	write_file("limits", text);
+}
+
+TEST("a thread that goes between devices is held on the one that has a limit, and there alone")
+{
+	two_devices(20, 0);
 	CHECK_EQ(probe("limits", "devices"), 0);
+	done();
+}
+
+TEST("work goes to the device of its stream, whatever context is current, or none")
+{
+	two_devices(20, 0);
+	CHECK_EQ(probe("limits", "strangers"), 0);
+	done();
+}
+
+TEST("launches on several devices at once give their events back")
+{
+	two_devices(50, 50);
+	CHECK_EQ(probe("limits", "together"), 0);
+	done();
+}
+
+TEST("a device that takes nothing more holds up no launch on another")
+{
+	two_devices(50, 50);
+	CHECK_EQ(probe("limits", "once"), 0);
+	map_region()->hami.utilization_switch = 0;
+	CHECK_EQ(probe("limits", "blocked"), 0);
+	done();
+}
+
+TEST("a thread that ends pays for what it has launched, and gives its events back")
+{
+	machine(20, "force");
+	CHECK_EQ(probe("limits", "requests"), 0);
+	done();
+}
+
+TEST("a context that goes leaves what others have launched to be paid")
+{
+	machine(20, "force");
+	CHECK_EQ(probe("limits", "bystanders"), 0);
+	done();
+}
+
+TEST("a context that goes has paid for its work, waited for or not")
+{
+	machine(20, "force");
+	CHECK_EQ(probe("limits", "departures"), 0);
+	done();
+}
+
+TEST("a process that ends leaves its debt to the next one of the container")
+{
+	struct timespec a, b;
+	machine(20, "force");
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	for (int i = 0; i < 6; i++) /* 60 ms each */
+		CHECK_EQ(probe("limits", "once"), 0);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	double took = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+	printf("    six processes of 60 ms: %.3f s\n", took);
+	CHECK(took > 1.2);
+	done();
+}
+
+TEST("loading code is no work of the device, but a launch that waits for its work is")
+{
+	machine(10, "force");
+	setenv("FAKEGPU_LOAD_MS", "300", 1);
+	CHECK_EQ(probe("limits", "loading"), 0);
+	unsetenv("FAKEGPU_LOAD_MS");
+	container("limits", 20, "force");
+	setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+	CHECK_EQ(probe("limits", "blocking"), 0);
 	done();
 }
 

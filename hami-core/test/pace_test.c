@@ -173,6 +173,22 @@ TEST("a batch costs the smaller of what was measured and what was predicted")
 	CHECK_EQ(pace_charge(PACE_UNKNOWN, PACE_UNKNOWN, 9), 9); /* and never nothing */
 }
 
+TEST("a launch that loads code begins when that is done, and takes what is paid for it at least")
+{
+	static const struct {
+		uint64_t start, end, loading, want;
+	} table[] = {
+		{5 * MS, 305 * MS, 0, 5 * MS},            /* nothing was loaded */
+		{5 * MS, 306 * MS, 300 * MS, 305 * MS},   /* 300 ms of code for 1 ms of work */
+		{5 * MS, 305 * MS, 300 * MS, 305 * MS - PACE_NEW_NS},
+		{5 * MS, 305 * MS, UINT64_MAX, 305 * MS - PACE_NEW_NS},
+		{5 * MS, 5 * MS + 20000, 15000, 5 * MS},  /* too short to matter */
+		{5 * MS, 4 * MS, MS, 5 * MS},             /* events that make no sense */
+	};
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		CHECK_EQ(pace_from(table[i].start, table[i].end, table[i].loading), table[i].want);
+}
+
 TEST("time that two streams share counts once")
 {
 	struct pace_line line = {0, 0};

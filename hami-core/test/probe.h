@@ -152,6 +152,7 @@ struct vgpu_region *probe_region(void);
 	F(dlmopen_driver, "dlmopen-driver") \
 	F(lock_holder, "lock-holder") \
 	F(region_written, "region-written") \
+	F(sum_written, "sum-written") \
 	F(per_thread, "per-thread") \
 	F(early_release, "early-release") \
 	F(generation, "generation") \

@@ -4,11 +4,16 @@
  *
  *	probe_tenant <kernel's microseconds>[/<pause>] <launches between synchronisations, 0 = never> <seconds> [<from> <till>]...
  *	probe_tenant lie 0 <seconds>
+ *	probe_tenant lease <place> <seconds>
  *
- * It pauses after a synchronisation. A liar does nothing and writes into the file PROBE_DEMAND that it is first in line.
+ * It pauses after a synchronisation. A liar does nothing and writes into the file PROBE_DEMAND that it is first in line. One that
+ * leases has, after half a second, a lease on the file of the tenant at that place whenever it can, and does not give it back.
  * It works from `from` to `till` (milliseconds; all the time without), waits otherwise, and prints every 20 ms or so
  * when it is and what the device has done for it: nanoseconds both.
  */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +75,19 @@ static void lie(uint64_t till)
 	}
 }
 
+static void lease(const char *place, uint64_t till)
+{
+	char path[256];
+	char *name = strrchr(getenv("PROBE_DEMAND"), '/');
+	snprintf(path, sizeof path, "%.*s/%s.demand", (int)(name - getenv("PROBE_DEMAND")), getenv("PROBE_DEMAND"), place);
+	int fd = open(path, O_RDONLY);
+	NEED(fd >= 0 && signal(SIGIO, SIG_IGN) != SIG_ERR);
+	fakegpu_sleep_until(begin + 500000000);
+	for (uint64_t now; (now = fakegpu_now()) < till; fakegpu_sleep_until(now + 1000000))
+		if (fcntl(fd, F_GETLEASE) != F_RDLCK)
+			(void)fcntl(fd, F_SETLEASE, F_RDLCK);
+}
+
 int main(int argc, char **argv)
 {
 	char name[32];
@@ -83,6 +101,8 @@ int main(int argc, char **argv)
 	uint64_t end = begin + strtoull(argv[3], NULL, 10) * 1000000000ULL;
 	if (!strcmp(argv[1], "lie"))
 		return lie(end), 0;
+	if (!strcmp(argv[1], "lease"))
+		return lease(argv[2], end), 0;
 	char *pause = strchr(argv[1], '/');
 	pause_ns = pause ? strtoull(pause + 1, NULL, 10) * 1000 : 0;
 	snprintf(name, sizeof name, "work_%luus", strtoul(argv[1], NULL, 10));

@@ -110,6 +110,25 @@ void probe_region_written(void)
 	NEED(take(1) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* The sum alone is written, and the slots still tell what everybody has. */
+void probe_sum_written(void)
+{
+	CUdeviceptr at;
+	use_device(0);
+	NEED(take(40 * MIB) == CUDA_SUCCESS && cuMemAlloc_v2(&at, 4 * MIB) == CUDA_SUCCESS);
+	struct vgpu_region *r = probe_region();
+	r->ext.reserved[0] = 0;
+	NEED(take(26 * MIB) == CUDA_ERROR_OUT_OF_MEMORY && left() == 20 * MIB);
+	r->ext.reserved[0] = 0;
+	NEED(cuMemFree_v2(at) == CUDA_SUCCESS && left() == 24 * MIB);
+	r->ext.reserved[0] = 1;
+	NEED(take(26 * MIB) == CUDA_ERROR_OUT_OF_MEMORY && take(24 * MIB) == CUDA_SUCCESS);
+	r->ext.reserved[0] = 0;
+	NEED(take(1) == CUDA_ERROR_OUT_OF_MEMORY && left() == 0);
+	r->ext.slot[0].used[0] = r->ext.reserved[0] = 0; /* and what the slot says with it */
+	NEED(take(1) == CUDA_ERROR_OUT_OF_MEMORY && left() == 0);
+}
+
 /* Every allocation by per-thread names and by look-ups that ask for them. */
 void probe_per_thread(void)
 {

@@ -96,7 +96,7 @@ TEST("weakness 44: monitors see a process without limits, too")
 	done();
 }
 
-TEST("weakness 45: copies, peers, streams and events are the driver's alone")
+TEST("weakness 45: copies, peers, streams and events are the driver's alone; we only look on when a program waits")
 {
 	static const char *const families[] = {"cuMemcpy", "cuMemset", "cuCtxEnablePeerAccess", "cuDeviceCanAccessPeer", "cuStream", "cuEvent", "cuMemAdvise"};
 	char path[512], line[128];
@@ -107,7 +107,7 @@ TEST("weakness 45: copies, peers, streams and events are the driver's alone")
 	while (f && fgets(line, sizeof line, f)) {
 		n++;
 		for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-			CHECK(strncmp(line, families[i], strlen(families[i])) != 0);
+			CHECK(strncmp(line, families[i], strlen(families[i])) != 0 || strstr(line, "Synchronize"));
 	}
 	CHECK(n > 80);
 	if (f)

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda_timeline.h"
 
@@ -16,6 +17,7 @@ struct CUmod_st {
 };
 struct CUfunc_st {
 	uint64_t duration_ns;
+	int loaded; /* into the device: by its first launch */
 	struct CUfunc_st *next;
 };
 
@@ -162,7 +164,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 	return CUDA_SUCCESS;
 }
 
-/* Waits for a place in the stream's queue: the work FG_QUEUE_DEPTH launches ago must have ended. */
+/* Waits for a place in the stream's queue: what was queued FG_QUEUE_DEPTH calls ago must have ended; marks take places, too. */
 static void wait_for_place(struct CUstream_st *s)
 {
 	uint64_t oldest = __atomic_load_n(&s->ends[s->launches % FG_QUEUE_DEPTH], __ATOMIC_RELAXED);
@@ -173,8 +175,7 @@ static void wait_for_place(struct CUstream_st *s)
 uint64_t fg_enqueue(struct CUstream_st *s, uint64_t ns)
 {
 	fg_clock_spend(ns ? FG_LAUNCH_NS : FG_MARK_NS);
-	if (ns)
-		wait_for_place(s);
+	wait_for_place(s);
 	int alone = fg_clock_place() >= 0; /* one process runs at a time there */
 	if (!alone)
 		fg_lock();
@@ -183,12 +184,33 @@ uint64_t fg_enqueue(struct CUstream_st *s, uint64_t ns)
 		end = fg_timeline_add(fg_minor(s), s->tail, ns);
 		fg_state()->process[fake.slot].busy_ns[fg_minor(s)] += ns;
 		__atomic_store_n(&s->tail, end, __ATOMIC_RELAXED);
-		if (ns)
-			__atomic_store_n(&s->ends[s->launches++ % FG_QUEUE_DEPTH], end, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->ends[s->launches++ % FG_QUEUE_DEPTH], end, __ATOMIC_RELAXED);
 	}
 	if (!alone)
 		fg_unlock();
 	return end;
+}
+
+/* What the environment says of all launches. */
+static struct {
+	uint64_t load_ns;
+	int blocking;
+} manner;
+
+static void read_manner(void)
+{
+	const char *ms = getenv("FAKEGPU_LOAD_MS"), *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+	manner.load_ns = ms ? strtoull(ms, NULL, 10) * 1000000 : 0;
+	manner.blocking = blocking && !strcmp(blocking, "1");
+}
+
+/* The first launch of a function loads its code, as lazy loading does it; nothing runs for it meanwhile. */
+static void load_late(CUfunction function)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, read_manner);
+	if (manner.load_ns && !__atomic_exchange_n(&function->loaded, 1, __ATOMIC_RELAXED))
+		fg_clock_sleep_until(fg_clock_now() + manner.load_ns);
 }
 
 static CUresult launch(CUfunction function, CUstream stream)
@@ -202,7 +224,11 @@ static CUresult launch(CUfunction function, CUstream stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (fg_capture(stream, function->duration_ns))
 		return CUDA_SUCCESS;
-	return fg_enqueue(s, function->duration_ns) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+	load_late(function);
+	uint64_t ticket = fg_enqueue(s, function->duration_ns);
+	if (ticket && manner.blocking)
+		fg_timeline_wait(fg_minor(s), ticket);
+	return ticket ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,

@@ -5,7 +5,7 @@
 
 #include "cuda_fake.h"
 
-#define FG_QUEUE_DEPTH 1024 /* launches that wait on a stream before a launch blocks */
+#define FG_QUEUE_DEPTH 1024 /* launches and marks that wait on a stream before the next one blocks */
 
 /* The host's time for a call, on a clock of its own (clock.h): a launch's is an H200's, the others are guesses. */
 #define FG_LAUNCH_NS 3000

@@ -17,6 +17,7 @@ struct CUevent_st {
 	uint64_t ticket; /* 0: not recorded */
 	uint64_t recorded_ns;
 	int minor, captured, timed;
+	struct CUctx_st *context; /* the one that was current when it was made */
 };
 struct CUgraph_st {
 	uint64_t ns;
@@ -60,6 +61,7 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
 		return event ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
 	*event = calloc(1, sizeof **event);
 	(*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
+	(*event)->context = fg_context();
 	return CUDA_SUCCESS;
 }
 
@@ -76,6 +78,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 	struct CUstream_st *s = fg_stream(stream);
 	if (!event || !s)
 		return event ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+	if (event->context != (stream > (CUstream)2 ? stream->context : fg_context()))
+		return CUDA_ERROR_INVALID_HANDLE; /* event and stream must be of one context */
 	event->captured = fg_capture(stream, 0);
 	if (!event->captured) {
 		event->ticket = fg_enqueue(s, 0);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wrap_wait.c: a program that has waited for its work pays for it there and then: it may end without a further launch, and its
+ * context with it.
+ */
+#include "limiter.h"
+#include "resolve.h"
+
+/* The context is asked for before: the stream may be gone when the waiting is over. */
+#define WAIT(stream, call)                              \
+	do {                                            \
+		CUcontext context = limiter_waits(stream); \
+		CUresult r = call;                      \
+		if (r == CUDA_SUCCESS)                  \
+			limiter_settle(context);        \
+		return r;                               \
+	} while (0)
+
+CUresult hook_ctx_synchronize(original_ctx_synchronize original)
+{
+	WAIT(NULL, original());
+}
+
+CUresult hook_stream_synchronize(original_stream_synchronize original, CUstream stream)
+{
+	WAIT(stream, original(stream));
+}
+
+/* In either twin a default stream belongs to the current context. */
+CUresult hook_stream_synchronize_ptsz(original_stream_synchronize_ptsz original, CUstream stream)
+{
+	WAIT(stream, original(stream));
+}
+
+CUresult hook_event_synchronize(original_event_synchronize original, CUevent event)
+{
+	WAIT(NULL, original(event));
+}
