@@ -14,6 +14,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -148,6 +149,10 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	if err != nil {
 		return nil, err
 	}
+	// The kubelet's record has no order; the same start must do the same each time.
+	slices.SortFunc(id.Containers, func(a, b identity.Container) int {
+		return cmp.Compare(order(pod, a.Name), order(pod, b.Name))
+	})
 	wrote := false
 	for _, c := range id.Containers {
 		if c.ID == "" {

@@ -126,9 +126,16 @@ type taken struct {
 }
 
 func (t *taken) Error() string {
-	return fmt.Sprintf("%s is held by container %s of pod %s (%s): one partition has one owner; it is free when that pod is gone",
-		describe(t.want.span()), t.by.Container, t.by.Owner, describe(t.by.span()))
+	when := "it is free when that pod is gone"
+	if t.own() {
+		when = "of one pod, only containers that never run together may have one, and then the same; its placement is wrong"
+	}
+	return fmt.Sprintf("%s is held by container %s of pod %s (%s): one partition has one owner; %s",
+		describe(t.want.span()), t.by.Container, t.by.Owner, describe(t.by.span()), when)
 }
+
+// own reports that the pod is in its own way, which waiting does not change.
+func (t *taken) own() bool { return t.want.Owner == t.by.Owner }
 
 // admit waits until a container may hold its partition, but not longer than the
 // patience: the pod that had it before may be on its way out. It returns with the
@@ -148,8 +155,11 @@ func (p *Preparer) admit(ctx context.Context, want *holding) (*seat, []holding, 
 		}
 		freed := turn.freed
 		turn.give()
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, nil, err
+		case refusal.own():
+			return nil, nil, &nodeapi.Misplaced{Why: refusal.Error()}
 		}
 		select {
 		case <-freed:
@@ -162,7 +172,7 @@ func (p *Preparer) admit(ctx context.Context, want *holding) (*seat, []holding, 
 }
 
 // refused says who stands in the way, nil if nobody does.
-func refused(want *holding, others []holding) error {
+func refused(want *holding, others []holding) *taken {
 	for i := range others {
 		if want.excludes(&others[i]) {
 			return &taken{want: want, by: &others[i]}
