@@ -103,9 +103,13 @@ func (p *plugin) waits(d sharing.Device, why string, holders []transition.Holder
 	r := p.report
 	r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeWaiting", "device %s (index %d) takes no new pods: %s", d.ID, d.Index, short(why))
 	for _, h := range holders {
+		stays := "stays in mode " + string(h.Mode)
+		if h.Mode == "" {
+			stays = "stays as it is"
+		}
 		if pod, live := p.pods.Pod(h.Owner); live && h.Mode != d.Mode {
 			r.recorder.Eventf(pod, corev1.EventTypeNormal, "DeviceModeKept",
-				"device %s is to be in mode %s and stays in mode %s until nobody holds it any more, this pod included", d.ID, d.Mode, h.Mode)
+				"device %s is to be in mode %s and %s until nobody holds it any more, this pod included", d.ID, d.Mode, stays)
 		}
 	}
 }

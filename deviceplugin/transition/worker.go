@@ -100,7 +100,7 @@ func (w *worker) decide(ctx context.Context, d *sharing.Device) (Decision, Facts
 	var failed []error
 	for _, s := range w.m.cfg.Switchers {
 		f.Switched = append(f.Switched, s.Mode())
-		if len(f.Holders) > 0 {
+		if len(f.Holders) > 0 && !slices.ContainsFunc(f.Holders, func(h Holder) bool { return h.Mode == "" }) {
 			continue // it is left alone whatever the answer
 		}
 		in, err := s.Entered(ctx, *d)
