@@ -120,6 +120,7 @@ func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plu
 	}
 	p.preparers = nodefactory.New(nodefactory.Config{
 		Files: hostnode.OS{}, StateDir: o.stateDir, LibraryDir: o.libraryDir, MIG: driver, MPS: mps(o, driver, p.daemonDied),
+		Given:     func(id sharing.DeviceID) bool { return p.board.Given(id) },
 		Note:      func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
 		TimeSlice: slicer, TimeSliceStep: step,
 	})

@@ -21,7 +21,7 @@ func settings(v live.Value, node string, serves func(sharing.Mode) bool) discove
 		Device: func(f *discovery.Found) discovery.Offer {
 			d := here.Device(v.Device, f.UUID, f.Index, f.Model)
 			return discovery.Offer{
-				Hidden: d.Hidden, Mode: d.Mode, MaxShares: d.MaxShares,
+				Hidden: d.Hidden, Mode: d.Mode, Given: d.Given, MaxShares: d.MaxShares,
 				MemoryScaling: d.MemoryScaling, CoreScaling: d.CoreScaling, MaxClients: d.MaxClients,
 			}
 		},

@@ -93,6 +93,19 @@ func (b *Board) Usable() (sharing.Inventory, bool) {
 	return usable, b.ready
 }
 
+// Given reports whether somebody gave a device its mode, rather than that it is the
+// default; false for a device that is not there.
+func (b *Board) Given(id sharing.DeviceID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.found {
+		if b.found[i].UUID == id {
+			return b.settings.Device(&b.found[i]).Given
+		}
+	}
+	return false
+}
+
 // Minor returns the number of a device's node.
 func (b *Board) Minor(id sharing.DeviceID) (int, bool) {
 	b.mu.Lock()

@@ -37,6 +37,7 @@ type Settings struct {
 type Offer struct {
 	Hidden        bool // not ours: never published
 	Mode          sharing.Mode
+	Given         bool    // somebody gave it this mode, it is not the default
 	MemoryScaling float64 // 1 offers the physical memory
 	CoreScaling   float64 // 1 offers 100 percent
 	MaxShares     int

@@ -26,6 +26,10 @@ type Config struct {
 	// Pause waits before the n-th repetition, from 1 on, of what the driver refused
 	// as in use, and gives up with ctx. Nil is a wait that doubles from 100 ms on.
 	Pause func(ctx context.Context, n int) error
+	// Given reports whether somebody gave the device its mode, rather than that it is
+	// the default; nil is always. It is asked before instances are destroyed that
+	// were there before the device was brought into the mode here.
+	Given func(id sharing.DeviceID) bool
 	// Note is told about every change of the hardware, for the log; nil is nobody.
 	Note func(id sharing.DeviceID, what string)
 }
@@ -44,6 +48,9 @@ var _ nodeapi.Switcher = (*Preparer)(nil)
 func New(cfg Config) *Preparer {
 	if cfg.Pause == nil {
 		cfg.Pause = pause
+	}
+	if cfg.Given == nil {
+		cfg.Given = func(sharing.DeviceID) bool { return true }
 	}
 	if cfg.Note == nil {
 		cfg.Note = func(sharing.DeviceID, string) {}

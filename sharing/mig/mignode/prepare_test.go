@@ -381,7 +381,7 @@ func TestWaitingForADriverThatSaysInUseEndsWithTheCall(t *testing.T) {
 	gi := m.byHand(place{a100, "1g.10gb", 5}, true)
 	m.cards.Use(a100, gi, 1)
 	p := mignode.New(mignode.Config{Files: hostnode.OS{}, Root: m.root, Driver: m.cards})
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_, err := p.Prepare(ctx, claim("uid", "main", place{a100, "3g.40gb", 4}))
 	if !errors.Is(err, mignode.ErrInUse) || !errors.Is(err, context.DeadlineExceeded) {
