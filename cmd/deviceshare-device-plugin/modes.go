@@ -14,6 +14,7 @@ import (
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/eviction"
 	"deviceshare/deviceplugin/lifecycle"
+	"deviceshare/deviceplugin/nvml"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -56,6 +57,8 @@ func (p *plugin) assembleModes() {
 			defer cancel()
 			p.health.Rescan(ctx)
 		},
+		// A driver that goes away for longer breaks its devices, and those are not moved.
+		Passing: func(err error) bool { return errors.Is(err, nvml.ErrClosed) || errors.Is(err, nvml.ErrNoDriver) },
 		Observe: transition.Observer{Moved: p.report.moved, Waiting: p.waits, Failed: p.report.stuck},
 	})
 	p.evictor = eviction.New(eviction.Config{

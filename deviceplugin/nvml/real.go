@@ -37,9 +37,16 @@ func (r *Real) Open() error {
 	if r.open {
 		return nil
 	}
+	err := r.begin()
+	r.open = err == nil
+	return err
+}
+
+// begin uses the library, in addition to whoever uses it already: it counts them,
+// and stays until each has shut it down.
+func (r *Real) begin() error {
 	switch ret := r.lib.Init(); ret {
 	case gonvml.SUCCESS:
-		r.open = true
 		return nil
 	case gonvml.ERROR_LIBRARY_NOT_FOUND:
 		return fmt.Errorf("%w: libnvidia-ml.so.1 could not be loaded; is the driver installed and visible here?", ErrNoDriver)

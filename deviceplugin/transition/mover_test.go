@@ -180,6 +180,34 @@ func TestAFailureIsShownToldOnceAndTriedAgain(t *testing.T) {
 	}
 }
 
+func TestAnErrorThatPassesIsNeitherShownNorToldAndTriedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		step   string
+		wanted sharing.Mode
+		shown  Standing
+	}{
+		"looking at a device that is ready":    {"entered mps", core, Standing{Mode: core}},
+		"a step on the way into a wanted mode": {"enter mig", mig, Standing{Why: "it is being brought into mode mig"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, one(core))
+			b.start()
+			b.await("the start", b.ready(gpu, core))
+			asked := 0
+			b.set(func() { b.fails[c.step], asked = fmt.Errorf("ask: %w", errPassing), b.asked })
+			b.want(gpu, c.wanted)
+			b.await("several looks", func() bool { return b.asked > asked+20 })
+			b.set(func() {
+				if b.shown[gpu] != c.shown || len(b.told) != 0 {
+					t.Errorf("shown %+v, told %q", b.shown[gpu], b.told)
+				}
+				delete(b.fails, c.step)
+			})
+			b.await("the mode", b.ready(gpu, c.wanted))
+		})
+	}
+}
+
 func TestWhatOnlyAnAdministratorCanDoIsToldOnceAndNotTriedInALoop(t *testing.T) {
 	b := newBench(t, one(mig))
 	b.fails["enter mig"] = fmt.Errorf("switch: %w", &nodeapi.Manual{Device: gpu, Why: "a reset is needed", Do: "nvidia-smi --gpu-reset -i 0"})
