@@ -64,6 +64,9 @@ type Config struct {
 	// devices.
 	Locks *lock.Keyed
 	Terms func() Terms
+	// Hold says why the modes and geometries of the inventory are not those the
+	// administrator wants; "" if they are. Nil is never.
+	Hold func() string
 	// Held is the kubelet's own record of our resource, for Reconcile.
 	Held func() ([]identity.Held, error)
 	// Settle is how long to wait after writing a specification, so that the
