@@ -44,7 +44,7 @@ func (r *Real) reach(id sharing.DeviceID, call string) (handle gonvml.Device, do
 	if err := r.begin(); err != nil {
 		return nil, nil, err
 	}
-	done = func() { _ = r.lib.Shutdown() }
+	done = func() { _ = r.end() }
 	if !r.has(call) {
 		done()
 		return nil, nil, fmt.Errorf("this driver has no %s: %w", call, mpsnode.ErrNotSupported)

@@ -46,7 +46,7 @@ func (r *Real) partitioned(id sharing.DeviceID, symbols ...string) (handle gonvm
 	if err := r.begin(); err != nil {
 		return nil, nil, err
 	}
-	done = func() { _ = r.lib.Shutdown() }
+	done = func() { _ = r.end() }
 	for _, symbol := range symbols {
 		if !r.has(symbol) {
 			done()
