@@ -59,8 +59,10 @@ type DeviceRule struct {
 // DeviceSettings is what holds for one device.
 type DeviceSettings struct {
 	// Hidden devices are not shared and not published.
-	Hidden                     bool
-	Mode                       sharing.Mode
+	Hidden bool
+	Mode   sharing.Mode
+	// Given says that the text names the mode; else it is the default.
+	Given                      bool
 	MemoryScaling, CoreScaling float64
 	MaxShares                  int
 	MaxClients                 int // of an MPS server, 0 for what it serves
@@ -132,7 +134,7 @@ func (s *DeviceSettings) apply(mode sharing.Mode, memory, cores float64, splits,
 		s.MaxClients = int(clients)
 	}
 	if mode != "" {
-		s.Mode = mode
+		s.Mode, s.Given = mode, true
 	}
 	if memory > 0 {
 		s.MemoryScaling = memory

@@ -78,25 +78,25 @@ func TestWhatHoldsForOneDevice(t *testing.T) {
 			node: "other", id: "GPU-1", want: config.DeviceSettings{Mode: sharing.HAMiCore, MemoryScaling: 1, CoreScaling: 1.5, MaxShares: 10},
 		},
 		"no rule matches": {
-			node: "n", id: "GPU-2", index: 2, want: config.DeviceSettings{Mode: sharing.HAMiCore, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
+			node: "n", id: "GPU-2", index: 2, want: config.DeviceSettings{Mode: sharing.HAMiCore, Given: true, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
 		},
 		"by UUID": {
-			node: "n", id: "GPU-1", want: config.DeviceSettings{Mode: sharing.MIG, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
+			node: "n", id: "GPU-1", want: config.DeviceSettings{Mode: sharing.MIG, Given: true, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
 		},
 		"by index, with every field": {
-			node: "n", index: 1, want: config.DeviceSettings{Mode: sharing.TimeSlicing, MemoryScaling: 3, CoreScaling: 4, MaxShares: 2},
+			node: "n", index: 1, want: config.DeviceSettings{Mode: sharing.TimeSlicing, Given: true, MemoryScaling: 3, CoreScaling: 4, MaxShares: 2},
 		},
 		"by model": {
-			node: "n", index: 2, model: "Tesla T4", want: config.DeviceSettings{Mode: sharing.MPS, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
+			node: "n", index: 2, model: "Tesla T4", want: config.DeviceSettings{Mode: sharing.MPS, Given: true, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
 		},
 		"the first rule that matches": {
-			node: "n", index: 3, model: "Tesla T4", want: config.DeviceSettings{Mode: sharing.MPS, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
+			node: "n", index: 3, model: "Tesla T4", want: config.DeviceSettings{Mode: sharing.MPS, Given: true, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
 		},
 		"hidden by UUID": {
-			node: "n", id: "GPU-hidden", index: 2, want: config.DeviceSettings{Hidden: true, Mode: sharing.HAMiCore, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
+			node: "n", id: "GPU-hidden", index: 2, want: config.DeviceSettings{Hidden: true, Mode: sharing.HAMiCore, Given: true, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
 		},
 		"hidden by index": {
-			node: "n", index: 9, want: config.DeviceSettings{Hidden: true, Mode: sharing.HAMiCore, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
+			node: "n", index: 9, want: config.DeviceSettings{Hidden: true, Mode: sharing.HAMiCore, Given: true, MemoryScaling: 2, CoreScaling: 1.5, MaxShares: 5},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,9 @@ func conflict(later, earlier *Held) bool {
 		return true // a container gets different devices
 	}
 	if later.Owner == earlier.Owner && !Together(earlier.Kind, later.Kind) {
-		return false
+		// Their partitions are there together all the same, see View.Free.
+		p, q := later.Share.Partition, earlier.Share.Partition
+		return p.Overlaps(q) && !p.Same(q)
 	}
 	a, b := later, earlier
 	if a.Share.Whole || b.Share.Whole {

@@ -9,8 +9,8 @@ type Cuts [16]uint8
 
 // Uncommon stands in Cuts where no layout can agree with what is in use: a
 // profile the device does not have, a start beyond the last slice, or two
-// partitions that begin at the same slice, which an init container and the
-// containers after it may hold.
+// partitions that begin at the same slice, as facts that others wrote down may
+// have them.
 const Uncommon = 255
 
 // mark notes a partition.

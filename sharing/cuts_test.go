@@ -76,7 +76,7 @@ func TestWhatAPodGotKeepsItsPlaceForItsNextContainers(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.MIG)
 	empty := sharing.NewView(&d, nil)
 	got := part("a", sharing.App, "2g.20gb", 2, 2, "x").Share
-	for kind, slices := range map[sharing.ContainerKind]uint64{sharing.App: 0b1100, sharing.Sidecar: 0b1100, sharing.Init: 0} {
+	for kind, slices := range map[sharing.ContainerKind]uint64{sharing.App: 0b1100, sharing.Sidecar: 0b1100, sharing.Init: 0b1100} {
 		after := empty.After(kind, &got)
 		if cuts, ok := after.Cuts(); !ok || cuts[2] != 4 || after.Slices() != slices {
 			t.Errorf("kind %v: %v, %v, slices %b", kind, *cuts, ok, after.Slices())
@@ -84,5 +84,36 @@ func TestWhatAPodGotKeepsItsPlaceForItsNextContainers(t *testing.T) {
 	}
 	if cuts, _ := empty.Cuts(); *cuts != (sharing.Cuts{}) {
 		t.Error("the view before was changed")
+	}
+}
+
+func TestAnInitContainersPlaceIsFreeForTheSamePartitionOnly(t *testing.T) {
+	d := sharingtest.Device(0, "A100-80", sharing.MIG)
+	const single, double, pair, half = 0, 2, 3, 4 // 1g, 1g of two slices, 2g, 3g
+	first, second := part("a", sharing.Init, "2g.20gb", 2, 2, "x").Share, part("a", sharing.App, "1g.10gb", 6, 1, "x").Share
+	empty := sharing.NewView(&d, nil)
+	after := empty.After(sharing.Init, &first)
+	later := after.After(sharing.Sidecar, &second)
+	again := later.After(sharing.Sidecar, &first)
+	beside := sharing.NewView(&d, []sharing.Held{part("a", sharing.Init, "2g.20gb", 2, 2, "x")})
+	for says, c := range map[string]struct {
+		v       sharing.View
+		profile int
+		p       sharing.Partition
+		want    bool
+	}{
+		"the same partition":                     {after, pair, first.Partition, true},
+		"another shape of the same slices":       {after, double, first.Partition, false},
+		"a part of it":                           {after, single, sharing.Partition{Start: 2, Size: 1}, false},
+		"more than it":                           {after, half, sharing.Partition{Start: 0, Size: 4}, false},
+		"a place beside it":                      {after, pair, sharing.Partition{Start: 4, Size: 2}, true},
+		"the same one when another place is had": {later, pair, first.Partition, true},
+		"that other place":                       {later, single, second.Partition, false},
+		"the same one when a sidecar has it too": {again, pair, first.Partition, false},
+		"the same one for another pod":           {beside, pair, first.Partition, false},
+	} {
+		if got := c.v.Free(c.profile, c.p.Start, c.p.Slices()); got != c.want {
+			t.Errorf("%s: free %v", says, got)
+		}
 	}
 }

@@ -34,6 +34,12 @@ func (p Partition) Slices() uint64 {
 	return (1<<p.Size - 1) << p.Start
 }
 
+// Same reports whether two partitions are one place: cut for both, it is one
+// instance. What they are named after does not matter.
+func (p Partition) Same(q Partition) bool {
+	return p.Profile == q.Profile && p.Start == q.Start && p.Size == q.Size
+}
+
 // Overlaps reports whether two partitions need a common memory slice.
 func (p Partition) Overlaps(q Partition) bool {
 	return p.Slices()&q.Slices() != 0

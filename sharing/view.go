@@ -25,9 +25,12 @@ type View struct {
 	usage  usage
 	// blocked: an owner whose shares cannot be read is on this node.
 	blocked bool
-	// own is how many shares of the pod being placed the usage counts that are not
-	// in held.
+	// own is how many partitions of the pod being placed the usage counts that are
+	// not in held.
 	own int
+	// again are the memory slices that only init containers of the pod being placed
+	// have, see Free.
+	again uint64
 }
 
 // NewView makes a view from the shares on a device. Shares of one owner must be
@@ -63,8 +66,20 @@ func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 // Occupied reports whether a partition in use overlaps p.
 func (v *View) Occupied(p Partition) bool { return v.usage.slices&p.Slices() != 0 }
 
-// Slices returns the memory slices that partitions in use cover, bit i for slice i.
+// Slices returns the memory slices that partitions in use cover, bit i for slice i,
+// those that init containers of pods had among them.
 func (v *View) Slices() uint64 { return v.usage.slices }
+
+// Free reports whether the next container may have the partition of the profile at
+// this position that begins at start and covers these slices: nobody has any of
+// them, or an earlier init container of the same pod has exactly this partition.
+// The containers of a pod are prepared together, whichever of them starts, so what
+// a pod holds never overlaps in itself.
+func (v *View) Free(profile, start int, slices uint64) bool {
+	taken := v.usage.slices & slices
+	return taken == 0 || taken == slices && taken&^v.again == 0 &&
+		profile < Uncommon-1 && start < len(v.usage.cuts) && v.usage.cuts[start] == uint8(profile)+1
+}
 
 // Cuts returns the partitions that must keep their place: those in use, and those
 // that init containers of pods on the device had, since they may run again. Each
@@ -73,24 +88,30 @@ func (v *View) Slices() uint64 { return v.usage.slices }
 // on the device whose place nobody knows: then nothing can be cut beside it.
 func (v *View) Cuts() (cuts *Cuts, ok bool) { return &v.usage.cuts, !v.usage.adrift }
 
-// Own returns how many shares the usage counts that Held does not list: those of
-// the pod being placed, see After.
+// Own returns how many partitions the usage counts that Held does not list: those
+// of the pod being placed, see After.
 func (v *View) Own() int { return v.own }
 
 // After returns the view as the next container of the same pod sees it once the
 // pod got s for an earlier container of this kind. An init container has ended
-// by then and takes nothing, except that its partition must be possible beside
-// the others for as long as the pod exists. The receiver is unchanged and nothing is
-// allocated, so that many placements can be tried; Held does not list s.
+// by then and takes nothing, except that its partition is there beside the others
+// for as long as the pod exists; a later container may have the same one, see Free.
+// The receiver is unchanged and nothing is allocated, so that many placements can be
+// tried; Held does not list s.
 func (v *View) After(kind ContainerKind, s *Share) View {
 	after := *v
 	one := shareUsage(s, v.Device)
+	if !s.Partition.IsZero() {
+		after.own++
+	}
 	if kind == Init {
+		after.again |= one.slices &^ v.usage.slices
+		after.usage.slices |= one.slices
 		after.usage.cuts.join(&one.cuts)
 		after.usage.adrift = after.usage.adrift || one.adrift
 		return after
 	}
-	after.own++
+	after.again &^= one.slices
 	after.usage = after.usage.plus(one)
 	return after
 }
@@ -100,7 +121,7 @@ func (v *View) After(kind ContainerKind, s *Share) View {
 func (v *View) Alike(w *View) bool {
 	d, e := v.Device, w.Device
 	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares || d.MaxClients != e.MaxClients ||
-		v.usage != w.usage {
+		v.usage != w.usage || v.again != w.again {
 		return false
 	}
 	if d.Mode == MIG && (len(v.held) > 0 || len(w.held) > 0) {

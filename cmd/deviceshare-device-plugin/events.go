@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ type reporter struct {
 
 	mu      sync.Mutex
 	without map[identity.Source]bool    // which of the kubelet's records cannot be used
+	held    string                      // the last text of holds
 	bad     map[sharing.DeviceID]string // what unfit told last
 }
 
@@ -73,6 +75,22 @@ func (r *reporter) source(s identity.Source, err error) {
 	r.trouble(monitor.ProblemIdentity, "KubeletRecordUnavailable", err)
 }
 
+// holds reports, once per change, that the configuration is not known, or is known
+// again when why is "".
+func (r *reporter) holds(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == why {
+		return
+	}
+	r.held = why
+	var err error
+	if why != "" {
+		err = errors.New(why)
+	}
+	r.trouble(monitor.ProblemConfiguration, "DeviceConfigUnknown", err)
+}
+
 // device reports that a device broke or came back.
 func (r *reporter) device(id sharing.DeviceID, why string) {
 	if why == "" {
@@ -110,7 +128,7 @@ func (r *reporter) configuration(rep live.Report) {
 	for _, p := range rep.Problems {
 		lines = append(lines, p.String())
 	}
-	text := fmt.Sprintf("ConfigMap %s/%s: %s; the last good configuration stays in force",
+	text := fmt.Sprintf("ConfigMap %s/%s: %s; the last good version, if this node knows one, stays in force",
 		rep.Source.Namespace, rep.Source.Name, strings.Join(lines, "; "))
 	klog.ErrorS(nil, text, "version", rep.Source.Version)
 	r.metrics.Problem(monitor.ProblemConfiguration)

@@ -123,6 +123,31 @@ func TestADeviceInModeMIGIsCutForItsPodsAndMadeWholeAgain(t *testing.T) {
 	}
 }
 
+func TestAFreshNodeKeepsTheInstancesOfOthersUntilItsDevicesAreGivenAMode(t *testing.T) {
+	hopper := nvmlfake.A100(0).UUID
+	made := func(p *program) {
+		hopperAndAmpere(p)
+		p.driver.Cards().Switch(hopper, true)
+		if err := p.driver.Open(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.driver.CreateGPUInstance(hopper, "2g.20gb", 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := launch(t, made)
+	p.event("GPUModeNeedsAdministrator", "2g.20gb at slices 2 to 3")
+	p.await("the other device", func() bool { inv := p.inventory(); return len(inv.Devices) == 2 && inv.Devices[1].Healthy })
+	if d := p.inventory().Devices[0]; d.Healthy || !strings.Contains(d.Reason, "filterdevices") {
+		t.Errorf("the device is healthy %v, reason %q", d.Healthy, d.Reason)
+	}
+	if all, err := p.driver.Instances(hopper); err != nil || len(all) != 1 {
+		t.Fatalf("the device has %v, %v", all, err)
+	}
+	p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"time-slicing"}]}`)
+	p.await("the whole device", func() bool { d := p.inventory().Devices[0]; return d.Healthy && d.Mode == sharing.TimeSlicing })
+}
+
 func TestTheInventoryListsThePartitionsThatExist(t *testing.T) {
 	driver := nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1), nvmlfake.T4(2))
 	if err := driver.Open(); err != nil {

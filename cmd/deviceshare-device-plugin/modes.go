@@ -14,6 +14,7 @@ import (
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/eviction"
 	"deviceshare/deviceplugin/lifecycle"
+	"deviceshare/deviceplugin/nvml"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -56,6 +57,8 @@ func (p *plugin) assembleModes() {
 			defer cancel()
 			p.health.Rescan(ctx)
 		},
+		// A driver that goes away for longer breaks its devices, and those are not moved.
+		Passing: func(err error) bool { return errors.Is(err, nvml.ErrClosed) || errors.Is(err, nvml.ErrNoDriver) },
 		Observe: transition.Observer{Moved: p.report.moved, Waiting: p.waits, Failed: p.report.stuck},
 	})
 	p.evictor = eviction.New(eviction.Config{
@@ -103,9 +106,13 @@ func (p *plugin) waits(d sharing.Device, why string, holders []transition.Holder
 	r := p.report
 	r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeWaiting", "device %s (index %d) takes no new pods: %s", d.ID, d.Index, short(why))
 	for _, h := range holders {
+		stays := "stays in mode " + string(h.Mode)
+		if h.Mode == "" {
+			stays = "stays as it is"
+		}
 		if pod, live := p.pods.Pod(h.Owner); live && h.Mode != d.Mode {
 			r.recorder.Eventf(pod, corev1.EventTypeNormal, "DeviceModeKept",
-				"device %s is to be in mode %s and stays in mode %s until nobody holds it any more, this pod included", d.ID, d.Mode, h.Mode)
+				"device %s is to be in mode %s and %s until nobody holds it any more, this pod included", d.ID, d.Mode, stays)
 		}
 	}
 }

@@ -122,6 +122,7 @@ func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plu
 	}
 	p.preparers = nodefactory.New(nodefactory.Config{
 		Files: hostnode.OS{}, StateDir: o.stateDir, LibraryDir: o.libraryDir, MIG: driver, MPS: mps(o, driver, p.daemonDied),
+		Given:     func(id sharing.DeviceID) bool { return p.board.Given(id) },
 		Note:      func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
 		TimeSlice: slicer, TimeSliceStep: step,
 	})
@@ -141,10 +142,14 @@ func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plu
 	if broken != nil {
 		p.report.trouble(monitor.ProblemCheckpoint, "DeviceCheckpointBroken", broken)
 	}
+	last := kept{files: hostnode.OS{}, directory: filepath.Join(o.stateDir, "config"), trouble: func(err error) {
+		p.report.trouble(monitor.ProblemConfiguration, "DeviceConfigNotKept", err)
+	}}
 	p.config = live.New(live.Options{
-		Client: client,
+		Client: client, Keep: last.keep, Recall: last.recall,
 		Changed: func(v live.Value) {
 			klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
+			p.report.holds(hold(v))
 			p.board.SetSettings(p.settings(v))
 			p.changed() // resource names and units are not part of the inventory
 		},
@@ -188,7 +193,7 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 		Pods: p.pods, Resolver: resolver,
 		Preparers: p.preparers,
 		Store:     p.store, Base: base, Specs: &render.Directory{Files: hostnode.OS{}, Path: o.cdiDir},
-		Inventory: p.board.Inventory, Working: p.board.Working, Locks: &p.locks,
+		Inventory: p.board.Inventory, Working: p.board.Working, Locks: &p.locks, Hold: p.board.Hold,
 		Terms: func() lifecycle.Terms {
 			v := p.config.Current()
 			return terms(v.Device, v.Node.For(o.nodeName))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,20 +32,32 @@ type object struct {
 // it could not start; a ConfigMap that cannot be read, for lack of permission for
 // example, is reported as a problem and tried again.
 func (w *Watcher) Run(ctx context.Context) error {
-	var synced []cache.InformerSynced
-	var running []informers.SharedInformerFactory
+	var settled []cache.InformerSynced
+	var running []*follower
 	for _, name := range []string{w.options.DeviceName, w.options.NodeName} {
 		for _, namespace := range w.options.Namespaces {
-			factory, handled, err := w.follow(key{namespace, name})
+			f, err := w.follow(key{namespace, name})
 			if err != nil {
 				return err
 			}
-			factory.Start(ctx.Done())
-			running = append(running, factory)
-			synced = append(synced, handled)
+			f.factory.Start(ctx.Done())
+			running = append(running, f)
+			settled = append(settled, func() bool { return w.settled(f.key, f.listed) })
 		}
 	}
-	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+	var late sync.WaitGroup
+	if cache.WaitForCacheSync(ctx.Done(), settled...) {
+		for _, f := range running {
+			if f.listed() {
+				w.list(f.key)
+				continue
+			}
+			late.Go(func() {
+				if cache.WaitForCacheSync(ctx.Done(), f.listed) {
+					w.list(f.key)
+				}
+			})
+		}
 		w.mu.Lock()
 		w.ready = true
 		w.apply()
@@ -52,14 +65,33 @@ func (w *Watcher) Run(ctx context.Context) error {
 		close(w.synced)
 		<-ctx.Done()
 	}
-	for _, factory := range running {
-		factory.Shutdown()
+	late.Wait()
+	for _, f := range running {
+		f.factory.Shutdown()
 	}
 	return nil
 }
 
+// follower is the informer of a single object.
+type follower struct {
+	key     key
+	factory informers.SharedInformerFactory
+	listed  cache.InformerSynced
+}
+
+// list notes that it is known whether there is an object.
+func (w *Watcher) list(k key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listed[k] = true
+	w.readable(k)
+	if w.ready {
+		w.apply()
+	}
+}
+
 // follow makes an informer for a single object.
-func (w *Watcher) follow(k key) (informers.SharedInformerFactory, cache.InformerSynced, error) {
+func (w *Watcher) follow(k key) (*follower, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(w.options.Client, 0,
 		informers.WithNamespace(k.namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -70,7 +102,7 @@ func (w *Watcher) follow(k key) (informers.SharedInformerFactory, cache.Informer
 		w.failed(ctx, k, err)
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
+		return nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
 	}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { w.see(k, o) },
@@ -78,9 +110,9 @@ func (w *Watcher) follow(k key) (informers.SharedInformerFactory, cache.Informer
 		DeleteFunc: func(o any) { w.forget(k, o) },
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
+		return nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
 	}
-	return factory, func() bool { return w.settled(k, registration.HasSynced) }, nil
+	return &follower{key: k, factory: factory, listed: registration.HasSynced}, nil
 }
 
 // see notes a version of an object. Until all have been listed nothing is
@@ -142,7 +174,7 @@ func (w *Watcher) failed(ctx context.Context, k key, err error) {
 	}
 }
 
-// settled reports whether it is known what an object says.
+// settled reports whether it is known what an object says, or that nobody may know.
 func (w *Watcher) settled(k key, listed cache.InformerSynced) bool {
 	if listed() {
 		return true

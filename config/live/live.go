@@ -2,7 +2,9 @@
 
 // Package live follows the two ConfigMaps in a cluster. An edit takes effect
 // without a restart; an edit with a problem is reported and the last good value
-// stays in force, and so it does when a ConfigMap is deleted.
+// stays in force, and so it does when a ConfigMap is deleted. A process that keeps
+// the last good text goes on with it after a restart, should the ConfigMap be wrong
+// or out of reach then; one that is not there then means the defaults.
 package live
 
 import (
@@ -23,9 +25,9 @@ type Value struct {
 	// DeviceFrom and NodeFrom say which object each half comes from: empty while
 	// the defaults hold.
 	DeviceFrom, NodeFrom Source
-	// DeviceUnread and NodeUnread say that there is an object, but no version of
-	// it without problems was ever seen: the defaults hold for want of anything
-	// better, and are not what the administrator wrote.
+	// DeviceUnread and NodeUnread say that there is an object, or may be one that this
+	// process may not read, and that nothing good is known of it: the defaults hold
+	// for want of anything better, and are not what the administrator wrote.
 	DeviceUnread, NodeUnread bool
 }
 
@@ -38,6 +40,13 @@ type Source struct {
 type Report struct {
 	Source   Source
 	Problems []config.Problem
+}
+
+// Kept is what was good last of one ConfigMap. Without a source there was none, and
+// the defaults were meant.
+type Kept struct {
+	Source Source
+	Text   string
 }
 
 // Options say what to follow and whom to tell.
@@ -55,6 +64,11 @@ type Options struct {
 	// version is told once.
 	Changed func(Value)
 	Problem func(Report)
+	// Keep is given what is good of the ConfigMap of a name each time it changes, and
+	// Recall returns what a process before this one was given last; false if nothing.
+	// Each may be nil; they are called as Changed and Problem are.
+	Keep   func(name string, last Kept)
+	Recall func(name string) (Kept, bool)
 }
 
 // Watcher follows the ConfigMaps. Its methods are safe for concurrent use.
@@ -68,7 +82,11 @@ type Watcher struct {
 	seen       map[key]object
 	told       map[key]Source // the version whose problems were told last
 	unreadable map[key]string // why an object cannot be read now
-	forbidden  map[key]bool   // it can never be read: it counts as absent
+	forbidden  map[key]bool   // it can never be read: it is not waited for
+	listed     map[key]bool   // it is known whether there is an object
+	// known has the names of the ConfigMaps of which something good is in force, the
+	// defaults because there is none included.
+	known map[string]bool
 }
 
 // New returns a watcher that holds the defaults until it runs.
@@ -84,7 +102,7 @@ func New(o Options) *Watcher {
 	}
 	w := &Watcher{
 		options: o, synced: make(chan struct{}), seen: map[key]object{}, told: map[key]Source{},
-		unreadable: map[key]string{}, forbidden: map[key]bool{},
+		unreadable: map[key]string{}, forbidden: map[key]bool{}, listed: map[key]bool{}, known: map[string]bool{},
 	}
 	w.current.Store(&Value{Device: config.DefaultDevice()})
 	return w
@@ -124,64 +142,128 @@ func (w *Watcher) apply() {
 	}
 }
 
+// half is one of the two ConfigMaps on its way into the value.
+type half struct {
+	name, key string
+	from      *Source
+	unread    *bool
+	// read puts a text in force that has no problems.
+	read func(text string) []config.Problem
+}
+
 func (w *Watcher) applyDevice(v *Value) {
-	text, from, ok := w.pick(w.options.DeviceName, config.DeviceKey, v.DeviceFrom)
-	if !ok {
-		v.DeviceUnread = from != (Source{}) && v.DeviceFrom == (Source{})
-		return
-	}
-	if from == v.DeviceFrom {
-		return
-	}
-	d, problems := config.LoadDevice([]byte(text))
-	if len(problems) > 0 {
-		w.tell(from, problems)
-		v.DeviceUnread = v.DeviceFrom == (Source{})
-		return
-	}
-	v.Device, v.DeviceFrom, v.DeviceUnread = d, from, false
+	w.applyHalf(half{w.options.DeviceName, config.DeviceKey, &v.DeviceFrom, &v.DeviceUnread, func(text string) []config.Problem {
+		d, problems := config.LoadDevice([]byte(text))
+		if len(problems) == 0 {
+			v.Device = d
+		}
+		return problems
+	}})
 }
 
 func (w *Watcher) applyNode(v *Value) {
-	text, from, ok := w.pick(w.options.NodeName, config.NodeKey, v.NodeFrom)
-	if !ok {
-		v.NodeUnread = from != (Source{}) && v.NodeFrom == (Source{})
-		return
-	}
-	if from == v.NodeFrom {
-		return
-	}
-	n, problems := config.LoadNode([]byte(text))
-	if len(problems) > 0 {
-		w.tell(from, problems)
-		v.NodeUnread = v.NodeFrom == (Source{})
-		return
-	}
-	v.Node, v.NodeFrom, v.NodeUnread = n, from, false
+	w.applyHalf(half{w.options.NodeName, config.NodeKey, &v.NodeFrom, &v.NodeUnread, func(text string) []config.Problem {
+		n, problems := config.LoadNode([]byte(text))
+		if len(problems) == 0 {
+			v.Node = n
+		}
+		return problems
+	}})
 }
+
+// applyHalf puts in force what is there, if it is good, or what was good last.
+func (w *Watcher) applyHalf(h half) {
+	text, from, found := w.pick(h.name, h.key, *h.from)
+	switch found {
+	case absent:
+		*h.unread = false
+		if !w.known[h.name] {
+			w.keep(h.name, Kept{}) // the defaults are meant
+		}
+		return
+	case usable:
+		if from == *h.from {
+			return
+		}
+		problems := h.read(text)
+		if len(problems) == 0 {
+			*h.from, *h.unread = from, false
+			w.keep(h.name, Kept{Source: from, Text: text})
+			return
+		}
+		w.tell(from, problems)
+	case unusable: // told already
+	}
+	if !w.known[h.name] {
+		*h.unread = !w.recall(h)
+	}
+}
+
+// keep notes what is good, for a process that comes after this one.
+func (w *Watcher) keep(name string, last Kept) {
+	w.known[name] = true
+	if w.options.Keep != nil {
+		w.options.Keep(name, last)
+	}
+}
+
+// recall puts in force what a process before this one kept; false if it kept
+// nothing, or what this version of the program does not take.
+func (w *Watcher) recall(h half) bool {
+	if w.options.Recall == nil {
+		return false
+	}
+	last, ok := w.options.Recall(h.name)
+	if !ok {
+		return false
+	}
+	if last.Source != (Source{}) {
+		if len(h.read(last.Text)) > 0 {
+			return false
+		}
+		// Not with its version: versions are those of one cluster.
+		*h.from = Source{Namespace: last.Source.Namespace, Name: last.Source.Name}
+	}
+	w.known[h.name] = true
+	return true
+}
+
+// finding is what became of looking for an object.
+type finding int
+
+const (
+	absent finding = iota
+	unusable
+	usable
+)
 
 // pick finds the text of a ConfigMap in the first namespace that has the object.
 // An object without the key is a problem, and so is one that was in force and is
-// gone; the source is empty when there is no object.
-func (w *Watcher) pick(name, dataKey string, force Source) (string, Source, bool) {
+// gone. What may not be looked for is not absent.
+func (w *Watcher) pick(name, dataKey string, force Source) (string, Source, finding) {
+	hidden := false
 	for _, namespace := range w.options.Namespaces {
 		o, ok := w.seen[key{namespace, name}]
 		if !ok {
+			hidden = hidden || !w.listed[key{namespace, name}]
 			continue
 		}
 		from := Source{Namespace: namespace, Name: name, Version: o.version}
 		text, ok := o.data[dataKey]
 		if !ok {
 			w.tell(from, []config.Problem{{Path: "data", Message: "has no key " + dataKey}})
-			return "", from, false
+			return "", from, unusable
 		}
-		return text, from, true
+		return text, from, usable
+	}
+	if hidden {
+		return "", Source{}, unusable
 	}
 	if force != (Source{}) {
 		force.Version = ""
 		w.tell(force, []config.Problem{{Message: "is deleted: what it said last stays in force"}})
 	}
-	return "", Source{}, false
+	return "", Source{}, absent
 }
 
 // tell reports the problems of one version once.

@@ -5,6 +5,7 @@ package live_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,24 +48,37 @@ type cluster struct {
 	watcher  *live.Watcher
 	changes  chan live.Value
 	problems chan live.Report
+	stop     func()
 }
 
-func start(t *testing.T, client *fake.Clientset) *cluster {
+func start(t *testing.T, client *fake.Clientset) *cluster { return startWith(t, client, nil) }
+
+// memory is what processes on one machine keep for each other.
+type memory map[string]live.Kept
+
+// startWith is a process that keeps what is good in a memory, if there is one.
+func startWith(t *testing.T, client *fake.Clientset, m memory) *cluster {
 	c := &cluster{t: t, client: client, changes: make(chan live.Value, 10), problems: make(chan live.Report, 10)}
-	c.watcher = live.New(live.Options{
+	o := live.Options{
 		Client:  client,
 		Changed: func(v live.Value) { c.changes <- v },
 		Problem: func(r live.Report) { c.problems <- r },
-	})
+	}
+	if m != nil {
+		o.Keep = func(name string, last live.Kept) { m[name] = last }
+		o.Recall = func(name string) (live.Kept, bool) { last, ok := m[name]; return last, ok }
+	}
+	c.watcher = live.New(o)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watcher.Run(ctx) }()
-	t.Cleanup(func() {
+	c.stop = sync.OnceFunc(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(c.stop)
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := c.watcher.Wait(waiting); err != nil {

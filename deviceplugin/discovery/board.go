@@ -81,7 +81,7 @@ func (b *Board) Usable() (sharing.Inventory, bool) {
 	usable.Devices = slices.Clone(b.working.Devices)
 	for i := range b.found {
 		f := &b.found[i]
-		if Unfit(f, b.settings.Device(f).Mode, b.settings) == "" {
+		if b.unfit(f, b.settings.Device(f)) == "" {
 			continue
 		}
 		for k := range usable.Devices {
@@ -91,6 +91,19 @@ func (b *Board) Usable() (sharing.Inventory, bool) {
 		}
 	}
 	return usable, b.ready
+}
+
+// Given reports whether somebody gave a device its mode, rather than that it is the
+// default; false for a device that is not there.
+func (b *Board) Given(id sharing.DeviceID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.found {
+		if b.found[i].UUID == id {
+			return b.settings.Device(&b.found[i]).Given
+		}
+	}
+	return false
 }
 
 // Minor returns the number of a device's node.
@@ -127,19 +140,29 @@ func (b *Board) Unfit() map[sharing.DeviceID]string {
 	for i := range b.found {
 		f := &b.found[i]
 		offer := b.settings.Device(f)
-		if why := Unfit(f, offer.Mode, b.settings); why != "" && !offer.Hidden {
+		if why := b.unfit(f, offer); why != "" && !offer.Hidden {
 			unfit[f.UUID] = why
 		}
 	}
 	return unfit
 }
 
+// Hold is why nothing may be concluded from the settings, "" if it may.
+func (b *Board) Hold() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.settings.Hold
+}
+
 // Movable returns the devices that somebody may bring into their modes: they work
-// and can be used in them.
+// and can be used in them, and the modes are those the administrator wants.
 func (b *Board) Movable() []sharing.Device {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var devices []sharing.Device
+	if b.settings.Hold != "" {
+		return nil
+	}
 	for i := range b.found {
 		f := &b.found[i]
 		offer := b.settings.Device(f)
@@ -231,10 +254,22 @@ func (b *Board) broken(f *Found, _ Offer) string {
 	return b.first[f.UUID]
 }
 
+// unfit says why a device cannot be used in the mode it is given. What it is to be
+// used in must be known for that.
+func (b *Board) unfit(f *Found, offer Offer) string {
+	if b.settings.Hold != "" {
+		return ""
+	}
+	return Unfit(f, offer.Mode, b.settings)
+}
+
 // unready says why a device gets no pods, "" if it does.
 func (b *Board) unready(f *Found, offer Offer) string {
 	if why := b.broken(f, offer); why != "" {
 		return why
+	}
+	if b.settings.Hold != "" {
+		return b.settings.Hold
 	}
 	if why := Unfit(f, offer.Mode, b.settings); why != "" {
 		return why
@@ -256,7 +291,7 @@ func (b *Board) rebuild() {
 	for i := range b.found {
 		f := &b.found[i]
 		offer := b.settings.Device(f)
-		onTheWay := b.broken(f, offer) == "" && Unfit(f, offer.Mode, b.settings) == ""
+		onTheWay := b.settings.Hold == "" && b.broken(f, offer) == "" && Unfit(f, offer.Mode, b.settings) == ""
 		if d, listed := next.Device(f.UUID); listed {
 			d.Changing = onTheWay && !d.Healthy
 		}

@@ -16,6 +16,9 @@ import (
 
 // Settings is what the administrator decided, as plain answers.
 type Settings struct {
+	// Hold is why nothing may be concluded from these settings, "" if it may: they
+	// are not what the administrator wrote. No device takes pods or is changed then.
+	Hold string
 	// Device says how one device is offered.
 	Device func(f *Found) Offer
 	// Geometries are the groups allowed for a model, in order.
@@ -37,6 +40,7 @@ type Settings struct {
 type Offer struct {
 	Hidden        bool // not ours: never published
 	Mode          sharing.Mode
+	Given         bool    // somebody gave it this mode, it is not the default
 	MemoryScaling float64 // 1 offers the physical memory
 	CoreScaling   float64 // 1 offers 100 percent
 	MaxShares     int

@@ -58,6 +58,34 @@ func TestADeviceIsOfferedOnlyInTheModeItWasBroughtInto(t *testing.T) {
 	}
 }
 
+func TestSettingsThatAreNotTheAdministratorsMoveNoDeviceAndOfferNone(t *testing.T) {
+	s := Settings{
+		Device:   func(*Found) Offer { return Offer{Mode: sharing.MPS, MaxShares: 2} },
+		Switches: func(sharing.Mode) bool { return true },
+		Serves:   func(m sharing.Mode) bool { return m != sharing.MPS }, // by default it would be unfit
+		Hold:     "the ConfigMap cannot be read",
+	}
+	d := nvmlfake.New(nvmlfake.A100(0))
+	_ = d.Open()
+	b := NewBoard("n", s)
+	b.SetFound(scan(t, d))
+	b.SetStanding(nvmlfake.A100(0).UUID, Standing{Mode: sharing.MPS})
+	inv, _ := b.Inventory()
+	if got := inv.Devices[0]; got.Healthy || got.Changing || got.Reason != s.Hold || b.Hold() != s.Hold {
+		t.Errorf("published %+v", got)
+	}
+	working, _ := b.Working()
+	usable, _ := b.Usable()
+	if len(b.Movable()) != 0 || len(b.Unfit()) != 0 || !working.Devices[0].Healthy || !usable.Devices[0].Healthy {
+		t.Errorf("movable %v, unfit %v, works %v, usable %v", b.Movable(), b.Unfit(), working.Devices[0].Healthy, usable.Devices[0].Healthy)
+	}
+	s.Hold, s.Serves = "", nil
+	b.SetSettings(s)
+	if inv, _ := b.Inventory(); !inv.Devices[0].Healthy || len(b.Movable()) != 1 {
+		t.Errorf("when they are known: %+v, movable %v", inv.Devices[0], b.Movable())
+	}
+}
+
 func TestPartitioningThatIsOnIsNoMistakeWhereItCanBeSwitchedOff(t *testing.T) {
 	facts := nvmlfake.A100(0)
 	facts.MIG.Enabled = true

@@ -42,7 +42,7 @@ func (k *Keeper) admit(pod *corev1.Pod, c identity.Container, slots []string) (n
 		return nodeapi.Claim{}, err
 	}
 	if err = k.works(&cl); err == nil && len(records) == 0 {
-		err = current(&placement, &inv)
+		err = k.fresh(&placement, &inv)
 	}
 	if err != nil {
 		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
@@ -98,6 +98,18 @@ func (k *Keeper) works(c *nodeapi.Claim) error {
 		}
 	}
 	return nil
+}
+
+// fresh admits a pod of which nothing has started. As long as it is not known what
+// the administrator wants, it is not known either whether the pod has to be placed
+// anew, so it waits.
+func (k *Keeper) fresh(p *sharing.Placement, inv *sharing.Inventory) error {
+	if k.cfg.Hold != nil {
+		if why := k.cfg.Hold(); why != "" {
+			return fmt.Errorf("no container of a new pod starts now: %s", why)
+		}
+	}
+	return current(p, inv)
 }
 
 // current makes the checks that only a pod meets of which nothing has started: who

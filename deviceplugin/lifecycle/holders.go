@@ -3,10 +3,13 @@
 package lifecycle
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
 )
 
 // Holder is a pod that holds a share of a device: one of its containers was
@@ -14,12 +17,14 @@ import (
 type Holder struct {
 	Owner sharing.Owner
 	Pod   string // namespace/name
-	Mode  sharing.Mode
+	// Mode is the mode it was prepared in; "" when nobody wrote it down.
+	Mode sharing.Mode
 }
 
 // Holders returns who holds a share of the device. A pod of which any container
 // was prepared holds everything it was given, since its later containers are going
-// to start; so does a pod with a container that runs, should its record be lost.
+// to start; so does a pod with a container that runs, should its record be lost, or
+// should another device plugin have started it.
 func (k *Keeper) Holders(id sharing.DeviceID) []Holder {
 	var holders []Holder
 	add := func(h Holder) {
@@ -44,25 +49,45 @@ func (k *Keeper) Holders(id sharing.DeviceID) []Holder {
 		if !live || !decided(pod) || !begun[owner] && !Started(pod, k.cfg.Terms().Names) {
 			continue
 		}
-		// What cannot be read cannot be told apart; such a pod is named in an event
-		// when its next container starts.
-		inv, err := k.inventory(k.cfg.Store.Of(owner))
-		if err != nil {
-			continue
-		}
-		placement, err := decision(pod, &inv, k.cfg.Terms())
-		if err != nil {
-			continue
+		h := Holder{Owner: owner, Pod: pod.Namespace + "/" + pod.Name}
+		placement, err := k.given(pod)
+		if err != nil && !begun[owner] {
+			add(h) // it runs on some device, and may do so on this one
 		}
 		for i := range placement.Containers {
 			for _, s := range placement.Containers[i].Shares {
 				if s.Device == id {
-					add(Holder{Owner: owner, Pod: pod.Namespace + "/" + pod.Name, Mode: s.Mode})
+					add(Holder{Owner: h.Owner, Pod: h.Pod, Mode: s.Mode})
 				}
 			}
 		}
 	}
 	return holders
+}
+
+// given is the decision about a pod of which a container has started. Today's text
+// names no mode. For a pod with a record it is that of the record; without one
+// another device plugin started the pod, the device may have been given another
+// mode since, and the shares are of mode "".
+func (k *Keeper) given(pod *corev1.Pod) (sharing.Placement, error) {
+	terms, records := k.cfg.Terms(), k.cfg.Store.Of(sharing.Owner(pod.UID))
+	if len(records) > 0 || pod.Annotations[wire.PodPlacement] != "" {
+		inv, err := k.inventory(records)
+		if err != nil {
+			return sharing.Placement{}, err
+		}
+		return decision(pod, &inv, terms)
+	}
+	placement, _, err := wire.ReadPlacement(pod.Annotations, containerRefs(pod, terms.Names), nil, terms.Factor)
+	if err != nil {
+		return sharing.Placement{}, fmt.Errorf("the scheduler's decision cannot be read: %w", err)
+	}
+	for i := range placement.Containers {
+		for j := range placement.Containers[i].Shares {
+			placement.Containers[i].Shares[j].Mode = ""
+		}
+	}
+	return placement, nil
 }
 
 // Started reports whether any container of the pod that asks for devices has ever

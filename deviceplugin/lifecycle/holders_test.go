@@ -11,6 +11,7 @@ import (
 	"deviceshare/deviceplugin/identity"
 	"deviceshare/sharing"
 	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
 )
 
 // status is that of one container in a state.
@@ -58,6 +59,45 @@ func (l lives) Live() map[sharing.Owner]identity.Name {
 }
 
 func (l lives) Pod(o sharing.Owner) (*corev1.Pod, bool) { return l.pod, o == sharing.Owner(l.pod.UID) }
+
+// today is the pod of a scheduler and a device plugin that know today's text only.
+func today(t *testing.T, shares ...sharing.Share) *corev1.Pod {
+	t.Helper()
+	pod := podOf(t, ourScheduler, shares...)
+	delete(pod.Annotations, wire.PodPlacement)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{status("main", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})}
+	return pod
+}
+
+func TestAPodThatAnotherDevicePluginStartedHoldsItsDevicesInAModeNobodyWroteDown(t *testing.T) {
+	const first, all = "[{uid ns/p }] [] []", "[{uid ns/p }] [{uid ns/p }] [{uid ns/p }]"
+	cases := map[string]struct {
+		spoil func(*corev1.Pod)
+		want  string
+	}{
+		"its decision can be read":    {func(*corev1.Pod) {}, first},
+		"it cannot":                   {func(p *corev1.Pod) { p.Annotations[wire.PodAssigned] = "GPU-0,NVIDIA" }, all},
+		"our text about it is broken": {func(p *corev1.Pod) { p.Annotations[wire.PodPlacement] = "{" }, all},
+		"it has not started":          {func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, "[] [] []"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			inv := inventoryOf()
+			pod := today(t, shareOf(0, 1000))
+			c.spoil(pod)
+			k := keeperOn(t, &inv)
+			k.cfg.Pods = lives{pod: pod}
+			for _, mode := range sharing.Modes() {
+				for i := range inv.Devices {
+					inv.Devices[i].Mode = mode
+				}
+				if got := fmt.Sprint(k.Holders("GPU-0"), k.Holders("GPU-1"), k.Holders("GPU-2")); got != c.want {
+					t.Errorf("when the devices are edited to %s: %s, want %s", mode, got, c.want)
+				}
+			}
+		})
+	}
+}
 
 func TestWhoHoldsADevice(t *testing.T) {
 	inv := inventoryOf()

@@ -14,6 +14,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -64,6 +65,9 @@ type Config struct {
 	// devices.
 	Locks *lock.Keyed
 	Terms func() Terms
+	// Hold says why the modes and geometries of the inventory are not those the
+	// administrator wants; "" if they are. Nil is never.
+	Hold func() string
 	// Held is the kubelet's own record of our resource, for Reconcile.
 	Held func() ([]identity.Held, error)
 	// Settle is how long to wait after writing a specification, so that the
@@ -162,6 +166,10 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	if err != nil {
 		return nil, err
 	}
+	// The kubelet's record has no order; the same start must do the same each time.
+	slices.SortFunc(id.Containers, func(a, b identity.Container) int {
+		return cmp.Compare(order(pod, a.Name), order(pod, b.Name))
+	})
 	wrote := false
 	for _, c := range id.Containers {
 		if c.ID == "" {

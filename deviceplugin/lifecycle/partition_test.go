@@ -262,6 +262,34 @@ func TestInitAndAppContainersOfAPodMayHaveTheSamePartition(t *testing.T) {
 	}
 }
 
+// Schedulers before have let an app container's partition overlap that of its init
+// container. Both have the same slots, so every start prepares both.
+func TestPartitionsOfOnePodThatOverlapNeverDestroyEachOther(t *testing.T) {
+	b := newBenchIn(t, hostnode.OS{}, sharing.MIG)
+	pod := b.pod("p",
+		ask{name: "warm-up", kind: sharing.Init, devices: []int{0}, mib: 9728, part: part("1g.10gb", 6, 1)},
+		ask{name: "main", devices: []int{0}, mib: 80896, part: part("7g.80gb", 0, 8)})
+	must(t, b.kubelet.Admit(pod))
+	first := ""
+	for n := range 10 {
+		began := time.Now()
+		_, err := b.begin(pod, "warm-up")
+		if err == nil || !strings.Contains(err.Error(), "its placement is wrong") || !strings.Contains(err.Error(), "container warm-up of pod uid-p") {
+			t.Fatalf("start %d: %v", n, err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("start %d waited %v for a pod to get out of its own way", n, took)
+		}
+		all, err := b.driver.Instances(b.device(0))
+		must(t, err)
+		if got := fmt.Sprint(all); first == "" {
+			first = got
+		} else if got != first || len(all) != 1 {
+			t.Errorf("start %d: the device has %v, before %v", n, got, first)
+		}
+	}
+}
+
 func TestTwoContainersThatRunTogetherNeverGetTheSamePartition(t *testing.T) {
 	b := newBenchIn(t, hostnode.OS{}, sharing.MIG)
 	pod := b.pod("p",

@@ -38,36 +38,42 @@ func computeFailure(call string, ret gonvml.Return) error {
 	return failure(call, ret)
 }
 
-// reach finds a device for a call.
-func (r *Real) reach(id sharing.DeviceID, call string) (gonvml.Device, error) {
-	if err := r.usable(); err != nil {
-		return nil, err
+// reach finds a device for a call. Until done is called the library stays, see
+// partitioned.
+func (r *Real) reach(id sharing.DeviceID, call string) (handle gonvml.Device, done func(), err error) {
+	if err := r.begin(); err != nil {
+		return nil, nil, err
 	}
+	done = func() { _ = r.end() }
 	if !r.has(call) {
-		return nil, fmt.Errorf("this driver has no %s: %w", call, mpsnode.ErrNotSupported)
+		done()
+		return nil, nil, fmt.Errorf("this driver has no %s: %w", call, mpsnode.ErrNotSupported)
 	}
 	handle, ret := r.lib.DeviceGetHandleByUUID(string(id))
 	if err := failure("nvmlDeviceGetHandleByUUID", ret); err != nil {
-		return nil, fmt.Errorf("find device %s: %w", id, err)
+		done()
+		return nil, nil, fmt.Errorf("find device %s: %w", id, err)
 	}
-	return handle, nil
+	return handle, done, nil
 }
 
 // ComputeMode implements mpsnode.Hardware.
 func (r *Real) ComputeMode(id sharing.DeviceID) (mpsnode.ComputeMode, error) {
-	handle, err := r.reach(id, "nvmlDeviceGetComputeMode")
+	handle, done, err := r.reach(id, "nvmlDeviceGetComputeMode")
 	if err != nil {
 		return 0, err
 	}
+	defer done()
 	mode, ret := handle.GetComputeMode()
 	return mpsnode.ComputeMode(mode), computeFailure("nvmlDeviceGetComputeMode", ret)
 }
 
 // SetComputeMode implements mpsnode.Hardware.
 func (r *Real) SetComputeMode(id sharing.DeviceID, mode mpsnode.ComputeMode) error {
-	handle, err := r.reach(id, "nvmlDeviceSetComputeMode")
+	handle, done, err := r.reach(id, "nvmlDeviceSetComputeMode")
 	if err != nil {
 		return err
 	}
+	defer done()
 	return computeFailure("nvmlDeviceSetComputeMode", handle.SetComputeMode(gonvml.ComputeMode(mode)))
 }

@@ -40,16 +40,13 @@ func migFailure(call string, ret gonvml.Return) error {
 
 // partitioned finds a device and makes sure that the library has what is about to
 // be called. Until done is called a Close elsewhere does not take the library away:
-// whoever watches the devices opens and closes it at any time, and the library
-// counts who has it open.
+// whoever watches the devices closes it at any time, and while a device is lost
+// every few seconds. Whether it is open for him says nothing about this device.
 func (r *Real) partitioned(id sharing.DeviceID, symbols ...string) (handle gonvml.Device, done func(), err error) {
-	if err := r.usable(); err != nil {
+	if err := r.begin(); err != nil {
 		return nil, nil, err
 	}
-	if err := failure("nvmlInit", r.lib.Init()); err != nil {
-		return nil, nil, err
-	}
-	done = func() { _ = r.lib.Shutdown() }
+	done = func() { _ = r.end() }
 	for _, symbol := range symbols {
 		if !r.has(symbol) {
 			done()

@@ -31,6 +31,9 @@ var (
 )
 
 // Driver is one driver on one node. Implementations are safe for concurrent use.
+// Open and Close are for who watches the devices: the calls that name a device by
+// its UUID work at any time at which the driver is there, also between a Close and
+// the next Open.
 type Driver interface {
 	// Open loads the driver. It may be called again after an error or a Close.
 	Open() error

@@ -16,6 +16,9 @@ type Real struct {
 
 	mu   sync.Mutex
 	open bool
+	// users is held to change how many use the library: the binding reads that
+	// number, when it is asked for a symbol, without a lock of its own.
+	users sync.RWMutex
 }
 
 // NewReal returns the driver whose library is at path; "" searches for
@@ -37,9 +40,18 @@ func (r *Real) Open() error {
 	if r.open {
 		return nil
 	}
+	err := r.begin()
+	r.open = err == nil
+	return err
+}
+
+// begin uses the library, in addition to whoever uses it already: it counts them,
+// and stays until each has shut it down.
+func (r *Real) begin() error {
+	r.users.Lock()
+	defer r.users.Unlock()
 	switch ret := r.lib.Init(); ret {
 	case gonvml.SUCCESS:
-		r.open = true
 		return nil
 	case gonvml.ERROR_LIBRARY_NOT_FOUND:
 		return fmt.Errorf("%w: libnvidia-ml.so.1 could not be loaded; is the driver installed and visible here?", ErrNoDriver)
@@ -58,6 +70,13 @@ func (r *Real) Close() error {
 		return nil
 	}
 	r.open = false
+	return r.end()
+}
+
+// end is the counterpart of begin.
+func (r *Real) end() error {
+	r.users.Lock()
+	defer r.users.Unlock()
 	return failure("nvmlShutdown", r.lib.Shutdown())
 }
 
@@ -101,7 +120,11 @@ func (r *Real) usable() error {
 
 // has reports whether the library exports a function. A call to a missing one
 // would end the process, and drivers of different ages differ.
-func (r *Real) has(symbol string) bool { return r.lib.Extensions().LookupSymbol(symbol) == nil }
+func (r *Real) has(symbol string) bool {
+	r.users.RLock()
+	defer r.users.RUnlock()
+	return r.lib.Extensions().LookupSymbol(symbol) == nil
+}
 
 // failure turns a return code into an error; nil for success.
 func failure(call string, ret gonvml.Return) error {

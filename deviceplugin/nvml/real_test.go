@@ -65,6 +65,8 @@ func play(scene string) error {
 		return playCompute(driver, devices)
 	case "lost":
 		return playLost(devices)
+	case "reopened":
+		return playReopened(driver, devices)
 	}
 	return playPartitions(scene, driver)
 }
@@ -129,6 +131,47 @@ func playCompute(driver *Real, devices []Device) error {
 	fmt.Println(before, err, driver.SetComputeMode(f.UUID, mpsnode.ExclusiveProcess))
 	after, err := driver.ComputeMode(f.UUID)
 	fmt.Println(after, err, driver.SetComputeMode("GPU-none", mpsnode.Default) != nil)
+	return nil
+}
+
+// playReopened asks about a device while somebody else closes and opens the driver,
+// as whoever watches does when another device is lost.
+func playReopened(driver *Real, devices []Device) error {
+	f, err := devices[0].Facts()
+	if err != nil {
+		return err
+	}
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var failed error
+		for {
+			select {
+			case <-stop:
+				ended <- failed
+				return
+			default:
+				failed = errors.Join(failed, driver.Close())
+				time.Sleep(time.Millisecond)
+				failed = errors.Join(failed, driver.Open())
+			}
+		}
+	}()
+	refused := 0
+	for range 500 {
+		_, _, migErr := driver.MIGMode(f.UUID)
+		_, modeErr := driver.ComputeMode(f.UUID)
+		if migErr != nil || modeErr != nil {
+			refused++
+		}
+	}
+	close(stop)
+	fmt.Println(refused, <-ended)
+	if err := driver.Close(); err != nil {
+		return err
+	}
+	_, _, err = driver.MIGMode(f.UUID)
+	_, listErr := driver.Devices()
+	fmt.Println(err, errors.Is(listErr, ErrClosed))
 	return nil
 }
 
@@ -237,6 +280,12 @@ func TestTheRealBindingDeliversCriticalErrors(t *testing.T) {
 func TestTheRealBindingTellsALostDeviceFromOthers(t *testing.T) {
 	if got := act(t, "lost"); got != "true true\n<nil>" {
 		t.Errorf("probes answer %q, want that only the lost device is lost and comes back", got)
+	}
+}
+
+func TestADeviceAnswersWhileSomebodyElseClosesAndOpensTheDriver(t *testing.T) {
+	if got := act(t, "reopened"); got != "0 <nil>\n<nil> true" {
+		t.Errorf("the answers are %q, want that no call is refused", got)
 	}
 }
 

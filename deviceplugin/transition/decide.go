@@ -24,7 +24,9 @@ import (
 type Holder struct {
 	Owner sharing.Owner
 	Pod   string // namespace/name, for people
-	Mode  sharing.Mode
+	// Mode is the mode the share is held in; "" when nobody wrote it down, as for
+	// pods that another device plugin started.
+	Mode sharing.Mode
 }
 
 // Facts is what is known of one device.
@@ -75,7 +77,10 @@ func (d Decision) Ready() bool { return d.Why == "" && len(d.Steps) == 0 }
 //
 // Somebody who holds a share in the wanted mode was given it when the device was
 // in that mode, and it has not been touched since: then the device is ready. Its
-// preparer brings back what a reboot took away.
+// preparer brings back what a reboot took away. A holder of unknown mode was given
+// nothing by us and stands in the way of every mode that needs something of the
+// device or of the device plugin that keeps it: only a device in none of the
+// switched modes goes on as hami-core beside it.
 func Decide(f Facts) Decision {
 	if len(f.Holders) > 0 {
 		return Decision{Why: busy(f)}
@@ -98,15 +103,20 @@ func busy(f Facts) string {
 	const named = 3
 	var pods []string
 	var modes []string
+	plain := f.Wanted == sharing.HAMiCore && len(f.Entered) == 0
 	for _, h := range f.Holders {
-		if h.Mode == f.Wanted {
+		if h.Mode == f.Wanted || h.Mode == "" && plain {
 			continue
 		}
 		if !slices.Contains(pods, h.Pod) {
 			pods = append(pods, h.Pod)
 		}
-		if !slices.Contains(modes, string(h.Mode)) {
-			modes = append(modes, string(h.Mode))
+		mode := "mode " + string(h.Mode)
+		if h.Mode == "" {
+			mode = "a mode that is not recorded"
+		}
+		if !slices.Contains(modes, mode) {
+			modes = append(modes, mode)
 		}
 	}
 	if len(pods) == 0 {
@@ -118,5 +128,5 @@ func busy(f Facts) string {
 	if len(pods) > named {
 		list += " and others"
 	}
-	return fmt.Sprintf("its mode becomes %s when the pods that hold it in mode %s are gone: %s", f.Wanted, strings.Join(modes, " and "), list)
+	return fmt.Sprintf("its mode becomes %s when the pods that hold it in %s are gone: %s", f.Wanted, strings.Join(modes, " and "), list)
 }

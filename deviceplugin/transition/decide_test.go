@@ -52,6 +52,12 @@ func TestWhatIsDoneWithADevice(t *testing.T) {
 		"whatever the device is in":                                 {wanted: slice, entered: in(mig, mps), holders: held(mig, "a/p"), why: "time-slicing,mig,a/p"},
 		"one of several in another mode is enough":                  {wanted: mps, holders: append(held(mps, "a/q"), held(core, "a/p")...), why: "hami-core,a/p"},
 		"of many holders a few are named":                           {wanted: mps, holders: held(core, "a/1", "a/2", "a/3", "a/4", "a/5"), why: "a/1, a/2, a/3 and others"},
+		"a holder of unknown mode keeps a device out of a mode":     {wanted: mps, holders: held("", "a/p"), why: "mps,a mode that is not recorded,a/p"},
+		"and in what it was entered for":                            {wanted: core, entered: in(mig), holders: held("", "a/p"), why: "hami-core,not recorded,a/p"},
+		"also where the mode looks right, since it is not ours":     {wanted: mig, entered: in(mig), holders: held("", "a/p"), why: "mig,not recorded,a/p"},
+		"nor does it share by time":                                 {wanted: slice, holders: held("", "a/p"), why: "time-slicing,not recorded,a/p"},
+		"a device that was in no other mode goes on beside it":      {wanted: core, holders: held("", "a/p")},
+		"unless another holder is in another mode":                  {wanted: core, holders: append(held("", "a/p"), held(mps, "a/q")...), why: "in mode mps are gone: a/q"},
 		"a pod with two containers is one":                          {wanted: mps, holders: held(core, "a/1", "a/1"), why: "a/1"},
 	}
 	for name, c := range cases {

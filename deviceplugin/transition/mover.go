@@ -38,6 +38,10 @@ type Config struct {
 	Changed func(context.Context, sharing.DeviceID)
 	// Changes holds a token when Devices may answer differently.
 	Changes <-chan struct{}
+	// Passing reports errors that say nothing about a device, because the driver was
+	// just being opened or closed: they are not shown, and it is asked again. Nil is
+	// none.
+	Passing func(error) bool
 	Observe Observer
 	// First and Most bound the wait after a failure, which doubles; 1 s and 2 min.
 	First, Most time.Duration
@@ -67,6 +71,9 @@ func (c Config) withDefaults() Config {
 	set(&c.First, time.Second)
 	set(&c.Most, 2*time.Minute)
 	set(&c.Again, 30*time.Second)
+	if c.Passing == nil {
+		c.Passing = func(error) bool { return false }
+	}
 	if c.Changed == nil {
 		c.Changed = func(context.Context, sharing.DeviceID) {}
 	}

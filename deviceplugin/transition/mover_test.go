@@ -100,6 +100,27 @@ func TestAfterARestartNothingIsTouchedThatIsHeld(t *testing.T) {
 	b.await("the mode left over to be left", b.ready("GPU-1", core))
 }
 
+func TestADeviceIsNotChangedUnderAPodThatAnotherDevicePluginStarted(t *testing.T) {
+	b := newBench(t, map[sharing.DeviceID]sharing.Mode{"GPU-0": mig, "GPU-1": core, "GPU-2": core})
+	b.entered["GPU-2"][mig] = true
+	for id := range b.wanted {
+		b.holders[id] = held("", "default/p")
+	}
+	b.start()
+	b.set(func() {
+		for id, why := range map[sharing.DeviceID]string{"GPU-0": "its mode becomes mig", "GPU-2": "its mode becomes hami-core"} {
+			if got := b.shown[id]; got.Mode != "" || !strings.Contains(got.Why, why) || !strings.Contains(got.Why, "default/p") {
+				t.Errorf("device %s is shown as %+v", id, got)
+			}
+		}
+		if b.shown["GPU-1"] != (Standing{Mode: core}) || b.tries != 0 {
+			t.Errorf("shown %+v after %d changes", b.shown["GPU-1"], b.tries)
+		}
+	})
+	b.release("GPU-0")
+	b.await("mig when it is gone", b.ready("GPU-0", mig))
+}
+
 func TestAModeThatAnotherProcessEnteredHalfIsEnteredAgain(t *testing.T) {
 	b := newBench(t, one(mps))
 	b.entered[gpu][mps] = true // or only a directory of it
@@ -155,6 +176,34 @@ func TestAFailureIsShownToldOnceAndTriedAgain(t *testing.T) {
 				delete(b.fails, step)
 			})
 			b.await("mig", b.ready(gpu, mig))
+		})
+	}
+}
+
+func TestAnErrorThatPassesIsNeitherShownNorToldAndTriedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		step   string
+		wanted sharing.Mode
+		shown  Standing
+	}{
+		"looking at a device that is ready":    {"entered mps", core, Standing{Mode: core}},
+		"a step on the way into a wanted mode": {"enter mig", mig, Standing{Why: "it is being brought into mode mig"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, one(core))
+			b.start()
+			b.await("the start", b.ready(gpu, core))
+			asked := 0
+			b.set(func() { b.fails[c.step], asked = fmt.Errorf("ask: %w", errPassing), b.asked })
+			b.want(gpu, c.wanted)
+			b.await("several looks", func() bool { return b.asked > asked+20 })
+			b.set(func() {
+				if b.shown[gpu] != c.shown || len(b.told) != 0 {
+					t.Errorf("shown %+v, told %q", b.shown[gpu], b.told)
+				}
+				delete(b.fails, c.step)
+			})
+			b.await("the mode", b.ready(gpu, c.wanted))
 		})
 	}
 }

@@ -26,6 +26,7 @@ type worker struct {
 	stood   sharing.Mode // the mode it was ready in last, "" before the first look
 	waiting sharing.Mode // the mode that Waiting was told last
 	failed  attempt      // the last attempt, if it failed
+	unsure  bool         // the last look or change met an error that passes
 }
 
 // attempt is a change that failed.
@@ -56,7 +57,10 @@ func (w *worker) run(ctx context.Context) {
 		w.once(ctx)
 		w.done()
 		w.done = func() {}
-		if w.failed.text != "" {
+		switch {
+		case w.unsure:
+			retry.Reset(w.m.cfg.First)
+		case w.failed.text != "":
 			retry.Reset(time.Until(w.failed.next))
 		}
 	}
@@ -64,6 +68,7 @@ func (w *worker) run(ctx context.Context) {
 
 // once looks at the device and does what must be done.
 func (w *worker) once(ctx context.Context) {
+	w.unsure = false
 	d, ok := w.m.device(w.id)
 	if !ok {
 		// What it comes back as is not known: a reset may have taken its mode.
@@ -73,6 +78,7 @@ func (w *worker) once(ctx context.Context) {
 	decision, f, err := w.decide(ctx, &d)
 	entered := f.Entered
 	switch {
+	case w.passes(err):
 	case err != nil:
 		w.fail(&d, entered, err)
 	case decision.Why != "":
@@ -100,7 +106,7 @@ func (w *worker) decide(ctx context.Context, d *sharing.Device) (Decision, Facts
 	var failed []error
 	for _, s := range w.m.cfg.Switchers {
 		f.Switched = append(f.Switched, s.Mode())
-		if len(f.Holders) > 0 {
+		if len(f.Holders) > 0 && !slices.ContainsFunc(f.Holders, func(h Holder) bool { return h.Mode == "" }) {
 			continue // it is left alone whatever the answer
 		}
 		in, err := s.Entered(ctx, *d)
@@ -112,6 +118,9 @@ func (w *worker) decide(ctx context.Context, d *sharing.Device) (Decision, Facts
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
+		if w.m.cfg.Passing(err) {
+			return Decision{}, f, err // it is as it was shown last
+		}
 		w.show(d, Standing{Why: w.reason(d, err.Error())})
 		return Decision{}, f, err
 	}
@@ -138,6 +147,13 @@ func (w *worker) reason(d *sharing.Device, otherwise string) string {
 	return otherwise
 }
 
+// passes reports, and notes, an error after which the same is tried soon and nothing
+// is told.
+func (w *worker) passes(err error) bool {
+	w.unsure = err != nil && w.m.cfg.Passing(err)
+	return w.unsure
+}
+
 // tooSoon reports that the same change failed and its time has not come.
 func (w *worker) tooSoon(d *sharing.Device, entered []sharing.Mode) bool {
 	f := &w.failed
@@ -151,7 +167,7 @@ func (w *worker) change(ctx context.Context, d *sharing.Device, entered []sharin
 	w.settled = ""
 	for _, step := range steps {
 		if err := w.step(ctx, d, step); err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && !w.passes(err) {
 				w.fail(d, entered, err)
 			}
 			return

@@ -65,7 +65,7 @@ func (w *wanted) freePlaces(v *sharing.View, r *room, list []place) []place {
 	p := v.Device.MIG
 	for f := range p.Profiles {
 		q := &p.Profiles[f]
-		if !w.met(q, q.Memory) || usedUp(v, q) {
+		if !w.met(q, q.Memory) {
 			continue
 		}
 		for starts := freeStarts(v, f); starts != 0; starts &= starts - 1 {
@@ -90,7 +90,7 @@ func (w *wanted) listedPlaces(v *sharing.View, g int, r *room, list []place) []p
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))
-		if v.Slices()&span != 0 || !w.met(f, at.memory) || holds(v, p.Geometries[g].Name, i) {
+		if !v.Free(int(at.profile), int(at.start), span) || !w.met(f, at.memory) || holds(v, p.Geometries[g].Name, i) {
 			continue
 		}
 		list = insert(p, list, place{

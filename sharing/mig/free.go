@@ -40,7 +40,7 @@ func (w *wanted) next(v *sharing.View, f int) int {
 	p, best := v.Device.MIG, -1
 	for g := range p.Profiles {
 		if (f < 0 || preferred(p, f, g)) && (best < 0 || preferred(p, g, best)) &&
-			w.met(&p.Profiles[g], p.Profiles[g].Memory) && !usedUp(v, &p.Profiles[g]) {
+			w.met(&p.Profiles[g], p.Profiles[g].Memory) {
 			best = g
 		}
 	}
@@ -62,12 +62,15 @@ func preferred(p *sharing.Partitioning, f, g int) bool {
 	return f < g
 }
 
-// freeStarts is where a profile may start now, bit i for memory slice i.
+// freeStarts is where a profile may start now, bit i for memory slice i. Of one that
+// is used up only what an init container of the pod had is left.
 func freeStarts(v *sharing.View, f int) uint64 {
 	var starts uint64
 	p := v.Device.MIG
+	full := usedUp(v, &p.Profiles[f])
 	for _, start := range p.Profiles[f].Starts {
-		if span, ok := spanOf(p, &p.Profiles[f], start); ok && v.Slices()&span == 0 {
+		span, ok := spanOf(p, &p.Profiles[f], start)
+		if ok && v.Free(f, start, span) && (!full || v.Slices()&span != 0) {
 			starts |= 1 << start
 		}
 	}

@@ -37,7 +37,7 @@ func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, eq
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))
-		if v.Slices()&span != 0 || !w.met(f, at.memory) || holds(v, name, i) {
+		if !v.Free(int(at.profile), int(at.start), span) || !w.met(f, at.memory) || holds(v, name, i) {
 			continue
 		}
 		switch {

@@ -45,7 +45,7 @@ func shapeOf(v *sharing.View) shape {
 			continue
 		}
 		span := sharing.Partition{Start: start, Size: v.Device.MIG.Profiles[mark-1].Size}.Slices()
-		if left&span == span { // else it was an init container's
+		if left&span == span { // else it overlaps one before it
 			s[start] = uint8(v.Device.MIG.Profiles[mark-1].Size)
 			left &^= span
 		}

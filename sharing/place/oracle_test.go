@@ -138,6 +138,15 @@ func (o *oracle) allowed(d int, own []occupant) bool {
 	if dev.Mode == sharing.MIG && !oneGeometry(here) {
 		return false
 	}
+	for i, x := range here[others:] {
+		for _, y := range here[others : others+i] {
+			p, q := x.share.Partition, y.share.Partition
+			common := p.Size > 0 && q.Size > 0 && p.Start < q.Start+q.Size && q.Start < p.Start+p.Size
+			if common && (p.Profile != q.Profile || p.Start != q.Start) {
+				return false // they are prepared together
+			}
+		}
+	}
 	for _, x := range here[others:] {
 		if x.kind != sharing.Init {
 			continue

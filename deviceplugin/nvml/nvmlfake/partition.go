@@ -39,14 +39,15 @@ func cards(facts []nvml.Facts) *migtest.Hardware {
 // switch, use or reboot it.
 func (d *Driver) Cards() *migtest.Hardware { return d.cards }
 
-// reach reports what keeps a device from answering.
+// reach reports what keeps a device from answering. Whether somebody has the driver
+// open is not among it, see nvml.Driver.
 func (d *Driver) reach(id sharing.DeviceID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := slices.IndexFunc(d.facts, func(f nvml.Facts) bool { return f.UUID == id })
 	switch {
-	case !d.open:
-		return nvml.ErrClosed
+	case d.missing != nil:
+		return fmt.Errorf("%w: %w", nvml.ErrNoDriver, d.missing)
 	case i < 0:
 		return fmt.Errorf("find device %s: %w", id, mignode.ErrNotFound)
 	case d.lost[i]:

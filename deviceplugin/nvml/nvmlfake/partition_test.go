@@ -52,9 +52,8 @@ func TestPartitionsAnswerOnlyWhileTheDriverReachesTheDevice(t *testing.T) {
 		spoil func(*Driver)
 		want  error
 	}{
-		"a driver that was closed":       {func(d *Driver) { _ = d.Close() }, nvml.ErrClosed},
 		"a device that is off the bus":   {func(d *Driver) { d.Lose(0) }, nvml.ErrLost},
-		"a driver that was taken away":   {func(d *Driver) { d.Unload() }, nvml.ErrClosed},
+		"a driver that was taken away":   {func(d *Driver) { d.Unload() }, nvml.ErrNoDriver},
 		"a device that is not installed": {func(d *Driver) { d.facts[0].UUID = "GPU-other" }, mignode.ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,6 +65,18 @@ func TestPartitionsAnswerOnlyWhileTheDriverReachesTheDevice(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestPartitionsAnswerBetweenACloseAndTheNextOpen(t *testing.T) {
+	d, id, uuid := cut(t)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for call, err := range calls(d, id, uuid) {
+		if errors.Is(err, nvml.ErrClosed) {
+			t.Errorf("%s answers %v", call, err)
+		}
 	}
 }
 

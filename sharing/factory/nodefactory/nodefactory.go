@@ -29,6 +29,8 @@ type Config struct {
 	LibraryDir string
 	// MIG is the hardware that can be partitioned; nil serves no partitions.
 	MIG mignode.Driver
+	// Given reports whether somebody gave a device its mode; nil is always.
+	Given func(id sharing.DeviceID) bool
 	// Note is told about changes of the hardware, for the log; nil is nobody.
 	Note func(id sharing.DeviceID, what string)
 	// MPS is what mode mps needs; without a Control the mode is not served.
@@ -77,7 +79,8 @@ func New(cfg Config) []nodeapi.Preparer {
 	}
 	if cfg.MIG != nil {
 		preparers = append(preparers, mignode.New(mignode.Config{
-			Files: cfg.Files, Root: filepath.Join(cfg.StateDir, string(sharing.MIG)), Driver: cfg.MIG, Patience: patience, Note: cfg.Note,
+			Files: cfg.Files, Root: filepath.Join(cfg.StateDir, string(sharing.MIG)), Driver: cfg.MIG, Patience: patience,
+			Given: cfg.Given, Note: cfg.Note,
 		}))
 	}
 	if cfg.MPS.Control != nil {

@@ -35,6 +35,38 @@ func ownerOf(file string) (sharing.Owner, bool) {
 
 func (b *book) dir(id sharing.DeviceID) string { return filepath.Join(b.root, string(id)) }
 
+// mark is the file that says that a device was brought into the mode here. Its name
+// is that of no holding.
+func (b *book) mark(id sharing.DeviceID) string { return filepath.Join(b.dir(id), ".entered") }
+
+// entered reports whether a device was brought into the mode here.
+func (b *book) entered(id sharing.DeviceID) (bool, error) {
+	_, err := b.files.Read(b.mark(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// enter notes that a device was brought into the mode here.
+func (b *book) enter(id sharing.DeviceID) error {
+	if in, err := b.entered(id); in || err != nil {
+		return err
+	}
+	if err := b.files.MakeDir(b.dir(id), 0o700); err != nil {
+		return err
+	}
+	return b.files.Write(b.mark(id), nil, 0o600)
+}
+
+// leave notes that a device is in the mode no more.
+func (b *book) leave(id sharing.DeviceID) error {
+	if in, err := b.entered(id); !in || err != nil {
+		return err
+	}
+	return b.files.Remove(b.mark(id))
+}
+
 // put writes a holding unless it is written already.
 func (b *book) put(h *holding) error {
 	text, err := encode(h)

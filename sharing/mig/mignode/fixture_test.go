@@ -39,7 +39,9 @@ type machine struct {
 	notes  []string // of changes of the hardware
 	// Patience of the preparers made from now on.
 	patience time.Duration
-	mu       sync.Mutex
+	// byDefault says that nobody gave the devices their mode.
+	byDefault bool
+	mu        sync.Mutex
 }
 
 var _ nodeapitest.Rebooting = (*machine)(nil)
@@ -66,6 +68,7 @@ func (m *machine) preparer(at int, late bool) *mignode.Preparer {
 	return mignode.New(mignode.Config{
 		Files: m.latest, Root: m.root, Driver: migtest.Crashing(m.cards, m.latest), Patience: m.patience,
 		Pause: func(ctx context.Context, _ int) error { return ctx.Err() },
+		Given: func(sharing.DeviceID) bool { return !m.byDefault },
 		Note:  m.note,
 	})
 }

@@ -99,14 +99,16 @@ func (h *holding) span() sharing.Partition {
 // at reports whether an instance is at exactly the place held.
 func (h *holding) at(in *Instance) bool { return in.Profile == h.Profile && in.Start == h.Start }
 
-// excludes reports whether two holdings of one device cannot both stand: they
-// need a common memory slice, and may run at the same time. The rule among the
-// containers of one pod is that of the ledger.
+// excludes reports whether two holdings of one device cannot both stand: they need
+// a common memory slice, and are not one instance for containers of one pod that
+// never run at the same time. Two instances that overlap would be made in each
+// other's place, since the containers of a pod that have the same slots are prepared
+// together at the start of any of them. The rule is that of the ledger.
 func (h *holding) excludes(o *holding) bool {
 	if !h.span().Overlaps(o.span()) {
 		return false
 	}
-	if h.Owner != o.Owner {
+	if h.Owner != o.Owner || !h.span().Same(o.span()) {
 		return true
 	}
 	earlier, later := h, o

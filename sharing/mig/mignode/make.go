@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"deviceshare/sharing"
 )
@@ -35,6 +36,11 @@ func (p *Preparer) make(ctx context.Context, want *holding, others []holding) (I
 	for i := range have {
 		if !have[i].span().Overlaps(want.span()) {
 			continue
+		}
+		// Admission has seen that nobody holds it, unless the driver says another size
+		// than the holding.
+		if k := slices.IndexFunc(others, func(o holding) bool { return o.at(&have[i]) }); k >= 0 {
+			return Instance{}, &taken{want: want, by: &others[k]}
 		}
 		if err := p.destroy(ctx, want.Device, have[i]); err != nil {
 			return Instance{}, fmt.Errorf("%s cannot be made, something is in its place: %w", describe(want.span()), err)

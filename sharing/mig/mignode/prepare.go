@@ -26,6 +26,10 @@ type Config struct {
 	// Pause waits before the n-th repetition, from 1 on, of what the driver refused
 	// as in use, and gives up with ctx. Nil is a wait that doubles from 100 ms on.
 	Pause func(ctx context.Context, n int) error
+	// Given reports whether somebody gave the device its mode, rather than that it is
+	// the default; nil is always. It is asked before instances are destroyed that
+	// were there before the device was brought into the mode here.
+	Given func(id sharing.DeviceID) bool
 	// Note is told about every change of the hardware, for the log; nil is nobody.
 	Note func(id sharing.DeviceID, what string)
 }
@@ -44,6 +48,9 @@ var _ nodeapi.Switcher = (*Preparer)(nil)
 func New(cfg Config) *Preparer {
 	if cfg.Pause == nil {
 		cfg.Pause = pause
+	}
+	if cfg.Given == nil {
+		cfg.Given = func(sharing.DeviceID) bool { return true }
 	}
 	if cfg.Note == nil {
 		cfg.Note = func(sharing.DeviceID, string) {}
@@ -126,9 +133,16 @@ type taken struct {
 }
 
 func (t *taken) Error() string {
-	return fmt.Sprintf("%s is held by container %s of pod %s (%s): one partition has one owner; it is free when that pod is gone",
-		describe(t.want.span()), t.by.Container, t.by.Owner, describe(t.by.span()))
+	when := "it is free when that pod is gone"
+	if t.own() {
+		when = "of one pod, only containers that never run together may have one, and then the same; its placement is wrong"
+	}
+	return fmt.Sprintf("%s is held by container %s of pod %s (%s): one partition has one owner; %s",
+		describe(t.want.span()), t.by.Container, t.by.Owner, describe(t.by.span()), when)
 }
+
+// own reports that the pod is in its own way, which waiting does not change.
+func (t *taken) own() bool { return t.want.Owner == t.by.Owner }
 
 // admit waits until a container may hold its partition, but not longer than the
 // patience: the pod that had it before may be on its way out. It returns with the
@@ -148,8 +162,11 @@ func (p *Preparer) admit(ctx context.Context, want *holding) (*seat, []holding, 
 		}
 		freed := turn.freed
 		turn.give()
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, nil, err
+		case refusal.own():
+			return nil, nil, &nodeapi.Misplaced{Why: refusal.Error()}
 		}
 		select {
 		case <-freed:
@@ -162,7 +179,7 @@ func (p *Preparer) admit(ctx context.Context, want *holding) (*seat, []holding, 
 }
 
 // refused says who stands in the way, nil if nobody does.
-func refused(want *holding, others []holding) error {
+func refused(want *holding, others []holding) *taken {
 	for i := range others {
 		if want.excludes(&others[i]) {
 			return &taken{want: want, by: &others[i]}

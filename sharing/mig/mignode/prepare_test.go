@@ -166,7 +166,7 @@ func TestTheSameOwnerAndNobodyElseMayHoldAPlaceTwice(t *testing.T) {
 	}
 }
 
-func TestContainersOfOnePodThatNeverRunTogetherMayHoldTheSameSlices(t *testing.T) {
+func TestContainersOfOnePodThatNeverRunTogetherMayHoldTheSamePartitionAndNoOverlappingOne(t *testing.T) {
 	kinds := map[string]sharing.ContainerKind{"app": sharing.App, "init": sharing.Init, "sidecar": sharing.Sidecar}
 	cases := []struct {
 		first, second string
@@ -183,12 +183,18 @@ func TestContainersOfOnePodThatNeverRunTogetherMayHoldTheSameSlices(t *testing.T
 				second := claim("uid", "second", place{a100, "3g.40gb", 4})
 				if !same {
 					second = claim("uid", "second", place{a100, "1g.10gb", 5})
+					tc.share = false // making one would destroy the other
 				}
 				first.Kind, first.Order = kinds[tc.first], 0
 				second.Kind, second.Order = kinds[tc.second], 1
 				m.give(first)
 				if !tc.share {
-					m.refuse(second, "container first of pod uid")
+					before := m.at(m.give(first)[0])
+					m.patience = time.Minute // nobody waits for a pod to get out of its own way
+					m.refuse(second, "container first of pod uid", "its placement is wrong")
+					if now := m.at(m.give(first)[0]); now != before {
+						t.Errorf("the first container now has %s", now)
+					}
 					return
 				}
 				m.give(second)
@@ -375,7 +381,7 @@ func TestWaitingForADriverThatSaysInUseEndsWithTheCall(t *testing.T) {
 	gi := m.byHand(place{a100, "1g.10gb", 5}, true)
 	m.cards.Use(a100, gi, 1)
 	p := mignode.New(mignode.Config{Files: hostnode.OS{}, Root: m.root, Driver: m.cards})
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_, err := p.Prepare(ctx, claim("uid", "main", place{a100, "3g.40gb", 4}))
 	if !errors.Is(err, mignode.ErrInUse) || !errors.Is(err, context.DeadlineExceeded) {

@@ -31,7 +31,10 @@ func (p *Preparer) Enter(ctx context.Context, d sharing.Device) error {
 		return err
 	}
 	defer turn.give()
-	return p.switchOn(d.ID)
+	if err := p.switchOn(d.ID); err != nil {
+		return err
+	}
+	return p.book.enter(d.ID)
 }
 
 // switchOn brings a device into the mode, unless it is. It is part of preparing
@@ -57,14 +60,8 @@ func (p *Preparer) switchOn(id sharing.DeviceID) error {
 // (kubernetes-sigs/dra-driver-nvidia-gpu#1018). What is only pending is taken back
 // without a reset.
 func (p *Preparer) set(id sharing.DeviceID, current, on bool) error {
-	if current != on {
-		free, err := p.cfg.Driver.Resetless(id)
-		if err != nil {
-			return fmt.Errorf("ask whether the mode of device %s changes without a reset: %w", id, err)
-		}
-		if !free {
-			return p.manual(id, on, ErrResetRequired)
-		}
+	if err := p.settable(id, current, on); err != nil {
+		return err
 	}
 	err := p.cfg.Driver.SetMIGMode(id, on)
 	if err == nil {
@@ -73,9 +70,25 @@ func (p *Preparer) set(id sharing.DeviceID, current, on bool) error {
 	return p.manual(id, on, err)
 }
 
+// settable says why only an administrator can switch partitioning on or off.
+func (p *Preparer) settable(id sharing.DeviceID, current, on bool) error {
+	if current == on {
+		return nil
+	}
+	free, err := p.cfg.Driver.Resetless(id)
+	if err != nil {
+		return fmt.Errorf("ask whether the mode of device %s changes without a reset: %w", id, err)
+	}
+	if !free {
+		return p.manual(id, on, ErrResetRequired)
+	}
+	return nil
+}
+
 // Leave implements nodeapi.Switcher: instances that nobody holds are destroyed,
-// then partitioning is switched off. A holding is an error, since the caller says
-// that there is none.
+// then partitioning is switched off. Nothing is destroyed where switching it off is
+// the administrator's, or where the instances may be somebody else's. A holding is
+// an error, since the caller says that there is none.
 func (p *Preparer) Leave(ctx context.Context, d sharing.Device) error {
 	turn, err := p.seats.take(ctx, d.ID)
 	if err != nil {
@@ -92,23 +105,65 @@ func (p *Preparer) Leave(ctx context.Context, d sharing.Device) error {
 	}
 	current, pending, err := p.cfg.Driver.MIGMode(d.ID)
 	if errors.Is(err, ErrUnsupported) || err == nil && !current && !pending {
-		return nil
+		return p.book.leave(d.ID)
 	}
 	if err != nil {
 		return fmt.Errorf("ask whether device %s is partitioned: %w", d.ID, err)
 	}
-	if err := p.clear(ctx, d.ID); err != nil {
+	all, err := p.cfg.Driver.Instances(d.ID)
+	if err != nil {
+		return fmt.Errorf("list the instances of device %s: %w", d.ID, err)
+	}
+	if err := p.foreign(d, all); err != nil {
 		return err
 	}
-	return p.set(d.ID, current, false)
+	if err := p.settable(d.ID, current, false); err != nil {
+		return emptied(err, all)
+	}
+	if err := p.clear(ctx, d.ID, all); err != nil {
+		return err
+	}
+	if err := p.set(d.ID, current, false); err != nil {
+		return err
+	}
+	return p.book.leave(d.ID)
+}
+
+// foreign refuses to destroy instances on a device that was never brought into the
+// mode here and is to leave it only because nobody gave it a mode: whoever made them
+// has not been asked.
+func (p *Preparer) foreign(d sharing.Device, all []Instance) error {
+	if len(all) == 0 || p.cfg.Given(d.ID) {
+		return nil
+	}
+	ours, err := p.book.entered(d.ID)
+	if ours || err != nil {
+		return err
+	}
+	return &nodeapi.Manual{
+		Device: d.ID,
+		Why:    fmt.Sprintf("it has instances that were not made here (%s), and the node configuration gives it no mode", list(all)),
+		Do: fmt.Sprintf("in the node configuration give it a mode, which gives them up, or list it under filterdevices, which leaves it to who made them; or destroy them: %s",
+			destroyAll(d.ID)),
+	}
+}
+
+// destroyAll is how an administrator destroys the instances of a device.
+func destroyAll(id sharing.DeviceID) string {
+	return fmt.Sprintf("nvidia-smi mig -i %s -dci, then nvidia-smi mig -i %s -dgi", id, id)
+}
+
+// emptied adds to what an administrator has to do that the instances go first.
+func emptied(err error, all []Instance) error {
+	var manual *nodeapi.Manual
+	if len(all) == 0 || !errors.As(err, &manual) {
+		return err
+	}
+	return &nodeapi.Manual{Device: manual.Device, Why: manual.Why, Do: destroyAll(manual.Device) + ", then " + manual.Do}
 }
 
 // clear destroys every instance of a device.
-func (p *Preparer) clear(ctx context.Context, id sharing.DeviceID) error {
-	all, err := p.cfg.Driver.Instances(id)
-	if err != nil {
-		return fmt.Errorf("list the instances of device %s: %w", id, err)
-	}
+func (p *Preparer) clear(ctx context.Context, id sharing.DeviceID, all []Instance) error {
 	for i := range all {
 		err := p.destroy(ctx, id, all[i])
 		if errors.Is(err, ErrInUse) {

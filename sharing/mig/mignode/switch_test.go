@@ -20,6 +20,13 @@ func leave(m *machine, id sharing.DeviceID) error {
 	return m.plugin().Leave(context.Background(), sharing.Device{ID: id})
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAnAmpereCardIsSwitchedByItsAdministrator(t *testing.T) {
 	m := newMachine(t)
 	m.cards.Switch(a100, false)
@@ -112,6 +119,68 @@ func TestADeviceIsNotLeftWhileSomebodyHoldsAPartOfIt(t *testing.T) {
 	m.release("uid")
 	if err := leave(m, h100); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestLeavingACardThatWantsAResetDestroysNothing(t *testing.T) {
+	m := newMachine(t)
+	m.byHand(place{a100, "3g.40gb", 4}, true)
+	before := m.cards.String()
+	told := manual(t, leave(m, a100))
+	for _, want := range []string{"nvidia-smi mig -i GPU-a100 -dci, then nvidia-smi mig -i GPU-a100 -dgi, then nvidia-smi -i GPU-a100 -mig 0", "--gpu-reset"} {
+		if !strings.Contains(told.Do, want) {
+			t.Errorf("it says %q, want %q in it", told.Do, want)
+		}
+	}
+	if now := m.cards.String(); now != before || len(m.notes) > 0 {
+		t.Errorf("the card is\n%s\nbefore\n%s", now, before)
+	}
+}
+
+func TestInstancesOfSomebodyElseAreGivenUpByAnAdministratorOnly(t *testing.T) {
+	cases := map[string]struct {
+		first     func(*machine)
+		byDefault bool
+		kept      bool
+	}{
+		"a fresh node without an entry":               {func(*machine) {}, true, true},
+		"a fresh node with an entry":                  {func(*machine) {}, false, false},
+		"the device was in the mode by an entry once": {func(m *machine) { must(m.t, enter(m, h100)) }, true, false},
+		"it was, and left it since": {func(m *machine) {
+			must(m.t, enter(m, h100))
+			must(m.t, leave(m, h100))
+			m.cards.Switch(h100, true)
+		}, true, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			tc.first(m)
+			m.byDefault = tc.byDefault
+			m.byHand(place{h100, "3g.40gb", 4}, true)
+			before := m.cards.String()
+			err := leave(m, h100)
+			if !tc.kept {
+				if on, _, _ := m.cards.MIGMode(h100); err != nil || on {
+					t.Errorf("partitioning is on: %v, %v", on, err)
+				}
+				return
+			}
+			told := manual(t, err)
+			for _, want := range []string{"3g.40gb at slices 4 to 7", "gives it no mode", "filterdevices", "nvidia-smi mig -i GPU-h100 -dci"} {
+				if !strings.Contains(told.Error(), want) {
+					t.Errorf("it says %q, want %q in it", told.Error(), want)
+				}
+			}
+			if now := m.cards.String(); now != before {
+				t.Errorf("the card is\n%s\nbefore\n%s", now, before)
+			}
+		})
+	}
+	m := newMachine(t)
+	m.byDefault = true
+	if err := leave(m, h100); err != nil {
+		t.Errorf("a device without instances: %v", err)
 	}
 }
 
