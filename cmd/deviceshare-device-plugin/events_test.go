@@ -17,7 +17,9 @@ import (
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
 	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: monitor.New(monitor.States{}), without: map[identity.Source]bool{}}
-	missing := func(pod int) error { return fmt.Errorf("get resources of pod ns/p%d: %w", pod, identity.ErrUnavailable) }
+	missing := func(pod int) error {
+		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, identity.ErrUnavailable)
+	}
 	steps := []struct {
 		name   string
 		source identity.Source
