@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,18 +45,37 @@ func (w *Watcher) Run(ctx context.Context) error {
 			synced = append(synced, handled)
 		}
 	}
+	var late sync.WaitGroup
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
 		w.mu.Lock()
 		w.ready = true
 		w.apply()
 		w.mu.Unlock()
 		close(w.synced)
+		for k, listed := range w.listed {
+			if !listed() {
+				late.Go(func() { w.permitted(ctx, k, listed) })
+			}
+		}
 		<-ctx.Done()
 	}
+	late.Wait()
 	for _, factory := range running {
 		factory.Shutdown()
 	}
 	return nil
+}
+
+// permitted waits until an object may be looked for after all: that there is none is
+// not seen otherwise.
+func (w *Watcher) permitted(ctx context.Context, k key, listed cache.InformerSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), listed) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.readable(k)
+	w.apply()
 }
 
 // follow makes an informer for a single object.
@@ -80,6 +100,9 @@ func (w *Watcher) follow(k key) (informers.SharedInformerFactory, cache.Informer
 	if err != nil {
 		return nil, nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
 	}
+	w.mu.Lock()
+	w.listed[k] = registration.HasSynced
+	w.mu.Unlock()
 	return factory, func() bool { return w.settled(k, registration.HasSynced) }, nil
 }
 
@@ -129,7 +152,9 @@ func (w *Watcher) failed(ctx context.Context, k key, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.forbidden[k] = apierrors.IsForbidden(err)
+	// What was listed before is known, whoever may look now.
+	listed := w.listed[k]
+	w.forbidden[k] = apierrors.IsForbidden(err) && !(listed != nil && listed())
 	if w.unreadable[k] == err.Error() {
 		return
 	}

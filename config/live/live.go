@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"deviceshare/config"
 )
@@ -24,8 +25,9 @@ type Value struct {
 	// the defaults hold.
 	DeviceFrom, NodeFrom Source
 	// DeviceUnread and NodeUnread say that there is an object, but no version of
-	// it without problems was ever seen: the defaults hold for want of anything
-	// better, and are not what the administrator wrote.
+	// it without problems was ever seen, or that nobody may look whether there is
+	// one: the defaults stand there for want of anything better, are not what the
+	// administrator wrote, and must not be acted on.
 	DeviceUnread, NodeUnread bool
 }
 
@@ -68,7 +70,8 @@ type Watcher struct {
 	seen       map[key]object
 	told       map[key]Source // the version whose problems were told last
 	unreadable map[key]string // why an object cannot be read now
-	forbidden  map[key]bool   // it can never be read: it counts as absent
+	forbidden  map[key]bool   // it was never listed, for lack of permission
+	listed     map[key]cache.InformerSynced
 }
 
 // New returns a watcher that holds the defaults until it runs.
@@ -84,7 +87,7 @@ func New(o Options) *Watcher {
 	}
 	w := &Watcher{
 		options: o, synced: make(chan struct{}), seen: map[key]object{}, told: map[key]Source{},
-		unreadable: map[key]string{}, forbidden: map[key]bool{},
+		unreadable: map[key]string{}, forbidden: map[key]bool{}, listed: map[key]cache.InformerSynced{},
 	}
 	w.current.Store(&Value{Device: config.DefaultDevice()})
 	return w
@@ -93,8 +96,9 @@ func New(o Options) *Watcher {
 // Current returns the configuration in force. The caller must not change it.
 func (w *Watcher) Current() Value { return *w.current.Load() }
 
-// Wait returns when the ConfigMaps have been read once, whatever was in them, or
-// with an error when the context ends before. It keeps waiting while the cluster
+// Wait returns when the ConfigMaps have been read once, whatever was in them and
+// also if that is forbidden (Value says so), or with an error when the context ends
+// before. It keeps waiting while the cluster
 // cannot be reached: starting with defaults would be starting with other settings
 // than the administrator's.
 func (w *Watcher) Wait(ctx context.Context) error {
@@ -162,10 +166,14 @@ func (w *Watcher) applyNode(v *Value) {
 
 // pick finds the text of a ConfigMap in the first namespace that has the object.
 // An object without the key is a problem, and so is one that was in force and is
-// gone; the source is empty when there is no object.
+// gone; the source is empty when there is no object. A namespace in which nobody may
+// look hides those after it: the object that counts may be there.
 func (w *Watcher) pick(name, dataKey string, force Source) (string, Source, bool) {
 	for _, namespace := range w.options.Namespaces {
 		o, ok := w.seen[key{namespace, name}]
+		if !ok && w.forbidden[key{namespace, name}] {
+			return "", Source{Namespace: namespace, Name: name}, false
+		}
 		if !ok {
 			continue
 		}
