@@ -47,6 +47,9 @@ const (
 	OneDevicePerContainer
 	// ChangingMode: the device is on the way into its mode and takes no pods yet.
 	ChangingMode
+	// PartitionsUnknown: the device is in mode mig and its node does not say which
+	// partitions it can have, as nodes with an older device plugin do not.
+	PartitionsUnknown
 	// Reasons is the number of reasons.
 	Reasons
 )
@@ -59,7 +62,7 @@ func (r Reason) String() string {
 		TooManyShares: "TooManyShares", HeldExclusively: "HeldExclusively", NotEmpty: "NotEmpty",
 		NoPartitionFits: "NoPartitionFits", GroupAlreadyHere: "GroupAlreadyHere", Blocked: "Blocked",
 		InAnotherMode: "InAnotherMode", OneDevicePerContainer: "OneDevicePerContainer",
-		ChangingMode: "ChangingMode",
+		ChangingMode: "ChangingMode", PartitionsUnknown: "PartitionsUnknown",
 	}
 	if r < Reasons {
 		return names[r]

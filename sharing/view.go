@@ -146,6 +146,8 @@ func (v *View) Admit(pod *PodRequest) Reason {
 		return WrongMode
 	case d.Changing:
 		return ChangingMode
+	case d.Mode == MIG && (d.MIG == nil || len(d.MIG.Profiles) == 0):
+		return PartitionsUnknown
 	case !pod.Selector.empty() && !pod.Selector.matches(d):
 		return NotSelected
 	case !v.open():

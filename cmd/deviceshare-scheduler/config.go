@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,8 @@ type configFeed struct {
 	client kubernetes.Interface
 	report deviceshare.Reporter
 	apply  func(deviceshare.Settings)
+	// withhold is told why there is nothing to apply.
+	withhold func(why string)
 	// versions is told which configuration is in force; nil tells nobody.
 	versions func(wire.ConfigVersions)
 
@@ -31,6 +34,8 @@ type configFeed struct {
 	stop            context.CancelFunc
 	// hash identifies what is in force: every node is read anew after a change.
 	hash string
+	// shown are the hashes of what is in force, empty for what was never read.
+	shown wire.ConfigVersions
 }
 
 // Use implements deviceshare.ConfigSource. A ConfigMap followed before is left.
@@ -70,16 +75,25 @@ func namespaces(first string) []string {
 }
 
 // put brings a configuration in force, unless another ConfigMap was named since.
+// What could not be read is not replaced by defaults: under other resource names
+// and another memory factor, pods would get other devices than they ask for, or
+// none.
 func (f *configFeed) put(ctx context.Context, v live.Value) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	if f.versions != nil {
-		f.versions(wire.ConfigVersions{Device: v.Device.Hash(), Node: v.Node.Hash(), Geometry: v.Device.GeometryHash()})
+	if !v.DeviceUnread {
+		f.shown.Device, f.shown.Geometry = v.Device.Hash(), v.Device.GeometryHash()
 	}
-	if f.hash == v.Device.Hash() {
+	if !v.NodeUnread {
+		f.shown.Node = v.Node.Hash()
+	}
+	if f.versions != nil {
+		f.versions(f.shown)
+	}
+	if v.DeviceUnread || f.hash == v.Device.Hash() {
 		return
 	}
 	f.hash = v.Device.Hash()
@@ -92,16 +106,32 @@ func (f *configFeed) put(ctx context.Context, v live.Value) {
 
 func settingsOf(d config.Device) deviceshare.Settings {
 	return deviceshare.Settings{
-		Names: d.Names(), Factor: d.MemoryFactor, Defaults: d.Defaults(), Geometries: d.Geometries,
+		Names: d.Names(), Factor: d.MemoryFactor, Defaults: d.Defaults(),
 	}
 }
 
-// problem tells what is wrong with the ConfigMap, on the ConfigMap.
+// problem tells what is wrong with the ConfigMap, on the ConfigMap and, while there
+// is nothing to go by, to the pods that wait for it.
 func (f *configFeed) problem(r live.Report) {
 	object := &corev1.ObjectReference{
 		Kind: "ConfigMap", APIVersion: "v1", Namespace: r.Source.Namespace, Name: r.Source.Name, ResourceVersion: r.Source.Version,
 	}
-	for _, p := range r.Problems {
-		f.report.Report(object, "DeviceConfigurationInvalid", p.String()+" (what was in force before stays so)")
+	then, texts := " (what was in force before stays so)", make([]string, 0, len(r.Problems))
+	if f.awaits(r.Source.Name) {
+		then = " (no pod gets devices before it can be read)"
 	}
+	for _, p := range r.Problems {
+		texts = append(texts, p.String())
+		f.report.Report(object, "DeviceConfigurationInvalid", p.String()+then)
+	}
+	if f.withhold != nil && f.awaits(r.Source.Name) {
+		f.withhold("ConfigMap " + r.Source.Namespace + "/" + r.Source.Name + ": " + strings.Join(texts, "; "))
+	}
+}
+
+// awaits reports whether the ConfigMap is the one that has to be read first.
+func (f *configFeed) awaits(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hash == "" && name == f.name
 }

@@ -96,8 +96,45 @@ func TestWithoutAConfigMapTheDefaultsComeIntoForce(t *testing.T) {
 	f, settings, _ := feed(t, fake.NewClientset())
 	f.Use("kube-system", config.DeviceName)
 	s := <-settings
-	if s.Factor != 1 || s.Names.Number != wire.ResourceNumber || len(s.Geometries("NVIDIA A100-SXM4-80GB")) == 0 {
+	if s.Factor != 1 || s.Names.Number != wire.ResourceNumber {
 		t.Errorf("settings %+v", s)
+	}
+}
+
+func TestAProcessThatStartsWhileTheConfigMapHasAMistakeTakesNoDefaults(t *testing.T) {
+	client := fake.NewClientset(configMap("here", "mine", "nvidia: {resourceCountName: x/gpu, gpuMemoryFactor: many}", "1"))
+	f, settings, said := feed(t, client)
+	why := make(chan string, 100)
+	f.withhold = func(text string) { why <- text }
+	f.Use("here", "mine")
+	if got := <-why; !strings.HasPrefix(got, "ConfigMap here/mine: nvidia.gpuMemoryFactor") {
+		t.Errorf("pods are told %q", got)
+	}
+	if got := <-said; !strings.Contains(got, "no pod gets devices") {
+		t.Errorf("reported %q", got)
+	}
+	fixed := configMap("here", "mine", "nvidia: {resourceCountName: x/gpu, gpuMemoryFactor: 1024}", "2")
+	if _, err := client.CoreV1().ConfigMaps("here").Update(context.Background(), fixed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if s := <-settings; s.Factor != 1024 || s.Names.Number != "x/gpu" {
+		t.Errorf("the first settings in force are %+v", s)
+	}
+	broken := configMap("here", "mine", "nvidia: {gpuMemoryFactor: many}", "3")
+	if _, err := client.CoreV1().ConfigMaps("here").Update(context.Background(), broken, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for got := range said {
+		if strings.Contains(got, "stays so") {
+			break
+		}
+	}
+	select {
+	case s := <-settings:
+		t.Errorf("a later mistake put %+v in force", s)
+	case text := <-why:
+		t.Errorf("a later mistake made pods wait: %s", text)
+	default:
 	}
 }
 

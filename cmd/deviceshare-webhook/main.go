@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command deviceshare-webhook completes and checks pods that ask for GPU shares
-// when they are created. It makes its own certificates and registers itself with
+// when they are created, and keeps their placements from being edited. It makes its own certificates and registers itself with
 // the API server; any number of replicas may run.
 package main
 

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -26,6 +27,7 @@ type options struct {
 	healthAddress  string
 	secretName     string
 	deviceConfig   string
+	writers        []string
 }
 
 func (o *options) addFlags(f *pflag.FlagSet) {
@@ -41,8 +43,19 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics, such as :8080; empty serves none")
 	f.StringVar(&o.healthAddress, "health-address", "", "address of /healthz and /readyz, such as :8081; empty serves none")
 	f.StringVar(&o.secretName, "secret-name", "deviceshare-webhook-certificates", "Secret that the replicas share their certificates in; made if it is not there")
+	f.StringSliceVar(&o.writers, "placement-writer", writers(),
+		"user who may change the annotations by which pods hold devices, may be repeated: the service accounts of the scheduler and the device plugin, and of Volcano's own scheduler where one runs beside it")
 	f.StringVar(&o.deviceConfig, "device-config", "",
 		"namespace/name of the device ConfigMap; empty looks for volcano-vgpu-device-config in kube-system, then volcano-system")
+}
+
+// writers are the accounts of the manifests, and that of Volcano's own scheduler.
+func writers() []string {
+	return []string{
+		"system:serviceaccount:deviceshare-system:deviceshare-scheduler",
+		"system:serviceaccount:deviceshare-system:deviceshare-device-plugin",
+		"system:serviceaccount:volcano-system:volcano-scheduler",
+	}
 }
 
 // target is where the API server calls.
@@ -78,6 +91,9 @@ func (o *options) validate() error {
 	}
 	if len(o.schedulers) == 0 || o.schedulers[0] == "" {
 		wrong("--scheduler-name must not be empty")
+	}
+	if slices.Contains(o.writers, "") {
+		wrong("--placement-writer must not be empty")
 	}
 	if _, _, err := o.config(); err != nil {
 		wrong("%w", err)

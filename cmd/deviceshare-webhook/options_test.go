@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +39,8 @@ func TestCommandLinesAndWhatIsWrongWithThem(t *testing.T) {
 		"a URL without a port":           {[]string{"--url=https://127.0.0.1"}, []string{"want host:port"}},
 		"a configuration of no place":    {[]string{"--url=127.0.0.1:1", "--device-config=name"}, []string{"write namespace/name"}},
 		"a configuration too deep":       {[]string{"--url=127.0.0.1:1", "--device-config=a/b/c"}, []string{"write namespace/name"}},
+		"another writer":                 {[]string{"--url=127.0.0.1:1", "--placement-writer=a", "--placement-writer=b"}, nil},
+		"a writer without a name":        {[]string{"--url=127.0.0.1:1", "--placement-writer=a,,b"}, []string{"--placement-writer"}},
 		"several mistakes, all reported": {[]string{"--port=0", "--namespace=", "--secret-name=", "--scheduler-name="}, []string{"--service-name", "--port=0", "--namespace", "--secret-name", "--scheduler-name"}},
 	}
 	for name, tt := range tests {
@@ -89,6 +92,9 @@ func TestTheManifestsCommandLineIsAccepted(t *testing.T) {
 		o, err := parse(d.Spec.Template.Spec.Containers[0].Args...)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if want := writers(); len(o.writers) != len(want) || slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(o.writers, w) }) {
+			t.Errorf("writers %q, the flag's default is %q", o.writers, want)
 		}
 		if o.serviceName != "deviceshare-webhook" || o.namespace != d.Namespace || o.healthAddress == "" {
 			t.Errorf("options %+v", o)

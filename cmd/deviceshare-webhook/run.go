@@ -5,7 +5,10 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,7 +50,7 @@ func run(ctx context.Context, o *options) error {
 	if err := mgr.AddHealthzCheck("alive", s.alive); err != nil {
 		return fmt.Errorf("add the health check: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("certificate", s.keeper.Ready); err != nil {
+	if err := mgr.AddReadyzCheck("certificate", s.ready); err != nil {
 		return fmt.Errorf("add the readiness check: %w", err)
 	}
 	if err := mgr.Add(manager.RunnableFunc(s.start)); err != nil {
@@ -84,6 +87,28 @@ type server struct {
 	config *live.Watcher
 	keeper *certificate.Keeper
 	hooks  webhook.Server
+	// read is set once the configuration was known: a later mistake leaves in force
+	// what was before it.
+	read atomic.Bool
+}
+
+// unread reports why this process cannot judge pods: it has started while nobody can
+// say what the configuration is. Under the default resource names it would complete
+// the wrong pods and miss the right ones, so it does not register nor serve, like one
+// that is down: pods are created, and the scheduler says what they lack.
+func (s *server) unread() error {
+	if s.config.Current().DeviceUnread && !s.read.Load() {
+		return errors.New("the device configuration cannot be read, see the problems logged before, and pods are not judged by defaults")
+	}
+	return nil
+}
+
+// ready is the readiness check.
+func (s *server) ready(r *http.Request) error {
+	if err := s.keeper.Ready(r); err != nil {
+		return errors.Join(s.unread(), err)
+	}
+	return nil
 }
 
 func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*server, error) {
@@ -106,11 +131,18 @@ func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*s
 	}
 	s := &server{}
 	s.config = watch(clientset, o, m, func() { s.keeper.Poke() })
-	settings := func() admission.Settings { return admission.NewSettings(s.config.Current().Device, o.schedulers) }
+	settings := func() admission.Settings {
+		out := admission.NewSettings(s.config.Current().Device, o.schedulers)
+		out.Writers = o.writers
+		return out
+	}
 	publish := func(ctx context.Context, bundle []byte) error {
-		names := settings().Names
+		if err := s.unread(); err != nil {
+			return err
+		}
+		s.read.Store(true) // the keeper starts when the configuration has been looked for
 		return registration.Apply(ctx, direct, registration.Registration{
-			Target: o.target(), Names: names, Excluded: []string{o.namespace}}, bundle)
+			Target: o.target(), Names: settings().Names, Excluded: []string{o.namespace}, Writers: o.writers}, bundle)
 	}
 	s.keeper, err = certificate.NewKeeper(certificate.Options{
 		Client: direct, Secret: types.NamespacedName{Namespace: o.namespace, Name: o.secretName},

@@ -16,8 +16,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"deviceshare/config"
 )
 
 // apiServer answers what the webhook asks at its start, and refuses to take the
@@ -25,6 +28,7 @@ import (
 type apiServer struct {
 	mu       sync.Mutex
 	let      bool
+	config   string   // the text of the device ConfigMap, "" for none
 	wrote    []string // method and path of every write
 	bundles  int
 	refusals chan struct{}
@@ -52,6 +56,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(path, "/configmaps") && r.URL.Query().Get("watch") != "":
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
+	case strings.HasSuffix(path, "/kube-system/configmaps") && a.config != "" && strings.Contains(r.URL.RawQuery, "device-config"):
+		answer(w, corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			Items: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: config.DeviceName, ResourceVersion: "1"},
+				Data: map[string]string{config.DeviceKey: a.config}}}})
 	case strings.HasSuffix(path, "/configmaps"):
 		_, _ = io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
 	case r.Method == http.MethodGet:
@@ -90,15 +98,17 @@ func (a *apiServer) write(w http.ResponseWriter, r *http.Request) {
 
 func answer(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
 
-func TestThePortOpensWhenTheAPIServerKnowsTheWebhook(t *testing.T) {
-	fake := &apiServer{refusals: make(chan struct{}, 1)}
+// startWebhook starts a webhook against the API server and returns where it is to
+// serve, and how to end it.
+func startWebhook(t *testing.T, fake *apiServer) (s *server, address string, end func() error) {
+	t.Helper()
 	api := httptest.NewServer(fake)
 	t.Cleanup(api.Close)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
+	address = listener.Addr().String()
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,14 +116,22 @@ func TestThePortOpensWhenTheAPIServerKnowsTheWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newServer(&rest.Config{Host: api.URL}, o, prometheus.NewRegistry())
+	s, err = newServer(&rest.Config{Host: api.URL}, o, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.start(ctx) }()
+	return s, address, func() error {
+		cancel()
+		return <-done
+	}
+}
 
+func TestThePortOpensWhenTheAPIServerKnowsTheWebhook(t *testing.T) {
+	fake := &apiServer{refusals: make(chan struct{}, 1)}
+	s, address, end := startWebhook(t, fake)
 	<-fake.refusals
 	if open(address) {
 		t.Error("the port is open though the registration was refused")
@@ -131,14 +149,35 @@ func TestThePortOpensWhenTheAPIServerKnowsTheWebhook(t *testing.T) {
 	if err := s.keeper.Ready(nil); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	cancel()
-	if err := <-done; err != nil {
+	if err := end(); err != nil {
 		t.Errorf("start: %v", err)
 	}
 	fake.mu.Lock()
 	defer fake.mu.Unlock()
 	if fake.bundles < 2 || !strings.HasSuffix(fake.wrote[0], "/secrets") {
 		t.Errorf("wrote %q with %d bundles; want the Secret first, then both configurations", fake.wrote, fake.bundles)
+	}
+}
+
+func TestAWebhookThatCannotReadItsConfigurationIsLikeOneThatIsDown(t *testing.T) {
+	fake := &apiServer{let: true, config: "nvidia: {resourceCountName: x/gpu, gpuMemoryFactor: many}", refusals: make(chan struct{}, 1)}
+	s, address, end := startWebhook(t, fake)
+	if err := eventually(t.Context(), func() bool {
+		err := s.ready(nil)
+		return err != nil && strings.Contains(err.Error(), "device configuration cannot be read")
+	}); err != nil {
+		t.Errorf("%v: readiness says %v", err, s.ready(nil))
+	}
+	if open(address) {
+		t.Error("the port is open")
+	}
+	if err := end(); err != nil {
+		t.Errorf("start: %v", err)
+	}
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
+	if fake.bundles > 0 {
+		t.Errorf("registered under the default names: %q", fake.wrote)
 	}
 }
 

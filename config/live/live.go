@@ -27,7 +27,8 @@ type Value struct {
 	DeviceFrom, NodeFrom Source
 	// DeviceUnread and NodeUnread say that there is an object, or may be one that this
 	// process may not read, and that nothing good is known of it: the defaults hold
-	// for want of anything better, and are not what the administrator wrote.
+	// for want of anything better, are not what the administrator wrote, and must not be
+	// acted on.
 	DeviceUnread, NodeUnread bool
 }
 
@@ -239,13 +240,15 @@ const (
 
 // pick finds the text of a ConfigMap in the first namespace that has the object.
 // An object without the key is a problem, and so is one that was in force and is
-// gone. What may not be looked for is not absent.
+// gone. A namespace in which nobody may look hides those after it: the object that
+// counts may be there.
 func (w *Watcher) pick(name, dataKey string, force Source) (string, Source, finding) {
-	hidden := false
 	for _, namespace := range w.options.Namespaces {
 		o, ok := w.seen[key{namespace, name}]
+		if !ok && !w.listed[key{namespace, name}] {
+			return "", Source{}, unusable
+		}
 		if !ok {
-			hidden = hidden || !w.listed[key{namespace, name}]
 			continue
 		}
 		from := Source{Namespace: namespace, Name: name, Version: o.version}
@@ -255,9 +258,6 @@ func (w *Watcher) pick(name, dataKey string, force Source) (string, Source, find
 			return "", from, unusable
 		}
 		return text, from, usable
-	}
-	if hidden {
-		return "", Source{}, unusable
 	}
 	if force != (Source{}) {
 		force.Version = ""

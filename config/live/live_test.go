@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,7 +232,7 @@ func TestOtherConfigMapsDoNotMatter(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatMayNotBeReadCountsAsEmptyAndIsReported(t *testing.T) {
+func TestANamespaceThatMayNotBeReadHidesNothingBeforeItAndIsReported(t *testing.T) {
 	client := fake.NewClientset(device("kube-system", "1", splits("4")))
 	client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a.GetNamespace() != "volcano-system" {
@@ -245,6 +246,42 @@ func TestANamespaceThatMayNotBeReadCountsAsEmptyAndIsReported(t *testing.T) {
 	}
 	if r := next(t, c.problems); r.Source.Namespace != "volcano-system" || !strings.Contains(r.Problems[0].Message, "cannot be read") {
 		t.Errorf("got %+v", r)
+	}
+}
+
+func TestWhatMayNotBeReadIsUnreadAndNotAbsent(t *testing.T) {
+	for name, exists := range map[string]bool{"there is one": true, "there is none": false} {
+		t.Run(name, func(t *testing.T) {
+			objects := []runtime.Object{device("volcano-system", "1", splits("7"))}
+			if exists {
+				objects = append(objects, device("kube-system", "1", splits("4")))
+			}
+			client := fake.NewClientset(objects...)
+			var allowed atomic.Bool
+			client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if a.GetNamespace() != "kube-system" || allowed.Load() {
+					return false, nil, nil
+				}
+				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+			})
+			c := start(t, client)
+			if v := next(t, c.changes); !v.DeviceUnread || !v.NodeUnread || v.Device.Hash() != config.DefaultDevice().Hash() {
+				t.Errorf("got %+v", v)
+			}
+			allowed.Store(true)
+			want := int64(7)
+			if exists {
+				want = 4
+			}
+			for v := next(t, c.changes); ; v = next(t, c.changes) {
+				if !v.DeviceUnread && !v.NodeUnread {
+					if v.Device.SplitCount != want {
+						t.Errorf("%d from %+v", v.Device.SplitCount, v.DeviceFrom)
+					}
+					return
+				}
+			}
+		})
 	}
 }
 

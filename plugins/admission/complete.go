@@ -12,8 +12,8 @@ import (
 	"deviceshare/plugins/podspec"
 )
 
-// Complete returns the JSON patch that adds to the pod what it left out, nil if
-// nothing is missing. The pod is not changed. Completing a completed pod gives
+// Complete returns the JSON patch that adds to the pod what it left out and removes
+// the annotations that only a scheduler writes, nil if there is neither. The pod is not changed. Completing a completed pod gives
 // nil.
 func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	if !handled(pod, s) {
@@ -30,6 +30,9 @@ func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 		if name != s.Schedulers[0] {
 			patch = append(patch, jsonpatch.NewOperation("add", "/spec/schedulerName", s.Schedulers[0]))
 		}
+	}
+	for _, key := range copied(pod) {
+		patch = append(patch, jsonpatch.NewOperation("remove", "/metadata/annotations/"+escape(key), nil))
 	}
 	return patch
 }

@@ -67,6 +67,12 @@ func TestWhatIsAddedToAPod(t *testing.T) {
 			`[` + first("containers/0") + `]`},
 		"a mirror pod of the kubelet is left alone": {
 			annotated(podOf(container("a", amounts{memory: "5"})), corev1.MirrorPodAnnotationKey, "x"), `null`},
+		"a placement that was copied or forged is removed": {
+			annotated(with(podOf(container("a", amounts{number: "1"})), volcano), "volcano.sh/vgpu-mode", "mig", "volcano.sh/vgpu-placement", "{}",
+				"volcano.sh/vgpu-node", "n", "volcano.sh/vgpu-ids-new", "x", "volcano.sh/devices-to-allocate", "x", "volcano.sh/bind-phase", "success"),
+			`[{"op":"remove","path":"/metadata/annotations/volcano.sh~1vgpu-placement"},{"op":"remove","path":"/metadata/annotations/volcano.sh~1vgpu-node"},` +
+				`{"op":"remove","path":"/metadata/annotations/volcano.sh~1vgpu-ids-new"},{"op":"remove","path":"/metadata/annotations/volcano.sh~1devices-to-allocate"},` +
+				`{"op":"remove","path":"/metadata/annotations/volcano.sh~1bind-phase"}]`},
 		"a mistake is not repaired": {
 			with(podOf(container("a", amounts{number: "-1", memory: "5"})), volcano), `null`},
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -15,10 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Paths under which the two halves are served.
+// Paths under which the halves are served.
 const (
 	MutatePath   = "/mutate"
 	ValidatePath = "/validate"
+	// GuardPath is for pods that exist.
+	GuardPath = "/guard"
 )
 
 // Results of one call, the values of the label "result" of the counter.
@@ -47,7 +50,7 @@ func NewHandlers(settings func() Settings, metrics prometheus.Registerer) (*Hand
 	}
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "deviceshare_admission_reviews_total",
-		Help: "Pods the admission webhook has looked at, by half (mutate, validate) and result.",
+		Help: "Pods the admission webhook has looked at, by half (mutate, validate, guard) and result.",
 	}, []string{"half", "result"})
 	if err := metrics.Register(calls); err != nil {
 		return nil, fmt.Errorf("register the metric of admission reviews: %w", err)
@@ -55,13 +58,14 @@ func NewHandlers(settings func() Settings, metrics prometheus.Registerer) (*Hand
 	return &Handlers{settings: settings, decoder: admission.NewDecoder(scheme), calls: calls}, nil
 }
 
-// Register serves both halves on the server. A panic is not turned into an
+// Register serves all halves on the server. A panic is not turned into an
 // answer, since any answer but "allowed" refuses the pod: the connection breaks,
 // and the API server goes on without us, as it does when we are down.
 func (h *Handlers) Register(server webhook.Server) {
 	letFail := false
 	server.Register(MutatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.mutate), RecoverPanic: &letFail})
 	server.Register(ValidatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.validate), RecoverPanic: &letFail})
+	server.Register(GuardPath, &admission.Webhook{Handler: admission.HandlerFunc(h.guard), RecoverPanic: &letFail})
 }
 
 func (h *Handlers) mutate(_ context.Context, req admission.Request) admission.Response {
@@ -75,7 +79,12 @@ func (h *Handlers) mutate(_ context.Context, req admission.Request) admission.Re
 		return admission.Allowed("")
 	}
 	h.calls.WithLabelValues("mutate", resultCompleted).Inc()
-	return admission.Patched("", patch...)
+	response := admission.Patched("", patch...)
+	if keys := copied(pod); len(keys) > 0 {
+		response = response.WithWarnings("metadata.annotations: removed " + strings.Join(keys, ", ") +
+			": only the scheduler writes that, so it was probably copied from another pod")
+	}
+	return response
 }
 
 func (h *Handlers) validate(_ context.Context, req admission.Request) admission.Response {

@@ -51,6 +51,7 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 		mistakes = append(mistakes, request.Mistake{Path: "spec.nodeName", Message: "a pod that names its node is never seen by the scheduler, " +
 			"so no device is chosen for it: use nodeSelector with kubernetes.io/hostname: " + pod.Spec.NodeName})
 	}
+	mistakes = append(mistakes, stale(pod)...)
 	return Verdict{Mistakes: mistakes, Warnings: warnings(pod, s)}
 }
 
@@ -62,20 +63,37 @@ func warnings(pod *corev1.Pod, s Settings) []string {
 			"with another scheduler the containers wait for a placement that nobody makes",
 			name, strings.Join(s.Schedulers, ", ")))
 	}
-	var stale []string
-	for _, key := range placementKeys() {
-		if _, ok := pod.Annotations[key]; ok {
-			stale = append(stale, key)
-		}
-	}
-	if len(stale) > 0 {
-		out = append(out, fmt.Sprintf("metadata.annotations: %s: written by the scheduler, "+
-			"so probably copied from another pod; what stands there is overwritten", strings.Join(stale, ", ")))
+	return out
+}
+
+// stale refuses what only a scheduler writes. Complete removes it; what is there all
+// the same was put back by somebody, and a scheduler that does not overwrite it
+// would give the pod what stands there.
+func stale(pod *corev1.Pod) []request.Mistake {
+	var out []request.Mistake
+	for _, key := range copied(pod) {
+		out = append(out, request.Mistake{Path: "metadata.annotations[" + key + "]",
+			Message: "is written by the scheduler when it binds the pod, so this is probably copied from another pod: remove it"})
 	}
 	return out
 }
 
-// placementKeys are the annotations that only a scheduler writes.
-func placementKeys() []string {
-	return []string{wire.PodPlacement, wire.PodNode, wire.PodAssigned, wire.PodToAllocate}
+// copied returns which annotations of a new pod only a scheduler can have written.
+func copied(pod *corev1.Pod) []string {
+	return slices.DeleteFunc(schedulerKeys(), func(key string) bool {
+		_, there := pod.Annotations[key]
+		return !there
+	})
+}
+
+// schedulerKeys are the annotations that only a scheduler, or a device plugin after
+// it, writes.
+func schedulerKeys() []string {
+	return append(PlacementKeys(), wire.PodToAllocate, wire.PodTime, wire.PodBindPhase, wire.PodBindTime)
+}
+
+// PlacementKeys are the annotations by which a pod holds devices: whoever changes
+// them on a pod that runs takes devices from others, or gives away its own.
+func PlacementKeys() []string {
+	return []string{wire.PodPlacement, wire.PodNode, wire.PodAssigned}
 }

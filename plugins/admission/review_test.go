@@ -50,6 +50,9 @@ func TestPodsThatAreRefusedAndWhatTheAnswerSays(t *testing.T) {
 			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-use-gpuuuid", "0"), []string{"not a device UUID"}},
 		"a pod that names its node": {
 			with(ours(podOf(container("a", good))), func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), []string{"spec.nodeName: "}},
+		"a placement that was put back after completion": {
+			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-ids-new", "GPU-1,NVIDIA,1,1:", "volcano.sh/vgpu-placement", "{}"),
+			[]string{"metadata.annotations[volcano.sh/vgpu-placement]", "metadata.annotations[volcano.sh/vgpu-ids-new]"}},
 		"every mistake of several containers at once": {
 			annotated(with(ours(podOf(container("a", amounts{number: "1", cores: "200"}), container("b", amounts{number: "-2"}))),
 				func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{container("i", amounts{memory: "5"})} }),
@@ -89,9 +92,6 @@ func TestPodsThatAreAcceptedAndWithWhatWarning(t *testing.T) {
 			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-mode", "mig,hami-core", "nvidia.com/use-gputype", "A100"), ""},
 		"a good pod of a third scheduler": {
 			with(podOf(container("a", good)), func(p *corev1.Pod) { p.Spec.SchedulerName = "other" }), `spec.schedulerName is "other"`},
-		"a pod copied with its placement": {
-			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-ids-new", "GPU-1,NVIDIA,1,1:", "volcano.sh/vgpu-node", "n"),
-			"volcano.sh/vgpu-node, volcano.sh/vgpu-ids-new"},
 		"a mirror pod, whatever it asks": {
 			annotated(podOf(container("a", amounts{number: "-1"})), corev1.MirrorPodAnnotationKey, "x"), ""},
 	}

@@ -24,6 +24,9 @@ type Settings struct {
 	Count int64
 	// Defaults is what a container gets where it does not say.
 	Defaults request.Defaults
+	// Writers are the users who may change the annotations by which pods hold
+	// devices.
+	Writers []string
 }
 
 // NewSettings takes from the device configuration what the webhook needs.

@@ -8,6 +8,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 // A remembered refusal must not outlive the ledger it was given on, and must not
@@ -59,5 +60,20 @@ func TestPodsOfASpreadGroupAreNeverAnsweredFromMemory(t *testing.T) {
 	settings := DefaultSettings()
 	if got := readAsk(pod, &settings); got.request.Group == "" || got.shape != "" {
 		t.Errorf("group %q, shape %q: the answer depends on which pod of the group asks", got.request.Group, got.shape)
+	}
+}
+
+func TestRequestsThatDifferInHowAListIsSplitAreNotTakenForEqual(t *testing.T) {
+	settings := DefaultSettings()
+	shape := func(models string) string {
+		pod := podOf("a", "g", asks{number: 1, memory: 1000})
+		pod.Annotations[wire.UserUseModels] = models
+		return readAsk(pod, &settings).shape
+	}
+	if one, two := shape("A100 80GB"), shape("A100,80GB"); one == two {
+		t.Errorf("a model with a space and two models have the same shape %q", one)
+	}
+	if shape("A100,80GB") != shape("A100,80GB") {
+		t.Error("equal requests have different shapes")
 	}
 }

@@ -4,6 +4,7 @@ package deviceshare
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,24 @@ import (
 
 // errWithdrawn stops a bind whose decision was given up.
 var errWithdrawn = errors.New("the scheduler gave up this placement before the pod was bound")
+
+// stage is how far the bind of an assumption has come.
+type stage int
+
+const (
+	// handedOver: the decision is committed and the bind call has not begun. It
+	// may never begin: what other plugins do before it can fail, and then Volcano
+	// takes the pod off the node without calling the binder.
+	handedOver stage = iota
+	// calling: the bind call has begun and not returned. Until then no snapshot can
+	// tell what became of it.
+	calling
+	// returned: the bind call has come back with an error, or the decision was
+	// given up. What became of the pod is for the next snapshots to tell.
+	returned
+	// accepted: the API server has said that it wrote node name and annotations.
+	accepted
+)
 
 // assumption is a placement that was decided here and whose annotations have
 // not come back from the API server yet. It is not changed once it is stored.
@@ -30,9 +49,7 @@ type assumption struct {
 	// fallback is what the pod is told once it is bound, if its devices are not in
 	// the mode it named first.
 	fallback string
-	// underway says that the bind call has not returned. Until then no snapshot
-	// can tell what became of it.
-	underway bool
+	stage    stage
 }
 
 // assumptions are the placements of pods between the decision and the first
@@ -54,11 +71,11 @@ func newAssumptions() *assumptions {
 	return &assumptions{byOwner: map[sharing.Owner]*assumption{}, touched: map[string]struct{}{}}
 }
 
-// assume stores a decision whose bind is about to begin.
+// assume stores a decision that is about to be handed over for binding.
 func (a *assumptions) assume(o sharing.Owner, as assumption) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	as.underway = true
+	as.stage = handedOver
 	if old, ok := a.byOwner[o]; ok {
 		a.touched[old.node] = struct{}{}
 	}
@@ -66,17 +83,23 @@ func (a *assumptions) assume(o sharing.Owner, as assumption) {
 	a.touched[as.node] = struct{}{}
 }
 
-// withdraw notes that a session gave up a decision after it was assumed. Whether
-// the bind had begun is not known: it is stopped if it has not, and the next
-// snapshot tells.
+// withdraw notes that a session gave up a decision after it was assumed. A bind
+// that has not begun is stopped; one that has is left alone, since only its answer
+// and the next snapshots tell.
 func (a *assumptions) withdraw(o sharing.Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if as, ok := a.byOwner[o]; ok {
-		done := *as
-		done.underway, done.err = false, errWithdrawn
-		a.byOwner[o] = &done
+	if as, ok := a.byOwner[o]; ok && as.stage == handedOver {
+		a.giveUp(o, as)
 	}
+}
+
+// giveUp makes a bind that begins later fail. The lock is held.
+func (a *assumptions) giveUp(o sharing.Owner, as *assumption) {
+	done := *as
+	done.stage, done.err = returned, errWithdrawn
+	a.byOwner[o] = &done
+	a.touched[as.node] = struct{}{}
 }
 
 func (a *assumptions) drop(o sharing.Owner) {
@@ -97,14 +120,39 @@ func (a *assumptions) get(o sharing.Owner) (assumption, bool) {
 	return *as, true
 }
 
-// returned notes that the bind call to a node has come back, with whatever
-// answer: what became of the pod is for the next snapshots to tell.
-func (a *assumptions) returned(o sharing.Owner, node string) {
+// begin notes that the bind call to a node is about to be made, and returns what
+// is to be sent. From here on the decision cannot be given up. An error means that
+// the call must not be made. ok is false for a pod of which nothing is assumed.
+func (a *assumptions) begin(o sharing.Owner, t *api.TaskInfo) (as assumption, ok bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if as, ok := a.byOwner[o]; ok && as.node == node {
+	now, ok := a.byOwner[o]
+	switch {
+	case !ok:
+		return assumption{}, false, nil
+	case now.node != t.NodeName:
+		return *now, true, fmt.Errorf("bind pod %s/%s to node %s: its devices are on node %s", t.Namespace, t.Name, t.NodeName, now.node)
+	}
+	done := *now
+	done.stage = calling
+	if now.err != nil {
+		done.stage = returned
+	}
+	a.byOwner[o] = &done
+	return done, true, now.err
+}
+
+// end notes that the bind call to a node has come back, and whether the API server
+// has said that it was done. An error says nothing: the answer may have been lost.
+func (a *assumptions) end(o sharing.Owner, node string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if as, ok := a.byOwner[o]; ok && as.node == node && as.stage == calling {
 		done := *as
-		done.underway = false
+		done.stage = returned
+		if err == nil {
+			done.stage = accepted
+		}
 		a.byOwner[o] = &done
 	}
 }
@@ -117,7 +165,10 @@ func (a *assumptions) len() int {
 }
 
 // settle drops what the snapshot confirms, by showing the annotations, or
-// refutes, by not having the pod where it was assumed.
+// refutes, by not having the pod where it was assumed. A pod that is not there
+// before its bind call has begun was taken off the node by Volcano: the decision is
+// given up first, so that a call that begins all the same fails, and dropped by the
+// next snapshot.
 func (a *assumptions) settle(nodes map[string]*api.NodeInfo, jobs map[api.JobID]*api.JobInfo) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +176,10 @@ func (a *assumptions) settle(nodes map[string]*api.NodeInfo, jobs map[api.JobID]
 		switch pod, there := as.find(nodes, jobs); {
 		case there && as.confirmedBy(pod):
 			a.drop(o)
-		case !there && !as.underway:
+		case there || as.stage == calling:
+		case as.stage == handedOver:
+			a.giveUp(o, as)
+		default:
 			a.drop(o)
 		}
 	}
@@ -140,14 +194,14 @@ func (a *assumptions) touchedNodes() map[string]struct{} {
 	return out
 }
 
-// underwayTo returns the placements whose bind to the node has not returned.
+// underwayTo returns the placements whose bind call to the node has not returned.
 // They count even if a snapshot has lost sight of the pod.
 func (a *assumptions) underwayTo(node string) map[sharing.Owner]sharing.Placement {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out map[sharing.Owner]sharing.Placement
 	for o, as := range a.byOwner {
-		if as.node == node && as.underway && as.err == nil {
+		if as.node == node && as.stage <= calling && as.err == nil {
 			if out == nil {
 				out = map[sharing.Owner]sharing.Placement{}
 			}
@@ -175,9 +229,11 @@ func (as *assumption) find(nodes map[string]*api.NodeInfo, jobs map[api.JobID]*a
 	return nil, false
 }
 
-// confirmedBy reports whether the pod carries exactly the placement that was
-// sent. Annotations of an earlier attempt do not confirm anything.
+// confirmedBy reports whether the pod carries exactly the texts that were sent.
+// Annotations of an earlier attempt do not confirm anything.
 func (as *assumption) confirmedBy(pod *corev1.Pod) bool {
-	want, ok := as.annotations[wire.PodPlacement]
-	return ok && pod.Annotations[wire.PodPlacement] == want
+	if _, sent := as.annotations[wire.PodPlacement]; !sent {
+		return false
+	}
+	return textsOf(as.annotations).sameIn(pod.Annotations)
 }

@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
@@ -119,30 +122,166 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 	if d := cmp.Diff(want, sent); d != "" {
 		t.Errorf("sent:\n%s", d)
 	}
-	if as, _ := assumed.get("uid-here"); as.underway {
-		t.Error("the bind that returned still counts as under way")
+	if as, _ := assumed.get("uid-here"); as.stage != accepted {
+		t.Errorf("the bind that was accepted counts as %d", as.stage)
 	}
 }
 
-func TestAnAssumptionUnderWayOutlivesASnapshotWithoutThePod(t *testing.T) {
-	assumed := newAssumptions()
-	pod := podOf("p", "g", asks{number: 1})
-	assumed.assume("uid-p", assumption{pod: pod, node: "n1", placement: sharing.Placement{Node: "n1"}})
-	info := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
-	nodes := map[string]*api.NodeInfo{"n1": info}
-	assumed.settle(nodes, nil)
-	if len(assumed.underwayTo("n1")) != 1 {
-		t.Error("dropped although nobody knows what became of it")
+// A decision is handed over, its bind call begins and returns, and snapshots come
+// in between. What a snapshot without the pod means depends on when it comes.
+func TestASnapshotWithoutThePodGivesUpWhatHasNotBegunAndWaitsForWhatHas(t *testing.T) {
+	n1 := map[string]*api.NodeInfo{"n1": infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)}
+	failed := errors.New("lost")
+	type step struct {
+		do    string // snapshot, begin, end, fail, withdraw, assume
+		holds int    // placements that count on n1 afterwards
+		known int    // assumptions afterwards
+		err   error  // of begin
 	}
-	assumed.returned("uid-p", "n2")
-	assumed.settle(nodes, nil)
-	if assumed.len() != 1 {
-		t.Error("dropped by the answer of another node")
+	for name, steps := range map[string][]step{
+		"a PreBind failed, or the pod was deleted before the call": {
+			{do: "snapshot", known: 1}, {do: "snapshot"},
+		},
+		"a PreBind failed and the pod is tried again": {
+			{do: "snapshot", known: 1}, {do: "assume", holds: 1, known: 1}, {do: "begin", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
+		},
+		"the call begins after it was given up": {
+			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: errWithdrawn}, {do: "snapshot"},
+		},
+		"the call begins between two snapshots that give up and forget": {
+			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: errWithdrawn}, {do: "snapshot"}, {do: "begin"},
+		},
+		"the call has begun: only its answer tells": {
+			{do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1},
+			{do: "fail", known: 1}, {do: "snapshot"},
+		},
+		"the pod is deleted while the call is under way": {
+			{do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
+		},
+		"a session gives up what has not begun": {
+			{do: "withdraw", known: 1}, {do: "begin", known: 1, err: errWithdrawn}, {do: "snapshot"},
+		},
+		"a session cannot give up what has begun": {
+			{do: "begin", holds: 1, known: 1}, {do: "withdraw", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
+		},
+		"a call of an earlier attempt begins after the next was decided": {
+			{do: "snapshot", known: 1}, {do: "assume", holds: 1, known: 1}, {do: "begin", holds: 1, known: 1},
+			{do: "fail", known: 1}, {do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, pod := newAssumptions(), podOf("p", "g", asks{number: 1})
+			task := api.NewTaskInfo(pod)
+			task.NodeName = "n1"
+			assume := func() { a.assume("uid-p", assumption{pod: pod, node: "n1", placement: sharing.Placement{Node: "n1"}}) }
+			assume()
+			for i, s := range steps {
+				var err error
+				switch s.do {
+				case "snapshot":
+					a.settle(n1, nil)
+				case "begin":
+					_, _, err = a.begin("uid-p", task)
+				case "end":
+					a.end("uid-p", "n1", nil)
+				case "fail":
+					a.end("uid-p", "n1", failed)
+				case "withdraw":
+					a.withdraw("uid-p")
+				case "assume":
+					assume()
+				}
+				if got := len(a.underwayTo("n1")); got != s.holds || a.len() != s.known || !errors.Is(err, s.err) {
+					t.Fatalf("after step %d (%s): %d count and %d are known, error %v; want %d, %d, %v", i, s.do, got, a.len(), err, s.holds, s.known, s.err)
+				}
+				if s.do == "snapshot" && len(a.touchedNodes()) == 0 && s.known == 0 {
+					t.Fatalf("after step %d: the node would not be read anew", i)
+				}
+			}
+		})
 	}
-	assumed.returned("uid-p", "n1")
-	assumed.settle(nodes, nil)
-	if assumed.len() != 0 {
-		t.Error("kept although the pod is not on the node")
+}
+
+func TestTheAnswerOfAnotherNodeMeansNothing(t *testing.T) {
+	assumed, task := newAssumptions(), api.NewTaskInfo(podOf("p", "g", asks{number: 1}))
+	task.NodeName = "n1"
+	assumed.assume("uid-p", assumption{pod: task.Pod, node: "n1"})
+	if _, _, err := assumed.begin("uid-p", task); err != nil {
+		t.Fatal(err)
+	}
+	assumed.end("uid-p", "n2", nil)
+	if as, _ := assumed.get("uid-p"); as.stage != calling {
+		t.Errorf("stage %d", as.stage)
+	}
+}
+
+func TestAPodThatAsksIsNotBoundWhenItsDecisionIsForgotten(t *testing.T) {
+	w := newWorld(t, nodeOf(t, devices("n1", 1, 10000)), groupOf("g", 1), podOf("p", "g", asks{number: 1}), podOf("plain", "g", asks{}))
+	w.tierOff()
+	w.schedule()
+	for name, want := range map[string]int{"p": 1, "plain": 0} {
+		ssn := w.open()
+		task := w.task(ssn, name).Clone()
+		framework.CloseSession(ssn)
+		task.NodeName = "n1"
+		if failed := w.store.Binder().Bind(w.client, []*api.TaskInfo{task}); len(failed) != want {
+			t.Errorf("%s: %v", name, failed)
+		}
+	}
+}
+
+// failingPreBinder stands for the binding of volumes, which Volcano does before it
+// calls the binder.
+type failingPreBinder struct {
+	mu    sync.Mutex
+	calls int
+	fails bool
+}
+
+func (f *failingPreBinder) PreBind(context.Context, *cache.BindContext) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	if f.fails {
+		return errors.New("no such volume")
+	}
+	return nil
+}
+
+func (f *failingPreBinder) PreBindRollBack(context.Context, *cache.BindContext) {}
+
+func (f *failingPreBinder) set(fails bool) { f.mu.Lock(); f.fails = fails; f.mu.Unlock() }
+
+func (f *failingPreBinder) tried() int { f.mu.Lock(); defer f.mu.Unlock(); return f.calls }
+
+func TestAPodWhoseVolumesCouldNotBeBoundIsNotRefusedByItsOwnReservation(t *testing.T) {
+	w := newWorld(t, nodeOf(t, devices("n1", 1, 10000)), groupOf("g", 1), podOf("p", "g", asks{number: 1, memory: 7000}))
+	volumes := &failingPreBinder{fails: true}
+	w.cache.RegisterBinder("volumes", volumes)
+	w.schedule()
+	w.eventually("the volumes are tried", func() bool { return volumes.tried() > 0 })
+	volumes.set(false)
+	w.eventually("the pod is bound", func() bool {
+		w.schedule()
+		_, ok := w.binding("p")
+		return ok
+	})
+}
+
+func TestAPodThatIsDeletedAfterItsVolumesFailedLeavesNothing(t *testing.T) {
+	w := newWorld(t, nodeOf(t, devices("n1", 1, 10000)), groupOf("g", 1), podOf("p", "g", asks{number: 1, memory: 7000}))
+	volumes := &failingPreBinder{fails: true}
+	w.cache.RegisterBinder("volumes", volumes)
+	w.schedule()
+	w.eventually("the volumes are tried", func() bool { return volumes.tried() > 0 })
+	w.tierOff()
+	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", "p"); err != nil {
+		t.Fatal(err)
+	}
+	w.settled()
+	w.schedule()
+	if got := w.owners("n1"); len(got) != 0 {
+		t.Errorf("holding devices: %v", got)
 	}
 }
 
@@ -153,7 +292,10 @@ func TestAnAssumptionOnANodeThatIsNotInTheSnapshotLivesAsLongAsTheJobSaysSo(t *t
 	job := api.NewJobInfo(task.Job, task)
 	assumed := newAssumptions()
 	assumed.assume("uid-p", assumption{pod: pod, job: task.Job, node: "n1"})
-	assumed.returned("uid-p", "n1")
+	if _, _, err := assumed.begin("uid-p", task); err != nil {
+		t.Fatal(err)
+	}
+	assumed.end("uid-p", "n1", nil)
 	assumed.settle(nil, map[api.JobID]*api.JobInfo{task.Job: job})
 	if assumed.len() != 1 {
 		t.Error("dropped although the job has the pod on the node")
@@ -168,7 +310,7 @@ func TestAWithdrawnAssumptionStopsABindThatHasNotBegun(t *testing.T) {
 	assumed := newAssumptions()
 	assumed.assume("uid-p", assumption{pod: podOf("p", "g"), node: "n1"})
 	assumed.withdraw("uid-p")
-	if as, ok := assumed.get("uid-p"); !ok || as.err == nil || as.underway {
+	if as, ok := assumed.get("uid-p"); !ok || as.err == nil || as.stage == calling {
 		t.Errorf("after the withdrawal: %+v", as)
 	}
 }

@@ -30,6 +30,9 @@ const bindTimeout = 30 * time.Second
 type Binder struct {
 	assumed *assumptions
 	report  Reporter
+	// needs reports whether a pod must not be bound without a placement. Safe for
+	// concurrent use; nil says no of every pod.
+	needs func(*corev1.Pod) bool
 }
 
 // Bind binds the tasks and returns what went wrong, by task. An error does not
@@ -48,22 +51,24 @@ func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[ap
 	return failed
 }
 
-func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) error {
+func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) {
 	owner := sharing.Owner(t.Pod.UID)
 	annotations, fallback := make(map[string]string), ""
 	if v, ok := t.Pod.Annotations[numaDecision]; ok {
 		annotations[numaDecision] = v
 	}
-	if as, ok := b.assumed.get(owner); ok {
-		defer b.assumed.returned(owner, t.NodeName)
-		switch {
-		case as.err != nil:
-			return as.err
-		case as.node != t.NodeName:
-			return fmt.Errorf("bind pod %s/%s to node %s: its devices are on node %s", t.Namespace, t.Name, t.NodeName, as.node)
-		}
+	as, ok, err := b.assumed.begin(owner, t)
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		defer func() { b.assumed.end(owner, t.NodeName, err) }()
 		maps.Copy(annotations, as.annotations)
 		fallback = as.fallback
+	case b.needs != nil && b.needs(t.Pod):
+		// Its decision was given up and forgotten before this call came. Bound
+		// without a placement it could never start.
+		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, errWithdrawn)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
 	defer cancel()

@@ -9,7 +9,8 @@
 // accounting is kept. Which devices a pod has comes from its annotations; while
 // these have not come back from the API server, from what this process assumed
 // when it sent them; and if neither is readable, the devices of the node count
-// as taken. So a lost response, a failed bind, a restart or a change of leader
+// as taken. What a bound pod was first read from stays, since others can write
+// annotations too. So a lost response, a failed bind, a restart or a change of leader
 // heals with the next snapshot.
 //
 // A session's own reservations live in an overlay that is thrown away when the

@@ -66,20 +66,23 @@ func (g gauge) send(out chan<- prometheus.Metric, v float64, labels ...string) {
 
 // gauges are the things read from the store.
 type gauges struct {
-	undecodable, blocked, setAside, assumed, warming gauge
-	memory, memoryUsed, cores, coresUsed             gauge
-	shares, healthy                                  gauge
-	config, disagreeing                              gauge
+	undecodable, edited, unplaced        gauge
+	blocked, setAside, assumed, warming  gauge
+	memory, memoryUsed, cores, coresUsed gauge
+	shares, healthy                      gauge
+	config, disagreeing                  gauge
 }
 
 func storeGauges() gauges {
 	device := []string{"node", "device", "mode"}
 	return gauges{
 		undecodable: newGauge("undecodable_pods", "Pods on a node whose devices cannot be read."),
+		edited:      newGauge("edited_pods", "Pods whose placement was changed after they were bound. They count as holding what they were bound with."),
+		unplaced:    newGauge("unplaced_pods", "Pods that ask for devices and were bound without a placement. They cannot start and count as holding nothing."),
 		blocked:     newGauge("blocked_nodes", "Nodes whose devices all count as taken, because a pod on them cannot be read."),
 		setAside:    newGauge("set_aside_nodes", "Nodes whose inventory cannot be read."),
 		assumed:     newGauge("assumed_placements", "Placements decided here that the API server has not shown yet."),
-		warming:     newGauge("warming_nodes", "Nodes not used yet because their pods have not all been seen since the start."),
+		warming:     newGauge("warming_nodes", "Nodes not used yet because their pods have not all been seen since the start, or since the node appeared."),
 		memory:      newGauge("device_memory_bytes", "Memory of a device that may be given out.", device...),
 		memoryUsed:  newGauge("device_memory_allocated_bytes", "Memory of a device that is given out.", device...),
 		cores:       newGauge("device_cores_percent", "Compute of a device that may be given out.", device...),
@@ -104,9 +107,9 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	s.collectConfig(out)
-	undecodable, blocked, setAside := 0, 0, 0
+	undecodable, edited, unplaced, blocked, setAside := 0, 0, 0, 0, 0
 	for _, n := range s.nodes {
-		undecodable += len(n.blocking)
+		undecodable, edited, unplaced = undecodable+len(n.blocking), edited+len(n.edited), unplaced+len(n.unplaced)
 		if len(n.blocking) > 0 {
 			blocked++
 		}
@@ -118,6 +121,8 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	g.undecodable.send(out, float64(undecodable))
+	g.edited.send(out, float64(edited))
+	g.unplaced.send(out, float64(unplaced))
 	g.blocked.send(out, float64(blocked))
 	g.setAside.send(out, float64(setAside))
 	g.assumed.send(out, float64(s.assumed.len()))

@@ -42,8 +42,10 @@ type nodeState struct {
 	holdings map[*corev1.Pod]holding
 	// setAside is why the node's inventory is not used, if it cannot be read.
 	setAside *problem
-	// blocking are the pods whose devices are not known.
-	blocking []problem
+	// blocking are the pods whose devices are not known, edited those whose texts
+	// were changed after they were bound, unplaced those that were bound without a
+	// placement.
+	blocking, edited, unplaced []problem
 }
 
 // problem is something wrong with an object that its owner has to know. It is
@@ -63,12 +65,22 @@ func (n *nodeState) problems() iter.Seq[problem] {
 		if n.setAside != nil && !yield(*n.setAside) {
 			return
 		}
-		for _, p := range n.blocking {
-			if !yield(p) {
-				return
+		for _, list := range [][]problem{n.blocking, n.edited, n.unplaced} {
+			for _, p := range list {
+				if !yield(p) {
+					return
+				}
 			}
 		}
 	}
+}
+
+// uid tells a node from one that is registered under the same name later.
+func (n *nodeState) uid() types.UID {
+	if n.node == nil {
+		return ""
+	}
+	return n.node.UID
 }
 
 // unchanged reports whether the snapshot shows what the state was made from.
@@ -93,8 +105,8 @@ func (n *nodeState) unchanged(info *api.NodeInfo, s *Settings) bool {
 
 // readNode makes the state of a node from a snapshot. prev is what was known of
 // the node, or nil; what did not change is taken over from it. It is pure but
-// for reading the assumptions, and safe to run for many nodes at once.
-func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, assumed *assumptions) *nodeState {
+// for reading the evidence, and safe to run for many nodes at once.
+func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, known evidence) *nodeState {
 	n := &nodeState{name: info.Name, settings: s, node: info.Node}
 	if info.Node == nil {
 		return n
@@ -112,13 +124,13 @@ func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, assumed *assumpt
 	n.holdings = make(map[*corev1.Pod]holding, len(info.Tasks))
 	n.ledger = sharing.NewLedger(n.inventory)
 	n.empty = place.Summarize(n.ledger.Views())
-	for owner, p := range assumed.underwayTo(n.name) {
+	for owner, p := range known.assumed.underwayTo(n.name) {
 		n.ledger.Record(owner, p)
 	}
 	for key, t := range info.Tasks {
 		n.tasks[key] = t.Pod
-		if mayHold(t.Pod, s) {
-			n.hold(prev, t.Pod, assumed)
+		if _, confirmed := known.confirmed.of(n.name, sharing.Owner(t.Pod.UID)); confirmed || mayHold(t.Pod, s) {
+			n.hold(prev, t.Pod, known)
 		}
 	}
 	return n
@@ -139,18 +151,17 @@ func (n *nodeState) readInventory(prev *nodeState) {
 			message: fmt.Sprintf("the devices of the node are not used: read its inventory: %v", err),
 		}
 	case found:
-		n.settings.withGeometries(&inv)
 		n.inventory = &inv
 	}
 }
 
 // hold records the devices of one pod.
-func (n *nodeState) hold(prev *nodeState, pod *corev1.Pod, assumed *assumptions) {
-	h, known := n.known(prev, pod)
-	if !known {
-		h = readHolding(pod, n.inventory, n.settings, assumed)
+func (n *nodeState) hold(prev *nodeState, pod *corev1.Pod, known evidence) {
+	h, unchanged := n.known(prev, pod)
+	if !unchanged {
+		h = n.read(pod, known)
 	}
-	if _, isAssumed := assumed.get(sharing.Owner(pod.UID)); !isAssumed {
+	if _, isAssumed := known.assumed.get(sharing.Owner(pod.UID)); !isAssumed {
 		n.holdings[pod] = h
 	}
 	switch {
@@ -162,6 +173,21 @@ func (n *nodeState) hold(prev *nodeState, pod *corev1.Pod, assumed *assumptions)
 			object:  podReference(pod),
 			reason:  "DevicePlacementUnreadable",
 			message: fmt.Sprintf("every device of node %s counts as taken: %v", n.name, h.unreadable),
+		})
+	case h.unplaced:
+		n.unplaced = append(n.unplaced, problem{
+			object: podReference(pod),
+			reason: "DevicePlacementMissing",
+			message: fmt.Sprintf("the pod asks for devices and was bound to node %s by scheduler %q without a placement: its containers cannot start, "+
+				"and it counts as holding nothing; make it anew with the scheduler that runs deviceshare", n.name, pod.Spec.SchedulerName),
+		})
+	}
+	if h.edited {
+		n.edited = append(n.edited, problem{
+			object: podReference(pod),
+			reason: "DevicePlacementEdited",
+			message: fmt.Sprintf("the annotations by which the pod holds devices of node %s were changed after it was bound: "+
+				"it counts as holding what it was bound with", n.name),
 		})
 	}
 }

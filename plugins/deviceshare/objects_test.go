@@ -13,9 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	k8stesting "k8s.io/client-go/testing"
+	clientcache "k8s.io/client-go/tools/cache"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
@@ -28,6 +31,11 @@ type worldBinder struct{ w *world }
 
 func (b worldBinder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[api.TaskID]string {
 	return b.w.store.Binder().Bind(client, tasks)
+}
+
+// noPods stands for an API server without pods, in sessions without a cache.
+func noPods(*framework.Session) corelisters.PodLister {
+	return corelisters.NewPodLister(clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{}))
 }
 
 func ready() *atomic.Bool {

@@ -62,6 +62,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 func (p *Plugin) begin(ssn *framework.Session) bool {
 	var usable bool
 	p.args, usable = p.store.readArguments(p.arguments)
+	p.store.enabled.Store(!usable || p.args.Enabled)
 	if usable && !p.args.Enabled {
 		return false
 	}
@@ -71,10 +72,11 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	case !usable:
 		p.off = "the arguments of the scheduler's plugin " + PluginName + " have mistakes, see its log"
 	case p.settings == nil:
-		p.off = "the scheduler has not read the device configuration yet"
+		p.off = p.store.unread()
 	}
 	if p.settings == nil {
 		defaults := DefaultSettings()
+		defaults.unread = true
 		p.settings = &defaults
 	} else {
 		p.store.follow(ssn, p.settings)
@@ -101,7 +103,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 // session.
 func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContext) {
 	t := bind.TaskInfo
-	if p.overlay == nil || p.ask(t) == nil {
+	if p.overlay == nil || !p.ask(t).concerns(p.infos[t.NodeName]) {
 		return
 	}
 	owner := sharing.Owner(t.Pod.UID)
@@ -162,7 +164,7 @@ func (p *Plugin) policy(a *ask) policy.Policy {
 // onAllocate follows Volcano when it puts a task on a node.
 func (p *Plugin) onAllocate(e *framework.Event) {
 	a := p.remember(e.Task)
-	if a == nil {
+	if !a.concerns(p.infos[e.Task.NodeName]) {
 		return
 	}
 	n, ok := p.nodes[e.Task.NodeName]

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
@@ -27,6 +28,8 @@ type ask struct {
 	// repeated is set when a pod of this shape was asked about before. Answers are
 	// remembered for those only. The session goroutine sets it before workers ask.
 	repeated bool
+	// uncertain says that it is not known whether the pod asks for devices.
+	uncertain bool
 	// policy is nil if the pod names none.
 	policy policy.Policy
 	// mistakes, when not empty, are why no node can ever serve the pod.
@@ -58,6 +61,9 @@ func (a *ask) said(r *sharing.Refusals) string {
 // readAsk reads what a pod asks for; nil if it asks for no devices.
 func readAsk(pod *corev1.Pod, s *Settings) *ask {
 	if !podspec.Asks(pod, s.Names) {
+		if s.unread && podspec.AsksExtended(pod) {
+			return &ask{pod: pod, settings: s, uncertain: true}
+		}
 		return nil
 	}
 	neutral := podspec.Read(pod)
@@ -68,7 +74,8 @@ func readAsk(pod *corev1.Pod, s *Settings) *ask {
 	if req.Group == "" {
 		alike := req
 		alike.Owner = ""
-		a.shape = fmt.Sprintf("%+v", alike)
+		// With quotes: a list of two items must not look like one with a space in it.
+		a.shape = fmt.Sprintf("%#v", alike)
 	}
 	texts := make([]string, 0, len(mistakes))
 	for _, m := range mistakes {
@@ -80,48 +87,109 @@ func readAsk(pod *corev1.Pod, s *Settings) *ask {
 	return a
 }
 
+// concerns reports whether a node must not take the pod without devices. One that
+// may ask for devices under a name nobody knows yet concerns nodes that have some.
+func (a *ask) concerns(info *api.NodeInfo) bool {
+	if a == nil || !a.uncertain {
+		return a != nil
+	}
+	return info != nil && info.Node != nil &&
+		(info.Node.Annotations[wire.NodeInventory] != "" || info.Node.Annotations[wire.NodeRegister] != "")
+}
+
 // current reports whether the ask was read from this pod under these settings.
 func (a *ask) current(pod *corev1.Pod, s *Settings) bool {
 	return a != nil && a.pod == pod && a.settings == s
 }
 
 // holding is what is known of the devices of one pod on a node. At most one of
-// the fields is set; none means the pod holds nothing.
+// placement and unreadable is set; neither means the pod holds nothing.
 type holding struct {
 	placement *sharing.Placement
 	// unreadable is why the pod's devices are not known.
 	unreadable error
+	// edited says that the pod's texts are not those it was bound with, which are
+	// what counts.
+	edited bool
+	// unplaced says that the pod was bound without a placement and cannot start.
+	unplaced bool
 }
 
-// readHolding finds out which devices a pod on a node holds: from its
-// annotations, or from what was assumed when it was bound. An assumption that
-// the pod's annotations do not confirm goes first, since they may be left from
-// an earlier attempt, until the API server says that the pod is scheduled.
-func readHolding(pod *corev1.Pod, inv *sharing.Inventory, s *Settings, assumed *assumptions) holding {
-	var h holding
-	as, isAssumed := assumed.get(sharing.Owner(pod.UID))
-	isAssumed = isAssumed && as.node == inv.Node
-	if isAssumed && (as.underway || !scheduled(pod)) {
-		h.placement = &as.placement
-		return h
+// evidence is what a process knows about pods beside the snapshot. Readings run
+// beside each other and do not change it.
+type evidence struct {
+	assumed   *assumptions
+	confirmed *confirmations
+}
+
+// read finds out which devices a pod on the node holds: from the annotations it was
+// bound with, or from what was assumed when it was bound. An assumption that the
+// pod's annotations do not confirm goes first, since they may be left from an
+// earlier attempt, until the API server says that the pod is scheduled; and if the
+// API server has said that it wrote what was assumed, it goes first for good.
+func (n *nodeState) read(pod *corev1.Pod, known evidence) holding {
+	owner := sharing.Owner(pod.UID)
+	as, isAssumed := known.assumed.get(owner)
+	isAssumed = isAssumed && as.node == n.name
+	if isAssumed && (as.stage <= calling || as.stage == accepted || !scheduled(pod)) {
+		return holding{placement: &as.placement, edited: as.stage == accepted && scheduled(pod) && !as.confirmedBy(pod)}
 	}
-	p, found, err := wire.ReadPlacement(pod.Annotations, podspec.ContainerRefs(pod, s.Names), inv, s.Factor)
+	annotations, edited := pod.Annotations, false
+	if first, ok := known.confirmed.of(n.name, owner); ok {
+		annotations, edited = first.annotations(), !first.sameIn(pod.Annotations)
+	}
+	h := n.decode(pod, annotations)
+	if h.placement == nil && isAssumed {
+		h = holding{placement: &as.placement}
+	}
+	h.edited = edited
+	return h
+}
+
+// decode reads what a pod on the node holds from annotations.
+func (n *nodeState) decode(pod *corev1.Pod, annotations map[string]string) (h holding) {
+	names := n.settings.Names
+	p, found, err := wire.ReadPlacement(annotations, podspec.ContainerRefs(pod, names), n.inventory, n.settings.Factor)
 	switch {
-	case found && err == nil && p.Node == inv.Node:
+	case found && err == nil && p.Node == n.name:
 		h.placement = &p
-	case isAssumed:
-		h.placement = &as.placement
-	case !podspec.Asks(pod, request.Names{Number: s.Names.Number}):
+	case !podspec.Asks(pod, request.Names{Number: names.Number}):
 		// The kubelet never gives such a pod a device: it holds nothing, whatever
 		// its annotations say.
 	case err != nil:
 		h.unreadable = fmt.Errorf("read the placement of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	case found:
-		h.unreadable = fmt.Errorf("pod %s/%s is on node %s but its placement is for node %s", pod.Namespace, pod.Name, inv.Node, p.Node)
+		h.unreadable = fmt.Errorf("pod %s/%s is on node %s but its placement is for node %s", pod.Namespace, pod.Name, n.name, p.Node)
+	case n.failsClosed() && !started(pod, names):
+		h.unplaced = true
 	default:
 		h.unreadable = fmt.Errorf("pod %s/%s asks for devices and has no placement", pod.Namespace, pod.Name)
 	}
 	return h
+}
+
+// failsClosed reports whether the node's device plugin is ours, which starts no
+// container that no scheduler has given devices.
+func (n *nodeState) failsClosed() bool { return n.node.Annotations[wire.NodeInventory] != "" }
+
+// started reports whether a container that asks for devices has ever run: then
+// there was a placement, and somebody has removed it.
+func started(pod *corev1.Pod, names request.Names) bool {
+	for _, ref := range podspec.ContainerRefs(pod, names) {
+		for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for i := range list {
+				if c := &list[i]; ref.Asks && c.Name == ref.Name && (ran(&c.State) || ran(&c.LastTerminationState)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// ran reports whether a container's state shows that it was started.
+func ran(s *corev1.ContainerState) bool {
+	return s.Running != nil || s.Terminated != nil && !s.Terminated.StartedAt.IsZero()
 }
 
 // mayHold reports whether a pod on a node may hold devices: it asks for some, or

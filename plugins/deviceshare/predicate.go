@@ -14,7 +14,7 @@ import (
 func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	a := p.remember(t)
 	switch {
-	case a == nil:
+	case a == nil || a.uncertain:
 		return nil
 	case p.off != "":
 		return refusalEverywhere(p.off)
@@ -28,7 +28,7 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 // goroutines and changes nothing.
 func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	a := p.ask(t)
-	if a == nil {
+	if !a.concerns(info) {
 		return nil
 	}
 	n := p.nodes[info.Name]
@@ -91,7 +91,7 @@ func (p *Plugin) impossible(a *ask, n *nodeState) string {
 	case n.unusable != "":
 		return n.unusable
 	case p.store.warming.cold(n.name):
-		return "the scheduler has just started and has not seen every pod of the node yet"
+		return "the scheduler has just started, or the node has just appeared, and not every pod of the node was seen yet"
 	}
 	return ""
 }

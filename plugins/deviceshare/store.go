@@ -10,10 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -45,7 +47,11 @@ type Store struct {
 
 	settings atomic.Pointer[Settings]
 	versions atomic.Pointer[wire.ConfigVersions]
-	assumed  *assumptions
+	// withheld is why there are no settings, nil if nothing is known about it.
+	withheld atomic.Pointer[string]
+	// enabled says that the last session took part.
+	enabled atomic.Bool
+	assumed *assumptions
 
 	// The fields below are written by the session goroutine only. mu is for
 	// readers outside sessions.
@@ -54,6 +60,10 @@ type Store struct {
 	rank    map[string]float64
 	largest sharing.Bytes
 	warming warmup
+	// confirmed are what bound pods were first read from.
+	confirmed *confirmations
+	// pods lists the pods of the API server as the informers have them.
+	pods func(*framework.Session) corelisters.PodLister
 
 	reported  map[problem]struct{}
 	asks      map[api.TaskID]*ask
@@ -77,7 +87,7 @@ func NewStore(o Options) *Store {
 	s := &Store{
 		backends: o.Backends, report: o.Report, config: o.Config, now: o.Now,
 		assumed: newAssumptions(), nodes: map[string]*nodeState{}, rank: map[string]float64{},
-		reported: map[problem]struct{}{},
+		reported: map[problem]struct{}{}, confirmed: newConfirmations(), pods: podLister,
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -93,6 +103,20 @@ func NewStore(o Options) *Store {
 // concurrent use.
 func (s *Store) Configure(settings Settings) { s.settings.Store(&settings) }
 
+// Withhold says why there is nothing to configure the store with: for want of a
+// configuration that can be read. Pods with devices are told so while they wait.
+// Settings that are in force stay so. Safe for concurrent use.
+func (s *Store) Withhold(why string) { s.withheld.Store(&why) }
+
+// unread is why no pod with devices is placed before there are settings.
+func (s *Store) unread() string {
+	const text = "the scheduler has not read the device configuration yet"
+	if why := s.withheld.Load(); why != nil {
+		return text + ": " + *why
+	}
+	return text
+}
+
 // Versions notes which configuration is in force, for the metrics. Safe for
 // concurrent use.
 func (s *Store) Versions(v wire.ConfigVersions) { s.versions.Store(&v) }
@@ -103,7 +127,16 @@ func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
 }
 
 // Binder returns the binder that sends what sessions decided.
-func (s *Store) Binder() cache.Binder { return &Binder{assumed: s.assumed, report: s.report} }
+func (s *Store) Binder() cache.Binder {
+	return &Binder{assumed: s.assumed, report: s.report, needs: s.needs}
+}
+
+// needs reports whether a pod asks for devices and the plugin is there to give
+// them. Safe for concurrent use.
+func (s *Store) needs(pod *corev1.Pod) bool {
+	settings := s.settings.Load()
+	return s.enabled.Load() && settings != nil && podspec.Asks(pod, settings.Names)
+}
 
 // follow brings the store up to date with the snapshot of a session.
 func (s *Store) follow(ssn *framework.Session, settings *Settings) {
@@ -112,21 +145,27 @@ func (s *Store) follow(ssn *framework.Session, settings *Settings) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.warming.begin(ssn, settings)
-	s.warming.settle(ssn)
+	pods := s.pods(ssn)
+	s.warming.begin(appeared(s.nodes, fresh), pods, settings)
+	s.warming.settle(ssn.Nodes, pods)
 	added := false
 	for _, n := range fresh {
 		_, known := s.nodes[n.name]
 		added = added || !known
 		s.nodes[n.name] = n
+		s.confirmed.learn(n)
 	}
 	if len(s.nodes) > len(ssn.NodeList) {
 		maps.DeleteFunc(s.nodes, func(name string, _ *nodeState) bool {
 			_, ok := ssn.Nodes[name]
+			if !ok {
+				s.confirmed.leave(name)
+			}
 			return !ok
 		})
 		added = true
 	}
+	s.confirmed.forget(ssn.Nodes, pods)
 	if added {
 		s.rerank()
 	}

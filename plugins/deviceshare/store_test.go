@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/sharing"
@@ -62,7 +64,7 @@ func TestANodeThatIsNotUsableSaysWhy(t *testing.T) {
 func TestAMalformedInventoryIsReportedOnceAndAgainAfterItWasMended(t *testing.T) {
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
 	report := s.report.(*reportRecorder)
-	s.warming.begun = true
+	s.pods = noPods
 	good := nodeOf(t, devices("n1", 1, 10000))
 	bad := good.DeepCopy()
 	bad.Annotations[wire.NodeInventory] = "{"
@@ -86,9 +88,13 @@ func TestAMalformedInventoryIsReportedOnceAndAgainAfterItWasMended(t *testing.T)
 
 func TestAPodWhosePlacementCannotBeReadBlocksItsNodeAndNoOther(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
-		"garbled":          func(p *corev1.Pod) { p.Annotations[wire.PodPlacement] = "{" },
-		"none at all":      func(p *corev1.Pod) { p.Annotations = nil },
-		"for another node": func(p *corev1.Pod) { runningOn(t, p, "n2", share("GPU-n2-0", 100)); boundTo(p, "n1") },
+		"garbled": func(p *corev1.Pod) { p.Annotations[wire.PodPlacement] = "{" },
+		"holds nothing": func(p *corev1.Pod) {
+			p.Annotations[wire.PodPlacement] = `{"version":1,"node":"n1","containers":[]}`
+			delete(p.Annotations, wire.PodAssigned)
+		},
+		"removed after it ran": func(p *corev1.Pod) { p.Annotations = nil; ranOnce(p) },
+		"for another node":     func(p *corev1.Pod) { runningOn(t, p, "n2", share("GPU-n2-0", 100)); boundTo(p, "n1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := runningOn(t, podOf("odd", "g", asks{number: 1, memory: 100}), "n1", share("GPU-n1-0", 100))
@@ -103,6 +109,52 @@ func TestAPodWhosePlacementCannotBeReadBlocksItsNodeAndNoOther(t *testing.T) {
 			}
 			if got := p.store.report.(*reportRecorder).all(); len(got) != 1 || !strings.HasPrefix(got[0], "Pod odd: DevicePlacementUnreadable") {
 				t.Errorf("reported %q", got)
+			}
+		})
+	}
+}
+
+// ranOnce makes the first container of the pod one that has run and waits to be
+// started again.
+func ranOnce(p *corev1.Pod) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name:                 p.Spec.Containers[0].Name,
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: metav1.Unix(1600000000, 0)}},
+	}}
+}
+
+func TestAPodThatWasBoundWithoutAPlacementHoldsNothingWhereItCannotStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod   func(*corev1.Pod)
+		today bool // the node has today's device plugin
+		holds bool
+	}{
+		"never started": {},
+		"only a container that asks for none ran": {pod: func(p *corev1.Pod) {
+			p.Spec.Containers = append([]corev1.Container{{Name: "plain"}}, p.Spec.Containers...)
+			ranOnce(p)
+		}},
+		"one that asks has run":        {pod: ranOnce, holds: true},
+		"beside today's device plugin": {today: true, holds: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			odd := boundTo(podOf("odd", "g", asks{number: 1, memory: 100}), "n1")
+			if c.pod != nil {
+				c.pod(odd)
+			}
+			node := nodeOf(t, devices("n1", 2, 10000))
+			if c.today {
+				delete(node.Annotations, wire.NodeInventory)
+			}
+			n1 := infoOf(node, []*corev1.Pod{odd})
+			p := bare(t, n1)
+			if err := try(p, n1); (err != nil) != c.holds {
+				t.Errorf("the node says %v", err)
+			}
+			reason := map[bool]string{true: "DevicePlacementUnreadable", false: "DevicePlacementMissing"}[c.holds]
+			if got := p.store.report.(*reportRecorder).all(); len(got) != 1 || !strings.HasPrefix(got[0], "Pod odd: "+reason) {
+				t.Errorf("reported %q, want %s", got, reason)
 			}
 		})
 	}
@@ -147,7 +199,7 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 	again.UID = "uid-b-again"
 
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-	s.warming.begun = true
+	s.pods = noPods
 	for _, step := range []struct {
 		name string
 		info *api.NodeInfo
@@ -207,7 +259,7 @@ func (c *noConfig) Use(namespace, name string) { c.used = append(c.used, namespa
 func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 	config := &noConfig{}
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Config: config})
-	s.warming.begun = true
+	s.pods = noPods
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
 	ssn, _ := sessionOf(n1)
 	open := func() *Plugin {
@@ -221,15 +273,64 @@ func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 	if !slices.Equal(config.used, []string{"here/mine"}) {
 		t.Errorf("asked for %v", config.used)
 	}
+	s.Withhold("ConfigMap here/mine: gpuMemoryFactor: not a number")
+	if err := try(open(), n1); err == nil || !strings.Contains(err.Error(), "here/mine: gpuMemoryFactor") {
+		t.Errorf("while it has a mistake: %v", err)
+	}
 	s.Configure(DefaultSettings())
 	if err := try(open(), n1); err != nil {
 		t.Errorf("after: %v", err)
+	}
+	s.Withhold("a later mistake")
+	if err := try(open(), n1); err != nil {
+		t.Errorf("after a later mistake: %v", err)
+	}
+}
+
+func TestAPodThatMayAskUnderANameNobodyKnowsYetIsKeptFromNodesWithDevicesOnly(t *testing.T) {
+	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Config: &noConfig{}})
+	s.pods = noPods
+	n1, plain := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil), nodeOf(t, devices("n2", 1, 10000))
+	plain.Annotations = nil
+	n2 := infoOf(plain, nil)
+	ssn, _ := sessionOf(n1, n2)
+	p := s.Build(framework.Arguments{}).(*Plugin)
+	p.begin(ssn)
+	renamed := podOf("renamed", "g", asks{})
+	renamed.Spec.Containers[0].Resources.Limits["x/gpu"] = resource.MustParse("1")
+	for _, c := range []struct {
+		pod        *corev1.Pod
+		info       *api.NodeInfo
+		pre, fails bool
+	}{
+		{podOf("ours", "g", asks{number: 1}), n1, true, true},
+		{renamed, n1, false, true}, {renamed, n2, false, false},
+		{podOf("cpu", "g", asks{}), n1, false, false},
+	} {
+		task := api.NewTaskInfo(c.pod)
+		if err := p.prePredicate(task); (err != nil) != c.pre {
+			t.Errorf("%s: beforehand: %v", c.pod.Name, err)
+		}
+		if err := p.predicate(task, c.info); (err != nil) != c.fails {
+			t.Errorf("%s on %s: %v", c.pod.Name, c.info.Name, err)
+		}
+		task.NodeName, task.Status = c.info.Name, api.Allocated
+		e := &framework.Event{Task: task}
+		if p.onAllocate(e); (e.Err != nil) != c.fails {
+			t.Errorf("%s on %s: allocated: %v", c.pod.Name, c.info.Name, e.Err)
+		}
+		p.SetupBindContextExtension(nil, &cache.BindContext{TaskInfo: task})
+		if as, ok := s.assumed.get(sharing.Owner(c.pod.UID)); ok != c.fails || ok && as.err == nil {
+			t.Errorf("%s on %s: assumed: %t, %+v", c.pod.Name, c.info.Name, ok, as)
+		}
+		s.assumed = newAssumptions()
 	}
 }
 
 func TestTheLedgerIsServedAsJSON(t *testing.T) {
 	node, pods := full(t, "n1")
 	odd := boundTo(podOf("odd", "g", asks{number: 1}), "n2")
+	odd.Annotations[wire.PodPlacement] = "{"
 	p := bare(t, infoOf(node, pods), infoOf(nodeOf(t, devices("n2", 1, 10000)), []*corev1.Pod{odd}))
 	get := func(query string, code int) (out struct{ Nodes map[string]nodeText }) {
 		t.Helper()
@@ -260,6 +361,7 @@ func TestTheLedgerIsServedAsJSON(t *testing.T) {
 
 func TestMetricsHaveOurOwnNamesAndSayWhatIsBlocked(t *testing.T) {
 	odd := boundTo(podOf("odd", "g", asks{number: 1}), "n1")
+	odd.Annotations[wire.PodPlacement] = "{"
 	n1 := infoOf(nodeOf(t, devices("n1", 2, 10000)), []*corev1.Pod{odd})
 	p := bare(t, n1)
 	_ = try(p, n1)

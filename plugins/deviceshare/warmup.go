@@ -12,31 +12,49 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 )
 
-// warmup keeps nodes out of use until the snapshot shows the pods that were on
-// them when the process started. Volcano opens its first sessions when the
-// informers have their lists, which is before its cache has worked through
-// them: a node can be seen before its pods, and would look empty.
+// warmup keeps nodes that appear out of use until the snapshot shows the pods that
+// are on them. Volcano opens its first sessions when the informers have their
+// lists, which is before its cache has worked through them: a node can be seen
+// before its pods, and would look empty. So would a node that was deleted and
+// registered anew: Volcano forgets its pods with it, and takes each in again when
+// that pod changes next.
 type warmup struct {
-	begun bool
 	// waiting are the pods not seen yet, by node.
 	waiting map[string]map[types.UID]*corev1.Pod
 }
 
-// begin lists, once per process, the pods with devices that the API server has
-// bound.
-func (w *warmup) begin(ssn *framework.Session, s *Settings) {
-	if w.begun {
+// appeared returns the nodes that were not in the snapshot before, by name. A node
+// of another UID is another node.
+func appeared(known map[string]*nodeState, fresh []*nodeState) map[string]struct{} {
+	var out map[string]struct{}
+	for _, n := range fresh {
+		if old, ok := known[n.name]; ok && old.uid() == n.uid() {
+			continue
+		}
+		if out == nil {
+			out = map[string]struct{}{}
+		}
+		out[n.name] = struct{}{}
+	}
+	return out
+}
+
+// begin lists, for nodes that appeared, the pods with devices that the API server
+// has bound to them.
+func (w *warmup) begin(nodes map[string]struct{}, pods corelisters.PodLister, s *Settings) {
+	if len(nodes) == 0 {
 		return
 	}
-	w.begun = true
-	w.waiting = map[string]map[types.UID]*corev1.Pod{}
-	pods, err := podLister(ssn).List(labels.Everything())
+	if w.waiting == nil {
+		w.waiting = map[string]map[types.UID]*corev1.Pod{}
+	}
+	all, err := pods.List(labels.Everything())
 	if err != nil {
 		// A lister reads memory and does not fail.
 		klog.ErrorS(err, "List the pods that are bound already")
 	}
-	for _, pod := range pods {
-		if !scheduled(pod) || over(pod) || !mayHold(pod, s) {
+	for _, pod := range all {
+		if _, appears := nodes[pod.Spec.NodeName]; !appears || !scheduled(pod) || over(pod) || !mayHold(pod, s) {
 			continue
 		}
 		node := w.waiting[pod.Spec.NodeName]
@@ -50,10 +68,10 @@ func (w *warmup) begin(ssn *framework.Session, s *Settings) {
 
 // settle strikes out the pods that the snapshot shows, and those that have
 // ended since.
-func (w *warmup) settle(ssn *framework.Session) {
+func (w *warmup) settle(nodes map[string]*api.NodeInfo, lister corelisters.PodLister) {
 	for name, pods := range w.waiting {
 		for uid, pod := range pods {
-			if shown(ssn.Nodes[name], pod) || gone(podLister(ssn), pod) {
+			if shown(nodes[name], pod) || gone(lister, pod) {
 				delete(pods, uid)
 			}
 		}

@@ -38,9 +38,18 @@ func Read(pod *corev1.Pod) request.Pod {
 func ContainerRefs(pod *corev1.Pod, names request.Names) []wire.ContainerRef {
 	refs := make([]wire.ContainerRef, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	each(pod, func(c *corev1.Container, kind sharing.ContainerKind) {
-		refs = append(refs, wire.ContainerRef{Name: c.Name, Kind: kind, Asks: asks(c, names)})
+		refs = append(refs, wire.ContainerRef{Name: c.Name, Kind: kind, Asks: asks(c, names), Count: count(c, names.Number)})
 	})
 	return refs
+}
+
+// count is the amount of a resource, as extended returns it.
+func count(c *corev1.Container, name string) int {
+	q, ok := c.Resources.Limits[corev1.ResourceName(name)]
+	if !ok {
+		q = c.Resources.Requests[corev1.ResourceName(name)]
+	}
+	return int(q.Value())
 }
 
 // Asks reports whether any container of the pod names one of the resources. It

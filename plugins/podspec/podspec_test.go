@@ -63,8 +63,8 @@ func TestReadKeepsTheOrderOfTheSpecAndPrefersLimits(t *testing.T) {
 
 func TestContainerRefsNameEveryContainer(t *testing.T) {
 	want := []wire.ContainerRef{
-		{Name: "init", Kind: sharing.Init, Asks: true}, {Name: "side", Kind: sharing.Sidecar, Asks: true},
-		{Name: "none", Kind: sharing.App}, {Name: "main", Kind: sharing.App, Asks: true},
+		{Name: "init", Kind: sharing.Init, Asks: true, Count: 1}, {Name: "side", Kind: sharing.Sidecar, Asks: true},
+		{Name: "none", Kind: sharing.App}, {Name: "main", Kind: sharing.App, Asks: true, Count: 2},
 	}
 	if d := cmp.Diff(want, podspec.ContainerRefs(pod(), request.DefaultNames())); d != "" {
 		t.Error(d)

@@ -18,6 +18,8 @@ type ContainerRef struct {
 	// an entry, an empty one, for a container that names a resource with 0: such
 	// a container may count as asking or not, both are understood.
 	Asks bool
+	// Count is how many devices it asks for; 0 is not known, or none.
+	Count int
 }
 
 // EncodeAssigned writes a decision in today's grammar: for each device of a

@@ -41,7 +41,9 @@ func PlacementAnnotations(p sharing.Placement, factor, unixSeconds int64, contai
 // right; texts that name different nodes, or a node other than the inventory's;
 // texts that name different devices, as after a scheduler that knows only today's
 // text has decided anew; today's text that gives a device in a mode the pod does
-// not accept.
+// not accept; and a container that does not have as many shares as its Count, since
+// what it really has would count as free. Today's text is about app containers
+// only, so others are not looked for in it.
 func ReadPlacement(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (p sharing.Placement, found bool, err error) {
 	text, complete := annotations[PodPlacement]
 	today := annotations[PodAssigned]
@@ -58,6 +60,9 @@ func ReadPlacement(annotations map[string]string, containers []ContainerRef, inv
 	}
 	if err == nil {
 		err = sameNode(&p, annotations, inv)
+	}
+	if err == nil {
+		err = covers(&p, containers, complete)
 	}
 	if err != nil {
 		return sharing.Placement{}, false, err
@@ -95,6 +100,26 @@ func accepted(p *sharing.Placement, modes string) error {
 				return &Error{PodAssigned, "", "gives container " + shown(c.Container) + " a device in mode " +
 					string(s.Mode) + ", the pod accepts " + shown(modes)}
 			}
+		}
+	}
+	return nil
+}
+
+// covers checks that every container has the devices it asks for. A complete text
+// is about containers of every kind.
+func covers(p *sharing.Placement, containers []ContainerRef, complete bool) error {
+	for i := range containers {
+		ref := &containers[i]
+		if !ref.Asks || ref.Count <= 0 || !complete && ref.Kind != sharing.App {
+			continue
+		}
+		held := 0
+		if c, ok := p.Container(ref.Name); ok {
+			held = len(c.Shares)
+		}
+		if held != ref.Count {
+			return &Error{placementFormat, "containers", "gives container " + shown(ref.Name) + " " + strconv.Itoa(held) +
+				" devices, it asks for " + strconv.Itoa(ref.Count)}
 		}
 	}
 	return nil

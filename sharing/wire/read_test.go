@@ -82,8 +82,17 @@ func TestReadingAPlacement(t *testing.T) {
 	}
 	inv, other := node1(), node1()
 	other.Node = "node2"
-	asks := []wire.ContainerRef{{Name: "load", Kind: sharing.Init, Asks: true}, {Name: "main", Asks: true}, {Name: "all", Asks: true}}
+	asks := []wire.ContainerRef{
+		{Name: "load", Kind: sharing.Init, Asks: true, Count: 1}, {Name: "main", Asks: true, Count: 2}, {Name: "all", Asks: true, Count: 1},
+		{Name: "memory alone", Kind: sharing.Init, Asks: true}, // a mistake, which gets nothing
+	}
 	today := with(both, wire.PodPlacement, "")
+	less := pod1()
+	less.Containers[2].Shares = less.Containers[2].Shares[:1]
+	fewer, err := wire.PlacementAnnotations(less, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	legacy := sharing.Placement{Node: "node1", GeometryHash: "abc123", Containers: []sharing.ContainerShares{
 		{Container: "main", Shares: pod1().Containers[2].Shares},
 		{Container: "all", Shares: []sharing.Share{{Device: idC, Mode: sharing.TimeSlicing, Memory: 15360 * sharing.MiB, Cores: 100}}},
@@ -114,8 +123,12 @@ func TestReadingAPlacement(t *testing.T) {
 		}(), inv: &inv, why: "too early"},
 		"JSON of another node than the annotation's": {annotations: with(both, wire.PodNode, "node9"), inv: &inv, why: "volcano.sh/vgpu-node is"},
 		"JSON of another node than the inventory's":  {annotations: both, inv: &other, why: "the inventory is of"},
-		"a scheduler of today has decided anew":      {annotations: with(both, wire.PodAssigned, idC+",NVIDIA,1,0:"), inv: &inv, why: "other devices"},
-		"today's text beside JSON is garbage":        {annotations: with(both, wire.PodAssigned, "garbage"), inv: &inv, why: "other devices"},
+		"JSON that gives nobody anything": {annotations: with(both, wire.PodPlacement, `{"version":1,"node":"node1","containers":[]}`, wire.PodAssigned, ""),
+			inv: &inv, why: `gives container "load" 0 devices, it asks for 1`},
+		"JSON that gives a container fewer devices than it asks for":         {annotations: fewer, inv: &inv, why: `gives container "main" 1 devices, it asks for 2`},
+		"today's text that gives a container fewer devices than it asks for": {annotations: with(fewer, wire.PodPlacement, ""), inv: &inv, why: `gives container "main" 1 devices, it asks for 2`},
+		"a scheduler of today has decided anew":                              {annotations: with(both, wire.PodAssigned, idC+",NVIDIA,1,0:"), inv: &inv, why: "other devices"},
+		"today's text beside JSON is garbage":                                {annotations: with(both, wire.PodAssigned, "garbage"), inv: &inv, why: "other devices"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, found, err := wire.ReadPlacement(c.annotations, asks, c.inv, 1)

@@ -8,7 +8,9 @@ import (
 )
 
 // resolve completes a share read from today's text with what the inventory says
-// about its device. See DecodeAssigned for what is an error.
+// about its device. See DecodeAssigned for what is an error. A partition of a device
+// that does not say how it can be cut stays without a place: nothing is cut beside
+// it, and nothing else of the node is affected.
 func resolve(f *finding, offset int, s sharing.Share, inv *sharing.Inventory) sharing.Share {
 	if inv == nil {
 		return s
@@ -25,7 +27,7 @@ func resolve(f *finding, offset int, s sharing.Share, inv *sharing.Inventory) sh
 		f.failf(at(offset), "no partition of device %s, which is in mode %s", s.Device, d.Mode)
 	case !named:
 		s.Mode = d.Mode
-	case d.MIG != nil:
+	case d.MIG != nil && len(d.MIG.Profiles) > 0:
 		return partition(f, offset, s, d.MIG)
 	}
 	return s

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
+	"deviceshare/plugins/admission"
 	"deviceshare/sharing/request"
 )
 
@@ -18,6 +19,27 @@ func conditions(n request.Names) []*acadmission.MatchConditionApplyConfiguration
 	return []*acadmission.MatchConditionApplyConfiguration{
 		acadmission.MatchCondition().WithName("asks-for-gpu-shares").WithExpression(asks(n)),
 		acadmission.MatchCondition().WithName("not-a-mirror-pod").WithExpression(notMirror()),
+	}
+}
+
+// guarded let through updates that add, change or remove an annotation by which a
+// pod holds devices, by anybody but those who write them. They are written so that
+// no pod can make them fail: an error would refuse the update.
+func guarded(writers []string) []*acadmission.MatchConditionApplyConfiguration {
+	value := func(pod, key string) string {
+		return "(has(" + pod + ".metadata.annotations) && " + key + " in " + pod + ".metadata.annotations ? '=' + " + pod + ".metadata.annotations[" + key + "] : '')"
+	}
+	var changes, users []string
+	for _, key := range admission.PlacementKeys() {
+		key = strconv.Quote(key)
+		changes = append(changes, value("object", key)+" != "+value("oldObject", key))
+	}
+	for _, user := range writers {
+		users = append(users, strconv.Quote(user))
+	}
+	return []*acadmission.MatchConditionApplyConfiguration{
+		acadmission.MatchCondition().WithName("changes-a-placement").WithExpression(strings.Join(changes, " || ")),
+		acadmission.MatchCondition().WithName("not-by-its-writers").WithExpression("!(has(request.userInfo.username) && request.userInfo.username in [" + strings.Join(users, ", ") + "])"),
 	}
 }
 

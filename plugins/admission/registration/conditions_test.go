@@ -3,6 +3,7 @@
 package registration
 
 import (
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -13,33 +14,82 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"deviceshare/sharing/request"
 )
 
-// matches evaluates the conditions with the API server's own code.
+// matches evaluates the conditions for a creation.
 func matches(t *testing.T, r Registration, pod *corev1.Pod) bool {
 	t.Helper()
 	m, _ := applied(t, fake.NewFakeClient(), r, "CA")
+	return match(t, m.MatchConditions, admission.NewAttributesRecord(pod, nil, podKind(), pod.Namespace, pod.Name,
+		podResource(), "", admission.Create, nil, false, nil))
+}
+
+func podKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Pod") }
+
+func podResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+}
+
+// match evaluates conditions with the API server's own code. That a condition fails
+// is a mistake here.
+func match(t *testing.T, conditions []admissionv1.MatchCondition, attributes admission.Attributes) bool {
+	t.Helper()
 	var expressions []cel.ExpressionAccessor
-	for _, c := range m.MatchConditions {
+	for _, c := range conditions {
 		expressions = append(expressions, &matchconditions.MatchCondition{Name: c.Name, Expression: c.Expression})
 	}
 	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion(), true)
 	compiled := cel.NewConditionCompiler(env).CompileCondition(expressions,
 		cel.OptionalVariableDeclarations{HasAuthorizer: true, StrictCost: true}, environment.NewExpressions)
 	fail := admissionv1.Fail // so that an error is not taken for a miss
-	kind := corev1.SchemeGroupVersion.WithKind("Pod")
-	attributes := admission.NewAttributesRecord(pod, nil, kind, pod.Namespace, pod.Name,
-		schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "", admission.Create, nil, false, nil)
-	result := matchconditions.NewMatcher(compiled, &fail, "webhook", "admit", m.Name).
-		Match(t.Context(), &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: pod}, nil, nil)
+	result := matchconditions.NewMatcher(compiled, &fail, "webhook", "admit", "test").
+		Match(t.Context(), &admission.VersionedAttributes{Attributes: attributes, VersionedKind: podKind(),
+			VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject()}, nil, nil)
 	if result.Error != nil {
 		t.Fatalf("evaluate %s: %v", result.FailedConditionName, result.Error)
 	}
 	return result.Matches
+}
+
+func TestOrdinaryUpdatesOfPodsCauseNoCall(t *testing.T) {
+	long := strings.Repeat("x", 250<<10)
+	placed := func(text string) map[string]string {
+		return map[string]string{"volcano.sh/vgpu-placement": text, "volcano.sh/vgpu-node": "n", "other": "1"}
+	}
+	for name, c := range map[string]struct {
+		before, after map[string]string
+		user          string
+		want          bool
+	}{
+		"a pod without annotations":               {nil, nil, "somebody", false},
+		"a pod that never had devices":            {map[string]string{"a": "1"}, map[string]string{"a": "2"}, "somebody", false},
+		"the first annotation of a pod":           {nil, map[string]string{"a": "2"}, "somebody", false},
+		"another annotation of a pod with shares": {placed("{}"), map[string]string{"volcano.sh/vgpu-placement": "{}", "volcano.sh/vgpu-node": "n"}, "somebody", false},
+		"a long placement that stays":             {placed(long), placed(long), "somebody", false},
+		"a long placement that changes":           {placed(long), placed(long + "y"), "somebody", true},
+		"a placement that changes":                {placed("{}"), placed("{ }"), "somebody", true},
+		"a placement that is removed":             {placed("{}"), nil, "somebody", true},
+		"a placement that is added, and empty":    {nil, map[string]string{"volcano.sh/vgpu-ids-new": ""}, "somebody", true},
+		"the scheduler":                           {nil, placed("{}"), "the-scheduler", false},
+		"a user with quotes":                      {nil, placed("{}"), `it's "quoted"`, false},
+		"nobody":                                  {nil, placed("{}"), "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := func(annotations map[string]string) *corev1.Pod {
+				return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", Annotations: annotations}}
+			}
+			attributes := admission.NewAttributesRecord(pod(c.after), pod(c.before), podKind(), "default", "p",
+				podResource(), "", admission.Update, nil, false, &user.DefaultInfo{Name: c.user})
+			if got := match(t, guardOf(t, inCluster()).MatchConditions, attributes); got != c.want {
+				t.Errorf("matches: %v, want %v", got, c.want)
+			}
+		})
+	}
 }
 
 func limits(name string) corev1.ResourceRequirements {

@@ -30,6 +30,7 @@ const (
 
 	mutateName   = "mutate.deviceshare.volcano.sh"
 	validateName = "validate.deviceshare.volcano.sh"
+	guardName    = "guard.deviceshare.volcano.sh"
 	fieldManager = client.FieldOwner("deviceshare-webhook")
 )
 
@@ -94,6 +95,8 @@ type Registration struct {
 	Names request.Names
 	// Excluded are the namespaces whose pods are never looked at.
 	Excluded []string
+	// Writers are the users whose updates of placements are never looked at.
+	Writers []string
 }
 
 // SystemNamespaces are excluded always: a webhook must not be able to stand in
@@ -120,7 +123,7 @@ func (r Registration) mutating(bundle []byte) *acadmission.MutatingWebhookConfig
 	return acadmission.MutatingWebhookConfiguration(Name).WithWebhooks(acadmission.MutatingWebhook().
 		WithName(mutateName).
 		WithClientConfig(r.Target.clientConfig(admission.MutatePath, bundle)).
-		WithRules(podCreation()).
+		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
 		WithMatchConditions(conditions(r.Names)...).
 		WithReinvocationPolicy(admissionv1.IfNeededReinvocationPolicy).
@@ -135,19 +138,35 @@ func (r Registration) validating(bundle []byte) *acadmission.ValidatingWebhookCo
 	return acadmission.ValidatingWebhookConfiguration(Name).WithWebhooks(acadmission.ValidatingWebhook().
 		WithName(validateName).
 		WithClientConfig(r.Target.clientConfig(admission.ValidatePath, bundle)).
-		WithRules(podCreation()).
+		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
 		WithMatchConditions(conditions(r.Names)...).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
 		WithSideEffects(admissionv1.SideEffectClassNone).
 		WithTimeoutSeconds(int32(Timeout.Seconds())).
-		WithAdmissionReviewVersions("v1"))
+		WithAdmissionReviewVersions("v1"), r.guard(bundle))
 }
 
-func podCreation() *acadmission.RuleWithOperationsApplyConfiguration {
+// guard is called for what nobody but a writer may do, and so fails closed: while
+// nobody answers, just that is refused, and no other update of a pod waits.
+func (r Registration) guard(bundle []byte) *acadmission.ValidatingWebhookApplyConfiguration {
+	return acadmission.ValidatingWebhook().
+		WithName(guardName).
+		WithClientConfig(r.Target.clientConfig(admission.GuardPath, bundle)).
+		WithRules(pods(admissionv1.Update)).
+		WithNamespaceSelector(r.namespaces()).
+		WithMatchConditions(guarded(r.Writers)...).
+		WithFailurePolicy(admissionv1.Fail).
+		WithMatchPolicy(admissionv1.Equivalent).
+		WithSideEffects(admissionv1.SideEffectClassNone).
+		WithTimeoutSeconds(int32(Timeout.Seconds())).
+		WithAdmissionReviewVersions("v1")
+}
+
+func pods(operation admissionv1.OperationType) *acadmission.RuleWithOperationsApplyConfiguration {
 	return acadmission.RuleWithOperations().
-		WithOperations(admissionv1.Create).
+		WithOperations(operation).
 		WithAPIGroups("").WithAPIVersions("v1").WithResources("pods").WithScope(admissionv1.NamespacedScope)
 }
 

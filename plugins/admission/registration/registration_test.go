@@ -19,7 +19,7 @@ import (
 func inCluster() Registration {
 	return Registration{
 		Target: Target{Namespace: "ns", Service: "webhook", Port: 443},
-		Names:  request.DefaultNames(), Excluded: []string{"ns", "kube-system"},
+		Names:  request.DefaultNames(), Excluded: []string{"ns", "kube-system"}, Writers: []string{"the-scheduler", "it's \"quoted\""},
 	}
 }
 
@@ -34,8 +34,8 @@ func applied(t *testing.T, c client.Client, r Registration, bundle string) (*adm
 			t.Fatal(err)
 		}
 	}
-	if len(m.Webhooks) != 1 || len(v.Webhooks) != 1 {
-		t.Fatalf("%d mutating and %d validating webhooks, want one of each", len(m.Webhooks), len(v.Webhooks))
+	if len(m.Webhooks) != 1 || len(v.Webhooks) != 2 {
+		t.Fatalf("%d mutating and %d validating webhooks, want one and two", len(m.Webhooks), len(v.Webhooks))
 	}
 	return &m.Webhooks[0], &v.Webhooks[0]
 }
@@ -56,6 +56,29 @@ func TestTheWebhookFailsOpenAndFast(t *testing.T) {
 	}
 	if *m.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy {
 		t.Error("containers that other webhooks add would not be completed")
+	}
+}
+
+// guardOf returns the webhook for pods that exist.
+func guardOf(t *testing.T, r Registration) *admissionv1.ValidatingWebhook {
+	t.Helper()
+	c, v := fake.NewFakeClient(), &admissionv1.ValidatingWebhookConfiguration{}
+	applied(t, c, r, "CA")
+	if err := c.Get(t.Context(), client.ObjectKey{Name: Name}, v); err != nil {
+		t.Fatal(err)
+	}
+	return &v.Webhooks[1]
+}
+
+func TestChangesOfPlacementsAreRefusedWhileNobodyAnswers(t *testing.T) {
+	g := guardOf(t, inCluster())
+	if *g.FailurePolicy != admissionv1.Fail || *g.TimeoutSeconds != 3 || *g.SideEffects != admissionv1.SideEffectClassNone ||
+		*g.ClientConfig.Service.Path != "/guard" || len(g.Rules) != 1 ||
+		!slices.Equal(g.Rules[0].Operations, []admissionv1.OperationType{admissionv1.Update}) || !slices.Equal(g.Rules[0].Resources, []string{"pods"}) {
+		t.Errorf("%+v", g)
+	}
+	if len(g.NamespaceSelector.MatchExpressions) != 1 {
+		t.Error("it stands in the way of system namespaces")
 	}
 }
 
