@@ -11,6 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 func TestOnlyPodsWhoseDevicesMakeRoomAreEvictable(t *testing.T) {
@@ -90,6 +91,7 @@ func TestAPodWithoutDevicesLeavesTheChoiceToOthers(t *testing.T) {
 
 func TestAPodThatCannotBeReadMayBeEvicted(t *testing.T) {
 	odd := boundTo(podOf("odd", "g", asks{number: 1}), "n1")
+	odd.Annotations[wire.PodPlacement] = "{"
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), []*corev1.Pod{odd})
 	got, _ := bare(t, n1).evictable(api.NewTaskInfo(podOf("new", "g", asks{number: 1})), []*api.TaskInfo{api.NewTaskInfo(odd)}, everybody, dryRun)
 	if len(got) != 1 || sharing.Owner(got[0].Pod.UID) != "uid-odd" {
