@@ -3,9 +3,11 @@
 package lifecycle
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,7 +23,7 @@ var errNoDevices = errors.New("the devices of this node are not known yet: the d
 // admit decides whether a container may start with its shares, and records that it
 // does. The devices of the pod are locked meanwhile: a change of mode that comes
 // before is seen here, and one that comes after sees the record.
-func (k *Keeper) admit(pod *corev1.Pod, c identity.Container, slots []string) (nodeapi.Claim, error) {
+func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c identity.Container, slots []string) (nodeapi.Claim, error) {
 	terms := k.cfg.Terms()
 	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
 	inv, err := k.inventory(records)
@@ -32,7 +34,10 @@ func (k *Keeper) admit(pod *corev1.Pod, c identity.Container, slots []string) (n
 	if err != nil {
 		return nodeapi.Claim{}, err
 	}
-	unlock := k.cfg.Locks.Lock(devicesOf(&placement)...)
+	unlock, err := k.lock(ctx, &placement)
+	if err != nil {
+		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
+	}
 	defer unlock()
 	if inv, err = k.inventory(records); err != nil {
 		return nodeapi.Claim{}, err
@@ -51,6 +56,18 @@ func (k *Keeper) admit(pod *corev1.Pod, c identity.Container, slots []string) (n
 		return nodeapi.Claim{}, err
 	}
 	return cl, k.cfg.Store.Put(k.recorded(&cl, slots))
+}
+
+// deviceWait is how long a start waits for a device that somebody looks at. Looks
+// take moments, unless the driver hangs: then the pod's other devices, whose locks
+// are held meanwhile, must not wait with it.
+const deviceWait = 5 * time.Second
+
+// lock takes the locks of all devices of a placement.
+func (k *Keeper) lock(ctx context.Context, p *sharing.Placement) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, deviceWait)
+	defer cancel()
+	return k.cfg.Locks.Within(ctx, devicesOf(p)...)
 }
 
 // devicesOf are the devices of a placement, as keys of their locks.

@@ -43,16 +43,16 @@ func TestWhatBecameOfTheDeviceSinceThePlacement(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, twoContainers(ourScheduler, shareOf(1, 1000)), c.share)
 			running := keeperOn(t, &inv)
-			if _, err := running.admit(pod, mainContainer(), slotsOf(1)); err != nil && c.share.Partition.IsZero() {
+			if _, err := running.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil && c.share.Partition.IsZero() {
 				t.Fatalf("before the change: %v", err)
 			}
 			c.change(&inv)
-			_, err := keeperOn(t, &inv).admit(pod, mainContainer(), slotsOf(1))
+			_, err := keeperOn(t, &inv).admit(t.Context(), pod, mainContainer(), slotsOf(1))
 			judge(t, err, c.anew, c.waits)
 			if !c.share.Partition.IsZero() {
 				_ = running.cfg.Store.Put(record(claimOf(t, pod, &inv), slotsOf(1)))
 			}
-			if _, err := running.admit(pod, mainContainer(), slotsOf(1)); (err == nil) != c.honours {
+			if _, err := running.admit(t.Context(), pod, mainContainer(), slotsOf(1)); (err == nil) != c.honours {
 				t.Errorf("the container that ran before is told %v", err)
 			}
 		})
@@ -63,11 +63,11 @@ func TestAPodThatHasBegunIsNotRefusedHalfWay(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, twoContainers(ourScheduler, shareOf(1, 1000)), shareOf(0, 1000))
 	k := keeperOn(t, &inv)
-	if _, err := k.admit(pod, mainContainer(), slotsOf(1)); err != nil {
+	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	inv.Devices[1].Mode, inv.GeometryHash = sharing.MPS, "later"
-	c, err := k.admit(pod, identity.Container{Name: "second", ID: "id-2"}, []string{"d"})
+	c, err := k.admit(t.Context(), pod, identity.Container{Name: "second", ID: "id-2"}, []string{"d"})
 	if err != nil || c.Devices[0].Share.Mode != sharing.HAMiCore {
 		t.Errorf("its second container is told %v, in mode %s", err, c.Devices[0].Share.Mode)
 	}
@@ -77,11 +77,11 @@ func TestAPodOfTodaysSchedulerKeepsTheModeItBeganIn(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, todays, shareOf(0, 1000))
 	k := keeperOn(t, &inv)
-	if _, err := k.admit(pod, mainContainer(), slotsOf(1)); err != nil {
+	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	into(sharing.MIG, "default/p holds it")(&inv)
-	c, err := k.admit(pod, mainContainer(), slotsOf(1))
+	c, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1))
 	if err != nil || c.Devices[0].Share.Mode != sharing.HAMiCore {
 		t.Errorf("told %v, in mode %v", err, c)
 	}
@@ -91,11 +91,11 @@ func TestABrokenDeviceRefusesRestartsTooAndForNow(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, ourScheduler, shareOf(0, 1000))
 	k := keeperOn(t, &inv)
-	if _, err := k.admit(pod, mainContainer(), slotsOf(1)); err != nil {
+	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	inv.Devices[0].Healthy, inv.Devices[0].Reason = false, "XID 79"
-	_, err := k.admit(pod, mainContainer(), slotsOf(1))
+	_, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1))
 	judge(t, err, "", "is broken (XID 79)")
 }
 

@@ -117,7 +117,7 @@ func TestDevicesAreClaimedInPCIOrderWithTheirOwnShares(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, annotate, shareOf(1, 1000), shareOf(2, 2000), shareOf(0, 3000))
-			c, err := keeperOn(t, &inv).admit(pod, mainContainer(), slotsOf(3))
+			c, err := keeperOn(t, &inv).admit(t.Context(), pod, mainContainer(), slotsOf(3))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestClaimsThatDoNotAgreeWithTheNodeAreRefused(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, ourScheduler, tc.share)
 			tc.spoil(&inv)
-			_, err := keeperOn(t, &inv).admit(pod, mainContainer(), slotsOf(1))
+			_, err := keeperOn(t, &inv).admit(t.Context(), pod, mainContainer(), slotsOf(1))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want %q in it", err, tc.want)
 			}

@@ -52,6 +52,21 @@ func (s says) Resolve(context.Context, []string) (identity.Identity, error) {
 	return identity.Identity(s), nil
 }
 
+func TestAStartWaitsForADeviceThatIsLookedAtButNotForEver(t *testing.T) {
+	inv := inventoryOf()
+	k, pod := keeperOn(t, &inv), podOf(t, ourScheduler, shareOf(0, 1000))
+	unlock := k.cfg.Locks.Lock(string(inv.Devices[0].ID))
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := k.admit(soon, pod, mainContainer(), slotsOf(1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("started beside somebody who changes the device: %v", err)
+	}
+	unlock()
+	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
+		t.Error(err)
+	}
+}
+
 // hanging is a keeper with a pod whose start hangs in the driver.
 func hanging(t *testing.T) (k *Keeper, live *atomic.Bool) {
 	t.Helper()

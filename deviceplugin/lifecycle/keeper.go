@@ -215,7 +215,7 @@ func (k *Keeper) pod(ctx context.Context, id identity.Identity) (*corev1.Pod, er
 // prepare does one container and reports whether its specification changed.
 func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c identity.Container, slots []string) (bool, error) {
 	began := time.Now()
-	cl, err := k.admit(pod, c, slots)
+	cl, err := k.admit(ctx, pod, c, slots)
 	if err != nil {
 		return false, err
 	}

@@ -44,7 +44,8 @@ type State struct {
 // (OutOfvolcano.sh/vgpu-memory), and the scheduler would take healthy devices for
 // fuller than they are. What is free of the device is counted with it: nothing is
 // placed there, since the inventory says that it is not healthy, but a queue that is
-// due a part of the cluster is due a part of that too. That is the smaller harm, and
+// due a part of the cluster is due a part of that too, and preemption that goes by sums
+// may find room there and evict nobody. That is the smaller harm, and
 // what the kubelet offers of the number of devices bounds it, which leaves broken
 // ones out. To count the device only while it is held would not do: a pod that is
 // bound and has not begun holds nothing yet, and is counted all the same.

@@ -13,12 +13,25 @@ import (
 )
 
 // Complete returns the JSON patch that adds to the pod what it left out and removes
-// the annotations that only a scheduler writes, nil if there is neither. The pod is not changed. Completing a completed pod gives
-// nil.
+// the annotations that only a scheduler writes, nil if there is neither. A pod that
+// asks for none of our resources is given nothing and keeps no such annotation
+// either. The pod is not changed. Completing a completed pod gives nil.
 func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
-	if !handled(pod, s) {
+	if mirror(pod) {
 		return nil
 	}
+	var patch []jsonpatch.Operation
+	if handled(pod, s) {
+		patch = added(pod, s)
+	}
+	for _, key := range copied(pod) {
+		patch = append(patch, jsonpatch.NewOperation("remove", "/metadata/annotations/"+escape(key), nil))
+	}
+	return patch
+}
+
+// added is what a pod that asks for devices left out.
+func added(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for i := range pod.Spec.InitContainers {
 		patch = append(patch, addNumber(&pod.Spec.InitContainers[i], "/spec/initContainers/"+strconv.Itoa(i), s)...)
@@ -31,17 +44,17 @@ func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 			patch = append(patch, jsonpatch.NewOperation("add", "/spec/schedulerName", s.Schedulers[0]))
 		}
 	}
-	for _, key := range copied(pod) {
-		patch = append(patch, jsonpatch.NewOperation("remove", "/metadata/annotations/"+escape(key), nil))
-	}
 	return patch
 }
 
-// handled tells the pods that concern us. A mirror pod only shows what a kubelet
-// runs from a file: to change it makes the kubelet delete it and try again.
-func handled(pod *corev1.Pod, s Settings) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return !mirror && podspec.Asks(pod, s.Names)
+// handled tells the pods that ask for devices.
+func handled(pod *corev1.Pod, s Settings) bool { return !mirror(pod) && podspec.Asks(pod, s.Names) }
+
+// mirror tells the pods that only show what a kubelet runs from a file: to change
+// one makes the kubelet delete it and try again.
+func mirror(pod *corev1.Pod) bool {
+	_, there := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return there
 }
 
 // addNumber adds the number of devices to a container that asks for something of a

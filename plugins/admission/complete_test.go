@@ -28,6 +28,9 @@ func TestWhatIsAddedToAPod(t *testing.T) {
 	}{
 		"a pod that asks for nothing of ours is left alone": {
 			podOf(container("a", amounts{"cpu": "1", "nvidia.com/gpu": "1"})), `null`},
+		"a pod that asks for nothing of ours keeps no placement that it brought along": {
+			annotated(podOf(container("a", amounts{"example.com/hca": "1"})), "volcano.sh/vgpu-placement", "{}", "mine", "stays"),
+			`[{"op":"remove","path":"/metadata/annotations/volcano.sh~1vgpu-placement"}]`},
 		"memory alone gets one device and the scheduler": {
 			podOf(container("a", amounts{memory: "1000"})), `[` + first("containers/0") + `,` + scheduler + `]`},
 		"cores alone get one device": {

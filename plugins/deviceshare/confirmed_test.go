@@ -199,7 +199,7 @@ func TestANodeThatIsRegisteredAnewIsNotUsedBeforeItsPodsAreBack(t *testing.T) {
 				c.see(info)
 			}
 			empty := infoOf(after, nil)
-			if err := try(c.see(empty), empty); err == nil || !strings.Contains(err.Error(), "not every pod") {
+			if err := try(c.see(empty), empty); err == nil || !strings.Contains(err.Error(), "told again of pod ns/p") {
 				t.Errorf("the node that seems empty says %v", err)
 			}
 			back := infoOf(after, []*corev1.Pod{pod})

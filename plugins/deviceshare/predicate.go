@@ -91,7 +91,7 @@ func (p *Plugin) impossible(a *ask, n *nodeState) string {
 	case n.unusable != "":
 		return n.unusable
 	case p.store.warming.cold(n.name):
-		return "the scheduler has just started, or the node has just appeared, and not every pod of the node was seen yet"
+		return "the scheduler has just started, or the node was registered anew, and it has yet to be told again of " + p.store.warming.awaited(n.name)
 	}
 	return ""
 }

@@ -3,6 +3,9 @@
 package deviceshare
 
 import (
+	"fmt"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,6 +88,22 @@ func (w *warmup) settle(nodes map[string]*api.NodeInfo, lister corelisters.PodLi
 func (w *warmup) cold(node string) bool {
 	_, ok := w.waiting[node]
 	return ok
+}
+
+// awaited names one of the pods of the node that have yet to appear, and says how
+// many there are. It is the first by name, so that the text stays as it is.
+func (w *warmup) awaited(node string) string {
+	var names []string
+	for _, pod := range w.waiting[node] {
+		names = append(names, pod.Namespace+"/"+pod.Name)
+	}
+	switch {
+	case len(names) == 0:
+		return "no pod"
+	case len(names) == 1:
+		return "pod " + names[0]
+	}
+	return fmt.Sprintf("pod %s and %d more", slices.Min(names), len(names)-1)
 }
 
 // shown reports whether the snapshot has the pod on the node. A node that is not

@@ -22,6 +22,20 @@ func conditions(n request.Names) []*acadmission.MatchConditionApplyConfiguration
 	}
 }
 
+// completed let through those, and pods that carry an annotation by which a pod holds
+// devices, whatever they ask for: the resources may have had other names before.
+func completed(n request.Names) []*acadmission.MatchConditionApplyConfiguration {
+	carries := make([]string, 0, len(admission.PlacementKeys()))
+	for _, key := range admission.PlacementKeys() {
+		carries = append(carries, strconv.Quote(key)+" in object.metadata.annotations")
+	}
+	return []*acadmission.MatchConditionApplyConfiguration{
+		acadmission.MatchCondition().WithName("asks-for-gpu-shares-or-claims-some").
+			WithExpression(asks(n) + " || (has(object.metadata.annotations) && (" + strings.Join(carries, " || ") + "))"),
+		acadmission.MatchCondition().WithName("not-a-mirror-pod").WithExpression(notMirror()),
+	}
+}
+
 // guarded let through updates that add, change or remove an annotation by which a
 // pod holds devices, by anybody but those who write them. They are written so that
 // no pod can make them fail: an error would refuse the update.

@@ -116,6 +116,12 @@ func TestOnlyPodsThatAskCauseACall(t *testing.T) {
 		"a request without a limit asks": {corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: limits("volcano.sh/vgpu-memory").Limits}}}}, nil, true},
 		"a mirror pod that asks": {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-number")}},
 			map[string]string{corev1.MirrorPodAnnotationKey: "x"}, false},
+		"a pod that asks for nothing and claims devices": {corev1.PodSpec{Containers: []corev1.Container{asking("example.com/hca")}},
+			map[string]string{"volcano.sh/vgpu-placement": "{}"}, true},
+		"a mirror pod that claims devices": {corev1.PodSpec{Containers: []corev1.Container{plain}},
+			map[string]string{"volcano.sh/vgpu-placement": "{}", corev1.MirrorPodAnnotationKey: "x"}, false},
+		"an annotated pod that asks for nothing": {corev1.PodSpec{Containers: []corev1.Container{plain}},
+			map[string]string{"volcano.sh/vgpu-mode": "mig"}, false},
 		"an annotated pod that asks": {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-number")}},
 			map[string]string{"volcano.sh/vgpu-mode": "mig"}, true},
 	}

@@ -125,7 +125,7 @@ func (r Registration) mutating(bundle []byte) *acadmission.MutatingWebhookConfig
 		WithClientConfig(r.Target.clientConfig(admission.MutatePath, bundle)).
 		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(conditions(r.Names)...).
+		WithMatchConditions(completed(r.Names)...).
 		WithReinvocationPolicy(admissionv1.IfNeededReinvocationPolicy).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).

@@ -113,6 +113,10 @@ func (p *Preparer) hold(ctx context.Context, want *holding) (string, error) {
 	if err := p.switchOn(want.Device); err != nil {
 		return "", err
 	}
+	// Also a device that was in the mode before this was noted.
+	if err := p.book.enter(want.Device); err != nil {
+		return "", err
+	}
 	in, err := p.make(ctx, want, others)
 	if err != nil {
 		return "", err

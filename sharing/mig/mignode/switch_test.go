@@ -146,6 +146,11 @@ func TestInstancesOfSomebodyElseAreGivenUpByAnAdministratorOnly(t *testing.T) {
 		"a fresh node without an entry":               {func(*machine) {}, true, true},
 		"a fresh node with an entry":                  {func(*machine) {}, false, false},
 		"the device was in the mode by an entry once": {func(m *machine) { must(m.t, enter(m, h100)) }, true, false},
+		"a container of ours had a partition, from before that was noted": {func(m *machine) {
+			m.cards.Switch(h100, true)
+			m.give(claim("uid", "main", place{h100, "1g.10gb", 0}))
+			m.release("uid")
+		}, true, false},
 		"it was, and left it since": {func(m *machine) {
 			must(m.t, enter(m, h100))
 			must(m.t, leave(m, h100))

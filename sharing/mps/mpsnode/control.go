@@ -46,9 +46,13 @@ type Control interface {
 	// Kill ends a daemon and its servers, and returns when they are gone.
 	Kill(ctx context.Context, d Daemon, pid int) error
 	// Tell sends one command and returns what the daemon answers. An error is a
-	// daemon that does not answer.
+	// daemon that does not answer, unless it is ErrNotAsked.
 	Tell(ctx context.Context, d Daemon, command string) (string, error)
 }
+
+// ErrNotAsked is a question that could not be put to a daemon: the control program
+// cannot be run, as while the driver is updated. It says nothing about the daemon.
+var ErrNotAsked = errors.New("the control program cannot be run")
 
 // ComputeMode says which processes may have contexts on a device, in NVML's
 // numbers.

@@ -151,7 +151,7 @@ var errSilent = errors.New("it does not answer")
 
 func (p *Preparer) tell(ctx context.Context, d Daemon, command string) (string, error) {
 	text, err := p.cfg.Control.Tell(ctx, d, command)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNotAsked) {
 		err = fmt.Errorf("%w: %w", errSilent, err)
 	}
 	if err != nil {

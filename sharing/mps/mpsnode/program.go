@@ -58,8 +58,9 @@ func (p Program) ownRoot() bool { return p.Root == "" || p.Root == "/" }
 // $0 with the daemon's directory $1 at the same path there and its shm as /dev/shm,
 // which its clients have too.
 const inItsPlace = `root="${0%/}" dir="$1"; shift
-if [ -n "$root" ]; then mkdir -p "$root$dir" && mount --rbind "$dir" "$root$dir" || exit 1; fi
-mount --bind "$dir/shm" "$root/dev/shm" && exec chroot "$root/" "$@"`
+if [ -n "$root" ]; then mkdir -p "$root$dir" && mount --rbind "$dir" "$root$dir" || exit 125; fi
+mount --bind "$dir/shm" "$root/dev/shm" || exit 125
+exec chroot "$root/" "$@"`
 
 // place is the command that runs args in the daemon's place.
 func (p Program) place(d Daemon, args ...string) []string {
@@ -173,9 +174,21 @@ func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, er
 	var said answer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(string(said.text[:min(len(said.text), 500)])))
+		text := strings.TrimSpace(string(said.text[:min(len(said.text), 500)]))
+		if ctx.Err() == nil && !asked(err, text) {
+			return "", fmt.Errorf("%w: %w: %s", ErrNotAsked, err, text)
+		}
+		return "", fmt.Errorf("%w: %s", err, text)
 	}
 	return string(said.text), nil
+}
+
+// asked tells a control program that ran and failed from one that could not be run:
+// then the process did not begin, or what runs before it failed. The shell and
+// chroot(1) say that with 125, 126 or 127, unshare(1) with its name.
+func asked(err error, text string) bool {
+	var ended *exec.ExitError
+	return errors.As(err, &ended) && (ended.ExitCode() < 125 || ended.ExitCode() > 127) && !strings.HasPrefix(text, "unshare: ")
 }
 
 // partitionsSince is the version of the control program from which it knows static

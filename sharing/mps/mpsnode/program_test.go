@@ -271,6 +271,28 @@ func TestADaemonThatHangsIsEndedWithItsServers(t *testing.T) {
 	}
 }
 
+func TestAControlProgramThatCannotBeRunIsNoDaemonThatIsSilent(t *testing.T) {
+	for text, want := range map[string]bool{
+		"#!/bin/sh\nexit 1\n":        false,
+		"#!/bin/sh\nexec /nowhere\n": true,
+		"#!/nowhere\n":               true,
+		"#!/bin/sh\necho unshare: unshare failed >&2\nexit 1\n":    true,
+		"#!/bin/sh\necho Cannot find MPS control daemon\nexit 1\n": false,
+	} {
+		path := filepath.Join(t.TempDir(), "control")
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Program{Path: path}.Tell(context.Background(), Daemon{Dir: t.TempDir()}, "get_server_list")
+		if err == nil || errors.Is(err, ErrNotAsked) != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := (Program{Path: "/nowhere"}).Tell(context.Background(), Daemon{}, "get_server_list"); !errors.Is(err, ErrNotAsked) {
+		t.Errorf("no program: %v", err)
+	}
+}
+
 func TestAnAnswerWithoutEndIsNotKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "endless")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec yes\n"), 0o700); err != nil {

@@ -55,6 +55,17 @@ func (p *Preparer) bound(d Daemon) error {
 	return nil
 }
 
+// boundUnlessUsed is bound, but not for a daemon that was started before there were
+// limits: what is mounted on its directories would hide it. It is replaced when a
+// container needs it.
+func (p *Preparer) boundUnlessUsed(d Daemon) error {
+	m, _, err := p.mark(d)
+	if err != nil || !m.bounded && p.process(d, m) != 0 {
+		return err
+	}
+	return p.bound(d)
+}
+
 // release removes a daemon's directories.
 func (p *Preparer) release(d Daemon) error {
 	for _, dir := range []string{d.Pipe(), d.Shm()} {

@@ -150,7 +150,9 @@ func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID, w *watch) (d
 	}
 	if complete {
 		w.ask = time.Now().Add(askEvery)
-		_, err = p.tell(ctx, d, "get_server_list")
+		if _, err = p.tell(ctx, d, "get_server_list"); errors.Is(err, ErrNotAsked) {
+			return false, nil // it lives; the next start of a container says what is wrong
+		}
 	} else {
 		died, err = p.ensure(ctx, d, r)
 	}

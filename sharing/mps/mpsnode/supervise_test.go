@@ -5,6 +5,7 @@ package mpsnode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -157,6 +158,40 @@ func TestADaemonThatDoesNotAnswerIsEndedAndStartedAnew(t *testing.T) {
 	}
 	if d := h.daemonOf("GPU-a"); d == nil || d.pid == before || d.memory != "81920M" {
 		t.Errorf("the daemon is %+v, want another one with the defaults", d)
+	}
+}
+
+func TestADaemonThatCannotBeAskedIsLeftAlone(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	p, w, before := h.fresh(), &watch{}, h.daemonOf("GPU-a").pid
+	h.mute = fmt.Errorf("%w: no such file", ErrNotAsked)
+	for range 3 * silentMost {
+		w.ask = time.Time{}
+		if died, err := p.revive(context.Background(), "GPU-a", w); died || err != nil {
+			t.Fatalf("died %v, %v", died, err)
+		}
+	}
+	if d := h.daemonOf("GPU-a"); d == nil || d.pid != before {
+		t.Errorf("the daemon is %+v, want the one before with its clients", d)
+	}
+}
+
+func TestADaemonFromBeforeThereWereLimitsIsNotHiddenByThem(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	p := h.fresh()
+	d := p.daemon("GPU-a")
+	h.bounds = map[string]Bound{}
+	if err := os.WriteFile(d.started(), fmt.Appendf(nil, "pid %d\n", h.daemonOf("GPU-a").pid), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Enter(context.Background(), gpu()); err != nil || len(h.bounds) != 0 {
+		t.Errorf("limits %v under a daemon that lives, %v", h.bounds, err)
+	}
+	h.kill("GPU-a")
+	if err := p.Enter(context.Background(), gpu()); err != nil || len(h.bounds) != 2 {
+		t.Errorf("limits %v without a daemon, %v", h.bounds, err)
 	}
 }
 

@@ -44,7 +44,7 @@ func (p *Preparer) Enter(_ context.Context, d sharing.Device) error {
 		err = p.directories(p.daemon(d.ID))
 	}
 	if err == nil {
-		err = p.bound(p.daemon(d.ID))
+		err = p.boundUnlessUsed(p.daemon(d.ID))
 	}
 	if err != nil {
 		return fmt.Errorf("device %s enters mode mps: %w", d.ID, err)
