@@ -87,6 +87,17 @@ TEST("another process that has our PID on the host is not taken for our code")
 	done();
 }
 
+TEST("a process whose contexts are known from others still finds out whose NVML's figure is")
+{
+	machine(LIMITS);
+	probe("namesake-known", (const char *const[]){"FAKEGPU_NVML_PROCESSES", "host", NULL});
+	write_file("topology", "fakegpu 1\ndriver 580.95.05 cuda 13.0\n"
+			       "gpu model=\"A\" memory=40960MiB pci=0000:07:00.0 uuid=" U0 "\n");
+	probe("code-above", NULL);
+	CHECK(strstr(output, "another process's") == NULL);
+	done();
+}
+
 TEST("contexts made by sixteen processes at once are charged alike")
 {
 	machine(LIMITS);

@@ -199,6 +199,8 @@ struct vgpu_region *probe_region(void);
 	F(code_pooled, "code-pooled") \
 	F(namesake, "namesake") \
 	F(namesake_later, "namesake-later") \
+	F(namesake_known, "namesake-known") \
+	F(code_above, "code-above") \
 	F(green, "green") \
 	F(green_held, "green-held") \
 	F(detached, "detached")
