@@ -199,13 +199,9 @@ CUresult hook_green_destroy(original_green_destroy original, CUgreenCtx green)
 	struct table_entry e, used;
 	if (!table_take(TABLE_GREEN, (uintptr_t)green, &e))
 		return original(green);
-	CUcontext context = (CUcontext)(uintptr_t)e.link;
-	struct span_rest rest;
 	int had = e.link && table_take(TABLE_GREEN_CONTEXT, e.link, &used);
-	limiter_settle(context);
-	limiter_leave_begin(&rest, context);
+	limiter_settle(primary_of(e.device)); /* it may go, too */
 	CUresult r = original(green);
-	limiter_leave_end(&rest);
 	if (r != CUDA_SUCCESS) {
 		table_put_back(&e);
 		if (had)

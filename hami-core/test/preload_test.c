@@ -57,6 +57,7 @@ PROBE_TEST("managed memory of a pool is charged wholly, on the device that uses 
 PROBE_TEST("what a thread's default stream records is not the pool's", "capture-per-thread")
 PROBE_TEST("a green context is charged nothing, and its memory is the primary context's", "green")
 PROBE_TEST("work in a green context is held to the share, however many there have been", "green-held")
+PROBE_TEST("work in a green context is settled with the primary one's", "green-settled")
 PROBE_TEST("a context that is detached for the last time is gone", "detached")
 PROBE_TEST("a context that goes takes its memory along, and no other", "contexts")
 PROBE_TEST("NVML reports the limit by UUID, both versions", "nvml")

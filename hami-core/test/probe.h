@@ -63,6 +63,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *, size_t, CUstream);
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *, size_t, CUstream);
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
 CUresult cuStreamCreate(CUstream *, unsigned int);
+CUresult cuStreamGetCtx(CUstream, CUcontext *);
 CUresult cuMemFreeAsync(CUdeviceptr, CUstream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr, CUstream);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
@@ -203,6 +204,7 @@ struct vgpu_region *probe_region(void);
 	F(code_above, "code-above") \
 	F(green, "green") \
 	F(green_held, "green-held") \
+	F(green_settled, "green-settled") \
 	F(detached, "detached")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "probe.h"
 
+#include <unistd.h>
+
 #include "hamicore_abi.h"
 
 /* The parts of the device that a green context gets: the fake takes anything. */
@@ -58,6 +60,41 @@ void probe_green_held(void)
 		NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
 	printf("    %llu us charged of 30000\n", (unsigned long long)(probe_region()->ext.pace[0].spent_ns - before) / 1000);
 	NEED(probe_region()->ext.pace[0].spent_ns - before >= 10000000);
+}
+
+static uint64_t spent(void)
+{
+	return probe_region()->ext.pace[0].spent_ns / 1000000;
+}
+
+/* Its work is the primary context's: who waits for that one, or resets it, pays for both. */
+void probe_green_settled(void)
+{
+	CUmodule module;
+	CUfunction function;
+	CUstream stream;
+	CUcontext inside;
+	use_device(0);
+	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&function, module, "work_40000us") == CUDA_SUCCESS);
+	for (int made = 0; made < 2; made++) {
+		uint64_t before = spent();
+		CUgreenCtx green = enter_green();
+		NEED(cuStreamCreate(&stream, 0) == CUDA_SUCCESS && cuStreamGetCtx(stream, &inside) == CUDA_SUCCESS);
+		NEED(inside == (CUcontext)(void *)green);
+		if (made) /* from a thread that the green context is not current to */
+			use_device(0);
+		NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, made ? stream : NULL, NULL, NULL) == CUDA_SUCCESS);
+		use_device(0);
+		NEED(cuCtxSynchronize() == CUDA_SUCCESS);
+		printf("    %llu ms charged of 40\n", (unsigned long long)(spent() - before));
+		NEED(spent() - before >= 20);
+		NEED(cuGreenCtxDestroy(green) == CUDA_SUCCESS);
+	}
+	uint64_t before = spent();
+	enter_green();
+	NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+	usleep(60000);
+	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && spent() - before >= 20);
 }
 
 /* The last detaching is a destruction. */
