@@ -150,6 +150,7 @@ struct vgpu_region *probe_region(void);
 	F(graph_memory, "graph-memory") \
 	F(deepbind, "deepbind") \
 	F(dlmopen, "dlmopen") \
+	F(dlmopen_keys, "dlmopen-keys") \
 	F(dlmopen_driver, "dlmopen-driver") \
 	F(lock_holder, "lock-holder") \
 	F(region_written, "region-written") \
