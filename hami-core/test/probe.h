@@ -206,7 +206,8 @@ struct vgpu_region *probe_region(void);
 	F(green, "green") \
 	F(green_held, "green-held") \
 	F(green_settled, "green-settled") \
-	F(detached, "detached")
+	F(detached, "detached") \
+	F(not_taken, "not-taken")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

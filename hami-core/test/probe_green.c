@@ -109,3 +109,26 @@ void probe_detached(void)
 	use_device(0);
 	NEED(left() == 58 * MIB && cuCtxDetach(NULL) != CUDA_SUCCESS && left() == 58 * MIB);
 }
+
+/* Contexts that the driver does not let go keep their work, which is paid when it is waited for. */
+void probe_not_taken(void)
+{
+	CUmodule module;
+	CUfunction function;
+	CUcontext primary, mine;
+	use_device(0);
+	NEED(cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS && cuCtxCreate_v2(&mine, 0, 0) == CUDA_SUCCESS);
+	for (int own = 0; own < 2; own++) {
+		CUcontext of = own ? mine : primary, other = own ? primary : mine;
+		uint64_t before = spent();
+		NEED(cuCtxSetCurrent(of) == CUDA_SUCCESS && cuModuleLoadData(&module, "x") == CUDA_SUCCESS);
+		NEED(cuModuleGetFunction(&function, module, own ? "work_41000us" : "work_40000us") == CUDA_SUCCESS);
+		NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+		NEED(cuCtxSetCurrent(other) == CUDA_SUCCESS);
+		NEED((own ? cuCtxDetach(of) : cuCtxDestroy_v2(of)) != CUDA_SUCCESS);
+		NEED(cuCtxSetCurrent(of) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+		printf("    %llu ms charged of 40\n", (unsigned long long)(spent() - before));
+		NEED(spent() - before >= 20);
+	}
+	NEED(cuCtxDetach(mine) == CUDA_SUCCESS);
+}
