@@ -60,6 +60,7 @@ PROBE_TEST("work in a green context is held to the share, however many there hav
 PROBE_TEST("work in a green context is settled with the primary one's", "green-settled")
 PROBE_TEST("a context that is detached for the last time is gone", "detached")
 PROBE_TEST("a context that the driver does not let go keeps its work to be paid", "not-taken")
+PROBE_TEST("work is paid by whoever waits for its context, current or not", "waited-by-name")
 PROBE_TEST("a context that goes takes its memory along, and no other", "contexts")
 PROBE_TEST("NVML reports the limit by UUID, both versions", "nvml")
 PROBE_TEST("NVML lists the processes of the container, in all versions, with bytes that add up", "process-lists")

@@ -48,6 +48,7 @@ CUresult cuLibraryUnload(CUlibrary);
 CUresult cuCtxDestroy_v2(CUcontext);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuCtxSynchronize(void);
+CUresult cuCtxSynchronize_v2(CUcontext);
 CUresult cuMemAlloc(CUdeviceptr_v1 *, unsigned int);
 CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
 CUresult cuMemAllocManaged(CUdeviceptr *, size_t, unsigned int);
@@ -207,7 +208,8 @@ struct vgpu_region *probe_region(void);
 	F(green_held, "green-held") \
 	F(green_settled, "green-settled") \
 	F(detached, "detached") \
-	F(not_taken, "not-taken")
+	F(not_taken, "not-taken") \
+	F(waited_by_name, "waited-by-name")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

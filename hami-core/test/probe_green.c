@@ -132,3 +132,21 @@ void probe_not_taken(void)
 	}
 	NEED(cuCtxDetach(mine) == CUDA_SUCCESS);
 }
+
+/* CUDA 13 names the context to wait for; NULL is the current one. */
+void probe_waited_by_name(void)
+{
+	CUmodule module;
+	CUfunction function;
+	CUcontext mine, primary;
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&mine, 0, 0) == CUDA_SUCCESS && cuModuleLoadData(&module, "x") == CUDA_SUCCESS);
+	NEED(cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS);
+	for (int named = 0; named < 2; named++) {
+		NEED(cuModuleGetFunction(&function, module, named ? "work_41000us" : "work_40000us") == CUDA_SUCCESS);
+		NEED(cuCtxSetCurrent(mine) == CUDA_SUCCESS);
+		NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+		NEED(cuCtxSetCurrent(named ? primary : mine) == CUDA_SUCCESS);
+		uint64_t before = spent();
+		NEED(cuCtxSynchronize_v2(named ? mine : NULL) == CUDA_SUCCESS && spent() - before >= 20);
+	}
+}
