@@ -139,16 +139,17 @@ void overhead_context_begin(struct context_making *m, CUdevice ordinal)
 		return;
 	(void)region_context_bytes(m->device, &tries);
 	m->serial = region_context_event(m->device);
-	if (tries >= REGION_CONTEXT_TRIES)
-		return;
-	m->wanted = 1;
+	m->wanted = tries < REGION_CONTEXT_TRIES;
 	m->first = !__atomic_load_n(&self.had[m->device], __ATOMIC_RELAXED) && !region_own_data(m->device);
+	if (!m->wanted && !m->first)
+		return;
+	/* Who is on NVML's list is asked at each process's first context: the region keeps a context's size, and not that. */
 	m->listed = measure_own(m->device, &m->own);
 	if (m->listed && m->first && !another_copy(m->device)) { /* this process has nothing there yet */
 		measure_not_ours(m->device, m->own);
 		m->listed = 0;
 	}
-	m->measured = weigh(m->device, &m->card_free, &m->used);
+	m->measured = m->wanted && weigh(m->device, &m->card_free, &m->used);
 	m->data = region_own_data(m->device);
 }
 
@@ -162,14 +163,15 @@ static void learn(int device, uint64_t bytes, enum region_quality quality)
 static void measure(const struct context_making *m, int alone)
 {
 	uint64_t own, left, used;
-	if (!m->wanted)
+	if (!m->wanted && !m->first)
 		return;
 	if (measure_own(m->device, &own)) {
 		uint64_t before = (m->listed ? m->own : 0) + region_own_data(m->device) - m->data; /* other threads allocate */
 		uint64_t taken = own > before ? own - before : 0;
 		if (m->first && !m->listed && taken >= LEAST && taken <= MOST)
 			__atomic_store_n(&self.verified, 1, __ATOMIC_RELAXED);
-		learn(m->device, taken, REGION_EXACT);
+		if (m->wanted)
+			learn(m->device, taken, REGION_EXACT);
 		return;
 	}
 	if (!m->measured || !weigh(m->device, &left, &used))

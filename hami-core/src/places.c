@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "account.h"
 #include "resolve.h"
 #include "runtime.h"
 
@@ -14,24 +15,17 @@ static struct {
 	int count;
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static CUcontext current(void)
-{
-	CUcontext context = NULL;
-	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
-	return get && get(&context) == CUDA_SUCCESS ? context : NULL;
-}
-
 CUcontext stream_context(CUstream stream)
 {
 	CUcontext context = NULL;
 	fn_cuStreamGetCtx get = stream_is_made(stream) ? ORIGINAL(cuStreamGetCtx) : NULL;
-	return get && get(stream, &context) == CUDA_SUCCESS && context ? context : current();
+	return get && get(stream, &context) == CUDA_SUCCESS && context ? context_owner(context) : current_context();
 }
 
 int context_enter(CUcontext context)
 {
 	fn_cuCtxPushCurrent_v2 push = ORIGINAL(cuCtxPushCurrent_v2);
-	return context && push && current() != context && push(context) == CUDA_SUCCESS;
+	return context && push && current_context() != context && push(context) == CUDA_SUCCESS;
 }
 
 void context_leave(int entered)

@@ -10,7 +10,10 @@
 
 /*
  * The context of a stream's work: a stream's own, whatever is current (a kernel without a context takes the stream's, too), and the
- * current one for the default streams. NULL when there is none.
+ * current one for the default streams. NULL when there is none. For a green context it is the primary one that it belongs to: a green
+ * one can be current to one thread alone, so that no other may enter it. They share the device's memory and time, so they share a place,
+ * too, and an event of the primary one is recorded into a green one's stream. No real card has been asked whether it takes that: where it
+ * does not, the work is not measured, and its estimate stands.
  */
 CUcontext stream_context(CUstream stream);
 /* Whether a handle is a stream that somebody made, which has a context of its own. */
@@ -19,7 +22,7 @@ static inline int stream_is_made(CUstream stream)
 	return stream > CU_STREAM_PER_THREAD;
 }
 
-/* Makes a context current for a while; leave with what that returned. */
+/* Makes a context current for a while, unless it or a green one of it is; leave with what that returned. */
 int context_enter(CUcontext context);
 void context_leave(int entered);
 

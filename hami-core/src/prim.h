@@ -71,7 +71,10 @@ int prim_mutex_make(pthread_mutex_t *m);
 int prim_mutex_lock(pthread_mutex_t *m, int seconds);
 int prim_mutex_consistent(pthread_mutex_t *m);
 
-/* Has run(with) called when the calling thread ends; for one function of this library. Nothing where the C library has no such thing. */
+/*
+ * Has run(with) called when the calling thread ends; for one function of this library. Nothing where the C library has no such thing,
+ * nor in a copy of this library in another namespace of the dynamic linker.
+ */
 void prim_at_thread_end(void (*run)(void *), void *with);
 
 /* A library's handle, loading it when it is not there yet; NULL when there is none. */
@@ -97,6 +100,9 @@ int prim_symbol_in(const char *file, const char *name, void **out);
 
 /* As prim_symbol, before main and before a sanitizer is ready: it calls nothing. */
 void *prim_symbol_early(const char *const *prefixes, const char *name);
+
+/* 1 when this copy of the library is in the namespace that the program started in, or where nobody can say. Thread-safe. */
+int prim_in_main_namespace(void);
 
 /* 1 when a file of this name is one of NVIDIA's driver libraries. */
 int prim_is_nvidia_path(const char *path);

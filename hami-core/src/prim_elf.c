@@ -182,6 +182,27 @@ void *prim_symbol_early(const char *const *prefixes, const char *name)
 	return ours ? s.found : prim_symbol(prefixes, name); /* else: in a namespace of our own, later than the start */
 }
 
+/* Called while the list cannot change; once, whatever object it is called for. */
+static int search_list(struct dl_phdr_info *info, size_t size, void *listed)
+{
+	(void)info, (void)size;
+	for (const struct link_map *l = _r_debug.r_map; l; l = l->l_next)
+		*(int *)listed |= l->l_ld == _DYNAMIC;
+	return 1;
+}
+
+int prim_in_main_namespace(void)
+{
+	static int known; /* 0: not asked yet; else 1 + the answer */
+	int answer = __atomic_load_n(&known, __ATOMIC_RELAXED), listed = !&_r_debug;
+	if (answer)
+		return answer - 1;
+	if (!listed)
+		dl_iterate_phdr(search_list, &listed);
+	__atomic_store_n(&known, 1 + listed, __ATOMIC_RELAXED);
+	return listed;
+}
+
 struct owner_search {
 	ElfW(Addr) address;
 	int nvidia;

@@ -96,7 +96,8 @@ static long long ending_key(void (*run)(void *))
 
 void prim_at_thread_end(void (*run)(void *), void *with)
 {
-	long long key = ending_key(run);
+	/* Each namespace's C library counts keys from 0, but a thread has one table for all: ours would take the place of the program's. */
+	long long key = prim_in_main_namespace() ? ending_key(run) : 0;
 	if (key)
 		__atomic_load_n(&ending.set, __ATOMIC_RELAXED)((pthread_key_t)(key - 1), with);
 }

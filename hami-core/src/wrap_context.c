@@ -72,15 +72,20 @@ CUresult hook_ctx_create_v4(original_ctx_create_v4 original, CUcontext *context,
 	CREATE(original(context, params, flags, device));
 }
 
-/* After a reference to a primary context has gone. Whether it was the last shows only now. */
-static void settle_primary(CUdevice device, CUcontext context)
+/* A context has gone that might have stayed. */
+static void forget(CUcontext context)
 {
 	struct departing d;
-	if (primary_active(device))
-		return;
 	limiter_forget(context);
 	context_leave_begin(&d, context);
 	context_leave_end(&d, CUDA_SUCCESS);
+}
+
+/* After a reference to a primary context has gone. Whether it was the last shows only now. */
+static void settle_primary(CUdevice device, CUcontext context)
+{
+	if (!primary_active(device))
+		forget(context);
 }
 
 CUresult hook_primary_release(original_primary_release original, CUdevice device)
@@ -110,8 +115,24 @@ CUresult hook_primary_reset(original_primary_reset original, CUdevice device)
 	TAKE_AWAY(context, original(device));
 }
 
+/* A primary context, or a green one: each goes by a call of its own. */
+static int is_released(CUcontext context)
+{
+	int found = context_owner(context) != context;
+	for (CUdevice i = 0; i < ORDINALS && !found; i++)
+		found = context && primary_of(i) == context && primary_active(i); /* one that has gone may have left its address to another */
+	return found;
+}
+
+/* The driver does not destroy what is to be released: then nothing of it is lost, and what is in flight is still to be measured. */
 CUresult hook_ctx_destroy(original_ctx_destroy original, CUcontext context)
 {
+	if (is_released(context)) {
+		CUresult r = original(context);
+		if (r == CUDA_SUCCESS)
+			forget(context);
+		return r;
+	}
 	TAKE_AWAY(context, original(context));
 }
 
@@ -124,10 +145,12 @@ CUresult hook_ctx_attach(original_ctx_attach original, CUcontext *context, unsig
 	return r;
 }
 
-/* The last detaching destroys it. */
+/* The last detaching destroys it. The driver refuses a context that is not the current one. */
 CUresult hook_ctx_detach(original_ctx_detach original, CUcontext context)
 {
 	struct table_entry e;
+	if (current_context() != context)
+		return original(context);
 	if (!table_get(TABLE_CONTEXT, (uintptr_t)context, &e) || e.uses < 2)
 		return hook_ctx_destroy(original, context);
 	CUresult r = original(context);
@@ -199,13 +222,9 @@ CUresult hook_green_destroy(original_green_destroy original, CUgreenCtx green)
 	struct table_entry e, used;
 	if (!table_take(TABLE_GREEN, (uintptr_t)green, &e))
 		return original(green);
-	CUcontext context = (CUcontext)(uintptr_t)e.link;
-	struct span_rest rest;
 	int had = e.link && table_take(TABLE_GREEN_CONTEXT, e.link, &used);
-	limiter_settle(context);
-	limiter_leave_begin(&rest, context);
+	limiter_settle(primary_of(e.device)); /* it may go, too */
 	CUresult r = original(green);
-	limiter_leave_end(&rest);
 	if (r != CUDA_SUCCESS) {
 		table_put_back(&e);
 		if (had)

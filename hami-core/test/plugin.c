@@ -10,6 +10,9 @@ CUresult cuInit(unsigned int);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
 
 /* Starts the driver that this library sees, and makes device 0 current. */
 int plugin_start(void);
@@ -17,6 +20,15 @@ int plugin_start(void)
 {
 	CUcontext context;
 	return cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context);
+}
+
+int plugin_launch(void);
+int plugin_launch(void)
+{
+	CUmodule module;
+	CUfunction f;
+	return cuModuleLoadData(&module, "x") || cuModuleGetFunction(&f, module, "work_1000us") ||
+	       cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 }
 
 /* Allocates by the function it is linked to; by_name: by one that it looks up itself. */

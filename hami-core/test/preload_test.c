@@ -57,7 +57,10 @@ PROBE_TEST("managed memory of a pool is charged wholly, on the device that uses 
 PROBE_TEST("what a thread's default stream records is not the pool's", "capture-per-thread")
 PROBE_TEST("a green context is charged nothing, and its memory is the primary context's", "green")
 PROBE_TEST("work in a green context is held to the share, however many there have been", "green-held")
+PROBE_TEST("work in a green context is settled with the primary one's", "green-settled")
 PROBE_TEST("a context that is detached for the last time is gone", "detached")
+PROBE_TEST("a context that the driver does not let go keeps its work to be paid", "not-taken")
+PROBE_TEST("work is paid by whoever waits for its context, current or not", "waited-by-name")
 PROBE_TEST("a context that goes takes its memory along, and no other", "contexts")
 PROBE_TEST("NVML reports the limit by UUID, both versions", "nvml")
 PROBE_TEST("NVML lists the processes of the container, in all versions, with bytes that add up", "process-lists")
@@ -84,6 +87,17 @@ TEST("another process that has our PID on the host is not taken for our code")
 	CHECK(strstr(output, "are another process's") != NULL);
 	probe("namesake-later", host);
 	CHECK(strstr(output, "20000 MiB of process") != NULL);
+	done();
+}
+
+TEST("a process whose contexts are known from others still finds out whose NVML's figure is")
+{
+	machine(LIMITS);
+	probe("namesake-known", (const char *const[]){"FAKEGPU_NVML_PROCESSES", "host", NULL});
+	write_file("topology", "fakegpu 1\ndriver 580.95.05 cuda 13.0\n"
+			       "gpu model=\"A\" memory=40960MiB pci=0000:07:00.0 uuid=" U0 "\n");
+	probe("code-above", NULL);
+	CHECK(strstr(output, "another process's") == NULL);
 	done();
 }
 

@@ -48,6 +48,7 @@ CUresult cuLibraryUnload(CUlibrary);
 CUresult cuCtxDestroy_v2(CUcontext);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuCtxSynchronize(void);
+CUresult cuCtxSynchronize_v2(CUcontext);
 CUresult cuMemAlloc(CUdeviceptr_v1 *, unsigned int);
 CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
 CUresult cuMemAllocManaged(CUdeviceptr *, size_t, unsigned int);
@@ -63,6 +64,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *, size_t, CUstream);
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *, size_t, CUstream);
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
 CUresult cuStreamCreate(CUstream *, unsigned int);
+CUresult cuStreamGetCtx(CUstream, CUcontext *);
 CUresult cuMemFreeAsync(CUdeviceptr, CUstream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr, CUstream);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
@@ -149,6 +151,7 @@ struct vgpu_region *probe_region(void);
 	F(graph_memory, "graph-memory") \
 	F(deepbind, "deepbind") \
 	F(dlmopen, "dlmopen") \
+	F(dlmopen_keys, "dlmopen-keys") \
 	F(dlmopen_driver, "dlmopen-driver") \
 	F(lock_holder, "lock-holder") \
 	F(region_written, "region-written") \
@@ -199,9 +202,14 @@ struct vgpu_region *probe_region(void);
 	F(code_pooled, "code-pooled") \
 	F(namesake, "namesake") \
 	F(namesake_later, "namesake-later") \
+	F(namesake_known, "namesake-known") \
+	F(code_above, "code-above") \
 	F(green, "green") \
 	F(green_held, "green-held") \
-	F(detached, "detached")
+	F(green_settled, "green-settled") \
+	F(detached, "detached") \
+	F(not_taken, "not-taken") \
+	F(waited_by_name, "waited-by-name")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

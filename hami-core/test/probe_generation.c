@@ -22,6 +22,8 @@ static const struct {
 	{"cuGetProcAddress", "cuGetProcAddress_v2", 12000},
 	{"cuLibraryLoadData", "cuLibraryLoadData", 12000},
 	{"cuCtxCreate", "cuCtxCreate_v4", 12050},
+	{"cuCtxSynchronize", "cuCtxSynchronize", 2000},
+	{"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000},
 };
 #define HOOKED (int)(sizeof hooked / sizeof *hooked)
 

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "probe.h"
 
+#include <unistd.h>
+
 #include "hamicore_abi.h"
 
 /* The parts of the device that a green context gets: the fake takes anything. */
@@ -60,6 +62,41 @@ void probe_green_held(void)
 	NEED(probe_region()->ext.pace[0].spent_ns - before >= 10000000);
 }
 
+static uint64_t spent(void)
+{
+	return probe_region()->ext.pace[0].spent_ns / 1000000;
+}
+
+/* Its work is the primary context's: who waits for that one, or resets it, pays for both. */
+void probe_green_settled(void)
+{
+	CUmodule module;
+	CUfunction function;
+	CUstream stream;
+	CUcontext inside;
+	use_device(0);
+	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&function, module, "work_40000us") == CUDA_SUCCESS);
+	for (int made = 0; made < 2; made++) {
+		uint64_t before = spent();
+		CUgreenCtx green = enter_green();
+		NEED(cuStreamCreate(&stream, 0) == CUDA_SUCCESS && cuStreamGetCtx(stream, &inside) == CUDA_SUCCESS);
+		NEED(inside == (CUcontext)(void *)green);
+		if (made) /* from a thread that the green context is not current to */
+			use_device(0);
+		NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, made ? stream : NULL, NULL, NULL) == CUDA_SUCCESS);
+		use_device(0);
+		NEED(cuCtxSynchronize() == CUDA_SUCCESS);
+		printf("    %llu ms charged of 40\n", (unsigned long long)(spent() - before));
+		NEED(spent() - before >= 20);
+		NEED(cuGreenCtxDestroy(green) == CUDA_SUCCESS);
+	}
+	uint64_t before = spent();
+	enter_green();
+	NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+	usleep(60000);
+	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && spent() - before >= 20);
+}
+
 /* The last detaching is a destruction. */
 void probe_detached(void)
 {
@@ -71,4 +108,45 @@ void probe_detached(void)
 	NEED(cuCtxDetach(one) != CUDA_SUCCESS);
 	use_device(0);
 	NEED(left() == 58 * MIB && cuCtxDetach(NULL) != CUDA_SUCCESS && left() == 58 * MIB);
+}
+
+/* Contexts that the driver does not let go keep their work, which is paid when it is waited for. */
+void probe_not_taken(void)
+{
+	CUmodule module;
+	CUfunction function;
+	CUcontext primary, mine;
+	use_device(0);
+	NEED(cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS && cuCtxCreate_v2(&mine, 0, 0) == CUDA_SUCCESS);
+	for (int own = 0; own < 2; own++) {
+		CUcontext of = own ? mine : primary, other = own ? primary : mine;
+		uint64_t before = spent();
+		NEED(cuCtxSetCurrent(of) == CUDA_SUCCESS && cuModuleLoadData(&module, "x") == CUDA_SUCCESS);
+		NEED(cuModuleGetFunction(&function, module, own ? "work_41000us" : "work_40000us") == CUDA_SUCCESS);
+		NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+		NEED(cuCtxSetCurrent(other) == CUDA_SUCCESS);
+		NEED((own ? cuCtxDetach(of) : cuCtxDestroy_v2(of)) != CUDA_SUCCESS);
+		NEED(cuCtxSetCurrent(of) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+		printf("    %llu ms charged of 40\n", (unsigned long long)(spent() - before));
+		NEED(spent() - before >= 20);
+	}
+	NEED(cuCtxDetach(mine) == CUDA_SUCCESS);
+}
+
+/* CUDA 13 names the context to wait for; NULL is the current one. */
+void probe_waited_by_name(void)
+{
+	CUmodule module;
+	CUfunction function;
+	CUcontext mine, primary;
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&mine, 0, 0) == CUDA_SUCCESS && cuModuleLoadData(&module, "x") == CUDA_SUCCESS);
+	NEED(cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS);
+	for (int named = 0; named < 2; named++) {
+		NEED(cuModuleGetFunction(&function, module, named ? "work_41000us" : "work_40000us") == CUDA_SUCCESS);
+		NEED(cuCtxSetCurrent(mine) == CUDA_SUCCESS);
+		NEED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+		NEED(cuCtxSetCurrent(named ? primary : mine) == CUDA_SUCCESS);
+		uint64_t before = spent();
+		NEED(cuCtxSynchronize_v2(named ? mine : NULL) == CUDA_SUCCESS && spent() - before >= 20);
+	}
 }

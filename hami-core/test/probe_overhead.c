@@ -185,6 +185,38 @@ void probe_namesake(void)
 	NEED(cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && book(1) == 0);
 }
 
+/* Processes before this one have told the region all that it wants to know of a context. */
+static void know_contexts(void)
+{
+	int status;
+	cost("6", "0");
+	for (int i = 0; i < 4; i++) {
+		if (fork() == 0) {
+			use_device(0);
+			exit(0);
+		}
+		NEED(wait(&status) > 0 && status == 0);
+	}
+}
+
+/* More than code is believed to take, by a process that came onto NVML's list with its context. */
+void probe_code_above(void)
+{
+	know_contexts();
+	use_device(0);
+	NEED(left() == 58 * MIB && cuCtxSetLimit(2, 9216 * MIB) == CUDA_SUCCESS);
+	NEED(left() == 0 && book(1) == 9216 * MIB && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+void probe_namesake_known(void)
+{
+	know_contexts();
+	setenv("FAKEGPU_NVML_NAMESAKE", "300", 1);
+	use_device(0);
+	usleep(150000);
+	NEED(left() == 58 * MIB && book(1) == 0 && take(58 * MIB) == CUDA_SUCCESS);
+}
+
 /* It starts later, and has more than code ever takes. */
 void probe_namesake_later(void)
 {

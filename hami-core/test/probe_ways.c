@@ -41,6 +41,22 @@ void probe_dlmopen(void)
 	NEED(take(1) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+#define KEYS 32
+
+/* What a thread has under the program's keys stays, though each namespace's C library counts its own keys from 0. */
+void probe_dlmopen_keys(void)
+{
+	pthread_key_t key[KEYS];
+	void *handle = dlmopen(LM_ID_NEWLM, getenv("PROBE_PLUGIN"), RTLD_NOW);
+	NEED(handle);
+	int (*start)(void) = (int (*)(void))dlsym(handle, "plugin_start"), (*launch)(void) = (int (*)(void))dlsym(handle, "plugin_launch");
+	for (int i = 0; i < KEYS; i++)
+		NEED(!pthread_key_create(&key[i], NULL) && !pthread_setspecific(key[i], &key[i]));
+	NEED(start && launch && start() == 0 && launch() == 0);
+	for (int i = 0; i < KEYS; i++)
+		NEED(pthread_getspecific(key[i]) == &key[i]);
+}
+
 /* The driver itself in a namespace, its functions by name. */
 void probe_dlmopen_driver(void)
 {

@@ -53,6 +53,14 @@ TEST("way out 4: a namespace of the dynamic linker (dlmopen)")
 	done();
 }
 
+TEST("a copy in another namespace leaves the threads' data of the program alone")
+{
+	machine(LIMITS);
+	if (!sanitized())
+		probe("dlmopen-keys", NULL);
+	done();
+}
+
 TEST("way out 5: RTLD_DEEPBIND")
 {
 	machine(LIMITS);

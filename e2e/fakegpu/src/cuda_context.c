@@ -295,3 +295,18 @@ CUresult cuCtxSynchronize(void)
 	fg_drain(ordinal);
 	return CUDA_SUCCESS;
 }
+
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+	if (!context)
+		return cuCtxSynchronize();
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	pthread_mutex_lock(&fake.mutex);
+	int ordinal = alive(context) ? context->ordinal : -1;
+	pthread_mutex_unlock(&fake.mutex);
+	if (ordinal < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	fg_drain(ordinal);
+	return CUDA_SUCCESS;
+}

@@ -41,7 +41,8 @@ struct CUctx_st {
 
 struct CUstream_st {
 	int ordinal;
-	struct CUctx_st *context; /* NULL: a default stream */
+	struct CUctx_st *context; /* whose resources it uses: of a green one the primary one. NULL: a default stream */
+	struct CUctx_st *made_in; /* which was current when it was made */
 	uint64_t tail; /* ticket of the last work queued on it: see cuda_timeline.h */
 	uint64_t launches, ends[1024]; /* tickets of the last FG_QUEUE_DEPTH, by launch number */
 	struct CUgraph_st *recording; /* see cuda_work_graph.c */

@@ -46,7 +46,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 	*stream = calloc(1, sizeof **stream);
 	(*stream)->ordinal = context->ordinal;
 	(*stream)->context = context;
-	return CUDA_SUCCESS;
+	return cuCtxGetCurrent(&(*stream)->made_in);
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
@@ -86,7 +86,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 		return fg_ready();
 	if (!context)
 		return CUDA_ERROR_INVALID_VALUE;
-	*context = stream > (CUstream)2 ? stream->context : fg_context();
+	*context = stream > (CUstream)2 ? stream->made_in : fg_context();
 	return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
