@@ -14,6 +14,7 @@
 #include "account.h"
 #include "limit.h"
 #include "overhead.h"
+#include "places.h"
 #include "region.h"
 #include "resolve.h"
 #include "runtime.h"
@@ -305,24 +306,15 @@ static CUresult allocate(const struct request *q, CUmemoryPool handle, int devic
 }
 
 /* The device and the context of a stream, which need not be the current ones; those for the default streams. */
-static CUresult place_of(CUstream stream, CUdevice *out, CUcontext *context)
+static CUresult device_of(CUstream stream, CUdevice *out, CUcontext *context)
 {
-	CUcontext mine = NULL, its = NULL;
 	fn_cuCtxGetDevice device = ORIGINAL(cuCtxGetDevice);
-	fn_cuStreamGetCtx context_of = ORIGINAL(cuStreamGetCtx);
-	fn_cuCtxGetCurrent current = ORIGINAL(cuCtxGetCurrent);
-	fn_cuCtxPushCurrent_v2 push = ORIGINAL(cuCtxPushCurrent_v2);
-	fn_cuCtxPopCurrent_v2 pop = ORIGINAL(cuCtxPopCurrent_v2);
-	if (!device || !current)
+	if (!device)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	int known = current(&mine) == CUDA_SUCCESS;
-	*context = known ? context_owner(mine) : NULL;
-	if (stream <= CU_STREAM_PER_THREAD || !context_of || !push || !pop || context_of(stream, &its) ||
-	    (known && mine == its) || push(its))
-		return device(out);
+	*context = stream_context(stream);
+	int entered = context_enter(*context);
 	CUresult r = device(out);
-	*context = context_owner(its);
-	pop(&its);
+	context_leave(entered);
 	return r;
 }
 
@@ -343,7 +335,7 @@ static CUresult guarded(const struct request *q)
 	enum gate gate = runtime_gate();
 	if (gate == GATE_CLOSED)
 		return CUDA_ERROR_NOT_PERMITTED;
-	if (gate == GATE_OPEN || !q->bytes || place_of(q->stream, &ordinal, &context) != CUDA_SUCCESS)
+	if (gate == GATE_OPEN || !q->bytes || device_of(q->stream, &ordinal, &context) != CUDA_SUCCESS)
 		return call(q); /* not limited, or for the driver to refuse */
 	int device = runtime_device(ordinal);
 	CUmemoryPool handle = target(q, ordinal);
