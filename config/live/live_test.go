@@ -6,17 +6,13 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"deviceshare/config"
 	"deviceshare/config/live"
@@ -234,12 +230,7 @@ func TestOtherConfigMapsDoNotMatter(t *testing.T) {
 
 func TestANamespaceThatMayNotBeReadHidesNothingBeforeItAndIsReported(t *testing.T) {
 	client := fake.NewClientset(device("kube-system", "1", splits("4")))
-	client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetNamespace() != "volcano-system" {
-			return false, nil, nil
-		}
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
-	})
+	forbid(client, "volcano-system")
 	c := start(t, client)
 	if v := next(t, c.changes); v.Device.SplitCount != 4 {
 		t.Errorf("got %d", v.Device.SplitCount)
@@ -257,18 +248,12 @@ func TestWhatMayNotBeReadIsUnreadAndNotAbsent(t *testing.T) {
 				objects = append(objects, device("kube-system", "1", splits("4")))
 			}
 			client := fake.NewClientset(objects...)
-			var allowed atomic.Bool
-			client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				if a.GetNamespace() != "kube-system" || allowed.Load() {
-					return false, nil, nil
-				}
-				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
-			})
+			refused := forbid(client, "kube-system")
 			c := start(t, client)
 			if v := next(t, c.changes); !v.DeviceUnread || !v.NodeUnread || v.Device.Hash() != config.DefaultDevice().Hash() {
 				t.Errorf("got %+v", v)
 			}
-			allowed.Store(true)
+			refused.Store(false)
 			want := int64(7)
 			if exists {
 				want = 4

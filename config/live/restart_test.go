@@ -4,6 +4,7 @@ package live_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,12 +27,13 @@ const (
 	brokenText = `{"nodeconfig":[{"name":"n1","operatingmode":"MIG"}]}`
 )
 
-// forbid refuses every look at ConfigMaps until the flag is cleared.
-func forbid(client *fake.Clientset) *atomic.Bool {
+// forbid refuses every look at ConfigMaps of these namespaces, or of all if it names
+// none, until the flag is cleared.
+func forbid(client *fake.Clientset, namespaces ...string) *atomic.Bool {
 	var refused atomic.Bool
 	refused.Store(true)
-	client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if !refused.Load() {
+	client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if !refused.Load() || len(namespaces) > 0 && !slices.Contains(namespaces, a.GetNamespace()) {
 			return false, nil, nil
 		}
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
