@@ -209,13 +209,9 @@ func numbers(text string) []string {
 // quit ends a daemon that nobody uses and waits until it is gone. One that does not
 // answer cannot say who uses it; no container does, so it is killed.
 func (p *Preparer) quit(ctx context.Context, d Daemon) error {
-	m, _, err := p.mark(d)
-	if err != nil {
+	pid, err := p.living(d)
+	if err != nil || pid == 0 {
 		return err
-	}
-	pid := p.process(d, m)
-	if pid == 0 {
-		return nil
 	}
 	clients, err := p.clients(ctx, d)
 	if err == nil && len(clients) > 0 {

@@ -95,3 +95,12 @@ func (p *Preparer) process(d Daemon, m mark) int {
 	}
 	return p.cfg.Control.PID(d)
 }
+
+// living is the process of a daemon as its mark tells it, 0 when there is none.
+func (p *Preparer) living(d Daemon) (pid int, err error) {
+	m, _, err := p.mark(d)
+	if err != nil {
+		return 0, err
+	}
+	return p.process(d, m), nil
+}

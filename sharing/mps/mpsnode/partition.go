@@ -175,12 +175,9 @@ func (p *Preparer) giveBack(ctx context.Context, o sharing.Owner) error {
 func (p *Preparer) giveBackOne(ctx context.Context, c claim) error {
 	defer p.lock(c.Device)()
 	d := p.daemon(c.Device)
-	m, _, err := p.mark(d)
-	if err != nil {
-		return err
-	}
-	if p.process(d, m) == 0 {
-		return nil // they went with the daemon
+	pid, err := p.living(d)
+	if err != nil || pid == 0 {
+		return err // without a daemon they went with it
 	}
 	text, err := p.tell(ctx, d, "lspart")
 	if err != nil {

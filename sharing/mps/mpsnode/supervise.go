@@ -175,13 +175,9 @@ func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID, w *watch) (d
 
 // end kills a daemon that does not answer. Its mark stays and says that it died.
 func (p *Preparer) end(ctx context.Context, d Daemon) error {
-	m, _, err := p.mark(d)
-	if err != nil {
+	pid, err := p.living(d)
+	if err != nil || pid == 0 {
 		return err
-	}
-	pid := p.process(d, m)
-	if pid == 0 {
-		return nil
 	}
 	return p.cfg.Control.Kill(ctx, d, pid)
 }
