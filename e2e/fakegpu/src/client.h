@@ -56,6 +56,10 @@ int client_run(struct client *c, int count, char **words);
 CUresult client_start(struct client *c);
 const char *client_error(struct client *c, CUresult result);
 
+/* Seconds, on the device's clock. */
+double client_now(void);
+void client_rest(double seconds);
+
 /* n kernels of 1 ms; or kernels of `ms` for so many seconds. */
 CUresult work_launch(struct client *c, long n);
 CUresult work_busy(struct client *c, double seconds, double ms);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { GO_ON = -1 };
@@ -37,13 +36,6 @@ CUresult client_start(struct client *c)
 		c->has_context[c->device] = r == CUDA_SUCCESS;
 	}
 	return r;
-}
-
-static void rest(double seconds)
-{
-	struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-	while (nanosleep(&t, &t))
-		;
 }
 
 /* A number of the step's argument, or exit 2 with what is wanted. */
@@ -166,7 +158,7 @@ static int with_argument(struct client *c, const char *step, const char *argumen
 	double seconds = number(step, argument, 1e7); /* hold, sleep */
 	printf("%s seconds=%s\n", step, argument);
 	fflush(stdout);
-	rest(seconds);
+	client_rest(seconds);
 	return GO_ON;
 }
 

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client_work.c: steps that give the device something to do. */
-#define _GNU_SOURCE
 #include "client.h"
 
 #include <stdio.h>
-#include <time.h>
-
-static double seconds_now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static CUresult find_kernel(struct client *c, const char *name, CUfunction *work)
 {
@@ -34,10 +25,10 @@ CUresult work_launch(struct client *c, long n)
 {
 	CUfunction work;
 	CUresult r = find_kernel(c, "work_1000us", &work);
-	double start = seconds_now();
+	double start = client_now();
 	for (long done = 0; done < n && r == CUDA_SUCCESS; done += 16)
 		r = launch_some(c, work, n - done < 16 ? (int)(n - done) : 16);
-	double took = seconds_now() - start;
+	double took = client_now() - start;
 	printf("launch kernels=%ld seconds=%.3f rate=%.1f result=%s\n", n, took, took > 0 ? (double)n / took : 0,
 	       client_error(c, r));
 	return r;
@@ -55,8 +46,8 @@ CUresult work_busy(struct client *c, double seconds, double ms)
 	int some = ms < 16 ? (int)(16 / ms) : 1;
 	snprintf(name, sizeof name, "work_%.0fus", ms * 1000);
 	CUresult r = find_kernel(c, name, &work);
-	double start = seconds_now(), took = 0, began = 0, ended = 0;
-	for (; r == CUDA_SUCCESS && took < seconds; took = seconds_now() - start) {
+	double start = client_now(), took = 0, began = 0, ended = 0;
+	for (; r == CUDA_SUCCESS && took < seconds; took = client_now() - start) {
 		if (began == 0 && took >= seconds / 5)
 			began = took, from = kernels;
 		if (took <= seconds * 4 / 5)

@@ -161,8 +161,45 @@ void fg_clock_sleep_until(uint64_t ns)
 		;
 }
 
+/* What FAKEGPU_STALL=<one call in so many>/<at most so many microseconds> says; nothing without it. */
+static struct {
+	unsigned one_in;
+	uint64_t most_ns;
+	uint32_t seed;
+} stall;
+
+static void read_stall(void)
+{
+	const char *text = getenv("FAKEGPU_STALL");
+	unsigned long us;
+	if (text && sscanf(text, "%u/%lu", &stall.one_in, &us) == 2)
+		stall.most_ns = us * 1000;
+	stall.seed = (uint32_t)self.place + 1;
+}
+
+/* How long this process is not let run now. */
+static uint64_t held_up(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, read_stall);
+	if (!stall.one_in || !stall.most_ns)
+		return 0;
+	stall.seed = stall.seed * 1664525u + 1013904223u;
+	if ((stall.seed >> 8) % stall.one_in)
+		return 0;
+	stall.seed = stall.seed * 1664525u + 1013904223u;
+	return (stall.seed >> 8) % stall.most_ns;
+}
+
 void fg_clock_spend(uint64_t ns)
 {
 	if (self.clock)
+		wait_until(self.clock->now_ns + ns + held_up());
+}
+
+void fg_clock_return(void)
+{
+	uint64_t ns = self.clock ? held_up() : 0;
+	if (ns)
 		wait_until(self.clock->now_ns + ns);
 }

@@ -33,5 +33,7 @@ uint64_t fg_clock_now(void);
 void fg_clock_sleep_until(uint64_t ns);
 /* The host's time for a call of the driver; nothing in real time, where it takes its own. */
 void fg_clock_spend(uint64_t ns);
+/* The end of a call that has given the device something to do: where FAKEGPU_STALL says so, the host is held up there, too. */
+void fg_clock_return(void);
 
 #endif

@@ -188,6 +188,7 @@ uint64_t fg_enqueue(struct CUstream_st *s, uint64_t ns)
 	}
 	if (!alone)
 		fg_unlock();
+	fg_clock_return();
 	return end;
 }
 
