@@ -33,7 +33,7 @@ void cost_reset(void)
 	memset(costs, 0, sizeof costs);
 }
 
-void cost_learn(uint64_t key, uint64_t sample)
+void cost_learn(uint64_t key, uint64_t elapsed, uint64_t late)
 {
 	struct cost_entry *e = entry_of(key);
 	pthread_mutex_lock(&learning);
@@ -42,7 +42,7 @@ void cost_learn(uint64_t key, uint64_t sample)
 		__atomic_store_n(&e->key, key, __ATOMIC_RELAXED);
 		e->cost = (struct pace_cost){0};
 	}
-	pace_cost_sample(&e->cost, sample);
+	pace_cost_sample(&e->cost, elapsed, late);
 	uint64_t estimate = pace_cost_is_new(&e->cost) ? 0 : pace_cost_estimate(&e->cost);
 	__atomic_store_n(&e->estimate, estimate, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&learning);

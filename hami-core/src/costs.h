@@ -10,8 +10,8 @@
 /* 0: not known. Lock-free. */
 uint64_t cost_of(uint64_t key);
 
-/* Adds what one launch took. */
-void cost_learn(uint64_t key, uint64_t sample);
+/* Adds what one launch took, and how much of it the host may have: see pace_cost_sample. */
+void cost_learn(uint64_t key, uint64_t elapsed, uint64_t late);
 
 /* In a child after fork. */
 void cost_reset(void);

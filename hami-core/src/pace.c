@@ -3,6 +3,8 @@
 
 #define COST_WINDOW 16      /* samples after which an old minimum is forgotten */
 #define COST_FIRST 3        /* samples before an average means anything */
+#define COST_SURE 16        /* a part of the sample that may be the host's or the kernel's and does not matter */
+#define COST_LATE_NS 1000ULL /* what an undisturbed launch varies by */
 #define COST_SLACK_NS 5000ULL /* what the events themselves vary by */
 #define AHEAD_STEP_NS 1000000ULL
 #define AHEAD_LEAST_NS 100000ULL
@@ -76,12 +78,37 @@ static uint64_t above(uint64_t best, uint64_t part)
 	return best + best / part + COST_SLACK_NS;
 }
 
-void pace_cost_sample(struct pace_cost *c, uint64_t sample)
+/* Whether the host was held up too long for the sample to mean anything. As many in a row as a window has mean that it is slower now. */
+static int doubtful(struct pace_cost *c, uint64_t elapsed, uint64_t late)
 {
+	if (!c->samples || late <= elapsed / COST_SURE || late <= c->late + c->late / 4 + COST_LATE_NS) {
+		c->doubted = 0;
+		return 0;
+	}
+	c->doubt = c->doubted ? smaller(c->doubt, late) : late;
+	if (++c->doubted == COST_WINDOW) {
+		c->late = c->doubt;
+		c->doubted = 0;
+	}
+	return 1;
+}
+
+/* Whether the sample is so much surer than all before it that they count no more. */
+static int surer(const struct pace_cost *c, uint64_t late)
+{
+	return c->samples && c->late > c->best / COST_SURE && late + COST_LATE_NS < c->late / 2;
+}
+
+void pace_cost_sample(struct pace_cost *c, uint64_t elapsed, uint64_t late)
+{
+	if (doubtful(c, elapsed, late))
+		return;
+	uint64_t sample = pace_sample(elapsed, late);
 	if (!sample)
 		sample = 1;
-	if (!c->samples)
-		*c = (struct pace_cost){.best = sample, .next = UINT64_MAX, .usual = sample, .mean = sample};
+	if (!c->samples || surer(c, late))
+		*c = (struct pace_cost){.samples = c->samples, .best = sample, .next = UINT64_MAX, .usual = sample, .mean = sample, .late = late};
+	c->late = smaller(c->late, late);
 	c->samples = c->samples == UINT32_MAX ? COST_FIRST + 1 : c->samples + 1;
 	c->best = smaller(c->best, sample);
 	c->next = smaller(c->next, sample);

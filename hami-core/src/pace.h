@@ -53,15 +53,23 @@ struct pace_cost {
 	uint64_t best, next; /* smallest sample of the window before and of the current one */
 	uint64_t usual;      /* moving average of samples that nobody seems to have interrupted */
 	uint64_t mean;       /* moving average of all samples */
+	uint64_t late;       /* what the host takes for a launch when nothing holds it up */
+	uint64_t doubt;      /* the least that it took in those samples that were left out since */
+	uint32_t doubted;    /* how many in a row */
 };
 
 /*
- * Adds a sample. While another tenant is on the device, some samples contain its work (time slices of
+ * Adds a sample: what two events around a launch say, and `late`, the host's time for it if the device stood idle before it.
+ * The kernel began somewhere within that time: where it is long, beside the kernel and beside what is usual, the
+ * host was held up, nobody knows on which side of the start, and the sample says nothing. It is left out, unless there
+ * are no others; what was learnt from such is forgotten at the first that is better.
+ *
+ * While another tenant is on the device, some samples contain its work (time slices of
  * about 2 ms, or less): those more than half as long again as the smallest are left out, and when the mean of all is
  * a quarter longer, the smallest counts: samples that are disturbed a little would still add up. That
  * cannot be told from a kernel whose cost varies; the estimate is never below 2/5 of the mean of all samples.
  */
-void pace_cost_sample(struct pace_cost *cost, uint64_t sample);
+void pace_cost_sample(struct pace_cost *cost, uint64_t elapsed, uint64_t late);
 /* 0: not known yet, measure it. */
 uint64_t pace_cost_estimate(const struct pace_cost *cost);
 /* Whether to measure at the next opportunity: the first launches of a kernel load code. */

@@ -283,7 +283,7 @@ static int64_t settle(struct place *p, uint32_t generation, struct span *s, stru
 	struct moments m = moments_of(p, s);
 	s->sample = m.mid && m.end > m.mid && s->key ? pace_sample(m.end - m.mid, s->late_ns) : 0;
 	if (s->sample)
-		cost_learn(s->key, s->sample);
+		cost_learn(s->key, m.end - m.mid, s->late_ns);
 	pthread_mutex_lock(&p->mutex);
 	uint64_t number = p->generation == generation ? number_of(p, s->end) : 0;
 	if (!number) { /* the context is gone */

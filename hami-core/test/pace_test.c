@@ -102,7 +102,7 @@ static struct pace_cost learnt(int n, const uint64_t *samples)
 {
 	struct pace_cost c = {0};
 	for (int i = 0; i < n; i++)
-		pace_cost_sample(&c, samples[i]);
+		pace_cost_sample(&c, samples[i], 0);
 	return c;
 }
 
@@ -120,7 +120,7 @@ TEST("other tenants' time slices are left out, if half the samples have them")
 {
 	struct pace_cost c = {0};
 	for (int i = 0; i < 200; i++)
-		pace_cost_sample(&c, i % 2 ? MS : 3 * MS);
+		pace_cost_sample(&c, i % 2 ? MS : 3 * MS, 0);
 	CHECK(pace_cost_estimate(&c) < 11 * MS / 10);
 }
 
@@ -128,7 +128,7 @@ TEST("while most samples hold some of another's work, the smallest counts")
 {
 	struct pace_cost c = {0};
 	for (int i = 0; i < 200; i++)
-		pace_cost_sample(&c, (uint64_t)MS + (uint64_t)(i % 8) * 150000); /* up to twice, 1/8 undisturbed */
+		pace_cost_sample(&c, (uint64_t)MS + (uint64_t)(i % 8) * 150000, 0); /* up to twice, 1/8 undisturbed */
 	CHECK_EQ(pace_cost_estimate(&c), MS);
 }
 
@@ -136,12 +136,12 @@ TEST("a kernel that becomes slower or faster is followed within 50 samples")
 {
 	struct pace_cost c = {0};
 	for (int i = 0; i < 50; i++)
-		pace_cost_sample(&c, MS);
+		pace_cost_sample(&c, MS, 0);
 	for (int i = 0; i < 50; i++)
-		pace_cost_sample(&c, 9 * MS);
+		pace_cost_sample(&c, 9 * MS, 0);
 	CHECK(pace_cost_estimate(&c) > 85 * MS / 10);
 	for (int i = 0; i < 50; i++)
-		pace_cost_sample(&c, MS);
+		pace_cost_sample(&c, MS, 0);
 	CHECK(pace_cost_estimate(&c) < 11 * MS / 10);
 }
 
@@ -149,11 +149,58 @@ TEST("a kernel whose cost varies by little costs its mean, by much 2/5 of it at 
 {
 	struct pace_cost little = {0}, much = {0};
 	for (int i = 0; i < 1000; i++) {
-		pace_cost_sample(&little, (uint64_t)MS + (uint64_t)(i * 7 % 5) * 100000);
-		pace_cost_sample(&much, i % 4 ? 20 * MS : MS);
+		pace_cost_sample(&little, (uint64_t)MS + (uint64_t)(i * 7 % 5) * 100000, 0);
+		pace_cost_sample(&much, i % 4 ? 20 * MS : MS, 0);
 	}
 	CHECK(pace_cost_estimate(&little) > 115 * MS / 100 && pace_cost_estimate(&little) < 125 * MS / 100);
 	CHECK(pace_cost_estimate(&much) > 5 * MS);
+}
+
+TEST("a launch that is held up, before or after the kernel begins, says nothing about the kernel")
+{
+	struct pace_cost c = {0};
+	for (int i = 0; i < 1000; i++) {
+		uint64_t held = (uint64_t)(i * 7919 % 1200) * 1000; /* the kernel outlasts it, or it begins after it */
+		if (i % 3 == 1)
+			pace_cost_sample(&c, 1400000, held + 5000);
+		else if (i % 3 == 2)
+			pace_cost_sample(&c, 1400000 + held, held + 5000);
+		else
+			pace_cost_sample(&c, 1405000, 5000);
+		CHECK(i < 8 || (pace_cost_estimate(&c) > 1350000 && pace_cost_estimate(&c) < 1450000));
+	}
+}
+
+TEST("what was learnt from a launch that was held up is forgotten at the first that was not")
+{
+	const uint64_t elapsed[] = {1400000, 1400000, 1405000}, late[] = {900000, 800000, 5000};
+	struct pace_cost c = {0};
+	for (int i = 0; i < 3; i++)
+		pace_cost_sample(&c, elapsed[i], late[i]);
+	CHECK(!pace_cost_is_new(&c));
+	CHECK_EQ(pace_cost_estimate(&c), 1400000);
+}
+
+TEST("launches that have become slower for good are believed after a window of them")
+{
+	struct pace_cost c = {0};
+	for (int i = 0; i < 20; i++)
+		pace_cost_sample(&c, 20000, 5000);
+	CHECK_EQ(pace_cost_estimate(&c), 15000);
+	for (int i = 0; i < 16; i++)
+		pace_cost_sample(&c, 60000, 20000);
+	CHECK_EQ(pace_cost_estimate(&c), 15000);
+	for (int i = 0; i < 60; i++)
+		pace_cost_sample(&c, 60000, 20000 + (uint64_t)(i % 8) * 500);
+	CHECK(pace_cost_estimate(&c) > 36000 && pace_cost_estimate(&c) < 40000);
+}
+
+TEST("a short kernel that is always launched to an idle device is known all the same")
+{
+	struct pace_cost c = {0};
+	for (int i = 0; i < 200; i++)
+		pace_cost_sample(&c, 20000, 5000 + (uint64_t)(i * 31 % 7) * 100);
+	CHECK(pace_cost_estimate(&c) >= 14000 && pace_cost_estimate(&c) <= 15000);
 }
 
 TEST("a sample is freed of the host's delay, but keeps half")
