@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe_launch.c: programs that start work in all ways there are; run by limiter_test. */
+/* probe_launch.c: programs that start work in all ways there are; run by limiter_test and limiter_live_test. */
 #define _GNU_SOURCE
 #include "probe.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define KERNEL (CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **)
@@ -46,11 +45,18 @@ static CUfunction kernel(const char *name)
 	return f;
 }
 
+uint64_t fakegpu_now(void);
+void fakegpu_sleep_until(uint64_t ns);
+
+/* Seconds on the device's clock, which may be one of its own. */
 static double now(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	return (double)fakegpu_now() / 1e9;
+}
+
+static void rest(double seconds)
+{
+	fakegpu_sleep_until(fakegpu_now() + (uint64_t)(seconds * 1e9));
 }
 
 static CUresult launch(CUfunction f, CUstream stream)
@@ -312,7 +318,7 @@ static void work_in_contexts(int way)
 		NEED(way != 1 || cuStreamSynchronize(stream) == CUDA_SUCCESS);
 		NEED(way != 2 || cuEventSynchronize(event) == CUDA_SUCCESS);
 		if (way == 3)
-			usleep(50000); /* and leaves with the work in flight */
+			rest(0.05); /* and leaves with the work in flight */
 		NEED(cuCtxDestroy_v2(context) == CUDA_SUCCESS);
 	}
 	printf("    a context for each 60 ms, way %d: %.3f s\n", way, now() - start);
@@ -338,6 +344,7 @@ static void work_once(void)
 {
 	use_context();
 	NEED(launch(kernel("work_60000us"), NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	printf("    60 ms of work, done at=%.3f\n", now());
 }
 
 static CUcontext both[2];
@@ -415,7 +422,7 @@ static void work_blocked(void)
 	use_both();
 	CUfunction f = kernel("work_1500us");
 	NEED(!pthread_create(&t, NULL, fill_queue, NULL));
-	usleep(500000);
+	rest(0.5);
 	double start = now();
 	for (int i = 0; i < 20; i++)
 		NEED(launch(f, on[1]) == CUDA_SUCCESS);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Unit tests link the parts they test; preload_test runs programs under LD_PRELOAD on
-# the fake driver. Everything runs three times: as it is, with ASan and UBSan, and with TSan; tests on the fake's own
-# clock run without TSan, because one thread runs at a time there.
+# the fake driver. Everything runs three times: as it is, with ASan and UBSan, and with TSan; of the tests on the fake's own
+# clock, where one thread of a program runs at a time, most run without TSan.
 FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 TSAN_LIB := $(shell $(CC) -print-file-name=libtsan.so)
@@ -17,7 +17,10 @@ test-headers:
 	@test/headers.sh $(CC) "$(GO)" $(B)/headers
 
 .PHONY: fake test-normal test-asan test-tsan test-generator test-symbols test-fake test-stress stress test-cost cost
-test: test-generator test-fake shares test-map test-headers test-neighbours test-neighbours-asan test-normal test-stress test-cost test-asan test-limiter test-limiter-asan test-tsan test-limiter-tsan test-symbols check-arm64
+# One after the other also under `make -j`: each wants the processors for itself.
+test:
+	@set -e; for t in test-generator test-fake shares test-map test-headers test-neighbours test-neighbours-asan test-normal test-stress test-cost \
+		test-asan test-limiter test-limiter-asan test-tsan test-limiter-tsan test-symbols check-arm64; do $(MAKE) --no-print-directory $$t; done
 
 fake:
 	@$(MAKE) -s -C $(FAKE)
@@ -126,26 +129,7 @@ check-arm64: $(ARM)/libvgpu.so
 	@$(MAKE) -s -C $(FAKE) B=$(abspath $(ARM))/fake CC=$(CROSS)gcc && echo "ok the fake driver compiles and links"
 endif
 
-# The compute limit in real time on the fake device.
-$(B)/test/test/limiter_test: test/limiter_test.c test/testing.h include/hamicore_abi.h
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $<
-$(B)/test/test/probe_launch: test/probe_launch.c test/probe.h include/cuda_abi.h | fake
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -lpthread
-define run_limiter
-	@echo "== limiter ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
-		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/limiter_test
-endef
-.PHONY: test-limiter test-limiter-asan test-limiter-tsan
-test-limiter: fake $(B)/test/libvgpu.so $(B)/test/test/limiter_test $(B)/test/test/probe_launch
-	$(call run_limiter,test,$(abspath $(B)/test/libvgpu.so))
-test-limiter-asan: fake $(B)/asan/libvgpu.so $(B)/test/test/limiter_test $(B)/test/test/probe_launch
-	$(call run_limiter,asan,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so))
-test-limiter-tsan: fake $(B)/tsan/libvgpu.so $(B)/test/test/limiter_test $(B)/test/test/probe_launch
-	$(call run_limiter,tsan,$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so))
-
-# The same library on the fake driver's clock, which is real only outside of these tests.
+# The library on the fake driver's clock, which is real only outside of these tests.
 virtual = $(patsubst %,$(B)/$(1)/obj/%.o,$(filter-out prim_clock,$(CORE)) $(HOOKS) hooks.gen dlsym dlopen) $(B)/$(1)/test/virtual_clock.o
 define virtual_library
 $(B)/$(1)/test/virtual_clock.o: test/virtual_clock.c src/prim.h
@@ -157,27 +141,52 @@ $(B)/$(1)/virtual/libvgpu.so: $(call virtual,$(1))
 endef
 $(eval $(call virtual_library,test,))
 $(eval $(call virtual_library,asan,$(SANITIZE)))
+$(eval $(call virtual_library,tsan,$(THREADS)))
 $(B)/test/test/probe_tenant: test/probe_tenant.c include/cuda_abi.h | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1
 $(B)/test/test/shares_test: test/shares_test.c test/tenants.h test/testing.h test/blocks_model.c test/blocks_model.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ test/shares_test.c test/blocks_model.c
-$(patsubst %,$(B)/test/test/%_test,borrow turns): $(B)/test/test/%: test/%.c test/tenants.h test/testing.h
+$(patsubst %,$(B)/test/test/%_test,borrow turns stalls): $(B)/test/test/%: test/%.c test/tenants.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
 on_clock = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" VGPU_TEST_BUILD=$(abspath $(B)) \
 	$(B)/test/test/$(1)_test
 
+# The compute limit: on that clock, and in real time where threads and processes run at once.
+$(patsubst %,$(B)/test/test/%_test,limiter limiter_live): $(B)/test/test/%: test/%.c test/limited.h test/testing.h include/hamicore_abi.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $<
+$(B)/test/test/probe_launch: test/probe_launch.c test/probe.h include/cuda_abi.h | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -lpthread
+# $(1) variant, $(2) what to preload before the library
+define run_limiter
+	@set -e; for t in limiter=virtual/ limiter_live=; do echo "== $${t%=*} ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) \
+		VGPU_TEST_PRELOAD="$(2) $(abspath $(B)/$(1))/$${t#*=}libvgpu.so" \
+		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$${t%=*}_test; done
+endef
+LIMITER := $(patsubst %,$(B)/test/test/%,limiter_test limiter_live_test probe_launch)
+.PHONY: test-limiter test-limiter-asan test-limiter-tsan
+test-limiter: fake $(B)/test/libvgpu.so $(B)/test/virtual/libvgpu.so $(LIMITER)
+	$(call run_limiter,test,)
+test-limiter-asan: fake $(B)/asan/libvgpu.so $(B)/asan/virtual/libvgpu.so $(LIMITER)
+	$(call run_limiter,asan,$(ASAN_LIB))
+test-limiter-tsan: fake $(B)/tsan/libvgpu.so $(B)/tsan/virtual/libvgpu.so $(LIMITER)
+	$(call run_limiter,tsan,$(TSAN_LIB))
+
 # Five workloads, alone and in pairs, under the library and under HAMi-core's formula: a table.
 .PHONY: shares
 shares: fake $(B)/test/virtual/libvgpu.so $(B)/test/test/shares_test $(B)/test/test/probe_tenant
 	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
-# Once more under the sanitizers: one thread of a program runs at a time there, so limiter_test looks for races.
+# Once more under the sanitizers: one thread of a program runs at a time there, so limiter_live_test looks for races.
 .PHONY: test-neighbours test-neighbours-asan
-NEIGHBOURS := $(patsubst %,$(B)/test/test/%,borrow_test turns_test probe_tenant)
+NEIGHBOURS := $(patsubst %,$(B)/test/test/%,borrow_test turns_test stalls_test probe_tenant)
 test-neighbours: fake $(B)/test/virtual/libvgpu.so $(NEIGHBOURS)
 	@echo "== borrow"; $(call on_clock,borrow,$(abspath $(B)/test/virtual/libvgpu.so))
 	@echo "== turns"; $(call on_clock,turns,$(abspath $(B)/test/virtual/libvgpu.so))
+	@echo "== stalls"; $(call on_clock,stalls,$(abspath $(B)/test/virtual/libvgpu.so))
 test-neighbours-asan: fake $(B)/asan/virtual/libvgpu.so $(NEIGHBOURS)
 	@echo "== borrow (asan)"; $(call on_clock,borrow,$(ASAN_LIB) $(abspath $(B)/asan/virtual/libvgpu.so))
+	@echo "== stalls (asan)"; $(call on_clock,stalls,$(ASAN_LIB) $(abspath $(B)/asan/virtual/libvgpu.so))
