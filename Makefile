@@ -19,6 +19,9 @@ PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webho
 FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 
 .DEFAULT_GOAL := help
+# One after the other also under `make -j`: the parts build into the same folders, and there is one sandbox. What is compiled inside
+# of a part is compiled side by side.
+.NOTPARALLEL:
 .PHONY: help build demo sandbox sandbox-down test test-race test-c test-e2e gpu-build gpu gpu-dry fuzz bench lint clean
 
 help: ## list the targets
