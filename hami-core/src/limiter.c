@@ -17,6 +17,8 @@
 
 #define BATCH_LAUNCHES 4096     /* most launches between two checkpoints */
 #define AHEAD_PATIENCE_NS 500000000ULL /* a kernel may wait for one that we hold back: then let go */
+#define LONG_DEBT_NS 10000000ULL
+#define COURTESY_NS 300000ULL   /* who comes to a long debt lets those go first who have waited for it */
 
 static const int32_t starting = -3; /* nothing known yet: take the slow way */
 static const int32_t never = LIMITER_IDLE;
@@ -41,6 +43,7 @@ struct batch {
 	CUstream other; /* one more stream known to be of that context */
 	struct span span;
 	uint64_t size, sum; /* nanoseconds: when to close it; launched so far */
+	int64_t claimed;    /* taken from the balance when it began */
 	int launches;
 	uint32_t seed; /* 0: the thread has had no batch yet */
 };
@@ -71,11 +74,15 @@ static int start(void)
 	return self.mode;
 }
 
-/* Waits until there is time to spend, nobody goes first, and little enough is queued. 0 when nothing was enforced. */
+/*
+ * Waits until there is time to spend, nobody goes first, and little enough is queued, and claims the cost of the launch that waits:
+ * else all who wait would launch at once, and those of other processes be on the device for each other's time. 0 when nothing was enforced.
+ */
 static int wait_for_turn(struct place *p, uint64_t cost)
 {
+	uint64_t batch = cost > PACE_BATCH_NS ? cost : PACE_BATCH_NS, polite_till = 0;
 	uint64_t patience = prim_now() + AHEAD_PATIENCE_NS;
-	for (;;) {
+	for (int first = 1;; first = 0) {
 		share_heed_monitor();
 		if (!share_enforced())
 			return 0;
@@ -85,12 +92,18 @@ static int wait_for_turn(struct place *p, uint64_t cost)
 		uint64_t queued = spans_queued(p, &spans), ahead = pace_ahead(queued, spans);
 		unsigned percent = borrow_rate(p->device, p->percent, now);
 		int64_t balance = share_refill(p->device, percent, now);
-		uint64_t wait = pace_wait(balance, percent), turn = turns_wait(p->device, percent, balance, queued, cost, now);
+		uint64_t wait = pace_wait(balance, percent), turn = turns_wait(p->device, percent, balance, queued, batch, now);
+		if (first && wait > LONG_DEBT_NS)
+			polite_till = now + wait + COURTESY_NS;
+		if (!wait && now < polite_till) {
+			wait = COURTESY_NS;
+			polite_till = 0;
+		}
 		if (!wait)
 			wait = turn;
 		if (!wait && now < patience)
 			wait = ahead;
-		if (!wait)
+		if (!wait && share_claim(p->device, (int64_t)cost))
 			return 1;
 		prim_sleep_until(now + (wait < PACE_SLICE_NS ? wait : PACE_SLICE_NS));
 	}
@@ -108,7 +121,7 @@ static void abandon(struct batch *b)
 	if (!stale(b))
 		span_discard(b->place, b->span.start);
 	if (!b->span.free)
-		share_give(b->device, -(int64_t)b->sum);
+		share_give(b->device, b->claimed - (int64_t)b->sum);
 	b->open = 0;
 	b->place = NULL;
 }
@@ -134,15 +147,16 @@ static int open_batch(struct batch *b, const struct launch *l, CUcontext context
 		return 0;
 	}
 	uint64_t cost = cost_of(l->key);
-	int free = !wait_for_turn(p, cost > PACE_BATCH_NS ? cost : PACE_BATCH_NS);
+	int free = !wait_for_turn(p, cost);
 	if (!seed) {
 		seed = __atomic_add_fetch(&self.seeds, 1, __ATOMIC_RELAXED);
 		prim_at_thread_end(thread_ends, b);
 	}
-	*b = (struct batch){.open = 1, .place = p, .generation = generation, .context = context, .device = p->device, .seed = seed};
+	*b = (struct batch){.open = 1, .place = p, .generation = generation, .context = context, .device = p->device, .seed = seed,
+			    .claimed = free ? 0 : (int64_t)cost};
 	b->size = pace_batch(&b->seed);
 	b->span = (struct span){.stream = l->stream, .opened_ns = prim_now(), .free = free};
-	span_anchor(p, l->stream);
+	b->span.charged_then = span_anchor(p, l->stream);
 	b->span.after = span_running(p, l->stream);
 	return 1;
 }
@@ -252,7 +266,7 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 		span_discard(b->place, s->start);
 		span_discard(b->place, s->mid);
 	}
-	share_give(b->device, -(int64_t)s->paid);
+	share_give(b->device, b->claimed - (int64_t)s->paid);
 	b->open = 0;
 	b->place = NULL;
 }

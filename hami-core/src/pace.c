@@ -151,14 +151,38 @@ uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading)
 	return start + smaller(loading, end - start - PACE_NEW_NS);
 }
 
-uint64_t pace_take(struct pace_line *line, uint64_t start, uint64_t end, uint64_t busy_then)
+/* The part of a piece's charge that lies in [start, end]. */
+static double within(uint64_t from, uint64_t to, uint64_t charge, uint64_t start, uint64_t end)
 {
-	uint64_t from = start > line->covered ? start : line->covered;
-	uint64_t part = end > from ? end - from : 0, others = line->busy - busy_then;
-	if (start < line->covered && end > start && end - start > others && end - start - others > part)
-		part = end - start - others;
-	if (end > start && end > line->covered)
-		line->covered = end;
-	line->busy += part;
-	return part;
+	uint64_t first = from > start ? from : start, last = to < end ? to : end;
+	return last > first ? (double)charge * (double)(last - first) / (double)(to - from) : 0;
+}
+
+uint64_t pace_rest(const struct pace_line *line, uint64_t start, uint64_t end, uint64_t charged_then)
+{
+	if (end <= start)
+		return 0;
+	uint64_t oldest = line->settled > PACE_PIECES ? line->settled - PACE_PIECES : 0;
+	uint64_t known = oldest ? line->piece[oldest % PACE_PIECES].before : 0;
+	double others = known > charged_then ? (double)(known - charged_then) : 0;
+	for (uint64_t n = oldest; n < line->settled; n++) {
+		unsigned i = n % PACE_PIECES;
+		if (line->piece[i].before >= charged_then)
+			others += within(line->piece[i].start, line->piece[i].end, line->piece[i].charge, start, end);
+	}
+	return others < (double)(end - start) ? end - start - (uint64_t)others : 0;
+}
+
+void pace_settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charge)
+{
+	unsigned i = line->settled % PACE_PIECES;
+	if (end <= start)
+		return;
+	line->piece[i].start = start;
+	line->piece[i].end = end;
+	line->piece[i].charge = charge;
+	line->piece[i].before = line->charged;
+	line->charged += charge;
+	line->latest = end > line->latest ? end : line->latest;
+	line->settled++;
 }

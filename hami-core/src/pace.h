@@ -99,15 +99,27 @@ uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid);
  */
 uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading);
 
-/* The time line of a context: how far it is covered by settled batches, and how much of it they took. */
+#define PACE_PIECES 64
+
+/* The time line of a context: which times the batches were charged for that were settled last. */
 struct pace_line {
-	uint64_t covered, busy;
+	uint64_t settled; /* so many were */
+	uint64_t charged; /* for all of them */
+	uint64_t latest;  /* where the line ends */
+	struct {
+		uint64_t start, end, charge;
+		uint64_t before; /* what `charged` was then */
+	} piece[PACE_PIECES]; /* the last ones, by number */
 };
 
 /*
- * The part of [start, end] that settled batches have not taken, and takes it. `busy_then` is line->busy when
- * this batch was launched: one that outlasts later ones takes what they have left.
+ * The part of [start, end] that nothing was charged for yet, by those batches of other threads and streams that overlap it. `charged_then` is
+ * line->charged when this batch began: those that were settled before had ended. A charge is taken to lie evenly in its batch's
+ * time, and wholly in this one where the batch is too long ago to be looked up.
  */
-uint64_t pace_take(struct pace_line *line, uint64_t start, uint64_t end, uint64_t busy_then);
+uint64_t pace_rest(const struct pace_line *line, uint64_t start, uint64_t end, uint64_t charged_then);
+
+/* Notes what [start, end] was charged for. */
+void pace_settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charge);
 
 #endif

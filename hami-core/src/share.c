@@ -71,6 +71,17 @@ int64_t share_refill(int device, unsigned percent, uint64_t now)
 	return then;
 }
 
+int share_claim(int device, int64_t ns)
+{
+	struct vgpu_pace *b = share_books(device);
+	int64_t balance = __atomic_load_n(&b->balance_ns, __ATOMIC_RELAXED);
+	do
+		if (balance < 0)
+			return 0;
+	while (!__atomic_compare_exchange_n(&b->balance_ns, &balance, balance - ns, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return 1;
+}
+
 void share_give(int device, int64_t ns)
 {
 	if (ns)

@@ -28,6 +28,9 @@ struct vgpu_turn *share_turn(int device);
 /* Credits the time since the last refill, whoever comes first. The balance then. */
 int64_t share_refill(int device, unsigned percent, uint64_t now_ns);
 
+/* Takes from a device's balance if it is not negative; 0 when it is: somebody else was faster. */
+int share_claim(int device, int64_t ns);
+
 /* Adds to a device's balance; negative: takes. */
 void share_give(int device, int64_t ns);
 

@@ -72,22 +72,24 @@ int span_passed(CUevent event)
 	return !query || query(event) != CUDA_ERROR_NOT_READY; /* broken is as good as ended */
 }
 
-void span_anchor(struct place *p, CUstream stream)
+uint64_t span_anchor(struct place *p, CUstream stream)
 {
 	pthread_mutex_lock(&p->mutex);
 	int there = p->anchor != NULL;
+	uint64_t charged = p->line.charged;
 	pthread_mutex_unlock(&p->mutex);
 	if (there)
-		return;
+		return charged;
 	CUevent event = span_mark(p, stream);
 	pthread_mutex_lock(&p->mutex);
 	if (p->anchor) { /* another thread was faster */
 		give_back(p, event);
 	} else {
 		p->anchor = event;
-		p->anchor_ns = p->line.covered > ANCHOR_BASE_NS ? p->line.covered : ANCHOR_BASE_NS;
+		p->anchor_ns = p->line.latest > ANCHOR_BASE_NS ? p->line.latest : ANCHOR_BASE_NS;
 	}
 	pthread_mutex_unlock(&p->mutex);
+	return charged;
 }
 
 /* Whether span `number` is in flight still and has this end (needs the mutex). */
@@ -150,9 +152,7 @@ void span_add(struct place *p, const struct span *s)
 	if (p->next - p->first == SPANS_MOST) {
 		discard_all(p, s);
 	} else {
-		struct span *kept = &p->ring[p->next++ % SPANS_MOST];
-		*kept = *s;
-		kept->busy_then = p->line.busy;
+		p->ring[p->next++ % SPANS_MOST] = *s;
 		p->queued += s->paid;
 	}
 	pthread_mutex_unlock(&p->mutex);
@@ -256,16 +256,24 @@ static uint64_t lost_of(const struct span *s, uint64_t measured, uint64_t charge
 	return lost < (double)(measured - charge) ? (uint64_t)lost : measured - charge;
 }
 
-/* GPU time between the span's start and its end that no other span has covered (needs the mutex). */
-static uint64_t measure(struct place *p, uint64_t number, const struct span *s, const struct moments *m, uint64_t now_ns)
+/*
+ * What the span is charged, and notes it on the time line; in *measured the GPU time between its start and its end that no
+ * other span was charged for (needs the mutex).
+ */
+static uint64_t charge_span(struct place *p, uint64_t number, const struct span *s, const struct moments *m, uint64_t now_ns, uint64_t *measured)
 {
 	p->ended[number % SPANS_MOST].number = number;
 	p->ended[number % SPANS_MOST].end_ns = m->end;
+	*measured = PACE_UNKNOWN;
 	if (!m->start || !m->end)
-		return PACE_UNKNOWN;
-	uint64_t busy = pace_take(&p->line, pace_from(m->start, m->end, s->loading_ns), m->end, s->busy_then);
+		return pace_charge(PACE_UNKNOWN, s->predicted, s->paid);
+	uint64_t start = pace_from(m->start, m->end, s->loading_ns), rest = pace_rest(&p->line, start, m->end, s->charged_then);
 	uint64_t host = now_ns - s->opened_ns; /* no span takes longer than the host has seen it for */
-	return s->unmeasured ? PACE_UNKNOWN : busy < host ? busy : host;
+	if (!s->unmeasured)
+		*measured = rest < host ? rest : host;
+	uint64_t charge = pace_charge(*measured, s->predicted, s->paid);
+	pace_settle(&p->line, start, m->end, charge);
+	return charge;
 }
 
 /* The number of the span in flight with this end, which may have changed; 0: there is none any more (needs the mutex). */
@@ -292,7 +300,7 @@ static int64_t settle(struct place *p, uint32_t generation, struct span *s, stru
 	}
 	p->ring[number % SPANS_MOST].settled = 1;
 	p->queued -= s->paid;
-	uint64_t measured = measure(p, number, s, &m, now_ns), charge = pace_charge(measured, s->predicted, s->paid);
+	uint64_t measured, charge = charge_span(p, number, s, &m, now_ns, &measured);
 	CUevent broken = move_anchor(p, &s->end, m.end);
 	discard_all(p, s);
 	pthread_mutex_unlock(&p->mutex);

@@ -36,7 +36,7 @@ struct span {
 	int unmeasured;     /* launched on several streams: start and end say nothing */
 	int free;           /* launched while nothing was limited */
 	int settled;
-	uint64_t busy_then; /* see pace_take; set by span_add */
+	uint64_t charged_then; /* see pace_rest */
 	uint64_t sample;    /* of what was launched between mid and end; 0: none. Set when it has ended */
 };
 
@@ -80,8 +80,8 @@ int span_passed(CUevent event);
 /* Gives an event back; calls no driver. */
 void span_discard(struct place *p, CUevent event);
 
-/* Begins the context's time line, if it has none yet. */
-void span_anchor(struct place *p, CUstream stream);
+/* Begins the context's time line, if it has none yet. What was charged on it so far: the new span's charged_then. */
+uint64_t span_anchor(struct place *p, CUstream stream);
 
 /* Number of the last span in flight on a stream; 0 when it is idle as far as we know. */
 uint64_t span_running(struct place *p, CUstream stream);

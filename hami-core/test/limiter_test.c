@@ -22,22 +22,42 @@ TEST("a pause is not paid for when a kernel that is new follows it")
 	done();
 }
 
-static void two_containers(int neighbours)
+/* The shares of two programs that start together; once on a machine, because the clock does not wait for a second pair. */
+static void together(const char *one, const char *other, const char *steps, double *first, double *second)
 {
 	int a = 0, b = 0;
-	machine(30, "default");
 	on_clock(2);
+	pid_t p = client(one, 0, steps, &a), q = client(other, 1, steps, &b);
+	CHECK_EQ(finish(p, a), 0);
+	*first = reported("middle=");
+	CHECK_EQ(finish(q, b), 0);
+	*second = reported("middle=");
+	printf("    %s, both: %.3f and %.3f\n", steps, *first, *second);
+}
+
+TEST("processes of a container share one limit")
+{
+	static const char *const steps[] = {"busy 3 0.02", "busy 3 0.5", "busy 3 1.4", "busy 6 20"};
+	for (int i = 0; i < 4; i++) {
+		double first, second;
+		machine(30, "force");
+		together("limits", "limits", steps[i], &first, &second);
+		CHECK(first + second > 0.28 && first + second < 0.32);
+		CHECK(first > 0.1 && second > 0.1);
+		done();
+	}
+}
+
+static void two_containers(int neighbours)
+{
+	double first, second;
+	machine(30, "default");
 	container("other", 70, "default");
 	if (neighbours) {
 		among_neighbours("limits", 30);
 		among_neighbours("other", 70);
 	}
-	pid_t one = client("limits", 0, "busy 3 0.5", &a), two = client("other", 1, "busy 3 0.5", &b);
-	CHECK_EQ(finish(one, a), 0);
-	double first = reported("middle=");
-	CHECK_EQ(finish(two, b), 0);
-	double second = reported("middle=");
-	printf("    two containers: %.3f and %.3f\n", first, second);
+	together("limits", "other", "busy 3 0.5", &first, &second);
 	CHECK(first > 0.28 && first < 0.32 && second > 0.68 && second < 0.72);
 	done();
 }
@@ -110,6 +130,15 @@ TEST("streams that run side by side count once, and contexts that go leave the l
 	among_neighbours("limits", 50);
 	CHECK_EQ(probe("limits", "streams"), 0);
 	CHECK_EQ(probe("limits", "contexts"), 0);
+	done();
+}
+
+TEST("threads whose batches overlap have one share")
+{
+	machine(50, "force");
+	CHECK_EQ(probe("limits", "interleaved"), 0);
+	setenv("FAKEGPU_STALL", "100/1000", 1);
+	CHECK_EQ(probe("limits", "interleaved"), 0);
 	done();
 }
 

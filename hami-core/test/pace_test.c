@@ -236,25 +236,76 @@ TEST("a launch that loads code begins when that is done, and takes what is paid 
 		CHECK_EQ(pace_from(table[i].start, table[i].end, table[i].loading), table[i].want);
 }
 
+/* Settles a batch by what was measured alone. */
+static uint64_t settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charged_then, uint64_t predicted)
+{
+	uint64_t charge = pace_charge(pace_rest(line, start, end, charged_then), predicted, 0);
+	pace_settle(line, start, end, charge);
+	return charge;
+}
+
 TEST("time that two streams share counts once")
 {
-	struct pace_line line = {0, 0};
-	CHECK_EQ(pace_take(&line, 10, 20, 0), 10);
-	CHECK_EQ(pace_take(&line, 15, 30, 0), 10);
-	CHECK_EQ(pace_take(&line, 12, 18, 0), 0);
-	CHECK_EQ(pace_take(&line, 40, 50, 20), 10); /* the gap does not count */
-	CHECK_EQ(pace_take(&line, 60, 55, 30), 0);
-	CHECK_EQ(line.covered, 50);
-	CHECK_EQ(line.busy, 30);
+	struct pace_line line = {0};
+	CHECK_EQ(settle(&line, 10, 20, 0, PACE_UNKNOWN), 10);
+	CHECK_EQ(settle(&line, 15, 30, 0, PACE_UNKNOWN), 10);
+	CHECK_EQ(settle(&line, 12, 15, 0, PACE_UNKNOWN), 0);
+	CHECK_EQ(settle(&line, 40, 50, 20, PACE_UNKNOWN), 10); /* the gap does not count */
+	CHECK_EQ(settle(&line, 60, 55, 30, PACE_UNKNOWN), 0);
+	CHECK_EQ(line.latest, 50);
+	CHECK_EQ(line.charged, 30);
 }
 
 TEST("a kernel that outlasts later ones pays for the time they did not")
 {
-	struct pace_line line = {100, 1000};
-	CHECK_EQ(pace_take(&line, 200, 250, 1000), 50); /* two small ones while the long one runs */
-	CHECK_EQ(pace_take(&line, 900, 1000, 1000), 100);
-	CHECK_EQ(pace_take(&line, 150, 1100, 1000), 800); /* 950 less 150 */
-	CHECK_EQ(pace_take(&line, 1000, 1200, 1150), 100); /* and the next one only what is after it */
+	struct pace_line line = {0};
+	CHECK_EQ(settle(&line, 200, 250, 0, PACE_UNKNOWN), 50); /* two small ones while the long one runs */
+	CHECK_EQ(settle(&line, 900, 1000, 0, PACE_UNKNOWN), 100);
+	CHECK_EQ(settle(&line, 150, 1100, 0, PACE_UNKNOWN), 800); /* 950 less 150 */
+	for (int i = 0; i < 200; i++)
+		settle(&line, 2000 + 10 * (uint64_t)i, 2005 + 10 * (uint64_t)i, line.charged, PACE_UNKNOWN);
+	CHECK_EQ(settle(&line, 2000, 4000, 950, PACE_UNKNOWN), 1000); /* more of them than are known one by one */
+}
+
+TEST("batches of several threads that overlap pay for their own work each")
+{
+	struct pace_line line = {0};
+	for (int i = 0; i < 4; i++) /* one after the other in turn, on one stream */
+		CHECK_EQ(settle(&line, 0, 4000, 0, 1000), 1000);
+	CHECK_EQ(settle(&line, 0, 4000, 0, 1000), 0); /* and there is no more than that */
+}
+
+/* The device does pieces of four threads' batches in any order, with pauses; each thread begins a batch when its last is launched. */
+TEST("whatever the order, threads pay together for what the device did")
+{
+	uint32_t seed = 3;
+	for (int round = 0; round < 200; round++) {
+		struct pace_line line = {0};
+		struct {
+			uint64_t start, work, then;
+		} batch[4] = {{0, 0, 0}};
+		uint64_t now = 1000, busy = 0;
+		unsigned threads = 1 + (unsigned)pace_batch(&seed) % 4, pauses = (unsigned)pace_batch(&seed) % 3;
+		for (int i = 0; i < 4000; i++) {
+			unsigned t = (unsigned)pace_batch(&seed) / 7 % threads;
+			uint64_t kernel = 20 + pace_batch(&seed) / 11 % 100;
+			now += pauses && pace_batch(&seed) / 13 % 8 < pauses ? pace_batch(&seed) % 300 : 0;
+			if (!batch[t].work) {
+				batch[t].start = now;
+				batch[t].then = line.charged;
+			}
+			now += kernel;
+			busy += kernel;
+			batch[t].work += kernel;
+			if (batch[t].work > 700) {
+				settle(&line, batch[t].start, now, batch[t].then, batch[t].work);
+				batch[t].work = 0;
+			}
+		}
+		if (line.charged < busy * 97 / 100 || line.charged > busy)
+			printf("    %u threads, pauses %u: %llu charged of %llu\n", threads, pauses, (unsigned long long)line.charged, (unsigned long long)busy);
+		CHECK(line.charged >= busy * 97 / 100 && line.charged <= busy);
+	}
 }
 
 TEST_MAIN

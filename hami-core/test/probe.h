@@ -214,4 +214,7 @@ struct vgpu_region *probe_region(void);
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)
 
+/* probe_interleaved.c, for probe_launch.c */
+void probe_interleaved(void);
+
 #endif

@@ -158,9 +158,9 @@ on_clock = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" VGP
 $(patsubst %,$(B)/test/test/%_test,limiter limiter_live): $(B)/test/test/%: test/%.c test/limited.h test/testing.h include/hamicore_abi.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $<
-$(B)/test/test/probe_launch: test/probe_launch.c test/probe.h include/cuda_abi.h | fake
+$(B)/test/test/probe_launch: test/probe_launch.c test/probe_interleaved.c test/probe.h include/cuda_abi.h | fake
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -lpthread
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(filter %.c,$^) -L$(FAKE)/build -l:libcuda.so.1 -lpthread
 # $(1) variant, $(2) what to preload before the library
 define run_limiter
 	@set -e; for t in limiter=virtual/ limiter_live=; do echo "== $${t%=*} ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) \
