@@ -44,14 +44,14 @@ sandbox-down: ## stop the cluster that `make sandbox` left running
 test: lint test-c test-race test-e2e ## run every test: C, Go with the race detector, the real cluster
 
 test-race: ## run the Go tests of every module with the race detector
-	$(GOTEST) -race -timeout 20m ./...
+	$(GOTEST) -race -timeout 40m ./...
 
 test-c: ## run the C tests, normal and with ASan and UBSan
 	$(MAKE) --no-print-directory -C e2e/fakegpu test
 	$(MAKE) --no-print-directory -C hami-core test
 
 test-e2e: ## run the suites on a real cluster in the sandbox
-	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -p 1 -timeout 40m -v ./e2e/sandbox/ ./e2e/suites/
+	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -p 1 -timeout 80m -v ./e2e/sandbox/ ./e2e/suites/
 
 gpu-build: ## build all that the GPU suite needs into .sandbox/gpu, to be carried to the machine with the GPU
 	@mkdir -p .sandbox/gpu

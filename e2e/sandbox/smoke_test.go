@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
+// smokeLimit ends a test that hangs. The first one compiles Kubernetes, which takes ten minutes on two cores.
+const smokeLimit = 40 * time.Minute
+
 // needE2E skips a test that starts a cluster unless it is asked for.
 func needE2E(t *testing.T) {
 	t.Helper()
@@ -57,7 +60,7 @@ func startSmoke(ctx context.Context, t *testing.T, o Options) *Cluster {
 
 func TestPlainPodRunsOnTheRealNodeAndNothingIsLeft(t *testing.T) {
 	needE2E(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), smokeLimit)
 	defer cancel()
 	c := startSmoke(ctx, t, smokeOptions(t))
 
@@ -84,7 +87,7 @@ func TestPlainPodRunsOnTheRealNodeAndNothingIsLeft(t *testing.T) {
 
 func TestKilledComponentsComeBackAndRunningContainersSurvive(t *testing.T) {
 	needE2E(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), smokeLimit)
 	defer cancel()
 	c := startSmoke(ctx, t, smokeOptions(t))
 	createPod(ctx, t, c, "steady", NodeName, "sleep 100000")
@@ -116,7 +119,7 @@ func TestKilledComponentsComeBackAndRunningContainersSurvive(t *testing.T) {
 
 func TestCrashedSandboxIsCleanedUpByTheNextStart(t *testing.T) {
 	needE2E(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), smokeLimit)
 	defer cancel()
 	o := smokeOptions(t)
 	c := startSmoke(ctx, t, o)

@@ -152,7 +152,7 @@ func startSurvivors(ctx context.Context, t *testing.T, u *user.User) []string {
 	for i := range 3 {
 		limit := int64(1000 * (i + 1))
 		steps := []string{"info", "env"}
-		for range 100 {
+		for range 100 * slack {
 			steps = append(steps, "alloc", workload.MiB(limit+2), "expect", "oom", "alloc", "64", "expect", "ok", "free", "sleep", "2")
 		}
 		name := fmt.Sprintf("survivor-%d", i)

@@ -22,7 +22,7 @@ func testEditsUnderLoad(t *testing.T, w *world) {
 	ctx, u := w.user(t, "load", 4*time.Minute)
 	w.replicas(ctx, t, u.Namespace(), replicas, ask("template", 3000).Annotate("volcano.sh/vgpu-policy", "spread").Build())
 	t.Cleanup(func() {
-		clean, cancel := context.WithTimeout(context.Background(), time.Minute)
+		clean, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
 		defer cancel()
 		if err := w.cluster.Client().AppsV1().ReplicaSets(u.Namespace()).Delete(clean, "late", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)

@@ -267,7 +267,7 @@ func (w *world) onlyPod(ctx context.Context, t *testing.T, u *user.User, want fu
 
 // defaultSettings brings back what holds without a ConfigMap of devices.
 func (w *world) defaultSettings(t *testing.T, u *user.User) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
 	defer cancel()
 	if err := u.ConfigureDevices(ctx, "nvidia: {}\n"); err != nil {
 		t.Error(err)

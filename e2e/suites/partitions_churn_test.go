@@ -95,7 +95,7 @@ func (w *world) visit(ctx context.Context, t *testing.T, u *user.User, watch *pa
 		t.Error(err)
 		return false
 	}
-	patience, cancel := context.WithTimeout(ctx, 20*time.Second)
+	patience, cancel := context.WithTimeout(ctx, slack*20*time.Second)
 	defer cancel()
 	_, err := u.Wait(patience, name, "placed", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	placed := err == nil
@@ -111,7 +111,7 @@ func (w *world) visit(ctx context.Context, t *testing.T, u *user.User, watch *pa
 // inspect waits until a pod that has a place runs, checks it, and lets the hardware
 // be watched for it for a while.
 func (w *world) inspect(ctx context.Context, t *testing.T, u *user.User, watch *partitionWatch, name string, random *rand.Rand) {
-	starting, cancel := context.WithTimeout(ctx, time.Minute)
+	starting, cancel := context.WithTimeout(ctx, slack*time.Minute)
 	defer cancel()
 	p, err := u.WaitRunning(starting, name)
 	if err == nil {

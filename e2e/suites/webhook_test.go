@@ -41,7 +41,7 @@ func testWebhook(t *testing.T, w *world) {
 			if err := w.cluster.StartComponent(sandbox.Webhook); err != nil {
 				t.Error(err)
 			}
-			again, cancel := context.WithTimeout(context.Background(), time.Minute)
+			again, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
 			defer cancel()
 			if err := w.cluster.WaitReady(again, sandbox.Webhook); err != nil {
 				t.Error(err)
