@@ -90,7 +90,7 @@ func (p *program) node() *corev1.Node {
 
 func (p *program) await(what string, done func() bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !done() {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("still waiting for %s", what)

@@ -58,7 +58,7 @@ func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan deviceshare.S
 // until takes settings until one counts memory in units of factor MiB.
 func until(t *testing.T, settings chan deviceshare.Settings, factor int64) {
 	t.Helper()
-	for deadline := time.After(20 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		select {
 		case s := <-settings:
 			if s.Factor == factor {
@@ -150,7 +150,7 @@ func TestTheHashesInForceAreThoseTheDevicePluginShows(t *testing.T) {
 	device, _ := config.LoadDevice([]byte("nvidia: {gpuMemoryFactor: 10}"))
 	node, _ := config.LoadNode([]byte(text))
 	want := wire.ConfigVersions{Device: device.Hash(), Node: node.Hash(), Geometry: device.GeometryHash()}
-	for deadline := time.After(20 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		select {
 		case got := <-shown:
 			if got == want {

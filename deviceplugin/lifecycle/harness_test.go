@@ -189,14 +189,14 @@ func (b *bench) remove(pod *corev1.Pod) {
 	select {
 	case owner := <-b.gone:
 		must(b.t, b.keeper.Release(context.Background(), owner))
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		b.t.Fatal("nobody noticed that the pod is gone")
 	}
 }
 
 func (b *bench) await(what string, done func() bool) {
 	b.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !done() {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("still waiting for %s", what)

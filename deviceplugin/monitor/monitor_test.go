@@ -63,7 +63,7 @@ func serve(t *testing.T, m *Metrics, healthy func() error) func(path string) (in
 	})
 	return func(path string) (int, string) {
 		t.Helper()
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for {
 			answer, err := http.Get("http://" + address + path)
 			if err == nil {

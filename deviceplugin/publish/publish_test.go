@@ -144,7 +144,7 @@ func (p *published) node() *corev1.Node {
 
 func (p *published) await(what string, done func(*corev1.Node) bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !done(p.node()) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("still waiting: %s; the node has %v", what, p.node().Status.Capacity)

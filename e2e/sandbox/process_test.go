@@ -46,7 +46,7 @@ func mustAdd(t *testing.T, s *supervisor, c component) *process {
 // eventually waits for a condition that other goroutines bring about.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never happened: %s", what)

@@ -27,8 +27,8 @@ func newTenant(t *testing.T, m *Machine, kind Kind, limits Limits) *Tenant {
 	return tenant
 }
 
-func context5(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -55,12 +55,12 @@ func TestLimitsFileAndVariables(t *testing.T) {
 
 func TestNeighboursHaveFilesInOneDirectory(t *testing.T) {
 	m := &Machine{Dir: t.TempDir(), UUID: "GPU-1"}
-	if err := m.Probe(context5(t)); err != nil {
+	if err := m.Probe(soon(t)); err != nil {
 		t.Skip("this machine allows no mount namespaces:", err)
 	}
 	first, second := newTenant(t, m, Ours, Limits{Cores: 30, Node: "n"}), newTenant(t, m, Ours, Limits{Cores: 70, Node: "n"})
 	newTenant(t, m, Ours, Limits{Cores: 50, Node: "other"})
-	out, err := first.unhooked().Run(context5(t), "sh", "-c", "ls /usr/local/vgpu/neighbours; cat /usr/local/vgpu/limits /usr/local/vgpu/neighbours/"+second.name()+".share")
+	out, err := first.unhooked().Run(soon(t), "sh", "-c", "ls /usr/local/vgpu/neighbours; cat /usr/local/vgpu/limits /usr/local/vgpu/neighbours/"+second.name()+".share")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ die) echo last words >&2; exit 3;; slow) sleep 0.3;; bad) echo "= error what=no"
 
 func startAnswerer(t *testing.T) (*Session, context.Context) {
 	t.Helper()
-	ctx := context5(t)
+	ctx := soon(t)
 	s, err := newTenant(t, &Machine{Dir: t.TempDir()}, Bare, Limits{}).Start(ctx, "sh", "-c", answerer)
 	if err != nil {
 		t.Fatal(err)
@@ -178,15 +178,15 @@ func TestKillEndsTheProgram(t *testing.T) {
 
 func TestRunSaysWhatFailed(t *testing.T) {
 	tenant := newTenant(t, &Machine{Dir: t.TempDir()}, Bare, Limits{Env: []string{"GREETING=hi"}})
-	out, err := tenant.Run(context5(t), "sh", "-c", "echo $GREETING")
+	out, err := tenant.Run(soon(t), "sh", "-c", "echo $GREETING")
 	if err != nil || out != "hi\n" {
 		t.Errorf("%q, %v", out, err)
 	}
-	_, err = tenant.Run(context5(t), "sh", "-c", "echo one; echo two >&2; exit 4")
+	_, err = tenant.Run(soon(t), "sh", "-c", "echo one; echo two >&2; exit 4")
 	if err == nil || !strings.Contains(err.Error(), "two") {
 		t.Errorf("error %v does not say what the program said last", err)
 	}
-	if _, err = tenant.Run(context5(t), "no-such-program"); err == nil {
+	if _, err = tenant.Run(soon(t), "no-such-program"); err == nil {
 		t.Error("a program that is not there ran")
 	}
 	if _, err := newTenant(t, &Machine{Dir: t.TempDir()}, Ours, Limits{Processes: true}).Command(t.Context(), "sh"); err == nil {
@@ -196,12 +196,12 @@ func TestRunSaysWhatFailed(t *testing.T) {
 
 func TestATenantHasItsFilesAtTheirPlaces(t *testing.T) {
 	m := &Machine{Dir: t.TempDir(), UUID: "GPU-1"}
-	if err := m.Probe(context5(t)); err != nil {
+	if err := m.Probe(soon(t)); err != nil {
 		t.Skip("this machine allows no mount namespaces:", err)
 	}
 	first, second := newTenant(t, m, Ours, Limits{Cores: 30}), newTenant(t, m, Ours, Limits{Cores: 70})
 	for tenant, want := range map[*Tenant]string{first: "cores=30", second: "cores=70"} {
-		out, err := tenant.unhooked().Run(context5(t), "sh", "-c", "cat /usr/local/vgpu/limits; echo mine > /tmp/vgpu/vgpu.cache")
+		out, err := tenant.unhooked().Run(soon(t), "sh", "-c", "cat /usr/local/vgpu/limits; echo mine > /tmp/vgpu/vgpu.cache")
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("limits %q, %v; want %s", out, err, want)
 		}
@@ -213,7 +213,7 @@ func TestATenantHasItsFilesAtTheirPlaces(t *testing.T) {
 		t.Error("the limits of a tenant are seen outside of it")
 	}
 	inside := newTenant(t, m, Ours, Limits{Processes: true}).unhooked()
-	out, err := inside.Run(context5(t), "sh", "-c", "echo $$; ls /proc | grep -c '^[0-9]'")
+	out, err := inside.Run(soon(t), "sh", "-c", "echo $$; ls /proc | grep -c '^[0-9]'")
 	if err != nil {
 		t.Skip("this machine allows no PID namespaces:", err)
 	}

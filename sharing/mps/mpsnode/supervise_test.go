@@ -36,7 +36,7 @@ func told(t *testing.T, h *host) Restart {
 	select {
 	case r := <-h.restarts:
 		return r
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing is told")
 		return Restart{}
 	}
