@@ -6,44 +6,81 @@
 
 #include "pace.h"
 
-#define COSTS 4096
+#define SETS 1024
+#define WAYS 4 /* one line of the cache holds what a launch reads of a set */
+#define WORTH 8 /* a way that has been learnt from so often outlasts as many newcomers */
 
-/* Direct-mapped: a newcomer takes the place of another, which is then learnt again. */
-static struct cost_entry {
-	uint64_t key;
-	uint64_t estimate; /* 0 while it is new; read without a lock, a stale value does no harm */
-	struct pace_cost cost;
-} costs[COSTS];
+static struct set {
+	uint64_t key[WAYS];      /* 0: nobody */
+	uint64_t estimate[WAYS]; /* 0 while it is new; read without a lock, a stale value does no harm */
+} __attribute__((aligned(64))) sets[SETS];
+
+static struct {
+	struct pace_cost cost[WAYS];
+	unsigned char worth[WAYS];
+} learnt[SETS];
 static pthread_mutex_t learning = PTHREAD_MUTEX_INITIALIZER;
 
-static struct cost_entry *entry_of(uint64_t key)
+static unsigned set_of(uint64_t key)
 {
-	return &costs[(key * 0x9e3779b97f4a7c15ULL) >> 52]; /* the top 12 bits */
+	return (unsigned)((key * 0x9e3779b97f4a7c15ULL) >> 54); /* the top 10 bits */
 }
 
 uint64_t cost_of(uint64_t key)
 {
-	const struct cost_entry *e = entry_of(key);
-	return __atomic_load_n(&e->key, __ATOMIC_RELAXED) == key ? __atomic_load_n(&e->estimate, __ATOMIC_RELAXED) : 0;
+	const struct set *s = &sets[set_of(key)];
+	for (int way = 0; way < WAYS; way++)
+		if (__atomic_load_n(&s->key[way], __ATOMIC_RELAXED) == key)
+			return __atomic_load_n(&s->estimate[way], __ATOMIC_RELAXED);
+	return 0;
 }
 
 void cost_reset(void)
 {
 	pthread_mutex_init(&learning, NULL); /* another thread of the parent may have held it */
-	memset(costs, 0, sizeof costs);
+	memset(sets, 0, sizeof sets);
+	memset(learnt, 0, sizeof learnt);
+}
+
+/* The way for a newcomer: a free one, or the one that was least learnt from; then the others are worth less (needs the mutex). */
+static int make_room(unsigned set)
+{
+	int least = 0;
+	for (int way = 0; way < WAYS; way++) {
+		if (!sets[set].key[way])
+			return way;
+		if (learnt[set].worth[way] < learnt[set].worth[least])
+			least = way;
+	}
+	for (int way = 0; way < WAYS; way++)
+		learnt[set].worth[way] -= learnt[set].worth[way] > 0;
+	return least;
+}
+
+/* The key's way in its set (needs the mutex). */
+static int way_of(unsigned set, uint64_t key)
+{
+	for (int way = 0; way < WAYS; way++)
+		if (sets[set].key[way] == key)
+			return way;
+	int way = make_room(set);
+	__atomic_store_n(&sets[set].estimate[way], 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&sets[set].key[way], key, __ATOMIC_RELAXED);
+	learnt[set].cost[way] = (struct pace_cost){0};
+	learnt[set].worth[way] = 0;
+	return way;
 }
 
 void cost_learn(uint64_t key, uint64_t elapsed, uint64_t late)
 {
-	struct cost_entry *e = entry_of(key);
+	unsigned set = set_of(key);
+	if (!key)
+		return;
 	pthread_mutex_lock(&learning);
-	if (e->key != key) {
-		__atomic_store_n(&e->estimate, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&e->key, key, __ATOMIC_RELAXED);
-		e->cost = (struct pace_cost){0};
-	}
-	pace_cost_sample(&e->cost, elapsed, late);
-	uint64_t estimate = pace_cost_is_new(&e->cost) ? 0 : pace_cost_estimate(&e->cost);
-	__atomic_store_n(&e->estimate, estimate, __ATOMIC_RELAXED);
+	int way = way_of(set, key);
+	struct pace_cost *c = &learnt[set].cost[way];
+	pace_cost_sample(c, elapsed, late);
+	learnt[set].worth[way] += learnt[set].worth[way] < WORTH;
+	__atomic_store_n(&sets[set].estimate[way], pace_cost_is_new(c) ? 0 : pace_cost_estimate(c), __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&learning);
 }

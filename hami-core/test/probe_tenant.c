@@ -2,11 +2,11 @@
 /*
  * probe_tenant.c: a program that keeps the fake device busy on the clock of its own, for tenants.h.
  *
- *	probe_tenant <kernel's microseconds>[/<pause>] <launches between synchronisations, 0 = never> <seconds> [<from> <till>]...
+ *	probe_tenant <kernel's microseconds>[/<pause>][x<sizes>] <launches between synchronisations, 0 = never> <seconds> [<from> <till>]...
  *	probe_tenant lie 0 <seconds>
  *	probe_tenant lease <place> <seconds>
  *
- * It pauses after a synchronisation. A liar does nothing and writes into the file PROBE_DEMAND that it is first in line. One that
+ * It pauses after a synchronisation, and launches kernels of so many sizes in turn, which take the same time. A liar does nothing and writes into the file PROBE_DEMAND that it is first in line. One that
  * leases has, after half a second, a lease on the file of the tenant at that place whenever it can, and does not give it back.
  * It works from `from` to `till` (milliseconds; all the time without), waits otherwise, and prints every 20 ms or so
  * when it is and what the device has done for it: nanoseconds both.
@@ -52,11 +52,12 @@ static void tell(void)
 }
 
 static uint64_t pause_ns;
+static unsigned sizes = 1;
 
 static void work(CUfunction f, long every, uint64_t till)
 {
 	for (long n = 1; fakegpu_now() < till; n++) {
-		NEED(cuLaunchKernel(f, 264, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+		NEED(cuLaunchKernel(f, 264 + (unsigned)n % sizes, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
 		if (every && n % every == 0) {
 			NEED(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
 			fakegpu_sleep_until(fakegpu_now() + pause_ns);
@@ -103,7 +104,8 @@ int main(int argc, char **argv)
 		return lie(end), 0;
 	if (!strcmp(argv[1], "lease"))
 		return lease(argv[2], end), 0;
-	char *pause = strchr(argv[1], '/');
+	char *pause = strchr(argv[1], '/'), *many = strchr(argv[1], 'x');
+	sizes = many ? (unsigned)strtoul(many + 1, NULL, 10) : 1;
 	pause_ns = pause ? strtoull(pause + 1, NULL, 10) * 1000 : 0;
 	snprintf(name, sizeof name, "work_%luus", strtoul(argv[1], NULL, 10));
 	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&f, module, name) == CUDA_SUCCESS);

@@ -5,7 +5,7 @@
 FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 TSAN_LIB := $(shell $(CC) -print-file-name=libtsan.so)
-UNIT := limit limits table region pace threads
+UNIT := limit limits table region pace costs threads
 
 # The tables in the documentation name tests that exist.
 .PHONY: test-map
