@@ -58,16 +58,14 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c identity.Containe
 	return cl, k.cfg.Store.Put(k.recorded(&cl, slots))
 }
 
-// deviceWait is how long a start waits for a device that somebody looks at. Looks
-// take moments, unless the driver hangs: then the pod's other devices, whose locks
-// are held meanwhile, must not wait with it.
+// deviceWait is how long a start waits for one that has a device, however many have
+// it in turn. Looks and starts take moments, unless the driver hangs: then the pod's
+// other devices, whose locks are held meanwhile, must not wait with it.
 const deviceWait = 5 * time.Second
 
 // lock takes the locks of all devices of a placement.
 func (k *Keeper) lock(ctx context.Context, p *sharing.Placement) (unlock func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, deviceWait)
-	defer cancel()
-	return k.cfg.Locks.Within(ctx, devicesOf(p)...)
+	return k.cfg.Locks.Patient(ctx, deviceWait, devicesOf(p)...)
 }
 
 // devicesOf are the devices of a placement, as keys of their locks.

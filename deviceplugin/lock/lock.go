@@ -8,10 +8,15 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
+
+// ErrStuck says that one holder has kept a lock for longer than a caller has patience.
+var ErrStuck = errors.New("the same one has had it all the time")
 
 // Keyed is one lock per key that exists only while somebody holds or awaits it.
 // The zero value is ready. It is safe for concurrent use and must not be copied.
@@ -23,6 +28,7 @@ type Keyed struct {
 type keyedLock struct {
 	turn  chan struct{} // holds a token while somebody has the lock
 	users int
+	given int // how many times it was given back
 }
 
 // Lock takes the locks of all keys and returns how to give them back. It waits for
@@ -38,6 +44,16 @@ func (l *Keyed) Lock(keys ...string) (unlock func()) {
 // in one order whatever the order they are given in, so that two callers with
 // several keys cannot wait for each other.
 func (l *Keyed) Within(ctx context.Context, keys ...string) (unlock func(), err error) {
+	return l.all(ctx, 0, keys)
+}
+
+// Patient is Within for who waits in a queue of any length, but not for one that
+// does not move: it is ErrStuck when nobody gives a lock back for that long.
+func (l *Keyed) Patient(ctx context.Context, patience time.Duration, keys ...string) (unlock func(), err error) {
+	return l.all(ctx, patience, keys)
+}
+
+func (l *Keyed) all(ctx context.Context, patience time.Duration, keys []string) (unlock func(), err error) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	give := func(keys []string) {
 		for _, key := range keys {
@@ -45,7 +61,7 @@ func (l *Keyed) Within(ctx context.Context, keys ...string) (unlock func(), err 
 		}
 	}
 	for i, key := range keys {
-		if err := l.take(ctx, key); err != nil {
+		if err := l.take(ctx, patience, key); err != nil {
 			give(keys[:i])
 			return nil, fmt.Errorf("wait for whoever works on %s: %w", key, err)
 		}
@@ -53,8 +69,34 @@ func (l *Keyed) Within(ctx context.Context, keys ...string) (unlock func(), err 
 	return func() { give(keys) }, nil
 }
 
-func (l *Keyed) take(ctx context.Context, key string) error {
+func (l *Keyed) take(ctx context.Context, patience time.Duration, key string) error {
+	k, given := l.enter(key)
+	var stuck <-chan time.Time
+	for {
+		if patience > 0 {
+			stuck = time.After(patience)
+		}
+		select {
+		case k.turn <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			l.leave(key)
+			return ctx.Err()
+		case <-stuck:
+		}
+		now := l.times(k)
+		if now == given {
+			l.leave(key)
+			return fmt.Errorf("%w, for %s", ErrStuck, patience)
+		}
+		given = now
+	}
+}
+
+// enter makes the caller a user of a lock, which it need not have got yet.
+func (l *Keyed) enter(key string) (k *keyedLock, given int) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.held == nil {
 		l.held = map[string]*keyedLock{}
 	}
@@ -64,19 +106,19 @@ func (l *Keyed) take(ctx context.Context, key string) error {
 		l.held[key] = k
 	}
 	k.users++
-	l.mu.Unlock()
-	select {
-	case k.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		l.leave(key)
-		return ctx.Err()
-	}
+	return k, k.given
+}
+
+func (l *Keyed) times(k *keyedLock) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return k.given
 }
 
 func (l *Keyed) give(key string) {
 	l.mu.Lock()
 	<-l.held[key].turn
+	l.held[key].given++
 	l.mu.Unlock()
 	l.leave(key)
 }

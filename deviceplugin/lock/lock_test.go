@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -61,4 +62,42 @@ func TestWhoGivesUpWaitingHoldsNothing(t *testing.T) {
 	if len(l.held) != 0 {
 		t.Errorf("%d locks are left that nobody holds", len(l.held))
 	}
+}
+
+func TestWhoIsPatientWaitsForManyInTurnButNotForOneThatStays(t *testing.T) {
+	const patience = 5 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		var l Keyed
+		begin, queue := time.Now(), l.Lock("a")
+		for range 8 {
+			go func() {
+				give := l.Lock("a")
+				time.Sleep(patience - time.Second)
+				give()
+			}()
+		}
+		synctest.Wait() // they are in the queue
+		go queue()
+		give, err := l.Patient(t.Context(), patience, "a")
+		if err != nil {
+			t.Fatalf("gave up after %s in a queue that moves: %v", time.Since(begin), err)
+		}
+		if time.Since(begin) <= patience {
+			t.Errorf("it came first, after %s", time.Since(begin))
+		}
+		give()
+
+		defer l.Lock("b")()
+		begin = time.Now()
+		_, err = l.Patient(t.Context(), patience, "a", "b")
+		if !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), "whoever works on b: the same one has had it all the time, for 5s") || time.Since(begin) != patience {
+			t.Errorf("after %s the error is %v", time.Since(begin), err)
+		}
+		l.Lock("a")() // would hang
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := l.Patient(ctx, time.Minute, "b"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }
