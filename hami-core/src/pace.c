@@ -146,9 +146,9 @@ uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid)
 
 uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading)
 {
-	if (!loading || end < start || end - start <= PACE_NEW_NS)
+	if (loading <= PACE_HELD_NS || end < start || end - start <= PACE_NEW_NS)
 		return start;
-	return start + smaller(loading, end - start - PACE_NEW_NS);
+	return start + smaller(loading - PACE_HELD_NS, end - start - PACE_NEW_NS);
 }
 
 /* The part of a piece's charge that lies in [start, end]. */

@@ -18,6 +18,7 @@
 #define PACE_AHEAD_NS 4000000ULL   /* work queued on the device; more makes every decision late */
 #define PACE_SLICE_NS 5000000ULL   /* longest sleep, so that a change of policy is seen */
 
+#define PACE_HELD_NS 1000000ULL   /* a launch that takes longer loads code; up to this the host may just have been held up */
 #define PACE_NEW_NS 250000ULL      /* paid for what has never been measured, until it is: else a start is unbounded */
 
 /* The balance after `elapsed`. Never more than a window's worth; a debt is kept. */
@@ -95,7 +96,8 @@ uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid);
 
 /*
  * When the device began with a launch that `start` and `end` frame and the host first loaded code for, for so long that the
- * device stood idle for certain. At least what is paid for a launch that is new is left of it.
+ * device stood idle for certain, PACE_HELD_NS aside: so long the host may have been held up when the kernel ran already. At least what is
+ * paid for a launch that is new is left of it.
  */
 uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading);
 
