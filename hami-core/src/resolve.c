@@ -8,7 +8,7 @@
 
 #include "prim.h"
 
-static void *originals[SYMBOL_COUNT];  /* NULL: not resolved, or not there */
+void *originals[SYMBOL_COUNT];
 static void *by_proc[SYMBOL_COUNT];    /* what cuGetProcAddress gives for it, where that differs */
 static int resolved[LIBRARY_COUNT];
 static pthread_mutex_t resolving = PTHREAD_MUTEX_INITIALIZER;
@@ -57,7 +57,7 @@ static void resolve(enum library library)
 
 void *original_of(enum symbol_id id)
 {
-	void *at = __atomic_load_n(&originals[id], __ATOMIC_ACQUIRE);
+	void *at = original_known(id);
 	enum library library = symbols[id].library;
 	if (at || inside)
 		return at;

@@ -24,6 +24,15 @@ struct symbol {
 /* Sorted by name; index is enum symbol_id. Generated. */
 extern const struct symbol symbols[SYMBOL_COUNT];
 
+/* By symbol; NULL: not resolved, or not there. Written by resolve.c alone. */
+extern void *originals[SYMBOL_COUNT];
+
+/* The driver's function, if it has been resolved already. */
+static inline void *original_known(enum symbol_id id)
+{
+	return __atomic_load_n(&originals[id], __ATOMIC_ACQUIRE);
+}
+
 /* The driver's function; NULL when the library or the symbol is not there. */
 void *original_of(enum symbol_id id);
 #define ORIGINAL(name) ((fn_##name)original_of(ID_##name))

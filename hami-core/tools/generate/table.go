@@ -15,6 +15,7 @@ import (
 type symbol struct {
 	library string // "cuda" or "nvml"
 	hook    bool   // exported by us; otherwise only called
+	pace    bool   // a hook that is jumped over while nothing is limited
 	since   int    // CUDA version, 1000*major+10*minor
 	name    string // as the linker sees it
 	body    string // hook_<body> stands behind it
@@ -92,12 +93,12 @@ func parseLine(line string) (symbol, error) {
 	if err != nil {
 		return symbol{}, fmt.Errorf("since: %w", err)
 	}
-	s := symbol{library: f[1], hook: f[2] == "hook", since: since, name: f[4], body: f[5], args: f[6]}
+	s := symbol{library: f[1], hook: f[2] != "call", pace: f[2] == "pace", since: since, name: f[4], body: f[5], args: f[6]}
 	switch {
 	case s.library != "cuda" && s.library != "nvml":
 		return s, fmt.Errorf("library %s: want cuda or nvml", s.library)
-	case f[2] != "hook" && f[2] != "call":
-		return s, fmt.Errorf("class %s: want hook or call", f[2])
+	case f[2] != "hook" && f[2] != "pace" && f[2] != "call":
+		return s, fmt.Errorf("class %s: want hook, pace or call", f[2])
 	case s.hook == (s.body == "-"):
 		return s, fmt.Errorf("%s: a hook has a body and a call has none ('-')", s.name)
 	}

@@ -13,7 +13,7 @@ func TestParseRefuses(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a line of another form":               {"cuda hook cuInit init (void)", "want <library>"},
 		"an unknown library":                   {"hip hook 1 hipInit init (void)", "want cuda or nvml"},
-		"an unknown class":                     {"cuda wrap 1 cuInit init (void)", "want hook or call"},
+		"an unknown class":                     {"cuda wrap 1 cuInit init (void)", "want hook, pace or call"},
 		"a hook without a body":                {"cuda hook 1 cuInit - (void)", "a hook has a body"},
 		"a call with a body":                   {"cuda call 1 cuInit init (void)", "a call has none"},
 		"a symbol given twice":                 {"cuda call 1 cuA - (void)\ncuda call 1 cuA - (void)", "x:2: cuA is given twice"},
