@@ -3,10 +3,8 @@
  * limited.h: programs under the library in containers with a share of a fake device. They run in real time, or, where
  * PLACES is not 0, on the fake driver's own clock, as many at once as on_clock() has said. Include it once, first.
  */
-#define _GNU_SOURCE
-#include "testing.h"
+#include "folder.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -15,10 +13,8 @@
 #ifndef PLACES
 #define PLACES 0
 #endif
-#define UUID "GPU-00000000-0000-0000-0000-000000000001"
 #define OTHER "GPU-00000000-0000-0000-0000-000000000002"
 
-static char dir[128];
 static char output[8192];
 static int places = PLACES;
 
@@ -26,15 +22,6 @@ static int places = PLACES;
 __attribute__((unused)) static void on_clock(int count)
 {
 	places = count;
-}
-
-static void write_file(const char *name, const char *text)
-{
-	char path[256];
-	snprintf(path, sizeof path, "%s/%s", dir, name);
-	FILE *f = fopen(path, "w");
-	fputs(text, f);
-	fclose(f);
 }
 
 /* A container on the machine: its limits file is `name`, its region name.cache. */
@@ -48,12 +35,7 @@ static void container(const char *name, unsigned cores, const char *policy)
 
 static void machine(unsigned cores, const char *policy)
 {
-	char path[256];
-	snprintf(dir, sizeof dir, "%s/vgpu-limiter-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-	CHECK(mkdtemp(dir) != NULL);
-	write_file("topology", "fakegpu 1\ndriver 580.95.05 cuda 13.0\ngpu model=\"A\" memory=1024MiB pci=0000:07:00.0 uuid=" UUID "\n");
-	snprintf(path, sizeof path, "%s/nvidia0", dir);
-	CHECK(!symlink("/dev/null", path));
+	make_folder();
 	container("limits", cores, policy);
 }
 
@@ -79,14 +61,6 @@ __attribute__((unused)) static void among_neighbours(const char *name, unsigned 
 	fclose(f);
 }
 
-static void done(void)
-{
-	char command[256];
-	snprintf(command, sizeof command, "rm -rf %s", dir);
-	if (!test_failed_checks && system(command))
-		printf("    cannot remove %s\n", dir);
-}
-
 /* Starts a program in a container; its output is to be read from the descriptor. The place is the clock's, if there is one. */
 static pid_t start(const char *limits, int place, const char *command, int *out)
 {
@@ -95,22 +69,9 @@ static pid_t start(const char *limits, int place, const char *command, int *out)
 	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0) {
-		char path[256], clock[32];
-		snprintf(clock, sizeof clock, "%d/%d", place, places);
-		if (places)
-			setenv("FAKEGPU_CLOCK", clock, 1);
 		dup2(ends[1], 1);
 		dup2(ends[1], 2);
-		snprintf(path, sizeof path, "%s/%s", dir, limits);
-		setenv("HAMICORE_TEST_LIMITS", path, 1);
-		setenv("FAKEGPU_DIR", dir, 1);
-		setenv("FAKEGPU_DEV", dir, 1);
-		setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-		char text[1024];
-		snprintf(text, sizeof text, "LD_PRELOAD='%s' exec %s", getenv("VGPU_TEST_PRELOAD"), command);
-		alarm(50);
-		execl("/bin/sh", "sh", "-c", text, (char *)NULL);
-		_exit(127);
+		become(limits, place, places, command);
 	}
 	close(ends[1]);
 	*out = ends[0];
@@ -189,12 +150,9 @@ static struct vgpu_region *map_region(void)
 /* Two devices at these shares. */
 __attribute__((unused)) static void two_devices(unsigned first, unsigned second)
 {
-	char path[256], text[512];
+	char text[512];
 	machine(first, "default");
-	write_file("topology", "fakegpu 1\ndriver 580.95.05 cuda 13.0\ngpu model=\"A\" memory=1024MiB pci=0000:07:00.0 uuid=" UUID "\n"
-			       "gpu model=\"A\" memory=1024MiB pci=0000:0f:00.0 uuid=" OTHER "\n");
-	snprintf(path, sizeof path, "%s/nvidia1", dir);
-	CHECK(!symlink("/dev/null", path));
+	add_device(1, DEVICE "gpu model=\"A\" memory=1024MiB pci=0000:0f:00.0 uuid=" OTHER "\n");
 	snprintf(text, sizeof text, "vgpu-limits 1\nregion %s/limits.cache\ndevice 0 " UUID " memory=0 cores=%u\ndevice 1 " OTHER
 				    " memory=0 cores=%u\n", dir, first, second);
 	write_file("limits", text);

@@ -214,7 +214,12 @@ struct vgpu_region *probe_region(void);
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)
 
-/* probe_interleaved.c, for probe_launch.c */
+/* The fake driver's clock, in nanoseconds. */
+uint64_t fakegpu_now(void);
+void fakegpu_sleep_until(uint64_t ns);
+
+/* probe_launch.c and its other half, probe_interleaved.c */
+CUfunction probe_kernel(const char *name);
 void probe_interleaved(void);
 
 #endif

@@ -8,8 +8,6 @@
 #include <pthread.h>
 #include <string.h>
 
-uint64_t fakegpu_now(void);
-
 static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t passed;
@@ -40,26 +38,18 @@ static void hand_on(void)
 	pthread_cond_broadcast(&baton.passed);
 }
 
-static CUfunction kernel(long us)
-{
-	char name[32];
-	CUmodule module;
-	CUfunction f;
-	snprintf(name, sizeof name, "work_%ldus", us);
-	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&f, module, name) == CUDA_SUCCESS);
-	return f;
-}
-
 static void *run(void *argument)
 {
 	struct runner *r = argument;
 	CUfunction f = NULL;
+	char name[32];
+	snprintf(name, sizeof name, "work_%ldus", r->us);
 	pthread_mutex_lock(&baton.mutex);
 	while (r->launches) {
 		while (baton.holder != r->number)
 			pthread_cond_wait(&baton.passed, &baton.mutex);
 		NEED(f || cuCtxSetCurrent(r->context) == CUDA_SUCCESS);
-		f = f ? f : kernel(r->us);
+		f = f ? f : probe_kernel(name);
 		NEED(cuLaunchKernel(f, 2, 3, 1, 32, 1, 1, 0, r->stream, NULL, NULL) == CUDA_SUCCESS);
 		r->launches--;
 		if (r->every && r->launches % r->every == 0)

@@ -37,16 +37,13 @@ static void use_context(void)
 	NEED(cuCtxSetCurrent(context) == CUDA_SUCCESS);
 }
 
-static CUfunction kernel(const char *name)
+CUfunction probe_kernel(const char *name)
 {
 	CUmodule module;
 	CUfunction f;
 	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&f, module, name) == CUDA_SUCCESS);
 	return f;
 }
-
-uint64_t fakegpu_now(void);
-void fakegpu_sleep_until(uint64_t ns);
 
 /* Seconds on the device's clock, which may be one of its own. */
 static double now(void)
@@ -100,9 +97,9 @@ static CUresult one(int way)
 static void work_ways(void)
 {
 	use_context();
-	two_ms = kernel("work_2000us");
+	two_ms = probe_kernel("work_2000us");
 	NEED(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
-	graph = record(kernel("work_500us"), stream, 4);
+	graph = record(probe_kernel("work_500us"), stream, 4);
 	for (int way = 0; way < 9; way++) {
 		double start = now();
 		for (int i = 0; i < 50; i++)
@@ -118,7 +115,7 @@ static void work_ways(void)
 static void *work_meanwhile(void *context)
 {
 	NEED(cuCtxSetCurrent(context) == CUDA_SUCCESS);
-	CUfunction f = kernel("work_1000us");
+	CUfunction f = probe_kernel("work_1000us");
 	for (int i = 0; i < 30; i++)
 		NEED(launch(f, NULL) == CUDA_SUCCESS);
 	return NULL;
@@ -130,7 +127,7 @@ static void work_capture(void)
 	CUgraph recorded;
 	pthread_t t;
 	use_context();
-	two_ms = kernel("work_2000us");
+	two_ms = probe_kernel("work_2000us");
 	NEED(cuStreamCreate(&stream, 0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
 	NEED(launch(two_ms, stream) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
 	NEED(cuStreamBeginCapture_v2(stream, 0) == CUDA_SUCCESS);
@@ -151,9 +148,9 @@ static void work_streams(void)
 {
 	CUstream other;
 	use_context();
-	two_ms = kernel("work_2000us");
+	two_ms = probe_kernel("work_2000us");
 	NEED(cuStreamCreate(&stream, 0) == CUDA_SUCCESS && cuStreamCreate(&other, 0) == CUDA_SUCCESS);
-	CUfunction small = kernel("work_50us");
+	CUfunction small = probe_kernel("work_50us");
 	double start = now();
 	for (int i = 0; i < 4000; i++)
 		NEED(launch(small, i % 2 ? stream : other) == CUDA_SUCCESS);
@@ -168,7 +165,7 @@ static void work_contexts(void)
 	for (int i = 0; i < 100; i++) {
 		CUcontext context;
 		NEED(cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
-		CUfunction f = kernel("work_100us");
+		CUfunction f = probe_kernel("work_100us");
 		for (int k = 0; k < 10; k++)
 			NEED(launch(f, NULL) == CUDA_SUCCESS);
 		NEED(cuCtxSynchronize() == CUDA_SUCCESS && cuCtxDestroy_v2(context) == CUDA_SUCCESS);
@@ -194,7 +191,7 @@ static void work_devices(void)
 	NEED(cuInit(0) == CUDA_SUCCESS);
 	for (int i = 0; i < 2; i++) {
 		NEED(cuDevicePrimaryCtxRetain(&context[i], i) == CUDA_SUCCESS && cuCtxSetCurrent(context[i]) == CUDA_SUCCESS);
-		f[i] = kernel("work_2000us");
+		f[i] = probe_kernel("work_2000us");
 	}
 	NEED(seconds_of(f[0], context[0], f[1], context[1]) > 0.35); /* 100 ms on each */
 	double free = seconds_of(f[1], context[1], NULL, NULL);
@@ -205,7 +202,7 @@ static void work_devices(void)
 static void *thread_work(void *context)
 {
 	NEED(cuCtxSetCurrent(context) == CUDA_SUCCESS);
-	CUfunction f = kernel("work_100us");
+	CUfunction f = probe_kernel("work_100us");
 	for (int i = 0; i < 2000; i++)
 		NEED(launch(f, NULL) == CUDA_SUCCESS);
 	return NULL;
@@ -231,7 +228,7 @@ static void work_forked(void)
 {
 	int status;
 	use_context();
-	two_ms = kernel("work_2000us");
+	two_ms = probe_kernel("work_2000us");
 	for (int i = 0; i < 5; i++)
 		NEED(launch(two_ms, NULL) == CUDA_SUCCESS);
 	pid_t pid = fork();
@@ -267,12 +264,12 @@ static void work_requests(void)
 	pthread_t t;
 	use_context();
 	NEED(cuDevicePrimaryCtxRetain(&serving, 0) == CUDA_SUCCESS);
-	wanted = kernel("work_500us");
+	wanted = probe_kernel("work_500us");
 	seconds_of_new(wanted, NULL, 10);
 	double start = now();
 	for (int i = 0; i < 400; i++)
 		NEED(!pthread_create(&t, NULL, request, NULL) && !pthread_join(t, NULL));
-	double took = now() - start, new = seconds_of_new(kernel("work_20us"), NULL, 1000);
+	double took = now() - start, new = seconds_of_new(probe_kernel("work_20us"), NULL, 1000);
 	printf("    400 requests of 0.5 ms: %.3f s; 20 ms of a new kernel: %.3f s\n", took, new);
 	NEED(took > 0.7);
 	NEED(new < 0.6); /* 1.25 s at 250 us each */
@@ -292,8 +289,8 @@ static void work_bystanders(void)
 {
 	pthread_t t;
 	use_context();
-	CUfunction f = kernel("work_500us");
-	wanted = kernel("work_1us");
+	CUfunction f = probe_kernel("work_500us");
+	wanted = probe_kernel("work_1us");
 	seconds_of_new(f, NULL, 10);
 	seconds_of_new(wanted, NULL, 10);
 	double start = now();
@@ -313,7 +310,7 @@ static void work_in_contexts(int way)
 	for (int i = 0; i < 6; i++) {
 		CUcontext context;
 		NEED(cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS && cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
-		NEED(launch(kernel("work_60000us"), stream) == CUDA_SUCCESS);
+		NEED(launch(probe_kernel("work_60000us"), stream) == CUDA_SUCCESS);
 		NEED(cuEventCreate(&event, 0) == CUDA_SUCCESS && cuEventRecord(event, stream) == CUDA_SUCCESS);
 		NEED(way != 0 || cuCtxSynchronize() == CUDA_SUCCESS);
 		NEED(way != 1 || cuStreamSynchronize(stream) == CUDA_SUCCESS);
@@ -334,7 +331,7 @@ static void work_departures(void)
 	double start = now();
 	for (int i = 0; i < 6; i++) { /* the primary one, released */
 		use_context();
-		NEED(launch(kernel("work_60000us"), NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+		NEED(launch(probe_kernel("work_60000us"), NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
 		NEED(cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS);
 	}
 	NEED(now() - start > 1.2);
@@ -344,7 +341,7 @@ static void work_departures(void)
 static void work_once(void)
 {
 	use_context();
-	NEED(launch(kernel("work_60000us"), NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(launch(probe_kernel("work_60000us"), NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
 	printf("    60 ms of work, done at=%.3f\n", now());
 }
 
@@ -374,7 +371,7 @@ static double seconds_on(CUfunction f, CUcontext now_current, CUstream where)
 static void work_strangers(void)
 {
 	use_both();
-	CUfunction f = kernel("work_2000us");
+	CUfunction f = probe_kernel("work_2000us");
 	double none = seconds_on(f, NULL, on[0]), elsewhere = seconds_on(f, both[1], on[0]);
 	double free = seconds_on(f, both[0], on[1]), nowhere = seconds_on(f, NULL, on[1]);
 	printf("    without a context %.3f, from the other device %.3f; on the other device %.3f, %.3f s\n", none, elsewhere, free, nowhere);
@@ -391,7 +388,7 @@ static void work_strangers(void)
 static void work_together(void)
 {
 	use_both();
-	CUfunction f = kernel("work_1500us");
+	CUfunction f = probe_kernel("work_1500us");
 	CUDA_LAUNCH_PARAMS list[2] = {{f, 2, 3, 1, 32, 1, 1, 0, on[0], NULL}, {f, 2, 3, 1, 32, 1, 1, 0, on[1], NULL}};
 	double start = now();
 	for (int i = 0; i < 600; i++)
@@ -400,7 +397,7 @@ static void work_together(void)
 	printf("    0.9 s of work on two devices: %.3f s\n", now() - start);
 	NEED(now() - start > 1.6);
 	for (int i = 0; i < 2; i++) {
-		double new = seconds_of_new(kernel("work_20us"), on[i], 1000);
+		double new = seconds_of_new(probe_kernel("work_20us"), on[i], 1000);
 		printf("    20 ms of a new kernel on device %d: %.3f s\n", i, new);
 		NEED(new < 0.3); /* 0.5 s at 250 us each */
 	}
@@ -410,7 +407,7 @@ static void *fill_queue(void *unused)
 {
 	(void)unused;
 	NEED(cuCtxSetCurrent(both[0]) == CUDA_SUCCESS);
-	CUfunction f = kernel("work_400000us");
+	CUfunction f = probe_kernel("work_400000us");
 	for (int i = 0; i < 5000; i++)
 		launch(f, on[0]);
 	return NULL;
@@ -421,7 +418,7 @@ static void work_blocked(void)
 {
 	pthread_t t;
 	use_both();
-	CUfunction f = kernel("work_1500us");
+	CUfunction f = probe_kernel("work_1500us");
 	NEED(!pthread_create(&t, NULL, fill_queue, NULL));
 	rest(0.5);
 	double start = now();
@@ -436,7 +433,7 @@ static void work_blocked(void)
 static void work_loading(void)
 {
 	use_context();
-	CUfunction f = kernel("work_1000us");
+	CUfunction f = probe_kernel("work_1000us");
 	double start = now();
 	for (int i = 0; i < 5; i++)
 		NEED(launch(f, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
@@ -450,7 +447,7 @@ static void work_blocking(void)
 	use_context();
 	double start = now();
 	for (int i = 0; i < 50; i++)
-		NEED(launch(kernel("work_2000us"), NULL) == CUDA_SUCCESS);
+		NEED(launch(probe_kernel("work_2000us"), NULL) == CUDA_SUCCESS);
 	printf("    100 ms of launches that wait: %.3f s\n", now() - start);
 	NEED(now() - start > 0.35);
 }

@@ -3,13 +3,8 @@
  * tenants.h: containers that share one fake device, under the real library, on the fake driver's own
  * clock: the same every time, and seconds of theirs take a fraction of one. Include it once, first.
  */
-#define _GNU_SOURCE
-#include "testing.h"
+#include "folder.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
-#define UUID "GPU-00000000-0000-0000-0000-000000000001"
 #define TENANTS 4
 #define SAMPLES 4096
 
@@ -26,36 +21,13 @@ struct tenant {
 	int out;
 };
 
-static char dir[128];
-
-static void write_file(const char *name, const char *text)
-{
-	char path[256];
-	snprintf(path, sizeof path, "%s/%s", dir, name);
-	FILE *f = fopen(path, "w");
-	fputs(text, f);
-	fclose(f);
-}
-
 /* A device of its own for each test. */
 static void machine(void)
 {
 	char path[256];
-	snprintf(dir, sizeof dir, "%s/vgpu-tenants-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-	CHECK(mkdtemp(dir) != NULL);
-	write_file("topology", "fakegpu 1\ndriver 580.95.05 cuda 13.0\ngpu model=\"A\" memory=1024MiB pci=0000:07:00.0 uuid=" UUID "\n");
-	snprintf(path, sizeof path, "%s/nvidia0", dir);
-	CHECK(!symlink("/dev/null", path));
+	make_folder();
 	snprintf(path, sizeof path, "%s/neighbours", dir);
 	CHECK(!mkdir(path, 0755));
-}
-
-static void done(void)
-{
-	char command[256];
-	snprintf(command, sizeof command, "rm -rf %s", dir);
-	if (!test_failed_checks && system(command))
-		printf("    cannot remove %s\n", dir);
 }
 
 /* What the node writes for it. */
@@ -77,35 +49,21 @@ static void write_limits(const struct tenant *t, int i)
 	write_file(name, text);
 }
 
-static void become(const struct tenant *t, int i, int count)
-{
-	char text[512];
-	snprintf(text, sizeof text, "%s/limits%d", dir, i);
-	setenv("HAMICORE_TEST_LIMITS", text, 1);
-	setenv("FAKEGPU_DIR", dir, 1);
-	setenv("FAKEGPU_DEV", dir, 1);
-	snprintf(text, sizeof text, "%d/%d", i, count);
-	setenv("FAKEGPU_CLOCK", text, 1);
-	snprintf(text, sizeof text, "%s/neighbours/%d.demand", dir, i);
-	setenv("PROBE_DEMAND", text, 1);
-	setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-	snprintf(text, sizeof text, "LD_PRELOAD='%s' exec %s/test/test/probe_tenant %s", getenv("VGPU_TEST_PRELOAD"),
-		 getenv("VGPU_TEST_BUILD"), t->work);
-	alarm(TEST_SECONDS - 10);
-	execl("/bin/sh", "sh", "-c", text, (char *)NULL);
-	_exit(127);
-}
-
 static void start_tenant(struct tenant *t, int i, int count)
 {
+	char limits[32], demand[256], command[512];
 	int ends[2];
+	snprintf(limits, sizeof limits, "limits%d", i);
+	snprintf(demand, sizeof demand, "%s/neighbours/%d.demand", dir, i);
+	snprintf(command, sizeof command, "%s/test/test/probe_tenant %s", getenv("VGPU_TEST_BUILD"), t->work);
 	write_limits(t, i);
 	CHECK(!pipe2(ends, O_CLOEXEC));
 	fflush(stdout);
 	t->pid = fork();
 	if (t->pid == 0) {
 		dup2(ends[1], 1);
-		become(t, i, count);
+		setenv("PROBE_DEMAND", demand, 1);
+		become(limits, i, count, command);
 	}
 	close(ends[1]);
 	t->out = ends[0];

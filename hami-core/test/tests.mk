@@ -145,17 +145,17 @@ $(eval $(call virtual_library,tsan,$(THREADS)))
 $(B)/test/test/probe_tenant: test/probe_tenant.c include/cuda_abi.h | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1
-$(B)/test/test/shares_test: test/shares_test.c test/tenants.h test/testing.h test/blocks_model.c test/blocks_model.h
+$(B)/test/test/shares_test: test/shares_test.c test/tenants.h test/folder.h test/testing.h test/blocks_model.c test/blocks_model.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ test/shares_test.c test/blocks_model.c
-$(patsubst %,$(B)/test/test/%_test,borrow turns stalls): $(B)/test/test/%: test/%.c test/tenants.h test/testing.h
+$(patsubst %,$(B)/test/test/%_test,borrow turns stalls): $(B)/test/test/%: test/%.c test/tenants.h test/folder.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
 on_clock = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" VGPU_TEST_BUILD=$(abspath $(B)) \
 	$(B)/test/test/$(1)_test
 
 # The compute limit: on that clock, and in real time where threads and processes run at once.
-$(patsubst %,$(B)/test/test/%_test,limiter limiter_live): $(B)/test/test/%: test/%.c test/limited.h test/testing.h include/hamicore_abi.h
+$(patsubst %,$(B)/test/test/%_test,limiter limiter_live): $(B)/test/test/%: test/%.c test/limited.h test/folder.h test/testing.h include/hamicore_abi.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $<
 $(B)/test/test/probe_launch: test/probe_launch.c test/probe_interleaved.c test/probe.h include/cuda_abi.h | fake

@@ -177,18 +177,18 @@ static void read_stall(void)
 	stall.seed = (uint32_t)self.place + 1;
 }
 
+static uint64_t draw(uint64_t below)
+{
+	stall.seed = stall.seed * 1664525u + 1013904223u;
+	return (stall.seed >> 8) % below;
+}
+
 /* How long this process is not let run now. */
 static uint64_t held_up(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, read_stall);
-	if (!stall.one_in || !stall.most_ns)
-		return 0;
-	stall.seed = stall.seed * 1664525u + 1013904223u;
-	if ((stall.seed >> 8) % stall.one_in)
-		return 0;
-	stall.seed = stall.seed * 1664525u + 1013904223u;
-	return (stall.seed >> 8) % stall.most_ns;
+	return stall.one_in && stall.most_ns && !draw(stall.one_in) ? draw(stall.most_ns) : 0;
 }
 
 void fg_clock_spend(uint64_t ns)
