@@ -34,7 +34,7 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c identity.Containe
 	if err != nil {
 		return nodeapi.Claim{}, err
 	}
-	unlock, err := k.lock(ctx, &placement)
+	unlock, err := k.cfg.Locks.Patient(ctx, deviceWait, devicesOf(&placement)...)
 	if err != nil {
 		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
@@ -62,11 +62,6 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c identity.Containe
 // it in turn. Looks and starts take moments, unless the driver hangs: then the pod's
 // other devices, whose locks are held meanwhile, must not wait with it.
 const deviceWait = 5 * time.Second
-
-// lock takes the locks of all devices of a placement.
-func (k *Keeper) lock(ctx context.Context, p *sharing.Placement) (unlock func(), err error) {
-	return k.cfg.Locks.Patient(ctx, deviceWait, devicesOf(p)...)
-}
 
 // devicesOf are the devices of a placement, as keys of their locks.
 func devicesOf(p *sharing.Placement) []string {

@@ -21,7 +21,7 @@ func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 		return nil
 	}
 	var patch []jsonpatch.Operation
-	if handled(pod, s) {
+	if podspec.Asks(pod, s.Names) {
 		patch = added(pod, s)
 	}
 	for _, key := range copied(pod) {

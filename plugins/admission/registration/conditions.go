@@ -16,10 +16,7 @@ import (
 // conditions let through pods that name one of our resources, and no mirror pods
 // of a kubelet: what a kubelet runs from a file was decided on the node.
 func conditions(n request.Names) []*acadmission.MatchConditionApplyConfiguration {
-	return []*acadmission.MatchConditionApplyConfiguration{
-		acadmission.MatchCondition().WithName("asks-for-gpu-shares").WithExpression(asks(n)),
-		acadmission.MatchCondition().WithName("not-a-mirror-pod").WithExpression(notMirror()),
-	}
+	return selected("asks-for-gpu-shares", asks(n))
 }
 
 // completed let through those, and pods that carry an annotation by which a pod holds
@@ -29,9 +26,14 @@ func completed(n request.Names) []*acadmission.MatchConditionApplyConfiguration 
 	for _, key := range admission.PlacementKeys() {
 		carries = append(carries, strconv.Quote(key)+" in object.metadata.annotations")
 	}
+	return selected("asks-for-gpu-shares-or-claims-some",
+		asks(n)+" || (has(object.metadata.annotations) && ("+strings.Join(carries, " || ")+"))")
+}
+
+// selected let through pods of which the expression is true and that are no mirror.
+func selected(name, expression string) []*acadmission.MatchConditionApplyConfiguration {
 	return []*acadmission.MatchConditionApplyConfiguration{
-		acadmission.MatchCondition().WithName("asks-for-gpu-shares-or-claims-some").
-			WithExpression(asks(n) + " || (has(object.metadata.annotations) && (" + strings.Join(carries, " || ") + "))"),
+		acadmission.MatchCondition().WithName(name).WithExpression(expression),
 		acadmission.MatchCondition().WithName("not-a-mirror-pod").WithExpression(notMirror()),
 	}
 }
