@@ -170,7 +170,7 @@ func prepareMachine(o Options, l layout) error {
 		return fmt.Errorf("a kubelet runs on this machine already (process %d: %s): there can be only one, "+
 			"because its device-plugin directory is fixed; stop it, or start the sandbox without a real node", p.pid, p.exe)
 	}
-	return nil
+	return cleanCrashed(o)
 }
 
 // nodev is the flag of statfs(2) for file systems on which device files do nothing.

@@ -74,6 +74,35 @@ func TestOnlyTheSandboxsLayersOfTheKubeletDirectoryAreUnmounted(t *testing.T) {
 	}
 }
 
+func TestWhatAKilledSandboxOfAnotherCloneLeftOverTheKubeletDirectoryIsFound(t *testing.T) {
+	sandboxes := func(dir string) bool { return dir == "/repo/.sandbox/state" || dir == "/mnt/repo/.sandbox/state" }
+	tests := map[string]struct {
+		change [2]string
+		states []string
+		dead   int
+	}{
+		"its state directory, once for two layers": {states: []string{"/repo/.sandbox/state"}},
+		"also where its file system is mounted elsewhere": {
+			change: [2]string{"22 1 254:0 / / ", "22 1 254:0 / /mnt "}, states: []string{"/mnt/repo/.sandbox/state"}},
+		"a deleted one, with what is mounted in it, and not the disk below": {
+			change: [2]string{"state/kubelet ", "state/kubelet//deleted "}, dead: 3},
+		"not a directory that somebody else mounted there":      {change: [2]string{"/repo/.sandbox/state/kubelet", "/data/kubelet"}},
+		"not one of another file system that has the same path": {change: [2]string{"254:0 /repo", "254:9 /repo"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			text := mountinfo
+			if tc.change[0] != "" {
+				text = strings.ReplaceAll(text, tc.change[0], tc.change[1])
+			}
+			states, dead := crashed(parseMountinfo(text), sandboxes)
+			if !slices.Equal(states, tc.states) || len(dead) != tc.dead {
+				t.Errorf("state directories %q, dead mounts %q, want %q and %d", states, points(dead), tc.states, tc.dead)
+			}
+		})
+	}
+}
+
 func TestCgroupHierarchiesOfAHybridMachine(t *testing.T) {
 	got := cgroupHierarchies(parseMountinfo(mountinfo))
 	want := []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified"}

@@ -13,6 +13,7 @@ import (
 
 // mount is one line of /proc/self/mountinfo.
 type mount struct {
+	device string // major:minor of its file system
 	point  string // where it is mounted
 	root   string // which directory of its file system
 	fstype string
@@ -27,7 +28,7 @@ func parseMountinfo(text string) []mount {
 		if !ok || len(fields) < 5 || len(after) < 1 {
 			continue
 		}
-		out = append(out, mount{point: unescapeMount(fields[4]), root: unescapeMount(fields[3]), fstype: after[0]})
+		out = append(out, mount{device: fields[2], point: unescapeMount(fields[4]), root: unescapeMount(fields[3]), fstype: after[0]})
 	}
 	return out
 }
@@ -87,7 +88,7 @@ func ownKubeletMounts(mounts []mount, l layout) []mount {
 	all := below(mounts, kubeletDir)
 	for i, m := range all {
 		// The root is a path in its file system, which may itself be mounted anywhere.
-		root := strings.TrimSuffix(m.root, "//deleted")
+		root := strings.TrimSuffix(m.root, gone)
 		if m.point == kubeletDir && root != "/" && strings.HasSuffix(l.kubeletRoot(), root) {
 			return all[i:]
 		}
