@@ -63,6 +63,7 @@ type plugin struct {
 	evictor   *eviction.Evictor
 	forget    func()       // what was learned about the driver's files
 	looked    atomic.Int64 // when the devices were last looked at, Unix nanoseconds
+	leaving   atomic.Bool  // it was told to stop
 	// changes holds a token when what is published may have changed.
 	changes chan struct{}
 }
@@ -93,8 +94,11 @@ func run(ctx context.Context, o *options) error {
 	}
 	defer p.report.stop()
 	klog.InfoS("starting", "node", o.nodeName, "kubeletDir", o.kubeletDir, "cdiDir", o.cdiDir, "stateDir", o.stateDir, "driverEdits", o.driverEdits)
-	group, ctx := errgroup.WithContext(ctx)
-	p.start(ctx, group)
+	working, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group, working := errgroup.WithContext(working)
+	group.Go(func() error { defer end(); p.leave(ctx, working); return nil })
+	p.start(working, group)
 	err = group.Wait()
 	klog.InfoS("stopped")
 	return err
@@ -275,18 +279,18 @@ func (p *plugin) well() error {
 }
 
 // publisher keeps the node object current.
-func (p *plugin) publisher(amounts func() bool, changes <-chan struct{}) (*publish.Publisher, error) {
+func (p *plugin) publisher(amounts func() bool, withheld func() string) (*publish.Publisher, error) {
 	return publish.New(publish.Config{
 		Client: p.client, Node: p.o.nodeName,
 		State: func() (publish.State, bool) {
 			inv, ready := p.board.Inventory()
-			return publish.State{Inventory: inv, Config: p.versions()}, ready
+			return publish.State{Inventory: inv, Config: p.versions(), Withheld: withheld()}, ready
 		},
 		Terms: func() (request.Names, int64) {
 			d := p.config.Current().Device
 			return d.Names(), d.MemoryFactor
 		},
-		Amounts: amounts, Changes: changes,
+		Amounts: amounts, Changes: p.changes,
 		Trouble: func(err error) { p.report.trouble(monitor.ProblemPublish, "DevicePublishFailed", err) },
 	})
 }

@@ -191,6 +191,65 @@ func TestFromTheDriverToTheContainerAndBack(t *testing.T) {
 	})
 }
 
+func (p *program) offered() int {
+	p.t.Helper()
+	n, inv := 0, p.inventory()
+	for i := range inv.Devices {
+		if inv.Devices[i].Healthy {
+			n++
+		}
+	}
+	return n
+}
+
+// A pod that meets a kubelet which does not know the devices has failed for good.
+func TestNoPodIsSentWhileTheKubeletDoesNotKnowTheDevices(t *testing.T) {
+	p := launch(t)
+	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.kubelet.Drop()
+	p.await("the devices to be withheld", func() bool { return p.offered() == 0 })
+	if d := p.inventory().Devices[0]; !strings.Contains(d.Reason, "the kubelet does not know the devices") {
+		t.Errorf("the reason is %q", d.Reason)
+	}
+	p.await("the devices again", func() bool { return p.offered() == 2 })
+}
+
+func TestAPluginThatIsToldToStopTakesItsDevicesBackFirst(t *testing.T) {
+	p := launch(t)
+	p.await("the devices", func() bool { return p.offered() == 2 })
+	told, tell := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() { defer close(left); p.plugin.leave(told, t.Context()) }()
+	select {
+	case <-left:
+		t.Fatal("it leaves without being told")
+	case <-time.After(20 * time.Millisecond):
+	}
+	tell()
+	p.await("the devices to be withheld", func() bool { return p.offered() == 0 })
+	if d := p.inventory().Devices[0]; d.Reason != "the device plugin of this node was stopped" {
+		t.Errorf("the reason is %q", d.Reason)
+	}
+	select {
+	case <-left:
+		t.Error("it left before the pods that were on their way could come")
+	default:
+	}
+	p.kubelet.Await(t, "slots for those", func(healthy, _, _ int) bool { return healthy == 20 })
+	<-left
+}
+
+func TestAPluginWithoutADriverStopsAtOnce(t *testing.T) {
+	p := launch(t, func(p *program) { p.driver.Miss(errors.New("not found")) })
+	told, tell := context.WithCancel(t.Context())
+	tell()
+	begin := time.Now()
+	p.plugin.leave(told, t.Context())
+	if took := time.Since(begin); took >= leaveFor {
+		t.Errorf("it offers nothing and took %s", took)
+	}
+}
+
 func TestARefusedStartIsAnEventOfThePod(t *testing.T) {
 	p := launch(t)
 	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })

@@ -59,7 +59,8 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	klog.InfoS("devices found", "count", len(inv.Devices))
 	p.moveDevices(ctx, group)
 	amounts := &amounts{plugin: p}
-	publisher, err := p.publisher(amounts.inCapacity, p.changes)
+	count := p.countServer()
+	publisher, err := p.publisher(amounts.inCapacity, func() string { return withheld(p.leaving.Load(), count.Taken()) })
 	if err != nil {
 		return err
 	}
@@ -67,6 +68,11 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	group.Go(func() error { return amounts.run(ctx) })
 	group.Go(func() error { return p.reconcile(ctx) })
 	group.Go(func() error { return p.releases.run(ctx, p.keeper.Release) })
+	return count.Run(ctx)
+}
+
+// countServer is the server of the resource that pods ask for devices with.
+func (p *plugin) countServer() *server.Server {
 	return server.New(server.Config{
 		Directory: p.kubelet.plugins(), Socket: "deviceshare-count.sock", Resource: p.countName,
 		Devices: func() []*pluginapi.Device {
@@ -77,7 +83,8 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 		},
 		Changes: p.board.Changes,
 		Handler: handler{p.keeper},
-	}).Run(ctx)
+		Taken:   p.changed,
+	})
 }
 
 // reconcile repairs at the start and now and then.

@@ -10,6 +10,7 @@ package publish
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,20 @@ type State struct {
 	Inventory sharing.Inventory
 	// Config is the configuration in force.
 	Config wire.ConfigVersions
+	// Withheld says why no new pod can start on this node now, whatever its devices
+	// can do; "" when pods can.
+	Withheld string
+}
+
+// withheld is the inventory with no device that takes pods.
+func withheld(inv sharing.Inventory, why string) sharing.Inventory {
+	inv.Devices = slices.Clone(inv.Devices)
+	for i := range inv.Devices {
+		if d := &inv.Devices[i]; d.Healthy {
+			d.Healthy, d.Reason = false, why
+		}
+	}
+	return inv
 }
 
 // Want computes what the node should say. factor is MiB per unit of memory, at
@@ -51,6 +66,9 @@ type State struct {
 // bound and has not begun holds nothing yet, and is counted all the same.
 func Want(s State, names request.Names, factor int64) (Desired, error) {
 	inv := s.Inventory
+	if s.Withheld != "" {
+		inv = withheld(inv, s.Withheld)
+	}
 	annotations, err := wire.NodeAnnotations(inv, factor)
 	if err != nil {
 		return Desired{}, fmt.Errorf("write the inventory of node %s down: %w", inv.Node, err)

@@ -72,6 +72,32 @@ func TestABrokenDeviceIsNotOfferedInTodaysText(t *testing.T) {
 	}
 }
 
+func TestANodeOnWhichNoPodCanStartOffersNoDevice(t *testing.T) {
+	have := inventory(true, false)
+	have.Devices[1].Reason = "lost"
+	s := state(have)
+	s.Withheld = "the kubelet sleeps"
+	want, err := Want(s, request.DefaultNames(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, found, err := wire.ReadNode(want.Annotations, "n", 1)
+	if err != nil || !found || len(got.Devices) != 2 {
+		t.Fatalf("it reads %+v, %v", got, err)
+	}
+	for i, why := range []string{"the kubelet sleeps", "lost"} {
+		if d := got.Devices[i]; d.Healthy || d.Reason != why {
+			t.Errorf("device %d is offered: %v, because of %q, want %q", i, d.Healthy, d.Reason, why)
+		}
+	}
+	if want.Capacity[wire.ResourceMemory] != 49150 {
+		t.Errorf("the capacity, in which running pods are counted, is %v", want.Capacity)
+	}
+	if !have.Devices[0].Healthy {
+		t.Error("what is true of the devices was changed")
+	}
+}
+
 func TestTheSignOfLifeIsRenewedOnlyWhenNeeded(t *testing.T) {
 	want := Desired{Annotations: map[string]string{"a": "1"}}
 	for name, tc := range map[string]struct {

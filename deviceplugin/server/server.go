@@ -49,6 +49,9 @@ type Config struct {
 	Changes func() (changes <-chan struct{}, stop func())
 	// Handler may be nil for a resource that needs no preparation.
 	Handler Handler
+	// Taken is told that Server.Taken may answer differently. It must not block, and
+	// may be nil.
+	Taken func()
 }
 
 // kubeletSocket is where the kubelet takes registrations, in its directory.
@@ -59,12 +62,24 @@ type Server struct {
 	pluginapi.UnimplementedDevicePluginServer
 	cfg  Config
 	tick time.Duration // between looks at the resource name; between attempts
-	// streams is how many lists of devices are being read.
+	// streams is how many lists of devices were taken and are still watched.
 	streams atomic.Int32
 }
 
 // New returns a server that has not started.
 func New(cfg Config) *Server { return &Server{cfg: cfg, tick: 3 * time.Second} }
+
+// Taken reports whether the kubelet has taken the list of devices and still watches
+// it. While it does not, it refuses every pod that asks for the resource, for good
+// (UnexpectedAdmissionError). It is safe for concurrent use.
+func (s *Server) Taken() bool { return s.streams.Load() > 0 }
+
+func (s *Server) took(more int32) {
+	s.streams.Add(more)
+	if s.cfg.Taken != nil {
+		s.cfg.Taken()
+	}
+}
 
 // Run serves and stays registered until ctx ends. A kubelet that restarts empties
 // the directory and makes its socket anew: then everything starts over.
@@ -197,7 +212,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-
 				klog.InfoS("the resource was renamed; registering again", "from", resource, "to", now)
 				return nil
 			}
-			if unread++; s.streams.Load() > 0 {
+			if unread++; s.Taken() {
 				unread = 0
 			}
 			if unread > 1 {
@@ -236,11 +251,13 @@ func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pl
 func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
 	changes, stop := s.cfg.Changes()
 	defer stop()
-	s.streams.Add(1)
-	defer s.streams.Add(-1)
-	for {
+	for first := true; ; first = false {
 		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Devices()}); err != nil {
 			return fmt.Errorf("tell the kubelet about devices: %w", err)
+		}
+		if first {
+			s.took(1)
+			defer s.took(-1)
 		}
 		select {
 		case <-s.ended.Done():

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -29,6 +30,8 @@ type plugin struct {
 	changes  chan struct{}
 	refuse   error
 	started  [][]string
+	server   *server.Server
+	told     chan bool // what Taken answered whenever it was told to have changed
 }
 
 func (p *plugin) Allocate(slots []string) (string, error) {
@@ -53,20 +56,21 @@ func (p *plugin) set(change func()) {
 
 func serve(t *testing.T, k *kubelettest.Kubelet) *plugin {
 	t.Helper()
-	p := &plugin{resource: "example.com/a", changes: make(chan struct{}, 1)}
+	p := &plugin{resource: "example.com/a", changes: make(chan struct{}, 1), told: make(chan bool, 100)}
 	inv := sharing.Inventory{Devices: []sharing.Device{
 		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
 	}}
 	p.devices = server.Slots(&inv)
-	s := server.New(server.Config{
+	p.server = server.New(server.Config{
 		Directory: k.Plugins(), Socket: "test.sock", Handler: p,
 		Resource: func() string { p.mu.Lock(); defer p.mu.Unlock(); return p.resource },
 		Devices:  func() []*pluginapi.Device { p.mu.Lock(); defer p.mu.Unlock(); return p.devices },
 		Changes:  func() (<-chan struct{}, func()) { return p.changes, func() {} },
+		Taken:    func() { p.told <- p.server.Taken() },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = s.Run(ctx) }()
+	go func() { defer close(ended); _ = p.server.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	return p
 }
@@ -132,6 +136,33 @@ func TestItRegistersAgainWhenTheKubeletNeedsIt(t *testing.T) {
 			k.Await(t, "the second registration", func(healthy, _, n int) bool { return n == 2 && healthy == 2 })
 		})
 	}
+}
+
+// awaitTaken waits until the server has told that.
+func (p *plugin) awaitTaken(t *testing.T, want bool) {
+	t.Helper()
+	for timeout := time.After(time.Minute); ; {
+		select {
+		case got := <-p.told:
+			if got == want {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("it was never told that the list being taken is %v", want)
+		}
+	}
+}
+
+func TestItIsToldWhetherTheKubeletKnowsTheDevices(t *testing.T) {
+	k := kubelettest.Start(t)
+	p := serve(t, k)
+	p.awaitTaken(t, true)
+	k.Drop()
+	p.awaitTaken(t, false)
+	p.awaitTaken(t, true) // registered again
+	k.Restart(t)
+	p.awaitTaken(t, false)
+	p.awaitTaken(t, true)
 }
 
 func TestTheSocketOfTheProcessBeforeIsNoReasonToRegisterTwice(t *testing.T) {
