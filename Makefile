@@ -51,7 +51,7 @@ test-c: ## run the C tests, normal and with ASan and UBSan
 	$(MAKE) --no-print-directory -C hami-core test
 
 test-e2e: ## run the suites on a real cluster in the sandbox
-	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -p 1 -timeout 80m -v ./e2e/sandbox/ ./e2e/suites/
+	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -p 1 -failfast -timeout 80m -v ./e2e/sandbox/ ./e2e/suites/
 
 gpu-build: ## build all that the GPU suite needs into .sandbox/gpu, to be carried to the machine with the GPU
 	@mkdir -p .sandbox/gpu

@@ -50,6 +50,7 @@ func TestRealCluster(t *testing.T) {
 		{"identity", testIdentity},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},
+		{"plugin_update", testUpdate},
 		{"churn_and_kills", testChurn},
 		{"partitions", testPartitions},
 		{"modes", testModes},

@@ -67,6 +67,9 @@ func (w *world) allRun(ctx context.Context, t *testing.T, u *user.User, n int) [
 		pods, err := u.Pods(ctx)
 		running := 0
 		for i := range pods {
+			if pods[i].Status.Phase == corev1.PodFailed {
+				t.Fatalf("pod %s failed: %s: %s", pods[i].Name, pods[i].Status.Reason, pods[i].Status.Message)
+			}
 			s := pods[i].Status.ContainerStatuses
 			if pods[i].DeletionTimestamp == nil && len(s) == 1 && s[0].State.Running != nil {
 				running++

@@ -54,6 +54,9 @@ func testManyPartitions(t *testing.T, w *world) {
 		random := rand.New(rand.NewPCG(seed, uint64(lane)))
 		lanes.Go(func() {
 			for n := next.Add(1); n <= partitionPods && ctx.Err() == nil; n = next.Add(1) {
+				if n%50 == 0 {
+					t.Logf("pod %d of %d after %.0f s", n, partitionPods, time.Since(begin).Seconds())
+				}
 				if w.visit(ctx, t, u, watch, fmt.Sprintf("p%03d", n), random) {
 					served.Add(1)
 				} else {
@@ -102,7 +105,9 @@ func (w *world) visit(ctx context.Context, t *testing.T, u *user.User, watch *pa
 	if placed {
 		w.inspect(ctx, t, u, watch, name, random)
 	}
-	if err := u.Delete(ctx, name); err != nil {
+	ending, cancel := context.WithTimeout(ctx, slack*time.Minute)
+	defer cancel()
+	if err := u.Delete(ending, name); err != nil {
 		t.Error(err)
 	}
 	return placed

@@ -79,7 +79,8 @@ func (u *User) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// Delete removes pods and waits until they are gone.
+// Delete removes pods and waits until they are gone. On time-out the error says
+// where the first that stays stands.
 func (u *User) Delete(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		err := u.client.CoreV1().Pods(u.namespace).Delete(ctx, name, metav1.DeleteOptions{})
@@ -88,18 +89,29 @@ func (u *User) Delete(ctx context.Context, names ...string) error {
 		}
 	}
 	for _, name := range names {
-		err := u.until(ctx, "pod "+name+" gone", func() (bool, error) {
-			_, err := u.client.CoreV1().Pods(u.namespace).Get(ctx, name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return true, nil
-			}
-			return false, err
-		})
-		if err != nil {
+		if err := u.waitGone(ctx, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (u *User) waitGone(ctx context.Context, name string) error {
+	var last *corev1.Pod
+	err := u.until(ctx, "pod "+name+" gone", func() (bool, error) {
+		p, err := u.client.CoreV1().Pods(u.namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if err == nil {
+			last = p
+		}
+		return false, err
+	})
+	if err != nil && last != nil {
+		err = fmt.Errorf("%w; it is %s\n%s", err, describe(last), u.eventText(name))
+	}
+	return err
 }
 
 // DeleteAll removes every pod of the namespace and waits until they are gone.
@@ -118,6 +130,11 @@ func (u *User) DeleteAll(ctx context.Context) error {
 // Wait waits until the pod satisfies the condition and returns it. On time-out
 // the error says where the pod stands.
 func (u *User) Wait(ctx context.Context, name, what string, want func(*corev1.Pod) bool) (*corev1.Pod, error) {
+	return u.wait(ctx, name, what, func(p *corev1.Pod) (bool, error) { return want(p), nil })
+}
+
+// wait is Wait for a condition that may turn out not to come true any more.
+func (u *User) wait(ctx context.Context, name, what string, want func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
 	var last *corev1.Pod
 	err := u.until(ctx, "pod "+name+" "+what, func() (bool, error) {
 		p, err := u.client.CoreV1().Pods(u.namespace).Get(ctx, name, metav1.GetOptions{})
@@ -125,7 +142,7 @@ func (u *User) Wait(ctx context.Context, name, what string, want func(*corev1.Po
 			return false, err
 		}
 		last = p
-		return want(p), nil
+		return want(p)
 	})
 	if err != nil && last != nil {
 		err = fmt.Errorf("%w; it is %s\n%s", err, describe(last), u.eventText(name))
@@ -133,15 +150,22 @@ func (u *User) Wait(ctx context.Context, name, what string, want func(*corev1.Po
 	return last, err
 }
 
-// WaitRunning waits until every container of the pod runs.
+// errOver: a pod that has ended does not run again, whatever its containers may do.
+var errOver = errors.New("the pod has ended")
+
+// WaitRunning waits until every container of the pod runs. A pod that ended instead
+// is an error at once.
 func (u *User) WaitRunning(ctx context.Context, name string) (*corev1.Pod, error) {
-	return u.Wait(ctx, name, "running", func(p *corev1.Pod) bool {
+	return u.wait(ctx, name, "running", func(p *corev1.Pod) (bool, error) {
+		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+			return false, errOver
+		}
 		for i := range p.Status.ContainerStatuses {
 			if p.Status.ContainerStatuses[i].State.Running == nil {
-				return false
+				return false, nil
 			}
 		}
-		return p.Status.Phase == corev1.PodRunning
+		return p.Status.Phase == corev1.PodRunning, nil
 	})
 }
 
@@ -306,6 +330,9 @@ func containsAll(text string, words []string) bool {
 // describe is one line about where a pod stands.
 func describe(p *corev1.Pod) string {
 	text := string(p.Status.Phase)
+	if p.Status.Reason != "" {
+		text += " (" + p.Status.Reason + ": " + p.Status.Message + ")"
+	}
 	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for _, c := range list {
 			switch {
