@@ -156,23 +156,11 @@ func startSurvivors(ctx context.Context, t *testing.T, u *user.User) []string {
 			steps = append(steps, "alloc", workload.MiB(limit+2), "expect", "oom", "alloc", "64", "expect", "ok", "free", "sleep", "2")
 		}
 		name := fmt.Sprintf("survivor-%d", i)
-		// The device plugin may have just been started, and the kubelet not know its devices yet: then a pod is made anew, as in churn.
-		for phase := corev1.PodPending; phase != corev1.PodRunning; {
-			if err := u.Create(ctx, pod(name).App("main", workload.Ask{Number: 1, Memory: limit, Cores: 10}, steps...).Build()); err != nil {
-				t.Fatal(err)
-			}
-			p, err := u.Wait(ctx, name, "running or refused", func(p *corev1.Pod) bool {
-				return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodFailed
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if phase = p.Status.Phase; phase == corev1.PodFailed {
-				t.Logf("%s was refused: %s", name, p.Status.Message)
-				if err := u.Delete(ctx, name); err != nil {
-					t.Fatal(err)
-				}
-			}
+		if err := u.Create(ctx, pod(name).App("main", workload.Ask{Number: 1, Memory: limit, Cores: 10}, steps...).Build()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := u.WaitRunning(ctx, name); err != nil {
+			t.Fatal(err)
 		}
 		names = append(names, name)
 	}

@@ -21,7 +21,7 @@ import (
 // time. None of them is refused by a kubelet without its device plugin; those that
 // come meanwhile wait.
 func testUpdate(t *testing.T, w *world) {
-	const lanes, updates = 4, 3
+	const lanes, updates = 4, 2
 	ctx, u := w.user(t, "update", 3*time.Minute)
 	coming, stop := context.WithCancel(ctx)
 	defer stop()
@@ -37,16 +37,27 @@ func testUpdate(t *testing.T, w *world) {
 			}
 		})
 	}
-	for range updates {
+	for update := range updates {
 		sleep(ctx, 2*time.Second)
 		before := done.Load()
-		if err := w.cluster.Restart(sandbox.DevicePlugin); err != nil {
+		if err := w.cluster.StopComponent(sandbox.DevicePlugin); err != nil {
+			t.Fatal(err)
+		}
+		for k := range lanes { // at once, when the node still counts its devices
+			all.Go(func() {
+				if runs(ctx, t, u, fmt.Sprintf("meanwhile%d-%d", update, k)) {
+					done.Add(1)
+				}
+			})
+		}
+		sleep(ctx, 2*time.Second) // the new one's image is fetched
+		if err := w.cluster.StartComponent(sandbox.DevicePlugin); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.cluster.WaitReady(ctx, sandbox.DevicePlugin); err != nil {
 			t.Fatal(err)
 		}
-		for done.Load() < before+2*lanes && ctx.Err() == nil && !t.Failed() {
+		for done.Load() < before+3*lanes && ctx.Err() == nil && !t.Failed() {
 			sleep(ctx, 50*time.Millisecond)
 		}
 	}
