@@ -54,6 +54,11 @@ type Config struct {
 	Taken func()
 }
 
+// quick is the first wait after a registration that failed. The kubelet's socket
+// file is there a moment before anybody listens on it, and a kubelet refuses the
+// pods that it looks at before we have registered.
+const quick = 50 * time.Millisecond
+
 // kubeletSocket is where the kubelet takes registrations, in its directory.
 const kubeletSocket = "kubelet.sock"
 
@@ -61,7 +66,7 @@ const kubeletSocket = "kubelet.sock"
 type Server struct {
 	pluginapi.UnimplementedDevicePluginServer
 	cfg  Config
-	tick time.Duration // between looks at the resource name; between attempts
+	tick time.Duration // between looks at the resource name; at most between attempts
 	// streams is how many lists of devices were taken and are still watched.
 	streams atomic.Int32
 }
@@ -84,8 +89,9 @@ func (s *Server) took(more int32) {
 // Run serves and stays registered until ctx ends. A kubelet that restarts empties
 // the directory and makes its socket anew: then everything starts over.
 func (s *Server) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		err := s.session(ctx)
+	for pause := quick; ctx.Err() == nil; {
+		var err error
+		pause, err = s.session(ctx, pause)
 		if ctx.Err() != nil {
 			break
 		}
@@ -100,32 +106,35 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// session serves from one registration to the next.
-func (s *Server) session(ctx context.Context) error {
+// session serves from one registration to the next. After one that failed it waits
+// for pause, and next is for how long to wait after another.
+func (s *Server) session(ctx context.Context, pause time.Duration) (next time.Duration, err error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return fmt.Errorf("watch the kubelet's directory: %w", err)
+		return quick, fmt.Errorf("watch the kubelet's directory: %w", err)
 	}
 	defer func() { _ = watcher.Close() }()
 	// Watched before registering, so that no restart in between is missed.
 	if err := watcher.Add(s.cfg.Directory); err != nil {
-		return fmt.Errorf("watch %s, is this the kubelet's directory? %w", s.cfg.Directory, err)
+		return quick, fmt.Errorf("watch %s, is this the kubelet's directory? %w", s.cfg.Directory, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	broken, stop, err := s.listen(ctx)
 	if err != nil {
-		return err
+		return quick, err
 	}
 	defer stop()
 	resource := s.cfg.Resource()
 	if err := s.register(ctx, resource); err != nil {
 		klog.ErrorS(err, "not registered; waiting for the kubelet", "resource", resource)
-		s.awaitKubelet(ctx, watcher)
-		return nil
+		if s.awaitKubelet(ctx, watcher, pause) {
+			return quick, nil
+		}
+		return min(2*pause, s.tick), nil
 	}
 	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Devices()))
-	return s.watch(ctx, watcher, broken, resource)
+	return quick, s.watch(ctx, watcher, broken, resource)
 }
 
 // listen serves on our socket. broken gets the error that ends serving.
@@ -164,19 +173,19 @@ func (s *Server) register(ctx context.Context, resource string) error {
 	return nil
 }
 
-// awaitKubelet returns when the kubelet's socket is made anew, or it is time to
-// try all the same.
-func (s *Server) awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher) {
-	later := time.After(s.tick)
+// awaitKubelet returns true when the kubelet's socket is made anew, and false when it
+// is time to try all the same.
+func (s *Server) awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher, pause time.Duration) bool {
+	later := time.After(pause)
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-later:
-			return
+			return false
 		case e := <-watcher.Events:
 			if filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create) {
-				return
+				return true
 			}
 		}
 	}
