@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -43,6 +44,16 @@ func (c *Cluster) Kill(name string) error {
 		return err
 	}
 	return p.kill()
+}
+
+// Freeze keeps a component from doing anything, as a machine that is short of memory does, until thaw is called. Its
+// connections stay open.
+func (c *Cluster) Freeze(name string) (thaw func() error, err error) {
+	p, err := c.sup.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return p.signal(syscall.SIGCONT) }, p.signal(syscall.SIGSTOP)
 }
 
 // StopComponent stops a component in an orderly way and leaves it stopped.

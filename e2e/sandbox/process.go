@@ -146,6 +146,19 @@ func (p *process) kill() error {
 	return nil
 }
 
+// signal sends a signal that the process survives.
+func (p *process) signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return fmt.Errorf("send %s to %s: it is not running", s, p.spec.name)
+	}
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("send %s to %s: %w", s, p.spec.name, err)
+	}
+	return nil
+}
+
 // ComponentStatus is the state of one component.
 type ComponentStatus struct {
 	Name string `json:"name"`

@@ -176,3 +176,29 @@ func TestLogTailShowsTheEndOnly(t *testing.T) {
 		t.Errorf("tail of %d bytes:\n%s", len(got), got)
 	}
 }
+
+func TestAFrozenComponentDoesNothingUntilItIsThawed(t *testing.T) {
+	s := newTestSupervisor(t, true)
+	ticks := filepath.Join(t.TempDir(), "ticks")
+	mustAdd(t, s, shell(t, "worker", "while :; do echo tick >> "+ticks+"; sleep 0.01; done"))
+	count := func() int { text, _ := os.ReadFile(ticks); return strings.Count(string(text), "tick") }
+	eventually(t, "the component works", func() bool { return count() > 0 })
+	c := &Cluster{sup: s}
+	thaw, err := c.Freeze("worker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := 0
+	eventually(t, "it does nothing", func() bool {
+		before = count()
+		time.Sleep(200 * time.Millisecond)
+		return count() == before
+	})
+	if err := thaw(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it works again", func() bool { return count() > before })
+	if _, err := c.Freeze("nobody"); err == nil {
+		t.Error("a component that does not exist was frozen")
+	}
+}

@@ -67,7 +67,7 @@ func (w *world) allRun(ctx context.Context, t *testing.T, u *user.User, n int) [
 		pods, err := u.Pods(ctx)
 		running := 0
 		for i := range pods {
-			if pods[i].Status.Phase == corev1.PodFailed {
+			if pods[i].Status.Phase == corev1.PodFailed && pods[i].DeletionTimestamp == nil {
 				t.Fatalf("pod %s failed: %s: %s", pods[i].Name, pods[i].Status.Reason, pods[i].Status.Message)
 			}
 			s := pods[i].Status.ContainerStatuses

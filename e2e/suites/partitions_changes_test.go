@@ -188,10 +188,12 @@ func testEditedGeometry(t *testing.T, w *world) {
 func testOldGeometry(t *testing.T, w *world) {
 	ctx, u := w.user(t, "old-geometry", 3*time.Minute)
 	hash := w.inventory(ctx, t).GeometryHash
-	// While the kubelet is off a pod can be placed and does not start.
-	if err := w.cluster.StopComponent(sandbox.Kubelet); err != nil {
+	// While the kubelet does nothing a pod can be placed and does not start.
+	thaw, err := w.cluster.Freeze(sandbox.Kubelet)
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = thaw() }() // a frozen one could not be stopped
 	w.replicate(ctx, t, u, ask("late", 15000).Annotate(wire.UserUseModels, "A100").Build())
 	first := w.onlyPod(ctx, t, u, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	if got := partitionOf(t, first).Partition.Profile; got != "2g.20gb" {
@@ -204,7 +206,7 @@ func testOldGeometry(t *testing.T, w *world) {
 	for w.inventory(ctx, t).GeometryHash == hash && ctx.Err() == nil {
 		sleep(ctx, 50*time.Millisecond)
 	}
-	if err := w.cluster.StartComponent(sandbox.Kubelet); err != nil {
+	if err := thaw(); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.waitEvent(ctx, "placed anew", "geometries"); err != nil {
