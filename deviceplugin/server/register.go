@@ -41,19 +41,21 @@ func (s *Server) register(ctx context.Context, resource string) error {
 	return nil
 }
 
-// awaitKubelet returns true when the kubelet's socket is made anew, and false when it
-// is time to try all the same.
-func (s *Server) awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher, pause time.Duration) bool {
-	later := time.After(pause)
+// awaitKubelet returns when the kubelet's socket is made anew, or it is time to try
+// all the same: at first soon, then ever later.
+func (s *Server) awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher) {
+	later := time.After(s.pause)
+	s.pause = min(2*s.pause, s.tick)
 	for {
 		select {
 		case <-ctx.Done():
-			return false
+			return
 		case <-later:
-			return false
+			return
 		case e := <-watcher.Events:
 			if filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create) {
-				return true
+				s.pause = quick
+				return
 			}
 		}
 	}

@@ -58,12 +58,14 @@ type Server struct {
 	pluginapi.UnimplementedDevicePluginServer
 	cfg  Config
 	tick time.Duration // between looks at the resource name; at most between attempts
+	// pause is for how long to wait after the next registration that fails; Run's own.
+	pause time.Duration
 	// streams is how many lists of devices were taken and are still watched.
 	streams atomic.Int32
 }
 
 // New returns a server that has not started.
-func New(cfg Config) *Server { return &Server{cfg: cfg, tick: 3 * time.Second} }
+func New(cfg Config) *Server { return &Server{cfg: cfg, tick: 3 * time.Second, pause: quick} }
 
 // Taken reports whether the kubelet has taken the list of devices and still watches
 // it. While it does not, it refuses every pod that asks for the resource, for good
@@ -80,9 +82,8 @@ func (s *Server) took(more int32) {
 // Run serves and stays registered until ctx ends. A kubelet that restarts empties
 // the directory and makes its socket anew: then everything starts over.
 func (s *Server) Run(ctx context.Context) error {
-	for pause := quick; ctx.Err() == nil; {
-		var err error
-		pause, err = s.session(ctx, pause)
+	for ctx.Err() == nil {
+		err := s.session(ctx)
 		if ctx.Err() != nil {
 			break
 		}
@@ -97,35 +98,33 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// session serves from one registration to the next. After one that failed it waits
-// for pause, and next is for how long to wait after another.
-func (s *Server) session(ctx context.Context, pause time.Duration) (next time.Duration, err error) {
+// session serves from one registration to the next.
+func (s *Server) session(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return quick, fmt.Errorf("watch the kubelet's directory: %w", err)
+		return fmt.Errorf("watch the kubelet's directory: %w", err)
 	}
 	defer func() { _ = watcher.Close() }()
 	// Watched before registering, so that no restart in between is missed.
 	if err := watcher.Add(s.cfg.Directory); err != nil {
-		return quick, fmt.Errorf("watch %s, is this the kubelet's directory? %w", s.cfg.Directory, err)
+		return fmt.Errorf("watch %s, is this the kubelet's directory? %w", s.cfg.Directory, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	broken, stop, err := s.listen(ctx)
 	if err != nil {
-		return quick, err
+		return err
 	}
 	defer stop()
 	resource := s.cfg.Resource()
 	if err := s.register(ctx, resource); err != nil {
 		klog.ErrorS(err, "not registered; waiting for the kubelet", "resource", resource)
-		if s.awaitKubelet(ctx, watcher, pause) {
-			return quick, nil
-		}
-		return min(2*pause, s.tick), nil
+		s.awaitKubelet(ctx, watcher)
+		return nil
 	}
+	s.pause = quick
 	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Devices()))
-	return quick, s.watch(ctx, watcher, broken, resource)
+	return s.watch(ctx, watcher, broken, resource)
 }
 
 // listen serves on our socket. broken gets the error that ends serving.
@@ -214,22 +213,31 @@ func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pl
 func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
 	changes, stop := s.cfg.Changes()
 	defer stop()
-	for first := true; ; first = false {
-		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Devices()}); err != nil {
-			return fmt.Errorf("tell the kubelet about devices: %w", err)
-		}
-		if first {
-			s.took(1)
-			defer s.took(-1)
-		}
+	if err := s.tell(stream); err != nil {
+		return err
+	}
+	s.took(1)
+	defer s.took(-1)
+	for {
 		select {
 		case <-s.ended.Done():
 			return nil
 		case <-stream.Context().Done():
 			return nil
 		case <-changes:
+			if err := s.tell(stream); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// tell sends the list of devices as it is now.
+func (s *session) tell(stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+	if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Devices()}); err != nil {
+		return fmt.Errorf("tell the kubelet about devices: %w", err)
+	}
+	return nil
 }
 
 // Allocate implements the protocol.

@@ -12,26 +12,32 @@ import (
 // gone is what the kernel appends to the root of a mount whose directory was deleted.
 const gone = "//deleted"
 
-// crashed returns the state directories of sandboxes whose directory is mounted over /var/lib/kubelet, and the mounts
-// there, with all on top of them, whose directory was deleted, which nobody can want. marked reports whether a
-// directory is a sandbox's state directory.
-func crashed(mounts []mount, marked func(dir string) bool) (states []string, dead []mount) {
-	all := below(mounts, kubeletDir)
-	for i, m := range all {
+// crashed returns the state directories of sandboxes whose directory is mounted over /var/lib/kubelet. marked reports
+// whether a directory is a sandbox's state directory.
+func crashed(mounts []mount, marked func(dir string) bool) (states []string) {
+	for _, m := range below(mounts, kubeletDir) {
 		if m.point != kubeletDir {
 			continue
 		}
-		if strings.HasSuffix(m.root, "/kubelet"+gone) && dead == nil {
-			dead = all[i:]
-		}
 		for _, dir := range shownAt(mounts, m) {
-			state, name := filepath.Split(dir)
-			if state = filepath.Clean(state); name == "kubelet" && marked(state) && !slices.Contains(states, state) {
+			state, name := filepath.Dir(dir), filepath.Base(dir)
+			if name == "kubelet" && marked(state) && !slices.Contains(states, state) {
 				states = append(states, state)
 			}
 		}
 	}
-	return states, dead
+	return states
+}
+
+// deleted returns the mounts over /var/lib/kubelet, with all on top of them, of a sandbox whose directory was deleted,
+// which nobody can want.
+func deleted(mounts []mount) []mount {
+	all := below(mounts, kubeletDir)
+	first := slices.IndexFunc(all, func(m mount) bool { return m.point == kubeletDir && strings.HasSuffix(m.root, "/kubelet"+gone) })
+	if first < 0 {
+		return nil
+	}
+	return all[first:]
 }
 
 // shownAt returns the paths at which the directory that m mounts can be seen besides m itself. The root of a mount is a
@@ -54,7 +60,7 @@ func cleanCrashed(o Options) error {
 	if err != nil {
 		return err
 	}
-	states, _ := crashed(mounts, func(dir string) bool { return exists(filepath.Join(dir, markerFile)) })
+	states := crashed(mounts, func(dir string) bool { return exists(filepath.Join(dir, markerFile)) })
 	for _, state := range states {
 		o.Progress("cleaning up after a sandbox that was killed: " + state)
 		if err := cleanOther(layout{state: state}); err != nil {
@@ -64,8 +70,7 @@ func cleanCrashed(o Options) error {
 	if mounts, err = readMounts(); err != nil {
 		return err
 	}
-	_, dead := crashed(mounts, func(string) bool { return false })
-	return unmountAll(dead)
+	return unmountAll(deleted(mounts))
 }
 
 func cleanOther(l layout) error {

@@ -95,7 +95,8 @@ func TestWhatAKilledSandboxOfAnotherCloneLeftOverTheKubeletDirectoryIsFound(t *t
 			if tc.change[0] != "" {
 				text = strings.ReplaceAll(text, tc.change[0], tc.change[1])
 			}
-			states, dead := crashed(parseMountinfo(text), sandboxes)
+			mounts := parseMountinfo(text)
+			states, dead := crashed(mounts, sandboxes), deleted(mounts)
 			if !slices.Equal(states, tc.states) || len(dead) != tc.dead {
 				t.Errorf("state directories %q, dead mounts %q, want %q and %d", states, points(dead), tc.states, tc.dead)
 			}

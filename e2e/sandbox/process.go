@@ -131,15 +131,23 @@ func (p *process) stop() {
 	}
 }
 
+// life is the process of the present life and what tells its end; an error when there is none to do that to.
+func (p *process) life(do string) (*os.Process, chan struct{}, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return nil, nil, fmt.Errorf("%s %s: it is not running", do, p.spec.name)
+	}
+	return p.cmd.Process, p.exited, nil
+}
+
 // kill ends the present life by SIGKILL and returns once it is over; the restart policy applies.
 func (p *process) kill() error {
-	p.mu.Lock()
-	cmd, exited := p.cmd, p.exited
-	p.mu.Unlock()
-	if cmd == nil {
-		return fmt.Errorf("kill %s: it is not running", p.spec.name)
+	life, exited, err := p.life("kill")
+	if err != nil {
+		return err
 	}
-	if err := cmd.Process.Kill(); err != nil {
+	if err := life.Kill(); err != nil {
 		return fmt.Errorf("kill %s: %w", p.spec.name, err)
 	}
 	<-exited
@@ -148,13 +156,12 @@ func (p *process) kill() error {
 
 // signal sends a signal that the process survives.
 func (p *process) signal(s syscall.Signal) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cmd == nil {
-		return fmt.Errorf("send %s to %s: it is not running", s, p.spec.name)
+	life, _, err := p.life("signal")
+	if err != nil {
+		return err
 	}
-	if err := p.cmd.Process.Signal(s); err != nil {
-		return fmt.Errorf("send %s to %s: %w", s, p.spec.name, err)
+	if err := life.Signal(s); err != nil {
+		return fmt.Errorf("send %q to %s: %w", s, p.spec.name, err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package suites
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -124,12 +123,8 @@ func (w *world) stillWorks(ctx context.Context, t *testing.T, u *user.User) {
 	if err := u.Create(ctx, pod("ordinary").App("main", workload.Ask{Number: 1, Memory: 100}, "info").Build()); err != nil {
 		t.Fatal(err)
 	}
-	p, err := u.WaitDone(ctx, "ordinary")
-	if err == nil && p.Status.Phase != corev1.PodSucceeded {
-		err = fmt.Errorf("%s: %s", p.Status.Reason, p.Status.Message)
-	}
-	if err != nil {
-		t.Errorf("an ordinary pod must still run: %v", err)
+	if !succeeds(ctx, t, u, "ordinary") {
+		t.Error("an ordinary pod must still run")
 	}
 }
 

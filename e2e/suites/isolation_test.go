@@ -55,17 +55,18 @@ func testIsolation(t *testing.T, w *world) {
 }
 
 // succeeds expects a pod to end well.
-func succeeds(ctx context.Context, t *testing.T, u *user.User, name string) {
+func succeeds(ctx context.Context, t *testing.T, u *user.User, name string) bool {
 	t.Helper()
 	p, err := u.WaitDone(ctx, name)
 	if err != nil {
 		t.Error(err)
-		return
+		return false
 	}
 	if p.Status.Phase != corev1.PodSucceeded {
 		log, _ := u.Log(ctx, name, "main")
-		t.Errorf("%s: the container did what it must not, or could not do what it may:\n%s", name, log)
+		t.Errorf("%s: the container did what it must not, or could not do what it may: %s %s\n%s", name, p.Status.Reason, p.Status.Message, log)
 	}
+	return p.Status.Phase == corev1.PodSucceeded
 }
 
 // A container that got a whole device has no interception at all.

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
@@ -73,13 +71,7 @@ func runs(ctx context.Context, t *testing.T, u *user.User, name string) bool {
 		t.Error(err)
 		return false
 	}
-	p, err := u.WaitDone(ctx, name)
-	if err != nil {
-		t.Error(err)
-		return false
-	}
-	if p.Status.Phase != corev1.PodSucceeded {
-		t.Errorf("pod %s failed: %s: %s", name, p.Status.Reason, p.Status.Message)
+	if !succeeds(ctx, t, u, name) {
 		return false
 	}
 	if err := u.Delete(ctx, name); err != nil {

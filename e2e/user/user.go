@@ -89,29 +89,11 @@ func (u *User) Delete(ctx context.Context, names ...string) error {
 		}
 	}
 	for _, name := range names {
-		if err := u.waitGone(ctx, name); err != nil {
+		if _, err := u.wait(ctx, name, "gone", gone); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (u *User) waitGone(ctx context.Context, name string) error {
-	var last *corev1.Pod
-	err := u.until(ctx, "pod "+name+" gone", func() (bool, error) {
-		p, err := u.client.CoreV1().Pods(u.namespace).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		if err == nil {
-			last = p
-		}
-		return false, err
-	})
-	if err != nil && last != nil {
-		err = fmt.Errorf("%w; it is %s\n%s", err, describe(last), u.eventText(name))
-	}
-	return err
 }
 
 // DeleteAll removes every pod of the namespace and waits until they are gone.
@@ -130,24 +112,32 @@ func (u *User) DeleteAll(ctx context.Context) error {
 // Wait waits until the pod satisfies the condition and returns it. On time-out
 // the error says where the pod stands.
 func (u *User) Wait(ctx context.Context, name, what string, want func(*corev1.Pod) bool) (*corev1.Pod, error) {
-	return u.wait(ctx, name, what, func(p *corev1.Pod) (bool, error) { return want(p), nil })
+	return u.wait(ctx, name, what, func(p *corev1.Pod, err error) (bool, error) { return err == nil && want(p), err })
 }
 
-// wait is Wait for a condition that may turn out not to come true any more.
-func (u *User) wait(ctx context.Context, name, what string, want func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
+// wait asks for the pod until the answer is as wanted, or an error says that it will not be any more. It returns the
+// pod as it was last seen.
+func (u *User) wait(ctx context.Context, name, what string, wanted func(*corev1.Pod, error) (bool, error)) (*corev1.Pod, error) {
 	var last *corev1.Pod
 	err := u.until(ctx, "pod "+name+" "+what, func() (bool, error) {
 		p, err := u.client.CoreV1().Pods(u.namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
+		if err == nil {
+			last = p
 		}
-		last = p
-		return want(p)
+		return wanted(p, err)
 	})
 	if err != nil && last != nil {
 		err = fmt.Errorf("%w; it is %s\n%s", err, describe(last), u.eventText(name))
 	}
 	return last, err
+}
+
+// gone wants that there is no pod.
+func gone(_ *corev1.Pod, err error) (bool, error) {
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // errOver: a pod that has ended does not run again, whatever its containers may do.
@@ -156,7 +146,10 @@ var errOver = errors.New("the pod has ended")
 // WaitRunning waits until every container of the pod runs. A pod that ended instead
 // is an error at once.
 func (u *User) WaitRunning(ctx context.Context, name string) (*corev1.Pod, error) {
-	return u.wait(ctx, name, "running", func(p *corev1.Pod) (bool, error) {
+	return u.wait(ctx, name, "running", func(p *corev1.Pod, err error) (bool, error) {
+		if err != nil {
+			return false, err
+		}
 		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 			return false, errOver
 		}
