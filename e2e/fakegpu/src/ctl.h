@@ -13,6 +13,7 @@ const struct fg_gpu *ctl_device(const struct fg_topology *t, const char *word);
 long ctl_number(const char *text, long max);
 
 int ctl_show(const struct fg_topology *t);
+int ctl_peak(const struct fg_topology *t, char **words);
 int ctl_xid(const struct fg_topology *t, char **words);
 int ctl_lose(const struct fg_topology *t, char **words);
 int ctl_restore(const struct fg_topology *t, char **words);

@@ -20,6 +20,8 @@ static const struct command {
 	int (*run)(const struct fg_topology *, char **);
 } commands[] = {
 	{"show", "", "topology, used memory per device, instance and process; partitions as a strip", 0, 0, show},
+	{"peak", "<index> [reset]", "the most bytes used at one instant since the last reset", 1, 2,
+	 ctl_peak},
 	{"xid", "<index> <code>", "raise an Xid on a device: NVML event sets deliver it", 2, 2, ctl_xid},
 	{"lose", "<index>", "the device falls off the bus: NVML answers GPU_IS_LOST", 1, 1, ctl_lose},
 	{"restore", "<index>", "bring it back", 1, 1, ctl_restore},
@@ -70,6 +72,23 @@ const struct fg_gpu *ctl_device(const struct fg_topology *t, const char *word)
 	if (i < 0)
 		ctl_fail("no device %s: the topology has %d", word, t->count);
 	return i < 0 ? NULL : &t->gpu[i];
+}
+
+int ctl_peak(const struct fg_topology *t, char **words)
+{
+	const struct fg_gpu *g = ctl_device(t, words[0]);
+	if (!g)
+		return 1;
+	if (words[1] && strcmp(words[1], "reset"))
+		return ctl_fail("bad word %s: want reset", words[1]);
+	fg_lock();
+	uint64_t high = fg_used_high(g->minor), used = fg_used(g->minor);
+	if (words[1])
+		fg_reset_used_high(g->minor);
+	fg_unlock();
+	printf("peak index=%d uuid=%s bytes=%llu used=%llu\n", g->minor, g->uuid,
+	       (unsigned long long)high, (unsigned long long)used);
+	return 0;
 }
 
 int ctl_xid(const struct fg_topology *t, char **words)

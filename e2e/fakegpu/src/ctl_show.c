@@ -98,9 +98,9 @@ int ctl_show(const struct fg_topology *t)
 		const struct fg_device_state *d = &fg_state()->device[i];
 		unsigned current;
 		const char *mode = mode_of(g, &current);
-		printf("device index=%d uuid=%s model=\"%s\" pci=%04x:%02x:%02x.0 total_mib=%llu used_mib=%llu lost=%u xids=%llu busy_ms=%llu mig=%s\n",
+		printf("device index=%d uuid=%s model=\"%s\" pci=%04x:%02x:%02x.0 total_mib=%llu used_mib=%llu peak_mib=%llu lost=%u xids=%llu busy_ms=%llu mig=%s\n",
 		       i, g->uuid, g->model, g->domain, g->bus, g->slot, (unsigned long long)(g->memory >> 20),
-		       (unsigned long long)(fg_used(i) >> 20), d->lost, (unsigned long long)d->event_count,
+		       (unsigned long long)(fg_used(i) >> 20), (unsigned long long)(fg_used_high(i) >> 20), d->lost, (unsigned long long)d->event_count,
 		       (unsigned long long)(d->busy_total_ns / 1000000), mode);
 		show_processes(i);
 		if (current)

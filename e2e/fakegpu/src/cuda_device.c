@@ -110,6 +110,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = fg_mps_sms(device, gpu->sms); break;
+	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = FG_SM_THREADS; break;
 	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *value = (int)gpu->bus; break;
 	case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: *value = (int)gpu->slot; break;
 	case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: *value = (int)gpu->domain; break;

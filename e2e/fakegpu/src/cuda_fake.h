@@ -13,6 +13,7 @@
 #include "state.h"
 
 #define FG_EXPORT __attribute__((visibility("default")))
+#define FG_SM_THREADS 2048
 #define FG_PAGE (2ULL << 20) /* the driver backs memory by pages of 2 MiB */
 
 /* All exported functions, so that definitions are checked against one list. */
@@ -36,6 +37,7 @@ struct CUctx_st {
 	int references; /* of a created one: how often it is attached */
 	struct CUctx_st *owner; /* of a green one: the primary context, whose memory it uses; else NULL */
 	uint64_t cost; /* bytes this context takes, and all that is loaded into it */
+	uint64_t limit[3]; /* what cuCtxSetLimit has set, 0: nothing yet */
 	struct CUctx_st *next;
 };
 
@@ -45,6 +47,7 @@ struct CUstream_st {
 	struct CUctx_st *made_in; /* which was current when it was made */
 	uint64_t tail; /* ticket of the last work queued on it: see cuda_timeline.h */
 	uint64_t launches, ends[1024]; /* tickets of the last FG_QUEUE_DEPTH, by launch number */
+	int non_blocking; /* does not wait for the default stream */
 	struct CUgraph_st *recording; /* see cuda_work_graph.c */
 };
 
@@ -69,6 +72,13 @@ int fg_current(void);
 /* Device by ordinal, NULL when out of range. */
 struct fg_gpu *fg_gpu(CUdevice device);
 
+/*
+ * What test programs ask of every taking and giving (cuda_watch.c). fg_watch_take is called before one, without
+ * locks: 1 when the thread is in a dry run, which takes nothing. The others run under fg_lock after the deed.
+ */
+int fg_watch_take(int ordinal, uint64_t bytes);
+void fg_watch_taken(int ordinal, uint64_t bytes);
+void fg_watch_given(int ordinal, uint64_t bytes);
 /* Takes (or gives back) physical bytes of a device; CUDA_ERROR_OUT_OF_MEMORY when it has not got them. */
 CUresult fg_take(int ordinal, uint64_t bytes);
 void fg_give(int ordinal, uint64_t bytes);
@@ -95,6 +105,8 @@ void fg_sparse_reset(const void *array);
 
 /* Gives back what pools need no longer, as a synchronisation does. */
 void fg_drain_pools(int ordinal);
+/* Frees memory of a graph that has run; 0 when there is none. */
+int fg_graph_free(CUdeviceptr pointer);
 /* Gives an allocation back to its pool; 0 when it is none of a pool's. */
 int fg_pool_free(CUdeviceptr pointer);
 /* Waits until a device's streams of this process are done. */

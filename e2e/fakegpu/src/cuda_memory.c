@@ -3,9 +3,10 @@
  * cuda_memory.c: plain, pitched and managed memory.
  *
  * The page rule: an allocation above 1 MiB gets pages of 2 MiB of its own; smaller
- * ones are packed into pages in the order they come, and a page goes back when the
- * last allocation in it is freed. Addresses are never used twice. Managed memory that the
- * device has no room for lies in the host, unless FAKEGPU_MANAGED=device.
+ * ones of one context, managed or not, are packed into pages in the order they come, and a
+ * page goes back when the last allocation in it is freed. Addresses are never used twice. Managed memory that the
+ * device has no room for lies in the host, unless FAKEGPU_MANAGED=device. With FAKEGPU_PACKING=none
+ * each small one gets a page of its own, as by a driver that packs in another way.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
@@ -23,7 +24,9 @@
 
 struct chunk {
 	uint64_t base, used;
-	int ordinal, live;
+	int live, managed;
+	const struct CUctx_st *context;
+	struct chunk *next; /* open ones */
 };
 
 struct block {
@@ -36,7 +39,7 @@ struct block {
 };
 
 static struct block *buckets[BUCKETS];          /* under fake.mutex, like all below */
-static struct chunk *open_chunk[FG_MAX_DEVICES]; /* where small blocks go next */
+static struct chunk *open_chunks; /* where small blocks go next: at most one per context and kind */
 static uint64_t next_address = 0x700000000000ULL;
 static uint32_t next_address_v1 = 0x10000000u;
 static struct {
@@ -60,6 +63,8 @@ CUresult fg_injected(const char *function)
 CUresult fg_take(int ordinal, uint64_t bytes)
 {
 	const struct fg_gpu *g = fake.gpu[ordinal];
+	if (fg_watch_take(ordinal, bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	fg_lock();
 	uint64_t used = fg_used_of(g);
 	CUresult r = bytes <= g->memory && used <= g->memory - bytes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -67,8 +72,11 @@ CUresult fg_take(int ordinal, uint64_t bytes)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (fg_state()->device[g->minor].lost || (g->gi_serial && !fg_gi_by_serial(g->minor, g->gi_serial)))
 		r = CUDA_ERROR_UNKNOWN;
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS) {
 		fg_state()->process[fake.slot].used[g->minor] += bytes;
+		fg_note_use(g->minor);
+		fg_watch_taken(ordinal, bytes);
+	}
 	fg_unlock();
 	return r;
 }
@@ -77,6 +85,7 @@ void fg_give(int ordinal, uint64_t bytes)
 {
 	fg_lock();
 	fg_state()->process[fake.slot].used[fake.gpu[ordinal]->minor] -= bytes;
+	fg_watch_given(ordinal, bytes);
 	fg_unlock();
 }
 
@@ -108,19 +117,34 @@ static uint64_t take_address(uint64_t pages)
 	return at;
 }
 
+static struct chunk **find_open(const struct block *b)
+{
+	struct chunk **p = &open_chunks;
+	while (*p && ((*p)->context != b->context || (*p)->managed != b->managed))
+		p = &(*p)->next;
+	return p;
+}
+
+static int packs(void)
+{
+	static int known; /* under fake.mutex: 1 + the answer */
+	if (!known)
+		known = 1 + !getenv("FAKEGPU_PACKING");
+	return known - 1;
+}
+
 static CUresult place_small(struct block *b)
 {
 	uint64_t need = (b->size + ALIGN - 1) / ALIGN * ALIGN;
-	struct chunk *c = open_chunk[b->ordinal];
-	if (!c || c->used + need > FG_PAGE) {
+	struct chunk **open = find_open(b), *c = *open;
+	if (!c || c->used + need > FG_PAGE || !packs()) {
 		CUresult r = fg_take(b->ordinal, FG_PAGE);
 		if (r != CUDA_SUCCESS)
 			return r;
-		if (c && c->live == 0)
-			free(c);
+		struct chunk *next = c ? c->next : NULL; /* the full one is kept by its blocks */
 		c = calloc(1, sizeof *c);
-		*c = (struct chunk){.base = take_address(FG_PAGE), .ordinal = b->ordinal};
-		open_chunk[b->ordinal] = c;
+		*c = (struct chunk){.base = take_address(FG_PAGE), .context = b->context, .managed = b->managed, .next = next};
+		*open = c;
 	}
 	b->chunk = c;
 	b->at = c->base + c->used;
@@ -185,8 +209,9 @@ static void give_back(struct block *b)
 		fg_give(b->ordinal, b->charged);
 	} else if (--b->chunk->live == 0) {
 		fg_give(b->ordinal, FG_PAGE);
-		if (open_chunk[b->ordinal] == b->chunk)
-			open_chunk[b->ordinal] = NULL;
+		struct chunk **open = find_open(b);
+		if (*open == b->chunk)
+			*open = b->chunk->next;
 		free(b->chunk);
 	}
 	free(b);
@@ -257,7 +282,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 		give_back(b);
 	}
 	pthread_mutex_unlock(&fake.mutex);
-	return b || fg_pool_free(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return b || fg_pool_free(pointer) || fg_graph_free(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 pointer)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_overhead.c: memory that nobody asks for by size. A context takes FAKEGPU_CONTEXT MiB
- * (0 when unset; about 527 on an H200), a library FAKEGPU_LIBRARY MiB in the context that is
- * current when it is loaded, each look-up of a kernel in one FAKEGPU_KERNEL MiB, and cuCtxSetLimit what it is told in whole pages. Modules cost nothing.
+ * cuda_overhead.c: memory that nobody asks for by size. A context takes FAKEGPU_CONTEXT MiB (0 when
+ * unset; about 527 on an H200), a library FAKEGPU_LIBRARY MiB in the context that is current when
+ * it is loaded, each look-up of a kernel in one FAKEGPU_KERNEL MiB, and cuCtxSetLimit what it is
+ * told, in whole pages, in place of what it was told before. Modules cost nothing.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
 #include "cuda_mps.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct CUlib_st {
 	struct CUctx_st *context;
@@ -43,6 +45,7 @@ void fg_context_close(struct CUctx_st *context)
 	pthread_mutex_lock(&fake.mutex);
 	fg_give(context->ordinal, context->cost);
 	context->cost = 0;
+	memset(context->limit, 0, sizeof context->limit);
 	for (struct CUlib_st *l = libraries; l; l = l->next)
 		if (l->context == context)
 			l->cost = 0;
@@ -122,6 +125,24 @@ CUresult cuLibraryUnload(CUlibrary library)
 	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/*
+ * What a context has of each when it is made, which is part of its cost: stack of a thread, printf
+ * buffer, heap.
+ */
+static const uint64_t initial[3] = {1 << 10, 1 << 20, 8 << 20};
+
+static uint64_t limit_of(const struct CUctx_st *context, int limit)
+{
+	return context->limit[limit] ? context->limit[limit] : initial[limit];
+}
+
+/* Bytes beyond the context's cost. Every thread that the device can run at once has a stack. */
+static uint64_t set_aside(const struct CUctx_st *context, int limit, uint64_t value)
+{
+	uint64_t each = limit == CU_LIMIT_STACK_SIZE ? (uint64_t)fake.gpu[context->ordinal]->sms * FG_SM_THREADS : 1;
+	return value > initial[limit] ? fg_pages(value * each) - fg_pages(initial[limit] * each) : 0;
+}
+
 CUresult cuCtxSetLimit(int limit, size_t value)
 {
 	struct CUctx_st *context = fg_context();
@@ -129,12 +150,34 @@ CUresult cuCtxSetLimit(int limit, size_t value)
 		return fg_ready();
 	if (!context)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (limit < 0 || limit > 2) /* stack, printf buffer, heap */
+	if (limit < 0 || limit > CU_LIMIT_MALLOC_HEAP_SIZE || !value || value > 1ULL << 40)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&fake.mutex);
-	CUresult r = add_cost(context, fg_pages(value));
+	uint64_t before = set_aside(context, limit, limit_of(context, limit)), after = set_aside(context, limit, value);
+	CUresult r = after > before ? add_cost(context, after - before) : CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS)
+		context->limit[limit] = value;
+	if (after < before) {
+		fg_give(context->ordinal, before - after);
+		context->cost -= before - after;
+	}
 	pthread_mutex_unlock(&fake.mutex);
 	return r;
+}
+
+CUresult cuCtxGetLimit(size_t *value, int limit)
+{
+	struct CUctx_st *context = fg_context();
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!value || limit < 0 || limit > CU_LIMIT_MALLOC_HEAP_SIZE)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&fake.mutex);
+	*value = limit_of(context, limit);
+	pthread_mutex_unlock(&fake.mutex);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned int flags, CUdevice device)

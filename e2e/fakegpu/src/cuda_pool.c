@@ -6,7 +6,7 @@
  * trimmed only after that, too. (Measured: driver 580.159.04 on an H200.)
  */
 #include "cuda_exports.h"
-#include "cuda_fake.h"
+#include "cuda_graph.h"
 #include "cuda_work.h"
 
 #include <stdlib.h>
@@ -61,7 +61,9 @@ static int known(const struct CUmemPoolHandle_st *pool)
 
 static uint64_t granules(uint64_t bytes)
 {
-	return (bytes + GRANULE - 1) / GRANULE * GRANULE;
+	const char *other = getenv("FAKEGPU_POOL"); /* MiB, of a driver that does it in another way */
+	uint64_t granule = other ? strtoull(other, NULL, 10) << 20 : GRANULE;
+	return (bytes + granule - 1) / granule * granule;
 }
 
 static void trim(struct CUmemPoolHandle_st *p, uint64_t keep)
@@ -112,9 +114,11 @@ static CUresult allocate(const char *function, CUdeviceptr *out, size_t bytes, C
 		return bytes > 1ULL << 46 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected(function);
-	if (r == CUDA_SUCCESS && fg_capture(stream, 0)) { /* recorded: no memory yet */
-		*out = next_address;
-		next_address += fg_pages(bytes) + FG_PAGE;
+	struct CUgraph_st *graph = fg_recorded(stream);
+	if (r == CUDA_SUCCESS && graph) { /* recorded: no memory yet */
+		int home = pool ? pool->ordinal : ordinal;
+		CUDA_MEM_ALLOC_NODE_PARAMS node = {.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, home < 0 ? 0 : home}, .bytesize = bytes};
+		*out = fg_graph_add_alloc(graph, &node, fg_graph_last(graph))->at;
 		pthread_mutex_unlock(&fake.mutex);
 		return r;
 	}
@@ -170,9 +174,13 @@ int fg_pool_free(CUdeviceptr pointer)
 /* Plain memory may be freed this way, too, as pooled memory may be by cuMemFree. */
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-	if (fg_ready() == CUDA_SUCCESS && fg_capture(stream, 0))
-		return CUDA_SUCCESS;
-	return cuMemFree_v2(pointer);
+	struct CUgraph_st *graph = fg_ready() == CUDA_SUCCESS ? fg_recorded(stream) : NULL;
+	if (!graph)
+		return cuMemFree_v2(pointer);
+	pthread_mutex_lock(&fake.mutex);
+	fg_graph_add_free(graph, pointer);
+	pthread_mutex_unlock(&fake.mutex);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
@@ -264,6 +272,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 	if (found) {
 		*at = pool->next;
 		pool->alive = 0;
+		pool->pending = 0; /* not tracked further */
 		trim(pool, 0);
 		if (pool->ordinal >= 0 && current[pool->ordinal] == pool)
 			current[pool->ordinal] = NULL;

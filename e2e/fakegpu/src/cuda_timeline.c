@@ -12,9 +12,10 @@
 static uint64_t switch_cost(void)
 {
 	static uint64_t ns = UINT64_MAX;
-	const char *text = getenv("FAKEGPU_SWITCH_US");
-	if (ns == UINT64_MAX)
+	if (ns == UINT64_MAX) {
+		const char *text = getenv("FAKEGPU_SWITCH_US");
 		ns = text ? strtoull(text, NULL, 10) * 1000 : 0;
+	}
 	return ns;
 }
 
@@ -106,8 +107,8 @@ static uint64_t expect(const struct fg_timeline *l, uint64_t amount)
 }
 
 /*
- * In real time: when what is queued on the device ends, or on the instance that this process runs on
- * instead. On a clock of its own the instances of a device share its time.
+ * In real time: when what is queued on the device ends, or on the instance that this process runs
+ * on instead. On a clock of its own the instances of a device share its time.
  */
 static uint64_t *busy_until(int minor)
 {
@@ -142,6 +143,14 @@ uint64_t fg_timeline_end(int minor)
 	return *busy_until(minor);
 }
 
+uint64_t fg_timeline_slice(int minor)
+{
+	struct fg_timeline *l = line_of(minor);
+	uint64_t left = l->turns.left[fg_clock_place()];
+	/* it is on the device when it comes a nanosecond further */
+	return lane_of(l)->done + (left ? 1 : 0) + FIRST_TICKET;
+}
+
 int fg_timeline_passed(int minor, uint64_t ticket)
 {
 	struct fg_timeline *l = line_of(minor);
@@ -152,7 +161,8 @@ void fg_timeline_wait(int minor, uint64_t ticket)
 {
 	if (fg_clock_place() < 0)
 		return fg_clock_sleep_until(ticket);
-	while (!fg_timeline_passed(minor, ticket)) /* somebody else may have queued work meanwhile */
+	/* somebody else may have queued work meanwhile */
+	while (!fg_timeline_passed(minor, ticket))
 		fg_clock_sleep_until(expect(line_of(minor), ticket - FIRST_TICKET));
 }
 
@@ -168,7 +178,8 @@ uint64_t fg_timeline_when(int minor, uint64_t ticket, uint64_t recorded_ns)
 		unsigned i = (unsigned)((n - 1) % FG_SEGMENTS);
 		if (me->segment[i].done < amount)
 			break; /* the one before it is where this was done */
-		uint64_t back = me->segment[i].done - amount, length = me->segment[i].to_ns - me->segment[i].from_ns;
+		uint64_t back = me->segment[i].done - amount,
+			 length = me->segment[i].to_ns - me->segment[i].from_ns;
 		at = me->segment[i].to_ns - least(back, length);
 	}
 	return at > recorded_ns ? at : recorded_ns;
@@ -176,9 +187,12 @@ uint64_t fg_timeline_when(int minor, uint64_t ticket, uint64_t recorded_ns)
 
 FG_EXPORT uint64_t fakegpu_now(void);
 FG_EXPORT void fakegpu_sleep_until(uint64_t ns);
-FG_EXPORT uint64_t fakegpu_had(int minor);
+FG_EXPORT uint64_t fakegpu_had(int minor, int place);
 
-/* For test builds of what is under test, and their programs: this clock, and this process's part of a device's time. */
+/*
+ * For test builds of what is under test, and their programs: this clock, and what a device has done
+ * for the process at a place of it.
+ */
 uint64_t fakegpu_now(void)
 {
 	return fg_clock_now();
@@ -189,8 +203,8 @@ void fakegpu_sleep_until(uint64_t ns)
 	fg_clock_sleep_until(ns);
 }
 
-uint64_t fakegpu_had(int minor)
+uint64_t fakegpu_had(int minor, int place)
 {
 	struct fg_timeline *l = line_of(minor);
-	return l ? lane_of(l)->done : 0;
+	return l && place >= 0 && place < FG_PLACES ? l->lane[place].done : 0;
 }

@@ -46,6 +46,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 	*stream = calloc(1, sizeof **stream);
 	(*stream)->ordinal = context->ordinal;
 	(*stream)->context = context;
+	(*stream)->non_blocking = flags == 1;
 	return cuCtxGetCurrent(&(*stream)->made_in);
 }
 
@@ -72,7 +73,9 @@ CUresult cuStreamQuery(CUstream stream)
 	if (!s)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	fg_clock_spend(FG_QUERY_NS);
-	return fg_timeline_passed(fg_minor(s), __atomic_load_n(&s->tail, __ATOMIC_RELAXED)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+	return fg_timeline_passed(fg_minor(s), __atomic_load_n(&s->tail, __ATOMIC_RELAXED))
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuStreamQuery_ptsz(CUstream stream)
@@ -114,7 +117,9 @@ CUresult cuStreamSynchronize_ptsz(CUstream stream)
 	return cuStreamSynchronize(stream);
 }
 
-/* Work of one device is one timeline, so its end is the end of everything of ours, or a bit later. */
+/*
+ * Work of one device is one timeline, so its end is the end of everything of ours, or a bit later.
+ */
 void fg_drain(int ordinal)
 {
 	fg_lock();
@@ -164,7 +169,10 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 	return CUDA_SUCCESS;
 }
 
-/* Waits for a place in the stream's queue: what was queued FG_QUEUE_DEPTH calls ago must have ended; marks take places, too. */
+/*
+ * Waits for a place in the stream's queue: what was queued FG_QUEUE_DEPTH calls ago must have
+ * ended; marks take places, too.
+ */
 static void wait_for_place(struct CUstream_st *s)
 {
 	uint64_t oldest = __atomic_load_n(&s->ends[s->launches % FG_QUEUE_DEPTH], __ATOMIC_RELAXED);
@@ -181,7 +189,10 @@ uint64_t fg_enqueue(struct CUstream_st *s, uint64_t ns)
 		fg_lock();
 	uint64_t end = 0;
 	if (!fg_state()->device[fg_minor(s)].lost) {
-		end = fg_timeline_add(fg_minor(s), s->tail, ns);
+		int apart =
+			alone && !ns && s->non_blocking && fg_timeline_passed(fg_minor(s), s->tail);
+		end = apart ? fg_timeline_slice(fg_minor(s))
+			    : fg_timeline_add(fg_minor(s), s->tail, ns);
 		fg_state()->process[fake.slot].busy_ns[fg_minor(s)] += ns;
 		__atomic_store_n(&s->tail, end, __ATOMIC_RELAXED);
 		__atomic_store_n(&s->ends[s->launches++ % FG_QUEUE_DEPTH], end, __ATOMIC_RELAXED);
@@ -205,7 +216,10 @@ static void read_manner(void)
 	manner.blocking = blocking && !strcmp(blocking, "1");
 }
 
-/* The first launch of a function loads its code, as lazy loading does it; nothing runs for it meanwhile. */
+/*
+ * The first launch of a function loads its code, as lazy loading does it; nothing runs for it
+ * meanwhile.
+ */
 static void load_late(CUfunction function)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -232,9 +246,9 @@ static CUresult launch(CUfunction function, CUstream stream)
 	return ticket ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-			unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params,
-			void **extra)
+CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
+			unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
+			CUstream stream, void **params, void **extra)
 {
 	(void)shared, (void)params, (void)extra;
 	if (fg_ready() == CUDA_SUCCESS && fg_stream(stream) &&
@@ -243,28 +257,32 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, u
 	return launch(function, stream);
 }
 
-CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-			     unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params,
-			     void **extra)
+CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
+			     unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
+			     CUstream stream, void **params, void **extra)
 {
 	return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-				   unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params)
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int gx, unsigned int gy,
+				   unsigned int gz, unsigned int bx, unsigned int by,
+				   unsigned int bz, unsigned int shared, CUstream stream,
+				   void **params)
 {
 	return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
 }
 
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
-					unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
-					CUstream stream, void **params)
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int gx, unsigned int gy,
+					unsigned int gz, unsigned int bx, unsigned int by,
+					unsigned int bz, unsigned int shared, CUstream stream,
+					void **params)
 {
 	return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
 }
 
 /* One kernel per device, all on streams that were made; the driver refuses two of one device. */
-CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags)
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count,
+					      unsigned int flags)
 {
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
@@ -272,7 +290,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned i = 0; i < count; i++)
 		for (unsigned k = 0; k <= i; k++)
-			if (list[i].hStream <= (CUstream)2 || (k < i && list[k].hStream->ordinal == list[i].hStream->ordinal))
+			if (list[i].hStream <= (CUstream)2 ||
+			    (k < i && list[k].hStream->ordinal == list[i].hStream->ordinal))
 				return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = CUDA_SUCCESS;
 	for (unsigned i = 0; i < count && r == CUDA_SUCCESS; i++)
@@ -284,11 +303,13 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **p
 {
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
-	return cuLaunchKernel(function, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
-			      c->sharedMemBytes, c->hStream, params, extra);
+	return cuLaunchKernel(function, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX,
+			      c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params,
+			      extra);
 }
 
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction function, void **params, void **extra)
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction function, void **params,
+			       void **extra)
 {
 	return cuLaunchKernelEx(c, function, params, extra);
 }

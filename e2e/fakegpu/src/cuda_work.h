@@ -5,9 +5,13 @@
 
 #include "cuda_fake.h"
 
-#define FG_QUEUE_DEPTH 1024 /* launches and marks that wait on a stream before the next one blocks */
+/* launches and marks that wait on a stream before the next one blocks */
+#define FG_QUEUE_DEPTH 1024
 
-/* The host's time for a call, on a clock of its own (clock.h): a launch's is an H200's, the others are guesses. */
+/*
+ * The host's time for a call, on a clock of its own (clock.h): a launch's is an H200's, the others
+ * are guesses.
+ */
 #define FG_LAUNCH_NS 3000
 #define FG_MARK_NS 1000
 #define FG_QUERY_NS 500

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_work_graph.c: events and graphs. An event is a mark in the device's order of work. A
- * graph is the sum of the kernels recorded into it, and runs as one piece. As in the real
- * driver, recording an event into a captured stream makes it part of the graph, so its time cannot be
- * asked for; and asking for an event while any stream is captured spoils the capture,
- * unless the thread has relaxed its capture mode.
+ * cuda_work_graph.c: events and captures. An event is a mark in the device's order of work. As in
+ * the real driver, recording an event into a captured stream makes it part of the graph, so its
+ * time cannot be asked for; and asking for an event while any stream is captured spoils the
+ * capture, unless the thread has relaxed its capture mode.
  */
 #include "cuda_exports.h"
+#include "cuda_graph.h"
 #include "cuda_work.h"
 
 #include <stdlib.h>
@@ -19,14 +19,6 @@ struct CUevent_st {
 	int minor, captured, timed;
 	struct CUctx_st *context; /* the one that was current when it was made */
 };
-struct CUgraph_st {
-	uint64_t ns;
-	int spoiled;
-};
-struct CUgraphExec_st {
-	uint64_t ns;
-};
-
 static struct CUgraph_st *capturing; /* the capture under way: one at a time here */
 static _Thread_local int mode;       /* 0 global, 1 thread-local, 2 relaxed */
 static _Thread_local struct CUgraph_st *mine; /* what this thread's default stream records into */
@@ -39,10 +31,16 @@ static struct CUgraph_st **recording_of(CUstream stream)
 
 int fg_capture(CUstream stream, uint64_t ns)
 {
-	struct CUgraph_st **at = recording_of(stream), *g = at ? *at : NULL;
+	struct CUgraph_st *g = fg_recorded(stream);
 	if (g)
-		g->ns += ns;
+		fg_graph_add_kernel(g, ns);
 	return g != NULL;
+}
+
+struct CUgraph_st *fg_recorded(CUstream stream)
+{
+	struct CUgraph_st **at = recording_of(stream);
+	return at ? *at : NULL;
 }
 
 int fg_spoils(void)
@@ -171,7 +169,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int wanted)
 	struct CUgraph_st **at = recording_of(stream);
 	if (!at || *at || capturing || wanted < 0 || wanted > 2)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	*at = calloc(1, sizeof **at);
+	*at = fg_graph_new();
 	if (wanted == 0)
 		__atomic_store_n(&capturing, *at, __ATOMIC_RELEASE);
 	return CUDA_SUCCESS;
@@ -186,42 +184,4 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 	__atomic_store_n(&capturing, NULL, __ATOMIC_RELEASE);
 	*graph = g->spoiled ? NULL : g;
 	return g->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
-{
-	if (!exec || !graph || flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	*exec = malloc(sizeof **exec);
-	(*exec)->ns = graph->ns;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuGraphDestroy(CUgraph graph)
-{
-	free(graph);
-	return graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec exec)
-{
-	free(exec);
-	return exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
-{
-	if (fg_ready() != CUDA_SUCCESS)
-		return fg_ready();
-	struct CUstream_st *s = fg_stream(stream);
-	if (!exec || !s)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (fg_capture(stream, exec->ns))
-		return CUDA_SUCCESS;
-	return fg_enqueue(s, exec->ns) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
-}
-
-CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
-{
-	return cuGraphLaunch(exec, stream);
 }

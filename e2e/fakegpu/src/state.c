@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x3155504745414b46ULL /* "FKAEGPU1" */
-#define VERSION 4
+#define VERSION 6
 #define SLOT_LOCK_BASE 4096 /* byte of slot 0's lock; byte 0 is the mutex */
 
 static struct {
@@ -201,6 +201,27 @@ uint64_t fg_used_of(const struct fg_gpu *gpu)
 		if (self.map->process[i].in_use && self.map->process[i].gi_serial == gpu->gi_serial)
 			sum += self.map->process[i].used[gpu->minor];
 	return sum;
+}
+
+/* Reaps no more: fg_used has, and a slot that is still in use counts until its process is dead. */
+void fg_note_use(int minor)
+{
+	uint64_t sum = 0, *high = &self.map->device[minor].used_high;
+	for (uint64_t i = 0; i < self.map->high && i < FG_MAX_PROCESSES; i++)
+		if (self.map->process[i].in_use)
+			sum += self.map->process[i].used[minor];
+	if (sum > *high)
+		*high = sum;
+}
+
+uint64_t fg_used_high(int minor)
+{
+	return self.map->device[minor].used_high;
+}
+
+void fg_reset_used_high(int minor)
+{
+	self.map->device[minor].used_high = fg_used(minor);
 }
 
 void fg_after_fork(void)

@@ -6,7 +6,9 @@
  * One file, $FAKEGPU_DIR/state, mapped by everybody (host and containers).
  *
  * Rules that keep it right after a crash at any instruction:
- *  - There is no counter. Used memory of a device is the sum over process slots.
+ *  - There is no counter. Used memory of a device is the sum over process slots. Its highest
+ *    value is kept, because nobody who only looks now and then would see it: whatever a
+ *    process takes is noted by fg_note_use before the lock is given back.
  *  - A slot belongs to a living process exactly while that process holds a POSIX
  *    lock on the slot's byte: the kernel drops it on any death, and translates
  *    the holder's PID into the asker's PID namespace (F_OFD_GETLK).
@@ -21,6 +23,7 @@
 
 #define FG_MAX_PROCESSES 1024
 #define FG_EVENT_RING 64
+#define FG_FLIGHT_LOG 8192
 
 /* A compute instance and a GPU instance (MIG); see mig.h. A serial number is never used twice. */
 #define FG_MAX_INSTANCES 8
@@ -56,6 +59,9 @@ struct fg_device_state {
 	uint64_t xid[FG_EVENT_RING];
 	uint64_t busy_until_ns; /* CLOCK_MONOTONIC: end of the work queued so far */
 	uint64_t busy_total_ns;
+	uint64_t used_high; /* bytes: the most that all processes together used since it was last reset */
+	uint64_t flights; /* rises ever noted in flight_log; number i is at i % FG_FLIGHT_LOG */
+	uint64_t flight_log[FG_FLIGHT_LOG]; /* bytes used and asked for after each rise: see cuda_watch.c */
 	struct fg_mig_state mig;
 };
 
@@ -76,6 +82,7 @@ struct fg_process {
 	uint64_t open; /* bit per minor: devices that CUDA has opened */
 	uint64_t gi_serial, ci_serial; /* the instance this process runs on; 0: on whole devices */
 	uint64_t used[FG_MAX_DEVICES]; /* bytes, by minor */
+	uint64_t asked[FG_MAX_DEVICES]; /* bytes that calls under way have yet to take: see cuda_watch.c */
 	uint64_t busy_ns[FG_MAX_DEVICES];
 };
 
@@ -117,6 +124,14 @@ uint64_t fg_used(int minor);
 
 /* The same of what a process calls its device: the whole of it, or all users of one GPU instance. */
 uint64_t fg_used_of(const struct fg_gpu *gpu);
+
+/*
+ * The most that was ever used of a device at one instant, in bytes, since the last reset, and a
+ * reset to what is used now (both need the lock). fg_note_use is called after every taking.
+ */
+uint64_t fg_used_high(int minor);
+void fg_reset_used_high(int minor);
+void fg_note_use(int minor);
 
 /* After fork in the child: forget the parent's mapping, descriptor and slot. */
 void fg_after_fork(void);

@@ -53,6 +53,9 @@ check "show lists the process" "own_pid=$holder name=cudaclient used_mib=64" "$c
 check "NVML lists the process by its PID" "pid=$holder used_mib=64" "$client" processes
 kill -9 $holder
 wait $holder 2>/dev/null
+check "the peak remembers what is gone, after a kill too" 'peak index=1 .* bytes=67108864 used=0' "$ctl" peak 1
+"$ctl" peak 1 reset > /dev/null
+check "a reset peak starts from what is used" 'peak index=1 .* bytes=0 used=0' "$ctl" peak 1
 passes "a killed process's memory is back" "$client" alloc 64 expect ok
 check "a child of a CUDA process has no CUDA" NOT_INITIALIZED "$client" alloc 1 fork 1 alloc 1
 passes "children that start before CUDA have it" "$client" fork 2 alloc 16 expect ok
