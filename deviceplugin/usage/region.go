@@ -30,7 +30,8 @@ const (
 	processCountAt          = 2008896
 	extensionAt             = 2011136
 	extensionMagic          = 0x3154584555504756 // "VGPUEXT1"
-	extensionVersion        = 2
+	extensionOldest         = 2                  // of the versions in which the slots and the GPU time lie so
+	extensionVersion        = 3
 	slotsAt                 = extensionAt + 272
 	slotSize                = 464
 	slotShownAt             = 144 // imported, then overflow, of each device
@@ -72,8 +73,8 @@ type Device struct {
 // Decode reads a region. alive says whether the process that has a slot still
 // lives; an error of it ends the reading. The file is of the container's making, and
 // may change while it is read: whatever it holds, the result is a value or an
-// error. An extension of another version than this program's is passed over: then
-// there is no Overflow, Imported and Busy.
+// error. An extension of a version that this program does not know is passed over:
+// then there is no Overflow, Imported and Busy.
 func Decode(file io.ReaderAt, alive func(slot int) (bool, error)) (Region, error) {
 	r := reader{file: file, alive: alive}
 	if err := r.head(); err != nil {
@@ -150,7 +151,8 @@ func (r *reader) head() error {
 	if m := binary.LittleEndian.Uint64(b); m != extensionMagic {
 		return fmt.Errorf("its extension begins with %#x: it has none, or is being made", m)
 	}
-	r.extended = number32(b[8:]) == extensionVersion
+	version := number32(b[8:])
+	r.extended = version >= extensionOldest && version <= extensionVersion
 	return nil
 }
 

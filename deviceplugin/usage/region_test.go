@@ -85,7 +85,8 @@ func TestARegionIsTheSumOfItsLivingProcesses(t *testing.T) {
 		}, everybody, []Device{
 			{ID: "GPU-a", Limit: 100, Used: 50, Uncounted: 2, Imported: 3, Overflow: 9, Processes: 3, Busy: 1500, Measured: true}, b,
 		}},
-		"an extension of another version is passed over": {func(m image) { m.put32(extensionAt+8, 3) }, everybody, []Device{
+		"an extension of the version before is read": {func(m image) { m.put32(extensionAt+8, extensionOldest) }, everybody, []Device{a, b}},
+		"an extension of a later version is passed over": {func(m image) { m.put32(extensionAt+8, extensionVersion+1) }, everybody, []Device{
 			{ID: "GPU-a", Limit: 100, Used: 50, Processes: 2}, b,
 		}},
 		"a device without a name is none": {func(m image) { m.put(uuidsAt, 0) }, everybody, []Device{b}},

@@ -7,10 +7,13 @@
  * monitors read it: struct hami_region. Behind it, on a page of its own, lies what we
  * need in addition: struct vgpu_extension. All processes of one container map it.
  *
- * Invariants of the extension; `mutex` is held for every change:
- *  I1 reserved[d] is the sum of slot[i].used[d] over all slots that are not FREE.
- *     A process that dies while it holds the mutex may break I1; the next one to lock
- *     learns of the death (EOWNERDEAD) and restores it from the slots.
+ * The file is every tenant's to write, so nothing in it is believed: each process knows itself
+ * what it holds, and what others hold is bounded when it is read.
+ *
+ * Invariants of the extension; `lock` is held for every change of what is not a process's own:
+ *  I1 reserved[d] is the sum of slot[i].used[d] over all slots that are LIVE. Who takes the
+ *     lock from somebody who has died, or has not given it back for 10 s, restores it from the
+ *     slots; so does everybody now and then.
  *  I2 A slot never moves and has one writer, its owner. The owner holds an OFD lock on
  *     the slot's byte (VGPU_SLOT_LOCK + i) for life: the kernel drops it when the last
  *     descriptor and mapping are gone, however the process ends. A slot that is LIVE and whose byte
@@ -18,12 +21,13 @@
  *  I3 hami.procs[i] mirrors slot[i]; hami.proc_num is one more than the highest slot
  *     ever used. A hole has status 0.
  *  I4 reserved[d] never exceeds the limit by our doing. (It may when the limit was
- *     lowered, or when a driver took more than it was asked for: see limit_forced.)
+ *     lowered, or when a driver took more than it was asked for: see region_force.)
+ *  I5 The file never becomes shorter, and what is in it is not cleared while a slot's byte is
+ *     locked: others map it.
  */
 #ifndef HAMICORE_ABI_H
 #define HAMICORE_ABI_H
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -91,20 +95,28 @@ _Static_assert(offsetof(struct hami_region, last_kernel_time) == 2008912, "last_
 _Static_assert(sizeof(struct hami_region) == 2008952, "region 1.2");
 
 #define VGPU_EXTENSION_MAGIC 0x3154584555504756ULL /* "VGPUEXT1" */
-#define VGPU_EXTENSION_VERSION 2
+#define VGPU_EXTENSION_VERSION 3
 #define VGPU_EXTENSION_OFFSET 2011136 /* the next page after the region */
 #define VGPU_FORMAT_LOCK (1LL << 40)  /* byte locked while a file is made or repaired */
 #define VGPU_SLOT_LOCK (1LL << 41)    /* byte of slot 0 */
 
-/* Memory of other processes that is open here; memory in `used` that lies in the host because the card was full. */
+/*
+ * Memory of other processes that is open here; memory in `used` that lies in the host because the
+ * card was full.
+ */
 enum vgpu_shown { VGPU_IMPORTED, VGPU_OVERFLOW, VGPU_SHOWN };
+
+
+/* Who holds extension.lock: slot + 1, or one who has VGPU_FORMAT_LOCK and no slot yet. */
+#define VGPU_NEWCOMER (HAMI_PROCESSES + 1)
+#define VGPU_AWAITED 0x80000000u /* somebody waits */
 
 enum vgpu_slot_state { SLOT_FREE = 0, SLOT_LIVE = 1 };
 
 struct vgpu_slot {
 	uint32_t state;
 	int32_t pid;
-	uint64_t generation; /* counts the owners this slot has had */
+	uint64_t unused;
 	uint64_t used[HAMI_DEVICES];
 	uint64_t shown[VGPU_SHOWN][HAMI_DEVICES]; /* bytes that are told and not counted */
 	int32_t flight[HAMI_DEVICES]; /* calls under way that take or give memory */
@@ -112,7 +124,7 @@ struct vgpu_slot {
 
 /*
  * GPU time of a device, one for all processes. Changed by atomic operations alone, never under the
- * mutex; who dies in between loses at most one refill of a few milliseconds.
+ * lock; who dies in between loses at most one refill of a few milliseconds.
  */
 struct vgpu_pace {
 	int64_t balance_ns;   /* GPU time left; negative: a debt */
@@ -129,8 +141,9 @@ struct vgpu_turn {
 };
 
 /*
- * What a container tells its neighbours of a device, at VGPU_DEMAND_BYTES times its number in the limits file.
- * CLOCK_MONOTONIC; 0 = never. Written by the container, so to be believed only to its own disadvantage.
+ * What a container tells its neighbours of a device, at VGPU_DEMAND_BYTES times its number in the
+ * limits file. CLOCK_MONOTONIC; 0 = never. Written by the container, so to be believed only to its
+ * own disadvantage.
  */
 struct vgpu_demand {
 	uint64_t wanted_ns; /* has had work to do */
@@ -141,18 +154,64 @@ struct vgpu_demand {
 #define VGPU_DEMAND_BYTES 32
 _Static_assert(sizeof(struct vgpu_demand) == VGPU_DEMAND_BYTES, "demand");
 
+/*
+ * Which process of the container works on a device: one at a time, while it keeps the device busy.
+ * Hints: a torn one costs some milliseconds of working side by side. CLOCK_MONOTONIC; 0 = never.
+ */
+struct vgpu_lease {
+	uint64_t holder;       /* process ID; 0 = nobody */
+	uint64_t began_ns;     /* it launched first then; 0 = not yet */
+	uint64_t until_ns;     /* the container's work on the device ends then, by estimate */
+	uint64_t seen_ns;      /* the holder waited before a launch then; 0 = it has launched */
+	/* The process that waits longest has waited since then; 0 = nobody waits */
+	uint64_t first_ns;
+	uint64_t first_seen_ns; /* and did so still then */
+};
+
+/* What the container has seen of a device lately: see compute/borrow.c. */
+struct vgpu_watch {
+	uint64_t asked_ns, since_ns; /* the last look; the start of the window */
+	uint64_t spent_ns, lost_ns;  /* what struct vgpu_pace said at the start of the window */
+	/* How much less than its own it has had; the same while it took turns */
+	uint64_t short_ns, wasted_ns;
+	uint64_t left_ns;            /* it has stopped taking turns then */
+	uint64_t modest;             /* wants much less than its own */
+	/* The largest charge of late: so much may fall into the next window */
+	uint64_t longest_ns;
+};
+
+/* How long the container may still wait for a neighbour. */
+struct vgpu_patience {
+	uint64_t who; /* a hash of the neighbour's name; 0 = free */
+	int64_t left_ns;
+	uint64_t refilled_ns;
+	uint64_t asked_ns; /* the beginning of the wait that it is in; 0 = none */
+};
+#define VGPU_NEIGHBOURS 64
+
+/* What the processes of a container know of a device in common. */
+struct vgpu_common {
+	struct vgpu_lease lease;
+	uint64_t charged_ns; /* CLOCK_MONOTONIC: time up to then has been charged for, */
+	uint64_t gap_from_ns, gap_to_ns; /* but for this */
+	struct vgpu_watch watch;
+	struct vgpu_demand demand; /* what is in the container's file */
+	struct vgpu_patience patience[VGPU_NEIGHBOURS];
+};
+
 struct vgpu_extension {
 	uint64_t magic; /* written last: absent means unfinished */
 	uint32_t version, size;
-	pthread_mutex_t mutex; /* robust, process-shared */
-	unsigned char mutex_room[128 - sizeof(pthread_mutex_t)];
+	uint32_t lock;    /* a futex: 0, or who holds it, and whether it is awaited */
+	uint32_t changed; /* not 0: the sums may be wrong, who comes next counts again */
+	unsigned char room[120];
 	uint64_t reserved[HAMI_DEVICES];
 	struct vgpu_slot slot[HAMI_PROCESSES];
 	struct vgpu_pace pace[HAMI_DEVICES];
-	uint64_t context_bytes[HAMI_DEVICES]; /* what one context takes, 0 = not known */
-	uint32_t context_tries[HAMI_DEVICES]; /* how often that was measured */
+	uint64_t context[HAMI_DEVICES]; /* what one context takes: see region_context.c */
 	uint32_t context_serial[HAMI_DEVICES]; /* beginnings and ends of the making of contexts */
 	struct vgpu_turn turn[HAMI_DEVICES];
+	struct vgpu_common common[HAMI_DEVICES];
 };
 
 struct vgpu_region {
@@ -162,6 +221,7 @@ struct vgpu_region {
 };
 
 _Static_assert(offsetof(struct vgpu_region, ext) == VGPU_EXTENSION_OFFSET, "extension");
+_Static_assert(offsetof(struct vgpu_extension, slot) == 272, "slots lie as in version 2");
 _Static_assert(VGPU_EXTENSION_OFFSET % 4096 == 0, "extension on a page");
 
 #endif

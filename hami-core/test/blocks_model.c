@@ -11,7 +11,10 @@
 #define RING 4096
 #define BLOCKS_TENANTS 4
 
-/* HAMi-core's limiter: a bucket of thread blocks, refilled by a step that follows the measured utilisation. */
+/*
+ * HAMi-core's limiter: a bucket of thread blocks, refilled by a step that follows the measured
+ * utilisation.
+ */
 #define SMS 132
 #define THREADS 2048
 #define TICK_NS 120000000ULL
@@ -56,7 +59,8 @@ static void host_step(struct run *r, uint64_t now)
 		int before = r->launched;
 		r->host_ns = now + LAUNCH_NS;
 		launch_by_blocks(r, now);
-		if (r->launched != before && r->t.work.sync_every && r->launched % r->t.work.sync_every == 0) {
+		if (r->launched != before && r->t.work.sync_every &&
+		    r->launched % r->t.work.sync_every == 0) {
 			r->waiting = 1;
 			return;
 		}
@@ -80,7 +84,8 @@ static void device_step(struct run *r)
 {
 	uint64_t left = STEP_NS;
 	while (left && depth(r)) {
-		uint64_t *kernel = &r->queue[r->head % RING], part = *kernel < left ? *kernel : left;
+		uint64_t *kernel = &r->queue[r->head % RING],
+			 part = *kernel < left ? *kernel : left;
 		*kernel -= part;
 		left -= part;
 		r->got_ns += part;
@@ -128,7 +133,8 @@ void blocks_run(const struct blocks_tenant *tenants, int count, int seconds, dou
 	for (uint64_t now = STEP_NS; now < end; now += STEP_NS) {
 		for (int i = 0; i < count; i++) {
 			if (now % SAMPLE_NS == 0) {
-				utilisation[i] = (double)runs[i].window_ns * 100 / (double)SAMPLE_NS;
+				utilisation[i] =
+					(double)runs[i].window_ns * 100 / (double)SAMPLE_NS;
 				runs[i].window_ns = 0;
 			}
 			if (now % TICK_NS == 0)
@@ -139,6 +145,7 @@ void blocks_run(const struct blocks_tenant *tenants, int count, int seconds, dou
 		step(now, &turn, &slice);
 	}
 	for (int i = 0; i < count; i++)
-		share[i] = (double)(runs[i].got_ns - before[i]) * 100 / (double)(end - 1000000000ULL);
+		share[i] =
+			(double)(runs[i].got_ns - before[i]) * 100 / (double)(end - 1000000000ULL);
 	free(runs);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * blocks_model.h: what HAMi-core's limiter makes of a workload, by simulation. Each tenant has one
- * stream, worked off in order; tenants with work take turns of 2 ms, as a GPU's time slices are. Time runs in steps of 1 us.
+ * stream, worked off in order; tenants with work take turns of 2 ms, as a GPU's time slices are.
+ * Time runs in steps of 1 us.
  */
 #ifndef BLOCKS_MODEL_H
 #define BLOCKS_MODEL_H
@@ -19,7 +20,10 @@ struct blocks_tenant {
 	unsigned percent;
 };
 
-/* Runs up to 4 tenants for `seconds`; share[i] is the part of the device's time that tenant i got, in percent, after its first second. */
+/*
+ * Runs up to 4 tenants for `seconds`; share[i] is the part of the device's time that tenant i got,
+ * in percent, after its first second.
+ */
 void blocks_run(const struct blocks_tenant *tenants, int count, int seconds, double *share);
 
 #endif

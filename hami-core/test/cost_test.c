@@ -67,7 +67,7 @@ TEST("calls cost little more than the driver's own")
 	call("allocation and free of 2 MiB", "cost-pair", 300);
 	done();
 	machine(HEAD "device 0 " U0 " memory=0 cores=99\n");
-	call("launch of 1 us, limited to 99 %, batches included", "cost-limited", 40);
+	call("launch of 1 us, limited to 99 %, batches included", "cost-limited", 20);
 	done();
 	machine(HEAD "device 0 " U0 " memory=0 cores=99\ndevice 1 " U1 " memory=0 cores=0\n");
 	call("the same where the thread may change devices", "cost-limited", 60);

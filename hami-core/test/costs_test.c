@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "costs.h"
+#include "model/costs.h"
 
 static uint64_t seed = 1;
 

@@ -16,6 +16,15 @@ TEST("a region on a full or read-only file system leaves the limit in the proces
 	}
 }
 
+TEST("a program whose files may not become long is not ended by the making of the region")
+{
+	in_container(HEAD "device 0 " U0 " memory=67108864 cores=0\n",
+		     "$CLEAN $CLIENT alloc 1 expect ok && rm $DIR/vgpu.cache && " /* makes the machine's files */
+		     "sh -c 'ulimit -f 100; exec env FAKEGPU_DIR=$DIR FAKEGPU_DEV=$DIR LD_LIBRARY_PATH=$FAKE "
+		     "$CLIENT alloc 65 expect oom alloc 64 expect ok'");
+	CHECK(geteuid() || strstr(output, "vgpu.cache: File too large"));
+}
+
 TEST("without libcuda and NVML hooks answer as the loader's users expect")
 {
 	static const char text[] = "import ctypes; c = ctypes.CDLL(None); x = ctypes.c_void_p()\n"
@@ -38,7 +47,15 @@ TEST("a set-user-ID program is limited by the file and deaf to the environment")
 	char command[1024];
 	snprintf(command, sizeof command, "%s CUDA_DEVICE_MEMORY_LIMIT_0=900m /usr/local/suid alloc 65 expect oom alloc 64 expect ok", suid);
 	in_container(LIMITS, command);
-	snprintf(command, sizeof command, "%s CUDA_DEVICE_MEMORY_LIMIT_0=64m /usr/local/suid alloc 65 expect ok", suid);
+	/*
+	 * from a place where no limits file belongs, since without its file it would refuse
+	 * everything
+	 */
+	snprintf(command, sizeof command,
+		 "%s cp /usr/local/vgpu/libvgpu.so /usr/local/ && "
+		 "echo /usr/local/libvgpu.so > /etc/ld.so.preload && "
+		 "CUDA_DEVICE_MEMORY_LIMIT_0=64m /usr/local/suid alloc 65 expect ok && "
+		 "CUDA_DEVICE_MEMORY_LIMIT_0=64m $CLIENT alloc 65 expect oom", suid);
 	in_container(NULL, command);
 }
 

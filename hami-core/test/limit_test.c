@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "array.h"
-#include "limit.h"
+#include "model/array.h"
+#include "model/limit.h"
 #include "testing.h"
 
 TEST("a limit admits up to itself and not a byte more")
@@ -11,8 +11,10 @@ TEST("a limit admits up to itself and not a byte more")
 	} table[] = {
 		{0, 100, 100, 1},       {0, 101, 100, 0},        {99, 1, 100, 1},
 		{100, 0, 100, 1},       {100, 1, 100, 0},        {200, 0, 100, 0},
-		{0, UINT64_MAX, 0, 1},  {1, UINT64_MAX, 0, 0},   {UINT64_MAX, 1, 100, 0},
-		{50, UINT64_MAX, 100, 0}, {0, UINT64_MAX, UINT64_MAX, 1},
+		{0, UINT64_MAX, 0, 0},  {1, UINT64_MAX, 0, 0},   {UINT64_MAX, 1, 100, 0},
+		{50, UINT64_MAX, 100, 0}, {0, UINT64_MAX, UINT64_MAX, 0}, {0, LIMIT_MOST, 0, 1},
+		{0, LIMIT_MOST + 1, 0, 0}, {UINT64_MAX, 1, 0, 1}, {UINT64_MAX, 1, UINT64_MAX, 0},
+		{UINT64_MAX - LIMIT_MOST, LIMIT_MOST, UINT64_MAX, 1},
 	};
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
 		CHECK_EQ(limit_admits(table[i].used, table[i].ask, table[i].limit), table[i].admits);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * limited.h: programs under the library in containers with a share of a fake device. They run in real time, or, where
- * PLACES is not 0, on the fake driver's own clock, as many at once as on_clock() has said. Include it once, first.
+ * limited.h: programs under the library in containers with a share of a fake device. They run in
+ * real time, or, where PLACES is not 0, on the fake driver's own clock, as many at once as
+ * on_clock() has said. Include it once, first.
  */
 #include "folder.h"
 
@@ -28,8 +29,10 @@ __attribute__((unused)) static void on_clock(int count)
 static void container(const char *name, unsigned cores, const char *policy)
 {
 	char text[512];
-	snprintf(text, sizeof text, "vgpu-limits 1\nregion %s/%s.cache\npolicy %s\ndevice 0 " UUID " memory=0 cores=%u\n", dir,
-		 name, policy, cores);
+	snprintf(text, sizeof text,
+		 "vgpu-limits 1\nregion %s/%s.cache\npolicy %s\ndevice 0 " UUID
+		 " memory=0 cores=%u\n",
+		 dir, name, policy, cores);
 	write_file(name, text);
 }
 
@@ -61,7 +64,10 @@ __attribute__((unused)) static void among_neighbours(const char *name, unsigned 
 	fclose(f);
 }
 
-/* Starts a program in a container; its output is to be read from the descriptor. The place is the clock's, if there is one. */
+/*
+ * Starts a program in a container; its output is to be read from the descriptor. The place is the
+ * clock's, if there is one.
+ */
 static pid_t start(const char *limits, int place, const char *command, int *out)
 {
 	int ends[2];
@@ -98,7 +104,10 @@ static pid_t client(const char *limits, int place, const char *steps, int *out)
 	return start(limits, place, command, out);
 }
 
-/* Sum of what the last program's processes report under a name: "fraction=" of the device's time, or of "middle=" alone. */
+/*
+ * Sum of what the last program's processes report under a name: "fraction=" of the device's time,
+ * or of "middle=" alone.
+ */
 static double reported(const char *name)
 {
 	double sum = 0;
@@ -128,7 +137,8 @@ static int probe(const char *limits, const char *name)
 {
 	char command[512];
 	int fd;
-	snprintf(command, sizeof command, "%s/test/test/probe_launch %s", getenv("VGPU_TEST_BUILD"), name);
+	snprintf(command, sizeof command, "%s/test/test/probe_launch %s", getenv("VGPU_TEST_BUILD"),
+		 name);
 	pid_t pid = start(limits, 0, command, &fd);
 	int code = finish(pid, fd);
 	if (code)
@@ -153,7 +163,9 @@ __attribute__((unused)) static void two_devices(unsigned first, unsigned second)
 	char text[512];
 	machine(first, "default");
 	add_device(1, DEVICE "gpu model=\"A\" memory=1024MiB pci=0000:0f:00.0 uuid=" OTHER "\n");
-	snprintf(text, sizeof text, "vgpu-limits 1\nregion %s/limits.cache\ndevice 0 " UUID " memory=0 cores=%u\ndevice 1 " OTHER
-				    " memory=0 cores=%u\n", dir, first, second);
+	snprintf(text, sizeof text,
+		 "vgpu-limits 1\nregion %s/limits.cache\ndevice 0 " UUID
+		 " memory=0 cores=%u\ndevice 1 " OTHER " memory=0 cores=%u\n",
+		 dir, first, second);
 	write_file("limits", text);
 }

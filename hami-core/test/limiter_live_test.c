@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * limiter_live_test.c: the compute limit where threads and processes really run at once, in real time. A machine that has other
- * things to do takes from every share and delays everything: the bounds here tell held from not held, and no more;
- * how exactly a share is held is asserted on the fake's clock (limiter_test.c, stalls_test.c, shares_test.c).
+ * limiter_live_test.c: the compute limit where threads and processes really run at once, in real
+ * time. A machine that has other things to do takes from every share and delays everything: the
+ * bounds here tell held from not held, and no more; how exactly a share is held is asserted on the
+ * fake's clock (limiter_test.c, stalls_test.c, shares_test.c).
  */
 #include "limited.h"
 
@@ -21,7 +22,8 @@ TEST("two containers at 30 and 70 that take turns hold each other up no more tha
 	container("other", 70, "default");
 	among_neighbours("limits", 30);
 	among_neighbours("other", 70);
-	pid_t one = client("limits", 0, "busy 2 0.5", &a), two = client("other", 0, "busy 2 0.5", &b);
+	pid_t one = client("limits", 0, "busy 2 0.5", &a),
+	      two = client("other", 0, "busy 2 0.5", &b);
 	CHECK_EQ(finish(one, a), 0);
 	double first = reported("fraction="); /* one alone borrows: no upper bound */
 	CHECK_EQ(finish(two, b), 0);

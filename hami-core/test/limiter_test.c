@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * limiter_test.c: programs that want all of a device's time, in containers with a share of it, on the fake driver's clock:
- * the same every time. What needs threads and processes that really run at once is in limiter_live_test.c, workloads in shares_test.c.
+ * limiter_test.c: programs that want all of a device's time, in containers with a share of it, on
+ * the fake driver's clock: the same every time. What needs threads and processes that really run at
+ * once is in limiter_live_test.c, workloads in shares_test.c.
  */
 #define PLACES 1
 #include "limited.h"
@@ -18,12 +19,17 @@ TEST("a process at 30 % gets no more than 32, whatever the length of its kernels
 TEST("a pause is not paid for when a kernel that is new follows it")
 {
 	machine(30, "default");
-	expect_share("busy 1 1 sleep 2 busy 1 0.7", 0.55, 0.75); /* the two fractions' sum; 0.37 if it is */
+	/* the two fractions' sum; 0.37 if it is */
+	expect_share("busy 1 1 sleep 2 busy 1 0.7", 0.55, 0.75);
 	done();
 }
 
-/* The shares of two programs that start together; once on a machine, because the clock does not wait for a second pair. */
-static void together(const char *one, const char *other, const char *steps, double *first, double *second)
+/*
+ * The shares of two programs that start together; once on a machine, because the clock does not
+ * wait for a second pair.
+ */
+static void together(const char *one, const char *other, const char *steps, double *first,
+		     double *second)
 {
 	int a = 0, b = 0;
 	on_clock(2);
@@ -114,6 +120,110 @@ TEST("nobody's switch suspends the share of a container that borrows by itself")
 	write_file("other.share", "not to be read"); /* then nothing is borrowed */
 	map_region()->hami.utilization_switch = 0;
 	expect_share("busy 2 1", 0.28, 0.32);
+	done();
+}
+
+TEST("a balance or a clock that somebody has written into the region costs seconds, and gives "
+     "nothing")
+{
+	static const struct vgpu_pace written[] = {
+		{INT64_MAX, 1, 0, 0},
+		{0, UINT64_MAX, UINT64_MAX, UINT64_MAX},
+		{1LL << 62, UINT64_MAX / 2, 1, UINT64_MAX},
+		{INT64_MIN, 0, 0, 0},
+		{-(1LL << 62), UINT64_MAX, 0, 0},
+	};
+	for (int i = 0; i < 5; i++) {
+		machine(50, "force");
+		CHECK_EQ(busy("launch 1") > 0, 0);
+		struct vgpu_region *m = map_region();
+		m->ext.pace[0] = written[i];
+		if (i < 3)
+			expect_share("busy 4 1", 0.46, 0.54);
+		else /* a debt of 10 s, paid in 20 */
+			expect_share("busy 30 1", 0.15, 0.19);
+		CHECK(llabs(m->ext.pace[0].balance_ns) < 1000000000LL);
+		done();
+	}
+}
+
+/* Words as somebody may write them: nonsense, extremes, and moments and times that look right. */
+static uint64_t hostile(unsigned *seed, uint64_t now)
+{
+	uint64_t random = 0;
+	for (int i = 0; i < 4; i++) {
+		*seed = *seed * 1664525u + 1013904223u;
+		random = random << 16 | *seed >> 16;
+	}
+	switch (*seed >> 8 & 7) {
+	case 0: return 0;
+	case 1: return UINT64_MAX;
+	case 2: return 1ULL << 63;
+	case 3: return (1ULL << 63) - 1;
+	case 4: return now + random % 2000000000 - 1000000000;
+	case 5: return random % 10000000000;
+	default: return random;
+	}
+}
+
+static void scribble(struct vgpu_region *m, unsigned *seed, uint64_t now)
+{
+	uint64_t *word = (uint64_t *)&m->ext.common[0];
+	for (size_t i = 0; i < sizeof m->ext.common[0] / sizeof *word; i++)
+		__atomic_store_n(&word[i], hostile(seed, now), __ATOMIC_RELAXED);
+	for (int i = 0; i < VGPU_NEIGHBOURS; i++) /* so that other words of it are read */
+		if (*seed >> (8 + i % 16) & 1)
+			m->ext.common[0].patience[i].who = 0;
+	word = (uint64_t *)&m->ext.turn[0];
+	for (size_t i = 0; i < sizeof m->ext.turn[0] / sizeof *word; i++)
+		__atomic_store_n(&word[i], hostile(seed, now), __ATOMIC_RELAXED);
+}
+
+TEST("whatever somebody writes into what processes know in common costs a second, and gives "
+     "nothing")
+{
+	unsigned seed = 1;
+	for (int i = 0; i < 40; i++) {
+		double first, second;
+		machine(50, "default");
+		container("other", 50, "default");
+		among_neighbours("limits", 50);
+		among_neighbours("other", 50);
+		on_clock(0);
+		CHECK_EQ(busy("launch 1") > 0, 0);
+		scribble(map_region(), &seed, 1000000000000ULL); /* the clock starts there */
+		together("limits", "other", "busy 4 1", &first, &second);
+		CHECK(first > 0.46 && first < 0.54 && second > 0.46 && second < 0.54);
+		on_clock(1);
+		done();
+	}
+}
+
+TEST("a program launches on while somebody writes nonsense there all the time")
+{
+	unsigned seed = 2;
+	int fd, status;
+	machine(50, "force");
+	among_neighbours("limits", 50);
+	neighbour("other", 50);
+	CHECK_EQ(busy("launch 1") > 0, 0);
+	struct vgpu_region *m = map_region();
+	pid_t pid = client("limits", 0, "busy 20 1", &fd);
+	while (!waitpid(pid, &status, WNOHANG)) {
+		scribble(m, &seed, __atomic_load_n(&m->ext.pace[0].refilled_ns, __ATOMIC_RELAXED));
+		usleep(100);
+	}
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	finish(pid, fd);
+	printf("    at 50 %%: %.3f\n", reported("fraction="));
+	CHECK(reported("fraction=") > 0.1);
+	done();
+}
+
+TEST("limits that cannot be read for a while are held as soon as they can")
+{
+	machine(20, "force");
+	CHECK_EQ(probe("limits", "leased"), 0);
 	done();
 }
 

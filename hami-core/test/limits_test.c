@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "limits.h"
+#include "model/limits.h"
 #include "testing.h"
 
 #define U0 "GPU-00000000-0000-0000-0000-000000000000"

@@ -2,7 +2,7 @@
 /* pace_test.c: the arithmetic of the compute limit. The workloads are in shares_test.c. */
 #include "testing.h"
 
-#include "pace.h"
+#include "model/pace.h"
 
 #define MS 1000000LL
 
@@ -77,9 +77,12 @@ TEST("whatever the claims, a rate is no less than the guarantee and no more than
 		struct pace_claim c[4];
 		for (int k = 0; k < 4; k++) {
 			unsigned r = (unsigned)pace_batch(&seed);
-			c[k] = (struct pace_claim){r % 7 ? r % 101 : r * 2654435761u, (int)(r / 3 % 5) - 1, r / 101 & 1, !(r / 11 % 16)};
+			c[k] = (struct pace_claim){r % 7 ? r % 101 : r * 2654435761u,
+						   (int)(r / 3 % 5) - 1, r / 101 & 1,
+						   !(r / 11 % 16)};
 		}
-		unsigned percent = 1 + (unsigned)pace_batch(&seed) % 100, rate = pace_rate(percent, 1, c, 4);
+		unsigned percent = 1 + (unsigned)pace_batch(&seed) % 100,
+			 rate = pace_rate(percent, 1, c, 4);
 		CHECK(rate >= percent && rate <= 100);
 	}
 }
@@ -94,7 +97,8 @@ TEST("batches vary by a quarter around a millisecond")
 		least = n < least ? n : least;
 		most = n > most ? n : most;
 	}
-	CHECK(least >= MS * 3 / 4 && most < MS * 5 / 4 && least < MS * 8 / 10 && most > MS * 12 / 10);
+	CHECK(least >= MS * 3 / 4 && most < MS * 5 / 4 && least < MS * 8 / 10 &&
+	      most > MS * 12 / 10);
 	CHECK(sum / 1000 > MS * 97 / 100 && sum / 1000 < MS * 103 / 100);
 }
 
@@ -128,7 +132,8 @@ TEST("while most samples hold some of another's work, the smallest counts")
 {
 	struct pace_cost c = {0};
 	for (int i = 0; i < 200; i++)
-		pace_cost_sample(&c, (uint64_t)MS + (uint64_t)(i % 8) * 150000, 0); /* up to twice, 1/8 undisturbed */
+		/* up to twice, 1/8 undisturbed */
+		pace_cost_sample(&c, (uint64_t)MS + (uint64_t)(i % 8) * 150000, 0);
 	CHECK_EQ(pace_cost_estimate(&c), MS);
 }
 
@@ -152,7 +157,8 @@ TEST("a kernel whose cost varies by little costs its mean, by much 2/5 of it at 
 		pace_cost_sample(&little, (uint64_t)MS + (uint64_t)(i * 7 % 5) * 100000, 0);
 		pace_cost_sample(&much, i % 4 ? 20 * MS : MS, 0);
 	}
-	CHECK(pace_cost_estimate(&little) > 115 * MS / 100 && pace_cost_estimate(&little) < 125 * MS / 100);
+	CHECK(pace_cost_estimate(&little) > 115 * MS / 100 &&
+	      pace_cost_estimate(&little) < 125 * MS / 100);
 	CHECK(pace_cost_estimate(&much) > 5 * MS);
 }
 
@@ -160,14 +166,16 @@ TEST("a launch that is held up, before or after the kernel begins, says nothing 
 {
 	struct pace_cost c = {0};
 	for (int i = 0; i < 1000; i++) {
-		uint64_t held = (uint64_t)(i * 7919 % 1200) * 1000; /* the kernel outlasts it, or it begins after it */
+		/* the kernel outlasts it, or it begins after it */
+		uint64_t held = (uint64_t)(i * 7919 % 1200) * 1000;
 		if (i % 3 == 1)
 			pace_cost_sample(&c, 1400000, held + 5000);
 		else if (i % 3 == 2)
 			pace_cost_sample(&c, 1400000 + held, held + 5000);
 		else
 			pace_cost_sample(&c, 1405000, 5000);
-		CHECK(i < 8 || (pace_cost_estimate(&c) > 1350000 && pace_cost_estimate(&c) < 1450000));
+		CHECK(i < 8 ||
+		      (pace_cost_estimate(&c) > 1350000 && pace_cost_estimate(&c) < 1450000));
 	}
 }
 
@@ -226,9 +234,11 @@ TEST("a launch that loads code begins when that is done, and takes what is paid 
 		uint64_t start, end, loading, want;
 	} table[] = {
 		{5 * MS, 305 * MS, 0, 5 * MS},            /* nothing was loaded */
-		{5 * MS, 306 * MS, 300 * MS, 304 * MS},   /* 300 ms of code for 1 ms of work, and one that is not believed */
+		/* 300 ms of code for 1 ms of work, and one that is not believed */
+		{5 * MS, 306 * MS, 300 * MS, 304 * MS},
 		{5 * MS, 304 * MS, 300 * MS, 304 * MS - PACE_NEW_NS},
-		{5 * MS, 8 * MS, MS, 5 * MS},             /* held up, before or after the kernel began */
+		/* held up, before or after the kernel began */
+		{5 * MS, 8 * MS, MS, 5 * MS},
 		{5 * MS, 305 * MS, UINT64_MAX, 305 * MS - PACE_NEW_NS},
 		{5 * MS, 5 * MS + 20000, 15000, 5 * MS},  /* too short to matter */
 		{5 * MS, 4 * MS, MS, 5 * MS},             /* events that make no sense */
@@ -238,7 +248,8 @@ TEST("a launch that loads code begins when that is done, and takes what is paid 
 }
 
 /* Settles a batch by what was measured alone. */
-static uint64_t settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charged_then, uint64_t predicted)
+static uint64_t settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charged_then,
+		       uint64_t predicted)
 {
 	uint64_t charge = pace_charge(pace_rest(line, start, end, charged_then), predicted, 0);
 	pace_settle(line, start, end, charge);
@@ -260,12 +271,15 @@ TEST("time that two streams share counts once")
 TEST("a kernel that outlasts later ones pays for the time they did not")
 {
 	struct pace_line line = {0};
-	CHECK_EQ(settle(&line, 200, 250, 0, PACE_UNKNOWN), 50); /* two small ones while the long one runs */
+	/* two small ones while the long one runs */
+	CHECK_EQ(settle(&line, 200, 250, 0, PACE_UNKNOWN), 50);
 	CHECK_EQ(settle(&line, 900, 1000, 0, PACE_UNKNOWN), 100);
 	CHECK_EQ(settle(&line, 150, 1100, 0, PACE_UNKNOWN), 800); /* 950 less 150 */
 	for (int i = 0; i < 200; i++)
-		settle(&line, 2000 + 10 * (uint64_t)i, 2005 + 10 * (uint64_t)i, line.charged, PACE_UNKNOWN);
-	CHECK_EQ(settle(&line, 2000, 4000, 950, PACE_UNKNOWN), 1000); /* more of them than are known one by one */
+		settle(&line, 2000 + 10 * (uint64_t)i, 2005 + 10 * (uint64_t)i, line.charged,
+		       PACE_UNKNOWN);
+	/* more of them than are known one by one */
+	CHECK_EQ(settle(&line, 2000, 4000, 950, PACE_UNKNOWN), 1000);
 }
 
 TEST("batches of several threads that overlap pay for their own work each")
@@ -276,7 +290,10 @@ TEST("batches of several threads that overlap pay for their own work each")
 	CHECK_EQ(settle(&line, 0, 4000, 0, 1000), 0); /* and there is no more than that */
 }
 
-/* The device does pieces of four threads' batches in any order, with pauses; each thread begins a batch when its last is launched. */
+/*
+ * The device does pieces of four threads' batches in any order, with pauses; each thread begins a
+ * batch when its last is launched.
+ */
 TEST("whatever the order, threads pay together for what the device did")
 {
 	uint32_t seed = 3;
@@ -286,11 +303,14 @@ TEST("whatever the order, threads pay together for what the device did")
 			uint64_t start, work, then;
 		} batch[4] = {{0, 0, 0}};
 		uint64_t now = 1000, busy = 0;
-		unsigned threads = 1 + (unsigned)pace_batch(&seed) % 4, pauses = (unsigned)pace_batch(&seed) % 3;
+		unsigned threads = 1 + (unsigned)pace_batch(&seed) % 4,
+			 pauses = (unsigned)pace_batch(&seed) % 3;
 		for (int i = 0; i < 4000; i++) {
 			unsigned t = (unsigned)pace_batch(&seed) / 7 % threads;
 			uint64_t kernel = 20 + pace_batch(&seed) / 11 % 100;
-			now += pauses && pace_batch(&seed) / 13 % 8 < pauses ? pace_batch(&seed) % 300 : 0;
+			now += pauses && pace_batch(&seed) / 13 % 8 < pauses
+				       ? pace_batch(&seed) % 300
+				       : 0;
 			if (!batch[t].work) {
 				batch[t].start = now;
 				batch[t].then = line.charged;
@@ -304,7 +324,8 @@ TEST("whatever the order, threads pay together for what the device did")
 			}
 		}
 		if (line.charged < busy * 97 / 100 || line.charged > busy)
-			printf("    %u threads, pauses %u: %llu charged of %llu\n", threads, pauses, (unsigned long long)line.charged, (unsigned long long)busy);
+			printf("    %u threads, pauses %u: %llu charged of %llu\n", threads, pauses,
+			       (unsigned long long)line.charged, (unsigned long long)busy);
 		CHECK(line.charged >= busy * 97 / 100 && line.charged <= busy);
 	}
 }

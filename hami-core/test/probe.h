@@ -41,6 +41,11 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *, unsigned int, CUstream);
 CUresult cuCtxSetLimit(int, size_t);
 CUresult cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned int, int *, void **, unsigned int);
 CUresult cuDeviceGraphMemTrim(CUdevice);
+CUresult cuGraphCreate(CUgraph *, unsigned int);
+CUresult cuGraphDestroy(CUgraph);
+CUresult cuGraphExecDestroy(CUgraphExec);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
+CUresult cuGraphLaunch(CUgraphExec, CUstream);
 CUresult cuGraphAddMemAllocNode(struct CUgraphNode_st **, struct CUgraph_st *, struct CUgraphNode_st *const *, size_t, CUDA_MEM_ALLOC_NODE_PARAMS *);
 CUresult cuGraphAddMemFreeNode(struct CUgraphNode_st **, struct CUgraph_st *, struct CUgraphNode_st *const *, size_t, CUdeviceptr);
 CUresult cuLibraryGetKernel(struct CUkern_st **, CUlibrary, const char *);
@@ -209,7 +214,17 @@ struct vgpu_region *probe_region(void);
 	F(green_settled, "green-settled") \
 	F(detached, "detached") \
 	F(not_taken, "not-taken") \
-	F(waited_by_name, "waited-by-name")
+	F(waited_by_name, "waited-by-name") \
+	F(hostile, "hostile") \
+	F(exact_small, "exact-small") \
+	F(exact_page, "exact-page") \
+	F(exact_mixed, "exact-mixed") \
+	F(exact_processes, "exact-processes") \
+	F(exact_walk, "exact-walk") \
+	F(exact_last, "exact-last") \
+	F(exact_contexts, "exact-contexts") \
+	F(exact_unpacked, "exact-unpacked") \
+	F(exact_code, "exact-code")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

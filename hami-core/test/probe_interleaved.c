@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe_interleaved.c: four threads that launch in any order, so that their batches overlap, on the fake driver's clock: they
- * hand on a baton, because one thread of a process runs at a time there.
+ * probe_interleaved.c: four threads that launch in any order, so that their batches overlap, on the
+ * fake driver's clock: they hand on a baton, because one thread of a process runs at a time there.
  */
 #include "probe.h"
 
@@ -50,7 +50,8 @@ static void *run(void *argument)
 			pthread_cond_wait(&baton.passed, &baton.mutex);
 		NEED(f || cuCtxSetCurrent(r->context) == CUDA_SUCCESS);
 		f = f ? f : probe_kernel(name);
-		NEED(cuLaunchKernel(f, 2, 3, 1, 32, 1, 1, 0, r->stream, NULL, NULL) == CUDA_SUCCESS);
+		NEED(cuLaunchKernel(f, 2, 3, 1, 32, 1, 1, 0, r->stream, NULL, NULL) ==
+		     CUDA_SUCCESS);
 		r->launches--;
 		if (r->every && r->launches % r->every == 0)
 			NEED(cuStreamSynchronize(r->stream) == CUDA_SUCCESS);
@@ -80,21 +81,30 @@ static double interleaved(const long *us, int streams, int every)
 	return (double)(fakegpu_now() - start) / 1e9;
 }
 
-/* 800 ms at 50 % take 1.6 s, less a window's credit at most, and more only where the host holds the threads up. */
+/*
+ * 800 ms at 50 % take 1.6 s, less a window's credit at most, and more only where the host holds the
+ * threads up.
+ */
 void probe_interleaved(void)
 {
-	static const long works[][RUNNERS] = {
-		{100, 100, 100, 100}, {20, 20, 20, 20}, {1400, 1400, 1400, 1400}, {20, 100, 400, 1400}, {10000, 20, 20, 20}};
+	static const long works[][RUNNERS] = {{100, 100, 100, 100},
+					      {20, 20, 20, 20},
+					      {1400, 1400, 1400, 1400},
+					      {20, 100, 400, 1400},
+					      {10000, 20, 20, 20}};
 	static const int every[] = {0, 1, 16};
 	CUcontext context;
 	double least = 9, most = 0, allowed = getenv("FAKEGPU_STALL") ? 1.8 : 1.65;
-	NEED(cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS && cuCtxSetCurrent(context) == CUDA_SUCCESS);
+	NEED(cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
+	     cuCtxSetCurrent(context) == CUDA_SUCCESS);
 	for (size_t i = 0; i < sizeof works / sizeof *works; i++)
 		for (int k = 0; k < 6; k++) {
 			double took = interleaved(works[i], k % 2, every[k / 2]);
 			if (took < 1.5 || took > allowed)
-				printf("    kernels of %ld, %ld, %ld and %ld us, %s, synchronised every %d: %.3f s\n", works[i][0], works[i][1],
-				       works[i][2], works[i][3], k % 2 ? "a stream each" : "one stream", every[k / 2], took);
+				printf("    kernels of %ld, %ld, %ld and %ld us, %s, synchronised "
+				       "every %d: %.3f s\n",
+				       works[i][0], works[i][1], works[i][2], works[i][3],
+				       k % 2 ? "a stream each" : "one stream", every[k / 2], took);
 			least = took < least ? took : least;
 			most = took > most ? took : most;
 		}

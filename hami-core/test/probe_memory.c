@@ -267,25 +267,42 @@ void probe_nvml(void)
 	}
 }
 
+static CUDA_MEM_ALLOC_NODE_PARAMS node_of(uint64_t bytes)
+{
+	return (CUDA_MEM_ALLOC_NODE_PARAMS){.poolProps = {.allocType = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+					    .bytesize = bytes};
+}
 
-/* What graphs hold counts, and what they hold no longer makes room before anything is refused. */
+/* A graph that allocates, and frees if it `frees`. */
+static CUgraphExec graph_of(uint64_t bytes, int frees)
+{
+	CUgraph graph;
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUDA_MEM_ALLOC_NODE_PARAMS a = node_of(bytes);
+	NEED(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+	NEED(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &a) == CUDA_SUCCESS);
+	if (frees)
+		NEED(cuGraphAddMemFreeNode(&node, graph, &node, 1, a.dptr) == CUDA_SUCCESS);
+	NEED(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS && cuGraphDestroy(graph) == CUDA_SUCCESS);
+	return exec;
+}
+
+/* What graphs hold counts, and what they hold no longer makes room before a graph is refused. */
 void probe_graph_memory(void)
 {
-	CUDA_MEM_ALLOC_NODE_PARAMS a = {.poolProps = {.allocType = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, .bytesize = 16 * MIB};
-	CUDA_MEM_ALLOC_NODE_PARAMS b = a;
-	struct CUgraphNode_st *node;
 	use_device(0);
-	NEED(cuGraphAddMemAllocNode(&node, NULL, NULL, 0, &a) == CUDA_SUCCESS && left() == 48 * MIB);
+	CUgraphExec a = graph_of(16 * MIB, 1), b = graph_of(48 * MIB, 1), c = graph_of(64 * MIB, 1), d = graph_of(66 * MIB, 1);
+	NEED(left() == 64 * MIB);
+	NEED(cuGraphLaunch(a, NULL) == CUDA_SUCCESS && left() == 48 * MIB);
 	NEED(take(48 * MIB + 1) == CUDA_ERROR_OUT_OF_MEMORY);
-	NEED(cuGraphAddMemFreeNode(&node, NULL, NULL, 0, a.dptr) == CUDA_SUCCESS && left() == 48 * MIB);
+	NEED(cuCtxSynchronize() == CUDA_SUCCESS && left() == 48 * MIB);
 	NEED(cuDeviceGraphMemTrim(0) == CUDA_SUCCESS && left() == 64 * MIB);
-	NEED(cuGraphAddMemAllocNode(&node, NULL, NULL, 0, &a) == CUDA_SUCCESS);
-	NEED(cuGraphAddMemAllocNode(&node, NULL, NULL, 0, &b) == CUDA_SUCCESS);
-	NEED(cuGraphAddMemFreeNode(&node, NULL, NULL, 0, a.dptr) == CUDA_SUCCESS);
-	NEED(left() == 32 * MIB); /* counted, as nothing was over the limit */
-	b.bytesize = 48 * MIB;
-	NEED(cuGraphAddMemAllocNode(&node, NULL, NULL, 0, &b) == CUDA_SUCCESS); /* 80: over, so the unused 16 are trimmed */
-	NEED(left() == 0 && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
-	NEED(cuGraphAddMemFreeNode(&node, NULL, NULL, 0, b.dptr) == CUDA_SUCCESS);
-	NEED(cuDeviceGraphMemTrim(0) == CUDA_SUCCESS && left() == 48 * MIB);
+	NEED(cuGraphLaunch(a, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(cuGraphLaunch(b, NULL) == CUDA_SUCCESS && left() == 16 * MIB); /* it takes the other one's place */
+	NEED(cuCtxSynchronize() == CUDA_SUCCESS && take(10 * MIB) == CUDA_SUCCESS);
+	NEED(cuGraphLaunch(b, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(cuGraphLaunch(c, NULL) == CUDA_ERROR_OUT_OF_MEMORY && left() == 54 * MIB); /* what was idle is trimmed */
+	NEED(cuGraphLaunch(d, NULL) == CUDA_ERROR_OUT_OF_MEMORY && left() == 54 * MIB);
+	NEED(cuGraphLaunch(b, NULL) == CUDA_SUCCESS && left() == 6 * MIB);
 }

@@ -132,13 +132,14 @@ void probe_code_charged(void)
 	NEED(cuLibraryLoadData(&a, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
 	NEED(left() == 44 * MIB && book(1) == 4 * MIB);
 	NEED(cuLibraryLoadData(&b, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 40 * MIB);
-	NEED(cuCtxSetLimit(2, 8 * MIB) == CUDA_SUCCESS && left() == 32 * MIB && book(1) == 16 * MIB);
+	NEED(cuCtxSetLimit(2, 16 * MIB) == CUDA_SUCCESS && left() == 32 * MIB); /* 8 more than a context has */
+	NEED(book(1) == 8 * MIB && book(2) == 18 * MIB);
 	struct CUkern_st *kernel;
 	setenv("FAKEGPU_KERNEL", "2", 1);
 	NEED(cuLibraryGetKernel(&kernel, a, "late") == CUDA_SUCCESS);
 	for (int i = 0; i < 100 && left() != 30 * MIB; i++) /* code that comes behind our back is seen soon */
 		usleep(20000);
-	NEED(left() == 30 * MIB && book(1) == 18 * MIB);
+	NEED(left() == 30 * MIB && book(1) == 10 * MIB);
 	NEED(cuLibraryUnload(a) == CUDA_SUCCESS && left() == 36 * MIB);
 	NEED(take(36 * MIB) == CUDA_SUCCESS && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
 	NEED(cuLibraryLoadData(&a, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 0); /* code is not refused */
@@ -202,9 +203,11 @@ static void know_contexts(void)
 /* More than code is believed to take, by a process that came onto NVML's list with its context. */
 void probe_code_above(void)
 {
+	CUlibrary library;
 	know_contexts();
 	use_device(0);
-	NEED(left() == 58 * MIB && cuCtxSetLimit(2, 9216 * MIB) == CUDA_SUCCESS);
+	cost("6", "9216");
+	NEED(left() == 58 * MIB && cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
 	NEED(left() == 0 && book(1) == 9216 * MIB && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 

@@ -2,14 +2,18 @@
 /*
  * probe_tenant.c: a program that keeps the fake device busy on the clock of its own, for tenants.h.
  *
- *	probe_tenant <kernel's microseconds>[/<pause>][x<sizes>] <launches between synchronisations, 0 = never> <seconds> [<from> <till>]...
+ *	probe_tenant <us>[/<pause>][x<sizes>] <every> <seconds> [<from> <till>]...
  *	probe_tenant lie 0 <seconds>
  *	probe_tenant lease <place> <seconds>
+ *	probe_tenant watch <places> <seconds>
  *
- * It pauses after a synchronisation, and launches kernels of so many sizes in turn, which take the same time. A liar does nothing and writes into the file PROBE_DEMAND that it is first in line. One that
- * leases has, after half a second, a lease on the file of the tenant at that place whenever it can, and does not give it back.
- * It works from `from` to `till` (milliseconds; all the time without), waits otherwise, and prints every 20 ms or so
- * when it is and what the device has done for it: nanoseconds both.
+ * It launches kernels of so many microseconds, synchronises after every so many launches (0:
+ * never), and pauses then. With sizes, kernels of so many sizes take turns, which take the same
+ * time. It works from `from` to `till` (milliseconds; all the time without), waits otherwise.
+ * A liar does nothing and writes into the file PROBE_DEMAND that it is first in line. One that
+ * leases has, after half a second, a lease on the file of the tenant at that place whenever it can,
+ * and does not give it back. One that watches prints every 20 ms when it is and what the device has
+ * done for each place: nanoseconds all.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -27,11 +31,12 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuModuleLoadData(CUmodule *, const void *);
 CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
-CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+			unsigned, CUstream, void **, void **);
 CUresult cuStreamSynchronize(CUstream);
 uint64_t fakegpu_now(void);
 void fakegpu_sleep_until(uint64_t ns);
-uint64_t fakegpu_had(int minor);
+uint64_t fakegpu_had(int minor, int place);
 
 #define SAMPLE_NS 20000000ULL
 #define NEED(what) \
@@ -40,15 +45,16 @@ uint64_t fakegpu_had(int minor);
 			exit((fprintf(stderr, "not true: %s\n", #what), 1)); \
 	} while (0)
 
-static uint64_t begin, told;
+static uint64_t begin;
 
-static void tell(void)
+static void watch(int places, uint64_t till)
 {
-	uint64_t now = fakegpu_now();
-	if (told && now - told < SAMPLE_NS)
-		return;
-	told = now;
-	printf("%llu %llu\n", (unsigned long long)(now - begin), (unsigned long long)fakegpu_had(0));
+	for (uint64_t now; (now = fakegpu_now()) <= till; fakegpu_sleep_until(now + SAMPLE_NS)) {
+		printf("%llu", (unsigned long long)(now - begin));
+		for (int i = 0; i < places; i++)
+			printf(" %llu", (unsigned long long)fakegpu_had(0, i));
+		printf("\n");
+	}
 }
 
 static uint64_t pause_ns;
@@ -57,12 +63,12 @@ static unsigned sizes = 1;
 static void work(CUfunction f, long every, uint64_t till)
 {
 	for (long n = 1; fakegpu_now() < till; n++) {
-		NEED(cuLaunchKernel(f, 264 + (unsigned)n % sizes, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+		NEED(cuLaunchKernel(f, 264 + (unsigned)n % sizes, 1, 1, 256, 1, 1, 0, NULL, NULL,
+				    NULL) == CUDA_SUCCESS);
 		if (every && n % every == 0) {
 			NEED(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
 			fakegpu_sleep_until(fakegpu_now() + pause_ns);
 		}
-		tell();
 	}
 }
 
@@ -80,7 +86,8 @@ static void lease(const char *place, uint64_t till)
 {
 	char path[256];
 	char *name = strrchr(getenv("PROBE_DEMAND"), '/');
-	snprintf(path, sizeof path, "%.*s/%s.demand", (int)(name - getenv("PROBE_DEMAND")), getenv("PROBE_DEMAND"), place);
+	snprintf(path, sizeof path, "%.*s/%s.demand", (int)(name - getenv("PROBE_DEMAND")),
+		 getenv("PROBE_DEMAND"), place);
 	int fd = open(path, O_RDONLY);
 	NEED(fd >= 0 && signal(SIGIO, SIG_IGN) != SIG_ERR);
 	fakegpu_sleep_until(begin + 500000000);
@@ -98,8 +105,11 @@ int main(int argc, char **argv)
 	NEED(argc >= 4);
 	NEED(cuInit(0) == CUDA_SUCCESS);
 	begin = fakegpu_now();
-	NEED(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS && cuCtxSetCurrent(context) == CUDA_SUCCESS);
 	uint64_t end = begin + strtoull(argv[3], NULL, 10) * 1000000000ULL;
+	if (!strcmp(argv[1], "watch"))
+		return watch(atoi(argv[2]), end), 0;
+	NEED(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
+	     cuCtxSetCurrent(context) == CUDA_SUCCESS);
 	if (!strcmp(argv[1], "lie"))
 		return lie(end), 0;
 	if (!strcmp(argv[1], "lease"))
@@ -108,16 +118,14 @@ int main(int argc, char **argv)
 	sizes = many ? (unsigned)strtoul(many + 1, NULL, 10) : 1;
 	pause_ns = pause ? strtoull(pause + 1, NULL, 10) * 1000 : 0;
 	snprintf(name, sizeof name, "work_%luus", strtoul(argv[1], NULL, 10));
-	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&f, module, name) == CUDA_SUCCESS);
-	tell();
+	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS &&
+	     cuModuleGetFunction(&f, module, name) == CUDA_SUCCESS);
 	for (int i = 4; i + 1 < argc; i += 2) {
 		fakegpu_sleep_until(begin + strtoull(argv[i], NULL, 10) * 1000000);
-		tell();
 		work(f, atol(argv[2]), begin + strtoull(argv[i + 1], NULL, 10) * 1000000);
 	}
 	if (argc == 4)
 		work(f, atol(argv[2]), end);
 	fakegpu_sleep_until(end);
-	tell();
 	return 0;
 }

@@ -83,6 +83,17 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* What this process is as a holder of the region's lock. */
+static uint32_t own_number(void)
+{
+	const struct vgpu_region *r = probe_region();
+	for (uint32_t i = 0; i < HAMI_PROCESSES; i++)
+		if (r->ext.slot[i].state == SLOT_LIVE && r->ext.slot[i].pid == getpid())
+			return i + 1;
+	NEED(!"this process has a slot");
+	return 0;
+}
+
 /* A process dies with the region's lock held and its books half written. */
 void probe_lock_holder(void)
 {
@@ -92,7 +103,7 @@ void probe_lock_holder(void)
 		if (pid == 0) {
 			use_device(0);
 			NEED(take(64 * MIB) == CUDA_SUCCESS);
-			pthread_mutex_lock(&probe_region()->ext.mutex);
+			probe_region()->ext.lock = own_number();
 			probe_region()->ext.reserved[0] = 1;
 			raise(SIGKILL);
 		}

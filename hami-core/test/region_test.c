@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "region.h"
-#include "limit.h"
+#include "shm/region.h"
+#include "model/limit.h"
 #include "testing.h"
 
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define MIB (1ULL << 20)
 
@@ -136,7 +137,7 @@ static int die_in_lock(void)
 	attach();
 	region_reserve(0, 10 * MIB, 100 * MIB);
 	struct vgpu_extension *x = &region_memory()->ext;
-	pthread_mutex_lock(&x->mutex);
+	CHECK_EQ(region_lock(), 0);
 	x->reserved[0] += 77 * MIB; /* half of a change */
 	return raise(SIGKILL);
 }
@@ -381,6 +382,436 @@ TEST("the umask stays as it is and the file is for every user")
 	attach();
 	CHECK(!stat(limits.region, &st) && (st.st_mode & 0777) == 0666);
 	CHECK_EQ(umask(077), 077);
+	clean(dir);
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Starts f in a child that says when it is ready; see say_ready. */
+static int ready[2];
+static pid_t beside(void (*f)(void))
+{
+	char c;
+	CHECK(!pipe(ready));
+	pid_t pid = fork();
+	if (pid == 0) {
+		region_after_fork();
+		f();
+		_exit(0);
+	}
+	CHECK_EQ(read(ready[0], &c, 1), 1);
+	return pid;
+}
+
+static void say_ready(void)
+{
+	CHECK_EQ(write(ready[1], "x", 1), 1);
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void hold_20_and_wait(void)
+{
+	attach();
+	region_reserve(0, 20 * MIB, 100 * MIB);
+	say_ready();
+	for (;;)
+		pause();
+}
+
+/*
+ * One of each: numbers of nobody, of the dead, of ourselves, of a newcomer, of a living process
+ * that has not got the lock.
+ */
+TEST("whatever stands in the lock word, everybody goes on and the books stay right")
+{
+	static const uint32_t words[] = {1, 2, 3, 77, 1024, 1025, 1026, 0x7fffffff, 0x80000000,
+					 0x80000001, 0x80000002, 0xffffffff};
+	setenv("HAMICORE_TEST_PATIENCE_MS", "200", 1);
+	const char *dir = fresh();
+	attach();
+	pid_t other = beside(hold_20_and_wait);
+	double began = seconds();
+	for (size_t i = 0; i < 1000; i++) {
+		uint32_t any = (uint32_t)rand() << 1 ^ (uint32_t)rand();
+		region_memory()->ext.lock = i < sizeof words / sizeof *words ? words[i] : any;
+		CHECK_EQ(region_reserve(0, 80 * MIB, 100 * MIB), 0);
+		CHECK(region_reserve(0, 1, 100 * MIB));
+		region_release(0, 80 * MIB);
+	}
+	CHECK(seconds() - began < 3);
+	CHECK_EQ(region_used(0), 20 * MIB);
+	CHECK_EQ(region_check(), 0);
+	end(other);
+	clean(dir);
+}
+
+static void stop_in_lock(void)
+{
+	attach();
+	region_reserve(0, 20 * MIB, 100 * MIB);
+	region_lock();
+	say_ready();
+	raise(SIGSTOP);
+	region_unlock();
+	_exit(region_reserve(0, 30 * MIB, 100 * MIB) ? 1 : region_reserve(0, 1, 100 * MIB) ? 0 : 2);
+}
+
+TEST("a holder who is stopped delays others by their patience in all calls together, and loses "
+     "nothing")
+{
+	int status;
+	setenv("HAMICORE_TEST_PATIENCE_MS", "300", 1);
+	const char *dir = fresh();
+	attach();
+	pid_t other = beside(stop_in_lock);
+	double began = seconds();
+	CHECK_EQ(region_reserve(0, 50 * MIB, 100 * MIB), 0);
+	CHECK(seconds() - began > 0.2 && seconds() - began < 1);
+	began = seconds();
+	for (int i = 0; i < 1000; i++)
+		CHECK(region_reserve(0, 31 * MIB, 100 * MIB)); /* the 20 of the stopped one count */
+	CHECK(seconds() - began < 1);
+	kill(other, SIGCONT);
+	CHECK(waitpid(other, &status, 0) == other && status == 0);
+	CHECK_EQ(region_check(), 0);
+	clean(dir);
+}
+
+TEST("a newcomer waits for a stopped holder no longer than its patience")
+{
+	setenv("HAMICORE_TEST_PATIENCE_MS", "300", 1);
+	const char *dir = fresh();
+	pid_t other = beside(stop_in_lock);
+	double began = seconds();
+	attach();
+	CHECK(region_reserve(0, 81 * MIB, 100 * MIB));
+	CHECK_EQ(region_reserve(0, 80 * MIB, 100 * MIB), 0);
+	CHECK(seconds() - began < 1);
+	end(other);
+	clean(dir);
+}
+
+static void hold_format_lock(void)
+{
+	struct flock l = {
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = VGPU_FORMAT_LOCK, .l_len = 1};
+	int fd = open(limits.region, O_RDWR | O_CREAT, 0666);
+	CHECK(!fcntl(fd, F_OFD_SETLK, &l));
+	say_ready();
+	for (;;)
+		pause();
+}
+
+TEST("who holds the format lock for ever delays a newcomer by its patience, and the books are "
+     "shared")
+{
+	setenv("HAMICORE_TEST_PATIENCE_MS", "300", 1);
+	const char *dir = fresh();
+	pid_t other = beside(hold_format_lock);
+	double began = seconds();
+	attach();
+	CHECK(seconds() - began < 1);
+	CHECK_EQ(region_reserve(0, 50 * MIB, 100 * MIB), 0);
+	CHECK_EQ(in_child(take_60), 1);
+	end(other);
+	clean(dir);
+}
+
+#define STOPPED 6
+
+struct tally {
+	int64_t held;
+	int over, stop;
+};
+
+/* Takes and gives until it is told to stop; what all hold is added up beside the region. */
+static void add_up(struct tally *t)
+{
+	attach(); /* with all the patience there is: a file that is being made is waited for */
+	setenv("HAMICORE_TEST_PATIENCE_MS", "5", 1);
+	srand((unsigned)getpid());
+	while (!__atomic_load_n(&t->stop, __ATOMIC_SEQ_CST)) {
+		int64_t ask = (rand() % 40 + 1) * (int64_t)MIB;
+		if (region_reserve(0, (uint64_t)ask, 100 * MIB))
+			continue;
+		if (__atomic_add_fetch(&t->held, ask, __ATOMIC_SEQ_CST) > 100 * (int64_t)MIB)
+			__atomic_add_fetch(&t->over, 1, __ATOMIC_SEQ_CST);
+		__atomic_sub_fetch(&t->held, ask, __ATOMIC_SEQ_CST);
+		region_release(0, (uint64_t)ask);
+	}
+}
+
+TEST("processes that are stopped at random moments, the lock taken from them or not, never hold "
+     "more than the limit together")
+{
+	pid_t pid[STOPPED];
+	int rounds = getenv("VGPU_STRESS_ROUNDS") ? atoi(getenv("VGPU_STRESS_ROUNDS")) : 150;
+	setenv("LIBCUDA_LOG_LEVEL", "0", 1);
+	const char *dir = fresh();
+	struct tally *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	for (int i = 0; i < STOPPED; i++)
+		if ((pid[i] = fork()) == 0) {
+			add_up(t);
+			_exit(0);
+		}
+	usleep(100000); /* they have joined, and are stopped at their work */
+	for (int i = 0; i < rounds; i++) {
+		pid_t who = pid[rand() % STOPPED];
+		kill(who, SIGSTOP);
+		usleep((useconds_t)(rand() % 20000));
+		kill(who, SIGCONT);
+	}
+	t->stop = 1;
+	while (wait(NULL) > 0)
+		;
+	CHECK_EQ(t->over, 0);
+	attach();
+	CHECK_EQ(region_used(0), 0);
+	CHECK_EQ(region_check(), 0);
+	clean(dir);
+}
+
+/* What a newcomer sees of a file that others use: all they have, and it may have the rest. */
+static int rest_is_40(void)
+{
+	attach();
+	int more = region_reserve(0, 40 * MIB + 1, 100 * MIB) == 0;
+	return more || region_reserve(0, 40 * MIB, 100 * MIB) ? 1 : 0;
+}
+
+TEST("a spoilt header of a file that somebody uses is written again, and nothing else in it "
+     "changes")
+{
+	setenv("LIBCUDA_LOG_LEVEL", "0", 1);
+	const char *dir = fresh();
+	attach();
+	CHECK_EQ(region_reserve(0, 60 * MIB, 100 * MIB), 0);
+	struct vgpu_region *r = region_memory();
+	for (int kind = 0; kind < 6; kind++) {
+		void *words[] = {&r->hami.magic, &r->hami.major, &r->ext.magic, &r->ext.version,
+				 &r->ext.size};
+		if (kind < 5)
+			*(uint32_t *)words[kind] = 0x5b5b5b5b;
+		else
+			memset(r, 0, offsetof(struct vgpu_region, ext.slot)); /* the sums with it */
+		CHECK_EQ(in_child(rest_is_40), 0);
+		CHECK_EQ(region_slot(), 0);
+		CHECK(r->hami.magic == HAMI_MAGIC && r->hami.major == 1);
+		CHECK(r->ext.magic == VGPU_EXTENSION_MAGIC);
+		CHECK(r->ext.version == VGPU_EXTENSION_VERSION && r->ext.size == sizeof r->ext);
+		CHECK_EQ(region_used(0), 60 * MIB);
+	}
+	for (int i = 0; i < 256; i++) /* what nobody asks for is looked at now and then */
+		region_release(0, 0);
+	CHECK_EQ(region_check(), 0);
+	clean(dir);
+}
+
+static int alone_beside_another_version(void)
+{
+	char why[256] = "";
+	if (!region_attach(&limits, why, sizeof why) || !strstr(why, "another version"))
+		return 1;
+	return region_reserve(0, 100 * MIB, 100 * MIB) || !region_reserve(0, 1, 100 * MIB) ? 2 : 0;
+}
+
+TEST("a file that processes of another version use is left alone, one that they have left is "
+     "taken over")
+{
+	const char *dir = fresh();
+	attach();
+	CHECK_EQ(region_reserve(0, 60 * MIB, 100 * MIB), 0);
+	struct vgpu_extension *x = &region_memory()->ext;
+	x->version = 2;
+	x->size = sizeof *x + 64;
+	CHECK_EQ(in_child(alone_beside_another_version), 0);
+	CHECK(x->version == 2 && x->size == sizeof *x + 64);
+	CHECK(x->slot[0].used[0] == 60 * MIB && x->reserved[0] == 60 * MIB);
+	region_after_fork(); /* leaves it */
+	attach();
+	CHECK_EQ(region_used(0), 0);
+	CHECK_EQ(region_reserve(0, 100 * MIB, 100 * MIB), 0);
+	clean(dir);
+}
+
+TEST("no file becomes shorter, so whoever has mapped it can still read it")
+{
+	const char *dir = fresh();
+	size_t size = sizeof(struct vgpu_region) + 100000;
+	int fd = open(limits.region, O_RDWR | O_CREAT, 0666);
+	CHECK(!ftruncate(fd, (off_t)size));
+	unsigned char *monitor = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	memset(monitor, 0xa5, size);
+	attach();
+	CHECK_EQ(region_reserve(0, 100 * MIB, 100 * MIB), 0);
+	CHECK_EQ(monitor[size - 1], 0xa5);
+	CHECK_EQ(region_check(), 0);
+	clean(dir);
+}
+
+/*
+ * What can become of the file while it is mapped, beside being cut before its last page: who
+ * touches what was cut gets SIGBUS.
+ */
+TEST("a file that is made shorter within its last page, longer, full of holes, renamed or deleted "
+     "holds nobody up")
+{
+	const size_t size = sizeof(struct vgpu_region);
+	const char *dir = fresh();
+	char other[sizeof limits.region + 8];
+	attach();
+	int fd = open(limits.region, O_RDWR);
+	snprintf(other, sizeof other, "%s.old", limits.region);
+	for (int kind = 0; kind < 5; kind++) {
+		CHECK_EQ(region_reserve(0, 60 * MIB, 100 * MIB), 0);
+		switch (kind) {
+		case 0: CHECK(!ftruncate(fd, (off_t)(size / 4096 * 4096 + 1))); break;
+		case 1: CHECK(!ftruncate(fd, (off_t)(2 * size))); break;
+		case 2:
+			CHECK(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)size));
+			break;
+		case 3: CHECK(!rename(limits.region, other)); break;
+		default: CHECK(!unlink(other)); break;
+		}
+		CHECK(region_reserve(0, 41 * MIB, 100 * MIB));
+		CHECK_EQ(region_reserve(0, 40 * MIB, 100 * MIB), 0);
+		region_release(0, 100 * MIB);
+		CHECK_EQ(region_used(0), 0);
+		CHECK_EQ(region_check(), 0);
+	}
+	clean(dir);
+}
+
+static int cut_file_comes_back(void)
+{
+	attach();
+	return region_reserve(0, 40 * MIB, 100 * MIB) ? 1 : 0;
+}
+
+TEST("a file that was cut is as long again when the next process comes, and those who did not "
+     "touch it go on")
+{
+	setenv("LIBCUDA_LOG_LEVEL", "0", 1);
+	const char *dir = fresh();
+	attach();
+	CHECK_EQ(region_reserve(0, 60 * MIB, 100 * MIB), 0);
+	CHECK(!truncate(limits.region, 0));
+	CHECK_EQ(in_child(cut_file_comes_back), 0);
+	CHECK(region_reserve(0, 41 * MIB, 100 * MIB));
+	CHECK_EQ(region_reserve(0, 40 * MIB, 100 * MIB), 0);
+	CHECK_EQ(region_check(), 0);
+	clean(dir);
+}
+
+static int ask_for_everything(void)
+{
+	attach();
+	for (int i = 0; i < 20000; i++)
+		if (!region_reserve(1, UINT64_MAX - (i % 2 ? PAGE_BYTES - 1 : 0), 0))
+			return 1;
+	return 0;
+}
+
+TEST("who asks an unlimited device for more than any card has is refused, and nobody else is "
+     "meanwhile")
+{
+	int status, refused = 0;
+	const char *dir = fresh();
+	attach();
+	pid_t pid = fork();
+	if (pid == 0) {
+		region_after_fork();
+		_exit(ask_for_everything());
+	}
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		refused += region_reserve(1, PAGE_BYTES, 0) != 0;
+		region_release(1, PAGE_BYTES);
+	}
+	CHECK_EQ(status, 0);
+	CHECK_EQ(refused, 0);
+	clean(dir);
+}
+
+static void go_on_when_asked(void)
+{
+	attach();
+	region_reserve(0, 20 * MIB, 100 * MIB);
+	say_ready();
+	raise(SIGSTOP);
+	region_release(0, 10 * MIB);
+	raise(SIGSTOP);
+}
+
+TEST("a slot that claims any amount is right again when its owner does something, or is dead")
+{
+	static const uint64_t claims[] = {UINT64_MAX, 1ULL << 63, 1ULL << 48, 200 * MIB};
+	for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
+		int status;
+		const char *dir = fresh();
+		attach();
+		pid_t other = beside(go_on_when_asked);
+		CHECK(waitpid(other, &status, WUNTRACED) == other && WIFSTOPPED(status));
+		struct vgpu_slot *theirs = &region_memory()->ext.slot[1];
+		theirs->used[0] = claims[i];
+		region_memory()->ext.changed = 1;
+		CHECK(region_reserve(0, MIB, 100 * MIB));
+		CHECK_EQ(region_reserve(1, MIB, 0), 0); /* no limit: nobody's sum refuses */
+		kill(other, SIGCONT);
+		CHECK(waitpid(other, &status, WUNTRACED) == other && WIFSTOPPED(status));
+		CHECK_EQ(region_used(0), 10 * MIB);
+		CHECK_EQ(region_reserve(0, 90 * MIB, 100 * MIB), 0);
+		region_release(0, 90 * MIB);
+		theirs->used[0] = claims[i];
+		end(other);
+		CHECK_EQ(region_reserve(0, 100 * MIB, 100 * MIB), 0);
+		region_after_fork();
+		clean(dir);
+	}
+}
+
+TEST("numbers of slots that cannot be are put right")
+{
+	static const int32_t counts[] = {-1, 0, 1025, INT32_MAX, INT32_MIN};
+	const char *dir = fresh();
+	attach();
+	pid_t other = beside(hold_20_and_wait);
+	struct region_process list[4];
+	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+		region_memory()->hami.proc_num = counts[i];
+		CHECK(region_reserve(0, 81 * MIB, 100 * MIB));
+		CHECK_EQ(region_memory()->hami.proc_num, 2);
+		region_memory()->hami.proc_num = counts[i];
+		CHECK_EQ(region_processes(0, list, 4), 1);
+		CHECK(region_has_process(other) && region_quiet(0));
+	}
+	end(other);
+	clean(dir);
+}
+
+TEST("the size of a context that somebody has written is not believed")
+{
+	unsigned tries;
+	const char *dir = fresh();
+	attach();
+	for (int i = 0; i < 1000; i++) {
+		region_learn_context(0, 527 * MIB + (uint64_t)i, REGION_EXACT);
+		CHECK_EQ(region_context_bytes(0, &tries), 527 * MIB + (uint64_t)i);
+		CHECK_EQ(tries, REGION_CONTEXT_TRIES);
+		region_memory()->ext.context[0] ^= 1ULL << (i % 64);
+		CHECK_EQ(region_context_bytes(0, &tries), 0);
+		CHECK_EQ(tries, 0);
+	}
 	clean(dir);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shares_test.c: five workloads under the library on the fake driver's clock, alone and two at a time,
- * beside what HAMi-core's formula makes of them (blocks_model.h).
+ * shares_test.c: five workloads under the library on the fake driver's clock, alone and two at a
+ * time, beside what HAMi-core's formula makes of them (blocks_model.h).
  */
 #include "tenants.h"
 
@@ -21,7 +21,8 @@ static const struct {
 #define POINTS 2.0
 
 /* Shares of tenants, after the first second; for as many seconds more. */
-static void run_works(int count, const char *const *works, const unsigned *percent, int seconds, double *out)
+static void run_works(int count, const char *const *works, const unsigned *percent, int seconds,
+		      double *out)
 {
 	static struct tenant t[TENANTS];
 	char work[TENANTS][64];
@@ -60,7 +61,8 @@ static void row(const char *name, unsigned asked, double got, double blocks)
 
 static void head(void)
 {
-	printf("    %-50s %5s %9s %18s %8s\n", "workload", "asked", "ours", "HAMi-core (model)", "error");
+	printf("    %-50s %5s %9s %18s %8s\n", "workload", "asked", "ours", "HAMi-core (model)",
+	       "error");
 }
 
 static void alone(unsigned percent)
@@ -105,12 +107,18 @@ TEST("two tenants at 30 and 70 get that, within 2 points, whatever they run")
 		}
 }
 
-/* A launch's cost is known from the third of its kind. Before, it is measured by itself, and a neighbour's time slices with it. */
+/*
+ * A launch's cost is known from the third of its kind. Before, it is measured by itself, and a
+ * neighbour's time slices with it.
+ */
 TEST("a program whose sizes change gets its share alone, and no more than it beside another one")
 {
-	static const char *const works[] = {"1400x10 0", "1400x1000 0", "1400x100000 0", "200x10 0", "200x1000 0", "20x10 0", "20x1000 0"};
+	static const char *const works[] = {"1400x10 0", "1400x1000 0", "1400x100000 0",
+					    "200x10 0",  "200x1000 0",  "20x10 0",
+					    "20x1000 0"};
 	static const unsigned percent[] = {30, 70};
-	printf("    %-24s %8s %12s %8s\n", "us x sizes, at 30 %", "alone", "beside 70 %", "and that");
+	printf("    %-24s %8s %12s %8s\n", "us x sizes, at 30 %", "alone", "beside 70 %",
+	       "and that");
 	for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
 		double alone[1], both[2];
 		run_works(1, &works[i], percent, 5, alone);

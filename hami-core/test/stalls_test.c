@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stalls_test.c: containers on a machine that has other things to do, under the library on the fake driver's clock. Programs are
- * held up in the middle of a launch, for longer than their kernels take, so that the device stands idle between two
- * marks, or has long ended when the second is made.
+ * stalls_test.c: containers on a machine that has other things to do, under the library on the fake
+ * driver's clock. Programs are held up in the middle of a launch, for longer than their kernels
+ * take, so that the device stands idle between two marks, or has long ended when the second is
+ * made.
  */
 #include "tenants.h"
 
@@ -12,7 +13,8 @@ static struct tenant t[TENANTS];
 static const struct {
 	const char *text;
 	int little; /* leaves a program time enough to use its share */
-} stalls[] = {{"1/0", 1}, {"100/200", 1}, {"100/1000", 1}, {"300/10000", 1}, {"30/2000", 1}, {"10/1000", 1}, {"10/5000", 0}, {"3/1000", 0}, {"1/50", 0}};
+} stalls[] = {{"1/0", 1},     {"100/200", 1}, {"100/1000", 1}, {"300/10000", 1}, {"30/2000", 1},
+	      {"10/1000", 1}, {"10/5000", 0}, {"3/1000", 0},   {"1/50", 0}};
 #define STALLS (int)(sizeof stalls / sizeof *stalls)
 
 /* The share of the first tenant, with its neighbours as they are. */
@@ -25,7 +27,9 @@ static double with_stalls(const char *stall, int count)
 	return share(&t[0], 1, 6);
 }
 
-/* The first `sure` works get their share while they have the time to launch; none gets more, ever. */
+/*
+ * The first `sure` works get their share while they have the time to launch; none gets more, ever.
+ */
 static void table(const char *const *work, int works, int sure)
 {
 	printf("    %-12s", "held up");
@@ -46,13 +50,15 @@ static void table(const char *const *work, int works, int sure)
 
 TEST("a container whose program is held up while it launches gets no more than its share")
 {
-	static const char *const works[] = {"1400 0 6", "1400 1 6", "1000 16 6", "200 0 6", "20000 1 6", "20 0 6", "15 400 6"};
+	static const char *const works[] = {"1400 0 6",  "1400 1 6", "1000 16 6", "200 0 6",
+					    "20000 1 6", "20 0 6",   "15 400 6"};
 	table(works, 7, 5); /* the short kernels are too many to be launched in time */
 }
 
 TEST("nor does one whose launches are all new")
 {
-	static const char *const works[] = {"1400x100000 0 6", "1400x100000 1 6", "200x100000 0 6", "20000x100000 1 6", "20x100000 0 6"};
+	static const char *const works[] = {"1400x100000 0 6", "1400x100000 1 6", "200x100000 0 6",
+					    "20000x100000 1 6", "20x100000 0 6"};
 	table(works, 5, 0); /* each is measured by itself, pauses of the device within it, too */
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tenants.h: containers that share one fake device, under the real library, on the fake driver's own
- * clock: the same every time, and seconds of theirs take a fraction of one. Include it once, first.
+ * tenants.h: containers that share one fake device, under the real library, on the fake driver's
+ * own clock: the same every time, and seconds of theirs take a fraction of one. A container may
+ * have several processes, which share its limits, its region and its files. Include it once, first.
  */
 #include "folder.h"
 
 #define TENANTS 4
+#define WORKERS 16 /* processes of a container */
 #define SAMPLES 4096
 
 struct tenant {
@@ -15,10 +17,10 @@ struct tenant {
 	int priority;
 	int borrows; /* has files among its neighbours */
 	int hides;   /* and never writes its own */
-	int samples;
+	int processes; /* 0: one */
+	pid_t pid[WORKERS];
+	int samples; /* what the device has done for it */
 	double at[SAMPLES], had[SAMPLES]; /* seconds */
-	pid_t pid;
-	int out;
 };
 
 /* A device of its own for each test. */
@@ -38,57 +40,109 @@ static void write_limits(const struct tenant *t, int i)
 		snprintf(name, sizeof name, "neighbours/%d.demand", i);
 		write_file(name, "");
 		snprintf(name, sizeof name, "neighbours/%d.share", i);
-		snprintf(text, sizeof text, "vgpu-limits 1\npriority %d\ndevice 0 " UUID " memory=0 cores=%u\n", t->priority, t->percent);
+		snprintf(text, sizeof text,
+			 "vgpu-limits 1\npriority %d\ndevice 0 " UUID " memory=0 cores=%u\n",
+			 t->priority, t->percent);
 		write_file(name, text);
 		if (!t->hides)
 			snprintf(borrow, sizeof borrow, "borrow %s/neighbours/%d\n", dir, i);
 	}
 	snprintf(name, sizeof name, "limits%d", i);
-	snprintf(text, sizeof text, "vgpu-limits 1\nregion %s/%d.cache\npolicy %s\npriority %d\n%sdevice 0 " UUID " memory=0 cores=%u\n",
+	snprintf(text, sizeof text,
+		 "vgpu-limits 1\nregion %s/%d.cache\npolicy %s\npriority %d\n%s"
+		 "device 0 " UUID " memory=0 cores=%u\n",
 		 dir, i, t->policy ? t->policy : "default", t->priority, borrow, t->percent);
 	write_file(name, text);
 }
 
-static void start_tenant(struct tenant *t, int i, int count)
+static int processes_of(const struct tenant *t)
 {
-	char limits[32], demand[256], command[512];
-	int ends[2];
-	snprintf(limits, sizeof limits, "limits%d", i);
-	snprintf(demand, sizeof demand, "%s/neighbours/%d.demand", dir, i);
-	snprintf(command, sizeof command, "%s/test/test/probe_tenant %s", getenv("VGPU_TEST_BUILD"), t->work);
-	write_limits(t, i);
-	CHECK(!pipe2(ends, O_CLOEXEC));
-	fflush(stdout);
-	t->pid = fork();
-	if (t->pid == 0) {
-		dup2(ends[1], 1);
-		setenv("PROBE_DEMAND", demand, 1);
-		become(limits, i, count, command);
-	}
-	close(ends[1]);
-	t->out = ends[0];
+	return t->processes ? t->processes : 1;
 }
 
-static void collect(struct tenant *t)
+/* A process of the i-th container, at a place of the clock's. */
+static pid_t start_worker(const struct tenant *t, int i, int place, int places)
+{
+	char limits[32], demand[256], command[512];
+	snprintf(limits, sizeof limits, "limits%d", i);
+	snprintf(demand, sizeof demand, "%s/neighbours/%d.demand", dir, i);
+	snprintf(command, sizeof command, "%s/test/test/probe_tenant %s", getenv("VGPU_TEST_BUILD"),
+		 t->work);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		setenv("PROBE_DEMAND", demand, 1);
+		become(limits, place, places, command);
+	}
+	return pid;
+}
+
+static void end_well(pid_t pid)
 {
 	int status;
-	FILE *f = fdopen(t->out, "r");
-	for (t->samples = 0; t->samples < SAMPLES && fscanf(f, "%lf %lf", &t->at[t->samples], &t->had[t->samples]) == 2; t->samples++) {
-		t->at[t->samples] /= 1e9;
-		t->had[t->samples] /= 1e9;
-	}
-	fclose(f);
-	waitpid(t->pid, &status, 0);
+	waitpid(pid, &status, 0);
 	CHECK_EQ(status, 0);
+}
+
+/*
+ * One more process, without limits, which says what the device has done for all the others while
+ * they run.
+ */
+static pid_t start_observer(const struct tenant *t, int count, int place, FILE **out)
+{
+	char command[512];
+	int ends[2], seconds, most = 0;
+	for (int i = 0; i < count; i++)
+		if (sscanf(t[i].work, "%*s %*s %d", &seconds) == 1 && seconds > most)
+			most = seconds;
+	snprintf(command, sizeof command, "%s/test/test/probe_tenant watch %d %d",
+		 getenv("VGPU_TEST_BUILD"), place, most);
+	CHECK(!pipe2(ends, O_CLOEXEC));
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		dup2(ends[1], 1);
+		become("none", place, place + 1, command);
+	}
+	close(ends[1]);
+	*out = fdopen(ends[0], "r");
+	return pid;
+}
+
+/* Adds up what the observer says of the containers' processes. */
+static void collect(struct tenant *t, int count, FILE *f)
+{
+	double at, had;
+	for (int n = 0; n < SAMPLES && fscanf(f, "%lf", &at) == 1; n++)
+		for (int i = 0; i < count; i++) {
+			t[i].at[n] = at / 1e9;
+			t[i].had[n] = 0;
+			t[i].samples = n + 1;
+			for (int k = 0; k < processes_of(&t[i]) && fscanf(f, "%lf", &had) == 1; k++)
+				t[i].had[n] += had / 1e9;
+		}
+	fclose(f);
 }
 
 /* Runs them side by side to their ends. Needs machine(), which serves for one run. */
 static void run_tenants(struct tenant *t, int count)
 {
+	int places = 0, place = 0;
+	FILE *out;
 	for (int i = 0; i < count; i++)
-		start_tenant(&t[i], i, count);
+		places += processes_of(&t[i]);
+	pid_t observer = start_observer(t, count, places, &out);
+	for (int i = 0; i < count; i++) {
+		t[i].samples = 0;
+		write_limits(&t[i], i);
+		for (int k = 0; k < processes_of(&t[i]); k++)
+			t[i].pid[k] = start_worker(&t[i], i, place++, places + 1);
+	}
+	collect(t, count, out);
 	for (int i = 0; i < count; i++)
-		collect(&t[i]);
+		for (int k = 0; k < processes_of(&t[i]); k++)
+			end_well(t[i].pid[k]);
+	end_well(observer);
 }
 
 /* Seconds of the device that a tenant had had at a moment. */

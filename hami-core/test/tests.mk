@@ -5,12 +5,22 @@
 FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 TSAN_LIB := $(shell $(CC) -print-file-name=libtsan.so)
-UNIT := limit limits table region pace costs threads
+UNIT := limit limits table pages blocks region pace costs threads
 
 # The tables in the documentation name tests that exist.
 .PHONY: test-map
 test-map:
 	@test/map.sh
+
+# A file uses its own layer and lower ones only.
+.PHONY: test-layers
+test-layers: $(B)/libvgpu.so
+	@test/layers.sh $(CC) $(B)/release/obj "$(LAYERS)" $(UNITS)
+
+# Lines, macros and headers that a reader can rely on.
+.PHONY: test-style
+test-style:
+	@test/style.sh src include
 
 .PHONY: test-headers
 test-headers:
@@ -19,7 +29,8 @@ test-headers:
 .PHONY: fake test-normal test-asan test-tsan test-generator test-symbols test-fake test-stress stress test-cost cost
 # One after the other also under `make -j`: each wants the processors for itself.
 test:
-	@set -e; for t in test-generator test-fake shares test-map test-headers test-neighbours test-neighbours-asan test-normal test-stress test-cost \
+	@set -e; for t in test-generator test-fake test-shares test-map test-style test-layers test-headers test-neighbours test-neighbours-asan test-normal test-stress \
+		test-hostile test-truth test-cost \
 		test-asan test-limiter test-limiter-asan test-tsan test-limiter-tsan test-symbols check-arm64; do $(MAKE) --no-print-directory $$t; done
 
 fake:
@@ -37,22 +48,47 @@ define unit_tests
 $(B)/$(1)/test/%_test: test/%_test.c test/testing.h $(patsubst %,$(B)/$(1)/obj/%.o,$(CORE)) | $(GENERATED)
 	@mkdir -p $$(@D)
 	$(Q)$$(CC) $$(CFLAGS) $$(BASE) $(2) -Wno-missing-prototypes -o $$@ $$< $(patsubst %,$(B)/$(1)/obj/%.o,$(CORE)) -lpthread
+$$(B)/$(1)/test/blocks_test: test/blocks_test.c test/testing.h $(patsubst %,$(B)/$(1)/obj/%.o,$(CORE) memory/blocks memory/books) | $(GENERATED)
+	@mkdir -p $$(@D)
+	$(Q)$$(CC) $$(CFLAGS) $$(BASE) $(2) -Wno-missing-prototypes -Wl,--wrap=malloc -o $$@ $$< \
+		$(patsubst %,$(B)/$(1)/obj/%.o,$(CORE) memory/blocks memory/books) -lpthread
 endef
 $(eval $(call unit_tests,test,))
 $(eval $(call unit_tests,asan,$(SANITIZE)))
 $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
-PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead green pool ways generation stress cost import odd start)
-$(patsubst %,$(B)/test/test/%_test,preload ways_out failures cases weak_entry weak_memory weak_process stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
+PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead green pool ways generation stress cost import odd start hostile \
+	exact)
+# Tests that run programs under the library. SUITES run under every build of it, the others have targets of their own.
+SUITES := preload exact pools sized entry ways_out failures weak_entry weak_memory weak_process cases
+$(patsubst %,$(B)/test/test/%_test,$(SUITES) stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
-$(B)/test/test/probe: $(PROBE) test/probe.h $(wildcard include/*.h) | fake
+$(B)/test/test/probe: $(PROBE) test/probe.h test/hostile.h $(wildcard include/*.h) | fake
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(PROBE) -Wl,-z,lazy -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -I$(FAKE)/src -o $@ $(PROBE) -Wl,-z,lazy -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+# What the card has given is read from the fake driver's own state.
+$(B)/test/test/hostile_test: test/hostile_test.c test/attacked.h test/hostile.h test/machine.h test/testing.h $(wildcard include/*.h)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -I$(FAKE)/src -o $@ $<
+SIZED := $(patsubst %,test/probe_%.c,sized pools graphs aside)
+$(B)/test/test/probe_sized: $(SIZED) test/probe_sized.h test/card.h test/probe.h $(FAKE)/src/state.h | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -I$(FAKE)/src -o $@ $(SIZED) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+$(patsubst %,$(B)/test/test/%_test,pools sized): test/sized.h
 $(B)/test/test/plugin.so: test/plugin.c | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -fPIC -shared -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -ldl
+# Random programs; the fake card's own count, by the fake's own code, is what they are judged by.
+$(B)/test/test/probe_truth: $(wildcard test/probe_truth*.c) test/probe_truth.h test/truth_board.h \
+		include/cuda_abi.h | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(filter %.c,$^) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+$(B)/test/test/truth_test: test/truth_test.c test/truth_program.c test/truth_program.h test/truth_board.h \
+		test/machine.h test/testing.h $(FAKE)/src/state.c $(FAKE)/src/state.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -I$(FAKE)/src -Iinclude -o $@ $(filter %.c,$^) -lpthread
 # What stands in for the driver, beside the driver.
 $(B)/test/standin/%.so.driver: | fake
 	@mkdir -p $(@D)
@@ -65,13 +101,37 @@ $(B)/test/test/third.so: test/third.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<
 
-PROGRAMS := $(patsubst %,$(B)/test/test/%,preload_test ways_out_test failures_test cases_test weak_entry_test weak_memory_test weak_process_test stress_test cost_test probe third.so plugin.so) \
+# Programs of entry_test: with a constructor that uses CUDA, with names of the driver's that are their own.
+ENTRY := $(patsubst %,$(B)/test/test/%,entry_test probe_entry entry_plugin.so entry_own.so entry_names entry_names_program \
+	entry_names_library entry_reload)
+$(B)/test/test/probe_entry: test/probe_entry.c test/probe.h $(wildcard include/*.h) | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -rdynamic -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+$(B)/test/test/entry_plugin.so: test/entry_plugin.c test/probe.h | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -fPIC -shared -o $@ $< -L$(FAKE)/build -l:libcuda.so.1
+$(B)/test/test/entry_own.so: test/entry_own.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -Wl,-soname,entry_own.so -o $@ $<
+$(B)/test/test/entry_reload: test/entry_reload.c include/cuda_abi.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -ldl
+names = $(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -rdynamic $(1) -o $@ $< -Wl,--no-as-needed -Wl,-rpath,$(abspath $(@D)) \
+	$(@D)/third.so $(2) -L$(FAKE)/build -l:libcuda.so.1 -ldl
+$(B)/test/test/entry_names: test/entry_names.c $(B)/test/test/third.so | fake
+	$(call names)
+$(B)/test/test/entry_names_program: test/entry_names.c $(B)/test/test/third.so | fake
+	$(call names,-DIN_PROGRAM)
+$(B)/test/test/entry_names_library: test/entry_names.c $(B)/test/test/third.so $(B)/test/test/entry_own.so | fake
+	$(call names,,$(@D)/entry_own.so)
+
+PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized third.so plugin.so) \
 	$(B)/test/test/smi $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
 
 # $(1) variant, $(2) what to preload, $(3) extra environment
 define run_all
 	@set -e; for t in $(UNIT); do echo "== $$t ($(1))"; $(3) $(B)/$(1)/test/$${t}_test; done; \
-	for t in preload ways_out failures weak_entry weak_memory weak_process cases; do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
+	for t in $(SUITES); do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
 		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$${t}_test; done
 endef
 
@@ -87,10 +147,32 @@ test-stress: fake $(B)/test/libvgpu.so $(PROGRAMS)
 stress: fake $(B)/test/libvgpu.so $(PROGRAMS)
 	@echo "== stress, 1000 rounds"; VGPU_STRESS_ROUNDS=1000 $(call apart,stress)
 
+# Somebody writes into the region: a part of it, and all of it, which takes some minutes.
+.PHONY: test-hostile hostile
+test-hostile: fake $(B)/test/libvgpu.so $(PROGRAMS)
+	@echo "== hostile"; $(call apart,hostile)
+hostile: fake $(B)/test/libvgpu.so $(PROGRAMS)
+	@echo "== hostile, 11000 corruptions"; VGPU_HOSTILE=1 $(call apart,hostile)
+
 test-cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
 	@echo "== cost"; $(call apart,cost)
 cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
 	@VGPU_COST=1 $(call apart,cost)
+
+# Random programs for a minute, half an hour, and a moment each under the sanitizers.
+.PHONY: test-truth truth test-truth-asan test-truth-tsan
+TRUTH := $(B)/test/test/truth_test $(B)/test/test/probe_truth
+# $(1) seconds, $(2) what to preload
+run_truth = VGPU_TRUTH_SECONDS=$${VGPU_TRUTH_SECONDS:-$(1)} LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
+	VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/truth_test
+test-truth: fake $(B)/test/libvgpu.so $(TRUTH)
+	@echo "== truth"; $(call run_truth,60,$(abspath $(B)/test/libvgpu.so))
+truth: fake $(B)/test/libvgpu.so $(TRUTH)
+	@echo "== truth"; $(call run_truth,1800,$(abspath $(B)/test/libvgpu.so))
+test-truth-asan: fake $(B)/asan/libvgpu.so $(TRUTH)
+	@echo "== truth (asan)"; $(call run_truth,10,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so))
+test-truth-tsan: fake $(B)/tsan/libvgpu.so $(TRUTH)
+	@echo "== truth (tsan)"; $(call run_truth,10,$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so))
 
 test-asan: fake $(B)/libvgpu.so $(B)/asan/libvgpu.so $(patsubst %,$(B)/asan/test/%_test,$(UNIT)) $(PROGRAMS)
 	$(call run_all,asan,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so),ASAN_OPTIONS=detect_leaks=0)
@@ -121,7 +203,7 @@ $(ARM)/obj/%.o: src/%.S
 $(ARM)/obj/hooks.gen.o: $(GEN)/hooks.gen.c $(GENERATED)
 	@mkdir -p $(@D)
 	$(Q)$(CROSS)gcc $(CFLAGS) $(BASE) -c -o $@ $<
-$(ARM)/libvgpu.so: $(patsubst %,$(ARM)/obj/%.o,$(CORE) $(HOOKS) hooks.gen dlsym dlopen)
+$(ARM)/libvgpu.so: $(patsubst %,$(ARM)/obj/%.o,$(UNITS))
 	$(Q)$(CROSS)gcc $(LIBFLAGS) -o $@ $^
 check-arm64: $(ARM)/libvgpu.so
 	@echo "== arm64"
@@ -130,9 +212,9 @@ check-arm64: $(ARM)/libvgpu.so
 endif
 
 # The library on the fake driver's clock, which is real only outside of these tests.
-virtual = $(patsubst %,$(B)/$(1)/obj/%.o,$(filter-out prim_clock,$(CORE)) $(HOOKS) hooks.gen dlsym dlopen) $(B)/$(1)/test/virtual_clock.o
+virtual = $(patsubst %,$(B)/$(1)/obj/%.o,$(filter-out platform/prim_clock,$(UNITS))) $(B)/$(1)/test/virtual_clock.o
 define virtual_library
-$(B)/$(1)/test/virtual_clock.o: test/virtual_clock.c src/prim.h
+$(B)/$(1)/test/virtual_clock.o: test/virtual_clock.c src/platform/prim.h
 	@mkdir -p $$(@D)
 	$(Q)$$(CC) $$(CFLAGS) $$(BASE) $(2) -c -o $$@ $$<
 $(B)/$(1)/virtual/libvgpu.so: $(call virtual,$(1))
@@ -148,7 +230,7 @@ $(B)/test/test/probe_tenant: test/probe_tenant.c include/cuda_abi.h | fake
 $(B)/test/test/shares_test: test/shares_test.c test/tenants.h test/folder.h test/testing.h test/blocks_model.c test/blocks_model.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ test/shares_test.c test/blocks_model.c
-$(patsubst %,$(B)/test/test/%_test,borrow turns stalls): $(B)/test/test/%: test/%.c test/tenants.h test/folder.h test/testing.h
+$(patsubst %,$(B)/test/test/%_test,fair borrow turns stalls): $(B)/test/test/%: test/%.c test/tenants.h test/folder.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
 on_clock = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" VGPU_TEST_BUILD=$(abspath $(B)) \
@@ -158,7 +240,7 @@ on_clock = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" VGP
 $(patsubst %,$(B)/test/test/%_test,limiter limiter_live): $(B)/test/test/%: test/%.c test/limited.h test/folder.h test/testing.h include/hamicore_abi.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $<
-$(B)/test/test/probe_launch: test/probe_launch.c test/probe_interleaved.c test/probe.h include/cuda_abi.h | fake
+$(B)/test/test/probe_launch: test/probe_launch.c test/probe_contexts.c test/probe_interleaved.c test/probe_launch.h test/probe.h include/cuda_abi.h | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(filter %.c,$^) -L$(FAKE)/build -l:libcuda.so.1 -lpthread
 # $(1) variant, $(2) what to preload before the library
@@ -177,9 +259,15 @@ test-limiter-tsan: fake $(B)/tsan/libvgpu.so $(B)/tsan/virtual/libvgpu.so $(LIMI
 	$(call run_limiter,tsan,$(TSAN_LIB))
 
 # Five workloads, alone and in pairs, under the library and under HAMi-core's formula: a table.
-.PHONY: shares
-shares: fake $(B)/test/virtual/libvgpu.so $(B)/test/test/shares_test $(B)/test/test/probe_tenant
+# Then containers of 1 to 16 processes with kernels of 20 us to 20 ms: all of that table, or a part of it.
+.PHONY: shares test-shares
+SHARES := $(B)/test/virtual/libvgpu.so $(patsubst %,$(B)/test/test/%,shares_test fair_test probe_tenant)
+shares: fake $(SHARES)
 	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
+	@echo "== fair"; VGPU_SHARES=1 $(call on_clock,fair,$(abspath $(B)/test/virtual/libvgpu.so))
+test-shares: fake $(SHARES)
+	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
+	@echo "== fair"; $(call on_clock,fair,$(abspath $(B)/test/virtual/libvgpu.so))
 # Once more under the sanitizers: one thread of a program runs at a time there, so limiter_live_test looks for races.
 .PHONY: test-neighbours test-neighbours-asan
 NEIGHBOURS := $(patsubst %,$(B)/test/test/%,borrow_test turns_test stalls_test probe_tenant)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * turns_test.c: containers that keep one device busy together, where a change from one to the other costs what
- * it seems to cost on a card: with 200 us in 2 ms the fake gives what an H200 gave (docs/benchmarks.md).
+ * turns_test.c: containers that keep one device busy together, where a change from one to the other
+ * costs what it seems to cost on a card: with 200 us in 2 ms the fake gives what an H200 gave
+ * (docs/benchmarks.md).
  */
 #include "tenants.h"
 
@@ -27,16 +28,19 @@ static void pair(const char *small, const char *large, int borrows, double *got)
 
 static const char *const works[] = {"1400 0 6", "1400 1 6", "200 0 6", "20 0 6", "15 400 6"};
 
-TEST("two that want all of the device at 30 and 70 lose little to each other, since they take turns")
+TEST("two that want all of the device at 30 and 70 lose little to each other, since they take "
+     "turns")
 {
-	printf("    %-12s %-12s %22s %22s\n", "kernel, sync", "beside it", "without turns", "with turns, ratio");
+	printf("    %-12s %-12s %22s %22s\n", "kernel, sync", "beside it", "without turns",
+	       "with turns, ratio");
 	for (int i = 0; i < 5; i++)
 		for (int k = 0; k < 5; k++) {
 			double mixed[2], turns[2];
 			pair(works[i], works[k], 0, mixed);
 			pair(works[i], works[k], 1, turns);
 			double ratio = turns[0] / turns[1];
-			printf("    %-12s %-12s %10.1f %10.1f %10.1f %10.1f %6.2f\n", works[i], works[k], mixed[0], mixed[1], turns[0], turns[1], ratio);
+			printf("    %-12s %-12s %10.1f %10.1f %10.1f %10.1f %6.2f\n", works[i],
+			       works[k], mixed[0], mixed[1], turns[0], turns[1], ratio);
 			CHECK(ratio > 0.39 && ratio < 0.46 && turns[0] + turns[1] > 95);
 		}
 }
@@ -48,7 +52,8 @@ static double three(int first, int borrows)
 	setenv("FAKEGPU_SWITCH_US", "200", 1);
 	machine();
 	for (int i = 0; i < 3; i++)
-		t[i] = (struct tenant){.percent = percent[i], .work = works[(first + i) % 5], .borrows = borrows};
+		t[i] = (struct tenant){
+			.percent = percent[i], .work = works[(first + i) % 5], .borrows = borrows};
 	run_tenants(t, 3);
 	printf("    %s: ", borrows ? "by turns" : "mixed");
 	for (int i = 0; i < 3; i++) {
@@ -64,7 +69,8 @@ TEST("three at 20, 30 and 50 lose less to each other, too")
 {
 	for (int i = 0; i < 5; i++) {
 		double mixed = three(i, 0), turns = three(i, 1);
-		CHECK(turns > mixed + 0.5 && turns > 90); /* 0.9 to 10.7: who meets whom in the first second decides */
+		/* 0.9 to 10.7: who meets whom in the first second decides */
+		CHECK(turns > mixed + 0.5 && turns > 90);
 	}
 }
 

@@ -3,7 +3,7 @@
  * virtual_clock.c: in place of src/prim_clock.c in a library for tests. Its clock is the fake
  * driver's, which can be one of its own: see e2e/fakegpu/src/clock.h.
  */
-#include "prim.h"
+#include "platform/prim.h"
 
 #define LATE_NS 60000 /* a sleep ends late, by about as much on Linux */
 

@@ -38,19 +38,23 @@ func withOriginal(s symbol) string {
 	return "original_" + s.body + " original, " + inner
 }
 
-// jump is the exported wrapper of a launch: two loads and a jump while nothing is limited.
-// It keeps the arguments where they are, which it could not if it called anything.
+// jump is the exported wrapper of a launch: two loads and a jump while nothing is limited, and little more for a launch that
+// only adds to its thread's batch. It keeps the arguments where they are, which it could not if it called anything.
 func jump(s symbol) string {
 	call := strings.Join(s.parameters(), ", ")
-	return fmt.Sprintf("EXPORT %s %s%s;\n%s %s%s\n{\n\tfn_%s original = (fn_%s)original_known(ID_%s);\n"+
-		"\tif (__builtin_expect(original && limiter_idle(), 1))\n\t\treturn original(%s);\n\treturn paced_%s(%s);\n}\n\n",
-		s.result(), s.name, s.args, s.result(), s.name, s.args, s.name, s.name, s.name, call, s.name, call)
+	original := fmt.Sprintf("\tfn_%s original = (fn_%s)original_known(ID_%s);\n", s.name, s.name, s.name)
+	return fmt.Sprintf("static __attribute__((noinline)) %s paced_%s%s\n{\n"+original+
+		"\tif (__builtin_expect(original && counts_%s(%s), 1))\n\t\treturn original(%s);\n\treturn held_%s(%s);\n}\n\n",
+		s.result(), s.name, s.args, s.body, call, call, s.name, call) +
+		fmt.Sprintf("EXPORT %s %s%s;\n%s %s%s\n{\n"+original+
+			"\tif (__builtin_expect(original && limiter_idle(), 1))\n\t\treturn original(%s);\n\treturn paced_%s(%s);\n}\n\n",
+			s.result(), s.name, s.args, s.result(), s.name, s.args, call, s.name, call)
 }
 
 // source holds the exported wrappers and the table of all symbols, sorted by name.
 func source(symbols []symbol) string {
 	var b strings.Builder
-	b.WriteString(banner + "#include \"hooks.gen.h\"\n#include \"limiter.h\"\n#include \"resolve.h\"\n\n")
+	b.WriteString(banner + "#include \"hooks.gen.h\"\n#include \"compute/limiter.h\"\n#include \"driver/resolve.h\"\n#include \"hooks/launch_key.h\"\n\n")
 	for _, s := range symbols {
 		if !s.hook {
 			continue
@@ -58,7 +62,7 @@ func source(symbols []symbol) string {
 		call := strings.Join(append([]string{"original"}, s.parameters()...), ", ")
 		outer := fmt.Sprintf("EXPORT %s %s%s;\n%s %s%s", s.result(), s.name, s.args, s.result(), s.name, s.args)
 		if s.pace {
-			outer = fmt.Sprintf("static __attribute__((noinline)) %s paced_%s%s", s.result(), s.name, s.args)
+			outer = fmt.Sprintf("static __attribute__((noinline)) %s held_%s%s", s.result(), s.name, s.args)
 		}
 		fmt.Fprintf(&b, "%s\n{\n\tfn_%s original = (fn_%s)original_of(ID_%s);\n"+
 			"\tif (!original)\n\t\treturn original_missing(ID_%s);\n\treturn hook_%s(%s);\n}\n\n",

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * batch.h: what a thread has launched since its last checkpoint. A launch that only adds to it is
+ * counted here: no call, no clock, nothing shared but loads.
+ */
+#ifndef BATCH_H
+#define BATCH_H
+
+#include <stdint.h>
+
+#include "compute/spans.h"
+#include "model/costs.h"
+
+#define BATCH_LAUNCHES 4096 /* most launches between two checkpoints */
+#define BATCH_NO_STREAM ((CUstream)-1)
+
+struct batch {
+	/* for batch_counts, in one line of the cache: */
+	/* a launch on it belongs to this batch; BATCH_NO_STREAM: ask */
+	CUstream only;
+	/* where the batch is; when it is not open, the last one seen not to be limited, or NULL */
+	struct place *place;
+	uint64_t size, sum;  /* nanoseconds: when to close it; launched so far */
+	uint32_t generation; /* of that place */
+	int launches;
+	/* `only` is of the context that is current, this one; NULL: it is made */
+	CUcontext current;
+	/* the rest: */
+	int open;
+	uint32_t seed;      /* 0: the thread has had no batch yet */
+	CUcontext context;
+	CUstream other;     /* one more stream known to be of that context */
+	uint64_t guess;     /* what the last launch was paid that nothing is known of */
+	int64_t claimed;    /* taken from the balance when it began */
+	int device;
+	struct span span;
+} __attribute__((aligned(64)));
+
+extern _Thread_local struct batch thread_batch
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* Whether a context has gone since the thread was there. */
+static inline int batch_stale(const struct batch *b)
+{
+	return b->generation != place_generation(b->place);
+}
+
+/* The context that is current, green ones as they are. */
+CUcontext batch_current(void);
+
+/* Counts a launch that neither begins nor ends a batch. 0: it may do so, and is not counted. */
+static inline int batch_counts(CUstream stream, uint64_t key)
+{
+	struct batch *b = &thread_batch;
+	if (b->only != stream || !b->place || batch_stale(b))
+		return 0;
+	if (__builtin_expect(b->current != NULL, 0) && b->current != batch_current())
+		return 0;
+	uint64_t cost = cost_of(key), sum = b->sum + cost;
+	if (!cost || sum >= b->size || b->launches >= BATCH_LAUNCHES - 1)
+		return 0;
+	b->sum = sum;
+	b->launches++;
+	return 1;
+}
+
+#endif

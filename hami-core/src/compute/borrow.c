@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compute/borrow.h"
+
+#include <string.h>
+
+#include "compute/neighbours.h"
+#include "settings/runtime.h"
+#include "compute/share.h"
+
+#define STEP_NS 20000000ULL      /* between two looks at what they say */
+#define FRESH_NS 200000000ULL    /* who wanted before that is idle */
+/* who lacked is left alone for so long: it takes a WINDOW_NS to see it again */
+#define LACKED_NS 2000000000ULL
+/* to see whether we lack; one may be short of a turn that falls into the next */
+#define WINDOW_NS 200000000ULL
+
+/* about a device, from the last look; what the container has seen of it lies in the region */
+struct known {
+	unsigned rate; /* 0: nothing yet */
+	int contended;
+	uint64_t due_ns; /* the next look */
+};
+static struct known known[HAMI_DEVICES];
+
+/* A moment that is near, or that cannot be right, counts. */
+static int lately(uint64_t then, uint64_t now, uint64_t near)
+{
+	return then && (then > now || now - then <= near);
+}
+
+static void hear(struct neighbour *n, int device, uint64_t now)
+{
+	struct vgpu_demand d;
+	struct pace_claim *c = &n->claim[device];
+	c->wants = c->percent != 0;
+	c->lacks = 0;
+	if (!c->percent || neighbours_hear(n, device, &d))
+		return;
+	c->wants = lately(d.wanted_ns, now, FRESH_NS);
+	c->lacks = c->wants && lately(d.lacked_ns, now, LACKED_NS);
+}
+
+static unsigned look(struct known *k, int device, unsigned percent, uint64_t now)
+{
+	const struct vgpu_watch *w = &share_common(device)->watch;
+	struct pace_claim claim[NEIGHBOURS];
+	int count = neighbours_scan(now), contended = 0;
+	for (int i = 0; i < count; i++) {
+		hear(neighbours_at(i), device, now);
+		claim[i] = neighbours_at(i)->claim[device];
+		contended |= claim[i].wants;
+	}
+	contended &= !w->modest && !lately(share_moment(&w->left_ns, now), now, LACKED_NS);
+	__atomic_store_n(&k->contended, contended, __ATOMIC_RELAXED);
+	if (count < 0 || runtime_policy() == POLICY_FORCE)
+		return percent;
+	return pace_rate(percent, runtime_priority(), claim, (unsigned)count);
+}
+
+static uint64_t grown(const uint64_t *before, uint64_t due, uint64_t had)
+{
+	uint64_t sum = share_time(before, SHARE_LONGEST_NS);
+	return sum + due > had ? sum + due - had : 0;
+}
+
+/*
+ * What became of the last window. We lack when others had the device while we had work for it, and
+ * we got less than is guaranteed; we are modest when there was much less work than that.
+ */
+static void watch(struct vgpu_watch *w, int device, unsigned percent, int contended, uint64_t now)
+{
+	const struct vgpu_pace *b = share_books(device);
+	uint64_t spent = __atomic_load_n(&b->spent_ns, __ATOMIC_RELAXED),
+		 lost = __atomic_load_n(&b->lost_ns, __ATOMIC_RELAXED);
+	uint64_t since = share_moment(&w->since_ns, now), elapsed = now - since,
+		 due = elapsed / 100 * percent;
+	uint64_t had = spent - w->spent_ns, wanted = had + lost - w->lost_ns;
+	uint64_t longest = share_time(&w->longest_ns, SHARE_LONGEST_NS),
+		 asked = share_moment(&w->asked_ns, now);
+	int whole = since && lately(asked, now, STEP_NS * 3 + 4 * longest);
+	if (whole && elapsed < WINDOW_NS)
+		return;
+	int wants = whole && wanted >= due;
+	w->short_ns = wants ? grown(&w->short_ns, due, had) : 0;
+	w->wasted_ns = wants && contended ? grown(&w->wasted_ns, due - due / 10, had) : 0;
+	__atomic_store_n(&w->longest_ns, longest - longest / 8, __ATOMIC_RELAXED);
+	if (w->short_ns > due / 3 + longest)
+		neighbours_own(device)->lacked_ns = now;
+	if (w->wasted_ns > due / 4 + 2 * longest) { /* it is no use to stand in line */
+		w->left_ns = now;
+		w->wasted_ns = 0;
+	}
+	w->modest = !whole || wanted + longest < due / 3 * 2;
+	w->since_ns = now;
+	w->spent_ns = spent;
+	w->lost_ns = lost;
+}
+
+unsigned borrow_rate(int device, unsigned percent, uint64_t now)
+{
+	struct known *k = &known[device];
+	if (!*runtime_borrow())
+		return percent;
+	if (now >= __atomic_load_n(&k->due_ns, __ATOMIC_RELAXED) && neighbours_enter()) {
+		struct vgpu_watch *w = &share_common(device)->watch;
+		watch(w, device, percent, k->contended, now);
+		w->asked_ns = now;
+		neighbours_own(device)->wanted_ns = now;
+		neighbours_tell(device);
+		__atomic_store_n(&k->rate, look(k, device, percent, now), __ATOMIC_RELAXED);
+		__atomic_store_n(&k->due_ns, now + STEP_NS, __ATOMIC_RELAXED);
+		neighbours_leave();
+	}
+	unsigned rate = __atomic_load_n(&k->rate, __ATOMIC_RELAXED);
+	return rate > percent && rate <= 100 ? rate : percent;
+}
+
+int borrow_contended(int device)
+{
+	return __atomic_load_n(&known[device].contended, __ATOMIC_RELAXED);
+}
+
+void borrow_after_fork(void)
+{
+	memset(known, 0, sizeof known);
+	neighbours_after_fork();
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compute/lease.h"
+
+#include <string.h>
+
+#include "compute/share.h"
+#include "model/pace.h"
+#include "platform/prim.h"
+
+#define LEASE_NS 30000000ULL /* longer than a turn (turns.c), so that no change falls into one */
+/* before the last one's work ends: better side by side for so long than nobody */
+#define HANDOVER_NS 300000ULL
+/* a program that waits for its work launches more within that time */
+#define GRACE_NS 100000ULL
+#define SILENT_NS 7000000ULL   /* longer than the longest sleep */
+/* a kernel of which nothing is known may take so long: it should be measured alone */
+#define GUESS_NS 25000000ULL
+#define MEASURE_NS 100000000ULL /* and is left alone no longer */
+#define POLL_NS 300000ULL
+
+static uint64_t waiting_since[HAMI_DEVICES]; /* of this process; 0: it does not wait */
+
+static uint64_t load(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+/* A moment that is at most so long ago. */
+static int recent(uint64_t then, uint64_t now, uint64_t limit)
+{
+	return then && (then > now ? then - now : now - then) < limit;
+}
+
+/* When the container's work ends; moments that cannot be right are over. */
+static uint64_t end_of(const struct vgpu_lease *l, uint64_t now)
+{
+	uint64_t until = load(&l->until_ns);
+	return until < now + PACE_WINDOW_NS * 10 ? until : 0;
+}
+
+/* Gives the lease back when this process has had it for so long and another one waits. */
+static int give_back(struct vgpu_lease *l, const struct spans_flight *f, uint64_t most,
+		     uint64_t now)
+{
+	uint64_t began = load(&l->began_ns), end = now + f->ns;
+	int over = began <= end && end - began > (f->unknown ? MEASURE_NS : most);
+	/* who has not begun yet waits for what all wait for */
+	if (!began || !over || !recent(load(&l->first_seen_ns), now, SILENT_NS))
+		return 0;
+	store(&l->until_ns, end);
+	store(&l->holder, 0);
+	return 1;
+}
+
+/* The holder goes on, unless it has had its time. */
+static int keep(struct vgpu_lease *l, const struct spans_flight *f, uint64_t now)
+{
+	if (give_back(l, f, LEASE_NS, now))
+		return 0;
+	store(&l->seen_ns, now);
+	return 1;
+}
+
+/*
+ * The last holder's work takes longer than it looked: the next one waits for it, else both would be
+ * on the device from then on, and so would all after them. Not for ever: that work may wait for the
+ * next one's.
+ */
+static void prolong(struct vgpu_lease *l, const struct spans_flight *f, uint64_t now)
+{
+	uint64_t left = f->ns ? f->ns : 2 * HANDOVER_NS;
+	if (f->spans && !load(&l->holder) && recent(load(&l->began_ns), now, MEASURE_NS) &&
+	    load(&l->until_ns) < now + left)
+		store(&l->until_ns, now + left);
+}
+
+/*
+ * Whether the lease can be had: given back and the work nearly done, or its holder does not use it.
+ */
+static int available(const struct vgpu_lease *l, uint64_t now)
+{
+	uint64_t until = end_of(l, now);
+	if (!load(&l->holder))
+		return until <= now + HANDOVER_NS;
+	return until + GRACE_NS <= now && !recent(load(&l->seen_ns), now, SILENT_NS);
+}
+
+/* Says that this process waits; whether none has waited longer. */
+static int is_first(struct vgpu_lease *l, uint64_t since, uint64_t now)
+{
+	uint64_t first = load(&l->first_ns);
+	if (first && first < since && recent(load(&l->first_seen_ns), now, SILENT_NS))
+		return 0;
+	store(&l->first_ns, since);
+	store(&l->first_seen_ns, now);
+	return 1;
+}
+
+static int take(struct vgpu_lease *l, uint64_t before, uint64_t me, uint64_t now)
+{
+	if (!__atomic_compare_exchange_n(&l->holder, &before, me, 0, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED))
+		return 0;
+	store(&l->began_ns, 0);
+	store(&l->seen_ns, now);
+	store(&l->first_ns, 0);
+	store(&l->first_seen_ns, 0);
+	return 1;
+}
+
+uint64_t lease_wait(int device, const struct spans_flight *f, uint64_t now)
+{
+	struct vgpu_lease *l = &share_common(device)->lease;
+	uint64_t me = (uint64_t)prim_pid(), holder = load(&l->holder);
+	if (holder == me && keep(l, f, now))
+		return 0;
+	prolong(l, f, now);
+	uint64_t since = load(&waiting_since[device]);
+	if (!since || since > now)
+		store(&waiting_since[device], since = now);
+	if (!is_first(l, since, now))
+		return PACE_SLICE_NS;
+	holder = load(&l->holder);
+	if (available(l, now) && take(l, holder, me, now)) {
+		store(&waiting_since[device], 0);
+		return 0;
+	}
+	uint64_t until = end_of(l, now),
+		 left = until > now + HANDOVER_NS ? until - now - HANDOVER_NS : 0;
+	return left < POLL_NS ? POLL_NS : left < PACE_SLICE_NS ? left : PACE_SLICE_NS;
+}
+
+void lease_extend(int device, uint64_t until, int unknown, uint64_t now)
+{
+	struct vgpu_lease *l = &share_common(device)->lease;
+	if (!load(&l->began_ns))
+		store(&l->began_ns, now);
+	store(&l->until_ns, until + (unknown ? GUESS_NS : 0));
+	store(&l->seen_ns, 0);
+}
+
+void lease_pause(int device, const struct spans_flight *f, uint64_t now)
+{
+	struct vgpu_lease *l = &share_common(device)->lease;
+	if (load(&l->holder) == (uint64_t)prim_pid())
+		give_back(l, f, LEASE_NS / 2, now);
+}
+
+void lease_settle(int device, uint64_t until)
+{
+	struct vgpu_lease *l = &share_common(device)->lease;
+	if (load(&l->holder) == (uint64_t)prim_pid() && load(&l->until_ns) > until)
+		store(&l->until_ns, until);
+}
+
+uint64_t lease_until(int device, uint64_t now)
+{
+	return end_of(&share_common(device)->lease, now);
+}
+
+void lease_after_fork(void)
+{
+	memset(waiting_since, 0, sizeof waiting_since);
+}

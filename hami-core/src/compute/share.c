@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compute/share.h"
+
+#include "compute/limiter.h"
+#include "model/pace.h"
+#include "platform/prim.h"
+#include "shm/region.h"
+#include "settings/runtime.h"
+
+/*
+ * The balance lies where every tenant can write. A debt of more than this counts as this: only a
+ * kernel that lasts longer makes one, and without a bound a number that somebody wrote would
+ * hold all launches for years.
+ */
+#define DEBT_MOST_NS (int64_t)SHARE_LONGEST_NS
+
+static int64_t sane(int64_t balance)
+{
+	if (balance < -DEBT_MOST_NS)
+		return -DEBT_MOST_NS;
+	return balance > PACE_WINDOW_NS ? PACE_WINDOW_NS : balance;
+}
+
+static struct hami_region *region(void)
+{
+	return &region_memory()->hami;
+}
+
+const int32_t *share_word(void)
+{
+	return region_memory() ? &region()->recent_kernel : NULL;
+}
+
+int share_devices(void)
+{
+	int n = 0;
+	for (int i = 0; i < HAMI_DEVICES; i++)
+		n += region()->uuid[i][0] != 0;
+	return n;
+}
+
+void share_heed_monitor(void)
+{
+	struct hami_region *h = region();
+	int32_t now;
+	while ((now = __atomic_load_n(&h->recent_kernel, __ATOMIC_RELAXED)) < 0)
+		prim_sleep_until(prim_now() + PACE_SLICE_NS);
+	if (now != LIMITER_IDLE) /* loses against a monitor that closes the gate right now */
+		__atomic_compare_exchange_n(&h->recent_kernel, &now, LIMITER_IDLE, 0,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	uint64_t date = (uint64_t)prim_date();
+	if (__atomic_load_n(&h->last_kernel_time, __ATOMIC_RELAXED) != date)
+		__atomic_store_n(&h->last_kernel_time, date, __ATOMIC_RELAXED);
+}
+
+int share_enforced(void)
+{
+	/* who borrows needs no monitor, and the region is the tenant's to write */
+	return runtime_policy() == POLICY_FORCE || *runtime_borrow() ||
+	       __atomic_load_n(&region()->utilization_switch, __ATOMIC_RELAXED) != 0;
+}
+
+struct vgpu_pace *share_books(int device)
+{
+	return &region_memory()->ext.pace[device];
+}
+
+struct vgpu_turn *share_turn(int device)
+{
+	return &region_memory()->ext.turn[device];
+}
+
+struct vgpu_common *share_common(int device)
+{
+	return &region_memory()->ext.common[device];
+}
+
+static uint64_t load(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+/*
+ * Notes time that nothing was charged for, with what was left of the time like that a moment
+ * before.
+ */
+static void leave_gap(struct vgpu_common *c, uint64_t from, uint64_t to)
+{
+	uint64_t first = load(&c->gap_from_ns), last = load(&c->gap_to_ns);
+	uint64_t left = last > first && from - last < PACE_WINDOW_NS ? last - first : 0;
+	left = left < SHARE_LONGEST_NS ? left : SHARE_LONGEST_NS;
+	store(&c->gap_from_ns, from > left ? from - left : from);
+	store(&c->gap_to_ns, to);
+}
+
+/* Takes from that time what lies between two moments. */
+static uint64_t fill_gap(struct vgpu_common *c, uint64_t since, uint64_t till, uint64_t ns)
+{
+	uint64_t begin = load(&c->gap_from_ns), first = begin > since ? begin : since,
+		 end = load(&c->gap_to_ns), last, taken;
+	do {
+		last = share_moment(&end, till);
+		uint64_t room = last > first ? last - first : 0;
+		taken = ns < room ? ns : room;
+		if (!taken)
+			return 0;
+	} while (!__atomic_compare_exchange_n(&c->gap_to_ns, &end, last - taken, 0,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return taken;
+}
+
+uint64_t share_charge(int device, uint64_t since, uint64_t till, uint64_t ns)
+{
+	struct vgpu_common *c = share_common(device);
+	uint64_t before = __atomic_load_n(&c->charged_ns, __ATOMIC_RELAXED), from, fits;
+	do {
+		from = before > since ? before : since;
+		/* another process has looked at the clock after us; or the word is nonsense */
+		if (from > till)
+			from = before - till < PACE_WINDOW_NS ? till : since;
+		fits = ns < till - from ? ns : till - from;
+	} while (!__atomic_compare_exchange_n(&c->charged_ns, &before, from + fits, 0,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	if (fits < ns) /* the work of another process or thread began later and was settled first */
+		fits += fill_gap(c, since, till, ns - fits);
+	if (before < since)
+		leave_gap(c, before, since);
+	if (load(&c->watch.longest_ns) < fits) /* a hint: of two at once it may keep the smaller */
+		store(&c->watch.longest_ns, fits);
+	return fits;
+}
+
+int64_t share_refill(int device, unsigned percent, uint64_t now)
+{
+	struct vgpu_pace *b = share_books(device);
+	uint64_t before = __atomic_load_n(&b->refilled_ns, __ATOMIC_RELAXED);
+	int64_t balance = __atomic_load_n(&b->balance_ns, __ATOMIC_RELAXED), then;
+	if (before >= now && before - now < 1000000000ULL)
+		return sane(balance); /* another process has looked at the clock after us */
+	if (!__atomic_compare_exchange_n(&b->refilled_ns, &before, now, 0, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED))
+		return sane(balance); /* somebody else does it */
+	if (!before || before >= now) /* new, or of before a reboot */
+		return sane(balance);
+	do
+		then = pace_refill(sane(balance), now - before, percent);
+	while (!__atomic_compare_exchange_n(&b->balance_ns, &balance, then, 0, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED));
+	return then;
+}
+
+int share_claim(int device, int64_t ns)
+{
+	struct vgpu_pace *b = share_books(device);
+	int64_t balance = __atomic_load_n(&b->balance_ns, __ATOMIC_RELAXED);
+	do
+		if (balance < 0)
+			return 0;
+	while (!__atomic_compare_exchange_n(&b->balance_ns, &balance, sane(balance) - ns, 0,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return 1;
+}
+
+void share_give(int device, int64_t ns)
+{
+	if (ns)
+		__atomic_add_fetch(&share_books(device)->balance_ns, ns, __ATOMIC_RELAXED);
+}

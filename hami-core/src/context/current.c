@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "context/current.h"
+
+#include "context/green.h"
+#include "driver/resolve.h"
+
+CUcontext current_context(void)
+{
+	CUcontext context = NULL;
+	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
+	return get && get(&context) == CUDA_SUCCESS ? context_owner(context) : NULL;
+}
+
+CUcontext stream_context(CUstream stream)
+{
+	CUcontext context = NULL;
+	fn_cuStreamGetCtx get = stream_is_made(stream) ? ORIGINAL(cuStreamGetCtx) : NULL;
+	if (get && get(stream, &context) == CUDA_SUCCESS && context)
+		return context_owner(context);
+	return current_context();
+}
+
+int context_enter(CUcontext context)
+{
+	fn_cuCtxPushCurrent_v2 push = ORIGINAL(cuCtxPushCurrent_v2);
+	return context && push && current_context() != context && push(context) == CUDA_SUCCESS;
+}
+
+void context_leave(int entered)
+{
+	CUcontext context;
+	fn_cuCtxPopCurrent_v2 pop = ORIGINAL(cuCtxPopCurrent_v2);
+	if (entered && pop)
+		pop(&context);
+}

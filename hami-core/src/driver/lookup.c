@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lookup.c: dlsym and dlvsym by name. Every program in the container comes through
+ * here, some before main and before their own libraries are ready (an allocator or a
+ * sanitizer that looks its functions up): so this file and prim_elf.c call nothing of
+ * the C library that others replace, start nothing and keep no state but two pointers.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "platform/prim.h"
+#include "driver/resolve.h"
+
+/* dlsym.S jumps there. */
+__attribute__((visibility("hidden"))) void *vgpu_real_dlsym, *vgpu_real_dlvsym;
+__attribute__((visibility("hidden"))) void *vgpu_route(void *handle, const char *name,
+						       const char *version, void *caller);
+
+static void find_real(void)
+{
+	static const char *const libc[] = {"libc.so.", "libc-", "libdl.so.", "libdl-", NULL};
+	if (__atomic_load_n(&vgpu_real_dlsym, __ATOMIC_ACQUIRE))
+		return;
+	vgpu_real_dlvsym = prim_symbol_early(libc, "dlvsym");
+	__atomic_store_n(&vgpu_real_dlsym, prim_symbol_early(libc, "dlsym"), __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor)) static void at_load(void)
+{
+	prim_note_start();
+	find_real();
+}
+
+void *real_dlsym(void *handle, const char *name)
+{
+	find_real();
+	void *(*real)(void *, const char *) = (void *(*)(void *, const char *))vgpu_real_dlsym;
+	return real ? real(handle, name) : NULL;
+}
+
+void *real_dlvsym(void *handle, const char *name, const char *version)
+{
+	find_real();
+	void *(*real)(void *, const char *, const char *) =
+		(void *(*)(void *, const char *, const char *))vgpu_real_dlvsym;
+	return real ? real(handle, name, version) : NULL;
+}
+
+static int is_capital(char c)
+{
+	return c >= 'A' && c <= 'Z';
+}
+
+/* cuX... or nvmlX...; curl_easy_init, cublasCreate and the like are not the driver's. */
+static int is_driver_name(const char *n)
+{
+	if (n[0] == 'c')
+		return n[1] == 'u' && is_capital(n[2]);
+	return n[0] == 'n' && n[1] == 'v' && n[2] == 'm' && n[3] == 'l' && is_capital(n[4]);
+}
+
+static int compare(const char *a, const char *b)
+{
+	for (; *a && *a == *b; a++, b++)
+		;
+	return (unsigned char)*a - (unsigned char)*b;
+}
+
+/* The symbol of this name if it is hooked, else NULL. */
+static const struct symbol *hooked(const char *name)
+{
+	int low = 0, high = SYMBOL_COUNT;
+	while (low < high) {
+		int middle = (low + high) / 2, order = compare(name, symbols[middle].name);
+		if (order == 0)
+			return symbols[middle].hook ? &symbols[middle] : NULL;
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+const char *const driver_names[LIBRARY_COUNT] = {"libcuda.so.driver", "libnvidia-ml.so.driver"};
+
+/* Has the C library say in dlerror what it would have said of this name. */
+static void note_missing(void *handle, const char *name)
+{
+	static const char why[] = " (not in this driver)";
+	char text[96];
+	unsigned n = 0;
+	for (; *name && n < sizeof text - sizeof why; n++)
+		text[n] = *name++;
+	for (unsigned i = 0; i < sizeof why; i++)
+		text[n++] = why[i];
+	(void)real_dlsym(handle, text);
+}
+
+#define NOT_THERE ((void *)1) /* dlsym.S answers NULL */
+
+/* What the C library answers to this question, as far as that does not depend on who asks. */
+static void *real_answer(void *handle, const char *name, const char *version)
+{
+	return version ? real_dlvsym(handle, name, version) : real_dlsym(handle, name);
+}
+
+/*
+ * A function of this name that is neither the driver's nor ours and that the asker would have got
+ * without us; NULL when there is none. A linked library that is loaded behind us counts, too:
+ * only because of us it is not found.
+ */
+static void *others(void *handle, const char *name, void *answer, void *caller)
+{
+	if (answer && !prim_is_driver(answer))
+		return answer;
+	void *own = NULL;
+	if (handle == RTLD_NEXT)
+		own = prim_definition(caller, name);
+	else if (handle == RTLD_DEFAULT || prim_is_program(handle))
+		own = prim_definition(NULL, name);
+	return own && !prim_is_driver(own) ? own : NULL;
+}
+
+/*
+ * What dlsym or dlvsym (version not NULL) answers; NULL: let the real one answer. A hook is given
+ * out only in place of a function of the driver, and never to the driver's own libraries, which
+ * must find themselves. Where something stands in for the driver, it has all hooks: whether there
+ * is such a function the driver's own file tells.
+ */
+void *vgpu_route(void *handle, const char *name, const char *version, void *caller)
+{
+	find_real();
+	const struct symbol *s = name && is_driver_name(name) ? hooked(name) : NULL;
+	if (!s)
+		return NULL;
+	void *own;
+	int standing_in = prim_symbol_in(driver_names[s->library], name, &own);
+	if (standing_in && own && prim_is_nvidia(caller))
+		return own;
+	void *answer = handle == RTLD_NEXT ? NULL : real_answer(handle, name, version);
+	void *other = version ? NULL : others(handle, name, answer, caller);
+	if (other)
+		return other;
+	if (standing_in && !own) {
+		note_missing(handle, name);
+		return NOT_THERE;
+	}
+	if (prim_is_nvidia(caller) || (!answer && handle != RTLD_NEXT && handle != RTLD_DEFAULT))
+		return NULL;
+	return version && answer && !prim_is_driver(answer) ? answer : s->hook;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wrap_array.c: arrays and mipmaps. The driver does not say what one takes, so it is
+ * computed, and padding is missed; it is charged in whole pages.
+ */
+#include "memory/account.h"
+#include "memory/sparse.h"
+#include "model/array.h"
+#include "model/limit.h"
+#include "shm/region.h"
+#include "driver/resolve.h"
+
+/*
+ * Reserves whole pages for a shape, so that it never rides on a shared one; a NULL shape is for the
+ * driver to refuse.
+ */
+static int begin(struct charge *c, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
+{
+	return charge_begin(c, shape ? limit_pages(array_bytes(shape, levels)) : 0);
+}
+
+/* A shape of two dimensions, from either version of the API. */
+static CUDA_ARRAY3D_DESCRIPTOR flat(size_t width, size_t height, int format, unsigned int channels)
+{
+	return (CUDA_ARRAY3D_DESCRIPTOR){
+		.Width = width, .Height = height, .Format = format, .NumChannels = channels};
+}
+
+/* Around the destruction of an array, with what is mapped into it. */
+struct destroying {
+	int found;
+	struct table_entry entry;
+	struct tile *mapped;
+};
+
+static void destroy_begin(struct destroying *d, uint64_t array)
+{
+	d->mapped = sparse_take(array);
+	d->found = table_take(TABLE_ARRAY, array, &d->entry);
+	if (d->found)
+		region_flight(d->entry.device, 1);
+}
+
+static CUresult destroy_end(const struct destroying *d, CUresult result)
+{
+	sparse_settle(d->mapped, result == CUDA_SUCCESS);
+	if (!d->found)
+		return result;
+	if (result == CUDA_SUCCESS)
+		region_release(d->entry.device, d->entry.size);
+	else
+		table_put_back(&d->entry);
+	region_flight(d->entry.device, -1);
+	return result;
+}
+
+CUresult hook_array_create(original_array_create original, CUarray *array,
+			   const CUDA_ARRAY_DESCRIPTOR *shape)
+{
+	struct charge c;
+	CUDA_ARRAY3D_DESCRIPTOR full = {0};
+	if (shape)
+		full = flat(shape->Width, shape->Height, shape->Format, shape->NumChannels);
+	if (begin(&c, shape ? &full : NULL, 1))
+		return c.refusal;
+	CUresult r = original(array, shape);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+}
+
+CUresult hook_array_create_v1(original_array_create_v1 original, CUarray *array,
+			      const CUDA_ARRAY_DESCRIPTOR_v1 *shape)
+{
+	struct charge c;
+	CUDA_ARRAY3D_DESCRIPTOR full = {0};
+	if (shape)
+		full = flat(shape->Width, shape->Height, shape->Format, shape->NumChannels);
+	if (begin(&c, shape ? &full : NULL, 1))
+		return c.refusal;
+	CUresult r = original(array, shape);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+}
+
+CUresult hook_array_create_3d(original_array_create_3d original, CUarray *array,
+			      const CUDA_ARRAY3D_DESCRIPTOR *shape)
+{
+	struct charge c;
+	if (begin(&c, shape, 1))
+		return c.refusal;
+	CUresult r = original(array, shape);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+}
+
+CUresult hook_array_create_3d_v1(original_array_create_3d_v1 original, CUarray *array,
+				 const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape)
+{
+	struct charge c;
+	CUDA_ARRAY3D_DESCRIPTOR full = {0};
+	if (shape)
+		full = (CUDA_ARRAY3D_DESCRIPTOR){shape->Width,	shape->Height,	    shape->Depth,
+						 shape->Format, shape->NumChannels, shape->Flags};
+	if (begin(&c, shape ? &full : NULL, 1))
+		return c.refusal;
+	CUresult r = original(array, shape);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+}
+
+CUresult hook_array_destroy(original_array_destroy original, CUarray array)
+{
+	struct destroying d;
+	destroy_begin(&d, (uintptr_t)array);
+	return destroy_end(&d, original(array));
+}
+
+CUresult hook_mipmap_create(original_mipmap_create original, CUmipmappedArray *array,
+			    const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
+{
+	struct charge c;
+	if (begin(&c, shape, levels))
+		return c.refusal;
+	CUresult r = original(array, shape, levels);
+	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+}
+
+CUresult hook_mipmap_destroy(original_mipmap_destroy original, CUmipmappedArray array)
+{
+	struct destroying d;
+	destroy_begin(&d, (uintptr_t)array);
+	return destroy_end(&d, original(array));
+}

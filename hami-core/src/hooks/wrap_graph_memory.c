@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wrap_graph_memory.c: graphs made ready to run, uploaded and destroyed, and their memory (see
+ * graphs.h).
+ */
+#include "driver/resolve.h"
+#include "memory/graphs.h"
+#include "settings/runtime.h"
+
+/* Books a graph that was made ready. One that the driver says nothing of stays unknown. */
+static CUresult made(CUresult result, const CUgraphExec *exec, CUgraph graph)
+{
+	struct graph_need need;
+	if (result == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED &&
+	    graph_measure(&need, graph) == 0)
+		graph_exec_made(*exec, &need, 0);
+	return result;
+}
+
+CUresult hook_graph_instantiate(original_graph_instantiate original, CUgraphExec *exec,
+				CUgraph graph, CUgraphNode *failed, char *log, size_t size)
+{
+	return made(original(exec, graph, failed, log, size), exec, graph);
+}
+
+CUresult hook_graph_instantiate_flags(original_graph_instantiate_flags original, CUgraphExec *exec,
+				      CUgraph graph, unsigned long long flags)
+{
+	return made(original(exec, graph, flags), exec, graph);
+}
+
+/* It may upload the graph, too. */
+CUresult hook_graph_instantiate_params(original_graph_instantiate_params original,
+				       CUgraphExec *exec, CUgraph graph,
+				       CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	struct graph_need need;
+	struct graph_run run;
+	int uploads = params && params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+	if (!uploads || runtime_gate() != GATE_LIMITED || graph_measure(&need, graph))
+		return made(original(exec, graph, params), exec, graph);
+	CUresult r = graph_upload_begin(&run, &need);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = original(exec, graph, params);
+	if (r == CUDA_SUCCESS)
+		graph_exec_made(*exec, &need, 1);
+	return graph_run_end(&run, r);
+}
+
+CUresult hook_graph_exec_update(original_graph_exec_update original, CUgraphExec exec,
+				CUgraph graph, CUgraphNode *failed, int *why)
+{
+	struct graph_need need;
+	CUresult r = original(exec, graph, failed, why);
+	if (r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED && graph_measure(&need, graph) == 0)
+		graph_exec_updated(exec, &need);
+	return r;
+}
+
+CUresult hook_graph_exec_update_v2(original_graph_exec_update_v2 original, CUgraphExec exec,
+				   CUgraph graph, CUgraphExecUpdateResultInfo *why)
+{
+	struct graph_need need;
+	CUresult r = original(exec, graph, why);
+	if (r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED && graph_measure(&need, graph) == 0)
+		graph_exec_updated(exec, &need);
+	return r;
+}
+
+CUresult hook_graph_upload(original_graph_upload original, CUgraphExec exec, CUstream stream)
+{
+	struct graph_run run;
+	CUresult r = graph_run_begin(&run, exec, NULL);
+	return r == CUDA_SUCCESS ? graph_run_end(&run, original(exec, stream)) : r;
+}
+
+CUresult hook_graph_mem_trim(original_graph_mem_trim original, CUdevice device)
+{
+	return graph_trim(original, device);
+}
+
+CUresult hook_graph_exec_destroy(original_graph_exec_destroy original, CUgraphExec exec)
+{
+	if (runtime_gate() != GATE_LIMITED)
+		return original(exec);
+	struct graph_exec *e = graph_exec_take(exec);
+	CUresult r = original(exec);
+	graph_exec_gone(e, r);
+	for (int i = 0; r == CUDA_SUCCESS && i < HAMI_DEVICES; i++)
+		graphs_refresh(i);
+	return r;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wrap_pool.c: stream-ordered memory (see pools.h). */
+#include "context/current.h"
+#include "driver/resolve.h"
+#include "memory/account.h"
+#include "memory/leaving.h"
+#include "memory/overhead.h"
+#include "memory/pools.h"
+#include "settings/runtime.h"
+#include "shm/region.h"
+
+struct request {
+	CUdeviceptr *pointer;
+	size_t bytes;
+	CUmemoryPool pool;
+	CUstream stream;
+	/* exactly one is set */
+	original_mem_alloc_async alloc;
+	original_mem_alloc_from_pool from_pool;
+};
+
+static CUresult call(const struct request *q)
+{
+	return q->alloc ? q->alloc(q->pointer, q->bytes, q->stream)
+			: q->from_pool(q->pointer, q->bytes, q->pool, q->stream);
+}
+
+/* The stream a request means, for calls that are not the per-thread twins. */
+static CUstream stream_of(const struct request *q)
+{
+	int per_thread = q->alloc ? q->alloc == ORIGINAL(cuMemAllocAsync_ptsz)
+				  : q->from_pool == ORIGINAL(cuMemAllocFromPoolAsync_ptsz);
+	return per_thread && !q->stream ? CU_STREAM_PER_THREAD : q->stream;
+}
+
+/*
+ * Whether the stream records into a graph, or what else there is to say of it when the driver does
+ * not.
+ */
+static int recording(CUstream stream, int unknown)
+{
+	int status = 0;
+	fn_cuStreamIsCapturing ask = ORIGINAL(cuStreamIsCapturing);
+	return ask && ask(stream, &status) == CUDA_SUCCESS ? status != 0 : unknown;
+}
+
+/* Waits for the stream unless it is recording. Waiting must not spoil what other streams record. */
+static void wait_for(CUstream stream)
+{
+	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	fn_cuStreamSynchronize synchronize = ORIGINAL(cuStreamSynchronize);
+	fn_cuThreadExchangeStreamCaptureMode exchange = ORIGINAL(cuThreadExchangeStreamCaptureMode);
+	if (!synchronize || recording(stream, 1) || (exchange && exchange(&mode) != CUDA_SUCCESS))
+		return;
+	synchronize(stream);
+	if (exchange)
+		exchange(&mode);
+}
+
+/*
+ * The pool took more than was reserved and more than is left: give the allocation back.
+ * A pool can be trimmed of it only when the stream has come to the freeing, which may take another
+ * thread to do something: nothing is held meanwhile.
+ */
+static CUresult take_back(struct pool_alloc *a, CUmemoryPool handle, const struct request *q,
+			  uint64_t over)
+{
+	fn_cuMemFreeAsync release = ORIGINAL(cuMemFreeAsync);
+	fn_cuMemPoolTrimTo trim = ORIGINAL(cuMemPoolTrimTo);
+	if (release)
+		release(*q->pointer, stream_of(q));
+	wait_for(stream_of(q));
+	if (trim)
+		trim(handle, 0);
+	pool_alloc_undone(a, over);
+	return account_refuse(a->device, q->bytes);
+}
+
+static CUresult allocate(const struct request *q, CUmemoryPool handle, int device)
+{
+	struct pool_alloc a;
+	switch (pool_alloc_begin(&a, handle, device, q->bytes)) {
+	case POOL_GO: break;
+	case POOL_FREE: return call(q);
+	case POOL_CLOSED: return CUDA_ERROR_NOT_PERMITTED;
+	case POOL_REFUSED: return account_refuse(a.device, q->bytes);
+	}
+	region_flight(a.device, 1);
+	CUresult r = call(q);
+	uint64_t over = pool_alloc_end(&a, r, r == CUDA_SUCCESS ? *q->pointer : 0);
+	if (over)
+		r = take_back(&a, handle, q, over);
+	region_flight(a.device, -1);
+	return r;
+}
+
+/* The device and the context of a stream, which need not be the current ones. */
+static CUresult device_of(CUstream stream, CUdevice *out, CUcontext *context)
+{
+	fn_cuCtxGetDevice device = ORIGINAL(cuCtxGetDevice);
+	if (!device)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	*context = stream_context(stream);
+	int entered = context_enter(*context);
+	CUresult r = device(out);
+	context_leave(entered);
+	return r;
+}
+
+/* The pool a request goes to: the named one, else the current one of the stream's device. */
+static CUmemoryPool target(const struct request *q, CUdevice ordinal)
+{
+	CUmemoryPool pool = NULL;
+	fn_cuDeviceGetMemPool of_device = ORIGINAL(cuDeviceGetMemPool);
+	if (q->from_pool)
+		return q->pool;
+	return of_device && of_device(&pool, ordinal) == CUDA_SUCCESS ? pool : NULL;
+}
+
+/*
+ * A place as the driver names it. Managed memory without one is its user's, as by
+ * cuMemAllocManaged.
+ */
+static int home_of(CUmemLocation where, int managed)
+{
+	if (where.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		return runtime_device(where.id) < 0 ? POOL_NOT_IN_LIMITS : runtime_device(where.id);
+	return managed ? POOL_WHERE_USED : POOL_IN_HOST;
+}
+
+/* The device whose default or current pool this is; -1: none. */
+static CUdevice owner_of(CUmemoryPool pool)
+{
+	int count = 0;
+	CUmemoryPool first, now;
+	fn_cuDeviceGetCount devices = ORIGINAL(cuDeviceGetCount);
+	fn_cuDeviceGetDefaultMemPool standard = ORIGINAL(cuDeviceGetDefaultMemPool);
+	fn_cuDeviceGetMemPool current = ORIGINAL(cuDeviceGetMemPool);
+	if (!devices || !standard || !current || devices(&count) != CUDA_SUCCESS)
+		return -1;
+	for (CUdevice d = 0; d < count; d++)
+		if ((standard(&first, d) == CUDA_SUCCESS && first == pool) ||
+		    (current(&now, d) == CUDA_SUCCESS && now == pool))
+			return d;
+	return -1;
+}
+
+/*
+ * Finds out where a pool is that was not seen to be made: drivers since CUDA 13 say it, of others
+ * only the pools of devices can be told. What is left is imported ones, of which the driver refuses
+ * to allocate: who made them pays for them.
+ */
+static void find_home(CUmemoryPool pool)
+{
+	CUmemLocation where = {CU_MEM_LOCATION_TYPE_NONE, 0};
+	int kind = CU_MEM_ALLOCATION_TYPE_PINNED;
+	fn_cuMemPoolGetAttribute get = ORIGINAL(cuMemPoolGetAttribute);
+	int told = get && get(pool, CU_MEMPOOL_ATTR_LOCATION_TYPE, &where.type) == CUDA_SUCCESS &&
+		   get(pool, CU_MEMPOOL_ATTR_LOCATION_ID, &where.id) == CUDA_SUCCESS;
+	if (told && get(pool, CU_MEMPOOL_ATTR_ALLOCATION_TYPE, &kind) != CUDA_SUCCESS)
+		kind = CU_MEM_ALLOCATION_TYPE_PINNED;
+	CUdevice owner = told ? -1 : owner_of(pool);
+	if (owner >= 0)
+		where = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, owner};
+	if (told || owner >= 0)
+		pool_found(pool, home_of(where, kind == CU_MEM_ALLOCATION_TYPE_MANAGED),
+			   kind == CU_MEM_ALLOCATION_TYPE_MANAGED);
+}
+
+static CUresult guarded(const struct request *q)
+{
+	CUdevice ordinal;
+	CUcontext context;
+	enum gate gate = runtime_gate();
+	if (gate == GATE_CLOSED)
+		return CUDA_ERROR_NOT_PERMITTED;
+	if (gate == GATE_OPEN || !q->bytes ||
+	    device_of(q->stream, &ordinal, &context) != CUDA_SUCCESS)
+		return call(q); /* not limited, or for the driver to refuse */
+	int device = runtime_device(ordinal); /* the stream's; the pool may be of another */
+	CUmemoryPool handle = target(q, ordinal);
+	CUstream stream = stream_of(q);
+	if (device == -1 && !q->from_pool)
+		return CUDA_ERROR_NOT_PERMITTED;
+	if (device == -2 || !handle || (stream && recording(stream, 0)))
+		return call(q); /* what a stream records is taken when the graph is launched */
+	if (device >= 0)
+		overhead_seen(device, context);
+	if (q->from_pool && !pool_is_known(handle))
+		find_home(handle);
+	return allocate(q, handle, device);
+}
+
+CUresult hook_mem_alloc_async(original_mem_alloc_async original, CUdeviceptr *pointer, size_t bytes,
+			      CUstream stream)
+{
+	return guarded(&(struct request){
+		.pointer = pointer, .bytes = bytes, .stream = stream, .alloc = original});
+}
+
+CUresult hook_mem_alloc_from_pool(original_mem_alloc_from_pool original, CUdeviceptr *pointer,
+				  size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	return guarded(&(struct request){pointer, bytes, pool, stream, .from_pool = original});
+}
+
+CUresult hook_mem_free_async(original_mem_free_async original, CUdeviceptr pointer, CUstream stream)
+{
+	struct freeing f;
+	free_begin(&f, pointer);
+	return free_end(&f, original(pointer, stream));
+}
+
+CUresult hook_mem_pool_create(original_mem_pool_create original, CUmemoryPool *pool,
+			      const CUmemPoolProps *props)
+{
+	CUresult r = original(pool, props);
+	if (r != CUDA_SUCCESS || runtime_gate() != GATE_LIMITED)
+		return r;
+	int managed = props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+	pool_made(*pool, home_of(props->location, managed), managed);
+	return r;
+}
+
+/*
+ * Memory of a destroyed pool that is still in use stays with the driver until it is freed; so does
+ * its charge.
+ */
+CUresult hook_mem_pool_destroy(original_mem_pool_destroy original, CUmemoryPool handle)
+{
+	struct pool *p = pool_call_begin(handle, 1);
+	CUresult r = original(handle);
+	if (p)
+		pool_call_end(p, 1, r == CUDA_SUCCESS);
+	return r;
+}
+
+CUresult hook_mem_pool_trim_to(original_mem_pool_trim_to original, CUmemoryPool handle, size_t keep)
+{
+	struct pool *p = pool_call_begin(handle, 0);
+	CUresult r = original(handle, keep);
+	if (p)
+		pool_call_end(p, 0, 0);
+	return r;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wrap_process.c: NVML's lists of processes, from the region: the container's own, by the
+ * PIDs they have there, with the bytes that add up to what is said to be used. NVML itself
+ * names processes by host PIDs with some drivers, and by none with others.
+ */
+#include "memory/account.h"
+#include "shm/region.h"
+#include "driver/resolve.h"
+#include "settings/runtime.h"
+
+#define NO_INSTANCE 0xffffffffu /* not on a MIG instance */
+
+/* Index of an NVML device in the limits, or -1: then NVML's own list stands. */
+static int listed_device(nvmlDevice_t device)
+{
+	char uuid[96];
+	fn_nvmlDeviceGetUUID get = ORIGINAL(nvmlDeviceGetUUID);
+	if (runtime_gate() != GATE_LIMITED || !get ||
+	    get(device, uuid, sizeof uuid) != NVML_SUCCESS)
+		return -1;
+	return runtime_device_by_uuid(uuid);
+}
+
+/* NVML's answer to "how many": codes of a working device mean that ours may be given instead. */
+static int answers(nvmlReturn_t r)
+{
+	return r == NVML_SUCCESS || r == NVML_ERROR_INSUFFICIENT_SIZE ||
+	       r == NVML_ERROR_NOT_SUPPORTED;
+}
+
+/* As NVML: the number there are, in any case; INSUFFICIENT_SIZE when they were more than fit. */
+static nvmlReturn_t finish(unsigned int *count, unsigned int there)
+{
+	unsigned int room = *count;
+	*count = there;
+	return there > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+nvmlReturn_t hook_nvml_compute(original_nvml_compute original, nvmlDevice_t device,
+			       unsigned int *count, nvmlProcessInfo_v2_t *out)
+{
+	struct region_process found[HAMI_PROCESSES];
+	unsigned int none = 0;
+	int index = count ? listed_device(device) : -1;
+	if (index < 0 || (*count && !out))
+		return original(device, count, out);
+	nvmlReturn_t r = original(device, &none, NULL);
+	if (!answers(r))
+		return r;
+	unsigned there = region_processes(index, found, HAMI_PROCESSES);
+	for (unsigned i = 0; i < there && i < *count; i++)
+		out[i] = (nvmlProcessInfo_v2_t){.pid = (unsigned)found[i].pid,
+						.usedGpuMemory = found[i].bytes,
+						.gpuInstanceId = NO_INSTANCE,
+						.computeInstanceId = NO_INSTANCE};
+	return finish(count, there);
+}
+
+nvmlReturn_t hook_nvml_compute_v1(original_nvml_compute_v1 original, nvmlDevice_t device,
+				  unsigned int *count, nvmlProcessInfo_v1_t *out)
+{
+	struct region_process found[HAMI_PROCESSES];
+	unsigned int none = 0;
+	int index = count ? listed_device(device) : -1;
+	if (index < 0 || (*count && !out))
+		return original(device, count, out);
+	nvmlReturn_t r = original(device, &none, NULL);
+	if (!answers(r))
+		return r;
+	unsigned there = region_processes(index, found, HAMI_PROCESSES);
+	for (unsigned i = 0; i < there && i < *count; i++)
+		out[i] = (nvmlProcessInfo_v1_t){.pid = (unsigned)found[i].pid,
+						.usedGpuMemory = found[i].bytes};
+	return finish(count, there);
+}
+
+#define MODE_COMPUTE 0
+
+/*
+ * The newer list of any kind. Its first version only: of a later one the driver says what it says
+ * of no list.
+ */
+nvmlReturn_t hook_nvml_details(original_nvml_details original, nvmlDevice_t device,
+			       nvmlProcessDetailList_t *list)
+{
+	struct region_process found[HAMI_PROCESSES];
+	int index = list ? listed_device(device) : -1;
+	if (index < 0)
+		return original(device, list);
+	nvmlProcessDetailList_t none = {.version = list->version, .mode = list->mode};
+	nvmlReturn_t r = original(device, &none);
+	if (!answers(r))
+		return r;
+	if (list->version != (sizeof *list | 1u << 24))
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	if (list->mode > 2 || (list->numProcArrayEntries && !list->procArray))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	unsigned there = list->mode == MODE_COMPUTE ? region_processes(index, found, HAMI_PROCESSES)
+						    : 0;
+	for (unsigned i = 0; i < there && i < list->numProcArrayEntries; i++)
+		list->procArray[i] = (nvmlProcessDetail_v1_t){.pid = (unsigned)found[i].pid,
+							      .usedGpuMemory = found[i].bytes,
+							      .gpuInstanceId = NO_INSTANCE,
+							      .computeInstanceId = NO_INSTANCE};
+	return finish(&list->numProcArrayEntries, there);
+}
+
+/*
+ * Time on the device by process is NVML's own measurement, without the processes of others. Where
+ * NVML names processes by host PIDs none is ours, and there are no samples.
+ */
+nvmlReturn_t hook_nvml_utilisation(original_nvml_utilisation original, nvmlDevice_t device,
+				   nvmlProcessUtilizationSample_t *out, unsigned int *count,
+				   unsigned long long since)
+{
+	nvmlReturn_t r = original(device, out, count, since);
+	unsigned int kept = 0;
+	if (r != NVML_SUCCESS || !out || !count || listed_device(device) < 0)
+		return r;
+	for (unsigned int i = 0; i < *count; i++)
+		if (region_has_process((int)out[i].pid))
+			out[kept++] = out[i];
+	*count = kept;
+	return kept ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t hook_nvml_utilisations(original_nvml_utilisations original, nvmlDevice_t device,
+				    nvmlProcessesUtilizationInfo_t *list)
+{
+	nvmlReturn_t r = original(device, list);
+	unsigned int kept = 0;
+	if (r != NVML_SUCCESS || !list || !list->procUtilArray || listed_device(device) < 0)
+		return r;
+	for (unsigned int i = 0; i < list->processSamplesCount; i++)
+		if (region_has_process((int)list->procUtilArray[i].pid))
+			list->procUtilArray[kept++] = list->procUtilArray[i];
+	list->processSamplesCount = kept;
+	return kept ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
+/*
+ * Graphics and MPS: every process of the container is in the list above, and nobody else is to be
+ * seen.
+ */
+nvmlReturn_t hook_nvml_others(original_nvml_others original, nvmlDevice_t device,
+			      unsigned int *count, nvmlProcessInfo_v2_t *out)
+{
+	unsigned int none = 0;
+	if (!count || listed_device(device) < 0)
+		return original(device, count, out);
+	nvmlReturn_t r = original(device, &none, NULL);
+	return answers(r) ? finish(count, 0) : r;
+}
+
+nvmlReturn_t hook_nvml_others_v1(original_nvml_others_v1 original, nvmlDevice_t device,
+				 unsigned int *count, nvmlProcessInfo_v1_t *out)
+{
+	unsigned int none = 0;
+	if (!count || listed_device(device) < 0)
+		return original(device, count, out);
+	nvmlReturn_t r = original(device, &none, NULL);
+	return answers(r) ? finish(count, 0) : r;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wrap_wait.c: what waits for work. A program pays for it there and then: it may end without a
+ * further launch, and its context with it. And pools give back by themselves what they need no
+ * longer.
+ */
+#include "compute/limiter.h"
+#include "context/current.h"
+#include "context/green.h"
+#include "driver/resolve.h"
+#include "memory/pools.h"
+
+/* After a wait for work of a context, which is asked for before: its stream may be gone then. */
+static CUresult waited(CUcontext where, CUresult result)
+{
+	if (result != CUDA_SUCCESS)
+		return result;
+	limiter_settle(where);
+	pools_synchronised();
+	return result;
+}
+
+static int context_ended(const void *unused)
+{
+	(void)unused;
+	return 0; /* nobody can ask that without waiting; the work is known to the limiter */
+}
+
+static int stream_ended(const void *stream)
+{
+	fn_cuStreamQuery query = ORIGINAL(cuStreamQuery);
+	return !query || query((CUstream)(uintptr_t)stream) != CUDA_ERROR_NOT_READY;
+}
+
+static int event_ended(const void *event)
+{
+	fn_cuEventQuery query = ORIGINAL(cuEventQuery);
+	return !query || query((CUevent)(uintptr_t)event) != CUDA_ERROR_NOT_READY;
+}
+
+CUresult hook_ctx_synchronize(original_ctx_synchronize original)
+{
+	CUcontext where = limiter_waits(NULL);
+	limiter_watch(where, context_ended, NULL);
+	return waited(where, original());
+}
+
+/* Waits for the context that it names; NULL: for the current one. */
+CUresult hook_ctx_synchronize_v2(original_ctx_synchronize_v2 original, CUcontext context)
+{
+	CUcontext where = context ? context_owner(context) : limiter_waits(NULL);
+	limiter_watch(where, context_ended, NULL);
+	return waited(where, original(context));
+}
+
+CUresult hook_stream_synchronize(original_stream_synchronize original, CUstream stream)
+{
+	CUcontext where = limiter_waits(stream);
+	limiter_watch(where, stream_ended, stream);
+	return waited(where, original(stream));
+}
+
+/* In either twin a default stream belongs to the current context. */
+CUresult hook_stream_synchronize_ptsz(original_stream_synchronize_ptsz original, CUstream stream)
+{
+	CUcontext where = limiter_waits(stream);
+	limiter_watch(where, stream_ended, stream ? stream : CU_STREAM_PER_THREAD);
+	return waited(where, original(stream));
+}
+
+CUresult hook_event_synchronize(original_event_synchronize original, CUevent event)
+{
+	CUcontext where = limiter_waits(NULL);
+	limiter_watch(where, event_ended, event);
+	return waited(where, original(event));
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory/account.h"
+
+#include "model/limit.h"
+#include "platform/log.h"
+#include "memory/books.h"
+#include "memory/overhead.h"
+#include "shm/region.h"
+#include "settings/modules.h"
+#include "settings/runtime.h"
+#include "model/table.h"
+
+static int told[HAMI_DEVICES]; /* the refusal of a device has been logged as a warning */
+
+CUresult account_refuse(int device, uint64_t bytes)
+{
+	enum log_level level = __atomic_exchange_n(&told[device], 1, __ATOMIC_RELAXED) ? LOG_INFO
+										       : LOG_WARN;
+	int large = bytes >= 1 << 20;
+	log_line(level, "device %d: %llu %s refused: the container uses %llu of its %llu MiB",
+		 device, (unsigned long long)(large ? bytes >> 20 : bytes), large ? "MiB" : "bytes",
+		 (unsigned long long)(region_used(device) >> 20),
+		 (unsigned long long)(runtime_memory_limit(device) >> 20));
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult account_reserve(int device, uint64_t bytes)
+{
+	if (books_reserve(device, bytes) == 0)
+		return CUDA_SUCCESS;
+	modules_refresh(device);
+	return books_reserve(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/*
+ * Whether the gate lets a call on to the region: 1; 0 with c->refusal, or when nothing is
+ * limited.
+ */
+static int is_limited(struct charge *c)
+{
+	enum gate gate = runtime_gate();
+	*c = (struct charge){.device = -1,
+			     .refusal = gate == GATE_CLOSED ? CUDA_ERROR_NOT_PERMITTED
+							    : CUDA_SUCCESS};
+	return gate == GATE_LIMITED;
+}
+
+/* A device that the limits do not name gives out nothing. */
+static int named_device(struct charge *c, int device)
+{
+	if (device == -1)
+		c->refusal = CUDA_ERROR_NOT_PERMITTED;
+	return device;
+}
+
+int account_admit(struct charge *c)
+{
+	CUcontext context;
+	if (!is_limited(c))
+		return -1;
+	int device = named_device(c, overhead_current(&context));
+	c->context = (uintptr_t)context;
+	return device;
+}
+
+int account_begin(struct charge *c, int device, uint64_t bytes)
+{
+	uint64_t pages = limit_pages(bytes);
+	for (int tries = 2;;) {
+		region_flight(device, 1); /* before the books change */
+		if (books_reserve(device, pages) == 0)
+			break;
+		region_flight(device, -1);
+		if (!--tries)
+			return c->refusal = account_refuse(device, bytes);
+		modules_refresh(device);
+	}
+	c->reserved = pages;
+	c->device = device;
+	return 0;
+}
+
+int charge_begin(struct charge *c, uint64_t bytes)
+{
+	int device = account_admit(c);
+	return device < 0 ? (int)c->refusal : account_begin(c, device, bytes);
+}
+
+int charge_begin_on(struct charge *c, CUdevice ordinal, uint64_t bytes)
+{
+	CUcontext context;
+	int device = is_limited(c) ? named_device(c, runtime_device(ordinal)) : -1;
+	if (device < 0)
+		return c->refusal;
+	/* else nobody looks at it in a program that allocates so alone */
+	(void)overhead_current(&context);
+	return account_begin(c, device, bytes);
+}
+
+CUresult charge_keep(struct charge *c, CUresult result, enum table_kind kind, uint64_t handle)
+{
+	struct table_entry e = {.kind = kind,
+				.device = c->device,
+				.key = handle,
+				.size = c->reserved,
+				.link = c->context,
+				.uses = 1};
+	if (c->device >= 0 && result == CUDA_SUCCESS)
+		table_add(&e); /* without memory for it, the charge stays until the process ends */
+	else if (c->device >= 0)
+		region_release(c->device, c->reserved);
+	if (c->device >= 0)
+		region_flight(c->device, -1);
+	return result;
+}
+
+static enum vgpu_shown shown_as(enum table_kind kind)
+{
+	return kind == TABLE_IMPORT ? VGPU_IMPORTED : VGPU_OVERFLOW;
+}
+
+void account_show(enum table_kind kind, int device, uint64_t key, uint64_t bytes, CUcontext context)
+{
+	struct table_entry e = {.kind = kind,
+				.device = device,
+				.key = key,
+				.size = bytes,
+				.link = (uintptr_t)context,
+				.uses = 1};
+	if (table_add(&e) == 0)
+		region_show(device, shown_as(kind), (int64_t)bytes);
+}
+
+void account_shown_gone(const struct table_entry *entry)
+{
+	region_show(entry->device, shown_as(entry->kind), -(int64_t)entry->size);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory/aside.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "context/current.h"
+#include "driver/resolve.h"
+#include "memory/account.h"
+#include "memory/books.h"
+#include "model/limit.h"
+#include "settings/runtime.h"
+#include "shm/region.h"
+
+#define LIMITS (CU_LIMIT_MALLOC_HEAP_SIZE + 1)
+#define MOST (1ULL << 56) /* more is counted as this, so that sums do not overflow */
+
+/* What a context has set aside, in bytes of pages. */
+struct aside {
+	CUcontext context;
+	int device;
+	int known[LIMITS];
+	uint64_t initial[LIMITS]; /* before it was changed: part of what a context costs */
+	uint64_t charged[LIMITS]; /* beyond that */
+	int calls[LIMITS];        /* under way */
+	struct aside *next;
+};
+
+static struct {
+	pthread_mutex_t mutex; /* before the region's */
+	struct aside *first;
+} asides = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static struct aside *find(CUcontext context)
+{
+	struct aside *a = asides.first;
+	while (a && a->context != context)
+		a = a->next;
+	return a;
+}
+
+static struct aside *find_or_add(CUcontext context, int device)
+{
+	struct aside *a = find(context);
+	if (a || !(a = calloc(1, sizeof *a)))
+		return a;
+	*a = (struct aside){.context = context, .device = device, .next = asides.first};
+	return asides.first = a;
+}
+
+/*
+ * Threads that the current device can run at once: each has a stack. 1 when the driver does not
+ * say.
+ */
+static uint64_t threads(void)
+{
+	CUdevice device;
+	int processors = 0, each = 0;
+	fn_cuCtxGetDevice current = ORIGINAL(cuCtxGetDevice);
+	fn_cuDeviceGetAttribute get = ORIGINAL(cuDeviceGetAttribute);
+	if (!current || !get || current(&device) != CUDA_SUCCESS ||
+	    get(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS ||
+	    get(&each, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, device) != CUDA_SUCCESS)
+		return 1;
+	return (uint64_t)processors * (uint64_t)each;
+}
+
+static uint64_t bytes_of(int limit, uint64_t value)
+{
+	uint64_t bytes, times = limit == CU_LIMIT_STACK_SIZE ? threads() : 1;
+	if (__builtin_mul_overflow(value, times, &bytes) || bytes > MOST)
+		return MOST;
+	return limit_pages(bytes);
+}
+
+/* What the current context has of it now. */
+static uint64_t bytes_now(int limit)
+{
+	size_t value = 0;
+	fn_cuCtxGetLimit get = ORIGINAL(cuCtxGetLimit);
+	return get && get(&value, limit) == CUDA_SUCCESS ? bytes_of(limit, value) : 0;
+}
+
+/*
+ * Enters a change; the bytes it needs more than are charged. UINT64_MAX: no memory to remember it
+ * by.
+ */
+static uint64_t enter(const struct aside_change *c, uint64_t wanted)
+{
+	uint64_t more = UINT64_MAX;
+	pthread_mutex_lock(&asides.mutex);
+	struct aside *a = find_or_add(c->context, c->device);
+	if (a) {
+		if (!a->known[c->limit])
+			a->initial[c->limit] = bytes_now(c->limit);
+		a->known[c->limit] = 1;
+		a->calls[c->limit]++;
+		uint64_t has = a->initial[c->limit] + a->charged[c->limit];
+		more = wanted > has ? wanted - has : 0;
+	}
+	pthread_mutex_unlock(&asides.mutex);
+	return more;
+}
+
+/*
+ * Settles a limit that nobody is changing by what the driver says to have set aside (needs the
+ * mutex). It is asked under the mutex: an older answer could be from before another thread's
+ * change.
+ */
+static void settle(struct aside *a, int limit)
+{
+	uint64_t now = bytes_now(limit), first = a->initial[limit];
+	uint64_t want = now > first ? now - first : 0;
+	if (want < a->charged[limit])
+		region_release(a->device, a->charged[limit] - want);
+	else if (want > a->charged[limit])
+		books_force(a->device, want - a->charged[limit]); /* the driver has rounded up */
+	a->charged[limit] = want;
+}
+
+/* Notes what a change under way has reserved. */
+static void note(const struct aside_change *c, uint64_t reserved)
+{
+	pthread_mutex_lock(&asides.mutex);
+	struct aside *a = find(c->context);
+	if (a)
+		a->charged[c->limit] += reserved;
+	else
+		region_release(c->device, reserved); /* its context has gone meanwhile */
+	pthread_mutex_unlock(&asides.mutex);
+}
+
+/* Ends a change. The last one under way settles. */
+static void leave(const struct aside_change *c)
+{
+	pthread_mutex_lock(&asides.mutex);
+	struct aside *a = find(c->context);
+	if (a && !--a->calls[c->limit])
+		settle(a, c->limit);
+	pthread_mutex_unlock(&asides.mutex);
+}
+
+CUresult aside_begin(struct aside_change *c, int limit, size_t value)
+{
+	*c = (struct aside_change){.device = -1, .limit = limit};
+	if (runtime_gate() != GATE_LIMITED || limit < 0 || limit >= LIMITS ||
+	    !ORIGINAL(cuCtxGetLimit))
+		return CUDA_SUCCESS;
+	int device = runtime_current_device();
+	c->context = current_context();
+	if (device < 0 || !c->context)
+		return CUDA_SUCCESS;
+	c->device = device;
+	uint64_t more = enter(c, bytes_of(limit, value));
+	if (more == UINT64_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (more && account_reserve(device, more) != CUDA_SUCCESS) {
+		leave(c);
+		return account_refuse(device, more);
+	}
+	region_flight(device, 1);
+	note(c, more);
+	return CUDA_SUCCESS;
+}
+
+CUresult aside_end(struct aside_change *c, CUresult result)
+{
+	if (c->device < 0)
+		return result;
+	leave(c);
+	region_flight(c->device, -1);
+	return result;
+}
+
+struct aside *aside_take(CUcontext context)
+{
+	pthread_mutex_lock(&asides.mutex);
+	struct aside **at = &asides.first, *a;
+	while ((a = *at) && a->context != context)
+		at = &a->next;
+	if (a)
+		*at = a->next;
+	pthread_mutex_unlock(&asides.mutex);
+	return a;
+}
+
+void aside_settle(struct aside *a, int gone)
+{
+	if (a && !gone) {
+		pthread_mutex_lock(&asides.mutex);
+		a->next = asides.first;
+		asides.first = a;
+		pthread_mutex_unlock(&asides.mutex);
+		return;
+	}
+	for (int i = 0; a && i < LIMITS; i++)
+		region_release(a->device, a->charged[i]);
+	free(a);
+}
+
+void aside_after_fork(void)
+{
+	pthread_mutex_init(&asides.mutex, NULL); /* another thread of the parent may have held it */
+	asides.first = NULL;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * blocks.c: why no page goes unpaid, whatever threads do at once.
+ *
+ * - A block above SMALL_MOST gets pages of its own. They are reserved before the driver is asked
+ *   and released after it has freed them, so the books are never below the truth.
+ * - Small blocks share pages. Those of one device are made one after the other, under its mutex, so
+ *   nobody else fills or opens a page between a decision and the driver's answer. A page is
+ *   reserved first. If there is no room for one, the block goes on only when pages.h knows a page,
+ *   paid for by us, whose free tail holds it.
+ * - Freeing waits for the device's work, so it holds no mutex over the driver's call. A concurrent
+ *   free may thus take the foreseen page away, and the driver opens another one for the block. The
+ *   old page's charge is still there then, because the last block to leave a page is settled under
+ *   the mutex. It moves to the new page, and nobody is credited for the old one.
+ * - What is leaving still counts as being in its page. Where the driver gives an address again
+ *   before the old block there is settled, the page has one payer all the same, and the last of
+ *   both to leave is credited. The same holds for blocks that go with their context, and for stale
+ *   ones, which the driver dropped without a call of ours.
+ * - A driver that takes more than was foreseen is asked for what there is room for, once; then its
+ *   packing is never foreseen again.
+ */
+#include "memory/blocks.h"
+
+#include "driver/resolve.h"
+#include "memory/overflow.h"
+#include "memory/overhead.h"
+#include "memory/books.h"
+#include "model/limit.h"
+#include "platform/log.h"
+#include "settings/modules.h"
+#include "settings/runtime.h"
+#include "shm/region.h"
+
+#include <pthread.h>
+
+static struct {
+	pthread_mutex_t mutex[HAMI_DEVICES]; /* the making of small blocks, by device */
+	int distrusted;                      /* the driver does not pack as pages.h foresees */
+} self = {.mutex = {[0 ... HAMI_DEVICES - 1] = PTHREAD_MUTEX_INITIALIZER}};
+
+static void release(int device, uint64_t bytes)
+{
+	if (bytes)
+		region_release(device, bytes);
+}
+
+/* Where nothing is ever refused, nothing has to be foreseen. */
+static int shares_pages(int device, uint64_t bytes)
+{
+	return bytes <= SMALL_MOST && runtime_memory_limit(device);
+}
+
+/* Takes the mutex and a page, or finds one of ours; 0 with the mutex held, -1 without. */
+static int try_small(struct charge *c, int device, uint64_t bytes)
+{
+	uint64_t page = limit_pages(bytes);
+	region_flight(device, 1);
+	pthread_mutex_lock(&self.mutex[device]);
+	if (books_reserve(device, page) == 0)
+		c->reserved = page;
+	else if (!__atomic_load_n(&self.distrusted, __ATOMIC_RELAXED))
+		c->page = pages_with_room(&c->packing, bytes);
+	if (c->reserved == page || c->page)
+		return 0;
+	pthread_mutex_unlock(&self.mutex[device]);
+	region_flight(device, -1);
+	return -1;
+}
+
+int block_begin(struct charge *c, enum pages_kind kind, uint64_t bytes)
+{
+	int device = account_admit(c);
+	if (device < 0)
+		return c->refusal;
+	c->packing = (struct packing){device, kind, c->context};
+	c->serial = shares_pages(device, bytes);
+	if (!c->serial)
+		return account_begin(c, device, bytes);
+	if (try_small(c, device, bytes)) {
+		modules_refresh(device); /* takes locks of its own, and time */
+		if (try_small(c, device, bytes))
+			return c->refusal = account_refuse(device, bytes);
+	}
+	c->device = device;
+	return 0;
+}
+
+static void unlock(const struct charge *c)
+{
+	if (c->serial)
+		pthread_mutex_unlock(&self.mutex[c->device]);
+}
+
+/* Says once that the driver packs otherwise. Unlocked: a log may be slow to write. */
+static void tell_distrust(void)
+{
+	log_line(LOG_WARN,
+		 "the driver does not pack small allocations as foreseen: at its limit this "
+		 "process gets none from now on unless a whole page is left");
+}
+
+/*
+ * The block owes more than was reserved: pays the rest if that is possible. *surprised: for the
+ * first time.
+ */
+static int pay_rest(const struct charge *c, const struct table_entry *block, uint64_t owed,
+		    int *surprised)
+{
+	if (c->page && owed == PAGE_BYTES && pages_move(c->page, block->key, block->size))
+		return 1;
+	if (c->page)
+		*surprised = !__atomic_exchange_n(&self.distrusted, 1, __ATOMIC_RELAXED);
+	if (books_reserve(c->device, owed - c->reserved))
+		return 0;
+	pages_pay(block->key, block->size);
+	return 1;
+}
+
+/* Frees a block that the program has not been told of. Unlocked: it may wait. */
+static CUresult free_at_once(CUdeviceptr address)
+{
+	fn_cuMemFree_v2 free_memory = ORIGINAL(cuMemFree_v2);
+	overflow_freed(address);
+	return free_memory ? free_memory(address) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* No memory to remember a block by. What cannot be freed stays charged until the process ends. */
+static CUresult forget(const struct charge *c, CUdeviceptr address, uint64_t bytes)
+{
+	uint64_t pages = limit_pages(bytes);
+	if (free_at_once(address) == CUDA_SUCCESS)
+		release(c->device, c->reserved);
+	else if (pages > c->reserved)
+		books_force(c->device, pages - c->reserved);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/*
+ * There is no room for what a block took. Nobody pays for its pages, unless another block has come
+ * into them meanwhile, and has paid. What cannot be freed is booked, so that the books stay true.
+ */
+static CUresult give_back(const struct charge *c, const struct table_entry *block)
+{
+	uint64_t alone = pages_alone(block->key, block->size);
+	if (free_at_once(block->key) == CUDA_SUCCESS) {
+		release(c->device, c->reserved + pages_left(block->key, block->size) - alone);
+	} else {
+		uint64_t owed = alone + pages_stay(block->key, block->size);
+		if (owed > c->reserved)
+			books_force(c->device, owed - c->reserved);
+		else
+			release(c->device, c->reserved - owed);
+		table_put_back(block);
+	}
+	return account_refuse(c->device, block->size);
+}
+
+/* The block is in the table. Settles its charge, and gives the mutex back. */
+static CUresult settle(const struct charge *c, const struct table_entry *block)
+{
+	struct table_entry e;
+	int surprised = 0;
+	const struct packing *by = block->size <= SMALL_MOST ? &c->packing : NULL;
+	uint64_t owed = pages_enter(by, block->key, block->size, c->reserved);
+	int paid = owed <= c->reserved ||
+		   (owed != UINT64_MAX && pay_rest(c, block, owed, &surprised));
+	if (paid && owed < c->reserved)
+		release(c->device, c->reserved - owed);
+	if (!paid)
+		table_take(TABLE_PLAIN, block->key, &e);
+	if (!paid && owed != UINT64_MAX)
+		pages_leaving(block->key, block->size);
+	unlock(c);
+	if (surprised)
+		tell_distrust();
+	if (paid)
+		return CUDA_SUCCESS;
+	return owed == UINT64_MAX ? forget(c, block->key, block->size) : give_back(c, block);
+}
+
+static CUresult keep(const struct charge *c, CUdeviceptr address, uint64_t bytes)
+{
+	struct table_entry block = {.kind = TABLE_PLAIN,
+				    .device = c->device,
+				    .key = address,
+				    .size = bytes,
+				    .link = c->context},
+			   stale;
+	int known = table_swap(&block, &stale);
+	if (known < 0) {
+		unlock(c);
+		return forget(c, address, bytes);
+	}
+	if (known) /* the driver must have dropped it by itself: its address is in use again */
+		pages_leaving(stale.key, stale.size);
+	CUresult r = settle(c, &block);
+	if (known)
+		block_gone(&stale);
+	return r;
+}
+
+CUresult block_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes)
+{
+	if (c->device < 0)
+		return result;
+	if (result == CUDA_SUCCESS) {
+		result = keep(c, address, bytes);
+	} else {
+		release(c->device, c->reserved);
+		unlock(c);
+	}
+	region_flight(c->device, -1);
+	return result;
+}
+
+int block_take(CUdeviceptr address, struct table_entry *out)
+{
+	if (!table_take(TABLE_PLAIN, address, out))
+		return 0;
+	pages_leaving(out->key, out->size);
+	return 1;
+}
+
+struct table_entry *block_take_all(uint64_t context)
+{
+	struct table_entry *list = table_take_linked(TABLE_PLAIN, context);
+	for (const struct table_entry *e = list; e; e = e->next)
+		pages_leaving(e->key, e->size);
+	return list;
+}
+
+void block_gone(const struct table_entry *block)
+{
+	int serial = shares_pages(block->device, block->size);
+	if (serial && pages_left_to_others(block->key, block->size))
+		return;
+	if (serial)
+		pthread_mutex_lock(&self.mutex[block->device]);
+	release(block->device, pages_left(block->key, block->size));
+	if (serial)
+		pthread_mutex_unlock(&self.mutex[block->device]);
+}
+
+void block_stays(const struct table_entry *block)
+{
+	uint64_t owed = pages_stay(block->key, block->size);
+	if (owed)
+		books_force(block->device, owed);
+	table_put_back(block);
+}
+
+void blocks_after_fork(void)
+{
+	for (int i = 0; i < HAMI_DEVICES; i++)
+		/* another thread of the parent may have held it */
+		pthread_mutex_init(&self.mutex[i], NULL);
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "context/current.h"
+#include "memory/overhead.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "memory/account.h"
+#include "memory/books.h"
+#include "platform/log.h"
+#include "memory/measure.h"
+#include "platform/prim.h"
+#include "shm/region.h"
+#include "driver/resolve.h"
+#include "settings/runtime.h"
+#include "model/table.h"
+
+#define LEAST (1ULL << 20) /* a context is never smaller: anything below is noise */
+#define MOST (2ULL << 30)  /* nor larger */
+#define OFTEN 100          /* ms between two looks at NVML when somebody asks or is refused */
+#define SELDOM 2000        /* ms between two looks while memory is allocated */
+/* What code and what contexts set aside can be believed to take: see unlikely. */
+#define CODE_MOST (8ULL << 30)
+/* Ms between two looks while threads kept the last ones from seeing clearly. */
+#define SOON 10
+#define QUICK 16           /* such looks, then it is left to the usual pace */
+#define TRIES 4            /* readings of one look */
+#define MISSES 3           /* NVML does not know this process: it will not learn it */
+
+static struct {
+	pthread_mutex_t mutex;
+	unsigned epoch; /* counts contexts that went: what a thread remembers is old then */
+	/* contexts, and what is charged for them */
+	uint64_t contexts[HAMI_DEVICES], booked[HAMI_DEVICES];
+	/* charged for everything else that is not data */
+	uint64_t beyond[HAMI_DEVICES];
+	long long looked[HAMI_DEVICES];                        /* when that was measured last, ms */
+	int misses[HAMI_DEVICES], told[HAMI_DEVICES];
+	int quick[HAMI_DEVICES];  /* looks that are to follow soon */
+	/* contexts being made: there already, perhaps, and not yet booked */
+	int making[HAMI_DEVICES];
+	int had[HAMI_DEVICES]; /* this process has had a context there */
+	/* NVML was seen to list this process when it made its first context, and not before */
+	int verified;
+} self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local struct {
+	CUcontext context;
+	unsigned epoch;
+	int device;
+} seen __attribute__((tls_model("initial-exec")));
+
+static void tell_when_over(int device)
+{
+	uint64_t limit = runtime_memory_limit(device);
+	if (!limit || !runtime_charges_overhead() || self.told[device] ||
+	    region_used(device) <= limit)
+		return;
+	self.told[device] = 1;
+	log_line(LOG_WARN,
+		 "device %d: contexts and code alone exceed its %llu MiB (a context takes %llu): "
+		 "nothing is left to allocate; "
+		 "ask for more memory, or have \"context free\" written into the limits",
+		 device, (unsigned long long)(limit >> 20),
+		 (unsigned long long)(self.booked[device] / self.contexts[device] >> 20));
+}
+
+/* Books what the contexts of this process take by today's knowledge (needs the mutex). */
+static void settle(int device)
+{
+	unsigned tries;
+	uint64_t want = self.contexts[device] * region_context_bytes(device, &tries);
+	if (want == self.booked[device])
+		return;
+	region_overhead(device, REGION_CONTEXT, (int64_t)(want - self.booked[device]),
+			runtime_charges_overhead());
+	int more = want > self.booked[device];
+	self.booked[device] = want;
+	if (more)
+		tell_when_over(device);
+}
+
+/*
+ * Whether NVML's figure can hardly be this process's. Where NVML knows processes by PIDs of the
+ * host, one there may have the PID that this one has in the container; all it has would be taken
+ * for our code. The code of all libraries of a framework stays below 3 GiB and the stacks of an
+ * H200's threads, with 16 KiB each, take 4. A process that was seen to come onto the list is
+ * believed anything.
+ */
+static int unlikely(uint64_t beyond)
+{
+	return beyond > CODE_MOST && !__atomic_load_n(&self.verified, __ATOMIC_RELAXED);
+}
+
+/* Charges so much for what is neither data nor a context (needs the mutex). */
+static void correct(int device, uint64_t want)
+{
+	uint64_t before = self.beyond[device];
+	if (want == before)
+		return;
+	self.beyond[device] = want;
+	region_overhead(device, REGION_MODULE, (int64_t)(want - before),
+			runtime_charges_overhead());
+	if (want > before)
+		tell_when_over(device);
+}
+
+static int is_making(int device)
+{
+	return __atomic_load_n(&self.making[device], __ATOMIC_ACQUIRE);
+}
+
+/* One reading of NVML beside the books; 1 when it has settled the matter (needs the mutex). */
+static int look_once(int device)
+{
+	struct measure_reading r;
+	int making = is_making(device);
+	measure_read(device, &r);
+	making |= is_making(device);
+	if (!r.listed) {
+		__atomic_add_fetch(&self.misses[device], 1, __ATOMIC_RELAXED);
+		return 1;
+	}
+	uint64_t known = r.data + self.booked[device], beyond = r.own > known ? r.own - known : 0;
+	if (r.grew || making)
+		return 0; /* what was taken meanwhile would look like code */
+	int foreign = unlikely(beyond);
+	__atomic_store_n(&self.misses[device], foreign ? MISSES : 0, __ATOMIC_RELAXED);
+	if (foreign)
+		measure_not_ours(device, r.own);
+	if (foreign || r.still)
+		return correct(device, foreign ? 0 : beyond), 1;
+	if (beyond > self.beyond[device])
+		correct(device, beyond); /* there is at least that much */
+	return 0;
+}
+
+/* Books what NVML says this process has beyond its data and its contexts (needs the mutex). */
+static void look(int device)
+{
+	int tries = TRIES, quick = self.quick[device];
+	__atomic_store_n(&self.looked[device], prim_coarse_ms(), __ATOMIC_RELAXED);
+	if (!self.contexts[device]) {
+		__atomic_store_n(&self.misses[device], 0, __ATOMIC_RELAXED);
+		correct(device, 0);
+		return;
+	}
+	while (tries && !look_once(device))
+		tries--;
+	if (tries)
+		quick = 0; /* it was seen clearly */
+	else
+		quick = quick ? quick - 1 : QUICK;
+	__atomic_store_n(&self.quick[device], quick, __ATOMIC_RELAXED);
+}
+
+static int is_due(int device, int age)
+{
+	if (__atomic_load_n(&self.misses[device], __ATOMIC_RELAXED) >= MISSES)
+		return 0;
+	if (__atomic_load_n(&self.quick[device], __ATOMIC_RELAXED))
+		age = SOON;
+	return prim_coarse_ms() - __atomic_load_n(&self.looked[device], __ATOMIC_RELAXED) >= age;
+}
+
+void overhead_settle(int device)
+{
+	pthread_mutex_lock(&self.mutex);
+	settle(device);
+	if (is_due(device, OFTEN))
+		look(device);
+	pthread_mutex_unlock(&self.mutex);
+}
+
+/*
+ * The card's free bytes and what the container holds, at one moment: not while a process of ours
+ * takes or gives back memory, since the card and the books are then not of one moment. 1 when it
+ * was one.
+ */
+static int weigh(int device, uint64_t *card_free, uint64_t *used)
+{
+	int quiet = region_quiet(device);
+	uint64_t growth = books_growth(device);
+	*used = region_used(device);
+	return measure_free(device, card_free) && quiet && region_quiet(device) &&
+	       region_used(device) == *used && books_growth(device) == growth;
+}
+
+/*
+ * Whether a copy of this library in another namespace of the linker has something of the device:
+ * it is the same process for NVML.
+ */
+static int another_copy(int device)
+{
+	struct region_process all[HAMI_PROCESSES];
+	unsigned n = region_processes(device, all, HAMI_PROCESSES);
+	for (unsigned i = 0; i < n && i < HAMI_PROCESSES; i++)
+		if (all[i].pid == prim_pid())
+			return 1;
+	return 0;
+}
+
+/* A reading of one moment, if there is one among a few. */
+static void read_still(int device, struct measure_reading *r)
+{
+	for (int i = 0; i < TRIES; i++) {
+		measure_read(device, r);
+		if (r->still || !r->listed)
+			return;
+	}
+}
+
+void overhead_context_begin(struct context_making *m, CUdevice ordinal)
+{
+	unsigned tries;
+	*m = (struct context_making){.device = -1};
+	if (runtime_gate() != GATE_LIMITED || (m->device = runtime_device(ordinal)) < 0)
+		return;
+	(void)region_context_bytes(m->device, &tries);
+	m->serial = region_context_event(m->device);
+	__atomic_add_fetch(&self.making[m->device], 1, __ATOMIC_ACQ_REL);
+	m->wanted = tries < REGION_CONTEXT_TRIES;
+	m->first = !__atomic_load_n(&self.had[m->device], __ATOMIC_RELAXED) &&
+		   !region_own_data(m->device);
+	if (!m->wanted && !m->first)
+		return;
+	/*
+	 * Who is on NVML's list is asked at each process's first context: the region keeps a
+	 * context's size, and not that.
+	 */
+	read_still(m->device, &m->before);
+	/* this process has nothing there yet */
+	if (m->before.listed && m->first && !another_copy(m->device)) {
+		measure_not_ours(m->device, m->before.own);
+		m->before.listed = 0;
+	}
+	if (!m->before.listed)
+		m->before = (struct measure_reading){.still = 1}; /* nothing of ours is there */
+	m->measured = m->wanted && weigh(m->device, &m->card_free, &m->used);
+}
+
+static void learn(int device, uint64_t bytes, enum region_quality quality)
+{
+	if (bytes >= LEAST && bytes <= MOST)
+		region_learn_context(device, bytes, quality);
+}
+
+/*
+ * Whether NVML and the books are of one moment. Books that are ahead have memory that is leaving.
+ */
+static int agrees(const struct measure_reading *r)
+{
+	return r->still && r->own >= r->data;
+}
+
+/* By NVML's amounts for this process, which are exact if no thread has allocated meanwhile. */
+static void measure_by_own(const struct context_making *m, const struct measure_reading *after)
+{
+	if (!agrees(after) || !agrees(&m->before))
+		return;
+	uint64_t before = m->before.own - m->before.data, now = after->own - after->data;
+	uint64_t taken = now > before ? now - before : 0;
+	if (m->first && !m->before.listed && taken >= LEAST && taken <= MOST)
+		__atomic_store_n(&self.verified, 1, __ATOMIC_RELAXED);
+	if (m->wanted)
+		learn(m->device, taken, REGION_EXACT);
+}
+
+/* What the new context took. An amount of ours on NVML's list, before or after, makes it exact. */
+static void measure(const struct context_making *m, int alone)
+{
+	struct measure_reading after;
+	uint64_t left, used;
+	if (!m->wanted && !m->first)
+		return;
+	read_still(m->device, &after);
+	if (after.listed) {
+		measure_by_own(m, &after);
+		return;
+	}
+	if (!m->measured || !weigh(m->device, &left, &used))
+		return;
+	int64_t taken = (int64_t)(m->card_free - left) - (int64_t)(used - m->used);
+	learn(m->device, taken > 0 ? (uint64_t)taken : 0, alone ? REGION_ALONE : REGION_DISTURBED);
+}
+
+/* Counts a context once; 1 when it was new (needs the mutex). */
+static int count(int device, CUcontext context)
+{
+	struct table_entry e = {.kind = TABLE_CONTEXT,
+				.device = device,
+				.key = (uintptr_t)context,
+				.uses = 1},
+			   old;
+	if (table_get(TABLE_CONTEXT, e.key, &old) || table_add(&e))
+		return 0;
+	self.contexts[device]++;
+	__atomic_store_n(&self.had[device], 1, __ATOMIC_RELAXED);
+	/* nothing to see before some work is done */
+	__atomic_store_n(&self.looked[device], prim_coarse_ms(), __ATOMIC_RELAXED);
+	return 1;
+}
+
+static void settle_made(const struct context_making *m, CUcontext context, int alone)
+{
+	measure(m, alone);
+	pthread_mutex_lock(&self.mutex);
+	count(m->device, context);
+	settle(m->device);
+	pthread_mutex_unlock(&self.mutex);
+}
+
+CUresult overhead_context_end(struct context_making *m, CUresult result, CUcontext context)
+{
+	if (m->device < 0)
+		return result;
+	int alone = region_context_event(m->device) == m->serial + 1;
+	if (result == CUDA_SUCCESS && context)
+		settle_made(m, context, alone);
+	books_note_growth(m->device);
+	__atomic_sub_fetch(&self.making[m->device], 1, __ATOMIC_ACQ_REL);
+	return result;
+}
+
+/*
+ * A context that was made behind our back: all this process has there beyond its data is taken
+ * for it.
+ */
+static void measure_found(int device)
+{
+	unsigned tries;
+	struct measure_reading r;
+	if (region_context_bytes(device, &tries))
+		return;
+	read_still(device, &r);
+	if (r.listed && r.still && r.own > r.data)
+		learn(device, r.own - r.data, REGION_EXACT);
+}
+
+/* Whether the calling thread has met this context before, and no context has gone since. */
+static int is_known(CUcontext context)
+{
+	return context && seen.context == context &&
+	       seen.epoch == __atomic_load_n(&self.epoch, __ATOMIC_ACQUIRE);
+}
+
+int overhead_current(CUcontext *owner)
+{
+	CUcontext now = NULL;
+	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
+	/* a green one never is: its owner is */
+	if (!get || get(&now) != CUDA_SUCCESS || !is_known(now)) {
+		int device = runtime_current_device();
+		*owner = device >= 0 ? current_context() : NULL;
+		if (device >= 0)
+			overhead_seen(device, *owner);
+		return device;
+	}
+	*owner = now;
+	if (is_due(seen.device, SELDOM))
+		overhead_settle(seen.device);
+	return seen.device;
+}
+
+void overhead_seen(int device, CUcontext context)
+{
+	unsigned epoch = __atomic_load_n(&self.epoch, __ATOMIC_ACQUIRE);
+	if (!context)
+		return;
+	if (is_known(context)) {
+		if (is_due(device, SELDOM))
+			overhead_settle(device);
+		return;
+	}
+	pthread_mutex_lock(&self.mutex);
+	if (count(device, context)) {
+		measure_found(device);
+		settle(device);
+	}
+	pthread_mutex_unlock(&self.mutex);
+	seen.context = context;
+	seen.epoch = epoch;
+	seen.device = device;
+}
+
+void overhead_leave_begin(struct context_leaving *l, CUcontext context)
+{
+	__atomic_add_fetch(&self.epoch, 1, __ATOMIC_RELEASE);
+	l->found = table_take(TABLE_CONTEXT, (uintptr_t)context, &l->entry);
+}
+
+void overhead_leave_end(const struct context_leaving *l, int gone)
+{
+	struct table_entry again;
+	int device = l->entry.device;
+	pthread_mutex_lock(&self.mutex);
+	__atomic_add_fetch(&self.epoch, 1, __ATOMIC_RELEASE);
+	if (l->found && gone) {
+		self.contexts[device]--;
+		settle(device);
+		if (self.beyond[device])
+			look(device);
+	} else if (l->found && table_swap(&l->entry, &again) > 0) {
+		/* Another thread has met it meanwhile and counted it again */
+		self.contexts[device]--;
+	}
+	pthread_mutex_unlock(&self.mutex);
+}
+
+/* Free memory of the card by the driver itself; 0 when it does not say. */
+static size_t card_free(void)
+{
+	size_t left, all;
+	fn_cuMemGetInfo_v2 info = ORIGINAL(cuMemGetInfo_v2);
+	return info && info(&left, &all) == CUDA_SUCCESS ? left : 0;
+}
+
+void overhead_code_begin(struct code_loading *l)
+{
+	*l = (struct code_loading){.device = -1};
+	if (runtime_gate() != GATE_LIMITED)
+		return;
+	CUcontext context;
+	l->device = overhead_current(&context);
+	if (l->device < 0)
+		return;
+	l->card_free = card_free();
+}
+
+CUresult overhead_code_end(struct code_loading *l, CUresult result)
+{
+	if (l->device < 0 || result != CUDA_SUCCESS || card_free() >= l->card_free)
+		return result; /* the usual case: nothing was taken */
+	pthread_mutex_lock(&self.mutex);
+	if (self.misses[l->device] < MISSES)
+		look(l->device);
+	pthread_mutex_unlock(&self.mutex);
+	return result;
+}
+
+void overhead_code_gone(void)
+{
+	if (runtime_gate() != GATE_LIMITED)
+		return;
+	pthread_mutex_lock(&self.mutex);
+	for (int i = 0; i < HAMI_DEVICES; i++)
+		if (self.beyond[i])
+			look(i);
+	pthread_mutex_unlock(&self.mutex);
+}
+
+void overhead_after_fork(void)
+{
+	memset(&self, 0, sizeof self);
+	pthread_mutex_init(&self.mutex, NULL); /* another thread of the parent may have held it */
+	seen.context = NULL;
+}

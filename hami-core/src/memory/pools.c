@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pool grows by whole granules of 32 MiB (driver 580 on an H200), so what it will have reserved
+ * when a call has ended is known before: the bytes in use, rounded up. That is charged before the
+ * driver is asked. A pool that grows by another granule teaches it; what it took beyond the limit
+ * by then is given back.
+ *
+ * Several calls can be under way in one pool. Their bytes count as in use, so the charge covers
+ * them all, and it does not fall below that while one is under way. So it is never less than what
+ * the driver has reserved.
+ *
+ * Lock order: pools.mutex before the region's. No call of the driver that can wait is made under
+ * it: an allocation waits for a place in its stream's queue, and giving one back waits for the
+ * stream, which may need another thread.
+ */
+#include "memory/pools.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "driver/resolve.h"
+#include "memory/account.h"
+#include "memory/books.h"
+#include "model/limit.h"
+#include "settings/modules.h"
+#include "shm/region.h"
+
+#define LARGEST (1ULL << 56)  /* larger requests count as this, so that sums do not overflow */
+#define GRANULE (32ULL << 20) /* of a pool that has not taught another one */
+#define PIECE 512             /* the driver gives out multiples of this */
+
+struct pool {
+	CUmemoryPool handle; /* NULL: destroyed, and still in use */
+	int device;          /* index in the limits, or POOL_* */
+	int managed;         /* the driver's figure may lack what lies in the host */
+	int leaving;         /* calls that destroy it: the driver must not be asked about it */
+	int calls;           /* under way: the record stays */
+	int growing;         /* those of them that may make it grow */
+	uint64_t granule;
+	uint64_t live;    /* bytes of allocations that were not freed, those under way included */
+	uint64_t charged;
+	uint64_t doomed;  /* grown beyond the limit, not charged, and about to be given back */
+	uint64_t solid;   /* while some is: what the pool had before, which may be used */
+	struct pool *next;
+};
+
+static struct {
+	pthread_mutex_t mutex;
+	struct pool *first;
+} pools = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static struct pool *find(CUmemoryPool handle)
+{
+	struct pool *p = pools.first;
+	while (p && p->handle != handle)
+		p = p->next;
+	return p;
+}
+
+static struct pool *find_or_add(CUmemoryPool handle, int device)
+{
+	struct pool *p = find(handle);
+	if (p || !(p = calloc(1, sizeof *p)))
+		return p;
+	*p = (struct pool){
+		.handle = handle, .device = device, .granule = GRANULE, .next = pools.first};
+	__atomic_store_n(&pools.first, p, __ATOMIC_RELAXED);
+	return p;
+}
+
+/* What a pool has reserved when it has just grown for this much. */
+static uint64_t granules(const struct pool *p, uint64_t bytes)
+{
+	return (bytes + p->granule - 1) & ~(p->granule - 1);
+}
+
+/* Bytes that the driver has reserved for a pool. */
+static uint64_t reserved(const struct pool *p)
+{
+	uint64_t bytes = 0;
+	fn_cuMemPoolGetAttribute get = ORIGINAL(cuMemPoolGetAttribute);
+	if (!get || get(p->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) != CUDA_SUCCESS)
+		return 0;
+	return bytes;
+}
+
+/* Bytes that a pool has of its device, as far as that is known (needs the mutex). */
+static uint64_t held(struct pool *p)
+{
+	if (!p->handle)
+		return granules(p, p->live) < p->charged ? granules(p, p->live) : p->charged;
+	if (p->leaving)
+		return p->charged;
+	uint64_t bytes = reserved(p), used = limit_pages(p->live), unit = bytes & -bytes;
+	if (unit && unit < p->granule)
+		p->granule = unit < PAGE_BYTES ? PAGE_BYTES : unit;
+	return p->managed && used > bytes ? used : bytes;
+}
+
+/*
+ * Charges what the pool holds now, and returns that (needs the mutex). Growth that nobody reserved
+ * is for the calls under way to answer for when they end; without any it is charged whatever the
+ * limit says, because the driver has it already.
+ */
+static uint64_t settle(struct pool *p)
+{
+	if (p->device < 0)
+		return 0;
+	uint64_t now = held(p), beyond = now > p->charged ? now - p->charged : 0;
+	p->doomed = p->doomed < beyond ? p->doomed : beyond;
+	uint64_t least = p->growing ? granules(p, p->live) : 0;
+	uint64_t want = now - p->doomed > least ? now - p->doomed : least;
+	if (want > p->charged && !p->growing) {
+		books_force(p->device, want - p->charged);
+		p->charged = want;
+	} else if (want < p->charged) {
+		region_release(p->device, p->charged - want);
+		p->charged = want;
+	}
+	return now;
+}
+
+void pools_refresh(int device)
+{
+	pthread_mutex_lock(&pools.mutex);
+	for (struct pool *p = pools.first; p; p = p->next)
+		if (p->device == device)
+			settle(p);
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+/* The driver is asked only about pools that have something to give back. */
+void pools_synchronised(void)
+{
+	if (!__atomic_load_n(&pools.first, __ATOMIC_RELAXED))
+		return;
+	pthread_mutex_lock(&pools.mutex);
+	for (struct pool *p = pools.first; p; p = p->next)
+		if (p->charged > granules(p, p->live))
+			settle(p);
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+/* Unlinks a destroyed pool that nothing uses any more. */
+static void forget_if_unused(struct pool *p)
+{
+	struct pool **at = &pools.first;
+	if (p->handle || p->live || p->calls)
+		return;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	free(p);
+}
+
+void pool_freed(const struct table_entry *entry)
+{
+	struct pool *p = (struct pool *)(uintptr_t)entry->link;
+	pthread_mutex_lock(&pools.mutex);
+	p->live -= entry->size;
+	settle(p);
+	forget_if_unused(p);
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+/* A call in the pool ends, and what it had to give back is given back (needs the mutex). */
+static void leave(struct pool *p, uint64_t given_back)
+{
+	p->doomed -= given_back < p->doomed ? given_back : p->doomed;
+	p->calls--;
+	settle(p);
+	forget_if_unused(p);
+}
+
+/*
+ * Charges what the pool is going to have with `bytes` more (needs the mutex). 0, or -1. What is
+ * about to be given back is not to be used again: it could not be given back then.
+ */
+static int reserve(struct pool *p, uint64_t bytes, uint64_t *before)
+{
+	*before = settle(p);
+	uint64_t has = p->doomed ? p->solid : p->charged, live = p->live + bytes;
+	uint64_t more = live > has ? granules(p, live) - has : 0;
+	if (more && books_reserve(p->device, more))
+		return -1;
+	p->live = live;
+	p->charged += more;
+	p->growing++;
+	return 0;
+}
+
+/*
+ * Answers for growth that nobody had reserved (needs the mutex). The bytes of it that there is no
+ * room for: they must go back.
+ */
+static uint64_t cover(struct pool *p, const struct pool_alloc *a)
+{
+	uint64_t now = settle(p), known = p->charged + p->doomed;
+	uint64_t more = now > known ? now - known : 0;
+	uint64_t grown = now > a->before ? now - a->before : 0, unit = now & -now;
+	if (!more)
+		return 0;
+	if (grown > limit_pages(a->bytes) + p->granule && unit > p->granule)
+		p->granule = unit;
+	if (books_reserve(p->device, more)) {
+		p->solid = p->doomed && p->solid < a->before ? p->solid : a->before;
+		p->doomed += more;
+		return more;
+	}
+	p->charged += more;
+	return 0;
+}
+
+/*
+ * Takes room for an allocation; looks once more where there is none: streams may have synchronised.
+ */
+static int reserve_or_leave(struct pool_alloc *a)
+{
+	pthread_mutex_lock(&pools.mutex);
+	int refused = reserve(a->pool, a->bytes, &a->before);
+	pthread_mutex_unlock(&pools.mutex);
+	if (!refused)
+		return 0;
+	modules_refresh(a->device);
+	pthread_mutex_lock(&pools.mutex);
+	refused = reserve(a->pool, a->bytes, &a->before);
+	if (refused)
+		leave(a->pool, 0);
+	pthread_mutex_unlock(&pools.mutex);
+	return refused;
+}
+
+enum pool_answer pool_alloc_begin(struct pool_alloc *a, CUmemoryPool handle, int device,
+				  uint64_t bytes)
+{
+	bytes = bytes < LARGEST ? (bytes + PIECE - 1) / PIECE * PIECE : LARGEST;
+	*a = (struct pool_alloc){.device = device, .bytes = bytes};
+	pthread_mutex_lock(&pools.mutex);
+	struct pool *p = a->pool = find_or_add(handle, device);
+	if (p && p->device == POOL_WHERE_USED)
+		p->device = device;
+	if (p)
+		a->device = p->device;
+	int charged = a->device >= 0;
+	if (p && charged)
+		p->calls++;
+	pthread_mutex_unlock(&pools.mutex);
+	if (!charged)
+		return a->device == POOL_IN_HOST ? POOL_FREE : POOL_CLOSED;
+	return !p || reserve_or_leave(a) ? POOL_REFUSED : POOL_GO;
+}
+
+uint64_t pool_alloc_end(struct pool_alloc *a, CUresult result, CUdeviceptr pointer)
+{
+	struct pool *p = a->pool;
+	struct table_entry e = {
+		.kind = TABLE_POOLED, .device = a->device, .size = a->bytes, .link = (uintptr_t)p};
+	pthread_mutex_lock(&pools.mutex);
+	uint64_t over = result == CUDA_SUCCESS ? cover(p, a) : 0;
+	if (result == CUDA_SUCCESS && !over)
+		e.key = pointer;
+	if (!e.key || table_add(&e))
+		p->live -= a->bytes;
+	p->growing--;
+	if (!over)
+		leave(p, 0);
+	pthread_mutex_unlock(&pools.mutex);
+	return over;
+}
+
+void pool_alloc_undone(struct pool_alloc *a, uint64_t over)
+{
+	pthread_mutex_lock(&pools.mutex);
+	leave(a->pool, over);
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+void pool_made(CUmemoryPool handle, int home, int managed)
+{
+	pthread_mutex_lock(&pools.mutex);
+	struct pool *p = find(handle);
+	if (p) { /* its number is given again: the thread that destroyed it is about to say so */
+		p->handle = NULL;
+		settle(p);
+		forget_if_unused(p);
+	}
+	p = find_or_add(handle, home);
+	if (p)
+		p->managed = managed;
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+void pool_found(CUmemoryPool handle, int home, int managed)
+{
+	pthread_mutex_lock(&pools.mutex);
+	struct pool *p = find(handle) ? NULL : find_or_add(handle, home);
+	if (p)
+		p->managed = managed;
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+int pool_is_known(CUmemoryPool handle)
+{
+	pthread_mutex_lock(&pools.mutex);
+	int known = find(handle) != NULL;
+	pthread_mutex_unlock(&pools.mutex);
+	return known;
+}
+
+struct pool *pool_call_begin(CUmemoryPool handle, int leaving)
+{
+	pthread_mutex_lock(&pools.mutex);
+	struct pool *p = handle ? find(handle) : NULL;
+	if (p) {
+		p->calls++;
+		p->leaving += leaving;
+	}
+	pthread_mutex_unlock(&pools.mutex);
+	return p;
+}
+
+void pool_call_end(struct pool *p, int leaving, int destroyed)
+{
+	pthread_mutex_lock(&pools.mutex);
+	p->leaving -= leaving;
+	if (destroyed)
+		p->handle = NULL;
+	leave(p, 0);
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+void pools_after_fork(void)
+{
+	pthread_mutex_init(&pools.mutex, NULL);
+	pools.first = NULL;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/pace.h"
+
+#define COST_WINDOW 16      /* samples after which an old minimum is forgotten */
+#define COST_FIRST 3        /* samples before an average means anything */
+/* a part of the sample that may be the host's or the kernel's and does not matter */
+#define COST_SURE 16
+#define COST_LATE_NS 1000ULL /* what an undisturbed launch varies by */
+#define COST_SLACK_NS 5000ULL /* what the events themselves vary by */
+#define AHEAD_STEP_NS 1000000ULL
+#define AHEAD_LEAST_NS 100000ULL
+
+int64_t pace_refill(int64_t balance, uint64_t elapsed, unsigned percent)
+{
+	int64_t most = PACE_WINDOW_NS * percent / 100;
+	if (balance > most)
+		return most;
+	uint64_t room = (uint64_t)(most - balance);
+	/* a day of idleness must not overflow */
+	uint64_t gain = elapsed / 100 > room ? room : elapsed * percent / 100;
+	return gain >= room ? most : balance + (int64_t)gain;
+}
+
+uint64_t pace_wait(int64_t balance, unsigned percent)
+{
+	if (balance >= 0 || !percent)
+		return 0;
+	uint64_t debt = (uint64_t)-balance;
+	return debt > UINT64_MAX / 200 ? UINT64_MAX / 2 : (debt * 100 + percent - 1) / percent;
+}
+
+uint64_t pace_ahead(uint64_t queued, unsigned batches)
+{
+	/* one long kernel may run while the next is queued */
+	if (batches < 2 || queued <= PACE_AHEAD_NS)
+		return 0;
+	uint64_t over = queued - PACE_AHEAD_NS;
+	return over > AHEAD_STEP_NS ? AHEAD_STEP_NS : over < AHEAD_LEAST_NS ? AHEAD_LEAST_NS : over;
+}
+
+unsigned pace_rate(unsigned percent, int priority, const struct pace_claim *others, unsigned count)
+{
+	unsigned long wanted = percent, equals = percent;
+	for (unsigned i = 0; i < count; i++) {
+		if (others[i].lacks || (others[i].wants && others[i].priority < priority))
+			return percent;
+		wanted += others[i].wants ? others[i].percent : 0;
+		equals += others[i].wants && others[i].priority == priority ? others[i].percent : 0;
+	}
+	if (wanted >= 100 || !percent)
+		return percent;
+	return percent + (unsigned)((100 - wanted) * percent / equals);
+}
+
+uint64_t pace_batch(uint32_t *seed)
+{
+	/* Numerical Recipes' generator: quality does not matter here */
+	*seed = *seed * 1664525u + 1013904223u;
+	return PACE_BATCH_NS * 3 / 4 + (*seed >> 8) % (PACE_BATCH_NS / 2);
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The average moves an eighth of the way. */
+static uint64_t towards(uint64_t from, uint64_t to)
+{
+	return to > from ? from + (to - from) / 8 : from - (from - to) / 8;
+}
+
+uint64_t pace_sample(uint64_t elapsed, uint64_t late)
+{
+	return late > elapsed / 2 ? elapsed - elapsed / 2 : elapsed - late;
+}
+
+/*
+ * A sample above half as much again as the smallest, or a mean above a quarter, holds time of
+ * another tenant.
+ */
+static uint64_t above(uint64_t best, uint64_t part)
+{
+	return best + best / part + COST_SLACK_NS;
+}
+
+/*
+ * Whether the host was held up too long for the sample to mean anything. As many in a row as a
+ * window has mean that it is slower now.
+ */
+static int doubtful(struct pace_cost *c, uint64_t elapsed, uint64_t late)
+{
+	if (!c->samples || late <= elapsed / COST_SURE ||
+	    late <= c->late + c->late / 4 + COST_LATE_NS) {
+		c->doubted = 0;
+		return 0;
+	}
+	c->doubt = c->doubted ? smaller(c->doubt, late) : late;
+	if (++c->doubted == COST_WINDOW) {
+		c->late = c->doubt;
+		c->doubted = 0;
+	}
+	return 1;
+}
+
+/* Whether the sample is so much surer than all before it that they count no more. */
+static int surer(const struct pace_cost *c, uint64_t late)
+{
+	return c->samples && c->late > c->best / COST_SURE && late + COST_LATE_NS < c->late / 2;
+}
+
+void pace_cost_sample(struct pace_cost *c, uint64_t elapsed, uint64_t late)
+{
+	if (doubtful(c, elapsed, late))
+		return;
+	uint64_t sample = pace_sample(elapsed, late);
+	if (!sample)
+		sample = 1;
+	if (!c->samples || surer(c, late))
+		*c = (struct pace_cost){.samples = c->samples,
+					.best = sample,
+					.next = UINT64_MAX,
+					.usual = sample,
+					.mean = sample,
+					.late = late};
+	c->late = smaller(c->late, late);
+	c->samples = c->samples == UINT32_MAX ? COST_FIRST + 1 : c->samples + 1;
+	c->best = smaller(c->best, sample);
+	c->next = smaller(c->next, sample);
+	if (c->samples % COST_WINDOW == 0) {
+		c->best = c->next;
+		c->next = UINT64_MAX;
+	}
+	if (c->samples <= COST_FIRST) { /* the first may have loaded code */
+		c->usual = c->mean = c->best;
+		return;
+	}
+	c->mean = towards(c->mean, sample);
+	if (sample <= above(c->best, 2))
+		c->usual = towards(c->usual, sample);
+	if (c->usual < c->best)
+		c->usual = c->best;
+}
+
+uint64_t pace_cost_estimate(const struct pace_cost *c)
+{
+	uint64_t least = c->mean / 5 * 2, likely = c->mean > above(c->best, 4) ? c->best : c->usual;
+	return likely > least ? likely : least;
+}
+
+int pace_cost_is_new(const struct pace_cost *c)
+{
+	return c->samples < COST_FIRST;
+}
+
+uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid)
+{
+	uint64_t charge = smaller(measured, predicted);
+	return charge == PACE_UNKNOWN ? paid : charge;
+}
+
+uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading)
+{
+	if (loading <= PACE_HELD_NS || end < start || end - start <= PACE_NEW_NS)
+		return start;
+	return start + smaller(loading - PACE_HELD_NS, end - start - PACE_NEW_NS);
+}
+
+/* The part of a piece's charge that lies in [start, end]. */
+static double within(uint64_t from, uint64_t to, uint64_t charge, uint64_t start, uint64_t end)
+{
+	uint64_t first = from > start ? from : start, last = to < end ? to : end;
+	return last > first ? (double)charge * (double)(last - first) / (double)(to - from) : 0;
+}
+
+uint64_t pace_rest(const struct pace_line *line, uint64_t start, uint64_t end,
+		   uint64_t charged_then)
+{
+	if (end <= start)
+		return 0;
+	uint64_t oldest = line->settled > PACE_PIECES ? line->settled - PACE_PIECES : 0;
+	uint64_t known = oldest ? line->piece[oldest % PACE_PIECES].before : 0;
+	double others = known > charged_then ? (double)(known - charged_then) : 0;
+	for (uint64_t n = oldest; n < line->settled; n++) {
+		unsigned i = n % PACE_PIECES;
+		if (line->piece[i].before >= charged_then)
+			others += within(line->piece[i].start, line->piece[i].end,
+					 line->piece[i].charge, start, end);
+	}
+	return others < (double)(end - start) ? end - start - (uint64_t)others : 0;
+}
+
+void pace_settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charge)
+{
+	unsigned i = line->settled % PACE_PIECES;
+	if (end <= start)
+		return;
+	line->piece[i].start = start;
+	line->piece[i].end = end;
+	line->piece[i].charge = charge;
+	line->piece[i].before = line->charged;
+	line->charged += charge;
+	line->latest = end > line->latest ? end : line->latest;
+	line->settled++;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prim.h: the floor. The only way from libvgpu to the operating system for files,
+ * locks and maps. Functions return 0 (or a value) on success and -1 with errno.
+ */
+#ifndef PRIM_H
+#define PRIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Opens a file to share between processes, making it (mode 0666, whatever the umask) when absent.
+ * Never follows a link.
+ */
+int prim_open_shared(const char *path);
+
+/* Size of an open file. */
+long long prim_size(int fd);
+
+/* Makes a file at least `size` bytes long, never shorter, with room on the disk for all of them. */
+int prim_grow(int fd, size_t size);
+/* Writes zeros over the first `size` bytes of a file. */
+int prim_zero(int fd, size_t size);
+
+/*
+ * Maps size bytes shared; with fd -1, private memory that only this process sees. NULL on failure.
+ */
+void *prim_map(int fd, size_t size);
+void prim_unmap(void *at, size_t size);
+void prim_close(int fd);
+
+/*
+ * Locks one byte for this open file. -1 with EAGAIN when somebody else holds it.
+ * pre: fd is of prim_open_shared.
+ */
+int prim_lock_try(int fd, long long byte);
+void prim_unlock(int fd, long long byte);
+/* 1 when somebody else holds one of `count` bytes, 0 when nobody does, -1: it cannot be told. */
+int prim_locked(int fd, long long byte, long long count);
+
+/* Waits while *word, which processes may share, is `seen`; until woken, or for about `ms`. */
+void prim_wait(uint32_t *word, uint32_t seen, unsigned ms);
+/* Wakes one who waits there. */
+void prim_wake(uint32_t *word);
+
+/* 1 when this name is a symbolic link, wherever it leads. */
+int prim_is_link(const char *path);
+
+/*
+ * -1 with errno when no file can be opened, because this process or the machine has no descriptor
+ * or memory for it.
+ */
+int prim_can_open(void);
+
+/* Whether an errno of opening or reading a file stands for a state that passes. */
+int prim_may_pass(int error);
+
+/*
+ * Reads a whole small file. Bytes read, or -1; a file of `room` bytes or more is EFBIG. Waits for
+ * nobody: a lease on it is EWOULDBLOCK.
+ */
+long prim_read(const char *path, char *out, size_t room);
+
+/*
+ * Writes into a file that is there, at an offset; opens it for that, so that no descriptor of ours
+ * can become another's. -1 when that is impossible.
+ */
+int prim_write_at(const char *path, long long offset, const void *from, size_t size);
+/*
+ * Keeps a file open for writing for the life of the process, whatever descriptors the program
+ * closes: then nobody can have a lease on it, which would refuse or delay our writing. -1 when that
+ * is impossible; EWOULDBLOCK while somebody has one.
+ */
+int prim_keep_writable(const char *path);
+/* Tells each name in a directory. 0, or -1. */
+int prim_list(const char *path, void (*tell)(const char *name, void *to), void *to);
+/* When a directory's names last changed, in nanoseconds; 0: not known. */
+unsigned long long prim_changed(const char *path);
+
+int prim_pid(void);
+
+/*
+ * CLOCK_MONOTONIC in nanoseconds, and sleeping until then (returns early on a signal); wall clock
+ * in seconds.
+ */
+unsigned long long prim_now(void);
+void prim_sleep_until(unsigned long long ns);
+long long prim_date(void);
+/*
+ * Milliseconds of a clock that only goes forward, some milliseconds late, for a few nanoseconds of
+ * work.
+ */
+long long prim_coarse_ms(void);
+
+/*
+ * 1 when this process may make files of this size: beyond RLIMIT_FSIZE the kernel sends SIGXFSZ,
+ * which ends a program.
+ */
+int prim_may_grow(unsigned long long size);
+
+/* 1 when some hundred bytes can be written to an open descriptor at once, without a signal. */
+int prim_can_write(int fd);
+
+/*
+ * When the file of a descriptor was made, in nanoseconds: tells it from one that has its number
+ * after it. 0: not known.
+ */
+unsigned long long prim_born(int fd);
+
+/*
+ * Which file an open descriptor is: two numbers that tell it from every other. -1 when it is none.
+ */
+int prim_identity(int fd, unsigned long long out[2]);
+
+/*
+ * Has run(with) called when the calling thread ends; for one function of this library. Nothing
+ * where the C library has no such thing, nor in a copy of this library in another namespace of the
+ * dynamic linker.
+ */
+void prim_at_thread_end(void (*run)(void *), void *with);
+
+/* A library's handle, loading it when it is not there yet; NULL when there is none. */
+void *prim_library(const char *soname);
+
+/* The handle of a library that is loaded already, else NULL. */
+void *prim_library_loaded(const char *soname);
+
+/*
+ * Loads a library into a new namespace of the dynamic linker. The namespace's number, or -1.
+ * pre: open_in is the C library's dlmopen.
+ */
+long prim_namespace(void *(*open_in)(long, const char *, int), const char *path);
+
+/* Path of the object that this code is in, as it was loaded. NULL when that is not known. */
+const char *prim_own_path(void);
+
+/*
+ * A function of a loaded object whose file name begins with one of the prefixes; NULL when not
+ * there.
+ */
+void *prim_symbol(const char *const *prefixes, const char *name);
+
+/*
+ * Whether a file of exactly this name is loaded; and its function, or NULL. Leaves no error in
+ * dlerror.
+ */
+int prim_symbol_in(const char *file, const char *name, void **out);
+
+/* As prim_symbol, before main and before a sanitizer is ready: it calls nothing. */
+void *prim_symbol_early(const char *const *prefixes, const char *name);
+
+/*
+ * 1 when this copy of the library is in the namespace that the program started in, or where nobody
+ * can say. Thread-safe.
+ */
+int prim_in_main_namespace(void);
+
+/* 1 when a file of this name is one of NVIDIA's driver libraries. */
+int prim_is_nvidia_path(const char *path);
+
+/*
+ * 1 when the code at `address` belongs to one of NVIDIA's driver libraries, by the name of its
+ * file.
+ */
+int prim_is_nvidia(const void *address);
+
+/*
+ * 1 when the code at `address` is the driver's or this library's, in any copy: by the name of its
+ * file or by the name that the file gives itself (DT_SONAME), which copies and links keep. Also 1
+ * when nobody knows whose it is.
+ */
+int prim_is_driver(const void *address);
+
+/* 1 when this library was built to stand in for one of the driver's. */
+int prim_stands_in(void);
+
+/*
+ * 1 when a handle of the loader is the program's own, which stands for all that was loaded with
+ * it.
+ */
+int prim_is_program(const void *handle);
+
+/* Remembers which objects are loaded. Called once, before the program can load more. */
+void prim_note_start(void);
+
+/*
+ * The function of this name in the first object behind the one around `caller` (NULL: in the
+ * first of all) that has it, this library aside; NULL when there is none. For callers that were
+ * loaded at the start only what was loaded then counts: what they see of libraries that are
+ * loaded later, the loader alone knows.
+ */
+void *prim_definition(const void *caller, const char *name);
+
+#endif

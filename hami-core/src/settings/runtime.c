@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "settings/runtime.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/resolve.h"
+#include "platform/log.h"
+#include "platform/prim.h"
+#include "settings/device.h"
+#include "settings/modules.h"
+#include "settings/read.h"
+#include "shm/region.h"
+
+#define ORDINALS 64 /* CUDA devices whose index is remembered */
+
+/*
+ * The mutex is never held around calls of the driver, of NVML or of the loader: whoever has the
+ * loader's lock may be waiting for it. (region_attach looks functions of the C library up, in
+ * lists that no constructor keeps locked.)
+ */
+static struct {
+	pthread_mutex_t mutex;
+	int started; /* 1 + enum gate; 0 = not yet */
+	int fork_handled;
+	int known; /* the settings have been read, and stay */
+	int told;  /* what is wrong with them has been said, by this process or a parent */
+	int told_later;
+	int named; /* the devices of limits that know numbers alone have their UUIDs */
+	struct settings settings;
+	int index[ORDINALS]; /* index + 2 (so 1 = not in the limits); 0 = not asked yet */
+} self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Reads the settings, unless they are known for good (needs the mutex). */
+static void know(void)
+{
+	if (self.known)
+		return;
+	settings_read(&self.settings);
+	__atomic_store_n(&self.known, !self.settings.may_pass, __ATOMIC_RELEASE);
+}
+
+/*
+ * What the container may use is what the node says when a program is loaded: from then on the
+ * program may change its root, its mounts and its variables.
+ */
+__attribute__((constructor)) static void at_load(void)
+{
+	int saved = errno; /* programs begin with 0 */
+	pthread_mutex_lock(&self.mutex);
+	know();
+	pthread_mutex_unlock(&self.mutex);
+	errno = saved;
+}
+
+static void child_after_fork(void)
+{
+	pthread_mutex_init(&self.mutex, NULL); /* another thread of the parent may have held it */
+	modules_after_fork();
+	memset(self.index, 0, sizeof self.index);
+	self.started = 0;
+}
+
+/*
+ * Has the child of a fork start anew. Outside of the mutex: handlers of others, run by fork, may
+ * wait for it.
+ */
+static void handle_forks(void)
+{
+	if (__atomic_load_n(&self.fork_handled, __ATOMIC_ACQUIRE))
+		return;
+	pthread_atfork(NULL, NULL, child_after_fork); /* twice does no harm */
+	__atomic_store_n(&self.fork_handled, 1, __ATOMIC_RELEASE);
+}
+
+enum start { START_DONE, START_PRIVATE, START_STRICT, START_LATER };
+
+/* Decides the gate (needs the mutex). START_LATER: closed, and to be asked again. */
+static enum start start(enum gate *gate, int *error, char *reason, size_t size)
+{
+	know();
+	enum limits_source source = self.settings.limits.source;
+	*gate = source == LIMITS_NONE ? GATE_OPEN : GATE_CLOSED;
+	*error = self.settings.error;
+	if (self.settings.may_pass)
+		return START_LATER;
+	if (source == LIMITS_NONE || source == LIMITS_INVALID)
+		return START_DONE;
+	if (prim_can_open()) { /* if not, the driver cannot start either */
+		*error = errno;
+		return START_LATER;
+	}
+	*gate = GATE_LIMITED;
+	if (!region_attach(&self.settings.limits, reason, size))
+		return START_DONE;
+	if (!self.settings.strict)
+		return START_PRIVATE;
+	*gate = GATE_CLOSED;
+	return START_STRICT;
+}
+
+/*
+ * Says what start() found, without the mutex: texts of errors may be translated, by libraries
+ * that are loaded for it.
+ */
+static void tell(enum start how, int error, const char *reason)
+{
+	if (how == START_LATER) {
+		if (!__atomic_exchange_n(&self.told_later, 1, __ATOMIC_ACQ_REL))
+			log_line(LOG_WARN,
+				 "the limits cannot be held yet: %s; no device memory is given out "
+				 "meanwhile (CUDA_ERROR_NOT_PERMITTED)",
+				 strerror(error));
+		return;
+	}
+	if (!__atomic_exchange_n(&self.told, 1, __ATOMIC_ACQ_REL))
+		settings_tell(&self.settings);
+	if (how == START_STRICT)
+		log_line(LOG_ERROR,
+			 "%s; VGPU_STRICT=1: no device memory is given out "
+			 "(CUDA_ERROR_NOT_PERMITTED)",
+			 reason);
+	if (how == START_PRIVATE)
+		log_line(LOG_WARN,
+			 "%s; this process counts for itself: the limit holds for each process, "
+			 "not for their sum",
+			 reason);
+}
+
+enum gate runtime_gate(void)
+{
+	enum gate gate;
+	enum start how = START_DONE;
+	int error = 0;
+	char reason[512] = "";
+	int started = __atomic_load_n(&self.started, __ATOMIC_ACQUIRE);
+	if (started)
+		return (enum gate)(started - 1);
+	handle_forks();
+	pthread_mutex_lock(&self.mutex);
+	if (!self.started) {
+		how = start(&gate, &error, reason, sizeof reason);
+		if (how != START_LATER)
+			__atomic_store_n(&self.started, 1 + (int)gate, __ATOMIC_RELEASE);
+	} else {
+		gate = (enum gate)(self.started - 1);
+	}
+	pthread_mutex_unlock(&self.mutex);
+	if (gate == GATE_LIMITED)
+		original_of(ID_nvmlInit_v2); /* loads NVML now: later it is asked for under locks */
+	tell(how, error, reason);
+	return gate;
+}
+
+static int guards(void)
+{
+	return self.settings.limits.source != LIMITS_NONE && !self.settings.limits.keep_deepbind;
+}
+
+int runtime_guards_loading(void)
+{
+	if (__atomic_load_n(&self.known, __ATOMIC_ACQUIRE))
+		return guards();
+	handle_forks();
+	pthread_mutex_lock(&self.mutex);
+	know();
+	int answer = guards();
+	pthread_mutex_unlock(&self.mutex);
+	return answer;
+}
+
+/* Gives limits that know devices by number alone their UUIDs, once NVML tells them. */
+static void name_devices(void)
+{
+	char list[HAMI_DEVICES][DEVICE_UUID];
+	if (self.settings.limits.source != LIMITS_ENVIRONMENT)
+		return;
+	if (__atomic_load_n(&self.named, __ATOMIC_ACQUIRE))
+		return;
+	int count = device_list(list), first = 0;
+	pthread_mutex_lock(&self.mutex);
+	if (count && !self.named) {
+		for (int i = 0; i < count; i++)
+			memcpy(self.settings.limits.device[i].uuid, list[i], DEVICE_UUID);
+		__atomic_store_n(&self.named, 1, __ATOMIC_RELEASE);
+		first = 1;
+	}
+	pthread_mutex_unlock(&self.mutex);
+	for (int i = 0; first && i < count; i++)
+		region_name_device(i, list[i]);
+}
+
+int runtime_device_by_uuid(const char *uuid)
+{
+	name_devices();
+	pthread_mutex_lock(&self.mutex); /* another thread may be naming them */
+	int index = limits_find(&self.settings.limits, uuid);
+	pthread_mutex_unlock(&self.mutex);
+	return index;
+}
+
+/* Asks for a device's index; what is odd about it is said once per question. */
+static int find_device(CUdevice ordinal)
+{
+	char uuid[DEVICE_UUID];
+	if (device_uuid(ordinal, uuid))
+		return -2;
+	int index = runtime_device_by_uuid(uuid);
+	if (index < 0 && self.settings.limits.source != LIMITS_FILE) {
+		index = device_by_ordinal(&self.settings.limits, ordinal);
+		log_line(LOG_WARN, "NVML does not name device %s: it gets the limit of number %d",
+			 uuid, index);
+	} else if (index < 0) {
+		log_line(LOG_ERROR, "CUDA device %d is not in the limits: it gives out no memory",
+			 ordinal);
+	}
+	return index;
+}
+
+int runtime_device(CUdevice ordinal)
+{
+	int kept = ordinal >= 0 && ordinal < ORDINALS;
+	int known = kept ? __atomic_load_n(&self.index[ordinal], __ATOMIC_ACQUIRE) : 0;
+	if (known)
+		return known - 2;
+	int index = find_device(ordinal);
+	if (index != -2 && kept)
+		__atomic_store_n(&self.index[ordinal], index + 2, __ATOMIC_RELEASE);
+	return index;
+}
+
+int runtime_current_device(void)
+{
+	CUdevice ordinal;
+	fn_cuCtxGetDevice get = ORIGINAL(cuCtxGetDevice);
+	if (!get || get(&ordinal) != CUDA_SUCCESS)
+		return -2;
+	return runtime_device(ordinal);
+}
+
+const char *runtime_uuid(int index)
+{
+	return self.settings.limits.device[index].uuid;
+}
+
+int runtime_oversubscribes(void)
+{
+	return self.settings.limits.oversubscribe;
+}
+
+int runtime_charges_overhead(void)
+{
+	return !self.settings.limits.context_free;
+}
+
+uint64_t runtime_memory_limit(int index)
+{
+	return self.settings.limits.device[index].memory;
+}
+
+unsigned runtime_cores(int index)
+{
+	const struct limits_device *d = &self.settings.limits.device[index];
+	return d->given ? d->cores : 100;
+}
+
+enum limits_policy runtime_policy(void)
+{
+	return self.settings.limits.policy;
+}
+
+int runtime_priority(void)
+{
+	return self.settings.limits.priority;
+}
+
+const char *runtime_borrow(void)
+{
+	return self.settings.limits.borrow;
+}

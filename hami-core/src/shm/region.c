@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "shm/region.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/limit.h"
+#include "platform/prim.h"
+#include "shm/file.h"
+#include "shm/lock.h"
+#include "shm/slots.h"
+#include "shm/word.h"
+
+#define REFRESH 256 /* calls after which all is put in order, also what this process does not use */
+#define DECISIONS 8 /* as often it is decided again when somebody has taken the lock meanwhile */
+
+#define self slots_self
+
+/* In front of the region's lock, whose holder is a process. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static unsigned calls;
+
+/* Puts in order what this process can (needs the lock). */
+static void mend(void)
+{
+	/* before counting: who changes a slot now sets it again */
+	__atomic_store_n(&self.map->ext.changed, 0, __ATOMIC_SEQ_CST);
+	file_mend_header(self.map);
+	slots_write_own();
+	slots_recount();
+}
+
+int region_lock(void)
+{
+	pthread_mutex_lock(&mutex);
+	if (!self.map) {
+		pthread_mutex_unlock(&mutex);
+		return -1;
+	}
+	struct vgpu_extension *x = &self.map->ext;
+	int wrong = lock_take(&x->lock, self.me, slots_may_hold) != LOCK_CLEAN;
+	wrong |= ++calls % REFRESH == 0 || !slots_shows_us() || word_get32(&x->changed);
+	if (__builtin_expect(wrong, 0))
+		mend();
+	return 0;
+}
+
+/* -1 when somebody has taken the lock from us: what was read and written under it may be wrong. */
+static int unlock(void)
+{
+	int lost = lock_give(&self.map->ext.lock, self.me);
+	if (lost)
+		__atomic_store_n(&self.map->ext.changed, 1, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&mutex);
+	return lost;
+}
+
+void region_unlock(void)
+{
+	unlock();
+}
+
+/*
+ * What all processes hold (needs the lock). Where the file says something else of this process
+ * than it knows itself, somebody has written into it: then the slots tell what the others have.
+ */
+static uint64_t used_of(int device)
+{
+	struct vgpu_extension *x = &self.map->ext;
+	uint64_t used = word_get(&x->reserved[device]), mine = self.mine[device];
+	uint64_t told = word_get(&x->slot[self.slot].used[device]);
+	if (__builtin_expect(used < mine || told != mine, 0)) {
+		mend();
+		used = word_get(&x->reserved[device]);
+	}
+	return used < mine ? mine : used;
+}
+
+/*
+ * Changes what this process holds by `bytes`, which may be negative in two's complement (needs
+ * the lock). Who is stopped in here and goes on when another has the lock must not make the sum
+ * too small: it is added to, not written, and in between rather too large than too small.
+ */
+static void book(int device, uint64_t bytes)
+{
+	uint64_t *sum = &self.map->ext.reserved[device];
+	int less = (int64_t)bytes < 0;
+	(void)used_of(device); /* so that the sum does not fall below zero */
+	if (less)
+		__atomic_add_fetch(sum, bytes, __ATOMIC_ACQ_REL);
+	self.mine[device] += bytes;
+	slots_write_used(device, self.mine[device]);
+	if (!less && bytes)
+		__atomic_add_fetch(sum, bytes, __ATOMIC_ACQ_REL);
+}
+
+/* What monitors read; the limits in force are each process's own. */
+static void publish(const struct limits *limits)
+{
+	struct hami_region *h = &self.map->hami;
+	uint64_t count = 0, named = h->device_num <= HAMI_DEVICES ? h->device_num : 0;
+	for (int i = 0; i < HAMI_DEVICES; i++) {
+		const struct limits_device *d = &limits->device[i];
+		h->limit[i] = d->memory;
+		h->sm_limit[i] = d->given ? d->cores : 100;
+		if (d->given && d->uuid[0]) {
+			snprintf(h->uuid[i], sizeof h->uuid[i], "%s", d->uuid);
+			count = (uint64_t)i + 1;
+		}
+	}
+	h->device_num = count > named ? count : named;
+	h->priority = limits->priority;
+}
+
+/* Enters self.map under its lock; -1 with errno when it is full. */
+static int enter(const struct limits *limits)
+{
+	self.me = VGPU_NEWCOMER;
+	lock_take(&self.map->ext.lock, self.me, slots_may_hold);
+	slots_reap();
+	int r = slots_claim() < 0 ? -1 : 0;
+	if (r == 0) {
+		mend();
+		publish(limits);
+	}
+	if (lock_give(&self.map->ext.lock, self.me))
+		__atomic_store_n(&self.map->ext.changed, 1, __ATOMIC_SEQ_CST);
+	self.me = (uint32_t)self.slot + 1;
+	return r ? (errno = ENOSPC, -1) : 0;
+}
+
+static void leave_file(void)
+{
+	if (self.map)
+		prim_unmap(self.map, sizeof *self.map);
+	if (slots_fd_is_ours())
+		prim_close(self.fd);
+	self = (struct membership){.fd = -1, .slot = -1, .path = self.path};
+}
+
+/* Joins the processes that share the file. 0, or -1 with errno. */
+static int join_file(const struct limits *limits)
+{
+	self.map = file_open(limits->region, &self.fd);
+	if (!self.map)
+		return -1;
+	int r = prim_identity(self.fd, self.file) || enter(limits) ? -1 : 0;
+	file_joined(self.fd);
+	return r;
+}
+
+int region_attach(const struct limits *limits, char *reason, unsigned long size)
+{
+	pthread_mutex_lock(&mutex);
+	self.path = limits->region;
+	int r = join_file(limits);
+	if (r) {
+		snprintf(reason, size, "%s: %s", limits->region, errno == EPROTONOSUPPORT ?
+			 "processes with another version of this library use it" : strerror(errno));
+		leave_file();
+		self.map = file_private(); /* without it region_reserve refuses everything */
+		if (self.map)
+			enter(limits);
+	}
+	pthread_mutex_unlock(&mutex);
+	return r;
+}
+
+/* Takes the bytes if they are admitted, looking at the slots before it refuses (needs the lock). */
+static int take(int device, uint64_t bytes, uint64_t limit)
+{
+	if (!limit_admits(used_of(device), bytes, limit)) {
+		slots_reap();
+		mend();
+		if (!limit_admits(used_of(device), bytes, limit))
+			return 0;
+	}
+	book(device, bytes);
+	return 1;
+}
+
+/*
+ * What was decided while somebody else decided, too, does not count: it is undone and decided
+ * again, and refused when that has happened too often.
+ */
+int region_reserve(int device, uint64_t bytes, uint64_t limit)
+{
+	int taken = 0;
+	if (bytes > LIMIT_MOST)
+		return -1;
+	for (int i = 0; i < DECISIONS; i++) {
+		if (region_lock())
+			return -1;
+		if (taken)
+			book(device, -bytes);
+		taken = take(device, bytes, limit);
+		if (!unlock())
+			return taken ? 0 : -1;
+	}
+	if (taken)
+		region_release(device, bytes);
+	return -1;
+}
+
+void region_force(int device, uint64_t bytes)
+{
+	if (region_lock())
+		return;
+	book(device, bytes);
+	unlock();
+}
+
+void region_release(int device, uint64_t bytes)
+{
+	if (region_lock())
+		return;
+	book(device, -(bytes < self.mine[device] ? bytes : self.mine[device]));
+	unlock();
+}
+
+void region_overhead(int device, enum region_overhead kind, int64_t bytes, int charged)
+{
+	if (region_lock())
+		return;
+	self.overhead[kind][device] += (uint64_t)bytes;
+	self.counted[device] += charged ? (uint64_t)bytes : 0;
+	book(device, charged ? (uint64_t)bytes : 0);
+	unlock();
+}
+
+void region_show(int device, enum vgpu_shown kind, int64_t bytes)
+{
+	if (region_lock())
+		return;
+	self.shown[kind][device] += (uint64_t)bytes;
+	word_set(&self.map->ext.slot[self.slot].shown[kind][device], self.shown[kind][device]);
+	unlock();
+}
+
+uint64_t region_own_data(int device)
+{
+	pthread_mutex_lock(&mutex);
+	uint64_t data = self.mine[device] - self.counted[device];
+	pthread_mutex_unlock(&mutex);
+	return data;
+}
+
+uint64_t region_used(int device)
+{
+	if (region_lock())
+		return 0;
+	slots_reap();
+	uint64_t used = used_of(device);
+	unlock();
+	return used;
+}
+
+void region_after_fork(void)
+{
+	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
+	patience_after_fork();
+	leave_file(); /* the lock on the slot is the open file's, which the parent still has */
+}
+
+struct vgpu_region *region_memory(void)
+{
+	return self.map;
+}
+
+int region_slot(void)
+{
+	return self.slot;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/slots.h"
+
+#include <string.h>
+
+#include "model/limit.h"
+#include "platform/prim.h"
+#include "shm/word.h"
+
+struct membership slots_self = {.fd = -1, .slot = -1};
+#define self slots_self
+
+int slots_high(void)
+{
+	int32_t n = (int32_t)word_get32(&self.map->hami.proc_num);
+	return n > self.slot && n >= 0 && n <= HAMI_PROCESSES ? n : HAMI_PROCESSES;
+}
+
+int slots_live(int slot)
+{
+	return word_get32(&self.map->ext.slot[slot].state) == SLOT_LIVE;
+}
+
+int slots_shows_us(void)
+{
+	return slots_live(self.slot) && (int32_t)word_get32(&self.map->hami.proc_num) > self.slot;
+}
+
+/* What all slots say of a device. */
+static uint64_t sum_of(int device, int high)
+{
+	uint64_t sum = 0;
+	for (int i = 0; i < high; i++)
+		if (slots_live(i)) {
+			uint64_t used = word_get(&self.map->ext.slot[i].used[device]);
+			sum += used < LIMIT_MOST ? used : LIMIT_MOST;
+		}
+	return sum;
+}
+
+void slots_recount(void)
+{
+	for (int d = 0, high = slots_high(); d < HAMI_DEVICES; d++) {
+		uint64_t *sum = &self.map->ext.reserved[d];
+		uint64_t before = word_get(sum), now = sum_of(d, high);
+		/* not where it has changed meanwhile: we were stopped, and another has the lock */
+		if (before != now)
+			__atomic_compare_exchange_n(sum, &before, now, 0, __ATOMIC_ACQ_REL,
+						    __ATOMIC_RELAXED);
+	}
+}
+
+void slots_write_used(int device, uint64_t bytes)
+{
+	struct hami_memory *mirror = &self.map->hami.procs[self.slot].used[device];
+	uint64_t counted = self.counted[device];
+	word_set(&self.map->ext.slot[self.slot].used[device], bytes);
+	word_set(&mirror->total, bytes);
+	word_set(&mirror->context, self.overhead[REGION_CONTEXT][device]);
+	word_set(&mirror->module, self.overhead[REGION_MODULE][device]);
+	word_set(&mirror->data, bytes - (counted < bytes ? counted : bytes));
+}
+
+/* proc_num as it has to be where this process is in its slot. */
+static void mend_count(void)
+{
+	int32_t n = (int32_t)word_get32(&self.map->hami.proc_num);
+	if (n > self.slot && n <= HAMI_PROCESSES)
+		return;
+	for (n = HAMI_PROCESSES; n > self.slot + 1 && !slots_live(n - 1);)
+		n--;
+	word_set32(&self.map->hami.proc_num, (uint32_t)n);
+}
+
+void slots_write_own(void)
+{
+	struct vgpu_slot *s = &self.map->ext.slot[self.slot];
+	struct hami_process *mirror = &self.map->hami.procs[self.slot];
+	word_set32(&s->pid, (uint32_t)prim_pid());
+	word_set32(&mirror->pid, (uint32_t)prim_pid());
+	for (int d = 0; d < HAMI_DEVICES; d++)
+		slots_write_used(d, self.mine[d]);
+	for (int k = 0; k < VGPU_SHOWN; k++)
+		for (int d = 0; d < HAMI_DEVICES; d++)
+			word_set(&s->shown[k][d], self.shown[k][d]);
+	word_set32(&s->state, SLOT_LIVE);
+	word_set32(&mirror->status, 1);
+	mend_count();
+}
+
+/* Clears a slot and what monitors see of it. */
+static void clear(int i)
+{
+	struct vgpu_slot *s = &self.map->ext.slot[i];
+	word_set32(&s->state, SLOT_FREE);
+	memset(s, 0, sizeof *s);
+	memset(&self.map->hami.procs[i], 0, sizeof self.map->hami.procs[i]);
+}
+
+int slots_fd_is_ours(void)
+{
+	unsigned long long now[2];
+	return self.fd >= 0 && prim_identity(self.fd, now) == 0 &&
+	       now[0] == self.file[0] && now[1] == self.file[1];
+}
+
+/*
+ * A program may close descriptors it does not know, ours among them (daemons close all),
+ * and the number may stand for another file by now. The lock on our slot stays: it belongs
+ * to the open file, which our mapping keeps.
+ */
+static void reopen_if_closed(void)
+{
+	if (self.fd < 0 || slots_fd_is_ours())
+		return;
+	self.fd = prim_open_shared(self.path);
+	if (self.fd >= 0 && !slots_fd_is_ours()) {
+		prim_close(self.fd);
+		self.fd = -1; /* the file is gone: nobody can be probed, nor can we be */
+	}
+}
+
+void slots_reap(void)
+{
+	int freed = 0;
+	reopen_if_closed();
+	if (self.fd < 0)
+		return;
+	for (int i = 0, high = slots_high(); i < high; i++) {
+		if (i == self.slot || !slots_live(i) || prim_locked(self.fd, VGPU_SLOT_LOCK + i, 1))
+			continue;
+		clear(i);
+		freed = 1;
+	}
+	if (freed)
+		slots_recount();
+}
+
+int slots_may_hold(uint32_t owner)
+{
+	if (owner == self.me || owner > VGPU_NEWCOMER)
+		return 0; /* no thread of ours is in: it would have the process's mutex */
+	reopen_if_closed();
+	long long byte = owner == VGPU_NEWCOMER ? VGPU_FORMAT_LOCK : VGPU_SLOT_LOCK + owner - 1;
+	return self.fd < 0 || prim_locked(self.fd, byte, 1) != 0;
+}
+
+/* Slots that say they are free come first: no lock of the others' is asked for then. */
+int slots_claim(void)
+{
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < HAMI_PROCESSES; i++) {
+			if (round == 0 && slots_live(i))
+				continue;
+			if (self.fd >= 0 && prim_lock_try(self.fd, VGPU_SLOT_LOCK + i))
+				continue;
+			clear(i);
+			self.slot = i;
+			slots_write_own();
+			return i;
+		}
+	return -1;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fair_test.c: containers of 1 to 16 processes with kernels of 20 us to 20 ms get the share that
+ * they ask for, alone and beside a neighbour, under the library on the fake driver's clock.
+ * VGPU_SHARES=1 runs the whole table, else a part of it.
+ */
+#define TEST_SECONDS 1800
+#include "tenants.h"
+
+#define POINTS 2.0
+#define SECONDS 5
+#define SMALL 30
+#define LARGE 70
+
+static const int kernels[] = {20, 200, 1400, 8000, 20000}; /* microseconds */
+static const int counts[] = {1, 2, 4, 8, 16};
+#define KERNELS (int)(sizeof kernels / sizeof *kernels)
+#define COUNTS (int)(sizeof counts / sizeof *counts)
+
+struct run {
+	/*
+	 * microseconds; processes of the container with 30 % and of the one with 70 %, 0 = it is
+	 * not there
+	 */
+	int kernel, small, large;
+	/* whether they can lend; microseconds that a change of tenant takes */
+	int files, change;
+	int waits; /* the small one waits for each kernel */
+};
+
+static struct tenant t[TENANTS];
+
+/*
+ * What is left of 70 % beside 30 % where changes cost time and no files tell the containers of each
+ * other: the small one's work comes in pieces of a millisecond and more, as its balance allows, and
+ * each piece is two changes.
+ */
+static double large_share(const struct run *r)
+{
+	return r->files ? LARGE : 100 - SMALL - SMALL * 2 * r->change / 1200.0;
+}
+
+/* Prints a share and checks it. */
+static void expect(double least, double most, double got)
+{
+	int good = got > least - POINTS && got < most + POINTS;
+	printf(" %6.1f %6.1f%s", least, got, good ? "  " : " !");
+	test_failed_checks += !good;
+}
+
+static void run(const struct run *r)
+{
+	char work[64], waiting[64], change[32];
+	int both = r->large > 0;
+	snprintf(work, sizeof work, "%d 0 %d", r->kernel, SECONDS);
+	snprintf(waiting, sizeof waiting, "%d %d %d", r->kernel, r->waits, SECONDS);
+	snprintf(change, sizeof change, "%d", r->change);
+	setenv("FAKEGPU_SWITCH_US", change, 1);
+	machine();
+	t[0] = (struct tenant){
+		.percent = SMALL, .work = waiting, .borrows = r->files, .processes = r->small};
+	t[1] = (struct tenant){
+		.percent = LARGE, .work = work, .borrows = r->files, .processes = r->large};
+	run_tenants(t, 1 + both);
+	printf("    %8d %4d + %-4d %-6s %6d", r->kernel, r->small, r->large,
+	       r->files ? "yes" : "no", r->change);
+	double asked = r->files && !both ? 100 : SMALL;
+	expect(asked, asked, share(&t[0], 1, SECONDS));
+	if (both)
+		expect(large_share(r), LARGE, share(&t[1], 1, SECONDS));
+	printf("\n");
+	fflush(stdout);
+	done();
+}
+
+static void head(void)
+{
+	printf("    %8s %11s %-6s %6s %6s %6s %8s %6s\n", "us", "processes", "files", "change",
+	       "asked", "got", "asked", "got");
+}
+
+/*
+ * All numbers of processes for one kernel: alone, beside as many, one beside them, them beside one.
+ */
+static void table(int kernel, int files, int change)
+{
+	int whole = getenv("VGPU_SHARES") != NULL;
+	for (int i = 0; i < COUNTS; i++) {
+		int n = counts[i];
+		if (!whole && n != 1 && n != 4)
+			continue;
+		run(&(struct run){kernel, n, 0, files, change, 0});
+		run(&(struct run){kernel, n, n, files, change, 0});
+		if (n > 1 && whole) {
+			run(&(struct run){kernel, 1, n, files, change, 0});
+			run(&(struct run){kernel, n, 1, files, change, 0});
+		}
+	}
+}
+
+static void tables(int files, int change)
+{
+	head();
+	for (int k = 0; k < KERNELS; k++)
+		table(kernels[k], files, change);
+}
+
+TEST("containers of 1 to 16 processes get 30 and 70 % without files, whatever their kernels take")
+{
+	tables(0, 0);
+}
+
+TEST("they do with files by which neighbours lend")
+{
+	tables(1, 0);
+}
+
+TEST("they do without files where a change of tenant costs 200 us, as far as the device lasts")
+{
+	tables(0, 200);
+}
+
+TEST("they do with files where a change of tenant costs 200 us")
+{
+	tables(1, 200);
+}
+
+/*
+ * A program that waits in the driver launches nothing meanwhile. Shorter kernels than these wait for
+ * their turn on the device longer than they run, so that one at a time cannot have 30 %.
+ */
+TEST("who waits for each long kernel is not charged for the neighbour's time in it")
+{
+	head();
+	for (int k = KERNELS - 2; k < KERNELS; k++)
+		for (int way = 0; way < 4; way++) {
+			run(&(struct run){kernels[k], 1, 1, way % 2, way / 2 * 200, 1});
+			run(&(struct run){kernels[k], 4, 1, way % 2, way / 2 * 200, 1});
+		}
+}
+
+TEST_MAIN
