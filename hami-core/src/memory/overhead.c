@@ -9,14 +9,13 @@
 #include "memory/books.h"
 #include "platform/log.h"
 #include "memory/measure.h"
+#include "memory/sizing.h"
 #include "platform/prim.h"
 #include "shm/region.h"
 #include "driver/resolve.h"
 #include "settings/runtime.h"
 #include "model/table.h"
 
-#define LEAST (1ULL << 20) /* a context is never smaller: anything below is noise */
-#define MOST (2ULL << 30)  /* nor larger */
 #define OFTEN 100          /* ms between two looks at NVML when somebody asks or is refused */
 #define SELDOM 2000        /* ms between two looks while memory is allocated */
 /* What code and what contexts set aside can be believed to take: see unlikely. */
@@ -172,116 +171,16 @@ void overhead_settle(int device)
 	pthread_mutex_unlock(&self.mutex);
 }
 
-/*
- * The card's free bytes and what the container holds, at one moment: not while a process of ours
- * takes or gives back memory, since the card and the books are then not of one moment. 1 when it
- * was one.
- */
-static int weigh(int device, uint64_t *card_free, uint64_t *used)
-{
-	int quiet = region_quiet(device);
-	uint64_t growth = books_growth(device);
-	*used = region_used(device);
-	return measure_free(device, card_free) && quiet && region_quiet(device) &&
-	       region_used(device) == *used && books_growth(device) == growth;
-}
-
-/*
- * Whether a copy of this library in another namespace of the linker has something of the device:
- * it is the same process for NVML.
- */
-static int another_copy(int device)
-{
-	struct region_process all[HAMI_PROCESSES];
-	unsigned n = region_processes(device, all, HAMI_PROCESSES);
-	for (unsigned i = 0; i < n && i < HAMI_PROCESSES; i++)
-		if (all[i].pid == prim_pid())
-			return 1;
-	return 0;
-}
-
-/* A reading of one moment, if there is one among a few. */
-static void read_still(int device, struct measure_reading *r)
-{
-	for (int i = 0; i < TRIES; i++) {
-		measure_read(device, r);
-		if (r->still || !r->listed)
-			return;
-	}
-}
-
 void overhead_context_begin(struct context_making *m, CUdevice ordinal)
 {
-	unsigned tries;
 	*m = (struct context_making){.device = -1};
 	if (runtime_gate() != GATE_LIMITED || (m->device = runtime_device(ordinal)) < 0)
 		return;
-	(void)region_context_bytes(m->device, &tries);
 	m->serial = region_context_event(m->device);
 	__atomic_add_fetch(&self.making[m->device], 1, __ATOMIC_ACQ_REL);
-	m->wanted = tries < REGION_CONTEXT_TRIES;
-	m->first = !__atomic_load_n(&self.had[m->device], __ATOMIC_RELAXED) &&
-		   !region_own_data(m->device);
-	if (!m->wanted && !m->first)
-		return;
-	/*
-	 * Who is on NVML's list is asked at each process's first context: the region keeps a
-	 * context's size, and not that.
-	 */
-	read_still(m->device, &m->before);
-	/* this process has nothing there yet */
-	if (m->before.listed && m->first && !another_copy(m->device)) {
-		measure_not_ours(m->device, m->before.own);
-		m->before.listed = 0;
-	}
-	if (!m->before.listed)
-		m->before = (struct measure_reading){.still = 1}; /* nothing of ours is there */
-	m->measured = m->wanted && weigh(m->device, &m->card_free, &m->used);
-}
-
-static void learn(int device, uint64_t bytes, enum region_quality quality)
-{
-	if (bytes >= LEAST && bytes <= MOST)
-		region_learn_context(device, bytes, quality);
-}
-
-/*
- * Whether NVML and the books are of one moment. Books that are ahead have memory that is leaving.
- */
-static int agrees(const struct measure_reading *r)
-{
-	return r->still && r->own >= r->data;
-}
-
-/* By NVML's amounts for this process, which are exact if no thread has allocated meanwhile. */
-static void measure_by_own(const struct context_making *m, const struct measure_reading *after)
-{
-	if (!agrees(after) || !agrees(&m->before))
-		return;
-	uint64_t before = m->before.own - m->before.data, now = after->own - after->data;
-	uint64_t taken = now > before ? now - before : 0;
-	if (m->first && !m->before.listed && taken >= LEAST && taken <= MOST)
-		__atomic_store_n(&self.verified, 1, __ATOMIC_RELAXED);
-	if (m->wanted)
-		learn(m->device, taken, REGION_EXACT);
-}
-
-/* What the new context took. An amount of ours on NVML's list, before or after, makes it exact. */
-static void measure(const struct context_making *m, int alone)
-{
-	struct measure_reading after;
-	uint64_t left, used;
-	if (!m->wanted && !m->first)
-		return;
-	read_still(m->device, &after);
-	if (after.listed) {
-		measure_by_own(m, &after);
-		return;
-	}
-	if (!m->measured || !weigh(m->device, &left, &used))
-		return;
-	int64_t taken = (int64_t)(m->card_free - left) - (int64_t)(used - m->used);
-	learn(m->device, taken > 0 ? (uint64_t)taken : 0, alone ? REGION_ALONE : REGION_DISTURBED);
+	int first = !__atomic_load_n(&self.had[m->device], __ATOMIC_RELAXED) &&
+		    !region_own_data(m->device);
+	sizing_begin(&m->sizing, m->device, first);
 }
 
 /* Counts a context once; 1 when it was new (needs the mutex). */
@@ -303,7 +202,8 @@ static int count(int device, CUcontext context)
 
 static void settle_made(const struct context_making *m, CUcontext context, int alone)
 {
-	measure(m, alone);
+	if (sizing_end(&m->sizing, m->device, alone))
+		__atomic_store_n(&self.verified, 1, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&self.mutex);
 	count(m->device, context);
 	settle(m->device);
@@ -320,21 +220,6 @@ CUresult overhead_context_end(struct context_making *m, CUresult result, CUconte
 	books_note_growth(m->device);
 	__atomic_sub_fetch(&self.making[m->device], 1, __ATOMIC_ACQ_REL);
 	return result;
-}
-
-/*
- * A context that was made behind our back: all this process has there beyond its data is taken
- * for it.
- */
-static void measure_found(int device)
-{
-	unsigned tries;
-	struct measure_reading r;
-	if (region_context_bytes(device, &tries))
-		return;
-	read_still(device, &r);
-	if (r.listed && r.still && r.own > r.data)
-		learn(device, r.own - r.data, REGION_EXACT);
 }
 
 /* Whether the calling thread has met this context before, and no context has gone since. */
@@ -374,7 +259,7 @@ void overhead_seen(int device, CUcontext context)
 	}
 	pthread_mutex_lock(&self.mutex);
 	if (count(device, context)) {
-		measure_found(device);
+		sizing_found(device);
 		settle(device);
 	}
 	pthread_mutex_unlock(&self.mutex);

@@ -4,13 +4,10 @@
  * context sets aside. It is charged like data and never refused, since a program cannot
  * start without it: a limit below a context's size leaves room for nothing else.
  *
- * A context: its cost is measured for the first ones of a container and kept in the region.
- * By preference it is what NVML says of this process; where NVML does not know it, the card's
- * free memory before and after, less what the container took meanwhile, the smallest of
- * three, from the second on. All else (code, also that loaded at a first launch; padding) is what
- * NVML says beyond contexts and data, looked at when code was loaded and from time to time. Where
- * NVML does not know this process it is not charged: another tenant's allocation would count as
- * ours. So it is where NVML's list has this process's PID before it has made a context, or with
+ * A context's size is sizing.h's. All else (code, also that loaded at a first launch; padding) is
+ * what NVML says beyond contexts and data, looked at when code was loaded and from time to time.
+ * Where NVML does not know this process it is not charged: another tenant's allocation would count
+ * as ours. So it is where NVML's list has this process's PID before it has made a context, or with
  * more than code can take: then that is another process, of the host.
  */
 #ifndef OVERHEAD_H
@@ -19,18 +16,14 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
-#include "memory/measure.h"
+#include "memory/sizing.h"
 #include "model/table.h"
 
 /* Around the driver's making of a context on a device. */
 struct context_making {
 	int device; /* index in the limits, -1: not accounted */
-	int wanted; /* its size is not known well enough yet */
-	int measured;
-	int first; /* nothing of this process was there before */
 	unsigned serial;
-	struct measure_reading before;
-	uint64_t card_free, used;
+	struct sizing sizing;
 };
 void overhead_context_begin(struct context_making *m, CUdevice ordinal);
 CUresult overhead_context_end(struct context_making *m, CUresult result, CUcontext context);
