@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define AFTER_A_DEATH_MS \
-	100 /* the memory of a killed process may be refused to others for so long */
-
 static int64_t now_ms(void)
 {
 	struct timespec t;
@@ -33,7 +30,7 @@ static int is_alone(void)
 static int somebody_died(void)
 {
 	int64_t when = __atomic_load_n(&board->killed_ms, __ATOMIC_ACQUIRE);
-	return when && now_ms() - when < AFTER_A_DEATH_MS;
+	return when && now_ms() - when < TRUTH_AFTER_A_DEATH_MS;
 }
 
 static void false_refusal(struct thread *t, const struct piece *p, uint64_t used,

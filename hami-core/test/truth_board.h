@@ -59,6 +59,12 @@ struct truth_worker {
 	struct truth_call call[TRUTH_THREADS][TRUTH_CALLS];
 };
 
+/*
+ * The memory of a killed process may be missing to others for so long: the kernel ends it, and who
+ * looks at it (a process list) or was just forked from it keeps what it had open until then.
+ */
+#define TRUTH_AFTER_A_DEATH_MS 100
+
 /* Memory that a worker offers to the others. */
 struct truth_offer {
 	int ready; /* 1: an IPC handle, 2: a descriptor; 0: nothing */

@@ -163,6 +163,12 @@ static int have_arrived(int round)
 	return least == -2 || least >= round;
 }
 
+static int is_settled(int round)
+{
+	(void)round;
+	return now_ms() - board->killed_ms >= TRUTH_AFTER_A_DEATH_MS;
+}
+
 static int is_checked(int round)
 {
 	return __atomic_load_n(&board->checked, __ATOMIC_ACQUIRE) >= round ||
@@ -211,7 +217,9 @@ static void prepare(const struct truth_program *p)
 		 HEAD "device 0 " U0 " memory=%llu cores=0\ndevice 1 " U1 " memory=%llu cores=0\n",
 		 "%s", (unsigned long long)p->limit[0], (unsigned long long)p->limit[1]);
 	write_file("limits", limits);
+	int64_t killed_ms = board->killed_ms;
 	memset(board, 0, sizeof *board);
+	board->killed_ms = killed_ms;
 	board->program = *p;
 	board->go = -1;
 	for (int i = 0; i < TRUTH_WORKERS; i++)
@@ -231,6 +239,7 @@ static void run_rounds(const char *board_path)
 	__atomic_store_n(&board->go, 0, __ATOMIC_RELEASE);
 	for (int round = 1; round <= p->rounds && !board->stop; round++) {
 		wait_until(have_arrived, round, 1, &random);
+		wait_until(is_settled, round, 0, &random);
 		board->checker = any_living(&random);
 		if (board->checker < 0 || board->stop)
 			break;
