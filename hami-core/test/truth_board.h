@@ -59,10 +59,7 @@ struct truth_worker {
 	struct truth_call call[TRUTH_THREADS][TRUTH_CALLS];
 };
 
-/*
- * The memory of a killed process may be missing to others for so long: the kernel ends it, and who
- * looks at it (a process list) or was just forked from it keeps what it had open until then.
- */
+/* The memory of a killed process may be refused to others for so long. */
 #define TRUTH_AFTER_A_DEATH_MS 100
 
 /* Memory that a worker offers to the others. */

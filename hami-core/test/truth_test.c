@@ -163,10 +163,35 @@ static int have_arrived(int round)
 	return least == -2 || least >= round;
 }
 
+static int is_worker(int pid)
+{
+	for (int i = 0; i < TRUTH_WORKERS; i++)
+		if (board->worker[i].pid == pid)
+			return 1;
+	return 0;
+}
+
+/*
+ * Whether a child of a killed worker lives, which is ours then. Until it has run for the first time
+ * it keeps what its parent had open, and on a busy machine that may take seconds.
+ */
+static int an_orphan_lives(void)
+{
+	int pid, found = 0;
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
+	FILE *f = fopen(path, "r");
+	while (f && fscanf(f, "%d", &pid) == 1)
+		found |= !is_worker(pid);
+	if (f)
+		fclose(f);
+	return found;
+}
+
 static int is_settled(int round)
 {
 	(void)round;
-	return now_ms() - board->killed_ms >= TRUTH_AFTER_A_DEATH_MS;
+	return now_ms() - board->killed_ms >= TRUTH_AFTER_A_DEATH_MS && !an_orphan_lives();
 }
 
 static int is_checked(int round)
