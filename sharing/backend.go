@@ -27,16 +27,15 @@ type Backend interface {
 type Cost struct {
 	Memory Bytes
 	Cores  Percent
-	Slices uint64 // memory slices, bit i for slice i, in mode mig
-	// Loss is what later requests lose by it, in thousandths of a memory slice:
-	// with BestFit a forecast, else the slices beyond those that were asked for. It
-	// is 0 in other modes.
+	// Loss is what later requests lose by it, in a unit of the backend: a forecast if
+	// View.Worth says what the device is worth, else what is given beyond what was
+	// asked for. It is 0 where amounts are divided.
 	Loss int64
 }
 
 // Cost is what the share takes of its device. It says nothing about the loss.
 func (s *Share) Cost() Cost {
-	return Cost{Memory: s.Memory, Cores: s.Cores, Slices: s.Partition.Slices()}
+	return Cost{Memory: s.Memory, Cores: s.Cores}
 }
 
 // Chooser is an optional power of a backend whose devices can give one request

@@ -13,9 +13,9 @@ func (v *View) check(before *View, o Owner) error {
 		was = before.usage
 	}
 	switch u := v.usage; {
-	case u.memory > d.Memory && d.Mode != MIG && u.memory > was.memory:
+	case u.memory > d.Memory && v.partitioner == nil && u.memory > was.memory:
 		return fmt.Errorf("device %s: %v of %v memory given", d.ID, u.memory, d.Memory)
-	case u.cores > d.Cores && d.Mode != MIG && u.cores > was.cores:
+	case u.cores > d.Cores && v.partitioner == nil && u.cores > was.cores:
 		return fmt.Errorf("device %s: %d%% of %d%% compute given", d.ID, u.cores, d.Cores)
 	case u.sharers > d.MaxShares && u.sharers > was.sharers:
 		return fmt.Errorf("device %s: %d of %d shares given", d.ID, u.sharers, d.MaxShares)
@@ -47,7 +47,7 @@ func conflict(later, earlier *Held) bool {
 		return true // a container gets different devices
 	}
 	if later.Owner == earlier.Owner && !Together(earlier.Kind, later.Kind) {
-		// Their partitions are there together all the same, see View.Free.
+		// Their partitions are there together all the same, see View.After.
 		p, q := later.Share.Partition, earlier.Share.Partition
 		return p.Overlaps(q) && !p.Same(q)
 	}

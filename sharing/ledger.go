@@ -14,18 +14,20 @@ import (
 // change touches.
 type Ledger struct {
 	inventory *Inventory
+	backends  Backends
 	held      map[Owner]Placement
 	blocked   map[Owner]struct{}
 	views     []View
 }
 
-// NewLedger returns the empty ledger of an inventory. The inventory must not be
-// changed afterwards.
-func NewLedger(inv *Inventory) *Ledger {
-	l := &Ledger{inventory: inv, held: map[Owner]Placement{}, blocked: map[Owner]struct{}{}}
+// NewLedger returns the empty ledger of an inventory. Neither the inventory nor the
+// backends must be changed afterwards. The backends account for the partitions on
+// devices, see NewView; a ledger that nothing is placed on does without them.
+func NewLedger(inv *Inventory, b Backends) *Ledger {
+	l := &Ledger{inventory: inv, backends: b, held: map[Owner]Placement{}, blocked: map[Owner]struct{}{}}
 	l.views = make([]View, len(inv.Devices))
 	for i := range inv.Devices {
-		l.views[i] = NewView(&inv.Devices[i], nil)
+		l.views[i] = NewView(&inv.Devices[i], nil, b)
 	}
 	return l
 }
@@ -69,7 +71,7 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 		if !p.Uses(v.Device.ID) {
 			continue
 		}
-		w := NewView(v.Device, appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
+		w := newView(v.Device, appendShares(slices.Clone(v.held), o, &p, v.Device.ID), v.partitioner)
 		if err := w.check(v, o); err != nil {
 			return fmt.Errorf("reserve for owner %s on node %s: %w", o, l.inventory.Node, err)
 		}
@@ -127,7 +129,7 @@ func (l *Ledger) Release(o Owner) {
 				kept = append(kept, v.held[j])
 			}
 		}
-		v.held, v.usage = kept, used(kept, v.Device)
+		v.held, v.usage = kept, used(kept, v.Device, v.partitioner)
 	}
 }
 
@@ -136,6 +138,7 @@ func (l *Ledger) Release(o Owner) {
 func (l *Ledger) Fork() *Ledger {
 	return &Ledger{
 		inventory: l.inventory,
+		backends:  l.backends,
 		held:      maps.Clone(l.held),
 		blocked:   maps.Clone(l.blocked),
 		views:     slices.Clone(l.views),
@@ -146,7 +149,7 @@ func (l *Ledger) Fork() *Ledger {
 // partition given twice, a share of a device the node does not have, views that
 // differ from the placements. Facts recorded from outside can break it.
 func (l *Ledger) Check() error {
-	fresh := NewLedger(l.inventory)
+	fresh := NewLedger(l.inventory, l.backends)
 	for _, o := range l.Owners() {
 		p := l.held[o]
 		for i := range p.Containers {
@@ -188,7 +191,7 @@ func (l *Ledger) put(o Owner, p Placement) {
 		v := &l.views[i]
 		if p.Uses(v.Device.ID) {
 			v.held = appendShares(slices.Clone(v.held), o, &p, v.Device.ID)
-			v.usage = used(v.held, v.Device)
+			v.usage = used(v.held, v.Device, v.partitioner)
 		}
 	}
 }

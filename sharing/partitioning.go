@@ -4,7 +4,6 @@ package sharing
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -19,18 +18,6 @@ type Partitioning struct {
 	Geometries []Geometry
 	// Policy is how a partition is chosen among those allowed.
 	Policy PartitionPolicy
-}
-
-// equal reports whether two devices allow the same partitions.
-func (p *Partitioning) equal(q *Partitioning) bool {
-	return p.Slices == q.Slices && p.Policy == q.Policy &&
-		slices.EqualFunc(p.Profiles, q.Profiles, func(a, b Profile) bool {
-			return a.Name == b.Name && a.Memory == b.Memory && a.Compute == b.Compute && a.Size == b.Size &&
-				a.Max == b.Max && slices.Equal(a.Starts, b.Starts)
-		}) &&
-		slices.EqualFunc(p.Geometries, q.Geometries, func(a, b Geometry) bool {
-			return a.Name == b.Name && slices.Equal(a.Entries, b.Entries)
-		})
 }
 
 // Profile is a partition shape and its legal places, as the driver reports them.

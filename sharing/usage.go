@@ -7,13 +7,8 @@ type usage struct {
 	memory  Bytes
 	cores   Percent
 	sharers int
-	// slices are the memory slices that partitions cover, bit i for slice i.
-	slices uint64
-	// cuts are the partitions that must keep their place.
-	cuts Cuts
-	// adrift: something is on the device whose place nobody knows, or that is no
-	// partition although the device is cut into them.
-	adrift bool
+	// tally is the partitions in use, if the device is cut into them.
+	tally Tally
 	// whole: some owner has the device. exclusive: some owner has its compute.
 	// foreign: some share is of another mode than the device is in now, which
 	// happens when a device changes its mode while pods run on it.
@@ -25,7 +20,7 @@ type usage struct {
 const maxCores = 1 << 20
 
 // used adds up the shares on a device, owner by owner.
-func used(held []Held, d *Device) usage {
+func used(held []Held, d *Device, p Partitioner) usage {
 	var u usage
 	for from := 0; from < len(held); {
 		to := from + 1
@@ -35,14 +30,18 @@ func used(held []Held, d *Device) usage {
 		u = u.plus(usedByOne(held[from:to], d))
 		from = to
 	}
+	// Partitions are not weighed against each other: each is there for as long as
+	// the pod is.
+	for i := 0; p != nil && i < len(held); i++ {
+		u.tally = p.Count(u.tally, d, held[i].Share.Partition)
+	}
 	return u
 }
 
 // usedByOne is what one pod takes of a device at any one time: the larger of
 // what runs for its whole life and what any one init container needs beside the
 // sidecars that started before it. This is the rule Kubernetes applies to every
-// resource. Partitions are not weighed against each other: each is there for as
-// long as the pod is.
+// resource.
 func usedByOne(held []Held, d *Device) usage {
 	var steady, peak, marks usage
 	for i := range held {
@@ -62,19 +61,19 @@ func usedByOne(held []Held, d *Device) usage {
 // shareUsage is what one share takes of a device. Negative amounts, which only
 // facts written by others can carry, count as nothing: they must never make room.
 func shareUsage(s *Share, d *Device) usage {
-	u := usage{
+	return usage{
 		memory:    max(s.Memory, 0),
 		cores:     min(max(s.Cores, 0), maxCores),
 		sharers:   1,
 		whole:     s.Whole,
 		exclusive: s.Cores >= 100,
 		foreign:   s.Mode != d.Mode,
-		adrift:    d.Mode == MIG && s.Partition.IsZero(),
 	}
-	if !s.Partition.IsZero() {
-		u.slices = s.Partition.Slices()
-		u.cuts.mark(s.Partition, d.MIG)
-	}
+}
+
+// withoutTally is the usage as far as every mode has it.
+func (u usage) withoutTally() usage {
+	u.tally = Tally{}
 	return u
 }
 
@@ -83,16 +82,11 @@ func (u usage) amounts() usage {
 	return usage{memory: u.memory, cores: u.cores, sharers: u.sharers}
 }
 
-// plus adds what runs at the same time.
+// plus adds amounts that run at the same time. The tally stays that of u.
 func (u usage) plus(v usage) usage {
-	if v.slices != 0 {
-		u.cuts.join(&v.cuts)
-	}
-	u.adrift = u.adrift || v.adrift
 	u.memory = u.memory.Plus(v.memory)
 	u.cores += v.cores
 	u.sharers += v.sharers
-	u.slices |= v.slices
 	u.whole = u.whole || v.whole
 	u.exclusive = u.exclusive || v.exclusive
 	u.foreign = u.foreign || v.foreign

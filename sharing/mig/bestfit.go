@@ -90,7 +90,7 @@ func (w *wanted) listedPlaces(v *sharing.View, g int, r *room, list []place) []p
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))
-		if !v.Free(int(at.profile), int(at.start), span) || !w.met(f, at.memory) || holds(v, p.Geometries[g].Name, i) {
+		if !isFree(v, int(at.profile), int(at.start), span) || !w.met(f, at.memory) || holds(v, p.Geometries[g].Name, i) {
 			continue
 		}
 		list = insert(p, list, place{

@@ -70,7 +70,7 @@ func freeStarts(v *sharing.View, f int) uint64 {
 	full := usedUp(v, &p.Profiles[f])
 	for _, start := range p.Profiles[f].Starts {
 		span, ok := spanOf(p, &p.Profiles[f], start)
-		if ok && v.Free(f, start, span) && (!full || v.Slices()&span != 0) {
+		if ok && isFree(v, f, start, span) && (!full || taken(v)&span != 0) {
 			starts |= 1 << start
 		}
 	}
@@ -86,7 +86,7 @@ func choose(v *sharing.View, f int, starts uint64, n int) int {
 		for rest := starts; rest != 0; rest &= rest - 1 {
 			start := bits.TrailingZeros64(rest)
 			span, _ := spanOf(p, &p.Profiles[f], start)
-			if k := keeps(p, v.Slices()|span); k >= most {
+			if k := keeps(p, taken(v)|span); k >= most {
 				best, most = start, k
 			}
 		}
@@ -123,7 +123,7 @@ func usedUp(v *sharing.View, f *sharing.Profile) bool {
 	if f.Max <= 0 || f.Max >= abreast(f) {
 		return false
 	}
-	n := v.Own()
+	n := ownCount(v)
 	held := v.Held()
 	for i := range held {
 		if held[i].Share.Partition.Profile == f.Name {

@@ -37,7 +37,7 @@ func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, eq
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))
-		if !v.Free(int(at.profile), int(at.start), span) || !w.met(f, at.memory) || holds(v, name, i) {
+		if !isFree(v, int(at.profile), int(at.start), span) || !w.met(f, at.memory) || holds(v, name, i) {
 			continue
 		}
 		switch {
@@ -55,17 +55,16 @@ func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, eq
 // the device may have this geometry while they run, whatever they were named
 // after.
 func (l *layout) agrees(v *sharing.View) bool {
-	cuts, ok := v.Cuts()
+	left, ok := cutsOf(v)
 	if !ok {
 		return false
 	}
-	left := *cuts
 	for i := range l.at[:l.n] {
-		if at := &l.at[i]; int(at.start) < len(left) && at.profile < sharing.Uncommon-1 && left[at.start] == uint8(at.profile)+1 {
-			left[at.start] = 0
+		if start := int(l.at[i].start); start < marks && left.at(start) == markOf(int(l.at[i].profile)) && left.at(start) != uncommon {
+			left.set(start, 0)
 		}
 	}
-	return left == sharing.Cuts{}
+	return left == cuts{}
 }
 
 // roomiest chooses among equal positions of geometry g: first the one with which
@@ -84,7 +83,7 @@ func (l *layout) roomiest(v *sharing.View, g int, equal uint64) int {
 	for rest := equal; rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros64(rest)
 		span, _ := spanOf(p, &p.Profiles[f], int(l.at[i].start))
-		left := blocks(v.Slices()|span, p.Slices)
+		left := blocks(taken(v)|span, p.Slices)
 		if best < 0 || open[i] > open[best] || open[i] == open[best] && left > room {
 			best, room = i, left
 		}

@@ -63,7 +63,7 @@ func (b backend) Option(v *sharing.View, req *sharing.Request, n int) (s sharing
 // it. First match weighs nothing but memory slices that were not asked for.
 func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (loss int64, ok bool) {
 	p := v.Device.MIG
-	if _, known := v.Cuts(); p == nil || !known {
+	if _, known := cutsOf(v); p == nil || !known {
 		return 0, false
 	}
 	w := want(v.Device, req)

@@ -114,20 +114,20 @@ func (r *room) without(span uint64) int64 {
 	if r.all == 0 {
 		return 0
 	}
-	taken, left := r.view.Slices()|span, 0
+	used, left := taken(r.view)|span, 0
 	for g := range r.groups {
 		places := r.spans[r.begin(g):r.ends[g]]
 		if r.possible&(1<<g) == 0 || len(r.view.Device.MIG.Geometries) > 0 && span != 0 && !contains(places, span) {
 			continue
 		}
 		for _, place := range places {
-			if place&taken == 0 {
+			if place&used == 0 {
 				left += bits.OnesCount64(place)
 			}
 		}
 	}
-	slices, used := int64(r.view.Device.MIG.Slices), int64(bits.OnesCount64(taken))
-	return slices*1000*int64(r.all-left)/int64(r.all) + fuller*used*(2*slices-used)
+	slices, n := int64(r.view.Device.MIG.Slices), int64(bits.OnesCount64(used))
+	return slices*1000*int64(r.all-left)/int64(r.all) + fuller*n*(2*slices-n)
 }
 
 // fuller is the weight of what is in use. Results are the same within a percent

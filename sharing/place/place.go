@@ -58,17 +58,6 @@ func Place(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backe
 	return placement, refusals
 }
 
-// Possible reports whether the pod would fit if nobody else held anything of
-// these devices. If not, removing other pods from the node cannot help.
-func Possible(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backends, p policy.Policy) bool {
-	bare := make([]sharing.View, len(views))
-	for i := range views {
-		bare[i] = sharing.NewView(views[i].Device, nil)
-	}
-	_, refusals := Place(bare, pod, backends, p)
-	return !refusals.Refused()
-}
-
 // attempt is one try to place a pod, in one mode or in any.
 type attempt struct {
 	views    []sharing.View

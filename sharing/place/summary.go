@@ -39,46 +39,29 @@ func Summarize(views []sharing.View) Summary {
 		if v.Empty() {
 			one.empty = 1
 		}
-		if v.Device.Mode == sharing.MIG {
-			one = uncut(v)
+		if v.Partitioned() {
+			one = partitioned(v)
 		}
 		s.tiers[rank(v.Device.Mode)].add(one)
 	}
 	return s
 }
 
-// uncut sums up a device in mode mig by the profiles that may still start
-// somewhere. Geometries may allow less; they are not looked at.
-func uncut(v *sharing.View) tier {
-	p := v.Device.MIG
-	if p == nil {
-		return tier{}
+// partitioned sums up a device that is cut into partitions. What a percentage of
+// the memory comes to is not known: smallest stays 0 and refuses none.
+func partitioned(v *sharing.View) tier {
+	left, empty := v.Most()
+	one := tier{memory: left.Memory, cores: left.Cores}
+	if left.Memory > 0 {
+		one.open = 1
 	}
-	var all, left tier
-	for i := range p.Profiles {
-		f := &p.Profiles[i]
-		memory := f.Memory
-		if memory <= 0 {
-			memory = sharing.MaxBytes // not known: the geometry says it
-		}
-		all.memory, all.cores = max(all.memory, memory), max(all.cores, sharing.Percent(f.Compute))
-		for _, start := range f.Starts {
-			if !v.Occupied(sharing.Partition{Start: start, Size: f.Size}) {
-				left.memory, left.cores = max(left.memory, memory), max(left.cores, sharing.Percent(f.Compute))
-				left.open = 1
-			}
-		}
+	if left.Memory == empty.Memory {
+		one.bare = 1
 	}
-	if left.memory == all.memory {
-		left.bare = 1
+	if left.Cores == empty.Cores {
+		one.empty = 1
 	}
-	if left.cores == all.cores {
-		left.empty = 1
-	}
-	if all.cores > 0 {
-		left.cores = left.cores * 100 / all.cores
-	}
-	return left // a percentage is of slices: smallest stays 0 and refuses none
+	return one
 }
 
 // add counts one more device.

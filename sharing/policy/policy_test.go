@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/sharingtest"
 )
@@ -29,7 +30,7 @@ func used(index int, model string, cores sharing.Percent, gib ...int) sharing.Vi
 			Device: d.ID, Mode: d.Mode, Memory: sharing.Bytes(n) * sharing.GiB, Cores: cores,
 		}})
 	}
-	return sharing.NewView(&d, held)
+	return sharing.NewView(&d, held, factory.New())
 }
 
 func TestPoliciesAreNamedExactly(t *testing.T) {
@@ -89,7 +90,7 @@ func TestWhichNodeAPolicyPrefers(t *testing.T) {
 	sick := used(0, "A100-80", 0, 80)
 	d := *sick.Device
 	d.Healthy = false
-	sick = sharing.NewView(&d, sick.Held())
+	sick = sharing.NewView(&d, sick.Held(), factory.New())
 	nodes := map[string][]sharing.View{
 		"empty":         {used(0, "A100-80", 0), used(1, "A100-80", 0)},
 		"hardly used":   {used(0, "A100-80", 0, 1), used(1, "A100-80", 0)},
@@ -129,8 +130,8 @@ func TestScoresStayInTheirBoundsWhateverIsOnTheDevice(t *testing.T) {
 	}
 	t4 := sharingtest.Device(1, "T4", sharing.HAMiCore)
 	for says, v := range map[string]sharing.View{
-		"no memory and no compute": sharing.NewView(&none, nil),
-		"absurd shares":            sharing.NewView(&t4, many),
+		"no memory and no compute": sharing.NewView(&none, nil, factory.New()),
+		"absurd shares":            sharing.NewView(&t4, many, factory.New()),
 	} {
 		for _, name := range policy.Names() {
 			p := named(t, name)

@@ -31,10 +31,25 @@ func WithModes(p Policy, w Weights) Policy {
 	if len(points) == 0 {
 		return p
 	}
-	return weighted{Policy: p, points: points}
+	one := weighted{Policy: p, points: points}
+	if s, ok := p.(LossScorer); ok {
+		return weightedByLoss{weighted: one, scorer: s}
+	}
+	return one
 }
 
 // Device implements Policy.
 func (w weighted) Device(v *sharing.View, c sharing.Cost) int64 {
 	return w.Policy.Device(v, c) + w.points[v.Device.Mode]
+}
+
+// weightedByLoss keeps the optional power of the policy that is weighted.
+type weightedByLoss struct {
+	weighted
+	scorer LossScorer
+}
+
+// Percent implements LossScorer.
+func (w weightedByLoss) Percent(v *sharing.View, score int64) int64 {
+	return w.scorer.Percent(v, score-w.points[v.Device.Mode])
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/policy"
 )
 
@@ -19,7 +20,7 @@ func inMode(m sharing.Mode, gib int) sharing.View {
 	for i := range held {
 		held[i].Share.Mode = m
 	}
-	return sharing.NewView(&d, held)
+	return sharing.NewView(&d, held, factory.New())
 }
 
 func TestAWeightOutweighsAsManyPercentOfADevice(t *testing.T) {

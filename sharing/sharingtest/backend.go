@@ -109,7 +109,7 @@ func random(seed uint64) func() *sharing.PodRequest {
 func filled(b sharing.Backend, d sharing.Device, check func(l *sharing.Ledger, pod *sharing.PodRequest) error) error {
 	for seed := range uint64(20) {
 		next := random(seed)
-		l := sharing.NewLedger(Node("n1", d))
+		l := sharing.NewLedger(Node("n1", d), sharing.Backends{b})
 		for range 20 {
 			pod := next()
 			if err := check(l, pod); err != nil {
@@ -148,7 +148,7 @@ func isPure(b sharing.Backend, d sharing.Device) error {
 // keepsNoView: a caller tries one placement after the other in the same view.
 func keepsNoView(b sharing.Backend, d sharing.Device) error {
 	return filled(b, d, func(l *sharing.Ledger, pod *sharing.PodRequest) error {
-		v := sharing.NewView(&d, nil)
+		v := sharing.NewView(&d, nil, sharing.Backends{b})
 		fit(b, &v, pod)
 		v = l.Views()[0]
 		share, reason := fit(b, &v, pod)
