@@ -49,16 +49,26 @@ type Chooser interface {
 	Option(v *View, req *Request, n int) (Share, Cost, bool)
 }
 
-// Backends lists one backend per mode.
+// Backends lists one backend per mode. Of devices that score the same, those of an
+// earlier backend are preferred.
 type Backends []Backend
 
 // For returns the backend of a mode; false if there is none. There is no
 // fallback: a mode without a backend is refused.
 func (b Backends) For(m Mode) (Backend, bool) {
-	for _, x := range b {
-		if x.Mode() == m {
-			return x, true
-		}
+	if i := b.Index(m); i >= 0 {
+		return b[i], true
 	}
 	return nil, false
+}
+
+// Index returns the position of the backend of a mode in the list; -1 if there is
+// none.
+func (b Backends) Index(m Mode) int {
+	for i, x := range b {
+		if x.Mode() == m {
+			return i
+		}
+	}
+	return -1
 }

@@ -129,7 +129,7 @@ func (l *Ledger) Release(o Owner) {
 				kept = append(kept, v.held[j])
 			}
 		}
-		v.held, v.usage = kept, used(kept, v.Device, v.partitioner)
+		v.hold(kept)
 	}
 }
 
@@ -175,7 +175,7 @@ func (l *Ledger) Check() error {
 // same reports whether two views of a device show the same shares. The order of
 // the owners is that of their arrival and means nothing.
 func (v *View) same(w *View) bool {
-	if v.usage != w.usage || len(v.held) != len(w.held) {
+	if v.usage != w.usage || v.tally != w.tally || len(v.held) != len(w.held) {
 		return false
 	}
 	byOwner := func(a, b Held) int { return strings.Compare(string(a.Owner), string(b.Owner)) }
@@ -190,8 +190,7 @@ func (l *Ledger) put(o Owner, p Placement) {
 	for i := range l.views {
 		v := &l.views[i]
 		if p.Uses(v.Device.ID) {
-			v.held = appendShares(slices.Clone(v.held), o, &p, v.Device.ID)
-			v.usage = used(v.held, v.Device, v.partitioner)
+			v.hold(appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
 		}
 	}
 }

@@ -7,8 +7,6 @@ type usage struct {
 	memory  Bytes
 	cores   Percent
 	sharers int
-	// tally is the partitions in use, if the device is cut into them.
-	tally Tally
 	// whole: some owner has the device. exclusive: some owner has its compute.
 	// foreign: some share is of another mode than the device is in now, which
 	// happens when a device changes its mode while pods run on it.
@@ -20,7 +18,7 @@ type usage struct {
 const maxCores = 1 << 20
 
 // used adds up the shares on a device, owner by owner.
-func used(held []Held, d *Device, p Partitioner) usage {
+func used(held []Held, d *Device) usage {
 	var u usage
 	for from := 0; from < len(held); {
 		to := from + 1
@@ -29,11 +27,6 @@ func used(held []Held, d *Device, p Partitioner) usage {
 		}
 		u = u.plus(usedByOne(held[from:to], d))
 		from = to
-	}
-	// Partitions are not weighed against each other: each is there for as long as
-	// the pod is.
-	for i := 0; p != nil && i < len(held); i++ {
-		u.tally = p.Count(u.tally, d, held[i].Share.Partition)
 	}
 	return u
 }
@@ -71,18 +64,12 @@ func shareUsage(s *Share, d *Device) usage {
 	}
 }
 
-// withoutTally is the usage as far as every mode has it.
-func (u usage) withoutTally() usage {
-	u.tally = Tally{}
-	return u
-}
-
 // amounts is the part of the usage that ends when a container ends.
 func (u usage) amounts() usage {
 	return usage{memory: u.memory, cores: u.cores, sharers: u.sharers}
 }
 
-// plus adds amounts that run at the same time. The tally stays that of u.
+// plus adds what runs at the same time.
 func (u usage) plus(v usage) usage {
 	u.memory = u.memory.Plus(v.memory)
 	u.cores += v.cores

@@ -25,8 +25,10 @@ type View struct {
 	usage  usage
 	// blocked: an owner whose shares cannot be read is on this node.
 	blocked bool
-	// partitioner accounts for the partitions of the device; nil if it has none.
+	// partitioner accounts for the partitions of the device, in the tally; nil if the
+	// device is not cut into partitions.
 	partitioner Partitioner
+	tally       Tally
 }
 
 // NewView makes a view from the shares on a device. Shares of one owner must be
@@ -38,7 +40,19 @@ func NewView(d *Device, held []Held, b Backends) View {
 }
 
 func newView(d *Device, held []Held, p Partitioner) View {
-	return View{Device: d, held: held, usage: used(held, d, p), partitioner: p}
+	v := View{Device: d, partitioner: p}
+	v.hold(held)
+	return v
+}
+
+// hold replaces the shares on the device.
+func (v *View) hold(held []Held) {
+	v.held, v.usage, v.tally = held, used(held, v.Device), Tally{}
+	// Partitions of one pod are not weighed against each other as amounts are: each is
+	// there for as long as the pod is.
+	for i := 0; v.partitioner != nil && i < len(held); i++ {
+		v.tally = v.partitioner.Count(v.tally, v.Device, held[i].Share.Partition)
+	}
 }
 
 // Held returns the shares on the device. The caller must not change it.
@@ -71,11 +85,18 @@ func (v *View) Partitioned() bool { return v.partitioner != nil }
 
 // Tally returns what the device's Partitioner noted about the partitions on it. Only
 // that backend understands it. The caller must not change it.
-func (v *View) Tally() *Tally { return &v.usage.tally }
+func (v *View) Tally() *Tally { return &v.tally }
 
 // Worth returns what the empty device is worth to later requests, in the unit of
 // Cost.Loss; 0 if nobody forecasts what they lose on this device.
 func (v *View) Worth() int64 {
+	if v.partitioner == nil { // most devices: this much is inlined
+		return 0
+	}
+	return v.worth()
+}
+
+func (v *View) worth() int64 {
 	if f, ok := v.partitioner.(Forecaster); ok {
 		return f.Worth(v.Device)
 	}
@@ -101,7 +122,7 @@ func (v *View) Most() (left, empty Cost) {
 func (v *View) After(kind ContainerKind, s *Share) View {
 	after := *v
 	if v.partitioner != nil {
-		after.usage.tally = v.partitioner.CountOwn(v.usage.tally, v.Device, s.Partition, kind)
+		after.tally = v.partitioner.CountOwn(v.tally, v.Device, s.Partition, kind)
 	}
 	if kind != Init {
 		after.usage = after.usage.plus(shareUsage(s, v.Device))
@@ -114,11 +135,11 @@ func (v *View) After(kind ContainerKind, s *Share) View {
 func (v *View) Alike(w *View) bool {
 	d, e := v.Device, w.Device
 	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares || d.MaxClients != e.MaxClients ||
-		v.usage.withoutTally() != w.usage.withoutTally() {
+		v.usage != w.usage {
 		return false
 	}
 	return v.partitioner == nil ||
-		len(v.held)+len(w.held) == 0 && v.partitioner.Alike(d, v.usage.tally, e, w.usage.tally)
+		len(v.held)+len(w.held) == 0 && v.partitioner.Alike(d, v.tally, e, w.tally)
 }
 
 // Offered reports whether the pod may use the device at all, whatever is on it:

@@ -59,8 +59,12 @@ func (l *layout) agrees(v *sharing.View) bool {
 	if !ok {
 		return false
 	}
-	for i := range l.at[:l.n] {
-		if start := int(l.at[i].start); start < marks && left.at(start) == markOf(int(l.at[i].profile)) && left.at(start) != uncommon {
+	for i := 0; i < l.n && left != (cuts{}); i++ {
+		start := int(l.at[i].start)
+		if start >= marks {
+			continue
+		}
+		if m := left.at(start); m != uncommon && m == markOf(int(l.at[i].profile)) {
 			left.set(start, 0)
 		}
 	}

@@ -2,18 +2,23 @@
 
 package place
 
-import "deviceshare/sharing"
+import (
+	"slices"
 
-// Summary is what is left on the devices of one node, in a few numbers per mode:
-// enough to refuse most pods that do not fit without looking at the devices. It
-// is made when the ledger changed and is read only.
+	"deviceshare/sharing"
+)
+
+// Summary is an upper bound of what the devices of one node can give, in a few
+// numbers per mode. Of the empty devices of a node it tells cheaply that a pod will
+// never fit there, whoever else leaves. It is read only.
 type Summary struct {
-	tiers [ranks]tier
+	tiers []tier
 }
 
 // tier sums up the devices of one mode that are open: healthy, known, not held
 // exclusively and with room for another share.
 type tier struct {
+	mode sharing.Mode
 	open int
 	// empty devices could give all their compute, bare ones all their memory.
 	empty, bare int
@@ -32,19 +37,37 @@ func Summarize(views []sharing.View) Summary {
 		if v.Admit(&everyone) != sharing.Fits {
 			continue
 		}
-		one := tier{open: 1, memory: v.FreeMemory(), smallest: v.Device.Memory, cores: v.FreeCores()}
-		if v.UsedMemory() == 0 {
-			one.bare = 1
+		if one := single(v); one.open > 0 {
+			s.tier(v.Device.Mode).add(one)
 		}
-		if v.Empty() {
-			one.empty = 1
-		}
-		if v.Partitioned() {
-			one = partitioned(v)
-		}
-		s.tiers[rank(v.Device.Mode)].add(one)
 	}
 	return s
+}
+
+// tier returns the sum of the devices of a mode.
+func (s *Summary) tier(m sharing.Mode) *tier {
+	for i := range s.tiers {
+		if s.tiers[i].mode == m {
+			return &s.tiers[i]
+		}
+	}
+	s.tiers = append(s.tiers, tier{mode: m})
+	return &s.tiers[len(s.tiers)-1]
+}
+
+// single sums up one device.
+func single(v *sharing.View) tier {
+	if v.Partitioned() {
+		return partitioned(v)
+	}
+	one := tier{open: 1, memory: v.FreeMemory(), smallest: v.Device.Memory, cores: v.FreeCores()}
+	if v.UsedMemory() == 0 {
+		one.bare = 1
+	}
+	if v.Empty() {
+		one.empty = 1
+	}
+	return one
 }
 
 // partitioned sums up a device that is cut into partitions. What a percentage of
@@ -66,9 +89,6 @@ func partitioned(v *sharing.View) tier {
 
 // add counts one more device.
 func (t *tier) add(one tier) {
-	if one.open == 0 {
-		return
-	}
 	if t.open == 0 || one.smallest < t.smallest {
 		t.smallest = one.smallest
 	}
@@ -79,8 +99,8 @@ func (t *tier) add(one tier) {
 	t.cores = max(t.cores, one.cores)
 }
 
-// Refuses reports that Place would certainly refuse the pod. When it does not
-// know it says false. It costs the same whatever is on the node.
+// Refuses reports that Place would certainly refuse the pod on these devices. When
+// it does not know it says false. It costs the same however many devices there are.
 func (s *Summary) Refuses(pod *sharing.PodRequest) bool {
 	for i := range pod.Requests {
 		if !s.serves(pod, &pod.Requests[i]) {
@@ -92,13 +112,9 @@ func (s *Summary) Refuses(pod *sharing.PodRequest) bool {
 
 // serves reports whether some mode may have what one container asks for.
 func (s *Summary) serves(pod *sharing.PodRequest, req *sharing.Request) bool {
-	for _, m := range pod.Modes {
-		if s.tiers[rank(m)].serves(req) {
-			return true
-		}
-	}
-	for r := range s.tiers {
-		if len(pod.Modes) == 0 && s.tiers[r].serves(req) {
+	for i := range s.tiers {
+		t := &s.tiers[i]
+		if (len(pod.Modes) == 0 || slices.Contains(pod.Modes, t.mode)) && t.serves(req) {
 			return true
 		}
 	}
