@@ -45,7 +45,7 @@ func refusesNonsense(b sharing.Backend, d sharing.Device) error {
 		return sharing.Request{Container: "main", Count: 1, Memory: m, Cores: cores}
 	}
 	tiny := d
-	if d.Mode != sharing.MIG { // the smallest partition is never nothing
+	if !cuts(b) { // the smallest partition is never nothing
 		tiny.Memory = sharing.MiB
 	} else {
 		tiny.MIG = nil
@@ -122,7 +122,7 @@ func wholeIsAlone(b sharing.Backend, d sharing.Device) error {
 		if reason != sharing.Fits {
 			return fmt.Errorf("%s on an empty device: %v", order[0].Owner, reason)
 		}
-		if order[0] == whole && share.Whole == (d.Mode == sharing.MIG) {
+		if order[0] == whole && share.Whole == cuts(b) {
 			return fmt.Errorf("a whole device is a share without limits, a partition is not: %+v", share)
 		}
 		if err := l.Reserve(order[0].Owner, Give("main", share)); err != nil {
