@@ -4,9 +4,8 @@ package sharing
 
 import "fmt"
 
-// check reports a device that is given beyond what it has. With a view from
-// before and an owner it reports only what this owner has made worse since: what
-// was wrong before is not its fault.
+// check reports a device of which more is given than it has. With a view from before
+// and an owner it reports only what this owner has made worse since.
 func (v *View) check(before *View, o Owner) error {
 	d, was := v.Device, usage{}
 	if before != nil {
@@ -37,7 +36,7 @@ func (v *View) check(before *View, o Owner) error {
 
 // has reports whether a partition lies on the device.
 func (d *Device) has(p Partition) bool {
-	return p.IsZero() || d.MIG != nil && p.Start >= 0 && p.Size > 0 && p.Size <= d.MIG.Slices && p.Start <= d.MIG.Slices-p.Size
+	return p.IsZero() || d.MIG != nil && d.MIG.contains(p)
 }
 
 // conflict reports whether two shares of one device, later after earlier in the

@@ -54,8 +54,8 @@ func (l *Ledger) Placement(o Owner) (Placement, bool) {
 // Reserve notes a decision. It is all or nothing: on an error nothing changed.
 // Reserving the same placement for the same owner again changes nothing. It is
 // an error if the owner already holds something else, if a device is not in the
-// inventory, or if the shares do not fit beside those of others: a decision made
-// on this ledger always fits, so that is a broken caller and not a refusal.
+// inventory, or if the shares do not fit beside those of others. A decision made on
+// this ledger always fits, so such an error is a bug of the caller and not a refusal.
 func (l *Ledger) Reserve(o Owner, p Placement) error {
 	if old, ok := l.held[o]; ok {
 		if samePlacement(old, p) {
@@ -87,10 +87,9 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 	return nil
 }
 
-// Record notes a fact: a pod that is on the node with this placement, whatever
-// the ledger thinks of it. Shares that overlap or exceed a device are kept, so
-// that nothing more is given; Check reports them. It replaces what the owner
-// held before.
+// Record notes a pod that is on the node with this placement, even if it conflicts
+// with others. Shares that overlap or exceed a device are kept, so that nothing more
+// is given; Check reports them. It replaces what the owner held before.
 func (l *Ledger) Record(o Owner, p Placement) {
 	l.Release(o)
 	l.put(o, p)
@@ -107,7 +106,7 @@ func (l *Ledger) Block(o Owner) {
 // Blocking returns the owners whose shares cannot be read, sorted.
 func (l *Ledger) Blocking() []Owner { return slices.Sorted(maps.Keys(l.blocked)) }
 
-// Release forgets an owner. An unknown owner is no mistake.
+// Release forgets an owner. An unknown owner is not an error.
 func (l *Ledger) Release(o Owner) {
 	if _, ok := l.blocked[o]; ok {
 		delete(l.blocked, o)

@@ -20,6 +20,11 @@ type Partitioning struct {
 	Policy PartitionPolicy
 }
 
+// contains reports whether a partition lies on the memory slices of the device.
+func (p *Partitioning) contains(q Partition) bool {
+	return q.Start >= 0 && q.Size > 0 && q.Size <= p.Slices && q.Start <= p.Slices-q.Size
+}
+
 // Profile is a partition shape and its legal places, as the driver reports them.
 type Profile struct {
 	Name    string // "1g.10gb"
@@ -44,7 +49,7 @@ type GeometryEntry struct {
 }
 
 // PartitionPolicy is how a partition is chosen among those a device allows. The
-// zero value is FirstMatch, which is how it always was.
+// zero value is FirstMatch, the legacy behaviour.
 type PartitionPolicy uint8
 
 const (

@@ -58,12 +58,12 @@ func (v *View) hold(held []Held) {
 // Held returns the shares on the device. The caller must not change it.
 func (v *View) Held() []Held { return v.held }
 
-// UsedMemory and UsedCores are what the shares take, counting containers of one
-// pod that never run at the same time once.
+// UsedMemory is the memory that the shares take. Containers of one pod that never run
+// at the same time count once.
 func (v *View) UsedMemory() Bytes { return v.usage.memory }
 
-// UsedCores is the compute the shares take. A share with all the device's
-// compute counts as 100.
+// UsedCores is the compute that the shares take, counted like UsedMemory. A share with
+// all the device's compute counts as 100.
 func (v *View) UsedCores() Percent { return v.usage.cores }
 
 // Sharers is the number of shares that run at the same time.
@@ -75,7 +75,7 @@ func (v *View) FreeMemory() Bytes { return v.Device.Memory.Less(v.usage.memory) 
 // FreeCores is the compute left to give, never below zero.
 func (v *View) FreeCores() Percent { return max(0, v.Device.Cores-v.usage.cores) }
 
-// Empty reports that nothing of the device is in use while the next container
+// Empty reports whether nothing of the device is in use while the next container
 // runs.
 func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 
@@ -202,7 +202,7 @@ func accepts(modes []Mode, m Mode) bool {
 }
 
 // Accepts reports whether the selector lets a device through. Models match by
-// substring ignoring case, as users of today's annotations expect; UUIDs match
+// substring ignoring case, as users of the legacy annotations expect; UUIDs match
 // exactly.
 func (s *Selector) Accepts(d *Device) bool {
 	return s.empty() || s.matches(d)
