@@ -13,8 +13,8 @@ type usage struct {
 	whole, exclusive, foreign bool
 }
 
-// maxCores bounds the compute one share counts for, so that sums of facts that
-// others wrote down cannot wrap.
+// maxCores bounds the compute that one share counts for, so that sums of amounts which
+// others wrote into annotations cannot wrap.
 const maxCores = 1 << 20
 
 // used adds up the shares on a device, owner by owner.
@@ -51,8 +51,8 @@ func usedByOne(held []Held, d *Device) usage {
 	return marks
 }
 
-// shareUsage is what one share takes of a device. Negative amounts, which only
-// facts written by others can carry, count as nothing: they must never make room.
+// shareUsage is what one share takes of a device. Negative amounts can only come from
+// annotations that others wrote. They count as nothing: they must never make room.
 func shareUsage(s *Share, d *Device) usage {
 	return usage{
 		memory:    max(s.Memory, 0),

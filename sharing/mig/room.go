@@ -26,11 +26,11 @@ type room struct {
 	all      int
 }
 
-// maxWeighed and maxGroups bound what is weighed: more than any known device
-// has. A place or group beyond them can be given and only counts for nothing.
+// maxWeighed and maxGroups bound how many places and groups are weighed: more than any
+// known device has. Partitions of places and groups beyond them can still be given.
 const maxWeighed, maxGroups = 96, 32
 
-// of weighs a device. It is put off until there is a place to weigh, since most
+// of prepares r for a device. It is delayed until there is a place to weigh, since most
 // devices of a full cluster have none.
 func (r *room) of(v *sharing.View) {
 	r.view = v
@@ -82,7 +82,7 @@ func (r *room) group(p *sharing.Partitioning, g *sharing.Geometry) {
 	r.groups++
 }
 
-// begin is where the places of a group begin.
+// begin returns the index of the first place of a group.
 func (r *room) begin(group int) int {
 	if group == 0 {
 		return 0
@@ -90,7 +90,7 @@ func (r *room) begin(group int) int {
 	return int(r.ends[group-1])
 }
 
-// with is what is lost when one more partition is there.
+// with returns what is lost when one more partition is there.
 func (r *room) with(v *sharing.View, start, size int) int64 {
 	if r.view == nil {
 		r.of(v)

@@ -9,8 +9,8 @@ import "deviceshare/sharing"
 type LossScorer interface {
 	Policy
 	// Percent turns the score that Device gave a device into the score of its node, 0 to
-	// 100: 100 if nothing is lost, 0 if as much as the device is worth. What the device's
-	// mode is worth is not in it: the caller adds that to the score of a node itself.
+	// 100: 100 if nothing is lost, 0 if as much as the device is worth. The
+	// weight of the device's mode is not in it: the caller adds that to the score itself.
 	Percent(v *sharing.View, score int64) int64
 }
 

@@ -7,11 +7,11 @@ import "deviceshare/sharing"
 // MaxWeight bounds the weight of a mode.
 const MaxWeight = 1_000_000
 
-// Weights is what the modes are worth when they compete: one is worth one percent
-// of a device's memory and compute. A mode that is not in it is worth nothing.
+// Weights is the weights of the modes when they compete. A weight of 1 counts as much as
+// one percent of a device's memory and compute. A mode that is missing has weight 0.
 type Weights map[sharing.Mode]float64
 
-// weighted adds what a device's mode is worth.
+// weighted adds the weight of a device's mode to the policy's score.
 type weighted struct {
 	Policy
 	points map[sharing.Mode]int64
