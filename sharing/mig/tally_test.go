@@ -118,3 +118,118 @@ func TestAnInitContainersPlaceIsFreeForTheSamePartitionOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestDevicesAreAlikeIfTheyAllowTheSameAndTheSameIsInUse(t *testing.T) {
+	base := sharingtest.Device(0, "A100-80", sharing.MIG)
+	edited := func(edit func(p *sharing.Partitioning)) *sharing.Device {
+		d := sharingtest.Device(1, "A100-80", sharing.MIG)
+		edit(d.MIG)
+		return &d
+	}
+	profile := func(edit func(f *sharing.Profile)) *sharing.Device {
+		return edited(func(p *sharing.Partitioning) { edit(&p.Profiles[1]) })
+	}
+	without := sharingtest.Device(1, "A100-80", sharing.MIG)
+	without.MIG = nil
+	for says, c := range map[string]struct {
+		d    *sharing.Device
+		want bool
+	}{
+		"itself":              {&base, true},
+		"one of the same":     {edited(func(*sharing.Partitioning) {}), true},
+		"another size":        {edited(func(p *sharing.Partitioning) { p.Slices++ }), false},
+		"another policy":      {edited(func(p *sharing.Partitioning) { p.Policy = sharing.BestFit }), false},
+		"no geometries":       {edited(func(p *sharing.Partitioning) { p.Geometries = nil }), false},
+		"a geometry's name":   {edited(func(p *sharing.Partitioning) { p.Geometries[0].Name = "x" }), false},
+		"a geometry's count":  {edited(func(p *sharing.Partitioning) { p.Geometries[0].Entries[0].Count++ }), false},
+		"a profile's name":    {profile(func(f *sharing.Profile) { f.Name = "x" }), false},
+		"a profile's memory":  {profile(func(f *sharing.Profile) { f.Memory++ }), false},
+		"a profile's compute": {profile(func(f *sharing.Profile) { f.Compute++ }), false},
+		"a profile's size":    {profile(func(f *sharing.Profile) { f.Size++ }), false},
+		"a profile's maximum": {profile(func(f *sharing.Profile) { f.Max++ }), false},
+		"a profile's starts":  {profile(func(f *sharing.Profile) { f.Starts = []int{0} }), false},
+		"nothing known of it": {&without, false},
+	} {
+		v, w := sharing.NewView(&base, nil, sharing.Backends{New()}), sharing.NewView(c.d, nil, sharing.Backends{New()})
+		if got := v.Alike(&w); got != c.want {
+			t.Errorf("%s: %v", says, got)
+		}
+		if got := w.Alike(&v); got != c.want {
+			t.Errorf("%s, the other way round: %v", says, got)
+		}
+	}
+}
+
+func TestDevicesAreAlikeByWhatThePodHasOnThem(t *testing.T) {
+	d, e := sharingtest.Device(0, "A100-80", sharing.MIG), sharingtest.Device(1, "A100-80", sharing.MIG)
+	v, w := sharing.NewView(&d, nil, sharing.Backends{New()}), sharing.NewView(&e, nil, sharing.Backends{New()})
+	pair, single := part("a", sharing.Init, "2g.20gb", 2, 2, "x").Share, part("a", sharing.Init, "1g.10gb", 6, 1, "x").Share
+	lost := sharing.Share{Device: d.ID, Mode: sharing.MIG}
+	once := v.After(sharing.Init, &pair)
+	twice := once.After(sharing.Init, &pair)
+	for says, c := range map[string]struct {
+		other sharing.View
+		want  bool
+	}{
+		"the same partition":                      {w.After(sharing.Init, &pair), true},
+		"the same one, used twice":                {twice, true},
+		"another partition":                       {w.After(sharing.Init, &single), false},
+		"the same one of an app container":        {w.After(sharing.App, &pair), false},
+		"a share whose place nobody knows":        {w.After(sharing.Init, &lost), false},
+		"the same and one whose place is unknown": {once.After(sharing.Init, &lost), false},
+	} {
+		if got := once.Alike(&c.other); got != c.want {
+			t.Errorf("%s: %v", says, got)
+		}
+	}
+	held := sharing.NewView(&e, []sharing.Held{part("b", sharing.App, "2g.20gb", 2, 2, "x")}, sharing.Backends{New()})
+	if held.Alike(&held) {
+		t.Error("names that others hold on a device count too, so it is like no other")
+	}
+}
+
+func TestTheMostThatCanBeHadIsThatOfTheLargestProfileWithAPlace(t *testing.T) {
+	d := sharingtest.Device(0, "A30", sharing.MIG)
+	for says, c := range map[string]struct {
+		held   []sharing.Held
+		memory int64
+		cores  sharing.Percent
+	}{
+		"of the empty device":            {nil, 23344, 100},
+		"beside a 1g at its beginning":   {[]sharing.Held{part("a", sharing.App, "1g.6gb", 0, 1, "x")}, 11672, 50},
+		"beside one in each half":        {[]sharing.Held{part("a", sharing.App, "1g.6gb", 0, 1, "x"), part("b", sharing.App, "1g.6gb", 3, 1, "x")}, 5836, 25},
+		"of a device that is full":       {[]sharing.Held{part("a", sharing.App, "4g.24gb", 0, 4, "x")}, 0, 0},
+		"of what an init container left": {[]sharing.Held{part("a", sharing.Init, "2g.12gb", 0, 2, "x")}, 11672, 50},
+	} {
+		v := sharing.NewView(&d, c.held, sharing.Backends{New()})
+		left, empty := v.Most()
+		if left != (sharing.Cost{Memory: sharing.MiBs(c.memory), Cores: c.cores}) || empty != (sharing.Cost{Memory: sharing.MiBs(23344), Cores: 100}) {
+			t.Errorf("%s: %+v of %+v", says, left, empty)
+		}
+	}
+	d.MIG.Profiles[0].Memory = 0 // not known: the geometry says it
+	d.MIG.Profiles[3].Compute = 0
+	v := sharing.NewView(&d, nil, sharing.Backends{New()})
+	if left, empty := v.Most(); left != empty || left.Memory != sharing.MaxBytes || left.Cores != 100 {
+		t.Errorf("%+v of %+v", left, empty)
+	}
+	for i := range d.MIG.Profiles {
+		d.MIG.Profiles[i].Compute = 0
+	}
+	if left, empty := v.Most(); left.Cores != 0 || empty.Cores != 0 {
+		t.Errorf("without compute: %+v of %+v", left, empty)
+	}
+}
+
+// A view that was made without the backend has no tally: nothing of it is given.
+func TestNothingIsGivenOfADeviceThatNobodyCounts(t *testing.T) {
+	d := sharingtest.Free(sharingtest.Device(0, "A100-80", sharing.MIG))
+	v := sharing.NewView(&d, []sharing.Held{part("a", sharing.App, "7g.80gb", 0, 8, "free")}, nil)
+	req := sharingtest.Ask("main", 1000, 0)
+	if _, reason := New().Fit(&v, &req); reason != sharing.NoPartitionFits {
+		t.Errorf("%v", reason)
+	}
+	if left, empty := v.Most(); v.Partitioned() || v.Worth() != 0 || left != (sharing.Cost{}) || empty != (sharing.Cost{}) {
+		t.Errorf("it has a partitioner: %v, worth %d, %v of %v", v.Partitioned(), v.Worth(), left, empty)
+	}
+}

@@ -78,3 +78,25 @@ func percent(t *testing.T, p policy.Policy, v *sharing.View, score int64) int64 
 	}
 	return s.Percent(v, score)
 }
+
+// The weight of a mode is added to the score of a node by the scheduler, so the score
+// of a device by loss gives the same percentage with it and without.
+func TestThePercentageOfANodeLeavesTheWeightOfItsModeOut(t *testing.T) {
+	d := sharingtest.BestFit(sharingtest.Device(0, "A100-80", sharing.MIG))
+	v := sharing.NewView(&d, nil, factory.New())
+	bare := named(t, "binpack")
+	weighted := policy.WithModes(bare, policy.Weights{sharing.MIG: 30, sharing.MPS: 70})
+	for _, loss := range []int64{0, 100, 4000, 7999, 8000, 20_000} {
+		c := sharing.Cost{Memory: sharing.GiB, Loss: loss}
+		want := percent(t, bare, &v, bare.Device(&v, c))
+		if got := percent(t, weighted, &v, weighted.Device(&v, c)); got != want {
+			t.Errorf("losing %d is %d percent, want %d", loss, got, want)
+		}
+		if weighted.Device(&v, c)-bare.Device(&v, c) != 600_000 {
+			t.Errorf("losing %d: a weight of 30 percent adds %d", loss, weighted.Device(&v, c)-bare.Device(&v, c))
+		}
+	}
+	if _, ok := policy.ByLoss(policy.WithModes(named(t, "spread"), policy.Weights{sharing.MIG: 1}), &v); ok {
+		t.Error("a weight makes spread score by loss")
+	}
+}

@@ -54,10 +54,10 @@ const million = 1_000_000
 // no memory or compute counts as full. One division and one product of floats are
 // rounded the same way on every machine.
 func fraction(part, whole int64) int64 {
-	switch {
-	case part >= whole:
+	if part >= whole {
 		return million
-	case part <= 0:
+	}
+	if part < 1 {
 		return 0
 	}
 	return int64(float64(part) / float64(whole) * million)

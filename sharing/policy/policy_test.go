@@ -155,3 +155,23 @@ func TestPoliciesDoNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsAskedForFillsTheDevice(t *testing.T) {
+	v := used(0, "A100-80", 50, 10)
+	for says, c := range map[string]sharing.Cost{
+		"memory":                     {Memory: sharing.GiB},
+		"compute":                    {Cores: 10},
+		"as much as is left of both": {Memory: 70 * sharing.GiB, Cores: 50},
+	} {
+		if b := named(t, "binpack"); b.Device(&v, c) <= b.Device(&v, sharing.Cost{}) {
+			t.Errorf("%s: binpack does not prefer the device that is fuller with it", says)
+		}
+		if s := named(t, "spread"); s.Device(&v, c) >= s.Device(&v, sharing.Cost{}) {
+			t.Errorf("%s: spread prefers the device that is fuller with it", says)
+		}
+	}
+	// Half of the memory and all of the compute, in millionths of each.
+	if got := named(t, "binpack").Device(&v, sharing.Cost{Memory: 30 * sharing.GiB, Cores: 50}); got != 1_500_000 {
+		t.Errorf("a device that becomes three quarters full scores %d", got)
+	}
+}

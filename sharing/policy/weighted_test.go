@@ -68,3 +68,12 @@ func TestWeightsKeepTheNameTheBoundsAndTheScoresOfNodes(t *testing.T) {
 		}
 	}
 }
+
+func TestWeightsThatAreNotPositiveLeaveThePolicyAsItIs(t *testing.T) {
+	bare := named(t, "binpack")
+	for _, w := range []policy.Weights{nil, {}, {sharing.MIG: 0}, {sharing.MIG: -1, sharing.MPS: 0}} {
+		if got := policy.WithModes(bare, w); got != bare {
+			t.Errorf("%v: the policy is wrapped as %#v", w, got)
+		}
+	}
+}
