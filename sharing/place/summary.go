@@ -123,10 +123,10 @@ func (s *Summary) serves(pod *sharing.PodRequest, req *sharing.Request) bool {
 
 // serves reports whether the tier may have what one container asks for.
 func (t *tier) serves(req *sharing.Request) bool {
-	switch {
-	case t.open < req.Count, req.Cores > t.cores, req.Exclusive() && t.empty < req.Count:
+	if t.open < req.Count || req.Cores > t.cores || req.Exclusive() && t.empty < req.Count {
 		return false
-	case req.Memory.Whole():
+	}
+	if req.Memory.Whole() {
 		return t.bare >= req.Count
 	}
 	return req.Memory.On(t.smallest) <= t.memory
