@@ -35,9 +35,10 @@ type rule struct {
 	Example [2]string
 }
 
-// rules is the architecture as data: docs/architecture.md draws it.
-func rules() []rule {
-	return append(domainRules(), adapterRules()...)
+// rules is the architecture as data: docs/architecture.md draws it. The backends are
+// the folders that the two lists import.
+func rules(backends []string) []rule {
+	return slices.Concat(domainRules(), backendRules(backends), adapterRules())
 }
 
 func domainRules() []rule {
@@ -62,13 +63,52 @@ func domainRules() []rule {
 			Breaks:  func(from, to string) bool { return pureDomain(from) && nodeHalf(to) },
 			Example: [2]string{"deviceshare/sharing/wire", "deviceshare/sharing/hamicore/hamicorenode"},
 		},
+	}
+}
+
+func backendRules(backends []string) []rule {
+	// backend names the folder of the backend that the package belongs to, or "".
+	backend := func(p string) string {
+		for _, b := range backends {
+			if under(b)(p) {
+				return b
+			}
+		}
+		return ""
+	}
+	vocabulary := under("sharing/nodeapi")
+	return []rule{
 		{
 			Name: "a backend does not know another backend",
 			Why:  "a backend must be deletable",
 			Breaks: func(from, to string) bool {
 				return backend(from) != "" && backend(to) != "" && backend(from) != backend(to)
 			},
-			Example: [2]string{"deviceshare/sharing/mig/mignode", "deviceshare/sharing/mps"},
+			Example: [2]string{"deviceshare/" + backends[0] + "/xnode", "deviceshare/" + backends[1]},
+		},
+		{
+			Name: "the core does not know a backend",
+			Why:  "a mode is added and taken away by its folder and two lines",
+			Breaks: func(from, to string) bool {
+				// The codec reads formats in which partitions have names.
+				names := from == "deviceshare/sharing/wire" && to == "deviceshare/sharing/mig"
+				return pureDomain(from) && backend(from) == "" && from != "deviceshare/sharing/factory" && backend(to) != "" && !names
+			},
+			Example: [2]string{"deviceshare/sharing/place", "deviceshare/" + backends[0]},
+		},
+		{
+			Name: "the vocabulary of the node halves knows the domain and no backend",
+			Why:  "every node half speaks it",
+			Breaks: func(from, to string) bool {
+				return vocabulary(from) && !standard(to) && to != "deviceshare/sharing" && !vocabulary(to)
+			},
+			Example: [2]string{"deviceshare/sharing/nodeapi", "deviceshare/" + backends[0]},
+		},
+		{
+			Name:    "the domain does not know the vocabulary of the node halves",
+			Why:     "the scheduler decides and prepares nothing",
+			Breaks:  func(from, to string) bool { return pureDomain(from) && vocabulary(to) },
+			Example: [2]string{"deviceshare/sharing/place", "deviceshare/sharing/nodeapi"},
 		},
 		{
 			Name: "a node half knows neither Kubernetes nor the adapters",
@@ -131,13 +171,53 @@ func adapterRules() []rule {
 }
 
 func TestImportsFollowTheArchitecture(t *testing.T) {
-	for _, v := range violations(list(t), rules()) {
+	pkgs := list(t)
+	for _, v := range violations(pkgs, rules(backends(t, pkgs))) {
 		t.Error(v)
 	}
 }
 
+// backends returns the folders of the backends: those whose scheduler half factory
+// imports or whose node half nodefactory does.
+func backends(t *testing.T, pkgs []pkg) []string {
+	t.Helper()
+	var folders []string
+	for _, p := range pkgs {
+		for _, to := range p.Imports {
+			rest, _ := strings.CutPrefix(to, "deviceshare/sharing/")
+			folder, half, _ := strings.Cut(rest, "/")
+			if p.ImportPath == "deviceshare/sharing/factory" && rest == folder && rest != to ||
+				p.ImportPath == "deviceshare/sharing/factory/nodefactory" && half == folder+"node" {
+				folders = append(folders, "sharing/"+folder)
+			}
+		}
+	}
+	slices.Sort(folders)
+	folders = slices.Compact(folders)
+	if len(folders) < 2 {
+		t.Fatalf("the factories list the backends %v: the rules would guard nothing", folders)
+	}
+	return folders
+}
+
+func TestBothListsHaveEveryBackend(t *testing.T) {
+	pkgs := list(t)
+	for _, folder := range backends(t, pkgs) {
+		name := folder[strings.LastIndex(folder, "/")+1:]
+		for list, half := range map[string]string{
+			"deviceshare/sharing/factory":             "deviceshare/" + folder,
+			"deviceshare/sharing/factory/nodefactory": "deviceshare/" + folder + "/" + name + "node",
+		} {
+			i := slices.IndexFunc(pkgs, func(p pkg) bool { return p.ImportPath == list })
+			if i < 0 || !slices.Contains(pkgs[i].Imports, half) {
+				t.Errorf("%s does not import %s: a backend has a half for the scheduler and one for the node", list, half)
+			}
+		}
+	}
+}
+
 func TestEveryImportRuleCatchesItsExample(t *testing.T) {
-	for _, r := range rules() {
+	for _, r := range rules([]string{"sharing/mig", "sharing/mps"}) {
 		p := pkg{ImportPath: r.Example[0], Imports: r.Example[1:], Deps: r.Example[1:]}
 		if got := violations([]pkg{p}, []rule{r}); len(got) != 1 {
 			t.Errorf("rule %q did not catch %s importing %s", r.Name, r.Example[0], r.Example[1])
@@ -201,16 +281,6 @@ func under(folders ...string) func(string) bool {
 			return p == "deviceshare/"+f || strings.HasPrefix(p, "deviceshare/"+f+"/")
 		})
 	}
-}
-
-// backend names the backend whose folder the package is in, or "".
-func backend(p string) string {
-	for _, b := range []string{"hamicore", "mig", "mps", "timeslicing"} {
-		if under("sharing/" + b)(p) {
-			return b
-		}
-	}
-	return ""
 }
 
 // external matches packages of other modules.

@@ -32,7 +32,7 @@ func (v *View) Divide(req *Request) (Cost, Reason) {
 // caller need not ask the backend: Fits where only the backend knows, as for
 // partitions.
 func (v *View) Lacks(req *Request) Reason {
-	if v.Device.Mode == MIG {
+	if v.partitioner != nil {
 		return Fits
 	}
 	_, reason := v.Divide(req)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/sharingtest"
 )
 
@@ -39,7 +40,7 @@ func TestDividingADevice(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.says, func(t *testing.T) {
-			v := sharing.NewView(&d, c.held)
+			v := sharing.NewView(&d, c.held, factory.New())
 			cost, reason := v.Divide(&c.req)
 			if reason != c.want {
 				t.Fatalf("%v, want %v", reason, c.want)

@@ -27,16 +27,15 @@ type Backend interface {
 type Cost struct {
 	Memory Bytes
 	Cores  Percent
-	Slices uint64 // memory slices, bit i for slice i, in mode mig
-	// Loss is what later requests lose by it, in thousandths of a memory slice:
-	// with BestFit a forecast, else the slices beyond those that were asked for. It
-	// is 0 in other modes.
+	// Loss is what later requests lose by it, in a unit of the backend: a forecast if
+	// View.Worth says what the device is worth, else what is given beyond what was
+	// asked for. It is 0 where amounts are divided.
 	Loss int64
 }
 
 // Cost is what the share takes of its device. It says nothing about the loss.
 func (s *Share) Cost() Cost {
-	return Cost{Memory: s.Memory, Cores: s.Cores, Slices: s.Partition.Slices()}
+	return Cost{Memory: s.Memory, Cores: s.Cores}
 }
 
 // Chooser is an optional power of a backend whose devices can give one request
@@ -50,16 +49,26 @@ type Chooser interface {
 	Option(v *View, req *Request, n int) (Share, Cost, bool)
 }
 
-// Backends lists one backend per mode.
+// Backends lists one backend per mode. Of devices that score the same, those of an
+// earlier backend are preferred.
 type Backends []Backend
 
 // For returns the backend of a mode; false if there is none. There is no
 // fallback: a mode without a backend is refused.
 func (b Backends) For(m Mode) (Backend, bool) {
-	for _, x := range b {
-		if x.Mode() == m {
-			return x, true
-		}
+	if i := b.Index(m); i >= 0 {
+		return b[i], true
 	}
 	return nil, false
+}
+
+// Index returns the position of the backend of a mode in the list; -1 if there is
+// none.
+func (b Backends) Index(m Mode) int {
+	for i, x := range b {
+		if x.Mode() == m {
+			return i
+		}
+	}
+	return -1
 }

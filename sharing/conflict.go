@@ -4,18 +4,17 @@ package sharing
 
 import "fmt"
 
-// check reports a device that is given beyond what it has. With a view from
-// before and an owner it reports only what this owner has made worse since: what
-// was wrong before is not its fault.
+// check reports a device of which more is given than it has. With a view from before
+// and an owner it reports only what this owner has made worse since.
 func (v *View) check(before *View, o Owner) error {
 	d, was := v.Device, usage{}
 	if before != nil {
 		was = before.usage
 	}
 	switch u := v.usage; {
-	case u.memory > d.Memory && d.Mode != MIG && u.memory > was.memory:
+	case u.memory > d.Memory && v.partitioner == nil && u.memory > was.memory:
 		return fmt.Errorf("device %s: %v of %v memory given", d.ID, u.memory, d.Memory)
-	case u.cores > d.Cores && d.Mode != MIG && u.cores > was.cores:
+	case u.cores > d.Cores && v.partitioner == nil && u.cores > was.cores:
 		return fmt.Errorf("device %s: %d%% of %d%% compute given", d.ID, u.cores, d.Cores)
 	case u.sharers > d.MaxShares && u.sharers > was.sharers:
 		return fmt.Errorf("device %s: %d of %d shares given", d.ID, u.sharers, d.MaxShares)
@@ -37,7 +36,7 @@ func (v *View) check(before *View, o Owner) error {
 
 // has reports whether a partition lies on the device.
 func (d *Device) has(p Partition) bool {
-	return p.IsZero() || d.MIG != nil && p.Start >= 0 && p.Size > 0 && p.Size <= d.MIG.Slices && p.Start <= d.MIG.Slices-p.Size
+	return p.IsZero() || d.MIG != nil && d.MIG.contains(p)
 }
 
 // conflict reports whether two shares of one device, later after earlier in the
@@ -47,7 +46,7 @@ func conflict(later, earlier *Held) bool {
 		return true // a container gets different devices
 	}
 	if later.Owner == earlier.Owner && !Together(earlier.Kind, later.Kind) {
-		// Their partitions are there together all the same, see View.Free.
+		// Their partitions are there together all the same, see View.After.
 		p, q := later.Share.Partition, earlier.Share.Partition
 		return p.Overlaps(q) && !p.Same(q)
 	}

@@ -19,23 +19,41 @@ const (
 	TimeSlicing Mode = "time-slicing"
 )
 
-// Modes returns every mode in documented order: the order in which equal scores
-// are decided, strongest isolation first.
+// Modes returns every mode of this repository in documented order: the order in
+// which equal scores are decided, strongest isolation first.
 func Modes() []Mode { return []Mode{MIG, HAMiCore, MPS, TimeSlicing} }
 
-// ParseMode reads one mode exactly. Case and spaces are not forgiven: a mode
-// that is not understood must never become another one.
+// ParseMode reads one mode exactly: one of Modes, or the mode of a backend that is
+// not part of this repository, which has a domain in front of its name as Kubernetes
+// resources have: "example.com/halves". Whether anything here serves such a mode is
+// known to the lists of backends only. Case and spaces are not forgiven: a mode that
+// is not understood must never become another one.
 func ParseMode(s string) (Mode, error) {
+	names := make([]string, 0, len(Modes()))
 	for _, m := range Modes() {
 		if s == string(m) {
 			return m, nil
 		}
-	}
-	names := make([]string, 0, len(Modes()))
-	for _, m := range Modes() {
 		names = append(names, string(m))
 	}
+	if hasDomain(s) {
+		return Mode(s), nil
+	}
 	return "", fmt.Errorf("unknown mode %q: want one of %s", s, strings.Join(names, ", "))
+}
+
+// hasDomain reports whether a mode is named like "example.com/halves".
+func hasDomain(s string) bool {
+	domain, name, _ := strings.Cut(s, "/")
+	return len(s) <= 63 && strings.Contains(domain, ".") && isLabel(domain) && isLabel(name)
+}
+
+// isLabel reports whether s consists of lower case letters, digits, dots and dashes,
+// and begins and ends with a letter or digit.
+func isLabel(s string) bool {
+	const edge = "abcdefghijklmnopqrstuvwxyz0123456789"
+	return s != "" && strings.Trim(s, edge+".-") == "" &&
+		strings.ContainsRune(edge, rune(s[0])) && strings.ContainsRune(edge, rune(s[len(s)-1]))
 }
 
 // DeviceID is the full UUID of a device. It is compared with ==, never by

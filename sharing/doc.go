@@ -15,12 +15,16 @@
 //	request     what one container asks for
 //	share       what one container got of one device
 //	cost        what a share takes of its device
+//	loss        what later requests lose by a share
 //	placement   the decision for one pod: shares by container
 //	ledger      placements by owner, over one node's inventory
 //	owner       the pod that holds shares, by UID
 //	inventory   the devices of one node
 //	view        one device together with the shares on it
+//	tally       what a backend notes about the partitions on one device
 //	reason      why a device was refused; "does not fit" is a value, never an error
+//	legacy      the formats of Volcano's existing device plugin and of the scheduler
+//	            plugin inside Volcano
 //
 // The ledger stores placements and never counters. Free memory, used partitions
 // and share counts are computed from the shares, so releasing is deleting one

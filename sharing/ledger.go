@@ -14,18 +14,20 @@ import (
 // change touches.
 type Ledger struct {
 	inventory *Inventory
+	backends  Backends
 	held      map[Owner]Placement
 	blocked   map[Owner]struct{}
 	views     []View
 }
 
-// NewLedger returns the empty ledger of an inventory. The inventory must not be
-// changed afterwards.
-func NewLedger(inv *Inventory) *Ledger {
-	l := &Ledger{inventory: inv, held: map[Owner]Placement{}, blocked: map[Owner]struct{}{}}
+// NewLedger returns the empty ledger of an inventory. Neither the inventory nor the
+// backends must be changed afterwards. The backends account for the partitions on
+// devices, see NewView; a ledger that nothing is placed on does without them.
+func NewLedger(inv *Inventory, b Backends) *Ledger {
+	l := &Ledger{inventory: inv, backends: b, held: map[Owner]Placement{}, blocked: map[Owner]struct{}{}}
 	l.views = make([]View, len(inv.Devices))
 	for i := range inv.Devices {
-		l.views[i] = NewView(&inv.Devices[i], nil)
+		l.views[i] = NewView(&inv.Devices[i], nil, b)
 	}
 	return l
 }
@@ -52,8 +54,8 @@ func (l *Ledger) Placement(o Owner) (Placement, bool) {
 // Reserve notes a decision. It is all or nothing: on an error nothing changed.
 // Reserving the same placement for the same owner again changes nothing. It is
 // an error if the owner already holds something else, if a device is not in the
-// inventory, or if the shares do not fit beside those of others: a decision made
-// on this ledger always fits, so that is a broken caller and not a refusal.
+// inventory, or if the shares do not fit beside those of others. A decision made on
+// this ledger always fits, so such an error is a bug of the caller and not a refusal.
 func (l *Ledger) Reserve(o Owner, p Placement) error {
 	if old, ok := l.held[o]; ok {
 		if samePlacement(old, p) {
@@ -69,7 +71,7 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 		if !p.Uses(v.Device.ID) {
 			continue
 		}
-		w := NewView(v.Device, appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
+		w := newView(v.Device, appendShares(slices.Clone(v.held), o, &p, v.Device.ID), v.partitioner)
 		if err := w.check(v, o); err != nil {
 			return fmt.Errorf("reserve for owner %s on node %s: %w", o, l.inventory.Node, err)
 		}
@@ -85,10 +87,9 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 	return nil
 }
 
-// Record notes a fact: a pod that is on the node with this placement, whatever
-// the ledger thinks of it. Shares that overlap or exceed a device are kept, so
-// that nothing more is given; Check reports them. It replaces what the owner
-// held before.
+// Record notes a pod that is on the node with this placement, even if it conflicts
+// with others. Shares that overlap or exceed a device are kept, so that nothing more
+// is given; Check reports them. It replaces what the owner held before.
 func (l *Ledger) Record(o Owner, p Placement) {
 	l.Release(o)
 	l.put(o, p)
@@ -105,7 +106,7 @@ func (l *Ledger) Block(o Owner) {
 // Blocking returns the owners whose shares cannot be read, sorted.
 func (l *Ledger) Blocking() []Owner { return slices.Sorted(maps.Keys(l.blocked)) }
 
-// Release forgets an owner. An unknown owner is no mistake.
+// Release forgets an owner. An unknown owner is not an error.
 func (l *Ledger) Release(o Owner) {
 	if _, ok := l.blocked[o]; ok {
 		delete(l.blocked, o)
@@ -127,7 +128,7 @@ func (l *Ledger) Release(o Owner) {
 				kept = append(kept, v.held[j])
 			}
 		}
-		v.held, v.usage = kept, used(kept, v.Device)
+		v.hold(kept)
 	}
 }
 
@@ -136,6 +137,7 @@ func (l *Ledger) Release(o Owner) {
 func (l *Ledger) Fork() *Ledger {
 	return &Ledger{
 		inventory: l.inventory,
+		backends:  l.backends,
 		held:      maps.Clone(l.held),
 		blocked:   maps.Clone(l.blocked),
 		views:     slices.Clone(l.views),
@@ -146,7 +148,7 @@ func (l *Ledger) Fork() *Ledger {
 // partition given twice, a share of a device the node does not have, views that
 // differ from the placements. Facts recorded from outside can break it.
 func (l *Ledger) Check() error {
-	fresh := NewLedger(l.inventory)
+	fresh := NewLedger(l.inventory, l.backends)
 	for _, o := range l.Owners() {
 		p := l.held[o]
 		for i := range p.Containers {
@@ -172,7 +174,7 @@ func (l *Ledger) Check() error {
 // same reports whether two views of a device show the same shares. The order of
 // the owners is that of their arrival and means nothing.
 func (v *View) same(w *View) bool {
-	if v.usage != w.usage || len(v.held) != len(w.held) {
+	if v.usage != w.usage || v.tally != w.tally || len(v.held) != len(w.held) {
 		return false
 	}
 	byOwner := func(a, b Held) int { return strings.Compare(string(a.Owner), string(b.Owner)) }
@@ -187,8 +189,7 @@ func (l *Ledger) put(o Owner, p Placement) {
 	for i := range l.views {
 		v := &l.views[i]
 		if p.Uses(v.Device.ID) {
-			v.held = appendShares(slices.Clone(v.held), o, &p, v.Device.ID)
-			v.usage = used(v.held, v.Device)
+			v.hold(appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
 		}
 	}
 }

@@ -37,7 +37,7 @@ type history struct {
 }
 
 func begin() *history {
-	return &history{sharing.NewLedger(node()), map[sharing.Owner]sharing.Placement{}, map[sharing.Owner]bool{}, false}
+	return &history{sharing.NewLedger(node(), factory.New()), map[sharing.Owner]sharing.Placement{}, map[sharing.Owner]bool{}, false}
 }
 
 func (h *history) fork() *history {
@@ -47,7 +47,7 @@ func (h *history) fork() *history {
 // check compares the ledger with one made from scratch.
 func (h *history) check(t *testing.T, did string) {
 	t.Helper()
-	fresh := sharing.NewLedger(h.ledger.Inventory())
+	fresh := sharing.NewLedger(h.ledger.Inventory(), factory.New())
 	for o := range h.blocked {
 		fresh.Block(o)
 	}
@@ -76,9 +76,8 @@ func (h *history) check(t *testing.T, did string) {
 
 // face is all that can be seen of a view, owners sorted.
 func face(v *sharing.View) string {
-	cuts, ok := v.Cuts()
-	text := fmt.Sprint(v.Device.ID, v.UsedMemory(), v.UsedCores(), v.FreeMemory(), v.FreeCores(), v.Sharers(), v.Slices(),
-		*cuts, ok, v.Empty(), v.Admit(&sharing.PodRequest{}))
+	text := fmt.Sprint(v.Device.ID, v.UsedMemory(), v.UsedCores(), v.FreeMemory(), v.FreeCores(), v.Sharers(),
+		*v.Tally(), v.Empty(), v.Admit(&sharing.PodRequest{}))
 	held := slices.Clone(v.Held())
 	slices.SortStableFunc(held, func(a, b sharing.Held) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
 	return text + fmt.Sprint(held)
@@ -153,7 +152,7 @@ func (h *history) step(t *testing.T, r *rand.Rand, owner sharing.Owner, p policy
 		h.ledger.Release(owner)
 		return "release " + string(owner)
 	case n < 16:
-		placement, refusals := place.Place(sharing.NewLedger(node()).Views(), somePod(r, owner), factory.New(), p)
+		placement, refusals := place.Place(sharing.NewLedger(node(), factory.New()).Views(), somePod(r, owner), factory.New(), p)
 		if refusals.Refused() {
 			return "a refusal"
 		}
@@ -200,7 +199,7 @@ func (h *history) refuseNonsense(t *testing.T, owner sharing.Owner) string {
 }
 
 func TestReserveIsAllOrNothing(t *testing.T) {
-	l := sharing.NewLedger(node())
+	l := sharing.NewLedger(node(), factory.New())
 	d := l.Inventory().Devices
 	good := sharing.Share{Device: d[0].ID, Mode: d[0].Mode, Memory: sharing.GiB}
 	bad := sharing.Share{Device: d[3].ID, Mode: d[3].Mode, Memory: d[3].Memory + 1}
@@ -217,7 +216,7 @@ func TestReserveIsAllOrNothing(t *testing.T) {
 // Pods on a node are facts. Two of them may claim the same partition; then both
 // are kept, Check reports it, and what is left can still be given and reserved.
 func TestFactsThatContradictEachOtherAreKeptAndReported(t *testing.T) {
-	l := sharing.NewLedger(node())
+	l := sharing.NewLedger(node(), factory.New())
 	part := sharing.Share{Device: "GPU-1", Mode: sharing.MIG, Memory: sharing.GiB,
 		Partition: sharing.Partition{Profile: "2g.20gb", Start: 0, Size: 2, Geometry: "group2"}}
 	l.Record("one", sharingtest.Give("main", part))
@@ -256,7 +255,7 @@ func TestCheckReportsWhatIsGivenBeyondTheDevice(t *testing.T) {
 	}
 	for says, c := range cases {
 		t.Run(says, func(t *testing.T) {
-			l := sharing.NewLedger(node())
+			l := sharing.NewLedger(node(), factory.New())
 			l.Record("one", sharingtest.Give("main", c.first))
 			l.Record("two", sharingtest.Give("main", c.second))
 			if err := l.Check(); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -266,7 +265,7 @@ func TestCheckReportsWhatIsGivenBeyondTheDevice(t *testing.T) {
 	}
 	few := sharingtest.Device(0, "T4", sharing.MPS)
 	few.MaxShares = 1
-	l := sharing.NewLedger(sharingtest.Node("n1", few))
+	l := sharing.NewLedger(sharingtest.Node("n1", few), factory.New())
 	small.Mode = sharing.MPS
 	l.Record("one", sharingtest.Give("main", small))
 	l.Record("two", sharingtest.Give("main", small))
@@ -278,7 +277,7 @@ func TestCheckReportsWhatIsGivenBeyondTheDevice(t *testing.T) {
 // A fork and its origin may grow the same device from the same shares: neither
 // must write into what the other holds.
 func TestForksGrowApart(t *testing.T) {
-	l := sharing.NewLedger(node())
+	l := sharing.NewLedger(node(), factory.New())
 	share := sharing.Share{Device: "GPU-0", Mode: sharing.HAMiCore, Memory: sharing.GiB}
 	for n := range 8 {
 		owner := sharing.Owner(fmt.Sprint("pod-", n))

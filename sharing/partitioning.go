@@ -4,7 +4,6 @@ package sharing
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -21,16 +20,9 @@ type Partitioning struct {
 	Policy PartitionPolicy
 }
 
-// equal reports whether two devices allow the same partitions.
-func (p *Partitioning) equal(q *Partitioning) bool {
-	return p.Slices == q.Slices && p.Policy == q.Policy &&
-		slices.EqualFunc(p.Profiles, q.Profiles, func(a, b Profile) bool {
-			return a.Name == b.Name && a.Memory == b.Memory && a.Compute == b.Compute && a.Size == b.Size &&
-				a.Max == b.Max && slices.Equal(a.Starts, b.Starts)
-		}) &&
-		slices.EqualFunc(p.Geometries, q.Geometries, func(a, b Geometry) bool {
-			return a.Name == b.Name && slices.Equal(a.Entries, b.Entries)
-		})
+// contains reports whether a partition lies on the memory slices of the device.
+func (p *Partitioning) contains(q Partition) bool {
+	return q.Start >= 0 && q.Size > 0 && q.Size <= p.Slices && q.Start <= p.Slices-q.Size
 }
 
 // Profile is a partition shape and its legal places, as the driver reports them.
@@ -57,7 +49,7 @@ type GeometryEntry struct {
 }
 
 // PartitionPolicy is how a partition is chosen among those a device allows. The
-// zero value is FirstMatch, which is how it always was.
+// zero value is FirstMatch, the legacy behaviour.
 type PartitionPolicy uint8
 
 const (

@@ -22,7 +22,7 @@ type Partition struct {
 func (p Partition) IsZero() bool { return p.Size == 0 }
 
 // Slices is the set of memory slices the partition covers, bit i for slice i. A
-// place beyond the 64th, which no device has, counts as all of them: a fact that
+// place beyond the 64th, which no device has, counts as all of them: a placement that
 // makes no sense must not leave room beside it.
 func (p Partition) Slices() uint64 {
 	switch {
@@ -34,8 +34,8 @@ func (p Partition) Slices() uint64 {
 	return (1<<p.Size - 1) << p.Start
 }
 
-// Same reports whether two partitions are one place: cut for both, it is one
-// instance. What they are named after does not matter.
+// Same reports whether two partitions are the same place, so that one instance serves
+// both. Their names do not matter.
 func (p Partition) Same(q Partition) bool {
 	return p.Profile == q.Profile && p.Start == q.Start && p.Size == q.Size
 }

@@ -10,7 +10,7 @@ import (
 // Fits, is no refusal.
 type Reason uint8
 
-// Every way to say no. The names are shown to users in pod events.
+// The reasons. Their names are shown to users in pod events.
 const (
 	Fits Reason = iota
 	// Unhealthy: the node reports the device as broken.
@@ -27,7 +27,7 @@ const (
 	NotEnoughCores
 	// TooManyShares: the device carries as many shares as it may.
 	TooManyShares
-	// HeldExclusively: somebody has the device, or its compute, to themselves.
+	// HeldExclusively: another container has the whole device, or all of its compute.
 	HeldExclusively
 	// NotEmpty: the request wants the device to itself and others are on it.
 	NotEmpty

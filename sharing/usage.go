@@ -7,21 +7,14 @@ type usage struct {
 	memory  Bytes
 	cores   Percent
 	sharers int
-	// slices are the memory slices that partitions cover, bit i for slice i.
-	slices uint64
-	// cuts are the partitions that must keep their place.
-	cuts Cuts
-	// adrift: something is on the device whose place nobody knows, or that is no
-	// partition although the device is cut into them.
-	adrift bool
 	// whole: some owner has the device. exclusive: some owner has its compute.
 	// foreign: some share is of another mode than the device is in now, which
 	// happens when a device changes its mode while pods run on it.
 	whole, exclusive, foreign bool
 }
 
-// maxCores bounds the compute one share counts for, so that sums of facts that
-// others wrote down cannot wrap.
+// maxCores bounds the compute that one share counts for, so that sums of amounts which
+// others wrote into annotations cannot wrap.
 const maxCores = 1 << 20
 
 // used adds up the shares on a device, owner by owner.
@@ -41,8 +34,7 @@ func used(held []Held, d *Device) usage {
 // usedByOne is what one pod takes of a device at any one time: the larger of
 // what runs for its whole life and what any one init container needs beside the
 // sidecars that started before it. This is the rule Kubernetes applies to every
-// resource. Partitions are not weighed against each other: each is there for as
-// long as the pod is.
+// resource.
 func usedByOne(held []Held, d *Device) usage {
 	var steady, peak, marks usage
 	for i := range held {
@@ -59,23 +51,17 @@ func usedByOne(held []Held, d *Device) usage {
 	return marks
 }
 
-// shareUsage is what one share takes of a device. Negative amounts, which only
-// facts written by others can carry, count as nothing: they must never make room.
+// shareUsage is what one share takes of a device. Negative amounts can only come from
+// annotations that others wrote. They count as nothing: they must never make room.
 func shareUsage(s *Share, d *Device) usage {
-	u := usage{
+	return usage{
 		memory:    max(s.Memory, 0),
 		cores:     min(max(s.Cores, 0), maxCores),
 		sharers:   1,
 		whole:     s.Whole,
 		exclusive: s.Cores >= 100,
 		foreign:   s.Mode != d.Mode,
-		adrift:    d.Mode == MIG && s.Partition.IsZero(),
 	}
-	if !s.Partition.IsZero() {
-		u.slices = s.Partition.Slices()
-		u.cuts.mark(s.Partition, d.MIG)
-	}
-	return u
 }
 
 // amounts is the part of the usage that ends when a container ends.
@@ -85,14 +71,9 @@ func (u usage) amounts() usage {
 
 // plus adds what runs at the same time.
 func (u usage) plus(v usage) usage {
-	if v.slices != 0 {
-		u.cuts.join(&v.cuts)
-	}
-	u.adrift = u.adrift || v.adrift
 	u.memory = u.memory.Plus(v.memory)
 	u.cores += v.cores
 	u.sharers += v.sharers
-	u.slices |= v.slices
 	u.whole = u.whole || v.whole
 	u.exclusive = u.exclusive || v.exclusive
 	u.foreign = u.foreign || v.foreign

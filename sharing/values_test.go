@@ -4,6 +4,7 @@ package sharing_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"deviceshare/sharing"
@@ -102,7 +103,16 @@ func TestModesAreReadExactly(t *testing.T) {
 			t.Errorf("%q: %q, %v", m, got, err)
 		}
 	}
-	for _, s := range []string{"", "MIG", "hamicore", " mig", "mps ", "hami-core,mig"} {
+	for _, s := range []string{"example.com/halves", "gpu.example.com/x", "a.b/c.d-e"} {
+		if got, err := sharing.ParseMode(s); err != nil || got != sharing.Mode(s) {
+			t.Errorf("%q: %q, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{
+		"", "MIG", "hamicore", " mig", "mps ", "hami-core,mig",
+		"example.com", "example.com/", "/halves", "com/halves", "example.com/Halves", "example.com/..", "../x", "a.b/../c",
+		"example.com/a/b", "-a.b/c", "a.b-/c", "a.b/-c", "a.b/c-", "a.b/c d", "example.com/" + strings.Repeat("x", 52),
+	} {
 		if got, err := sharing.ParseMode(s); err == nil || got != "" {
 			t.Errorf("%q is read as %q", s, got)
 		}

@@ -25,29 +25,45 @@ type View struct {
 	usage  usage
 	// blocked: an owner whose shares cannot be read is on this node.
 	blocked bool
-	// own is how many partitions of the pod being placed the usage counts that are
-	// not in held.
-	own int
-	// again are the memory slices that only init containers of the pod being placed
-	// have, see Free.
-	again uint64
+	// partitioner accounts for the partitions of the device, in the tally; nil if the
+	// device is not cut into partitions.
+	partitioner Partitioner
+	tally       Tally
 }
 
 // NewView makes a view from the shares on a device. Shares of one owner must be
-// neighbours; the ledger keeps them so.
-func NewView(d *Device, held []Held) View {
-	return View{Device: d, held: held, usage: used(held, d)}
+// neighbours; the ledger keeps them so. The backends are asked whether the device's
+// mode cuts it into partitions. Without backends no device is cut, and the backend
+// of such a mode gives nothing of it.
+func NewView(d *Device, held []Held, b Backends) View {
+	return newView(d, held, b.partitioner(d.Mode))
+}
+
+func newView(d *Device, held []Held, p Partitioner) View {
+	v := View{Device: d, partitioner: p}
+	v.hold(held)
+	return v
+}
+
+// hold replaces the shares on the device.
+func (v *View) hold(held []Held) {
+	v.held, v.usage, v.tally = held, used(held, v.Device), Tally{}
+	// Partitions of one pod are not weighed against each other as amounts are: each is
+	// there for as long as the pod is.
+	for i := 0; v.partitioner != nil && i < len(held); i++ {
+		v.tally = v.partitioner.Count(v.tally, v.Device, held[i].Share.Partition)
+	}
 }
 
 // Held returns the shares on the device. The caller must not change it.
 func (v *View) Held() []Held { return v.held }
 
-// UsedMemory and UsedCores are what the shares take, counting containers of one
-// pod that never run at the same time once.
+// UsedMemory is the memory that the shares take. Containers of one pod that never run
+// at the same time count once.
 func (v *View) UsedMemory() Bytes { return v.usage.memory }
 
-// UsedCores is the compute the shares take. A share with all the device's
-// compute counts as 100.
+// UsedCores is the compute that the shares take, counted like UsedMemory. A share with
+// all the device's compute counts as 100.
 func (v *View) UsedCores() Percent { return v.usage.cores }
 
 // Sharers is the number of shares that run at the same time.
@@ -59,60 +75,58 @@ func (v *View) FreeMemory() Bytes { return v.Device.Memory.Less(v.usage.memory) 
 // FreeCores is the compute left to give, never below zero.
 func (v *View) FreeCores() Percent { return max(0, v.Device.Cores-v.usage.cores) }
 
-// Empty reports that nothing of the device is in use while the next container
+// Empty reports whether nothing of the device is in use while the next container
 // runs.
 func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 
-// Occupied reports whether a partition in use overlaps p.
-func (v *View) Occupied(p Partition) bool { return v.usage.slices&p.Slices() != 0 }
+// Partitioned reports whether the device is cut into partitions, which its backend
+// accounts for in the tally.
+func (v *View) Partitioned() bool { return v.partitioner != nil }
 
-// Slices returns the memory slices that partitions in use cover, bit i for slice i,
-// those that init containers of pods had among them.
-func (v *View) Slices() uint64 { return v.usage.slices }
+// Tally returns what the device's Partitioner noted about the partitions on it. Only
+// that backend understands it. The caller must not change it.
+func (v *View) Tally() *Tally { return &v.tally }
 
-// Free reports whether the next container may have the partition of the profile at
-// this position that begins at start and covers these slices: nobody has any of
-// them, or an earlier init container of the same pod has exactly this partition.
-// The containers of a pod are prepared together, whichever of them starts, so what
-// a pod holds never overlaps in itself.
-func (v *View) Free(profile, start int, slices uint64) bool {
-	taken := v.usage.slices & slices
-	return taken == 0 || taken == slices && taken&^v.again == 0 &&
-		profile < Uncommon-1 && start < len(v.usage.cuts) && v.usage.cuts[start] == uint8(profile)+1
+// Worth returns what the empty device is worth to later requests, in the unit of
+// Cost.Loss; 0 if nobody forecasts what they lose on this device.
+func (v *View) Worth() int64 {
+	if v.partitioner == nil { // most devices: this much is inlined
+		return 0
+	}
+	return v.worth()
 }
 
-// Cuts returns the partitions that must keep their place: those in use, and those
-// that init containers of pods on the device had, since they may run again. Each
-// is told by its place; the geometry it was named after may be another than those
-// the device has now. The caller must not change it. It is not ok when a share is
-// on the device whose place nobody knows: then nothing can be cut beside it.
-func (v *View) Cuts() (cuts *Cuts, ok bool) { return &v.usage.cuts, !v.usage.adrift }
+func (v *View) worth() int64 {
+	if f, ok := v.partitioner.(Forecaster); ok {
+		return f.Worth(v.Device)
+	}
+	return 0
+}
 
-// Own returns how many partitions the usage counts that Held does not list: those
-// of the pod being placed, see After.
-func (v *View) Own() int { return v.own }
+// Most returns the most memory and compute that one request can still get of a device
+// that is Partitioned, and what it could get if the device were empty. It is zero for
+// other devices.
+func (v *View) Most() (left, empty Cost) {
+	if v.partitioner == nil {
+		return Cost{}, Cost{}
+	}
+	return v.partitioner.Most(v)
+}
 
 // After returns the view as the next container of the same pod sees it once the
 // pod got s for an earlier container of this kind. An init container has ended
 // by then and takes nothing, except that its partition is there beside the others
-// for as long as the pod exists; a later container may have the same one, see Free.
-// The receiver is unchanged and nothing is allocated, so that many placements can be
-// tried; Held does not list s.
+// for as long as the pod exists; the backend may give the same one to a later
+// container of the pod. The receiver is unchanged and nothing is allocated, so that
+// many placements can be tried; Held does not list s.
 func (v *View) After(kind ContainerKind, s *Share) View {
 	after := *v
-	one := shareUsage(s, v.Device)
-	if !s.Partition.IsZero() {
-		after.own++
+	if v.partitioner != nil {
+		after.tally = v.partitioner.CountOwn(v.tally, v.Device, s.Partition, kind)
 	}
-	if kind == Init {
-		after.again |= one.slices &^ v.usage.slices
-		after.usage.slices |= one.slices
-		after.usage.cuts.join(&one.cuts)
-		after.usage.adrift = after.usage.adrift || one.adrift
-		return after
+	if kind != Init {
+		after.usage = after.usage.plus(shareUsage(s, v.Device))
 	}
-	after.again &^= one.slices
-	after.usage = after.usage.plus(one)
 	return after
 }
 
@@ -121,13 +135,11 @@ func (v *View) After(kind ContainerKind, s *Share) View {
 func (v *View) Alike(w *View) bool {
 	d, e := v.Device, w.Device
 	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares || d.MaxClients != e.MaxClients ||
-		v.usage != w.usage || v.again != w.again {
+		v.usage != w.usage {
 		return false
 	}
-	if d.Mode == MIG && (len(v.held) > 0 || len(w.held) > 0) {
-		return false
-	}
-	return d.MIG == e.MIG || d.MIG != nil && e.MIG != nil && d.MIG.equal(e.MIG)
+	return v.partitioner == nil ||
+		len(v.held)+len(w.held) == 0 && v.partitioner.Alike(d, v.tally, e, w.tally)
 }
 
 // Offered reports whether the pod may use the device at all, whatever is on it:
@@ -146,7 +158,7 @@ func (v *View) Admit(pod *PodRequest) Reason {
 		return WrongMode
 	case d.Changing:
 		return ChangingMode
-	case d.Mode == MIG && (d.MIG == nil || len(d.MIG.Profiles) == 0):
+	case v.partitioner != nil && !v.partitioner.IsKnown(d):
 		return PartitionsUnknown
 	case !pod.Selector.empty() && !pod.Selector.matches(d):
 		return NotSelected
@@ -161,7 +173,7 @@ func (v *View) Admit(pod *PodRequest) Reason {
 // open reports whether the device takes any more shares.
 func (v *View) open() bool {
 	u := &v.usage
-	return !v.blocked && !u.whole && !u.foreign && (!u.exclusive || v.Device.Mode == MIG) && u.sharers < v.Device.MaxShares
+	return !v.blocked && !u.whole && !u.foreign && (!u.exclusive || v.partitioner != nil) && u.sharers < v.Device.MaxShares
 }
 
 // closed is why the device takes no more shares.
@@ -190,7 +202,7 @@ func accepts(modes []Mode, m Mode) bool {
 }
 
 // Accepts reports whether the selector lets a device through. Models match by
-// substring ignoring case, as users of today's annotations expect; UUIDs match
+// substring ignoring case, as users of the legacy annotations expect; UUIDs match
 // exactly.
 func (s *Selector) Accepts(d *Device) bool {
 	return s.empty() || s.matches(d)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/sharingtest"
 )
 
@@ -43,7 +44,7 @@ func TestContainersThatNeverRunTogetherCountOnce(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.says, func(t *testing.T) {
-			v := sharing.NewView(&d, c.held)
+			v := sharing.NewView(&d, c.held, factory.New())
 			if v.UsedMemory() != c.memory*sharing.GiB || v.UsedCores() != c.cores || v.Sharers() != c.sharers {
 				t.Errorf("%v %d%% %d sharers; want %vGiB %d%% %d", v.UsedMemory(), v.UsedCores(), v.Sharers(), int64(c.memory), c.cores, c.sharers)
 			}
@@ -65,7 +66,7 @@ func TestAbsurdFactsMakeNoRoom(t *testing.T) {
 	} {
 		v := sharing.NewView(&d, []sharing.Held{
 			by("a", sharing.App, s), by("b", sharing.App, s), by("c", sharing.App, amounts(10, 50)), by("d", sharing.App, s), by("e", sharing.App, s),
-		})
+		}, factory.New())
 		if v.FreeMemory() > 70*sharing.GiB || v.FreeCores() > 50 || v.UsedMemory() < 0 || v.UsedCores() < 0 {
 			t.Errorf("%s: free %v, %d%%", says, v.FreeMemory(), v.FreeCores())
 		}
@@ -78,7 +79,7 @@ func TestAfterLeavesTheRoomThatIsLeftBesideWhatRuns(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.HAMiCore)
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 500 {
-		base := sharing.NewView(&d, []sharing.Held{by("other", sharing.App, amounts(sharing.Bytes(r.IntN(9)), 5))})
+		base := sharing.NewView(&d, []sharing.Held{by("other", sharing.App, amounts(sharing.Bytes(r.IntN(9)), 5))}, factory.New())
 		quick, running := base, base.Held()
 		for range r.IntN(5) {
 			s := amounts(sharing.Bytes(1+r.IntN(9)), sharing.Percent(r.IntN(20)))
@@ -88,7 +89,7 @@ func TestAfterLeavesTheRoomThatIsLeftBesideWhatRuns(t *testing.T) {
 				running = append(running[:len(running):len(running)], by("self", kind, s)) // an ended init container leaves nothing
 			}
 		}
-		slow := sharing.NewView(&d, running)
+		slow := sharing.NewView(&d, running, factory.New())
 		if quick.FreeMemory() != slow.FreeMemory() || quick.FreeCores() != slow.FreeCores() || quick.Sharers() != slow.Sharers() {
 			t.Fatalf("After leaves %v %d%%, the shares %v %d%%", quick.FreeMemory(), quick.FreeCores(), slow.FreeMemory(), slow.FreeCores())
 		}
@@ -120,21 +121,21 @@ func TestAdmitNamesTheFirstReasonAgainst(t *testing.T) {
 		pod  sharing.PodRequest
 		want sharing.Reason
 	}{
-		{"nothing against it", sharing.NewView(same, nil), sharing.PodRequest{}, sharing.Fits},
-		{"unhealthy before anything else", sharing.NewView(device(func(d *sharing.Device) { d.Healthy = false; d.MaxShares = 0 }), nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG}}, sharing.Unhealthy},
-		{"on the way into its mode", sharing.NewView(changing, nil), sharing.PodRequest{}, sharing.ChangingMode},
-		{"on the way into another mode", sharing.NewView(changing, nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG}}, sharing.WrongMode},
-		{"another mode", sharing.NewView(same, nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG, sharing.MPS}}, sharing.WrongMode},
-		{"one of the modes", sharing.NewView(same, nil), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG, sharing.HAMiCore}}, sharing.Fits},
-		{"held whole", sharing.NewView(same, []sharing.Held{by("a", sharing.App, whole)}), sharing.PodRequest{}, sharing.HeldExclusively},
-		{"its compute held", sharing.NewView(same, []sharing.Held{by("a", sharing.App, exclusive)}), sharing.PodRequest{}, sharing.HeldExclusively},
-		{"held whole by an init container", sharing.NewView(same, []sharing.Held{by("a", sharing.Init, whole)}), sharing.PodRequest{}, sharing.HeldExclusively},
-		{"held in another mode", sharing.NewView(same, []sharing.Held{by("a", sharing.App, former)}), sharing.PodRequest{}, sharing.HeldExclusively},
-		{"full", sharing.NewView(device(func(d *sharing.Device) { d.MaxShares = 1 }), []sharing.Held{theirs}), sharing.PodRequest{}, sharing.TooManyShares},
-		{"the group is here", sharing.NewView(same, []sharing.Held{theirs}), sharing.PodRequest{Owner: "me", Group: "job"}, sharing.GroupAlreadyHere},
-		{"only the pod itself is here", sharing.NewView(same, []sharing.Held{mine}), sharing.PodRequest{Owner: "me", Group: "job"}, sharing.Fits},
-		{"another group is here", sharing.NewView(same, []sharing.Held{theirs}), sharing.PodRequest{Owner: "me", Group: "task"}, sharing.Fits},
-		{"no group", sharing.NewView(same, []sharing.Held{theirs}), sharing.PodRequest{Owner: "me"}, sharing.Fits},
+		{"nothing against it", sharing.NewView(same, nil, factory.New()), sharing.PodRequest{}, sharing.Fits},
+		{"unhealthy before anything else", sharing.NewView(device(func(d *sharing.Device) { d.Healthy = false; d.MaxShares = 0 }), nil, factory.New()), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG}}, sharing.Unhealthy},
+		{"on the way into its mode", sharing.NewView(changing, nil, factory.New()), sharing.PodRequest{}, sharing.ChangingMode},
+		{"on the way into another mode", sharing.NewView(changing, nil, factory.New()), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG}}, sharing.WrongMode},
+		{"another mode", sharing.NewView(same, nil, factory.New()), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG, sharing.MPS}}, sharing.WrongMode},
+		{"one of the modes", sharing.NewView(same, nil, factory.New()), sharing.PodRequest{Modes: []sharing.Mode{sharing.MIG, sharing.HAMiCore}}, sharing.Fits},
+		{"held whole", sharing.NewView(same, []sharing.Held{by("a", sharing.App, whole)}, factory.New()), sharing.PodRequest{}, sharing.HeldExclusively},
+		{"its compute held", sharing.NewView(same, []sharing.Held{by("a", sharing.App, exclusive)}, factory.New()), sharing.PodRequest{}, sharing.HeldExclusively},
+		{"held whole by an init container", sharing.NewView(same, []sharing.Held{by("a", sharing.Init, whole)}, factory.New()), sharing.PodRequest{}, sharing.HeldExclusively},
+		{"held in another mode", sharing.NewView(same, []sharing.Held{by("a", sharing.App, former)}, factory.New()), sharing.PodRequest{}, sharing.HeldExclusively},
+		{"full", sharing.NewView(device(func(d *sharing.Device) { d.MaxShares = 1 }), []sharing.Held{theirs}, factory.New()), sharing.PodRequest{}, sharing.TooManyShares},
+		{"the group is here", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me", Group: "job"}, sharing.GroupAlreadyHere},
+		{"only the pod itself is here", sharing.NewView(same, []sharing.Held{mine}, factory.New()), sharing.PodRequest{Owner: "me", Group: "job"}, sharing.Fits},
+		{"another group is here", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me", Group: "task"}, sharing.Fits},
+		{"no group", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me"}, sharing.Fits},
 	}
 	for _, c := range cases {
 		t.Run(c.says, func(t *testing.T) {
@@ -179,9 +180,9 @@ func TestAlikeDevicesAreThoseOfEqualStateAndKind(t *testing.T) {
 	a, b := sharingtest.Device(0, "A100-80", sharing.HAMiCore), sharingtest.Device(1, "A100-80", sharing.HAMiCore)
 	m, n := sharingtest.Device(2, "A30", sharing.MIG), sharingtest.Device(3, "A30", sharing.MIG)
 	small := sharingtest.Device(4, "T4", sharing.HAMiCore)
-	empty := func(d *sharing.Device) sharing.View { return sharing.NewView(d, nil) }
+	empty := func(d *sharing.Device) sharing.View { return sharing.NewView(d, nil, factory.New()) }
 	used := func(d *sharing.Device) sharing.View {
-		return sharing.NewView(d, []sharing.Held{by("x", sharing.App, amounts(1, 0))})
+		return sharing.NewView(d, []sharing.Held{by("x", sharing.App, amounts(1, 0))}, factory.New())
 	}
 	free := sharingtest.Free(n)
 	p, q := sharingtest.Device(5, "T4", sharing.MPS), sharingtest.Device(6, "T4", sharing.MPS)

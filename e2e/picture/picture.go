@@ -28,7 +28,7 @@ type Pod struct {
 
 // Node draws the devices of one node with the shares of the pods on it.
 func Node(inv sharing.Inventory, pods []Pod) string {
-	ledger := sharing.NewLedger(&inv)
+	ledger := sharing.NewLedger(&inv, nil)
 	names := map[sharing.Owner]string{}
 	for _, p := range pods {
 		if p.Placement.Node == inv.Node {

@@ -50,7 +50,7 @@ func (w *world) rebuilt(ctx context.Context, t *testing.T) ([]string, error) {
 		return nil, err
 	}
 	inv := w.inventory(ctx, t)
-	ledger := sharing.NewLedger(&inv)
+	ledger := sharing.NewLedger(&inv, nil)
 	var lines []string
 	for i := range pods.Items {
 		p := &pods.Items[i]

@@ -47,8 +47,8 @@ func (p *Plugin) preference(a *ask, n *nodeState, t *api.TaskInfo, info *api.Nod
 	case len(named) > 1:
 		return float64(len(named)-1-slices.Index(named, mode)) * modeStep
 	}
-	order := sharing.Modes()
-	return p.args.ModeWeights[mode]*p.args.Weight + float64(len(order)-slices.Index(order, mode))*tieBreak
+	order := p.store.backends
+	return p.args.ModeWeights[mode]*p.args.Weight + float64(len(order)-order.Index(mode))*tieBreak
 }
 
 // modeOn is the mode the pod would get on the node: that of its weakest share, if
@@ -61,22 +61,22 @@ func (p *Plugin) modeOn(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInf
 	if refused.Refused() {
 		return "", false
 	}
-	return weakest(&placement)
+	return weakest(&placement, p.store.backends)
 }
 
-// weakest is the mode of the share that comes last in the documented order, which
+// weakest is the mode of the share whose backend comes last in the list, which
 // begins with the strongest isolation.
-func weakest(p *sharing.Placement) (sharing.Mode, bool) {
+func weakest(p *sharing.Placement, order sharing.Backends) (sharing.Mode, bool) {
 	last := -1
 	for i := range p.Containers {
 		for j := range p.Containers[i].Shares {
-			last = max(last, slices.Index(sharing.Modes(), p.Containers[i].Shares[j].Mode))
+			last = max(last, order.Index(p.Containers[i].Shares[j].Mode))
 		}
 	}
 	if last < 0 {
 		return "", false
 	}
-	return sharing.Modes()[last], true
+	return order[last].Mode(), true
 }
 
 // onlyMode is the mode all devices of a node are in, "" if there are several.
@@ -98,7 +98,7 @@ func onlyMode(inv *sharing.Inventory) sharing.Mode {
 // It looks at the whole cluster, so replicas of one shape share the answer within
 // a session.
 func (p *Plugin) fallback(a *ask, placement *sharing.Placement) string {
-	mode, ok := weakest(placement)
+	mode, ok := weakest(placement, p.store.backends)
 	choice := slices.Index(a.request.Modes, mode)
 	if !ok || choice < 1 {
 		return ""

@@ -106,7 +106,7 @@ func (n *nodeState) unchanged(info *api.NodeInfo, s *Settings) bool {
 // readNode makes the state of a node from a snapshot. prev is what was known of
 // the node, or nil; what did not change is taken over from it. It is pure but
 // for reading the evidence, and safe to run for many nodes at once.
-func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, known evidence) *nodeState {
+func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, b sharing.Backends, known evidence) *nodeState {
 	n := &nodeState{name: info.Name, settings: s, node: info.Node}
 	if info.Node == nil {
 		return n
@@ -122,7 +122,7 @@ func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, known evidence) 
 	n.unusable, n.only = unusable(info.Node, s.Names.Number), onlyMode(n.inventory)
 	n.tasks = make(map[api.TaskID]*corev1.Pod, len(info.Tasks))
 	n.holdings = make(map[*corev1.Pod]holding, len(info.Tasks))
-	n.ledger = sharing.NewLedger(n.inventory)
+	n.ledger = sharing.NewLedger(n.inventory, b)
 	n.empty = place.Summarize(n.ledger.Views())
 	for owner, p := range known.assumed.underwayTo(n.name) {
 		n.ledger.Record(owner, p)

@@ -30,7 +30,7 @@ func (s *Store) reread(snapshot []*api.NodeInfo, settings *Settings) []*nodeStat
 			for _, info := range part {
 				prev := s.nodes[info.Name]
 				if _, again := touched[info.Name]; again || !prev.unchanged(info, settings) {
-					chunks[i] = append(chunks[i], readNode(prev, info, settings, evidence{assumed: s.assumed, confirmed: s.confirmed}))
+					chunks[i] = append(chunks[i], readNode(prev, info, settings, s.backends, evidence{assumed: s.assumed, confirmed: s.confirmed}))
 				}
 			}
 		}()

@@ -21,6 +21,14 @@ func TestEveryModeHasItsBackendAndNoOther(t *testing.T) {
 	}
 }
 
+func TestTheBackendsAreInTheDocumentedOrderOfTheirModes(t *testing.T) {
+	for i, m := range sharing.Modes() {
+		if got := factory.New().Index(m); got != i {
+			t.Errorf("the backend of mode %s is number %d, want %d", m, got, i)
+		}
+	}
+}
+
 func TestAnUnknownModeIsNotServedByAnother(t *testing.T) {
 	for _, m := range []sharing.Mode{"", "HAMI-CORE", "hamicore", "exclusive"} {
 		if b, ok := factory.New().For(m); ok {

@@ -22,9 +22,9 @@ type place struct {
 	start    int16
 }
 
-// bestFit meets a request in the n-th best place: of the partitions of least
-// memory slices that will do, the one by which later requests lose least. It says
-// how much that is, in thousandths of a memory slice.
+// bestFit meets a request in the n-th best place: of the partitions with the fewest
+// memory slices that are enough, the one by which later requests lose least. It returns
+// the loss in thousandths of a memory slice.
 func (w *wanted) bestFit(v *sharing.View, n int, s *sharing.Share) (loss int64, ok bool) {
 	var best [1]place
 	list := best[:0]
@@ -52,7 +52,7 @@ func (w *wanted) bestFit(v *sharing.View, n int, s *sharing.Share) (loss int64, 
 		part.Position = freePosition(p, int(at.profile), int(at.start))
 	}
 	w.give(v.Device, f, at.memory, part, s)
-	// Slices nobody asked for are lost where a device with the right size has room.
+	// Slices that nobody asked for are lost if another device has room of the right size.
 	waste := 0
 	if f.Size > w.least(p) {
 		waste = 1000 * p.Slices
@@ -65,7 +65,7 @@ func (w *wanted) freePlaces(v *sharing.View, r *room, list []place) []place {
 	p := v.Device.MIG
 	for f := range p.Profiles {
 		q := &p.Profiles[f]
-		if !w.met(q, q.Memory) {
+		if !w.isMetBy(q, q.Memory) {
 			continue
 		}
 		for starts := freeStarts(v, f); starts != 0; starts &= starts - 1 {
@@ -78,8 +78,8 @@ func (w *wanted) freePlaces(v *sharing.View, r *room, list []place) []place {
 	return list
 }
 
-// listedPlaces adds the free places of a geometry that the device may have. One
-// that an earlier geometry has too goes by its name there.
+// listedPlaces adds the free places of a geometry that the device may have. A place that
+// an earlier geometry has too keeps its name from there.
 func (w *wanted) listedPlaces(v *sharing.View, g int, r *room, list []place) []place {
 	p := v.Device.MIG
 	var l layout
@@ -90,7 +90,7 @@ func (w *wanted) listedPlaces(v *sharing.View, g int, r *room, list []place) []p
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))
-		if !v.Free(int(at.profile), int(at.start), span) || !w.met(f, at.memory) || holds(v, p.Geometries[g].Name, i) {
+		if !isFree(v, int(at.profile), int(at.start), span) || !w.isMetBy(f, at.memory) || isNameHeld(v, p.Geometries[g].Name, i) {
 			continue
 		}
 		list = insert(p, list, place{

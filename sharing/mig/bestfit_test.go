@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/mig"
 	"deviceshare/sharing/sharingtest"
 )
@@ -54,7 +55,7 @@ func TestBestFitTakesThePlaceThatLeavesMost(t *testing.T) {
 // loss is what Fit says later requests lose.
 func loss(t *testing.T, d *sharing.Device, mib int64, held ...sharing.Held) int64 {
 	t.Helper()
-	v := sharing.NewView(d, held)
+	v := sharing.NewView(d, held, factory.New())
 	req := sharingtest.Ask("main", mib, 0)
 	c, reason := mig.New().Fit(&v, &req)
 	if reason != sharing.Fits {
@@ -126,7 +127,7 @@ func TestMoreCannotBeLostThanThereIs(t *testing.T) {
 	for _, model := range []string{"A30", "A100-80", "H200"} {
 		for _, d := range []sharing.Device{sharingtest.Device(0, model, sharing.MIG), sharingtest.Free(sharingtest.Device(0, model, sharing.MIG))} {
 			d = sharingtest.BestFit(d)
-			v := sharing.NewView(&d, nil)
+			v := sharing.NewView(&d, nil, factory.New())
 			for _, mib := range []int64{1000, 15000, 30000, 0} {
 				req := sharingtest.Ask("main", mib, 0)
 				c, reason := mig.New().Fit(&v, &req)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/mig"
 	"deviceshare/sharing/sharingtest"
 )
@@ -35,7 +36,7 @@ func inUse(owner sharing.Owner, profile string, start, size int, geometry string
 
 func given(t *testing.T, d *sharing.Device, mib int64, held ...sharing.Held) string {
 	t.Helper()
-	v := sharing.NewView(d, held)
+	v := sharing.NewView(d, held, factory.New())
 	req := sharingtest.Ask("main", mib, 0)
 	share, reason := sharingtest.Fit(mig.New(), &v, &req)
 	if reason != sharing.Fits {
@@ -126,7 +127,7 @@ func TestANameInUseIsNotGivenAgainAfterItsGeometryChanged(t *testing.T) {
 // other containers, since it may run again.
 func TestTheGeometryOfAnInitContainerHoldsForItsPod(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.MIG)
-	v := sharing.NewView(&d, nil)
+	v := sharing.NewView(&d, nil, factory.New())
 	half, small := sharingtest.Ask("init", 30000, 0), sharingtest.Ask("main", 1000, 0)
 	first, _ := sharingtest.Fit(mig.New(), &v, &half)
 	later := v.After(sharing.Init, &first)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/mig"
 	"deviceshare/sharing/sharingtest"
 )
@@ -16,7 +17,7 @@ func met(t *testing.T, model string, mib int64, cores sharing.Percent, want stri
 	t.Helper()
 	free := sharingtest.Free(sharingtest.Device(0, model, sharing.MIG))
 	for says, d := range map[string]sharing.Device{"first-match": free, "best-fit": sharingtest.BestFit(free)} {
-		v := sharing.NewView(&d, nil)
+		v := sharing.NewView(&d, nil, factory.New())
 		req := sharingtest.Ask("main", mib, cores)
 		share, reason := sharingtest.Fit(mig.New(), &v, &req)
 		got := share.Partition.Profile

@@ -40,7 +40,7 @@ func (w *wanted) next(v *sharing.View, f int) int {
 	p, best := v.Device.MIG, -1
 	for g := range p.Profiles {
 		if (f < 0 || preferred(p, f, g)) && (best < 0 || preferred(p, g, best)) &&
-			w.met(&p.Profiles[g], p.Profiles[g].Memory) {
+			w.isMetBy(&p.Profiles[g], p.Profiles[g].Memory) {
 			best = g
 		}
 	}
@@ -62,23 +62,23 @@ func preferred(p *sharing.Partitioning, f, g int) bool {
 	return f < g
 }
 
-// freeStarts is where a profile may start now, bit i for memory slice i. Of one that
-// is used up only what an init container of the pod had is left.
+// freeStarts returns where a profile may start now, bit i for memory slice i. If as many
+// as may exist are in use, only those that an init container of the pod had are left.
 func freeStarts(v *sharing.View, f int) uint64 {
 	var starts uint64
 	p := v.Device.MIG
 	full := usedUp(v, &p.Profiles[f])
 	for _, start := range p.Profiles[f].Starts {
 		span, ok := spanOf(p, &p.Profiles[f], start)
-		if ok && v.Free(f, start, span) && (!full || v.Slices()&span != 0) {
+		if ok && isFree(v, f, start, span) && (!full || taken(v)&span != 0) {
 			starts |= 1 << start
 		}
 	}
 	return starts
 }
 
-// choose is the n-th best of the starts: the one that keeps most, of equal ones
-// the highest.
+// choose returns the n-th best of the starts: the one that keeps most places possible, of
+// equal ones the highest.
 func choose(v *sharing.View, f int, starts uint64, n int) int {
 	p := v.Device.MIG
 	for {
@@ -86,7 +86,7 @@ func choose(v *sharing.View, f int, starts uint64, n int) int {
 		for rest := starts; rest != 0; rest &= rest - 1 {
 			start := bits.TrailingZeros64(rest)
 			span, _ := spanOf(p, &p.Profiles[f], start)
-			if k := keeps(p, v.Slices()|span); k >= most {
+			if k := keeps(p, taken(v)|span); k >= most {
 				best, most = start, k
 			}
 		}
@@ -115,15 +115,14 @@ func keeps(p *sharing.Partitioning, taken uint64) int {
 	return sum
 }
 
-// usedUp reports whether as many partitions of a profile exist as may. It counts
-// only where the hardware allows fewer than have room, as for the variants with
-// media engines, and then takes every partition the pod itself got so far for
-// one of that profile, since the view does not say.
+// usedUp reports whether as many partitions of a profile exist as the hardware allows.
+// It is false if that is no fewer than there is room for. The profiles of the partitions
+// that the pod itself got so far are not known, so each counts as one of this profile.
 func usedUp(v *sharing.View, f *sharing.Profile) bool {
 	if f.Max <= 0 || f.Max >= abreast(f) {
 		return false
 	}
-	n := v.Own()
+	n := ownCount(v)
 	held := v.Held()
 	for i := range held {
 		if held[i].Share.Partition.Profile == f.Name {

@@ -57,9 +57,9 @@ func FuzzLayout(f *testing.F) {
 		for i := range 4 {
 			p.Geometries, p.Policy = [][]sharing.Geometry{nil, {g}}[i&1], sharing.PartitionPolicy(i>>1)
 			d := sharing.Device{ID: "GPU-0", Memory: 80 * sharing.GiB, Cores: 100, MaxShares: 10, Healthy: true, Mode: sharing.MIG, MIG: p}
-			empty := sharing.NewView(&d, nil)
+			empty := sharing.NewView(&d, nil, sharing.Backends{New()})
 			first := fitted(t, &empty)
-			beside := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: first}, {Owner: "b", Share: sharing.Share{Device: d.ID, Mode: sharing.MIG, Partition: odd}}})
+			beside := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: first}, {Owner: "b", Share: sharing.Share{Device: d.ID, Mode: sharing.MIG, Partition: odd}}}, sharing.Backends{New()})
 			if second := fitted(t, &beside); !first.Partition.IsZero() && second.Partition.Overlaps(first.Partition) {
 				t.Fatalf("%+v beside %+v", second, first)
 			}

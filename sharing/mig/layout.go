@@ -12,8 +12,8 @@ const (
 	// maxInstances bounds how many partitions a geometry may have. The largest
 	// device has 8 memory slices.
 	maxInstances = 64
-	// maxTries bounds the search for a layout. Real geometries need fewer than a
-	// hundred; a made-up one must not stop the scheduler.
+	// maxTries bounds the search for a layout. Real geometries need fewer than a hundred
+	// tries; a malicious one must not stop the scheduler.
 	maxTries = 10_000
 )
 
@@ -127,7 +127,7 @@ func (l *layout) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 	return ""
 }
 
-// of counts the partitions of a profile.
+// of returns how many partitions of the layout have a profile.
 func (l *layout) of(f int) int {
 	n := 0
 	for i := range l.at[:l.n] {
@@ -148,8 +148,8 @@ func (l *layout) larger(p *sharing.Partitioning, a, b uint8) bool {
 	return f.Compute > g.Compute
 }
 
-// settle gives starts to the partitions from the k-th largest on, each the lowest
-// legal one that leaves room for the rest.
+// settle chooses starts for the partitions from the k-th largest on: for each the lowest
+// legal start that leaves room for the rest. It is false if there are none.
 func (l *layout) settle(p *sharing.Partitioning, k int, taken uint64) bool {
 	if k == l.n {
 		return true

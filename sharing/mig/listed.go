@@ -37,7 +37,7 @@ func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, eq
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))
-		if !v.Free(int(at.profile), int(at.start), span) || !w.met(f, at.memory) || holds(v, name, i) {
+		if !isFree(v, int(at.profile), int(at.start), span) || !w.isMetBy(f, at.memory) || isNameHeld(v, name, i) {
 			continue
 		}
 		switch {
@@ -51,21 +51,23 @@ func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, eq
 	return best, equal
 }
 
-// agrees reports whether every partition in use has its place in the layout. Then
-// the device may have this geometry while they run, whatever they were named
-// after.
+// agrees reports whether every partition in use has its place in the layout. Then the
+// device can have this geometry while they run, even if they were named after another.
 func (l *layout) agrees(v *sharing.View) bool {
-	cuts, ok := v.Cuts()
+	left, ok := cutsOf(v)
 	if !ok {
 		return false
 	}
-	left := *cuts
-	for i := range l.at[:l.n] {
-		if at := &l.at[i]; int(at.start) < len(left) && at.profile < sharing.Uncommon-1 && left[at.start] == uint8(at.profile)+1 {
-			left[at.start] = 0
+	for i := 0; i < l.n && left != (cuts{}); i++ {
+		start := int(l.at[i].start)
+		if start >= marks {
+			continue
+		}
+		if m := left.at(start); m != uncommon && m == markOf(int(l.at[i].profile)) {
+			left.set(start, 0)
 		}
 	}
-	return left == sharing.Cuts{}
+	return left == cuts{}
 }
 
 // roomiest chooses among equal positions of geometry g: first the one with which
@@ -76,7 +78,7 @@ func (l *layout) roomiest(v *sharing.View, g int, equal uint64) int {
 	f := l.at[bits.TrailingZeros64(equal)].profile
 	var open [maxInstances]uint8
 	for h := range p.Geometries {
-		if h != g && names(&p.Geometries[h], p.Profiles[f].Name) {
+		if h != g && hasProfile(&p.Geometries[h], p.Profiles[f].Name) {
 			l.opens(v, &p.Geometries[h], equal, &open)
 		}
 	}
@@ -84,7 +86,7 @@ func (l *layout) roomiest(v *sharing.View, g int, equal uint64) int {
 	for rest := equal; rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros64(rest)
 		span, _ := spanOf(p, &p.Profiles[f], int(l.at[i].start))
-		left := blocks(v.Slices()|span, p.Slices)
+		left := blocks(taken(v)|span, p.Slices)
 		if best < 0 || open[i] > open[best] || open[i] == open[best] && left > room {
 			best, room = i, left
 		}
@@ -92,8 +94,8 @@ func (l *layout) roomiest(v *sharing.View, g int, equal uint64) int {
 	return best
 }
 
-// opens counts, for each of the equal positions, whether another geometry stays
-// possible with it.
+// opens adds one for each of the equal positions with which another geometry stays
+// possible.
 func (l *layout) opens(v *sharing.View, other *sharing.Geometry, equal uint64, open *[maxInstances]uint8) {
 	var o layout
 	if o.make(v.Device.MIG, other) != "" || !o.agrees(v) {
@@ -129,8 +131,8 @@ func blocks(taken uint64, slices int) int {
 	return sum
 }
 
-// names reports whether a geometry has partitions of a profile.
-func names(g *sharing.Geometry, profile string) bool {
+// hasProfile reports whether a geometry has partitions of a profile.
+func hasProfile(g *sharing.Geometry, profile string) bool {
 	for i := range g.Entries {
 		if g.Entries[i].Profile == profile {
 			return true
@@ -140,20 +142,20 @@ func names(g *sharing.Geometry, profile string) bool {
 }
 
 // offers reports whether any partition of the geometry is large enough: most
-// geometries can be passed over without laying them out.
+// geometries can be skipped without laying them out.
 func (w *wanted) offers(p *sharing.Partitioning, g *sharing.Geometry) bool {
 	for _, e := range g.Entries {
-		if f := profile(p, e.Profile); f >= 0 && e.Count > 0 && w.met(&p.Profiles[f], p.Profiles[f].Memory) {
+		if f := profile(p, e.Profile); f >= 0 && e.Count > 0 && w.isMetBy(&p.Profiles[f], p.Profiles[f].Memory) {
 			return true
 		}
 	}
 	return false
 }
 
-// holds reports whether somebody holds this name. Places do not tell if the
+// isNameHeld reports whether somebody holds a partition of this name. Places do not tell if the
 // geometry was changed under its old name while partitions of it are in use, and
 // two pods must not have one name.
-func holds(v *sharing.View, geometry string, position int) bool {
+func isNameHeld(v *sharing.View, geometry string, position int) bool {
 	held := v.Held()
 	for i := range held {
 		if q := &held[i].Share.Partition; !q.IsZero() && q.Geometry == geometry && q.Position == position {

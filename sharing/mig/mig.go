@@ -10,8 +10,8 @@
 // Without geometries any partition may be cut where the hardware lets it start.
 //
 // The span of memory slices of a partition decides whether two of them collide.
-// Its name on the wire, geometry and position, is only a name, given when it was
-// cut and worked out the same way on both sides: see Layout and At. Partitions on
+// Its name on the wire, geometry and position, is only a name. It is given when the
+// partition is cut, and both sides compute the same: see Layout and At. Partitions on
 // one device may be named after different geometries.
 package mig
 
@@ -59,11 +59,11 @@ func (b backend) Option(v *sharing.View, req *sharing.Request, n int) (s sharing
 	return s, c, ok
 }
 
-// option finds the n-th way to meet a request, and what later requests lose by
-// it. First match weighs nothing but memory slices that were not asked for.
+// option finds the n-th way to meet a request, and what later requests lose by it. With
+// first match, the loss is the memory slices that were not asked for.
 func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (loss int64, ok bool) {
 	p := v.Device.MIG
-	if _, known := v.Cuts(); p == nil || !known {
+	if _, known := cutsOf(v); p == nil || !known {
 		return 0, false
 	}
 	w := want(v.Device, req)
@@ -81,11 +81,11 @@ func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (los
 	return 1000 * int64(s.Partition.Size-w.least(p)), true
 }
 
-// least is the fewest memory slices that will do.
+// least returns the fewest memory slices that are enough.
 func (w *wanted) least(p *sharing.Partitioning) int {
 	size := p.Slices
 	for f := range p.Profiles {
-		if q := &p.Profiles[f]; q.Size < size && w.met(q, q.Memory) {
+		if q := &p.Profiles[f]; q.Size < size && w.isMetBy(q, q.Memory) {
 			size = q.Size
 		}
 	}
@@ -131,8 +131,8 @@ func want(d *sharing.Device, req *sharing.Request) wanted {
 	return w
 }
 
-// met reports whether a partition of profile p with this much memory will do.
-func (w *wanted) met(p *sharing.Profile, memory sharing.Bytes) bool {
+// isMetBy reports whether a partition of profile p with this much memory is enough.
+func (w *wanted) isMetBy(p *sharing.Profile, memory sharing.Bytes) bool {
 	if w.cores < 0 || w.cores > w.percent(p) {
 		return false
 	}
@@ -164,7 +164,7 @@ func smaller(a, b *sharing.Profile) bool {
 	return a.Size < b.Size
 }
 
-// give fills in the share.
+// give writes the share of a partition to s.
 func (w *wanted) give(d *sharing.Device, p *sharing.Profile, memory sharing.Bytes, part sharing.Partition, s *sharing.Share) {
 	s.Device, s.Mode = d.ID, sharing.MIG
 	s.Memory, s.Cores = memory, w.percent(p)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/mig"
 	"deviceshare/sharing/sharingtest"
 )
@@ -27,7 +28,7 @@ func held(t *testing.T, d *sharing.Device, places ...[2]any) sharing.View {
 			Share: sharing.Share{Device: d.ID, Mode: sharing.MIG, Partition: part},
 		})
 	}
-	return sharing.NewView(d, on)
+	return sharing.NewView(d, on, factory.New())
 }
 
 func at(geometry string, position int) [2]any { return [2]any{geometry, position} }
@@ -107,7 +108,7 @@ func TestFit(t *testing.T) {
 func TestTheShareCarriesWhatThePartitionHas(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.MIG)
 	req := sharingtest.Ask("main", 15000, 5)
-	v := sharing.NewView(&d, nil)
+	v := sharing.NewView(&d, nil, factory.New())
 	share, _ := sharingtest.Fit(mig.New(), &v, &req)
 	if share.Memory != sharing.MiBs(19968) || share.Cores != 28 || share.Whole {
 		t.Errorf("%+v: want 19968 MiB and 2 of 7 compute slices", share)
@@ -133,17 +134,17 @@ func TestADeviceThatCannotBeCutIsRefused(t *testing.T) {
 	unresolved := []sharing.Held{{Owner: "a", Share: sharing.Share{Device: a100.ID, Mode: sharing.MIG, Partition: sharing.Partition{Geometry: "group1", Position: 3}}}}
 	free := sharingtest.Free(a100)
 	cases := map[string]sharing.View{
-		"no partitioning":                               sharing.NewView(&t4, nil),
-		"only geometries that cannot be":                sharing.NewView(&broken, nil),
-		"partitions no one geometry has":                sharing.NewView(&a100, mixed),
-		"a partition nobody can locate":                 sharing.NewView(&a100, unresolved),
-		"free, with a partition nobody can locate":      sharing.NewView(&free, unresolved),
-		"a share that is no partition":                  sharing.NewView(&a100, whole),
-		"free, with a share that is no partition":       sharing.NewView(&free, whole),
-		"a partition where no geometry has one":         sharing.NewView(&a100, elsewhere),
-		"a partition of a profile the device has not":   sharing.NewView(&a100, stranger),
-		"a partition beyond the end":                    sharing.NewView(&a100, beyond),
-		"free, with a partition beyond the last of all": sharing.NewView(&free, beyond),
+		"no partitioning":                               sharing.NewView(&t4, nil, factory.New()),
+		"only geometries that cannot be":                sharing.NewView(&broken, nil, factory.New()),
+		"partitions no one geometry has":                sharing.NewView(&a100, mixed, factory.New()),
+		"a partition nobody can locate":                 sharing.NewView(&a100, unresolved, factory.New()),
+		"free, with a partition nobody can locate":      sharing.NewView(&free, unresolved, factory.New()),
+		"a share that is no partition":                  sharing.NewView(&a100, whole, factory.New()),
+		"free, with a share that is no partition":       sharing.NewView(&free, whole, factory.New()),
+		"a partition where no geometry has one":         sharing.NewView(&a100, elsewhere, factory.New()),
+		"a partition of a profile the device has not":   sharing.NewView(&a100, stranger, factory.New()),
+		"a partition beyond the end":                    sharing.NewView(&a100, beyond, factory.New()),
+		"free, with a partition beyond the last of all": sharing.NewView(&free, beyond, factory.New()),
 	}
 	for says, v := range cases {
 		t.Run(says, func(t *testing.T) {
@@ -163,13 +164,13 @@ func TestAVariantIsGivenOnlyAsOftenAsTheDeviceAllows(t *testing.T) {
 	p.Profiles = []sharing.Profile{{Name: "1g.6gb+me", Memory: sharing.GiB, Compute: 1, Size: 1, Starts: []int{0, 1, 2, 3}, Max: 1}}
 	d.MIG = &p
 	req := sharingtest.Ask("main", 100, 0)
-	v := sharing.NewView(&d, nil)
+	v := sharing.NewView(&d, nil, factory.New())
 	first, reason := sharingtest.Fit(mig.New(), &v, &req)
 	if reason != sharing.Fits {
 		t.Fatal(reason)
 	}
 	beside := v.After(sharing.App, &first)
-	taken := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: first}})
+	taken := sharing.NewView(&d, []sharing.Held{{Owner: "a", Share: first}}, factory.New())
 	for says, v := range map[string]sharing.View{"by another container": beside, "by another pod": taken} {
 		if second, reason := sharingtest.Fit(mig.New(), &v, &req); reason == sharing.Fits {
 			t.Errorf("taken %s and given again: %+v", says, second)
@@ -231,7 +232,7 @@ func BenchmarkFit(b *testing.B) {
 			want sharing.Reason
 		}{{"1g", &small, sharing.Fits}, {"2g", &medium, sharing.Fits}, {"refuse", &large, sharing.NoPartitionFits}} {
 			b.Run(c.says+"/"+req.says, func(b *testing.B) {
-				v := sharing.NewView(&c.d, nil)
+				v := sharing.NewView(&c.d, nil, factory.New())
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, reason := mig.New().Fit(&v, req.req); reason != req.want {

@@ -26,11 +26,11 @@ type room struct {
 	all      int
 }
 
-// maxWeighed and maxGroups bound what is weighed: more than any known device
-// has. A place or group beyond them can be given and only counts for nothing.
+// maxWeighed and maxGroups bound how many places and groups are weighed: more than any
+// known device has. Partitions of places and groups beyond them can still be given.
 const maxWeighed, maxGroups = 96, 32
 
-// of weighs a device. It is put off until there is a place to weigh, since most
+// of prepares r for a device. It is delayed until there is a place to weigh, since most
 // devices of a full cluster have none.
 func (r *room) of(v *sharing.View) {
 	r.view = v
@@ -82,7 +82,7 @@ func (r *room) group(p *sharing.Partitioning, g *sharing.Geometry) {
 	r.groups++
 }
 
-// begin is where the places of a group begin.
+// begin returns the index of the first place of a group.
 func (r *room) begin(group int) int {
 	if group == 0 {
 		return 0
@@ -90,7 +90,7 @@ func (r *room) begin(group int) int {
 	return int(r.ends[group-1])
 }
 
-// with is what is lost when one more partition is there.
+// with returns what is lost when one more partition is there.
 func (r *room) with(v *sharing.View, start, size int) int64 {
 	if r.view == nil {
 		r.of(v)
@@ -114,20 +114,20 @@ func (r *room) without(span uint64) int64 {
 	if r.all == 0 {
 		return 0
 	}
-	taken, left := r.view.Slices()|span, 0
+	used, left := taken(r.view)|span, 0
 	for g := range r.groups {
 		places := r.spans[r.begin(g):r.ends[g]]
 		if r.possible&(1<<g) == 0 || len(r.view.Device.MIG.Geometries) > 0 && span != 0 && !contains(places, span) {
 			continue
 		}
 		for _, place := range places {
-			if place&taken == 0 {
+			if place&used == 0 {
 				left += bits.OnesCount64(place)
 			}
 		}
 	}
-	slices, used := int64(r.view.Device.MIG.Slices), int64(bits.OnesCount64(taken))
-	return slices*1000*int64(r.all-left)/int64(r.all) + fuller*used*(2*slices-used)
+	slices, n := int64(r.view.Device.MIG.Slices), int64(bits.OnesCount64(used))
+	return slices*1000*int64(r.all-left)/int64(r.all) + fuller*n*(2*slices-n)
 }
 
 // fuller is the weight of what is in use. Results are the same within a percent

@@ -37,16 +37,16 @@ type shape [8]uint8
 // shapeOf is the shape of a device with everything that is in use on it.
 func shapeOf(v *sharing.View) shape {
 	var s shape
-	left := v.Slices()
-	cuts, _ := v.Cuts()
+	left := taken(v)
+	in, _ := cutsOf(v)
 	for start := range s {
-		mark := cuts[start]
-		if mark == 0 || mark == sharing.Uncommon {
+		f, ok := in.at(start).profile()
+		if !ok {
 			continue
 		}
-		span := sharing.Partition{Start: start, Size: v.Device.MIG.Profiles[mark-1].Size}.Slices()
+		span := sharing.Partition{Start: start, Size: v.Device.MIG.Profiles[f].Size}.Slices()
 		if left&span == span { // else it overlaps one before it
-			s[start] = uint8(v.Device.MIG.Profiles[mark-1].Size)
+			s[start] = uint8(v.Device.MIG.Profiles[f].Size)
 			left &^= span
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/mps"
 	"deviceshare/sharing/sharingtest"
 )
@@ -25,7 +26,7 @@ func TestADeviceTakesNoMoreClientsThanItsServerServes(t *testing.T) {
 			var held []sharing.Held
 			req := sharingtest.Ask("main", 1, 0)
 			for i := range c.want + 1 {
-				v := sharing.NewView(&d, held)
+				v := sharing.NewView(&d, held, factory.New())
 				share, reason := sharingtest.Fit(mps.New(), &v, &req)
 				if full := i == c.want; full != (reason == sharing.TooManyShares) || !full && reason != sharing.Fits {
 					t.Fatalf("client %d of %d is answered with %v", i+1, c.want, reason)
@@ -54,7 +55,7 @@ func TestHowManyClientsAServerServesFollowsFromTheHardwareAndTheDriver(t *testin
 
 func TestAContainerGetsOneDevice(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.MPS)
-	v := sharing.NewView(&d, nil)
+	v := sharing.NewView(&d, nil, factory.New())
 	req := sharingtest.Times(2, sharingtest.Ask("main", 1000, 10))
 	if _, reason := mps.New().Fit(&v, &req); reason != sharing.OneDevicePerContainer {
 		t.Errorf("two devices for one container are answered with %v", reason)

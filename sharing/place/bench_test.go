@@ -21,7 +21,7 @@ func busyNode(tb testing.TB) *sharing.Ledger {
 			Memory: 80 * sharing.GiB, Cores: 100, MaxShares: 10, Healthy: true, Mode: sharing.HAMiCore,
 		})
 	}
-	l := sharing.NewLedger(inv)
+	l := sharing.NewLedger(inv, factory.New())
 	p, _ := policy.Named("spread")
 	for i := range 40 {
 		pod := one("main", sharing.AbsoluteMemory(8*sharing.GiB), 10)

@@ -77,11 +77,11 @@ func (a *attempt) weigh(d int, picks []pick, req *sharing.Request) (v *sharing.V
 
 // serve looks up the backend of a mode.
 func (a *attempt) serve(m sharing.Mode) bool {
-	b, ok := a.backends.For(m)
-	if ok {
-		a.backend, a.served, a.rank = b, m, rank(m)
+	i := a.backends.Index(m)
+	if i >= 0 {
+		a.backend, a.served, a.rank = a.backends[i], m, int16(i)
 	}
-	return ok
+	return i >= 0
 }
 
 // allowed reports whether this attempt may use a device's mode.
@@ -117,19 +117,8 @@ func (a *attempt) share(d, option int, picks []pick, req *sharing.Request) shari
 	return s
 }
 
-// rank is the position of a mode in the documented order.
-func rank(m sharing.Mode) uint8 {
-	for i, x := range sharing.Modes() {
-		if x == m {
-			return uint8(i)
-		}
-	}
-	return ranks - 1
-}
-
-// ranks is how many ranks there are: one per mode and one for modes this version
-// does not know.
-const ranks = 5
+// usualModes is for how many modes the counts of devices are kept on the stack.
+const usualModes = 8
 
 // take adds the devices for one request to the picks, or says why there are not
 // enough.
@@ -160,7 +149,7 @@ func (a *attempt) count(i int, refusals *sharing.Refusals) {
 // takeTogether picks several devices of one mode, of which there are enough.
 func (a *attempt) takeTogether(i int, picks []pick, all []candidate) []pick {
 	wanted := a.pod.Requests[i].Count
-	mode := bestMode(all, wanted)
+	mode := bestMode(all, wanted, len(a.backends))
 	placed := len(picks)
 	for len(picks) < placed+wanted {
 		next, nearest := -1, 0
@@ -182,23 +171,30 @@ func (a *attempt) takeTogether(i int, picks []pick, all []candidate) []pick {
 }
 
 // bestMode is the rank of the mode whose wanted best devices score highest
-// together, among those that have as many.
-func bestMode(all []candidate, wanted int) uint8 {
-	var found [ranks]int
-	var sum [ranks]int64
+// together, among those that have as many. There are so many modes.
+func bestMode(all []candidate, wanted, modes int) int16 {
+	type devices struct {
+		found int
+		score int64
+	}
+	var room [usualModes]devices
+	of := room[:]
+	if modes > len(of) {
+		of = make([]devices, modes)
+	}
 	for _, c := range all {
-		if found[c.rank] < wanted {
-			found[c.rank]++
-			sum[c.rank] += c.score
+		if d := &of[c.rank]; d.found < wanted {
+			d.found++
+			d.score += c.score
 		}
 	}
 	best := -1
-	for r := range found {
-		if found[r] == wanted && (best < 0 || sum[r] > sum[best]) {
+	for r := range of {
+		if of[r].found == wanted && (best < 0 || of[r].score > of[best].score) {
 			best = r
 		}
 	}
-	return uint8(best)
+	return int16(best)
 }
 
 // near says how close a device is to those picked: two for each one it is linked

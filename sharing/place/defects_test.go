@@ -27,7 +27,7 @@ type bench struct {
 
 func onNode(t *testing.T, devices ...sharing.Device) *bench {
 	p, _ := policy.Named("binpack")
-	return &bench{t, sharing.NewLedger(sharingtest.Node("n1", devices...)), p}
+	return &bench{t, sharing.NewLedger(sharingtest.Node("n1", devices...), factory.New()), p}
 }
 
 // try decides and changes nothing.
@@ -253,12 +253,12 @@ func TestDefect14_AHopelessRefusalSaysSo(t *testing.T) {
 		t.Errorf("%s, curable %v", refusals.String(), refusals.Curable())
 	}
 	huge := sharingtest.Pod("huge", sharingtest.Ask("main", 90000, 0))
-	if place.Possible(b.ledger.Views(), huge, factory.New(), b.policy) {
+	if possible(b.ledger.Views(), huge, factory.New(), b.policy) {
 		t.Error("more memory than any device has is said to fit when others leave")
 	}
 	b.place(sharingtest.Pod("holder", sharingtest.Ask("main", 20000, 0)))
 	waits := sharingtest.Pod("waits", sharingtest.Ask("main", 20000, 0))
-	if _, r := b.try(waits); !r.Curable() || !place.Possible(b.ledger.Views(), waits, factory.New(), b.policy) {
+	if _, r := b.try(waits); !r.Curable() || !possible(b.ledger.Views(), waits, factory.New(), b.policy) {
 		t.Errorf("%s: would fit when the holder leaves", r.String())
 	}
 }

@@ -70,7 +70,7 @@ func TestWhatAPodHoldsNeverOverlapsInItself(t *testing.T) {
 			placed, reused := 0, 0
 			for i := range 400 {
 				ledger := sharing.NewLedger(sharingtest.Node("n1",
-					cut(sharingtest.Device(0, "A100-80", sharing.MIG)), cut(sharingtest.Device(1, "A30", sharing.MIG))))
+					cut(sharingtest.Device(0, "A100-80", sharing.MIG)), cut(sharingtest.Device(1, "A30", sharing.MIG))), factory.New())
 				for n := range 1 + r.IntN(3) {
 					pod := sharingtest.Pod(fmt.Sprintf("p%d", n), kinds(r)...)
 					p, refusals := place.Place(ledger.Views(), pod, factory.New(), policyOf(r))
@@ -139,7 +139,7 @@ func TestAWholeCardBesideASmallerPartitionOfTheSamePod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			small, whole := sharingtest.As(c.kind, sharingtest.Ask("fetch", 1000, 0)), sharingtest.Ask("train", 70000, 0)
-			views := sharing.NewLedger(sharingtest.Node("n1", c.devices...)).Views()
+			views := sharing.NewLedger(sharingtest.Node("n1", c.devices...), factory.New()).Views()
 			p, refusals := place.Place(views, sharingtest.Pod("p", small, whole), factory.New(), pack)
 			got := refusals.String()
 			if !refusals.Refused() {

@@ -14,7 +14,7 @@ import (
 // A container gets different devices of one mode. When the pod names modes, all
 // its containers are placed in the first mode in which they all fit; otherwise
 // every mode competes and each container takes the devices the policy scores
-// highest. Equal scores are decided by the order of sharing.Modes and then by
+// highest. Equal scores are decided by the order of the backends and then by
 // the order of the devices; for a container of several devices, those that are
 // linked to the ones it already has, or on their NUMA node, come first.
 //
@@ -58,17 +58,6 @@ func Place(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backe
 	return placement, refusals
 }
 
-// Possible reports whether the pod would fit if nobody else held anything of
-// these devices. If not, removing other pods from the node cannot help.
-func Possible(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backends, p policy.Policy) bool {
-	bare := make([]sharing.View, len(views))
-	for i := range views {
-		bare[i] = sharing.NewView(views[i].Device, nil)
-	}
-	_, refusals := Place(bare, pod, backends, p)
-	return !refusals.Refused()
-}
-
 // attempt is one try to place a pod, in one mode or in any.
 type attempt struct {
 	views    []sharing.View
@@ -77,11 +66,11 @@ type attempt struct {
 	policy   policy.Policy
 	mode     sharing.Mode // "" for any
 
-	// backend serves served. Most devices of a node are in the same mode, so
+	// backend serves served, and rank is its position among the backends. Most devices of a node are in the same mode, so
 	// looking up the last one again is the common case.
 	backend sharing.Backend
 	served  sharing.Mode
-	rank    uint8
+	rank    int16
 
 	// scratch is room for a device with shares of the pod on it, see shown.
 	scratch *sharing.View

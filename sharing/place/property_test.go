@@ -55,7 +55,7 @@ func ask(data []byte) question {
 		}
 		inv.Devices = append(inv.Devices, dev)
 	}
-	q := question{ledger: sharing.NewLedger(inv)}
+	q := question{ledger: sharing.NewLedger(inv, factory.New())}
 	q.policy, _ = policy.Named(policy.Names()[d.of(2)])
 	for i := range d.of(4) {
 		pod := sharingtest.Pod(fmt.Sprintf("other-%d", i), request(&d, 0))

@@ -123,7 +123,7 @@ func (w *world) node(name string, lines []string) string {
 	for _, line := range lines {
 		inv.Devices = append(inv.Devices, device(w.t, line))
 	}
-	l := sharing.NewLedger(inv)
+	l := sharing.NewLedger(inv, factory.New())
 	if old, ok := w.ledgers[name]; ok {
 		for _, o := range old.Owners() {
 			p, _ := old.Placement(o)
@@ -167,8 +167,18 @@ func (w *world) place(name string, options, lines []string) string {
 
 // hope says whether removing other pods could help.
 func hope(views []sharing.View, pod *sharing.PodRequest, order policy.Policy) string {
-	if place.Possible(views, pod, factory.New(), order) {
+	if possible(views, pod, factory.New(), order) {
 		return "; fits when others leave"
 	}
 	return "; never fits here"
+}
+
+// possible reports whether the pod would fit if nobody held anything of the devices.
+func possible(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backends, p policy.Policy) bool {
+	bare := make([]sharing.View, len(views))
+	for i := range views {
+		bare[i] = sharing.NewView(views[i].Device, nil, backends)
+	}
+	_, refusals := place.Place(bare, pod, backends, p)
+	return !refusals.Refused()
 }

@@ -34,7 +34,7 @@ func Score(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backe
 // is lost.
 func weighed(views []sharing.View, pod *sharing.PodRequest, p policy.Policy) bool {
 	for i := range views {
-		if policy.ByLoss(p, &views[i]) && views[i].Offered(pod) {
+		if _, ok := policy.ByLoss(p, &views[i]); ok && views[i].Offered(pod) {
 			return true
 		}
 	}
@@ -47,12 +47,13 @@ func (a *attempt) score() (int64, bool) {
 	for i := range a.pod.Requests {
 		var refusals sharing.Refusals
 		best := a.best(i, nil, &refusals)
-		switch {
-		case refusals.Found == 0:
+		if refusals.Found == 0 {
 			return 0, false
-		case policy.ByLoss(a.policy, &a.views[best.device]):
-			sum += policy.Percent(a.policy, &a.views[best.device], best.score)
-		default:
+		}
+		v := &a.views[best.device]
+		if s, ok := policy.ByLoss(a.policy, v); ok {
+			sum += s.Percent(v, best.score)
+		} else {
 			sum += a.policy.Node(a.views, a.pod)
 		}
 	}

@@ -15,13 +15,12 @@ const (
 	maxCandidates = 64
 )
 
-// candidate is one share a request could get: of which device and, when the
-// device could give several, the how manieth.
+// candidate is one share that a request could get.
 type candidate struct {
 	score  int64
-	device int32
-	option int16
-	rank   uint8 // of the device's mode
+	device int32 // index among the views
+	option int16 // index among the shares this device could give
+	rank   int16 // index of the device's backend
 	taken  bool
 }
 
@@ -115,7 +114,11 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 		refusals = &unread
 	}
 	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
-	var found [ranks]int
+	var room [usualModes]int
+	found := room[:]
+	if len(a.backends) > len(found) {
+		found = make([]int, len(a.backends))
+	}
 	for d := range a.views {
 		v, cost, reason := a.weigh(d, picks, req)
 		if reason != sharing.Fits {

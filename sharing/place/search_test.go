@@ -109,7 +109,7 @@ func churn(devices int, free bool, seed uint64) (given, asked int) {
 		cores sharing.Percent
 		size  int
 	}{{9000, 14, 1}, {19000, 28, 2}, {40000, 42, 4}, {80000, 100, 8}}
-	l, r := sharing.NewLedger(inv), rand.New(rand.NewPCG(seed, 9))
+	l, r := sharing.NewLedger(inv, factory.New()), rand.New(rand.NewPCG(seed, 9))
 	binpack, _ := policy.Named("binpack")
 	var here []sharing.Owner
 	for i := range 150 * devices {
@@ -157,7 +157,7 @@ func BenchmarkSearch(b *testing.B) {
 			d.Memory -= sharing.Bytes(i) * sharing.GiB // no two alike
 			inv.Devices = append(inv.Devices, d)
 		}
-		views := sharing.NewLedger(inv).Views()
+		views := sharing.NewLedger(inv, factory.New()).Views()
 		pod := sharingtest.Pod("p")
 		for i := range 9 {
 			pod.Requests = append(pod.Requests, sharingtest.Ask(fmt.Sprint("c", i), 40000, 90))

@@ -2,18 +2,23 @@
 
 package place
 
-import "deviceshare/sharing"
+import (
+	"slices"
 
-// Summary is what is left on the devices of one node, in a few numbers per mode:
-// enough to refuse most pods that do not fit without looking at the devices. It
-// is made when the ledger changed and is read only.
+	"deviceshare/sharing"
+)
+
+// Summary is an upper bound of what the devices of one node can give, in a few
+// numbers per mode. Of the empty devices of a node it tells cheaply that a pod will
+// never fit there, whoever else leaves. It is read only.
 type Summary struct {
-	tiers [ranks]tier
+	tiers []tier
 }
 
 // tier sums up the devices of one mode that are open: healthy, known, not held
 // exclusively and with room for another share.
 type tier struct {
+	mode sharing.Mode
 	open int
 	// empty devices could give all their compute, bare ones all their memory.
 	empty, bare int
@@ -32,60 +37,58 @@ func Summarize(views []sharing.View) Summary {
 		if v.Admit(&everyone) != sharing.Fits {
 			continue
 		}
-		one := tier{open: 1, memory: v.FreeMemory(), smallest: v.Device.Memory, cores: v.FreeCores()}
-		if v.UsedMemory() == 0 {
-			one.bare = 1
+		if one := single(v); one.open > 0 {
+			s.tier(v.Device.Mode).add(one)
 		}
-		if v.Empty() {
-			one.empty = 1
-		}
-		if v.Device.Mode == sharing.MIG {
-			one = uncut(v)
-		}
-		s.tiers[rank(v.Device.Mode)].add(one)
 	}
 	return s
 }
 
-// uncut sums up a device in mode mig by the profiles that may still start
-// somewhere. Geometries may allow less; they are not looked at.
-func uncut(v *sharing.View) tier {
-	p := v.Device.MIG
-	if p == nil {
-		return tier{}
-	}
-	var all, left tier
-	for i := range p.Profiles {
-		f := &p.Profiles[i]
-		memory := f.Memory
-		if memory <= 0 {
-			memory = sharing.MaxBytes // not known: the geometry says it
-		}
-		all.memory, all.cores = max(all.memory, memory), max(all.cores, sharing.Percent(f.Compute))
-		for _, start := range f.Starts {
-			if !v.Occupied(sharing.Partition{Start: start, Size: f.Size}) {
-				left.memory, left.cores = max(left.memory, memory), max(left.cores, sharing.Percent(f.Compute))
-				left.open = 1
-			}
+// tier returns the sum of the devices of a mode.
+func (s *Summary) tier(m sharing.Mode) *tier {
+	for i := range s.tiers {
+		if s.tiers[i].mode == m {
+			return &s.tiers[i]
 		}
 	}
-	if left.memory == all.memory {
-		left.bare = 1
+	s.tiers = append(s.tiers, tier{mode: m})
+	return &s.tiers[len(s.tiers)-1]
+}
+
+// single sums up one device.
+func single(v *sharing.View) tier {
+	if v.Partitioned() {
+		return partitioned(v)
 	}
-	if left.cores == all.cores {
-		left.empty = 1
+	one := tier{open: 1, memory: v.FreeMemory(), smallest: v.Device.Memory, cores: v.FreeCores()}
+	if v.UsedMemory() == 0 {
+		one.bare = 1
 	}
-	if all.cores > 0 {
-		left.cores = left.cores * 100 / all.cores
+	if v.Empty() {
+		one.empty = 1
 	}
-	return left // a percentage is of slices: smallest stays 0 and refuses none
+	return one
+}
+
+// partitioned sums up a device that is cut into partitions. What a percentage of
+// the memory comes to is not known: smallest stays 0 and refuses none.
+func partitioned(v *sharing.View) tier {
+	left, empty := v.Most()
+	one := tier{memory: left.Memory, cores: left.Cores}
+	if left.Memory > 0 {
+		one.open = 1
+	}
+	if left.Memory == empty.Memory {
+		one.bare = 1
+	}
+	if left.Cores == empty.Cores {
+		one.empty = 1
+	}
+	return one
 }
 
 // add counts one more device.
 func (t *tier) add(one tier) {
-	if one.open == 0 {
-		return
-	}
 	if t.open == 0 || one.smallest < t.smallest {
 		t.smallest = one.smallest
 	}
@@ -96,8 +99,8 @@ func (t *tier) add(one tier) {
 	t.cores = max(t.cores, one.cores)
 }
 
-// Refuses reports that Place would certainly refuse the pod. When it does not
-// know it says false. It costs the same whatever is on the node.
+// Refuses reports that Place would certainly refuse the pod on these devices. When
+// it does not know it says false. It costs the same however many devices there are.
 func (s *Summary) Refuses(pod *sharing.PodRequest) bool {
 	for i := range pod.Requests {
 		if !s.serves(pod, &pod.Requests[i]) {
@@ -109,13 +112,9 @@ func (s *Summary) Refuses(pod *sharing.PodRequest) bool {
 
 // serves reports whether some mode may have what one container asks for.
 func (s *Summary) serves(pod *sharing.PodRequest, req *sharing.Request) bool {
-	for _, m := range pod.Modes {
-		if s.tiers[rank(m)].serves(req) {
-			return true
-		}
-	}
-	for r := range s.tiers {
-		if len(pod.Modes) == 0 && s.tiers[r].serves(req) {
+	for i := range s.tiers {
+		t := &s.tiers[i]
+		if (len(pod.Modes) == 0 || slices.Contains(pod.Modes, t.mode)) && t.serves(req) {
 			return true
 		}
 	}
@@ -124,10 +123,10 @@ func (s *Summary) serves(pod *sharing.PodRequest, req *sharing.Request) bool {
 
 // serves reports whether the tier may have what one container asks for.
 func (t *tier) serves(req *sharing.Request) bool {
-	switch {
-	case t.open < req.Count, req.Cores > t.cores, req.Exclusive() && t.empty < req.Count:
+	if t.open < req.Count || req.Cores > t.cores || req.Exclusive() && t.empty < req.Count {
 		return false
-	case req.Memory.Whole():
+	}
+	if req.Memory.Whole() {
 		return t.bare >= req.Count
 	}
 	return req.Memory.On(t.smallest) <= t.memory

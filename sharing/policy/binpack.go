@@ -15,19 +15,22 @@ func (binpack) Name() string { return "binpack" }
 // compute counting the same. Among devices of different size that is the
 // smallest that fits.
 //
-// A partition larger than was asked for fills a device too, with nothing: it is
-// given where no device has one of the right size. Where partitions are chosen by
-// best fit the device is preferred on which later requests lose least, which is
-// what filling devices is for.
-func (b binpack) Device(v *sharing.View, c sharing.Cost) int64 {
-	switch {
-	case ByLoss(b, v):
-		return kept(v, c)
-	case c.Loss > 0:
-		return fullness(v, c.Memory, c.Cores) - 2*million
+// A device that gives more than was asked for comes after all that do not. Where the
+// backend forecasts what later requests lose, the device is preferred on which they
+// lose least, which is what filling devices is for.
+func (binpack) Device(v *sharing.View, c sharing.Cost) int64 {
+	if worth := v.Worth(); worth > 0 {
+		return kept(c, worth)
 	}
-	return fullness(v, c.Memory, c.Cores)
+	full := fullness(v, c.Memory, c.Cores)
+	if c.Loss > 0 {
+		return full - 2*million
+	}
+	return full
 }
+
+// Percent implements LossScorer.
+func (binpack) Percent(_ *sharing.View, score int64) int64 { return percentKept(score) }
 
 // Node prefers the node of which most is taken already.
 func (binpack) Node(views []sharing.View, pod *sharing.PodRequest) int64 {

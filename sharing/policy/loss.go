@@ -4,31 +4,28 @@ package policy
 
 import "deviceshare/sharing"
 
-// ByLoss reports whether the policy scores a device by what later requests lose:
-// the one that fills devices does where partitions are chosen by best fit. The
-// one that spreads pods does not, since that costs places and is asked for. What
-// modes are worth does not change how a policy scores the devices of one mode.
-func ByLoss(p Policy, v *sharing.View) bool {
-	if w, ok := p.(weighted); ok {
-		p = w.Policy
-	}
-	_, packs := p.(binpack)
-	d := v.Device
-	return packs && d.Mode == sharing.MIG && d.MIG != nil && d.MIG.Policy == sharing.BestFit
+// LossScorer is an optional power of a policy: it prefers the device on which later
+// requests lose least, where the device's backend forecasts that. ByLoss discovers it.
+type LossScorer interface {
+	Policy
+	// Percent turns the score that Device gave a device into the score of its node, 0 to
+	// 100: 100 if nothing is lost, 0 if as much as the device is worth. The
+	// weight of the device's mode is not in it: the caller adds that to the score itself.
+	Percent(v *sharing.View, score int64) int64
 }
 
-// kept is the score by loss: two million if nothing is lost, a million less for
-// as much as the device has. Memory slices nobody asked for count as that much.
-func kept(v *sharing.View, c sharing.Cost) int64 {
-	return 2 * (million - fraction(c.Loss, 2000*int64(v.Device.MIG.Slices)))
+// ByLoss returns the policy as a LossScorer; false if it has not that power, or if
+// nobody forecasts what later requests lose on the device.
+func ByLoss(p Policy, v *sharing.View) (LossScorer, bool) {
+	s, ok := p.(LossScorer)
+	return s, ok && v.Worth() > 0
 }
 
-// Percent is the score that the policy gave a device by loss as the score of a
-// node, 0 to 100. What the device's mode is worth is not in it: the scheduler adds
-// that to the score of a node itself.
-func Percent(p Policy, v *sharing.View, score int64) int64 {
-	if w, ok := p.(weighted); ok {
-		score -= w.points[v.Device.Mode]
-	}
-	return max(0, (score-million)*100/million)
+// kept is the score by loss: two million if nothing is lost, a million less for as
+// much as the device is worth. A loss of twice that scores 0.
+func kept(c sharing.Cost, worth int64) int64 {
+	return 2 * (million - fraction(c.Loss, 2*worth))
 }
+
+// percentKept is kept as the score of a node.
+func percentKept(score int64) int64 { return max(0, (score-million)*100/million) }

@@ -50,14 +50,14 @@ func Names() []string {
 // million is the resolution of fractions.
 const million = 1_000_000
 
-// fraction returns part/whole in millionths, from 0 to a million. Nothing of
-// nothing is all of it: a device that offers no memory or compute is full. One
-// division and one product of floats are rounded the same way on every machine.
+// fraction returns part/whole in millionths, from 0 to a million. A device that offers
+// no memory or compute counts as full. One division and one product of floats are
+// rounded the same way on every machine.
 func fraction(part, whole int64) int64 {
-	switch {
-	case part >= whole:
+	if part >= whole {
 		return million
-	case part <= 0:
+	}
+	if part < 1 {
 		return 0
 	}
 	return int64(float64(part) / float64(whole) * million)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/sharingtest"
 )
@@ -29,7 +30,7 @@ func used(index int, model string, cores sharing.Percent, gib ...int) sharing.Vi
 			Device: d.ID, Mode: d.Mode, Memory: sharing.Bytes(n) * sharing.GiB, Cores: cores,
 		}})
 	}
-	return sharing.NewView(&d, held)
+	return sharing.NewView(&d, held, factory.New())
 }
 
 func TestPoliciesAreNamedExactly(t *testing.T) {
@@ -89,7 +90,7 @@ func TestWhichNodeAPolicyPrefers(t *testing.T) {
 	sick := used(0, "A100-80", 0, 80)
 	d := *sick.Device
 	d.Healthy = false
-	sick = sharing.NewView(&d, sick.Held())
+	sick = sharing.NewView(&d, sick.Held(), factory.New())
 	nodes := map[string][]sharing.View{
 		"empty":         {used(0, "A100-80", 0), used(1, "A100-80", 0)},
 		"hardly used":   {used(0, "A100-80", 0, 1), used(1, "A100-80", 0)},
@@ -129,8 +130,8 @@ func TestScoresStayInTheirBoundsWhateverIsOnTheDevice(t *testing.T) {
 	}
 	t4 := sharingtest.Device(1, "T4", sharing.HAMiCore)
 	for says, v := range map[string]sharing.View{
-		"no memory and no compute": sharing.NewView(&none, nil),
-		"absurd shares":            sharing.NewView(&t4, many),
+		"no memory and no compute": sharing.NewView(&none, nil, factory.New()),
+		"absurd shares":            sharing.NewView(&t4, many, factory.New()),
 	} {
 		for _, name := range policy.Names() {
 			p := named(t, name)
@@ -152,5 +153,25 @@ func TestPoliciesDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { p.Device(&views[0], sharing.Cost{}); p.Node(views, pod) }); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}
+	}
+}
+
+func TestWhatIsAskedForFillsTheDevice(t *testing.T) {
+	v := used(0, "A100-80", 50, 10)
+	for says, c := range map[string]sharing.Cost{
+		"memory":                     {Memory: sharing.GiB},
+		"compute":                    {Cores: 10},
+		"as much as is left of both": {Memory: 70 * sharing.GiB, Cores: 50},
+	} {
+		if b := named(t, "binpack"); b.Device(&v, c) <= b.Device(&v, sharing.Cost{}) {
+			t.Errorf("%s: binpack does not prefer the device that is fuller with it", says)
+		}
+		if s := named(t, "spread"); s.Device(&v, c) >= s.Device(&v, sharing.Cost{}) {
+			t.Errorf("%s: spread prefers the device that is fuller with it", says)
+		}
+	}
+	// Half of the memory and all of the compute, in millionths of each.
+	if got := named(t, "binpack").Device(&v, sharing.Cost{Memory: 30 * sharing.GiB, Cores: 50}); got != 1_500_000 {
+		t.Errorf("a device that becomes three quarters full scores %d", got)
 	}
 }

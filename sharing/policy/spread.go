@@ -7,9 +7,13 @@ import "deviceshare/sharing"
 // spread keeps pods apart, so that they disturb each other least.
 type spread struct{}
 
-// sharer is what one more pod on a device weighs: more than all of its memory
-// and compute.
-const sharer = 4 * million
+const (
+	// sharer is the weight of one pod on a device: more than all of its memory and
+	// compute.
+	sharer = 4_000_000
+	// mostSharers bounds how many pods are weighed, so that scores stay in their bounds.
+	mostSharers = 1 << 20
+)
 
 // Name implements Policy.
 func (spread) Name() string { return "spread" }
@@ -17,7 +21,7 @@ func (spread) Name() string { return "spread" }
 // Device prefers the device with the fewest sharers, and among those the one of
 // which least is taken afterwards.
 func (spread) Device(v *sharing.View, c sharing.Cost) int64 {
-	sharers := min(int64(v.Sharers()), MaxScore/sharer/2)
+	sharers := min(int64(v.Sharers()), mostSharers)
 	return -sharers*sharer - fullness(v, c.Memory, c.Cores)
 }
 

@@ -7,11 +7,11 @@ import "deviceshare/sharing"
 // MaxWeight bounds the weight of a mode.
 const MaxWeight = 1_000_000
 
-// Weights is what the modes are worth when they compete: one is worth one percent
-// of a device's memory and compute. A mode that is not in it is worth nothing.
+// Weights is the weights of the modes when they compete. A weight of 1 counts as much as
+// one percent of a device's memory and compute. A mode that is missing has weight 0.
 type Weights map[sharing.Mode]float64
 
-// weighted adds what a device's mode is worth.
+// weighted adds the weight of a device's mode to the policy's score.
 type weighted struct {
 	Policy
 	points map[sharing.Mode]int64
@@ -31,10 +31,25 @@ func WithModes(p Policy, w Weights) Policy {
 	if len(points) == 0 {
 		return p
 	}
-	return weighted{Policy: p, points: points}
+	one := weighted{Policy: p, points: points}
+	if s, ok := p.(LossScorer); ok {
+		return weightedByLoss{weighted: one, scorer: s}
+	}
+	return one
 }
 
 // Device implements Policy.
 func (w weighted) Device(v *sharing.View, c sharing.Cost) int64 {
 	return w.Policy.Device(v, c) + w.points[v.Device.Mode]
+}
+
+// weightedByLoss keeps the optional power of the policy that is weighted.
+type weightedByLoss struct {
+	weighted
+	scorer LossScorer
+}
+
+// Percent implements LossScorer.
+func (w weightedByLoss) Percent(v *sharing.View, score int64) int64 {
+	return w.scorer.Percent(v, score-w.points[v.Device.Mode])
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 	"deviceshare/sharing/policy"
 )
 
@@ -19,7 +20,7 @@ func inMode(m sharing.Mode, gib int) sharing.View {
 	for i := range held {
 		held[i].Share.Mode = m
 	}
-	return sharing.NewView(&d, held)
+	return sharing.NewView(&d, held, factory.New())
 }
 
 func TestAWeightOutweighsAsManyPercentOfADevice(t *testing.T) {
@@ -64,6 +65,15 @@ func TestWeightsKeepTheNameTheBoundsAndTheScoresOfNodes(t *testing.T) {
 		}
 		if n := testing.AllocsPerRun(100, func() { p.Device(&v, sharing.Cost{}) }); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+}
+
+func TestWeightsThatAreNotPositiveLeaveThePolicyAsItIs(t *testing.T) {
+	bare := named(t, "binpack")
+	for _, w := range []policy.Weights{nil, {}, {sharing.MIG: 0}, {sharing.MIG: -1, sharing.MPS: 0}} {
+		if got := policy.WithModes(bare, w); got != bare {
+			t.Errorf("%v: the policy is wrapped as %#v", w, got)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func Backend(t *testing.T, b sharing.Backend) {
 	if _, ok := (sharing.Backends{b}).For(b.Mode()); !ok {
 		t.Fatalf("mode %q is not found again", b.Mode())
 	}
-	for name, d := range devices(b.Mode()) {
+	for name, d := range devices(b) {
 		for _, p := range promises() {
 			t.Run(name+": "+p.says, func(t *testing.T) {
 				if err := p.kept(b, d); err != nil {
@@ -54,13 +54,14 @@ func promises() []promise {
 }
 
 // devices are the kinds of device a backend is checked on.
-func devices(m sharing.Mode) map[string]sharing.Device {
+func devices(b sharing.Backend) map[string]sharing.Device {
+	m := b.Mode()
 	few := Device(0, "A100-80", m)
 	few.MaxShares = 2
 	all := map[string]sharing.Device{
 		"A100": Device(0, "A100-80", m), "A30": Device(0, "A30", m), "two sharers": few,
 	}
-	if m == sharing.MIG {
+	if cuts(b) {
 		all["free A100"], all["free A30"] = Free(Device(0, "A100-40", m)), Free(Device(0, "A30", m))
 		all["H200"] = Device(0, "H200", m)
 		all["best fit of geometries"] = BestFit(Device(0, "A100-80", m))
@@ -72,6 +73,12 @@ func devices(m sharing.Mode) map[string]sharing.Device {
 	scaled.Memory, scaled.Cores = 2*scaled.Memory, 200
 	all["scaled"] = scaled
 	return all
+}
+
+// cuts reports whether the backend's devices are cut into partitions.
+func cuts(b sharing.Backend) bool {
+	_, ok := b.(sharing.Partitioner)
+	return ok
 }
 
 // fit is what Place does with one device.
@@ -109,7 +116,7 @@ func random(seed uint64) func() *sharing.PodRequest {
 func filled(b sharing.Backend, d sharing.Device, check func(l *sharing.Ledger, pod *sharing.PodRequest) error) error {
 	for seed := range uint64(20) {
 		next := random(seed)
-		l := sharing.NewLedger(Node("n1", d))
+		l := sharing.NewLedger(Node("n1", d), sharing.Backends{b})
 		for range 20 {
 			pod := next()
 			if err := check(l, pod); err != nil {
@@ -148,7 +155,7 @@ func isPure(b sharing.Backend, d sharing.Device) error {
 // keepsNoView: a caller tries one placement after the other in the same view.
 func keepsNoView(b sharing.Backend, d sharing.Device) error {
 	return filled(b, d, func(l *sharing.Ledger, pod *sharing.PodRequest) error {
-		v := sharing.NewView(&d, nil)
+		v := sharing.NewView(&d, nil, sharing.Backends{b})
 		fit(b, &v, pod)
 		v = l.Views()[0]
 		share, reason := fit(b, &v, pod)
@@ -177,7 +184,7 @@ func neverOverGrants(b sharing.Backend, d sharing.Device) error {
 			return fmt.Errorf("Fit says it takes %+v, the share is %+v", cost, share)
 		}
 		promised := req.Memory.On(d.Memory)
-		if _, ok := req.Memory.Absolute(); !ok && d.Mode == sharing.MIG {
+		if _, ok := req.Memory.Absolute(); !ok && cuts(b) {
 			promised = promised * 9 / 10 // hardware keeps some of each slice
 		}
 		if share.Device != d.ID || share.Mode != b.Mode() || share.Memory < promised || share.Memory <= 0 || share.Cores < req.Cores {

@@ -38,7 +38,7 @@ func TestTheSuiteCatchesBrokenBackends(t *testing.T) {
 		}},
 		"changes the view": {"it changes none of its arguments and answers the same again", func(v *sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
 			s, reason := honest(v, req)
-			*v = sharing.NewView(v.Device, v.Held()[:0])
+			*v = sharing.NewView(v.Device, v.Held()[:0], nil)
 			return s, reason
 		}},
 		"keeps the view": {"it keeps no view", func(v *sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
@@ -62,7 +62,7 @@ func TestTheSuiteCatchesBrokenBackends(t *testing.T) {
 			return honest(v, req)
 		}},
 		"looks at the empty device": {"two containers of a pod never collide", func(v *sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {
-			empty := sharing.NewView(v.Device, nil)
+			empty := sharing.NewView(v.Device, nil, nil)
 			return honest(&empty, req)
 		}},
 		"never gives the whole": {"a request for the whole device gets it alone", func(v *sharing.View, req *sharing.Request) (sharing.Share, sharing.Reason) {

@@ -15,7 +15,7 @@ func refusesUnusable(b sharing.Backend, d sharing.Device) error {
 	other, picky := *small, *small
 	other.Modes = []sharing.Mode{"another"}
 	picky.Selector.NotIDs = []sharing.DeviceID{d.ID}
-	blocked, former := sharing.NewLedger(Node("n1", d)), sharing.NewLedger(Node("n1", d))
+	blocked, former := sharing.NewLedger(Node("n1", d), sharing.Backends{b}), sharing.NewLedger(Node("n1", d), sharing.Backends{b})
 	blocked.Block("unreadable")
 	former.Record("old", Give("main", sharing.Share{Device: d.ID, Mode: "former", Memory: sharing.GiB}))
 
@@ -25,12 +25,12 @@ func refusesUnusable(b sharing.Backend, d sharing.Device) error {
 		pod  *sharing.PodRequest
 		want sharing.Reason
 	}{
-		{"unhealthy", sharing.NewLedger(Node("n1", sick)), small, sharing.Unhealthy},
-		{"mode not named by the pod", sharing.NewLedger(Node("n1", d)), &other, sharing.WrongMode},
-		{"not selected", sharing.NewLedger(Node("n1", d)), &picky, sharing.NotSelected},
+		{"unhealthy", sharing.NewLedger(Node("n1", sick), sharing.Backends{b}), small, sharing.Unhealthy},
+		{"mode not named by the pod", sharing.NewLedger(Node("n1", d), sharing.Backends{b}), &other, sharing.WrongMode},
+		{"not selected", sharing.NewLedger(Node("n1", d), sharing.Backends{b}), &picky, sharing.NotSelected},
 		{"blocked", blocked, small, sharing.Blocked},
 		{"held in the mode it had before", former, small, sharing.HeldExclusively},
-		{"no shares left", sharing.NewLedger(Node("n1", closed)), small, sharing.TooManyShares},
+		{"no shares left", sharing.NewLedger(Node("n1", closed), sharing.Backends{b}), small, sharing.TooManyShares},
 	}
 	for _, c := range cases {
 		if _, reason := fit(b, &c.l.Views()[0], c.pod); reason != c.want {
@@ -45,7 +45,7 @@ func refusesNonsense(b sharing.Backend, d sharing.Device) error {
 		return sharing.Request{Container: "main", Count: 1, Memory: m, Cores: cores}
 	}
 	tiny := d
-	if d.Mode != sharing.MIG { // the smallest partition is never nothing
+	if !cuts(b) { // the smallest partition is never nothing
 		tiny.Memory = sharing.MiB
 	} else {
 		tiny.MIG = nil
@@ -64,7 +64,7 @@ func refusesNonsense(b sharing.Backend, d sharing.Device) error {
 		{"a percentage that comes to nothing", tiny, with(sharing.PercentMemory(1), 0)},
 	}
 	for _, c := range cases {
-		l := sharing.NewLedger(Node("n1", c.d))
+		l := sharing.NewLedger(Node("n1", c.d), sharing.Backends{b})
 		if share, reason := fit(b, &l.Views()[0], Pod("p", c.req)); reason == sharing.Fits {
 			return fmt.Errorf("%s: gives %+v", c.says, share)
 		}
@@ -117,12 +117,12 @@ func initIsReused(b sharing.Backend, d sharing.Device) error {
 func wholeIsAlone(b sharing.Backend, d sharing.Device) error {
 	whole, small := Pod("whole", Ask("main", 0, 0)), Pod("small", Ask("main", 1, 0))
 	for _, order := range [][2]*sharing.PodRequest{{whole, small}, {small, whole}} {
-		l := sharing.NewLedger(Node("n1", d))
+		l := sharing.NewLedger(Node("n1", d), sharing.Backends{b})
 		share, reason := fit(b, &l.Views()[0], order[0])
 		if reason != sharing.Fits {
 			return fmt.Errorf("%s on an empty device: %v", order[0].Owner, reason)
 		}
-		if order[0] == whole && share.Whole == (d.Mode == sharing.MIG) {
+		if order[0] == whole && share.Whole == cuts(b) {
 			return fmt.Errorf("a whole device is a share without limits, a partition is not: %+v", share)
 		}
 		if err := l.Reserve(order[0].Owner, Give("main", share)); err != nil {

@@ -5,7 +5,7 @@
 // formats for people.
 //
 // There are two texts for the same value. The JSON texts carry a version and
-// are complete. The texts of today, in register.go and assigned.go, are what the
+// are complete. The legacy texts, in legacy_register.go and legacy_assigned.go, are what the
 // existing volcano-vgpu-device-plugin and the scheduler plugin in Volcano read
 // and write; they are kept so that a fleet can be moved node by node.
 //

@@ -14,7 +14,7 @@ const MaxText = 256 << 10
 // Error says which text is wrong, where, and why.
 type Error struct {
 	// Text names the format: "node inventory", "pod placement", or the key of
-	// one of today's annotations.
+	// one of the legacy annotations.
 	Text string
 	// At is a path such as devices[0].memory, or a position such as byte 17.
 	At string

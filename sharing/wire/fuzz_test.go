@@ -42,7 +42,7 @@ func FuzzInventory(f *testing.F) {
 			t.Fatalf("%v\ngot  %+v\nwant %+v", err, back, inv)
 		}
 		if _, err := wire.DecodeRegister(wire.EncodeRegister(inv, 1), 1); err != nil {
-			t.Fatalf("today's text of %+v: %v", inv, err)
+			t.Fatalf("the legacy text of %+v: %v", inv, err)
 		}
 	})
 }

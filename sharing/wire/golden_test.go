@@ -53,7 +53,7 @@ func TestThePlacementTextStaysAsItIs(t *testing.T) {
 	}
 }
 
-func TestTheRegisterTextIsTodays(t *testing.T) {
+func TestTheRegisterTextIsTheLegacyOne(t *testing.T) {
 	healthy := func(id string, mode sharing.Mode) sharing.Device {
 		return sharing.Device{ID: sharing.DeviceID(id), Model: "NVIDIA A100", Memory: 81920*sharing.MiB + 5, MaxShares: 10, Healthy: true, Mode: mode}
 	}
@@ -106,7 +106,7 @@ func TestTheRegisterTextIsTodays(t *testing.T) {
 	}
 }
 
-func TestTheAssignedTextIsTodays(t *testing.T) {
+func TestTheAssignedTextIsTheLegacyOne(t *testing.T) {
 	share := func(id string, memory sharing.Bytes, cores sharing.Percent) sharing.Share {
 		return sharing.Share{Device: sharing.DeviceID(id), Mode: sharing.HAMiCore, Memory: memory, Cores: cores}
 	}

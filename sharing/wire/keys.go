@@ -26,7 +26,7 @@ const (
 	// NodeInventory holds the devices of the node as versioned JSON. Written by
 	// our device plugin, read by our scheduler.
 	NodeInventory = "volcano.sh/node-vgpu-inventory"
-	// NodeRegister holds the devices in today's grammar. Written by both device
+	// NodeRegister holds the devices in the legacy grammar. Written by both device
 	// plugins, read by Volcano's scheduler and, where NodeInventory is missing,
 	// by ours.
 	NodeRegister = "volcano.sh/node-vgpu-register"
@@ -34,7 +34,7 @@ const (
 	// v1.15.0 wants. Written by our device plugin when it is told to, read and
 	// overwritten by those schedulers, never read by ours.
 	NodeHandshake = "volcano.sh/node-vgpu-handshake"
-	// NodeLock is the lock of today's components: Volcano's scheduler sets it
+	// NodeLock is the lock of the legacy components: Volcano's scheduler sets it
 	// when deviceshare.NodeLockEnable is true, either device plugin removes it; ours
 	// only when it was taken for the pod that starts. Our scheduler sets and reads none.
 	NodeLock = "hamivgpu"
@@ -48,20 +48,20 @@ const (
 	// PodNode is the name of the node the decision is about. Written by both
 	// schedulers, read by both device plugins.
 	PodNode = "volcano.sh/vgpu-node"
-	// PodTime is when it was decided, in Unix seconds. Today's device plugin
+	// PodTime is when it was decided, in Unix seconds. The legacy device plugin
 	// overwrites it with MaxUint64 when it is done; so does ours for pods that
-	// today's scheduler placed.
+	// the legacy scheduler placed.
 	PodTime = "volcano.sh/vgpu-time"
-	// PodAssigned is the decision in today's grammar. Written by both schedulers,
+	// PodAssigned is the decision in the legacy grammar. Written by both schedulers,
 	// never changed afterwards, read by everybody.
 	PodAssigned = "volcano.sh/vgpu-ids-new"
-	// PodToAllocate starts as a copy of PodAssigned; today's device plugin erases
-	// it entry by entry, ours as a whole for pods that today's scheduler placed. Not
+	// PodToAllocate starts as a copy of PodAssigned; the legacy device plugin erases
+	// it entry by entry, ours as a whole for pods that the legacy scheduler placed. Not
 	// read by us.
 	PodToAllocate = "volcano.sh/devices-to-allocate"
-	// PodBindPhase is PhaseAllocating when the scheduler writes it; today's device
+	// PodBindPhase is PhaseAllocating when the scheduler writes it; the legacy device
 	// plugin then writes PhaseSuccess or PhaseFailed. Ours writes PhaseSuccess for
-	// pods that today's scheduler placed, and reads whether it has.
+	// pods that the legacy scheduler placed, and reads whether it has.
 	PodBindPhase = "volcano.sh/bind-phase"
 	// PodBindTime is when the binding was written, in Unix seconds. Read by our
 	// device plugin beside NodeLock.

@@ -4,7 +4,7 @@ package wire
 
 import "deviceshare/sharing"
 
-// NodeAnnotations is what a node publishes: the inventory as JSON and in today's
+// NodeAnnotations is what a node publishes: the inventory as JSON and in the legacy
 // grammar, to be written together. It is an error if the inventory is not valid
 // or too long; then nothing must be written.
 func NodeAnnotations(inv sharing.Inventory, factor int64) (map[string]string, error) {
@@ -24,7 +24,7 @@ func HandshakeAnnotation(now string) (key, value string) {
 	return NodeHandshake, "Reported " + now
 }
 
-// ReadNode reads the devices of a node: from the JSON text, else from today's.
+// ReadNode reads the devices of a node: from the JSON text, else from the legacy one.
 // Nothing found is not an error: the node does not share devices. A text that is
 // wrong is an error, even if the other one is right. So is a JSON text that names
 // another node, and two texts that disagree about which devices there are, their
@@ -32,12 +32,12 @@ func HandshakeAnnotation(now string) (key, value string) {
 // runs, and nothing says which.
 func ReadNode(annotations map[string]string, node string, factor int64) (inv sharing.Inventory, found bool, err error) {
 	text, complete := annotations[NodeInventory]
-	today, register := annotations[NodeRegister]
+	register, isRegistered := annotations[NodeRegister]
 	if !complete {
-		if today == "" {
+		if register == "" {
 			return sharing.Inventory{}, false, nil
 		}
-		if inv, err = DecodeRegister(today, factor); err != nil {
+		if inv, err = DecodeRegister(register, factor); err != nil {
 			return sharing.Inventory{}, false, err
 		}
 		inv.Node = node
@@ -49,8 +49,8 @@ func ReadNode(annotations map[string]string, node string, factor int64) (inv sha
 	if inv.Node != node {
 		return sharing.Inventory{}, false, &Error{inventoryFormat, "node", "is " + shown(inv.Node) + " on node " + shown(node)}
 	}
-	if register {
-		if err := agree(inv, today, factor); err != nil {
+	if isRegistered {
+		if err := agree(inv, register, factor); err != nil {
 			return sharing.Inventory{}, false, err
 		}
 	}
@@ -59,8 +59,8 @@ func ReadNode(annotations map[string]string, node string, factor int64) (inv sha
 
 // agree compares a register text with the one the inventory would give. Amounts
 // are left out, since the factor may just have been changed.
-func agree(inv sharing.Inventory, today string, factor int64) error {
-	got, err := DecodeRegister(today, factor)
+func agree(inv sharing.Inventory, register string, factor int64) error {
+	got, err := DecodeRegister(register, factor)
 	if err != nil {
 		return err
 	}

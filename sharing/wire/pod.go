@@ -10,9 +10,9 @@ import (
 )
 
 // PlacementAnnotations is what the scheduler writes with a binding: the decision
-// as JSON and the six annotations of today, so that either device plugin can
+// as JSON and the six legacy annotations, so that either device plugin can
 // follow. unixSeconds is the time of the decision. The containers of the pod, if
-// given, make the text of today complete for containers with vgpu-number 0. It
+// given, make the legacy text complete for containers with vgpu-number 0. It
 // is an error if the placement is not valid or too long.
 func PlacementAnnotations(p sharing.Placement, factor, unixSeconds int64, containers ...ContainerRef) (map[string]string, error) {
 	text, err := EncodePlacement(p)
@@ -33,30 +33,30 @@ func PlacementAnnotations(p sharing.Placement, factor, unixSeconds int64, contai
 }
 
 // ReadPlacement reads the decision about a pod: from the JSON text, else from
-// today's. Nothing found is not an error. The inventory may be nil; it is the one
+// the legacy one. Nothing found is not an error. The inventory may be nil; it is the one
 // of the node the pod is on.
 //
 // It errs on the side of not knowing. An error, after which the pod must count as
-// holding anything on its node, is: a JSON text that is wrong, even if today's is
+// holding anything on its node, is: a JSON text that is wrong, even if the legacy one is
 // right; texts that name different nodes, or a node other than the inventory's;
-// texts that name different devices, as after a scheduler that knows only today's
-// text has decided anew; today's text that gives a device in a mode the pod does
+// texts that name different devices, as after a scheduler that knows only the legacy
+// text has decided anew; the legacy text that gives a device in a mode the pod does
 // not accept; and a container that does not have as many shares as its Count, since
-// what it really has would count as free. Today's text is about app containers
+// what it really has would count as free. The legacy text is about app containers
 // only, so others are not looked for in it.
 func ReadPlacement(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (p sharing.Placement, found bool, err error) {
 	text, complete := annotations[PodPlacement]
-	today := annotations[PodAssigned]
-	if !complete && today == "" {
+	assigned := annotations[PodAssigned]
+	if !complete && assigned == "" {
 		return sharing.Placement{}, false, nil
 	}
 	if complete {
 		p, err = DecodePlacement(text)
-		if err == nil && today != "" && devicesOf(today) != devicesOf(EncodeAssigned(p, factor)) {
+		if err == nil && assigned != "" && devicesOf(assigned) != devicesOf(EncodeAssigned(p, factor)) {
 			err = &Error{placementFormat, "", "names other devices than " + PodAssigned}
 		}
 	} else {
-		p, err = readToday(annotations, containers, inv, factor)
+		p, err = readLegacy(annotations, containers, inv, factor)
 	}
 	if err == nil {
 		err = sameNode(&p, annotations, inv)
@@ -70,7 +70,7 @@ func ReadPlacement(annotations map[string]string, containers []ContainerRef, inv
 	return p, true, nil
 }
 
-func readToday(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (sharing.Placement, error) {
+func readLegacy(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (sharing.Placement, error) {
 	p, err := DecodeAssigned(annotations[PodAssigned], containers, inv, factor)
 	if err != nil {
 		return sharing.Placement{}, err
@@ -82,7 +82,7 @@ func readToday(annotations map[string]string, containers []ContainerRef, inv *sh
 	if inv == nil {
 		return p, nil
 	}
-	// Today's text does not say under which geometries it was written; those it
+	// The legacy text does not say under which geometries it was written; those it
 	// was read under are the only ones there are.
 	p.GeometryHash = inv.GeometryHash
 	if modes, ok := annotations[UserMode]; ok {
@@ -91,7 +91,7 @@ func readToday(annotations map[string]string, containers []ContainerRef, inv *sh
 	return p, nil
 }
 
-// accepted checks the modes of a decision against those the pod accepts. Today's
+// accepted checks the modes of a decision against those the pod accepts. Legacy
 // schedulers take every mode they do not know for hami-core.
 func accepted(p *sharing.Placement, modes string) error {
 	for _, c := range p.Containers {
@@ -135,7 +135,7 @@ func sameNode(p *sharing.Placement, annotations map[string]string, inv *sharing.
 	return nil
 }
 
-// devicesOf keeps the device and partition ids of a text of today, without
+// devicesOf keeps the device and partition ids of a legacy text, without
 // amounts and without empty entries, container by container.
 func devicesOf(text string) string {
 	var b strings.Builder

@@ -114,9 +114,9 @@ func TestAnyPlacementComesBack(t *testing.T) {
 	}
 }
 
-// Today's text keeps devices, health, mode and memory in whole units, and says no
+// The legacy text keeps devices, health, mode and memory in whole units, and says no
 // more of a device than it has.
-func TestTodaysTextNeverPromisesMoreThanThereIs(t *testing.T) {
+func TestLegacyTextNeverPromisesMoreThanThereIs(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range rounds {
 		inv, factor := randomInventory(r), pick(r, int64(1), 7, 1024)
@@ -133,16 +133,16 @@ func TestTodaysTextNeverPromisesMoreThanThereIs(t *testing.T) {
 	}
 }
 
-// Today's text gives every app container its devices, and never less memory than
+// The legacy text gives every app container its devices, and never less memory than
 // it got.
-func TestTodaysTextNeverCountsLessThanWasGiven(t *testing.T) {
+func TestLegacyTextNeverCountsLessThanWasGiven(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range rounds {
 		p, factor := randomPlacement(r), pick(r, int64(1), 7, 1024)
 		for i := range p.Containers {
 			for j := range p.Containers[i].Shares {
 				if q := &p.Containers[i].Shares[j].Partition; q.Size > 0 {
-					q.Geometry = "g1" // without one today's text has only a stand-in
+					q.Geometry = "g1" // without one the legacy text has only a stand-in
 				}
 			}
 		}

@@ -46,13 +46,13 @@ func TestReadingANode(t *testing.T) {
 		why         string
 	}{
 		"nothing":                                  {annotations: map[string]string{"x": "y"}},
-		"an empty text of today":                   {annotations: map[string]string{wire.NodeRegister: ""}},
+		"an empty legacy text":                     {annotations: map[string]string{wire.NodeRegister: ""}},
 		"both texts":                               {annotations: both, want: ptr(node1())},
 		"JSON alone":                               {annotations: with(both, wire.NodeRegister, ""), want: ptr(node1())},
-		"today's text alone":                       {annotations: with(both, wire.NodeInventory, ""), want: &mixed},
+		"the legacy text alone":                    {annotations: with(both, wire.NodeInventory, ""), want: &mixed},
 		"another factor is no disagreement":        {annotations: both, factor: 1000, want: ptr(node1())},
-		"wrong JSON beside a good text of today":   {annotations: with(both, wire.NodeInventory, "{"), why: "too early"},
-		"JSON beside a wrong text of today":        {annotations: with(both, wire.NodeRegister, "GPU"), why: "fields"},
+		"wrong JSON beside a good legacy text":     {annotations: with(both, wire.NodeInventory, "{"), why: "too early"},
+		"JSON beside a wrong legacy text":          {annotations: with(both, wire.NodeRegister, "GPU"), why: "fields"},
 		"the JSON of another node":                 {annotations: elsewhere, why: `is "node2" on node "node1"`},
 		"texts that disagree about health":         {annotations: with(both, wire.NodeRegister, wire.EncodeRegister(sick, 1)), why: "disagrees"},
 		"texts that disagree about a mode":         {annotations: with(both, wire.NodeRegister, wire.EncodeRegister(remoded, 1)), why: "disagrees"},
@@ -86,7 +86,7 @@ func TestReadingAPlacement(t *testing.T) {
 		{Name: "load", Kind: sharing.Init, Asks: true, Count: 1}, {Name: "main", Asks: true, Count: 2}, {Name: "all", Asks: true, Count: 1},
 		{Name: "memory alone", Kind: sharing.Init, Asks: true}, // a mistake, which gets nothing
 	}
-	today := with(both, wire.PodPlacement, "")
+	assigned := with(both, wire.PodPlacement, "")
 	less := pod1()
 	less.Containers[2].Shares = less.Containers[2].Shares[:1]
 	fewer, err := wire.PlacementAnnotations(less, 1, 1)
@@ -103,20 +103,20 @@ func TestReadingAPlacement(t *testing.T) {
 		want        *sharing.Placement
 		why         string
 	}{
-		"nothing":                               {annotations: map[string]string{wire.PodNode: "node1"}},
-		"an empty text of today":                {annotations: map[string]string{wire.PodAssigned: "", wire.PodNode: "node1"}},
-		"both texts":                            {annotations: both, inv: &inv, want: ptr(pod1())},
-		"JSON alone":                            {annotations: with(both, wire.PodAssigned, ""), inv: &inv, want: ptr(pod1())},
-		"no inventory":                          {annotations: both, want: ptr(pod1())},
-		"today's text alone":                    {annotations: today, inv: &inv, want: &legacy},
-		"today's text in a mode that is wanted": {annotations: with(today, wire.UserMode, "time-slicing,hami-core,mig"), inv: &inv, want: &legacy},
+		"nothing":               {annotations: map[string]string{wire.PodNode: "node1"}},
+		"an empty legacy text":  {annotations: map[string]string{wire.PodAssigned: "", wire.PodNode: "node1"}},
+		"both texts":            {annotations: both, inv: &inv, want: ptr(pod1())},
+		"JSON alone":            {annotations: with(both, wire.PodAssigned, ""), inv: &inv, want: ptr(pod1())},
+		"no inventory":          {annotations: both, want: ptr(pod1())},
+		"the legacy text alone": {annotations: assigned, inv: &inv, want: &legacy},
+		"the legacy text in a mode that is wanted": {annotations: with(assigned, wire.UserMode, "time-slicing,hami-core,mig"), inv: &inv, want: &legacy},
 
-		"today's text in a mode nobody wants":    {annotations: with(today, wire.UserMode, "hami-core,mig"), inv: &inv, why: "in mode time-slicing, the pod accepts"},
-		"today's text without a node":            {annotations: with(today, wire.PodNode, ""), inv: &inv, why: "not a node name"},
-		"today's text of another node":           {annotations: with(today, wire.PodNode, "node9"), inv: &inv, why: "the inventory is of"},
-		"today's text that is wrong":             {annotations: with(today, wire.PodAssigned, "x;y"), inv: &inv, why: "fields"},
-		"wrong JSON beside a good text of today": {annotations: with(both, wire.PodPlacement, "{}"), inv: &inv, why: "missing"},
-		"empty JSON beside a good text of today": {annotations: func() map[string]string {
+		"the legacy text in a mode nobody wants": {annotations: with(assigned, wire.UserMode, "hami-core,mig"), inv: &inv, why: "in mode time-slicing, the pod accepts"},
+		"the legacy text without a node":         {annotations: with(assigned, wire.PodNode, ""), inv: &inv, why: "not a node name"},
+		"the legacy text of another node":        {annotations: with(assigned, wire.PodNode, "node9"), inv: &inv, why: "the inventory is of"},
+		"the legacy text that is wrong":          {annotations: with(assigned, wire.PodAssigned, "x;y"), inv: &inv, why: "fields"},
+		"wrong JSON beside a good legacy text":   {annotations: with(both, wire.PodPlacement, "{}"), inv: &inv, why: "missing"},
+		"empty JSON beside a good legacy text": {annotations: func() map[string]string {
 			a := maps.Clone(both)
 			a[wire.PodPlacement] = ""
 			return a
@@ -125,10 +125,10 @@ func TestReadingAPlacement(t *testing.T) {
 		"JSON of another node than the inventory's":  {annotations: both, inv: &other, why: "the inventory is of"},
 		"JSON that gives nobody anything": {annotations: with(both, wire.PodPlacement, `{"version":1,"node":"node1","containers":[]}`, wire.PodAssigned, ""),
 			inv: &inv, why: `gives container "load" 0 devices, it asks for 1`},
-		"JSON that gives a container fewer devices than it asks for":         {annotations: fewer, inv: &inv, why: `gives container "main" 1 devices, it asks for 2`},
-		"today's text that gives a container fewer devices than it asks for": {annotations: with(fewer, wire.PodPlacement, ""), inv: &inv, why: `gives container "main" 1 devices, it asks for 2`},
-		"a scheduler of today has decided anew":                              {annotations: with(both, wire.PodAssigned, idC+",NVIDIA,1,0:"), inv: &inv, why: "other devices"},
-		"today's text beside JSON is garbage":                                {annotations: with(both, wire.PodAssigned, "garbage"), inv: &inv, why: "other devices"},
+		"JSON that gives a container fewer devices than it asks for":            {annotations: fewer, inv: &inv, why: `gives container "main" 1 devices, it asks for 2`},
+		"the legacy text that gives a container fewer devices than it asks for": {annotations: with(fewer, wire.PodPlacement, ""), inv: &inv, why: `gives container "main" 1 devices, it asks for 2`},
+		"a legacy scheduler has decided anew":                                   {annotations: with(both, wire.PodAssigned, idC+",NVIDIA,1,0:"), inv: &inv, why: "other devices"},
+		"the legacy text beside JSON is garbage":                                {annotations: with(both, wire.PodAssigned, "garbage"), inv: &inv, why: "other devices"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, found, err := wire.ReadPlacement(c.annotations, asks, c.inv, 1)

@@ -152,7 +152,7 @@ func TestPlacementTextsThatAreRefused(t *testing.T) {
 
 func TestTextsThatAreNotEvenJSONObjects(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing": "", "a space": " ", "null": "null", "a list": "[]", "a text": `"x"`, "a number": "1", "today's text": "GPU-a,10,1,NVIDIA-x,true,mig:",
+		"nothing": "", "a space": " ", "null": "null", "a list": "[]", "a text": `"x"`, "a number": "1", "the legacy text": "GPU-a,10,1,NVIDIA-x,true,mig:",
 		"an open brace": "{", "a key alone": `{"version"`, "no quotes": "{version:1}", "a comma too many": `{"version":1,}`,
 		"broken UTF-8": "{\"version\":1,\"node\":\"\xff\"}", "too long": `{"x":"` + strings.Repeat("x", wire.MaxText) + `"}`,
 		"too deep": `{"x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}", "a huge number": `{"version":1e999}`,

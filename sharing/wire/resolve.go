@@ -7,7 +7,7 @@ import (
 	"deviceshare/sharing/mig"
 )
 
-// resolve completes a share read from today's text with what the inventory says
+// resolve completes a share read from the legacy text with what the inventory says
 // about its device. See DecodeAssigned for what is an error. A partition of a device
 // that does not say how it can be cut stays without a place: nothing is cut beside
 // it, and nothing else of the node is affected.
@@ -34,7 +34,7 @@ func resolve(f *finding, offset int, s sharing.Share, inv *sharing.Inventory) sh
 }
 
 // partition finds profile and place of a position. The memory is that of the
-// partition: today's text carries what was asked, which may be less.
+// partition: the legacy text carries what was asked, which may be less.
 func partition(f *finding, offset int, s sharing.Share, p *sharing.Partitioning) sharing.Share {
 	q, ok := mig.At(p, s.Partition.Geometry, s.Partition.Position)
 	if !ok {

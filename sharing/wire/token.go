@@ -22,7 +22,7 @@ const (
 )
 
 // validID reports whether s can be a device UUID: it stands between commas,
-// colons, semicolons and brackets in today's texts.
+// colons, semicolons and brackets in legacy texts.
 func validID(s string) bool {
 	if s == "" || len(s) > longestID {
 		return false
@@ -40,7 +40,7 @@ func plain(c byte) bool {
 }
 
 // ValidGroup reports whether s can name a geometry: it is the part before the
-// dash in uuid[group-position], and today's readers split at every dash.
+// dash in uuid[group-position], and legacy readers split at every dash.
 func ValidGroup(s string) bool {
 	return validID(s) && !strings.Contains(s, "-")
 }

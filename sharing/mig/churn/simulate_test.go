@@ -131,7 +131,7 @@ func node(tb testing.TB, devices int, cut func(sharing.Device) sharing.Device) *
 	for i := range devices {
 		inv.Devices = append(inv.Devices, cut(sharingtest.Device(i, "A100-80", sharing.MIG)))
 	}
-	l.ledger = sharing.NewLedger(inv)
+	l.ledger = sharing.NewLedger(inv, factory.New())
 	// The memory and compute that only the profile of this size has.
 	for kind, ask := range [4][2]int64{{9000, 0}, {19000, 20}, {40000, 0}, {80000, 0}} {
 		l.pods[kind] = sharingtest.Pod("", sharingtest.Ask("main", ask[0], sharing.Percent(ask[1])))

@@ -12,11 +12,11 @@ import (
 	"deviceshare/sharing/mig/mignode"
 )
 
-// These are the defects of today's device plugin in mode mig, each as a test that
+// These are the defects of the legacy device plugin in mode mig, each as a test that
 // it is not ours.
 
 func TestDefectThePositionInAGeometryIsNotTheDriversIndex(t *testing.T) {
-	// 2g.20gb three times, then 1g.10gb: today position 3 is the fourth device that
+	// 2g.20gb three times, then 1g.10gb: there position 3 is the fourth device that
 	// the driver lists, whichever that is. Here the 1g is made first.
 	m := newMachine(t)
 	small := claim("small", "main", place{a100, "1g.10gb", 6})
@@ -37,7 +37,7 @@ func TestDefectThePositionInAGeometryIsNotTheDriversIndex(t *testing.T) {
 }
 
 func TestDefectADeviceThatIsCutIntoMoreThanWantedIsNotTakenAsItIs(t *testing.T) {
-	// Today a device with the wanted instances and others beside them counts as
+	// There a device with the wanted instances and others beside them counts as
 	// cut, and positions then mean other instances.
 	m := newMachine(t)
 	m.byHand(place{a100, "1g.10gb", 0}, true)
@@ -49,7 +49,7 @@ func TestDefectADeviceThatIsCutIntoMoreThanWantedIsNotTakenAsItIs(t *testing.T) 
 }
 
 func TestDefectMakingOnePartitionDoesNotRemakeTheWholeDevice(t *testing.T) {
-	// Today another geometry means that all instances go, used or not.
+	// There another geometry means that all instances go, used or not.
 	m := newMachine(t)
 	neighbour := claim("neighbour", "main", place{a100, "3g.40gb", 4})
 	uuid := m.give(neighbour)[0]
@@ -67,7 +67,7 @@ func TestDefectMakingOnePartitionDoesNotRemakeTheWholeDevice(t *testing.T) {
 }
 
 func TestDefectTheSpaceOfPodsThatAreGoneIsUsedAgain(t *testing.T) {
-	// Today nothing is destroyed when a pod ends.
+	// There nothing is destroyed when a pod ends.
 	m := newMachine(t)
 	for round, p := range []place{{a100, "7g.80gb", 0}, {a100, "1g.10gb", 3}, {a100, "4g.40gb", 0}, {a100, "3g.40gb", 4}, {a100, "7g.80gb", 0}} {
 		owner := sharing.Owner(fmt.Sprintf("uid-%d", round))
@@ -79,7 +79,7 @@ func TestDefectTheSpaceOfPodsThatAreGoneIsUsedAgain(t *testing.T) {
 }
 
 func TestDefectTheSameInstanceIsNeverGivenToTwoPods(t *testing.T) {
-	// Today's scheduler gives one place twice (research on Volcano's MigUsage), and
+	// The legacy scheduler gives one place twice (research on Volcano's MigUsage), and
 	// the device plugin believes it.
 	m := newMachine(t)
 	m.give(claim("first", "main", place{a100, "2g.20gb", 2}))

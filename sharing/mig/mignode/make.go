@@ -11,14 +11,13 @@ import (
 	"deviceshare/sharing"
 )
 
-// attempts is how often something that the driver refuses as in use is tried: a
-// process that was killed needs a moment to be gone, and a GPU instance can be in
-// use for about a second after its last compute instance went.
+// attempts is how often a call is tried that the driver refuses as "in use": a killed
+// process needs a moment to end, and a GPU instance can be in use for about a second
+// after its last compute instance was destroyed.
 const attempts = 6
 
-// make brings an instance into being at exactly the place wanted, or takes the one
-// that is there. The caller has the turn of the device and has written down what
-// it makes.
+// make creates an instance at exactly the wanted place, or adopts the one that is there.
+// The caller has the turn of the device and has written the holding.
 func (p *Preparer) make(ctx context.Context, want *holding, others []holding) (Instance, error) {
 	have, err := p.cfg.Driver.Instances(want.Device)
 	if err != nil {
@@ -55,9 +54,10 @@ func (p *Preparer) make(ctx context.Context, want *holding, others []holding) (I
 	return p.complete(ctx, want.Device, in)
 }
 
-// takeOver makes sure that an instance which was not made for this container has
-// no user: the driver lists processes only to who shares their namespace, but never
-// destroys a compute instance that has one. So it is made anew for each owner.
+// takeOver makes sure that no process uses an instance which was not made for this
+// container. The driver lists only processes of our own namespace, but it never destroys
+// a compute instance that a process uses. So the compute instance is made anew for each
+// owner.
 func (p *Preparer) takeOver(ctx context.Context, want *holding, in *Instance) error {
 	if in.whole() && want.Made.UUID == in.Compute[0].UUID {
 		return nil
@@ -70,8 +70,8 @@ func (p *Preparer) takeOver(ctx context.Context, want *holding, in *Instance) er
 
 // vacant waits until nobody uses an instance that was not made for this container
 // and is about to be: a process that somebody started by hand, or that outlives its
-// pod, would share the partition unseen. What the driver does not tell is no
-// objection.
+// pod, would share the partition unseen. If the driver cannot list processes, the
+// instance counts as unused.
 func (p *Preparer) vacant(ctx context.Context, want *holding, in *Instance) error {
 	err := p.insist(ctx, func() error {
 		pids, err := p.cfg.Driver.Processes(want.Device, in.GI)
@@ -86,9 +86,9 @@ func (p *Preparer) vacant(ctx context.Context, want *holding, in *Instance) erro
 	return nil
 }
 
-// create makes the GPU instance. If the driver refuses although nothing is in the
-// place, something else of which only so many may exist is used up, such as media
-// engines: then what nobody holds has to go.
+// create makes the GPU instance. If the driver refuses although the place is empty,
+// another limited resource is used up, such as media engines: then the instances that
+// nobody holds are destroyed.
 func (p *Preparer) create(ctx context.Context, want *holding, others []holding) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -115,7 +115,7 @@ func (p *Preparer) create(ctx context.Context, want *holding, others []holding) 
 	return gi, unmade(want, err)
 }
 
-// unmade says what was attempted when making an instance failed.
+// unmade adds to an error which instance could not be made.
 func unmade(want *holding, err error) error {
 	if err == nil {
 		return nil
@@ -123,7 +123,7 @@ func unmade(want *holding, err error) error {
 	return fmt.Errorf("make %s: %w", describe(want.span()), err)
 }
 
-// idle lists the instances that nobody holds, and all of them.
+// idle returns the instances that nobody holds, and all instances.
 func (p *Preparer) idle(id sharing.DeviceID, held []holding) (idle, all []Instance, err error) {
 	all, err = p.cfg.Driver.Instances(id)
 	if err != nil {
@@ -162,9 +162,9 @@ func (p *Preparer) complete(ctx context.Context, id sharing.DeviceID, in Instanc
 	return in, nil
 }
 
-// destroy destroys an instance that nobody holds: what is in it, then itself. A
-// remnant is not forgotten: it is in the driver's list, and is tried again when
-// its space is wanted again.
+// destroy destroys an instance that nobody holds, after its compute instances. What
+// cannot be destroyed stays in the driver's list and is tried again when its space is
+// wanted.
 func (p *Preparer) destroy(ctx context.Context, id sharing.DeviceID, in Instance) error {
 	if err := p.destroyCompute(ctx, id, &in); err != nil {
 		return err
@@ -209,7 +209,8 @@ func (p *Preparer) destroyCompute(ctx context.Context, id sharing.DeviceID, in *
 	return nil
 }
 
-// insist repeats what is refused as in use. What is not there any more is done.
+// insist repeats a call as long as the driver refuses it as "in use". An object that is
+// not there any more counts as success.
 func (p *Preparer) insist(ctx context.Context, do func() error) error {
 	for n := 1; ; n++ {
 		if err := ctx.Err(); err != nil {
@@ -228,7 +229,7 @@ func (p *Preparer) insist(ctx context.Context, do func() error) error {
 	}
 }
 
-// left says which instance could not be destroyed, and what holds it.
+// left is the error about an instance that could not be destroyed, with what uses it.
 func (p *Preparer) left(id sharing.DeviceID, in *Instance, err error) error {
 	if err == nil {
 		return nil

@@ -19,23 +19,23 @@ type Config struct {
 	// Root is the directory of the holdings, an absolute path.
 	Root   string
 	Driver Driver
-	// Patience is how long a container waits for a place whose former owner has
-	// not been taken back yet; 0 refuses at once. It must leave time for making an
+	// Patience is how long a container waits for a place that its former owner has not
+	// released yet; 0 refuses at once. It must leave time for making an
 	// instance within the 30 s that the kubelet gives.
 	Patience time.Duration
-	// Pause waits before the n-th repetition, from 1 on, of what the driver refused
-	// as in use, and gives up with ctx. Nil is a wait that doubles from 100 ms on.
+	// Pause waits before the n-th repetition, from 1 on, of a call that the driver
+	// refused as "in use", and ends with ctx. Nil is a backoff that doubles from 100 ms.
 	Pause func(ctx context.Context, n int) error
-	// Given reports whether somebody gave the device its mode, rather than that it is
+	// Given reports whether somebody chose the mode of the device, so that it is not
 	// the default; nil is always. It is asked before instances are destroyed that
-	// were there before the device was brought into the mode here.
+	// existed before the device was brought into the mode here.
 	Given func(id sharing.DeviceID) bool
-	// Note is told about every change of the hardware, for the log; nil is nobody.
+	// Note is called after each change of the hardware, for the log; nil is not called.
 	Note func(id sharing.DeviceID, what string)
 }
 
-// Preparer implements nodeapi.Switcher. What it knows is on the host and in the
-// hardware; in memory it only keeps who has the turn.
+// Preparer implements nodeapi.Switcher. Its state is on the host and in the hardware; in
+// memory it only keeps whose turn it is on a device.
 type Preparer struct {
 	cfg   Config
 	book  book
@@ -145,12 +145,13 @@ func (t *taken) Error() string {
 		describe(t.want.span()), t.by.Container, t.by.Owner, describe(t.by.span()), when)
 }
 
-// own reports that the pod is in its own way, which waiting does not change.
+// own reports that another container of the same pod holds the place, which waiting does
+// not change.
 func (t *taken) own() bool { return t.want.Owner == t.by.Owner }
 
-// admit waits until a container may hold its partition, but not longer than the
-// patience: the pod that had it before may be on its way out. It returns with the
-// turn of the device taken, and with what others hold there.
+// admit waits until a container may hold its partition, at most for the configured
+// patience: the pod that had it before may be ending. It returns with the turn of the
+// device taken, and with what others hold there.
 func (p *Preparer) admit(ctx context.Context, want *holding) (*seat, []holding, error) {
 	patience := time.NewTimer(p.cfg.Patience)
 	defer patience.Stop()
@@ -182,7 +183,7 @@ func (p *Preparer) admit(ctx context.Context, want *holding) (*seat, []holding, 
 	}
 }
 
-// refused says who stands in the way, nil if nobody does.
+// refused returns the holding that conflicts with the wanted one; nil if none does.
 func refused(want *holding, others []holding) *taken {
 	for i := range others {
 		if want.excludes(&others[i]) {
@@ -192,8 +193,8 @@ func refused(want *holding, others []holding) *taken {
 	return nil
 }
 
-// Unprepare implements nodeapi.Preparer: the owner holds nothing any more. The
-// instances stay for whoever wants them next.
+// Unprepare implements nodeapi.Preparer: the owner holds nothing any more. Its instances
+// stay for the next container that wants them.
 func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
 	devices, err := p.book.devices(o)
 	if err != nil {
@@ -207,7 +208,7 @@ func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
 	return nil
 }
 
-// release takes one device from an owner.
+// release removes what an owner holds of one device.
 func (p *Preparer) release(ctx context.Context, id sharing.DeviceID, o sharing.Owner) error {
 	turn, err := p.seats.take(ctx, id)
 	if err != nil {

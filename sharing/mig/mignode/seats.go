@@ -10,19 +10,18 @@ import (
 	"deviceshare/sharing"
 )
 
-// seats gives everybody who works on a device a turn, one at a time: what is made
-// on one part of a device depends on what is on the others. The zero value is
-// ready.
+// seats serializes the work on each device: which instances can be made on one part of a
+// device depends on the other parts. The zero value is ready.
 type seats struct {
 	mu  sync.Mutex
 	all map[sharing.DeviceID]*seat
 }
 
-// seat is one device's turn.
+// seat is the lock of one device.
 type seat struct {
 	turn chan struct{} // holds a token while somebody works
-	// freed is closed, and replaced, when something is given up. It belongs to who
-	// has the turn.
+	// freed is closed, and replaced, when something on the device is released. It is
+	// guarded by turn.
 	freed chan struct{}
 }
 
@@ -49,7 +48,7 @@ func (s *seats) take(ctx context.Context, id sharing.DeviceID) (*seat, error) {
 // give ends the turn.
 func (x *seat) give() { <-x.turn }
 
-// free tells who waits for a place that one may be free. The caller has the turn.
+// free wakes everybody who waits for a place on the device. The caller has the turn.
 func (x *seat) free() {
 	close(x.freed)
 	x.freed = make(chan struct{})

@@ -37,9 +37,9 @@ func (p *Preparer) Enter(ctx context.Context, d sharing.Device) error {
 	return p.book.enter(d.ID)
 }
 
-// switchOn brings a device into the mode, unless it is. It is part of preparing
-// too: from Hopper on the mode is a state of the driver, which a reboot ends while
-// the pods are still the node's.
+// switchOn brings a device into the mode, unless it is in it. Preparing does this too:
+// from Hopper on the mode is a state of the driver, which is lost in a reboot although
+// the pods stay on the node.
 func (p *Preparer) switchOn(id sharing.DeviceID) error {
 	current, pending, err := p.cfg.Driver.MIGMode(id)
 	switch {
@@ -56,7 +56,7 @@ func (p *Preparer) switchOn(id sharing.DeviceID) error {
 // set switches partitioning on or off. A card that needs a reset for it is left to
 // its administrator: asked for the mode, the driver may reset or unbind the device
 // by itself (nvml.h at nvmlDeviceSetMigMode), which fails in virtual machines and
-// can disturb others on boards with NVSwitch. NVIDIA's DRA driver does the same
+// can disturb other devices on boards with NVSwitch. NVIDIA's DRA driver does the same
 // (kubernetes-sigs/dra-driver-nvidia-gpu#1018). What is only pending is taken back
 // without a reset.
 func (p *Preparer) set(id sharing.DeviceID, current, on bool) error {
@@ -86,9 +86,9 @@ func (p *Preparer) settable(id sharing.DeviceID, current, on bool) error {
 }
 
 // Leave implements nodeapi.Switcher: instances that nobody holds are destroyed,
-// then partitioning is switched off. Nothing is destroyed where switching it off is
-// the administrator's, or where the instances may be somebody else's. A holding is
-// an error, since the caller says that there is none.
+// then partitioning is switched off. Nothing is destroyed if only an administrator can
+// switch it off, or if the instances may be somebody else's. A holding is an error,
+// since the caller says that there is none.
 func (p *Preparer) Leave(ctx context.Context, d sharing.Device) error {
 	turn, err := p.seats.take(ctx, d.ID)
 	if err != nil {
@@ -129,9 +129,8 @@ func (p *Preparer) Leave(ctx context.Context, d sharing.Device) error {
 	return p.book.leave(d.ID)
 }
 
-// foreign refuses to destroy instances on a device that was never brought into the
-// mode here and is to leave it only because nobody gave it a mode: whoever made them
-// has not been asked.
+// foreign refuses to destroy instances on a device that was never brought into the mode
+// here and leaves it only because nobody chose a mode for it: somebody else made them.
 func (p *Preparer) foreign(d sharing.Device, all []Instance) error {
 	if len(all) == 0 || p.cfg.Given(d.ID) {
 		return nil
@@ -148,12 +147,12 @@ func (p *Preparer) foreign(d sharing.Device, all []Instance) error {
 	}
 }
 
-// destroyAll is how an administrator destroys the instances of a device.
+// destroyAll is the command with which an administrator destroys all instances.
 func destroyAll(id sharing.DeviceID) string {
 	return fmt.Sprintf("nvidia-smi mig -i %s -dci, then nvidia-smi mig -i %s -dgi", id, id)
 }
 
-// emptied adds to what an administrator has to do that the instances go first.
+// emptied adds to the instructions of an administrator to destroy the instances first.
 func emptied(err error, all []Instance) error {
 	var manual *nodeapi.Manual
 	if len(all) == 0 || !errors.As(err, &manual) {
@@ -176,7 +175,8 @@ func (p *Preparer) clear(ctx context.Context, id sharing.DeviceID, all []Instanc
 	return nil
 }
 
-// manual turns what only an administrator can bring about into what to type.
+// manual turns an error that only an administrator can resolve into a *nodeapi.Manual
+// with the command to type.
 func (p *Preparer) manual(id sharing.DeviceID, on bool, err error) error {
 	word, digit := "off", 0
 	if on {

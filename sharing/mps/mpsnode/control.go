@@ -26,32 +26,32 @@ func (d Daemon) Pipe() string { return filepath.Join(d.Dir, "pipe") }
 // Log is the directory of its logs.
 func (d Daemon) Log() string { return filepath.Join(d.Dir, "log") }
 
-// Shm is what it and its clients have as /dev/shm.
+// Shm is the directory that the daemon and its clients have as /dev/shm.
 func (d Daemon) Shm() string { return filepath.Join(d.Dir, "shm") }
 
 // started is the file that says that the daemon has its defaults.
 func (d Daemon) started() string { return filepath.Join(d.Dir, "started") }
 
 // Control starts control daemons and talks to them. Implementations are safe for
-// concurrent use by different daemons. Containers can write what lies in the pipe
-// directory, so nothing there is believed, and no call waits on it for ever.
+// concurrent use by different daemons. Containers can write in the pipe directory, so
+// implementations trust nothing there and never wait on it without a timeout.
 type Control interface {
 	// Start starts a daemon that sees its device alone and outlives this process.
 	// It returns when the daemon answers commands. The directories are there.
 	Start(ctx context.Context, d Daemon) error
-	// PID looks for the process of a daemon that lives, 0 when there is none.
+	// PID returns the process of a running daemon; 0 if there is none.
 	PID(d Daemon) int
-	// Lives reports whether a process is the daemon and has not ended.
+	// Lives reports whether this process is the daemon and is still running.
 	Lives(d Daemon, pid int) bool
 	// Kill ends a daemon and its servers, and returns when they are gone.
 	Kill(ctx context.Context, d Daemon, pid int) error
-	// Tell sends one command and returns what the daemon answers. An error is a
-	// daemon that does not answer, unless it is ErrNotAsked.
+	// Tell sends one command and returns the answer of the daemon. An error means that
+	// the daemon does not answer, unless it is ErrNotAsked.
 	Tell(ctx context.Context, d Daemon, command string) (string, error)
 }
 
-// ErrNotAsked is a question that could not be put to a daemon: the control program
-// cannot be run, as while the driver is updated. It says nothing about the daemon.
+// ErrNotAsked says that a command could not be sent: the control program cannot be run,
+// for example while the driver is updated. It says nothing about the daemon.
 var ErrNotAsked = errors.New("the control program cannot be run")
 
 // ComputeMode says which processes may have contexts on a device, in NVML's

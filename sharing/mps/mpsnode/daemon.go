@@ -19,8 +19,8 @@ func (p *Preparer) daemon(id sharing.DeviceID) Daemon {
 	return Daemon{Device: id, Dir: filepath.Join(p.cfg.Directories, string(id)), MultiUser: p.cfg.MultiUser, Partitioned: p.cfg.Partitions}
 }
 
-// directories makes where the daemon and its clients meet. They stay while the
-// device is in the mode, since containers have them mounted.
+// directories makes the directories that the daemon shares with its clients. They stay
+// as long as the device is in the mode, because containers have them mounted.
 func (p *Preparer) directories(d Daemon) error {
 	for _, dir := range []struct {
 		path string
@@ -36,9 +36,9 @@ func (p *Preparer) directories(d Daemon) error {
 	return nil
 }
 
-// ensure makes a daemon run with its defaults. One that runs already is adopted if
-// it answers: its clients keep working. died reports that one ran before and does
-// no longer: its clients have lost the device, whatever becomes of the daemon.
+// ensure starts the daemon with its defaults if it does not run. A daemon that runs and
+// answers is adopted, so its clients keep working. died reports that a daemon ran before
+// and ended: its clients have lost the device, even if a new daemon is started.
 func (p *Preparer) ensure(ctx context.Context, d Daemon, r device) (died bool, err error) {
 	if err := p.directories(d); err != nil {
 		return false, err
@@ -71,7 +71,7 @@ func (p *Preparer) ensure(ctx context.Context, d Daemon, r device) (died bool, e
 	return died, p.configure(ctx, d, r, pid)
 }
 
-// start starts a daemon where none lives.
+// start starts a daemon. None may be running.
 func (p *Preparer) start(ctx context.Context, d Daemon) (pid int, err error) {
 	// First of all: the new daemon may give the same names to other partitions.
 	if err := p.forgetPartitions(d.Device); err != nil {
@@ -89,15 +89,15 @@ func (p *Preparer) start(ctx context.Context, d Daemon) (pid int, err error) {
 	return pid, nil
 }
 
-// configured reports whether a daemon lives that was given its defaults.
+// configured reports whether a daemon runs and has its defaults.
 func (p *Preparer) configured(d Daemon) bool {
 	m, _, err := p.mark(d)
 	return err == nil && m.pid != 0 && p.cfg.Control.Lives(d, m.pid)
 }
 
-// replace ends a daemon that was started with other options than are set now. Its
-// containers keep what they came with: it is not touched while there are any beside
-// the one that is being prepared.
+// replace ends a daemon that was started with other options than those configured now.
+// It does nothing while other containers than the one being prepared use the daemon:
+// they keep the options they started with.
 func (p *Preparer) replace(ctx context.Context, d Daemon) error {
 	there, err := p.claims(d.Device)
 	if err == nil && len(there) > 1 {
@@ -146,7 +146,7 @@ func (p *Preparer) hasDefaults(ctx context.Context, d Daemon, r device) (bool, e
 	return err == nil && got == float64(r.Percentage), nil
 }
 
-// errSilent is a daemon that does not answer, or not in time.
+// errSilent says that the daemon does not answer, or not in time.
 var errSilent = errors.New("it does not answer")
 
 func (p *Preparer) tell(ctx context.Context, d Daemon, command string) (string, error) {
@@ -160,12 +160,12 @@ func (p *Preparer) tell(ctx context.Context, d Daemon, command string) (string, 
 	return text, nil
 }
 
-// talkPatience is how long several questions in a row may take: how many there are
-// depends on the answers.
+// talkPatience is the timeout of a series of commands whose length depends on the
+// answers.
 const talkPatience = 30 * time.Second
 
-// talk bounds questions whose number the daemon decides. One that takes too long
-// does not answer.
+// talk runs a series of commands with a common timeout. A daemon that takes longer
+// counts as one that does not answer.
 func talk(ctx context.Context, questions func(ctx context.Context) error) error {
 	inner, cancel := context.WithTimeout(ctx, talkPatience)
 	defer cancel()
@@ -176,7 +176,7 @@ func talk(ctx context.Context, questions func(ctx context.Context) error) error 
 	return err
 }
 
-// clients are the processes that a daemon's servers serve.
+// clients returns the processes that the daemon's servers serve.
 func (p *Preparer) clients(ctx context.Context, d Daemon) (all []string, err error) {
 	return all, talk(ctx, func(ctx context.Context) error {
 		servers, err := p.tell(ctx, d, "get_server_list")
@@ -194,7 +194,7 @@ func (p *Preparer) clients(ctx context.Context, d Daemon) (all []string, err err
 	})
 }
 
-// numbers are the lines of an answer that are process ids.
+// numbers returns the lines of an answer that are process ids.
 func numbers(text string) []string {
 	var out []string
 	for _, line := range strings.Split(text, "\n") {
@@ -206,8 +206,8 @@ func numbers(text string) []string {
 	return out
 }
 
-// quit ends a daemon that nobody uses and waits until it is gone. One that does not
-// answer cannot say who uses it; no container does, so it is killed.
+// quit ends a daemon that nobody uses and waits until it has ended. A daemon that does
+// not answer is killed: no container uses it.
 func (p *Preparer) quit(ctx context.Context, d Daemon) error {
 	pid, err := p.living(d)
 	if err != nil || pid == 0 {
@@ -238,8 +238,7 @@ func (p *Preparer) quit(ctx context.Context, d Daemon) error {
 	return nil
 }
 
-// How long a daemon without clients may take to end, and how often that is looked
-// at.
+// How long a daemon without clients may take to end, and how often that is checked.
 const (
 	quitPatience = 10 * time.Second
 	quitPoll     = 20 * time.Millisecond

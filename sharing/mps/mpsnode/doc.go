@@ -10,23 +10,23 @@
 //	<directories>/<device>/shm    /dev/shm of the daemon and of its clients; a tmpfs
 //	                              of its own
 //	<directories>/<device>/started    written once the daemon has its defaults
-//	<root>/devices/<device>       what the device was like before, and what its
-//	                              daemon is told; written before the first effect
+//	<root>/devices/<device>       the state of the device before, and the defaults of
+//	                              its daemon; written before the first effect
 //	<root>/containers/<owner>_<name>/claim    who runs there as which user
 //	<root>/...                    what package limitsnode keeps
 //
-// What holds a container, and what does not:
+// What limits a container, and what does not:
 //   - its memory, by libvgpu.so over all its processes; MPS's own limit beside it
 //     is per process and travels in the environment, where a program can drop it
-//   - its share of compute, by the client side of MPS, from the environment: a cap,
-//     no reservation, and a program that removes the variable is not held to it
+//   - its share of compute, by the client side of MPS, from the environment: a cap
+//     without a reservation, which a program escapes by removing the variable
 //   - the device takes contexts of the MPS server only (EXCLUSIVE_PROCESS), so a
-//     program that goes past the daemon gets none
+//     program that bypasses the daemon gets none
 //
 // A container that gets its device whole is a client without limits.
 //
-// Root in a container can write the pipe directory. It can so take the daemon of its
-// own device from its neighbours there. Everything else is kept from it: nothing in
-// that directory is read, what it holds is bounded, no question to a daemon waits for
-// ever, and each device is looked after for itself.
+// Root in a container can write in the pipe directory, and so cut off its neighbours on
+// the same device from the daemon. It can do no more than that: nothing in the directory
+// is trusted, its size is limited, every command to a daemon has a timeout, and devices
+// are supervised independently.
 package mpsnode

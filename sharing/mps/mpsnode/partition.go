@@ -19,7 +19,7 @@ import (
 // a cap only. They are made of chunks, some multiprocessors each; the daemon must
 // have been started for them, and then every client needs one.
 
-// table is what a daemon says of its device's partitions.
+// table is the static partitions of a device as its daemon lists them.
 type table struct {
 	free, used int // chunks
 	ids        []string
@@ -83,8 +83,8 @@ func (p *Preparer) partition(ctx context.Context, d Daemon, c *nodeapi.Claim) (i
 	})
 }
 
-// reserve does it. A partition that no container is known to have was made before a
-// crash and goes.
+// reserve makes a static partition for the container. One that no container is known to
+// have was made before a crash and is removed.
 func (p *Preparer) reserve(ctx context.Context, d Daemon, c *nodeapi.Claim) (string, error) {
 	share := &c.Devices[0].Share
 	if !share.Whole && share.Cores == 0 {
@@ -159,8 +159,8 @@ func (p *Preparer) removePartition(ctx context.Context, d Daemon, id string) err
 	return err
 }
 
-// giveBack removes the partitions of an owner's containers. One that only a record
-// knows which cannot be read goes when its chunks are wanted.
+// giveBack removes the static partitions of an owner's containers. A partition whose
+// record cannot be read is removed when its chunks are needed.
 func (p *Preparer) giveBack(ctx context.Context, o sharing.Owner) error {
 	all, _ := p.claimsOf(func(x sharing.Owner) bool { return x == o })
 	var failed []error

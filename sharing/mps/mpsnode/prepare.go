@@ -21,9 +21,9 @@ import (
 // left out. Paths are absolute and mean the same to the container runtime.
 type Config struct {
 	Files hostnode.Files
-	// Root is where the preparer keeps what it must not forget.
+	// Root is the directory of the preparer's records.
 	Root string
-	// Directories is where daemons and clients meet, below each device's name.
+	// Directories is the parent of the directories that daemons share with clients.
 	Directories string
 	// Library is libvgpu.so, which holds the memory of all processes of a
 	// container.
@@ -34,7 +34,7 @@ type Config struct {
 	// Shm is how much all containers of a device together can have in /dev/shm.
 	Shm sharing.Bytes
 	// MultiUser lets clients of all users share a device, as clients of root's
-	// server: their being different users then separates them no longer there.
+	// server. Their user ids then no longer separate them from each other there.
 	MultiUser bool
 	// Partitions reserves multiprocessors for containers, where they are otherwise
 	// held to a percentage. The control program must know static partitions.
@@ -44,8 +44,8 @@ type Config struct {
 	Restarted func(Restart)
 }
 
-// Preparer implements nodeapi.Switcher. What it knows is on the host; in memory are
-// locks alone.
+// Preparer implements nodeapi.Switcher. Its state is on the host; in memory it only has
+// locks.
 type Preparer struct {
 	cfg    Config
 	limits *limitsnode.Writer
@@ -60,7 +60,7 @@ func New(cfg Config) *Preparer {
 // Mode implements nodeapi.Preparer.
 func (p *Preparer) Mode() sharing.Mode { return sharing.MPS }
 
-// lock takes the lock of a device and returns how to give it back.
+// lock locks a device and returns the function that unlocks it.
 func (p *Preparer) lock(id sharing.DeviceID) (unlock func()) {
 	l, _ := p.locks.LoadOrStore(id, &sync.Mutex{})
 	mu := l.(*sync.Mutex)
@@ -118,8 +118,8 @@ func (p *Preparer) prepare(ctx context.Context, c *nodeapi.Claim) (nodeapi.Injec
 	return in, nil
 }
 
-// admit lets the container onto its device: nobody runs there as another user, and
-// the device is in the mode with its daemon running.
+// admit checks that nobody runs on the device as another user, brings the device into
+// the mode, and makes sure that its daemon runs.
 func (p *Preparer) admit(ctx context.Context, c *nodeapi.Claim) (partition string, died bool, err error) {
 	dev := &c.Devices[0].Device
 	defer p.lock(dev.ID)()
@@ -131,7 +131,7 @@ func (p *Preparer) admit(ctx context.Context, c *nodeapi.Claim) (partition strin
 		return "", false, fmt.Errorf("device %s: its MPS server serves one user at a time; %s (--mps-users=any lets all users share a server)", dev.ID, why)
 	}
 	if len(there) == 0 {
-		// What a crash let lie.
+		// Left over from a crash.
 		if err := p.cfg.Space.Empty(p.daemon(dev.ID).Shm()); err != nil {
 			return "", false, err
 		}
@@ -198,11 +198,11 @@ func memoryOnly(c *nodeapi.Claim) *nodeapi.Claim {
 	return &out
 }
 
-// Unprepare implements nodeapi.Preparer. The daemon stays for the next container;
-// it goes when the device leaves the mode. What the last container of a device left
-// in /dev/shm goes.
+// Unprepare implements nodeapi.Preparer. The daemon keeps running for the next container
+// until the device leaves the mode. Files that the last container of a device left in
+// /dev/shm are removed.
 func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
-	// What cannot be read is removed all the same.
+	// Records that cannot be read are removed too.
 	had, _ := p.claimsOf(func(x sharing.Owner) bool { return x == o })
 	if err := p.giveBack(ctx, o); err != nil {
 		return fmt.Errorf("unprepare owner %s: %w", o, err)

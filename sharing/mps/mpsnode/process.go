@@ -20,9 +20,8 @@ type member struct {
 	server      bool
 }
 
-// PID implements Control. The daemon writes its process into its pipe directory,
-// but a container can write there too, whatever it likes. So it is looked for among
-// all processes.
+// PID implements Control. The daemon writes its process id into its pipe directory, but
+// containers can write there too. So the daemon is searched among all processes.
 func (p Program) PID(d Daemon) int {
 	all := p.processes(d)
 	for _, x := range all {
@@ -101,8 +100,7 @@ func parentOf(stat, name string) (int, bool) {
 	return parent, err == nil
 }
 
-// How long processes that are killed may take to end, and how often that is looked
-// at.
+// How long processes that are killed may take to end, and how often that is checked.
 const (
 	killPatience = 10 * time.Second
 	killPoll     = 20 * time.Millisecond
@@ -128,8 +126,8 @@ func (p Program) Kill(ctx context.Context, d Daemon, pid int) error {
 	return nil
 }
 
-// kill ends one process. It is held before it is looked at, so that nobody else gets
-// the signal when it ends meanwhile.
+// kill ends one process. It takes a handle of the process before it checks what it is,
+// so that no other process gets the signal if this one ends meanwhile.
 func (p Program) kill(d Daemon, pid int) error {
 	held, err := os.FindProcess(pid)
 	if err != nil {

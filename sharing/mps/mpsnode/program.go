@@ -54,9 +54,9 @@ func FindProgram(name, driverRoot string) (Program, error) {
 // ownRoot reports whether the program runs in this process's root directory.
 func (p Program) ownRoot() bool { return p.Root == "" || p.Root == "/" }
 
-// inItsPlace runs a command, in a mount namespace of its own, in the root directory
-// $0 with the daemon's directory $1 at the same path there and its shm as /dev/shm,
-// which its clients have too.
+// inItsPlace is a shell script that runs a command in a mount namespace of its own, in
+// the root directory $0, with the daemon's directory $1 at the same path there and its
+// shm as /dev/shm, which its clients have too.
 const inItsPlace = `root="${0%/}" dir="$1"; shift
 if [ -n "$root" ]; then mkdir -p "$root$dir" && mount --rbind "$dir" "$root$dir" || exit 125; fi
 mount --bind "$dir/shm" "$root/dev/shm" || exit 125
@@ -73,7 +73,7 @@ func (p Program) place(d Daemon, args ...string) []string {
 
 // Start implements Control.
 func (p Program) Start(ctx context.Context, d Daemon) error {
-	// A container can let the daemon wait at a pipe that it made in time.
+	// A container can block the daemon with a pipe that it made before.
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	args := append(append([]string{}, p.Launcher...), p.place(d, p.Path, "-d")...)
@@ -100,7 +100,7 @@ func (p Program) Start(ctx context.Context, d Daemon) error {
 	return p.await(ctx, d)
 }
 
-// said is the last of what a command printed.
+// said returns the end of the output of a command.
 func said(path string) string {
 	const most = 500
 	file, err := os.Open(path)
@@ -137,17 +137,17 @@ func (p Program) await(ctx context.Context, d Daemon) error {
 	}
 }
 
-// environmentOf leads to the daemon's directories.
+// environmentOf is the environment that names the daemon's directories.
 func environmentOf(d Daemon) []string {
 	return append(os.Environ(), "CUDA_MPS_PIPE_DIRECTORY="+d.Pipe(), "CUDA_MPS_LOG_DIRECTORY="+d.Log())
 }
 
-// answerMost is more than a daemon has to say: a line for each of its clients or
-// partitions.
+// answerMost bounds an answer, in bytes. Real ones are shorter: a line for each client
+// or partition.
 const answerMost = 64 << 10
 
-// answer keeps what a command prints, as far as that can be an answer. A container
-// can put something else in the daemon's place.
+// answer keeps the output of a command up to the length of an answer. A container can
+// impersonate the daemon and print without end.
 type answer struct{ text []byte }
 
 func (a *answer) Write(b []byte) (int, error) {
@@ -183,7 +183,7 @@ func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, er
 	return string(said.text), nil
 }
 
-// asked tells a control program that ran and failed from one that could not be run:
+// asked distinguishes a control program that ran and failed from one that could not be run:
 // then the process did not begin, or what runs before it failed. The shell and
 // chroot(1) say that with 125, 126 or 127, unshare(1) with its name.
 func asked(err error, text string) bool {

@@ -15,10 +15,10 @@ import (
 	"deviceshare/sharing/nodeapi"
 )
 
-// version is that of both formats here.
+// version is the version of both formats here.
 const version = 1
 
-// device is what is remembered of a device in the mode.
+// device is the record of a device in the mode.
 type device struct {
 	Version int `json:"version"`
 	// Before is the compute mode the device had, which it gets back.
@@ -27,11 +27,11 @@ type device struct {
 	// sets no limit of its own.
 	MemoryMiB  int64 `json:"memoryMiB"`
 	Percentage int   `json:"percentage"`
-	// Wanted: the daemon has been needed and is kept alive.
+	// Wanted says that the daemon has been needed; it is then kept running.
 	Wanted bool `json:"wanted"`
 }
 
-// claim is what is remembered of a container: who it is and as whom it runs.
+// claim is the record of a container: who it is and as which user it runs.
 type claim struct {
 	Version   int              `json:"version"`
 	Device    sharing.DeviceID `json:"device"`
@@ -67,7 +67,7 @@ func (p *Preparer) devicePath(id sharing.DeviceID) string {
 	return filepath.Join(p.cfg.Root, "devices", string(id))
 }
 
-// device reads what is remembered of a device; false when nothing is.
+// device reads the record of a device; false if there is none.
 func (p *Preparer) device(id sharing.DeviceID) (device, bool, error) {
 	path := p.devicePath(id)
 	text, err := p.cfg.Files.Read(path)
@@ -82,7 +82,7 @@ func (p *Preparer) device(id sharing.DeviceID) (device, bool, error) {
 	return d, err == nil, err
 }
 
-// remember writes what is to be remembered of a device, unless it is there.
+// remember writes the record of a device, unless it is there already.
 func (p *Preparer) remember(id sharing.DeviceID, d device) error {
 	d.Version = version
 	if have, ok, err := p.device(id); err == nil && ok && have == d {
@@ -100,8 +100,8 @@ func (p *Preparer) claims(id sharing.DeviceID) ([]claim, error) {
 	return slices.DeleteFunc(all, func(c claim) bool { return c.Device != id }), err
 }
 
-// claimsOf reads every container of some owners. What cannot be read is in the
-// error; the others are returned all the same.
+// claimsOf reads the records of the containers of some owners. It returns those that can
+// be read even if there is an error about others.
 func (p *Preparer) claimsOf(some func(sharing.Owner) bool) ([]claim, error) {
 	dir := filepath.Join(p.cfg.Root, "containers")
 	names, err := p.cfg.Files.List(dir)
@@ -133,7 +133,7 @@ func (p *Preparer) claimsOf(some func(sharing.Owner) bool) ([]claim, error) {
 	return all, errors.Join(failed...)
 }
 
-// claimOf is what is remembered of a claim.
+// claimOf returns the record of a claim.
 func claimOf(c *nodeapi.Claim) claim {
 	return claim{
 		Version: version, Device: c.Devices[0].Device.ID, Namespace: c.Namespace, Pod: c.Pod, Container: c.Container,
@@ -141,7 +141,7 @@ func claimOf(c *nodeapi.Claim) claim {
 	}
 }
 
-// claim writes what is to be remembered of a claim, unless it is there.
+// claim writes the record of a claim, unless it is there already.
 func (p *Preparer) claim(c *nodeapi.Claim, partition string) error {
 	dir, what := p.limits.Dir(c.Owner, c.Container), claimOf(c)
 	what.Partition = partition

@@ -14,12 +14,13 @@ import (
 type Bound struct {
 	Size sharing.Bytes
 	Mode fs.FileMode
-	// NoLinks: symbolic links in it lead nowhere, where the kernel knows that (Linux
-	// 5.10). A container can make some where the daemon, which is root, opens files.
+	// NoLinks: symbolic links in the directory are not followed (Linux 5.10 and later).
+	// A container could otherwise lead the daemon, which is root, to other files.
 	NoLinks bool
 }
 
-// Space bounds what containers can put on the host where they meet their daemon.
+// Space limits how much containers can write into the directories that they share with
+// their daemon.
 // Paths are absolute. All methods may be repeated. Implementations are safe for
 // concurrent use on different directories.
 type Space interface {
@@ -37,7 +38,7 @@ type Space interface {
 	Trim(dir string, most sharing.Bytes) error
 }
 
-// What the pipe directory may hold, a few sockets, and how large a log gets.
+// The sizes of the pipe directory, which has a few sockets, and of a log, in bytes.
 const (
 	pipeSize = 4 * sharing.MiB
 	logSize  = 4 * sharing.MiB
@@ -55,8 +56,8 @@ func (p *Preparer) bound(d Daemon) error {
 	return nil
 }
 
-// boundUnlessUsed is bound, but not for a daemon that was started before there were
-// limits: what is mounted on its directories would hide it. It is replaced when a
+// boundUnlessUsed is like bound, but skips a daemon that was started before directories
+// had limits: mounting on them would hide its sockets. Such a daemon is replaced when a
 // container needs it.
 func (p *Preparer) boundUnlessUsed(d Daemon) error {
 	m, _, err := p.mark(d)
@@ -76,8 +77,8 @@ func (p *Preparer) release(d Daemon) error {
 	return p.cfg.Files.Remove(d.Dir)
 }
 
-// vacate empties the pipe directory for a daemon that is about to start. What lies
-// there is left of the one before, or is a container's trap.
+// vacate empties the pipe directory for a daemon that is about to start. Files there are
+// left over from the daemon before, or a container put them there to harm the next one.
 func (p *Preparer) vacate(d Daemon) error {
 	names, err := p.cfg.Files.List(d.Pipe())
 	if err != nil {
@@ -91,8 +92,8 @@ func (p *Preparer) vacate(d Daemon) error {
 	return nil
 }
 
-// tidy empties /dev/shm of a device once no container has it. It waits for the
-// device.
+// tidy empties /dev/shm of a device if no container has it mounted. It waits for the
+// lock of the device.
 func (p *Preparer) tidy(id sharing.DeviceID) error {
 	defer p.lock(id)()
 	there, err := p.claims(id)

@@ -14,17 +14,17 @@ import (
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
-// Restart is what became of a daemon that died. Its clients have lost the device:
-// every CUDA call of theirs fails until their process is started again.
+// Restart reports a daemon that died. Its clients have lost the device: every CUDA call
+// fails until the client process is restarted.
 type Restart struct {
 	Device sharing.DeviceID
-	// Err is why it could not be started again; nil when it was.
+	// Err is why the daemon could not be restarted; nil if it was.
 	Err error
 }
 
-// How often daemons are looked at, how long one that does not start is left alone at
-// most, how often one is asked whether it answers, and how often in a row it may fail
-// to: it may be busy, and to end it ends its clients.
+// How often daemons are checked, the longest backoff for a daemon that does not start, how
+// often a daemon is probed, and after how many failed probes in a row it counts as dead:
+// it may only be busy, and ending it ends its clients.
 const (
 	lookEvery  = time.Second
 	longestGap = 30 * time.Second
@@ -38,7 +38,7 @@ type watch struct {
 	gap  time.Duration
 	next time.Time // not before
 	told string
-	// ask is when it is asked next, silent how often in a row it did not answer.
+	// ask is when the daemon is probed next, silent the number of failed probes in a row.
 	ask    time.Time
 	silent int
 }
@@ -73,7 +73,7 @@ func (p *Preparer) Run(ctx context.Context) error {
 	}
 }
 
-// look looks after one daemon and tells what became of it.
+// look checks one daemon, restarts it if it died, and reports that.
 func (p *Preparer) look(ctx context.Context, id sharing.DeviceID, w *watch) {
 	if time.Now().Before(w.next) {
 		return
@@ -103,8 +103,8 @@ func (p *Preparer) tellRestart(r Restart) {
 	}
 }
 
-// wanted lists the devices whose daemon is kept alive. What cannot be read is left
-// to Prepare, which says so.
+// wanted lists the devices whose daemon is kept running. Records that cannot be read are
+// skipped; Prepare reports them.
 func (p *Preparer) wanted() []sharing.DeviceID {
 	names, _ := p.cfg.Files.List(filepath.Join(p.cfg.Root, "devices"))
 	var ids []sharing.DeviceID
@@ -119,7 +119,7 @@ func (p *Preparer) wanted() []sharing.DeviceID {
 	return ids
 }
 
-// removeUnfinished removes what a crash left of records that were being written.
+// removeUnfinished removes temporary files of records that a crash left.
 func (p *Preparer) removeUnfinished() {
 	dir := filepath.Join(p.cfg.Root, "devices")
 	names, _ := p.cfg.Files.List(dir)
@@ -133,9 +133,9 @@ func (p *Preparer) removeUnfinished() {
 	}
 }
 
-// revive starts a daemon again if it has died or does not answer, and finishes what a
-// start before left undone. One that runs with other options than are set now is left
-// to Prepare.
+// revive restarts a daemon that has died or does not answer, and finishes a start that
+// was interrupted. A daemon that runs with other options than those configured now is
+// left to Prepare.
 func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID, w *watch) (died bool, err error) {
 	defer p.lock(id)()
 	r, ok, err := p.device(id)

@@ -49,8 +49,8 @@ func limits(c *nodeapi.Claim) (string, error) {
 	return b.String(), nil
 }
 
-// words are the lines that say how the library behaves, where it is not as it
-// would be without them: an older library need not know them.
+// words returns the lines for settings that differ from the library's defaults. An older
+// library, which does not know them, then works as long as nothing differs.
 func words(i nodeapi.Interception) string {
 	var b strings.Builder
 	for _, w := range []struct {
@@ -79,9 +79,9 @@ func policyOf(c *nodeapi.Claim) (string, error) {
 	return "", fmt.Errorf("claim %s: compute policy %q: want default, force or disable", c.ID, c.Policy)
 }
 
-// bounds is what libvgpu.so enforces for one share; 0 is unlimited. A share that
-// is no whole device always has a memory limit: a missing one is a mistake made
-// elsewhere and must not turn into "unlimited".
+// bounds returns what libvgpu.so enforces for one share; 0 is unlimited. A share that is
+// not a whole device always has a memory limit. One without is a bug elsewhere, and an
+// error here, so that it does not turn into "unlimited".
 func bounds(s *sharing.Share) (sharing.Bytes, sharing.Percent, error) {
 	switch {
 	case s.Whole:

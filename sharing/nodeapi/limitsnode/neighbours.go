@@ -32,8 +32,8 @@ func holdsCompute(c *nodeapi.Claim) bool {
 	return false
 }
 
-// neighbour names a container's files among its neighbours'. They read it, so it
-// tells nothing of the pod.
+// neighbour returns the name of a container's files among those of its neighbours. They
+// see the name, so it is a hash that reveals nothing about the pod.
 func neighbour(directory string) string {
 	sum := sha256.Sum256([]byte(directory))
 	return hex.EncodeToString(sum[:8])
@@ -55,8 +55,8 @@ func entitlement(c *nodeapi.Claim) string {
 	return b.String()
 }
 
-// introduce makes a claim's files among its neighbours' and returns the mounts. A
-// container writes its demand and nothing else, so it can lie about itself alone.
+// introduce makes a claim's files among those of its neighbours and returns the mounts. A
+// container can write its own demand only, so it can lie about nobody else.
 func (w *Writer) introduce(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	if !holdsCompute(c) {
 		return nil, nil

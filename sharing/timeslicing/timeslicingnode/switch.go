@@ -15,9 +15,9 @@ import (
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
-// Setting is a preparer that sets the slice of every device in the mode. It
-// implements nodeapi.Switcher. What it has set is on the host, one file per device
-// below Root, written before the slice is.
+// Setting is a preparer that sets the time slice of every device in the mode. It
+// implements nodeapi.Switcher. It records each device that it sets in a file below Root,
+// before it sets the slice.
 type Setting struct {
 	Preparer
 	Files hostnode.Files
@@ -37,8 +37,8 @@ func (s *Setting) Entered(_ context.Context, d sharing.Device) (bool, error) {
 	return err == nil, err
 }
 
-// Enter implements nodeapi.Switcher. The slice is set again each time: a reboot
-// forgets it.
+// Enter implements nodeapi.Switcher. It sets the slice each time, because the driver
+// loses it in a reboot.
 func (s *Setting) Enter(ctx context.Context, d sharing.Device) error {
 	if err := s.Files.MakeDir(s.Root, 0o700); err != nil {
 		return fmt.Errorf("device %s enters mode time-slicing: %w", d.ID, err)
@@ -63,7 +63,7 @@ func (s *Setting) Leave(ctx context.Context, d sharing.Device) error {
 	return nil
 }
 
-// set answers with a *nodeapi.Manual where the driver refuses.
+// set sets the slice, and returns a *nodeapi.Manual if the driver refuses.
 func (s *Setting) set(ctx context.Context, id sharing.DeviceID, slice Slice) error {
 	err := s.Tool.SetSlice(ctx, id, slice)
 	if errors.Is(err, ErrRefused) {

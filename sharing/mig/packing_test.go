@@ -20,9 +20,9 @@ const (
 )
 
 // Pack says how to cut as few devices as possible for all these partitions at
-// once: the plan of somebody who knows beforehand what will be asked for. Each
-// element of the result is one device. It uses any legal layout, whatever
-// geometries are listed.
+// once: the optimum that tests compare with, of a planner who knows beforehand what
+// will be asked for. Each element of the result is one device. It uses any legal
+// layout, whatever geometries are listed.
 //
 // The result is a minimum: numbers of devices are tried from one that is
 // certainly too small or just enough, by branch and bound over the ways to fill

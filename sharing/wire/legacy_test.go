@@ -150,7 +150,7 @@ func TestAssignedTextsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatTheInventoryAddsToTodaysText(t *testing.T) {
+func TestWhatTheInventoryAddsToTheLegacyText(t *testing.T) {
 	inv := node1()
 	bare := node1()
 	bare.Devices[1].MIG = nil

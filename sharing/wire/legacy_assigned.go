@@ -9,12 +9,12 @@ import (
 	"deviceshare/sharing"
 )
 
-// ContainerRef is what a decoder of today's text must know of one container,
+// ContainerRef is what a decoder of the legacy text must know of one container,
 // because that text does not name containers.
 type ContainerRef struct {
 	Name string
 	Kind sharing.ContainerKind
-	// Asks says that the container asks for devices. Today's writers also make
+	// Asks says that the container asks for devices. Legacy writers also make
 	// an entry, an empty one, for a container that names a resource with 0: such
 	// a container may count as asking or not, both are understood.
 	Asks bool
@@ -22,16 +22,16 @@ type ContainerRef struct {
 	Count int
 }
 
-// EncodeAssigned writes a decision in today's grammar: for each device of a
+// EncodeAssigned writes a decision in the legacy grammar: for each device of a
 // container
 //
 //	UUID,NVIDIA,memory,cores:
 //
 // and ';' between containers. Memory is in units of factor MiB, rounded up, so
 // that nobody counts less than was given. A partition is UUID[geometry-position].
-// Init containers and sidecars are left out: today's readers pair entries with
+// Init containers and sidecars are left out: legacy readers pair entries with
 // spec.containers. If containers are given, those that ask but hold nothing get
-// the empty entry that today's writers make for vgpu-number 0.
+// the empty entry that legacy writers make for vgpu-number 0.
 func EncodeAssigned(p sharing.Placement, factor int64, containers ...ContainerRef) string {
 	var entries []string
 	if len(containers) == 0 {
@@ -84,7 +84,7 @@ func assignedID(s *sharing.Share) string {
 	return string(s.Device) + "[" + q.Geometry + "-" + strconv.Itoa(q.Position) + "]"
 }
 
-// DecodeAssigned reads today's grammar and pairs the entries with the app
+// DecodeAssigned reads the legacy grammar and pairs the entries with the app
 // containers that ask, in order; another number of entries is an error, except
 // that empty entries may be missing or too many. The text says neither the node
 // nor the group.

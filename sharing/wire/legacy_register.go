@@ -16,7 +16,7 @@ import (
 // device type in the assigned text.
 const typePrefix = "NVIDIA"
 
-// EncodeRegister writes the devices in today's grammar: for each device
+// EncodeRegister writes the devices in the legacy grammar: for each device
 //
 //	UUID,count,memory,NVIDIA-model,health,mode:
 //
@@ -24,7 +24,7 @@ const typePrefix = "NVIDIA"
 // that EncodeInventory accepts. The commas and colons a model name may hold are
 // written as underscores.
 //
-// Today's schedulers never look at health and take the mode of the last device
+// Legacy schedulers never look at health and take the mode of the last device
 // for the whole node. So two kinds of devices are withheld from them with count 0
 // and health false: those that are not healthy, and those on which they would
 // place by the wrong rules, because the device is in mode mig and the last one is
@@ -70,7 +70,7 @@ func unreserved(model string) string {
 // unit is the factor, or 1 where none is set.
 func unit(factor int64) int64 { return max(factor, 1) }
 
-// DecodeRegister reads today's grammar. Six fields are the rule; five, as written
+// DecodeRegister reads the legacy grammar. Six fields are the rule; five, as written
 // before modes existed, mean mode hami-core; further fields are skipped. A device
 // with count 0 reads as unhealthy, however its health field reads. What the text
 // does not say is left open: indexes are the order in the text, compute is 100,
