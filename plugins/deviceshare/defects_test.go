@@ -13,9 +13,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
 )
 
@@ -198,7 +198,7 @@ func TestDefect12_AContainerWithoutDevicesShiftsNoOther(t *testing.T) {
 	inv := devices("n1", 2, 10000)
 	today := map[string]string{wire.PodAssigned: b.Annotations[wire.PodAssigned], wire.PodNode: "n1"}
 	for name, annotations := range map[string]map[string]string{"complete": b.Annotations, "today's text alone": today} {
-		p, found, err := wire.ReadPlacement(annotations, podspec.ContainerRefs(pod, request.DefaultNames()), &inv, 1)
+		p, found, err := wire.ReadPlacement(annotations, corepod.Refs(pod, podspec.DefaultNames()), &inv, 1)
 		if err != nil || !found || len(p.Containers) != 2 {
 			t.Fatalf("%s: %+v, %t, %v", name, p, found, err)
 		}

@@ -10,8 +10,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/wire"
 )
@@ -111,7 +111,7 @@ func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContex
 	if r, ok := p.overlay.placed[owner]; ok && r.node == t.NodeName {
 		as.placement = r.placement
 		as.annotations, as.err = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
-			podspec.ContainerRefs(t.Pod, p.settings.Names)...)
+			corepod.Refs(t.Pod, p.settings.Names)...)
 		as.fallback = p.fallback(p.ask(t), &r.placement)
 	} else {
 		as.err = errNoPlacement

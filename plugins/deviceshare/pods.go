@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
@@ -60,13 +61,13 @@ func (a *ask) said(r *sharing.Refusals) string {
 
 // readAsk reads what a pod asks for; nil if it asks for no devices.
 func readAsk(pod *corev1.Pod, s *Settings) *ask {
-	if !podspec.Asks(pod, s.Names) {
-		if s.unread && podspec.AsksExtended(pod) {
+	if !corepod.Asks(pod, s.Names) {
+		if s.unread && corepod.AsksExtended(pod) {
 			return &ask{pod: pod, settings: s, uncertain: true}
 		}
 		return nil
 	}
-	neutral := podspec.Read(pod)
+	neutral := corepod.Read(pod)
 	req, mistakes := request.Read(&neutral, s.Names, s.Factor,
 		request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults))
 	a := &ask{pod: pod, settings: s, request: req}
@@ -149,11 +150,11 @@ func (n *nodeState) read(pod *corev1.Pod, known evidence) holding {
 // decode reads what a pod on the node holds from annotations.
 func (n *nodeState) decode(pod *corev1.Pod, annotations map[string]string) (h holding) {
 	names := n.settings.Names
-	p, found, err := wire.ReadPlacement(annotations, podspec.ContainerRefs(pod, names), n.inventory, n.settings.Factor)
+	p, found, err := wire.ReadPlacement(annotations, corepod.Refs(pod, names), n.inventory, n.settings.Factor)
 	switch {
 	case found && err == nil && p.Node == n.name:
 		h.placement = &p
-	case !podspec.Asks(pod, request.Names{Number: names.Number}):
+	case !corepod.Asks(pod, podspec.Names{Number: names.Number}):
 		// The kubelet never gives such a pod a device: it holds nothing, whatever
 		// its annotations say.
 	case err != nil:
@@ -174,8 +175,8 @@ func (n *nodeState) failsClosed() bool { return n.node.Annotations[wire.NodeInve
 
 // started reports whether a container that asks for devices has ever run: then
 // there was a placement, and somebody has removed it.
-func started(pod *corev1.Pod, names request.Names) bool {
-	for _, ref := range podspec.ContainerRefs(pod, names) {
+func started(pod *corev1.Pod, names podspec.Names) bool {
+	for _, ref := range corepod.Refs(pod, names) {
 		for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 			for i := range list {
 				if c := &list[i]; ref.Asks && c.Name == ref.Name && (ran(&c.State) || ran(&c.LastTerminationState)) {
@@ -196,11 +197,11 @@ func ran(s *corev1.ContainerState) bool {
 // it asked under resource names that the configuration has changed since.
 // Annotations alone do not make a holder: anybody can write them on a pod.
 func mayHold(pod *corev1.Pod, s *Settings) bool {
-	if podspec.Asks(pod, s.Names) {
+	if corepod.Asks(pod, s.Names) {
 		return true
 	}
 	_, placed := pod.Annotations[wire.PodPlacement]
-	return placed && podspec.AsksExtended(pod)
+	return placed && corepod.AsksExtended(pod)
 }
 
 // scheduled reports whether the API server has this pod bound to a node. The

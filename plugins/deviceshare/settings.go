@@ -2,13 +2,16 @@
 
 package deviceshare
 
-import "deviceshare/sharing/request"
+import (
+	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/request"
+)
 
 // Settings is what the device configuration says to the scheduler. A value is
 // never changed; an edit of the configuration makes a new one.
 type Settings struct {
 	// Names are the resource names pods ask with.
-	Names request.Names
+	Names podspec.Names
 	// Factor is the MiB that one unit of the memory resource counts.
 	Factor int64
 	// Defaults are what a container gets where it does not say.
@@ -20,5 +23,5 @@ type Settings struct {
 
 // DefaultSettings are in force where there is no configuration.
 func DefaultSettings() Settings {
-	return Settings{Names: request.DefaultNames(), Factor: 1}
+	return Settings{Names: podspec.DefaultNames(), Factor: 1}
 }

@@ -15,8 +15,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
 )
 
@@ -135,7 +135,7 @@ func (s *Store) Binder() cache.Binder {
 // them. Safe for concurrent use.
 func (s *Store) needs(pod *corev1.Pod) bool {
 	settings := s.settings.Load()
-	return s.enabled.Load() && settings != nil && podspec.Asks(pod, settings.Names)
+	return s.enabled.Load() && settings != nil && corepod.Asks(pod, settings.Names)
 }
 
 // follow brings the store up to date with the snapshot of a session.

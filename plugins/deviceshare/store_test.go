@@ -20,7 +20,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
@@ -176,7 +176,7 @@ func TestAPodThatAskedUnderNamesOfBeforeKeepsItsDevices(t *testing.T) {
 	node, pods := full(t, "n1")
 	n1 := infoOf(node, pods)
 	p := bare(t, n1)
-	names := request.DefaultNames()
+	names := podspec.DefaultNames()
 	names.Number, names.Memory, names.Cores = "example.com/gpus", "example.com/memory", "example.com/cores"
 	p.store.Configure(Settings{Names: names, Factor: 1})
 	ssn, _ := sessionOf(n1)
@@ -238,7 +238,7 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 func TestAnEditOfTheConfigurationTakesEffectWithTheNextSession(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
 	p := bare(t, n1)
-	names := request.DefaultNames()
+	names := podspec.DefaultNames()
 	names.Number = "example.com/gpus"
 	p.store.Configure(Settings{Names: names, Factor: 1})
 	if err := try(p, n1); err != nil {
