@@ -74,7 +74,7 @@ func TestMistakesKeepTheLastGoodArgumentsAndRefuseDevicesIfThereAreNone(t *testi
 		t.Run(name, func(t *testing.T) {
 			ssn, _ := sessionOf(n1)
 			s := NewStore(Options{Report: &reportRecorder{}, Backends: bare(t, n1).store.backends})
-			s.pods = noPods
+			s.pods = noPods{}
 			if !c.first {
 				s.Build(c.before).(*Plugin).begin(ssn)
 			}

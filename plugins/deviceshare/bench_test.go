@@ -55,7 +55,7 @@ func sessionOf(infos ...*api.NodeInfo) (*framework.Session, map[string]*api.Node
 func bare(t testing.TB, infos ...*api.NodeInfo) *Plugin {
 	t.Helper()
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-	s.pods = noPods
+	s.pods = noPods{}
 	p := s.Build(framework.Arguments{}).(*Plugin)
 	ssn, _ := sessionOf(infos...)
 	p.begin(ssn)
@@ -235,7 +235,7 @@ func BenchmarkSessionOpen(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
 			s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-			s.pods = noPods
+			s.pods = noPods{}
 			session(s)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -85,11 +86,11 @@ func TestAProcessWithoutAPastReadsTheSameLedger(t *testing.T) {
 }
 
 func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
-	assumed := newAssumptions()
+	states := newPodStates()
 	here, elsewhere, stopped, plain := podOf("here", "g"), podOf("elsewhere", "g"), podOf("stopped", "g"), podOf("plain", "g")
-	assumed.assume("uid-here", assumption{pod: here, node: "n1", annotations: map[string]string{wire.PodPlacement: "planned"}})
-	assumed.assume("uid-elsewhere", assumption{pod: elsewhere, node: "n2", annotations: map[string]string{wire.PodPlacement: "planned"}})
-	assumed.assume("uid-stopped", assumption{pod: stopped, node: "n1", err: errNoPlacement})
+	states.decide(handover{pod: here}, podstate.Decision{Node: "n1", Annotations: map[string]string{wire.PodPlacement: "planned"}})
+	states.decide(handover{pod: elsewhere}, podstate.Decision{Node: "n2", Annotations: map[string]string{wire.PodPlacement: "planned"}})
+	states.decide(handover{pod: stopped}, podstate.Decision{Node: "n1", Refusal: errNoPlacement})
 	here.Annotations[wire.PodPlacement] = "stale"
 	plain.Annotations[numaDecision] = "{}"
 
@@ -104,7 +105,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := &Binder{assumed: assumed}
+	b := &Binder{states: states, devices: nobodyMustHaveDevices{}}
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -122,10 +123,15 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 	if d := cmp.Diff(want, sent); d != "" {
 		t.Errorf("sent:\n%s", d)
 	}
-	if as, _ := assumed.get("uid-here"); as.stage != accepted {
-		t.Errorf("the bind that was accepted counts as %d", as.stage)
+	if got := states.state("uid-here").Phase(); got != podstate.Accepted {
+		t.Errorf("the bind that was accepted counts as %v", got)
 	}
 }
+
+// nobodyMustHaveDevices lets pods be bound without a placement.
+type nobodyMustHaveDevices struct{}
+
+func (nobodyMustHaveDevices) mustHaveDevices(*corev1.Pod) bool { return false }
 
 // A decision is handed over, its bind call begins and returns, and snapshots come
 // in between. What a snapshot without the pod means depends on when it comes.
@@ -146,10 +152,10 @@ func TestASnapshotWithoutThePodGivesUpWhatHasNotBegunAndWaitsForWhatHas(t *testi
 			{do: "snapshot", known: 1}, {do: "assume", holds: 1, known: 1}, {do: "begin", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
 		},
 		"the call begins after it was given up": {
-			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: errWithdrawn}, {do: "snapshot"},
+			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: podstate.ErrWithdrawn}, {do: "snapshot"},
 		},
 		"the call begins between two snapshots that give up and forget": {
-			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: errWithdrawn}, {do: "snapshot"}, {do: "begin"},
+			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: podstate.ErrWithdrawn}, {do: "snapshot"}, {do: "begin"},
 		},
 		"the call has begun: only its answer tells": {
 			{do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1},
@@ -159,7 +165,7 @@ func TestASnapshotWithoutThePodGivesUpWhatHasNotBegunAndWaitsForWhatHas(t *testi
 			{do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
 		},
 		"a session gives up what has not begun": {
-			{do: "withdraw", known: 1}, {do: "begin", known: 1, err: errWithdrawn}, {do: "snapshot"},
+			{do: "withdraw", known: 1}, {do: "begin", known: 1, err: podstate.ErrWithdrawn}, {do: "snapshot"},
 		},
 		"a session cannot give up what has begun": {
 			{do: "begin", holds: 1, known: 1}, {do: "withdraw", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
@@ -170,29 +176,31 @@ func TestASnapshotWithoutThePodGivesUpWhatHasNotBegunAndWaitsForWhatHas(t *testi
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, pod := newAssumptions(), podOf("p", "g", asks{number: 1})
+			a, pod := newPodStates(), podOf("p", "g", asks{number: 1})
 			task := api.NewTaskInfo(pod)
 			task.NodeName = "n1"
-			assume := func() { a.assume("uid-p", assumption{pod: pod, node: "n1", placement: sharing.Placement{Node: "n1"}}) }
+			assume := func() {
+				a.decide(handover{pod: pod}, podstate.Decision{Node: "n1", Placement: sharing.Placement{Node: "n1"}})
+			}
 			assume()
 			for i, s := range steps {
 				var err error
 				switch s.do {
 				case "snapshot":
-					a.settle(n1, nil)
+					a.compareDecisions(n1, nil)
 				case "begin":
-					_, _, err = a.begin("uid-p", task)
+					_, _, err = a.beginBind(task)
 				case "end":
-					a.end("uid-p", "n1", nil)
+					a.endBind("uid-p", "n1", nil)
 				case "fail":
-					a.end("uid-p", "n1", failed)
+					a.endBind("uid-p", "n1", failed)
 				case "withdraw":
 					a.withdraw("uid-p")
 				case "assume":
 					assume()
 				}
-				if got := len(a.underwayTo("n1")); got != s.holds || a.len() != s.known || !errors.Is(err, s.err) {
-					t.Fatalf("after step %d (%s): %d count and %d are known, error %v; want %d, %d, %v", i, s.do, got, a.len(), err, s.holds, s.known, s.err)
+				if got := len(a.underwayTo("n1")); got != s.holds || a.decisions() != s.known || !errors.Is(err, s.err) {
+					t.Fatalf("after step %d (%s): %d count and %d are known, error %v; want %d, %d, %v", i, s.do, got, a.decisions(), err, s.holds, s.known, s.err)
 				}
 				if s.do == "snapshot" && len(a.touchedNodes()) == 0 && s.known == 0 {
 					t.Fatalf("after step %d: the node would not be read anew", i)
@@ -203,15 +211,15 @@ func TestASnapshotWithoutThePodGivesUpWhatHasNotBegunAndWaitsForWhatHas(t *testi
 }
 
 func TestTheAnswerOfAnotherNodeMeansNothing(t *testing.T) {
-	assumed, task := newAssumptions(), api.NewTaskInfo(podOf("p", "g", asks{number: 1}))
+	states, task := newPodStates(), api.NewTaskInfo(podOf("p", "g", asks{number: 1}))
 	task.NodeName = "n1"
-	assumed.assume("uid-p", assumption{pod: task.Pod, node: "n1"})
-	if _, _, err := assumed.begin("uid-p", task); err != nil {
+	states.decide(handover{pod: task.Pod}, podstate.Decision{Node: "n1"})
+	if _, _, err := states.beginBind(task); err != nil {
 		t.Fatal(err)
 	}
-	assumed.end("uid-p", "n2", nil)
-	if as, _ := assumed.get("uid-p"); as.stage != calling {
-		t.Errorf("stage %d", as.stage)
+	states.endBind("uid-p", "n2", nil)
+	if got := states.state("uid-p").Phase(); got != podstate.Calling {
+		t.Errorf("phase %v", got)
 	}
 }
 
@@ -290,27 +298,27 @@ func TestAnAssumptionOnANodeThatIsNotInTheSnapshotLivesAsLongAsTheJobSaysSo(t *t
 	task := api.NewTaskInfo(pod)
 	task.NodeName = "n1"
 	job := api.NewJobInfo(task.Job, task)
-	assumed := newAssumptions()
-	assumed.assume("uid-p", assumption{pod: pod, job: task.Job, node: "n1"})
-	if _, _, err := assumed.begin("uid-p", task); err != nil {
+	states := newPodStates()
+	states.decide(handover{pod: pod, job: task.Job}, podstate.Decision{Node: "n1"})
+	if _, _, err := states.beginBind(task); err != nil {
 		t.Fatal(err)
 	}
-	assumed.end("uid-p", "n1", nil)
-	assumed.settle(nil, map[api.JobID]*api.JobInfo{task.Job: job})
-	if assumed.len() != 1 {
+	states.endBind("uid-p", "n1", nil)
+	states.compareDecisions(nil, map[api.JobID]*api.JobInfo{task.Job: job})
+	if states.decisions() != 1 {
 		t.Error("dropped although the job has the pod on the node")
 	}
-	assumed.settle(nil, nil)
-	if assumed.len() != 0 {
+	states.compareDecisions(nil, nil)
+	if states.decisions() != 0 {
 		t.Error("kept although nobody knows the pod")
 	}
 }
 
 func TestAWithdrawnAssumptionStopsABindThatHasNotBegun(t *testing.T) {
-	assumed := newAssumptions()
-	assumed.assume("uid-p", assumption{pod: podOf("p", "g"), node: "n1"})
-	assumed.withdraw("uid-p")
-	if as, ok := assumed.get("uid-p"); !ok || as.err == nil || as.stage == calling {
-		t.Errorf("after the withdrawal: %+v", as)
+	states := newPodStates()
+	states.decide(handover{pod: podOf("p", "g")}, podstate.Decision{Node: "n1"})
+	states.withdraw("uid-p")
+	if s := states.state("uid-p"); s.Decision() == nil || s.Refuses() == nil || s.Phase() == podstate.Calling {
+		t.Errorf("after the withdrawal: %+v", s)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"deviceshare/sharing"
+	"deviceshare/plugins/deviceshare/podstate"
 )
 
 // bindTimeout bounds one bind call. Without a bound a call that hangs would hold
@@ -28,11 +28,15 @@ const bindTimeout = 30 * time.Second
 // It sends only what was decided for this bind. What the pod in memory carries
 // may be left from an earlier attempt.
 type Binder struct {
-	assumed *assumptions
+	states  *podStates
 	report  Reporter
-	// needs reports whether a pod must not be bound without a placement. Safe for
-	// concurrent use; nil says no of every pod.
-	needs func(*corev1.Pod) bool
+	devices deviceRule
+}
+
+// deviceRule reports whether a pod must not be bound without a placement. Safe for
+// concurrent use.
+type deviceRule interface {
+	mustHaveDevices(*corev1.Pod) bool
 }
 
 // Bind binds the tasks and returns what went wrong, by task. An error does not
@@ -52,23 +56,21 @@ func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[ap
 }
 
 func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) {
-	owner := sharing.Owner(t.Pod.UID)
-	annotations, fallback := make(map[string]string), ""
+	annotations := make(map[string]string)
 	if v, ok := t.Pod.Annotations[numaDecision]; ok {
 		annotations[numaDecision] = v
 	}
-	as, ok, err := b.assumed.begin(owner, t)
+	decided, fallback, err := b.states.beginBind(t)
 	switch {
 	case err != nil:
 		return err
-	case ok:
-		defer func() { b.assumed.end(owner, t.NodeName, err) }()
-		maps.Copy(annotations, as.annotations)
-		fallback = as.fallback
-	case b.needs != nil && b.needs(t.Pod):
+	case decided != nil:
+		defer func() { b.states.endBind(ownerOf(t.Pod), t.NodeName, err) }()
+		maps.Copy(annotations, decided.Annotations)
+	case b.devices.mustHaveDevices(t.Pod):
 		// Its decision was given up and forgotten before this call came. Bound
 		// without a placement it could never start.
-		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, errWithdrawn)
+		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, podstate.ErrWithdrawn)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
 	defer cancel()

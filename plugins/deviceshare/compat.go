@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientcache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
@@ -164,8 +166,8 @@ func deallocated(task *api.TaskInfo) change {
 
 // onNode returns the pod that a node's snapshot holds under the name of this
 // one. Volcano keys them by namespace and name: it may be another pod.
-func onNode(node *api.NodeInfo, pod *corev1.Pod) (*corev1.Pod, bool) {
-	t, ok := node.Tasks[api.PodKey(pod)]
+func onNode(node *api.NodeInfo, pod types.NamespacedName) (*corev1.Pod, bool) {
+	t, ok := node.Tasks[api.TaskID(clientcache.NewObjectName(pod.Namespace, pod.Name).String())]
 	if !ok {
 		return nil, false
 	}

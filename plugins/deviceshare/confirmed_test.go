@@ -13,6 +13,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
@@ -28,8 +29,13 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	c := &scene{t: t, api: clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{})}
 	c.store = NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-	c.store.pods = func(*framework.Session) corelisters.PodLister { return corelisters.NewPodLister(c.api) }
+	c.store.pods = c
 	return c
+}
+
+// podsOf makes the scene the API server of its sessions.
+func (c *scene) podsOf(*framework.Session) corelisters.PodLister {
+	return corelisters.NewPodLister(c.api)
 }
 
 // exists puts pods into the API server.
@@ -148,18 +154,18 @@ func TestWhatTheAPIServerAcceptedIsBelievedBeforeAnEditThatCameFirst(t *testing.
 		t.Fatal(err)
 	}
 	task := api.NewTaskInfo(pod)
-	c.store.assumed.assume("uid-p", assumption{pod: pod, node: "n1", placement: placement, annotations: sent})
-	if _, _, err := c.store.assumed.begin("uid-p", task); err != nil {
+	c.store.states.decide(handover{pod: pod}, podstate.Decision{Node: "n1", Placement: placement, Annotations: sent})
+	if _, _, err := c.store.states.beginBind(task); err != nil {
 		t.Fatal(err)
 	}
-	c.store.assumed.end("uid-p", "n1", nil)
+	c.store.states.endBind("uid-p", "n1", nil)
 	// The first that a snapshot shows of the bound pod is the edited one.
 	c.see(infoOf(node, []*corev1.Pod{patched(pod, wire.PodPlacement, `{"version":1,"node":"n1","containers":[]}`, wire.PodAssigned, "")}))
 	if c.used() != sharing.MiBs(3000) || c.reports("DevicePlacementEdited") != 1 {
 		t.Errorf("%v used, reported %q", c.used(), c.store.report.(*reportRecorder).all())
 	}
 	c.see(infoOf(node, nil))
-	if c.store.assumed.len() != 0 {
+	if c.store.states.decisions() != 0 {
 		t.Error("the pod is gone and its placement still assumed")
 	}
 }
@@ -170,15 +176,15 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 	c.exists(pod)
 	c.see(infoOf(node, []*corev1.Pod{pod}))
 	c.see(infoOf(node, nil)) // Volcano has lost it, the API server has not
-	if _, ok := c.store.confirmed.of("n1", "uid-p"); !ok {
+	if !c.store.states.state("uid-p").FirstOn("n1") {
 		t.Error("forgotten although the pod exists")
 	}
 	if err := c.api.Delete(pod); err != nil {
 		t.Fatal(err)
 	}
 	c.see(infoOf(node, nil))
-	if f := c.store.confirmed; len(f.byNode) > 0 || len(f.absent) > 0 {
-		t.Errorf("still known: %v, looked for: %v", f.byNode, f.absent)
+	if s := c.store.states; len(s.states)+len(s.bound) > 0 || len(s.unseen) > 0 {
+		t.Errorf("still known: %v, %v, looked for: %v", s.states, s.bound, s.unseen)
 	}
 }
 
@@ -204,8 +210,8 @@ func TestANodeThatIsRegisteredAnewIsNotUsedBeforeItsPodsAreBack(t *testing.T) {
 			}
 			back := infoOf(after, []*corev1.Pod{pod})
 			p := c.see(back)
-			if p.store.warming.cold("n1") || c.used() != sharing.MiBs(9000) {
-				t.Errorf("with its pod back: cold %t, %v used", p.store.warming.cold("n1"), c.used())
+			if len(p.awaited) > 0 || len(c.store.states.awaited) > 0 || c.used() != sharing.MiBs(9000) {
+				t.Errorf("with its pod back: awaited %v, %v used", p.awaited, c.used())
 			}
 		})
 	}

@@ -70,9 +70,10 @@ func (s *Store) LedgerHandler() http.Handler {
 		only := r.URL.Query().Get("node")
 		nodes := map[string]nodeText{}
 		s.mu.RLock()
+		awaited := s.states.awaitedOn()
 		for name, n := range s.nodes {
 			if only == "" || only == name {
-				nodes[name] = s.describe(n)
+				nodes[name] = s.describe(n, awaited)
 			}
 		}
 		s.mu.RUnlock()
@@ -89,12 +90,12 @@ func (s *Store) LedgerHandler() http.Handler {
 	})
 }
 
-func (s *Store) describe(n *nodeState) nodeText {
+func (s *Store) describe(n *nodeState, awaited map[string]string) nodeText {
 	out := nodeText{
 		Unusable: n.unusable, Devices: []deviceText{}, Owners: map[string]ownerText{},
 		Blocked: []string{}, Problems: []string{},
 	}
-	_, out.Warming = s.warming.waiting[n.name]
+	_, out.Warming = awaited[n.name]
 	for p := range n.problems() {
 		out.Problems = append(out.Problems, p.message)
 	}
@@ -108,8 +109,7 @@ func (s *Store) describe(n *nodeState) nodeText {
 	}
 	for _, o := range n.ledger.Owners() {
 		p, _ := n.ledger.Placement(o)
-		_, assumed := s.assumed.get(o)
-		out.Owners[string(o)] = ownerText{Assumed: assumed, Group: p.Group, Shares: describeShares(&p)}
+		out.Owners[string(o)] = ownerText{Assumed: s.states.state(o).Decision() != nil, Group: p.Group, Shares: describeShares(&p)}
 	}
 	for _, o := range n.ledger.Blocking() {
 		out.Blocked = append(out.Blocked, string(o))

@@ -125,8 +125,8 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	g.unplaced.send(out, float64(unplaced))
 	g.blocked.send(out, float64(blocked))
 	g.setAside.send(out, float64(setAside))
-	g.assumed.send(out, float64(s.assumed.len()))
-	g.warming.send(out, float64(len(s.warming.waiting)))
+	g.assumed.send(out, float64(s.states.decisions()))
+	g.warming.send(out, float64(len(s.states.awaitedOn())))
 }
 
 // collectConfig sends which configuration is in force here and how many nodes have

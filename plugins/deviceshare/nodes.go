@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/wire"
@@ -104,9 +105,9 @@ func (n *nodeState) unchanged(info *api.NodeInfo, s *Settings) bool {
 }
 
 // readNode makes the state of a node from a snapshot. prev is what was known of
-// the node, or nil; what did not change is taken over from it. It is pure but
-// for reading the evidence, and safe to run for many nodes at once.
-func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, known evidence) *nodeState {
+// the node, or nil; what did not change is taken over from it. It reads the states of
+// pods and changes nothing, so it is safe to run for many nodes at once.
+func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, known *podStates) *nodeState {
 	n := &nodeState{name: info.Name, settings: s, node: info.Node}
 	if info.Node == nil {
 		return n
@@ -124,13 +125,13 @@ func readNode(prev *nodeState, info *api.NodeInfo, s *Settings, known evidence) 
 	n.holdings = make(map[*corev1.Pod]holding, len(info.Tasks))
 	n.ledger = sharing.NewLedger(n.inventory)
 	n.empty = place.Summarize(n.ledger.Views())
-	for owner, p := range known.assumed.underwayTo(n.name) {
+	for owner, p := range known.underwayTo(n.name) {
 		n.ledger.Record(owner, p)
 	}
 	for key, t := range info.Tasks {
 		n.tasks[key] = t.Pod
-		if _, confirmed := known.confirmed.of(n.name, sharing.Owner(t.Pod.UID)); confirmed || mayHold(t.Pod, s) {
-			n.hold(prev, t.Pod, known)
+		if state := known.state(ownerOf(t.Pod)); state.FirstOn(n.name) || mayHold(t.Pod, s) {
+			n.hold(prev, t.Pod, state)
 		}
 	}
 	return n
@@ -156,12 +157,12 @@ func (n *nodeState) readInventory(prev *nodeState) {
 }
 
 // hold records the devices of one pod.
-func (n *nodeState) hold(prev *nodeState, pod *corev1.Pod, known evidence) {
+func (n *nodeState) hold(prev *nodeState, pod *corev1.Pod, state podstate.State) {
 	h, unchanged := n.known(prev, pod)
 	if !unchanged {
-		h = n.read(pod, known)
+		h = n.read(pod, state)
 	}
-	if _, isAssumed := known.assumed.get(sharing.Owner(pod.UID)); !isAssumed {
+	if state.Decision() == nil {
 		n.holdings[pod] = h
 	}
 	switch {
@@ -192,8 +193,8 @@ func (n *nodeState) hold(prev *nodeState, pod *corev1.Pod, known evidence) {
 	}
 }
 
-// known returns what was read from this pod object before. An assumption is not
-// read from the pod, so what rests on one is not kept.
+// known returns what was read from this pod object before. A decision is not read from
+// the pod, so what rests on one is not kept.
 func (n *nodeState) known(prev *nodeState, pod *corev1.Pod) (holding, bool) {
 	if prev == nil || prev.inventory != n.inventory || prev.settings != n.settings {
 		return holding{}, false

@@ -34,7 +34,9 @@ func (b worldBinder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) ma
 }
 
 // noPods stands for an API server without pods, in sessions without a cache.
-func noPods(*framework.Session) corelisters.PodLister {
+type noPods struct{}
+
+func (noPods) podsOf(*framework.Session) corelisters.PodLister {
 	return corelisters.NewPodLister(clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{}))
 }
 

@@ -10,6 +10,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
@@ -41,6 +42,9 @@ type Plugin struct {
 	shapes map[string]struct{}
 	// fallbacks are the texts of fallback, by what is asked.
 	fallbacks map[string]string
+	// awaited says which pods have yet to appear on a node, for nodes that are not used
+	// until then.
+	awaited map[string]string
 	// off is why no pod with devices is placed in this session, "" if they are.
 	off string
 }
@@ -84,7 +88,7 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	p.dryRuns = dryRunPreemption(ssn)
 	p.evictionOrder = ssn.BuildVictimsPriorityQueue
 	p.nodes, p.infos, p.jobs = p.store.nodes, ssn.Nodes, ssn.Jobs
-	p.overlay = newOverlay()
+	p.overlay, p.awaited = newOverlay(), p.store.states.awaitedOn()
 	p.asks, p.shapes, p.fallbacks = map[api.TaskID]*ask{}, map[string]struct{}{}, map[string]string{}
 	return true
 }
@@ -95,7 +99,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}
-	p.nodes, p.infos, p.jobs, p.overlay, p.asks, p.shapes = nil, nil, nil, nil, nil, nil
+	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.shapes = nil, nil, nil, nil, nil, nil, nil
 }
 
 // SetupBindContextExtension is called when a decision is committed, right before
@@ -106,17 +110,16 @@ func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContex
 	if p.overlay == nil || !p.ask(t).concerns(p.infos[t.NodeName]) {
 		return
 	}
-	owner := sharing.Owner(t.Pod.UID)
-	as := assumption{pod: t.Pod, job: t.Job, node: t.NodeName}
-	if r, ok := p.overlay.placed[owner]; ok && r.node == t.NodeName {
-		as.placement = r.placement
-		as.annotations, as.err = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
+	h, d := handover{pod: t.Pod, job: t.Job}, podstate.Decision{Node: t.NodeName}
+	if r, ok := p.overlay.placed[ownerOf(t.Pod)]; ok && r.node == t.NodeName {
+		d.Placement = r.placement
+		d.Annotations, d.Refusal = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
 			corepod.Refs(t.Pod, p.settings.Names)...)
-		as.fallback = p.fallback(p.ask(t), &r.placement)
+		h.fallback = p.fallback(p.ask(t), &r.placement)
 	} else {
-		as.err = errNoPlacement
+		d.Refusal = errNoPlacement
 	}
-	p.store.assumed.assume(owner, as)
+	p.store.states.decide(h, d)
 }
 
 // ask returns what a task asks for, nil if it asks for no devices. Workers call
@@ -202,5 +205,5 @@ func (p *Plugin) onDeallocate(e *framework.Event) {
 	}
 	owner := sharing.Owner(e.Task.Pod.UID)
 	p.overlay.withdraw(owner)
-	p.store.assumed.withdraw(owner)
+	p.store.states.withdraw(owner)
 }

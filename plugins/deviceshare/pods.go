@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/podspec/corepod"
@@ -116,34 +117,22 @@ type holding struct {
 	unplaced bool
 }
 
-// evidence is what a process knows about pods beside the snapshot. Readings run
-// beside each other and do not change it.
-type evidence struct {
-	assumed   *assumptions
-	confirmed *confirmations
-}
-
-// read finds out which devices a pod on the node holds: from the annotations it was
-// bound with, or from what was assumed when it was bound. An assumption that the
-// pod's annotations do not confirm goes first, since they may be left from an
-// earlier attempt, until the API server says that the pod is scheduled; and if the
-// API server has said that it wrote what was assumed, it goes first for good.
-func (n *nodeState) read(pod *corev1.Pod, known evidence) holding {
-	owner := sharing.Owner(pod.UID)
-	as, isAssumed := known.assumed.get(owner)
-	isAssumed = isAssumed && as.node == n.name
-	if isAssumed && (as.stage <= calling || as.stage == accepted || !scheduled(pod)) {
-		return holding{placement: &as.placement, edited: as.stage == accepted && scheduled(pod) && !as.confirmedBy(pod)}
+// read finds out which devices a pod on the node holds: from what its state believes,
+// or from its annotations.
+func (n *nodeState) read(pod *corev1.Pod, state podstate.State) holding {
+	from := state.Sources(n.name, pod.Annotations, scheduled(pod))
+	if from.Given != nil {
+		return holding{placement: from.Given, edited: from.Edited}
 	}
-	annotations, edited := pod.Annotations, false
-	if first, ok := known.confirmed.of(n.name, owner); ok {
-		annotations, edited = first.annotations(), !first.sameIn(pod.Annotations)
+	annotations := pod.Annotations
+	if from.First != nil {
+		annotations = from.First.Annotations()
 	}
 	h := n.decode(pod, annotations)
-	if h.placement == nil && isAssumed {
-		h = holding{placement: &as.placement}
+	if h.placement == nil && from.Otherwise != nil {
+		h = holding{placement: from.Otherwise}
 	}
-	h.edited = edited
+	h.edited = from.Edited
 	return h
 }
 
@@ -202,21 +191,4 @@ func mayHold(pod *corev1.Pod, s *Settings) bool {
 	}
 	_, placed := pod.Annotations[wire.PodPlacement]
 	return placed && corepod.AsksExtended(pod)
-}
-
-// scheduled reports whether the API server has this pod bound to a node. The
-// node name does not tell: Volcano writes it into the pods of its own cache
-// before they are bound.
-func scheduled(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// over reports whether the pod will never run again.
-func over(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -90,8 +90,9 @@ func (p *Plugin) impossible(a *ask, n *nodeState) string {
 		return "the node publishes no devices"
 	case n.unusable != "":
 		return n.unusable
-	case p.store.warming.cold(n.name):
-		return "the scheduler has just started, or the node was registered anew, and it has yet to be told again of " + p.store.warming.awaited(n.name)
+	}
+	if awaited, waits := p.awaited[n.name]; waits {
+		return "the scheduler has just started, or the node was registered anew, and it has yet to be told again of " + awaited
 	}
 	return ""
 }

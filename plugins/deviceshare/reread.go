@@ -16,7 +16,7 @@ const minChunk = 64
 // Most sessions change few of thousands of nodes, so what costs is the
 // comparison; it is spread over the processors.
 func (s *Store) reread(snapshot []*api.NodeInfo, settings *Settings) []*nodeState {
-	touched := s.assumed.touchedNodes()
+	touched := s.states.touchedNodes()
 	size := max(minChunk, (len(snapshot)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var (
 		wait   sync.WaitGroup
@@ -30,7 +30,7 @@ func (s *Store) reread(snapshot []*api.NodeInfo, settings *Settings) []*nodeStat
 			for _, info := range part {
 				prev := s.nodes[info.Name]
 				if _, again := touched[info.Name]; again || !prev.unchanged(info, settings) {
-					chunks[i] = append(chunks[i], readNode(prev, info, settings, evidence{assumed: s.assumed, confirmed: s.confirmed}))
+					chunks[i] = append(chunks[i], readNode(prev, info, settings, s.states))
 				}
 			}
 		}()

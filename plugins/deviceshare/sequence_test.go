@@ -43,7 +43,7 @@ func TestAnySequenceOfEventsLeavesWhatTheSnapshotSays(t *testing.T) {
 			if err := n.ledger.Check(); err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 			}
-			fresh := readNode(nil, w.open().Nodes[name], n.settings, evidence{assumed: w.store.assumed, confirmed: w.store.confirmed})
+			fresh := readNode(nil, w.open().Nodes[name], n.settings, w.store.states)
 			if got, want := picture(n.ledger), picture(fresh.ledger); got != want {
 				t.Errorf("seed %d: node %s is\n%s\nread from scratch\n%s", seed, name, got, want)
 			}

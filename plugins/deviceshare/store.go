@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -51,7 +50,7 @@ type Store struct {
 	withheld atomic.Pointer[string]
 	// enabled says that the last session took part.
 	enabled atomic.Bool
-	assumed *assumptions
+	states  *podStates
 
 	// The fields below are written by the session goroutine only. mu is for
 	// readers outside sessions.
@@ -59,11 +58,7 @@ type Store struct {
 	nodes   map[string]*nodeState
 	rank    map[string]float64
 	largest sharing.Bytes
-	warming warmup
-	// confirmed are what bound pods were first read from.
-	confirmed *confirmations
-	// pods lists the pods of the API server as the informers have them.
-	pods func(*framework.Session) corelisters.PodLister
+	pods    podSource
 
 	reported  map[problem]struct{}
 	asks      map[api.TaskID]*ask
@@ -86,8 +81,8 @@ type Options struct {
 func NewStore(o Options) *Store {
 	s := &Store{
 		backends: o.Backends, report: o.Report, config: o.Config, now: o.Now,
-		assumed: newAssumptions(), nodes: map[string]*nodeState{}, rank: map[string]float64{},
-		reported: map[problem]struct{}{}, confirmed: newConfirmations(), pods: podLister,
+		states: newPodStates(), nodes: map[string]*nodeState{}, rank: map[string]float64{},
+		reported: map[problem]struct{}{}, pods: sessionPods{},
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -128,44 +123,44 @@ func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
 
 // Binder returns the binder that sends what sessions decided.
 func (s *Store) Binder() cache.Binder {
-	return &Binder{assumed: s.assumed, report: s.report, needs: s.needs}
+	return &Binder{states: s.states, report: s.report, devices: s}
 }
 
-// needs reports whether a pod asks for devices and the plugin is there to give
-// them. Safe for concurrent use.
-func (s *Store) needs(pod *corev1.Pod) bool {
+// mustHaveDevices reports whether a pod asks for devices and the plugin is there to
+// give them. Safe for concurrent use.
+func (s *Store) mustHaveDevices(pod *corev1.Pod) bool {
 	settings := s.settings.Load()
 	return s.enabled.Load() && settings != nil && corepod.Asks(pod, settings.Names)
 }
 
 // follow brings the store up to date with the snapshot of a session.
 func (s *Store) follow(ssn *framework.Session, settings *Settings) {
-	s.assumed.settle(ssn.Nodes, ssn.Jobs)
+	s.states.compareDecisions(ssn.Nodes, ssn.Jobs)
 	fresh := s.reread(ssn.NodeList, settings)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pods := s.pods(ssn)
-	s.warming.begin(appeared(s.nodes, fresh), pods, settings)
-	s.warming.settle(ssn.Nodes, pods)
+	pods := s.pods.podsOf(ssn)
+	s.states.await(appeared(s.nodes, fresh), pods, settings)
+	s.states.compareAwaited(ssn.Nodes, pods)
 	added := false
 	for _, n := range fresh {
 		_, known := s.nodes[n.name]
 		added = added || !known
 		s.nodes[n.name] = n
-		s.confirmed.learn(n)
+		s.states.readFrom(n)
 	}
 	if len(s.nodes) > len(ssn.NodeList) {
 		maps.DeleteFunc(s.nodes, func(name string, _ *nodeState) bool {
 			_, ok := ssn.Nodes[name]
 			if !ok {
-				s.confirmed.leave(name)
+				s.states.left(name)
 			}
 			return !ok
 		})
 		added = true
 	}
-	s.confirmed.forget(ssn.Nodes, pods)
+	s.states.compareBound(ssn.Nodes, pods)
 	if added {
 		s.rerank()
 	}

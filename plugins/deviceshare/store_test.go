@@ -64,7 +64,7 @@ func TestANodeThatIsNotUsableSaysWhy(t *testing.T) {
 func TestAMalformedInventoryIsReportedOnceAndAgainAfterItWasMended(t *testing.T) {
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
 	report := s.report.(*reportRecorder)
-	s.pods = noPods
+	s.pods = noPods{}
 	good := nodeOf(t, devices("n1", 1, 10000))
 	bad := good.DeepCopy()
 	bad.Annotations[wire.NodeInventory] = "{"
@@ -199,7 +199,7 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 	again.UID = "uid-b-again"
 
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-	s.pods = noPods
+	s.pods = noPods{}
 	for _, step := range []struct {
 		name string
 		info *api.NodeInfo
@@ -259,7 +259,7 @@ func (c *noConfig) Use(namespace, name string) { c.used = append(c.used, namespa
 func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 	config := &noConfig{}
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Config: config})
-	s.pods = noPods
+	s.pods = noPods{}
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
 	ssn, _ := sessionOf(n1)
 	open := func() *Plugin {
@@ -289,7 +289,7 @@ func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 
 func TestAPodThatMayAskUnderANameNobodyKnowsYetIsKeptFromNodesWithDevicesOnly(t *testing.T) {
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Config: &noConfig{}})
-	s.pods = noPods
+	s.pods = noPods{}
 	n1, plain := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil), nodeOf(t, devices("n2", 1, 10000))
 	plain.Annotations = nil
 	n2 := infoOf(plain, nil)
@@ -320,10 +320,10 @@ func TestAPodThatMayAskUnderANameNobodyKnowsYetIsKeptFromNodesWithDevicesOnly(t 
 			t.Errorf("%s on %s: allocated: %v", c.pod.Name, c.info.Name, e.Err)
 		}
 		p.SetupBindContextExtension(nil, &cache.BindContext{TaskInfo: task})
-		if as, ok := s.assumed.get(sharing.Owner(c.pod.UID)); ok != c.fails || ok && as.err == nil {
-			t.Errorf("%s on %s: assumed: %t, %+v", c.pod.Name, c.info.Name, ok, as)
+		if state := s.states.state(ownerOf(c.pod)); (state.Decision() != nil) != c.fails || c.fails && state.Refuses() == nil {
+			t.Errorf("%s on %s: %v, refuses %v", c.pod.Name, c.info.Name, state.Phase(), state.Refuses())
 		}
-		s.assumed = newAssumptions()
+		s.states = newPodStates()
 	}
 }
 
