@@ -43,10 +43,21 @@ func configMap(namespace, name, text, version string) *corev1.ConfigMap {
 	}
 }
 
+// follows notes what it is told.
+type follows struct {
+	settings chan deviceshare.Settings
+	why      chan string
+	shown    chan wire.ConfigVersions
+}
+
+func (f follows) Configure(s deviceshare.Settings) { f.settings <- s }
+func (f follows) Withhold(why string)              { f.why <- why }
+func (f follows) Versions(v wire.ConfigVersions)   { f.shown <- v }
+
 func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan deviceshare.Settings, reports) {
 	t.Helper()
 	settings, said := make(chan deviceshare.Settings, 100), make(reports, 100)
-	f := &configFeed{client: client, report: said, apply: func(s deviceshare.Settings) { settings <- s }}
+	f := &configFeed{client: client, report: said, follows: follows{settings: settings, why: make(chan string, 100), shown: make(chan wire.ConfigVersions, 100)}}
 	t.Cleanup(func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -104,8 +115,7 @@ func TestWithoutAConfigMapTheDefaultsComeIntoForce(t *testing.T) {
 func TestAProcessThatStartsWhileTheConfigMapHasAMistakeTakesNoDefaults(t *testing.T) {
 	client := fake.NewClientset(configMap("here", "mine", "nvidia: {resourceCountName: x/gpu, gpuMemoryFactor: many}", "1"))
 	f, settings, said := feed(t, client)
-	why := make(chan string, 100)
-	f.withhold = func(text string) { why <- text }
+	why := f.follows.(follows).why
 	f.Use("here", "mine")
 	if got := <-why; !strings.HasPrefix(got, "ConfigMap here/mine: nvidia.gpuMemoryFactor") {
 		t.Errorf("pods are told %q", got)
@@ -143,8 +153,7 @@ func TestTheHashesInForceAreThoseTheDevicePluginShows(t *testing.T) {
 	nodes := configMap("kube-system", config.NodeName, "", "1")
 	nodes.Data = map[string]string{config.NodeKey: text}
 	f, settings, _ := feed(t, fake.NewClientset(configMap("kube-system", config.DeviceName, "nvidia: {gpuMemoryFactor: 10}", "1"), nodes))
-	shown := make(chan wire.ConfigVersions, 100)
-	f.versions = func(v wire.ConfigVersions) { shown <- v }
+	shown := f.follows.(follows).shown
 	f.Use("kube-system", config.DeviceName)
 	until(t, settings, 10)
 	device, _ := config.LoadDevice([]byte("nvidia: {gpuMemoryFactor: 10}"))

@@ -11,7 +11,7 @@ import (
 	"deviceshare/sharing/policy"
 )
 
-func TestArgumentsOfTodayAreAccepted(t *testing.T) {
+func TestTheLegacyArgumentsAreAccepted(t *testing.T) {
 	got, mistakes := ReadArguments(framework.Arguments{
 		"deviceshare.VGPUEnable": true, "deviceshare.SchedulePolicy": "spread", "deviceshare.ScheduleWeight": 3,
 		"deviceshare.KnownGeometriesCMName": "cm", "deviceshare.KnownGeometriesCMNamespace": "ns",

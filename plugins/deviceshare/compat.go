@@ -69,8 +69,10 @@ func (p *Plugin) join(ssn *framework.Session) {
 	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
 }
 
-// evictionOrder sorts victims for a task as Volcano will evict them.
-type evictionOrder func(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.PriorityQueue
+// victimOrder sorts victims for a task as Volcano will evict them. The session is one.
+type victimOrder interface {
+	BuildVictimsPriorityQueue(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.PriorityQueue
+}
 
 // vote turns a choice of victims into Volcano's form. Without an opinion the
 // choice is left to other plugins.

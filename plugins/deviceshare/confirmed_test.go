@@ -122,7 +122,7 @@ func TestAPlacementThatIsEditedAfterThePodWasBoundIsReportedAndNotBelieved(t *te
 	}
 }
 
-func TestModesThatAreEditedLaterDoNotMakeTodaysTextUnreadable(t *testing.T) {
+func TestModesThatAreEditedLaterDoNotMakeTheLegacyTextUnreadable(t *testing.T) {
 	c, node := newScene(t), nodeOf(t, devices("n1", 1, 10000))
 	pod := runningOn(t, podOf("p", "g", asks{number: 1, memory: 3000}), "n1", share("GPU-n1-0", 3000))
 	delete(pod.Annotations, wire.PodPlacement)

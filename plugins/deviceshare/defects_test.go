@@ -196,8 +196,8 @@ func TestDefect12_AContainerWithoutDevicesShiftsNoOther(t *testing.T) {
 	w.schedule()
 	b := w.bound("p")
 	inv := devices("n1", 2, 10000)
-	today := map[string]string{wire.PodAssigned: b.Annotations[wire.PodAssigned], wire.PodNode: "n1"}
-	for name, annotations := range map[string]map[string]string{"complete": b.Annotations, "today's text alone": today} {
+	legacy := map[string]string{wire.PodAssigned: b.Annotations[wire.PodAssigned], wire.PodNode: "n1"}
+	for name, annotations := range map[string]map[string]string{"complete": b.Annotations, "the legacy text alone": legacy} {
 		p, found, err := wire.ReadPlacement(annotations, corepod.Refs(pod, podspec.DefaultNames()), &inv, 1)
 		if err != nil || !found || len(p.Containers) != 2 {
 			t.Fatalf("%s: %+v, %t, %v", name, p, found, err)

@@ -137,7 +137,7 @@ func (p *Plugin) carriedOut(task *api.TaskInfo, a *ask, n *nodeState, info *api.
 		return task.InitResreq.LessEqual(room, api.Zero)
 	}
 	var gone []*api.TaskInfo
-	for queue := p.evictionOrder(victims, task); !queue.Empty(); {
+	for queue := p.victims.BuildVictimsPriorityQueue(victims, task); !queue.Empty(); {
 		if task.InitResreq.LessEqual(room, api.Zero) && (how == untilSums || len(gone) > 0) {
 			break
 		}

@@ -33,9 +33,8 @@ type Plugin struct {
 	// dryRuns says that the preempt action tries evictions on copies of a node and
 	// asks afterEvictions whether they help.
 	dryRuns bool
-	// evictionOrder is the order in which the session evicts.
-	evictionOrder evictionOrder
-	overlay       *overlay
+	victims victimOrder
+	overlay *overlay
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
 	// shapes are those of asks, see ask.repeated.
@@ -86,7 +85,7 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 		p.store.follow(ssn, p.settings)
 	}
 	p.dryRuns = dryRunPreemption(ssn)
-	p.evictionOrder = ssn.BuildVictimsPriorityQueue
+	p.victims = ssn
 	p.nodes, p.infos, p.jobs = p.store.nodes, ssn.Nodes, ssn.Jobs
 	p.overlay, p.awaited = newOverlay(), p.store.states.awaitedOn()
 	p.asks, p.shapes, p.fallbacks = map[api.TaskID]*ask{}, map[string]struct{}{}, map[string]string{}

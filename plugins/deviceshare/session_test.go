@@ -27,7 +27,7 @@ func TestAPodIsBoundWithItsPlacementOnTheBinding(t *testing.T) {
 	}
 	for _, key := range []string{wire.PodNode, wire.PodTime, wire.PodAssigned, wire.PodToAllocate, wire.PodBindPhase, wire.PodBindTime} {
 		if b.Annotations[key] == "" {
-			t.Errorf("annotation %s is missing: today's device plugin needs it", key)
+			t.Errorf("annotation %s is missing: the legacy device plugin needs it", key)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestANodeThatIsNotUsableSaysWhy(t *testing.T) {
 		"device plugin gone":  {func(n *corev1.Node) { n.Status.Allocatable[wire.ResourceNumber] = resource.MustParse("0") }, "device plugin is not running"},
 		"nothing published":   {func(n *corev1.Node) { n.Annotations = nil }, "publishes no devices"},
 		"malformed inventory": {func(n *corev1.Node) { n.Annotations[wire.NodeInventory] = `{"version":1,` }, "cannot be read"},
-		"malformed text of today": {func(n *corev1.Node) {
+		"malformed legacy text": {func(n *corev1.Node) {
 			delete(n.Annotations, wire.NodeInventory)
 			n.Annotations[wire.NodeRegister] = "GPU-0,ten,lots,x:"
 		}, "cannot be read"},
@@ -126,17 +126,17 @@ func ranOnce(p *corev1.Pod) {
 
 func TestAPodThatWasBoundWithoutAPlacementHoldsNothingWhereItCannotStart(t *testing.T) {
 	for name, c := range map[string]struct {
-		pod   func(*corev1.Pod)
-		today bool // the node has today's device plugin
-		holds bool
+		pod    func(*corev1.Pod)
+		legacy bool // the node has the legacy device plugin
+		holds  bool
 	}{
 		"never started": {},
 		"only a container that asks for none ran": {pod: func(p *corev1.Pod) {
 			p.Spec.Containers = append([]corev1.Container{{Name: "plain"}}, p.Spec.Containers...)
 			ranOnce(p)
 		}},
-		"one that asks has run":        {pod: ranOnce, holds: true},
-		"beside today's device plugin": {today: true, holds: true},
+		"one that asks has run":           {pod: ranOnce, holds: true},
+		"beside the legacy device plugin": {legacy: true, holds: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			odd := boundTo(podOf("odd", "g", asks{number: 1, memory: 100}), "n1")
@@ -144,7 +144,7 @@ func TestAPodThatWasBoundWithoutAPlacementHoldsNothingWhereItCannotStart(t *test
 				c.pod(odd)
 			}
 			node := nodeOf(t, devices("n1", 2, 10000))
-			if c.today {
+			if c.legacy {
 				delete(node.Annotations, wire.NodeInventory)
 			}
 			n1 := infoOf(node, []*corev1.Pod{odd})
