@@ -113,6 +113,20 @@ func adapterRules() []rule {
 			Example: [2]string{"deviceshare/deviceplugin/server", "deviceshare/plugins/admission"},
 		},
 		{
+			Name: "what is on the nodes does not know Volcano", Transitive: true,
+			Why:     "the plugin shows it a snapshot, and what changes between Volcano's versions stays there",
+			Breaks:  func(from, to string) bool { return under("plugins/deviceshare/nodes")(from) && external("volcano.sh/")(to) },
+			Example: [2]string{"deviceshare/plugins/deviceshare/nodes", "volcano.sh/volcano/pkg/scheduler/api"},
+		},
+		{
+			Name: "the state of a pod is pure",
+			Why:  "every order of events must be repeatable from the events alone",
+			Breaks: func(from, to string) bool {
+				return under("plugins/deviceshare/podstate")(from) && (effects(to) || !standard(to) && !pureDomain(to))
+			},
+			Example: [2]string{"deviceshare/plugins/deviceshare/podstate", "k8s.io/api/core/v1"},
+		},
+		{
 			Name: "the scheduler never links NVML", Transitive: true,
 			Why:     "it runs on nodes without a driver",
 			Breaks:  func(from, to string) bool { return scheduler(from) && external("github.com/NVIDIA/")(to) },

@@ -15,6 +15,7 @@ import (
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing/wire"
 )
 
@@ -37,7 +38,7 @@ type configFeed struct {
 // follower is who goes by the configuration: the plugin's store.
 type follower interface {
 	// Configure puts settings in force.
-	Configure(deviceshare.Settings)
+	Configure(nodes.Settings)
 	// Withhold says why there are none to put in force.
 	Withhold(why string)
 	// Versions says which configuration is in force.
@@ -108,8 +109,8 @@ func (f *configFeed) put(ctx context.Context, v live.Value) {
 	f.follows.Configure(settingsOf(v.Device))
 }
 
-func settingsOf(d config.Device) deviceshare.Settings {
-	return deviceshare.Settings{
+func settingsOf(d config.Device) nodes.Settings {
+	return nodes.Settings{
 		Names: d.Names(), Factor: d.MemoryFactor, Defaults: d.Defaults(),
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
 )
@@ -45,18 +46,18 @@ func configMap(namespace, name, text, version string) *corev1.ConfigMap {
 
 // follows notes what it is told.
 type follows struct {
-	settings chan deviceshare.Settings
+	settings chan nodes.Settings
 	why      chan string
 	shown    chan wire.ConfigVersions
 }
 
-func (f follows) Configure(s deviceshare.Settings) { f.settings <- s }
+func (f follows) Configure(s nodes.Settings) { f.settings <- s }
 func (f follows) Withhold(why string)              { f.why <- why }
 func (f follows) Versions(v wire.ConfigVersions)   { f.shown <- v }
 
-func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan deviceshare.Settings, reports) {
+func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan nodes.Settings, reports) {
 	t.Helper()
-	settings, said := make(chan deviceshare.Settings, 100), make(reports, 100)
+	settings, said := make(chan nodes.Settings, 100), make(reports, 100)
 	f := &configFeed{client: client, report: said, follows: follows{settings: settings, why: make(chan string, 100), shown: make(chan wire.ConfigVersions, 100)}}
 	t.Cleanup(func() {
 		f.mu.Lock()
@@ -67,7 +68,7 @@ func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan deviceshare.S
 }
 
 // until takes settings until one counts memory in units of factor MiB.
-func until(t *testing.T, settings chan deviceshare.Settings, factor int64) {
+func until(t *testing.T, settings chan nodes.Settings, factor int64) {
 	t.Helper()
 	for deadline := time.After(time.Minute); ; {
 		select {

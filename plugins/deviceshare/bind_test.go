@@ -5,17 +5,20 @@ package deviceshare
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
@@ -86,11 +89,11 @@ func TestAProcessWithoutAPastReadsTheSameLedger(t *testing.T) {
 }
 
 func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
-	states := newPodStates()
+	states := nodes.NewCluster(nil).Pods()
 	here, elsewhere, stopped, plain := podOf("here", "g"), podOf("elsewhere", "g"), podOf("stopped", "g"), podOf("plain", "g")
-	states.decide(handover{pod: here}, podstate.Decision{Node: "n1", Annotations: map[string]string{wire.PodPlacement: "planned"}})
-	states.decide(handover{pod: elsewhere}, podstate.Decision{Node: "n2", Annotations: map[string]string{wire.PodPlacement: "planned"}})
-	states.decide(handover{pod: stopped}, podstate.Decision{Node: "n1", Refusal: errNoPlacement})
+	states.Decide(nodes.Handover{Pod: here}, podstate.Decision{Node: "n1", Annotations: map[string]string{wire.PodPlacement: "planned"}})
+	states.Decide(nodes.Handover{Pod: elsewhere}, podstate.Decision{Node: "n2", Annotations: map[string]string{wire.PodPlacement: "planned"}})
+	states.Decide(nodes.Handover{Pod: stopped}, podstate.Decision{Node: "n1", Refusal: errNoPlacement})
 	here.Annotations[wire.PodPlacement] = "stale"
 	plain.Annotations[numaDecision] = "{}"
 
@@ -105,7 +108,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := &Binder{states: states, devices: nobodyMustHaveDevices{}}
+	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}}
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -123,7 +126,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 	if d := cmp.Diff(want, sent); d != "" {
 		t.Errorf("sent:\n%s", d)
 	}
-	if got := states.state("uid-here").Phase(); got != podstate.Accepted {
+	if got := states.State("uid-here").Phase(); got != podstate.Accepted {
 		t.Errorf("the bind that was accepted counts as %v", got)
 	}
 }
@@ -132,96 +135,6 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 type nobodyMustHaveDevices struct{}
 
 func (nobodyMustHaveDevices) mustHaveDevices(*corev1.Pod) bool { return false }
-
-// A decision is handed over, its bind call begins and returns, and snapshots come
-// in between. What a snapshot without the pod means depends on when it comes.
-func TestASnapshotWithoutThePodGivesUpWhatHasNotBegunAndWaitsForWhatHas(t *testing.T) {
-	n1 := map[string]*api.NodeInfo{"n1": infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)}
-	failed := errors.New("lost")
-	type step struct {
-		do    string // snapshot, begin, end, fail, withdraw, assume
-		holds int    // placements that count on n1 afterwards
-		known int    // assumptions afterwards
-		err   error  // of begin
-	}
-	for name, steps := range map[string][]step{
-		"a PreBind failed, or the pod was deleted before the call": {
-			{do: "snapshot", known: 1}, {do: "snapshot"},
-		},
-		"a PreBind failed and the pod is tried again": {
-			{do: "snapshot", known: 1}, {do: "assume", holds: 1, known: 1}, {do: "begin", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
-		},
-		"the call begins after it was given up": {
-			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: podstate.ErrWithdrawn}, {do: "snapshot"},
-		},
-		"the call begins between two snapshots that give up and forget": {
-			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: podstate.ErrWithdrawn}, {do: "snapshot"}, {do: "begin"},
-		},
-		"the call has begun: only its answer tells": {
-			{do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1},
-			{do: "fail", known: 1}, {do: "snapshot"},
-		},
-		"the pod is deleted while the call is under way": {
-			{do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
-		},
-		"a session gives up what has not begun": {
-			{do: "withdraw", known: 1}, {do: "begin", known: 1, err: podstate.ErrWithdrawn}, {do: "snapshot"},
-		},
-		"a session cannot give up what has begun": {
-			{do: "begin", holds: 1, known: 1}, {do: "withdraw", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
-		},
-		"a call of an earlier attempt begins after the next was decided": {
-			{do: "snapshot", known: 1}, {do: "assume", holds: 1, known: 1}, {do: "begin", holds: 1, known: 1},
-			{do: "fail", known: 1}, {do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, pod := newPodStates(), podOf("p", "g", asks{number: 1})
-			task := api.NewTaskInfo(pod)
-			task.NodeName = "n1"
-			assume := func() {
-				a.decide(handover{pod: pod}, podstate.Decision{Node: "n1", Placement: sharing.Placement{Node: "n1"}})
-			}
-			assume()
-			for i, s := range steps {
-				var err error
-				switch s.do {
-				case "snapshot":
-					a.compareDecisions(n1, nil)
-				case "begin":
-					_, _, err = a.beginBind(task)
-				case "end":
-					a.endBind("uid-p", "n1", nil)
-				case "fail":
-					a.endBind("uid-p", "n1", failed)
-				case "withdraw":
-					a.withdraw("uid-p")
-				case "assume":
-					assume()
-				}
-				if got := len(a.underwayTo("n1")); got != s.holds || a.decisions() != s.known || !errors.Is(err, s.err) {
-					t.Fatalf("after step %d (%s): %d count and %d are known, error %v; want %d, %d, %v", i, s.do, got, a.decisions(), err, s.holds, s.known, s.err)
-				}
-				if s.do == "snapshot" && len(a.touchedNodes()) == 0 && s.known == 0 {
-					t.Fatalf("after step %d: the node would not be read anew", i)
-				}
-			}
-		})
-	}
-}
-
-func TestTheAnswerOfAnotherNodeMeansNothing(t *testing.T) {
-	states, task := newPodStates(), api.NewTaskInfo(podOf("p", "g", asks{number: 1}))
-	task.NodeName = "n1"
-	states.decide(handover{pod: task.Pod}, podstate.Decision{Node: "n1"})
-	if _, _, err := states.beginBind(task); err != nil {
-		t.Fatal(err)
-	}
-	states.endBind("uid-p", "n2", nil)
-	if got := states.state("uid-p").Phase(); got != podstate.Calling {
-		t.Errorf("phase %v", got)
-	}
-}
 
 func TestAPodThatAsksIsNotBoundWhenItsDecisionIsForgotten(t *testing.T) {
 	w := newWorld(t, nodeOf(t, devices("n1", 1, 10000)), groupOf("g", 1), podOf("p", "g", asks{number: 1}), podOf("plain", "g", asks{}))
@@ -293,32 +206,26 @@ func TestAPodThatIsDeletedAfterItsVolumesFailedLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAnAssumptionOnANodeThatIsNotInTheSnapshotLivesAsLongAsTheJobSaysSo(t *testing.T) {
-	pod := podOf("p", "g", asks{number: 1})
-	task := api.NewTaskInfo(pod)
+func TestTheSnapshotOfASessionFindsPodsByTheirNameAndByTheirJob(t *testing.T) {
+	task := api.NewTaskInfo(podOf("p", "g", asks{number: 1}))
 	task.NodeName = "n1"
 	job := api.NewJobInfo(task.Job, task)
-	states := newPodStates()
-	states.decide(handover{pod: pod, job: task.Job}, podstate.Decision{Node: "n1"})
-	if _, _, err := states.beginBind(task); err != nil {
-		t.Fatal(err)
+	node := nodeOf(t, devices("n1", 1, 10000))
+	s := &snapshot{nodes: map[string]*api.NodeInfo{"n1": infoOf(node, []*corev1.Pod{task.Pod})}, jobs: map[api.JobID]*api.JobInfo{task.Job: job}}
+	for want, got := range map[string]*corev1.Pod{
+		"by its name":          s.Host("n1").Pod(types.NamespacedName{Namespace: "ns", Name: "p"}),
+		"by its job":           s.Assigned(string(task.Job), "uid-p", "n1"),
+		"not on another node":  s.Assigned(string(task.Job), "uid-p", "n2"),
+		"not another pod":      s.Assigned(string(task.Job), "uid-x", "n1"),
+		"not of another job":   s.Assigned("ns/x", "uid-p", "n1"),
+		"not by another name":  s.Host("n1").Pod(types.NamespacedName{Namespace: "ns", Name: "x"}),
+		"not in another space": s.Host("n1").Pod(types.NamespacedName{Namespace: "x", Name: "p"}),
+	} {
+		if found := got == task.Pod; found == strings.HasPrefix(want, "not") {
+			t.Errorf("found %s: %t", want, found)
+		}
 	}
-	states.endBind("uid-p", "n1", nil)
-	states.compareDecisions(nil, map[api.JobID]*api.JobInfo{task.Job: job})
-	if states.decisions() != 1 {
-		t.Error("dropped although the job has the pod on the node")
-	}
-	states.compareDecisions(nil, nil)
-	if states.decisions() != 0 {
-		t.Error("kept although nobody knows the pod")
-	}
-}
-
-func TestAWithdrawnAssumptionStopsABindThatHasNotBegun(t *testing.T) {
-	states := newPodStates()
-	states.decide(handover{pod: podOf("p", "g")}, podstate.Decision{Node: "n1"})
-	states.withdraw("uid-p")
-	if s := states.state("uid-p"); s.Decision() == nil || s.Refuses() == nil || s.Phase() == podstate.Calling {
-		t.Errorf("after the withdrawal: %+v", s)
+	if s.Host("n2") != nil {
+		t.Error("a node that is not there was found")
 	}
 }

@@ -14,7 +14,9 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
+	"deviceshare/sharing"
 )
 
 // bindTimeout bounds one bind call. Without a bound a call that hangs would hold
@@ -28,7 +30,7 @@ const bindTimeout = 30 * time.Second
 // It sends only what was decided for this bind. What the pod in memory carries
 // may be left from an earlier attempt.
 type Binder struct {
-	states  *podStates
+	pods    *nodes.Pods
 	report  Reporter
 	devices deviceRule
 }
@@ -60,12 +62,12 @@ func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) 
 	if v, ok := t.Pod.Annotations[numaDecision]; ok {
 		annotations[numaDecision] = v
 	}
-	decided, fallback, err := b.states.beginBind(t)
+	decided, fallback, err := b.pods.BeginBind(t.Pod, t.NodeName)
 	switch {
 	case err != nil:
 		return err
 	case decided != nil:
-		defer func() { b.states.endBind(ownerOf(t.Pod), t.NodeName, err) }()
+		defer func() { b.pods.EndBind(sharing.Owner(t.Pod.UID), t.NodeName, err) }()
 		maps.Copy(annotations, decided.Annotations)
 	case b.devices.mustHaveDevices(t.Pod):
 		// Its decision was given up and forgotten before this call came. Bound
@@ -82,7 +84,7 @@ func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) 
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
 	}
 	if fallback != "" {
-		object := podReference(t.Pod)
+		object := nodes.PodReference(t.Pod)
 		b.report.Tell(&object, "DeviceModeFallback", fallback)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
@@ -57,7 +58,9 @@ func (c *scene) see(infos ...*api.NodeInfo) *Plugin {
 }
 
 // used is the memory in use of the first device of n1, in MiB.
-func (c *scene) used() sharing.Bytes { return c.store.nodes["n1"].ledger.Views()[0].UsedMemory() }
+func (c *scene) used() sharing.Bytes {
+	return c.store.cluster.Nodes()["n1"].Ledger.Views()[0].UsedMemory()
+}
 
 // reports counts reports with a reason.
 func (c *scene) reports(reason string) (n int) {
@@ -115,8 +118,8 @@ func TestAPlacementThatIsEditedAfterThePodWasBoundIsReportedAndNotBelieved(t *te
 				t.Errorf("reported %q", c.store.report.(*reportRecorder).all())
 			}
 			c.see(infoOf(node, []*corev1.Pod{pod.DeepCopy()}))
-			if n := c.store.nodes["n1"]; len(n.edited) > 0 {
-				t.Errorf("after it was put right: %v", n.edited)
+			if n := c.store.cluster.Nodes()["n1"]; len(n.Edited) > 0 {
+				t.Errorf("after it was put right: %v", n.Edited)
 			}
 		})
 	}
@@ -129,8 +132,8 @@ func TestModesThatAreEditedLaterDoNotMakeTheLegacyTextUnreadable(t *testing.T) {
 	c.exists(pod)
 	c.see(infoOf(node, []*corev1.Pod{pod}))
 	c.see(infoOf(node, []*corev1.Pod{patched(pod, wire.UserMode, "mig")}))
-	if n := c.store.nodes["n1"]; len(n.blocking)+len(n.edited) > 0 || c.used() != sharing.MiBs(3000) {
-		t.Errorf("%v used, %v, %v", c.used(), n.blocking, n.edited)
+	if n := c.store.cluster.Nodes()["n1"]; len(n.Blocking)+len(n.Edited) > 0 || c.used() != sharing.MiBs(3000) {
+		t.Errorf("%v used, %v, %v", c.used(), n.Blocking, n.Edited)
 	}
 }
 
@@ -140,8 +143,8 @@ func TestATextThatCouldNotBeReadMayBePutRight(t *testing.T) {
 	c.exists(good)
 	c.see(infoOf(node, []*corev1.Pod{patched(good, wire.PodPlacement, "{")}))
 	c.see(infoOf(node, []*corev1.Pod{good}))
-	if n := c.store.nodes["n1"]; len(n.blocking)+len(n.edited) > 0 || c.used() != sharing.MiBs(3000) {
-		t.Errorf("%v used, %v, %v", c.used(), n.blocking, n.edited)
+	if n := c.store.cluster.Nodes()["n1"]; len(n.Blocking)+len(n.Edited) > 0 || c.used() != sharing.MiBs(3000) {
+		t.Errorf("%v used, %v, %v", c.used(), n.Blocking, n.Edited)
 	}
 }
 
@@ -153,19 +156,18 @@ func TestWhatTheAPIServerAcceptedIsBelievedBeforeAnEditThatCameFirst(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	task := api.NewTaskInfo(pod)
-	c.store.states.decide(handover{pod: pod}, podstate.Decision{Node: "n1", Placement: placement, Annotations: sent})
-	if _, _, err := c.store.states.beginBind(task); err != nil {
+	c.store.cluster.Pods().Decide(nodes.Handover{Pod: pod}, podstate.Decision{Node: "n1", Placement: placement, Annotations: sent})
+	if _, _, err := c.store.cluster.Pods().BeginBind(pod, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	c.store.states.endBind("uid-p", "n1", nil)
+	c.store.cluster.Pods().EndBind("uid-p", "n1", nil)
 	// The first that a snapshot shows of the bound pod is the edited one.
 	c.see(infoOf(node, []*corev1.Pod{patched(pod, wire.PodPlacement, `{"version":1,"node":"n1","containers":[]}`, wire.PodAssigned, "")}))
 	if c.used() != sharing.MiBs(3000) || c.reports("DevicePlacementEdited") != 1 {
 		t.Errorf("%v used, reported %q", c.used(), c.store.report.(*reportRecorder).all())
 	}
 	c.see(infoOf(node, nil))
-	if c.store.states.decisions() != 0 {
+	if c.store.cluster.Pods().Decisions() != 0 {
 		t.Error("the pod is gone and its placement still assumed")
 	}
 }
@@ -176,15 +178,15 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 	c.exists(pod)
 	c.see(infoOf(node, []*corev1.Pod{pod}))
 	c.see(infoOf(node, nil)) // Volcano has lost it, the API server has not
-	if !c.store.states.state("uid-p").FirstOn("n1") {
+	if !c.store.cluster.Pods().State("uid-p").FirstOn("n1") {
 		t.Error("forgotten although the pod exists")
 	}
 	if err := c.api.Delete(pod); err != nil {
 		t.Fatal(err)
 	}
 	c.see(infoOf(node, nil))
-	if s := c.store.states; len(s.states)+len(s.bound) > 0 || len(s.unseen) > 0 {
-		t.Errorf("still known: %v, %v, looked for: %v", s.states, s.bound, s.unseen)
+	if s := c.store.cluster.Pods().State("uid-p"); s != (podstate.State{}) {
+		t.Errorf("still known: %+v", s)
 	}
 }
 
@@ -210,7 +212,7 @@ func TestANodeThatIsRegisteredAnewIsNotUsedBeforeItsPodsAreBack(t *testing.T) {
 			}
 			back := infoOf(after, []*corev1.Pod{pod})
 			p := c.see(back)
-			if len(p.awaited) > 0 || len(c.store.states.awaited) > 0 || c.used() != sharing.MiBs(9000) {
+			if len(p.awaited) > 0 || len(c.store.cluster.Pods().Awaited()) > 0 || c.used() != sharing.MiBs(9000) {
 				t.Errorf("with its pod back: awaited %v, %v used", p.awaited, c.used())
 			}
 		})

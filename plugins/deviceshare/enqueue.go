@@ -7,6 +7,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 )
 
@@ -23,7 +24,7 @@ func (p *Plugin) explain(job *api.JobInfo) {
 			continue
 		}
 		if text := tooLarge(&a.request, p.store.largest); text != "" && a.explained.CompareAndSwap(false, true) {
-			ref := podReference(t.Pod)
+			ref := nodes.PodReference(t.Pod)
 			p.store.report.Report(&ref, "DeviceRequestTooLarge", text)
 		}
 	}
@@ -42,14 +43,14 @@ func tooLarge(pod *sharing.PodRequest, largest sharing.Bytes) string {
 }
 
 // largestDevice is the most memory any device offers.
-func largestDevice(nodes map[string]*nodeState) sharing.Bytes {
+func largestDevice(known map[string]*nodes.Node) sharing.Bytes {
 	var most sharing.Bytes
-	for _, n := range nodes {
-		if n.inventory == nil {
+	for _, n := range known {
+		if n.Inventory == nil {
 			continue
 		}
-		for i := range n.inventory.Devices {
-			most = max(most, n.inventory.Devices[i].Memory)
+		for i := range n.Inventory.Devices {
+			most = max(most, n.Inventory.Devices[i].Memory)
 		}
 	}
 	return most

@@ -8,6 +8,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 )
@@ -91,7 +92,7 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 
 // fits reports whether the request fits when the pods that are leaving the node
 // are gone, and these tasks too.
-func (p *Plugin) fits(a *ask, n *nodeState, info *api.NodeInfo, leave []*api.TaskInfo) bool {
+func (p *Plugin) fits(a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
 	ledger := p.overlay.future(n, info)
 	if len(leave) > 0 {
 		ledger = ledger.Fork()
@@ -106,7 +107,7 @@ func (p *Plugin) fits(a *ask, n *nodeState, info *api.NodeInfo, leave []*api.Tas
 // enough returns tasks whose leaving makes a request fit that does not fit now:
 // one if that is enough, else as few as are found by sparing them one after the
 // other. Those of low priority leave first.
-func (p *Plugin) enough(a *ask, n *nodeState, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
+func (p *Plugin) enough(a *ask, n *nodes.Node, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
 	slices.SortStableFunc(holders, p.lowestFirst)
 	for i := range holders {
 		if p.fits(a, n, info, holders[i:i+1]) {
@@ -128,7 +129,7 @@ func (p *Plugin) enough(a *ask, n *nodeState, info *api.NodeInfo, holders []*api
 // carriedOut reports whether Volcano, given these victims, would evict pods that
 // make the task fit, by sums and by devices. Unless it tries on copies it evicts in
 // its own order and stops as soon as the sums have room.
-func (p *Plugin) carriedOut(task *api.TaskInfo, a *ask, n *nodeState, info *api.NodeInfo, victims []*api.TaskInfo, how manner) bool {
+func (p *Plugin) carriedOut(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, victims []*api.TaskInfo, how manner) bool {
 	room := info.FutureIdle()
 	if how == dryRun {
 		for _, v := range victims {

@@ -10,6 +10,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
@@ -26,8 +27,8 @@ type Plugin struct {
 
 	// The fields below are set when the session opens. Workers read them.
 	args     Arguments
-	settings *Settings
-	nodes    map[string]*nodeState
+	settings *nodes.Settings
+	nodes    map[string]*nodes.Node
 	infos    map[string]*api.NodeInfo
 	jobs     map[api.JobID]*api.JobInfo
 	// dryRuns says that the preempt action tries evictions on copies of a node and
@@ -78,16 +79,16 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 		p.off = p.store.unread()
 	}
 	if p.settings == nil {
-		defaults := DefaultSettings()
-		defaults.unread = true
+		defaults := nodes.DefaultSettings()
+		defaults.Unread = true
 		p.settings = &defaults
 	} else {
 		p.store.follow(ssn, p.settings)
 	}
 	p.dryRuns = dryRunPreemption(ssn)
 	p.victims = ssn
-	p.nodes, p.infos, p.jobs = p.store.nodes, ssn.Nodes, ssn.Jobs
-	p.overlay, p.awaited = newOverlay(), p.store.states.awaitedOn()
+	p.nodes, p.infos, p.jobs = p.store.cluster.Nodes(), ssn.Nodes, ssn.Jobs
+	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
 	p.asks, p.shapes, p.fallbacks = map[api.TaskID]*ask{}, map[string]struct{}{}, map[string]string{}
 	return true
 }
@@ -109,16 +110,16 @@ func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContex
 	if p.overlay == nil || !p.ask(t).concerns(p.infos[t.NodeName]) {
 		return
 	}
-	h, d := handover{pod: t.Pod, job: t.Job}, podstate.Decision{Node: t.NodeName}
-	if r, ok := p.overlay.placed[ownerOf(t.Pod)]; ok && r.node == t.NodeName {
+	h, d := nodes.Handover{Pod: t.Pod, Job: string(t.Job)}, podstate.Decision{Node: t.NodeName}
+	if r, ok := p.overlay.placed[sharing.Owner(t.Pod.UID)]; ok && r.node == t.NodeName {
 		d.Placement = r.placement
 		d.Annotations, d.Refusal = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
 			corepod.Refs(t.Pod, p.settings.Names)...)
-		h.fallback = p.fallback(p.ask(t), &r.placement)
+		h.Fallback = p.fallback(p.ask(t), &r.placement)
 	} else {
 		d.Refusal = errNoPlacement
 	}
-	p.store.states.decide(h, d)
+	p.store.cluster.Pods().Decide(h, d)
 }
 
 // ask returns what a task asks for, nil if it asks for no devices. Workers call
@@ -170,7 +171,7 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		return
 	}
 	n, ok := p.nodes[e.Task.NodeName]
-	if !ok || n.inventory == nil || a.mistakes != "" || p.off != "" {
+	if !ok || n.Inventory == nil || a.mistakes != "" || p.off != "" {
 		if allocated(e.Task) == reserved {
 			e.Err = errNotPlaced(e.Task.NodeName)
 		}
@@ -183,13 +184,13 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		// Volcano keeps a task it has pipelined even if a handler objects, so
 		// there is no error to give. It holds no devices then, and takes part in
 		// the next session.
-		refused := p.overlay.promise(n, p.infos[n.name], &a.request, p.store.backends, p.policy(a))
+		refused := p.overlay.promise(n, p.infos[n.Name], &a.request, p.store.backends, p.policy(a))
 		if refused.Refused() {
 			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
-				"pod", klog.KObj(e.Task.Pod), "node", n.name, "refusals", refused.String())
+				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "refusals", refused.String())
 		}
 	default:
-		p.overlay.forgetFuture(n.name)
+		p.overlay.forgetFuture(n.Name)
 	}
 }
 
@@ -204,5 +205,5 @@ func (p *Plugin) onDeallocate(e *framework.Event) {
 	}
 	owner := sharing.Owner(e.Task.Pod.UID)
 	p.overlay.withdraw(owner)
-	p.store.states.withdraw(owner)
+	p.store.cluster.Pods().Withdraw(owner)
 }

@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 )
@@ -41,37 +42,30 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	}
 	p.store.metrics.refused(&refused)
 	// Evicting everybody does not help a pod that does not fit an empty node.
-	curable := refused.Curable() && !n.empty.Refuses(&a.request)
+	curable := refused.Curable() && !n.Empty.Refuses(&a.request)
 	return refusal(t, info, curable, a.said(&refused))
 }
 
-// answer is how a node refused a request. A ledger that a predicate has seen is
-// not changed any more, so the answer to the same request stays the same: the
-// replicas of a deployment and the members of a gang ask a full cluster one
-// after the other, and the session after that again.
-type answer struct {
-	ledger  *sharing.Ledger
-	shape   string
-	refused sharing.Refusals
-}
-
-// judge asks the domain, unless the node has just refused the same request.
-// Refusing a second time allocates nothing.
-func (p *Plugin) judge(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
+// judge asks the domain, unless the node has just refused the same request. A ledger that
+// a predicate has seen is not changed any more, so the answer to the same request stays
+// the same: the replicas of a deployment and the members of a gang ask a full cluster one
+// after the other, and the session after that again. Refusing a second time allocates
+// nothing.
+func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
 	ledger := p.ledger(n, t, info)
-	if last := n.last.Load(); last != nil && last.ledger == ledger && last.shape == a.shape {
-		return last.refused
+	if refused, known := n.Remembered(ledger, a.shape); known {
+		return refused
 	}
 	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
 	if a.repeated && refused.Refused() {
-		n.last.Store(&answer{ledger: ledger, shape: a.shape, refused: refused})
+		n.Remember(ledger, a.shape, refused)
 	}
 	return refused
 }
 
 // ledger is the node as Volcano will use it for the task: as it is, or as it will
 // be when the pods that are leaving it are gone.
-func (p *Plugin) ledger(n *nodeState, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
+func (p *Plugin) ledger(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
 	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
 		return p.overlay.future(n, p.infos[info.Name])
 	}
@@ -80,7 +74,7 @@ func (p *Plugin) ledger(n *nodeState, t *api.TaskInfo, info *api.NodeInfo) *shar
 
 // impossible says why the node cannot serve the task whoever leaves it, "" if it
 // may.
-func (p *Plugin) impossible(a *ask, n *nodeState) string {
+func (p *Plugin) impossible(a *ask, n *nodes.Node) string {
 	switch {
 	case p.off != "":
 		return p.off
@@ -88,10 +82,10 @@ func (p *Plugin) impossible(a *ask, n *nodeState) string {
 		return a.mistakes
 	case n == nil:
 		return "the node publishes no devices"
-	case n.unusable != "":
-		return n.unusable
+	case n.Unusable != "":
+		return n.Unusable
 	}
-	if awaited, waits := p.awaited[n.name]; waits {
+	if awaited, waits := p.awaited[n.Name]; waits {
 		return "the scheduler has just started, or the node was registered anew, and it has yet to be told again of " + awaited
 	}
 	return ""
@@ -104,7 +98,7 @@ func (p *Plugin) impossible(a *ask, n *nodeState) string {
 func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	a := p.ask(t)
 	n, ok := p.nodes[info.Name]
-	if a == nil || !ok || n.inventory == nil || p.off != "" {
+	if a == nil || !ok || n.Inventory == nil || p.off != "" {
 		return 0, nil
 	}
 	var score float64

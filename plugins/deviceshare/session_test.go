@@ -92,7 +92,7 @@ func TestADiscardedGangLeavesNothing(t *testing.T) {
 	if n := len(w.client.Actions()); w.bindCalls() != 0 {
 		t.Fatalf("%d calls to the API server, %d of them Bindings", n, w.bindCalls())
 	}
-	if got := w.store.states.decisions(); got != 0 {
+	if got := w.store.cluster.Pods().Decisions(); got != 0 {
 		t.Errorf("%d placements are still assumed", got)
 	}
 	w.create(groupOf("small", 2), podOf("d", "small", asks{number: 1}), podOf("e", "small", asks{number: 1}))

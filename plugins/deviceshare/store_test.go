@@ -18,6 +18,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/podspec"
@@ -178,10 +179,10 @@ func TestAPodThatAskedUnderNamesOfBeforeKeepsItsDevices(t *testing.T) {
 	p := bare(t, n1)
 	names := podspec.DefaultNames()
 	names.Number, names.Memory, names.Cores = "example.com/gpus", "example.com/memory", "example.com/cores"
-	p.store.Configure(Settings{Names: names, Factor: 1})
+	p.store.Configure(nodes.Settings{Names: names, Factor: 1})
 	ssn, _ := sessionOf(n1)
 	p.store.Build(framework.Arguments{}).(*Plugin).begin(ssn)
-	if got := len(p.store.nodes["n1"].ledger.Owners()); got != 40 {
+	if got := len(p.store.cluster.Nodes()["n1"].Ledger.Owners()); got != 40 {
 		t.Errorf("%d of 40 pods hold devices after the resources were renamed", got)
 	}
 }
@@ -213,14 +214,14 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 		{"the device broke", infoOf(broken, []*corev1.Pod{pods[0], again}), 1500, false},
 		{"it was mended", infoOf(node.DeepCopy(), pods), 3000, true},
 	} {
-		before := s.nodes["n1"]
+		before := s.cluster.Nodes()["n1"]
 		ssn, _ := sessionOf(step.info)
 		p := s.Build(framework.Arguments{}).(*Plugin)
 		p.begin(ssn)
-		if (s.nodes["n1"] == before) != (step.name == "unchanged") {
-			t.Errorf("%s: read anew: %t", step.name, s.nodes["n1"] != before)
+		if (s.cluster.Nodes()["n1"] == before) != (step.name == "unchanged") {
+			t.Errorf("%s: read anew: %t", step.name, s.cluster.Nodes()["n1"] != before)
 		}
-		if got := s.nodes["n1"].ledger.Views()[0].UsedMemory(); got != sharing.MiBs(step.used) {
+		if got := s.cluster.Nodes()["n1"].Ledger.Views()[0].UsedMemory(); got != sharing.MiBs(step.used) {
 			t.Errorf("%s: %v used", step.name, got)
 		}
 		if err := try(p, step.info); (err == nil) != step.open {
@@ -230,7 +231,7 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 	}
 	ssn, _ := sessionOf(infoOf(nodeOf(t, devices("n2", 1, 10000)), nil))
 	s.Build(framework.Arguments{}).(*Plugin).begin(ssn)
-	if _, ok := s.nodes["n1"]; ok || len(s.rank) != 1 {
+	if _, ok := s.cluster.Nodes()["n1"]; ok || len(s.rank) != 1 {
 		t.Error("a node that is gone is still known")
 	}
 }
@@ -240,7 +241,7 @@ func TestAnEditOfTheConfigurationTakesEffectWithTheNextSession(t *testing.T) {
 	p := bare(t, n1)
 	names := podspec.DefaultNames()
 	names.Number = "example.com/gpus"
-	p.store.Configure(Settings{Names: names, Factor: 1})
+	p.store.Configure(nodes.Settings{Names: names, Factor: 1})
 	if err := try(p, n1); err != nil {
 		t.Errorf("the session that is open says %v", err)
 	}
@@ -277,7 +278,7 @@ func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 	if err := try(open(), n1); err == nil || !strings.Contains(err.Error(), "here/mine: gpuMemoryFactor") {
 		t.Errorf("while it has a mistake: %v", err)
 	}
-	s.Configure(DefaultSettings())
+	s.Configure(nodes.DefaultSettings())
 	if err := try(open(), n1); err != nil {
 		t.Errorf("after: %v", err)
 	}
@@ -320,10 +321,10 @@ func TestAPodThatMayAskUnderANameNobodyKnowsYetIsKeptFromNodesWithDevicesOnly(t 
 			t.Errorf("%s on %s: allocated: %v", c.pod.Name, c.info.Name, e.Err)
 		}
 		p.SetupBindContextExtension(nil, &cache.BindContext{TaskInfo: task})
-		if state := s.states.state(ownerOf(c.pod)); (state.Decision() != nil) != c.fails || c.fails && state.Refuses() == nil {
+		if state := s.cluster.Pods().State(sharing.Owner(c.pod.UID)); (state.Decision() != nil) != c.fails || c.fails && state.Refuses() == nil {
 			t.Errorf("%s on %s: %v, refuses %v", c.pod.Name, c.info.Name, state.Phase(), state.Refuses())
 		}
-		s.states = newPodStates()
+		s.cluster = nodes.NewCluster(s.report)
 	}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package nodes
 
 import (
 	"fmt"
@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
-	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
@@ -20,30 +18,18 @@ import (
 
 // This file tells pods what snapshots and the API server show of them.
 
-// podSource lists the pods of the API server, as the informers of a session have them.
-type podSource interface {
-	podsOf(*framework.Session) corelisters.PodLister
-}
-
-// sessionPods is the podSource of a running scheduler.
-type sessionPods struct{}
-
-func (sessionPods) podsOf(ssn *framework.Session) corelisters.PodLister {
-	return ssn.InformerFactory().Core().V1().Pods().Lister()
-}
-
 // appeared returns the nodes that were not in the snapshot before, by name. A node
 // of another UID is another node.
-func appeared(known map[string]*nodeState, fresh []*nodeState) map[string]struct{} {
+func appeared(known map[string]*Node, fresh []*Node) map[string]struct{} {
 	var out map[string]struct{}
 	for _, n := range fresh {
-		if old, ok := known[n.name]; ok && old.uid() == n.uid() {
+		if old, ok := known[n.Name]; ok && old.uid() == n.uid() {
 			continue
 		}
 		if out == nil {
 			out = map[string]struct{}{}
 		}
-		out[n.name] = struct{}{}
+		out[n.Name] = struct{}{}
 	}
 	return out
 }
@@ -54,7 +40,7 @@ func appeared(known map[string]*nodeState, fresh []*nodeState) map[string]struct
 // has worked through them: a node can be seen before its pods. So can a node that was
 // deleted and registered anew: Volcano forgets its pods with it, and takes each in
 // again when that pod changes next.
-func (s *podStates) await(nodes map[string]struct{}, pods corelisters.PodLister, settings *Settings) {
+func (s *Pods) await(nodes map[string]struct{}, pods corelisters.PodLister, settings *Settings) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -74,13 +60,13 @@ func (s *podStates) await(nodes map[string]struct{}, pods corelisters.PodLister,
 }
 
 // compareAwaited tells awaited pods that the snapshot shows them, or that they ended.
-func (s *podStates) compareAwaited(nodes map[string]*api.NodeInfo, pods corelisters.PodLister) {
+func (s *Pods) compareAwaited(snapshot Snapshot, pods corelisters.PodLister) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for node, awaited := range s.awaited {
 		for owner, pod := range awaited {
 			switch {
-			case shown(nodes[node], owner, pod):
+			case shown(snapshot.Host(node), owner, pod):
 				s.apply(owner, pod, podstate.Event{Kind: podstate.Show})
 			case gone(pods, owner, pod):
 				s.apply(owner, pod, podstate.Event{Kind: podstate.End})
@@ -90,27 +76,27 @@ func (s *podStates) compareAwaited(nodes map[string]*api.NodeInfo, pods corelist
 }
 
 // readFrom tells the pods of a node what was read from their annotations.
-func (s *podStates) readFrom(n *nodeState) {
+func (s *Pods) readFrom(n *Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pod, h := range n.holdings {
-		if h.placement == nil || !scheduled(pod) || s.states[ownerOf(pod)].FirstOn(n.name) {
+		if h.placement == nil || !scheduled(pod) || s.states[ownerOf(pod)].FirstOn(n.Name) {
 			continue
 		}
-		s.apply(ownerOf(pod), nameOf(pod), podstate.Event{Kind: podstate.Read, Node: n.name, Annotations: pod.Annotations})
+		s.apply(ownerOf(pod), nameOf(pod), podstate.Event{Kind: podstate.Read, Node: n.Name, Annotations: pod.Annotations})
 	}
-	s.look(n.name)
+	s.look(n.Name)
 }
 
 // left notes that a node is not in the snapshot any more.
-func (s *podStates) left(node string) {
+func (s *Pods) left(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look(node)
 }
 
 // look makes compareBound look at the bound pods of a node. The lock is held.
-func (s *podStates) look(node string) {
+func (s *Pods) look(node string) {
 	if len(s.bound[node]) > 0 {
 		s.unseen[node] = struct{}{}
 	}
@@ -118,14 +104,14 @@ func (s *podStates) look(node string) {
 
 // compareBound tells bound pods that they ended. Not being shown is not enough: a node
 // that is registered anew comes back before its pods do.
-func (s *podStates) compareBound(nodes map[string]*api.NodeInfo, pods corelisters.PodLister) {
+func (s *Pods) compareBound(snapshot Snapshot, pods corelisters.PodLister) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for node := range s.unseen {
 		away := false
 		for owner, pod := range s.bound[node] {
 			switch {
-			case shown(nodes[node], owner, pod):
+			case shown(snapshot.Host(node), owner, pod):
 			case gone(pods, owner, pod):
 				s.apply(owner, pod, podstate.Event{Kind: podstate.End})
 			default:
@@ -138,9 +124,9 @@ func (s *podStates) compareBound(nodes map[string]*api.NodeInfo, pods corelister
 	}
 }
 
-// awaitedOn says for each node that waits for pods which they are: one of them and how
+// Awaited says for each node that waits for pods which they are: one of them and how
 // many more. It is the first by name, so that the text stays as it is.
-func (s *podStates) awaitedOn() map[string]string {
+func (s *Pods) Awaited() map[string]string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	out := make(map[string]string, len(s.awaited))
@@ -159,12 +145,12 @@ func (s *podStates) awaitedOn() map[string]string {
 
 // shown reports whether the snapshot has the pod on the node. A node that is not in
 // the snapshot shows nothing, and is not used either.
-func shown(node *api.NodeInfo, owner sharing.Owner, pod types.NamespacedName) bool {
-	if node == nil {
+func shown(host Host, owner sharing.Owner, pod types.NamespacedName) bool {
+	if host == nil {
 		return false
 	}
-	seen, ok := onNode(node, pod)
-	return ok && ownerOf(seen) == owner
+	seen := host.Pod(pod)
+	return seen != nil && ownerOf(seen) == owner
 }
 
 // gone reports whether the pod was deleted or has ended.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package nodes
 
 import (
 	"fmt"
@@ -8,24 +8,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 )
 
-// podStates keeps the state of every pod about which more is known than its
+// Pods keeps the state of every pod about which more is known than its
 // annotations, and turns snapshots and bind calls into events for them. It decides
 // nothing: see package podstate.
 //
 // Safe for concurrent use. The session goroutine sends the events of sessions and
 // snapshots, binding goroutines those of bind calls; workers read.
-type podStates struct {
+type Pods struct {
 	mu     sync.RWMutex
 	states map[sharing.Owner]podstate.State
 	// decided are the pods with a decision, bound those with first texts, awaited those
 	// that no snapshot has shown; the latter two by node.
-	decided map[sharing.Owner]handover
+	decided map[sharing.Owner]Handover
 	bound   map[string]map[sharing.Owner]types.NamespacedName
 	awaited map[string]map[sharing.Owner]types.NamespacedName
 	// unseen are nodes with a bound pod that the last snapshot may not show.
@@ -34,25 +33,26 @@ type podStates struct {
 	touched map[string]struct{}
 }
 
-// handover is what belongs to a decision beside what its state knows.
-type handover struct {
-	pod *corev1.Pod
-	job api.JobID
-	// fallback is what the pod is told once it is bound, if its devices are not in the
+// Handover is what belongs to a decision beside what its state knows.
+type Handover struct {
+	Pod *corev1.Pod
+	// Job is the pod's job as the snapshot knows it.
+	Job string
+	// Fallback is what the pod is told once it is bound, if its devices are not in the
 	// mode that it named first.
-	fallback string
+	Fallback string
 }
 
-func newPodStates() *podStates {
-	return &podStates{
-		states: map[sharing.Owner]podstate.State{}, decided: map[sharing.Owner]handover{},
+func newPods() *Pods {
+	return &Pods{
+		states: map[sharing.Owner]podstate.State{}, decided: map[sharing.Owner]Handover{},
 		bound: map[string]map[sharing.Owner]types.NamespacedName{}, awaited: map[string]map[sharing.Owner]types.NamespacedName{},
 		unseen: map[string]struct{}{}, touched: map[string]struct{}{},
 	}
 }
 
 // apply sends an event to a pod and keeps the indexes in step. The lock is held.
-func (s *podStates) apply(owner sharing.Owner, pod types.NamespacedName, e podstate.Event) {
+func (s *Pods) apply(owner sharing.Owner, pod types.NamespacedName, e podstate.Event) {
 	before := s.states[owner]
 	after := before.After(e)
 	if after == (podstate.State{}) {
@@ -94,57 +94,57 @@ func reindex(index map[string]map[sharing.Owner]types.NamespacedName, from, to s
 	index[to][owner] = pod
 }
 
-// state returns what is known about a pod.
-func (s *podStates) state(owner sharing.Owner) podstate.State {
+// State returns what is known about a pod.
+func (s *Pods) State(owner sharing.Owner) podstate.State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.states[owner]
 }
 
-// decisions is the number of pods with a decision.
-func (s *podStates) decisions() int {
+// Decisions is the number of pods with a decision.
+func (s *Pods) Decisions() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.decided)
 }
 
-// decide notes a decision that is about to be handed over for binding.
-func (s *podStates) decide(h handover, d podstate.Decision) {
-	owner := ownerOf(h.pod)
+// Decide notes a decision that is about to be handed over for binding.
+func (s *Pods) Decide(h Handover, d podstate.Decision) {
+	owner := ownerOf(h.Pod)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apply(owner, nameOf(h.pod), podstate.Event{Kind: podstate.Decide, Decision: &d})
+	s.apply(owner, nameOf(h.Pod), podstate.Event{Kind: podstate.Decide, Decision: &d})
 	s.decided[owner] = h
 }
 
-// withdraw notes that a session gave up a decision after it was handed over.
-func (s *podStates) withdraw(owner sharing.Owner) {
+// Withdraw notes that a session gave up a decision after it was handed over.
+func (s *Pods) Withdraw(owner sharing.Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.apply(owner, types.NamespacedName{}, podstate.Event{Kind: podstate.Withdraw})
 }
 
-// beginBind notes that the bind call for a task is about to be made, and returns what
+// BeginBind notes that the bind call of a pod to a node is about to be made, and returns what
 // is to be sent and what the pod is told afterwards. An error means that the call must
 // not be made. The decision is nil for a pod without one.
-func (s *podStates) beginBind(t *api.TaskInfo) (d *podstate.Decision, fallback string, err error) {
-	owner := ownerOf(t.Pod)
+func (s *Pods) BeginBind(pod *corev1.Pod, node string) (d *podstate.Decision, fallback string, err error) {
+	owner := ownerOf(pod)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d = s.states[owner].Decision()
 	switch {
 	case d == nil:
 		return nil, "", nil
-	case d.Node != t.NodeName:
-		return d, "", fmt.Errorf("bind pod %s/%s to node %s: its devices are on node %s", t.Namespace, t.Name, t.NodeName, d.Node)
+	case d.Node != node:
+		return d, "", fmt.Errorf("bind pod %s/%s to node %s: its devices are on node %s", pod.Namespace, pod.Name, node, d.Node)
 	}
-	fallback = s.decided[owner].fallback
-	s.apply(owner, nameOf(t.Pod), podstate.Event{Kind: podstate.Begin, Node: t.NodeName})
+	fallback = s.decided[owner].Fallback
+	s.apply(owner, nameOf(pod), podstate.Event{Kind: podstate.Begin, Node: node})
 	return d, fallback, s.states[owner].Refuses()
 }
 
-// endBind notes that the bind call to a node has returned.
-func (s *podStates) endBind(owner sharing.Owner, node string, err error) {
+// EndBind notes that the bind call to a node has returned.
+func (s *Pods) EndBind(owner sharing.Owner, node string, err error) {
 	kind := podstate.Accept
 	if err != nil {
 		kind = podstate.Fail
@@ -156,38 +156,33 @@ func (s *podStates) endBind(owner sharing.Owner, node string, err error) {
 
 // compareDecisions tells each pod with a decision whether the snapshot shows it where
 // it was decided.
-func (s *podStates) compareDecisions(nodes map[string]*api.NodeInfo, jobs map[api.JobID]*api.JobInfo) {
+func (s *Pods) compareDecisions(snapshot Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for owner, h := range s.decided {
 		e := podstate.Event{Kind: podstate.Missing}
-		if pod, there := h.find(s.states[owner].Decision().Node, nodes, jobs); there {
+		if pod := h.find(s.states[owner].Decision().Node, snapshot); pod != nil {
 			e = podstate.Event{Kind: podstate.Match, Annotations: pod.Annotations}
 		}
-		s.apply(owner, nameOf(h.pod), e)
+		s.apply(owner, nameOf(h.Pod), e)
 	}
 }
 
-// find looks for the pod on a node of the snapshot. A node that is not in the snapshot
-// says nothing; then the pod's job tells.
-func (h *handover) find(name string, nodes map[string]*api.NodeInfo, jobs map[api.JobID]*api.JobInfo) (*corev1.Pod, bool) {
-	if node, ok := nodes[name]; ok {
-		pod, ok := onNode(node, nameOf(h.pod))
-		if !ok || pod.UID != h.pod.UID {
-			return nil, false
-		}
-		return pod, true
+// find returns the pod if the snapshot shows it on a node, else nil. A node that is not
+// in the snapshot says nothing; then the pod's job tells.
+func (h *Handover) find(node string, snapshot Snapshot) *corev1.Pod {
+	host := snapshot.Host(node)
+	if host == nil {
+		return snapshot.Assigned(h.Job, h.Pod.UID, node)
 	}
-	if job, ok := jobs[h.job]; ok {
-		if t, ok := job.Tasks[api.TaskID(h.pod.UID)]; ok && t.NodeName == name {
-			return t.Pod, true
-		}
+	if pod := host.Pod(nameOf(h.Pod)); pod != nil && pod.UID == h.Pod.UID {
+		return pod
 	}
-	return nil, false
+	return nil
 }
 
 // touchedNodes returns and forgets the nodes whose decisions changed.
-func (s *podStates) touchedNodes() map[string]struct{} {
+func (s *Pods) touchedNodes() map[string]struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.touched
@@ -197,7 +192,7 @@ func (s *podStates) touchedNodes() map[string]struct{} {
 
 // underwayTo returns the placements whose bind call to the node has not returned. They
 // count even if a snapshot has lost sight of the pod.
-func (s *podStates) underwayTo(node string) map[sharing.Owner]sharing.Placement {
+func (s *Pods) underwayTo(node string) map[sharing.Owner]sharing.Placement {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var out map[sharing.Owner]sharing.Placement
