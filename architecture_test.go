@@ -114,8 +114,10 @@ func adapterRules() []rule {
 		},
 		{
 			Name: "what is on the nodes does not know Volcano", Transitive: true,
-			Why:     "the plugin shows it a snapshot, and what changes between Volcano's versions stays there",
-			Breaks:  func(from, to string) bool { return under("plugins/deviceshare/nodes")(from) && external("volcano.sh/")(to) },
+			Why: "the plugin shows it a snapshot, and what changes between Volcano's versions stays there",
+			Breaks: func(from, to string) bool {
+				return under("plugins/deviceshare/nodes")(from) && external("volcano.sh/")(to)
+			},
 			Example: [2]string{"deviceshare/plugins/deviceshare/nodes", "volcano.sh/volcano/pkg/scheduler/api"},
 		},
 		{

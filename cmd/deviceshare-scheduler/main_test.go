@@ -51,9 +51,9 @@ type follows struct {
 	shown    chan wire.ConfigVersions
 }
 
-func (f follows) Configure(s nodes.Settings) { f.settings <- s }
-func (f follows) Withhold(why string)              { f.why <- why }
-func (f follows) Versions(v wire.ConfigVersions)   { f.shown <- v }
+func (f follows) Configure(s nodes.Settings)     { f.settings <- s }
+func (f follows) Withhold(why string)            { f.why <- why }
+func (f follows) Versions(v wire.ConfigVersions) { f.shown <- v }
 
 func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan nodes.Settings, reports) {
 	t.Helper()
