@@ -33,8 +33,8 @@ type ask struct {
 	uncertain bool
 	// policy is nil if the pod names none.
 	policy policy.Policy
-	// mistakes, when not empty, are why no node can ever serve the pod.
-	mistakes string
+	// mistakes is why no node can ever serve the pod, nil if one may.
+	mistakes error
 	// last is what was last said about a refusal.
 	last atomic.Pointer[said]
 	// explained is set once the user was told that no device is large enough.
@@ -83,7 +83,7 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 		texts = append(texts, m.String())
 	}
 	if len(texts) > 0 {
-		a.mistakes = "node(s) refuse the pod, because its device request cannot be read: " + strings.Join(texts, "; ")
+		a.mistakes = fmt.Errorf("node(s) refuse the pod, because its device request cannot be read: %s", strings.Join(texts, "; "))
 	}
 	return a
 }

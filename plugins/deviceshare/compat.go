@@ -123,8 +123,8 @@ func refusal(task *api.TaskInfo, node *api.NodeInfo, curable bool, text string) 
 }
 
 // refusalEverywhere makes the error that says no node can serve the task.
-func refusalEverywhere(text string) error {
-	return &api.FitError{Status: api.StatusSets{{Code: api.UnschedulableAndUnresolvable, Reason: text}}}
+func refusalEverywhere(why error) error {
+	return &api.FitError{Status: api.StatusSets{{Code: api.UnschedulableAndUnresolvable, Reason: why.Error()}}}
 }
 
 // judgedNow reports whether Volcano will allocate the task on the node rather

@@ -92,8 +92,11 @@ func (s *Store) LedgerHandler() http.Handler {
 
 func (s *Store) describe(n *nodes.Node, awaited map[string]string) nodeText {
 	out := nodeText{
-		Unusable: n.Unusable, Devices: []deviceText{}, Owners: map[string]ownerText{},
+		Devices: []deviceText{}, Owners: map[string]ownerText{},
 		Blocked: []string{}, Problems: []string{},
+	}
+	if n.Unusable != nil {
+		out.Unusable = n.Unusable.Error()
 	}
 	_, out.Warming = awaited[n.Name]
 	for p := range n.Problems() {

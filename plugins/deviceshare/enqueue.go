@@ -20,26 +20,26 @@ func (p *Plugin) explain(job *api.JobInfo) {
 	}
 	for _, t := range job.TaskStatusIndex[api.Pending] {
 		a := p.remember(t)
-		if a == nil || a.mistakes != "" {
+		if a == nil || a.mistakes != nil {
 			continue
 		}
-		if text := tooLarge(&a.request, p.store.largest); text != "" && a.explained.CompareAndSwap(false, true) {
+		if err := requireFitting(&a.request, p.store.largest); err != nil && a.explained.CompareAndSwap(false, true) {
 			ref := nodes.PodReference(t.Pod)
-			p.store.report.Report(&ref, "DeviceRequestTooLarge", text)
+			p.store.report.Report(&ref, "DeviceRequestTooLarge", err.Error())
 		}
 	}
 }
 
-// tooLarge says which container asks for more memory of a device than any has,
-// "" if none does.
-func tooLarge(pod *sharing.PodRequest, largest sharing.Bytes) string {
+// requireFitting returns an error if a container asks for more memory of a device than
+// the largest has.
+func requireFitting(pod *sharing.PodRequest, largest sharing.Bytes) error {
 	for i := range pod.Requests {
 		r := &pod.Requests[i]
 		if amount, ok := r.Memory.Absolute(); ok && amount > largest {
-			return fmt.Sprintf("container %q asks for %v of one device, the largest device of the cluster has %v", r.Container, amount, largest)
+			return fmt.Errorf("container %q asks for %v of one device, the largest device of the cluster has %v", r.Container, amount, largest)
 		}
 	}
-	return ""
+	return nil
 }
 
 // largestDevice is the most memory any device offers.

@@ -63,7 +63,7 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 		return nil, true
 	}
 	n, info := p.nodes[candidates[0].NodeName], p.infos[candidates[0].NodeName]
-	if p.impossible(a, n) != "" {
+	if p.requireServing(a, n) != nil {
 		return nil, true
 	}
 	if p.fits(a, n, info, nil) {
@@ -158,8 +158,8 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 		return nil
 	}
 	n, info := p.nodes[tried.Name], p.infos[tried.Name]
-	if text := p.impossible(a, n); text != "" {
-		return refusal(task, tried, false, text)
+	if err := p.requireServing(a, n); err != nil {
+		return refusal(task, tried, false, err.Error())
 	}
 	// The copy is compared with its node and not with the ledger, in which pods may
 	// be that Volcano has lost sight of.

@@ -111,7 +111,7 @@ func (p *Plugin) whyNot(a *ask, m sharing.Mode) string {
 	var sum sharing.Refusals
 	fit := 0
 	for _, n := range p.nodes {
-		if n.Inventory == nil || n.Unusable != "" {
+		if n.Inventory == nil || n.Unusable != nil {
 			continue
 		}
 		var views []sharing.View

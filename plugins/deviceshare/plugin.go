@@ -45,8 +45,8 @@ type Plugin struct {
 	// awaited says which pods have yet to appear on a node, for nodes that are not used
 	// until then.
 	awaited map[string]string
-	// off is why no pod with devices is placed in this session, "" if they are.
-	off string
+	// off is why no pod with devices is placed in this session, nil if they are.
+	off error
 }
 
 // Name is the name the scheduler's configuration uses.
@@ -74,7 +74,7 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	p.settings = p.store.settings.Load()
 	switch {
 	case !usable:
-		p.off = "the arguments of the scheduler's plugin " + PluginName + " have mistakes, see its log"
+		p.off = errBadArguments
 	case p.settings == nil:
 		p.off = p.store.unread()
 	}
@@ -171,7 +171,7 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		return
 	}
 	n, ok := p.nodes[e.Task.NodeName]
-	if !ok || n.Inventory == nil || a.mistakes != "" || p.off != "" {
+	if !ok || n.Inventory == nil || a.mistakes != nil || p.off != nil {
 		if allocated(e.Task) == reserved {
 			e.Err = errNotPlaced(e.Task.NodeName)
 		}

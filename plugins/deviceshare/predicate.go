@@ -3,6 +3,8 @@
 package deviceshare
 
 import (
+	"fmt"
+
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/nodes"
@@ -17,9 +19,9 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	switch {
 	case a == nil || a.uncertain:
 		return nil
-	case p.off != "":
+	case p.off != nil:
 		return refusalEverywhere(p.off)
-	case a.mistakes != "":
+	case a.mistakes != nil:
 		return refusalEverywhere(a.mistakes)
 	}
 	return nil
@@ -33,8 +35,8 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 		return nil
 	}
 	n := p.nodes[info.Name]
-	if text := p.impossible(a, n); text != "" {
-		return refusal(t, info, false, text)
+	if err := p.requireServing(a, n); err != nil {
+		return refusal(t, info, false, err.Error())
 	}
 	refused := p.judge(a, n, t, info)
 	if !refused.Refused() {
@@ -72,23 +74,22 @@ func (p *Plugin) ledger(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *sha
 	return p.overlay.now(n)
 }
 
-// impossible says why the node cannot serve the task whoever leaves it, "" if it
-// may.
-func (p *Plugin) impossible(a *ask, n *nodes.Node) string {
+// requireServing returns an error if the node cannot serve the task whoever leaves it.
+func (p *Plugin) requireServing(a *ask, n *nodes.Node) error {
 	switch {
-	case p.off != "":
+	case p.off != nil:
 		return p.off
-	case a.mistakes != "":
+	case a.mistakes != nil:
 		return a.mistakes
 	case n == nil:
-		return "the node publishes no devices"
-	case n.Unusable != "":
+		return nodes.ErrNoDevices
+	case n.Unusable != nil:
 		return n.Unusable
 	}
 	if awaited, waits := p.awaited[n.Name]; waits {
-		return "the scheduler has just started, or the node was registered anew, and it has yet to be told again of " + awaited
+		return fmt.Errorf("the scheduler has just started, or the node was registered anew, and it has yet to be told again of %s", awaited)
 	}
-	return ""
+	return nil
 }
 
 // order scores a node for the task: the policy's score times the weight, what the
@@ -98,7 +99,7 @@ func (p *Plugin) impossible(a *ask, n *nodes.Node) string {
 func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	a := p.ask(t)
 	n, ok := p.nodes[info.Name]
-	if a == nil || !ok || n.Inventory == nil || p.off != "" {
+	if a == nil || !ok || n.Inventory == nil || p.off != nil {
 		return 0, nil
 	}
 	var score float64

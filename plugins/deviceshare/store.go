@@ -3,6 +3,8 @@
 package deviceshare
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -100,13 +102,14 @@ func (s *Store) Configure(settings nodes.Settings) { s.settings.Store(&settings)
 func (s *Store) Withhold(why string) { s.withheld.Store(&why) }
 
 // unread is why no pod with devices is placed before there are settings.
-func (s *Store) unread() string {
-	const text = "the scheduler has not read the device configuration yet"
+func (s *Store) unread() error {
 	if why := s.withheld.Load(); why != nil {
-		return text + ": " + *why
+		return fmt.Errorf("%w: %s", errUnread, *why)
 	}
-	return text
+	return errUnread
 }
+
+var errUnread = errors.New("the scheduler has not read the device configuration yet")
 
 // Versions notes which configuration is in force, for the metrics. Safe for
 // concurrent use.

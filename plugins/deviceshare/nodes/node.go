@@ -3,6 +3,7 @@
 package nodes
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"sync/atomic"
@@ -14,6 +15,14 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/wire"
+)
+
+// ErrNoDevices is why a node without an inventory takes no pods with devices.
+var ErrNoDevices = errors.New("the node publishes no devices")
+
+var (
+	errUnreadableInventory = errors.New("the inventory of the node's devices cannot be read")
+	errNotReady            = errors.New("the node is not ready")
 )
 
 // Node is one node as the last snapshot showed it. It is never changed, apart from the
@@ -31,8 +40,8 @@ type Node struct {
 	Ledger *sharing.Ledger
 	// Empty sums up what the node has when nobody is on it.
 	Empty place.Summary
-	// Unusable says why the node takes no pods with devices; "" if it does.
-	Unusable string
+	// Unusable is why the node takes no pods with devices, nil if it does.
+	Unusable error
 	// SetAside is why the node's inventory is not used, if it cannot be read.
 	SetAside *Problem
 	// Blocking are the pods whose devices are not known, Edited those whose texts were
@@ -137,13 +146,13 @@ func readNode(prev *Node, host Host, s *Settings, known *Pods) *Node {
 	}
 	n.readInventory(prev)
 	if n.Inventory == nil {
-		n.Unusable = "the node publishes no devices"
+		n.Unusable = ErrNoDevices
 		if n.SetAside != nil {
-			n.Unusable = "the inventory of the node's devices cannot be read"
+			n.Unusable = errUnreadableInventory
 		}
 		return n
 	}
-	n.Unusable, n.Only = unusable(n.Object, s.Names.Number), onlyMode(n.Inventory)
+	n.Unusable, n.Only = requireUsable(n.Object, s.Names.Number), onlyMode(n.Inventory)
 	n.tasks = make(map[string]*corev1.Pod, host.Len())
 	n.holdings = make(map[*corev1.Pod]holding, host.Len())
 	n.Ledger = sharing.NewLedger(n.Inventory)
@@ -226,9 +235,9 @@ func (n *Node) known(prev *Node, pod *corev1.Pod) (holding, bool) {
 	return h, ok
 }
 
-// unusable says why a node takes no pods with devices. A node whose device
-// plugin has gone away keeps its annotations; what it offers drops to zero.
-func unusable(node *corev1.Node, number string) string {
+// requireUsable returns an error if a node takes no pods with devices. A node whose
+// device plugin has gone away keeps its annotations; what it offers drops to zero.
+func requireUsable(node *corev1.Node, number string) error {
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
 		if c.Type != corev1.NodeReady || c.Status != corev1.ConditionTrue {
@@ -236,11 +245,11 @@ func unusable(node *corev1.Node, number string) string {
 		}
 		offered := node.Status.Allocatable[corev1.ResourceName(number)]
 		if offered.Sign() <= 0 {
-			return "the node offers no " + number + ": its device plugin is not running"
+			return fmt.Errorf("the node offers no %s: its device plugin is not running", number)
 		}
-		return ""
+		return nil
 	}
-	return "the node is not ready"
+	return errNotReady
 }
 
 func sameInventory(a, b *corev1.Node) bool {
