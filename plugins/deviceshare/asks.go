@@ -48,9 +48,9 @@ type said struct {
 	text    string
 }
 
-// said returns the text of a refusal as it stands in the pod's event, where
+// refusalText returns the text of a refusal as it stands in the pod's event, where
 // Volcano writes the number of nodes in front of it. Safe for concurrent use.
-func (a *ask) said(r *sharing.Refusals) string {
+func (a *ask) refusalText(r *sharing.Refusals) string {
 	if last := a.last.Load(); last != nil && last.refused == *r {
 		return last.text
 	}
@@ -88,9 +88,9 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	return a
 }
 
-// concerns reports whether a node must not take the pod without devices. One that
+// needsDevicesOf reports whether a node must not take the pod without devices. One that
 // may ask for devices under a name nobody knows yet concerns nodes that have some.
-func (a *ask) concerns(info *api.NodeInfo) bool {
+func (a *ask) needsDevicesOf(info *api.NodeInfo) bool {
 	if a == nil || !a.uncertain {
 		return a != nil
 	}
@@ -98,7 +98,7 @@ func (a *ask) concerns(info *api.NodeInfo) bool {
 		(info.Node.Annotations[wire.NodeInventory] != "" || info.Node.Annotations[wire.NodeRegister] != "")
 }
 
-// current reports whether the ask was read from this pod under these settings.
-func (a *ask) current(pod *corev1.Pod, s *nodes.Settings) bool {
+// wasReadFrom reports whether the ask was read from this pod under these settings.
+func (a *ask) wasReadFrom(pod *corev1.Pod, s *nodes.Settings) bool {
 	return a != nil && a.pod == pod && a.settings == s
 }

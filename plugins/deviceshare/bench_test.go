@@ -58,7 +58,7 @@ func bare(t testing.TB, infos ...*api.NodeInfo) *Plugin {
 	s.pods = noPods{}
 	p := s.Build(framework.Arguments{}).(*Plugin)
 	ssn, _ := sessionOf(infos...)
-	p.begin(ssn)
+	p.prepare(ssn)
 	return p
 }
 
@@ -213,7 +213,7 @@ func BenchmarkSessionOpen(b *testing.B) {
 	ssn, _ := sessionOf(infos...)
 	session := func(s *Store) {
 		next := s.Build(framework.Arguments{}).(*Plugin)
-		next.begin(ssn)
+		next.prepare(ssn)
 		next.OnSessionClose(ssn)
 	}
 	b.Run("unchanged", func(b *testing.B) {

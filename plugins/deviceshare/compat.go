@@ -54,11 +54,11 @@ func RegisterBinder(b cache.Binder) { cache.RegisterBindMethod(b) }
 // accounting. It must run before the first pod is seen, since pods are read once.
 func IgnoreSums(names ...string) { api.IgnoredDevicesList.Append(names...) }
 
-// join registers what the plugin does in a session.
-func (p *Plugin) join(ssn *framework.Session) {
+// register adds what the plugin does in a session.
+func (p *Plugin) register(ssn *framework.Session) {
 	ssn.AddJobEnqueueableFn(PluginName, func(job any) int {
 		if j, ok := job.(*api.JobInfo); ok {
-			p.explain(j)
+			p.reportTooLarge(j)
 		}
 		return pluginutil.Abstain
 	})

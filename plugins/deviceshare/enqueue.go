@@ -11,10 +11,10 @@ import (
 	"deviceshare/sharing"
 )
 
-// explain tells the users of pods that ask for more memory of one device than
+// reportTooLarge tells the users of pods that ask for more memory of one device than
 // the largest device of the cluster has. Volcano may keep such a pod out of its
 // queue by sums alone, and then no predicate ever says why. It decides nothing.
-func (p *Plugin) explain(job *api.JobInfo) {
+func (p *Plugin) reportTooLarge(job *api.JobInfo) {
 	if p.store.largest == 0 {
 		return // no device is known yet: nothing to compare with
 	}

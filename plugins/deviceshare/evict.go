@@ -66,7 +66,7 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 	if p.requireServing(a, n) != nil {
 		return nil, true
 	}
-	if p.fits(a, n, info, nil) {
+	if p.fitsWithout(a, n, info, nil) {
 		return nil, false
 	}
 	candidates = agree(task, candidates)
@@ -78,21 +78,21 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 			victims = append(victims, c)
 		}
 	}
-	leave, fits := p.enough(a, n, info, holders)
+	leave, fits := p.fewestToLeave(a, n, info, holders)
 	if !fits {
 		return nil, true
 	}
 	for _, set := range [][]*api.TaskInfo{append(victims, leave...), candidates} {
-		if p.carriedOut(task, a, n, info, set, how) {
+		if p.wouldMakeRoom(task, a, n, info, set, how) {
 			return set, true
 		}
 	}
 	return nil, true
 }
 
-// fits reports whether the request fits when the pods that are leaving the node
+// fitsWithout reports whether the request fits when the pods that are leaving the node
 // are gone, and these tasks too.
-func (p *Plugin) fits(a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
+func (p *Plugin) fitsWithout(a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
 	ledger := p.overlay.future(n, info)
 	if len(leave) > 0 {
 		ledger = ledger.Fork()
@@ -104,32 +104,32 @@ func (p *Plugin) fits(a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.Ta
 	return !refused.Refused()
 }
 
-// enough returns tasks whose leaving makes a request fit that does not fit now:
+// fewestToLeave returns tasks whose leaving makes a request fit that does not fit now:
 // one if that is enough, else as few as are found by sparing them one after the
 // other. Those of low priority leave first.
-func (p *Plugin) enough(a *ask, n *nodes.Node, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
+func (p *Plugin) fewestToLeave(a *ask, n *nodes.Node, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
 	slices.SortStableFunc(holders, p.lowestFirst)
 	for i := range holders {
-		if p.fits(a, n, info, holders[i:i+1]) {
+		if p.fitsWithout(a, n, info, holders[i:i+1]) {
 			return holders[i : i+1], true
 		}
 	}
-	if !p.fits(a, n, info, holders) {
+	if !p.fitsWithout(a, n, info, holders) {
 		return nil, false
 	}
 	leave = holders
 	for i := len(leave) - 1; i >= 0; i-- {
-		if fewer := slices.Delete(slices.Clone(leave), i, i+1); p.fits(a, n, info, fewer) {
+		if fewer := slices.Delete(slices.Clone(leave), i, i+1); p.fitsWithout(a, n, info, fewer) {
 			leave = fewer
 		}
 	}
 	return leave, true
 }
 
-// carriedOut reports whether Volcano, given these victims, would evict pods that
+// wouldMakeRoom reports whether Volcano, given these victims, would evict pods that
 // make the task fit, by sums and by devices. Unless it tries on copies it evicts in
 // its own order and stops as soon as the sums have room.
-func (p *Plugin) carriedOut(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, victims []*api.TaskInfo, how manner) bool {
+func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, victims []*api.TaskInfo, how manner) bool {
 	room := info.FutureIdle()
 	if how == dryRun {
 		for _, v := range victims {
@@ -146,7 +146,7 @@ func (p *Plugin) carriedOut(task *api.TaskInfo, a *ask, n *nodes.Node, info *api
 		room.Add(v.Resreq)
 		gone = append(gone, v)
 	}
-	return task.InitResreq.LessEqual(room, api.Zero) && p.fits(a, n, info, gone)
+	return task.InitResreq.LessEqual(room, api.Zero) && p.fitsWithout(a, n, info, gone)
 }
 
 // afterEvictions is the predicate on a copy of a node from which Volcano has taken
@@ -170,7 +170,7 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 		}
 	}
 	if _, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a)); refused.Refused() {
-		return refusal(task, tried, true, a.said(&refused))
+		return refusal(task, tried, true, a.refusalText(&refused))
 	}
 	return nil
 }

@@ -57,13 +57,13 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	start := time.Now()
 	defer func() { p.store.metrics.sessionOpen.Observe(time.Since(start).Seconds()) }()
 
-	if p.begin(ssn) {
-		p.join(ssn)
+	if p.prepare(ssn) {
+		p.register(ssn)
 	}
 }
 
-// begin prepares the plugin for the session; false if the plugin is turned off.
-func (p *Plugin) begin(ssn *framework.Session) bool {
+// prepare readies the plugin for the session; false if the plugin is turned off.
+func (p *Plugin) prepare(ssn *framework.Session) bool {
 	var usable bool
 	p.args, usable = p.store.readArguments(p.arguments)
 	p.store.enabled.Store(!usable || p.args.Enabled)
@@ -107,7 +107,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 // session.
 func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContext) {
 	t := bind.TaskInfo
-	if p.overlay == nil || !p.ask(t).concerns(p.infos[t.NodeName]) {
+	if p.overlay == nil || !p.ask(t).needsDevicesOf(p.infos[t.NodeName]) {
 		return
 	}
 	h, d := nodes.Handover{Pod: t.Pod, Job: string(t.Job)}, podstate.Decision{Node: t.NodeName}
@@ -125,7 +125,7 @@ func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContex
 // ask returns what a task asks for, nil if it asks for no devices. Workers call
 // it: it stores nothing.
 func (p *Plugin) ask(t *api.TaskInfo) *ask {
-	if a, ok := p.asks[t.UID]; ok && (a == nil || a.current(t.Pod, p.settings)) {
+	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
 		return a
 	}
 	return readAsk(t.Pod, p.settings)
@@ -134,11 +134,11 @@ func (p *Plugin) ask(t *api.TaskInfo) *ask {
 // remember keeps what a task asks for, from the last session if it has not
 // changed. The session goroutine calls it before workers ask for the task.
 func (p *Plugin) remember(t *api.TaskInfo) *ask {
-	if a, ok := p.asks[t.UID]; ok && (a == nil || a.current(t.Pod, p.settings)) {
+	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
 		return a
 	}
 	a := p.store.asks[t.UID]
-	known := a.current(t.Pod, p.settings)
+	known := a.wasReadFrom(t.Pod, p.settings)
 	if !known {
 		a = readAsk(t.Pod, p.settings)
 	}
@@ -167,7 +167,7 @@ func (p *Plugin) policy(a *ask) policy.Policy {
 // onAllocate follows Volcano when it puts a task on a node.
 func (p *Plugin) onAllocate(e *framework.Event) {
 	a := p.remember(e.Task)
-	if !a.concerns(p.infos[e.Task.NodeName]) {
+	if !a.needsDevicesOf(p.infos[e.Task.NodeName]) {
 		return
 	}
 	n, ok := p.nodes[e.Task.NodeName]

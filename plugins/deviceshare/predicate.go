@@ -31,7 +31,7 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 // goroutines and changes nothing.
 func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	a := p.ask(t)
-	if !a.concerns(info) {
+	if !a.needsDevicesOf(info) {
 		return nil
 	}
 	n := p.nodes[info.Name]
@@ -45,7 +45,7 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	p.store.metrics.refused(&refused)
 	// Evicting everybody does not help a pod that does not fit an empty node.
 	curable := refused.Curable() && !n.Empty.Refuses(&a.request)
-	return refusal(t, info, curable, a.said(&refused))
+	return refusal(t, info, curable, a.refusalText(&refused))
 }
 
 // judge asks the domain, unless the node has just refused the same request. A ledger that
