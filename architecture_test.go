@@ -79,6 +79,20 @@ func backendRules(backends []string) []rule {
 	vocabulary := under("sharing/nodeapi")
 	return []rule{
 		{
+			Name: "the reader of Kubernetes' pods knows their types and podspec only",
+			Why:  "scheduler, webhook and device plugin share it, and none may pull in a client",
+			Breaks: func(from, to string) bool {
+				return corepod(from) && !standard(to) && !pureDomain(to) && !external("k8s.io/api/", "k8s.io/apimachinery/")(to)
+			},
+			Example: [2]string{"deviceshare/sharing/podspec/corepod", "k8s.io/client-go/kubernetes"},
+		},
+		{
+			Name:    "the domain does not know the reader of Kubernetes' pods",
+			Why:     "decisions are made from neutral values",
+			Breaks:  func(from, to string) bool { return pureDomain(from) && corepod(to) },
+			Example: [2]string{"deviceshare/sharing/request", "deviceshare/sharing/podspec/corepod"},
+		},
+		{
 			Name: "a backend does not know another backend",
 			Why:  "a backend must be deletable",
 			Breaks: func(from, to string) bool {
@@ -136,7 +150,23 @@ func adapterRules() []rule {
 			Breaks: func(from, to string) bool {
 				return under("deviceplugin", "cmd/deviceshare-device-plugin")(from) && (under("plugins")(to) || external("volcano.sh/")(to))
 			},
-			Example: [2]string{"deviceshare/deviceplugin/server", "deviceshare/plugins/podspec"},
+			Example: [2]string{"deviceshare/deviceplugin/server", "deviceshare/plugins/admission"},
+		},
+		{
+			Name: "what is on the nodes does not know Volcano", Transitive: true,
+			Why: "the plugin shows it a snapshot, and what changes between Volcano's versions stays there",
+			Breaks: func(from, to string) bool {
+				return under("plugins/deviceshare/nodes")(from) && external("volcano.sh/")(to)
+			},
+			Example: [2]string{"deviceshare/plugins/deviceshare/nodes", "volcano.sh/volcano/pkg/scheduler/api"},
+		},
+		{
+			Name: "the state of a pod is pure",
+			Why:  "every order of events must be repeatable from the events alone",
+			Breaks: func(from, to string) bool {
+				return under("plugins/deviceshare/podstate")(from) && (effects(to) || !standard(to) && !pureDomain(to))
+			},
+			Example: [2]string{"deviceshare/plugins/deviceshare/podstate", "k8s.io/api/core/v1"},
 		},
 		{
 			Name: "the scheduler never links NVML", Transitive: true,
@@ -296,10 +326,14 @@ func nodeHalf(p string) bool {
 		strings.HasSuffix(p, "node") || strings.Contains(p, "node/"))
 }
 
-// pureDomain is sharing without the node halves, their vocabulary and the
-// support code of tests.
+// corepod matches the one adapter in sharing: it reads Kubernetes' pods for both
+// sides, which may not import each other.
+func corepod(p string) bool { return under("sharing/podspec/corepod")(p) }
+
+// pureDomain is sharing without the node halves, their vocabulary, the reader of
+// Kubernetes' pods and the support code of tests.
 func pureDomain(p string) bool {
-	return under("sharing")(p) && !nodeHalf(p) &&
+	return under("sharing")(p) && !nodeHalf(p) && !corepod(p) &&
 		!under("sharing/nodeapi", "sharing/sharingtest")(p)
 }
 

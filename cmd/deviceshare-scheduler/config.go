@@ -15,19 +15,16 @@ import (
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing/wire"
 )
 
 // configFeed follows the ConfigMap that the plugin's arguments name and puts
 // every good version of it in force.
 type configFeed struct {
-	client kubernetes.Interface
-	report deviceshare.Reporter
-	apply  func(deviceshare.Settings)
-	// withhold is told why there is nothing to apply.
-	withhold func(why string)
-	// versions is told which configuration is in force; nil tells nobody.
-	versions func(wire.ConfigVersions)
+	client  kubernetes.Interface
+	report  deviceshare.Reporter
+	follows follower
 
 	mu              sync.Mutex
 	namespace, name string
@@ -36,6 +33,16 @@ type configFeed struct {
 	hash string
 	// shown are the hashes of what is in force, empty for what was never read.
 	shown wire.ConfigVersions
+}
+
+// follower is who goes by the configuration: the plugin's store.
+type follower interface {
+	// Configure puts settings in force.
+	Configure(nodes.Settings)
+	// Withhold says why there are none to put in force.
+	Withhold(why string)
+	// Versions says which configuration is in force.
+	Versions(wire.ConfigVersions)
 }
 
 // Use implements deviceshare.ConfigSource. A ConfigMap followed before is left.
@@ -90,9 +97,7 @@ func (f *configFeed) put(ctx context.Context, v live.Value) {
 	if !v.NodeUnread {
 		f.shown.Node = v.Node.Hash()
 	}
-	if f.versions != nil {
-		f.versions(f.shown)
-	}
+	f.follows.Versions(f.shown)
 	if v.DeviceUnread || f.hash == v.Device.Hash() {
 		return
 	}
@@ -101,11 +106,11 @@ func (f *configFeed) put(ctx context.Context, v live.Value) {
 	// Volcano reads a pod's resources when the pod arrives, so a name that was
 	// changed is ignored for pods that come later.
 	deviceshare.IgnoreSums(v.Device.PercentageName, v.Device.PriorityName)
-	f.apply(settingsOf(v.Device))
+	f.follows.Configure(settingsOf(v.Device))
 }
 
-func settingsOf(d config.Device) deviceshare.Settings {
-	return deviceshare.Settings{
+func settingsOf(d config.Device) nodes.Settings {
+	return nodes.Settings{
 		Names: d.Names(), Factor: d.MemoryFactor, Defaults: d.Defaults(),
 	}
 }
@@ -124,8 +129,8 @@ func (f *configFeed) problem(r live.Report) {
 		texts = append(texts, p.String())
 		f.report.Report(object, "DeviceConfigurationInvalid", p.String()+then)
 	}
-	if f.withhold != nil && f.awaits(r.Source.Name) {
-		f.withhold("ConfigMap " + r.Source.Namespace + "/" + r.Source.Name + ": " + strings.Join(texts, "; "))
+	if f.awaits(r.Source.Name) {
+		f.follows.Withhold("ConfigMap " + r.Source.Namespace + "/" + r.Source.Name + ": " + strings.Join(texts, "; "))
 	}
 }
 

@@ -89,7 +89,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	store := deviceshare.NewStore(deviceshare.Options{
 		Backends: factory.New(), Report: settings.report, Config: settings,
 	})
-	settings.apply, settings.withhold, settings.versions = store.Configure, store.Withhold, store.Versions
+	settings.follows = store
 
 	// The percentage has no meaningful sum. Volcano's accounting would wait for a
 	// node that offers it.

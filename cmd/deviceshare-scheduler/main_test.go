@@ -21,6 +21,7 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
 )
@@ -43,10 +44,21 @@ func configMap(namespace, name, text, version string) *corev1.ConfigMap {
 	}
 }
 
-func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan deviceshare.Settings, reports) {
+// follows notes what it is told.
+type follows struct {
+	settings chan nodes.Settings
+	why      chan string
+	shown    chan wire.ConfigVersions
+}
+
+func (f follows) Configure(s nodes.Settings)     { f.settings <- s }
+func (f follows) Withhold(why string)            { f.why <- why }
+func (f follows) Versions(v wire.ConfigVersions) { f.shown <- v }
+
+func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan nodes.Settings, reports) {
 	t.Helper()
-	settings, said := make(chan deviceshare.Settings, 100), make(reports, 100)
-	f := &configFeed{client: client, report: said, apply: func(s deviceshare.Settings) { settings <- s }}
+	settings, said := make(chan nodes.Settings, 100), make(reports, 100)
+	f := &configFeed{client: client, report: said, follows: follows{settings: settings, why: make(chan string, 100), shown: make(chan wire.ConfigVersions, 100)}}
 	t.Cleanup(func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -56,7 +68,7 @@ func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan deviceshare.S
 }
 
 // until takes settings until one counts memory in units of factor MiB.
-func until(t *testing.T, settings chan deviceshare.Settings, factor int64) {
+func until(t *testing.T, settings chan nodes.Settings, factor int64) {
 	t.Helper()
 	for deadline := time.After(time.Minute); ; {
 		select {
@@ -104,8 +116,7 @@ func TestWithoutAConfigMapTheDefaultsComeIntoForce(t *testing.T) {
 func TestAProcessThatStartsWhileTheConfigMapHasAMistakeTakesNoDefaults(t *testing.T) {
 	client := fake.NewClientset(configMap("here", "mine", "nvidia: {resourceCountName: x/gpu, gpuMemoryFactor: many}", "1"))
 	f, settings, said := feed(t, client)
-	why := make(chan string, 100)
-	f.withhold = func(text string) { why <- text }
+	why := f.follows.(follows).why
 	f.Use("here", "mine")
 	if got := <-why; !strings.HasPrefix(got, "ConfigMap here/mine: nvidia.gpuMemoryFactor") {
 		t.Errorf("pods are told %q", got)
@@ -143,8 +154,7 @@ func TestTheHashesInForceAreThoseTheDevicePluginShows(t *testing.T) {
 	nodes := configMap("kube-system", config.NodeName, "", "1")
 	nodes.Data = map[string]string{config.NodeKey: text}
 	f, settings, _ := feed(t, fake.NewClientset(configMap("kube-system", config.DeviceName, "nvidia: {gpuMemoryFactor: 10}", "1"), nodes))
-	shown := make(chan wire.ConfigVersions, 100)
-	f.versions = func(v wire.ConfigVersions) { shown <- v }
+	shown := f.follows.(follows).shown
 	f.Use("kube-system", config.DeviceName)
 	until(t, settings, 10)
 	device, _ := config.LoadDevice([]byte("nvidia: {gpuMemoryFactor: 10}"))

@@ -84,6 +84,10 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 
 // server holds the parts that know of each other.
 type server struct {
+	options *options
+	// direct talks to the API server without a cache, which would list and watch
+	// Secrets.
+	direct client.Client
 	config *live.Watcher
 	keeper *certificate.Keeper
 	hooks  webhook.Server
@@ -111,8 +115,27 @@ func (s *server) ready(r *http.Request) error {
 	return nil
 }
 
+// Settings implements admission.SettingsSource.
+func (s *server) Settings() admission.Settings {
+	out := admission.NewSettings(s.config.Current().Device, s.options.schedulers)
+	out.Writers = s.options.writers
+	return out
+}
+
+// Publish implements certificate.Publisher: it registers the webhook with the API
+// server. The keeper calls it first when the configuration has been looked for.
+func (s *server) Publish(ctx context.Context, bundle []byte) error {
+	if err := s.unread(); err != nil {
+		return err
+	}
+	s.read.Store(true)
+	return registration.Apply(ctx, s.direct, registration.Registration{
+		Target: s.options.target(), Names: s.Settings().Names,
+		Excluded: []string{s.options.namespace}, Writers: s.options.writers,
+	}, bundle)
+}
+
 func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*server, error) {
-	// Not the manager's client: a cached read would list and watch Secrets.
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register the APIs: %w", err)
@@ -129,30 +152,17 @@ func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*s
 	if err != nil {
 		return nil, err
 	}
-	s := &server{}
+	s := &server{options: o, direct: direct}
 	s.config = watch(clientset, o, m, func() { s.keeper.Poke() })
-	settings := func() admission.Settings {
-		out := admission.NewSettings(s.config.Current().Device, o.schedulers)
-		out.Writers = o.writers
-		return out
-	}
-	publish := func(ctx context.Context, bundle []byte) error {
-		if err := s.unread(); err != nil {
-			return err
-		}
-		s.read.Store(true) // the keeper starts when the configuration has been looked for
-		return registration.Apply(ctx, direct, registration.Registration{
-			Target: o.target(), Names: settings().Names, Excluded: []string{o.namespace}, Writers: o.writers}, bundle)
-	}
 	s.keeper, err = certificate.NewKeeper(certificate.Options{
 		Client: direct, Secret: types.NamespacedName{Namespace: o.namespace, Name: o.secretName},
 		Hosts: o.target().Hosts(), Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{},
-		Publish: publish, Log: ctrl.Log.WithName("certificates"), OnServe: m.serving,
+		Publisher: s, Log: ctrl.Log.WithName("certificates"), OnServe: m.serving,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the certificates: %w", err)
 	}
-	handlers, err := admission.NewHandlers(settings, registry)
+	handlers, err := admission.NewHandlers(s, registry)
 	if err != nil {
 		return nil, err
 	}

@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/identity"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
@@ -31,46 +32,15 @@ type Terms struct {
 	Interception nodeapi.Interception
 }
 
-// containerRefs are the containers of a pod as the placement's reader wants them.
-func containerRefs(pod *corev1.Pod, names request.Names) []wire.ContainerRef {
-	var refs []wire.ContainerRef
-	add := func(c *corev1.Container, kind sharing.ContainerKind) {
-		refs = append(refs, wire.ContainerRef{Name: c.Name, Kind: kind, Asks: asks(c, names)})
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		kind := sharing.Init
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			kind = sharing.Sidecar
-		}
-		add(c, kind)
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i], sharing.App)
+// containerRefs lists the pod's containers for the reader of placements. The number
+// of devices is left out: claim compares it with the slots that the kubelet gave,
+// and says so.
+func containerRefs(pod *corev1.Pod, names podspec.Names) []wire.ContainerRef {
+	refs := corepod.Refs(pod, names)
+	for i := range refs {
+		refs[i].Count = 0
 	}
 	return refs
-}
-
-// asks reports whether the container names one of the resources.
-func asks(c *corev1.Container, n request.Names) bool {
-	for _, name := range []string{n.Number, n.Memory, n.Cores, n.Percentage} {
-		if _, ok := amount(c, name); ok {
-			return true
-		}
-	}
-	return false
-}
-
-// amount is the limit of a resource, or its request where no limit is.
-func amount(c *corev1.Container, name string) (resource.Quantity, bool) {
-	if name == "" {
-		return resource.Quantity{}, false
-	}
-	if q, ok := c.Resources.Limits[corev1.ResourceName(name)]; ok {
-		return q, true
-	}
-	q, ok := c.Resources.Requests[corev1.ResourceName(name)]
-	return q, ok
 }
 
 // decision reads what the scheduler decided for the pod.
@@ -145,7 +115,7 @@ func priority(pod *corev1.Pod, container, name string) int {
 		if all[i].Name != container {
 			continue
 		}
-		if q, ok := amount(&all[i], name); ok && q.IsZero() {
+		if amount, ok := (corepod.Container{Container: &all[i]}).Amount(name); ok && amount == 0 {
 			return 0
 		}
 	}

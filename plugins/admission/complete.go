@@ -9,7 +9,8 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 
-	"deviceshare/plugins/podspec"
+	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/podspec/corepod"
 )
 
 // Complete returns the JSON patch that adds to the pod what it left out and removes
@@ -21,7 +22,7 @@ func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 		return nil
 	}
 	var patch []jsonpatch.Operation
-	if podspec.Asks(pod, s.Names) {
+	if corepod.Asks(pod, s.Names) {
 		patch = added(pod, s)
 	}
 	for _, key := range copied(pod) {
@@ -48,7 +49,7 @@ func added(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 }
 
 // handled tells the pods that ask for devices.
-func handled(pod *corev1.Pod, s Settings) bool { return !mirror(pod) && podspec.Asks(pod, s.Names) }
+func handled(pod *corev1.Pod, s Settings) bool { return !mirror(pod) && corepod.Asks(pod, s.Names) }
 
 // mirror tells the pods that only show what a kubelet runs from a file: to change
 // one makes the kubelet delete it and try again.
@@ -62,7 +63,8 @@ func mirror(pod *corev1.Pod) bool {
 // wants both equal.
 func addNumber(c *corev1.Container, path string, s Settings) []jsonpatch.Operation {
 	r, n := &c.Resources, s.Names
-	if named(r, n.Number) || !(asked(r, n.Memory) || asked(r, n.Cores) || asked(r, n.Percentage)) {
+	asking := corepod.Container{Container: c}
+	if _, hasNumber := asking.Amount(n.Number); hasNumber || !podspec.ContainerAsks(asking, n) {
 		return nil
 	}
 	count := strconv.FormatInt(s.Count, 10) // a JSON string, as quantities are
@@ -83,18 +85,4 @@ func addAmount(list corev1.ResourceList, path, name, amount string) jsonpatch.Op
 // escape writes a key as a step of a JSON pointer (RFC 6901).
 func escape(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
-
-func named(r *corev1.ResourceRequirements, name string) bool {
-	_, limit := r.Limits[corev1.ResourceName(name)]
-	_, request := r.Requests[corev1.ResourceName(name)]
-	return limit || request
-}
-
-func asked(r *corev1.ResourceRequirements, name string) bool {
-	if name == "" {
-		return false
-	}
-	limit, request := r.Limits[corev1.ResourceName(name)], r.Requests[corev1.ResourceName(name)]
-	return !limit.IsZero() || !request.IsZero()
 }

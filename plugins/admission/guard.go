@@ -25,7 +25,7 @@ func (h *Handlers) guard(_ context.Context, req admission.Request) admission.Res
 		h.calls.WithLabelValues("guard", resultUnreadable).Inc()
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	if len(changed) == 0 || slices.Contains(h.settings().Writers, req.UserInfo.Username) {
+	if len(changed) == 0 || slices.Contains(h.source.Settings().Writers, req.UserInfo.Username) {
 		h.calls.WithLabelValues("guard", resultAccepted).Inc()
 		return admission.Allowed("")
 	}

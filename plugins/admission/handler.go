@@ -34,16 +34,22 @@ const (
 	resultUnreadable = "unreadable"
 )
 
-// Handlers answers admission reviews. It is safe for concurrent use.
-type Handlers struct {
-	settings func() Settings
-	decoder  admission.Decoder
-	calls    *prometheus.CounterVec
+// SettingsSource says what is in force now. It is asked anew for every call and must
+// be safe for concurrent use.
+type SettingsSource interface {
+	Settings() Settings
 }
 
-// NewHandlers returns handlers that ask settings anew for every call, and count
-// calls in a metric registered with metrics.
-func NewHandlers(settings func() Settings, metrics prometheus.Registerer) (*Handlers, error) {
+// Handlers answers admission reviews. It is safe for concurrent use.
+type Handlers struct {
+	source  SettingsSource
+	decoder admission.Decoder
+	calls   *prometheus.CounterVec
+}
+
+// NewHandlers returns handlers that judge by the source's settings, and count calls in
+// a metric registered with metrics.
+func NewHandlers(source SettingsSource, metrics prometheus.Registerer) (*Handlers, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register the core API: %w", err)
@@ -55,7 +61,7 @@ func NewHandlers(settings func() Settings, metrics prometheus.Registerer) (*Hand
 	if err := metrics.Register(calls); err != nil {
 		return nil, fmt.Errorf("register the metric of admission reviews: %w", err)
 	}
-	return &Handlers{settings: settings, decoder: admission.NewDecoder(scheme), calls: calls}, nil
+	return &Handlers{source: source, decoder: admission.NewDecoder(scheme), calls: calls}, nil
 }
 
 // Register serves all halves on the server. A panic is not turned into an
@@ -73,7 +79,7 @@ func (h *Handlers) mutate(_ context.Context, req admission.Request) admission.Re
 	if err != nil {
 		return h.unreadable("mutate", err)
 	}
-	patch := Complete(pod, h.settings())
+	patch := Complete(pod, h.source.Settings())
 	if len(patch) == 0 {
 		h.calls.WithLabelValues("mutate", resultUntouched).Inc()
 		return admission.Allowed("")
@@ -92,7 +98,7 @@ func (h *Handlers) validate(_ context.Context, req admission.Request) admission.
 	if err != nil {
 		return h.unreadable("validate", err)
 	}
-	verdict := Review(pod, h.settings())
+	verdict := Review(pod, h.source.Settings())
 	response, result := admission.Allowed(""), resultAccepted
 	switch {
 	case verdict.Refused():

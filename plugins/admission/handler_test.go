@@ -32,9 +32,14 @@ import (
 	"deviceshare/plugins/admission/certificate"
 )
 
+// settingsFunc is a source that is one function.
+type settingsFunc func() Settings
+
+func (f settingsFunc) Settings() Settings { return f() }
+
 func newTestHandlers(t testing.TB, s Settings) *Handlers {
 	t.Helper()
-	h, err := NewHandlers(func() Settings { return s }, prometheus.NewRegistry())
+	h, err := NewHandlers(settingsFunc(func() Settings { return s }), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +82,7 @@ func TestWhatCannotBeReadPassesWithAWarning(t *testing.T) {
 
 func TestEveryReviewIsCountedByItsResult(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h, err := NewHandlers(defaults, registry)
+	h, err := NewHandlers(settingsFunc(defaults), registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +99,7 @@ func TestEveryReviewIsCountedByItsResult(t *testing.T) {
 	if diff := cmp.Diff(want, counts(t, registry)); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
-	if _, err := NewHandlers(defaults, registry); err == nil {
+	if _, err := NewHandlers(settingsFunc(defaults), registry); err == nil {
 		t.Error("a second set of handlers took the same metric without an error")
 	}
 }
@@ -113,6 +118,14 @@ func counts(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return out
 }
 
+// trusting publishes into a pool.
+type trusting struct{ *x509.CertPool }
+
+func (p trusting) Publish(_ context.Context, bundle []byte) error {
+	p.AppendCertsFromPEM(bundle)
+	return nil
+}
+
 // serve runs both halves behind TLS with certificates of a real keeper, and
 // returns the address and what the API server would trust.
 func serve(t *testing.T, h *Handlers) (string, *x509.CertPool) {
@@ -121,7 +134,7 @@ func serve(t *testing.T, h *Handlers) (string, *x509.CertPool) {
 	keeper, err := certificate.NewKeeper(certificate.Options{
 		Client: fake.NewFakeClient(), Secret: types.NamespacedName{Namespace: "ns", Name: "s"},
 		Hosts: []string{"127.0.0.1"}, Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{}, Log: logr.Discard(),
-		Publish: func(_ context.Context, bundle []byte) error { pool.AppendCertsFromPEM(bundle); return nil },
+		Publisher: trusting{pool},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +211,7 @@ func TestAReviewOverTLSAsTheAPIServerSendsIt(t *testing.T) {
 }
 
 func TestAPanicBreaksTheCallInsteadOfRefusingThePod(t *testing.T) {
-	h, err := NewHandlers(func() Settings { panic("bug") }, prometheus.NewRegistry())
+	h, err := NewHandlers(settingsFunc(func() Settings { panic("bug") }), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

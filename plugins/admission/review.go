@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"deviceshare/plugins/podspec"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
@@ -45,7 +45,7 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 	if !handled(pod, s) {
 		return Verdict{}
 	}
-	read := podspec.Read(pod)
+	read := corepod.Read(pod)
 	_, mistakes := request.Read(&read, s.Names, s.MemoryFactor, s.reading()...)
 	if pod.Spec.NodeName != "" {
 		mistakes = append(mistakes, request.Mistake{Path: "spec.nodeName", Message: "a pod that names its node is never seen by the scheduler, " +

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"deviceshare/config"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/request"
 )
@@ -14,7 +15,7 @@ import (
 // it is in use; a new configuration is a new value.
 type Settings struct {
 	// Names are the resource names in force.
-	Names request.Names
+	Names podspec.Names
 	// MemoryFactor is how many MiB one unit of the memory resource is.
 	MemoryFactor int64
 	// Schedulers are the names of the schedulers that give GPU shares. The first

@@ -133,8 +133,8 @@ func TestVolcanoReadsOurConfigMapToTheSameValues(t *testing.T) {
 	}
 }
 
-func TestWeReadAConfigMapOfTodaysDevicePlugin(t *testing.T) {
-	// The fields and their values as today's device plugin ships them.
+func TestWeReadAConfigMapOfTheLegacyDevicePlugin(t *testing.T) {
+	// The fields and their values as the legacy device plugin ships them.
 	const shipped = `
 nvidia:
   resourceCountName: volcano.sh/vgpu-number

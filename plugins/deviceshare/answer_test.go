@@ -7,6 +7,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -27,11 +28,15 @@ func TestARefusalIsRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
 		r := p.judge(p.ask(ti), n, ti, info)
 		return r.Refused()
 	}
+	remembered := func(ti *api.TaskInfo) bool {
+		_, known := n.Remembered(p.overlay.now(n), p.ask(ti).shape)
+		return known
+	}
 	first, second, small := task("a", 3000), task("b", 3000), task("c", 2000)
-	if !refuses(first) || n.last.Load() != nil {
+	if !refuses(first) || remembered(first) {
 		t.Fatal("a pod that is alone of its kind: want a refusal, and nothing remembered")
 	}
-	if !refuses(second) || n.last.Load() == nil {
+	if !refuses(second) || !remembered(second) {
 		t.Fatal("the second of its kind: want a refusal that is remembered")
 	}
 	if !refuses(first) {
@@ -40,7 +45,7 @@ func TestARefusalIsRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
 	if refuses(small) {
 		t.Error("a smaller pod was refused by the answer to a larger one")
 	}
-	fork := n.ledger.Fork()
+	fork := n.Ledger.Fork()
 	for _, o := range fork.Owners() {
 		fork.Release(o)
 	}
@@ -57,14 +62,14 @@ func TestPodsOfASpreadGroupAreNeverAnsweredFromMemory(t *testing.T) {
 	}
 	pod := podOf("a", "g", asks{number: 1, memory: 1000})
 	pod.Annotations["volcano.sh/vgpu-podgroup-policy"] = "spread"
-	settings := DefaultSettings()
+	settings := nodes.DefaultSettings()
 	if got := readAsk(pod, &settings); got.request.Group == "" || got.shape != "" {
 		t.Errorf("group %q, shape %q: the answer depends on which pod of the group asks", got.request.Group, got.shape)
 	}
 }
 
 func TestRequestsThatDifferInHowAListIsSplitAreNotTakenForEqual(t *testing.T) {
-	settings := DefaultSettings()
+	settings := nodes.DefaultSettings()
 	shape := func(models string) string {
 		pod := podOf("a", "g", asks{number: 1, memory: 1000})
 		pod.Annotations[wire.UserUseModels] = models

@@ -11,7 +11,7 @@ import (
 	"deviceshare/sharing/policy"
 )
 
-func TestArgumentsOfTodayAreAccepted(t *testing.T) {
+func TestTheLegacyArgumentsAreAccepted(t *testing.T) {
 	got, mistakes := ReadArguments(framework.Arguments{
 		"deviceshare.VGPUEnable": true, "deviceshare.SchedulePolicy": "spread", "deviceshare.ScheduleWeight": 3,
 		"deviceshare.KnownGeometriesCMName": "cm", "deviceshare.KnownGeometriesCMNamespace": "ns",
@@ -74,12 +74,12 @@ func TestMistakesKeepTheLastGoodArgumentsAndRefuseDevicesIfThereAreNone(t *testi
 		t.Run(name, func(t *testing.T) {
 			ssn, _ := sessionOf(n1)
 			s := NewStore(Options{Report: &reportRecorder{}, Backends: bare(t, n1).store.backends})
-			s.pods = noPods
+			s.pods = noPods{}
 			if !c.first {
-				s.Build(c.before).(*Plugin).begin(ssn)
+				s.Build(c.before).(*Plugin).prepare(ssn)
 			}
 			p := s.Build(bad).(*Plugin)
-			if !p.begin(ssn) {
+			if !p.prepare(ssn) {
 				t.Fatal("mistakes turn the plugin off: devices would be given unseen")
 			}
 			if err := try(p, n1); (err == nil) != c.fits {
@@ -96,7 +96,7 @@ func TestThePluginCanBeTurnedOff(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
 	p := bare(t, n1).store.Build(framework.Arguments{"deviceshare.VGPUEnable": false}).(*Plugin)
 	ssn, _ := sessionOf(n1)
-	if p.begin(ssn) {
+	if p.prepare(ssn) {
 		t.Error("it takes part in the session")
 	}
 	p.OnSessionClose(ssn)

@@ -55,10 +55,10 @@ func sessionOf(infos ...*api.NodeInfo) (*framework.Session, map[string]*api.Node
 func bare(t testing.TB, infos ...*api.NodeInfo) *Plugin {
 	t.Helper()
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-	s.pods = noPods
+	s.pods = noPods{}
 	p := s.Build(framework.Arguments{}).(*Plugin)
 	ssn, _ := sessionOf(infos...)
-	p.begin(ssn)
+	p.prepare(ssn)
 	return p
 }
 
@@ -213,7 +213,7 @@ func BenchmarkSessionOpen(b *testing.B) {
 	ssn, _ := sessionOf(infos...)
 	session := func(s *Store) {
 		next := s.Build(framework.Arguments{}).(*Plugin)
-		next.begin(ssn)
+		next.prepare(ssn)
 		next.OnSessionClose(ssn)
 	}
 	b.Run("unchanged", func(b *testing.B) {
@@ -235,7 +235,7 @@ func BenchmarkSessionOpen(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
 			s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-			s.pods = noPods
+			s.pods = noPods{}
 			session(s)
 		}
 	})

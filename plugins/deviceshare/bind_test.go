@@ -5,17 +5,21 @@ package deviceshare
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -85,11 +89,11 @@ func TestAProcessWithoutAPastReadsTheSameLedger(t *testing.T) {
 }
 
 func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
-	assumed := newAssumptions()
+	states := nodes.NewCluster(nil, nil).Pods()
 	here, elsewhere, stopped, plain := podOf("here", "g"), podOf("elsewhere", "g"), podOf("stopped", "g"), podOf("plain", "g")
-	assumed.assume("uid-here", assumption{pod: here, node: "n1", annotations: map[string]string{wire.PodPlacement: "planned"}})
-	assumed.assume("uid-elsewhere", assumption{pod: elsewhere, node: "n2", annotations: map[string]string{wire.PodPlacement: "planned"}})
-	assumed.assume("uid-stopped", assumption{pod: stopped, node: "n1", err: errNoPlacement})
+	states.Decide(nodes.Handover{Pod: here}, podstate.Decision{Node: "n1", Annotations: map[string]string{wire.PodPlacement: "planned"}})
+	states.Decide(nodes.Handover{Pod: elsewhere}, podstate.Decision{Node: "n2", Annotations: map[string]string{wire.PodPlacement: "planned"}})
+	states.Decide(nodes.Handover{Pod: stopped}, podstate.Decision{Node: "n1", Refusal: errNoPlacement})
 	here.Annotations[wire.PodPlacement] = "stale"
 	plain.Annotations[numaDecision] = "{}"
 
@@ -104,7 +108,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := &Binder{assumed: assumed}
+	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}}
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -122,98 +126,15 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 	if d := cmp.Diff(want, sent); d != "" {
 		t.Errorf("sent:\n%s", d)
 	}
-	if as, _ := assumed.get("uid-here"); as.stage != accepted {
-		t.Errorf("the bind that was accepted counts as %d", as.stage)
+	if got := states.State("uid-here").Phase(); got != podstate.Accepted {
+		t.Errorf("the bind that was accepted counts as %v", got)
 	}
 }
 
-// A decision is handed over, its bind call begins and returns, and snapshots come
-// in between. What a snapshot without the pod means depends on when it comes.
-func TestASnapshotWithoutThePodGivesUpWhatHasNotBegunAndWaitsForWhatHas(t *testing.T) {
-	n1 := map[string]*api.NodeInfo{"n1": infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)}
-	failed := errors.New("lost")
-	type step struct {
-		do    string // snapshot, begin, end, fail, withdraw, assume
-		holds int    // placements that count on n1 afterwards
-		known int    // assumptions afterwards
-		err   error  // of begin
-	}
-	for name, steps := range map[string][]step{
-		"a PreBind failed, or the pod was deleted before the call": {
-			{do: "snapshot", known: 1}, {do: "snapshot"},
-		},
-		"a PreBind failed and the pod is tried again": {
-			{do: "snapshot", known: 1}, {do: "assume", holds: 1, known: 1}, {do: "begin", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
-		},
-		"the call begins after it was given up": {
-			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: errWithdrawn}, {do: "snapshot"},
-		},
-		"the call begins between two snapshots that give up and forget": {
-			{do: "snapshot", known: 1}, {do: "begin", known: 1, err: errWithdrawn}, {do: "snapshot"}, {do: "begin"},
-		},
-		"the call has begun: only its answer tells": {
-			{do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1},
-			{do: "fail", known: 1}, {do: "snapshot"},
-		},
-		"the pod is deleted while the call is under way": {
-			{do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
-		},
-		"a session gives up what has not begun": {
-			{do: "withdraw", known: 1}, {do: "begin", known: 1, err: errWithdrawn}, {do: "snapshot"},
-		},
-		"a session cannot give up what has begun": {
-			{do: "begin", holds: 1, known: 1}, {do: "withdraw", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
-		},
-		"a call of an earlier attempt begins after the next was decided": {
-			{do: "snapshot", known: 1}, {do: "assume", holds: 1, known: 1}, {do: "begin", holds: 1, known: 1},
-			{do: "fail", known: 1}, {do: "begin", holds: 1, known: 1}, {do: "snapshot", holds: 1, known: 1}, {do: "end", known: 1}, {do: "snapshot"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, pod := newAssumptions(), podOf("p", "g", asks{number: 1})
-			task := api.NewTaskInfo(pod)
-			task.NodeName = "n1"
-			assume := func() { a.assume("uid-p", assumption{pod: pod, node: "n1", placement: sharing.Placement{Node: "n1"}}) }
-			assume()
-			for i, s := range steps {
-				var err error
-				switch s.do {
-				case "snapshot":
-					a.settle(n1, nil)
-				case "begin":
-					_, _, err = a.begin("uid-p", task)
-				case "end":
-					a.end("uid-p", "n1", nil)
-				case "fail":
-					a.end("uid-p", "n1", failed)
-				case "withdraw":
-					a.withdraw("uid-p")
-				case "assume":
-					assume()
-				}
-				if got := len(a.underwayTo("n1")); got != s.holds || a.len() != s.known || !errors.Is(err, s.err) {
-					t.Fatalf("after step %d (%s): %d count and %d are known, error %v; want %d, %d, %v", i, s.do, got, a.len(), err, s.holds, s.known, s.err)
-				}
-				if s.do == "snapshot" && len(a.touchedNodes()) == 0 && s.known == 0 {
-					t.Fatalf("after step %d: the node would not be read anew", i)
-				}
-			}
-		})
-	}
-}
+// nobodyMustHaveDevices lets pods be bound without a placement.
+type nobodyMustHaveDevices struct{}
 
-func TestTheAnswerOfAnotherNodeMeansNothing(t *testing.T) {
-	assumed, task := newAssumptions(), api.NewTaskInfo(podOf("p", "g", asks{number: 1}))
-	task.NodeName = "n1"
-	assumed.assume("uid-p", assumption{pod: task.Pod, node: "n1"})
-	if _, _, err := assumed.begin("uid-p", task); err != nil {
-		t.Fatal(err)
-	}
-	assumed.end("uid-p", "n2", nil)
-	if as, _ := assumed.get("uid-p"); as.stage != calling {
-		t.Errorf("stage %d", as.stage)
-	}
-}
+func (nobodyMustHaveDevices) mustHaveDevices(*corev1.Pod) bool { return false }
 
 func TestAPodThatAsksIsNotBoundWhenItsDecisionIsForgotten(t *testing.T) {
 	w := newWorld(t, nodeOf(t, devices("n1", 1, 10000)), groupOf("g", 1), podOf("p", "g", asks{number: 1}), podOf("plain", "g", asks{}))
@@ -285,32 +206,26 @@ func TestAPodThatIsDeletedAfterItsVolumesFailedLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAnAssumptionOnANodeThatIsNotInTheSnapshotLivesAsLongAsTheJobSaysSo(t *testing.T) {
-	pod := podOf("p", "g", asks{number: 1})
-	task := api.NewTaskInfo(pod)
+func TestTheSnapshotOfASessionFindsPodsByTheirNameAndByTheirJob(t *testing.T) {
+	task := api.NewTaskInfo(podOf("p", "g", asks{number: 1}))
 	task.NodeName = "n1"
 	job := api.NewJobInfo(task.Job, task)
-	assumed := newAssumptions()
-	assumed.assume("uid-p", assumption{pod: pod, job: task.Job, node: "n1"})
-	if _, _, err := assumed.begin("uid-p", task); err != nil {
-		t.Fatal(err)
+	node := nodeOf(t, devices("n1", 1, 10000))
+	s := &snapshot{nodes: map[string]*api.NodeInfo{"n1": infoOf(node, []*corev1.Pod{task.Pod})}, jobs: map[api.JobID]*api.JobInfo{task.Job: job}}
+	for want, got := range map[string]*corev1.Pod{
+		"by its name":          s.Host("n1").Pod(types.NamespacedName{Namespace: "ns", Name: "p"}),
+		"by its job":           s.Assigned(string(task.Job), "uid-p", "n1"),
+		"not on another node":  s.Assigned(string(task.Job), "uid-p", "n2"),
+		"not another pod":      s.Assigned(string(task.Job), "uid-x", "n1"),
+		"not of another job":   s.Assigned("ns/x", "uid-p", "n1"),
+		"not by another name":  s.Host("n1").Pod(types.NamespacedName{Namespace: "ns", Name: "x"}),
+		"not in another space": s.Host("n1").Pod(types.NamespacedName{Namespace: "x", Name: "p"}),
+	} {
+		if found := got == task.Pod; found == strings.HasPrefix(want, "not") {
+			t.Errorf("found %s: %t", want, found)
+		}
 	}
-	assumed.end("uid-p", "n1", nil)
-	assumed.settle(nil, map[api.JobID]*api.JobInfo{task.Job: job})
-	if assumed.len() != 1 {
-		t.Error("dropped although the job has the pod on the node")
-	}
-	assumed.settle(nil, nil)
-	if assumed.len() != 0 {
-		t.Error("kept although nobody knows the pod")
-	}
-}
-
-func TestAWithdrawnAssumptionStopsABindThatHasNotBegun(t *testing.T) {
-	assumed := newAssumptions()
-	assumed.assume("uid-p", assumption{pod: podOf("p", "g"), node: "n1"})
-	assumed.withdraw("uid-p")
-	if as, ok := assumed.get("uid-p"); !ok || as.err == nil || as.stage == calling {
-		t.Errorf("after the withdrawal: %+v", as)
+	if s.Host("n2") != nil {
+		t.Error("a node that is not there was found")
 	}
 }

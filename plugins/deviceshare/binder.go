@@ -14,6 +14,8 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 )
 
@@ -28,11 +30,15 @@ const bindTimeout = 30 * time.Second
 // It sends only what was decided for this bind. What the pod in memory carries
 // may be left from an earlier attempt.
 type Binder struct {
-	assumed *assumptions
+	pods    *nodes.Pods
 	report  Reporter
-	// needs reports whether a pod must not be bound without a placement. Safe for
-	// concurrent use; nil says no of every pod.
-	needs func(*corev1.Pod) bool
+	devices deviceRule
+}
+
+// deviceRule reports whether a pod must not be bound without a placement. Safe for
+// concurrent use.
+type deviceRule interface {
+	mustHaveDevices(*corev1.Pod) bool
 }
 
 // Bind binds the tasks and returns what went wrong, by task. An error does not
@@ -52,23 +58,21 @@ func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[ap
 }
 
 func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) {
-	owner := sharing.Owner(t.Pod.UID)
-	annotations, fallback := make(map[string]string), ""
+	annotations := make(map[string]string)
 	if v, ok := t.Pod.Annotations[numaDecision]; ok {
 		annotations[numaDecision] = v
 	}
-	as, ok, err := b.assumed.begin(owner, t)
+	decided, fallback, err := b.pods.BeginBind(t.Pod, t.NodeName)
 	switch {
 	case err != nil:
 		return err
-	case ok:
-		defer func() { b.assumed.end(owner, t.NodeName, err) }()
-		maps.Copy(annotations, as.annotations)
-		fallback = as.fallback
-	case b.needs != nil && b.needs(t.Pod):
+	case decided != nil:
+		defer func() { b.pods.EndBind(sharing.Owner(t.Pod.UID), t.NodeName, err) }()
+		maps.Copy(annotations, decided.Annotations)
+	case b.devices.mustHaveDevices(t.Pod):
 		// Its decision was given up and forgotten before this call came. Bound
 		// without a placement it could never start.
-		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, errWithdrawn)
+		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, podstate.ErrWithdrawn)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
 	defer cancel()
@@ -80,7 +84,7 @@ func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) 
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
 	}
 	if fallback != "" {
-		object := podReference(t.Pod)
+		object := nodes.PodReference(t.Pod)
 		b.report.Tell(&object, "DeviceModeFallback", fallback)
 	}
 	return nil

@@ -4,9 +4,13 @@ package deviceshare
 
 import (
 	"context"
+	"iter"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	clientcache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
@@ -17,6 +21,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	pluginutil "volcano.sh/volcano/pkg/scheduler/plugins/util"
 	"volcano.sh/volcano/pkg/scheduler/util"
+
+	"deviceshare/plugins/deviceshare/nodes"
 )
 
 // This file holds what is different in other versions of Volcano. It is written
@@ -48,11 +54,11 @@ func RegisterBinder(b cache.Binder) { cache.RegisterBindMethod(b) }
 // accounting. It must run before the first pod is seen, since pods are read once.
 func IgnoreSums(names ...string) { api.IgnoredDevicesList.Append(names...) }
 
-// join registers what the plugin does in a session.
-func (p *Plugin) join(ssn *framework.Session) {
+// register adds what the plugin does in a session.
+func (p *Plugin) register(ssn *framework.Session) {
 	ssn.AddJobEnqueueableFn(PluginName, func(job any) int {
 		if j, ok := job.(*api.JobInfo); ok {
-			p.explain(j)
+			p.reportTooLarge(j)
 		}
 		return pluginutil.Abstain
 	})
@@ -67,8 +73,10 @@ func (p *Plugin) join(ssn *framework.Session) {
 	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
 }
 
-// evictionOrder sorts victims for a task as Volcano will evict them.
-type evictionOrder func(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.PriorityQueue
+// victimOrder sorts victims for a task as Volcano will evict them. The session is one.
+type victimOrder interface {
+	BuildVictimsPriorityQueue(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.PriorityQueue
+}
 
 // vote turns a choice of victims into Volcano's form. Without an opinion the
 // choice is left to other plugins.
@@ -115,8 +123,8 @@ func refusal(task *api.TaskInfo, node *api.NodeInfo, curable bool, text string) 
 }
 
 // refusalEverywhere makes the error that says no node can serve the task.
-func refusalEverywhere(text string) error {
-	return &api.FitError{Status: api.StatusSets{{Code: api.UnschedulableAndUnresolvable, Reason: text}}}
+func refusalEverywhere(why error) error {
+	return &api.FitError{Status: api.StatusSets{{Code: api.UnschedulableAndUnresolvable, Reason: why.Error()}}}
 }
 
 // judgedNow reports whether Volcano will allocate the task on the node rather
@@ -162,14 +170,76 @@ func deallocated(task *api.TaskInfo) change {
 	return moved // it is being evicted
 }
 
-// onNode returns the pod that a node's snapshot holds under the name of this
-// one. Volcano keys them by namespace and name: it may be another pod.
-func onNode(node *api.NodeInfo, pod *corev1.Pod) (*corev1.Pod, bool) {
-	t, ok := node.Tasks[api.PodKey(pod)]
-	if !ok {
-		return nil, false
+// snapshot shows a session's nodes, jobs and pods to package nodes.
+type snapshot struct {
+	nodes map[string]*api.NodeInfo
+	jobs  map[api.JobID]*api.JobInfo
+	hosts []nodes.Host
+	pods  corelisters.PodLister
+}
+
+// snapshotOf returns the snapshot of a session.
+func snapshotOf(ssn *framework.Session, pods podSource) *snapshot {
+	s := &snapshot{nodes: ssn.Nodes, jobs: ssn.Jobs, hosts: make([]nodes.Host, 0, len(ssn.NodeList)), pods: pods.podsOf(ssn)}
+	for _, info := range ssn.NodeList {
+		s.hosts = append(s.hosts, host{info})
 	}
-	return t.Pod, true
+	return s
+}
+
+// Hosts implements nodes.Snapshot.
+func (s *snapshot) Hosts() []nodes.Host { return s.hosts }
+
+// Host implements nodes.Snapshot.
+func (s *snapshot) Host(name string) nodes.Host {
+	if info, ok := s.nodes[name]; ok {
+		return host{info}
+	}
+	return nil
+}
+
+// Assigned implements nodes.Snapshot.
+func (s *snapshot) Assigned(job string, pod types.UID, node string) *corev1.Pod {
+	if j, ok := s.jobs[api.JobID(job)]; ok {
+		if t, ok := j.Tasks[api.TaskID(pod)]; ok && t.NodeName == node {
+			return t.Pod
+		}
+	}
+	return nil
+}
+
+// Pods implements nodes.Snapshot.
+func (s *snapshot) Pods() corelisters.PodLister { return s.pods }
+
+// host is one node of a snapshot.
+type host struct{ info *api.NodeInfo }
+
+// Name implements nodes.Host.
+func (h host) Name() string { return h.info.Name }
+
+// Node implements nodes.Host.
+func (h host) Node() *corev1.Node { return h.info.Node }
+
+// Len implements nodes.Host.
+func (h host) Len() int { return len(h.info.Tasks) }
+
+// Pods implements nodes.Host.
+func (h host) Pods() iter.Seq2[string, *corev1.Pod] {
+	return func(yield func(string, *corev1.Pod) bool) {
+		for key, t := range h.info.Tasks {
+			if !yield(string(key), t.Pod) {
+				return
+			}
+		}
+	}
+}
+
+// Pod implements nodes.Host. Volcano keys pods by namespace and name.
+func (h host) Pod(name types.NamespacedName) *corev1.Pod {
+	if t, ok := h.info.Tasks[api.TaskID(clientcache.NewObjectName(name.Namespace, name.Name).String())]; ok {
+		return t.Pod
+	}
+	return nil
 }
 
 // dryRunPreemption reports whether the preempt action is configured to try

@@ -15,6 +15,10 @@ import (
 // errNoPlacement stops the bind of a pod that asks for devices and was given none.
 var errNoPlacement = errors.New("the pod asks for devices and none were reserved for it")
 
+// errBadArguments is why no pod with devices is placed before the arguments were right
+// once.
+var errBadArguments = errors.New("the arguments of the scheduler's plugin " + PluginName + " have mistakes, see its log")
+
 // errNotPlaced is for a task that is put on a node although the predicate refused.
 func errNotPlaced(node string) error {
 	return fmt.Errorf("give devices of node %s: the node, the pod or the plugin's configuration does not allow it", node)

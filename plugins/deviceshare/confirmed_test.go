@@ -13,6 +13,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
@@ -28,8 +30,13 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	c := &scene{t: t, api: clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{})}
 	c.store = NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-	c.store.pods = func(*framework.Session) corelisters.PodLister { return corelisters.NewPodLister(c.api) }
+	c.store.pods = c
 	return c
+}
+
+// podsOf makes the scene the API server of its sessions.
+func (c *scene) podsOf(*framework.Session) corelisters.PodLister {
+	return corelisters.NewPodLister(c.api)
 }
 
 // exists puts pods into the API server.
@@ -46,12 +53,14 @@ func (c *scene) exists(pods ...*corev1.Pod) {
 func (c *scene) see(infos ...*api.NodeInfo) *Plugin {
 	p := c.store.Build(framework.Arguments{}).(*Plugin)
 	ssn, _ := sessionOf(infos...)
-	p.begin(ssn)
+	p.prepare(ssn)
 	return p
 }
 
 // used is the memory in use of the first device of n1, in MiB.
-func (c *scene) used() sharing.Bytes { return c.store.nodes["n1"].ledger.Views()[0].UsedMemory() }
+func (c *scene) used() sharing.Bytes {
+	return c.store.cluster.Nodes()["n1"].Ledger.Views()[0].UsedMemory()
+}
 
 // reports counts reports with a reason.
 func (c *scene) reports(reason string) (n int) {
@@ -109,22 +118,22 @@ func TestAPlacementThatIsEditedAfterThePodWasBoundIsReportedAndNotBelieved(t *te
 				t.Errorf("reported %q", c.store.report.(*reportRecorder).all())
 			}
 			c.see(infoOf(node, []*corev1.Pod{pod.DeepCopy()}))
-			if n := c.store.nodes["n1"]; len(n.edited) > 0 {
-				t.Errorf("after it was put right: %v", n.edited)
+			if n := c.store.cluster.Nodes()["n1"]; len(n.Edited) > 0 {
+				t.Errorf("after it was put right: %v", n.Edited)
 			}
 		})
 	}
 }
 
-func TestModesThatAreEditedLaterDoNotMakeTodaysTextUnreadable(t *testing.T) {
+func TestModesThatAreEditedLaterDoNotMakeTheLegacyTextUnreadable(t *testing.T) {
 	c, node := newScene(t), nodeOf(t, devices("n1", 1, 10000))
 	pod := runningOn(t, podOf("p", "g", asks{number: 1, memory: 3000}), "n1", share("GPU-n1-0", 3000))
 	delete(pod.Annotations, wire.PodPlacement)
 	c.exists(pod)
 	c.see(infoOf(node, []*corev1.Pod{pod}))
 	c.see(infoOf(node, []*corev1.Pod{patched(pod, wire.UserMode, "mig")}))
-	if n := c.store.nodes["n1"]; len(n.blocking)+len(n.edited) > 0 || c.used() != sharing.MiBs(3000) {
-		t.Errorf("%v used, %v, %v", c.used(), n.blocking, n.edited)
+	if n := c.store.cluster.Nodes()["n1"]; len(n.Blocking)+len(n.Edited) > 0 || c.used() != sharing.MiBs(3000) {
+		t.Errorf("%v used, %v, %v", c.used(), n.Blocking, n.Edited)
 	}
 }
 
@@ -134,8 +143,8 @@ func TestATextThatCouldNotBeReadMayBePutRight(t *testing.T) {
 	c.exists(good)
 	c.see(infoOf(node, []*corev1.Pod{patched(good, wire.PodPlacement, "{")}))
 	c.see(infoOf(node, []*corev1.Pod{good}))
-	if n := c.store.nodes["n1"]; len(n.blocking)+len(n.edited) > 0 || c.used() != sharing.MiBs(3000) {
-		t.Errorf("%v used, %v, %v", c.used(), n.blocking, n.edited)
+	if n := c.store.cluster.Nodes()["n1"]; len(n.Blocking)+len(n.Edited) > 0 || c.used() != sharing.MiBs(3000) {
+		t.Errorf("%v used, %v, %v", c.used(), n.Blocking, n.Edited)
 	}
 }
 
@@ -147,19 +156,18 @@ func TestWhatTheAPIServerAcceptedIsBelievedBeforeAnEditThatCameFirst(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	task := api.NewTaskInfo(pod)
-	c.store.assumed.assume("uid-p", assumption{pod: pod, node: "n1", placement: placement, annotations: sent})
-	if _, _, err := c.store.assumed.begin("uid-p", task); err != nil {
+	c.store.cluster.Pods().Decide(nodes.Handover{Pod: pod}, podstate.Decision{Node: "n1", Placement: placement, Annotations: sent})
+	if _, _, err := c.store.cluster.Pods().BeginBind(pod, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	c.store.assumed.end("uid-p", "n1", nil)
+	c.store.cluster.Pods().EndBind("uid-p", "n1", nil)
 	// The first that a snapshot shows of the bound pod is the edited one.
 	c.see(infoOf(node, []*corev1.Pod{patched(pod, wire.PodPlacement, `{"version":1,"node":"n1","containers":[]}`, wire.PodAssigned, "")}))
 	if c.used() != sharing.MiBs(3000) || c.reports("DevicePlacementEdited") != 1 {
 		t.Errorf("%v used, reported %q", c.used(), c.store.report.(*reportRecorder).all())
 	}
 	c.see(infoOf(node, nil))
-	if c.store.assumed.len() != 0 {
+	if c.store.cluster.Pods().Decisions() != 0 {
 		t.Error("the pod is gone and its placement still assumed")
 	}
 }
@@ -170,15 +178,15 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 	c.exists(pod)
 	c.see(infoOf(node, []*corev1.Pod{pod}))
 	c.see(infoOf(node, nil)) // Volcano has lost it, the API server has not
-	if _, ok := c.store.confirmed.of("n1", "uid-p"); !ok {
+	if !c.store.cluster.Pods().State("uid-p").FirstOn("n1") {
 		t.Error("forgotten although the pod exists")
 	}
 	if err := c.api.Delete(pod); err != nil {
 		t.Fatal(err)
 	}
 	c.see(infoOf(node, nil))
-	if f := c.store.confirmed; len(f.byNode) > 0 || len(f.absent) > 0 {
-		t.Errorf("still known: %v, looked for: %v", f.byNode, f.absent)
+	if s := c.store.cluster.Pods().State("uid-p"); s != (podstate.State{}) {
+		t.Errorf("still known: %+v", s)
 	}
 }
 
@@ -204,8 +212,8 @@ func TestANodeThatIsRegisteredAnewIsNotUsedBeforeItsPodsAreBack(t *testing.T) {
 			}
 			back := infoOf(after, []*corev1.Pod{pod})
 			p := c.see(back)
-			if p.store.warming.cold("n1") || c.used() != sharing.MiBs(9000) {
-				t.Errorf("with its pod back: cold %t, %v used", p.store.warming.cold("n1"), c.used())
+			if len(p.awaited) > 0 || len(c.store.cluster.Pods().Awaited()) > 0 || c.used() != sharing.MiBs(9000) {
+				t.Errorf("with its pod back: awaited %v, %v used", p.awaited, c.used())
 			}
 		})
 	}

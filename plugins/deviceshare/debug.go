@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 )
 
@@ -68,50 +69,52 @@ func (s *Store) LedgerHandler() http.Handler {
 			return
 		}
 		only := r.URL.Query().Get("node")
-		nodes := map[string]nodeText{}
-		s.mu.RLock()
-		for name, n := range s.nodes {
-			if only == "" || only == name {
-				nodes[name] = s.describe(n)
+		texts, awaited := map[string]nodeText{}, s.cluster.Pods().Awaited()
+		s.cluster.Read(func(known map[string]*nodes.Node) {
+			for name, n := range known {
+				if only == "" || only == name {
+					texts[name] = s.describe(n, awaited)
+				}
 			}
-		}
-		s.mu.RUnlock()
-		if only != "" && len(nodes) == 0 {
+		})
+		if only != "" && len(texts) == 0 {
 			http.Error(w, "no node "+only+" in the scheduler's last snapshot", http.StatusNotFound)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		out := json.NewEncoder(w)
 		out.SetIndent("", "  ")
-		if err := out.Encode(map[string]any{"version": 1, "nodes": nodes}); err != nil {
+		if err := out.Encode(map[string]any{"version": 1, "nodes": texts}); err != nil {
 			klog.V(2).InfoS("Answer of "+LedgerPath+" was cut short", "err", err)
 		}
 	})
 }
 
-func (s *Store) describe(n *nodeState) nodeText {
+func (s *Store) describe(n *nodes.Node, awaited map[string]string) nodeText {
 	out := nodeText{
-		Unusable: n.unusable, Devices: []deviceText{}, Owners: map[string]ownerText{},
+		Devices: []deviceText{}, Owners: map[string]ownerText{},
 		Blocked: []string{}, Problems: []string{},
 	}
-	_, out.Warming = s.warming.waiting[n.name]
-	for p := range n.problems() {
-		out.Problems = append(out.Problems, p.message)
+	if n.Unusable != nil {
+		out.Unusable = n.Unusable.Error()
+	}
+	_, out.Warming = awaited[n.Name]
+	for p := range n.Problems() {
+		out.Problems = append(out.Problems, p.Message)
 	}
 	slices.Sort(out.Problems)
-	if n.inventory == nil {
+	if n.Inventory == nil {
 		return out
 	}
-	views := n.ledger.Views()
+	views := n.Ledger.Views()
 	for i := range views {
 		out.Devices = append(out.Devices, describeDevice(&views[i]))
 	}
-	for _, o := range n.ledger.Owners() {
-		p, _ := n.ledger.Placement(o)
-		_, assumed := s.assumed.get(o)
-		out.Owners[string(o)] = ownerText{Assumed: assumed, Group: p.Group, Shares: describeShares(&p)}
+	for _, o := range n.Ledger.Owners() {
+		p, _ := n.Ledger.Placement(o)
+		out.Owners[string(o)] = ownerText{Assumed: s.cluster.Pods().State(o).Decision() != nil, Group: p.Group, Shares: describeShares(&p)}
 	}
-	for _, o := range n.ledger.Blocking() {
+	for _, o := range n.Ledger.Blocking() {
 		out.Blocked = append(out.Blocked, string(o))
 	}
 	return out

@@ -13,9 +13,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"deviceshare/plugins/podspec"
 	"deviceshare/sharing"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
 )
 
@@ -70,11 +70,11 @@ func TestDefect02_TwoContainersOfOnePodGetDifferentPartitionsAndARestartCountsBo
 	w.settled()
 	w.restart()
 	w.schedule()
-	p, _ := w.store.nodes["n1"].ledger.Placement("uid-a")
+	p, _ := w.store.cluster.Nodes()["n1"].Ledger.Placement("uid-a")
 	if len(p.Containers) != 2 || p.Containers[0].Shares[0].Partition.Overlaps(p.Containers[1].Shares[0].Partition) {
 		t.Errorf("after the restart the pod holds %+v", p)
 	}
-	if err := w.store.nodes["n1"].ledger.Check(); err != nil {
+	if err := w.store.cluster.Nodes()["n1"].Ledger.Check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -84,7 +84,7 @@ func TestDefect03_04_05_AfterAPodEndsItsDeviceIsAsItWas(t *testing.T) {
 	w.schedule()
 	w.bound("a")
 	w.settled()
-	if v := w.store.nodes["n1"].ledger.Views()[0]; v.UsedMemory() == 0 {
+	if v := w.store.cluster.Nodes()["n1"].Ledger.Views()[0]; v.UsedMemory() == 0 {
 		t.Fatal("nothing was counted")
 	}
 	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", "a"); err != nil {
@@ -96,7 +96,7 @@ func TestDefect03_04_05_AfterAPodEndsItsDeviceIsAsItWas(t *testing.T) {
 		return len(w.cache.Nodes["n1"].Tasks) == 0
 	})
 	w.schedule()
-	if v := w.store.nodes["n1"].ledger.Views()[0]; !v.Empty() || v.UsedMemory() != 0 {
+	if v := w.store.cluster.Nodes()["n1"].Ledger.Views()[0]; !v.Empty() || v.UsedMemory() != 0 {
 		t.Errorf("%v still used", v.UsedMemory())
 	}
 	// The other geometry is open again.
@@ -135,7 +135,7 @@ func TestDefect07_APodIsCountedOnceWhenItsAnnotationsComeBack(t *testing.T) {
 	w.bound("p")
 	w.settled()
 	w.schedule()
-	v := w.store.nodes["n1"].ledger.Views()[0]
+	v := w.store.cluster.Nodes()["n1"].Ledger.Views()[0]
 	if v.UsedMemory() != sharing.MiBs(4000) || v.UsedCores() != 40 || v.Sharers() != 1 {
 		t.Errorf("%v, %d%%, %d shares used", v.UsedMemory(), v.UsedCores(), v.Sharers())
 	}
@@ -196,9 +196,9 @@ func TestDefect12_AContainerWithoutDevicesShiftsNoOther(t *testing.T) {
 	w.schedule()
 	b := w.bound("p")
 	inv := devices("n1", 2, 10000)
-	today := map[string]string{wire.PodAssigned: b.Annotations[wire.PodAssigned], wire.PodNode: "n1"}
-	for name, annotations := range map[string]map[string]string{"complete": b.Annotations, "today's text alone": today} {
-		p, found, err := wire.ReadPlacement(annotations, podspec.ContainerRefs(pod, request.DefaultNames()), &inv, 1)
+	legacy := map[string]string{wire.PodAssigned: b.Annotations[wire.PodAssigned], wire.PodNode: "n1"}
+	for name, annotations := range map[string]map[string]string{"complete": b.Annotations, "the legacy text alone": legacy} {
+		p, found, err := wire.ReadPlacement(annotations, corepod.Refs(pod, podspec.DefaultNames()), &inv, 1)
 		if err != nil || !found || len(p.Containers) != 2 {
 			t.Fatalf("%s: %+v, %t, %v", name, p, found, err)
 		}

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deviceshare is the adapter between the Volcano scheduler and the
-// domain: it translates Volcano's nodes, tasks and events into ledgers and
-// requests, and the domain's placements and refusals back into reservations,
-// scores, fit errors and annotations. It decides nothing about devices itself.
+// Package deviceshare is the adapter between the Volcano scheduler and the domain. It
+// translates Volcano's tasks and events into requests, and the domain's placements and
+// refusals into reservations, scores, fit errors and annotations. It decides nothing
+// about devices itself.
 //
-// Who is on a node comes from the session's snapshot, in which Volcano's own
-// accounting is kept. Which devices a pod has comes from its annotations; while
-// these have not come back from the API server, from what this process assumed
-// when it sent them; and if neither is readable, the devices of the node count
-// as taken. What a bound pod was first read from stays, since others can write
-// annotations too. So a lost response, a failed bind, a restart or a change of leader
-// heals with the next snapshot.
+// Three packages share the work, and each knows only those below it:
 //
-// A session's own reservations live in an overlay that is thrown away when the
-// session closes. Nothing in the scheduling loop talks to the API server: the
-// placement travels on the Binding.
+//	deviceshare   one session: what a task asks, what a node answers, who is evicted
+//	nodes         what is on the nodes, from one snapshot to the next
+//	podstate      what one pod holds, from the decision until it has ended
 //
-// Concurrency: Volcano runs sessions in one goroutine and calls predicates and
-// scores from many. Those only read. What outlives a session is written in the
-// session goroutine and by the goroutines that bind, under the locks of Store
-// and assumptions.
+// A session's own reservations live in an overlay, which is thrown away when the session
+// closes. What the session commits becomes the decision of the pod's state. Nothing in
+// the scheduling loop talks to the API server: the placement travels on the Binding.
+//
+// What is different in other versions of Volcano is in compat.go.
+//
+// Concurrency: Volcano runs sessions in one goroutine and calls predicates and scores
+// from many. Those only read. What outlives a session is in Store and nodes.Cluster. It
+// is written by the session goroutine and by the goroutines that bind.
 package deviceshare

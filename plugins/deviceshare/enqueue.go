@@ -7,49 +7,50 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 )
 
-// explain tells the users of pods that ask for more memory of one device than
+// reportTooLarge tells the users of pods that ask for more memory of one device than
 // the largest device of the cluster has. Volcano may keep such a pod out of its
 // queue by sums alone, and then no predicate ever says why. It decides nothing.
-func (p *Plugin) explain(job *api.JobInfo) {
+func (p *Plugin) reportTooLarge(job *api.JobInfo) {
 	if p.store.largest == 0 {
 		return // no device is known yet: nothing to compare with
 	}
 	for _, t := range job.TaskStatusIndex[api.Pending] {
 		a := p.remember(t)
-		if a == nil || a.mistakes != "" {
+		if a == nil || a.mistakes != nil {
 			continue
 		}
-		if text := tooLarge(&a.request, p.store.largest); text != "" && a.explained.CompareAndSwap(false, true) {
-			ref := podReference(t.Pod)
-			p.store.report.Report(&ref, "DeviceRequestTooLarge", text)
+		if err := requireFitting(&a.request, p.store.largest); err != nil && a.explained.CompareAndSwap(false, true) {
+			ref := nodes.PodReference(t.Pod)
+			p.store.report.Report(&ref, "DeviceRequestTooLarge", err.Error())
 		}
 	}
 }
 
-// tooLarge says which container asks for more memory of a device than any has,
-// "" if none does.
-func tooLarge(pod *sharing.PodRequest, largest sharing.Bytes) string {
+// requireFitting returns an error if a container asks for more memory of a device than
+// the largest has.
+func requireFitting(pod *sharing.PodRequest, largest sharing.Bytes) error {
 	for i := range pod.Requests {
 		r := &pod.Requests[i]
 		if amount, ok := r.Memory.Absolute(); ok && amount > largest {
-			return fmt.Sprintf("container %q asks for %v of one device, the largest device of the cluster has %v", r.Container, amount, largest)
+			return fmt.Errorf("container %q asks for %v of one device, the largest device of the cluster has %v", r.Container, amount, largest)
 		}
 	}
-	return ""
+	return nil
 }
 
 // largestDevice is the most memory any device offers.
-func largestDevice(nodes map[string]*nodeState) sharing.Bytes {
+func largestDevice(known map[string]*nodes.Node) sharing.Bytes {
 	var most sharing.Bytes
-	for _, n := range nodes {
-		if n.inventory == nil {
+	for _, n := range known {
+		if n.Inventory == nil {
 			continue
 		}
-		for i := range n.inventory.Devices {
-			most = max(most, n.inventory.Devices[i].Memory)
+		for i := range n.Inventory.Devices {
+			most = max(most, n.Inventory.Devices[i].Memory)
 		}
 	}
 	return most

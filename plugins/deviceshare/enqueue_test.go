@@ -26,8 +26,8 @@ func TestAPodTooLargeForEveryDeviceIsToldOnce(t *testing.T) {
 			p := bare(t, infoOf(node, nil))
 			pod := podOf("big", "g", asks{number: 1, memory: c.memory})
 			job := api.NewJobInfo("g", api.NewTaskInfo(pod))
-			p.explain(job)
-			p.explain(job)
+			p.reportTooLarge(job)
+			p.reportTooLarge(job)
 			got := p.store.report.(*reportRecorder).on(pod)
 			if told := len(got) == 1; told != c.told || len(got) > 1 {
 				t.Fatalf("told %q, want told: %v, and once", got, c.told)

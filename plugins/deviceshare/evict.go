@@ -8,6 +8,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 )
@@ -62,10 +63,10 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 		return nil, true
 	}
 	n, info := p.nodes[candidates[0].NodeName], p.infos[candidates[0].NodeName]
-	if p.impossible(a, n) != "" {
+	if p.requireServing(a, n) != nil {
 		return nil, true
 	}
-	if p.fits(a, n, info, nil) {
+	if p.fitsWithout(a, n, info, nil) {
 		return nil, false
 	}
 	candidates = agree(task, candidates)
@@ -77,21 +78,21 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 			victims = append(victims, c)
 		}
 	}
-	leave, fits := p.enough(a, n, info, holders)
+	leave, fits := p.fewestToLeave(a, n, info, holders)
 	if !fits {
 		return nil, true
 	}
 	for _, set := range [][]*api.TaskInfo{append(victims, leave...), candidates} {
-		if p.carriedOut(task, a, n, info, set, how) {
+		if p.wouldMakeRoom(task, a, n, info, set, how) {
 			return set, true
 		}
 	}
 	return nil, true
 }
 
-// fits reports whether the request fits when the pods that are leaving the node
+// fitsWithout reports whether the request fits when the pods that are leaving the node
 // are gone, and these tasks too.
-func (p *Plugin) fits(a *ask, n *nodeState, info *api.NodeInfo, leave []*api.TaskInfo) bool {
+func (p *Plugin) fitsWithout(a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
 	ledger := p.overlay.future(n, info)
 	if len(leave) > 0 {
 		ledger = ledger.Fork()
@@ -103,32 +104,32 @@ func (p *Plugin) fits(a *ask, n *nodeState, info *api.NodeInfo, leave []*api.Tas
 	return !refused.Refused()
 }
 
-// enough returns tasks whose leaving makes a request fit that does not fit now:
+// fewestToLeave returns tasks whose leaving makes a request fit that does not fit now:
 // one if that is enough, else as few as are found by sparing them one after the
 // other. Those of low priority leave first.
-func (p *Plugin) enough(a *ask, n *nodeState, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
+func (p *Plugin) fewestToLeave(a *ask, n *nodes.Node, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
 	slices.SortStableFunc(holders, p.lowestFirst)
 	for i := range holders {
-		if p.fits(a, n, info, holders[i:i+1]) {
+		if p.fitsWithout(a, n, info, holders[i:i+1]) {
 			return holders[i : i+1], true
 		}
 	}
-	if !p.fits(a, n, info, holders) {
+	if !p.fitsWithout(a, n, info, holders) {
 		return nil, false
 	}
 	leave = holders
 	for i := len(leave) - 1; i >= 0; i-- {
-		if fewer := slices.Delete(slices.Clone(leave), i, i+1); p.fits(a, n, info, fewer) {
+		if fewer := slices.Delete(slices.Clone(leave), i, i+1); p.fitsWithout(a, n, info, fewer) {
 			leave = fewer
 		}
 	}
 	return leave, true
 }
 
-// carriedOut reports whether Volcano, given these victims, would evict pods that
+// wouldMakeRoom reports whether Volcano, given these victims, would evict pods that
 // make the task fit, by sums and by devices. Unless it tries on copies it evicts in
 // its own order and stops as soon as the sums have room.
-func (p *Plugin) carriedOut(task *api.TaskInfo, a *ask, n *nodeState, info *api.NodeInfo, victims []*api.TaskInfo, how manner) bool {
+func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, victims []*api.TaskInfo, how manner) bool {
 	room := info.FutureIdle()
 	if how == dryRun {
 		for _, v := range victims {
@@ -137,7 +138,7 @@ func (p *Plugin) carriedOut(task *api.TaskInfo, a *ask, n *nodeState, info *api.
 		return task.InitResreq.LessEqual(room, api.Zero)
 	}
 	var gone []*api.TaskInfo
-	for queue := p.evictionOrder(victims, task); !queue.Empty(); {
+	for queue := p.victims.BuildVictimsPriorityQueue(victims, task); !queue.Empty(); {
 		if task.InitResreq.LessEqual(room, api.Zero) && (how == untilSums || len(gone) > 0) {
 			break
 		}
@@ -145,7 +146,7 @@ func (p *Plugin) carriedOut(task *api.TaskInfo, a *ask, n *nodeState, info *api.
 		room.Add(v.Resreq)
 		gone = append(gone, v)
 	}
-	return task.InitResreq.LessEqual(room, api.Zero) && p.fits(a, n, info, gone)
+	return task.InitResreq.LessEqual(room, api.Zero) && p.fitsWithout(a, n, info, gone)
 }
 
 // afterEvictions is the predicate on a copy of a node from which Volcano has taken
@@ -157,8 +158,8 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 		return nil
 	}
 	n, info := p.nodes[tried.Name], p.infos[tried.Name]
-	if text := p.impossible(a, n); text != "" {
-		return refusal(task, tried, false, text)
+	if err := p.requireServing(a, n); err != nil {
+		return refusal(task, tried, false, err.Error())
 	}
 	// The copy is compared with its node and not with the ledger, in which pods may
 	// be that Volcano has lost sight of.
@@ -169,7 +170,7 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 		}
 	}
 	if _, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a)); refused.Refused() {
-		return refusal(task, tried, true, a.said(&refused))
+		return refusal(task, tried, true, a.refusalText(&refused))
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestOnlyPodsWhoseDevicesMakeRoomAreEvictable(t *testing.T) {
 			pods = append(pods, boundTo(podOf("cpu", "g", asks{}), "n1"))
 			n1 := infoOf(nodeOf(t, inv), pods)
 			p := bare(t, n1)
-			before := picture(p.nodes["n1"].ledger)
+			before := picture(p.nodes["n1"].Ledger)
 			var candidates []*api.TaskInfo
 			for _, pod := range pods {
 				candidates = append(candidates, api.NewTaskInfo(pod))
@@ -72,7 +72,7 @@ func TestOnlyPodsWhoseDevicesMakeRoomAreEvictable(t *testing.T) {
 			if !slices.Equal(names, c.want) || opinion == c.abstains {
 				t.Errorf("evictable %v (an opinion: %t), want %v", names, opinion, c.want)
 			}
-			if picture(p.nodes["n1"].ledger) != before {
+			if picture(p.nodes["n1"].Ledger) != before {
 				t.Error("the question changed the ledger")
 			}
 		})

@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -103,20 +104,26 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	s.metrics.sessionOpen.Collect(out)
 	s.metrics.argumentMistakes.Collect(out)
 
-	g := &s.metrics.gauges
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	s.collectConfig(out)
+	s.cluster.Read(func(known map[string]*nodes.Node) {
+		s.collectConfig(out, known)
+		s.metrics.gauges.nodes(out, known)
+	})
+	s.metrics.gauges.assumed.send(out, float64(s.cluster.Pods().Decisions()))
+	s.metrics.gauges.warming.send(out, float64(len(s.cluster.Pods().Awaited())))
+}
+
+// nodes sends what is known of the nodes.
+func (g *gauges) nodes(out chan<- prometheus.Metric, known map[string]*nodes.Node) {
 	undecodable, edited, unplaced, blocked, setAside := 0, 0, 0, 0, 0
-	for _, n := range s.nodes {
-		undecodable, edited, unplaced = undecodable+len(n.blocking), edited+len(n.edited), unplaced+len(n.unplaced)
-		if len(n.blocking) > 0 {
+	for _, n := range known {
+		undecodable, edited, unplaced = undecodable+len(n.Blocking), edited+len(n.Edited), unplaced+len(n.Unplaced)
+		if len(n.Blocking) > 0 {
 			blocked++
 		}
-		if n.setAside != nil {
+		if n.SetAside != nil {
 			setAside++
 		}
-		if n.inventory != nil {
+		if n.Inventory != nil {
 			g.devices(out, n)
 		}
 	}
@@ -125,13 +132,11 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	g.unplaced.send(out, float64(unplaced))
 	g.blocked.send(out, float64(blocked))
 	g.setAside.send(out, float64(setAside))
-	g.assumed.send(out, float64(s.assumed.len()))
-	g.warming.send(out, float64(len(s.warming.waiting)))
 }
 
 // collectConfig sends which configuration is in force here and how many nodes have
 // another one. A node that does not say is not counted: its device plugin is older.
-func (s *Store) collectConfig(out chan<- prometheus.Metric) {
+func (s *Store) collectConfig(out chan<- prometheus.Metric, known map[string]*nodes.Node) {
 	var ours wire.ConfigVersions // empty until one was read
 	if v := s.versions.Load(); v != nil {
 		ours = *v
@@ -139,11 +144,11 @@ func (s *Store) collectConfig(out chan<- prometheus.Metric) {
 	g := &s.metrics.gauges
 	g.config.send(out, 1, ours.Device, ours.Node, ours.Geometry)
 	disagreeing := 0
-	for _, n := range s.nodes {
-		if ours.Device == "" || n.node == nil || n.inventory == nil {
+	for _, n := range known {
+		if ours.Device == "" || n.Object == nil || n.Inventory == nil {
 			continue
 		}
-		theirs, err := wire.DecodeConfig(n.node.Annotations[wire.NodeConfig])
+		theirs, err := wire.DecodeConfig(n.Object.Annotations[wire.NodeConfig])
 		if err == nil && theirs.Device != ours.Device {
 			disagreeing++
 		}
@@ -151,11 +156,11 @@ func (s *Store) collectConfig(out chan<- prometheus.Metric) {
 	g.disagreeing.send(out, float64(disagreeing))
 }
 
-func (g *gauges) devices(out chan<- prometheus.Metric, n *nodeState) {
-	views := n.ledger.Views()
+func (g *gauges) devices(out chan<- prometheus.Metric, n *nodes.Node) {
+	views := n.Ledger.Views()
 	for i := range views {
 		v := &views[i]
-		labels := []string{n.name, string(v.Device.ID), string(v.Device.Mode)}
+		labels := []string{n.Name, string(v.Device.ID), string(v.Device.Mode)}
 		healthy := 0.0
 		if v.Device.Healthy {
 			healthy = 1

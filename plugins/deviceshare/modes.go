@@ -10,6 +10,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/policy"
@@ -35,7 +36,7 @@ func policies(w policy.Weights) map[string]policy.Policy {
 // score. For a pod that names several modes, a node where it gets an earlier one
 // comes before any where it gets a later one. For one that names none, it is the
 // mode's weight, and the documented order of modes decides between equals.
-func (p *Plugin) preference(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInfo) float64 {
+func (p *Plugin) preference(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
 	named := a.request.Modes
 	if len(named) == 1 {
 		return 0
@@ -53,9 +54,9 @@ func (p *Plugin) preference(a *ask, n *nodeState, t *api.TaskInfo, info *api.Nod
 
 // modeOn is the mode the pod would get on the node: that of its weakest share, if
 // its containers get several; false if it would get none.
-func (p *Plugin) modeOn(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInfo) (sharing.Mode, bool) {
-	if n.only != "" {
-		return n.only, len(a.request.Modes) == 0 || slices.Contains(a.request.Modes, n.only)
+func (p *Plugin) modeOn(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) (sharing.Mode, bool) {
+	if n.Only != "" {
+		return n.Only, len(a.request.Modes) == 0 || slices.Contains(a.request.Modes, n.Only)
 	}
 	placement, refused := place.Place(p.ledger(n, t, info).Views(), &a.request, p.store.backends, p.policy(a))
 	if refused.Refused() {
@@ -77,20 +78,6 @@ func weakest(p *sharing.Placement, order sharing.Backends) (sharing.Mode, bool) 
 		return "", false
 	}
 	return order[last].Mode(), true
-}
-
-// onlyMode is the mode all devices of a node are in, "" if there are several.
-func onlyMode(inv *sharing.Inventory) sharing.Mode {
-	if len(inv.Devices) == 0 {
-		return ""
-	}
-	mode := inv.Devices[0].Mode
-	for i := range inv.Devices {
-		if inv.Devices[i].Mode != mode {
-			return ""
-		}
-	}
-	return mode
 }
 
 // fallback is what a pod is told that names several modes and gets another than
@@ -124,7 +111,7 @@ func (p *Plugin) whyNot(a *ask, m sharing.Mode) string {
 	var sum sharing.Refusals
 	fit := 0
 	for _, n := range p.nodes {
-		if n.inventory == nil || n.unusable != "" {
+		if n.Inventory == nil || n.Unusable != nil {
 			continue
 		}
 		var views []sharing.View

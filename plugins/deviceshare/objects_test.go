@@ -34,7 +34,9 @@ func (b worldBinder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) ma
 }
 
 // noPods stands for an API server without pods, in sessions without a cache.
-func noPods(*framework.Session) corelisters.PodLister {
+type noPods struct{}
+
+func (noPods) podsOf(*framework.Session) corelisters.PodLister {
 	return corelisters.NewPodLister(clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{}))
 }
 
@@ -162,20 +164,20 @@ func bindingsOf(client *fake.Clientset) []*corev1.Binding {
 // owners returns who holds devices of a node by the last snapshot.
 func (w *world) owners(node string) []sharing.Owner {
 	w.t.Helper()
-	n, ok := w.store.nodes[node]
-	if !ok || n.ledger == nil {
+	n, ok := w.store.cluster.Nodes()[node]
+	if !ok || n.Ledger == nil {
 		w.t.Fatalf("no ledger for node %s", node)
 	}
-	return append([]sharing.Owner{}, n.ledger.Owners()...)
+	return append([]sharing.Owner{}, n.Ledger.Owners()...)
 }
 
 // ledgers returns every placement by node and owner, by the last snapshot.
 func (w *world) ledgers() map[string]map[sharing.Owner]sharing.Placement {
 	out := map[string]map[sharing.Owner]sharing.Placement{}
-	for name, n := range w.store.nodes {
+	for name, n := range w.store.cluster.Nodes() {
 		out[name] = map[sharing.Owner]sharing.Placement{}
-		for _, o := range n.ledger.Owners() {
-			out[name][o], _ = n.ledger.Placement(o)
+		for _, o := range n.Ledger.Owners() {
+			out[name][o], _ = n.Ledger.Placement(o)
 		}
 	}
 	return out

@@ -27,8 +27,8 @@ func TestADeviceThatDoesNotSayHowItIsCutCostsNothingElseOfItsNode(t *testing.T) 
 	theirs.Annotations[wire.PodNode] = "n1"
 	n1 := infoOf(node, []*corev1.Pod{theirs})
 	p := bare(t, n1)
-	if n := p.store.nodes["n1"]; len(n.blocking) > 0 || n.ledger.Views()[0].Sharers() != 1 {
-		t.Errorf("blocked by %v; on the device: %d", n.blocking, n.ledger.Views()[0].Sharers())
+	if n := p.store.cluster.Nodes()["n1"]; len(n.Blocking) > 0 || n.Ledger.Views()[0].Sharers() != 1 {
+		t.Errorf("blocked by %v; on the device: %d", n.Blocking, n.Ledger.Views()[0].Sharers())
 	}
 	if err := try(p, n1); err != nil {
 		t.Errorf("the device in mode hami-core says %v", err)

@@ -8,6 +8,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/policy"
@@ -39,16 +40,16 @@ func newOverlay() *overlay {
 
 // now is the node as it is: pods that are leaving still hold their devices, and
 // devices promised to pods that wait for them are not free either.
-func (o *overlay) now(n *nodeState) *sharing.Ledger {
-	if l, ok := o.ledgers[n.name]; ok {
+func (o *overlay) now(n *nodes.Node) *sharing.Ledger {
+	if l, ok := o.ledgers[n.Name]; ok {
 		return l
 	}
-	return n.ledger
+	return n.Ledger
 }
 
 // future is the node when the pods that are leaving it are gone.
-func (o *overlay) future(n *nodeState, info *api.NodeInfo) *sharing.Ledger {
-	if l, ok := o.futures.Load(n.name); ok {
+func (o *overlay) future(n *nodes.Node, info *api.NodeInfo) *sharing.Ledger {
+	if l, ok := o.futures.Load(n.Name); ok {
 		return l.(*sharing.Ledger)
 	}
 	ledger := o.now(n).Fork()
@@ -57,7 +58,7 @@ func (o *overlay) future(n *nodeState, info *api.NodeInfo) *sharing.Ledger {
 			ledger.Release(sharing.Owner(t.Pod.UID))
 		}
 	}
-	o.futures.Store(n.name, ledger)
+	o.futures.Store(n.Name, ledger)
 	return ledger
 }
 
@@ -65,14 +66,14 @@ func (o *overlay) future(n *nodeState, info *api.NodeInfo) *sharing.Ledger {
 func (o *overlay) forgetFuture(node string) { o.futures.Delete(node) }
 
 // decide finds devices on a ledger of one node. It changes nothing.
-func decide(l *sharing.Ledger, n *nodeState, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) (sharing.Placement, sharing.Refusals) {
+func decide(l *sharing.Ledger, n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) (sharing.Placement, sharing.Refusals) {
 	placement, refused := place.Place(l.Views(), req, b, p)
 	if refused.Refused() {
 		return sharing.Placement{}, refused
 	}
-	placement.Node = n.name
+	placement.Node = n.Name
 	if partitioned(&placement) {
-		placement.GeometryHash = n.inventory.GeometryHash
+		placement.GeometryHash = n.Inventory.GeometryHash
 	}
 	return placement, refused
 }
@@ -92,27 +93,27 @@ func partitioned(p *sharing.Placement) bool {
 
 // reserve gives the pod devices that are free now. Asking again for the same
 // node changes nothing; asking for another one moves the pod.
-func (o *overlay) reserve(n *nodeState, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) error {
-	if done, ok := o.placed[req.Owner]; ok && done.node == n.name {
+func (o *overlay) reserve(n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) error {
+	if done, ok := o.placed[req.Owner]; ok && done.node == n.Name {
 		return nil
 	}
 	o.withdraw(req.Owner)
 	placement, refused := decide(o.now(n), n, req, b, p)
 	if refused.Refused() {
-		return fmt.Errorf("give pod %s devices of node %s: %s", req.Owner, n.name, refused.String())
+		return fmt.Errorf("give pod %s devices of node %s: %s", req.Owner, n.Name, refused.String())
 	}
 	ledger := o.now(n).Fork()
 	if err := ledger.Reserve(req.Owner, placement); err != nil {
-		return fmt.Errorf("give pod %s devices of node %s: %w", req.Owner, n.name, err)
+		return fmt.Errorf("give pod %s devices of node %s: %w", req.Owner, n.Name, err)
 	}
-	o.put(n.name, ledger, req.Owner, placement)
+	o.put(n.Name, ledger, req.Owner, placement)
 	return nil
 }
 
 // promise gives the pod devices that will be free when others have left, if
 // there are any. It overlaps with what those still hold, so it is noted as a
 // fact and not checked.
-func (o *overlay) promise(n *nodeState, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) sharing.Refusals {
+func (o *overlay) promise(n *nodes.Node, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) sharing.Refusals {
 	o.withdraw(req.Owner)
 	placement, refused := decide(o.future(n, info), n, req, b, p)
 	if refused.Refused() {
@@ -120,7 +121,7 @@ func (o *overlay) promise(n *nodeState, info *api.NodeInfo, req *sharing.PodRequ
 	}
 	ledger := o.now(n).Fork()
 	ledger.Record(req.Owner, placement)
-	o.put(n.name, ledger, req.Owner, placement)
+	o.put(n.Name, ledger, req.Owner, placement)
 	return refused
 }
 

@@ -10,8 +10,10 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"deviceshare/plugins/podspec"
+	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/wire"
 )
@@ -25,24 +27,26 @@ type Plugin struct {
 
 	// The fields below are set when the session opens. Workers read them.
 	args     Arguments
-	settings *Settings
-	nodes    map[string]*nodeState
+	settings *nodes.Settings
+	nodes    map[string]*nodes.Node
 	infos    map[string]*api.NodeInfo
 	jobs     map[api.JobID]*api.JobInfo
 	// dryRuns says that the preempt action tries evictions on copies of a node and
 	// asks afterEvictions whether they help.
 	dryRuns bool
-	// evictionOrder is the order in which the session evicts.
-	evictionOrder evictionOrder
-	overlay       *overlay
+	victims victimOrder
+	overlay *overlay
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
 	// shapes are those of asks, see ask.repeated.
 	shapes map[string]struct{}
 	// fallbacks are the texts of fallback, by what is asked.
 	fallbacks map[string]string
-	// off is why no pod with devices is placed in this session, "" if they are.
-	off string
+	// awaited says which pods have yet to appear on a node, for nodes that are not used
+	// until then.
+	awaited map[string]string
+	// off is why no pod with devices is placed in this session, nil if they are.
+	off error
 }
 
 // Name is the name the scheduler's configuration uses.
@@ -53,13 +57,13 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	start := time.Now()
 	defer func() { p.store.metrics.sessionOpen.Observe(time.Since(start).Seconds()) }()
 
-	if p.begin(ssn) {
-		p.join(ssn)
+	if p.prepare(ssn) {
+		p.register(ssn)
 	}
 }
 
-// begin prepares the plugin for the session; false if the plugin is turned off.
-func (p *Plugin) begin(ssn *framework.Session) bool {
+// prepare readies the plugin for the session; false if the plugin is turned off.
+func (p *Plugin) prepare(ssn *framework.Session) bool {
 	var usable bool
 	p.args, usable = p.store.readArguments(p.arguments)
 	p.store.enabled.Store(!usable || p.args.Enabled)
@@ -70,21 +74,21 @@ func (p *Plugin) begin(ssn *framework.Session) bool {
 	p.settings = p.store.settings.Load()
 	switch {
 	case !usable:
-		p.off = "the arguments of the scheduler's plugin " + PluginName + " have mistakes, see its log"
+		p.off = errBadArguments
 	case p.settings == nil:
 		p.off = p.store.unread()
 	}
 	if p.settings == nil {
-		defaults := DefaultSettings()
-		defaults.unread = true
+		defaults := nodes.DefaultSettings()
+		defaults.Unread = true
 		p.settings = &defaults
 	} else {
 		p.store.follow(ssn, p.settings)
 	}
 	p.dryRuns = dryRunPreemption(ssn)
-	p.evictionOrder = ssn.BuildVictimsPriorityQueue
-	p.nodes, p.infos, p.jobs = p.store.nodes, ssn.Nodes, ssn.Jobs
-	p.overlay = newOverlay()
+	p.victims = ssn
+	p.nodes, p.infos, p.jobs = p.store.cluster.Nodes(), ssn.Nodes, ssn.Jobs
+	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
 	p.asks, p.shapes, p.fallbacks = map[api.TaskID]*ask{}, map[string]struct{}{}, map[string]string{}
 	return true
 }
@@ -95,7 +99,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}
-	p.nodes, p.infos, p.jobs, p.overlay, p.asks, p.shapes = nil, nil, nil, nil, nil, nil
+	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.shapes = nil, nil, nil, nil, nil, nil, nil
 }
 
 // SetupBindContextExtension is called when a decision is committed, right before
@@ -103,26 +107,25 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 // session.
 func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContext) {
 	t := bind.TaskInfo
-	if p.overlay == nil || !p.ask(t).concerns(p.infos[t.NodeName]) {
+	if p.overlay == nil || !p.ask(t).needsDevicesOf(p.infos[t.NodeName]) {
 		return
 	}
-	owner := sharing.Owner(t.Pod.UID)
-	as := assumption{pod: t.Pod, job: t.Job, node: t.NodeName}
-	if r, ok := p.overlay.placed[owner]; ok && r.node == t.NodeName {
-		as.placement = r.placement
-		as.annotations, as.err = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
-			podspec.ContainerRefs(t.Pod, p.settings.Names)...)
-		as.fallback = p.fallback(p.ask(t), &r.placement)
+	h, d := nodes.Handover{Pod: t.Pod, Job: string(t.Job)}, podstate.Decision{Node: t.NodeName}
+	if r, ok := p.overlay.placed[sharing.Owner(t.Pod.UID)]; ok && r.node == t.NodeName {
+		d.Placement = r.placement
+		d.Annotations, d.Refusal = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
+			corepod.Refs(t.Pod, p.settings.Names)...)
+		h.Fallback = p.fallback(p.ask(t), &r.placement)
 	} else {
-		as.err = errNoPlacement
+		d.Refusal = errNoPlacement
 	}
-	p.store.assumed.assume(owner, as)
+	p.store.cluster.Pods().Decide(h, d)
 }
 
 // ask returns what a task asks for, nil if it asks for no devices. Workers call
 // it: it stores nothing.
 func (p *Plugin) ask(t *api.TaskInfo) *ask {
-	if a, ok := p.asks[t.UID]; ok && (a == nil || a.current(t.Pod, p.settings)) {
+	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
 		return a
 	}
 	return readAsk(t.Pod, p.settings)
@@ -131,11 +134,11 @@ func (p *Plugin) ask(t *api.TaskInfo) *ask {
 // remember keeps what a task asks for, from the last session if it has not
 // changed. The session goroutine calls it before workers ask for the task.
 func (p *Plugin) remember(t *api.TaskInfo) *ask {
-	if a, ok := p.asks[t.UID]; ok && (a == nil || a.current(t.Pod, p.settings)) {
+	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
 		return a
 	}
 	a := p.store.asks[t.UID]
-	known := a.current(t.Pod, p.settings)
+	known := a.wasReadFrom(t.Pod, p.settings)
 	if !known {
 		a = readAsk(t.Pod, p.settings)
 	}
@@ -164,11 +167,11 @@ func (p *Plugin) policy(a *ask) policy.Policy {
 // onAllocate follows Volcano when it puts a task on a node.
 func (p *Plugin) onAllocate(e *framework.Event) {
 	a := p.remember(e.Task)
-	if !a.concerns(p.infos[e.Task.NodeName]) {
+	if !a.needsDevicesOf(p.infos[e.Task.NodeName]) {
 		return
 	}
 	n, ok := p.nodes[e.Task.NodeName]
-	if !ok || n.inventory == nil || a.mistakes != "" || p.off != "" {
+	if !ok || n.Inventory == nil || a.mistakes != nil || p.off != nil {
 		if allocated(e.Task) == reserved {
 			e.Err = errNotPlaced(e.Task.NodeName)
 		}
@@ -181,13 +184,13 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		// Volcano keeps a task it has pipelined even if a handler objects, so
 		// there is no error to give. It holds no devices then, and takes part in
 		// the next session.
-		refused := p.overlay.promise(n, p.infos[n.name], &a.request, p.store.backends, p.policy(a))
+		refused := p.overlay.promise(n, p.infos[n.Name], &a.request, p.store.backends, p.policy(a))
 		if refused.Refused() {
 			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
-				"pod", klog.KObj(e.Task.Pod), "node", n.name, "refusals", refused.String())
+				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "refusals", refused.String())
 		}
 	default:
-		p.overlay.forgetFuture(n.name)
+		p.overlay.forgetFuture(n.Name)
 	}
 }
 
@@ -202,5 +205,5 @@ func (p *Plugin) onDeallocate(e *framework.Event) {
 	}
 	owner := sharing.Owner(e.Task.Pod.UID)
 	p.overlay.withdraw(owner)
-	p.store.assumed.withdraw(owner)
+	p.store.cluster.Pods().Withdraw(owner)
 }

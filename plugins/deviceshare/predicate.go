@@ -3,8 +3,11 @@
 package deviceshare
 
 import (
+	"fmt"
+
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 )
@@ -16,9 +19,9 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	switch {
 	case a == nil || a.uncertain:
 		return nil
-	case p.off != "":
+	case p.off != nil:
 		return refusalEverywhere(p.off)
-	case a.mistakes != "":
+	case a.mistakes != nil:
 		return refusalEverywhere(a.mistakes)
 	}
 	return nil
@@ -28,12 +31,12 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 // goroutines and changes nothing.
 func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	a := p.ask(t)
-	if !a.concerns(info) {
+	if !a.needsDevicesOf(info) {
 		return nil
 	}
 	n := p.nodes[info.Name]
-	if text := p.impossible(a, n); text != "" {
-		return refusal(t, info, false, text)
+	if err := p.requireServing(a, n); err != nil {
+		return refusal(t, info, false, err.Error())
 	}
 	refused := p.judge(a, n, t, info)
 	if !refused.Refused() {
@@ -41,59 +44,52 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	}
 	p.store.metrics.refused(&refused)
 	// Evicting everybody does not help a pod that does not fit an empty node.
-	curable := refused.Curable() && !n.empty.Refuses(&a.request)
-	return refusal(t, info, curable, a.said(&refused))
+	curable := refused.Curable() && !n.Empty.Refuses(&a.request)
+	return refusal(t, info, curable, a.refusalText(&refused))
 }
 
-// answer is how a node refused a request. A ledger that a predicate has seen is
-// not changed any more, so the answer to the same request stays the same: the
-// replicas of a deployment and the members of a gang ask a full cluster one
-// after the other, and the session after that again.
-type answer struct {
-	ledger  *sharing.Ledger
-	shape   string
-	refused sharing.Refusals
-}
-
-// judge asks the domain, unless the node has just refused the same request.
-// Refusing a second time allocates nothing.
-func (p *Plugin) judge(a *ask, n *nodeState, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
+// judge asks the domain, unless the node has just refused the same request. A ledger that
+// a predicate has seen is not changed any more, so the answer to the same request stays
+// the same: the replicas of a deployment and the members of a gang ask a full cluster one
+// after the other, and the session after that again. Refusing a second time allocates
+// nothing.
+func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
 	ledger := p.ledger(n, t, info)
-	if last := n.last.Load(); last != nil && last.ledger == ledger && last.shape == a.shape {
-		return last.refused
+	if refused, known := n.Remembered(ledger, a.shape); known {
+		return refused
 	}
 	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
 	if a.repeated && refused.Refused() {
-		n.last.Store(&answer{ledger: ledger, shape: a.shape, refused: refused})
+		n.Remember(ledger, a.shape, refused)
 	}
 	return refused
 }
 
 // ledger is the node as Volcano will use it for the task: as it is, or as it will
 // be when the pods that are leaving it are gone.
-func (p *Plugin) ledger(n *nodeState, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
+func (p *Plugin) ledger(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
 	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
 		return p.overlay.future(n, p.infos[info.Name])
 	}
 	return p.overlay.now(n)
 }
 
-// impossible says why the node cannot serve the task whoever leaves it, "" if it
-// may.
-func (p *Plugin) impossible(a *ask, n *nodeState) string {
+// requireServing returns an error if the node cannot serve the task whoever leaves it.
+func (p *Plugin) requireServing(a *ask, n *nodes.Node) error {
 	switch {
-	case p.off != "":
+	case p.off != nil:
 		return p.off
-	case a.mistakes != "":
+	case a.mistakes != nil:
 		return a.mistakes
 	case n == nil:
-		return "the node publishes no devices"
-	case n.unusable != "":
-		return n.unusable
-	case p.store.warming.cold(n.name):
-		return "the scheduler has just started, or the node was registered anew, and it has yet to be told again of " + p.store.warming.awaited(n.name)
+		return nodes.ErrNoDevices
+	case n.Unusable != nil:
+		return n.Unusable
 	}
-	return ""
+	if awaited, waits := p.awaited[n.Name]; waits {
+		return fmt.Errorf("the scheduler has just started, or the node was registered anew, and it has yet to be told again of %s", awaited)
+	}
+	return nil
 }
 
 // order scores a node for the task: the policy's score times the weight, what the
@@ -103,7 +99,7 @@ func (p *Plugin) impossible(a *ask, n *nodeState) string {
 func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	a := p.ask(t)
 	n, ok := p.nodes[info.Name]
-	if a == nil || !ok || n.inventory == nil || p.off != "" {
+	if a == nil || !ok || n.Inventory == nil || p.off != nil {
 		return 0, nil
 	}
 	var score float64

@@ -12,6 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 )
 
@@ -39,12 +40,13 @@ func TestAnySequenceOfEventsLeavesWhatTheSnapshotSays(t *testing.T) {
 		}
 		w.idle = true
 		w.settled()
-		for name, n := range w.store.nodes {
-			if err := n.ledger.Check(); err != nil {
+		settings, scratch := nodes.DefaultSettings(), nodes.NewCluster(w.store.backends, w.report)
+		scratch.Follow(snapshotOf(w.open(), sessionPods{}), &settings)
+		for name, n := range w.store.cluster.Nodes() {
+			if err := n.Ledger.Check(); err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 			}
-			fresh := readNode(nil, w.open().Nodes[name], n.settings, w.store.backends, evidence{assumed: w.store.assumed, confirmed: w.store.confirmed})
-			if got, want := picture(n.ledger), picture(fresh.ledger); got != want {
+			if got, want := picture(n.Ledger), picture(scratch.Nodes()[name].Ledger); got != want {
 				t.Errorf("seed %d: node %s is\n%s\nread from scratch\n%s", seed, name, got, want)
 			}
 		}
@@ -72,7 +74,7 @@ func crowd(t *testing.T) []runtime.Object {
 func (k *walk) session(commit bool) {
 	k.ssn = k.w.open()
 	for name, n := range k.w.plugin.nodes {
-		k.bases[name] = picture(n.ledger)
+		k.bases[name] = picture(n.Ledger)
 	}
 	k.stmt = framework.NewStatement(k.ssn)
 	for range 40 {
@@ -156,11 +158,11 @@ func (k *walk) check() {
 	k.t.Helper()
 	o := k.w.plugin.overlay
 	for name, n := range k.w.plugin.nodes {
-		if got := picture(n.ledger); got != k.bases[name] {
+		if got := picture(n.Ledger); got != k.bases[name] {
 			k.t.Errorf("the snapshot of %s was changed:\n%s\nwas\n%s", name, got, k.bases[name])
 		}
-		now, promised := n.ledger.Fork(), false
-		future := n.ledger.Fork()
+		now, promised := n.Ledger.Fork(), false
+		future := n.Ledger.Fork()
 		for _, t := range k.ssn.Nodes[name].Tasks {
 			owner := sharing.Owner(t.Pod.UID)
 			r, placed := o.placed[owner]

@@ -27,7 +27,7 @@ func TestAPodIsBoundWithItsPlacementOnTheBinding(t *testing.T) {
 	}
 	for _, key := range []string{wire.PodNode, wire.PodTime, wire.PodAssigned, wire.PodToAllocate, wire.PodBindPhase, wire.PodBindTime} {
 		if b.Annotations[key] == "" {
-			t.Errorf("annotation %s is missing: today's device plugin needs it", key)
+			t.Errorf("annotation %s is missing: the legacy device plugin needs it", key)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestADiscardedGangLeavesNothing(t *testing.T) {
 	if n := len(w.client.Actions()); w.bindCalls() != 0 {
 		t.Fatalf("%d calls to the API server, %d of them Bindings", n, w.bindCalls())
 	}
-	if got := w.store.assumed.len(); got != 0 {
+	if got := w.store.cluster.Pods().Decisions(); got != 0 {
 		t.Errorf("%d placements are still assumed", got)
 	}
 	w.create(groupOf("small", 2), podOf("d", "small", asks{number: 1}), podOf("e", "small", asks{number: 1}))

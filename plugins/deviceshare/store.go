@@ -3,9 +3,10 @@
 package deviceshare
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"deviceshare/plugins/podspec"
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
 )
 
@@ -45,27 +47,19 @@ type Store struct {
 	metrics  *Metrics
 	now      func() time.Time
 
-	settings atomic.Pointer[Settings]
+	settings atomic.Pointer[nodes.Settings]
 	versions atomic.Pointer[wire.ConfigVersions]
 	// withheld is why there are no settings, nil if nothing is known about it.
 	withheld atomic.Pointer[string]
 	// enabled says that the last session took part.
 	enabled atomic.Bool
-	assumed *assumptions
 
-	// The fields below are written by the session goroutine only. mu is for
-	// readers outside sessions.
-	mu      sync.RWMutex
-	nodes   map[string]*nodeState
-	rank    map[string]float64
-	largest sharing.Bytes
-	warming warmup
-	// confirmed are what bound pods were first read from.
-	confirmed *confirmations
-	// pods lists the pods of the API server as the informers have them.
-	pods func(*framework.Session) corelisters.PodLister
+	cluster *nodes.Cluster
+	pods    podSource
 
-	reported  map[problem]struct{}
+	// The fields below belong to the session goroutine.
+	rank      map[string]float64
+	largest   sharing.Bytes
 	asks      map[api.TaskID]*ask
 	arguments lastArguments
 }
@@ -86,22 +80,21 @@ type Options struct {
 func NewStore(o Options) *Store {
 	s := &Store{
 		backends: o.Backends, report: o.Report, config: o.Config, now: o.Now,
-		assumed: newAssumptions(), nodes: map[string]*nodeState{}, rank: map[string]float64{},
-		reported: map[problem]struct{}{}, confirmed: newConfirmations(), pods: podLister,
+		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
 	}
 	if s.now == nil {
 		s.now = time.Now
 	}
 	s.metrics = newMetrics()
 	if o.Config == nil {
-		s.Configure(DefaultSettings())
+		s.Configure(nodes.DefaultSettings())
 	}
 	return s
 }
 
 // Configure puts new settings in force from the next session on. Safe for
 // concurrent use.
-func (s *Store) Configure(settings Settings) { s.settings.Store(&settings) }
+func (s *Store) Configure(settings nodes.Settings) { s.settings.Store(&settings) }
 
 // Withhold says why there is nothing to configure the store with: for want of a
 // configuration that can be read. Pods with devices are told so while they wait.
@@ -109,13 +102,14 @@ func (s *Store) Configure(settings Settings) { s.settings.Store(&settings) }
 func (s *Store) Withhold(why string) { s.withheld.Store(&why) }
 
 // unread is why no pod with devices is placed before there are settings.
-func (s *Store) unread() string {
-	const text = "the scheduler has not read the device configuration yet"
+func (s *Store) unread() error {
 	if why := s.withheld.Load(); why != nil {
-		return text + ": " + *why
+		return fmt.Errorf("%w: %s", errUnread, *why)
 	}
-	return text
+	return errUnread
 }
+
+var errUnread = errors.New("the scheduler has not read the device configuration yet")
 
 // Versions notes which configuration is in force, for the metrics. Safe for
 // concurrent use.
@@ -128,85 +122,45 @@ func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
 
 // Binder returns the binder that sends what sessions decided.
 func (s *Store) Binder() cache.Binder {
-	return &Binder{assumed: s.assumed, report: s.report, needs: s.needs}
+	return &Binder{pods: s.cluster.Pods(), report: s.report, devices: s}
 }
 
-// needs reports whether a pod asks for devices and the plugin is there to give
-// them. Safe for concurrent use.
-func (s *Store) needs(pod *corev1.Pod) bool {
+// mustHaveDevices reports whether a pod asks for devices and the plugin is there to
+// give them. Safe for concurrent use.
+func (s *Store) mustHaveDevices(pod *corev1.Pod) bool {
 	settings := s.settings.Load()
-	return s.enabled.Load() && settings != nil && podspec.Asks(pod, settings.Names)
+	return s.enabled.Load() && settings != nil && corepod.Asks(pod, settings.Names)
 }
 
 // follow brings the store up to date with the snapshot of a session.
-func (s *Store) follow(ssn *framework.Session, settings *Settings) {
-	s.assumed.settle(ssn.Nodes, ssn.Jobs)
-	fresh := s.reread(ssn.NodeList, settings)
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	pods := s.pods(ssn)
-	s.warming.begin(appeared(s.nodes, fresh), pods, settings)
-	s.warming.settle(ssn.Nodes, pods)
-	added := false
-	for _, n := range fresh {
-		_, known := s.nodes[n.name]
-		added = added || !known
-		s.nodes[n.name] = n
-		s.confirmed.learn(n)
+func (s *Store) follow(ssn *framework.Session, settings *nodes.Settings) {
+	change := s.cluster.Follow(snapshotOf(ssn, s.pods), settings)
+	if change.Names {
+		s.rank = rankByName(s.cluster.Nodes())
 	}
-	if len(s.nodes) > len(ssn.NodeList) {
-		maps.DeleteFunc(s.nodes, func(name string, _ *nodeState) bool {
-			_, ok := ssn.Nodes[name]
-			if !ok {
-				s.confirmed.leave(name)
-			}
-			return !ok
-		})
-		added = true
-	}
-	s.confirmed.forget(ssn.Nodes, pods)
-	if added {
-		s.rerank()
-	}
-	if added || len(fresh) > 0 {
-		s.largest = largestDevice(s.nodes)
-	}
-	s.announce(fresh)
-}
-
-// rerank gives every node its place in the order of names, as a fraction below
-// one. It decides between nodes of equal score, which Volcano would draw lots
-// for.
-func (s *Store) rerank() {
-	s.rank = make(map[string]float64, len(s.nodes))
-	for i, name := range slices.Sorted(maps.Keys(s.nodes)) {
-		s.rank[name] = 1 - float64(i)/float64(len(s.nodes))
+	if change.Nodes {
+		s.largest = largestDevice(s.cluster.Nodes())
 	}
 }
 
-// announce reports the problems of nodes that changed, each once until it is
-// solved.
-func (s *Store) announce(fresh []*nodeState) {
-	for _, n := range fresh {
-		for p := range n.problems() {
-			if _, done := s.reported[p]; !done {
-				s.reported[p] = struct{}{}
-				s.report.Report(p.reference(), p.reason, p.message)
-			}
-		}
+// rankByName gives every node its place in the order of names, as a fraction of at most
+// one. It decides between nodes of equal score, which Volcano would draw lots for.
+func rankByName(known map[string]*nodes.Node) map[string]float64 {
+	rank := make(map[string]float64, len(known))
+	for i, name := range slices.Sorted(maps.Keys(known)) {
+		rank[name] = 1 - float64(i)/float64(len(known))
 	}
-	if len(fresh) == 0 || len(s.reported) == 0 {
-		return
-	}
-	open := map[problem]struct{}{}
-	for _, n := range s.nodes {
-		for p := range n.problems() {
-			open[p] = struct{}{}
-		}
-	}
-	maps.DeleteFunc(s.reported, func(p problem, _ struct{}) bool {
-		_, still := open[p]
-		return !still
-	})
+	return rank
+}
+
+// podSource lists the pods of the API server, as the informers of a session have them.
+type podSource interface {
+	podsOf(*framework.Session) corelisters.PodLister
+}
+
+// sessionPods is the podSource of a running scheduler.
+type sessionPods struct{}
+
+func (sessionPods) podsOf(ssn *framework.Session) corelisters.PodLister {
+	return ssn.InformerFactory().Core().V1().Pods().Lister()
 }

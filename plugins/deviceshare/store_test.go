@@ -18,9 +18,10 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
@@ -39,7 +40,7 @@ func TestANodeThatIsNotUsableSaysWhy(t *testing.T) {
 		"device plugin gone":  {func(n *corev1.Node) { n.Status.Allocatable[wire.ResourceNumber] = resource.MustParse("0") }, "device plugin is not running"},
 		"nothing published":   {func(n *corev1.Node) { n.Annotations = nil }, "publishes no devices"},
 		"malformed inventory": {func(n *corev1.Node) { n.Annotations[wire.NodeInventory] = `{"version":1,` }, "cannot be read"},
-		"malformed text of today": {func(n *corev1.Node) {
+		"malformed legacy text": {func(n *corev1.Node) {
 			delete(n.Annotations, wire.NodeInventory)
 			n.Annotations[wire.NodeRegister] = "GPU-0,ten,lots,x:"
 		}, "cannot be read"},
@@ -64,7 +65,7 @@ func TestANodeThatIsNotUsableSaysWhy(t *testing.T) {
 func TestAMalformedInventoryIsReportedOnceAndAgainAfterItWasMended(t *testing.T) {
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
 	report := s.report.(*reportRecorder)
-	s.pods = noPods
+	s.pods = noPods{}
 	good := nodeOf(t, devices("n1", 1, 10000))
 	bad := good.DeepCopy()
 	bad.Annotations[wire.NodeInventory] = "{"
@@ -75,7 +76,7 @@ func TestAMalformedInventoryIsReportedOnceAndAgainAfterItWasMended(t *testing.T)
 	}{{bad, 1}, {bad, 1}, {heartbeat, 1}, {good, 1}, {bad, 2}} {
 		ssn, _ := sessionOf(infoOf(step.node, nil))
 		p := s.Build(framework.Arguments{}).(*Plugin)
-		p.begin(ssn)
+		p.prepare(ssn)
 		p.OnSessionClose(ssn)
 		if got := report.all(); len(got) != step.want {
 			t.Fatalf("step %d: reported %q, want %d reports", i, got, step.want)
@@ -126,17 +127,17 @@ func ranOnce(p *corev1.Pod) {
 
 func TestAPodThatWasBoundWithoutAPlacementHoldsNothingWhereItCannotStart(t *testing.T) {
 	for name, c := range map[string]struct {
-		pod   func(*corev1.Pod)
-		today bool // the node has today's device plugin
-		holds bool
+		pod    func(*corev1.Pod)
+		legacy bool // the node has the legacy device plugin
+		holds  bool
 	}{
 		"never started": {},
 		"only a container that asks for none ran": {pod: func(p *corev1.Pod) {
 			p.Spec.Containers = append([]corev1.Container{{Name: "plain"}}, p.Spec.Containers...)
 			ranOnce(p)
 		}},
-		"one that asks has run":        {pod: ranOnce, holds: true},
-		"beside today's device plugin": {today: true, holds: true},
+		"one that asks has run":           {pod: ranOnce, holds: true},
+		"beside the legacy device plugin": {legacy: true, holds: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			odd := boundTo(podOf("odd", "g", asks{number: 1, memory: 100}), "n1")
@@ -144,7 +145,7 @@ func TestAPodThatWasBoundWithoutAPlacementHoldsNothingWhereItCannotStart(t *test
 				c.pod(odd)
 			}
 			node := nodeOf(t, devices("n1", 2, 10000))
-			if c.today {
+			if c.legacy {
 				delete(node.Annotations, wire.NodeInventory)
 			}
 			n1 := infoOf(node, []*corev1.Pod{odd})
@@ -176,12 +177,12 @@ func TestAPodThatAskedUnderNamesOfBeforeKeepsItsDevices(t *testing.T) {
 	node, pods := full(t, "n1")
 	n1 := infoOf(node, pods)
 	p := bare(t, n1)
-	names := request.DefaultNames()
+	names := podspec.DefaultNames()
 	names.Number, names.Memory, names.Cores = "example.com/gpus", "example.com/memory", "example.com/cores"
-	p.store.Configure(Settings{Names: names, Factor: 1})
+	p.store.Configure(nodes.Settings{Names: names, Factor: 1})
 	ssn, _ := sessionOf(n1)
-	p.store.Build(framework.Arguments{}).(*Plugin).begin(ssn)
-	if got := len(p.store.nodes["n1"].ledger.Owners()); got != 40 {
+	p.store.Build(framework.Arguments{}).(*Plugin).prepare(ssn)
+	if got := len(p.store.cluster.Nodes()["n1"].Ledger.Owners()); got != 40 {
 		t.Errorf("%d of 40 pods hold devices after the resources were renamed", got)
 	}
 }
@@ -199,7 +200,7 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 	again.UID = "uid-b-again"
 
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-	s.pods = noPods
+	s.pods = noPods{}
 	for _, step := range []struct {
 		name string
 		info *api.NodeInfo
@@ -213,14 +214,14 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 		{"the device broke", infoOf(broken, []*corev1.Pod{pods[0], again}), 1500, false},
 		{"it was mended", infoOf(node.DeepCopy(), pods), 3000, true},
 	} {
-		before := s.nodes["n1"]
+		before := s.cluster.Nodes()["n1"]
 		ssn, _ := sessionOf(step.info)
 		p := s.Build(framework.Arguments{}).(*Plugin)
-		p.begin(ssn)
-		if (s.nodes["n1"] == before) != (step.name == "unchanged") {
-			t.Errorf("%s: read anew: %t", step.name, s.nodes["n1"] != before)
+		p.prepare(ssn)
+		if (s.cluster.Nodes()["n1"] == before) != (step.name == "unchanged") {
+			t.Errorf("%s: read anew: %t", step.name, s.cluster.Nodes()["n1"] != before)
 		}
-		if got := s.nodes["n1"].ledger.Views()[0].UsedMemory(); got != sharing.MiBs(step.used) {
+		if got := s.cluster.Nodes()["n1"].Ledger.Views()[0].UsedMemory(); got != sharing.MiBs(step.used) {
 			t.Errorf("%s: %v used", step.name, got)
 		}
 		if err := try(p, step.info); (err == nil) != step.open {
@@ -229,8 +230,8 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 		p.OnSessionClose(ssn)
 	}
 	ssn, _ := sessionOf(infoOf(nodeOf(t, devices("n2", 1, 10000)), nil))
-	s.Build(framework.Arguments{}).(*Plugin).begin(ssn)
-	if _, ok := s.nodes["n1"]; ok || len(s.rank) != 1 {
+	s.Build(framework.Arguments{}).(*Plugin).prepare(ssn)
+	if _, ok := s.cluster.Nodes()["n1"]; ok || len(s.rank) != 1 {
 		t.Error("a node that is gone is still known")
 	}
 }
@@ -238,15 +239,15 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 func TestAnEditOfTheConfigurationTakesEffectWithTheNextSession(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
 	p := bare(t, n1)
-	names := request.DefaultNames()
+	names := podspec.DefaultNames()
 	names.Number = "example.com/gpus"
-	p.store.Configure(Settings{Names: names, Factor: 1})
+	p.store.Configure(nodes.Settings{Names: names, Factor: 1})
 	if err := try(p, n1); err != nil {
 		t.Errorf("the session that is open says %v", err)
 	}
 	ssn, _ := sessionOf(n1)
 	next := p.store.Build(framework.Arguments{}).(*Plugin)
-	next.begin(ssn)
+	next.prepare(ssn)
 	if err := try(next, n1); err == nil || !strings.Contains(err.Error(), "example.com/gpus") {
 		t.Errorf("the next session says %v", err)
 	}
@@ -259,12 +260,12 @@ func (c *noConfig) Use(namespace, name string) { c.used = append(c.used, namespa
 func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 	config := &noConfig{}
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Config: config})
-	s.pods = noPods
+	s.pods = noPods{}
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
 	ssn, _ := sessionOf(n1)
 	open := func() *Plugin {
 		p := s.Build(framework.Arguments{argConfigName: "mine", argConfigNamespace: "here"}).(*Plugin)
-		p.begin(ssn)
+		p.prepare(ssn)
 		return p
 	}
 	if err := try(open(), n1); err == nil || !strings.Contains(err.Error(), "configuration") {
@@ -277,7 +278,7 @@ func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 	if err := try(open(), n1); err == nil || !strings.Contains(err.Error(), "here/mine: gpuMemoryFactor") {
 		t.Errorf("while it has a mistake: %v", err)
 	}
-	s.Configure(DefaultSettings())
+	s.Configure(nodes.DefaultSettings())
 	if err := try(open(), n1); err != nil {
 		t.Errorf("after: %v", err)
 	}
@@ -289,13 +290,13 @@ func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 
 func TestAPodThatMayAskUnderANameNobodyKnowsYetIsKeptFromNodesWithDevicesOnly(t *testing.T) {
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Config: &noConfig{}})
-	s.pods = noPods
+	s.pods = noPods{}
 	n1, plain := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil), nodeOf(t, devices("n2", 1, 10000))
 	plain.Annotations = nil
 	n2 := infoOf(plain, nil)
 	ssn, _ := sessionOf(n1, n2)
 	p := s.Build(framework.Arguments{}).(*Plugin)
-	p.begin(ssn)
+	p.prepare(ssn)
 	renamed := podOf("renamed", "g", asks{})
 	renamed.Spec.Containers[0].Resources.Limits["x/gpu"] = resource.MustParse("1")
 	for _, c := range []struct {
@@ -320,10 +321,10 @@ func TestAPodThatMayAskUnderANameNobodyKnowsYetIsKeptFromNodesWithDevicesOnly(t 
 			t.Errorf("%s on %s: allocated: %v", c.pod.Name, c.info.Name, e.Err)
 		}
 		p.SetupBindContextExtension(nil, &cache.BindContext{TaskInfo: task})
-		if as, ok := s.assumed.get(sharing.Owner(c.pod.UID)); ok != c.fails || ok && as.err == nil {
-			t.Errorf("%s on %s: assumed: %t, %+v", c.pod.Name, c.info.Name, ok, as)
+		if state := s.cluster.Pods().State(sharing.Owner(c.pod.UID)); (state.Decision() != nil) != c.fails || c.fails && state.Refuses() == nil {
+			t.Errorf("%s on %s: %v, refuses %v", c.pod.Name, c.info.Name, state.Phase(), state.Refuses())
 		}
-		s.assumed = newAssumptions()
+		s.cluster = nodes.NewCluster(s.backends, s.report)
 	}
 }
 

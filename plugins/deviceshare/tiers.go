@@ -10,7 +10,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 )
 
-// overruled says where the tiers let other plugins overrule this one about whom the
+// tierMistakes says where the tiers let other plugins overrule this one about whom the
 // actions evict, one sentence for each action; none if they do not.
 //
 // Volcano takes the victims of the first tier that gives somebody up. Plugins of an
@@ -19,20 +19,20 @@ import (
 // conformance. Within a tier it begins anew with the next plugin when those before
 // agree on nobody: one plugin after this one cannot give up more than this one does,
 // two can.
-func overruled(tiers []conf.Tier, preempt, reclaim bool) []string {
+func tierMistakes(tiers []conf.Tier, preempt, reclaim bool) []string {
 	var said []string
 	if preempt {
-		said = append(said, overruledIn("preempt", tiers, func(o *conf.PluginOption) bool { yes, _ := evicts(o); return yes })...)
+		said = append(said, overrulersOf("preempt", tiers, func(o *conf.PluginOption) bool { yes, _ := evicts(o); return yes })...)
 	}
 	if reclaim {
-		said = append(said, overruledIn("reclaim", tiers, func(o *conf.PluginOption) bool { _, yes := evicts(o); return yes })...)
+		said = append(said, overrulersOf("reclaim", tiers, func(o *conf.PluginOption) bool { _, yes := evicts(o); return yes })...)
 	}
 	return said
 }
 
-// overruledIn is overruled for one action; evicts tells the plugins that have a say
+// overrulersOf is tierMistakes for one action; evicts tells the plugins that have a say
 // in it. That this plugin has none is what somebody configured.
-func overruledIn(action string, tiers []conf.Tier, evicts func(*conf.PluginOption) bool) []string {
+func overrulersOf(action string, tiers []conf.Tier, evicts func(*conf.PluginOption) bool) []string {
 	own := func(o conf.PluginOption) bool { return o.Name == PluginName && evicts(&o) }
 	ours := slices.IndexFunc(tiers, func(t conf.Tier) bool { return slices.ContainsFunc(t.Plugins, own) })
 	var elsewhere, after []string
@@ -62,7 +62,7 @@ func overruledIn(action string, tiers []conf.Tier, evicts func(*conf.PluginOptio
 // checkTiers says in the log what is wrong with the tiers, once for each
 // configuration. The session goroutine calls it.
 func (s *Store) checkTiers(tiers []conf.Tier) {
-	said := strings.Join(overruled(tiers, runs("preempt"), runs("reclaim")), "; ")
+	said := strings.Join(tierMistakes(tiers, runs("preempt"), runs("reclaim")), "; ")
 	if said != s.arguments.tiers && said != "" {
 		klog.ErrorS(nil, "Pods may be evicted in vain: put all plugins that say who may be evicted into the tier of plugin "+PluginName, "tiers", said)
 	}

@@ -60,10 +60,10 @@ func TestTiersInWhichPodsWouldBeEvictedInVainAreToldFromOthers(t *testing.T) {
 		"this plugin has no say":          {tiersOf("-deviceshare", "priority"), nil},
 		"this plugin is not there at all": {tiersOf("gang", "proportion"), nil},
 	} {
-		if got := overruled(c.tiers, true, true); !slices.Equal(got, c.want) {
+		if got := tierMistakes(c.tiers, true, true); !slices.Equal(got, c.want) {
 			t.Errorf("%s: said %q, want %q", name, got, c.want)
 		}
-		if got := overruled(c.tiers, false, false); len(got) > 0 {
+		if got := tierMistakes(c.tiers, false, false); len(got) > 0 {
 			t.Errorf("%s: neither action runs and it said %q", name, got)
 		}
 	}
@@ -131,7 +131,7 @@ func shippedTiers(t *testing.T) []conf.Tier {
 // of two pods on it gives up, which the sums think it can.
 func TestWithTheShippedTiersReclaimEvictsNobodyInVain(t *testing.T) {
 	tiers := shippedTiers(t)
-	if said := overruled(tiers, true, true); len(said) > 0 {
+	if said := tierMistakes(tiers, true, true); len(said) > 0 {
 		t.Error(said)
 	}
 	kept, full := lowOn(t, "kept", "low", "GPU-n1-0", 6000, 1), lowOn(t, "full", "low", "GPU-n1-1", 10000, 1)

@@ -321,7 +321,7 @@ func (w *world) settled() {
 	w.t.Helper()
 	w.eventually("nothing is assumed", func() bool {
 		w.schedule()
-		return w.store.assumed.len() == 0
+		return w.store.cluster.Pods().Decisions() == 0
 	})
 }
 

@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
 // annotations reads what the user says about the whole pod.
-func (r *reader) annotations(p *Pod, out *sharing.PodRequest) {
+func (r *reader) annotations(p *podspec.Pod, out *sharing.PodRequest) {
 	a := p.Annotations
 	out.Modes = r.modes(a)
 	out.Selector = sharing.Selector{
@@ -123,7 +124,7 @@ func (r *reader) policy(a map[string]string) string {
 
 // group is the pod's group, if the pod wants it spread over devices. A pod that
 // has no group yet is spread as soon as a controller has given it one.
-func (r *reader) group(p *Pod) string {
+func (r *reader) group(p *podspec.Pod) string {
 	policy, ok := p.Annotations[wire.UserGroupPolicy]
 	if !ok {
 		return ""

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
-func annotated(pairs map[string]string) *request.Pod {
+func annotated(pairs map[string]string) *podspec.Pod {
 	p := pod(amounts{number: 1})
 	p.Annotations = pairs
 	return p
@@ -125,7 +126,7 @@ func TestMistakesInAnnotations(t *testing.T) {
 }
 
 func TestAnnotationsAreCheckedOnPodsThatAskForNothing(t *testing.T) {
-	p := &request.Pod{Annotations: map[string]string{wire.UserMode: "foo"}}
+	p := &podspec.Pod{Annotations: map[string]string{wire.UserMode: "foo"}}
 	if _, mistakes := request.Read(p, request.DefaultNames(), 1); len(mistakes) != 1 {
 		t.Errorf("got %v", mistakes)
 	}

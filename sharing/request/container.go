@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
 )
 
 // Amounts beyond these are typing errors: no node has as many devices, no device
@@ -17,10 +18,10 @@ const (
 
 // container reads what one container asks for; false if it asks for nothing.
 // Mistakes are noted.
-func (r *reader) container(path string, c *Container) (sharing.Request, bool) {
+func (r *reader) container(path string, c *podspec.Container) (sharing.Request, bool) {
 	before := len(r.mistakes)
 	r.amounts(path, c)
-	number, named := c.amount(r.names.Number)
+	number, named := c.Amount(r.names.Number)
 	if number <= 0 {
 		r.withoutDevices(path, c, named && number == 0)
 		return sharing.Request{}, false
@@ -36,9 +37,9 @@ func (r *reader) container(path string, c *Container) (sharing.Request, bool) {
 }
 
 // amounts checks each amount for itself.
-func (r *reader) amounts(path string, c *Container) {
-	for _, name := range r.names.all() {
-		amount, ok := c.amount(name)
+func (r *reader) amounts(path string, c *podspec.Container) {
+	for _, name := range r.names.Existing() {
+		amount, ok := c.Amount(name)
 		at := limit(path, name)
 		switch {
 		case !ok:
@@ -59,9 +60,9 @@ func (r *reader) amounts(path string, c *Container) {
 // withoutDevices complains about amounts of no device. The kubelet calls the
 // device plugin only for the number, so such a container would start without a
 // device, or with all of them.
-func (r *reader) withoutDevices(path string, c *Container, zero bool) {
-	for _, name := range r.names.all() {
-		if amount, _ := c.amount(name); name == r.names.Number || amount <= 0 {
+func (r *reader) withoutDevices(path string, c *podspec.Container, zero bool) {
+	for _, name := range r.names.Existing() {
+		if amount, _ := c.Amount(name); name == r.names.Number || amount <= 0 {
 			continue
 		}
 		if zero {
@@ -69,7 +70,7 @@ func (r *reader) withoutDevices(path string, c *Container, zero bool) {
 				name, r.names.Number, name))
 			return
 		}
-		if _, named := c.amount(r.names.Number); named {
+		if _, named := c.Amount(r.names.Number); named {
 			return // negative, and reported as such
 		}
 		r.mistake(limit(path, name), fmt.Sprintf("asked without %s: add the line %s: 1 to the limits", r.names.Number, r.names.Number))
@@ -79,9 +80,9 @@ func (r *reader) withoutDevices(path string, c *Container, zero bool) {
 
 // memory reads how much memory of each device. An explicit amount of 0 asks for
 // the whole memory, as it always did.
-func (r *reader) memory(path string, c *Container) sharing.Memory {
-	amount, said := c.amount(r.names.Memory)
-	percent, relative := c.amount(r.names.Percentage)
+func (r *reader) memory(path string, c *podspec.Container) sharing.Memory {
+	amount, said := c.Amount(r.names.Memory)
+	percent, relative := c.Amount(r.names.Percentage)
 	if relative && amount > 0 {
 		r.mistake(limit(path, r.names.Percentage), fmt.Sprintf("given together with %s: give one of them", r.names.Memory))
 		return sharing.WholeMemory()
@@ -98,8 +99,8 @@ func (r *reader) memory(path string, c *Container) sharing.Memory {
 	return sharing.WholeMemory()
 }
 
-func (r *reader) cores(c *Container) sharing.Percent {
-	if amount, ok := c.amount(r.names.Cores); ok {
+func (r *reader) cores(c *podspec.Container) sharing.Percent {
+	if amount, ok := c.Amount(r.names.Cores); ok {
 		return sharing.Percent(min(max(amount, 0), 100))
 	}
 	return r.defaults.Cores

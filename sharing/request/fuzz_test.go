@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
@@ -33,7 +34,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-func check(t *testing.T, p *request.Pod, factor int64) {
+func check(t *testing.T, p *podspec.Pod, factor int64) {
 	got, mistakes := request.Read(p, request.DefaultNames(), factor)
 	again, _ := request.Read(p, request.DefaultNames(), factor)
 	if !reflect.DeepEqual(got, again) {

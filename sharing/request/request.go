@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package request reads what a pod asks for. Its input is a neutral description
-// of the pod, so that the scheduler and the webhook judge by the same rules.
+// Package request reads what a pod asks for. Its input is the neutral pod of package
+// podspec, so that the scheduler and the webhook judge by the same rules.
 //
 // The rules: the amounts are per container; memory and cores are per device;
 // without memory and percentage a device's whole memory is asked; cores of 100
@@ -16,52 +16,14 @@ import (
 	"strconv"
 
 	"deviceshare/sharing"
-	"deviceshare/sharing/wire"
+	"deviceshare/sharing/podspec"
 )
 
-// Pod is the part of a pod the rules look at.
-type Pod struct {
-	// Namespace makes the group of the pod unique in the cluster.
-	Namespace     string
-	UID           string
-	SchedulerName string
-	Annotations   map[string]string
-	// Containers are all containers, those that ask for nothing included: init
-	// containers and sidecars first, each group in the order of the spec.
-	Containers []Container
-}
-
-// Container is one container of a pod.
-type Container struct {
-	Name string
-	Kind sharing.ContainerKind
-	// Resources are the limits of extended resources, or the requests where
-	// there is no limit, as plain integers.
-	Resources map[string]int64
-}
-
-// Names are the resource names; they can be changed by configuration. An empty
-// name is a resource that does not exist.
-type Names struct{ Number, Memory, Cores, Percentage string }
+// Names are the names of the resources, see podspec.Names.
+type Names = podspec.Names
 
 // DefaultNames returns the names used unless configured otherwise.
-func DefaultNames() Names {
-	return Names{
-		Number: wire.ResourceNumber, Memory: wire.ResourceMemory,
-		Cores: wire.ResourceCores, Percentage: wire.ResourcePercentage,
-	}
-}
-
-// all returns the names that exist, in the order in which mistakes are reported.
-func (n Names) all() []string {
-	var names []string
-	for _, name := range []string{n.Number, n.Memory, n.Percentage, n.Cores} {
-		if name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+func DefaultNames() Names { return podspec.DefaultNames() }
 
 // Defaults is what a container that asks for devices gets where it does not say.
 // The zero value means the whole memory and no compute guarantee.
@@ -98,43 +60,11 @@ func WithDefaults(d Defaults) Option {
 	return func(r *reader) { r.defaults = d }
 }
 
-// Asks reports whether any container of the pod asks for more than zero of any
-// of the resources. It allocates nothing.
-func Asks(p *Pod, n Names) bool {
-	for i := range p.Containers {
-		if p.Containers[i].asks(&n) {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *Container) asks(n *Names) bool {
-	if len(c.Resources) == 0 {
-		return false
-	}
-	for _, name := range [...]string{n.Number, n.Memory, n.Cores, n.Percentage} {
-		if amount, ok := c.amount(name); ok && amount != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// amount returns what the container says about a resource, if the resource exists.
-func (c *Container) amount(name string) (int64, bool) {
-	if name == "" {
-		return 0, false
-	}
-	amount, ok := c.Resources[name]
-	return amount, ok
-}
-
 // Read turns the pod into a request. Memory is in units of factor MiB; a factor
 // below 1 counts as 1. If there is any mistake the request is empty. A pod that
 // asks for nothing gives a request without containers; its annotations are
 // checked all the same, for whoever wrote them expected something of them.
-func Read(p *Pod, n Names, factor int64, options ...Option) (sharing.PodRequest, []Mistake) {
+func Read(p *podspec.Pod, n Names, factor int64, options ...Option) (sharing.PodRequest, []Mistake) {
 	r := reader{names: n, factor: max(factor, 1)}
 	for _, o := range options {
 		o(&r)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
@@ -24,8 +25,8 @@ const (
 )
 
 // pod makes a pod of one app container.
-func pod(resources amounts) *request.Pod {
-	return &request.Pod{UID: "uid-1", Containers: []request.Container{{Name: "main", Resources: resources}}}
+func pod(resources amounts) *podspec.Pod {
+	return &podspec.Pod{UID: "uid-1", Containers: []podspec.Container{{Name: "main", Resources: resources}}}
 }
 
 func TestWhatOneContainerAsks(t *testing.T) {
@@ -112,7 +113,7 @@ func TestWhatAsksForNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pod(resources)
 			got, mistakes := request.Read(p, request.DefaultNames(), 1)
-			if len(mistakes) > 0 || len(got.Requests) > 0 || request.Asks(p, request.DefaultNames()) {
+			if len(mistakes) > 0 || len(got.Requests) > 0 || podspec.Asks(p, request.DefaultNames()) {
 				t.Errorf("got %+v, %v", got, mistakes)
 			}
 		})
@@ -122,11 +123,11 @@ func TestWhatAsksForNothing(t *testing.T) {
 func TestAPodAsksIfAnyContainerNamesAnyOfTheResources(t *testing.T) {
 	for _, resource := range []string{number, memory, cores, percent} {
 		p := pod(nil)
-		p.Containers = append(p.Containers, request.Container{Name: "second", Resources: amounts{resource: 1}})
-		if !request.Asks(p, request.DefaultNames()) {
+		p.Containers = append(p.Containers, podspec.Container{Name: "second", Resources: amounts{resource: 1}})
+		if !podspec.Asks(p, request.DefaultNames()) {
 			t.Errorf("%s is not seen", resource)
 		}
-		if n := testing.AllocsPerRun(10, func() { request.Asks(p, request.DefaultNames()) }); n != 0 {
+		if n := testing.AllocsPerRun(10, func() { podspec.Asks(p, request.DefaultNames()) }); n != 0 {
 			t.Errorf("%s: %v allocations", resource, n)
 		}
 	}
@@ -221,9 +222,9 @@ func compare(t *testing.T, mistakes []request.Mistake, want []string) {
 }
 
 func TestEveryMistakeOfAPodIsReportedAtOnceWithItsPath(t *testing.T) {
-	p := &request.Pod{
+	p := &podspec.Pod{
 		Annotations: map[string]string{wire.UserMode: "foo,mig,mig", wire.UserPolicy: "best"},
-		Containers: []request.Container{
+		Containers: []podspec.Container{
 			{Name: "load", Kind: sharing.Init, Resources: amounts{number: -1}},
 			{Name: "proxy", Kind: sharing.Sidecar, Resources: amounts{memory: 5}},
 			{Name: "plain"},
@@ -243,7 +244,7 @@ func TestEveryMistakeOfAPodIsReportedAtOnceWithItsPath(t *testing.T) {
 }
 
 func TestInitContainersAndSidecarsAreReadInOrder(t *testing.T) {
-	p := &request.Pod{Containers: []request.Container{
+	p := &podspec.Pod{Containers: []podspec.Container{
 		{Name: "a", Kind: sharing.Init, Resources: amounts{number: 1}},
 		{Name: "b", Kind: sharing.Sidecar, Resources: amounts{number: 2}},
 		{Name: "c"},
@@ -273,7 +274,7 @@ func TestRenamedAndMissingResources(t *testing.T) {
 	if len(mistakes) != 1 || !strings.Contains(mistakes[0].Message, "example.com/gpu: 1") {
 		t.Errorf("got %v", mistakes)
 	}
-	if request.Asks(pod(amounts{number: 1}), names) {
+	if podspec.Asks(pod(amounts{number: 1}), names) {
 		t.Error("a renamed resource is still seen by its old name")
 	}
 }

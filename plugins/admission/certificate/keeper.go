@@ -30,21 +30,24 @@ const (
 	maxTries = 5
 )
 
-// Publisher makes clients trust exactly the CAs of bundle (PEM). It is called
-// again with the same bundle and must then be cheap.
-type Publisher func(ctx context.Context, bundle []byte) error
+// Publisher tells clients which CAs to trust.
+type Publisher interface {
+	// Publish makes clients trust exactly the CAs of bundle (PEM). It is called again
+	// with the same bundle and must then be cheap.
+	Publish(ctx context.Context, bundle []byte) error
+}
 
-// Options are what a Keeper needs. All fields are required, but OnServe.
+// Options are what a Keeper needs. All fields but OnServe are required.
 type Options struct {
 	// Client must read the Secret from the API server, not from a cache.
 	Client client.Client
 	Secret types.NamespacedName
 	// Hosts are the names and addresses clients call.
-	Hosts   []string
-	Policy  Policy
-	Clock   clock.Clock
-	Publish Publisher
-	Log     logr.Logger
+	Hosts     []string
+	Policy    Policy
+	Clock     clock.Clock
+	Publisher Publisher
+	Log       logr.Logger
 	// OnServe, if set, is told the end of the certificate that is served, once
 	// for each new one.
 	OnServe func(notAfter time.Time)
@@ -142,7 +145,7 @@ func (k *Keeper) Sync(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("certificate Secret %s: %w", k.o.Secret, err)
 	}
-	published := k.o.Publish(ctx, Bundle(state))
+	published := k.o.Publisher.Publish(ctx, Bundle(state))
 	if expired := k.current.Load() != nil && k.Ready(nil) != nil; published != nil && !expired {
 		return fmt.Errorf("publish the webhook's CA: %w", published)
 	}

@@ -29,7 +29,7 @@ type bundles struct {
 	err  error
 }
 
-func (b *bundles) publish(_ context.Context, bundle []byte) error {
+func (b *bundles) Publish(_ context.Context, bundle []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
@@ -45,10 +45,10 @@ func (b *bundles) get() []byte {
 	return b.last
 }
 
-func newTestKeeper(t *testing.T, c client.Client, clock *testingclock.FakeClock, publish Publisher) *Keeper {
+func newTestKeeper(t *testing.T, c client.Client, clock *testingclock.FakeClock, publisher Publisher) *Keeper {
 	t.Helper()
 	k, err := NewKeeper(Options{Client: c, Secret: secretName, Hosts: hosts, Policy: DefaultPolicy(),
-		Clock: clock, Publish: publish, Log: logr.Discard()})
+		Clock: clock, Publisher: publisher, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestClientsWithAnOldBundleKeepWorkingThroughManyRotations(t *testing.T) {
 	clock := testingclock.NewFakeClock(epoch)
 	c := fake.NewFakeClient()
 	var seen bundles
-	quick, lazy := newTestKeeper(t, c, clock, seen.publish), newTestKeeper(t, c, clock, seen.publish)
+	quick, lazy := newTestKeeper(t, c, clock, &seen), newTestKeeper(t, c, clock, &seen)
 	// The defaults, thirty times as fast, but with the real handover.
 	fast := Policy{AuthorityLife: 12 * day, ServingLife: 3 * day, Handover: time.Hour, Skew: 5 * time.Minute}
 	quick.o.Policy, lazy.o.Policy = fast, fast
@@ -115,8 +115,8 @@ func TestTwoReplicasThatStartTogetherAgreeOnOneSecret(t *testing.T) {
 		clock := testingclock.NewFakeClock(epoch)
 		c := fake.NewFakeClient()
 		var seen bundles
-		keepers := []*Keeper{newTestKeeper(t, c, clock, seen.publish), newTestKeeper(t, c, clock, seen.publish),
-			newTestKeeper(t, c, clock, seen.publish)}
+		keepers := []*Keeper{newTestKeeper(t, c, clock, &seen), newTestKeeper(t, c, clock, &seen),
+			newTestKeeper(t, c, clock, &seen)}
 		var wg sync.WaitGroup
 		for _, k := range keepers {
 			wg.Go(func() {
@@ -172,7 +172,7 @@ func TestALostRaceForTheSecretIsRepeatedAndEnds(t *testing.T) {
 			clock := testingclock.NewFakeClock(epoch)
 			r := &rival{Client: fake.NewFakeClient(), clock: clock}
 			var seen bundles
-			k := newTestKeeper(t, r, clock, seen.publish)
+			k := newTestKeeper(t, r, clock, &seen)
 			mustSync(t, k)
 			clock.Step(70 * day)
 			r.times = tt.lost
@@ -189,7 +189,7 @@ func TestALostRaceForTheSecretIsRepeatedAndEnds(t *testing.T) {
 func TestANewCertificateIsServedOnlyWhenItsAuthorityIsPublished(t *testing.T) {
 	clock := testingclock.NewFakeClock(epoch)
 	seen := bundles{err: errors.New("apiserver not up yet")}
-	k := newTestKeeper(t, fake.NewFakeClient(), clock, seen.publish)
+	k := newTestKeeper(t, fake.NewFakeClient(), clock, &seen)
 	if k.Sync(t.Context()) == nil || k.current.Load() != nil {
 		t.Error("a certificate is served before its authority was ever published")
 	}
@@ -219,7 +219,7 @@ func TestANewCertificateIsServedOnlyWhenItsAuthorityIsPublished(t *testing.T) {
 }
 
 func TestNothingIsServedBeforeTheFirstSync(t *testing.T) {
-	k := newTestKeeper(t, fake.NewFakeClient(), testingclock.NewFakeClock(epoch), (&bundles{}).publish)
+	k := newTestKeeper(t, fake.NewFakeClient(), testingclock.NewFakeClock(epoch), &bundles{})
 	if _, err := k.GetCertificate(nil); err == nil {
 		t.Error("a certificate out of nowhere")
 	}
@@ -243,7 +243,7 @@ func TestAForeignSecretIsLeftAloneAndADamagedOneIsReplaced(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretName.Namespace, Name: secretName.Name}, Data: tt.data}
 			c := fake.NewFakeClient(secret)
 			var seen bundles
-			k := newTestKeeper(t, c, testingclock.NewFakeClock(epoch), seen.publish)
+			k := newTestKeeper(t, c, testingclock.NewFakeClock(epoch), &seen)
 			if err := k.Sync(t.Context()); (err == nil) != tt.ok {
 				t.Fatalf("Sync: %v", err)
 			}
@@ -267,7 +267,7 @@ func TestStartRotatesByTheClockAndEndsWithItsContext(t *testing.T) {
 	var ends []time.Time
 	served := make(chan struct{}, 10)
 	k, err := NewKeeper(Options{Client: fake.NewFakeClient(), Secret: secretName, Hosts: hosts, Policy: DefaultPolicy(),
-		Clock: clock, Publish: (&bundles{}).publish, Log: logr.Discard(),
+		Clock: clock, Publisher: &bundles{}, Log: logr.Discard(),
 		OnServe: func(end time.Time) { mu.Lock(); ends = append(ends, end); mu.Unlock(); served <- struct{}{} }})
 	if err != nil {
 		t.Fatal(err)

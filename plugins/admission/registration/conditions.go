@@ -10,18 +10,18 @@ import (
 	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
 	"deviceshare/plugins/admission"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 )
 
 // conditions let through pods that name one of our resources, and no mirror pods
 // of a kubelet: what a kubelet runs from a file was decided on the node.
-func conditions(n request.Names) []*acadmission.MatchConditionApplyConfiguration {
+func conditions(n podspec.Names) []*acadmission.MatchConditionApplyConfiguration {
 	return selected("asks-for-gpu-shares", asks(n))
 }
 
 // completed let through those, and pods that carry an annotation by which a pod holds
 // devices, whatever they ask for: the resources may have had other names before.
-func completed(n request.Names) []*acadmission.MatchConditionApplyConfiguration {
+func completed(n podspec.Names) []*acadmission.MatchConditionApplyConfiguration {
 	carries := make([]string, 0, len(admission.PlacementKeys()))
 	for _, key := range admission.PlacementKeys() {
 		carries = append(carries, strconv.Quote(key)+" in object.metadata.annotations")
@@ -61,7 +61,7 @@ func guarded(writers []string) []*acadmission.MatchConditionApplyConfiguration {
 
 // asks is true of a pod of which any container names one of the resources, as
 // limit or as request.
-func asks(n request.Names) string {
+func asks(n podspec.Names) string {
 	var names []string
 	for _, name := range []string{n.Number, n.Memory, n.Cores, n.Percentage} {
 		if name != "" {

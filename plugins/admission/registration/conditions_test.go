@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 )
 
 // matches evaluates the conditions for a creation.
@@ -137,7 +137,7 @@ func TestOnlyPodsThatAskCauseACall(t *testing.T) {
 
 func TestRenamedResourcesAreFollowed(t *testing.T) {
 	r := inCluster()
-	r.Names = request.Names{Number: "example.com/gpu", Memory: "example.com/mem", Cores: "example.com/cores"}
+	r.Names = podspec.Names{Number: "example.com/gpu", Memory: "example.com/mem", Cores: "example.com/cores"}
 	for name, want := range map[string]bool{"example.com/gpu": true, "volcano.sh/vgpu-number": false} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: limits(name)}}}}
 		if got := matches(t, r, pod); got != want {

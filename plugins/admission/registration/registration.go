@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"deviceshare/plugins/admission"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 )
 
 const (
@@ -92,7 +92,7 @@ func (t Target) clientConfig(path string, bundle []byte) *acadmission.WebhookCli
 type Registration struct {
 	Target Target
 	// Names are the resources whose pods are of interest.
-	Names request.Names
+	Names podspec.Names
 	// Excluded are the namespaces whose pods are never looked at.
 	Excluded []string
 	// Writers are the users whose updates of placements are never looked at.

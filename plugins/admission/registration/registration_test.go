@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 )
 
 func inCluster() Registration {
 	return Registration{
 		Target: Target{Namespace: "ns", Service: "webhook", Port: 443},
-		Names:  request.DefaultNames(), Excluded: []string{"ns", "kube-system"}, Writers: []string{"the-scheduler", "it's \"quoted\""},
+		Names:  podspec.DefaultNames(), Excluded: []string{"ns", "kube-system"}, Writers: []string{"the-scheduler", "it's \"quoted\""},
 	}
 }
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing"
+	"deviceshare/sharing/podspec/corepod"
+	"deviceshare/sharing/policy"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+// ask is what one pod asks for, read once per pod object and settings.
+type ask struct {
+	pod      *corev1.Pod
+	settings *nodes.Settings
+	request  sharing.PodRequest
+	// shape is equal for pods that every node answers alike; "" for one whose
+	// answer depends on which pod it is.
+	shape string
+	// repeated is set when a pod of this shape was asked about before. Answers are
+	// remembered for those only. The session goroutine sets it before workers ask.
+	repeated bool
+	// uncertain says that it is not known whether the pod asks for devices.
+	uncertain bool
+	// policy is nil if the pod names none.
+	policy policy.Policy
+	// mistakes is why no node can ever serve the pod, nil if one may.
+	mistakes error
+	// last is what was last said about a refusal.
+	last atomic.Pointer[said]
+	// explained is set once the user was told that no device is large enough.
+	explained atomic.Bool
+}
+
+// said is a refusal with its text. Most nodes of a cluster refuse a pod for the
+// same reasons, and the text takes longer to write than the refusal to find.
+type said struct {
+	refused sharing.Refusals
+	text    string
+}
+
+// refusalText returns the text of a refusal as it stands in the pod's event, where
+// Volcano writes the number of nodes in front of it. Safe for concurrent use.
+func (a *ask) refusalText(r *sharing.Refusals) string {
+	if last := a.last.Load(); last != nil && last.refused == *r {
+		return last.text
+	}
+	text := "node(s) where " + r.String()
+	a.last.Store(&said{refused: *r, text: text})
+	return text
+}
+
+// readAsk reads what a pod asks for; nil if it asks for no devices.
+func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
+	if !corepod.Asks(pod, s.Names) {
+		if s.Unread && corepod.AsksExtended(pod) {
+			return &ask{pod: pod, settings: s, uncertain: true}
+		}
+		return nil
+	}
+	neutral := corepod.Read(pod)
+	req, mistakes := request.Read(&neutral, s.Names, s.Factor,
+		request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults))
+	a := &ask{pod: pod, settings: s, request: req}
+	a.policy, _ = policy.Named(req.Policy)
+	if req.Group == "" {
+		alike := req
+		alike.Owner = ""
+		// With quotes: a list of two items must not look like one with a space in it.
+		a.shape = fmt.Sprintf("%#v", alike)
+	}
+	texts := make([]string, 0, len(mistakes))
+	for _, m := range mistakes {
+		texts = append(texts, m.String())
+	}
+	if len(texts) > 0 {
+		a.mistakes = fmt.Errorf("node(s) refuse the pod, because its device request cannot be read: %s", strings.Join(texts, "; "))
+	}
+	return a
+}
+
+// needsDevicesOf reports whether a node must not take the pod without devices. One that
+// may ask for devices under a name nobody knows yet concerns nodes that have some.
+func (a *ask) needsDevicesOf(info *api.NodeInfo) bool {
+	if a == nil || !a.uncertain {
+		return a != nil
+	}
+	return info != nil && info.Node != nil &&
+		(info.Node.Annotations[wire.NodeInventory] != "" || info.Node.Annotations[wire.NodeRegister] != "")
+}
+
+// wasReadFrom reports whether the ask was read from this pod under these settings.
+func (a *ask) wasReadFrom(pod *corev1.Pod, s *nodes.Settings) bool {
+	return a != nil && a.pod == pod && a.settings == s
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/sharing"
+)
+
+// Reporter tells people about a problem, on the object that it concerns. It must not
+// wait for the API server.
+type Reporter interface {
+	Report(object *corev1.ObjectReference, reason, message string)
+}
+
+// Cluster is every node of the last snapshot. One goroutine follows snapshots; Read is
+// for others.
+type Cluster struct {
+	backends sharing.Backends
+	report   Reporter
+	pods     *Pods
+	// mu guards nodes against Read. The goroutine that follows reads without it.
+	mu       sync.RWMutex
+	nodes    map[string]*Node
+	reported map[Problem]struct{}
+}
+
+// NewCluster returns a cluster of which nothing is known. Problems are reported once
+// each, not once per snapshot.
+func NewCluster(b sharing.Backends, report Reporter) *Cluster {
+	return &Cluster{backends: b, report: report, pods: newPods(), nodes: map[string]*Node{}, reported: map[Problem]struct{}{}}
+}
+
+// Pods returns the states of the cluster's pods. Safe for concurrent use.
+func (c *Cluster) Pods() *Pods { return c.pods }
+
+// Nodes returns the nodes of the last snapshot, by name, for the goroutine that
+// follows. They must not be changed.
+func (c *Cluster) Nodes() map[string]*Node { return c.nodes }
+
+// Read calls read with the nodes of the last snapshot, by name. No snapshot is
+// followed meanwhile. Safe for concurrent use.
+func (c *Cluster) Read(read func(map[string]*Node)) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	read(c.nodes)
+}
+
+// Change is what a snapshot brought.
+type Change struct {
+	// Names says that nodes came or went, Nodes that any node changed.
+	Names, Nodes bool
+}
+
+// Follow brings the cluster up to date with a snapshot.
+func (c *Cluster) Follow(snapshot Snapshot, settings *Settings) Change {
+	c.pods.compareDecisions(snapshot)
+	fresh := c.reread(snapshot, settings)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lister := snapshot.Pods()
+	c.pods.await(appeared(c.nodes, fresh), lister, settings)
+	c.pods.compareAwaited(snapshot, lister)
+	var change Change
+	for _, n := range fresh {
+		_, known := c.nodes[n.Name]
+		change.Names = change.Names || !known
+		c.nodes[n.Name] = n
+		c.pods.readFrom(n)
+	}
+	if len(c.nodes) > len(snapshot.Hosts()) {
+		maps.DeleteFunc(c.nodes, func(name string, _ *Node) bool {
+			gone := snapshot.Host(name) == nil
+			if gone {
+				c.pods.left(name)
+			}
+			return gone
+		})
+		change.Names = true
+	}
+	c.pods.compareBound(snapshot, lister)
+	change.Nodes = change.Names || len(fresh) > 0
+	c.announce(fresh)
+	return change
+}
+
+// announce reports the problems of nodes that changed, each once until it is solved.
+func (c *Cluster) announce(fresh []*Node) {
+	for _, n := range fresh {
+		for p := range n.Problems() {
+			if _, done := c.reported[p]; !done {
+				c.reported[p] = struct{}{}
+				c.report.Report(p.reference(), p.Reason, p.Message)
+			}
+		}
+	}
+	if len(fresh) == 0 || len(c.reported) == 0 {
+		return
+	}
+	open := map[Problem]struct{}{}
+	for _, n := range c.nodes {
+		for p := range n.Problems() {
+			open[p] = struct{}{}
+		}
+	}
+	maps.DeleteFunc(c.reported, func(p Problem, _ struct{}) bool {
+		_, still := open[p]
+		return !still
+	})
+}

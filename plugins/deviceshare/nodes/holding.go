@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/plugins/deviceshare/podstate"
+	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/podspec/corepod"
+	"deviceshare/sharing/wire"
+)
+
+// holding is what is known of the devices of one pod on a node. At most one of
+// placement and unreadable is set; neither means the pod holds nothing.
+type holding struct {
+	placement *sharing.Placement
+	// unreadable is why the pod's devices are not known.
+	unreadable error
+	// edited says that the pod's texts are not those it was bound with, which are
+	// what counts.
+	edited bool
+	// unplaced says that the pod was bound without a placement and cannot start.
+	unplaced bool
+}
+
+// read finds out which devices a pod on the node holds: from what its state believes,
+// or from its annotations.
+func (n *Node) read(pod *corev1.Pod, state podstate.State) holding {
+	from := state.Sources(n.Name, pod.Annotations, scheduled(pod))
+	if from.Given != nil {
+		return holding{placement: from.Given, edited: from.Edited}
+	}
+	annotations := pod.Annotations
+	if from.First != nil {
+		annotations = from.First.Annotations()
+	}
+	h := n.decode(pod, annotations)
+	if h.placement == nil && from.Otherwise != nil {
+		h = holding{placement: from.Otherwise}
+	}
+	h.edited = from.Edited
+	return h
+}
+
+// decode reads what a pod on the node holds from annotations.
+func (n *Node) decode(pod *corev1.Pod, annotations map[string]string) (h holding) {
+	names := n.settings.Names
+	p, found, err := wire.ReadPlacement(annotations, corepod.Refs(pod, names), n.Inventory, n.settings.Factor)
+	switch {
+	case found && err == nil && p.Node == n.Name:
+		h.placement = &p
+	case !corepod.Asks(pod, podspec.Names{Number: names.Number}):
+		// The kubelet never gives such a pod a device: it holds nothing, whatever
+		// its annotations say.
+	case err != nil:
+		h.unreadable = fmt.Errorf("read the placement of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	case found:
+		h.unreadable = fmt.Errorf("pod %s/%s is on node %s but its placement is for node %s", pod.Namespace, pod.Name, n.Name, p.Node)
+	case n.failsClosed() && !started(pod, names):
+		h.unplaced = true
+	default:
+		h.unreadable = fmt.Errorf("pod %s/%s asks for devices and has no placement", pod.Namespace, pod.Name)
+	}
+	return h
+}
+
+// failsClosed reports whether the node's device plugin is ours, which starts no
+// container that no scheduler has given devices.
+func (n *Node) failsClosed() bool { return n.Object.Annotations[wire.NodeInventory] != "" }
+
+// started reports whether a container that asks for devices has ever run: then
+// there was a placement, and somebody has removed it.
+func started(pod *corev1.Pod, names podspec.Names) bool {
+	for _, ref := range corepod.Refs(pod, names) {
+		for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for i := range list {
+				if c := &list[i]; ref.Asks && c.Name == ref.Name && (ran(&c.State) || ran(&c.LastTerminationState)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// ran reports whether a container's state shows that it was started.
+func ran(s *corev1.ContainerState) bool {
+	return s.Running != nil || s.Terminated != nil && !s.Terminated.StartedAt.IsZero()
+}
+
+// mayHold reports whether a pod on a node may hold devices: it asks for some, or
+// it asked under resource names that the configuration has changed since.
+// Annotations alone do not make a holder: anybody can write them on a pod.
+func mayHold(pod *corev1.Pod, s *Settings) bool {
+	if corepod.Asks(pod, s.Names) {
+		return true
+	}
+	_, placed := pod.Annotations[wire.PodPlacement]
+	return placed && corepod.AsksExtended(pod)
+}

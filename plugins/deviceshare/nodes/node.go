@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"deviceshare/plugins/deviceshare/podstate"
+	"deviceshare/sharing"
+	"deviceshare/sharing/place"
+	"deviceshare/sharing/wire"
+)
+
+// ErrNoDevices is why a node without an inventory takes no pods with devices.
+var ErrNoDevices = errors.New("the node publishes no devices")
+
+var (
+	errUnreadableInventory = errors.New("the inventory of the node's devices cannot be read")
+	errNotReady            = errors.New("the node is not ready")
+)
+
+// Node is one node as the last snapshot showed it. It is never changed, apart from the
+// refusal that Remember keeps: a snapshot that differs makes a new one, so readers need
+// no lock.
+type Node struct {
+	Name string
+	// Object is the API object, nil if only pods on the node were seen.
+	Object *corev1.Node
+	// Inventory is nil if the node publishes no devices.
+	Inventory *sharing.Inventory
+	// Only is the mode that all devices are in, "" if there are several.
+	Only sharing.Mode
+	// Ledger is who holds what of the devices. It is set if Inventory is.
+	Ledger *sharing.Ledger
+	// Empty sums up what the node has when nobody is on it.
+	Empty place.Summary
+	// Unusable is why the node takes no pods with devices, nil if it does.
+	Unusable error
+	// SetAside is why the node's inventory is not used, if it cannot be read.
+	SetAside *Problem
+	// Blocking are the pods whose devices are not known, Edited those whose texts were
+	// changed after they were bound, Unplaced those that were bound without a placement.
+	Blocking, Edited, Unplaced []Problem
+
+	// settings, Object and tasks are what the node was read from. Informers replace an
+	// object when it changes, and holding it here keeps its address from being used
+	// again.
+	settings *Settings
+	tasks    map[string]*corev1.Pod
+	// holdings are kept by pod object, for pods that did not change.
+	holdings map[*corev1.Pod]holding
+	// last is the last refusal, the only thing that is written later.
+	last atomic.Pointer[answer]
+}
+
+// answer is how a node refused a request.
+type answer struct {
+	ledger  *sharing.Ledger
+	shape   string
+	refused sharing.Refusals
+}
+
+// Remember keeps how the node refused the requests of a shape on a ledger. Such a ledger
+// must not be changed any more. Safe for concurrent use.
+func (n *Node) Remember(ledger *sharing.Ledger, shape string, refused sharing.Refusals) {
+	n.last.Store(&answer{ledger: ledger, shape: shape, refused: refused})
+}
+
+// Remembered returns the refusal that was remembered last, if it was of this shape and
+// on this ledger. Safe for concurrent use.
+func (n *Node) Remembered(ledger *sharing.Ledger, shape string) (sharing.Refusals, bool) {
+	if last := n.last.Load(); last != nil && last.ledger == ledger && last.shape == shape {
+		return last.refused, true
+	}
+	return sharing.Refusals{}, false
+}
+
+// Problem is something wrong with an object that its owner has to know. It is
+// comparable: the same problem is reported once.
+type Problem struct {
+	Object  corev1.ObjectReference
+	Reason  string
+	Message string
+}
+
+// reference returns the object the problem is about.
+func (p Problem) reference() *corev1.ObjectReference { return &p.Object }
+
+// Problems visits everything that is wrong with the node and the pods on it.
+func (n *Node) Problems() iter.Seq[Problem] {
+	return func(yield func(Problem) bool) {
+		if n.SetAside != nil && !yield(*n.SetAside) {
+			return
+		}
+		for _, list := range [][]Problem{n.Blocking, n.Edited, n.Unplaced} {
+			for _, p := range list {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// uid tells a node from one that is registered under the same name later.
+func (n *Node) uid() types.UID {
+	if n.Object == nil {
+		return ""
+	}
+	return n.Object.UID
+}
+
+// isCurrent reports whether the snapshot shows what the node was read from. It is asked
+// for every node at every session, so it compares identities only.
+func (n *Node) isCurrent(host Host, s *Settings) bool {
+	if n == nil || n.Object != host.Node() || n.settings != s {
+		return false
+	}
+	if n.Inventory == nil {
+		return true // nobody's devices to keep account of
+	}
+	if len(n.tasks) != host.Len() {
+		return false
+	}
+	for key, pod := range host.Pods() {
+		if n.tasks[key] != pod {
+			return false
+		}
+	}
+	return true
+}
+
+// readNode makes the state of a node from a snapshot. prev is what was known of
+// the node, or nil; what did not change is taken over from it. It reads the states of
+// pods and changes nothing, so it is safe to run for many nodes at once.
+func (c *Cluster) readNode(prev *Node, host Host, s *Settings) *Node {
+	n := &Node{Name: host.Name(), Object: host.Node(), settings: s}
+	if n.Object == nil {
+		return n
+	}
+	n.readInventory(prev)
+	if n.Inventory == nil {
+		n.Unusable = ErrNoDevices
+		if n.SetAside != nil {
+			n.Unusable = errUnreadableInventory
+		}
+		return n
+	}
+	n.Unusable, n.Only = requireUsable(n.Object, s.Names.Number), onlyMode(n.Inventory)
+	n.tasks = make(map[string]*corev1.Pod, host.Len())
+	n.holdings = make(map[*corev1.Pod]holding, host.Len())
+	n.Ledger = sharing.NewLedger(n.Inventory, c.backends)
+	n.Empty = place.Summarize(n.Ledger.Views())
+	for owner, p := range c.pods.underwayTo(n.Name) {
+		n.Ledger.Record(owner, p)
+	}
+	for key, pod := range host.Pods() {
+		n.tasks[key] = pod
+		if state := c.pods.State(ownerOf(pod)); state.FirstOn(n.Name) || mayHold(pod, s) {
+			n.hold(prev, pod, state)
+		}
+	}
+	return n
+}
+
+// readInventory reads what devices the node publishes.
+func (n *Node) readInventory(prev *Node) {
+	if prev != nil && prev.settings == n.settings && prev.Object != nil && sameInventory(prev.Object, n.Object) {
+		n.Inventory, n.SetAside = prev.Inventory, prev.SetAside
+		return
+	}
+	inv, found, err := wire.ReadNode(n.Object.Annotations, n.Name, n.settings.Factor)
+	switch {
+	case err != nil:
+		n.SetAside = &Problem{
+			Object:  nodeReference(n.Object),
+			Reason:  "DeviceInventoryUnreadable",
+			Message: fmt.Sprintf("the devices of the node are not used: read its inventory: %v", err),
+		}
+	case found:
+		n.Inventory = &inv
+	}
+}
+
+// hold records the devices of one pod.
+func (n *Node) hold(prev *Node, pod *corev1.Pod, state podstate.State) {
+	h, unchanged := n.known(prev, pod)
+	if !unchanged {
+		h = n.read(pod, state)
+	}
+	if state.Decision() == nil {
+		n.holdings[pod] = h
+	}
+	switch {
+	case h.placement != nil:
+		n.Ledger.Record(sharing.Owner(pod.UID), *h.placement)
+	case h.unreadable != nil:
+		n.Ledger.Block(sharing.Owner(pod.UID))
+		n.Blocking = append(n.Blocking, Problem{
+			Object:  PodReference(pod),
+			Reason:  "DevicePlacementUnreadable",
+			Message: fmt.Sprintf("every device of node %s counts as taken: %v", n.Name, h.unreadable),
+		})
+	case h.unplaced:
+		n.Unplaced = append(n.Unplaced, Problem{
+			Object: PodReference(pod),
+			Reason: "DevicePlacementMissing",
+			Message: fmt.Sprintf("the pod asks for devices and was bound to node %s by scheduler %q without a placement: its containers cannot start, "+
+				"and it counts as holding nothing; make it anew with the scheduler that runs deviceshare", n.Name, pod.Spec.SchedulerName),
+		})
+	}
+	if h.edited {
+		n.Edited = append(n.Edited, Problem{
+			Object: PodReference(pod),
+			Reason: "DevicePlacementEdited",
+			Message: fmt.Sprintf("the annotations by which the pod holds devices of node %s were changed after it was bound: "+
+				"it counts as holding what it was bound with", n.Name),
+		})
+	}
+}
+
+// known returns what was read from this pod object before. A decision is not read from
+// the pod, so what rests on one is not kept.
+func (n *Node) known(prev *Node, pod *corev1.Pod) (holding, bool) {
+	if prev == nil || prev.Inventory != n.Inventory || prev.settings != n.settings {
+		return holding{}, false
+	}
+	h, ok := prev.holdings[pod]
+	return h, ok
+}
+
+// requireUsable returns an error if a node takes no pods with devices. A node whose
+// device plugin has gone away keeps its annotations; what it offers drops to zero.
+func requireUsable(node *corev1.Node, number string) error {
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		if c.Type != corev1.NodeReady || c.Status != corev1.ConditionTrue {
+			continue
+		}
+		offered := node.Status.Allocatable[corev1.ResourceName(number)]
+		if offered.Sign() <= 0 {
+			return fmt.Errorf("the node offers no %s: its device plugin is not running", number)
+		}
+		return nil
+	}
+	return errNotReady
+}
+
+func sameInventory(a, b *corev1.Node) bool {
+	return a.Name == b.Name &&
+		a.Annotations[wire.NodeInventory] == b.Annotations[wire.NodeInventory] &&
+		a.Annotations[wire.NodeRegister] == b.Annotations[wire.NodeRegister]
+}
+
+func nodeReference(n *corev1.Node) corev1.ObjectReference {
+	// Events on nodes carry the name as UID: that is what the kubelet writes and
+	// kubectl looks for.
+	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: n.Name, UID: types.UID(n.Name)}
+}
+
+// PodReference returns what an event about a pod names.
+func PodReference(p *corev1.Pod) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+}
+
+// onlyMode is the mode all devices of a node are in, "" if there are several.
+func onlyMode(inv *sharing.Inventory) sharing.Mode {
+	if len(inv.Devices) == 0 {
+		return ""
+	}
+	mode := inv.Devices[0].Mode
+	for i := range inv.Devices {
+		if inv.Devices[i].Mode != mode {
+			return ""
+		}
+	}
+	return mode
+}
