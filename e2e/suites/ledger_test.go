@@ -17,6 +17,7 @@ import (
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 )
 
 // ledgersAgree rebuilds the ledger of the real node from the API server alone,
@@ -50,7 +51,7 @@ func (w *world) rebuilt(ctx context.Context, t *testing.T) ([]string, error) {
 		return nil, err
 	}
 	inv := w.inventory(ctx, t)
-	ledger := sharing.NewLedger(&inv, nil)
+	ledger := sharing.NewLedger(&inv, factory.New())
 	var lines []string
 	for i := range pods.Items {
 		p := &pods.Items[i]
