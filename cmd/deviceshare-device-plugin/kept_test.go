@@ -11,7 +11,7 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/config/live"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/wire"
@@ -26,7 +26,7 @@ const (
 // with an instance in it.
 func cutBefore(p *program) {
 	hopperAndAmpere(p)
-	first := nvmlfake.A100(0).UUID
+	first := drivertest.A100(0).UUID
 	p.driver.Cards().Switch(first, true)
 	if err := p.driver.Open(); err != nil {
 		p.t.Fatal(err)
@@ -46,7 +46,7 @@ func cutBefore(p *program) {
 // untouched reports that the first card has its instance.
 func (p *program) untouched() {
 	p.t.Helper()
-	first := nvmlfake.A100(0).UUID
+	first := drivertest.A100(0).UUID
 	on, _, err := p.driver.MIGMode(first)
 	all, listed := p.driver.Instances(first)
 	if err != nil || listed != nil || !on || len(all) != 1 {

@@ -12,9 +12,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/eviction"
 	"deviceshare/deviceplugin/lifecycle"
-	"deviceshare/deviceplugin/nvml"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -58,7 +58,7 @@ func (p *plugin) assembleModes() {
 			p.health.Rescan(ctx)
 		},
 		// A driver that goes away for longer breaks its devices, and those are not moved.
-		Passing: func(err error) bool { return errors.Is(err, nvml.ErrClosed) || errors.Is(err, nvml.ErrNoDriver) },
+		Passing: func(err error) bool { return errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrNoDriver) },
 		Observe: transition.Observer{Moved: p.report.moved, Waiting: p.waits, Failed: p.report.stuck},
 	})
 	p.evictor = eviction.New(eviction.Config{

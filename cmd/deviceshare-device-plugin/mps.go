@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/monitor"
-	"deviceshare/deviceplugin/nvml"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/mps/mpsnode"
@@ -21,7 +21,7 @@ import (
 
 // mps is what mode mps needs. Without the control program the mode is not served,
 // and devices in it are published as unusable with that reason.
-func mps(o *options, driver nvml.Driver, restarted func(mpsnode.Restart)) nodefactory.MPS {
+func mps(o *options, driver driver.Driver, restarted func(mpsnode.Restart)) nodefactory.MPS {
 	program, err := mpsnode.FindProgram(o.mpsControl, o.driverSeen())
 	if err != nil {
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)

@@ -21,13 +21,13 @@ import (
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/eviction"
 	"deviceshare/deviceplugin/health"
 	"deviceshare/deviceplugin/identity"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/monitor"
-	"deviceshare/deviceplugin/nvml"
 	"deviceshare/deviceplugin/pods"
 	"deviceshare/deviceplugin/publish"
 	"deviceshare/deviceplugin/receipt"
@@ -45,7 +45,7 @@ import (
 type plugin struct {
 	o         *options
 	client    kubernetes.Interface
-	driver    nvml.Driver
+	driver    driver.Driver
 	board     *discovery.Board
 	metrics   *monitor.Metrics
 	report    *reporter
@@ -88,7 +88,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("make a client for the API server: %w", err)
 	}
-	p, err := assemble(client, nvml.NewReal(o.nvmlLibrary), o)
+	p, err := assemble(client, driver.NewNVML(o.nvmlLibrary), o)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (p *plugin) settings(v live.Value) discovery.Settings {
 }
 
 // assemble makes every part; nothing runs yet.
-func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plugin, error) {
+func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*plugin, error) {
 	p := &plugin{
 		o: o, client: client, driver: driver, releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1),
 	}

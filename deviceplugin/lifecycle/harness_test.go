@@ -24,11 +24,11 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/identity"
 	"deviceshare/deviceplugin/kubelettest"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
 	"deviceshare/deviceplugin/pods"
 	"deviceshare/deviceplugin/render"
 	"deviceshare/deviceplugin/server"
@@ -49,7 +49,7 @@ type bench struct {
 	api     *fake.Clientset
 	dir     string
 	board   *discovery.Board
-	driver  *nvmlfake.Driver
+	driver  *drivertest.Driver
 	mode    sharing.Mode
 	locks   lock.Keyed
 
@@ -84,7 +84,7 @@ func newBenchIn(t *testing.T, files hostnode.Files, mode sharing.Mode) *bench {
 		must(t, os.WriteFile(filepath.Join(b.dir, "dev", fmt.Sprintf("nvidia%d", minor)), nil, 0o600))
 	}
 	must(t, os.WriteFile(filepath.Join(b.dir, "lib", "libvgpu.so"), []byte("library"), 0o600))
-	b.driver = nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1))
+	b.driver = drivertest.New(drivertest.A100(0), drivertest.A100(1))
 	must(t, b.driver.Open())
 	b.partitioned()
 	found, err := discovery.Scan(b.driver)

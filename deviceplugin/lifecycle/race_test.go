@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/identity"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -71,7 +71,7 @@ func newRaceway(t *testing.T) *raceway {
 	t.Helper()
 	r := &raceway{mps: &daemon{serves: serves{sharing.MPS}, t: t}}
 	r.wanted.Store(sharing.HAMiCore)
-	driver := nvmlfake.New(nvmlfake.A100(0))
+	driver := drivertest.New(drivertest.A100(0))
 	if err := driver.Open(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
@@ -29,7 +29,7 @@ type Capabilities struct {
 	// Root is the host directory of nvidia-cap<N>.
 	Root string
 	// Locate finds a MIG device by its UUID.
-	Locate func(uuid string) (nvml.MIGDevice, error)
+	Locate func(uuid string) (driver.MIGDevice, error)
 	// Make makes a node that is missing; nil makes none. NVIDIA's older container
 	// runtime made them all, and what takes its place does not.
 	Make func(path string, minor int) error
@@ -40,7 +40,7 @@ func partition(id sharing.DeviceID) bool { return strings.HasPrefix(string(id), 
 
 // nodes are the two capability nodes of a MIG device. One that is missing is an
 // error: without it the container would start and find no device.
-func (c *Capabilities) nodes(m nvml.MIGDevice) ([]*specs.DeviceNode, error) {
+func (c *Capabilities) nodes(m driver.MIGDevice) ([]*specs.DeviceNode, error) {
 	text, err := os.ReadFile(c.Minors)
 	if err != nil {
 		return nil, fmt.Errorf("read the numbers of capability nodes: %w", err)

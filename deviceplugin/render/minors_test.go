@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
@@ -78,11 +78,11 @@ func partitioned(t *testing.T) *Files {
 	}
 	return &Files{
 		DevRoot: dev, Minor: func(id sharing.DeviceID) (int, bool) { return 0, id == "GPU-a" },
-		MIG: Capabilities{Minors: minorsFile, Root: caps, Locate: func(uuid string) (nvml.MIGDevice, error) {
+		MIG: Capabilities{Minors: minorsFile, Root: caps, Locate: func(uuid string) (driver.MIGDevice, error) {
 			if uuid != "MIG-1" {
-				return nvml.MIGDevice{}, fmt.Errorf("there is no %s", uuid)
+				return driver.MIGDevice{}, fmt.Errorf("there is no %s", uuid)
 			}
-			return nvml.MIGDevice{Parent: "GPU-b", Minor: 7, GI: 13, CI: 2}, nil
+			return driver.MIGDevice{Parent: "GPU-b", Minor: 7, GI: 13, CI: 2}, nil
 		}},
 	}
 }
@@ -122,7 +122,7 @@ func TestAMIGDeviceThatCannotBeOpenedIsRefused(t *testing.T) {
 		want  string
 	}{
 		"a MIG device of nobody": {func(f *Files) {
-			f.MIG.Locate = func(string) (nvml.MIGDevice, error) { return nvml.MIGDevice{}, fmt.Errorf("gone") }
+			f.MIG.Locate = func(string) (driver.MIGDevice, error) { return driver.MIGDevice{}, fmt.Errorf("gone") }
 		}, "gone"},
 		"no table":                    {func(f *Files) { f.MIG.Minors += ".gone" }, "mig-minors.gone"},
 		"a table that is damaged":     {func(f *Files) { _ = os.WriteFile(f.MIG.Minors, []byte("x"), 0o600) }, "line 1"},

@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// driver is base edits as a driver needs them.
-func driver() *specs.ContainerEdits {
+// driverEdits are base edits as a driver needs them.
+func driverEdits() *specs.ContainerEdits {
 	return &specs.ContainerEdits{
 		Env:         []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=utility"},
 		DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidia0", HostPath: "/run/dev/nvidia0", Permissions: "rw"}},
@@ -52,7 +52,7 @@ func injections() map[string]nodeapi.Injection {
 func TestSpecificationsAreAsWrittenDown(t *testing.T) {
 	for name, in := range injections() {
 		t.Run(name, func(t *testing.T) {
-			got, err := Spec("0123456789abcdef", driver(), in)
+			got, err := Spec("0123456789abcdef", driverEdits(), in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +144,7 @@ func TestWhatTheRuntimeWouldMisreadIsRefused(t *testing.T) {
 }
 
 func TestRenderingChangesNoneOfItsArguments(t *testing.T) {
-	base := driver()
+	base := driverEdits()
 	if _, err := Spec("a", base, injections()["hami-core"]); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func FuzzSpec(f *testing.F) {
 	f.Add("0", "0", "\x7f", "/0", "/0", "/0") // found by the fuzzer: YAML refuses it
 	f.Add("A.b:c-d_e", "A", "\n\"\\", "/a b", "/é", "/dev/x")
 	f.Fuzz(func(t *testing.T, id, name, value, host, inside, node string) {
-		text, err := Spec(id, driver(), nodeapi.Injection{
+		text, err := Spec(id, driverEdits(), nodeapi.Injection{
 			Env:         []nodeapi.Variable{{Name: name, Value: value}},
 			Mounts:      []nodeapi.Mount{{Host: host, Container: inside}},
 			DeviceNodes: []string{node},

@@ -72,7 +72,7 @@ func TestWhatCannotBeStoodInForIsRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := merge(driver(), nodeapi.Injection{StandIns: []nodeapi.StandIn{tc.standIn}})
+			_, err := merge(driverEdits(), nodeapi.Injection{StandIns: []nodeapi.StandIn{tc.standIn}})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want %q in it", err, tc.want)
 			}

@@ -18,7 +18,7 @@ import (
 
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -30,8 +30,8 @@ func askForPartition(root string) error {
 	if err := syscall.Mount("none", "/proc/driver", "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("cannot mount here: %w", err)
 	}
-	driver := nvml.NewReal("")
-	if err := driver.Open(); err != nil {
+	gpus := driver.NewNVML("")
+	if err := gpus.Open(); err != nil {
 		return err
 	}
 	table := filepath.Join(root, "state", "mig-minors")
@@ -45,7 +45,7 @@ func askForPartition(root string) error {
 	if err != nil {
 		return err
 	}
-	devices, err := driver.Devices()
+	devices, err := gpus.Devices()
 	if err != nil {
 		return err
 	}
@@ -53,17 +53,17 @@ func askForPartition(root string) error {
 	if err != nil {
 		return err
 	}
-	gi, err := driver.CreateGPUInstance(facts.UUID, "2g.12gb", 2)
+	gi, err := gpus.CreateGPUInstance(facts.UUID, "2g.12gb", 2)
 	if err != nil {
 		return err
 	}
-	c, err := driver.CreateComputeInstance(facts.UUID, gi)
+	c, err := gpus.CreateComputeInstance(facts.UUID, gi)
 	if err != nil {
 		return err
 	}
 	toolkit := NewToolkit(ToolkitConfig{
-		DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: driver.Library(),
-		MIG: Capabilities{Minors: table, Root: filepath.Join(root, "dev", "nvidia-caps"), Locate: driver.MIGDevice},
+		DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: gpus.Library(),
+		MIG: Capabilities{Minors: table, Root: filepath.Join(root, "dev", "nvidia-caps"), Locate: gpus.MIGDevice},
 	})
 	edits, err := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(c.UUID)})
 	if err != nil {
@@ -73,7 +73,7 @@ func askForPartition(root string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(driver.DestroyComputeInstance(facts.UUID, gi, c.CI), driver.DestroyGPUInstance(facts.UUID, gi)); err != nil {
+	if err := errors.Join(gpus.DestroyComputeInstance(facts.UUID, gi, c.CI), gpus.DestroyGPUInstance(facts.UUID, gi)); err != nil {
 		return err
 	}
 	_, gone := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(c.UUID)})

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
@@ -28,8 +28,8 @@ type Config struct {
 	// StateDir is where the backends keep their files, each below its mode's name.
 	StateDir string
 	Records  func() []checkpoint.Record
-	// Processes lists the processes on a device, or nvml.ErrUnsupported.
-	Processes func(sharing.DeviceID) ([]nvml.Process, error)
+	// Processes lists the processes on a device, or driver.ErrUnsupported.
+	Processes func(sharing.DeviceID) ([]driver.Process, error)
 	// Cgroup is the text of /proc/<pid>/cgroup of the host.
 	Cgroup func(pid int) (string, error)
 	// Trouble is told, once for each record, that its region cannot be read.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
@@ -70,8 +70,8 @@ func TestAReportTellsATroubleOnceAndWhatIsUntracked(t *testing.T) {
 	}
 	s := New(Config{
 		StateDir: dir, Records: func() []checkpoint.Record { return records },
-		Processes: func(sharing.DeviceID) ([]nvml.Process, error) {
-			return []nvml.Process{{PID: 1, Memory: 30}, {PID: 2, Memory: 7}}, nil
+		Processes: func(sharing.DeviceID) ([]driver.Process, error) {
+			return []driver.Process{{PID: 1, Memory: 30}, {PID: 2, Memory: 7}}, nil
 		},
 		Cgroup: func(pid int) (string, error) {
 			if pid == 1 {
@@ -101,7 +101,7 @@ func TestADriverThatHangsCostsOnlyWhatItWouldHaveTold(t *testing.T) {
 	defer close(hang)
 	s := New(Config{
 		StateDir: t.TempDir(), Records: func() []checkpoint.Record { return []checkpoint.Record{record(uid)} },
-		Processes: func(sharing.DeviceID) ([]nvml.Process, error) { <-hang; return nil, nil },
+		Processes: func(sharing.DeviceID) ([]driver.Process, error) { <-hang; return nil, nil },
 		Cgroup:    func(int) (string, error) { return "", nil }, Trouble: func(checkpoint.Record, error) {},
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -117,9 +117,9 @@ func TestADriverThatHangsCostsOnlyWhatItWouldHaveTold(t *testing.T) {
 }
 
 func TestUntrackedIsWhatPodsHaveBeyondTheirRegions(t *testing.T) {
-	two := []nvml.Process{{PID: 1, Memory: 50}, {PID: 2, Memory: 50}}
+	two := []driver.Process{{PID: 1, Memory: 50}, {PID: 2, Memory: 50}}
 	cases := map[string]struct {
-		processes []nvml.Process
+		processes []driver.Process
 		owners    []sharing.Owner
 		pods      map[sharing.Owner]sharing.Bytes
 		want      sharing.Bytes

@@ -9,7 +9,7 @@ import (
 	"os"
 
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
@@ -80,7 +80,7 @@ func tracked(records []checkpoint.Record, containers []Container) map[sharing.De
 // one that says too much hides no other. owners are those of the processes, "" for
 // unknown. It is false when the driver's list cannot be about these pods: they say
 // that they have memory, or there are processes, and none of them was recognised.
-func beyond(processes []nvml.Process, owners []sharing.Owner, pods map[sharing.Owner]sharing.Bytes) (sharing.Bytes, bool) {
+func beyond(processes []driver.Process, owners []sharing.Owner, pods map[sharing.Owner]sharing.Bytes) (sharing.Bytes, bool) {
 	told, recognised := map[sharing.Owner]sharing.Bytes{}, len(processes) == 0
 	for i, p := range processes {
 		recognised = recognised || owners[i] != ""

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvmlfake
+package drivertest
 
 import (
 	"errors"
 	"testing"
 
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig/mignode"
 )
@@ -52,8 +52,8 @@ func TestPartitionsAnswerOnlyWhileTheDriverReachesTheDevice(t *testing.T) {
 		spoil func(*Driver)
 		want  error
 	}{
-		"a device that is off the bus":   {func(d *Driver) { d.Lose(0) }, nvml.ErrLost},
-		"a driver that was taken away":   {func(d *Driver) { d.Unload() }, nvml.ErrNoDriver},
+		"a device that is off the bus":   {func(d *Driver) { d.Lose(0) }, driver.ErrLost},
+		"a driver that was taken away":   {func(d *Driver) { d.Unload() }, driver.ErrNoDriver},
 		"a device that is not installed": {func(d *Driver) { d.facts[0].UUID = "GPU-other" }, mignode.ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestPartitionsAnswerBetweenACloseAndTheNextOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for call, err := range calls(d, id, uuid) {
-		if errors.Is(err, nvml.ErrClosed) {
+		if errors.Is(err, driver.ErrClosed) {
 			t.Errorf("%s answers %v", call, err)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"bufio"
@@ -55,7 +55,7 @@ func ctl(words ...string) error {
 	return nil
 }
 
-func playPartitions(scene string, driver *Real) error {
+func playPartitions(scene string, driver *NVML) error {
 	switch scene {
 	case "modes":
 		return playModes(driver)
@@ -69,7 +69,7 @@ func playPartitions(scene string, driver *Real) error {
 	return fmt.Errorf("unknown scene %q", scene)
 }
 
-func playModes(driver *Real) error {
+func playModes(driver *NVML) error {
 	mode := func(id sharing.DeviceID) string {
 		now, next, err := driver.MIGMode(id)
 		return fmt.Sprintf("%v/%v %s", now, next, class(err))
@@ -97,7 +97,7 @@ func playModes(driver *Real) error {
 	return nil
 }
 
-func playPlaces(driver *Real) error {
+func playPlaces(driver *NVML) error {
 	if err := driver.SetMIGMode(gpuHopper, true); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func playPlaces(driver *Real) error {
 	return nil
 }
 
-func playUsed(driver *Real) error {
+func playUsed(driver *NVML) error {
 	if err := driver.SetMIGMode(gpuHopper, true); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func playUsed(driver *Real) error {
 
 // playPrepare is the preparer over the real binding: give, reboot, give again,
 // take another place.
-func playPrepare(driver *Real) error {
+func playPrepare(driver *NVML) error {
 	root, err := os.MkdirTemp("", "mig")
 	if err != nil {
 		return err

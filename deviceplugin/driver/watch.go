@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"errors"
 	"fmt"
 	"time"
 
-	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
 )
 
-// realWatch is an NVML event set. known maps handles to UUIDs because a lost
+// nvmlWatch is an NVML event set. known maps handles to UUIDs because a lost
 // device no longer answers for its own.
-type realWatch struct {
-	set   gonvml.EventSet
-	known map[gonvml.Device]sharing.DeviceID
+type nvmlWatch struct {
+	set   nvml.EventSet
+	known map[nvml.Device]sharing.DeviceID
 }
 
 // Watch implements Driver. Devices that cannot report errors are left out: the
 // periodic probe is all there is for them.
-func (r *Real) Watch(devices []Device) (Watch, error) {
+func (r *NVML) Watch(devices []Device) (Watch, error) {
 	if err := r.usable(); err != nil {
 		return nil, err
 	}
@@ -29,10 +29,10 @@ func (r *Real) Watch(devices []Device) (Watch, error) {
 	if err := failure("nvmlEventSetCreate", ret); err != nil {
 		return nil, err
 	}
-	w := &realWatch{set: set, known: map[gonvml.Device]sharing.DeviceID{}}
+	w := &nvmlWatch{set: set, known: map[nvml.Device]sharing.DeviceID{}}
 	var failed []error
 	for _, device := range devices {
-		d, ok := device.(*realDevice)
+		d, ok := device.(*nvmlDevice)
 		if !ok || d.broken != nil {
 			continue
 		}
@@ -47,12 +47,12 @@ func (r *Real) Watch(devices []Device) (Watch, error) {
 	return w, nil
 }
 
-func (w *realWatch) add(d *realDevice) error {
+func (w *nvmlWatch) add(d *nvmlDevice) error {
 	supported, ret := d.handle.GetSupportedEventTypes()
 	if err := failure("nvmlDeviceGetSupportedEventTypes", ret); err != nil {
 		return err
 	}
-	wanted := supported & gonvml.EventTypeXidCriticalError
+	wanted := supported & nvml.EventTypeXidCriticalError
 	if wanted == 0 {
 		return ErrUnsupported
 	}
@@ -68,17 +68,17 @@ func (w *realWatch) add(d *realDevice) error {
 }
 
 // Wait implements Watch.
-func (w *realWatch) Wait(atMost time.Duration) (Event, error) {
+func (w *nvmlWatch) Wait(atMost time.Duration) (Event, error) {
 	data, ret := w.set.Wait(uint32(max(atMost.Milliseconds(), 1)))
 	if err := failure("nvmlEventSetWait", ret); err != nil {
 		return Event{}, err
 	}
-	if data.EventType != gonvml.EventTypeXidCriticalError {
+	if data.EventType != nvml.EventTypeXidCriticalError {
 		return Event{}, ErrQuiet
 	}
 	e := Event{XID: data.EventData, Device: w.known[data.Device]}
 	if e.Device == "" {
-		if uuid, ret := data.Device.GetUUID(); ret == gonvml.SUCCESS {
+		if uuid, ret := data.Device.GetUUID(); ret == nvml.SUCCESS {
 			e.Device = sharing.DeviceID(uuid)
 		}
 	}
@@ -86,4 +86,4 @@ func (w *realWatch) Wait(atMost time.Duration) (Event, error) {
 }
 
 // Close implements Watch.
-func (w *realWatch) Close() error { return failure("nvmlEventSetFree", w.set.Free()) }
+func (w *nvmlWatch) Close() error { return failure("nvmlEventSetFree", w.set.Free()) }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"fmt"
 
-	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/mps/mpsnode"
@@ -14,13 +14,13 @@ import (
 // generation reads the major compute capability of a device and the CUDA version
 // of its driver, 1000 times major plus 10 times minor; 0 where the driver does not
 // say.
-func (d *realDevice) generation() (major, cuda int) {
+func (d *nvmlDevice) generation() (major, cuda int) {
 	if d.driver.has("nvmlDeviceGetCudaComputeCapability") {
-		if m, _, ret := d.handle.GetCudaComputeCapability(); ret == gonvml.SUCCESS {
+		if m, _, ret := d.handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
 			major = m
 		}
 	}
-	if v, ret := d.driver.lib.SystemGetCudaDriverVersion(); ret == gonvml.SUCCESS {
+	if v, ret := d.driver.lib.SystemGetCudaDriverVersion(); ret == nvml.SUCCESS {
 		cuda = v
 	}
 	return major, cuda
@@ -28,11 +28,11 @@ func (d *realDevice) generation() (major, cuda int) {
 
 // computeFailure turns a return code about compute modes into an error that
 // mpsnode tells apart.
-func computeFailure(call string, ret gonvml.Return) error {
+func computeFailure(call string, ret nvml.Return) error {
 	switch ret {
-	case gonvml.ERROR_NO_PERMISSION:
+	case nvml.ERROR_NO_PERMISSION:
 		return fmt.Errorf("%s: %w", call, mpsnode.ErrNoPermission)
-	case gonvml.ERROR_NOT_SUPPORTED, gonvml.ERROR_FUNCTION_NOT_FOUND:
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND:
 		return fmt.Errorf("%s: %w", call, mpsnode.ErrNotSupported)
 	}
 	return failure(call, ret)
@@ -40,7 +40,7 @@ func computeFailure(call string, ret gonvml.Return) error {
 
 // reach finds a device for a call. Until done is called the library stays, see
 // partitioned.
-func (r *Real) reach(id sharing.DeviceID, call string) (handle gonvml.Device, done func(), err error) {
+func (r *NVML) reach(id sharing.DeviceID, call string) (handle nvml.Device, done func(), err error) {
 	if err := r.begin(); err != nil {
 		return nil, nil, err
 	}
@@ -58,7 +58,7 @@ func (r *Real) reach(id sharing.DeviceID, call string) (handle gonvml.Device, do
 }
 
 // ComputeMode implements mpsnode.Hardware.
-func (r *Real) ComputeMode(id sharing.DeviceID) (mpsnode.ComputeMode, error) {
+func (r *NVML) ComputeMode(id sharing.DeviceID) (mpsnode.ComputeMode, error) {
 	handle, done, err := r.reach(id, "nvmlDeviceGetComputeMode")
 	if err != nil {
 		return 0, err
@@ -69,11 +69,11 @@ func (r *Real) ComputeMode(id sharing.DeviceID) (mpsnode.ComputeMode, error) {
 }
 
 // SetComputeMode implements mpsnode.Hardware.
-func (r *Real) SetComputeMode(id sharing.DeviceID, mode mpsnode.ComputeMode) error {
+func (r *NVML) SetComputeMode(id sharing.DeviceID, mode mpsnode.ComputeMode) error {
 	handle, done, err := r.reach(id, "nvmlDeviceSetComputeMode")
 	if err != nil {
 		return err
 	}
 	defer done()
-	return computeFailure("nvmlDeviceSetComputeMode", handle.SetComputeMode(gonvml.ComputeMode(mode)))
+	return computeFailure("nvmlDeviceSetComputeMode", handle.SetComputeMode(nvml.ComputeMode(mode)))
 }

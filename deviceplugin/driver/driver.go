@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvml is what the device plugin needs of the NVIDIA driver, as a narrow
-// interface of our own. Real is the driver through libnvidia-ml; nvmlfake is a
-// stateful stand-in that refuses what hardware refuses. What changes a device is
-// in the methods of mignode.Driver; everything else reads.
-package nvml
+// Package driver is what the device plugin needs of the NVIDIA driver, behind
+// interfaces of its own. NVML is the driver through libnvidia-ml; drivertest has a
+// stateful stand-in that refuses what hardware refuses.
+package driver
 
 import (
 	"errors"

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"errors"
 	"fmt"
 	"sync"
 
-	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Real is the driver on this machine.
-type Real struct {
-	lib gonvml.Interface
+// NVML is the driver on this machine.
+type NVML struct {
+	lib nvml.Interface
 
 	mu   sync.Mutex
 	open bool
@@ -21,20 +21,20 @@ type Real struct {
 	users sync.RWMutex
 }
 
-// NewReal returns the driver whose library is at path; "" searches for
+// NewNVML returns the driver whose library is at path; "" searches for
 // libnvidia-ml.so.1 as the dynamic linker does. Only one path per process works.
-func NewReal(path string) *Real {
+func NewNVML(path string) *NVML {
 	if path == "" {
-		return &Real{lib: gonvml.New()}
+		return &NVML{lib: nvml.New()}
 	}
-	return &Real{lib: gonvml.New(gonvml.WithLibraryPath(path))}
+	return &NVML{lib: nvml.New(nvml.WithLibraryPath(path))}
 }
 
 // Library is the underlying binding, for libraries that want one.
-func (r *Real) Library() gonvml.Interface { return r.lib }
+func (r *NVML) Library() nvml.Interface { return r.lib }
 
 // Open implements Driver.
-func (r *Real) Open() error {
+func (r *NVML) Open() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open {
@@ -47,15 +47,15 @@ func (r *Real) Open() error {
 
 // begin uses the library, in addition to whoever uses it already: it counts them,
 // and stays until each has shut it down.
-func (r *Real) begin() error {
+func (r *NVML) begin() error {
 	r.users.Lock()
 	defer r.users.Unlock()
 	switch ret := r.lib.Init(); ret {
-	case gonvml.SUCCESS:
+	case nvml.SUCCESS:
 		return nil
-	case gonvml.ERROR_LIBRARY_NOT_FOUND:
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return fmt.Errorf("%w: libnvidia-ml.so.1 could not be loaded; is the driver installed and visible here?", ErrNoDriver)
-	case gonvml.ERROR_DRIVER_NOT_LOADED:
+	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return fmt.Errorf("%w: the kernel module is not loaded", ErrNoDriver)
 	default:
 		return fmt.Errorf("%w: nvmlInit: %w", ErrNoDriver, failure("nvmlInit", ret))
@@ -63,7 +63,7 @@ func (r *Real) begin() error {
 }
 
 // Close implements Driver.
-func (r *Real) Close() error {
+func (r *NVML) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.open {
@@ -74,14 +74,14 @@ func (r *Real) Close() error {
 }
 
 // end is the counterpart of begin.
-func (r *Real) end() error {
+func (r *NVML) end() error {
 	r.users.Lock()
 	defer r.users.Unlock()
 	return failure("nvmlShutdown", r.lib.Shutdown())
 }
 
 // Version implements Driver.
-func (r *Real) Version() (string, error) {
+func (r *NVML) Version() (string, error) {
 	if err := r.usable(); err != nil {
 		return "", err
 	}
@@ -90,7 +90,7 @@ func (r *Real) Version() (string, error) {
 }
 
 // Devices implements Driver.
-func (r *Real) Devices() ([]Device, error) {
+func (r *NVML) Devices() ([]Device, error) {
 	if err := r.usable(); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (r *Real) Devices() ([]Device, error) {
 	devices := make([]Device, 0, n)
 	for i := range n {
 		handle, ret := r.lib.DeviceGetHandleByIndex(i)
-		devices = append(devices, &realDevice{
+		devices = append(devices, &nvmlDevice{
 			driver: r, index: i, handle: handle,
 			broken: failure(fmt.Sprintf("nvmlDeviceGetHandleByIndex(%d)", i), ret),
 		})
@@ -109,7 +109,7 @@ func (r *Real) Devices() ([]Device, error) {
 	return devices, nil
 }
 
-func (r *Real) usable() error {
+func (r *NVML) usable() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.open {
@@ -120,27 +120,27 @@ func (r *Real) usable() error {
 
 // has reports whether the library exports a function. A call to a missing one
 // would end the process, and drivers of different ages differ.
-func (r *Real) has(symbol string) bool {
+func (r *NVML) has(symbol string) bool {
 	r.users.RLock()
 	defer r.users.RUnlock()
 	return r.lib.Extensions().LookupSymbol(symbol) == nil
 }
 
 // failure turns a return code into an error; nil for success.
-func failure(call string, ret gonvml.Return) error {
+func failure(call string, ret nvml.Return) error {
 	switch ret {
-	case gonvml.SUCCESS:
+	case nvml.SUCCESS:
 		return nil
-	case gonvml.ERROR_GPU_IS_LOST, gonvml.ERROR_RESET_REQUIRED:
-		return fmt.Errorf("%s: %w (%s)", call, ErrLost, gonvml.ErrorString(ret))
-	case gonvml.ERROR_NOT_SUPPORTED, gonvml.ERROR_FUNCTION_NOT_FOUND, gonvml.ERROR_ARGUMENT_VERSION_MISMATCH:
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
+		return fmt.Errorf("%s: %w (%s)", call, ErrLost, nvml.ErrorString(ret))
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
 		return fmt.Errorf("%s: %w", call, ErrUnsupported)
-	case gonvml.ERROR_TIMEOUT:
+	case nvml.ERROR_TIMEOUT:
 		return ErrQuiet
-	case gonvml.ERROR_UNINITIALIZED:
+	case nvml.ERROR_UNINITIALIZED:
 		return fmt.Errorf("%s: %w", call, ErrClosed)
-	case gonvml.ERROR_LIBRARY_NOT_FOUND:
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return errors.New(call + ": libnvidia-ml.so.1 not found")
 	}
-	return fmt.Errorf("%s: %s", call, gonvml.ErrorString(ret))
+	return fmt.Errorf("%s: %s", call, nvml.ErrorString(ret))
 }

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvmlfake
+package drivertest
 
 import (
 	"slices"
 
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
 // Occupy says which processes use a device from now on.
-func (d *Driver) Occupy(id sharing.DeviceID, processes ...nvml.Process) {
+func (d *Driver) Occupy(id sharing.DeviceID, processes ...driver.Process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.processes == nil {
-		d.processes = map[sharing.DeviceID][]nvml.Process{}
+		d.processes = map[sharing.DeviceID][]driver.Process{}
 	}
 	d.processes[id] = slices.Clone(processes)
 }
 
-// MemoryByProcess implements nvml.Driver.
-func (d *Driver) MemoryByProcess(id sharing.DeviceID) ([]nvml.Process, error) {
+// MemoryByProcess implements driver.Driver.
+func (d *Driver) MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error) {
 	if err := d.reach(id); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
 )
@@ -18,27 +18,27 @@ import (
 // (NVML_NVLINK_MAX_LINKS).
 const nvlinkMax = 18
 
-// realDevice is a handle of the real driver. broken is why there is none.
-type realDevice struct {
-	driver *Real
+// nvmlDevice is a handle of the real driver. broken is why there is none.
+type nvmlDevice struct {
+	driver *NVML
 	index  int
-	handle gonvml.Device
+	handle nvml.Device
 	broken error
 }
 
 // Index implements Device.
-func (d *realDevice) Index() int { return d.index }
+func (d *nvmlDevice) Index() int { return d.index }
 
 // Probe implements Device: UUID and memory are answered by the driver only while
 // it reaches the device.
-func (d *realDevice) Probe() error {
+func (d *nvmlDevice) Probe() error {
 	if d.broken != nil {
 		return d.broken
 	}
 	if err := d.driver.usable(); err != nil {
 		return err
 	}
-	if _, ret := d.handle.GetUUID(); ret != gonvml.SUCCESS {
+	if _, ret := d.handle.GetUUID(); ret != nvml.SUCCESS {
 		return failure("nvmlDeviceGetUUID", ret)
 	}
 	_, ret := d.handle.GetMemoryInfo()
@@ -49,8 +49,8 @@ func (d *realDevice) Probe() error {
 // driver keeps for itself. An H200 has 143,771 MiB, of which no program ever gets
 // the last 615: shares that add up to all of it would not hold. Drivers before
 // 510 do not tell the two apart.
-func (d *realDevice) memory() (sharing.Bytes, error) {
-	if v2, ret := d.handle.GetMemoryInfo_v2(); ret == gonvml.SUCCESS && v2.Reserved < v2.Total {
+func (d *nvmlDevice) memory() (sharing.Bytes, error) {
+	if v2, ret := d.handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS && v2.Reserved < v2.Total {
 		return sharing.Bytes(min(v2.Total-v2.Reserved, uint64(sharing.MaxBytes))), nil
 	}
 	v1, ret := d.handle.GetMemoryInfo()
@@ -58,7 +58,7 @@ func (d *realDevice) memory() (sharing.Bytes, error) {
 }
 
 // Facts implements Device.
-func (d *realDevice) Facts() (Facts, error) {
+func (d *nvmlDevice) Facts() (Facts, error) {
 	if err := d.Probe(); err != nil {
 		return Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
 	}
@@ -93,7 +93,7 @@ func (d *realDevice) Facts() (Facts, error) {
 }
 
 // pci is the bus id as the kernel spells it.
-func (d *realDevice) pci() (string, error) {
+func (d *nvmlDevice) pci() (string, error) {
 	info, ret := d.handle.GetPciInfo()
 	if err := failure("nvmlDeviceGetPciInfo", ret); err != nil {
 		return "", err
@@ -102,9 +102,9 @@ func (d *realDevice) pci() (string, error) {
 }
 
 // numa asks the driver, then the kernel; -1 when neither knows.
-func (d *realDevice) numa(pci string) int {
+func (d *nvmlDevice) numa(pci string) int {
 	if d.driver.has("nvmlDeviceGetNumaNodeId") {
-		if node, ret := d.handle.GetNumaNodeId(); ret == gonvml.SUCCESS && node >= 0 {
+		if node, ret := d.handle.GetNumaNodeId(); ret == nvml.SUCCESS && node >= 0 {
 			return node
 		}
 	}
@@ -120,8 +120,8 @@ func (d *realDevice) numa(pci string) int {
 }
 
 // Link implements Device.
-func (d *realDevice) Link(to Device) (string, error) {
-	other, ok := to.(*realDevice)
+func (d *nvmlDevice) Link(to Device) (string, error) {
+	other, ok := to.(*nvmlDevice)
 	if !ok {
 		return "", fmt.Errorf("link of device %d: the other device is of another driver", d.index)
 	}
@@ -139,13 +139,13 @@ func (d *realDevice) Link(to Device) (string, error) {
 		return "", err
 	}
 	switch level {
-	case gonvml.TOPOLOGY_INTERNAL, gonvml.TOPOLOGY_SINGLE:
+	case nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_SINGLE:
 		return "pix", nil
-	case gonvml.TOPOLOGY_MULTIPLE:
+	case nvml.TOPOLOGY_MULTIPLE:
 		return "pxb", nil
-	case gonvml.TOPOLOGY_HOSTBRIDGE:
+	case nvml.TOPOLOGY_HOSTBRIDGE:
 		return "phb", nil
-	case gonvml.TOPOLOGY_NODE:
+	case nvml.TOPOLOGY_NODE:
 		return "node", nil
 	}
 	return "sys", nil
@@ -153,7 +153,7 @@ func (d *realDevice) Link(to Device) (string, error) {
 
 // nvlinked reports an active NVLink to the other device, directly or through a
 // switch: with NVSwitch every device reaches every other.
-func (d *realDevice) nvlinked(other *realDevice) bool {
+func (d *nvmlDevice) nvlinked(other *nvmlDevice) bool {
 	for _, symbol := range []string{"nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemoteDeviceType"} {
 		if !d.driver.has(symbol) {
 			return false
@@ -164,14 +164,14 @@ func (d *realDevice) nvlinked(other *realDevice) bool {
 		return false
 	}
 	for link := range nvlinkMax {
-		if state, ret := d.handle.GetNvLinkState(link); ret != gonvml.SUCCESS || state != gonvml.FEATURE_ENABLED {
+		if state, ret := d.handle.GetNvLinkState(link); ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
 			continue
 		}
-		if kind, ret := d.handle.GetNvLinkRemoteDeviceType(link); ret == gonvml.SUCCESS && kind == gonvml.NVLINK_DEVICE_TYPE_SWITCH {
+		if kind, ret := d.handle.GetNvLinkRemoteDeviceType(link); ret == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
 			return true
 		}
 		remote, ret := d.handle.GetNvLinkRemotePciInfo(link)
-		if ret == gonvml.SUCCESS && fmt.Sprintf("%04x:%02x:%02x.0", remote.Domain, remote.Bus, remote.Device) == target {
+		if ret == nvml.SUCCESS && fmt.Sprintf("%04x:%02x:%02x.0", remote.Domain, remote.Bus, remote.Device) == target {
 			return true
 		}
 	}

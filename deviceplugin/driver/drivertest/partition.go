@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvmlfake
+package drivertest
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig/mignode"
 	"deviceshare/sharing/mig/mignode/migtest"
@@ -15,7 +15,7 @@ import (
 
 // cards builds the hardware behind the devices that can be partitioned. The mode
 // of an A100 or A30 changes with a reset only.
-func cards(facts []nvml.Facts) *migtest.Hardware {
+func cards(facts []driver.Facts) *migtest.Hardware {
 	var all []migtest.Card
 	for i := range facts {
 		f := &facts[i]
@@ -40,18 +40,18 @@ func cards(facts []nvml.Facts) *migtest.Hardware {
 func (d *Driver) Cards() *migtest.Hardware { return d.cards }
 
 // reach reports what keeps a device from answering. Whether somebody has the driver
-// open is not among it, see nvml.Driver.
+// open is not among it, see driver.Driver.
 func (d *Driver) reach(id sharing.DeviceID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.facts, func(f nvml.Facts) bool { return f.UUID == id })
+	i := slices.IndexFunc(d.facts, func(f driver.Facts) bool { return f.UUID == id })
 	switch {
 	case d.missing != nil:
-		return fmt.Errorf("%w: %w", nvml.ErrNoDriver, d.missing)
+		return fmt.Errorf("%w: %w", driver.ErrNoDriver, d.missing)
 	case i < 0:
 		return fmt.Errorf("find device %s: %w", id, mignode.ErrNotFound)
 	case d.lost[i]:
-		return fmt.Errorf("device %s: %w", id, nvml.ErrLost)
+		return fmt.Errorf("device %s: %w", id, driver.ErrLost)
 	}
 	return nil
 }
@@ -128,15 +128,15 @@ func (d *Driver) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 	return d.cards.Processes(id, gi)
 }
 
-// MIGDevice implements nvml.Driver.
-func (d *Driver) MIGDevice(uuid string) (nvml.MIGDevice, error) {
+// MIGDevice implements driver.Driver.
+func (d *Driver) MIGDevice(uuid string) (driver.MIGDevice, error) {
 	id, gi, ci, ok := d.cards.Locate(uuid)
 	if !ok {
-		return nvml.MIGDevice{}, fmt.Errorf("locate MIG device %s: %w", uuid, mignode.ErrNotFound)
+		return driver.MIGDevice{}, fmt.Errorf("locate MIG device %s: %w", uuid, mignode.ErrNotFound)
 	}
 	if err := d.reach(id); err != nil {
-		return nvml.MIGDevice{}, err
+		return driver.MIGDevice{}, err
 	}
-	i := slices.IndexFunc(d.facts, func(f nvml.Facts) bool { return f.UUID == id })
-	return nvml.MIGDevice{Parent: id, Minor: d.facts[i].Minor, GI: gi, CI: ci}, nil
+	i := slices.IndexFunc(d.facts, func(f driver.Facts) bool { return f.UUID == id })
+	return driver.MIGDevice{Parent: id, Minor: d.facts[i].Minor, GI: gi, CI: ci}, nil
 }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"errors"
 	"fmt"
 
-	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig/mignode"
 )
 
-var _ mignode.Driver = (*Real)(nil)
+var _ mignode.Driver = (*NVML)(nil)
 
 // hopper is the compute capability from which the mode is a state of the driver
 // and not of the card.
 const hopper = 9
 
 // Resetless implements mignode.Driver.
-func (r *Real) Resetless(id sharing.DeviceID) (bool, error) {
+func (r *NVML) Resetless(id sharing.DeviceID) (bool, error) {
 	handle, done, err := r.partitioned(id)
 	if err != nil {
 		return false, err
@@ -32,15 +32,15 @@ func (r *Real) Resetless(id sharing.DeviceID) (bool, error) {
 // SetMIGMode implements mignode.Driver. The driver gives two answers: whether the
 // mode was taken down, and whether it could be made so at once (nvml.h at
 // nvmlDeviceSetMigMode). The binding returns the second one first.
-func (r *Real) SetMIGMode(id sharing.DeviceID, on bool) error {
+func (r *NVML) SetMIGMode(id sharing.DeviceID, on bool) error {
 	handle, done, err := r.partitioned(id, "nvmlDeviceSetMigMode", "nvmlDeviceGetMigMode")
 	if err != nil {
 		return err
 	}
 	defer done()
-	mode := gonvml.DEVICE_MIG_DISABLE
+	mode := nvml.DEVICE_MIG_DISABLE
 	if on {
-		mode = gonvml.DEVICE_MIG_ENABLE
+		mode = nvml.DEVICE_MIG_ENABLE
 	}
 	activation, ret := handle.SetMigMode(mode)
 	if err := migFailure("nvmlDeviceSetMigMode", ret); err != nil {
@@ -60,7 +60,7 @@ func (r *Real) SetMIGMode(id sharing.DeviceID, on bool) error {
 }
 
 // CreateGPUInstance implements mignode.Driver.
-func (r *Real) CreateGPUInstance(id sharing.DeviceID, profile string, start int) (int, error) {
+func (r *NVML) CreateGPUInstance(id sharing.DeviceID, profile string, start int) (int, error) {
 	handle, done, err := r.partitioned(id, "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
 		"nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceGetInfo")
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *Real) CreateGPUInstance(id sharing.DeviceID, profile string, start int)
 		if err != nil {
 			return 0, fmt.Errorf("profile %s: %w", profile, err)
 		}
-		gi, ret := handle.CreateGpuInstanceWithPlacement(&gonvml.GpuInstanceProfileInfo{Id: shape.Id}, &place)
+		gi, ret := handle.CreateGpuInstanceWithPlacement(&nvml.GpuInstanceProfileInfo{Id: shape.Id}, &place)
 		if err := migFailure("nvmlDeviceCreateGpuInstanceWithPlacement", ret); err != nil {
 			return 0, err
 		}
@@ -90,21 +90,21 @@ func (r *Real) CreateGPUInstance(id sharing.DeviceID, profile string, start int)
 }
 
 // placement is the legal place of a profile that starts at a memory slice.
-func placement(handle gonvml.Device, profile uint32, start int) (gonvml.GpuInstancePlacement, error) {
-	places, ret := handle.GetGpuInstancePossiblePlacements(&gonvml.GpuInstanceProfileInfo{Id: profile})
+func placement(handle nvml.Device, profile uint32, start int) (nvml.GpuInstancePlacement, error) {
+	places, ret := handle.GetGpuInstancePossiblePlacements(&nvml.GpuInstanceProfileInfo{Id: profile})
 	if err := migFailure("nvmlDeviceGetGpuInstancePossiblePlacements", ret); err != nil {
-		return gonvml.GpuInstancePlacement{}, err
+		return nvml.GpuInstancePlacement{}, err
 	}
 	for _, p := range places {
 		if int(p.Start) == start {
 			return p, nil
 		}
 	}
-	return gonvml.GpuInstancePlacement{}, fmt.Errorf("it cannot start at memory slice %d: %w", start, mignode.ErrNotFound)
+	return nvml.GpuInstancePlacement{}, fmt.Errorf("it cannot start at memory slice %d: %w", start, mignode.ErrNotFound)
 }
 
 // gpuInstance finds a GPU instance by its number. done is as of partitioned.
-func (r *Real) gpuInstance(id sharing.DeviceID, number int, symbols ...string) (gi gonvml.GpuInstance, done func(), err error) {
+func (r *NVML) gpuInstance(id sharing.DeviceID, number int, symbols ...string) (gi nvml.GpuInstance, done func(), err error) {
 	handle, done, err := r.partitioned(id, append(symbols, "nvmlDeviceGetGpuInstanceById")...)
 	if err != nil {
 		return nil, nil, err
@@ -118,7 +118,7 @@ func (r *Real) gpuInstance(id sharing.DeviceID, number int, symbols ...string) (
 }
 
 // CreateComputeInstance implements mignode.Driver.
-func (r *Real) CreateComputeInstance(id sharing.DeviceID, number int) (mignode.Compute, error) {
+func (r *NVML) CreateComputeInstance(id sharing.DeviceID, number int) (mignode.Compute, error) {
 	gi, done, err := r.gpuInstance(id, number, "nvmlGpuInstanceGetComputeInstanceProfileInfo", "nvmlGpuInstanceCreateComputeInstance", "nvmlComputeInstanceGetInfo_v2")
 	if err != nil {
 		return mignode.Compute{}, err
@@ -148,7 +148,7 @@ func (r *Real) CreateComputeInstance(id sharing.DeviceID, number int) (mignode.C
 }
 
 // DestroyComputeInstance implements mignode.Driver.
-func (r *Real) DestroyComputeInstance(id sharing.DeviceID, number, compute int) error {
+func (r *NVML) DestroyComputeInstance(id sharing.DeviceID, number, compute int) error {
 	gi, done, err := r.gpuInstance(id, number, "nvmlGpuInstanceGetComputeInstanceById", "nvmlComputeInstanceDestroy")
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (r *Real) DestroyComputeInstance(id sharing.DeviceID, number, compute int) 
 }
 
 // DestroyGPUInstance implements mignode.Driver.
-func (r *Real) DestroyGPUInstance(id sharing.DeviceID, number int) error {
+func (r *NVML) DestroyGPUInstance(id sharing.DeviceID, number int) error {
 	gi, done, err := r.gpuInstance(id, number, "nvmlGpuInstanceDestroy")
 	if err != nil {
 		return err

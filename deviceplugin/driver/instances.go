@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"errors"
 	"fmt"
 	"slices"
 
-	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig/mignode"
@@ -22,15 +22,15 @@ type MIGDevice struct {
 
 // migFailure turns a return code of a call about partitions into an error that
 // mignode tells apart.
-func migFailure(call string, ret gonvml.Return) error {
-	kinds := map[gonvml.Return]error{
-		gonvml.ERROR_IN_USE:                 mignode.ErrInUse,
-		gonvml.ERROR_RESET_REQUIRED:         mignode.ErrResetRequired,
-		gonvml.ERROR_INSUFFICIENT_RESOURCES: mignode.ErrInsufficient,
-		gonvml.ERROR_NOT_FOUND:              mignode.ErrNotFound,
-		gonvml.ERROR_NO_PERMISSION:          mignode.ErrNoPermission,
-		gonvml.ERROR_NOT_SUPPORTED:          mignode.ErrUnsupported,
-		gonvml.ERROR_FUNCTION_NOT_FOUND:     mignode.ErrUnsupported,
+func migFailure(call string, ret nvml.Return) error {
+	kinds := map[nvml.Return]error{
+		nvml.ERROR_IN_USE:                 mignode.ErrInUse,
+		nvml.ERROR_RESET_REQUIRED:         mignode.ErrResetRequired,
+		nvml.ERROR_INSUFFICIENT_RESOURCES: mignode.ErrInsufficient,
+		nvml.ERROR_NOT_FOUND:              mignode.ErrNotFound,
+		nvml.ERROR_NO_PERMISSION:          mignode.ErrNoPermission,
+		nvml.ERROR_NOT_SUPPORTED:          mignode.ErrUnsupported,
+		nvml.ERROR_FUNCTION_NOT_FOUND:     mignode.ErrUnsupported,
 	}
 	if kind, ok := kinds[ret]; ok {
 		return fmt.Errorf("%s: %w", call, kind)
@@ -42,7 +42,7 @@ func migFailure(call string, ret gonvml.Return) error {
 // be called. Until done is called a Close elsewhere does not take the library away:
 // whoever watches the devices closes it at any time, and while a device is lost
 // every few seconds. Whether it is open for him says nothing about this device.
-func (r *Real) partitioned(id sharing.DeviceID, symbols ...string) (handle gonvml.Device, done func(), err error) {
+func (r *NVML) partitioned(id sharing.DeviceID, symbols ...string) (handle nvml.Device, done func(), err error) {
 	if err := r.begin(); err != nil {
 		return nil, nil, err
 	}
@@ -62,25 +62,25 @@ func (r *Real) partitioned(id sharing.DeviceID, symbols ...string) (handle gonvm
 }
 
 // MIGMode implements mignode.Driver.
-func (r *Real) MIGMode(id sharing.DeviceID) (current, pending bool, err error) {
+func (r *NVML) MIGMode(id sharing.DeviceID) (current, pending bool, err error) {
 	handle, done, err := r.partitioned(id, "nvmlDeviceGetMigMode")
 	if err != nil {
 		return false, false, err
 	}
 	defer done()
 	now, next, ret := handle.GetMigMode()
-	return now == gonvml.DEVICE_MIG_ENABLE, next == gonvml.DEVICE_MIG_ENABLE, migFailure("nvmlDeviceGetMigMode", ret)
+	return now == nvml.DEVICE_MIG_ENABLE, next == nvml.DEVICE_MIG_ENABLE, migFailure("nvmlDeviceGetMigMode", ret)
 }
 
 // profiles are the shapes a device offers, by the driver's id.
-func profiles(handle gonvml.Device) (map[uint32]gonvml.GpuInstanceProfileInfo_v2, error) {
-	found := map[uint32]gonvml.GpuInstanceProfileInfo_v2{}
-	for number := range gonvml.GPU_INSTANCE_PROFILE_COUNT {
+func profiles(handle nvml.Device) (map[uint32]nvml.GpuInstanceProfileInfo_v2, error) {
+	found := map[uint32]nvml.GpuInstanceProfileInfo_v2{}
+	for number := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 		info, ret := handle.GetGpuInstanceProfileInfoV(number).V2()
 		switch ret {
-		case gonvml.SUCCESS:
+		case nvml.SUCCESS:
 			found[info.Id] = info
-		case gonvml.ERROR_NOT_SUPPORTED, gonvml.ERROR_INVALID_ARGUMENT: // not on this device; not known to this driver
+		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT: // not on this device; not known to this driver
 		default:
 			return nil, migFailure("nvmlDeviceGetGpuInstanceProfileInfoV", ret)
 		}
@@ -89,14 +89,14 @@ func profiles(handle gonvml.Device) (map[uint32]gonvml.GpuInstanceProfileInfo_v2
 }
 
 // Instances implements mignode.Driver.
-func (r *Real) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
+func (r *NVML) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
 	handle, done, err := r.partitioned(id, "nvmlDeviceGetMigMode", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuInstances",
 		"nvmlGpuInstanceGetInfo", "nvmlGpuInstanceGetComputeInstanceProfileInfo", "nvmlGpuInstanceGetComputeInstances", "nvmlComputeInstanceGetInfo_v2")
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if now, _, ret := handle.GetMigMode(); ret != gonvml.SUCCESS || now != gonvml.DEVICE_MIG_ENABLE {
+	if now, _, ret := handle.GetMigMode(); ret != nvml.SUCCESS || now != nvml.DEVICE_MIG_ENABLE {
 		return nil, migFailure("nvmlDeviceGetMigMode", ret)
 	}
 	shapes, err := profiles(handle)
@@ -117,18 +117,18 @@ func (r *Real) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
 
 // instancesOf lists the instances of one profile. The binding asks for as many as
 // may exist.
-func instancesOf(handle gonvml.Device, shape *gonvml.GpuInstanceProfileInfo_v2) ([]mignode.Instance, error) {
+func instancesOf(handle nvml.Device, shape *nvml.GpuInstanceProfileInfo_v2) ([]mignode.Instance, error) {
 	if shape.InstanceCount == 0 {
 		return nil, nil
 	}
-	handles, ret := handle.GetGpuInstances(&gonvml.GpuInstanceProfileInfo{Id: shape.Id, InstanceCount: shape.InstanceCount})
+	handles, ret := handle.GetGpuInstances(&nvml.GpuInstanceProfileInfo{Id: shape.Id, InstanceCount: shape.InstanceCount})
 	if err := migFailure("nvmlDeviceGetGpuInstances", ret); err != nil {
 		return nil, err
 	}
 	found := make([]mignode.Instance, 0, len(handles))
 	for _, gi := range handles {
 		info, ret := gi.GetInfo()
-		if ret == gonvml.ERROR_NOT_FOUND {
+		if ret == nvml.ERROR_NOT_FOUND {
 			continue // destroyed since
 		}
 		if err := migFailure("nvmlGpuInstanceGetInfo", ret); err != nil {
@@ -148,14 +148,14 @@ func instancesOf(handle gonvml.Device, shape *gonvml.GpuInstanceProfileInfo_v2) 
 }
 
 // computeProfiles are the shapes that compute instances of a GPU instance can have.
-func computeProfiles(gi gonvml.GpuInstance) ([]gonvml.ComputeInstanceProfileInfo, error) {
-	var found []gonvml.ComputeInstanceProfileInfo
-	for number := range gonvml.COMPUTE_INSTANCE_PROFILE_COUNT {
-		info, ret := gi.GetComputeInstanceProfileInfo(number, gonvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+func computeProfiles(gi nvml.GpuInstance) ([]nvml.ComputeInstanceProfileInfo, error) {
+	var found []nvml.ComputeInstanceProfileInfo
+	for number := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
+		info, ret := gi.GetComputeInstanceProfileInfo(number, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
 		switch ret {
-		case gonvml.SUCCESS:
+		case nvml.SUCCESS:
 			found = append(found, info)
-		case gonvml.ERROR_NOT_SUPPORTED, gonvml.ERROR_INVALID_ARGUMENT:
+		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT:
 		default:
 			return nil, migFailure("nvmlGpuInstanceGetComputeInstanceProfileInfo", ret)
 		}
@@ -165,7 +165,7 @@ func computeProfiles(gi gonvml.GpuInstance) ([]gonvml.ComputeInstanceProfileInfo
 
 // computeOf lists the compute instances of a GPU instance of so many compute
 // slices.
-func computeOf(gi gonvml.GpuInstance, compute uint32) ([]mignode.Compute, error) {
+func computeOf(gi nvml.GpuInstance, compute uint32) ([]mignode.Compute, error) {
 	shapes, err := computeProfiles(gi)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func computeOf(gi gonvml.GpuInstance, compute uint32) ([]mignode.Compute, error)
 // describe asks a compute instance for its MIG device. It is taken from the
 // compute instance itself: to walk the MIG devices of a busy node can take seconds,
 // and their index says nothing about places.
-func describe(ci gonvml.ComputeInstance) (mignode.Compute, error) {
+func describe(ci nvml.ComputeInstance) (mignode.Compute, error) {
 	info, ret := ci.GetInfo()
 	if err := migFailure("nvmlComputeInstanceGetInfo", ret); err != nil {
 		return mignode.Compute{}, err
@@ -211,7 +211,7 @@ func describe(ci gonvml.ComputeInstance) (mignode.Compute, error) {
 }
 
 // Processes implements mignode.Driver.
-func (r *Real) Processes(id sharing.DeviceID, gi int) ([]int, error) {
+func (r *NVML) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 	handle, done, err := r.partitioned(id)
 	if err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ func (r *Real) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 }
 
 // MIGDevice implements Driver.
-func (r *Real) MIGDevice(uuid string) (MIGDevice, error) {
+func (r *NVML) MIGDevice(uuid string) (MIGDevice, error) {
 	handle, done, err := r.partitioned(sharing.DeviceID(uuid), "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
 	if err != nil {
 		return MIGDevice{}, err
@@ -246,7 +246,7 @@ func (r *Real) MIGDevice(uuid string) (MIGDevice, error) {
 		ci, ret = handle.GetComputeInstanceId()
 		err = migFailure("nvmlDeviceGetComputeInstanceId", ret)
 	}
-	var parent gonvml.Device
+	var parent nvml.Device
 	if err == nil {
 		parent, ret = handle.GetDeviceHandleFromMigDeviceHandle()
 		err = migFailure("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", ret)

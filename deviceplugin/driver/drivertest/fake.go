@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvmlfake is a driver in memory with the habits of the real one: handles
+// Package drivertest has a driver in memory with the habits of the real one: handles
 // die with Close, a lost device answers for nothing, events reach only those who
 // registered before, and a driver that is missing stays missing until installed.
-package nvmlfake
+package drivertest
 
 import (
 	"errors"
@@ -12,16 +12,16 @@ import (
 	"sync"
 	"time"
 
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig/mignode/migtest"
 	"deviceshare/sharing/mps/mpsnode"
 )
 
-// Driver implements nvml.Driver.
+// Driver implements driver.Driver.
 type Driver struct {
 	mu      sync.Mutex
-	facts   []nvml.Facts
+	facts   []driver.Facts
 	lost    map[int]bool
 	missing error
 	session int // grows with every Close; a handle of an older one is dead
@@ -30,11 +30,11 @@ type Driver struct {
 	modes   map[sharing.DeviceID]mpsnode.ComputeMode
 	cards   *migtest.Hardware
 	// processes are those on each device.
-	processes map[sharing.DeviceID][]nvml.Process
+	processes map[sharing.DeviceID][]driver.Process
 }
 
 // New returns a driver with these devices.
-func New(facts ...nvml.Facts) *Driver {
+func New(facts ...driver.Facts) *Driver {
 	return &Driver{facts: slices.Clone(facts), lost: map[int]bool{}, cards: cards(facts)}
 }
 
@@ -77,7 +77,7 @@ func (d *Driver) Raise(index int, xid uint64) {
 	}
 	for _, w := range d.watches {
 		if w.devices[index] {
-			w.events <- nvml.Event{Device: d.facts[index].UUID, XID: xid}
+			w.events <- driver.Event{Device: d.facts[index].UUID, XID: xid}
 		}
 	}
 }
@@ -89,18 +89,18 @@ func (d *Driver) Watched() int {
 	return len(d.watches)
 }
 
-// Open implements nvml.Driver.
+// Open implements driver.Driver.
 func (d *Driver) Open() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.missing != nil {
-		return fmt.Errorf("%w: %w", nvml.ErrNoDriver, d.missing)
+		return fmt.Errorf("%w: %w", driver.ErrNoDriver, d.missing)
 	}
 	d.open = true
 	return nil
 }
 
-// Close implements nvml.Driver.
+// Close implements driver.Driver.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,41 +109,41 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// Version implements nvml.Driver.
+// Version implements driver.Driver.
 func (d *Driver) Version() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return "", nvml.ErrClosed
+		return "", driver.ErrClosed
 	}
 	return "580.95.05", nil
 }
 
-// Devices implements nvml.Driver.
-func (d *Driver) Devices() ([]nvml.Device, error) {
+// Devices implements driver.Driver.
+func (d *Driver) Devices() ([]driver.Device, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return nil, nvml.ErrClosed
+		return nil, driver.ErrClosed
 	}
-	devices := make([]nvml.Device, 0, len(d.facts))
+	devices := make([]driver.Device, 0, len(d.facts))
 	for i := range d.facts {
 		devices = append(devices, &device{driver: d, index: i, session: d.session})
 	}
 	return devices, nil
 }
 
-// Watch implements nvml.Driver.
-func (d *Driver) Watch(devices []nvml.Device) (nvml.Watch, error) {
+// Watch implements driver.Driver.
+func (d *Driver) Watch(devices []driver.Device) (driver.Watch, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return nil, nvml.ErrClosed
+		return nil, driver.ErrClosed
 	}
-	w := &watch{driver: d, devices: map[int]bool{}, events: make(chan nvml.Event, 64)}
+	w := &watch{driver: d, devices: map[int]bool{}, events: make(chan driver.Event, 64)}
 	for _, x := range devices {
 		if d.lost[x.Index()] {
-			return nil, fmt.Errorf("watch device %d: %w", x.Index(), nvml.ErrLost)
+			return nil, fmt.Errorf("watch device %d: %w", x.Index(), driver.ErrLost)
 		}
 		w.devices[x.Index()] = true
 	}
@@ -164,15 +164,15 @@ func (x *device) Probe() error {
 	return err
 }
 
-func (x *device) Facts() (nvml.Facts, error) {
+func (x *device) Facts() (driver.Facts, error) {
 	d := x.driver
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case !d.open || x.session != d.session:
-		return nvml.Facts{}, nvml.ErrClosed
+		return driver.Facts{}, driver.ErrClosed
 	case d.lost[x.index]:
-		return nvml.Facts{}, fmt.Errorf("read device %d: %w", x.index, nvml.ErrLost)
+		return driver.Facts{}, fmt.Errorf("read device %d: %w", x.index, driver.ErrLost)
 	}
 	f := d.facts[x.index]
 	if f.MIG.Capable {
@@ -181,7 +181,7 @@ func (x *device) Facts() (nvml.Facts, error) {
 	return f, nil
 }
 
-func (x *device) Link(to nvml.Device) (string, error) {
+func (x *device) Link(to driver.Device) (string, error) {
 	mine, err := x.Facts()
 	if err != nil {
 		return "", err
@@ -199,17 +199,17 @@ func (x *device) Link(to nvml.Device) (string, error) {
 type watch struct {
 	driver  *Driver
 	devices map[int]bool
-	events  chan nvml.Event
+	events  chan driver.Event
 }
 
-func (w *watch) Wait(atMost time.Duration) (nvml.Event, error) {
+func (w *watch) Wait(atMost time.Duration) (driver.Event, error) {
 	timeout := time.NewTimer(atMost)
 	defer timeout.Stop()
 	select {
 	case e := <-w.events:
 		return e, nil
 	case <-timeout.C:
-		return nvml.Event{}, nvml.ErrQuiet
+		return driver.Event{}, driver.ErrQuiet
 	}
 }
 
@@ -221,18 +221,18 @@ func (w *watch) Close() error {
 }
 
 // A100 is an 80 GB A100 with its legal partitions, as the driver reports them.
-func A100(index int) nvml.Facts {
+func A100(index int) driver.Facts {
 	profile := func(name string, mib int64, compute, size, most int, starts ...int) sharing.Profile {
 		return sharing.Profile{Name: name, Memory: sharing.MiBs(mib), Compute: compute, Size: size, Max: most, Starts: starts}
 	}
-	return nvml.Facts{
+	return driver.Facts{
 		UUID:   sharing.DeviceID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", index)),
 		Model:  "NVIDIA A100-SXM4-80GB",
 		Memory: sharing.MiBs(81920),
 		Minor:  index,
 		PCI:    fmt.Sprintf("0000:%02x:00.0", 7+8*index),
 		NUMA:   index / 4, Compute: 8, CUDA: 13000,
-		MIG: nvml.MIG{Capable: true, Slices: 8, Profiles: []sharing.Profile{
+		MIG: driver.MIG{Capable: true, Slices: 8, Profiles: []sharing.Profile{
 			profile("1g.10gb", 9728, 1, 1, 7, 0, 1, 2, 3, 4, 5, 6),
 			profile("2g.20gb", 19968, 2, 2, 3, 0, 2, 4),
 			profile("3g.40gb", 40192, 3, 4, 2, 0, 4),
@@ -244,8 +244,8 @@ func A100(index int) nvml.Facts {
 }
 
 // T4 is a device without partitions.
-func T4(index int) nvml.Facts {
-	return nvml.Facts{
+func T4(index int) driver.Facts {
+	return driver.Facts{
 		UUID: sharing.DeviceID(fmt.Sprintf("GPU-44444444-0000-0000-0000-%012d", index)), Model: "Tesla T4",
 		Memory: sharing.MiBs(15360), Minor: index, PCI: fmt.Sprintf("0000:%02x:00.0", 0x80+index), NUMA: -1, Compute: 7, CUDA: 13000,
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"encoding/json"
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 func play(scene string) error {
-	driver := NewReal("")
+	driver := NewNVML("")
 	if scene == "missing" {
 		fmt.Println(errors.Is(driver.Open(), ErrNoDriver))
 		return nil
@@ -71,7 +71,7 @@ func play(scene string) error {
 	return playPartitions(scene, driver)
 }
 
-func playFacts(driver *Real, devices []Device) error {
+func playFacts(driver *NVML, devices []Device) error {
 	type seen struct {
 		Version string
 		Facts   []Facts
@@ -93,7 +93,7 @@ func playFacts(driver *Real, devices []Device) error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-func playXID(driver *Real, devices []Device) error {
+func playXID(driver *NVML, devices []Device) error {
 	watch, err := driver.Watch(devices)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func playXID(driver *Real, devices []Device) error {
 	return errors.New("no event within five seconds")
 }
 
-func playQuiet(driver *Real, devices []Device) error {
+func playQuiet(driver *NVML, devices []Device) error {
 	watch, err := driver.Watch(devices)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func playQuiet(driver *Real, devices []Device) error {
 	return nil
 }
 
-func playCompute(driver *Real, devices []Device) error {
+func playCompute(driver *NVML, devices []Device) error {
 	f, err := devices[2].Facts()
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func playCompute(driver *Real, devices []Device) error {
 
 // playReopened asks about a device while somebody else closes and opens the driver,
 // as whoever watches does when another device is lost.
-func playReopened(driver *Real, devices []Device) error {
+func playReopened(driver *NVML, devices []Device) error {
 	f, err := devices[0].Facts()
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
 )
 
 // mig reads the partition mode and the profiles with their legal places. A
 // device without MIG is no mistake.
-func (d *realDevice) mig() (MIG, error) {
+func (d *nvmlDevice) mig() (MIG, error) {
 	if !d.driver.has("nvmlDeviceGetMigMode") {
 		return MIG{}, nil
 	}
@@ -26,11 +26,11 @@ func (d *realDevice) mig() (MIG, error) {
 		}
 		return MIG{}, err
 	}
-	m := MIG{Capable: true, Enabled: current == gonvml.DEVICE_MIG_ENABLE, Pending: pending == gonvml.DEVICE_MIG_ENABLE}
+	m := MIG{Capable: true, Enabled: current == nvml.DEVICE_MIG_ENABLE, Pending: pending == nvml.DEVICE_MIG_ENABLE}
 	if !d.driver.has("nvmlDeviceGetGpuInstanceProfileInfoV") || !d.driver.has("nvmlDeviceGetGpuInstancePossiblePlacements_v2") {
 		return m, nil
 	}
-	for number := range gonvml.GPU_INSTANCE_PROFILE_COUNT {
+	for number := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 		profile, slices, err := d.profile(number)
 		if errors.Is(err, ErrUnsupported) {
 			continue
@@ -45,16 +45,16 @@ func (d *realDevice) mig() (MIG, error) {
 }
 
 // profile reads one profile and how many memory slices its last place reaches.
-func (d *realDevice) profile(number int) (sharing.Profile, int, error) {
+func (d *nvmlDevice) profile(number int) (sharing.Profile, int, error) {
 	info, ret := d.handle.GetGpuInstanceProfileInfoV(number).V2()
-	if ret == gonvml.ERROR_INVALID_ARGUMENT {
+	if ret == nvml.ERROR_INVALID_ARGUMENT {
 		// A driver older than the list of profiles does not know the number.
 		return sharing.Profile{}, 0, ErrUnsupported
 	}
 	if err := failure("nvmlDeviceGetGpuInstanceProfileInfoV", ret); err != nil {
 		return sharing.Profile{}, 0, err
 	}
-	places, ret := d.handle.GetGpuInstancePossiblePlacements(&gonvml.GpuInstanceProfileInfo{Id: info.Id})
+	places, ret := d.handle.GetGpuInstancePossiblePlacements(&nvml.GpuInstanceProfileInfo{Id: info.Id})
 	if err := failure("nvmlDeviceGetGpuInstancePossiblePlacements", ret); err != nil {
 		return sharing.Profile{}, 0, err
 	}

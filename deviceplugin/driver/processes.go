@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nvml
+package driver
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
 )
@@ -27,16 +27,16 @@ const unknownMemory = math.MaxUint64
 
 // MemoryByProcess implements Driver. A process that computes and draws is in several of
 // NVML's lists, with the same amount.
-func (r *Real) MemoryByProcess(id sharing.DeviceID) ([]Process, error) {
+func (r *NVML) MemoryByProcess(id sharing.DeviceID) ([]Process, error) {
 	handle, done, err := r.partitioned(id)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	var all []gonvml.ProcessInfo
+	var all []nvml.ProcessInfo
 	for _, list := range []struct {
 		call string
-		ask  func() ([]gonvml.ProcessInfo, gonvml.Return)
+		ask  func() ([]nvml.ProcessInfo, nvml.Return)
 	}{
 		{"nvmlDeviceGetComputeRunningProcesses", handle.GetComputeRunningProcesses},
 		{"nvmlDeviceGetGraphicsRunningProcesses", handle.GetGraphicsRunningProcesses},
@@ -46,7 +46,7 @@ func (r *Real) MemoryByProcess(id sharing.DeviceID) ([]Process, error) {
 			continue
 		}
 		found, ret := list.ask()
-		if ret == gonvml.ERROR_NOT_SUPPORTED {
+		if ret == nvml.ERROR_NOT_SUPPORTED {
 			continue
 		}
 		if err := failure(list.call, ret); err != nil {
@@ -64,7 +64,7 @@ func (r *Real) MemoryByProcess(id sharing.DeviceID) ([]Process, error) {
 // merge has every process once. Some drivers give 0 for all instead of saying that
 // they cannot tell (open-gpu-kernel-modules issue 614); a process that is listed has
 // a context, which is more than 0.
-func merge(all []gonvml.ProcessInfo) ([]Process, error) {
+func merge(all []nvml.ProcessInfo) ([]Process, error) {
 	memory, sum := map[int]sharing.Bytes{}, sharing.Bytes(0)
 	for _, p := range all {
 		if p.UsedGpuMemory == unknownMemory {
