@@ -88,7 +88,7 @@ func adapterRules() []rule {
 			Name: "the scheduler does not know the device plugin", Transitive: true,
 			Why:     "they meet on the wire, so that a fleet can be moved node by node",
 			Breaks:  func(from, to string) bool { return scheduler(from) && (under("deviceplugin")(to) || nodeHalf(to)) },
-			Example: [2]string{"deviceshare/plugins/deviceshare", "deviceshare/deviceplugin/render"},
+			Example: [2]string{"deviceshare/plugins/deviceshare", "deviceshare/deviceplugin/cdi"},
 		},
 		{
 			Name: "the device plugin does not know the scheduler", Transitive: true,
@@ -96,7 +96,7 @@ func adapterRules() []rule {
 			Breaks: func(from, to string) bool {
 				return under("deviceplugin", "cmd/deviceshare-device-plugin")(from) && (under("plugins")(to) || external("volcano.sh/")(to))
 			},
-			Example: [2]string{"deviceshare/deviceplugin/server", "deviceshare/plugins/podspec"},
+			Example: [2]string{"deviceshare/deviceplugin/kubelet", "deviceshare/plugins/podspec"},
 		},
 		{
 			Name: "the scheduler never links NVML", Transitive: true,
@@ -125,7 +125,7 @@ func adapterRules() []rule {
 			Name:    "nobody imports a composition root",
 			Why:     "cmd is the only place that knows every part",
 			Breaks:  func(from, to string) bool { return under("cmd")(to) && !under("cmd")(from) },
-			Example: [2]string{"deviceshare/deviceplugin/server", "deviceshare/cmd/deviceshare-device-plugin"},
+			Example: [2]string{"deviceshare/deviceplugin/kubelet", "deviceshare/cmd/deviceshare-device-plugin"},
 		},
 	}
 }

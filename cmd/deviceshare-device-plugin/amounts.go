@@ -13,9 +13,8 @@ import (
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/publish"
-	"deviceshare/deviceplugin/server"
 	"deviceshare/sharing"
 )
 
@@ -54,11 +53,7 @@ func (a *amounts) run(ctx context.Context) error {
 // decide looks at the kubelet's record and changes the way if it must.
 func (a *amounts) decide(ctx context.Context) {
 	p := a.plugin
-	text, err := p.kubelet.checkpoint()
-	record := identity.Record{}
-	if err == nil {
-		record, err = identity.ReadKubelet(text)
-	}
+	record, err := p.kubelet.ReadCheckpoint()
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		klog.ErrorS(err, "cannot tell what the old device plugin left; taking it for nothing")
 	}
@@ -100,8 +95,8 @@ func (a *amounts) serve(ctx context.Context) {
 	ctx, a.stop = context.WithCancel(ctx)
 	p := a.plugin
 	offer := func(socket string, name func() string, devices func(*sharing.Inventory) []*pluginapi.Device) {
-		s := server.New(server.Config{
-			Directory: p.kubelet.plugins(), Socket: socket, Resource: name, Changes: p.board.Changes,
+		s := kubelet.NewServer(kubelet.ServerConfig{
+			Directory: p.kubelet.DevicePlugins(), Socket: socket, Resource: name, Changes: p.board.Changes,
 			Devices: func() []*pluginapi.Device {
 				inv, _ := p.board.Usable()
 				return devices(&inv)
@@ -111,7 +106,7 @@ func (a *amounts) serve(ctx context.Context) {
 	}
 	offer("deviceshare-memory.sock", func() string { return p.config.Current().Device.MemoryName }, a.memory)
 	offer("deviceshare-cores.sock", func() string { return p.config.Current().Device.CoreName }, func(inv *sharing.Inventory) []*pluginapi.Device {
-		return server.Units(inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
+		return kubelet.Units(inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
 	})
 }
 
@@ -120,7 +115,7 @@ func (a *amounts) serve(ctx context.Context) {
 func (a *amounts) memory(inv *sharing.Inventory) []*pluginapi.Device {
 	factor := max(a.plugin.config.Current().Device.MemoryFactor, 1)
 	left := int64(publish.MostUnits) + 1
-	return server.Units(inv, "memory", func(d *sharing.Device) int64 {
+	return kubelet.Units(inv, "memory", func(d *sharing.Device) int64 {
 		n := min(int64(d.Memory/sharing.MiB)/factor, left)
 		left -= n
 		return n

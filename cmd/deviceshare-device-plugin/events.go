@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/monitor"
 	"deviceshare/sharing"
 )
@@ -31,7 +31,7 @@ type reporter struct {
 	stop     func()
 
 	mu      sync.Mutex
-	without map[identity.Source]bool    // which of the kubelet's records cannot be used
+	without map[kubelet.Source]bool     // which of the kubelet's records cannot be used
 	held    string                      // the last text of holds
 	bad     map[sharing.DeviceID]string // what unfit told last
 }
@@ -45,7 +45,7 @@ func newReporter(client kubernetes.Interface, node string, metrics *monitor.Metr
 		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "deviceshare-device-plugin", Host: node}),
 		metrics:  metrics,
 		stop:     broadcaster.Shutdown,
-		without:  map[identity.Source]bool{},
+		without:  map[kubelet.Source]bool{},
 	}
 }
 
@@ -65,7 +65,7 @@ func (r *reporter) trouble(kind, reason string, err error) {
 // source reports, once per change, that one of the kubelet's records cannot be used,
 // or can be again; pods are told apart by the other one meanwhile. The errors of two
 // starts differ in the pod they name and are the same trouble.
-func (r *reporter) source(s identity.Source, err error) {
+func (r *reporter) source(s kubelet.Source, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if (err != nil) == r.without[s] {

@@ -24,7 +24,7 @@ import (
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/eviction"
 	"deviceshare/deviceplugin/health"
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/monitor"
@@ -56,7 +56,7 @@ type plugin struct {
 	releases  *releases
 	receipts  *receipt.Writer
 	preparers []nodeapi.Preparer
-	kubelet   kubelet
+	kubelet   kubelet.Directory
 	health    *health.Monitor
 	locks     lock.Keyed // one per device
 	mover     *transition.Mover
@@ -166,7 +166,7 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 	}); err != nil {
 		return nil, err
 	}
-	p.kubelet = kubelet{directory: o.kubeletDir, resource: p.countName}
+	p.kubelet = kubelet.Directory(o.kubeletDir)
 	base, forget, err := newBase(o, p.driver, p.board)
 	if err != nil {
 		return nil, err
@@ -182,12 +182,12 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 // assembleKeeper makes the part that carries allocations.
 func (p *plugin) assembleKeeper(base render.Base) error {
 	o := p.o
-	resources, err := identity.DialPodResources(p.kubelet.podResources(), p.countName)
+	resources, err := kubelet.DialPodResources(p.kubelet.PodResources(), p.countName)
 	if err != nil {
 		return err
 	}
-	resolver := &identity.Resolver{
-		Kubelet: p.kubelet.checkpoint, Resources: resources, Pods: p.pods, Resource: p.countName, ID: render.ID,
+	resolver := &kubelet.Resolver{
+		Checkpoint: p.kubelet, Resources: resources, Pods: p.pods, Resource: p.countName, ID: render.ID,
 		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
 			return p.keeper.Remembered(o, container, slots)
 		},
@@ -202,7 +202,7 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 			v := p.config.Current()
 			return terms(v.Device, v.Node.For(o.nodeName))
 		},
-		Held: p.kubelet.held, Settle: o.settle,
+		Held: p.allocations, Settle: o.settle,
 		Observe: lifecycle.Observer{
 			Allocated: p.metrics.Allocated,
 			Prepared: func(pod *corev1.Pod, c nodeapi.Claim, took time.Duration) {

@@ -19,7 +19,7 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/deviceplugin/driver/drivertest"
-	"deviceshare/deviceplugin/kubelettest"
+	"deviceshare/deviceplugin/kubelet/kubelettest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )

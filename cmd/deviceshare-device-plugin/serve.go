@@ -4,45 +4,22 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/monitor"
 	"deviceshare/deviceplugin/render"
-	"deviceshare/deviceplugin/server"
 )
 
-// kubelet is where the kubelet keeps what we read.
-type kubelet struct {
-	directory string
-	resource  func() string
-}
-
-func (k kubelet) plugins() string { return filepath.Join(k.directory, "device-plugins") }
-func (k kubelet) podResources() string {
-	return filepath.Join(k.directory, "pod-resources", "kubelet.sock")
-}
-
-func (k kubelet) checkpoint() ([]byte, error) {
-	return os.ReadFile(filepath.Join(k.plugins(), "kubelet_internal_checkpoint"))
-}
-
-// held is the kubelet's record of the count resource.
-func (k kubelet) held() ([]identity.Held, error) {
-	text, err := k.checkpoint()
-	if err != nil {
-		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
-	}
-	record, err := identity.ReadKubelet(text)
-	return record.Of(k.resource()), err
+// allocations are what the kubelet recorded of the count resource.
+func (p *plugin) allocations() ([]kubelet.Held, error) {
+	record, err := p.kubelet.ReadCheckpoint()
+	return record.Of(p.countName()), err
 }
 
 // serveWhenReady starts what needs to know the devices.
@@ -72,14 +49,14 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 }
 
 // countServer is the server of the resource that pods ask for devices with.
-func (p *plugin) countServer() *server.Server {
-	return server.New(server.Config{
-		Directory: p.kubelet.plugins(), Socket: "deviceshare-count.sock", Resource: p.countName,
+func (p *plugin) countServer() *kubelet.Server {
+	return kubelet.NewServer(kubelet.ServerConfig{
+		Directory: p.kubelet.DevicePlugins(), Socket: "deviceshare-count.sock", Resource: p.countName,
 		Devices: func() []*pluginapi.Device {
 			// A device on the way into another mode keeps its slots: a pod that comes
 			// for the old one is told so when it starts, and placed anew.
 			inv, _ := p.board.Usable()
-			return server.Slots(&inv)
+			return kubelet.Slots(&inv)
 		},
 		Changes: p.board.Changes,
 		Handler: handler{p.keeper},
@@ -104,7 +81,7 @@ func (p *plugin) reconcile(ctx context.Context) error {
 // handler names allocations for the kubelet.
 type handler struct{ keeper *lifecycle.Keeper }
 
-// Allocate implements server.Handler.
+// Allocate implements kubelet.Handler.
 func (h handler) Allocate(slots []string) (string, error) {
 	id, err := h.keeper.Allocate(slots)
 	if err != nil {
@@ -113,5 +90,5 @@ func (h handler) Allocate(slots []string) (string, error) {
 	return render.Name(id), nil
 }
 
-// Start implements server.Handler.
+// Start implements kubelet.Handler.
 func (h handler) Start(ctx context.Context, slots []string) error { return h.keeper.Start(ctx, slots) }

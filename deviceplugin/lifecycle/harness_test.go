@@ -25,13 +25,12 @@ import (
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver/drivertest"
-	"deviceshare/deviceplugin/identity"
-	"deviceshare/deviceplugin/kubelettest"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/kubelet/kubelettest"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/pods"
 	"deviceshare/deviceplugin/render"
-	"deviceshare/deviceplugin/server"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -120,10 +119,10 @@ func (b *bench) start(files hostnode.Files) {
 		t.Fatal("the pods are not known")
 	}
 	name := func() string { return wire.ResourceNumber }
-	resources, err := identity.DialPodResources(b.kubelet.PodResources(), name)
+	resources, err := kubelet.DialPodResources(b.kubelet.PodResources(), name)
 	must(t, err)
-	resolver := &identity.Resolver{
-		Kubelet: func() ([]byte, error) { return os.ReadFile(b.kubelet.Checkpoint()) }, Resources: resources, Pods: b.pods,
+	resolver := &kubelet.Resolver{
+		Checkpoint: kubelet.Directory(b.kubelet.Directory), Resources: resources, Pods: b.pods,
 		Resource: name, ID: render.ID, Patience: 200 * time.Millisecond,
 		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
 			return b.keeper.Remembered(o, container, slots)
@@ -136,19 +135,15 @@ func (b *bench) start(files hostnode.Files) {
 		Specs:     &render.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
 		Inventory: b.board.Inventory, Working: b.board.Working, Locks: &b.locks,
 		Terms: func() lifecycle.Terms { return lifecycle.Terms{Names: request.DefaultNames(), Factor: 1} },
-		Held: func() ([]identity.Held, error) {
-			text, err := os.ReadFile(b.kubelet.Checkpoint())
-			if err != nil {
-				return nil, err
-			}
-			record, err := identity.ReadKubelet(text)
+		Held: func() ([]kubelet.Held, error) {
+			record, err := kubelet.Directory(b.kubelet.Directory).ReadCheckpoint()
 			return record.Of(wire.ResourceNumber), err
 		},
 		Settle: time.Millisecond,
 	})
-	s := server.New(server.Config{
+	s := kubelet.NewServer(kubelet.ServerConfig{
 		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Resource: name, Changes: b.board.Changes,
-		Devices: func() []*pluginapi.Device { inv, _ := b.board.Inventory(); return server.Slots(&inv) },
+		Devices: func() []*pluginapi.Device { inv, _ := b.board.Inventory(); return kubelet.Slots(&inv) },
 		Handler: handler{b},
 	})
 	ended := make(chan struct{})

@@ -13,11 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"deviceshare/deviceplugin/identity"
 	"deviceshare/sharing"
 )
 
@@ -121,19 +121,19 @@ func (s *Store) Pod(owner sharing.Owner) (*corev1.Pod, bool) {
 	return pod, ok
 }
 
-// Live implements identity.Pods.
-func (s *Store) Live() map[sharing.Owner]identity.Name {
+// Live implements kubelet.Pods.
+func (s *Store) Live() map[sharing.Owner]types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	names := make(map[sharing.Owner]identity.Name, len(s.live))
+	names := make(map[sharing.Owner]types.NamespacedName, len(s.live))
 	for owner, pod := range s.live {
 		names[owner] = nameOf(pod)
 	}
 	return names
 }
 
-// Await implements identity.Pods.
-func (s *Store) Await(ctx context.Context, owner sharing.Owner) (identity.Name, bool) {
+// Await implements kubelet.Pods.
+func (s *Store) Await(ctx context.Context, owner sharing.Owner) (types.NamespacedName, bool) {
 	for {
 		s.mu.Lock()
 		pod, ok := s.live[owner]
@@ -144,14 +144,14 @@ func (s *Store) Await(ctx context.Context, owner sharing.Owner) (identity.Name, 
 		}
 		select {
 		case <-ctx.Done():
-			return identity.Name{}, false
+			return types.NamespacedName{}, false
 		case <-changed:
 		}
 	}
 }
 
 // Fetch asks the API server for one pod, past every cache.
-func (s *Store) Fetch(ctx context.Context, name identity.Name) (*corev1.Pod, error) {
+func (s *Store) Fetch(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	pod, err := s.client.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
@@ -161,6 +161,6 @@ func (s *Store) Fetch(ctx context.Context, name identity.Name) (*corev1.Pod, err
 	return pod, nil
 }
 
-func nameOf(pod *corev1.Pod) identity.Name {
-	return identity.Name{Namespace: pod.Namespace, Name: pod.Name}
+func nameOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }

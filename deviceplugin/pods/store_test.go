@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
-	"deviceshare/deviceplugin/identity"
 	"deviceshare/sharing"
 )
 
@@ -44,7 +43,7 @@ func start(t *testing.T, api *fake.Clientset) (*Store, chan sharing.Owner) {
 	return s, gone
 }
 
-func await(t *testing.T, s *Store, owner sharing.Owner) identity.Name {
+func await(t *testing.T, s *Store, owner sharing.Owner) types.NamespacedName {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -71,7 +70,7 @@ func TestOnlyLivePodsOfThisNodeAreKnown(t *testing.T) {
 func TestAwaitSeesAPodThatComesLater(t *testing.T) {
 	api := fake.NewClientset()
 	s, _ := start(t, api)
-	came := make(chan identity.Name)
+	came := make(chan types.NamespacedName)
 	go func() { came <- await(t, s, "uid-late") }()
 	if _, err := api.CoreV1().Pods("ns").Create(context.Background(), podOf("late", "here"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -119,11 +118,11 @@ func TestAPodIsGoneOnceWhetherItEndsOrIsDeleted(t *testing.T) {
 func TestFetchGoesPastTheWatchAndKeepsTheReason(t *testing.T) {
 	api := fake.NewClientset(podOf("a", "elsewhere"))
 	s, _ := start(t, api)
-	pod, err := s.Fetch(context.Background(), identity.Name{Namespace: "ns", Name: "a"})
+	pod, err := s.Fetch(context.Background(), types.NamespacedName{Namespace: "ns", Name: "a"})
 	if err != nil || pod.Name != "a" {
 		t.Errorf("%v, %v", pod, err)
 	}
-	_, err = s.Fetch(context.Background(), identity.Name{Namespace: "ns", Name: "b"})
+	_, err = s.Fetch(context.Background(), types.NamespacedName{Namespace: "ns", Name: "b"})
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		t.Errorf("the error is %v", err)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 )
 
@@ -34,7 +34,7 @@ const MostUnits = 60000
 // Choose says how to offer the amounts, and why for people. setting is auto,
 // node-status or device-plugin; record is what the kubelet recorded; live reports
 // whether a pod still runs. units is how many kubelet devices AsDevices would take.
-func Choose(setting string, record identity.Record, names []string, live func(sharing.Owner) bool, units int64) (Way, string) {
+func Choose(setting string, record kubelet.Record, names []string, live func(sharing.Owner) bool, units int64) (Way, string) {
 	holders := 0
 	for _, h := range record.Held {
 		if slices.Contains(names, h.Resource) && live(h.Owner) {

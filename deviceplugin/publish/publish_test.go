@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
@@ -239,25 +239,25 @@ func TestAmountsCanBeLeftToTheDevicePlugin(t *testing.T) {
 
 func TestChooseHowAmountsAreOffered(t *testing.T) {
 	names := []string{wire.ResourceMemory, wire.ResourceCores}
-	holder := identity.Held{Owner: "live", Resource: wire.ResourceMemory}
-	dead := identity.Held{Owner: "dead", Resource: wire.ResourceMemory}
+	holder := kubelet.Held{Owner: "live", Resource: wire.ResourceMemory}
+	dead := kubelet.Held{Owner: "dead", Resource: wire.ResourceMemory}
 	cases := map[string]struct {
 		setting string
-		record  identity.Record
+		record  kubelet.Record
 		units   int64
 		way     Way
 		why     string
 	}{
-		"a fresh kubelet":                          {"auto", identity.Record{}, 9e6, InCapacity, ""},
-		"a live pod of the old device plugin":      {"auto", identity.Record{Held: []identity.Held{holder}, Registered: names}, 1000, AsDevices, "1 containers hold"},
-		"too much memory for the old way":          {"auto", identity.Record{Held: []identity.Held{holder}}, 60001, Waiting, "raise gpuMemoryFactor"},
-		"only pods that ended":                     {"auto", identity.Record{Held: []identity.Held{dead}}, 1000, InCapacity, ""},
-		"the kubelet remembers the resource":       {"auto", identity.Record{Held: []identity.Held{dead}, Registered: names}, 1000, Waiting, "five minutes"},
-		"only our own resource is registered":      {"auto", identity.Record{Registered: []string{wire.ResourceNumber}}, 1000, InCapacity, ""},
-		"node-status is wanted":                    {"node-status", identity.Record{}, 1000, InCapacity, ""},
-		"node-status is wanted and meets the trap": {"node-status", identity.Record{Held: []identity.Held{holder}}, 1000, InCapacity, "drain the node"},
-		"device-plugin is wanted":                  {"device-plugin", identity.Record{}, 60000, AsDevices, ""},
-		"device-plugin is wanted and cannot be":    {"device-plugin", identity.Record{}, 60001, Waiting, "60001 kubelet devices"},
+		"a fresh kubelet":                          {"auto", kubelet.Record{}, 9e6, InCapacity, ""},
+		"a live pod of the old device plugin":      {"auto", kubelet.Record{Held: []kubelet.Held{holder}, Registered: names}, 1000, AsDevices, "1 containers hold"},
+		"too much memory for the old way":          {"auto", kubelet.Record{Held: []kubelet.Held{holder}}, 60001, Waiting, "raise gpuMemoryFactor"},
+		"only pods that ended":                     {"auto", kubelet.Record{Held: []kubelet.Held{dead}}, 1000, InCapacity, ""},
+		"the kubelet remembers the resource":       {"auto", kubelet.Record{Held: []kubelet.Held{dead}, Registered: names}, 1000, Waiting, "five minutes"},
+		"only our own resource is registered":      {"auto", kubelet.Record{Registered: []string{wire.ResourceNumber}}, 1000, InCapacity, ""},
+		"node-status is wanted":                    {"node-status", kubelet.Record{}, 1000, InCapacity, ""},
+		"node-status is wanted and meets the trap": {"node-status", kubelet.Record{Held: []kubelet.Held{holder}}, 1000, InCapacity, "drain the node"},
+		"device-plugin is wanted":                  {"device-plugin", kubelet.Record{}, 60000, AsDevices, ""},
+		"device-plugin is wanted and cannot be":    {"device-plugin", kubelet.Record{}, 60001, Waiting, "60001 kubelet devices"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

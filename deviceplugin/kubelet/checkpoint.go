@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity finds out which pod and container a kubelet call is for, from
-// the kubelet's own records and never by guessing. Two sources exist: the
-// kubelet's checkpoint, which is exact (pod UID, container, init containers too)
-// but no API, and the podresources API, which is one but knows neither UIDs nor
-// init containers. Where both answer they must agree.
-package identity
+package kubelet
 
 import (
 	"encoding/json"
@@ -64,9 +59,9 @@ type kubeletFile struct {
 	}
 }
 
-// ReadKubelet reads the text of kubelet_internal_checkpoint. It is total: entries
+// DecodeCheckpoint reads the text of kubelet_internal_checkpoint. It is total: entries
 // or an error, never a part of them.
-func ReadKubelet(text []byte) (Record, error) {
+func DecodeCheckpoint(text []byte) (Record, error) {
 	var file kubeletFile
 	if err := json.Unmarshal(text, &file); err != nil {
 		return Record{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package identity
+package kubelet
 
 import (
 	"context"
@@ -15,20 +15,16 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// ErrUnavailable: the kubelet does not offer what was asked.
-var ErrUnavailable = errors.New("the kubelet's podresources API is not available")
+// ErrNoPodResources: the kubelet does not offer what was asked.
+var ErrNoPodResources = errors.New("the kubelet's podresources API is not available")
 
-// Name is a pod's namespace and name.
-type Name struct{ Namespace, Name string }
-
-func (n Name) String() string { return n.Namespace + "/" + n.Name }
-
-// Usage is the slots of each container of one pod, sorted, for one resource.
-type Usage struct {
-	Name
+// PodSlots is the slots of each container of one pod, sorted, for one resource.
+type PodSlots struct {
+	Pod   types.NamespacedName
 	Slots map[string][]string
 }
 
@@ -36,11 +32,11 @@ type Usage struct {
 // call is being answered: listing makes the kubelet forget a slot in flight
 // (kubernetes#136021).
 type Resources interface {
-	// Get returns the usage of one pod; ErrUnavailable when the kubelet is too
+	// Get returns the usage of one pod; ErrNoPodResources when the kubelet is too
 	// old to answer for a single pod.
-	Get(ctx context.Context, pod Name) (Usage, error)
+	Get(ctx context.Context, pod types.NamespacedName) (PodSlots, error)
 	// List returns the usage of every pod that has slots.
-	List(ctx context.Context) ([]Usage, error)
+	List(ctx context.Context) ([]PodSlots, error)
 }
 
 // PodResources is the kubelet's API on its socket.
@@ -70,20 +66,20 @@ func DialPodResources(socket string, resource func() string) (*PodResources, err
 func (p *PodResources) Close() error { return p.conn.Close() }
 
 // Get implements Resources.
-func (p *PodResources) Get(ctx context.Context, pod Name) (Usage, error) {
+func (p *PodResources) Get(ctx context.Context, pod types.NamespacedName) (PodSlots, error) {
 	var answer *podresources.GetPodResourcesResponse
 	err := patiently(ctx, func(ctx context.Context) (err error) {
 		answer, err = p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodName: pod.Name, PodNamespace: pod.Namespace})
 		return err
 	})
 	if err != nil {
-		return Usage{}, explain("get resources of pod "+pod.String(), err)
+		return PodSlots{}, explain("get resources of pod "+pod.String(), err)
 	}
 	return p.usage(answer.GetPodResources()), nil
 }
 
 // List implements Resources.
-func (p *PodResources) List(ctx context.Context) ([]Usage, error) {
+func (p *PodResources) List(ctx context.Context) ([]PodSlots, error) {
 	var answer *podresources.ListPodResourcesResponse
 	err := patiently(ctx, func(ctx context.Context) (err error) {
 		answer, err = p.client.List(ctx, &podresources.ListPodResourcesRequest{})
@@ -92,7 +88,7 @@ func (p *PodResources) List(ctx context.Context) ([]Usage, error) {
 	if err != nil {
 		return nil, explain("list resources of pods", err)
 	}
-	var all []Usage
+	var all []PodSlots
 	for _, pod := range answer.GetPodResources() {
 		if u := p.usage(pod); len(u.Slots) > 0 {
 			all = append(all, u)
@@ -124,8 +120,8 @@ func patiently(ctx context.Context, call func(context.Context) error) error {
 }
 
 // usage keeps what concerns our resource.
-func (p *PodResources) usage(pod *podresources.PodResources) Usage {
-	u := Usage{Name: Name{Namespace: pod.GetNamespace(), Name: pod.GetName()}, Slots: map[string][]string{}}
+func (p *PodResources) usage(pod *podresources.PodResources) PodSlots {
+	u := PodSlots{Pod: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetName()}, Slots: map[string][]string{}}
 	resource := p.resource()
 	for _, c := range pod.GetContainers() {
 		var slots []string
@@ -147,11 +143,11 @@ func (p *PodResources) usage(pod *podresources.PodResources) Usage {
 func explain(what string, err error) error {
 	switch status.Code(err) {
 	case codes.Unimplemented, codes.Unavailable:
-		return fmt.Errorf("%s: %w: %w", what, ErrUnavailable, err)
+		return fmt.Errorf("%s: %w: %w", what, ErrNoPodResources, err)
 	}
 	// A kubelet with the feature gate off answers with a plain error text.
 	if strings.Contains(status.Convert(err).Message(), "disabled") {
-		return fmt.Errorf("%s: %w: %w", what, ErrUnavailable, err)
+		return fmt.Errorf("%s: %w: %w", what, ErrNoPodResources, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

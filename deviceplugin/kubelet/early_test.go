@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package kubelet
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func TestAKubeletThatDoesNotListenYetIsAskedAgainSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	var asked atomic.Int32
-	s := New(Config{
+	s := NewServer(ServerConfig{
 		Directory: dir, Socket: "early.sock",
 		Resource: func() string { asked.Add(1); return "example.com/a" },
 		Devices:  func() []*pluginapi.Device { return nil },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server_test
+package kubelet_test
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"deviceshare/deviceplugin/kubelettest"
-	"deviceshare/deviceplugin/server"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/kubelet/kubelettest"
 	"deviceshare/sharing"
 )
 
@@ -30,7 +30,7 @@ type plugin struct {
 	changes  chan struct{}
 	refuse   error
 	started  [][]string
-	server   *server.Server
+	server   *kubelet.Server
 	told     chan bool // what Taken answered whenever it was told to have changed
 }
 
@@ -60,8 +60,8 @@ func serve(t *testing.T, k *kubelettest.Kubelet) *plugin {
 	inv := sharing.Inventory{Devices: []sharing.Device{
 		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
 	}}
-	p.devices = server.Slots(&inv)
-	p.server = server.New(server.Config{
+	p.devices = kubelet.Slots(&inv)
+	p.server = kubelet.NewServer(kubelet.ServerConfig{
 		Directory: k.Plugins(), Socket: "test.sock", Handler: p,
 		Resource: func() string { p.mu.Lock(); defer p.mu.Unlock(); return p.resource },
 		Devices:  func() []*pluginapi.Device { p.mu.Lock(); defer p.mu.Unlock(); return p.devices },
@@ -181,7 +181,7 @@ func TestSlotsCarryNUMANodesWhereTheyAreKnown(t *testing.T) {
 	inv := sharing.Inventory{Devices: []sharing.Device{
 		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
 	}}
-	slots := server.Slots(&inv)
+	slots := kubelet.Slots(&inv)
 	if len(slots) != 3 || slots[0].GetTopology().GetNodes()[0].GetID() != 1 || slots[2].GetTopology() != nil {
 		t.Errorf("slots are %v", slots)
 	}
@@ -192,7 +192,7 @@ func TestSlotsCarryNUMANodesWhereTheyAreKnown(t *testing.T) {
 
 func TestUnitsAreNamedAsTheOldDevicePluginNamedThem(t *testing.T) {
 	inv := sharing.Inventory{Devices: []sharing.Device{{ID: "GPU-a", Healthy: true}, {ID: "GPU-b"}}}
-	units := server.Units(&inv, "memory", func(d *sharing.Device) int64 { return 2 })
+	units := kubelet.Units(&inv, "memory", func(d *sharing.Device) int64 { return 2 })
 	if len(units) != 4 || units[3].GetID() != "GPU-b-memory-1" || units[3].GetHealth() != pluginapi.Unhealthy {
 		t.Errorf("units are %v", units)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package identity
+package kubelet
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"deviceshare/sharing"
 )
 
@@ -21,31 +23,34 @@ const count = "volcano.sh/vgpu-number"
 // world is what the sources say in one case.
 type world struct {
 	kubelet    string // text of the checkpoint; "" cannot be read
-	live       map[sharing.Owner]Name
-	get        map[Name]Usage
+	live       map[sharing.Owner]types.NamespacedName
+	get        map[types.NamespacedName]PodSlots
 	getErr     error
-	list       []Usage
+	list       []PodSlots
 	remembered map[string]string
 	listed     int
 }
 
-func (w *world) Await(_ context.Context, o sharing.Owner) (Name, bool) {
+func (w *world) Await(_ context.Context, o sharing.Owner) (types.NamespacedName, bool) {
 	n, ok := w.live[o]
 	return n, ok
 }
-func (w *world) Live() map[sharing.Owner]Name                   { return w.live }
-func (w *world) Get(_ context.Context, pod Name) (Usage, error) { return w.get[pod], w.getErr }
-func (w *world) List(context.Context) ([]Usage, error)          { w.listed++; return w.list, nil }
+func (w *world) Live() map[sharing.Owner]types.NamespacedName { return w.live }
+func (w *world) Get(_ context.Context, pod types.NamespacedName) (PodSlots, error) {
+	return w.get[pod], w.getErr
+}
+func (w *world) List(context.Context) ([]PodSlots, error) { w.listed++; return w.list, nil }
+
+func (w *world) ReadCheckpoint() (Record, error) {
+	if w.kubelet == "" {
+		return Record{}, errors.New("no such file")
+	}
+	return DecodeCheckpoint([]byte(w.kubelet))
+}
 
 func (w *world) resolver() *Resolver {
 	return &Resolver{
-		Kubelet: func() ([]byte, error) {
-			if w.kubelet == "" {
-				return nil, errors.New("no such file")
-			}
-			return []byte(w.kubelet), nil
-		},
-		Resources: w, Pods: w, Resource: func() string { return count }, Patience: time.Millisecond,
+		Checkpoint: w, Resources: w, Pods: w, Resource: func() string { return count }, Patience: time.Millisecond,
 		ID: func(cdi string) (string, bool) { return strings.CutPrefix(cdi, "volcano.sh/vgpu=") },
 		Remembered: func(_ sharing.Owner, _ string, slots []string) (string, bool) {
 			id, ok := w.remembered[strings.Join(slots, ",")]
@@ -54,10 +59,12 @@ func (w *world) resolver() *Resolver {
 	}
 }
 
-func named(name string) Name { return Name{Namespace: "ns", Name: name} }
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
+}
 
-func usage(pod, container string, slots ...string) Usage {
-	return Usage{Name: named(pod), Slots: map[string][]string{container: slots}}
+func usage(pod, container string, slots ...string) PodSlots {
+	return PodSlots{Pod: named(pod), Slots: map[string][]string{container: slots}}
 }
 
 func held(uid, container, id string, slots ...string) string {
@@ -82,79 +89,79 @@ type resolution struct {
 
 // certain are the cases with an answer.
 func certain() map[string]resolution {
-	one := map[sharing.Owner]Name{"u1": named("p1")}
-	both := map[sharing.Owner]Name{"u1": named("p1"), "u2": named("p2")}
+	one := map[sharing.Owner]types.NamespacedName{"u1": named("p1")}
+	both := map[sharing.Owner]types.NamespacedName{"u1": named("p1"), "u2": named("p2")}
 	other := entryText("u2", "main", "example.com/other", "0", `"s1"`, response("volcano.sh/vgpu=x"))
 	return map[string]resolution{
 		"the checkpoint names pod and container": {
-			world: world{kubelet: fileText(held("u1", "main", "id1", "s2", "s1")), live: one, get: map[Name]Usage{named("p1"): usage("p1", "main", "s1", "s2")}},
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s2", "s1")), live: one, get: map[types.NamespacedName]PodSlots{named("p1"): usage("p1", "main", "s1", "s2")}},
 			slots: []string{"s1", "s2"},
-			want:  Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+			want:  Identity{Owner: "u1", Pod: named("p1"), Containers: []Container{{"main", "id1"}}},
 		},
 		"the order of slots does not matter": {
 			world: world{kubelet: fileText(held("u1", "main", "id1", "s1", "s2")), live: one}, slots: []string{"s2", "s1"},
-			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+			want: Identity{Owner: "u1", Pod: named("p1"), Containers: []Container{{"main", "id1"}}},
 		},
 		"an init container and the app container that took its slots are both meant": {
-			world: world{kubelet: fileText(held("u1", "init", "id1", "s1"), held("u1", "main", "id2", "s1")), live: one, get: map[Name]Usage{named("p1"): usage("p1", "main", "s1")}},
+			world: world{kubelet: fileText(held("u1", "init", "id1", "s1"), held("u1", "main", "id2", "s1")), live: one, get: map[types.NamespacedName]PodSlots{named("p1"): usage("p1", "main", "s1")}},
 			slots: []string{"s1"},
-			want:  Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"init", "id1"}, {"main", "id2"}}},
+			want:  Identity{Owner: "u1", Pod: named("p1"), Containers: []Container{{"init", "id1"}, {"main", "id2"}}},
 		},
 		"an init container with more slots than the app container is told apart": {
 			world: world{kubelet: fileText(held("u1", "init", "id1", "s1", "s2"), held("u1", "main", "id2", "s1")), live: one}, slots: []string{"s1", "s2"},
-			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"init", "id1"}}},
+			want: Identity{Owner: "u1", Pod: named("p1"), Containers: []Container{{"init", "id1"}}},
 		},
 		"equal slots of another resource are somebody else's": {
 			world: world{kubelet: fileText(held("u1", "main", "id1", "s1"), other), live: both}, slots: []string{"s1"},
-			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+			want: Identity{Owner: "u1", Pod: named("p1"), Containers: []Container{{"main", "id1"}}},
 		},
 		"a pod that is gone does not count as an owner": {
-			world: world{kubelet: fileText(held("u1", "main", "id1", "s1"), held("u2", "main", "id2", "s1")), live: map[sharing.Owner]Name{"u2": named("p2")}}, slots: []string{"s1"},
-			want: Identity{Owner: "u2", Name: named("p2"), Containers: []Container{{"main", "id2"}}},
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1"), held("u2", "main", "id2", "s1")), live: map[sharing.Owner]types.NamespacedName{"u2": named("p2")}}, slots: []string{"s1"},
+			want: Identity{Owner: "u2", Pod: named("p2"), Containers: []Container{{"main", "id2"}}},
 		},
 		"an allocation of another device plugin has no id": {
 			world: world{kubelet: fileText(entryText("u1", "main", count, "-1", `"s1"`, foreign())), live: one}, slots: []string{"s1"},
-			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", ""}}},
+			want: Identity{Owner: "u1", Pod: named("p1"), Containers: []Container{{"main", ""}}},
 		},
 		"a kubelet without Get is believed by its checkpoint": {
-			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: one, getErr: fmt.Errorf("get: %w", ErrUnavailable)}, slots: []string{"s1"},
-			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: one, getErr: fmt.Errorf("get: %w", ErrNoPodResources)}, slots: []string{"s1"},
+			want: Identity{Owner: "u1", Pod: named("p1"), Containers: []Container{{"main", "id1"}}},
 		},
 		"a pod the watch does not know yet is named by the kubelet": {
-			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), list: []Usage{usage("p1", "main", "s1")}}, slots: []string{"s1"},
-			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id1"}}},
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), list: []PodSlots{usage("p1", "main", "s1")}}, slots: []string{"s1"},
+			want: Identity{Owner: "u1", Pod: named("p1"), Containers: []Container{{"main", "id1"}}},
 		},
 		"without a checkpoint podresources and memory serve": {
-			world: world{live: one, list: []Usage{usage("p0", "x", "s0"), usage("p1", "main", "s1")}, remembered: map[string]string{"s1": "id9"}}, slots: []string{"s1"},
-			want: Identity{Owner: "u1", Name: named("p1"), Containers: []Container{{"main", "id9"}}},
+			world: world{live: one, list: []PodSlots{usage("p0", "x", "s0"), usage("p1", "main", "s1")}, remembered: map[string]string{"s1": "id9"}}, slots: []string{"s1"},
+			want: Identity{Owner: "u1", Pod: named("p1"), Containers: []Container{{"main", "id9"}}},
 		},
 	}
 }
 
 // doubtful are the cases that must be refused.
 func doubtful() map[string]resolution {
-	one := map[sharing.Owner]Name{"u1": named("p1")}
-	both := map[sharing.Owner]Name{"u1": named("p1"), "u2": named("p2")}
+	one := map[sharing.Owner]types.NamespacedName{"u1": named("p1")}
+	both := map[sharing.Owner]types.NamespacedName{"u1": named("p1"), "u2": named("p2")}
 	return map[string]resolution{
 		"two live owners are refused": {
 			world: world{kubelet: fileText(held("u1", "main", "id1", "s1", "s2"), held("u2", "main", "id2", "s2")), live: both}, slots: []string{"s2"},
 			err: "belong to ns/p1 and ns/p2",
 		},
 		"two owners in podresources are refused": {
-			world: world{live: both, list: []Usage{usage("p1", "a", "s1"), usage("p2", "b", "s1")}}, slots: []string{"s1"}, err: "two pods",
+			world: world{live: both, list: []PodSlots{usage("p1", "a", "s1"), usage("p2", "b", "s1")}}, slots: []string{"s1"}, err: "two pods",
 		},
 		"slots of nobody": {world: world{kubelet: fileText(), live: one}, slots: []string{"s1"}, err: "no owner of slots s1"},
 		"no slots":        {world: world{kubelet: fileText(), live: one}, err: "no slots"},
 		"a part of a set": {world: world{kubelet: fileText(held("u1", "main", "id1", "s1", "s2")), live: one}, slots: []string{"s1"}, err: "only together with others"},
 		"sources that differ": {
-			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: one, get: map[Name]Usage{named("p1"): usage("p1", "second", "s1")}}, slots: []string{"s1"}, err: "container second",
+			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: one, get: map[types.NamespacedName]PodSlots{named("p1"): usage("p1", "second", "s1")}}, slots: []string{"s1"}, err: "container second",
 		},
 		"a kubelet that fails": {
 			world: world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: one, getErr: errors.New("pod p1 not found")}, slots: []string{"s1"}, err: "not found",
 		},
 		"an empty answer":    {world: world{kubelet: fileText(held("u1", "main", "", "s1")), live: one}, slots: []string{"s1"}, err: "delete the pod"},
 		"neither source":     {world: world{live: one}, slots: []string{"s1"}, err: "init containers are not listed"},
-		"nothing remembered": {world: world{live: one, list: []Usage{usage("p1", "main", "s1")}}, slots: []string{"s1"}, err: "nothing is remembered"},
+		"nothing remembered": {world: world{live: one, list: []PodSlots{usage("p1", "main", "s1")}}, slots: []string{"s1"}, err: "nothing is remembered"},
 	}
 }
 
@@ -179,22 +186,22 @@ func TestResolve(t *testing.T) {
 }
 
 func TestListingIsAvoidedWhileTheCheckpointServes(t *testing.T) {
-	w := world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: map[sharing.Owner]Name{"u1": named("p1")}}
+	w := world{kubelet: fileText(held("u1", "main", "id1", "s1")), live: map[sharing.Owner]types.NamespacedName{"u1": named("p1")}}
 	if _, err := w.resolver().Resolve(context.Background(), []string{"s1"}); err != nil || w.listed != 0 {
 		t.Errorf("%v, listed %d times: a listing can make the kubelet give a slot twice", err, w.listed)
 	}
 }
 
 func TestEachStartSaysWhichSourcesServe(t *testing.T) {
-	live := map[sharing.Owner]Name{"u1": named("p1")}
+	live := map[sharing.Owner]types.NamespacedName{"u1": named("p1")}
 	checkpoint := fileText(held("u1", "main", "id1", "s1"))
 	for name, tc := range map[string]struct {
 		world world
 		want  map[Source]bool
 	}{
-		"both":              {world{kubelet: checkpoint, live: live}, map[Source]bool{Checkpoint: true, Podresources: true}},
-		"the checkpoint":    {world{kubelet: checkpoint, live: live, getErr: fmt.Errorf("get: %w", ErrUnavailable)}, map[Source]bool{Checkpoint: true, Podresources: false}},
-		"podresources only": {world{live: live, list: []Usage{usage("p1", "main", "s1")}, remembered: map[string]string{"s1": "id1"}}, map[Source]bool{Checkpoint: false}},
+		"both":              {world{kubelet: checkpoint, live: live}, map[Source]bool{SourceCheckpoint: true, SourcePodResources: true}},
+		"the checkpoint":    {world{kubelet: checkpoint, live: live, getErr: fmt.Errorf("get: %w", ErrNoPodResources)}, map[Source]bool{SourceCheckpoint: true, SourcePodResources: false}},
+		"podresources only": {world{live: live, list: []PodSlots{usage("p1", "main", "s1")}, remembered: map[string]string{"s1": "id1"}}, map[Source]bool{SourceCheckpoint: false}},
 	} {
 		told := map[Source]bool{}
 		r := tc.world.resolver()
@@ -208,7 +215,7 @@ func TestEachStartSaysWhichSourcesServe(t *testing.T) {
 func TestTwoOwnersIsAnErrorOfItsOwn(t *testing.T) {
 	w := world{
 		kubelet: fileText(held("u1", "a", "id1", "s1"), held("u2", "b", "id2", "s1")),
-		live:    map[sharing.Owner]Name{"u1": named("p1"), "u2": named("p2")},
+		live:    map[sharing.Owner]types.NamespacedName{"u1": named("p1"), "u2": named("p2")},
 	}
 	if _, err := w.resolver().Resolve(context.Background(), []string{"s1"}); !errors.Is(err, ErrTwoOwners) {
 		t.Errorf("got %v", err)

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server speaks the kubelet's device plugin protocol (v1beta1) for one
-// resource. It translates and nothing else: what a call means is in Handler.
-package server
+// Package kubelet is everything that the device plugin exchanges with the kubelet.
+//
+// Server speaks the device plugin protocol (v1beta1) for one resource. It translates
+// and decides nothing: what a call means is up to its Handler.
+//
+// Resolver finds out which pod and container a call is for, from the kubelet's own
+// records and never by guessing. There are two of them: the kubelet's checkpoint,
+// which is exact (pod UID, container, init containers too) but no API, and the
+// podresources API, which is one but knows neither UIDs nor init containers. Where
+// both answer they must agree.
+package kubelet
 
 import (
 	"context"
@@ -32,8 +40,8 @@ type Handler interface {
 	Start(ctx context.Context, slots []string) error
 }
 
-// Config is what a Server works with.
-type Config struct {
+// ServerConfig is what a Server works with.
+type ServerConfig struct {
 	// Directory is the kubelet's directory of device plugins.
 	Directory string
 	// Socket is the file name of our socket in it.
@@ -56,7 +64,7 @@ type Config struct {
 // Server serves one resource until told to stop.
 type Server struct {
 	pluginapi.UnimplementedDevicePluginServer
-	cfg  Config
+	cfg  ServerConfig
 	tick time.Duration // between looks at the resource name; at most between attempts
 	// pause is for how long to wait after the next registration that fails; Run's own.
 	pause time.Duration
@@ -64,8 +72,10 @@ type Server struct {
 	streams atomic.Int32
 }
 
-// New returns a server that has not started.
-func New(cfg Config) *Server { return &Server{cfg: cfg, tick: 3 * time.Second, pause: quick} }
+// NewServer returns a server that has not started.
+func NewServer(cfg ServerConfig) *Server {
+	return &Server{cfg: cfg, tick: 3 * time.Second, pause: quick}
+}
 
 // Taken reports whether the kubelet has taken the list of devices and still watches
 // it. While it does not, it refuses every pod that asks for the resource, for good

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package identity
+package kubelet
 
 import (
 	"encoding/base64"
@@ -50,7 +50,7 @@ func TestTheKubeletsCheckpointIsRead(t *testing.T) {
 	text := fileText(
 		entryText("uid-1", "main", "volcano.sh/vgpu-number", "-1", `"GPU-b-1","GPU-a-0"`, response("volcano.sh/vgpu=id1")),
 		entryText("uid-1", "main", "volcano.sh/vgpu-memory", "0", `"m-1"`, ""))
-	got, err := ReadKubelet([]byte(text))
+	got, err := DecodeCheckpoint([]byte(text))
 	want := Record{
 		Held: []Held{
 			{Owner: "uid-1", Container: "main", Resource: "volcano.sh/vgpu-number", Slots: []string{"GPU-a-0", "GPU-b-1"}, CDI: []string{"volcano.sh/vgpu=id1"}},
@@ -68,7 +68,7 @@ func TestTheKubeletsCheckpointIsRead(t *testing.T) {
 
 func TestSlotsOfSeveralNUMANodesAreOneSortedList(t *testing.T) {
 	text := `{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"r","DeviceIDs":{"1":["z"],"0":["y","a"]},"AllocResp":null}]}}`
-	got, err := ReadKubelet([]byte(text))
+	got, err := DecodeCheckpoint([]byte(text))
 	if err != nil || !reflect.DeepEqual(got.Held[0].Slots, []string{"a", "y", "z"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -87,7 +87,7 @@ func TestAnUnreadableCheckpointIsAnErrorAndNothingElse(t *testing.T) {
 		"slots that are no list":     strings.Replace(fileText(good), `["s"]`, `"s"`, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := ReadKubelet([]byte(text)); err == nil || len(got.Held) != 0 {
+			if got, err := DecodeCheckpoint([]byte(text)); err == nil || len(got.Held) != 0 {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
@@ -100,7 +100,7 @@ func FuzzReadKubelet(f *testing.F) {
 	f.Add([]byte(`{"Data":{"PodDeviceEntries":[null]}}`))
 	f.Add([]byte(`{"Data":null,"Checksum":-1}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		record, err := ReadKubelet(text)
+		record, err := DecodeCheckpoint(text)
 		if err != nil && len(record.Held)+len(record.Registered) != 0 {
 			t.Fatal("a part was returned beside an error")
 		}

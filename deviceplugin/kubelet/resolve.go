@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package identity
+package kubelet
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"deviceshare/sharing"
 )
 
@@ -17,13 +19,18 @@ import (
 // starting cannot be told, so neither may.
 var ErrTwoOwners = errors.New("the kubelet gave one slot to two pods")
 
+// CheckpointReader reads the kubelet's checkpoint of devices.
+type CheckpointReader interface {
+	ReadCheckpoint() (Record, error)
+}
+
 // Pods is what is known about the pods of this node.
 type Pods interface {
 	// Await returns the name of a live pod. It waits for a pod that is not known
 	// yet until ctx ends.
-	Await(ctx context.Context, owner sharing.Owner) (Name, bool)
+	Await(ctx context.Context, owner sharing.Owner) (types.NamespacedName, bool)
 	// Live returns all live pods.
-	Live() map[sharing.Owner]Name
+	Live() map[sharing.Owner]types.NamespacedName
 }
 
 // Source is one of the kubelet's records.
@@ -31,14 +38,14 @@ type Source string
 
 // The sources.
 const (
-	Checkpoint   Source = "checkpoint"
-	Podresources Source = "podresources"
+	SourceCheckpoint   Source = "checkpoint"
+	SourcePodResources Source = "podresources"
 )
 
 // Identity says who is starting.
 type Identity struct {
 	Owner sharing.Owner
-	Name  Name
+	Pod   types.NamespacedName
 	// Containers hold exactly the slots of the call. They are more than one when
 	// app containers took over the slots of a finished init container; which of
 	// them is starting is not told, and need not be: each has its own id.
@@ -55,8 +62,7 @@ type Container struct {
 
 // Resolver finds identities. It is safe for concurrent use.
 type Resolver struct {
-	// Kubelet reads the kubelet's checkpoint.
-	Kubelet func() ([]byte, error)
+	Checkpoint CheckpointReader
 	// Resources is the kubelet's podresources API.
 	Resources Resources
 	Pods      Pods
@@ -81,10 +87,10 @@ func (r *Resolver) Resolve(ctx context.Context, slots []string) (Identity, error
 	if len(slots) == 0 {
 		return Identity{}, errors.New("the kubelet named no slots")
 	}
-	held, checkpointErr := r.held()
-	r.tell(Checkpoint, checkpointErr)
+	record, checkpointErr := r.Checkpoint.ReadCheckpoint()
+	r.tell(SourceCheckpoint, checkpointErr)
 	if checkpointErr == nil {
-		return r.fromKubelet(ctx, slots, held)
+		return r.fromCheckpoint(ctx, slots, record.Of(r.Resource()))
 	}
 	id, err := r.fromResources(ctx, slots)
 	if err != nil {
@@ -99,22 +105,9 @@ func (r *Resolver) tell(s Source, err error) {
 	}
 }
 
-// held is the kubelet's checkpoint without other resources.
-func (r *Resolver) held() ([]Held, error) {
-	text, err := r.Kubelet()
-	if err != nil {
-		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
-	}
-	record, err := ReadKubelet(text)
-	if err != nil {
-		return nil, err
-	}
-	return record.Of(r.Resource()), nil
-}
-
-// fromKubelet takes the owner from the checkpoint and asks the podresources API
+// fromCheckpoint takes the owner from the checkpoint and asks the podresources API
 // to confirm.
-func (r *Resolver) fromKubelet(ctx context.Context, slots []string, held []Held) (Identity, error) {
+func (r *Resolver) fromCheckpoint(ctx context.Context, slots []string, held []Held) (Identity, error) {
 	owners := map[sharing.Owner]bool{}
 	for _, h := range held {
 		if shareSlot(h.Slots, slots) {
@@ -135,7 +128,7 @@ func (r *Resolver) fromKubelet(ctx context.Context, slots []string, held []Held)
 		}
 	}
 	if len(id.Containers) == 0 {
-		return Identity{}, fmt.Errorf("pod %s holds the slots %s only together with others, which no container start can ask for", id.Name, strings.Join(slots, ","))
+		return Identity{}, fmt.Errorf("pod %s holds the slots %s only together with others, which no container start can ask for", id.Pod, strings.Join(slots, ","))
 	}
 	return id, r.confirm(ctx, id, slots)
 }
@@ -170,16 +163,16 @@ func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sha
 	var live []Identity
 	for owner := range owners {
 		if name, ok := r.Pods.Await(wait, owner); ok {
-			live = append(live, Identity{Owner: owner, Name: name})
+			live = append(live, Identity{Owner: owner, Pod: name})
 		}
 	}
 	switch {
 	case len(live) == 1:
 		return live[0], nil
 	case len(live) > 1:
-		slices.SortFunc(live, func(a, b Identity) int { return strings.Compare(a.Name.String(), b.Name.String()) })
+		slices.SortFunc(live, func(a, b Identity) int { return strings.Compare(a.Pod.String(), b.Pod.String()) })
 		return Identity{}, fmt.Errorf("%w: slots %s belong to %s and %s; delete one of them (kubernetes#136021)",
-			ErrTwoOwners, strings.Join(slots, ","), live[0].Name, live[1].Name)
+			ErrTwoOwners, strings.Join(slots, ","), live[0].Pod, live[1].Pod)
 	case len(owners) == 0:
 		return Identity{}, fmt.Errorf("the kubelet's checkpoint has no owner of slots %s", strings.Join(slots, ","))
 	case len(owners) > 1:
@@ -191,7 +184,7 @@ func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sha
 		if err != nil {
 			return Identity{}, fmt.Errorf("pod %s is not known to the API server's watch yet: %w", owner, err)
 		}
-		return Identity{Owner: owner, Name: u.Name}, nil
+		return Identity{Owner: owner, Pod: u.Pod}, nil
 	}
 	return Identity{}, errors.New("unreachable")
 }
@@ -199,19 +192,19 @@ func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sha
 // confirm asks the kubelet about the pod. Init containers are not in its answer,
 // so silence about the slots is no contradiction; another container with them is.
 func (r *Resolver) confirm(ctx context.Context, id Identity, slots []string) error {
-	usage, err := r.Resources.Get(ctx, id.Name)
-	if errors.Is(err, ErrUnavailable) {
-		r.tell(Podresources, err)
+	usage, err := r.Resources.Get(ctx, id.Pod)
+	if errors.Is(err, ErrNoPodResources) {
+		r.tell(SourcePodResources, err)
 		return nil // the checkpoint alone is exact
 	}
 	if err != nil {
 		return err
 	}
-	r.tell(Podresources, nil)
+	r.tell(SourcePodResources, nil)
 	for container, has := range usage.Slots {
 		known := slices.ContainsFunc(id.Containers, func(c Container) bool { return c.Name == container })
 		if slices.Equal(has, slots) && !known {
-			return fmt.Errorf("the kubelet says container %s of pod %s has slots %s, its checkpoint does not", container, id.Name, strings.Join(slots, ","))
+			return fmt.Errorf("the kubelet says container %s of pod %s has slots %s, its checkpoint does not", container, id.Pod, strings.Join(slots, ","))
 		}
 	}
 	return nil
@@ -224,14 +217,14 @@ func (r *Resolver) fromResources(ctx context.Context, slots []string) (Identity,
 	if err != nil {
 		return Identity{}, err
 	}
-	id := Identity{Name: usage.Name}
+	id := Identity{Pod: usage.Pod}
 	for owner, name := range r.Pods.Live() {
-		if name == usage.Name {
+		if name == usage.Pod {
 			id.Owner = owner
 		}
 	}
 	if id.Owner == "" {
-		return Identity{}, fmt.Errorf("pod %s is not known to the API server's watch yet", usage.Name)
+		return Identity{}, fmt.Errorf("pod %s is not known to the API server's watch yet", usage.Pod)
 	}
 	for container, has := range usage.Slots {
 		if !slices.Equal(has, slots) {
@@ -239,23 +232,23 @@ func (r *Resolver) fromResources(ctx context.Context, slots []string) (Identity,
 		}
 		remembered, ok := r.Remembered(id.Owner, container, slots)
 		if !ok {
-			return Identity{}, fmt.Errorf("container %s of pod %s: nothing is remembered about its allocation", container, usage.Name)
+			return Identity{}, fmt.Errorf("container %s of pod %s: nothing is remembered about its allocation", container, usage.Pod)
 		}
 		id.Containers = append(id.Containers, Container{Name: container, ID: remembered})
 	}
 	if len(id.Containers) != 1 {
-		return Identity{}, fmt.Errorf("pod %s: %d containers hold the slots, want one", usage.Name, len(id.Containers))
+		return Identity{}, fmt.Errorf("pod %s: %d containers hold the slots, want one", usage.Pod, len(id.Containers))
 	}
 	return id, nil
 }
 
 // listed finds the one pod that holds all the slots by listing.
-func (r *Resolver) listed(ctx context.Context, slots []string) (Usage, error) {
+func (r *Resolver) listed(ctx context.Context, slots []string) (PodSlots, error) {
 	all, err := r.Resources.List(ctx)
 	if err != nil {
-		return Usage{}, err
+		return PodSlots{}, err
 	}
-	var found []Usage
+	var found []PodSlots
 	for _, u := range all {
 		for _, has := range u.Slots {
 			if shareSlot(has, slots) {
@@ -266,11 +259,11 @@ func (r *Resolver) listed(ctx context.Context, slots []string) (Usage, error) {
 	}
 	switch len(found) {
 	case 0:
-		return Usage{}, fmt.Errorf("no pod holds slots %s (init containers are not listed)", strings.Join(slots, ","))
+		return PodSlots{}, fmt.Errorf("no pod holds slots %s (init containers are not listed)", strings.Join(slots, ","))
 	case 1:
 		return found[0], nil
 	}
-	return Usage{}, fmt.Errorf("%w: slots %s belong to %s and %s", ErrTwoOwners, strings.Join(slots, ","), found[0].Name, found[1].Name)
+	return PodSlots{}, fmt.Errorf("%w: slots %s belong to %s and %s", ErrTwoOwners, strings.Join(slots, ","), found[0].Pod, found[1].Pod)
 }
 
 func shareSlot(a, b []string) bool {
