@@ -15,9 +15,9 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
-	"deviceshare/deviceplugin/render"
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig/mignode"
 	"deviceshare/sharing/wire"
@@ -100,14 +100,14 @@ func driverEdits(ctx context.Context, o *options, gpus *driver.NVML, board *disc
 
 // newBase makes what brings the driver into containers. The function forgets
 // what it learned about the driver's files; it is nil where nothing is learned.
-func newBase(o *options, gpus driver.Driver, board *discovery.Board) (render.Base, func(), error) {
-	mig := render.Capabilities{Minors: o.migMinors, Root: o.capsRootOrDefault(), Locate: gpus.MIGDevice, Make: render.CapabilityNodes("/proc/devices")}
+func newBase(o *options, gpus driver.Driver, board *discovery.Board) (cdi.Base, func(), error) {
+	mig := cdi.Capabilities{Minors: o.migMinors, Root: o.capsRootOrDefault(), Locate: gpus.MIGDevice, Make: cdi.CapabilityNodes("/proc/devices")}
 	if o.driverEdits == "nvcdi" {
 		real, ok := gpus.(*driver.NVML)
 		if !ok {
 			return nil, nil, errors.New("--driver-edits=nvcdi needs the real driver")
 		}
-		toolkit := render.NewToolkit(render.ToolkitConfig{
+		toolkit := cdi.NewToolkit(cdi.ToolkitConfig{
 			DriverRoot: o.driverRoot, SeenRoot: o.seenRoot, DevRoot: filepath.Dir(o.devRoot), HookPath: o.hookPath, Library: real.Library(), MIG: mig,
 		})
 		return toolkit, toolkit.Forget, nil
@@ -116,5 +116,5 @@ func newBase(o *options, gpus driver.Driver, board *discovery.Board) (render.Bas
 	if err != nil {
 		return nil, nil, err
 	}
-	return &render.Files{DevRoot: o.devRoot, Driver: files, Minor: board.Minor, MIG: mig}, nil, nil
+	return &cdi.Files{DevRoot: o.devRoot, Driver: files, Minor: board.Minor, MIG: mig}, nil, nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
@@ -31,7 +32,6 @@ import (
 	"deviceshare/deviceplugin/pods"
 	"deviceshare/deviceplugin/publish"
 	"deviceshare/deviceplugin/receipt"
-	"deviceshare/deviceplugin/render"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
@@ -180,14 +180,14 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 }
 
 // assembleKeeper makes the part that carries allocations.
-func (p *plugin) assembleKeeper(base render.Base) error {
+func (p *plugin) assembleKeeper(base cdi.Base) error {
 	o := p.o
 	resources, err := kubelet.DialPodResources(p.kubelet.PodResources(), p.countName)
 	if err != nil {
 		return err
 	}
 	resolver := &kubelet.Resolver{
-		Checkpoint: p.kubelet, Resources: resources, Pods: p.pods, Resource: p.countName, ID: render.ID,
+		Checkpoint: p.kubelet, Resources: resources, Pods: p.pods, Resource: p.countName, ID: cdi.ID,
 		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
 			return p.keeper.Remembered(o, container, slots)
 		},
@@ -196,7 +196,7 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 	p.keeper = lifecycle.New(lifecycle.Config{
 		Pods: p.pods, Resolver: resolver,
 		Preparers: p.preparers,
-		Store:     p.store, Base: base, Specs: &render.Directory{Files: hostnode.OS{}, Path: o.cdiDir},
+		Store:     p.store, Base: base, Specs: &cdi.Directory{Files: hostnode.OS{}, Path: o.cdiDir},
 		Inventory: p.board.Inventory, Working: p.board.Working, Locks: &p.locks, Hold: p.board.Hold,
 		Terms: func() lifecycle.Terms {
 			v := p.config.Current()

@@ -10,10 +10,10 @@ import (
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/monitor"
-	"deviceshare/deviceplugin/render"
 )
 
 // allocations are what the kubelet recorded of the count resource.
@@ -87,7 +87,7 @@ func (h handler) Allocate(slots []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return render.Name(id), nil
+	return cdi.Name(id), nil
 }
 
 // Start implements kubelet.Handler.

@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/kubelet"
-	"deviceshare/deviceplugin/render"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -79,7 +79,7 @@ func hanging(t *testing.T) (k *Keeper, live *atomic.Bool) {
 	c.Pods = onePodAt{pod: podOf(t, ourScheduler, shareOf(0, 1000)), live: live}
 	c.Preparers = []nodeapi.Preparer{d}
 	c.Resolver = says{Owner: "uid", Pod: types.NamespacedName{Namespace: "ns", Name: "p"}, Containers: []kubelet.Container{mainContainer()}}
-	c.Specs = &render.Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	c.Specs = &cdi.Directory{Files: hostnode.OS{}, Path: t.TempDir()}
 	c.Held = func() ([]kubelet.Held, error) { return nil, fs.ErrNotExist }
 	c.Patience = 500 * time.Millisecond
 	ended := make(chan struct{})

@@ -20,8 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-	"tags.cncf.io/container-device-interface/pkg/cdi"
+	cncf "tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver/drivertest"
@@ -30,7 +31,6 @@ import (
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/pods"
-	"deviceshare/deviceplugin/render"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -123,7 +123,7 @@ func (b *bench) start(files hostnode.Files) {
 	must(t, err)
 	resolver := &kubelet.Resolver{
 		Checkpoint: kubelet.Directory(b.kubelet.Directory), Resources: resources, Pods: b.pods,
-		Resource: name, ID: render.ID, Patience: 200 * time.Millisecond,
+		Resource: name, ID: cdi.ID, Patience: 200 * time.Millisecond,
 		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
 			return b.keeper.Remembered(o, container, slots)
 		},
@@ -131,8 +131,8 @@ func (b *bench) start(files hostnode.Files) {
 	b.keeper = lifecycle.New(lifecycle.Config{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
 		Preparers: nodefactory.New(nodefactory.Config{Files: files, StateDir: filepath.Join(b.dir, "state"), LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
-		Base:      &render.Files{DevRoot: filepath.Join(b.dir, "dev"), Minor: b.board.Minor, MIG: b.capabilities()},
-		Specs:     &render.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
+		Base:      &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minor: b.board.Minor, MIG: b.capabilities()},
+		Specs:     &cdi.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
 		Inventory: b.board.Inventory, Working: b.board.Working, Locks: &b.locks,
 		Terms: func() lifecycle.Terms { return lifecycle.Terms{Names: request.DefaultNames(), Factor: 1} },
 		Held: func() ([]kubelet.Held, error) {
@@ -170,7 +170,7 @@ type handler struct{ b *bench }
 
 func (h handler) Allocate(slots []string) (string, error) {
 	id, err := h.b.keeper.Allocate(slots)
-	return render.Name(id), err
+	return cdi.Name(id), err
 }
 
 func (h handler) Start(ctx context.Context, slots []string) error {
@@ -207,7 +207,7 @@ func (b *bench) begin(pod *corev1.Pod, container string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache, err := cdi.NewCache(cdi.WithSpecDirs(filepath.Join(b.dir, "cdi")), cdi.WithAutoRefresh(false))
+	cache, err := cncf.NewCache(cncf.WithSpecDirs(filepath.Join(b.dir, "cdi")), cncf.WithAutoRefresh(false))
 	if err != nil {
 		return nil, err
 	}

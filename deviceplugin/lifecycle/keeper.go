@@ -27,10 +27,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lock"
-	"deviceshare/deviceplugin/render"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -56,8 +56,8 @@ type Config struct {
 	Resolver  Resolver
 	Preparers []nodeapi.Preparer
 	Store     *checkpoint.Store
-	Base      render.Base
-	Specs     *render.Directory
+	Base      cdi.Base
+	Specs     *cdi.Directory
 	Inventory func() (sharing.Inventory, bool)
 	// Working is the same devices, healthy where they work at all: containers that
 	// hold a share go by it, whatever became of the device's mode since.
@@ -235,7 +235,7 @@ func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c kubelet.Contain
 	if err != nil {
 		return false, fmt.Errorf("container %s: %w", c.Name, err)
 	}
-	text, err := render.Spec(cl.ID, base, in)
+	text, err := cdi.Spec(cl.ID, base, in)
 	if err != nil {
 		return false, err
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package render writes an injection down as a CDI specification with exactly one
+// Package cdi writes an injection down as a CDI specification with exactly one
 // device, whose name is the allocation id. The container runtime resolves the
 // name that the kubelet was given to this file and to nothing else, so a
 // container gets what was prepared for its own allocation or does not start.
-package render
+package cdi
 
 import (
 	"context"
