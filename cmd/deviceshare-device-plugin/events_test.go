@@ -11,12 +11,12 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"deviceshare/deviceplugin/kubelet"
-	"deviceshare/deviceplugin/monitor"
+	"deviceshare/deviceplugin/metrics"
 )
 
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
-	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: monitor.New(monitor.States{}), without: map[kubelet.Source]bool{}}
+	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(metrics.States{}), without: map[kubelet.Source]bool{}}
 	missing := func(pod int) error {
 		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, kubelet.ErrNoPodResources)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/driver"
-	"deviceshare/deviceplugin/monitor"
+	"deviceshare/deviceplugin/metrics"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/mps/mpsnode"
@@ -81,7 +81,7 @@ func (p *plugin) supervise(ctx context.Context, group *errgroup.Group) {
 // daemonDied tells the node, and every pod that was a client, that an MPS control
 // daemon died. It is called for several devices at once. It must not wait for a preparer, which may be the caller.
 func (p *plugin) daemonDied(r mpsnode.Restart) {
-	p.metrics.Problem(monitor.ProblemMPS)
+	p.metrics.Problem(metrics.ProblemMPS)
 	what := "it runs again; processes that used it get CUDA errors until they are started again"
 	if r.Err != nil {
 		what = "it does not start again: " + r.Err.Error()

@@ -28,7 +28,7 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
-	"deviceshare/deviceplugin/monitor"
+	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/pods"
 	"deviceshare/deviceplugin/publish"
 	"deviceshare/deviceplugin/receipt"
@@ -47,7 +47,7 @@ type plugin struct {
 	client    kubernetes.Interface
 	driver    driver.Driver
 	board     *discovery.Board
-	metrics   *monitor.Metrics
+	metrics   *metrics.Metrics
 	report    *reporter
 	config    *live.Watcher
 	pods      *pods.Store
@@ -135,7 +135,7 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 	if err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
-	p.metrics = monitor.New(monitor.States{
+	p.metrics = metrics.New(metrics.States{
 		Inventory: func() (sharing.Inventory, bool) { return p.board.Inventory() },
 		Working:   func() (sharing.Inventory, bool) { return p.board.Working() },
 		Config:    func() wire.ConfigVersions { return p.versions() },
@@ -144,10 +144,10 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 	})
 	p.report = newReporter(client, o.nodeName, p.metrics)
 	if broken != nil {
-		p.report.trouble(monitor.ProblemCheckpoint, "DeviceCheckpointBroken", broken)
+		p.report.trouble(metrics.ProblemCheckpoint, "DeviceCheckpointBroken", broken)
 	}
 	last := kept{files: hostnode.OS{}, directory: filepath.Join(o.stateDir, "config"), trouble: func(err error) {
-		p.report.trouble(monitor.ProblemConfiguration, "DeviceConfigNotKept", err)
+		p.report.trouble(metrics.ProblemConfiguration, "DeviceConfigNotKept", err)
 	}}
 	p.config = live.New(live.Options{
 		Client: client, Keep: last.keep, Recall: last.recall,
@@ -254,7 +254,7 @@ func (p *plugin) newHealth() (*health.Monitor, error) {
 	}
 	return health.New(p.driver, p.board, health.Config{
 		Ignored: xids, IgnoreAll: all, Probe: p.o.healthProbe, Quiet: p.o.healthMin, Retry: p.o.driverRetry, FailFast: p.o.failOnInitError,
-		Trouble: func(err error) { p.report.trouble(monitor.ProblemDriver, "GPUDriverUnavailable", err) },
+		Trouble: func(err error) { p.report.trouble(metrics.ProblemDriver, "GPUDriverUnavailable", err) },
 		Changed: p.report.device, Opened: p.forget, Alive: func() { p.looked.Store(time.Now().UnixNano()) },
 	}), nil
 }
@@ -291,6 +291,6 @@ func (p *plugin) publisher(amounts func() bool, withheld func() string) (*publis
 			return d.Names(), d.MemoryFactor
 		},
 		Amounts: amounts, Changes: p.changes,
-		Trouble: func(err error) { p.report.trouble(monitor.ProblemPublish, "DevicePublishFailed", err) },
+		Trouble: func(err error) { p.report.trouble(metrics.ProblemPublish, "DevicePublishFailed", err) },
 	})
 }

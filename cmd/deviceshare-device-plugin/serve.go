@@ -13,7 +13,7 @@ import (
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lifecycle"
-	"deviceshare/deviceplugin/monitor"
+	"deviceshare/deviceplugin/metrics"
 )
 
 // allocations are what the kubelet recorded of the count resource.
@@ -68,7 +68,7 @@ func (p *plugin) countServer() *kubelet.Server {
 func (p *plugin) reconcile(ctx context.Context) error {
 	for {
 		if err := p.keeper.Reconcile(ctx); err != nil && ctx.Err() == nil {
-			p.report.trouble(monitor.ProblemReconcile, "DeviceReconcileFailed", err)
+			p.report.trouble(metrics.ProblemReconcile, "DeviceReconcileFailed", err)
 		}
 		select {
 		case <-ctx.Done():

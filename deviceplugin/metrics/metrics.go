@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitor shows what the device plugin does: metrics, and whether it is
+// Package metrics shows what the device plugin does: metrics, and whether it is
 // well. Counters are told; everything that is a state is read when it is asked
 // for, so that it cannot be stale.
-package monitor
+//
+// Survey finds out what containers use of their devices: what their processes say in
+// the regions that libvgpu.so keeps (modes hami-core and mps), and what the driver
+// says of the same processes. If the driver says more, a program goes past the
+// library. A region is written by its container. It is evidence, not truth: a
+// container that lies about itself changes numbers about itself.
+package metrics
 
 import (
 	"context"

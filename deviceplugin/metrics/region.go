@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package metrics
 
 import (
 	"bytes"
@@ -46,11 +46,11 @@ const (
 // Region is what the processes of one container say they use.
 type Region struct {
 	// Devices are those that have a UUID in the file, in its order.
-	Devices []Device
+	Devices []DeviceUsage
 }
 
-// Device is what all living processes of the container together say of one device.
-type Device struct {
+// DeviceUsage is what all living processes of the container together say of one device.
+type DeviceUsage struct {
 	ID sharing.DeviceID
 	// Limit is what the file says of it; 0 is none. What is enforced stands in the
 	// limits file, which the container cannot write.
@@ -70,12 +70,12 @@ type Device struct {
 	Measured bool
 }
 
-// Decode reads a region. alive says whether the process that has a slot still
+// DecodeRegion reads a region. alive says whether the process that has a slot still
 // lives; an error of it ends the reading. The file is of the container's making, and
 // may change while it is read: whatever it holds, the result is a value or an
 // error. An extension of a version that this program does not know is passed over:
 // then there is no Overflow, Imported and Busy.
-func Decode(file io.ReaderAt, alive func(slot int) (bool, error)) (Region, error) {
+func DecodeRegion(file io.ReaderAt, alive func(slot int) (bool, error)) (Region, error) {
 	r := reader{file: file, alive: alive}
 	if err := r.head(); err != nil {
 		return Region{}, fmt.Errorf("read a region: %w", err)
@@ -104,7 +104,7 @@ type reader struct {
 	alive    func(slot int) (bool, error)
 	slots    int  // as many may be in use
 	extended bool // the extension is one we know
-	devices  [maxDevices]Device
+	devices  [maxDevices]DeviceUsage
 	pids     [maxDevices]map[int32]bool
 	buffer   [processStatusEnd]byte // the largest piece
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package metrics
 
 import (
 	"context"
@@ -9,20 +9,19 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/usage"
 	"deviceshare/sharing"
 )
 
 func TestTheMetricsSayWhatContainersUse(t *testing.T) {
 	s := known()
-	s.Usage = func(context.Context) usage.Report {
-		c := usage.Container{
+	s.Usage = func(context.Context) Usage {
+		c := ContainerUsage{
 			Record:  checkpoint.Record{Namespace: "ns", Pod: "p", Container: "main", Mode: sharing.HAMiCore},
-			Devices: []usage.Device{{ID: "GPU-a", Limit: 100, Used: 60, Imported: 2, Overflow: 1, Processes: 2, Busy: 1500 * time.Millisecond, Measured: true}},
+			Devices: []DeviceUsage{{ID: "GPU-a", Limit: 100, Used: 60, Imported: 2, Overflow: 1, Processes: 2, Busy: 1500 * time.Millisecond, Measured: true}},
 		}
 		next := c // of the same name, while the one before is being taken back
-		next.Devices = []usage.Device{{ID: "GPU-a", Limit: 100, Used: 5}, {ID: "GPU-b"}}
-		return usage.Report{Containers: []usage.Container{c, next}, Untracked: map[sharing.DeviceID]sharing.Bytes{"GPU-a": 7}}
+		next.Devices = []DeviceUsage{{ID: "GPU-a", Limit: 100, Used: 5}, {ID: "GPU-b"}}
+		return Usage{Containers: []ContainerUsage{c, next}, Untracked: map[sharing.DeviceID]sharing.Bytes{"GPU-a": 7}}
 	}
 	code, text := serve(t, New(s), func() error { return nil })("/metrics")
 	labels := `{container="main",device="GPU-a",mode="hami-core",namespace="ns",pod="p"} `

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package metrics
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // untracked asks the driver about every device that a limited container has a part
 // of.
-func (s *Survey) untracked(ctx context.Context, containers []Container) map[sharing.DeviceID]sharing.Bytes {
+func (s *Survey) untracked(ctx context.Context, containers []ContainerUsage) map[sharing.DeviceID]sharing.Bytes {
 	out := map[sharing.DeviceID]sharing.Bytes{}
 	for id, pods := range tracked(s.cfg.Records(), containers) {
 		if ctx.Err() != nil {
@@ -41,7 +41,7 @@ func (s *Survey) untracked(ctx context.Context, containers []Container) map[shar
 // tracked is what the regions say of each device and pod. A pod that has all of the
 // device for one of its containers is left out: nothing limits that one, and the
 // driver's processes are known by pods. A region that cannot be read says nothing.
-func tracked(records []checkpoint.Record, containers []Container) map[sharing.DeviceID]map[sharing.Owner]sharing.Bytes {
+func tracked(records []checkpoint.Record, containers []ContainerUsage) map[sharing.DeviceID]map[sharing.Owner]sharing.Bytes {
 	out := map[sharing.DeviceID]map[sharing.Owner]sharing.Bytes{}
 	each := func(want bool, do func(pods map[sharing.Owner]sharing.Bytes, owner sharing.Owner)) {
 		for i := range records {

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package metrics
 
 import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"deviceshare/deviceplugin/usage"
 )
 
 // used collects what containers use, when asked.
 type used struct {
-	report func(ctx context.Context) usage.Report
+	report func(ctx context.Context) Usage
 
 	memory, limit, imported, host, seconds, processes, untracked *prometheus.Desc
 }
 
-func newUsed(report func(ctx context.Context) usage.Report) *used {
+func newUsed(report func(ctx context.Context) Usage) *used {
 	share := []string{"namespace", "pod", "container", "device", "mode"}
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("deviceshare_container_"+name, help, share, nil)
@@ -45,7 +43,7 @@ func (u *used) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (u *used) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), usage.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	report := u.report(ctx)
 	for labels, d := range perLabels(report.Containers) {
@@ -69,8 +67,8 @@ func (u *used) Collect(out chan<- prometheus.Metric) {
 // perLabels adds up what has the same labels: a pod of a StatefulSet, and the one
 // before it of which not everything is taken back yet. Prometheus refuses a page
 // that says a thing twice.
-func perLabels(containers []usage.Container) map[[5]string]usage.Device {
-	all := map[[5]string]usage.Device{}
+func perLabels(containers []ContainerUsage) map[[5]string]DeviceUsage {
+	all := map[[5]string]DeviceUsage{}
 	for i := range containers {
 		r := &containers[i].Record
 		for _, d := range containers[i].Devices {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package metrics
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/usage"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -24,7 +23,7 @@ type States struct {
 	Records func() []checkpoint.Record
 	// Usage is what containers use, as far as it is found out within ctx; nil shows
 	// nothing of it.
-	Usage func(ctx context.Context) usage.Report
+	Usage func(ctx context.Context) Usage
 }
 
 // states collects them when asked.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package metrics
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestWhatATenantPutsInPlaceOfItsRegionIsAnError(t *testing.T) {
 			if err := put(path); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Read(path, noLimit); err == nil || errors.Is(err, os.ErrNotExist) {
+			if _, err := ReadRegion(path, noLimit); err == nil || errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the error is %v", err)
 			}
 		})
@@ -44,7 +44,7 @@ func TestASlotThatNobodyHasLockedIsOfADeadProcess(t *testing.T) {
 	if err := os.WriteFile(path, newImage(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	region, err := Read(path, noLimit)
+	region, err := ReadRegion(path, noLimit)
 	if err != nil || len(region.Devices) != 2 || region.Devices[0].Used != 0 || region.Devices[0].Processes != 0 {
 		t.Errorf("the region is %+v, %v", region, err)
 	}
@@ -68,7 +68,7 @@ func TestAReportTellsATroubleOnceAndWhatIsUntracked(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", filepath.Join(bad, "vgpu.cache")); err != nil {
 		t.Fatal(err)
 	}
-	s := New(Config{
+	s := NewSurvey(SurveyConfig{
 		StateDir: dir, Records: func() []checkpoint.Record { return records },
 		Processes: func(sharing.DeviceID) ([]driver.Process, error) {
 			return []driver.Process{{PID: 1, Memory: 30}, {PID: 2, Memory: 7}}, nil
@@ -99,7 +99,7 @@ func TestAReportTellsATroubleOnceAndWhatIsUntracked(t *testing.T) {
 func TestADriverThatHangsCostsOnlyWhatItWouldHaveTold(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
-	s := New(Config{
+	s := NewSurvey(SurveyConfig{
 		StateDir: t.TempDir(), Records: func() []checkpoint.Record { return []checkpoint.Record{record(uid)} },
 		Processes: func(sharing.DeviceID) ([]driver.Process, error) { <-hang; return nil, nil },
 		Cgroup:    func(int) (string, error) { return "", nil }, Trouble: func(checkpoint.Record, error) {},
@@ -145,7 +145,7 @@ func TestUntrackedIsWhatPodsHaveBeyondTheirRegions(t *testing.T) {
 func TestAPodWithAWholeDeviceIsLeftOut(t *testing.T) {
 	whole, shared := record("a"), record("b")
 	whole.Devices[0].Whole = true
-	got := tracked([]checkpoint.Record{whole, shared}, []Container{{Record: shared, Devices: []Device{{ID: "GPU-a", Used: 9, Overflow: 2, Uncounted: 1}}}})
+	got := tracked([]checkpoint.Record{whole, shared}, []ContainerUsage{{Record: shared, Devices: []DeviceUsage{{ID: "GPU-a", Used: 9, Overflow: 2, Uncounted: 1}}}})
 	if len(got["GPU-a"]) != 1 || got["GPU-a"]["b"] != 8 {
 		t.Errorf("tracked is %v", got)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package metrics
 
 import (
 	"bytes"
@@ -63,38 +63,38 @@ func newImage() image {
 func everybody(int) (bool, error) { return true, nil }
 
 func TestARegionIsTheSumOfItsLivingProcesses(t *testing.T) {
-	a := Device{ID: "GPU-a", Limit: 100, Used: 50, Imported: 3, Overflow: 9, Processes: 2, Busy: 1500, Measured: true}
-	b := Device{ID: "GPU-b", Used: 6, Uncounted: 6, Processes: 1}
+	a := DeviceUsage{ID: "GPU-a", Limit: 100, Used: 50, Imported: 3, Overflow: 9, Processes: 2, Busy: 1500, Measured: true}
+	b := DeviceUsage{ID: "GPU-b", Used: 6, Uncounted: 6, Processes: 1}
 	cases := map[string]struct {
 		change func(m image)
 		alive  func(slot int) (bool, error)
-		want   []Device
+		want   []DeviceUsage
 	}{
-		"everybody lives": {func(image) {}, everybody, []Device{a, b}},
-		"a dead process has nothing, and the GPU time stays": {func(image) {}, func(slot int) (bool, error) { return slot != 2, nil }, []Device{
+		"everybody lives": {func(image) {}, everybody, []DeviceUsage{a, b}},
+		"a dead process has nothing, and the GPU time stays": {func(image) {}, func(slot int) (bool, error) { return slot != 2, nil }, []DeviceUsage{
 			{ID: "GPU-a", Limit: 100, Used: 30, Processes: 1, Busy: 1500, Measured: true}, {ID: "GPU-b"},
 		}},
-		"a hole has nothing":                    {func(m image) { m.put(processesAt+processSize+processUsedAt+32, 1000) }, everybody, []Device{a, b}},
-		"a slot beyond the highest has nothing": {func(m image) { m.process(5, 9, 0, 0, 0, 1000, 1000) }, everybody, []Device{a, b}},
-		"a process with two copies of the library is one": {func(m image) { m.process(2, 7, 0, 0, 0, 20, 20) }, everybody, []Device{
+		"a hole has nothing":                    {func(m image) { m.put(processesAt+processSize+processUsedAt+32, 1000) }, everybody, []DeviceUsage{a, b}},
+		"a slot beyond the highest has nothing": {func(m image) { m.process(5, 9, 0, 0, 0, 1000, 1000) }, everybody, []DeviceUsage{a, b}},
+		"a process with two copies of the library is one": {func(m image) { m.process(2, 7, 0, 0, 0, 20, 20) }, everybody, []DeviceUsage{
 			{ID: "GPU-a", Limit: 100, Used: 50, Imported: 3, Overflow: 9, Processes: 1, Busy: 1500, Measured: true}, b,
 		}},
 		"a process with a context alone is one": {func(m image) {
 			m.put32(processCountAt, 4)
 			m.process(3, 9, 0, 2, 0, 0, 0)
-		}, everybody, []Device{
+		}, everybody, []DeviceUsage{
 			{ID: "GPU-a", Limit: 100, Used: 50, Uncounted: 2, Imported: 3, Overflow: 9, Processes: 3, Busy: 1500, Measured: true}, b,
 		}},
-		"an extension of the version before is read": {func(m image) { m.put32(extensionAt+8, extensionOldest) }, everybody, []Device{a, b}},
-		"an extension of a later version is passed over": {func(m image) { m.put32(extensionAt+8, extensionVersion+1) }, everybody, []Device{
+		"an extension of the version before is read": {func(m image) { m.put32(extensionAt+8, extensionOldest) }, everybody, []DeviceUsage{a, b}},
+		"an extension of a later version is passed over": {func(m image) { m.put32(extensionAt+8, extensionVersion+1) }, everybody, []DeviceUsage{
 			{ID: "GPU-a", Limit: 100, Used: 50, Processes: 2}, b,
 		}},
-		"a device without a name is none": {func(m image) { m.put(uuidsAt, 0) }, everybody, []Device{b}},
+		"a device without a name is none": {func(m image) { m.put(uuidsAt, 0) }, everybody, []DeviceUsage{b}},
 		"sums stop at the largest amount": {func(m image) {
 			m.process(0, 7, 1, 0, 0, 0, uint64(sharing.MaxBytes))
 			m.process(2, 8, 1, 0, 0, 0, uint64(sharing.MaxBytes))
-		}, everybody, []Device{a, {ID: "GPU-b", Used: sharing.MaxBytes, Processes: 2}}},
-		"compute that is limited and unused is measured": {func(m image) { m.put(pacesAt+paceRefilledAt, 1, 0) }, everybody, []Device{
+		}, everybody, []DeviceUsage{a, {ID: "GPU-b", Used: sharing.MaxBytes, Processes: 2}}},
+		"compute that is limited and unused is measured": {func(m image) { m.put(pacesAt+paceRefilledAt, 1, 0) }, everybody, []DeviceUsage{
 			{ID: "GPU-a", Limit: 100, Used: 50, Imported: 3, Overflow: 9, Processes: 2, Measured: true}, b,
 		}},
 	}
@@ -102,7 +102,7 @@ func TestARegionIsTheSumOfItsLivingProcesses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newImage()
 			c.change(m)
-			got, err := Decode(bytes.NewReader(m), c.alive)
+			got, err := DecodeRegion(bytes.NewReader(m), c.alive)
 			if err != nil || !reflect.DeepEqual(got.Devices, c.want) {
 				t.Errorf("the region is\n%+v (%v)\nwant\n%+v", got.Devices, err, c.want)
 			}
@@ -133,7 +133,7 @@ func TestARegionThatCannotBeIsAnError(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := Decode(bytes.NewReader(c.change(newImage())), everybody)
+			_, err := DecodeRegion(bytes.NewReader(c.change(newImage())), everybody)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v, want %q in it", err, c.want)
 			}
@@ -143,7 +143,7 @@ func TestARegionThatCannotBeIsAnError(t *testing.T) {
 
 func TestReadingEndsWhenItMust(t *testing.T) {
 	late := errors.New("late")
-	if _, err := Decode(bytes.NewReader(newImage()), func(int) (bool, error) { return false, late }); !errors.Is(err, late) {
+	if _, err := DecodeRegion(bytes.NewReader(newImage()), func(int) (bool, error) { return false, late }); !errors.Is(err, late) {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -162,7 +162,7 @@ func FuzzDecode(f *testing.F) {
 		good := bytes.Clone(m[at : int(at)+len(noise)])
 		copy(m[at:], noise)
 		defer copy(m[at:], good)
-		region, err := Decode(bytes.NewReader(m[:min(int(size), len(m))]), everybody)
+		region, err := DecodeRegion(bytes.NewReader(m[:min(int(size), len(m))]), everybody)
 		if err != nil {
 			if region.Devices != nil {
 				t.Error("an error came with a value")

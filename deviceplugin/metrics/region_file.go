@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package metrics
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ const (
 	getOFDLck = 36       // F_OFD_GETLK
 )
 
-// Read reads the region at path, whose directory the container can write. goAhead
+// ReadRegion reads the region at path, whose directory the container can write. goAhead
 // is asked before every process that is looked at; an error of it ends the
 // reading. The error is fs.ErrNotExist where there is no file: no program of the
 // container has used CUDA yet.
@@ -24,14 +24,14 @@ const (
 // The file is never mapped, because a container that truncates it would kill us; no
 // link is followed, and nothing is opened that is no regular file: opening a device
 // node or a pipe has effects, and may block.
-func Read(path string, goAhead func() error) (Region, error) {
+func ReadRegion(path string, goAhead func() error) (Region, error) {
 	file, err := open(path)
 	if err != nil {
 		return Region{}, fmt.Errorf("open region %s: %w", path, err)
 	}
 	defer func() { _ = file.Close() }()
 	fd := file.Fd()
-	region, err := Decode(file, func(slot int) (bool, error) {
+	region, err := DecodeRegion(file, func(slot int) (bool, error) {
 		if err := goAhead(); err != nil {
 			return false, err
 		}

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage finds out what containers use of their devices: what their
-// processes say in the regions that libvgpu.so keeps (modes hami-core and mps), and
-// what the driver says of the same processes. More of the latter is a program that
-// goes past the library.
-//
-// A region is written by its container. It is evidence, not truth: a container that
-// lies about itself changes numbers about itself.
-package usage
+package metrics
 
 import (
 	"context"
@@ -23,8 +16,8 @@ import (
 	"deviceshare/sharing"
 )
 
-// Config is what a Survey works with. All fields are needed.
-type Config struct {
+// SurveyConfig is what a Survey works with. All fields are needed.
+type SurveyConfig struct {
 	// StateDir is where the backends keep their files, each below its mode's name.
 	StateDir string
 	Records  func() []checkpoint.Record
@@ -38,7 +31,7 @@ type Config struct {
 
 // Survey asks when it is asked. It is safe for concurrent use.
 type Survey struct {
-	cfg  Config
+	cfg  SurveyConfig
 	turn chan struct{} // holds a token while somebody looks
 
 	mu       sync.Mutex
@@ -48,44 +41,44 @@ type Survey struct {
 // told is a number of failures that was told.
 const told = -1
 
-// New returns a survey.
-func New(cfg Config) *Survey {
+// NewSurvey returns a survey.
+func NewSurvey(cfg SurveyConfig) *Survey {
 	return &Survey{cfg: cfg, turn: make(chan struct{}, 1), failures: map[string]int{}}
 }
 
-// Report is what was found. What could not be found out, or not in time, is not in
+// Usage is what was found. What could not be found out, or not in time, is not in
 // it.
-type Report struct {
-	Containers []Container
+type Usage struct {
+	Containers []ContainerUsage
 	// Untracked is memory of each device that processes of limited containers have,
 	// and their regions do not know of. A device is absent where the driver does
 	// not tell.
 	Untracked map[sharing.DeviceID]sharing.Bytes
 }
 
-// Container is one container that has limits.
-type Container struct {
+// ContainerUsage is one container that has limits.
+type ContainerUsage struct {
 	Record checkpoint.Record
 	// Devices has one entry for each share, in the record's order. Limit is what is
 	// enforced, 0 for a whole device. A container without a region uses nothing.
-	Devices []Device
+	Devices []DeviceUsage
 }
 
 // Report looks at everything, for as long as ctx says at most.
-func (s *Survey) Report(ctx context.Context) Report {
+func (s *Survey) Report(ctx context.Context) Usage {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return Report{}
+		return Usage{}
 	}
-	results := make(chan Report, 2)
+	results := make(chan Usage, 2)
 	go func() { // it ends when the disk and the driver answer; meanwhile nobody else asks them
 		defer func() { <-s.turn }()
 		containers := s.containers(ctx)
-		results <- Report{Containers: containers}
-		results <- Report{Containers: containers, Untracked: s.untracked(ctx, containers)}
+		results <- Usage{Containers: containers}
+		results <- Usage{Containers: containers, Untracked: s.untracked(ctx, containers)}
 	}()
-	var latest Report
+	var latest Usage
 	for range cap(results) {
 		select {
 		case latest = <-results:
@@ -97,15 +90,15 @@ func (s *Survey) Report(ctx context.Context) Report {
 }
 
 // containers reads the regions, as many as there is time for.
-func (s *Survey) containers(ctx context.Context) []Container {
-	var out []Container
+func (s *Survey) containers(ctx context.Context) []ContainerUsage {
+	var out []ContainerUsage
 	known := map[string]bool{}
 	for _, r := range s.cfg.Records() {
 		known[r.ID] = true
 		if !limited(&r) {
 			continue
 		}
-		region, err := Read(s.path(&r), ctx.Err)
+		region, err := ReadRegion(s.path(&r), ctx.Err)
 		if ctx.Err() != nil {
 			return out
 		}
@@ -114,7 +107,7 @@ func (s *Survey) containers(ctx context.Context) []Container {
 		}
 		s.note(r, err)
 		if err == nil {
-			out = append(out, Container{Record: r, Devices: shares(&r, region)})
+			out = append(out, ContainerUsage{Record: r, Devices: shares(&r, region)})
 		}
 	}
 	s.forget(known)
@@ -141,10 +134,10 @@ func (s *Survey) path(r *checkpoint.Record) string {
 
 // shares is what the region says of the devices of a record. A device that only the
 // region knows is passed over: its name could be anything.
-func shares(r *checkpoint.Record, region Region) []Device {
-	out := make([]Device, 0, len(r.Devices))
+func shares(r *checkpoint.Record, region Region) []DeviceUsage {
+	out := make([]DeviceUsage, 0, len(r.Devices))
 	for i := range r.Devices {
-		use := Device{ID: r.Devices[i].Device}
+		use := DeviceUsage{ID: r.Devices[i].Device}
 		for _, d := range region.Devices {
 			if d.ID == use.ID {
 				use = d

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package metrics
 
 import (
 	"os"
@@ -69,7 +69,7 @@ func (l *library) start(used sharing.Bytes, steps ...string) *exec.Cmd {
 	l.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	deadline, last := time.Now().Add(time.Minute), Region{}
 	for time.Now().Before(deadline) {
-		region, err := Read(l.region, func() error { return nil })
+		region, err := ReadRegion(l.region, func() error { return nil })
 		if err == nil && len(region.Devices) == 1 && region.Devices[0].Used == used {
 			return cmd
 		}
@@ -81,9 +81,9 @@ func (l *library) start(used sharing.Bytes, steps ...string) *exec.Cmd {
 }
 
 // read is what is there of the only device.
-func (l *library) read() Device {
+func (l *library) read() DeviceUsage {
 	l.t.Helper()
-	region, err := Read(l.region, func() error { return nil })
+	region, err := ReadRegion(l.region, func() error { return nil })
 	if err != nil {
 		l.t.Fatal(err)
 	}
