@@ -14,7 +14,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"deviceshare/deviceplugin/kubelet"
-	"deviceshare/deviceplugin/publish"
+	"deviceshare/deviceplugin/legacy"
 	"deviceshare/sharing"
 )
 
@@ -22,15 +22,15 @@ import (
 // the servers that the old way needs.
 type amounts struct {
 	plugin *plugin
-	way    atomic.Value // publish.Way
+	way    atomic.Value // legacy.AmountSource
 	stop   context.CancelFunc
 	told   string
 }
 
 // inCapacity reports whether they belong into the node's capacity.
 func (a *amounts) inCapacity() bool {
-	way, _ := a.way.Load().(publish.Way)
-	return way == publish.InCapacity
+	way, _ := a.way.Load().(legacy.AmountSource)
+	return way == legacy.FromNodeStatus
 }
 
 // run follows the devices and the kubelet until ctx ends.
@@ -61,9 +61,9 @@ func (a *amounts) decide(ctx context.Context) {
 	inv, _ := p.board.Usable()
 	units := int64(len(a.memory(&inv)))
 	live := func(o sharing.Owner) bool { _, ok := p.pods.Pod(o); return ok }
-	way, why := publish.Choose(p.o.memoryResources, record, []string{device.MemoryName, device.CoreName}, live, units)
+	way, why := legacy.ChooseAmountSource(p.o.memoryResources, record, []string{device.MemoryName, device.CoreName}, live, units)
 	a.tell(way, why)
-	if old, _ := a.way.Swap(way).(publish.Way); old == way {
+	if old, _ := a.way.Swap(way).(legacy.AmountSource); old == way {
 		return
 	}
 	klog.InfoS("amounts of memory and compute are offered", "way", way)
@@ -71,14 +71,14 @@ func (a *amounts) decide(ctx context.Context) {
 		a.stop()
 		a.stop = nil
 	}
-	if way == publish.AsDevices {
+	if way == legacy.FromDevicePlugin {
 		a.serve(ctx)
 	}
 	p.changed()
 }
 
 // tell reports why once.
-func (a *amounts) tell(way publish.Way, why string) {
+func (a *amounts) tell(way legacy.AmountSource, why string) {
 	if why == a.told {
 		return
 	}
@@ -106,7 +106,7 @@ func (a *amounts) serve(ctx context.Context) {
 	}
 	offer("deviceshare-memory.sock", func() string { return p.config.Current().Device.MemoryName }, a.memory)
 	offer("deviceshare-cores.sock", func() string { return p.config.Current().Device.CoreName }, func(inv *sharing.Inventory) []*pluginapi.Device {
-		return kubelet.Units(inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
+		return legacy.Units(inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
 	})
 }
 
@@ -114,8 +114,8 @@ func (a *amounts) serve(ctx context.Context) {
 // even made.
 func (a *amounts) memory(inv *sharing.Inventory) []*pluginapi.Device {
 	factor := max(a.plugin.config.Current().Device.MemoryFactor, 1)
-	left := int64(publish.MostUnits) + 1
-	return kubelet.Units(inv, "memory", func(d *sharing.Device) int64 {
+	left := int64(legacy.MaxUnits) + 1
+	return legacy.Units(inv, "memory", func(d *sharing.Device) int64 {
 		n := min(int64(d.Memory/sharing.MiB)/factor, left)
 		left -= n
 		return n

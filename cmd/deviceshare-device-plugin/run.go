@@ -26,12 +26,12 @@ import (
 	"deviceshare/deviceplugin/eviction"
 	"deviceshare/deviceplugin/health"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/pods"
 	"deviceshare/deviceplugin/publish"
-	"deviceshare/deviceplugin/receipt"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
@@ -54,7 +54,7 @@ type plugin struct {
 	store     *checkpoint.Store
 	keeper    *lifecycle.Keeper
 	releases  *releases
-	receipts  *receipt.Writer
+	receipts  *legacy.ReceiptWriter
 	preparers []nodeapi.Preparer
 	kubelet   kubelet.Directory
 	health    *health.Monitor
@@ -118,7 +118,7 @@ func (p *plugin) settings(v live.Value) discovery.Settings {
 // assemble makes every part; nothing runs yet.
 func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*plugin, error) {
 	p := &plugin{
-		o: o, client: client, driver: driver, releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1),
+		o: o, client: client, driver: driver, releases: newReleases(), receipts: legacy.NewReceiptWriter(client, o.nodeName), changes: make(chan struct{}, 1),
 	}
 	slicer, step, err := timeSlice(o)
 	if err != nil {

@@ -32,22 +32,3 @@ func Slots(inv *sharing.Inventory) []*pluginapi.Device {
 	}
 	return slots
 }
-
-// Units are the kubelet devices of an amount offered one by one, named as the old
-// device plugin named them: kind is "memory" or "core". of is the amount per
-// device of the inventory.
-func Units(inv *sharing.Inventory, kind string, of func(*sharing.Device) int64) []*pluginapi.Device {
-	var units []*pluginapi.Device
-	for i := range inv.Devices {
-		d := &inv.Devices[i]
-		health := pluginapi.Healthy
-		if !d.Healthy {
-			health = pluginapi.Unhealthy
-		}
-		prefix := string(d.ID) + "-" + kind + "-"
-		for n := range of(d) {
-			units = append(units, &pluginapi.Device{ID: prefix + strconv.FormatInt(n, 10), Health: health})
-		}
-	}
-	return units
-}

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
@@ -234,38 +233,6 @@ func TestAmountsCanBeLeftToTheDevicePlugin(t *testing.T) {
 	p.tell(func() {})
 	if got := capacity(p.node(), wire.ResourceMemory); got != 9 {
 		t.Errorf("the capacity is %d, want what the kubelet wrote", got)
-	}
-}
-
-func TestChooseHowAmountsAreOffered(t *testing.T) {
-	names := []string{wire.ResourceMemory, wire.ResourceCores}
-	holder := kubelet.Held{Owner: "live", Resource: wire.ResourceMemory}
-	dead := kubelet.Held{Owner: "dead", Resource: wire.ResourceMemory}
-	cases := map[string]struct {
-		setting string
-		record  kubelet.Record
-		units   int64
-		way     Way
-		why     string
-	}{
-		"a fresh kubelet":                          {"auto", kubelet.Record{}, 9e6, InCapacity, ""},
-		"a live pod of the old device plugin":      {"auto", kubelet.Record{Held: []kubelet.Held{holder}, Registered: names}, 1000, AsDevices, "1 containers hold"},
-		"too much memory for the old way":          {"auto", kubelet.Record{Held: []kubelet.Held{holder}}, 60001, Waiting, "raise gpuMemoryFactor"},
-		"only pods that ended":                     {"auto", kubelet.Record{Held: []kubelet.Held{dead}}, 1000, InCapacity, ""},
-		"the kubelet remembers the resource":       {"auto", kubelet.Record{Held: []kubelet.Held{dead}, Registered: names}, 1000, Waiting, "five minutes"},
-		"only our own resource is registered":      {"auto", kubelet.Record{Registered: []string{wire.ResourceNumber}}, 1000, InCapacity, ""},
-		"node-status is wanted":                    {"node-status", kubelet.Record{}, 1000, InCapacity, ""},
-		"node-status is wanted and meets the trap": {"node-status", kubelet.Record{Held: []kubelet.Held{holder}}, 1000, InCapacity, "drain the node"},
-		"device-plugin is wanted":                  {"device-plugin", kubelet.Record{}, 60000, AsDevices, ""},
-		"device-plugin is wanted and cannot be":    {"device-plugin", kubelet.Record{}, 60001, Waiting, "60001 kubelet devices"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			way, why := Choose(tc.setting, tc.record, names, func(o sharing.Owner) bool { return o == "live" }, tc.units)
-			if way != tc.way || !strings.Contains(why, tc.why) || (tc.why == "") != (why == "") {
-				t.Errorf("%s because %q, want %s with %q", way, why, tc.way, tc.why)
-			}
-		})
 	}
 }
 

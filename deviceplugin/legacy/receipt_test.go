@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package receipt
+package legacy
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func placed(annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid", Annotations: annotations}}
 }
 
-func TestOnlyPodsOfTodaysSchedulerWithoutAReceiptAreDue(t *testing.T) {
+func TestOnlyPodsOfLegacySchedulersWithoutAReceiptAreDue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		due         bool
@@ -40,7 +40,7 @@ func TestAReceiptFreesTheNodeAndConfirmsThePod(t *testing.T) {
 	pod := placed(map[string]string{wire.PodAssigned: "x", wire.PodToAllocate: "x", wire.PodBindPhase: wire.PhaseAllocating, wire.PodBindTime: "1767225601", "other": "stays"})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{wire.NodeLock: "2026-01-01T00:00:00Z", "other": "stays"}}}
 	api := fake.NewClientset(pod, node)
-	w := New(api, "n")
+	w := NewReceiptWriter(api, "n")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})
@@ -73,7 +73,7 @@ func TestAReceiptFreesTheNodeAndConfirmsThePod(t *testing.T) {
 
 func TestAPodThatIsGoneNeedsNoReceipt(t *testing.T) {
 	api := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	if err := New(api, "n").write(context.Background(), pod{"ns", "gone", "uid", ""}); err != nil {
+	if err := NewReceiptWriter(api, "n").write(context.Background(), pod{"ns", "gone", "uid", ""}); err != nil {
 		t.Error(err)
 	}
 }
@@ -105,7 +105,7 @@ func TestTheLockOfAnotherPodStays(t *testing.T) {
 	const ours, other = "2026-01-01T00:00:00Z", "2026-01-01T00:00:07Z"
 	held := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{wire.NodeLock: ours}}}
 	api := fake.NewClientset(held)
-	w := New(api, "n")
+	w := NewReceiptWriter(api, "n")
 	// Between the look and the write the lock expires and another pod gets its own.
 	api.PrependReactor("patch", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
 		taken := held.DeepCopy()

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package receipt tells Volcano's own scheduler that a pod got its devices, in
-// the annotations that scheduler waits for. Our scheduler needs none of it: the
-// package exists so that nodes can move to this device plugin before the
-// scheduler does. Nothing waits for a receipt; a container starts without it.
-package receipt
+package legacy
 
 import (
 	"context"
@@ -32,34 +28,37 @@ type pod struct {
 	bound           string // when it was decided, as the scheduler wrote it
 }
 
-// Writer writes receipts in the background. It is safe for concurrent use.
-type Writer struct {
+// ReceiptWriter tells Volcano's own scheduler that a pod got its devices, in the
+// annotations that scheduler waits for. Nothing here waits for a receipt: a container
+// starts without it. Receipts are written in the background. It is safe for
+// concurrent use.
+type ReceiptWriter struct {
 	client kubernetes.Interface
 	node   string
 	queue  *retry.Queue[pod]
 }
 
-// New returns a writer that has not started.
-func New(client kubernetes.Interface, node string) *Writer {
-	return &Writer{client: client, node: node, queue: retry.New[pod](100*time.Millisecond, time.Minute)}
+// NewReceiptWriter returns a writer that has not started.
+func NewReceiptWriter(client kubernetes.Interface, node string) *ReceiptWriter {
+	return &ReceiptWriter{client: client, node: node, queue: retry.New[pod](100*time.Millisecond, time.Minute)}
 }
 
 // Prepared notes that a pod's container got its devices. It does not block.
-func (w *Writer) Prepared(p *corev1.Pod) {
+func (w *ReceiptWriter) Prepared(p *corev1.Pod) {
 	if Due(p) {
 		w.queue.Add(pod{p.Namespace, p.Name, p.UID, p.Annotations[wire.PodBindTime]})
 	}
 }
 
 // Due reports whether somebody waits for a receipt: the pod was placed by a
-// scheduler that knows only today's annotations, and has none yet.
+// scheduler that knows only the legacy annotations, and has none yet.
 func Due(p *corev1.Pod) bool {
 	_, ours := p.Annotations[wire.PodPlacement]
 	return !ours && p.Annotations[wire.PodAssigned] != "" && p.Annotations[wire.PodBindPhase] != wire.PhaseSuccess
 }
 
 // Run writes until ctx ends. A receipt that fails is written again later.
-func (w *Writer) Run(ctx context.Context) error {
+func (w *ReceiptWriter) Run(ctx context.Context) error {
 	return w.queue.Run(ctx, func(ctx context.Context, p pod) error {
 		err := w.write(ctx, p)
 		if err != nil {
@@ -69,13 +68,13 @@ func (w *Writer) Run(ctx context.Context) error {
 	})
 }
 
-func (w *Writer) write(ctx context.Context, p pod) error {
+func (w *ReceiptWriter) write(ctx context.Context, p pod) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	// The UID makes the API server refuse a pod of the same name that came later.
 	patch := map[string]any{"metadata": map[string]any{"uid": p.uid, "annotations": map[string]any{
 		wire.PodBindPhase:  wire.PhaseSuccess,
-		wire.PodTime:       strconv.FormatUint(math.MaxUint64, 10), // today's sign for "done"
+		wire.PodTime:       strconv.FormatUint(math.MaxUint64, 10), // the legacy sign for "done"
 		wire.PodToAllocate: "",
 	}}}
 	text, err := json.Marshal(patch)
@@ -89,9 +88,9 @@ func (w *Writer) write(ctx context.Context, p pod) error {
 	return w.unlock(ctx, p)
 }
 
-// unlock removes the lock of the node that today's scheduler took for the pod, if
+// unlock removes the lock of the node that the legacy scheduler took for the pod, if
 // it took one. Nobody else removes it before it expires.
-func (w *Writer) unlock(ctx context.Context, p pod) error {
+func (w *ReceiptWriter) unlock(ctx context.Context, p pod) error {
 	node, err := w.client.CoreV1().Nodes().Get(ctx, w.node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("look for the lock of node %s: %w", w.node, err)
