@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
-	"deviceshare/deviceplugin/eviction"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
@@ -61,7 +61,7 @@ func (p *plugin) assembleModes() {
 		Passing: func(err error) bool { return errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrNoDriver) },
 		Observe: transition.Observer{Moved: p.report.moved, Waiting: p.waits, Failed: p.report.stuck},
 	})
-	p.evictor = eviction.New(eviction.Config{
+	p.evictor = cluster.NewEvictor(cluster.EvictorConfig{
 		Client: p.client, Evicted: p.report.evicted, Kept: p.report.kept,
 		Started: func(pod *corev1.Pod) bool {
 			return pod.Status.Phase == corev1.PodRunning || lifecycle.Started(pod, p.config.Current().Device.Names())

@@ -21,17 +21,15 @@ import (
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
-	"deviceshare/deviceplugin/eviction"
 	"deviceshare/deviceplugin/health"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/metrics"
-	"deviceshare/deviceplugin/pods"
-	"deviceshare/deviceplugin/publish"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
@@ -50,7 +48,7 @@ type plugin struct {
 	metrics   *metrics.Metrics
 	report    *reporter
 	config    *live.Watcher
-	pods      *pods.Store
+	pods      *cluster.Pods
 	store     *checkpoint.Store
 	keeper    *lifecycle.Keeper
 	releases  *releases
@@ -60,7 +58,7 @@ type plugin struct {
 	health    *health.Monitor
 	locks     lock.Keyed // one per device
 	mover     *transition.Mover
-	evictor   *eviction.Evictor
+	evictor   *cluster.Evictor
 	forget    func()       // what was learned about the driver's files
 	looked    atomic.Int64 // when the devices were last looked at, Unix nanoseconds
 	leaving   atomic.Bool  // it was told to stop
@@ -160,7 +158,7 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 		Problem: p.report.configuration,
 	})
 	p.board = discovery.NewBoard(o.nodeName, p.settings(p.config.Current()))
-	if p.pods, err = pods.New(client, o.nodeName, func(owner sharing.Owner) {
+	if p.pods, err = cluster.NewPods(client, o.nodeName, func(owner sharing.Owner) {
 		p.evictor.Forget(types.UID(owner))
 		p.releases.add(owner)
 	}); err != nil {
@@ -279,12 +277,12 @@ func (p *plugin) well() error {
 }
 
 // publisher keeps the node object current.
-func (p *plugin) publisher(amounts func() bool, withheld func() string) (*publish.Publisher, error) {
-	return publish.New(publish.Config{
+func (p *plugin) publisher(amounts func() bool, withheld func() string) (*cluster.Publisher, error) {
+	return cluster.NewPublisher(cluster.PublisherConfig{
 		Client: p.client, Node: p.o.nodeName,
-		State: func() (publish.State, bool) {
+		State: func() (cluster.NodeState, bool) {
 			inv, ready := p.board.Inventory()
-			return publish.State{Inventory: inv, Config: p.versions(), Withheld: withheld()}, ready
+			return cluster.NodeState{Inventory: inv, Config: p.versions(), Withheld: withheld()}, ready
 		},
 		Terms: func() (request.Names, int64) {
 			d := p.config.Current().Device

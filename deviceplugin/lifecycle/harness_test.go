@@ -24,13 +24,13 @@ import (
 
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
-	"deviceshare/deviceplugin/pods"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -54,7 +54,7 @@ type bench struct {
 
 	keeper *lifecycle.Keeper
 	store  *checkpoint.Store
-	pods   *pods.Store
+	pods   *cluster.Pods
 	gone   chan sharing.Owner
 	broken error
 	stop   func()
@@ -112,7 +112,7 @@ func (b *bench) start(files hostnode.Files) {
 	var err error
 	b.store, b.broken, err = checkpoint.Open(files, filepath.Join(b.dir, "state", "checkpoint.json"))
 	must(t, err)
-	b.pods, err = pods.New(b.api, node, func(o sharing.Owner) { b.gone <- o })
+	b.pods, err = cluster.NewPods(b.api, node, func(o sharing.Owner) { b.gone <- o })
 	must(t, err)
 	go b.pods.Run(ctx)
 	if !b.pods.WaitForSync(ctx) {

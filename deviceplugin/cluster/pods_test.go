@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pods
+package cluster
 
 import (
 	"context"
@@ -27,10 +27,10 @@ func podOf(name, node string) *corev1.Pod {
 	}
 }
 
-func start(t *testing.T, api *fake.Clientset) (*Store, chan sharing.Owner) {
+func watchPods(t *testing.T, api *fake.Clientset) (*Pods, chan sharing.Owner) {
 	t.Helper()
 	gone := make(chan sharing.Owner, 10)
-	s, err := New(api, "here", func(o sharing.Owner) { gone <- o })
+	s, err := NewPods(api, "here", func(o sharing.Owner) { gone <- o })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func start(t *testing.T, api *fake.Clientset) (*Store, chan sharing.Owner) {
 	return s, gone
 }
 
-func await(t *testing.T, s *Store, owner sharing.Owner) types.NamespacedName {
+func awaitPod(t *testing.T, s *Pods, owner sharing.Owner) types.NamespacedName {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -58,8 +58,8 @@ func TestOnlyLivePodsOfThisNodeAreKnown(t *testing.T) {
 	ended := podOf("ended", "here")
 	ended.Status.Phase = corev1.PodFailed
 	api := fake.NewClientset(podOf("a", "here"), podOf("b", "elsewhere"), ended)
-	s, _ := start(t, api)
-	if name := await(t, s, "uid-a"); name.String() != "ns/a" {
+	s, _ := watchPods(t, api)
+	if name := awaitPod(t, s, "uid-a"); name.String() != "ns/a" {
 		t.Errorf("the name is %s", name)
 	}
 	if live := s.Live(); len(live) != 1 {
@@ -69,9 +69,9 @@ func TestOnlyLivePodsOfThisNodeAreKnown(t *testing.T) {
 
 func TestAwaitSeesAPodThatComesLater(t *testing.T) {
 	api := fake.NewClientset()
-	s, _ := start(t, api)
+	s, _ := watchPods(t, api)
 	came := make(chan types.NamespacedName)
-	go func() { came <- await(t, s, "uid-late") }()
+	go func() { came <- awaitPod(t, s, "uid-late") }()
 	if _, err := api.CoreV1().Pods("ns").Create(context.Background(), podOf("late", "here"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestAwaitSeesAPodThatComesLater(t *testing.T) {
 }
 
 func TestAwaitGivesUpWithItsContext(t *testing.T) {
-	s, _ := start(t, fake.NewClientset())
+	s, _ := watchPods(t, fake.NewClientset())
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, ok := s.Await(ctx, "nobody"); ok {
@@ -91,9 +91,9 @@ func TestAwaitGivesUpWithItsContext(t *testing.T) {
 
 func TestAPodIsGoneOnceWhetherItEndsOrIsDeleted(t *testing.T) {
 	api := fake.NewClientset(podOf("a", "here"), podOf("b", "here"))
-	s, gone := start(t, api)
-	await(t, s, "uid-a")
-	await(t, s, "uid-b")
+	s, gone := watchPods(t, api)
+	awaitPod(t, s, "uid-a")
+	awaitPod(t, s, "uid-b")
 	ended := podOf("a", "here")
 	ended.Status.Phase = corev1.PodSucceeded
 	if _, err := api.CoreV1().Pods("ns").UpdateStatus(context.Background(), ended, metav1.UpdateOptions{}); err != nil {
@@ -117,7 +117,7 @@ func TestAPodIsGoneOnceWhetherItEndsOrIsDeleted(t *testing.T) {
 
 func TestFetchGoesPastTheWatchAndKeepsTheReason(t *testing.T) {
 	api := fake.NewClientset(podOf("a", "elsewhere"))
-	s, _ := start(t, api)
+	s, _ := watchPods(t, api)
 	pod, err := s.Fetch(context.Background(), types.NamespacedName{Namespace: "ns", Name: "a"})
 	if err != nil || pod.Name != "a" {
 		t.Errorf("%v, %v", pod, err)
@@ -146,7 +146,7 @@ func gap(api *fake.Clientset) (end func()) {
 func TestAPodCreatedAgainUnderItsNameWhileNobodyWatchedIsAnotherPod(t *testing.T) {
 	api := fake.NewClientset(podOf("a", "here"))
 	end := gap(api)
-	s, gone := start(t, api)
+	s, gone := watchPods(t, api)
 	again := podOf("a", "here")
 	again.UID = "uid-again"
 	if err := api.CoreV1().Pods("ns").Delete(context.Background(), "a", metav1.DeleteOptions{}); err != nil {
@@ -156,7 +156,7 @@ func TestAPodCreatedAgainUnderItsNameWhileNobodyWatchedIsAnotherPod(t *testing.T
 		t.Fatal(err)
 	}
 	end()
-	await(t, s, "uid-again")
+	awaitPod(t, s, "uid-again")
 	select {
 	case owner := <-gone:
 		if owner != "uid-a" {
@@ -171,7 +171,7 @@ func TestAPodCreatedAgainUnderItsNameWhileNobodyWatchedIsAnotherPod(t *testing.T
 }
 
 func TestTheStoreHasSyncedOnlyWhenItHasTakenInWhatWasListed(t *testing.T) {
-	s, err := New(fake.NewClientset(podOf("a", "here")), "here", func(sharing.Owner) {})
+	s, err := NewPods(fake.NewClientset(podOf("a", "here")), "here", func(sharing.Owner) {})
 	if err != nil {
 		t.Fatal(err)
 	}

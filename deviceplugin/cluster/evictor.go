@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eviction gives pods back to the scheduler whose placement their node
-// refuses for good. A placement cannot be changed once a pod is bound, so the pod
-// has to go; whoever controls it makes another, which is placed anew.
-//
-// A pod that nobody would make again is kept, and so is one that has ever run: a
-// refusal for good is for pods that have not begun.
-package eviction
+package cluster
 
 import (
 	"context"
@@ -25,8 +19,8 @@ import (
 	"deviceshare/deviceplugin/retry"
 )
 
-// Config is what an Evictor works with.
-type Config struct {
+// EvictorConfig is what an Evictor works with.
+type EvictorConfig struct {
 	Client kubernetes.Interface
 	// Started reports whether the pod has begun its work: it is not evicted then.
 	Started func(*corev1.Pod) bool
@@ -39,37 +33,43 @@ type Config struct {
 	Delay time.Duration
 }
 
-// pod is one exact pod.
-type pod struct {
+// podKey is one exact pod.
+type podKey struct {
 	namespace, name string
 	uid             types.UID
 }
 
+// Evictor gives pods back to the scheduler whose placement their node refuses for
+// good. A placement cannot be changed once a pod is bound, so the pod has to go;
+// whoever controls it makes another, which is placed anew. A pod that nobody would
+// make again is kept, and so is one that has ever run: a refusal for good is for
+// pods that have not begun.
+//
 // Evictor evicts in the background. It is safe for concurrent use.
 type Evictor struct {
-	cfg   Config
-	queue *retry.Queue[pod]
+	cfg   EvictorConfig
+	queue *retry.Queue[podKey]
 
 	mu   sync.Mutex
-	why  map[pod]string // of those in the queue
+	why  map[podKey]string // of those in the queue
 	told map[types.UID]bool
 }
 
-// New returns an evictor that has not started.
-func New(cfg Config) *Evictor {
+// NewEvictor returns an evictor that has not started.
+func NewEvictor(cfg EvictorConfig) *Evictor {
 	if cfg.Delay <= 0 {
 		cfg.Delay = time.Second
 	}
 	return &Evictor{
-		cfg: cfg, why: map[pod]string{}, told: map[types.UID]bool{},
-		queue: retry.New[pod](time.Second, time.Minute),
+		cfg: cfg, why: map[podKey]string{}, told: map[types.UID]bool{},
+		queue: retry.New[podKey](time.Second, time.Minute),
 	}
 }
 
 // Replace notes that a pod was refused for good, and why. It does not block. A
 // pod that is refused again and again is noted once.
 func (e *Evictor) Replace(p *corev1.Pod, why string) {
-	key := pod{p.Namespace, p.Name, p.UID}
+	key := podKey{p.Namespace, p.Name, p.UID}
 	if reason := e.Keeps(p); reason != "" {
 		if p.DeletionTimestamp == nil && e.first(p.UID) {
 			e.cfg.Kept(p, why+": "+reason)
@@ -121,7 +121,7 @@ func (e *Evictor) first(uid types.UID) bool {
 
 // Run evicts until ctx ends. What fails is tried again later.
 func (e *Evictor) Run(ctx context.Context) error {
-	return e.queue.Run(ctx, func(ctx context.Context, p pod) error {
+	return e.queue.Run(ctx, func(ctx context.Context, p podKey) error {
 		if err := e.evict(ctx, p); err != nil {
 			klog.ErrorS(err, "pod not evicted; trying again")
 			return err
@@ -135,7 +135,7 @@ func (e *Evictor) Run(ctx context.Context) error {
 
 // evict looks at the pod as the API server has it and evicts exactly that state of
 // it: one that began meanwhile has another version and is looked at again.
-func (e *Evictor) evict(ctx context.Context, p pod) error {
+func (e *Evictor) evict(ctx context.Context, p podKey) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	now, err := e.cfg.Client.CoreV1().Pods(p.namespace).Get(ctx, p.name, metav1.GetOptions{})

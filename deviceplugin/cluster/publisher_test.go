@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package publish
+package cluster
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-func state(inv sharing.Inventory) State {
-	return State{Inventory: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"}}
+func state(inv sharing.Inventory) NodeState {
+	return NodeState{Inventory: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"}}
 }
 
 func inventory(healthy ...bool) sharing.Inventory {
@@ -49,7 +49,7 @@ func TestAmountsAreThoseOfAllDevicesInUnits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			factor := tc.factor
-			want, err := Want(state(inventory(tc.healthy...)), request.DefaultNames(), factor)
+			want, err := Desired(state(inventory(tc.healthy...)), request.DefaultNames(), factor)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestAmountsAreThoseOfAllDevicesInUnits(t *testing.T) {
 }
 
 func TestABrokenDeviceIsNotOfferedInTodaysText(t *testing.T) {
-	want, err := Want(state(inventory(true, false)), request.DefaultNames(), 1)
+	want, err := Desired(state(inventory(true, false)), request.DefaultNames(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestANodeOnWhichNoPodCanStartOffersNoDevice(t *testing.T) {
 	have.Devices[1].Reason = "lost"
 	s := state(have)
 	s.Withheld = "the kubelet sleeps"
-	want, err := Want(s, request.DefaultNames(), 1)
+	want, err := Desired(s, request.DefaultNames(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestANodeOnWhichNoPodCanStartOffersNoDevice(t *testing.T) {
 }
 
 func TestTheSignOfLifeIsRenewedOnlyWhenNeeded(t *testing.T) {
-	want := Desired{Annotations: map[string]string{"a": "1"}}
+	want := DesiredNode{Annotations: map[string]string{"a": "1"}}
 	for name, tc := range map[string]struct {
 		have  map[string]string
 		patch bool
@@ -139,12 +139,12 @@ func (p *published) tell(change func()) {
 	p.changes <- struct{}{}
 }
 
-func start(t *testing.T, node *corev1.Node) *published {
+func startPublisher(t *testing.T, node *corev1.Node) *published {
 	t.Helper()
 	p := &published{t: t, api: fake.NewClientset(node), inv: inventory(true, true), names: request.DefaultNames(), amounts: true, changes: make(chan struct{})}
-	publisher, err := New(Config{
+	publisher, err := NewPublisher(PublisherConfig{
 		Client: p.api, Node: "n", Changes: p.changes, Retry: time.Millisecond,
-		State:   func() (State, bool) { p.mu.Lock(); defer p.mu.Unlock(); return state(p.inv), true },
+		State:   func() (NodeState, bool) { p.mu.Lock(); defer p.mu.Unlock(); return state(p.inv), true },
 		Terms:   func() (request.Names, int64) { p.mu.Lock(); defer p.mu.Unlock(); return p.names, 1 },
 		Amounts: func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.amounts },
 	})
@@ -187,7 +187,7 @@ func capacity(n *corev1.Node, name string) int64 {
 }
 
 func TestTheNodeIsKeptEqualToWhatIsTrue(t *testing.T) {
-	p := start(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"other": "stays"}}})
+	p := startPublisher(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"other": "stays"}}})
 	p.await("the first write", func(n *corev1.Node) bool {
 		return capacity(n, wire.ResourceMemory) == 49150 && capacity(n, wire.ResourceCores) == 200 && n.Annotations[wire.NodeInventory] != ""
 	})
@@ -206,7 +206,7 @@ func TestTheNodeIsKeptEqualToWhatIsTrue(t *testing.T) {
 }
 
 func TestChangesArePublishedAndOldNamesGo(t *testing.T) {
-	p := start(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	p := startPublisher(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	p.await("the first write", func(n *corev1.Node) bool { return capacity(n, wire.ResourceMemory) == 49150 })
 	p.tell(func() {
 		p.inv = inventory(true)
@@ -220,7 +220,7 @@ func TestChangesArePublishedAndOldNamesGo(t *testing.T) {
 func TestAmountsCanBeLeftToTheDevicePlugin(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	node.Status.Capacity = corev1.ResourceList{wire.ResourceMemory: resource.MustParse("7")}
-	p := start(t, node)
+	p := startPublisher(t, node)
 	p.await("the first write", func(n *corev1.Node) bool { return n.Annotations[wire.NodeInventory] != "" })
 	p.tell(func() { p.amounts = false })
 	p.tell(func() {}) // the look before this one has ended
@@ -237,7 +237,7 @@ func TestAmountsCanBeLeftToTheDevicePlugin(t *testing.T) {
 }
 
 func TestTheNodeSaysWhichConfigurationIsInForce(t *testing.T) {
-	want, err := Want(state(inventory(true)), request.DefaultNames(), 1)
+	want, err := Desired(state(inventory(true)), request.DefaultNames(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

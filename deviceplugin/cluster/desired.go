@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package publish keeps what the API server says about this node equal to what is
-// true: the inventory annotations and the amounts of memory and compute in the
-// node's capacity. The kubelet copies capacity to allocatable and leaves keys that
-// are not its own alone, so that one write lasts; whenever the node is seen to
-// differ it is written again.
-package publish
+package cluster
 
 import (
 	"fmt"
@@ -21,15 +16,15 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// Desired is what the node should say.
-type Desired struct {
+// DesiredNode is what the node should say.
+type DesiredNode struct {
 	Annotations map[string]string
 	// Capacity maps resource names to amounts.
 	Capacity map[string]int64
 }
 
-// State is what is true of the node.
-type State struct {
+// NodeState is what is true of the node.
+type NodeState struct {
 	// Inventory is the devices as they are offered, broken ones among them.
 	Inventory sharing.Inventory
 	// Config is the configuration in force.
@@ -50,7 +45,7 @@ func withheld(inv sharing.Inventory, why string) sharing.Inventory {
 	return inv
 }
 
-// Want computes what the node should say. factor is MiB per unit of memory, at
+// Desired computes what the node should say. factor is MiB per unit of memory, at
 // least 1.
 //
 // A device counts in the capacity whether or not it works. The pods on a broken one
@@ -64,17 +59,17 @@ func withheld(inv sharing.Inventory, why string) sharing.Inventory {
 // what the kubelet offers of the number of devices bounds it, which leaves broken
 // ones out. To count the device only while it is held would not do: a pod that is
 // bound and has not begun holds nothing yet, and is counted all the same.
-func Want(s State, names request.Names, factor int64) (Desired, error) {
+func Desired(s NodeState, names request.Names, factor int64) (DesiredNode, error) {
 	inv := s.Inventory
 	if s.Withheld != "" {
 		inv = withheld(inv, s.Withheld)
 	}
 	annotations, err := wire.NodeAnnotations(inv, factor)
 	if err != nil {
-		return Desired{}, fmt.Errorf("write the inventory of node %s down: %w", inv.Node, err)
+		return DesiredNode{}, fmt.Errorf("write the inventory of node %s down: %w", inv.Node, err)
 	}
 	if annotations[wire.NodeConfig], err = wire.EncodeConfig(s.Config); err != nil {
-		return Desired{}, fmt.Errorf("write the configuration of node %s down: %w", inv.Node, err)
+		return DesiredNode{}, fmt.Errorf("write the configuration of node %s down: %w", inv.Node, err)
 	}
 	memory, cores := int64(0), int64(0)
 	for i := range inv.Devices {
@@ -82,7 +77,7 @@ func Want(s State, names request.Names, factor int64) (Desired, error) {
 		memory = plus(memory, int64(d.Memory/sharing.MiB)/max(factor, 1))
 		cores = plus(cores, int64(d.Cores))
 	}
-	want := Desired{Annotations: annotations, Capacity: map[string]int64{}}
+	want := DesiredNode{Annotations: annotations, Capacity: map[string]int64{}}
 	if names.Memory != "" {
 		want.Capacity[names.Memory] = memory
 	}
@@ -103,7 +98,7 @@ func plus(a, b int64) int64 {
 // annotationPatch is the annotations of the node that must change; nil when none
 // must. The sign of life is renewed when a scheduler has overwritten it and with
 // every other change; a nil value removes.
-func annotationPatch(node *corev1.Node, want Desired, now string) map[string]any {
+func annotationPatch(node *corev1.Node, want DesiredNode, now string) map[string]any {
 	patch := map[string]any{}
 	for key, value := range want.Annotations {
 		if node.Annotations[key] != value {
@@ -123,7 +118,7 @@ func annotationPatch(node *corev1.Node, want Desired, now string) map[string]any
 
 // capacityPatch is the capacities that must change; nil when none must. stale are
 // names that were published before and are ours no longer.
-func capacityPatch(node *corev1.Node, want Desired, stale []string) map[string]any {
+func capacityPatch(node *corev1.Node, want DesiredNode, stale []string) map[string]any {
 	patch := map[string]any{}
 	for name, amount := range want.Capacity {
 		q, ok := node.Status.Capacity[corev1.ResourceName(name)]

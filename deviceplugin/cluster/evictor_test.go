@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package eviction
+package cluster
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func newDesk(t *testing.T, pods ...*corev1.Pod) *desk {
 		}
 		return true, nil, d.evict(a.(k8stesting.CreateAction).GetObject().(*policyv1.Eviction))
 	})
-	d.evictor = New(Config{
+	d.evictor = NewEvictor(EvictorConfig{
 		Client: d.api, Delay: time.Millisecond,
 		Started: func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning },
 		Evicted: func(p *corev1.Pod, why string) { d.say("evicted " + p.Name + ": " + why) },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package publish
+package cluster
 
 import (
 	"context"
@@ -23,12 +23,12 @@ import (
 	"deviceshare/sharing/request"
 )
 
-// Config is what a Publisher works with.
-type Config struct {
+// PublisherConfig is what a Publisher works with.
+type PublisherConfig struct {
 	Client kubernetes.Interface
 	Node   string
 	// State is what is true now; false while the devices are not known.
-	State func() (State, bool)
+	State func() (NodeState, bool)
 	// Terms are the resource names and the memory factor.
 	Terms func() (request.Names, int64)
 	// Amounts reports whether memory and cores belong into the node's capacity.
@@ -44,7 +44,7 @@ type Config struct {
 
 // Publisher is the only writer of what concerns us on the node object.
 type Publisher struct {
-	cfg      Config
+	cfg      PublisherConfig
 	informer cache.SharedIndexInformer
 	seen     chan struct{} // a token when the node was seen to change
 	stale    []string      // capacity names published before and no longer wanted
@@ -52,8 +52,8 @@ type Publisher struct {
 	trouble  string
 }
 
-// New returns a publisher that has not started.
-func New(cfg Config) (*Publisher, error) {
+// NewPublisher returns a publisher that has not started.
+func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if cfg.Retry == 0 {
 		cfg.Retry = 5 * time.Second
 	}
@@ -128,7 +128,7 @@ func (p *Publisher) once(ctx context.Context) error {
 		return fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
 	}
 	names, factor := p.cfg.Terms()
-	want, err := Want(state, names, factor)
+	want, err := Desired(state, names, factor)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (p *Publisher) once(ctx context.Context) error {
 
 // follow notes which names are no longer ours after the administrator changed
 // them. Names given over to a device plugin resource are the kubelet's to remove.
-func (p *Publisher) follow(want Desired) {
+func (p *Publisher) follow(want DesiredNode) {
 	if want.Capacity == nil {
 		p.last, p.stale = nil, nil
 		return

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods knows the pods of this node: a watch scoped to the node, so that
-// looking one up costs the API server nothing.
-package pods
+package cluster
 
 import (
 	"context"
@@ -21,9 +19,9 @@ import (
 	"deviceshare/sharing"
 )
 
-// Store is the pods of one node. It is safe for concurrent use. A pod is live
+// Pods is the pods of one node. It is safe for concurrent use. A pod is live
 // until it ended or is gone; pods that ended keep no devices.
-type Store struct {
+type Pods struct {
 	client   kubernetes.Interface
 	node     string
 	informer cache.SharedIndexInformer
@@ -35,13 +33,13 @@ type Store struct {
 	changed chan struct{} // closed and replaced when a pod is added
 }
 
-// New returns a store that is empty until Run. gone is told about every live pod
+// NewPods returns a store that is empty until Run. gone is told about every live pod
 // that ended or is gone; it must not block.
-func New(client kubernetes.Interface, node string, gone func(sharing.Owner)) (*Store, error) {
+func NewPods(client kubernetes.Interface, node string, gone func(sharing.Owner)) (*Pods, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
 	}))
-	s := &Store{
+	s := &Pods{
 		client: client, node: node, gone: gone, informer: factory.Core().V1().Pods().Informer(),
 		live: map[sharing.Owner]*corev1.Pod{}, changed: make(chan struct{}),
 	}
@@ -58,19 +56,19 @@ func New(client kubernetes.Interface, node string, gone func(sharing.Owner)) (*S
 }
 
 // Run watches until ctx ends.
-func (s *Store) Run(ctx context.Context) { s.informer.RunWithContext(ctx) }
+func (s *Pods) Run(ctx context.Context) { s.informer.RunWithContext(ctx) }
 
 // WaitForSync returns true once every pod of the node is known, false if ctx ended
 // before. The informer alone is done earlier: it has listed the pods then, and has
 // yet to hand them over.
-func (s *Store) WaitForSync(ctx context.Context) bool {
+func (s *Pods) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), s.handled)
 }
 
 // update takes in a pod that changed. One that was deleted and created again under
 // its name while nobody watched comes as a change too: the old one is gone then,
 // and nothing else will say so.
-func (s *Store) update(before, after any) {
+func (s *Pods) update(before, after any) {
 	old, ok := before.(*corev1.Pod)
 	fresh, also := after.(*corev1.Pod)
 	if ok && also && old.UID != fresh.UID {
@@ -79,7 +77,7 @@ func (s *Store) update(before, after any) {
 	s.take(after)
 }
 
-func (s *Store) take(object any) {
+func (s *Pods) take(object any) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok || pod.Spec.NodeName != s.node {
 		return
@@ -95,7 +93,7 @@ func (s *Store) take(object any) {
 	s.changed = make(chan struct{})
 }
 
-func (s *Store) drop(object any) {
+func (s *Pods) drop(object any) {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}
@@ -114,7 +112,7 @@ func (s *Store) drop(object any) {
 }
 
 // Pod returns a live pod. It must not be changed.
-func (s *Store) Pod(owner sharing.Owner) (*corev1.Pod, bool) {
+func (s *Pods) Pod(owner sharing.Owner) (*corev1.Pod, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pod, ok := s.live[owner]
@@ -122,7 +120,7 @@ func (s *Store) Pod(owner sharing.Owner) (*corev1.Pod, bool) {
 }
 
 // Live implements kubelet.Pods.
-func (s *Store) Live() map[sharing.Owner]types.NamespacedName {
+func (s *Pods) Live() map[sharing.Owner]types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := make(map[sharing.Owner]types.NamespacedName, len(s.live))
@@ -133,7 +131,7 @@ func (s *Store) Live() map[sharing.Owner]types.NamespacedName {
 }
 
 // Await implements kubelet.Pods.
-func (s *Store) Await(ctx context.Context, owner sharing.Owner) (types.NamespacedName, bool) {
+func (s *Pods) Await(ctx context.Context, owner sharing.Owner) (types.NamespacedName, bool) {
 	for {
 		s.mu.Lock()
 		pod, ok := s.live[owner]
@@ -151,7 +149,7 @@ func (s *Store) Await(ctx context.Context, owner sharing.Owner) (types.Namespace
 }
 
 // Fetch asks the API server for one pod, past every cache.
-func (s *Store) Fetch(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+func (s *Pods) Fetch(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	pod, err := s.client.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
