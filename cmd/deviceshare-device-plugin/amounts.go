@@ -94,21 +94,35 @@ func (a *amounts) tell(way legacy.AmountSource, why string) {
 func (a *amounts) serve(ctx context.Context) {
 	ctx, a.stop = context.WithCancel(ctx)
 	p := a.plugin
-	offer := func(socket string, name func() string, devices func(*sharing.Inventory) []*pluginapi.Device) {
-		s := kubelet.NewServer(kubelet.ServerConfig{
-			Directory: p.kubelet.DevicePlugins(), Socket: socket, Resource: name, Changes: p.board.Changes,
-			Devices: func() []*pluginapi.Device {
-				inv, _ := p.board.Usable()
-				return devices(&inv)
-			},
-		})
+	for socket, offer := range map[string]amountOffer{
+		"deviceshare-memory.sock": {p, func() string { return p.config.Current().Device.MemoryName }, a.memory},
+		"deviceshare-cores.sock": {p, func() string { return p.config.Current().Device.CoreName }, func(inv *sharing.Inventory) []*pluginapi.Device {
+			return legacy.Units(inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
+		}},
+	} {
+		s := kubelet.NewServer(kubelet.ServerConfig{Directory: p.kubelet.DevicePlugins(), Socket: socket, Offer: offer})
 		go func() { _ = s.Run(ctx) }()
 	}
-	offer("deviceshare-memory.sock", func() string { return p.config.Current().Device.MemoryName }, a.memory)
-	offer("deviceshare-cores.sock", func() string { return p.config.Current().Device.CoreName }, func(inv *sharing.Inventory) []*pluginapi.Device {
-		return legacy.Units(inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
-	})
 }
+
+// amountOffer offers one amount.
+type amountOffer struct {
+	plugin  *plugin
+	name    func() string
+	devices func(*sharing.Inventory) []*pluginapi.Device
+}
+
+// ResourceName implements kubelet.Resource.
+func (a amountOffer) ResourceName() string { return a.name() }
+
+// Devices implements kubelet.Offer.
+func (a amountOffer) Devices() []*pluginapi.Device {
+	inv, _ := a.plugin.board.Usable()
+	return a.devices(&inv)
+}
+
+// Changes implements kubelet.Offer.
+func (a amountOffer) Changes() (<-chan struct{}, func()) { return a.plugin.board.Changes() }
 
 // memory is the kubelet devices of the memory. More than a message holds are not
 // even made.

@@ -180,16 +180,12 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 // assembleKeeper makes the part that carries allocations.
 func (p *plugin) assembleKeeper(base cdi.Base) error {
 	o := p.o
-	resources, err := kubelet.DialPodResources(p.kubelet.PodResources(), p.countName)
+	resources, err := kubelet.DialPodResources(p.kubelet.PodResources(), countOffer{p})
 	if err != nil {
 		return err
 	}
 	resolver := &kubelet.Resolver{
-		Checkpoint: p.kubelet, Resources: resources, Pods: p.pods, Resource: p.countName, ID: cdi.ID,
-		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
-			return p.keeper.Remembered(o, container, slots)
-		},
-		Source: p.report.source,
+		Checkpoint: p.kubelet, Resources: resources, Pods: p.pods, Resource: countOffer{p}, Source: p.report.source,
 	}
 	p.keeper = lifecycle.New(lifecycle.Config{
 		Pods: p.pods, Resolver: resolver,
@@ -214,6 +210,7 @@ func (p *plugin) assembleKeeper(base cdi.Base) error {
 			},
 		},
 	})
+	resolver.Memory = p.keeper
 	return nil
 }
 

@@ -51,18 +51,27 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 // countServer is the server of the resource that pods ask for devices with.
 func (p *plugin) countServer() *kubelet.Server {
 	return kubelet.NewServer(kubelet.ServerConfig{
-		Directory: p.kubelet.DevicePlugins(), Socket: "deviceshare-count.sock", Resource: p.countName,
-		Devices: func() []*pluginapi.Device {
-			// A device on the way into another mode keeps its slots: a pod that comes
-			// for the old one is told so when it starts, and placed anew.
-			inv, _ := p.board.Usable()
-			return kubelet.Slots(&inv)
-		},
-		Changes: p.board.Changes,
+		Directory: p.kubelet.DevicePlugins(), Socket: "deviceshare-count.sock", Offer: countOffer{p},
 		Handler: handler{p.keeper},
 		Taken:   p.changed,
 	})
 }
+
+// countOffer is the resource that pods ask for devices with.
+type countOffer struct{ plugin *plugin }
+
+// ResourceName implements kubelet.Resource.
+func (c countOffer) ResourceName() string { return c.plugin.countName() }
+
+// Devices implements kubelet.Offer. A device on the way into another mode keeps its
+// slots: a pod that comes for the old one is told so when it starts, and placed anew.
+func (c countOffer) Devices() []*pluginapi.Device {
+	inv, _ := c.plugin.board.Usable()
+	return kubelet.Slots(&inv)
+}
+
+// Changes implements kubelet.Offer.
+func (c countOffer) Changes() (<-chan struct{}, func()) { return c.plugin.board.Changes() }
 
 // reconcile repairs at the start and now and then.
 func (p *plugin) reconcile(ctx context.Context) error {

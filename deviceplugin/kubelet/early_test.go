@@ -27,6 +27,13 @@ func (r *registry) Register(_ context.Context, q *pluginapi.RegisterRequest) (*p
 	return &pluginapi.Empty{}, nil
 }
 
+// nothing offers no devices, and counts how often it is asked for its name.
+type nothing struct{ asked *atomic.Int32 }
+
+func (n nothing) ResourceName() string             { n.asked.Add(1); return "example.com/a" }
+func (nothing) Devices() []*pluginapi.Device       { return nil }
+func (nothing) Changes() (<-chan struct{}, func()) { return nil, func() {} }
+
 // A kubelet that starts binds its socket, which is when its file appears, and listens
 // afterwards. Who asks in between is refused, and no file appears any more.
 func TestAKubeletThatDoesNotListenYetIsAskedAgainSoon(t *testing.T) {
@@ -44,10 +51,7 @@ func TestAKubeletThatDoesNotListenYetIsAskedAgainSoon(t *testing.T) {
 	}
 	var asked atomic.Int32
 	s := NewServer(ServerConfig{
-		Directory: dir, Socket: "early.sock",
-		Resource: func() string { asked.Add(1); return "example.com/a" },
-		Devices:  func() []*pluginapi.Device { return nil },
-		Changes:  func() (<-chan struct{}, func()) { return nil, func() {} },
+		Directory: dir, Socket: "early.sock", Offer: nothing{&asked},
 	})
 	s.tick = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())

@@ -43,12 +43,12 @@ type Resources interface {
 type PodResources struct {
 	client   podresources.PodResourcesListerClient
 	conn     *grpc.ClientConn
-	resource func() string
+	resource Resource
 }
 
 // DialPodResources prepares a client; the connection is made when it is used and
 // again when the kubelet restarts. resource is asked at every call.
-func DialPodResources(socket string, resource func() string) (*PodResources, error) {
+func DialPodResources(socket string, resource Resource) (*PodResources, error) {
 	// A kubelet that restarts is back within seconds; grpc would wait for minutes.
 	again := backoff.DefaultConfig
 	again.MaxDelay = 3 * time.Second
@@ -122,7 +122,7 @@ func patiently(ctx context.Context, call func(context.Context) error) error {
 // usage keeps what concerns our resource.
 func (p *PodResources) usage(pod *podresources.PodResources) PodSlots {
 	u := PodSlots{Pod: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetName()}, Slots: map[string][]string{}}
-	resource := p.resource()
+	resource := p.resource.ResourceName()
 	for _, c := range pod.GetContainers() {
 		var slots []string
 		for _, d := range c.GetDevices() {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/sharing"
 )
 
@@ -31,6 +32,13 @@ type Pods interface {
 	Await(ctx context.Context, owner sharing.Owner) (types.NamespacedName, bool)
 	// Live returns all live pods.
 	Live() map[sharing.Owner]types.NamespacedName
+}
+
+// Memory remembers which allocation was made for which slots.
+type Memory interface {
+	// Remembered is the allocation id of a container with exactly these slots;
+	// false if there is none.
+	Remembered(owner sharing.Owner, container string, slots []string) (id string, ok bool)
 }
 
 // Source is one of the kubelet's records.
@@ -66,13 +74,10 @@ type Resolver struct {
 	// Resources is the kubelet's podresources API.
 	Resources Resources
 	Pods      Pods
-	// Resource is the name of the slots' resource.
-	Resource func() string
-	// ID takes an allocation id out of a CDI device name; false if it is not ours.
-	ID func(cdi string) (string, bool)
-	// Remembered is the allocation id of a container with exactly these slots. It
-	// is asked only when the kubelet's checkpoint cannot be read.
-	Remembered func(owner sharing.Owner, container string, slots []string) (string, bool)
+	// Resource is that of the slots.
+	Resource Resource
+	// Memory is asked only when the kubelet's checkpoint cannot be read.
+	Memory Memory
 	// Source is told at every start whether a source could be used (nil), or why it
 	// could not though another one serves. It may be nil.
 	Source func(s Source, err error)
@@ -90,7 +95,7 @@ func (r *Resolver) Resolve(ctx context.Context, slots []string) (Identity, error
 	record, checkpointErr := r.Checkpoint.ReadCheckpoint()
 	r.tell(SourceCheckpoint, checkpointErr)
 	if checkpointErr == nil {
-		return r.fromCheckpoint(ctx, slots, record.Of(r.Resource()))
+		return r.fromCheckpoint(ctx, slots, record.Of(r.Resource.ResourceName()))
 	}
 	id, err := r.fromResources(ctx, slots)
 	if err != nil {
@@ -137,7 +142,7 @@ func (r *Resolver) fromCheckpoint(ctx context.Context, slots []string, held []He
 func (r *Resolver) container(h Held) (Container, error) {
 	c := Container{Name: h.Container}
 	for _, name := range h.CDI {
-		id, ours := r.ID(name)
+		id, ours := cdi.ID(name)
 		switch {
 		case !ours:
 			continue
@@ -230,7 +235,7 @@ func (r *Resolver) fromResources(ctx context.Context, slots []string) (Identity,
 		if !slices.Equal(has, slots) {
 			continue
 		}
-		remembered, ok := r.Remembered(id.Owner, container, slots)
+		remembered, ok := r.Memory.Remembered(id.Owner, container, slots)
 		if !ok {
 			return Identity{}, fmt.Errorf("container %s of pod %s: nothing is remembered about its allocation", container, usage.Pod)
 		}

@@ -50,13 +50,15 @@ func (w *world) ReadCheckpoint() (Record, error) {
 
 func (w *world) resolver() *Resolver {
 	return &Resolver{
-		Checkpoint: w, Resources: w, Pods: w, Resource: func() string { return count }, Patience: time.Millisecond,
-		ID: func(cdi string) (string, bool) { return strings.CutPrefix(cdi, "volcano.sh/vgpu=") },
-		Remembered: func(_ sharing.Owner, _ string, slots []string) (string, bool) {
-			id, ok := w.remembered[strings.Join(slots, ",")]
-			return id, ok
-		},
+		Checkpoint: w, Resources: w, Pods: w, Resource: w, Memory: w, Patience: time.Millisecond,
 	}
+}
+
+func (w *world) ResourceName() string { return count }
+
+func (w *world) Remembered(_ sharing.Owner, _ string, slots []string) (string, bool) {
+	id, ok := w.remembered[strings.Join(slots, ",")]
+	return id, ok
 }
 
 func named(name string) types.NamespacedName {

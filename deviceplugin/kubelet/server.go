@@ -40,20 +40,30 @@ type Handler interface {
 	Start(ctx context.Context, slots []string) error
 }
 
+// Offer is what a Server offers to the kubelet. Implementations are safe for
+// concurrent use.
+type Offer interface {
+	Resource
+	// Devices are the slots to offer now.
+	Devices() []*pluginapi.Device
+	// Changes gives a channel that holds a token when Devices may answer
+	// differently, until it is stopped.
+	Changes() (changes <-chan struct{}, stop func())
+}
+
+// Resource knows the name of the resource that pods ask for. The administrator can
+// change it, so it is asked for anew now and then.
+type Resource interface {
+	ResourceName() string
+}
+
 // ServerConfig is what a Server works with.
 type ServerConfig struct {
 	// Directory is the kubelet's directory of device plugins.
 	Directory string
 	// Socket is the file name of our socket in it.
 	Socket string
-	// Resource is the name to register; asked anew now and then, because the
-	// administrator can change it.
-	Resource func() string
-	// Devices are the slots to offer now.
-	Devices func() []*pluginapi.Device
-	// Changes gives a channel that holds a token when Devices may answer
-	// differently, until it is stopped.
-	Changes func() (changes <-chan struct{}, stop func())
+	Offer  Offer
 	// Handler may be nil for a resource that needs no preparation.
 	Handler Handler
 	// Taken is told that Server.Taken may answer differently. It must not block, and
@@ -98,7 +108,7 @@ func (s *Server) Run(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			klog.ErrorS(err, "device plugin server stopped; starting it again", "resource", s.cfg.Resource(), "in", s.tick)
+			klog.ErrorS(err, "device plugin server stopped; starting it again", "resource", s.cfg.Offer.ResourceName(), "in", s.tick)
 			select {
 			case <-ctx.Done():
 			case <-time.After(s.tick):
@@ -126,14 +136,14 @@ func (s *Server) session(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	resource := s.cfg.Resource()
+	resource := s.cfg.Offer.ResourceName()
 	if err := s.register(ctx, resource); err != nil {
 		klog.ErrorS(err, "not registered; waiting for the kubelet", "resource", resource)
 		s.awaitKubelet(ctx, watcher)
 		return nil
 	}
 	s.pause = quick
-	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Devices()))
+	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Offer.Devices()))
 	return s.watch(ctx, watcher, broken, resource)
 }
 
@@ -180,7 +190,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-
 				return nil
 			}
 		case <-ticker.C:
-			if now := s.cfg.Resource(); now != resource {
+			if now := s.cfg.Offer.ResourceName(); now != resource {
 				klog.InfoS("the resource was renamed; registering again", "from", resource, "to", now)
 				return nil
 			}
@@ -221,7 +231,7 @@ func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pl
 
 // ListAndWatch implements the protocol.
 func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
-	changes, stop := s.cfg.Changes()
+	changes, stop := s.cfg.Offer.Changes()
 	defer stop()
 	if err := s.tell(stream); err != nil {
 		return err
@@ -244,7 +254,7 @@ func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSe
 
 // tell sends the list of devices as it is now.
 func (s *session) tell(stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
-	if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Devices()}); err != nil {
+	if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Offer.Devices()}); err != nil {
 		return fmt.Errorf("tell the kubelet about devices: %w", err)
 	}
 	return nil

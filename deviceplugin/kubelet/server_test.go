@@ -34,6 +34,20 @@ type plugin struct {
 	told     chan bool // what Taken answered whenever it was told to have changed
 }
 
+func (p *plugin) ResourceName() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resource
+}
+
+func (p *plugin) Devices() []*pluginapi.Device {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.devices
+}
+
+func (p *plugin) Changes() (<-chan struct{}, func()) { return p.changes, func() {} }
+
 func (p *plugin) Allocate(slots []string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,11 +76,8 @@ func serve(t *testing.T, k *kubelettest.Kubelet) *plugin {
 	}}
 	p.devices = kubelet.Slots(&inv)
 	p.server = kubelet.NewServer(kubelet.ServerConfig{
-		Directory: k.Plugins(), Socket: "test.sock", Handler: p,
-		Resource: func() string { p.mu.Lock(); defer p.mu.Unlock(); return p.resource },
-		Devices:  func() []*pluginapi.Device { p.mu.Lock(); defer p.mu.Unlock(); return p.devices },
-		Changes:  func() (<-chan struct{}, func()) { return p.changes, func() {} },
-		Taken:    func() { p.told <- p.server.Taken() },
+		Directory: k.Plugins(), Socket: "test.sock", Offer: p, Handler: p,
+		Taken: func() { p.told <- p.server.Taken() },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

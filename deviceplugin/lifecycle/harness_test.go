@@ -118,15 +118,11 @@ func (b *bench) start(files hostnode.Files) {
 	if !b.pods.WaitForSync(ctx) {
 		t.Fatal("the pods are not known")
 	}
-	name := func() string { return wire.ResourceNumber }
-	resources, err := kubelet.DialPodResources(b.kubelet.PodResources(), name)
+	resources, err := kubelet.DialPodResources(b.kubelet.PodResources(), offer{b})
 	must(t, err)
 	resolver := &kubelet.Resolver{
 		Checkpoint: kubelet.Directory(b.kubelet.Directory), Resources: resources, Pods: b.pods,
-		Resource: name, ID: cdi.ID, Patience: 200 * time.Millisecond,
-		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
-			return b.keeper.Remembered(o, container, slots)
-		},
+		Resource: offer{b}, Memory: offer{b}, Patience: 200 * time.Millisecond,
 	}
 	b.keeper = lifecycle.New(lifecycle.Config{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
@@ -142,8 +138,7 @@ func (b *bench) start(files hostnode.Files) {
 		Settle: time.Millisecond,
 	})
 	s := kubelet.NewServer(kubelet.ServerConfig{
-		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Resource: name, Changes: b.board.Changes,
-		Devices: func() []*pluginapi.Device { inv, _ := b.board.Inventory(); return kubelet.Slots(&inv) },
+		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Offer: offer{b},
 		Handler: handler{b},
 	})
 	ended := make(chan struct{})
@@ -164,6 +159,22 @@ func (b *bench) restart(files hostnode.Files) {
 	b.kubelet.Await(b.t, "nothing", func(_, _, registrations int) bool { seen = registrations; return true })
 	b.start(files)
 	b.kubelet.Await(b.t, "the restarted device plugin", func(_, _, registrations int) bool { return registrations > seen })
+}
+
+// offer is the node's slots, and the keeper's memory of allocations.
+type offer struct{ b *bench }
+
+func (offer) ResourceName() string { return wire.ResourceNumber }
+
+func (o offer) Devices() []*pluginapi.Device {
+	inv, _ := o.b.board.Inventory()
+	return kubelet.Slots(&inv)
+}
+
+func (o offer) Changes() (<-chan struct{}, func()) { return o.b.board.Changes() }
+
+func (o offer) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
+	return o.b.keeper.Remembered(owner, container, slots)
 }
 
 type handler struct{ b *bench }
