@@ -101,7 +101,7 @@ func driverEdits(ctx context.Context, o *options, gpus *driver.NVML, board *disc
 // newBase makes what brings the driver into containers. The function forgets
 // what it learned about the driver's files; it is nil where nothing is learned.
 func newBase(o *options, gpus driver.Driver, board *discovery.Board) (cdi.Base, func(), error) {
-	mig := cdi.Capabilities{Minors: o.migMinors, Root: o.capsRootOrDefault(), Locate: gpus.MIGDevice, Make: cdi.CapabilityNodes("/proc/devices")}
+	mig := cdi.Capabilities{Minors: o.migMinors, Root: o.capsRootOrDefault(), Devices: gpus, Maker: &cdi.NodeMaker{Drivers: "/proc/devices"}}
 	if o.driverEdits == "nvcdi" {
 		real, ok := gpus.(*driver.NVML)
 		if !ok {
@@ -116,5 +116,5 @@ func newBase(o *options, gpus driver.Driver, board *discovery.Board) (cdi.Base, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return &cdi.Files{DevRoot: o.devRoot, Driver: files, Minor: board.Minor, MIG: mig}, nil, nil
+	return &cdi.Files{DevRoot: o.devRoot, Driver: files, Minors: board, MIG: mig}, nil, nil
 }

@@ -45,10 +45,9 @@ func TestFilesGiveNodesInOrderAndOnlyControlNodesThatExist(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	minors := map[sharing.DeviceID]int{"GPU-a": 3, "GPU-b": 0, "GPU-c": 7}
 	f := &Files{
 		DevRoot: dev, Driver: []DriverFile{{Host: "/x", Container: "/y"}, {Host: "/s", Container: "/run/s", Writable: true}},
-		Minor: func(id sharing.DeviceID) (int, bool) { m, ok := minors[id]; return m, ok },
+		Minors: numbered{"GPU-a": 3, "GPU-b": 0, "GPU-c": 7},
 	}
 	edits, err := f.Edits(context.Background(), []sharing.DeviceID{"GPU-a", "GPU-b"})
 	if err != nil {

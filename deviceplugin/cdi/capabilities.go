@@ -28,11 +28,16 @@ type Capabilities struct {
 	Minors string
 	// Root is the host directory of nvidia-cap<N>.
 	Root string
-	// Locate finds a MIG device by its UUID.
-	Locate func(uuid string) (driver.MIGDevice, error)
-	// Make makes a node that is missing; nil makes none. NVIDIA's older container
+	// Devices finds MIG devices.
+	Devices MIGLocator
+	// Maker makes nodes that are missing; nil makes none. NVIDIA's older container
 	// runtime made them all, and what takes its place does not.
-	Make func(path string, minor int) error
+	Maker *NodeMaker
+}
+
+// MIGLocator finds a MIG device by its UUID. driver.Driver is one.
+type MIGLocator interface {
+	MIGDevice(uuid string) (driver.MIGDevice, error)
 }
 
 // partition reports whether an id is that of a MIG device.
@@ -69,10 +74,10 @@ func (c *Capabilities) nodes(m driver.MIGDevice) ([]*specs.DeviceNode, error) {
 // ensure makes a node unless it is there.
 func (c *Capabilities) ensure(path string, minor int) error {
 	_, err := os.Stat(path)
-	if !errors.Is(err, fs.ErrNotExist) || c.Make == nil {
+	if !errors.Is(err, fs.ErrNotExist) || c.Maker == nil {
 		return err
 	}
-	if err := c.Make(path, minor); err != nil {
+	if err := c.Maker.makeNode(path, minor); err != nil {
 		return err
 	}
 	_, err = os.Stat(path)

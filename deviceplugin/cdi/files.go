@@ -25,10 +25,15 @@ type Files struct {
 	DevRoot string
 	// Driver are the bind mounts every container gets.
 	Driver []DriverFile
-	// Minor returns the number of a device's node.
-	Minor func(sharing.DeviceID) (int, bool)
+	Minors Minors
 	// MIG finds the nodes of MIG devices.
 	MIG Capabilities
+}
+
+// Minors knows the number of a device's node; false if the device is not on this
+// node.
+type Minors interface {
+	Minor(id sharing.DeviceID) (int, bool)
 }
 
 // DriverFile is one file or directory of the driver.
@@ -94,7 +99,7 @@ func (f *Files) nodes(id sharing.DeviceID) ([]*specs.DeviceNode, error) {
 	minor, ok := 0, false
 	var capabilities []*specs.DeviceNode
 	if partition(id) {
-		m, err := f.MIG.Locate(string(id))
+		m, err := f.MIG.Devices.MIGDevice(string(id))
 		if err == nil {
 			capabilities, err = f.MIG.nodes(m)
 		}
@@ -103,7 +108,7 @@ func (f *Files) nodes(id sharing.DeviceID) ([]*specs.DeviceNode, error) {
 		}
 		minor, ok = m.Minor, true
 	} else {
-		minor, ok = f.Minor(id)
+		minor, ok = f.Minors.Minor(id)
 	}
 	if !ok {
 		return nil, fmt.Errorf("device %s is not on this node", id)

@@ -77,14 +77,25 @@ func partitioned(t *testing.T) *Files {
 		t.Fatal(err)
 	}
 	return &Files{
-		DevRoot: dev, Minor: func(id sharing.DeviceID) (int, bool) { return 0, id == "GPU-a" },
-		MIG: Capabilities{Minors: minorsFile, Root: caps, Locate: func(uuid string) (driver.MIGDevice, error) {
-			if uuid != "MIG-1" {
-				return driver.MIGDevice{}, fmt.Errorf("there is no %s", uuid)
-			}
-			return driver.MIGDevice{Parent: "GPU-b", Minor: 7, GI: 13, CI: 2}, nil
-		}},
+		DevRoot: dev, Minors: numbered{"GPU-a": 0},
+		MIG: Capabilities{Minors: minorsFile, Root: caps, Devices: located{"MIG-1": {Parent: "GPU-b", Minor: 7, GI: 13, CI: 2}}},
 	}
+}
+
+// numbered is the numbers of devices' nodes.
+type numbered map[sharing.DeviceID]int
+
+func (n numbered) Minor(id sharing.DeviceID) (int, bool) { m, ok := n[id]; return m, ok }
+
+// located is MIG devices by their UUIDs.
+type located map[string]driver.MIGDevice
+
+func (l located) MIGDevice(uuid string) (driver.MIGDevice, error) {
+	m, ok := l[uuid]
+	if !ok {
+		return m, fmt.Errorf("there is no %s", uuid)
+	}
+	return m, nil
 }
 
 func TestAMIGDeviceIsItsParentsNodeAndItsOwnTwoCapabilities(t *testing.T) {
@@ -122,8 +133,8 @@ func TestAMIGDeviceThatCannotBeOpenedIsRefused(t *testing.T) {
 		want  string
 	}{
 		"a MIG device of nobody": {func(f *Files) {
-			f.MIG.Locate = func(string) (driver.MIGDevice, error) { return driver.MIGDevice{}, fmt.Errorf("gone") }
-		}, "gone"},
+			f.MIG.Devices = located{}
+		}, "there is no MIG-1"},
 		"no table":                    {func(f *Files) { f.MIG.Minors += ".gone" }, "mig-minors.gone"},
 		"a table that is damaged":     {func(f *Files) { _ = os.WriteFile(f.MIG.Minors, []byte("x"), 0o600) }, "line 1"},
 		"a capability not in it":      {func(f *Files) { _ = os.WriteFile(f.MIG.Minors, []byte("config 1\n"), 0o600) }, "no capability gpu7/gi13/access"},

@@ -17,27 +17,30 @@ import (
 // nodes. Its number is given out when the module is loaded.
 const capsDriver = "nvidia-caps"
 
-// CapabilityNodes returns how to make capability nodes as the kernel's list of
-// drivers, /proc/devices, numbers them.
-func CapabilityNodes(devices string) func(path string, minor int) error {
-	return func(path string, minor int) error {
-		text, err := os.ReadFile(devices)
-		if err != nil {
-			return fmt.Errorf("find the number of driver %s: %w", capsDriver, err)
-		}
-		major, err := characterDriver(text, capsDriver)
-		if err != nil {
-			return fmt.Errorf("find the number of driver %s: %s: %w", capsDriver, devices, err)
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("make a capability node: %w", err)
-		}
-		err = syscall.Mknod(path, syscall.S_IFCHR|0o444, deviceNumber(major, minor))
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("make capability node %s: %w", path, err)
-		}
-		return os.Chmod(path, 0o444) // what the driver asks for, whatever the umask
+// NodeMaker makes capability nodes.
+type NodeMaker struct {
+	// Drivers is the kernel's list of drivers and their numbers, /proc/devices.
+	Drivers string
+}
+
+// makeNode makes the node with this number; one that is there is no mistake.
+func (n *NodeMaker) makeNode(path string, minor int) error {
+	text, err := os.ReadFile(n.Drivers)
+	if err != nil {
+		return fmt.Errorf("find the number of driver %s: %w", capsDriver, err)
 	}
+	major, err := characterDriver(text, capsDriver)
+	if err != nil {
+		return fmt.Errorf("find the number of driver %s: %s: %w", capsDriver, n.Drivers, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make a capability node: %w", err)
+	}
+	err = syscall.Mknod(path, syscall.S_IFCHR|0o444, deviceNumber(major, minor))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make capability node %s: %w", path, err)
+	}
+	return os.Chmod(path, 0o444) // what the driver asks for, whatever the umask
 }
 
 // characterDriver finds a driver's number in the kernel's list.

@@ -50,7 +50,7 @@ func TestANodeThatIsMissingIsMade(t *testing.T) {
 	if err := os.Remove(missing); err != nil {
 		t.Fatal(err)
 	}
-	f.MIG.Make = CapabilityNodes(devices)
+	f.MIG.Maker = &NodeMaker{Drivers: devices}
 	for range 2 {
 		if _, err := f.Edits(context.Background(), []sharing.DeviceID{"MIG-1"}); err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestANodeThatCannotBeMadeIsTold(t *testing.T) {
 	if err := os.Remove(filepath.Join(f.MIG.Root, "nvidia-cap1081")); err != nil {
 		t.Fatal(err)
 	}
-	f.MIG.Make = CapabilityNodes(filepath.Join(t.TempDir(), "gone"))
+	f.MIG.Maker = &NodeMaker{Drivers: filepath.Join(t.TempDir(), "gone")}
 	if _, err := f.Edits(context.Background(), []sharing.DeviceID{"MIG-1"}); err == nil || !strings.Contains(err.Error(), "nvidia-modprobe") {
 		t.Errorf("the error is %v", err)
 	}

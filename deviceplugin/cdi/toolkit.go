@@ -5,16 +5,12 @@ package cdi
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi"
-	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi/transform/root"
-	"k8s.io/klog/v2"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
@@ -41,8 +37,7 @@ type ToolkitConfig struct {
 // Toolkit is the base for real devices: NVIDIA's container toolkit knows which
 // libraries, nodes and hooks a driver version needs.
 type Toolkit struct {
-	cfg  ToolkitConfig
-	find func(common bool, devices []sharing.DeviceID) (answers, error)
+	source editSource
 	// asking holds a token while somebody asks the toolkit, which opens and closes
 	// the driver around each call. A driver that hangs keeps it: what was learned
 	// before is served without it, and nobody waits for it for ever.
@@ -51,6 +46,12 @@ type Toolkit struct {
 	mu    sync.Mutex // held for moments only
 	known answers
 	era   int // counts Forget
+}
+
+// editSource knows the edits of devices, and those that belong to none if common. One
+// question is asked at a time; it may take for ever.
+type editSource interface {
+	ask(common bool, devices []sharing.DeviceID) (answers, error)
 }
 
 // answers is what the toolkit said.
@@ -62,9 +63,11 @@ type answers struct {
 // NewToolkit returns a base that asks the toolkit when it is first used. Answers
 // are kept: asking takes the driver up to a second, and many pods start at once.
 func NewToolkit(cfg ToolkitConfig) *Toolkit {
-	t := &Toolkit{cfg: cfg, asking: make(chan struct{}, 1), known: answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}}
-	t.find = t.ask
-	return t
+	return newToolkit(&nvidia{cfg: cfg})
+}
+
+func newToolkit(source editSource) *Toolkit {
+	return &Toolkit{source: source, asking: make(chan struct{}, 1), known: answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}}
 }
 
 // Forget makes the next call ask anew, as after the driver was replaced. It does
@@ -87,7 +90,7 @@ func (t *Toolkit) Edits(ctx context.Context, devices []sharing.DeviceID) (*specs
 		}
 		defer func() { <-t.asking }()
 		known, unknown, era = t.recall(devices) // somebody may have asked meanwhile
-		found, err := t.find(known.common == nil, unknown)
+		found, err := t.source.ask(known.common == nil, unknown)
 		if err != nil {
 			return nil, err
 		}
@@ -128,102 +131,3 @@ func (t *Toolkit) keep(found answers, era int) {
 		}
 	}
 }
-
-// ask asks the toolkit about devices, and about what belongs to none if common. The
-// caller holds the token.
-func (t *Toolkit) ask(common bool, devices []sharing.DeviceID) (answers, error) {
-	found := answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
-	if !common && len(devices) == 0 {
-		return found, nil
-	}
-	lib, err := nvcdi.New(
-		nvcdi.WithLogger(chatter{}),
-		nvcdi.WithNvmlLib(t.cfg.Library),
-		nvcdi.WithDriverRoot(cmp.Or(t.cfg.SeenRoot, t.cfg.DriverRoot)),
-		nvcdi.WithDevRoot(t.cfg.DevRoot),
-		nvcdi.WithNVIDIACDIHookPath(t.cfg.HookPath),
-		nvcdi.WithMode(nvcdi.ModeNvml),
-		nvcdi.WithVendor(vendor), nvcdi.WithClass(class),
-	)
-	if err != nil {
-		return found, fmt.Errorf("start the container toolkit: %w", err)
-	}
-	if common {
-		edits, err := lib.GetCommonEdits()
-		if err != nil {
-			return found, fmt.Errorf("find the driver's files: %w", err)
-		}
-		if found.common, err = t.asHostSees(edits.ContainerEdits); err != nil {
-			return found, err
-		}
-	}
-	for _, id := range devices {
-		if found.devices[id], err = t.askFor(lib, id); err != nil {
-			return found, fmt.Errorf("find the nodes of device %s: %w", id, err)
-		}
-	}
-	return found, nil
-}
-
-// askFor asks the toolkit about one device.
-func (t *Toolkit) askFor(lib nvcdi.Interface, id sharing.DeviceID) (*cdi.ContainerEdits, error) {
-	found, err := lib.GetDeviceSpecsByID(string(id))
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, errors.New("the container toolkit knows none")
-	}
-	// Every name of one device has the same edits.
-	edits, err := t.asHostSees(&found[0].ContainerEdits)
-	if err != nil {
-		return nil, err
-	}
-	return edits, t.open(id, edits)
-}
-
-// open adds the capability nodes of a MIG device that the toolkit did not see.
-func (t *Toolkit) open(id sharing.DeviceID, edits *cdi.ContainerEdits) error {
-	if !partition(id) {
-		return nil
-	}
-	m, err := t.cfg.MIG.Locate(string(id))
-	if err != nil {
-		return err
-	}
-	nodes, err := t.cfg.MIG.nodes(m)
-	if err != nil {
-		return err
-	}
-	for _, node := range nodes {
-		there := func(have *specs.DeviceNode) bool { return have.Path == node.Path }
-		if !slices.ContainsFunc(edits.DeviceNodes, there) {
-			edits.DeviceNodes = append(edits.DeviceNodes, node)
-		}
-	}
-	return nil
-}
-
-// asHostSees replaces paths that this process sees by those the container runtime
-// sees.
-func (t *Toolkit) asHostSees(edits *specs.ContainerEdits) (*cdi.ContainerEdits, error) {
-	spec := &specs.Spec{ContainerEdits: *edits}
-	change := root.New(
-		root.WithRoot(cmp.Or(t.cfg.SeenRoot, t.cfg.DriverRoot)), root.WithTargetRoot(t.cfg.DriverRoot), root.WithRelativeTo("host"))
-	if err := change.Transform(spec); err != nil {
-		return nil, fmt.Errorf("translate the driver's paths to the host's: %w", err)
-	}
-	return &cdi.ContainerEdits{ContainerEdits: &spec.ContainerEdits}, nil
-}
-
-// chatter is the toolkit's log: it tells of every file it looks for, found or
-// not, which matters only to somebody who looks for one.
-type chatter struct{}
-
-func (chatter) Errorf(format string, args ...any)   { klog.ErrorS(nil, fmt.Sprintf(format, args...)) }
-func (chatter) Warning(args ...any)                 { klog.V(2).InfoS(fmt.Sprint(args...)) }
-func (chatter) Warningf(format string, args ...any) { klog.V(2).InfoS(fmt.Sprintf(format, args...)) }
-func (chatter) Info(args ...any)                    { klog.V(3).InfoS(fmt.Sprint(args...)) }
-func (chatter) Infof(format string, args ...any)    { klog.V(3).InfoS(fmt.Sprintf(format, args...)) }
-func (chatter) Debugf(format string, args ...any)   { klog.V(4).InfoS(fmt.Sprintf(format, args...)) }
-func (chatter) Tracef(format string, args ...any)   { klog.V(5).InfoS(fmt.Sprintf(format, args...)) }

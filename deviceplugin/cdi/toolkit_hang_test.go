@@ -15,29 +15,31 @@ import (
 )
 
 // stalling is a toolkit whose driver does not return when asked about GPU-bad. It
-// tells how often it was asked.
-func stalling() (toolkit *Toolkit, inside, returns chan struct{}, asked *int) {
-	toolkit, inside, returns, asked = NewToolkit(ToolkitConfig{}), make(chan struct{}), make(chan struct{}), new(int)
-	toolkit.find = func(common bool, devices []sharing.DeviceID) (answers, error) {
-		*asked++
-		found := answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
-		if common {
-			found.common = &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
-		}
-		for _, id := range devices {
-			if id == "GPU-bad" {
-				inside <- struct{}{}
-				<-returns
-			}
-			found.devices[id] = &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{Env: []string{"ID=" + string(id)}}}
-		}
-		return found, nil
+// counts how often it was asked.
+type stalling struct {
+	inside, returns chan struct{}
+	asked           int
+}
+
+func (s *stalling) ask(common bool, devices []sharing.DeviceID) (answers, error) {
+	s.asked++
+	found := answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
+	if common {
+		found.common = &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
 	}
-	return toolkit, inside, returns, asked
+	for _, id := range devices {
+		if id == "GPU-bad" {
+			s.inside <- struct{}{}
+			<-s.returns
+		}
+		found.devices[id] = &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{Env: []string{"ID=" + string(id)}}}
+	}
+	return found, nil
 }
 
 func TestADriverThatHangsLeavesWhatWasLearnedBefore(t *testing.T) {
-	toolkit, inside, returns, asked := stalling()
+	driver := &stalling{inside: make(chan struct{}), returns: make(chan struct{})}
+	toolkit := newToolkit(driver)
 	good := []sharing.DeviceID{"GPU-good"}
 	if _, err := toolkit.Edits(context.Background(), good); err != nil {
 		t.Fatal(err)
@@ -47,7 +49,7 @@ func TestADriverThatHangsLeavesWhatWasLearnedBefore(t *testing.T) {
 		_, err := toolkit.Edits(context.Background(), []sharing.DeviceID{"GPU-bad"})
 		ended <- err
 	}()
-	<-inside
+	<-driver.inside
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	edits, err := toolkit.Edits(ctx, good)
@@ -58,13 +60,13 @@ func TestADriverThatHangsLeavesWhatWasLearnedBefore(t *testing.T) {
 		t.Errorf("a device that must be asked for gets %v", err)
 	}
 	toolkit.Forget() // would hang
-	close(returns)
+	close(driver.returns)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	before := *asked
-	if _, err := toolkit.Edits(context.Background(), good); err != nil || *asked != before+1 {
-		t.Errorf("after the driver was replaced: %v, asked %d times", err, *asked-before)
+	before := driver.asked
+	if _, err := toolkit.Edits(context.Background(), good); err != nil || driver.asked != before+1 {
+		t.Errorf("after the driver was replaced: %v, asked %d times", err, driver.asked-before)
 	}
 	if len(toolkit.known.devices) != 1 {
 		t.Errorf("known are %v: an answer of the driver before is kept", toolkit.known.devices)

@@ -63,7 +63,7 @@ func askForPartition(root string) error {
 	}
 	toolkit := NewToolkit(ToolkitConfig{
 		DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: gpus.Library(),
-		MIG: Capabilities{Minors: table, Root: filepath.Join(root, "dev", "nvidia-caps"), Locate: gpus.MIGDevice},
+		MIG: Capabilities{Minors: table, Root: filepath.Join(root, "dev", "nvidia-caps"), Devices: gpus},
 	})
 	edits, err := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(c.UUID)})
 	if err != nil {

@@ -127,7 +127,7 @@ func (b *bench) start(files hostnode.Files) {
 	b.keeper = lifecycle.New(lifecycle.Config{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
 		Preparers: nodefactory.New(nodefactory.Config{Files: files, StateDir: filepath.Join(b.dir, "state"), LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
-		Base:      &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minor: b.board.Minor, MIG: b.capabilities()},
+		Base:      &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minors: b.board, MIG: b.capabilities()},
 		Specs:     &cdi.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
 		Inventory: b.board.Inventory, Working: b.board.Working, Locks: &b.locks,
 		Terms: func() lifecycle.Terms { return lifecycle.Terms{Names: request.DefaultNames(), Factor: 1} },

@@ -65,7 +65,7 @@ func (b *bench) hardware(files hostnode.Files) mignode.Driver {
 
 func (b *bench) capabilities() cdi.Capabilities {
 	return cdi.Capabilities{
-		Minors: filepath.Join(b.dir, "mig-minors"), Root: filepath.Join(b.dir, "dev", "nvidia-caps"), Locate: b.driver.MIGDevice,
+		Minors: filepath.Join(b.dir, "mig-minors"), Root: filepath.Join(b.dir, "dev", "nvidia-caps"), Devices: b.driver,
 	}
 }
 
