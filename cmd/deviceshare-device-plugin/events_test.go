@@ -16,7 +16,7 @@ import (
 
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
-	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(metrics.States{}), without: map[kubelet.Source]bool{}}
+	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil), without: map[kubelet.Source]bool{}}
 	missing := func(pod int) error {
 		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, kubelet.ErrNoPodResources)
 	}

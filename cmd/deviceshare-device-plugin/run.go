@@ -36,7 +36,6 @@ import (
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/request"
-	"deviceshare/sharing/wire"
 )
 
 // plugin is everything that runs, wired together.
@@ -133,13 +132,11 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 	if err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
-	p.metrics = metrics.New(metrics.States{
-		Inventory: func() (sharing.Inventory, bool) { return p.board.Inventory() },
-		Working:   func() (sharing.Inventory, bool) { return p.board.Working() },
-		Config:    func() wire.ConfigVersions { return p.versions() },
-		Records:   p.store.All,
-		Usage:     p.survey().Report,
-	})
+	survey, err := p.survey()
+	if err != nil {
+		return nil, err
+	}
+	p.metrics = metrics.New(p, survey)
 	p.report = newReporter(client, o.nodeName, p.metrics)
 	if broken != nil {
 		p.report.trouble(metrics.ProblemCheckpoint, "DeviceCheckpointBroken", broken)

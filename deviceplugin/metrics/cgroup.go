@@ -3,31 +3,50 @@
 package metrics
 
 import (
+	"fmt"
 	"strings"
+
+	"github.com/prometheus/procfs"
 
 	"deviceshare/sharing"
 )
 
-// PodOf finds in the text of /proc/<pid>/cgroup the pod that a process belongs to,
-// by the UID that the kubelet puts into the names it makes. It knows both versions
-// of cgroups (cgroups(7): lines "number:controllers:path", and "0::path"), and both
-// drivers of the kubelet:
+// HostCgroups reads /proc. This process must see the host's PIDs there.
+type HostCgroups struct{ FS procfs.FS }
+
+// NewHostCgroups reads below root, "/proc".
+func NewHostCgroups(root string) (HostCgroups, error) {
+	fs, err := procfs.NewFS(root)
+	if err != nil {
+		return HostCgroups{}, fmt.Errorf("read the control groups of processes: %w", err)
+	}
+	return HostCgroups{FS: fs}, nil
+}
+
+// Cgroups implements Cgroups.
+func (h HostCgroups) Cgroups(pid int) ([]procfs.Cgroup, error) {
+	process, err := h.FS.Proc(pid)
+	if err != nil {
+		return nil, err
+	}
+	return process.Cgroups()
+}
+
+// PodOf finds the pod that a process belongs to by its control groups: by the UID
+// that the kubelet puts into the names it makes. It knows both versions of cgroups,
+// and both drivers of the kubelet:
 //
 //	/kubepods/burstable/pod<uid>/<container>
 //	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope
 //	/system.slice/containerd.service/kubepods-burstable-pod<uid>.slice:cri-containerd:<container>
 //
 // with "_" for "-" in the UID in the latter two. The outermost name counts: a
-// container may make groups below its own. Text that names no pod, or two, is of
-// none.
-func PodOf(text string) (sharing.Owner, bool) {
+// container may make groups below its own. Groups that name no pod, or two, are of
+// none: the result is false.
+func PodOf(groups []procfs.Cgroup) (sharing.Owner, bool) {
 	var found sharing.Owner
-	for line := range strings.Lines(text) {
-		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		owner, ok := podOfPath(parts[2])
+	for _, group := range groups {
+		owner, ok := podOfPath(group.Path)
 		switch {
 		case !ok:
 		case found != "" && found != owner:

@@ -3,6 +3,9 @@
 package metrics
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"deviceshare/sharing"
@@ -57,22 +60,40 @@ func TestAProcessBelongsToThePodThatItsCgroupNames(t *testing.T) {
 		"a UID that is missing":           {"0::/kubepods/pod/" + container + "\n", ""},
 		"nothing":                         {"", ""},
 		"no colon":                        {"kubepods/pod" + uid, ""},
-		"a line that is no cgroup's line": {"x\n0::/kubepods/pod" + uid + "\n", uid},
+		"a line that is no cgroup's line": {"x\n0::/kubepods/pod" + uid + "\n", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got, ok := PodOf(c.text); got != c.want || ok != (c.want != "") {
+			if got, ok := podOfText(t, c.text); got != c.want || ok != (c.want != "") {
 				t.Errorf("it is of %q, %v, want %q", got, ok, c.want)
 			}
 		})
 	}
 }
 
+// podOfText is the pod of a process whose /proc/<pid>/cgroup has this text.
+func podOfText(t *testing.T, text string) (sharing.Owner, bool) {
+	t.Helper()
+	root := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "7"), 0o755), os.WriteFile(filepath.Join(root, "7", "cgroup"), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	host, err := NewHostCgroups(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := host.Cgroups(7)
+	if err != nil {
+		return "", false
+	}
+	return PodOf(groups)
+}
+
 func FuzzPodOf(f *testing.F) {
 	f.Add("0::/kubepods/besteffort/pod" + uid + "/" + container + "\n")
 	f.Add("0::/kubepods.slice/kubepods-pod" + underlined + ".slice:cri:x\n1:a:b")
 	f.Fuzz(func(t *testing.T, text string) {
-		if got, ok := PodOf(text); ok != (got != "") || len(got) > 64 {
+		if got, ok := podOfText(t, text); ok != (got != "") || len(got) > 64 {
 			t.Errorf("%q, %v", got, ok)
 		}
 	})

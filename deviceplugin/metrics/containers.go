@@ -8,20 +8,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// UsageSource finds out what containers use. Survey is one.
+type UsageSource interface {
+	// Report is what is found out within ctx.
+	Report(ctx context.Context) Usage
+}
+
 // used collects what containers use, when asked.
 type used struct {
-	report func(ctx context.Context) Usage
+	source UsageSource
 
 	memory, limit, imported, host, seconds, processes, untracked *prometheus.Desc
 }
 
-func newUsed(report func(ctx context.Context) Usage) *used {
+func newUsed(source UsageSource) *used {
 	share := []string{"namespace", "pod", "container", "device", "mode"}
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("deviceshare_container_"+name, help, share, nil)
 	}
 	return &used{
-		report:    report,
+		source:    source,
 		memory:    desc("memory_used_bytes", "Memory of a device that counts against the container's limit."),
 		limit:     desc("memory_limit_bytes", "Memory of a device that the container may use; 0 is no limit."),
 		imported:  desc("memory_imported_bytes", "Memory of other processes that is open in the container. Its makers have it in theirs."),
@@ -43,9 +49,9 @@ func (u *used) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (u *used) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	report := u.report(ctx)
+	report := u.source.Report(ctx)
 	for labels, d := range perLabels(report.Containers) {
 		value := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64) {
 			out <- prometheus.MustNewConstMetric(desc, kind, value, labels[:]...)

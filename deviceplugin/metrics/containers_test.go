@@ -12,18 +12,18 @@ import (
 	"deviceshare/sharing"
 )
 
+// Report implements UsageSource.
+func (u Usage) Report(context.Context) Usage { return u }
+
 func TestTheMetricsSayWhatContainersUse(t *testing.T) {
-	s := known()
-	s.Usage = func(context.Context) Usage {
-		c := ContainerUsage{
-			Record:  checkpoint.Record{Namespace: "ns", Pod: "p", Container: "main", Mode: sharing.HAMiCore},
-			Devices: []DeviceUsage{{ID: "GPU-a", Limit: 100, Used: 60, Imported: 2, Overflow: 1, Processes: 2, Busy: 1500 * time.Millisecond, Measured: true}},
-		}
-		next := c // of the same name, while the one before is being taken back
-		next.Devices = []DeviceUsage{{ID: "GPU-a", Limit: 100, Used: 5}, {ID: "GPU-b"}}
-		return Usage{Containers: []ContainerUsage{c, next}, Untracked: map[sharing.DeviceID]sharing.Bytes{"GPU-a": 7}}
+	c := ContainerUsage{
+		Record:  checkpoint.Record{Namespace: "ns", Pod: "p", Container: "main", Mode: sharing.HAMiCore},
+		Devices: []DeviceUsage{{ID: "GPU-a", Limit: 100, Used: 60, Imported: 2, Overflow: 1, Processes: 2, Busy: 1500 * time.Millisecond, Measured: true}},
 	}
-	code, text := serve(t, New(s), func() error { return nil })("/metrics")
+	next := c // of the same name, while the one before is being taken back
+	next.Devices = []DeviceUsage{{ID: "GPU-a", Limit: 100, Used: 5}, {ID: "GPU-b"}}
+	usage := Usage{Containers: []ContainerUsage{c, next}, Untracked: map[sharing.DeviceID]sharing.Bytes{"GPU-a": 7}}
+	code, text := serve(t, New(known(), usage), func() error { return nil })("/metrics")
 	labels := `{container="main",device="GPU-a",mode="hami-core",namespace="ns",pod="p"} `
 	for _, want := range []string{
 		"deviceshare_container_memory_used_bytes" + labels + "65",

@@ -3,7 +3,6 @@
 package metrics
 
 import (
-	"context"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,17 +12,20 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// States is where the numbers that are states come from.
-type States struct {
-	// Inventory is the devices as they are offered, Working as they work.
-	Inventory func() (sharing.Inventory, bool)
-	Working   func() (sharing.Inventory, bool)
+// States gives what is shown of the node's devices. Implementations are safe for
+// concurrent use.
+type States interface {
+	Snapshot() Snapshot
+}
+
+// Snapshot is the states at one moment.
+type Snapshot struct {
+	// Offered is the devices as they are offered, Working as they work.
+	Offered, Working sharing.Inventory
 	// Config is the configuration in force.
-	Config  func() wire.ConfigVersions
-	Records func() []checkpoint.Record
-	// Usage is what containers use, as far as it is found out within ctx; nil shows
-	// nothing of it.
-	Usage func(ctx context.Context) Usage
+	Config wire.ConfigVersions
+	// Records are the containers that were prepared.
+	Records []checkpoint.Record
 }
 
 // states collects them when asked.
@@ -79,7 +81,8 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 	}
 	given, shares := map[sharing.DeviceID]sharing.Bytes{}, map[sharing.DeviceID]int{}
 	held := map[holder]share{}
-	for _, r := range s.from.Records() {
+	now := s.from.Snapshot()
+	for _, r := range now.Records {
 		for _, d := range r.Devices {
 			given[d.Device] = given[d.Device].Plus(d.Memory)
 			shares[d.Device]++
@@ -91,15 +94,12 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 		gauge(s.shareMemory, float64(h.memory), by[:]...)
 		gauge(s.shareCores, float64(h.cores), by[:]...)
 	}
-	versions := s.from.Config()
-	gauge(s.config, 1, versions.Device, versions.Node, versions.Geometry)
-	inv, _ := s.from.Working()
-	offered, _ := s.from.Inventory()
-	for i := range inv.Devices {
-		d := &inv.Devices[i]
+	gauge(s.config, 1, now.Config.Device, now.Config.Node, now.Config.Geometry)
+	for i := range now.Working.Devices {
+		d := &now.Working.Devices[i]
 		labels := []string{string(d.ID), strconv.Itoa(d.Index), d.Model, string(d.Mode)}
 		gauge(s.healthy, truth(d.Healthy), labels...)
-		offer, there := offered.Device(d.ID)
+		offer, there := now.Offered.Device(d.ID)
 		gauge(s.ready, truth(there && offer.Healthy), labels...)
 		gauge(s.memory, float64(d.Memory), labels...)
 		gauge(s.cores, float64(d.Cores), labels...)

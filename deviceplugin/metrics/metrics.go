@@ -53,8 +53,9 @@ type Metrics struct {
 	evictions   *prometheus.CounterVec
 }
 
-// New returns metrics that read states from s.
-func New(s States) *Metrics {
+// New returns metrics that read states, and what containers use, when they are
+// asked for. usage may be nil: then nothing is shown of it.
+func New(states States, usage UsageSource) *Metrics {
 	count := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deviceshare_node_" + name, Help: help}, labels)
 	}
@@ -77,9 +78,9 @@ func New(s States) *Metrics {
 		m.problems.WithLabelValues(kind) // so that an alert has something to look at
 	}
 	m.registry.MustRegister(m.allocations, m.prepares, m.seconds, m.refusals, m.releases, m.problems, m.moves, m.evictions,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newStates(s))
-	if s.Usage != nil {
-		m.registry.MustRegister(newUsed(s.Usage))
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newStates(states))
+	if usage != nil {
+		m.registry.MustRegister(newUsed(usage))
 	}
 	return m
 }

@@ -18,28 +18,27 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// devices are two, of which as many are healthy.
-func devices(healthy int) func() (sharing.Inventory, bool) {
-	return func() (sharing.Inventory, bool) {
-		inv := sharing.Inventory{}
-		for i, id := range []sharing.DeviceID{"GPU-a", "GPU-b", "GPU-c"} {
-			inv.Devices = append(inv.Devices, sharing.Device{
-				ID: id, Index: i, Model: "A30", Memory: 24 * sharing.GiB, Cores: 100, Healthy: i < healthy, Mode: sharing.HAMiCore,
-			})
-		}
-		return inv, true
+// devices are three, of which as many are healthy.
+func devices(healthy int) sharing.Inventory {
+	inv := sharing.Inventory{}
+	for i, id := range []sharing.DeviceID{"GPU-a", "GPU-b", "GPU-c"} {
+		inv.Devices = append(inv.Devices, sharing.Device{
+			ID: id, Index: i, Model: "A30", Memory: 24 * sharing.GiB, Cores: 100, Healthy: i < healthy, Mode: sharing.HAMiCore,
+		})
 	}
+	return inv
 }
 
-func known() States {
-	return States{
-		Inventory: devices(1), Working: devices(2),
-		Config: func() wire.ConfigVersions { return wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"} },
-		Records: func() []checkpoint.Record {
-			r := checkpoint.Record{Namespace: "ns", Pod: "p", Container: "main", Mode: sharing.HAMiCore}
-			r.Devices = []checkpoint.DeviceAndShare{{Device: "GPU-a", Memory: sharing.GiB, Cores: 30}}
-			return []checkpoint.Record{r, {Namespace: "ns", Pod: "q", Container: "main", Mode: sharing.HAMiCore, Devices: r.Devices}}
-		},
+// Snapshot implements States: a snapshot never changes.
+func (s Snapshot) Snapshot() Snapshot { return s }
+
+func known() Snapshot {
+	r := checkpoint.Record{Namespace: "ns", Pod: "p", Container: "main", Mode: sharing.HAMiCore}
+	r.Devices = []checkpoint.DeviceAndShare{{Device: "GPU-a", Memory: sharing.GiB, Cores: 30}}
+	return Snapshot{
+		Offered: devices(1), Working: devices(2),
+		Config:  wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"},
+		Records: []checkpoint.Record{r, {Namespace: "ns", Pod: "q", Container: "main", Mode: sharing.HAMiCore, Devices: r.Devices}},
 	}
 }
 
@@ -80,7 +79,7 @@ func serve(t *testing.T, m *Metrics, healthy func() error) func(path string) (in
 }
 
 func TestTheMetricsSayWhatWasDoneAndWhatIs(t *testing.T) {
-	m := New(known())
+	m := New(known(), nil)
 	m.Allocated()
 	m.Prepared(sharing.HAMiCore, 20*time.Millisecond)
 	m.Refused()
@@ -126,7 +125,7 @@ func TestHealthzSaysWhatIsWrong(t *testing.T) {
 		"unwell": {errors.New("the state directory is out of reach"), 503, "state directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, text := serve(t, New(known()), func() error { return tc.err })("/healthz")
+			code, text := serve(t, New(known(), nil), func() error { return tc.err })("/healthz")
 			if code != tc.code || !strings.Contains(text, tc.text) {
 				t.Errorf("%d %q", code, text)
 			}
@@ -140,7 +139,7 @@ func TestAnAddressInUseNamesTheFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	err = New(known()).Serve(context.Background(), taken.Addr().String(), func() error { return nil })
+	err = New(known(), nil).Serve(context.Background(), taken.Addr().String(), func() error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "--metrics-address") {
 		t.Errorf("the error is %v", err)
 	}
@@ -148,9 +147,8 @@ func TestAnAddressInUseNamesTheFlag(t *testing.T) {
 
 func TestAPodThatTookAnothersNameCostsNoPage(t *testing.T) {
 	from := known()
-	records := from.Records()
-	from.Records = func() []checkpoint.Record { return append(records, records[0]) }
-	code, text := serve(t, New(from), func() error { return nil })("/metrics")
+	from.Records = append(from.Records, from.Records[0])
+	code, text := serve(t, New(from, nil), func() error { return nil })("/metrics")
 	want := `deviceshare_node_share_cores_percent{container="main",device="GPU-a",mode="hami-core",namespace="ns",pod="p"} 60`
 	if code != http.StatusOK || !strings.Contains(text, want+"\n") {
 		t.Errorf("the answer is %d, without %s", code, want)

@@ -11,22 +11,39 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
-// SurveyConfig is what a Survey works with. All fields are needed.
+// SurveyConfig is what a Survey works with.
 type SurveyConfig struct {
 	// StateDir is where the backends keep their files, each below its mode's name.
 	StateDir string
-	Records  func() []checkpoint.Record
-	// Processes lists the processes on a device, or driver.ErrUnsupported.
-	Processes func(sharing.DeviceID) ([]driver.Process, error)
-	// Cgroup is the text of /proc/<pid>/cgroup of the host.
-	Cgroup func(pid int) (string, error)
-	// Trouble is told, once for each record, that its region cannot be read.
+	Records  Records
+	Devices  Processes
+	Host     Cgroups
+	// Trouble is told, once for each record, that its region cannot be read. It may
+	// be nil.
 	Trouble func(r checkpoint.Record, err error)
+}
+
+// Records are the containers that were prepared. checkpoint.Store is one.
+type Records interface {
+	All() []checkpoint.Record
+}
+
+// Processes are the processes on devices. driver.Driver is one.
+type Processes interface {
+	// MemoryByProcess lists those of one device, or is driver.ErrUnsupported.
+	MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
+}
+
+// Cgroups tells the control groups of a process. HostCgroups is one.
+type Cgroups interface {
+	Cgroups(pid int) ([]procfs.Cgroup, error)
 }
 
 // Survey asks when it is asked. It is safe for concurrent use.
@@ -93,7 +110,7 @@ func (s *Survey) Report(ctx context.Context) Usage {
 func (s *Survey) containers(ctx context.Context) []ContainerUsage {
 	var out []ContainerUsage
 	known := map[string]bool{}
-	for _, r := range s.cfg.Records() {
+	for _, r := range s.cfg.Records.All() {
 		known[r.ID] = true
 		if !limited(&r) {
 			continue
@@ -166,6 +183,9 @@ func (s *Survey) note(r checkpoint.Record, err error) {
 		s.failures[r.ID] = 1
 	default:
 		s.failures[r.ID] = told
+		if s.cfg.Trouble == nil {
+			return
+		}
 		s.cfg.Trouble(r, fmt.Errorf("usage of container %s of pod %s/%s: %w", r.Container, r.Namespace, r.Pod, err))
 	}
 }
@@ -181,6 +201,6 @@ func (s *Survey) forget(known map[string]bool) {
 	}
 }
 
-// Patience is how long a scrape waits for a report: well below Prometheus'
+// patience is how long a scrape waits for a report: well below Prometheus'
 // default of 10 s.
-const Patience = 3 * time.Second
+const patience = 3 * time.Second

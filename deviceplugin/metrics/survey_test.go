@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
@@ -58,6 +60,28 @@ func record(owner sharing.Owner) checkpoint.Record {
 	}
 }
 
+// recorded are the containers that were prepared.
+type recorded []checkpoint.Record
+
+func (r recorded) All() []checkpoint.Record { return r }
+
+// processes are those on every device.
+type processes []driver.Process
+
+func (p processes) MemoryByProcess(sharing.DeviceID) ([]driver.Process, error) { return p, nil }
+
+// hanging is a driver that does not answer.
+type hanging chan struct{}
+
+func (h hanging) MemoryByProcess(sharing.DeviceID) ([]driver.Process, error) { <-h; return nil, nil }
+
+// groups are the control groups of processes.
+type groups map[int]string
+
+func (g groups) Cgroups(pid int) ([]procfs.Cgroup, error) {
+	return []procfs.Cgroup{{Path: g[pid]}}, nil
+}
+
 func TestAReportTellsATroubleOnceAndWhatIsUntracked(t *testing.T) {
 	dir, told := t.TempDir(), 0
 	records := []checkpoint.Record{record(uid), record(other)}
@@ -69,16 +93,8 @@ func TestAReportTellsATroubleOnceAndWhatIsUntracked(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewSurvey(SurveyConfig{
-		StateDir: dir, Records: func() []checkpoint.Record { return records },
-		Processes: func(sharing.DeviceID) ([]driver.Process, error) {
-			return []driver.Process{{PID: 1, Memory: 30}, {PID: 2, Memory: 7}}, nil
-		},
-		Cgroup: func(pid int) (string, error) {
-			if pid == 1 {
-				return "0::/kubepods/pod" + uid + "/x", nil
-			}
-			return "0::/user.slice", nil
-		},
+		StateDir: dir, Records: recorded(records), Devices: processes{{PID: 1, Memory: 30}, {PID: 2, Memory: 7}},
+		Host: groups{1: "/kubepods/pod" + uid + "/x", 2: "/user.slice"},
 		Trouble: func(_ checkpoint.Record, err error) {
 			if told++; !strings.Contains(err.Error(), "pod ns/p") {
 				t.Errorf("the error is %v", err)
@@ -100,9 +116,7 @@ func TestADriverThatHangsCostsOnlyWhatItWouldHaveTold(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	s := NewSurvey(SurveyConfig{
-		StateDir: t.TempDir(), Records: func() []checkpoint.Record { return []checkpoint.Record{record(uid)} },
-		Processes: func(sharing.DeviceID) ([]driver.Process, error) { <-hang; return nil, nil },
-		Cgroup:    func(int) (string, error) { return "", nil }, Trouble: func(checkpoint.Record, error) {},
+		StateDir: t.TempDir(), Records: recorded{record(uid)}, Devices: hanging(hang), Host: groups{},
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()

@@ -4,9 +4,6 @@ package metrics
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"os"
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver"
@@ -17,18 +14,18 @@ import (
 // of.
 func (s *Survey) untracked(ctx context.Context, containers []ContainerUsage) map[sharing.DeviceID]sharing.Bytes {
 	out := map[sharing.DeviceID]sharing.Bytes{}
-	for id, pods := range tracked(s.cfg.Records(), containers) {
+	for id, pods := range tracked(s.cfg.Records.All(), containers) {
 		if ctx.Err() != nil {
 			return out
 		}
-		processes, err := s.cfg.Processes(id)
+		processes, err := s.cfg.Devices.MemoryByProcess(id)
 		if err != nil {
 			continue
 		}
 		owners := make([]sharing.Owner, len(processes))
 		for i, p := range processes {
-			if text, err := s.cfg.Cgroup(p.PID); err == nil {
-				owners[i], _ = PodOf(text)
+			if groups, err := s.cfg.Host.Cgroups(p.PID); err == nil {
+				owners[i], _ = PodOf(groups)
 			}
 		}
 		if bytes, ok := beyond(processes, owners, pods); ok {
@@ -95,16 +92,4 @@ func beyond(processes []driver.Process, owners []sharing.Owner, pods map[sharing
 		return 0, false
 	}
 	return sum, true
-}
-
-// Cgroup reads /proc/<pid>/cgroup. This process must see the host's PIDs there.
-func Cgroup(pid int) (string, error) {
-	const most = 64 << 10 // far more than the 13 lines of cgroups v1
-	file, err := os.Open(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, most))
-	return string(text), err
 }
