@@ -35,7 +35,6 @@ import (
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/request"
 )
 
 // plugin is everything that runs, wired together.
@@ -155,10 +154,7 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 		Problem: p.report.configuration,
 	})
 	p.board = discovery.NewBoard(o.nodeName, p.settings(p.config.Current()))
-	if p.pods, err = cluster.NewPods(client, o.nodeName, func(owner sharing.Owner) {
-		p.evictor.Forget(types.UID(owner))
-		p.releases.add(owner)
-	}); err != nil {
+	if p.pods, err = cluster.NewPods(client, o.nodeName, p); err != nil {
 		return nil, err
 	}
 	p.kubelet = kubelet.Directory(o.kubeletDir)
@@ -270,19 +266,34 @@ func (p *plugin) well() error {
 	return hangs(time.Now(), v)
 }
 
+// PodGone implements cluster.PodObserver.
+func (p *plugin) PodGone(owner sharing.Owner) {
+	p.evictor.Forget(types.UID(owner))
+	p.releases.add(owner)
+}
+
+// published is what the node object is kept equal to.
+type published struct {
+	plugin  *plugin
+	amounts *amounts
+	count   *kubelet.Server
+}
+
+// NodeState implements cluster.NodeSource.
+func (n published) NodeState() (cluster.NodeState, bool) {
+	p := n.plugin
+	inv, ready := p.board.Inventory()
+	device := p.config.Current().Device
+	return cluster.NodeState{
+		Inventory: inv, Config: p.versions(), Names: device.Names(), Factor: device.MemoryFactor,
+		AmountsInStatus: n.amounts.inCapacity(), Withheld: withheld(p.leaving.Load(), n.count.Taken()),
+	}, ready
+}
+
 // publisher keeps the node object current.
-func (p *plugin) publisher(amounts func() bool, withheld func() string) (*cluster.Publisher, error) {
+func (p *plugin) publisher(source cluster.NodeSource) (*cluster.Publisher, error) {
 	return cluster.NewPublisher(cluster.PublisherConfig{
-		Client: p.client, Node: p.o.nodeName,
-		State: func() (cluster.NodeState, bool) {
-			inv, ready := p.board.Inventory()
-			return cluster.NodeState{Inventory: inv, Config: p.versions(), Withheld: withheld()}, ready
-		},
-		Terms: func() (request.Names, int64) {
-			d := p.config.Current().Device
-			return d.Names(), d.MemoryFactor
-		},
-		Amounts: amounts, Changes: p.changes,
+		Client: p.client, Node: p.o.nodeName, Source: source, Changes: p.changes,
 		Trouble: func(err error) { p.report.trouble(metrics.ProblemPublish, "DevicePublishFailed", err) },
 	})
 }

@@ -37,7 +37,7 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	p.moveDevices(ctx, group)
 	amounts := &amounts{plugin: p}
 	count := p.countServer()
-	publisher, err := p.publisher(amounts.inCapacity, func() string { return withheld(p.leaving.Load(), count.Taken()) })
+	publisher, err := p.publisher(published{p, amounts, count})
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,12 @@ type NodeState struct {
 	Inventory sharing.Inventory
 	// Config is the configuration in force.
 	Config wire.ConfigVersions
+	// Names are the resources' names, and Factor is the MiB per unit of memory, at
+	// least 1.
+	Names  request.Names
+	Factor int64
+	// AmountsInStatus reports whether memory and cores belong into the node's status.
+	AmountsInStatus bool
 	// Withheld says why no new pod can start on this node now, whatever its devices
 	// can do; "" when pods can.
 	Withheld string
@@ -45,8 +51,8 @@ func withheld(inv sharing.Inventory, why string) sharing.Inventory {
 	return inv
 }
 
-// Desired computes what the node should say. factor is MiB per unit of memory, at
-// least 1.
+// Desired computes what the node should say. Its capacity is nil where memory and
+// cores do not belong into the node's status.
 //
 // A device counts in the capacity whether or not it works. The pods on a broken one
 // stay, and what they asked stays counted. Against a capacity without it the kubelet,
@@ -59,30 +65,33 @@ func withheld(inv sharing.Inventory, why string) sharing.Inventory {
 // what the kubelet offers of the number of devices bounds it, which leaves broken
 // ones out. To count the device only while it is held would not do: a pod that is
 // bound and has not begun holds nothing yet, and is counted all the same.
-func Desired(s NodeState, names request.Names, factor int64) (DesiredNode, error) {
+func Desired(s NodeState) (DesiredNode, error) {
 	inv := s.Inventory
 	if s.Withheld != "" {
 		inv = withheld(inv, s.Withheld)
 	}
-	annotations, err := wire.NodeAnnotations(inv, factor)
+	annotations, err := wire.NodeAnnotations(inv, s.Factor)
 	if err != nil {
 		return DesiredNode{}, fmt.Errorf("write the inventory of node %s down: %w", inv.Node, err)
 	}
 	if annotations[wire.NodeConfig], err = wire.EncodeConfig(s.Config); err != nil {
 		return DesiredNode{}, fmt.Errorf("write the configuration of node %s down: %w", inv.Node, err)
 	}
+	if !s.AmountsInStatus {
+		return DesiredNode{Annotations: annotations}, nil
+	}
 	memory, cores := int64(0), int64(0)
 	for i := range inv.Devices {
 		d := &inv.Devices[i]
-		memory = plus(memory, int64(d.Memory/sharing.MiB)/max(factor, 1))
+		memory = plus(memory, int64(d.Memory/sharing.MiB)/max(s.Factor, 1))
 		cores = plus(cores, int64(d.Cores))
 	}
 	want := DesiredNode{Annotations: annotations, Capacity: map[string]int64{}}
-	if names.Memory != "" {
-		want.Capacity[names.Memory] = memory
+	if s.Names.Memory != "" {
+		want.Capacity[s.Names.Memory] = memory
 	}
-	if names.Cores != "" {
-		want.Capacity[names.Cores] = cores
+	if s.Names.Cores != "" {
+		want.Capacity[s.Names.Cores] = cores
 	}
 	return want, nil
 }

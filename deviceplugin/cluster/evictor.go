@@ -19,15 +19,21 @@ import (
 	"deviceshare/deviceplugin/retry"
 )
 
-// EvictorConfig is what an Evictor works with.
-type EvictorConfig struct {
-	Client kubernetes.Interface
+// Placements tells what became of pods that their node refused for good.
+// Implementations are safe for concurrent use and must not block.
+type Placements interface {
 	// Started reports whether the pod has begun its work: it is not evicted then.
-	Started func(*corev1.Pod) bool
+	Started(pod *corev1.Pod) bool
 	// Evicted is told that a pod is about to go and why, Kept that it stays, with
 	// what a person can do. Each is told once per pod.
-	Evicted func(pod *corev1.Pod, why string)
-	Kept    func(pod *corev1.Pod, why string)
+	Evicted(pod *corev1.Pod, why string)
+	Kept(pod *corev1.Pod, why string)
+}
+
+// EvictorConfig is what an Evictor works with.
+type EvictorConfig struct {
+	Client     kubernetes.Interface
+	Placements Placements
 	// Delay is how long to wait before a pod goes, so that the scheduler has seen
 	// what the node publishes now and does not decide the same again; 1 s.
 	Delay time.Duration
@@ -70,9 +76,9 @@ func NewEvictor(cfg EvictorConfig) *Evictor {
 // pod that is refused again and again is noted once.
 func (e *Evictor) Replace(p *corev1.Pod, why string) {
 	key := podKey{p.Namespace, p.Name, p.UID}
-	if reason := e.Keeps(p); reason != "" {
+	if kept := e.keeps(p); kept != nil {
 		if p.DeletionTimestamp == nil && e.first(p.UID) {
-			e.cfg.Kept(p, why+": "+reason)
+			e.cfg.Placements.Kept(p, why+": "+kept.Error())
 		}
 		return
 	}
@@ -92,22 +98,26 @@ func (e *Evictor) Forget(uid types.UID) {
 	delete(e.told, uid)
 }
 
-// Keeps says why a pod is not evicted, "" if it may be. It ends with what a person
-// can do.
-func (e *Evictor) Keeps(p *corev1.Pod) string {
+// keptError says why a pod is not evicted. It ends with what a person can do.
+type keptError string
+
+func (k keptError) Error() string { return string(k) }
+
+// keeps is nil if the pod may be evicted.
+func (e *Evictor) keeps(p *corev1.Pod) error {
 	again := fmt.Sprintf("kubectl delete pod -n %s %s", p.Namespace, p.Name)
 	owner := metav1.GetControllerOf(p)
 	switch {
 	case p.DeletionTimestamp != nil:
-		return "it is being deleted"
-	case e.cfg.Started(p):
-		return "it has run already and is not evicted; to have it placed anew: " + again
+		return keptError("it is being deleted")
+	case e.cfg.Placements.Started(p):
+		return keptError("it has run already and is not evicted; to have it placed anew: " + again)
 	case owner == nil:
-		return "no controller would make it again, so it is kept; to have it placed anew, delete it and create it again: " + again
+		return keptError("no controller would make it again, so it is kept; to have it placed anew, delete it and create it again: " + again)
 	case owner.Kind == "Node":
-		return "it belongs to the node and is not evicted"
+		return keptError("it belongs to the node and is not evicted")
 	}
-	return ""
+	return nil
 }
 
 // first reports, once per pod, that nothing was told about it.
@@ -144,14 +154,14 @@ func (e *Evictor) evict(ctx context.Context, p podKey) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("look at pod %s/%s before it is evicted: %w", p.namespace, p.name, err)
-	case now.UID != p.uid || e.Keeps(now) != "":
+	case now.UID != p.uid || e.keeps(now) != nil:
 		return nil
 	}
 	e.mu.Lock()
 	why := e.why[p]
 	e.mu.Unlock()
 	if e.first(p.uid) {
-		e.cfg.Evicted(now, why)
+		e.cfg.Placements.Evicted(now, why)
 	}
 	err = e.cfg.Client.CoreV1().Pods(p.namespace).EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name},

@@ -47,10 +47,7 @@ func newDesk(t *testing.T, pods ...*corev1.Pod) *desk {
 		return true, nil, d.evict(a.(k8stesting.CreateAction).GetObject().(*policyv1.Eviction))
 	})
 	d.evictor = NewEvictor(EvictorConfig{
-		Client: d.api, Delay: time.Millisecond,
-		Started: func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning },
-		Evicted: func(p *corev1.Pod, why string) { d.say("evicted " + p.Name + ": " + why) },
-		Kept:    func(p *corev1.Pod, why string) { d.say("kept " + p.Name + ": " + why) },
+		Client: d.api, Delay: time.Millisecond, Placements: d,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -58,6 +55,10 @@ func newDesk(t *testing.T, pods ...*corev1.Pod) *desk {
 	t.Cleanup(func() { cancel(); <-ended })
 	return d
 }
+
+func (d *desk) Started(p *corev1.Pod) bool        { return p.Status.Phase == corev1.PodRunning }
+func (d *desk) Evicted(p *corev1.Pod, why string) { d.say("evicted " + p.Name + ": " + why) }
+func (d *desk) Kept(p *corev1.Pod, why string)    { d.say("kept " + p.Name + ": " + why) }
 
 func (d *desk) say(text string) {
 	d.mu.Lock()

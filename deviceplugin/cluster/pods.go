@@ -26,21 +26,25 @@ type Pods struct {
 	node     string
 	informer cache.SharedIndexInformer
 	handled  cache.InformerSynced // every pod that was listed at the start is in live
-	gone     func(sharing.Owner)
+	observer PodObserver
 
 	mu      sync.Mutex
 	live    map[sharing.Owner]*corev1.Pod
 	changed chan struct{} // closed and replaced when a pod is added
 }
 
-// NewPods returns a store that is empty until Run. gone is told about every live pod
-// that ended or is gone; it must not block.
-func NewPods(client kubernetes.Interface, node string, gone func(sharing.Owner)) (*Pods, error) {
+// PodObserver is told about every live pod that ended or is gone. It must not block.
+type PodObserver interface {
+	PodGone(owner sharing.Owner)
+}
+
+// NewPods returns the pods of a node; none are known until Run.
+func NewPods(client kubernetes.Interface, node string, observer PodObserver) (*Pods, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
 	}))
 	s := &Pods{
-		client: client, node: node, gone: gone, informer: factory.Core().V1().Pods().Informer(),
+		client: client, node: node, observer: observer, informer: factory.Core().V1().Pods().Informer(),
 		live: map[sharing.Owner]*corev1.Pod{}, changed: make(chan struct{}),
 	}
 	registration, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -107,7 +111,7 @@ func (s *Pods) drop(object any) {
 	delete(s.live, owner)
 	s.mu.Unlock()
 	if was {
-		s.gone(owner)
+		s.observer.PodGone(owner)
 	}
 }
 

@@ -27,10 +27,15 @@ func podOf(name, node string) *corev1.Pod {
 	}
 }
 
+// goneTo is where pods that are gone are told.
+type goneTo chan sharing.Owner
+
+func (g goneTo) PodGone(o sharing.Owner) { g <- o }
+
 func watchPods(t *testing.T, api *fake.Clientset) (*Pods, chan sharing.Owner) {
 	t.Helper()
 	gone := make(chan sharing.Owner, 10)
-	s, err := NewPods(api, "here", func(o sharing.Owner) { gone <- o })
+	s, err := NewPods(api, "here", goneTo(gone))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +176,7 @@ func TestAPodCreatedAgainUnderItsNameWhileNobodyWatchedIsAnotherPod(t *testing.T
 }
 
 func TestTheStoreHasSyncedOnlyWhenItHasTakenInWhatWasListed(t *testing.T) {
-	s, err := NewPods(fake.NewClientset(podOf("a", "here")), "here", func(sharing.Owner) {})
+	s, err := NewPods(fake.NewClientset(podOf("a", "here")), "here", goneTo(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

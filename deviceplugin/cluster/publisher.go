@@ -19,21 +19,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-
-	"deviceshare/sharing/request"
 )
+
+// NodeSource says what is true of the node. Implementations are safe for concurrent
+// use.
+type NodeSource interface {
+	// NodeState is what is true now; false while the devices are not known.
+	NodeState() (NodeState, bool)
+}
 
 // PublisherConfig is what a Publisher works with.
 type PublisherConfig struct {
 	Client kubernetes.Interface
 	Node   string
-	// State is what is true now; false while the devices are not known.
-	State func() (NodeState, bool)
-	// Terms are the resource names and the memory factor.
-	Terms func() (request.Names, int64)
-	// Amounts reports whether memory and cores belong into the node's capacity.
-	Amounts func() bool
-	// Changes holds a token when any of the above may answer differently.
+	Source NodeSource
+	// Changes holds a token when Source may answer differently.
 	Changes <-chan struct{}
 	// Trouble is told, once per change, that publishing fails (or nil that it
 	// works again). It may be nil.
@@ -118,7 +118,7 @@ func (p *Publisher) report(err error) {
 
 // once makes the node equal to what is wanted.
 func (p *Publisher) once(ctx context.Context) error {
-	state, ready := p.cfg.State()
+	state, ready := p.cfg.Source.NodeState()
 	if !ready {
 		return nil
 	}
@@ -127,13 +127,9 @@ func (p *Publisher) once(ctx context.Context) error {
 	if err != nil || !exists || !ok {
 		return fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
 	}
-	names, factor := p.cfg.Terms()
-	want, err := Desired(state, names, factor)
+	want, err := Desired(state)
 	if err != nil {
 		return err
-	}
-	if !p.cfg.Amounts() {
-		want.Capacity = nil
 	}
 	p.follow(want)
 	if err := p.patch(ctx, annotationPatch(node, want, time.Now().UTC().Format(time.RFC3339))); err != nil {

@@ -20,7 +20,10 @@ import (
 )
 
 func state(inv sharing.Inventory) NodeState {
-	return NodeState{Inventory: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"}}
+	return NodeState{
+		Inventory: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"},
+		Names: request.DefaultNames(), Factor: 1, AmountsInStatus: true,
+	}
 }
 
 func inventory(healthy ...bool) sharing.Inventory {
@@ -48,8 +51,9 @@ func TestAmountsAreThoseOfAllDevicesInUnits(t *testing.T) {
 		"a factor of nothing counts one":  {[]bool{true}, 0, 24575, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
-			factor := tc.factor
-			want, err := Desired(state(inventory(tc.healthy...)), request.DefaultNames(), factor)
+			s := state(inventory(tc.healthy...))
+			s.Factor = tc.factor
+			want, err := Desired(s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,8 +64,8 @@ func TestAmountsAreThoseOfAllDevicesInUnits(t *testing.T) {
 	}
 }
 
-func TestABrokenDeviceIsNotOfferedInTodaysText(t *testing.T) {
-	want, err := Desired(state(inventory(true, false)), request.DefaultNames(), 1)
+func TestABrokenDeviceIsNotOfferedInTheLegacyText(t *testing.T) {
+	want, err := Desired(state(inventory(true, false)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +80,7 @@ func TestANodeOnWhichNoPodCanStartOffersNoDevice(t *testing.T) {
 	have.Devices[1].Reason = "lost"
 	s := state(have)
 	s.Withheld = "the kubelet sleeps"
-	want, err := Desired(s, request.DefaultNames(), 1)
+	want, err := Desired(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,14 +143,20 @@ func (p *published) tell(change func()) {
 	p.changes <- struct{}{}
 }
 
+// NodeState implements NodeSource.
+func (p *published) NodeState() (NodeState, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := state(p.inv)
+	s.Names, s.AmountsInStatus = p.names, p.amounts
+	return s, true
+}
+
 func startPublisher(t *testing.T, node *corev1.Node) *published {
 	t.Helper()
 	p := &published{t: t, api: fake.NewClientset(node), inv: inventory(true, true), names: request.DefaultNames(), amounts: true, changes: make(chan struct{})}
 	publisher, err := NewPublisher(PublisherConfig{
-		Client: p.api, Node: "n", Changes: p.changes, Retry: time.Millisecond,
-		State:   func() (NodeState, bool) { p.mu.Lock(); defer p.mu.Unlock(); return state(p.inv), true },
-		Terms:   func() (request.Names, int64) { p.mu.Lock(); defer p.mu.Unlock(); return p.names, 1 },
-		Amounts: func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.amounts },
+		Client: p.api, Node: "n", Source: p, Changes: p.changes, Retry: time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +247,7 @@ func TestAmountsCanBeLeftToTheDevicePlugin(t *testing.T) {
 }
 
 func TestTheNodeSaysWhichConfigurationIsInForce(t *testing.T) {
-	want, err := Desired(state(inventory(true)), request.DefaultNames(), 1)
+	want, err := Desired(state(inventory(true)))
 	if err != nil {
 		t.Fatal(err)
 	}

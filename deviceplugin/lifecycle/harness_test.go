@@ -112,7 +112,7 @@ func (b *bench) start(files hostnode.Files) {
 	var err error
 	b.store, b.broken, err = checkpoint.Open(files, filepath.Join(b.dir, "state", "checkpoint.json"))
 	must(t, err)
-	b.pods, err = cluster.NewPods(b.api, node, func(o sharing.Owner) { b.gone <- o })
+	b.pods, err = cluster.NewPods(b.api, node, b)
 	must(t, err)
 	go b.pods.Run(ctx)
 	if !b.pods.WaitForSync(ctx) {
@@ -160,6 +160,9 @@ func (b *bench) restart(files hostnode.Files) {
 	b.start(files)
 	b.kubelet.Await(b.t, "the restarted device plugin", func(_, _, registrations int) bool { return registrations > seen })
 }
+
+// PodGone implements cluster.PodObserver.
+func (b *bench) PodGone(o sharing.Owner) { b.gone <- o }
 
 // offer is the node's slots, and the keeper's memory of allocations.
 type offer struct{ b *bench }
