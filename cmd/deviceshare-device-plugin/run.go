@@ -275,7 +275,7 @@ func (p *plugin) PodGone(owner sharing.Owner) {
 // published is what the node object is kept equal to.
 type published struct {
 	plugin  *plugin
-	amounts *amounts
+	amounts *legacy.Amounts
 	count   *kubelet.Server
 }
 
@@ -286,7 +286,7 @@ func (n published) NodeState() (cluster.NodeState, bool) {
 	device := p.config.Current().Device
 	return cluster.NodeState{
 		Inventory: inv, Config: p.versions(), Names: device.Names(), Factor: device.MemoryFactor,
-		AmountsInStatus: n.amounts.inCapacity(), Withheld: withheld(p.leaving.Load(), n.count.Taken()),
+		AmountsInStatus: n.amounts.Source() == legacy.FromNodeStatus, Withheld: withheld(p.leaving.Load(), n.count.Taken()),
 	}, ready
 }
 

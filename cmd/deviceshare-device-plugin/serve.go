@@ -35,14 +35,15 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	inv, _ := p.board.Inventory()
 	klog.InfoS("devices found", "count", len(inv.Devices))
 	p.moveDevices(ctx, group)
-	amounts := &amounts{plugin: p}
+	amounts := p.newAmounts()
 	count := p.countServer()
 	publisher, err := p.publisher(published{p, amounts, count})
 	if err != nil {
 		return err
 	}
 	group.Go(func() error { return publisher.Run(ctx) })
-	group.Go(func() error { return amounts.run(ctx) })
+	group.Go(func() error { return amounts.Run(ctx) })
+	group.Go(func() error { return p.followDevices(ctx) })
 	group.Go(func() error { return p.reconcile(ctx) })
 	group.Go(func() error { return p.releases.run(ctx, p.keeper.Release) })
 	return count.Run(ctx)

@@ -28,9 +28,9 @@ const (
 	FromNone AmountSource = "waiting"
 )
 
-// MaxUnits is how many kubelet devices fit into one message of the protocol:
+// maxUnits is how many kubelet devices fit into one message of the protocol:
 // 4 MiB at about 66 bytes each.
-const MaxUnits = 60000
+const maxUnits = 60000
 
 // ChooseAmountSource says how to offer the amounts, and why for people. setting is auto,
 // node-status or device-plugin; record is what the kubelet recorded; live reports
@@ -44,9 +44,9 @@ func ChooseAmountSource(setting string, record kubelet.Record, names []string, l
 	}
 	registered := slices.ContainsFunc(record.Registered, func(r string) bool { return slices.Contains(names, r) })
 	resources := strings.Join(names, " and ")
-	fits := units <= MaxUnits
+	fits := units <= maxUnits
 	tooMany := fmt.Sprintf("%d kubelet devices would be needed for %s and %d fit into a message: raise gpuMemoryFactor, or delete the pods of the old device plugin",
-		units, resources, MaxUnits)
+		units, resources, maxUnits)
 	switch {
 	case setting == string(FromNodeStatus):
 		return FromNodeStatus, explainForced(resources, holders, registered)

@@ -10,10 +10,10 @@ import (
 	"deviceshare/sharing"
 )
 
-// Units are the kubelet devices of an amount offered one by one, named as the legacy
+// unitDevices are the kubelet devices of an amount offered one by one, named as the legacy
 // device plugin names them: kind is "memory" or "core". of is the amount per
 // device of the inventory.
-func Units(inv *sharing.Inventory, kind string, of func(*sharing.Device) int64) []*pluginapi.Device {
+func unitDevices(inv *sharing.Inventory, kind string, of func(*sharing.Device) int64) []*pluginapi.Device {
 	var units []*pluginapi.Device
 	for i := range inv.Devices {
 		d := &inv.Devices[i]
