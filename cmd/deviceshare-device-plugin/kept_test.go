@@ -11,6 +11,7 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -89,8 +90,8 @@ func TestATypoMetByANewProcessTakesNoDeviceOutOfItsMode(t *testing.T) {
 
 func TestTheLastGoodConfigurationStaysInForceOverARestart(t *testing.T) {
 	p := launch(t, cutBefore, func(p *program) {
-		before := kept{files: hostnode.OS{}, directory: filepath.Join(p.dir, "state", "config"), trouble: func(err error) { t.Error(err) }}
-		before.keep(config.NodeName, live.Kept{Source: live.Source{Namespace: "kube-system", Name: config.NodeName, Version: "1"}, Text: inMIG})
+		before := checkpoint.Configuration{Files: hostnode.OS{}, Directory: filepath.Join(p.dir, "state", "config"), Trouble: func(err error) { t.Error(err) }}
+		before.Keep(config.NodeName, live.Kept{Source: live.Source{Namespace: "kube-system", Name: config.NodeName, Version: "1"}, Text: inMIG})
 		p.configure(typo)
 	})
 	p.event("DeviceConfigInvalid", "operatingmode")
@@ -99,39 +100,4 @@ func TestTheLastGoodConfigurationStaysInForceOverARestart(t *testing.T) {
 		return len(inv.Devices) == 2 && inv.Devices[0].Mode == sharing.MIG && inv.Devices[0].Healthy
 	})
 	p.untouched()
-}
-
-func TestWhatIsKeptOfAConfigMapIsReadBackOrReported(t *testing.T) {
-	var told []string
-	k := kept{files: hostnode.OS{}, directory: filepath.Join(t.TempDir(), "config"), trouble: func(err error) { told = append(told, err.Error()) }}
-	if last, ok := k.recall("a"); ok {
-		t.Errorf("before anything was kept: %+v", last)
-	}
-	some := live.Kept{Source: live.Source{Namespace: "ns", Name: "a", Version: "3"}, Text: "text\n"}
-	for _, want := range []live.Kept{some, {}, some} {
-		k.keep("a", want)
-		if got, ok := k.recall("a"); !ok || got != want {
-			t.Errorf("got %+v, %v; want %+v", got, ok, want)
-		}
-	}
-	if len(told) > 0 {
-		t.Errorf("told %q", told)
-	}
-	for name, text := range map[string]string{"cut off": `{"format":1,"text":"te`, "of another format": `{"format":2}`, "empty": ""} {
-		told = nil
-		if err := os.WriteFile(k.path("a"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if last, ok := k.recall("a"); ok || len(told) != 1 {
-			t.Errorf("a file that is %s gives %+v, told %q", name, last, told)
-		}
-	}
-	blocked := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	told, k.directory = nil, blocked
-	if k.keep("a", some); len(told) != 1 {
-		t.Errorf("of a directory that cannot be written it tells %q", told)
-	}
 }

@@ -140,11 +140,11 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 	if broken != nil {
 		p.report.trouble(metrics.ProblemCheckpoint, "DeviceCheckpointBroken", broken)
 	}
-	last := kept{files: hostnode.OS{}, directory: filepath.Join(o.stateDir, "config"), trouble: func(err error) {
+	last := checkpoint.Configuration{Files: hostnode.OS{}, Directory: filepath.Join(o.stateDir, "config"), Trouble: func(err error) {
 		p.report.trouble(metrics.ProblemConfiguration, "DeviceConfigNotKept", err)
 	}}
 	p.config = live.New(live.Options{
-		Client: client, Keep: last.keep, Recall: last.recall,
+		Client: client, Store: last,
 		Changed: func(v live.Value) {
 			klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
 			p.report.holds(hold(v))

@@ -45,7 +45,7 @@ func ChooseAmountSource(setting string, record kubelet.Record, names []string, l
 	registered := slices.ContainsFunc(record.Registered, func(r string) bool { return slices.Contains(names, r) })
 	resources := strings.Join(names, " and ")
 	fits := units <= maxUnits
-	tooMany := fmt.Sprintf("%d kubelet devices would be needed for %s and %d fit into a message: raise gpuMemoryFactor, or delete the pods of the old device plugin",
+	tooMany := fmt.Sprintf("%d kubelet devices would be needed for %s and %d fit into a message: raise gpuMemoryFactor, or delete the pods of the legacy device plugin",
 		units, resources, maxUnits)
 	switch {
 	case setting == string(FromNodeStatus):

@@ -25,10 +25,10 @@ func TestOnlyPodsOfLegacySchedulersWithoutAReceiptAreDue(t *testing.T) {
 		annotations map[string]string
 		due         bool
 	}{
-		"today's scheduler":            {map[string]string{wire.PodAssigned: "x", wire.PodBindPhase: wire.PhaseAllocating}, true},
-		"today's scheduler, confirmed": {map[string]string{wire.PodAssigned: "x", wire.PodBindPhase: wire.PhaseSuccess}, false},
-		"our scheduler":                {map[string]string{wire.PodAssigned: "x", wire.PodPlacement: "{}", wire.PodBindPhase: wire.PhaseAllocating}, false},
-		"no scheduler":                 {nil, false},
+		"the legacy scheduler":            {map[string]string{wire.PodAssigned: "x", wire.PodBindPhase: wire.PhaseAllocating}, true},
+		"the legacy scheduler, confirmed": {map[string]string{wire.PodAssigned: "x", wire.PodBindPhase: wire.PhaseSuccess}, false},
+		"our scheduler":                   {map[string]string{wire.PodAssigned: "x", wire.PodPlacement: "{}", wire.PodBindPhase: wire.PhaseAllocating}, false},
+		"no scheduler":                    {nil, false},
 	} {
 		if got := Due(placed(tc.annotations)); got != tc.due {
 			t.Errorf("%s: due %v", name, got)

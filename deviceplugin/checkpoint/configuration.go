@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package checkpoint
 
 import (
 	"bytes"
@@ -14,13 +14,14 @@ import (
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
-// kept is the last good text of each ConfigMap on this node's disk, so that a restart
-// while one is wrong or out of reach changes nothing.
-type kept struct {
-	files     hostnode.Files
-	directory string
-	// trouble is told what cannot be written or read.
-	trouble func(error)
+// Configuration is the last good text of each ConfigMap on this node's disk, so that
+// a restart while one is wrong or out of reach changes nothing. It implements
+// live.Store.
+type Configuration struct {
+	Files     hostnode.Files
+	Directory string
+	// Trouble is told what cannot be written or read. It may be nil.
+	Trouble func(error)
 }
 
 // keptFile is one such text on disk.
@@ -35,30 +36,30 @@ type keptFile struct {
 	Text      string `json:"text,omitempty"`
 }
 
-func (k kept) path(name string) string { return filepath.Join(k.directory, name+".json") }
+func (c Configuration) path(name string) string { return filepath.Join(c.Directory, name+".json") }
 
-// keep writes what is good of a ConfigMap, unless it is written.
-func (k kept) keep(name string, last live.Kept) {
+// Keep writes what is good of a ConfigMap, unless it is written.
+func (c Configuration) Keep(name string, last live.Kept) {
 	text, err := json.Marshal(keptFile{
 		Format: 1, Namespace: last.Source.Namespace, Name: last.Source.Name, Version: last.Source.Version, Text: last.Text,
 	})
-	if have, unread := k.files.Read(k.path(name)); unread == nil && bytes.Equal(have, text) {
+	if have, unread := c.Files.Read(c.path(name)); unread == nil && bytes.Equal(have, text) {
 		return
 	}
 	if err == nil {
-		err = k.files.MakeDir(k.directory, 0o700)
+		err = c.Files.MakeDir(c.Directory, 0o700)
 	}
 	if err == nil {
-		err = k.files.Write(k.path(name), text, 0o600)
+		err = c.Files.Write(c.path(name), text, 0o600)
 	}
 	if err != nil {
-		k.trouble(fmt.Errorf("keep ConfigMap %s for the next start: %w", name, err))
+		c.trouble(fmt.Errorf("keep ConfigMap %s for the next start: %w", name, err))
 	}
 }
 
-// recall reads what was good of a ConfigMap; false if nothing is known.
-func (k kept) recall(name string) (live.Kept, bool) {
-	text, err := k.files.Read(k.path(name))
+// Recall reads what was good of a ConfigMap; false if nothing is known.
+func (c Configuration) Recall(name string) (live.Kept, bool) {
+	text, err := c.Files.Read(c.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return live.Kept{}, false
 	}
@@ -70,8 +71,14 @@ func (k kept) recall(name string) (live.Kept, bool) {
 		err = fmt.Errorf("format %d, this program reads format 1", f.Format)
 	}
 	if err != nil {
-		k.trouble(fmt.Errorf("read what ConfigMap %s said before this start, %s: %w", name, k.path(name), err))
+		c.trouble(fmt.Errorf("read what ConfigMap %s said before this start, %s: %w", name, c.path(name), err))
 		return live.Kept{}, false
 	}
 	return live.Kept{Source: live.Source{Namespace: f.Namespace, Name: f.Name, Version: f.Version}, Text: f.Text}, true
+}
+
+func (c Configuration) trouble(err error) {
+	if c.Trouble != nil {
+		c.Trouble(err)
+	}
 }
