@@ -19,7 +19,6 @@ import (
 	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 	"deviceshare/sharing/wire"
 )
 
@@ -71,8 +70,8 @@ func show(ctx context.Context, out io.Writer, o *options) (err error) {
 }
 
 // instances are the partitions that exist, whoever made them.
-func instances(gpus mignode.Driver, found []discovery.Found) (map[sharing.DeviceID][]mignode.Instance, error) {
-	all := map[sharing.DeviceID][]mignode.Instance{}
+func instances(gpus driver.Partitions, found []discovery.Found) (map[sharing.DeviceID][]driver.Instance, error) {
+	all := map[sharing.DeviceID][]driver.Instance{}
 	for i := range found {
 		if !found[i].MIG.Enabled {
 			continue
