@@ -125,10 +125,19 @@ func backendRules(backends []string) []rule {
 			Example: [2]string{"deviceshare/sharing/place", "deviceshare/sharing/nodeapi"},
 		},
 		{
-			Name: "a node half knows neither Kubernetes nor the adapters",
+			Name: "the driver's adapter knows no backend",
+			Why:  "backends adapt the driver, so that one can be deleted and another be added",
+			Breaks: func(from, to string) bool {
+				return under("deviceplugin/driver")(from) && backend(to) != ""
+			},
+			Example: [2]string{"deviceshare/deviceplugin/driver", "deviceshare/sharing/mig/mignode"},
+		},
+		{
+			Name: "a node half knows neither Kubernetes nor the adapters, but for the driver's interfaces",
 			Why:  "it is tested with a temporary directory",
 			Breaks: func(from, to string) bool {
-				return nodeHalf(from) && (under("plugins", "deviceplugin", "config")(to) || external("k8s.io/", "volcano.sh/")(to))
+				adapters := under("plugins", "deviceplugin", "config")(to) && !under("deviceplugin/driver")(to)
+				return nodeHalf(from) && (adapters || external("k8s.io/", "volcano.sh/")(to))
 			},
 			Example: [2]string{"deviceshare/sharing/hamicore/hamicorenode", "k8s.io/client-go/kubernetes"},
 		},
@@ -142,7 +151,7 @@ func adapterRules() []rule {
 			Name: "the scheduler does not know the device plugin", Transitive: true,
 			Why:     "they meet on the wire, so that a fleet can be moved node by node",
 			Breaks:  func(from, to string) bool { return scheduler(from) && (under("deviceplugin")(to) || nodeHalf(to)) },
-			Example: [2]string{"deviceshare/plugins/deviceshare", "deviceshare/deviceplugin/render"},
+			Example: [2]string{"deviceshare/plugins/deviceshare", "deviceshare/deviceplugin/cdi"},
 		},
 		{
 			Name: "the device plugin does not know the scheduler", Transitive: true,
@@ -150,7 +159,7 @@ func adapterRules() []rule {
 			Breaks: func(from, to string) bool {
 				return under("deviceplugin", "cmd/deviceshare-device-plugin")(from) && (under("plugins")(to) || external("volcano.sh/")(to))
 			},
-			Example: [2]string{"deviceshare/deviceplugin/server", "deviceshare/plugins/admission"},
+			Example: [2]string{"deviceshare/deviceplugin/kubelet", "deviceshare/plugins/admission"},
 		},
 		{
 			Name: "what is on the nodes does not know Volcano", Transitive: true,
@@ -195,7 +204,7 @@ func adapterRules() []rule {
 			Name:    "nobody imports a composition root",
 			Why:     "cmd is the only place that knows every part",
 			Breaks:  func(from, to string) bool { return under("cmd")(to) && !under("cmd")(from) },
-			Example: [2]string{"deviceshare/deviceplugin/server", "deviceshare/cmd/deviceshare-device-plugin"},
+			Example: [2]string{"deviceshare/deviceplugin/kubelet", "deviceshare/cmd/deviceshare-device-plugin"},
 		},
 	}
 }

@@ -114,20 +114,20 @@ func TestFieldsThatAreNotThereKeepTheirDefaults(t *testing.T) {
 func TestGeometriesOfModels(t *testing.T) {
 	d := config.DefaultDevice()
 	for name, c := range map[string]struct{ model, first string }{
-		"an A30":                               {"NVIDIA A30", "1g.6gb"},
-		"an A100 40 GB":                        {"NVIDIA A100-SXM4-40GB", "1g.5gb"},
-		"an A100 80 GB":                        {"NVIDIA A100-SXM4-80GB", "1g.10gb"},
-		"an A100 80 GB on PCIe":                {"NVIDIA A100 80GB PCIe", "1g.10gb"},
-		"an H100 80 GB":                        {"NVIDIA H100 80GB HBM3", "1g.10gb"},
-		"an H200":                              {"NVIDIA H200", "1g.18gb"},
-		"an H200 NVL":                          {"NVIDIA H200 NVL", "1g.18gb"},
-		"a B200":                               {"NVIDIA B200", "1g.23gb"},
-		"the type text of today's annotations": {"NVIDIA-NVIDIA A100-SXM4-80GB", "1g.10gb"},
-		"a GH200, which is not an H200":        {"NVIDIA GH200 480GB", ""},
-		"a GB200, which is not a B200":         {"NVIDIA GB200", ""},
-		"an H100 with 94 GB":                   {"NVIDIA H100 NVL", ""},
-		"a T4":                                 {"Tesla T4", ""},
-		"a name in other letters":              {"nvidia a30", ""},
+		"an A30":                              {"NVIDIA A30", "1g.6gb"},
+		"an A100 40 GB":                       {"NVIDIA A100-SXM4-40GB", "1g.5gb"},
+		"an A100 80 GB":                       {"NVIDIA A100-SXM4-80GB", "1g.10gb"},
+		"an A100 80 GB on PCIe":               {"NVIDIA A100 80GB PCIe", "1g.10gb"},
+		"an H100 80 GB":                       {"NVIDIA H100 80GB HBM3", "1g.10gb"},
+		"an H200":                             {"NVIDIA H200", "1g.18gb"},
+		"an H200 NVL":                         {"NVIDIA H200 NVL", "1g.18gb"},
+		"a B200":                              {"NVIDIA B200", "1g.23gb"},
+		"the type text of legacy annotations": {"NVIDIA-NVIDIA A100-SXM4-80GB", "1g.10gb"},
+		"a GH200, which is not an H200":       {"NVIDIA GH200 480GB", ""},
+		"a GB200, which is not a B200":        {"NVIDIA GB200", ""},
+		"an H100 with 94 GB":                  {"NVIDIA H100 NVL", ""},
+		"a T4":                                {"Tesla T4", ""},
+		"a name in other letters":             {"nvidia a30", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := d.Geometries(c.model)

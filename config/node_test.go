@@ -10,7 +10,7 @@ import (
 	"deviceshare/sharing"
 )
 
-func TestTodaysNodeConfigIsRead(t *testing.T) {
+func TestALegacyNodeConfigIsRead(t *testing.T) {
 	n, problems := config.LoadNode([]byte(`{"nodeconfig":[
 		{"name":"node1","operatingmode":"mig","devicememoryscaling":1.8,"devicecorescaling":2,"devicesplitcount":5,
 		 "migstrategy":"none","filterdevices":{"uuid":["GPU-a"],"index":[0,3]}},

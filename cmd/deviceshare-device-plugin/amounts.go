@@ -4,125 +4,53 @@ package main
 
 import (
 	"context"
-	"errors"
-	"os"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
-	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"deviceshare/deviceplugin/identity"
-	"deviceshare/deviceplugin/publish"
-	"deviceshare/deviceplugin/server"
-	"deviceshare/sharing"
+	"deviceshare/config"
+	"deviceshare/config/live"
+	"deviceshare/deviceplugin/legacy"
 )
 
-// amounts decides again and again how memory and compute are offered, and runs
-// the servers that the old way needs.
-type amounts struct {
-	plugin *plugin
-	way    atomic.Value // publish.Way
-	stop   context.CancelFunc
-	told   string
+// newAmounts decides where the kubelet has the amounts of memory and compute from.
+func (p *plugin) newAmounts() *legacy.Amounts {
+	return legacy.NewAmounts(legacy.AmountsConfig{
+		Setting: p.o.memoryResources, Sockets: p.kubelet.DevicePlugins(), Checkpoint: p.kubelet,
+		Devices: p.board, Pods: p.pods, Configuration: inForce{p.config}, Observer: amountsObserver{p},
+	})
 }
 
-// inCapacity reports whether they belong into the node's capacity.
-func (a *amounts) inCapacity() bool {
-	way, _ := a.way.Load().(publish.Way)
-	return way == publish.InCapacity
+// inForce is the configuration in force.
+type inForce struct{ watcher *live.Watcher }
+
+// Device implements legacy.Configuration.
+func (c inForce) Device() config.Device { return c.watcher.Current().Device }
+
+// amountsObserver tells the publisher and the node.
+type amountsObserver struct{ plugin *plugin }
+
+// SourceChanged implements legacy.Observer.
+func (a amountsObserver) SourceChanged() { a.plugin.changed() }
+
+// InTransition implements legacy.Observer.
+func (a amountsObserver) InTransition(why string) {
+	r := a.plugin.report
+	r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceAmountsInTransition", short(why))
 }
 
-// run follows the devices and the kubelet until ctx ends.
-func (a *amounts) run(ctx context.Context) error {
-	changes, stop := a.plugin.board.Changes()
+// followDevices has changed devices published, and reports those that cannot be used.
+func (p *plugin) followDevices(ctx context.Context) error {
+	changes, stop := p.board.Changes()
 	defer stop()
 	for {
-		a.decide(ctx)
-		a.plugin.report.unfit(a.plugin.board.Unfit())
+		p.report.unfit(p.board.Unfit())
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changes:
-			a.plugin.changed()
+			p.changed()
 		case <-time.After(15 * time.Second):
 		}
 	}
-}
-
-// decide looks at the kubelet's record and changes the way if it must.
-func (a *amounts) decide(ctx context.Context) {
-	p := a.plugin
-	text, err := p.kubelet.checkpoint()
-	record := identity.Record{}
-	if err == nil {
-		record, err = identity.ReadKubelet(text)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		klog.ErrorS(err, "cannot tell what the old device plugin left; taking it for nothing")
-	}
-	device := p.config.Current().Device
-	inv, _ := p.board.Usable()
-	units := int64(len(a.memory(&inv)))
-	live := func(o sharing.Owner) bool { _, ok := p.pods.Pod(o); return ok }
-	way, why := publish.Choose(p.o.memoryResources, record, []string{device.MemoryName, device.CoreName}, live, units)
-	a.tell(way, why)
-	if old, _ := a.way.Swap(way).(publish.Way); old == way {
-		return
-	}
-	klog.InfoS("amounts of memory and compute are offered", "way", way)
-	if a.stop != nil {
-		a.stop()
-		a.stop = nil
-	}
-	if way == publish.AsDevices {
-		a.serve(ctx)
-	}
-	p.changed()
-}
-
-// tell reports why once.
-func (a *amounts) tell(way publish.Way, why string) {
-	if why == a.told {
-		return
-	}
-	a.told = why
-	if why == "" {
-		return
-	}
-	klog.InfoS("memory and cores cannot simply be in the node's capacity", "way", way, "why", why)
-	a.plugin.report.recorder.Event(a.plugin.report.node, corev1.EventTypeWarning, "DeviceAmountsInTransition", short(why))
-}
-
-// serve offers the amounts the old way until stopped.
-func (a *amounts) serve(ctx context.Context) {
-	ctx, a.stop = context.WithCancel(ctx)
-	p := a.plugin
-	offer := func(socket string, name func() string, devices func(*sharing.Inventory) []*pluginapi.Device) {
-		s := server.New(server.Config{
-			Directory: p.kubelet.plugins(), Socket: socket, Resource: name, Changes: p.board.Changes,
-			Devices: func() []*pluginapi.Device {
-				inv, _ := p.board.Usable()
-				return devices(&inv)
-			},
-		})
-		go func() { _ = s.Run(ctx) }()
-	}
-	offer("deviceshare-memory.sock", func() string { return p.config.Current().Device.MemoryName }, a.memory)
-	offer("deviceshare-cores.sock", func() string { return p.config.Current().Device.CoreName }, func(inv *sharing.Inventory) []*pluginapi.Device {
-		return server.Units(inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
-	})
-}
-
-// memory is the kubelet devices of the memory. More than a message holds are not
-// even made.
-func (a *amounts) memory(inv *sharing.Inventory) []*pluginapi.Device {
-	factor := max(a.plugin.config.Current().Device.MemoryFactor, 1)
-	left := int64(publish.MostUnits) + 1
-	return server.Units(inv, "memory", func(d *sharing.Device) int64 {
-		n := min(int64(d.Memory/sharing.MiB)/factor, left)
-		left -= n
-		return n
-	})
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
-	"deviceshare/deviceplugin/identity"
-	"deviceshare/deviceplugin/monitor"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/metrics"
 	"deviceshare/sharing"
 )
 
@@ -27,16 +27,16 @@ import (
 type reporter struct {
 	node     *corev1.ObjectReference
 	recorder record.EventRecorder
-	metrics  *monitor.Metrics
+	metrics  *metrics.Metrics
 	stop     func()
 
 	mu      sync.Mutex
-	without map[identity.Source]bool    // which of the kubelet's records cannot be used
+	without map[kubelet.Source]bool     // which of the kubelet's records cannot be used
 	held    string                      // the last text of holds
 	bad     map[sharing.DeviceID]string // what unfit told last
 }
 
-func newReporter(client kubernetes.Interface, node string, metrics *monitor.Metrics) *reporter {
+func newReporter(client kubernetes.Interface, node string, metrics *metrics.Metrics) *reporter {
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	return &reporter{
@@ -45,7 +45,7 @@ func newReporter(client kubernetes.Interface, node string, metrics *monitor.Metr
 		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "deviceshare-device-plugin", Host: node}),
 		metrics:  metrics,
 		stop:     broadcaster.Shutdown,
-		without:  map[identity.Source]bool{},
+		without:  map[kubelet.Source]bool{},
 	}
 }
 
@@ -65,14 +65,14 @@ func (r *reporter) trouble(kind, reason string, err error) {
 // source reports, once per change, that one of the kubelet's records cannot be used,
 // or can be again; pods are told apart by the other one meanwhile. The errors of two
 // starts differ in the pod they name and are the same trouble.
-func (r *reporter) source(s identity.Source, err error) {
+func (r *reporter) source(s kubelet.Source, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if (err != nil) == r.without[s] {
 		return
 	}
 	r.without[s] = err != nil
-	r.trouble(monitor.ProblemIdentity, "KubeletRecordUnavailable", err)
+	r.trouble(metrics.ProblemIdentity, "KubeletRecordUnavailable", err)
 }
 
 // holds reports, once per change, that the configuration is not known, or is known
@@ -88,7 +88,7 @@ func (r *reporter) holds(why string) {
 	if why != "" {
 		err = errors.New(why)
 	}
-	r.trouble(monitor.ProblemConfiguration, "DeviceConfigUnknown", err)
+	r.trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", err)
 }
 
 // device reports that a device broke or came back.
@@ -109,7 +109,7 @@ func (r *reporter) unfit(why map[sharing.DeviceID]string) {
 	for id, text := range why {
 		if r.bad[id] != text {
 			klog.ErrorS(nil, "device cannot be used in its mode", "device", id, "why", text)
-			r.metrics.Problem(monitor.ProblemConfiguration)
+			r.metrics.Problem(metrics.ProblemConfiguration)
 			r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUModeUnusable", "device %s is not offered: %s", id, text)
 		}
 	}
@@ -118,7 +118,7 @@ func (r *reporter) unfit(why map[sharing.DeviceID]string) {
 
 // problem tells about something wrong with the node and counts it.
 func (r *reporter) problem(reason, format string, args ...any) {
-	r.metrics.Problem(monitor.ProblemMode)
+	r.metrics.Problem(metrics.ProblemMode)
 	r.recorder.Eventf(r.node, corev1.EventTypeWarning, reason, format, args...)
 }
 
@@ -131,7 +131,7 @@ func (r *reporter) configuration(rep live.Report) {
 	text := fmt.Sprintf("ConfigMap %s/%s: %s; the last good version, if this node knows one, stays in force",
 		rep.Source.Namespace, rep.Source.Name, strings.Join(lines, "; "))
 	klog.ErrorS(nil, text, "version", rep.Source.Version)
-	r.metrics.Problem(monitor.ProblemConfiguration)
+	r.metrics.Problem(metrics.ProblemConfiguration)
 	r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceConfigInvalid", short(text))
 }
 

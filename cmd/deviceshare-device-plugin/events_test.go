@@ -10,30 +10,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 
-	"deviceshare/deviceplugin/identity"
-	"deviceshare/deviceplugin/monitor"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/metrics"
 )
 
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
-	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: monitor.New(monitor.States{}), without: map[identity.Source]bool{}}
+	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil), without: map[kubelet.Source]bool{}}
 	missing := func(pod int) error {
-		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, identity.ErrUnavailable)
+		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, kubelet.ErrNoPodResources)
 	}
 	steps := []struct {
 		name   string
-		source identity.Source
+		source kubelet.Source
 		err    error
 		events int
 	}{
-		{"a record that serves", identity.Checkpoint, nil, 0},
-		{"a kubelet without Get", identity.Podresources, missing(1), 1},
-		{"at the start of another pod", identity.Podresources, missing(2), 0},
-		{"the other record has trouble of its own", identity.Checkpoint, errors.New("no such file"), 1},
-		{"which does not make the first one new", identity.Podresources, missing(3), 0},
-		{"the kubelet was updated", identity.Podresources, nil, 1},
-		{"and serves on", identity.Podresources, nil, 0},
-		{"and was downgraded", identity.Podresources, missing(4), 1},
+		{"a record that serves", kubelet.SourceCheckpoint, nil, 0},
+		{"a kubelet without Get", kubelet.SourcePodResources, missing(1), 1},
+		{"at the start of another pod", kubelet.SourcePodResources, missing(2), 0},
+		{"the other record has trouble of its own", kubelet.SourceCheckpoint, errors.New("no such file"), 1},
+		{"which does not make the first one new", kubelet.SourcePodResources, missing(3), 0},
+		{"the kubelet was updated", kubelet.SourcePodResources, nil, 1},
+		{"and serves on", kubelet.SourcePodResources, nil, 0},
+		{"and was downgraded", kubelet.SourcePodResources, missing(4), 1},
 	}
 	for _, s := range steps {
 		r.source(s.source, s.err)

@@ -15,11 +15,10 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/nvml"
-	"deviceshare/deviceplugin/render"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 	"deviceshare/sharing/wire"
 )
 
@@ -41,12 +40,12 @@ func newInventory(o *options) *cobra.Command {
 
 // show reads the driver once, under the default configuration.
 func show(ctx context.Context, out io.Writer, o *options) (err error) {
-	driver := nvml.NewReal(o.nvmlLibrary)
-	if err := driver.Open(); err != nil {
+	gpus := driver.NewNVML(o.nvmlLibrary)
+	if err := gpus.Open(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, driver.Close()) }()
-	found, err := discovery.Scan(driver)
+	defer func() { err = errors.Join(err, gpus.Close()) }()
+	found, err := discovery.Scan(gpus)
 	if err != nil {
 		return err
 	}
@@ -57,11 +56,11 @@ func show(ctx context.Context, out io.Writer, o *options) (err error) {
 	if err != nil {
 		return fmt.Errorf("write the inventory of node %s: %w", o.nodeName, err)
 	}
-	edits, err := driverEdits(ctx, o, driver, board, inv)
+	edits, err := driverEdits(ctx, o, gpus, board, inv)
 	if err != nil {
 		return err
 	}
-	instances, err := instances(driver, found)
+	instances, err := instances(gpus, found)
 	if err != nil {
 		return err
 	}
@@ -71,13 +70,13 @@ func show(ctx context.Context, out io.Writer, o *options) (err error) {
 }
 
 // instances are the partitions that exist, whoever made them.
-func instances(driver mignode.Driver, found []discovery.Found) (map[sharing.DeviceID][]mignode.Instance, error) {
-	all := map[sharing.DeviceID][]mignode.Instance{}
+func instances(gpus driver.Partitions, found []discovery.Found) (map[sharing.DeviceID][]driver.Instance, error) {
+	all := map[sharing.DeviceID][]driver.Instance{}
 	for i := range found {
 		if !found[i].MIG.Enabled {
 			continue
 		}
-		list, err := driver.Instances(found[i].UUID)
+		list, err := gpus.Instances(found[i].UUID)
 		if err != nil {
 			return nil, fmt.Errorf("list the partitions of device %s: %w", found[i].UUID, err)
 		}
@@ -87,11 +86,11 @@ func instances(driver mignode.Driver, found []discovery.Found) (map[sharing.Devi
 }
 
 // driverEdits are the edits of a container that gets the first device.
-func driverEdits(ctx context.Context, o *options, driver *nvml.Real, board *discovery.Board, inv sharing.Inventory) (*specs.ContainerEdits, error) {
+func driverEdits(ctx context.Context, o *options, gpus *driver.NVML, board *discovery.Board, inv sharing.Inventory) (*specs.ContainerEdits, error) {
 	if len(inv.Devices) == 0 {
 		return nil, nil
 	}
-	base, _, err := newBase(o, driver, board)
+	base, _, err := newBase(o, gpus, board)
 	if err != nil {
 		return nil, err
 	}
@@ -100,14 +99,14 @@ func driverEdits(ctx context.Context, o *options, driver *nvml.Real, board *disc
 
 // newBase makes what brings the driver into containers. The function forgets
 // what it learned about the driver's files; it is nil where nothing is learned.
-func newBase(o *options, driver nvml.Driver, board *discovery.Board) (render.Base, func(), error) {
-	mig := render.Capabilities{Minors: o.migMinors, Root: o.capsRootOrDefault(), Locate: driver.MIGDevice, Make: render.CapabilityNodes("/proc/devices")}
+func newBase(o *options, gpus driver.Driver, board *discovery.Board) (cdi.Base, func(), error) {
+	mig := cdi.Capabilities{Minors: o.migMinors, Root: o.capsRootOrDefault(), Devices: gpus, Maker: &cdi.NodeMaker{Drivers: "/proc/devices"}}
 	if o.driverEdits == "nvcdi" {
-		real, ok := driver.(*nvml.Real)
+		real, ok := gpus.(*driver.NVML)
 		if !ok {
 			return nil, nil, errors.New("--driver-edits=nvcdi needs the real driver")
 		}
-		toolkit := render.NewToolkit(render.ToolkitConfig{
+		toolkit := cdi.NewToolkit(cdi.ToolkitConfig{
 			DriverRoot: o.driverRoot, SeenRoot: o.seenRoot, DevRoot: filepath.Dir(o.devRoot), HookPath: o.hookPath, Library: real.Library(), MIG: mig,
 		})
 		return toolkit, toolkit.Forget, nil
@@ -116,5 +115,5 @@ func newBase(o *options, driver nvml.Driver, board *discovery.Board) (render.Bas
 	if err != nil {
 		return nil, nil, err
 	}
-	return &render.Files{DevRoot: o.devRoot, Driver: files, Minor: board.Minor, MIG: mig}, nil, nil
+	return &cdi.Files{DevRoot: o.devRoot, Driver: files, Minors: board, MIG: mig}, nil, nil
 }

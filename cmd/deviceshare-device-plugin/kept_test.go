@@ -11,7 +11,8 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/config/live"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/wire"
@@ -26,7 +27,7 @@ const (
 // with an instance in it.
 func cutBefore(p *program) {
 	hopperAndAmpere(p)
-	first := nvmlfake.A100(0).UUID
+	first := drivertest.A100(0).UUID
 	p.driver.Cards().Switch(first, true)
 	if err := p.driver.Open(); err != nil {
 		p.t.Fatal(err)
@@ -46,7 +47,7 @@ func cutBefore(p *program) {
 // untouched reports that the first card has its instance.
 func (p *program) untouched() {
 	p.t.Helper()
-	first := nvmlfake.A100(0).UUID
+	first := drivertest.A100(0).UUID
 	on, _, err := p.driver.MIGMode(first)
 	all, listed := p.driver.Instances(first)
 	if err != nil || listed != nil || !on || len(all) != 1 {
@@ -89,8 +90,8 @@ func TestATypoMetByANewProcessTakesNoDeviceOutOfItsMode(t *testing.T) {
 
 func TestTheLastGoodConfigurationStaysInForceOverARestart(t *testing.T) {
 	p := launch(t, cutBefore, func(p *program) {
-		before := kept{files: hostnode.OS{}, directory: filepath.Join(p.dir, "state", "config"), trouble: func(err error) { t.Error(err) }}
-		before.keep(config.NodeName, live.Kept{Source: live.Source{Namespace: "kube-system", Name: config.NodeName, Version: "1"}, Text: inMIG})
+		before := checkpoint.Configuration{Files: hostnode.OS{}, Directory: filepath.Join(p.dir, "state", "config"), Trouble: func(err error) { t.Error(err) }}
+		before.Keep(config.NodeName, live.Kept{Source: live.Source{Namespace: "kube-system", Name: config.NodeName, Version: "1"}, Text: inMIG})
 		p.configure(typo)
 	})
 	p.event("DeviceConfigInvalid", "operatingmode")
@@ -99,39 +100,4 @@ func TestTheLastGoodConfigurationStaysInForceOverARestart(t *testing.T) {
 		return len(inv.Devices) == 2 && inv.Devices[0].Mode == sharing.MIG && inv.Devices[0].Healthy
 	})
 	p.untouched()
-}
-
-func TestWhatIsKeptOfAConfigMapIsReadBackOrReported(t *testing.T) {
-	var told []string
-	k := kept{files: hostnode.OS{}, directory: filepath.Join(t.TempDir(), "config"), trouble: func(err error) { told = append(told, err.Error()) }}
-	if last, ok := k.recall("a"); ok {
-		t.Errorf("before anything was kept: %+v", last)
-	}
-	some := live.Kept{Source: live.Source{Namespace: "ns", Name: "a", Version: "3"}, Text: "text\n"}
-	for _, want := range []live.Kept{some, {}, some} {
-		k.keep("a", want)
-		if got, ok := k.recall("a"); !ok || got != want {
-			t.Errorf("got %+v, %v; want %+v", got, ok, want)
-		}
-	}
-	if len(told) > 0 {
-		t.Errorf("told %q", told)
-	}
-	for name, text := range map[string]string{"cut off": `{"format":1,"text":"te`, "of another format": `{"format":2}`, "empty": ""} {
-		told = nil
-		if err := os.WriteFile(k.path("a"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if last, ok := k.recall("a"); ok || len(told) != 1 {
-			t.Errorf("a file that is %s gives %+v, told %q", name, last, told)
-		}
-	}
-	blocked := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	told, k.directory = nil, blocked
-	if k.keep("a", some); len(told) != 1 {
-		t.Errorf("of a directory that cannot be written it tells %q", told)
-	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -23,9 +23,9 @@ import (
 // hopperAndAmpere is a machine whose first card enters mode mig at once, and whose
 // second one wants a reset.
 func hopperAndAmpere(p *program) {
-	first := nvmlfake.A100(0)
+	first := drivertest.A100(0)
 	first.Model = "NVIDIA H100 80GB HBM3"
-	p.driver = nvmlfake.New(first, nvmlfake.A100(1))
+	p.driver = drivertest.New(first, drivertest.A100(1))
 	table := "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n"
 	if err := os.WriteFile(filepath.Join(p.dir, "mig-minors"), []byte(table), 0o600); err != nil {
 		p.t.Fatal(err)
@@ -124,7 +124,7 @@ func TestADeviceInModeMIGIsCutForItsPodsAndMadeWholeAgain(t *testing.T) {
 }
 
 func TestAFreshNodeKeepsTheInstancesOfOthersUntilItsDevicesAreGivenAMode(t *testing.T) {
-	hopper := nvmlfake.A100(0).UUID
+	hopper := drivertest.A100(0).UUID
 	made := func(p *program) {
 		hopperAndAmpere(p)
 		p.driver.Cards().Switch(hopper, true)
@@ -149,11 +149,11 @@ func TestAFreshNodeKeepsTheInstancesOfOthersUntilItsDevicesAreGivenAMode(t *test
 }
 
 func TestTheInventoryListsThePartitionsThatExist(t *testing.T) {
-	driver := nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1), nvmlfake.T4(2))
+	driver := drivertest.New(drivertest.A100(0), drivertest.A100(1), drivertest.T4(2))
 	if err := driver.Open(); err != nil {
 		t.Fatal(err)
 	}
-	first := nvmlfake.A100(0).UUID
+	first := drivertest.A100(0).UUID
 	driver.Cards().Switch(first, true)
 	if _, err := driver.CreateGPUInstance(first, "2g.20gb", 4); err != nil {
 		t.Fatal(err)

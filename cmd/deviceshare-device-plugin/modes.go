@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/eviction"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/lifecycle"
-	"deviceshare/deviceplugin/nvml"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -58,16 +58,25 @@ func (p *plugin) assembleModes() {
 			p.health.Rescan(ctx)
 		},
 		// A driver that goes away for longer breaks its devices, and those are not moved.
-		Passing: func(err error) bool { return errors.Is(err, nvml.ErrClosed) || errors.Is(err, nvml.ErrNoDriver) },
+		Passing: func(err error) bool { return errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrNoDriver) },
 		Observe: transition.Observer{Moved: p.report.moved, Waiting: p.waits, Failed: p.report.stuck},
 	})
-	p.evictor = eviction.New(eviction.Config{
-		Client: p.client, Evicted: p.report.evicted, Kept: p.report.kept,
-		Started: func(pod *corev1.Pod) bool {
-			return pod.Status.Phase == corev1.PodRunning || lifecycle.Started(pod, p.config.Current().Device.Names())
-		},
-	})
+	p.evictor = cluster.NewEvictor(cluster.EvictorConfig{Client: p.client, Placements: placements{p}})
 }
+
+// placements tells what becomes of pods that were placed before a change.
+type placements struct{ plugin *plugin }
+
+// Started implements cluster.Placements.
+func (x placements) Started(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning || lifecycle.Started(pod, x.plugin.config.Current().Device.Names())
+}
+
+// Evicted implements cluster.Placements.
+func (x placements) Evicted(pod *corev1.Pod, why string) { x.plugin.report.evicted(pod, why) }
+
+// Kept implements cluster.Placements.
+func (x placements) Kept(pod *corev1.Pod, why string) { x.plugin.report.kept(pod, why) }
 
 // refused is told about a container that may not start.
 func (p *plugin) refused(pod *corev1.Pod, err error) {

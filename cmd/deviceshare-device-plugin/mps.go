@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"deviceshare/deviceplugin/monitor"
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/metrics"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/mps/mpsnode"
@@ -21,7 +21,7 @@ import (
 
 // mps is what mode mps needs. Without the control program the mode is not served,
 // and devices in it are published as unusable with that reason.
-func mps(o *options, driver nvml.Driver, restarted func(mpsnode.Restart)) nodefactory.MPS {
+func mps(o *options, driver driver.Driver, restarted func(mpsnode.Restart)) nodefactory.MPS {
 	program, err := mpsnode.FindProgram(o.mpsControl, o.driverSeen())
 	if err != nil {
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
@@ -81,7 +81,7 @@ func (p *plugin) supervise(ctx context.Context, group *errgroup.Group) {
 // daemonDied tells the node, and every pod that was a client, that an MPS control
 // daemon died. It is called for several devices at once. It must not wait for a preparer, which may be the caller.
 func (p *plugin) daemonDied(r mpsnode.Restart) {
-	p.metrics.Problem(monitor.ProblemMPS)
+	p.metrics.Problem(metrics.ProblemMPS)
 	what := "it runs again; processes that used it get CUDA errors until they are started again"
 	if r.Err != nil {
 		what = "it does not start again: " + r.Err.Error()

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/health"
-	"deviceshare/deviceplugin/render"
 	"deviceshare/sharing/timeslicing/timeslicingnode"
 )
 
@@ -160,10 +160,10 @@ func (o *options) capsRootOrDefault() string {
 }
 
 // parsedFiles reads --driver-file.
-func (o *options) parsedFiles() ([]render.DriverFile, error) {
-	files := make([]render.DriverFile, 0, len(o.driverFiles))
+func (o *options) parsedFiles() ([]cdi.DriverFile, error) {
+	files := make([]cdi.DriverFile, 0, len(o.driverFiles))
 	for _, text := range o.driverFiles {
-		f, err := render.ParseDriverFile(text)
+		f, err := cdi.ParseDriverFile(text)
 		if err != nil {
 			return nil, fmt.Errorf("--driver-file: %w", err)
 		}

@@ -12,7 +12,7 @@ import (
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -82,7 +82,7 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	driver := nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1))
+	driver := drivertest.New(drivertest.A100(0), drivertest.A100(1))
 	if err := driver.Open(); err != nil {
 		t.Fatal(err)
 	}

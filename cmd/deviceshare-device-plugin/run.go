@@ -19,48 +19,44 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/eviction"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/health"
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
-	"deviceshare/deviceplugin/monitor"
-	"deviceshare/deviceplugin/nvml"
-	"deviceshare/deviceplugin/pods"
-	"deviceshare/deviceplugin/publish"
-	"deviceshare/deviceplugin/receipt"
-	"deviceshare/deviceplugin/render"
+	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/request"
-	"deviceshare/sharing/wire"
 )
 
 // plugin is everything that runs, wired together.
 type plugin struct {
 	o         *options
 	client    kubernetes.Interface
-	driver    nvml.Driver
+	driver    driver.Driver
 	board     *discovery.Board
-	metrics   *monitor.Metrics
+	metrics   *metrics.Metrics
 	report    *reporter
 	config    *live.Watcher
-	pods      *pods.Store
+	pods      *cluster.Pods
 	store     *checkpoint.Store
 	keeper    *lifecycle.Keeper
 	releases  *releases
-	receipts  *receipt.Writer
+	receipts  *legacy.ReceiptWriter
 	preparers []nodeapi.Preparer
-	kubelet   kubelet
+	kubelet   kubelet.Directory
 	health    *health.Monitor
 	locks     lock.Keyed // one per device
 	mover     *transition.Mover
-	evictor   *eviction.Evictor
+	evictor   *cluster.Evictor
 	forget    func()       // what was learned about the driver's files
 	looked    atomic.Int64 // when the devices were last looked at, Unix nanoseconds
 	leaving   atomic.Bool  // it was told to stop
@@ -88,7 +84,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("make a client for the API server: %w", err)
 	}
-	p, err := assemble(client, nvml.NewReal(o.nvmlLibrary), o)
+	p, err := assemble(client, driver.NewNVML(o.nvmlLibrary), o)
 	if err != nil {
 		return err
 	}
@@ -116,9 +112,9 @@ func (p *plugin) settings(v live.Value) discovery.Settings {
 }
 
 // assemble makes every part; nothing runs yet.
-func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plugin, error) {
+func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*plugin, error) {
 	p := &plugin{
-		o: o, client: client, driver: driver, releases: newReleases(), receipts: receipt.New(client, o.nodeName), changes: make(chan struct{}, 1),
+		o: o, client: client, driver: driver, releases: newReleases(), receipts: legacy.NewReceiptWriter(client, o.nodeName), changes: make(chan struct{}, 1),
 	}
 	slicer, step, err := timeSlice(o)
 	if err != nil {
@@ -135,22 +131,20 @@ func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plu
 	if err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
-	p.metrics = monitor.New(monitor.States{
-		Inventory: func() (sharing.Inventory, bool) { return p.board.Inventory() },
-		Working:   func() (sharing.Inventory, bool) { return p.board.Working() },
-		Config:    func() wire.ConfigVersions { return p.versions() },
-		Records:   p.store.All,
-		Usage:     p.survey().Report,
-	})
+	survey, err := p.survey()
+	if err != nil {
+		return nil, err
+	}
+	p.metrics = metrics.New(p, survey)
 	p.report = newReporter(client, o.nodeName, p.metrics)
 	if broken != nil {
-		p.report.trouble(monitor.ProblemCheckpoint, "DeviceCheckpointBroken", broken)
+		p.report.trouble(metrics.ProblemCheckpoint, "DeviceCheckpointBroken", broken)
 	}
-	last := kept{files: hostnode.OS{}, directory: filepath.Join(o.stateDir, "config"), trouble: func(err error) {
-		p.report.trouble(monitor.ProblemConfiguration, "DeviceConfigNotKept", err)
+	last := checkpoint.Configuration{Files: hostnode.OS{}, Directory: filepath.Join(o.stateDir, "config"), Trouble: func(err error) {
+		p.report.trouble(metrics.ProblemConfiguration, "DeviceConfigNotKept", err)
 	}}
 	p.config = live.New(live.Options{
-		Client: client, Keep: last.keep, Recall: last.recall,
+		Client: client, Store: last,
 		Changed: func(v live.Value) {
 			klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
 			p.report.holds(hold(v))
@@ -160,13 +154,10 @@ func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plu
 		Problem: p.report.configuration,
 	})
 	p.board = discovery.NewBoard(o.nodeName, p.settings(p.config.Current()))
-	if p.pods, err = pods.New(client, o.nodeName, func(owner sharing.Owner) {
-		p.evictor.Forget(types.UID(owner))
-		p.releases.add(owner)
-	}); err != nil {
+	if p.pods, err = cluster.NewPods(client, o.nodeName, p); err != nil {
 		return nil, err
 	}
-	p.kubelet = kubelet{directory: o.kubeletDir, resource: p.countName}
+	p.kubelet = kubelet.Directory(o.kubeletDir)
 	base, forget, err := newBase(o, p.driver, p.board)
 	if err != nil {
 		return nil, err
@@ -180,29 +171,25 @@ func assemble(client kubernetes.Interface, driver nvml.Driver, o *options) (*plu
 }
 
 // assembleKeeper makes the part that carries allocations.
-func (p *plugin) assembleKeeper(base render.Base) error {
+func (p *plugin) assembleKeeper(base cdi.Base) error {
 	o := p.o
-	resources, err := identity.DialPodResources(p.kubelet.podResources(), p.countName)
+	resources, err := kubelet.DialPodResources(p.kubelet.PodResources(), countOffer{p})
 	if err != nil {
 		return err
 	}
-	resolver := &identity.Resolver{
-		Kubelet: p.kubelet.checkpoint, Resources: resources, Pods: p.pods, Resource: p.countName, ID: render.ID,
-		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
-			return p.keeper.Remembered(o, container, slots)
-		},
-		Source: p.report.source,
+	resolver := &kubelet.Resolver{
+		Checkpoint: p.kubelet, Resources: resources, Pods: p.pods, Resource: countOffer{p}, Source: p.report.source,
 	}
 	p.keeper = lifecycle.New(lifecycle.Config{
 		Pods: p.pods, Resolver: resolver,
 		Preparers: p.preparers,
-		Store:     p.store, Base: base, Specs: &render.Directory{Files: hostnode.OS{}, Path: o.cdiDir},
+		Store:     p.store, Base: base, Specs: &cdi.Directory{Files: hostnode.OS{}, Path: o.cdiDir},
 		Inventory: p.board.Inventory, Working: p.board.Working, Locks: &p.locks, Hold: p.board.Hold,
 		Terms: func() lifecycle.Terms {
 			v := p.config.Current()
 			return terms(v.Device, v.Node.For(o.nodeName))
 		},
-		Held: p.kubelet.held, Settle: o.settle,
+		Held: p.allocations, Settle: o.settle,
 		Observe: lifecycle.Observer{
 			Allocated: p.metrics.Allocated,
 			Prepared: func(pod *corev1.Pod, c nodeapi.Claim, took time.Duration) {
@@ -216,6 +203,7 @@ func (p *plugin) assembleKeeper(base render.Base) error {
 			},
 		},
 	})
+	resolver.Memory = p.keeper
 	return nil
 }
 
@@ -254,7 +242,7 @@ func (p *plugin) newHealth() (*health.Monitor, error) {
 	}
 	return health.New(p.driver, p.board, health.Config{
 		Ignored: xids, IgnoreAll: all, Probe: p.o.healthProbe, Quiet: p.o.healthMin, Retry: p.o.driverRetry, FailFast: p.o.failOnInitError,
-		Trouble: func(err error) { p.report.trouble(monitor.ProblemDriver, "GPUDriverUnavailable", err) },
+		Trouble: func(err error) { p.report.trouble(metrics.ProblemDriver, "GPUDriverUnavailable", err) },
 		Changed: p.report.device, Opened: p.forget, Alive: func() { p.looked.Store(time.Now().UnixNano()) },
 	}), nil
 }
@@ -278,19 +266,34 @@ func (p *plugin) well() error {
 	return hangs(time.Now(), v)
 }
 
+// PodGone implements cluster.PodObserver.
+func (p *plugin) PodGone(owner sharing.Owner) {
+	p.evictor.Forget(types.UID(owner))
+	p.releases.add(owner)
+}
+
+// published is what the node object is kept equal to.
+type published struct {
+	plugin  *plugin
+	amounts *legacy.Amounts
+	count   *kubelet.Server
+}
+
+// NodeState implements cluster.NodeSource.
+func (n published) NodeState() (cluster.NodeState, bool) {
+	p := n.plugin
+	inv, ready := p.board.Inventory()
+	device := p.config.Current().Device
+	return cluster.NodeState{
+		Inventory: inv, Config: p.versions(), Names: device.Names(), Factor: device.MemoryFactor,
+		AmountsInStatus: n.amounts.Source() == legacy.FromNodeStatus, Withheld: withheld(p.leaving.Load(), n.count.Taken()),
+	}, ready
+}
+
 // publisher keeps the node object current.
-func (p *plugin) publisher(amounts func() bool, withheld func() string) (*publish.Publisher, error) {
-	return publish.New(publish.Config{
-		Client: p.client, Node: p.o.nodeName,
-		State: func() (publish.State, bool) {
-			inv, ready := p.board.Inventory()
-			return publish.State{Inventory: inv, Config: p.versions(), Withheld: withheld()}, ready
-		},
-		Terms: func() (request.Names, int64) {
-			d := p.config.Current().Device
-			return d.Names(), d.MemoryFactor
-		},
-		Amounts: amounts, Changes: p.changes,
-		Trouble: func(err error) { p.report.trouble(monitor.ProblemPublish, "DevicePublishFailed", err) },
+func (p *plugin) publisher(source cluster.NodeSource) (*cluster.Publisher, error) {
+	return cluster.NewPublisher(cluster.PublisherConfig{
+		Client: p.client, Node: p.o.nodeName, Source: source, Changes: p.changes,
+		Trouble: func(err error) { p.report.trouble(metrics.ProblemPublish, "DevicePublishFailed", err) },
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"deviceshare/config"
-	"deviceshare/deviceplugin/kubelettest"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/kubelet/kubelettest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -29,7 +29,7 @@ type program struct {
 	t       *testing.T
 	api     *fake.Clientset
 	kubelet *kubelettest.Kubelet
-	driver  *nvmlfake.Driver
+	driver  *drivertest.Driver
 	plugin  *plugin
 	dir     string
 	tune    func(*options) // nil leaves them as they are
@@ -38,7 +38,7 @@ type program struct {
 func launch(t *testing.T, prepare ...func(*program)) *program {
 	t.Helper()
 	p := &program{
-		t: t, kubelet: kubelettest.Start(t), dir: t.TempDir(), driver: nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1)),
+		t: t, kubelet: kubelettest.Start(t), dir: t.TempDir(), driver: drivertest.New(drivertest.A100(0), drivertest.A100(1)),
 		api: fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
 	}
 	for _, d := range []string{"dev", "lib"} {

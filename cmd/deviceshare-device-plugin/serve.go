@@ -4,45 +4,22 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lifecycle"
-	"deviceshare/deviceplugin/monitor"
-	"deviceshare/deviceplugin/render"
-	"deviceshare/deviceplugin/server"
+	"deviceshare/deviceplugin/metrics"
 )
 
-// kubelet is where the kubelet keeps what we read.
-type kubelet struct {
-	directory string
-	resource  func() string
-}
-
-func (k kubelet) plugins() string { return filepath.Join(k.directory, "device-plugins") }
-func (k kubelet) podResources() string {
-	return filepath.Join(k.directory, "pod-resources", "kubelet.sock")
-}
-
-func (k kubelet) checkpoint() ([]byte, error) {
-	return os.ReadFile(filepath.Join(k.plugins(), "kubelet_internal_checkpoint"))
-}
-
-// held is the kubelet's record of the count resource.
-func (k kubelet) held() ([]identity.Held, error) {
-	text, err := k.checkpoint()
-	if err != nil {
-		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
-	}
-	record, err := identity.ReadKubelet(text)
-	return record.Of(k.resource()), err
+// allocations are what the kubelet recorded of the count resource.
+func (p *plugin) allocations() ([]kubelet.Held, error) {
+	record, err := p.kubelet.ReadCheckpoint()
+	return record.Of(p.countName()), err
 }
 
 // serveWhenReady starts what needs to know the devices.
@@ -58,40 +35,50 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	inv, _ := p.board.Inventory()
 	klog.InfoS("devices found", "count", len(inv.Devices))
 	p.moveDevices(ctx, group)
-	amounts := &amounts{plugin: p}
+	amounts := p.newAmounts()
 	count := p.countServer()
-	publisher, err := p.publisher(amounts.inCapacity, func() string { return withheld(p.leaving.Load(), count.Taken()) })
+	publisher, err := p.publisher(published{p, amounts, count})
 	if err != nil {
 		return err
 	}
 	group.Go(func() error { return publisher.Run(ctx) })
-	group.Go(func() error { return amounts.run(ctx) })
+	group.Go(func() error { return amounts.Run(ctx) })
+	group.Go(func() error { return p.followDevices(ctx) })
 	group.Go(func() error { return p.reconcile(ctx) })
 	group.Go(func() error { return p.releases.run(ctx, p.keeper.Release) })
 	return count.Run(ctx)
 }
 
 // countServer is the server of the resource that pods ask for devices with.
-func (p *plugin) countServer() *server.Server {
-	return server.New(server.Config{
-		Directory: p.kubelet.plugins(), Socket: "deviceshare-count.sock", Resource: p.countName,
-		Devices: func() []*pluginapi.Device {
-			// A device on the way into another mode keeps its slots: a pod that comes
-			// for the old one is told so when it starts, and placed anew.
-			inv, _ := p.board.Usable()
-			return server.Slots(&inv)
-		},
-		Changes: p.board.Changes,
+func (p *plugin) countServer() *kubelet.Server {
+	return kubelet.NewServer(kubelet.ServerConfig{
+		Directory: p.kubelet.DevicePlugins(), Socket: "deviceshare-count.sock", Offer: countOffer{p},
 		Handler: handler{p.keeper},
 		Taken:   p.changed,
 	})
 }
 
+// countOffer is the resource that pods ask for devices with.
+type countOffer struct{ plugin *plugin }
+
+// ResourceName implements kubelet.Resource.
+func (c countOffer) ResourceName() string { return c.plugin.countName() }
+
+// Devices implements kubelet.Offer. A device on the way into another mode keeps its
+// slots: a pod that comes for the old one is told so when it starts, and placed anew.
+func (c countOffer) Devices() []*pluginapi.Device {
+	inv, _ := c.plugin.board.Usable()
+	return kubelet.Slots(&inv)
+}
+
+// Changes implements kubelet.Offer.
+func (c countOffer) Changes() (<-chan struct{}, func()) { return c.plugin.board.Changes() }
+
 // reconcile repairs at the start and now and then.
 func (p *plugin) reconcile(ctx context.Context) error {
 	for {
 		if err := p.keeper.Reconcile(ctx); err != nil && ctx.Err() == nil {
-			p.report.trouble(monitor.ProblemReconcile, "DeviceReconcileFailed", err)
+			p.report.trouble(metrics.ProblemReconcile, "DeviceReconcileFailed", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -104,14 +91,14 @@ func (p *plugin) reconcile(ctx context.Context) error {
 // handler names allocations for the kubelet.
 type handler struct{ keeper *lifecycle.Keeper }
 
-// Allocate implements server.Handler.
+// Allocate implements kubelet.Handler.
 func (h handler) Allocate(slots []string) (string, error) {
 	id, err := h.keeper.Allocate(slots)
 	if err != nil {
 		return "", err
 	}
-	return render.Name(id), nil
+	return cdi.Name(id), nil
 }
 
-// Start implements server.Handler.
+// Start implements kubelet.Handler.
 func (h handler) Start(ctx context.Context, slots []string) error { return h.keeper.Start(ctx, slots) }

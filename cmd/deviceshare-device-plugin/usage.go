@@ -3,20 +3,31 @@
 package main
 
 import (
+	"github.com/prometheus/procfs"
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/monitor"
-	"deviceshare/deviceplugin/usage"
+	"deviceshare/deviceplugin/metrics"
 )
 
+// Snapshot implements metrics.States.
+func (p *plugin) Snapshot() metrics.Snapshot {
+	offered, _ := p.board.Inventory()
+	working, _ := p.board.Working()
+	return metrics.Snapshot{Offered: offered, Working: working, Config: p.versions(), Records: p.store.All()}
+}
+
 // survey finds out what containers use.
-func (p *plugin) survey() *usage.Survey {
-	return usage.New(usage.Config{
-		StateDir: p.o.stateDir, Records: p.store.All, Processes: p.driver.MemoryByProcess, Cgroup: usage.Cgroup,
+func (p *plugin) survey() (*metrics.Survey, error) {
+	host, err := metrics.NewHostCgroups(procfs.DefaultMountPoint)
+	if err != nil {
+		return nil, err
+	}
+	return metrics.NewSurvey(metrics.SurveyConfig{
+		StateDir: p.o.stateDir, Records: p.store, Devices: p.driver, Host: host,
 		Trouble: func(_ checkpoint.Record, err error) {
 			klog.ErrorS(err, "a container's use of its devices cannot be read")
-			p.metrics.Problem(monitor.ProblemUsage)
+			p.metrics.Problem(metrics.ProblemUsage)
 		},
-	})
+	}), nil
 }

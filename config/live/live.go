@@ -65,11 +65,17 @@ type Options struct {
 	// version is told once.
 	Changed func(Value)
 	Problem func(Report)
-	// Keep is given what is good of the ConfigMap of a name each time it changes, and
-	// Recall returns what a process before this one was given last; false if nothing.
-	// Each may be nil; they are called as Changed and Problem are.
-	Keep   func(name string, last Kept)
-	Recall func(name string) (Kept, bool)
+	// Store may be nil: then nothing outlives the process. It is called as Changed and
+	// Problem are.
+	Store Store
+}
+
+// Store keeps what is good for the process that comes after this one.
+type Store interface {
+	// Keep is given what is good of the ConfigMap of a name each time it changes.
+	Keep(name string, last Kept)
+	// Recall returns what the process before this one kept last; false if nothing.
+	Recall(name string) (Kept, bool)
 }
 
 // Watcher follows the ConfigMaps. Its methods are safe for concurrent use.
@@ -203,18 +209,18 @@ func (w *Watcher) applyHalf(h half) {
 // keep notes what is good, for a process that comes after this one.
 func (w *Watcher) keep(name string, last Kept) {
 	w.known[name] = true
-	if w.options.Keep != nil {
-		w.options.Keep(name, last)
+	if w.options.Store != nil {
+		w.options.Store.Keep(name, last)
 	}
 }
 
 // recall puts in force what a process before this one kept; false if it kept
 // nothing, or what this version of the program does not take.
 func (w *Watcher) recall(h half) bool {
-	if w.options.Recall == nil {
+	if w.options.Store == nil {
 		return false
 	}
-	last, ok := w.options.Recall(h.name)
+	last, ok := w.options.Store.Recall(h.name)
 	if !ok {
 		return false
 	}

@@ -53,6 +53,13 @@ func start(t *testing.T, client *fake.Clientset) *cluster { return startWith(t, 
 // memory is what processes on one machine keep for each other.
 type memory map[string]live.Kept
 
+func (m memory) Keep(name string, last live.Kept) { m[name] = last }
+
+func (m memory) Recall(name string) (live.Kept, bool) {
+	last, ok := m[name]
+	return last, ok
+}
+
 // startWith is a process that keeps what is good in a memory, if there is one.
 func startWith(t *testing.T, client *fake.Clientset, m memory) *cluster {
 	c := &cluster{t: t, client: client, changes: make(chan live.Value, 10), problems: make(chan live.Report, 10)}
@@ -62,8 +69,7 @@ func startWith(t *testing.T, client *fake.Clientset, m memory) *cluster {
 		Problem: func(r live.Report) { c.problems <- r },
 	}
 	if m != nil {
-		o.Keep = func(name string, last live.Kept) { m[name] = last }
-		o.Recall = func(name string) (live.Kept, bool) { last, ok := m[name]; return last, ok }
+		o.Store = m
 	}
 	c.watcher = live.New(o)
 	ctx, stop := context.WithCancel(context.Background())

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
@@ -23,7 +23,7 @@ func TestHowManyClientsADeviceTakesIsPublishedInModeMPS(t *testing.T) {
 		"in another mode":               {sharing.HAMiCore, 8, 13000, 20, 0},
 	}
 	for name, c := range cases {
-		f := Found{Facts: nvml.Facts{UUID: "GPU-a", Memory: sharing.GiB, Compute: c.compute, CUDA: c.cuda}}
+		f := Found{Facts: driver.Facts{UUID: "GPU-a", Memory: sharing.GiB, Compute: c.compute, CUDA: c.cuda}}
 		inv := Inventory("n", []Found{f}, func(*Found, Offer) string { return "" }, Settings{Device: func(*Found) Offer {
 			return Offer{Mode: c.mode, MaxClients: c.lowered}
 		}})
@@ -35,7 +35,7 @@ func TestHowManyClientsADeviceTakesIsPublishedInModeMPS(t *testing.T) {
 
 func TestADeviceWithoutLimitsForMPSClientsIsUnfitForTheMode(t *testing.T) {
 	for compute, want := range map[int]string{6: "older than Volta", 7: "", 0: ""} {
-		f := Found{Facts: nvml.Facts{Compute: compute}}
+		f := Found{Facts: driver.Facts{Compute: compute}}
 		if got := Unfit(&f, sharing.MPS, Settings{}); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("compute capability %d: %q, want %q", compute, got, want)
 		}

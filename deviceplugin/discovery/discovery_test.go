@@ -7,8 +7,8 @@ import (
 	"reflect"
 	"testing"
 
-	"deviceshare/deviceplugin/nvml"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 )
 
@@ -20,15 +20,15 @@ func offers(*Found) Offer {
 func healthy(*Found, Offer) string { return "" }
 
 // swapped are two devices whose driver index is not their PCI order, and a third.
-func swapped() *nvmlfake.Driver {
-	a, b := nvmlfake.A100(0), nvmlfake.A100(1)
+func swapped() *drivertest.Driver {
+	a, b := drivertest.A100(0), drivertest.A100(1)
 	a.PCI, b.PCI = b.PCI, a.PCI
-	d := nvmlfake.New(a, b, nvmlfake.T4(2))
+	d := drivertest.New(a, b, drivertest.T4(2))
 	_ = d.Open()
 	return d
 }
 
-func scan(t *testing.T, d nvml.Driver) []Found {
+func scan(t *testing.T, d driver.Driver) []Found {
 	t.Helper()
 	found, err := Scan(d)
 	if err != nil {
@@ -116,24 +116,24 @@ func TestSettingsShapeWhatIsOffered(t *testing.T) {
 }
 
 func TestADeviceThatCannotBeUsedInItsModeIsNotOffered(t *testing.T) {
-	partitioned := nvmlfake.A100(0)
+	partitioned := drivertest.A100(0)
 	partitioned.MIG.Enabled = true
 	cases := map[string]struct {
-		facts  nvml.Facts
+		facts  driver.Facts
 		mode   sharing.Mode
 		serves func(sharing.Mode) bool
 		fit    bool
 	}{
-		"hami-core on an A100":                   {nvmlfake.A100(0), sharing.HAMiCore, nil, true},
-		"mig on an A100":                         {nvmlfake.A100(0), sharing.MIG, nil, true},
+		"hami-core on an A100":                   {drivertest.A100(0), sharing.HAMiCore, nil, true},
+		"mig on an A100":                         {drivertest.A100(0), sharing.MIG, nil, true},
 		"mig on an A100 that is switched to it":  {partitioned, sharing.MIG, nil, true},
 		"hami-core on one that is switched":      {partitioned, sharing.HAMiCore, nil, false},
-		"mig on a T4":                            {nvmlfake.T4(0), sharing.MIG, nil, false},
-		"a mode without a preparer on this node": {nvmlfake.A100(0), sharing.MPS, func(m sharing.Mode) bool { return m != sharing.MPS }, false},
+		"mig on a T4":                            {drivertest.T4(0), sharing.MIG, nil, false},
+		"a mode without a preparer on this node": {drivertest.A100(0), sharing.MPS, func(m sharing.Mode) bool { return m != sharing.MPS }, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := nvmlfake.New(tc.facts)
+			d := drivertest.New(tc.facts)
 			_ = d.Open()
 			b := NewBoard("n", Settings{Serves: tc.serves, Device: func(*Found) Offer { return Offer{Mode: tc.mode} }})
 			b.SetFound(scan(t, d))

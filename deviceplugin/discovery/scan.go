@@ -11,28 +11,28 @@ import (
 	"fmt"
 	"slices"
 
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
 // Found is one device as the driver described it.
 type Found struct {
 	Index int
-	nvml.Facts
+	driver.Facts
 	Links []sharing.Link
 }
 
 // Scan reads every device that answers, in PCI order, the order in which CUDA
 // numbers them. Devices that do not answer are in the error; the others are
 // returned all the same.
-func Scan(driver nvml.Driver) ([]Found, error) {
-	devices, err := driver.Devices()
+func Scan(gpus driver.Driver) ([]Found, error) {
+	devices, err := gpus.Devices()
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
 	var (
 		found   []Found
-		handles []nvml.Device
+		handles []driver.Device
 		silent  []error
 	)
 	for _, d := range devices {
@@ -57,7 +57,7 @@ func Scan(driver nvml.Driver) ([]Found, error) {
 
 // linksOf asks how one device reaches every other. What the driver cannot say is
 // left out.
-func linksOf(i int, found []Found, handles []nvml.Device) ([]sharing.Link, error) {
+func linksOf(i int, found []Found, handles []driver.Device) ([]sharing.Link, error) {
 	var links []sharing.Link
 	for j := range found {
 		if i == j {
@@ -65,7 +65,7 @@ func linksOf(i int, found []Found, handles []nvml.Device) ([]sharing.Link, error
 		}
 		kind, err := handles[i].Link(handles[j])
 		switch {
-		case errors.Is(err, nvml.ErrUnsupported):
+		case errors.Is(err, driver.ErrUnsupported):
 			continue
 		case err != nil:
 			return links, fmt.Errorf("link from device %d to %d: %w", found[i].Index, found[j].Index, err)

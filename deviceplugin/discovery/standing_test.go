@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -17,7 +17,7 @@ func TestADeviceIsOfferedOnlyInTheModeItWasBroughtInto(t *testing.T) {
 		Device:   func(*Found) Offer { return Offer{Mode: mode, MaxShares: 2} },
 		Switches: func(m sharing.Mode) bool { return m == sharing.MIG || m == sharing.MPS },
 	}
-	d := nvmlfake.New(nvmlfake.A100(0))
+	d := drivertest.New(drivertest.A100(0))
 	_ = d.Open()
 	found := scan(t, d)
 	id := found[0].UUID
@@ -65,11 +65,11 @@ func TestSettingsThatAreNotTheAdministratorsMoveNoDeviceAndOfferNone(t *testing.
 		Serves:   func(m sharing.Mode) bool { return m != sharing.MPS }, // by default it would be unfit
 		Hold:     "the ConfigMap cannot be read",
 	}
-	d := nvmlfake.New(nvmlfake.A100(0))
+	d := drivertest.New(drivertest.A100(0))
 	_ = d.Open()
 	b := NewBoard("n", s)
 	b.SetFound(scan(t, d))
-	b.SetStanding(nvmlfake.A100(0).UUID, Standing{Mode: sharing.MPS})
+	b.SetStanding(drivertest.A100(0).UUID, Standing{Mode: sharing.MPS})
 	inv, _ := b.Inventory()
 	if got := inv.Devices[0]; got.Healthy || got.Changing || got.Reason != s.Hold || b.Hold() != s.Hold {
 		t.Errorf("published %+v", got)
@@ -87,9 +87,9 @@ func TestSettingsThatAreNotTheAdministratorsMoveNoDeviceAndOfferNone(t *testing.
 }
 
 func TestPartitioningThatIsOnIsNoMistakeWhereItCanBeSwitchedOff(t *testing.T) {
-	facts := nvmlfake.A100(0)
+	facts := drivertest.A100(0)
 	facts.MIG.Enabled = true
-	d := nvmlfake.New(facts)
+	d := drivertest.New(facts)
 	_ = d.Open()
 	b := NewBoard("n", Settings{
 		Device:   func(*Found) Offer { return Offer{Mode: sharing.HAMiCore} },

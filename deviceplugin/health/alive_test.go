@@ -10,20 +10,20 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/nvml"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 )
 
 // stalling is a driver whose Devices does not return while the gate is shut.
 type stalling struct {
-	*nvmlfake.Driver
+	*drivertest.Driver
 	shut   atomic.Bool
 	inside chan struct{}
 	gate   chan struct{}
 }
 
-func (s *stalling) Devices() ([]nvml.Device, error) {
+func (s *stalling) Devices() ([]driver.Device, error) {
 	if s.shut.Load() {
 		s.inside <- struct{}{}
 		<-s.gate
@@ -32,7 +32,7 @@ func (s *stalling) Devices() ([]nvml.Device, error) {
 }
 
 func TestTheLoopIsSilentOnlyWhileACallOfTheDriverDoesNotReturn(t *testing.T) {
-	driver := &stalling{Driver: nvmlfake.New(nvmlfake.A100(0)), inside: make(chan struct{}), gate: make(chan struct{})}
+	driver := &stalling{Driver: drivertest.New(drivertest.A100(0)), inside: make(chan struct{}), gate: make(chan struct{})}
 	board := discovery.NewBoard("n", discovery.Settings{Device: func(*discovery.Found) discovery.Offer {
 		return discovery.Offer{Mode: sharing.HAMiCore, MaxShares: 1}
 	}})

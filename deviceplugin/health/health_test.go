@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/nvml"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 )
 
@@ -26,10 +26,10 @@ func TestTheRule(t *testing.T) {
 		"an answer soon after does not heal":       {State{}.Faulted(79, at(0)).Answered(at(59), quiet), true},
 		"an answer after the quiet time heals":     {State{}.Faulted(79, at(0)).Answered(at(60), quiet), false},
 		"another error starts the quiet time anew": {State{}.Faulted(79, at(0)).Faulted(48, at(50)).Answered(at(70), quiet), true},
-		"silence breaks at once":                   {State{}.Silent(nvml.ErrLost), true},
-		"the first answer heals silence":           {State{}.Silent(nvml.ErrLost).Answered(at(1), quiet), false},
-		"silence after an error waits for both":    {State{}.Faulted(79, at(0)).Silent(nvml.ErrLost).Answered(at(10), quiet), true},
-		"silence outlasts the quiet time":          {State{}.Faulted(79, at(0)).Answered(at(60), quiet).Silent(nvml.ErrLost), true},
+		"silence breaks at once":                   {State{}.Silent(driver.ErrLost), true},
+		"the first answer heals silence":           {State{}.Silent(driver.ErrLost).Answered(at(1), quiet), false},
+		"silence after an error waits for both":    {State{}.Faulted(79, at(0)).Silent(driver.ErrLost).Answered(at(10), quiet), true},
+		"silence outlasts the quiet time":          {State{}.Faulted(79, at(0)).Answered(at(60), quiet).Silent(driver.ErrLost), true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -71,13 +71,13 @@ func TestAnErrorOfAnUnknownDeviceBreaksAll(t *testing.T) {
 // running is a monitor at work over a fake driver.
 type running struct {
 	t      *testing.T
-	driver *nvmlfake.Driver
+	driver *drivertest.Driver
 	board  *discovery.Board
 	ended  chan error
 	news   chan string
 }
 
-func run(t *testing.T, driver *nvmlfake.Driver, cfg Config) *running {
+func run(t *testing.T, driver *drivertest.Driver, cfg Config) *running {
 	t.Helper()
 	r := &running{t: t, driver: driver, ended: make(chan error, 1), news: make(chan string, 100)}
 	r.board = discovery.NewBoard("n", discovery.Settings{Device: func(*discovery.Found) discovery.Offer {
@@ -158,7 +158,7 @@ func (r *running) listening() {
 }
 
 func TestACriticalErrorBreaksADeviceUntilItWasQuiet(t *testing.T) {
-	r := run(t, nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1)), Config{Ignored: ApplicationXIDs()})
+	r := run(t, drivertest.New(drivertest.A100(0), drivertest.A100(1)), Config{Ignored: ApplicationXIDs()})
 	r.listening()
 	r.driver.Raise(1, 31) // an application's
 	r.driver.Raise(1, 79)
@@ -169,7 +169,7 @@ func TestACriticalErrorBreaksADeviceUntilItWasQuiet(t *testing.T) {
 }
 
 func TestALostDeviceComesBackWithoutARestart(t *testing.T) {
-	r := run(t, nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1)), Config{})
+	r := run(t, drivertest.New(drivertest.A100(0), drivertest.A100(1)), Config{})
 	r.healthy(2)
 	r.driver.Lose(0)
 	r.expect("broken")
@@ -186,7 +186,7 @@ func TestALostDeviceComesBackWithoutARestart(t *testing.T) {
 }
 
 func TestAMissingDriverIsReportedOnceAndAwaited(t *testing.T) {
-	driver := nvmlfake.New(nvmlfake.A100(0))
+	driver := drivertest.New(drivertest.A100(0))
 	driver.Miss(errors.New("libnvidia-ml.so.1 not found"))
 	r := run(t, driver, Config{})
 	r.expect("trouble")
@@ -199,7 +199,7 @@ func TestAMissingDriverIsReportedOnceAndAwaited(t *testing.T) {
 }
 
 func TestADriverThatIsUnloadedTakesItsDevicesAwayUntilItIsBack(t *testing.T) {
-	r := run(t, nvmlfake.New(nvmlfake.A100(0)), Config{})
+	r := run(t, drivertest.New(drivertest.A100(0)), Config{})
 	r.listening()
 	r.driver.Unload()
 	r.expect("broken")
@@ -212,12 +212,12 @@ func TestADriverThatIsUnloadedTakesItsDevicesAwayUntilItIsBack(t *testing.T) {
 }
 
 func TestAMissingDriverEndsTheProgramOnlyWhenAsked(t *testing.T) {
-	driver := nvmlfake.New()
-	driver.Miss(errors.New("no library"))
-	r := run(t, driver, Config{FailFast: true})
+	gpus := drivertest.New()
+	gpus.Miss(errors.New("no library"))
+	r := run(t, gpus, Config{FailFast: true})
 	select {
 	case err := <-r.ended:
-		if !errors.Is(err, nvml.ErrNoDriver) {
+		if !errors.Is(err, driver.ErrNoDriver) {
 			t.Errorf("it ended with %v", err)
 		}
 	case <-time.After(time.Minute):
@@ -226,7 +226,7 @@ func TestAMissingDriverEndsTheProgramOnlyWhenAsked(t *testing.T) {
 }
 
 func TestANodeWithoutDevicesIsKnownToHaveNone(t *testing.T) {
-	r := run(t, nvmlfake.New(), Config{})
+	r := run(t, drivertest.New(), Config{})
 	changes, stop := r.board.Changes()
 	defer stop()
 	select {

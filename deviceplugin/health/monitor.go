@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
@@ -67,7 +67,7 @@ func (c Config) withDefaults() Config {
 // Monitor owns the driver: it opens it, scans it, listens to it, and writes what
 // it finds on the board. Nothing else writes there.
 type Monitor struct {
-	driver nvml.Driver
+	driver driver.Driver
 	board  *discovery.Board
 	cfg    Config
 	ledger *ledger
@@ -79,7 +79,7 @@ type Monitor struct {
 }
 
 // New returns a monitor that has not started.
-func New(driver nvml.Driver, board *discovery.Board, cfg Config) *Monitor {
+func New(driver driver.Driver, board *discovery.Board, cfg Config) *Monitor {
 	cfg = cfg.withDefaults()
 	return &Monitor{
 		driver: driver, board: board, cfg: cfg,
@@ -194,7 +194,7 @@ func (m *Monitor) session(ctx context.Context) error {
 	m.missed(found)
 	here := newRound(devices, found)
 	watch, err := m.driver.Watch(here.answering())
-	if errors.Is(err, nvml.ErrLost) {
+	if errors.Is(err, driver.ErrLost) {
 		return nil // lost since the scan: look again
 	}
 	if err != nil {
@@ -213,7 +213,7 @@ func (m *Monitor) missed(found []discovery.Found) {
 	}
 	for id := range m.known {
 		if !answering[id] {
-			m.ledger.probed(id, fmt.Errorf("the driver does not find it: %w", nvml.ErrLost), time.Now())
+			m.ledger.probed(id, fmt.Errorf("the driver does not find it: %w", driver.ErrLost), time.Now())
 		}
 	}
 	m.publish()
@@ -221,7 +221,7 @@ func (m *Monitor) missed(found []discovery.Found) {
 
 // listen takes in events and probes until ctx ends, the driver breaks, or opening
 // it afresh may show something new.
-func (m *Monitor) listen(ctx context.Context, watch nvml.Watch, here *round) error {
+func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) error {
 	m.probe(here)
 	opened := time.Now()
 	next := opened.Add(m.cfg.Probe)
@@ -232,8 +232,8 @@ func (m *Monitor) listen(ctx context.Context, watch nvml.Watch, here *round) err
 		switch {
 		case err == nil:
 			m.takeIn(event)
-		case errors.Is(err, nvml.ErrQuiet):
-		case errors.Is(err, nvml.ErrLost):
+		case errors.Is(err, driver.ErrQuiet):
+		case errors.Is(err, driver.ErrLost):
 			next = time.Now()
 		default:
 			return fmt.Errorf("wait for events: %w", err)
@@ -261,7 +261,7 @@ func (m *Monitor) stale(here *round) bool {
 }
 
 // takeIn takes in one event.
-func (m *Monitor) takeIn(e nvml.Event) {
+func (m *Monitor) takeIn(e driver.Event) {
 	if !m.ledger.fault(e.Device, e.XID, time.Now()) {
 		klog.InfoS("a device reported an application error, which says nothing about the device", "device", e.Device, "xid", e.XID)
 		return

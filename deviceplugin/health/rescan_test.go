@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 )
 
 func TestADeviceThatWasChangedIsReadAgainWhenItIsAsked(t *testing.T) {
-	facts := nvmlfake.A100(0)
+	facts := drivertest.A100(0)
 	facts.Model = "NVIDIA H100 80GB HBM3" // which is switched without a reset
-	driver := nvmlfake.New(facts)
+	driver := drivertest.New(facts)
 	board := discovery.NewBoard("n", discovery.Settings{Device: func(*discovery.Found) discovery.Offer {
 		return discovery.Offer{Mode: sharing.HAMiCore, MaxShares: 1}
 	}})

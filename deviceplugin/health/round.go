@@ -4,7 +4,7 @@ package health
 
 import (
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/nvml"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
@@ -14,12 +14,12 @@ import (
 type round struct {
 	listed int
 	order  []sharing.DeviceID
-	handle map[sharing.DeviceID]nvml.Device
+	handle map[sharing.DeviceID]driver.Device
 	silent map[sharing.DeviceID]bool
 }
 
-func newRound(devices []nvml.Device, found []discovery.Found) *round {
-	r := &round{listed: len(devices), handle: map[sharing.DeviceID]nvml.Device{}, silent: map[sharing.DeviceID]bool{}}
+func newRound(devices []driver.Device, found []discovery.Found) *round {
+	r := &round{listed: len(devices), handle: map[sharing.DeviceID]driver.Device{}, silent: map[sharing.DeviceID]bool{}}
 	for i := range found {
 		for _, d := range devices {
 			if d.Index() == found[i].Index {
@@ -32,8 +32,8 @@ func newRound(devices []nvml.Device, found []discovery.Found) *round {
 }
 
 // answering are the handles of the devices that answered the scan.
-func (r *round) answering() []nvml.Device {
-	handles := make([]nvml.Device, 0, len(r.order))
+func (r *round) answering() []driver.Device {
+	handles := make([]driver.Device, 0, len(r.order))
 	for _, id := range r.order {
 		handles = append(handles, r.handle[id])
 	}

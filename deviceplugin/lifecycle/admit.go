@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -23,7 +23,7 @@ var errNoDevices = errors.New("the devices of this node are not known yet: the d
 // admit decides whether a container may start with its shares, and records that it
 // does. The devices of the pod are locked meanwhile: a change of mode that comes
 // before is seen here, and one that comes after sees the record.
-func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c identity.Container, slots []string) (nodeapi.Claim, error) {
+func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (nodeapi.Claim, error) {
 	terms := k.cfg.Terms()
 	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
 	inv, err := k.inventory(records)

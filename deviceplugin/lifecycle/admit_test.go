@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -67,7 +67,7 @@ func TestAPodThatHasBegunIsNotRefusedHalfWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	inv.Devices[1].Mode, inv.GeometryHash = sharing.MPS, "later"
-	c, err := k.admit(t.Context(), pod, identity.Container{Name: "second", ID: "id-2"}, []string{"d"})
+	c, err := k.admit(t.Context(), pod, kubelet.Container{Name: "second", ID: "id-2"}, []string{"d"})
 	if err != nil || c.Devices[0].Share.Mode != sharing.HAMiCore {
 		t.Errorf("its second container is told %v, in mode %s", err, c.Devices[0].Share.Mode)
 	}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/podspec"
@@ -61,7 +61,7 @@ func decision(pod *corev1.Pod, inv *sharing.Inventory, t Terms) (sharing.Placeme
 // claim translates the scheduler's decision about one container into what a
 // preparer needs. Whatever does not agree with the kubelet or with this node is
 // an error that says what to do.
-func claim(pod *corev1.Pod, c identity.Container, slots []string, placement *sharing.Placement, inv *sharing.Inventory, t Terms) (nodeapi.Claim, error) {
+func claim(pod *corev1.Pod, c kubelet.Container, slots []string, placement *sharing.Placement, inv *sharing.Inventory, t Terms) (nodeapi.Claim, error) {
 	shares, ok := placement.Container(c.Name)
 	if !ok {
 		return nodeapi.Claim{}, fmt.Errorf("the scheduler gave container %s nothing, the kubelet %d slots", c.Name, len(slots))

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lock"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -110,7 +110,7 @@ func (serves) Prepare(context.Context, nodeapi.Claim) (nodeapi.Injection, error)
 
 func (serves) Unprepare(context.Context, sharing.Owner) error { return nil }
 
-func mainContainer() identity.Container { return identity.Container{Name: "main", ID: "id"} }
+func mainContainer() kubelet.Container { return kubelet.Container{Name: "main", ID: "id"} }
 
 func TestDevicesAreClaimedInPCIOrderWithTheirOwnShares(t *testing.T) {
 	for name, annotate := range map[string]func(sharing.Placement) (map[string]string, error){"our scheduler": ourScheduler, "today's scheduler": todays} {

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"deviceshare/deviceplugin/identity"
-	"deviceshare/deviceplugin/render"
+	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -46,10 +47,10 @@ func (p onePodAt) Pod(o sharing.Owner) (*corev1.Pod, bool) {
 }
 
 // says resolves every call to one identity.
-type says identity.Identity
+type says kubelet.Identity
 
-func (s says) Resolve(context.Context, []string) (identity.Identity, error) {
-	return identity.Identity(s), nil
+func (s says) Resolve(context.Context, []string) (kubelet.Identity, error) {
+	return kubelet.Identity(s), nil
 }
 
 func TestAStartWaitsForADeviceThatIsLookedAtButNotForEver(t *testing.T) {
@@ -77,9 +78,9 @@ func hanging(t *testing.T) (k *Keeper, live *atomic.Bool) {
 	c := &k.cfg
 	c.Pods = onePodAt{pod: podOf(t, ourScheduler, shareOf(0, 1000)), live: live}
 	c.Preparers = []nodeapi.Preparer{d}
-	c.Resolver = says{Owner: "uid", Name: identity.Name{Namespace: "ns", Name: "p"}, Containers: []identity.Container{mainContainer()}}
-	c.Specs = &render.Directory{Files: hostnode.OS{}, Path: t.TempDir()}
-	c.Held = func() ([]identity.Held, error) { return nil, fs.ErrNotExist }
+	c.Resolver = says{Owner: "uid", Pod: types.NamespacedName{Namespace: "ns", Name: "p"}, Containers: []kubelet.Container{mainContainer()}}
+	c.Specs = &cdi.Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	c.Held = func() ([]kubelet.Held, error) { return nil, fs.ErrNotExist }
 	c.Patience = 500 * time.Millisecond
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = k.Start(context.Background(), slotsOf(1)) }()
@@ -141,6 +142,6 @@ func TestReconcileGoesOnPastAReleaseThatHangs(t *testing.T) {
 // goneFor answers that every pod was replaced.
 type goneFor struct{ onePodAt }
 
-func (goneFor) Fetch(context.Context, identity.Name) (*corev1.Pod, error) {
+func (goneFor) Fetch(context.Context, types.NamespacedName) (*corev1.Pod, error) {
 	return &corev1.Pod{}, nil
 }

@@ -20,18 +20,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-	"tags.cncf.io/container-device-interface/pkg/cdi"
+	cncf "tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/identity"
-	"deviceshare/deviceplugin/kubelettest"
+	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/kubelet/kubelettest"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/lock"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
-	"deviceshare/deviceplugin/pods"
-	"deviceshare/deviceplugin/render"
-	"deviceshare/deviceplugin/server"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -49,13 +48,13 @@ type bench struct {
 	api     *fake.Clientset
 	dir     string
 	board   *discovery.Board
-	driver  *nvmlfake.Driver
+	driver  *drivertest.Driver
 	mode    sharing.Mode
 	locks   lock.Keyed
 
 	keeper *lifecycle.Keeper
 	store  *checkpoint.Store
-	pods   *pods.Store
+	pods   *cluster.Pods
 	gone   chan sharing.Owner
 	broken error
 	stop   func()
@@ -84,7 +83,7 @@ func newBenchIn(t *testing.T, files hostnode.Files, mode sharing.Mode) *bench {
 		must(t, os.WriteFile(filepath.Join(b.dir, "dev", fmt.Sprintf("nvidia%d", minor)), nil, 0o600))
 	}
 	must(t, os.WriteFile(filepath.Join(b.dir, "lib", "libvgpu.so"), []byte("library"), 0o600))
-	b.driver = nvmlfake.New(nvmlfake.A100(0), nvmlfake.A100(1))
+	b.driver = drivertest.New(drivertest.A100(0), drivertest.A100(1))
 	must(t, b.driver.Open())
 	b.partitioned()
 	found, err := discovery.Scan(b.driver)
@@ -113,42 +112,33 @@ func (b *bench) start(files hostnode.Files) {
 	var err error
 	b.store, b.broken, err = checkpoint.Open(files, filepath.Join(b.dir, "state", "checkpoint.json"))
 	must(t, err)
-	b.pods, err = pods.New(b.api, node, func(o sharing.Owner) { b.gone <- o })
+	b.pods, err = cluster.NewPods(b.api, node, b)
 	must(t, err)
 	go b.pods.Run(ctx)
 	if !b.pods.WaitForSync(ctx) {
 		t.Fatal("the pods are not known")
 	}
-	name := func() string { return wire.ResourceNumber }
-	resources, err := identity.DialPodResources(b.kubelet.PodResources(), name)
+	resources, err := kubelet.DialPodResources(b.kubelet.PodResources(), offer{b})
 	must(t, err)
-	resolver := &identity.Resolver{
-		Kubelet: func() ([]byte, error) { return os.ReadFile(b.kubelet.Checkpoint()) }, Resources: resources, Pods: b.pods,
-		Resource: name, ID: render.ID, Patience: 200 * time.Millisecond,
-		Remembered: func(o sharing.Owner, container string, slots []string) (string, bool) {
-			return b.keeper.Remembered(o, container, slots)
-		},
+	resolver := &kubelet.Resolver{
+		Checkpoint: kubelet.Directory(b.kubelet.Directory), Resources: resources, Pods: b.pods,
+		Resource: offer{b}, Memory: offer{b}, Patience: 200 * time.Millisecond,
 	}
 	b.keeper = lifecycle.New(lifecycle.Config{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
 		Preparers: nodefactory.New(nodefactory.Config{Files: files, StateDir: filepath.Join(b.dir, "state"), LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
-		Base:      &render.Files{DevRoot: filepath.Join(b.dir, "dev"), Minor: b.board.Minor, MIG: b.capabilities()},
-		Specs:     &render.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
+		Base:      &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minors: b.board, MIG: b.capabilities()},
+		Specs:     &cdi.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
 		Inventory: b.board.Inventory, Working: b.board.Working, Locks: &b.locks,
 		Terms: func() lifecycle.Terms { return lifecycle.Terms{Names: request.DefaultNames(), Factor: 1} },
-		Held: func() ([]identity.Held, error) {
-			text, err := os.ReadFile(b.kubelet.Checkpoint())
-			if err != nil {
-				return nil, err
-			}
-			record, err := identity.ReadKubelet(text)
+		Held: func() ([]kubelet.Held, error) {
+			record, err := kubelet.Directory(b.kubelet.Directory).ReadCheckpoint()
 			return record.Of(wire.ResourceNumber), err
 		},
 		Settle: time.Millisecond,
 	})
-	s := server.New(server.Config{
-		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Resource: name, Changes: b.board.Changes,
-		Devices: func() []*pluginapi.Device { inv, _ := b.board.Inventory(); return server.Slots(&inv) },
+	s := kubelet.NewServer(kubelet.ServerConfig{
+		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Offer: offer{b},
 		Handler: handler{b},
 	})
 	ended := make(chan struct{})
@@ -171,11 +161,30 @@ func (b *bench) restart(files hostnode.Files) {
 	b.kubelet.Await(b.t, "the restarted device plugin", func(_, _, registrations int) bool { return registrations > seen })
 }
 
+// PodGone implements cluster.PodObserver.
+func (b *bench) PodGone(o sharing.Owner) { b.gone <- o }
+
+// offer is the node's slots, and the keeper's memory of allocations.
+type offer struct{ b *bench }
+
+func (offer) ResourceName() string { return wire.ResourceNumber }
+
+func (o offer) Devices() []*pluginapi.Device {
+	inv, _ := o.b.board.Inventory()
+	return kubelet.Slots(&inv)
+}
+
+func (o offer) Changes() (<-chan struct{}, func()) { return o.b.board.Changes() }
+
+func (o offer) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
+	return o.b.keeper.Remembered(owner, container, slots)
+}
+
 type handler struct{ b *bench }
 
 func (h handler) Allocate(slots []string) (string, error) {
 	id, err := h.b.keeper.Allocate(slots)
-	return render.Name(id), err
+	return cdi.Name(id), err
 }
 
 func (h handler) Start(ctx context.Context, slots []string) error {
@@ -212,7 +221,7 @@ func (b *bench) begin(pod *corev1.Pod, container string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache, err := cdi.NewCache(cdi.WithSpecDirs(filepath.Join(b.dir, "cdi")), cdi.WithAutoRefresh(false))
+	cache, err := cncf.NewCache(cncf.WithSpecDirs(filepath.Join(b.dir, "cdi")), cncf.WithAutoRefresh(false))
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"deviceshare/deviceplugin/identity"
 	"deviceshare/sharing"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
@@ -54,8 +54,8 @@ type lives struct {
 	pod *corev1.Pod
 }
 
-func (l lives) Live() map[sharing.Owner]identity.Name {
-	return map[sharing.Owner]identity.Name{sharing.Owner(l.pod.UID): {Namespace: l.pod.Namespace, Name: l.pod.Name}}
+func (l lives) Live() map[sharing.Owner]types.NamespacedName {
+	return map[sharing.Owner]types.NamespacedName{sharing.Owner(l.pod.UID): {Namespace: l.pod.Namespace, Name: l.pod.Name}}
 }
 
 func (l lives) Pod(o sharing.Owner) (*corev1.Pod, bool) { return l.pod, o == sharing.Owner(l.pod.UID) }

@@ -24,28 +24,29 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lock"
-	"deviceshare/deviceplugin/render"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
 
 // Pods is what the keeper needs to know about the pods of this node.
 type Pods interface {
-	identity.Pods
+	kubelet.Pods
 	// Pod returns a live pod; it must not be changed.
 	Pod(owner sharing.Owner) (*corev1.Pod, bool)
 	// Fetch asks the API server, past every cache.
-	Fetch(ctx context.Context, name identity.Name) (*corev1.Pod, error)
+	Fetch(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error)
 }
 
 // Resolver says who holds slots.
 type Resolver interface {
-	Resolve(ctx context.Context, slots []string) (identity.Identity, error)
+	Resolve(ctx context.Context, slots []string) (kubelet.Identity, error)
 }
 
 // Config is what a Keeper works with. All fields but Patience and Observe are
@@ -55,8 +56,8 @@ type Config struct {
 	Resolver  Resolver
 	Preparers []nodeapi.Preparer
 	Store     *checkpoint.Store
-	Base      render.Base
-	Specs     *render.Directory
+	Base      cdi.Base
+	Specs     *cdi.Directory
 	Inventory func() (sharing.Inventory, bool)
 	// Working is the same devices, healthy where they work at all: containers that
 	// hold a share go by it, whatever became of the device's mode since.
@@ -69,7 +70,7 @@ type Config struct {
 	// administrator wants; "" if they are. Nil is never.
 	Hold func() string
 	// Held is the kubelet's own record of our resource, for Reconcile.
-	Held func() ([]identity.Held, error)
+	Held func() ([]kubelet.Held, error)
 	// Settle is how long to wait after writing a specification, so that the
 	// runtime's cache has seen it: fsnotify is asynchronous. Without a wait 1 of
 	// 60 starts missed it and was retried; none was wrong.
@@ -159,7 +160,7 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	unlock, err := k.starts.Within(ctx, string(id.Owner))
 	if err != nil {
 		pod, _ := k.cfg.Pods.Pod(id.Owner)
-		return pod, fmt.Errorf("pod %s: an earlier start of one of its containers is not over: %w", id.Name, err)
+		return pod, fmt.Errorf("pod %s: an earlier start of one of its containers is not over: %w", id.Pod, err)
 	}
 	defer unlock()
 	pod, err := k.pod(ctx, id)
@@ -167,13 +168,13 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 		return nil, err
 	}
 	// The kubelet's record has no order; the same start must do the same each time.
-	slices.SortFunc(id.Containers, func(a, b identity.Container) int {
+	slices.SortFunc(id.Containers, func(a, b kubelet.Container) int {
 		return cmp.Compare(order(pod, a.Name), order(pod, b.Name))
 	})
 	wrote := false
 	for _, c := range id.Containers {
 		if c.ID == "" {
-			klog.InfoS("container keeps what another device plugin gave it", "pod", id.Name, "container", c.Name)
+			klog.InfoS("container keeps what another device plugin gave it", "pod", id.Pod, "container", c.Name)
 			continue
 		}
 		changed, err := k.prepare(ctx, pod, c, slots)
@@ -195,25 +196,25 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 
 // pod returns the pod with its placement: from the watch, else from the API
 // server, if that pod is still the same one.
-func (k *Keeper) pod(ctx context.Context, id identity.Identity) (*corev1.Pod, error) {
+func (k *Keeper) pod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, error) {
 	pod, ok := k.cfg.Pods.Pod(id.Owner)
 	if ok && decided(pod) {
 		return pod, nil
 	}
-	fetched, err := k.cfg.Pods.Fetch(ctx, id.Name)
+	fetched, err := k.cfg.Pods.Fetch(ctx, id.Pod)
 	switch {
 	case err != nil && ok:
 		return pod, nil // the refusal will say what the pod lacks
 	case err != nil:
 		return nil, err
 	case sharing.Owner(fetched.UID) != id.Owner:
-		return nil, fmt.Errorf("pod %s was replaced: the kubelet starts %s, the API server has %s", id.Name, id.Owner, fetched.UID)
+		return nil, fmt.Errorf("pod %s was replaced: the kubelet starts %s, the API server has %s", id.Pod, id.Owner, fetched.UID)
 	}
 	return fetched, nil
 }
 
 // prepare does one container and reports whether its specification changed.
-func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c identity.Container, slots []string) (bool, error) {
+func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (bool, error) {
 	began := time.Now()
 	cl, err := k.admit(ctx, pod, c, slots)
 	if err != nil {
@@ -234,7 +235,7 @@ func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c identity.Contai
 	if err != nil {
 		return false, fmt.Errorf("container %s: %w", c.Name, err)
 	}
-	text, err := render.Spec(cl.ID, base, in)
+	text, err := cdi.Spec(cl.ID, base, in)
 	if err != nil {
 		return false, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"deviceshare/deviceplugin/render"
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/sharing/wire"
 )
 
@@ -52,7 +52,7 @@ func decided(pod *corev1.Pod) bool {
 // ours is the one allocation id among CDI names, "" if there is none.
 func ours(names []string) string {
 	for _, name := range names {
-		if id, ok := render.ID(name); ok {
+		if id, ok := cdi.ID(name); ok {
 			return id
 		}
 	}

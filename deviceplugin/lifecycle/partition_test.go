@@ -15,10 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"deviceshare/deviceplugin/render"
+	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/driver/migtest"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
-	"deviceshare/sharing/mig/mignode/migtest"
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
@@ -56,16 +56,16 @@ func (b *bench) device(index int) sharing.DeviceID {
 }
 
 // hardware is the driver of a process that dies where its files do.
-func (b *bench) hardware(files hostnode.Files) mignode.Driver {
+func (b *bench) hardware(files hostnode.Files) driver.Partitions {
 	if c, ok := files.(*hostnode.Crashing); ok {
 		return migtest.Crashing(b.driver, c)
 	}
 	return b.driver
 }
 
-func (b *bench) capabilities() render.Capabilities {
-	return render.Capabilities{
-		Minors: filepath.Join(b.dir, "mig-minors"), Root: filepath.Join(b.dir, "dev", "nvidia-caps"), Locate: b.driver.MIGDevice,
+func (b *bench) capabilities() cdi.Capabilities {
+	return cdi.Capabilities{
+		Minors: filepath.Join(b.dir, "mig-minors"), Root: filepath.Join(b.dir, "dev", "nvidia-caps"), Devices: b.driver,
 	}
 }
 
@@ -103,7 +103,7 @@ func (b *bench) got(pod *corev1.Pod) string {
 	if err != nil {
 		return err.Error()
 	}
-	text, err := os.ReadFile(filepath.Join(b.dir, "cdi", render.File(records[0].ID)))
+	text, err := os.ReadFile(filepath.Join(b.dir, "cdi", cdi.File(records[0].ID)))
 	must(b.t, err)
 	nodes := regexp.MustCompile(`"path": "/dev/nvidia[^"]*`).FindAllString(string(text), -1)
 	want := fmt.Sprintf(`"path": "/dev/nvidia-caps/nvidia-cap%d "path": "/dev/nvidia-caps/nvidia-cap%d "path": "/dev/nvidia%d`,

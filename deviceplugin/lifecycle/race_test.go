@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"deviceshare/deviceplugin/discovery"
-	"deviceshare/deviceplugin/identity"
-	"deviceshare/deviceplugin/nvml/nvmlfake"
+	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/transition"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -48,12 +48,12 @@ func (d *daemon) change(on bool) error {
 // nobody knows no pods.
 type nobody struct{}
 
-func (nobody) Await(context.Context, sharing.Owner) (identity.Name, bool) {
-	return identity.Name{}, false
+func (nobody) Await(context.Context, sharing.Owner) (types.NamespacedName, bool) {
+	return types.NamespacedName{}, false
 }
-func (nobody) Live() map[sharing.Owner]identity.Name { return nil }
-func (nobody) Pod(sharing.Owner) (*corev1.Pod, bool) { return nil, false }
-func (nobody) Fetch(context.Context, identity.Name) (*corev1.Pod, error) {
+func (nobody) Live() map[sharing.Owner]types.NamespacedName { return nil }
+func (nobody) Pod(sharing.Owner) (*corev1.Pod, bool)        { return nil, false }
+func (nobody) Fetch(context.Context, types.NamespacedName) (*corev1.Pod, error) {
 	return nil, errors.New("there is no API server")
 }
 
@@ -71,7 +71,7 @@ func newRaceway(t *testing.T) *raceway {
 	t.Helper()
 	r := &raceway{mps: &daemon{serves: serves{sharing.MPS}, t: t}}
 	r.wanted.Store(sharing.HAMiCore)
-	driver := nvmlfake.New(nvmlfake.A100(0))
+	driver := drivertest.New(drivertest.A100(0))
 	if err := driver.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (r *raceway) start(t *testing.T, owner string, m sharing.Mode) (in, anew bo
 	share := sharing.Share{Device: r.device, Mode: m, Memory: sharing.MiBs(1000)}
 	pod := podOf(t, ourScheduler, share)
 	pod.UID, pod.Name = types.UID(owner), owner
-	_, err := r.keeper.admit(context.Background(), pod, identity.Container{Name: "main", ID: owner}, slotsOf(1))
+	_, err := r.keeper.admit(context.Background(), pod, kubelet.Container{Name: "main", ID: owner}, slotsOf(1))
 	var misplaced *nodeapi.Misplaced
 	return err == nil, errors.As(err, &misplaced)
 }

@@ -11,10 +11,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/checkpoint"
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 )
 
@@ -106,7 +107,7 @@ func (k *Keeper) Recall() {
 }
 
 // held is the kubelet's record, and whether it could be read.
-func (k *Keeper) held() ([]identity.Held, bool) {
+func (k *Keeper) held() ([]kubelet.Held, bool) {
 	held, err := k.cfg.Held()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -141,8 +142,8 @@ func (k *Keeper) Reconcile(ctx context.Context) error {
 
 // owners are all owners that something was made for, with their pods' names where
 // the checkpoint has them.
-func (k *Keeper) owners() map[sharing.Owner]identity.Name {
-	owners := map[sharing.Owner]identity.Name{}
+func (k *Keeper) owners() map[sharing.Owner]types.NamespacedName {
+	owners := map[sharing.Owner]types.NamespacedName{}
 	for _, p := range k.cfg.Preparers {
 		l, ok := p.(lister)
 		if !ok {
@@ -153,11 +154,11 @@ func (k *Keeper) owners() map[sharing.Owner]identity.Name {
 			klog.ErrorS(err, "cannot look for what was prepared", "mode", p.Mode())
 		}
 		for _, o := range found {
-			owners[o] = identity.Name{}
+			owners[o] = types.NamespacedName{}
 		}
 	}
 	for _, r := range k.cfg.Store.All() {
-		owners[r.Owner] = identity.Name{Namespace: r.Namespace, Name: r.Pod}
+		owners[r.Owner] = types.NamespacedName{Namespace: r.Namespace, Name: r.Pod}
 	}
 	return owners
 }
@@ -165,12 +166,12 @@ func (k *Keeper) owners() map[sharing.Owner]identity.Name {
 // gone reports that a pod certainly ended. The watch alone is not trusted, since
 // it may start from an old state: the API server is asked by name, and an owner
 // without a name must be unknown to the kubelet as well.
-func (k *Keeper) gone(ctx context.Context, o sharing.Owner, name identity.Name, held []identity.Held, heldKnown bool) (bool, error) {
+func (k *Keeper) gone(ctx context.Context, o sharing.Owner, name types.NamespacedName, held []kubelet.Held, heldKnown bool) (bool, error) {
 	if _, live := k.cfg.Pods.Pod(o); live {
 		return false, nil
 	}
 	if name.Name == "" {
-		known := slices.ContainsFunc(held, func(h identity.Held) bool { return h.Owner == o })
+		known := slices.ContainsFunc(held, func(h kubelet.Held) bool { return h.Owner == o })
 		return heldKnown && !known, nil
 	}
 	pod, err := k.cfg.Pods.Fetch(ctx, name)
@@ -185,7 +186,7 @@ func (k *Keeper) gone(ctx context.Context, o sharing.Owner, name identity.Name, 
 
 // recall records live allocations that the checkpoint does not know: their pods
 // run with them. What cannot be read is left to the container's next start.
-func (k *Keeper) recall(held []identity.Held) {
+func (k *Keeper) recall(held []kubelet.Held) {
 	known := map[string]bool{}
 	for _, r := range k.cfg.Store.All() {
 		known[r.ID] = true
@@ -208,7 +209,7 @@ func (k *Keeper) recall(held []identity.Held) {
 }
 
 // recallOne records an allocation as it is, whether or not it could be made today.
-func (k *Keeper) recallOne(pod *corev1.Pod, h identity.Held, id string) error {
+func (k *Keeper) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
 	inv, err := k.inventory(nil)
 	if err != nil {
 		return err
@@ -218,7 +219,7 @@ func (k *Keeper) recallOne(pod *corev1.Pod, h identity.Held, id string) error {
 	if err != nil {
 		return err
 	}
-	c, err := claim(pod, identity.Container{Name: h.Container, ID: id}, h.Slots, &placement, &inv, terms)
+	c, err := claim(pod, kubelet.Container{Name: h.Container, ID: id}, h.Slots, &placement, &inv, terms)
 	if err != nil {
 		return err
 	}

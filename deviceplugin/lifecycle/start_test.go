@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"deviceshare/deviceplugin/identity"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/wire"
@@ -208,7 +208,7 @@ func TestASlotOfTwoLivePodsIsRefusedToBoth(t *testing.T) {
 	must(t, b.kubelet.GiveTwice(one, two))
 	for _, pod := range []*corev1.Pod{one, two} {
 		_, err := b.begin(pod, "main")
-		if err == nil || !strings.Contains(err.Error(), identity.ErrTwoOwners.Error()) {
+		if err == nil || !strings.Contains(err.Error(), kubelet.ErrTwoOwners.Error()) {
 			t.Errorf("pod %s: %v, want that two pods have the slot", pod.Name, err)
 		}
 	}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+// Directory is where the container runtime looks for specifications. Files are
+// written beside their final name and renamed, because runtimes react to renames
+// and removals and must never read half a file.
+type Directory struct {
+	Files hostnode.Files
+	Path  string
+}
+
+// Write puts the specification of an allocation in place and reports whether it
+// changed anything.
+func (d *Directory) Write(id string, text []byte) (changed bool, err error) {
+	changed, err = hostnode.WriteIfChanged(d.Files, filepath.Join(d.Path, File(id)), text, 0o644, 0o755)
+	if err != nil {
+		return false, fmt.Errorf("write CDI specification: %w", err)
+	}
+	return changed, nil
+}
+
+// Remove removes the specification of an allocation and what a killed process left
+// of one; a missing one is no mistake.
+func (d *Directory) Remove(id string) error {
+	names, err := d.Files.List(d.Path)
+	if err != nil {
+		return fmt.Errorf("remove CDI specification: %w", err)
+	}
+	for _, name := range names {
+		if got, ours := belongs(name); ours && got == id {
+			if err := d.Files.Remove(filepath.Join(d.Path, name)); err != nil {
+				return fmt.Errorf("remove CDI specification: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// IDs lists the allocations that have a specification, or the beginning of one.
+func (d *Directory) IDs() ([]string, error) {
+	names, err := d.Files.List(d.Path)
+	if err != nil {
+		return nil, fmt.Errorf("list CDI specifications: %w", err)
+	}
+	var ids []string
+	for _, name := range names {
+		if id, ours := belongs(name); ours && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// belongs takes the allocation id out of the name of a file, finished or not.
+func belongs(name string) (string, bool) {
+	if id, ours := FileID(name); ours {
+		return id, true
+	}
+	begin, _, cut := strings.Cut(name, ".json.tmp-")
+	id, ours := FileID(strings.TrimPrefix(begin, ".") + ".json")
+	return id, ours && cut && name != begin && strings.HasPrefix(name, hostnode.Unfinished(File(id)))
+}

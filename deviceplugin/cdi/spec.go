@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cdi writes an injection down as a CDI specification with exactly one
+// device, whose name is the allocation id. The container runtime resolves the
+// name that the kubelet was given to this file and to nothing else, so a
+// container gets what was prepared for its own allocation or does not start.
+package cdi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// Vendor, class and kind of our CDI devices. They differ from every kind of
+// NVIDIA's own tools, so that their specifications never answer for ours.
+const (
+	vendor = "volcano.sh"
+	class  = "vgpu"
+	Kind   = vendor + "/" + class
+)
+
+// Base gives the edits that any container needs to use devices at all: device
+// nodes, driver libraries, hooks. Implementations are safe for concurrent use.
+type Base interface {
+	// Edits is what a container with exactly these devices needs. It is an error if
+	// a device is not there, and when ctx ends while the driver is awaited. The
+	// answer must not be changed.
+	Edits(ctx context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error)
+}
+
+// Name is the CDI device name of an allocation, as the kubelet passes it on.
+func Name(id string) string { return Kind + "=" + id }
+
+// ID takes the allocation id out of a CDI device name; false if it is not ours.
+func ID(name string) (string, bool) {
+	v, c, id, err := parser.ParseQualifiedName(name)
+	return id, err == nil && v == vendor && c == class
+}
+
+// File is the name of the specification file of an allocation.
+func File(id string) string { return filePrefix + id + ".json" }
+
+const filePrefix = "volcano.sh-vgpu-"
+
+// FileID takes the allocation id out of a file name; false if it is not ours.
+func FileID(name string) (string, bool) {
+	id, ours := strings.CutPrefix(name, filePrefix)
+	id, json := strings.CutSuffix(id, ".json")
+	return id, ours && json && parser.ValidateDeviceName(id) == nil
+}
+
+// Spec renders an injection over the base edits into the text of a specification
+// that the CDI library accepts. Equal arguments give equal texts.
+func Spec(id string, base *specs.ContainerEdits, in nodeapi.Injection) ([]byte, error) {
+	edits, err := merge(base, in)
+	if err != nil {
+		return nil, fmt.Errorf("render allocation %s: %w", id, err)
+	}
+	spec := &specs.Spec{Kind: Kind, Devices: []specs.Device{{Name: id, ContainerEdits: *edits}}}
+	if err := parser.ValidateDeviceName(id); err != nil {
+		return nil, fmt.Errorf("render allocation: %w", err)
+	}
+	if err := (&cdi.ContainerEdits{ContainerEdits: edits}).Validate(); err != nil {
+		return nil, fmt.Errorf("render allocation %s: %w", id, err)
+	}
+	if spec.Version, err = cdi.MinimumRequiredVersion(spec); err != nil {
+		return nil, fmt.Errorf("render allocation %s: %w", id, err)
+	}
+	text, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("render allocation %s: %w", id, err)
+	}
+	return append(text, '\n'), nil
+}
+
+// merge puts the injection over the base: variables replace, the rest is added.
+// In the container ours come after the pod's own, and runc lets the last of two
+// win; the limits that matter are in a read-only file all the same.
+func merge(base *specs.ContainerEdits, in nodeapi.Injection) (*specs.ContainerEdits, error) {
+	edits := &specs.ContainerEdits{}
+	if base != nil {
+		*edits = *base
+		edits.DeviceNodes = slices.Clone(base.DeviceNodes)
+		edits.Mounts = slices.Clone(base.Mounts)
+	}
+	// A default NVIDIA runtime adds every device the variable names: none.
+	env, err := merged(edits.Env, append(slices.Clone(in.Env), nodeapi.Variable{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}))
+	if err != nil {
+		return nil, err
+	}
+	edits.Env = env
+	for _, node := range in.DeviceNodes {
+		if err := clean(node); err != nil {
+			return nil, fmt.Errorf("device node: %w", err)
+		}
+		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: node, HostPath: node})
+	}
+	if edits.Mounts, err = standIn(edits.Mounts, in.StandIns); err != nil {
+		return nil, err
+	}
+	for _, m := range in.Mounts {
+		if err := clean(m.Host); err != nil {
+			return nil, fmt.Errorf("mount: %w", err)
+		}
+		if err := clean(m.Container); err != nil {
+			return nil, fmt.Errorf("mount: %w", err)
+		}
+		edits.Mounts = append(edits.Mounts, bind(m.Host, m.Container, m.ReadOnly))
+	}
+	return edits, nil
+}
+
+// bind is a bind mount that lets in neither device nodes nor set-user-id files.
+func bind(host, container string, readOnly bool) *specs.Mount {
+	access := "rw"
+	if readOnly {
+		access = "ro"
+	}
+	return &specs.Mount{HostPath: host, ContainerPath: container, Options: []string{access, "nosuid", "nodev", "rbind", "rprivate"}}
+}
+
+// merged is the variables of base with those of over in place, sorted by name.
+func merged(base []string, over []nodeapi.Variable) ([]string, error) {
+	values := map[string]string{}
+	for _, line := range base {
+		name, value, ok := strings.Cut(line, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("variable %q of the driver's edits has no value", line)
+		}
+		values[name] = value
+	}
+	for _, v := range over {
+		if v.Name == "" || strings.Contains(v.Name, "=") || !writable(v.Name) || !writable(v.Value) {
+			return nil, fmt.Errorf("variable %q cannot be set", v.Name)
+		}
+		values[v.Name] = v.Value
+	}
+	env := make([]string, 0, len(values))
+	for name, value := range values {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env, nil
+}
+
+// clean refuses paths that are not absolute, or not in their shortest form.
+func clean(p string) error {
+	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || !writable(p) {
+		return fmt.Errorf("%q is not a clean absolute path", p)
+	}
+	return nil
+}
+
+// writable reports whether a text survives the way into the container. The CDI
+// library reads specifications as YAML, which has no place for some characters
+// that JSON leaves as they are; nothing after a zero byte would arrive.
+func writable(s string) bool {
+	for i, r := range s {
+		switch {
+		case r == 0, r >= 0x7f && r < 0xa0, r == 0xfeff, r == 0xfffe, r == 0xffff:
+			return false
+		case r == utf8.RuneError:
+			if _, width := utf8.DecodeRuneInString(s[i:]); width == 1 {
+				return false
+			}
+		}
+	}
+	return true
+}

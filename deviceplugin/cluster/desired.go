@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+// DesiredNode is what the node should say.
+type DesiredNode struct {
+	Annotations map[string]string
+	// Capacity maps resource names to amounts.
+	Capacity map[string]int64
+}
+
+// NodeState is what is true of the node.
+type NodeState struct {
+	// Inventory is the devices as they are offered, broken ones among them.
+	Inventory sharing.Inventory
+	// Config is the configuration in force.
+	Config wire.ConfigVersions
+	// Names are the resources' names, and Factor is the MiB per unit of memory, at
+	// least 1.
+	Names  request.Names
+	Factor int64
+	// AmountsInStatus reports whether memory and cores belong into the node's status.
+	AmountsInStatus bool
+	// Withheld says why no new pod can start on this node now, whatever its devices
+	// can do; "" when pods can.
+	Withheld string
+}
+
+// withheld is the inventory with no device that takes pods.
+func withheld(inv sharing.Inventory, why string) sharing.Inventory {
+	inv.Devices = slices.Clone(inv.Devices)
+	for i := range inv.Devices {
+		if d := &inv.Devices[i]; d.Healthy {
+			d.Healthy, d.Reason = false, why
+		}
+	}
+	return inv
+}
+
+// Desired computes what the node should say. Its capacity is nil where memory and
+// cores do not belong into the node's status.
+//
+// A device counts in the capacity whether or not it works. The pods on a broken one
+// stay, and what they asked stays counted. Against a capacity without it the kubelet,
+// when it restarts, would refuse pods of healthy devices that run
+// (OutOfvolcano.sh/vgpu-memory), and the scheduler would take healthy devices for
+// fuller than they are. What is free of the device is counted with it: nothing is
+// placed there, since the inventory says that it is not healthy, but a queue that is
+// due a part of the cluster is due a part of that too, and preemption that goes by sums
+// may find room there and evict nobody. That is the smaller harm, and
+// what the kubelet offers of the number of devices bounds it, which leaves broken
+// ones out. To count the device only while it is held would not do: a pod that is
+// bound and has not begun holds nothing yet, and is counted all the same.
+func Desired(s NodeState) (DesiredNode, error) {
+	inv := s.Inventory
+	if s.Withheld != "" {
+		inv = withheld(inv, s.Withheld)
+	}
+	annotations, err := wire.NodeAnnotations(inv, s.Factor)
+	if err != nil {
+		return DesiredNode{}, fmt.Errorf("write the inventory of node %s down: %w", inv.Node, err)
+	}
+	if annotations[wire.NodeConfig], err = wire.EncodeConfig(s.Config); err != nil {
+		return DesiredNode{}, fmt.Errorf("write the configuration of node %s down: %w", inv.Node, err)
+	}
+	if !s.AmountsInStatus {
+		return DesiredNode{Annotations: annotations}, nil
+	}
+	memory, cores := int64(0), int64(0)
+	for i := range inv.Devices {
+		d := &inv.Devices[i]
+		memory = plus(memory, int64(d.Memory/sharing.MiB)/max(s.Factor, 1))
+		cores = plus(cores, int64(d.Cores))
+	}
+	want := DesiredNode{Annotations: annotations, Capacity: map[string]int64{}}
+	if s.Names.Memory != "" {
+		want.Capacity[s.Names.Memory] = memory
+	}
+	if s.Names.Cores != "" {
+		want.Capacity[s.Names.Cores] = cores
+	}
+	return want, nil
+}
+
+// plus adds without wrapping.
+func plus(a, b int64) int64 {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// annotationPatch is the annotations of the node that must change; nil when none
+// must. The sign of life is renewed when a scheduler has overwritten it and with
+// every other change; a nil value removes.
+func annotationPatch(node *corev1.Node, want DesiredNode, now string) map[string]any {
+	patch := map[string]any{}
+	for key, value := range want.Annotations {
+		if node.Annotations[key] != value {
+			patch[key] = value
+		}
+	}
+	key, alive := wire.HandshakeAnnotation(now)
+	sign, _, _ := strings.Cut(alive, " ")
+	if len(patch) > 0 || !strings.HasPrefix(node.Annotations[key], sign) {
+		patch[key] = alive
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return map[string]any{"metadata": map[string]any{"annotations": patch}}
+}
+
+// capacityPatch is the capacities that must change; nil when none must. stale are
+// names that were published before and are ours no longer.
+func capacityPatch(node *corev1.Node, want DesiredNode, stale []string) map[string]any {
+	patch := map[string]any{}
+	for name, amount := range want.Capacity {
+		q, ok := node.Status.Capacity[corev1.ResourceName(name)]
+		if !ok || q.Value() != amount {
+			patch[name] = strconv.FormatInt(amount, 10)
+		}
+	}
+	for _, name := range stale {
+		if _, ok := node.Status.Capacity[corev1.ResourceName(name)]; ok {
+			patch[name] = nil
+		}
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return map[string]any{"status": map[string]any{"capacity": patch}}
+}

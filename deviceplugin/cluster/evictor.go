@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/retry"
+)
+
+// Placements tells what became of pods that their node refused for good.
+// Implementations are safe for concurrent use and must not block.
+type Placements interface {
+	// Started reports whether the pod has begun its work: it is not evicted then.
+	Started(pod *corev1.Pod) bool
+	// Evicted is told that a pod is about to go and why, Kept that it stays, with
+	// what a person can do. Each is told once per pod.
+	Evicted(pod *corev1.Pod, why string)
+	Kept(pod *corev1.Pod, why string)
+}
+
+// EvictorConfig is what an Evictor works with.
+type EvictorConfig struct {
+	Client     kubernetes.Interface
+	Placements Placements
+	// Delay is how long to wait before a pod goes, so that the scheduler has seen
+	// what the node publishes now and does not decide the same again; 1 s.
+	Delay time.Duration
+}
+
+// podKey is one exact pod.
+type podKey struct {
+	namespace, name string
+	uid             types.UID
+}
+
+// Evictor gives pods back to the scheduler whose placement their node refuses for
+// good. A placement cannot be changed once a pod is bound, so the pod has to go;
+// whoever controls it makes another, which is placed anew. A pod that nobody would
+// make again is kept, and so is one that has ever run: a refusal for good is for
+// pods that have not begun.
+//
+// Evictor evicts in the background. It is safe for concurrent use.
+type Evictor struct {
+	cfg   EvictorConfig
+	queue *retry.Queue[podKey]
+
+	mu   sync.Mutex
+	why  map[podKey]string // of those in the queue
+	told map[types.UID]bool
+}
+
+// NewEvictor returns an evictor that has not started.
+func NewEvictor(cfg EvictorConfig) *Evictor {
+	if cfg.Delay <= 0 {
+		cfg.Delay = time.Second
+	}
+	return &Evictor{
+		cfg: cfg, why: map[podKey]string{}, told: map[types.UID]bool{},
+		queue: retry.New[podKey](time.Second, time.Minute),
+	}
+}
+
+// Replace notes that a pod was refused for good, and why. It does not block. A
+// pod that is refused again and again is noted once.
+func (e *Evictor) Replace(p *corev1.Pod, why string) {
+	key := podKey{p.Namespace, p.Name, p.UID}
+	if kept := e.keeps(p); kept != nil {
+		if p.DeletionTimestamp == nil && e.first(p.UID) {
+			e.cfg.Placements.Kept(p, why+": "+kept.Error())
+		}
+		return
+	}
+	e.mu.Lock()
+	_, queued := e.why[key]
+	e.why[key] = why
+	e.mu.Unlock()
+	if !queued {
+		e.queue.AddAfter(key, e.cfg.Delay)
+	}
+}
+
+// Forget drops what is kept about a pod that is gone.
+func (e *Evictor) Forget(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.told, uid)
+}
+
+// keptError says why a pod is not evicted. It ends with what a person can do.
+type keptError string
+
+func (k keptError) Error() string { return string(k) }
+
+// keeps is nil if the pod may be evicted.
+func (e *Evictor) keeps(p *corev1.Pod) error {
+	again := fmt.Sprintf("kubectl delete pod -n %s %s", p.Namespace, p.Name)
+	owner := metav1.GetControllerOf(p)
+	switch {
+	case p.DeletionTimestamp != nil:
+		return keptError("it is being deleted")
+	case e.cfg.Placements.Started(p):
+		return keptError("it has run already and is not evicted; to have it placed anew: " + again)
+	case owner == nil:
+		return keptError("no controller would make it again, so it is kept; to have it placed anew, delete it and create it again: " + again)
+	case owner.Kind == "Node":
+		return keptError("it belongs to the node and is not evicted")
+	}
+	return nil
+}
+
+// first reports, once per pod, that nothing was told about it.
+func (e *Evictor) first(uid types.UID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was := e.told[uid]
+	e.told[uid] = true
+	return !was
+}
+
+// Run evicts until ctx ends. What fails is tried again later.
+func (e *Evictor) Run(ctx context.Context) error {
+	return e.queue.Run(ctx, func(ctx context.Context, p podKey) error {
+		if err := e.evict(ctx, p); err != nil {
+			klog.ErrorS(err, "pod not evicted; trying again")
+			return err
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.why, p)
+		return nil
+	})
+}
+
+// evict looks at the pod as the API server has it and evicts exactly that state of
+// it: one that began meanwhile has another version and is looked at again.
+func (e *Evictor) evict(ctx context.Context, p podKey) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	now, err := e.cfg.Client.CoreV1().Pods(p.namespace).Get(ctx, p.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look at pod %s/%s before it is evicted: %w", p.namespace, p.name, err)
+	case now.UID != p.uid || e.keeps(now) != nil:
+		return nil
+	}
+	e.mu.Lock()
+	why := e.why[p]
+	e.mu.Unlock()
+	if e.first(p.uid) {
+		e.cfg.Placements.Evicted(now, why)
+	}
+	err = e.cfg.Client.CoreV1().Pods(p.namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name},
+		DeleteOptions: &metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion},
+		},
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("evict pod %s/%s: %w", p.namespace, p.name, err)
+	}
+	klog.InfoS("pod evicted so that it is placed anew", "pod", klog.KRef(p.namespace, p.name), "why", why)
+	return nil
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// NodeSource says what is true of the node. Implementations are safe for concurrent
+// use.
+type NodeSource interface {
+	// NodeState is what is true now; false while the devices are not known.
+	NodeState() (NodeState, bool)
+}
+
+// PublisherConfig is what a Publisher works with.
+type PublisherConfig struct {
+	Client kubernetes.Interface
+	Node   string
+	Source NodeSource
+	// Changes holds a token when Source may answer differently.
+	Changes <-chan struct{}
+	// Trouble is told, once per change, that publishing fails (or nil that it
+	// works again). It may be nil.
+	Trouble func(error)
+	// Retry is the wait after a failure; 5 s when zero.
+	Retry time.Duration
+}
+
+// Publisher is the only writer of what concerns us on the node object.
+type Publisher struct {
+	cfg      PublisherConfig
+	informer cache.SharedIndexInformer
+	seen     chan struct{} // a token when the node was seen to change
+	stale    []string      // capacity names published before and no longer wanted
+	last     []string
+	trouble  string
+}
+
+// NewPublisher returns a publisher that has not started.
+func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
+	if cfg.Retry == 0 {
+		cfg.Retry = 5 * time.Second
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", cfg.Node).String()
+	}))
+	p := &Publisher{cfg: cfg, informer: factory.Core().V1().Nodes().Informer(), seen: make(chan struct{}, 1)}
+	poke := func(any) {
+		select {
+		case p.seen <- struct{}{}:
+		default:
+		}
+	}
+	_, err := p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: poke, UpdateFunc: func(_, o any) { poke(o) }, DeleteFunc: poke,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch node %s: %w", cfg.Node, err)
+	}
+	return p, nil
+}
+
+// Run publishes until ctx ends.
+func (p *Publisher) Run(ctx context.Context) error {
+	go p.informer.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
+		return nil
+	}
+	var retry <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.cfg.Changes:
+		case <-p.seen:
+		case <-retry:
+		}
+		retry = nil
+		err := p.once(ctx)
+		p.report(err)
+		if err != nil {
+			retry = time.After(p.cfg.Retry)
+		}
+	}
+}
+
+// report tells about trouble when it changed.
+func (p *Publisher) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+		klog.ErrorS(err, "cannot publish the devices", "node", p.cfg.Node)
+	}
+	if text == p.trouble {
+		return
+	}
+	p.trouble = text
+	if p.cfg.Trouble != nil {
+		p.cfg.Trouble(err)
+	}
+}
+
+// once makes the node equal to what is wanted.
+func (p *Publisher) once(ctx context.Context) error {
+	state, ready := p.cfg.Source.NodeState()
+	if !ready {
+		return nil
+	}
+	object, exists, err := p.informer.GetStore().GetByKey(p.cfg.Node)
+	node, ok := object.(*corev1.Node)
+	if err != nil || !exists || !ok {
+		return fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
+	}
+	want, err := Desired(state)
+	if err != nil {
+		return err
+	}
+	p.follow(want)
+	if err := p.patch(ctx, annotationPatch(node, want, time.Now().UTC().Format(time.RFC3339))); err != nil {
+		return fmt.Errorf("write annotations of node %s: %w", p.cfg.Node, err)
+	}
+	if err := p.patch(ctx, capacityPatch(node, want, p.stale), "status"); err != nil {
+		return fmt.Errorf("write capacity of node %s: %w", p.cfg.Node, err)
+	}
+	return nil
+}
+
+// follow notes which names are no longer ours after the administrator changed
+// them. Names given over to a device plugin resource are the kubelet's to remove.
+func (p *Publisher) follow(want DesiredNode) {
+	if want.Capacity == nil {
+		p.last, p.stale = nil, nil
+		return
+	}
+	for _, name := range p.last {
+		if _, still := want.Capacity[name]; !still && !slices.Contains(p.stale, name) {
+			p.stale = append(p.stale, name)
+		}
+	}
+	p.stale = slices.DeleteFunc(p.stale, func(name string) bool { _, ours := want.Capacity[name]; return ours })
+	p.last = slices.Sorted(maps.Keys(want.Capacity))
+}
+
+func (p *Publisher) patch(ctx context.Context, patch map[string]any, subresource ...string) error {
+	if patch == nil {
+		return nil
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	if _, err := p.cfg.Client.CoreV1().Nodes().Patch(ctx, p.cfg.Node, types.MergePatchType, text, metav1.PatchOptions{}, subresource...); err != nil {
+		return err
+	}
+	klog.InfoS("node updated", "node", p.cfg.Node, "subresource", strings.Join(subresource, "/"), "bytes", len(text))
+	klog.V(4).InfoS("the update was", "patch", string(text))
+	return nil
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
+)
+
+func state(inv sharing.Inventory) NodeState {
+	return NodeState{
+		Inventory: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"},
+		Names: request.DefaultNames(), Factor: 1, AmountsInStatus: true,
+	}
+}
+
+func inventory(healthy ...bool) sharing.Inventory {
+	inv := sharing.Inventory{Node: "n"}
+	for i, h := range healthy {
+		inv.Devices = append(inv.Devices, sharing.Device{
+			ID: sharing.DeviceID("GPU-" + string(rune('a'+i))), Index: i, Model: "NVIDIA A30", Memory: sharing.MiBs(24575),
+			Cores: 100, MaxShares: 10, Healthy: h, Mode: sharing.HAMiCore, NUMA: -1,
+		})
+	}
+	return inv
+}
+
+func TestAmountsAreThoseOfAllDevicesInUnits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		healthy []bool
+		factor  int64
+		memory  int64
+		cores   int64
+	}{
+		"both work":                       {[]bool{true, true}, 1, 49150, 200},
+		"one is broken and its pods stay": {[]bool{true, false}, 1, 49150, 200},
+		"none":                            {nil, 1, 0, 0},
+		"units are rounded per device":    {[]bool{true, true}, 1024, 46, 200},
+		"a factor of nothing counts one":  {[]bool{true}, 0, 24575, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := state(inventory(tc.healthy...))
+			s.Factor = tc.factor
+			want, err := Desired(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want.Capacity[wire.ResourceMemory] != tc.memory || want.Capacity[wire.ResourceCores] != tc.cores {
+				t.Errorf("capacity is %v", want.Capacity)
+			}
+		})
+	}
+}
+
+func TestABrokenDeviceIsNotOfferedInTheLegacyText(t *testing.T) {
+	want, err := Desired(state(inventory(true, false)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := want.Annotations[wire.NodeRegister]
+	if !strings.Contains(text, "GPU-a,10,") || !strings.Contains(text, "GPU-b,0,") || !strings.Contains(text, ",false,") {
+		t.Errorf("the text is %s", text)
+	}
+}
+
+func TestANodeOnWhichNoPodCanStartOffersNoDevice(t *testing.T) {
+	have := inventory(true, false)
+	have.Devices[1].Reason = "lost"
+	s := state(have)
+	s.Withheld = "the kubelet sleeps"
+	want, err := Desired(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, found, err := wire.ReadNode(want.Annotations, "n", 1)
+	if err != nil || !found || len(got.Devices) != 2 {
+		t.Fatalf("it reads %+v, %v", got, err)
+	}
+	for i, why := range []string{"the kubelet sleeps", "lost"} {
+		if d := got.Devices[i]; d.Healthy || d.Reason != why {
+			t.Errorf("device %d is offered: %v, because of %q, want %q", i, d.Healthy, d.Reason, why)
+		}
+	}
+	if want.Capacity[wire.ResourceMemory] != 49150 {
+		t.Errorf("the capacity, in which running pods are counted, is %v", want.Capacity)
+	}
+	if !have.Devices[0].Healthy {
+		t.Error("what is true of the devices was changed")
+	}
+}
+
+func TestTheSignOfLifeIsRenewedOnlyWhenNeeded(t *testing.T) {
+	want := DesiredNode{Annotations: map[string]string{"a": "1"}}
+	for name, tc := range map[string]struct {
+		have  map[string]string
+		patch bool
+	}{
+		"all is well":                         {map[string]string{"a": "1", wire.NodeHandshake: "Reported yesterday"}, false},
+		"a scheduler asks":                    {map[string]string{"a": "1", wire.NodeHandshake: "Requesting_2026"}, true},
+		"a scheduler gave up":                 {map[string]string{"a": "1", wire.NodeHandshake: "Deleted_2026"}, true},
+		"there is none":                       {map[string]string{"a": "1"}, true},
+		"something else changed":              {map[string]string{"a": "2", wire.NodeHandshake: "Reported yesterday"}, true},
+		"annotations of others do not matter": {map[string]string{"a": "1", "b": "2", wire.NodeHandshake: "Reported x"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patch := annotationPatch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: tc.have}}, want, "now")
+			if (patch != nil) != tc.patch {
+				t.Errorf("the patch is %v", patch)
+			}
+		})
+	}
+}
+
+// published is a node with a publisher at work.
+type published struct {
+	t       *testing.T
+	api     *fake.Clientset
+	changes chan struct{}
+
+	mu      sync.Mutex // guards what the publisher is told
+	inv     sharing.Inventory
+	names   request.Names
+	amounts bool
+}
+
+// tell changes what is true and says so.
+func (p *published) tell(change func()) {
+	p.mu.Lock()
+	change()
+	p.mu.Unlock()
+	p.changes <- struct{}{}
+}
+
+// NodeState implements NodeSource.
+func (p *published) NodeState() (NodeState, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := state(p.inv)
+	s.Names, s.AmountsInStatus = p.names, p.amounts
+	return s, true
+}
+
+func startPublisher(t *testing.T, node *corev1.Node) *published {
+	t.Helper()
+	p := &published{t: t, api: fake.NewClientset(node), inv: inventory(true, true), names: request.DefaultNames(), amounts: true, changes: make(chan struct{})}
+	publisher, err := NewPublisher(PublisherConfig{
+		Client: p.api, Node: "n", Source: p, Changes: p.changes, Retry: time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = publisher.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return p
+}
+
+func (p *published) node() *corev1.Node {
+	p.t.Helper()
+	n, err := p.api.CoreV1().Nodes().Get(context.Background(), "n", metav1.GetOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+func (p *published) await(what string, done func(*corev1.Node) bool) {
+	p.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !done(p.node()) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("still waiting: %s; the node has %v", what, p.node().Status.Capacity)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func capacity(n *corev1.Node, name string) int64 {
+	q, ok := n.Status.Capacity[corev1.ResourceName(name)]
+	if !ok {
+		return -1
+	}
+	return q.Value()
+}
+
+func TestTheNodeIsKeptEqualToWhatIsTrue(t *testing.T) {
+	p := startPublisher(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"other": "stays"}}})
+	p.await("the first write", func(n *corev1.Node) bool {
+		return capacity(n, wire.ResourceMemory) == 49150 && capacity(n, wire.ResourceCores) == 200 && n.Annotations[wire.NodeInventory] != ""
+	})
+	if p.node().Annotations["other"] != "stays" {
+		t.Error("an annotation of somebody else is gone")
+	}
+	spoiled := p.node().DeepCopy()
+	spoiled.Status.Capacity[wire.ResourceMemory] = resource.MustParse("0") // as a kubelet does
+	spoiled.Annotations[wire.NodeHandshake] = "Requesting_x"
+	if _, err := p.api.CoreV1().Nodes().Update(context.Background(), spoiled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.await("the repair", func(n *corev1.Node) bool {
+		return capacity(n, wire.ResourceMemory) == 49150 && strings.HasPrefix(n.Annotations[wire.NodeHandshake], "Reported ")
+	})
+}
+
+func TestChangesArePublishedAndOldNamesGo(t *testing.T) {
+	p := startPublisher(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	p.await("the first write", func(n *corev1.Node) bool { return capacity(n, wire.ResourceMemory) == 49150 })
+	p.tell(func() {
+		p.inv = inventory(true)
+		p.names.Memory = "example.com/memory"
+	})
+	p.await("the change", func(n *corev1.Node) bool {
+		return capacity(n, "example.com/memory") == 24575 && capacity(n, wire.ResourceMemory) == -1 && capacity(n, wire.ResourceCores) == 100
+	})
+}
+
+func TestAmountsCanBeLeftToTheDevicePlugin(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	node.Status.Capacity = corev1.ResourceList{wire.ResourceMemory: resource.MustParse("7")}
+	p := startPublisher(t, node)
+	p.await("the first write", func(n *corev1.Node) bool { return n.Annotations[wire.NodeInventory] != "" })
+	p.tell(func() { p.amounts = false })
+	p.tell(func() {}) // the look before this one has ended
+	n := p.node().DeepCopy()
+	n.Status.Capacity[wire.ResourceMemory] = resource.MustParse("9")
+	if _, err := p.api.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.tell(func() {})
+	p.tell(func() {})
+	if got := capacity(p.node(), wire.ResourceMemory); got != 9 {
+		t.Errorf("the capacity is %d, want what the kubelet wrote", got)
+	}
+}
+
+func TestTheNodeSaysWhichConfigurationIsInForce(t *testing.T) {
+	want, err := Desired(state(inventory(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := wire.DecodeConfig(want.Annotations[wire.NodeConfig])
+	if err != nil || got != (wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"}) {
+		t.Errorf("it says %q: %v", want.Annotations[wire.NodeConfig], err)
+	}
+}

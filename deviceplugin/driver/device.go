@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"deviceshare/sharing"
+)
+
+// nvlinkMax is the number of NVLinks NVML numbers per device
+// (NVML_NVLINK_MAX_LINKS).
+const nvlinkMax = 18
+
+// nvmlDevice is a handle of the real driver. broken is why there is none.
+type nvmlDevice struct {
+	driver *NVML
+	index  int
+	handle nvml.Device
+	broken error
+}
+
+// Index implements Device.
+func (d *nvmlDevice) Index() int { return d.index }
+
+// Probe implements Device: UUID and memory are answered by the driver only while
+// it reaches the device.
+func (d *nvmlDevice) Probe() error {
+	if d.broken != nil {
+		return d.broken
+	}
+	if err := d.driver.usable(); err != nil {
+		return err
+	}
+	if _, ret := d.handle.GetUUID(); ret != nvml.SUCCESS {
+		return failure("nvmlDeviceGetUUID", ret)
+	}
+	_, ret := d.handle.GetMemoryInfo()
+	return failure("nvmlDeviceGetMemoryInfo", ret)
+}
+
+// memory is what programs can have in all: what the device has without what the
+// driver keeps for itself. An H200 has 143,771 MiB, of which no program ever gets
+// the last 615: shares that add up to all of it would not hold. Drivers before
+// 510 do not tell the two apart.
+func (d *nvmlDevice) memory() (sharing.Bytes, error) {
+	if v2, ret := d.handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS && v2.Reserved < v2.Total {
+		return sharing.Bytes(min(v2.Total-v2.Reserved, uint64(sharing.MaxBytes))), nil
+	}
+	v1, ret := d.handle.GetMemoryInfo()
+	return sharing.Bytes(min(v1.Total, uint64(sharing.MaxBytes))), failure("nvmlDeviceGetMemoryInfo", ret)
+}
+
+// Facts implements Device.
+func (d *nvmlDevice) Facts() (Facts, error) {
+	if err := d.Probe(); err != nil {
+		return Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
+	}
+	f := Facts{NUMA: -1}
+	uuid, ret := d.handle.GetUUID()
+	err := failure("nvmlDeviceGetUUID", ret)
+	if err == nil {
+		f.UUID = sharing.DeviceID(uuid)
+		f.Model, ret = d.handle.GetName()
+		err = failure("nvmlDeviceGetName", ret)
+	}
+	if err == nil {
+		f.Memory, err = d.memory()
+	}
+	if err == nil {
+		f.Minor, ret = d.handle.GetMinorNumber()
+		err = failure("nvmlDeviceGetMinorNumber", ret)
+	}
+	if err == nil {
+		f.PCI, err = d.pci()
+	}
+	if err != nil {
+		return Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
+	}
+	f.NUMA = d.numa(f.PCI)
+	f.Compute, f.CUDA = d.generation()
+	f.MIG, err = d.mig()
+	if err != nil {
+		return Facts{}, fmt.Errorf("read partitions of device %d: %w", d.index, err)
+	}
+	return f, nil
+}
+
+// pci is the bus id as the kernel spells it.
+func (d *nvmlDevice) pci() (string, error) {
+	info, ret := d.handle.GetPciInfo()
+	if err := failure("nvmlDeviceGetPciInfo", ret); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%04x:%02x:%02x.0", info.Domain, info.Bus, info.Device), nil
+}
+
+// numa asks the driver, then the kernel; -1 when neither knows.
+func (d *nvmlDevice) numa(pci string) int {
+	if d.driver.has("nvmlDeviceGetNumaNodeId") {
+		if node, ret := d.handle.GetNumaNodeId(); ret == nvml.SUCCESS && node >= 0 {
+			return node
+		}
+	}
+	text, err := os.ReadFile(filepath.Join("/sys/bus/pci/devices", pci, "numa_node"))
+	if err != nil {
+		return -1
+	}
+	node, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || node < 0 {
+		return -1
+	}
+	return node
+}
+
+// Link implements Device.
+func (d *nvmlDevice) Link(to Device) (string, error) {
+	other, ok := to.(*nvmlDevice)
+	if !ok {
+		return "", fmt.Errorf("link of device %d: the other device is of another driver", d.index)
+	}
+	if d.broken != nil || other.broken != nil {
+		return "", fmt.Errorf("link of device %d to %d: %w", d.index, other.index, ErrLost)
+	}
+	if d.nvlinked(other) {
+		return "nvlink", nil
+	}
+	if !d.driver.has("nvmlDeviceGetTopologyCommonAncestor") {
+		return "", ErrUnsupported
+	}
+	level, ret := d.handle.GetTopologyCommonAncestor(other.handle)
+	if err := failure("nvmlDeviceGetTopologyCommonAncestor", ret); err != nil {
+		return "", err
+	}
+	switch level {
+	case nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_SINGLE:
+		return "pix", nil
+	case nvml.TOPOLOGY_MULTIPLE:
+		return "pxb", nil
+	case nvml.TOPOLOGY_HOSTBRIDGE:
+		return "phb", nil
+	case nvml.TOPOLOGY_NODE:
+		return "node", nil
+	}
+	return "sys", nil
+}
+
+// nvlinked reports an active NVLink to the other device, directly or through a
+// switch: with NVSwitch every device reaches every other.
+func (d *nvmlDevice) nvlinked(other *nvmlDevice) bool {
+	for _, symbol := range []string{"nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemoteDeviceType"} {
+		if !d.driver.has(symbol) {
+			return false
+		}
+	}
+	target, err := other.pci()
+	if err != nil {
+		return false
+	}
+	for link := range nvlinkMax {
+		if state, ret := d.handle.GetNvLinkState(link); ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
+			continue
+		}
+		if kind, ret := d.handle.GetNvLinkRemoteDeviceType(link); ret == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+			return true
+		}
+		remote, ret := d.handle.GetNvLinkRemotePciInfo(link)
+		if ret == nvml.SUCCESS && fmt.Sprintf("%04x:%02x:%02x.0", remote.Domain, remote.Bus, remote.Device) == target {
+			return true
+		}
+	}
+	return false
+}

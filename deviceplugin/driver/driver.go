@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package driver is what the device plugin needs of the NVIDIA driver, behind
+// interfaces of its own. NVML is the driver through libnvidia-ml; drivertest has a
+// stateful stand-in that refuses what hardware refuses.
+package driver
+
+import (
+	"errors"
+	"time"
+
+	"deviceshare/sharing"
+)
+
+// Errors that callers tell apart. Anything else is broken in a way that only the
+// log can explain.
+var (
+	// ErrNoDriver: the library cannot be loaded or finds no kernel driver.
+	ErrNoDriver = errors.New("the NVIDIA driver is not available")
+	// ErrClosed: the driver was not opened, or was closed.
+	ErrClosed = errors.New("the NVIDIA driver is not open")
+	// ErrLost: the device fell off the bus or is otherwise out of reach.
+	ErrLost = errors.New("the device is lost")
+	// ErrUnsupported: the device or the driver cannot do this, or not in the mode the
+	// device is in.
+	ErrUnsupported = errors.New("not supported")
+	// ErrNoPermission: the driver lets somebody else do it.
+	ErrNoPermission = errors.New("no permission")
+	// ErrInUse: something runs there, or depends on it.
+	ErrInUse = errors.New("in use")
+	// ErrResetRequired: the change takes effect when the device is reset.
+	ErrResetRequired = errors.New("the device must be reset")
+	// ErrInsufficient: the place is taken, or no more of its kind may exist.
+	ErrInsufficient = errors.New("insufficient resources")
+	// ErrNotFound: there is no such device, instance or profile.
+	ErrNotFound = errors.New("not found")
+	// ErrQuiet: nothing happened while waiting.
+	ErrQuiet = errors.New("no event")
+)
+
+// Driver is one driver on one node. Implementations are safe for concurrent use.
+// Open and Close are for who watches the devices: the calls that name a device by
+// its UUID work at any time at which the driver is there, also between a Close and
+// the next Open.
+type Driver interface {
+	// Open loads the driver. It may be called again after an error or a Close.
+	Open() error
+	// Close releases the driver.
+	Close() error
+	// Version is the version of the driver, "580.95.05".
+	Version() (string, error)
+	// Devices lists every device in index order. A device that is lost is in the
+	// list; its methods answer ErrLost.
+	Devices() ([]Device, error)
+	// Watch starts to collect the critical errors of devices; ErrLost when one of
+	// them is lost.
+	Watch(devices []Device) (Watch, error)
+	// MIGDevice finds a MIG device by its UUID, "MIG-...".
+	MIGDevice(uuid string) (MIGDevice, error)
+	// MemoryByProcess lists the processes that use a device, each once, by PID;
+	// ErrUnsupported when the driver does not say how much memory they have.
+	MemoryByProcess(id sharing.DeviceID) ([]Process, error)
+	Partitions
+	ComputeModes
+}
+
+// Device is a handle of one device. It is valid until the driver is closed.
+type Device interface {
+	// Index is the driver's index.
+	Index() int
+	// Facts reads everything that does not change while the device works.
+	Facts() (Facts, error)
+	// Probe asks the device for a sign of life: nil, ErrLost or another error.
+	Probe() error
+	// Link says how this device reaches another one: "nvlink", "pix", "pxb",
+	// "phb", "node" or "sys".
+	Link(to Device) (string, error)
+}
+
+// Facts describes one device.
+type Facts struct {
+	UUID   sharing.DeviceID
+	Model  string
+	Memory sharing.Bytes // physical
+	Minor  int           // number of the device node
+	PCI    string        // "0000:07:00.0"
+	NUMA   int           // -1 when unknown
+	// Compute is the major compute capability, and CUDA the version of CUDA the
+	// driver serves, 1000 times major plus 10 times minor; 0 when unknown.
+	Compute, CUDA int
+	MIG           MIG
+}
+
+// MIG is what a device says about partitions.
+type MIG struct {
+	Capable  bool
+	Enabled  bool // as of now
+	Pending  bool // after the next reset
+	Profiles []sharing.Profile
+	// Slices is the number of memory slices, 0 when unknown.
+	Slices int
+}
+
+// Event is a critical error a device reported.
+type Event struct {
+	// Device is the UUID, "" when the driver could not say which device it is.
+	Device sharing.DeviceID
+	XID    uint64
+}
+
+// Watch delivers events. Only one goroutine may wait at a time.
+type Watch interface {
+	// Wait blocks for at most this long: an event, ErrQuiet, ErrLost when a
+	// device vanished and nothing says which, or another error.
+	Wait(atMost time.Duration) (Event, error)
+	Close() error
+}

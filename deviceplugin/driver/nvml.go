@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// NVML is the driver on this machine.
+type NVML struct {
+	lib nvml.Interface
+
+	mu   sync.Mutex
+	open bool
+	// users is held to change how many use the library: the binding reads that
+	// number, when it is asked for a symbol, without a lock of its own.
+	users sync.RWMutex
+}
+
+// NewNVML returns the driver whose library is at path; "" searches for
+// libnvidia-ml.so.1 as the dynamic linker does. Only one path per process works.
+func NewNVML(path string) *NVML {
+	if path == "" {
+		return &NVML{lib: nvml.New()}
+	}
+	return &NVML{lib: nvml.New(nvml.WithLibraryPath(path))}
+}
+
+// Library is the underlying binding, for libraries that want one.
+func (r *NVML) Library() nvml.Interface { return r.lib }
+
+// Open implements Driver.
+func (r *NVML) Open() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open {
+		return nil
+	}
+	err := r.begin()
+	r.open = err == nil
+	return err
+}
+
+// begin uses the library, in addition to whoever uses it already: it counts them,
+// and stays until each has shut it down.
+func (r *NVML) begin() error {
+	r.users.Lock()
+	defer r.users.Unlock()
+	switch ret := r.lib.Init(); ret {
+	case nvml.SUCCESS:
+		return nil
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return fmt.Errorf("%w: libnvidia-ml.so.1 could not be loaded; is the driver installed and visible here?", ErrNoDriver)
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return fmt.Errorf("%w: the kernel module is not loaded", ErrNoDriver)
+	default:
+		return fmt.Errorf("%w: nvmlInit: %w", ErrNoDriver, failure("nvmlInit", ret))
+	}
+}
+
+// Close implements Driver.
+func (r *NVML) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.open {
+		return nil
+	}
+	r.open = false
+	return r.end()
+}
+
+// end is the counterpart of begin.
+func (r *NVML) end() error {
+	r.users.Lock()
+	defer r.users.Unlock()
+	return failure("nvmlShutdown", r.lib.Shutdown())
+}
+
+// Version implements Driver.
+func (r *NVML) Version() (string, error) {
+	if err := r.usable(); err != nil {
+		return "", err
+	}
+	v, ret := r.lib.SystemGetDriverVersion()
+	return v, failure("nvmlSystemGetDriverVersion", ret)
+}
+
+// Devices implements Driver.
+func (r *NVML) Devices() ([]Device, error) {
+	if err := r.usable(); err != nil {
+		return nil, err
+	}
+	n, ret := r.lib.DeviceGetCount()
+	if err := failure("nvmlDeviceGetCount", ret); err != nil {
+		return nil, err
+	}
+	devices := make([]Device, 0, n)
+	for i := range n {
+		handle, ret := r.lib.DeviceGetHandleByIndex(i)
+		devices = append(devices, &nvmlDevice{
+			driver: r, index: i, handle: handle,
+			broken: failure(fmt.Sprintf("nvmlDeviceGetHandleByIndex(%d)", i), ret),
+		})
+	}
+	return devices, nil
+}
+
+func (r *NVML) usable() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.open {
+		return ErrClosed
+	}
+	return nil
+}
+
+// has reports whether the library exports a function. A call to a missing one
+// would end the process, and drivers of different ages differ.
+func (r *NVML) has(symbol string) bool {
+	r.users.RLock()
+	defer r.users.RUnlock()
+	return r.lib.Extensions().LookupSymbol(symbol) == nil
+}
+
+// failure turns a return code into an error; nil for success.
+func failure(call string, ret nvml.Return) error {
+	switch ret {
+	case nvml.SUCCESS:
+		return nil
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
+		return fmt.Errorf("%s: %w (%s)", call, ErrLost, nvml.ErrorString(ret))
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
+		return fmt.Errorf("%s: %w", call, ErrUnsupported)
+	case nvml.ERROR_NO_PERMISSION:
+		return fmt.Errorf("%s: %w", call, ErrNoPermission)
+	case nvml.ERROR_IN_USE:
+		return fmt.Errorf("%s: %w", call, ErrInUse)
+	case nvml.ERROR_INSUFFICIENT_RESOURCES:
+		return fmt.Errorf("%s: %w", call, ErrInsufficient)
+	case nvml.ERROR_NOT_FOUND:
+		return fmt.Errorf("%s: %w", call, ErrNotFound)
+	case nvml.ERROR_TIMEOUT:
+		return ErrQuiet
+	case nvml.ERROR_UNINITIALIZED:
+		return fmt.Errorf("%s: %w", call, ErrClosed)
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return errors.New(call + ": libnvidia-ml.so.1 not found")
+	}
+	return fmt.Errorf("%s: %s", call, nvml.ErrorString(ret))
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Directory is the kubelet's root directory, usually /var/lib/kubelet.
+type Directory string
+
+// DevicePlugins is the directory of the sockets of device plugins.
+func (d Directory) DevicePlugins() string { return filepath.Join(string(d), "device-plugins") }
+
+// PodResources is the socket of the podresources API.
+func (d Directory) PodResources() string {
+	return filepath.Join(string(d), "pod-resources", "kubelet.sock")
+}
+
+// ReadCheckpoint implements CheckpointReader. The error is fs.ErrNotExist if the
+// kubelet has not written a checkpoint yet.
+func (d Directory) ReadCheckpoint() (Record, error) {
+	text, err := os.ReadFile(filepath.Join(d.DevicePlugins(), "kubelet_internal_checkpoint"))
+	if err != nil {
+		return Record{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
+	}
+	return DecodeCheckpoint(text)
+}

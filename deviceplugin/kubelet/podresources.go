@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// ErrNoPodResources: the kubelet does not offer what was asked.
+var ErrNoPodResources = errors.New("the kubelet's podresources API is not available")
+
+// PodSlots is the slots of each container of one pod, sorted, for one resource.
+type PodSlots struct {
+	Pod   types.NamespacedName
+	Slots map[string][]string
+}
+
+// Resources asks the kubelet who has which slots. Never call it while an Allocate
+// call is being answered: listing makes the kubelet forget a slot in flight
+// (kubernetes#136021).
+type Resources interface {
+	// Get returns the usage of one pod; ErrNoPodResources when the kubelet is too
+	// old to answer for a single pod.
+	Get(ctx context.Context, pod types.NamespacedName) (PodSlots, error)
+	// List returns the usage of every pod that has slots.
+	List(ctx context.Context) ([]PodSlots, error)
+}
+
+// PodResources is the kubelet's API on its socket.
+type PodResources struct {
+	client   podresources.PodResourcesListerClient
+	conn     *grpc.ClientConn
+	resource Resource
+}
+
+// DialPodResources prepares a client; the connection is made when it is used and
+// again when the kubelet restarts. resource is asked at every call.
+func DialPodResources(socket string, resource Resource) (*PodResources, error) {
+	// A kubelet that restarts is back within seconds; grpc would wait for minutes.
+	again := backoff.DefaultConfig
+	again.MaxDelay = 3 * time.Second
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: time.Second}),
+		// A node can run many pods with many devices of other plugins.
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		return nil, fmt.Errorf("podresources client for %s: %w", socket, err)
+	}
+	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn, resource: resource}, nil
+}
+
+// Close ends the connection.
+func (p *PodResources) Close() error { return p.conn.Close() }
+
+// Get implements Resources.
+func (p *PodResources) Get(ctx context.Context, pod types.NamespacedName) (PodSlots, error) {
+	var answer *podresources.GetPodResourcesResponse
+	err := patiently(ctx, func(ctx context.Context) (err error) {
+		answer, err = p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodName: pod.Name, PodNamespace: pod.Namespace})
+		return err
+	})
+	if err != nil {
+		return PodSlots{}, explain("get resources of pod "+pod.String(), err)
+	}
+	return p.usage(answer.GetPodResources()), nil
+}
+
+// List implements Resources.
+func (p *PodResources) List(ctx context.Context) ([]PodSlots, error) {
+	var answer *podresources.ListPodResourcesResponse
+	err := patiently(ctx, func(ctx context.Context) (err error) {
+		answer, err = p.client.List(ctx, &podresources.ListPodResourcesRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, explain("list resources of pods", err)
+	}
+	var all []PodSlots
+	for _, pod := range answer.GetPodResources() {
+		if u := p.usage(pod); len(u.Slots) > 0 {
+			all = append(all, u)
+		}
+	}
+	return all, nil
+}
+
+// mostWait is how long one question to the kubelet may take: a fraction of the 30
+// s in which a container start must be answered.
+const mostWait = 8 * time.Second
+
+// patiently repeats a call that the kubelet turned away because of its rate limit
+// (100 calls per second, bursts of 10), which many pods starting at once reach.
+func patiently(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, mostWait)
+	defer cancel()
+	for {
+		err := call(ctx)
+		if status.Code(err) != codes.ResourceExhausted {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(30 * time.Millisecond):
+		}
+	}
+}
+
+// usage keeps what concerns our resource.
+func (p *PodResources) usage(pod *podresources.PodResources) PodSlots {
+	u := PodSlots{Pod: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetName()}, Slots: map[string][]string{}}
+	resource := p.resource.ResourceName()
+	for _, c := range pod.GetContainers() {
+		var slots []string
+		for _, d := range c.GetDevices() {
+			if d.GetResourceName() == resource {
+				slots = append(slots, d.GetDeviceIds()...)
+			}
+		}
+		if len(slots) > 0 {
+			slices.Sort(slots)
+			u.Slots[c.GetName()] = slots
+		}
+	}
+	return u
+}
+
+// explain marks the answers of kubelets that do not offer the call: an unknown
+// method, a method switched off, or no socket.
+func explain(what string, err error) error {
+	switch status.Code(err) {
+	case codes.Unimplemented, codes.Unavailable:
+		return fmt.Errorf("%s: %w: %w", what, ErrNoPodResources, err)
+	}
+	// A kubelet with the feature gate off answers with a plain error text.
+	if strings.Contains(status.Convert(err).Message(), "disabled") {
+		return fmt.Errorf("%s: %w: %w", what, ErrNoPodResources, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/kubelet/kubelettest"
+	"deviceshare/sharing"
+)
+
+// plugin is a served resource.
+type plugin struct {
+	mu       sync.Mutex
+	resource string
+	devices  []*pluginapi.Device
+	changes  chan struct{}
+	refuse   error
+	started  [][]string
+	server   *kubelet.Server
+	told     chan bool // what Taken answered whenever it was told to have changed
+}
+
+func (p *plugin) ResourceName() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resource
+}
+
+func (p *plugin) Devices() []*pluginapi.Device {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.devices
+}
+
+func (p *plugin) Changes() (<-chan struct{}, func()) { return p.changes, func() {} }
+
+func (p *plugin) Allocate(slots []string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return "volcano.sh/vgpu=" + strings.Join(slots, "."), p.refuse
+}
+
+func (p *plugin) Start(_ context.Context, slots []string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started = append(p.started, slots)
+	return p.refuse
+}
+
+func (p *plugin) set(change func()) {
+	p.mu.Lock()
+	change()
+	p.mu.Unlock()
+	p.changes <- struct{}{}
+}
+
+func serve(t *testing.T, k *kubelettest.Kubelet) *plugin {
+	t.Helper()
+	p := &plugin{resource: "example.com/a", changes: make(chan struct{}, 1), told: make(chan bool, 100)}
+	inv := sharing.Inventory{Devices: []sharing.Device{
+		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
+	}}
+	p.devices = kubelet.Slots(&inv)
+	p.server = kubelet.NewServer(kubelet.ServerConfig{
+		Directory: k.Plugins(), Socket: "test.sock", Offer: p, Handler: p,
+		Taken: func() { p.told <- p.server.Taken() },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = p.server.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return p
+}
+
+func podOf(name string, slots string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid"}}
+	p.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{"example.com/a": resource.MustParse(slots)},
+	}}}
+	return p
+}
+
+func TestTheKubeletSeesSlotsAndTheirHealth(t *testing.T) {
+	k := kubelettest.Start(t)
+	p := serve(t, k)
+	k.Await(t, "the slots", func(healthy, all, _ int) bool { return healthy == 2 && all == 3 })
+	p.set(func() { p.devices = nil })
+	k.Await(t, "no slots", func(_, all, _ int) bool { return all == 0 })
+}
+
+func TestCallsReachTheHandlerAndItsErrorsTheKubelet(t *testing.T) {
+	k := kubelettest.Start(t)
+	p := serve(t, k)
+	k.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 2 })
+	pod := podOf("p", "2")
+	if err := k.Admit(pod); err != nil {
+		t.Fatal(err)
+	}
+	names, err := k.Begin(context.Background(), pod, "main")
+	if err != nil || len(names) != 1 || names[0] != "volcano.sh/vgpu=GPU-a-0.GPU-a-1" || len(p.started) != 1 {
+		t.Errorf("names %v, started %v, %v", names, p.started, err)
+	}
+	p.set(func() { p.refuse = errors.New("the device is on fire") })
+	if _, err := k.Begin(context.Background(), pod, "main"); err == nil || !strings.Contains(err.Error(), "on fire") {
+		t.Errorf("the kubelet was told %v", err)
+	}
+	if err := k.Forget(pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Admit(pod); err == nil || !strings.Contains(err.Error(), "on fire") {
+		t.Errorf("admission was told %v", err)
+	}
+}
+
+func TestItRegistersAgainWhenTheKubeletNeedsIt(t *testing.T) {
+	for name, upset := range map[string]func(*testing.T, *kubelettest.Kubelet, *plugin){
+		"the kubelet restarts":         func(t *testing.T, k *kubelettest.Kubelet, _ *plugin) { k.Restart(t) },
+		"the kubelet has forgotten us": func(_ *testing.T, k *kubelettest.Kubelet, _ *plugin) { k.Drop() },
+		"our socket is removed": func(t *testing.T, k *kubelettest.Kubelet, _ *plugin) {
+			if err := os.Remove(filepath.Join(k.Plugins(), "test.sock")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the resource is renamed": func(_ *testing.T, _ *kubelettest.Kubelet, p *plugin) {
+			p.set(func() { p.resource = "example.com/b" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := kubelettest.Start(t)
+			p := serve(t, k)
+			k.Await(t, "the first registration", func(healthy, _, n int) bool { return n == 1 && healthy == 2 })
+			upset(t, k, p)
+			k.Await(t, "the second registration", func(healthy, _, n int) bool { return n == 2 && healthy == 2 })
+		})
+	}
+}
+
+// awaitTaken waits until the server has told that.
+func (p *plugin) awaitTaken(t *testing.T, want bool) {
+	t.Helper()
+	for timeout := time.After(time.Minute); ; {
+		select {
+		case got := <-p.told:
+			if got == want {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("it was never told that the list being taken is %v", want)
+		}
+	}
+}
+
+func TestItIsToldWhetherTheKubeletKnowsTheDevices(t *testing.T) {
+	k := kubelettest.Start(t)
+	p := serve(t, k)
+	p.awaitTaken(t, true)
+	k.Drop()
+	p.awaitTaken(t, false)
+	p.awaitTaken(t, true) // registered again
+	k.Restart(t)
+	p.awaitTaken(t, false)
+	p.awaitTaken(t, true)
+}
+
+func TestTheSocketOfTheProcessBeforeIsNoReasonToRegisterTwice(t *testing.T) {
+	k := kubelettest.Start(t)
+	path := filepath.Join(k.Plugins(), "test.sock")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, k)
+	k.Await(t, "the registration", func(healthy, _, n int) bool { return n == 1 && healthy == 2 })
+	p.set(func() { p.devices = nil })
+	k.Await(t, "no slots, by the first registration", func(_, all, n int) bool { return n == 1 && all == 0 })
+}
+
+func TestSlotsCarryNUMANodesWhereTheyAreKnown(t *testing.T) {
+	inv := sharing.Inventory{Devices: []sharing.Device{
+		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
+	}}
+	slots := kubelet.Slots(&inv)
+	if len(slots) != 3 || slots[0].GetTopology().GetNodes()[0].GetID() != 1 || slots[2].GetTopology() != nil {
+		t.Errorf("slots are %v", slots)
+	}
+	if slots[1].GetID() != "GPU-a-1" || slots[1].GetHealth() != pluginapi.Healthy || slots[2].GetHealth() != pluginapi.Unhealthy {
+		t.Errorf("slots are %v", slots)
+	}
+}

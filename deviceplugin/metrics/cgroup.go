@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/procfs"
+
+	"deviceshare/sharing"
+)
+
+// HostCgroups reads /proc. This process must see the host's PIDs there.
+type HostCgroups struct{ FS procfs.FS }
+
+// NewHostCgroups reads below root, "/proc".
+func NewHostCgroups(root string) (HostCgroups, error) {
+	fs, err := procfs.NewFS(root)
+	if err != nil {
+		return HostCgroups{}, fmt.Errorf("read the control groups of processes: %w", err)
+	}
+	return HostCgroups{FS: fs}, nil
+}
+
+// Cgroups implements Cgroups.
+func (h HostCgroups) Cgroups(pid int) ([]procfs.Cgroup, error) {
+	process, err := h.FS.Proc(pid)
+	if err != nil {
+		return nil, err
+	}
+	return process.Cgroups()
+}
+
+// PodOf finds the pod that a process belongs to by its control groups: by the UID
+// that the kubelet puts into the names it makes. It knows both versions of cgroups,
+// and both drivers of the kubelet:
+//
+//	/kubepods/burstable/pod<uid>/<container>
+//	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope
+//	/system.slice/containerd.service/kubepods-burstable-pod<uid>.slice:cri-containerd:<container>
+//
+// with "_" for "-" in the UID in the latter two. The outermost name counts: a
+// container may make groups below its own. Groups that name no pod, or two, are of
+// none: the result is false.
+func PodOf(groups []procfs.Cgroup) (sharing.Owner, bool) {
+	var found sharing.Owner
+	for _, group := range groups {
+		owner, ok := podOfPath(group.Path)
+		switch {
+		case !ok:
+		case found != "" && found != owner:
+			return "", false
+		default:
+			found = owner
+		}
+	}
+	return found, found != ""
+}
+
+// podOfPath finds the pod in one path.
+func podOfPath(path string) (sharing.Owner, bool) {
+	below := false // kubepods
+	for name := range strings.SplitSeq(path, "/") {
+		name, _, _ = strings.Cut(name, ":")
+		slice, systemd := strings.CutSuffix(name, ".slice")
+		if systemd {
+			// "kubepods-burstable-pod<uid>", perhaps behind the kubelet's own root.
+			if i := strings.LastIndex(slice, "-pod"); i >= 0 && kubepods(slice[:i]) {
+				return owner(strings.ReplaceAll(slice[i+len("-pod"):], "_", "-"))
+			}
+			below = below || kubepods(slice)
+			continue
+		}
+		if uid, ok := strings.CutPrefix(name, "pod"); ok && below {
+			return owner(uid)
+		}
+		// "..": as seen from a container's cgroup namespace, which is below kubepods.
+		below = below || name == "kubepods" || name == ".."
+	}
+	return "", false
+}
+
+// kubepods reports whether a slice's name, parts of which are joined by "-", has
+// that of the kubelet's root for pods.
+func kubepods(slice string) bool {
+	return strings.Contains("-"+slice+"-", "-kubepods-")
+}
+
+// owner checks a UID: the API server's have 36 characters.
+func owner(uid string) (sharing.Owner, bool) {
+	if uid == "" || len(uid) > 64 || strings.Trim(uid, "0123456789abcdefABCDEF-") != "" {
+		return "", false
+	}
+	return sharing.Owner(uid), true
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+// States gives what is shown of the node's devices. Implementations are safe for
+// concurrent use.
+type States interface {
+	Snapshot() Snapshot
+}
+
+// Snapshot is the states at one moment.
+type Snapshot struct {
+	// Offered is the devices as they are offered, Working as they work.
+	Offered, Working sharing.Inventory
+	// Config is the configuration in force.
+	Config wire.ConfigVersions
+	// Records are the containers that were prepared.
+	Records []checkpoint.Record
+}
+
+// states collects them when asked.
+type states struct {
+	from States
+
+	healthy, ready, memory, cores, given, shares, shareMemory, shareCores, config *prometheus.Desc
+}
+
+func newStates(from States) *states {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("deviceshare_node_"+name, help, labels, nil)
+	}
+	device := []string{"device", "index", "model", "mode"}
+	share := []string{"namespace", "pod", "container", "device", "mode"}
+	return &states{
+		from:        from,
+		healthy:     desc("device_healthy", "1 if the device works, 0 if it is broken.", device...),
+		ready:       desc("device_ready", "1 if the device takes pods in its mode, 0 if it is broken or not in that mode.", device...),
+		memory:      desc("device_memory_bytes", "Memory the device offers.", device...),
+		cores:       desc("device_cores_percent", "Compute the device offers.", device...),
+		given:       desc("device_memory_given_bytes", "Memory of the device that running containers were given.", device...),
+		shares:      desc("device_shares", "Containers that were prepared on the device.", device...),
+		shareMemory: desc("share_memory_bytes", "Memory a container was given of a device.", share...),
+		config: prometheus.NewDesc("deviceshare_config_info", "Always 1. The hashes of the configuration in force.",
+			[]string{"device", "node", "geometry"}, nil),
+		shareCores: desc("share_cores_percent", "Compute a container was given of a device; 0 is no limit.", share...),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (s *states) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{s.healthy, s.ready, s.config, s.memory, s.cores, s.given, s.shares, s.shareMemory, s.shareCores} {
+		out <- d
+	}
+}
+
+// holder is who a share's metrics are about: namespace, pod, container, device,
+// mode. A pod that took the name of one whose devices are not released yet is the
+// same holder: two series alike would cost the whole page.
+type holder [5]string
+
+// share is what a holder was given of a device.
+type share struct {
+	memory sharing.Bytes
+	cores  sharing.Percent
+}
+
+// Collect implements prometheus.Collector.
+func (s *states) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	given, shares := map[sharing.DeviceID]sharing.Bytes{}, map[sharing.DeviceID]int{}
+	held := map[holder]share{}
+	now := s.from.Snapshot()
+	for _, r := range now.Records {
+		for _, d := range r.Devices {
+			given[d.Device] = given[d.Device].Plus(d.Memory)
+			shares[d.Device]++
+			by := holder{r.Namespace, r.Pod, r.Container, string(d.Device), string(r.Mode)}
+			held[by] = share{memory: held[by].memory.Plus(d.Memory), cores: held[by].cores + d.Cores}
+		}
+	}
+	for by, h := range held {
+		gauge(s.shareMemory, float64(h.memory), by[:]...)
+		gauge(s.shareCores, float64(h.cores), by[:]...)
+	}
+	gauge(s.config, 1, now.Config.Device, now.Config.Node, now.Config.Geometry)
+	for i := range now.Working.Devices {
+		d := &now.Working.Devices[i]
+		labels := []string{string(d.ID), strconv.Itoa(d.Index), d.Model, string(d.Mode)}
+		gauge(s.healthy, truth(d.Healthy), labels...)
+		offer, there := now.Offered.Device(d.ID)
+		gauge(s.ready, truth(there && offer.Healthy), labels...)
+		gauge(s.memory, float64(d.Memory), labels...)
+		gauge(s.cores, float64(d.Cores), labels...)
+		gauge(s.given, float64(given[d.ID]), labels...)
+		gauge(s.shares, float64(shares[d.ID]), labels...)
+	}
+}
+
+// truth is a condition as a number.
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/sharing"
+)
+
+// SurveyConfig is what a Survey works with.
+type SurveyConfig struct {
+	// StateDir is where the backends keep their files, each below its mode's name.
+	StateDir string
+	Records  Records
+	Devices  Processes
+	Host     Cgroups
+	// Trouble is told, once for each record, that its region cannot be read. It may
+	// be nil.
+	Trouble func(r checkpoint.Record, err error)
+}
+
+// Records are the containers that were prepared. checkpoint.Store is one.
+type Records interface {
+	All() []checkpoint.Record
+}
+
+// Processes are the processes on devices. driver.Driver is one.
+type Processes interface {
+	// MemoryByProcess lists those of one device, or is driver.ErrUnsupported.
+	MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
+}
+
+// Cgroups tells the control groups of a process. HostCgroups is one.
+type Cgroups interface {
+	Cgroups(pid int) ([]procfs.Cgroup, error)
+}
+
+// Survey asks when it is asked. It is safe for concurrent use.
+type Survey struct {
+	cfg  SurveyConfig
+	turn chan struct{} // holds a token while somebody looks
+
+	mu       sync.Mutex
+	failures map[string]int // in a row, by a record's id; told is for good
+}
+
+// told is a number of failures that was told.
+const told = -1
+
+// NewSurvey returns a survey.
+func NewSurvey(cfg SurveyConfig) *Survey {
+	return &Survey{cfg: cfg, turn: make(chan struct{}, 1), failures: map[string]int{}}
+}
+
+// Usage is what was found. What could not be found out, or not in time, is not in
+// it.
+type Usage struct {
+	Containers []ContainerUsage
+	// Untracked is memory of each device that processes of limited containers have,
+	// and their regions do not know of. A device is absent where the driver does
+	// not tell.
+	Untracked map[sharing.DeviceID]sharing.Bytes
+}
+
+// ContainerUsage is one container that has limits.
+type ContainerUsage struct {
+	Record checkpoint.Record
+	// Devices has one entry for each share, in the record's order. Limit is what is
+	// enforced, 0 for a whole device. A container without a region uses nothing.
+	Devices []DeviceUsage
+}
+
+// Report looks at everything, for as long as ctx says at most.
+func (s *Survey) Report(ctx context.Context) Usage {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return Usage{}
+	}
+	results := make(chan Usage, 2)
+	go func() { // it ends when the disk and the driver answer; meanwhile nobody else asks them
+		defer func() { <-s.turn }()
+		containers := s.containers(ctx)
+		results <- Usage{Containers: containers}
+		results <- Usage{Containers: containers, Untracked: s.untracked(ctx, containers)}
+	}()
+	var latest Usage
+	for range cap(results) {
+		select {
+		case latest = <-results:
+		case <-ctx.Done():
+			return latest
+		}
+	}
+	return latest
+}
+
+// containers reads the regions, as many as there is time for.
+func (s *Survey) containers(ctx context.Context) []ContainerUsage {
+	var out []ContainerUsage
+	known := map[string]bool{}
+	for _, r := range s.cfg.Records.All() {
+		known[r.ID] = true
+		if !limited(&r) {
+			continue
+		}
+		region, err := ReadRegion(s.path(&r), ctx.Err)
+		if ctx.Err() != nil {
+			return out
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		s.note(r, err)
+		if err == nil {
+			out = append(out, ContainerUsage{Record: r, Devices: shares(&r, region)})
+		}
+	}
+	s.forget(known)
+	return out
+}
+
+// limited reports whether a container of the record has a region and limits.
+func limited(r *checkpoint.Record) bool {
+	if r.Mode != sharing.HAMiCore && r.Mode != sharing.MPS {
+		return false
+	}
+	for i := range r.Devices {
+		if !r.Devices[i].Whole {
+			return true
+		}
+	}
+	return false
+}
+
+// path is where a container's region is, as package limitsnode has it.
+func (s *Survey) path(r *checkpoint.Record) string {
+	return filepath.Join(s.cfg.StateDir, string(r.Mode), "containers", string(r.Owner)+"_"+r.Container, "vgpu", "vgpu.cache")
+}
+
+// shares is what the region says of the devices of a record. A device that only the
+// region knows is passed over: its name could be anything.
+func shares(r *checkpoint.Record, region Region) []DeviceUsage {
+	out := make([]DeviceUsage, 0, len(r.Devices))
+	for i := range r.Devices {
+		use := DeviceUsage{ID: r.Devices[i].Device}
+		for _, d := range region.Devices {
+			if d.ID == use.ID {
+				use = d
+				break
+			}
+		}
+		use.Limit = 0
+		if !r.Devices[i].Whole {
+			use.Limit = r.Devices[i].Memory
+		}
+		out = append(out, use)
+	}
+	return out
+}
+
+// note counts a failure, and tells of the second in a row: one may be a file that
+// was being made.
+func (s *Survey) note(r checkpoint.Record, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch n := s.failures[r.ID]; {
+	case n == told:
+	case err == nil:
+		delete(s.failures, r.ID)
+	case n == 0:
+		s.failures[r.ID] = 1
+	default:
+		s.failures[r.ID] = told
+		if s.cfg.Trouble == nil {
+			return
+		}
+		s.cfg.Trouble(r, fmt.Errorf("usage of container %s of pod %s/%s: %w", r.Container, r.Namespace, r.Pod, err))
+	}
+}
+
+// forget drops what is known of records that are gone.
+func (s *Survey) forget(known map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.failures {
+		if !known[id] {
+			delete(s.failures, id)
+		}
+	}
+}
+
+// patience is how long a scrape waits for a report: well below Prometheus'
+// default of 10 s.
+const patience = 3 * time.Second
