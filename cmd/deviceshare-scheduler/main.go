@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command deviceshare-scheduler is the Volcano scheduler with our deviceshare
-// plugin in the place of the one that ships with it. It takes Volcano's flags
-// and configuration file, and a few flags of its own that begin with
-// --deviceshare-.
+// Command deviceshare-scheduler is the Volcano scheduler with this repository's deviceshare
+// plugin instead of the one that ships with Volcano. It takes Volcano's flags and
+// configuration file, and a few flags of its own that begin with --deviceshare-.
 package main
 
 import (

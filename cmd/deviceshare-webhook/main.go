@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command deviceshare-webhook completes and checks pods that ask for GPU shares
-// when they are created, and keeps their placements from being edited. It makes its own certificates and registers itself with
-// the API server; any number of replicas may run.
+// Command deviceshare-webhook completes and checks pods that ask for GPU shares when they
+// are created, and protects their placements from being edited. It makes its own
+// certificates and registers itself with the API server. Any number of replicas may run.
 package main
 
 import (

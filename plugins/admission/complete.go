@@ -13,17 +13,17 @@ import (
 	"deviceshare/sharing/podspec/corepod"
 )
 
-// Complete returns the JSON patch that adds to the pod what it left out and removes
-// the annotations that only a scheduler writes, nil if there is neither. A pod that
-// asks for none of our resources is given nothing and keeps no such annotation
-// either. The pod is not changed. Completing a completed pod gives nil.
+// Complete returns the JSON patch that adds what the pod left out and removes the
+// annotations that only a scheduler writes; nil if there is nothing to do. To a pod that
+// asks for none of the resources nothing is added. The pod is not changed. Completing a
+// completed pod returns nil.
 func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	if mirror(pod) {
 		return nil
 	}
 	var patch []jsonpatch.Operation
 	if corepod.Asks(pod, s.Names) {
-		patch = added(pod, s)
+		patch = missingFields(pod, s)
 	}
 	for _, key := range copied(pod) {
 		patch = append(patch, jsonpatch.NewOperation("remove", "/metadata/annotations/"+escape(key), nil))
@@ -31,8 +31,8 @@ func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	return patch
 }
 
-// added is what a pod that asks for devices left out.
-func added(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
+// missingFields returns the patch that adds what a pod that asks for devices left out.
+func missingFields(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for i := range pod.Spec.InitContainers {
 		patch = append(patch, addNumber(&pod.Spec.InitContainers[i], "/spec/initContainers/"+strconv.Itoa(i), s)...)
@@ -48,11 +48,12 @@ func added(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	return patch
 }
 
-// handled tells the pods that ask for devices.
+// handled reports whether the webhook judges the pod: it asks for devices, and is no
+// mirror pod.
 func handled(pod *corev1.Pod, s Settings) bool { return !mirror(pod) && corepod.Asks(pod, s.Names) }
 
-// mirror tells the pods that only show what a kubelet runs from a file: to change
-// one makes the kubelet delete it and try again.
+// mirror reports whether the pod only shows what a kubelet runs from a file. Changing such
+// a pod makes the kubelet delete it and try again.
 func mirror(pod *corev1.Pod) bool {
 	_, there := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return there

@@ -64,9 +64,9 @@ func NewHandlers(source SettingsSource, metrics prometheus.Registerer) (*Handler
 	return &Handlers{source: source, decoder: admission.NewDecoder(scheme), calls: calls}, nil
 }
 
-// Register serves all halves on the server. A panic is not turned into an
-// answer, since any answer but "allowed" refuses the pod: the connection breaks,
-// and the API server goes on without us, as it does when we are down.
+// Register serves all halves on the server. A panic is not turned into an answer, since any
+// answer but "allowed" refuses the pod. The connection breaks instead, and the API server
+// goes on as if the webhook were down.
 func (h *Handlers) Register(server webhook.Server) {
 	letFail := false
 	server.Register(MutatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.mutate), RecoverPanic: &letFail})
@@ -110,8 +110,8 @@ func (h *Handlers) validate(_ context.Context, req admission.Request) admission.
 	return response.WithWarnings(verdict.Warnings...)
 }
 
-// unreadable lets the pod pass, with a warning: the API server has decoded the
-// pod already, so what we cannot read is our fault, and we fail open.
+// unreadable admits the pod with a warning. The API server has decoded the pod already, so
+// the fault is the webhook's, which fails open.
 func (h *Handlers) unreadable(half string, err error) admission.Response {
 	h.calls.WithLabelValues(half, resultUnreadable).Inc()
 	return admission.Allowed("").WithWarnings(fmt.Sprintf("the request for GPU shares was not checked: %v", err))

@@ -29,7 +29,7 @@ type ask struct {
 	// repeated is set when a pod of this shape was asked about before. Answers are
 	// remembered for those only. The session goroutine sets it before workers ask.
 	repeated bool
-	// uncertain says that it is not known whether the pod asks for devices.
+	// uncertain says that the pod may ask for devices under a name nobody knows yet.
 	uncertain bool
 	// policy is nil if the pod names none.
 	policy policy.Policy
@@ -41,8 +41,8 @@ type ask struct {
 	explained atomic.Bool
 }
 
-// said is a refusal with its text. Most nodes of a cluster refuse a pod for the
-// same reasons, and the text takes longer to write than the refusal to find.
+// said is a refusal with its text. Most nodes refuse a pod for the same reasons, and
+// formatting the text takes longer than finding the refusal.
 type said struct {
 	refused sharing.Refusals
 	text    string
@@ -88,8 +88,8 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	return a
 }
 
-// needsDevicesOf reports whether a node must not take the pod without devices. One that
-// may ask for devices under a name nobody knows yet concerns nodes that have some.
+// needsDevicesOf reports whether the node must not take the pod without devices. For a pod
+// that may ask under a name nobody knows yet, that is every node that publishes devices.
 func (a *ask) needsDevicesOf(info *api.NodeInfo) bool {
 	if a == nil || !a.uncertain {
 		return a != nil

@@ -78,12 +78,12 @@ type victimOrder interface {
 	BuildVictimsPriorityQueue(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.PriorityQueue
 }
 
-// vote turns a choice of victims into Volcano's form. Without an opinion the
-// choice is left to other plugins.
+// vote turns a choice of victims into Volcano's form. Without an opinion it leaves the
+// choice to other plugins.
 //
-// What the others give up is asked of Volcano itself, which asks us too: then we
-// give up everybody. Such a question is known by its task, which is a copy made for
-// it, so dry runs can ask from many goroutines.
+// To learn what the others allow, it asks Volcano, which asks this plugin again: then it
+// allows everybody. It recognises such a question by its task, a copy made for the
+// question, so dry runs can ask from many goroutines.
 func vote(decide others, choose func(*api.TaskInfo, []*api.TaskInfo, others) (victims []*api.TaskInfo, opinion bool)) api.EvictableFn {
 	var questions sync.Map
 	agree := func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo {
@@ -127,9 +127,9 @@ func refusalEverywhere(why error) error {
 	return &api.FitError{Status: api.StatusSets{{Code: api.UnschedulableAndUnresolvable, Reason: why.Error()}}}
 }
 
-// judgedNow reports whether Volcano will allocate the task on the node rather
-// than wait for pods that are leaving it. It decides so from sums alone; what
-// the devices allow has to be judged at the same time it will bind.
+// judgedNow reports whether Volcano will allocate the task on the node, rather than wait
+// for pods that are leaving. Volcano decides that from sums alone, and devices must be
+// judged for the same moment.
 func judgedNow(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return task.InitResreq.LessEqual(node.Idle, api.Zero)
 }
@@ -222,6 +222,19 @@ func (h host) Node() *corev1.Node { return h.info.Node }
 
 // Len implements nodes.Host.
 func (h host) Len() int { return len(h.info.Tasks) }
+
+// ShowsExactly implements nodes.Host.
+func (h host) ShowsExactly(pods map[string]*corev1.Pod) bool {
+	if len(pods) != len(h.info.Tasks) {
+		return false
+	}
+	for key, t := range h.info.Tasks {
+		if pods[string(key)] != t.Pod {
+			return false
+		}
+	}
+	return true
+}
 
 // Pods implements nodes.Host.
 func (h host) Pods() iter.Seq2[string, *corev1.Pod] {

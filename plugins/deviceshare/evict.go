@@ -13,18 +13,19 @@ import (
 	"deviceshare/sharing/place"
 )
 
-// others says which of some candidates the other plugins of the session give up
-// for a task. Volcano evicts only pods that all of them give up, and a set without
-// one of them would be evicted in vain.
+// others returns the candidates that all other plugins of the session allow to evict for
+// a task. Volcano evicts only pods that every plugin allows. If one pod of a set that
+// must leave together is not allowed, evicting the rest helps nobody.
 type others func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo
 
-// manner is how Volcano evicts the victims it was given.
+// manner is how Volcano evicts the victims it was given. "Sums" are its totals per
+// resource and node, which know nothing of single devices.
 type manner int
 
 const (
 	untilSums  manner = iota // one after the other, until the sums have room
-	atLeastOne               // so too, but the first one whatever the sums say
-	dryRun                   // those whose leaving helps, tried on copies of the node
+	atLeastOne               // like untilSums, but always the first one
+	dryRun                   // those whose leaving helps, as tried on copies of the node
 )
 
 // preemptable says which of the candidates, all on one node, may be evicted for a
@@ -42,18 +43,16 @@ func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo, agr
 	return p.evictable(task, candidates, agree, atLeastOne)
 }
 
-// evictable says which of the candidates, all on one node, may be evicted for a
-// task that asks for devices: those whose devices make it fit, and those that
-// have none, which may be needed for other resources. Volcano chooses by sums
-// alone: four pods of 2 GiB on four devices look to it like room for 8 GiB.
+// evictable returns the candidates, all on one node, that may be evicted for a task that
+// asks for devices. They are the pods whose devices make it fit, and all pods without
+// devices, since other resources may be short as well. Without this vote Volcano chooses
+// by sums: it takes four pods of 2 GiB on four devices for room of 8 GiB.
 //
-// If the devices have room anyway, something else is lacking, and it is not for
-// devices to say who leaves. If that is lacking too, pods with devices that need
-// not leave for their devices are given up where sums ask for it.
+// It has no opinion (false) if the devices have room already: then another resource is
+// short, and devices have no say in who leaves.
 //
-// If nobody's leaving makes the task fit, nobody is given up: the evictions would
-// be in vain. So they would be if Volcano would stop before all have left that
-// have to.
+// It allows nobody if the task would not fit even without all candidates, or if Volcano
+// would stop before every pod has left that must: such evictions help nobody.
 func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others, how manner) ([]*api.TaskInfo, bool) {
 	a := p.ask(task)
 	switch {
@@ -90,8 +89,8 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 	return nil, true
 }
 
-// fitsWithout reports whether the request fits when the pods that are leaving the node
-// are gone, and these tasks too.
+// fitsWithout reports whether the request fits once the pods that are leaving the node,
+// and these tasks as well, are gone.
 func (p *Plugin) fitsWithout(a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
 	ledger := p.overlay.future(n, info)
 	if len(leave) > 0 {
@@ -104,9 +103,9 @@ func (p *Plugin) fitsWithout(a *ask, n *nodes.Node, info *api.NodeInfo, leave []
 	return !refused.Refused()
 }
 
-// fewestToLeave returns tasks whose leaving makes a request fit that does not fit now:
-// one if that is enough, else as few as are found by sparing them one after the
-// other. Those of low priority leave first.
+// fewestToLeave returns tasks without which a request fits that does not fit now: a
+// single task if one is enough, else a minimal set, found by sparing one task after the
+// other. Tasks of low priority leave first. It returns false if no set is enough.
 func (p *Plugin) fewestToLeave(a *ask, n *nodes.Node, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
 	slices.SortStableFunc(holders, p.lowestFirst)
 	for i := range holders {
@@ -126,8 +125,8 @@ func (p *Plugin) fewestToLeave(a *ask, n *nodes.Node, info *api.NodeInfo, holder
 	return leave, true
 }
 
-// wouldMakeRoom reports whether Volcano, given these victims, would evict pods that
-// make the task fit, by sums and by devices. Unless it tries on copies it evicts in
+// wouldMakeRoom reports whether Volcano, given these victims, would evict enough of them
+// for the task to fit, by sums and by devices. Unless it tries on copies, it evicts in
 // its own order and stops as soon as the sums have room.
 func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, victims []*api.TaskInfo, how manner) bool {
 	room := info.FutureIdle()
@@ -181,7 +180,7 @@ func (p *Plugin) lowestFirst(x, y *api.TaskInfo) int {
 		cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 }
 
-// holds reports whether a task has devices, or is not known not to.
+// holds reports whether a task has devices, or may have some that cannot be read.
 func holds(l *sharing.Ledger, t *api.TaskInfo) bool {
 	owner := sharing.Owner(t.Pod.UID)
 	_, held := l.Placement(owner)

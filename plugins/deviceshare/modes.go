@@ -16,12 +16,11 @@ import (
 	"deviceshare/sharing/policy"
 )
 
-// modeStep is what one place in the pod's list of modes is worth to a node: more
-// than all plugins of a session together give, since the list is the user's will
-// and a score is only a preference.
+// modeStep is the score of one place in the pod's list of modes. It is more than all
+// plugins of a session give together: the list is a requirement, a score a preference.
 const modeStep = 1e7
 
-// policies are the placement policies of a session, with what modes are worth.
+// policies returns the placement policies of a session, weighted by mode.
 func policies(w policy.Weights) map[string]policy.Policy {
 	out := map[string]policy.Policy{}
 	for _, name := range policy.Names() {
@@ -32,9 +31,9 @@ func policies(w policy.Weights) map[string]policy.Policy {
 	return out
 }
 
-// preference is what the mode that the pod would get on a node adds to the node's
-// score. For a pod that names several modes, a node where it gets an earlier one
-// comes before any where it gets a later one. For one that names none, it is the
+// preference returns what the mode that the pod would get on a node adds to the node's
+// score. For a pod that names several modes, a node where it gets an earlier one comes
+// before every node where it gets a later one. For a pod that names none, it is the
 // mode's weight, and the documented order of modes decides between equals.
 func (p *Plugin) preference(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
 	named := a.request.Modes
@@ -52,8 +51,8 @@ func (p *Plugin) preference(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.No
 	return p.args.ModeWeights[mode]*p.args.Weight + float64(len(order)-order.Index(mode))*tieBreak
 }
 
-// modeOn is the mode the pod would get on the node: that of its weakest share, if
-// its containers get several; false if it would get none.
+// modeOn returns the mode that the pod would get on the node, that of its weakest share
+// if its containers get several; false if it would get none.
 func (p *Plugin) modeOn(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) (sharing.Mode, bool) {
 	if n.Only != "" {
 		return n.Only, len(a.request.Modes) == 0 || slices.Contains(a.request.Modes, n.Only)
@@ -80,10 +79,10 @@ func weakest(p *sharing.Placement, order sharing.Backends) (sharing.Mode, bool) 
 	return order[last].Mode(), true
 }
 
-// fallback is what a pod is told that names several modes and gets another than
-// the first: which, and why the ones before it did not fit; "" for any other pod.
-// It looks at the whole cluster, so replicas of one shape share the answer within
-// a session.
+// fallback returns the event for a pod that names several modes and gets another than the
+// first: which mode, and why the earlier ones did not fit. For any other pod it is empty.
+// It looks at the whole cluster, so replicas of one shape share the answer within a
+// session.
 func (p *Plugin) fallback(a *ask, placement *sharing.Placement) string {
 	mode, ok := weakest(placement, p.store.backends)
 	choice := slices.Index(a.request.Modes, mode)
@@ -103,8 +102,7 @@ func (p *Plugin) fallback(a *ask, placement *sharing.Placement) string {
 	return fmt.Sprintf("the devices are in mode %s, choice %d of %s: %s", mode, choice+1, names(a.request.Modes), why)
 }
 
-// whyNot says why the pod does not get a mode anywhere. Only devices in that mode
-// are looked at.
+// whyNot says why the pod gets a mode on no node. It looks at devices in that mode only.
 func (p *Plugin) whyNot(a *ask, m sharing.Mode) string {
 	request := a.request
 	request.Modes = []sharing.Mode{m}
@@ -138,7 +136,7 @@ func (p *Plugin) whyNot(a *ask, m sharing.Mode) string {
 	return fmt.Sprintf("%s: %s", m, sum.String())
 }
 
-// passedOver says why a pod may have got none of the nodes where its devices fit.
+// passedOver says why none of the nodes was chosen where the pod's devices fit.
 func (p *Plugin) passedOver(fit int) string {
 	which := fmt.Sprintf("%d nodes have room for it and were", fit)
 	if fit == 1 {
@@ -150,8 +148,8 @@ func (p *Plugin) passedOver(fit int) string {
 	return which + " not chosen, for other reasons than devices"
 }
 
-// add sums up what several nodes lack. Refusals on one node are about one
-// container; of several the first by name is named, whatever the order of nodes.
+// add adds the refusals of one node to a sum. A node's refusals are about one container;
+// the sum names the first of them by name, whatever the order of nodes.
 func add(sum, r *sharing.Refusals) {
 	if sum.Container == "" || r.Container < sum.Container {
 		sum.Container, sum.Wanted = r.Container, r.Wanted

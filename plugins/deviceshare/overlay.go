@@ -14,13 +14,12 @@ import (
 	"deviceshare/sharing/policy"
 )
 
-// overlay is what one session reserves on top of the snapshot. Nodes are copied
-// when they are first written. It is written in the session goroutine only, and
-// never while predicates run.
+// overlay is what one session reserves on top of the snapshot. A node's ledger is copied
+// when it is first written. Only the session goroutine writes, and never while predicates
+// run.
 //
-// What is left of a node to promise, once the pods that are leaving it are gone,
-// is derived from the snapshot's own task list when somebody asks, so there is
-// nothing to keep in step with evictions and their undoing.
+// What a node can promise once the pods that are leaving it are gone is derived from the
+// snapshot's own task list on demand. So evictions, and undoing them, need no bookkeeping.
 type overlay struct {
 	ledgers map[string]*sharing.Ledger
 	placed  map[sharing.Owner]reservation
@@ -38,8 +37,8 @@ func newOverlay() *overlay {
 	return &overlay{ledgers: map[string]*sharing.Ledger{}, placed: map[sharing.Owner]reservation{}}
 }
 
-// now is the node as it is: pods that are leaving still hold their devices, and
-// devices promised to pods that wait for them are not free either.
+// now returns the node's ledger as it is. Pods that are leaving still hold their devices,
+// and devices promised to waiting pods are not free either.
 func (o *overlay) now(n *nodes.Node) *sharing.Ledger {
 	if l, ok := o.ledgers[n.Name]; ok {
 		return l
@@ -47,7 +46,7 @@ func (o *overlay) now(n *nodes.Node) *sharing.Ledger {
 	return n.Ledger
 }
 
-// future is the node when the pods that are leaving it are gone.
+// future returns the node's ledger as it will be when the pods that are leaving are gone.
 func (o *overlay) future(n *nodes.Node, info *api.NodeInfo) *sharing.Ledger {
 	if l, ok := o.futures.Load(n.Name); ok {
 		return l.(*sharing.Ledger)
@@ -62,7 +61,8 @@ func (o *overlay) future(n *nodes.Node, info *api.NodeInfo) *sharing.Ledger {
 	return ledger
 }
 
-// forgetFuture must be called when a pod of the node began or ceased to leave.
+// forgetFuture drops the derived ledger. Call it when a pod of the node began to leave, or
+// an eviction was undone.
 func (o *overlay) forgetFuture(node string) { o.futures.Delete(node) }
 
 // decide finds devices on a ledger of one node. It changes nothing.
@@ -91,8 +91,8 @@ func partitioned(p *sharing.Placement) bool {
 	return false
 }
 
-// reserve gives the pod devices that are free now. Asking again for the same
-// node changes nothing; asking for another one moves the pod.
+// reserve gives the pod devices that are free now. It is idempotent for the same node;
+// for another node it moves the pod.
 func (o *overlay) reserve(n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) error {
 	if done, ok := o.placed[req.Owner]; ok && done.node == n.Name {
 		return nil
@@ -110,9 +110,8 @@ func (o *overlay) reserve(n *nodes.Node, req *sharing.PodRequest, b sharing.Back
 	return nil
 }
 
-// promise gives the pod devices that will be free when others have left, if
-// there are any. It overlaps with what those still hold, so it is noted as a
-// fact and not checked.
+// promise gives the pod devices that will be free when others have left, if there are
+// any. It overlaps with what those still hold, so it is recorded without a check.
 func (o *overlay) promise(n *nodes.Node, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) sharing.Refusals {
 	o.withdraw(req.Owner)
 	placement, refused := decide(o.future(n, info), n, req, b, p)
@@ -125,8 +124,7 @@ func (o *overlay) promise(n *nodes.Node, info *api.NodeInfo, req *sharing.PodReq
 	return refused
 }
 
-// withdraw takes back what the session gave to a pod. A pod that was given
-// nothing is no mistake.
+// withdraw takes back what the session gave to a pod, if it gave any.
 func (o *overlay) withdraw(owner sharing.Owner) {
 	r, ok := o.placed[owner]
 	if !ok {

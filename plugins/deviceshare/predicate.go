@@ -12,8 +12,8 @@ import (
 	"deviceshare/sharing/place"
 )
 
-// prePredicate reads what the task asks for and refuses what no node can serve.
-// It runs in the session goroutine before predicate runs for the task.
+// prePredicate reads what the task asks for and refuses what no node can serve. It runs in
+// the session goroutine before predicate runs for the task.
 func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	a := p.remember(t)
 	switch {
@@ -65,8 +65,8 @@ func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInf
 	return refused
 }
 
-// ledger is the node as Volcano will use it for the task: as it is, or as it will
-// be when the pods that are leaving it are gone.
+// ledger returns the node's ledger as Volcano will use it for the task: as it is, or as it
+// will be when the pods that are leaving are gone.
 func (p *Plugin) ledger(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
 	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
 		return p.overlay.future(n, p.infos[info.Name])
@@ -92,10 +92,10 @@ func (p *Plugin) requireServing(a *ask, n *nodes.Node) error {
 	return nil
 }
 
-// order scores a node for the task: the policy's score times the weight, what the
-// mode the pod would get there is worth, and the node's place in the order of names
-// to decide between equals. Volcano draws
-// lots among equal scores, which would scatter pods that belong together.
+// order scores a node for the task: the policy's score times the weight, plus the worth
+// of the mode that the pod would get there, plus the node's place in the order of names.
+// The last decides between equals: Volcano draws lots among equal scores, which would
+// scatter pods that belong together.
 func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	a := p.ask(t)
 	n, ok := p.nodes[info.Name]

@@ -10,15 +10,14 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 )
 
-// tierMistakes says where the tiers let other plugins overrule this one about whom the
-// actions evict, one sentence for each action; none if they do not.
+// tierMistakes returns one sentence for each action in which the tiers let other plugins
+// overrule this one about whom to evict.
 //
-// Volcano takes the victims of the first tier that gives somebody up. Plugins of an
-// earlier tier choose without this one; those of a later tier are asked when devices
-// say that nobody's leaving helps, and evict by sums, without the limits of gang and
-// conformance. Within a tier it begins anew with the next plugin when those before
-// agree on nobody: one plugin after this one cannot give up more than this one does,
-// two can.
+// Volcano takes the victims of the first tier that allows any. Plugins of an earlier tier
+// choose without this one. Those of a later tier are asked when this one says that no
+// eviction helps; they evict by sums, without the limits of gang and conformance. Within
+// a tier Volcano starts over with the next plugin when those before it agree on nobody:
+// one plugin after this one cannot allow more than this one does, two can.
 func tierMistakes(tiers []conf.Tier, preempt, reclaim bool) []string {
 	var said []string
 	if preempt {
@@ -30,8 +29,8 @@ func tierMistakes(tiers []conf.Tier, preempt, reclaim bool) []string {
 	return said
 }
 
-// overrulersOf is tierMistakes for one action; evicts tells the plugins that have a say
-// in it. That this plugin has none is what somebody configured.
+// overrulersOf is tierMistakes for one action; evicts selects the plugins that have a say
+// in it. It is no mistake if this plugin has none: somebody configured it so.
 func overrulersOf(action string, tiers []conf.Tier, evicts func(*conf.PluginOption) bool) []string {
 	own := func(o conf.PluginOption) bool { return o.Name == PluginName && evicts(&o) }
 	ours := slices.IndexFunc(tiers, func(t conf.Tier) bool { return slices.ContainsFunc(t.Plugins, own) })
@@ -59,8 +58,8 @@ func overrulersOf(action string, tiers []conf.Tier, evicts func(*conf.PluginOpti
 	return nil
 }
 
-// checkTiers says in the log what is wrong with the tiers, once for each
-// configuration. The session goroutine calls it.
+// checkTiers logs what is wrong with the tiers, once for each configuration. The session
+// goroutine calls it.
 func (s *Store) checkTiers(tiers []conf.Tier) {
 	said := strings.Join(tierMistakes(tiers, runs("preempt"), runs("reclaim")), "; ")
 	if said != s.arguments.tiers && said != "" {

@@ -122,18 +122,8 @@ func (n *Node) isCurrent(host Host, s *Settings) bool {
 	if n == nil || n.Object != host.Node() || n.settings != s {
 		return false
 	}
-	if n.Inventory == nil {
-		return true // nobody's devices to keep account of
-	}
-	if len(n.tasks) != host.Len() {
-		return false
-	}
-	for key, pod := range host.Pods() {
-		if n.tasks[key] != pod {
-			return false
-		}
-	}
-	return true
+	// Of a node without devices it does not matter who is on it.
+	return n.Inventory == nil || host.ShowsExactly(n.tasks)
 }
 
 // readNode makes the state of a node from a snapshot. prev is what was known of

@@ -69,6 +69,15 @@ func (p populated) Name() string       { return p.node.Name }
 func (p populated) Node() *corev1.Node { return p.node }
 func (p populated) Len() int           { return len(p.pods) }
 
+func (p populated) ShowsExactly(pods map[string]*corev1.Pod) bool {
+	for key, pod := range p.Pods() {
+		if pods[key] != pod {
+			return false
+		}
+	}
+	return len(pods) == p.Len()
+}
+
 func (p populated) Pods() iter.Seq2[string, *corev1.Pod] {
 	return func(yield func(string, *corev1.Pod) bool) {
 		for _, pod := range p.pods {

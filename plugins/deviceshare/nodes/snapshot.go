@@ -33,6 +33,9 @@ type Host interface {
 	Pods() iter.Seq2[string, *corev1.Pod]
 	// Len is how many pods there are.
 	Len() int
+	// ShowsExactly reports whether Pods yields exactly these. It is called for every node
+	// at every session and must not allocate.
+	ShowsExactly(pods map[string]*corev1.Pod) bool
 	// Pod returns the pod of a name, nil if there is none.
 	Pod(name types.NamespacedName) *corev1.Pod
 }

@@ -192,3 +192,11 @@ func TestPhasesAndEventsHaveNames(t *testing.T) {
 		t.Errorf("names %v", seen)
 	}
 }
+
+func TestADecisionThatSentNothingIsNotEndedByAPodWithoutTexts(t *testing.T) {
+	refused := podstate.Event{Kind: podstate.Decide, Decision: &podstate.Decision{Node: "n1", Refusal: errRefused}}
+	s := history(refused, podstate.Event{Kind: podstate.Match, Annotations: map[string]string{"other": "x"}})
+	if s.Phase() != podstate.Decided {
+		t.Errorf("the phase is %v", s.Phase())
+	}
+}
