@@ -227,8 +227,11 @@ func nodeHalf(p string) bool {
 }
 
 // pureDomain is sharing without the node halves, their vocabulary and the
-// support code of tests.
+// support code of tests, and the model of a node.
 func pureDomain(p string) bool {
+	if p == "deviceshare/deviceplugin/node" {
+		return true
+	}
 	return under("sharing")(p) && !nodeHalf(p) &&
 		!under("sharing/nodeapi", "sharing/sharingtest")(p)
 }
