@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/mps/mpsnode"
 )
@@ -74,7 +75,7 @@ func play(scene string) error {
 func playFacts(driver *NVML, devices []Device) error {
 	type seen struct {
 		Version string
-		Facts   []Facts
+		Facts   []node.Facts
 		Links   []string
 	}
 	out := seen{}
@@ -230,7 +231,7 @@ func actOn(t *testing.T, scene, topology string) string {
 func TestTheRealBindingReadsTheDriver(t *testing.T) {
 	var seen struct {
 		Version string
-		Facts   []Facts
+		Facts   []node.Facts
 		Links   []string
 	}
 	if err := json.Unmarshal([]byte(act(t, "facts")), &seen); err != nil {

@@ -82,8 +82,7 @@ func refuse(r RefusalReason, format string, args ...any) *Refusal {
 // places it was given, and starts its containers whatever the administrator has
 // edited since. Exactly one of the results is set.
 func Admit(s State, a Ask, records []Record) (Claim, *Refusal) {
-	inv := s.Inventory()
-	claim, no := claimOf(&a, &inv)
+	claim, no := ClaimOf(s, a)
 	if no != nil {
 		return Claim{}, no
 	}
@@ -96,7 +95,7 @@ func Admit(s State, a Ask, records []Record) (Claim, *Refusal) {
 		if why, is := s.ConfigUnknown(); is {
 			return Claim{}, refuse(NoNewPods, "no container of a new pod starts now: %s", why)
 		}
-		if no := s.requireCurrent(&a.Placement, &inv); no != nil {
+		if no := s.requireCurrent(&a.Placement); no != nil {
 			return Claim{}, no
 		}
 	}
@@ -106,14 +105,16 @@ func Admit(s State, a Ask, records []Record) (Claim, *Refusal) {
 	return claim, nil
 }
 
-// claimOf pairs the container's shares with the devices of this node.
-func claimOf(a *Ask, inv *sharing.Inventory) (Claim, *Refusal) {
+// ClaimOf pairs the container's shares with the devices of this node, whether or not
+// it may start with them now.
+func ClaimOf(s State, a Ask) (Claim, *Refusal) {
+	inv := s.Inventory()
 	given, ok := a.Placement.Container(a.Container)
 	switch {
 	case !ok || len(given.Shares) == 0:
-		return Claim{}, refuse(NothingGiven, "the scheduler gave it nothing, the kubelet %d slots", a.Slots)
+		return Claim{}, refuse(NothingGiven, "the scheduler gave container %s nothing, the kubelet %d slots", a.Container, a.Slots)
 	case len(given.Shares) != a.Slots:
-		return Claim{}, refuse(OtherCount, "the scheduler gave it %d devices, the kubelet %d slots", len(given.Shares), a.Slots)
+		return Claim{}, refuse(OtherCount, "the scheduler gave container %s %d devices, the kubelet %d slots", a.Container, len(given.Shares), a.Slots)
 	}
 	devices := make([]sharing.Device, 0, len(given.Shares))
 	for _, share := range given.Shares {
@@ -144,7 +145,8 @@ func (s State) requireWorking(d *sharing.Device) *Refusal {
 
 // requireCurrent makes the checks that only a pod meets of which nothing has
 // started. All of the placement is looked at, so that a pod is not refused half way.
-func (s State) requireCurrent(p *sharing.Placement, inv *sharing.Inventory) *Refusal {
+func (s State) requireCurrent(p *sharing.Placement) *Refusal {
+	inv := s.Inventory()
 	for i := range p.Containers {
 		for _, share := range p.Containers[i].Shares {
 			d, ok := inv.Device(share.Device)

@@ -29,6 +29,8 @@ type Step struct {
 	Kind   StepKind
 	Device sharing.DeviceID
 	Action Action
+	// Wanted is the mode that the actions for the device lead to.
+	Wanted sharing.Mode
 	Owner  sharing.Owner
 	// Attempts is how often the same has failed in a row: the more often, the longer
 	// one waits before the next attempt.
@@ -59,7 +61,10 @@ func Plan(s State) []Step {
 			again = 0 // something else is tried than what failed
 		}
 		for _, a := range v.actions {
-			steps = append(steps, Step{Kind: Act, Device: d.facts.UUID, Action: a, Attempts: again, ByHand: again > 0 && f.kind == NeedsAdministrator})
+			steps = append(steps, Step{
+				Kind: Act, Device: d.facts.UUID, Action: a, Wanted: v.wanted,
+				Attempts: again, ByHand: again > 0 && f.kind == NeedsAdministrator,
+			})
 		}
 	}
 	for _, r := range s.releases {

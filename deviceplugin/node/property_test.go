@@ -13,7 +13,7 @@ import (
 )
 
 // rounds is how many random stories are played, and how long each is.
-const rounds, length = 500, 80
+const rounds, length = 300, 80
 
 // Random events happen to a simulated node. After each of them the snapshot must be
 // what an oracle computes from the whole history, which shares no code with the
@@ -211,13 +211,10 @@ func (s *story) work(id sharing.DeviceID) {
 	var b begun
 	for _, step := range node.Plan(s.state) {
 		if step.Device == id && step.Kind == node.Act {
-			b.actions = append(b.actions, step.Action)
+			b.actions, b.mode = append(b.actions, step.Action), step.Wanted
 		}
 	}
 	if len(b.actions) > 0 {
-		inv := s.state.Inventory()
-		d, _ := inv.Device(id)
-		b.mode = d.Mode
 		s.begun[id] = b
 	}
 }

@@ -84,13 +84,13 @@ type world struct {
 	out      []string
 }
 
-// fresh is the state of a plugin that has just started.
+// fresh is the state of a plugin that has just started and has registered.
 func (w *world) fresh() node.State {
-	return node.New(node.Config{
+	return node.Reduce(node.New(node.Config{
 		Node:   "n1",
 		Powers: node.Powers{Serves: sharing.Modes(), Switches: true, Switched: switched()},
 		Health: node.HealthRules{Ignored: node.ApplicationXIDs(), Quiet: 60},
-	})
+	}), node.Kubelet{Knows: true})
 }
 
 func (w *world) say(format string, args ...any) { w.out = append(w.out, fmt.Sprintf(format, args...)) }
@@ -254,14 +254,12 @@ func (w *world) act(id sharing.DeviceID, f []string) {
 		how, why = f[0], strings.Join(f[1:], " ")
 	}
 	var wanted sharing.Mode
-	if d, ok := deviceOf(w.state.Inventory(), id); ok {
-		wanted = d.Mode
-	}
 	done := 0
 	for _, s := range node.Plan(w.state) {
 		if s.Device != id || s.Kind != node.Act {
 			continue
 		}
+		wanted = s.Wanted
 		if how == "fails" || how == "manual" {
 			w.send(node.ChangeFailed{Device: id, Mode: wanted, Why: why, Manual: how == "manual"})
 			return

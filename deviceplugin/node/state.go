@@ -56,7 +56,7 @@ const (
 )
 
 // New returns the state of a node about which nothing is known.
-func New(c Config) State { return State{cfg: c, intake: intake{kubelet: true}} }
+func New(c Config) State { return State{cfg: c} }
 
 // Scanned reports whether the driver has listed its devices at least once.
 func (s State) Scanned() bool { return s.scanned }

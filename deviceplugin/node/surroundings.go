@@ -17,7 +17,6 @@ const (
 	PartKubelet    Part = "kubelet checkpoint"
 	PartResources  Part = "podresources"
 	PartPublishing Part = "publishing"
-	PartAmounts    Part = "amounts"
 )
 
 // trouble is a part that fails, and why.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package health
+package agent
 
 import (
-	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
 
@@ -18,7 +18,7 @@ type round struct {
 	silent map[sharing.DeviceID]bool
 }
 
-func newRound(devices []driver.Device, found []discovery.Found) *round {
+func newRound(devices []driver.Device, found []node.Facts) *round {
 	r := &round{listed: len(devices), handle: map[sharing.DeviceID]driver.Device{}, silent: map[sharing.DeviceID]bool{}}
 	for i := range found {
 		for _, d := range devices {

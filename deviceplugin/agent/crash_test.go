@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package transition
+package agent
 
 import (
 	"errors"
@@ -48,7 +48,7 @@ func killAt(t *testing.T, from, to sharing.Mode, at int) bool {
 			runtime.Goexit()
 		}
 	}
-	b.set(func() { b.wanted[gpu] = to })
+	b.wanted[gpu] = to
 	b.startUnlooked()
 	killed := false
 	select {
@@ -57,7 +57,7 @@ func killAt(t *testing.T, from, to sharing.Mode, at int) bool {
 	case <-b.mover.Looked():
 	}
 	b.stop()
-	b.killed, b.shown[gpu] = nil, Standing{}
+	b.killed = nil
 	b.start()
 	b.await("the end of the change", b.ready(gpu, to))
 	return killed
@@ -67,8 +67,9 @@ func TestADeviceThatGoesAwayAfterAFailureIsNotLookedForInALoop(t *testing.T) {
 	b := newBench(t, one(mig))
 	b.fails["enter mig"] = errors.New("no")
 	b.start()
-	b.await("the reason", func() bool { return strings.Contains(b.shown[gpu].Why, "no") })
-	b.set(func() { delete(b.wanted, gpu); delete(b.fails, "enter mig") })
+	b.await("the reason", func() bool { return strings.Contains(b.shown(gpu).why, "no") })
+	b.set(func() { delete(b.fails, "enter mig") })
+	b.want(gpu, "")                   // it is not offered
 	time.Sleep(10 * time.Millisecond) // what is under way ends
 	before := 0
 	b.set(func() { before = b.asked })

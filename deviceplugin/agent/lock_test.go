@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lock
+package agent
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 func TestOneKeyIsHeldByOneAtATime(t *testing.T) {
-	var l Keyed
+	var l KeyedLock
 	var wait sync.WaitGroup
 	inside := map[string]int{} // the locks guard it; -race tells if they do not
 	for i := range 200 {
@@ -37,7 +37,7 @@ func TestOneKeyIsHeldByOneAtATime(t *testing.T) {
 }
 
 func TestDifferentKeysDoNotWaitForEachOther(t *testing.T) {
-	var l Keyed
+	var l KeyedLock
 	unlock := l.Lock("a")
 	l.Lock("b")() // would hang
 	unlock()
@@ -45,16 +45,16 @@ func TestDifferentKeysDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestWhoGivesUpWaitingHoldsNothing(t *testing.T) {
-	var l Keyed
+	var l KeyedLock
 	unlock := l.Lock("b")
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := l.Within(ctx, "a", "b", "c"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "b") {
+	if _, err := l.LockContext(ctx, "a", "b", "c"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "b") {
 		t.Errorf("the error is %v", err)
 	}
 	l.Lock("a", "c")() // would hang
 	unlock()
-	got, err := l.Within(context.Background(), "a", "b", "c")
+	got, err := l.LockContext(context.Background(), "a", "b", "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestWhoGivesUpWaitingHoldsNothing(t *testing.T) {
 func TestWhoIsPatientWaitsForManyInTurnButNotForOneThatStays(t *testing.T) {
 	const patience = 5 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		var l Keyed
+		var l KeyedLock
 		begin, queue := time.Now(), l.Lock("a")
 		for range 8 {
 			go func() {
@@ -78,7 +78,7 @@ func TestWhoIsPatientWaitsForManyInTurnButNotForOneThatStays(t *testing.T) {
 		}
 		synctest.Wait() // they are in the queue
 		go queue()
-		give, err := l.Patient(t.Context(), patience, "a")
+		give, err := l.LockWithPatience(t.Context(), patience, "a")
 		if err != nil {
 			t.Fatalf("gave up after %s in a queue that moves: %v", time.Since(begin), err)
 		}
@@ -89,14 +89,14 @@ func TestWhoIsPatientWaitsForManyInTurnButNotForOneThatStays(t *testing.T) {
 
 		defer l.Lock("b")()
 		begin = time.Now()
-		_, err = l.Patient(t.Context(), patience, "a", "b")
-		if !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), "whoever works on b: the same one has had it all the time, for 5s") || time.Since(begin) != patience {
+		_, err = l.LockWithPatience(t.Context(), patience, "a", "b")
+		if !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), "lock b: no holder has released it for 5s") || time.Since(begin) != patience {
 			t.Errorf("after %s the error is %v", time.Since(begin), err)
 		}
 		l.Lock("a")() // would hang
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.Patient(ctx, time.Minute, "b"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.LockWithPatience(ctx, time.Minute, "b"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the error is %v", err)
 		}
 	})

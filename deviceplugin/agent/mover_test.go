@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package transition
+package agent
 
 import (
 	"errors"
@@ -46,10 +46,10 @@ func TestABusyDeviceMovesWhenItBecomesIdle(t *testing.T) {
 		t.Fatal("the device takes no pod")
 	}
 	b.want(gpu, mig)
-	b.await("the reason to wait", func() bool { return strings.Contains(b.shown[gpu].Why, "default/a, default/p") })
+	b.await("the reason to wait", func() bool { return strings.Contains(b.shown(gpu).why, "default/a, default/p") })
 	b.set(func() { b.holders[gpu] = b.holders[gpu][:1] })
 	b.mover.Released()
-	b.await("the reason to name who is left", func() bool { return strings.HasSuffix(b.shown[gpu].Why, ": default/p") })
+	b.await("the reason to name who is left", func() bool { return strings.HasSuffix(b.shown(gpu).why, ": default/p") })
 	b.set(func() {
 		if !b.entered[gpu][mps] {
 			t.Error("the mode was left under its holder")
@@ -75,7 +75,7 @@ func TestAModeWantedBackBeforeItsPodsWereGoneChangesNothing(t *testing.T) {
 	tries := 0
 	b.set(func() { tries = b.tries })
 	b.want(gpu, core)
-	b.await("the reason to wait", func() bool { return b.shown[gpu].Why != "" })
+	b.await("the reason to wait", func() bool { return b.shown(gpu).why != "" })
 	b.want(gpu, mps)
 	b.await("mps again", b.ready(gpu, mps))
 	b.set(func() {
@@ -91,11 +91,11 @@ func TestAfterARestartNothingIsTouchedThatIsHeld(t *testing.T) {
 	b.holders["GPU-0"], b.holders["GPU-1"] = held(mig, "default/p"), held(mps, "default/q")
 	b.start()
 	b.set(func() {
-		if b.shown["GPU-0"] != (Standing{Mode: mig}) || b.tries != 0 {
-			t.Errorf("shown %+v after %d changes", b.shown["GPU-0"], b.tries)
+		if b.shown("GPU-0") != (standing{mode: mig}) || b.tries != 0 {
+			t.Errorf("shown %+v after %d changes", b.shown("GPU-0"), b.tries)
 		}
 	})
-	b.await("the reason to wait", func() bool { return strings.Contains(b.shown["GPU-1"].Why, "default/q") })
+	b.await("the reason to wait", func() bool { return strings.Contains(b.shown("GPU-1").why, "default/q") })
 	b.release("GPU-1")
 	b.await("the mode left over to be left", b.ready("GPU-1", core))
 }
@@ -109,12 +109,12 @@ func TestADeviceIsNotChangedUnderAPodThatAnotherDevicePluginStarted(t *testing.T
 	b.start()
 	b.set(func() {
 		for id, why := range map[sharing.DeviceID]string{"GPU-0": "its mode becomes mig", "GPU-2": "its mode becomes hami-core"} {
-			if got := b.shown[id]; got.Mode != "" || !strings.Contains(got.Why, why) || !strings.Contains(got.Why, "default/p") {
+			if got := b.shown(id); got.mode != "" || !strings.Contains(got.why, why) || !strings.Contains(got.why, "default/p") {
 				t.Errorf("device %s is shown as %+v", id, got)
 			}
 		}
-		if b.shown["GPU-1"] != (Standing{Mode: core}) || b.tries != 0 {
-			t.Errorf("shown %+v after %d changes", b.shown["GPU-1"], b.tries)
+		if b.shown("GPU-1") != (standing{mode: core}) || b.tries != 0 {
+			t.Errorf("shown %+v after %d changes", b.shown("GPU-1"), b.tries)
 		}
 	})
 	b.release("GPU-0")
@@ -155,7 +155,7 @@ func TestWhatTookTheDeviceOutOfItsModeIsUndone(t *testing.T) {
 	b.start()
 	b.await("mig", b.ready(gpu, mig))
 	b.set(func() { b.entered[gpu][mig] = false }) // a reset
-	b.await("mig again", func() bool { return b.entered[gpu][mig] && b.shown[gpu].Mode == mig })
+	b.await("mig again", func() bool { return b.entered[gpu][mig] && b.shown(gpu).mode == mig })
 }
 
 func TestAFailureIsShownToldOnceAndTriedAgain(t *testing.T) {
@@ -165,7 +165,7 @@ func TestAFailureIsShownToldOnceAndTriedAgain(t *testing.T) {
 			b.entered[gpu][mps] = true
 			b.fails[step] = errors.New("in use by a monitor")
 			b.start()
-			b.await("the reason", func() bool { return strings.Contains(b.shown[gpu].Why, "in use by a monitor") })
+			b.await("the reason", func() bool { return strings.Contains(b.shown(gpu).why, "in use by a monitor") })
 			if step != "entered mps" {
 				b.await("several tries", func() bool { return b.tries > 5 })
 			}
@@ -184,10 +184,10 @@ func TestAnErrorThatPassesIsNeitherShownNorToldAndTriedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		step   string
 		wanted sharing.Mode
-		shown  Standing
+		shown  standing
 	}{
-		"looking at a device that is ready":    {"entered mps", core, Standing{Mode: core}},
-		"a step on the way into a wanted mode": {"enter mig", mig, Standing{Why: "it is being brought into mode mig"}},
+		"looking at a device that is ready":    {"entered mps", core, standing{mode: core}},
+		"a step on the way into a wanted mode": {"enter mig", mig, standing{why: "it is being brought into mode mig"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, one(core))
@@ -198,8 +198,8 @@ func TestAnErrorThatPassesIsNeitherShownNorToldAndTriedAgain(t *testing.T) {
 			b.want(gpu, c.wanted)
 			b.await("several looks", func() bool { return b.asked > asked+20 })
 			b.set(func() {
-				if b.shown[gpu] != c.shown || len(b.told) != 0 {
-					t.Errorf("shown %+v, told %q", b.shown[gpu], b.told)
+				if b.shown(gpu) != c.shown || len(b.told) != 0 {
+					t.Errorf("shown %+v, told %q", b.shown(gpu), b.told)
 				}
 				delete(b.fails, c.step)
 			})
@@ -218,7 +218,7 @@ func TestWhatOnlyAnAdministratorCanDoIsToldOnceAndNotTriedInALoop(t *testing.T) 
 		t.Errorf("four tries in %v, want one each 10 ms", took)
 	}
 	b.set(func() {
-		if got := b.shown[gpu].Why; got != "a reset is needed: nvidia-smi --gpu-reset -i 0" {
+		if got := b.shown(gpu).why; got != "a reset is needed: nvidia-smi --gpu-reset -i 0" {
 			t.Errorf("shown %q", got)
 		}
 		if len(b.told) != 1 || !strings.Contains(b.told[0], "nvidia-smi --gpu-reset") {
@@ -235,7 +235,7 @@ func TestADeviceThatCannotBeChangedGoesBackWhenItsOldModeIsWanted(t *testing.T) 
 	b.await("mps", b.ready(gpu, mps))
 	b.set(func() { b.fails["enter mig"] = errors.New("no") })
 	b.want(gpu, mig)
-	b.await("the reason", func() bool { return strings.Contains(b.shown[gpu].Why, "enter mig: no") })
+	b.await("the reason", func() bool { return strings.Contains(b.shown(gpu).why, "enter mig: no") })
 	b.want(gpu, mps)
 	b.await("mps", b.ready(gpu, mps))
 }
@@ -247,7 +247,7 @@ func TestASlowDeviceHoldsUpNoOther(t *testing.T) {
 	b.want("GPU-0", mig)
 	b.want("GPU-1", slice)
 	b.await("the other device", b.ready("GPU-1", slice))
-	b.await("the reason", func() bool { return b.shown["GPU-0"].Why == "it is being brought into mode mig" })
+	b.await("the reason", func() bool { return b.shown("GPU-0").why == "it is being brought into mode mig" })
 	close(b.slow)
 	b.await("the slow device", b.ready("GPU-0", mig))
 }

@@ -1,62 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package health
+package agent
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"k8s.io/klog/v2"
 
-	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
-	"deviceshare/sharing"
+	"deviceshare/deviceplugin/node"
 )
 
-// Config is how a Monitor works. Zero durations take the defaults.
-type Config struct {
-	Ignored   []uint64      // critical errors that do not count
-	IgnoreAll bool          // none of them counts
-	Probe     time.Duration // between probes; 5 s
-	Quiet     time.Duration // see the rule of the package; 60 s
-	Retry     time.Duration // before the driver is opened again; 10 s
+// MonitorConfig is how a Monitor works. Zero durations take the defaults.
+type MonitorConfig struct {
+	Probe time.Duration // between probes; 5 s
+	Retry time.Duration // before the driver is opened again; 10 s
 	// FailFast makes Run return when the driver cannot be opened the first time.
 	FailFast bool
-	// Trouble is told, once per change, that the driver cannot be used (an
-	// error) or can be used again (nil). It may be nil.
-	Trouble func(error)
 	// Opened is told that the driver was opened afresh: it may be another one. It
 	// may be nil.
 	Opened func()
-	// Changed is told about every device that broke (why) or came back (""). It
-	// may be nil.
-	Changed func(id sharing.DeviceID, why string)
 	// Alive is told again and again while Run works: at least once a second while
 	// the driver answers, and after each Retry while it cannot be used. When it is
 	// silent for longer, a call of the driver has not returned. It may be nil.
 	Alive func()
 }
 
-func (c Config) withDefaults() Config {
+func (c MonitorConfig) withDefaults() MonitorConfig {
 	set := func(d *time.Duration, value time.Duration) {
 		if *d <= 0 {
 			*d = value
 		}
 	}
 	set(&c.Probe, 5*time.Second)
-	set(&c.Quiet, time.Minute)
 	set(&c.Retry, 10*time.Second)
-	if c.Trouble == nil {
-		c.Trouble = func(error) {}
-	}
 	if c.Opened == nil {
 		c.Opened = func() {}
-	}
-	if c.Changed == nil {
-		c.Changed = func(sharing.DeviceID, string) {}
 	}
 	if c.Alive == nil {
 		c.Alive = func() {}
@@ -64,29 +46,23 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Monitor owns the driver: it opens it, scans it, listens to it, and writes what
-// it finds on the board. Nothing else writes there.
+// Monitor owns the driver: it opens it, scans it, listens to it, and sends what it
+// finds to the agent. Nothing else does.
 type Monitor struct {
-	driver driver.Driver
-	board  *discovery.Board
-	cfg    Config
-	ledger *ledger
-
-	known   map[sharing.DeviceID]bool // found by any scan
-	trouble string                    // what Trouble was told last
-	told    map[sharing.DeviceID]string
+	driver  driver.Driver
+	agent   *Agent
+	cfg     MonitorConfig
+	began   time.Time
 	rescans chan chan struct{}
 }
 
-// New returns a monitor that has not started.
-func New(driver driver.Driver, board *discovery.Board, cfg Config) *Monitor {
-	cfg = cfg.withDefaults()
-	return &Monitor{
-		driver: driver, board: board, cfg: cfg,
-		ledger: newLedger(cfg), known: map[sharing.DeviceID]bool{}, told: map[sharing.DeviceID]string{},
-		rescans: make(chan chan struct{}),
-	}
+// NewMonitor returns a monitor that has not started.
+func NewMonitor(d driver.Driver, a *Agent, cfg MonitorConfig) *Monitor {
+	return &Monitor{driver: d, agent: a, cfg: cfg.withDefaults(), began: time.Now(), rescans: make(chan chan struct{})}
 }
+
+// now is the time on a clock that never goes back.
+func (m *Monitor) now() node.Moment { return node.Moment(time.Since(m.began)) }
 
 // Run works until ctx ends. A driver that cannot be used is tried again for ever,
 // unless FailFast is set and it never worked.
@@ -100,8 +76,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		if err == nil {
 			continue // reopen at once: devices were lost or came back
 		}
-		m.report(err)
-		m.blind(err)
+		m.agent.Send(node.DriverFailed{Why: err.Error()})
 		if first && m.cfg.FailFast {
 			return fmt.Errorf("start the driver: %w", err)
 		}
@@ -114,7 +89,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 }
 
 // Rescan reads every device again, because something other than the driver changed
-// one, and returns when the board has the result. While the driver is not open it
+// one, and returns when the state has the result. While the driver is not open it
 // waits until ctx ends; opening it reads the devices anyway.
 func (m *Monitor) Rescan(ctx context.Context) {
 	done := make(chan struct{})
@@ -129,41 +104,19 @@ func (m *Monitor) Rescan(ctx context.Context) {
 	}
 }
 
-// rescan serves one Rescan, if somebody waits for it.
-func (m *Monitor) rescan() {
+// serveRescan serves one Rescan, if somebody waits for it.
+func (m *Monitor) serveRescan() {
 	select {
 	case done := <-m.rescans:
 		defer close(done)
-		found, err := discovery.Scan(m.driver)
+		found, err := driver.Scan(m.driver)
 		if err != nil {
 			klog.ErrorS(err, "a device that was changed cannot be read again; the next look at the driver will")
 			return
 		}
-		m.board.SetFound(found)
+		m.agent.Send(node.Scanned{Devices: found})
 	default:
 	}
-}
-
-// report tells about trouble with the driver when it changed.
-func (m *Monitor) report(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text == m.trouble {
-		return
-	}
-	m.trouble = text
-	m.cfg.Trouble(err)
-}
-
-// blind takes in that nothing is known about any device: a driver that stopped
-// working says no more that its devices work.
-func (m *Monitor) blind(err error) {
-	for id := range m.known {
-		m.ledger.probed(id, err, time.Now())
-	}
-	m.publish()
 }
 
 // session uses the driver from opening to closing. It returns nil when the driver
@@ -181,17 +134,15 @@ func (m *Monitor) session(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list devices: %w", err)
 	}
-	found, err := discovery.Scan(m.driver)
+	found, err := driver.Scan(m.driver)
 	if err != nil && len(found) == 0 {
 		return err
 	}
 	if err != nil {
 		klog.ErrorS(err, "some devices do not answer", "answering", len(found), "listed", len(devices))
 	}
-	m.report(nil)
 	m.cfg.Opened()
-	m.board.SetFound(found)
-	m.missed(found)
+	m.agent.Send(node.Scanned{Devices: found})
 	here := newRound(devices, found)
 	watch, err := m.driver.Watch(here.answering())
 	if errors.Is(err, driver.ErrLost) {
@@ -204,34 +155,20 @@ func (m *Monitor) session(ctx context.Context) error {
 	return m.listen(ctx, watch, here)
 }
 
-// missed takes in devices of earlier scans that this one did not find.
-func (m *Monitor) missed(found []discovery.Found) {
-	answering := map[sharing.DeviceID]bool{}
-	for i := range found {
-		answering[found[i].UUID] = true
-		m.known[found[i].UUID] = true
-	}
-	for id := range m.known {
-		if !answering[id] {
-			m.ledger.probed(id, fmt.Errorf("the driver does not find it: %w", driver.ErrLost), time.Now())
-		}
-	}
-	m.publish()
-}
-
-// listen takes in events and probes until ctx ends, the driver breaks, or opening
-// it afresh may show something new.
+// listen takes in critical errors and probes until ctx ends, the driver breaks, or
+// opening it afresh may show something new.
 func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) error {
 	m.probe(here)
 	opened := time.Now()
 	next := opened.Add(m.cfg.Probe)
 	for ctx.Err() == nil {
 		m.cfg.Alive()
-		m.rescan()
+		m.serveRescan()
 		event, err := watch.Wait(min(time.Until(next), time.Second))
 		switch {
 		case err == nil:
-			m.takeIn(event)
+			klog.InfoS("a device reported a critical error", "device", event.Device, "xid", event.XID)
+			m.agent.Send(node.Faulted{Device: event.Device, XID: event.XID, At: m.now()})
 		case errors.Is(err, driver.ErrQuiet):
 		case errors.Is(err, driver.ErrLost):
 			next = time.Now()
@@ -242,7 +179,7 @@ func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) e
 			continue
 		}
 		m.probe(here)
-		if m.stale(here) && time.Since(opened) >= m.cfg.Retry {
+		if m.isStale(here) && time.Since(opened) >= m.cfg.Retry {
 			return nil
 		}
 		next = time.Now().Add(m.cfg.Probe)
@@ -250,24 +187,14 @@ func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) e
 	return nil
 }
 
-// stale reports that opening the driver afresh may show something new: a device
+// isStale reports that opening the driver afresh may show something new: a device
 // does not answer, none is there yet, or their number changed.
-func (m *Monitor) stale(here *round) bool {
+func (m *Monitor) isStale(here *round) bool {
 	if here.listed == 0 || here.listed != len(here.order) || len(here.silent) > 0 {
 		return true
 	}
 	now, err := m.driver.Devices()
 	return err != nil || len(now) != here.listed
-}
-
-// takeIn takes in one event.
-func (m *Monitor) takeIn(e driver.Event) {
-	if !m.ledger.fault(e.Device, e.XID, time.Now()) {
-		klog.InfoS("a device reported an application error, which says nothing about the device", "device", e.Device, "xid", e.XID)
-		return
-	}
-	klog.InfoS("a device reported a critical error", "device", e.Device, "xid", e.XID)
-	m.publish()
 }
 
 // probe asks every device for a sign of life.
@@ -278,27 +205,11 @@ func (m *Monitor) probe(here *round) {
 		}
 		err := here.handle[id].Probe()
 		m.cfg.Alive()
-		m.ledger.probed(id, err, time.Now())
 		if err != nil {
 			here.silent[id] = true
+			m.agent.Send(node.Silent{Device: id, Why: err.Error()})
+			continue
 		}
+		m.agent.Send(node.Answered{Device: id, At: m.now()})
 	}
-	m.publish()
-}
-
-// publish writes the board and tells about changes.
-func (m *Monitor) publish() {
-	sick := m.ledger.sick()
-	m.board.SetSick(sick)
-	for id, why := range sick {
-		if m.told[id] == "" {
-			m.cfg.Changed(id, why)
-		}
-	}
-	for id := range m.told {
-		if _, still := sick[id]; !still {
-			m.cfg.Changed(id, "")
-		}
-	}
-	m.told = maps.Clone(sick)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package health
+package agent
 
 import (
 	"context"
@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
-	"deviceshare/sharing"
+	"deviceshare/deviceplugin/node"
 )
 
 // stalling is a driver whose Devices does not return while the gate is shut.
@@ -33,11 +32,8 @@ func (s *stalling) Devices() ([]driver.Device, error) {
 
 func TestTheLoopIsSilentOnlyWhileACallOfTheDriverDoesNotReturn(t *testing.T) {
 	driver := &stalling{Driver: drivertest.New(drivertest.A100(0)), inside: make(chan struct{}), gate: make(chan struct{})}
-	board := discovery.NewBoard("n", discovery.Settings{Device: func(*discovery.Found) discovery.Offer {
-		return discovery.Offer{Mode: sharing.HAMiCore, MaxShares: 1}
-	}})
 	var beats atomic.Int64
-	m := New(driver, board, Config{Probe: time.Millisecond, Retry: time.Millisecond, Alive: func() { beats.Add(1) }})
+	m := NewMonitor(driver, offering(node.HealthRules{}, nil), MonitorConfig{Probe: time.Millisecond, Retry: time.Millisecond, Alive: func() { beats.Add(1) }})
 	goesOn := func(while string) {
 		t.Helper()
 		for before, end := beats.Load(), time.Now().Add(time.Minute); beats.Load() < before+10; time.Sleep(time.Millisecond) {

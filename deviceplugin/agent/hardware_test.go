@@ -1,47 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package transition
+package agent
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
 
-	"deviceshare/deviceplugin/lock"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
 
 var errPassing = errors.New("the driver is just being opened")
 
+// The modes as these tests name them.
+const (
+	core  = sharing.HAMiCore
+	mig   = sharing.MIG
+	mps   = sharing.MPS
+	slice = sharing.TimeSlicing
+)
+
+func held(mode sharing.Mode, pods ...string) []node.Holder {
+	var out []node.Holder
+	for _, p := range pods {
+		out = append(out, node.Holder{Owner: sharing.Owner(p), Pod: p, Mode: mode})
+	}
+	return out
+}
+
+// standing is how far a device is, as others see it: the mode it is ready for pods
+// in, or why it is in none.
+type standing struct {
+	mode sharing.Mode
+	why  string
+}
+
+// given is a configuration by device; without a mode a device is not offered.
+type given map[sharing.DeviceID]sharing.Mode
+
+func (g given) Offer(f *node.Facts) node.Offer {
+	return node.Offer{Mode: g[f.UUID], Hidden: g[f.UUID] == "", MaxShares: 10}
+}
+
 // bench is a node in memory: its devices, who holds them, and what a mover did.
 type bench struct {
 	t     *testing.T
-	locks lock.Keyed
+	locks KeyedLock
+	agent *Agent
 	mover *Mover
 	stop  func()
 
 	mu      sync.Mutex
-	wanted  map[sharing.DeviceID]sharing.Mode
+	wanted  given
 	entered map[sharing.DeviceID]map[sharing.Mode]bool
-	holders map[sharing.DeviceID][]Holder
-	shown   map[sharing.DeviceID]Standing
+	holders map[sharing.DeviceID][]node.Holder
 	fails   map[string]error // step of a switcher -> what it answers
 	slow    chan struct{}    // when set, Enter waits for it
 	told    []string
 	tries   int
-	asked   int    // how often the devices were asked for
+	asked   int    // how often the devices were looked at
 	killed  func() // when set, told about every change of hardware
-	changes chan struct{}
 }
 
 func newBench(t *testing.T, modes map[sharing.DeviceID]sharing.Mode) *bench {
 	b := &bench{
-		t: t, wanted: modes, entered: map[sharing.DeviceID]map[sharing.Mode]bool{}, holders: map[sharing.DeviceID][]Holder{},
-		shown: map[sharing.DeviceID]Standing{}, fails: map[string]error{}, changes: make(chan struct{}, 1),
+		t: t, wanted: modes, entered: map[sharing.DeviceID]map[sharing.Mode]bool{}, holders: map[sharing.DeviceID][]node.Holder{},
+		fails: map[string]error{},
 	}
 	for id := range modes {
 		b.entered[id] = map[sharing.Mode]bool{}
@@ -60,28 +90,17 @@ func (b *bench) start() {
 }
 
 func (b *bench) startUnlooked() {
-	b.mover = New(Config{
-		Switchers: []nodeapi.Switcher{&state{b, mig}, &state{b, mps}},
-		Devices:   b.devices, Holders: b.held, Locks: &b.locks, Changes: b.changes,
-		Show: func(id sharing.DeviceID, s Standing) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.shown[id] = s
-			poke(b.changes) // as the board does
-		},
-		Observe: Observer{
-			Moved: func(d sharing.Device, _ time.Duration) { b.tell("%s is in %s", d.ID, d.Mode) },
-			Waiting: func(d sharing.Device, why string, holders []Holder) {
-				b.tell("%s waits for %d: %s", d.ID, len(holders), why)
-			},
-			Failed: func(d sharing.Device, err error, fresh bool) {
-				if fresh {
-					b.tell("%s failed: %v", d.ID, err)
-				}
-			},
-		},
-		Passing: func(err error) bool { return errors.Is(err, errPassing) },
-		First:   time.Millisecond, Most: 5 * time.Millisecond, Again: 10 * time.Millisecond,
+	b.agent = New(node.Config{Node: "n", Powers: node.Powers{Switches: true, Switched: []sharing.Mode{mig, mps}}}, b)
+	var found []node.Facts
+	for id := range b.wanted {
+		found = append(found, node.Facts{UUID: id, PCI: string(id), MIG: node.MIG{Capable: true}})
+	}
+	b.agent.Send(node.Configured{Settings: node.Settings{Offers: maps.Clone(b.wanted)}})
+	b.agent.Send(node.Scanned{Devices: found})
+	b.mover = NewMover(MoverConfig{
+		Agent: b.agent, Switchers: []nodeapi.Switcher{&state{b, mig}, &state{b, mps}}, Holders: b, Devices: &b.locks,
+		IsPassing: func(err error) bool { return errors.Is(err, errPassing) },
+		First:     time.Millisecond, Most: 5 * time.Millisecond, Again: 10 * time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -90,21 +109,38 @@ func (b *bench) startUnlooked() {
 	b.t.Cleanup(b.stop)
 }
 
-func (b *bench) devices() []sharing.Device {
+// shown is what others see of a device.
+func (b *bench) shown(id sharing.DeviceID) standing {
+	state := b.agent.State()
+	inv := state.Inventory()
+	d, offered := inv.Device(id)
+	c, _ := state.Condition(id)
+	if offered && c.Kind == node.Ready {
+		return standing{mode: d.Mode}
+	}
+	return standing{why: c.Detail}
+}
+
+// Holders implements Holders.
+func (b *bench) Holders(id sharing.DeviceID) []node.Holder {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked++
-	var out []sharing.Device
-	for id, m := range b.wanted {
-		out = append(out, sharing.Device{ID: id, Mode: m, Healthy: b.shown[id].Mode == m})
-	}
-	return out
+	return append([]node.Holder{}, b.holders[id]...)
 }
 
-func (b *bench) held(id sharing.DeviceID) []Holder {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return append([]Holder{}, b.holders[id]...)
+// Tell implements Listener.
+func (b *bench) Tell(_, _ node.State, notices []node.Notice) {
+	for _, n := range notices {
+		switch n.Kind {
+		case node.ModeReached:
+			b.tell("%s is in %s", n.Device, n.Mode)
+		case node.ModeWaits:
+			b.tell("%s waits for %d: %s", n.Device, len(n.Holders), n.Detail)
+		case node.ModeFailed, node.ModeByHand:
+			b.tell("%s failed: %s", n.Device, n.Detail)
+		}
+	}
 }
 
 func (b *bench) tell(format string, args ...any) {
@@ -116,9 +152,10 @@ func (b *bench) tell(format string, args ...any) {
 // want edits the configuration.
 func (b *bench) want(id sharing.DeviceID, m sharing.Mode) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.wanted[id] = m
-	poke(b.changes)
+	edited := maps.Clone(b.wanted)
+	b.mu.Unlock()
+	b.agent.Send(node.Configured{Settings: node.Settings{Offers: edited}})
 }
 
 // hold is a container that starts; false if the device takes none.
@@ -127,10 +164,10 @@ func (b *bench) hold(id sharing.DeviceID, m sharing.Mode, pod string) bool {
 	defer unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.shown[id].Mode != m || b.wanted[id] != m {
+	if b.shown(id) != (standing{mode: m}) {
 		return false
 	}
-	b.holders[id] = append(b.holders[id], Holder{Owner: sharing.Owner(pod), Pod: pod, Mode: m})
+	b.holders[id] = append(b.holders[id], node.Holder{Owner: sharing.Owner(pod), Pod: pod, Mode: m})
 	return true
 }
 
@@ -159,13 +196,13 @@ func (b *bench) await(what string, done func() bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("still waiting for %s; shown %+v, told %q", what, b.shown, b.told)
+			b.t.Fatalf("still waiting for %s; shown %+v, told %q", what, b.shown(gpu), b.told)
 		}
 	}
 }
 
 func (b *bench) ready(id sharing.DeviceID, m sharing.Mode) func() bool {
-	return func() bool { return b.shown[id] == Standing{Mode: m} && b.only(id, m) }
+	return func() bool { return b.shown(id) == standing{mode: m} && b.only(id, m) }
 }
 
 // only reports that the device is in the state of this mode and of no other.
@@ -237,7 +274,7 @@ func (s *state) switchTo(d sharing.Device, verb string, on bool) error {
 	if n := len(b.holders[d.ID]); n > 0 {
 		b.t.Errorf("%s %s of device %s, which %d hold", verb, s.mode, d.ID, n)
 	}
-	if b.shown[d.ID].Mode != "" {
+	if b.shown(d.ID).mode != "" {
 		b.t.Errorf("%s %s of device %s, which is shown as ready", verb, s.mode, d.ID)
 	}
 	for other, is := range b.entered[d.ID] {
