@@ -13,7 +13,7 @@ import (
 )
 
 // rounds is how many random stories are played, and how long each is.
-const rounds, length = 300, 80
+const rounds, length = 120, 80
 
 // Random events happen to a simulated node. After each of them the snapshot must be
 // what an oracle computes from the whole history, which shares no code with the
@@ -106,7 +106,7 @@ func (s *story) happen() {
 	s.now += node.Moment(s.random.IntN(40))
 	id := s.any()
 	why := fmt.Sprintf("because %d", s.random.IntN(3))
-	switch s.random.IntN(34) {
+	switch s.random.IntN(32) {
 	case 0, 1:
 		s.scan()
 	case 2:
@@ -136,7 +136,9 @@ func (s *story) happen() {
 	case 20, 21:
 		s.end(sharing.Owner(fmt.Sprint("pod-", s.random.IntN(s.pods+1))))
 	default:
-		s.work(id)
+		for _, c := range s.cards {
+			s.work(c.UUID)
+		}
 	}
 }
 
