@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,7 +44,7 @@ type plugin struct {
 	pods      *cluster.Pods
 	store     *checkpoint.Store
 	keeper    *lifecycle.Keeper
-	releases  *releases
+	releases  *agent.Releaser
 	receipts  *legacy.ReceiptWriter
 	preparers []nodeapi.Preparer
 	kubelet   kubelet.Directory
@@ -54,8 +52,7 @@ type plugin struct {
 	locks     agent.KeyedLock // one per device
 	mover     *agent.Mover
 	evictor   *cluster.Evictor
-	forget    func()       // what was learned about the driver's files
-	looked    atomic.Int64 // when the devices were last looked at, Unix nanoseconds
+	forget    func() // what was learned about the driver's files
 	// changes holds a token when what is published may have changed.
 	changes chan struct{}
 }
@@ -118,7 +115,7 @@ func (p *plugin) countable() sharing.Inventory {
 // assemble makes every part; nothing runs yet.
 func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*plugin, error) {
 	p := &plugin{
-		o: o, client: client, driver: driver, releases: newReleases(), receipts: legacy.NewReceiptWriter(client, o.nodeName), changes: make(chan struct{}, 1),
+		o: o, client: client, driver: driver, receipts: legacy.NewReceiptWriter(client, o.nodeName), changes: make(chan struct{}, 1),
 	}
 	slicer, step, err := timeSlice(o)
 	if err != nil {
@@ -171,7 +168,7 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 	p.forget = forget
 	p.monitor = agent.NewMonitor(p.driver, p.agent, agent.MonitorConfig{
 		Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError,
-		Opened: p.forget, Alive: func() { p.looked.Store(time.Now().UnixNano()) },
+		Opened: p.forget,
 	})
 	p.assembleModes()
 	return p, p.assembleKeeper(base)
@@ -211,6 +208,7 @@ func (p *plugin) assembleKeeper(base cdi.Base) error {
 		},
 	})
 	resolver.Memory = p.keeper
+	p.releases = agent.NewReleaser(p.agent, p.keeper)
 	return nil
 }
 
@@ -227,7 +225,9 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return p.receipts.Run(ctx) })
 	group.Go(func() error { return p.evictor.Run(ctx) })
 	if p.o.metricsAddress != "" {
-		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.well) })
+		group.Go(func() error {
+			return p.metrics.Serve(ctx, p.o.metricsAddress, agent.Health{Monitor: p.monitor, Releaser: p.releases, StateDir: p.o.stateDir}.Check)
+		})
 	}
 	group.Go(func() error {
 		klog.InfoS("waiting for the configuration and the pods of this node")
@@ -255,29 +255,10 @@ func (p *plugin) assembleAgent() error {
 	return nil
 }
 
-// well says what keeps the plugin from its work. A missing driver does not count:
-// restarting this process would not bring it. One that does not return does.
-func (p *plugin) well() error {
-	select {
-	case <-p.releases.broken:
-		return fmt.Errorf("the release queue has stopped")
-	default:
-	}
-	if _, err := os.Stat(p.o.stateDir); err != nil {
-		return fmt.Errorf("the state directory is out of reach: %w", err)
-	}
-	v := vitals{pause: p.o.driverRetry}
-	if at := p.looked.Load(); at != 0 {
-		v.looked = time.Unix(0, at)
-	}
-	v.owner, v.since = p.releases.oldest()
-	return hangs(time.Now(), v)
-}
-
 // PodGone implements cluster.PodObserver.
 func (p *plugin) PodGone(owner sharing.Owner) {
 	p.evictor.Forget(types.UID(owner))
-	p.releases.add(owner)
+	p.releases.Gone(owner)
 }
 
 // published is what the node object is kept equal to.

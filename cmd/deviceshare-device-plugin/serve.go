@@ -46,7 +46,7 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	group.Go(func() error { return amounts.Run(ctx) })
 	group.Go(func() error { return p.followDevices(ctx) })
 	group.Go(func() error { return p.reconcile(ctx) })
-	group.Go(func() error { return p.releases.run(ctx, p.keeper.Release) })
+	group.Go(func() error { return p.releases.Run(ctx) })
 	return count.Run(ctx)
 }
 

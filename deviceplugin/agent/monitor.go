@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -23,10 +24,6 @@ type MonitorConfig struct {
 	// Opened is told that the driver was opened afresh: it may be another one. It
 	// may be nil.
 	Opened func()
-	// Alive is told again and again while Run works: at least once a second while
-	// the driver answers, and after each Retry while it cannot be used. When it is
-	// silent for longer, a call of the driver has not returned. It may be nil.
-	Alive func()
 }
 
 func (c MonitorConfig) withDefaults() MonitorConfig {
@@ -40,9 +37,6 @@ func (c MonitorConfig) withDefaults() MonitorConfig {
 	if c.Opened == nil {
 		c.Opened = func() {}
 	}
-	if c.Alive == nil {
-		c.Alive = func() {}
-	}
 	return c
 }
 
@@ -54,7 +48,13 @@ type Monitor struct {
 	cfg     MonitorConfig
 	began   time.Time
 	rescans chan chan struct{}
+	// looked is when the loop was last seen at work, in Unix nanoseconds: at least once a
+	// second while the driver answers, and after each Retry while it cannot be used.
+	// When it is silent for longer, a call of the driver has not returned.
+	looked atomic.Int64
 }
+
+func (m *Monitor) alive() { m.looked.Store(time.Now().UnixNano()) }
 
 // NewMonitor returns a monitor that has not started.
 func NewMonitor(d driver.Driver, a *Agent, cfg MonitorConfig) *Monitor {
@@ -68,7 +68,7 @@ func (m *Monitor) now() node.Moment { return node.Moment(time.Since(m.began)) }
 // unless FailFast is set and it never worked.
 func (m *Monitor) Run(ctx context.Context) error {
 	for first := true; ctx.Err() == nil; first = false {
-		m.cfg.Alive()
+		m.alive()
 		err := m.session(ctx)
 		if ctx.Err() != nil {
 			break
@@ -162,7 +162,7 @@ func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) e
 	opened := time.Now()
 	next := opened.Add(m.cfg.Probe)
 	for ctx.Err() == nil {
-		m.cfg.Alive()
+		m.alive()
 		m.serveRescan()
 		event, err := watch.Wait(min(time.Until(next), time.Second))
 		switch {
@@ -204,7 +204,7 @@ func (m *Monitor) probe(here *round) {
 			continue
 		}
 		err := here.handle[id].Probe()
-		m.cfg.Alive()
+		m.alive()
 		if err != nil {
 			here.silent[id] = true
 			m.agent.Send(node.Silent{Device: id, Why: err.Error()})

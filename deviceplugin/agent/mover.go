@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -72,11 +70,7 @@ func (c *MoverConfig) delay(s *node.Step) time.Duration {
 	if s.ByHand {
 		return c.Again
 	}
-	backoff := wait.Backoff{Duration: c.First, Factor: 2, Cap: c.Most, Steps: s.Attempts - 1}
-	for backoff.Steps > 0 {
-		backoff.Step()
-	}
-	return backoff.Duration
+	return delay(s.Attempts, c.First, c.Most)
 }
 
 // Mover brings idle devices into their modes. One goroutine works for each

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package agent
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
 
@@ -51,46 +54,53 @@ func TestAReleaseHangsFromItsFirstAttemptUntilOneReturnsInTime(t *testing.T) {
 		"and so does a success, for another time": {[]error{nil, late}, time.Minute},
 	}
 	for name, c := range cases {
-		r := newReleases()
+		a := New(node.Config{Node: "n"}, nil)
+		r := NewReleaser(a, nil)
+		begins := func(o sharing.Owner, at time.Time) { // at which the next attempt is due
+			a.Send(node.OwnerGone{Owner: o})
+			r.begin(at, func(sharing.Owner) {})
+		}
 		at := start
 		for _, end := range c.ends {
-			r.begin("uid", at)
-			r.end("uid", end)
+			begins("uid", at)
+			r.end("uid", end, at)
 			at = at.Add(time.Minute)
 		}
-		r.begin("uid", at)
-		r.begin("younger", at.Add(time.Second))
+		begins("uid", at)
+		begins("younger", at.Add(time.Second))
 		if owner, since := r.oldest(); owner != "uid" || since.Sub(start) != c.want {
 			t.Errorf("%s: %s hangs from %s, want %s", name, owner, since.Sub(start), c.want)
 		}
-		r.end("uid", nil)
-		r.end("younger", nil)
+		r.end("uid", nil, at)
+		r.end("younger", nil, at)
 		if owner, since := r.oldest(); !since.IsZero() {
 			t.Errorf("%s: in the end %s hangs", name, owner)
 		}
 	}
 }
 
+// releasing is done by a function.
+type releasing func(context.Context, sharing.Owner) error
+
+func (f releasing) Release(ctx context.Context, o sharing.Owner) error { return f(ctx, o) }
+
 func TestAReleaseThatHangsHoldsUpNoOtherPod(t *testing.T) {
-	r := newReleases()
 	ctx, cancel := context.WithCancel(context.Background())
 	stuck, done, ended := make(chan struct{}), make(chan sharing.Owner, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = r.run(ctx, func(_ context.Context, o sharing.Owner) error {
-			if o == "stuck" {
-				<-stuck
-				return nil
-			}
-			done <- o
+	r := NewReleaser(New(node.Config{Node: "n"}, nil), releasing(func(_ context.Context, o sharing.Owner) error {
+		if o == "stuck" {
+			<-stuck
 			return nil
-		})
-	}()
-	r.add("stuck")
+		}
+		done <- o
+		return nil
+	}))
+	go func() { defer close(ended); _ = r.Run(ctx) }()
+	r.Gone("stuck")
 	for owner := sharing.Owner(""); owner == ""; owner, _ = r.oldest() {
 		time.Sleep(time.Millisecond)
 	}
-	r.add("other")
+	r.Gone("other")
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
@@ -102,4 +112,67 @@ func TestAReleaseThatHangsHoldsUpNoOtherPod(t *testing.T) {
 	close(stuck)
 	cancel()
 	<-ended
+}
+
+func TestAReleaseThatFailsIsRepeatedAndHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var mu sync.Mutex
+		times := map[sharing.Owner][]time.Duration{}
+		a := New(node.Config{Node: "n"}, nil)
+		r := NewReleaser(a, releasing(func(_ context.Context, o sharing.Owner) error {
+			mu.Lock()
+			defer mu.Unlock()
+			times[o] = append(times[o], time.Since(begin))
+			if o == "fails" && len(times[o]) < 4 {
+				return errors.New("a process runs there")
+			}
+			return nil
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = r.Run(ctx) }()
+		r.Gone("fails")
+		r.Gone("other")
+		time.Sleep(time.Minute)
+		cancel()
+		<-ended
+		if got := fmt.Sprint(times["fails"], times["other"]); got != "[0s 1s 3s 7s] [0s]" {
+			t.Errorf("attempts at %s", got)
+		}
+		if steps := node.Plan(a.State()); len(steps) != 0 {
+			t.Errorf("in the end %v is to be done", steps)
+		}
+	})
+}
+
+func TestAReleaseThatHangsIsNotBegunTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck, begun := make(chan struct{}), 0
+		r := NewReleaser(New(node.Config{Node: "n"}, nil), releasing(func(ctx context.Context, _ sharing.Owner) error {
+			begun++
+			if begun == 1 {
+				<-stuck // it does not heed its context
+				return ctx.Err()
+			}
+			return nil
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = r.Run(ctx) }()
+		r.Gone("uid")
+		time.Sleep(10 * time.Minute)
+		r.Gone("uid")
+		synctest.Wait()
+		if _, since := r.oldest(); begun != 1 || time.Since(since) != 10*time.Minute {
+			t.Errorf("%d attempts, it hangs since %s", begun, time.Since(since))
+		}
+		close(stuck)
+		time.Sleep(time.Minute)
+		if _, since := r.oldest(); begun != 2 || !since.IsZero() {
+			t.Errorf("afterwards %d attempts, hangs: %v", begun, !since.IsZero())
+		}
+		cancel()
+		<-ended
+	})
 }

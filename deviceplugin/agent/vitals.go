@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package agent
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"deviceshare/sharing"
@@ -40,4 +42,32 @@ func hangs(now time.Time, v vitals) error {
 		return fmt.Errorf("the release of owner %s hangs for %s", v.owner, took.Round(time.Second))
 	}
 	return nil
+}
+
+// Health tells whether the plugin is at work, for /healthz.
+type Health struct {
+	Monitor  *Monitor
+	Releaser *Releaser
+	// StateDir is where the plugin keeps its files.
+	StateDir string
+}
+
+// Check says what keeps the plugin from its work, nil if nothing does. A missing
+// driver does not count: restarting this process would not bring it. One that does
+// not return does.
+func (h Health) Check() error {
+	select {
+	case <-h.Releaser.stopped:
+		return errors.New("the release queue has stopped")
+	default:
+	}
+	if _, err := os.Stat(h.StateDir); err != nil {
+		return fmt.Errorf("the state directory is out of reach: %w", err)
+	}
+	v := vitals{pause: h.Monitor.cfg.Retry}
+	if at := h.Monitor.looked.Load(); at != 0 {
+		v.looked = time.Unix(0, at)
+	}
+	v.owner, v.since = h.Releaser.oldest()
+	return hangs(time.Now(), v)
 }
