@@ -340,8 +340,11 @@ func nodeHalf(p string) bool {
 func corepod(p string) bool { return under("sharing/podspec/corepod")(p) }
 
 // pureDomain is sharing without the node halves, their vocabulary, the reader of
-// Kubernetes' pods and the support code of tests.
+// Kubernetes' pods and the support code of tests, and the model of a node.
 func pureDomain(p string) bool {
+	if p == "deviceshare/deviceplugin/node" {
+		return true
+	}
 	return under("sharing")(p) && !nodeHalf(p) && !corepod(p) &&
 		!under("sharing/nodeapi", "sharing/sharingtest")(p)
 }

@@ -4,20 +4,20 @@ package main
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/legacy"
+	"deviceshare/sharing"
 )
 
 // newAmounts decides where the kubelet has the amounts of memory and compute from.
 func (p *plugin) newAmounts() *legacy.Amounts {
 	return legacy.NewAmounts(legacy.AmountsConfig{
 		Setting: p.o.memoryResources, Sockets: p.kubelet.DevicePlugins(), Checkpoint: p.kubelet,
-		Devices: p.board, Pods: p.pods, Configuration: inForce{p.config}, Observer: amountsObserver{p},
+		Devices: p, Pods: p.pods, Configuration: inForce{p.config}, Observer: amountsObserver{p},
 	})
 }
 
@@ -39,18 +39,22 @@ func (a amountsObserver) InTransition(why string) {
 	r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceAmountsInTransition", short(why))
 }
 
-// followDevices has changed devices published, and reports those that cannot be used.
+// Usable implements legacy.Devices.
+func (p *plugin) Usable() (sharing.Inventory, bool) { return p.countable(), p.agent.State().Scanned() }
+
+// Changes implements legacy.Devices.
+func (p *plugin) Changes() (<-chan struct{}, func()) { return p.agent.Changes() }
+
+// followDevices has changed devices published.
 func (p *plugin) followDevices(ctx context.Context) error {
-	changes, stop := p.board.Changes()
+	changes, stop := p.agent.Changes()
 	defer stop()
 	for {
-		p.report.unfit(p.board.Unfit())
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changes:
 			p.changed()
-		case <-time.After(15 * time.Second):
 		}
 	}
 }

@@ -3,10 +3,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,9 +15,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/metrics"
-	"deviceshare/sharing"
+	"deviceshare/deviceplugin/node"
 )
 
 // reporter says what is wrong where users look: events on the node or the pod,
@@ -30,10 +30,8 @@ type reporter struct {
 	metrics  *metrics.Metrics
 	stop     func()
 
-	mu      sync.Mutex
-	without map[kubelet.Source]bool     // which of the kubelet's records cannot be used
-	held    string                      // the last text of holds
-	bad     map[sharing.DeviceID]string // what unfit told last
+	agent *agent.Agent
+	pods  *cluster.Pods
 }
 
 func newReporter(client kubernetes.Interface, node string, metrics *metrics.Metrics) *reporter {
@@ -45,7 +43,6 @@ func newReporter(client kubernetes.Interface, node string, metrics *metrics.Metr
 		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "deviceshare-device-plugin", Host: node}),
 		metrics:  metrics,
 		stop:     broadcaster.Shutdown,
-		without:  map[kubelet.Source]bool{},
 	}
 }
 
@@ -62,58 +59,25 @@ func (r *reporter) trouble(kind, reason string, err error) {
 	r.recorder.Event(r.node, corev1.EventTypeWarning, reason, short(err.Error()))
 }
 
-// source reports, once per change, that one of the kubelet's records cannot be used,
-// or can be again; pods are told apart by the other one meanwhile. The errors of two
-// starts differ in the pod they name and are the same trouble.
-func (r *reporter) source(s kubelet.Source, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if (err != nil) == r.without[s] {
-		return
+// source takes in whether one of the kubelet's records can be used; pods are told
+// apart by the other one meanwhile.
+func (r *reporter) source(s kubelet.Source, err error) { r.part(partOf(s), err) }
+
+// partOf is a record of the kubelet as the model of the node names it.
+func partOf(s kubelet.Source) node.Part {
+	if s == kubelet.SourceCheckpoint {
+		return node.PartKubelet
 	}
-	r.without[s] = err != nil
-	r.trouble(metrics.ProblemIdentity, "KubeletRecordUnavailable", err)
+	return node.PartResources
 }
 
-// holds reports, once per change, that the configuration is not known, or is known
-// again when why is "".
-func (r *reporter) holds(why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.held == why {
+// part takes in whether a part of the surroundings works. It is told when it changes.
+func (r *reporter) part(p node.Part, err error) {
+	if err != nil {
+		r.agent.Send(node.Troubled{Part: p, Why: err.Error()})
 		return
 	}
-	r.held = why
-	var err error
-	if why != "" {
-		err = errors.New(why)
-	}
-	r.trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", err)
-}
-
-// device reports that a device broke or came back.
-func (r *reporter) device(id sharing.DeviceID, why string) {
-	if why == "" {
-		klog.InfoS("device is healthy again", "device", id)
-		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUHealthy", "device %s is healthy again", id)
-		return
-	}
-	klog.InfoS("device is broken", "device", id, "why", why)
-	r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUUnhealthy", "device %s gets no new pods: %s", id, short(why))
-}
-
-// unfit reports devices that cannot be used in their mode, once each.
-func (r *reporter) unfit(why map[sharing.DeviceID]string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, text := range why {
-		if r.bad[id] != text {
-			klog.ErrorS(nil, "device cannot be used in its mode", "device", id, "why", text)
-			r.metrics.Problem(metrics.ProblemConfiguration)
-			r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUModeUnusable", "device %s is not offered: %s", id, text)
-		}
-	}
-	r.bad = why
+	r.agent.Send(node.Recovered{Part: p})
 }
 
 // problem tells about something wrong with the node and counts it.

@@ -10,13 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/node"
 )
 
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
-	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil), without: map[kubelet.Source]bool{}}
+	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
+	r.agent = agent.New(node.Config{Node: "n"}, r)
 	missing := func(pod int) error {
 		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, kubelet.ErrNoPodResources)
 	}

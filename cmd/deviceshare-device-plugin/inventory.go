@@ -15,9 +15,10 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
-	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -45,18 +46,19 @@ func show(ctx context.Context, out io.Writer, o *options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, gpus.Close()) }()
-	found, err := discovery.Scan(gpus)
+	found, err := driver.Scan(gpus)
 	if err != nil {
 		return err
 	}
-	board := discovery.NewBoard(o.nodeName, settings(live.Value{Device: config.DefaultDevice()}, o.nodeName, nil))
-	board.SetFound(found)
-	inv, _ := board.Inventory()
+	a := agent.New(node.Config{Node: o.nodeName}, nil)
+	a.Send(agent.SettingsEvent(live.Value{Device: config.DefaultDevice()}, o.nodeName))
+	a.Send(node.Scanned{Devices: found})
+	inv := a.State().Inventory()
 	text, err := wire.EncodeInventory(inv)
 	if err != nil {
 		return fmt.Errorf("write the inventory of node %s: %w", o.nodeName, err)
 	}
-	edits, err := driverEdits(ctx, o, gpus, board, inv)
+	edits, err := driverEdits(ctx, o, gpus, a, inv)
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func show(ctx context.Context, out io.Writer, o *options) (err error) {
 }
 
 // instances are the partitions that exist, whoever made them.
-func instances(gpus driver.Partitions, found []discovery.Found) (map[sharing.DeviceID][]driver.Instance, error) {
+func instances(gpus driver.Partitions, found []node.Facts) (map[sharing.DeviceID][]driver.Instance, error) {
 	all := map[sharing.DeviceID][]driver.Instance{}
 	for i := range found {
 		if !found[i].MIG.Enabled {
@@ -86,11 +88,11 @@ func instances(gpus driver.Partitions, found []discovery.Found) (map[sharing.Dev
 }
 
 // driverEdits are the edits of a container that gets the first device.
-func driverEdits(ctx context.Context, o *options, gpus *driver.NVML, board *discovery.Board, inv sharing.Inventory) (*specs.ContainerEdits, error) {
+func driverEdits(ctx context.Context, o *options, gpus *driver.NVML, a *agent.Agent, inv sharing.Inventory) (*specs.ContainerEdits, error) {
 	if len(inv.Devices) == 0 {
 		return nil, nil
 	}
-	base, _, err := newBase(o, gpus, board)
+	base, _, err := newBase(o, gpus, a)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func driverEdits(ctx context.Context, o *options, gpus *driver.NVML, board *disc
 
 // newBase makes what brings the driver into containers. The function forgets
 // what it learned about the driver's files; it is nil where nothing is learned.
-func newBase(o *options, gpus driver.Driver, board *discovery.Board) (cdi.Base, func(), error) {
+func newBase(o *options, gpus driver.Driver, a *agent.Agent) (cdi.Base, func(), error) {
 	mig := cdi.Capabilities{Minors: o.migMinors, Root: o.capsRootOrDefault(), Devices: gpus, Maker: &cdi.NodeMaker{Drivers: "/proc/devices"}}
 	if o.driverEdits == "nvcdi" {
 		real, ok := gpus.(*driver.NVML)
@@ -115,5 +117,5 @@ func newBase(o *options, gpus driver.Driver, board *discovery.Board) (cdi.Base, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return &cdi.Files{DevRoot: o.devRoot, Driver: files, Minors: board, MIG: mig}, nil, nil
+	return &cdi.Files{DevRoot: o.devRoot, Driver: files, Minors: a, MIG: mig}, nil, nil
 }

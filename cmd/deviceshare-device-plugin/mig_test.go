@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/config"
-	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
@@ -149,25 +149,25 @@ func TestAFreshNodeKeepsTheInstancesOfOthersUntilItsDevicesAreGivenAMode(t *test
 }
 
 func TestTheInventoryListsThePartitionsThatExist(t *testing.T) {
-	driver := drivertest.New(drivertest.A100(0), drivertest.A100(1), drivertest.T4(2))
-	if err := driver.Open(); err != nil {
+	gpus := drivertest.New(drivertest.A100(0), drivertest.A100(1), drivertest.T4(2))
+	if err := gpus.Open(); err != nil {
 		t.Fatal(err)
 	}
 	first := drivertest.A100(0).UUID
-	driver.Cards().Switch(first, true)
-	if _, err := driver.CreateGPUInstance(first, "2g.20gb", 4); err != nil {
+	gpus.Cards().Switch(first, true)
+	if _, err := gpus.CreateGPUInstance(first, "2g.20gb", 4); err != nil {
 		t.Fatal(err)
 	}
-	found, err := discovery.Scan(driver)
+	found, err := driver.Scan(gpus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := instances(driver, found)
+	all, err := instances(gpus, found)
 	if err != nil || len(all) != 1 || len(all[first]) != 1 || all[first][0].Profile != "2g.20gb" || all[first][0].Start != 4 {
 		t.Errorf("listed %+v, %v", all, err)
 	}
-	driver.Lose(0)
-	if _, err := instances(driver, found); err == nil || !strings.Contains(err.Error(), string(first)) {
+	gpus.Lose(0)
+	if _, err := instances(gpus, found); err == nil || !strings.Contains(err.Error(), string(first)) {
 		t.Errorf("of a device that is lost it says %v", err)
 	}
 }

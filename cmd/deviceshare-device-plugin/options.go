@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"deviceshare/deviceplugin/cdi"
-	"deviceshare/deviceplugin/health"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing/timeslicing/timeslicingnode"
 )
 
@@ -56,7 +56,7 @@ func defaults() *options {
 	if o.nodeName == "" {
 		o.nodeName, _ = os.Hostname()
 	}
-	for _, xid := range health.ApplicationXIDs() {
+	for _, xid := range node.ApplicationXIDs() {
 		o.ignoreXIDs = append(o.ignoreXIDs, strconv.FormatUint(xid, 10))
 	}
 	// The variable of NVIDIA's device plugin: further errors to ignore.

@@ -11,8 +11,10 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/config/live"
-	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -70,7 +72,13 @@ func TestFilesNeedTheirMode(t *testing.T) {
 	}
 }
 
-func works(*discovery.Found, discovery.Offer) string { return "" }
+// offered is what a node offers under a configuration.
+func offered(name string, v live.Value, found []node.Facts) sharing.Inventory {
+	a := agent.New(node.Config{Node: name}, nil)
+	a.Send(agent.SettingsEvent(v, name))
+	a.Send(node.Scanned{Devices: found})
+	return a.State().Inventory()
+}
 
 func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 	device, problems := config.LoadDevice([]byte("nvidia:\n  deviceSplitCount: 4\n  deviceMemoryScaling: 1.5\n  disableCoreLimit: true\n  gpuMemoryFactor: 8\n" +
@@ -78,20 +86,20 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	node, problems := config.LoadNode([]byte(`{"nodeconfig":[{"name":"n","operatingmode":"mig","filterdevices":{"uuid":[],"index":[1]}}]}`))
+	nodes, problems := config.LoadNode([]byte(`{"nodeconfig":[{"name":"n","operatingmode":"mig","filterdevices":{"uuid":[],"index":[1]}}]}`))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	driver := drivertest.New(drivertest.A100(0), drivertest.A100(1))
-	if err := driver.Open(); err != nil {
+	gpus := drivertest.New(drivertest.A100(0), drivertest.A100(1))
+	if err := gpus.Open(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := discovery.Scan(driver)
+	found, err := driver.Scan(gpus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := live.Value{Device: device, Node: node}
-	inv := discovery.Inventory("n", found, works, settings(v, "n", nil))
+	v := live.Value{Device: device, Node: nodes}
+	inv := offered("n", v, found)
 	if len(inv.Devices) != 1 {
 		t.Fatalf("devices are %+v, want that index 1 is hidden", inv.Devices)
 	}
@@ -99,7 +107,7 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 	if d.Mode != sharing.MIG || d.MaxShares != 4 || d.Memory != sharing.MiBs(81920*3/2) || len(d.MIG.Geometries) == 0 || inv.GeometryHash == "" {
 		t.Errorf("the device is %+v", d)
 	}
-	if other := discovery.Inventory("m", found, works, settings(v, "m", nil)); other.Devices[0].Mode != sharing.HAMiCore {
+	if other := offered("m", v, found); other.Devices[0].Mode != sharing.HAMiCore {
 		t.Errorf("another node got the settings of this one: %+v", other.Devices[0])
 	}
 	got := terms(device, v.Node.For("n"))

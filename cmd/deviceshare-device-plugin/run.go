@@ -5,10 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,18 +16,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
-	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/driver"
-	"deviceshare/deviceplugin/health"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/lifecycle"
-	"deviceshare/deviceplugin/lock"
 	"deviceshare/deviceplugin/metrics"
-	"deviceshare/deviceplugin/transition"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi"
@@ -42,24 +37,22 @@ type plugin struct {
 	o         *options
 	client    kubernetes.Interface
 	driver    driver.Driver
-	board     *discovery.Board
+	agent     *agent.Agent
 	metrics   *metrics.Metrics
 	report    *reporter
 	config    *live.Watcher
 	pods      *cluster.Pods
 	store     *checkpoint.Store
 	keeper    *lifecycle.Keeper
-	releases  *releases
+	releases  *agent.Releaser
 	receipts  *legacy.ReceiptWriter
 	preparers []nodeapi.Preparer
 	kubelet   kubelet.Directory
-	health    *health.Monitor
-	locks     lock.Keyed // one per device
-	mover     *transition.Mover
+	monitor   *agent.Monitor
+	locks     agent.KeyedLock // one per device
+	mover     *agent.Mover
 	evictor   *cluster.Evictor
-	forget    func()       // what was learned about the driver's files
-	looked    atomic.Int64 // when the devices were last looked at, Unix nanoseconds
-	leaving   atomic.Bool  // it was told to stop
+	forget    func() // what was learned about the driver's files
 	// changes holds a token when what is published may have changed.
 	changes chan struct{}
 }
@@ -100,21 +93,29 @@ func run(ctx context.Context, o *options) error {
 	return err
 }
 
-// settings is what discovery is told about a configuration.
-func (p *plugin) settings(v live.Value) discovery.Settings {
-	s := settings(v, p.o.nodeName, func(m sharing.Mode) bool {
-		return slices.ContainsFunc(p.preparers, func(x nodeapi.Preparer) bool { return x.Mode() == m })
-	})
-	s.Switches = func(m sharing.Mode) bool {
-		return slices.ContainsFunc(p.switchers(), func(x nodeapi.Switcher) bool { return x.Mode() == m })
+// powers is what this node can do.
+func (p *plugin) powers() node.Powers {
+	powers := node.Powers{Switches: true}
+	for _, x := range p.preparers {
+		powers.Serves = append(powers.Serves, x.Mode())
 	}
-	return s
+	for _, x := range p.switchers() {
+		powers.Switched = append(powers.Switched, x.Mode())
+	}
+	return powers
+}
+
+// countable is the devices as the kubelet counts them. A device on the way into
+// another mode keeps its slots: a pod that comes for the old one is told so when it
+// starts, and placed anew.
+func (p *plugin) countable() sharing.Inventory {
+	return p.agent.State().View(func(may node.Permissions) bool { return may.Count })
 }
 
 // assemble makes every part; nothing runs yet.
 func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*plugin, error) {
 	p := &plugin{
-		o: o, client: client, driver: driver, releases: newReleases(), receipts: legacy.NewReceiptWriter(client, o.nodeName), changes: make(chan struct{}, 1),
+		o: o, client: client, driver: driver, receipts: legacy.NewReceiptWriter(client, o.nodeName), changes: make(chan struct{}, 1),
 	}
 	slicer, step, err := timeSlice(o)
 	if err != nil {
@@ -122,7 +123,7 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 	}
 	p.preparers = nodefactory.New(nodefactory.Config{
 		Files: hostnode.OS{}, StateDir: o.stateDir, LibraryDir: o.libraryDir, MIG: driver, MPS: mps(o, driver, p.daemonDied),
-		Given:     func(id sharing.DeviceID) bool { return p.board.Given(id) },
+		Given:     func(id sharing.DeviceID) bool { return p.agent.State().IsModeGiven(id) },
 		Note:      func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
 		TimeSlice: slicer, TimeSliceStep: step,
 	})
@@ -137,6 +138,9 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 	}
 	p.metrics = metrics.New(p, survey)
 	p.report = newReporter(client, o.nodeName, p.metrics)
+	if err := p.assembleAgent(); err != nil {
+		return nil, err
+	}
 	if broken != nil {
 		p.report.trouble(metrics.ProblemCheckpoint, "DeviceCheckpointBroken", broken)
 	}
@@ -147,25 +151,25 @@ func assemble(client kubernetes.Interface, driver driver.Driver, o *options) (*p
 		Client: client, Store: last,
 		Changed: func(v live.Value) {
 			klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
-			p.report.holds(hold(v))
-			p.board.SetSettings(p.settings(v))
+			p.agent.Send(agent.SettingsEvent(v, o.nodeName))
 			p.changed() // resource names and units are not part of the inventory
 		},
 		Problem: p.report.configuration,
 	})
-	p.board = discovery.NewBoard(o.nodeName, p.settings(p.config.Current()))
 	if p.pods, err = cluster.NewPods(client, o.nodeName, p); err != nil {
 		return nil, err
 	}
+	p.report.pods = p.pods
 	p.kubelet = kubelet.Directory(o.kubeletDir)
-	base, forget, err := newBase(o, p.driver, p.board)
+	base, forget, err := newBase(o, p.driver, p.agent)
 	if err != nil {
 		return nil, err
 	}
 	p.forget = forget
-	if p.health, err = p.newHealth(); err != nil {
-		return nil, err
-	}
+	p.monitor = agent.NewMonitor(p.driver, p.agent, agent.MonitorConfig{
+		Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError,
+		Opened: p.forget,
+	})
 	p.assembleModes()
 	return p, p.assembleKeeper(base)
 }
@@ -184,7 +188,7 @@ func (p *plugin) assembleKeeper(base cdi.Base) error {
 		Pods: p.pods, Resolver: resolver,
 		Preparers: p.preparers,
 		Store:     p.store, Base: base, Specs: &cdi.Directory{Files: hostnode.OS{}, Path: o.cdiDir},
-		Inventory: p.board.Inventory, Working: p.board.Working, Locks: &p.locks, Hold: p.board.Hold,
+		Node: p.agent, Devices: &p.locks,
 		Terms: func() lifecycle.Terms {
 			v := p.config.Current()
 			return terms(v.Device, v.Node.For(o.nodeName))
@@ -204,6 +208,7 @@ func (p *plugin) assembleKeeper(base cdi.Base) error {
 		},
 	})
 	resolver.Memory = p.keeper
+	p.releases = agent.NewReleaser(p.agent, p.keeper)
 	return nil
 }
 
@@ -220,80 +225,63 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return p.receipts.Run(ctx) })
 	group.Go(func() error { return p.evictor.Run(ctx) })
 	if p.o.metricsAddress != "" {
-		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.well) })
+		group.Go(func() error {
+			return p.metrics.Serve(ctx, p.o.metricsAddress, agent.Health{Monitor: p.monitor, Releaser: p.releases, StateDir: p.o.stateDir}.Check)
+		})
 	}
 	group.Go(func() error {
 		klog.InfoS("waiting for the configuration and the pods of this node")
 		if p.config.Wait(ctx) != nil || !p.pods.WaitForSync(ctx) {
 			return nil
 		}
-		p.board.SetSettings(p.settings(p.config.Current()))
-		group.Go(func() error { return p.health.Run(ctx) })
+		p.agent.Send(agent.SettingsEvent(p.config.Current(), p.o.nodeName))
+		group.Go(func() error { return p.monitor.Run(ctx) })
 		p.supervise(ctx, group)
 		return p.serveWhenReady(ctx, group)
 	})
 }
 
-// newHealth makes the health monitor.
-func (p *plugin) newHealth() (*health.Monitor, error) {
+// assembleAgent makes the keeper of the node's state.
+func (p *plugin) assembleAgent() error {
 	xids, all, err := p.o.xids()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return health.New(p.driver, p.board, health.Config{
-		Ignored: xids, IgnoreAll: all, Probe: p.o.healthProbe, Quiet: p.o.healthMin, Retry: p.o.driverRetry, FailFast: p.o.failOnInitError,
-		Trouble: func(err error) { p.report.trouble(metrics.ProblemDriver, "GPUDriverUnavailable", err) },
-		Changed: p.report.device, Opened: p.forget, Alive: func() { p.looked.Store(time.Now().UnixNano()) },
-	}), nil
-}
-
-// well says what keeps the plugin from its work. A missing driver does not count:
-// restarting this process would not bring it. One that does not return does.
-func (p *plugin) well() error {
-	select {
-	case <-p.releases.broken:
-		return fmt.Errorf("the release queue has stopped")
-	default:
-	}
-	if _, err := os.Stat(p.o.stateDir); err != nil {
-		return fmt.Errorf("the state directory is out of reach: %w", err)
-	}
-	v := vitals{pause: p.o.driverRetry}
-	if at := p.looked.Load(); at != 0 {
-		v.looked = time.Unix(0, at)
-	}
-	v.owner, v.since = p.releases.oldest()
-	return hangs(time.Now(), v)
+	p.agent = agent.New(node.Config{
+		Node: p.o.nodeName, Powers: p.powers(),
+		Health: node.HealthRules{Ignored: xids, IgnoreAll: all, Quiet: node.Moment(p.o.healthMin)},
+	}, p.report)
+	p.report.agent = p.agent
+	return nil
 }
 
 // PodGone implements cluster.PodObserver.
 func (p *plugin) PodGone(owner sharing.Owner) {
 	p.evictor.Forget(types.UID(owner))
-	p.releases.add(owner)
+	p.releases.Gone(owner)
 }
 
 // published is what the node object is kept equal to.
 type published struct {
 	plugin  *plugin
 	amounts *legacy.Amounts
-	count   *kubelet.Server
 }
 
 // NodeState implements cluster.NodeSource.
 func (n published) NodeState() (cluster.NodeState, bool) {
 	p := n.plugin
-	inv, ready := p.board.Inventory()
+	state := p.agent.State()
 	device := p.config.Current().Device
 	return cluster.NodeState{
-		Inventory: inv, Config: p.versions(), Names: device.Names(), Factor: device.MemoryFactor,
-		AmountsInStatus: n.amounts.Source() == legacy.FromNodeStatus, Withheld: withheld(p.leaving.Load(), n.count.Taken()),
-	}, ready
+		Inventory: state.Published(), Config: p.versions(), Names: device.Names(), Factor: device.MemoryFactor,
+		AmountsInStatus: n.amounts.Source() == legacy.FromNodeStatus,
+	}, state.Scanned()
 }
 
 // publisher keeps the node object current.
 func (p *plugin) publisher(source cluster.NodeSource) (*cluster.Publisher, error) {
 	return cluster.NewPublisher(cluster.PublisherConfig{
 		Client: p.client, Node: p.o.nodeName, Source: source, Changes: p.changes,
-		Trouble: func(err error) { p.report.trouble(metrics.ProblemPublish, "DevicePublishFailed", err) },
+		Trouble: func(err error) { p.report.part(node.PartPublishing, err) },
 	})
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/lifecycle"
 	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/node"
 )
 
 // allocations are what the kubelet recorded of the count resource.
@@ -25,19 +27,18 @@ func (p *plugin) allocations() ([]kubelet.Held, error) {
 // serveWhenReady starts what needs to know the devices.
 func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) error {
 	klog.InfoS("waiting for the driver")
-	changes, stop := p.board.Changes()
+	changes, stop := p.agent.Changes()
 	defer stop()
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-changes:
 	}
-	inv, _ := p.board.Inventory()
-	klog.InfoS("devices found", "count", len(inv.Devices))
+	klog.InfoS("devices found", "count", len(p.agent.State().Inventory().Devices))
 	p.moveDevices(ctx, group)
 	amounts := p.newAmounts()
 	count := p.countServer()
-	publisher, err := p.publisher(published{p, amounts, count})
+	publisher, err := p.publisher(published{p, amounts})
 	if err != nil {
 		return err
 	}
@@ -45,17 +46,25 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	group.Go(func() error { return amounts.Run(ctx) })
 	group.Go(func() error { return p.followDevices(ctx) })
 	group.Go(func() error { return p.reconcile(ctx) })
-	group.Go(func() error { return p.releases.run(ctx, p.keeper.Release) })
+	group.Go(func() error { return p.releases.Run(ctx) })
 	return count.Run(ctx)
 }
 
 // countServer is the server of the resource that pods ask for devices with.
 func (p *plugin) countServer() *kubelet.Server {
-	return kubelet.NewServer(kubelet.ServerConfig{
+	var taking sync.Mutex // the last answer of Taken is the last one sent
+	var s *kubelet.Server
+	s = kubelet.NewServer(kubelet.ServerConfig{
 		Directory: p.kubelet.DevicePlugins(), Socket: "deviceshare-count.sock", Offer: countOffer{p},
 		Handler: handler{p.keeper},
-		Taken:   p.changed,
+		Taken: func() {
+			taking.Lock()
+			defer taking.Unlock()
+			p.agent.Send(node.Kubelet{Knows: s.Taken()})
+			p.changed()
+		},
 	})
+	return s
 }
 
 // countOffer is the resource that pods ask for devices with.
@@ -67,12 +76,12 @@ func (c countOffer) ResourceName() string { return c.plugin.countName() }
 // Devices implements kubelet.Offer. A device on the way into another mode keeps its
 // slots: a pod that comes for the old one is told so when it starts, and placed anew.
 func (c countOffer) Devices() []*pluginapi.Device {
-	inv, _ := c.plugin.board.Usable()
+	inv := c.plugin.countable()
 	return kubelet.Slots(&inv)
 }
 
 // Changes implements kubelet.Offer.
-func (c countOffer) Changes() (<-chan struct{}, func()) { return c.plugin.board.Changes() }
+func (c countOffer) Changes() (<-chan struct{}, func()) { return c.plugin.agent.Changes() }
 
 // reconcile repairs at the start and now and then.
 func (p *plugin) reconcile(ctx context.Context) error {

@@ -8,13 +8,14 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/node"
 )
 
 // Snapshot implements metrics.States.
 func (p *plugin) Snapshot() metrics.Snapshot {
-	offered, _ := p.board.Inventory()
-	working, _ := p.board.Working()
-	return metrics.Snapshot{Offered: offered, Working: working, Config: p.versions(), Records: p.store.All()}
+	state := p.agent.State()
+	working := state.View(func(may node.Permissions) bool { return may.Resume })
+	return metrics.Snapshot{Offered: state.Inventory(), Working: working, Config: p.versions(), Records: p.store.All()}
 }
 
 // survey finds out what containers use.

@@ -5,7 +5,6 @@ package cluster
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -35,20 +34,6 @@ type NodeState struct {
 	Factor int64
 	// AmountsInStatus reports whether memory and cores belong into the node's status.
 	AmountsInStatus bool
-	// Withheld says why no new pod can start on this node now, whatever its devices
-	// can do; "" when pods can.
-	Withheld string
-}
-
-// withheld is the inventory with no device that takes pods.
-func withheld(inv sharing.Inventory, why string) sharing.Inventory {
-	inv.Devices = slices.Clone(inv.Devices)
-	for i := range inv.Devices {
-		if d := &inv.Devices[i]; d.Healthy {
-			d.Healthy, d.Reason = false, why
-		}
-	}
-	return inv
 }
 
 // Desired computes what the node should say. Its capacity is nil where memory and
@@ -67,9 +52,6 @@ func withheld(inv sharing.Inventory, why string) sharing.Inventory {
 // bound and has not begun holds nothing yet, and is counted all the same.
 func Desired(s NodeState) (DesiredNode, error) {
 	inv := s.Inventory
-	if s.Withheld != "" {
-		inv = withheld(inv, s.Withheld)
-	}
 	annotations, err := wire.NodeAnnotations(inv, s.Factor)
 	if err != nil {
 		return DesiredNode{}, fmt.Errorf("write the inventory of node %s down: %w", inv.Node, err)

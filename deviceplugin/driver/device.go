@@ -11,6 +11,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
 
@@ -58,11 +59,11 @@ func (d *nvmlDevice) memory() (sharing.Bytes, error) {
 }
 
 // Facts implements Device.
-func (d *nvmlDevice) Facts() (Facts, error) {
+func (d *nvmlDevice) Facts() (node.Facts, error) {
 	if err := d.Probe(); err != nil {
-		return Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
+		return node.Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
 	}
-	f := Facts{NUMA: -1}
+	f := node.Facts{NUMA: -1}
 	uuid, ret := d.handle.GetUUID()
 	err := failure("nvmlDeviceGetUUID", ret)
 	if err == nil {
@@ -81,13 +82,13 @@ func (d *nvmlDevice) Facts() (Facts, error) {
 		f.PCI, err = d.pci()
 	}
 	if err != nil {
-		return Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
+		return node.Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
 	}
 	f.NUMA = d.numa(f.PCI)
 	f.Compute, f.CUDA = d.generation()
 	f.MIG, err = d.mig()
 	if err != nil {
-		return Facts{}, fmt.Errorf("read partitions of device %d: %w", d.index, err)
+		return node.Facts{}, fmt.Errorf("read partitions of device %d: %w", d.index, err)
 	}
 	return f, nil
 }

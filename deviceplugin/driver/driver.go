@@ -9,6 +9,7 @@ import (
 	"errors"
 	"time"
 
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
 
@@ -69,36 +70,13 @@ type Device interface {
 	// Index is the driver's index.
 	Index() int
 	// Facts reads everything that does not change while the device works.
-	Facts() (Facts, error)
+	// Index and Links are left to Scan.
+	Facts() (node.Facts, error)
 	// Probe asks the device for a sign of life: nil, ErrLost or another error.
 	Probe() error
 	// Link says how this device reaches another one: "nvlink", "pix", "pxb",
 	// "phb", "node" or "sys".
 	Link(to Device) (string, error)
-}
-
-// Facts describes one device.
-type Facts struct {
-	UUID   sharing.DeviceID
-	Model  string
-	Memory sharing.Bytes // physical
-	Minor  int           // number of the device node
-	PCI    string        // "0000:07:00.0"
-	NUMA   int           // -1 when unknown
-	// Compute is the major compute capability, and CUDA the version of CUDA the
-	// driver serves, 1000 times major plus 10 times minor; 0 when unknown.
-	Compute, CUDA int
-	MIG           MIG
-}
-
-// MIG is what a device says about partitions.
-type MIG struct {
-	Capable  bool
-	Enabled  bool // as of now
-	Pending  bool // after the next reset
-	Profiles []sharing.Profile
-	// Slices is the number of memory slices, 0 when unknown.
-	Slices int
 }
 
 // Event is a critical error a device reported.

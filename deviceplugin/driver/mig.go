@@ -10,23 +10,24 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
 
 // mig reads the partition mode and the profiles with their legal places. A
 // device without MIG is no mistake.
-func (d *nvmlDevice) mig() (MIG, error) {
+func (d *nvmlDevice) mig() (node.MIG, error) {
 	if !d.driver.has("nvmlDeviceGetMigMode") {
-		return MIG{}, nil
+		return node.MIG{}, nil
 	}
 	current, pending, ret := d.handle.GetMigMode()
 	if err := failure("nvmlDeviceGetMigMode", ret); err != nil {
 		if errors.Is(err, ErrUnsupported) {
-			return MIG{}, nil
+			return node.MIG{}, nil
 		}
-		return MIG{}, err
+		return node.MIG{}, err
 	}
-	m := MIG{Capable: true, Enabled: current == nvml.DEVICE_MIG_ENABLE, Pending: pending == nvml.DEVICE_MIG_ENABLE}
+	m := node.MIG{Capable: true, Enabled: current == nvml.DEVICE_MIG_ENABLE, Pending: pending == nvml.DEVICE_MIG_ENABLE}
 	if !d.driver.has("nvmlDeviceGetGpuInstanceProfileInfoV") || !d.driver.has("nvmlDeviceGetGpuInstancePossiblePlacements_v2") {
 		return m, nil
 	}
@@ -36,7 +37,7 @@ func (d *nvmlDevice) mig() (MIG, error) {
 			continue
 		}
 		if err != nil {
-			return MIG{}, err
+			return node.MIG{}, err
 		}
 		m.Profiles = append(m.Profiles, profile)
 		m.Slices = max(m.Slices, slices)

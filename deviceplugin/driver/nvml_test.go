@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
 
@@ -74,7 +75,7 @@ func play(scene string) error {
 func playFacts(gpus *driver.NVML, devices []driver.Device) error {
 	type seen struct {
 		Version string
-		Facts   []driver.Facts
+		Facts   []node.Facts
 		Links   []string
 	}
 	out := seen{}
@@ -230,7 +231,7 @@ func actOn(t *testing.T, scene, topology string) string {
 func TestTheRealBindingReadsTheDriver(t *testing.T) {
 	var seen struct {
 		Version string
-		Facts   []driver.Facts
+		Facts   []node.Facts
 		Links   []string
 	}
 	if err := json.Unmarshal([]byte(act(t, "facts")), &seen); err != nil {

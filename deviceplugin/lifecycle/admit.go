@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -26,36 +26,41 @@ var errNoDevices = errors.New("the devices of this node are not known yet: the d
 func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (nodeapi.Claim, error) {
 	terms := k.cfg.Terms()
 	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
-	inv, err := k.inventory(records)
+	state, err := k.state()
 	if err != nil {
 		return nodeapi.Claim{}, err
 	}
-	placement, err := decision(pod, &inv, terms)
+	placement, err := decision(pod, asPlaced(&state, records), terms)
 	if err != nil {
 		return nodeapi.Claim{}, err
 	}
-	unlock, err := k.cfg.Locks.Patient(ctx, deviceWait, devicesOf(&placement)...)
+	unlock, err := k.cfg.Devices.LockWithPatience(ctx, deviceWait, devicesOf(&placement)...)
 	if err != nil {
 		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
 	defer unlock()
-	if inv, err = k.inventory(records); err != nil {
+	if state, err = k.state(); err != nil {
 		return nodeapi.Claim{}, err
 	}
-	cl, err := claim(pod, c, slots, &placement, &inv, terms)
-	if err != nil {
-		return nodeapi.Claim{}, err
+	ask := node.Ask{Container: c.Name, Slots: len(slots), Placement: placement}
+	admitted, refusal := node.Admit(state, ask, nodeRecords(records))
+	if refusal != nil {
+		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, refused(refusal))
 	}
-	if err = k.works(&cl); err == nil && len(records) == 0 {
-		err = k.fresh(&placement, &inv)
-	}
-	if err != nil {
-		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
-	}
+	cl := claim(pod, c, &admitted, terms)
 	if _, err := k.preparerOf(&cl); err != nil {
 		return nodeapi.Claim{}, err
 	}
 	return cl, k.cfg.Store.Put(k.recorded(&cl, slots))
+}
+
+// refused is a refusal as an error. A final one is *nodeapi.Misplaced, as preparers
+// say it.
+func refused(r *node.Refusal) error {
+	if r.IsFinal() {
+		return &nodeapi.Misplaced{Why: r.Detail}
+	}
+	return errors.New(r.Detail)
 }
 
 // deviceWait is how long a start waits for one that has a device, however many have
@@ -74,74 +79,40 @@ func devicesOf(p *sharing.Placement) []string {
 	return keys
 }
 
-// inventory is the devices of the node as an owner with these records meets them.
-// Today's text says nothing about the mode of a share, it is that of the device.
-// All devices of a pod of today's scheduler are in one mode, and for a pod that
-// has begun that is the mode it began in.
-func (k *Keeper) inventory(records []checkpoint.Record) (sharing.Inventory, error) {
-	inv, ready := k.cfg.Inventory()
-	if !ready {
-		return inv, errNoDevices
+// state is the state of the node, once its devices are known.
+func (k *Keeper) state() (node.State, error) {
+	state := k.cfg.Node.State()
+	if !state.Scanned() {
+		return state, errNoDevices
 	}
-	if len(records) == 0 {
-		return inv, nil
-	}
-	inv.Devices = slices.Clone(inv.Devices)
+	return state, nil
+}
+
+// asPlaced is the inventory to read a legacy decision by, which names no mode: a share
+// is in that of its device. All devices of a pod of a legacy scheduler are in one mode,
+// and for a pod that has begun that is the mode it began in.
+func asPlaced(state *node.State, records []checkpoint.Record) *sharing.Inventory {
+	inv := state.Inventory()
 	for i := range inv.Devices {
-		inv.Devices[i].Mode = records[0].Mode
-	}
-	return inv, nil
-}
-
-// works refuses devices that do not work, whoever asks.
-func (k *Keeper) works(c *nodeapi.Claim) error {
-	inv, _ := k.cfg.Working()
-	for i := range c.Devices {
-		d, ok := inv.Device(c.Devices[i].Device.ID)
-		if !ok || !d.Healthy {
-			why := ""
-			if ok && d.Reason != "" {
-				why = " (" + d.Reason + ")"
-			}
-			id := c.Devices[i].Device
-			return fmt.Errorf("device %s (index %d) is broken%s; the container starts when it works again", id.ID, id.Index, why)
+		if len(records) > 0 {
+			inv.Devices[i].Mode = records[0].Mode
 		}
 	}
-	return nil
+	return &inv
 }
 
-// fresh admits a pod of which nothing has started. As long as it is not known what
-// the administrator wants, it is not known either whether the pod has to be placed
-// anew, so it waits.
-func (k *Keeper) fresh(p *sharing.Placement, inv *sharing.Inventory) error {
-	if k.cfg.Hold != nil {
-		if why := k.cfg.Hold(); why != "" {
-			return fmt.Errorf("no container of a new pod starts now: %s", why)
+// nodeRecords are records as the model of the node reads them.
+func nodeRecords(records []checkpoint.Record) []node.Record {
+	out := make([]node.Record, 0, len(records))
+	for i := range records {
+		r := &records[i]
+		n := node.Record{Owner: r.Owner, Pod: r.Namespace + "/" + r.Pod, Mode: r.Mode}
+		for _, d := range r.Devices {
+			n.Devices = append(n.Devices, d.Device)
 		}
+		out = append(out, n)
 	}
-	return current(p, inv)
-}
-
-// current makes the checks that only a pod meets of which nothing has started: who
-// has begun holds everything it was given, in that mode and in those places. All
-// of the placement is looked at, so that a pod is not refused half way.
-func current(p *sharing.Placement, inv *sharing.Inventory) error {
-	for i := range p.Containers {
-		for _, s := range p.Containers[i].Shares {
-			d, ok := inv.Device(s.Device)
-			switch {
-			case !ok:
-				return fmt.Errorf("device %s is not on this node, or is hidden by its configuration", s.Device)
-			case s.Mode != d.Mode:
-				return &nodeapi.Misplaced{Why: fmt.Sprintf("device %s is in mode %s now; the pod was placed in %s", d.ID, d.Mode, s.Mode)}
-			case s.Mode == sharing.MIG && p.GeometryHash != inv.GeometryHash:
-				return &nodeapi.Misplaced{Why: fmt.Sprintf("its partitions were chosen under geometries %q, the node applies %q now", p.GeometryHash, inv.GeometryHash)}
-			case !d.Healthy:
-				return fmt.Errorf("device %s (index %d) takes no pods now: %s; the container starts when it does", d.ID, d.Index, d.Reason)
-			}
-		}
-	}
-	return nil
+	return out
 }
 
 func (k *Keeper) preparerOf(c *nodeapi.Claim) (nodeapi.Preparer, error) {

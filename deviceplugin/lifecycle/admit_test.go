@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -134,13 +135,15 @@ func twoContainers(annotate func(sharing.Placement) (map[string]string, error), 
 // claimOf is what a container of the pod was given, whether it is current or not.
 func claimOf(t *testing.T, pod *corev1.Pod, inv *sharing.Inventory) *nodeapi.Claim {
 	t.Helper()
+	state := nodeLike{inv}.State()
 	placement, err := decision(pod, inv, terms())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := claim(pod, mainContainer(), slotsOf(1), &placement, inv, terms())
-	if err != nil {
-		t.Fatal(err)
+	given, no := node.ClaimOf(state, node.Ask{Container: "main", Slots: 1, Placement: placement})
+	if no != nil {
+		t.Fatal(no.Detail)
 	}
+	c := claim(pod, mainContainer(), &given, terms())
 	return &c
 }

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"deviceshare/deviceplugin/discovery"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/podspec"
@@ -58,48 +58,14 @@ func decision(pod *corev1.Pod, inv *sharing.Inventory, t Terms) (sharing.Placeme
 	return placement, nil
 }
 
-// claim translates the scheduler's decision about one container into what a
-// preparer needs. Whatever does not agree with the kubelet or with this node is
-// an error that says what to do.
-func claim(pod *corev1.Pod, c kubelet.Container, slots []string, placement *sharing.Placement, inv *sharing.Inventory, t Terms) (nodeapi.Claim, error) {
-	shares, ok := placement.Container(c.Name)
-	if !ok {
-		return nodeapi.Claim{}, fmt.Errorf("the scheduler gave container %s nothing, the kubelet %d slots", c.Name, len(slots))
-	}
-	if len(shares.Shares) != len(slots) {
-		return nodeapi.Claim{}, fmt.Errorf("the scheduler gave container %s %d devices, the kubelet %d slots", c.Name, len(shares.Shares), len(slots))
-	}
-	out := nodeapi.Claim{
+// claim is what a preparer needs to know of an admitted container.
+func claim(pod *corev1.Pod, c kubelet.Container, admitted *node.Claim, t Terms) nodeapi.Claim {
+	return nodeapi.Claim{
 		ID: c.ID, Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name,
 		Priority: priority(pod, c.Name, t.PriorityName), Policy: t.Policy,
-		Kind: shares.Kind, Order: order(pod, c.Name), User: user(pod, c.Name),
-		Interception: t.Interception,
+		Kind: admitted.Kind, Order: order(pod, c.Name), User: user(pod, c.Name),
+		Devices: admitted.Devices, Interception: t.Interception,
 	}
-	var err error
-	if out.Devices, err = claimed(shares.Shares, inv); err != nil {
-		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
-	}
-	return out, nil
-}
-
-// claimed pairs shares with the devices of this node, in PCI order.
-func claimed(shares []sharing.Share, inv *sharing.Inventory) ([]nodeapi.ClaimedDevice, error) {
-	devices := make([]sharing.Device, 0, len(shares))
-	for _, s := range shares {
-		d, ok := inv.Device(s.Device)
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("device %s is not on this node, or is hidden by its configuration", s.Device)
-		case s.Mode != shares[0].Mode:
-			return nil, fmt.Errorf("it has shares of modes %s and %s; one container is served in one mode", shares[0].Mode, s.Mode)
-		}
-		devices = append(devices, *d)
-	}
-	out := make([]nodeapi.ClaimedDevice, 0, len(shares))
-	for _, i := range discovery.ByPCI(devices) {
-		out = append(out, nodeapi.ClaimedDevice{Device: devices[i], Share: shares[i]})
-	}
-	return out, nil
 }
 
 // order is a container's place in the pod's spec, init containers first.

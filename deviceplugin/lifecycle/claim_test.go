@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
-	"deviceshare/deviceplugin/lock"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -83,20 +83,44 @@ func keeperOn(t *testing.T, inv *sharing.Inventory) *Keeper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := func() (sharing.Inventory, bool) { return *inv, true }
-	working := func() (sharing.Inventory, bool) {
-		w := *inv
-		w.Devices = slices.Clone(inv.Devices)
-		for i := range w.Devices {
-			d := &w.Devices[i]
-			d.Healthy = d.Healthy || d.Reason != "" && !strings.HasPrefix(d.Reason, "XID")
-		}
-		return w, true
-	}
 	return New(Config{
-		Inventory: known, Working: working, Locks: &lock.Keyed{}, Terms: terms, Store: store,
+		Node: nodeLike{inv}, Devices: &agent.KeyedLock{}, Terms: terms, Store: store,
 		Preparers: []nodeapi.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
 	})
+}
+
+// nodeLike is a node whose state is that of an inventory, which tests edit.
+type nodeLike struct{ inv *sharing.Inventory }
+
+// Offer implements node.Offers.
+func (n nodeLike) Offer(f *node.Facts) node.Offer {
+	d, _ := n.inv.Device(f.UUID)
+	return node.Offer{Mode: d.Mode, MemoryScaling: 1, CoreScaling: 1, MaxShares: d.MaxShares}
+}
+
+// State implements Node. A device works if the only reason against it is the way into
+// its mode.
+func (n nodeLike) State() node.State {
+	s := node.New(node.Config{Node: n.inv.Node, Powers: node.Powers{Switches: true, Switched: []sharing.Mode{sharing.MIG, sharing.MPS}}})
+	s = node.Reduce(s, node.Configured{Settings: node.Settings{Offers: n, GeometryHash: n.inv.GeometryHash}})
+	var found []node.Facts
+	for _, d := range n.inv.Devices {
+		found = append(found, node.Facts{
+			UUID: d.ID, Index: d.Index, PCI: d.PCI, Model: d.Model, Memory: d.Memory, NUMA: d.NUMA, MIG: node.MIG{Capable: true},
+		})
+	}
+	s = node.Reduce(s, node.Scanned{Devices: found})
+	for _, d := range n.inv.Devices {
+		switch {
+		case d.Healthy:
+			s = node.Reduce(s, node.Looked{Device: d.ID, Holders: []node.Holder{{Mode: d.Mode}}})
+		case d.Reason == "" || strings.HasPrefix(d.Reason, "XID"):
+			s = node.Reduce(s, node.Silent{Device: d.ID, Why: d.Reason})
+		default:
+			s = node.Reduce(s, node.ChangeFailed{Device: d.ID, Mode: d.Mode, Why: d.Reason})
+		}
+	}
+	return s
 }
 
 // serves is a preparer of a mode that is never asked.

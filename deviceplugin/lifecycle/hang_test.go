@@ -56,7 +56,7 @@ func (s says) Resolve(context.Context, []string) (kubelet.Identity, error) {
 func TestAStartWaitsForADeviceThatIsLookedAtButNotForEver(t *testing.T) {
 	inv := inventoryOf()
 	k, pod := keeperOn(t, &inv), podOf(t, ourScheduler, shareOf(0, 1000))
-	unlock := k.cfg.Locks.Lock(string(inv.Devices[0].ID))
+	unlock := k.cfg.Devices.Lock(string(inv.Devices[0].ID))
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := k.admit(soon, pod, mainContainer(), slotsOf(1)); !errors.Is(err, context.DeadlineExceeded) {

@@ -22,15 +22,16 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	cncf "tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
-	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
 	"deviceshare/deviceplugin/lifecycle"
-	"deviceshare/deviceplugin/lock"
+	nodemodel "deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -47,10 +48,10 @@ type bench struct {
 	kubelet *kubelettest.Kubelet
 	api     *fake.Clientset
 	dir     string
-	board   *discovery.Board
+	agent   *agent.Agent
 	driver  *drivertest.Driver
 	mode    sharing.Mode
-	locks   lock.Keyed
+	locks   agent.KeyedLock
 
 	keeper *lifecycle.Keeper
 	store  *checkpoint.Store
@@ -86,15 +87,35 @@ func newBenchIn(t *testing.T, files hostnode.Files, mode sharing.Mode) *bench {
 	b.driver = drivertest.New(drivertest.A100(0), drivertest.A100(1))
 	must(t, b.driver.Open())
 	b.partitioned()
-	found, err := discovery.Scan(b.driver)
+	found, err := driver.Scan(b.driver)
 	must(t, err)
-	b.board = discovery.NewBoard(node, discovery.Settings{Device: func(*discovery.Found) discovery.Offer {
-		return discovery.Offer{Mode: mode, MemoryScaling: 1, CoreScaling: 1, MaxShares: 40}
-	}})
-	b.board.SetFound(found)
+	b.agent = agent.New(nodemodel.Config{Node: node}, nil)
+	b.agent.Send(nodemodel.Configured{Settings: nodemodel.Settings{Offers: all{mode}}})
+	b.agent.Send(nodemodel.Scanned{Devices: found})
 	b.start(files)
 	t.Cleanup(func() { b.stop() })
 	return b
+}
+
+// all offers every device in a mode.
+type all struct{ mode sharing.Mode }
+
+func (a all) Offer(*nodemodel.Facts) nodemodel.Offer {
+	return nodemodel.Offer{Mode: a.mode, MemoryScaling: 1, CoreScaling: 1, MaxShares: 40}
+}
+
+// breaks breaks the first devices, or lets them work again.
+func (b *bench) breaks(id sharing.DeviceID, why string) {
+	if why == "" {
+		b.agent.Send(nodemodel.Answered{Device: id})
+		return
+	}
+	b.agent.Send(nodemodel.Silent{Device: id, Why: why})
+}
+
+func (b *bench) inventory() *sharing.Inventory {
+	inv := b.agent.State().Inventory()
+	return &inv
 }
 
 func must(t *testing.T, err error) {
@@ -127,9 +148,9 @@ func (b *bench) start(files hostnode.Files) {
 	b.keeper = lifecycle.New(lifecycle.Config{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
 		Preparers: nodefactory.New(nodefactory.Config{Files: files, StateDir: filepath.Join(b.dir, "state"), LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
-		Base:      &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minors: b.board, MIG: b.capabilities()},
+		Base:      &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minors: b.agent, MIG: b.capabilities()},
 		Specs:     &cdi.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
-		Inventory: b.board.Inventory, Working: b.board.Working, Locks: &b.locks,
+		Node:      b.agent, Devices: &b.locks,
 		Terms: func() lifecycle.Terms { return lifecycle.Terms{Names: request.DefaultNames(), Factor: 1} },
 		Held: func() ([]kubelet.Held, error) {
 			record, err := kubelet.Directory(b.kubelet.Directory).ReadCheckpoint()
@@ -170,11 +191,10 @@ type offer struct{ b *bench }
 func (offer) ResourceName() string { return wire.ResourceNumber }
 
 func (o offer) Devices() []*pluginapi.Device {
-	inv, _ := o.b.board.Inventory()
-	return kubelet.Slots(&inv)
+	return kubelet.Slots(o.b.inventory())
 }
 
-func (o offer) Changes() (<-chan struct{}, func()) { return o.b.board.Changes() }
+func (o offer) Changes() (<-chan struct{}, func()) { return o.b.agent.Changes() }
 
 func (o offer) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
 	return o.b.keeper.Remembered(owner, container, slots)

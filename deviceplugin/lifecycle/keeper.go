@@ -27,10 +27,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
-	"deviceshare/deviceplugin/lock"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -49,6 +50,11 @@ type Resolver interface {
 	Resolve(ctx context.Context, slots []string) (kubelet.Identity, error)
 }
 
+// Node tells the state of the node.
+type Node interface {
+	State() node.State
+}
+
 // Config is what a Keeper works with. All fields but Patience and Observe are
 // needed.
 type Config struct {
@@ -58,17 +64,11 @@ type Config struct {
 	Store     *checkpoint.Store
 	Base      cdi.Base
 	Specs     *cdi.Directory
-	Inventory func() (sharing.Inventory, bool)
-	// Working is the same devices, healthy where they work at all: containers that
-	// hold a share go by it, whatever became of the device's mode since.
-	Working func() (sharing.Inventory, bool)
-	// Locks has one lock per device, by its id. It is shared with whoever changes
+	Node      Node
+	// Devices has one lock per device, by its id. It is shared with whoever changes
 	// devices.
-	Locks *lock.Keyed
-	Terms func() Terms
-	// Hold says why the modes and geometries of the inventory are not those the
-	// administrator wants; "" if they are. Nil is never.
-	Hold func() string
+	Devices *agent.KeyedLock
+	Terms   func() Terms
 	// Held is the kubelet's own record of our resource, for Reconcile.
 	Held func() ([]kubelet.Held, error)
 	// Settle is how long to wait after writing a specification, so that the
@@ -94,7 +94,7 @@ type Observer struct {
 type Keeper struct {
 	cfg    Config
 	memory memory
-	starts lock.Keyed // one per owner: containers of a pod start one by one
+	starts agent.KeyedLock // one per owner: containers of a pod start one by one
 }
 
 // New returns a keeper.
@@ -157,7 +157,7 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	}
 	// A start that hangs holds the lock for ever. The kubelet gives up and asks
 	// again; without an end to the waiting each time would leave a goroutine behind.
-	unlock, err := k.starts.Within(ctx, string(id.Owner))
+	unlock, err := k.starts.LockContext(ctx, string(id.Owner))
 	if err != nil {
 		pod, _ := k.cfg.Pods.Pod(id.Owner)
 		return pod, fmt.Errorf("pod %s: an earlier start of one of its containers is not over: %w", id.Pod, err)

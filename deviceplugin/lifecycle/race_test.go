@@ -14,10 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"deviceshare/deviceplugin/discovery"
+	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet"
-	"deviceshare/deviceplugin/transition"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -28,7 +29,7 @@ type daemon struct {
 	serves
 	t       *testing.T
 	entered atomic.Bool
-	held    func() []Holder
+	held    func() []node.Holder
 }
 
 func (d *daemon) Entered(context.Context, sharing.Device) (bool, error) { return d.entered.Load(), nil }
@@ -60,43 +61,41 @@ func (nobody) Fetch(context.Context, types.NamespacedName) (*corev1.Pod, error) 
 // raceway is a keeper and a mover over one device whose mode is edited.
 type raceway struct {
 	keeper *Keeper
-	mover  *transition.Mover
-	board  *discovery.Board
+	mover  *agent.Mover
+	agent  *agent.Agent
 	mps    *daemon
 	device sharing.DeviceID
-	wanted atomic.Value
+}
+
+// one offers every device in a mode.
+type one struct{ mode sharing.Mode }
+
+func (o one) Offer(*node.Facts) node.Offer {
+	return node.Offer{Mode: o.mode, MemoryScaling: 1, CoreScaling: 1, MaxShares: 40}
 }
 
 func newRaceway(t *testing.T) *raceway {
 	t.Helper()
 	r := &raceway{mps: &daemon{serves: serves{sharing.MPS}, t: t}}
-	r.wanted.Store(sharing.HAMiCore)
-	driver := drivertest.New(drivertest.A100(0))
-	if err := driver.Open(); err != nil {
+	from := drivertest.New(drivertest.A100(0))
+	if err := from.Open(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := discovery.Scan(driver)
+	found, err := driver.Scan(from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.device = found[0].UUID
-	r.board = discovery.NewBoard("n", r.settings())
-	r.board.SetFound(found)
+	r.agent = agent.New(node.Config{Node: "n", Powers: node.Powers{Switches: true, Switched: []sharing.Mode{sharing.MPS}}}, nil)
+	r.edit(sharing.HAMiCore)
+	r.agent.Send(node.Scanned{Devices: found})
 	r.keeper = keeperOn(t, &sharing.Inventory{})
 	c := &r.keeper.cfg
-	c.Pods, c.Inventory, c.Working = nobody{}, r.board.Inventory, r.board.Working
+	c.Pods, c.Node = nobody{}, r.agent
 	c.Preparers = []nodeapi.Preparer{serves{sharing.HAMiCore}, r.mps}
-	r.mps.held = func() []Holder { return r.keeper.Holders(r.device) }
-	changes, _ := r.board.Changes()
-	r.mover = transition.New(transition.Config{
-		Switchers: []nodeapi.Switcher{r.mps}, Devices: r.board.Movable, Locks: c.Locks, Changes: changes,
-		Holders: func(id sharing.DeviceID) (out []transition.Holder) {
-			for _, h := range r.keeper.Holders(id) {
-				out = append(out, transition.Holder(h))
-			}
-			return out
-		},
-		Show: func(id sharing.DeviceID, s transition.Standing) { r.board.SetStanding(id, discovery.Standing(s)) },
+	r.mps.held = func() []node.Holder { return r.keeper.Holders(r.device) }
+	r.mover = agent.NewMover(agent.MoverConfig{
+		Agent: r.agent, Switchers: []nodeapi.Switcher{r.mps}, Holders: r.keeper, Devices: c.Devices,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -105,18 +104,8 @@ func newRaceway(t *testing.T) *raceway {
 	return r
 }
 
-func (r *raceway) settings() discovery.Settings {
-	return discovery.Settings{
-		Device: func(*discovery.Found) discovery.Offer {
-			return discovery.Offer{Mode: r.wanted.Load().(sharing.Mode), MemoryScaling: 1, MaxShares: 10}
-		},
-		Switches: func(m sharing.Mode) bool { return m == sharing.MPS },
-	}
-}
-
 func (r *raceway) edit(m sharing.Mode) {
-	r.wanted.Store(m)
-	r.board.SetSettings(r.settings())
+	r.agent.Send(node.Configured{Settings: node.Settings{Offers: one{m}}})
 }
 
 // start is the first start of a pod that was placed in a mode; it reports whether

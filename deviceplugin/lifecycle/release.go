@@ -16,6 +16,7 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
 
@@ -30,7 +31,7 @@ type lister interface {
 // may be released at the same time; a start of the same owner that hangs is waited
 // for until ctx ends, which is an error.
 func (k *Keeper) Release(ctx context.Context, o sharing.Owner) error {
-	unlock, err := k.starts.Within(ctx, string(o))
+	unlock, err := k.starts.LockContext(ctx, string(o))
 	if err != nil {
 		err = fmt.Errorf("release owner %s: a start of it, or another release, is not over: %w", o, err)
 		k.released(o, err)
@@ -191,9 +192,8 @@ func (k *Keeper) recall(held []kubelet.Held) {
 	for _, r := range k.cfg.Store.All() {
 		known[r.ID] = true
 	}
-	_, ready := k.cfg.Inventory()
 	specs, err := k.cfg.Specs.IDs()
-	if !ready || err != nil {
+	if !k.cfg.Node.State().Scanned() || err != nil {
 		return
 	}
 	for _, h := range held {
@@ -208,21 +208,22 @@ func (k *Keeper) recall(held []kubelet.Held) {
 	}
 }
 
-// recallOne records an allocation as it is, whether or not it could be made today.
+// recallOne records an allocation as it is, whether or not it could be made now.
 func (k *Keeper) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
-	inv, err := k.inventory(nil)
+	state, err := k.state()
 	if err != nil {
 		return err
 	}
 	terms := k.cfg.Terms()
-	placement, err := decision(pod, &inv, terms)
+	placement, err := decision(pod, asPlaced(&state, nil), terms)
 	if err != nil {
 		return err
 	}
-	c, err := claim(pod, kubelet.Container{Name: h.Container, ID: id}, h.Slots, &placement, &inv, terms)
-	if err != nil {
-		return err
+	given, refusal := node.ClaimOf(state, node.Ask{Container: h.Container, Slots: len(h.Slots), Placement: placement})
+	if refusal != nil {
+		return fmt.Errorf("container %s: %w", h.Container, refused(refusal))
 	}
+	c := claim(pod, kubelet.Container{Name: h.Container, ID: id}, &given, terms)
 	klog.InfoS("running allocation recorded again", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)
 	return k.cfg.Store.Put(record(&c, h.Slots))
 }

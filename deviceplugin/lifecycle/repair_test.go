@@ -185,9 +185,9 @@ func TestTheKubeletMayRestart(t *testing.T) {
 
 func TestHealthReachesTheKubelet(t *testing.T) {
 	b, _ := onePod(t)
-	inv, _ := b.board.Inventory()
-	b.board.SetSick(map[sharing.DeviceID]string{inv.Devices[1].ID: "XID 79"})
+	inv := b.inventory()
+	b.breaks(inv.Devices[1].ID, "XID 79")
 	b.kubelet.Await(t, "half of the slots to break", func(healthy, all, _ int) bool { return healthy == 40 && all == 80 })
-	b.board.SetSick(nil)
+	b.breaks(inv.Devices[1].ID, "")
 	b.kubelet.Await(t, "all slots to work again", func(healthy, _, _ int) bool { return healthy == 80 })
 }

@@ -167,8 +167,8 @@ func TestWhatIsInDoubtIsRefusedWithAReason(t *testing.T) {
 		"a decision for other containers":      {func(_ *bench, p *corev1.Pod) { p.Spec.Containers[0].Name = "other" }, "gave container other nothing"},
 		"fewer devices than the kubelet slots": {twoSlots, "1 devices, the kubelet 2 slots"},
 		"a device that is broken": {func(b *bench, _ *corev1.Pod) {
-			inv, _ := b.board.Inventory()
-			b.board.SetSick(map[sharing.DeviceID]string{inv.Devices[0].ID: "XID 79"})
+			inv := b.inventory()
+			b.breaks(inv.Devices[0].ID, "XID 79")
 		}, "is broken"},
 	}
 	for name, tc := range cases {

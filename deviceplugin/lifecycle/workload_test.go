@@ -40,7 +40,7 @@ func (b *bench) draft(name string, asks ...ask) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
 		Spec:       corev1.PodSpec{NodeName: node, SchedulerName: "volcano"},
 	}
-	inv, _ := b.board.Inventory()
+	inv := b.inventory()
 	placement := sharing.Placement{Node: node}
 	always := corev1.ContainerRestartPolicyAlways
 	for _, a := range asks {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retry does things in the background, and what fails again later: one at
-// a time, or each aside where one may hang.
+// Package retry does things in the background one at a time, and what fails again
+// later.
 package retry
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -56,36 +55,4 @@ func (q *Queue[T]) settle(key T, err error) {
 		q.queue.Forget(key)
 	}
 	q.queue.Done(key)
-}
-
-// leaving is how long RunApart waits in the end for what is under way.
-const leaving = 5 * time.Second
-
-// RunApart is Run with each key in a goroutine of its own: what hangs holds up
-// nothing but its own key. The context of an attempt ends after most. A key is not
-// begun again before its attempt returned, however long that takes, so that there
-// is one goroutine per key at most. In the end attempts that do not heed their
-// context are left behind after 5 s.
-func (q *Queue[T]) RunApart(ctx context.Context, most time.Duration, do func(ctx context.Context, key T) error) error {
-	stop := context.AfterFunc(ctx, q.queue.ShutDown)
-	defer stop()
-	var working sync.WaitGroup
-	for {
-		key, end := q.queue.Get()
-		if end {
-			break
-		}
-		working.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, most)
-			defer cancel()
-			q.settle(key, do(ctx, key))
-		})
-	}
-	over := make(chan struct{})
-	go func() { working.Wait(); close(over) }()
-	select {
-	case <-over:
-	case <-time.After(leaving):
-	}
-	return nil
 }

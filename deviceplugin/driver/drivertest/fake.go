@@ -14,13 +14,14 @@ import (
 
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/migtest"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
 
 // Driver implements driver.Driver.
 type Driver struct {
 	mu      sync.Mutex
-	facts   []driver.Facts
+	facts   []node.Facts
 	lost    map[int]bool
 	missing error
 	session int // grows with every Close; a handle of an older one is dead
@@ -33,7 +34,7 @@ type Driver struct {
 }
 
 // New returns a driver with these devices.
-func New(facts ...driver.Facts) *Driver {
+func New(facts ...node.Facts) *Driver {
 	return &Driver{facts: slices.Clone(facts), lost: map[int]bool{}, cards: cards(facts)}
 }
 
@@ -163,15 +164,15 @@ func (x *device) Probe() error {
 	return err
 }
 
-func (x *device) Facts() (driver.Facts, error) {
+func (x *device) Facts() (node.Facts, error) {
 	d := x.driver
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case !d.open || x.session != d.session:
-		return driver.Facts{}, driver.ErrClosed
+		return node.Facts{}, driver.ErrClosed
 	case d.lost[x.index]:
-		return driver.Facts{}, fmt.Errorf("read device %d: %w", x.index, driver.ErrLost)
+		return node.Facts{}, fmt.Errorf("read device %d: %w", x.index, driver.ErrLost)
 	}
 	f := d.facts[x.index]
 	if f.MIG.Capable {
@@ -220,18 +221,18 @@ func (w *watch) Close() error {
 }
 
 // A100 is an 80 GB A100 with its legal partitions, as the driver reports them.
-func A100(index int) driver.Facts {
+func A100(index int) node.Facts {
 	profile := func(name string, mib int64, compute, size, most int, starts ...int) sharing.Profile {
 		return sharing.Profile{Name: name, Memory: sharing.MiBs(mib), Compute: compute, Size: size, Max: most, Starts: starts}
 	}
-	return driver.Facts{
+	return node.Facts{
 		UUID:   sharing.DeviceID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", index)),
 		Model:  "NVIDIA A100-SXM4-80GB",
 		Memory: sharing.MiBs(81920),
 		Minor:  index,
 		PCI:    fmt.Sprintf("0000:%02x:00.0", 7+8*index),
 		NUMA:   index / 4, Compute: 8, CUDA: 13000,
-		MIG: driver.MIG{Capable: true, Slices: 8, Profiles: []sharing.Profile{
+		MIG: node.MIG{Capable: true, Slices: 8, Profiles: []sharing.Profile{
 			profile("1g.10gb", 9728, 1, 1, 7, 0, 1, 2, 3, 4, 5, 6),
 			profile("2g.20gb", 19968, 2, 2, 3, 0, 2, 4),
 			profile("3g.40gb", 40192, 3, 4, 2, 0, 4),
@@ -243,8 +244,8 @@ func A100(index int) driver.Facts {
 }
 
 // T4 is a device without partitions.
-func T4(index int) driver.Facts {
-	return driver.Facts{
+func T4(index int) node.Facts {
+	return node.Facts{
 		UUID: sharing.DeviceID(fmt.Sprintf("GPU-44444444-0000-0000-0000-%012d", index)), Model: "Tesla T4",
 		Memory: sharing.MiBs(15360), Minor: index, PCI: fmt.Sprintf("0000:%02x:00.0", 0x80+index), NUMA: -1, Compute: 7, CUDA: 13000,
 	}

@@ -9,12 +9,13 @@ import (
 
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/migtest"
+	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
 
 // cards builds the hardware behind the devices that can be partitioned. The mode
 // of an A100 or A30 changes with a reset only.
-func cards(facts []driver.Facts) *migtest.Hardware {
+func cards(facts []node.Facts) *migtest.Hardware {
 	var all []migtest.Card
 	for i := range facts {
 		f := &facts[i]
@@ -43,7 +44,7 @@ func (d *Driver) Cards() *migtest.Hardware { return d.cards }
 func (d *Driver) reach(id sharing.DeviceID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.facts, func(f driver.Facts) bool { return f.UUID == id })
+	i := slices.IndexFunc(d.facts, func(f node.Facts) bool { return f.UUID == id })
 	switch {
 	case d.missing != nil:
 		return fmt.Errorf("%w: %w", driver.ErrNoDriver, d.missing)
@@ -136,6 +137,6 @@ func (d *Driver) MIGDevice(uuid string) (driver.MIGDevice, error) {
 	if err := d.reach(id); err != nil {
 		return driver.MIGDevice{}, err
 	}
-	i := slices.IndexFunc(d.facts, func(f driver.Facts) bool { return f.UUID == id })
+	i := slices.IndexFunc(d.facts, func(f node.Facts) bool { return f.UUID == id })
 	return driver.MIGDevice{Parent: id, Minor: d.facts[i].Minor, GI: gi, CI: ci}, nil
 }

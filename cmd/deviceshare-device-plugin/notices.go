@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+)
+
+// Tell implements agent.Listener.
+func (r *reporter) Tell(_, _ node.State, notices []node.Notice) {
+	for i := range notices {
+		n := &notices[i]
+		switch n.Kind {
+		case node.DeviceBroke, node.DeviceWorks, node.ModeUnusable:
+			r.device(n)
+		case node.ModeReached, node.ModeWaits, node.ModeFailed, node.ModeByHand:
+			r.mode(n)
+		case node.ConfigUnusable:
+			r.trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", errors.New(n.Detail))
+		case node.ConfigUsable:
+			r.trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", nil)
+		case node.PartFailed:
+			kind, reason := problemOf(n.Part)
+			r.trouble(kind, reason, errors.New(n.Detail))
+		case node.PartWorks:
+			kind, reason := problemOf(n.Part)
+			r.trouble(kind, reason, nil)
+		}
+	}
+}
+
+// problemOf is how trouble of a part is counted and called.
+func problemOf(p node.Part) (kind, reason string) {
+	switch p {
+	case node.PartDriver:
+		return metrics.ProblemDriver, "GPUDriverUnavailable"
+	case node.PartPublishing:
+		return metrics.ProblemPublish, "DevicePublishFailed"
+	}
+	return metrics.ProblemIdentity, "KubeletRecordUnavailable"
+}
+
+// device reports that a device broke, came back, or cannot be used in its mode.
+func (r *reporter) device(n *node.Notice) {
+	switch n.Kind {
+	case node.DeviceBroke:
+		klog.InfoS("device is broken", "device", n.Device, "why", n.Detail)
+		r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUUnhealthy", "device %s gets no new pods: %s", n.Device, short(n.Detail))
+	case node.DeviceWorks:
+		klog.InfoS("device is healthy again", "device", n.Device)
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUHealthy", "device %s is healthy again", n.Device)
+	case node.ModeUnusable:
+		klog.ErrorS(nil, "device cannot be used in its mode", "device", n.Device, "why", n.Detail)
+		r.metrics.Problem(metrics.ProblemConfiguration)
+		r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUModeUnusable", "device %s is not offered: %s", n.Device, n.Detail)
+	}
+}
+
+// mode reports how far a device is on its way into its mode.
+func (r *reporter) mode(n *node.Notice) {
+	switch n.Kind {
+	case node.ModeReached:
+		klog.InfoS("device is in its mode", "device", n.Device, "mode", n.Mode)
+		r.metrics.Moved(n.Mode, "success")
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeChanged", "device %s (index %d) is in mode %s", n.Device, n.Index, n.Mode)
+	case node.ModeWaits:
+		klog.InfoS("device keeps its mode for now", "device", n.Device, "wanted", n.Mode, "why", n.Detail)
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeWaiting", "device %s (index %d) takes no new pods: %s", n.Device, n.Index, short(n.Detail))
+		r.tellHolders(n)
+	case node.ModeFailed:
+		r.problem("GPUModeChangeFailed", "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, short(n.Detail))
+	case node.ModeByHand:
+		r.problem("GPUModeNeedsAdministrator", "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, short(n.Detail))
+	}
+}
+
+// tellHolders tells every pod that keeps a device in another mode than the wanted one.
+func (r *reporter) tellHolders(n *node.Notice) {
+	for _, h := range n.Holders {
+		stays := "stays in mode " + string(h.Mode)
+		if h.Mode == "" {
+			stays = "stays as it is"
+		}
+		if pod, live := r.pods.Pod(h.Owner); live && h.Mode != n.Mode {
+			r.recorder.Eventf(pod, corev1.EventTypeNormal, "DeviceModeKept",
+				"device %s is to be in mode %s and %s until nobody holds it any more, this pod included", n.Device, n.Mode, stays)
+		}
+	}
+}
+
+// attemptFailed counts an attempt to bring a device into a mode.
+func (r *reporter) attemptFailed(mode sharing.Mode, manual bool) {
+	result := "failure"
+	if manual {
+		result = "manual"
+	}
+	r.metrics.Moved(mode, result)
+}

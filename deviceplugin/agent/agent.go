@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent keeps the state of a node current and does what follows from it.
+//
+//	Agent     one writer: events in, an immutable snapshot out
+//	Monitor   owns the driver: scans, probes and critical errors become events
+//	Mover     looks at devices and takes the steps of node.Plan, one goroutine each
+//
+// What is decided is decided in package node; here are the clock, the driver, the
+// locks and the goroutines.
+package agent
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+)
+
+// Listener is told what became different, in the order in which it happened. It
+// must not send events itself, and must not block for long: nothing else of the node
+// is decided meanwhile.
+type Listener interface {
+	Tell(before, after node.State, notices []node.Notice)
+}
+
+// Agent is the only writer of the node's state. It is safe for concurrent use.
+type Agent struct {
+	state    atomic.Pointer[node.State]
+	listener Listener
+
+	mu      sync.Mutex // held while an event is taken in
+	readers []chan struct{}
+	shown   bool // readers were woken at least once
+}
+
+// New returns an agent of a node about which nothing is known. listener may be nil.
+func New(c node.Config, listener Listener) *Agent {
+	a := &Agent{listener: listener}
+	s := node.New(c)
+	a.state.Store(&s)
+	return a
+}
+
+// State returns the snapshot.
+func (a *Agent) State() node.State { return *a.state.Load() }
+
+// Send takes in an event. When it returns, State and the readers of Changes have it.
+func (a *Agent) Send(e node.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.State()
+	after := node.Reduce(before, e)
+	a.state.Store(&after)
+	if notices := node.Diff(before, after); len(notices) > 0 && a.listener != nil {
+		a.listener.Tell(before, after, notices)
+	}
+	if !after.Scanned() || a.shown && !differs(&before, &after) {
+		return
+	}
+	a.shown = true
+	for _, c := range a.readers {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// differs reports whether anybody would do something else than before.
+func differs(before, after *node.State) bool {
+	resumable := func(p node.Permissions) bool { return p.Resume }
+	published := func(s *node.State) [2]sharing.Inventory {
+		return [2]sharing.Inventory{s.Published(), s.View(resumable)}
+	}
+	return !reflect.DeepEqual(published(before), published(after))
+}
+
+// Changes returns a channel that holds a token after every change that a reader may
+// care for, and one at once if there has been a scan. A slow reader sees one token
+// for several changes. stop ends it.
+func (a *Agent) Changes() (changes <-chan struct{}, stop func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := make(chan struct{}, 1)
+	if a.State().Scanned() {
+		c <- struct{}{}
+	}
+	a.readers = append(a.readers, c)
+	return c, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.readers = slices.DeleteFunc(a.readers, func(x chan struct{}) bool { return x == c })
+	}
+}
+
+// Minor returns the number of a device's node.
+func (a *Agent) Minor(id sharing.DeviceID) (int, bool) {
+	f, ok := a.State().Facts(id)
+	return f.Minor, ok
+}

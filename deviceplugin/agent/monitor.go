@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/node"
+)
+
+// MonitorConfig is how a Monitor works. Zero durations take the defaults.
+type MonitorConfig struct {
+	Probe time.Duration // between probes; 5 s
+	Retry time.Duration // before the driver is opened again; 10 s
+	// FailFast makes Run return when the driver cannot be opened the first time.
+	FailFast bool
+	// Opened is told that the driver was opened afresh: it may be another one. It
+	// may be nil.
+	Opened func()
+}
+
+func (c MonitorConfig) withDefaults() MonitorConfig {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	set(&c.Probe, 5*time.Second)
+	set(&c.Retry, 10*time.Second)
+	if c.Opened == nil {
+		c.Opened = func() {}
+	}
+	return c
+}
+
+// Monitor owns the driver: it opens it, scans it, listens to it, and sends what it
+// finds to the agent. Nothing else does.
+type Monitor struct {
+	driver  driver.Driver
+	agent   *Agent
+	cfg     MonitorConfig
+	began   time.Time
+	rescans chan chan struct{}
+	// looked is when the loop was last seen at work, in Unix nanoseconds: at least once a
+	// second while the driver answers, and after each Retry while it cannot be used.
+	// When it is silent for longer, a call of the driver has not returned.
+	looked atomic.Int64
+}
+
+func (m *Monitor) alive() { m.looked.Store(time.Now().UnixNano()) }
+
+// NewMonitor returns a monitor that has not started.
+func NewMonitor(d driver.Driver, a *Agent, cfg MonitorConfig) *Monitor {
+	return &Monitor{driver: d, agent: a, cfg: cfg.withDefaults(), began: time.Now(), rescans: make(chan chan struct{})}
+}
+
+// now is the time on a clock that never goes back.
+func (m *Monitor) now() node.Moment { return node.Moment(time.Since(m.began)) }
+
+// Run works until ctx ends. A driver that cannot be used is tried again for ever,
+// unless FailFast is set and it never worked.
+func (m *Monitor) Run(ctx context.Context) error {
+	for first := true; ctx.Err() == nil; first = false {
+		m.alive()
+		err := m.session(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if err == nil {
+			continue // reopen at once: devices were lost or came back
+		}
+		m.agent.Send(node.DriverFailed{Why: err.Error()})
+		if first && m.cfg.FailFast {
+			return fmt.Errorf("start the driver: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(m.cfg.Retry):
+		}
+	}
+	return m.driver.Close()
+}
+
+// Rescan reads every device again, because something other than the driver changed
+// one, and returns when the state has the result. While the driver is not open it
+// waits until ctx ends; opening it reads the devices anyway.
+func (m *Monitor) Rescan(ctx context.Context) {
+	done := make(chan struct{})
+	select {
+	case m.rescans <- done:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// serveRescan serves one Rescan, if somebody waits for it.
+func (m *Monitor) serveRescan() {
+	select {
+	case done := <-m.rescans:
+		defer close(done)
+		found, err := driver.Scan(m.driver)
+		if err != nil {
+			klog.ErrorS(err, "a device that was changed cannot be read again; the next look at the driver will")
+			return
+		}
+		m.agent.Send(node.Scanned{Devices: found})
+	default:
+	}
+}
+
+// session uses the driver from opening to closing. It returns nil when the driver
+// should be opened afresh.
+func (m *Monitor) session(ctx context.Context) error {
+	if err := m.driver.Open(); err != nil {
+		return err
+	}
+	defer func() {
+		if err := m.driver.Close(); err != nil {
+			klog.ErrorS(err, "closing the driver")
+		}
+	}()
+	devices, err := m.driver.Devices()
+	if err != nil {
+		return fmt.Errorf("list devices: %w", err)
+	}
+	found, err := driver.Scan(m.driver)
+	if err != nil && len(found) == 0 {
+		return err
+	}
+	if err != nil {
+		klog.ErrorS(err, "some devices do not answer", "answering", len(found), "listed", len(devices))
+	}
+	m.cfg.Opened()
+	m.agent.Send(node.Scanned{Devices: found})
+	here := newRound(devices, found)
+	watch, err := m.driver.Watch(here.answering())
+	if errors.Is(err, driver.ErrLost) {
+		return nil // lost since the scan: look again
+	}
+	if err != nil {
+		return fmt.Errorf("watch devices: %w", err)
+	}
+	defer func() { _ = watch.Close() }()
+	return m.listen(ctx, watch, here)
+}
+
+// listen takes in critical errors and probes until ctx ends, the driver breaks, or
+// opening it afresh may show something new.
+func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) error {
+	m.probe(here)
+	opened := time.Now()
+	next := opened.Add(m.cfg.Probe)
+	for ctx.Err() == nil {
+		m.alive()
+		m.serveRescan()
+		event, err := watch.Wait(min(time.Until(next), time.Second))
+		switch {
+		case err == nil:
+			klog.InfoS("a device reported a critical error", "device", event.Device, "xid", event.XID)
+			m.agent.Send(node.Faulted{Device: event.Device, XID: event.XID, At: m.now()})
+		case errors.Is(err, driver.ErrQuiet):
+		case errors.Is(err, driver.ErrLost):
+			next = time.Now()
+		default:
+			return fmt.Errorf("wait for events: %w", err)
+		}
+		if time.Now().Before(next) {
+			continue
+		}
+		m.probe(here)
+		if m.isStale(here) && time.Since(opened) >= m.cfg.Retry {
+			return nil
+		}
+		next = time.Now().Add(m.cfg.Probe)
+	}
+	return nil
+}
+
+// isStale reports that opening the driver afresh may show something new: a device
+// does not answer, none is there yet, or their number changed.
+func (m *Monitor) isStale(here *round) bool {
+	if here.listed == 0 || here.listed != len(here.order) || len(here.silent) > 0 {
+		return true
+	}
+	now, err := m.driver.Devices()
+	return err != nil || len(now) != here.listed
+}
+
+// probe asks every device for a sign of life.
+func (m *Monitor) probe(here *round) {
+	for _, id := range here.order {
+		if here.silent[id] {
+			continue
+		}
+		err := here.handle[id].Probe()
+		m.alive()
+		if err != nil {
+			here.silent[id] = true
+			m.agent.Send(node.Silent{Device: id, Why: err.Error()})
+			continue
+		}
+		m.agent.Send(node.Answered{Device: id, At: m.now()})
+	}
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+)
+
+// everything offers every device as hami-core.
+type everything struct{}
+
+func (everything) Offer(*node.Facts) node.Offer {
+	return node.Offer{Mode: sharing.HAMiCore, MaxShares: 1}
+}
+
+// offering is an agent that offers every device.
+func offering(rules node.HealthRules, l Listener) *Agent {
+	a := New(node.Config{Node: "n", Health: rules}, l)
+	a.Send(node.Configured{Settings: node.Settings{Offers: everything{}}})
+	return a
+}
+
+// running is a monitor at work over a fake driver.
+type running struct {
+	t      *testing.T
+	driver *drivertest.Driver
+	agent  *Agent
+	ended  chan error
+	news   chan string
+}
+
+// Tell implements Listener.
+func (r *running) Tell(_, _ node.State, notices []node.Notice) {
+	for _, n := range notices {
+		r.news <- map[node.NoticeKind]string{
+			node.PartFailed: "trouble", node.PartWorks: "fine", node.DeviceBroke: "broken", node.DeviceWorks: "healthy",
+		}[n.Kind]
+	}
+}
+
+func run(t *testing.T, driver *drivertest.Driver, rules node.HealthRules, cfg MonitorConfig) *running {
+	t.Helper()
+	r := &running{t: t, driver: driver, ended: make(chan error, 1), news: make(chan string, 100)}
+	rules.Quiet = node.Moment(20 * time.Millisecond)
+	r.agent = offering(rules, r)
+	cfg.Probe, cfg.Retry = 2*time.Millisecond, 4*time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { r.ended <- NewMonitor(driver, r.agent, cfg).Run(ctx) }()
+	t.Cleanup(cancel)
+	return r
+}
+
+// expect awaits the next piece of news.
+func (r *running) expect(want string) {
+	r.t.Helper()
+	select {
+	case got := <-r.news:
+		if got != want {
+			r.t.Fatalf("the next news is %q, want %q", got, want)
+		}
+	case <-time.After(time.Minute):
+		r.t.Fatalf("no news, want %q", want)
+	}
+}
+
+// healthy awaits how many devices are published as healthy.
+func (r *running) healthy(want int) {
+	r.t.Helper()
+	changes, stop := r.agent.Changes()
+	defer stop()
+	deadline := time.After(time.Minute)
+	for {
+		inv := r.agent.State().Inventory()
+		n := 0
+		for _, d := range inv.Devices {
+			if d.Healthy {
+				n++
+			}
+		}
+		if n == want {
+			return
+		}
+		select {
+		case <-changes:
+		case <-deadline:
+			r.t.Fatalf("%d devices are healthy, want %d", n, want)
+		}
+	}
+}
+
+// listening awaits that events are collected.
+func (r *running) listening() {
+	r.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for r.driver.Watched() == 0 {
+		if time.Now().After(deadline) {
+			r.t.Fatal("nobody listens")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestACriticalErrorBreaksADeviceUntilItWasQuiet(t *testing.T) {
+	r := run(t, drivertest.New(drivertest.A100(0), drivertest.A100(1)), node.HealthRules{Ignored: node.ApplicationXIDs()}, MonitorConfig{})
+	r.listening()
+	r.driver.Raise(1, 31) // an application's
+	r.driver.Raise(1, 79)
+	r.expect("broken")
+	r.healthy(1)
+	r.expect("healthy")
+	r.healthy(2)
+}
+
+func TestALostDeviceComesBackWithoutARestart(t *testing.T) {
+	r := run(t, drivertest.New(drivertest.A100(0), drivertest.A100(1)), node.HealthRules{}, MonitorConfig{})
+	r.healthy(2)
+	r.driver.Lose(0)
+	r.expect("broken")
+	r.healthy(1)
+	if inv := r.agent.State().Inventory(); len(inv.Devices) != 2 {
+		t.Fatalf("a lost device vanished: %+v", inv.Devices)
+	}
+	r.driver.Restore(0)
+	r.expect("healthy")
+	r.healthy(2)
+	r.listening()
+	r.driver.Raise(0, 79) // it is listened to again
+	r.expect("broken")
+}
+
+func TestAMissingDriverIsReportedOnceAndAwaited(t *testing.T) {
+	driver := drivertest.New(drivertest.A100(0))
+	driver.Miss(errors.New("libnvidia-ml.so.1 not found"))
+	r := run(t, driver, node.HealthRules{}, MonitorConfig{})
+	r.expect("trouble")
+	if r.agent.State().Scanned() {
+		t.Error("the board claims to know the devices")
+	}
+	driver.Miss(nil)
+	r.expect("fine")
+	r.healthy(1)
+}
+
+func TestADriverThatIsUnloadedTakesItsDevicesAwayUntilItIsBack(t *testing.T) {
+	r := run(t, drivertest.New(drivertest.A100(0)), node.HealthRules{}, MonitorConfig{})
+	r.listening()
+	r.driver.Unload()
+	r.expect("broken")
+	r.healthy(0)
+	r.expect("trouble")
+	r.driver.Miss(nil)
+	r.expect("fine")
+	r.expect("healthy")
+	r.healthy(1)
+}
+
+func TestAMissingDriverEndsTheProgramOnlyWhenAsked(t *testing.T) {
+	gpus := drivertest.New()
+	gpus.Miss(errors.New("no library"))
+	r := run(t, gpus, node.HealthRules{}, MonitorConfig{FailFast: true})
+	select {
+	case err := <-r.ended:
+		if !errors.Is(err, driver.ErrNoDriver) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on")
+	}
+}
+
+func TestANodeWithoutDevicesIsKnownToHaveNone(t *testing.T) {
+	r := run(t, drivertest.New(), node.HealthRules{}, MonitorConfig{})
+	changes, stop := r.agent.Changes()
+	defer stop()
+	select {
+	case <-changes:
+	case <-time.After(time.Minute):
+		t.Fatal("the empty scan is not on the board")
+	}
+	if s := r.agent.State(); !s.Scanned() || len(s.Inventory().Devices) != 0 {
+		t.Errorf("inventory %+v", s.Inventory())
+	}
+}

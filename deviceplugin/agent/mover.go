@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// Holders tells who holds a device. It is asked with the device's lock held.
+type Holders interface {
+	Holders(id sharing.DeviceID) []node.Holder
+}
+
+// Rescanner reads the devices again, and returns when the agent has the result.
+type Rescanner interface {
+	Rescan(ctx context.Context)
+}
+
+// MoverConfig is what a Mover works with. All fields but the durations and the hooks
+// are needed.
+type MoverConfig struct {
+	Agent     *Agent
+	Switchers []nodeapi.Switcher
+	Holders   Holders
+	// Devices has one lock per device, by its id. Whoever records a share of a device
+	// holds it from the look at the state to the record.
+	Devices *KeyedLock
+	// Driver is asked to read a device again after it was changed and before it is
+	// ready; it may be nil.
+	Driver Rescanner
+	// IsPassing is an optional hook that reports errors that say nothing about a
+	// device, because the driver was just being opened or closed: nothing is
+	// concluded from them, and it is asked again.
+	IsPassing func(error) bool
+	// Failed is an optional hook that counts every attempt that failed.
+	Failed func(mode sharing.Mode, manual bool)
+	// First and Most bound the wait after a failure, which doubles; 1 s and 2 min.
+	First, Most time.Duration
+	// Again is how often every device is looked at without a cause, and how often a
+	// change is tried that only an administrator can make; 30 s.
+	Again time.Duration
+}
+
+func (c MoverConfig) withDefaults() MoverConfig {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	set(&c.First, time.Second)
+	set(&c.Most, 2*time.Minute)
+	set(&c.Again, 30*time.Second)
+	if c.IsPassing == nil {
+		c.IsPassing = func(error) bool { return false }
+	}
+	if c.Failed == nil {
+		c.Failed = func(sharing.Mode, bool) {}
+	}
+	return c
+}
+
+// delay is how long to wait before a step is tried that has failed before.
+func (c *MoverConfig) delay(s *node.Step) time.Duration {
+	if s.ByHand {
+		return c.Again
+	}
+	return delay(s.Attempts, c.First, c.Most)
+}
+
+// Mover brings idle devices into their modes. One goroutine works for each
+// device, so that one that is slow or stuck holds up no other.
+type Mover struct {
+	cfg      MoverConfig
+	released chan struct{}
+	looked   chan struct{}
+}
+
+// NewMover returns a mover that has not started.
+func NewMover(cfg MoverConfig) *Mover {
+	return &Mover{cfg: cfg.withDefaults(), released: make(chan struct{}, 1), looked: make(chan struct{})}
+}
+
+// Released makes the mover look again, since somebody may have given back a
+// device. It does not block.
+func (m *Mover) Released() { poke(m.released) }
+
+// Looked is closed when every device that was there at the start has been looked
+// at once and those that needed little have been changed: what is published before
+// would show devices as unready that are not.
+func (m *Mover) Looked() <-chan struct{} { return m.looked }
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends, and returns when no change is under way any more.
+func (m *Mover) Run(ctx context.Context) error {
+	changes, stop := m.cfg.Agent.Changes()
+	defer stop()
+	var working sync.WaitGroup
+	defer working.Wait()
+	workers := map[sharing.DeviceID]*worker{}
+	again := time.NewTicker(m.cfg.Again)
+	defer again.Stop()
+	for first := true; ; first = false {
+		var looks sync.WaitGroup
+		state := m.cfg.Agent.State()
+		for _, d := range state.Changeable() {
+			w, ok := workers[d.ID]
+			if !ok {
+				w = newWorker(m, d.ID)
+				workers[d.ID] = w
+				if first {
+					looks.Add(1)
+					w.done = looks.Done
+				}
+				working.Go(func() { w.run(ctx) })
+			}
+			poke(w.look)
+		}
+		if first {
+			go func() { looks.Wait(); close(m.looked) }()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changes:
+		case <-m.released:
+		case <-again.C:
+		}
+	}
+}
+
+func (m *Mover) switcher(mode sharing.Mode) nodeapi.Switcher {
+	for _, s := range m.cfg.Switchers {
+		if s.Mode() == mode {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"slices"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// Ask is a container that is about to start, as the kubelet and the scheduler
+// describe it.
+type Ask struct {
+	Container string
+	Slots     int // of the kubelet's resource that it holds
+	// Placement is the scheduler's decision for its pod.
+	Placement sharing.Placement
+}
+
+// Claim is what a container may start with: its shares with the devices they are
+// of, in PCI order, all in one mode.
+type Claim struct {
+	Kind    sharing.ContainerKind
+	Mode    sharing.Mode
+	Devices []nodeapi.ClaimedDevice
+}
+
+// RefusalReason is why a container may not start.
+type RefusalReason uint8
+
+// The reasons.
+const (
+	// NothingGiven: the scheduler gave the container no devices.
+	NothingGiven RefusalReason = iota
+	// OtherCount: scheduler and kubelet gave different numbers of devices.
+	OtherCount
+	// UnknownDevice: a device is not on this node, or hidden.
+	UnknownDevice
+	// MixedModes: the container's shares are in several modes.
+	MixedModes
+	// ModeUnserved: this node cannot prepare containers in the mode.
+	ModeUnserved
+	// DeviceBroken: a device of the container does not work.
+	DeviceBroken
+	// NoNewPods: it is not known what the administrator wants.
+	NoNewPods
+	// OtherMode: a device of the pod has been given another mode since.
+	OtherMode
+	// OtherGeometries: the partitions were chosen under other geometries.
+	OtherGeometries
+	// NotReady: a device of the pod is not ready in its mode yet.
+	NotReady
+	refusalReasons = iota
+)
+
+// String is the reason for scenarios and logs.
+func (r RefusalReason) String() string {
+	return [refusalReasons]string{
+		"NothingGiven", "OtherCount", "UnknownDevice", "MixedModes", "ModeUnserved", "DeviceBroken",
+		"NoNewPods", "OtherMode", "OtherGeometries", "NotReady",
+	}[r]
+}
+
+// Refusal says that a container may not start, and why. It is a decision, not a
+// failure.
+type Refusal struct {
+	Reason RefusalReason
+	Detail string // for people
+}
+
+// IsFinal reports that trying again does not help: the pod must be placed anew.
+func (r *Refusal) IsFinal() bool { return r.Reason == OtherMode || r.Reason == OtherGeometries }
+
+func refuse(r RefusalReason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: r, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Admit decides whether a container may start, and with what. records are those of
+// its pod: a pod that has any holds everything it was given, in the modes and
+// places it was given, and starts its containers whatever the administrator has
+// edited since. Exactly one of the results is set.
+func Admit(s State, a Ask, records []Record) (Claim, *Refusal) {
+	claim, no := ClaimOf(s, a)
+	if no != nil {
+		return Claim{}, no
+	}
+	for i := range claim.Devices {
+		if no := s.requireWorking(&claim.Devices[i].Device); no != nil {
+			return Claim{}, no
+		}
+	}
+	if len(records) == 0 {
+		if why, is := s.ConfigUnknown(); is {
+			return Claim{}, refuse(NoNewPods, "no container of a new pod starts now: %s", why)
+		}
+		if no := s.requireCurrent(&a.Placement); no != nil {
+			return Claim{}, no
+		}
+	}
+	if serves := s.cfg.Powers.Serves; serves != nil && !slices.Contains(serves, claim.Mode) {
+		return Claim{}, refuse(ModeUnserved, "this node cannot serve mode %q", claim.Mode)
+	}
+	return claim, nil
+}
+
+// ClaimOf pairs the container's shares with the devices of this node, whether or not
+// it may start with them now.
+func ClaimOf(s State, a Ask) (Claim, *Refusal) {
+	inv := s.Inventory()
+	given, ok := a.Placement.Container(a.Container)
+	switch {
+	case !ok || len(given.Shares) == 0:
+		return Claim{}, refuse(NothingGiven, "the scheduler gave container %s nothing, the kubelet %d slots", a.Container, a.Slots)
+	case len(given.Shares) != a.Slots:
+		return Claim{}, refuse(OtherCount, "the scheduler gave container %s %d devices, the kubelet %d slots", a.Container, len(given.Shares), a.Slots)
+	}
+	devices := make([]sharing.Device, 0, len(given.Shares))
+	for _, share := range given.Shares {
+		d, ok := inv.Device(share.Device)
+		switch {
+		case !ok:
+			return Claim{}, refuse(UnknownDevice, "device %s is not on this node, or is hidden by its configuration", share.Device)
+		case share.Mode != given.Shares[0].Mode:
+			return Claim{}, refuse(MixedModes, "it has shares of modes %s and %s; one container is served in one mode", given.Shares[0].Mode, share.Mode)
+		}
+		devices = append(devices, *d)
+	}
+	claim := Claim{Kind: given.Kind, Mode: given.Shares[0].Mode}
+	for _, i := range ByPCI(devices) {
+		claim.Devices = append(claim.Devices, nodeapi.ClaimedDevice{Device: devices[i], Share: given.Shares[i]})
+	}
+	return claim, nil
+}
+
+// requireWorking refuses devices that do not work, whoever asks.
+func (s State) requireWorking(d *sharing.Device) *Refusal {
+	c, _ := s.Condition(d.ID)
+	if c.Kind.May().Resume {
+		return nil
+	}
+	return refuse(DeviceBroken, "device %s (index %d) is broken (%s); the container starts when it works again", d.ID, d.Index, c.Detail)
+}
+
+// requireCurrent makes the checks that only a pod meets of which nothing has
+// started. All of the placement is looked at, so that a pod is not refused half way.
+func (s State) requireCurrent(p *sharing.Placement) *Refusal {
+	inv := s.Inventory()
+	for i := range p.Containers {
+		for _, share := range p.Containers[i].Shares {
+			d, ok := inv.Device(share.Device)
+			switch {
+			case !ok:
+				return refuse(UnknownDevice, "device %s is not on this node, or is hidden by its configuration", share.Device)
+			case share.Mode != d.Mode:
+				return refuse(OtherMode, "device %s is in mode %s now; the pod was placed in %s", d.ID, d.Mode, share.Mode)
+			case share.Mode == sharing.MIG && p.GeometryHash != inv.GeometryHash:
+				return refuse(OtherGeometries, "its partitions were chosen under geometries %q, the node applies %q now", p.GeometryHash, inv.GeometryHash)
+			}
+			if c, _ := s.Condition(d.ID); !c.Kind.May().Begin {
+				return refuse(NotReady, "device %s (index %d) takes no pods now: %s; the container starts when it does", d.ID, d.Index, c.Detail)
+			}
+		}
+	}
+	return nil
+}

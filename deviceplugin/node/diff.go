@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"slices"
+
+	"deviceshare/sharing"
+)
+
+// NoticeKind is what a notice tells.
+type NoticeKind uint8
+
+// The kinds of notices.
+const (
+	// DeviceBroke: the device gets no new pods.
+	DeviceBroke NoticeKind = iota
+	// DeviceWorks: it was broken and works again.
+	DeviceWorks
+	// ModeUnusable: this node cannot offer the device in its mode.
+	ModeUnusable
+	// ModeWaits: the device keeps its mode because of Holders.
+	ModeWaits
+	// ModeReached: the device was brought into its mode.
+	ModeReached
+	// ModeFailed: the device could not be brought into its mode; it is tried again.
+	ModeFailed
+	// ModeByHand: only an administrator can bring the device into its mode.
+	ModeByHand
+	// ConfigUnusable: it is not known what the administrator wants.
+	ConfigUnusable
+	// ConfigUsable: it is known again.
+	ConfigUsable
+	// PartFailed: Part fails.
+	PartFailed
+	// PartWorks: Part works again.
+	PartWorks
+	noticeKinds = iota
+)
+
+// String is the kind for scenarios and logs.
+func (k NoticeKind) String() string {
+	return [noticeKinds]string{
+		"DeviceBroke", "DeviceWorks", "ModeUnusable", "ModeWaits", "ModeReached", "ModeFailed", "ModeByHand",
+		"ConfigUnusable", "ConfigUsable", "PartFailed", "PartWorks",
+	}[k]
+}
+
+// Notice is one thing to tell people. It is told once: what Diff returned for one
+// pair of states it does not return for the next, unless it ended in between.
+type Notice struct {
+	Kind NoticeKind
+	// Device is set in notices about a device: its id, index and wanted mode.
+	Device sharing.DeviceID
+	Index  int
+	Mode   sharing.Mode
+	Part   Part
+	Detail string
+	// Holders keep the device as it is, those in the wanted mode among them.
+	Holders []Holder
+}
+
+// Diff returns what became different between two states one after the other, in
+// the order of devices.
+func Diff(before, after State) []Notice {
+	var all []Notice
+	switch {
+	case after.unknown.is && after.unknown != before.unknown:
+		all = append(all, Notice{Kind: ConfigUnusable, Detail: after.unknown.why})
+	case before.unknown.is && !after.unknown.is:
+		all = append(all, Notice{Kind: ConfigUsable})
+	}
+	for _, t := range after.troubles {
+		if !slices.Contains(before.troubles, t) {
+			all = append(all, Notice{Kind: PartFailed, Part: t.part, Detail: t.why})
+		}
+	}
+	for _, t := range before.troubles {
+		if !slices.ContainsFunc(after.troubles, func(x trouble) bool { return x.part == t.part }) {
+			all = append(all, Notice{Kind: PartWorks, Part: t.part})
+		}
+	}
+	for i := range after.devices {
+		d := &after.devices[i]
+		old := before.device(d.facts.UUID)
+		if old == nil {
+			old = &device{}
+		}
+		n := Notice{Device: d.facts.UUID, Index: d.facts.Index, Mode: after.offer(d).Mode}
+		all = append(all, healthNotices(n, old, d)...)
+		if !after.offer(d).Hidden {
+			all = append(all, modeNotices(n, &before, old, &after, d)...)
+		}
+	}
+	return all
+}
+
+// healthNotices are about whether the device works.
+func healthNotices(n Notice, old, d *device) []Notice {
+	switch was, is := old.health.isBroken(), d.health.isBroken(); {
+	case is && !was:
+		n.Kind, n.Detail = DeviceBroke, d.health.cause
+	case was && !is:
+		n.Kind = DeviceWorks
+	default:
+		return nil
+	}
+	return []Notice{n}
+}
+
+// modeNotices are about the mode of the device.
+func modeNotices(n Notice, before *State, old *device, after *State, d *device) []Notice {
+	var all []Notice
+	tell := func(kind NoticeKind, detail string, holders []Holder) {
+		n := n
+		n.Kind, n.Detail, n.Holders = kind, detail, holders
+		all = append(all, n)
+	}
+	if why, is := after.unusable(d); is {
+		if earlier, was := before.unusable(old); !was || earlier != why {
+			tell(ModeUnusable, why, nil)
+		}
+	}
+	was, is := &old.change, &d.change
+	if is.waitsFor != "" && is.waitsFor != was.waitsFor {
+		tell(ModeWaits, is.verdict.condition.Detail, is.verdict.holders)
+	}
+	if is.failure.attempts > 0 && (is.failure.why != was.failure.why || is.failure.wanted != was.failure.wanted) {
+		kind := ModeFailed
+		if is.failure.kind == NeedsAdministrator {
+			kind = ModeByHand
+		}
+		tell(kind, is.failure.why, nil)
+	}
+	if was.arrived.known && is.arrived != was.arrived {
+		n.Mode = is.arrived.mode
+		tell(ModeReached, "", nil)
+	}
+	return all
+}
+
+// unusable says why an offered device cannot be used in its mode, whether or not it
+// works. What it is to be used in must be known for that.
+func (s *State) unusable(d *device) (why string, is bool) {
+	if s.unknown.is || d.facts.UUID == "" || d.presence == replaced || s.offer(d).Hidden {
+		return "", false
+	}
+	return s.cfg.Powers.unsupported(&d.facts, s.offer(d).Mode)
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/mps"
+)
+
+// describe translates the driver's facts and the administrator's offer into the
+// published device, without its health.
+func describe(f *Facts, o Offer) sharing.Device {
+	return sharing.Device{
+		ID: f.UUID, Index: f.Index, Model: f.Model,
+		Memory:    scaledMemory(f.Memory, o.MemoryScaling),
+		Cores:     scaledCores(o.CoreScaling),
+		MaxShares: max(o.MaxShares, 1),
+		Mode:      o.Mode,
+		NUMA:      f.NUMA, PCI: f.PCI, Links: f.Links,
+		MIG:        partitioning(f, o),
+		MaxClients: clients(f, o),
+	}
+}
+
+// clients is how many clients the device's MPS server serves, 0 in other modes.
+func clients(f *Facts, o Offer) int {
+	if o.Mode != sharing.MPS {
+		return 0
+	}
+	most := mps.MaxClients(f.Compute, f.CUDA)
+	if o.MaxClients > 0 {
+		most = min(most, o.MaxClients)
+	}
+	return most
+}
+
+// partitioning is nil for a device that cannot be partitioned.
+func partitioning(f *Facts, o Offer) *sharing.Partitioning {
+	if !f.MIG.Capable || len(f.MIG.Profiles) == 0 {
+		return nil
+	}
+	return &sharing.Partitioning{
+		Slices: f.MIG.Slices, Profiles: slices.Clone(f.MIG.Profiles), Geometries: o.Geometries, Policy: o.Policy,
+	}
+}
+
+// offeredLinks returns the links that lead to offered devices. It does not change
+// the driver's list.
+func offeredLinks(links []sharing.Link, inv *sharing.Inventory) []sharing.Link {
+	return slices.DeleteFunc(slices.Clone(links), func(l sharing.Link) bool {
+		_, ok := inv.Device(l.Peer)
+		return !ok
+	})
+}
+
+// legible makes a reason fit for an annotation: one line of bounded length.
+func legible(why string) string {
+	const most = 300
+	why = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(why, "?"))
+	if len(why) > most {
+		why = strings.ToValidUTF8(why[:most], "") + " ..."
+	}
+	return why
+}
+
+// scaledMemory is a multiple of the memory in whole MiB, the unit in which it is
+// given out. A factor that is no number, or not above zero, counts as 1.
+func scaledMemory(b sharing.Bytes, factor float64) sharing.Bytes {
+	whole := int64(b / sharing.MiB)
+	if !(factor > 0) || factor == 1 || math.IsInf(factor, 0) {
+		return sharing.MiBs(whole)
+	}
+	scaled := float64(whole) * factor
+	if scaled >= math.MaxInt64/float64(sharing.MiB) {
+		return sharing.MaxBytes
+	}
+	return sharing.MiBs(int64(scaled))
+}
+
+// scaledCores is 100 percent times the factor, rounded to whole percent.
+func scaledCores(factor float64) sharing.Percent {
+	if !(factor > 0) || factor > 1000 {
+		return 100
+	}
+	return sharing.Percent(math.Round(100 * factor))
+}
+
+// ByPCI returns positions of devices in PCI order, the order of CUDA.
+func ByPCI(devices []sharing.Device) []int {
+	order := make([]int, len(devices))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return ComparePCI(devices[a].PCI, devices[a].Index, devices[b].PCI, devices[b].Index)
+	})
+	return order
+}
+
+// ComparePCI orders by bus id, then index. Bus ids have a fixed width, so that
+// their text order is their bus order.
+func ComparePCI(pciA string, indexA int, pciB string, indexB int) int {
+	return cmp.Or(cmp.Compare(pciA, pciB), cmp.Compare(indexA, indexB))
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario files")
+
+// TestScenarios runs testdata/*.txt. Each file is a story: commands, a line of
+// dashes, and what comes of them. With -rewrite the outcome is written into the
+// file; read the difference before committing it. The commands are described in
+// testdata/README.md.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) < 25 {
+		t.Fatalf("%d scenarios found: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(data))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(data) {
+				t.Errorf("%s differs; run go test ./deviceplugin/node -run Scenarios -rewrite and read the difference. It is now:\n%s", file, got)
+			}
+		})
+	}
+}
+
+// play runs the blocks of a story and returns it with the outcomes that came.
+func play(t *testing.T, text string) string {
+	w := &world{t: t, hardware: newHardware(), config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}}}
+	w.state = w.fresh()
+	var out []string
+	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
+		commands, _, runs := strings.Cut(block, "\n----")
+		if !runs {
+			out = append(out, block) // a comment
+			continue
+		}
+		w.out = nil
+		for line := range strings.SplitSeq(commands, "\n") {
+			line, _, _ = strings.Cut(line, "#")
+			if fields := strings.Fields(line); len(fields) > 0 {
+				w.run(fields)
+			}
+		}
+		if len(w.out) == 0 {
+			w.out = []string{"ok"}
+		}
+		out = append(out, commands+"\n----\n"+strings.Join(w.out, "\n"))
+	}
+	return strings.Join(out, "\n\n") + "\n"
+}
+
+// world is a plugin without effects over simulated hardware.
+type world struct {
+	t        *testing.T
+	hardware *hardware
+	config   modes
+	lost     string // why the configuration is not known
+	found    []node.Facts
+	state    node.State
+	out      []string
+}
+
+// fresh is the state of a plugin that has just started and has registered.
+func (w *world) fresh() node.State {
+	return node.Reduce(node.New(node.Config{
+		Node:   "n1",
+		Powers: node.Powers{Serves: sharing.Modes(), Switches: true, Switched: switched()},
+		Health: node.HealthRules{Ignored: node.ApplicationXIDs(), Quiet: 60},
+	}), node.Kubelet{Knows: true})
+}
+
+func (w *world) say(format string, args ...any) { w.out = append(w.out, fmt.Sprintf(format, args...)) }
+
+// send reduces an event and writes down what became different.
+func (w *world) send(e node.Event) {
+	before := w.state
+	w.state = reduce(w.t, w.state, e)
+	for _, id := range w.state.IDs() {
+		now, _ := w.state.Condition(id)
+		if was, known := before.Condition(id); !known || was != now {
+			w.say("%s is %s", id, sentence(now))
+		}
+	}
+	for _, n := range node.Diff(before, w.state) {
+		w.say("  tell %s", strings.Join(strings.Fields(fmt.Sprintf("%s %s%s %s %s", n.Kind, n.Device, n.Part, modeOf(n), n.Detail)), " "))
+	}
+	if again := node.Diff(w.state, w.state); len(again) > 0 {
+		w.t.Errorf("two equal states differ in %v", again)
+	}
+}
+
+func sentence(c node.Condition) string {
+	if c.Detail == "" {
+		return c.Kind.String()
+	}
+	return c.Kind.String() + ": " + c.Detail
+}
+
+// modeOf is the mode of notices that are about one.
+func modeOf(n node.Notice) string {
+	if n.Kind >= node.ModeWaits && n.Kind <= node.ModeByHand {
+		return string(n.Mode)
+	}
+	return ""
+}
+
+func (w *world) run(f []string) {
+	rest := strings.Join(f[1:], " ")
+	switch f[0] {
+	case "scan":
+		w.scan(f[1:])
+	case "driver":
+		w.send(node.DriverFailed{Why: rest})
+	case "probe", "silent", "xid":
+		w.health(f)
+	case "config":
+		w.configure(f[1:])
+	case "look":
+		w.look(sharing.DeviceID(f[1]), strings.Join(f[2:], " "))
+	case "act":
+		w.act(sharing.DeviceID(f[1]), f[2:])
+	case "settle":
+		w.settle()
+	case "finish":
+		id, mode := sharing.DeviceID(f[1]), sharing.Mode(f[2])
+		w.hardware.act(id, node.Action{Mode: mode})
+		w.send(node.ModeEntered{Device: id, Mode: mode})
+	case "restart":
+		w.state = w.fresh()
+		w.applyConfig()
+		w.send(node.Scanned{Devices: w.found})
+	case "reset":
+		w.hardware.entered[sharing.DeviceID(f[1])] = nil
+	case "kubelet":
+		w.send(node.Kubelet{Knows: f[1] == "knows"})
+	case "stop":
+		w.send(node.Stopping{})
+	case "trouble":
+		w.send(node.Troubled{Part: node.Part(f[1]), Why: strings.Join(f[2:], " ")})
+	case "works":
+		w.send(node.Recovered{Part: node.Part(f[1])})
+	case "show":
+		w.show()
+	case "published":
+		w.published()
+	case "plan":
+		for _, s := range node.Plan(w.state) {
+			w.say("%s", step(s))
+		}
+	default:
+		w.pod(f)
+	}
+}
+
+// scan takes cards: GPU-0=A100@1 is an A100 in slot 1.
+func (w *world) scan(cards []string) {
+	w.found = nil
+	for i, c := range cards {
+		id, kind, _ := strings.Cut(c, "=")
+		kind, slot, _ := strings.Cut(kind, "@")
+		w.found = append(w.found, card(id, i, kind, slot))
+	}
+	w.send(node.Scanned{Devices: w.found})
+}
+
+func (w *world) health(f []string) {
+	id, at := sharing.DeviceID(f[1]), 0
+	if id == "all" {
+		id = ""
+	}
+	if i := slices.Index(f, "at"); i >= 0 {
+		at, _ = strconv.Atoi(f[i+1])
+	}
+	switch f[0] {
+	case "probe":
+		w.send(node.Answered{Device: id, At: node.Moment(at)})
+	case "silent":
+		w.send(node.Silent{Device: id, Why: strings.Join(f[2:], " ")})
+	case "xid":
+		xid, _ := strconv.Atoi(f[2])
+		w.send(node.Faulted{Device: id, XID: uint64(xid), At: node.Moment(at)})
+	}
+}
+
+// configure edits modes: GPU-0=mps, default=mig, or "lost" and why.
+func (w *world) configure(f []string) {
+	w.lost = ""
+	if len(f) > 0 && f[0] == "lost" {
+		w.lost, f = strings.Join(f[1:], " "), nil
+	}
+	given := map[sharing.DeviceID]sharing.Mode{}
+	for id, m := range w.config.given {
+		given[id] = m
+	}
+	w.config.given = given
+	for _, edit := range f {
+		id, mode, _ := strings.Cut(edit, "=")
+		if id == "default" {
+			w.config.byDefault = sharing.Mode(mode)
+			continue
+		}
+		w.config.given[sharing.DeviceID(id)] = sharing.Mode(mode)
+	}
+	w.applyConfig()
+}
+
+func (w *world) applyConfig() {
+	s := node.Settings{Offers: w.config, GeometryHash: "h1"}
+	if w.lost != "" {
+		w.send(node.ConfigLost{Settings: s, Why: w.lost})
+		return
+	}
+	w.send(node.Configured{Settings: s})
+}
+
+// look looks at a device; it fails if there is a reason.
+func (w *world) look(id sharing.DeviceID, fails string) {
+	if fails != "" {
+		w.send(node.LookFailed{Device: id, Why: fails})
+		return
+	}
+	w.send(node.Looked{Device: id, Entered: w.hardware.modesOf(id), Holders: w.hardware.holders(id)})
+}
+
+// act takes the planned actions with a device. "fails <why>" fails the first,
+// "manual <why>" needs a person for it, "crash <n>" ends the process after n.
+func (w *world) act(id sharing.DeviceID, f []string) {
+	how, why := "", ""
+	if len(f) > 0 {
+		how, why = f[0], strings.Join(f[1:], " ")
+	}
+	var wanted sharing.Mode
+	done := 0
+	for _, s := range node.Plan(w.state) {
+		if s.Device != id || s.Kind != node.Act {
+			continue
+		}
+		wanted = s.Wanted
+		if how == "fails" || how == "manual" {
+			w.send(node.ChangeFailed{Device: id, Mode: wanted, Why: why, Manual: how == "manual"})
+			return
+		}
+		if how == "crash" && why == strconv.Itoa(done) {
+			w.say("the process ends")
+			w.run([]string{"restart"})
+			return
+		}
+		if len(w.hardware.holders(id)) > 0 {
+			w.t.Errorf("%s with %s, which is held", s.Action, id)
+		}
+		w.say("%s: %s", id, s.Action)
+		w.hardware.act(id, s.Action)
+		done++
+	}
+	if how == "crash" {
+		w.say("the process ends")
+		w.run([]string{"restart"})
+		return
+	}
+	if done > 0 {
+		w.send(node.ModeEntered{Device: id, Mode: wanted})
+	}
+}
+
+// settle carries out the plan until it stays the same.
+func (w *world) settle() {
+	for before := ""; before != fmt.Sprintf("%+v", w.state); {
+		before = fmt.Sprintf("%+v", w.state)
+		for _, id := range w.state.IDs() {
+			if c, _ := w.state.Condition(id); c.Kind.May().Change {
+				w.look(id, "")
+				w.act(id, nil)
+			}
+		}
+	}
+}
+
+// pod starts and ends pods:
+//
+//	pod a on GPU-0 mps      placed on the device in a mode; starts a container
+//	again a on GPU-0 mps    starts another container of it
+//	legacy a on GPU-0       runs, started by another device plugin
+//	lost a                  its records are lost; it runs
+//	unreadable a            runs, and nobody can read what it was given
+//	end a                   it ends and is released
+//	gone a                  it has ended
+func (w *world) pod(f []string) {
+	name := f[1]
+	owner := sharing.Owner(name)
+	switch f[0] {
+	case "pod", "again":
+		w.begin(owner, sharing.DeviceID(f[3]), sharing.Mode(f[4]))
+	case "legacy":
+		w.hardware.running = append(w.hardware.running, node.Running{Owner: owner, Pod: "ns/" + name, Shares: []sharing.Share{{Device: sharing.DeviceID(f[3])}}})
+	case "unreadable":
+		w.hardware.running = append(w.hardware.running, node.Running{Owner: owner, Pod: "ns/" + name, Unreadable: true})
+	case "lost":
+		for _, r := range w.hardware.recordsOf(owner) {
+			run := node.Running{Owner: owner, Pod: r.Pod, Shares: []sharing.Share{{Device: r.Devices[0], Mode: r.Mode}}}
+			w.hardware.end(owner)
+			w.hardware.running = append(w.hardware.running, run)
+		}
+	case "end":
+		w.hardware.end(owner)
+		w.send(node.OwnerGone{Owner: owner})
+		w.send(node.Released{Owner: owner})
+	case "gone":
+		w.send(node.OwnerGone{Owner: owner})
+	case "release":
+		if len(f) > 2 && f[2] == "fails" {
+			w.send(node.ReleaseFailed{Owner: owner})
+			return
+		}
+		w.hardware.end(owner)
+		w.send(node.Released{Owner: owner})
+	default:
+		w.t.Fatalf("unknown command %q", strings.Join(f, " "))
+	}
+}
+
+func (w *world) begin(owner sharing.Owner, id sharing.DeviceID, mode sharing.Mode) {
+	share := sharing.Share{Device: id, Mode: mode, Memory: sharing.GiB}
+	if mode == sharing.MIG {
+		share.Partition = sharing.Partition{Profile: "1g.2gb", Size: 1}
+	}
+	ask := node.Ask{Container: "main", Slots: 1, Placement: sharing.Placement{
+		Node: "n1", GeometryHash: "h1", Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share}}},
+	}}
+	claim, no := node.Admit(w.state, ask, w.hardware.recordsOf(owner))
+	if no != nil {
+		final := ""
+		if no.IsFinal() {
+			final = " (place it anew)"
+		}
+		w.say("%s refused, %s%s: %s", owner, no.Reason, final, no.Detail)
+		return
+	}
+	w.say("%s starts on %s in %s", owner, claim.Devices[0].Device.ID, claim.Mode)
+	w.hardware.records = append(w.hardware.records, node.Record{Owner: owner, Pod: "ns/" + string(owner), Mode: mode, Devices: []sharing.DeviceID{id}})
+}
+
+// show prints the condition of every device with what is permitted.
+func (w *world) show() {
+	for _, id := range w.state.IDs() {
+		c, _ := w.state.Condition(id)
+		w.say("%s %s %s", id, permitted(c.Kind), sentence(c))
+	}
+}
+
+// permitted is what may be done: Place Count Begin Resume cHange.
+func permitted(k node.Kind) string {
+	p := k.May()
+	out := ""
+	for i, yes := range []bool{p.Place, p.Count, p.Begin, p.Resume, p.Change} {
+		if yes {
+			out += string("PCBRH"[i])
+		} else {
+			out += "-"
+		}
+	}
+	return out
+}
+
+// published prints the node's annotation as far as health goes.
+func (w *world) published() {
+	inv := w.state.Published()
+	for i := range inv.Devices {
+		d := &inv.Devices[i]
+		line := fmt.Sprintf("%s %s healthy=%v", d.ID, d.Mode, d.Healthy)
+		if d.Changing {
+			line += " changing"
+		}
+		if d.Reason != "" {
+			line += ": " + d.Reason
+		}
+		w.say("%s", line)
+	}
+}
+
+func step(s node.Step) string {
+	text := map[node.StepKind]string{
+		node.Look: "look at " + string(s.Device), node.Act: string(s.Device) + ": " + s.Action.String(), node.TakeBack: "take back " + string(s.Owner),
+	}[s.Kind]
+	if s.Attempts > 0 {
+		text += fmt.Sprintf(", failed %d times", s.Attempts)
+	}
+	if s.ByHand {
+		text += ", by hand"
+	}
+	return text
+}
+
+func deviceOf(inv sharing.Inventory, id sharing.DeviceID) (sharing.Device, bool) {
+	if d, ok := inv.Device(id); ok {
+		return *d, true
+	}
+	return sharing.Device{}, false
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"slices"
+
+	"deviceshare/sharing"
+)
+
+// Part is a part of the plugin's surroundings that may be in trouble.
+type Part string
+
+// The parts.
+const (
+	PartDriver     Part = "driver"
+	PartKubelet    Part = "kubelet checkpoint"
+	PartResources  Part = "podresources"
+	PartPublishing Part = "publishing"
+)
+
+// trouble is a part that fails, and why.
+type trouble struct {
+	part Part
+	why  string
+}
+
+// keepsFirst reports whether a part's trouble is the same whatever the text says.
+// The errors of two starts differ in the pod they name.
+func (p Part) keepsFirst() bool { return p == PartKubelet || p == PartResources }
+
+func with(all []trouble, part Part, why string) []trouble {
+	i := slices.IndexFunc(all, func(t trouble) bool { return t.part == part })
+	switch {
+	case i < 0:
+		return append(slices.Clip(all), trouble{part, why})
+	case part.keepsFirst() || all[i].why == why:
+		return all
+	}
+	all = slices.Clone(all)
+	all[i].why = why
+	return all
+}
+
+func without(all []trouble, part Part) []trouble {
+	return slices.DeleteFunc(slices.Clone(all), func(t trouble) bool { return t.part == part })
+}
+
+// Troubled: a part fails.
+type Troubled struct {
+	Part Part
+	Why  string
+}
+
+func (e Troubled) apply(s *State) { s.troubles = with(s.troubles, e.Part, e.Why) }
+
+// Recovered: a part works.
+type Recovered struct{ Part Part }
+
+func (e Recovered) apply(s *State) { s.troubles = without(s.troubles, e.Part) }
+
+// intake is whether the node can take new pods at all.
+type intake struct {
+	kubelet  bool // the kubelet knows our devices
+	stopping bool // the plugin was told to stop
+}
+
+// Kubelet: the kubelet has taken our devices, or has not yet.
+type Kubelet struct{ Knows bool }
+
+func (e Kubelet) apply(s *State) { s.intake.kubelet = e.Knows }
+
+// Stopping: the plugin was told to stop.
+type Stopping struct{}
+
+func (Stopping) apply(s *State) { s.intake.stopping = true }
+
+// Withheld says why the kubelet would refuse every new pod with devices, if it
+// would: a pod that the kubelet has refused has failed for good.
+func (s State) Withheld() (why string, is bool) {
+	switch {
+	case s.intake.stopping:
+		return "the device plugin of this node was stopped", true
+	case !s.intake.kubelet:
+		return "the kubelet does not know the devices yet: the device plugin or the kubelet has just started", true
+	}
+	return "", false
+}
+
+// Published is the inventory that the node's annotations carry: no device takes
+// pods while the kubelet would refuse them.
+func (s State) Published() sharing.Inventory {
+	inv := s.Inventory()
+	if why, is := s.Withheld(); is {
+		for i := range inv.Devices {
+			if d := &inv.Devices[i]; d.Healthy {
+				d.Healthy, d.Reason = false, why
+			}
+		}
+	}
+	return inv
+}
+
+// Release is an owner that is gone and may have left something on the node.
+type Release struct {
+	Owner    sharing.Owner
+	Attempts int // that failed
+}
+
+// OwnerGone: a pod has ended; what was made for it is to be taken back.
+type OwnerGone struct{ Owner sharing.Owner }
+
+func (e OwnerGone) apply(s *State) {
+	if !slices.ContainsFunc(s.releases, func(r Release) bool { return r.Owner == e.Owner }) {
+		s.releases = append(slices.Clip(s.releases), Release{Owner: e.Owner})
+	}
+}
+
+// Released: everything of an owner was taken back.
+type Released struct{ Owner sharing.Owner }
+
+func (e Released) apply(s *State) {
+	s.releases = slices.DeleteFunc(slices.Clone(s.releases), func(r Release) bool { return r.Owner == e.Owner })
+}
+
+// ReleaseFailed: something of an owner could not be taken back.
+type ReleaseFailed struct{ Owner sharing.Owner }
+
+func (e ReleaseFailed) apply(s *State) {
+	s.releases = slices.Clone(s.releases)
+	for i := range s.releases {
+		if s.releases[i].Owner == e.Owner {
+			s.releases[i].Attempts++
+		}
+	}
+}
