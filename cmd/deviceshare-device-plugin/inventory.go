@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -16,7 +15,6 @@ import (
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/agent"
-	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
@@ -92,30 +90,9 @@ func driverEdits(ctx context.Context, o *options, gpus *driver.NVML, a *agent.Ag
 	if len(inv.Devices) == 0 {
 		return nil, nil
 	}
-	base, _, err := newBase(o, gpus, a)
+	base, _, err := o.base.NewBase(gpus, a)
 	if err != nil {
 		return nil, err
 	}
 	return base.Edits(ctx, []sharing.DeviceID{inv.Devices[0].ID})
-}
-
-// newBase makes what brings the driver into containers. The function forgets
-// what it learned about the driver's files; it is nil where nothing is learned.
-func newBase(o *options, gpus driver.Driver, a *agent.Agent) (cdi.Base, func(), error) {
-	mig := cdi.Capabilities{Minors: o.migMinors, Root: o.capsRootOrDefault(), Devices: gpus, Maker: &cdi.NodeMaker{Drivers: "/proc/devices"}}
-	if o.driverEdits == "nvcdi" {
-		real, ok := gpus.(*driver.NVML)
-		if !ok {
-			return nil, nil, errors.New("--driver-edits=nvcdi needs the real driver")
-		}
-		toolkit := cdi.NewToolkit(cdi.ToolkitConfig{
-			DriverRoot: o.driverRoot, SeenRoot: o.seenRoot, DevRoot: filepath.Dir(o.devRoot), HookPath: o.hookPath, Library: real.Library(), MIG: mig,
-		})
-		return toolkit, toolkit.Forget, nil
-	}
-	files, err := o.parsedFiles()
-	if err != nil {
-		return nil, nil, err
-	}
-	return &cdi.Files{DevRoot: o.devRoot, Driver: files, Minors: a, MIG: mig}, nil, nil
 }

@@ -39,7 +39,7 @@ func hopperAndAmpere(p *program) {
 		}
 	}
 	p.tune = func(o *options) {
-		o.migMinors, o.capsRoot = filepath.Join(p.dir, "mig-minors"), filepath.Join(p.dir, "caps")
+		o.base.MIGMinors, o.base.CapsRoot = filepath.Join(p.dir, "mig-minors"), filepath.Join(p.dir, "caps")
 	}
 }
 

@@ -110,15 +110,15 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 	if other := offered("m", v, found); other.Devices[0].Mode != sharing.HAMiCore {
 		t.Errorf("another node got the settings of this one: %+v", other.Devices[0])
 	}
-	got := terms(device, v.Node.For("n"))
+	got := agent.TermsOf(device, v.Node.For("n"))
 	if all := (nodeapi.Interception{ContextFree: true, KeepDeepbind: true, StandIn: true, Oversubscribe: true}); got.Interception != all {
 		t.Errorf("libvgpu.so is told %+v", got.Interception)
 	}
-	if got := terms(config.DefaultDevice(), config.NodeSettings{}); got.Interception != (nodeapi.Interception{}) {
+	if got := agent.TermsOf(config.DefaultDevice(), config.NodeSettings{}); got.Interception != (nodeapi.Interception{}) {
 		t.Errorf("by default libvgpu.so is told %+v", got.Interception)
 	}
 	scaledNode := config.NodeSettings{Devices: []config.DeviceRule{{Index: 0, MemoryScaling: 1.1}}}
-	if !terms(config.DefaultDevice(), scaledNode).Interception.Oversubscribe {
+	if !agent.TermsOf(config.DefaultDevice(), scaledNode).Interception.Oversubscribe {
 		t.Error("a device with more memory than it has does not take it from the host")
 	}
 	if got.Factor != 8 || got.Policy != "disable" || got.Names.Number == "" {
@@ -137,7 +137,7 @@ func TestTheConfigurationSaysWhetherIdleComputeIsBorrowed(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		if got := terms(device, config.NodeSettings{}).Policy; got != want {
+		if got := agent.TermsOf(device, config.NodeSettings{}).Policy; got != want {
 			t.Errorf("with %s the policy is %q, want %q", text, got, want)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"deviceshare/config"
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
 	"deviceshare/sharing"
@@ -55,8 +56,8 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 		f(p)
 	}
 	o := defaults()
-	o.nodeName, o.kubeletDir, o.cdiDir, o.stateDir = "n", p.kubelet.Directory, filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
-	o.libraryDir, o.devRoot, o.driverEdits = filepath.Join(p.dir, "lib"), filepath.Join(p.dir, "dev"), "files"
+	o.nodeName, o.kubeletDir, o.cdiDir, o.modes.StateDir = "n", p.kubelet.Directory, filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
+	o.modes.LibraryDir, o.base.DevRoot, o.base.Edits = filepath.Join(p.dir, "lib"), filepath.Join(p.dir, "dev"), "files"
 	o.metricsAddress, o.settle, o.healthProbe, o.healthMin = "", time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
 	o.driverRetry = 20 * time.Millisecond
 	if p.tune != nil {
@@ -74,7 +75,7 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 		if err := group.Wait(); err != nil {
 			t.Errorf("the program ended with %v", err)
 		}
-		p.plugin.report.stop()
+		p.plugin.report.Stop()
 	})
 	return p
 }
@@ -219,7 +220,7 @@ func TestAPluginThatIsToldToStopTakesItsDevicesBackFirst(t *testing.T) {
 	p.await("the devices", func() bool { return p.offered() == 2 })
 	told, tell := context.WithCancel(t.Context())
 	left := make(chan struct{})
-	go func() { defer close(left); p.plugin.leave(told, t.Context()) }()
+	go func() { defer close(left); p.plugin.agent.Leave(told, t.Context()) }()
 	select {
 	case <-left:
 		t.Fatal("it leaves without being told")
@@ -244,8 +245,8 @@ func TestAPluginWithoutADriverStopsAtOnce(t *testing.T) {
 	told, tell := context.WithCancel(t.Context())
 	tell()
 	begin := time.Now()
-	p.plugin.leave(told, t.Context())
-	if took := time.Since(begin); took >= leaveFor {
+	p.plugin.agent.Leave(told, t.Context())
+	if took := time.Since(begin); took >= agent.LeaveFor {
 		t.Errorf("it offers nothing and took %s", took)
 	}
 }

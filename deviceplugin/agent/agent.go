@@ -5,6 +5,8 @@
 //	Agent     one writer: events in, an immutable snapshot out
 //	Monitor   owns the driver: scans, probes and critical errors become events
 //	Mover     looks at devices and takes the steps of node.Plan, one goroutine each
+//	Keeper    prepares containers that node.Admit lets in, and takes them back
+//	Releaser  releases owners that are gone, as node.Plan says
 //
 // What is decided is decided in package node; here are the clock, the driver, the
 // locks and the goroutines.
@@ -62,11 +64,22 @@ func (a *Agent) Send(e node.Event) {
 		return
 	}
 	a.shown = true
+	a.wake()
+}
+
+// Wake wakes the readers of Changes because something beside the state is different,
+// such as the name of a resource.
+func (a *Agent) Wake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.State().Scanned() {
+		a.wake()
+	}
+}
+
+func (a *Agent) wake() {
 	for _, c := range a.readers {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+		poke(c)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -89,6 +91,17 @@ func NewMover(cfg MoverConfig) *Mover {
 // Released makes the mover look again, since somebody may have given back a
 // device. It does not block.
 func (m *Mover) Released() { poke(m.released) }
+
+// AwaitLook returns when Looked is closed, or after a while: a device that takes long
+// must not keep the others from being published.
+func (m *Mover) AwaitLook(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-m.Looked():
+	case <-time.After(10 * time.Second):
+		klog.InfoS("some devices are still on the way into their modes; the others are published")
+	}
+}
 
 // Looked is closed when every device that was there at the start has been looked
 // at once and those that needed little have been changed: what is published before

@@ -3,13 +3,69 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/wire"
 )
+
+// Configuration is the ConfigMaps as this node reads them. It is safe for concurrent
+// use.
+type Configuration struct {
+	Watcher *live.Watcher
+	Node    string
+}
+
+// ResourceName implements kubelet.Resource: the only resource of the device plugin
+// protocol.
+func (c Configuration) ResourceName() string { return c.Device().CountName }
+
+// Device is the device ConfigMap in force.
+func (c Configuration) Device() config.Device { return c.Watcher.Current().Device }
+
+// Versions identifies what is in force.
+func (c Configuration) Versions() wire.ConfigVersions {
+	v := c.Watcher.Current()
+	return wire.ConfigVersions{Device: v.Device.Hash(), Node: v.Node.Hash(), Geometry: v.Device.GeometryHash()}
+}
+
+// Terms implements TermsReader.
+func (c Configuration) Terms() Terms {
+	v := c.Watcher.Current()
+	return TermsOf(v.Device, v.Node.For(c.Node))
+}
+
+// TermsOf is a configuration as single containers of a node meet it. More memory given
+// out than there is comes from the host when the card is full.
+func TermsOf(c config.Device, here config.NodeSettings) Terms {
+	t := Terms{Names: c.Names(), PriorityName: c.PriorityName, Factor: c.MemoryFactor}
+	switch {
+	case c.DisableCoreLimit:
+		t.Policy = "disable"
+	case c.LeaveIdle:
+		t.Policy = "force"
+	}
+	t.Interception = nodeapi.Interception{
+		ContextFree: c.ContextFree, KeepDeepbind: c.KeepDeepbind, StandIn: c.StandIn,
+		Oversubscribe: isScaled(c, here),
+	}
+	return t
+}
+
+// isScaled reports whether some device of the node may give out more memory than it
+// has.
+func isScaled(c config.Device, here config.NodeSettings) bool {
+	most := cmp.Or(here.MemoryScaling, c.MemoryScaling)
+	for i := range here.Devices {
+		most = max(most, here.Devices[i].MemoryScaling)
+	}
+	return most > 1
+}
 
 // SettingsEvent is a version of the ConfigMaps as an event: Configured, or ConfigLost
 // if nothing may be concluded from it.

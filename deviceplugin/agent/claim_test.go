@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package agent
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/node"
@@ -75,6 +74,16 @@ func terms() Terms {
 	return Terms{Names: request.DefaultNames(), Factor: 1, PriorityName: "example.com/priority"}
 }
 
+// fixed are terms that nobody edits.
+type fixed Terms
+
+func (f fixed) Terms() Terms { return Terms(f) }
+
+// number is the resource of these tests.
+type number struct{}
+
+func (number) ResourceName() string { return wire.ResourceNumber }
+
 // keeperOn is a keeper that knows devices, two modes, and nothing else. A device
 // works if the only reason against it is the way into its mode.
 func keeperOn(t *testing.T, inv *sharing.Inventory) *Keeper {
@@ -83,8 +92,8 @@ func keeperOn(t *testing.T, inv *sharing.Inventory) *Keeper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{
-		Node: nodeLike{inv}, Devices: &agent.KeyedLock{}, Terms: terms, Store: store,
+	return NewKeeper(KeeperConfig{
+		Node: nodeLike{inv}, Devices: &KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{},
 		Preparers: []nodeapi.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
 	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle_test
+package agent_test
 
 import (
 	"context"
@@ -30,7 +30,6 @@ import (
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
-	"deviceshare/deviceplugin/lifecycle"
 	nodemodel "deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
@@ -53,7 +52,7 @@ type bench struct {
 	mode    sharing.Mode
 	locks   agent.KeyedLock
 
-	keeper *lifecycle.Keeper
+	keeper *agent.Keeper
 	store  *checkpoint.Store
 	pods   *cluster.Pods
 	gone   chan sharing.Owner
@@ -145,17 +144,14 @@ func (b *bench) start(files hostnode.Files) {
 		Checkpoint: kubelet.Directory(b.kubelet.Directory), Resources: resources, Pods: b.pods,
 		Resource: offer{b}, Memory: offer{b}, Patience: 200 * time.Millisecond,
 	}
-	b.keeper = lifecycle.New(lifecycle.Config{
+	b.keeper = agent.NewKeeper(agent.KeeperConfig{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
 		Preparers: nodefactory.New(nodefactory.Config{Files: files, StateDir: filepath.Join(b.dir, "state"), LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
 		Base:      &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minors: b.agent, MIG: b.capabilities()},
 		Specs:     &cdi.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
 		Node:      b.agent, Devices: &b.locks,
-		Terms: func() lifecycle.Terms { return lifecycle.Terms{Names: request.DefaultNames(), Factor: 1} },
-		Held: func() ([]kubelet.Held, error) {
-			record, err := kubelet.Directory(b.kubelet.Directory).ReadCheckpoint()
-			return record.Of(wire.ResourceNumber), err
-		},
+		Terms:   defaults{},
+		Kubelet: kubelet.Directory(b.kubelet.Directory), Resource: offer{b},
 		Settle: time.Millisecond,
 	})
 	s := kubelet.NewServer(kubelet.ServerConfig{
@@ -171,6 +167,11 @@ func (b *bench) start(files hostnode.Files) {
 	}
 	b.kubelet.Await(t, "the device plugin", func(healthy, _, _ int) bool { return healthy == 80 })
 }
+
+// defaults are the terms of a node without settings.
+type defaults struct{}
+
+func (defaults) Terms() agent.Terms { return agent.Terms{Names: request.DefaultNames(), Factor: 1} }
 
 // restart is a device plugin that dies and comes back.
 func (b *bench) restart(files hostnode.Files) {

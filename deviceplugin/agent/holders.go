@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package agent
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func (k *Keeper) Holders(id sharing.DeviceID) []node.Holder {
 	for owner := range k.cfg.Pods.Live() {
 		pod, live := k.cfg.Pods.Pod(owner)
 		recorded := slices.ContainsFunc(records, func(r node.Record) bool { return r.Owner == owner })
-		if !live || !decided(pod) || !recorded && !Started(pod, k.cfg.Terms().Names) {
+		if !live || !decided(pod) || !recorded && !Started(pod, k.cfg.Terms.Terms().Names) {
 			continue
 		}
 		r := node.Running{Owner: owner, Pod: pod.Namespace + "/" + pod.Name}
@@ -40,7 +40,7 @@ func (k *Keeper) Holders(id sharing.DeviceID) []node.Holder {
 // another device plugin started the pod, the device may have been given another
 // mode since, and the shares are of mode "".
 func (k *Keeper) given(pod *corev1.Pod) (sharing.Placement, error) {
-	terms, records := k.cfg.Terms(), k.cfg.Store.Of(sharing.Owner(pod.UID))
+	terms, records := k.cfg.Terms.Terms(), k.cfg.Store.Of(sharing.Owner(pod.UID))
 	if len(records) > 0 || pod.Annotations[wire.PodPlacement] != "" {
 		state, err := k.state()
 		if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package agent
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 	"deviceshare/sharing"
 )
 
-// Tell implements agent.Listener.
-func (r *reporter) Tell(_, _ node.State, notices []node.Notice) {
+// Tell implements Listener.
+func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 	for i := range notices {
 		n := &notices[i]
 		switch n.Kind {
@@ -23,15 +23,15 @@ func (r *reporter) Tell(_, _ node.State, notices []node.Notice) {
 		case node.ModeReached, node.ModeWaits, node.ModeFailed, node.ModeByHand:
 			r.mode(n)
 		case node.ConfigUnusable:
-			r.trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", errors.New(n.Detail))
+			r.Trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", errors.New(n.Detail))
 		case node.ConfigUsable:
-			r.trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", nil)
+			r.Trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", nil)
 		case node.PartFailed:
 			kind, reason := problemOf(n.Part)
-			r.trouble(kind, reason, errors.New(n.Detail))
+			r.Trouble(kind, reason, errors.New(n.Detail))
 		case node.PartWorks:
 			kind, reason := problemOf(n.Part)
-			r.trouble(kind, reason, nil)
+			r.Trouble(kind, reason, nil)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func problemOf(p node.Part) (kind, reason string) {
 }
 
 // device reports that a device broke, came back, or cannot be used in its mode.
-func (r *reporter) device(n *node.Notice) {
+func (r *Reporter) device(n *node.Notice) {
 	switch n.Kind {
 	case node.DeviceBroke:
 		klog.InfoS("device is broken", "device", n.Device, "why", n.Detail)
@@ -64,7 +64,7 @@ func (r *reporter) device(n *node.Notice) {
 }
 
 // mode reports how far a device is on its way into its mode.
-func (r *reporter) mode(n *node.Notice) {
+func (r *Reporter) mode(n *node.Notice) {
 	switch n.Kind {
 	case node.ModeReached:
 		klog.InfoS("device is in its mode", "device", n.Device, "mode", n.Mode)
@@ -82,7 +82,7 @@ func (r *reporter) mode(n *node.Notice) {
 }
 
 // tellHolders tells every pod that keeps a device in another mode than the wanted one.
-func (r *reporter) tellHolders(n *node.Notice) {
+func (r *Reporter) tellHolders(n *node.Notice) {
 	for _, h := range n.Holders {
 		stays := "stays in mode " + string(h.Mode)
 		if h.Mode == "" {
@@ -95,8 +95,8 @@ func (r *reporter) tellHolders(n *node.Notice) {
 	}
 }
 
-// attemptFailed counts an attempt to bring a device into a mode.
-func (r *reporter) attemptFailed(mode sharing.Mode, manual bool) {
+// AttemptFailed counts an attempt to bring a device into a mode.
+func (r *Reporter) AttemptFailed(mode sharing.Mode, manual bool) {
 	result := "failure"
 	if manual {
 		result = "manual"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package agent
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,7 @@ func (k *Keeper) Release(ctx context.Context, o sharing.Owner) error {
 	unlock, err := k.starts.LockContext(ctx, string(o))
 	if err != nil {
 		err = fmt.Errorf("release owner %s: a start of it, or another release, is not over: %w", o, err)
-		k.released(o, err)
+		k.cfg.Observer.Released(o, err)
 		return err
 	}
 	defer unlock()
@@ -42,14 +43,8 @@ func (k *Keeper) Release(ctx context.Context, o sharing.Owner) error {
 		return nil
 	}
 	err = k.release(ctx, o)
-	k.released(o, err)
+	k.cfg.Observer.Released(o, err)
 	return err
-}
-
-func (k *Keeper) released(o sharing.Owner, err error) {
-	if k.cfg.Observe.Released != nil {
-		k.cfg.Observe.Released(o, err)
-	}
 }
 
 // releaseAll releases owners, each aside, so that one that hangs holds up no other.
@@ -109,14 +104,14 @@ func (k *Keeper) Recall() {
 
 // held is the kubelet's record, and whether it could be read.
 func (k *Keeper) held() ([]kubelet.Held, bool) {
-	held, err := k.cfg.Held()
+	record, err := k.cfg.Kubelet.ReadCheckpoint()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		klog.InfoS("the kubelet has no record yet; owners without a name are kept")
 	case err != nil:
 		klog.ErrorS(err, "the kubelet's own record cannot be used; owners without a name are kept")
 	}
-	return held, err == nil
+	return record.Of(k.cfg.Resource.ResourceName()), err == nil
 }
 
 // Reconcile compares checkpoint, host, kubelet and API server: it releases owners
@@ -139,6 +134,21 @@ func (k *Keeper) Reconcile(ctx context.Context) error {
 		return fmt.Errorf("reconcile: %w", err)
 	}
 	return nil
+}
+
+// Repair reconciles at the start and every 5 minutes until ctx ends. failed is told
+// about every error.
+func (k *Keeper) Repair(ctx context.Context, failed func(error)) error {
+	for {
+		if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(5 * time.Minute):
+		}
+	}
 }
 
 // owners are all owners that something was made for, with their pods' names where
@@ -214,7 +224,7 @@ func (k *Keeper) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
 	if err != nil {
 		return err
 	}
-	terms := k.cfg.Terms()
+	terms := k.cfg.Terms.Terms()
 	placement, err := decision(pod, asPlaced(&state, nil), terms)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package agent
 
 import (
 	"errors"
@@ -8,18 +8,17 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/record"
+	events "k8s.io/client-go/tools/record"
 
-	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
 )
 
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
-	recorder := record.NewFakeRecorder(100)
-	r := &reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
-	r.agent = agent.New(node.Config{Node: "n"}, r)
+	recorder := events.NewFakeRecorder(100)
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
+	r.agent = New(node.Config{Node: "n"}, r)
 	missing := func(pod int) error {
 		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, kubelet.ErrNoPodResources)
 	}
@@ -39,7 +38,7 @@ func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing
 		{"and was downgraded", kubelet.SourcePodResources, missing(4), 1},
 	}
 	for _, s := range steps {
-		r.source(s.source, s.err)
+		r.Source(s.source, s.err)
 		if n := len(recorder.Events); n != s.events {
 			t.Errorf("%s: %d events, want %d", s.name, n, s.events)
 		}

@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lifecycle carries one allocation from the kubelet's first call to the
-// end of its pod:
-//
-//	Allocate   names an allocation; nothing is read or written
-//	Start      finds out whose it is, records it, prepares it, writes the CDI
-//	           specification under that name; repeated at every container start
-//	Release    takes everything back when the pod is gone
-//	Reconcile  repairs what a restart, a crash or a lost file left behind
-//
-// The record is written before the first effect, so that whatever exists on the
-// host has an owner in the checkpoint. Every step may be repeated.
-package lifecycle
+package agent
 
 import (
 	"cmp"
@@ -27,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
@@ -50,57 +38,83 @@ type Resolver interface {
 	Resolve(ctx context.Context, slots []string) (kubelet.Identity, error)
 }
 
-// Node tells the state of the node.
-type Node interface {
+// StateReader tells the state of the node; Agent does.
+type StateReader interface {
 	State() node.State
 }
 
-// Config is what a Keeper works with. All fields but Patience and Observe are
-// needed.
-type Config struct {
+// KeeperConfig is what a Keeper works with. All fields but Patience are needed.
+type KeeperConfig struct {
 	Pods      Pods
 	Resolver  Resolver
 	Preparers []nodeapi.Preparer
 	Store     *checkpoint.Store
 	Base      cdi.Base
 	Specs     *cdi.Directory
-	Node      Node
+	Node      StateReader
 	// Devices has one lock per device, by its id. It is shared with whoever changes
 	// devices.
-	Devices *agent.KeyedLock
-	Terms   func() Terms
-	// Held is the kubelet's own record of our resource, for Reconcile.
-	Held func() ([]kubelet.Held, error)
+	Devices *KeyedLock
+	Terms   TermsReader
+	// Kubelet is the kubelet's own record, and Resource the name of ours in it.
+	Kubelet  kubelet.CheckpointReader
+	Resource kubelet.Resource
 	// Settle is how long to wait after writing a specification, so that the
 	// runtime's cache has seen it: fsnotify is asynchronous. Without a wait 1 of
 	// 60 starts missed it and was retried; none was wrong.
 	Settle time.Duration
 	// Patience is how long Reconcile waits for releases; 1 min when zero.
 	Patience time.Duration
-	Observe  Observer
+	// Observer may be nil.
+	Observer KeeperObserver
 }
 
-// Observer is told what happened. Nil functions are left out.
-type Observer struct {
-	Allocated func()
-	Prepared  func(pod *corev1.Pod, c nodeapi.Claim, took time.Duration)
-	// Failed is told about a start that was refused; pod is nil when it is not
+// TermsReader tells the terms in force.
+type TermsReader interface {
+	Terms() Terms
+}
+
+// KeeperObserver is told what happened. It must not block.
+type KeeperObserver interface {
+	Allocated()
+	Prepared(pod *corev1.Pod, c nodeapi.Claim, took time.Duration)
+	// Refused is told about a start that was refused; pod is nil when it is not
 	// known whose it was.
-	Failed   func(pod *corev1.Pod, err error)
-	Released func(owner sharing.Owner, err error)
+	Refused(pod *corev1.Pod, err error)
+	Released(owner sharing.Owner, err error)
 }
 
-// Keeper implements the package. It is safe for concurrent use.
+// unobserved tells nobody.
+type unobserved struct{}
+
+func (unobserved) Allocated()                                         {}
+func (unobserved) Prepared(*corev1.Pod, nodeapi.Claim, time.Duration) {}
+func (unobserved) Refused(*corev1.Pod, error)                         {}
+func (unobserved) Released(sharing.Owner, error)                      {}
+
+// Keeper carries one allocation from the kubelet's first call to the end of its pod:
+//
+//	Allocate   names an allocation; nothing is read or written
+//	Start      finds out whose it is, records it, prepares it, writes the CDI
+//	           specification under that name; repeated at every container start
+//	Release    takes everything back when the pod is gone
+//	Reconcile  repairs what a restart, a crash or a lost file left behind
+//
+// The record is written before the first effect, so that whatever exists on the
+// host has an owner in the checkpoint. Every step may be repeated. It is safe for concurrent use.
 type Keeper struct {
-	cfg    Config
+	cfg    KeeperConfig
 	memory memory
-	starts agent.KeyedLock // one per owner: containers of a pod start one by one
+	starts KeyedLock // one per owner: containers of a pod start one by one
 }
 
-// New returns a keeper.
-func New(cfg Config) *Keeper {
+// NewKeeper returns a keeper.
+func NewKeeper(cfg KeeperConfig) *Keeper {
 	if cfg.Patience == 0 {
 		cfg.Patience = time.Minute
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = unobserved{}
 	}
 	return &Keeper{cfg: cfg}
 }
@@ -114,9 +128,7 @@ func (k *Keeper) Allocate(slots []string) (string, error) {
 	}
 	id := hex.EncodeToString(raw[:])
 	k.memory.put(slots, id)
-	if k.cfg.Observe.Allocated != nil {
-		k.cfg.Observe.Allocated()
-	}
+	k.cfg.Observer.Allocated()
 	return id, nil
 }
 
@@ -143,9 +155,7 @@ func (k *Keeper) Start(ctx context.Context, slots []string) error {
 			err = fmt.Errorf("prepare devices of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		klog.ErrorS(err, "container start refused", "slots", strings.Join(slots, ","))
-		if k.cfg.Observe.Failed != nil {
-			k.cfg.Observe.Failed(pod, err)
-		}
+		k.cfg.Observer.Refused(pod, err)
 	}
 	return err
 }
@@ -244,9 +254,7 @@ func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c kubelet.Contain
 		return false, err
 	}
 	klog.InfoS("container prepared", "pod", klog.KObj(pod), "container", c.Name, "allocation", cl.ID, "mode", preparer.Mode(), "devices", in.Devices)
-	if k.cfg.Observe.Prepared != nil {
-		k.cfg.Observe.Prepared(pod, cl, time.Since(began))
-	}
+	k.cfg.Observer.Prepared(pod, cl, time.Since(began))
 	return changed, nil
 }
 

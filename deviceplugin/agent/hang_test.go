@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package agent
 
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -80,7 +79,7 @@ func hanging(t *testing.T) (k *Keeper, live *atomic.Bool) {
 	c.Preparers = []nodeapi.Preparer{d}
 	c.Resolver = says{Owner: "uid", Pod: types.NamespacedName{Namespace: "ns", Name: "p"}, Containers: []kubelet.Container{mainContainer()}}
 	c.Specs = &cdi.Directory{Files: hostnode.OS{}, Path: t.TempDir()}
-	c.Held = func() ([]kubelet.Held, error) { return nil, fs.ErrNotExist }
+	c.Kubelet = kubelet.Directory(t.TempDir()) // it has no record
 	c.Patience = 500 * time.Millisecond
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = k.Start(context.Background(), slotsOf(1)) }()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle_test
+package agent_test
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package agent
 
 import (
 	"context"
@@ -24,7 +24,7 @@ var errNoDevices = errors.New("the devices of this node are not known yet: the d
 // does. The devices of the pod are locked meanwhile: a change of mode that comes
 // before is seen here, and one that comes after sees the record.
 func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (nodeapi.Claim, error) {
-	terms := k.cfg.Terms()
+	terms := k.cfg.Terms.Terms()
 	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
 	state, err := k.state()
 	if err != nil {

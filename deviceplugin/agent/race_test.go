@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package agent
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet"
@@ -61,16 +60,16 @@ func (nobody) Fetch(context.Context, types.NamespacedName) (*corev1.Pod, error) 
 // raceway is a keeper and a mover over one device whose mode is edited.
 type raceway struct {
 	keeper *Keeper
-	mover  *agent.Mover
-	agent  *agent.Agent
+	mover  *Mover
+	agent  *Agent
 	mps    *daemon
 	device sharing.DeviceID
 }
 
-// one offers every device in a mode.
-type one struct{ mode sharing.Mode }
+// inMode offers every device in a mode.
+type inMode struct{ mode sharing.Mode }
 
-func (o one) Offer(*node.Facts) node.Offer {
+func (o inMode) Offer(*node.Facts) node.Offer {
 	return node.Offer{Mode: o.mode, MemoryScaling: 1, CoreScaling: 1, MaxShares: 40}
 }
 
@@ -86,7 +85,7 @@ func newRaceway(t *testing.T) *raceway {
 		t.Fatal(err)
 	}
 	r.device = found[0].UUID
-	r.agent = agent.New(node.Config{Node: "n", Powers: node.Powers{Switches: true, Switched: []sharing.Mode{sharing.MPS}}}, nil)
+	r.agent = New(node.Config{Node: "n", Powers: node.Powers{Switches: true, Switched: []sharing.Mode{sharing.MPS}}}, nil)
 	r.edit(sharing.HAMiCore)
 	r.agent.Send(node.Scanned{Devices: found})
 	r.keeper = keeperOn(t, &sharing.Inventory{})
@@ -94,7 +93,7 @@ func newRaceway(t *testing.T) *raceway {
 	c.Pods, c.Node = nobody{}, r.agent
 	c.Preparers = []nodeapi.Preparer{serves{sharing.HAMiCore}, r.mps}
 	r.mps.held = func() []node.Holder { return r.keeper.Holders(r.device) }
-	r.mover = agent.NewMover(agent.MoverConfig{
+	r.mover = NewMover(MoverConfig{
 		Agent: r.agent, Switchers: []nodeapi.Switcher{r.mps}, Holders: r.keeper, Devices: c.Devices,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -105,7 +104,7 @@ func newRaceway(t *testing.T) *raceway {
 }
 
 func (r *raceway) edit(m sharing.Mode) {
-	r.agent.Send(node.Configured{Settings: node.Settings{Offers: one{m}}})
+	r.agent.Send(node.Configured{Settings: node.Settings{Offers: inMode{m}}})
 }
 
 // start is the first start of a pod that was placed in a mode; it reports whether

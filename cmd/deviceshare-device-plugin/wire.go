@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"deviceshare/config/live"
+	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/cluster"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/legacy"
+	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+	"deviceshare/sharing/mps/mpsnode"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+// plugin is every part that runs. How they meet is in assemble, in the order in which
+// they need each other.
+type plugin struct {
+	o         *options
+	agent     *agent.Agent
+	config    *live.Watcher
+	settings  agent.Configuration
+	report    *agent.Reporter
+	metrics   *metrics.Metrics
+	store     *checkpoint.Store
+	pods      *cluster.Pods
+	receipts  *legacy.ReceiptWriter
+	evictor   *cluster.Evictor
+	amounts   *legacy.Amounts
+	publisher *cluster.Publisher
+	monitor   *agent.Monitor
+	preparers []nodeapi.Preparer
+	mover     *agent.Mover
+	keeper    *agent.Keeper
+	releaser  *agent.Releaser
+	slots     *kubelet.Server
+}
+
+// run works until ctx ends.
+func run(ctx context.Context, o *options) error {
+	restConfig, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find the API server (--kubeconfig): %w", err)
+	}
+	// Bursts happen when many pods start at once; the watch carries the rest.
+	restConfig.QPS, restConfig.Burst = 50, 100
+	client, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("make a client for the API server: %w", err)
+	}
+	p, err := assemble(client, driver.NewNVML(o.nvmlLibrary), o)
+	if err != nil {
+		return err
+	}
+	defer p.report.Stop()
+	klog.InfoS("starting", "node", o.nodeName, "kubeletDir", o.kubeletDir, "cdiDir", o.cdiDir, "stateDir", o.modes.StateDir, "driverEdits", o.base.Edits)
+	working, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group, working := errgroup.WithContext(working)
+	group.Go(func() error { defer end(); p.agent.Leave(ctx, working); return nil })
+	p.start(working, group)
+	err = group.Wait()
+	klog.InfoS("stopped")
+	return err
+}
+
+// assemble makes every part; nothing runs yet.
+func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *plugin, err error) {
+	p = &plugin{o: o, receipts: legacy.NewReceiptWriter(client, o.nodeName)}
+	given := func(id sharing.DeviceID) bool { return p.agent.State().IsModeGiven(id) }
+	died := func(r mpsnode.Restart) { p.report.DaemonDied(r) }
+	if p.preparers, err = o.modes.Preparers(gpus, o.base.Seen(), given, died); err != nil {
+		return nil, err
+	}
+	var broken error
+	if p.store, broken, err = checkpoint.Open(hostnode.OS{}, filepath.Join(o.modes.StateDir, "checkpoint.json")); err != nil {
+		return nil, fmt.Errorf("%w (--state-dir)", err)
+	}
+	shown := agent.Shown{Configuration: &p.settings, Records: p.store}
+	host, err := metrics.NewHostCgroups(procfs.DefaultMountPoint)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := o.healthRules()
+	if err != nil {
+		return nil, err
+	}
+	p.report = agent.NewReporter(client, o.nodeName)
+	p.agent = agent.New(node.Config{Node: o.nodeName, Powers: agent.PowersOf(p.preparers), Health: rules}, p.report)
+	shown.Agent = p.agent
+	p.metrics = metrics.New(shown, metrics.NewSurvey(metrics.SurveyConfig{
+		StateDir: o.modes.StateDir, Records: p.store, Devices: gpus, Host: host, Trouble: p.report.UsageUnread,
+	}))
+	followers := &agent.Followers{Metrics: p.metrics, Report: p.report, Receipts: p.receipts}
+	if p.pods, err = cluster.NewPods(client, o.nodeName, followers); err != nil {
+		return nil, err
+	}
+	p.report.Attach(p.agent, p.metrics, p.pods, p.store)
+	p.report.Checkpoint(broken)
+	p.config = live.New(live.Options{
+		Client: client, Problem: p.report.Configuration, Changed: p.configured,
+		Store: checkpoint.Configuration{Files: hostnode.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
+	})
+	p.settings = agent.Configuration{Watcher: p.config, Node: o.nodeName}
+	p.evictor = cluster.NewEvictor(cluster.EvictorConfig{Client: client, Placements: agent.Placements{Reporter: p.report, Configuration: p.settings}})
+	if err := p.assembleNode(client, gpus, followers); err != nil {
+		return nil, err
+	}
+	followers.Evictor, followers.Mover, followers.Releaser = p.evictor, p.mover, p.releaser
+	return p, nil
+}
+
+// assembleNode makes the parts that work on devices, containers and the node object.
+func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, followers *agent.Followers) error {
+	o := p.o
+	base, forget, err := o.base.NewBase(gpus, p.agent)
+	if err != nil {
+		return err
+	}
+	here := kubelet.Directory(o.kubeletDir)
+	resources, err := kubelet.DialPodResources(here.PodResources(), p.settings)
+	if err != nil {
+		return err
+	}
+	devices := &agent.KeyedLock{}
+	resolver := &kubelet.Resolver{Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: p.report.Source}
+	p.keeper = agent.NewKeeper(agent.KeeperConfig{
+		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
+		Base: base, Specs: &cdi.Directory{Files: hostnode.OS{}, Path: o.cdiDir}, Kubelet: here, Resource: p.settings,
+		Settle: o.settle, Observer: followers,
+	})
+	resolver.Memory = p.keeper
+	p.monitor = agent.NewMonitor(gpus, p.agent, agent.MonitorConfig{Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError, Opened: forget})
+	p.mover = agent.NewMover(agent.MoverConfig{
+		Agent: p.agent, Switchers: agent.SwitchersOf(p.preparers), Holders: p.keeper, Devices: devices, Driver: p.monitor,
+		IsPassing: agent.IsDriverBusy, Failed: p.report.AttemptFailed,
+	})
+	p.releaser = agent.NewReleaser(p.agent, p.keeper)
+	p.slots = agent.NewSlotServer(here.DevicePlugins(), agent.Slots{Agent: p.agent, Configuration: p.settings}, p.keeper)
+	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{
+		Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
+		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: p.report,
+	})
+	changes, _ := p.agent.Changes()
+	p.publisher, err = cluster.NewPublisher(cluster.PublisherConfig{
+		Client: client, Node: o.nodeName, Changes: changes, Trouble: p.report.Publishing,
+		Source: agent.Published{Agent: p.agent, Configuration: p.settings, Amounts: p.amounts},
+	})
+	return err
+}
+
+// configured takes in a version of the configuration. Names of resources and units are
+// not part of the state.
+func (p *plugin) configured(v live.Value) {
+	klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
+	p.agent.Send(agent.SettingsEvent(v, p.o.nodeName))
+	p.agent.Wake()
+}
+
+// start runs every part. Devices are looked at only after the configuration was
+// read, so that nothing is published under settings that are not the
+// administrator's; the kubelet is told only after the devices are known, so that
+// a restart does not take the node's capacity away.
+func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
+	group.Go(func() error { return p.config.Run(ctx) })
+	group.Go(func() error { p.pods.Run(ctx); return nil })
+	group.Go(func() error { return p.receipts.Run(ctx) })
+	group.Go(func() error { return p.evictor.Run(ctx) })
+	if p.o.metricsAddress != "" {
+		health := agent.Health{Monitor: p.monitor, Releaser: p.releaser, StateDir: p.o.modes.StateDir}
+		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, health.Check) })
+	}
+	group.Go(func() error {
+		klog.InfoS("waiting for the configuration and the pods of this node")
+		if p.config.Wait(ctx) != nil || !p.pods.WaitForSync(ctx) {
+			return nil
+		}
+		p.agent.Send(agent.SettingsEvent(p.config.Current(), p.o.nodeName))
+		group.Go(func() error { return p.monitor.Run(ctx) })
+		for _, x := range p.preparers { // those that look after processes of theirs
+			if s, ok := x.(interface{ Run(context.Context) error }); ok {
+				group.Go(func() error { return s.Run(ctx) })
+			}
+		}
+		return p.serveWhenReady(ctx, group)
+	})
+}
+
+// serveWhenReady starts what needs to know the devices. What runs on them is recorded
+// first where a record was lost.
+func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) error {
+	klog.InfoS("waiting for the driver")
+	changes, stop := p.agent.Changes()
+	defer stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-changes:
+	}
+	klog.InfoS("devices found", "count", len(p.agent.State().Inventory().Devices))
+	p.keeper.Recall()
+	group.Go(func() error { return p.mover.Run(ctx) })
+	p.mover.AwaitLook(ctx)
+	group.Go(func() error { return p.publisher.Run(ctx) })
+	group.Go(func() error { return p.amounts.Run(ctx) })
+	group.Go(func() error { return p.keeper.Repair(ctx, p.report.Reconcile) })
+	group.Go(func() error { return p.releaser.Run(ctx) })
+	return p.slots.Run(ctx)
+}

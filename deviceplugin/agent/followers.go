@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"deviceshare/deviceplugin/cluster"
+	"deviceshare/deviceplugin/legacy"
+	"deviceshare/deviceplugin/metrics"
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// Followers are the parts that something follows for when a container starts, is
+// refused or released, or when its pod has ended. The fields are set before anything
+// runs.
+type Followers struct {
+	Metrics  *metrics.Metrics
+	Report   *Reporter
+	Receipts *legacy.ReceiptWriter
+	Evictor  *cluster.Evictor
+	Mover    *Mover
+	Releaser *Releaser
+}
+
+// Allocated implements KeeperObserver.
+func (f *Followers) Allocated() { f.Metrics.Allocated() }
+
+// Prepared implements KeeperObserver.
+func (f *Followers) Prepared(pod *corev1.Pod, c nodeapi.Claim, took time.Duration) {
+	f.Receipts.Prepared(pod)
+	f.Metrics.Prepared(c.Devices[0].Share.Mode, took)
+}
+
+// Refused implements KeeperObserver. A pod that was refused for good is evicted.
+func (f *Followers) Refused(pod *corev1.Pod, err error) {
+	f.Report.Refused(pod, err)
+	var misplaced *nodeapi.Misplaced
+	if pod != nil && errors.As(err, &misplaced) {
+		f.Evictor.Replace(pod, misplaced.Why)
+	}
+}
+
+// Released implements KeeperObserver: a device may be idle now.
+func (f *Followers) Released(_ sharing.Owner, err error) {
+	f.Metrics.Released(err)
+	f.Mover.Released()
+}
+
+// PodGone implements cluster.PodObserver.
+func (f *Followers) PodGone(owner sharing.Owner) {
+	f.Evictor.Forget(types.UID(owner))
+	f.Releaser.Gone(owner)
+}
+
+// Placements tells what becomes of pods that were placed before a change.
+type Placements struct {
+	*Reporter
+	Configuration Configuration
+}
+
+// Started implements cluster.Placements.
+func (p Placements) Started(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning || Started(pod, p.Configuration.Device().Names())
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+	"deviceshare/sharing/factory/nodefactory"
+	"deviceshare/sharing/mps/mpsnode"
+	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/timeslicing/timeslicingnode"
+)
+
+// Modes are the flags that say what the modes of this node work with.
+type Modes struct {
+	// StateDir is where preparers keep their files, and LibraryDir where libvgpu.so is.
+	StateDir, LibraryDir string
+	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
+	// changes nothing.
+	TimeSlice string
+	// MPSControl is NVIDIA's control program, MPSLauncher the words before its command.
+	MPSControl, MPSLauncher string
+	MPSRoot                 string
+	MPSUsers, MPSCompute    string
+	MPSShm                  resource.QuantityValue
+}
+
+// DefaultModes are those of an installation in the usual places.
+func DefaultModes() Modes {
+	return Modes{
+		StateDir: "/var/lib/deviceshare", LibraryDir: "/usr/local/vgpu",
+		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSUsers: "one", MPSCompute: "percentage",
+		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}, // as container runtimes give one container
+	}
+}
+
+// AddFlags adds the flags, with the values of m as defaults.
+func (m *Modes) AddFlags(f *pflag.FlagSet) {
+	f.StringVar(&m.StateDir, "state-dir", m.StateDir, "where this plugin keeps its files; the same path for the container runtime")
+	f.StringVar(&m.LibraryDir, "library-dir", m.LibraryDir, "directory that holds libvgpu.so")
+	f.StringVar(&m.MPSControl, "mps-control", m.MPSControl, "NVIDIA's MPS control program: a path, or a name below the driver's root or on PATH")
+	f.StringVar(&m.MPSRoot, "mps-root", m.MPSRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
+	f.Var(&m.MPSShm, "mps-shm-size", "how much all containers of a device in mode mps together can have in /dev/shm, and in memory of the node")
+	f.StringVar(&m.MPSUsers, "mps-users", m.MPSUsers, "who shares a device in mode mps: one (containers of one user id at a time) or any (all, as clients of root's server)")
+	f.StringVar(&m.MPSCompute, "mps-compute", m.MPSCompute,
+		"how vgpu-cores is held in mode mps: percentage (a cap) or partition (reserved multiprocessors, where the control program is of CUDA 13.1 or later)")
+	f.StringVar(&m.MPSLauncher, "mps-launcher", "", "words put before the command that starts an MPS daemon, for nodes where it would end with this container")
+	f.StringVar(&m.TimeSlice, "time-slice", "", "how long a process has a device in mode time-slicing at a time: default, short, medium or long (set by nvidia-smi); empty changes nothing")
+}
+
+// Check returns every mistake at once.
+func (m *Modes) Check() []error {
+	var wrong []error
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	for flag, path := range map[string]string{"state-dir": m.StateDir, "library-dir": m.LibraryDir, "mps-root": m.MPSRoot} {
+		if !filepath.IsAbs(path) {
+			add("--%s=%q: want an absolute path", flag, path)
+		}
+	}
+	if _, err := timeslicingnode.ParseSlice(m.TimeSlice); m.TimeSlice != "" && err != nil {
+		add("--time-slice: %w", err)
+	}
+	if m.MPSCompute != "percentage" && m.MPSCompute != "partition" {
+		add("--mps-compute=%q: want percentage or partition", m.MPSCompute)
+	}
+	if m.MPSShm.Cmp(resource.MustParse("1Mi")) < 0 {
+		add("--mps-shm-size=%q: want 1Mi or more", m.MPSShm.String())
+	}
+	if m.MPSUsers != "one" && m.MPSUsers != "any" {
+		add("--mps-users=%q: want one or any", m.MPSUsers)
+	}
+	return wrong
+}
+
+// Preparers returns the node halves of the modes that this node serves. root is that
+// of the driver's installation as this process sees it; given reports whether the
+// administrator gave a device its mode; died is told about MPS daemons.
+func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.DeviceID) bool, died func(mpsnode.Restart)) ([]nodeapi.Preparer, error) {
+	config := nodefactory.Config{
+		Files: hostnode.OS{}, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d, MPS: m.mps(d, root, died), Given: given,
+		Note: func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
+	}
+	if m.TimeSlice != "" {
+		step, err := timeslicingnode.ParseSlice(m.TimeSlice)
+		if err != nil {
+			return nil, fmt.Errorf("--time-slice: %w", err)
+		}
+		tool, err := timeslicingnode.FindSMI(root)
+		if err != nil {
+			return nil, fmt.Errorf("--time-slice=%s: %w", m.TimeSlice, err)
+		}
+		config.TimeSlice, config.TimeSliceStep = tool, step
+	}
+	return nodefactory.New(config), nil
+}
+
+// mps is what mode mps needs. Without the control program the mode is not served,
+// and devices in it are published as unusable with that reason.
+func (m *Modes) mps(d driver.Driver, root string, died func(mpsnode.Restart)) nodefactory.MPS {
+	program, err := mpsnode.FindProgram(m.MPSControl, root)
+	if err != nil {
+		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
+		return nodefactory.MPS{}
+	}
+	program.Launcher = strings.Fields(m.MPSLauncher)
+	return nodefactory.MPS{
+		Control: program, Hardware: d, Partitions: m.MPSCompute == "partition" && knowsPartitions(program),
+		Space: mpsnode.Tmpfs{}, Shm: sharing.Bytes(m.MPSShm.Value()), Directories: m.MPSRoot, MultiUser: m.MPSUsers == "any", Restarted: died,
+	}
+}
+
+// knowsPartitions asks the control program. Where it knows none, compute is held by
+// percentages, and that is told.
+func knowsPartitions(program mpsnode.Program) bool {
+	known, err := program.KnowsPartitions(context.Background())
+	if !known {
+		klog.ErrorS(err, "the MPS control program knows no static partitions; mode mps caps compute by percentages instead (--mps-compute)")
+	}
+	return known
+}
+
+// SwitchersOf are the preparers whose mode is a state of the device.
+func SwitchersOf(preparers []nodeapi.Preparer) []nodeapi.Switcher {
+	var out []nodeapi.Switcher
+	for _, x := range preparers {
+		if s, ok := x.(nodeapi.Switcher); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// PowersOf is what a node with these preparers can do.
+func PowersOf(preparers []nodeapi.Preparer) node.Powers {
+	powers := node.Powers{Switches: true}
+	for _, x := range preparers {
+		powers.Serves = append(powers.Serves, x.Mode())
+	}
+	for _, x := range SwitchersOf(preparers) {
+		powers.Switched = append(powers.Switched, x.Mode())
+	}
+	return powers
+}
+
+// IsDriverBusy reports errors that say nothing about a device: the driver was just
+// being opened or closed. One that goes away for longer breaks its devices, and those
+// are not changed.
+func IsDriverBusy(err error) bool {
+	return errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrNoDriver)
+}

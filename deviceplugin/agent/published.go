@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/cluster"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/legacy"
+	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+)
+
+// Usable implements legacy.Devices: the devices as the kubelet counts them, false
+// before the first scan. A device on the way into another mode keeps its slots: a pod
+// that comes for the old one is told so when it starts, and placed anew.
+func (a *Agent) Usable() (sharing.Inventory, bool) {
+	s := a.State()
+	return s.View(func(p node.Permissions) bool { return p.Count }), s.Scanned()
+}
+
+// Slots is the resource that pods ask for devices with, as the kubelet is offered it.
+type Slots struct {
+	*Agent
+	Configuration
+}
+
+// Devices implements kubelet.Offer.
+func (s Slots) Devices() []*pluginapi.Device {
+	inv, _ := s.Usable()
+	return kubelet.Slots(&inv)
+}
+
+// NewSlotServer returns the server of the slots in the kubelet's directory. It tells
+// the agent whether the kubelet knows the devices.
+func NewSlotServer(directory string, s Slots, keeper *Keeper) *kubelet.Server {
+	var taking sync.Mutex // so that the last answer of Taken is the last one sent
+	var server *kubelet.Server
+	server = kubelet.NewServer(kubelet.ServerConfig{
+		Directory: directory, Socket: "deviceshare-count.sock", Offer: s, Handler: handler{keeper},
+		Taken: func() {
+			taking.Lock()
+			defer taking.Unlock()
+			s.Send(node.Kubelet{Knows: server.Taken()})
+		},
+	})
+	return server
+}
+
+// handler names allocations for the kubelet.
+type handler struct{ *Keeper }
+
+// Allocate implements kubelet.Handler.
+func (h handler) Allocate(slots []string) (string, error) {
+	id, err := h.Keeper.Allocate(slots)
+	if err != nil {
+		return "", err
+	}
+	return cdi.Name(id), nil
+}
+
+// Published is what the node object is kept equal to.
+type Published struct {
+	Agent         *Agent
+	Configuration Configuration
+	Amounts       *legacy.Amounts
+}
+
+// NodeState implements cluster.NodeSource.
+func (p Published) NodeState() (cluster.NodeState, bool) {
+	state, device := p.Agent.State(), p.Configuration.Device()
+	return cluster.NodeState{
+		Inventory: state.Published(), Config: p.Configuration.Versions(), Names: device.Names(), Factor: device.MemoryFactor,
+		AmountsInStatus: p.Amounts.Source() == legacy.FromNodeStatus,
+	}, state.Scanned()
+}
+
+// Shown is what the metrics show.
+type Shown struct {
+	Agent         *Agent
+	Configuration *Configuration // may be set after the metrics are made
+	Records       *checkpoint.Store
+}
+
+// Snapshot implements metrics.States.
+func (s Shown) Snapshot() metrics.Snapshot {
+	state := s.Agent.State()
+	return metrics.Snapshot{
+		Offered: state.Inventory(), Working: state.View(func(p node.Permissions) bool { return p.Resume }),
+		Config: s.Configuration.Versions(), Records: s.Records.All(),
+	}
+}
+
+// LeaveFor is how long the plugin works on after it was told to stop and has
+// published that the node takes no pods, so that a pod that the scheduler was just
+// binding is still admitted.
+const LeaveFor = 2 * time.Second
+
+// Leave returns when told ends and the node was given time to take no more pods, or
+// when the plugin ends by itself, which is when working does.
+func (a *Agent) Leave(told, working context.Context) {
+	select {
+	case <-working.Done():
+		return
+	case <-told.Done():
+	}
+	if !a.State().Scanned() {
+		return // nothing is offered
+	}
+	klog.InfoS("stopping; the node takes no more pods", "after", LeaveFor)
+	a.Send(node.Stopping{})
+	select {
+	case <-working.Done():
+	case <-time.After(LeaveFor):
+	}
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	events "k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"deviceshare/config/live"
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/cluster"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+	"deviceshare/sharing/mps/mpsnode"
+)
+
+// Reporter says what is wrong where users look: events on the node or the pod,
+// the log, and a metric.
+type Reporter struct {
+	node     *corev1.ObjectReference
+	recorder events.EventRecorder
+	stop     func()
+
+	// Set by Attach.
+
+	agent   *Agent
+	metrics *metrics.Metrics
+	pods    *cluster.Pods
+	records *checkpoint.Store
+}
+
+// NewReporter returns a reporter of a node. Attach must follow.
+func NewReporter(client kubernetes.Interface, node string) *Reporter {
+	broadcaster := events.NewBroadcaster()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	return &Reporter{
+		// The kubelet too uses the name as the UID in a node's events.
+		node:     &corev1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)},
+		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "deviceshare-device-plugin", Host: node}),
+		stop:     broadcaster.Shutdown,
+	}
+}
+
+// Attach gives the reporter what is made after it. It is called once, before anything
+// runs.
+func (r *Reporter) Attach(a *Agent, m *metrics.Metrics, pods *cluster.Pods, records *checkpoint.Store) {
+	r.agent, r.metrics, r.pods, r.records = a, m, pods, records
+}
+
+// Stop ends the reporter.
+func (r *Reporter) Stop() { r.stop() }
+
+// Trouble reports that something of the node fails, or works again when err is
+// nil.
+func (r *Reporter) Trouble(kind, reason string, err error) {
+	if err == nil {
+		klog.InfoS("works again", "part", kind)
+		r.recorder.Event(r.node, corev1.EventTypeNormal, reason+"Resolved", "works again")
+		return
+	}
+	klog.ErrorS(err, "trouble", "part", kind)
+	r.metrics.Problem(kind)
+	r.recorder.Event(r.node, corev1.EventTypeWarning, reason, short(err.Error()))
+}
+
+// Source takes in whether one of the kubelet's records can be used; pods are told
+// apart by the other one meanwhile.
+func (r *Reporter) Source(s kubelet.Source, err error) { r.Part(partOf(s), err) }
+
+// partOf is a record of the kubelet as the model of the node names it.
+func partOf(s kubelet.Source) node.Part {
+	if s == kubelet.SourceCheckpoint {
+		return node.PartKubelet
+	}
+	return node.PartResources
+}
+
+// Publishing takes in whether the node object can be written.
+func (r *Reporter) Publishing(err error) { r.Part(node.PartPublishing, err) }
+
+// Checkpoint reports a checkpoint that cannot be used, if there is an error.
+func (r *Reporter) Checkpoint(err error) {
+	if err != nil {
+		r.Trouble(metrics.ProblemCheckpoint, "DeviceCheckpointBroken", err)
+	}
+}
+
+// ConfigNotKept reports that a configuration cannot be kept for the next start.
+func (r *Reporter) ConfigNotKept(err error) {
+	r.Trouble(metrics.ProblemConfiguration, "DeviceConfigNotKept", err)
+}
+
+// Reconcile reports that the node cannot be repaired.
+func (r *Reporter) Reconcile(err error) {
+	r.Trouble(metrics.ProblemReconcile, "DeviceReconcileFailed", err)
+}
+
+// UsageUnread reports that a container's use of its devices cannot be read.
+func (r *Reporter) UsageUnread(_ checkpoint.Record, err error) {
+	klog.ErrorS(err, "a container's use of its devices cannot be read")
+	r.metrics.Problem(metrics.ProblemUsage)
+}
+
+// Part takes in whether a part of the surroundings works. It is told when it changes.
+func (r *Reporter) Part(p node.Part, err error) {
+	if err != nil {
+		r.agent.Send(node.Troubled{Part: p, Why: err.Error()})
+		return
+	}
+	r.agent.Send(node.Recovered{Part: p})
+}
+
+// problem tells about something wrong with the node and counts it.
+func (r *Reporter) problem(reason, format string, args ...any) {
+	r.metrics.Problem(metrics.ProblemMode)
+	r.recorder.Eventf(r.node, corev1.EventTypeWarning, reason, format, args...)
+}
+
+// Configuration reports every mistake of one version of a ConfigMap.
+func (r *Reporter) Configuration(rep live.Report) {
+	lines := make([]string, 0, len(rep.Problems))
+	for _, p := range rep.Problems {
+		lines = append(lines, p.String())
+	}
+	text := fmt.Sprintf("ConfigMap %s/%s: %s; the last good version, if this node knows one, stays in force",
+		rep.Source.Namespace, rep.Source.Name, strings.Join(lines, "; "))
+	klog.ErrorS(nil, text, "version", rep.Source.Version)
+	r.metrics.Problem(metrics.ProblemConfiguration)
+	r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceConfigInvalid", short(text))
+}
+
+// Refused reports a container that may not start.
+func (r *Reporter) Refused(pod *corev1.Pod, err error) {
+	r.metrics.Refused()
+	if pod == nil {
+		r.recorder.Event(r.node, corev1.EventTypeWarning, "DevicePrepareFailed", short(err.Error()))
+		return
+	}
+	r.recorder.Event(pod, corev1.EventTypeWarning, "DevicePrepareFailed", short(err.Error()))
+}
+
+// Evicted reports a pod that goes so that it is placed anew.
+func (r *Reporter) Evicted(pod *corev1.Pod, why string) {
+	r.metrics.Misplaced("evicted")
+	r.recorder.Eventf(pod, corev1.EventTypeWarning, "DevicePlacedAnew",
+		"evicting the pod so that it is placed anew, since this node cannot start it as it was placed: %s", short(why))
+}
+
+// Kept reports a pod that was refused for good and stays.
+func (r *Reporter) Kept(pod *corev1.Pod, why string) {
+	r.metrics.Misplaced("kept")
+	r.recorder.Eventf(pod, corev1.EventTypeWarning, "DevicePlacementRefused", "this node cannot start the pod as it was placed: %s", short(why))
+}
+
+// SourceChanged implements legacy.Observer: the amounts come from somewhere else.
+func (r *Reporter) SourceChanged() { r.agent.Wake() }
+
+// InTransition reports why memory and cores cannot simply be in the node's status.
+func (r *Reporter) InTransition(why string) {
+	r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceAmountsInTransition", short(why))
+}
+
+// DaemonDied tells the node, and every pod that was a client, that an MPS control
+// daemon died. It is called for several devices at once. It must not wait for a preparer, which may be the caller.
+func (r *Reporter) DaemonDied(died mpsnode.Restart) {
+	r.metrics.Problem(metrics.ProblemMPS)
+	what := "it runs again; processes that used it get CUDA errors until they are started again"
+	if died.Err != nil {
+		what = "it does not start again: " + died.Err.Error()
+	}
+	text := fmt.Sprintf("the MPS control daemon of device %s died: %s", died.Device, what)
+	klog.ErrorS(died.Err, "MPS control daemon died", "device", died.Device)
+	r.recorder.Event(r.node, corev1.EventTypeWarning, "MPSDaemonDied", short(text))
+	told := map[sharing.Owner]bool{}
+	for _, record := range r.records.All() {
+		if record.Mode != sharing.MPS || told[record.Owner] {
+			continue
+		}
+		for _, d := range record.Devices {
+			if pod, live := r.pods.Pod(record.Owner); live && d.Device == died.Device {
+				r.recorder.Event(pod, corev1.EventTypeWarning, "MPSDaemonDied", short(text))
+				told[record.Owner] = true
+			}
+		}
+	}
+}
+
+// short keeps a message within the 1024 bytes of an event.
+func short(text string) string {
+	const most = 1000
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " ..."
+}
