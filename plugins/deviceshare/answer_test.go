@@ -29,8 +29,7 @@ func TestARefusalIsRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
 		return r.Refused()
 	}
 	remembered := func(ti *api.TaskInfo) bool {
-		_, known := n.Remembered(p.overlay.now(n), p.ask(ti).shape)
-		return known
+		return n.Remembered(p.overlay.now(n), p.ask(ti).shape) != nil
 	}
 	first, second, small := task("a", 3000), task("b", 3000), task("c", 2000)
 	if !refuses(first) || remembered(first) {

@@ -55,8 +55,8 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 // nothing.
 func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
 	ledger := p.ledger(n, t, info)
-	if refused, known := n.Remembered(ledger, a.shape); known {
-		return refused
+	if refused := n.Remembered(ledger, a.shape); refused != nil {
+		return *refused
 	}
 	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
 	if a.repeated && refused.Refused() {

@@ -73,12 +73,12 @@ func (n *Node) Remember(ledger *sharing.Ledger, shape string, refused sharing.Re
 }
 
 // Remembered returns the refusal that was remembered last, if it was of this shape and
-// on this ledger. Safe for concurrent use.
-func (n *Node) Remembered(ledger *sharing.Ledger, shape string) (sharing.Refusals, bool) {
+// on this ledger, else nil. It must not be changed. Safe for concurrent use.
+func (n *Node) Remembered(ledger *sharing.Ledger, shape string) *sharing.Refusals {
 	if last := n.last.Load(); last != nil && last.ledger == ledger && last.shape == shape {
-		return last.refused, true
+		return &last.refused
 	}
-	return sharing.Refusals{}, false
+	return nil
 }
 
 // Problem is something wrong with an object that its owner has to know. It is
