@@ -71,10 +71,11 @@ func domainRules() []rule {
 			Example: [2]string{"deviceshare/sharing/mig/mignode", "deviceshare/sharing/mps"},
 		},
 		{
-			Name: "a node half knows neither Kubernetes nor the adapters",
+			Name: "a node half knows neither Kubernetes nor the adapters, but for the driver's interfaces",
 			Why:  "it is tested with a temporary directory",
 			Breaks: func(from, to string) bool {
-				return nodeHalf(from) && (under("plugins", "deviceplugin", "config")(to) || external("k8s.io/", "volcano.sh/")(to))
+				adapters := under("plugins", "deviceplugin", "config")(to) && !under("deviceplugin/driver")(to)
+				return nodeHalf(from) && (adapters || external("k8s.io/", "volcano.sh/")(to))
 			},
 			Example: [2]string{"deviceshare/sharing/hamicore/hamicorenode", "k8s.io/client-go/kubernetes"},
 		},
@@ -103,6 +104,14 @@ func adapterRules() []rule {
 			Why:     "it runs on nodes without a driver",
 			Breaks:  func(from, to string) bool { return scheduler(from) && external("github.com/NVIDIA/")(to) },
 			Example: [2]string{"deviceshare/cmd/deviceshare-scheduler", "github.com/NVIDIA/go-nvml/pkg/nvml"},
+		},
+		{
+			Name: "the driver's adapter knows no backend",
+			Why:  "backends adapt the driver, so that one can be deleted and another be added",
+			Breaks: func(from, to string) bool {
+				return under("deviceplugin/driver")(from) && backend(to) != ""
+			},
+			Example: [2]string{"deviceshare/deviceplugin/driver", "deviceshare/sharing/mig/mignode"},
 		},
 		{
 			Name: "configuration does not know the adapters",

@@ -18,7 +18,6 @@ import (
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 	"deviceshare/sharing/wire"
 )
 
@@ -71,8 +70,8 @@ func show(ctx context.Context, out io.Writer, o *options) (err error) {
 }
 
 // instances are the partitions that exist, whoever made them.
-func instances(gpus mignode.Driver, found []node.Facts) (map[sharing.DeviceID][]mignode.Instance, error) {
-	all := map[sharing.DeviceID][]mignode.Instance{}
+func instances(gpus driver.Partitions, found []node.Facts) (map[sharing.DeviceID][]driver.Instance, error) {
+	all := map[sharing.DeviceID][]driver.Instance{}
 	for i := range found {
 		if !found[i].MIG.Enabled {
 			continue

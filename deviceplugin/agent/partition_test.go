@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/driver/migtest"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
-	"deviceshare/sharing/mig/mignode/migtest"
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
@@ -56,7 +56,7 @@ func (b *bench) device(index int) sharing.DeviceID {
 }
 
 // hardware is the driver of a process that dies where its files do.
-func (b *bench) hardware(files hostnode.Files) mignode.Driver {
+func (b *bench) hardware(files hostnode.Files) driver.Partitions {
 	if c, ok := files.(*hostnode.Crashing); ok {
 		return migtest.Crashing(b.driver, c)
 	}

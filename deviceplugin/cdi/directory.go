@@ -3,10 +3,7 @@
 package cdi
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,24 +22,11 @@ type Directory struct {
 // Write puts the specification of an allocation in place and reports whether it
 // changed anything.
 func (d *Directory) Write(id string, text []byte) (changed bool, err error) {
-	path := filepath.Join(d.Path, File(id))
-	have, err := d.Files.Read(path)
-	if err == nil && bytes.Equal(have, text) {
-		return false, nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("write CDI specification: %w", err)
-	}
-	err = d.Files.Write(path, text, 0o644)
-	if errors.Is(err, fs.ErrNotExist) { // the directory is the runtime's: made only if missing
-		if err = d.Files.MakeDir(d.Path, 0o755); err == nil {
-			err = d.Files.Write(path, text, 0o644)
-		}
-	}
+	changed, err = hostnode.WriteIfChanged(d.Files, filepath.Join(d.Path, File(id)), text, 0o644, 0o755)
 	if err != nil {
 		return false, fmt.Errorf("write CDI specification: %w", err)
 	}
-	return true, nil
+	return changed, nil
 }
 
 // Remove removes the specification of an allocation and what a killed process left

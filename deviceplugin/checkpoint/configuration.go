@@ -3,7 +3,6 @@
 package checkpoint
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,14 +42,8 @@ func (c Configuration) Keep(name string, last live.Kept) {
 	text, err := json.Marshal(keptFile{
 		Format: 1, Namespace: last.Source.Namespace, Name: last.Source.Name, Version: last.Source.Version, Text: last.Text,
 	})
-	if have, unread := c.Files.Read(c.path(name)); unread == nil && bytes.Equal(have, text) {
-		return
-	}
 	if err == nil {
-		err = c.Files.MakeDir(c.Directory, 0o700)
-	}
-	if err == nil {
-		err = c.Files.Write(c.path(name), text, 0o600)
+		_, err = hostnode.WriteIfChanged(c.Files, c.path(name), text, 0o600, 0o700)
 	}
 	if err != nil {
 		c.trouble(fmt.Errorf("keep ConfigMap %s for the next start: %w", name, err))

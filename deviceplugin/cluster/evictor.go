@@ -77,7 +77,7 @@ func NewEvictor(cfg EvictorConfig) *Evictor {
 func (e *Evictor) Replace(p *corev1.Pod, why string) {
 	key := podKey{p.Namespace, p.Name, p.UID}
 	if kept := e.keeps(p); kept != nil {
-		if p.DeletionTimestamp == nil && e.first(p.UID) {
+		if p.DeletionTimestamp == nil && e.markTold(p.UID) {
 			e.cfg.Placements.Kept(p, why+": "+kept.Error())
 		}
 		return
@@ -120,8 +120,8 @@ func (e *Evictor) keeps(p *corev1.Pod) error {
 	return nil
 }
 
-// first reports, once per pod, that nothing was told about it.
-func (e *Evictor) first(uid types.UID) bool {
+// markTold notes that a pod is told about, and reports whether it is the first time.
+func (e *Evictor) markTold(uid types.UID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	was := e.told[uid]
@@ -160,7 +160,7 @@ func (e *Evictor) evict(ctx context.Context, p podKey) error {
 	e.mu.Lock()
 	why := e.why[p]
 	e.mu.Unlock()
-	if e.first(p.uid) {
+	if e.markTold(p.uid) {
 		e.cfg.Placements.Evicted(now, why)
 	}
 	err = e.cfg.Client.CoreV1().Pods(p.namespace).EvictV1(ctx, &policyv1.Eviction{

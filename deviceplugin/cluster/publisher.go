@@ -92,7 +92,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-retry:
 		}
 		retry = nil
-		err := p.once(ctx)
+		err := p.publish(ctx)
 		p.report(err)
 		if err != nil {
 			retry = time.After(p.cfg.Retry)
@@ -116,8 +116,8 @@ func (p *Publisher) report(err error) {
 	}
 }
 
-// once makes the node equal to what is wanted.
-func (p *Publisher) once(ctx context.Context) error {
+// publish makes the node equal to what is wanted.
+func (p *Publisher) publish(ctx context.Context) error {
 	state, ready := p.cfg.Source.NodeState()
 	if !ready {
 		return nil
@@ -131,7 +131,7 @@ func (p *Publisher) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.follow(want)
+	p.noteStaleNames(want)
 	if err := p.patch(ctx, annotationPatch(node, want, time.Now().UTC().Format(time.RFC3339))); err != nil {
 		return fmt.Errorf("write annotations of node %s: %w", p.cfg.Node, err)
 	}
@@ -141,9 +141,9 @@ func (p *Publisher) once(ctx context.Context) error {
 	return nil
 }
 
-// follow notes which names are no longer ours after the administrator changed
+// noteStaleNames notes which names are no longer ours after the administrator changed
 // them. Names given over to a device plugin resource are the kubelet's to remove.
-func (p *Publisher) follow(want DesiredNode) {
+func (p *Publisher) noteStaleNames(want DesiredNode) {
 	if want.Capacity == nil {
 		p.last, p.stale = nil, nil
 		return

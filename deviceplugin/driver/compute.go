@@ -8,7 +8,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
-	"deviceshare/sharing/mps/mpsnode"
 )
 
 // generation reads the major compute capability of a device and the CUDA version
@@ -26,18 +25,6 @@ func (d *nvmlDevice) generation() (major, cuda int) {
 	return major, cuda
 }
 
-// computeFailure turns a return code about compute modes into an error that
-// mpsnode tells apart.
-func computeFailure(call string, ret nvml.Return) error {
-	switch ret {
-	case nvml.ERROR_NO_PERMISSION:
-		return fmt.Errorf("%s: %w", call, mpsnode.ErrNoPermission)
-	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND:
-		return fmt.Errorf("%s: %w", call, mpsnode.ErrNotSupported)
-	}
-	return failure(call, ret)
-}
-
 // reach finds a device for a call. Until done is called the library stays, see
 // partitioned.
 func (r *NVML) reach(id sharing.DeviceID, call string) (handle nvml.Device, done func(), err error) {
@@ -47,7 +34,7 @@ func (r *NVML) reach(id sharing.DeviceID, call string) (handle nvml.Device, done
 	done = func() { _ = r.end() }
 	if !r.has(call) {
 		done()
-		return nil, nil, fmt.Errorf("this driver has no %s: %w", call, mpsnode.ErrNotSupported)
+		return nil, nil, fmt.Errorf("this driver has no %s: %w", call, ErrUnsupported)
 	}
 	handle, ret := r.lib.DeviceGetHandleByUUID(string(id))
 	if err := failure("nvmlDeviceGetHandleByUUID", ret); err != nil {
@@ -57,23 +44,23 @@ func (r *NVML) reach(id sharing.DeviceID, call string) (handle nvml.Device, done
 	return handle, done, nil
 }
 
-// ComputeMode implements mpsnode.Hardware.
-func (r *NVML) ComputeMode(id sharing.DeviceID) (mpsnode.ComputeMode, error) {
+// ComputeMode implements ComputeModes.
+func (r *NVML) ComputeMode(id sharing.DeviceID) (ComputeMode, error) {
 	handle, done, err := r.reach(id, "nvmlDeviceGetComputeMode")
 	if err != nil {
 		return 0, err
 	}
 	defer done()
 	mode, ret := handle.GetComputeMode()
-	return mpsnode.ComputeMode(mode), computeFailure("nvmlDeviceGetComputeMode", ret)
+	return ComputeMode(mode), failure("nvmlDeviceGetComputeMode", ret)
 }
 
-// SetComputeMode implements mpsnode.Hardware.
-func (r *NVML) SetComputeMode(id sharing.DeviceID, mode mpsnode.ComputeMode) error {
+// SetComputeMode implements ComputeModes.
+func (r *NVML) SetComputeMode(id sharing.DeviceID, mode ComputeMode) error {
 	handle, done, err := r.reach(id, "nvmlDeviceSetComputeMode")
 	if err != nil {
 		return err
 	}
 	defer done()
-	return computeFailure("nvmlDeviceSetComputeMode", handle.SetComputeMode(nvml.ComputeMode(mode)))
+	return failure("nvmlDeviceSetComputeMode", handle.SetComputeMode(nvml.ComputeMode(mode)))
 }

@@ -11,8 +11,6 @@ import (
 
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
-	"deviceshare/sharing/mps/mpsnode"
 )
 
 // Errors that callers tell apart. Anything else is broken in a way that only the
@@ -24,8 +22,19 @@ var (
 	ErrClosed = errors.New("the NVIDIA driver is not open")
 	// ErrLost: the device fell off the bus or is otherwise out of reach.
 	ErrLost = errors.New("the device is lost")
-	// ErrUnsupported: the device or the driver cannot do this.
+	// ErrUnsupported: the device or the driver cannot do this, or not in the mode the
+	// device is in.
 	ErrUnsupported = errors.New("not supported")
+	// ErrNoPermission: the driver lets somebody else do it.
+	ErrNoPermission = errors.New("no permission")
+	// ErrInUse: something runs there, or depends on it.
+	ErrInUse = errors.New("in use")
+	// ErrResetRequired: the change takes effect when the device is reset.
+	ErrResetRequired = errors.New("the device must be reset")
+	// ErrInsufficient: the place is taken, or no more of its kind may exist.
+	ErrInsufficient = errors.New("insufficient resources")
+	// ErrNotFound: there is no such device, instance or profile.
+	ErrNotFound = errors.New("not found")
 	// ErrQuiet: nothing happened while waiting.
 	ErrQuiet = errors.New("no event")
 )
@@ -52,8 +61,8 @@ type Driver interface {
 	// MemoryByProcess lists the processes that use a device, each once, by PID;
 	// ErrUnsupported when the driver does not say how much memory they have.
 	MemoryByProcess(id sharing.DeviceID) ([]Process, error)
-	mignode.Driver
-	mpsnode.Hardware
+	Partitions
+	ComputeModes
 }
 
 // Device is a handle of one device. It is valid until the driver is closed.

@@ -10,7 +10,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 )
 
 // MIGDevice is where a MIG device is.
@@ -20,20 +19,11 @@ type MIGDevice struct {
 	GI, CI int
 }
 
-// migFailure turns a return code of a call about partitions into an error that
-// mignode tells apart.
+// migFailure is failure for a call about partitions: there a device that must be
+// reset is not lost, but on the way into another mode.
 func migFailure(call string, ret nvml.Return) error {
-	kinds := map[nvml.Return]error{
-		nvml.ERROR_IN_USE:                 mignode.ErrInUse,
-		nvml.ERROR_RESET_REQUIRED:         mignode.ErrResetRequired,
-		nvml.ERROR_INSUFFICIENT_RESOURCES: mignode.ErrInsufficient,
-		nvml.ERROR_NOT_FOUND:              mignode.ErrNotFound,
-		nvml.ERROR_NO_PERMISSION:          mignode.ErrNoPermission,
-		nvml.ERROR_NOT_SUPPORTED:          mignode.ErrUnsupported,
-		nvml.ERROR_FUNCTION_NOT_FOUND:     mignode.ErrUnsupported,
-	}
-	if kind, ok := kinds[ret]; ok {
-		return fmt.Errorf("%s: %w", call, kind)
+	if ret == nvml.ERROR_RESET_REQUIRED {
+		return fmt.Errorf("%s: %w", call, ErrResetRequired)
 	}
 	return failure(call, ret)
 }
@@ -50,7 +40,7 @@ func (r *NVML) partitioned(id sharing.DeviceID, symbols ...string) (handle nvml.
 	for _, symbol := range symbols {
 		if !r.has(symbol) {
 			done()
-			return nil, nil, fmt.Errorf("this driver has no %s: %w", symbol, mignode.ErrUnsupported)
+			return nil, nil, fmt.Errorf("this driver has no %s: %w", symbol, ErrUnsupported)
 		}
 	}
 	handle, ret := r.lib.DeviceGetHandleByUUID(string(id))
@@ -61,7 +51,7 @@ func (r *NVML) partitioned(id sharing.DeviceID, symbols ...string) (handle nvml.
 	return handle, done, nil
 }
 
-// MIGMode implements mignode.Driver.
+// MIGMode implements Partitions.
 func (r *NVML) MIGMode(id sharing.DeviceID) (current, pending bool, err error) {
 	handle, done, err := r.partitioned(id, "nvmlDeviceGetMigMode")
 	if err != nil {
@@ -88,8 +78,8 @@ func profiles(handle nvml.Device) (map[uint32]nvml.GpuInstanceProfileInfo_v2, er
 	return found, nil
 }
 
-// Instances implements mignode.Driver.
-func (r *NVML) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
+// Instances implements Partitions.
+func (r *NVML) Instances(id sharing.DeviceID) ([]Instance, error) {
 	handle, done, err := r.partitioned(id, "nvmlDeviceGetMigMode", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuInstances",
 		"nvmlGpuInstanceGetInfo", "nvmlGpuInstanceGetComputeInstanceProfileInfo", "nvmlGpuInstanceGetComputeInstances", "nvmlComputeInstanceGetInfo_v2")
 	if err != nil {
@@ -103,7 +93,7 @@ func (r *NVML) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []mignode.Instance
+	var all []Instance
 	for _, shape := range shapes {
 		found, err := instancesOf(handle, &shape)
 		if err != nil {
@@ -111,13 +101,13 @@ func (r *NVML) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
 		}
 		all = append(all, found...)
 	}
-	slices.SortFunc(all, func(a, b mignode.Instance) int { return a.GI - b.GI })
+	slices.SortFunc(all, func(a, b Instance) int { return a.GI - b.GI })
 	return all, nil
 }
 
 // instancesOf lists the instances of one profile. The binding asks for as many as
 // may exist.
-func instancesOf(handle nvml.Device, shape *nvml.GpuInstanceProfileInfo_v2) ([]mignode.Instance, error) {
+func instancesOf(handle nvml.Device, shape *nvml.GpuInstanceProfileInfo_v2) ([]Instance, error) {
 	if shape.InstanceCount == 0 {
 		return nil, nil
 	}
@@ -125,7 +115,7 @@ func instancesOf(handle nvml.Device, shape *nvml.GpuInstanceProfileInfo_v2) ([]m
 	if err := migFailure("nvmlDeviceGetGpuInstances", ret); err != nil {
 		return nil, err
 	}
-	found := make([]mignode.Instance, 0, len(handles))
+	found := make([]Instance, 0, len(handles))
 	for _, gi := range handles {
 		info, ret := gi.GetInfo()
 		if ret == nvml.ERROR_NOT_FOUND {
@@ -134,7 +124,7 @@ func instancesOf(handle nvml.Device, shape *nvml.GpuInstanceProfileInfo_v2) ([]m
 		if err := migFailure("nvmlGpuInstanceGetInfo", ret); err != nil {
 			return nil, err
 		}
-		in := mignode.Instance{
+		in := Instance{
 			Profile: profileName(shape.Name[:]), GI: int(info.Id),
 			Start: int(info.Placement.Start), Size: int(info.Placement.Size),
 		}
@@ -165,12 +155,12 @@ func computeProfiles(gi nvml.GpuInstance) ([]nvml.ComputeInstanceProfileInfo, er
 
 // computeOf lists the compute instances of a GPU instance of so many compute
 // slices.
-func computeOf(gi nvml.GpuInstance, compute uint32) ([]mignode.Compute, error) {
+func computeOf(gi nvml.GpuInstance, compute uint32) ([]ComputeInstance, error) {
 	shapes, err := computeProfiles(gi)
 	if err != nil {
 		return nil, err
 	}
-	var all []mignode.Compute
+	var all []ComputeInstance
 	for _, shape := range shapes {
 		if shape.InstanceCount == 0 {
 			continue
@@ -181,7 +171,7 @@ func computeOf(gi nvml.GpuInstance, compute uint32) ([]mignode.Compute, error) {
 		}
 		for _, ci := range handles {
 			c, err := describe(ci)
-			if errors.Is(err, mignode.ErrNotFound) {
+			if errors.Is(err, ErrNotFound) {
 				continue // destroyed since
 			}
 			if err != nil {
@@ -191,26 +181,26 @@ func computeOf(gi nvml.GpuInstance, compute uint32) ([]mignode.Compute, error) {
 			all = append(all, c)
 		}
 	}
-	slices.SortFunc(all, func(a, b mignode.Compute) int { return a.CI - b.CI })
+	slices.SortFunc(all, func(a, b ComputeInstance) int { return a.CI - b.CI })
 	return all, nil
 }
 
 // describe asks a compute instance for its MIG device. It is taken from the
 // compute instance itself: to walk the MIG devices of a busy node can take seconds,
 // and their index says nothing about places.
-func describe(ci nvml.ComputeInstance) (mignode.Compute, error) {
+func describe(ci nvml.ComputeInstance) (ComputeInstance, error) {
 	info, ret := ci.GetInfo()
 	if err := migFailure("nvmlComputeInstanceGetInfo", ret); err != nil {
-		return mignode.Compute{}, err
+		return ComputeInstance{}, err
 	}
 	uuid, ret := info.Device.GetUUID()
 	if err := migFailure("nvmlDeviceGetUUID of a MIG device", ret); err != nil {
-		return mignode.Compute{}, err
+		return ComputeInstance{}, err
 	}
-	return mignode.Compute{CI: int(info.Id), UUID: uuid}, nil
+	return ComputeInstance{CI: int(info.Id), UUID: uuid}, nil
 }
 
-// Processes implements mignode.Driver.
+// Processes implements Partitions.
 func (r *NVML) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 	handle, done, err := r.partitioned(id)
 	if err != nil {

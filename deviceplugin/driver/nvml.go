@@ -135,6 +135,14 @@ func failure(call string, ret nvml.Return) error {
 		return fmt.Errorf("%s: %w (%s)", call, ErrLost, nvml.ErrorString(ret))
 	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
 		return fmt.Errorf("%s: %w", call, ErrUnsupported)
+	case nvml.ERROR_NO_PERMISSION:
+		return fmt.Errorf("%s: %w", call, ErrNoPermission)
+	case nvml.ERROR_IN_USE:
+		return fmt.Errorf("%s: %w", call, ErrInUse)
+	case nvml.ERROR_INSUFFICIENT_RESOURCES:
+		return fmt.Errorf("%s: %w", call, ErrInsufficient)
+	case nvml.ERROR_NOT_FOUND:
+		return fmt.Errorf("%s: %w", call, ErrNotFound)
 	case nvml.ERROR_TIMEOUT:
 		return ErrQuiet
 	case nvml.ERROR_UNINITIALIZED:

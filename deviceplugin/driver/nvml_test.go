@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package driver
+package driver_test
 
 import (
 	"encoding/json"
@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mps/mpsnode"
 )
 
 // topology is four devices: two with partitions and a link, one without
@@ -42,44 +42,44 @@ func TestMain(m *testing.M) {
 }
 
 func play(scene string) error {
-	driver := NewNVML("")
+	gpus := driver.NewNVML("")
 	if scene == "missing" {
-		fmt.Println(errors.Is(driver.Open(), ErrNoDriver))
+		fmt.Println(errors.Is(gpus.Open(), driver.ErrNoDriver))
 		return nil
 	}
-	if err := driver.Open(); err != nil {
+	if err := gpus.Open(); err != nil {
 		return err
 	}
-	defer func() { _ = driver.Close() }()
-	devices, err := driver.Devices()
+	defer func() { _ = gpus.Close() }()
+	devices, err := gpus.Devices()
 	if err != nil {
 		return err
 	}
 	switch scene {
 	case "facts":
-		return playFacts(driver, devices)
+		return playFacts(gpus, devices)
 	case "xid":
-		return playXID(driver, devices)
+		return playXID(gpus, devices)
 	case "quiet":
-		return playQuiet(driver, devices)
+		return playQuiet(gpus, devices)
 	case "compute":
-		return playCompute(driver, devices)
+		return playCompute(gpus, devices)
 	case "lost":
 		return playLost(devices)
 	case "reopened":
-		return playReopened(driver, devices)
+		return playReopened(gpus, devices)
 	}
-	return playPartitions(scene, driver)
+	return playPartitions(scene, gpus)
 }
 
-func playFacts(driver *NVML, devices []Device) error {
+func playFacts(gpus *driver.NVML, devices []driver.Device) error {
 	type seen struct {
 		Version string
 		Facts   []node.Facts
 		Links   []string
 	}
 	out := seen{}
-	out.Version, _ = driver.Version()
+	out.Version, _ = gpus.Version()
 	for _, d := range devices {
 		f, err := d.Facts()
 		if err != nil {
@@ -94,8 +94,8 @@ func playFacts(driver *NVML, devices []Device) error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-func playXID(driver *NVML, devices []Device) error {
-	watch, err := driver.Watch(devices)
+func playXID(gpus *driver.NVML, devices []driver.Device) error {
+	watch, err := gpus.Watch(devices)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func playXID(driver *NVML, devices []Device) error {
 	}
 	for range 50 {
 		event, err := watch.Wait(100 * time.Millisecond)
-		if errors.Is(err, ErrQuiet) {
+		if errors.Is(err, driver.ErrQuiet) {
 			continue
 		}
 		fmt.Println(event.Device, event.XID, err)
@@ -113,31 +113,31 @@ func playXID(driver *NVML, devices []Device) error {
 	return errors.New("no event within five seconds")
 }
 
-func playQuiet(driver *NVML, devices []Device) error {
-	watch, err := driver.Watch(devices)
+func playQuiet(gpus *driver.NVML, devices []driver.Device) error {
+	watch, err := gpus.Watch(devices)
 	if err != nil {
 		return err
 	}
 	_, err = watch.Wait(50 * time.Millisecond)
-	fmt.Println(errors.Is(err, ErrQuiet), devices[0].Probe(), watch.Close())
+	fmt.Println(errors.Is(err, driver.ErrQuiet), devices[0].Probe(), watch.Close())
 	return nil
 }
 
-func playCompute(driver *NVML, devices []Device) error {
+func playCompute(gpus *driver.NVML, devices []driver.Device) error {
 	f, err := devices[2].Facts()
 	if err != nil {
 		return err
 	}
-	before, err := driver.ComputeMode(f.UUID)
-	fmt.Println(before, err, driver.SetComputeMode(f.UUID, mpsnode.ExclusiveProcess))
-	after, err := driver.ComputeMode(f.UUID)
-	fmt.Println(after, err, driver.SetComputeMode("GPU-none", mpsnode.Default) != nil)
+	before, err := gpus.ComputeMode(f.UUID)
+	fmt.Println(before, err, gpus.SetComputeMode(f.UUID, driver.ExclusiveProcess))
+	after, err := gpus.ComputeMode(f.UUID)
+	fmt.Println(after, err, gpus.SetComputeMode("GPU-none", driver.DefaultComputeMode) != nil)
 	return nil
 }
 
 // playReopened asks about a device while somebody else closes and opens the driver,
 // as whoever watches does when another device is lost.
-func playReopened(driver *NVML, devices []Device) error {
+func playReopened(gpus *driver.NVML, devices []driver.Device) error {
 	f, err := devices[0].Facts()
 	if err != nil {
 		return err
@@ -151,37 +151,37 @@ func playReopened(driver *NVML, devices []Device) error {
 				ended <- failed
 				return
 			default:
-				failed = errors.Join(failed, driver.Close())
+				failed = errors.Join(failed, gpus.Close())
 				time.Sleep(time.Millisecond)
-				failed = errors.Join(failed, driver.Open())
+				failed = errors.Join(failed, gpus.Open())
 			}
 		}
 	}()
 	refused := 0
 	for range 500 {
-		_, _, migErr := driver.MIGMode(f.UUID)
-		_, modeErr := driver.ComputeMode(f.UUID)
+		_, _, migErr := gpus.MIGMode(f.UUID)
+		_, modeErr := gpus.ComputeMode(f.UUID)
 		if migErr != nil || modeErr != nil {
 			refused++
 		}
 	}
 	close(stop)
 	fmt.Println(refused, <-ended)
-	if err := driver.Close(); err != nil {
+	if err := gpus.Close(); err != nil {
 		return err
 	}
-	_, _, err = driver.MIGMode(f.UUID)
-	_, listErr := driver.Devices()
-	fmt.Println(err, errors.Is(listErr, ErrClosed))
+	_, _, err = gpus.MIGMode(f.UUID)
+	_, listErr := gpus.Devices()
+	fmt.Println(err, errors.Is(listErr, driver.ErrClosed))
 	return nil
 }
 
-func playLost(devices []Device) error {
+func playLost(devices []driver.Device) error {
 	ctl := os.Getenv("FAKEGPUCTL")
 	if out, err := exec.Command(ctl, "lose", "2").CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
-	fmt.Println(devices[1].Probe() == nil, errors.Is(devices[2].Probe(), ErrLost))
+	fmt.Println(devices[1].Probe() == nil, errors.Is(devices[2].Probe(), driver.ErrLost))
 	if out, err := exec.Command(ctl, "restore", "2").CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
@@ -298,6 +298,6 @@ func TestTheRealBindingSetsComputeModes(t *testing.T) {
 
 func TestAMissingLibraryIsAnErrorAndNoCrash(t *testing.T) {
 	if got := act(t, "missing"); got != "true" {
-		t.Errorf("Open says %q, want ErrNoDriver", got)
+		t.Errorf("Open says %q, want driver.ErrNoDriver", got)
 	}
 }

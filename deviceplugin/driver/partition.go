@@ -9,16 +9,15 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 )
 
-var _ mignode.Driver = (*NVML)(nil)
+var _ Driver = (*NVML)(nil)
 
 // hopper is the compute capability from which the mode is a state of the driver
 // and not of the card.
 const hopper = 9
 
-// Resetless implements mignode.Driver.
+// Resetless implements Partitions.
 func (r *NVML) Resetless(id sharing.DeviceID) (bool, error) {
 	handle, done, err := r.partitioned(id)
 	if err != nil {
@@ -29,7 +28,7 @@ func (r *NVML) Resetless(id sharing.DeviceID) (bool, error) {
 	return major >= hopper, migFailure("nvmlDeviceGetCudaComputeCapability", ret)
 }
 
-// SetMIGMode implements mignode.Driver. The driver gives two answers: whether the
+// SetMIGMode implements Partitions. The driver gives two answers: whether the
 // mode was taken down, and whether it could be made so at once (nvml.h at
 // nvmlDeviceSetMigMode). The binding returns the second one first.
 func (r *NVML) SetMIGMode(id sharing.DeviceID, on bool) error {
@@ -54,12 +53,12 @@ func (r *NVML) SetMIGMode(id sharing.DeviceID, on bool) error {
 		return err
 	}
 	if now != mode {
-		return fmt.Errorf("nvmlDeviceSetMigMode answered success and the mode is as before: %w", mignode.ErrResetRequired)
+		return fmt.Errorf("nvmlDeviceSetMigMode answered success and the mode is as before: %w", ErrResetRequired)
 	}
 	return nil
 }
 
-// CreateGPUInstance implements mignode.Driver.
+// CreateGPUInstance implements Partitions.
 func (r *NVML) CreateGPUInstance(id sharing.DeviceID, profile string, start int) (int, error) {
 	handle, done, err := r.partitioned(id, "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
 		"nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceGetInfo")
@@ -86,7 +85,7 @@ func (r *NVML) CreateGPUInstance(id sharing.DeviceID, profile string, start int)
 		info, ret := gi.GetInfo()
 		return int(info.Id), migFailure("nvmlGpuInstanceGetInfo", ret)
 	}
-	return 0, fmt.Errorf("profile %s: %w", profile, mignode.ErrNotFound)
+	return 0, fmt.Errorf("profile %s: %w", profile, ErrNotFound)
 }
 
 // placement is the legal place of a profile that starts at a memory slice.
@@ -100,7 +99,7 @@ func placement(handle nvml.Device, profile uint32, start int) (nvml.GpuInstanceP
 			return p, nil
 		}
 	}
-	return nvml.GpuInstancePlacement{}, fmt.Errorf("it cannot start at memory slice %d: %w", start, mignode.ErrNotFound)
+	return nvml.GpuInstancePlacement{}, fmt.Errorf("it cannot start at memory slice %d: %w", start, ErrNotFound)
 }
 
 // gpuInstance finds a GPU instance by its number. done is as of partitioned.
@@ -117,19 +116,19 @@ func (r *NVML) gpuInstance(id sharing.DeviceID, number int, symbols ...string) (
 	return gi, done, nil
 }
 
-// CreateComputeInstance implements mignode.Driver.
-func (r *NVML) CreateComputeInstance(id sharing.DeviceID, number int) (mignode.Compute, error) {
+// CreateComputeInstance implements Partitions.
+func (r *NVML) CreateComputeInstance(id sharing.DeviceID, number int) (ComputeInstance, error) {
 	gi, done, err := r.gpuInstance(id, number, "nvmlGpuInstanceGetComputeInstanceProfileInfo", "nvmlGpuInstanceCreateComputeInstance", "nvmlComputeInstanceGetInfo_v2")
 	if err != nil {
-		return mignode.Compute{}, err
+		return ComputeInstance{}, err
 	}
 	defer done()
 	shapes, err := computeProfiles(gi)
 	if err != nil {
-		return mignode.Compute{}, err
+		return ComputeInstance{}, err
 	}
 	if len(shapes) == 0 {
-		return mignode.Compute{}, errors.New("the driver offers no compute instance")
+		return ComputeInstance{}, errors.New("the driver offers no compute instance")
 	}
 	// The largest is the one that spans the GPU instance.
 	largest := shapes[0]
@@ -140,14 +139,14 @@ func (r *NVML) CreateComputeInstance(id sharing.DeviceID, number int) (mignode.C
 	}
 	ci, ret := gi.CreateComputeInstance(&largest)
 	if err := migFailure("nvmlGpuInstanceCreateComputeInstance", ret); err != nil {
-		return mignode.Compute{}, err
+		return ComputeInstance{}, err
 	}
 	c, err := describe(ci)
 	c.Spans = true
 	return c, err
 }
 
-// DestroyComputeInstance implements mignode.Driver.
+// DestroyComputeInstance implements Partitions.
 func (r *NVML) DestroyComputeInstance(id sharing.DeviceID, number, compute int) error {
 	gi, done, err := r.gpuInstance(id, number, "nvmlGpuInstanceGetComputeInstanceById", "nvmlComputeInstanceDestroy")
 	if err != nil {
@@ -161,7 +160,7 @@ func (r *NVML) DestroyComputeInstance(id sharing.DeviceID, number, compute int) 
 	return migFailure("nvmlComputeInstanceDestroy", ci.Destroy())
 }
 
-// DestroyGPUInstance implements mignode.Driver.
+// DestroyGPUInstance implements Partitions.
 func (r *NVML) DestroyGPUInstance(id sharing.DeviceID, number int) error {
 	gi, done, err := r.gpuInstance(id, number, "nvmlGpuInstanceDestroy")
 	if err != nil {

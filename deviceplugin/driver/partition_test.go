@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package driver
+package driver_test
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig/mignode"
 	"deviceshare/sharing/nodeapi"
@@ -36,8 +37,8 @@ const (
 // class is the kind of an error, for comparing.
 func class(err error) string {
 	names := map[string]error{
-		"in use": mignode.ErrInUse, "reset": mignode.ErrResetRequired, "insufficient": mignode.ErrInsufficient,
-		"not found": mignode.ErrNotFound, "unsupported": mignode.ErrUnsupported, "no permission": mignode.ErrNoPermission,
+		"in use": driver.ErrInUse, "reset": driver.ErrResetRequired, "insufficient": driver.ErrInsufficient,
+		"not found": driver.ErrNotFound, "unsupported": driver.ErrUnsupported, "no permission": driver.ErrNoPermission,
 	}
 	for name, kind := range names {
 		if errors.Is(err, kind) {
@@ -55,58 +56,58 @@ func ctl(words ...string) error {
 	return nil
 }
 
-func playPartitions(scene string, driver *NVML) error {
+func playPartitions(scene string, gpus *driver.NVML) error {
 	switch scene {
 	case "modes":
-		return playModes(driver)
+		return playModes(gpus)
 	case "places":
-		return playPlaces(driver)
+		return playPlaces(gpus)
 	case "used":
-		return playUsed(driver)
+		return playUsed(gpus)
 	case "prepare":
-		return playPrepare(driver)
+		return playPrepare(gpus)
 	}
 	return fmt.Errorf("unknown scene %q", scene)
 }
 
-func playModes(driver *NVML) error {
+func playModes(gpus *driver.NVML) error {
 	mode := func(id sharing.DeviceID) string {
-		now, next, err := driver.MIGMode(id)
+		now, next, err := gpus.MIGMode(id)
 		return fmt.Sprintf("%v/%v %s", now, next, class(err))
 	}
-	fmt.Println(class(driver.SetMIGMode(gpuHopper, true)), mode(gpuHopper))
-	fmt.Println(class(driver.SetMIGMode(gpuAmpere, true)), mode(gpuAmpere))
-	fmt.Println(class(driver.SetMIGMode(gpuTuring, true)), mode(gpuTuring))
+	fmt.Println(class(gpus.SetMIGMode(gpuHopper, true)), mode(gpuHopper))
+	fmt.Println(class(gpus.SetMIGMode(gpuAmpere, true)), mode(gpuAmpere))
+	fmt.Println(class(gpus.SetMIGMode(gpuTuring, true)), mode(gpuTuring))
 	for _, id := range []sharing.DeviceID{gpuHopper, gpuAmpere} {
-		fmt.Println(driver.Resetless(id))
+		fmt.Println(gpus.Resetless(id))
 	}
 	if err := ctl("reset", "1"); err != nil {
 		return err
 	}
-	fmt.Println(class(driver.SetMIGMode(gpuAmpere, true)), mode(gpuAmpere))
-	if _, err := driver.CreateGPUInstance(gpuHopper, "1g.10gb", 0); err != nil {
+	fmt.Println(class(gpus.SetMIGMode(gpuAmpere, true)), mode(gpuAmpere))
+	if _, err := gpus.CreateGPUInstance(gpuHopper, "1g.10gb", 0); err != nil {
 		return err
 	}
-	fmt.Println(class(driver.SetMIGMode(gpuHopper, false)))
+	fmt.Println(class(gpus.SetMIGMode(gpuHopper, false)))
 	if err := ctl("reboot"); err != nil {
 		return err
 	}
 	fmt.Println(mode(gpuHopper), mode(gpuAmpere))
-	none, err := driver.Instances(gpuHopper)
+	none, err := gpus.Instances(gpuHopper)
 	fmt.Println(len(none), err)
 	return nil
 }
 
-func playPlaces(driver *NVML) error {
-	if err := driver.SetMIGMode(gpuHopper, true); err != nil {
+func playPlaces(gpus *driver.NVML) error {
+	if err := gpus.SetMIGMode(gpuHopper, true); err != nil {
 		return err
 	}
 	// Largest last: the order of creation is not the order of places.
-	small, err := driver.CreateGPUInstance(gpuHopper, "1g.10gb", 3)
+	small, err := gpus.CreateGPUInstance(gpuHopper, "1g.10gb", 3)
 	if err != nil {
 		return err
 	}
-	large, err := driver.CreateGPUInstance(gpuHopper, "3g.40gb", 4)
+	large, err := gpus.CreateGPUInstance(gpuHopper, "3g.40gb", 4)
 	if err != nil {
 		return err
 	}
@@ -114,41 +115,41 @@ func playPlaces(driver *NVML) error {
 		profile string
 		start   int
 	}{{"2g.20gb", 4}, {"3g.40gb", 1}, {"9g.90gb", 0}} {
-		_, err := driver.CreateGPUInstance(gpuHopper, p.profile, p.start)
+		_, err := gpus.CreateGPUInstance(gpuHopper, p.profile, p.start)
 		fmt.Println(class(err))
 	}
-	c, err := driver.CreateComputeInstance(gpuHopper, large)
+	c, err := gpus.CreateComputeInstance(gpuHopper, large)
 	if err != nil {
 		return err
 	}
-	_, again := driver.CreateComputeInstance(gpuHopper, large)
+	_, again := gpus.CreateComputeInstance(gpuHopper, large)
 	fmt.Println(c.Spans, strings.HasPrefix(c.UUID, "MIG-"), class(again))
-	all, err := driver.Instances(gpuHopper)
+	all, err := gpus.Instances(gpuHopper)
 	if err != nil {
 		return err
 	}
 	for _, in := range all {
 		fmt.Println(in.Profile, in.Start, in.Size, in.GI == small, in.GI == large, len(in.Compute))
 	}
-	at, err := driver.MIGDevice(c.UUID)
-	fmt.Println(at == MIGDevice{Parent: gpuHopper, Minor: 0, GI: large, CI: c.CI}, err)
-	fmt.Println(class(driver.DestroyGPUInstance(gpuHopper, large)))
-	fmt.Println(driver.DestroyComputeInstance(gpuHopper, large, c.CI), class(driver.DestroyComputeInstance(gpuHopper, large, c.CI)))
-	fmt.Println(driver.DestroyGPUInstance(gpuHopper, large), class(driver.DestroyGPUInstance(gpuHopper, large)))
-	_, gone := driver.MIGDevice(c.UUID)
+	at, err := gpus.MIGDevice(c.UUID)
+	fmt.Println(at == driver.MIGDevice{Parent: gpuHopper, Minor: 0, GI: large, CI: c.CI}, err)
+	fmt.Println(class(gpus.DestroyGPUInstance(gpuHopper, large)))
+	fmt.Println(gpus.DestroyComputeInstance(gpuHopper, large, c.CI), class(gpus.DestroyComputeInstance(gpuHopper, large, c.CI)))
+	fmt.Println(gpus.DestroyGPUInstance(gpuHopper, large), class(gpus.DestroyGPUInstance(gpuHopper, large)))
+	_, gone := gpus.MIGDevice(c.UUID)
 	fmt.Println(class(gone))
 	return nil
 }
 
-func playUsed(driver *NVML) error {
-	if err := driver.SetMIGMode(gpuHopper, true); err != nil {
+func playUsed(gpus *driver.NVML) error {
+	if err := gpus.SetMIGMode(gpuHopper, true); err != nil {
 		return err
 	}
-	gi, err := driver.CreateGPUInstance(gpuHopper, "2g.20gb", 2)
+	gi, err := gpus.CreateGPUInstance(gpuHopper, "2g.20gb", 2)
 	if err != nil {
 		return err
 	}
-	c, err := driver.CreateComputeInstance(gpuHopper, gi)
+	c, err := gpus.CreateComputeInstance(gpuHopper, gi)
 	if err != nil {
 		return err
 	}
@@ -165,26 +166,26 @@ func playUsed(driver *NVML) error {
 		return err
 	}
 	fmt.Print(line)
-	pids, err := driver.Processes(gpuHopper, gi)
+	pids, err := gpus.Processes(gpuHopper, gi)
 	fmt.Println(len(pids) == 1 && pids[0] == client.Process.Pid, err)
-	fmt.Println(class(driver.DestroyComputeInstance(gpuHopper, gi, c.CI)))
+	fmt.Println(class(gpus.DestroyComputeInstance(gpuHopper, gi, c.CI)))
 	if err := client.Process.Kill(); err != nil {
 		return err
 	}
 	_ = client.Wait()
-	fmt.Println(driver.DestroyComputeInstance(gpuHopper, gi, c.CI), driver.DestroyGPUInstance(gpuHopper, gi))
+	fmt.Println(gpus.DestroyComputeInstance(gpuHopper, gi, c.CI), gpus.DestroyGPUInstance(gpuHopper, gi))
 	return nil
 }
 
 // playPrepare is the preparer over the real binding: give, reboot, give again,
 // take another place.
-func playPrepare(driver *NVML) error {
+func playPrepare(gpus *driver.NVML) error {
 	root, err := os.MkdirTemp("", "mig")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(root) }()
-	p := mignode.New(mignode.Config{Files: hostnode.OS{}, Root: root, Driver: driver})
+	p := mignode.New(mignode.Config{Files: hostnode.OS{}, Root: root, Driver: gpus})
 	give := func(owner sharing.Owner, profile string, start, size int) (string, error) {
 		in, err := p.Prepare(context.Background(), nodeapi.Claim{
 			ID: "id-" + string(owner), Owner: owner, Container: "main", Devices: []nodeapi.ClaimedDevice{{
@@ -216,13 +217,13 @@ func playPrepare(driver *NVML) error {
 	}
 	small, err := give("two", "1g.10gb", 5, 1)
 	fmt.Println(small != "", err)
-	all, err := driver.Instances(gpuHopper)
+	all, err := gpus.Instances(gpuHopper)
 	fmt.Println(len(all), all[0].Profile, all[0].Start, err)
 	if err := p.Unprepare(context.Background(), "two"); err != nil {
 		return err
 	}
 	err = p.Leave(context.Background(), sharing.Device{ID: gpuHopper})
-	now, next, _ := driver.MIGMode(gpuHopper)
+	now, next, _ := gpus.MIGMode(gpuHopper)
 	fmt.Println(now, next, err)
 	return nil
 }

@@ -92,7 +92,7 @@ func NewServer(cfg ServerConfig) *Server {
 // (UnexpectedAdmissionError). It is safe for concurrent use.
 func (s *Server) Taken() bool { return s.streams.Load() > 0 }
 
-func (s *Server) took(more int32) {
+func (s *Server) countStreams(more int32) {
 	s.streams.Add(more)
 	if s.cfg.Taken != nil {
 		s.cfg.Taken()
@@ -184,7 +184,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-
 			return fmt.Errorf("watch the kubelet's directory: %w", err)
 		case e := <-watcher.Events:
 			restarted := filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create)
-			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove) && s.gone()
+			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove) && s.socketIsGone()
 			if restarted || removed {
 				klog.InfoS("the kubelet restarted; registering again", "resource", resource, "event", e.String())
 				return nil
@@ -205,9 +205,9 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-
 	}
 }
 
-// gone reports that our socket is not there: an event may be about the socket of
+// socketIsGone reports that our socket is not there: an event may be about the socket of
 // the process before this one, which this one removed.
-func (s *Server) gone() bool {
+func (s *Server) socketIsGone() bool {
 	_, err := os.Lstat(s.socket())
 	return errors.Is(err, os.ErrNotExist)
 }
@@ -236,8 +236,8 @@ func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSe
 	if err := s.tell(stream); err != nil {
 		return err
 	}
-	s.took(1)
-	defer s.took(-1)
+	s.countStreams(1)
+	defer s.countStreams(-1)
 	for {
 		select {
 		case <-s.ended.Done():

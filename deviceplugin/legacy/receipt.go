@@ -45,14 +45,14 @@ func NewReceiptWriter(client kubernetes.Interface, node string) *ReceiptWriter {
 
 // Prepared notes that a pod's container got its devices. It does not block.
 func (w *ReceiptWriter) Prepared(p *corev1.Pod) {
-	if Due(p) {
+	if needsReceipt(p) {
 		w.queue.Add(pod{p.Namespace, p.Name, p.UID, p.Annotations[wire.PodBindTime]})
 	}
 }
 
-// Due reports whether somebody waits for a receipt: the pod was placed by a
+// needsReceipt reports whether somebody waits for a receipt: the pod was placed by a
 // scheduler that knows only the legacy annotations, and has none yet.
-func Due(p *corev1.Pod) bool {
+func needsReceipt(p *corev1.Pod) bool {
 	_, ours := p.Annotations[wire.PodPlacement]
 	return !ours && p.Annotations[wire.PodAssigned] != "" && p.Annotations[wire.PodBindPhase] != wire.PhaseSuccess
 }
@@ -96,7 +96,7 @@ func (w *ReceiptWriter) unlock(ctx context.Context, p pod) error {
 		return fmt.Errorf("look for the lock of node %s: %w", w.node, err)
 	}
 	lock := node.Annotations[wire.NodeLock]
-	if !TakenFor(lock, p.bound) {
+	if !lockIsOf(lock, p.bound) {
 		return nil
 	}
 	// Only this lock: another pod may have got its own meanwhile. Then the API
@@ -112,13 +112,13 @@ func (w *ReceiptWriter) unlock(ctx context.Context, p pod) error {
 	return nil
 }
 
-// TakenFor reports whether a lock of a node was taken for the pod that was decided
+// lockIsOf reports whether a lock of a node was taken for the pod that was decided
 // at bound, in Unix seconds. The lock is nothing but the time it was taken at. The
 // scheduler takes it just before it writes the decision down, and takes none while
 // there is one: a younger lock is that of a later pod, and one that was much older
 // is that of a pod that never started, which the scheduler lets expire. Whatever
 // cannot be read is somebody else's.
-func TakenFor(lock, bound string) bool {
+func lockIsOf(lock, bound string) bool {
 	const between = time.Minute
 	taken, err := time.Parse(time.RFC3339, lock)
 	seconds, wrong := strconv.ParseInt(bound, 10, 64)

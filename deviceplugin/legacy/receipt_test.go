@@ -30,7 +30,7 @@ func TestOnlyPodsOfLegacySchedulersWithoutAReceiptAreDue(t *testing.T) {
 		"our scheduler":                   {map[string]string{wire.PodAssigned: "x", wire.PodPlacement: "{}", wire.PodBindPhase: wire.PhaseAllocating}, false},
 		"no scheduler":                    {nil, false},
 	} {
-		if got := Due(placed(tc.annotations)); got != tc.due {
+		if got := needsReceipt(placed(tc.annotations)); got != tc.due {
 			t.Errorf("%s: due %v", name, got)
 		}
 	}
@@ -95,7 +95,7 @@ func TestALockIsThatOfThePodItWasTakenForJustBefore(t *testing.T) {
 		"a pod with the sign for done":        {"2026-01-01T00:00:00Z", "18446744073709551615", false},
 	}
 	for name, c := range cases {
-		if got := TakenFor(c.lock, c.bound); got != c.want {
+		if got := lockIsOf(c.lock, c.bound); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -66,10 +66,10 @@ func podOfPath(path string) (sharing.Owner, bool) {
 		slice, systemd := strings.CutSuffix(name, ".slice")
 		if systemd {
 			// "kubepods-burstable-pod<uid>", perhaps behind the kubelet's own root.
-			if i := strings.LastIndex(slice, "-pod"); i >= 0 && kubepods(slice[:i]) {
+			if i := strings.LastIndex(slice, "-pod"); i >= 0 && isKubepods(slice[:i]) {
 				return owner(strings.ReplaceAll(slice[i+len("-pod"):], "_", "-"))
 			}
-			below = below || kubepods(slice)
+			below = below || isKubepods(slice)
 			continue
 		}
 		if uid, ok := strings.CutPrefix(name, "pod"); ok && below {
@@ -81,9 +81,9 @@ func podOfPath(path string) (sharing.Owner, bool) {
 	return "", false
 }
 
-// kubepods reports whether a slice's name, parts of which are joined by "-", has
+// isKubepods reports whether a slice's name, parts of which are joined by "-", has
 // that of the kubelet's root for pods.
-func kubepods(slice string) bool {
+func isKubepods(slice string) bool {
 	return strings.Contains("-"+slice+"-", "-kubepods-")
 }
 

@@ -98,9 +98,9 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 	for i := range now.Working.Devices {
 		d := &now.Working.Devices[i]
 		labels := []string{string(d.ID), strconv.Itoa(d.Index), d.Model, string(d.Mode)}
-		gauge(s.healthy, truth(d.Healthy), labels...)
+		gauge(s.healthy, boolToFloat(d.Healthy), labels...)
 		offer, there := now.Offered.Device(d.ID)
-		gauge(s.ready, truth(there && offer.Healthy), labels...)
+		gauge(s.ready, boolToFloat(there && offer.Healthy), labels...)
 		gauge(s.memory, float64(d.Memory), labels...)
 		gauge(s.cores, float64(d.Cores), labels...)
 		gauge(s.given, float64(given[d.ID]), labels...)
@@ -108,8 +108,8 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// truth is a condition as a number.
-func truth(is bool) float64 {
+// boolToFloat is a condition as a number.
+func boolToFloat(is bool) float64 {
 	if is {
 		return 1
 	}

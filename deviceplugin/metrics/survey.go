@@ -112,7 +112,7 @@ func (s *Survey) containers(ctx context.Context) []ContainerUsage {
 	known := map[string]bool{}
 	for _, r := range s.cfg.Records.All() {
 		known[r.ID] = true
-		if !limited(&r) {
+		if !hasLimits(&r) {
 			continue
 		}
 		region, err := ReadRegion(s.path(&r), ctx.Err)
@@ -131,8 +131,8 @@ func (s *Survey) containers(ctx context.Context) []ContainerUsage {
 	return out
 }
 
-// limited reports whether a container of the record has a region and limits.
-func limited(r *checkpoint.Record) bool {
+// hasLimits reports whether a container of the record has a region and limits.
+func hasLimits(r *checkpoint.Record) bool {
 	if r.Mode != sharing.HAMiCore && r.Mode != sharing.MPS {
 		return false
 	}

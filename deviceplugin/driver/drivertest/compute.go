@@ -5,12 +5,12 @@ package drivertest
 import (
 	"fmt"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mps/mpsnode"
 )
 
-// ComputeMode implements mpsnode.Hardware.
-func (d *Driver) ComputeMode(id sharing.DeviceID) (mpsnode.ComputeMode, error) {
+// ComputeMode implements driver.ComputeModes.
+func (d *Driver) ComputeMode(id sharing.DeviceID) (driver.ComputeMode, error) {
 	if err := d.reach(id); err != nil {
 		return 0, err
 	}
@@ -19,18 +19,18 @@ func (d *Driver) ComputeMode(id sharing.DeviceID) (mpsnode.ComputeMode, error) {
 	return d.modes[id], nil
 }
 
-// SetComputeMode implements mpsnode.Hardware.
-func (d *Driver) SetComputeMode(id sharing.DeviceID, mode mpsnode.ComputeMode) error {
+// SetComputeMode implements driver.ComputeModes.
+func (d *Driver) SetComputeMode(id sharing.DeviceID, mode driver.ComputeMode) error {
 	if err := d.reach(id); err != nil {
 		return err
 	}
-	if mode < 0 || mode > mpsnode.ExclusiveProcess || mode == 1 {
+	if mode < 0 || mode > driver.ExclusiveProcess || mode == 1 {
 		return fmt.Errorf("set the compute mode of device %s to %d: invalid argument", id, mode)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.modes == nil {
-		d.modes = map[sharing.DeviceID]mpsnode.ComputeMode{}
+		d.modes = map[sharing.DeviceID]driver.ComputeMode{}
 	}
 	d.modes[id] = mode
 	return nil

@@ -13,10 +13,9 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/driver/migtest"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode/migtest"
-	"deviceshare/sharing/mps/mpsnode"
 )
 
 // Driver implements driver.Driver.
@@ -28,7 +27,7 @@ type Driver struct {
 	session int // grows with every Close; a handle of an older one is dead
 	open    bool
 	watches []*watch
-	modes   map[sharing.DeviceID]mpsnode.ComputeMode
+	modes   map[sharing.DeviceID]driver.ComputeMode
 	cards   *migtest.Hardware
 	// processes are those on each device.
 	processes map[sharing.DeviceID][]driver.Process

@@ -8,10 +8,9 @@ import (
 	"strings"
 
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/driver/migtest"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
-	"deviceshare/sharing/mig/mignode/migtest"
 )
 
 // cards builds the hardware behind the devices that can be partitioned. The mode
@@ -50,14 +49,14 @@ func (d *Driver) reach(id sharing.DeviceID) error {
 	case d.missing != nil:
 		return fmt.Errorf("%w: %w", driver.ErrNoDriver, d.missing)
 	case i < 0:
-		return fmt.Errorf("find device %s: %w", id, mignode.ErrNotFound)
+		return fmt.Errorf("find device %s: %w", id, driver.ErrNotFound)
 	case d.lost[i]:
 		return fmt.Errorf("device %s: %w", id, driver.ErrLost)
 	}
 	return nil
 }
 
-// MIGMode implements mignode.Driver.
+// MIGMode implements driver.Partitions.
 func (d *Driver) MIGMode(id sharing.DeviceID) (current, pending bool, err error) {
 	if err := d.reach(id); err != nil {
 		return false, false, err
@@ -65,7 +64,7 @@ func (d *Driver) MIGMode(id sharing.DeviceID) (current, pending bool, err error)
 	return d.cards.MIGMode(id)
 }
 
-// Resetless implements mignode.Driver.
+// Resetless implements driver.Partitions.
 func (d *Driver) Resetless(id sharing.DeviceID) (bool, error) {
 	if err := d.reach(id); err != nil {
 		return false, err
@@ -73,7 +72,7 @@ func (d *Driver) Resetless(id sharing.DeviceID) (bool, error) {
 	return d.cards.Resetless(id)
 }
 
-// SetMIGMode implements mignode.Driver.
+// SetMIGMode implements driver.Partitions.
 func (d *Driver) SetMIGMode(id sharing.DeviceID, on bool) error {
 	if err := d.reach(id); err != nil {
 		return err
@@ -81,15 +80,15 @@ func (d *Driver) SetMIGMode(id sharing.DeviceID, on bool) error {
 	return d.cards.SetMIGMode(id, on)
 }
 
-// Instances implements mignode.Driver.
-func (d *Driver) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
+// Instances implements driver.Partitions.
+func (d *Driver) Instances(id sharing.DeviceID) ([]driver.Instance, error) {
 	if err := d.reach(id); err != nil {
 		return nil, err
 	}
 	return d.cards.Instances(id)
 }
 
-// CreateGPUInstance implements mignode.Driver.
+// CreateGPUInstance implements driver.Partitions.
 func (d *Driver) CreateGPUInstance(id sharing.DeviceID, profile string, start int) (int, error) {
 	if err := d.reach(id); err != nil {
 		return 0, err
@@ -97,15 +96,15 @@ func (d *Driver) CreateGPUInstance(id sharing.DeviceID, profile string, start in
 	return d.cards.CreateGPUInstance(id, profile, start)
 }
 
-// CreateComputeInstance implements mignode.Driver.
-func (d *Driver) CreateComputeInstance(id sharing.DeviceID, gi int) (mignode.Compute, error) {
+// CreateComputeInstance implements driver.Partitions.
+func (d *Driver) CreateComputeInstance(id sharing.DeviceID, gi int) (driver.ComputeInstance, error) {
 	if err := d.reach(id); err != nil {
-		return mignode.Compute{}, err
+		return driver.ComputeInstance{}, err
 	}
 	return d.cards.CreateComputeInstance(id, gi)
 }
 
-// DestroyComputeInstance implements mignode.Driver.
+// DestroyComputeInstance implements driver.Partitions.
 func (d *Driver) DestroyComputeInstance(id sharing.DeviceID, gi, ci int) error {
 	if err := d.reach(id); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (d *Driver) DestroyComputeInstance(id sharing.DeviceID, gi, ci int) error {
 	return d.cards.DestroyComputeInstance(id, gi, ci)
 }
 
-// DestroyGPUInstance implements mignode.Driver.
+// DestroyGPUInstance implements driver.Partitions.
 func (d *Driver) DestroyGPUInstance(id sharing.DeviceID, gi int) error {
 	if err := d.reach(id); err != nil {
 		return err
@@ -121,7 +120,7 @@ func (d *Driver) DestroyGPUInstance(id sharing.DeviceID, gi int) error {
 	return d.cards.DestroyGPUInstance(id, gi)
 }
 
-// Processes implements mignode.Driver.
+// Processes implements driver.Partitions.
 func (d *Driver) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 	if err := d.reach(id); err != nil {
 		return nil, err
@@ -133,7 +132,7 @@ func (d *Driver) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 func (d *Driver) MIGDevice(uuid string) (driver.MIGDevice, error) {
 	id, gi, ci, ok := d.cards.Locate(uuid)
 	if !ok {
-		return driver.MIGDevice{}, fmt.Errorf("locate MIG device %s: %w", uuid, mignode.ErrNotFound)
+		return driver.MIGDevice{}, fmt.Errorf("locate MIG device %s: %w", uuid, driver.ErrNotFound)
 	}
 	if err := d.reach(id); err != nil {
 		return driver.MIGDevice{}, err

@@ -8,7 +8,6 @@ import (
 
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 )
 
 // calls are every call about partitions, on one device.
@@ -54,7 +53,7 @@ func TestPartitionsAnswerOnlyWhileTheDriverReachesTheDevice(t *testing.T) {
 	}{
 		"a device that is off the bus":   {func(d *Driver) { d.Lose(0) }, driver.ErrLost},
 		"a driver that was taken away":   {func(d *Driver) { d.Unload() }, driver.ErrNoDriver},
-		"a device that is not installed": {func(d *Driver) { d.facts[0].UUID = "GPU-other" }, mignode.ErrNotFound},
+		"a device that is not installed": {func(d *Driver) { d.facts[0].UUID = "GPU-other" }, driver.ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, id, uuid := cut(t)
@@ -92,7 +91,7 @@ func TestFactsShowTheModeAsItIs(t *testing.T) {
 			t.Errorf("device %d is partitioned %v, %v", i, facts.MIG.Enabled, err)
 		}
 	}
-	if _, _, err := d.MIGMode(T4(1).UUID); !errors.Is(err, mignode.ErrUnsupported) {
+	if _, _, err := d.MIGMode(T4(1).UUID); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("a T4 answers %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/hamicore/hamicorenode"
 	"deviceshare/sharing/mig/mignode"
@@ -28,7 +29,7 @@ type Config struct {
 	// LibraryDir holds libvgpu.so.
 	LibraryDir string
 	// MIG is the hardware that can be partitioned; nil serves no partitions.
-	MIG mignode.Driver
+	MIG driver.Partitions
 	// Given reports whether somebody gave a device its mode; nil is always.
 	Given func(id sharing.DeviceID) bool
 	// Note is told about changes of the hardware, for the log; nil is nobody.
@@ -54,7 +55,7 @@ func timeSlicing(cfg *Config) nodeapi.Preparer {
 // MPS is what mode mps needs beside the files.
 type MPS struct {
 	Control  mpsnode.Control
-	Hardware mpsnode.Hardware
+	Hardware driver.ComputeModes
 	// Space bounds what containers can put there, Shm how much of it is /dev/shm of
 	// all containers of a device together.
 	Space mpsnode.Space

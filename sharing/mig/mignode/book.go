@@ -3,7 +3,6 @@
 package mignode
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -73,19 +72,8 @@ func (b *book) put(h *holding) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(b.dir(h.Device), name(h.Owner, h.Container))
-	have, err := b.files.Read(path)
-	switch {
-	case err == nil && bytes.Equal(have, text):
-		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	case err != nil:
-		if err := b.files.MakeDir(b.dir(h.Device), 0o700); err != nil {
-			return err
-		}
-	}
-	return b.files.Write(path, text, 0o600)
+	_, err = hostnode.WriteIfChanged(b.files, filepath.Join(b.dir(h.Device), name(h.Owner, h.Container)), text, 0o600, 0o700)
+	return err
 }
 
 // own is what is written for a container on a device; false if nothing is, or

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 )
 
 // These are the defects of today's device plugin in mode mig, each as a test that
@@ -94,7 +94,7 @@ func TestDefectALeftoverOfAFailedDestroyIsToldAndTriedAgain(t *testing.T) {
 	cases := map[string]func(m *machine, times int){
 		"the driver says in use": func(m *machine, times int) {
 			for range times {
-				m.cards.Fail("DestroyGPUInstance", mignode.ErrInUse)
+				m.cards.Fail("DestroyGPUInstance", driver.ErrInUse)
 			}
 		},
 		"the driver says success and keeps it": func(m *machine, times int) { m.cards.Linger(a100, times) },
@@ -112,7 +112,7 @@ func TestDefectALeftoverOfAFailedDestroyIsToldAndTriedAgain(t *testing.T) {
 			spoil(m, 6)
 			c := claim("uid", "main", place{a100, "3g.40gb", 4})
 			err := m.refuse(c, "1g.10gb at slice 5", "tried again")
-			if !errors.Is(err, mignode.ErrInUse) {
+			if !errors.Is(err, driver.ErrInUse) {
 				t.Errorf("the error is %v", err)
 			}
 			m.give(c)
@@ -127,7 +127,7 @@ func TestAnInstanceInUseInTheWayIsNamedAndKept(t *testing.T) {
 	before := m.cards.String()
 	err := m.refuse(claim("uid", "main", place{a100, "3g.40gb", 4}),
 		"3g.40gb at slices 4 to 7 cannot be made", "2g.20gb at slices 4 to 5", fmt.Sprintf("GPU instance %d", gi), "[12 345]")
-	if got := m.cards.String(); got != before || !errors.Is(err, mignode.ErrInUse) {
+	if got := m.cards.String(); got != before || !errors.Is(err, driver.ErrInUse) {
 		t.Errorf("the device is\n%s\nwant\n%s", got, before)
 	}
 }
@@ -140,7 +140,7 @@ func TestMediaEnginesThatNobodyHoldsAreFreedForWhoNeedsThem(t *testing.T) {
 		t.Errorf("the container has %s", got)
 	}
 	err := m.refuse(claim("two", "main", place{a100, "1g.10gb+me", 0}), "the device has 1g.10gb+me at slice 6")
-	if !errors.Is(err, mignode.ErrInsufficient) {
+	if !errors.Is(err, driver.ErrInsufficient) {
 		t.Errorf("the error is %v", err)
 	}
 }

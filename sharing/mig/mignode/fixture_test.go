@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"deviceshare/deviceplugin/driver/migtest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig/mignode"
-	"deviceshare/sharing/mig/mignode/migtest"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/nodeapi/nodeapitest"

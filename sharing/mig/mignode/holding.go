@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -97,7 +98,7 @@ func (h *holding) span() sharing.Partition {
 }
 
 // at reports whether an instance is at exactly the place held.
-func (h *holding) at(in *Instance) bool { return in.Profile == h.Profile && in.Start == h.Start }
+func (h *holding) at(in *driver.Instance) bool { return in.Profile == h.Profile && in.Start == h.Start }
 
 // excludes reports whether two holdings of one device cannot both stand: they need
 // a common memory slice, and are not one instance for containers of one pod that

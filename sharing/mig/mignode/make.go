@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 )
 
@@ -19,38 +20,38 @@ const attempts = 6
 // make brings an instance into being at exactly the place wanted, or takes the one
 // that is there. The caller has the turn of the device and has written down what
 // it makes.
-func (p *Preparer) make(ctx context.Context, want *holding, others []holding) (Instance, error) {
+func (p *Preparer) make(ctx context.Context, want *holding, others []holding) (driver.Instance, error) {
 	have, err := p.cfg.Driver.Instances(want.Device)
 	if err != nil {
-		return Instance{}, fmt.Errorf("list its instances: %w", err)
+		return driver.Instance{}, fmt.Errorf("list its instances: %w", err)
 	}
 	for i := range have {
 		if !want.at(&have[i]) {
 			continue
 		}
 		if err := p.takeOver(ctx, want, &have[i]); err != nil {
-			return Instance{}, err
+			return driver.Instance{}, err
 		}
 		return p.complete(ctx, want.Device, have[i])
 	}
 	for i := range have {
-		if !have[i].span().Overlaps(want.span()) {
+		if !have[i].Span().Overlaps(want.span()) {
 			continue
 		}
 		// Admission has seen that nobody holds it, unless the driver says another size
 		// than the holding.
 		if k := slices.IndexFunc(others, func(o holding) bool { return o.at(&have[i]) }); k >= 0 {
-			return Instance{}, &taken{want: want, by: &others[k]}
+			return driver.Instance{}, &taken{want: want, by: &others[k]}
 		}
 		if err := p.destroy(ctx, want.Device, have[i]); err != nil {
-			return Instance{}, fmt.Errorf("%s cannot be made, something is in its place: %w", describe(want.span()), err)
+			return driver.Instance{}, fmt.Errorf("%s cannot be made, something is in its place: %w", driver.DescribePlace(want.span()), err)
 		}
 	}
 	gi, err := p.create(ctx, want, others)
 	if err != nil {
-		return Instance{}, err
+		return driver.Instance{}, err
 	}
-	in := Instance{Profile: want.Profile, Start: want.Start, Size: want.Size, GI: gi}
+	in := driver.Instance{Profile: want.Profile, Start: want.Start, Size: want.Size, GI: gi}
 	p.cfg.Note(want.Device, "made "+in.String())
 	return p.complete(ctx, want.Device, in)
 }
@@ -58,8 +59,8 @@ func (p *Preparer) make(ctx context.Context, want *holding, others []holding) (I
 // takeOver makes sure that an instance which was not made for this container has
 // no user: the driver lists processes only to who shares their namespace, but never
 // destroys a compute instance that has one. So it is made anew for each owner.
-func (p *Preparer) takeOver(ctx context.Context, want *holding, in *Instance) error {
-	if in.whole() && want.Made.UUID == in.Compute[0].UUID {
+func (p *Preparer) takeOver(ctx context.Context, want *holding, in *driver.Instance) error {
+	if in.Whole() && want.Made.UUID == in.Compute[0].UUID {
 		return nil
 	}
 	if err := p.vacant(ctx, want, in); err != nil {
@@ -72,13 +73,13 @@ func (p *Preparer) takeOver(ctx context.Context, want *holding, in *Instance) er
 // and is about to be: a process that somebody started by hand, or that outlives its
 // pod, would share the partition unseen. What the driver does not tell is no
 // objection.
-func (p *Preparer) vacant(ctx context.Context, want *holding, in *Instance) error {
+func (p *Preparer) vacant(ctx context.Context, want *holding, in *driver.Instance) error {
 	err := p.insist(ctx, func() error {
 		pids, err := p.cfg.Driver.Processes(want.Device, in.GI)
 		if err != nil || len(pids) == 0 {
 			return nil
 		}
-		return fmt.Errorf("processes %v of no pod that this node prepared use it: %w", pids, ErrInUse)
+		return fmt.Errorf("processes %v of no pod that this node prepared use it: %w", pids, driver.ErrInUse)
 	})
 	if err != nil {
 		return fmt.Errorf("%s is there and cannot be taken over; end them: %w", in.String(), err)
@@ -94,7 +95,7 @@ func (p *Preparer) create(ctx context.Context, want *holding, others []holding) 
 		return 0, err
 	}
 	gi, err := p.cfg.Driver.CreateGPUInstance(want.Device, want.Profile, want.Start)
-	if !errors.Is(err, ErrInsufficient) {
+	if !errors.Is(err, driver.ErrInsufficient) {
 		return gi, unmade(want, err)
 	}
 	idle, all, listed := p.idle(want.Device, others)
@@ -103,13 +104,13 @@ func (p *Preparer) create(ctx context.Context, want *holding, others []holding) 
 	}
 	for i := range idle {
 		if err := p.destroy(ctx, want.Device, idle[i]); err != nil {
-			return 0, fmt.Errorf("%s cannot be made beside what exists: %w", describe(want.span()), err)
+			return 0, fmt.Errorf("%s cannot be made beside what exists: %w", driver.DescribePlace(want.span()), err)
 		}
 	}
 	if len(idle) > 0 {
 		gi, err = p.cfg.Driver.CreateGPUInstance(want.Device, want.Profile, want.Start)
 	}
-	if errors.Is(err, ErrInsufficient) {
+	if errors.Is(err, driver.ErrInsufficient) {
 		err = fmt.Errorf("the device has %s: %w", list(all), err)
 	}
 	return gi, unmade(want, err)
@@ -120,11 +121,11 @@ func unmade(want *holding, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("make %s: %w", describe(want.span()), err)
+	return fmt.Errorf("make %s: %w", driver.DescribePlace(want.span()), err)
 }
 
 // idle lists the instances that nobody holds, and all of them.
-func (p *Preparer) idle(id sharing.DeviceID, held []holding) (idle, all []Instance, err error) {
+func (p *Preparer) idle(id sharing.DeviceID, held []holding) (idle, all []driver.Instance, err error) {
 	all, err = p.cfg.Driver.Instances(id)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list its instances: %w", err)
@@ -144,28 +145,28 @@ func (p *Preparer) idle(id sharing.DeviceID, held []holding) (idle, all []Instan
 // complete gives an instance the one compute instance that spans it. Any other
 // shape, made by hand or half made, is taken apart first, which the driver refuses
 // while somebody uses it.
-func (p *Preparer) complete(ctx context.Context, id sharing.DeviceID, in Instance) (Instance, error) {
-	if in.whole() {
+func (p *Preparer) complete(ctx context.Context, id sharing.DeviceID, in driver.Instance) (driver.Instance, error) {
+	if in.Whole() {
 		return in, nil
 	}
 	if err := p.destroyCompute(ctx, id, &in); err != nil {
-		return Instance{}, err
+		return driver.Instance{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return Instance{}, err
+		return driver.Instance{}, err
 	}
 	c, err := p.cfg.Driver.CreateComputeInstance(id, in.GI)
 	if err != nil {
-		return Instance{}, fmt.Errorf("make the compute instance of %s: %w", in.String(), err)
+		return driver.Instance{}, fmt.Errorf("make the compute instance of %s: %w", in.String(), err)
 	}
-	in.Compute = []Compute{c}
+	in.Compute = []driver.ComputeInstance{c}
 	return in, nil
 }
 
 // destroy destroys an instance that nobody holds: what is in it, then itself. A
 // remnant is not forgotten: it is in the driver's list, and is tried again when
 // its space is wanted again.
-func (p *Preparer) destroy(ctx context.Context, id sharing.DeviceID, in Instance) error {
+func (p *Preparer) destroy(ctx context.Context, id sharing.DeviceID, in driver.Instance) error {
 	if err := p.destroyCompute(ctx, id, &in); err != nil {
 		return err
 	}
@@ -191,14 +192,14 @@ func (p *Preparer) gone(id sharing.DeviceID, gi int) error {
 	}
 	for i := range all {
 		if all[i].GI == gi {
-			return fmt.Errorf("the driver destroyed it and lists it still: %w", ErrInUse)
+			return fmt.Errorf("the driver destroyed it and lists it still: %w", driver.ErrInUse)
 		}
 	}
 	return nil
 }
 
 // destroyCompute destroys every compute instance of an instance.
-func (p *Preparer) destroyCompute(ctx context.Context, id sharing.DeviceID, in *Instance) error {
+func (p *Preparer) destroyCompute(ctx context.Context, id sharing.DeviceID, in *driver.Instance) error {
 	for _, c := range in.Compute {
 		err := p.insist(ctx, func() error { return p.cfg.Driver.DestroyComputeInstance(id, in.GI, c.CI) })
 		if err := p.left(id, in, err); err != nil {
@@ -217,9 +218,9 @@ func (p *Preparer) insist(ctx context.Context, do func() error) error {
 		}
 		err := do()
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, driver.ErrNotFound):
 			return nil
-		case !errors.Is(err, ErrInUse) || n == attempts:
+		case !errors.Is(err, driver.ErrInUse) || n == attempts:
 			return err
 		}
 		if stop := p.cfg.Pause(ctx, n); stop != nil {
@@ -229,11 +230,11 @@ func (p *Preparer) insist(ctx context.Context, do func() error) error {
 }
 
 // left says which instance could not be destroyed, and what holds it.
-func (p *Preparer) left(id sharing.DeviceID, in *Instance, err error) error {
+func (p *Preparer) left(id sharing.DeviceID, in *driver.Instance, err error) error {
 	if err == nil {
 		return nil
 	}
-	if !errors.Is(err, ErrInUse) {
+	if !errors.Is(err, driver.ErrInUse) {
 		return fmt.Errorf("destroy %s: %w", in.String(), err)
 	}
 	by := "by something the driver does not name"

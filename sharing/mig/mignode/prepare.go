@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -18,7 +19,7 @@ type Config struct {
 	Files hostnode.Files
 	// Root is the directory of the holdings, an absolute path.
 	Root   string
-	Driver Driver
+	Driver driver.Partitions
 	// Patience is how long a container waits for a place whose former owner has
 	// not been taken back yet; 0 refuses at once. It must leave time for making an
 	// instance within the 30 s that the kubelet gives.
@@ -142,7 +143,7 @@ func (t *taken) Error() string {
 		when = "of one pod, only containers that never run together may have one, and then the same; its placement is wrong"
 	}
 	return fmt.Sprintf("%s is held by container %s of pod %s (%s): one partition has one owner; %s",
-		describe(t.want.span()), t.by.Container, t.by.Owner, describe(t.by.span()), when)
+		driver.DescribePlace(t.want.span()), t.by.Container, t.by.Owner, driver.DescribePlace(t.by.span()), when)
 }
 
 // own reports that the pod is in its own way, which waiting does not change.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig/mignode"
 	"deviceshare/sharing/nodeapi"
@@ -99,7 +100,7 @@ func TestAnInstanceThatAStrangerUsesIsNotTakenOver(t *testing.T) {
 	gi := m.byHand(p, true)
 	m.cards.Use(a100, gi, 4711)
 	err := m.refuse(claim("uid", "main", p), "2g.20gb at slices 2 to 3", "4711", "end them")
-	if !errors.Is(err, mignode.ErrInUse) {
+	if !errors.Is(err, driver.ErrInUse) {
 		t.Errorf("the error is %v", err)
 	}
 	m.cards.Use(a100, gi)
@@ -122,9 +123,9 @@ func TestAUserThatTheDriverDoesNotListIsNoticedAllTheSame(t *testing.T) {
 	}
 	m.cards.Use(a100, all[0].GI, 4711) // outlives its pod
 	for range 10 {
-		m.cards.Fail("Processes", mignode.ErrNoPermission)
+		m.cards.Fail("Processes", driver.ErrNoPermission)
 	}
-	if err := m.refuse(claim("next", "main", p), "2g.20gb at slices 2 to 3"); !errors.Is(err, mignode.ErrInUse) {
+	if err := m.refuse(claim("next", "main", p), "2g.20gb at slices 2 to 3"); !errors.Is(err, driver.ErrInUse) {
 		t.Errorf("the error is %v", err)
 	}
 	m.cards.Use(a100, all[0].GI)
@@ -386,7 +387,7 @@ func TestWaitingForADriverThatSaysInUseEndsWithTheCall(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_, err := p.Prepare(ctx, claim("uid", "main", place{a100, "3g.40gb", 4}))
-	if !errors.Is(err, mignode.ErrInUse) || !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, driver.ErrInUse) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the error is %v, want in use until the time was up", err)
 	}
 }

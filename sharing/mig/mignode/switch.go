@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -15,7 +16,7 @@ import (
 // next reset has something left of the mode too.
 func (p *Preparer) Entered(_ context.Context, d sharing.Device) (bool, error) {
 	current, pending, err := p.cfg.Driver.MIGMode(d.ID)
-	if errors.Is(err, ErrUnsupported) {
+	if errors.Is(err, driver.ErrUnsupported) {
 		return false, nil
 	}
 	if err != nil {
@@ -43,7 +44,7 @@ func (p *Preparer) Enter(ctx context.Context, d sharing.Device) error {
 func (p *Preparer) switchOn(id sharing.DeviceID) error {
 	current, pending, err := p.cfg.Driver.MIGMode(id)
 	switch {
-	case errors.Is(err, ErrUnsupported):
+	case errors.Is(err, driver.ErrUnsupported):
 		return fmt.Errorf("device %s cannot be partitioned: give it another mode in the node configuration: %w", id, err)
 	case err != nil:
 		return fmt.Errorf("ask whether device %s is partitioned: %w", id, err)
@@ -80,7 +81,7 @@ func (p *Preparer) settable(id sharing.DeviceID, current, on bool) error {
 		return fmt.Errorf("ask whether the mode of device %s changes without a reset: %w", id, err)
 	}
 	if !free {
-		return p.manual(id, on, ErrResetRequired)
+		return p.manual(id, on, driver.ErrResetRequired)
 	}
 	return nil
 }
@@ -101,10 +102,10 @@ func (p *Preparer) Leave(ctx context.Context, d sharing.Device) error {
 	}
 	if len(held) > 0 {
 		return fmt.Errorf("device %s cannot leave mode mig: container %s of pod %s holds %s",
-			d.ID, held[0].Container, held[0].Owner, describe(held[0].span()))
+			d.ID, held[0].Container, held[0].Owner, driver.DescribePlace(held[0].span()))
 	}
 	current, pending, err := p.cfg.Driver.MIGMode(d.ID)
-	if errors.Is(err, ErrUnsupported) || err == nil && !current && !pending {
+	if errors.Is(err, driver.ErrUnsupported) || err == nil && !current && !pending {
 		return p.book.leave(d.ID)
 	}
 	if err != nil {
@@ -132,7 +133,7 @@ func (p *Preparer) Leave(ctx context.Context, d sharing.Device) error {
 // foreign refuses to destroy instances on a device that was never brought into the
 // mode here and is to leave it only because nobody gave it a mode: whoever made them
 // has not been asked.
-func (p *Preparer) foreign(d sharing.Device, all []Instance) error {
+func (p *Preparer) foreign(d sharing.Device, all []driver.Instance) error {
 	if len(all) == 0 || p.cfg.Given(d.ID) {
 		return nil
 	}
@@ -154,7 +155,7 @@ func destroyAll(id sharing.DeviceID) string {
 }
 
 // emptied adds to what an administrator has to do that the instances go first.
-func emptied(err error, all []Instance) error {
+func emptied(err error, all []driver.Instance) error {
 	var manual *nodeapi.Manual
 	if len(all) == 0 || !errors.As(err, &manual) {
 		return err
@@ -163,10 +164,10 @@ func emptied(err error, all []Instance) error {
 }
 
 // clear destroys every instance of a device.
-func (p *Preparer) clear(ctx context.Context, id sharing.DeviceID, all []Instance) error {
+func (p *Preparer) clear(ctx context.Context, id sharing.DeviceID, all []driver.Instance) error {
 	for i := range all {
 		err := p.destroy(ctx, id, all[i])
-		if errors.Is(err, ErrInUse) {
+		if errors.Is(err, driver.ErrInUse) {
 			return &nodeapi.Manual{Device: id, Why: err.Error(), Do: fmt.Sprintf("end what nvidia-smi shows under Processes on device %s", id)}
 		}
 		if err != nil {
@@ -187,14 +188,14 @@ func (p *Preparer) manual(id sharing.DeviceID, on bool, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrResetRequired):
+	case errors.Is(err, driver.ErrResetRequired):
 		return &nodeapi.Manual{Device: id, Why: fmt.Sprintf("switching partitioning (MIG) %s takes effect with a reset", word), Do: reset}
-	case errors.Is(err, ErrInUse):
+	case errors.Is(err, driver.ErrInUse):
 		return &nodeapi.Manual{
 			Device: id, Why: fmt.Sprintf("partitioning (MIG) cannot be switched %s while something uses the device", word),
 			Do: fmt.Sprintf("end what nvidia-smi shows under Processes, and services such as dcgm and nvidia-persistenced; then it goes on by itself, or: %s", set),
 		}
-	case errors.Is(err, ErrNoPermission):
+	case errors.Is(err, driver.ErrNoPermission):
 		return &nodeapi.Manual{
 			Device: id, Why: fmt.Sprintf("the device plugin may not switch partitioning (MIG) %s", word),
 			Do: fmt.Sprintf("run it privileged, or on the node as root: %s", reset),

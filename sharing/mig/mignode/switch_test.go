@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 )
 
 func enter(m *machine, id sharing.DeviceID) error {
@@ -39,7 +39,7 @@ func TestAnAmpereCardIsSwitchedByItsAdministrator(t *testing.T) {
 	if _, next, _ := m.cards.MIGMode(a100); next {
 		t.Error("the driver was asked, and may reset the device by itself")
 	}
-	if err := m.cards.SetMIGMode(a100, true); !errors.Is(err, mignode.ErrResetRequired) { // nvidia-smi -mig 1
+	if err := m.cards.SetMIGMode(a100, true); !errors.Is(err, driver.ErrResetRequired) { // nvidia-smi -mig 1
 		t.Fatal(err)
 	}
 	if in, err := m.plugin().Entered(context.Background(), sharing.Device{ID: a100}); !in || err != nil {
@@ -86,7 +86,7 @@ func TestWhatKeepsADeviceFromChangingIsTold(t *testing.T) {
 		}, enter, []string{"while something uses the device", "nvidia-smi -i GPU-h100 -mig 1"}},
 		"the plugin may not": {func(m *machine) {
 			m.cards.Switch(h100, false)
-			m.cards.Fail("SetMIGMode", mignode.ErrNoPermission)
+			m.cards.Fail("SetMIGMode", driver.ErrNoPermission)
 		}, enter, []string{"privileged", "as root"}},
 		"a process uses an instance": {func(m *machine) {
 			m.cards.Use(h100, m.byHand(place{h100, "2g.20gb", 0}, true), 99)

@@ -53,28 +53,3 @@ type Control interface {
 // ErrNotAsked is a question that could not be put to a daemon: the control program
 // cannot be run, as while the driver is updated. It says nothing about the daemon.
 var ErrNotAsked = errors.New("the control program cannot be run")
-
-// ComputeMode says which processes may have contexts on a device, in NVML's
-// numbers.
-type ComputeMode int
-
-// The modes that matter here. In ExclusiveProcess one process at a time may have
-// contexts: the MPS server.
-const (
-	Default          ComputeMode = 0
-	ExclusiveProcess ComputeMode = 3
-)
-
-// Errors of SetComputeMode that only an administrator can do something about.
-var (
-	// ErrNoPermission: the driver lets somebody else do it.
-	ErrNoPermission = errors.New("no permission")
-	// ErrNotSupported: the device has no such mode.
-	ErrNotSupported = errors.New("not supported")
-)
-
-// Hardware sets compute modes. Implementations are safe for concurrent use.
-type Hardware interface {
-	ComputeMode(id sharing.DeviceID) (ComputeMode, error)
-	SetComputeMode(id sharing.DeviceID, mode ComputeMode) error
-}

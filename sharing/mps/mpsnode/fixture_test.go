@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -32,7 +33,7 @@ type host struct {
 	mu       sync.Mutex
 	daemons  map[string]*fakeDaemon // by directory
 	starts   int
-	modes    map[sharing.DeviceID]ComputeMode
+	modes    map[sharing.DeviceID]driver.ComputeMode
 	forbid   error // what SetComputeMode answers
 	noStart  error // what Start answers
 	noModes  error // what ComputeMode answers
@@ -63,7 +64,7 @@ func newHost(t *testing.T) *host {
 	dir := t.TempDir()
 	h := &host{
 		root: filepath.Join(dir, "state"), directories: filepath.Join(dir, "run", "mps"), library: filepath.Join(dir, "libvgpu.so"),
-		daemons: map[string]*fakeDaemon{}, modes: map[sharing.DeviceID]ComputeMode{}, restarts: make(chan Restart, 100), bounds: map[string]Bound{},
+		daemons: map[string]*fakeDaemon{}, modes: map[sharing.DeviceID]driver.ComputeMode{}, restarts: make(chan Restart, 100), bounds: map[string]Bound{},
 	}
 	if err := os.WriteFile(h.library, []byte("the library"), 0o600); err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func (h *host) Effects() int { return h.latest.Effects() }
 func (h *host) Reboot() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.daemons, h.modes, h.starts = map[string]*fakeDaemon{}, map[sharing.DeviceID]ComputeMode{}, 0
+	h.daemons, h.modes, h.starts = map[string]*fakeDaemon{}, map[sharing.DeviceID]driver.ComputeMode{}, 0
 	h.bounds = map[string]Bound{}
 	_ = os.RemoveAll(h.directories)
 }
@@ -135,7 +136,7 @@ func (h *host) State() string {
 		fmt.Fprintf(&b, "bound of %s %+v\n", rel, h.bounds[dir])
 	}
 	for _, id := range slices.Sorted(maps.Keys(h.modes)) {
-		if h.modes[id] != Default {
+		if h.modes[id] != driver.DefaultComputeMode {
 			fmt.Fprintf(&b, "mode of %s %d\n", id, h.modes[id])
 		}
 	}
@@ -346,15 +347,15 @@ func (x *fakeDaemon) partition(words []string) string {
 	return fmt.Sprintf("Partition %s/p%d created\n", x.device, i)
 }
 
-// ComputeMode implements Hardware.
-func (p process) ComputeMode(id sharing.DeviceID) (ComputeMode, error) {
+// ComputeMode implements driver.ComputeModes.
+func (p process) ComputeMode(id sharing.DeviceID) (driver.ComputeMode, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.modes[id], errors.Join(p.noModes, p.crashed())
 }
 
-// SetComputeMode implements Hardware.
-func (p process) SetComputeMode(id sharing.DeviceID, mode ComputeMode) error {
+// SetComputeMode implements driver.ComputeModes.
+func (p process) SetComputeMode(id sharing.DeviceID, mode driver.ComputeMode) error {
 	return p.dying.Effect(func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -29,7 +30,7 @@ type Config struct {
 	// container.
 	Library  string
 	Control  Control
-	Hardware Hardware
+	Hardware driver.ComputeModes
 	Space    Space
 	// Shm is how much all containers of a device together can have in /dev/shm.
 	Shm sharing.Bytes

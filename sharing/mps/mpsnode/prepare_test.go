@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/nodeapitest"
@@ -93,7 +94,7 @@ func TestTheDaemonGetsItsDefaultsBeforeItsFirstClient(t *testing.T) {
 	if !slices.Equal(h.commands, want) {
 		t.Errorf("the daemon was told %q, want %q", h.commands, want)
 	}
-	if h.modes["GPU-a"] != ExclusiveProcess {
+	if h.modes["GPU-a"] != driver.ExclusiveProcess {
 		t.Error("others than the server may have contexts")
 	}
 }
@@ -165,12 +166,12 @@ func TestWhatCannotBeServedIsRefused(t *testing.T) {
 		"an owner with the separator": {func(_ *host, c *nodeapi.Claim) {
 			c.Owner, c.Devices[0].Share.Whole = "uid_main", true
 		}, "underscore"},
-		"a device without compute modes": {func(h *host, _ *nodeapi.Claim) { h.noModes = ErrNotSupported }, "or give the device another mode"},
+		"a device without compute modes": {func(h *host, _ *nodeapi.Claim) { h.noModes = driver.ErrUnsupported }, "or give the device another mode"},
 		"no library":                     {func(h *host, _ *nodeapi.Claim) { h.library += ".gone" }, "nothing would enforce"},
 		"a daemon that does not start": {func(h *host, _ *nodeapi.Claim) {
 			h.noStart = errors.New("no such file")
 		}, "start the MPS control daemon of device GPU-a: no such file"},
-		"a compute mode that must not be set": {func(h *host, _ *nodeapi.Claim) { h.forbid = ErrNoPermission }, "nvidia-smi -i GPU-a -c 3"},
+		"a compute mode that must not be set": {func(h *host, _ *nodeapi.Claim) { h.forbid = driver.ErrNoPermission }, "nvidia-smi -i GPU-a -c 3"},
 		"a host where nothing can be mounted": {func(h *host, _ *nodeapi.Claim) {
 			h.noSpace = errors.New("mount: not permitted")
 		}, "the containers of device GPU-a could fill the host's memory: mount: not permitted"},
@@ -211,17 +212,17 @@ func TestADeviceWithClientsDoesNotLeaveTheMode(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "processes 4242") {
 		t.Errorf("the answer is %v", err)
 	}
-	if h.modes["GPU-a"] != ExclusiveProcess || h.daemonOf("GPU-a") == nil {
+	if h.modes["GPU-a"] != driver.ExclusiveProcess || h.daemonOf("GPU-a") == nil {
 		t.Error("it left all the same")
 	}
 	h.daemonOf("GPU-a").clients = nil
-	if err := h.fresh().Leave(context.Background(), gpu()); err != nil || h.modes["GPU-a"] != Default || h.daemonOf("GPU-a") != nil {
+	if err := h.fresh().Leave(context.Background(), gpu()); err != nil || h.modes["GPU-a"] != driver.DefaultComputeMode || h.daemonOf("GPU-a") != nil {
 		t.Errorf("without clients: %v, mode %d", err, h.modes["GPU-a"])
 	}
 }
 
 func TestADeviceGetsTheComputeModeBackThatItHad(t *testing.T) {
-	for _, before := range []ComputeMode{Default, 2, ExclusiveProcess} {
+	for _, before := range []driver.ComputeMode{driver.DefaultComputeMode, 2, driver.ExclusiveProcess} {
 		h := newHost(t)
 		h.modes["GPU-a"] = before
 		inject(t, h, asks("uid", "main"))
@@ -233,7 +234,7 @@ func TestADeviceGetsTheComputeModeBackThatItHad(t *testing.T) {
 }
 
 func TestAComputeModeThatMustNotBeSetIsForTheAdministrator(t *testing.T) {
-	for _, why := range []error{ErrNoPermission, ErrNotSupported} {
+	for _, why := range []error{driver.ErrNoPermission, driver.ErrUnsupported} {
 		h := newHost(t)
 		h.forbid = why
 		var manual *nodeapi.Manual

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi/hostnode"
 )
@@ -74,8 +75,10 @@ func newerDriver(t *testing.T) {
 // onlyCompute is a device without a driver to ask.
 type onlyCompute struct{}
 
-func (onlyCompute) ComputeMode(sharing.DeviceID) (ComputeMode, error)  { return ExclusiveProcess, nil }
-func (onlyCompute) SetComputeMode(sharing.DeviceID, ComputeMode) error { return nil }
+func (onlyCompute) ComputeMode(sharing.DeviceID) (driver.ComputeMode, error) {
+	return driver.ExclusiveProcess, nil
+}
+func (onlyCompute) SetComputeMode(sharing.DeviceID, driver.ComputeMode) error { return nil }
 
 // over is a preparer with the stand-in.
 func over(p Program, d Daemon) *Preparer {

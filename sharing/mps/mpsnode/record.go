@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -22,7 +23,7 @@ const version = 1
 type device struct {
 	Version int `json:"version"`
 	// Before is the compute mode the device had, which it gets back.
-	Before ComputeMode `json:"before"`
+	Before driver.ComputeMode `json:"before"`
 	// MemoryMiB and Percentage are the daemon's defaults: what a client has that
 	// sets no limit of its own.
 	MemoryMiB  int64 `json:"memoryMiB"`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 )
@@ -61,7 +62,7 @@ func (p *Preparer) enter(d *sharing.Device) (device, error) {
 	}
 	now, err := p.cfg.Hardware.ComputeMode(d.ID)
 	if err != nil {
-		return device{}, forAdministrator(d.ID, ExclusiveProcess, fmt.Errorf("read the compute mode of device %s: %w", d.ID, err))
+		return device{}, forAdministrator(d.ID, driver.ExclusiveProcess, fmt.Errorf("read the compute mode of device %s: %w", d.ID, err))
 	}
 	if !there {
 		r = device{Version: version, Before: now}
@@ -70,8 +71,8 @@ func (p *Preparer) enter(d *sharing.Device) (device, error) {
 	if err := p.remember(d.ID, r); err != nil {
 		return device{}, err
 	}
-	if now != ExclusiveProcess {
-		if err := p.setComputeMode(d.ID, ExclusiveProcess); err != nil {
+	if now != driver.ExclusiveProcess {
+		if err := p.setComputeMode(d.ID, driver.ExclusiveProcess); err != nil {
 			return device{}, err
 		}
 	}
@@ -81,7 +82,7 @@ func (p *Preparer) enter(d *sharing.Device) (device, error) {
 // percentage is the daemon's default for a device that offers this much compute.
 func percentage(cores sharing.Percent) int { return int(min(max(cores, 1), 100)) }
 
-func (p *Preparer) setComputeMode(id sharing.DeviceID, mode ComputeMode) error {
+func (p *Preparer) setComputeMode(id sharing.DeviceID, mode driver.ComputeMode) error {
 	if err := p.cfg.Hardware.SetComputeMode(id, mode); err != nil {
 		return forAdministrator(id, mode, fmt.Errorf("set the compute mode of device %s to %d: %w", id, mode, err))
 	}
@@ -90,8 +91,8 @@ func (p *Preparer) setComputeMode(id sharing.DeviceID, mode ComputeMode) error {
 
 // forAdministrator makes a *nodeapi.Manual of an error about compute modes that only
 // an administrator can do something about.
-func forAdministrator(id sharing.DeviceID, mode ComputeMode, err error) error {
-	if !errors.Is(err, ErrNoPermission) && !errors.Is(err, ErrNotSupported) {
+func forAdministrator(id sharing.DeviceID, mode driver.ComputeMode, err error) error {
+	if !errors.Is(err, driver.ErrNoPermission) && !errors.Is(err, driver.ErrUnsupported) {
 		return err
 	}
 	return &nodeapi.Manual{
@@ -139,7 +140,7 @@ func (p *Preparer) leave(ctx context.Context, id sharing.DeviceID) error {
 	if err != nil {
 		return fmt.Errorf("read the compute mode of device %s: %w", id, err)
 	}
-	if now == ExclusiveProcess && r.Before != now {
+	if now == driver.ExclusiveProcess && r.Before != now {
 		if err := p.setComputeMode(id, r.Before); err != nil {
 			return err
 		}

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/driver/migtest"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
-	"deviceshare/sharing/mig/mignode/migtest"
 	"deviceshare/sharing/sharingtest"
 )
 
@@ -51,7 +51,7 @@ func layouts(t *testing.T, model string) map[string]bool {
 		maximal := true
 		for _, p := range places {
 			gi, err := h.CreateGPUInstance(card, p.profile, p.start)
-			if errors.Is(err, mignode.ErrInsufficient) {
+			if errors.Is(err, driver.ErrInsufficient) {
 				continue
 			}
 			if err != nil {
@@ -88,17 +88,17 @@ func TestTheCardsRefuseWhatHardwareRefuses(t *testing.T) {
 		first, then attempt
 		want        error
 	}{
-		"a place that is taken":       {create("2g.20gb", 2), create("1g.10gb", 3), mignode.ErrInsufficient},
-		"a second of a kind of one":   {create("1g.10gb+me", 0), create("1g.10gb+me", 1), mignode.ErrInsufficient},
-		"a profile it does not have":  {nil, create("5g.50gb", 0), mignode.ErrNotFound},
-		"cutting while switched off":  {func(h *migtest.Hardware) error { h.Switch(card, false); return nil }, create("1g.10gb", 0), mignode.ErrUnsupported},
-		"switching off while cut":     {create("1g.10gb", 0), func(h *migtest.Hardware) error { return h.SetMIGMode(card, false) }, mignode.ErrInUse},
-		"destroying what is not":      {nil, func(h *migtest.Hardware) error { return h.DestroyGPUInstance(card, 1) }, mignode.ErrNotFound},
-		"an unknown device":           {nil, func(h *migtest.Hardware) error { return h.SetMIGMode("GPU-2", true) }, mignode.ErrUnsupported},
-		"destroying what has compute": {whole, func(h *migtest.Hardware) error { return h.DestroyGPUInstance(card, 1) }, mignode.ErrInUse},
-		"a second compute instance":   {whole, func(h *migtest.Hardware) error { _, err := h.CreateComputeInstance(card, 1); return err }, mignode.ErrInsufficient},
+		"a place that is taken":       {create("2g.20gb", 2), create("1g.10gb", 3), driver.ErrInsufficient},
+		"a second of a kind of one":   {create("1g.10gb+me", 0), create("1g.10gb+me", 1), driver.ErrInsufficient},
+		"a profile it does not have":  {nil, create("5g.50gb", 0), driver.ErrNotFound},
+		"cutting while switched off":  {func(h *migtest.Hardware) error { h.Switch(card, false); return nil }, create("1g.10gb", 0), driver.ErrUnsupported},
+		"switching off while cut":     {create("1g.10gb", 0), func(h *migtest.Hardware) error { return h.SetMIGMode(card, false) }, driver.ErrInUse},
+		"destroying what is not":      {nil, func(h *migtest.Hardware) error { return h.DestroyGPUInstance(card, 1) }, driver.ErrNotFound},
+		"an unknown device":           {nil, func(h *migtest.Hardware) error { return h.SetMIGMode("GPU-2", true) }, driver.ErrUnsupported},
+		"destroying what has compute": {whole, func(h *migtest.Hardware) error { return h.DestroyGPUInstance(card, 1) }, driver.ErrInUse},
+		"a second compute instance":   {whole, func(h *migtest.Hardware) error { _, err := h.CreateComputeInstance(card, 1); return err }, driver.ErrInsufficient},
 		"destroying what is used": {func(h *migtest.Hardware) error { defer h.Use(card, 1, 5); return whole(h) },
-			func(h *migtest.Hardware) error { return h.DestroyComputeInstance(card, 1, 0) }, mignode.ErrInUse},
+			func(h *migtest.Hardware) error { return h.DestroyComputeInstance(card, 1, 0) }, driver.ErrInUse},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

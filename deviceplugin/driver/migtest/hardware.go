@@ -16,8 +16,8 @@ import (
 	"strings"
 	"sync"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 )
 
 // Card is one device as it is built.
@@ -29,7 +29,7 @@ type Card struct {
 	Resetless bool
 }
 
-// Hardware implements mignode.Driver. It is safe for concurrent use.
+// Hardware implements driver.Partitions. It is safe for concurrent use.
 type Hardware struct {
 	mu    sync.Mutex
 	cards []*card
@@ -38,14 +38,14 @@ type Hardware struct {
 	calls []string
 }
 
-var _ mignode.Driver = (*Hardware)(nil)
+var _ driver.Partitions = (*Hardware)(nil)
 
 type card struct {
 	Card
 	current, pending bool
-	instances        []mignode.Instance // by start
-	users            map[int][]int      // processes by GPU instance; -1 is the device
-	lingers          int                // so often a destroyed GPU instance stays
+	instances        []driver.Instance // by start
+	users            map[int][]int     // processes by GPU instance; -1 is the device
+	lingers          int               // so often a destroyed GPU instance stays
 }
 
 // device is the key of processes that use a device that is not partitioned.
@@ -75,10 +75,10 @@ func (h *Hardware) find(call string, id sharing.DeviceID) (*card, error) {
 			return c, nil
 		}
 	}
-	return nil, fmt.Errorf("%s of device %s: %w", call, id, mignode.ErrUnsupported)
+	return nil, fmt.Errorf("%s of device %s: %w", call, id, driver.ErrUnsupported)
 }
 
-// MIGMode implements mignode.Driver.
+// MIGMode implements driver.Partitions.
 func (h *Hardware) MIGMode(id sharing.DeviceID) (current, pending bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +89,7 @@ func (h *Hardware) MIGMode(id sharing.DeviceID) (current, pending bool, err erro
 	return c.current, c.pending, nil
 }
 
-// Resetless implements mignode.Driver.
+// Resetless implements driver.Partitions.
 func (h *Hardware) Resetless(id sharing.DeviceID) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,7 +100,7 @@ func (h *Hardware) Resetless(id sharing.DeviceID) (bool, error) {
 	return c.Card.Resetless, nil
 }
 
-// SetMIGMode implements mignode.Driver.
+// SetMIGMode implements driver.Partitions.
 func (h *Hardware) SetMIGMode(id sharing.DeviceID, on bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,24 +114,24 @@ func (h *Hardware) SetMIGMode(id sharing.DeviceID, on bool) error {
 	}
 	c.pending = on // whether or not it can be so now
 	if len(c.users) > 0 || len(c.instances) > 0 {
-		return fmt.Errorf("SetMIGMode: %w", mignode.ErrInUse)
+		return fmt.Errorf("SetMIGMode: %w", driver.ErrInUse)
 	}
 	if !c.Resetless {
-		return fmt.Errorf("SetMIGMode: %w", mignode.ErrResetRequired)
+		return fmt.Errorf("SetMIGMode: %w", driver.ErrResetRequired)
 	}
 	c.current = on
 	return nil
 }
 
-// Instances implements mignode.Driver.
-func (h *Hardware) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
+// Instances implements driver.Partitions.
+func (h *Hardware) Instances(id sharing.DeviceID) ([]driver.Instance, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c, err := h.find("Instances", id)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]mignode.Instance, 0, len(c.instances))
+	out := make([]driver.Instance, 0, len(c.instances))
 	for _, in := range c.instances {
 		in.Compute = slices.Clone(in.Compute)
 		out = append(out, in)
@@ -139,7 +139,7 @@ func (h *Hardware) Instances(id sharing.DeviceID) ([]mignode.Instance, error) {
 	return out, nil
 }
 
-// CreateGPUInstance implements mignode.Driver.
+// CreateGPUInstance implements driver.Partitions.
 func (h *Hardware) CreateGPUInstance(id sharing.DeviceID, profile string, start int) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,11 +148,11 @@ func (h *Hardware) CreateGPUInstance(id sharing.DeviceID, profile string, start 
 		return 0, err
 	}
 	if !c.current {
-		return 0, fmt.Errorf("CreateGPUInstance: %w", mignode.ErrUnsupported)
+		return 0, fmt.Errorf("CreateGPUInstance: %w", driver.ErrUnsupported)
 	}
 	i := slices.IndexFunc(c.MIG.Profiles, func(p sharing.Profile) bool { return p.Name == profile })
 	if i < 0 {
-		return 0, fmt.Errorf("CreateGPUInstance of profile %s: %w", profile, mignode.ErrNotFound)
+		return 0, fmt.Errorf("CreateGPUInstance of profile %s: %w", profile, driver.ErrNotFound)
 	}
 	p := &c.MIG.Profiles[i]
 	if !slices.Contains(p.Starts, start) {
@@ -161,49 +161,49 @@ func (h *Hardware) CreateGPUInstance(id sharing.DeviceID, profile string, start 
 	place, same, gi := sharing.Partition{Start: start, Size: p.Size}, 1, 1
 	for _, in := range c.instances {
 		if place.Overlaps(sharing.Partition{Start: in.Start, Size: in.Size}) {
-			return 0, fmt.Errorf("CreateGPUInstance: %w", mignode.ErrInsufficient)
+			return 0, fmt.Errorf("CreateGPUInstance: %w", driver.ErrInsufficient)
 		}
 		if in.Profile == profile {
 			same++
 		}
 	}
 	if p.Max > 0 && same > p.Max {
-		return 0, fmt.Errorf("CreateGPUInstance: %w", mignode.ErrInsufficient)
+		return 0, fmt.Errorf("CreateGPUInstance: %w", driver.ErrInsufficient)
 	}
-	for slices.ContainsFunc(c.instances, func(in mignode.Instance) bool { return in.GI == gi }) {
+	for slices.ContainsFunc(c.instances, func(in driver.Instance) bool { return in.GI == gi }) {
 		gi++
 	}
-	c.instances = append(c.instances, mignode.Instance{Profile: profile, Start: start, Size: p.Size, GI: gi})
-	slices.SortFunc(c.instances, func(a, b mignode.Instance) int { return cmp.Compare(a.Start, b.Start) })
+	c.instances = append(c.instances, driver.Instance{Profile: profile, Start: start, Size: p.Size, GI: gi})
+	slices.SortFunc(c.instances, func(a, b driver.Instance) int { return cmp.Compare(a.Start, b.Start) })
 	return gi, nil
 }
 
 // instance finds an instance of a card.
-func (c *card) instance(gi int) (*mignode.Instance, error) {
+func (c *card) instance(gi int) (*driver.Instance, error) {
 	for i := range c.instances {
 		if c.instances[i].GI == gi {
 			return &c.instances[i], nil
 		}
 	}
-	return nil, fmt.Errorf("GPU instance %d: %w", gi, mignode.ErrNotFound)
+	return nil, fmt.Errorf("GPU instance %d: %w", gi, driver.ErrNotFound)
 }
 
-// CreateComputeInstance implements mignode.Driver.
-func (h *Hardware) CreateComputeInstance(id sharing.DeviceID, gi int) (mignode.Compute, error) {
+// CreateComputeInstance implements driver.Partitions.
+func (h *Hardware) CreateComputeInstance(id sharing.DeviceID, gi int) (driver.ComputeInstance, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c, err := h.find("CreateComputeInstance", id)
 	if err != nil {
-		return mignode.Compute{}, err
+		return driver.ComputeInstance{}, err
 	}
 	in, err := c.instance(gi)
 	if err != nil {
-		return mignode.Compute{}, err
+		return driver.ComputeInstance{}, err
 	}
 	if len(in.Compute) > 0 {
-		return mignode.Compute{}, fmt.Errorf("CreateComputeInstance: %w", mignode.ErrInsufficient)
+		return driver.ComputeInstance{}, fmt.Errorf("CreateComputeInstance: %w", driver.ErrInsufficient)
 	}
-	in.Compute = []mignode.Compute{{CI: 0, UUID: h.uuid(id, gi, 0), Spans: true}}
+	in.Compute = []driver.ComputeInstance{{CI: 0, UUID: h.uuid(id, gi, 0), Spans: true}}
 	return in.Compute[0], nil
 }
 
@@ -213,7 +213,7 @@ func (h *Hardware) uuid(id sharing.DeviceID, gi, ci int) string {
 	return fmt.Sprintf("MIG-%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// DestroyComputeInstance implements mignode.Driver.
+// DestroyComputeInstance implements driver.Partitions.
 func (h *Hardware) DestroyComputeInstance(id sharing.DeviceID, gi, ci int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -225,18 +225,18 @@ func (h *Hardware) DestroyComputeInstance(id sharing.DeviceID, gi, ci int) error
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(in.Compute, func(x mignode.Compute) bool { return x.CI == ci })
+	i := slices.IndexFunc(in.Compute, func(x driver.ComputeInstance) bool { return x.CI == ci })
 	switch {
 	case i < 0:
-		return fmt.Errorf("compute instance %d: %w", ci, mignode.ErrNotFound)
+		return fmt.Errorf("compute instance %d: %w", ci, driver.ErrNotFound)
 	case len(c.users[gi]) > 0:
-		return fmt.Errorf("DestroyComputeInstance: %w", mignode.ErrInUse)
+		return fmt.Errorf("DestroyComputeInstance: %w", driver.ErrInUse)
 	}
 	in.Compute = slices.Delete(in.Compute, i, i+1)
 	return nil
 }
 
-// DestroyGPUInstance implements mignode.Driver.
+// DestroyGPUInstance implements driver.Partitions.
 func (h *Hardware) DestroyGPUInstance(id sharing.DeviceID, gi int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -249,17 +249,17 @@ func (h *Hardware) DestroyGPUInstance(id sharing.DeviceID, gi int) error {
 		return err
 	}
 	if len(in.Compute) > 0 || len(c.users[gi]) > 0 {
-		return fmt.Errorf("DestroyGPUInstance: %w", mignode.ErrInUse)
+		return fmt.Errorf("DestroyGPUInstance: %w", driver.ErrInUse)
 	}
 	if c.lingers > 0 {
 		c.lingers--
 		return nil // and yet it is still there
 	}
-	c.instances = slices.DeleteFunc(c.instances, func(x mignode.Instance) bool { return x.GI == gi })
+	c.instances = slices.DeleteFunc(c.instances, func(x driver.Instance) bool { return x.GI == gi })
 	return nil
 }
 
-// Processes implements mignode.Driver.
+// Processes implements driver.Partitions.
 func (h *Hardware) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

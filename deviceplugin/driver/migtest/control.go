@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
@@ -62,7 +62,7 @@ func (h *Hardware) UseWhole(id sharing.DeviceID, pids ...int) { h.Use(id, device
 func (h *Hardware) Split(id sharing.DeviceID, gi int) {
 	h.on(id, func(c *card) {
 		if in, err := c.instance(gi); err == nil {
-			in.Compute = []mignode.Compute{{CI: 0, UUID: h.uuid(id, gi, 0)}, {CI: 1, UUID: h.uuid(id, gi, 1)}}
+			in.Compute = []driver.ComputeInstance{{CI: 0, UUID: h.uuid(id, gi, 0)}, {CI: 1, UUID: h.uuid(id, gi, 1)}}
 		}
 	})
 }
@@ -73,7 +73,7 @@ func (h *Hardware) Linger(id sharing.DeviceID, n int) {
 	h.on(id, func(c *card) { c.lingers = n })
 }
 
-// Fail lets the next calls of a method of mignode.Driver answer these errors; nil
+// Fail lets the next calls of a method of driver.Partitions answer these errors; nil
 // is an answer as usual.
 func (h *Hardware) Fail(method string, answers ...error) {
 	h.mu.Lock()
@@ -108,12 +108,12 @@ func (h *Hardware) Locate(uuid string) (id sharing.DeviceID, gi, ci int, ok bool
 
 // Crashing is a driver of a process that dies at one of the effects that at
 // counts, on files and on the hardware alike.
-func Crashing(under mignode.Driver, at *hostnode.Crashing) mignode.Driver {
+func Crashing(under driver.Partitions, at *hostnode.Crashing) driver.Partitions {
 	return &crashing{under: under, at: at}
 }
 
 type crashing struct {
-	under mignode.Driver
+	under driver.Partitions
 	at    *hostnode.Crashing
 }
 
@@ -134,7 +134,7 @@ func (c *crashing) Resetless(id sharing.DeviceID) (free bool, err error) {
 	return free, err
 }
 
-func (c *crashing) Instances(id sharing.DeviceID) (all []mignode.Instance, err error) {
+func (c *crashing) Instances(id sharing.DeviceID) (all []driver.Instance, err error) {
 	err = c.read(func() error { all, err = c.under.Instances(id); return err })
 	return all, err
 }
@@ -153,7 +153,7 @@ func (c *crashing) CreateGPUInstance(id sharing.DeviceID, profile string, start 
 	return gi, err
 }
 
-func (c *crashing) CreateComputeInstance(id sharing.DeviceID, gi int) (made mignode.Compute, err error) {
+func (c *crashing) CreateComputeInstance(id sharing.DeviceID, gi int) (made driver.ComputeInstance, err error) {
 	err = c.at.Effect(func() error { made, err = c.under.CreateComputeInstance(id, gi); return err })
 	return made, err
 }

@@ -1,36 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mignode
+package driver
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 
 	"deviceshare/sharing"
 )
 
-// Errors of a Driver that are told apart. Anything else is broken.
-var (
-	// ErrUnsupported: the device or the driver cannot be partitioned, or not in the
-	// mode it is in.
-	ErrUnsupported = errors.New("not supported")
-	// ErrInUse: something runs there, or depends on it.
-	ErrInUse = errors.New("in use")
-	// ErrResetRequired: the change takes effect when the device is reset.
-	ErrResetRequired = errors.New("the device must be reset")
-	// ErrInsufficient: the place is taken, or no more of its kind may exist.
-	ErrInsufficient = errors.New("insufficient resources")
-	// ErrNotFound: there is no such instance, or no such profile.
-	ErrNotFound = errors.New("not found")
-	// ErrNoPermission: this process may not.
-	ErrNoPermission = errors.New("no permission")
-)
-
-// Driver is the hardware as this package needs it. Every method that changes
+// Partitions is what a driver can do about partitions. Every method that changes
 // something does one thing. Implementations are safe for concurrent use on
 // different devices.
-type Driver interface {
+type Partitions interface {
 	// MIGMode says whether a device is partitioned now and after its next reset;
 	// ErrUnsupported if it never can be.
 	MIGMode(id sharing.DeviceID) (current, pending bool, err error)
@@ -48,7 +29,7 @@ type Driver interface {
 	// instance; ErrInsufficient if the place is taken.
 	CreateGPUInstance(id sharing.DeviceID, profile string, start int) (gi int, err error)
 	// CreateComputeInstance makes the compute instance that spans an instance.
-	CreateComputeInstance(id sharing.DeviceID, gi int) (Compute, error)
+	CreateComputeInstance(id sharing.DeviceID, gi int) (ComputeInstance, error)
 	// DestroyComputeInstance destroys one; ErrInUse while a process uses it.
 	DestroyComputeInstance(id sharing.DeviceID, gi, ci int) error
 	// DestroyGPUInstance destroys one; ErrInUse while it has compute instances.
@@ -64,47 +45,36 @@ type Instance struct {
 	Start   int    // first memory slice
 	Size    int    // memory slices
 	GI      int    // the driver's number, unique on the device while it exists
-	Compute []Compute
+	Compute []ComputeInstance
 }
 
-// Compute is a compute instance inside a GPU instance.
-type Compute struct {
+// ComputeInstance is a compute instance inside a GPU instance.
+type ComputeInstance struct {
 	CI   int    // the driver's number, unique inside the GPU instance
 	UUID string // of the MIG device that containers see, "MIG-..."
 	// Spans says that it has all the compute of its GPU instance.
 	Spans bool
 }
 
-// whole reports whether an instance has exactly the one compute instance that
+// Whole reports whether an instance has exactly the one compute instance that
 // spans it: only then a container has all of it, and alone.
-func (in *Instance) whole() bool { return len(in.Compute) == 1 && in.Compute[0].Spans }
+func (in *Instance) Whole() bool { return len(in.Compute) == 1 && in.Compute[0].Spans }
 
-// span is the instance's place.
-func (in *Instance) span() sharing.Partition {
+// Span is the instance's place.
+func (in *Instance) Span() sharing.Partition {
 	return sharing.Partition{Profile: in.Profile, Start: in.Start, Size: in.Size}
 }
 
 // String names the instance as an administrator would look for it.
 func (in *Instance) String() string {
-	return fmt.Sprintf("%s (GPU instance %d)", describe(in.span()), in.GI)
+	return fmt.Sprintf("%s (GPU instance %d)", DescribePlace(in.Span()), in.GI)
 }
 
-// describe names a place.
-func describe(p sharing.Partition) string {
+// DescribePlace names a place as an administrator would look for it: "1g.10gb at
+// slice 3".
+func DescribePlace(p sharing.Partition) string {
 	if p.Size == 1 {
 		return fmt.Sprintf("%s at slice %d", p.Profile, p.Start)
 	}
 	return fmt.Sprintf("%s at slices %d to %d", p.Profile, p.Start, p.Start+p.Size-1)
-}
-
-// list names several instances.
-func list(instances []Instance) string {
-	if len(instances) == 0 {
-		return "no instances"
-	}
-	names := make([]string, 0, len(instances))
-	for i := range instances {
-		names = append(names, instances[i].String())
-	}
-	return strings.Join(names, ", ")
 }
