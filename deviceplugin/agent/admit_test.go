@@ -76,7 +76,7 @@ func TestAPodThatHasBegunIsNotRefusedHalfWay(t *testing.T) {
 
 func TestAPodOfTodaysSchedulerKeepsTheModeItBeganIn(t *testing.T) {
 	inv := inventoryOf()
-	pod := podOf(t, todays, shareOf(0, 1000))
+	pod := podOf(t, legacyScheduler, shareOf(0, 1000))
 	k := keeperOn(t, &inv)
 	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ type Terms struct {
 	// PriorityName is the resource that carries the task priority; "" if there
 	// is none.
 	PriorityName string
-	// Factor is the unit of memory amounts in today's annotations, in MiB.
+	// Factor is the unit of memory amounts in the legacy annotations, in MiB.
 	Factor int64
 	// Policy is when compute limits apply: "", "default", "force" or "disable".
 	Policy string

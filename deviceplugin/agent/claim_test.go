@@ -57,12 +57,12 @@ func podOf(t *testing.T, annotate func(sharing.Placement) (map[string]string, er
 	return pod
 }
 
-// ourScheduler gives the annotations of our scheduler, todays those of Volcano's.
+// ourScheduler gives the annotations of our scheduler, legacyScheduler those of Volcano's.
 func ourScheduler(p sharing.Placement) (map[string]string, error) {
 	return wire.PlacementAnnotations(p, 1, 1)
 }
 
-func todays(p sharing.Placement) (map[string]string, error) {
+func legacyScheduler(p sharing.Placement) (map[string]string, error) {
 	all, err := wire.PlacementAnnotations(p, 1, 1)
 	delete(all, wire.PodPlacement)
 	return all, err
@@ -146,7 +146,7 @@ func (serves) Unprepare(context.Context, sharing.Owner) error { return nil }
 func mainContainer() kubelet.Container { return kubelet.Container{Name: "main", ID: "id"} }
 
 func TestDevicesAreClaimedInPCIOrderWithTheirOwnShares(t *testing.T) {
-	for name, annotate := range map[string]func(sharing.Placement) (map[string]string, error){"our scheduler": ourScheduler, "today's scheduler": todays} {
+	for name, annotate := range map[string]func(sharing.Placement) (map[string]string, error){"our scheduler": ourScheduler, "the legacy scheduler": legacyScheduler} {
 		t.Run(name, func(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, annotate, shareOf(1, 1000), shareOf(2, 2000), shareOf(0, 3000))

@@ -60,8 +60,8 @@ func (l lives) Live() map[sharing.Owner]types.NamespacedName {
 
 func (l lives) Pod(o sharing.Owner) (*corev1.Pod, bool) { return l.pod, o == sharing.Owner(l.pod.UID) }
 
-// today is the pod of a scheduler and a device plugin that know today's text only.
-func today(t *testing.T, shares ...sharing.Share) *corev1.Pod {
+// legacyPod is the pod of a scheduler and a device plugin that know the legacy text only.
+func legacyPod(t *testing.T, shares ...sharing.Share) *corev1.Pod {
 	t.Helper()
 	pod := podOf(t, ourScheduler, shares...)
 	delete(pod.Annotations, wire.PodPlacement)
@@ -83,7 +83,7 @@ func TestAPodThatAnotherDevicePluginStartedHoldsItsDevicesInAModeNobodyWroteDown
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			inv := inventoryOf()
-			pod := today(t, shareOf(0, 1000))
+			pod := legacyPod(t, shareOf(0, 1000))
 			c.spoil(pod)
 			k := keeperOn(t, &inv)
 			k.cfg.Pods = lives{pod: pod}

@@ -64,7 +64,7 @@ static void tell_when_over(int device)
 		 (unsigned long long)(self.booked[device] / self.contexts[device] >> 20));
 }
 
-/* Books what the contexts of this process take by today's knowledge (needs the mutex). */
+/* Books what the contexts of this process take by what is known now (needs the mutex). */
 static void settle(int device)
 {
 	unsigned tries;

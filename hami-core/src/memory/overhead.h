@@ -47,7 +47,7 @@ struct context_leaving {
 void overhead_leave_begin(struct context_leaving *l, CUcontext context);
 void overhead_leave_end(const struct context_leaving *l, int gone);
 /*
- * Corrects what is charged by what is known today: for when somebody asks, or is about to be
+ * Corrects what is charged by what is known now: for when somebody asks, or is about to be
  * refused.
  */
 void overhead_settle(int device);
