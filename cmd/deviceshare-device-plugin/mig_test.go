@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/config"
-	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
@@ -146,28 +145,4 @@ func TestAFreshNodeKeepsTheInstancesOfOthersUntilItsDevicesAreGivenAMode(t *test
 	}
 	p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"time-slicing"}]}`)
 	p.await("the whole device", func() bool { d := p.inventory().Devices[0]; return d.Healthy && d.Mode == sharing.TimeSlicing })
-}
-
-func TestTheInventoryListsThePartitionsThatExist(t *testing.T) {
-	gpus := drivertest.New(drivertest.A100(0), drivertest.A100(1), drivertest.T4(2))
-	if err := gpus.Open(); err != nil {
-		t.Fatal(err)
-	}
-	first := drivertest.A100(0).UUID
-	gpus.Cards().Switch(first, true)
-	if _, err := gpus.CreateGPUInstance(first, "2g.20gb", 4); err != nil {
-		t.Fatal(err)
-	}
-	found, err := driver.Scan(gpus)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := instances(gpus, found)
-	if err != nil || len(all) != 1 || len(all[first]) != 1 || all[first][0].Profile != "2g.20gb" || all[first][0].Start != 4 {
-		t.Errorf("listed %+v, %v", all, err)
-	}
-	gpus.Lose(0)
-	if _, err := instances(gpus, found); err == nil || !strings.Contains(err.Error(), string(first)) {
-		t.Errorf("of a device that is lost it says %v", err)
-	}
 }

@@ -88,30 +88,17 @@ func (o *options) check() []error {
 	default:
 		add("--memory-resources=%q: want auto, node-status or device-plugin", o.memoryResources)
 	}
-	if _, _, err := o.xids(); err != nil {
+	if _, err := o.healthRules(); err != nil {
 		wrong = append(wrong, err)
 	}
 	return wrong
 }
 
-// xids reads --ignore-xids; all reports that every one is ignored.
-func (o *options) xids() (list []uint64, all bool, err error) {
-	for _, text := range o.ignoreXIDs {
-		text = strings.TrimSpace(text)
-		if text == "all" || text == "xids" {
-			return nil, true, nil
-		}
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil {
-			return nil, false, fmt.Errorf("--ignore-xids: %q is no error number", text)
-		}
-		list = append(list, n)
-	}
-	return list, false, nil
-}
-
 // healthRules is when critical errors count.
 func (o *options) healthRules() (node.HealthRules, error) {
-	xids, all, err := o.xids()
-	return node.HealthRules{Ignored: xids, IgnoreAll: all, Quiet: node.Moment(o.healthMin)}, err
+	rules, err := node.ReadHealthRules(o.ignoreXIDs, node.Moment(o.healthMin))
+	if err != nil {
+		return rules, fmt.Errorf("--ignore-xids: %w", err)
+	}
+	return rules, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
@@ -54,15 +53,9 @@ type plugin struct {
 
 // run works until ctx ends.
 func run(ctx context.Context, o *options) error {
-	restConfig, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	client, err := cluster.NewClient(o.kubeconfig)
 	if err != nil {
-		return fmt.Errorf("find the API server (--kubeconfig): %w", err)
-	}
-	// Bursts happen when many pods start at once; the watch carries the rest.
-	restConfig.QPS, restConfig.Burst = 50, 100
-	client, err := kubernetes.NewForConfig(restConfig)
-	if err != nil {
-		return fmt.Errorf("make a client for the API server: %w", err)
+		return fmt.Errorf("%w (--kubeconfig)", err)
 	}
 	p, err := assemble(client, driver.NewNVML(o.nvmlLibrary), o)
 	if err != nil {
@@ -114,7 +107,7 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	p.report.Attach(p.agent, p.metrics, p.pods, p.store)
 	p.report.Checkpoint(broken)
 	p.config = live.New(live.Options{
-		Client: client, Problem: p.report.Configuration, Changed: p.configured,
+		Client: client, Problem: p.report.Configuration, Changed: p.agent.Configured,
 		Store: checkpoint.Configuration{Files: hostnode.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
 	})
 	p.settings = agent.Configuration{Watcher: p.config, Node: o.nodeName}
@@ -165,14 +158,6 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	return err
 }
 
-// configured takes in a version of the configuration. Names of resources and units are
-// not part of the state.
-func (p *plugin) configured(v live.Value) {
-	klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
-	p.agent.Send(agent.SettingsEvent(v, p.o.nodeName))
-	p.agent.Wake()
-}
-
 // start runs every part. Devices are looked at only after the configuration was
 // read, so that nothing is published under settings that are not the
 // administrator's; the kubelet is told only after the devices are known, so that
@@ -205,15 +190,9 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 // serveWhenReady starts what needs to know the devices. What runs on them is recorded
 // first where a record was lost.
 func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) error {
-	klog.InfoS("waiting for the driver")
-	changes, stop := p.agent.Changes()
-	defer stop()
-	select {
-	case <-ctx.Done():
+	if !p.agent.AwaitScan(ctx) {
 		return nil
-	case <-changes:
 	}
-	klog.InfoS("devices found", "count", len(p.agent.State().Inventory().Devices))
 	p.keeper.Recall()
 	group.Go(func() error { return p.mover.Run(ctx) })
 	p.mover.AwaitLook(ctx)

@@ -13,10 +13,13 @@
 package agent
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
@@ -108,6 +111,21 @@ func (a *Agent) Changes() (changes <-chan struct{}, stop func()) {
 		defer a.mu.Unlock()
 		a.readers = slices.DeleteFunc(a.readers, func(x chan struct{}) bool { return x == c })
 	}
+}
+
+// AwaitScan returns when the driver has listed its devices, and false if ctx ends
+// before that.
+func (a *Agent) AwaitScan(ctx context.Context) bool {
+	klog.InfoS("waiting for the driver")
+	changes, stop := a.Changes()
+	defer stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changes:
+	}
+	klog.InfoS("devices found", "count", len(a.State().Inventory().Devices))
+	return true
 }
 
 // Minor returns the number of a device's node.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/klog/v2"
+
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/node"
@@ -65,6 +67,14 @@ func isScaled(c config.Device, here config.NodeSettings) bool {
 		most = max(most, here.Devices[i].MemoryScaling)
 	}
 	return most > 1
+}
+
+// Configured takes in a new version of the ConfigMaps. Names of resources and units
+// are no part of the state, so readers are woken in any case.
+func (a *Agent) Configured(v live.Value) {
+	klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
+	a.Send(SettingsEvent(v, a.State().Node()))
+	a.Wake()
 }
 
 // SettingsEvent is a version of the ConfigMaps as an event: Configured, or ConfigLost

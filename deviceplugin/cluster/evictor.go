@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-
-	"deviceshare/deviceplugin/retry"
 )
 
 // Placements tells what became of pods that their node refused for good.
@@ -54,7 +52,7 @@ type podKey struct {
 // Evictor evicts in the background. It is safe for concurrent use.
 type Evictor struct {
 	cfg   EvictorConfig
-	queue *retry.Queue[podKey]
+	queue *Queue[podKey]
 
 	mu   sync.Mutex
 	why  map[podKey]string // of those in the queue
@@ -68,7 +66,7 @@ func NewEvictor(cfg EvictorConfig) *Evictor {
 	}
 	return &Evictor{
 		cfg: cfg, why: map[podKey]string{}, told: map[types.UID]bool{},
-		queue: retry.New[podKey](time.Second, time.Minute),
+		queue: NewQueue[podKey](time.Second, time.Minute),
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"deviceshare/deviceplugin/retry"
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/sharing/wire"
 )
 
@@ -35,12 +35,12 @@ type pod struct {
 type ReceiptWriter struct {
 	client kubernetes.Interface
 	node   string
-	queue  *retry.Queue[pod]
+	queue  *cluster.Queue[pod]
 }
 
 // NewReceiptWriter returns a writer that has not started.
 func NewReceiptWriter(client kubernetes.Interface, node string) *ReceiptWriter {
-	return &ReceiptWriter{client: client, node: node, queue: retry.New[pod](100*time.Millisecond, time.Minute)}
+	return &ReceiptWriter{client: client, node: node, queue: cluster.NewQueue[pod](100*time.Millisecond, time.Minute)}
 }
 
 // Prepared notes that a pod's container got its devices. It does not block.

@@ -5,6 +5,8 @@ package node
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // ApplicationXIDs are critical errors caused by the program that ran, not by the
@@ -59,6 +61,24 @@ func (h health) afterAnswer(at, quiet Moment) health {
 		return health{}
 	}
 	return h
+}
+
+// ReadHealthRules returns the rules that ignore the critical errors with these
+// numbers; "all", or "xids" as NVIDIA's plugin says it, ignores every one.
+func ReadHealthRules(ignored []string, quiet Moment) (HealthRules, error) {
+	rules := HealthRules{Quiet: quiet}
+	for _, text := range ignored {
+		text = strings.TrimSpace(text)
+		if text == "all" || text == "xids" {
+			return HealthRules{IgnoreAll: true, Quiet: quiet}, nil
+		}
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return HealthRules{}, fmt.Errorf("%q is no error number", text)
+		}
+		rules.Ignored = append(rules.Ignored, n)
+	}
+	return rules, nil
 }
 
 // Counts reports whether a critical error says something about the device.

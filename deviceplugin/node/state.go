@@ -61,6 +61,9 @@ func New(c Config) State { return State{cfg: c} }
 // Scanned reports whether the driver has listed its devices at least once.
 func (s State) Scanned() bool { return s.scanned }
 
+// Node is the name of the node.
+func (s State) Node() string { return s.cfg.Node }
+
 // ConfigUnknown reports that it is not known what the administrator wants, and why.
 func (s State) ConfigUnknown() (why string, is bool) { return s.unknown.why, s.unknown.is }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retry does things in the background one at a time, and what fails again
-// later.
-package retry
+package cluster
 
 import (
 	"context"
@@ -11,15 +9,16 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Queue is things to do, each named by a key that is there once however often it
-// is added. It is safe for concurrent use.
+// Queue does things in the background, one at a time, and what failed again later.
+// Each is named by a key, which is there once however often it is added. It is safe
+// for concurrent use.
 type Queue[T comparable] struct {
 	queue workqueue.TypedRateLimitingInterface[T]
 }
 
-// New returns an empty queue. What fails waits for first, then twice as long each
+// NewQueue returns an empty queue. What fails waits for first, then twice as long each
 // time, at most most.
-func New[T comparable](first, most time.Duration) *Queue[T] {
+func NewQueue[T comparable](first, most time.Duration) *Queue[T] {
 	return &Queue[T]{workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[T](first, most))}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package retry
+package cluster
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestWhatFailsIsDoneAgainAndHoldsUpNothingElse(t *testing.T) {
-	q := New[string](time.Millisecond, 10*time.Millisecond)
+	q := NewQueue[string](time.Millisecond, 10*time.Millisecond)
 	q.Add("bad")
 	q.Add("bad")
 	q.AddAfter("good", time.Millisecond)

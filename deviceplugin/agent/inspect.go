@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"deviceshare/config"
+	"deviceshare/config/live"
+	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+// Inspection is what a driver reports, as people read it.
+type Inspection struct {
+	// DriverEdits bring the driver into a container that gets the first device.
+	DriverEdits *specs.ContainerEdits `json:"driverEdits"`
+	// Instances are the partitions that exist, whoever made them.
+	Instances map[sharing.DeviceID][]driver.Instance `json:"instances"`
+	// Inventory is what the node would publish, as its annotation.
+	Inventory json.RawMessage `json:"inventory"`
+}
+
+// Inspect reads a driver once, under the default configuration, and changes nothing.
+func Inspect(ctx context.Context, gpus driver.Driver, base cdi.Options, nodeName string) (seen Inspection, err error) {
+	if err := gpus.Open(); err != nil {
+		return Inspection{}, err
+	}
+	defer func() { err = errors.Join(err, gpus.Close()) }()
+	found, err := driver.Scan(gpus)
+	if err != nil {
+		return Inspection{}, err
+	}
+	a := New(node.Config{Node: nodeName}, nil)
+	a.Send(SettingsEvent(live.Value{Device: config.DefaultDevice()}, nodeName))
+	a.Send(node.Scanned{Devices: found})
+	inv := a.State().Inventory()
+	text, err := wire.EncodeInventory(inv)
+	if err != nil {
+		return Inspection{}, fmt.Errorf("write the inventory of node %s: %w", nodeName, err)
+	}
+	seen.Inventory = json.RawMessage(text)
+	if seen.DriverEdits, err = firstEdits(ctx, gpus, base, a, &inv); err != nil {
+		return Inspection{}, err
+	}
+	seen.Instances, err = instances(gpus, found)
+	return seen, err
+}
+
+// instances lists the partitions of all devices that are partitioned.
+func instances(gpus driver.Partitions, found []node.Facts) (map[sharing.DeviceID][]driver.Instance, error) {
+	all := map[sharing.DeviceID][]driver.Instance{}
+	for i := range found {
+		if !found[i].MIG.Enabled {
+			continue
+		}
+		list, err := gpus.Instances(found[i].UUID)
+		if err != nil {
+			return nil, fmt.Errorf("list the partitions of device %s: %w", found[i].UUID, err)
+		}
+		all[found[i].UUID] = list
+	}
+	return all, nil
+}
+
+// firstEdits are the edits of a container that gets the first device; nil without one.
+func firstEdits(ctx context.Context, gpus driver.Driver, base cdi.Options, a *Agent, inv *sharing.Inventory) (*specs.ContainerEdits, error) {
+	if len(inv.Devices) == 0 {
+		return nil, nil
+	}
+	edits, _, err := base.NewBase(gpus, a)
+	if err != nil {
+		return nil, err
+	}
+	return edits.Edits(ctx, []sharing.DeviceID{inv.Devices[0].ID})
+}
