@@ -22,7 +22,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: the parts build into the same folders, and there is one sandbox. What is compiled inside
 # of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build demo sandbox sandbox-down test test-race test-c test-e2e gpu-build gpu gpu-dry fuzz bench lint clean
+.PHONY: help build demo sandbox sandbox-down test test-race test-c test-e2e gpu-build gpu gpu-dry fuzz bench mutate lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,14 @@ fuzz: ## fuzz every decoder for FUZZTIME each (60s)
 
 bench: ## compare fit, refuse and session open with the in-tree code; print how much of what is asked MIG can give
 	$(GOTEST) -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./sharing/place/ ./sharing/mig/... ./plugins/deviceshare/
+
+# What decides. A mutant is one changed operator; a test must notice it. The runs of a package's tests are short, so that gremlins'
+# own limit on them would take mutants for endless loops.
+MUTATED  ?= sharing/place sharing/policy sharing/request sharing/wire sharing/mig sharing deviceplugin/node plugins/deviceshare/podstate
+GREMLINS := github.com/go-gremlins/gremlins/cmd/gremlins@v0.5.0
+
+mutate: ## change the deciding packages operator by operator and show what no test notices; MUTATED=DIR for one of them
+	@set -e; for p in $(MUTATED); do echo "mutating $$p"; $(GO) run $(GREMLINS) unleash --workers 2 --timeout-coefficient 150 ./$$p; done
 
 lint: ## go vet and gofmt over every package
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
