@@ -3,6 +3,8 @@
 package node
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	"deviceshare/sharing"
@@ -73,5 +75,33 @@ func TestAnErrorOfAnUnknownDeviceBreaksAll(t *testing.T) {
 	s := Reduce(working(HealthRules{}, "GPU-a", "GPU-b"), Faulted{XID: 79, At: 1})
 	if n := broken(s); n != 2 {
 		t.Errorf("%d are broken", n)
+	}
+}
+
+func TestTheNumbersOfIgnoredErrorsAreReadOrRefused(t *testing.T) {
+	const quiet = Moment(60)
+	for name, c := range map[string]struct {
+		ignored []string
+		counts  map[uint64]bool
+	}{
+		"nothing is ignored":               {nil, map[uint64]bool{13: true, 79: true}},
+		"some are, with blanks around":     {[]string{"13", " 31 "}, map[uint64]bool{13: false, 31: false, 79: true}},
+		"all are":                          {[]string{"13", "all"}, map[uint64]bool{13: false, 79: false}},
+		"all are, in NVIDIA's older words": {[]string{"xids"}, map[uint64]bool{79: false}},
+	} {
+		rules, err := ReadHealthRules(c.ignored, quiet)
+		if err != nil || rules.Quiet != quiet {
+			t.Errorf("%s: %+v, %v", name, rules, err)
+		}
+		for xid, want := range c.counts {
+			if rules.Counts(xid) != want {
+				t.Errorf("%s: XID %d counts is %v", name, xid, !want)
+			}
+		}
+	}
+	for _, wrong := range []string{"x", "", "-1", "4294967296"} {
+		if _, err := ReadHealthRules([]string{"13", wrong}, quiet); err == nil || !strings.Contains(err.Error(), strconv.Quote(wrong)) {
+			t.Errorf("%q is read, %v", wrong, err)
+		}
 	}
 }
