@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"deviceshare/config"
@@ -33,26 +33,26 @@ type object struct {
 // example, is reported as a problem and tried again.
 func (w *Watcher) Run(ctx context.Context) error {
 	var settled []cache.InformerSynced
-	var running []*follower
+	var followed []*follower
+	var working sync.WaitGroup
 	for _, name := range []string{w.options.DeviceName, w.options.NodeName} {
 		for _, namespace := range w.options.Namespaces {
 			f, err := w.follow(key{namespace, name})
 			if err != nil {
 				return err
 			}
-			f.factory.Start(ctx.Done())
-			running = append(running, f)
+			working.Go(func() { f.informer.RunWithContext(ctx) })
+			followed = append(followed, f)
 			settled = append(settled, func() bool { return w.settled(f.key, f.listed) })
 		}
 	}
-	var late sync.WaitGroup
 	if cache.WaitForCacheSync(ctx.Done(), settled...) {
-		for _, f := range running {
+		for _, f := range followed {
 			if f.listed() {
 				w.list(f.key)
 				continue
 			}
-			late.Go(func() {
+			working.Go(func() {
 				if cache.WaitForCacheSync(ctx.Done(), f.listed) {
 					w.list(f.key)
 				}
@@ -65,18 +65,17 @@ func (w *Watcher) Run(ctx context.Context) error {
 		close(w.synced)
 		<-ctx.Done()
 	}
-	late.Wait()
-	for _, f := range running {
-		f.factory.Shutdown()
-	}
+	working.Wait()
 	return nil
 }
 
-// follower is the informer of a single object.
+// follower is the informer of a single object. A factory has one informer for each
+// type, and here are several: a role may name the objects that can be read, and only a
+// watch of one object by its name is allowed then.
 type follower struct {
-	key     key
-	factory informers.SharedInformerFactory
-	listed  cache.InformerSynced
+	key      key
+	informer cache.SharedIndexInformer
+	listed   cache.InformerSynced
 }
 
 // list notes that it is known whether there is an object.
@@ -92,12 +91,9 @@ func (w *Watcher) list(k key) {
 
 // follow makes an informer for a single object.
 func (w *Watcher) follow(k key) (*follower, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(w.options.Client, 0,
-		informers.WithNamespace(k.namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", k.name).String()
-		}))
-	informer := factory.Core().V1().ConfigMaps().Informer()
+	informer := coreinformers.NewFilteredConfigMapInformer(w.options.Client, k.namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", k.name).String()
+	})
 	err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		w.failed(ctx, k, err)
 	})
@@ -112,7 +108,7 @@ func (w *Watcher) follow(k key) (*follower, error) {
 	if err != nil {
 		return nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
 	}
-	return &follower{key: k, factory: factory, listed: registration.HasSynced}, nil
+	return &follower{key: k, informer: informer, listed: registration.HasSynced}, nil
 }
 
 // see notes a version of an object. Until all have been listed nothing is

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -40,11 +40,9 @@ type PodObserver interface {
 
 // NewPods returns the pods of a node; none are known until Run.
 func NewPods(client kubernetes.Interface, node string, observer PodObserver) (*Pods, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
-	}))
+	informer := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, where("spec.nodeName", node))
 	s := &Pods{
-		client: client, node: node, observer: observer, informer: factory.Core().V1().Pods().Informer(),
+		client: client, node: node, observer: observer, informer: informer,
 		live: map[sharing.Owner]*corev1.Pod{}, changed: make(chan struct{}),
 	}
 	registration, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -57,6 +55,12 @@ func NewPods(client kubernetes.Interface, node string, observer PodObserver) (*P
 	}
 	s.handled = registration.HasSynced
 	return s, nil
+}
+
+// where restricts a watch to the objects with this value in a field, so that a node
+// does not keep the whole cluster in memory.
+func where(field, value string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }
 }
 
 // Run watches until ctx ends.

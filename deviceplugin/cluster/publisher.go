@@ -13,9 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -57,10 +56,8 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if cfg.Retry == 0 {
 		cfg.Retry = 5 * time.Second
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", cfg.Node).String()
-	}))
-	p := &Publisher{cfg: cfg, informer: factory.Core().V1().Nodes().Informer(), seen: make(chan struct{}, 1)}
+	informer := coreinformers.NewFilteredNodeInformer(cfg.Client, 0, cache.Indexers{}, where("metadata.name", cfg.Node))
+	p := &Publisher{cfg: cfg, informer: informer, seen: make(chan struct{}, 1)}
 	poke := func(any) {
 		select {
 		case p.seen <- struct{}{}:
