@@ -152,7 +152,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	})
 	changes, _ := p.agent.Changes()
 	p.publisher, err = cluster.NewPublisher(cluster.PublisherConfig{
-		Client: client, Node: o.nodeName, Changes: changes, Trouble: p.report.Publishing,
+		Client: client, Node: o.nodeName, Changes: changes, Ended: p.report.Publishing,
 		Source: agent.Published{Agent: p.agent, Configuration: p.settings, Amounts: p.amounts},
 	})
 	return err

@@ -84,13 +84,16 @@ type Watcher struct {
 	current atomic.Pointer[Value]
 	synced  chan struct{}
 
-	mu         sync.Mutex // guards what follows and orders the callbacks
-	ready      bool
-	seen       map[key]object
-	told       map[key]Source // the version whose problems were told last
-	unreadable map[key]string // why an object cannot be read now
-	forbidden  map[key]bool   // it can never be read: it is not waited for
-	listed     map[key]bool   // it is known whether there is an object
+	mu    sync.Mutex // guards what follows and orders the callbacks
+	ready bool
+	seen  map[key]object
+	// told is the version whose problems were told last, and unreadable why an object
+	// cannot be read now. Programs that have no model of a node follow ConfigMaps too:
+	// that each is told once is remembered here.
+	told       map[key]Source
+	unreadable map[key]string
+	forbidden  map[key]bool // it can never be read: it is not waited for
+	listed     map[key]bool // it is known whether there is an object
 	// known has the names of the ConfigMaps of which something good is in force, the
 	// defaults because there is none included.
 	known map[string]bool

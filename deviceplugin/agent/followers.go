@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/legacy"
@@ -53,10 +52,7 @@ func (f *Followers) Released(_ sharing.Owner, err error) {
 }
 
 // PodGone implements cluster.PodObserver.
-func (f *Followers) PodGone(owner sharing.Owner) {
-	f.Evictor.Forget(types.UID(owner))
-	f.Releaser.Gone(owner)
-}
+func (f *Followers) PodGone(owner sharing.Owner) { f.Releaser.Gone(owner) }
 
 // Placements tells what becomes of pods that were placed before a change.
 type Placements struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/metrics"
@@ -26,14 +27,41 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 			r.Trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", errors.New(n.Detail))
 		case node.ConfigUsable:
 			r.Trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", nil)
-		case node.PartFailed:
-			kind, reason := problemOf(n.Part)
-			r.Trouble(kind, reason, errors.New(n.Detail))
-		case node.PartWorks:
-			kind, reason := problemOf(n.Part)
-			r.Trouble(kind, reason, nil)
+		case node.PodMisplaced:
+			r.placement(&n.Pod)
+		case node.PartFailed, node.PartWorks:
+			r.part(n)
 		}
 	}
+}
+
+// placement reports a pod that this node refused for good.
+func (r *Reporter) placement(m *node.Misplaced) {
+	r.metrics.Misplaced(m.Fate.String())
+	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Namespace, Name: m.Pod, UID: types.UID(m.Owner)}
+	reason, text := "DevicePlacementRefused", "this node cannot start the pod as it was placed: "
+	if m.Fate == node.Evicted {
+		reason, text = "DevicePlacedAnew", "evicting the pod so that it is placed anew, since this node cannot start it as it was placed: "
+	}
+	r.recorder.Event(pod, corev1.EventTypeWarning, reason, text+short(m.Why))
+}
+
+// part reports that a part of the surroundings fails or works again.
+func (r *Reporter) part(n *node.Notice) {
+	if n.Part == node.PartAmounts {
+		// A passing state and no trouble: its end is no news.
+		if n.Kind == node.PartFailed {
+			klog.InfoS("memory and cores cannot simply be in the node's capacity", "why", n.Detail)
+			r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceAmountsInTransition", short(n.Detail))
+		}
+		return
+	}
+	var err error
+	if n.Kind == node.PartFailed {
+		err = errors.New(n.Detail)
+	}
+	kind, reason := problemOf(n.Part)
+	r.Trouble(kind, reason, err)
 }
 
 // problemOf is how trouble of a part is counted and called.

@@ -111,7 +111,8 @@ func (r *Reporter) UsageUnread(_ checkpoint.Record, err error) {
 	r.metrics.Problem(metrics.ProblemUsage)
 }
 
-// Part takes in whether a part of the surroundings works. It is told when it changes.
+// Part takes in whether a part of the surroundings works. People are told when it
+// changes.
 func (r *Reporter) Part(p node.Part, err error) {
 	if err != nil {
 		r.agent.Send(node.Troubled{Part: p, Why: err.Error()})
@@ -149,26 +150,21 @@ func (r *Reporter) Refused(pod *corev1.Pod, err error) {
 	r.recorder.Event(pod, corev1.EventTypeWarning, "DevicePrepareFailed", short(err.Error()))
 }
 
-// Evicted reports a pod that goes so that it is placed anew.
-func (r *Reporter) Evicted(pod *corev1.Pod, why string) {
-	r.metrics.Misplaced("evicted")
-	r.recorder.Eventf(pod, corev1.EventTypeWarning, "DevicePlacedAnew",
-		"evicting the pod so that it is placed anew, since this node cannot start it as it was placed: %s", short(why))
-}
+// Evicted takes in a pod that goes so that it is placed anew.
+func (r *Reporter) Evicted(pod *corev1.Pod, why string) { r.misplaced(pod, node.Evicted, why) }
 
-// Kept reports a pod that was refused for good and stays.
-func (r *Reporter) Kept(pod *corev1.Pod, why string) {
-	r.metrics.Misplaced("kept")
-	r.recorder.Eventf(pod, corev1.EventTypeWarning, "DevicePlacementRefused", "this node cannot start the pod as it was placed: %s", short(why))
+// Kept takes in a pod that was refused for good and stays.
+func (r *Reporter) Kept(pod *corev1.Pod, why string) { r.misplaced(pod, node.Kept, why) }
+
+func (r *Reporter) misplaced(pod *corev1.Pod, fate node.Fate, why string) {
+	r.agent.Send(node.Misplaced{Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Fate: fate, Why: why})
 }
 
 // SourceChanged implements legacy.Observer: the amounts come from somewhere else.
 func (r *Reporter) SourceChanged() { r.agent.Wake() }
 
-// InTransition reports why memory and cores cannot simply be in the node's status.
-func (r *Reporter) InTransition(why string) {
-	r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceAmountsInTransition", short(why))
-}
+// InTransition takes in why memory and cores cannot simply be in the node's status.
+func (r *Reporter) InTransition(obstacle error) { r.Part(node.PartAmounts, obstacle) }
 
 // DaemonDied tells the node, and every pod that was a client, that an MPS control
 // daemon died. It is called for several devices at once. It must not wait for a preparer, which may be the caller.

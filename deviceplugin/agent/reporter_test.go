@@ -5,9 +5,12 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	events "k8s.io/client-go/tools/record"
 
 	"deviceshare/deviceplugin/kubelet"
@@ -45,5 +48,45 @@ func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing
 		for len(recorder.Events) > 0 {
 			<-recorder.Events
 		}
+	}
+}
+
+func TestAPassingStateOfTheAmountsIsToldOncePerReasonAndNotWhenItEnds(t *testing.T) {
+	recorder := events.NewFakeRecorder(100)
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
+	r.agent = New(node.Config{Node: "n"}, r)
+	for _, obstacle := range []error{nil, errors.New("held"), errors.New("held"), errors.New("remembered"), nil, nil, errors.New("held")} {
+		r.InTransition(obstacle)
+	}
+	var told []string
+	for len(recorder.Events) > 0 {
+		told = append(told, <-recorder.Events)
+	}
+	const event = "Warning DeviceAmountsInTransition "
+	if want := []string{event + "held", event + "remembered", event + "held"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+func TestAMisplacedPodIsToldOnceWhateverBecomesOfIt(t *testing.T) {
+	recorder := events.NewFakeRecorder(100)
+	recorder.IncludeObject = true
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
+	r.agent = New(node.Config{Node: "n"}, r)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"}}
+	r.Evicted(pod, "another mode")
+	r.Evicted(pod, "another mode")
+	r.Kept(pod, "it began meanwhile")
+	if len(recorder.Events) != 1 {
+		t.Fatalf("%d events, want 1", len(recorder.Events))
+	}
+	const anew = "Warning DevicePlacedAnew evicting the pod so that it is placed anew, since this node cannot start it as it was placed: another mode"
+	if told := <-recorder.Events; !strings.HasPrefix(told, anew) {
+		t.Errorf("told %q", told)
+	}
+	r.agent.Send(node.OwnerGone{Owner: "uid"})
+	r.Kept(pod, "it has run")
+	if told := <-recorder.Events; !strings.HasPrefix(told, "Warning DevicePlacementRefused this node cannot start the pod as it was placed: it has run") {
+		t.Errorf("told %q", told)
 	}
 }

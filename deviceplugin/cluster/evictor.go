@@ -23,7 +23,7 @@ type Placements interface {
 	// Started reports whether the pod has begun its work: it is not evicted then.
 	Started(pod *corev1.Pod) bool
 	// Evicted is told that a pod is about to go and why, Kept that it stays, with
-	// what a person can do. Each is told once per pod.
+	// what a person can do. Both are told at every refusal and every attempt.
 	Evicted(pod *corev1.Pod, why string)
 	Kept(pod *corev1.Pod, why string)
 }
@@ -54,9 +54,8 @@ type Evictor struct {
 	cfg   EvictorConfig
 	queue *Queue[podKey]
 
-	mu   sync.Mutex
-	why  map[podKey]string // of those in the queue
-	told map[types.UID]bool
+	mu  sync.Mutex
+	why map[podKey]string // of those in the queue
 }
 
 // NewEvictor returns an evictor that has not started.
@@ -65,8 +64,7 @@ func NewEvictor(cfg EvictorConfig) *Evictor {
 		cfg.Delay = time.Second
 	}
 	return &Evictor{
-		cfg: cfg, why: map[podKey]string{}, told: map[types.UID]bool{},
-		queue: NewQueue[podKey](time.Second, time.Minute),
+		cfg: cfg, why: map[podKey]string{}, queue: NewQueue[podKey](time.Second, time.Minute),
 	}
 }
 
@@ -75,7 +73,7 @@ func NewEvictor(cfg EvictorConfig) *Evictor {
 func (e *Evictor) Replace(p *corev1.Pod, why string) {
 	key := podKey{p.Namespace, p.Name, p.UID}
 	if kept := e.keeps(p); kept != nil {
-		if p.DeletionTimestamp == nil && e.markTold(p.UID) {
+		if p.DeletionTimestamp == nil {
 			e.cfg.Placements.Kept(p, why+": "+kept.Error())
 		}
 		return
@@ -87,13 +85,6 @@ func (e *Evictor) Replace(p *corev1.Pod, why string) {
 	if !queued {
 		e.queue.AddAfter(key, e.cfg.Delay)
 	}
-}
-
-// Forget drops what is kept about a pod that is gone.
-func (e *Evictor) Forget(uid types.UID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.told, uid)
 }
 
 // keptError says why a pod is not evicted. It ends with what a person can do.
@@ -116,15 +107,6 @@ func (e *Evictor) keeps(p *corev1.Pod) error {
 		return keptError("it belongs to the node and is not evicted")
 	}
 	return nil
-}
-
-// markTold notes that a pod is told about, and reports whether it is the first time.
-func (e *Evictor) markTold(uid types.UID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	was := e.told[uid]
-	e.told[uid] = true
-	return !was
 }
 
 // Run evicts until ctx ends. What fails is tried again later.
@@ -158,9 +140,7 @@ func (e *Evictor) evict(ctx context.Context, p podKey) error {
 	e.mu.Lock()
 	why := e.why[p]
 	e.mu.Unlock()
-	if e.markTold(p.uid) {
-		e.cfg.Placements.Evicted(now, why)
-	}
+	e.cfg.Placements.Evicted(now, why)
 	err = e.cfg.Client.CoreV1().Pods(p.namespace).EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name},
 		DeleteOptions: &metav1.DeleteOptions{

@@ -18,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
 )
 
 // desk is an evictor at an API server that evicts as the real one does: only the
@@ -30,6 +33,7 @@ type desk struct {
 	mu     sync.Mutex
 	calls  int
 	answer func(call int) error
+	state  node.State // what was told is remembered there, as the agent does
 	said   []string
 }
 
@@ -57,13 +61,21 @@ func newDesk(t *testing.T, pods ...*corev1.Pod) *desk {
 }
 
 func (d *desk) Started(p *corev1.Pod) bool        { return p.Status.Phase == corev1.PodRunning }
-func (d *desk) Evicted(p *corev1.Pod, why string) { d.say("evicted " + p.Name + ": " + why) }
-func (d *desk) Kept(p *corev1.Pod, why string)    { d.say("kept " + p.Name + ": " + why) }
+func (d *desk) Evicted(p *corev1.Pod, why string) { d.misplaced(p, node.Evicted, why) }
+func (d *desk) Kept(p *corev1.Pod, why string)    { d.misplaced(p, node.Kept, why) }
 
-func (d *desk) say(text string) {
+func (d *desk) misplaced(p *corev1.Pod, fate node.Fate, why string) {
+	d.take(node.Misplaced{Owner: sharing.Owner(p.UID), Pod: p.Name, Fate: fate, Why: why})
+}
+
+func (d *desk) take(e node.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.said = append(d.said, text)
+	before := d.state
+	d.state = node.Reduce(before, e)
+	for _, n := range node.Diff(before, d.state) {
+		d.said = append(d.said, n.Pod.Fate.String()+" "+n.Pod.Pod+": "+n.Detail)
+	}
 }
 
 func (d *desk) all() string {
@@ -158,7 +170,7 @@ func TestPodsThatAreKeptAreToldOnceWhatToDo(t *testing.T) {
 			if d.evictor.queue.Len() != 0 {
 				t.Error("it is going to be evicted")
 			}
-			d.evictor.Forget("uid-1")
+			d.take(node.OwnerGone{Owner: "uid-1"})
 			d.evictor.Replace(c.pod, "why")
 			if strings.Count(d.all(), "kept p: ") != 2*told {
 				t.Error("a pod that is gone was not forgotten")

@@ -34,9 +34,8 @@ type PublisherConfig struct {
 	Source NodeSource
 	// Changes holds a token when Source may answer differently.
 	Changes <-chan struct{}
-	// Trouble is told, once per change, that publishing fails (or nil that it
-	// works again). It may be nil.
-	Trouble func(error)
+	// Ended is told how every attempt to publish ended; nil if well. It may be nil.
+	Ended func(error)
 	// Retry is the wait after a failure; 5 s when zero.
 	Retry time.Duration
 }
@@ -48,7 +47,6 @@ type Publisher struct {
 	seen     chan struct{} // a token when the node was seen to change
 	stale    []string      // capacity names published before and no longer wanted
 	last     []string
-	trouble  string
 }
 
 // NewPublisher returns a publisher that has not started.
@@ -90,26 +88,13 @@ func (p *Publisher) Run(ctx context.Context) error {
 		}
 		retry = nil
 		err := p.publish(ctx)
-		p.report(err)
+		if p.cfg.Ended != nil {
+			p.cfg.Ended(err)
+		}
 		if err != nil {
+			klog.ErrorS(err, "cannot publish the devices", "node", p.cfg.Node)
 			retry = time.After(p.cfg.Retry)
 		}
-	}
-}
-
-// report tells about trouble when it changed.
-func (p *Publisher) report(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-		klog.ErrorS(err, "cannot publish the devices", "node", p.cfg.Node)
-	}
-	if text == p.trouble {
-		return
-	}
-	p.trouble = text
-	if p.cfg.Trouble != nil {
-		p.cfg.Trouble(err)
 	}
 }
 

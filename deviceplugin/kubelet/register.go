@@ -5,12 +5,14 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/apimachinery/pkg/util/wait"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
@@ -18,6 +20,11 @@ import (
 // file is there a moment before anybody listens on it, and a kubelet refuses the
 // pods that it looks at before we have registered.
 const quick = 50 * time.Millisecond
+
+// pauses are the waits after registrations that fail one after the other.
+func (s *Server) pauses() wait.Backoff {
+	return wait.Backoff{Duration: quick, Factor: 2, Cap: s.tick, Steps: math.MaxInt}
+}
 
 // kubeletSocket is where the kubelet takes registrations, in its directory.
 const kubeletSocket = "kubelet.sock"
@@ -44,8 +51,7 @@ func (s *Server) register(ctx context.Context, resource string) error {
 // awaitKubelet returns when the kubelet's socket is made anew, or it is time to try
 // all the same: at first soon, then ever later.
 func (s *Server) awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher) {
-	later := time.After(s.pause)
-	s.pause = min(2*s.pause, s.tick)
+	later := time.After(s.pause.Step())
 	for {
 		select {
 		case <-ctx.Done():
@@ -54,7 +60,7 @@ func (s *Server) awaitKubelet(ctx context.Context, watcher *fsnotify.Watcher) {
 			return
 		case e := <-watcher.Events:
 			if filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create) {
-				s.pause = quick
+				s.pause = s.pauses()
 				return
 			}
 		}

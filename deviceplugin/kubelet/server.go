@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
@@ -76,15 +77,17 @@ type Server struct {
 	pluginapi.UnimplementedDevicePluginServer
 	cfg  ServerConfig
 	tick time.Duration // between looks at the resource name; at most between attempts
-	// pause is for how long to wait after the next registration that fails; Run's own.
-	pause time.Duration
+	// pause is how long to wait after the next registration that fails; Run's own.
+	pause wait.Backoff
 	// streams is how many lists of devices were taken and are still watched.
 	streams atomic.Int32
 }
 
 // NewServer returns a server that has not started.
 func NewServer(cfg ServerConfig) *Server {
-	return &Server{cfg: cfg, tick: 3 * time.Second, pause: quick}
+	s := &Server{cfg: cfg, tick: 3 * time.Second}
+	s.pause = s.pauses()
+	return s
 }
 
 // Taken reports whether the kubelet has taken the list of devices and still watches
@@ -142,7 +145,7 @@ func (s *Server) session(ctx context.Context) error {
 		s.awaitKubelet(ctx, watcher)
 		return nil
 	}
-	s.pause = quick
+	s.pause = s.pauses()
 	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Offer.Devices()))
 	return s.watch(ctx, watcher, broken, resource)
 }

@@ -32,10 +32,12 @@ const (
 // 4 MiB at about 66 bytes each.
 const maxUnits = 60000
 
-// ChooseAmountSource says how to offer the amounts, and why for people. setting is auto,
-// node-status or device-plugin; record is what the kubelet recorded; live reports
-// whether a pod still runs. units is how many kubelet devices FromDevicePlugin would take.
-func ChooseAmountSource(setting string, record kubelet.Record, names []string, live func(sharing.Owner) bool, units int64) (AmountSource, string) {
+// ChooseAmountSource says how to offer the amounts. The error says why they cannot simply
+// be in the node's status, or what goes wrong if they are; it is nil where nothing stands
+// in the way. setting is auto, node-status or device-plugin; record is what the kubelet
+// recorded; live reports whether a pod still runs. units is how many kubelet devices
+// FromDevicePlugin would take.
+func ChooseAmountSource(setting string, record kubelet.Record, names []string, live func(sharing.Owner) bool, units int64) (AmountSource, error) {
 	holders := 0
 	for _, h := range record.Held {
 		if slices.Contains(names, h.Resource) && live(h.Owner) {
@@ -45,30 +47,30 @@ func ChooseAmountSource(setting string, record kubelet.Record, names []string, l
 	registered := slices.ContainsFunc(record.Registered, func(r string) bool { return slices.Contains(names, r) })
 	resources := strings.Join(names, " and ")
 	fits := units <= maxUnits
-	tooMany := fmt.Sprintf("%d kubelet devices would be needed for %s and %d fit into a message: raise gpuMemoryFactor, or delete the pods of the legacy device plugin",
+	tooMany := fmt.Errorf("%d kubelet devices would be needed for %s and %d fit into a message: raise gpuMemoryFactor, or delete the pods of the legacy device plugin",
 		units, resources, maxUnits)
 	switch {
 	case setting == string(FromNodeStatus):
-		return FromNodeStatus, explainForced(resources, holders, registered)
+		return FromNodeStatus, forced(resources, holders, registered)
 	case setting == string(FromDevicePlugin) && fits:
-		return FromDevicePlugin, ""
+		return FromDevicePlugin, nil
 	case setting == string(FromDevicePlugin):
 		return FromNone, tooMany
 	case holders > 0 && fits:
-		return FromDevicePlugin, fmt.Sprintf("%d containers hold %s from the device plugin that ran here before; they are offered in its way until those containers are gone", holders, resources)
+		return FromDevicePlugin, fmt.Errorf("%d containers hold %s from the device plugin that ran here before; they are offered in its way until those containers are gone", holders, resources)
 	case holders > 0:
 		return FromNone, tooMany
 	case registered:
-		return FromNone, fmt.Sprintf("the kubelet still remembers %s from the device plugin that ran here before; this node takes new pods when it has forgotten, within about five minutes", resources)
+		return FromNone, fmt.Errorf("the kubelet still remembers %s from the device plugin that ran here before; this node takes new pods when it has forgotten, within about five minutes", resources)
 	}
-	return FromNodeStatus, ""
+	return FromNodeStatus, nil
 }
 
-// explainForced warns when the administrator's choice meets the trap.
-func explainForced(resources string, holders int, registered bool) string {
+// forced is the warning that the administrator's choice fails pods, nil if it does not.
+func forced(resources string, holders int, registered bool) error {
 	if holders == 0 && !registered {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("--memory-resources=node-status, but the kubelet remembers %s from the device plugin that ran here before (%d containers hold some): "+
+	return fmt.Errorf("--memory-resources=node-status, but the kubelet remembers %s from the device plugin that ran here before (%d containers hold some): "+
 		"new pods on this node fail until those are gone and five minutes have passed; drain the node or use --memory-resources=auto", resources, holders)
 }

@@ -35,9 +35,9 @@ func TestChooseHowAmountsAreOffered(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			way, why := ChooseAmountSource(tc.setting, tc.record, names, func(o sharing.Owner) bool { return o == "live" }, tc.units)
-			if way != tc.way || !strings.Contains(why, tc.why) || (tc.why == "") != (why == "") {
-				t.Errorf("%s because %q, want %s with %q", way, why, tc.way, tc.why)
+			way, obstacle := ChooseAmountSource(tc.setting, tc.record, names, func(o sharing.Owner) bool { return o == "live" }, tc.units)
+			if way != tc.way || (tc.why == "") != (obstacle == nil) || obstacle != nil && !strings.Contains(obstacle.Error(), tc.why) {
+				t.Errorf("%s because %v, want %s with %q", way, obstacle, tc.way, tc.why)
 			}
 		})
 	}

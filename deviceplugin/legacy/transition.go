@@ -45,9 +45,9 @@ type Configuration interface {
 type Observer interface {
 	// SourceChanged: Amounts.Source answers differently.
 	SourceChanged()
-	// InTransition is told, once per change, why the amounts cannot simply be in
-	// the node's status.
-	InTransition(why string)
+	// InTransition is told at every look why the amounts cannot simply be in the
+	// node's status; nil if they can.
+	InTransition(obstacle error)
 }
 
 // AmountsConfig is what Amounts works with. All fields are needed.
@@ -68,7 +68,6 @@ type AmountsConfig struct {
 type Amounts struct {
 	cfg    AmountsConfig
 	source atomic.Value // AmountSource
-	told   string       // the last text of InTransition; Run's own
 	stop   context.CancelFunc
 }
 
@@ -111,14 +110,8 @@ func (a *Amounts) decide(ctx context.Context) {
 	inv, _ := a.cfg.Devices.Usable()
 	live := func(o sharing.Owner) bool { _, ok := a.cfg.Pods.Pod(o); return ok }
 	units := int64(len(memoryUnits(&inv, device.MemoryFactor)))
-	source, why := ChooseAmountSource(a.cfg.Setting, record, []string{device.MemoryName, device.CoreName}, live, units)
-	if why != a.told {
-		a.told = why
-		if why != "" {
-			klog.InfoS("memory and cores cannot simply be in the node's capacity", "source", source, "why", why)
-			a.cfg.Observer.InTransition(why)
-		}
-	}
+	source, obstacle := ChooseAmountSource(a.cfg.Setting, record, []string{device.MemoryName, device.CoreName}, live, units)
+	a.cfg.Observer.InTransition(obstacle)
 	if a.source.Swap(source) == source {
 		return
 	}

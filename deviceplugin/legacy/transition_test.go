@@ -4,6 +4,8 @@ package legacy
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +25,7 @@ type node struct {
 
 	mu      sync.Mutex // guards what follows
 	record  kubelet.Record
-	told    []string
+	told    []error
 	amounts *Amounts
 }
 
@@ -49,10 +51,10 @@ func (n *node) Device() config.Device {
 
 func (n *node) SourceChanged() { n.moved <- n.amounts.Source() }
 
-func (n *node) InTransition(why string) {
+func (n *node) InTransition(obstacle error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told = append(n.told, why)
+	n.told = append(n.told, obstacle)
 }
 
 // find makes the kubelet's record something else.
@@ -94,9 +96,12 @@ func TestAmountsAreOfferedTheLegacyWayForAsLongAsAContainerHoldsSome(t *testing.
 	}
 	n.find(kubelet.Record{}) // nothing changes
 	n.find(kubelet.Record{}) // the look before this one has ended
+	cancel()
+	<-ended
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.told) != 2 || !strings.Contains(n.told[0], "1 containers hold") || !strings.Contains(n.told[1], "five minutes") {
+	if len(n.told) < 3 || !strings.Contains(fmt.Sprint(n.told[0]), "1 containers hold") || !strings.Contains(fmt.Sprint(n.told[1]), "five minutes") ||
+		slices.ContainsFunc(n.told[2:], func(obstacle error) bool { return obstacle != nil }) {
 		t.Errorf("told %q", n.told)
 	}
 }

@@ -35,6 +35,8 @@ const (
 	PartFailed
 	// PartWorks: Part works again.
 	PartWorks
+	// PodMisplaced: Pod can never start here as it was placed.
+	PodMisplaced
 	noticeKinds = iota
 )
 
@@ -42,7 +44,7 @@ const (
 func (k NoticeKind) String() string {
 	return [noticeKinds]string{
 		"DeviceBroke", "DeviceWorks", "ModeUnusable", "ModeWaits", "ModeReached", "ModeFailed", "ModeByHand",
-		"ConfigUnusable", "ConfigUsable", "PartFailed", "PartWorks",
+		"ConfigUnusable", "ConfigUsable", "PartFailed", "PartWorks", "PodMisplaced",
 	}[k]
 }
 
@@ -55,6 +57,8 @@ type Notice struct {
 	Index  int
 	Mode   sharing.Mode
 	Part   Part
+	// Pod is set in PodMisplaced.
+	Pod    Misplaced
 	Detail string
 	// Holders keep the device as it is, those in the wanted mode among them.
 	Holders []Holder
@@ -80,6 +84,7 @@ func Diff(before, after State) []Notice {
 			all = append(all, Notice{Kind: PartWorks, Part: t.part})
 		}
 	}
+	all = append(all, misplacedNotices(&before, &after)...)
 	for i := range after.devices {
 		d := &after.devices[i]
 		old := before.device(d.facts.UUID)

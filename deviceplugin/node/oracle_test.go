@@ -236,13 +236,14 @@ type told struct {
 	fails   map[sharing.DeviceID]string
 	unfit   map[sharing.DeviceID]node.Notice
 	parts   map[node.Part]string
+	pods    map[sharing.Owner]bool
 	config  string
 }
 
 func newTold(t *testing.T) *told {
 	return &told{
 		t: t, broken: map[sharing.DeviceID]bool{}, reached: map[sharing.DeviceID]sharing.Mode{}, waits: map[sharing.DeviceID]sharing.Mode{},
-		fails: map[sharing.DeviceID]string{}, unfit: map[sharing.DeviceID]node.Notice{}, parts: map[node.Part]string{},
+		fails: map[sharing.DeviceID]string{}, unfit: map[sharing.DeviceID]node.Notice{}, parts: map[node.Part]string{}, pods: map[sharing.Owner]bool{},
 	}
 }
 
@@ -265,6 +266,8 @@ func (k *told) hear(notices []node.Notice, s node.State) {
 			twice, k.config = k.config == n.Detail, n.Detail
 		case node.PartFailed, node.PartWorks:
 			twice, k.parts[n.Part] = k.parts[n.Part] == n.Detail, n.Detail
+		case node.PodMisplaced:
+			twice, k.pods[n.Pod.Owner] = k.pods[n.Pod.Owner], true
 		}
 		if twice {
 			k.t.Errorf("told twice: %+v", n)

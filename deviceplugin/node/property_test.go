@@ -135,6 +135,9 @@ func (s *story) happen() {
 		s.start(id)
 	case 20, 21:
 		s.end(sharing.Owner(fmt.Sprint("pod-", s.random.IntN(s.pods+1))))
+	case 22:
+		owner := sharing.Owner(fmt.Sprint("pod-", s.random.IntN(s.pods+1)))
+		s.send(node.Misplaced{Owner: owner, Fate: node.Fate(s.random.IntN(2)), Why: why})
 	default:
 		for _, c := range s.cards {
 			s.work(c.UUID)

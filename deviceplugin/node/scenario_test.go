@@ -106,7 +106,7 @@ func (w *world) send(e node.Event) {
 		}
 	}
 	for _, n := range node.Diff(before, w.state) {
-		w.say("  tell %s", strings.Join(strings.Fields(fmt.Sprintf("%s %s%s %s %s", n.Kind, n.Device, n.Part, modeOf(n), n.Detail)), " "))
+		w.say("  tell %s", strings.Join(strings.Fields(fmt.Sprintf("%s %s%s%s %s %s", n.Kind, n.Device, n.Part, podOf(n), modeOf(n), n.Detail)), " "))
 	}
 	if again := node.Diff(w.state, w.state); len(again) > 0 {
 		w.t.Errorf("two equal states differ in %v", again)
@@ -124,6 +124,14 @@ func sentence(c node.Condition) string {
 func modeOf(n node.Notice) string {
 	if n.Kind >= node.ModeWaits && n.Kind <= node.ModeByHand {
 		return string(n.Mode)
+	}
+	return ""
+}
+
+// podOf is the pod of notices that are about one, and what becomes of it.
+func podOf(n node.Notice) string {
+	if n.Kind == node.PodMisplaced {
+		return n.Pod.Namespace + "/" + n.Pod.Pod + " " + n.Pod.Fate.String()
 	}
 	return ""
 }
@@ -308,6 +316,7 @@ func (w *world) settle() {
 //	unreadable a            runs, and nobody can read what it was given
 //	end a                   it ends and is released
 //	gone a                  it has ended
+//	misplaced a kept WHY    it was refused for good, and is kept or evicted
 func (w *world) pod(f []string) {
 	name := f[1]
 	owner := sharing.Owner(name)
@@ -330,6 +339,9 @@ func (w *world) pod(f []string) {
 		w.send(node.Released{Owner: owner})
 	case "gone":
 		w.send(node.OwnerGone{Owner: owner})
+	case "misplaced":
+		fate := map[string]node.Fate{"evicted": node.Evicted, "kept": node.Kept}[f[2]]
+		w.send(node.Misplaced{Owner: owner, Namespace: "ns", Pod: name, Fate: fate, Why: strings.Join(f[3:], " ")})
 	case "release":
 		if len(f) > 2 && f[2] == "fails" {
 			w.send(node.ReleaseFailed{Owner: owner})

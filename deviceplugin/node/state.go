@@ -28,6 +28,8 @@ type State struct {
 	intake   intake
 	troubles []trouble
 	releases []Release
+	// misplaced are pods that are there and were refused for good.
+	misplaced []Misplaced
 }
 
 // unknown is why it is not known what the administrator wants, if it is not.

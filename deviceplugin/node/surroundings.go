@@ -17,6 +17,8 @@ const (
 	PartKubelet    Part = "kubelet checkpoint"
 	PartResources  Part = "podresources"
 	PartPublishing Part = "publishing"
+	// PartAmounts is the legacy way to offer memory and compute.
+	PartAmounts Part = "amounts"
 )
 
 // trouble is a part that fails, and why.
@@ -111,6 +113,7 @@ type Release struct {
 type OwnerGone struct{ Owner sharing.Owner }
 
 func (e OwnerGone) apply(s *State) {
+	s.misplaced = slices.DeleteFunc(slices.Clone(s.misplaced), Misplaced{Owner: e.Owner}.sameOwner)
 	if !slices.ContainsFunc(s.releases, func(r Release) bool { return r.Owner == e.Owner }) {
 		s.releases = append(slices.Clip(s.releases), Release{Owner: e.Owner})
 	}
