@@ -30,7 +30,7 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 	if err != nil {
 		return nodeapi.Claim{}, err
 	}
-	placement, err := decision(pod, asPlaced(&state, records), terms)
+	placement, err := decision(pod, state.Inventory(), records, terms)
 	if err != nil {
 		return nodeapi.Claim{}, err
 	}
@@ -86,19 +86,6 @@ func (k *Keeper) state() (node.State, error) {
 		return state, errNoDevices
 	}
 	return state, nil
-}
-
-// asPlaced is the inventory to read a legacy decision by, which names no mode: a share
-// is in that of its device. All devices of a pod of a legacy scheduler are in one mode,
-// and for a pod that has begun that is the mode it began in.
-func asPlaced(state *node.State, records []checkpoint.Record) *sharing.Inventory {
-	inv := state.Inventory()
-	for i := range inv.Devices {
-		if len(records) > 0 {
-			inv.Devices[i].Mode = records[0].Mode
-		}
-	}
-	return &inv
 }
 
 // nodeRecords are records as the model of the node reads them.

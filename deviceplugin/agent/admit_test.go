@@ -136,7 +136,7 @@ func twoContainers(annotate func(sharing.Placement) (map[string]string, error), 
 func claimOf(t *testing.T, pod *corev1.Pod, inv *sharing.Inventory) *nodeapi.Claim {
 	t.Helper()
 	state := nodeLike{inv}.State()
-	placement, err := decision(pod, inv, terms())
+	placement, err := decision(pod, *inv, nil, terms())
 	if err != nil {
 		t.Fatal(err)
 	}

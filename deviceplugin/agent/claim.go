@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
@@ -43,9 +44,15 @@ func containerRefs(pod *corev1.Pod, names podspec.Names) []wire.ContainerRef {
 	return refs
 }
 
-// decision reads what the scheduler decided for the pod.
-func decision(pod *corev1.Pod, inv *sharing.Inventory, t Terms) (sharing.Placement, error) {
-	placement, found, err := wire.ReadPlacement(pod.Annotations, containerRefs(pod, t.Names), inv, t.Factor)
+// decision reads what the scheduler decided for the pod. records are those of the pod:
+// one that has begun is in the mode that they name.
+func decision(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t Terms) (placement sharing.Placement, err error) {
+	found, refs := false, containerRefs(pod, t.Names)
+	if len(records) > 0 {
+		placement, found, err = wire.ReadBegun(pod.Annotations, refs, &inv, records[0].Mode, t.Factor)
+	} else {
+		placement, found, err = wire.ReadPlacement(pod.Annotations, refs, &inv, t.Factor)
+	}
 	switch {
 	case err != nil:
 		return placement, fmt.Errorf("the scheduler's decision cannot be read: %w", err)

@@ -46,7 +46,7 @@ func (k *Keeper) given(pod *corev1.Pod) (sharing.Placement, error) {
 		if err != nil {
 			return sharing.Placement{}, err
 		}
-		return decision(pod, asPlaced(&state, records), terms)
+		return decision(pod, state.Inventory(), records, terms)
 	}
 	placement, _, err := wire.ReadPlacement(pod.Annotations, containerRefs(pod, terms.Names), nil, terms.Factor)
 	if err != nil {

@@ -225,7 +225,7 @@ func (k *Keeper) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
 		return err
 	}
 	terms := k.cfg.Terms.Terms()
-	placement, err := decision(pod, asPlaced(&state, nil), terms)
+	placement, err := decision(pod, state.Inventory(), nil, terms)
 	if err != nil {
 		return err
 	}

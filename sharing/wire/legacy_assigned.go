@@ -99,6 +99,10 @@ func assignedID(s *sharing.Share) string {
 // be resolved against an inventory before anything is prepared from it. Errors
 // are of type *Error.
 func DecodeAssigned(text string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (sharing.Placement, error) {
+	return decodeAssigned(text, containers, resolver{inv: inv}, factor)
+}
+
+func decodeAssigned(text string, containers []ContainerRef, r resolver, factor int64) (sharing.Placement, error) {
 	f := &finding{text: PodAssigned}
 	var asking []ContainerRef
 	for _, c := range containers {
@@ -128,7 +132,7 @@ func DecodeAssigned(text string, containers []ContainerRef, inv *sharing.Invento
 	next, offset := 0, 0
 	for _, e := range entries {
 		if e != "" {
-			shares := assigned(f, e, offset, inv, factor)
+			shares := assigned(f, e, offset, r, factor)
 			p.Containers = append(p.Containers, sharing.ContainerShares{Container: asking[next].Name, Shares: shares})
 		}
 		if e != "" || all {
@@ -143,12 +147,12 @@ func DecodeAssigned(text string, containers []ContainerRef, inv *sharing.Invento
 }
 
 // assigned reads the shares of one container.
-func assigned(f *finding, text string, start int, inv *sharing.Inventory, factor int64) []sharing.Share {
+func assigned(f *finding, text string, start int, r resolver, factor int64) []sharing.Share {
 	var shares []sharing.Share
 	_ = pieces(f, text, ':', func(piece string, offset int) { // f keeps the mistake
 		s := assignedShare(f, piece, start+offset, factor)
 		if f.err == nil {
-			s = resolve(f, start+offset, s, inv)
+			s = r.resolve(f, start+offset, s)
 		}
 		for i := range shares {
 			if shares[i].Device == s.Device {

@@ -45,6 +45,17 @@ func PlacementAnnotations(p sharing.Placement, factor, unixSeconds int64, contai
 // what it really has would count as free. The legacy text is about app containers
 // only, so others are not looked for in it.
 func ReadPlacement(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (p sharing.Placement, found bool, err error) {
+	return read(annotations, containers, resolver{inv: inv}, factor)
+}
+
+// ReadBegun is like ReadPlacement for a pod that began in a mode, which the legacy text
+// does not name. All devices that a legacy scheduler gives a pod are in one mode, and
+// those that the pod has stay in it, whatever mode the inventory says they get next.
+func ReadBegun(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, begun sharing.Mode, factor int64) (p sharing.Placement, found bool, err error) {
+	return read(annotations, containers, resolver{inv, begun}, factor)
+}
+
+func read(annotations map[string]string, containers []ContainerRef, r resolver, factor int64) (p sharing.Placement, found bool, err error) {
 	text, complete := annotations[PodPlacement]
 	assigned := annotations[PodAssigned]
 	if !complete && assigned == "" {
@@ -56,10 +67,10 @@ func ReadPlacement(annotations map[string]string, containers []ContainerRef, inv
 			err = &Error{placementFormat, "", "names other devices than " + PodAssigned}
 		}
 	} else {
-		p, err = readLegacy(annotations, containers, inv, factor)
+		p, err = readLegacy(annotations, containers, r, factor)
 	}
 	if err == nil {
-		err = sameNode(&p, annotations, inv)
+		err = sameNode(&p, annotations, r.inv)
 	}
 	if err == nil {
 		err = covers(&p, containers, complete)
@@ -70,8 +81,8 @@ func ReadPlacement(annotations map[string]string, containers []ContainerRef, inv
 	return p, true, nil
 }
 
-func readLegacy(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (sharing.Placement, error) {
-	p, err := DecodeAssigned(annotations[PodAssigned], containers, inv, factor)
+func readLegacy(annotations map[string]string, containers []ContainerRef, r resolver, factor int64) (sharing.Placement, error) {
+	p, err := decodeAssigned(annotations[PodAssigned], containers, r, factor)
 	if err != nil {
 		return sharing.Placement{}, err
 	}
@@ -79,12 +90,12 @@ func readLegacy(annotations map[string]string, containers []ContainerRef, inv *s
 	if !validName(p.Node, longestName) {
 		return sharing.Placement{}, &Error{PodNode, "", shown(p.Node) + " is not a node name"}
 	}
-	if inv == nil {
+	if r.inv == nil {
 		return p, nil
 	}
 	// The legacy text does not say under which geometries it was written; those it
 	// was read under are the only ones there are.
-	p.GeometryHash = inv.GeometryHash
+	p.GeometryHash = r.inv.GeometryHash
 	if modes, ok := annotations[UserMode]; ok {
 		return p, accepted(&p, modes)
 	}

@@ -3,30 +3,40 @@
 package wire
 
 import (
+	"cmp"
+
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig"
 )
 
-// resolve completes a share read from the legacy text with what the inventory says
-// about its device. See DecodeAssigned for what is an error. A partition of a device
-// that does not say how it can be cut stays without a place: nothing is cut beside
-// it, and nothing else of the node is affected.
-func resolve(f *finding, offset int, s sharing.Share, inv *sharing.Inventory) sharing.Share {
-	if inv == nil {
+// resolver completes what the legacy text does not say. The zero value leaves it out.
+type resolver struct {
+	inv *sharing.Inventory // nil if nothing is known
+	// begun is the mode in which the pod began; "" means that of each device.
+	begun sharing.Mode
+}
+
+// resolve completes a share with what is known about its device. See DecodeAssigned
+// for what is an error. A partition of a device that does not say how it can be cut
+// stays without a place: nothing is cut beside it, and nothing else of the node is
+// affected.
+func (r resolver) resolve(f *finding, offset int, s sharing.Share) sharing.Share {
+	if r.inv == nil {
 		return s
 	}
-	d, ok := inv.Device(s.Device)
+	d, ok := r.inv.Device(s.Device)
 	if !ok {
 		return s
 	}
+	mode := cmp.Or(r.begun, d.Mode)
 	named := s.Mode == sharing.MIG
 	switch {
-	case named && d.Mode != sharing.MIG:
-		f.failf(at(offset), "a partition of device %s, which is in mode %s", s.Device, d.Mode)
-	case !named && d.Mode == sharing.MIG:
-		f.failf(at(offset), "no partition of device %s, which is in mode %s", s.Device, d.Mode)
+	case named && mode != sharing.MIG:
+		f.failf(at(offset), "a partition of device %s, which is in mode %s", s.Device, mode)
+	case !named && mode == sharing.MIG:
+		f.failf(at(offset), "no partition of device %s, which is in mode %s", s.Device, mode)
 	case !named:
-		s.Mode = d.Mode
+		s.Mode = mode
 	case d.MIG != nil && len(d.MIG.Profiles) > 0:
 		return partition(f, offset, s, d.MIG)
 	}
