@@ -178,9 +178,9 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 		}
 		p.agent.Send(agent.SettingsEvent(p.config.Current(), p.o.nodeName))
 		group.Go(func() error { return p.monitor.Run(ctx) })
-		for _, x := range p.preparers { // those that look after processes of theirs
-			if s, ok := x.(interface{ Run(context.Context) error }); ok {
-				group.Go(func() error { return s.Run(ctx) })
+		for _, x := range p.preparers {
+			if r, ok := x.(nodeapi.Runner); ok {
+				group.Go(func() error { return r.Run(ctx) })
 			}
 		}
 		return p.serveWhenReady(ctx, group)

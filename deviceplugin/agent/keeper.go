@@ -110,9 +110,7 @@ type Keeper struct {
 
 // NewKeeper returns a keeper.
 func NewKeeper(cfg KeeperConfig) *Keeper {
-	if cfg.Patience == 0 {
-		cfg.Patience = time.Minute
-	}
+	setDefault(&cfg.Patience, time.Minute)
 	if cfg.Observer == nil {
 		cfg.Observer = unobserved{}
 	}

@@ -27,17 +27,19 @@ type MonitorConfig struct {
 }
 
 func (c MonitorConfig) withDefaults() MonitorConfig {
-	set := func(d *time.Duration, value time.Duration) {
-		if *d <= 0 {
-			*d = value
-		}
-	}
-	set(&c.Probe, 5*time.Second)
-	set(&c.Retry, 10*time.Second)
+	setDefault(&c.Probe, 5*time.Second)
+	setDefault(&c.Retry, 10*time.Second)
 	if c.Opened == nil {
 		c.Opened = func() {}
 	}
 	return c
+}
+
+// setDefault gives a duration that is not set a value.
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d <= 0 {
+		*d = value
+	}
 }
 
 // Monitor owns the driver: it opens it, scans it, listens to it, and sends what it

@@ -50,14 +50,9 @@ type MoverConfig struct {
 }
 
 func (c MoverConfig) withDefaults() MoverConfig {
-	set := func(d *time.Duration, value time.Duration) {
-		if *d <= 0 {
-			*d = value
-		}
-	}
-	set(&c.First, time.Second)
-	set(&c.Most, 2*time.Minute)
-	set(&c.Again, 30*time.Second)
+	setDefault(&c.First, time.Second)
+	setDefault(&c.Most, 2*time.Minute)
+	setDefault(&c.Again, 30*time.Second)
 	if c.IsPassing == nil {
 		c.IsPassing = func(error) bool { return false }
 	}

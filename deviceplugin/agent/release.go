@@ -19,13 +19,8 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
 )
-
-// lister is what a preparer offers whose effects can be found without the
-// checkpoint.
-type lister interface {
-	Owners() ([]sharing.Owner, error)
-}
 
 // Release takes back everything that was made for an owner. It does nothing while
 // the pod is live. The record goes last, so that a failure is tried again. Owners
@@ -156,7 +151,7 @@ func (k *Keeper) Repair(ctx context.Context, failed func(error)) error {
 func (k *Keeper) owners() map[sharing.Owner]types.NamespacedName {
 	owners := map[sharing.Owner]types.NamespacedName{}
 	for _, p := range k.cfg.Preparers {
-		l, ok := p.(lister)
+		l, ok := p.(nodeapi.OwnerLister)
 		if !ok {
 			continue
 		}

@@ -104,3 +104,18 @@ type Preparer interface {
 	// nothing is no mistake.
 	Unprepare(ctx context.Context, o sharing.Owner) error
 }
+
+// OwnerLister is an optional power of a preparer that can find what it made without
+// the checkpoint.
+type OwnerLister interface {
+	Preparer
+	// Owners are those that something is there for, in no order.
+	Owners() ([]sharing.Owner, error)
+}
+
+// Runner is an optional power of a preparer that looks after processes of its own.
+type Runner interface {
+	Preparer
+	// Run works until ctx ends, which is no error.
+	Run(ctx context.Context) error
+}

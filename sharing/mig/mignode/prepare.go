@@ -43,7 +43,10 @@ type Preparer struct {
 	seats seats
 }
 
-var _ nodeapi.Switcher = (*Preparer)(nil)
+var (
+	_ nodeapi.Switcher    = (*Preparer)(nil)
+	_ nodeapi.OwnerLister = (*Preparer)(nil)
+)
 
 // New returns a preparer.
 func New(cfg Config) *Preparer {
