@@ -72,11 +72,7 @@ type DeviceSettings struct {
 // must not be used.
 func LoadNode(data []byte) (Node, []Problem) {
 	var p problems
-	tree, ok := parse(data, &p)
-	if !ok {
-		return Node{}, p
-	}
-	root, ok := objectOf(tree, "", &p)
+	root, ok := rootOf(data, &p)
 	if !ok {
 		return Node{}, p
 	}

@@ -24,11 +24,7 @@ const (
 // readDevice reads device-config.yaml over the values of base.
 func readDevice(data []byte, base Device) (Device, []Problem) {
 	var p problems
-	tree, ok := parse(data, &p)
-	if !ok {
-		return Device{}, p
-	}
-	root, ok := objectOf(tree, "", &p)
+	root, ok := rootOf(data, &p)
 	if !ok {
 		return Device{}, p
 	}

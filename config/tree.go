@@ -78,6 +78,15 @@ type object struct {
 	p      *problems
 }
 
+// rootOf reads a text whose outermost value is a map.
+func rootOf(data []byte, p *problems) (*object, bool) {
+	tree, ok := parse(data, p)
+	if !ok {
+		return nil, false
+	}
+	return objectOf(tree, "", p)
+}
+
 // objectOf reads a map; false, with a problem noted, if it is none.
 func objectOf(value any, path string, p *problems) (*object, bool) {
 	fields, ok := value.(map[string]any)

@@ -12,7 +12,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 )
@@ -37,12 +36,6 @@ type EvictorConfig struct {
 	Delay time.Duration
 }
 
-// podKey is one exact pod.
-type podKey struct {
-	namespace, name string
-	uid             types.UID
-}
-
 // Evictor gives pods back to the scheduler whose placement their node refuses for
 // good. A placement cannot be changed once a pod is bound, so the pod has to go;
 // whoever controls it makes another, which is placed anew. A pod that nobody would
@@ -52,10 +45,10 @@ type podKey struct {
 // Evictor evicts in the background. It is safe for concurrent use.
 type Evictor struct {
 	cfg   EvictorConfig
-	queue *Queue[podKey]
+	queue *Queue[PodKey]
 
 	mu  sync.Mutex
-	why map[podKey]string // of those in the queue
+	why map[PodKey]string // of those in the queue
 }
 
 // NewEvictor returns an evictor that has not started.
@@ -64,14 +57,14 @@ func NewEvictor(cfg EvictorConfig) *Evictor {
 		cfg.Delay = time.Second
 	}
 	return &Evictor{
-		cfg: cfg, why: map[podKey]string{}, queue: NewQueue[podKey](time.Second, time.Minute),
+		cfg: cfg, why: map[PodKey]string{}, queue: NewQueue[PodKey](time.Second, time.Minute),
 	}
 }
 
 // Replace notes that a pod was refused for good, and why. It does not block. A
 // pod that is refused again and again is noted once.
 func (e *Evictor) Replace(p *corev1.Pod, why string) {
-	key := podKey{p.Namespace, p.Name, p.UID}
+	key := KeyOf(p)
 	if kept := e.keeps(p); kept != nil {
 		if p.DeletionTimestamp == nil {
 			e.cfg.Placements.Kept(p, why+": "+kept.Error())
@@ -111,9 +104,8 @@ func (e *Evictor) keeps(p *corev1.Pod) error {
 
 // Run evicts until ctx ends. What fails is tried again later.
 func (e *Evictor) Run(ctx context.Context) error {
-	return e.queue.Run(ctx, func(ctx context.Context, p podKey) error {
+	return e.queue.Run(ctx, func(ctx context.Context, p PodKey) error {
 		if err := e.evict(ctx, p); err != nil {
-			klog.ErrorS(err, "pod not evicted; trying again")
 			return err
 		}
 		e.mu.Lock()
@@ -125,31 +117,29 @@ func (e *Evictor) Run(ctx context.Context) error {
 
 // evict looks at the pod as the API server has it and evicts exactly that state of
 // it: one that began meanwhile has another version and is looked at again.
-func (e *Evictor) evict(ctx context.Context, p podKey) error {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-	defer cancel()
-	now, err := e.cfg.Client.CoreV1().Pods(p.namespace).Get(ctx, p.name, metav1.GetOptions{})
+func (e *Evictor) evict(ctx context.Context, p PodKey) error {
+	now, err := e.cfg.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("look at pod %s/%s before it is evicted: %w", p.namespace, p.name, err)
-	case now.UID != p.uid || e.keeps(now) != nil:
+		return fmt.Errorf("look at pod %s before it is evicted: %w", p, err)
+	case now.UID != p.UID || e.keeps(now) != nil:
 		return nil
 	}
 	e.mu.Lock()
 	why := e.why[p]
 	e.mu.Unlock()
 	e.cfg.Placements.Evicted(now, why)
-	err = e.cfg.Client.CoreV1().Pods(p.namespace).EvictV1(ctx, &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name},
+	err = e.cfg.Client.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion},
 		},
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("evict pod %s/%s: %w", p.namespace, p.name, err)
+		return fmt.Errorf("evict pod %s: %w", p, err)
 	}
-	klog.InfoS("pod evicted so that it is placed anew", "pod", klog.KRef(p.namespace, p.name), "why", why)
+	klog.InfoS("pod evicted so that it is placed anew", "pod", klog.KRef(p.Namespace, p.Name), "why", why)
 	return nil
 }

@@ -147,7 +147,7 @@ func (p *Publisher) patch(ctx context.Context, patch map[string]any, subresource
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	if _, err := p.cfg.Client.CoreV1().Nodes().Patch(ctx, p.cfg.Node, types.MergePatchType, text, metav1.PatchOptions{}, subresource...); err != nil {
 		return err

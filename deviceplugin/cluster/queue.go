@@ -6,8 +6,23 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 )
+
+// attempt is how long one exchange with the API server may take.
+const attempt = 15 * time.Second
+
+// PodKey names one exact pod, and not one of the same name that comes later.
+type PodKey struct {
+	types.NamespacedName
+	UID types.UID
+}
+
+// KeyOf names a pod.
+func KeyOf(p *corev1.Pod) PodKey { return PodKey{nameOf(p), p.UID} }
 
 // Queue does things in the background, one at a time, and what failed again later.
 // Each is named by a key, which is there once however often it is added. It is safe
@@ -33,7 +48,7 @@ func (q *Queue[T]) AddAfter(key T, d time.Duration) { q.queue.AddAfter(key, d) }
 func (q *Queue[T]) Len() int { return q.queue.Len() }
 
 // Run does one key after another until ctx ends, which is no error. A key is done
-// when do returns nil.
+// when do returns nil; what it returns else is logged. do gets 15 s for each attempt.
 func (q *Queue[T]) Run(ctx context.Context, do func(ctx context.Context, key T) error) error {
 	stop := context.AfterFunc(ctx, q.queue.ShutDown)
 	defer stop()
@@ -42,13 +57,16 @@ func (q *Queue[T]) Run(ctx context.Context, do func(ctx context.Context, key T) 
 		if end {
 			return nil
 		}
-		q.settle(key, do(ctx, key))
+		q.one(ctx, key, do)
 	}
 }
 
-// settle puts a key back that was not done.
-func (q *Queue[T]) settle(key T, err error) {
-	if err != nil {
+// one does a key and puts it back if it was not done.
+func (q *Queue[T]) one(ctx context.Context, key T, do func(ctx context.Context, key T) error) {
+	ctx, cancel := context.WithTimeout(ctx, attempt)
+	defer cancel()
+	if err := do(ctx, key); err != nil {
+		klog.ErrorS(err, "not done; trying again later")
 		q.queue.AddRateLimited(key)
 	} else {
 		q.queue.Forget(key)

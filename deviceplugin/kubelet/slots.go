@@ -18,17 +18,21 @@ func Slots(inv *sharing.Inventory) []*pluginapi.Device {
 	var slots []*pluginapi.Device
 	for i := range inv.Devices {
 		d := &inv.Devices[i]
-		health := pluginapi.Healthy
-		if !d.Healthy {
-			health = pluginapi.Unhealthy
-		}
 		var topology *pluginapi.TopologyInfo
 		if d.NUMA >= 0 {
 			topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: int64(d.NUMA)}}}
 		}
 		for n := range d.MaxShares {
-			slots = append(slots, &pluginapi.Device{ID: string(d.ID) + "-" + strconv.Itoa(n), Health: health, Topology: topology})
+			slots = append(slots, &pluginapi.Device{ID: string(d.ID) + "-" + strconv.Itoa(n), Health: HealthOf(d), Topology: topology})
 		}
 	}
 	return slots
+}
+
+// HealthOf is the health of a device in the kubelet's words.
+func HealthOf(d *sharing.Device) string {
+	if d.Healthy {
+		return pluginapi.Healthy
+	}
+	return pluginapi.Unhealthy
 }

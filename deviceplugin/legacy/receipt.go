@@ -15,17 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/sharing/wire"
 )
 
-// pod is one exact pod.
-type pod struct {
-	namespace, name string
-	uid             types.UID
-	bound           string // when it was decided, as the scheduler wrote it
+// receipt is one pod that got its devices.
+type receipt struct {
+	cluster.PodKey
+	bound string // when it was decided, as the scheduler wrote it
 }
 
 // ReceiptWriter tells Volcano's own scheduler that a pod got its devices, in the
@@ -35,18 +33,18 @@ type pod struct {
 type ReceiptWriter struct {
 	client kubernetes.Interface
 	node   string
-	queue  *cluster.Queue[pod]
+	queue  *cluster.Queue[receipt]
 }
 
 // NewReceiptWriter returns a writer that has not started.
 func NewReceiptWriter(client kubernetes.Interface, node string) *ReceiptWriter {
-	return &ReceiptWriter{client: client, node: node, queue: cluster.NewQueue[pod](100*time.Millisecond, time.Minute)}
+	return &ReceiptWriter{client: client, node: node, queue: cluster.NewQueue[receipt](100*time.Millisecond, time.Minute)}
 }
 
 // Prepared notes that a pod's container got its devices. It does not block.
 func (w *ReceiptWriter) Prepared(p *corev1.Pod) {
 	if needsReceipt(p) {
-		w.queue.Add(pod{p.Namespace, p.Name, p.UID, p.Annotations[wire.PodBindTime]})
+		w.queue.Add(receipt{cluster.KeyOf(p), p.Annotations[wire.PodBindTime]})
 	}
 }
 
@@ -58,39 +56,29 @@ func needsReceipt(p *corev1.Pod) bool {
 }
 
 // Run writes until ctx ends. A receipt that fails is written again later.
-func (w *ReceiptWriter) Run(ctx context.Context) error {
-	return w.queue.Run(ctx, func(ctx context.Context, p pod) error {
-		err := w.write(ctx, p)
-		if err != nil {
-			klog.ErrorS(err, "receipt not written; trying again")
-		}
-		return err
-	})
-}
+func (w *ReceiptWriter) Run(ctx context.Context) error { return w.queue.Run(ctx, w.write) }
 
-func (w *ReceiptWriter) write(ctx context.Context, p pod) error {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-	defer cancel()
+func (w *ReceiptWriter) write(ctx context.Context, p receipt) error {
 	// The UID makes the API server refuse a pod of the same name that came later.
-	patch := map[string]any{"metadata": map[string]any{"uid": p.uid, "annotations": map[string]any{
+	patch := map[string]any{"metadata": map[string]any{"uid": p.UID, "annotations": map[string]any{
 		wire.PodBindPhase:  wire.PhaseSuccess,
 		wire.PodTime:       strconv.FormatUint(math.MaxUint64, 10), // the legacy sign for "done"
 		wire.PodToAllocate: "",
 	}}}
 	text, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("encode the receipt of pod %s/%s: %w", p.namespace, p.name, err)
+		return fmt.Errorf("encode the receipt of pod %s: %w", p, err)
 	}
-	_, err = w.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.MergePatchType, text, metav1.PatchOptions{})
+	_, err = w.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, text, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("write the receipt of pod %s/%s: %w", p.namespace, p.name, err)
+		return fmt.Errorf("write the receipt of pod %s: %w", p, err)
 	}
 	return w.unlock(ctx, p)
 }
 
 // unlock removes the lock of the node that the legacy scheduler took for the pod, if
 // it took one. Nobody else removes it before it expires.
-func (w *ReceiptWriter) unlock(ctx context.Context, p pod) error {
+func (w *ReceiptWriter) unlock(ctx context.Context, p receipt) error {
 	node, err := w.client.CoreV1().Nodes().Get(ctx, w.node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("look for the lock of node %s: %w", w.node, err)

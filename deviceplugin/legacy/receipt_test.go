@@ -10,9 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/sharing/wire"
 )
 
@@ -71,9 +73,13 @@ func TestAReceiptFreesTheNodeAndConfirmsThePod(t *testing.T) {
 	<-ended
 }
 
+func receiptOf(name, bound string) receipt {
+	return receipt{cluster.PodKey{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}, UID: "uid"}, bound}
+}
+
 func TestAPodThatIsGoneNeedsNoReceipt(t *testing.T) {
 	api := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	if err := NewReceiptWriter(api, "n").write(context.Background(), pod{"ns", "gone", "uid", ""}); err != nil {
+	if err := NewReceiptWriter(api, "n").write(context.Background(), receiptOf("gone", "")); err != nil {
 		t.Error(err)
 	}
 }
@@ -112,7 +118,7 @@ func TestTheLockOfAnotherPodStays(t *testing.T) {
 		taken.Annotations[wire.NodeLock] = other
 		return false, nil, api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), taken, "")
 	})
-	p := pod{"ns", "p", "uid", "1767225600"}
+	p := receiptOf("p", "1767225600")
 	if err := w.unlock(context.Background(), p); err == nil {
 		t.Error("nobody noticed that the lock is another one")
 	}

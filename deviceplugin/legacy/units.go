@@ -7,6 +7,7 @@ import (
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 )
 
@@ -17,13 +18,9 @@ func unitDevices(inv *sharing.Inventory, kind string, of func(*sharing.Device) i
 	var units []*pluginapi.Device
 	for i := range inv.Devices {
 		d := &inv.Devices[i]
-		health := pluginapi.Healthy
-		if !d.Healthy {
-			health = pluginapi.Unhealthy
-		}
 		prefix := string(d.ID) + "-" + kind + "-"
 		for n := range of(d) {
-			units = append(units, &pluginapi.Device{ID: prefix + strconv.FormatInt(n, 10), Health: health})
+			units = append(units, &pluginapi.Device{ID: prefix + strconv.FormatInt(n, 10), Health: kubelet.HealthOf(d)})
 		}
 	}
 	return units
