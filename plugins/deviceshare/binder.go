@@ -83,9 +83,9 @@ func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) 
 	if err := client.CoreV1().Pods(t.Pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
 	}
-	if fallback != "" {
+	if fallback != nil {
 		object := nodes.PodReference(t.Pod)
-		b.report.Tell(&object, "DeviceModeFallback", fallback)
+		b.report.Tell(&object, "DeviceModeFallback", fallback.Why)
 	}
 	return nil
 }

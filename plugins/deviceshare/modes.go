@@ -80,14 +80,14 @@ func weakest(p *sharing.Placement, order sharing.Backends) (sharing.Mode, bool) 
 }
 
 // fallback returns the event for a pod that names several modes and gets another than the
-// first: which mode, and why the earlier ones did not fit. For any other pod it is empty.
+// first: which mode, and why the earlier ones did not fit. For any other pod it is nil.
 // It looks at the whole cluster, so replicas of one shape share the answer within a
 // session.
-func (p *Plugin) fallback(a *ask, placement *sharing.Placement) string {
+func (p *Plugin) fallback(a *ask, placement *sharing.Placement) *nodes.Fallback {
 	mode, ok := weakest(placement, p.store.backends)
 	choice := slices.Index(a.request.Modes, mode)
 	if !ok || choice < 1 {
-		return ""
+		return nil
 	}
 	key := fmt.Sprint(choice, a.shape)
 	why, known := p.fallbacks[key]
@@ -99,7 +99,9 @@ func (p *Plugin) fallback(a *ask, placement *sharing.Placement) string {
 		why = strings.Join(reasons, "; ")
 		p.fallbacks[key] = why
 	}
-	return fmt.Sprintf("the devices are in mode %s, choice %d of %s: %s", mode, choice+1, names(a.request.Modes), why)
+	return &nodes.Fallback{
+		Why: fmt.Sprintf("the devices are in mode %s, choice %d of %s: %s", mode, choice+1, names(a.request.Modes), why),
+	}
 }
 
 // whyNot says why the pod gets a mode on no node. It looks at devices in that mode only.

@@ -58,13 +58,40 @@ type State struct {
 type Plan struct {
 	// Drop is how many of the oldest authorities have expired.
 	Drop int
-	// AddAuthority says that a new CA is wanted, and Reissue that a new serving
-	// certificate is; both are the reason, empty when nothing is to be done.
-	AddAuthority, Reissue string
+	// AddAuthority is why a new CA is made, and Reissue why a new serving certificate is.
+	AddAuthority, Reissue Reason
 }
 
-// Nothing reports that the state can stay as it is.
-func (p Plan) Nothing() bool { return p == Plan{} }
+// IsEmpty reports that the state can stay as it is.
+func (p Plan) IsEmpty() bool { return p == Plan{} }
+
+// Reason is why a certificate is made.
+type Reason uint8
+
+// The reasons.
+const (
+	// NotDue: none is made.
+	NotDue Reason = iota
+	// Missing: there is none, or none that is valid.
+	Missing
+	// Aged: the newest one is past two thirds of its life.
+	Aged
+	// AuthorityExpired: there is no authority left that signed it.
+	AuthorityExpired
+	// HostsChanged: clients call the server by a name or address that it lacks.
+	HostsChanged
+	// SignerChanged: another authority signs now.
+	SignerChanged
+	reasons = iota
+)
+
+// String is the reason for logs.
+func (r Reason) String() string {
+	return [reasons]string{
+		"not due", "there is none that is valid", "past two thirds of its life", "its authority has expired",
+		"the server's names have changed", "another authority signs now",
+	}[r]
+}
 
 // Due decides what has to be done at now for a server called by hosts.
 func Due(s State, now time.Time, hosts []string, policy Policy) Plan {
@@ -75,28 +102,29 @@ func Due(s State, now time.Time, hosts []string, policy Policy) Plan {
 	left := s.Authorities[plan.Drop:]
 	switch {
 	case len(left) == 0:
-		plan.AddAuthority = "there is no valid authority"
-	case worn(left[len(left)-1].Certificate, now):
-		plan.AddAuthority = "the newest authority is past two thirds of its life"
+		plan.AddAuthority = Missing
+	case isAged(left[len(left)-1].Certificate, now):
+		plan.AddAuthority = Aged
 	}
-	plan.Reissue = reissue(s.Serving, left, now, hosts, policy)
+	plan.Reissue = reissueReason(s.Serving, left, now, hosts, policy)
 	return plan
 }
 
-func reissue(serving *Pair, authorities []Pair, now time.Time, hosts []string, policy Policy) string {
+// reissueReason is why the serving certificate must be made anew.
+func reissueReason(serving *Pair, authorities []Pair, now time.Time, hosts []string, policy Policy) Reason {
 	switch {
 	case serving == nil:
-		return "there is no serving certificate"
+		return Missing
 	case len(authorities) == 0:
-		return "its authority has expired"
-	case worn(serving.Certificate, now):
-		return "the serving certificate is past two thirds of its life"
-	case !covers(serving.Certificate, hosts):
-		return "the server's names have changed"
+		return AuthorityExpired
+	case isAged(serving.Certificate, now):
+		return Aged
+	case !coversHosts(serving.Certificate, hosts):
+		return HostsChanged
 	case serving.Certificate.CheckSignatureFrom(signer(authorities, now, policy).Certificate) != nil:
-		return "another authority signs now"
+		return SignerChanged
 	}
-	return ""
+	return NotDue
 }
 
 // signer is the newest authority that has been trusted for the handover time;
@@ -112,12 +140,13 @@ func signer(authorities []Pair, now time.Time, policy Policy) Pair {
 	return authorities[0]
 }
 
-func worn(c *x509.Certificate, now time.Time) bool {
+// isAged reports that a certificate is past two thirds of its life.
+func isAged(c *x509.Certificate, now time.Time) bool {
 	life := c.NotAfter.Sub(c.NotBefore)
 	return !now.Before(c.NotBefore.Add(life / 3 * 2))
 }
 
-func covers(c *x509.Certificate, hosts []string) bool {
+func coversHosts(c *x509.Certificate, hosts []string) bool {
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			if !slices.ContainsFunc(c.IPAddresses, ip.Equal) {

@@ -54,7 +54,7 @@ func TestWhatIsDue(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			plan := Due(tt.state, epoch.Add(tt.at), tt.hosts, DefaultPolicy())
-			if (plan.AddAuthority != "") != tt.add || (plan.Reissue != "") != tt.reissue || plan.Drop != tt.drop {
+			if (plan.AddAuthority != NotDue) != tt.add || (plan.Reissue != NotDue) != tt.reissue || plan.Drop != tt.drop {
 				t.Errorf("got %+v, want add=%v reissue=%v drop=%d", plan, tt.add, tt.reissue, tt.drop)
 			}
 		})
@@ -74,11 +74,11 @@ func TestRenewSettlesInOneStep(t *testing.T) {
 	state := State{}
 	for hour := range 24 * 365 {
 		now := epoch.Add(time.Duration(hour*5) * time.Hour)
-		if Due(state, now, hosts, DefaultPolicy()).Nothing() {
+		if Due(state, now, hosts, DefaultPolicy()).IsEmpty() {
 			continue
 		}
 		state, _ = mustRenew(t, state, now, hosts)
-		if plan := Due(state, now, hosts, DefaultPolicy()); !plan.Nothing() {
+		if plan := Due(state, now, hosts, DefaultPolicy()); !plan.IsEmpty() {
 			t.Fatalf("at %s, after a renewal, there is still %+v to do", now, plan)
 		}
 	}

@@ -141,7 +141,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 // this order: a certificate is served only when its CA is published. The one
 // exception is a served certificate that has expired: any is better than that.
 func (k *Keeper) Sync(ctx context.Context) error {
-	state, err := k.settle(ctx)
+	state, err := k.renewSecret(ctx)
 	if err != nil {
 		return fmt.Errorf("certificate Secret %s: %w", k.o.Secret, err)
 	}
@@ -172,9 +172,9 @@ func (k *Keeper) serve(p Pair) {
 	}
 }
 
-// settle reads the Secret, renews what is due and writes it back, until its own
+// renewSecret reads the Secret, renews what is due and writes it back, until its own
 // write or another replica's stands.
-func (k *Keeper) settle(ctx context.Context) (State, error) {
+func (k *Keeper) renewSecret(ctx context.Context) (State, error) {
 	for range maxTries {
 		secret, state, err := k.read(ctx)
 		if err != nil {
@@ -184,13 +184,13 @@ func (k *Keeper) settle(ctx context.Context) (State, error) {
 		if err != nil {
 			return State{}, err
 		}
-		if plan.Nothing() {
+		if plan.IsEmpty() {
 			return next, nil
 		}
 		err = k.write(ctx, secret, next)
 		if err == nil {
 			k.o.Log.Info("renewed certificates", "secret", k.o.Secret.String(),
-				"authority", plan.AddAuthority, "serving", plan.Reissue, "expiredAuthorities", plan.Drop)
+				"authority", plan.AddAuthority.String(), "serving", plan.Reissue.String(), "expiredAuthorities", plan.Drop)
 			return next, nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {

@@ -25,14 +25,14 @@ func Renew(s State, now time.Time, hosts []string, policy Policy) (State, Plan, 
 	}
 	plan := Due(s, now, hosts, policy)
 	next := State{Authorities: slices.Clone(s.Authorities[plan.Drop:]), Serving: s.Serving}
-	if plan.AddAuthority != "" {
+	if plan.AddAuthority != NotDue {
 		made, err := newAuthority(now, policy)
 		if err != nil {
 			return s, plan, fmt.Errorf("make an authority: %w", err)
 		}
 		next.Authorities = append(next.Authorities, made)
 	}
-	if plan.Reissue != "" {
+	if plan.Reissue != NotDue {
 		made, err := newServing(signer(next.Authorities, now, policy), now, hosts, policy)
 		if err != nil {
 			return s, plan, fmt.Errorf("issue a serving certificate for %v: %w", hosts, err)

@@ -49,7 +49,7 @@ func TestTheSecretIsReadBackAsItWasWritten(t *testing.T) {
 	if !maps.EqualFunc(again, encoded(t, want), bytes.Equal) {
 		t.Error("encoding what was read gives another text")
 	}
-	if plan := Due(got, epoch.Add(250*day+time.Minute), hosts, DefaultPolicy()); !plan.Nothing() {
+	if plan := Due(got, epoch.Add(250*day+time.Minute), hosts, DefaultPolicy()); !plan.IsEmpty() {
 		t.Errorf("after a round trip %+v is due", plan)
 	}
 }

@@ -38,9 +38,14 @@ type Handover struct {
 	Pod *corev1.Pod
 	// Job is the pod's job as the snapshot knows it.
 	Job string
-	// Fallback is what the pod is told once it is bound, if its devices are not in the
-	// mode that it named first.
-	Fallback string
+	// Fallback is nil if the devices are in the mode that the pod named first.
+	Fallback *Fallback
+}
+
+// Fallback is what a pod is told once it is bound whose devices are not in the mode that
+// it named first.
+type Fallback struct {
+	Why string
 }
 
 func newPods() *Pods {
@@ -127,16 +132,16 @@ func (s *Pods) Withdraw(owner sharing.Owner) {
 // BeginBind notes that the bind call of a pod to a node is about to be made, and returns what
 // is to be sent and what the pod is told afterwards. An error means that the call must
 // not be made. The decision is nil for a pod without one.
-func (s *Pods) BeginBind(pod *corev1.Pod, node string) (d *podstate.Decision, fallback string, err error) {
+func (s *Pods) BeginBind(pod *corev1.Pod, node string) (d *podstate.Decision, fallback *Fallback, err error) {
 	owner := ownerOf(pod)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d = s.states[owner].Decision()
 	switch {
 	case d == nil:
-		return nil, "", nil
+		return nil, nil, nil
 	case d.Node != node:
-		return d, "", fmt.Errorf("bind pod %s/%s to node %s: its devices are on node %s", pod.Namespace, pod.Name, node, d.Node)
+		return d, nil, fmt.Errorf("bind pod %s/%s to node %s: its devices are on node %s", pod.Namespace, pod.Name, node, d.Node)
 	}
 	fallback = s.decided[owner].Fallback
 	s.apply(owner, nameOf(pod), podstate.Event{Kind: podstate.Begin, Node: node})
