@@ -3,6 +3,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,8 +85,8 @@ func LoadNode(data []byte) (Node, []Problem) {
 		}
 		n.Nodes = append(n.Nodes, s)
 	})
-	root.missing("nodeconfig")
-	root.done()
+	root.require("nodeconfig")
+	root.reportUnknown()
 	if len(p) > 0 {
 		return Node{}, p
 	}
@@ -159,19 +160,19 @@ func nodeSettings(path string, value any, p *problems) NodeSettings {
 	if !ok {
 		return s
 	}
-	o.text("name", &s.Name, nonempty)
-	o.missing("name")
+	o.text("name", &s.Name, checkNotEmpty)
+	o.require("name")
 	o.mode("operatingmode", &s.Mode)
 	o.fraction("devicememoryscaling", &s.MemoryScaling, true)
 	o.fraction("devicecorescaling", &s.CoreScaling, true)
 	o.whole("devicesplitcount", &s.SplitCount, 0, mostSplits)
 	o.whole("mpsclients", &s.MPSClients, 0, mostSplits)
-	o.text("migstrategy", &s.MigStrategy, strategy)
+	o.text("migstrategy", &s.MigStrategy, checkStrategy)
 	o.filter(&s)
 	o.each("devices", func(path string, value any) {
 		s.Devices = append(s.Devices, deviceRule(path, value, p))
 	})
-	o.done()
+	o.reportUnknown()
 	return s
 }
 
@@ -186,7 +187,7 @@ func (o *object) filter(s *NodeSettings) {
 	}
 	f.each("uuid", func(path string, value any) {
 		if id, ok := value.(string); !ok || id == "" {
-			o.p.add(path, "is %s, want a device UUID", kind(value))
+			o.p.add(path, "is %s, want a device UUID", describe(value))
 		} else {
 			s.HiddenIDs = append(s.HiddenIDs, sharing.DeviceID(id))
 		}
@@ -196,7 +197,7 @@ func (o *object) filter(s *NodeSettings) {
 			s.HiddenIndexes = append(s.HiddenIndexes, int(n))
 		}
 	})
-	f.done()
+	f.reportUnknown()
 }
 
 func deviceRule(path string, value any, p *problems) DeviceRule {
@@ -207,11 +208,11 @@ func deviceRule(path string, value any, p *problems) DeviceRule {
 	}
 	var id string
 	var index int64
-	o.text("uuid", &id, nonempty)
+	o.text("uuid", &id, checkNotEmpty)
 	if o.whole("index", &index, 0, mostIndex) {
 		r.Index = int(index)
 	}
-	o.text("model", &r.Model, nonempty)
+	o.text("model", &r.Model, checkNotEmpty)
 	r.ID = sharing.DeviceID(id)
 	selectors := 0
 	for _, name := range []string{"uuid", "index", "model"} {
@@ -227,33 +228,31 @@ func deviceRule(path string, value any, p *problems) DeviceRule {
 	o.fraction("corescaling", &r.CoreScaling, true)
 	o.whole("splitcount", &r.SplitCount, 0, mostSplits)
 	o.whole("mpsclients", &r.MPSClients, 0, mostSplits)
-	o.done()
+	o.reportUnknown()
 	return r
 }
 
 // mode reads a mode; an empty one is the same as none.
 func (o *object) mode(name string, dst *sharing.Mode) {
 	var text string
-	o.text(name, &text, optional(func(s string) string {
-		if _, err := sharing.ParseMode(s); err != nil {
-			return err.Error()
-		}
-		return ""
+	o.text(name, &text, optional(func(s string) error {
+		_, err := sharing.ParseMode(s)
+		return err
 	}))
 	*dst = sharing.Mode(text)
 }
 
-func nonempty(s string) string {
+func checkNotEmpty(s string) error {
 	if strings.TrimSpace(s) == "" {
-		return "is empty"
+		return errors.New("is empty")
 	}
-	return ""
+	return nil
 }
 
-func strategy(s string) string {
+func checkStrategy(s string) error {
 	switch s {
 	case "", "none", "single", "mixed":
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("%q is not none, single or mixed", cut(s))
+	return fmt.Errorf("%q is not none, single or mixed", shorten(s))
 }

@@ -30,13 +30,13 @@ func readDevice(data []byte, base Device) (Device, []Problem) {
 	}
 	// The file belongs to Volcano: it also configures other devices.
 	root.field("vnpus")
-	root.missing("nvidia")
+	root.require("nvidia")
 	nvidia, there := root.field("nvidia")
-	root.done()
+	root.reportUnknown()
 	if there {
 		if o, ok := objectOf(nvidia, "nvidia", &p); ok {
 			o.device(&base)
-			o.done()
+			o.reportUnknown()
 		}
 	}
 	if len(p) > 0 {
@@ -46,12 +46,12 @@ func readDevice(data []byte, base Device) (Device, []Problem) {
 }
 
 func (o *object) device(d *Device) {
-	o.text("resourceCountName", &d.CountName, resource)
-	o.text("resourceMemoryName", &d.MemoryName, resource)
-	o.text("resourceCoreName", &d.CoreName, resource)
-	o.text("resourceMemoryPercentageName", &d.PercentageName, optional(resource))
-	o.text("resourcePriorityName", &d.PriorityName, optional(resource))
-	o.differ(d)
+	o.text("resourceCountName", &d.CountName, checkResource)
+	o.text("resourceMemoryName", &d.MemoryName, checkResource)
+	o.text("resourceCoreName", &d.CoreName, checkResource)
+	o.text("resourceMemoryPercentageName", &d.PercentageName, optional(checkResource))
+	o.text("resourcePriorityName", &d.PriorityName, optional(checkResource))
+	o.requireDistinctNames(d)
 	o.boolean("overwriteEnv", &d.OverwriteEnv)
 	o.whole("defaultMemory", &d.DefaultMemory, 0, mostMemory)
 	o.whole("defaultCores", &d.DefaultCores, 0, 100)
@@ -83,11 +83,11 @@ func (o *object) device(d *Device) {
 // policy reads how partitions are chosen; it reports whether the field is there.
 func (o *object) policy(name string, dst *sharing.PartitionPolicy) bool {
 	var text string
-	o.text(name, &text, func(s string) string {
+	o.text(name, &text, func(s string) error {
 		if _, err := sharing.ParsePartitionPolicy(s); err != nil {
-			return fmt.Sprintf("%q is not a policy: want first-match or best-fit", cut(s))
+			return fmt.Errorf("%q is not a policy: want first-match or best-fit", shorten(s))
 		}
-		return ""
+		return nil
 	})
 	if text == "" {
 		return false
@@ -96,8 +96,8 @@ func (o *object) policy(name string, dst *sharing.PartitionPolicy) bool {
 	return true
 }
 
-// differ notes resources that share a name.
-func (o *object) differ(d *Device) {
+// requireDistinctNames notes resources that share a name.
+func (o *object) requireDistinctNames(d *Device) {
 	names := []string{"resourceCountName", "resourceMemoryName", "resourceCoreName", "resourceMemoryPercentageName", "resourcePriorityName"}
 	values := []string{d.CountName, d.MemoryName, d.CoreName, d.PercentageName, d.PriorityName}
 	for i := range values {
@@ -109,25 +109,27 @@ func (o *object) differ(d *Device) {
 	}
 }
 
-// resource says what is wrong with the name of an extended resource.
-func resource(s string) string {
+// checkResource refuses what is no name of an extended resource.
+func checkResource(s string) error {
 	domain, name, ok := strings.Cut(s, "/")
-	if ok && plain(domain) && plain(name) && len(s) <= 253 && len(name) <= 63 {
-		return ""
+	if ok && isPlain(domain) && isPlain(name) && len(s) <= 253 && len(name) <= 63 {
+		return nil
 	}
-	return fmt.Sprintf("%q is not a resource name: want domain/name", cut(s))
+	return fmt.Errorf("%q is not a resource name: want domain/name", shorten(s))
 }
 
-func optional(check func(string) string) func(string) string {
-	return func(s string) string {
+// optional is a check that accepts an empty text too.
+func optional(check func(string) error) func(string) error {
+	return func(s string) error {
 		if s == "" {
-			return ""
+			return nil
 		}
 		return check(s)
 	}
 }
 
-func plain(s string) bool {
+// isPlain reports that a text has letters, digits, dashes, underscores and dots only.
+func isPlain(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
 }
 
@@ -141,32 +143,32 @@ func modelGeometries(path string, value any, p *problems) ModelGeometries {
 		s, ok := value.(string)
 		switch {
 		case !ok:
-			p.add(path, "is %s, want a part of a product name", kind(value))
+			p.add(path, "is %s, want a part of a product name", describe(value))
 		case strings.TrimSpace(s) == "":
 			p.add(path, "is empty and would match every device")
 		default:
 			m.Models = append(m.Models, s)
 		}
 	}) {
-		o.missing("models")
+		o.require("models")
 	} else if len(m.Models) == 0 && len(*p) == 0 {
 		p.add(o.at("models"), "is an empty list: the entry never matches")
 	}
 	if !o.each("allowedGeometries", func(path string, value any) {
 		m.Geometries = append(m.Geometries, geometry(path, value, p, m.Geometries))
 	}) {
-		o.missing("allowedGeometries")
+		o.require("allowedGeometries")
 	}
 	var policy sharing.PartitionPolicy
 	if o.policy("migPolicy", &policy) {
 		m.Policy = &policy
 	}
-	o.done()
+	o.reportUnknown()
 	return m
 }
 
-// missing notes a field that must be there, unless something is wrong with it.
-func (o *object) missing(name string) {
+// require notes a field that must be there, unless something is wrong with it.
+func (o *object) require(name string) {
 	if _, there := o.fields[name]; !there {
 		o.p.add(o.at(name), "is missing")
 	}
@@ -179,8 +181,8 @@ func geometry(path string, value any, p *problems, before []sharing.Geometry) sh
 	if !ok {
 		return g
 	}
-	o.text("group", &g.Name, group)
-	o.missing("group")
+	o.text("group", &g.Name, checkGroup)
+	o.require("group")
 	for i := range before {
 		if g.Name != "" && before[i].Name == g.Name {
 			p.add(o.at("group"), "%s is there twice for these models", g.Name)
@@ -195,24 +197,24 @@ func geometry(path string, value any, p *problems, before []sharing.Geometry) sh
 			total = 0
 		}
 	})
-	o.missing("geometries")
+	o.require("geometries")
 	if list, isList := o.fields["geometries"].([]any); isList && len(list) == 0 {
 		p.add(o.at("geometries"), "is an empty list")
 	}
-	o.done()
+	o.reportUnknown()
 	return g
 }
 
-// group says what is wrong with the name of a geometry.
-func group(s string) string {
+// checkGroup refuses what cannot be the name of a geometry.
+func checkGroup(s string) error {
 	if s == mig.Free {
-		return fmt.Sprintf("%q is the name of what is there where no geometry is listed: take another", s)
+		return fmt.Errorf("%q is the name of what is there where no geometry is listed: take another", s)
 	}
 	if wire.ValidGroup(s) {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("%q is not a group name: it is part of the id uuid[group-position], so it must not be empty "+
-		"or hold '-', '[', ']', a space or a separator", cut(s))
+	return fmt.Errorf("%q is not a group name: it is part of the id uuid[group-position], so it must not be empty "+
+		"or hold '-', '[', ']', a space or a separator", shorten(s))
 }
 
 func entry(path string, value any, p *problems) sharing.GeometryEntry {
@@ -222,29 +224,30 @@ func entry(path string, value any, p *problems) sharing.GeometryEntry {
 		return e
 	}
 	var memory, count int64
-	o.text("name", &e.Profile, profile)
-	o.missing("name")
+	o.text("name", &e.Profile, checkProfile)
+	o.require("name")
 	o.whole("memory", &memory, 1, mostMemory)
-	o.missing("memory")
+	o.require("memory")
 	o.whole("count", &count, 1, mostPartitions)
-	o.missing("count")
-	o.done()
+	o.require("count")
+	o.reportUnknown()
 	e.Memory, e.Count = sharing.MiBs(memory), int(count)
 	return e
 }
 
-// profile says what is wrong with the name of a partition profile: 1g.10gb, and
+// checkProfile refuses what is no name of a partition profile: those are 1g.10gb, and
 // with attributes 1g.10gb+me or 1g.24gb+me.all or 1g.24gb-me.
-func profile(s string) string {
+func checkProfile(s string) error {
 	compute, rest, ok := strings.Cut(s, "g.")
 	memory, attribute, gb := strings.Cut(rest, "gb")
-	plainAttribute := attribute == "" || (attribute[0] == '+' || attribute[0] == '-') && plain(attribute[1:])
-	if ok && gb && digits(compute) && digits(memory) && plainAttribute {
-		return ""
+	plainAttribute := attribute == "" || (attribute[0] == '+' || attribute[0] == '-') && isPlain(attribute[1:])
+	if ok && gb && isNumber(compute) && isNumber(memory) && plainAttribute {
+		return nil
 	}
-	return fmt.Sprintf("%q is not a profile name: want the form 1g.10gb", cut(s))
+	return fmt.Errorf("%q is not a profile name: want the form 1g.10gb", shorten(s))
 }
 
-func digits(s string) bool {
+// isNumber reports a whole number from 1 to 9999.
+func isNumber(s string) bool {
 	return s != "" && len(s) <= 4 && s[0] != '0' && strings.Trim(s, "0123456789") == ""
 }

@@ -91,7 +91,7 @@ func rootOf(data []byte, p *problems) (*object, bool) {
 func objectOf(value any, path string, p *problems) (*object, bool) {
 	fields, ok := value.(map[string]any)
 	if !ok {
-		p.add(path, "is %s, want a map", kind(value))
+		p.add(path, "is %s, want a map", describe(value))
 		return nil, false
 	}
 	return &object{path: path, fields: fields, p: p}, true
@@ -116,8 +116,8 @@ func (o *object) field(name string) (any, bool) {
 	return value, ok
 }
 
-// done notes the fields that nobody asked for.
-func (o *object) done() {
+// reportUnknown notes the fields that nobody asked for.
+func (o *object) reportUnknown() {
 	var unknown []string
 	for name := range o.fields {
 		if !slices.Contains(o.known, name) {
@@ -135,20 +135,19 @@ func (o *object) done() {
 	}
 }
 
-// text reads a string into dst if it is there and passes the check, which
-// returns what is wrong.
-func (o *object) text(name string, dst *string, check func(string) string) {
+// text reads a string into dst if it is there and passes the check.
+func (o *object) text(name string, dst *string, check func(string) error) {
 	value, ok := o.field(name)
 	if !ok {
 		return
 	}
 	s, ok := value.(string)
 	if !ok {
-		o.p.add(o.at(name), "is %s, want a text", kind(value))
+		o.p.add(o.at(name), "is %s, want a text", describe(value))
 		return
 	}
-	if wrong := check(s); wrong != "" {
-		o.p.add(o.at(name), "%s", wrong)
+	if err := check(s); err != nil {
+		o.p.add(o.at(name), "%v", err)
 		return
 	}
 	*dst = s
@@ -161,7 +160,7 @@ func (o *object) boolean(name string, dst *bool) {
 	}
 	b, ok := value.(bool)
 	if !ok {
-		o.p.add(o.at(name), "is %s, want true or false", kind(value))
+		o.p.add(o.at(name), "is %s, want true or false", describe(value))
 		return
 	}
 	*dst = b
@@ -173,11 +172,11 @@ func (o *object) choice(name string, dst *bool, no, yes string) {
 	if *dst {
 		word = yes
 	}
-	o.text(name, &word, func(s string) string {
+	o.text(name, &word, func(s string) error {
 		if s == no || s == yes {
-			return ""
+			return nil
 		}
-		return fmt.Sprintf("%q is not known: want %s or %s", cut(s), no, yes)
+		return fmt.Errorf("%q is not known: want %s or %s", shorten(s), no, yes)
 	})
 	*dst = word == yes
 }
@@ -199,7 +198,7 @@ func (o *object) whole(name string, dst *int64, low, high int64) bool {
 func integer(value any, path string, p *problems, low, high int64) (int64, bool) {
 	number, ok := value.(json.Number)
 	if !ok {
-		p.add(path, "is %s, want a whole number", kind(value))
+		p.add(path, "is %s, want a whole number", describe(value))
 		return 0, false
 	}
 	n, err := strconv.ParseInt(number.String(), 10, 64)
@@ -222,7 +221,7 @@ func (o *object) fraction(name string, dst *float64, zero bool) {
 	}
 	number, ok := value.(json.Number)
 	if !ok {
-		o.p.add(o.at(name), "is %s, want a number", kind(value))
+		o.p.add(o.at(name), "is %s, want a number", describe(value))
 		return
 	}
 	f, err := number.Float64()
@@ -242,7 +241,7 @@ func (o *object) each(name string, read func(path string, value any)) bool {
 	}
 	list, ok := value.([]any)
 	if !ok {
-		o.p.add(o.at(name), "is %s, want a list", kind(value))
+		o.p.add(o.at(name), "is %s, want a list", describe(value))
 		return false
 	}
 	for i, member := range list {
@@ -251,15 +250,15 @@ func (o *object) each(name string, read func(path string, value any)) bool {
 	return true
 }
 
-// kind names what a value is, for people.
-func kind(value any) string {
+// describe names what a value is, for people.
+func describe(value any) string {
 	switch v := value.(type) {
 	case nil:
 		return "empty"
 	case string:
-		return "the text " + strconv.Quote(cut(v))
+		return "the text " + strconv.Quote(shorten(v))
 	case json.Number:
-		return "the number " + cut(v.String())
+		return "the number " + shorten(v.String())
 	case bool:
 		return strconv.FormatBool(v)
 	case []any:
@@ -268,8 +267,8 @@ func kind(value any) string {
 	return "a map"
 }
 
-// cut shortens a foreign text to a bearable length.
-func cut(s string) string {
+// shorten cuts a foreign text to a bearable length.
+func shorten(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "..."
 	}
