@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/request"
 )
 
@@ -91,8 +92,8 @@ func LoadDevice(data []byte) (Device, []Problem) {
 }
 
 // Names returns the resource names that requests are read with.
-func (d Device) Names() request.Names {
-	return request.Names{Number: d.CountName, Memory: d.MemoryName, Cores: d.CoreName, Percentage: d.PercentageName}
+func (d Device) Names() podspec.Names {
+	return podspec.Names{Number: d.CountName, Memory: d.MemoryName, Cores: d.CoreName, Percentage: d.PercentageName}
 }
 
 // Defaults returns what containers get that do not say.

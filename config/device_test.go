@@ -10,6 +10,7 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/request"
 )
 
@@ -21,7 +22,7 @@ func TestTheDefaultsAreFreeOfProblems(t *testing.T) {
 	if !reflect.DeepEqual(d, config.DefaultDevice()) {
 		t.Error("loading the defaults gives something else")
 	}
-	if d.Names() != request.DefaultNames() {
+	if d.Names() != podspec.DefaultNames() {
 		t.Errorf("got names %+v", d.Names())
 	}
 	if d.SplitCount != 10 || d.MemoryScaling != 1 || d.CoreScaling != 1 || d.MemoryFactor != 1 || d.DefaultCount != 1 {

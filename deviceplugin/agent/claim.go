@@ -15,13 +15,12 @@ import (
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/podspec/corepod"
-	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
 // Terms is what the administrator set that concerns single containers.
 type Terms struct {
-	Names request.Names
+	Names podspec.Names
 	// PriorityName is the resource that carries the task priority; "" if there
 	// is none.
 	PriorityName string

@@ -20,7 +20,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
@@ -71,7 +71,7 @@ func legacyScheduler(p sharing.Placement) (map[string]string, error) {
 func slotsOf(n int) []string { return []string{"a", "b", "c"}[:n] }
 
 func terms() Terms {
-	return Terms{Names: request.DefaultNames(), Factor: 1, PriorityName: "example.com/priority"}
+	return Terms{Names: podspec.DefaultNames(), Factor: 1, PriorityName: "example.com/priority"}
 }
 
 // fixed are terms that nobody edits.
@@ -210,7 +210,7 @@ func TestAPodWithoutOurResourcesHasNoRequestingContainers(t *testing.T) {
 		Containers:     []corev1.Container{{Name: "c"}},
 	}}
 	want := []wire.ContainerRef{{Name: "i", Kind: sharing.Init}, {Name: "s", Kind: sharing.Sidecar}, {Name: "c"}}
-	got := containerRefs(pod, request.DefaultNames())
+	got := containerRefs(pod, podspec.DefaultNames())
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

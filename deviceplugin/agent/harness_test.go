@@ -34,7 +34,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
@@ -171,7 +171,7 @@ func (b *bench) start(files hostnode.Files) {
 // defaults are the terms of a node without settings.
 type defaults struct{}
 
-func (defaults) Terms() agent.Terms { return agent.Terms{Names: request.DefaultNames(), Factor: 1} }
+func (defaults) Terms() agent.Terms { return agent.Terms{Names: podspec.DefaultNames(), Factor: 1} }
 
 // restart is a device plugin that dies and comes back.
 func (b *bench) restart(files hostnode.Files) {

@@ -10,7 +10,7 @@ import (
 
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
@@ -63,7 +63,7 @@ func (k *Keeper) given(pod *corev1.Pod) (sharing.Placement, error) {
 // Started reports whether any container of the pod that asks for devices has ever
 // run. What ran before it, such as an init container without devices, has no share
 // of anything.
-func Started(pod *corev1.Pod, names request.Names) bool {
+func Started(pod *corev1.Pod, names podspec.Names) bool {
 	asking := map[string]bool{}
 	for _, ref := range containerRefs(pod, names) {
 		asking[ref.Name] = ref.Asks

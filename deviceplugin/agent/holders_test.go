@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"deviceshare/sharing"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
@@ -41,7 +41,7 @@ func TestAPodHasStartedWhenAContainerWithDevicesRan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := podOf(t, ourScheduler, shareOf(0, 1000))
 			pod.Status.ContainerStatuses = c.statuses
-			if got := Started(pod, request.DefaultNames()); got != c.want {
+			if got := Started(pod, podspec.DefaultNames()); got != c.want {
 				t.Errorf("started %v", got)
 			}
 		})

@@ -20,6 +20,7 @@ import (
 	"deviceshare/deviceplugin/driver/migtest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 // partitioned makes what mode mig needs on the node.
@@ -57,7 +58,7 @@ func (b *bench) device(index int) sharing.DeviceID {
 
 // hardware is the driver of a process that dies where its files do.
 func (b *bench) hardware(files hostnode.Files) driver.Partitions {
-	if c, ok := files.(*hostnode.Crashing); ok {
+	if c, ok := files.(*nodeapitest.Crashing); ok {
 		return migtest.Crashing(b.driver, c)
 	}
 	return b.driver
@@ -140,7 +141,7 @@ func TestAContainerGetsTheNodesOfItsPartitionAndNoOthers(t *testing.T) {
 }
 
 func TestARestartOfAContainerWithAPartitionWritesNothing(t *testing.T) {
-	counting := &hostnode.Crashing{Under: hostnode.OS{}, At: -1}
+	counting := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
 	b, pod := onePart(t, counting)
 	_, err := b.begin(pod, "main")
 	must(t, err)
@@ -161,7 +162,7 @@ func TestACrashAtAnyEffectOfStartingWithAPartitionIsRepaired(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			counting := &hostnode.Crashing{Under: hostnode.OS{}, At: -1}
+			counting := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
 			b, pod := onePart(t, counting)
 			before := counting.Effects()
 			_, err := b.begin(pod, "main")
@@ -171,7 +172,7 @@ func TestACrashAtAnyEffectOfStartingWithAPartitionIsRepaired(t *testing.T) {
 				t.Fatalf("a start has only %d effects; the test counts wrong", total)
 			}
 			for at := range 2 * total {
-				b, pod := onePart(t, &hostnode.Crashing{Under: hostnode.OS{}, At: before + at/2, Late: at%2 == 1})
+				b, pod := onePart(t, &nodeapitest.Crashing{Under: hostnode.OS{}, At: before + at/2, Late: at%2 == 1})
 				if _, err := b.begin(pod, "main"); err == nil {
 					t.Errorf("effect %d: the crash was not noticed", at/2)
 				}
@@ -193,7 +194,7 @@ func TestACrashAtAnyEffectOfReleasingAPartitionIsRepaired(t *testing.T) {
 		b, pod := onePart(t, hostnode.OS{})
 		_, err := b.begin(pod, "main")
 		must(t, err)
-		crash := &hostnode.Crashing{Under: hostnode.OS{}, At: -1}
+		crash := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
 		b.restart(crash)
 		must(t, b.api.CoreV1().Pods("default").Delete(context.Background(), "p", metav1.DeleteOptions{}))
 		must(t, b.kubelet.Forget(pod))

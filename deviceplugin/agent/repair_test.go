@@ -14,6 +14,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 // onePod is a bench whose one pod is admitted and not started.
@@ -47,7 +48,7 @@ func normal(b *bench) string {
 }
 
 func TestACrashAtAnyEffectOfAStartIsRepairedByTheNextStart(t *testing.T) {
-	counting := &hostnode.Crashing{Under: hostnode.OS{}, At: -1}
+	counting := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
 	b, pod := onePodOn(t, counting)
 	before := counting.Effects()
 	_, err := b.begin(pod, "main")
@@ -58,7 +59,7 @@ func TestACrashAtAnyEffectOfAStartIsRepairedByTheNextStart(t *testing.T) {
 		t.Fatalf("a start has only %d effects; the test counts wrong", total)
 	}
 	for at := range 2 * total {
-		b, pod := onePodOn(t, &hostnode.Crashing{Under: hostnode.OS{}, At: before + at/2, Late: at%2 == 1})
+		b, pod := onePodOn(t, &nodeapitest.Crashing{Under: hostnode.OS{}, At: before + at/2, Late: at%2 == 1})
 		if _, err := b.begin(pod, "main"); err == nil {
 			t.Errorf("effect %d: the crash was not noticed", at/2)
 		}
@@ -75,7 +76,7 @@ func TestACrashAtAnyEffectOfAStartIsRepairedByTheNextStart(t *testing.T) {
 
 func TestACrashAtAnyEffectLeavesNothingOnceThePodIsGone(t *testing.T) {
 	for at := range 10 {
-		b, pod := onePodOn(t, &hostnode.Crashing{Under: hostnode.OS{}, At: at/2 + 1, Late: at%2 == 1})
+		b, pod := onePodOn(t, &nodeapitest.Crashing{Under: hostnode.OS{}, At: at/2 + 1, Late: at%2 == 1})
 		_, _ = b.begin(pod, "main")
 		must(t, b.api.CoreV1().Pods("default").Delete(context.Background(), "p", metav1.DeleteOptions{}))
 		must(t, b.kubelet.Forget(pod))

@@ -13,6 +13,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 func sample(id string, owner sharing.Owner) Record {
@@ -172,11 +173,11 @@ func TestTheStoreSurvivesARestart(t *testing.T) {
 
 func TestAFailedWriteChangesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint.json")
-	s := open(t, &hostnode.Crashing{Under: hostnode.OS{}, At: 2}, path)
+	s := open(t, &nodeapitest.Crashing{Under: hostnode.OS{}, At: 2}, path)
 	if err := s.Put(sample("a", "uid-1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put(sample("b", "uid-2")); !errors.Is(err, hostnode.ErrCrash) {
+	if err := s.Put(sample("b", "uid-2")); !errors.Is(err, nodeapitest.ErrCrash) {
 		t.Fatalf("the write answered %v", err)
 	}
 	if got := s.All(); len(got) != 1 || got[0].ID != "a" {
@@ -188,7 +189,7 @@ func TestAFailedWriteChangesNothing(t *testing.T) {
 }
 
 func TestPuttingTheSameRecordAgainWritesNothing(t *testing.T) {
-	counting := &hostnode.Crashing{Under: hostnode.OS{}, At: -1}
+	counting := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
 	s := open(t, counting, filepath.Join(t.TempDir(), "checkpoint.json"))
 	for range 3 {
 		if err := s.Put(sample("a", "uid-1")); err != nil {

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/sharing"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
@@ -30,7 +30,7 @@ type NodeState struct {
 	Config wire.ConfigVersions
 	// Names are the resources' names, and Factor is the MiB per unit of memory, at
 	// least 1.
-	Names  request.Names
+	Names  podspec.Names
 	Factor int64
 	// AmountsInStatus reports whether memory and cores belong into the node's status.
 	AmountsInStatus bool

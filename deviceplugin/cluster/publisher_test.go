@@ -15,14 +15,14 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"deviceshare/sharing"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
 func state(inv sharing.Inventory) NodeState {
 	return NodeState{
 		Inventory: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"},
-		Names: request.DefaultNames(), Factor: 1, AmountsInStatus: true,
+		Names: podspec.DefaultNames(), Factor: 1, AmountsInStatus: true,
 	}
 }
 
@@ -127,7 +127,7 @@ type published struct {
 
 	mu      sync.Mutex // guards what the publisher is told
 	inv     sharing.Inventory
-	names   request.Names
+	names   podspec.Names
 	amounts bool
 }
 
@@ -150,7 +150,7 @@ func (p *published) NodeState() (NodeState, bool) {
 
 func startPublisher(t *testing.T, node *corev1.Node) *published {
 	t.Helper()
-	p := &published{t: t, api: fake.NewClientset(node), inv: inventory(true, true), names: request.DefaultNames(), amounts: true, changes: make(chan struct{})}
+	p := &published{t: t, api: fake.NewClientset(node), inv: inventory(true, true), names: podspec.DefaultNames(), amounts: true, changes: make(chan struct{})}
 	publisher, err := NewPublisher(PublisherConfig{
 		Client: p.api, Node: "n", Source: p, Changes: p.changes, Retry: time.Millisecond,
 	})

@@ -33,15 +33,6 @@ const (
 	kinds = iota
 )
 
-// Kinds returns every kind, in the order of the list above.
-func Kinds() []Kind {
-	all := make([]Kind, 0, kinds)
-	for k := range Kind(kinds) {
-		all = append(all, k)
-	}
-	return all
-}
-
 // String is the kind for scenarios and logs.
 func (k Kind) String() string {
 	return [kinds]string{

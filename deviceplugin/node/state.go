@@ -134,15 +134,6 @@ func (s State) Changeable() []sharing.Device {
 	return slices.DeleteFunc(inv.Devices, func(d sharing.Device) bool { return !d.Healthy })
 }
 
-// IDs returns the devices of the node that were ever found, also hidden ones.
-func (s State) IDs() []sharing.DeviceID {
-	ids := make([]sharing.DeviceID, 0, len(s.devices))
-	for i := range s.devices {
-		ids = append(ids, s.devices[i].facts.UUID)
-	}
-	return ids
-}
-
 func (s *State) device(id sharing.DeviceID) *device {
 	for i := range s.devices {
 		if s.devices[i].facts.UUID == id {

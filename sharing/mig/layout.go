@@ -2,11 +2,7 @@
 
 package mig
 
-import (
-	"fmt"
-
-	"deviceshare/sharing"
-)
+import "deviceshare/sharing"
 
 const (
 	// maxInstances bounds how many partitions a geometry may have. The largest
@@ -33,24 +29,9 @@ type layout struct {
 	tries int
 }
 
-// Layout says where each partition of a geometry lies; the index is the
-// position. Every side that lays out the same geometry on the same device gets
-// the same result. It is an error if the geometry names a profile the device
-// does not have, or if its partitions cannot exist together.
-func Layout(p *sharing.Partitioning, g *sharing.Geometry) ([]sharing.Partition, error) {
-	var l layout
-	if problem := l.make(p, g); problem != "" {
-		return nil, fmt.Errorf("lay out geometry %q: %s", g.Name, problem)
-	}
-	parts := make([]sharing.Partition, l.n)
-	for i := range parts {
-		parts[i] = l.partition(p, g, i)
-	}
-	return parts, nil
-}
-
 // At finds the partition that a wire id names: the position in a geometry the
-// device lists, or, for the geometry Free, in the list of all legal places.
+// device lists, or, for the geometry Free, in the list of all legal places. Every side
+// that lays out the same geometry on the same device finds the same partition.
 func At(p *sharing.Partitioning, geometry string, position int) (sharing.Partition, bool) {
 	if position < 0 {
 		return sharing.Partition{}, false

@@ -104,9 +104,12 @@ func everyShare(d *sharing.Device, req *sharing.Request) []sharing.Share {
 func everyPartition(p *sharing.Partitioning) []sharing.Partition {
 	var all []sharing.Partition
 	for i := range p.Geometries {
-		parts, err := mig.Layout(p, &p.Geometries[i])
-		if err == nil {
-			all = append(all, parts...)
+		for n := 0; ; n++ {
+			part, ok := mig.At(p, p.Geometries[i].Name, n)
+			if !ok {
+				break
+			}
+			all = append(all, part)
 		}
 	}
 	for _, f := range p.Profiles {

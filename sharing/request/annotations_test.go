@@ -55,7 +55,7 @@ func TestWhatAnnotationsSay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := annotated(c.annotations)
 			p.Namespace = c.namespace
-			got, mistakes := request.Read(p, request.DefaultNames(), 1)
+			got, mistakes := request.Read(p, podspec.DefaultNames(), 1)
 			if len(mistakes) > 0 {
 				t.Fatal(mistakes)
 			}
@@ -119,7 +119,7 @@ func TestMistakesInAnnotations(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, mistakes := request.Read(annotated(c.annotations), request.DefaultNames(), 1)
+			_, mistakes := request.Read(annotated(c.annotations), podspec.DefaultNames(), 1)
 			compare(t, mistakes, c.want)
 		})
 	}
@@ -127,7 +127,7 @@ func TestMistakesInAnnotations(t *testing.T) {
 
 func TestAnnotationsAreCheckedOnPodsThatAskForNothing(t *testing.T) {
 	p := &podspec.Pod{Annotations: map[string]string{wire.UserMode: "foo"}}
-	if _, mistakes := request.Read(p, request.DefaultNames(), 1); len(mistakes) != 1 {
+	if _, mistakes := request.Read(p, podspec.DefaultNames(), 1); len(mistakes) != 1 {
 		t.Errorf("got %v", mistakes)
 	}
 }

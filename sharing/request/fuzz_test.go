@@ -35,8 +35,8 @@ func FuzzRead(f *testing.F) {
 }
 
 func check(t *testing.T, p *podspec.Pod, factor int64) {
-	got, mistakes := request.Read(p, request.DefaultNames(), factor)
-	again, _ := request.Read(p, request.DefaultNames(), factor)
+	got, mistakes := request.Read(p, podspec.DefaultNames(), factor)
+	again, _ := request.Read(p, podspec.DefaultNames(), factor)
 	if !reflect.DeepEqual(got, again) {
 		t.Fatalf("read twice: %+v and %+v", got, again)
 	}

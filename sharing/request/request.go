@@ -19,12 +19,6 @@ import (
 	"deviceshare/sharing/podspec"
 )
 
-// Names are the names of the resources, see podspec.Names.
-type Names = podspec.Names
-
-// DefaultNames returns the names used unless configured otherwise.
-func DefaultNames() Names { return podspec.DefaultNames() }
-
 // Defaults is what a container that asks for devices gets where it does not say.
 // The zero value means the whole memory and no compute guarantee.
 type Defaults struct {
@@ -64,7 +58,7 @@ func WithDefaults(d Defaults) Option {
 // below 1 counts as 1. If there is any mistake the request is empty. A pod that
 // asks for nothing gives a request without containers; its annotations are
 // checked all the same, for whoever wrote them expected something of them.
-func Read(p *podspec.Pod, n Names, factor int64, options ...Option) (sharing.PodRequest, []Mistake) {
+func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sharing.PodRequest, []Mistake) {
 	r := reader{names: n, factor: max(factor, 1)}
 	for _, o := range options {
 		o(&r)
@@ -93,7 +87,7 @@ func Read(p *podspec.Pod, n Names, factor int64, options ...Option) (sharing.Pod
 
 // reader collects the mistakes of one pod.
 type reader struct {
-	names    Names
+	names    podspec.Names
 	factor   int64
 	defaults Defaults
 	policies []string

@@ -90,7 +90,7 @@ func TestWhatOneContainerAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.Container = "main"
-			got, mistakes := request.Read(pod(c.resources), request.DefaultNames(), c.factor, c.options...)
+			got, mistakes := request.Read(pod(c.resources), podspec.DefaultNames(), c.factor, c.options...)
 			if len(mistakes) > 0 {
 				t.Fatal(mistakes)
 			}
@@ -112,8 +112,8 @@ func TestWhatAsksForNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pod(resources)
-			got, mistakes := request.Read(p, request.DefaultNames(), 1)
-			if len(mistakes) > 0 || len(got.Requests) > 0 || podspec.Asks(p, request.DefaultNames()) {
+			got, mistakes := request.Read(p, podspec.DefaultNames(), 1)
+			if len(mistakes) > 0 || len(got.Requests) > 0 || podspec.Asks(p, podspec.DefaultNames()) {
 				t.Errorf("got %+v, %v", got, mistakes)
 			}
 		})
@@ -124,10 +124,10 @@ func TestAPodAsksIfAnyContainerNamesAnyOfTheResources(t *testing.T) {
 	for _, resource := range []string{number, memory, cores, percent} {
 		p := pod(nil)
 		p.Containers = append(p.Containers, podspec.Container{Name: "second", Resources: amounts{resource: 1}})
-		if !podspec.Asks(p, request.DefaultNames()) {
+		if !podspec.Asks(p, podspec.DefaultNames()) {
 			t.Errorf("%s is not seen", resource)
 		}
-		if n := testing.AllocsPerRun(10, func() { podspec.Asks(p, request.DefaultNames()) }); n != 0 {
+		if n := testing.AllocsPerRun(10, func() { podspec.Asks(p, podspec.DefaultNames()) }); n != 0 {
 			t.Errorf("%s: %v allocations", resource, n)
 		}
 	}
@@ -201,7 +201,7 @@ func TestMistakesInAmounts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, mistakes := request.Read(pod(c.resources), request.DefaultNames(), c.factor)
+			got, mistakes := request.Read(pod(c.resources), podspec.DefaultNames(), c.factor)
 			compare(t, mistakes, c.want)
 			if !reflect.DeepEqual(got, sharing.PodRequest{}) {
 				t.Errorf("half-read: %+v", got)
@@ -231,7 +231,7 @@ func TestEveryMistakeOfAPodIsReportedAtOnceWithItsPath(t *testing.T) {
 			{Name: "main", Resources: amounts{number: 1, cores: 101, percent: 0}},
 		},
 	}
-	_, mistakes := request.Read(p, request.DefaultNames(), 1, request.WithPolicies("binpack", "spread"))
+	_, mistakes := request.Read(p, podspec.DefaultNames(), 1, request.WithPolicies("binpack", "spread"))
 	compare(t, mistakes, []string{
 		"spec.initContainers[0] (load) resources.limits[volcano.sh/vgpu-number]: -1 is negative",
 		"spec.initContainers[1] (proxy) resources.limits[volcano.sh/vgpu-memory]: asked without volcano.sh/vgpu-number: add the line volcano.sh/vgpu-number: 1 to the limits",
@@ -250,7 +250,7 @@ func TestInitContainersAndSidecarsAreReadInOrder(t *testing.T) {
 		{Name: "c"},
 		{Name: "d", Resources: amounts{number: 3}},
 	}}
-	got, mistakes := request.Read(p, request.DefaultNames(), 1)
+	got, mistakes := request.Read(p, podspec.DefaultNames(), 1)
 	if len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
@@ -265,7 +265,7 @@ func TestInitContainersAndSidecarsAreReadInOrder(t *testing.T) {
 }
 
 func TestRenamedAndMissingResources(t *testing.T) {
-	names := request.Names{Number: "example.com/gpu", Memory: "example.com/mem"}
+	names := podspec.Names{Number: "example.com/gpu", Memory: "example.com/mem"}
 	got, mistakes := request.Read(pod(amounts{"example.com/gpu": 1, "example.com/mem": 7, cores: 500, "": 9}), names, 1)
 	if len(mistakes) > 0 || len(got.Requests) != 1 || got.Requests[0].Cores != 0 {
 		t.Errorf("got %+v, %v", got, mistakes)
@@ -283,7 +283,7 @@ func TestReadingChangesNothing(t *testing.T) {
 	p := pod(amounts{number: 1, memory: -1})
 	p.Annotations = map[string]string{wire.UserUseIDs: "GPU-b, GPU-a"}
 	resources, annotations := maps.Clone(p.Containers[0].Resources), maps.Clone(p.Annotations)
-	request.Read(p, request.DefaultNames(), 1)
+	request.Read(p, podspec.DefaultNames(), 1)
 	if !maps.Equal(resources, p.Containers[0].Resources) || !maps.Equal(annotations, p.Annotations) {
 		t.Error("the pod was changed")
 	}

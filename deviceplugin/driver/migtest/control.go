@@ -8,7 +8,7 @@ import (
 
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 // on does something to a card of a test; an unknown one is the test's mistake.
@@ -108,18 +108,18 @@ func (h *Hardware) Locate(uuid string) (id sharing.DeviceID, gi, ci int, ok bool
 
 // Crashing is a driver of a process that dies at one of the effects that at
 // counts, on files and on the hardware alike.
-func Crashing(under driver.Partitions, at *hostnode.Crashing) driver.Partitions {
+func Crashing(under driver.Partitions, at *nodeapitest.Crashing) driver.Partitions {
 	return &crashing{under: under, at: at}
 }
 
 type crashing struct {
 	under driver.Partitions
-	at    *hostnode.Crashing
+	at    *nodeapitest.Crashing
 }
 
 func (c *crashing) read(do func() error) error {
 	if c.at.Dead() {
-		return hostnode.ErrCrash
+		return nodeapitest.ErrCrash
 	}
 	return do()
 }

@@ -21,7 +21,7 @@ import (
 // host is a temporary directory with a library in it.
 type host struct {
 	root, library string
-	latest        *hostnode.Crashing
+	latest        *nodeapitest.Crashing
 }
 
 func newHost(t *testing.T) *host {
@@ -35,7 +35,7 @@ func newHost(t *testing.T) *host {
 }
 
 func (h *host) Preparer(at int, late bool) nodeapi.Preparer {
-	h.latest = &hostnode.Crashing{Under: hostnode.OS{}, At: at, Late: late}
+	h.latest = &nodeapitest.Crashing{Under: hostnode.OS{}, At: at, Late: late}
 	return New(h.latest, h.root, h.library)
 }
 

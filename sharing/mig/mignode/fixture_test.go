@@ -35,7 +35,7 @@ type machine struct {
 	t      *testing.T
 	root   string
 	cards  *migtest.Hardware
-	latest *hostnode.Crashing
+	latest *nodeapitest.Crashing
 	notes  []string // of changes of the hardware
 	// Patience of the preparers made from now on.
 	patience time.Duration
@@ -64,7 +64,7 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) Preparer(at int, late bool) nodeapi.Preparer { return m.preparer(at, late) }
 
 func (m *machine) preparer(at int, late bool) *mignode.Preparer {
-	m.latest = &hostnode.Crashing{Under: hostnode.OS{}, At: at, Late: late}
+	m.latest = &nodeapitest.Crashing{Under: hostnode.OS{}, At: at, Late: late}
 	return mignode.New(mignode.Config{
 		Files: m.latest, Root: m.root, Driver: migtest.Crashing(m.cards, m.latest), Patience: m.patience,
 		Pause: func(ctx context.Context, _ int) error { return ctx.Err() },

@@ -20,13 +20,14 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 // host is a machine with devices and a control program, both in memory, and a file
 // system in a temporary directory.
 type host struct {
 	root, directories, library string
-	latest                     *hostnode.Crashing
+	latest                     *nodeapitest.Crashing
 	restarts                   chan Restart
 	multiUser, partitions      bool
 
@@ -76,11 +77,11 @@ func newHost(t *testing.T) *host {
 // crashing file system.
 type process struct {
 	*host
-	dying *hostnode.Crashing
+	dying *nodeapitest.Crashing
 }
 
 func (h *host) at(at int, late bool) *Preparer {
-	h.latest = &hostnode.Crashing{Under: hostnode.OS{}, At: at, Late: late}
+	h.latest = &nodeapitest.Crashing{Under: hostnode.OS{}, At: at, Late: late}
 	p := process{h, h.latest}
 	return New(Config{
 		Files: h.latest, Root: h.root, Directories: h.directories, Library: h.library, Control: p, Hardware: p, Space: p, Shm: 64 * sharing.MiB,
@@ -276,7 +277,7 @@ func (p process) Tell(_ context.Context, d Daemon, command string) (answer strin
 
 func (p process) crashed() error {
 	if p.dying.Dead() {
-		return hostnode.ErrCrash
+		return nodeapitest.ErrCrash
 	}
 	return nil
 }

@@ -97,36 +97,6 @@ func TestWhatIsMissingIsNoMistakeToListAndRemove(t *testing.T) {
 	}
 }
 
-func TestCrashingStopsAtTheNumberedEffect(t *testing.T) {
-	for name, late := range map[string]bool{"before it happens": false, "after it happened": true} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			c := &Crashing{Under: OS{}, At: 1, Late: late}
-			first, second, third := filepath.Join(dir, "1"), filepath.Join(dir, "2"), filepath.Join(dir, "3")
-			if err := c.Write(first, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Write(second, nil, 0o600); !errors.Is(err, ErrCrash) {
-				t.Fatalf("the numbered effect answers %v", err)
-			}
-			if err := c.Write(third, nil, 0o600); !errors.Is(err, ErrCrash) {
-				t.Fatalf("an effect after the stop answers %v", err)
-			}
-			if _, err := c.Read(first); !errors.Is(err, ErrCrash) {
-				t.Fatalf("a read after the stop answers %v", err)
-			}
-			names, _ := (OS{}).List(dir)
-			want := 1
-			if late {
-				want = 2
-			}
-			if len(names) != want {
-				t.Errorf("%v exist, want %d files", names, want)
-			}
-		})
-	}
-}
-
 func TestAFileIsLookedForWithoutBeingOpened(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe, link := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "link")

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 func TestAFileIsWrittenOnlyIfItSaysSomethingElse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	path := filepath.Join(dir, "f")
-	files := &hostnode.Crashing{Under: hostnode.OS{}, At: -1}
+	files := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
 	for i, tc := range []struct {
 		content string
 		changed bool

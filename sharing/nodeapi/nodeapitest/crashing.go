@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package hostnode
+package nodeapitest
 
 import (
 	"errors"
 	"io/fs"
 	"sync"
+
+	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // ErrCrash is what every effect answers once a Crashing has stopped.
 var ErrCrash = errors.New("the process died here")
 
-// Crashing is a file system for tests that stops at one numbered effect, as a
+// Crashing is a file system that stops at one numbered effect, as a
 // killed process would: that effect and everything after it fails. With Late the
 // numbered effect itself still happens and only its answer is lost. Reads do not
 // count as effects but fail after the stop too.
 type Crashing struct {
-	Under Files
+	Under hostnode.Files
 	At    int // number of the effect, from 0; negative never stops
 	Late  bool
 
@@ -60,22 +62,22 @@ func (c *Crashing) Dead() bool {
 	return c.stopped
 }
 
-// MakeDir implements Files.
+// MakeDir implements hostnode.Files.
 func (c *Crashing) MakeDir(path string, mode fs.FileMode) error {
 	return c.Effect(func() error { return c.Under.MakeDir(path, mode) })
 }
 
-// Write implements Files.
+// Write implements hostnode.Files.
 func (c *Crashing) Write(path string, content []byte, mode fs.FileMode) error {
 	return c.Effect(func() error { return c.Under.Write(path, content, mode) })
 }
 
-// Remove implements Files.
+// Remove implements hostnode.Files.
 func (c *Crashing) Remove(path string) error {
 	return c.Effect(func() error { return c.Under.Remove(path) })
 }
 
-// Read implements Files.
+// Read implements hostnode.Files.
 func (c *Crashing) Read(path string) ([]byte, error) {
 	if c.Dead() {
 		return nil, ErrCrash
@@ -83,7 +85,7 @@ func (c *Crashing) Read(path string) ([]byte, error) {
 	return c.Under.Read(path)
 }
 
-// Exists implements Files.
+// Exists implements hostnode.Files.
 func (c *Crashing) Exists(path string) (bool, error) {
 	if c.Dead() {
 		return false, ErrCrash
@@ -91,7 +93,7 @@ func (c *Crashing) Exists(path string) (bool, error) {
 	return c.Under.Exists(path)
 }
 
-// List implements Files.
+// List implements hostnode.Files.
 func (c *Crashing) List(path string) ([]string, error) {
 	if c.Dead() {
 		return nil, ErrCrash

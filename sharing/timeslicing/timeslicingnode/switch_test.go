@@ -20,7 +20,7 @@ import (
 // sliced is a machine whose devices have slices, and a preparer that may die.
 type sliced struct {
 	root   string
-	latest *hostnode.Crashing
+	latest *nodeapitest.Crashing
 	slices map[sharing.DeviceID]Slice
 	refuse error
 }
@@ -30,7 +30,7 @@ func newSliced(t *testing.T) *sliced {
 }
 
 func (h *sliced) Preparer(at int, late bool) nodeapi.Preparer {
-	h.latest = &hostnode.Crashing{Under: hostnode.OS{}, At: at, Late: late}
+	h.latest = &nodeapitest.Crashing{Under: hostnode.OS{}, At: at, Late: late}
 	return &Setting{Files: h.latest, Root: h.root, Tool: h, Slice: 3}
 }
 

@@ -22,12 +22,12 @@ import (
 // host is a temporary directory.
 type host struct {
 	root   string
-	latest *hostnode.Crashing
+	latest *nodeapitest.Crashing
 }
 
 // Preparer implements nodeapitest.Host.
 func (h *host) Preparer(at int, late bool) nodeapi.Preparer {
-	h.latest = &hostnode.Crashing{Under: hostnode.OS{}, At: at, Late: late}
+	h.latest = &nodeapitest.Crashing{Under: hostnode.OS{}, At: at, Late: late}
 	return pairsnode.New(h.latest, h.root)
 }
 
