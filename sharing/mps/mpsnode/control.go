@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"time"
 
 	"deviceshare/sharing"
 )
@@ -49,6 +50,17 @@ type Control interface {
 	// the daemon does not answer, unless it is ErrNotAsked.
 	Tell(ctx context.Context, d Daemon, command string) (string, error)
 }
+
+// Timeouts of what the control program and its daemons do.
+const (
+	startTimeout = 10 * time.Second // from the start of a daemon to its first answer
+	tellTimeout  = 10 * time.Second // one command
+	talkTimeout  = 30 * time.Second // a series of commands whose length depends on the answers
+	quitTimeout  = 10 * time.Second // the end of a daemon that was told to quit
+	killTimeout  = 10 * time.Second // the end of processes that were killed
+	// pollInterval is the time between two looks at whether it is over.
+	pollInterval = 20 * time.Millisecond
+)
 
 // ErrNotAsked says that a command could not be sent: the control program cannot be run,
 // for example while the driver is updated. It says nothing about the daemon.

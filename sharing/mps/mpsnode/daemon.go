@@ -160,14 +160,10 @@ func (p *Preparer) tell(ctx context.Context, d Daemon, command string) (string, 
 	return text, nil
 }
 
-// talkPatience is the timeout of a series of commands whose length depends on the
-// answers.
-const talkPatience = 30 * time.Second
-
 // talk runs a series of commands with a common timeout. A daemon that takes longer
 // counts as one that does not answer.
 func talk(ctx context.Context, questions func(ctx context.Context) error) error {
-	inner, cancel := context.WithTimeout(ctx, talkPatience)
+	inner, cancel := context.WithTimeout(ctx, talkTimeout)
 	defer cancel()
 	err := questions(inner)
 	if err != nil && inner.Err() != nil && ctx.Err() == nil {
@@ -226,20 +222,14 @@ func (p *Preparer) quit(ctx context.Context, d Daemon) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, quitPatience)
+	ctx, cancel := context.WithTimeout(ctx, quitTimeout)
 	defer cancel()
 	for p.cfg.Control.Lives(d, pid) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the MPS control daemon of device %s does not end: %w", d.Device, ctx.Err())
-		case <-time.After(quitPoll):
+		case <-time.After(pollInterval):
 		}
 	}
 	return nil
 }
-
-// How long a daemon without clients may take to end, and how often that is checked.
-const (
-	quitPatience = 10 * time.Second
-	quitPoll     = 20 * time.Millisecond
-)

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // member is a process of a daemon: itself, or a server of its.
@@ -41,16 +43,14 @@ func (p Program) Lives(d Daemon, pid int) bool {
 
 // processes lists those of a daemon, lowest first.
 func (p Program) processes(d Daemon) []member {
-	entries, _ := os.ReadDir("/proc")
+	procs, _ := procfs.AllProcs()
+	slices.SortFunc(procs, func(a, b procfs.Proc) int { return a.PID - b.PID })
 	var all []member
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if x, ok := p.identify(d, pid); ok {
-				all = append(all, x)
-			}
+	for _, proc := range procs {
+		if x, ok := p.identify(d, proc.PID); ok {
+			all = append(all, x)
 		}
 	}
-	slices.SortFunc(all, func(a, b member) int { return a.pid - b.pid })
 	return all
 }
 
@@ -58,18 +58,15 @@ func (p Program) processes(d Daemon) []member {
 // namespace of process numbers of this process, and the daemon's /dev/shm as its
 // own. The kernel keeps 15 bytes of a name, which server and daemon have in common.
 func (p Program) identify(d Daemon, pid int) (member, bool) {
-	if pid <= 0 {
+	proc, err := procfs.NewProc(pid)
+	if pid <= 0 || err != nil {
 		return member{}, false
 	}
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return member{}, false
-	}
-	parent, ok := parentOf(string(stat), filepath.Base(p.Path))
+	parent, ok := parentOf(proc, filepath.Base(p.Path))
 	if !ok {
 		return member{}, false
 	}
+	dir := filepath.Join(procfs.DefaultMountPoint, strconv.Itoa(pid))
 	ours, err := os.Readlink("/proc/self/ns/pid")
 	theirs, err2 := os.Readlink(filepath.Join(dir, "ns", "pid"))
 	if err != nil || err2 != nil || ours != theirs {
@@ -80,31 +77,20 @@ func (p Program) identify(d Daemon, pid int) (member, bool) {
 	if err != nil || err2 != nil || !os.SameFile(want, has) {
 		return member{}, false
 	}
-	exe, _ := os.Readlink(filepath.Join(dir, "exe"))
+	exe, _ := proc.Executable()
 	return member{pid: pid, parent: parent, server: strings.HasSuffix(exe, "-server")}, true
 }
 
-// parentOf reads the parent from the text of /proc/<pid>/stat (proc_pid_stat(5)),
-// where the name is in parentheses before state and parent. It is false for a
-// process of another name and for one that has ended.
-func parentOf(stat, name string) (int, bool) {
-	begin, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
-	if begin < 0 || end < begin || stat[begin+1:end] != name[:min(len(name), 15)] {
+// parentOf returns the parent of a process. It is false for a process of another name
+// and for one that has ended.
+func parentOf(proc procfs.Proc, name string) (int, bool) {
+	// The name alone is little to read: most processes have another one.
+	if comm, err := proc.Comm(); err != nil || comm != name[:min(len(name), 15)] {
 		return 0, false
 	}
-	words := strings.Fields(stat[end+1:])
-	if len(words) < 2 || words[0] == "Z" || words[0] == "X" {
-		return 0, false
-	}
-	parent, err := strconv.Atoi(words[1])
-	return parent, err == nil
+	stat, err := proc.Stat()
+	return stat.PPID, err == nil && stat.State != "Z" && stat.State != "X"
 }
-
-// How long processes that are killed may take to end, and how often that is checked.
-const (
-	killPatience = 10 * time.Second
-	killPoll     = 20 * time.Millisecond
-)
 
 // Kill implements Control. A server whose daemon is gone would keep the device.
 func (p Program) Kill(ctx context.Context, d Daemon, pid int) error {
@@ -114,30 +100,31 @@ func (p Program) Kill(ctx context.Context, d Daemon, pid int) error {
 			return fmt.Errorf("kill the MPS control daemon of device %s, process %d of it: %w", d.Device, x.pid, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	for slices.ContainsFunc(all, func(x member) bool { _, lives := p.identify(d, x.pid); return lives }) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the MPS control daemon of device %s was killed and does not end: %w", d.Device, ctx.Err())
-		case <-time.After(killPoll):
+		case <-time.After(pollInterval):
 		}
 	}
 	return nil
 }
 
-// kill ends one process. It takes a handle of the process before it checks what it is,
-// so that no other process gets the signal if this one ends meanwhile.
+// kill ends one process of a daemon. The handle (a pidfd, since Linux 5.4) refers to this
+// process even if it ends and its number is given to another one. So the process is opened
+// first and identified then, and the signal cannot reach another process.
 func (p Program) kill(d Daemon, pid int) error {
-	held, err := os.FindProcess(pid)
+	handle, err := os.FindProcess(pid)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = held.Release() }()
+	defer func() { _ = handle.Release() }()
 	if _, ok := p.identify(d, pid); !ok {
 		return nil
 	}
-	if err := held.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := handle.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	return nil

@@ -54,29 +54,29 @@ func FindProgram(name, driverRoot string) (Program, error) {
 // ownRoot reports whether the program runs in this process's root directory.
 func (p Program) ownRoot() bool { return p.Root == "" || p.Root == "/" }
 
-// inItsPlace is a shell script that runs a command in a mount namespace of its own, in
+// namespaceScript is a shell script that runs a command in a mount namespace of its own, in
 // the root directory $0, with the daemon's directory $1 at the same path there and its
 // shm as /dev/shm, which its clients have too.
-const inItsPlace = `root="${0%/}" dir="$1"; shift
+const namespaceScript = `root="${0%/}" dir="$1"; shift
 if [ -n "$root" ]; then mkdir -p "$root$dir" && mount --rbind "$dir" "$root$dir" || exit 125; fi
 mount --bind "$dir/shm" "$root/dev/shm" || exit 125
 exec chroot "$root/" "$@"`
 
-// place is the command that runs args in the daemon's place.
-func (p Program) place(d Daemon, args ...string) []string {
+// inNamespace is the command that runs args in a mount namespace like the daemon's.
+func (p Program) inNamespace(d Daemon, args ...string) []string {
 	root := p.Root
 	if root == "" {
 		root = "/"
 	}
-	return append([]string{"unshare", "--mount", "sh", "-c", inItsPlace, root, d.Dir}, args...)
+	return append([]string{"unshare", "--mount", "sh", "-c", namespaceScript, root, d.Dir}, args...)
 }
 
 // Start implements Control.
 func (p Program) Start(ctx context.Context, d Daemon) error {
 	// A container can block the daemon with a pipe that it made before.
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	args := append(append([]string{}, p.Launcher...), p.place(d, p.Path, "-d")...)
+	args := append(append([]string{}, p.Launcher...), p.inNamespace(d, p.Path, "-d")...)
 	if d.MultiUser {
 		args = append(args, "-multiuser-server")
 	}
@@ -95,13 +95,13 @@ func (p Program) Start(ctx context.Context, d Daemon) error {
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s -d: %w: %s", p.Path, err, said(out.Name()))
+		return fmt.Errorf("%s -d: %w: %s", p.Path, err, endOf(out.Name()))
 	}
 	return p.await(ctx, d)
 }
 
-// said returns the end of the output of a command.
-func said(path string) string {
+// endOf returns the last bytes of a file with the output of a command.
+func endOf(path string) string {
 	const most = 500
 	file, err := os.Open(path)
 	if err != nil {
@@ -115,13 +115,6 @@ func said(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// How long a daemon may take until it answers, and how often it is asked.
-const (
-	startPatience = 10 * time.Second
-	startPoll     = 20 * time.Millisecond
-	tellPatience  = 10 * time.Second
-)
-
 // await waits until a daemon that was started answers.
 func (p Program) await(ctx context.Context, d Daemon) error {
 	for {
@@ -132,7 +125,7 @@ func (p Program) await(ctx context.Context, d Daemon) error {
 		select {
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("it does not answer: %w", ctx.Err()), err)
-		case <-time.After(startPoll):
+		case <-time.After(pollInterval):
 		}
 	}
 }
@@ -142,17 +135,17 @@ func environmentOf(d Daemon) []string {
 	return append(os.Environ(), "CUDA_MPS_PIPE_DIRECTORY="+d.Pipe(), "CUDA_MPS_LOG_DIRECTORY="+d.Log())
 }
 
-// answerMost bounds an answer, in bytes. Real ones are shorter: a line for each client
+// maxAnswer bounds an answer, in bytes. Real ones are shorter: a line for each client
 // or partition.
-const answerMost = 64 << 10
+const maxAnswer = 64 << 10
 
-// answer keeps the output of a command up to the length of an answer. A container can
-// impersonate the daemon and print without end.
+// answer keeps the output of a command up to maxAnswer. A container can impersonate the
+// daemon and print without end.
 type answer struct{ text []byte }
 
 func (a *answer) Write(b []byte) (int, error) {
-	if len(a.text)+len(b) > answerMost {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", answerMost)
+	if len(a.text)+len(b) > maxAnswer {
+		return 0, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 	}
 	a.text = append(a.text, b...)
 	return len(b), nil
@@ -161,32 +154,32 @@ func (a *answer) Write(b []byte) (int, error) {
 // Tell implements Control. The program says on its standard output, with exit code
 // 1, that there is no daemon.
 func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, tellPatience)
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	args := []string{p.Path}
 	if !p.ownRoot() {
-		args = p.place(d, p.Path)
+		args = p.inNamespace(d, p.Path)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = environmentOf(d)
 	cmd.Stdin = strings.NewReader(command + "\n")
 	cmd.WaitDelay = time.Second // for what it left that has the output open
-	var said answer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var got answer
+	cmd.Stdout, cmd.Stderr = &got, &got
 	if err := cmd.Run(); err != nil {
-		text := strings.TrimSpace(string(said.text[:min(len(said.text), 500)]))
-		if ctx.Err() == nil && !asked(err, text) {
+		text := strings.TrimSpace(string(got.text[:min(len(got.text), 500)]))
+		if ctx.Err() == nil && !hasRun(err, text) {
 			return "", fmt.Errorf("%w: %w: %s", ErrNotAsked, err, text)
 		}
 		return "", fmt.Errorf("%w: %s", err, text)
 	}
-	return string(said.text), nil
+	return string(got.text), nil
 }
 
-// asked distinguishes a control program that ran and failed from one that could not be run:
+// hasRun distinguishes a control program that ran and failed from one that could not be run:
 // then the process did not begin, or what runs before it failed. The shell and
 // chroot(1) say that with 125, 126 or 127, unshare(1) with its name.
-func asked(err error, text string) bool {
+func hasRun(err error, text string) bool {
 	var ended *exec.ExitError
 	return errors.As(err, &ended) && (ended.ExitCode() < 125 || ended.ExitCode() > 127) && !strings.HasPrefix(text, "unshare: ")
 }
@@ -197,7 +190,7 @@ const partitionsSince = 13010
 
 // KnowsPartitions asks the program for its version.
 func (p Program) KnowsPartitions(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, tellPatience)
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	args := []string{p.Path, "-v"}
 	if !p.ownRoot() {

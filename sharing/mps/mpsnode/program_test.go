@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi/hostnode"
@@ -308,17 +310,35 @@ func TestAnAnswerWithoutEndIsNotKept(t *testing.T) {
 }
 
 func TestTheStateOfAProcessIsReadWhateverItsName(t *testing.T) {
-	for stat, want := range map[string]int{
-		"5 (nvidia-cuda-mps) S 4 5 5 0":  4,
-		"5 (nvidia-cuda-mps) Z 4 5 5 0":  -1,
-		"5 (nvidia-cuda-mps) S":          -1,
-		"5 (nvidia-cuda) S 9) S 4 5 5 0": -1,
-		"5 (a) S 4":                      -1,
-		"":                               -1,
-		")(":                             -1,
+	rest := strings.Repeat(" 0", 49)
+	for _, c := range []struct {
+		comm, stat string
+		want       int
+	}{
+		{"nvidia-cuda-mps", "5 (nvidia-cuda-mps) S 4" + rest, 4},
+		{"nvidia-cuda-mps", "5 (nvidia-cuda-mps) Z 4" + rest, -1},
+		{"nvidia-cuda-mps", "5 (nvidia-cuda-mps) X 4" + rest, -1},
+		{"nvidia-cuda-mps", "5 (nvidia-cuda-mps) S", -1},
+		{"nvidia-cuda) S 9", "5 (nvidia-cuda) S 9) S 4" + rest, -1},
+		{"a", "5 (a) S 4" + rest, -1},
+		{"", "", -1},
 	} {
-		if got, ok := parentOf(stat, "nvidia-cuda-mps-control"); ok != (want > 0) || ok && got != want {
-			t.Errorf("%q: parent %d, %v", stat, got, ok)
+		root := t.TempDir()
+		dir := filepath.Join(root, "5")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "comm"), []byte(c.comm+"\n"), 0o600),
+			os.WriteFile(filepath.Join(dir, "stat"), []byte(c.stat+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		fs, err := procfs.NewFS(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proc, err := fs.Proc(5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := parentOf(proc, "nvidia-cuda-mps-control"); ok != (c.want > 0) || ok && got != c.want {
+			t.Errorf("%q: parent %d, %v", c.stat, got, ok)
 		}
 	}
 }

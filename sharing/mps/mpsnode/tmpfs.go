@@ -5,20 +5,16 @@ package mpsnode
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
-	"deviceshare/sharing"
-)
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 
-// Of Linux; package syscall does not have them.
-const (
-	noSymFollow     = 0x100 // MS_NOSYMFOLLOW; kernels before 5.10 pass it over
-	unmountNoFollow = 8     // UMOUNT_NOFOLLOW
-	tmpfsMagic      = 0x01021994
+	"deviceshare/sharing"
 )
 
 // Tmpfs implements Space with a tmpfs(5) on each directory. It needs CAP_SYS_ADMIN.
@@ -34,7 +30,7 @@ func (Tmpfs) Limit(dir string, b Bound) error {
 	}
 	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC)
 	if b.NoLinks {
-		flags |= noSymFollow
+		flags |= unix.MS_NOSYMFOLLOW // kernels before 5.10 pass it over
 	}
 	size := fmt.Sprintf("size=%d,nr_inodes=%d", b.Size, max(b.Size>>12, 64))
 	if there {
@@ -85,7 +81,7 @@ func ownTmpfs(dir string) (bool, error) {
 	if err := syscall.Statfs(dir, &kind); err != nil {
 		return false, fmt.Errorf("look at %s: %w", dir, err)
 	}
-	if kind.Type != tmpfsMagic {
+	if kind.Type != unix.TMPFS_MAGIC {
 		return false, fmt.Errorf("another file system than a tmpfs is mounted on %s", dir)
 	}
 	return true, nil
@@ -95,33 +91,38 @@ func ownTmpfs(dir string) (bool, error) {
 // container runtime would mount what is below it, which has no limit. A process that
 // may not ask runs as one of the host.
 func hostSees(dir string) error {
-	mounts, err := os.ReadFile("/proc/1/mountinfo")
+	mounts, err := os.Open("/proc/1/mountinfo")
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look for the tmpfs on %s on the host: %w", dir, err)
 	}
+	defer func() { _ = mounts.Close() }()
 	var stat syscall.Stat_t
 	if err := syscall.Lstat(dir, &stat); err != nil {
 		return fmt.Errorf("look at %s: %w", dir, err)
 	}
-	if !seen(string(mounts), stat.Dev) {
+	found, err := isMounted(mounts, stat.Dev)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for the tmpfs on %s on the host: %w", dir, err)
+	}
+	if !found {
 		return fmt.Errorf("the host does not see the tmpfs on %s: the volume needs mountPropagation: Bidirectional", dir)
 	}
 	return nil
 }
 
-// seen looks for a file system in the text of mountinfo (proc_pid_mountinfo(5)),
-// where its number is the third word of a line.
-func seen(mounts string, dev uint64) bool {
-	want := fmt.Sprintf("%d:%d", dev>>8&0xfff, dev&0xff|dev>>12&0xfff00) // as the kernel packs it
-	for line := range strings.Lines(mounts) {
-		if words := strings.Fields(line); len(words) > 2 && words[2] == want {
-			return true
-		}
-	}
-	return false
+// isMounted looks for a file system among mounts (proc_pid_mountinfo(5)), by its number.
+func isMounted(mounts io.Reader, dev uint64) (bool, error) {
+	found, err := mountinfo.GetMountsFromReader(mounts, func(m *mountinfo.Info) (skip, stop bool) {
+		is := unix.Mkdev(uint32(m.Major), uint32(m.Minor)) == dev //nolint:gosec // neither is negative
+		return !is, is
+	})
+	return len(found) > 0, err
 }
 
 // Release implements Space. The content goes first: a daemon of another device has
@@ -147,7 +148,7 @@ func (Tmpfs) Release(dir string) error {
 }
 
 func unmount(dir string) error {
-	if err := syscall.Unmount(dir, syscall.MNT_DETACH|unmountNoFollow); err != nil {
+	if err := syscall.Unmount(dir, syscall.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 		return fmt.Errorf("unmount %s: %w", dir, err)
 	}
 	return nil

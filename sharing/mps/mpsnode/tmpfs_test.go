@@ -174,10 +174,13 @@ func TestALogIsCutOnceItIsTooLarge(t *testing.T) {
 }
 
 func TestAMountIsLookedForByTheNumberOfItsFileSystem(t *testing.T) {
-	text := "22 27 0:21 / /proc rw - proc proc rw\n30 27 0:4096 / /run rw shared:7 - tmpfs tmpfs rw\nx\n"
+	text := "22 27 0:21 / /proc rw - proc proc rw\n30 27 0:4096 / /run rw shared:7 - tmpfs tmpfs rw\n"
 	for dev, want := range map[uint64]bool{0x15: true, 0x1000_000: true, 0x16: false, 0x115: false} {
-		if got := seen(text, dev); got != want {
-			t.Errorf("file system %#x is seen: %v", dev, got)
+		if got, err := isMounted(strings.NewReader(text), dev); got != want || err != nil {
+			t.Errorf("file system %#x is seen: %v, %v", dev, got, err)
 		}
+	}
+	if _, err := isMounted(strings.NewReader("x\n"), 0x15); err == nil {
+		t.Error("a text that is no list of mounts is taken for one")
 	}
 }
