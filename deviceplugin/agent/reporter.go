@@ -167,7 +167,8 @@ func (r *Reporter) SourceChanged() { r.agent.Wake() }
 func (r *Reporter) InTransition(obstacle error) { r.Part(node.PartAmounts, obstacle) }
 
 // DaemonDied tells the node, and every pod that was a client, that an MPS control
-// daemon died. It is called for several devices at once. It must not wait for a preparer, which may be the caller.
+// daemon died. It may be called for several devices at the same time. It must not wait
+// for a preparer, which may be the caller.
 func (r *Reporter) DaemonDied(died mpsnode.Restart) {
 	r.metrics.Problem(metrics.ProblemMPS)
 	what := "it runs again; processes that used it get CUDA errors until they are started again"

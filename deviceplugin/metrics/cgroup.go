@@ -37,7 +37,7 @@ func (h HostCgroups) Cgroups(pid int) ([]procfs.Cgroup, error) {
 // and both drivers of the kubelet:
 //
 //	/kubepods/burstable/pod<uid>/<container>
-//	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope
+//	/kubepods.slice/.../kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope
 //	/system.slice/containerd.service/kubepods-burstable-pod<uid>.slice:cri-containerd:<container>
 //
 // with "_" for "-" in the UID in the latter two. The outermost name counts: a

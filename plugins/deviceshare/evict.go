@@ -18,42 +18,46 @@ import (
 // must leave together is not allowed, evicting the rest helps nobody.
 type others func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo
 
-// manner is how Volcano evicts the victims it was given. "Sums" are its totals per
-// resource and node, which know nothing of single devices.
-type manner int
+// eviction is how an action of Volcano evicts the victims that it was given. The totals
+// that it goes by are per resource and node, and know nothing of single devices.
+type eviction int
 
 const (
-	untilSums  manner = iota // one after the other, until the sums have room
-	atLeastOne               // like untilSums, but always the first one
-	dryRun                   // those whose leaving helps, as tried on copies of the node
+	// preemptByTotals evicts one victim after the other, until the totals have room.
+	preemptByTotals eviction = iota
+	// reclaimByTotals does the same, but always evicts the first victim.
+	reclaimByTotals
+	// preemptByDryRun evicts the victims whose leaving helps, as tried on copies of the
+	// node.
+	preemptByDryRun
 )
 
 // preemptable says which of the candidates, all on one node, may be evicted for a
 // task of the same queue.
 func (p *Plugin) preemptable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others) ([]*api.TaskInfo, bool) {
 	if p.dryRuns {
-		return p.evictable(task, candidates, agree, dryRun)
+		return p.evictable(task, candidates, agree, preemptByDryRun)
 	}
-	return p.evictable(task, candidates, agree, untilSums)
+	return p.evictable(task, candidates, agree, preemptByTotals)
 }
 
 // reclaimable says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
 func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others) ([]*api.TaskInfo, bool) {
-	return p.evictable(task, candidates, agree, atLeastOne)
+	return p.evictable(task, candidates, agree, reclaimByTotals)
 }
 
 // evictable returns the candidates, all on one node, that may be evicted for a task that
 // asks for devices. They are the pods whose devices make it fit, and all pods without
 // devices, since other resources may be short as well. Without this vote Volcano chooses
-// by sums: it takes four pods of 2 GiB on four devices for room of 8 GiB.
+// by its totals: it takes four pods of 2 GiB on four devices for room of 8 GiB.
 //
 // It has no opinion (false) if the devices have room already: then another resource is
 // short, and devices have no say in who leaves.
 //
 // It allows nobody if the task would not fit even without all candidates, or if Volcano
 // would stop before every pod has left that must: such evictions help nobody.
-func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others, how manner) ([]*api.TaskInfo, bool) {
+func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others, how eviction) ([]*api.TaskInfo, bool) {
 	a := p.ask(task)
 	switch {
 	case a == nil:
@@ -126,11 +130,11 @@ func (p *Plugin) fewestToLeave(a *ask, n *nodes.Node, info *api.NodeInfo, holder
 }
 
 // wouldMakeRoom reports whether Volcano, given these victims, would evict enough of them
-// for the task to fit, by sums and by devices. Unless it tries on copies, it evicts in
-// its own order and stops as soon as the sums have room.
-func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, victims []*api.TaskInfo, how manner) bool {
+// for the task to fit, by totals and by devices. Unless it tries on copies, it evicts in
+// its own order and stops as soon as the totals have room.
+func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, victims []*api.TaskInfo, how eviction) bool {
 	room := info.FutureIdle()
-	if how == dryRun {
+	if how == preemptByDryRun {
 		for _, v := range victims {
 			room.Add(v.Resreq)
 		}
@@ -138,7 +142,7 @@ func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *
 	}
 	var gone []*api.TaskInfo
 	for queue := p.victims.BuildVictimsPriorityQueue(victims, task); !queue.Empty(); {
-		if task.InitResreq.LessEqual(room, api.Zero) && (how == untilSums || len(gone) > 0) {
+		if task.InitResreq.LessEqual(room, api.Zero) && (how == preemptByTotals || len(gone) > 0) {
 			break
 		}
 		v := queue.Pop().(*api.TaskInfo)

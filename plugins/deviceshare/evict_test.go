@@ -19,7 +19,7 @@ func TestOnlyPodsWhoseDevicesMakeRoomAreEvictable(t *testing.T) {
 		held       []int64 // MiB held by one pod on each of four devices of 10000
 		asks       asks
 		priorities []int32
-		how        manner
+		how        eviction
 		abstains   bool
 		want       []string
 	}{
@@ -33,7 +33,7 @@ func TestOnlyPodsWhoseDevicesMakeRoomAreEvictable(t *testing.T) {
 			held: []int64{9000, 9900, 9900, 9900}, asks: asks{number: 2, memory: 9950},
 		},
 		"two devices, when dry runs decide": {
-			held: []int64{9000, 9900, 9900, 9900}, asks: asks{number: 2, memory: 9950}, how: dryRun, want: []string{"cpu", "p0", "p1"},
+			held: []int64{9000, 9900, 9900, 9900}, asks: asks{number: 2, memory: 9950}, how: preemptByDryRun, want: []string{"cpu", "p0", "p1"},
 		},
 		"nothing has to leave": {
 			held: []int64{9000, 1000, 9000, 9000}, asks: asks{number: 1, memory: 5000}, abstains: true,
@@ -84,7 +84,7 @@ func everybody(_ *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo { re
 
 func TestAPodWithoutDevicesLeavesTheChoiceToOthers(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
-	if got, opinion := bare(t, n1).evictable(api.NewTaskInfo(podOf("new", "g", asks{})), nil, everybody, untilSums); opinion || got != nil {
+	if got, opinion := bare(t, n1).evictable(api.NewTaskInfo(podOf("new", "g", asks{})), nil, everybody, preemptByTotals); opinion || got != nil {
 		t.Errorf("%v, %t", got, opinion)
 	}
 }
@@ -93,7 +93,7 @@ func TestAPodThatCannotBeReadMayBeEvicted(t *testing.T) {
 	odd := boundTo(podOf("odd", "g", asks{number: 1}), "n1")
 	odd.Annotations[wire.PodPlacement] = "{"
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), []*corev1.Pod{odd})
-	got, _ := bare(t, n1).evictable(api.NewTaskInfo(podOf("new", "g", asks{number: 1})), []*api.TaskInfo{api.NewTaskInfo(odd)}, everybody, dryRun)
+	got, _ := bare(t, n1).evictable(api.NewTaskInfo(podOf("new", "g", asks{number: 1})), []*api.TaskInfo{api.NewTaskInfo(odd)}, everybody, preemptByDryRun)
 	if len(got) != 1 || sharing.Owner(got[0].Pod.UID) != "uid-odd" {
 		t.Errorf("evictable %v", got)
 	}

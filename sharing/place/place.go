@@ -66,8 +66,8 @@ type attempt struct {
 	policy   policy.Policy
 	mode     sharing.Mode // "" for any
 
-	// backend serves served, and rank is its position among the backends. Most devices of a node are in the same mode, so
-	// looking up the last one again is the common case.
+	// backend is the one looked up last, for mode served; rank is its position among the
+	// backends. Most devices of a node are in the same mode and need no other one.
 	backend sharing.Backend
 	served  sharing.Mode
 	rank    int16

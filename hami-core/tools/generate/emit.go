@@ -38,8 +38,9 @@ func withOriginal(s symbol) string {
 	return "original_" + s.body + " original, " + inner
 }
 
-// jump is the exported wrapper of a launch: two loads and a jump while nothing is limited, and little more for a launch that
-// only adds to its thread's batch. It keeps the arguments where they are, which it could not if it called anything.
+// jump is the exported wrapper of a launch: two loads and a jump while nothing is limited,
+// and little more for a launch that only adds to its thread's batch. It keeps the
+// arguments where they are, which it could not if it called anything.
 func jump(s symbol) string {
 	call := strings.Join(s.parameters(), ", ")
 	original := fmt.Sprintf("\tfn_%s original = (fn_%s)original_known(ID_%s);\n", s.name, s.name, s.name)
@@ -100,7 +101,8 @@ func exportList(symbols []symbol) string {
 	return b.String()
 }
 
-// exportMap is the linker's version script: exactly the hooks and the C library's four ways to look names up, without a version.
+// exportMap is the linker's version script: exactly the hooks and the C library's four
+// ways to look names up, without a version.
 func exportMap(symbols []symbol) string {
 	names := strings.Fields(exportList(symbols))
 	return "/* Generated from hooks.def by tools/generate. */\n{\n\tglobal:\n\t\t" +

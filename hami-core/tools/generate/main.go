@@ -2,8 +2,10 @@
 
 // Command generate makes the C sources of libvgpu that follow from hooks.def.
 //
-//	generate -def hooks.def -out build/gen          writes hooks.gen.h, hooks.gen.c, exports.map, hooks.txt
-//	generate -def hooks.def -check symbols.txt      fails when a driver exports a twin that is not hooked
+//	generate -def hooks.def -out build/gen
+//	    writes hooks.gen.h, hooks.gen.c, exports.map, hooks.txt
+//	generate -def hooks.def -check symbols.txt
+//	    fails when a driver exports a twin that is not hooked
 //
 // symbols.txt holds one exported name a line, as `nm -D --defined-only` ends its lines.
 // It needs the Go toolchain and nothing else.

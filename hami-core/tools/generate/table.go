@@ -57,7 +57,8 @@ func (s symbol) parameters() []string {
 	return names
 }
 
-// parse reads hooks.def. It reports every mistake, sorted by line; symbols come back sorted by name.
+// parse reads hooks.def. It reports every mistake, sorted by line; symbols come back sorted
+// by name.
 func parse(file, text string) ([]symbol, error) {
 	var symbols []symbol
 	var mistakes []error

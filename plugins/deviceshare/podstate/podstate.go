@@ -8,26 +8,30 @@
 // pod can write them. The state says which of three sources counts: the decision of
 // this process, the texts that the pod was bound with, or the annotations it has now.
 //
-//	      Decide (from every phase)
-//	         │
-//	         ▼     Withdraw, Missing
-//	      Decided ───────────────────► Withdrawn ──┐
-//	         │      Begin, if refused      │ Begin │
-//	   Begin │                             └───────┘
-//	         ▼      Fail
-//	      Calling ◄──────────► Unanswered
-//	       │  ▲       Begin        │
-//	Accept │  │ Begin              │ Missing
-//	       ▼  │                    ▼
-//	      Accepted ──────────► at rest ◄── Missing (Withdrawn)
-//	                Missing        ▲
-//	                               └────── Match (Decided to Accepted)
+// Most pods go this way:
 //
-//	      at rest:   Unknown ──Read──► Bound ──End──► Unknown
+//	Unknown ──Decide──► Decided ──Begin──► Calling ──Accept──► Accepted
+//	                                                               │ Match
+//	                                         Bound ◄──Read── Unknown ◄┘
+//
+// All transitions:
+//
+//	from                        event               to
+//	any                         Decide              Decided
+//	Decided                     Begin               Calling; Withdrawn if the decision is refused
+//	Decided                     Withdraw, Missing   Withdrawn
+//	Withdrawn                   Begin               Withdrawn: the call is not made
+//	Withdrawn                   Missing             at rest
+//	Calling                     Accept              Accepted
+//	Calling                     Fail                Unanswered
+//	Unanswered, Accepted        Begin               Calling
+//	Unanswered, Accepted        Missing             at rest
+//	any with a decision         Match               at rest
+//	Unknown                     Read                Bound
+//	Bound                       End                 Unknown
 //
 // At rest a pod is Bound if its first texts are known, else Unknown. A decision hides
-// the first texts and does not drop them. What the table of the tests does not list
-// changes nothing.
+// the first texts and does not drop them. What the table does not list changes nothing.
 //
 // Beside the phase a state notes whether the pod is awaited: the API server has bound
 // it to a node (List) and no snapshot has shown it there (Show, End). Until then the
