@@ -49,12 +49,12 @@ func decided(pod *corev1.Pod) bool {
 	return pod.Annotations[wire.PodPlacement] != "" || pod.Annotations[wire.PodAssigned] != ""
 }
 
-// ours is the one allocation id among CDI names, "" if there is none.
-func ours(names []string) string {
+// allocationOf returns the one allocation id among CDI names; false if there is none.
+func allocationOf(names []string) (id string, ok bool) {
 	for _, name := range names {
-		if id, ok := cdi.ID(name); ok {
-			return id
+		if id, ok = cdi.ID(name); ok {
+			return id, true
 		}
 	}
-	return ""
+	return "", false
 }

@@ -203,8 +203,8 @@ func (k *Keeper) recall(held []kubelet.Held) {
 	}
 	for _, h := range held {
 		pod, live := k.cfg.Pods.Pod(h.Owner)
-		id := ours(h.CDI)
-		if !live || id == "" || known[id] || !slices.Contains(specs, id) {
+		id, ours := allocationOf(h.CDI)
+		if !live || !ours || known[id] || !slices.Contains(specs, id) {
 			continue
 		}
 		if err := k.recallOne(pod, h, id); err != nil {

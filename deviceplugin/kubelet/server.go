@@ -34,7 +34,7 @@ import (
 // Handler answers the calls that are about containers.
 type Handler interface {
 	// Allocate answers with the CDI device name for a container that gets these
-	// slots, "" for none. It must be quick: the kubelet blocks the node's pods.
+	// slots. It must be quick: the kubelet blocks the node's pods meanwhile.
 	Allocate(slots []string) (cdi string, err error)
 	// Start is called before each start of the container that holds these slots;
 	// an error keeps it from starting, and the kubelet tries again.
