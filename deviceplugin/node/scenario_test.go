@@ -128,14 +128,6 @@ func modeOf(n node.Notice) string {
 	return ""
 }
 
-// podOf is the pod of notices that are about one, and what becomes of it.
-func podOf(n node.Notice) string {
-	if n.Kind == node.PodMisplaced {
-		return n.Pod.Namespace + "/" + n.Pod.Pod + " " + n.Pod.Fate.String()
-	}
-	return ""
-}
-
 func (w *world) run(f []string) {
 	rest := strings.Join(f[1:], " ")
 	switch f[0] {
@@ -431,4 +423,12 @@ func deviceOf(inv sharing.Inventory, id sharing.DeviceID) (sharing.Device, bool)
 		return *d, true
 	}
 	return sharing.Device{}, false
+}
+
+// podOf is the pod of notices that are about one, and what becomes of it.
+func podOf(n node.Notice) string {
+	if n.Kind == node.PodMisplaced {
+		return n.Pod.Namespace + "/" + n.Pod.Pod + " " + n.Pod.Fate.String()
+	}
+	return ""
 }
