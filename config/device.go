@@ -39,16 +39,16 @@ type Device struct {
 	MemoryScaling, CoreScaling float64
 	// DisableCoreLimit switches the compute limit in containers off.
 	DisableCoreLimit bool
-	// LeaveIdle keeps containers to their share of compute also while neighbours
-	// leave theirs idle.
+	// LeaveIdle holds containers to their share of compute even while their neighbours
+	// do not use theirs.
 	LeaveIdle bool
 	// ContextFree leaves contexts and code out of memory limits.
 	ContextFree bool
-	// KeepDeepbind leaves RTLD_DEEPBIND, by which a library gets past a preloaded
-	// one, as programs set it.
+	// KeepDeepbind does not remove RTLD_DEEPBIND where programs set it. With that flag
+	// a library calls the driver directly, past a preloaded library.
 	KeepDeepbind bool
-	// StandIn puts libvgpu.so in the place of the driver's libraries as well, for
-	// callers that preloading does not reach.
+	// StandIn mounts libvgpu.so over the driver's libraries as well, for callers that
+	// preloading does not reach.
 	StandIn bool
 	// MemoryFactor is the unit of memory amounts in MiB.
 	MemoryFactor int64
@@ -102,8 +102,8 @@ func (d Device) Defaults() request.Defaults {
 }
 
 // Geometries returns the geometries of the first entry of which one model is a
-// part of the given product name. The case matters, as it always did. The caller
-// must not change the result.
+// part of the given product name. The case of letters matters. The caller must not
+// change the result.
 func (d Device) Geometries(model string) []sharing.Geometry {
 	if known := d.known(model); known != nil {
 		return known.Geometries

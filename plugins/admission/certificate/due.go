@@ -127,9 +127,9 @@ func reissueReason(serving *Pair, authorities []Pair, now time.Time, hosts []str
 	return NotDue
 }
 
-// signer is the newest authority that has been trusted for the handover time;
-// with none, the oldest, which is the one clients have known for longest.
-// authorities must not be empty.
+// signer returns the newest authority that has been trusted for the handover time. If
+// there is none, it returns the oldest, which clients have known for longest. authorities
+// must not be empty.
 func signer(authorities []Pair, now time.Time, policy Policy) Pair {
 	for _, a := range slices.Backward(authorities) {
 		made := a.Certificate.NotBefore.Add(policy.Skew)

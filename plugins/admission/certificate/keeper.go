@@ -21,12 +21,13 @@ import (
 )
 
 const (
-	// checkEvery is how often the Secret and what was published are looked at:
-	// also the longest time for which somebody's deletion of either is felt.
+	// checkEvery is how often the Secret and what was published are checked. If somebody
+	// deletes either, it is made again within this time.
 	checkEvery = time.Minute
-	// retryEvery is how soon a failed look is repeated.
+	// retryEvery is how soon a failed check is repeated.
 	retryEvery = 5 * time.Second
-	// maxTries bounds the rounds of one Sync that other replicas may win.
+	// maxTries bounds how often one Sync starts over because another replica has written
+	// the Secret first.
 	maxTries = 5
 )
 
@@ -139,7 +140,8 @@ func (k *Keeper) Start(ctx context.Context) error {
 
 // Sync brings Secret, published bundle and served certificate up to date, in
 // this order: a certificate is served only when its CA is published. The one
-// exception is a served certificate that has expired: any is better than that.
+// exception: if the certificate that is served has expired, its successor does not
+// wait for that.
 func (k *Keeper) Sync(ctx context.Context) error {
 	state, err := k.renewSecret(ctx)
 	if err != nil {
@@ -172,8 +174,8 @@ func (k *Keeper) serve(p Pair) {
 	}
 }
 
-// renewSecret reads the Secret, renews what is due and writes it back, until its own
-// write or another replica's stands.
+// renewSecret reads the Secret, renews what is due and writes it back. If another replica
+// has written the Secret meanwhile, it starts over.
 func (k *Keeper) renewSecret(ctx context.Context) (State, error) {
 	for range maxTries {
 		secret, state, err := k.read(ctx)
