@@ -47,8 +47,8 @@ type Device struct {
 	// KeepDeepbind does not remove RTLD_DEEPBIND where programs set it. With that flag
 	// a library calls the driver directly, past a preloaded library.
 	KeepDeepbind bool
-	// StandIn mounts libvgpu.so over the driver's libraries as well, for callers that
-	// preloading does not reach.
+	// StandIn also puts libvgpu.so in the place of the driver's libraries, for callers
+	// that preloading does not reach.
 	StandIn bool
 	// MemoryFactor is the unit of memory amounts in MiB.
 	MemoryFactor int64

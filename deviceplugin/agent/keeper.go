@@ -181,7 +181,7 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	})
 	wrote := false
 	for _, c := range id.Containers {
-		if c.ID == "" {
+		if !c.IsOurs() {
 			klog.InfoS("container keeps what another device plugin gave it", "pod", id.Pod, "container", c.Name)
 			continue
 		}

@@ -3,8 +3,6 @@
 package driver
 
 import (
-	"fmt"
-
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"deviceshare/sharing"
@@ -25,23 +23,9 @@ func (d *nvmlDevice) generation() (major, cuda int) {
 	return major, cuda
 }
 
-// reach finds a device for a call. Until done is called the library stays, see
-// partitioned.
+// reach finds a device for a call, see find.
 func (r *NVML) reach(id sharing.DeviceID, call string) (handle nvml.Device, done func(), err error) {
-	if err := r.begin(); err != nil {
-		return nil, nil, err
-	}
-	done = func() { _ = r.end() }
-	if !r.has(call) {
-		done()
-		return nil, nil, fmt.Errorf("this driver has no %s: %w", call, ErrUnsupported)
-	}
-	handle, ret := r.lib.DeviceGetHandleByUUID(string(id))
-	if err := failure("nvmlDeviceGetHandleByUUID", ret); err != nil {
-		done()
-		return nil, nil, fmt.Errorf("find device %s: %w", id, err)
-	}
-	return handle, done, nil
+	return r.find(id, failure, call)
 }
 
 // ComputeMode implements ComputeModes.

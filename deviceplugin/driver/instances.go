@@ -28,27 +28,9 @@ func migFailure(call string, ret nvml.Return) error {
 	return failure(call, ret)
 }
 
-// partitioned finds a device and makes sure that the library has what is about to
-// be called. Until done is called a Close elsewhere does not take the library away:
-// whoever watches the devices closes it at any time, and while a device is lost
-// every few seconds. Whether it is open for him says nothing about this device.
+// partitioned finds a device for calls about partitions, see find.
 func (r *NVML) partitioned(id sharing.DeviceID, symbols ...string) (handle nvml.Device, done func(), err error) {
-	if err := r.begin(); err != nil {
-		return nil, nil, err
-	}
-	done = func() { _ = r.end() }
-	for _, symbol := range symbols {
-		if !r.has(symbol) {
-			done()
-			return nil, nil, fmt.Errorf("this driver has no %s: %w", symbol, ErrUnsupported)
-		}
-	}
-	handle, ret := r.lib.DeviceGetHandleByUUID(string(id))
-	if err := migFailure("nvmlDeviceGetHandleByUUID", ret); err != nil {
-		done()
-		return nil, nil, fmt.Errorf("find device %s: %w", id, err)
-	}
-	return handle, done, nil
+	return r.find(id, migFailure, symbols...)
 }
 
 // MIGMode implements Partitions.

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"deviceshare/sharing"
 )
 
 // NVML is the driver on this machine.
@@ -124,6 +126,29 @@ func (r *NVML) has(symbol string) bool {
 	r.users.RLock()
 	defer r.users.RUnlock()
 	return r.lib.Extensions().LookupSymbol(symbol) == nil
+}
+
+// find returns the handle of a device, and makes sure that the library has what is about
+// to be called. Until done is called, a Close elsewhere does not take the library away:
+// whoever watches the devices closes it at any time, and while a device is lost every few
+// seconds. Whether it is open there says nothing about this device.
+func (r *NVML) find(id sharing.DeviceID, failure func(call string, ret nvml.Return) error, symbols ...string) (handle nvml.Device, done func(), err error) {
+	if err := r.begin(); err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = r.end() }
+	for _, symbol := range symbols {
+		if !r.has(symbol) {
+			done()
+			return nil, nil, fmt.Errorf("this driver has no %s: %w", symbol, ErrUnsupported)
+		}
+	}
+	handle, ret := r.lib.DeviceGetHandleByUUID(string(id))
+	if err := failure("nvmlDeviceGetHandleByUUID", ret); err != nil {
+		done()
+		return nil, nil, fmt.Errorf("find device %s: %w", id, err)
+	}
+	return handle, done, nil
 }
 
 // failure turns a return code into an error; nil for success.

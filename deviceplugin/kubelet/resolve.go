@@ -63,10 +63,13 @@ type Identity struct {
 // Container is one container with its allocation.
 type Container struct {
 	Name string
-	// ID is the allocation id of ours; "" when the answer the kubelet keeps was
-	// given by another device plugin.
+	// ID is the allocation id, if IsOurs.
 	ID string
 }
+
+// IsOurs reports whether this device plugin gave the answer that the kubelet keeps, and
+// not another one.
+func (c Container) IsOurs() bool { return c.ID != "" }
 
 // Resolver finds identities. It is safe for concurrent use.
 type Resolver struct {
@@ -146,12 +149,12 @@ func (r *Resolver) container(h Held) (Container, error) {
 		switch {
 		case !ours:
 			continue
-		case c.ID != "":
+		case c.IsOurs():
 			return Container{}, fmt.Errorf("container %s of pod %s has two allocations, %s and %s", h.Container, h.Owner, c.ID, id)
 		}
 		c.ID = id
 	}
-	if c.ID == "" && !h.Other && len(h.CDI) == 0 {
+	if !c.IsOurs() && !h.Other && len(h.CDI) == 0 {
 		return Container{}, fmt.Errorf("container %s of pod %s was allocated devices with an empty answer, it would start without any: delete the pod", h.Container, h.Owner)
 	}
 	return c, nil
