@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the two ConfigMaps that administrators write. Scheduler,
-// webhook and device plugin read the same objects by the same rules.
+// Package config reads the two ConfigMaps that administrators write. Scheduler, webhook and
+// device plugin read the same objects by the same rules.
 //
-// Reading is strict: an unknown field, a field given twice, a value of the wrong
-// type or out of range each is a problem with its path, and all of them are
-// reported at once. With any problem the text counts for nothing; what was in
-// force stays in force. docs/wire.md lists the fields.
+// Reading is strict. An unknown field, a field given twice, a value of the wrong type or out
+// of range are problems. Each has its path, and all of them are reported at once. A text with
+// any problem is not used at all: the settings that were in force stay in force. docs/wire.md
+// lists the fields.
 //
-// Loaded values are not changed by anybody and may be read concurrently.
+// Loaded values are never changed and may be read concurrently.
 package config
 
 // Problem is one mistake in a text.
