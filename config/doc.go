@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the two ConfigMaps that administrators write. Scheduler,
-// webhook and device plugin read the same objects by the same rules.
+// Package config reads the two ConfigMaps that administrators write. Scheduler, webhook and
+// device plugin read the same objects by the same rules.
 //
-// Reading is strict. An unknown field, a field given twice, and a value of the wrong
-// type or out of range are problems. Each is reported with its path, and all of them at
-// once. A text with a problem is rejected as a whole, and what was in force stays in
-// force. docs/wire.md lists the fields; docs/adr/0015 says why they are read by hand.
+// Reading is strict. An unknown field, a field given twice, a value of the wrong type or out
+// of range are problems. Each has its path, and all of them are reported at once. A text with
+// any problem is not used at all: the settings that were in force stay in force. docs/wire.md
+// lists the fields; docs/adr/0015 says why they are read by hand.
 //
 // Loaded values are never changed and may be read concurrently.
 package config

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live follows the two ConfigMaps in a cluster. An edit takes effect
-// without a restart; an edit with a problem is reported and the last good value
-// stays in force, and so it does when a ConfigMap is deleted. A process that keeps
-// the last good text goes on with it after a restart, should the ConfigMap be wrong
-// or out of reach then; one that is not there then means the defaults.
+// Package live follows the two ConfigMaps in a cluster. An edit takes effect without a
+// restart. An edit with a problem is reported, and the last good value stays in force. It
+// stays in force as well when the ConfigMap is deleted while the process runs.
+//
+// A process may keep the last good text in a Store. After a restart it goes on with
+// that text if the ConfigMap is wrong or cannot be read. If the ConfigMap does not exist at
+// the start, the defaults hold.
 package live
 
 import (

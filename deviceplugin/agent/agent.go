@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent keeps the state of a node current and does what follows from it.
+// Package agent runs the device plugin on a node: it keeps the node's state current and acts
+// on it.
 //
-//	Agent     one writer: events in, an immutable snapshot out
-//	Monitor   owns the driver: scans, probes and critical errors become events
-//	Mover     looks at devices and takes the steps of node.Plan, one goroutine each
-//	Keeper    prepares containers that node.Admit lets in, and takes them back
-//	Releaser  releases owners that are gone, as node.Plan says
+//	Agent     the only writer of the state: takes events, gives immutable snapshots
+//	Monitor   owns the driver: turns scans, probes and critical errors into events
+//	Mover     looks at devices and takes the steps of node.Plan, one goroutine per device
+//	Keeper    prepares the containers that node.Admit lets in, and releases them
+//	Releaser  releases pods that are gone, as node.Plan says
 //
-// What is decided is decided in package node; here are the clock, the driver, the
-// locks and the goroutines.
+// Package node makes the decisions. This package has what they need: the clock, the driver,
+// the locks and the goroutines.
 package agent
 
 import (

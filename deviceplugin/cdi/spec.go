@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cdi writes an injection down as a CDI specification with exactly one
-// device, whose name is the allocation id. The container runtime resolves the
-// name that the kubelet was given to this file and to nothing else, so a
-// container gets what was prepared for its own allocation or does not start.
+// Package cdi writes an injection as a CDI specification. Each specification has exactly one
+// device, and its name is the allocation id. The kubelet passes that name to the container
+// runtime, which resolves it to this file only. So a container gets what was prepared for its
+// own allocation, or does not start.
 package cdi
 
 import (

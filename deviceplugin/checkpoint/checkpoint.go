@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint remembers across restarts which allocations were prepared
-// for whom, so that everything made on the host can be removed when its owner is
-// gone. It says nothing about what the owners are entitled to: that is in their
-// placements.
+// Package checkpoint records on disk which allocations were prepared for which pod. After a
+// restart everything that was made on the host can still be found, and removed when the pod
+// is gone. The record does not say what a pod is entitled to: its placement says that.
 package checkpoint
 
 import (

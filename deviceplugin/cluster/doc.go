@@ -2,10 +2,12 @@
 
 // Package cluster is the device plugin's side of the API server.
 //
-// Pods knows the pods of this node from one watch. Publisher keeps what the API
-// server says about the node equal to what is true: the inventory annotations and
-// the amounts of memory and compute in the node's capacity. The kubelet copies
-// capacity to allocatable and leaves keys that are not its own alone, so that one
-// write lasts; whenever the node is seen to differ it is written again. Evictor
-// evicts pods that this node can never start as they were placed.
+// Pods knows the pods of this node from one watch.
+//
+// Publisher writes the node object: the annotations with the inventory, and the amounts of
+// memory and compute in the node's capacity. The kubelet copies capacity to allocatable and
+// keeps entries that are not its own, so one write lasts. Publisher writes again whenever the
+// node object differs from what it should be.
+//
+// Evictor evicts pods that can never start on this node as they were placed.
 package cluster

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver is what the device plugin needs of the NVIDIA driver, behind
-// interfaces of its own. NVML is the driver through libnvidia-ml; drivertest has a
-// stateful stand-in that refuses what hardware refuses.
+// Package driver defines, as interfaces, what the device plugin needs of the NVIDIA driver.
+// NVML implements them with libnvidia-ml. Package drivertest has a stateful stand-in that
+// refuses what hardware refuses.
 package driver
 
 import (

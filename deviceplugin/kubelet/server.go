@@ -2,14 +2,14 @@
 
 // Package kubelet is everything that the device plugin exchanges with the kubelet.
 //
-// Server speaks the device plugin protocol (v1beta1) for one resource. It translates
-// and decides nothing: what a call means is up to its Handler.
+// Server speaks the device plugin protocol (v1beta1) for one resource. It translates calls and
+// decides nothing: its Handler does.
 //
-// Resolver finds out which pod and container a call is for, from the kubelet's own
-// records and never by guessing. There are two of them: the kubelet's checkpoint,
-// which is exact (pod UID, container, init containers too) but no API, and the
-// podresources API, which is one but knows neither UIDs nor init containers. Where
-// both answer they must agree.
+// Resolver finds out which pod and container a call is for. The protocol does not say, so it
+// reads the kubelet's own records and never guesses. There are two records. The kubelet's
+// checkpoint file is exact (pod UID, container, init containers too) but is not an API. The
+// podresources API is one, but has neither UIDs nor init containers. Where both answer they
+// must agree.
 package kubelet
 
 import (

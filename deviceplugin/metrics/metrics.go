@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics shows what the device plugin does: metrics, and whether it is
-// well. Counters are told; everything that is a state is read when it is asked
-// for, so that it cannot be stale.
+// Package metrics serves the device plugin's metrics and its health. Counters are increased
+// by those who act. Everything that is a state is read at each scrape, so it is never stale.
 //
-// Survey finds out what containers use of their devices: what their processes say in
-// the regions that libvgpu.so keeps (modes hami-core and mps), and what the driver
-// says of the same processes. If the driver says more, a program goes past the
-// library. A region is written by its container. It is evidence, not truth: a
-// container that lies about itself changes numbers about itself.
+// Survey finds out what containers use of their devices. It compares two sources: what
+// processes report in the regions that libvgpu.so keeps (modes hami-core and mps), and what
+// the driver reports for the same processes. If the driver reports more, a program goes past
+// the library. A container writes its own region, so its figures are evidence and not proof:
+// a container that lies changes only the figures about itself.
 package metrics
 
 import (

@@ -13,7 +13,7 @@ import (
 )
 
 // oracle computes conditions from the whole history of one process, each time from
-// the beginning. It knows the rules as docs/modes.md and docs/operations.md tell
+// the beginning. It knows the rules as docs/modes.md and docs/operate.md tell
 // them, and nothing of how the product computes.
 type oracle struct{ history []node.Event }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo is the main job as a story: pods share the GPUs of a real cluster,
-// and after each scene a picture in text shows who holds what. Every claim of the
-// story is checked while it is told; one that does not hold ends it with an error.
+// Package demo shows the main job as a story: pods share the GPUs of a real cluster. After
+// each scene a picture in text shows who holds what. Every claim of the story is checked when
+// it is made; the first one that is wrong ends the demo with an error.
 package demo
 
 import (

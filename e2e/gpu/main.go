@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gpu measures libvgpu.so on a machine with an NVIDIA GPU and prints one
-// table: what was measured, what was asked, whether it held. It changes nothing of the
-// card: no mode, no clock, no MIG, no MPS daemon. What the machine lacks is skipped
-// and said so. Built beforehand where Go is, it needs no compiler there:
+// Command gpu measures libvgpu.so on a machine with an NVIDIA GPU. It prints one table: what
+// was measured, the criterion, and whether it was met. It changes no setting of the card: no
+// mode, no clock, no MIG, no MPS daemon. An experiment that needs something the machine does
+// not have is skipped, and the table says why. It is built in advance and needs no compiler
+// on the machine with the card:
 //
 //	make gpu-build    # where Go is; .sandbox/gpu is then complete
 //	make gpu          # on the machine with the GPU, as root
 //
-// With -fake the same runs on the fake driver of e2e/fakegpu: the logic is then
-// exercised, and its figures say nothing about a card.
+// With -fake it runs on the fake driver of e2e/fakegpu. That exercises the logic; the figures
+// then say nothing about a card.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package picture draws the devices of a node as text: a strip per device, a
-// letter per share. It draws what the API server says, like any user could.
+// Package picture draws the devices of a node as text: a strip for each device, a letter for
+// each share. It uses only what the API server says, as any user could.
 package picture
 
 import (

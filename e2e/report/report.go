@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report reads what the CUDA client of e2e/fakegpu prints: lines of
-// words, of which some are key=value.
+// Package report parses the output of the CUDA client of e2e/fakegpu. Each line consists of
+// words, and some of the words are key=value.
 package report
 
 import "strings"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package user does to a cluster what a person with kubectl does: create pods,
-// wait for them, read events and logs. The suites and the demo see the product
-// through it only.
+// Package user does to a cluster what a person with kubectl does: it creates pods, waits for
+// them, and reads events and logs. The suites and the demo see the product only through it.
 package user
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload builds the pods that the suites and the demo run: containers
-// of the fake CUDA client with requests for shares. It is to tests what a
-// manifest is to a user, so it writes only what a user would write.
+// Package workload builds the pods that the suites and the demo run: containers of the fake
+// CUDA client that ask for shares. Its pods contain only what a user would write in a
+// manifest.
 package workload
 
 import (

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# map.sh: every test that the tables of ../README.md and ../../docs/libvgpu.md name exists, and each of the 46 weaknesses
+# map.sh: every test that the tables of README.md and ../../docs/libvgpu-failures.md name exists, and each of the 46 weaknesses
 # has a row. A cell names tests as `file: *beginning of the name…*`; more of them are parted by semicolons. A name that
 # begins with Test is Go's, and what stands before it is its package.
 set -u
@@ -23,7 +23,7 @@ named() {
 	esac
 }
 
-for table in "$here/../README.md" "$here/../../docs/libvgpu.md"; do
+for table in "$here/README.md" "$here/../../docs/libvgpu-failures.md"; do
 	while read -r line; do
 		file=${line%%: *} name=${line#*: \*}
 		name=${name%\*} name=${name%…}
@@ -34,7 +34,7 @@ TESTS
 done
 number=1
 while [ $number -le 46 ]; do
-	grep -q "^| \([0-9, ]*, \)\{0,1\}$number[, ]" "$here/../README.md" || refuse "README.md has no row for weakness $number"
+	grep -q "^| \([0-9, ]*, \)\{0,1\}$number[, ]" "$here/README.md" || refuse "README.md has no row for weakness $number"
 	number=$((number + 1))
 done
 echo "$passed passed, $failed failed"

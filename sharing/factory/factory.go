@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package factory lists the scheduler half of every backend. A new mode is one
-// line here. Nothing registers itself and nothing is fallen back to.
+// Package factory lists the scheduler half of every backend. Adding a mode takes one line
+// here. No backend registers itself, and no mode falls back to another.
 package factory
 
 import (

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hamicore is the scheduler half of mode hami-core: a device is divided
-// by amounts of memory and compute, and the library libvgpu.so holds every
-// container to what it was given.
+// Package hamicore is the scheduler half of mode hami-core. A device is divided by amounts of
+// memory and compute. In the container the library libvgpu.so enforces the amounts.
 package hamicore
 
 import "deviceshare/sharing"

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mig is the scheduler half of mode mig: a device is cut into partitions
-// by its hardware, and a container gets one of them.
+// Package mig is the scheduler half of mode mig. The hardware divides a device into
+// partitions, and a container gets one of them.
 //
-// Which partitions can exist together is decided in one of two ways. If the
-// administrator lists geometries for the device, one of them is used in which
-// every partition in use has its place: a device may go from one geometry to
-// another while containers run on it, as long as theirs stay where they are.
-// Without geometries any partition may be cut where the hardware lets it start.
+// Which partitions can exist together depends on the configuration:
+//   - With geometries listed for the device, all partitions in use must have their place in
+//     one of the geometries. A device may change from one geometry to another while
+//     containers run on it, if their partitions have the same place in the new one.
+//   - Without geometries, a partition may start wherever the hardware allows it.
 //
-// The span of memory slices of a partition decides whether two of them collide.
-// Its name on the wire, geometry and position, is only a name. It is given when the
-// partition is cut, and both sides compute the same: see Layout and At. Partitions on
-// one device may be named after different geometries.
+// Two partitions collide if their spans of memory slices overlap. Nothing else decides that.
+// The name of a partition in annotations (geometry and position) is only a name. It is fixed
+// when the partition is made, and scheduler and node compute it by the same rule: see Layout
+// and At. Partitions on one device may be named after different geometries.
 package mig
 
 import "deviceshare/sharing"

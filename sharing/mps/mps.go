@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mps is the scheduler half of mode mps: the clients of one MPS control
-// daemon run on the device at the same time, each held to its memory and its
-// share of compute by the daemon.
+// Package mps is the scheduler half of mode mps. Containers are clients of one MPS control
+// daemon per device and run on the device at the same time. libvgpu.so enforces the memory of
+// a container, MPS its share of compute.
 package mps
 
 import "deviceshare/sharing"

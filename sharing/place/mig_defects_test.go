@@ -47,10 +47,10 @@ func TestDefect24_ATryThatIsTakenBackLeavesPartitionsAsTheyWere(t *testing.T) {
 	}
 }
 
-// docs/mig.md names a test for every defect. Tests of the node half are looked
+// docs/mig-mistakes.md names a test for every defect. Tests of the node half are looked
 // for where that half is.
 func TestEveryDefectInTheDocumentHasItsTest(t *testing.T) {
-	text, err := os.ReadFile("../../docs/mig.md")
+	text, err := os.ReadFile("../../docs/mig-mistakes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestEveryDefectInTheDocumentHasItsTest(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(sources.String(), "func "+string(row[1])+"(t *testing.T)") {
-			t.Errorf("docs/mig.md names %s, which is not there", row[1])
+			t.Errorf("docs/mig-mistakes.md names %s, which is not there", row[1])
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package place makes the decision: which shares of which devices of one node a
-// pod gets, or why none.
+// Package place makes the decision: which shares of which devices of one node a pod gets, or
+// the reasons why it gets none.
 package place
 
 import (

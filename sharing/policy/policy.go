@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy holds the orderings that choose among devices and among nodes
-// that fit: one small pure file per policy.
+// Package policy holds the placement policies. A policy orders the devices and the nodes that
+// fit. Each policy is one small file of pure functions.
 package policy
 
 import "deviceshare/sharing"

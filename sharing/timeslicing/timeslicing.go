@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timeslicing is the scheduler half of mode time-slicing: the driver
-// lets processes take turns on the device and nothing holds a container to its
-// amounts. They are counted all the same, so that what pods ask for together
-// never exceeds the device and a well-behaved pod has what it asked for.
+// Package timeslicing is the scheduler half of mode time-slicing. The driver lets processes
+// take turns on the device, and nothing enforces a container's amounts. The amounts are
+// counted all the same: what pods ask for together never exceeds the device, so a
+// well-behaved pod has what it asked for.
 package timeslicing
 
 import "deviceshare/sharing"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drivertest has a driver in memory with the habits of the real one: handles
-// die with Close, a lost device answers for nothing, events reach only those who
-// registered before, and a driver that is missing stays missing until installed.
+// Package drivertest has a driver in memory that behaves like the real one in the ways that
+// break programs. Handles become invalid with Close. A lost device answers no call. Events
+// reach only those who registered before. A missing driver stays missing until it is
+// installed.
 package drivertest
 
 import (

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package migtest is devices that can be partitioned, in memory, for tests. They
-// refuse what hardware refuses: places that overlap or do not exist, more of a
-// profile than may be, destroying what is in use or not empty, and switching the
-// mode of a device that is used or must be reset for it. Instances are lost at a
-// reboot, and the MIG devices that come after it have other UUIDs.
+// Package migtest has devices in memory that can be partitioned, for tests. They refuse what
+// hardware refuses:
+//   - places that overlap or do not exist, and more of a profile than may exist
+//   - destroying an instance that is in use or not empty
+//   - switching the mode of a device that is in use or must be reset first
+//
+// A reboot loses all instances. The MIG devices that are made after it have other UUIDs.
 package migtest
 
 import (

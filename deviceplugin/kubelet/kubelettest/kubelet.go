@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelettest is a kubelet's device manager over real sockets: it takes
-// registrations, hands out slots as the real one does (init containers first,
-// their slots reused by app containers), keeps the checkpoint file, answers
-// podresources, and calls PreStartContainer with slots and nothing else.
+// Package kubelettest is the kubelet's device manager for tests, over real sockets. It takes
+// registrations and answers podresources. It assigns slots as the real one does: to init
+// containers first, and app containers reuse those slots. It keeps the checkpoint file, and
+// calls PreStartContainer with slots only.
 package kubelettest
 
 import (

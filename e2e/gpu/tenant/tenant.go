@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tenant runs programs of the GPU suite as if each were in a container of
-// its own: with the library in front of the driver and a limits file and a region
-// that no other tenant sees. Where the machine allows mount namespaces, the files lie
-// at their places inside; elsewhere the limits travel in HAMi-core's variables.
+// Package tenant runs each program of the GPU suite as if it were in a container of its own:
+// with the library in front of the driver, and with a limits file and a region that no other
+// tenant sees. Where the machine allows mount namespaces, the files are at the same paths as
+// in a container. Elsewhere the limits are passed in HAMi-core's variables.
 package tenant
 
 import (

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict decides whether what an experiment of the GPU suite measured is
-// good enough. Its functions take numbers and return findings; they measure, print
-// and wait for nothing. Criteria are those of the suite's plan, in bounds that a run
-// on a fake driver widens, because it exercises the logic and not the numbers.
+// Package verdict decides whether the result of an experiment of the GPU suite is good
+// enough. Its functions are pure: they take numbers and return findings. The criteria are
+// those of the suite's plan. A run on the fake driver gets wider bounds, because it exercises
+// the logic and not the numbers.
 package verdict
 
 import (

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakenode simulates nodes on a real apiserver: it creates Node objects, keeps them ready, and plays the
-// kubelet for the pods bound to them. Pods are reported running at once and are gone at once when deleted; nothing
-// is executed. It is what a scheduler sees of a node, and no more.
+// Package fakenode simulates nodes on a real API server. It creates Node objects, keeps them
+// ready, and acts as the kubelet for the pods bound to them. Pods are reported running at
+// once, and are gone at once when they are deleted. Nothing is executed. That is all a
+// scheduler sees of a node.
 package fakenode
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodefactory lists the node halves of the backends: the one place that
-// knows them all. A mode without a line here is refused on the node; there is no
-// fallback to another mode.
+// Package nodefactory lists the node half of every backend. It is the only package that
+// imports all of them. A mode without a line here is refused on the node; no mode falls back
+// to another.
 package nodefactory
 
 import (

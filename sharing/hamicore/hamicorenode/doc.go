@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hamicorenode prepares containers of mode hami-core: libvgpu.so and the
-// limits it enforces are put into them by package limitsnode.
+// Package hamicorenode prepares containers of mode hami-core: package limitsnode mounts
+// libvgpu.so and the limits that it enforces.
 //
-// A container whose every share is a whole device gets no library and no limits:
+// A container whose shares are all whole devices gets neither library nor limits, because
 // there is nothing to enforce.
 package hamicorenode

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mignode prepares containers of mode mig: it makes the instance of the
-// device that the scheduler chose, at exactly the place it chose, and says which
-// MIG device the container gets. Layout below the root:
+// Package mignode prepares containers of mode mig. It creates the GPU instance that the
+// scheduler chose, at exactly the place it chose, and returns the MIG device for the
+// container. Files below the root:
 //
 //	<device>/<owner>_<container>   a holding: the partition that the container
 //	                               holds, and what was made there for it
 //
-// A holding is written before anything is made for it, so that whatever is in use
-// has an owner on disk, and again when it is made. There is one file per holding:
-// one that cannot be read stands in the way of others on its device, and goes away
-// with its owner, whose name is the file's.
+// A holding is written twice: before anything is made, so that whatever is in use has an owner
+// on disk, and again afterwards. There is one file per holding. A file that cannot be read
+// blocks its own device only, and is removed with its owner, whose name is the file's.
 //
-// Instances are a cache. One that nobody holds stays for the next container that
-// wants the same place, and is destroyed when its space is wanted or the device
-// leaves the mode. Nothing else destroys instances: who made them does not matter,
-// only whether somebody holds them.
+// Instances are a cache. An instance that nobody holds stays for the next container that
+// wants the same place. It is destroyed when its space is needed or the device leaves the
+// mode, and for no other reason. Who made an instance does not matter, only whether somebody
+// holds it.
 //
-// The hardware, not the disk, says what exists: after a reboot every instance is
-// gone, and the next start of a container makes its own again.
+// The hardware, not the disk, says which instances exist. After a reboot there are none, and
+// the next start of a container makes its own again.
 package mignode

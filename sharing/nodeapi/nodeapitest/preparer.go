@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeapitest is the suite that every nodeapi.Preparer must pass. The
-// preparer under test does its effects through an Effects seam of its own, so that
-// the suite can stop it before and after each of them.
+// Package nodeapitest is the suite that every nodeapi.Preparer must pass. The preparer under
+// test does its effects through an interface that the suite can intercept. So the suite can
+// stop it before and after each effect.
 package nodeapitest
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timeslicingnode prepares containers of mode time-slicing: they get the
-// device and nothing else. The driver switches between them; nothing bounds what
-// one of them takes. Setting also sets how long each has the device at a time.
+// Package timeslicingnode prepares containers of mode time-slicing. They get the device and
+// nothing else: the driver switches between them, and nothing limits what one of them takes.
+// Setting can also set the length of a time slice.
 package timeslicingnode
 
 import (

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// maxPageLines is how long a page may be. References are looked up, not read, and may be longer.
+const maxPageLines = 200
+
+var references = []string{"docs/wire.md"}
+
+var (
+	fence      = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	inlineCode = regexp.MustCompile("`[^`\n]*`")
+	link       = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
+	heading    = regexp.MustCompile(`(?m)^#{1,6} +(.*?) *$`)
+	linkText   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// pages returns the text of every Markdown page of the repository by its path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "build" || (path != "." && strings.HasPrefix(d.Name(), "."))) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".md") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		all[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 20 {
+		t.Fatalf("only %d pages found: the rules would guard nothing", len(all))
+	}
+	return all
+}
+
+// links returns what a page links to, without the links in code.
+func links(text string) []string {
+	var out []string
+	for _, m := range link.FindAllStringSubmatch(inlineCode.ReplaceAllString(fence.ReplaceAllString(text, ""), ""), -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// anchors returns the names under which GitHub makes a page's headings reachable.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		title := strings.ToLower(linkText.ReplaceAllString(m[1], "$1"))
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				return r
+			}
+			return -1
+		}, title)
+		for n := 0; ; n++ {
+			numbered := name
+			if n > 0 {
+				numbered += "-" + strconv.Itoa(n)
+			}
+			if !all[numbered] {
+				all[numbered] = true
+				break
+			}
+		}
+	}
+	return all
+}
+
+// resolve returns the path and the anchor that a link of a page means, and whether it
+// leads into the repository.
+func resolve(page, target string) (path, anchor string, internal bool) {
+	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+		return "", "", false
+	}
+	path, anchor, _ = strings.Cut(target, "#")
+	if path == "" {
+		return page, anchor, true
+	}
+	return filepath.Join(filepath.Dir(page), path), anchor, true
+}
+
+// broken lists the links of a page that lead nowhere.
+func broken(all map[string]string, page string) []string {
+	var wrong []string
+	for _, target := range links(all[page]) {
+		path, anchor, internal := resolve(page, target)
+		if !internal {
+			continue
+		}
+		text, isPage := all[path]
+		if _, err := os.Stat(path); err != nil && !isPage {
+			wrong = append(wrong, target+": "+path+" is not there")
+		} else if anchor != "" && !anchors(text)[anchor] {
+			wrong = append(wrong, target+": "+path+" has no heading #"+anchor)
+		}
+	}
+	return wrong
+}
+
+func TestEveryLinkLeadsSomewhere(t *testing.T) {
+	all := pages(t)
+	for page := range all {
+		for _, problem := range broken(all, page) {
+			t.Errorf("%s links to %s", page, problem)
+		}
+	}
+}
+
+func TestBrokenLinksAreFound(t *testing.T) {
+	all := map[string]string{
+		"docs/a.md": "# It's a `b`: c\n## Again\n## Again\n```\n[x](no.md)\n```\n`[x](no.md)`\n" +
+			"[1](b.md) [2](b.md#two-words) [3](#its-a-b-c) [4](#again-1) [5](https://example.com/no.md)",
+		"docs/b.md": "# One\n\n## Two words\n",
+		"c.md":      "[1](b.md) [2](docs/b.md#three) [3](#again-2) [4](docs/none)",
+	}
+	if got := broken(all, "docs/a.md"); len(got) > 0 {
+		t.Errorf("links that lead somewhere are called broken: %q", got)
+	}
+	if got := broken(all, "c.md"); len(got) != 4 {
+		t.Errorf("of 4 broken links these were found: %q", got)
+	}
+}
+
+func TestPagesAreShort(t *testing.T) {
+	for page, text := range pages(t) {
+		if n := strings.Count(text, "\n"); n > maxPageLines && !slices.Contains(references, page) {
+			t.Errorf("%s has %d lines, more than %d: divide it by what is asked", page, n, maxPageLines)
+		}
+	}
+}
+
+// A reader finds every page from docs/README.md: a page of docs/ itself in one step,
+// others through further pages.
+func TestEveryPageCanBeReachedFromTheMap(t *testing.T) {
+	const start = "docs/README.md"
+	all := pages(t)
+	distance := map[string]int{start: 0}
+	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
+		for _, target := range links(all[queue[0]]) {
+			path, _, internal := resolve(queue[0], target)
+			if _, isPage := all[path]; !isPage && internal {
+				path = filepath.Join(path, "README.md") // a folder shows its README
+			}
+			if _, isPage := all[path]; !isPage {
+				continue
+			}
+			if _, seen := distance[path]; !seen {
+				distance[path] = distance[queue[0]] + 1
+				queue = append(queue, path)
+			}
+		}
+	}
+	for page := range all {
+		steps, reached := distance[page]
+		switch {
+		case !strings.HasPrefix(page, "docs/"):
+		case !reached:
+			t.Errorf("%s cannot be reached from %s", page, start)
+		case filepath.Dir(page) == "docs" && steps > 1:
+			t.Errorf("%s has no line in %s", page, start)
+		}
+	}
+}
+
+// strings that product code contains, and among them the reasons of events.
+func literals(t *testing.T) (texts, reasons map[string]bool) {
+	t.Helper()
+	texts, reasons = map[string]bool{}, map[string]bool{}
+	for _, file := range goFiles(t) {
+		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "e2e/") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if text, ok := literal(n); ok {
+				texts[text] = true
+			}
+			for _, reason := range eventReasons(n) {
+				reasons[reason] = true
+			}
+			return true
+		})
+	}
+	return texts, reasons
+}
+
+func literal(n ast.Node) (string, bool) {
+	l, ok := n.(*ast.BasicLit)
+	if !ok || l.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(l.Value)
+	return text, err == nil
+}
+
+var reasonShape = regexp.MustCompile(`^(Device|GPU|MPS|Kubelet)[A-Z][A-Za-z]+$`)
+
+// eventReasons returns the reasons that a call, a field named Reason, or a function with a
+// result named reason gives to events.
+func eventReasons(n ast.Node) []string {
+	var candidates []ast.Expr
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		callee, ok := n.Fun.(*ast.SelectorExpr)
+		if ok && slices.Contains([]string{"Event", "Eventf", "Trouble", "problem", "Report", "Tell"}, callee.Sel.Name) {
+			candidates = n.Args
+		}
+	case *ast.KeyValueExpr:
+		if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Reason" {
+			candidates = []ast.Expr{n.Value}
+		}
+	case *ast.FuncDecl:
+		if n.Body == nil || n.Type.Results == nil || !slices.ContainsFunc(n.Type.Results.List, namesReason) {
+			return nil
+		}
+		ast.Inspect(n.Body, func(inner ast.Node) bool {
+			if r, ok := inner.(*ast.ReturnStmt); ok {
+				candidates = append(candidates, r.Results...)
+			}
+			return true
+		})
+	}
+	var out []string
+	for _, c := range candidates {
+		if text, ok := literal(c); ok && reasonShape.MatchString(text) {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func namesReason(f *ast.Field) bool {
+	return slices.ContainsFunc(f.Names, func(name *ast.Ident) bool { return name.Name == "reason" })
+}
+
+func TestEveryEventIsExplainedAndEveryMetricExists(t *testing.T) {
+	texts, reasons := literals(t)
+	page, err := os.ReadFile("docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reasons) < 25 {
+		t.Errorf("only %d reasons of events were found in the code", len(reasons))
+	}
+	for reason := range reasons {
+		if !strings.Contains(string(page), "`"+reason+"`") {
+			t.Errorf("docs/events.md does not explain the event %s", reason)
+		}
+	}
+	metrics := 0
+	for path, text := range pages(t) {
+		for _, name := range regexp.MustCompile(`deviceshare_[a-z_]+\b`).FindAllString(text, -1) {
+			if strings.HasSuffix(name, "_") { // the beginning of several names
+				continue
+			}
+			metrics++
+			known := slices.ContainsFunc([]string{"", "deviceshare_", "deviceshare_node_", "deviceshare_container_"}, func(prefix string) bool {
+				short, begins := strings.CutPrefix(name, prefix)
+				return begins && texts[short]
+			})
+			if !known {
+				t.Errorf("%s names the metric %s, which no program has", path, name)
+			}
+		}
+	}
+	if metrics < 20 {
+		t.Errorf("the pages name only %d metrics", metrics)
+	}
+}
