@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -215,7 +214,7 @@ func testMPSDaemon(t *testing.T, w *world, id sharing.DeviceID) {
 		t.Fatal(err)
 	}
 	before := pidIn(t, file)
-	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+	if _, err := w.cluster.Run(ctx, "sh", "-c", fmt.Sprintf("kill -KILL %d", before)); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()
