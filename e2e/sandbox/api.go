@@ -114,8 +114,13 @@ func (c *Cluster) PodLog(ctx context.Context, namespace, pod, container string) 
 	return string(text), nil
 }
 
+// Run runs a short program among the components, where it sees their process numbers and mounts.
+func (c *Cluster) Run(ctx context.Context, name string, args ...string) (string, error) {
+	return c.inside.run(ctx, nil, name, args...)
+}
+
 // FakeGPU runs fakegpuctl on the fake GPUs of the real node, as in FakeGPU(ctx, "xid", "0", "79").
 func (c *Cluster) FakeGPU(ctx context.Context, args ...string) (string, error) {
-	return runWith(ctx, c.gpuEnv(), filepath.Join(c.layout.libDir(), "fakegpuctl"),
+	return c.inside.run(ctx, c.gpuEnv(), filepath.Join(c.layout.libDir(), "fakegpuctl"),
 		append([]string{"--dir", c.layout.gpuDir()}, args...)...)
 }

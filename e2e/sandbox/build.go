@@ -127,6 +127,9 @@ func Build(ctx context.Context, opts Options) error {
 			return err
 		}
 	}
+	if err := buildPause(ctx, o, l); err != nil {
+		return err
+	}
 	if o.NoKubelet {
 		return nil
 	}
@@ -153,6 +156,12 @@ func build(ctx context.Context, o Options, l layout, t target) error {
 		return fmt.Errorf("build %s: %w", t.what, err)
 	}
 	return runQuiet(ctx, o, t.what, filepath.Join(l.repo, t.module), "go", args...)
+}
+
+// buildPause makes the first process of a cluster's namespaces, which is that of every pod too.
+func buildPause(ctx context.Context, o Options, l layout) error {
+	source := filepath.Join(l.repo, "e2e/sandbox/images/pause.c")
+	return runQuiet(ctx, o, "pause", l.repo, "gcc", "-static", "-Os", "-s", "-o", l.bin("pause"), source)
 }
 
 // makeC runs make in a directory of C code, if it is there.

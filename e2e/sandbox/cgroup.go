@@ -9,35 +9,35 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
-	"time"
-)
 
-// cgroupRoot is where cgroups are mounted.
-const cgroupRoot = "/sys/fs/cgroup"
+	"github.com/prometheus/procfs"
+)
 
 // cgroupHierarchies returns the root of every cgroup hierarchy of this machine: one on cgroup v2, one per
 // controller on v1, and both kinds on a hybrid.
-func cgroupHierarchies(mounts []mount) []string {
+func cgroupHierarchies() ([]string, error) {
+	mounts, err := procfs.GetMounts()
+	if err != nil {
+		return nil, fmt.Errorf("list cgroup hierarchies: %w", err)
+	}
 	var out []string
-	for _, m := range below(mounts, cgroupRoot) {
-		if m.fstype == "cgroup" || m.fstype == "cgroup2" {
-			out = append(out, m.point)
+	for _, m := range mounts {
+		if strings.HasPrefix(m.MountPoint, "/sys/fs/cgroup") && strings.HasPrefix(m.FSType, "cgroup") {
+			out = append(out, m.MountPoint)
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Compact(out), nil
 }
 
 // makeCgroup creates the cgroup below which the kubelet keeps its pods, in every hierarchy.
 func makeCgroup(l layout) error {
-	mounts, err := readMounts()
+	roots, err := cgroupHierarchies()
 	if err != nil {
 		return err
 	}
-	for _, root := range cgroupHierarchies(mounts) {
+	for _, root := range roots {
 		if err := delegate(root); err != nil {
 			return err
 		}
@@ -95,62 +95,38 @@ func copyCpuset(parent, dir string) error {
 	return nil
 }
 
-// removeCgroup kills every process below the sandbox's cgroup and removes it.
+// removeCgroup removes the sandbox's cgroup and those below it. It is an error when a process is in one of them.
 func removeCgroup(l layout) error {
-	mounts, err := readMounts()
+	roots, err := cgroupHierarchies()
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		left := 0
-		for _, root := range cgroupHierarchies(mounts) {
-			left += clearCgroup(root + l.cgroup())
-		}
-		if left == 0 {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("remove cgroup %s: %d cgroups stay occupied", l.cgroup(), left)
-		}
-		time.Sleep(pollEvery)
+	var errs []error
+	for _, root := range roots {
+		errs = append(errs, removeEmpty(root+l.cgroup()))
 	}
+	return errors.Join(errs...)
 }
 
-// clearCgroup kills the processes of a cgroup tree, removes what is empty, and returns how many cgroups are left.
-func clearCgroup(dir string) int {
-	var dirs []string
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			dirs = append(dirs, path)
-		}
-		return nil // a cgroup that vanishes during the walk is what we want
-	})
-	for _, d := range dirs {
-		for _, pid := range cgroupProcs(d) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
-	left := 0
-	for i := len(dirs) - 1; i >= 0; i-- {
-		if err := os.Remove(dirs[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			left++
-		}
-	}
-	return left
-}
-
-// cgroupProcs lists the processes of one cgroup.
-func cgroupProcs(dir string) []int {
-	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if err != nil {
+// removeEmpty removes a cgroup after those below it. The files in a cgroup cannot be removed and go with it.
+func removeEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var out []int
-	for _, f := range strings.Fields(string(text)) {
-		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
-			out = append(out, pid)
+	if err != nil {
+		return fmt.Errorf("remove a cgroup: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if err := removeEmpty(filepath.Join(dir, e.Name())); err != nil {
+			return err
 		}
 	}
-	return out
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove a cgroup: %w", err)
+	}
+	return nil
 }

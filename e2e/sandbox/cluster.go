@@ -28,6 +28,7 @@ type Cluster struct {
 	nodeIP string
 	runc   string
 	lock   *lock
+	inside *namespaces
 	sup    *supervisor
 
 	config  *rest.Config
@@ -42,8 +43,7 @@ type Cluster struct {
 }
 
 // Start brings a cluster up from what Build made and returns when every component is ready. When it fails, or ctx
-// ends before that, everything is taken down again. Only one sandbox runs per state directory, and one with a real
-// node per machine; leftovers of a crash are cleaned up first.
+// ends before that, everything is taken down again. Only one sandbox runs per state directory.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	o, err := opts.Defaults()
 	if err != nil {
@@ -53,11 +53,15 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if c.lock, err = takeLock(c.layout); err != nil {
 		return nil, err
 	}
-	if err := prepareMachine(o, c.layout); err != nil {
+	if err := prepareState(c.layout); err != nil {
 		c.lock.release()
 		return nil, err
 	}
-	c.sup = newSupervisor(c.layout.statusFile(), !o.NoRestart)
+	if c.inside, err = makeNamespaces(ctx, c.layout); err != nil {
+		c.lock.release()
+		return nil, err
+	}
+	c.sup = newSupervisor(c.inside.thread, c.layout.statusFile(), !o.NoRestart)
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -94,9 +98,6 @@ func (c *Cluster) start(ctx context.Context) error {
 // prepare writes everything that the components read.
 func (c *Cluster) prepare(ctx context.Context) error {
 	l := c.layout
-	if err := l.makeDirs(); err != nil {
-		return err
-	}
 	var err error
 	if c.ports, err = choosePorts(); err != nil {
 		return err
@@ -111,8 +112,10 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		return err
 	}
 	v := newConfigValues(l, c.ports, c.nodeIP, c.runc)
-	if !c.opts.NoKubelet && !overlayWorks(l) {
-		v.Snapshotter = "native"
+	if !c.opts.NoKubelet {
+		if err := c.inside.do(func() error { return tryOverlay(l) }); err != nil {
+			v.Snapshotter = "native"
+		}
 	}
 	if err := writeConfig(l, v, c.opts); err != nil {
 		return err
@@ -132,16 +135,10 @@ func (c *Cluster) prepareNode(ctx context.Context) error {
 	if err := checkState(c.layout); err != nil {
 		return err
 	}
-	if err := saveSysctls(c.layout); err != nil {
-		return err
-	}
 	if err := makeCgroup(c.layout); err != nil {
 		return err
 	}
-	if err := installGPUs(c.layout, c.opts.Topology); err != nil {
-		return err
-	}
-	return mountKubeletDir(c.layout)
+	return installGPUs(c.layout, c.opts.Topology)
 }
 
 func (c *Cluster) makeClients() error {
@@ -240,11 +237,10 @@ func (c *Cluster) Stop() error {
 			<-c.nodesDone
 		}
 		c.sup.stop(Scheduler, Webhook, DevicePlugin, VolcanoController, ControllerManager, Kubelet)
-		// Containers end with their cgroup; then containerd has nothing left to look after.
-		errCgroup := removeCgroup(c.layout)
 		c.sup.stop(Containerd, APIServer)
+		c.inside.end()
 		c.sup.settle()
-		c.stopErr = errors.Join(errCgroup, clean(c.layout))
+		c.stopErr = clean(c.layout)
 		c.lock.release()
 	})
 	return c.stopErr

@@ -9,16 +9,17 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
 
-// define makes a component with what all of them share: log file, marker, additions from the options.
+// define makes a component with what all of them share: log file, additions from the options.
 func (c *Cluster) define(name, path string, args ...string) component {
 	return component{
 		name: name, path: path, log: c.layout.log(name),
 		args: append(args, c.opts.Args[name]...),
-		env:  append([]string{c.layout.marker()}, c.opts.Env[name]...),
+		env:  slices.Clone(c.opts.Env[name]),
 	}
 }
 

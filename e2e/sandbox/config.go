@@ -20,11 +20,11 @@ type configValues struct {
 	NodeName, NodeIP string
 	Ports            ports
 
-	ContainerdRoot, ContainerdState, ContainerdSocket string
-	Snapshotter, PauseImage                           string
-	Shim, Runc, RuncRoot                              string
-	CDIDir                                            string
-	Network, CNIBinDir, CNIConfDir, CNIDataDir        string
+	ContainerdRoot, ContainerdState, ContainerdSocket  string
+	Snapshotter, PauseImage                            string
+	Shim, Runc, RuncRoot                               string
+	CDIDir                                             string
+	Network, Subnet, CNIBinDir, CNIConfDir, CNIDataDir string
 
 	KubeletCert, KubeletKey, CA string
 	PodLogs, ResolvConf, Cgroup string
@@ -40,7 +40,7 @@ func newConfigValues(l layout, p ports, nodeIP, runc string) configValues {
 		Snapshotter: "overlayfs", PauseImage: runtimeName(ImagePause),
 		Shim: filepath.Join(l.runtime(), "containerd-shim-runc-v2"), Runc: runc, RuncRoot: l.in("runc"),
 		CDIDir:  l.cdiDir(),
-		Network: l.network(), CNIBinDir: l.runtime(), CNIConfDir: l.config("cni"), CNIDataDir: l.in("cni"),
+		Network: l.network(), Subnet: l.subnet(), CNIBinDir: l.runtime(), CNIConfDir: l.config("cni"), CNIDataDir: l.in("cni"),
 		KubeletCert: l.cert(Kubelet), KubeletKey: l.key(Kubelet), CA: l.cert("ca"),
 		PodLogs: l.podLogs(), ResolvConf: l.config("resolv.conf"), Cgroup: l.cgroup(),
 		Accounts: fmt.Sprintf("[%q, %q, %q]", User(Scheduler), User(DevicePlugin), User(Webhook)),

@@ -90,7 +90,6 @@ func importImages(ctx context.Context, l layout) error {
 	for _, name := range []string{"pause", "cudaclient"} {
 		cmd := exec.CommandContext(ctx, filepath.Join(l.runtime(), "ctr"), "--address", l.containerdSocket(),
 			"--namespace", "k8s.io", "images", "import", l.image(name))
-		cmd.Env = append(os.Environ(), l.marker())
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("import image %s: %w\n%s", name, err, lastLines(string(out)))
 		}

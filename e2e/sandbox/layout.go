@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// kubeletDir is where a kubelet keeps its device-plugin directory, whatever its flags say. The sandbox mounts a
-// directory of its own over it for as long as it runs.
+// kubeletDir is where a kubelet keeps its device-plugin directory, whatever its flags say. The cluster sees a directory
+// below the state directory in its place.
 const kubeletDir = "/var/lib/kubelet"
 
 // layout names every path of one sandbox. It is a value; nothing is created by making one.
@@ -54,12 +54,14 @@ func (l layout) kubeletRoot() string           { return l.in("kubelet") }
 func (l layout) podLogs() string               { return l.in("pods") }
 func (l layout) config(name string) string     { return l.in("config", name) }
 
-// id is short and differs between state directories; it names what cannot live below the state directory.
-func (l layout) id() string {
+// hash differs between state directories; it tells apart what cannot live below the state directory.
+func (l layout) hash() uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(l.state))
-	return fmt.Sprintf("%08x", h.Sum32())
+	return h.Sum32()
 }
+
+func (l layout) id() string { return fmt.Sprintf("%08x", l.hash()) }
 
 // cgroup is the parent of every container's cgroup, as a path in the cgroup hierarchy.
 func (l layout) cgroup() string { return "/deviceshare-" + l.id() }
@@ -67,13 +69,17 @@ func (l layout) cgroup() string { return "/deviceshare-" + l.id() }
 // network is the name of the CNI network.
 func (l layout) network() string { return "deviceshare-" + l.id() }
 
-// marker is in the environment of every process that a sandbox starts, so that leftovers can be told apart.
-func (l layout) marker() string { return "DEVICESHARE_SANDBOX=" + l.state }
+// subnet is where pods have their addresses. Sandboxes that run at once share the machine's routes, so each has one of
+// 256 parts of 198.18.0.0/15, which RFC 2544 keeps for tests.
+func (l layout) subnet() string {
+	part := l.hash() % 256
+	return fmt.Sprintf("198.%d.%d.0/23", 18+part/128, part%128*2)
+}
 
 // makeDirs creates the directories of a fresh state.
 func (l layout) makeDirs() error {
 	dirs := []string{l.in("logs"), l.in("pki"), l.in("config", "cni"), l.cdiDir(), l.devDir(), l.gpuDir(), filepath.Join(l.libDir(), "standin"),
-		l.kubeletRoot(), l.podLogs(), l.in("etcd"), l.in("device-plugin"), l.in("webhook")}
+		l.kubeletRoot(), l.podLogs(), l.in("etcd"), l.in("device-plugin"), l.in("webhook"), l.in("sysctl")}
 	for _, d := range dirs {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return fmt.Errorf("create state directory: %w", err)

@@ -35,7 +35,7 @@ const (
 // process keeps one component running. Its state is written under mu only.
 type process struct {
 	spec    component
-	spawn   spawner
+	thread  *thread
 	restart bool
 	changed func() // called under mu, must not block
 
@@ -71,7 +71,7 @@ func (p *process) startLocked() error {
 	cmd.Env = append(os.Environ(), p.spec.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	fmt.Fprintf(log, "--- %s start %d: %s %q\n", time.Now().Format(time.RFC3339), p.starts+1, p.spec.path, p.spec.args)
-	if err := p.spawn.start(cmd); err != nil {
+	if err := p.thread.start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", p.spec.name, err)
 	}
 	p.cmd, p.exited, p.since = cmd, make(chan struct{}), time.Now()

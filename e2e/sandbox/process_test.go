@@ -21,7 +21,7 @@ func shell(t *testing.T, name, script string) component {
 
 func newTestSupervisor(t *testing.T, restart bool) *supervisor {
 	t.Helper()
-	s := newSupervisor(filepath.Join(t.TempDir(), "status.json"), restart)
+	s := newSupervisor(newThread(), filepath.Join(t.TempDir(), "status.json"), restart)
 	t.Cleanup(func() {
 		for _, p := range s.procs {
 			p.stop()

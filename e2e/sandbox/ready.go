@@ -4,13 +4,12 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,33 +117,18 @@ func (c *Cluster) waitServiceAccount(ctx context.Context) error {
 	return nil
 }
 
-// overlayWorks tries whether overlayfs works below the state directory; inside most containers it does not.
-func overlayWorks(l layout) bool {
+// tryOverlay tries whether overlayfs works below the state directory; inside most containers it does not.
+func tryOverlay(l layout) error {
 	dir := l.in("overlay-probe")
 	for _, d := range []string{"lower", "upper", "work", "merged"} {
-		if os.MkdirAll(filepath.Join(dir, d), 0o755) != nil {
-			return false
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return fmt.Errorf("try overlayfs: %w", err)
 		}
 	}
 	options := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)
 	merged := filepath.Join(dir, "merged")
-	if syscall.Mount("overlay", merged, "overlay", 0, options) != nil {
-		return false
+	if err := syscall.Mount("overlay", merged, "overlay", 0, options); err != nil {
+		return fmt.Errorf("try overlayfs: %w", err)
 	}
-	_ = syscall.Unmount(merged, 0)
-	_ = os.RemoveAll(dir)
-	return true
-}
-
-// runWith runs a short command with additions to the environment and returns its output.
-func runWith(ctx context.Context, env []string, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return string(out), fmt.Errorf("run %s %q: %w\n%s", filepath.Base(name), args, err, lastLines(string(out)))
-	}
-	return string(out), nil
+	return errors.Join(syscall.Unmount(merged, 0), os.RemoveAll(dir))
 }

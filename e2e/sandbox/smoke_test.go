@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,8 +61,9 @@ func TestPlainPodRunsOnTheRealNodeAndNothingIsLeft(t *testing.T) {
 	needE2E(t)
 	ctx, cancel := context.WithTimeout(t.Context(), smokeLimit)
 	defer cancel()
-	before := mountedBefore(t)
-	c := startSmoke(ctx, t, smokeOptions(t))
+	o := smokeOptions(t)
+	before := lookAround(t, o)
+	c := startSmoke(ctx, t, o)
 
 	createPod(ctx, t, c, "hello", NodeName, "echo hello from $HOSTNAME")
 	waitPhase(ctx, t, c, "hello", corev1.PodSucceeded)
@@ -81,8 +80,16 @@ func TestPlainPodRunsOnTheRealNodeAndNothingIsLeft(t *testing.T) {
 	// A container that still runs must not survive either.
 	createPod(ctx, t, c, "forever", NodeName, "sleep 100000")
 	waitPhase(ctx, t, c, "forever", corev1.PodRunning)
+	inside := namespaceOf(t, c.inside.first.Process.Pid)
+	if n := len(inside.processes(t)); n < len(c.Components())+2 {
+		t.Errorf("%d processes in the cluster's namespace, want its components, their first process and the container", n)
+	}
+	before.assertUnchanged(t, o)
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
+	}
+	if left := inside.processes(t); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
 	}
 	assertNothingLeft(t, c.layout, before)
 }
@@ -117,52 +124,6 @@ func TestKilledComponentsComeBackAndRunningContainersSurvive(t *testing.T) {
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
 		t.Errorf("the running container was restarted %d times", n)
 	}
-}
-
-func TestCrashedSandboxIsCleanedUpByTheNextStart(t *testing.T) {
-	needE2E(t)
-	ctx, cancel := context.WithTimeout(t.Context(), smokeLimit)
-	defer cancel()
-	before := mountedBefore(t)
-	o := smokeOptions(t)
-	c := startSmoke(ctx, t, o)
-	createPod(ctx, t, c, "forever", NodeName, "sleep 100000")
-	waitPhase(ctx, t, c, "forever", corev1.PodRunning)
-
-	// What SIGKILL of the owner leaves: the kernel ends its children and its lock, and nobody cleans up.
-	c.abandon()
-	again, err := Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	// The next one may be another clone's.
-	again.abandon()
-	other := smokeOptions(t)
-	elsewhere, err := Start(ctx, other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := elsewhere.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	assertNothingLeft(t, again.layout, before)
-	assertNothingLeft(t, elsewhere.layout, before)
-}
-
-// abandon ends the components and the lock as the kernel would at the owner's sudden death.
-func (c *Cluster) abandon() {
-	c.stopNodes()
-	<-c.nodesDone
-	for _, p := range c.sup.procs {
-		p.mu.Lock()
-		p.wanted = false
-		p.mu.Unlock()
-		_ = p.kill()
-	}
-	c.sup.settle()
-	c.lock.release()
-	c.stopOnce.Do(func() {})
 }
 
 func createPod(ctx context.Context, t *testing.T, c *Cluster, name, node, script string) {
@@ -218,56 +179,5 @@ func assertSecondStartRefused(ctx context.Context, t *testing.T, c *Cluster) {
 	_, err := Start(ctx, c.opts)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
 		t.Errorf("a second start said %v, want a refusal that names process %d", err, os.Getpid())
-	}
-	other := c.opts
-	other.State = c.opts.State + "-2"
-	t.Cleanup(func() { _ = os.RemoveAll(other.State); _ = os.Remove(other.State + ".lock") })
-	if _, err := Start(ctx, other); err == nil || !strings.Contains(err.Error(), "a kubelet runs on this machine already") {
-		t.Errorf("a start with another state directory said %v, want a refusal because of the kubelet", err)
-	}
-}
-
-// mountedBefore is what is mounted over /var/lib/kubelet before a test.
-func mountedBefore(t *testing.T) []mount {
-	t.Helper()
-	mounts, err := readMounts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return below(mounts, kubeletDir)
-}
-
-// assertNothingLeft looks for processes, mounts, cgroups, network devices and files of a stopped sandbox.
-// What was mounted over /var/lib/kubelet before belongs to somebody else.
-func assertNothingLeft(t *testing.T, l layout, before []mount) {
-	t.Helper()
-	procs, err := readProcs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range procs {
-		if p.startedBy(l.marker()) && !zombie(p.pid) {
-			t.Errorf("process %d is left: %s", p.pid, p.exe)
-		}
-	}
-	mounts, err := readMounts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range append(below(mounts, l.state), below(mounts, kubeletDir)...) {
-		if !slices.Contains(before, m) {
-			t.Errorf("mount %s of %s is left", m.point, m.root)
-		}
-	}
-	for _, h := range cgroupHierarchies(mounts) {
-		if exists(h + l.cgroup()) {
-			t.Errorf("cgroup %s is left in %s", l.cgroup(), h)
-		}
-	}
-	for _, pattern := range []string{"/sys/class/net/veth*", filepath.Join(cniResults, l.network()+"*"),
-		shimSockets + "/*", containerLogs + "/*", l.in("[^l]*[^e]")} {
-		if files, _ := filepath.Glob(pattern); len(files) > 0 {
-			t.Errorf("files are left: %v", files)
-		}
 	}
 }

@@ -21,7 +21,7 @@ const (
 
 // supervisor keeps named components running and writes their state to a file.
 type supervisor struct {
-	spawn      spawner
+	thread     *thread
 	restart    bool
 	statusFile string
 
@@ -32,8 +32,9 @@ type supervisor struct {
 	pending sync.WaitGroup // writes of the status file under way
 }
 
-func newSupervisor(statusFile string, restart bool) *supervisor {
-	return &supervisor{spawn: newSpawner(), restart: restart, statusFile: statusFile}
+// newSupervisor starts its components from t.
+func newSupervisor(t *thread, statusFile string, restart bool) *supervisor {
+	return &supervisor{thread: t, restart: restart, statusFile: statusFile}
 }
 
 // add registers a component and starts it.
@@ -41,7 +42,7 @@ func (s *supervisor) add(c component) error {
 	if c.grace == 0 {
 		c.grace = 5 * time.Second
 	}
-	p := &process{spec: c, spawn: s.spawn, restart: s.restart, changed: s.noteChange}
+	p := &process{spec: c, thread: s.thread, restart: s.restart, changed: s.noteChange}
 	s.mu.Lock()
 	s.procs = append(s.procs, p)
 	s.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -167,7 +166,7 @@ func testMPSPlugin(t *testing.T, w *world, id sharing.DeviceID) {
 	if _, err := u.WaitLog(ctx, "stays", "main", "hold"); err != nil {
 		t.Fatal(err)
 	}
-	before := pidIn(t, file)
+	before := w.pidIn(ctx, t, file)
 	if err := w.cluster.Kill(sandbox.DevicePlugin); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +175,7 @@ func testMPSPlugin(t *testing.T, w *world, id sharing.DeviceID) {
 	}
 	joins(ctx, t, u, ask)
 	succeeds(ctx, t, u, "stays")
-	if after := pidIn(t, file); after != before {
+	if after := w.pidIn(ctx, t, file); after != before {
 		t.Errorf("the daemon was process %d and is %d", before, after)
 	}
 }
@@ -214,8 +213,8 @@ func testMPSDaemon(t *testing.T, w *world, id sharing.DeviceID) {
 	if _, err := u.WaitLog(ctx, "victim", "main", "hold"); err != nil {
 		t.Fatal(err)
 	}
-	before := pidIn(t, file)
-	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+	before := w.pidIn(ctx, t, file)
+	if _, err := w.cluster.Run(ctx, "sh", "-c", fmt.Sprintf("kill -KILL %d", before)); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()
@@ -224,7 +223,7 @@ func testMPSDaemon(t *testing.T, w *world, id sharing.DeviceID) {
 		t.Fatal(err)
 	}
 	t.Logf("told after %.1f s: %s", time.Since(begin).Seconds(), text)
-	if after := pidIn(t, file); after == before {
+	if after := w.pidIn(ctx, t, file); after == before {
 		t.Errorf("the daemon is still process %d", after)
 	}
 	if log, err := u.WaitLog(ctx, "victim", "main", "forever"); err != nil || !strings.Contains(log, "alloc mib=10 result=CUDA_ERROR_MPS_RPC_FAILURE") {
@@ -236,13 +235,14 @@ func testMPSDaemon(t *testing.T, w *world, id sharing.DeviceID) {
 	succeeds(ctx, t, u, "next")
 }
 
-func pidIn(t *testing.T, file string) int {
+// pidIn reads a process number where it holds and where the file is: the daemon's directory is a file system of its own.
+func (w *world) pidIn(ctx context.Context, t *testing.T, file string) int {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	text, err := w.cluster.Run(ctx, "cat", file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil {
 		t.Fatal(err)
 	}

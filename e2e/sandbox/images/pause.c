@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The first process of every pod of the sandbox: it holds the pod's namespaces, collects orphans and ends on request. */
+/* The first process of every pod of the sandbox, and of the sandbox itself: it holds the namespaces, collects orphans and
+ * ends on request. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
