@@ -23,17 +23,21 @@ import (
 	_ "volcano.sh/volcano/pkg/scheduler/plugins"
 	_ "volcano.sh/volcano/pkg/scheduler/util/assert"
 	commonutil "volcano.sh/volcano/pkg/util"
-	"volcano.sh/volcano/pkg/version"
+	volcanoversion "volcano.sh/volcano/pkg/version"
 
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
 )
 
+// version is what --version answers first; a release sets it by the linker.
+var version = "unreleased"
+
 func main() {
 	volcano, ours := flags(pflag.CommandLine)
 	if volcano.PrintVersion {
-		version.PrintVersionAndExit()
+		fmt.Println("deviceshare-scheduler version", version, "on Volcano:")
+		volcanoversion.PrintVersionAndExit()
 	}
 	if err := run(volcano, ours); err != nil {
 		klog.Flush()
