@@ -40,6 +40,10 @@ cd "$cache/packages"
 rm -f ./*.deb
 # shellcheck disable=SC2086 # one word per package
 apt download $names
+# It has the licence of libgcc-s1, and gcc's version in its name.
+gcc=$(dpkg-deb --field libgcc-s1_*.deb Depends | grep -o 'gcc-[0-9]*-base')
+apt download "$gcc"
+packages="$packages$gcc"
 
 # Debian moved everything below usr; older packages still have their files beside it.
 mkdir -p "$out/usr/bin" "$out/usr/lib" "$out/usr/lib64" "$out/var/lib/dpkg/status.d"
@@ -54,8 +58,9 @@ echo "$packages" | while read -r name patterns; do
 	for p in $patterns; do members="$members ./$p ./usr/$p"; done
 	# tar complains about every pattern without a match; the last line looks at what matters.
 	# shellcheck disable=SC2086
-	dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$out" --keep-directory-symlink --wildcards --no-wildcards-match-slash \
-		-f - $members "./usr/share/doc/$name/copyright" 2>/dev/null || true
+	dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$out" --keep-directory-symlink --no-recursion --wildcards --no-wildcards-match-slash \
+		-f - $members "./usr/share/doc/$name" "./usr/share/doc/$name/copyright" 2>/dev/null || true
 	set +f
-	[ -e "$out/usr/share/doc/$name/copyright" ] || { echo "base.sh: package $name gave nothing" >&2; exit 1; }
+	# The licence may be that of another package of the same source: then it is a link.
+	[ -L "$out/usr/share/doc/$name" ] || [ -e "$out/usr/share/doc/$name/copyright" ] || { echo "base.sh: package $name gave nothing" >&2; exit 1; }
 done

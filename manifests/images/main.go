@@ -12,20 +12,23 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"deviceshare/manifests/images/image"
 	"deviceshare/manifests/images/product"
+	"deviceshare/manifests/images/release"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c := &cobra.Command{Use: "images", Short: "Build container images without Docker", SilenceErrors: true, SilenceUsage: true}
-	c.AddCommand(newBuild(), newPack())
+	c.AddCommand(newBuild(), newRelease(), newPack())
 	if err := c.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		stop()
@@ -91,6 +94,51 @@ func newBuild() *cobra.Command {
 	}
 	o.flags(c, ".sandbox/images")
 	return c
+}
+
+func newRelease() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use: "release", Short: "Write images, chart, plain manifest, list of contents and checksums of one version", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			b, err := o.builder(c.Context())
+			if err != nil {
+				return err
+			}
+			created, err := committed(c.Context(), b.Repo)
+			if err != nil {
+				return err
+			}
+			b.IsBaseFresh = true
+			names, err := release.Make(c.Context(), b, o.out, created)
+			for _, name := range names {
+				fmt.Println(filepath.Join(o.out, name))
+			}
+			return err
+		},
+	}
+	o.flags(c, "dist")
+	_ = c.MarkFlagRequired("version")
+	return c
+}
+
+// committed is the time of a release: that of SOURCE_DATE_EPOCH (reproducible-builds.org), else that of the commit.
+func committed(ctx context.Context, repo string) (time.Time, error) {
+	text, from := os.Getenv("SOURCE_DATE_EPOCH"), "SOURCE_DATE_EPOCH"
+	if text == "" {
+		cmd := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct")
+		cmd.Dir = repo
+		out, err := cmd.Output()
+		if err != nil {
+			return time.Time{}, fmt.Errorf("read the time of the commit: %w (outside of git set SOURCE_DATE_EPOCH, in seconds since 1970)", err)
+		}
+		text, from = strings.TrimSpace(string(out)), "the time of the commit"
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read %s: %w", from, err)
+	}
+	return time.Unix(seconds, 0), nil
 }
 
 func newPack() *cobra.Command {

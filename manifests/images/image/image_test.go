@@ -37,7 +37,7 @@ func untar(t *testing.T, data []byte) (names []string, headers map[string]*tar.H
 
 func TestALayerIsSortedAndHasEveryDirectoryOnce(t *testing.T) {
 	var out bytes.Buffer
-	err := writeTar(&out, []File{
+	err := WriteTar(&out, []File{
 		{Path: "usr/bin/b", Text: "B", Mode: 0o644}, {Path: "bin", Link: "usr/bin"}, {Path: "tmp/", Mode: 0o1777},
 		{Path: "usr/bin/a", Text: "A", Mode: 0o755}, {Path: "tmp/c", Text: "C", Mode: 0o600},
 	})

@@ -81,7 +81,7 @@ func entry(rel, source string, d fs.DirEntry) (File, error) {
 // time.
 func layer(files []File) (v1.Layer, error) {
 	var data bytes.Buffer
-	if err := writeTar(&data, files); err != nil {
+	if err := WriteTar(&data, files); err != nil {
 		return nil, err
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data.Bytes())), nil }
@@ -89,9 +89,9 @@ func layer(files []File) (v1.Layer, error) {
 		tarball.WithCompressionLevel(gzip.DefaultCompression))
 }
 
-// writeTar writes the files in the order of their paths, each directory before what is in it. Directories that are not
-// among the files get mode 0755.
-func writeTar(w io.Writer, files []File) error {
+// WriteTar writes the files as a tar file, in the order of their paths, each directory before what is in it. Directories
+// that are not among the files get mode 0755. The same files give the same bytes.
+func WriteTar(w io.Writer, files []File) error {
 	all, err := withParents(files)
 	if err != nil {
 		return err

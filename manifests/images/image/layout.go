@@ -58,7 +58,7 @@ func WriteArchive(archive, dir string) error {
 		return fmt.Errorf("write image archive: %w", err)
 	}
 	defer os.Remove(out.Name())
-	err = writeTar(out, files)
+	err = WriteTar(out, files)
 	if closed := out.Close(); err == nil {
 		err = closed
 	}

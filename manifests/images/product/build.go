@@ -44,7 +44,7 @@ func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 			return nil, err
 		}
 		for _, product := range Products() {
-			s, err := product.spec(p.Arch, b.dir(p), b.Version, b.Revision)
+			s, err := product.spec(p.Arch, b.dir(p.Arch), b.Version, b.Revision)
 			if err != nil {
 				return nil, err
 			}
@@ -54,8 +54,16 @@ func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 	return specs, nil
 }
 
-// dir is where things for one platform are built.
-func (b Builder) dir(p Platform) string { return filepath.Join(b.Work, p.Arch) }
+// dir is where things for one architecture are built.
+func (b Builder) dir(arch string) string { return filepath.Join(b.Work, arch) }
+
+// ProgramFile is the program of a product for one architecture, once it is built.
+func (b Builder) ProgramFile(arch string, p Product) string {
+	return filepath.Join(b.dir(arch), "bin", p.Program())
+}
+
+// BaseDir holds the files of Debian packages for one architecture, once they were fetched.
+func (b Builder) BaseDir(arch string) string { return filepath.Join(b.dir(arch), "base") }
 
 func (b Builder) buildFor(ctx context.Context, p Platform, cc string) error {
 	if err := b.base(ctx, p); err != nil {
@@ -81,7 +89,7 @@ func (b Builder) program(ctx context.Context, p Platform, cc string, product Pro
 		// go-nvml resolves the driver's symbols when they are called: they stay unbound until then.
 		ldflags, cgo = ldflags+" -extldflags=-Wl,-z,lazy", "1"
 	}
-	out := filepath.Join(b.dir(p), "bin", product.Program())
+	out := b.ProgramFile(p.Arch, product)
 	env := []string{"CGO_ENABLED=" + cgo, "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
 	return run(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", out, "./cmd/"+product.Program())
 }
@@ -89,14 +97,14 @@ func (b Builder) program(ctx context.Context, p Platform, cc string, product Pro
 // library compiles libvgpu.so and the same under the names of the driver's libraries.
 func (b Builder) library(ctx context.Context, p Platform, cc string) error {
 	source := filepath.Join(b.Repo, "hami-core")
-	return run(ctx, source, nil, "make", "B="+filepath.Join(b.dir(p), "hami-core"), "CC="+cc, "LDFLAGS=-s",
+	return run(ctx, source, nil, "make", "B="+filepath.Join(b.dir(p.Arch), "hami-core"), "CC="+cc, "LDFLAGS=-s",
 		"CFLAGS=-O2 -ffile-prefix-map="+source+"=.")
 }
 
 // base gathers the files of Debian packages that the device plugin needs.
 func (b Builder) base(ctx context.Context, p Platform) error {
 	script := filepath.Join(b.Repo, "manifests/images/base.sh")
-	base := filepath.Join(b.dir(p), "base")
+	base := b.BaseDir(p.Arch)
 	if !b.IsBaseFresh && isNewer(base, script) {
 		return nil
 	}
@@ -108,7 +116,7 @@ func (b Builder) base(ctx context.Context, p Platform) error {
 	if err := os.RemoveAll(unfinished); err != nil {
 		return fmt.Errorf("make the base of the device plugin's image: %w", err)
 	}
-	if err := run(ctx, b.Repo, nil, script, p.Arch, unfinished, filepath.Join(b.dir(p), "apt")); err != nil {
+	if err := run(ctx, b.Repo, nil, script, p.Arch, unfinished, filepath.Join(b.dir(p.Arch), "apt")); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(base); err != nil {

@@ -40,13 +40,13 @@ func TestBuiltImages(t *testing.T) {
 	}
 	for _, w := range written {
 		t.Log(w)
-		name := filepath.Base(w.Layout)
+		name := w.Product.Name
 		t.Run(name+" is small", func(t *testing.T) { requireSmall(t, name, w.Sizes) })
 		for arch, img := range images(t, w) {
 			t.Run(name+" for "+arch, func(t *testing.T) { inspect(t, name, arch, img) })
 		}
 	}
-	t.Run("another place, the same digests", func(t *testing.T) { requireReproducible(t, b, written) })
+	t.Run("built elsewhere", func(t *testing.T) { requireReproducible(t, b, written) })
 }
 
 func requireSmall(t *testing.T, name string, sizes map[string]int64) {
@@ -124,7 +124,7 @@ func requireReproducible(t *testing.T, b Builder, want []Written) {
 	}
 	work := filepath.Join(t.TempDir(), "work")
 	for _, p := range b.Platforms { // Debian may have published something in between
-		base := filepath.Join(b.dir(p), "base")
+		base := b.BaseDir(p.Arch)
 		if out, err := exec.Command("bash", "-c", `mkdir -p "$1" && cp -a "$0" "$1" && touch "$1/base"`, base, filepath.Join(work, p.Arch)).CombinedOutput(); err != nil {
 			t.Fatalf("copy the base: %v\n%s", err, out)
 		}

@@ -14,9 +14,10 @@ import (
 
 // Written is one image in a layout.
 type Written struct {
-	Name   string  // with its tag
-	Layout string  // directory
-	Digest v1.Hash // of the index
+	Product Product
+	Name    string  // with its tag
+	Layout  string  // directory
+	Digest  v1.Hash // of the index
 	// Sizes are how much is downloaded for one architecture, in bytes.
 	Sizes map[string]int64
 }
@@ -39,7 +40,7 @@ func (b Builder) WriteLayouts(ctx context.Context, dir string) ([]Written, error
 	}
 	var written []Written
 	for _, p := range Products() {
-		w, err := write(filepath.Join(dir, p.Name), specs[p.Name])
+		w, err := write(p, filepath.Join(dir, p.Name), specs[p.Name])
 		if err != nil {
 			return written, err
 		}
@@ -48,12 +49,12 @@ func (b Builder) WriteLayouts(ctx context.Context, dir string) ([]Written, error
 	return written, nil
 }
 
-func write(dir string, specs []image.Spec) (Written, error) {
+func write(p Product, dir string, specs []image.Spec) (Written, error) {
 	index, err := image.BuildIndex(specs)
 	if err != nil {
 		return Written{}, err
 	}
-	w := Written{Name: specs[0].Name, Layout: dir, Sizes: map[string]int64{}}
+	w := Written{Product: p, Name: specs[0].Name, Layout: dir, Sizes: map[string]int64{}}
 	if err := image.WriteLayout(dir, w.Name, index); err != nil {
 		return w, err
 	}

@@ -43,6 +43,9 @@ func Products() []Product {
 // Program is the name of the product's command.
 func (p Product) Program() string { return "deviceshare-" + p.Name }
 
+// HasBase reports whether the image has files of Debian packages.
+func (p Product) HasBase() bool { return p.isDynamic }
+
 // ImageName is the full name of the product's image, as a container runtime stores it.
 func (p Product) ImageName(version string) (string, error) {
 	named, err := reference.ParseNormalizedNamed("deviceshare/" + p.Name)
