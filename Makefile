@@ -24,7 +24,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: the parts build into the same folders, and there is one sandbox. What is compiled inside
 # of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ build: ## build the three programs and the library into .sandbox/bin and hami-co
 
 images: ## build the images of scheduler, webhook and device plugin as OCI layouts into .sandbox/images, without Docker; ARCH=amd64,arm64
 	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images build --arch $(ARCH)
+
+release: ## write images, chart, plain manifest, list of contents and checksums of one version into dist; VERSION=v0.2.0
+	@[ -n "$(VERSION)" ] || { echo "which version? make release VERSION=v0.2.0"; exit 2; }
+	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images release --version $(VERSION) --arch $(ARCH)
 
 demo: ## run the main job on a real cluster on this machine and show what happened
 	@$(GO) run $(LAZY) ./e2e/cmd/sandbox demo
@@ -102,7 +106,7 @@ lint: ## go vet and gofmt over every package
 
 clean: ## remove what was built and stop a sandbox that is running
 	-@$(GO) run $(LAZY) ./e2e/cmd/sandbox down 2>/dev/null
-	rm -rf .sandbox
+	rm -rf .sandbox dist
 	@$(MAKE) --no-print-directory -C hami-core clean
 	@$(MAKE) --no-print-directory -C e2e/fakegpu clean
 	@$(MAKE) --no-print-directory -C e2e/gpu/load clean

@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -78,6 +79,7 @@ func revision(ctx context.Context, repo string) string {
 
 func newBuild() *cobra.Command {
 	var o options
+	var archives bool
 	c := &cobra.Command{
 		Use: "build", Short: "Build the images of scheduler, webhook and device plugin as OCI image layouts", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -88,11 +90,15 @@ func newBuild() *cobra.Command {
 			written, err := b.WriteLayouts(c.Context(), o.out)
 			for _, w := range written {
 				fmt.Println(w)
+				if archives {
+					err = errors.Join(err, image.WriteArchive(w.Layout+".tar", w.Layout))
+				}
 			}
 			return err
 		},
 	}
 	o.flags(c, ".sandbox/images")
+	c.Flags().BoolVar(&archives, "archives", false, "write each layout as a tar file beside it too, for `ctr images import`")
 	return c
 }
 
