@@ -3,10 +3,43 @@
 package sandbox
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
+
+// The descriptions are written here and read by a program of another module.
+func TestTheImageBuilderUnderstandsTheDescriptions(t *testing.T) {
+	repo, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, l := Options{Progress: func(line string) { t.Log(line) }}, layout{repo: repo}
+	if err := build(t.Context(), o, l, imageBuilder(l)); err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientImage(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := layout{repo: t.TempDir()} // where nothing disturbs a sandbox
+	if err := os.MkdirAll(packed.bin(""), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(l.bin("images"), packed.bin("images")); err != nil {
+		t.Fatal(err)
+	}
+	if err := pack(t.Context(), o, packed, "cudaclient", client); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("tar", "-xOf", packed.image("cudaclient"), "index.json").Output()
+	if err != nil || !strings.Contains(string(out), `"`+runtimeName(ImageCUDAClient)+`"`) {
+		t.Errorf("the archive's index is %s (%v)", out, err)
+	}
+}
 
 func TestProgramIsCollectedWithItsLoaderAndLibraries(t *testing.T) {
 	sh, err := filepath.EvalSymlinks("/bin/sh")
