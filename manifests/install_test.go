@@ -228,6 +228,22 @@ func TestTheInstallerWritesWhereTheDevicePluginLooks(t *testing.T) {
 	}
 }
 
+// The host's C library would come into programs of the image otherwise, beside the image's loader: glibc ends such a
+// program at its start.
+func TestTheDevicePluginFindsTheLibrariesOfItsImageFirst(t *testing.T) {
+	for _, e := range pods(decode(t, read(t, installFile)))["deviceshare-device-plugin"].Containers[0].Env {
+		if e.Name != "LD_LIBRARY_PATH" {
+			continue
+		}
+		own, driver, _ := strings.Cut(e.Value, "/driver-root/")
+		if own != "/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu:" || driver == "" {
+			t.Errorf("LD_LIBRARY_PATH is %s", e.Value)
+		}
+		return
+	}
+	t.Error("LD_LIBRARY_PATH is not set")
+}
+
 func TestTheDevicePluginIsNeverThereTwice(t *testing.T) {
 	for _, d := range all[*appsv1.DaemonSet](decode(t, read(t, installFile))) {
 		if surge := d.Spec.UpdateStrategy.RollingUpdate.MaxSurge; surge == nil || surge.IntValue() != 0 {
