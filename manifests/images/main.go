@@ -45,7 +45,7 @@ type options struct {
 func (o *options) flags(c *cobra.Command, out string) {
 	c.Flags().StringVar(&o.repo, "repo", ".", "root of the working copy")
 	c.Flags().StringVar(&o.out, "out", out, "directory for what is built, below the root unless absolute")
-	c.Flags().StringVar(&o.arch, "arch", "amd64,arm64", "architectures; those without a C compiler on this machine are left out, but not the first")
+	c.Flags().StringVar(&o.arch, "arch", "amd64,arm64", "architectures; after the first, those that this machine has no C compiler or Debian packages for are left out")
 	c.Flags().StringVar(&o.version, "version", "v0.1.0", "tag of the images, as the chart names it")
 }
 
@@ -115,7 +115,7 @@ func newRelease() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			b.IsBaseFresh = true
+			b.IsRelease = true
 			names, err := release.Make(c.Context(), b, o.out, created)
 			for _, name := range names {
 				fmt.Println(filepath.Join(o.out, name))

@@ -22,18 +22,18 @@ type Builder struct {
 	Platforms []Platform
 	Version   string // tag of the images; what the programs answer to --version
 	Revision  string // commit of the working copy
-	// IsBaseFresh makes the base of Debian packages anew, with what Debian corrected since.
-	IsBaseFresh bool
-	Progress    func(string)
+	// IsRelease makes the base of Debian packages anew, with what Debian corrected since, and leaves no platform out.
+	IsRelease bool
+	Progress  func(string)
 }
 
 // Build compiles the products for every platform and returns the images' descriptions by the product's name. A platform
-// other than this machine's that has no C compiler here is left out with a line that says so.
+// after the first for which this machine finds no C compiler or no Debian packages is left out with a line that says so.
 func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 	specs := map[string][]image.Spec{}
 	for i, p := range b.Platforms {
-		cc, err := p.CC(ctx, b.Progress)
-		if err != nil && i > 0 {
+		cc, err := b.prepare(ctx, p)
+		if err != nil && i > 0 && !b.IsRelease && ctx.Err() == nil {
 			b.Progress(fmt.Sprintf("leaving %s out: %v", p.Arch, err))
 			continue
 		}
@@ -65,10 +65,15 @@ func (b Builder) ProgramFile(arch string, p Product) string {
 // BaseDir holds the files of Debian packages for one architecture, once they were fetched.
 func (b Builder) BaseDir(arch string) string { return filepath.Join(b.dir(arch), "base") }
 
-func (b Builder) buildFor(ctx context.Context, p Platform, cc string) error {
-	if err := b.base(ctx, p); err != nil {
-		return err
+// prepare gets what the images take from elsewhere, and returns the C compiler.
+func (b Builder) prepare(ctx context.Context, p Platform) (cc string, err error) {
+	if cc, err = p.CC(ctx, b.Progress); err != nil {
+		return "", err
 	}
+	return cc, b.base(ctx, p)
+}
+
+func (b Builder) buildFor(ctx context.Context, p Platform, cc string) error {
 	b.Progress("building libvgpu.so for " + p.Arch)
 	if err := b.library(ctx, p, cc); err != nil {
 		return err
@@ -105,7 +110,7 @@ func (b Builder) library(ctx context.Context, p Platform, cc string) error {
 func (b Builder) base(ctx context.Context, p Platform) error {
 	script := filepath.Join(b.Repo, "manifests/images/base.sh")
 	base := b.BaseDir(p.Arch)
-	if !b.IsBaseFresh && isNewer(base, script) {
+	if !b.IsRelease && isNewer(base, script) {
 		return nil
 	}
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
