@@ -6,6 +6,8 @@
 SHELL       := /bin/bash
 GO          ?= go
 BIN         := $(CURDIR)/.sandbox/bin
+ARCH        ?= amd64,arm64
+TEST_ARCH   ?= amd64
 FUZZTIME    ?= 60s
 BENCHTIME   ?= 1s
 # go-nvml resolves the driver's symbols when they are called and not when the
@@ -22,7 +24,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: the parts build into the same folders, and there is one sandbox. What is compiled inside
 # of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build demo sandbox sandbox-down test test-race test-c test-e2e gpu-build gpu gpu-dry fuzz bench mutate lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +33,13 @@ build: ## build the three programs and the library into .sandbox/bin and hami-co
 	@mkdir -p $(BIN)
 	@for p in $(PRODUCTS); do echo "building $$p"; $(GO) build $(LAZY) -o $(BIN)/$$p ./cmd/$$p || exit 1; done
 	@$(MAKE) --no-print-directory -C hami-core
+
+images: ## build the images of scheduler, webhook and device plugin as OCI layouts into .sandbox/images, without Docker; ARCH=amd64,arm64
+	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images build --arch $(ARCH)
+
+release: ## write images, chart, plain manifest, list of contents and checksums of one version into dist; VERSION=v0.2.0
+	@[ -n "$(VERSION)" ] || { echo "which version? make release VERSION=v0.2.0"; exit 2; }
+	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images release --version $(VERSION) --arch $(ARCH)
 
 demo: ## run the main job on a real cluster on this machine and show what happened
 	@$(GO) run $(LAZY) ./e2e/cmd/sandbox demo
@@ -41,7 +50,7 @@ sandbox: ## start a cluster and leave it running; prints the kubeconfig line
 sandbox-down: ## stop the cluster that `make sandbox` left running
 	@$(GO) run $(LAZY) ./e2e/cmd/sandbox down
 
-test: lint test-c test-race test-e2e ## run every test: C, Go with the race detector, the real cluster
+test: lint test-c test-race test-e2e test-images ## run every test: C, Go with the race detector, the real cluster
 
 test-race: ## run the Go tests of every module with the race detector
 	$(GOTEST) -race -timeout 40m ./...
@@ -52,6 +61,10 @@ test-c: ## run the C tests, normal and with ASan and UBSan
 
 test-e2e: ## run the suites on a real cluster in the sandbox
 	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -p 1 -failfast -timeout 80m -v ./e2e/sandbox/ ./e2e/suites/
+
+test-images: ## build the images for TEST_ARCH (amd64), twice, and start what is in them; TEST_ARCH=amd64,arm64 for all
+	$(GO) -C manifests/images vet ./...
+	DEVICESHARE_IMAGES=$(TEST_ARCH) $(GO) -C manifests/images test -count=1 -timeout 60m ./...
 
 gpu-build: ## build all that the GPU suite needs into .sandbox/gpu, to be carried to the machine with the GPU
 	@mkdir -p .sandbox/gpu
@@ -93,7 +106,7 @@ lint: ## go vet and gofmt over every package
 
 clean: ## remove what was built and stop a sandbox that is running
 	-@$(GO) run $(LAZY) ./e2e/cmd/sandbox down 2>/dev/null
-	rm -rf .sandbox
+	rm -rf .sandbox dist
 	@$(MAKE) --no-print-directory -C hami-core clean
 	@$(MAKE) --no-print-directory -C e2e/fakegpu clean
 	@$(MAKE) --no-print-directory -C e2e/gpu/load clean

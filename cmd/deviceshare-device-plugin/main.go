@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -16,6 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 )
+
+// version is what --version answers; a release sets it by the linker.
+var version = "unreleased"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -34,18 +36,19 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:           "deviceshare-device-plugin",
 		Short:         "Publish and prepare the shared GPUs of one node",
+		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := errors.Join(o.check()...); err != nil {
-				return fmt.Errorf("%w\nsee --help", err)
+			if err := o.check(); err != nil {
+				return err
 			}
 			return run(c.Context(), o)
 		},
 	}
 	o.flags(c.PersistentFlags())
-	c.AddCommand(newInventory(o))
+	c.AddCommand(newInventory(o), newInstallLibrary(o))
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	for _, name := range []string{"v", "vmodule"} {

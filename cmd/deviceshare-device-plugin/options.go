@@ -3,51 +3,42 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
-	"deviceshare/deviceplugin/node"
 )
 
 // options are the flags.
 type options struct {
-	nodeName, kubeconfig           string
-	kubeletDir, cdiDir             string
-	base                           cdi.Options
-	modes                          agent.Modes
-	nvmlLibrary                    string
-	metricsAddress                 string
-	failOnInitError                bool
-	memoryResources                string
-	settle, healthProbe, healthMin time.Duration
-	driverRetry                    time.Duration
-	ignoreXIDs                     []string
+	nodeName, kubeconfig string
+	kubeletDir, cdiDir   string
+	base                 cdi.Options
+	modes                agent.Modes
+	nvmlLibrary          string
+	metricsAddress       string
+	failOnInitError      bool
+	memoryResources      string
+	health               agent.HealthFlags
+	settle, healthProbe  time.Duration
+	driverRetry          time.Duration
 }
 
 func defaults() *options {
 	o := &options{
 		nodeName: os.Getenv("NODE_NAME"), kubeletDir: "/var/lib/kubelet", cdiDir: "/var/run/cdi",
 		base: cdi.DefaultOptions(), modes: agent.DefaultModes(), metricsAddress: ":9394", memoryResources: "auto",
-		settle: 150 * time.Millisecond, healthProbe: 5 * time.Second, healthMin: time.Minute, driverRetry: 10 * time.Second,
+		settle: 150 * time.Millisecond, health: agent.DefaultHealthFlags(), healthProbe: 5 * time.Second, driverRetry: 10 * time.Second,
 	}
 	if o.nodeName == "" {
 		o.nodeName, _ = os.Hostname()
-	}
-	for _, xid := range node.ApplicationXIDs() {
-		o.ignoreXIDs = append(o.ignoreXIDs, strconv.FormatUint(xid, 10))
-	}
-	// The variable of NVIDIA's device plugin: further errors to ignore.
-	if more := os.Getenv("DP_DISABLE_HEALTHCHECKS"); more != "" {
-		o.ignoreXIDs = append(o.ignoreXIDs, strings.Split(more, ",")...)
 	}
 	return o
 }
@@ -55,6 +46,7 @@ func defaults() *options {
 func (o *options) flags(f *pflag.FlagSet) {
 	o.base.AddFlags(f)
 	o.modes.AddFlags(f)
+	o.health.AddFlags(f)
 	f.StringVar(&o.nodeName, "node-name", o.nodeName, "name of this node's object (default $NODE_NAME, else the host name)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty uses the pod's service account")
 	f.StringVar(&o.kubeletDir, "kubelet-dir", o.kubeletDir, "the kubelet's root directory")
@@ -66,14 +58,12 @@ func (o *options) flags(f *pflag.FlagSet) {
 		"how memory and cores are offered: node-status (in the node's capacity), device-plugin (one kubelet device per unit, as before), or auto (node-status once no pod holds the latter)")
 	f.DurationVar(&o.settle, "cdi-settle", o.settle, "wait after writing a CDI specification, until the runtime has seen it")
 	f.DurationVar(&o.healthProbe, "health-probe", o.healthProbe, "time between looks at every device")
-	f.DurationVar(&o.healthMin, "health-quiet", o.healthMin, "time without critical errors after which a device that answers is healthy again")
 	f.DurationVar(&o.driverRetry, "driver-retry", o.driverRetry, "wait before the driver is opened again while it, or a device, does not answer")
-	f.StringSliceVar(&o.ignoreXIDs, "ignore-xids", o.ignoreXIDs, "critical errors (XID) that say nothing about the device; all ignores every one")
 }
 
 // check returns every mistake at once.
-func (o *options) check() []error {
-	wrong := slices.Concat(o.base.Check(), o.modes.Check())
+func (o *options) check() error {
+	wrong := slices.Concat(o.base.Check(), o.modes.Check(), o.health.Check())
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if o.nodeName == "" {
 		add("--node-name is empty: give the name of this node's object")
@@ -88,17 +78,8 @@ func (o *options) check() []error {
 	default:
 		add("--memory-resources=%q: want auto, node-status or device-plugin", o.memoryResources)
 	}
-	if _, err := o.healthRules(); err != nil {
-		wrong = append(wrong, err)
+	if len(wrong) == 0 {
+		return nil
 	}
-	return wrong
-}
-
-// healthRules is when critical errors count.
-func (o *options) healthRules() (node.HealthRules, error) {
-	rules, err := node.ReadHealthRules(o.ignoreXIDs, node.Moment(o.healthMin))
-	if err != nil {
-		return rules, fmt.Errorf("--ignore-xids: %w", err)
-	}
-	return rules, nil
+	return fmt.Errorf("%w\nsee --help", errors.Join(wrong...))
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -28,7 +27,7 @@ func parse(t *testing.T, args ...string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	return errors.Join(o.check()...)
+	return o.check()
 }
 
 func TestEveryMistakeOfTheCommandLineIsNamedAtOnce(t *testing.T) {

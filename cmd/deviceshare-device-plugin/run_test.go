@@ -58,7 +58,7 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 	o := defaults()
 	o.nodeName, o.kubeletDir, o.cdiDir, o.modes.StateDir = "n", p.kubelet.Directory, filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
 	o.modes.LibraryDir, o.base.DevRoot, o.base.Edits = filepath.Join(p.dir, "lib"), filepath.Join(p.dir, "dev"), "files"
-	o.metricsAddress, o.settle, o.healthProbe, o.healthMin = "", time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
+	o.metricsAddress, o.settle, o.healthProbe, o.health.Quiet = "", time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
 	o.driverRetry = 20 * time.Millisecond
 	if p.tune != nil {
 		p.tune(o)

@@ -90,7 +90,7 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	if err != nil {
 		return nil, err
 	}
-	rules, err := o.healthRules()
+	rules, err := o.health.Rules()
 	if err != nil {
 		return nil, err
 	}

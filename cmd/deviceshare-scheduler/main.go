@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,23 +24,38 @@ import (
 	_ "volcano.sh/volcano/pkg/scheduler/plugins"
 	_ "volcano.sh/volcano/pkg/scheduler/util/assert"
 	commonutil "volcano.sh/volcano/pkg/util"
-	"volcano.sh/volcano/pkg/version"
 
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
 )
 
+// version is what --version answers; a release sets it by the linker.
+var version = "unreleased"
+
 func main() {
 	volcano, ours := flags(pflag.CommandLine)
 	if volcano.PrintVersion {
-		version.PrintVersionAndExit()
+		fmt.Println("deviceshare-scheduler version", version, "on Volcano", volcanoVersion())
+		return
 	}
 	if err := run(volcano, ours); err != nil {
 		klog.Flush()
 		fmt.Fprintf(os.Stderr, "deviceshare-scheduler: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+// volcanoVersion is that of the module which this program was built of.
+func volcanoVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == "volcano.sh/volcano" {
+				return m.Version
+			}
+		}
+	}
+	return "of an unknown version"
 }
 
 // ownOptions are the flags that Volcano does not have.

@@ -14,6 +14,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
+// version is what --version answers; a release sets it by the linker.
+var version = "unreleased"
+
 func main() {
 	ctrl.SetLogger(klog.Background())
 	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
@@ -32,6 +35,7 @@ func command() *cobra.Command {
 		Long: "Complete and check pods that ask for GPU shares when they are created.\n" +
 			"In a cluster:  deviceshare-webhook --namespace=NS --service-name=SERVICE\n" +
 			"Outside of it: deviceshare-webhook --kubeconfig=FILE --url=HOST:PORT --port=PORT",
+		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

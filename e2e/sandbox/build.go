@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,6 +24,7 @@ type target struct {
 	packages []string
 	output   string // a file, or a directory with a trailing slash
 	flags    []string
+	env      []string // beside this process's, as NAME=value
 	// needs is a directory below the repository; without Go code in it the target is left out.
 	needs string
 }
@@ -59,22 +61,23 @@ func runtimeTarget(l layout) target {
 		flags:  []string{"-tags=no_btrfs,no_devmapper,no_zfs", "-ldflags=" + ldStrip}}
 }
 
-// productTargets are this project's own binaries, or Volcano's scheduler in place of ours.
+// productTargets are this project's own binaries, compiled as for their images (manifests/images), or Volcano's
+// scheduler in place of ours.
 func productTargets(o Options, l layout) []target {
-	flags := []string{"-ldflags=" + ldStrip + " " + ldLazy}
-	if o.Race {
-		flags = []string{"-race", "-ldflags=" + ldLazy}
-	}
-	own := func(component, pkg string) target {
+	own := func(component, pkg string, env ...string) target {
+		flags := []string{"-trimpath", "-ldflags=" + ldStrip + " " + ldLazy}
+		if o.Race {
+			flags, env = []string{"-race", "-ldflags=" + ldLazy}, nil
+		}
 		return target{what: "deviceshare's " + component, module: ".", packages: []string{"./cmd/" + pkg},
-			output: productBinary(o, l, component), flags: flags, needs: "cmd/" + pkg}
+			output: productBinary(o, l, component), flags: flags, env: env, needs: "cmd/" + pkg}
 	}
 	var out []target
 	if o.hasDevicePlugin() {
 		out = append(out, own(DevicePlugin, "deviceshare-device-plugin"))
 	}
 	if !o.NoWebhook {
-		out = append(out, own(Webhook, "deviceshare-webhook"))
+		out = append(out, own(Webhook, "deviceshare-webhook", "CGO_ENABLED=0"))
 	}
 	switch {
 	case o.SchedulerBinary != "":
@@ -82,7 +85,7 @@ func productTargets(o Options, l layout) []target {
 		out = append(out, target{what: "Volcano's scheduler", module: ".", packages: []string{"volcano.sh/volcano/cmd/scheduler"},
 			output: l.bin("volcano-scheduler"), flags: []string{"-ldflags=" + ldStrip}})
 	default:
-		out = append(out, own(Scheduler, "deviceshare-scheduler"))
+		out = append(out, own(Scheduler, "deviceshare-scheduler", "CGO_ENABLED=0"))
 	}
 	return out
 }
@@ -150,12 +153,11 @@ func Build(ctx context.Context, opts Options) error {
 // build runs one `go build`; go itself skips what is up to date.
 func build(ctx context.Context, o Options, l layout, t target) error {
 	o.Progress("building " + t.what)
-	args := append([]string{"build", "-buildvcs=false"}, t.flags...)
-	args = append(append(args, "-o", t.output), t.packages...)
+	args := slices.Concat(t.env, []string{"go", "build", "-buildvcs=false"}, t.flags, []string{"-o", t.output}, t.packages)
 	if err := os.MkdirAll(filepath.Dir(t.output), 0o755); err != nil {
 		return fmt.Errorf("build %s: %w", t.what, err)
 	}
-	return runQuiet(ctx, o, t.what, filepath.Join(l.repo, t.module), "go", args...)
+	return runQuiet(ctx, o, t.what, filepath.Join(l.repo, t.module), "env", args...)
 }
 
 // buildPause makes the first process of a cluster's namespaces, which is that of every pod too.

@@ -104,7 +104,7 @@ func imagePath(path string) string {
 func (c *collector) files() []imageFile {
 	var out []imageFile
 	for _, dest := range slices.Sorted(maps.Keys(c.sources)) {
-		out = append(out, imageFile{path: dest, source: c.sources[dest], mode: 0o755})
+		out = append(out, imageFile{Path: dest, Source: c.sources[dest], Mode: 0o755})
 	}
 	return out
 }

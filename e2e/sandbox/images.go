@@ -4,12 +4,41 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+
+	"github.com/distribution/reference"
 )
+
+// image describes a container image as the image builder of manifests/images reads it.
+type image struct {
+	Name         string      `json:"name"` // in full, with its tag
+	Architecture string      `json:"architecture"`
+	Entrypoint   []string    `json:"entrypoint,omitempty"`
+	Env          []string    `json:"env,omitempty"`
+	Files        []imageFile `json:"files"`
+}
+
+// imageFile is one file of an image: a directory (the path ends in "/"), a link, a text, or a copy of a host file.
+type imageFile struct {
+	Path   string `json:"path"`
+	Link   string `json:"link,omitempty"`
+	Text   string `json:"text,omitempty"`
+	Source string `json:"source,omitempty"`
+	Mode   int64  `json:"mode,omitempty"`
+}
+
+// imageBuilder is the program that makes images. It is a module of its own, so that what it needs does not become the
+// product's.
+func imageBuilder(l layout) target {
+	return target{what: "the image builder", module: "manifests/images", packages: []string{"."}, output: l.bin("images"),
+		flags: []string{"-ldflags=" + ldStrip}}
+}
 
 // imageTools are the host programs in the cudaclient image; those that the host lacks are left out.
 var imageTools = [...]string{"sh", "cat", "sleep", "ls", "env", "true", "false", "id", "mkdir", "rm", "grep", "head"}
@@ -17,32 +46,50 @@ var imageTools = [...]string{"sh", "cat", "sleep", "ls", "env", "true", "false",
 // imageLibraries are in the cudaclient image even if no program there names them: libvgpu.so and the fake driver do.
 var imageLibraries = [...]string{"libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1"}
 
-// buildImages writes the tar files of both images.
+// buildImages writes the archives of both images.
 func buildImages(ctx context.Context, o Options, l layout) error {
-	o.Progress("building images")
-	if err := os.MkdirAll(filepath.Dir(l.image("pause")), 0o755); err != nil {
-		return fmt.Errorf("build images: %w", err)
+	if err := build(ctx, o, l, imageBuilder(l)); err != nil {
+		return err
 	}
+	o.Progress("building images")
 	src := filepath.Join(l.repo, "e2e/sandbox/images/pause.c")
 	if err := runQuiet(ctx, o, "pause", l.repo, "gcc", "-static", "-Os", "-s", "-o", l.bin("pause"), src); err != nil {
 		return err
 	}
-	pause := image{ref: ImagePause, entrypoint: []string{"/pause"},
-		files: []imageFile{{path: "pause", source: l.bin("pause"), mode: 0o755}}}
-	if err := pause.writeFile(l.image("pause")); err != nil {
-		return err
-	}
+	pause := image{Name: runtimeName(ImagePause), Architecture: runtime.GOARCH, Entrypoint: []string{"/pause"},
+		Files: []imageFile{{Path: "pause", Source: l.bin("pause"), Mode: 0o755}}}
 	client, err := clientImage(l)
 	if err != nil {
 		return err
 	}
-	return client.writeFile(l.image("cudaclient"))
+	for name, img := range map[string]image{"pause": pause, "cudaclient": client} {
+		if err := pack(ctx, o, l, name, img); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pack builds the archive of one image of its description, which stays beside it.
+func pack(ctx context.Context, o Options, l layout, name string, img image) error {
+	text, err := json.MarshalIndent(img, "", "  ")
+	if err != nil {
+		return fmt.Errorf("describe image %s: %w", name, err)
+	}
+	description := strings.TrimSuffix(l.image(name), ".tar") + ".json"
+	if err := os.MkdirAll(filepath.Dir(description), 0o755); err != nil {
+		return fmt.Errorf("describe image %s: %w", name, err)
+	}
+	if err := os.WriteFile(description, text, 0o644); err != nil {
+		return fmt.Errorf("describe image %s: %w", name, err)
+	}
+	return runQuiet(ctx, o, "image "+name, l.repo, l.bin("images"), "pack", description, l.image(name))
 }
 
 // clientImage is the workload of demo and tests: the CUDA client, a shell and a few tools, with the libraries of this
 // host. It holds no libcuda.so: that comes with the device, as in a real CUDA image.
 func clientImage(l layout) (image, error) {
-	img := image{ref: ImageCUDAClient, entrypoint: nil, env: []string{"PATH=/usr/bin"}}
+	img := image{Name: runtimeName(ImageCUDAClient), Architecture: runtime.GOARCH, Env: []string{"PATH=/usr/bin"}}
 	programs := map[string]string{}
 	for _, tool := range imageTools {
 		if path, err := exec.LookPath(tool); err == nil {
@@ -56,20 +103,20 @@ func clientImage(l layout) (image, error) {
 	for dest, source := range programs {
 		real, err := filepath.EvalSymlinks(source)
 		if err != nil {
-			return img, fmt.Errorf("build image %s: %w", img.ref, err)
+			return img, fmt.Errorf("build image %s: %w", img.Name, err)
 		}
 		if err := c.add(dest, real); err != nil {
-			return img, fmt.Errorf("build image %s: %w", img.ref, err)
+			return img, fmt.Errorf("build image %s: %w", img.Name, err)
 		}
 	}
 	for _, lib := range imageLibraries {
 		if err := c.library(lib); err != nil && lib == "libc.so.6" {
-			return img, fmt.Errorf("build image %s: %w", img.ref, err)
+			return img, fmt.Errorf("build image %s: %w", img.Name, err)
 		}
 	}
-	img.files = append(imageSkeleton(), c.files()...)
+	img.Files = append(imageSkeleton(), c.files()...)
 	if dirs := c.unusualDirs(); len(dirs) > 0 {
-		img.env = append(img.env, "LD_LIBRARY_PATH="+strings.Join(dirs, ":"))
+		img.Env = append(img.Env, "LD_LIBRARY_PATH="+strings.Join(dirs, ":"))
 	}
 	return img, nil
 }
@@ -77,11 +124,11 @@ func clientImage(l layout) (image, error) {
 // imageSkeleton is what every root file system has.
 func imageSkeleton() []imageFile {
 	return []imageFile{
-		{path: "bin", link: "usr/bin"}, {path: "sbin", link: "usr/bin"},
-		{path: "lib", link: "usr/lib"}, {path: "lib64", link: "usr/lib64"},
-		{path: "tmp/", mode: 0o1777}, {path: "usr/local/", mode: 0o755}, {path: "run/", mode: 0o755},
-		{path: "etc/passwd", text: "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n", mode: 0o644},
-		{path: "etc/group", text: "root:x:0:\nnogroup:x:65534:\n", mode: 0o644},
+		{Path: "bin", Link: "usr/bin"}, {Path: "sbin", Link: "usr/bin"},
+		{Path: "lib", Link: "usr/lib"}, {Path: "lib64", Link: "usr/lib64"},
+		{Path: "tmp/", Mode: 0o1777}, {Path: "usr/local/", Mode: 0o755}, {Path: "run/", Mode: 0o755},
+		{Path: "etc/passwd", Text: "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n", Mode: 0o644},
+		{Path: "etc/group", Text: "root:x:0:\nnogroup:x:65534:\n", Mode: 0o644},
 	}
 }
 
@@ -95,4 +142,14 @@ func importImages(ctx context.Context, l layout) error {
 		}
 	}
 	return nil
+}
+
+// runtimeName is an image's name as the runtime writes it out in full: what pods call by its short name must be
+// stored under the long one.
+func runtimeName(ref string) string {
+	named, err := reference.ParseNormalizedNamed(ref)
+	if err != nil {
+		return ref // the import will say what is wrong with it
+	}
+	return named.String()
 }

@@ -4,13 +4,13 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/limitsnode"
 )
 
 // newInventory is the subcommand that shows what the plugin would publish, and
@@ -21,8 +21,8 @@ func newInventory(o *options) *cobra.Command {
 		Short: "Print what the driver reports and what a container would get of it, and change nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := errors.Join(o.check()...); err != nil {
-				return fmt.Errorf("%w\nsee --help", err)
+			if err := o.check(); err != nil {
+				return err
 			}
 			seen, err := agent.Inspect(c.Context(), driver.NewNVML(o.nvmlLibrary), o.base, o.nodeName)
 			if err != nil {
@@ -33,4 +33,19 @@ func newInventory(o *options) *cobra.Command {
 			return pretty.Encode(seen)
 		},
 	}
+}
+
+// newInstallLibrary is the subcommand of the pod's init container.
+func newInstallLibrary(o *options) *cobra.Command {
+	from := "/opt/deviceshare"
+	c := &cobra.Command{
+		Use:   "install-library",
+		Short: "Copy libvgpu.so from the image to --library-dir of the host, for containers that start from now on",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return limitsnode.InstallLibrary(hostnode.OS{}, from, o.modes.LibraryDir)
+		},
+	}
+	c.Flags().StringVar(&from, "from", from, "directory of the image that holds the libraries")
+	return c
 }

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"deviceshare/deviceplugin/node"
+)
+
+// HealthFlags are the flags that say which critical errors take a device out of service.
+type HealthFlags struct {
+	IgnoredXIDs []string
+	// Quiet is the time without such errors after which a device that answers is healthy again.
+	Quiet time.Duration
+}
+
+// DefaultHealthFlags ignore what programs cause, and what DP_DISABLE_HEALTHCHECKS names, the variable of NVIDIA's
+// device plugin.
+func DefaultHealthFlags() HealthFlags {
+	h := HealthFlags{Quiet: time.Minute}
+	for _, xid := range node.ApplicationXIDs() {
+		h.IgnoredXIDs = append(h.IgnoredXIDs, strconv.FormatUint(xid, 10))
+	}
+	if more := os.Getenv("DP_DISABLE_HEALTHCHECKS"); more != "" {
+		h.IgnoredXIDs = append(h.IgnoredXIDs, strings.Split(more, ",")...)
+	}
+	return h
+}
+
+// AddFlags adds the flags, with the values of h as defaults.
+func (h *HealthFlags) AddFlags(f *pflag.FlagSet) {
+	f.DurationVar(&h.Quiet, "health-quiet", h.Quiet, "time without critical errors after which a device that answers is healthy again")
+	f.StringSliceVar(&h.IgnoredXIDs, "ignore-xids", h.IgnoredXIDs, "critical errors (XID) that say nothing about the device; all ignores every one")
+}
+
+// Check returns every mistake.
+func (h *HealthFlags) Check() []error {
+	if _, err := h.Rules(); err != nil {
+		return []error{err}
+	}
+	return nil
+}
+
+// Rules is when critical errors count.
+func (h *HealthFlags) Rules() (node.HealthRules, error) {
+	rules, err := node.ReadHealthRules(h.IgnoredXIDs, node.Moment(h.Quiet))
+	if err != nil {
+		return rules, fmt.Errorf("--ignore-xids: %w", err)
+	}
+	return rules, nil
+}

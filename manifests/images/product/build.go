@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package product
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deviceshare/manifests/images/image"
+)
+
+// Builder makes the images of a working copy.
+type Builder struct {
+	Repo string // root of the working copy
+	// Work is where what goes into the images is built; a later build there compiles what changed only.
+	Work      string
+	Platforms []Platform
+	Version   string // tag of the images; what the programs answer to --version
+	Revision  string // commit of the working copy
+	// IsRelease makes the base of Debian packages anew, with what Debian corrected since, and leaves no platform out.
+	IsRelease bool
+	Progress  func(string)
+}
+
+// Build compiles the products for every platform and returns the images' descriptions by the product's name. A platform
+// after the first for which this machine finds no C compiler or no Debian packages is left out with a line that says so.
+func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
+	specs := map[string][]image.Spec{}
+	for i, p := range b.Platforms {
+		cc, err := b.prepare(ctx, p)
+		if err != nil && i > 0 && !b.IsRelease && ctx.Err() == nil {
+			b.Progress(fmt.Sprintf("leaving %s out: %v", p.Arch, err))
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := b.buildFor(ctx, p, cc); err != nil {
+			return nil, err
+		}
+		for _, product := range Products() {
+			s, err := product.spec(p.Arch, b.dir(p.Arch), b.Version, b.Revision)
+			if err != nil {
+				return nil, err
+			}
+			specs[product.Name] = append(specs[product.Name], s)
+		}
+	}
+	return specs, nil
+}
+
+// dir is where things for one architecture are built.
+func (b Builder) dir(arch string) string { return filepath.Join(b.Work, arch) }
+
+// ProgramFile is the program of a product for one architecture, once it is built.
+func (b Builder) ProgramFile(arch string, p Product) string {
+	return filepath.Join(b.dir(arch), "bin", p.Program())
+}
+
+// BaseDir holds the files of Debian packages for one architecture, once they were fetched.
+func (b Builder) BaseDir(arch string) string { return filepath.Join(b.dir(arch), "base") }
+
+// prepare gets what the images take from elsewhere, and returns the C compiler.
+func (b Builder) prepare(ctx context.Context, p Platform) (cc string, err error) {
+	if cc, err = p.CC(ctx, b.Progress); err != nil {
+		return "", err
+	}
+	return cc, b.base(ctx, p)
+}
+
+func (b Builder) buildFor(ctx context.Context, p Platform, cc string) error {
+	b.Progress("building libvgpu.so for " + p.Arch)
+	if err := b.library(ctx, p, cc); err != nil {
+		return err
+	}
+	for _, product := range Products() {
+		b.Progress("building " + product.Program() + " for " + p.Arch)
+		if err := b.program(ctx, p, cc, product); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// program compiles one program so that neither the place nor the time of the build is in it.
+func (b Builder) program(ctx context.Context, p Platform, cc string, product Product) error {
+	ldflags, cgo := "-s -w -X main.version="+b.Version, "0"
+	if product.isDynamic {
+		// go-nvml resolves the driver's symbols when they are called: they stay unbound until then.
+		ldflags, cgo = ldflags+" -extldflags=-Wl,-z,lazy", "1"
+	}
+	out := b.ProgramFile(p.Arch, product)
+	env := []string{"CGO_ENABLED=" + cgo, "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
+	return run(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", out, "./cmd/"+product.Program())
+}
+
+// library compiles libvgpu.so and the same under the names of the driver's libraries.
+func (b Builder) library(ctx context.Context, p Platform, cc string) error {
+	source := filepath.Join(b.Repo, "hami-core")
+	return run(ctx, source, nil, "make", "B="+filepath.Join(b.dir(p.Arch), "hami-core"), "CC="+cc, "LDFLAGS=-s",
+		"CFLAGS=-O2 -ffile-prefix-map="+source+"=.")
+}
+
+// base gathers the files of Debian packages that the device plugin needs.
+func (b Builder) base(ctx context.Context, p Platform) error {
+	script := filepath.Join(b.Repo, "manifests/images/base.sh")
+	base := b.BaseDir(p.Arch)
+	if !b.IsRelease && isNewer(base, script) {
+		return nil
+	}
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		return fmt.Errorf("make the base of the device plugin's image: it is made of Debian packages, by apt-get and dpkg-deb: %w", err)
+	}
+	b.Progress("fetching Debian packages for " + p.Arch)
+	unfinished := base + ".new"
+	if err := os.RemoveAll(unfinished); err != nil {
+		return fmt.Errorf("make the base of the device plugin's image: %w", err)
+	}
+	if err := run(ctx, b.Repo, nil, script, p.Arch, unfinished, filepath.Join(b.dir(p.Arch), "apt")); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(base); err != nil {
+		return fmt.Errorf("make the base of the device plugin's image: %w", err)
+	}
+	return os.Rename(unfinished, base)
+}
+
+// isNewer reports whether a file is there and was made after another one.
+func isNewer(file, than string) bool {
+	a, errA := os.Stat(file)
+	b, errB := os.Stat(than)
+	return errA == nil && errB == nil && a.ModTime().After(b.ModTime())
+}
+
+// run runs a command; its output is part of the error.
+func run(ctx context.Context, dir string, env []string, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = slices.Concat(os.Environ(), env)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("run %s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}

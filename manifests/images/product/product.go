@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package product says what is in the three images that users install, and makes their files: the programs, the library
+// and, for the device plugin, a base of Debian packages. The Dockerfile beside this module says the same for people with
+// Docker; a test compares both.
+package product
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+
+	"github.com/distribution/reference"
+
+	"deviceshare/manifests/images/image"
+)
+
+// Product is one of the images.
+type Product struct {
+	// Name is the last part of the image's name; the program is deviceshare-<Name>.
+	Name        string
+	Description string
+	// Place is the program's path in the image.
+	Place string
+	// User is who the program runs as where the pod does not say it.
+	User string
+	// isDynamic programs load libraries: NVIDIA's is opened when they run. The others are alone in their images.
+	isDynamic bool
+}
+
+// nonroot is the user of the chart's pods for programs that need no rights on their node.
+const nonroot = "65532:65532"
+
+// Products are the images of a release.
+func Products() []Product {
+	return []Product{
+		{Name: "scheduler", Description: "The Volcano scheduler with the plugin that places GPU shares", Place: "/deviceshare-scheduler", User: nonroot},
+		{Name: "webhook", Description: "Completes and checks pods that ask for GPU shares", Place: "/deviceshare-webhook", User: nonroot},
+		{Name: "device-plugin", Description: "Publishes and prepares the shared GPUs of one node", Place: "/usr/bin/deviceshare-device-plugin", isDynamic: true},
+	}
+}
+
+// Program is the name of the product's command.
+func (p Product) Program() string { return "deviceshare-" + p.Name }
+
+// HasBase reports whether the image has files of Debian packages.
+func (p Product) HasBase() bool { return p.isDynamic }
+
+// ImageName is the full name of the product's image, as a container runtime stores it.
+func (p Product) ImageName(version string) (string, error) {
+	named, err := reference.ParseNormalizedNamed("deviceshare/" + p.Name)
+	if err != nil {
+		return "", fmt.Errorf("name the image of the %s: %w", p.Name, err)
+	}
+	tagged, err := reference.WithTag(named, version)
+	if err != nil {
+		return "", fmt.Errorf("name the image of the %s: version %q: %w", p.Name, version, err)
+	}
+	return tagged.String(), nil
+}
+
+// Labels are those of the OCI image specification.
+func (p Product) Labels(version, revision string) map[string]string {
+	const prefix = "org.opencontainers.image."
+	return map[string]string{
+		prefix + "title":       p.Program(),
+		prefix + "description": p.Description,
+		prefix + "licenses":    "Apache-2.0",
+		prefix + "version":     version,
+		prefix + "revision":    revision,
+	}
+}
+
+// libraries are what the device plugin brings to the host: file in the build directory of hami-core to place in the
+// image. Those in standin/ are the library under the names of the driver's.
+var libraries = map[string]string{
+	"libvgpu.so":        "opt/deviceshare/libvgpu.so",
+	"libcuda.so.1":      "opt/deviceshare/standin/libcuda.so.1",
+	"libnvidia-ml.so.1": "opt/deviceshare/standin/libnvidia-ml.so.1",
+}
+
+// OwnFiles are the files of the image that come from this repository: place in the image to file below the directory
+// with what was built for one architecture.
+func (p Product) OwnFiles() map[string]string {
+	files := map[string]string{p.Place[1:]: filepath.Join("bin", p.Program())}
+	if p.isDynamic {
+		for file, place := range libraries {
+			files[place] = filepath.Join("hami-core", file)
+		}
+	}
+	return files
+}
+
+// spec describes the image for one architecture, of what is built in dir.
+func (p Product) spec(arch, dir, version, revision string) (image.Spec, error) {
+	name, err := p.ImageName(version)
+	if err != nil {
+		return image.Spec{}, err
+	}
+	s := image.Spec{Name: name, Architecture: arch, Entrypoint: []string{p.Place}, User: p.User, Labels: p.Labels(version, revision)}
+	if p.isDynamic {
+		if s.Files, err = image.Tree(filepath.Join(dir, "base")); err != nil {
+			return image.Spec{}, err
+		}
+	}
+	for place, file := range maps.All(p.OwnFiles()) {
+		s.Files = append(s.Files, image.File{Path: place, Source: filepath.Join(dir, file), Mode: 0o755})
+	}
+	return s, nil
+}
