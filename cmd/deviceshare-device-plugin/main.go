@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/cluster"
 )
 
 func main() {
@@ -45,7 +47,7 @@ func command() *cobra.Command {
 		},
 	}
 	o.flags(c.PersistentFlags())
-	c.AddCommand(newInventory(o))
+	c.AddCommand(newInventory(o), cluster.WithdrawCommand(&o.kubeconfig))
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	for _, name := range []string{"v", "vmodule"} {

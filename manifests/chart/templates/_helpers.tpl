@@ -31,6 +31,10 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         app.kubernetes.io/name: {{ . }}
+{{ include "deviceshare.user" . }}
+{{- end -}}
+
+{{- define "deviceshare.user" -}}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
