@@ -3,16 +3,12 @@
 package manifests
 
 import (
-	"bytes"
 	"flag"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"text/template"
 
 	"sigs.k8s.io/yaml"
 )
@@ -27,97 +23,8 @@ const installHeader = `# SPDX-License-Identifier: Apache-2.0
 
 var update = flag.Bool("update", false, "write install/deviceshare.yaml anew")
 
-// files is .Files of a chart.
-type files struct{ t *testing.T }
-
-func (f files) Get(name string) string { return read(f.t, filepath.Join("chart", name)) }
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-func values(t *testing.T) map[string]any {
-	t.Helper()
-	var out map[string]any
-	if err := yaml.UnmarshalStrict([]byte(read(t, "chart/values.yaml")), &out); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-// set changes one value by its dotted path.
-func set(v map[string]any, path string, value any) map[string]any {
-	steps := strings.Split(path, ".")
-	m := v
-	for _, step := range steps[:len(steps)-1] {
-		m = m[step].(map[string]any)
-	}
-	m[steps[len(steps)-1]] = value
-	return v
-}
-
-// functions are those of Helm's that the chart uses. Helm itself is no
-// dependency: the chart keeps to what is here, and a function that is not here
-// fails the test.
-func functions() template.FuncMap {
-	pad := func(n int, text string) string {
-		indent := strings.Repeat(" ", n)
-		return indent + strings.ReplaceAll(text, "\n", "\n"+indent)
-	}
-	return template.FuncMap{
-		"trim":    strings.TrimSpace,
-		"nindent": func(n int, text string) string { return "\n" + pad(n, text) },
-		"default": func(def, given any) any {
-			if given == nil || given == "" {
-				return def
-			}
-			return given
-		},
-		"toYaml": func(v any) (string, error) {
-			text, err := yaml.Marshal(v)
-			return strings.TrimSuffix(string(text), "\n"), err
-		},
-	}
-}
-
-// order is that of the plain file: what others need comes first.
-func order() []string {
-	return []string{"namespace.yaml", "config.yaml", "scheduler-rbac.yaml", "scheduler.yaml", "device-plugin.yaml", "webhook.yaml"}
-}
-
-// render does what `helm template` does.
-func render(t *testing.T, v map[string]any) string {
-	t.Helper()
-	var out bytes.Buffer
-	for _, name := range order() {
-		parsed, err := template.New(name).Funcs(functions()).Option("missingkey=error").Parse(read(t, "chart/templates/"+name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var text bytes.Buffer
-		data := map[string]any{"Values": v, "Files": files{t}, "Release": map[string]any{"Namespace": "deviceshare-system", "Name": "deviceshare"}}
-		if err := parsed.Execute(&text, data); err != nil {
-			t.Fatalf("render %s: %v", name, err)
-		}
-		body := strings.TrimSpace(strings.TrimPrefix(text.String(), "# SPDX-License-Identifier: Apache-2.0"))
-		if body != "" {
-			out.WriteString("---\n" + body + "\n")
-		}
-	}
-	var lines []string
-	for line := range strings.Lines(out.String()) {
-		lines = append(lines, strings.TrimRight(line, " \n"))
-	}
-	return strings.Join(lines, "\n") + "\n"
-}
-
 func TestThePlainFileIsTheRenderedChart(t *testing.T) {
-	want := installHeader + render(t, set(values(t), "createNamespace", true))
+	want := installHeader + render(t, values{"createNamespace": true})
 	if *update {
 		if err := os.WriteFile(installFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -128,27 +35,60 @@ func TestThePlainFileIsTheRenderedChart(t *testing.T) {
 	}
 }
 
-func TestEveryTemplateIsRendered(t *testing.T) {
-	entries, err := fs.ReadDir(os.DirFS("chart/templates"), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	want := order()
-	slices.Sort(want)
-	if !slices.Equal(names, want) {
-		t.Errorf("templates %q, rendered %q", names, want)
+func TestHelmHasNothingToSayAgainstTheChart(t *testing.T) {
+	out, err := runHelm(t, nil, "lint", "--strict", "chart")
+	if err != nil || strings.Contains(out, "[WARNING]") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// leaves are the dotted paths of all values that are not maps with keys.
+// variant is another value for each of the chart's, and what it makes of the objects.
+type variant struct {
+	value any
+	// count is how many more objects there are.
+	count int
+	// with is what else must be set for the value to matter.
+	with values
+}
+
+func variants() map[string]variant {
+	node, amounts := map[string]any{"nvidia.com/gpu.present": "true"}, map[string]any{"limits": map[string]any{"memory": "1Gi"}}
+	anywhere, flags := []any{map[string]any{"operator": "Exists"}}, []any{"--v=5"}
+	return map[string]variant{
+		"createNamespace":  {value: true, count: 1},
+		"image.registry":   {value: "registry.example.com/"},
+		"image.tag":        {value: "v9"},
+		"image.pullPolicy": {value: "Always"}, "image.pullSecrets": {value: []any{"a", "b"}},
+		"schedulerName": {value: "other"}, "configNamespace": {value: "volcano-system"}, "createConfig": {value: false, count: -2},
+		"deviceConfig": {value: "nvidia:\n  deviceSplitCount: 4\n"}, "nodeConfig": {value: `{"nodeconfig":[{"name":"a"}]}`},
+		"scheduler.replicas": {value: 1, count: -1}, "scheduler.config": {value: "actions: \"allocate\"\ntiers: []\n"},
+		"scheduler.resources": {value: amounts}, "scheduler.nodeSelector": {value: node}, "scheduler.tolerations": {value: anywhere},
+		"scheduler.extraArgs": {value: flags},
+		"webhook.enabled":     {value: false, count: -11}, "webhook.replicas": {value: 1, count: -1},
+		"webhook.placementWriters": {value: []any{"somebody"}}, "webhook.resources": {value: amounts},
+		"webhook.nodeSelector": {value: node}, "webhook.tolerations": {value: anywhere}, "webhook.extraArgs": {value: flags},
+		"devicePlugin.nodeSelector": {value: node}, "devicePlugin.tolerations": {value: anywhere}, "devicePlugin.resources": {value: amounts},
+		"devicePlugin.runtimeClassName": {value: "nvidia"}, "devicePlugin.driverRoot": {value: "/run/nvidia/driver"},
+		"devicePlugin.cdiHookPath": {value: "/opt/hook"}, "devicePlugin.kubeletDir": {value: "/a"}, "devicePlugin.cdiDir": {value: "/b"},
+		"devicePlugin.stateDir": {value: "/c"}, "devicePlugin.libraryDir": {value: "/d"}, "devicePlugin.mpsDir": {value: "/e"},
+		"devicePlugin.mpsShmSize": {value: "1Gi"}, "devicePlugin.extraArgs": {value: flags},
+		"devicePlugin.extraEnv":          {value: []any{map[string]any{"name": "A", "value": "b"}}},
+		"monitoring.podMonitor.enabled":  {value: true, count: 1},
+		"monitoring.podMonitor.interval": {value: "5s", count: 1, with: values{"monitoring.podMonitor.enabled": true}},
+		"monitoring.podMonitor.labels":   {value: node, count: 1, with: values{"monitoring.podMonitor.enabled": true}},
+		"monitoring.dashboard.enabled":   {value: true, count: 1},
+		"monitoring.dashboard.labels":    {value: node, count: 1, with: values{"monitoring.dashboard.enabled": true}},
+		// It looks at the cluster: see volcano_test.go.
+		"volcano.checkScheduler": {},
+	}
+}
+
+// leaves are the dotted paths of all values: what is not a map with keys, and what users
+// give as a whole.
 func leaves(prefix string, v map[string]any) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(v)) {
-		if m, ok := v[key].(map[string]any); ok && len(m) > 0 && key != "resources" {
+		if m, ok := v[key].(map[string]any); ok && len(m) > 0 && key != "resources" && key != "labels" {
 			out = append(out, leaves(prefix+key+".", m)...)
 			continue
 		}
@@ -157,14 +97,45 @@ func leaves(prefix string, v map[string]any) []string {
 	return out
 }
 
-func TestEveryValueIsUsed(t *testing.T) {
-	var templates strings.Builder
-	for _, name := range order() {
-		templates.WriteString(read(t, "chart/templates/"+name))
+func defaults(t *testing.T) map[string]any {
+	t.Helper()
+	var out map[string]any
+	if err := yaml.UnmarshalStrict([]byte(read(t, "chart/values.yaml")), &out); err != nil {
+		t.Fatal(err)
 	}
-	for _, path := range leaves("", values(t)) {
-		if !strings.Contains(templates.String(), ".Values."+path) {
-			t.Errorf("%s does nothing", path)
+	return out
+}
+
+func TestEveryValueDoesSomethingAndEveryVariantDecodesStrictly(t *testing.T) {
+	usual := render(t, nil)
+	count := len(decode(t, usual))
+	given := variants()
+	for _, path := range leaves("", defaults(t)) {
+		v, known := given[path]
+		delete(given, path)
+		if !known {
+			t.Errorf("no variant of %s", path)
 		}
+		if v.value == nil {
+			continue
+		}
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			before, with := usual, values{path: v.value}
+			if v.with != nil {
+				before = render(t, v.with)
+				maps.Copy(with, v.with)
+			}
+			after := render(t, with)
+			if after == before {
+				t.Error("it does nothing")
+			}
+			if got := len(decode(t, after)); got != count+v.count {
+				t.Errorf("%d objects, want %d", got, count+v.count)
+			}
+		})
+	}
+	for path := range given {
+		t.Errorf("values.yaml has no %s", path)
 	}
 }

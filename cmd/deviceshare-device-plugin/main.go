@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/cluster"
 )
 
 // version is what --version answers; a release sets it by the linker.
@@ -48,7 +50,7 @@ func command() *cobra.Command {
 		},
 	}
 	o.flags(c.PersistentFlags())
-	c.AddCommand(newInventory(o), newInstallLibrary(o))
+	c.AddCommand(newInventory(o), newInstallLibrary(o), cluster.WithdrawCommand(&o.kubeconfig))
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	for _, name := range []string{"v", "vmodule"} {

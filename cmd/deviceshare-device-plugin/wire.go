@@ -28,8 +28,7 @@ import (
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
-// plugin is every part that runs. How they meet is in assemble, in the order in which
-// they need each other.
+// plugin is every part that runs. assemble makes them in the order in which they need each other.
 type plugin struct {
 	o         *options
 	agent     *agent.Agent

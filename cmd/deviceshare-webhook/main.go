@@ -2,7 +2,7 @@
 
 // Command deviceshare-webhook completes and checks pods that ask for GPU shares when they
 // are created, and protects their placements from being edited. It makes its own
-// certificates and registers itself with the API server. Any number of replicas may run.
+// certificates and tells the API server to trust them. Any number of replicas may run.
 package main
 
 import (

@@ -33,16 +33,16 @@ type options struct {
 func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty uses the service account of the pod")
 	f.StringVar(&o.namespace, "namespace", "kube-system", "namespace of the certificate Secret and of the Service; its pods are not looked at")
-	f.StringVar(&o.serviceName, "service-name", "", "name of the Service through which the API server calls; or give --url")
+	f.StringVar(&o.serviceName, "service-name", "", "name of the Service through which the API server calls; the chart has registered it. Or give --url")
 	f.Int32Var(&o.servicePort, "service-port", 443, "port of the Service")
-	f.StringVar(&o.url, "url", "", "host:port at which the API server reaches this process directly; or give --service-name")
+	f.StringVar(&o.url, "url", "", "host:port at which the API server reaches this process directly, which then registers itself; or give --service-name")
 	f.StringVar(&o.bindAddress, "bind-address", "", "address to serve on; empty is every address, or the host of --url")
 	f.IntVar(&o.port, "port", 9443, "port to serve on")
 	f.StringSliceVar(&o.schedulers, "scheduler-name", []string{"volcano"},
 		"name of a scheduler that gives GPU shares, may be repeated; the first is written into pods that name none")
 	f.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics, such as :8080; empty serves none")
 	f.StringVar(&o.healthAddress, "health-address", "", "address of /healthz and /readyz, such as :8081; empty serves none")
-	f.StringVar(&o.secretName, "secret-name", "deviceshare-webhook-certificates", "Secret that the replicas share their certificates in; made if it is not there")
+	f.StringVar(&o.secretName, "secret-name", "deviceshare-webhook-certificates", "Secret that the replicas share their certificates in; made if it is not there and the rights suffice")
 	f.StringSliceVar(&o.writers, "placement-writer", writers(),
 		"user who may change the annotations by which pods hold devices, may be repeated: the service accounts of the scheduler and the device plugin, and of Volcano's own scheduler where one runs beside it")
 	f.StringVar(&o.deviceConfig, "device-config", "",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"deviceshare/config/live"
+	"deviceshare/plugins/admission/registration"
 )
 
 // start runs the parts in the order in which they need each other: the resource
@@ -23,30 +25,32 @@ import (
 func (s *server) start(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ended := make(chan struct{}, 2)
-	go func() {
-		defer func() { ended <- struct{}{} }()
-		if err := s.config.Run(ctx); err != nil {
-			cancel(fmt.Errorf("follow the configuration: %w", err))
-		}
-	}()
-	go func() {
-		defer func() { ended <- struct{}{} }()
-		if s.config.Wait(ctx) != nil {
-			return
-		}
-		if err := s.keeper.Start(ctx); err != nil {
-			cancel(fmt.Errorf("keep the certificates: %w", err))
-		}
-	}()
+	var parts sync.WaitGroup
+	run := func(what string, part func(context.Context) error) {
+		parts.Go(func() {
+			if err := part(ctx); err != nil {
+				cancel(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	run("follow the configuration", s.config.Run)
+	run("keep the certificates", s.keep)
+	run("follow the registration", func(ctx context.Context) error { return registration.Watch(ctx, s.clientset, s.keeper.Poke) })
 	err := s.serve(ctx)
 	cancel(err)
-	<-ended
-	<-ended
+	parts.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
+}
+
+// keep keeps the certificates as soon as the configuration was looked for.
+func (s *server) keep(ctx context.Context) error {
+	if s.config.Wait(ctx) != nil {
+		return nil
+	}
+	return s.keeper.Start(ctx)
 }
 
 func (s *server) serve(ctx context.Context) error {

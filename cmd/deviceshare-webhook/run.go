@@ -87,10 +87,11 @@ type server struct {
 	options *options
 	// direct talks to the API server without a cache, which would list and watch
 	// Secrets.
-	direct client.Client
-	config *live.Watcher
-	keeper *certificate.Keeper
-	hooks  webhook.Server
+	direct    client.Client
+	clientset kubernetes.Interface
+	config    *live.Watcher
+	keeper    *certificate.Keeper
+	hooks     webhook.Server
 	// read is set once the configuration was known: a later mistake leaves in force
 	// what was before it.
 	read atomic.Bool
@@ -122,16 +123,20 @@ func (s *server) Settings() admission.Settings {
 	return out
 }
 
-// Publish implements certificate.Publisher: it registers the webhook with the API
-// server. The keeper calls it first when the configuration has been looked for.
+// Publish implements certificate.Publisher: the API server learns whom to trust. What it calls
+// for is in objects of the chart; a webhook that is reached by --url has no chart and writes
+// them itself. The keeper calls it first when the configuration has been looked for.
 func (s *server) Publish(ctx context.Context, bundle []byte) error {
 	if err := s.unread(); err != nil {
 		return err
 	}
 	s.read.Store(true)
+	names := s.Settings().Names
+	if s.options.url == "" {
+		return registration.Fill(ctx, s.direct, names, bundle)
+	}
 	return registration.Apply(ctx, s.direct, registration.Registration{
-		Target: s.options.target(), Names: s.Settings().Names,
-		Excluded: []string{s.options.namespace}, Writers: s.options.writers,
+		Target: s.options.target(), Names: names, Excluded: []string{s.options.namespace}, Writers: s.options.writers,
 	}, bundle)
 }
 
@@ -152,7 +157,7 @@ func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*s
 	if err != nil {
 		return nil, err
 	}
-	s := &server{options: o, direct: direct}
+	s := &server{options: o, direct: direct, clientset: clientset}
 	s.config = watch(clientset, o, m, func() { s.keeper.Poke() })
 	s.keeper, err = certificate.NewKeeper(certificate.Options{
 		Client: direct, Secret: types.NamespacedName{Namespace: o.namespace, Name: o.secretName},

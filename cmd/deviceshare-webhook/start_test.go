@@ -26,12 +26,15 @@ import (
 // apiServer answers what the webhook asks at its start, and refuses to take the
 // registration until it is let.
 type apiServer struct {
-	mu       sync.Mutex
-	let      bool
-	config   string   // the text of the device ConfigMap, "" for none
-	wrote    []string // method and path of every write
-	bundles  int
-	refusals chan struct{}
+	mu  sync.Mutex
+	let bool
+	// isInstalled says that the chart has created the webhook configurations.
+	isInstalled bool
+	config      string   // the text of the device ConfigMap, "" for none
+	wrote       []string // method and path of every write
+	bundles     int
+	refusals    chan struct{}
+	edits       chan struct{} // each is a change of the MutatingWebhookConfiguration by somebody else
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -53,9 +56,12 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		resources("admissionregistration.k8s.io/v1",
 			metav1.APIResource{Name: "mutatingwebhookconfigurations", Kind: "MutatingWebhookConfiguration"},
 			metav1.APIResource{Name: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration"})
-	case strings.HasSuffix(path, "/configmaps") && r.URL.Query().Get("watch") != "":
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
+	case r.URL.Query().Get("watch") != "":
+		a.watch(w, r)
+	case path == registrations+"/mutatingwebhookconfigurations", path == registrations+"/validatingwebhookconfigurations":
+		_, _ = io.WriteString(w, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
+	case r.Method == http.MethodGet && strings.HasPrefix(path, registrations+"/") && a.isInstalled:
+		_, _ = io.WriteString(w, `{"metadata":{"name":"deviceshare"}}`)
 	case strings.HasSuffix(path, "/kube-system/configmaps") && a.config != "" && strings.Contains(r.URL.RawQuery, "device-config"):
 		answer(w, corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 			Items: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: config.DeviceName, ResourceVersion: "1"},
@@ -67,6 +73,25 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 	default:
 		a.write(w, r)
+	}
+}
+
+// watch answers a watch with one event for each edit.
+func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).Flush()
+	edits := a.edits
+	if !strings.Contains(r.URL.Path, "/mutatingwebhookconfigurations") {
+		edits = nil
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-edits:
+			_, _ = io.WriteString(w, `{"type":"MODIFIED","object":{"kind":"MutatingWebhookConfiguration",`+
+				`"apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"deviceshare","resourceVersion":"2"}}}`+"\n")
+			_ = http.NewResponseController(w).Flush()
+		}
 	}
 }
 
@@ -100,7 +125,8 @@ func answer(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
 
 // startWebhook starts a webhook against the API server and returns where it is to
 // serve, and how to end it.
-func startWebhook(t *testing.T, fake *apiServer) (s *server, address string, end func() error) {
+// With flags it has a Service, without it registers itself.
+func startWebhook(t *testing.T, fake *apiServer, flags ...string) (s *server, address string, end func() error) {
 	t.Helper()
 	api := httptest.NewServer(fake)
 	t.Cleanup(api.Close)
@@ -112,7 +138,10 @@ func startWebhook(t *testing.T, fake *apiServer) (s *server, address string, end
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o, err := parse("--url="+address, "--port="+address[strings.LastIndex(address, ":")+1:])
+	if len(flags) == 0 {
+		flags = []string{"--url=" + address}
+	}
+	o, err := parse(append(flags, "--bind-address=127.0.0.1", "--port="+address[strings.LastIndex(address, ":")+1:])...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +188,54 @@ func TestThePortOpensWhenTheAPIServerKnowsTheWebhook(t *testing.T) {
 	}
 }
 
+func TestAWebhookInTheClusterFillsTheChartsObjectsAgainWhenTheyAreReplaced(t *testing.T) {
+	fake := &apiServer{let: true, isInstalled: true, refusals: make(chan struct{}, 1), edits: make(chan struct{})}
+	_, address, end := startWebhook(t, fake, "--service-name=webhook", "--namespace=ns")
+	if err := eventually(t.Context(), func() bool { return open(address) }); err != nil {
+		t.Fatal(err)
+	}
+	filled := func() int {
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		return fake.bundles
+	}
+	before := filled()
+	fake.edits <- struct{}{}
+	// Well before the keeper looks again of itself.
+	if err := eventually(t.Context(), func() bool { return filled() >= before+2 }); err != nil {
+		t.Errorf("%v: %d bundles written before the edit, %d after it", err, before, filled())
+	}
+	if err := end(); err != nil {
+		t.Errorf("start: %v", err)
+	}
+	for _, write := range fake.wrote {
+		if strings.Contains(write, "webhookconfigurations") && !strings.HasPrefix(write, http.MethodPatch) {
+			t.Errorf("%s: the chart creates and deletes them", write)
+		}
+	}
+}
+
+func TestAWebhookInTheClusterDoesNotServeWithoutTheChartsObjects(t *testing.T) {
+	fake := &apiServer{let: true, refusals: make(chan struct{}, 1)}
+	s, address, end := startWebhook(t, fake, "--service-name=webhook", "--namespace=ns")
+	if err := s.config.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Publish(t.Context(), []byte("CA"))
+	if err == nil || !strings.Contains(err.Error(), `create it with the chart`) {
+		t.Errorf("got %v", err)
+	}
+	if open(address) {
+		t.Error("the port is open")
+	}
+	if err := end(); err != nil {
+		t.Errorf("start: %v", err)
+	}
+	if fake.bundles > 0 {
+		t.Errorf("wrote %q", fake.wrote)
+	}
+}
+
 func TestAWebhookThatCannotReadItsConfigurationIsLikeOneThatIsDown(t *testing.T) {
 	fake := &apiServer{let: true, config: "nvidia: {resourceCountName: x/gpu, gpuMemoryFactor: many}", refusals: make(chan struct{}, 1)}
 	s, address, end := startWebhook(t, fake)
@@ -191,7 +268,7 @@ func open(address string) bool {
 }
 
 func eventually(ctx context.Context, what func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

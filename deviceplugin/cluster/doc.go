@@ -10,4 +10,6 @@
 // node object differs from what it should be.
 //
 // Evictor evicts pods that can never start on this node as they were placed.
+//
+// Withdrawal removes what Publishers wrote about all nodes, when the device plugins are uninstalled.
 package cluster

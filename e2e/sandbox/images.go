@@ -52,10 +52,6 @@ func buildImages(ctx context.Context, o Options, l layout) error {
 		return err
 	}
 	o.Progress("building images")
-	src := filepath.Join(l.repo, "e2e/sandbox/images/pause.c")
-	if err := runQuiet(ctx, o, "pause", l.repo, "gcc", "-static", "-Os", "-s", "-o", l.bin("pause"), src); err != nil {
-		return err
-	}
 	pause := image{Name: runtimeName(ImagePause), Architecture: runtime.GOARCH, Entrypoint: []string{"/pause"},
 		Files: []imageFile{{Path: "pause", Source: l.bin("pause"), Mode: 0o755}}}
 	client, err := clientImage(l)

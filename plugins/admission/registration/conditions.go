@@ -13,29 +13,40 @@ import (
 	"deviceshare/sharing/podspec"
 )
 
-// conditions let through pods that name one of our resources, and no mirror pods
-// of a kubelet: what a kubelet runs from a file was decided on the node.
-func conditions(n podspec.Names) []*acadmission.MatchConditionApplyConfiguration {
-	return selected("asks-for-gpu-shares", asks(n))
+// mayConcern is true of pods of which any container names an extended resource, and of pods
+// that claim devices. It needs no configuration, so the chart can state it: until the webhook
+// has added the condition that names its resources, no other pod waits for it.
+func mayConcern() *acadmission.MatchConditionApplyConfiguration {
+	return acadmission.MatchCondition().WithName("has-extended-resources-or-claims-some").
+		WithExpression(names(`r.contains("/")`) + " || " + claims())
 }
 
-// completed let through those, and pods that carry an annotation by which a pod holds
-// devices, whatever they ask for: the resources may have had other names before.
-func completed(n podspec.Names) []*acadmission.MatchConditionApplyConfiguration {
+// asking is true of pods that name one of our resources.
+func asking(n podspec.Names) *acadmission.MatchConditionApplyConfiguration {
+	return acadmission.MatchCondition().WithName("asks-for-gpu-shares").WithExpression(asks(n))
+}
+
+// completed is true of those, and of pods that claim devices, whatever they ask for: the
+// resources may have had other names before.
+func completed(n podspec.Names) *acadmission.MatchConditionApplyConfiguration {
+	return acadmission.MatchCondition().WithName("asks-for-gpu-shares-or-claims-some").
+		WithExpression(asks(n) + " || " + claims())
+}
+
+// claims is true of a pod that carries an annotation by which a pod holds devices.
+func claims() string {
 	carries := make([]string, 0, len(admission.PlacementKeys()))
 	for _, key := range admission.PlacementKeys() {
 		carries = append(carries, strconv.Quote(key)+" in object.metadata.annotations")
 	}
-	return selected("asks-for-gpu-shares-or-claims-some",
-		asks(n)+" || (has(object.metadata.annotations) && ("+strings.Join(carries, " || ")+"))")
+	return "(has(object.metadata.annotations) && (" + strings.Join(carries, " || ") + "))"
 }
 
-// selected let through pods of which the expression is true and that are no mirror.
-func selected(name, expression string) []*acadmission.MatchConditionApplyConfiguration {
-	return []*acadmission.MatchConditionApplyConfiguration{
-		acadmission.MatchCondition().WithName(name).WithExpression(expression),
-		acadmission.MatchCondition().WithName("not-a-mirror-pod").WithExpression(notMirror()),
-	}
+// notMirror is false of the mirror pods of a kubelet: what a kubelet runs from a file was
+// decided on the node.
+func notMirror() *acadmission.MatchConditionApplyConfiguration {
+	return acadmission.MatchCondition().WithName("not-a-mirror-pod").WithExpression(
+		"!(has(object.metadata.annotations) && " + strconv.Quote(corev1.MirrorPodAnnotationKey) + " in object.metadata.annotations)")
 }
 
 // guarded let through updates that add, change or remove an annotation by which a
@@ -59,25 +70,26 @@ func guarded(writers []string) []*acadmission.MatchConditionApplyConfiguration {
 	}
 }
 
-// asks is true of a pod of which any container names one of the resources, as
-// limit or as request.
+// asks is true of a pod of which any container names one of the resources.
 func asks(n podspec.Names) string {
-	var names []string
+	var quoted []string
 	for _, name := range []string{n.Number, n.Memory, n.Cores, n.Percentage} {
 		if name != "" {
-			names = append(names, strconv.Quote(name))
+			quoted = append(quoted, strconv.Quote(name))
 		}
 	}
+	return names("r in [" + strings.Join(quoted, ", ") + "]")
+}
+
+// names is true of a pod of which any container names a resource r, as limit or as request,
+// of which the condition is true.
+func names(condition string) string {
 	in := func(field string) string {
-		return "(has(c.resources." + field + ") && c.resources." + field + ".exists(r, r in [" + strings.Join(names, ", ") + "]))"
+		return "(has(c.resources." + field + ") && c.resources." + field + ".exists(r, " + condition + "))"
 	}
 	each := func(field string) string {
 		return "(has(object.spec." + field + ") && object.spec." + field + ".exists(c, has(c.resources) && (" +
 			in("limits") + " || " + in("requests") + ")))"
 	}
 	return each("containers") + " || " + each("initContainers")
-}
-
-func notMirror() string {
-	return "!(has(object.metadata.annotations) && " + strconv.Quote(corev1.MirrorPodAnnotationKey) + " in object.metadata.annotations)"
 }

@@ -25,8 +25,16 @@ import (
 func matches(t *testing.T, r Registration, pod *corev1.Pod) bool {
 	t.Helper()
 	m, _ := applied(t, fake.NewFakeClient(), r, "CA")
-	return match(t, m.MatchConditions, admission.NewAttributesRecord(pod, nil, podKind(), pod.Namespace, pod.Name,
-		podResource(), "", admission.Create, nil, false, nil))
+	return match(t, m.MatchConditions, creationOf(pod))
+}
+
+func creationOf(pod *corev1.Pod) admission.Attributes {
+	return admission.NewAttributesRecord(pod, nil, podKind(), pod.Namespace, pod.Name, podResource(), "", admission.Create, nil, false, nil)
+}
+
+// asker is a pod that asks for one of a resource.
+func asker(resource string) *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: limits(resource)}}}}
 }
 
 func podKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Pod") }
@@ -139,8 +147,7 @@ func TestRenamedResourcesAreFollowed(t *testing.T) {
 	r := inCluster()
 	r.Names = podspec.Names{Number: "example.com/gpu", Memory: "example.com/mem", Cores: "example.com/cores"}
 	for name, want := range map[string]bool{"example.com/gpu": true, "volcano.sh/vgpu-number": false} {
-		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: limits(name)}}}}
-		if got := matches(t, r, pod); got != want {
+		if got := matches(t, r, asker(name)); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registration registers the webhook with the API server: one
-// MutatingWebhookConfiguration and one ValidatingWebhookConfiguration. The webhook process
-// writes them itself, since only it knows its CA.
+// Package registration says for what the API server calls the webhook: one
+// MutatingWebhookConfiguration and one ValidatingWebhookConfiguration. In a cluster the chart
+// creates them, so that removing the chart removes them, and the webhook process adds what
+// only it knows (Fill): its CA, and the resource names of the device configuration. A webhook
+// outside of the cluster writes them whole (Apply). The rules have one home, Registration: a
+// test holds the chart's objects equal to it.
 //
 // The API server calls the webhook for two things only: when a pod is created of which a
 // container names one of the resources, and when anybody but the permitted writers changes

@@ -105,13 +105,19 @@ func SystemNamespaces() []string {
 	return []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 }
 
-// Apply writes both configurations with the given CA bundle by server-side
-// apply. When they are as wanted already, nothing is written in the cluster.
+// Apply writes both configurations whole, with the given CA bundle, by server-side apply. It
+// is for a webhook outside of the cluster, which no chart registers. When they are as wanted
+// already, nothing is written in the cluster.
 func Apply(ctx context.Context, c client.Client, r Registration, bundle []byte) error {
-	if err := c.Apply(ctx, r.mutating(bundle), fieldManager, client.ForceOwnership); err != nil {
+	return write(ctx, c, r.mutating(bundle), r.validating(bundle))
+}
+
+func write(ctx context.Context, c client.Client, m *acadmission.MutatingWebhookConfigurationApplyConfiguration,
+	v *acadmission.ValidatingWebhookConfigurationApplyConfiguration) error {
+	if err := c.Apply(ctx, m, fieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply MutatingWebhookConfiguration %q: %w", Name, err)
 	}
-	if err := c.Apply(ctx, r.validating(bundle), fieldManager, client.ForceOwnership); err != nil {
+	if err := c.Apply(ctx, v, fieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply ValidatingWebhookConfiguration %q: %w", Name, err)
 	}
 	return nil
@@ -125,7 +131,7 @@ func (r Registration) mutating(bundle []byte) *acadmission.MutatingWebhookConfig
 		WithClientConfig(r.Target.clientConfig(admission.MutatePath, bundle)).
 		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(completed(r.Names)...).
+		WithMatchConditions(mayConcern(), notMirror(), completed(r.Names)).
 		WithReinvocationPolicy(admissionv1.IfNeededReinvocationPolicy).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
@@ -140,7 +146,7 @@ func (r Registration) validating(bundle []byte) *acadmission.ValidatingWebhookCo
 		WithClientConfig(r.Target.clientConfig(admission.ValidatePath, bundle)).
 		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(conditions(r.Names)...).
+		WithMatchConditions(mayConcern(), notMirror(), asking(r.Names)).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
 		WithSideEffects(admissionv1.SideEffectClassNone).

@@ -1,0 +1,70 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- /* Which nodes a pod may run on, and how its images are pulled. Takes the chart's root and
+       the values of the component. */ -}}
+{{- define "deviceshare.nodes" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- with $root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with $component.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $component.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* The pod of a Deployment whose replicas stand in for each other: on different nodes
+       where there are some, and with what Pod Security `restricted` asks of a pod. */ -}}
+{{- define "deviceshare.replicas" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        app.kubernetes.io/name: {{ . }}
+{{ include "deviceshare.user" . }}
+{{- end -}}
+
+{{- define "deviceshare.user" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- end -}}
+
+{{- /* What Pod Security `restricted` asks of a container. */ -}}
+{{- define "deviceshare.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- /* A drain takes one replica at a time. One that is not ready may always go. Takes the name
+       and the chart's root. */ -}}
+{{- define "deviceshare.disruption" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ index . 0 }}
+  namespace: {{ (index . 1).Release.Namespace }}
+  labels:
+    app.kubernetes.io/part-of: deviceshare
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      app.kubernetes.io/name: {{ index . 0 }}
+{{- end -}}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestTheNotesWarnOfWhatIsLeftOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  values
+		want []string // in the notes
+		not  string
+	}{
+		"the defaults":              {nil, []string{"in namespace team", "kubectl -n team get pods", "2 replica(s)"}, "WARNING"},
+		"no webhook":                {values{"webhook.enabled": false}, []string{"webhook        none", "WARNING: without the webhook"}, ""},
+		"no scheduler":              {values{"scheduler.replicas": 0}, []string{"WARNING: no scheduler runs"}, ""},
+		"own configuration":         {values{"createConfig": false}, []string{"which are yours"}, ""},
+		"another scheduler's name":  {values{"schedulerName": "gpu"}, []string{"schedulerName: gpu", `"schedulerName":"gpu"`, "NOTE: the scheduler's name is gpu"}, ""},
+		"selected nodes for GPUs":   {values{"devicePlugin.nodeSelector": map[string]any{"a": "b"}}, []string{"on the selected nodes"}, "every node"},
+		"a driver in its container": {values{"devicePlugin.driverRoot": "/run/nvidia/driver"}, []string{"driver at /run/nvidia/driver"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := runHelm(t, c.set, "install", "deviceshare", "chart", "--namespace=team", "--dry-run=client")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, notes, _ := strings.Cut(out, "\nNOTES:\n")
+			for _, want := range c.want {
+				if !strings.Contains(notes, want) {
+					t.Errorf("the notes lack %q:\n%s", want, notes)
+				}
+			}
+			if c.not != "" && strings.Contains(notes, c.not) {
+				t.Errorf("the notes have %q:\n%s", c.not, notes)
+			}
+		})
+	}
+}
+
+// TestTheDashboardAsksForMetricsThatThereAre looks for the names in the sources that define
+// them; some stand there without the part that several have in common.
+func TestTheDashboardAsksForMetricsThatThereAre(t *testing.T) {
+	var sources strings.Builder
+	for _, path := range []string{"deviceplugin/metrics/metrics.go", "deviceplugin/metrics/devices.go", "deviceplugin/metrics/containers.go", "plugins/deviceshare/metrics.go"} {
+		sources.WriteString(read(t, "../"+path))
+	}
+	board := read(t, "chart/files/dashboard.json")
+	if !json.Valid([]byte(board)) {
+		t.Fatal("the dashboard is not JSON")
+	}
+	names := regexp.MustCompile(`deviceshare_[a-z_]+`).FindAllString(board, -1)
+	if len(names) < 10 {
+		t.Errorf("only %q", names)
+	}
+	for _, name := range names {
+		short := strings.TrimSuffix(strings.TrimPrefix(name, "deviceshare_"), "_bucket")
+		known := false
+		for _, part := range []string{"", "node_", "container_"} {
+			rest, ok := strings.CutPrefix(short, part)
+			known = known || ok && (strings.Contains(sources.String(), `"`+rest+`"`) || strings.Contains(sources.String(), `"deviceshare_`+short+`"`))
+		}
+		if !known {
+			t.Errorf("nobody has the metric %s", name)
+		}
+	}
+}

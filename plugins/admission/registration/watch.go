@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	informers "k8s.io/client-go/informers/admissionregistration/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Watch calls changed whenever one of the two configurations is created, changed or deleted,
+// until ctx ends: an update of the chart that replaces them removes what Fill has added. It
+// asks for objects of this name only, so that rights on this name suffice. changed must not
+// block.
+func Watch(ctx context.Context, c kubernetes.Interface, changed func()) error {
+	only := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
+	}
+	for _, i := range []cache.SharedIndexInformer{
+		informers.NewFilteredMutatingWebhookConfigurationInformer(c, 0, cache.Indexers{}, only),
+		informers.NewFilteredValidatingWebhookConfigurationInformer(c, 0, cache.Indexers{}, only),
+	} {
+		if _, err := i.AddEventHandler(handler); err != nil {
+			return fmt.Errorf("watch the webhook configurations: %w", err)
+		}
+		go i.RunWithContext(ctx)
+	}
+	<-ctx.Done()
+	return nil
+}
