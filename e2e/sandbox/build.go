@@ -35,15 +35,20 @@ const (
 	ldLazy  = "-extldflags=-Wl,-z,lazy"
 )
 
+// withoutCgo is how everything is compiled that shares packages with the scheduler and the webhook of the images, which
+// run alone in theirs. The build cache tells packages with other flags apart.
+const withoutCgo = "CGO_ENABLED=0"
+
 // targets are all binaries of a sandbox.
 func targets(o Options, l layout) []target {
 	version := ldStrip + " -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion
 	out := []target{
 		{what: "control plane (etcd, apiserver, controller-manager, kubelet)", module: "e2e/controlplane",
-			packages: []string{"."}, output: l.bin("controlplane"), flags: []string{"-ldflags=" + version}},
+			packages: []string{"."}, output: l.bin("controlplane"), flags: []string{"-trimpath", "-ldflags=" + version},
+			env: []string{withoutCgo}},
 		{what: "Volcano's controllers", module: "e2e/controlplane",
 			packages: []string{"volcano.sh/volcano/cmd/controller-manager"}, output: l.bin(VolcanoController),
-			flags: []string{"-ldflags=" + ldStrip}},
+			flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}},
 	}
 	if !o.NoKubelet {
 		out = append(out, runtimeTarget(l))
@@ -77,15 +82,15 @@ func productTargets(o Options, l layout) []target {
 		out = append(out, own(DevicePlugin, "deviceshare-device-plugin"))
 	}
 	if !o.NoWebhook {
-		out = append(out, own(Webhook, "deviceshare-webhook", "CGO_ENABLED=0"))
+		out = append(out, own(Webhook, "deviceshare-webhook", withoutCgo))
 	}
 	switch {
 	case o.SchedulerBinary != "":
 	case o.StockScheduler || !hasGo(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):
 		out = append(out, target{what: "Volcano's scheduler", module: ".", packages: []string{"volcano.sh/volcano/cmd/scheduler"},
-			output: l.bin("volcano-scheduler"), flags: []string{"-ldflags=" + ldStrip}})
+			output: l.bin("volcano-scheduler"), flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}})
 	default:
-		out = append(out, own(Scheduler, "deviceshare-scheduler", "CGO_ENABLED=0"))
+		out = append(out, own(Scheduler, "deviceshare-scheduler", withoutCgo))
 	}
 	return out
 }

@@ -93,6 +93,9 @@ func images(t *testing.T, w Written) map[string]v1.Image {
 func inspect(t *testing.T, name, arch string, img v1.Image) {
 	root := unpack(t, img)
 	requireComplete(t, root, arch)
+	if entries, err := os.ReadDir(root); name != "device-plugin" && (err != nil || len(entries) != 1) {
+		t.Errorf("the image holds %v (%v), want its program only", entries, err)
+	}
 	config, err := img.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
@@ -101,8 +104,6 @@ func inspect(t *testing.T, name, arch string, img v1.Image) {
 	if name == "device-plugin" {
 		requireInstalls(t, root, arch)
 		requireStartsDaemons(t, root, arch)
-	} else if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
-		t.Errorf("the image holds %v (%v), want its program only", entries, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 // imageWith makes the directory of an image whose libraries hold this text and their names.
@@ -149,7 +150,7 @@ func TestAnInstallThatIsKilledAnywhereLeavesWholeFilesAndCanBeRepeated(t *testin
 			if err := InstallLibrary(hostnode.OS{}, imageWith(t, "old"), host); err != nil {
 				t.Fatal(err)
 			}
-			crashing := &hostnode.Crashing{Under: hostnode.OS{}, At: at, Late: late}
+			crashing := &nodeapitest.Crashing{Under: hostnode.OS{}, At: at, Late: late}
 			err := InstallLibrary(crashing, image, host)
 			if !crashing.Dead() {
 				if err != nil || at == 0 {
