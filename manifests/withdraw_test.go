@@ -49,7 +49,7 @@ func TestAJobClearsTheNodesBeforeTheRolesAreDeleted(t *testing.T) {
 	if name := command.Flag("daemonset").Value.String(); len(daemonSets) != 1 || daemonSets[0].Name != name {
 		t.Errorf("it deletes DaemonSet %s", name)
 	}
-	if patience, limit := command.Flag("patience").Value.String(), *jobs[0].Spec.ActiveDeadlineSeconds; patience != "2m0s" || limit >= 300 {
+	if patience, limit := command.Flag("patience").Value.String(), *jobs[0].Spec.ActiveDeadlineSeconds; patience != "1m0s" || limit >= 300 {
 		t.Errorf("patience %s, deadline %d s; helm waits 300 s", patience, limit)
 	}
 }

@@ -80,9 +80,12 @@ func (p Published) NodeState() (cluster.NodeState, bool) {
 	state, device := p.Agent.State(), p.Configuration.Device()
 	return cluster.NodeState{
 		Inventory: state.Published(), Config: p.Configuration.Versions(), Names: device.Names(), Factor: device.MemoryFactor,
-		AmountsInStatus: p.Amounts.Source() == legacy.FromNodeStatus,
+		AmountsInStatus: p.Amounts.Source() == legacy.FromNodeStatus, Withdrawn: state.IsWithdrawn(),
 	}, state.Scanned()
 }
+
+// Withdraw implements cluster.NodeSource.
+func (p Published) Withdraw() { p.Agent.Send(node.Withdrawing{}) }
 
 // Shown is what the metrics show.
 type Shown struct {

@@ -34,6 +34,8 @@ type NodeState struct {
 	Factor int64
 	// AmountsInStatus reports whether memory and cores belong into the node's status.
 	AmountsInStatus bool
+	// Withdrawn reports that the plugin is being uninstalled and has taken back what it can.
+	Withdrawn bool
 }
 
 // Desired computes what the node should say. Its capacity is nil where memory and

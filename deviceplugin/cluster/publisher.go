@@ -25,6 +25,9 @@ import (
 type NodeSource interface {
 	// NodeState is what is true now; false while the devices are not known.
 	NodeState() (NodeState, bool)
+	// Withdraw is called, any number of times, while the node says that its device plugin
+	// is being uninstalled. It must not block.
+	Withdraw()
 }
 
 // PublisherConfig is what a Publisher works with.
@@ -108,6 +111,12 @@ func (p *Publisher) publish(ctx context.Context) error {
 	node, ok := object.(*corev1.Node)
 	if err != nil || !exists || !ok {
 		return fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
+	}
+	if isToWithdraw(node, time.Now()) {
+		p.cfg.Source.Withdraw()
+	}
+	if state.Withdrawn {
+		return p.patch(ctx, withoutAnnotations(node))
 	}
 	want, err := Desired(state)
 	if err != nil {

@@ -129,6 +129,8 @@ type published struct {
 	inv     sharing.Inventory
 	names   podspec.Names
 	amounts bool
+	// hold keeps a device from being taken back.
+	hold, withdrawn bool
 }
 
 // tell changes what is true and says so.
@@ -144,8 +146,19 @@ func (p *published) NodeState() (NodeState, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := state(p.inv)
-	s.Names, s.AmountsInStatus = p.names, p.amounts
+	s.Names, s.AmountsInStatus, s.Withdrawn = p.names, p.amounts, p.withdrawn && !p.hold
 	return s, true
+}
+
+// Withdraw implements NodeSource: as in the agent, what is true changes a little later.
+func (p *published) Withdraw() {
+	p.mu.Lock()
+	before := p.withdrawn
+	p.withdrawn = true
+	p.mu.Unlock()
+	if !before {
+		go func() { p.changes <- struct{}{} }()
+	}
 }
 
 func startPublisher(t *testing.T, node *corev1.Node) *published {
@@ -250,5 +263,35 @@ func TestTheNodeSaysWhichConfigurationIsInForce(t *testing.T) {
 	got, err := wire.DecodeConfig(want.Annotations[wire.NodeConfig])
 	if err != nil || got != (wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"}) {
 		t.Errorf("it says %q: %v", want.Annotations[wire.NodeConfig], err)
+	}
+}
+
+func TestAPluginThatIsUninstalledPublishesNothingWhenItHasTakenItsDevicesBack(t *testing.T) {
+	p := startPublisher(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"other": "stays"}}})
+	p.await("the first write", func(n *corev1.Node) bool { return n.Annotations[wire.NodeInventory] != "" })
+	mark := func(until time.Time) {
+		n := p.node()
+		n.Annotations[wire.NodeWithdraw] = until.Format(time.RFC3339)
+		if _, err := p.api.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.withdrawn }
+	p.tell(func() { p.hold = true })
+	mark(time.Now().Add(-time.Minute)) // of an uninstallation that failed
+	p.tell(func() {})
+	p.tell(func() {}) // the publisher has seen the mark
+	if told() {
+		t.Error("it heeds a mark that is over")
+	}
+	mark(time.Now().Add(time.Minute))
+	p.await("the plugin to be told", func(*corev1.Node) bool { return told() })
+	if p.node().Annotations[wire.NodeInventory] == "" {
+		t.Error("the node is bare while devices are not taken back")
+	}
+	p.tell(func() { p.hold = false })
+	p.await("a bare node", func(n *corev1.Node) bool { return len(n.Annotations) == 2 })
+	if a := p.node().Annotations; a["other"] != "stays" || a[wire.NodeWithdraw] == "" {
+		t.Errorf("annotations %v", a)
 	}
 }

@@ -30,16 +30,21 @@ type Withdrawal struct {
 	Client kubernetes.Interface
 	// Namespace and DaemonSet name the plugins' workload.
 	Namespace, DaemonSet string
-	// Patience bounds the wait for the end of the plugins, whose nodes may be down.
+	// Patience bounds each of the two waits, for the plugins to take their devices back and
+	// for their end.
 	Patience time.Duration
 }
 
-// Run deletes the DaemonSet, waits for the end of its pods, since a plugin that runs would
-// write everything again, and then clears every node. It may be repeated. Pods that do not
-// end in time are told in the log only: when their node comes back they are gone.
+// Run has every device plugin take its devices back, deletes the DaemonSet, waits for the end
+// of its pods, since a plugin that runs would write everything again, and then clears every
+// node. It may be repeated. Plugins and pods that do not do so in time are told in the log
+// only: their nodes may be down.
 func (w Withdrawal) Run(ctx context.Context) error {
 	names, err := w.amountNames(ctx)
 	if err != nil {
+		return err
+	}
+	if err := w.awaitDevices(ctx); err != nil {
 		return err
 	}
 	err = w.Client.AppsV1().DaemonSets(w.Namespace).Delete(ctx, w.DaemonSet, metav1.DeleteOptions{})
@@ -74,28 +79,81 @@ func (w Withdrawal) amountNames(ctx context.Context) ([]string, error) {
 	}))), func(name string) bool { return name == "" }), nil
 }
 
+// withdrawFor is how long a plugin heeds that it is to withdraw: one that starts later, since
+// the uninstallation failed half way, offers its devices as usual.
+const withdrawFor = 10 * time.Minute
+
+// isToWithdraw reports whether the node says that its plugin is being uninstalled.
+func isToWithdraw(node *corev1.Node, now time.Time) bool {
+	until, err := time.Parse(time.RFC3339, node.Annotations[wire.NodeWithdraw])
+	return err == nil && now.Before(until)
+}
+
+// awaitDevices tells the plugins to take their devices back, and returns when all have, which
+// they say by removing their inventory, or when patience is over.
+func (w Withdrawal) awaitDevices(ctx context.Context) error {
+	until := time.Now().Add(withdrawFor).UTC().Format(time.RFC3339)
+	mark, err := json.Marshal(annotations(map[string]any{wire.NodeWithdraw: until}))
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	told := map[string]bool{}
+	return w.await(ctx, "device plugins take their devices back", func(ctx context.Context) (left []string, err error) {
+		nodes, err := w.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list the nodes: %w", err)
+		}
+		for i := range nodes.Items {
+			n := &nodes.Items[i]
+			if _, ours := n.Annotations[wire.NodeInventory]; !ours {
+				continue
+			}
+			left = append(left, n.Name)
+			if told[n.Name] {
+				continue
+			}
+			if _, err := w.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, mark, metav1.PatchOptions{}); err != nil {
+				return nil, fmt.Errorf("annotate node %s: %w", n.Name, err)
+			}
+			told[n.Name] = true
+		}
+		return left, nil
+	})
+}
+
 // awaitEnd returns when no pod of the DaemonSet is left, or when patience is over.
 func (w Withdrawal) awaitEnd(ctx context.Context) error {
-	var left []string
-	err := wait.PollUntilContextTimeout(ctx, time.Second, w.Patience, true, func(ctx context.Context) (bool, error) {
+	return w.await(ctx, "device plugins end", func(ctx context.Context) (left []string, err error) {
 		pods, err := w.Client.CoreV1().Pods(w.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			klog.ErrorS(err, "cannot list the device plugins; trying again")
-			return false, nil
+			return nil, fmt.Errorf("list the device plugins: %w", err)
 		}
-		left = nil
 		for i := range pods.Items {
 			if owner := metav1.GetControllerOf(&pods.Items[i]); owner != nil && owner.Kind == "DaemonSet" && owner.Name == w.DaemonSet {
 				left = append(left, pods.Items[i].Spec.NodeName)
 			}
 		}
+		return left, nil
+	})
+}
+
+// await asks until nothing is left, or until patience is over: that is told only.
+func (w Withdrawal) await(ctx context.Context, what string, ask func(context.Context) (left []string, err error)) error {
+	var left []string
+	err := wait.PollUntilContextTimeout(ctx, time.Second, w.Patience, true, func(ctx context.Context) (done bool, _ error) {
+		now, err := ask(ctx)
+		if err != nil {
+			klog.ErrorS(err, "waiting; trying again", "until", what)
+			return false, nil
+		}
+		left = now
 		return len(left) == 0, nil
 	})
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("wait for the end of the device plugins: %w", context.Cause(ctx))
+		return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
 	}
 	if err != nil {
-		klog.InfoS("device plugins did not end; they are not waited for any longer", "after", w.Patience, "nodes", left)
+		klog.InfoS("not waiting any longer", "until", what, "waited", w.Patience, "nodes", left)
 	}
 	return nil
 }
@@ -109,7 +167,8 @@ func (w Withdrawal) clearNodes(ctx context.Context, names []string) error {
 	}
 	var failed []error
 	for i := range nodes.Items {
-		if _, ours := nodes.Items[i].Annotations[wire.NodeInventory]; !ours {
+		_, isPublished := nodes.Items[i].Annotations[wire.NodeInventory]
+		if _, isMarked := nodes.Items[i].Annotations[wire.NodeWithdraw]; !isPublished && !isMarked {
 			continue
 		}
 		if err := w.clearNode(ctx, &nodes.Items[i], names); err != nil {
@@ -132,7 +191,7 @@ func (w Withdrawal) clearNode(ctx context.Context, node *corev1.Node, names []st
 	if err := patch(withoutAmounts(node, names), "status"); err != nil {
 		return fmt.Errorf("remove memory and cores from the status of node %s: %w", node.Name, err)
 	}
-	if err := patch(withoutAnnotations(node)); err != nil {
+	if err := patch(withoutAnnotations(node, wire.NodeWithdraw)); err != nil {
 		return fmt.Errorf("remove the annotations of node %s: %w", node.Name, err)
 	}
 	klog.InfoS("node cleared", "node", node.Name)
@@ -151,21 +210,29 @@ func withoutAmounts(node *corev1.Node, names []string) map[string]any {
 	return map[string]any{"status": map[string]any{"capacity": amounts, "allocatable": amounts}}
 }
 
-// withoutAnnotations removes what Publisher writes, and the answer of legacy schedulers.
-func withoutAnnotations(node *corev1.Node) map[string]any {
-	annotations := map[string]any{}
-	for _, key := range []string{wire.NodeInventory, wire.NodeRegister, wire.NodeHandshake, wire.NodeConfig} {
+// withoutAnnotations removes what Publisher writes, and the answer of legacy schedulers; nil
+// when nothing of that is there. Further keys are removed too.
+func withoutAnnotations(node *corev1.Node, further ...string) map[string]any {
+	gone := map[string]any{}
+	for _, key := range append(further, wire.NodeInventory, wire.NodeRegister, wire.NodeHandshake, wire.NodeConfig) {
 		if _, ok := node.Annotations[key]; ok {
-			annotations[key] = nil
+			gone[key] = nil
 		}
 	}
-	return map[string]any{"metadata": map[string]any{"annotations": annotations}}
+	if len(gone) == 0 {
+		return nil
+	}
+	return annotations(gone)
+}
+
+func annotations(changes map[string]any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": changes}}
 }
 
 // WithdrawCommand is the subcommand that the chart runs before it is uninstalled. kubeconfig
 // is the flag of the whole program.
 func WithdrawCommand(kubeconfig *string) *cobra.Command {
-	w := Withdrawal{DaemonSet: "deviceshare-device-plugin", Patience: 2 * time.Minute}
+	w := Withdrawal{DaemonSet: "deviceshare-device-plugin", Patience: time.Minute}
 	c := &cobra.Command{
 		Use:   "withdraw",
 		Short: "End all device plugins of the cluster and remove what they wrote about their nodes",
@@ -182,6 +249,6 @@ func WithdrawCommand(kubeconfig *string) *cobra.Command {
 	}
 	c.Flags().StringVar(&w.Namespace, "namespace", "", "namespace of the device plugins")
 	c.Flags().StringVar(&w.DaemonSet, "daemonset", w.DaemonSet, "name of their DaemonSet, which is deleted")
-	c.Flags().DurationVar(&w.Patience, "patience", w.Patience, "how long to wait for the end of device plugins, whose nodes may be down")
+	c.Flags().DurationVar(&w.Patience, "patience", w.Patience, "how long to wait for plugins to take their devices back, and then for their end: their nodes may be down")
 	return c
 }

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
@@ -40,9 +42,26 @@ func pluginPod(name string) *corev1.Pod {
 		{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "plugin", Controller: &yes}}}}
 }
 
+// withdrawal is one on a cluster whose plugins never take anything back; see obey.
 func withdrawal(objects ...runtime.Object) (Withdrawal, *fake.Clientset) {
 	c := fake.NewClientset(append(objects, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "plugin"}})...)
-	return Withdrawal{Client: c, Namespace: "ns", DaemonSet: "plugin", Patience: time.Minute}, c
+	return Withdrawal{Client: c, Namespace: "ns", DaemonSet: "plugin", Patience: 50 * time.Millisecond}, c
+}
+
+// obey makes the plugins remove their inventory soon after they are told to withdraw.
+func obey(t *testing.T, c *fake.Clientset) {
+	c.PrependReactor("patch", "nodes", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		p := a.(k8stesting.PatchAction)
+		if strings.Contains(string(p.GetPatch()), wire.NodeWithdraw+`":"2`) {
+			time.AfterFunc(100*time.Millisecond, func() {
+				bare := []byte(`{"metadata":{"annotations":{"` + wire.NodeInventory + `":null}}}`)
+				if _, err := c.CoreV1().Nodes().Patch(context.Background(), p.GetName(), types.MergePatchType, bare, metav1.PatchOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return false, nil, nil
+	})
 }
 
 // bare reports what is left of a node that was published.
@@ -91,18 +110,30 @@ func TestNothingOfOursIsLeftOnANode(t *testing.T) {
 	}
 }
 
-func TestNodesAreClearedWhenNoPluginCanWriteThemAgain(t *testing.T) {
+func TestPluginsTakeTheirDevicesBackThenEndThenNodesAreCleared(t *testing.T) {
 	w, c := withdrawal(pluginPod("p"), publishedNode("a"))
-	c.PrependReactor("patch", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
+	obey(t, c)
+	w.Patience = time.Minute
+	c.PrependReactor("patch", "nodes", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		if !strings.Contains(string(a.(k8stesting.PatchAction).GetPatch()), wire.NodeRegister) {
+			return false, nil, nil
+		}
 		if pods, err := c.Tracker().List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), "ns"); err != nil || len(pods.(*corev1.PodList).Items) > 0 {
 			t.Error("cleared while a plugin runs")
 		}
 		return false, nil, nil
 	})
-	time.AfterFunc(500*time.Millisecond, func() {
-		if err := c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", "p"); err != nil {
-			t.Error(err)
+	c.PrependReactor("delete", "daemonsets", func(k8stesting.Action) (bool, runtime.Object, error) {
+		n, err := c.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "a")
+		if err != nil || n.(*corev1.Node).Annotations[wire.NodeInventory] != "" {
+			t.Errorf("the plugin is ended while it has its devices: %v", err)
 		}
+		time.AfterFunc(300*time.Millisecond, func() {
+			if err := c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", "p"); err != nil {
+				t.Error(err)
+			}
+		})
+		return false, nil, nil
 	})
 	if err := w.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -116,7 +147,6 @@ func TestAPluginThatDoesNotEndIsNotWaitedForForever(t *testing.T) {
 	other := pluginPod("other")
 	other.OwnerReferences[0].Name = "another"
 	w, c := withdrawal(pluginPod("p"), other, publishedNode("a"))
-	w.Patience = 50 * time.Millisecond
 	if err := w.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -159,6 +159,10 @@ func (w *world) run(f []string) {
 		w.send(node.Kubelet{Knows: f[1] == "knows"})
 	case "stop":
 		w.send(node.Stopping{})
+	case "withdraw":
+		w.send(node.Withdrawing{})
+	case "withdrawn":
+		w.say("%v", w.state.IsWithdrawn())
 	case "trouble":
 		w.send(node.Troubled{Part: node.Part(f[1]), Why: strings.Join(f[2:], " ")})
 	case "works":

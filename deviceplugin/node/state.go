@@ -148,7 +148,11 @@ func (s *State) offer(d *device) Offer {
 	if s.settings.Offers == nil {
 		return Offer{Hidden: true}
 	}
-	return s.settings.Offers.Offer(&d.facts)
+	offer := s.settings.Offers.Offer(&d.facts)
+	if s.intake.withdrawing {
+		offer.Mode, offer.Given = sharing.HAMiCore, false
+	}
+	return offer
 }
 
 // condition decides which of the conditions is the device's.

@@ -65,6 +65,8 @@ func (e Recovered) apply(s *State) { s.troubles = without(s.troubles, e.Part) }
 type intake struct {
 	kubelet  bool // the kubelet knows our devices
 	stopping bool // the plugin was told to stop
+	// withdrawing: the plugins of the whole cluster are being uninstalled.
+	withdrawing bool
 }
 
 // Kubelet: the kubelet has taken our devices, or has not yet.
@@ -77,10 +79,34 @@ type Stopping struct{}
 
 func (Stopping) apply(s *State) { s.intake.stopping = true }
 
+// Withdrawing: the plugins of the cluster are being uninstalled. From now on every device is
+// wanted in mode hami-core, which leaves nothing on a device, as if nobody had given it a
+// mode: what others have made on it stays.
+type Withdrawing struct{}
+
+func (Withdrawing) apply(s *State) { s.intake.withdrawing = true }
+
+// IsWithdrawn reports that everything was taken back that can be while the pods run that hold
+// devices now: then nothing of the node is to be published any more.
+func (s State) IsWithdrawn() bool {
+	if !s.intake.withdrawing || !s.scanned || len(s.releases) > 0 {
+		return false
+	}
+	for i := range s.devices {
+		switch s.condition(&s.devices[i]).Kind {
+		case Unchecked, Changing, Failing:
+			return false
+		}
+	}
+	return true
+}
+
 // Withheld says why the kubelet would refuse every new pod with devices, if it
 // would: a pod that the kubelet has refused has failed for good.
 func (s State) Withheld() (why string, is bool) {
 	switch {
+	case s.intake.withdrawing:
+		return "the device plugin is being uninstalled", true
 	case s.intake.stopping:
 		return "the device plugin of this node was stopped", true
 	case !s.intake.kubelet:

@@ -34,6 +34,10 @@ const (
 	// v1.15.0 wants. Written by our device plugin when it is told to, read and
 	// overwritten by those schedulers, never read by ours.
 	NodeHandshake = "volcano.sh/node-vgpu-handshake"
+	// NodeWithdraw says until when (RFC 3339) the device plugin of the node is to take back all
+	// it can, since the plugins of the cluster are being uninstalled. Written and removed by
+	// the uninstallation, read by our device plugin.
+	NodeWithdraw = "volcano.sh/vgpu-withdraw"
 	// NodeLock is the lock of the legacy components: Volcano's scheduler sets it
 	// when deviceshare.NodeLockEnable is true, either device plugin removes it; ours
 	// only when it was taken for the pod that starts. Our scheduler sets and reads none.
