@@ -3,10 +3,7 @@
 package node_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,63 +11,17 @@ import (
 
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
+	"deviceshare/sharing/sharingtest/story"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario files")
-
-// TestScenarios runs testdata/*.txt. Each file is a story: commands, a line of
-// dashes, and what comes of them. With -rewrite the outcome is written into the
-// file; read the difference before committing it. The commands are described in
-// testdata/README.md.
+// TestScenarios runs the stories in testdata/*.txt; testdata/README.md describes the
+// commands.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) < 25 {
-		t.Fatalf("%d scenarios found: %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(data))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(data) {
-				t.Errorf("%s differs; run go test ./deviceplugin/node -run Scenarios -rewrite and read the difference. It is now:\n%s", file, got)
-			}
-		})
-	}
-}
-
-// play runs the blocks of a story and returns it with the outcomes that came.
-func play(t *testing.T, text string) string {
-	w := &world{t: t, hardware: newHardware(), config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}}}
-	w.state = w.fresh()
-	var out []string
-	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
-		commands, _, runs := strings.Cut(block, "\n----")
-		if !runs {
-			out = append(out, block) // a comment
-			continue
-		}
-		w.out = nil
-		for line := range strings.SplitSeq(commands, "\n") {
-			line, _, _ = strings.Cut(line, "#")
-			if fields := strings.Fields(line); len(fields) > 0 {
-				w.run(fields)
-			}
-		}
-		if len(w.out) == 0 {
-			w.out = []string{"ok"}
-		}
-		out = append(out, commands+"\n----\n"+strings.Join(w.out, "\n"))
-	}
-	return strings.Join(out, "\n\n") + "\n"
+	story.Run(t, 25, func(t *testing.T) story.World {
+		w := &world{t: t, hardware: newHardware(), config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}}}
+		w.state = w.fresh()
+		return w
+	})
 }
 
 // world is a plugin without effects over simulated hardware.
@@ -126,6 +77,15 @@ func modeOf(n node.Notice) string {
 		return string(n.Mode)
 	}
 	return ""
+}
+
+// Do carries out commands and returns what became different.
+func (w *world) Do(commands []string) string {
+	w.out = nil
+	for _, c := range commands {
+		w.run(strings.Fields(c))
+	}
+	return strings.Join(w.out, "\n")
 }
 
 func (w *world) run(f []string) {
