@@ -18,7 +18,10 @@ import (
 // commands.
 func TestScenarios(t *testing.T) {
 	story.Run(t, 25, func(t *testing.T) story.World {
-		w := &world{t: t, hardware: newHardware(), config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}}}
+		w := &world{
+			t: t, hardware: newHardware(), geometry: "h1", serves: sharing.Modes(),
+			config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}},
+		}
 		w.state = w.fresh()
 		return w
 	})
@@ -29,7 +32,9 @@ type world struct {
 	t        *testing.T
 	hardware *hardware
 	config   modes
+	geometry string // the hash of the geometries in force
 	lost     string // why the configuration is not known
+	serves   []sharing.Mode
 	found    []node.Facts
 	state    node.State
 	out      []string
@@ -39,7 +44,7 @@ type world struct {
 func (w *world) fresh() node.State {
 	return node.Reduce(node.New(node.Config{
 		Node:   "n1",
-		Powers: node.Powers{Serves: sharing.Modes(), Switches: true, Switched: switched()},
+		Powers: node.Powers{Serves: w.serves, Switches: true, Switched: switched()},
 		Health: node.HealthRules{Ignored: node.ApplicationXIDs(), Quiet: 60},
 	}), node.Kubelet{Knows: true})
 }
@@ -110,6 +115,12 @@ func (w *world) run(f []string) {
 		w.hardware.act(id, node.Action{Mode: mode})
 		w.send(node.ModeEntered{Device: id, Mode: mode})
 	case "restart":
+		if len(f) > 1 {
+			w.serves = nil
+			for _, m := range f[2:] {
+				w.serves = append(w.serves, sharing.Mode(m))
+			}
+		}
 		w.state = w.fresh()
 		w.applyConfig()
 		w.send(node.Scanned{Devices: w.found})
@@ -166,7 +177,7 @@ func (w *world) health(f []string) {
 	}
 }
 
-// configure edits modes: GPU-0=mps, default=mig, or "lost" and why.
+// configure edits modes: GPU-0=mps, default=mig, or the geometries, or "lost" and why.
 func (w *world) configure(f []string) {
 	w.lost = ""
 	if len(f) > 0 && f[0] == "lost" {
@@ -179,17 +190,20 @@ func (w *world) configure(f []string) {
 	w.config.given = given
 	for _, edit := range f {
 		id, mode, _ := strings.Cut(edit, "=")
-		if id == "default" {
+		switch id {
+		case "default":
 			w.config.byDefault = sharing.Mode(mode)
-			continue
+		case "geometries":
+			w.geometry = mode
+		default:
+			w.config.given[sharing.DeviceID(id)] = sharing.Mode(mode)
 		}
-		w.config.given[sharing.DeviceID(id)] = sharing.Mode(mode)
 	}
 	w.applyConfig()
 }
 
 func (w *world) applyConfig() {
-	s := node.Settings{Offers: w.config, GeometryHash: "h1"}
+	s := node.Settings{Offers: w.config, GeometryHash: w.geometry}
 	if w.lost != "" {
 		w.send(node.ConfigLost{Settings: s, Why: w.lost})
 		return

@@ -83,6 +83,19 @@ func TestWhatOneContainerAsks(t *testing.T) {
 			options:   []request.Option{request.WithDefaults(request.Defaults{Memory: 100})},
 			want:      sharing.Request{Count: 1, Memory: sharing.PercentMemory(10)},
 		},
+		"defaults that no device has count as none": {
+			resources: amounts{number: 1}, factor: 1 << 20,
+			options: []request.Option{request.WithDefaults(request.Defaults{Memory: 17})},
+			want:    sharing.Request{Count: 1, Memory: sharing.WholeMemory()},
+		},
+		"as many devices, and as much memory of each, as a node may have": {
+			resources: amounts{number: 1024, memory: 16 << 10}, factor: 1 << 10,
+			want: sharing.Request{Count: 1024, Memory: sharing.AbsoluteMemory(16 << 40)},
+		},
+		"100 percent is the whole memory": {
+			resources: amounts{number: 1, percent: 100},
+			want:      sharing.Request{Count: 1, Memory: sharing.PercentMemory(100)},
+		},
 		"other resources do not matter": {
 			resources: amounts{number: 1, "nvidia.com/gpu": -7},
 			want:      sharing.Request{Count: 1, Memory: sharing.WholeMemory()},
