@@ -85,7 +85,7 @@ func (l *layout) make(p *sharing.Partitioning, g *sharing.Geometry) string {
 	if problem := l.list(p, g); problem != "" {
 		return problem
 	}
-	for i := 0; i < l.n; i++ {
+	for i := range l.n {
 		l.order[i] = uint8(i)
 		for k := i; k > 0 && l.larger(p, l.order[k], l.order[k-1]); k-- {
 			l.order[k], l.order[k-1] = l.order[k-1], l.order[k]

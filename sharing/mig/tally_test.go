@@ -221,6 +221,31 @@ func TestTheMostThatCanBeHadIsThatOfTheLargestProfileWithAPlace(t *testing.T) {
 	}
 }
 
+func TestADeviceWithoutProfilesIsNotKnown(t *testing.T) {
+	d := sharingtest.Device(0, "A30", sharing.MIG)
+	for says, c := range map[string]struct {
+		p    *sharing.Partitioning
+		want bool
+	}{"no partitioning": {nil, false}, "no profiles": {&sharing.Partitioning{Slices: 4}, false}, "an A30": {d.MIG, true}} {
+		if got := (backend{}).IsKnown(&sharing.Device{MIG: c.p}); got != c.want {
+			t.Errorf("%s: %v", says, got)
+		}
+	}
+}
+
+func TestADeviceIsWorthItsSlicesWhereTheBestFitIsLookedFor(t *testing.T) {
+	d := sharingtest.Device(0, "A30", sharing.MIG)
+	best := sharingtest.BestFit(d)
+	for says, c := range map[string]struct {
+		d    *sharing.Device
+		want int64
+	}{"first match": {&d, 0}, "best fit": {&best, 4000}, "no partitioning": {&sharing.Device{}, 0}} {
+		if got := (backend{}).Worth(c.d); got != c.want {
+			t.Errorf("%s: %d, want %d", says, got, c.want)
+		}
+	}
+}
+
 // A view that was made without the backend has no tally: nothing of it is given.
 func TestNothingIsGivenOfADeviceThatNobodyCounts(t *testing.T) {
 	d := sharingtest.Free(sharingtest.Device(0, "A100-80", sharing.MIG))
