@@ -110,8 +110,11 @@ func (l *layout) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 			return "it names a profile without memory slices"
 		}
 		memory := p.Profiles[f].Memory
-		if e.Memory > 0 && (memory <= 0 || e.Memory < memory) {
+		if memory <= 0 {
 			memory = e.Memory
+		}
+		if e.Memory > 0 {
+			memory = min(memory, e.Memory)
 		}
 		for range e.Count {
 			l.at[l.n] = instance{profile: int32(f), memory: memory}
@@ -142,10 +145,7 @@ func (l *layout) of(f int) int {
 // compute, since those have the fewest legal starts; then as written.
 func (l *layout) larger(p *sharing.Partitioning, a, b uint8) bool {
 	f, g := &p.Profiles[l.at[a].profile], &p.Profiles[l.at[b].profile]
-	if f.Size != g.Size {
-		return f.Size > g.Size
-	}
-	return f.Compute > g.Compute
+	return f.Size > g.Size || f.Size == g.Size && f.Compute > g.Compute
 }
 
 // settle chooses starts for the partitions from the k-th largest on: for each the lowest
