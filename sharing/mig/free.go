@@ -174,6 +174,8 @@ func freeAt(p *sharing.Partitioning, position int) (sharing.Partition, bool) {
 }
 
 func before(p *sharing.Partitioning, f, start, g, other int) bool {
-	a, b := p.Profiles[f].Name, p.Profiles[g].Name
-	return a < b || a == b && (f < g || f == g && start < other)
+	if a, b := p.Profiles[f].Name, p.Profiles[g].Name; a != b {
+		return a < b
+	}
+	return f < g || f == g && start < other
 }

@@ -85,8 +85,8 @@ func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (los
 func (w *wanted) least(p *sharing.Partitioning) int {
 	size := p.Slices
 	for f := range p.Profiles {
-		if q := &p.Profiles[f]; w.isMetBy(q, q.Memory) {
-			size = min(size, q.Size)
+		if q := &p.Profiles[f]; q.Size < size && w.isMetBy(q, q.Memory) {
+			size = q.Size
 		}
 	}
 	return size
