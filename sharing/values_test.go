@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 )
 
 func TestMemoryResolvesOnTheDevice(t *testing.T) {
@@ -163,6 +164,20 @@ func TestWhichContainersOfAPodRunTogether(t *testing.T) {
 	} {
 		if got := sharing.Together(kinds[0], kinds[1]); got != want {
 			t.Errorf("%v before %v: %v", kinds[0], kinds[1], got)
+		}
+	}
+}
+
+func TestAModeWithoutABackendHasNone(t *testing.T) {
+	backends := factory.New()
+	for i, b := range backends {
+		if got, ok := backends.For(b.Mode()); !ok || got != b || backends.Index(b.Mode()) != i {
+			t.Errorf("%s is served by %v, number %d", b.Mode(), got, backends.Index(b.Mode()))
+		}
+	}
+	for _, m := range []sharing.Mode{"", "example.com/halves"} {
+		if got, ok := backends.For(m); ok || got != nil || backends.Index(m) != -1 {
+			t.Errorf("%q is served by %v, number %d", m, got, backends.Index(m))
 		}
 	}
 }

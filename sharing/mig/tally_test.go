@@ -51,6 +51,14 @@ func TestCutsAreThePlacesInUseWhateverTheirNames(t *testing.T) {
 	}
 }
 
+func TestAPartitionOfADeviceThatHasNoneCountsAsNobodys(t *testing.T) {
+	d := sharingtest.Device(0, "T4", sharing.MIG)
+	v := sharing.NewView(&d, []sharing.Held{part("a", sharing.App, "1g.10gb", 2, 1, "x")}, sharing.Backends{New()})
+	if got, ok := cutsOf(&v); !ok || got.at(2) != uncommon || taken(&v) != 1<<2 {
+		t.Errorf("%v, slices %b", got, taken(&v))
+	}
+}
+
 func TestNothingIsCutBesideWhatHasNoPlace(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.MIG)
 	for says, held := range map[string]sharing.Held{
