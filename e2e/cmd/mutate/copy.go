@@ -21,14 +21,13 @@ const (
 	// copied is the module's name in the copy. Gremlins takes the module's name out of a package's path wherever it
 	// stands, so that it finds no coverage for plugins/deviceshare/podstate.
 	copied = "mutated"
-	// apart begins the name of the folder of the package to be mutated. Gremlins also mutates the packages below it; none
-	// is below that. The name has to end with the package's.
+	// apart begins the name of the folder of the package to be mutated. Gremlins also mutates the packages below a
+	// folder; none is below this one. Gremlins finds the tests only if the name of the folder ends with the package's.
 	apart = "apart_"
 )
 
-// copyModule copies what the deciding packages and their tests read from root to work, and returns the folder of the package
-// of dir in the copy. It differs from the original where gremlins would otherwise count wrongly: see copied, apart
-// and coverCases.
+// copyModule copies what the deciding packages and their tests read from root to work, and returns the folder that the package
+// of dir has there. The copy differs from the original where gremlins would count wrongly: see copied, apart and coverCases.
 func copyModule(root, work, dir string) (subject string, err error) {
 	dir = path.Clean(filepath.ToSlash(dir))
 	subject = setApart(dir)
@@ -81,6 +80,9 @@ func rewrite(name string, src []byte, dir string) (string, []byte, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("parse: %w", err)
 	}
+	if found := strings.TrimSuffix(file.Name.Name, "_test"); own && found != path.Base(dir) {
+		return "", nil, fmt.Errorf("%s is of package %s: gremlins would not find the tests, and take every mutant as noticed", name, found)
+	}
 	edits := renameImports(file, dir)
 	if own && !strings.HasSuffix(name, "_test.go") {
 		edits = append(edits, coverCases(file)...)
@@ -88,7 +90,7 @@ func rewrite(name string, src []byte, dir string) (string, []byte, error) {
 	return name, apply(src, edits), nil
 }
 
-// edit inserts text before an offset in a file, in place of the bytes up to end.
+// edit puts text in place of the bytes from start to end.
 type edit struct {
 	start, end token.Pos
 	text       string

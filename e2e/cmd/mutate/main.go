@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate measures how well the tests of packages guard them: gremlins changes one operator at a time, and a
-// test has to notice it.
+// Command mutate measures how well tests guard the packages that decide. Gremlins changes one operator of a package at a
+// time, and a test of that package has to notice.
 //
 //	mutate sharing/place deviceplugin/node
 //
-// It runs from the root of the repository and fails if less than 95 % of the mutants of a package are run by a test, or less
-// than 95 % of those are noticed. Gremlins works on a copy that the package comment of copy.go describes.
+// It runs in the root of the repository. It fails if tests run less than 95 % of the mutants of a package, or notice
+// less than 95 % of those that they run.
 package main
 
 import (
@@ -18,20 +18,24 @@ import (
 	"syscall"
 )
 
-// enough is the least percentage of mutants that tests run, and of those that they notice.
-const enough = "95"
+const (
+	gremlins = "github.com/go-gremlins/gremlins/cmd/gremlins@v0.5.0"
+	// enough is the least percentage of mutants that tests run, and of those that they notice.
+	enough = "95"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	failed := false
 	for _, dir := range os.Args[1:] {
+		if ctx.Err() != nil {
+			break
+		}
+		fmt.Println("mutating", dir)
 		if err := mutate(ctx, dir); err != nil {
 			fmt.Fprintf(os.Stderr, "mutate %s: %v\n", dir, err)
 			failed = true
-		}
-		if ctx.Err() != nil {
-			break
 		}
 	}
 	if failed {
@@ -49,14 +53,13 @@ func mutate(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("copy the module to %s: %w", work, err)
 	}
-	fmt.Println("mutating", dir)
-	// The tests of a package run for a moment only: gremlins' own limit, three times that, would end runs that are
-	// merely slow to compile, and such a run counts neither as noticed nor as unnoticed.
-	c := exec.CommandContext(ctx, "go", "run", "github.com/go-gremlins/gremlins/cmd/gremlins@v0.5.0", "unleash",
-		"--workers", "1", "--timeout-coefficient", "150",
+	c := exec.CommandContext(ctx, "go", "run", gremlins, "unleash", "--workers", "1",
+		// A run of the tests may take this many times as long as the first one. A mutant whose run takes longer
+		// counts neither as noticed nor as unnoticed, so slow compilation must not look like an endless loop.
+		"--timeout-coefficient", "150",
 		"--threshold-efficacy", enough, "--threshold-mcover", enough, "./"+subject)
 	c.Dir, c.Stdout, c.Stderr = work, os.Stdout, os.Stderr
-	// Vet is no test, and symbols for a debugger take as long to link as the tests to run.
+	// Vet is no test. Without symbols for debuggers the tests are linked faster.
 	c.Env = append(os.Environ(), "GOFLAGS=-vet=off -ldflags=-w")
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	return c.Run()
