@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,10 +15,12 @@ import (
 	"deviceshare/sharing/sharingtest/story"
 )
 
+var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario files")
+
 // TestScenarios runs the stories in testdata/*.txt; testdata/README.md describes the
 // commands.
 func TestScenarios(t *testing.T) {
-	story.Run(t, 25, func(t *testing.T) story.World {
+	story.Run(t, 25, *rewrite, func(t *testing.T) story.World {
 		w := &world{
 			t: t, hardware: newHardware(), geometry: "h1", serves: sharing.Modes(),
 			config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}},

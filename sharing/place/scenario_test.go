@@ -3,6 +3,7 @@
 package place_test
 
 import (
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,10 +15,12 @@ import (
 	"deviceshare/sharing/sharingtest/story"
 )
 
+var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario files")
+
 // TestScenarios runs the stories in testdata/*.txt; testdata/README.md describes the
 // commands.
 func TestScenarios(t *testing.T) {
-	story.Run(t, 18, func(t *testing.T) story.World { return &world{t: t, ledgers: map[string]*sharing.Ledger{}} })
+	story.Run(t, 18, *rewrite, func(t *testing.T) story.World { return &world{t: t, ledgers: map[string]*sharing.Ledger{}} })
 }
 
 // world is the nodes of a story.

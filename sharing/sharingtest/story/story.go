@@ -14,15 +14,12 @@
 package story
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario files")
 
 // World is what the commands of one story act on.
 type World interface {
@@ -33,9 +30,9 @@ type World interface {
 
 // Run plays the stories in testdata/*.txt, each in a new world, and fails a test in
 // which something else comes of the commands than the file says. There must be as
-// many as least. With the flag -rewrite the outcomes are written into the files;
-// read the difference before committing it.
-func Run(t *testing.T, least int, newWorld func(t *testing.T) World) {
+// many as least. With rewrite the outcomes are written into the files instead; read
+// the difference before committing it.
+func Run(t *testing.T, least int, rewrite bool, newWorld func(t *testing.T) World) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) < least {
 		t.Fatalf("%d stories in testdata, want at least %d: %v", len(files), least, err)
@@ -48,7 +45,7 @@ func Run(t *testing.T, least int, newWorld func(t *testing.T) World) {
 			}
 			told := string(data)
 			got := Play(told, newWorld(t))
-			if *rewrite {
+			if rewrite {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
