@@ -4,8 +4,6 @@ package mig_test
 
 import (
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -108,55 +106,6 @@ func TestWhatIsLostIsOfTheGroupsThatHaveThePlace(t *testing.T) {
 	if six, zero := int64(8000*(30-12)/30+full), int64(8000*(30-6)/30+full); losses[0] != six || losses[1] != zero {
 		t.Errorf("1g@6 loses %d, 1g@0 loses %d; want %d and %d", losses[0], losses[1], six, zero)
 	}
-}
-
-// The oracle knows the legal places of the hardware and which slices are taken.
-func TestTheOptionsAreAllLegalPlacesThatAreFree(t *testing.T) {
-	r := rand.New(rand.NewPCG(11, 12))
-	for _, model := range []string{"A30", "A100-40", "A100-80", "H100", "H200"} {
-		d := sharingtest.Free(sharingtest.Device(0, model, sharing.MIG))
-		best := sharingtest.BestFit(d)
-		for range 60 {
-			held, taken, exist := randomly(r, &d)
-			mib := []int64{1, 6000, 9000, 15000, 30000, 60000}[r.IntN(6)]
-			want := map[string]bool{}
-			for _, f := range d.MIG.Profiles {
-				for _, start := range f.Starts {
-					if f.Memory >= sharing.MiBs(mib) && (f.Max == 0 || exist[f.Name] < f.Max) && taken&((1<<f.Size-1)<<start) == 0 {
-						want[fmt.Sprintf("%s@%d", f.Name, start)] = true
-					}
-				}
-			}
-			for says, device := range map[string]*sharing.Device{"first match": &d, "best fit": &best} {
-				v := sharing.NewView(device, held, factory.New())
-				got, losses := options(t, &v, sharingtest.Ask("main", mib, 0))
-				slices.Sort(got)
-				if !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
-					t.Fatalf("%s, %s, %d MiB beside %v: %v, want %v", model, says, mib, held, got, slices.Sorted(maps.Keys(want)))
-				}
-				if slices.Min(append(losses, 0)) < 0 {
-					t.Fatalf("%s, %s: %v", model, says, losses)
-				}
-			}
-		}
-	}
-}
-
-// randomly puts legal partitions on a device one after the other.
-func randomly(r *rand.Rand, d *sharing.Device) (held []sharing.Held, taken uint64, exist map[string]int) {
-	exist = map[string]int{}
-	for i := range r.IntN(5) {
-		f := d.MIG.Profiles[r.IntN(len(d.MIG.Profiles))]
-		start := f.Starts[r.IntN(len(f.Starts))]
-		span := uint64(1<<f.Size-1) << start
-		if taken&span != 0 || f.Max > 0 && exist[f.Name] == f.Max {
-			continue
-		}
-		taken |= span
-		exist[f.Name]++
-		held = append(held, inUse(sharing.Owner(fmt.Sprint("other-", i)), f.Name, start, f.Size, mig.Free, 0))
-	}
-	return held, taken, exist
 }
 
 func TestOptionsOfMadeUpDevices(t *testing.T) {
