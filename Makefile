@@ -91,14 +91,12 @@ fuzz: ## fuzz every decoder for FUZZTIME each (60s)
 bench: ## compare fit, refuse and session open with the in-tree code; print how much of what is asked MIG can give
 	$(GOTEST) -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./sharing/place/ ./sharing/mig/... ./plugins/deviceshare/
 
-# What decides. A mutant is one changed operator; a test must notice it. The runs of a package's tests are short, so that gremlins'
-# own limit on them would take mutants for endless loops. It finds no coverage in plugins/deviceshare, whose path has the module's name
-# in it twice; the table of transitions and the oracle of podstate were tried with mutants made by hand.
-MUTATED  ?= sharing/place sharing/policy sharing/request sharing/wire sharing/mig sharing deviceplugin/node
-GREMLINS := github.com/go-gremlins/gremlins/cmd/gremlins@v0.5.0
+# What decides. docs/mutants.md says what comes of it.
+MUTATED ?= sharing sharing/place sharing/policy sharing/request sharing/wire sharing/mig sharing/mps sharing/hamicore sharing/timeslicing \
+           sharing/podspec deviceplugin/node plugins/deviceshare/podstate
 
 mutate: ## change the deciding packages operator by operator and show what no test notices; MUTATED=DIR for one of them
-	@set -e; for p in $(MUTATED); do echo "mutating $$p"; $(GO) run $(GREMLINS) unleash --workers 2 --timeout-coefficient 150 ./$$p; done
+	@$(GO) run ./e2e/cmd/mutate $(MUTATED)
 
 lint: ## go vet and gofmt over every package
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi

@@ -58,3 +58,38 @@ func TestDividingADevice(t *testing.T) {
 		})
 	}
 }
+
+// On the node memory of 0 means unlimited, so nobody may be given it.
+func TestAPercentageThatComesToNothingDoesNotFit(t *testing.T) {
+	d := sharingtest.Device(0, "T4", sharing.HAMiCore)
+	d.Memory = 50 * sharing.MiB
+	v := sharing.NewView(&d, nil, factory.New())
+	for percent, want := range map[sharing.Percent]sharing.Reason{1: sharing.NotEnoughMemory, 2: sharing.Fits} {
+		if cost, got := v.Divide(&sharing.Request{Count: 1, Memory: sharing.PercentMemory(percent)}); got != want {
+			t.Errorf("%d%%: %v for %+v, want %v", percent, got, cost, want)
+		}
+	}
+}
+
+func TestOnlyTheBackendKnowsWhatADeviceOfPartitionsLacks(t *testing.T) {
+	huge := sharingtest.Ask("c", 1<<30, 0)
+	divided, cut := sharingtest.Device(0, "A30", sharing.HAMiCore), sharingtest.Device(1, "A30", sharing.MIG)
+	v, w := sharing.NewView(&divided, nil, factory.New()), sharing.NewView(&cut, nil, factory.New())
+	if got := v.Lacks(&huge); got != sharing.NotEnoughMemory {
+		t.Errorf("a device that is divided by amounts: %v", got)
+	}
+	if got := w.Lacks(&huge); got != sharing.Fits {
+		t.Errorf("a device of partitions: %v", got)
+	}
+	left, empty := v.Most()
+	if left != (sharing.Cost{}) || empty != left || v.Worth() != 0 {
+		t.Errorf("a device that is divided by amounts could give %+v of %+v, worth %d", left, empty, v.Worth())
+	}
+	if left, empty := w.Most(); left.Memory == 0 || left != empty {
+		t.Errorf("an empty device of partitions could give %+v of %+v", left, empty)
+	}
+	best := sharingtest.BestFit(sharingtest.Free(cut))
+	if x := sharing.NewView(&best, nil, factory.New()); x.Worth() == 0 {
+		t.Error("where the best fit is looked for, a device is worth nothing")
+	}
+}

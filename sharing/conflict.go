@@ -16,7 +16,7 @@ func (v *View) check(before *View, o Owner) error {
 		return fmt.Errorf("device %s: %v of %v memory given", d.ID, u.memory, d.Memory)
 	case u.cores > d.Cores && v.partitioner == nil && u.cores > was.cores:
 		return fmt.Errorf("device %s: %d%% of %d%% compute given", d.ID, u.cores, d.Cores)
-	case u.sharers > d.MaxShares && u.sharers > was.sharers:
+	case u.sharers > d.MaxShares: // every owner adds one
 		return fmt.Errorf("device %s: %d of %d shares given", d.ID, u.sharers, d.MaxShares)
 	}
 	for i := range v.held {

@@ -250,6 +250,7 @@ func TestCheckReportsWhatIsGivenBeyondTheDevice(t *testing.T) {
 		"memory":            {share, share, "memory given"},
 		"compute":           {small, sharing.Share{Device: "GPU-0", Mode: sharing.HAMiCore, Memory: 1, Cores: 101}, "compute given"},
 		"exclusive compute": {exclusive, small, "only one may"},
+		"small beside it":   {small, exclusive, "only one may"},
 		"the whole device":  {small, whole, "only one may"},
 		"unknown device":    {small, sharing.Share{Device: "GPU-9"}, "unknown device GPU-9"},
 	}
@@ -271,6 +272,47 @@ func TestCheckReportsWhatIsGivenBeyondTheDevice(t *testing.T) {
 	l.Record("two", sharingtest.Give("main", small))
 	if err := l.Check(); err == nil || !strings.Contains(err.Error(), "2 of 1 shares") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What others made of a device is no reason against a pod that does not make it worse.
+func TestAPodIsNotBlamedForWhatOthersHold(t *testing.T) {
+	divided := func(memory sharing.Bytes, cores sharing.Percent) sharing.Share {
+		return sharing.Share{Device: "GPU-0", Mode: sharing.HAMiCore, Memory: memory, Cores: cores}
+	}
+	partition := func(start, size int) sharing.Share {
+		return sharing.Share{Device: "GPU-1", Mode: sharing.MIG, Memory: sharing.GiB, Partition: sharing.Partition{Profile: "p", Start: start, Size: size}}
+	}
+	for says, c := range map[string]struct {
+		there []sharing.Share
+		next  sharing.Share
+		error string // "" if it can be reserved
+	}{
+		"too much memory is given, and it wants none":    {[]sharing.Share{divided(60*sharing.GiB, 0), divided(60*sharing.GiB, 0)}, divided(0, 5), ""},
+		"too much memory is given, and it wants more":    {[]sharing.Share{divided(60*sharing.GiB, 0), divided(60*sharing.GiB, 0)}, divided(1, 5), "memory given"},
+		"too much compute is given, and it wants none":   {[]sharing.Share{divided(1, 60), divided(1, 60)}, divided(1, 0), ""},
+		"too much compute is given, and it wants more":   {[]sharing.Share{divided(1, 60), divided(1, 60)}, divided(1, 1), "compute given"},
+		"another one lies beyond the device":             {[]sharing.Share{partition(7, 2)}, partition(0, 1), ""},
+		"it lies beyond the device itself":               {[]sharing.Share{partition(0, 1)}, partition(7, 2), "pod/main holds slices 7 to 8, which it does not have"},
+		"two others overlap":                             {[]sharing.Share{partition(4, 2), partition(5, 1)}, partition(0, 1), ""},
+		"it overlaps with one that overlaps with others": {[]sharing.Share{partition(4, 2), partition(5, 1)}, partition(4, 1), "hold what only one may"},
+	} {
+		l := sharing.NewLedger(node(), factory.New())
+		for i, s := range c.there {
+			l.Record(sharing.Owner(fmt.Sprint("other-", i)), sharingtest.Give("main", s))
+		}
+		err := l.Reserve("pod", sharingtest.Give("main", c.next))
+		if (err == nil) != (c.error == "") || err != nil && !strings.Contains(err.Error(), c.error) {
+			t.Errorf("%s: %v, want %q", says, err, c.error)
+		}
+	}
+	few := sharingtest.Device(0, "T4", sharing.HAMiCore)
+	few.MaxShares = 1
+	l := sharing.NewLedger(sharingtest.Node("n1", few), factory.New())
+	l.Record("one", sharingtest.Give("main", divided(1, 0)))
+	l.Record("two", sharingtest.Give("main", divided(1, 0)))
+	if err := l.Reserve("pod", sharingtest.Give("main", divided(1, 0))); err == nil || !strings.Contains(err.Error(), "3 of 1 shares") {
+		t.Errorf("too many shares are given, and it wants one more: %v", err)
 	}
 }
 

@@ -101,8 +101,8 @@ func (r *Refusals) Refused() bool { return r.Found < r.Wanted }
 // either fit or refused for a curable reason.
 func (r *Refusals) Curable() bool {
 	n := r.Found
-	for reason := Reason(1); reason < Reasons; reason++ {
-		if reason.Curable() {
+	for reason := range r.Count {
+		if Reason(reason).Curable() {
 			n += int(r.Count[reason])
 		}
 	}

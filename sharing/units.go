@@ -23,24 +23,18 @@ const MaxBytes Bytes = math.MaxInt64
 
 // MiBs returns n MiB, or MaxBytes when that does not fit, or 0 for a negative n.
 func MiBs(n int64) Bytes {
-	switch {
-	case n <= 0:
-		return 0
-	case n > int64(MaxBytes/MiB):
+	if n > int64(MaxBytes/MiB) {
 		return MaxBytes
 	}
-	return Bytes(n) * MiB
+	return max(Bytes(n), 0) * MiB
 }
 
 // Plus adds without wrapping.
 func (b Bytes) Plus(c Bytes) Bytes {
-	switch {
-	case c > 0 && b > MaxBytes-c:
-		return MaxBytes
-	case c < 0 && b < -MaxBytes-c:
-		return -MaxBytes
+	if c > 0 {
+		return min(b, MaxBytes-c) + c
 	}
-	return b + c
+	return max(b, -MaxBytes-c) + c
 }
 
 // Less subtracts, and never goes below zero.
@@ -80,10 +74,10 @@ type Percent int
 // Of returns p percent of b, rounded down to whole MiB: a share never exceeds
 // the fraction that was asked for. A negative or zero percentage is 0.
 func (p Percent) Of(b Bytes) Bytes {
-	if p <= 0 || b <= 0 {
+	if p <= 0 {
 		return 0
 	}
-	whole := int64(b / MiB)
+	whole := int64(max(b, 0) / MiB)
 	if whole > math.MaxInt64/int64(p) {
 		return MaxBytes
 	}

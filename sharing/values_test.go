@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
 )
 
 func TestMemoryResolvesOnTheDevice(t *testing.T) {
@@ -35,6 +36,12 @@ func TestMemoryResolvesOnTheDevice(t *testing.T) {
 			if got := c.m.On(c.total); got != c.want || c.m.Whole() != c.whole {
 				t.Errorf("%v, whole %v; want %v, %v", got, c.m.Whole(), c.want, c.whole)
 			}
+			amount, said := c.m.Absolute()
+			percent, relative := c.m.Percent()
+			if said && c.m != sharing.AbsoluteMemory(amount) || relative && c.m != sharing.PercentMemory(percent) ||
+				!said && !relative && c.want != 0 && c.want != c.total {
+				t.Errorf("it says %v, %v and %v%%, %v", amount, said, percent, relative)
+			}
 		})
 	}
 }
@@ -49,7 +56,16 @@ func TestBytesNeitherWrapNorGoBelowZero(t *testing.T) {
 	if got := sharing.GiB.Less(2 * sharing.GiB); got != 0 {
 		t.Errorf("one less two is %d", got)
 	}
-	for n, want := range map[int64]sharing.Bytes{-1: 0, 0: 0, 1: sharing.MiB, math.MaxInt64: sharing.MaxBytes} {
+	if got := (-sharing.GiB).Plus(-sharing.GiB); got != -2*sharing.GiB {
+		t.Errorf("two below zero are %d", got)
+	}
+	if got := sharing.GiB.Less(sharing.GiB - 1); got != 1 {
+		t.Errorf("one less almost as much is %d", got)
+	}
+	const most = int64(sharing.MaxBytes / sharing.MiB)
+	for n, want := range map[int64]sharing.Bytes{
+		-1: 0, 0: 0, 1: sharing.MiB, most: sharing.MaxBytes - sharing.MiB + 1, most + 1: sharing.MaxBytes, math.MaxInt64: sharing.MaxBytes,
+	} {
 		if got := sharing.MiBs(n); got != want {
 			t.Errorf("%d MiB are %d, want %d", n, got, want)
 		}
@@ -63,6 +79,9 @@ func TestBytesNeitherWrapNorGoBelowZero(t *testing.T) {
 		if got := b.String(); got != want {
 			t.Errorf("%d bytes print as %q, want %q", int64(b), got, want)
 		}
+	}
+	if got := sharing.Percent(50).Of(-sharing.GiB); got != 0 {
+		t.Errorf("half of less than nothing is %d", got)
 	}
 	if got := sharing.Percent(math.MaxInt).Of(sharing.MaxBytes); got != sharing.MaxBytes {
 		t.Errorf("an absurd percentage is %d", got)
@@ -97,13 +116,79 @@ func TestPartitionsOverlapWhereTheyShareASlice(t *testing.T) {
 	}
 }
 
+func TestTheSlicesOfAPartition(t *testing.T) {
+	const all = ^uint64(0)
+	for p, want := range map[sharing.Partition]uint64{
+		{}: 0, {Start: 5}: 0, {Size: 1}: 1, {Start: 2, Size: 3}: 0b11100,
+		{Size: 63}: all >> 1, {Start: 1, Size: 63}: all - 1, {Start: 63, Size: 1}: 1 << 63,
+		// Places that no device has.
+		{Size: 64}: all, {Start: 2, Size: 63}: all, {Start: 64, Size: 1}: all, {Start: 63, Size: 2}: all, {Start: -1, Size: 1}: all, {Size: -1}: all,
+	} {
+		if got := p.Slices(); got != want {
+			t.Errorf("%+v: %b, want %b", p, got, want)
+		}
+	}
+}
+
+func TestThePolicyOfPartitionsIsReadExactly(t *testing.T) {
+	for _, p := range sharing.PartitionPolicies() {
+		if got, err := sharing.ParsePartitionPolicy(p.String()); err != nil || got != p {
+			t.Errorf("%v is read as %v, %v", p, got, err)
+		}
+	}
+	for _, s := range []string{"", "best", "Best-fit", "policy 7"} {
+		if got, err := sharing.ParsePartitionPolicy(s); err == nil || !strings.Contains(err.Error(), "first-match, best-fit") {
+			t.Errorf("%q is read as %v, %v", s, got, err)
+		}
+	}
+	if got := sharing.PartitionPolicy(7).String(); got != "policy 7" {
+		t.Errorf("an unknown one prints as %q", got)
+	}
+}
+
+func TestAContainerOfAPlacementIsFoundByItsName(t *testing.T) {
+	p := sharing.Placement{Containers: []sharing.ContainerShares{{Container: "a"}, {Container: "b"}}}
+	if c, ok := p.Container("b"); !ok || c != &p.Containers[1] {
+		t.Errorf("%+v, %v", c, ok)
+	}
+	if c, ok := p.Container("c"); ok || c != nil {
+		t.Errorf("%+v, %v", c, ok)
+	}
+}
+
+// The rows are in the order of the spec: init containers and sidecars, then apps.
+func TestWhichContainersOfAPodRunTogether(t *testing.T) {
+	const i, s, a = sharing.Init, sharing.Sidecar, sharing.App
+	for kinds, want := range map[[2]sharing.ContainerKind]bool{
+		{i, i}: false, {i, s}: false, {i, a}: false, {s, i}: true, {s, s}: true, {s, a}: true, {a, a}: true,
+	} {
+		if got := sharing.Together(kinds[0], kinds[1]); got != want {
+			t.Errorf("%v before %v: %v", kinds[0], kinds[1], got)
+		}
+	}
+}
+
+func TestAModeWithoutABackendHasNone(t *testing.T) {
+	backends := factory.New()
+	for i, b := range backends {
+		if got, ok := backends.For(b.Mode()); !ok || got != b || backends.Index(b.Mode()) != i {
+			t.Errorf("%s is served by %v, number %d", b.Mode(), got, backends.Index(b.Mode()))
+		}
+	}
+	for _, m := range []sharing.Mode{"", "example.com/halves"} {
+		if got, ok := backends.For(m); ok || got != nil || backends.Index(m) != -1 {
+			t.Errorf("%q is served by %v, number %d", m, got, backends.Index(m))
+		}
+	}
+}
+
 func TestModesAreReadExactly(t *testing.T) {
 	for _, m := range sharing.Modes() {
 		if got, err := sharing.ParseMode(string(m)); err != nil || got != m {
 			t.Errorf("%q: %q, %v", m, got, err)
 		}
 	}
-	for _, s := range []string{"example.com/halves", "gpu.example.com/x", "a.b/c.d-e"} {
+	for _, s := range []string{"example.com/halves", "gpu.example.com/x", "a.b/c.d-e", "example.com/" + strings.Repeat("x", 51)} {
 		if got, err := sharing.ParseMode(s); err != nil || got != sharing.Mode(s) {
 			t.Errorf("%q: %q, %v", s, got, err)
 		}
@@ -124,6 +209,10 @@ func TestRefusalsReadAsTheEventOfThePod(t *testing.T) {
 	r.Count[sharing.Unhealthy], r.Count[sharing.NotEnoughMemory] = 3, 5
 	if got, want := r.String(), `0/8 devices fit container "main", 1 wanted: 5 NotEnoughMemory, 3 Unhealthy`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	r.Count[sharing.NotSelected] = 5
+	if got, want := r.String(), ": 5 NotSelected, 5 NotEnoughMemory, 3 Unhealthy"; !strings.HasSuffix(got, want) {
+		t.Errorf("equal counts are not in the order of the reasons: %s", got)
 	}
 	for reason := sharing.Reason(0); reason < sharing.Reasons; reason++ {
 		if s := reason.String(); s == "" {

@@ -165,6 +165,9 @@ func TestSelectors(t *testing.T) {
 		{"an id that contains it", sharing.Selector{UseIDs: []sharing.DeviceID{"GPU-10"}}, false},
 		{"not this id", sharing.Selector{NotIDs: []sharing.DeviceID{"GPU-1"}}, false},
 		{"not part of it", sharing.Selector{NotIDs: []sharing.DeviceID{"GPU"}}, true},
+		{"this id and not another", sharing.Selector{UseIDs: []sharing.DeviceID{"GPU-2"}, NotIDs: []sharing.DeviceID{"GPU-3"}}, false},
+		{"another model and not one more", sharing.Selector{UseModels: []string{"H100"}, NotModels: []string{"T4"}}, false},
+		{"another model and not another id", sharing.Selector{UseModels: []string{"H100"}, NotIDs: []sharing.DeviceID{"GPU-3"}}, false},
 		{"id and model both count", sharing.Selector{UseIDs: []sharing.DeviceID{"GPU-1"}, UseModels: []string{"H100"}}, false},
 	}
 	for _, c := range cases {

@@ -163,7 +163,7 @@ func (c change) afterLook(s situation) change {
 	c.waitsFor, c.settled = "", ""
 	c.verdict.actions = d.actions
 	c.verdict.condition = Condition{Changing, fmt.Sprintf("it is being brought into mode %s", s.wanted)}
-	if c.failure.attempts > 0 && c.failure.wanted == s.wanted {
+	if c.failure.wanted == s.wanted {
 		// What is shown stays the same while the same is tried again and again.
 		c.verdict.condition = Condition{c.failure.kind, c.failure.why}
 	}

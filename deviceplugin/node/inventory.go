@@ -77,15 +77,11 @@ func legible(why string) string {
 // scaledMemory is a multiple of the memory in whole MiB, the unit in which it is
 // given out. A factor that is no number, or not above zero, counts as 1.
 func scaledMemory(b sharing.Bytes, factor float64) sharing.Bytes {
-	whole := int64(b / sharing.MiB)
-	if !(factor > 0) || factor == 1 || math.IsInf(factor, 0) {
-		return sharing.MiBs(whole)
+	if !(factor > 0) || math.IsInf(factor, 0) {
+		factor = 1
 	}
-	scaled := float64(whole) * factor
-	if scaled >= math.MaxInt64/float64(sharing.MiB) {
-		return sharing.MaxBytes
-	}
-	return sharing.MiBs(int64(scaled))
+	const beyondAll = 1 << 62 // in MiB, and still an int64
+	return sharing.MiBs(int64(min(float64(b/sharing.MiB)*factor, beyondAll)))
 }
 
 // scaledCores is 100 percent times the factor, rounded to whole percent.

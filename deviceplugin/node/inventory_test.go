@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -106,6 +107,34 @@ func TestSettingsShapeWhatIsOffered(t *testing.T) {
 	}
 }
 
+func TestScalingOffersAMultipleInWholeUnits(t *testing.T) {
+	const gib = sharing.GiB
+	for says, c := range map[string]struct {
+		has           sharing.Bytes
+		memory, cores float64
+		offers        sharing.Bytes
+		percent       sharing.Percent
+	}{
+		"as it is":                        {gib, 1, 1, gib, 100},
+		"a part":                          {gib, 0.5, 0.25, gib / 2, 25},
+		"whole MiB and percent":           {3 * sharing.MiB, 0.5, 0.126, sharing.MiB, 13},
+		"what the driver has beside them": {gib + 5, 1, 1, gib, 100},
+		"nothing said":                    {gib, 0, 0, gib, 100},
+		"less than nothing":               {gib, -1, -1, gib, 100},
+		"no number":                       {gib, math.NaN(), math.NaN(), gib, 100},
+		"without end":                     {gib, math.Inf(1), math.Inf(1), gib, 100},
+		"a thousand times":                {gib, 1000, 1000, 1000 * gib, 100_000},
+		"more than that of compute":       {gib, 1, 1000.01, gib, 100},
+		"more memory than there can be":   {gib, 1e300, 1, sharing.MaxBytes, 100},
+	} {
+		o := node.Offer{Mode: sharing.HAMiCore, MemoryScaling: c.memory, CoreScaling: c.cores}
+		s := at(node.Powers{}, node.Settings{Offers: byIndex{0: o}}, node.Scanned{Devices: []node.Facts{{UUID: "GPU-a", Memory: c.has}}})
+		if d := s.Inventory().Devices[0]; d.Memory != c.offers || d.Cores != c.percent {
+			t.Errorf("%s: %v and %d%%, want %v and %d%%", says, d.Memory, d.Cores, c.offers, c.percent)
+		}
+	}
+}
+
 func TestADeviceThatCannotBeUsedInItsModeIsNotOffered(t *testing.T) {
 	partitioned := drivertest.A100(0)
 	partitioned.MIG.Enabled = true
@@ -192,6 +221,11 @@ func TestReasonsArePublishedInOneLegibleLine(t *testing.T) {
 	}
 	if other, _ := inv.Device(found[1].UUID); other.Healthy || !strings.Contains(other.Reason, "kubelet does not know") {
 		t.Errorf("before the kubelet knows the node it publishes %+v", other)
+	}
+	longest := strings.Repeat("x", 300)
+	brief := node.Reduce(s, node.Silent{Device: found[1].UUID, Why: longest}).Inventory()
+	if d, _ := brief.Device(found[1].UUID); d.Reason != longest {
+		t.Errorf("a reason that is short enough is published as %q", d.Reason)
 	}
 	now := s.Inventory()
 	if other, _ := now.Device(found[1].UUID); !other.Healthy {

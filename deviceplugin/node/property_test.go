@@ -23,7 +23,7 @@ func TestRandomStoriesAgreeWithTheOracle(t *testing.T) {
 	seen := map[node.Kind]int{}
 	starts, acts := 0, 0
 	for seed := range uint64(rounds) {
-		s := newStory(t, seed)
+		s := newWalk(t, seed)
 		for range length {
 			s.happen()
 			s.check()
@@ -46,8 +46,8 @@ func TestRandomStoriesAgreeWithTheOracle(t *testing.T) {
 	}
 }
 
-// story is one random history.
-type story struct {
+// walk is one random history.
+type walk struct {
 	*hardware
 	t      *testing.T
 	random *rand.Rand
@@ -69,8 +69,8 @@ type begun struct {
 	mode    sharing.Mode
 }
 
-func newStory(t *testing.T, seed uint64) *story {
-	s := &story{
+func newWalk(t *testing.T, seed uint64) *walk {
+	s := &walk{
 		hardware: newHardware(), t: t, random: rand.New(rand.NewPCG(seed, 1)), seen: map[node.Kind]int{},
 		config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}},
 		cards:  []node.Facts{card("GPU-0", 0, "A100", "1"), card("GPU-1", 1, "T4", "2"), card("GPU-2", 2, "P4", "3"), card("GPU-3", 3, "A100", "1")},
@@ -80,7 +80,7 @@ func newStory(t *testing.T, seed uint64) *story {
 }
 
 // restart ends the process: what it knew is gone, hardware and records stay.
-func (s *story) restart() {
+func (s *walk) restart() {
 	s.begun, s.oracle, s.told = map[sharing.DeviceID]begun{}, &oracle{}, newTold(s.t)
 	s.state = node.New(node.Config{
 		Node:   "n1",
@@ -90,7 +90,7 @@ func (s *story) restart() {
 	s.send(node.Configured{Settings: node.Settings{Offers: s.config}})
 }
 
-func (s *story) send(e node.Event) {
+func (s *walk) send(e node.Event) {
 	before := s.state
 	s.state = reduce(s.t, s.state, e)
 	s.oracle.add(e)
@@ -100,9 +100,9 @@ func (s *story) send(e node.Event) {
 	}
 }
 
-func (s *story) any() sharing.DeviceID { return s.cards[s.random.IntN(len(s.cards))].UUID }
+func (s *walk) any() sharing.DeviceID { return s.cards[s.random.IntN(len(s.cards))].UUID }
 
-func (s *story) happen() {
+func (s *walk) happen() {
 	s.now += node.Moment(s.random.IntN(40))
 	id := s.any()
 	why := fmt.Sprintf("because %d", s.random.IntN(3))
@@ -145,7 +145,7 @@ func (s *story) happen() {
 	}
 }
 
-func (s *story) scan() {
+func (s *walk) scan() {
 	var found []node.Facts
 	slots := map[string]bool{}
 	for _, i := range s.random.Perm(len(s.cards)) {
@@ -156,7 +156,7 @@ func (s *story) scan() {
 	s.send(node.Scanned{Devices: found})
 }
 
-func (s *story) edit(id sharing.DeviceID) {
+func (s *walk) edit(id sharing.DeviceID) {
 	next := modes{byDefault: s.config.byDefault, given: map[sharing.DeviceID]sharing.Mode{}}
 	for k, v := range s.config.given {
 		next.given[k] = v
@@ -167,7 +167,7 @@ func (s *story) edit(id sharing.DeviceID) {
 }
 
 // start is a pod that was placed in some mode.
-func (s *story) start(id sharing.DeviceID) {
+func (s *walk) start(id sharing.DeviceID) {
 	s.pods++
 	owner := sharing.Owner(fmt.Sprint("pod-", s.pods))
 	mode := sharing.Modes()[s.random.IntN(4)]
@@ -199,7 +199,7 @@ func (s *story) start(id sharing.DeviceID) {
 }
 
 // work does the next thing that the plan has for a device, as the agent would.
-func (s *story) work(id sharing.DeviceID) {
+func (s *walk) work(id sharing.DeviceID) {
 	if b, busy := s.begun[id]; busy {
 		s.act(id, b)
 		return
@@ -225,7 +225,7 @@ func (s *story) work(id sharing.DeviceID) {
 }
 
 // act takes one of the actions that were begun.
-func (s *story) act(id sharing.DeviceID, b begun) {
+func (s *walk) act(id sharing.DeviceID, b begun) {
 	if held := s.holders(id); len(held) > 0 {
 		s.t.Errorf("%s with %s, which %v hold", b.actions[0], id, held)
 	}
@@ -245,7 +245,7 @@ func (s *story) act(id sharing.DeviceID, b begun) {
 }
 
 // check compares the snapshot with the oracle's.
-func (s *story) check() {
+func (s *walk) check() {
 	inv := s.state.Inventory()
 	for _, c := range s.cards {
 		want, known := s.oracle.condition(c)

@@ -5,8 +5,6 @@ package node_test
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,63 +12,22 @@ import (
 
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
+	"deviceshare/sharing/sharingtest/story"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario files")
 
-// TestScenarios runs testdata/*.txt. Each file is a story: commands, a line of
-// dashes, and what comes of them. With -rewrite the outcome is written into the
-// file; read the difference before committing it. The commands are described in
-// testdata/README.md.
+// TestScenarios runs the stories in testdata/*.txt; testdata/README.md describes the
+// commands.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) < 25 {
-		t.Fatalf("%d scenarios found: %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(data))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(data) {
-				t.Errorf("%s differs; run go test ./deviceplugin/node -run Scenarios -rewrite and read the difference. It is now:\n%s", file, got)
-			}
-		})
-	}
-}
-
-// play runs the blocks of a story and returns it with the outcomes that came.
-func play(t *testing.T, text string) string {
-	w := &world{t: t, hardware: newHardware(), config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}}}
-	w.state = w.fresh()
-	var out []string
-	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
-		commands, _, runs := strings.Cut(block, "\n----")
-		if !runs {
-			out = append(out, block) // a comment
-			continue
+	story.Run(t, 25, *rewrite, func(t *testing.T) story.World {
+		w := &world{
+			t: t, hardware: newHardware(), geometry: "h1", serves: sharing.Modes(),
+			config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}},
 		}
-		w.out = nil
-		for line := range strings.SplitSeq(commands, "\n") {
-			line, _, _ = strings.Cut(line, "#")
-			if fields := strings.Fields(line); len(fields) > 0 {
-				w.run(fields)
-			}
-		}
-		if len(w.out) == 0 {
-			w.out = []string{"ok"}
-		}
-		out = append(out, commands+"\n----\n"+strings.Join(w.out, "\n"))
-	}
-	return strings.Join(out, "\n\n") + "\n"
+		w.state = w.fresh()
+		return w
+	})
 }
 
 // world is a plugin without effects over simulated hardware.
@@ -78,7 +35,9 @@ type world struct {
 	t        *testing.T
 	hardware *hardware
 	config   modes
+	geometry string // the hash of the geometries in force
 	lost     string // why the configuration is not known
+	serves   []sharing.Mode
 	found    []node.Facts
 	state    node.State
 	out      []string
@@ -88,7 +47,7 @@ type world struct {
 func (w *world) fresh() node.State {
 	return node.Reduce(node.New(node.Config{
 		Node:   "n1",
-		Powers: node.Powers{Serves: sharing.Modes(), Switches: true, Switched: switched()},
+		Powers: node.Powers{Serves: w.serves, Switches: true, Switched: switched()},
 		Health: node.HealthRules{Ignored: node.ApplicationXIDs(), Quiet: 60},
 	}), node.Kubelet{Knows: true})
 }
@@ -128,6 +87,15 @@ func modeOf(n node.Notice) string {
 	return ""
 }
 
+// Do carries out commands and returns what became different.
+func (w *world) Do(commands []string) string {
+	w.out = nil
+	for _, c := range commands {
+		w.run(strings.Fields(c))
+	}
+	return strings.Join(w.out, "\n")
+}
+
 func (w *world) run(f []string) {
 	rest := strings.Join(f[1:], " ")
 	switch f[0] {
@@ -150,6 +118,12 @@ func (w *world) run(f []string) {
 		w.hardware.act(id, node.Action{Mode: mode})
 		w.send(node.ModeEntered{Device: id, Mode: mode})
 	case "restart":
+		if len(f) > 1 {
+			w.serves = nil
+			for _, m := range f[2:] {
+				w.serves = append(w.serves, sharing.Mode(m))
+			}
+		}
 		w.state = w.fresh()
 		w.applyConfig()
 		w.send(node.Scanned{Devices: w.found})
@@ -210,7 +184,7 @@ func (w *world) health(f []string) {
 	}
 }
 
-// configure edits modes: GPU-0=mps, default=mig, or "lost" and why.
+// configure edits modes: GPU-0=mps, default=mig, or the geometries, or "lost" and why.
 func (w *world) configure(f []string) {
 	w.lost = ""
 	if len(f) > 0 && f[0] == "lost" {
@@ -223,17 +197,20 @@ func (w *world) configure(f []string) {
 	w.config.given = given
 	for _, edit := range f {
 		id, mode, _ := strings.Cut(edit, "=")
-		if id == "default" {
+		switch id {
+		case "default":
 			w.config.byDefault = sharing.Mode(mode)
-			continue
+		case "geometries":
+			w.geometry = mode
+		default:
+			w.config.given[sharing.DeviceID(id)] = sharing.Mode(mode)
 		}
-		w.config.given[sharing.DeviceID(id)] = sharing.Mode(mode)
 	}
 	w.applyConfig()
 }
 
 func (w *world) applyConfig() {
-	s := node.Settings{Offers: w.config, GeometryHash: "h1"}
+	s := node.Settings{Offers: w.config, GeometryHash: w.geometry}
 	if w.lost != "" {
 		w.send(node.ConfigLost{Settings: s, Why: w.lost})
 		return

@@ -102,6 +102,10 @@ func TestOfEqualPositionsTheOneIsTakenThatKeepsMostOpen(t *testing.T) {
 		{"without others the lowest", listing(d, of("ones", times(7, "1g.10gb"))), nil, "1g.10gb@0 ones-0"},
 		{"if the others are out of reach, the one beside which larger ones have room",
 			d, []sharing.Held{inUse("a", "1g.10gb", 3, 1, "group1", 3)}, "1g.10gb@2 group1-2"},
+		{"the one another group has that has only such, although larger ones had room beside the next",
+			listing(d, of("seven", times(7, "1g.10gb")), of("five", times(5, "1g.10gb"))), []sharing.Held{inUse("a", "1g.10gb", 4, 1, "seven", 4)}, "1g.10gb@0 seven-0"},
+		{"the one the most others have, of those that have only such", listing(d, of("mixed", times(1, "3g.40gb"), times(3, "1g.10gb")),
+			of("five", times(5, "1g.10gb")), of("six", times(6, "1g.10gb"))), nil, "1g.10gb@4 mixed-1"},
 		{"another group that cannot be laid out counts for nothing", listing(d, of("ones", times(7, "1g.10gb")), of("wrong", lone, times(1, "7g.80gb"))), nil, "1g.10gb@0 ones-0"},
 	}
 	for _, c := range cases {

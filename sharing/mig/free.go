@@ -82,7 +82,7 @@ func freeStarts(v *sharing.View, f int) uint64 {
 func choose(v *sharing.View, f int, starts uint64, n int) int {
 	p := v.Device.MIG
 	for {
-		best, most := -1, -1
+		best, most := 0, -1
 		for rest := starts; rest != 0; rest &= rest - 1 {
 			start := bits.TrailingZeros64(rest)
 			span, _ := spanOf(p, &p.Profiles[f], start)

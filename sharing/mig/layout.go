@@ -66,7 +66,7 @@ func (l *layout) make(p *sharing.Partitioning, g *sharing.Geometry) string {
 	if problem := l.list(p, g); problem != "" {
 		return problem
 	}
-	for i := 0; i < l.n; i++ {
+	for i := range l.n {
 		l.order[i] = uint8(i)
 		for k := i; k > 0 && l.larger(p, l.order[k], l.order[k-1]); k-- {
 			l.order[k], l.order[k-1] = l.order[k-1], l.order[k]
@@ -91,8 +91,11 @@ func (l *layout) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 			return "it names a profile without memory slices"
 		}
 		memory := p.Profiles[f].Memory
-		if e.Memory > 0 && (memory <= 0 || e.Memory < memory) {
+		if memory <= 0 {
 			memory = e.Memory
+		}
+		if e.Memory > 0 {
+			memory = min(memory, e.Memory)
 		}
 		for range e.Count {
 			l.at[l.n] = instance{profile: int32(f), memory: memory}
@@ -123,10 +126,7 @@ func (l *layout) of(f int) int {
 // compute, since those have the fewest legal starts; then as written.
 func (l *layout) larger(p *sharing.Partitioning, a, b uint8) bool {
 	f, g := &p.Profiles[l.at[a].profile], &p.Profiles[l.at[b].profile]
-	if f.Size != g.Size {
-		return f.Size > g.Size
-	}
-	return f.Compute > g.Compute
+	return f.Size > g.Size || f.Size == g.Size && f.Compute > g.Compute
 }
 
 // settle chooses starts for the partitions from the k-th largest on: for each the lowest

@@ -184,6 +184,43 @@ func TestPositionsAreInTheOrderWrittenAndStartsLargestFirst(t *testing.T) {
 	}
 }
 
+// Of one size the profile with more compute has fewer starts.
+func TestTheLargestPartitionIsLaidOutFirst(t *testing.T) {
+	p := sharingtest.Models()["A100-80"].MIG
+	for want, names := range map[string][2]string{
+		"1g.20gb@2 2g.20gb@0": {"1g.20gb", "2g.20gb"},
+		"2g.20gb@0 1g.20gb@2": {"2g.20gb", "1g.20gb"},
+		"1g.10gb@2 1g.20gb@0": {"1g.10gb", "1g.20gb"},
+		"3g.40gb@4 4g.40gb@0": {"3g.40gb", "4g.40gb"},
+	} {
+		parts, err := Layout(p, &sharing.Geometry{Name: "g", Entries: []sharing.GeometryEntry{{Profile: names[0], Count: 1}, {Profile: names[1], Count: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%s@%d %s@%d", parts[0].Profile, parts[0].Start, parts[1].Profile, parts[1].Start); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestAGeometryHasAsManyPartitionsAsAreKept(t *testing.T) {
+	one := sharing.Profile{Name: "one", Compute: 1, Size: 1}
+	for start := range 64 {
+		one.Starts = append(one.Starts, start)
+	}
+	p := &sharing.Partitioning{Slices: 64, Profiles: []sharing.Profile{one, {Name: "none", Starts: []int{0}}}}
+	for counts, want := range map[[2]int]string{{64, 0}: "", {60, 4}: "", {65, 0}: "count", {60, 5}: "count"} {
+		g := &sharing.Geometry{Name: "g", Entries: []sharing.GeometryEntry{{Profile: "one", Count: counts[0]}, {Profile: "one", Count: counts[1]}}}
+		if parts, err := Layout(p, g); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %d partitions, %v", counts, len(parts), err)
+		}
+	}
+	g := &sharing.Geometry{Name: "g", Entries: []sharing.GeometryEntry{{Profile: "none", Count: 1}}}
+	if _, err := Layout(p, g); err == nil || !strings.Contains(err.Error(), "without memory slices") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAnImpossibleGeometrySaysWhy(t *testing.T) {
 	p := sharingtest.Models()["A100-80"].MIG
 	many := &sharing.Geometry{Name: "g"}

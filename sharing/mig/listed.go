@@ -145,7 +145,7 @@ func hasProfile(g *sharing.Geometry, profile string) bool {
 // geometries can be skipped without laying them out.
 func (w *wanted) offers(p *sharing.Partitioning, g *sharing.Geometry) bool {
 	for _, e := range g.Entries {
-		if f := profile(p, e.Profile); f >= 0 && e.Count > 0 && w.isMetBy(&p.Profiles[f], p.Profiles[f].Memory) {
+		if f := profile(p, e.Profile); f >= 0 && w.isMetBy(&p.Profiles[f], p.Profiles[f].Memory) {
 			return true
 		}
 	}

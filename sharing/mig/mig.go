@@ -155,13 +155,8 @@ func (w *wanted) percent(p *sharing.Profile) sharing.Percent {
 
 // smaller orders profiles by what they take of a device.
 func smaller(a, b *sharing.Profile) bool {
-	switch {
-	case a.Memory != b.Memory:
-		return a.Memory < b.Memory
-	case a.Compute != b.Compute:
-		return a.Compute < b.Compute
-	}
-	return a.Size < b.Size
+	return a.Memory < b.Memory || a.Memory == b.Memory &&
+		(a.Compute < b.Compute || a.Compute == b.Compute && a.Size < b.Size)
 }
 
 // give writes the share of a partition to s.

@@ -76,6 +76,7 @@ func TestFit(t *testing.T) {
 		{"a quarter of an A30", a30, nil, percent(25), "1g.6gb@0 group1-0"},
 		{"what hardware has, where the administrator wrote more", a30, nil, sharingtest.Ask("main", 6144, 0), "2g.12gb@0 group2-0"},
 		{"what the administrator wrote, where hardware has more", modest, nil, sharingtest.Ask("main", 5000, 0), "1g.6gb@0 less-0"},
+		{"of equal memory the one with less compute", listing(a100, of("two", times(1, "4g.40gb"), times(1, "3g.40gb"))), nil, sharingtest.Ask("main", 30000, 0), "3g.40gb@4 two-1"},
 		{"more than the administrator wrote", modest, nil, sharingtest.Ask("main", 5001, 0), ""},
 		{"more than the largest", a100, nil, sharingtest.Ask("main", 81000, 0), ""},
 		{"free: a small one at the end", free, nil, sharingtest.Ask("main", 1000, 0), "1g.10gb@6 free-6"},
@@ -201,6 +202,9 @@ func TestAWireNameLeadsBackToThePlace(t *testing.T) {
 			parts, err := mig.Layout(m.MIG, g)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if part, ok := mig.At(m.MIG, g.Name, len(parts)); ok {
+				t.Errorf("%s: %s has %d partitions, and one more is %+v", name, g.Name, len(parts), part)
 			}
 			for n, part := range parts {
 				if got, ok := mig.At(m.MIG, g.Name, n); !ok || got != part {

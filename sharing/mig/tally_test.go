@@ -51,6 +51,14 @@ func TestCutsAreThePlacesInUseWhateverTheirNames(t *testing.T) {
 	}
 }
 
+func TestAPartitionOfADeviceThatHasNoneCountsAsNobodys(t *testing.T) {
+	d := sharingtest.Device(0, "T4", sharing.MIG)
+	v := sharing.NewView(&d, []sharing.Held{part("a", sharing.App, "1g.10gb", 2, 1, "x")}, sharing.Backends{New()})
+	if got, ok := cutsOf(&v); !ok || got.at(2) != uncommon || taken(&v) != 1<<2 {
+		t.Errorf("%v, slices %b", got, taken(&v))
+	}
+}
+
 func TestNothingIsCutBesideWhatHasNoPlace(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.MIG)
 	for says, held := range map[string]sharing.Held{
@@ -218,6 +226,31 @@ func TestTheMostThatCanBeHadIsThatOfTheLargestProfileWithAPlace(t *testing.T) {
 	}
 	if left, empty := v.Most(); left.Cores != 0 || empty.Cores != 0 {
 		t.Errorf("without compute: %+v of %+v", left, empty)
+	}
+}
+
+func TestADeviceWithoutProfilesIsNotKnown(t *testing.T) {
+	d := sharingtest.Device(0, "A30", sharing.MIG)
+	for says, c := range map[string]struct {
+		p    *sharing.Partitioning
+		want bool
+	}{"no partitioning": {nil, false}, "no profiles": {&sharing.Partitioning{Slices: 4}, false}, "an A30": {d.MIG, true}} {
+		if got := (backend{}).IsKnown(&sharing.Device{MIG: c.p}); got != c.want {
+			t.Errorf("%s: %v", says, got)
+		}
+	}
+}
+
+func TestADeviceIsWorthItsSlicesWhereTheBestFitIsLookedFor(t *testing.T) {
+	d := sharingtest.Device(0, "A30", sharing.MIG)
+	best := sharingtest.BestFit(d)
+	for says, c := range map[string]struct {
+		d    *sharing.Device
+		want int64
+	}{"first match": {&d, 0}, "best fit": {&best, 4000}, "no partitioning": {&sharing.Device{}, 0}} {
+		if got := (backend{}).Worth(c.d); got != c.want {
+			t.Errorf("%s: %d, want %d", says, got, c.want)
+		}
 	}
 }
 

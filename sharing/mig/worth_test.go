@@ -7,6 +7,9 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/sharingtest"
 )
 
 // model is a device on its own that is asked at random, see worth.go.
@@ -163,4 +166,27 @@ func written(table map[[2]int]int) string {
 		b.WriteString("},\n")
 	}
 	return b.String()
+}
+
+// What cannot be told apart is in use slice by slice; what lies beyond the device is not
+// seen.
+func TestTheShapeOfADeviceIsWhatIsInUse(t *testing.T) {
+	const app = sharing.App
+	d := sharingtest.Device(0, "A100-80", sharing.MIG)
+	for says, c := range map[string]struct {
+		held []sharing.Held
+		want shape
+	}{
+		"nothing":                         {nil, shape{}},
+		"a half and a single":             {[]sharing.Held{part("a", app, "3g.40gb", 4, 4, "x"), part("b", app, "1g.10gb", 0, 1, "x")}, shape{0: 1, 4: 4}},
+		"a pair of another device":        {[]sharing.Held{part("a", app, "2g.99gb", 2, 2, "x")}, shape{2: 1, 3: 1}},
+		"a half, and one that overlaps":   {[]sharing.Held{part("a", app, "3g.40gb", 0, 4, "x"), part("b", app, "2g.20gb", 2, 2, "x")}, shape{0: 4}},
+		"a pair, and one half beside it":  {[]sharing.Held{part("a", app, "2g.20gb", 0, 2, "x"), part("b", app, "2g.20gb", 1, 2, "x")}, shape{0: 2, 2: 1}},
+		"one that begins beyond the last": {[]sharing.Held{part("a", app, "1g.99gb", 8, 1, "x"), part("b", app, "1g.99gb", 40, 1, "x")}, shape{}},
+	} {
+		v := sharing.NewView(&d, c.held, sharing.Backends{New()})
+		if got := shapeOf(&v); got != c.want {
+			t.Errorf("%s: %v, want %v", says, got, c.want)
+		}
+	}
 }

@@ -2,7 +2,11 @@
 
 package place
 
-import "deviceshare/sharing"
+import (
+	"slices"
+
+	"deviceshare/sharing"
+)
 
 // carries reports whether one of the picks is on device d.
 func carries(picks []pick, d int) bool {
@@ -130,11 +134,7 @@ func (a *attempt) take(i int, picks []pick, refusals *sharing.Refusals) []pick {
 		return picks
 	}
 	var room [maxCandidates]candidate
-	list := room[:0]
-	if len(a.views) > len(room) {
-		list = make([]candidate, 0, len(a.views))
-	}
-	all := a.candidates(i, picks, list, false, refusals)
+	all := a.candidates(i, picks, slices.Grow(room[:0], len(a.views)), false, refusals)
 	if !refusals.Refused() {
 		picks = a.takeTogether(i, picks, all)
 	}
@@ -178,10 +178,7 @@ func bestMode(all []candidate, wanted, modes int) int16 {
 		score int64
 	}
 	var room [usualModes]devices
-	of := room[:]
-	if modes > len(of) {
-		of = make([]devices, modes)
-	}
+	of := append(room[:0], make([]devices, modes)...)
 	for _, c := range all {
 		if d := &of[c.rank]; d.found < wanted {
 			d.found++

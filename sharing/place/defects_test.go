@@ -238,8 +238,10 @@ func TestDefect13_ModeIsPerDeviceAndNeverReplaced(t *testing.T) {
 	partitioning.Geometries = []sharing.Geometry{{Name: "wrong", Entries: []sharing.GeometryEntry{{Profile: "9g.99gb", Count: 1}}}}
 	uncut.MIG = &partitioning
 	onNode(t, uncut).refused(sharingtest.Pod("pod", sharingtest.Ask("main", 100, 0)), sharing.NoPartitionFits)
-	unknown := sharingtest.Device(0, "A30", "somewhat-shared")
-	onNode(t, unknown).refused(sharingtest.Pod("pod", sharingtest.Ask("main", 100, 0)), sharing.NoBackend)
+	for _, mode := range []sharing.Mode{"somewhat-shared", ""} {
+		unknown := sharingtest.Device(0, "A30", mode)
+		onNode(t, unknown).refused(sharingtest.Pod("pod", sharingtest.Ask("main", 100, 0)), sharing.NoBackend)
+	}
 }
 
 // In-tree: a mode that does not match is refused like a full card, with a reason

@@ -5,6 +5,8 @@
 package place
 
 import (
+	"slices"
+
 	"deviceshare/sharing"
 	"deviceshare/sharing/policy"
 )
@@ -107,10 +109,7 @@ func (a *attempt) several(placement *sharing.Placement, refusals *sharing.Refusa
 		total += a.pod.Requests[i].Count
 	}
 	var room [8]pick
-	picks := room[:0]
-	if total > len(room) {
-		picks = make([]pick, 0, total)
-	}
+	picks := slices.Grow(room[:0], total)
 	for i := range a.pod.Requests {
 		if picks = a.take(i, picks, refusals); !refusals.Refused() {
 			continue

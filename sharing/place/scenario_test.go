@@ -5,8 +5,6 @@ package place_test
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,74 +12,15 @@ import (
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/policy"
+	"deviceshare/sharing/sharingtest/story"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario files")
 
-// TestScenarios runs testdata/*.txt. Each file is a story: commands, a line of
-// dashes, and what comes of them. With -rewrite the outcome is written into the
-// file; read the difference before committing it. The commands are described in
-// testdata/README.md.
+// TestScenarios runs the stories in testdata/*.txt; testdata/README.md describes the
+// commands.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios found: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(data))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(data) {
-				t.Errorf("%s differs; run go test ./sharing/place -run Scenarios -rewrite and read the difference:\n%s", file, difference(string(data), got))
-			}
-		})
-	}
-}
-
-// play runs the blocks of a story and returns it with the outcomes that came.
-func play(t *testing.T, text string) string {
-	w := &world{t: t, ledgers: map[string]*sharing.Ledger{}}
-	var out []string
-	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
-		command, _, runs := strings.Cut(block, "\n----")
-		if !runs {
-			out = append(out, block) // a comment
-			continue
-		}
-		var lines []string
-		for line := range strings.SplitSeq(command, "\n") {
-			if line, _, _ = strings.Cut(line, "#"); strings.TrimSpace(line) != "" {
-				lines = append(lines, strings.TrimSpace(line))
-			}
-		}
-		result := w.run(lines)
-		for _, l := range w.ledgers {
-			if err := l.Check(); err != nil {
-				t.Errorf("after %q: %v", lines[0], err)
-			}
-		}
-		out = append(out, command+"\n----\n"+strings.TrimRight(result, "\n"))
-	}
-	return strings.Join(out, "\n\n") + "\n"
-}
-
-func difference(want, got string) string {
-	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return fmt.Sprintf("line %d\nwant %s\ngot  %s", i+1, a[i], b[i])
-		}
-	}
-	return fmt.Sprintf("%d lines, want %d", len(b), len(a))
+	story.Run(t, 18, *rewrite, func(t *testing.T) story.World { return &world{t: t, ledgers: map[string]*sharing.Ledger{}} })
 }
 
 // world is the nodes of a story.
@@ -89,6 +28,17 @@ type world struct {
 	t       *testing.T
 	nodes   []string
 	ledgers map[string]*sharing.Ledger
+}
+
+// Do carries out one command and checks that the ledgers still add up.
+func (w *world) Do(lines []string) string {
+	outcome := w.run(lines)
+	for _, l := range w.ledgers {
+		if err := l.Check(); err != nil {
+			w.t.Errorf("after %q: %v", lines[0], err)
+		}
+	}
+	return outcome
 }
 
 func (w *world) run(lines []string) string {

@@ -115,10 +115,7 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 	}
 	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
 	var room [usualModes]int
-	found := room[:]
-	if len(a.backends) > len(found) {
-		found = make([]int, len(a.backends))
-	}
+	found := append(room[:0], make([]int, len(a.backends))...)
 	for d := range a.views {
 		v, cost, reason := a.weigh(d, picks, req)
 		if reason != sharing.Fits {

@@ -91,20 +91,24 @@ func TestWhichNodeAPolicyPrefers(t *testing.T) {
 	d := *sick.Device
 	d.Healthy = false
 	sick = sharing.NewView(&d, sick.Held(), factory.New())
+	bare := sharingtest.Device(0, "A100-80", sharing.HAMiCore)
+	bare.Memory, bare.Cores = 0, 0
 	nodes := map[string][]sharing.View{
-		"empty":         {used(0, "A100-80", 0), used(1, "A100-80", 0)},
-		"hardly used":   {used(0, "A100-80", 0, 1), used(1, "A100-80", 0)},
-		"half":          {used(0, "A100-80", 0, 80), used(1, "A100-80", 100, 80)},
-		"full":          {used(0, "A100-80", 100, 80), used(1, "A100-80", 100, 80)},
-		"full and sick": {used(0, "A100-80", 0), sick},
-		"many empty":    {used(0, "T4", 0), used(1, "T4", 0), used(2, "T4", 0), used(3, "T4", 0)},
-		"nothing":       nil,
+		"with no memory and no compute": {sharing.NewView(&bare, nil, factory.New())},
+		"empty":                         {used(0, "A100-80", 0), used(1, "A100-80", 0)},
+		"hardly used":                   {used(0, "A100-80", 0, 1), used(1, "A100-80", 0)},
+		"half":                          {used(0, "A100-80", 0, 80), used(1, "A100-80", 100, 80)},
+		"full":                          {used(0, "A100-80", 100, 80), used(1, "A100-80", 100, 80)},
+		"full and sick":                 {used(0, "A100-80", 0), sick},
+		"many empty":                    {used(0, "T4", 0), used(1, "T4", 0), used(2, "T4", 0), used(3, "T4", 0)},
+		"nothing":                       nil,
 	}
 	want := map[string]struct{ binpack, spread int64 }{
 		"empty": {0, 100}, "hardly used": {1, 99}, "half": {75, 25}, "full": {100, 0},
-		"full and sick": {0, 100}, // a broken device is no reason to come or to stay away
-		"many empty":    {0, 100}, // nor is the number of devices
-		"nothing":       {0, 0},
+		"full and sick":                 {0, 100}, // a broken device is no reason to come or to stay away
+		"many empty":                    {0, 100}, // nor is the number of devices
+		"nothing":                       {0, 0},
+		"with no memory and no compute": {100, 0}, // what offers nothing counts as full
 	}
 	for says, views := range nodes {
 		b, s := named(t, "binpack").Node(views, pod), named(t, "spread").Node(views, pod)

@@ -4,6 +4,7 @@ package request_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"deviceshare/sharing"
@@ -39,6 +40,14 @@ func TestWhatAnnotationsSay(t *testing.T) {
 			want: sharing.PodRequest{Selector: sharing.Selector{
 				UseIDs: []sharing.DeviceID{"GPU-a", "GPU-b"}, NotIDs: []sharing.DeviceID{"GPU-c"},
 			}},
+		},
+		"a UUID as long as they may be": {
+			annotations: map[string]string{wire.UserUseIDs: "GPU-" + strings.Repeat("x", 124)},
+			want:        sharing.PodRequest{Selector: sharing.Selector{UseIDs: []sharing.DeviceID{sharing.DeviceID("GPU-" + strings.Repeat("x", 124))}}},
+		},
+		"a policy as long as they may be": {
+			annotations: map[string]string{wire.UserPolicy: strings.Repeat("x", 63)},
+			want:        sharing.PodRequest{Policy: strings.Repeat("x", 63)},
 		},
 		"a policy": {annotations: map[string]string{wire.UserPolicy: "spread"}, want: sharing.PodRequest{Policy: "spread"}},
 		"a group to spread is told apart by namespace": {
@@ -112,6 +121,14 @@ func TestMistakesInAnnotations(t *testing.T) {
 		"a policy that cannot be a name": {
 			map[string]string{wire.UserPolicy: "Bin Pack"},
 			[]string{m + wire.UserPolicy + `]: "Bin Pack" is not a policy name`},
+		},
+		"a policy that is longer than names are": {
+			map[string]string{wire.UserPolicy: strings.Repeat("x", 64)},
+			[]string{m + wire.UserPolicy + `]: "` + strings.Repeat("x", 64) + `" is not a policy name`},
+		},
+		"a policy without a name": {
+			map[string]string{wire.UserPolicy: ""},
+			[]string{m + wire.UserPolicy + `]: "" is not a policy name`},
 		},
 		"an unknown policy for groups": {
 			map[string]string{wire.UserGroupPolicy: "pack"},

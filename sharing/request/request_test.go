@@ -83,6 +83,14 @@ func TestWhatOneContainerAsks(t *testing.T) {
 			options:   []request.Option{request.WithDefaults(request.Defaults{Memory: 100})},
 			want:      sharing.Request{Count: 1, Memory: sharing.PercentMemory(10)},
 		},
+		"as many devices, and as much memory of each, as a node may have": {
+			resources: amounts{number: 1024, memory: 16 << 10}, factor: 1 << 10,
+			want: sharing.Request{Count: 1024, Memory: sharing.AbsoluteMemory(16 << 40)},
+		},
+		"100 percent is the whole memory": {
+			resources: amounts{number: 1, percent: 100},
+			want:      sharing.Request{Count: 1, Memory: sharing.PercentMemory(100)},
+		},
 		"other resources do not matter": {
 			resources: amounts{number: 1, "nvidia.com/gpu": -7},
 			want:      sharing.Request{Count: 1, Memory: sharing.WholeMemory()},
@@ -98,6 +106,15 @@ func TestWhatOneContainerAsks(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})
+	}
+}
+
+func TestADefaultThatNoDeviceHasCountsAsNone(t *testing.T) {
+	for memory, want := range map[int64]sharing.Memory{16: sharing.AbsoluteMemory(16 << 40), 17: sharing.WholeMemory()} {
+		got, mistakes := request.Read(pod(amounts{number: 1}), request.DefaultNames(), 1<<20, request.WithDefaults(request.Defaults{Memory: memory}))
+		if len(mistakes) > 0 || got.Requests[0].Memory != want {
+			t.Errorf("%d TiB: %+v, %v", memory, got.Requests, mistakes)
+		}
 	}
 }
 

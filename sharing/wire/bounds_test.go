@@ -39,6 +39,99 @@ func TestAPlacementThatWouldBeTooLongIsNotWritten(t *testing.T) {
 	}
 }
 
+// inventoryOf is a large inventory with this many bytes in reasons beside one in each.
+func inventoryOf(reasons int) sharing.Inventory {
+	inv := sharing.Inventory{Node: "n1"}
+	for i := range 600 {
+		n := min(reasons, 511)
+		reasons -= n
+		inv.Devices = append(inv.Devices, sharing.Device{
+			ID: sharing.DeviceID(fmt.Sprintf("GPU-%03d", i)), Index: i, Memory: sharing.GiB, Cores: 100, MaxShares: 1,
+			Mode: sharing.HAMiCore, Reason: strings.Repeat("x", 1+n),
+		})
+	}
+	return inv
+}
+
+func TestTheLongestTextIsWrittenAndAByteMoreIsNot(t *testing.T) {
+	short, err := wire.EncodeInventory(inventoryOf(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := wire.MaxText - len(short)
+	if text, err := wire.EncodeInventory(inventoryOf(rest)); err != nil || len(text) != wire.MaxText {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if text, err := wire.EncodeInventory(inventoryOf(rest + 1)); err == nil || text != "" {
+		t.Errorf("%d bytes are written", len(text))
+	}
+	placement := func(names int) sharing.Placement {
+		p := sharing.Placement{Node: "n1"}
+		for i := range 1200 {
+			n := min(names, 240)
+			names -= n
+			p.Containers = append(p.Containers, sharing.ContainerShares{Container: fmt.Sprintf("c%04d", i) + strings.Repeat("x", n)})
+		}
+		return p
+	}
+	if short, err = wire.EncodePlacement(placement(0)); err != nil {
+		t.Fatal(err)
+	}
+	rest = wire.MaxText - len(short)
+	if text, err := wire.EncodePlacement(placement(rest)); err != nil || len(text) != wire.MaxText {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if text, err := wire.EncodePlacement(placement(rest + 1)); err == nil || text != "" {
+		t.Errorf("%d bytes are written", len(text))
+	}
+}
+
+func TestLegacyTextsOfTheGreatestLengthAreLookedAt(t *testing.T) {
+	const longest = wire.MaxText
+	for n, long := range map[int]bool{longest: false, longest + 1: true} {
+		_, err := wire.DecodeAssigned(strings.Repeat("x", n), nil, nil, 1)
+		if err == nil || strings.Contains(err.Error(), "bytes long") != long {
+			t.Errorf("%d bytes of what a pod was given: %v", n, err)
+		}
+		_, err = wire.DecodeRegister(strings.Repeat("x", n), 1)
+		if err == nil || strings.Contains(err.Error(), "bytes long") != long {
+			t.Errorf("%d bytes of what a node has: %v", n, err)
+		}
+	}
+}
+
+func TestWhatMayStandInAUUID(t *testing.T) {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./"
+	placed := func(id string) error {
+		_, err := wire.EncodePlacement(sharing.Placement{Node: "n1", Containers: []sharing.ContainerShares{{Container: "c", Shares: []sharing.Share{
+			{Device: sharing.DeviceID(id), Mode: sharing.HAMiCore, Memory: sharing.GiB},
+		}}}})
+		return err
+	}
+	for c := range 128 {
+		if fits := strings.Contains(allowed, string(rune(c))); (placed("GPU-"+string(rune(c))) == nil) != fits {
+			t.Errorf("%q in a UUID: allowed is %v", rune(c), !fits)
+		}
+	}
+	if err := placed(strings.Repeat("x", 128)); err != nil {
+		t.Errorf("the longest: %v", err)
+	}
+	if placed(strings.Repeat("x", 129)) == nil || placed("") == nil {
+		t.Error("one that is longer, or empty, is written")
+	}
+}
+
+func TestWhatMayStandInAName(t *testing.T) {
+	for name, fits := range map[string]bool{
+		strings.Repeat("x", 253): true, strings.Repeat("x", 254): false, "": false,
+		"\nx": false, "x\n": false, "\xff": false, "é": true, "\u0085": false,
+	} {
+		if _, err := wire.EncodeInventory(sharing.Inventory{Node: name}); (err == nil) != fits {
+			t.Errorf("a node %q: %v", name, err)
+		}
+	}
+}
+
 // The position in an error is that of the piece that is wrong, in whichever container
 // and device it is.
 func TestMistakesInTheLegacyTextAreFound(t *testing.T) {

@@ -122,6 +122,7 @@ func TestAssignedTextsThatAreRefused(t *testing.T) {
 		at, why string
 	}{
 		"an entry too few":            {"GPU-x,NVIDIA,1,0:", two, "", "1 entries for 2 containers"},
+		"one too few beside empty":    {";;GPU-x,NVIDIA,1,0:", two, "", "1 entries for 2 containers"},
 		"an entry too many":           {"GPU-x,NVIDIA,1,0:;GPU-x,NVIDIA,1,0:", one, "", "2 entries for 1 containers"},
 		"an entry for nobody":         {"GPU-x,NVIDIA,1,0:", nil, "", "1 entries for 0 containers"},
 		"too few fields":              {";GPU-x,NVIDIA,1:", two, "byte 1", "has 3 fields"},
@@ -154,6 +155,8 @@ func TestWhatTheInventoryAddsToTheLegacyText(t *testing.T) {
 	inv := node1()
 	bare := node1()
 	bare.Devices[1].MIG = nil
+	unlisted := node1()
+	unlisted.Devices[1].MIG = &sharing.Partitioning{Slices: 8}
 	free := node1()
 	free.Devices[1].MIG.Geometries = nil
 	one := []wire.ContainerRef{{Name: "a", Asks: true}}
@@ -193,6 +196,10 @@ func TestWhatTheInventoryAddsToTheLegacyText(t *testing.T) {
 		},
 		"a device without partitioning keeps what the text says": {
 			&bare, idB + "[group1-3],NVIDIA,5000,0:",
+			sharing.Share{Device: idB, Mode: sharing.MIG, Memory: 5000 * sharing.MiB, Partition: sharing.Partition{Geometry: "group1", Position: 3}},
+		},
+		"and so does one whose profiles nobody knows": {
+			&unlisted, idB + "[group1-3],NVIDIA,5000,0:",
 			sharing.Share{Device: idB, Mode: sharing.MIG, Memory: 5000 * sharing.MiB, Partition: sharing.Partition{Geometry: "group1", Position: 3}},
 		},
 	} {

@@ -202,3 +202,11 @@ func TestWhatADecoderRefusesIsNotEncoded(t *testing.T) {
 	_, err = wire.EncodeInventory(large)
 	refused(t, err, "", "bytes long")
 }
+
+func TestANUMANodeThatIsNotSaidIsNotKnown(t *testing.T) {
+	text, _ := wire.EncodeInventory(node1())
+	got, err := wire.DecodeInventory(edited(t, text, edit{`"numa":0,`, ``}))
+	if err != nil || got.Devices[0].NUMA != -1 || got.Devices[1].NUMA != 1 {
+		t.Errorf("%+v, %v", got.Devices, err)
+	}
+}
