@@ -111,7 +111,7 @@ func TestWhatOneContainerAsks(t *testing.T) {
 
 func TestADefaultThatNoDeviceHasCountsAsNone(t *testing.T) {
 	for memory, want := range map[int64]sharing.Memory{16: sharing.AbsoluteMemory(16 << 40), 17: sharing.WholeMemory()} {
-		got, mistakes := request.Read(pod(amounts{number: 1}), request.DefaultNames(), 1<<20, request.WithDefaults(request.Defaults{Memory: memory}))
+		got, mistakes := request.Read(pod(amounts{number: 1}), podspec.DefaultNames(), 1<<20, request.WithDefaults(request.Defaults{Memory: memory}))
 		if len(mistakes) > 0 || got.Requests[0].Memory != want {
 			t.Errorf("%d TiB: %+v, %v", memory, got.Requests, mistakes)
 		}
