@@ -51,8 +51,9 @@ func Build(ctx context.Context, repo string, progress func(line string)) (string
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("build helm: lock %s: %w", lock.Name(), err)
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags="+flags(), "-o", path, "helm.sh/helm/v4/cmd/helm")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags="+flags(), "-o", path, "helm.sh/helm/v4/cmd/helm")
 	build.Dir = filepath.Join(repo, "e2e", "controlplane")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the control plane is compiled
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build helm in %s: %w\n%s", build.Dir, err, out)
 	}

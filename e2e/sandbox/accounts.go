@@ -53,6 +53,9 @@ func accessKinds() map[string]schema.GroupVersionResource {
 
 // installAccounts creates the namespace, accounts, roles and bindings of the manifests.
 func (c *Cluster) installAccounts(ctx context.Context) error {
+	if c.opts.Installed {
+		return nil // the chart makes them
+	}
 	all, err := objects(filepath.Join(c.layout.repo, "manifests", "install", "deviceshare.yaml"), accessKinds())
 	if err != nil {
 		return err

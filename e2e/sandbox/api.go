@@ -39,6 +39,9 @@ func (c *Cluster) Components() []ComponentStatus { return c.sup.status() }
 // Kill sends SIGKILL to a component and returns when it is gone. Unless Options.NoRestart is set it is started again
 // after a short delay; WaitReady waits for that.
 func (c *Cluster) Kill(name string) error {
+	if w, ok := c.workload(name); ok {
+		return w.kill(context.Background())
+	}
 	p, err := c.sup.find(name)
 	if err != nil {
 		return err
@@ -49,6 +52,10 @@ func (c *Cluster) Kill(name string) error {
 // Freeze keeps a component from doing anything, as a machine that is short of memory does, until thaw is called. Its
 // connections stay open.
 func (c *Cluster) Freeze(name string) (thaw func() error, err error) {
+	if w, ok := c.workload(name); ok {
+		ctx := context.Background()
+		return func() error { return w.signal(ctx, syscall.SIGCONT) }, w.signal(ctx, syscall.SIGSTOP)
+	}
 	p, err := c.sup.find(name)
 	if err != nil {
 		return nil, err
@@ -58,6 +65,9 @@ func (c *Cluster) Freeze(name string) (thaw func() error, err error) {
 
 // StopComponent stops a component in an orderly way and leaves it stopped.
 func (c *Cluster) StopComponent(name string) error {
+	if w, ok := c.workload(name); ok {
+		return w.stop(context.Background())
+	}
 	p, err := c.sup.find(name)
 	if err != nil {
 		return err
@@ -68,6 +78,9 @@ func (c *Cluster) StopComponent(name string) error {
 
 // StartComponent starts a component that was stopped; a running one is left alone.
 func (c *Cluster) StartComponent(name string) error {
+	if w, ok := c.workload(name); ok {
+		return w.start(context.Background())
+	}
 	p, err := c.sup.find(name)
 	if err != nil {
 		return err
@@ -87,11 +100,17 @@ func (c *Cluster) Restart(name string) error {
 func (c *Cluster) WaitReady(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
+	if w, ok := c.workload(name); ok {
+		return w.waitReady(ctx)
+	}
 	return c.sup.waitReady(ctx, name)
 }
 
 // Log is the whole log of a component, over all its lives.
 func (c *Cluster) Log(name string) (string, error) {
+	if w, ok := c.workload(name); ok {
+		return w.log(context.Background())
+	}
 	text, err := os.ReadFile(c.layout.log(name))
 	if err != nil {
 		return "", fmt.Errorf("read log of %s: %w", name, err)

@@ -53,6 +53,9 @@ func targets(o Options, l layout) []target {
 	if !o.NoKubelet {
 		out = append(out, runtimeTarget(l))
 	}
+	if o.Installed {
+		return append(out, hookTarget(l)) // the product comes in images
+	}
 	return append(out, productTargets(o, l)...)
 }
 
@@ -93,6 +96,12 @@ func productTargets(o Options, l layout) []target {
 		out = append(out, own(Scheduler, "deviceshare-scheduler", withoutCgo))
 	}
 	return out
+}
+
+// hookTarget is NVIDIA's program that a host with GPUs has.
+func hookTarget(l layout) target {
+	return target{what: "NVIDIA's CDI hook", module: "manifests/images", output: l.bin(cdiHook), flags: []string{"-ldflags=" + ldStrip},
+		packages: []string{"github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook"}}
 }
 
 // productBinary is where a binary of this project is built to.

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,6 +32,8 @@ type Cluster struct {
 	lock   *lock
 	inside *namespaces
 	sup    *supervisor
+	// apiAddress is set in a cluster whose product is installed.
+	apiAddress serviceAddress
 
 	config  *rest.Config
 	client  kubernetes.Interface
@@ -57,7 +61,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		c.lock.release()
 		return nil, err
 	}
-	if c.inside, err = makeNamespaces(ctx, c.layout); err != nil {
+	if c.inside, err = makeNamespaces(ctx, c.layout, o.Installed); err != nil {
 		c.lock.release()
 		return nil, err
 	}
@@ -77,7 +81,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		{"making certificates and configuration", c.prepare},
 		{"starting etcd, apiserver and containerd", c.startBase},
 		{"installing Volcano's resource definitions", c.installCRDs},
-		{"creating the accounts and roles of the manifests", c.installAccounts},
+		{"giving the product its accounts", c.installAccounts},
 		{"starting controllers, kubelet and scheduler", c.startControllers},
 		{"starting deviceshare", c.startProduct},
 		{"creating simulated nodes", c.startNodes},
@@ -107,7 +111,13 @@ func (c *Cluster) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	server := fmt.Sprintf("https://127.0.0.1:%d", c.ports.API)
+	if c.opts.Installed {
+		c.apiAddress, c.ports.API = newServiceAddress(l), apiPort
+		if err := c.apiAddress.add(); err != nil {
+			return err
+		}
+	}
+	server := "https://" + net.JoinHostPort(c.apiHost(), strconv.Itoa(c.ports.API))
 	if err := makePKI(l, server, c.nodeIP, c.opts.StockScheduler); err != nil {
 		return err
 	}
@@ -115,6 +125,12 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if !c.opts.NoKubelet {
 		if err := c.inside.do(func() error { return tryOverlay(l) }); err != nil {
 			v.Snapshotter = "native"
+		}
+	}
+	if c.opts.Installed {
+		v.BaseSpec = l.config(baseSpecFile)
+		if err := c.writeBaseSpec(ctx); err != nil {
+			return err
 		}
 	}
 	if err := writeConfig(l, v, c.opts); err != nil {
@@ -138,7 +154,20 @@ func (c *Cluster) prepareNode(ctx context.Context) error {
 	if err := makeCgroup(c.layout); err != nil {
 		return err
 	}
-	return installGPUs(c.layout, c.opts.Topology)
+	if c.opts.Installed {
+		if err := makeDriverRoot(c.layout, c.opts.Topology); err != nil {
+			return err
+		}
+	}
+	return c.installGPUs()
+}
+
+// apiHost is where the API server listens. Pods of an installation reach it at the address of its Service.
+func (c *Cluster) apiHost() string {
+	if c.opts.Installed {
+		return c.apiAddress.address.String()
+	}
+	return "127.0.0.1"
 }
 
 func (c *Cluster) makeClients() error {
@@ -173,6 +202,11 @@ func (c *Cluster) startBase(ctx context.Context) error {
 		if err := importImages(ctx, c.layout); err != nil {
 			return fmt.Errorf("%w\n%s", err, logTail(c.layout.log(Containerd)))
 		}
+		if c.opts.Installed {
+			if err := c.importProduct(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	// Looked up while the apiserver starts: asking go takes a second.
 	var err error
@@ -184,7 +218,10 @@ func (c *Cluster) startBase(ctx context.Context) error {
 
 // startControllers starts whatever needs the apiserver and waits for all of it.
 func (c *Cluster) startControllers(ctx context.Context) error {
-	all := []component{c.controllerManager(), c.volcanoControllers(), c.scheduler()}
+	all := []component{c.controllerManager(), c.volcanoControllers()}
+	if !c.opts.Installed {
+		all = append(all, c.scheduler())
+	}
 	if !c.opts.NoKubelet {
 		all = append(all, c.kubelet())
 	}
@@ -196,6 +233,9 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 
 // startProduct starts the device plugin and the webhook, as far as they are built.
 func (c *Cluster) startProduct(ctx context.Context) error {
+	if c.opts.Installed {
+		return c.install(ctx)
+	}
 	var all []component
 	if c.opts.hasDevicePlugin() {
 		all = append(all, c.devicePlugin())
@@ -241,6 +281,9 @@ func (c *Cluster) Stop() error {
 		c.inside.end()
 		c.sup.settle()
 		c.stopErr = clean(c.layout)
+		if c.opts.Installed {
+			c.stopErr = errors.Join(c.stopErr, c.apiAddress.remove())
+		}
 		c.lock.release()
 	})
 	return c.stopErr

@@ -27,8 +27,10 @@ func (c *Cluster) apiServer() component {
 	l, p := c.layout, c.ports
 	args := []string{"apiserver",
 		"--etcd-dir=" + l.in("etcd"), flag("etcd-client-port", p.EtcdClient), flag("etcd-peer-port", p.EtcdPeer), "--",
-		"--bind-address=127.0.0.1", flag("secure-port", p.API), "--advertise-address=127.0.0.1",
-		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16",
+		"--bind-address=" + c.apiHost(), flag("secure-port", p.API), "--advertise-address=" + c.apiHost(),
+		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=" + l.serviceRange().String(),
+		// A webhook is called at its pods' addresses: nothing here translates those of Services.
+		"--enable-aggregator-routing=true",
 		"--tls-cert-file=" + l.cert("apiserver"), "--tls-private-key-file=" + l.key("apiserver"),
 		"--client-ca-file=" + l.cert("ca"), "--authorization-mode=Node,RBAC", "--anonymous-auth=false",
 		"--kubelet-client-certificate=" + l.cert("apiserver-kubelet"), "--kubelet-client-key=" + l.key("apiserver-kubelet"),
@@ -70,7 +72,10 @@ func (c *Cluster) volcanoControllers() component {
 		fmt.Sprintf("--listen-address=127.0.0.1:%d", c.ports.VolcanoMetrics),
 		"--scheduler-name=volcano", "--kube-api-qps=500", "--kube-api-burst=1000", "--worker-threads-for-podgroup=10",
 		"--logtostderr", "-v=2")
-	out.ready = both(askHTTP("http", c.ports.VolcanoHealth, "/healthz"), c.askQueue)
+	out.ready = askHTTP("http", c.ports.VolcanoHealth, "/healthz")
+	if !c.opts.Installed { // the scheduler, which makes the queue, comes later there
+		out.ready = both(out.ready, c.askQueue)
+	}
 	return out
 }
 

@@ -20,10 +20,12 @@ type configValues struct {
 	NodeName, NodeIP string
 	Ports            ports
 
-	ContainerdRoot, ContainerdState, ContainerdSocket  string
-	Snapshotter, PauseImage                            string
-	Shim, Runc, RuncRoot                               string
-	CDIDir                                             string
+	ContainerdRoot, ContainerdState, ContainerdSocket string
+	Snapshotter, PauseImage                           string
+	Shim, Runc, RuncRoot                              string
+	CDIDir                                            string
+	// BaseSpec is a file with the specification that containers begin with; empty means containerd's own.
+	BaseSpec                                           string
 	Network, Subnet, CNIBinDir, CNIConfDir, CNIDataDir string
 
 	KubeletCert, KubeletKey, CA string

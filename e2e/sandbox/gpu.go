@@ -31,7 +31,8 @@ var libraries = map[string]string{
 
 // installGPUs copies the fake driver and libvgpu.so below the state directory, so that a later build does not change
 // a running sandbox, and plugs in the fake GPUs.
-func installGPUs(l layout, topology string) error {
+func (c *Cluster) installGPUs() error {
+	l := c.layout
 	for from, to := range libraries {
 		src := filepath.Join(l.repo, from)
 		if !exists(src) {
@@ -48,11 +49,20 @@ func installGPUs(l layout, topology string) error {
 	if err := os.Chmod(l.gpuDir(), 0o777); err != nil {
 		return fmt.Errorf("open the fake driver's directory to containers: %w", err)
 	}
-	return plug(l, topology)
+	return c.plug()
+}
+
+// devDir is the cluster's directory of device files.
+func (c *Cluster) devDir() string {
+	if c.opts.Installed {
+		return "/dev" // of its own, see mountDev
+	}
+	return c.layout.devDir()
 }
 
 // plug writes the topology and makes the device files it needs.
-func plug(l layout, topology string) error {
+func (c *Cluster) plug() error {
+	l, topology := c.layout, c.opts.Topology
 	if err := os.WriteFile(filepath.Join(l.gpuDir(), "topology"), []byte(topology), 0o644); err != nil {
 		return fmt.Errorf("write topology: %w", err)
 	}
@@ -60,8 +70,13 @@ func plug(l layout, topology string) error {
 	for i := range countGPUs(topology) {
 		nodes[fmt.Sprintf("nvidia%d", i)] = i
 	}
-	for name, minor := range nodes {
-		path := filepath.Join(l.devDir(), name)
+	return c.inside.do(func() error { return makeDevices(c.devDir(), nodes) })
+}
+
+// makeDevices makes NVIDIA's device files with the minor numbers by their names.
+func makeDevices(dir string, minors map[string]int) error {
+	for name, minor := range minors {
+		path := filepath.Join(dir, name)
 		if err := syscall.Mknod(path, syscall.S_IFCHR|0o666, nvidiaMajor<<8|minor); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("make device file %s: %w", path, err)
 		}
@@ -82,18 +97,26 @@ func (c *Cluster) SwapGPUs(ctx context.Context, topology string) error {
 				return fmt.Errorf("forget the old GPUs: %w", err)
 			}
 		}
-		old, err := filepath.Glob(filepath.Join(c.layout.devDir(), "nvidia[0-9]*"))
-		if err != nil {
+		if err := c.inside.do(func() error { return removeDevices(c.devDir()) }); err != nil {
 			return err
 		}
-		for _, path := range append(old, filepath.Join(c.layout.devDir(), "nvidia-caps")) {
-			if err := os.RemoveAll(path); err != nil {
-				return fmt.Errorf("forget the old GPUs: %w", err)
-			}
-		}
 		c.opts.Topology = topology
-		return plug(c.layout, topology)
+		return c.plug()
 	})
+}
+
+// removeDevices removes the device files of GPUs and of partitions.
+func removeDevices(dir string) error {
+	old, err := filepath.Glob(filepath.Join(dir, "nvidia[0-9]*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(old, filepath.Join(dir, "nvidia-caps")) {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("forget the old GPUs: %w", err)
+		}
+	}
+	return nil
 }
 
 // RebootGPUs does to the real node what a reboot does to its GPUs: everything that uses them dies, partitions are
@@ -137,5 +160,5 @@ func countGPUs(topology string) int {
 
 // gpuEnv leads a process on the host to the fake driver and its state.
 func (c *Cluster) gpuEnv() []string {
-	return []string{"FAKEGPU_DIR=" + c.layout.gpuDir(), "FAKEGPU_DEV=" + c.layout.devDir(), "LD_LIBRARY_PATH=" + c.layout.libDir()}
+	return []string{"FAKEGPU_DIR=" + c.layout.gpuDir(), "FAKEGPU_DEV=" + c.devDir(), "LD_LIBRARY_PATH=" + c.layout.libDir()}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+
+	"deviceshare/e2e/helm"
 )
 
 // image describes a container image as the image builder of manifests/images reads it.
@@ -51,6 +53,11 @@ func buildImages(ctx context.Context, o Options, l layout) error {
 	if err := build(ctx, o, l, imageBuilder(l)); err != nil {
 		return err
 	}
+	if o.Installed {
+		if err := buildInstaller(ctx, o, l); err != nil {
+			return err
+		}
+	}
 	o.Progress("building images")
 	pause := image{Name: runtimeName(ImagePause), Architecture: runtime.GOARCH, Entrypoint: []string{"/pause"},
 		Files: []imageFile{{Path: "pause", Source: l.bin("pause"), Mode: 0o755}}}
@@ -80,6 +87,16 @@ func pack(ctx context.Context, o Options, l layout, name string, img image) erro
 		return fmt.Errorf("describe image %s: %w", name, err)
 	}
 	return runQuiet(ctx, o, "image "+name, l.repo, l.bin("images"), "pack", description, l.image(name))
+}
+
+// buildInstaller makes what an installation takes: helm, and the images that the chart names.
+func buildInstaller(ctx context.Context, o Options, l layout) error {
+	o.Progress("building helm")
+	if _, err := helm.Build(ctx, l.repo, o.Progress); err != nil {
+		return err
+	}
+	o.Progress("building the product's images")
+	return runQuiet(ctx, o, "the product's images", l.repo, l.bin("images"), "build", "--archives", "--arch", runtime.GOARCH)
 }
 
 // clientImage is the workload of demo and tests: the CUDA client, a shell and a few tools, with the libraries of this

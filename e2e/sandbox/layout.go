@@ -5,6 +5,7 @@ package sandbox
 import (
 	"fmt"
 	"hash/fnv"
+	"net/netip"
 	"os"
 	"path/filepath"
 )
@@ -50,6 +51,7 @@ func (l layout) cdiDir() string                { return l.in("cdi") }
 func (l layout) devDir() string                { return l.in("dev") }
 func (l layout) gpuDir() string                { return l.in("gpu") }
 func (l layout) libDir() string                { return l.in("lib") }
+func (l layout) driverRoot() string            { return l.in("driver") }
 func (l layout) kubeletRoot() string           { return l.in("kubelet") }
 func (l layout) podLogs() string               { return l.in("pods") }
 func (l layout) config(name string) string     { return l.in("config", name) }
@@ -60,6 +62,9 @@ func (l layout) hash() uint32 {
 	h.Write([]byte(l.state))
 	return h.Sum32()
 }
+
+// part is one of 256 by which sandboxes that run at once are told apart.
+func (l layout) part() int { return int(l.hash() % 256) }
 
 func (l layout) id() string { return fmt.Sprintf("%08x", l.hash()) }
 
@@ -72,8 +77,14 @@ func (l layout) network() string { return "deviceshare-" + l.id() }
 // subnet is where pods have their addresses. Sandboxes that run at once share the machine's routes, so each has one of
 // 256 parts of 198.18.0.0/15, which RFC 2544 keeps for tests.
 func (l layout) subnet() string {
-	part := l.hash() % 256
+	part := l.part()
 	return fmt.Sprintf("198.%d.%d.0/23", 18+part/128, part%128*2)
+}
+
+// serviceRange is where Services have their addresses, for the same reason another one in each sandbox.
+func (l layout) serviceRange() netip.Prefix {
+	first := allServices().Addr().As4()
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{first[0], first[1], byte(l.part()), 0}), 24)
 }
 
 // makeDirs creates the directories of a fresh state.

@@ -40,7 +40,7 @@ var sysctls = [...]string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/pan
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward"}
 
 // makeNamespaces makes the namespaces of a cluster whose state directory exists.
-func makeNamespaces(ctx context.Context, l layout) (*namespaces, error) {
+func makeNamespaces(ctx context.Context, l layout, installed bool) (*namespaces, error) {
 	n := &namespaces{thread: newThread(), first: exec.Command(l.bin("pause"))}
 	n.first.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
@@ -51,7 +51,7 @@ func makeNamespaces(ctx context.Context, l layout) (*namespaces, error) {
 		}
 		return nil, fmt.Errorf("start the first process of the cluster in namespaces of its own: %w", err)
 	}
-	if err := n.furnish(ctx, l); err != nil {
+	if err := n.furnish(ctx, l, installed); err != nil {
 		n.end()
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func makeNamespaces(ctx context.Context, l layout) (*namespaces, error) {
 }
 
 // furnish moves the thread into the namespaces and mounts what the cluster sees differently than the machine.
-func (n *namespaces) furnish(ctx context.Context, l layout) error {
+func (n *namespaces) furnish(ctx context.Context, l layout, installed bool) error {
 	if err := n.do(n.enter); err != nil {
 		return err
 	}
@@ -75,6 +75,11 @@ func (n *namespaces) furnish(ctx context.Context, l layout) error {
 		}
 		if err := mountAt(kubeletDir, l.kubeletRoot(), "", unix.MS_BIND); err != nil {
 			return err
+		}
+		if installed {
+			if err := mountPlaces(l); err != nil {
+				return err
+			}
 		}
 		return hideSysctls(l)
 	})

@@ -55,7 +55,7 @@ func makeBare(t *testing.T) (*namespaces, layout) {
 	if out, err := exec.Command("gcc", "-static", "-o", l.bin("pause"), "images/pause.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	n, err := makeNamespaces(t.Context(), l)
+	n, err := makeNamespaces(t.Context(), l, false)
 	if err != nil {
 		t.Fatal(err)
 	}

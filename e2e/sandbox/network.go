@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 )
 
 // ports are the TCP ports of one sandbox; all but the kubelet's are bound on 127.0.0.1.
@@ -46,7 +47,8 @@ func choosePorts() (ports, error) {
 	return p, nil
 }
 
-// nodeAddress is an IPv4 address of this machine that is not a loopback address: the kubelet accepts no other.
+// nodeAddress is an IPv4 address of this machine that is not a loopback address: the kubelet accepts no other. That of an
+// API server beside this cluster goes away with it.
 func nodeAddress() (string, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -54,7 +56,7 @@ func nodeAddress() (string, error) {
 	}
 	for _, a := range addrs {
 		n, ok := a.(*net.IPNet)
-		if ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+		if ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() && !allServices().Contains(netip.AddrFrom4([4]byte(n.IP.To4()))) {
 			return n.IP.String(), nil
 		}
 	}

@@ -81,6 +81,9 @@ type Options struct {
 	NoGPU bool
 	// Topology is the text of the fake GPUs of the real node (see e2e/fakegpu); empty means DefaultTopology.
 	Topology string
+	// Installed runs scheduler, device plugin and webhook as a user's cluster does: as pods that the chart made, from the
+	// images, with their own accounts. Otherwise they are processes of this machine.
+	Installed bool
 	// SchedulerBinary replaces the scheduler that Build made; empty means this project's, or Volcano's own while
 	// this project's has no source yet.
 	SchedulerBinary string
@@ -167,6 +170,9 @@ func (o Options) check() error {
 	}
 	if o.StockScheduler && o.SchedulerBinary != "" {
 		errs = append(errs, errors.New("stock scheduler and scheduler binary: choose one"))
+	}
+	if o.Installed && (o.NoKubelet || o.NoGPU || o.NoDevicePlugin || o.StockScheduler || o.SchedulerBinary != "" || o.Race) {
+		errs = append(errs, errors.New("installed: the chart installs the whole product, on a real node with GPUs; leave out none of it and replace none of it"))
 	}
 	return errors.Join(errs...)
 }

@@ -137,9 +137,9 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 // identities are all certificates of a sandbox. Each component has a user of its own, so that the audit log tells
 // them apart. The kubelet may do what a kubelet may, this project's components what the manifests say, the others
 // anything: Volcano's scheduler, too, which runs here for comparison and comes with no manifests.
-func identities(nodeIP string, stockScheduler bool) []identity {
+func identities(l layout, nodeIP string, stockScheduler bool) []identity {
 	masters := []string{"system:masters"}
-	api := []string{"127.0.0.1", "localhost", "10.96.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
+	api := []string{"127.0.0.1", "localhost", newServiceAddress(l).address.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	out := []identity{
 		{file: "apiserver", user: "kube-apiserver", hosts: api},
 		{file: "apiserver-kubelet", user: "kube-apiserver-kubelet", groups: masters},
@@ -167,7 +167,7 @@ func makePKI(l layout, server, nodeIP string, stockScheduler bool) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range identities(nodeIP, stockScheduler) {
+	for _, id := range identities(l, nodeIP, stockScheduler) {
 		if err := ca.issue(id); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func load(t *testing.T, l layout, name string) *x509.Certificate {
 func TestEveryCertificateVerifiesAndNamesItsComponent(t *testing.T) {
 	l := madePKI(t)
 	users := map[string]bool{}
-	for _, id := range identities("192.0.2.7", false) {
+	for _, id := range identities(l, "192.0.2.7", false) {
 		cert := load(t, l, id.file)
 		if users[cert.Subject.CommonName] {
 			t.Errorf("two components are the user %s: the audit log could not tell them apart", cert.Subject.CommonName)
@@ -91,7 +91,7 @@ func TestOurComponentsAreTheAccountsOfTheManifests(t *testing.T) {
 }
 
 func TestVolcanosOwnSchedulerMayDoAnything(t *testing.T) {
-	for _, id := range identities("192.0.2.7", true) {
+	for _, id := range identities(layout{}, "192.0.2.7", true) {
 		if master := slices.Contains(id.groups, "system:masters"); id.file == Scheduler && !master || id.file == DevicePlugin && master {
 			t.Errorf("%s: %v", id.file, id.groups)
 		}

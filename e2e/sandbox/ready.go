@@ -59,6 +59,11 @@ func (c *Cluster) askGPUs(ctx context.Context) error {
 	if err := askHTTP("http", c.ports.DevicePluginMetrics, "/healthz")(ctx); err != nil {
 		return err
 	}
+	return c.askOffer(ctx)
+}
+
+// askOffer is satisfied when the node offers shares of GPUs, as far as it has any.
+func (c *Cluster) askOffer(ctx context.Context) error {
 	if countGPUs(c.opts.Topology) == 0 {
 		return nil
 	}

@@ -70,9 +70,10 @@ func start(t *testing.T) *world {
 	ctx, cancel := context.WithTimeout(context.Background(), slack*10*time.Minute)
 	t.Cleanup(cancel)
 	options, err := sandbox.Options{
-		Topology: topology(),
-		Audit:    true,
-		Progress: sandbox.TimedProgress(os.Stdout),
+		Topology:  topology(),
+		Audit:     true,
+		Installed: os.Getenv("DEVICESHARE_INSTALLED") != "",
+		Progress:  sandbox.TimedProgress(os.Stdout),
 		// A device is trusted again after a minute without errors; the rule is the
 		// same after five seconds.
 		Args: map[string][]string{sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s", "--driver-retry=2s"}},
