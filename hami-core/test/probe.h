@@ -108,7 +108,7 @@ CUresult cuArrayDestroy(CUarray);
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned int);
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray);
 
-/* probe_main.c: makes a device's primary context current; free bytes; an allocation to keep. */
+/* probe_device.c: makes a device's primary context current; free bytes; an allocation to keep. */
 void use_device(CUdevice device);
 size_t left(void);
 CUresult take(uint64_t bytes);

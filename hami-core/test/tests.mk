@@ -58,8 +58,8 @@ $(eval $(call unit_tests,asan,$(SANITIZE)))
 $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
-PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead green pool ways generation stress cost import odd start hostile \
-	exact)
+PROBE := $(patsubst %,test/probe_%.c,main device memory process nvml overhead green pool ways generation \
+	stress cost import odd start hostile exact)
 # Tests that run programs under the library. SUITES run under every build of it, the others have targets of their own.
 SUITES := preload exact pools sized entry ways_out failures weak_entry weak_memory weak_process cases
 $(patsubst %,$(B)/test/test/%_test,$(SUITES) stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
@@ -72,7 +72,7 @@ $(B)/test/test/probe: $(PROBE) test/probe.h test/hostile.h $(wildcard include/*.
 $(B)/test/test/hostile_test: test/hostile_test.c test/attacked.h test/hostile.h test/machine.h test/testing.h $(wildcard include/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -I$(FAKE)/src -o $@ $<
-SIZED := $(patsubst %,test/probe_%.c,sized pools graphs aside)
+SIZED := $(patsubst %,test/probe_%.c,sized device pools graphs aside)
 $(B)/test/test/probe_sized: $(SIZED) test/probe_sized.h test/card.h test/probe.h $(FAKE)/src/state.h | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -I$(FAKE)/src -o $@ $(SIZED) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
@@ -104,9 +104,9 @@ $(B)/test/test/third.so: test/third.c
 # Programs of entry_test: with a constructor that uses CUDA, with names of the driver's that are their own.
 ENTRY := $(patsubst %,$(B)/test/test/%,entry_test probe_entry entry_plugin.so entry_own.so entry_names entry_names_program \
 	entry_names_library entry_reload)
-$(B)/test/test/probe_entry: test/probe_entry.c test/probe.h $(wildcard include/*.h) | fake
+$(B)/test/test/probe_entry: test/probe_entry.c test/probe_device.c test/probe.h $(wildcard include/*.h) | fake
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -rdynamic -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -rdynamic -o $@ $(filter %.c,$^) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
 $(B)/test/test/entry_plugin.so: test/entry_plugin.c test/probe.h | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -fPIC -shared -o $@ $< -L$(FAKE)/build -l:libcuda.so.1
