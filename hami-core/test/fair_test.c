@@ -126,8 +126,8 @@ TEST("they do with files where a change of tenant costs 200 us")
 }
 
 /*
- * A program that waits in the driver launches nothing meanwhile. Shorter kernels than these wait for
- * their turn on the device longer than they run, so that one at a time cannot have 30 %.
+ * A program that waits in the driver launches nothing meanwhile. Shorter kernels than these wait
+ * for their turn on the device longer than they run, so that one at a time cannot have 30 %.
  */
 TEST("who waits for each long kernel is not charged for the neighbour's time in it")
 {
