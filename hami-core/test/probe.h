@@ -224,7 +224,8 @@ struct vgpu_region *probe_region(void);
 	F(exact_last, "exact-last") \
 	F(exact_contexts, "exact-contexts") \
 	F(exact_unpacked, "exact-unpacked") \
-	F(exact_code, "exact-code")
+	F(exact_code, "exact-code") \
+	F(exact_forks, "exact-forks")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)
