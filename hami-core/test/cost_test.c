@@ -68,7 +68,7 @@ TEST("calls cost little more than the driver's own")
 {
 	machine(HEAD "device 0 " U0 " memory=67108864 cores=0\ndevice 1 " U1 " memory=0 cores=0\n");
 	call("launch, unlimited", "cost-launch", 5);
-	call("allocation and free of 2 MiB", "cost-pair", 300);
+	call("allocation and free of 2 MiB", "cost-pair", 150);
 	done();
 	machine(HEAD "device 0 " U0 " memory=0 cores=99\n");
 	call("launch of 1 us, limited to 99 %, batches included", "cost-limited", 20);
