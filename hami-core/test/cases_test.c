@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cases_test.c: what programs do, each on drivers of six CUDA versions. It prints one line per case
- * with a column per driver: ok, FAILED, or - where the driver has not got the functions (or a sanitizer is in the way,
- * or it takes root).
+ * with a column per driver: ok, FAILED, or - where the driver has not got the functions (or a
+ * sanitizer is in the way, or it takes root).
  */
 #include "machine.h"
 
@@ -149,7 +149,10 @@ static const struct a_case cases[] = {
 };
 #define CASES (int)(sizeof cases / sizeof *cases)
 
-/* Where the driver's libraries are found: those of one version; behind the one that stands in for them. */
+/*
+ * Where the driver's libraries are found: those of one version; behind the one that stands in for
+ * them.
+ */
 static void set_library_path(const struct a_case *c, int d)
 {
 	char path[1024], driver[512], link[256];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cost_test.c: what the library costs, measured in one run with and without it. `make cost` prints a table
- * and fails when a bound is missed; among the other tests, on a machine that may be busy, ten times as much passes.
+ * cost_test.c: what the library costs, measured in one run with and without it. `make cost` prints
+ * a table and fails when a bound is missed; among the other tests, on a machine that may be busy,
+ * ten times as much passes.
  */
 #include "machine.h"
 
@@ -43,7 +44,10 @@ static double best(const char *library, const char *name, const char *const *var
 	return least;
 }
 
-/* A call through the library beside the same call past it, in one program; of five runs the one with the median difference. */
+/*
+ * A call through the library beside the same call past it, in one program; of five runs the one
+ * with the median difference.
+ */
 static void call(const char *what, const char *name, double bound)
 {
 	double run[5][2];
@@ -64,7 +68,7 @@ TEST("calls cost little more than the driver's own")
 {
 	machine(HEAD "device 0 " U0 " memory=67108864 cores=0\ndevice 1 " U1 " memory=0 cores=0\n");
 	call("launch, unlimited", "cost-launch", 5);
-	call("allocation and free of 2 MiB", "cost-pair", 300);
+	call("allocation and free of 2 MiB", "cost-pair", 150);
 	done();
 	machine(HEAD "device 0 " U0 " memory=0 cores=99\n");
 	call("launch of 1 us, limited to 99 %, batches included", "cost-limited", 20);

@@ -47,6 +47,9 @@ TEST("a driver that packs otherwise is believed no more, and the books stay true
 	done();
 }
 
+EXACT_TEST("children of a process with threads, graphs and pools change nothing that it has paid for",
+	   "exact-forks")
+
 EXACT_TEST("after threads have freed everything, all of it can be had at once", "exact-code")
 
 TEST_MAIN

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* failures_test.c: what is missing or broken around the library, and what programs then see. See docs/libvgpu.md. */
+/*
+ * failures_test.c: what is missing or broken around the library, and what programs then see. See
+ * docs/libvgpu.md.
+ */
 #include "machine.h"
 
 static const char small[] = "vgpu-limits 1\nregion %s/small/vgpu.cache\ndevice 0 " U0 " memory=67108864 cores=50\n";
@@ -19,7 +22,8 @@ TEST("a region on a full or read-only file system leaves the limit in the proces
 TEST("a program whose files may not become long is not ended by the making of the region")
 {
 	in_container(HEAD "device 0 " U0 " memory=67108864 cores=0\n",
-		     "$CLEAN $CLIENT alloc 1 expect ok && rm $DIR/vgpu.cache && " /* makes the machine's files */
+		     /* makes the machine's files */
+		     "$CLEAN $CLIENT alloc 1 expect ok && rm $DIR/vgpu.cache && "
 		     "sh -c 'ulimit -f 100; exec env FAKEGPU_DIR=$DIR FAKEGPU_DEV=$DIR LD_LIBRARY_PATH=$FAKE "
 		     "$CLIENT alloc 65 expect oom alloc 64 expect ok'");
 	CHECK(geteuid() || strstr(output, "vgpu.cache: File too large"));
@@ -67,7 +71,8 @@ TEST("percentages that make no sense are told and count as unset, whatever they 
 		probe("unlimited", (const char *const[]){"CUDA_DEVICE_SM_LIMIT", values[i], NULL});
 		CHECK(strstr(output, "CUDA_DEVICE_SM_LIMIT=") && strstr(output, "makes no sense"));
 	}
-	probe("unlimited", (const char *const[]){"CUDA_DEVICE_SM_LIMIT", "250", NULL}); /* more than all is all */
+	/* more than all is all */
+	probe("unlimited", (const char *const[]){"CUDA_DEVICE_SM_LIMIT", "250", NULL});
 	CHECK(strstr(output, "libvgpu") == NULL);
 	done();
 }

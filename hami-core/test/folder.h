@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folder.h: a folder with a fake device of 1 GiB in it, and programs that run under the library with a limits file of that
- * folder, in real time or on the fake driver's own clock. Include it once, first.
+ * folder.h: a folder with a fake device of 1 GiB in it, and programs that run under the library
+ * with a limits file of that folder, in real time or on the fake driver's own clock. Include it
+ * once, first.
  */
 #define _GNU_SOURCE
 #include "testing.h"
@@ -66,7 +67,10 @@ static void keep_to_one_processor(void)
 	sched_setaffinity(0, sizeof one, &one);
 }
 
-/* In a child: becomes the program, held by the folder's file of that name; at a place of the clock's, if there are any. */
+/*
+ * In a child: becomes the program, held by the folder's file of that name; at a place of the
+ * clock's, if there are any.
+ */
 static void become(const char *limits, int place, int places, const char *command)
 {
 	char text[1024];

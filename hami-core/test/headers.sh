@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# headers.sh CC GO BUILD: compares our declarations with NVIDIA's headers where this machine has them: nvml.h comes with the
-# Go module that the device plugin uses, cuda.h with a CUDA toolkit.
+# headers.sh CC GO BUILD: compares our declarations with NVIDIA's headers where this machine has
+# them: nvml.h comes with the Go module that the device plugin uses, cuda.h with a CUDA toolkit.
 set -u
 cc=$1 go=$2 build=$3 here=$(cd "$(dirname "$0")" && pwd) failed=0
 mkdir -p "$build"

@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# layers.sh CC OBJECTS LAYERS UNITS...: every unit uses symbols of its own layer and of lower ones only, and no units
-# of a layer use each other in a circle. OBJECTS is the
-# folder of a build with one object per unit, <layer>/<file>.o. LAYERS are the names, lowest first; siblings that may not
-# use each other are joined by a comma. Units without a layer (the generated wrappers, start) are above all.
-# At the end it checks itself: a unit that breaks the rule has to be found.
+# layers.sh CC OBJECTS LAYERS UNITS...: every unit uses symbols of its own layer and of lower ones
+# only, and no units of a layer use each other in a circle. OBJECTS is the folder of a build with
+# one object per unit, <layer>/<file>.o. LAYERS are the names, lowest first; siblings that may not
+# use each other are joined by a comma. Units without a layer (the generated wrappers, start) are
+# above all. At the end it checks itself: a unit that breaks the rule has to be found.
 set -u
 cc=$1 objects=$2 layers=$3
 shift 3
 echo "== layers"
 
-# The read-only tables that a lower layer declares and the top fills: start.c's modules, the generated symbols.
+# The read-only tables that a lower layer declares and the top fills: start.c's modules, the
+# generated symbols.
 tables='modules module_count symbols'
 
 # violations UNITS...: one line for each use of a higher layer, of a sibling, or in a circle.
@@ -44,7 +45,8 @@ violations() {
 				if (rank_of(to) >= rank_of(from))
 					print use[1] " uses " use[2] " of " owner[use[2]] ": layer " to " is not below " from
 			}
-			# Takes away whoever uses nobody that is left or is used by nobody, until only circles are left.
+			# Takes away whoever uses nobody that is left or is used by nobody, until
+			# only circles are left.
 			for (removed = 1; removed;) {
 				removed = 0
 				for (e in edge) { split(e, end, " "); user[end[1]] = 1; used[end[2]] = 1 }
@@ -66,7 +68,8 @@ if [ -n "$found" ]; then
 fi
 echo "ok $# files use their own layer and lower ones only"
 
-# The counter-examples: a file of the lowest layer that asks the accounting, and two that use each other.
+# The counter-examples: a file of the lowest layer that asks the accounting, and two that use each
+# other.
 lowest=${layers%%[, ]*}
 trap 'rm -f "$objects/$lowest/bad.o" "$objects/$lowest/one.o" "$objects/$lowest/two.o"' EXIT
 

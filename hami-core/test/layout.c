@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.c: sizes and places of everything we share with NVIDIA's libraries, one a line. Compiled twice, with our
- * declarations and with NVIDIA's (-DTHEIRS), and compared: see headers.sh.
+ * layout.c: sizes and places of everything we share with NVIDIA's libraries, one a line. Compiled
+ * twice, with our declarations and with NVIDIA's (-DTHEIRS), and compared: see headers.sh.
  */
 #include <stddef.h>
 #include <stdio.h>

@@ -161,7 +161,8 @@ TEST("a line that is too long or holds a zero byte is refused")
 static uint64_t random_state = 42;
 static uint32_t next_random(void)
 {
-	random_state = random_state * 6364136223846793005ULL + 1442695040888963407ULL; /* Knuth's MMIX */
+	/* Knuth's MMIX */
+	random_state = random_state * 6364136223846793005ULL + 1442695040888963407ULL;
 	return (uint32_t)(random_state >> 32);
 }
 
@@ -184,7 +185,8 @@ TEST("random bytes and random edits of a good file never harm the reader")
 	static const char piece[] = "device GPU-= memory=1 cores=1 region / policy priority\n\0\t#9";
 	for (int round = 0; round < 100000 && !test_failed_checks; round++) {
 		size_t n = sizeof GOOD - 1, edits = next_random() % 8;
-		char *text = malloc(n); /* exactly as long as said, so that a read behind it is seen */
+		/* exactly as long as said, so that a read behind it is seen */
+		char *text = malloc(n);
 		memcpy(text, GOOD, n);
 		for (size_t i = 0; i < edits; i++)
 			text[next_random() % n] = next_random() % 2 ? (char)next_random() : piece[next_random() % sizeof piece];

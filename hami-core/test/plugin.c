@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin.c: a library that is linked to the driver, loaded in ways that lead past a preloaded one. */
+/*
+ * plugin.c: a library that is linked to the driver, loaded in ways that lead past a preloaded one.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

@@ -209,7 +209,8 @@ TEST("a limits file that cannot be used refuses memory and says why")
 		machine(table[i].text);
 		probe("refused", (const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT_0", "64m", NULL});
 		CHECK(strstr(output, table[i].says) != NULL);
-		CHECK(strstr(output, "error") && !strstr(strstr(output, "error") + 5, "libvgpu: error")); /* once */
+		/* once */
+		CHECK(strstr(output, "error") && !strstr(strstr(output, "error") + 5, "libvgpu: error"));
 		done();
 	}
 	machine(NULL);

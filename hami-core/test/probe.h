@@ -108,7 +108,7 @@ CUresult cuArrayDestroy(CUarray);
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned int);
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray);
 
-/* probe_main.c: makes a device's primary context current; free bytes; an allocation to keep. */
+/* probe_device.c: makes a device's primary context current; free bytes; an allocation to keep. */
 void use_device(CUdevice device);
 size_t left(void);
 CUresult take(uint64_t bytes);
@@ -224,7 +224,8 @@ struct vgpu_region *probe_region(void);
 	F(exact_last, "exact-last") \
 	F(exact_contexts, "exact-contexts") \
 	F(exact_unpacked, "exact-unpacked") \
-	F(exact_code, "exact-code")
+	F(exact_code, "exact-code") \
+	F(exact_forks, "exact-forks")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

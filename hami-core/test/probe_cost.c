@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe_cost.c: prints what something takes, in nanoseconds. Calls are timed in bursts, straight to the
- * fake driver and through whatever library is in front by turns: "without with". The slowest fifth of each is left out.
+ * probe_cost.c: prints what something takes, in nanoseconds. Calls are timed in bursts, straight to
+ * the fake driver and through whatever library is in front by turns: "without with". The slowest
+ * fifth of each is left out.
  */
 #define _GNU_SOURCE
 #include "probe.h"
@@ -111,7 +112,9 @@ void probe_cost_limited(void)
 	compare(launches, 500);
 }
 
-/* From cuInit to the first allocation, in a process beside PROBE_PROCESSES others that have memory. */
+/*
+ * From cuInit to the first allocation, in a process beside PROBE_PROCESSES others that have memory.
+ */
 void probe_cost_start(void)
 {
 	int go[2], ready[2], others = atoi(getenv("PROBE_PROCESSES"));

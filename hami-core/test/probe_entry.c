@@ -373,27 +373,6 @@ static const struct {
 	{"unread", unread}, {"constructor", constructor}, {"own-names", own_names},
 };
 
-void use_device(CUdevice device)
-{
-	CUcontext context;
-	NEED(cuInit(0) == CUDA_SUCCESS);
-	NEED(cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS);
-	NEED(cuCtxSetCurrent(context) == CUDA_SUCCESS);
-}
-
-size_t left(void)
-{
-	size_t free_bytes, total;
-	NEED(cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS);
-	return free_bytes;
-}
-
-CUresult take(uint64_t bytes)
-{
-	CUdeviceptr at;
-	return cuMemAlloc_v2(&at, bytes);
-}
-
 int main(int argc, char **argv)
 {
 	errno_at_main = errno;

@@ -49,13 +49,15 @@ void probe_generation(void)
 		NEED((dlerror() == NULL) == (hooked[i].since <= driver));
 	}
 	*(void **)&get = dlsym(h, "cuGetProcAddress");
-	for (int i = 0; get && i < HOOKED; i++) { /* a program of the newest toolkit asks an old driver */
+	/* a program of the newest toolkit asks an old driver */
+	for (int i = 0; get && i < HOOKED; i++) {
 		const char *want = youngest(hooked[i].base, driver);
 		CUresult r = get(hooked[i].base, &at, 13000, CU_GET_PROC_ADDRESS_DEFAULT);
 		NEED(want ? r == CUDA_SUCCESS && at == dlsym(h, want) && at == dlsym(RTLD_DEFAULT, want) : r == CUDA_ERROR_NOT_FOUND);
 	}
 	CUdeviceptr address;
-	if (driver < 11020) /* what the driver has not got cannot be called past us, nor does it crash */
+	/* what the driver has not got cannot be called past us, nor does it crash */
+	if (driver < 11020)
 		NEED(cuMemAllocAsync(&address, MIB, NULL) == CUDA_ERROR_NOT_SUPPORTED);
 	NEED(take(64 * MIB) == CUDA_SUCCESS && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe_green.c: green contexts, and contexts that are attached and detached; a whole context takes 6 MiB. */
+/*
+ * probe_green.c: green contexts, and contexts that are attached and detached; a whole context takes
+ * 6 MiB.
+ */
 #define _GNU_SOURCE
 #include "probe.h"
 
@@ -18,7 +21,10 @@ static CUgreenCtx enter_green(void)
 	return green;
 }
 
-/* Eight of them cost nothing beside the primary context, whose memory they use: it stays when they go. */
+/*
+ * Eight of them cost nothing beside the primary context, whose memory they use: it stays when they
+ * go.
+ */
 void probe_green(void)
 {
 	CUgreenCtx green[8];

@@ -37,7 +37,10 @@ static pid_t exporter(CUipcMemHandle *handle)
 	return pid;
 }
 
-/* The exporter pays, once; the importer's share is as large as before, and what it has open is told. */
+/*
+ * The exporter pays, once; the importer's share is as large as before, and what it has open is
+ * told.
+ */
 void probe_imported(void)
 {
 	CUipcMemHandle handle;
@@ -55,11 +58,13 @@ void probe_imported(void)
 	NEED(cuIpcOpenMemHandle_v2(NULL, handle, 1) != CUDA_SUCCESS);
 	NEED(cuCtxCreate_v2(&own, 0, 0) == CUDA_SUCCESS && cuIpcOpenMemHandle_v2(&a, handle, 1) == CUDA_SUCCESS);
 	NEED(shown(VGPU_IMPORTED) == 20 * MIB);
-	NEED(cuCtxDestroy_v2(own) == CUDA_SUCCESS && shown(VGPU_IMPORTED) == 0); /* it goes with its context */
+	/* it goes with its context */
+	NEED(cuCtxDestroy_v2(own) == CUDA_SUCCESS && shown(VGPU_IMPORTED) == 0);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	NEED(left() == 64 * MIB);
-	NEED(cuIpcOpenMemHandle_v2(&a, handle, 1) == CUDA_ERROR_INVALID_VALUE); /* as the driver says */
+	/* as the driver says */
+	NEED(cuIpcOpenMemHandle_v2(&a, handle, 1) == CUDA_ERROR_INVALID_VALUE);
 }
 
 /* A handle imported from a file: told while it is mapped, charged to who made it. */
@@ -103,18 +108,24 @@ void probe_oversubscribed(void)
 	size_t total;
 	use_device(0);
 	NEED(cuDeviceTotalMem_v2(&total, 0) == CUDA_SUCCESS && total == 1536 * MIB && left() == 1536 * MIB);
-	NEED(cuMemAlloc_v2(&a, 1000 * MIB) == CUDA_SUCCESS && shown(VGPU_OVERFLOW) == 0); /* the card first */
+	/* the card first */
+	NEED(cuMemAlloc_v2(&a, 1000 * MIB) == CUDA_SUCCESS && shown(VGPU_OVERFLOW) == 0);
 	NEED(cuMemAlloc_v2(&b, 500 * MIB) == CUDA_SUCCESS && shown(VGPU_OVERFLOW) == 500 * MIB && left() == 36 * MIB);
 	NEED(cuMemsetD8_v2(b, 1, 500 * MIB) == CUDA_SUCCESS);
 	NEED(take(38 * MIB) == CUDA_ERROR_OUT_OF_MEMORY); /* the limit holds */
-	NEED(cuMemCreate(&h, 30 * MIB, &prop, 0) == CUDA_ERROR_OUT_OF_MEMORY); /* handles are the card's alone */
+	/* handles are the card's alone */
+	NEED(cuMemCreate(&h, 30 * MIB, &prop, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 	NEED(cuIpcGetMemHandle(&handle, a) == CUDA_SUCCESS && cuIpcGetMemHandle(&handle, b) == CUDA_ERROR_INVALID_VALUE);
 	NEED(cuMemFree_v2(b) == CUDA_SUCCESS && shown(VGPU_OVERFLOW) == 0 && left() == 536 * MIB);
 	NEED(cuMemAlloc_v2(&b, 100 * MIB) == CUDA_SUCCESS && shown(VGPU_OVERFLOW) == 100 * MIB);
-	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && shown(VGPU_OVERFLOW) == 0); /* it goes with its context */
+	/* it goes with its context */
+	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && shown(VGPU_OVERFLOW) == 0);
 }
 
-/* A share above the card's size that nobody has allowed to spill, or no device can: the card's end is the end. */
+/*
+ * A share above the card's size that nobody has allowed to spill, or no device can: the card's end
+ * is the end.
+ */
 void probe_not_oversubscribed(void)
 {
 	use_device(0);

@@ -46,9 +46,11 @@ void probe_kinds(void)
 	size_t pitch;
 	use_device(0);
 	NEED(cuMemAllocManaged(&at, 16 * MIB, 1) == CUDA_SUCCESS);
-	NEED(cuMemAllocPitch_v2(&at, &pitch, 1000, 16384, 4) == CUDA_SUCCESS); /* 1000 becomes 1024: 16 MiB */
+	/* 1000 becomes 1024: 16 MiB */
+	NEED(cuMemAllocPitch_v2(&at, &pitch, 1000, 16384, 4) == CUDA_SUCCESS);
 	NEED(pitch == 1024 && left() == 32 * MIB);
-	NEED(cuMemAllocPitch_v2(&at, &pitch, 1, 1 << 17, 4) == CUDA_ERROR_OUT_OF_MEMORY); /* asks 128 KiB, takes 64 MiB */
+	/* asks 128 KiB, takes 64 MiB */
+	NEED(cuMemAllocPitch_v2(&at, &pitch, 1, 1 << 17, 4) == CUDA_ERROR_OUT_OF_MEMORY);
 	NEED(left() == 32 * MIB);
 	NEED(cuMemAllocPitch_v2(&at, &pitch, SIZE_MAX / 2, 8, 4) != CUDA_SUCCESS);
 	NEED(cuMemAllocManaged(&at, 33 * MIB, 1) == CUDA_ERROR_OUT_OF_MEMORY);
@@ -206,9 +208,12 @@ void probe_contexts(void)
 
 void probe_arrays(void)
 {
-	CUDA_ARRAY_DESCRIPTOR flat = {4096, 2048, CU_AD_FORMAT_FLOAT, 2};                 /* 64 MiB */
-	CUDA_ARRAY_DESCRIPTOR_v1 flat1 = {4096, 1024, CU_AD_FORMAT_HALF, 4};              /* 32 MiB */
-	CUDA_ARRAY3D_DESCRIPTOR deep = {1024, 1024, 16, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0}; /* 16 MiB */
+	/* 64 MiB */
+	CUDA_ARRAY_DESCRIPTOR flat = {4096, 2048, CU_AD_FORMAT_FLOAT, 2};
+	/* 32 MiB */
+	CUDA_ARRAY_DESCRIPTOR_v1 flat1 = {4096, 1024, CU_AD_FORMAT_HALF, 4};
+	/* 16 MiB */
+	CUDA_ARRAY3D_DESCRIPTOR deep = {1024, 1024, 16, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
 	CUDA_ARRAY3D_DESCRIPTOR_v1 deep1 = {1024, 1024, 17, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
 	CUarray a, b, c;
 	CUmipmappedArray m;
@@ -231,7 +236,8 @@ void probe_injected(void)
 {
 	CUdeviceptr at;
 	use_device(0);
-	for (int i = 0; i < 3; i++) /* FAKEGPU_FAIL makes the second fail: what was reserved comes back */
+	/* FAKEGPU_FAIL makes the second fail: what was reserved comes back */
+	for (int i = 0; i < 3; i++)
 		NEED(cuMemAlloc_v2(&at, 20 * MIB) == (i == 1 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS));
 	NEED(left() == 24 * MIB);
 }
@@ -299,10 +305,12 @@ void probe_graph_memory(void)
 	NEED(cuCtxSynchronize() == CUDA_SUCCESS && left() == 48 * MIB);
 	NEED(cuDeviceGraphMemTrim(0) == CUDA_SUCCESS && left() == 64 * MIB);
 	NEED(cuGraphLaunch(a, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
-	NEED(cuGraphLaunch(b, NULL) == CUDA_SUCCESS && left() == 16 * MIB); /* it takes the other one's place */
+	/* it takes the other one's place */
+	NEED(cuGraphLaunch(b, NULL) == CUDA_SUCCESS && left() == 16 * MIB);
 	NEED(cuCtxSynchronize() == CUDA_SUCCESS && take(10 * MIB) == CUDA_SUCCESS);
 	NEED(cuGraphLaunch(b, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
-	NEED(cuGraphLaunch(c, NULL) == CUDA_ERROR_OUT_OF_MEMORY && left() == 54 * MIB); /* what was idle is trimmed */
+	/* what was idle is trimmed */
+	NEED(cuGraphLaunch(c, NULL) == CUDA_ERROR_OUT_OF_MEMORY && left() == 54 * MIB);
 	NEED(cuGraphLaunch(d, NULL) == CUDA_ERROR_OUT_OF_MEMORY && left() == 54 * MIB);
 	NEED(cuGraphLaunch(b, NULL) == CUDA_SUCCESS && left() == 6 * MIB);
 }

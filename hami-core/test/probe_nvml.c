@@ -170,7 +170,8 @@ void probe_utilisation(void)
 	nvmlDevice_t device = nvml_device("GPU-00000000-0000-0000-0000-000000000001");
 	pid_t other = stranger();
 
-	NEED(old(device, samples, &n, 0) == NVML_ERROR_NOT_FOUND && n == 0); /* only a stranger has worked */
+	/* only a stranger has worked */
+	NEED(old(device, samples, &n, 0) == NVML_ERROR_NOT_FOUND && n == 0);
 	work();
 	n = 8;
 	if (host) { /* NVML's PIDs are of another namespace: none is known to be ours */

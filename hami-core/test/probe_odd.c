@@ -139,7 +139,10 @@ void probe_above_card(void)
 	}
 }
 
-/* Two functions of one name with other arguments: each caller gets the one of its version, untouched. */
+/*
+ * Two functions of one name with other arguments: each caller gets the one of its version,
+ * untouched.
+ */
 void probe_advice(void)
 {
 	static const char *const names[] = {"cuMemAdvise", "cuMemPrefetchAsync"};
@@ -154,7 +157,10 @@ void probe_advice(void)
 	}
 }
 
-/* This driver's cuGetProcAddress gives out other pointers than dlsym; both are hooked, and by the same hook. */
+/*
+ * This driver's cuGetProcAddress gives out other pointers than dlsym; both are hooked, and by the
+ * same hook.
+ */
 void probe_two_pointers(void)
 {
 	CUresult (*get)(const char *, void **, int, uint64_t);
@@ -166,11 +172,15 @@ void probe_two_pointers(void)
 	*(void **)&by_name = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
 	NEED(get("cuMemAlloc", (void **)&by_proc, 12000, 0) == CUDA_SUCCESS && by_proc == by_name);
 	NEED(get("cuMemAllocAsync", &other, 13000, 0) == CUDA_SUCCESS && other == dlsym(RTLD_DEFAULT, "cuMemAllocAsync"));
-	NEED(get("cuEventQuery", &other, 13000, 0) == CUDA_SUCCESS && other != dlsym(RTLD_DEFAULT, "cuEventQuery")); /* as the driver does */
+	/* as the driver does */
+	NEED(get("cuEventQuery", &other, 13000, 0) == CUDA_SUCCESS && other != dlsym(RTLD_DEFAULT, "cuEventQuery"));
 	NEED(by_proc(&at, 65 * MIB) == CUDA_ERROR_OUT_OF_MEMORY && by_proc(&at, 64 * MIB) == CUDA_SUCCESS);
 }
 
-/* Allocations in a recording, and refusals beside it, leave it whole; recorded memory is not the pool's. */
+/*
+ * Allocations in a recording, and refusals beside it, leave it whole; recorded memory is not the
+ * pool's.
+ */
 void probe_capture(void)
 {
 	CUstream recorded, other;
@@ -181,7 +191,8 @@ void probe_capture(void)
 	NEED(take(10 * MIB) == CUDA_SUCCESS);
 	NEED(cuStreamBeginCapture_v2(recorded, 0) == CUDA_SUCCESS);
 	NEED(cuMemAllocAsync(&at, 500 * MIB, recorded) == CUDA_SUCCESS && left() == 54 * MIB);
-	NEED(cuMemAllocAsync(&outside, 40 * MIB, other) == CUDA_ERROR_OUT_OF_MEMORY); /* the pool would take 64: given back */
+	/* the pool would take 64: given back */
+	NEED(cuMemAllocAsync(&outside, 40 * MIB, other) == CUDA_ERROR_OUT_OF_MEMORY);
 	NEED(take(60 * MIB) == CUDA_ERROR_OUT_OF_MEMORY && left() == 54 * MIB);
 	NEED(cuMemFreeAsync(at, recorded) == CUDA_SUCCESS);
 	NEED(cuStreamEndCapture(recorded, &graph) == CUDA_SUCCESS && graph);
@@ -208,9 +219,11 @@ void probe_several_devices(void)
 		use_device(i);
 		NEED(cuStreamSynchronize(list[i].hStream) == CUDA_SUCCESS);
 	}
-	NEED(cuLaunchCooperativeKernelMultiDevice(list, 2, 0) == CUDA_SUCCESS); /* what has ended is booked with the next launch */
+	/* what has ended is booked with the next launch */
+	NEED(cuLaunchCooperativeKernelMultiDevice(list, 2, 0) == CUDA_SUCCESS);
 	for (int i = 0; i < 2; i++) {
 		printf("    device %d: %llu us charged of 80000\n", i, (unsigned long long)probe_region()->ext.pace[i].spent_ns / 1000);
-		NEED(probe_region()->ext.pace[i].spent_ns >= 10000000); /* most of them by estimate, the first as of something new */
+		/* most of them by estimate, the first as of something new */
+		NEED(probe_region()->ext.pace[i].spent_ns >= 10000000);
 	}
 }

@@ -60,7 +60,8 @@ void probe_context_free(void)
 	cost("6", "0");
 	use_device(0);
 	NEED(left() == 64 * MIB && take(64 * MIB) == CUDA_SUCCESS);
-	NEED(book(0) == 6 * MIB && book(2) == 64 * MIB && book(4) == 64 * MIB); /* shown, not counted */
+	/* shown, not counted */
+	NEED(book(0) == 6 * MIB && book(2) == 64 * MIB && book(4) == 64 * MIB);
 }
 
 /* A context larger than the share: the program starts, the driver works, memory is refused. */
@@ -72,20 +73,24 @@ void probe_context_over(void)
 	NEED(book(4) == 90 * MIB);
 }
 
-/* NVML does not know this process: by the card's free memory, and the smallest of several counts. */
+/*
+ * NVML does not know this process: by the card's free memory, and the smallest of several counts.
+ */
 void probe_context_unknown(void)
 {
 	int status;
 	cost("8", "0");
 	if (fork() == 0) {
 		use_device(0);
-		NEED(left() == 64 * MIB); /* one count is not believed: another tenant may be in it */
+		/* one count is not believed: another tenant may be in it */
+		NEED(left() == 64 * MIB);
 		exit(0);
 	}
 	NEED(wait(&status) > 0 && status == 0);
 	cost("6", "0");
 	use_device(0);
-	NEED(left() == 58 * MIB); /* the first measurement was larger: something was taken meanwhile */
+	/* the first measurement was larger: something was taken meanwhile */
+	NEED(left() == 58 * MIB);
 	CUlibrary library;
 	cost("6", "4");
 	NEED(cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
@@ -110,7 +115,8 @@ void probe_context_together(void)
 		}
 	for (int i = 0; i < 16; i++)
 		NEED(read(ready[0], &c, 1) == 1);
-	for (int i = 0; i < 2; i++) { /* two more, one after the other: what they find holds for all */
+	/* two more, one after the other: what they find holds for all */
+	for (int i = 0; i < 2; i++) {
 		if (fork() == 0) {
 			use_device(0);
 			NEED(getenv("FAKEGPU_NVML_PROCESSES") || (left() == 30 * MIB && book(0) == 2 * MIB));
@@ -132,21 +138,27 @@ void probe_code_charged(void)
 	NEED(cuLibraryLoadData(&a, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
 	NEED(left() == 44 * MIB && book(1) == 4 * MIB);
 	NEED(cuLibraryLoadData(&b, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 40 * MIB);
-	NEED(cuCtxSetLimit(2, 16 * MIB) == CUDA_SUCCESS && left() == 32 * MIB); /* 8 more than a context has */
+	/* 8 more than a context has */
+	NEED(cuCtxSetLimit(2, 16 * MIB) == CUDA_SUCCESS && left() == 32 * MIB);
 	NEED(book(1) == 8 * MIB && book(2) == 18 * MIB);
 	struct CUkern_st *kernel;
 	setenv("FAKEGPU_KERNEL", "2", 1);
 	NEED(cuLibraryGetKernel(&kernel, a, "late") == CUDA_SUCCESS);
-	for (int i = 0; i < 100 && left() != 30 * MIB; i++) /* code that comes behind our back is seen soon */
+	/* code that comes behind our back is seen soon */
+	for (int i = 0; i < 100 && left() != 30 * MIB; i++)
 		usleep(20000);
 	NEED(left() == 30 * MIB && book(1) == 10 * MIB);
 	NEED(cuLibraryUnload(a) == CUDA_SUCCESS && left() == 36 * MIB);
 	NEED(take(36 * MIB) == CUDA_SUCCESS && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
-	NEED(cuLibraryLoadData(&a, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 0); /* code is not refused */
+	/* code is not refused */
+	NEED(cuLibraryLoadData(&a, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS && left() == 0);
 	NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && book(1) == 0 && book(4) == 0);
 }
 
-/* A program that allocates from pools and by handles alone: code it loads lazily is seen within 2 s, and before a refusal. */
+/*
+ * A program that allocates from pools and by handles alone: code it loads lazily is seen within 2
+ * s, and before a refusal.
+ */
 void probe_code_pooled(void)
 {
 	CUmemAllocationProp prop = {.type = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -174,7 +186,10 @@ void probe_code_pooled(void)
 	NEED(book(1) == 24 * MIB);
 }
 
-/* NVML speaks of the host's PIDs, and one of them is ours: what that process has is none of our code. */
+/*
+ * NVML speaks of the host's PIDs, and one of them is ours: what that process has is none of our
+ * code.
+ */
 void probe_namesake(void)
 {
 	CUlibrary library;

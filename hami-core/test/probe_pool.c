@@ -9,7 +9,10 @@
 
 static CUstream busy;
 
-/* Its stream works for seconds, and the pool takes more for it than any pool did before: it does not fit. */
+/*
+ * Its stream works for seconds, and the pool takes more for it than any pool did before: it does
+ * not fit.
+ */
 static void *overgrow(void *unused)
 {
 	CUdeviceptr at;
@@ -25,7 +28,9 @@ static double seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* While one thread waits for its stream, so as to give back what the pool took, the others go on. */
+/*
+ * While one thread waits for its stream, so as to give back what the pool took, the others go on.
+ */
 void probe_pool_busy(void)
 {
 	CUmemoryPool pool;
@@ -48,8 +53,10 @@ void probe_pool_busy(void)
 	usleep(300000);
 	setenv("FAKEGPU_POOL", "32", 1);
 	NEED(left() == 0 && take(2 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
-	NEED(cuMemAllocAsync(&b, 4 * MIB, other) == CUDA_SUCCESS && cuMemFreeAsync(b, other) == CUDA_SUCCESS); /* the pool has room */
-	NEED(cuMemAllocAsync(&b, 30 * MIB, other) == CUDA_ERROR_OUT_OF_MEMORY); /* but not that which is about to go */
+	/* the pool has room */
+	NEED(cuMemAllocAsync(&b, 4 * MIB, other) == CUDA_SUCCESS && cuMemFreeAsync(b, other) == CUDA_SUCCESS);
+	/* but not that which is about to go */
+	NEED(cuMemAllocAsync(&b, 30 * MIB, other) == CUDA_ERROR_OUT_OF_MEMORY);
 	NEED(cuMemPoolTrimTo(pool, UINT64_MAX) == CUDA_SUCCESS);
 	NEED(seconds() - start < 2);
 	NEED(!pthread_join(thread, NULL) && seconds() - start >= 3);
@@ -90,7 +97,10 @@ static CUarrayMapInfo tile(CUarray array, unsigned int x, unsigned int width, CU
 				.memOperationType = h ? CU_MEM_OPERATION_TYPE_MAP : CU_MEM_OPERATION_TYPE_UNMAP, .memHandle = {h}, .deviceBitMask = 1};
 }
 
-/* Memory in a sparse array stays taken until it is unmapped or the array goes, whoever releases its handle. */
+/*
+ * Memory in a sparse array stays taken until it is unmapped or the array goes, whoever releases its
+ * handle.
+ */
 void probe_sparse(void)
 {
 	CUmemAllocationProp prop = {.type = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -102,13 +112,15 @@ void probe_sparse(void)
 	NEED(cuArray3DCreate_v2(&array, &shape) == CUDA_SUCCESS && left() == 64 * MIB);
 	NEED(cuMemCreate(&h, 40 * MIB, &prop, 0) == CUDA_SUCCESS);
 	list[0] = tile(array, 0, 128, h), list[1] = tile(array, 128, 128, h), list[2] = tile(array, 256, 128, h);
-	NEED(cuMemMapArrayAsync(list, 3, NULL) == CUDA_SUCCESS && cuMemMapArrayAsync_ptsz(list, 1, NULL) == CUDA_SUCCESS); /* the first again */
+	/* the first again */
+	NEED(cuMemMapArrayAsync(list, 3, NULL) == CUDA_SUCCESS && cuMemMapArrayAsync_ptsz(list, 1, NULL) == CUDA_SUCCESS);
 	NEED(cuMemRelease(h) == CUDA_SUCCESS && left() == 24 * MIB);
 	NEED(cuMemCreate(&h, 40 * MIB, &prop, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 	list[0] = tile(array, 0, 128, 0);
 	NEED(cuMemMapArrayAsync_ptsz(list, 1, NULL) == CUDA_SUCCESS && left() == 24 * MIB);
 	list[0] = tile(array, 0, 4096, 0);
-	NEED(cuMemMapArrayAsync(list, 1, NULL) == CUDA_SUCCESS && left() == 64 * MIB); /* both others with one entry */
+	/* both others with one entry */
+	NEED(cuMemMapArrayAsync(list, 1, NULL) == CUDA_SUCCESS && left() == 64 * MIB);
 	NEED(cuMemCreate(&h, 40 * MIB, &prop, 0) == CUDA_SUCCESS);
 	list[0] = tile(array, 0, 128, h), list[1] = tile(array, 0, 128, h + 1000);
 	NEED(cuMemMapArrayAsync(list + 1, 1, NULL) != CUDA_SUCCESS && cuMemMapArrayAsync(NULL, 1, NULL) == CUDA_ERROR_INVALID_VALUE);

@@ -40,14 +40,18 @@ void probe_versioned_lookup(void)
 	NEED(dlvsym(RTLD_DEFAULT, "getpid", "GLIBC_2.2.5") == dlsym(RTLD_DEFAULT, "getpid"));
 	NEED(dlvsym(RTLD_DEFAULT, "getpid", "GLIBC_0.0") == NULL);
 	(void)dlerror();
-	NEED(dlsym(h, "cuMemAlloc_v2") == dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") && dlerror() == NULL); /* success leaves no error behind */
+	/* success leaves no error behind */
+	NEED(dlsym(h, "cuMemAlloc_v2") == dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") && dlerror() == NULL);
 	NEED(dlsym(h, "cuNoSuchFunction") == NULL && dlerror() != NULL);
 	void *c = dlopen("libc.so.6", RTLD_NOW);
 	NEED(dlsym(c, "cuMemAlloc_v2") == NULL); /* a name is where it is, not everywhere */
 	NEED(dlsym(c, "curl_easy_init") == NULL && dlsym(c, "cublasCreate_v2") == NULL);
 }
 
-/* Pointers must be those of the variant that the driver would have given: compare by behaviour and identity. */
+/*
+ * Pointers must be those of the variant that the driver would have given: compare by behaviour and
+ * identity.
+ */
 void probe_proc_address(void)
 {
 	void *a, *b, *c, *d;

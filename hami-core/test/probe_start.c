@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe_start.c: programs that start others, change their user or name, or find a strange region. */
+/*
+ * probe_start.c: programs that start others, change their user or name, or find a strange region.
+ */
 #define _GNU_SOURCE
 #include "probe.h"
 
@@ -73,7 +75,10 @@ void probe_two_race(void)
 	}
 }
 
-/* Root makes the region; the same process as another user, and another user's child, share its limit. */
+/*
+ * Root makes the region; the same process as another user, and another user's child, share its
+ * limit.
+ */
 void probe_user_change(void)
 {
 	int status;
@@ -223,7 +228,10 @@ void probe_odd_name(void)
 	NEED(left() == 64 * MIB && take(64 * MIB) == CUDA_SUCCESS); /* dead */
 }
 
-/* A process died while it wrote its slot the old way, and while it held the old semaphores: nobody waits for them. */
+/*
+ * A process died while it wrote its slot the old way, and while it held the old semaphores: nobody
+ * waits for them.
+ */
 void probe_odd_sequence(void)
 {
 	use_device(0);

@@ -128,8 +128,9 @@ static void take_all(void)
 #define PATIENCE 0.1
 
 /*
- * Kills one at a random moment of its life, start-up included; another must get everything within 100 ms.
- * Where the machine is so busy that it takes longer with nobody killed, too, that is not counted.
+ * Kills one at a random moment of its life, start-up included; another must get everything within
+ * 100 ms. Where the machine is so busy that it takes longer with nobody killed, too, that is not
+ * counted.
  */
 static double kill_one(unsigned *seed)
 {

@@ -43,7 +43,10 @@ void probe_dlmopen(void)
 
 #define KEYS 32
 
-/* What a thread has under the program's keys stays, though each namespace's C library counts its own keys from 0. */
+/*
+ * What a thread has under the program's keys stays, though each namespace's C library counts its
+ * own keys from 0.
+ */
 void probe_dlmopen_keys(void)
 {
 	pthread_key_t key[KEYS];
@@ -120,7 +123,10 @@ void probe_lock_holder(void)
 	}
 }
 
-/* The region is the tenant's to write. What that cannot do: free a process of its own limit, or crash it. */
+/*
+ * The region is the tenant's to write. What that cannot do: free a process of its own limit, or
+ * crash it.
+ */
 void probe_region_written(void)
 {
 	use_device(0);
@@ -129,7 +135,8 @@ void probe_region_written(void)
 	memset(&r->ext.slot, 0, sizeof r->ext.slot);
 	memset(&r->ext.reserved, 0, sizeof r->ext.reserved);
 	NEED(take(26 * MIB) == CUDA_ERROR_OUT_OF_MEMORY && take(24 * MIB) == CUDA_SUCCESS);
-	memset(&r->hami.limit, 0, sizeof r->hami.limit); /* what monitors read; the limit comes from the limits file */
+	/* what monitors read; the limit comes from the limits file */
+	memset(&r->hami.limit, 0, sizeof r->hami.limit);
 	NEED(take(1) == CUDA_ERROR_OUT_OF_MEMORY);
 	memset(r, 0, sizeof *r);
 	NEED(take(1) == CUDA_ERROR_OUT_OF_MEMORY && left() == 0);

@@ -207,7 +207,8 @@ static void contend(struct contest *c)
 	if (region_reserve(0, 2 * MIB, 100 * MIB) == 0)
 		__atomic_add_fetch(&c->won, 1, __ATOMIC_SEQ_CST);
 	__atomic_add_fetch(&c->tried, 1, __ATOMIC_SEQ_CST);
-	while (__atomic_load_n(&c->tried, __ATOMIC_SEQ_CST) < RACERS) /* keep it until all have tried */
+	/* keep it until all have tried */
+	while (__atomic_load_n(&c->tried, __ATOMIC_SEQ_CST) < RACERS)
 		usleep(100);
 	_exit(0);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stress_test.c: what goes wrong once in a thousand times. `make stress` does a thousand, `make test` a few. */
+/*
+ * stress_test.c: what goes wrong once in a thousand times. `make stress` does a thousand, `make
+ * test` a few.
+ */
 #define TEST_SECONDS 600
 #include "machine.h"
 

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# style.sh SOURCES INCLUDES: what a reader of the library may rely on. No line is wider than 100 columns (a tab is 8), no
-# macro returns or declares behind the reader's back, and every header of a layer begins by saying what it promises.
+# style.sh SOURCES INCLUDES TESTS: what a reader of the library may rely on. No line of it and no
+# comment of its tests is wider than 100 columns (a tab is 8). No macro returns or declares behind
+# the reader's back. Every header of a layer begins by saying what it promises.
 set -u
-sources=$1 includes=$2 failed=0
+sources=$1 includes=$2 tests=$3 failed=0
 echo "== style"
 
 # report WHAT LINES: fails with the lines, if there are any.
@@ -17,6 +18,10 @@ report() {
 files=$(find "$sources" "$includes" -name '*.[chS]' | sort)
 wide=$(for f in $files; do expand -t 8 "$f" | awk -v f="$f" 'length($0) > 100 { print f ":" NR ": " length($0) " columns" }'; done)
 report "no line is wider than 100 columns" "$wide"
+
+comments=$(for f in "$tests"/* Makefile; do expand -t 8 "$f" | awk -v f="$f" '
+	length($0) > 100 && (/^ *(\/?\*|#( |$))/ || /\/\* .*\*\/$/) { print f ":" NR ": " length($0) " columns" }'; done)
+report "no comment of a test is wider than 100 columns" "$comments"
 
 long=$(for f in $files; do awk -v f="$f" 'END { if (NR > 500) print f ": " NR " lines" }' "$f"; done)
 report "no file is longer than 500 lines" "$long"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Unit tests link the parts they test; preload_test runs programs under LD_PRELOAD on
-# the fake driver. Everything runs three times: as it is, with ASan and UBSan, and with TSan; of the tests on the fake's own
-# clock, where one thread of a program runs at a time, most run without TSan.
+# Unit tests link the parts they test; preload_test runs programs under LD_PRELOAD on the fake
+# driver. Everything runs three times: as it is, with ASan and UBSan, and with TSan; of the tests on
+# the fake's own clock, where one thread of a program runs at a time, most run without TSan.
 FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 TSAN_LIB := $(shell $(CC) -print-file-name=libtsan.so)
@@ -20,7 +20,7 @@ test-layers: $(B)/libvgpu.so
 # Lines, macros and headers that a reader can rely on.
 .PHONY: test-style
 test-style:
-	@test/style.sh src include
+	@test/style.sh src include test
 
 .PHONY: test-headers
 test-headers:
@@ -58,9 +58,10 @@ $(eval $(call unit_tests,asan,$(SANITIZE)))
 $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
-PROBE := $(patsubst %,test/probe_%.c,main memory process nvml overhead green pool ways generation stress cost import odd start hostile \
-	exact)
-# Tests that run programs under the library. SUITES run under every build of it, the others have targets of their own.
+PROBE := $(patsubst %,test/probe_%.c,main device memory process nvml overhead green pool ways generation \
+	stress cost import odd start hostile exact forks)
+# Tests that run programs under the library. SUITES run under every build of it, the others have
+# targets of their own.
 SUITES := preload exact pools sized entry ways_out failures weak_entry weak_memory weak_process cases
 $(patsubst %,$(B)/test/test/%_test,$(SUITES) stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
@@ -72,7 +73,7 @@ $(B)/test/test/probe: $(PROBE) test/probe.h test/hostile.h $(wildcard include/*.
 $(B)/test/test/hostile_test: test/hostile_test.c test/attacked.h test/hostile.h test/machine.h test/testing.h $(wildcard include/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -I$(FAKE)/src -o $@ $<
-SIZED := $(patsubst %,test/probe_%.c,sized pools graphs aside)
+SIZED := $(patsubst %,test/probe_%.c,sized device pools graphs aside)
 $(B)/test/test/probe_sized: $(SIZED) test/probe_sized.h test/card.h test/probe.h $(FAKE)/src/state.h | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -I$(FAKE)/src -o $@ $(SIZED) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
@@ -101,12 +102,13 @@ $(B)/test/test/third.so: test/third.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<
 
-# Programs of entry_test: with a constructor that uses CUDA, with names of the driver's that are their own.
+# Programs of entry_test: with a constructor that uses CUDA, with names of the driver's that are
+# their own.
 ENTRY := $(patsubst %,$(B)/test/test/%,entry_test probe_entry entry_plugin.so entry_own.so entry_names entry_names_program \
 	entry_names_library entry_reload)
-$(B)/test/test/probe_entry: test/probe_entry.c test/probe.h $(wildcard include/*.h) | fake
+$(B)/test/test/probe_entry: test/probe_entry.c test/probe_device.c test/probe.h $(wildcard include/*.h) | fake
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -rdynamic -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -rdynamic -o $@ $(filter %.c,$^) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
 $(B)/test/test/entry_plugin.so: test/entry_plugin.c test/probe.h | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -fPIC -shared -o $@ $< -L$(FAKE)/build -l:libcuda.so.1
@@ -258,8 +260,9 @@ test-limiter-asan: fake $(B)/asan/libvgpu.so $(B)/asan/virtual/libvgpu.so $(LIMI
 test-limiter-tsan: fake $(B)/tsan/libvgpu.so $(B)/tsan/virtual/libvgpu.so $(LIMITER)
 	$(call run_limiter,tsan,$(TSAN_LIB))
 
-# Five workloads, alone and in pairs, under the library and under HAMi-core's formula: a table.
-# Then containers of 1 to 16 processes with kernels of 20 us to 20 ms: all of that table, or a part of it.
+# Five workloads, alone and in pairs, under the library and under HAMi-core's formula: a table. Then
+# containers of 1 to 16 processes with kernels of 20 us to 20 ms: all of that table, or a part of
+# it.
 .PHONY: shares test-shares
 SHARES := $(B)/test/virtual/libvgpu.so $(patsubst %,$(B)/test/test/%,shares_test fair_test probe_tenant)
 shares: fake $(SHARES)
@@ -268,7 +271,8 @@ shares: fake $(SHARES)
 test-shares: fake $(SHARES)
 	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
 	@echo "== fair"; $(call on_clock,fair,$(abspath $(B)/test/virtual/libvgpu.so))
-# Once more under the sanitizers: one thread of a program runs at a time there, so limiter_live_test looks for races.
+# Once more under the sanitizers: one thread of a program runs at a time there, so limiter_live_test
+# looks for races.
 .PHONY: test-neighbours test-neighbours-asan
 NEIGHBOURS := $(patsubst %,$(B)/test/test/%,borrow_test turns_test stalls_test probe_tenant)
 test-neighbours: fake $(B)/test/virtual/libvgpu.so $(NEIGHBOURS)

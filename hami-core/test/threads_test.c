@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads_test.c: the table and the region under many threads at once; made for ThreadSanitizer. */
+/*
+ * threads_test.c: mutex, table and region under many threads at once; made for ThreadSanitizer.
+ */
 #define _GNU_SOURCE
 #include "testing.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include "model/limit.h"
 #include "model/pages.h"
-#include "shm/region.h"
 #include "model/table.h"
+#include "platform/mutex.h"
+#include "shm/region.h"
 
 #define THREADS 8
 #define ROUNDS 3000
@@ -23,6 +27,65 @@ static void together(void *(*work)(void *))
 		CHECK(!pthread_create(&t[i], NULL, work, (void *)i));
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
+}
+
+static struct mutex mutex;
+static long counted; /* under the mutex */
+
+/* Every tenth holder goes to sleep with it: the others have to wait, and to be woken. */
+static void *count(void *number)
+{
+	struct timespec moment = {.tv_nsec = 50000};
+	(void)number;
+	for (int i = 0; i < ROUNDS / 10; i++) {
+		mutex_take(&mutex);
+		long before = counted;
+		if (i % 10 == 0)
+			nanosleep(&moment, NULL);
+		counted = before + 1;
+		mutex_give(&mutex);
+	}
+	return NULL;
+}
+
+static long long now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+TEST("threads have the mutex one at a time")
+{
+	together(count);
+	CHECK_EQ(counted, THREADS * (ROUNDS / 10));
+	CHECK_EQ(mutex.word, MUTEX_FREE);
+}
+
+static void *take_once(void *took_ms)
+{
+	mutex_take(&mutex);
+	*(long long *)took_ms = now_ms();
+	mutex_give(&mutex);
+	return NULL;
+}
+
+/* Nobody who sleeps looks again within a second. The machine may be busy: the best of some. */
+TEST("who waits for the mutex is woken when it is given back")
+{
+	long long least = 1000, took;
+	for (int i = 0; i < 5; i++) {
+		struct timespec asleep = {.tv_nsec = 50000000};
+		pthread_t thread;
+		mutex_take(&mutex);
+		CHECK(!pthread_create(&thread, NULL, take_once, &took));
+		nanosleep(&asleep, NULL);
+		long long given = now_ms();
+		mutex_give(&mutex);
+		pthread_join(thread, NULL);
+		least = took - given < least ? took - given : least;
+	}
+	CHECK(least < 500);
 }
 
 /* Each thread has addresses of its own, in pages that it shares with its neighbours. */

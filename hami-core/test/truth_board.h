@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * truth_board.h: what the truth test and its worker processes share. A program is a random number
- * of processes with a random number of threads that allocate and free memory of all kinds. The
- * board is a file that all of them map: what the program is, who has come how far, what was seen.
+ * truth_board.h: the file that the truth test and its worker processes map. It says what the
+ * random program is: how many processes and threads allocate and free which kinds of memory. The
+ * workers write into it how far they are, their last calls, and the first thing that went wrong.
  */
 #ifndef TRUTH_BOARD_H
 #define TRUTH_BOARD_H
@@ -18,7 +18,10 @@
 #define TRUTH_GRANULE (32ULL << 20)
 #define TRUTH_CARD (1024ULL << 20)
 
-/* Kinds of calls: a bit each in `kinds` of a program. The last two are steps of other kinds. */
+/*
+ * Kinds of calls, a bit each in `kinds` of a program. The last two are no kinds of their own: they
+ * name steps of the kinds before in reports.
+ */
 #define TRUTH_KINDS(F) \
 	F(PLAIN, "plain") F(PLAIN_V1, "plain-v1") F(MANAGED, "managed") F(PITCH, "pitch") \
 	F(PITCH_V1, "pitch-v1") F(ASYNC, "async") F(FROM_POOL, "from-pool") F(POOLS, "pools") \
@@ -36,7 +39,7 @@ enum truth_kind {
 struct truth_program {
 	uint64_t seed;
 	int processes, threads, steps, rounds;
-	int twins;     /* workers are forked from one process that was started, and ends */
+	int twins;     /* workers are forked from one process, which ends before they use CUDA */
 	int kills;     /* workers are killed at random */
 	int sizes;     /* 0: of all orders, 1: at most 1 MiB, 2: 1 to 4 MiB */
 	int context_mib; /* what a context takes on the fake device */
@@ -52,8 +55,8 @@ struct truth_call {
 /* One worker's part. */
 struct truth_worker {
 	pid_t pid;
-	int arrived; /* rounds that it has ended with all memory freed; -1: not started */
-	int gone;    /* at its end; 2: reaped */
+	int arrived; /* rounds after which it has freed everything; -1: not started */
+	int gone;    /* 1: it has ended, 2: and was waited for */
 	int killed;
 	unsigned int calls;
 	struct truth_call call[TRUTH_THREADS][TRUTH_CALLS];
@@ -74,9 +77,12 @@ struct truth_board {
 	struct truth_program program;
 	struct truth_worker worker[TRUTH_WORKERS];
 	struct truth_offer offer[TRUTH_WORKERS];
-	int go;      /* the last round that may be begun; -1: none */
-	int checker; /* who looks whether the whole limit is to be had, at `check` */
-	int check, checked;
+	int go; /* the last round that may be begun; -1: none */
+	/*
+	 * Between rounds the worker `checker` takes the whole limit and gives it back: it is asked
+	 * by a higher `check` and answers with the same number in `checked`.
+	 */
+	int checker, check, checked;
 	int stop;    /* something went wrong: end at once */
 	int64_t killed_ms; /* when a worker was killed last, CLOCK_MONOTONIC */
 	uint64_t calls, refusals, late, judged;

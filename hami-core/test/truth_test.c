@@ -420,7 +420,8 @@ static void run_seeds(const char *board_path, uint64_t seconds)
 
 /*
  * With threads the instant of a refusal is not known to the oracle, only the highest sum during the
- * call. A refusal that it cannot explain is printed and counted, and fails the test when it is not rare.
+ * call. A refusal that it cannot explain is printed and counted, and fails the test when it is not
+ * rare.
  */
 #define RARE 50000
 #define FEW 4 /* one program that relaunches graphs may meet several in a short run */

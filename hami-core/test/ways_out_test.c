@@ -145,7 +145,10 @@ TEST("standing in and preloading at once count once")
 	done();
 }
 
-/* Runs smi, with the library preloaded or standing in for NVML; the limit that it prints for device 0, in MiB. */
+/*
+ * Runs smi, with the library preloaded or standing in for NVML; the limit that it prints for device
+ * 0, in MiB.
+ */
 static long smi(const char *preload, const char *path)
 {
 	char program[256];
@@ -173,7 +176,10 @@ TEST("standing in for NVML shows the share to programs without CUDA, RTLD_DEEPBI
 	done();
 }
 
-/* The device plugin's mounts: the driver's versioned files are ours, its own lie beside, links and cache as the system makes them. */
+/*
+ * The device plugin's mounts: the driver's versioned files are ours, its own lie beside, links and
+ * cache as the system makes them.
+ */
 TEST("standing in as the device plugin mounts it, behind every name and after ldconfig")
 {
 	static const char *const libraries[] = {"libcuda", "libnvidia-ml"};
@@ -206,7 +212,8 @@ TEST("RTLD_DEEPBIND stays where nothing is limited, and where the file says so")
 	if (!sanitized()) {
 		char path[256];
 		snprintf(path, sizeof path, "%s/test/test/probe", getenv("VGPU_TEST_BUILD"));
-		CHECK_EQ(run((char *const[]){path, "deepbind", NULL}, NULL), 1); /* the plugin gets past */
+		/* the plugin gets past */
+		CHECK_EQ(run((char *const[]){path, "deepbind", NULL}, NULL), 1);
 	}
 	done();
 }

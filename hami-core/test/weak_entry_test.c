@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weak_entry_test.c: weaknesses that interception libraries have been found to have in the ways into the
- * driver, by number; which test holds which is in ../README.md.
+ * weak_entry_test.c: weaknesses that interception libraries have been found to have in the ways
+ * into the driver, by number; which test holds which is in ../README.md.
  */
 #include "machine.h"
 
@@ -53,7 +53,8 @@ TEST("weakness 6: cuGetProcAddress gives the variant of the version asked for, h
 	machine(LIMITS);
 	probe("proc-address", NULL);
 	probe("advice", NULL);
-	on_driver("12.8", "generation", (const char *const[]){"PROBE_CUDA", "12080", NULL}); /* cuCtxCreate has four */
+	/* cuCtxCreate has four */
+	on_driver("12.8", "generation", (const char *const[]){"PROBE_CUDA", "12080", NULL});
 	on_driver("13.0", "generation", (const char *const[]){"PROBE_CUDA", "13000", NULL});
 	done();
 }

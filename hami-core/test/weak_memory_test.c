@@ -19,7 +19,8 @@ TEST("weakness 13: a device is known by its UUID, with CUDA_VISIBLE_DEVICES as a
 	probe("second-limited", (const char *const[]){"CUDA_VISIBLE_DEVICES", "1,0", NULL});
 	done();
 	machine(HEAD "device 0 " U0 " memory=0 cores=0\ndevice 1 " U1 " memory=67108864 cores=0\n");
-	probe("exact", (const char *const[]){"CUDA_VISIBLE_DEVICES", "1", NULL}); /* the second of the limits is the first there */
+	/* the second of the limits is the first there */
+	probe("exact", (const char *const[]){"CUDA_VISIBLE_DEVICES", "1", NULL});
 	done();
 }
 
@@ -73,7 +74,8 @@ TEST("weakness 22: memory beyond the card, where it was asked for and can be had
 	probe("not-oversubscribed", (const char *const[]){"FAKEGPU_MANAGED", "device", NULL});
 	done();
 	machine(HEAD "device 0 " U0 " memory=" ABOVE);
-	probe("not-oversubscribed", (const char *const[]){"CUDA_OVERSUBSCRIBE", "true", NULL}); /* the file decides */
+	/* the file decides */
+	probe("not-oversubscribed", (const char *const[]){"CUDA_OVERSUBSCRIBE", "true", NULL});
 	done();
 	machine(NULL);
 	probe("oversubscribed", (const char *const[]){"CUDA_DEVICE_MEMORY_LIMIT_0", "1536m", "CUDA_OVERSUBSCRIBE", "true", NULL});

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weak_process_test.c: weaknesses with several processes, their region and their surroundings, by number; see weak_entry_test.c. */
+/*
+ * weak_process_test.c: weaknesses with several processes, their region and their surroundings, by
+ * number; see weak_entry_test.c.
+ */
 #include "machine.h"
 
 static void hold(const char *name, const char *const *variables)
@@ -41,7 +44,8 @@ TEST("weakness 30: a region that cannot be written ends no program")
 	machine("vgpu-limits 1\nregion /proc/no/vgpu.cache\ndevice 0 " U0 " memory=67108864 cores=50\n");
 	probe("exact", NULL);
 	done();
-	machine("vgpu-limits 1\nregion %s\ndevice 0 " U0 " memory=67108864 cores=50\n"); /* a directory */
+	/* a directory */
+	machine("vgpu-limits 1\nregion %s\ndevice 0 " U0 " memory=67108864 cores=50\n");
 	probe("exact", NULL);
 	done();
 }

@@ -35,7 +35,8 @@ struct CUctx_st {
 	int ordinal;
 	int primary;
 	int references; /* of a created one: how often it is attached */
-	struct CUctx_st *owner; /* of a green one: the primary context, whose memory it uses; else NULL */
+	/* of a green one: the primary context, whose memory it uses; else NULL */
+	struct CUctx_st *owner;
 	uint64_t cost; /* bytes this context takes, and all that is loaded into it */
 	uint64_t limit[3]; /* what cuCtxSetLimit has set, 0: nothing yet */
 	struct CUctx_st *next;
@@ -43,7 +44,8 @@ struct CUctx_st {
 
 struct CUstream_st {
 	int ordinal;
-	struct CUctx_st *context; /* whose resources it uses: of a green one the primary one. NULL: a default stream */
+	/* whose resources it uses: of a green one the primary one. NULL: a default stream */
+	struct CUctx_st *context;
 	struct CUctx_st *made_in; /* which was current when it was made */
 	uint64_t tail; /* ticket of the last work queued on it: see cuda_timeline.h */
 	uint64_t launches, ends[1024]; /* tickets of the last FG_QUEUE_DEPTH, by launch number */
@@ -66,20 +68,27 @@ extern struct fg_fake fake;
 
 /* CUDA_SUCCESS when cuInit has run in this very process. */
 CUresult fg_ready(void);
-/* The calling thread's current context while it lives, of a green one its owner, else NULL; and its ordinal, or -1. */
+/*
+ * The calling thread's current context while it lives, of a green one its owner, else NULL; and its
+ * ordinal, or -1.
+ */
 struct CUctx_st *fg_context(void);
 int fg_current(void);
 /* Device by ordinal, NULL when out of range. */
 struct fg_gpu *fg_gpu(CUdevice device);
 
 /*
- * What test programs ask of every taking and giving (cuda_watch.c). fg_watch_take is called before one, without
- * locks: 1 when the thread is in a dry run, which takes nothing. The others run under fg_lock after the deed.
+ * What test programs ask of every taking and giving (cuda_watch.c). fg_watch_take is called before
+ * one, without locks: 1 when the thread is in a dry run, which takes nothing. The others run under
+ * fg_lock after the deed.
  */
 int fg_watch_take(int ordinal, uint64_t bytes);
 void fg_watch_taken(int ordinal, uint64_t bytes);
 void fg_watch_given(int ordinal, uint64_t bytes);
-/* Takes (or gives back) physical bytes of a device; CUDA_ERROR_OUT_OF_MEMORY when it has not got them. */
+/*
+ * Takes (or gives back) physical bytes of a device; CUDA_ERROR_OUT_OF_MEMORY when it has not got
+ * them.
+ */
 CUresult fg_take(int ordinal, uint64_t bytes);
 void fg_give(int ordinal, uint64_t bytes);
 /* Fails the n-th call of an allocating function: FAKEGPU_FAIL=<function>:<n>:<code>. 0 = go on. */
@@ -96,7 +105,10 @@ void fg_arrays_reset(const struct CUctx_st *context);
 /* Takes what a new context costs, or gives it back with all that was loaded into it. */
 CUresult fg_context_open(struct CUctx_st *context);
 void fg_context_close(struct CUctx_st *context);
-/* One mapping more of a physical handle, and one less. NULL when the handle is none. Under fake.mutex. */
+/*
+ * One mapping more of a physical handle, and one less. NULL when the handle is none. Under
+ * fake.mutex.
+ */
 struct physical;
 struct physical *fg_handle_map(CUmemGenericAllocationHandle handle);
 void fg_handle_unmap(struct physical *of);

@@ -2,9 +2,9 @@
 /*
  * cuda_memory.c: plain, pitched and managed memory.
  *
- * The page rule: an allocation above 1 MiB gets pages of 2 MiB of its own; smaller
- * ones of one context, managed or not, are packed into pages in the order they come, and a
- * page goes back when the last allocation in it is freed. Addresses are never used twice. Managed memory that the
+ * The page rule: an allocation above 1 MiB gets pages of 2 MiB of its own; smaller ones of one
+ * context, managed or not, are packed into pages in the order they come, and a page goes back when
+ * the last allocation in it is freed. Addresses are never used twice. Managed memory that the
  * device has no room for lies in the host, unless FAKEGPU_MANAGED=device. With FAKEGPU_PACKING=none
  * each small one gets a page of its own, as by a driver that packs in another way.
  */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "compute/neighbours.h"
-#include "settings/runtime.h"
 #include "compute/share.h"
+#include "settings/runtime.h"
 
 #define STEP_NS 20000000ULL      /* between two looks at what they say */
 #define FRESH_NS 200000000ULL    /* who wanted before that is idle */
@@ -50,7 +50,8 @@ static unsigned look(struct known *k, int device, unsigned percent, uint64_t now
 		claim[i] = neighbours_at(i)->claim[device];
 		contended |= claim[i].wants;
 	}
-	contended &= !w->modest && !lately(share_moment(&w->left_ns, now), now, LACKED_NS);
+	contended &= !word_get(&w->modest) &&
+		     !lately(share_moment(&w->left_ns, now), now, LACKED_NS);
 	__atomic_store_n(&k->contended, contended, __ATOMIC_RELAXED);
 	if (count < 0 || runtime_policy() == POLICY_FORCE)
 		return percent;
@@ -70,30 +71,32 @@ static uint64_t grown(const uint64_t *before, uint64_t due, uint64_t had)
 static void watch(struct vgpu_watch *w, int device, unsigned percent, int contended, uint64_t now)
 {
 	const struct vgpu_pace *b = share_books(device);
-	uint64_t spent = __atomic_load_n(&b->spent_ns, __ATOMIC_RELAXED),
-		 lost = __atomic_load_n(&b->lost_ns, __ATOMIC_RELAXED);
+	uint64_t spent = word_get(&b->spent_ns), lost = word_get(&b->lost_ns);
 	uint64_t since = share_moment(&w->since_ns, now), elapsed = now - since,
 		 due = elapsed / 100 * percent;
-	uint64_t had = spent - w->spent_ns, wanted = had + lost - w->lost_ns;
+	uint64_t had = spent - word_get(&w->spent_ns),
+		 wanted = had + lost - word_get(&w->lost_ns);
 	uint64_t longest = share_time(&w->longest_ns, SHARE_LONGEST_NS),
 		 asked = share_moment(&w->asked_ns, now);
 	int whole = since && lately(asked, now, STEP_NS * 3 + 4 * longest);
 	if (whole && elapsed < WINDOW_NS)
 		return;
 	int wants = whole && wanted >= due;
-	w->short_ns = wants ? grown(&w->short_ns, due, had) : 0;
-	w->wasted_ns = wants && contended ? grown(&w->wasted_ns, due - due / 10, had) : 0;
-	__atomic_store_n(&w->longest_ns, longest - longest / 8, __ATOMIC_RELAXED);
-	if (w->short_ns > due / 3 + longest)
-		neighbours_own(device)->lacked_ns = now;
-	if (w->wasted_ns > due / 4 + 2 * longest) { /* it is no use to stand in line */
-		w->left_ns = now;
-		w->wasted_ns = 0;
+	uint64_t lacking = wants ? grown(&w->short_ns, due, had) : 0;
+	uint64_t wasted = wants && contended ? grown(&w->wasted_ns, due - due / 10, had) : 0;
+	if (lacking > due / 3 + longest)
+		word_set(&neighbours_own(device)->lacked_ns, now);
+	if (wasted > due / 4 + 2 * longest) { /* it is no use to stand in line */
+		word_set(&w->left_ns, now);
+		wasted = 0;
 	}
-	w->modest = !whole || wanted + longest < due / 3 * 2;
-	w->since_ns = now;
-	w->spent_ns = spent;
-	w->lost_ns = lost;
+	word_set(&w->short_ns, lacking);
+	word_set(&w->wasted_ns, wasted);
+	word_set(&w->longest_ns, longest - longest / 8);
+	word_set(&w->modest, !whole || wanted + longest < due / 3 * 2);
+	word_set(&w->since_ns, now);
+	word_set(&w->spent_ns, spent);
+	word_set(&w->lost_ns, lost);
 }
 
 unsigned borrow_rate(int device, unsigned percent, uint64_t now)
@@ -104,8 +107,8 @@ unsigned borrow_rate(int device, unsigned percent, uint64_t now)
 	if (now >= __atomic_load_n(&k->due_ns, __ATOMIC_RELAXED) && neighbours_enter()) {
 		struct vgpu_watch *w = &share_common(device)->watch;
 		watch(w, device, percent, k->contended, now);
-		w->asked_ns = now;
-		neighbours_own(device)->wanted_ns = now;
+		word_set(&w->asked_ns, now);
+		word_set(&neighbours_own(device)->wanted_ns, now);
 		neighbours_tell(device);
 		__atomic_store_n(&k->rate, look(k, device, percent, now), __ATOMIC_RELAXED);
 		__atomic_store_n(&k->due_ns, now + STEP_NS, __ATOMIC_RELAXED);

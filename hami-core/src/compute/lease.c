@@ -6,6 +6,7 @@
 #include "compute/share.h"
 #include "model/pace.h"
 #include "platform/prim.h"
+#include "shm/word.h"
 
 #define LEASE_NS 30000000ULL /* longer than a turn (turns.c), so that no change falls into one */
 /* before the last one's work ends: better side by side for so long than nobody */
@@ -20,16 +21,6 @@
 
 static uint64_t waiting_since[HAMI_DEVICES]; /* of this process; 0: it does not wait */
 
-static uint64_t load(const uint64_t *word)
-{
-	return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-
-static void store(uint64_t *word, uint64_t value)
-{
-	__atomic_store_n(word, value, __ATOMIC_RELAXED);
-}
-
 /* A moment that is at most so long ago. */
 static int recent(uint64_t then, uint64_t now, uint64_t limit)
 {
@@ -39,7 +30,7 @@ static int recent(uint64_t then, uint64_t now, uint64_t limit)
 /* When the container's work ends; moments that cannot be right are over. */
 static uint64_t end_of(const struct vgpu_lease *l, uint64_t now)
 {
-	uint64_t until = load(&l->until_ns);
+	uint64_t until = word_get(&l->until_ns);
 	return until < now + PACE_WINDOW_NS * 10 ? until : 0;
 }
 
@@ -47,13 +38,13 @@ static uint64_t end_of(const struct vgpu_lease *l, uint64_t now)
 static int give_back(struct vgpu_lease *l, const struct spans_flight *f, uint64_t most,
 		     uint64_t now)
 {
-	uint64_t began = load(&l->began_ns), end = now + f->ns;
+	uint64_t began = word_get(&l->began_ns), end = now + f->ns;
 	int over = began <= end && end - began > (f->unknown ? MEASURE_NS : most);
 	/* who has not begun yet waits for what all wait for */
-	if (!began || !over || !recent(load(&l->first_seen_ns), now, SILENT_NS))
+	if (!began || !over || !recent(word_get(&l->first_seen_ns), now, SILENT_NS))
 		return 0;
-	store(&l->until_ns, end);
-	store(&l->holder, 0);
+	word_set(&l->until_ns, end);
+	word_set(&l->holder, 0);
 	return 1;
 }
 
@@ -62,7 +53,7 @@ static int keep(struct vgpu_lease *l, const struct spans_flight *f, uint64_t now
 {
 	if (give_back(l, f, LEASE_NS, now))
 		return 0;
-	store(&l->seen_ns, now);
+	word_set(&l->seen_ns, now);
 	return 1;
 }
 
@@ -74,9 +65,9 @@ static int keep(struct vgpu_lease *l, const struct spans_flight *f, uint64_t now
 static void prolong(struct vgpu_lease *l, const struct spans_flight *f, uint64_t now)
 {
 	uint64_t left = f->ns ? f->ns : 2 * HANDOVER_NS;
-	if (f->spans && !load(&l->holder) && recent(load(&l->began_ns), now, MEASURE_NS) &&
-	    load(&l->until_ns) < now + left)
-		store(&l->until_ns, now + left);
+	if (f->spans && !word_get(&l->holder) && recent(word_get(&l->began_ns), now, MEASURE_NS) &&
+	    word_get(&l->until_ns) < now + left)
+		word_set(&l->until_ns, now + left);
 }
 
 /*
@@ -85,19 +76,19 @@ static void prolong(struct vgpu_lease *l, const struct spans_flight *f, uint64_t
 static int available(const struct vgpu_lease *l, uint64_t now)
 {
 	uint64_t until = end_of(l, now);
-	if (!load(&l->holder))
+	if (!word_get(&l->holder))
 		return until <= now + HANDOVER_NS;
-	return until + GRACE_NS <= now && !recent(load(&l->seen_ns), now, SILENT_NS);
+	return until + GRACE_NS <= now && !recent(word_get(&l->seen_ns), now, SILENT_NS);
 }
 
 /* Says that this process waits; whether none has waited longer. */
 static int is_first(struct vgpu_lease *l, uint64_t since, uint64_t now)
 {
-	uint64_t first = load(&l->first_ns);
-	if (first && first < since && recent(load(&l->first_seen_ns), now, SILENT_NS))
+	uint64_t first = word_get(&l->first_ns);
+	if (first && first < since && recent(word_get(&l->first_seen_ns), now, SILENT_NS))
 		return 0;
-	store(&l->first_ns, since);
-	store(&l->first_seen_ns, now);
+	word_set(&l->first_ns, since);
+	word_set(&l->first_seen_ns, now);
 	return 1;
 }
 
@@ -106,28 +97,28 @@ static int take(struct vgpu_lease *l, uint64_t before, uint64_t me, uint64_t now
 	if (!__atomic_compare_exchange_n(&l->holder, &before, me, 0, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED))
 		return 0;
-	store(&l->began_ns, 0);
-	store(&l->seen_ns, now);
-	store(&l->first_ns, 0);
-	store(&l->first_seen_ns, 0);
+	word_set(&l->began_ns, 0);
+	word_set(&l->seen_ns, now);
+	word_set(&l->first_ns, 0);
+	word_set(&l->first_seen_ns, 0);
 	return 1;
 }
 
 uint64_t lease_wait(int device, const struct spans_flight *f, uint64_t now)
 {
 	struct vgpu_lease *l = &share_common(device)->lease;
-	uint64_t me = (uint64_t)prim_pid(), holder = load(&l->holder);
+	uint64_t me = (uint64_t)prim_pid(), holder = word_get(&l->holder);
 	if (holder == me && keep(l, f, now))
 		return 0;
 	prolong(l, f, now);
-	uint64_t since = load(&waiting_since[device]);
+	uint64_t since = word_get(&waiting_since[device]);
 	if (!since || since > now)
-		store(&waiting_since[device], since = now);
+		word_set(&waiting_since[device], since = now);
 	if (!is_first(l, since, now))
 		return PACE_SLICE_NS;
-	holder = load(&l->holder);
+	holder = word_get(&l->holder);
 	if (available(l, now) && take(l, holder, me, now)) {
-		store(&waiting_since[device], 0);
+		word_set(&waiting_since[device], 0);
 		return 0;
 	}
 	uint64_t until = end_of(l, now),
@@ -138,24 +129,24 @@ uint64_t lease_wait(int device, const struct spans_flight *f, uint64_t now)
 void lease_extend(int device, uint64_t until, int unknown, uint64_t now)
 {
 	struct vgpu_lease *l = &share_common(device)->lease;
-	if (!load(&l->began_ns))
-		store(&l->began_ns, now);
-	store(&l->until_ns, until + (unknown ? GUESS_NS : 0));
-	store(&l->seen_ns, 0);
+	if (!word_get(&l->began_ns))
+		word_set(&l->began_ns, now);
+	word_set(&l->until_ns, until + (unknown ? GUESS_NS : 0));
+	word_set(&l->seen_ns, 0);
 }
 
 void lease_pause(int device, const struct spans_flight *f, uint64_t now)
 {
 	struct vgpu_lease *l = &share_common(device)->lease;
-	if (load(&l->holder) == (uint64_t)prim_pid())
+	if (word_get(&l->holder) == (uint64_t)prim_pid())
 		give_back(l, f, LEASE_NS / 2, now);
 }
 
 void lease_settle(int device, uint64_t until)
 {
 	struct vgpu_lease *l = &share_common(device)->lease;
-	if (load(&l->holder) == (uint64_t)prim_pid() && load(&l->until_ns) > until)
-		store(&l->until_ns, until);
+	if (word_get(&l->holder) == (uint64_t)prim_pid() && word_get(&l->until_ns) > until)
+		word_set(&l->until_ns, until);
 }
 
 uint64_t lease_until(int device, uint64_t now)

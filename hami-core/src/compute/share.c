@@ -4,8 +4,8 @@
 #include "compute/limiter.h"
 #include "model/pace.h"
 #include "platform/prim.h"
-#include "shm/region.h"
 #include "settings/runtime.h"
+#include "shm/region.h"
 
 /*
  * The balance lies where every tenant can write. A debt of more than this counts as this: only a
@@ -43,21 +43,21 @@ void share_heed_monitor(void)
 {
 	struct hami_region *h = region();
 	int32_t now;
-	while ((now = __atomic_load_n(&h->recent_kernel, __ATOMIC_RELAXED)) < 0)
+	while ((now = (int32_t)word_get32(&h->recent_kernel)) < 0)
 		prim_sleep_until(prim_now() + PACE_SLICE_NS);
 	if (now != LIMITER_IDLE) /* loses against a monitor that closes the gate right now */
 		__atomic_compare_exchange_n(&h->recent_kernel, &now, LIMITER_IDLE, 0,
 					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 	uint64_t date = (uint64_t)prim_date();
-	if (__atomic_load_n(&h->last_kernel_time, __ATOMIC_RELAXED) != date)
-		__atomic_store_n(&h->last_kernel_time, date, __ATOMIC_RELAXED);
+	if (word_get(&h->last_kernel_time) != date)
+		word_set(&h->last_kernel_time, date);
 }
 
 int share_enforced(void)
 {
 	/* who borrows needs no monitor, and the region is the tenant's to write */
 	return runtime_policy() == POLICY_FORCE || *runtime_borrow() ||
-	       __atomic_load_n(&region()->utilization_switch, __ATOMIC_RELAXED) != 0;
+	       word_get32(&region()->utilization_switch) != 0;
 }
 
 struct vgpu_pace *share_books(int device)
@@ -75,14 +75,9 @@ struct vgpu_common *share_common(int device)
 	return &region_memory()->ext.common[device];
 }
 
-static uint64_t load(const uint64_t *word)
+static int64_t balance_of(const struct vgpu_pace *b)
 {
-	return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-
-static void store(uint64_t *word, uint64_t value)
-{
-	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+	return (int64_t)word_get((const uint64_t *)&b->balance_ns);
 }
 
 /*
@@ -91,18 +86,18 @@ static void store(uint64_t *word, uint64_t value)
  */
 static void leave_gap(struct vgpu_common *c, uint64_t from, uint64_t to)
 {
-	uint64_t first = load(&c->gap_from_ns), last = load(&c->gap_to_ns);
+	uint64_t first = word_get(&c->gap_from_ns), last = word_get(&c->gap_to_ns);
 	uint64_t left = last > first && from - last < PACE_WINDOW_NS ? last - first : 0;
 	left = left < SHARE_LONGEST_NS ? left : SHARE_LONGEST_NS;
-	store(&c->gap_from_ns, from > left ? from - left : from);
-	store(&c->gap_to_ns, to);
+	word_set(&c->gap_from_ns, from > left ? from - left : from);
+	word_set(&c->gap_to_ns, to);
 }
 
 /* Takes from that time what lies between two moments. */
 static uint64_t fill_gap(struct vgpu_common *c, uint64_t since, uint64_t till, uint64_t ns)
 {
-	uint64_t begin = load(&c->gap_from_ns), first = begin > since ? begin : since,
-		 end = load(&c->gap_to_ns), last, taken;
+	uint64_t begin = word_get(&c->gap_from_ns), first = begin > since ? begin : since,
+		 end = word_get(&c->gap_to_ns), last, taken;
 	do {
 		last = share_moment(&end, till);
 		uint64_t room = last > first ? last - first : 0;
@@ -117,7 +112,7 @@ static uint64_t fill_gap(struct vgpu_common *c, uint64_t since, uint64_t till, u
 uint64_t share_charge(int device, uint64_t since, uint64_t till, uint64_t ns)
 {
 	struct vgpu_common *c = share_common(device);
-	uint64_t before = __atomic_load_n(&c->charged_ns, __ATOMIC_RELAXED), from, fits;
+	uint64_t before = word_get(&c->charged_ns), from, fits;
 	do {
 		from = before > since ? before : since;
 		/* another process has looked at the clock after us; or the word is nonsense */
@@ -130,16 +125,17 @@ uint64_t share_charge(int device, uint64_t since, uint64_t till, uint64_t ns)
 		fits += fill_gap(c, since, till, ns - fits);
 	if (before < since)
 		leave_gap(c, before, since);
-	if (load(&c->watch.longest_ns) < fits) /* a hint: of two at once it may keep the smaller */
-		store(&c->watch.longest_ns, fits);
+	/* a hint: of two at once it may keep the smaller */
+	if (word_get(&c->watch.longest_ns) < fits)
+		word_set(&c->watch.longest_ns, fits);
 	return fits;
 }
 
 int64_t share_refill(int device, unsigned percent, uint64_t now)
 {
 	struct vgpu_pace *b = share_books(device);
-	uint64_t before = __atomic_load_n(&b->refilled_ns, __ATOMIC_RELAXED);
-	int64_t balance = __atomic_load_n(&b->balance_ns, __ATOMIC_RELAXED), then;
+	uint64_t before = word_get(&b->refilled_ns);
+	int64_t balance = balance_of(b), then;
 	if (before >= now && before - now < 1000000000ULL)
 		return sane(balance); /* another process has looked at the clock after us */
 	if (!__atomic_compare_exchange_n(&b->refilled_ns, &before, now, 0, __ATOMIC_RELAXED,
@@ -157,7 +153,7 @@ int64_t share_refill(int device, unsigned percent, uint64_t now)
 int share_claim(int device, int64_t ns)
 {
 	struct vgpu_pace *b = share_books(device);
-	int64_t balance = __atomic_load_n(&b->balance_ns, __ATOMIC_RELAXED);
+	int64_t balance = balance_of(b);
 	do
 		if (balance < 0)
 			return 0;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "hamicore_abi.h"
+#include "shm/word.h"
 
 /* The region's recent_kernel; NULL without a region. */
 const int32_t *share_word(void);
@@ -41,7 +42,7 @@ struct vgpu_common *share_common(int device);
 /* A time as it was written there, at most so long. */
 static inline uint64_t share_time(const uint64_t *ns, uint64_t most)
 {
-	uint64_t time = __atomic_load_n(ns, __ATOMIC_RELAXED);
+	uint64_t time = word_get(ns);
 	return time < most ? time : most;
 }
 
@@ -51,7 +52,7 @@ static inline uint64_t share_time(const uint64_t *ns, uint64_t most)
  */
 static inline uint64_t share_moment(const uint64_t *then, uint64_t now)
 {
-	uint64_t moment = __atomic_load_n(then, __ATOMIC_RELAXED);
+	uint64_t moment = word_get(then);
 	return moment <= now ? moment : moment - now < SHARE_LONGEST_NS / 10 ? now : 0;
 }
 

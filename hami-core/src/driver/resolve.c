@@ -89,10 +89,9 @@ static void need(enum library library)
 	inside = 0;
 }
 
-void *original_of(enum symbol_id id)
+void *original_found(enum symbol_id id)
 {
-	if (!original_known(id))
-		need(symbols[id].library);
+	need(symbols[id].library);
 	return original_known(id);
 }
 

@@ -37,7 +37,12 @@ static inline void *original_known(enum symbol_id id)
  * The driver's function; NULL when the library or the symbol is not there. The first call for a
  * library loads it and takes the loader's lock: no lock of ours is held around it.
  */
-void *original_of(enum symbol_id id);
+void *original_found(enum symbol_id id);
+static inline void *original_of(enum symbol_id id)
+{
+	void *known = original_known(id);
+	return __builtin_expect(known != NULL, 1) ? known : original_found(id);
+}
 #define ORIGINAL(name) ((fn_##name)original_of(ID_##name))
 
 /* The driver's own files where something stands in for them, by library. */

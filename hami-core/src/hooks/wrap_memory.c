@@ -137,12 +137,18 @@ CUresult hook_mem_get_info_v1(original_mem_get_info_v1 original, unsigned int *f
 	return r;
 }
 
+/* Index of a device whose total the driver has told, if it is to be corrected; else negative. */
+static int told_device(CUresult result, const void *total, CUdevice device)
+{
+	if (result != CUDA_SUCCESS || !total || runtime_gate() != GATE_LIMITED)
+		return -1;
+	return runtime_device(device);
+}
+
 CUresult hook_device_total_mem(original_device_total_mem original, size_t *bytes, CUdevice device)
 {
 	CUresult r = original(bytes, device);
-	int index = r == CUDA_SUCCESS && bytes && runtime_gate() == GATE_LIMITED
-			    ? runtime_device(device)
-			    : -1;
+	int index = told_device(r, bytes, device);
 	if (index >= 0)
 		*bytes = overflow_total(*bytes, runtime_memory_limit(index));
 	return r;
@@ -152,9 +158,7 @@ CUresult hook_device_total_mem_v1(original_device_total_mem_v1 original, unsigne
 				  CUdevice device)
 {
 	CUresult r = original(bytes, device);
-	int index = r == CUDA_SUCCESS && bytes && runtime_gate() == GATE_LIMITED
-			    ? runtime_device(device)
-			    : -1;
+	int index = told_device(r, bytes, device);
 	if (index >= 0)
 		*bytes = limit_narrow(overflow_total(*bytes, runtime_memory_limit(index)));
 	return r;

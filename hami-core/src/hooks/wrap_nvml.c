@@ -19,6 +19,22 @@ static int limited_device(nvmlDevice_t device)
 	return index >= 0 && runtime_memory_limit(index) ? index : -1;
 }
 
+/* What a program is told of a device with a limit, in bytes. */
+struct told {
+	uint64_t total, free, used;
+};
+
+/* The container's figures in place of the card's. */
+static struct told confined(int index, uint64_t card_total, uint64_t card_free)
+{
+	uint64_t limit = runtime_memory_limit(index), used = region_used(index);
+	struct told t = {.total = overflow_total(card_total, limit),
+			 .free = limit_free(overflow_free(card_free), used, limit)};
+	/* contexts are not refused, so more may be in use */
+	t.used = used < t.total ? used : t.total;
+	return t;
+}
+
 nvmlReturn_t hook_nvml_memory_info(original_nvml_memory_info original, nvmlDevice_t device,
 				   nvmlMemory_t *memory)
 {
@@ -26,11 +42,10 @@ nvmlReturn_t hook_nvml_memory_info(original_nvml_memory_info original, nvmlDevic
 	int index = r == NVML_SUCCESS ? limited_device(device) : -1;
 	if (index < 0)
 		return r;
-	uint64_t limit = runtime_memory_limit(index), used = region_used(index);
-	memory->total = overflow_total(memory->total, limit);
-	memory->free = limit_free(overflow_free(memory->free), used, limit);
-	/* contexts are not refused, so more may be in use */
-	memory->used = used < memory->total ? used : memory->total;
+	struct told t = confined(index, memory->total, memory->free);
+	memory->total = t.total;
+	memory->free = t.free;
+	memory->used = t.used;
 	return r;
 }
 
@@ -45,12 +60,11 @@ nvmlReturn_t hook_nvml_memory_info_v2(original_nvml_memory_info_v2 original, nvm
 	int index = r == NVML_SUCCESS ? limited_device(device) : -1;
 	if (index < 0)
 		return r;
-	uint64_t limit = runtime_memory_limit(index), used = region_used(index);
-	memory->total = overflow_total(memory->total, limit);
-	memory->free = limit_free(overflow_free(memory->free), used, limit);
-	memory->used = used < memory->total ? used : memory->total;
-	memory->reserved = memory->total - memory->used < memory->free
-				   ? 0
-				   : memory->total - memory->used - memory->free;
+	struct told t = confined(index, memory->total, memory->free);
+	uint64_t unused = t.total - t.used;
+	memory->total = t.total;
+	memory->free = t.free;
+	memory->used = t.used;
+	memory->reserved = unused < t.free ? 0 : unused - t.free;
 	return r;
 }

@@ -20,12 +20,12 @@ static int shares_with_host(CUdevice device)
 
 CUresult overflow_alloc(struct charge *c, CUresult refusal, CUdeviceptr *pointer, uint64_t bytes)
 {
+	if (refusal != CUDA_ERROR_OUT_OF_MEMORY || c->device < 0 || !runtime_oversubscribes())
+		return refusal;
 	CUdevice device;
 	fn_cuCtxGetDevice current = ORIGINAL(cuCtxGetDevice);
 	fn_cuMemAllocManaged managed = ORIGINAL(cuMemAllocManaged);
 	fn_cuMemAdvise advise = ORIGINAL(cuMemAdvise);
-	if (refusal != CUDA_ERROR_OUT_OF_MEMORY || c->device < 0 || !runtime_oversubscribes())
-		return refusal;
 	if (!current || !managed || current(&device) != CUDA_SUCCESS || !shares_with_host(device))
 		return refusal;
 	if (managed(pointer, bytes, CU_MEM_ATTACH_GLOBAL) != CUDA_SUCCESS)

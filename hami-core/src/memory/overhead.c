@@ -29,18 +29,19 @@
 static struct {
 	pthread_mutex_t mutex;
 	unsigned epoch; /* counts contexts that went: what a thread remembers is old then */
-	/* contexts, and what is charged for them */
-	uint64_t contexts[HAMI_DEVICES], booked[HAMI_DEVICES];
-	/* charged for everything else that is not data */
-	uint64_t beyond[HAMI_DEVICES];
-	long long looked[HAMI_DEVICES];                        /* when that was measured last, ms */
-	int misses[HAMI_DEVICES], told[HAMI_DEVICES];
-	int quick[HAMI_DEVICES];  /* looks that are to follow soon */
-	/* contexts being made: there already, perhaps, and not yet booked */
-	int making[HAMI_DEVICES];
-	int had[HAMI_DEVICES]; /* this process has had a context there */
 	/* NVML was seen to list this process when it made its first context, and not before */
 	int verified;
+	/* Of each device; an allocation looks at the first three, which lie together. */
+	struct {
+		long long looked; /* when `beyond` was measured last, ms */
+		int misses;
+		int quick;  /* looks that are to follow soon */
+		int making; /* contexts being made: there already, perhaps, and not yet booked */
+		int told;
+		int had;    /* this process has had a context there */
+		uint64_t contexts, booked; /* contexts, and what is charged for them */
+		uint64_t beyond; /* charged for everything else that is not data */
+	} of[HAMI_DEVICES];
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local struct {
@@ -52,29 +53,29 @@ static _Thread_local struct {
 static void tell_when_over(int device)
 {
 	uint64_t limit = runtime_memory_limit(device);
-	if (!limit || !runtime_charges_overhead() || self.told[device] ||
+	if (!limit || !runtime_charges_overhead() || self.of[device].told ||
 	    region_used(device) <= limit)
 		return;
-	self.told[device] = 1;
+	self.of[device].told = 1;
 	log_line(LOG_WARN,
 		 "device %d: contexts and code alone exceed its %llu MiB (a context takes %llu): "
 		 "nothing is left to allocate; "
 		 "ask for more memory, or have \"context free\" written into the limits",
 		 device, (unsigned long long)(limit >> 20),
-		 (unsigned long long)(self.booked[device] / self.contexts[device] >> 20));
+		 (unsigned long long)(self.of[device].booked / self.of[device].contexts >> 20));
 }
 
 /* Books what the contexts of this process take by what is known now (needs the mutex). */
 static void settle(int device)
 {
 	unsigned tries;
-	uint64_t want = self.contexts[device] * region_context_bytes(device, &tries);
-	if (want == self.booked[device])
+	uint64_t want = self.of[device].contexts * region_context_bytes(device, &tries);
+	if (want == self.of[device].booked)
 		return;
-	region_overhead(device, REGION_CONTEXT, (int64_t)(want - self.booked[device]),
+	region_overhead(device, REGION_CONTEXT, (int64_t)(want - self.of[device].booked),
 			runtime_charges_overhead());
-	int more = want > self.booked[device];
-	self.booked[device] = want;
+	int more = want > self.of[device].booked;
+	self.of[device].booked = want;
 	if (more)
 		tell_when_over(device);
 }
@@ -94,10 +95,10 @@ static int unlikely(uint64_t beyond)
 /* Charges so much for what is neither data nor a context (needs the mutex). */
 static void correct(int device, uint64_t want)
 {
-	uint64_t before = self.beyond[device];
+	uint64_t before = self.of[device].beyond;
 	if (want == before)
 		return;
-	self.beyond[device] = want;
+	self.of[device].beyond = want;
 	region_overhead(device, REGION_MODULE, (int64_t)(want - before),
 			runtime_charges_overhead());
 	if (want > before)
@@ -106,7 +107,7 @@ static void correct(int device, uint64_t want)
 
 static int is_making(int device)
 {
-	return __atomic_load_n(&self.making[device], __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&self.of[device].making, __ATOMIC_ACQUIRE);
 }
 
 /* One reading of NVML beside the books; 1 when it has settled the matter (needs the mutex). */
@@ -117,19 +118,20 @@ static int look_once(int device)
 	measure_read(device, &r);
 	making |= is_making(device);
 	if (!r.listed) {
-		__atomic_add_fetch(&self.misses[device], 1, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&self.of[device].misses, 1, __ATOMIC_RELAXED);
 		return 1;
 	}
-	uint64_t known = r.data + self.booked[device], beyond = r.own > known ? r.own - known : 0;
+	uint64_t known = r.data + self.of[device].booked;
+	uint64_t beyond = r.own > known ? r.own - known : 0;
 	if (r.grew || making)
 		return 0; /* what was taken meanwhile would look like code */
 	int foreign = unlikely(beyond);
-	__atomic_store_n(&self.misses[device], foreign ? MISSES : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&self.of[device].misses, foreign ? MISSES : 0, __ATOMIC_RELAXED);
 	if (foreign)
 		measure_not_ours(device, r.own);
 	if (foreign || r.still)
 		return correct(device, foreign ? 0 : beyond), 1;
-	if (beyond > self.beyond[device])
+	if (beyond > self.of[device].beyond)
 		correct(device, beyond); /* there is at least that much */
 	return 0;
 }
@@ -137,10 +139,10 @@ static int look_once(int device)
 /* Books what NVML says this process has beyond its data and its contexts (needs the mutex). */
 static void look(int device)
 {
-	int tries = TRIES, quick = self.quick[device];
-	__atomic_store_n(&self.looked[device], prim_coarse_ms(), __ATOMIC_RELAXED);
-	if (!self.contexts[device]) {
-		__atomic_store_n(&self.misses[device], 0, __ATOMIC_RELAXED);
+	int tries = TRIES, quick = self.of[device].quick;
+	__atomic_store_n(&self.of[device].looked, prim_coarse_ms(), __ATOMIC_RELAXED);
+	if (!self.of[device].contexts) {
+		__atomic_store_n(&self.of[device].misses, 0, __ATOMIC_RELAXED);
 		correct(device, 0);
 		return;
 	}
@@ -150,16 +152,16 @@ static void look(int device)
 		quick = 0; /* it was seen clearly */
 	else
 		quick = quick ? quick - 1 : QUICK;
-	__atomic_store_n(&self.quick[device], quick, __ATOMIC_RELAXED);
+	__atomic_store_n(&self.of[device].quick, quick, __ATOMIC_RELAXED);
 }
 
 static int is_due(int device, int age)
 {
-	if (__atomic_load_n(&self.misses[device], __ATOMIC_RELAXED) >= MISSES)
+	if (__atomic_load_n(&self.of[device].misses, __ATOMIC_RELAXED) >= MISSES)
 		return 0;
-	if (__atomic_load_n(&self.quick[device], __ATOMIC_RELAXED))
+	if (__atomic_load_n(&self.of[device].quick, __ATOMIC_RELAXED))
 		age = SOON;
-	return prim_coarse_ms() - __atomic_load_n(&self.looked[device], __ATOMIC_RELAXED) >= age;
+	return prim_coarse_ms() - __atomic_load_n(&self.of[device].looked, __ATOMIC_RELAXED) >= age;
 }
 
 void overhead_settle(int device)
@@ -177,8 +179,8 @@ void overhead_context_begin(struct context_making *m, CUdevice ordinal)
 	if (runtime_gate() != GATE_LIMITED || (m->device = runtime_device(ordinal)) < 0)
 		return;
 	m->serial = region_context_event(m->device);
-	__atomic_add_fetch(&self.making[m->device], 1, __ATOMIC_ACQ_REL);
-	int first = !__atomic_load_n(&self.had[m->device], __ATOMIC_RELAXED) &&
+	__atomic_add_fetch(&self.of[m->device].making, 1, __ATOMIC_ACQ_REL);
+	int first = !__atomic_load_n(&self.of[m->device].had, __ATOMIC_RELAXED) &&
 		    !region_own_data(m->device);
 	sizing_begin(&m->sizing, m->device, first);
 }
@@ -193,10 +195,10 @@ static int count(int device, CUcontext context)
 			   old;
 	if (table_get(TABLE_CONTEXT, e.key, &old) || table_add(&e))
 		return 0;
-	self.contexts[device]++;
-	__atomic_store_n(&self.had[device], 1, __ATOMIC_RELAXED);
+	self.of[device].contexts++;
+	__atomic_store_n(&self.of[device].had, 1, __ATOMIC_RELAXED);
 	/* nothing to see before some work is done */
-	__atomic_store_n(&self.looked[device], prim_coarse_ms(), __ATOMIC_RELAXED);
+	__atomic_store_n(&self.of[device].looked, prim_coarse_ms(), __ATOMIC_RELAXED);
 	return 1;
 }
 
@@ -218,7 +220,7 @@ CUresult overhead_context_end(struct context_making *m, CUresult result, CUconte
 	if (result == CUDA_SUCCESS && context)
 		settle_made(m, context, alone);
 	books_note_growth(m->device);
-	__atomic_sub_fetch(&self.making[m->device], 1, __ATOMIC_ACQ_REL);
+	__atomic_sub_fetch(&self.of[m->device].making, 1, __ATOMIC_ACQ_REL);
 	return result;
 }
 
@@ -281,13 +283,13 @@ void overhead_leave_end(const struct context_leaving *l, int gone)
 	pthread_mutex_lock(&self.mutex);
 	__atomic_add_fetch(&self.epoch, 1, __ATOMIC_RELEASE);
 	if (l->found && gone) {
-		self.contexts[device]--;
+		self.of[device].contexts--;
 		settle(device);
-		if (self.beyond[device])
+		if (self.of[device].beyond)
 			look(device);
 	} else if (l->found && table_swap(&l->entry, &again) > 0) {
 		/* Another thread has met it meanwhile and counted it again */
-		self.contexts[device]--;
+		self.of[device].contexts--;
 	}
 	pthread_mutex_unlock(&self.mutex);
 }
@@ -317,7 +319,7 @@ CUresult overhead_code_end(struct code_loading *l, CUresult result)
 	if (l->device < 0 || result != CUDA_SUCCESS || card_free() >= l->card_free)
 		return result; /* the usual case: nothing was taken */
 	pthread_mutex_lock(&self.mutex);
-	if (self.misses[l->device] < MISSES)
+	if (self.of[l->device].misses < MISSES)
 		look(l->device);
 	pthread_mutex_unlock(&self.mutex);
 	return result;
@@ -329,7 +331,7 @@ void overhead_code_gone(void)
 		return;
 	pthread_mutex_lock(&self.mutex);
 	for (int i = 0; i < HAMI_DEVICES; i++)
-		if (self.beyond[i])
+		if (self.of[i].beyond)
 			look(i);
 	pthread_mutex_unlock(&self.mutex);
 }

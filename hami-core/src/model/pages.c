@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/pages.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/limit.h"
+#include "platform/mutex.h"
 
 #define BUCKETS 4096 /* a power of two */
 
@@ -26,10 +26,10 @@ struct page {
 };
 
 static struct {
-	pthread_mutex_t mutex;
+	struct mutex mutex;
 	struct page *page[BUCKETS];
 	struct packer *packers;
-} self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} self;
 
 /* The pages of an allocation: `whole` of its own, and up to two that it may share. */
 struct span {
@@ -153,7 +153,7 @@ uint64_t pages_enter(const struct packing *by, uint64_t at, uint64_t size, uint6
 		return size;
 	struct span s = span_of(at, size);
 	uint64_t owed = s.whole * PAGE_BYTES;
-	pthread_mutex_lock(&self.mutex);
+	mutex_take(&self.mutex);
 	struct packer *k = packer_of(by);
 	for (int i = 0; i < s.edges; i++) {
 		p[i] = touch(s.edge[i], k);
@@ -168,7 +168,7 @@ uint64_t pages_enter(const struct packing *by, uint64_t at, uint64_t size, uint6
 		p[i]->paid = 1;
 	if (k && owed != UINT64_MAX)
 		note(k, &s, p[0], at, size);
-	pthread_mutex_unlock(&self.mutex);
+	mutex_give(&self.mutex);
 	return owed;
 }
 
@@ -182,7 +182,7 @@ static uint64_t pay(uint64_t at, uint64_t size, uint32_t leaving)
 	if (is_whole(at, size))
 		return 0;
 	struct span s = span_of(at, size);
-	pthread_mutex_lock(&self.mutex);
+	mutex_take(&self.mutex);
 	for (int i = 0; i < s.edges; i++) {
 		struct page *p = *find(s.edge[i]);
 		if (!p)
@@ -191,7 +191,7 @@ static uint64_t pay(uint64_t at, uint64_t size, uint32_t leaving)
 		bytes += p->paid ? 0 : PAGE_BYTES;
 		p->paid = 1;
 	}
-	pthread_mutex_unlock(&self.mutex);
+	mutex_give(&self.mutex);
 	return bytes;
 }
 
@@ -210,13 +210,13 @@ void pages_leaving(uint64_t at, uint64_t size)
 	if (is_whole(at, size))
 		return;
 	struct span s = span_of(at, size);
-	pthread_mutex_lock(&self.mutex);
+	mutex_take(&self.mutex);
 	for (int i = 0; i < s.edges; i++) {
 		struct page *p = *find(s.edge[i]);
 		if (p)
 			p->leaving++;
 	}
-	pthread_mutex_unlock(&self.mutex);
+	mutex_give(&self.mutex);
 }
 
 /* The one page of a small block; NULL when it touches several. */
@@ -228,14 +228,14 @@ static struct page *only_page(uint64_t at, uint64_t size)
 
 int pages_left_to_others(uint64_t at, uint64_t size)
 {
-	pthread_mutex_lock(&self.mutex);
+	mutex_take(&self.mutex);
 	struct page *p = only_page(at, size);
 	int others = p && p->touches > 1;
 	if (others) {
 		p->touches--;
 		p->leaving--;
 	}
-	pthread_mutex_unlock(&self.mutex);
+	mutex_give(&self.mutex);
 	return others;
 }
 
@@ -245,14 +245,14 @@ uint64_t pages_left(uint64_t at, uint64_t size)
 		return size;
 	struct span s = span_of(at, size);
 	uint64_t gone = s.whole;
-	pthread_mutex_lock(&self.mutex);
+	mutex_take(&self.mutex);
 	for (int i = 0; i < s.edges; i++) {
 		struct page *p = *find(s.edge[i]);
 		if (p)
 			p->leaving--;
 		gone += (uint64_t)leave(s.edge[i]);
 	}
-	pthread_mutex_unlock(&self.mutex);
+	mutex_give(&self.mutex);
 	return gone * PAGE_BYTES;
 }
 
@@ -261,31 +261,31 @@ uint64_t pages_with_room(const struct packing *by, uint64_t size)
 	uint64_t number = 0;
 	if (by->kind == PAGES_UNKNOWN || size > SMALL_MOST)
 		return 0;
-	pthread_mutex_lock(&self.mutex);
+	mutex_take(&self.mutex);
 	const struct packer *k = find_packer(by);
 	const struct page *p = k && k->page ? *find(k->page) : NULL;
 	if (p && p->packer == k && p->paid && p->end + packed_size(size) <= PAGE_BYTES)
 		number = p->number;
-	pthread_mutex_unlock(&self.mutex);
+	mutex_give(&self.mutex);
 	return number;
 }
 
 int pages_move(uint64_t from, uint64_t at, uint64_t size)
 {
-	pthread_mutex_lock(&self.mutex);
+	mutex_take(&self.mutex);
 	struct page *old = *find(from), *p = only_page(at, size);
 	int moves = old && p && old->paid && !p->paid && old->leaving == old->touches;
 	if (moves) {
 		old->paid = 0;
 		p->paid = 1;
 	}
-	pthread_mutex_unlock(&self.mutex);
+	mutex_give(&self.mutex);
 	return moves;
 }
 
 void pages_forget(uint64_t context)
 {
-	pthread_mutex_lock(&self.mutex);
+	mutex_take(&self.mutex);
 	for (struct packer **at = &self.packers; *at;) {
 		struct packer *k = *at;
 		if (k->by.context != context) {
@@ -295,13 +295,11 @@ void pages_forget(uint64_t context)
 		*at = k->next;
 		free(k);
 	}
-	pthread_mutex_unlock(&self.mutex);
+	mutex_give(&self.mutex);
 }
 
 void pages_reset(void)
 {
 	/* Another thread of the parent may have been at work in here: drop everything unread. */
-	pthread_mutex_init(&self.mutex, NULL);
-	memset(self.page, 0, sizeof self.page);
-	self.packers = NULL;
+	memset(&self, 0, sizeof self);
 }

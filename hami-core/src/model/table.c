@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/table.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "platform/mutex.h"
 
 #define SPARE_MOST 1024 /* entries kept for the next allocations */
 /* Buckets, a power of two; doubled when there are more entries than buckets. */
@@ -15,11 +16,11 @@ struct map {
 };
 
 static struct {
-	pthread_mutex_t mutex;
+	struct mutex mutex;
 	struct map map[TABLE_KINDS];
 	struct table_entry *spare;
 	int spares;
-} table = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} table;
 
 static uint64_t mix(uint64_t key)
 {
@@ -119,9 +120,9 @@ static void take_out(struct map *m, struct table_entry **at, struct table_entry 
 
 int table_swap(const struct table_entry *entry, struct table_entry *old)
 {
-	pthread_mutex_lock(&table.mutex);
+	mutex_take(&table.mutex);
 	int r = insert(entry, old);
-	pthread_mutex_unlock(&table.mutex);
+	mutex_give(&table.mutex);
 	return r;
 }
 
@@ -138,12 +139,12 @@ void table_put_back(const struct table_entry *entry)
 
 int table_take(enum table_kind kind, uint64_t key, struct table_entry *out)
 {
-	pthread_mutex_lock(&table.mutex);
+	mutex_take(&table.mutex);
 	struct table_entry **at = find(&table.map[kind], key);
 	int found = *at != NULL;
 	if (found)
 		take_out(&table.map[kind], at, out);
-	pthread_mutex_unlock(&table.mutex);
+	mutex_give(&table.mutex);
 	return found;
 }
 
@@ -151,7 +152,7 @@ struct table_entry *table_take_linked(enum table_kind kind, uint64_t link)
 {
 	struct map *m = &table.map[kind];
 	struct table_entry *list = NULL;
-	pthread_mutex_lock(&table.mutex);
+	mutex_take(&table.mutex);
 	for (uint64_t i = 0; i < m->size; i++)
 		for (struct table_entry **at = &m->bucket[i]; *at;) {
 			struct table_entry *e = *at;
@@ -164,23 +165,23 @@ struct table_entry *table_take_linked(enum table_kind kind, uint64_t link)
 			list = e;
 			m->count--;
 		}
-	pthread_mutex_unlock(&table.mutex);
+	mutex_give(&table.mutex);
 	return list;
 }
 
 int table_get(enum table_kind kind, uint64_t key, struct table_entry *out)
 {
-	pthread_mutex_lock(&table.mutex);
+	mutex_take(&table.mutex);
 	struct table_entry *e = *find(&table.map[kind], key);
 	if (e)
 		*out = *e;
-	pthread_mutex_unlock(&table.mutex);
+	mutex_give(&table.mutex);
 	return e != NULL;
 }
 
 long table_use(enum table_kind kind, uint64_t key, int change, struct table_entry *out)
 {
-	pthread_mutex_lock(&table.mutex);
+	mutex_take(&table.mutex);
 	struct table_entry **at = find(&table.map[kind], key), *e = *at;
 	long uses = -1;
 	if (e) {
@@ -189,15 +190,12 @@ long table_use(enum table_kind kind, uint64_t key, int change, struct table_entr
 		if (uses == 0)
 			take_out(&table.map[kind], at, out);
 	}
-	pthread_mutex_unlock(&table.mutex);
+	mutex_give(&table.mutex);
 	return uses;
 }
 
 void table_reset(void)
 {
 	/* Another thread of the parent may have been at work in here: drop everything unread. */
-	pthread_mutex_init(&table.mutex, NULL);
-	memset(table.map, 0, sizeof table.map);
-	table.spare = NULL;
-	table.spares = 0;
+	memset(&table, 0, sizeof table);
 }

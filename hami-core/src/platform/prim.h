@@ -39,6 +39,16 @@ void prim_unlock(int fd, long long byte);
 /* 1 when somebody else holds one of `count` bytes, 0 when nobody does, -1: it cannot be told. */
 int prim_locked(int fd, long long byte, long long count);
 
+/* Tells the processor that a loop waits for another thread. */
+static inline void prim_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* Waits while *word, which processes may share, is `seen`; until woken, or for about `ms`. */
 void prim_wait(uint32_t *word, uint32_t seen, unsigned ms);
 /* Wakes one who waits there. */

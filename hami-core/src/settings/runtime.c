@@ -130,15 +130,13 @@ static void tell(enum start how, int error, const char *reason)
 			 reason);
 }
 
-enum gate runtime_gate(void)
+/* Decides the gate, if no other thread does; not part of runtime_gate, which has to be quick. */
+__attribute__((noinline)) static enum gate decide(void)
 {
 	enum gate gate;
 	enum start how = START_DONE;
 	int error = 0;
 	char reason[512] = "";
-	int started = __atomic_load_n(&self.started, __ATOMIC_ACQUIRE);
-	if (started)
-		return (enum gate)(started - 1);
 	handle_forks();
 	pthread_mutex_lock(&self.mutex);
 	if (!self.started) {
@@ -153,6 +151,12 @@ enum gate runtime_gate(void)
 		original_of(ID_nvmlInit_v2); /* loads NVML now: later it is asked for under locks */
 	tell(how, error, reason);
 	return gate;
+}
+
+enum gate runtime_gate(void)
+{
+	int started = __atomic_load_n(&self.started, __ATOMIC_ACQUIRE);
+	return __builtin_expect(started, 1) ? (enum gate)(started - 1) : decide();
 }
 
 static int guards(void)

@@ -45,15 +45,6 @@ void patience_after_fork(void)
 	self.told = 0;
 }
 
-static inline void relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 static uint32_t look(const uint32_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -76,7 +67,7 @@ static int spin(uint32_t *word, uint32_t me)
 		uint32_t seen = look(word), awaited = seen & VGPU_AWAITED;
 		if (seen == awaited && swap(word, &seen, me | awaited))
 			return 1;
-		relax();
+		prim_relax();
 	}
 	return 0;
 }
@@ -107,7 +98,8 @@ static int wait_for(uint32_t *word, uint32_t seen, long long began)
 	return (!stuck || patience_spend(now - before)) && now - began < patience();
 }
 
-static enum lock_taken take_slowly(uint32_t *word, uint32_t me, int (*may_hold)(uint32_t owner))
+__attribute__((cold)) static enum lock_taken
+take_slowly(uint32_t *word, uint32_t me, int (*may_hold)(uint32_t owner))
 {
 	long long began = prim_coarse_ms();
 	if (spin(word, me))

@@ -3,11 +3,11 @@
 #include "shm/region.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "model/limit.h"
+#include "platform/mutex.h"
 #include "platform/prim.h"
 #include "shm/file.h"
 #include "shm/lock.h"
@@ -20,11 +20,11 @@
 #define self slots_self
 
 /* In front of the region's lock, whose holder is a process. */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct mutex mutex;
 static unsigned calls;
 
 /* Puts in order what this process can (needs the lock). */
-static void mend(void)
+__attribute__((cold)) static void mend(void)
 {
 	/* before counting: who changes a slot now sets it again */
 	__atomic_store_n(&self.map->ext.changed, 0, __ATOMIC_SEQ_CST);
@@ -35,9 +35,9 @@ static void mend(void)
 
 int region_lock(void)
 {
-	pthread_mutex_lock(&mutex);
+	mutex_take(&mutex);
 	if (!self.map) {
-		pthread_mutex_unlock(&mutex);
+		mutex_give(&mutex);
 		return -1;
 	}
 	struct vgpu_extension *x = &self.map->ext;
@@ -54,7 +54,7 @@ static int unlock(void)
 	int lost = lock_give(&self.map->ext.lock, self.me);
 	if (lost)
 		__atomic_store_n(&self.map->ext.changed, 1, __ATOMIC_SEQ_CST);
-	pthread_mutex_unlock(&mutex);
+	mutex_give(&mutex);
 	return lost;
 }
 
@@ -83,18 +83,24 @@ static uint64_t used_of(int device)
  * Changes what this process holds by `bytes`, which may be negative in two's complement (needs
  * the lock). Who is stopped in here and goes on when another has the lock must not make the sum
  * too small: it is added to, not written, and in between rather too large than too small.
+ * pre: used_of was asked under the lock, so that the sum does not fall below zero.
  */
-static void book(int device, uint64_t bytes)
+static void change(int device, uint64_t bytes)
 {
 	uint64_t *sum = &self.map->ext.reserved[device];
 	int less = (int64_t)bytes < 0;
-	(void)used_of(device); /* so that the sum does not fall below zero */
 	if (less)
 		__atomic_add_fetch(sum, bytes, __ATOMIC_ACQ_REL);
 	self.mine[device] += bytes;
 	slots_write_used(device, self.mine[device]);
 	if (!less && bytes)
 		__atomic_add_fetch(sum, bytes, __ATOMIC_ACQ_REL);
+}
+
+static void book(int device, uint64_t bytes)
+{
+	(void)used_of(device);
+	change(device, bytes);
 }
 
 /* What monitors read; the limits in force are each process's own. */
@@ -154,7 +160,7 @@ static int join_file(const struct limits *limits)
 
 int region_attach(const struct limits *limits, char *reason, unsigned long size)
 {
-	pthread_mutex_lock(&mutex);
+	mutex_take(&mutex);
 	self.path = limits->region;
 	int r = join_file(limits);
 	if (r) {
@@ -165,7 +171,7 @@ int region_attach(const struct limits *limits, char *reason, unsigned long size)
 		if (self.map)
 			enter(limits);
 	}
-	pthread_mutex_unlock(&mutex);
+	mutex_give(&mutex);
 	return r;
 }
 
@@ -178,7 +184,7 @@ static int take(int device, uint64_t bytes, uint64_t limit)
 		if (!limit_admits(used_of(device), bytes, limit))
 			return 0;
 	}
-	book(device, bytes);
+	change(device, bytes);
 	return 1;
 }
 
@@ -242,9 +248,9 @@ void region_show(int device, enum vgpu_shown kind, int64_t bytes)
 
 uint64_t region_own_data(int device)
 {
-	pthread_mutex_lock(&mutex);
+	mutex_take(&mutex);
 	uint64_t data = self.mine[device] - self.counted[device];
-	pthread_mutex_unlock(&mutex);
+	mutex_give(&mutex);
 	return data;
 }
 
@@ -260,7 +266,7 @@ uint64_t region_used(int device)
 
 void region_after_fork(void)
 {
-	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
+	mutex = (struct mutex){0}; /* another thread of the parent may have held it */
 	patience_after_fork();
 	leave_file(); /* the lock on the slot is the open file's, which the parent still has */
 }
