@@ -139,6 +139,7 @@ func TestAssignedTextsThatAreRefused(t *testing.T) {
 		"a partition of no geometry":  {"GPU-x[-1],NVIDIA,1,0:", one, "byte 0", "not UUID[geometry-position]"},
 		"a geometry with a dash":      {"GPU-x[g-1-2],NVIDIA,1,0:", one, "byte 0", "position"},
 		"a position that is no place": {"GPU-x[g-x],NVIDIA,1,0:", one, "byte 0", "position"},
+		"a position beyond any":       {"GPU-x[g-1024],NVIDIA,1,0:", one, "byte 0", "position"},
 		"no UUID":                     {"[g-1],NVIDIA,1,0:", one, "byte 0", "not a device UUID"},
 	} {
 		t.Run(name, func(t *testing.T) {

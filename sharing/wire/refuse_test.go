@@ -133,6 +133,8 @@ func TestPlacementTextsThatAreRefused(t *testing.T) {
 		"a partition without a size":     {edit{`"size":2,`, ``}, "containers[2].shares[1].partition.size", "missing"},
 		"a partition of no size":         {edit{`"size":2`, `"size":0`}, "containers[2].shares[1].partition.size", "outside"},
 		"a partition beyond any device":  {edit{`"size":2`, `"size":63`}, "containers[2].shares[1].partition.size", "outside 1 to 62"},
+		"a start beyond any device":      {edit{`"start":2`, `"start":64`}, "containers[2].shares[1].partition.start", "outside 0 to 63"},
+		"a position beyond any device":   {edit{`"position":2`, `"position":1024`}, "containers[2].shares[1].partition.position", "outside 0 to 1023"},
 		"a negative position":            {edit{`"position":2`, `"position":-2`}, "containers[2].shares[1].partition.position", "outside"},
 		"a partition without a profile":  {edit{`"profile":"2g.20gb",`, ``}, "containers[2].shares[1].partition.profile", "not a profile"},
 		"a geometry with a bracket":      {edit{`"group2"`, `"group[2"`}, "containers[2].shares[1].partition.geometry", "not a group name"},

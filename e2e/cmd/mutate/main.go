@@ -54,9 +54,9 @@ func mutate(ctx context.Context, dir string) error {
 		return fmt.Errorf("copy the module to %s: %w", work, err)
 	}
 	c := exec.CommandContext(ctx, "go", "run", gremlins, "unleash", "--workers", "1",
-		// A run of the tests may take this many times as long as the first one. A mutant whose run takes longer
-		// counts neither as noticed nor as unnoticed, so slow compilation must not look like an endless loop.
-		"--timeout-coefficient", "150",
+		// A run may take this many times as long as the first, in which everything was compiled. A mutant whose run
+		// takes longer counts neither as noticed nor as unnoticed.
+		"--timeout-coefficient", "20",
 		"--threshold-efficacy", enough, "--threshold-mcover", enough, "./"+subject)
 	c.Dir, c.Stdout, c.Stderr = work, os.Stdout, os.Stderr
 	// Vet is no test. Without symbols for debuggers the tests are linked faster.
