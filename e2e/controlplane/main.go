@@ -4,6 +4,7 @@
 //
 //	controlplane apiserver --etcd-dir DIR --etcd-client-port N --etcd-peer-port N -- <kube-apiserver flags>
 //	controlplane controller-manager <kube-controller-manager flags>
+//	controlplane scheduler <kube-scheduler flags>
 //	controlplane kubelet <kubelet flags>
 //
 // The apiserver runs with an etcd embedded in the same process: the two are always started, killed and
@@ -22,10 +23,11 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-const usage = `usage: controlplane apiserver|controller-manager|kubelet [flags]
+const usage = `usage: controlplane apiserver|controller-manager|scheduler|kubelet [flags]
        controlplane apiserver --etcd-dir DIR --etcd-client-port N --etcd-peer-port N -- [kube-apiserver flags]`
 
 func main() {
@@ -41,6 +43,8 @@ func main() {
 		os.Exit(runAPIServer(args))
 	case "controller-manager":
 		os.Exit(cli.Run(controllermanager.NewControllerManagerCommand()))
+	case "scheduler":
+		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
 	case "kubelet":
 		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
 	default:

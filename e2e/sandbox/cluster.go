@@ -219,7 +219,9 @@ func (c *Cluster) startBase(ctx context.Context) error {
 // startControllers starts whatever needs the apiserver and waits for all of it.
 func (c *Cluster) startControllers(ctx context.Context) error {
 	all := []component{c.controllerManager(), c.volcanoControllers()}
-	if !c.opts.Installed {
+	if c.opts.Installed {
+		all = append(all, c.defaultScheduler())
+	} else {
 		all = append(all, c.scheduler())
 	}
 	if !c.opts.NoKubelet {
@@ -276,14 +278,11 @@ func (c *Cluster) Stop() error {
 			c.stopNodes()
 			<-c.nodesDone
 		}
-		c.sup.stop(Scheduler, Webhook, DevicePlugin, VolcanoController, ControllerManager, Kubelet)
+		c.sup.stop(Scheduler, Webhook, DevicePlugin, VolcanoController, DefaultScheduler, ControllerManager, Kubelet)
 		c.sup.stop(Containerd, APIServer)
 		c.inside.end()
 		c.sup.settle()
 		c.stopErr = clean(c.layout)
-		if c.opts.Installed {
-			c.stopErr = errors.Join(c.stopErr, c.apiAddress.remove())
-		}
 		c.lock.release()
 	})
 	return c.stopErr

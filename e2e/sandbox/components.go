@@ -64,6 +64,15 @@ func (c *Cluster) controllerManager() component {
 	return out
 }
 
+// defaultScheduler is Kubernetes' own, which places the product's pods. Pods of the tests name Volcano's.
+func (c *Cluster) defaultScheduler() component {
+	out := c.define(DefaultScheduler, c.layout.bin("controlplane"), "scheduler",
+		"--kubeconfig="+c.layout.kubeconfig(DefaultScheduler), "--bind-address=127.0.0.1",
+		flag("secure-port", c.ports.DefaultScheduler), "--leader-elect=false", "--profiling=false")
+	out.ready = askHTTP("https", c.ports.DefaultScheduler, "/healthz")
+	return out
+}
+
 func (c *Cluster) volcanoControllers() component {
 	l := c.layout
 	out := c.define(VolcanoController, l.bin(VolcanoController),

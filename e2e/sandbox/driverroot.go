@@ -5,7 +5,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,39 +19,60 @@ const driverLibraries = "usr/lib/x86_64-linux-gnu"
 
 // driverFiles are the files of the fake driver: path below the repository to name below the driver's root. VERSION is
 // replaced by the driver's.
-var driverFiles = map[string]string{
-	"e2e/fakegpu/build/libcuda.so.1":            driverLibraries + "/libcuda.so.VERSION",
-	"e2e/fakegpu/build/libnvidia-ml.so.1":       driverLibraries + "/libnvidia-ml.so.VERSION",
-	"e2e/fakegpu/build/nvidia-cuda-mps-control": "usr/bin/nvidia-cuda-mps-control",
+func driverFiles() map[string]string {
+	return map[string]string{
+		"e2e/fakegpu/build/libcuda.so.1":      driverLibraries + "/libcuda.so.VERSION",
+		"e2e/fakegpu/build/libnvidia-ml.so.1": driverLibraries + "/libnvidia-ml.so.VERSION",
+	}
 }
 
-// makeDriverRoot lays out the fake driver as a driver's package does: libraries by their version, with a link by their
-// soname. Copies keep a later build from changing a running cluster.
+// makeDriverRoot lays out a system with the fake driver in it as a driver's container does: libraries by their version,
+// with a link by their soname, and programs with the C library that they need. Copies keep a later build from changing
+// a running cluster.
 func makeDriverRoot(l layout, topology string) error {
 	version, err := driverVersion(topology)
 	if err != nil {
 		return err
 	}
-	for from, to := range driverFiles {
-		to = filepath.Join(l.driverRoot(), strings.ReplaceAll(to, "VERSION", version))
-		data, err := readFile(filepath.Join(l.repo, from))
-		if err == nil {
-			err = os.MkdirAll(filepath.Dir(to), 0o755)
-		}
-		if err == nil {
-			err = os.WriteFile(to, data, 0o755)
-		}
-		if err != nil {
-			return fmt.Errorf("install the fake driver: %w", err)
-		}
+	c := newCollector()
+	if err := c.add("usr/bin/nvidia-cuda-mps-control", filepath.Join(l.repo, "e2e/fakegpu/build/nvidia-cuda-mps-control")); err != nil {
+		return fmt.Errorf("install the fake driver: %w", err)
+	}
+	files := append(imageSkeleton(), c.files()...)
+	for from, to := range driverFiles() {
+		files = append(files, imageFile{Path: strings.ReplaceAll(to, "VERSION", version), Source: filepath.Join(l.repo, from)})
 	}
 	for _, name := range []string{"libcuda.so", "libnvidia-ml.so"} {
-		link := filepath.Join(l.driverRoot(), driverLibraries, name+".1")
-		if err := os.Symlink(name+"."+version, link); err != nil && !errors.Is(err, fs.ErrExist) {
+		files = append(files, imageFile{Path: driverLibraries + "/" + name + ".1", Link: name + "." + version})
+	}
+	for _, f := range files {
+		if err := unpack(l.driverRoot(), f); err != nil {
 			return fmt.Errorf("install the fake driver: %w", err)
 		}
 	}
 	return nil
+}
+
+// unpack makes one entry of an image below a directory of this machine.
+func unpack(root string, f imageFile) error {
+	to := filepath.Join(root, f.Path)
+	if strings.HasSuffix(f.Path, "/") {
+		return os.MkdirAll(to, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if f.Link != "" {
+		return os.Symlink(f.Link, to)
+	}
+	data := []byte(f.Text)
+	if f.Source != "" {
+		var err error
+		if data, err = readFile(f.Source); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(to, data, 0o755)
 }
 
 // driverVersion reads the version from a topology's line "driver VERSION cuda VERSION".

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -127,6 +128,9 @@ func (c *Cluster) RebootGPUs(ctx context.Context) error {
 
 func (c *Cluster) whileOff(ctx context.Context, change func() error) error {
 	off := []string{Kubelet, DevicePlugin}
+	if c.opts.Installed { // the kubelet ends the device plugin
+		slices.Reverse(off)
+	}
 	for _, name := range off {
 		if err := c.StopComponent(name); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 // ports are the TCP ports of one sandbox; all but the kubelet's are bound on 127.0.0.1.
 type ports struct {
 	API, EtcdClient, EtcdPeer              int
-	ControllerManager                      int
+	ControllerManager, DefaultScheduler    int
 	Kubelet, KubeletHealth                 int
 	VolcanoHealth, VolcanoMetrics          int
 	SchedulerHealth, SchedulerMetrics      int
@@ -22,7 +22,7 @@ type ports struct {
 
 // all lists the fields of p for filling in.
 func (p *ports) all() []*int {
-	return []*int{&p.API, &p.EtcdClient, &p.EtcdPeer, &p.ControllerManager, &p.Kubelet, &p.KubeletHealth,
+	return []*int{&p.API, &p.EtcdClient, &p.EtcdPeer, &p.ControllerManager, &p.DefaultScheduler, &p.Kubelet, &p.KubeletHealth,
 		&p.VolcanoHealth, &p.VolcanoMetrics, &p.SchedulerHealth, &p.SchedulerMetrics, &p.DevicePluginMetrics,
 		&p.Webhook, &p.WebhookHealth, &p.WebhookMetrics}
 }

@@ -18,6 +18,7 @@ import (
 const (
 	APIServer         = "etcd+apiserver"
 	ControllerManager = "controller-manager"
+	DefaultScheduler  = "default-scheduler"
 	Containerd        = "containerd"
 	Kubelet           = "kubelet"
 	VolcanoController = "volcano-controllers"

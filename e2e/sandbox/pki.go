@@ -146,6 +146,7 @@ func identities(l layout, nodeIP string, stockScheduler bool) []identity {
 		{file: "service-accounts", user: "service-accounts"},
 		{file: "admin", user: "admin", groups: masters},
 		{file: ControllerManager, user: "system:kube-controller-manager", groups: masters},
+		{file: DefaultScheduler, user: "system:kube-scheduler", groups: masters},
 		{file: VolcanoController, user: VolcanoController, groups: masters},
 		{file: Scheduler, user: User(Scheduler), groups: accountGroups()},
 		{file: DevicePlugin, user: User(DevicePlugin), groups: accountGroups()},

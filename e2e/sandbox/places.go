@@ -24,6 +24,9 @@ func places(l layout) []place {
 		{"/usr/local/vgpu", l.in("vgpu")},
 		{driverRoot, l.driverRoot()},
 		{"/run/nvidia/mps", l.in("mps")},
+		// A driver's container has the machine's /run/nvidia and, as every process, the kernel's state.
+		{driverRoot + "/run/nvidia/mps", l.in("mps")},
+		{driverRoot + "/run/fakegpu", l.gpuDir()},
 	}
 }
 
@@ -40,7 +43,10 @@ func mountPlaces(l layout) error {
 			return err
 		}
 	}
-	return mountDev(l.in("machine-dev"))
+	if err := mountDev(l.in("machine-dev")); err != nil {
+		return err
+	}
+	return mountAt(filepath.Join(driverRoot, "dev"), "/dev", "", unix.MS_BIND|unix.MS_REC)
 }
 
 // mountDev mounts a copy of /dev over /dev: the same devices and links, and the same mounts below it. The machine's own

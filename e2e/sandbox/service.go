@@ -4,7 +4,9 @@ package sandbox
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,10 +40,17 @@ func (s serviceAddress) add() error {
 	return nil
 }
 
-// remove takes the address away. It is nil where there is none.
+// remove takes the address away, if it is there.
 func (s serviceAddress) remove() error {
-	err := s.set(unix.SIOCSIFADDR, netip.AddrFrom4([4]byte{}))
-	if err != nil && err != unix.EADDRNOTAVAIL && err != unix.ENODEV {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("list this machine's addresses: %w", err)
+	}
+	is := func(a net.Addr) bool { return a.String() == netip.PrefixFrom(s.address, 32).String() }
+	if !slices.ContainsFunc(all, is) {
+		return nil
+	}
+	if err := s.set(unix.SIOCSIFADDR, netip.AddrFrom4([4]byte{})); err != nil {
 		return fmt.Errorf("take the address %s from the loopback device: %w", s.address, err)
 	}
 	return nil

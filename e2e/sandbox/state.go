@@ -30,12 +30,12 @@ func prepareState(l layout) error {
 // cleanTimeout bounds how long the processes of a cluster whose owner was killed may take to end.
 const cleanTimeout = 10 * time.Second
 
-// clean removes what the kernel does not remove by itself when a cluster ends: cgroups, and the files in the state
-// directory. Log files stay. Processes that the kernel is about to end may be in the way for a moment.
+// clean removes what the kernel does not remove by itself when a cluster ends: cgroups, the address of an installation's
+// API server, and the files in the state directory. Log files stay. Processes that the kernel is about to end may be in the way for a moment.
 func clean(l layout) error {
 	deadline := time.Now().Add(cleanTimeout)
 	for {
-		err := errors.Join(removeCgroup(l), wipe(l))
+		err := errors.Join(removeCgroup(l), newServiceAddress(l).remove(), wipe(l))
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}

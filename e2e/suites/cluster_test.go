@@ -32,7 +32,7 @@ func TestRealCluster(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("needs root and a cluster: run `make test-e2e`")
 	}
-	w := start(t)
+	w := start(t, sandbox.Options{})
 	suites := []struct {
 		name string
 		run  func(*testing.T, *world)
@@ -65,19 +65,15 @@ func TestRealCluster(t *testing.T) {
 // hangs; they say nothing about speed.
 const slack = 4
 
-func start(t *testing.T) *world {
+// start starts a cluster with eight devices that is as o says in the rest.
+func start(t *testing.T, o sandbox.Options) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), slack*10*time.Minute)
 	t.Cleanup(cancel)
-	options, err := sandbox.Options{
-		Topology:  topology(),
-		Audit:     true,
-		Installed: os.Getenv("DEVICESHARE_INSTALLED") != "",
-		Progress:  sandbox.TimedProgress(os.Stdout),
-		// A device is trusted again after a minute without errors; the rule is the
-		// same after five seconds.
-		Args: map[string][]string{sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s", "--driver-retry=2s"}},
-	}.Defaults()
+	o.Topology, o.Audit, o.Progress = topology(), true, sandbox.TimedProgress(os.Stdout)
+	// A device is trusted again after a minute without errors; the rule is the same after five seconds.
+	o.Args = map[string][]string{sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s", "--driver-retry=2s"}}
+	options, err := o.Defaults()
 	if err != nil {
 		t.Fatal(err)
 	}
