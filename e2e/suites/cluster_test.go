@@ -26,8 +26,8 @@ type world struct {
 	cluster *sandbox.Cluster
 }
 
-// TestRealCluster starts one cluster and runs every suite on it, in order: those
-// that only use it first, those that kill parts of it last.
+// TestRealCluster starts one cluster whose product are processes and runs suites on it, in order: those that only use it
+// first, those that kill parts of it last. What needs no process of the product runs in TestInstalledCluster.
 func TestRealCluster(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("needs root and a cluster: run `make test-e2e`")
@@ -37,17 +37,11 @@ func TestRealCluster(t *testing.T) {
 		name string
 		run  func(*testing.T, *world)
 	}{
-		{"placement", testPlacement},
-		{"isolation", testIsolation},
 		{"standing_in", testStandingIn},
-		{"waiting", testWaiting},
-		{"webhook", testWebhook},
 		{"bad_input", testBadInput},
 		{"writes", testWrites},
 		{"health", testHealth},
-		{"examples", testExamples},
 		{"mps", testMPS},
-		{"identity", testIdentity},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},
 		{"plugin_update", testUpdate},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/workload"
@@ -34,13 +35,12 @@ func TestInstalledCluster(t *testing.T) {
 	}{
 		{"placement", testPlacement},
 		{"isolation", testIsolation},
-		{"webhook", testWebhook},
 		{"waiting", testWaiting},
+		{"webhook", testWebhook},
 		{"identity", testIdentity},
 		{"examples", testExamples},
-		{"partitions", testPartitions},
-		{"rights", testRights},
 		{"killed", testKilledInstallation},
+		{"rights", testRights},
 		{"uninstall", testUninstall},
 	}
 	for _, s := range suites {
@@ -78,7 +78,7 @@ func testKilledInstallation(t *testing.T, w *world) {
 func testUninstall(t *testing.T, w *world) {
 	ctx, u := w.user(t, "uninstall", 3*time.Minute)
 	ask := workload.Ask{Number: 1, Memory: 1000}
-	if err := u.Create(ctx, pod("stays").App("main", ask, "alloc", "900", "expect", "ok", "hold", "60", "alloc", "200", "expect", "oom").Build()); err != nil {
+	if err := u.Create(ctx, pod("stays").App("main", ask, "alloc", "900", "expect", "ok", "hold", "30", "alloc", "200", "expect", "oom").Build()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := u.WaitLog(ctx, "stays", "main", "hold"); err != nil {
@@ -111,11 +111,13 @@ func testUninstall(t *testing.T, w *world) {
 func (w *world) traces(ctx context.Context, t *testing.T) []string {
 	t.Helper()
 	var out []string
-	client, err := dynamic.NewForConfig(w.cluster.RestConfig())
+	config := w.cluster.RestConfig()
+	config.WarningHandler = rest.NoWarnings{} // of kinds that are deprecated
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lists, err := discovery.ServerPreferredResources(w.cluster.Client().Discovery())
+	lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +150,8 @@ func (w *world) traces(ctx context.Context, t *testing.T) []string {
 			out = append(out, "annotation "+name)
 		}
 	}
-	for name, amount := range node.Status.Capacity {
-		// The kubelet keeps the name of a device plugin that is gone, with nothing of it.
+	for name, amount := range node.Status.Allocatable {
+		// The kubelet keeps the name of a device plugin that is gone, with nothing to give.
 		if strings.HasPrefix(string(name), "volcano.sh/") && !(name == "volcano.sh/vgpu-number" && amount.IsZero()) {
 			out = append(out, fmt.Sprintf("amount %s of %s", amount.String(), name))
 		}
