@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# map.sh: every test that the tables of README.md and ../../docs/libvgpu-failures.md name exists, and
-# each of the 46 weaknesses has a row. A cell names tests as `file: *beginning of the name…*`; more
-# of them are parted by semicolons. A name that begins with Test is Go's, and what stands before it
-# is its package.
+# map.sh: every test that the tables of README.md and ../../docs/libvgpu-failures.md name exists,
+# and each of the 46 weaknesses has a row. A cell names tests as `file: *beginning of the name…*`;
+# more of them are parted by semicolons. A name that begins with Test is Go's, and what stands
+# before it is its package.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 passed=0 failed=0
