@@ -178,7 +178,7 @@ func bestMode(all []candidate, wanted, modes int) int16 {
 		score int64
 	}
 	var room [usualModes]devices
-	of := append(room[:0], make([]devices, modes)...)
+	of := slices.Grow(room[:0], modes)[:modes]
 	for _, c := range all {
 		if d := &of[c.rank]; d.found < wanted {
 			d.found++

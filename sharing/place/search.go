@@ -3,6 +3,8 @@
 package place
 
 import (
+	"slices"
+
 	"deviceshare/sharing"
 )
 
@@ -115,7 +117,7 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 	}
 	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
 	var room [usualModes]int
-	found := append(room[:0], make([]int, len(a.backends))...)
+	found := slices.Grow(room[:0], len(a.backends))[:len(a.backends)]
 	for d := range a.views {
 		v, cost, reason := a.weigh(d, picks, req)
 		if reason != sharing.Fits {
