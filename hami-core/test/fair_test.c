@@ -96,7 +96,7 @@ static void run(const struct run *r)
 	expect(asked, asked, a ? a->small : asked, share(&t[0], 1, SECONDS));
 	if (both)
 		expect(large_share(r), LARGE, a ? a->large : LARGE, share(&t[1], 1, SECONDS));
-	printf("%s\n", a ? " argued in docs/benchmarks.md" : "");
+	printf("%s\n", a ? " argued in docs/benchmarks-processes.md" : "");
 	fflush(stdout);
 	done();
 }
