@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"syscall"
 
@@ -39,53 +38,40 @@ func (c *Cluster) Components() []ComponentStatus { return c.sup.status() }
 // Kill sends SIGKILL to a component and returns when it is gone. Unless Options.NoRestart is set it is started again
 // after a short delay; WaitReady waits for that.
 func (c *Cluster) Kill(name string) error {
-	if w, ok := c.workload(name); ok {
-		return w.kill(context.Background())
-	}
-	p, err := c.sup.find(name)
+	p, err := c.part(name)
 	if err != nil {
 		return err
 	}
-	return p.kill()
+	return p.kill(context.Background())
 }
 
 // Freeze keeps a component from doing anything, as a machine that is short of memory does, until thaw is called. Its
 // connections stay open.
 func (c *Cluster) Freeze(name string) (thaw func() error, err error) {
-	if w, ok := c.workload(name); ok {
-		ctx := context.Background()
-		return func() error { return w.signal(ctx, syscall.SIGCONT) }, w.signal(ctx, syscall.SIGSTOP)
-	}
-	p, err := c.sup.find(name)
+	p, err := c.part(name)
 	if err != nil {
 		return nil, err
 	}
-	return func() error { return p.signal(syscall.SIGCONT) }, p.signal(syscall.SIGSTOP)
+	ctx := context.Background()
+	return func() error { return p.signal(ctx, syscall.SIGCONT) }, p.signal(ctx, syscall.SIGSTOP)
 }
 
 // StopComponent stops a component in an orderly way and leaves it stopped.
 func (c *Cluster) StopComponent(name string) error {
-	if w, ok := c.workload(name); ok {
-		return w.stop(context.Background())
-	}
-	p, err := c.sup.find(name)
+	p, err := c.part(name)
 	if err != nil {
 		return err
 	}
-	p.stop()
-	return nil
+	return p.stop(context.Background())
 }
 
 // StartComponent starts a component that was stopped; a running one is left alone.
 func (c *Cluster) StartComponent(name string) error {
-	if w, ok := c.workload(name); ok {
-		return w.start(context.Background())
-	}
-	p, err := c.sup.find(name)
+	p, err := c.part(name)
 	if err != nil {
 		return err
 	}
-	return p.start()
+	return p.start(context.Background())
 }
 
 // Restart stops a component in an orderly way and starts it again.
@@ -98,24 +84,22 @@ func (c *Cluster) Restart(name string) error {
 
 // WaitReady waits until a component does its work, at most two minutes. The error shows the end of its log.
 func (c *Cluster) WaitReady(ctx context.Context, name string) error {
+	p, err := c.part(name)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
-	if w, ok := c.workload(name); ok {
-		return w.waitReady(ctx)
-	}
-	return c.sup.waitReady(ctx, name)
+	return p.waitReady(ctx)
 }
 
 // Log is the whole log of a component, over all its lives.
 func (c *Cluster) Log(name string) (string, error) {
-	if w, ok := c.workload(name); ok {
-		return w.log(context.Background())
-	}
-	text, err := os.ReadFile(c.layout.log(name))
+	p, err := c.part(name)
 	if err != nil {
-		return "", fmt.Errorf("read log of %s: %w", name, err)
+		return "", err
 	}
-	return string(text), nil
+	return p.log(context.Background())
 }
 
 // PodLog is the log of a container; it goes through the apiserver and the kubelet.

@@ -199,13 +199,8 @@ func (c *Cluster) startBase(ctx context.Context) error {
 		if err := c.WaitReady(ctx, Containerd); err != nil {
 			return err
 		}
-		if err := importImages(ctx, c.layout); err != nil {
-			return fmt.Errorf("%w\n%s", err, logTail(c.layout.log(Containerd)))
-		}
-		if c.opts.Installed {
-			if err := c.importProduct(ctx); err != nil {
-				return err
-			}
+		if err := c.importImages(ctx); err != nil {
+			return err
 		}
 	}
 	// Looked up while the apiserver starts: asking go takes a second.

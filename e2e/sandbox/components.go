@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -19,7 +18,6 @@ func (c *Cluster) define(name, path string, args ...string) component {
 	return component{
 		name: name, path: path, log: c.layout.log(name),
 		args: append(args, c.opts.Args[name]...),
-		env:  slices.Clone(c.opts.Env[name]),
 	}
 }
 
@@ -129,7 +127,7 @@ func (c *Cluster) devicePlugin() component {
 		"--driver-file="+l.gpuDir()+":/run/fakegpu:rw",
 		"--mps-control="+filepath.Join(l.libDir(), "nvidia-cuda-mps-control"), "--mps-root="+l.in("mps"),
 		fmt.Sprintf("--metrics-address=127.0.0.1:%d", c.ports.DevicePluginMetrics))
-	out.env = append(out.env, c.gpuEnv()...)
+	out.env = c.gpuEnv()
 	out.ready = c.askGPUs
 	return out
 }

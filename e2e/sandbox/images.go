@@ -145,13 +145,15 @@ func imageSkeleton() []imageFile {
 	}
 }
 
-// importImages loads the images into containerd.
-func importImages(ctx context.Context, l layout) error {
-	for _, name := range []string{"pause", "cudaclient"} {
-		cmd := exec.CommandContext(ctx, filepath.Join(l.runtime(), "ctr"), "--address", l.containerdSocket(),
-			"--namespace", "k8s.io", "images", "import", l.image(name))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("import image %s: %w\n%s", name, err, lastLines(string(out)))
+// importImages loads the images into containerd, the product's as well if it is installed.
+func (c *Cluster) importImages(ctx context.Context) error {
+	names := []string{"pause", "cudaclient"}
+	if c.opts.Installed {
+		names = append(names, productImages()...)
+	}
+	for _, name := range names {
+		if _, err := c.ctr(ctx, "images", "import", "--local", c.layout.image(name)); err != nil {
+			return fmt.Errorf("import image %s: %w\n%s", name, err, logTail(c.layout.log(Containerd)))
 		}
 	}
 	return nil

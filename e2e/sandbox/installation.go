@@ -17,7 +17,8 @@ import (
 // Release is the name under which the chart is installed.
 const Release = "deviceshare"
 
-// install does what manifests/README.md says: it makes the namespace and installs the chart. The images are there.
+// install does what docs/install.md says: it makes the namespace and installs the chart. The
+// images are there.
 func (c *Cluster) install(ctx context.Context) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}}
@@ -28,10 +29,11 @@ func (c *Cluster) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write the chart's values: %w", err)
 	}
-	if err := os.WriteFile(c.ValuesFile(), values, 0o644); err != nil {
+	file := c.layout.config("values.json")
+	if err := os.WriteFile(file, values, 0o644); err != nil {
 		return fmt.Errorf("write the chart's values: %w", err)
 	}
-	if _, err := c.Helm(ctx, "install", Release, c.ChartDir(), "--values", c.ValuesFile()); err != nil {
+	if _, err := c.Helm(ctx, "install", Release, c.chart(), "--values", file); err != nil {
 		return err
 	}
 	for _, w := range c.workloads() {
@@ -50,9 +52,8 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	return c.inside.run(ctx, env, c.layout.bin("helm"), args...)
 }
 
-// ChartDir is the chart of this working copy, ValuesFile the values with which Start installed it.
-func (c *Cluster) ChartDir() string   { return filepath.Join(c.layout.repo, "manifests", "chart") }
-func (c *Cluster) ValuesFile() string { return c.layout.config("values.json") }
+// chart is the folder of this working copy's chart.
+func (c *Cluster) chart() string { return filepath.Join(c.layout.repo, "manifests", "chart") }
 
 // chartValues differ from the defaults where the sandbox differs from a cluster of people: the driver is a fake one, and
 // one replica of each does.
@@ -80,47 +81,9 @@ func (c *Cluster) chartValues() map[string]any {
 func (c *Cluster) workloads() []workload {
 	all := []workload{{c, Scheduler, c.askQueue}, {c, DevicePlugin, c.askOffer}}
 	if !c.opts.NoWebhook {
-		all = append(all, workload{c, Webhook, c.askAuthority})
+		all = append(all, workload{c, Webhook, c.askRegistered})
 	}
 	return all
-}
-
-// workload returns an installed component; ok is false where it runs as a process, or not at all.
-func (c *Cluster) workload(name string) (w workload, ok bool) {
-	if !c.opts.Installed {
-		return workload{}, false
-	}
-	for _, w := range c.workloads() {
-		if w.component == name {
-			return w, true
-		}
-	}
-	return workload{}, false
-}
-
-// askAuthority is satisfied when the API server knows how to trust the webhook, which fails open before.
-func (c *Cluster) askAuthority(ctx context.Context) error {
-	config, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, Release, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	for _, w := range config.Webhooks {
-		if len(w.ClientConfig.CABundle) == 0 {
-			return fmt.Errorf("webhook %s has no authority yet", w.Name)
-		}
-	}
-	return nil
-}
-
-// importProduct loads the product's images into containerd.
-func (c *Cluster) importProduct(ctx context.Context) error {
-	for _, name := range productImages() {
-		archive := filepath.Join(c.layout.repo, ".sandbox", "images", name+".tar")
-		if _, err := c.ctr(ctx, "images", "import", "--local", archive); err != nil {
-			return fmt.Errorf("import the image of the %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 // productImages are the names of the images that the chart uses, without deviceshare/.

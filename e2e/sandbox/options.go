@@ -109,8 +109,6 @@ type Options struct {
 	NoWebhook      bool
 	// Args are added to the command line of a component, by component name.
 	Args map[string][]string
-	// Env is added to the environment of a component as KEY=VALUE, by component name.
-	Env map[string][]string
 	// Progress gets one line per step; nil means no output.
 	Progress Progress
 }

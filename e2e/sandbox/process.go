@@ -32,7 +32,13 @@ const (
 	settled      = 10 * time.Second
 )
 
-// process keeps one component running. Its state is written under mu only.
+// Bounds of waiting: how often readiness is asked, and how many early deaths are too many.
+const (
+	pollEvery  = 50 * time.Millisecond
+	tooManyEnd = 4
+)
+
+// process keeps one component running on this machine. It implements part. Its state is written under mu only.
 type process struct {
 	spec    component
 	thread  *thread
@@ -51,7 +57,7 @@ type process struct {
 }
 
 // start starts the component unless it runs already.
-func (p *process) start() error {
+func (p *process) start(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wanted = true
@@ -111,7 +117,7 @@ func nextDelay(delay, life time.Duration) time.Duration {
 }
 
 // stop ends the component for good: SIGTERM, then SIGKILL after its grace period.
-func (p *process) stop() {
+func (p *process) stop(context.Context) error {
 	p.mu.Lock()
 	p.wanted = false
 	if p.timer != nil {
@@ -120,7 +126,7 @@ func (p *process) stop() {
 	cmd, exited := p.cmd, p.exited
 	p.mu.Unlock()
 	if cmd == nil {
-		return
+		return nil
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -129,6 +135,7 @@ func (p *process) stop() {
 		_ = cmd.Process.Kill()
 		<-exited
 	}
+	return nil
 }
 
 // life is the process of the present life and what tells its end; an error when there is none to do that to.
@@ -142,7 +149,7 @@ func (p *process) life(do string) (*os.Process, chan struct{}, error) {
 }
 
 // kill ends the present life by SIGKILL and returns once it is over; the restart policy applies.
-func (p *process) kill() error {
+func (p *process) kill(context.Context) error {
 	life, exited, err := p.life("kill")
 	if err != nil {
 		return err
@@ -155,7 +162,7 @@ func (p *process) kill() error {
 }
 
 // signal sends a signal that the process survives.
-func (p *process) signal(s syscall.Signal) error {
+func (p *process) signal(_ context.Context, s syscall.Signal) error {
 	life, _, err := p.life("signal")
 	if err != nil {
 		return err
@@ -184,6 +191,51 @@ func (p *process) status() ComponentStatus {
 		s.PID = p.cmd.Process.Pid
 	}
 	return s
+}
+
+// waitReady waits until the component does its work. It gives up early when it is dead or keeps dying, and the error
+// then shows the end of its log.
+func (p *process) waitReady(ctx context.Context) error {
+	first := p.status().Starts
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		err := p.askReady(ctx)
+		if err == nil {
+			return nil
+		}
+		st := p.status()
+		if p.dead() || st.Starts-first >= tooManyEnd {
+			return fmt.Errorf("%s does not stay up (%s)\n%s", p.spec.name, st.LastExit, logTail(p.spec.log))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w; last answer: %w\n%s", p.spec.name, context.Cause(ctx), err, logTail(p.spec.log))
+		case <-tick.C:
+		}
+	}
+}
+
+// askReady asks once.
+func (p *process) askReady(ctx context.Context) error {
+	if p.status().PID == 0 {
+		return fmt.Errorf("not running")
+	}
+	if p.spec.ready == nil {
+		return nil
+	}
+	ask, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	return p.spec.ready(ask)
+}
+
+// log is all that the component has written, over all its lives.
+func (p *process) log(context.Context) (string, error) {
+	text, err := os.ReadFile(p.spec.log)
+	if err != nil {
+		return "", fmt.Errorf("read log of %s: %w", p.spec.name, err)
+	}
+	return string(text), nil
 }
 
 // dead reports that the component does not run and will not be started again.

@@ -24,7 +24,7 @@ func newTestSupervisor(t *testing.T, restart bool) *supervisor {
 	s := newSupervisor(newThread(), filepath.Join(t.TempDir(), "status.json"), restart)
 	t.Cleanup(func() {
 		for _, p := range s.procs {
-			p.stop()
+			_ = p.stop(t.Context())
 		}
 		s.settle()
 	})
@@ -58,18 +58,18 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestKilledComponentIsStartedAgainAndAStoppedOneIsNot(t *testing.T) {
 	s := newTestSupervisor(t, true)
 	p := mustAdd(t, s, shell(t, "worker", "exec sleep 1000"))
-	if err := p.kill(); err != nil {
+	if err := p.kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a second life", func() bool { st := p.status(); return st.Starts == 2 && st.PID != 0 })
 	if last := p.status().LastExit; !strings.Contains(last, "killed") {
 		t.Errorf("the last exit is %q, want it to say killed", last)
 	}
-	p.stop()
+	_ = p.stop(t.Context())
 	if !p.dead() {
 		t.Error("a stopped component is not dead")
 	}
-	if err := p.kill(); err == nil {
+	if err := p.kill(t.Context()); err == nil {
 		t.Error("killing a stopped component is no error")
 	}
 }
@@ -77,10 +77,10 @@ func TestKilledComponentIsStartedAgainAndAStoppedOneIsNot(t *testing.T) {
 func TestStopDuringTheRestartDelayHolds(t *testing.T) {
 	s := newTestSupervisor(t, true)
 	p := mustAdd(t, s, shell(t, "worker", "exec sleep 1000"))
-	if err := p.kill(); err != nil {
+	if err := p.kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.stop()
+	_ = p.stop(t.Context())
 	if err := p.revive(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestComponentThatIgnoresSIGTERMIsKilledAfterItsGrace(t *testing.T) {
 	c.grace = 50 * time.Millisecond
 	p := mustAdd(t, s, c)
 	eventually(t, "the trap is set", func() bool { text, _ := os.ReadFile(c.log); return strings.Contains(string(text), "\nup") })
-	p.stop()
+	_ = p.stop(t.Context())
 	if st := p.status(); st.PID != 0 || !strings.Contains(st.LastExit, "killed") {
 		t.Errorf("after stop: %+v", st)
 	}
@@ -107,8 +107,7 @@ func TestWaitingForABrokenComponentEndsEarlyWithItsLog(t *testing.T) {
 			s := newTestSupervisor(t, restart)
 			c := shell(t, "broken", "echo cannot read the frobnicator >&2; exit 3")
 			c.ready = func(context.Context) error { return errors.New("no answer") }
-			mustAdd(t, s, c)
-			err := s.waitReady(t.Context(), "broken")
+			err := mustAdd(t, s, c).waitReady(t.Context())
 			if err == nil || !strings.Contains(err.Error(), "frobnicator") || !strings.Contains(err.Error(), "exit status 3") {
 				t.Errorf("got %v, want the exit status and the end of the log", err)
 			}
@@ -121,10 +120,10 @@ func TestWaitingEndsWithTheContextAndTheLastAnswer(t *testing.T) {
 	c := shell(t, "slow", "exec sleep 1000")
 	asked := make(chan struct{}, 1000)
 	c.ready = func(context.Context) error { asked <- struct{}{}; return errors.New("still warming up") }
-	mustAdd(t, s, c)
+	p := mustAdd(t, s, c)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
-	if err := s.waitReady(ctx, "slow"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "still warming up") {
+	if err := p.waitReady(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "still warming up") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -132,7 +131,7 @@ func TestWaitingEndsWithTheContextAndTheLastAnswer(t *testing.T) {
 func TestUnknownComponentIsAnsweredWithTheNamesThereAre(t *testing.T) {
 	s := newTestSupervisor(t, true)
 	mustAdd(t, s, shell(t, "one", "exec sleep 1000"))
-	if err := s.waitReady(t.Context(), "two"); err == nil || !strings.Contains(err.Error(), "it has one") {
+	if _, err := s.find("two"); err == nil || !strings.Contains(err.Error(), "it has one") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -149,7 +148,7 @@ func TestStatusFileFollowsTheComponents(t *testing.T) {
 		return all[0], true
 	}
 	eventually(t, "the file shows it running", func() bool { st, ok := read(); return ok && st.PID == p.status().PID })
-	p.stop()
+	_ = p.stop(t.Context())
 	eventually(t, "the file shows it stopped", func() bool { st, ok := read(); return ok && st.PID == 0 })
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,22 +76,22 @@ func (c *Cluster) askOffer(ctx context.Context) error {
 	return nil
 }
 
-// askRegistered is satisfied when the apiserver knows of the webhook. The webhook fails open, so a pod created before
-// that would pass it by.
+// webhookConfiguration is the name of the webhook's registration.
+const webhookConfiguration = "deviceshare"
+
+// askRegistered is satisfied when the API server knows how to trust the webhook. The webhook fails
+// open, so a pod created before that would pass it by.
 func (c *Cluster) askRegistered(ctx context.Context) error {
-	list, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	config, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookConfiguration, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	address := fmt.Sprintf("127.0.0.1:%d", c.ports.Webhook)
-	for _, config := range list.Items {
-		for _, w := range config.Webhooks {
-			if u := w.ClientConfig.URL; u != nil && strings.Contains(*u, address) && len(w.ClientConfig.CABundle) > 0 {
-				return nil
-			}
+	for _, w := range config.Webhooks {
+		if len(w.ClientConfig.CABundle) == 0 {
+			return fmt.Errorf("webhook %s has no authority yet", w.Name)
 		}
 	}
-	return fmt.Errorf("no webhook at %s is registered with the apiserver", address)
+	return nil
 }
 
 // queues is the resource of Volcano's queues.

@@ -13,12 +13,6 @@ import (
 	"time"
 )
 
-// Bounds of waiting: how often readiness is asked, and how many early deaths are too many.
-const (
-	pollEvery  = 50 * time.Millisecond
-	tooManyEnd = 4
-)
-
 // supervisor keeps named components running and writes their state to a file.
 type supervisor struct {
 	thread     *thread
@@ -46,7 +40,7 @@ func (s *supervisor) add(c component) error {
 	s.mu.Lock()
 	s.procs = append(s.procs, p)
 	s.mu.Unlock()
-	return p.start()
+	return p.start(context.Background())
 }
 
 // find returns a component by name; the error lists the names there are.
@@ -113,50 +107,10 @@ func (s *supervisor) stop(names ...string) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			p.stop()
+			_ = p.stop(context.Background())
 		}()
 	}
 	wg.Wait()
-}
-
-// waitReady waits until a component does its work. It gives up early when the component is dead or keeps dying,
-// and the error then shows the end of its log.
-func (s *supervisor) waitReady(ctx context.Context, name string) error {
-	p, err := s.find(name)
-	if err != nil {
-		return err
-	}
-	first := p.status().Starts
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		err := p.askReady(ctx)
-		if err == nil {
-			return nil
-		}
-		st := p.status()
-		if p.dead() || st.Starts-first >= tooManyEnd {
-			return fmt.Errorf("%s does not stay up (%s)\n%s", name, st.LastExit, logTail(p.spec.log))
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w; last answer: %w\n%s", name, context.Cause(ctx), err, logTail(p.spec.log))
-		case <-tick.C:
-		}
-	}
-}
-
-// askReady asks once.
-func (p *process) askReady(ctx context.Context) error {
-	if p.status().PID == 0 {
-		return fmt.Errorf("not running")
-	}
-	if p.spec.ready == nil {
-		return nil
-	}
-	ask, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	return p.spec.ready(ask)
 }
 
 // How much of a log an error shows: so many lines, and so many bytes of each.
