@@ -21,8 +21,8 @@ PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webho
 FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 
 .DEFAULT_GOAL := help
-# One after the other also under `make -j`: the parts build into the same folders, and there is one sandbox. What is compiled inside
-# of a part is compiled side by side.
+# One after the other also under `make -j`: the parts build into the same folders, and there is one
+# sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
 .PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate lint clean
 

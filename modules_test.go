@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// The build cache shares a package between two modules only if it and everything that it imports have the same
-// versions in both. One old version low down, golang.org/x/sys for example, has all of Kubernetes compiled twice.
+// The build cache shares a package between two modules only if it and everything that it imports
+// have the same versions in both. One old version low down, golang.org/x/sys for example, has all
+// of Kubernetes compiled twice.
 func TestTheControlPlaneSharesItsCompiledPackagesWithTheProduct(t *testing.T) {
 	product, plane := requirements(t, "."), requirements(t, "e2e/controlplane")
 	shared := 0

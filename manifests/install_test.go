@@ -212,8 +212,8 @@ func TestTheInstallerWritesWhereTheDevicePluginLooks(t *testing.T) {
 	}
 }
 
-// The host's C library would come into programs of the image otherwise, beside the image's loader: glibc ends such a
-// program at its start.
+// The host's C library would come into programs of the image otherwise, beside the image's loader:
+// glibc ends such a program at its start.
 func TestTheDevicePluginFindsTheLibrariesOfItsImageFirst(t *testing.T) {
 	for _, e := range pods(decode(t, read(t, installFile)))["deviceshare-device-plugin"].Containers[0].Env {
 		if e.Name != "LD_LIBRARY_PATH" {

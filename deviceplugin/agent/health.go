@@ -21,8 +21,8 @@ type HealthFlags struct {
 	Quiet time.Duration
 }
 
-// DefaultHealthFlags ignore what programs cause, and what DP_DISABLE_HEALTHCHECKS names, the variable of NVIDIA's
-// device plugin.
+// DefaultHealthFlags ignore what programs cause, and what DP_DISABLE_HEALTHCHECKS names, the
+// variable of NVIDIA's device plugin.
 func DefaultHealthFlags() HealthFlags {
 	h := HealthFlags{Quiet: time.Minute}
 	for _, xid := range node.ApplicationXIDs() {

@@ -11,5 +11,6 @@
 //
 // Evictor evicts pods that can never start on this node as they were placed.
 //
-// Withdrawal removes what Publishers wrote about all nodes, when the device plugins are uninstalled.
+// Withdrawal removes what Publishers wrote about all nodes, when the device plugins are
+// uninstalled.
 package cluster

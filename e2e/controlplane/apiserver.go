@@ -15,7 +15,8 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
-// etcdReady bounds how long the embedded etcd may take to elect itself; it needs well under a second when it is healthy.
+// etcdReady bounds how long the embedded etcd may take to elect itself; it needs well under a
+// second when it is healthy.
 const etcdReady = time.Minute
 
 // etcdOptions says where the embedded etcd keeps its data and listens.
@@ -24,7 +25,8 @@ type etcdOptions struct {
 	clientPort, peerPort int
 }
 
-// runAPIServer starts etcd, then kube-apiserver against it, and returns kube-apiserver's exit status.
+// runAPIServer starts etcd, then kube-apiserver against it, and returns kube-apiserver's exit
+// status.
 func runAPIServer(args []string) int {
 	opts, rest, err := parseEtcdFlags(args)
 	if err != nil {
@@ -65,7 +67,8 @@ func startEtcd(o etcdOptions) (*embed.Etcd, error) {
 	cfg.Name = "sandbox"
 	cfg.Dir = o.dir
 	cfg.LogLevel = "warn"
-	// A killed process keeps what it wrote; only a machine that loses power would not, and then the sandbox is gone anyway.
+	// A killed process keeps what it wrote; only a machine that loses power would not, and then the
+	// sandbox is gone anyway.
 	cfg.UnsafeNoFsync = true
 	cfg.QuotaBackendBytes = 4 << 30
 	// NewConfig leaves this at zero, which would log every request as too slow.

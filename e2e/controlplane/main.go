@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command controlplane holds the Kubernetes components of the sandbox in one binary, one subcommand each:
+// Command controlplane holds the Kubernetes components of the sandbox in one binary, one subcommand
+// each:
 //
 //	controlplane apiserver --etcd-dir DIR --etcd-client-port N --etcd-peer-port N -- <kube-apiserver flags>
 //	controlplane controller-manager <kube-controller-manager flags>
 //	controlplane scheduler <kube-scheduler flags>
 //	controlplane kubelet <kubelet flags>
 //
-// The apiserver runs with an etcd embedded in the same process: the two are always started, killed and
-// restarted together, and one process fewer is one thing fewer to clean up. It lives in a Go module of its
-// own so that etcd and Kubernetes do not become dependencies of the product.
+// The apiserver runs with an etcd embedded in the same process: the two are always started, killed
+// and restarted together, and one process fewer is one thing fewer to clean up. It lives in a Go
+// module of its own so that etcd and Kubernetes do not become dependencies of the product.
 package main
 
 import (

@@ -22,8 +22,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// dryRows are the rows of a run on the fake driver. `timed` ones hold on a machine that lets programs run when they want to;
-// on another one they have to be measured, and what they come to is no failure: how exactly a share is held is tested on the fake's own clock.
+// dryRows are the rows of a run on the fake driver. `timed` ones hold on a machine that lets
+// programs run when they want to; on another one they have to be measured, and what they come to is
+// no failure: how exactly a share is held is tested on the fake's own clock.
 var dryRows = []struct {
 	experiment int
 	name       string

@@ -19,11 +19,13 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Namespace is where the manifests put this project's components, and so the namespace of their accounts.
+// Namespace is where the manifests put this project's components, and so the namespace of their
+// accounts.
 const Namespace = "deviceshare-system"
 
-// User is the name that a component has at the apiserver, and so in the audit log. This project's own components are
-// the service accounts of the manifests and may do what the roles there say; a right that is missing there is missing here.
+// User is the name that a component has at the apiserver, and so in the audit log. This project's
+// own components are the service accounts of the manifests and may do what the roles there say; a
+// right that is missing there is missing here.
 func User(component string) string {
 	switch component {
 	case Scheduler, DevicePlugin, Webhook:
@@ -72,8 +74,8 @@ func (c *Cluster) installAccounts(ctx context.Context) error {
 	return c.letWebhookRegister(ctx)
 }
 
-// letWebhookRegister gives the webhook the rights that it needs outside of the cluster only: there no chart has
-// created its configurations and its Secret.
+// letWebhookRegister gives the webhook the rights that it needs outside of the cluster only: there
+// no chart has created its configurations and its Secret.
 func (c *Cluster) letWebhookRegister(ctx context.Context) error {
 	const name = "sandbox-webhook"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{

@@ -35,8 +35,8 @@ func Images() []string { return []string{ImagePause, ImageCUDAClient} }
 // Components tells which components there are and how they fare, in start order.
 func (c *Cluster) Components() []ComponentStatus { return c.sup.status() }
 
-// Kill sends SIGKILL to a component and returns when it is gone. Unless Options.NoRestart is set it is started again
-// after a short delay; WaitReady waits for that.
+// Kill sends SIGKILL to a component and returns when it is gone. Unless Options.NoRestart is set it
+// is started again after a short delay; WaitReady waits for that.
 func (c *Cluster) Kill(name string) error {
 	p, err := c.part(name)
 	if err != nil {
@@ -45,8 +45,8 @@ func (c *Cluster) Kill(name string) error {
 	return p.kill(context.Background())
 }
 
-// Freeze keeps a component from doing anything, as a machine that is short of memory does, until thaw is called. Its
-// connections stay open.
+// Freeze keeps a component from doing anything, as a machine that is short of memory does, until
+// thaw is called. Its connections stay open.
 func (c *Cluster) Freeze(name string) (thaw func() error, err error) {
 	p, err := c.part(name)
 	if err != nil {
@@ -82,7 +82,8 @@ func (c *Cluster) Restart(name string) error {
 	return c.StartComponent(name)
 }
 
-// WaitReady waits until a component does its work, at most two minutes. The error shows the end of its log.
+// WaitReady waits until a component does its work, at most two minutes. The error shows the end of
+// its log.
 func (c *Cluster) WaitReady(ctx context.Context, name string) error {
 	p, err := c.part(name)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// AuditEvent is one completed request, as the apiserver logged it (audit.k8s.io/v1, the fields that tests look at):
-// every write to pods, bindings and nodes, and of this project's components whatever they asked for.
+// AuditEvent is one completed request, as the apiserver logged it (audit.k8s.io/v1, the fields that
+// tests look at): every write to pods, bindings and nodes, and of this project's components
+// whatever they asked for.
 type AuditEvent struct {
 	Verb string `json:"verb"`
 	User struct {
@@ -33,8 +34,8 @@ type AuditEvent struct {
 	Time          time.Time       `json:"requestReceivedTimestamp"`
 }
 
-// AuditLog returns what the apiserver logged so far, oldest first; User tells whose request one is. It needs
-// Options.Audit.
+// AuditLog returns what the apiserver logged so far, oldest first; User tells whose request one is.
+// It needs Options.Audit.
 func (c *Cluster) AuditLog() ([]AuditEvent, error) {
 	if !c.opts.Audit {
 		return nil, errors.New("read audit log: the sandbox was started without Options.Audit")
@@ -47,7 +48,8 @@ func (c *Cluster) AuditLog() ([]AuditEvent, error) {
 	return readAudit(f)
 }
 
-// readAudit decodes one event per line. A last line without a newline is still being written and left out.
+// readAudit decodes one event per line. A last line without a newline is still being written and
+// left out.
 func readAudit(r io.Reader) ([]AuditEvent, error) {
 	var out []AuditEvent
 	in := bufio.NewReader(r)

@@ -12,12 +12,14 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// kernelHook stands for what a kernel with NVIDIA's module shows in every /proc: the table of MIG's capabilities. It runs
-// with the container's root file system as its working directory, before that becomes the root.
+// kernelHook stands for what a kernel with NVIDIA's module shows in every /proc: the table of MIG's
+// capabilities. It runs with the container's root file system as its working directory, before that
+// becomes the root.
 const kernelHook = `mount -t tmpfs -o size=4k none proc/driver && mkdir proc/driver/nvidia-caps && mount --bind "$FAKEGPU" proc/driver/nvidia-caps`
 
-// writeBaseSpec writes the specification from which containerd makes that of every container. Beside containerd's own
-// it gives each the fake driver's state, which with real GPUs is the kernel's and reached by device files.
+// writeBaseSpec writes the specification from which containerd makes that of every container.
+// Beside containerd's own it gives each the fake driver's state, which with real GPUs is the
+// kernel's and reached by device files.
 func (c *Cluster) writeBaseSpec(ctx context.Context) error {
 	text, err := c.inside.run(ctx, nil, filepath.Join(c.layout.runtime(), "ctr"), "oci", "spec")
 	if err != nil {

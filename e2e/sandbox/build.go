@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// kubernetesVersion is what the control plane says it is; it is the version of k8s.io/kubernetes in e2e/controlplane.
+// kubernetesVersion is what the control plane says it is; it is the version of k8s.io/kubernetes in
+// e2e/controlplane.
 const kubernetesVersion = "v1.34.1"
 
 // target is one `go build`.
@@ -29,14 +30,15 @@ type target struct {
 	needs string
 }
 
-// Linker flags: without symbol tables, and with the driver's symbols looked up when they are called, as go-nvml needs it.
+// Linker flags: without symbol tables, and with the driver's symbols looked up when they are
+// called, as go-nvml needs it.
 const (
 	ldStrip = "-s -w"
 	ldLazy  = "-extldflags=-Wl,-z,lazy"
 )
 
-// withoutCgo is how everything is compiled that shares packages with the scheduler and the webhook of the images, which
-// run alone in theirs. The build cache tells packages with other flags apart.
+// withoutCgo is how everything is compiled that shares packages with the scheduler and the webhook
+// of the images, which run alone in theirs. The build cache tells packages with other flags apart.
 const withoutCgo = "CGO_ENABLED=0"
 
 // targets are all binaries of a sandbox.
@@ -69,8 +71,8 @@ func runtimeTarget(l layout) target {
 		flags:  []string{"-tags=no_btrfs,no_devmapper,no_zfs", "-ldflags=" + ldStrip}}
 }
 
-// productTargets are this project's own binaries, compiled as for their images (manifests/images), or Volcano's
-// scheduler in place of ours.
+// productTargets are this project's own binaries, compiled as for their images (manifests/images),
+// or Volcano's scheduler in place of ours.
 func productTargets(o Options, l layout) []target {
 	own := func(component, pkg string, env ...string) target {
 		flags := []string{"-trimpath", "-ldflags=" + ldStrip + " " + ldLazy}
@@ -124,9 +126,10 @@ func schedulerBinary(o Options, l layout) string {
 	}
 }
 
-// Build makes every binary and image that Start with the same options needs, below .sandbox in the repository.
-// What is up to date is left as it is; the first build takes minutes, a later one seconds. While a sandbox with the
-// same state directory runs it refuses, because components that restart would be other programs than before.
+// Build makes every binary and image that Start with the same options needs, below .sandbox in the
+// repository. What is up to date is left as it is; the first build takes minutes, a later one
+// seconds. While a sandbox with the same state directory runs it refuses, because components that
+// restart would be other programs than before.
 func Build(ctx context.Context, opts Options) error {
 	o, err := opts.Defaults()
 	if err != nil {
@@ -189,7 +192,8 @@ func makeC(ctx context.Context, o Options, l layout, dir string) error {
 	return runQuiet(ctx, o, dir, l.repo, "make", "-C", dir)
 }
 
-// runQuiet runs a command and shows its output only when it fails. While it runs it says so every so often.
+// runQuiet runs a command and shows its output only when it fails. While it runs it says so every
+// so often.
 func runQuiet(ctx context.Context, o Options, what, dir, name string, args ...string) error {
 	done := make(chan struct{})
 	defer close(done)

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// cgroupHierarchies returns the root of every cgroup hierarchy of this machine: one on cgroup v2, one per
-// controller on v1, and both kinds on a hybrid.
+// cgroupHierarchies returns the root of every cgroup hierarchy of this machine: one on cgroup v2,
+// one per controller on v1, and both kinds on a hybrid.
 func cgroupHierarchies() ([]string, error) {
 	mounts, err := procfs.GetMounts()
 	if err != nil {
@@ -74,7 +74,8 @@ func delegate(dir string) error {
 	return nil
 }
 
-// copyCpuset gives a new v1 cpuset its parent's CPUs and memory nodes; it starts out with none and would hold no process.
+// copyCpuset gives a new v1 cpuset its parent's CPUs and memory nodes; it starts out with none and
+// would hold no process.
 func copyCpuset(parent, dir string) error {
 	for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, f))
@@ -95,7 +96,8 @@ func copyCpuset(parent, dir string) error {
 	return nil
 }
 
-// removeCgroup removes the sandbox's cgroup and those below it. It is an error when a process is in one of them.
+// removeCgroup removes the sandbox's cgroup and those below it. It is an error when a process is in
+// one of them.
 func removeCgroup(l layout) error {
 	roots, err := cgroupHierarchies()
 	if err != nil {
@@ -108,7 +110,8 @@ func removeCgroup(l layout) error {
 	return errors.Join(errs...)
 }
 
-// removeEmpty removes a cgroup after those below it. The files in a cgroup cannot be removed and go with it.
+// removeEmpty removes a cgroup after those below it. The files in a cgroup cannot be removed and go
+// with it.
 func removeEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

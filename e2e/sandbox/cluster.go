@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// startTimeout bounds how long one component may take until it is ready. On a busy machine of two cores the slowest
-// needs about ten seconds.
+// startTimeout bounds how long one component may take until it is ready. On a busy machine of two
+// cores the slowest needs about ten seconds.
 const startTimeout = 2 * time.Minute
 
 // Cluster is a running sandbox.
@@ -46,8 +46,9 @@ type Cluster struct {
 	stopErr   error
 }
 
-// Start brings a cluster up from what Build made and returns when every component is ready. When it fails, or ctx
-// ends before that, everything is taken down again. Only one sandbox runs per state directory.
+// Start brings a cluster up from what Build made and returns when every component is ready. When it
+// fails, or ctx ends before that, everything is taken down again. Only one sandbox runs per state
+// directory.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	o, err := opts.Defaults()
 	if err != nil {
@@ -162,7 +163,8 @@ func (c *Cluster) prepareNode(ctx context.Context) error {
 	return c.installGPUs()
 }
 
-// apiHost is where the API server listens. Pods of an installation reach it at the address of its Service.
+// apiHost is where the API server listens. Pods of an installation reach it at the address of its
+// Service.
 func (c *Cluster) apiHost() string {
 	if c.opts.Installed {
 		return c.apiAddress.address.String()
@@ -175,7 +177,8 @@ func (c *Cluster) makeClients() error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
-	// Tests create and watch many pods at once; the default of 5 requests a second would be the slowest part.
+	// Tests create and watch many pods at once; the default of 5 requests a second would be the
+	// slowest part.
 	config.QPS, config.Burst = 1000, 2000
 	c.config = config
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
@@ -266,7 +269,8 @@ func (c *Cluster) startAll(ctx context.Context, all []component) error {
 	return nil
 }
 
-// Stop takes the cluster down: every process, container, mount and cgroup. Log files stay. It may be called again.
+// Stop takes the cluster down: every process, container, mount and cgroup. Log files stay. It may
+// be called again.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
 		if c.stopNodes != nil {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// libraryDirs are searched for shared libraries, first hit wins. The first two are Debian's, where the libraries of
-// a GPU driver are mounted in containers too.
+// libraryDirs are searched for shared libraries, first hit wins. The first two are Debian's, where
+// the libraries of a GPU driver are mounted in containers too.
 var libraryDirs = [...]string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib/x86_64-linux-gnu",
 	"/lib/aarch64-linux-gnu", "/usr/lib64", "/lib64", "/usr/lib", "/lib"}
 
@@ -27,8 +27,8 @@ func newCollector() *collector {
 	return &collector{sources: map[string]string{}, dirs: map[string]bool{}}
 }
 
-// add takes a program or library and, through it, the libraries it names and its loader. libcuda.so.1 is left out:
-// it is the driver's.
+// add takes a program or library and, through it, the libraries it names and its loader.
+// libcuda.so.1 is left out: it is the driver's.
 func (c *collector) add(dest, source string) error {
 	if _, have := c.sources[dest]; have {
 		return nil
@@ -91,7 +91,8 @@ func (c *collector) library(soname string) error {
 	return fmt.Errorf("library %s: not found in %s", soname, strings.Join(libraryDirs[:], ", "))
 }
 
-// imagePath is the place of a host file in an image whose /bin, /lib and /lib64 are links into /usr.
+// imagePath is the place of a host file in an image whose /bin, /lib and /lib64 are links into
+// /usr.
 func imagePath(path string) string {
 	path = strings.TrimPrefix(filepath.Clean(path), "/")
 	if strings.HasPrefix(path, "usr/") {
@@ -109,8 +110,9 @@ func (c *collector) files() []imageFile {
 	return out
 }
 
-// unusualDirs are the library directories to name in LD_LIBRARY_PATH: on a host that is laid out like Debian none,
-// because its loader looks there by itself, elsewhere all and Debian's, where the driver's libraries appear.
+// unusualDirs are the library directories to name in LD_LIBRARY_PATH: on a host that is laid out
+// like Debian none, because its loader looks there by itself, elsewhere all and Debian's, where the
+// driver's libraries appear.
 func (c *collector) unusualDirs() []string {
 	var dirs []string
 	for dir := range c.dirs {

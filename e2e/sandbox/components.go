@@ -62,7 +62,8 @@ func (c *Cluster) controllerManager() component {
 	return out
 }
 
-// defaultScheduler is Kubernetes' own, which places the product's pods. Pods of the tests name Volcano's.
+// defaultScheduler is Kubernetes' own, which places the product's pods. Pods of the tests name
+// Volcano's.
 func (c *Cluster) defaultScheduler() component {
 	out := c.define(DefaultScheduler, c.layout.bin("controlplane"), "scheduler",
 		"--kubeconfig="+c.layout.kubeconfig(DefaultScheduler), "--bind-address=127.0.0.1",
@@ -114,7 +115,8 @@ func (c *Cluster) kubelet() component {
 	return out
 }
 
-// devicePlugin runs the production binary; the loader finds the fake NVML where a real node has NVIDIA's.
+// devicePlugin runs the production binary; the loader finds the fake NVML where a real node has
+// NVIDIA's.
 func (c *Cluster) devicePlugin() component {
 	l := c.layout
 	lib := "/usr/lib/x86_64-linux-gnu/"
@@ -156,8 +158,8 @@ func both(a, b func(context.Context) error) func(context.Context) error {
 	}
 }
 
-// askHTTP asks a health address on 127.0.0.1. The certificates there are made by the component itself, and health
-// is no secret, so they are not checked.
+// askHTTP asks a health address on 127.0.0.1. The certificates there are made by the component
+// itself, and health is no secret, so they are not checked.
 func askHTTP(scheme string, port int, path string) func(context.Context) error {
 	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}

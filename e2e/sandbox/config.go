@@ -24,7 +24,8 @@ type configValues struct {
 	Snapshotter, PauseImage                           string
 	Shim, Runc, RuncRoot                              string
 	CDIDir                                            string
-	// BaseSpec is a file with the specification that containers begin with; empty means containerd's own.
+	// BaseSpec is a file with the specification that containers begin with; empty means
+	// containerd's own.
 	BaseSpec                                           string
 	Network, Subnet, CNIBinDir, CNIConfDir, CNIDataDir string
 
@@ -49,7 +50,8 @@ func newConfigValues(l layout, p ports, nodeIP, runc string) configValues {
 	}
 }
 
-// configFiles are the files rendered from templates: template name to path below the config directory.
+// configFiles are the files rendered from templates: template name to path below the config
+// directory.
 var configFiles = map[string]string{
 	"containerd.toml": "containerd.toml",
 	"cni.conflist":    "cni/10-sandbox.conflist",

@@ -20,8 +20,8 @@ import (
 
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// installCRDs creates all of Volcano's resource definitions, from the module that the scheduler is built from, and
-// waits until they are served. A missing one would hang the scheduler's start.
+// installCRDs creates all of Volcano's resource definitions, from the module that the scheduler is
+// built from, and waits until they are served. A missing one would hang the scheduler's start.
 func (c *Cluster) installCRDs(ctx context.Context) error {
 	var names []string
 	for _, f := range c.crdFiles {

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// driverRoot is where an installed cluster has the fake driver: the place of a driver that comes in a container of its
-// own, as with NVIDIA's GPU operator.
+// driverRoot is where an installed cluster has the fake driver: the place of a driver that comes in
+// a container of its own, as with NVIDIA's GPU operator.
 const driverRoot = "/run/nvidia/driver"
 
 // driverLibraries is where Debian's driver packages put libraries, below the driver's root.
 const driverLibraries = "usr/lib/x86_64-linux-gnu"
 
-// driverFiles are the files of the fake driver: path below the repository to name below the driver's root. VERSION is
-// replaced by the driver's.
+// driverFiles are the files of the fake driver: path below the repository to name below the
+// driver's root. VERSION is replaced by the driver's.
 func driverFiles() map[string]string {
 	return map[string]string{
 		"e2e/fakegpu/build/libcuda.so.1":      driverLibraries + "/libcuda.so.VERSION",
@@ -26,9 +26,9 @@ func driverFiles() map[string]string {
 	}
 }
 
-// makeDriverRoot lays out a system with the fake driver in it as a driver's container does: libraries by their version,
-// with a link by their soname, and programs with the C library that they need. Copies keep a later build from changing
-// a running cluster.
+// makeDriverRoot lays out a system with the fake driver in it as a driver's container does:
+// libraries by their version, with a link by their soname, and programs with the C library that
+// they need. Copies keep a later build from changing a running cluster.
 func makeDriverRoot(l layout, topology string) error {
 	version, err := driverVersion(topology)
 	if err != nil {

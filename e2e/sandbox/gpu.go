@@ -13,13 +13,15 @@ import (
 	"syscall"
 )
 
-// nvidiaMajor is the major number of NVIDIA's character devices (Documentation/admin-guide/devices.txt).
+// nvidiaMajor is the major number of NVIDIA's character devices
+// (Documentation/admin-guide/devices.txt).
 const nvidiaMajor = 195
 
 // controlMinor is the minor number of /dev/nvidiactl.
 const controlMinor = 255
 
-// libraries are the files of C code that a sandbox uses: path below the repository to name below its library directory.
+// libraries are the files of C code that a sandbox uses: path below the repository to name below
+// its library directory.
 var libraries = map[string]string{
 	"e2e/fakegpu/build/libcuda.so.1":            "libcuda.so.1",
 	"e2e/fakegpu/build/libnvidia-ml.so.1":       "libnvidia-ml.so.1",
@@ -30,8 +32,8 @@ var libraries = map[string]string{
 	"e2e/fakegpu/build/nvidia-cuda-mps-control": "nvidia-cuda-mps-control",
 }
 
-// installGPUs copies the fake driver and libvgpu.so below the state directory, so that a later build does not change
-// a running sandbox, and plugs in the fake GPUs.
+// installGPUs copies the fake driver and libvgpu.so below the state directory, so that a later
+// build does not change a running sandbox, and plugs in the fake GPUs.
 func (c *Cluster) installGPUs() error {
 	l := c.layout
 	for from, to := range libraries {
@@ -89,8 +91,9 @@ func makeDevices(dir string, minors map[string]int) error {
 	return nil
 }
 
-// SwapGPUs exchanges the fake GPUs of the real node for others, as if the machine had been off meanwhile: the device
-// plugin and the kubelet stop, whoever uses a device is killed, and both start again. Pods on the node should be gone.
+// SwapGPUs exchanges the fake GPUs of the real node for others, as if the machine had been off
+// meanwhile: the device plugin and the kubelet stop, whoever uses a device is killed, and both
+// start again. Pods on the node should be gone.
 func (c *Cluster) SwapGPUs(ctx context.Context, topology string) error {
 	return c.whileOff(ctx, func() error {
 		for _, name := range []string{"state", "mig-minors"} {
@@ -120,8 +123,9 @@ func removeDevices(dir string) error {
 	return nil
 }
 
-// RebootGPUs does to the real node what a reboot does to its GPUs: everything that uses them dies, partitions are
-// gone, and the kubelet and the device plugin start as on any morning. The rest of the machine runs on.
+// RebootGPUs does to the real node what a reboot does to its GPUs: everything that uses them dies,
+// partitions are gone, and the kubelet and the device plugin start as on any morning. The rest of
+// the machine runs on.
 func (c *Cluster) RebootGPUs(ctx context.Context) error {
 	return c.whileOff(ctx, func() error { return nil })
 }
@@ -151,7 +155,8 @@ func (c *Cluster) whileOff(ctx context.Context, change func() error) error {
 	return errors.Join(c.WaitReady(ctx, Kubelet), c.WaitReady(ctx, DevicePlugin))
 }
 
-// countGPUs counts the gpu lines of a topology. Whether they make sense is for the fake driver to say.
+// countGPUs counts the gpu lines of a topology. Whether they make sense is for the fake driver to
+// say.
 func countGPUs(topology string) int {
 	n := 0
 	for line := range strings.Lines(topology) {

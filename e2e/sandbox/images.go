@@ -26,7 +26,8 @@ type image struct {
 	Files        []imageFile `json:"files"`
 }
 
-// imageFile is one file of an image: a directory (the path ends in "/"), a link, a text, or a copy of a host file.
+// imageFile is one file of an image: a directory (the path ends in "/"), a link, a text, or a copy
+// of a host file.
 type imageFile struct {
 	Path   string `json:"path"`
 	Link   string `json:"link,omitempty"`
@@ -35,8 +36,8 @@ type imageFile struct {
 	Mode   int64  `json:"mode,omitempty"`
 }
 
-// imageBuilder is the program that makes images. It is a module of its own, so that what it needs does not become the
-// product's.
+// imageBuilder is the program that makes images. It is a module of its own, so that what it needs
+// does not become the product's.
 func imageBuilder(l layout) target {
 	return target{what: "the image builder", module: "manifests/images", packages: []string{"."}, output: l.bin("images"),
 		flags: []string{"-ldflags=" + ldStrip}}
@@ -45,7 +46,8 @@ func imageBuilder(l layout) target {
 // imageTools are the host programs in the cudaclient image; those that the host lacks are left out.
 var imageTools = [...]string{"sh", "cat", "sleep", "ls", "env", "true", "false", "id", "mkdir", "rm", "grep", "head"}
 
-// imageLibraries are in the cudaclient image even if no program there names them: libvgpu.so and the fake driver do.
+// imageLibraries are in the cudaclient image even if no program there names them: libvgpu.so and
+// the fake driver do.
 var imageLibraries = [...]string{"libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1"}
 
 // buildImages writes the archives of both images.
@@ -99,8 +101,9 @@ func buildInstaller(ctx context.Context, o Options, l layout) error {
 	return runQuiet(ctx, o, "the product's images", l.repo, l.bin("images"), "build", "--archives", "--arch", runtime.GOARCH)
 }
 
-// clientImage is the workload of demo and tests: the CUDA client, a shell and a few tools, with the libraries of this
-// host. It holds no libcuda.so: that comes with the device, as in a real CUDA image.
+// clientImage is the workload of demo and tests: the CUDA client, a shell and a few tools, with the
+// libraries of this host. It holds no libcuda.so: that comes with the device, as in a real CUDA
+// image.
 func clientImage(l layout) (image, error) {
 	img := image{Name: runtimeName(ImageCUDAClient), Architecture: runtime.GOARCH, Env: []string{"PATH=/usr/bin"}}
 	programs := map[string]string{}
@@ -159,8 +162,8 @@ func (c *Cluster) importImages(ctx context.Context) error {
 	return nil
 }
 
-// runtimeName is an image's name as the runtime writes it out in full: what pods call by its short name must be
-// stored under the long one.
+// runtimeName is an image's name as the runtime writes it out in full: what pods call by its short
+// name must be stored under the long one.
 func runtimeName(ref string) string {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {

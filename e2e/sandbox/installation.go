@@ -55,14 +55,15 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 // chart is the folder of this working copy's chart.
 func (c *Cluster) chart() string { return filepath.Join(c.layout.repo, "manifests", "chart") }
 
-// chartValues differ from the defaults where the sandbox differs from a cluster of people: the driver is a fake one, and
-// one replica of each does.
+// chartValues differ from the defaults where the sandbox differs from a cluster of people: the
+// driver is a fake one, and one replica of each does.
 func (c *Cluster) chartValues() map[string]any {
 	plugin := map[string]any{
 		"driverRoot":  driverRoot,
 		"cdiHookPath": c.layout.bin(cdiHook),
 		"extraArgs":   c.opts.Args[DevicePlugin],
-		// The fake driver makes the device files of partitions, which NVIDIA's makes through nvidia-modprobe.
+		// The fake driver makes the device files of partitions, which NVIDIA's makes through
+		// nvidia-modprobe.
 		"extraEnv": []map[string]string{{"name": "FAKEGPU_DEV", "value": "/dev"}},
 	}
 	scheduler := map[string]any{
@@ -89,5 +90,6 @@ func (c *Cluster) workloads() []workload {
 // productImages are the names of the images that the chart uses, without deviceshare/.
 func productImages() []string { return []string{Scheduler, DevicePlugin, Webhook} }
 
-// cdiHook is NVIDIA's program that containers' CDI hooks start. It belongs to the container toolkit on the host.
+// cdiHook is NVIDIA's program that containers' CDI hooks start. It belongs to the container toolkit
+// on the host.
 const cdiHook = "nvidia-cdi-hook"

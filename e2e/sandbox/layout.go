@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// kubeletDir is where a kubelet keeps its device-plugin directory, whatever its flags say. The cluster sees a directory
-// below the state directory in its place.
+// kubeletDir is where a kubelet keeps its device-plugin directory, whatever its flags say. The
+// cluster sees a directory below the state directory in its place.
 const kubeletDir = "/var/lib/kubelet"
 
 // layout names every path of one sandbox. It is a value; nothing is created by making one.
@@ -56,7 +56,8 @@ func (l layout) kubeletRoot() string           { return l.in("kubelet") }
 func (l layout) podLogs() string               { return l.in("pods") }
 func (l layout) config(name string) string     { return l.in("config", name) }
 
-// hash differs between state directories; it tells apart what cannot live below the state directory.
+// hash differs between state directories; it tells apart what cannot live below the state
+// directory.
 func (l layout) hash() uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(l.state))
@@ -74,14 +75,15 @@ func (l layout) cgroup() string { return "/deviceshare-" + l.id() }
 // network is the name of the CNI network.
 func (l layout) network() string { return "deviceshare-" + l.id() }
 
-// subnet is where pods have their addresses. Sandboxes that run at once share the machine's routes, so each has one of
-// 256 parts of 198.18.0.0/15, which RFC 2544 keeps for tests.
+// subnet is where pods have their addresses. Sandboxes that run at once share the machine's routes,
+// so each has one of 256 parts of 198.18.0.0/15, which RFC 2544 keeps for tests.
 func (l layout) subnet() string {
 	part := l.part()
 	return fmt.Sprintf("198.%d.%d.0/23", 18+part/128, part%128*2)
 }
 
-// serviceRange is where Services have their addresses, for the same reason another one in each sandbox.
+// serviceRange is where Services have their addresses, for the same reason another one in each
+// sandbox.
 func (l layout) serviceRange() netip.Prefix {
 	first := allServices().Addr().As4()
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{first[0], first[1], byte(l.part()), 0}), 24)

@@ -37,7 +37,8 @@ func takeLock(l layout) (*lock, error) {
 	return &lock{file: f}, nil
 }
 
-// release gives the lock back. The file stays: removing it would race with somebody who waits for it.
+// release gives the lock back. The file stays: removing it would race with somebody who waits for
+// it.
 func (k *lock) release() {
 	_ = k.file.Truncate(0)
 	_ = k.file.Close()
@@ -52,8 +53,8 @@ func holder(l layout) string {
 	return "unknown"
 }
 
-// Idle returns nil when no sandbox runs with these options' state directory, and otherwise says who runs it and how
-// to stop them.
+// Idle returns nil when no sandbox runs with these options' state directory, and otherwise says who
+// runs it and how to stop them.
 func Idle(opts Options) error {
 	o, err := opts.Defaults()
 	if err != nil {

@@ -18,10 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces are the PID and the mount namespace of one cluster. Every component, container and short command of the
-// cluster runs in them. The kernel kills all processes of a PID namespace when its first process ends, and undoes all
-// mounts of a mount namespace when its last process has ended, so nothing outlives the first process. That one dies
-// with the process that owns the cluster, even when the owner is killed by SIGKILL.
+// namespaces are the PID and the mount namespace of one cluster. Every component, container and
+// short command of the cluster runs in them. The kernel kills all processes of a PID namespace when
+// its first process ends, and undoes all mounts of a mount namespace when its last process has
+// ended, so nothing outlives the first process. That one dies with the process that owns the
+// cluster, even when the owner is killed by SIGKILL.
 //
 // Users, network and host name are those of the machine: a kubeconfig works from anywhere.
 type namespaces struct {
@@ -30,12 +31,12 @@ type namespaces struct {
 	first *exec.Cmd
 }
 
-// hidden are the directories outside the state directory in which containerd and its plugins leave files, whatever
-// their configuration says. The cluster sees empty ones in their place.
+// hidden are the directories outside the state directory in which containerd and its plugins leave
+// files, whatever their configuration says. The cluster sees empty ones in their place.
 var hidden = [...]string{"/run/containerd", "/var/lib/cni", "/var/log/containers"}
 
-// sysctls are the kernel settings that a kubelet and the ptp plugin write. They are the whole machine's, so the
-// cluster writes to files in their place.
+// sysctls are the kernel settings that a kubelet and the ptp plugin write. They are the whole
+// machine's, so the cluster writes to files in their place.
 var sysctls = [...]string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward"}
 
@@ -58,7 +59,8 @@ func makeNamespaces(ctx context.Context, l layout, installed bool) (*namespaces,
 	return n, nil
 }
 
-// furnish moves the thread into the namespaces and mounts what the cluster sees differently than the machine.
+// furnish moves the thread into the namespaces and mounts what the cluster sees differently than
+// the machine.
 func (n *namespaces) furnish(ctx context.Context, l layout, installed bool) error {
 	if err := n.do(n.enter); err != nil {
 		return err
@@ -85,9 +87,9 @@ func (n *namespaces) furnish(ctx context.Context, l layout, installed bool) erro
 	})
 }
 
-// enter moves the thread it runs on into the namespaces of the first process. Mounts of the machine and of the cluster
-// do not reach each other from then on. Those of the cluster are shared among its processes, because a volume may ask
-// the kubelet for mounts that propagate.
+// enter moves the thread it runs on into the namespaces of the first process. Mounts of the machine
+// and of the cluster do not reach each other from then on. Those of the cluster are shared among
+// its processes, because a volume may ask the kubelet for mounts that propagate.
 func (n *namespaces) enter() error {
 	first, err := unix.PidfdOpen(n.first.Process.Pid, 0)
 	if err != nil {
@@ -120,7 +122,8 @@ func mountAt(dir, what, fstype string, flags uintptr) error {
 	return nil
 }
 
-// hideSysctls mounts a file with the present value over each kernel setting that the cluster would change.
+// hideSysctls mounts a file with the present value over each kernel setting that the cluster would
+// change.
 func hideSysctls(l layout) error {
 	for _, name := range sysctls {
 		setting := filepath.Join("/proc/sys", name)
@@ -142,7 +145,8 @@ func hideSysctls(l layout) error {
 	return nil
 }
 
-// run runs a short command in the namespaces, with additions to the environment, and returns its output.
+// run runs a short command in the namespaces, with additions to the environment, and returns its
+// output.
 func (n *namespaces) run(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -160,7 +164,8 @@ func (n *namespaces) run(ctx context.Context, env []string, name string, args ..
 	return out.String(), nil
 }
 
-// end kills whatever runs in the namespaces and returns once all of it is gone. It must be called once.
+// end kills whatever runs in the namespaces and returns once all of it is gone. It must be called
+// once.
 func (n *namespaces) end() {
 	_ = n.first.Process.Kill()
 	_ = n.first.Wait() // the kernel lets the first process end last

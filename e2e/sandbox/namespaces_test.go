@@ -19,8 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// victimState hands the state directory to the test process that is going to be killed, and victimReady is what it
-// prints, with the number of the cluster's first process, when its cluster runs.
+// victimState hands the state directory to the test process that is going to be killed, and
+// victimReady is what it prints, with the number of the cluster's first process, when its cluster
+// runs.
 const (
 	victimState = "DEVICESHARE_SANDBOX_VICTIM"
 	victimReady = "the cluster of the victim runs in the namespaces of process "
@@ -157,7 +158,8 @@ func victimOptions(state string) Options {
 	return Options{State: state, StockScheduler: true, NoGPU: true, NoWebhook: true}
 }
 
-// startVictim starts a process that owns a cluster, and returns it with the number of the cluster's first process.
+// startVictim starts a process that owns a cluster, and returns it with the number of the cluster's
+// first process.
 func startVictim(ctx context.Context, t *testing.T, o Options) (owner *exec.Cmd, first int) {
 	t.Helper()
 	owner = exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestVictim$", "-test.v")
@@ -184,8 +186,8 @@ func startVictim(ctx context.Context, t *testing.T, o Options) (owner *exec.Cmd,
 // pidNamespace is the PID namespace of a cluster, as /proc names it.
 type pidNamespace string
 
-// namespaceOf returns the PID namespace of a process, and keeps the kernel from giving its name to another until the
-// test ends.
+// namespaceOf returns the PID namespace of a process, and keeps the kernel from giving its name to
+// another until the test ends.
 func namespaceOf(t *testing.T, process int) pidNamespace {
 	t.Helper()
 	path := fmt.Sprintf("/proc/%d/ns/pid", process)
@@ -216,7 +218,8 @@ func (n pidNamespace) processes(t *testing.T) (in []string) {
 	return in
 }
 
-// strayThreads lists the threads of this process that are in another mount namespace than the process.
+// strayThreads lists the threads of this process that are in another mount namespace than the
+// process.
 func strayThreads(t *testing.T) (stray []string) {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/ns/mnt")
@@ -235,8 +238,8 @@ func strayThreads(t *testing.T) (stray []string) {
 	return stray
 }
 
-// machine is what a sandbox could change of the machine around it: mounts, files outside its state directory, kernel
-// settings, network devices.
+// machine is what a sandbox could change of the machine around it: mounts, files outside its state
+// directory, kernel settings, network devices.
 type machine map[string]bool
 
 // lookAround looks at the machine as it is before a sandbox with these options starts.
@@ -294,7 +297,8 @@ func (before machine) assertUnchanged(t *testing.T, o Options) {
 	}
 }
 
-// assertNothingLeft looks for threads, mounts, cgroups, network devices and files of a stopped sandbox.
+// assertNothingLeft looks for threads, mounts, cgroups, network devices and files of a stopped
+// sandbox.
 func assertNothingLeft(t *testing.T, l layout, before machine) {
 	t.Helper()
 	eventually(t, "no thread is in a cluster's namespace", func() bool { return len(strayThreads(t)) == 0 })

@@ -27,7 +27,8 @@ func (p *ports) all() []*int {
 		&p.Webhook, &p.WebhookHealth, &p.WebhookMetrics}
 }
 
-// choosePorts asks the kernel for free ports. All are held open until the last is known, so that they differ.
+// choosePorts asks the kernel for free ports. All are held open until the last is known, so that
+// they differ.
 func choosePorts() (ports, error) {
 	var p ports
 	var held []net.Listener
@@ -47,8 +48,8 @@ func choosePorts() (ports, error) {
 	return p, nil
 }
 
-// nodeAddress is an IPv4 address of this machine that is not a loopback address: the kubelet accepts no other. That of an
-// API server beside this cluster goes away with it.
+// nodeAddress is an IPv4 address of this machine that is not a loopback address: the kubelet
+// accepts no other. That of an API server beside this cluster goes away with it.
 func nodeAddress() (string, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"deviceshare/e2e/sandbox/fakenode"
 )
 
-// PlainNode is the i-th simulated node when Options.SimulatedNode is nil: 64 CPUs, 256 GiB, no devices.
+// PlainNode is the i-th simulated node when Options.SimulatedNode is nil: 64 CPUs, 256 GiB, no
+// devices.
 func PlainNode(i int) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("simulated-%d", i)},

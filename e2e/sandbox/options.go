@@ -43,7 +43,8 @@ gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=
 gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=1 mig=capable pci=0000:0f:00.0 sms=108
 `
 
-// DefaultSchedulerConf is the configuration that manifests/install gives the scheduler, without comments.
+// DefaultSchedulerConf is the configuration that manifests/install gives the scheduler, without
+// comments.
 const DefaultSchedulerConf = `actions: "enqueue, allocate, backfill"
 tiers:
 - plugins:
@@ -67,26 +68,28 @@ tiers:
   - name: binpack
 `
 
-// Options says what a cluster consists of. The zero value, after Defaults, is a whole cluster with two fake A100
-// cards on one real node, without simulated nodes.
+// Options says what a cluster consists of. The zero value, after Defaults, is a whole cluster with
+// two fake A100 cards on one real node, without simulated nodes.
 type Options struct {
 	// Repo is the root of the repository; empty means the one that holds the working directory.
 	Repo string
-	// State is the directory of everything that the cluster writes; empty means .sandbox/state in Repo, or a directory
-	// below /tmp if that path is too long.
-	// Its path must be short enough for the Unix sockets below it (at most 60 bytes).
+	// State is the directory of everything that the cluster writes; empty means .sandbox/state in
+	// Repo, or a directory below /tmp if that path is too long. Its path must be short enough for
+	// the Unix sockets below it (at most 60 bytes).
 	State string
 	// NoKubelet leaves out the real node: no containerd, no kubelet, no device plugin.
 	NoKubelet bool
 	// NoGPU leaves out the fake GPUs: the C code is not built and the device plugin does not run.
 	NoGPU bool
-	// Topology is the text of the fake GPUs of the real node (see e2e/fakegpu); empty means DefaultTopology.
+	// Topology is the text of the fake GPUs of the real node (see e2e/fakegpu); empty means
+	// DefaultTopology.
 	Topology string
-	// Installed runs scheduler, device plugin and webhook as a user's cluster does: as pods that the chart made, from the
-	// images, with their own accounts. Otherwise they are processes of this machine.
+	// Installed runs scheduler, device plugin and webhook as a user's cluster does: as pods that
+	// the chart made, from the images, with their own accounts. Otherwise they are processes of
+	// this machine.
 	Installed bool
-	// SchedulerBinary replaces the scheduler that Build made; empty means this project's, or Volcano's own while
-	// this project's has no source yet.
+	// SchedulerBinary replaces the scheduler that Build made; empty means this project's, or
+	// Volcano's own while this project's has no source yet.
 	SchedulerBinary string
 	// StockScheduler runs Volcano's own scheduler, for comparison.
 	StockScheduler bool
@@ -94,15 +97,18 @@ type Options struct {
 	SchedulerConf string
 	// SchedulePeriod is the time between two scheduling cycles; zero means 200 ms.
 	SchedulePeriod time.Duration
-	// SimulatedNodes is the number of nodes without a kubelet, and SimulatedNode makes the i-th of them: its name,
-	// labels, annotations and status.capacity. A nil func means plain nodes of 64 CPUs and 256 GiB.
+	// SimulatedNodes is the number of nodes without a kubelet, and SimulatedNode makes the i-th of
+	// them: its name, labels, annotations and status.capacity. A nil func means plain nodes of 64
+	// CPUs and 256 GiB.
 	SimulatedNodes int
 	SimulatedNode  func(i int) *corev1.Node
-	// Audit makes the apiserver log requests about pods, bindings and nodes; Cluster.AuditLog reads them.
+	// Audit makes the apiserver log requests about pods, bindings and nodes; Cluster.AuditLog reads
+	// them.
 	Audit bool
 	// Race runs this project's own binaries built with the race detector.
 	Race bool
-	// NoRestart leaves components that die dead. The default is to start them again, as systemd and a DaemonSet do.
+	// NoRestart leaves components that die dead. The default is to start them again, as systemd and
+	// a DaemonSet do.
 	NoRestart bool
 	// NoDevicePlugin and NoWebhook leave out those components.
 	NoDevicePlugin bool
@@ -140,12 +146,12 @@ func (o Options) Defaults() (Options, error) {
 	return o, o.check()
 }
 
-// longestState is how many bytes the path of the state directory may have: Unix sockets lie below it, and their
-// paths end at 107.
+// longestState is how many bytes the path of the state directory may have: Unix sockets lie below
+// it, and their paths end at 107.
 const longestState = 60
 
-// defaultState is .sandbox/state in the repository. Where that path is too long for sockets, it is a directory of
-// this repository's own below /tmp.
+// defaultState is .sandbox/state in the repository. Where that path is too long for sockets, it is
+// a directory of this repository's own below /tmp.
 func defaultState(repo string) string {
 	state := filepath.Join(repo, ".sandbox", "state")
 	if len(state) <= longestState {
@@ -195,7 +201,8 @@ func findRepo() (string, error) {
 	}
 }
 
-// isRepo tells the root of the repository from the modules nested in it by the folder of the control plane.
+// isRepo tells the root of the repository from the modules nested in it by the folder of the
+// control plane.
 func isRepo(dir string) bool {
 	for _, f := range []string{"go.mod", "e2e/controlplane/go.mod"} {
 		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {

@@ -20,8 +20,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// authority is the one certificate authority of a sandbox. It is made anew at every start and lives in memory;
-// only its certificate is written down.
+// authority is the one certificate authority of a sandbox. It is made anew at every start and lives
+// in memory; only its certificate is written down.
 type authority struct {
 	layout layout
 	cert   *x509.Certificate
@@ -134,9 +134,10 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 	return writePEM(path, "PRIVATE KEY", der)
 }
 
-// identities are all certificates of a sandbox. Each component has a user of its own, so that the audit log tells
-// them apart. The kubelet may do what a kubelet may, this project's components what the manifests say, the others
-// anything: Volcano's scheduler, too, which runs here for comparison and comes with no manifests.
+// identities are all certificates of a sandbox. Each component has a user of its own, so that the
+// audit log tells them apart. The kubelet may do what a kubelet may, this project's components what
+// the manifests say, the others anything: Volcano's scheduler, too, which runs here for comparison
+// and comes with no manifests.
 func identities(l layout, nodeIP string, stockScheduler bool) []identity {
 	masters := []string{"system:masters"}
 	api := []string{"127.0.0.1", "localhost", newServiceAddress(l).address.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc"}

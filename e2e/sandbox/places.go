@@ -15,8 +15,8 @@ import (
 // place is a directory that the cluster sees at a path of the machine.
 type place struct{ path, source string }
 
-// places are the directories that the chart names by default. The cluster has them below the state directory, so that
-// an installation with the chart's values touches nothing of the machine.
+// places are the directories that the chart names by default. The cluster has them below the state
+// directory, so that an installation with the chart's values touches nothing of the machine.
 func places(l layout) []place {
 	return []place{
 		{"/run/cdi", l.cdiDir()},
@@ -24,13 +24,15 @@ func places(l layout) []place {
 		{"/usr/local/vgpu", l.in("vgpu")},
 		{driverRoot, l.driverRoot()},
 		{"/run/nvidia/mps", l.in("mps")},
-		// A driver's container has the machine's /run/nvidia and, as every process, the kernel's state.
+		// A driver's container has the machine's /run/nvidia and, as every process, the kernel's
+		// state.
 		{driverRoot + "/run/nvidia/mps", l.in("mps")},
 		{driverRoot + "/run/fakegpu", l.gpuDir()},
 	}
 }
 
-// mountPlaces shows the cluster its own directories, and a /dev of its own in which it can make device files.
+// mountPlaces shows the cluster its own directories, and a /dev of its own in which it can make
+// device files.
 func mountPlaces(l layout) error {
 	if err := mountAt("/run/nvidia", "tmpfs", "tmpfs", 0); err != nil {
 		return err
@@ -49,8 +51,8 @@ func mountPlaces(l layout) error {
 	return mountAt(filepath.Join(driverRoot, "dev"), "/dev", "", unix.MS_BIND|unix.MS_REC)
 }
 
-// mountDev mounts a copy of /dev over /dev: the same devices and links, and the same mounts below it. The machine's own
-// is at aside for as long as it is copied.
+// mountDev mounts a copy of /dev over /dev: the same devices and links, and the same mounts below
+// it. The machine's own is at aside for as long as it is copied.
 func mountDev(aside string) error {
 	if err := mountAt(aside, "/dev", "", unix.MS_BIND|unix.MS_REC); err != nil {
 		return err

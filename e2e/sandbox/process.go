@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// component says how one component is started, how to see that it works, and how long it may take to stop.
+// component says how one component is started, how to see that it works, and how long it may take
+// to stop.
 type component struct {
 	name  string
 	path  string
@@ -24,8 +25,8 @@ type component struct {
 	ready func(ctx context.Context) error
 }
 
-// Restart delays of a component that died: the first, and the longest after repeated early deaths. A life of
-// settled or longer resets the delay.
+// Restart delays of a component that died: the first, and the longest after repeated early deaths.
+// A life of settled or longer resets the delay.
 const (
 	restartFirst = 200 * time.Millisecond
 	restartMost  = 5 * time.Second
@@ -38,7 +39,8 @@ const (
 	tooManyEnd = 4
 )
 
-// process keeps one component running on this machine. It implements part. Its state is written under mu only.
+// process keeps one component running on this machine. It implements part. Its state is written
+// under mu only.
 type process struct {
 	spec    component
 	thread  *thread
@@ -138,7 +140,8 @@ func (p *process) stop(context.Context) error {
 	return nil
 }
 
-// life is the process of the present life and what tells its end; an error when there is none to do that to.
+// life is the process of the present life and what tells its end; an error when there is none to do
+// that to.
 func (p *process) life(do string) (*os.Process, chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,8 +196,8 @@ func (p *process) status() ComponentStatus {
 	return s
 }
 
-// waitReady waits until the component does its work. It gives up early when it is dead or keeps dying, and the error
-// then shows the end of its log.
+// waitReady waits until the component does its work. It gives up early when it is dead or keeps
+// dying, and the error then shows the end of its log.
 func (p *process) waitReady(ctx context.Context) error {
 	first := p.status().Starts
 	tick := time.NewTicker(pollEvery)

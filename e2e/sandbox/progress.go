@@ -12,7 +12,8 @@ import (
 // Progress takes one line per step. It may be called from several goroutines.
 type Progress func(line string)
 
-// TimedProgress writes each line to w with the time since now in front, as in "[ 12s] building the control plane".
+// TimedProgress writes each line to w with the time since now in front, as in "[ 12s] building the
+// control plane".
 func TimedProgress(w io.Writer) Progress {
 	var mu sync.Mutex
 	begin := time.Now()

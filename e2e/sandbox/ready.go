@@ -121,7 +121,8 @@ func (c *Cluster) waitServiceAccount(ctx context.Context) error {
 	return nil
 }
 
-// tryOverlay tries whether overlayfs works below the state directory; inside most containers it does not.
+// tryOverlay tries whether overlayfs works below the state directory; inside most containers it
+// does not.
 func tryOverlay(l layout) error {
 	dir := l.in("overlay-probe")
 	for _, d := range []string{"lower", "upper", "work", "merged"} {

@@ -11,15 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// apiPort is the port at which pods reach the API server: that of the Service kubernetes, which the API server makes
-// for itself at the first address of the services' range.
+// apiPort is the port at which pods reach the API server: that of the Service kubernetes, which the
+// API server makes for itself at the first address of the services' range.
 const apiPort = 443
 
-// allServices is the range of the Services of all sandboxes on a machine, the one that kubeadm takes by default.
+// allServices is the range of the Services of all sandboxes on a machine, the one that kubeadm
+// takes by default.
 func allServices() netip.Prefix { return netip.MustParsePrefix("10.96.0.0/16") }
 
-// serviceAddress is an address of the loopback device, so that the API server of one cluster can listen where its
-// Service kubernetes is. Nothing in the cluster has to translate addresses then.
+// serviceAddress is an address of the loopback device, so that the API server of one cluster can
+// listen where its Service kubernetes is. Nothing in the cluster has to translate addresses then.
 type serviceAddress struct {
 	alias   string // name of the address at the device
 	address netip.Addr

@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// smokeLimit ends a test that hangs. The first one compiles Kubernetes, which takes ten minutes on two cores.
+// smokeLimit ends a test that hangs. The first one compiles Kubernetes, which takes ten minutes on
+// two cores.
 const smokeLimit = 40 * time.Minute
 
 // needE2E skips a test that starts a cluster unless it is asked for.
@@ -26,7 +27,8 @@ func needE2E(t *testing.T) {
 	}
 }
 
-// smokeOptions are a cluster without GPUs and with Volcano's own scheduler: it tests the sandbox, not the product.
+// smokeOptions are a cluster without GPUs and with Volcano's own scheduler: it tests the sandbox,
+// not the product.
 func smokeOptions(t *testing.T) Options {
 	t.Helper()
 	// A short path, as Unix sockets need it, and never that of a sandbox somebody works with.

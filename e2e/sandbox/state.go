@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// prepareState makes the state directory of a cluster that is about to start, without what an earlier one left there.
+// prepareState makes the state directory of a cluster that is about to start, without what an
+// earlier one left there.
 func prepareState(l layout) error {
 	if os.Geteuid() != 0 {
 		return errors.New("the sandbox needs root: the kubelet and containerd mount and make cgroups; run it with sudo")
@@ -30,8 +31,9 @@ func prepareState(l layout) error {
 // cleanTimeout bounds how long the processes of a cluster whose owner was killed may take to end.
 const cleanTimeout = 10 * time.Second
 
-// clean removes what the kernel does not remove by itself when a cluster ends: cgroups, the address of an installation's
-// API server, and the files in the state directory. Log files stay. Processes that the kernel is about to end may be in the way for a moment.
+// clean removes what the kernel does not remove by itself when a cluster ends: cgroups, the address
+// of an installation's API server, and the files in the state directory. Log files stay. Processes
+// that the kernel is about to end may be in the way for a moment.
 func clean(l layout) error {
 	deadline := time.Now().Add(cleanTimeout)
 	for {
@@ -43,8 +45,8 @@ func clean(l layout) error {
 	}
 }
 
-// markerFile is in every state directory that is not at the default place. A directory there that holds other things
-// but not this file is never emptied: its path may be a typing mistake.
+// markerFile is in every state directory that is not at the default place. A directory there that
+// holds other things but not this file is never emptied: its path may be a typing mistake.
 const markerFile = "deviceshare-sandbox.state"
 
 // ours reports whether the state directory may be emptied.

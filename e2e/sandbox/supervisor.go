@@ -69,7 +69,8 @@ func (s *supervisor) status() []ComponentStatus {
 	return out
 }
 
-// noteChange has the status file written. It does not wait, because components report changes under their lock.
+// noteChange has the status file written. It does not wait, because components report changes under
+// their lock.
 func (s *supervisor) noteChange() {
 	s.pending.Add(1)
 	go func() {

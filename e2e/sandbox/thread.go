@@ -12,9 +12,10 @@ import (
 
 // thread is an operating-system thread of this process from which children are started.
 //
-// Two things of a child come from the thread that starts it: its namespaces, which may be others than those of the rest
-// of the process, and the time of its parent-death signal, which the kernel sends when that thread ends. A child that an
-// ordinary goroutine started could get the signal at any time.
+// Two things of a child come from the thread that starts it: its namespaces, which may be others
+// than those of the rest of the process, and the time of its parent-death signal, which the kernel
+// sends when that thread ends. A child that an ordinary goroutine started could get the signal at
+// any time.
 type thread struct {
 	work chan func()
 	over chan struct{}
@@ -26,11 +27,13 @@ func newThread() *thread {
 	return t
 }
 
-// serve does what it is given until end. The goroutine stays locked to its thread, which therefore ends with it.
+// serve does what it is given until end. The goroutine stays locked to its thread, which therefore
+// ends with it.
 func (t *thread) serve() {
 	runtime.LockOSThread()
 	if syscall.Gettid() == os.Getpid() {
-		// Go keeps the first thread of a process for ever, and /proc/self shows its namespaces: take another one.
+		// Go keeps the first thread of a process for ever, and /proc/self shows its namespaces:
+		// take another one.
 		defer runtime.UnlockOSThread()
 		taken := make(chan struct{})
 		go func() {
@@ -66,8 +69,8 @@ func (t *thread) do(f func() error) error {
 	}
 }
 
-// start starts cmd from the thread, in a process group of its own, so that a Ctrl-C at the terminal reaches only this
-// process.
+// start starts cmd from the thread, in a process group of its own, so that a Ctrl-C at the terminal
+// reaches only this process.
 func (t *thread) start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// workload is a component that runs in pods, which a Deployment or the DaemonSet of the chart makes.
+// workload is a component that runs in pods, which a Deployment or the DaemonSet of the chart
+// makes.
 type workload struct {
 	cluster   *Cluster
 	component string
@@ -112,7 +113,8 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
-// describe shows for an error what a person would look at: the state of the pods, their events, the end of their logs.
+// describe shows for an error what a person would look at: the state of the pods, their events, the
+// end of their logs.
 func (w workload) describe(ctx context.Context) string {
 	pods, err := w.pods(ctx)
 	if err != nil {
@@ -164,7 +166,8 @@ func (w workload) log(ctx context.Context) (string, error) {
 	return out.String(), nil
 }
 
-// kill ends the component's containers by SIGKILL and returns when the API server knows. The kubelet starts others.
+// kill ends the component's containers by SIGKILL and returns when the API server knows. The
+// kubelet starts others.
 func (w workload) kill(ctx context.Context) error {
 	ids, err := w.running(ctx)
 	if err != nil {

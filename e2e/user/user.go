@@ -114,8 +114,8 @@ func (u *User) Wait(ctx context.Context, name, what string, want func(*corev1.Po
 	return u.wait(ctx, name, what, func(p *corev1.Pod, err error) (bool, error) { return err == nil && want(p), err })
 }
 
-// wait asks for the pod until the answer is as wanted, or an error says that it will not be any more. It returns the
-// pod as it was last seen.
+// wait asks for the pod until the answer is as wanted, or an error says that it will not be any
+// more. It returns the pod as it was last seen.
 func (u *User) wait(ctx context.Context, name, what string, wanted func(*corev1.Pod, error) (bool, error)) (*corev1.Pod, error) {
 	var last *corev1.Pod
 	err := u.until(ctx, "pod "+name+" "+what, func() (bool, error) {

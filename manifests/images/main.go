@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command images builds container images without Docker: those that users install, all that belongs to a release, and
-// the workload images of the sandbox. It is a module of its own, so that none of its dependencies become the product's.
+// Command images builds container images without Docker: those that users install, all that belongs
+// to a release, and the workload images of the sandbox. It is a module of its own, so that none of
+// its dependencies become the product's.
 package main
 
 import (
@@ -66,7 +67,8 @@ func (o *options) builder(ctx context.Context) (product.Builder, error) {
 		Revision: revision(ctx, repo), Progress: func(line string) { fmt.Println(line) }}, nil
 }
 
-// revision is the commit of a working copy, with a mark where it has changes, or "unknown" outside of git.
+// revision is the commit of a working copy, with a mark where it has changes, or "unknown" outside
+// of git.
 func revision(ctx context.Context, repo string) string {
 	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*")
 	cmd.Dir = repo
@@ -128,7 +130,8 @@ func newRelease() *cobra.Command {
 	return c
 }
 
-// committed is the time of a release: that of SOURCE_DATE_EPOCH (reproducible-builds.org), else that of the commit.
+// committed is the time of a release: that of SOURCE_DATE_EPOCH (reproducible-builds.org), else
+// that of the commit.
 func committed(ctx context.Context, repo string) (time.Time, error) {
 	text, from := os.Getenv("SOURCE_DATE_EPOCH"), "SOURCE_DATE_EPOCH"
 	if text == "" {

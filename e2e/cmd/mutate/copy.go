@@ -18,16 +18,18 @@ import (
 
 const (
 	module = "deviceshare"
-	// copied is the module's name in the copy. Gremlins takes the module's name out of a package's path wherever it
-	// stands, so that it finds no coverage for plugins/deviceshare/podstate.
+	// copied is the module's name in the copy. Gremlins takes the module's name out of a package's
+	// path wherever it stands, so that it finds no coverage for plugins/deviceshare/podstate.
 	copied = "mutated"
-	// apart begins the name of the folder of the package to be mutated. Gremlins also mutates the packages below a
-	// folder; none is below this one. Gremlins finds the tests only if the name of the folder ends with the package's.
+	// apart begins the name of the folder of the package to be mutated. Gremlins also mutates the
+	// packages below a folder; none is below this one. Gremlins finds the tests only if the name of
+	// the folder ends with the package's.
 	apart = "apart_"
 )
 
-// copyModule copies what the deciding packages and their tests read from root to work, and returns the folder that the package
-// of dir has there. The copy differs from the original where gremlins would count wrongly: see copied, apart and coverCases.
+// copyModule copies what the deciding packages and their tests read from root to work, and returns
+// the folder that the package of dir has there. The copy differs from the original where gremlins
+// would count wrongly: see copied, apart and coverCases.
 func copyModule(root, work, dir string) (subject string, err error) {
 	dir = path.Clean(filepath.ToSlash(dir))
 	subject = setApart(dir)
@@ -123,8 +125,8 @@ func renameImports(file *ast.File, dir string) []edit {
 	return edits
 }
 
-// coverCases makes a function of each condition of a `case`: the coverage that go test measures leaves such conditions out,
-// so that gremlins takes them for never run. Lines stay what they are.
+// coverCases makes a function of each condition of a `case`: the coverage that go test measures
+// leaves such conditions out, so that gremlins takes them for never run. Lines stay what they are.
 func coverCases(file *ast.File) []edit {
 	var edits []edit
 	ast.Inspect(file, func(n ast.Node) bool {

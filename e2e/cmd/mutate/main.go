@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate measures how well tests guard the packages that decide. Gremlins changes one operator of a package at a
-// time, and a test of that package has to notice.
+// Command mutate measures how well tests guard the packages that decide. Gremlins changes one
+// operator of a package at a time, and a test of that package has to notice.
 //
 //	mutate sharing/place deviceplugin/node
 //
-// It runs in the root of the repository. It fails if tests run less than 95 % of the mutants of a package, or notice
-// less than 95 % of those that they run.
+// It runs in the root of the repository. It fails if tests run less than 95 % of the mutants of a
+// package, or notice less than 95 % of those that they run.
 package main
 
 import (
@@ -54,8 +54,8 @@ func mutate(ctx context.Context, dir string) error {
 		return fmt.Errorf("copy the module to %s: %w", work, err)
 	}
 	c := exec.CommandContext(ctx, "go", "run", gremlins, "unleash", "--workers", "1",
-		// A run may take this many times as long as the first, in which everything was compiled. A mutant whose run
-		// takes longer counts neither as noticed nor as unnoticed.
+		// A run may take this many times as long as the first, in which everything was compiled. A
+		// mutant whose run takes longer counts neither as noticed nor as unnoticed.
 		"--timeout-coefficient", "20",
 		"--threshold-efficacy", enough, "--threshold-mcover", enough, "./"+subject)
 	c.Dir, c.Stdout, c.Stderr = work, os.Stdout, os.Stderr

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sandbox runs a real Kubernetes cluster with Volcano and deviceshare on this machine, with fake GPUs.
+// Command sandbox runs a real Kubernetes cluster with Volcano and deviceshare on this machine, with
+// fake GPUs.
 //
 //	sandbox up       build, start in the background, and print how to reach the cluster
 //	sandbox demo     start, tell the main job as a story, and stop

@@ -19,7 +19,8 @@ import (
 	"deviceshare/e2e/sandbox"
 )
 
-// flags are the options of a sandbox as flags. The same flags are handed on to the background process.
+// flags are the options of a sandbox as flags. The same flags are handed on to the background
+// process.
 type flags struct {
 	opts     sandbox.Options
 	topology string
@@ -85,7 +86,8 @@ func changed(set *pflag.FlagSet) []string {
 	return out
 }
 
-// up builds in the foreground, then starts a background process that owns the cluster, and waits until it is ready.
+// up builds in the foreground, then starts a background process that owns the cluster, and waits
+// until it is ready.
 func up(ctx context.Context, o sandbox.Options, args []string) error {
 	o.Progress = sandbox.TimedProgress(os.Stdout)
 	if err := sandbox.Build(ctx, o); err != nil {

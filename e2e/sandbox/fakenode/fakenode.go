@@ -22,7 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// leaseEvery is how often a node says that it is alive; the node lifecycle controller gives up after 40 s.
+// leaseEvery is how often a node says that it is alive; the node lifecycle controller gives up
+// after 40 s.
 const leaseEvery = 10 * time.Second
 
 // leaseSeconds is the duration that a kubelet writes into its lease.
@@ -34,8 +35,8 @@ type Keeper struct {
 	names  map[string]bool
 }
 
-// Create creates nodes, ready from the start. Their allocatable amounts are their capacity unless set. A node that
-// exists already is an error: it may be a real one.
+// Create creates nodes, ready from the start. Their allocatable amounts are their capacity unless
+// set. A node that exists already is an error: it may be a real one.
 func Create(ctx context.Context, client kubernetes.Interface, nodes []*corev1.Node) (*Keeper, error) {
 	k := &Keeper{client: client, names: map[string]bool{}}
 	for _, n := range nodes {
@@ -98,7 +99,8 @@ func (k *Keeper) renew(ctx context.Context, name string) error {
 	return err
 }
 
-// Run plays the kubelet of every node until ctx ends. An apiserver that is away for a while is no error.
+// Run plays the kubelet of every node until ctx ends. An apiserver that is away for a while is no
+// error.
 func (k *Keeper) Run(ctx context.Context) {
 	factory := informers.NewSharedInformerFactory(k.client, 0)
 	pods := factory.Core().V1().Pods().Informer()
@@ -169,7 +171,8 @@ func runningStatus(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 // readyTimeout bounds WaitReady.
 const readyTimeout = time.Minute
 
-// WaitReady waits until every node takes pods: the node lifecycle controller removes the taint that new nodes get.
+// WaitReady waits until every node takes pods: the node lifecycle controller removes the taint that
+// new nodes get.
 func (k *Keeper) WaitReady(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
@@ -187,7 +190,8 @@ func (k *Keeper) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// tainted names the first of the simulated nodes that the lifecycle controller still keeps pods off.
+// tainted names the first of the simulated nodes that the lifecycle controller still keeps pods
+// off.
 func (k *Keeper) tainted(nodes []corev1.Node) error {
 	for _, n := range nodes {
 		for _, t := range n.Spec.Taints {

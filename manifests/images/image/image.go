@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image makes container images of files, without a container runtime, and writes them as OCI image layouts.
-// Manifests, digests and layouts are go-containerregistry's; ours is which files an image has. The same files give the
-// same digest on every machine and at every time.
+// Package image makes container images of files, without a container runtime, and writes them as
+// OCI image layouts. Manifests, digests and layouts are go-containerregistry's; ours is which files
+// an image has. The same files give the same digest on every machine and at every time.
 package image
 
 import (

@@ -21,8 +21,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// File is one entry of an image: a directory if the path ends in "/", else a symbolic link if Link is set, else a
-// regular file with the content of Source, a file of this machine, or with Text.
+// File is one entry of an image: a directory if the path ends in "/", else a symbolic link if Link
+// is set, else a regular file with the content of Source, a file of this machine, or with Text.
 type File struct {
 	Path   string `json:"path"` // below the root, without a leading slash
 	Link   string `json:"link,omitempty"`
@@ -36,8 +36,9 @@ func (f File) isDir() bool { return strings.HasSuffix(f.Path, "/") }
 // name is the path without the slash that marks a directory.
 func (f File) name() string { return strings.TrimSuffix(f.Path, "/") }
 
-// Tree returns the files below a directory of this machine as entries of an image. Of their modes only the right to
-// execute stays: what an image needs beyond it is said where the image is described.
+// Tree returns the files below a directory of this machine as entries of an image. Of their modes
+// only the right to execute stays: what an image needs beyond it is said where the image is
+// described.
 func Tree(dir string) ([]File, error) {
 	var files []File
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -77,8 +78,8 @@ func entry(rel, source string, d fs.DirEntry) (File, error) {
 	return File{Path: rel, Source: source, Mode: 0o644}, nil
 }
 
-// layer makes a layer of the files. The same files give the same bytes: entries are sorted, belong to root, and have no
-// time.
+// layer makes a layer of the files. The same files give the same bytes: entries are sorted, belong
+// to root, and have no time.
 func layer(files []File) (v1.Layer, error) {
 	var data bytes.Buffer
 	if err := WriteTar(&data, files); err != nil {
@@ -89,8 +90,9 @@ func layer(files []File) (v1.Layer, error) {
 		tarball.WithCompressionLevel(gzip.DefaultCompression))
 }
 
-// WriteTar writes the files as a tar file, in the order of their paths, each directory before what is in it. Directories
-// that are not among the files get mode 0755. The same files give the same bytes.
+// WriteTar writes the files as a tar file, in the order of their paths, each directory before what
+// is in it. Directories that are not among the files get mode 0755. The same files give the same
+// bytes.
 func WriteTar(w io.Writer, files []File) error {
 	all, err := withParents(files)
 	if err != nil {
@@ -105,8 +107,8 @@ func WriteTar(w io.Writer, files []File) error {
 	return tw.Close()
 }
 
-// withParents returns the files and every directory above them, sorted. An error says that a path is not a clean
-// relative one, or that two entries have the same.
+// withParents returns the files and every directory above them, sorted. An error says that a path
+// is not a clean relative one, or that two entries have the same.
 func withParents(files []File) ([]File, error) {
 	byName := map[string]File{}
 	for _, f := range files {

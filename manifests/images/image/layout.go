@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// Annotations of an index in a layout, by which tools find its name: `ctr images import` reads the first, skopeo and
-// others the second, which is the tag alone.
+// Annotations of an index in a layout, by which tools find its name: `ctr images import` reads the
+// first, skopeo and others the second, which is the tag alone.
 const (
 	annotationName = "io.containerd.image.name"
 	annotationTag  = "org.opencontainers.image.ref.name"

@@ -17,18 +17,21 @@ import (
 // Builder makes the images of a working copy.
 type Builder struct {
 	Repo string // root of the working copy
-	// Work is where what goes into the images is built; a later build there compiles what changed only.
+	// Work is where what goes into the images is built; a later build there compiles what changed
+	// only.
 	Work      string
 	Platforms []Platform
 	Version   string // tag of the images; what the programs answer to --version
 	Revision  string // commit of the working copy
-	// IsRelease makes the base of Debian packages anew, with what Debian corrected since, and leaves no platform out.
+	// IsRelease makes the base of Debian packages anew, with what Debian corrected since, and
+	// leaves no platform out.
 	IsRelease bool
 	Progress  func(string)
 }
 
-// Build compiles the products for every platform and returns the images' descriptions by the product's name. A platform
-// after the first for which this machine finds no C compiler or no Debian packages is left out with a line that says so.
+// Build compiles the products for every platform and returns the images' descriptions by the
+// product's name. A platform after the first for which this machine finds no C compiler or no
+// Debian packages is left out with a line that says so.
 func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 	specs := map[string][]image.Spec{}
 	for i, p := range b.Platforms {

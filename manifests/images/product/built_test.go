@@ -18,7 +18,8 @@ import (
 // most is the largest download of an image for one architecture, in bytes.
 var most = map[string]int64{"scheduler": 60e6, "webhook": 60e6, "device-plugin": 80e6}
 
-// TestBuiltImages builds the images for the architectures that DEVICESHARE_IMAGES lists, and looks at them.
+// TestBuiltImages builds the images for the architectures that DEVICESHARE_IMAGES lists, and looks
+// at them.
 func TestBuiltImages(t *testing.T) {
 	list := os.Getenv("DEVICESHARE_IMAGES")
 	if list == "" {
@@ -62,7 +63,8 @@ func requireSmall(t *testing.T, name string, sizes map[string]int64) {
 	}
 }
 
-// images returns the images of a layout by their architecture, after every digest in it was checked.
+// images returns the images of a layout by their architecture, after every digest in it was
+// checked.
 func images(t *testing.T, w Written) map[string]v1.Image {
 	t.Helper()
 	root, err := layout.ImageIndexFromPath(w.Layout)

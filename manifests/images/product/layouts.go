@@ -32,7 +32,8 @@ func (w Written) String() string {
 	return text
 }
 
-// WriteLayouts builds the images and writes each as an OCI image layout into a directory of its name below dir.
+// WriteLayouts builds the images and writes each as an OCI image layout into a directory of its
+// name below dir.
 func (b Builder) WriteLayouts(ctx context.Context, dir string) ([]Written, error) {
 	specs, err := b.Build(ctx)
 	if err != nil {

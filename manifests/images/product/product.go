@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package product says what is in the three images that users install, and makes their files: the programs, the library
-// and, for the device plugin, a base of Debian packages. The Dockerfile beside this module says the same for people with
-// Docker; a test compares both.
+// Package product says what is in the three images that users install, and makes their files: the
+// programs, the library and, for the device plugin, a base of Debian packages. The Dockerfile
+// beside this module says the same for people with Docker; a test compares both.
 package product
 
 import (
@@ -24,7 +24,8 @@ type Product struct {
 	Place string
 	// User is who the program runs as where the pod does not say it.
 	User string
-	// isDynamic programs load libraries: NVIDIA's is opened when they run. The others are alone in their images.
+	// isDynamic programs load libraries: NVIDIA's is opened when they run. The others are alone in
+	// their images.
 	isDynamic bool
 }
 
@@ -71,16 +72,16 @@ func (p Product) Labels(version, revision string) map[string]string {
 	}
 }
 
-// libraries are what the device plugin brings to the host: file in the build directory of hami-core to place in the
-// image. Those in standin/ are the library under the names of the driver's.
+// libraries are what the device plugin brings to the host: file in the build directory of hami-core
+// to place in the image. Those in standin/ are the library under the names of the driver's.
 var libraries = map[string]string{
 	"libvgpu.so":        "opt/deviceshare/libvgpu.so",
 	"libcuda.so.1":      "opt/deviceshare/standin/libcuda.so.1",
 	"libnvidia-ml.so.1": "opt/deviceshare/standin/libnvidia-ml.so.1",
 }
 
-// OwnFiles are the files of the image that come from this repository: place in the image to file below the directory
-// with what was built for one architecture.
+// OwnFiles are the files of the image that come from this repository: place in the image to file
+// below the directory with what was built for one architecture.
 func (p Product) OwnFiles() map[string]string {
 	files := map[string]string{p.Place[1:]: filepath.Join("bin", p.Program())}
 	if p.isDynamic {

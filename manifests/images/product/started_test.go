@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// requireComplete looks at every program and library below a directory: all are for one architecture, and the
-// libraries that they name are there.
+// requireComplete looks at every program and library below a directory: all are for one
+// architecture, and the libraries that they name are there.
 func requireComplete(t *testing.T, root, arch string) {
 	t.Helper()
 	machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
@@ -43,15 +43,16 @@ func requireComplete(t *testing.T, root, arch string) {
 		t.Fatal(err)
 	}
 	for l, by := range need {
-		// The driver's own library lies beside the one that stands in for it, in containers of users.
+		// The driver's own library lies beside the one that stands in for it, in containers of
+		// users.
 		if !have[l] && !strings.HasSuffix(l, ".so.driver") {
 			t.Errorf("the image lacks %s, which %v need", l, by)
 		}
 	}
 }
 
-// inside is a command that runs in a directory as its root, under qemu where it is for another architecture. It skips
-// the test where this machine cannot run it.
+// inside is a command that runs in a directory as its root, under qemu where it is for another
+// architecture. It skips the test where this machine cannot run it.
 func inside(t *testing.T, root, arch string, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -114,7 +115,8 @@ func requireInstalls(t *testing.T, root, arch string) {
 	})
 }
 
-// requireStartsDaemons runs the programs by which the device plugin starts MPS daemons in the driver's root.
+// requireStartsDaemons runs the programs by which the device plugin starts MPS daemons in the
+// driver's root.
 func requireStartsDaemons(t *testing.T, root, arch string) {
 	t.Run("starts programs of the driver's root", func(t *testing.T) {
 		if arch != runtime.GOARCH {

@@ -27,8 +27,8 @@ type inventory struct {
 	contains map[[2]common.ElementID]bool
 }
 
-// contents is an SPDX document that lists what the images are made of: the Go modules that the programs name
-// themselves, and the Debian packages in the base of the device plugin.
+// contents is an SPDX document that lists what the images are made of: the Go modules that the
+// programs name themselves, and the Debian packages in the base of the device plugin.
 func contents(b product.Builder, written []product.Written, created time.Time) ([]byte, error) {
 	inv := inventory{packages: map[common.ElementID]*spdx.Package{}, contains: map[[2]common.ElementID]bool{}}
 	document := &spdx.Document{

@@ -16,8 +16,8 @@ import (
 	"deviceshare/manifests/images/image"
 )
 
-// manifests are the chart and the plain manifest of a working copy, which name a version of their own, for a release
-// with another.
+// manifests are the chart and the plain manifest of a working copy, which name a version of their
+// own, for a release with another.
 type manifests struct {
 	dir, version string
 }

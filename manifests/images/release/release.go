@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release writes all that belongs to a release of one version: the images, the chart, the plain manifest, what
-// the images are made of, and the checksums of these files.
+// Package release writes all that belongs to a release of one version: the images, the chart, the
+// plain manifest, what the images are made of, and the checksums of these files.
 package release
 
 import (
@@ -18,8 +18,8 @@ import (
 	"deviceshare/manifests/images/product"
 )
 
-// versionForm is that of Go and Helm: semantic versioning with a v before it. A plus sign is left out, because the tag of
-// an image cannot have it.
+// versionForm is that of Go and Helm: semantic versioning with a v before it. A plus sign is left
+// out, because the tag of an image cannot have it.
 var versionForm = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z][0-9A-Za-z.-]*)?$`)
 
 // CheckVersion returns an error that says what a version looks like.
@@ -30,8 +30,8 @@ func CheckVersion(version string) error {
 	return nil
 }
 
-// Make builds the images and writes the release into dir, in place of what is there. created is the time that the list
-// of contents names. It returns the names of the files.
+// Make builds the images and writes the release into dir, in place of what is there. created is the
+// time that the list of contents names. It returns the names of the files.
 func Make(ctx context.Context, b product.Builder, dir string, created time.Time) ([]string, error) {
 	if err := CheckVersion(b.Version); err != nil {
 		return nil, err

@@ -16,10 +16,11 @@ func libraryFiles() []string {
 	return []string{"libvgpu.so", filepath.Join(standInDir, "libcuda.so.1"), filepath.Join(standInDir, "libnvidia-ml.so.1")}
 }
 
-// InstallLibrary copies libvgpu.so, and the same under the names of the driver's libraries, from the directory of an
-// image to that of the host. Each file is replaced in one step: whoever has the old one mapped keeps it, and nobody
-// sees half a file. A copy that has the content already stays. Nothing is written unless the image has every file.
-// It may be repeated, also after it was killed at any point.
+// InstallLibrary copies libvgpu.so, and the same under the names of the driver's libraries, from
+// the directory of an image to that of the host. Each file is replaced in one step: whoever has the
+// old one mapped keeps it, and nobody sees half a file. A copy that has the content already stays.
+// Nothing is written unless the image has every file. It may be repeated, also after it was killed
+// at any point.
 func InstallLibrary(files hostnode.Files, from, to string) error {
 	contents := map[string][]byte{}
 	for _, name := range libraryFiles() {
@@ -40,7 +41,8 @@ func InstallLibrary(files hostnode.Files, from, to string) error {
 	return nil
 }
 
-// installFile writes one file, reads it back, and removes what an earlier call that was killed left beside it.
+// installFile writes one file, reads it back, and removes what an earlier call that was killed left
+// beside it.
 func installFile(files hostnode.Files, path string, content []byte) error {
 	if _, err := hostnode.WriteIfChanged(files, path, content, 0o644, 0o755); err != nil {
 		return err
