@@ -26,17 +26,14 @@ type world struct {
 	cluster *sandbox.Cluster
 }
 
-// TestRealCluster starts one cluster whose product are processes and runs suites on it, in order: those that only use it
-// first, those that kill parts of it last. What needs no process of the product runs in TestInstalledCluster.
+// TestRealCluster starts one cluster whose product are processes and runs suites on it, in order:
+// those that only use it first, those that kill parts of it last. What needs no process of the
+// product runs in TestInstalledCluster.
 func TestRealCluster(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("needs root and a cluster: run `make test-e2e`")
 	}
-	w := start(t, sandbox.Options{})
-	suites := []struct {
-		name string
-		run  func(*testing.T, *world)
-	}{
+	start(t, sandbox.Options{}).run(t, []suite{
 		{"standing_in", testStandingIn},
 		{"bad_input", testBadInput},
 		{"writes", testWrites},
@@ -49,14 +46,24 @@ func TestRealCluster(t *testing.T) {
 		{"partitions", testPartitions},
 		{"modes", testModes},
 		{"rights", testRights},
-	}
+	})
+}
+
+// suite is what users expect of a cluster in one respect.
+type suite struct {
+	name string
+	test func(*testing.T, *world)
+}
+
+// run runs suites in their order.
+func (w *world) run(t *testing.T, suites []suite) {
 	for _, s := range suites {
-		t.Run(s.name, func(t *testing.T) { s.run(t, w) })
+		t.Run(s.name, func(t *testing.T) { s.test(t, w) })
 	}
 }
 
-// slack is how many times slower than two quiet cores a machine may be before a suite gives up. Limits end what
-// hangs; they say nothing about speed.
+// slack is how many times slower than two quiet cores a machine may be before a suite gives up.
+// Limits end what hangs; they say nothing about speed.
 const slack = 4
 
 // start starts a cluster with eight devices that is as o says in the rest.
@@ -65,7 +72,8 @@ func start(t *testing.T, o sandbox.Options) *world {
 	ctx, cancel := context.WithTimeout(context.Background(), slack*10*time.Minute)
 	t.Cleanup(cancel)
 	o.Topology, o.Audit, o.Progress = topology(), true, sandbox.TimedProgress(os.Stdout)
-	// A device is trusted again after a minute without errors; the rule is the same after five seconds.
+	// A device is trusted again after a minute without errors; the rule is the same after five
+	// seconds.
 	o.Args = map[string][]string{sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s", "--driver-retry=2s"}}
 	options, err := o.Defaults()
 	if err != nil {
@@ -97,7 +105,8 @@ func topology() string {
 	return b.String()
 }
 
-// user gives a suite its own namespace, emptied at the end, and a deadline: slack times what it takes at most on two quiet cores.
+// user gives a suite its own namespace, emptied at the end, and a deadline: slack times what it
+// takes at most on two quiet cores.
 func (w *world) user(t *testing.T, namespace string, limit time.Duration) (context.Context, *user.User) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), slack*limit)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,20 +20,17 @@ import (
 	"k8s.io/client-go/rest"
 
 	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
 )
 
-// TestInstalledCluster runs suites on what `helm install` made: the images, the chart, the real service accounts,
-// security contexts, probes and mounts. The last suite uninstalls it.
+// TestInstalledCluster runs suites on what `helm install` made: the images, the chart, the real
+// service accounts, security contexts, probes and mounts. The last suite uninstalls it.
 func TestInstalledCluster(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("needs root and a cluster: run `make test-e2e`")
 	}
-	w := start(t, sandbox.Options{Installed: true})
-	suites := []struct {
-		name string
-		run  func(*testing.T, *world)
-	}{
+	start(t, sandbox.Options{Installed: true}).run(t, []suite{
 		{"placement", testPlacement},
 		{"isolation", testIsolation},
 		{"waiting", testWaiting},
@@ -42,23 +40,28 @@ func TestInstalledCluster(t *testing.T) {
 		{"killed", testKilledInstallation},
 		{"rights", testRights},
 		{"uninstall", testUninstall},
-	}
-	for _, s := range suites {
-		t.Run(s.name, func(t *testing.T) { s.run(t, w) })
-	}
+	})
 }
 
-// testKilledInstallation kills each part of the installed product. The kubelet starts it again, and pods that ran go on
-// with the limits that they had.
-func testKilledInstallation(t *testing.T, w *world) {
-	ctx, u := w.user(t, "killed", 2*time.Minute)
+// stays starts a pod that has most of its memory, and asks for more than its limit after the given
+// time. It succeeds if that is refused.
+func stays(ctx context.Context, t *testing.T, u *user.User, seconds int) {
+	t.Helper()
 	ask := workload.Ask{Number: 1, Memory: 1000}
-	if err := u.Create(ctx, pod("stays").App("main", ask, "alloc", "900", "expect", "ok", "hold", "6", "alloc", "200", "expect", "oom").Build()); err != nil {
+	commands := []string{"alloc", "900", "expect", "ok", "hold", strconv.Itoa(seconds), "alloc", "200", "expect", "oom"}
+	if err := u.Create(ctx, pod("stays").App("main", ask, commands...).Build()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := u.WaitLog(ctx, "stays", "main", "hold"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// testKilledInstallation kills each part of the installed product. The kubelet starts it again, and
+// pods that ran go on with the limits that they had.
+func testKilledInstallation(t *testing.T, w *world) {
+	ctx, u := w.user(t, "killed", 2*time.Minute)
+	stays(ctx, t, u, 6)
 	for _, component := range []string{sandbox.Scheduler, sandbox.Webhook, sandbox.DevicePlugin} {
 		if err := w.cluster.Kill(component); err != nil {
 			t.Fatal(err)
@@ -73,17 +76,11 @@ func testKilledInstallation(t *testing.T, w *world) {
 	}
 }
 
-// testUninstall uninstalls the chart under a running pod. Nothing of the product is left at the API server, and the
-// pod goes on with its limit.
+// testUninstall uninstalls the chart under a running pod. Nothing of the product is left at the API
+// server, and the pod goes on with its limit.
 func testUninstall(t *testing.T, w *world) {
 	ctx, u := w.user(t, "uninstall", 3*time.Minute)
-	ask := workload.Ask{Number: 1, Memory: 1000}
-	if err := u.Create(ctx, pod("stays").App("main", ask, "alloc", "900", "expect", "ok", "hold", "30", "alloc", "200", "expect", "oom").Build()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := u.WaitLog(ctx, "stays", "main", "hold"); err != nil {
-		t.Fatal(err)
-	}
+	stays(ctx, t, u, 30)
 	before := w.traces(ctx, t)
 	if len(before) < 10 {
 		t.Errorf("only %d objects and fields of an installed product are seen: %v", len(before), before)
@@ -106,8 +103,9 @@ func testUninstall(t *testing.T, w *world) {
 	succeeds(ctx, t, u, "stays")
 }
 
-// traces lists what the product has at the API server: objects of every kind that name it, and the node's annotations
-// and amounts. Events and endpoints go by themselves; the namespace is the administrator's.
+// traces lists what the product has at the API server: objects of every kind that name it, and the
+// node's annotations and amounts. Events and endpoints go by themselves; the namespace is the
+// administrator's.
 func (w *world) traces(ctx context.Context, t *testing.T) []string {
 	t.Helper()
 	var out []string

@@ -235,7 +235,8 @@ func testMPSDaemon(t *testing.T, w *world, id sharing.DeviceID) {
 	succeeds(ctx, t, u, "next")
 }
 
-// pidIn reads a process number where it holds and where the file is: the daemon's directory is a file system of its own.
+// pidIn reads a process number where it holds and where the file is: the daemon's directory is a
+// file system of its own.
 func (w *world) pidIn(ctx context.Context, t *testing.T, file string) int {
 	t.Helper()
 	text, err := w.cluster.Run(ctx, "cat", file)
