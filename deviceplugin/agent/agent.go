@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent runs the device plugin on a node: it keeps the node's state current and acts
-// on it.
+// Package agent is the device plugin at work on a node: it learns what happens there, keeps the
+// node's state up to date, and carries out what follows from it.
 //
 //	Agent     the only writer of the state: takes events, gives immutable snapshots
 //	Monitor   owns the driver: turns scans, probes and critical errors into events
@@ -9,8 +9,8 @@
 //	Keeper    prepares the containers that node.Admit lets in, and releases them
 //	Releaser  releases pods that are gone, as node.Plan says
 //
-// Package node makes the decisions. This package has what they need: the clock, the driver,
-// the locks and the goroutines.
+// Package node makes the decisions. They touch neither a clock nor the driver; this package does,
+// and has the locks and the goroutines.
 package agent
 
 import (

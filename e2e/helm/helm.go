@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package helm builds the helm that the tests run. It is the real one, built from the module
-// of the sandbox's control plane: the two compile the same Kubernetes packages, so that the
-// second one built costs little.
+// Package helm builds helm for the tests, from helm's own source. It is built in the module of
+// the sandbox's control plane, because both compile the same packages of Kubernetes and the build
+// cache then has most of them.
 package helm
 
 import (

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folder.h: a folder with a fake device of 1 GiB in it, and programs that run under the library
- * with a limits file of that folder, in real time or on the fake driver's own clock. Include it
- * once, first.
+ * folder.h: tests that need devices and limits of their own. It makes a folder with a fake device
+ * of 1 GiB and a limits file, and runs programs there under the library: in real time, or on the
+ * fake driver's clock. Include it once, before anything else.
  */
 #define _GNU_SOURCE
 #include "testing.h"

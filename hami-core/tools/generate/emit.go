@@ -101,8 +101,9 @@ func exportList(symbols []symbol) string {
 	return b.String()
 }
 
-// exportMap is the linker's version script: exactly the hooks and the C library's four
-// ways to look names up, without a version.
+// exportMap is the linker's version script. The library exports the hooks and the C library's four
+// functions that look up a symbol (dlopen and the like), all without a symbol version, and nothing
+// else.
 func exportMap(symbols []symbol) string {
 	names := strings.Fields(exportList(symbols))
 	return "/* Generated from hooks.def by tools/generate. */\n{\n\tglobal:\n\t\t" +
