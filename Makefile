@@ -10,6 +10,7 @@ ARCH        ?= amd64,arm64
 TEST_ARCH   ?= amd64
 FUZZTIME    ?= 60s
 BENCHTIME   ?= 1s
+KILLS       ?= 150
 # go-nvml resolves the driver's symbols when they are called and not when the
 # program starts; the linker must leave them unbound until then.
 LAZY        := -ldflags=-extldflags=-Wl,-z,lazy
@@ -24,7 +25,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: the parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +98,9 @@ MUTATED ?= sharing sharing/place sharing/policy sharing/request sharing/wire sha
 
 mutate: ## change the deciding packages operator by operator and show what no test notices; MUTATED=DIR for one of them
 	@$(GO) run ./e2e/cmd/mutate $(MUTATED)
+
+chaos: ## kill, freeze and break the parts of an installed cluster under load, and look what it breaks; KILLS=10000 CHAOSFLAGS='--seed 7'
+	@$(GO) run $(LAZY) ./e2e/cmd/chaos --kills $(KILLS) $(CHAOSFLAGS)
 
 lint: ## go vet and gofmt over every package
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi

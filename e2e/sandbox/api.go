@@ -29,6 +29,9 @@ func (c *Cluster) Dir() string { return c.layout.state }
 // CDIDir is where the device plugin writes CDI specs.
 func (c *Cluster) CDIDir() string { return c.layout.cdiDir() }
 
+// Cgroup is the name of the cgroup below which all pods are.
+func (c *Cluster) Cgroup() string { return c.layout.cgroup() }
+
 // Images are the names of the images that every sandbox has.
 func Images() []string { return []string{ImagePause, ImageCUDAClient} }
 

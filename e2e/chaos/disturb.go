@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/user"
+)
+
+// Disturber carries out events on an installed cluster. It is used by one goroutine; what ends
+// after a while ends in the background.
+type Disturber struct {
+	cluster *sandbox.Cluster
+	user    *user.User
+	proc    procfs.FS
+	random  *rand.Rand // which of several replicas
+
+	ends sync.WaitGroup
+	mu   sync.Mutex
+	busy map[string]bool // what is frozen, broken, cut or full
+}
+
+// NewDisturber begins to disturb a cluster.
+func NewDisturber(c *sandbox.Cluster, u *user.User, seed uint64) (*Disturber, error) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return nil, fmt.Errorf("look at the machine's processes: %w", err)
+	}
+	return &Disturber{cluster: c, user: u, proc: proc, random: rand.New(rand.NewPCG(seed, 1<<63)), busy: map[string]bool{}}, nil
+}
+
+// Do carries out an event. It reports whether it did: a component may just not run.
+func (d *Disturber) Do(ctx context.Context, e Event) (bool, error) {
+	switch e.Action {
+	case Kill:
+		return d.signal(e.Target, syscall.SIGKILL)
+	case Freeze:
+		return d.during(e, func() (bool, error) { return d.signal(e.Target, syscall.SIGSTOP) },
+			func() error { _, err := d.signal(e.Target, syscall.SIGCONT); return err })
+	case Configure:
+		return true, d.configure(ctx, e.Target)
+	case Break:
+		words := strings.Fields(e.Target)
+		if words[0] == "xid" {
+			words = append(words, "79") // the device has fallen off the bus
+		}
+		return d.during(e, func() (bool, error) { return d.gpu(ctx, words...) },
+			func() error { _, err := d.gpu(context.WithoutCancel(ctx), "restore", words[1]); return err })
+	case Cut:
+		return d.during(e, func() (bool, error) { return d.route(ctx, "add") },
+			func() error { _, err := d.route(context.WithoutCancel(ctx), "del"); return err })
+	case Fill:
+		return d.during(e, func() (bool, error) { return true, d.fill(ctx) },
+			func() error { return d.empty(context.WithoutCancel(ctx)) })
+	}
+	return false, fmt.Errorf("unknown action %q", e.Action)
+}
+
+// Settle waits until everything that ends after a while has ended.
+func (d *Disturber) Settle() { d.ends.Wait() }
+
+// during begins something, and ends it when its time is over. What is under way is not begun again.
+func (d *Disturber) during(e Event, begin func() (bool, error), end func() error) (bool, error) {
+	key := string(e.Action) + " " + e.Target
+	d.mu.Lock()
+	under := d.busy[key]
+	d.mu.Unlock()
+	if under {
+		return false, nil
+	}
+	did, err := begin()
+	if !did || err != nil {
+		return did, err
+	}
+	d.mark(key, true)
+	d.ends.Go(func() {
+		time.Sleep(e.For)
+		for end() != nil { // the API server, or the component, may be away
+			time.Sleep(time.Second)
+		}
+		d.mark(key, false)
+	})
+	return true, nil
+}
+
+func (d *Disturber) mark(key string, busy bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.busy[key] = busy
+}
+
+// programs are the product's, by component.
+var programs = map[string]string{
+	sandbox.Scheduler: "deviceshare-scheduler", sandbox.DevicePlugin: "deviceshare-device-plugin", sandbox.Webhook: "deviceshare-webhook",
+}
+
+// signal sends a signal to one process of a component; false if none runs.
+func (d *Disturber) signal(component string, s syscall.Signal) (bool, error) {
+	var pids []int
+	if program, installed := programs[component]; installed {
+		all, err := members(d.proc, d.cluster.Cgroup())
+		if err != nil {
+			return false, err
+		}
+		for _, m := range all {
+			if m.program == program {
+				pids = append(pids, m.host)
+			}
+		}
+	} else {
+		for _, c := range d.cluster.Components() {
+			if c.Name == component && c.PID != 0 {
+				pids = append(pids, c.PID)
+			}
+		}
+	}
+	if len(pids) == 0 {
+		return false, nil
+	}
+	chosen := pids[d.random.IntN(len(pids))]
+	if s == syscall.SIGCONT { // whichever was stopped
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, s)
+		}
+		return true, nil
+	}
+	if err := syscall.Kill(chosen, s); err != nil && err != syscall.ESRCH {
+		return false, fmt.Errorf("send %q to %s, process %d: %w", s, component, chosen, err)
+	}
+	return true, nil
+}
+
+// configure edits the nodes' ConfigMap. It is tried once: the next edit says something else.
+func (d *Disturber) configure(ctx context.Context, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return d.user.ConfigureNodes(ctx, text)
+}
+
+// gpu orders something of the fake driver.
+func (d *Disturber) gpu(ctx context.Context, words ...string) (bool, error) {
+	_, err := d.cluster.FakeGPU(ctx, words...)
+	return err == nil, err
+}
+
+// route makes the API server unreachable from the device plugin's pod, or reachable again.
+func (d *Disturber) route(ctx context.Context, verb string) (bool, error) {
+	all, err := members(d.proc, d.cluster.Cgroup())
+	if err != nil {
+		return false, err
+	}
+	for _, m := range all {
+		if m.program != programs[sandbox.DevicePlugin] {
+			continue
+		}
+		server := d.cluster.RestConfig().Host
+		host, _, _ := strings.Cut(strings.TrimPrefix(server, "https://"), ":")
+		_, err := d.cluster.Run(ctx, "nsenter", "--net", "--target", strconv.Itoa(m.cluster), "ip", "route", verb, "blackhole", host+"/32")
+		if err != nil && verb == "del" && strings.Contains(err.Error(), "No such process") {
+			err = nil // the pod is another one by now
+		}
+		return err == nil, err
+	}
+	return verb == "del", nil
+}
+
+// records is where the device plugin keeps its records, filler a file there that leaves no room.
+const (
+	records = "/var/lib/deviceshare"
+	filler  = records + "/filler"
+)
+
+// Confine gives the device plugin's records a small disk of their own, so that it can be filled.
+// Its pod has to be made anew to see it.
+func (d *Disturber) Confine(ctx context.Context) error {
+	script := "cp -a " + records + " " + records + ".copy && mount -t tmpfs -o size=4m tmpfs " + records +
+		" && cp -a " + records + ".copy/. " + records + " && rm -r " + records + ".copy"
+	if out, err := d.cluster.Run(ctx, "sh", "-c", script); err != nil {
+		return fmt.Errorf("give the records a disk of their own: %w\n%s", err, out)
+	}
+	return d.cluster.Restart(sandbox.DevicePlugin)
+}
+
+func (d *Disturber) fill(ctx context.Context) error {
+	// dd ends with an error when nothing more goes on the disk.
+	_, err := d.cluster.Run(ctx, "sh", "-c", "dd if=/dev/zero of="+filler+" bs=4k 2>/dev/null; test -s "+filler)
+	return err
+}
+
+func (d *Disturber) empty(ctx context.Context) error {
+	_, err := d.cluster.Run(ctx, "rm", "-f", filler)
+	return err
+}

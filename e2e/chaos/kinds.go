@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/workload"
+)
+
+// Order is what a user creates at a time.
+type Order struct {
+	Kind string
+	// Pods are bare pods. Those of a gang are placed together or not at all.
+	Pods []*corev1.Pod
+	Gang bool
+	// Job makes pods until one has succeeded.
+	Job *batchv1.Job
+}
+
+// modeKey and groupKey are annotations that users write.
+const (
+	modeKey  = "volcano.sh/vgpu-mode"
+	groupKey = "scheduling.k8s.io/group-name"
+)
+
+// order draws what a user creates.
+func order(name string, r *rand.Rand) Order {
+	kind := draw(r, []chance[string]{
+		{"hami-core", 5}, {"mig", 3}, {"mps", 3}, {"time-slicing", 2}, {"any mode", 3}, {"whole device", 1},
+		{"several containers", 3}, {"sidecar", 2}, {"gang", 2}, {"job", 4},
+	})
+	o := Order{Kind: kind}
+	switch kind {
+	case "whole device":
+		o.Pods = []*corev1.Pod{pod(name).Annotate(modeKey, "hami-core").
+			App("main", workload.Ask{Number: 1, Cores: 100}, "info", "alloc", "70000", "expect", "ok", "sleep", seconds(r)).Build()}
+	case "several containers":
+		o.Pods = []*corev1.Pod{several(name, r).Build()}
+	case "sidecar":
+		ask := workload.Ask{Number: 1, Memory: amount(r)}
+		o.Pods = []*corev1.Pod{pod(name).Annotate(modeKey, "hami-core").
+			Sidecar("beside", workload.Ask{Number: 1, Memory: 300}, "alloc", "200", "expect", "ok", "forever").
+			App("main", ask, limited(ask.Memory, r)...).Build()}
+	case "gang":
+		o.Gang = true
+		for i := range 3 {
+			p := shared(fmt.Sprintf("%s-%d", name, i), "hami-core", r).Annotate(groupKey, name)
+			o.Pods = append(o.Pods, p.Build())
+		}
+	case "job":
+		o.Job = job(name, shared(name, "", r).Build())
+	case "any mode":
+		o.Pods = []*corev1.Pod{shared(name, "", r).Build()}
+	default:
+		o.Pods = []*corev1.Pod{shared(name, kind, r).Build()}
+	}
+	return o
+}
+
+// pod begins a pod of the CUDA client.
+func pod(name string) *workload.Pod { return workload.New(name, sandbox.ImageCUDAClient) }
+
+// shared is a pod with one share, in a mode or in any.
+func shared(name, mode string, r *rand.Rand) *workload.Pod {
+	p, ask := pod(name), workload.Ask{Number: 1, Memory: amount(r)}
+	if mode != "" {
+		p.Annotate(modeKey, mode)
+	}
+	if mode == "hami-core" && r.IntN(3) == 0 {
+		ask.Cores = 1 + r.Int64N(20)
+	}
+	return p.App("main", ask, limited(ask.Memory, r)...)
+}
+
+// several is a pod with an init container, and two beside each other, one with two devices.
+func several(name string, r *rand.Rand) *workload.Pod {
+	ask := workload.Ask{Number: 1, Memory: amount(r), Cores: 2}
+	return pod(name).Annotate(modeKey, "hami-core").
+		Init("first", workload.Ask{Number: 1, Memory: ask.Memory + 50}, "info", "alloc", "100", "expect", "ok").
+		App("a", ask, limited(ask.Memory, r)...).
+		App("b", workload.Ask{Number: 2, Memory: 100}, "info", "alloc", "100", "expect", "ok", "alloc", "2", "expect", "oom")
+}
+
+// most is more than any share has. A partition has more than was asked, so that nothing less is
+// refused in all modes.
+const most = 80000
+
+// limited takes nearly all of the share's memory and then tries again and again to get more, until
+// it gives everything back and takes it again. Each step has to end as it should.
+func limited(mib int64, r *rand.Rand) []string {
+	steps := []string{"info", "alloc", workload.MiB(mib - 100), "expect", "ok"}
+	for range 1 + r.IntN(6) {
+		steps = append(steps, "alloc", workload.MiB(most), "expect", "oom", "sleep", "1")
+	}
+	return append(steps, "free", "alloc", workload.MiB(mib-100), "expect", "ok")
+}
+
+func amount(r *rand.Rand) int64 { return 200 + r.Int64N(8000) }
+
+func seconds(r *rand.Rand) string { return strconv.Itoa(1 + r.IntN(6)) }
+
+// job makes a pod again until it has succeeded once.
+func job(name string, p *corev1.Pod) *batchv1.Job {
+	tries := int32(1000)
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: batchv1.JobSpec{BackoffLimit: &tries, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Annotations: p.Annotations}, Spec: p.Spec}},
+	}
+}

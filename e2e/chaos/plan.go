@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"deviceshare/e2e/sandbox"
+)
+
+// Action is what is done to the cluster.
+type Action string
+
+// The actions.
+const (
+	Kill      Action = "kill"      // SIGKILL
+	Freeze    Action = "freeze"    // SIGSTOP, and SIGCONT after a while
+	Configure Action = "configure" // an edit of the nodes' ConfigMap
+	Break     Action = "break"     // a device fails, and works again after a while
+	Cut       Action = "cut"       // the device plugin does not reach the API server for a while
+	Fill      Action = "fill"      // the disk with the device plugin's records is full for a while
+)
+
+// Event is one action.
+type Event struct {
+	Number int
+	Action Action
+	// Target is a component, a device's index, or the text of a ConfigMap.
+	Target string
+	// For is how long it lasts, of those that end.
+	For time.Duration
+	// Pause is how long to wait before it.
+	Pause time.Duration
+}
+
+func (e Event) String() string {
+	text := fmt.Sprintf("%d %s %s", e.Number, e.Action, e.Target)
+	if e.For > 0 {
+		text += fmt.Sprintf(" for %.1f s", e.For.Seconds())
+	}
+	return text
+}
+
+// chance is an entry of a list to draw from: what, and how often beside the others.
+type chance[T any] struct {
+	what   T
+	weight int
+}
+
+// Plan says what happens next. Equal seeds give equal plans.
+type Plan struct {
+	random *rand.Rand
+	number int
+}
+
+// NewPlan begins a plan.
+func NewPlan(seed uint64) *Plan { return &Plan{random: rand.New(rand.NewPCG(seed, 0))} }
+
+// Next is the next event. Most are kills.
+func (p *Plan) Next() Event {
+	p.number++
+	e := Event{Number: p.number, Pause: time.Duration(p.random.Int64N(int64(time.Second)))}
+	e.Action = draw(p.random, []chance[Action]{{Kill, 88}, {Freeze, 4}, {Configure, 3}, {Break, 3}, {Cut, 1}, {Fill, 1}})
+	switch e.Action {
+	case Kill:
+		e.Target = draw(p.random, victims())
+	case Freeze:
+		e.Target, e.For = draw(p.random, victims()), p.between(time.Second, 8*time.Second)
+	case Configure:
+		e.Target = p.settings()
+	case Break:
+		e.Target = draw(p.random, []chance[string]{{"xid 3", 2}, {"xid 4", 2}, {"lose 6", 1}})
+		e.For = p.between(time.Second, 10*time.Second)
+	case Cut, Fill:
+		e.Target, e.For = sandbox.DevicePlugin, p.between(time.Second, 15*time.Second)
+	}
+	return e
+}
+
+// victims are the components, by how often they are taken. All others wait for the API server, so
+// that it is taken seldom.
+func victims() []chance[string] {
+	return []chance[string]{
+		{sandbox.DevicePlugin, 34}, {sandbox.Scheduler, 20}, {sandbox.Kubelet, 18}, {sandbox.Webhook, 15},
+		{sandbox.Containerd, 9}, {sandbox.APIServer, 4},
+	}
+}
+
+// Lost is the index of the device that fails so that its programs fail as well; Moved is that of
+// the device whose mode is edited.
+const (
+	Lost  = 6
+	Moved = 7
+)
+
+// base gives devices of every mode, whatever the last device is. A T4 could not do all of them;
+// these are A100.
+const base = `{"nodeconfig":[{"name":"` + sandbox.NodeName + `","operatingmode":"hami-core","devices":[` +
+	`{"index":0,"mode":"mig"},{"index":1,"mode":"mps"},{"index":2,"mode":"time-slicing"}%s]}]}`
+
+// settings is an edit of the nodes' ConfigMap: mostly another mode for one device, now and then a
+// text that is wrong.
+func (p *Plan) settings() string {
+	mode := draw(p.random, []chance[string]{{"hami-core", 2}, {"mig", 2}, {"mps", 2}, {"time-slicing", 2}, {"none-such", 1}})
+	return fmt.Sprintf(base, fmt.Sprintf(`,{"index":%d,"mode":%q}`, Moved, mode))
+}
+
+// Quiet is the edit with which a run begins and ends.
+func Quiet() string { return fmt.Sprintf(base, "") }
+
+func (p *Plan) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(p.random.Int64N(int64(most-least)))
+}
+
+// draw takes an entry at random.
+func draw[T any](random *rand.Rand, of []chance[T]) T {
+	sum := 0
+	for _, c := range of {
+		sum += c.weight
+	}
+	n := random.IntN(sum)
+	for _, c := range of {
+		if n -= c.weight; n < 0 {
+			return c.what
+		}
+	}
+	return of[len(of)-1].what // not reached: n is less than the sum
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Namespace is where the pods of a run are.
+const Namespace = "chaos"
+
+// Traffic creates pods and looks how they end.
+type Traffic struct {
+	Client  kubernetes.Interface
+	Dynamic dynamic.Interface
+	History *History
+	// Patience is how long an order may take. What takes longer counts as stuck.
+	Patience time.Duration
+	// Found is told of everything that ended as it should not.
+	Found func(Violation)
+	// Lost and Moved are the UUIDs of the devices that Plan names so.
+	Lost, Moved string
+}
+
+// podGroups is the resource of Volcano's pod groups.
+var podGroups = schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "podgroups"}
+
+// Run keeps so many orders under way until more ends, and then waits for the last of them. ctx ends
+// everything at once.
+func (t *Traffic) Run(ctx, more context.Context, lanes int, seed uint64) {
+	var all sync.WaitGroup
+	for lane := range lanes {
+		r := rand.New(rand.NewPCG(seed, uint64(lane)+1))
+		all.Go(func() {
+			for n := 0; more.Err() == nil && ctx.Err() == nil; n++ {
+				t.serve(ctx, order(fmt.Sprintf("p%d-%d", lane, n), r), r)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// serve creates what was ordered, waits for its end, and removes it.
+func (t *Traffic) serve(ctx context.Context, o Order, r *rand.Rand) {
+	t.History.Count("orders: " + o.Kind)
+	ctx, cancel := context.WithTimeout(ctx, t.Patience)
+	defer cancel()
+	if o.Job != nil {
+		t.serveJob(ctx, o.Job)
+		return
+	}
+	if o.Gang {
+		t.group(ctx, o.Pods)
+	}
+	for _, p := range o.Pods {
+		t.persist(ctx, "create pod "+p.Name, func() error {
+			_, err := t.Client.CoreV1().Pods(Namespace).Create(ctx, p, metav1.CreateOptions{})
+			return unless(err, apierrors.IsAlreadyExists)
+		})
+	}
+	early := time.Duration(1<<62 - 1)
+	if r.IntN(5) == 0 { // its user deletes it after a while, whatever it does
+		early = time.Duration(r.Int64N(int64(8 * time.Second)))
+	}
+	begun := time.Now()
+	for _, p := range o.Pods {
+		t.await(ctx, p.Name, begun.Add(early))
+	}
+	for _, p := range o.Pods {
+		t.remove(ctx, p.Name)
+	}
+	if o.Gang {
+		t.persist(ctx, "delete pod group", func() error {
+			err := t.Dynamic.Resource(podGroups).Namespace(Namespace).Delete(ctx, o.Pods[0].Annotations[groupKey], metav1.DeleteOptions{})
+			return unless(err, apierrors.IsNotFound)
+		})
+	}
+}
+
+// await waits until a pod has ended or its user loses patience.
+func (t *Traffic) await(ctx context.Context, name string, early time.Time) {
+	var last *corev1.Pod
+	for ctx.Err() == nil {
+		p, err := t.Client.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			last = p
+			if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+				t.ended(p)
+				return
+			}
+			if t.misplaced(p) {
+				t.History.Count("pods deleted, whose device changed its mode before they started")
+				return
+			}
+		case apierrors.IsNotFound(err):
+			t.Found(Violation{"pods", fmt.Sprintf("pod %s is gone and nobody deleted it: %s", name, standing(last))})
+			return
+		}
+		if time.Now().After(early) {
+			t.History.Count("pods deleted early")
+			return
+		}
+		pause(ctx, 250*time.Millisecond)
+	}
+	if context.Cause(ctx) == context.DeadlineExceeded {
+		t.stuck("pod "+name, last)
+	}
+}
+
+func (t *Traffic) ended(p *corev1.Pod) {
+	o := judge(p, t.Lost)
+	t.History.Count(o.Kind)
+	if o.Wrong != "" {
+		t.Found(Violation{"pods", o.Wrong + "\n" + t.log(p)})
+	}
+}
+
+// log is the end of what the containers of a pod printed, as far as it can be had.
+func (t *Traffic) log(p *corev1.Pod) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var out strings.Builder
+	lines := int64(12)
+	for _, c := range p.Spec.Containers {
+		text, err := t.Client.CoreV1().Pods(Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Container: c.Name, TailLines: &lines}).DoRaw(ctx)
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		fmt.Fprintf(&out, "container %s printed at last:\n%s\n", c.Name, text)
+	}
+	return out.String()
+}
+
+// misplaced reports a bare pod that was placed on a device whose mode was then edited: it is kept,
+// and an event tells its user to delete it (docs/modes.md).
+func (t *Traffic) misplaced(p *corev1.Pod) bool {
+	return t.Moved != "" && strings.Contains(p.Annotations[placementKey], t.Moved) && p.Status.Phase == corev1.PodPending &&
+		time.Since(p.CreationTimestamp.Time) > 20*time.Second
+}
+
+// stuck reports what should have ended long ago.
+func (t *Traffic) stuck(what string, p *corev1.Pod) {
+	t.Found(Violation{"pods", fmt.Sprintf("%s has not ended after %s: %s", what, t.Patience, standing(p))})
+}
+
+// standing is one line about a pod.
+func standing(p *corev1.Pod) string {
+	if p == nil {
+		return "it was never seen"
+	}
+	text := fmt.Sprintf("last seen %s on node %q", p.Status.Phase, p.Spec.NodeName)
+	for _, c := range p.Status.Conditions {
+		if c.Message != "" {
+			text += fmt.Sprintf("; %s: %s", c.Type, c.Message)
+		}
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if s.State.Waiting != nil {
+			text += fmt.Sprintf("; container %s waits: %s %s", s.Name, s.State.Waiting.Reason, s.State.Waiting.Message)
+		}
+	}
+	return text
+}
+
+// serveJob creates a job, waits until it is complete, and removes it with its pods.
+func (t *Traffic) serveJob(ctx context.Context, j *batchv1.Job) {
+	jobs := t.Client.BatchV1().Jobs(Namespace)
+	t.persist(ctx, "create job "+j.Name, func() error {
+		_, err := jobs.Create(ctx, j, metav1.CreateOptions{})
+		return unless(err, apierrors.IsAlreadyExists)
+	})
+	complete := false
+	for ctx.Err() == nil && !complete {
+		if now, err := jobs.Get(ctx, j.Name, metav1.GetOptions{}); err == nil && now.Status.Succeeded > 0 {
+			complete = true
+			t.History.Count("jobs complete")
+			if now.Status.Failed > 0 {
+				t.History.Count("jobs complete after more than one pod")
+			}
+		}
+		pause(ctx, 250*time.Millisecond)
+	}
+	if !complete && context.Cause(ctx) == context.DeadlineExceeded {
+		t.Found(Violation{"pods", fmt.Sprintf("job %s has not completed after %s", j.Name, t.Patience)})
+	}
+	foreground := metav1.DeletePropagationForeground
+	t.persist(ctx, "delete job "+j.Name, func() error {
+		return unless(jobs.Delete(ctx, j.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}), apierrors.IsNotFound)
+	})
+}
+
+// group creates the pod group of a gang.
+func (t *Traffic) group(ctx context.Context, pods []*corev1.Pod) {
+	g := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": podGroups.GroupVersion().String(), "kind": "PodGroup",
+		"metadata": map[string]any{"name": pods[0].Annotations[groupKey], "namespace": Namespace},
+		"spec":     map[string]any{"minMember": int64(len(pods))},
+	}}
+	t.persist(ctx, "create pod group", func() error {
+		_, err := t.Dynamic.Resource(podGroups).Namespace(Namespace).Create(ctx, g, metav1.CreateOptions{})
+		return unless(err, apierrors.IsAlreadyExists)
+	})
+}
+
+// remove deletes a pod and waits until it is gone.
+func (t *Traffic) remove(ctx context.Context, name string) {
+	pods := t.Client.CoreV1().Pods(Namespace)
+	t.persist(ctx, "delete pod "+name, func() error {
+		return unless(pods.Delete(ctx, name, metav1.DeleteOptions{}), apierrors.IsNotFound)
+	})
+	for ctx.Err() == nil {
+		if _, err := pods.Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return
+		}
+		pause(ctx, 250*time.Millisecond)
+	}
+}
+
+// persist does something until it succeeds: the API server comes and goes, as does the webhook,
+// which guards some writes.
+func (t *Traffic) persist(ctx context.Context, what string, do func() error) {
+	var err error
+	for ctx.Err() == nil {
+		if err = do(); err == nil {
+			return
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	if context.Cause(ctx) == context.DeadlineExceeded {
+		t.Found(Violation{"pods", fmt.Sprintf("%s: %v", what, err)})
+	}
+}
+
+// unless takes an error of a kind for success.
+func unless(err error, is func(error) bool) error {
+	if is(err) {
+		return nil
+	}
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

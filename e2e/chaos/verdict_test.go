@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestHowPodsEnd(t *testing.T) {
+	exit := func(code int32) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: code}}}}
+	}
+	on := func(device string) map[string]string {
+		return map[string]string{placementKey: `{"uuid":"` + device + `"}`}
+	}
+	for name, c := range map[string]struct {
+		pod         corev1.Pod
+		kind, wrong string
+	}{
+		"one that did its work": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, "pods succeeded", ""},
+		"one that the kubelet refused before it began": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError"}},
+			"pods refused by the kubelet: UnexpectedAdmissionError", ""},
+		"one that had run cannot have been refused": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError",
+			ContainerStatuses: exit(0)}}, "pods failed", "UnexpectedAdmissionError"},
+		"one that got more than its limit": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(3)}},
+			"pods failed", "it got what it should not get"},
+		"one whose container was killed": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(137)}},
+			"pods failed", "exit code 137"},
+		"one on the device that is lost": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: on("GPU-lost")},
+			Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(3)}}, "pods failed on the lost device", ""},
+		"one on another device": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: on("GPU-good")},
+			Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(3)}}, "pods failed", "exit code 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := judge(&c.pod, "GPU-lost")
+			if got.Kind != c.kind || (got.Wrong == "") != (c.wrong == "") || !strings.Contains(got.Wrong, c.wrong) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestHistoryKeepsTheLastEventsAndAllCounts(t *testing.T) {
+	now := time.Unix(0, 0)
+	h := NewHistory(func() time.Time { return now })
+	for i := range 60 {
+		now = time.Unix(int64(i), 0)
+		h.Note("event %d", i)
+		h.Count("events")
+	}
+	h.Count("others")
+	lines := strings.Split(h.Last(), "\n")
+	if len(lines) != shown || lines[0] != "    10.0 s  event 10" || lines[49] != "    59.0 s  event 59" {
+		t.Errorf("%d lines, from %q to %q", len(lines), lines[0], lines[len(lines)-1])
+	}
+	if got := h.Counts(); got != "      60  events\n       1  others\n" || h.Of("events") != 60 {
+		t.Errorf("got %q", got)
+	}
+}
