@@ -212,20 +212,18 @@ func TestTheInstallerWritesWhereTheDevicePluginLooks(t *testing.T) {
 	}
 }
 
-// The host's C library would come into programs of the image otherwise, beside the image's loader:
-// glibc ends such a program at its start.
-func TestTheDevicePluginFindsTheLibrariesOfItsImageFirst(t *testing.T) {
-	for _, e := range pods(decode(t, read(t, installFile)))["deviceshare-device-plugin"].Containers[0].Env {
-		if e.Name != "LD_LIBRARY_PATH" {
-			continue
+// With a directory of the host in them the host's C library would come into the image's programs,
+// beside the image's loader: glibc ends such a program at its start.
+func TestNoLibraryOfTheHostGetsIntoTheImagesPrograms(t *testing.T) {
+	for name, pod := range pods(decode(t, read(t, installFile))) {
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			for _, e := range c.Env {
+				if strings.HasPrefix(e.Name, "LD_") {
+					t.Errorf("%s/%s has %s=%s", name, c.Name, e.Name, e.Value)
+				}
+			}
 		}
-		own, driver, _ := strings.Cut(e.Value, "/driver-root/")
-		if own != "/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu:" || driver == "" {
-			t.Errorf("LD_LIBRARY_PATH is %s", e.Value)
-		}
-		return
 	}
-	t.Error("LD_LIBRARY_PATH is not set")
 }
 
 func TestTheDevicePluginIsNeverThereTwice(t *testing.T) {

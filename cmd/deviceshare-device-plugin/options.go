@@ -22,7 +22,6 @@ type options struct {
 	kubeletDir, cdiDir   string
 	base                 cdi.Options
 	modes                agent.Modes
-	nvmlLibrary          string
 	metricsAddress       string
 	failOnInitError      bool
 	memoryResources      string
@@ -51,7 +50,6 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty uses the pod's service account")
 	f.StringVar(&o.kubeletDir, "kubelet-dir", o.kubeletDir, "the kubelet's root directory")
 	f.StringVar(&o.cdiDir, "cdi-dir", o.cdiDir, "where the container runtime looks for CDI specifications")
-	f.StringVar(&o.nvmlLibrary, "nvml-library", "", "path of libnvidia-ml.so.1; empty searches as the dynamic linker does")
 	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "address of /metrics and /healthz; empty serves neither")
 	f.BoolVar(&o.failOnInitError, "fail-on-init-error", false, "exit when the driver cannot be opened at the start, instead of trying again")
 	f.StringVar(&o.memoryResources, "memory-resources", o.memoryResources,

@@ -24,7 +24,7 @@ func newInventory(o *options) *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			seen, err := agent.Inspect(c.Context(), driver.NewNVML(o.nvmlLibrary), o.base, o.nodeName)
+			seen, err := agent.Inspect(c.Context(), driver.NewNVML(o.base.Library()), o.base, o.nodeName)
 			if err != nil {
 				return err
 			}

@@ -56,7 +56,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("%w (--kubeconfig)", err)
 	}
-	p, err := assemble(client, driver.NewNVML(o.nvmlLibrary), o)
+	p, err := assemble(client, driver.NewNVML(o.base.Library()), o)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (n *nvidia) ask(common bool, devices []sharing.DeviceID) (answers, error) {
 	}
 	lib, err := nvcdi.New(
 		nvcdi.WithLogger(chatter{}),
-		nvcdi.WithNvmlLib(n.cfg.Library),
+		nvcdi.WithNvmlLib(n.cfg.Library.Library()),
 		nvcdi.WithDriverRoot(cmp.Or(n.cfg.SeenRoot, n.cfg.DriverRoot)),
 		nvcdi.WithDevRoot(n.cfg.DevRoot),
 		nvcdi.WithNVIDIACDIHookPath(n.cfg.HookPath),

@@ -23,7 +23,10 @@ type Options struct {
 	// DriverRoot is the root of the driver's installation, SeenRoot where this process
 	// sees it; "" if in the same place.
 	DriverRoot, SeenRoot string
-	HookPath             string
+	// NVML is the path of the driver's library; empty looks for it.
+	NVML string
+	// HookPath is nvidia-cdi-hook, as the container runtime sees it.
+	HookPath string
 	// MIGMinors is the driver's table of numbers of capability nodes, and CapsRoot the
 	// host's directory of them.
 	MIGMinors, CapsRoot string
@@ -43,6 +46,8 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.DriverFiles, "driver-file", nil, "HOST:CONTAINER[:rw], a file or directory mounted into every GPU container; repeatable; with --driver-edits=files")
 	f.StringVar(&o.DevRoot, "dev-root", o.DevRoot, "host directory of the nvidia<N> device nodes; containers see them in /dev")
 	f.StringVar(&o.DriverRoot, "driver-root", o.DriverRoot, "root of the driver installation; with --driver-edits=nvcdi")
+	f.StringVar(&o.NVML, "nvml-library", "",
+		"path of libnvidia-ml.so.1; empty looks for it below the driver's root, or, where that is /, as the dynamic linker does")
 	f.StringVar(&o.SeenRoot, "driver-root-ctr-path", "", "where this process sees --driver-root; empty if in the same place; with --driver-edits=nvcdi")
 	f.StringVar(&o.HookPath, "nvidia-cdi-hook-path", o.HookPath, "nvidia-cdi-hook on the host; with --driver-edits=nvcdi")
 	f.StringVar(&o.MIGMinors, "mig-minors", o.MIGMinors, "the driver's table of MIG capability node numbers")
@@ -71,6 +76,15 @@ func (o *Options) Check() []error {
 		wrong = append(wrong, err)
 	}
 	return wrong
+}
+
+// Library is where the driver's library is looked for.
+func (o *Options) Library() driver.Place {
+	place := driver.Place{Path: o.NVML}
+	if root := o.Seen(); root != "/" {
+		place.Root = root
+	}
+	return place
 }
 
 // Seen is the root of the driver's installation as this process sees it.
@@ -110,7 +124,7 @@ func (o *Options) NewBase(gpus driver.Driver, minors Minors) (base Base, forget 
 			return nil, nil, errors.New("--driver-edits=nvcdi needs the real driver")
 		}
 		toolkit := NewToolkit(ToolkitConfig{
-			DriverRoot: o.DriverRoot, SeenRoot: o.SeenRoot, DevRoot: filepath.Dir(o.DevRoot), HookPath: o.HookPath, Library: real.Library(), MIG: mig,
+			DriverRoot: o.DriverRoot, SeenRoot: o.SeenRoot, DevRoot: filepath.Dir(o.DevRoot), HookPath: o.HookPath, Library: real, MIG: mig,
 		})
 		return toolkit, toolkit.Forget, nil
 	}

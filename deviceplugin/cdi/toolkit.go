@@ -28,10 +28,16 @@ type ToolkitConfig struct {
 	DevRoot string
 	// HookPath is nvidia-cdi-hook, as the container runtime sees it.
 	HookPath string
-	Library  gonvml.Interface
+	Library  Library
 	// MIG finds the nodes of MIG devices: the toolkit leaves out nodes that it does
 	// not see, and without them the container would find no device.
 	MIG Capabilities
+}
+
+// Library gives the binding of the driver's library.
+type Library interface {
+	// Library is another one after the driver was replaced.
+	Library() gonvml.Interface
 }
 
 // Toolkit is the base for real devices: NVIDIA's container toolkit knows which

@@ -30,7 +30,7 @@ func askForPartition(root string) error {
 	if err := syscall.Mount("none", "/proc/driver", "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("cannot mount here: %w", err)
 	}
-	gpus := driver.NewNVML("")
+	gpus := driver.NewNVML(driver.Place{})
 	if err := gpus.Open(); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func askForPartition(root string) error {
 		return err
 	}
 	toolkit := NewToolkit(ToolkitConfig{
-		DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: gpus.Library(),
+		DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: gpus,
 		MIG: Capabilities{Minors: table, Root: filepath.Join(root, "dev", "nvidia-caps"), Devices: gpus},
 	})
 	edits, err := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(c.UUID)})

@@ -37,6 +37,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// bound is a binding that stays the same.
+type bound struct{ lib gonvml.Interface }
+
+func (b bound) Library() gonvml.Interface { return b.lib }
+
 // askToolkit prints the specification for the second device.
 func askToolkit(root string) error {
 	lib := gonvml.New()
@@ -48,7 +53,7 @@ func askToolkit(root string) error {
 		return fmt.Errorf("device 1: %d", ret)
 	}
 	uuid, _ := device.GetUUID()
-	toolkit := NewToolkit(ToolkitConfig{DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: lib})
+	toolkit := NewToolkit(ToolkitConfig{DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: bound{lib}})
 	for range 2 { // the second answer comes from memory
 		edits, err := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(uuid)})
 		if err != nil {

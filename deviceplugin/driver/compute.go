@@ -17,7 +17,7 @@ func (d *nvmlDevice) generation() (major, cuda int) {
 			major = m
 		}
 	}
-	if v, ret := d.driver.lib.SystemGetCudaDriverVersion(); ret == nvml.SUCCESS {
+	if v, ret := d.driver.Library().SystemGetCudaDriverVersion(); ret == nvml.SUCCESS {
 		cuda = v
 	}
 	return major, cuda

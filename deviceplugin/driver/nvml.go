@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -14,26 +15,36 @@ import (
 
 // NVML is the driver on this machine.
 type NVML struct {
-	lib nvml.Interface
+	place Place
 
 	mu   sync.Mutex
 	open bool
 	// users is held to change how many use the library: the binding reads that
 	// number, when it is asked for a symbol, without a lock of its own.
 	users sync.RWMutex
+	using int // of those, the ones that begin has counted
+	// path is where the library in use is. Both change only while nobody uses it.
+	path string
+	lib  atomic.Pointer[nvml.Interface]
 }
 
-// NewNVML returns the driver whose library is at path; "" searches for
-// libnvidia-ml.so.1 as the dynamic linker does. Only one path per process works.
-func NewNVML(path string) *NVML {
-	if path == "" {
-		return &NVML{lib: nvml.New()}
-	}
-	return &NVML{lib: nvml.New(nvml.WithLibraryPath(path))}
+// NewNVML returns the driver whose library is at the place. Two of different places do not work in
+// one process.
+func NewNVML(place Place) *NVML {
+	r := &NVML{place: place}
+	r.use(libraryName)
+	return r
 }
 
-// Library is the underlying binding, for libraries that want one.
-func (r *NVML) Library() nvml.Interface { return r.lib }
+func (r *NVML) use(path string) {
+	lib := nvml.New(nvml.WithLibraryPath(path))
+	r.path = path
+	r.lib.Store(&lib)
+}
+
+// Library is the underlying binding, for libraries that want one. It is another one after the
+// driver was replaced.
+func (r *NVML) Library() nvml.Interface { return *r.lib.Load() }
 
 // Open implements Driver.
 func (r *NVML) Open() error {
@@ -52,11 +63,21 @@ func (r *NVML) Open() error {
 func (r *NVML) begin() error {
 	r.users.Lock()
 	defer r.users.Unlock()
-	switch ret := r.lib.Init(); ret {
+	if r.using == 0 {
+		path, err := r.place.find()
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNoDriver, err)
+		}
+		if path != r.path {
+			r.use(path)
+		}
+	}
+	switch ret := r.Library().Init(); ret {
 	case nvml.SUCCESS:
+		r.using++
 		return nil
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return fmt.Errorf("%w: libnvidia-ml.so.1 could not be loaded; is the driver installed and visible here?", ErrNoDriver)
+		return fmt.Errorf("%w: %s could not be loaded; is the driver installed and visible here?", ErrNoDriver, r.path)
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return fmt.Errorf("%w: the kernel module is not loaded", ErrNoDriver)
 	default:
@@ -79,7 +100,8 @@ func (r *NVML) Close() error {
 func (r *NVML) end() error {
 	r.users.Lock()
 	defer r.users.Unlock()
-	return failure("nvmlShutdown", r.lib.Shutdown())
+	r.using--
+	return failure("nvmlShutdown", r.Library().Shutdown())
 }
 
 // Version implements Driver.
@@ -87,7 +109,7 @@ func (r *NVML) Version() (string, error) {
 	if err := r.usable(); err != nil {
 		return "", err
 	}
-	v, ret := r.lib.SystemGetDriverVersion()
+	v, ret := r.Library().SystemGetDriverVersion()
 	return v, failure("nvmlSystemGetDriverVersion", ret)
 }
 
@@ -96,13 +118,13 @@ func (r *NVML) Devices() ([]Device, error) {
 	if err := r.usable(); err != nil {
 		return nil, err
 	}
-	n, ret := r.lib.DeviceGetCount()
+	n, ret := r.Library().DeviceGetCount()
 	if err := failure("nvmlDeviceGetCount", ret); err != nil {
 		return nil, err
 	}
 	devices := make([]Device, 0, n)
 	for i := range n {
-		handle, ret := r.lib.DeviceGetHandleByIndex(i)
+		handle, ret := r.Library().DeviceGetHandleByIndex(i)
 		devices = append(devices, &nvmlDevice{
 			driver: r, index: i, handle: handle,
 			broken: failure(fmt.Sprintf("nvmlDeviceGetHandleByIndex(%d)", i), ret),
@@ -125,7 +147,7 @@ func (r *NVML) usable() error {
 func (r *NVML) has(symbol string) bool {
 	r.users.RLock()
 	defer r.users.RUnlock()
-	return r.lib.Extensions().LookupSymbol(symbol) == nil
+	return r.Library().Extensions().LookupSymbol(symbol) == nil
 }
 
 // find returns the handle of a device, and makes sure that the library has what is about
@@ -143,7 +165,7 @@ func (r *NVML) find(id sharing.DeviceID, failure func(call string, ret nvml.Retu
 			return nil, nil, fmt.Errorf("this driver has no %s: %w", symbol, ErrUnsupported)
 		}
 	}
-	handle, ret := r.lib.DeviceGetHandleByUUID(string(id))
+	handle, ret := r.Library().DeviceGetHandleByUUID(string(id))
 	if err := failure("nvmlDeviceGetHandleByUUID", ret); err != nil {
 		done()
 		return nil, nil, fmt.Errorf("find device %s: %w", id, err)

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 func play(scene string) error {
-	gpus := driver.NewNVML("")
+	gpus := driver.NewNVML(driver.Place{})
 	if scene == "missing" {
 		fmt.Println(errors.Is(gpus.Open(), driver.ErrNoDriver))
 		return nil

@@ -25,7 +25,7 @@ func (r *NVML) Watch(devices []Device) (Watch, error) {
 	if err := r.usable(); err != nil {
 		return nil, err
 	}
-	set, ret := r.lib.EventSetCreate()
+	set, ret := r.Library().EventSetCreate()
 	if err := failure("nvmlEventSetCreate", ret); err != nil {
 		return nil, err
 	}

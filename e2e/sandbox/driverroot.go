@@ -42,6 +42,8 @@ func makeDriverRoot(l layout, topology string) error {
 	for from, to := range driverFiles() {
 		files = append(files, imageFile{Path: strings.ReplaceAll(to, "VERSION", version), Source: filepath.Join(l.repo, from)})
 	}
+	// Where Fedora has its C library. A program of another system that opens it has lost.
+	files = append(files, imageFile{Path: "usr/lib64/libc.so.6", Text: "the C library of another system\n"})
 	for _, name := range []string{"libcuda.so", "libnvidia-ml.so"} {
 		files = append(files, imageFile{Path: driverLibraries + "/" + name + ".1", Link: name + "." + version})
 	}
