@@ -72,6 +72,7 @@ func variants() map[string]variant {
 		"devicePlugin.cdiHookPath": {value: "/opt/hook"}, "devicePlugin.kubeletDir": {value: "/a"}, "devicePlugin.cdiDir": {value: "/b"},
 		"devicePlugin.stateDir": {value: "/c"}, "devicePlugin.libraryDir": {value: "/d"}, "devicePlugin.mpsDir": {value: "/e"},
 		"devicePlugin.mpsShmSize": {value: "1Gi"}, "devicePlugin.extraArgs": {value: flags},
+		"devicePlugin.legacyReceipts":    {value: true},
 		"devicePlugin.extraEnv":          {value: []any{map[string]any{"name": "A", "value": "b"}}},
 		"monitoring.podMonitor.enabled":  {value: true, count: 1},
 		"monitoring.podMonitor.interval": {value: "5s", count: 1, with: values{"monitoring.podMonitor.enabled": true}},

@@ -23,7 +23,9 @@ func kinds() map[string]map[string]string {
 		"policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"}, "coordination.k8s.io/v1": {"leases": "Lease"},
 		"rbac.authorization.k8s.io/v1": {"roles": "Role", "rolebindings": "RoleBinding", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding"},
 		"admissionregistration.k8s.io/v1": {"mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
-			"validatingwebhookconfigurations": "ValidatingWebhookConfiguration"},
+			"validatingwebhookconfigurations":   "ValidatingWebhookConfiguration",
+			"validatingadmissionpolicies":       "ValidatingAdmissionPolicy",
+			"validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding"},
 	}
 }
 
@@ -37,7 +39,7 @@ func discovery() map[string]any {
 	for groupVersion, resources := range kinds() {
 		list := metav1.APIResourceList{GroupVersion: groupVersion}
 		for plural, kind := range resources {
-			isGlobal := kind == "Namespace" || strings.HasPrefix(kind, "Cluster") || strings.HasSuffix(kind, "Configuration")
+			isGlobal := kind == "Namespace" || strings.HasPrefix(kind, "Cluster") || groupVersion == "admissionregistration.k8s.io/v1"
 			list.APIResources = append(list.APIResources, metav1.APIResource{Name: plural, Kind: kind, Namespaced: !isGlobal, Verbs: metav1.Verbs{"get", "list"}})
 		}
 		group, _, named := strings.Cut(groupVersion, "/")

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -131,11 +130,9 @@ func (e *Evictor) evict(ctx context.Context, p PodKey) error {
 	why := e.why[p]
 	e.mu.Unlock()
 	e.cfg.Placements.Evicted(now, why)
-	err = e.cfg.Client.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
-		DeleteOptions: &metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion},
-		},
+	// By deletion: a policy of the API server then sees the pod, and lets this node's own go only.
+	err = e.cfg.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion},
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("evict pod %s: %w", p, err)

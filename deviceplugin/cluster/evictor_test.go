@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,11 +43,8 @@ func newDesk(t *testing.T, pods ...*corev1.Pod) *desk {
 			t.Fatal(err)
 		}
 	}
-	d.api.PrependReactor("create", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		if a.GetSubresource() != "eviction" {
-			return false, nil, nil
-		}
-		return true, nil, d.evict(a.(k8stesting.CreateAction).GetObject().(*policyv1.Eviction))
+	d.api.PrependReactor("delete", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		return true, nil, d.evict(a.(k8stesting.DeleteActionImpl))
 	})
 	d.evictor = NewEvictor(EvictorConfig{
 		Client: d.api, Delay: time.Millisecond, Placements: d,
@@ -84,7 +80,7 @@ func (d *desk) all() string {
 	return strings.Join(d.said, "\n")
 }
 
-func (d *desk) evict(e *policyv1.Eviction) error {
+func (d *desk) evict(e k8stesting.DeleteActionImpl) error {
 	d.mu.Lock()
 	d.calls++
 	call, answer := d.calls, d.answer

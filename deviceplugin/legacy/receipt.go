@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/sharing/wire"
@@ -69,7 +70,13 @@ func (w *ReceiptWriter) write(ctx context.Context, p receipt) error {
 	if err != nil {
 		return fmt.Errorf("encode the receipt of pod %s: %w", p, err)
 	}
-	_, err = w.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, text, metav1.PatchOptions{})
+	// Through the status, where nothing but annotations and the status can be changed.
+	_, err = w.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, text, metav1.PatchOptions{}, "status")
+	if apierrors.IsForbidden(err) {
+		klog.ErrorS(err, "a scheduler that knows only the legacy annotations waits for a receipt, which this device plugin may not write; "+
+			"set devicePlugin.legacyReceipts in the chart's values", "pod", klog.KRef(p.Namespace, p.Name))
+		return w.unlock(ctx, p)
+	}
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("write the receipt of pod %s: %w", p, err)
 	}

@@ -38,6 +38,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"identity", testIdentity},
 		{"examples", testExamples},
 		{"killed", testKilledInstallation},
+		{"plugin_token", testPluginToken},
 		{"rights", testRights},
 		{"uninstall", testUninstall},
 	})
