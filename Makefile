@@ -22,7 +22,7 @@ PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webho
 FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 
 .DEFAULT_GOAL := help
-# One after the other also under `make -j`: the parts build into the same folders, and there is one
+# One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
 .PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos lint clean
@@ -51,7 +51,16 @@ sandbox: ## start a cluster and leave it running; prints the kubeconfig line
 sandbox-down: ## stop the cluster that `make sandbox` left running
 	@$(GO) run $(LAZY) ./e2e/cmd/sandbox down
 
-test: lint test-c test-race test-e2e test-images ## run every test: C, Go with the race detector, the real cluster
+# Two parts at a time: the first looks at the clock or waits for a cluster, the second computes and
+# takes the processors only while the first leaves them. What both read is built before.
+beside = $(MAKE) --no-print-directory $(1) & first=$$!; nice -n 19 $(MAKE) --no-print-directory $(2); second=$$?; wait $$first && exit $$second
+
+test: ## run every test: C, Go with the race detector, the real cluster, the images
+	@$(MAKE) --no-print-directory -C e2e/fakegpu
+	@$(MAKE) --no-print-directory -C hami-core
+	@$(call beside,test-c,lint)
+	@$(call beside,test-e2e,test-race)
+	@$(MAKE) --no-print-directory test-images
 
 test-race: ## run the Go tests of every module with the race detector
 	$(GOTEST) -race -timeout 40m ./...

@@ -26,19 +26,15 @@ test-style:
 test-headers:
 	@test/headers.sh $(CC) "$(GO)" $(B)/headers
 
-.PHONY: fake test-normal test-asan test-tsan test-generator test-symbols test-fake test-stress stress test-cost cost
+.PHONY: fake test-normal test-asan test-tsan test-generator test-symbols test-stress stress test-cost cost
 # One after the other also under `make -j`: each wants the processors for itself.
 test:
-	@set -e; for t in test-generator test-fake test-shares test-map test-style test-layers test-headers test-neighbours test-neighbours-asan test-normal test-stress \
+	@set -e; for t in test-generator test-shares test-map test-style test-layers test-headers test-neighbours test-neighbours-asan test-normal test-stress \
 		test-hostile test-truth test-cost \
 		test-asan test-limiter test-limiter-asan test-tsan test-limiter-tsan test-symbols check-arm64; do $(MAKE) --no-print-directory $$t; done
 
 fake:
 	@$(MAKE) -s -C $(FAKE)
-
-test-fake: fake
-	@echo "== fake driver"
-	@$(MAKE) -s -C $(FAKE) test
 
 test-generator:
 	@echo "== generator"
