@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,8 +59,9 @@ func (d *Disturber) Do(ctx context.Context, e Event) (bool, error) {
 		return d.during(e, func() (bool, error) { return d.gpu(ctx, words...) },
 			func() error { _, err := d.gpu(context.WithoutCancel(ctx), "restore", words[1]); return err })
 	case Cut:
-		return d.during(e, func() (bool, error) { return d.route(ctx, "add") },
-			func() error { _, err := d.route(context.WithoutCancel(ctx), "del"); return err })
+		pod := ""
+		return d.during(e, func() (did bool, err error) { pod, did, err = d.cut(ctx); return did, err },
+			func() error { return d.mend(context.WithoutCancel(ctx), pod) })
 	case Fill:
 		return d.during(e, func() (bool, error) { return true, d.fill(ctx) },
 			func() error { return d.empty(context.WithoutCancel(ctx)) })
@@ -154,25 +156,42 @@ func (d *Disturber) gpu(ctx context.Context, words ...string) (bool, error) {
 	return err == nil, err
 }
 
-// route makes the API server unreachable from the device plugin's pod, or reachable again.
-func (d *Disturber) route(ctx context.Context, verb string) (bool, error) {
+// cut makes the API server unreachable from the device plugin's pod, which it returns.
+func (d *Disturber) cut(ctx context.Context) (pod string, did bool, err error) {
 	all, err := members(d.proc, d.cluster.Cgroup())
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	for _, m := range all {
-		if m.program != programs[sandbox.DevicePlugin] {
-			continue
+		if m.program == programs[sandbox.DevicePlugin] {
+			return m.pod, true, d.route(ctx, "add", m)
 		}
-		server := d.cluster.RestConfig().Host
-		host, _, _ := strings.Cut(strings.TrimPrefix(server, "https://"), ":")
-		_, err := d.cluster.Run(ctx, "nsenter", "--net", "--target", strconv.Itoa(m.cluster), "ip", "route", verb, "blackhole", host+"/32")
-		if err != nil && verb == "del" && strings.Contains(err.Error(), "No such process") {
-			err = nil // the pod is another one by now
-		}
-		return err == nil, err
 	}
-	return verb == "del", nil
+	return "", false, nil
+}
+
+// mend undoes cut, whatever has become of the pod's containers: its network lives as long as the pod.
+func (d *Disturber) mend(ctx context.Context, pod string) error {
+	all, err := members(d.proc, d.cluster.Cgroup())
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.pod == pod {
+			return d.route(ctx, "del", m)
+		}
+	}
+	return nil // the pod is gone, and its network with it
+}
+
+// route adds or removes a route to nowhere in the network of a process.
+func (d *Disturber) route(ctx context.Context, verb string, m member) error {
+	server, err := url.Parse(d.cluster.RestConfig().Host)
+	if err != nil {
+		return fmt.Errorf("find the API server's address: %w", err)
+	}
+	_, err = d.cluster.Run(ctx, "nsenter", "--net", "--target", strconv.Itoa(m.cluster), "ip", "route", verb, "blackhole", server.Hostname()+"/32")
+	return err
 }
 
 // records is where the device plugin keeps its records, filler a file there that leaves no room.
