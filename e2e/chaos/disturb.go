@@ -26,6 +26,9 @@ type Disturber struct {
 	user    *user.User
 	proc    procfs.FS
 	random  *rand.Rand // which of several replicas
+	// spared is until when a component that was killed is left alone, so that it gets to do
+	// something between two deaths.
+	spared map[string]time.Time
 
 	ends sync.WaitGroup
 	mu   sync.Mutex
@@ -38,14 +41,15 @@ func NewDisturber(c *sandbox.Cluster, u *user.User, seed uint64) (*Disturber, er
 	if err != nil {
 		return nil, fmt.Errorf("look at the machine's processes: %w", err)
 	}
-	return &Disturber{cluster: c, user: u, proc: proc, random: rand.New(rand.NewPCG(seed, 1<<63)), busy: map[string]bool{}}, nil
+	return &Disturber{cluster: c, user: u, proc: proc, random: rand.New(rand.NewPCG(seed, 1<<63)),
+		spared: map[string]time.Time{}, busy: map[string]bool{}}, nil
 }
 
 // Do carries out an event. It reports whether it did: a component may just not run.
 func (d *Disturber) Do(ctx context.Context, e Event) (bool, error) {
 	switch e.Action {
 	case Kill:
-		return d.signal(e.Target, syscall.SIGKILL)
+		return d.kill(e)
 	case Freeze:
 		return d.during(e, func() (bool, error) { return d.signal(e.Target, syscall.SIGSTOP) },
 			func() error { _, err := d.signal(e.Target, syscall.SIGCONT); return err })
@@ -67,6 +71,18 @@ func (d *Disturber) Do(ctx context.Context, e Event) (bool, error) {
 			func() error { return d.empty(context.WithoutCancel(ctx)) })
 	}
 	return false, fmt.Errorf("unknown action %q", e.Action)
+}
+
+// kill kills a component, unless it was killed just before.
+func (d *Disturber) kill(e Event) (bool, error) {
+	if time.Now().Before(d.spared[e.Target]) {
+		return false, nil
+	}
+	did, err := d.signal(e.Target, syscall.SIGKILL)
+	if did {
+		d.spared[e.Target] = time.Now().Add(e.Spare)
+	}
+	return did, err
 }
 
 // Settle waits until everything that ends after a while has ended.

@@ -33,6 +33,8 @@ type Event struct {
 	For time.Duration
 	// Pause is how long to wait before it.
 	Pause time.Duration
+	// Spare is how long a component that is killed now is not killed again.
+	Spare time.Duration
 }
 
 func (e Event) String() string {
@@ -65,7 +67,7 @@ func (p *Plan) Next() Event {
 	e.Action = draw(p.random, []chance[Action]{{Kill, 88}, {Freeze, 4}, {Configure, 3}, {Break, 3}, {Cut, 1}, {Fill, 1}})
 	switch e.Action {
 	case Kill:
-		e.Target = draw(p.random, victims())
+		e.Target, e.Spare = draw(p.random, victims()), p.between(0, 16*time.Second)
 	case Freeze:
 		e.Target, e.For = draw(p.random, victims()), p.between(time.Second, 8*time.Second)
 	case Configure:
