@@ -25,9 +25,14 @@ func judge(p *corev1.Pod, lost string) Outcome {
 	if p.Status.Phase == corev1.PodSucceeded {
 		return Outcome{Kind: "pods succeeded"}
 	}
-	started := false
+	started, forgotten := false, false
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		started = started || s.State.Terminated != nil || s.State.Running != nil
+		forgotten = forgotten || s.State.Terminated != nil && s.State.Terminated.Reason == "Unknown" && s.State.Terminated.ExitCode == 255
+	}
+	if forgotten {
+		// So containerd reports a container that it was starting when it was killed.
+		return Outcome{Kind: "pods failed that containerd was starting when it was killed"}
 	}
 	if !started && strings.Contains(p.Status.Reason, "AdmissionError") {
 		return Outcome{Kind: "pods refused by the kubelet: " + p.Status.Reason}

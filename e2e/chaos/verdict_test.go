@@ -32,6 +32,9 @@ func TestHowPodsEnd(t *testing.T) {
 			"pods failed", "it got what it should not get"},
 		"one whose container was killed": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(137)}},
 			"pods failed", "exit code 137"},
+		"one that containerd has forgotten": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Unknown", ExitCode: 255}}}}}},
+			"pods failed that containerd was starting when it was killed", ""},
 		"one on the device that is lost": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: on("GPU-lost")},
 			Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(3)}}, "pods failed on the lost device", ""},
 		"one on another device": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: on("GPU-good")},
