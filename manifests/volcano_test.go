@@ -55,14 +55,18 @@ func discovery() map[string]any {
 	return out
 }
 
-// cluster is a cluster with one Deployment and one namespace, as far as helm looks at it
-// before it installs something.
-func cluster(t *testing.T, d appsv1.Deployment) (address string) {
+// cluster is a cluster with one Deployment, one namespace and some ConfigMaps, as far as helm looks
+// at it before it installs something.
+func cluster(t *testing.T, d appsv1.Deployment, settings ...corev1.ConfigMap) (address string) {
 	t.Helper()
 	d.Namespace, d.Name = "batch", "its-scheduler"
 	answers := discovery()
 	answers["/apis/apps/v1/deployments"] = appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{Kind: "DeploymentList", APIVersion: "apps/v1"}, Items: []appsv1.Deployment{d}}
 	answers["/api/v1/namespaces/kube-system"] = corev1.Namespace{TypeMeta: metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}
+	for _, m := range settings {
+		m.TypeMeta = metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}
+		answers["/api/v1/namespaces/"+m.Namespace+"/configmaps/"+m.Name] = m
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answer, known := answers[r.URL.Path]
@@ -79,10 +83,10 @@ func cluster(t *testing.T, d appsv1.Deployment) (address string) {
 }
 
 // renderIn is template with a cluster at hand, as `helm install` renders.
-func renderIn(t *testing.T, address string, v values) (string, error) {
+func renderIn(t *testing.T, address string, v values, more ...string) (string, error) {
 	t.Helper()
-	return runHelm(t, v, "template", "deviceshare", "chart", "--namespace=deviceshare-system",
-		"--dry-run=server", "--disable-openapi-validation", "--kube-apiserver="+address)
+	return runHelm(t, v, append([]string{"template", "deviceshare", "chart", "--namespace=deviceshare-system",
+		"--dry-run=server", "--disable-openapi-validation", "--kube-apiserver=" + address}, more...)...)
 }
 
 func TestTheChartRefusesAClusterWhereVolcanosSchedulerRunsUnderTheSameName(t *testing.T) {

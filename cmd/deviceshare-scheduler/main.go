@@ -18,7 +18,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	componentbaseoptions "k8s.io/component-base/config/options"
 	"k8s.io/klog/v2"
-	"volcano.sh/volcano/cmd/scheduler/app"
+	"k8s.io/utils/clock"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	_ "volcano.sh/volcano/pkg/scheduler/actions"
 	_ "volcano.sh/volcano/pkg/scheduler/plugins"
@@ -26,6 +26,7 @@ import (
 	commonutil "volcano.sh/volcano/pkg/util"
 
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/leader"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
 )
@@ -100,10 +101,14 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	if err != nil {
 		return err
 	}
-	settings := &configFeed{client: cluster, report: newEvents(cluster, volcano.SchedulerNames)}
-	store := deviceshare.NewStore(deviceshare.Options{
-		Backends: factory.New(), Report: settings.report, Config: settings,
-	})
+	said := newEvents(cluster, volcano.SchedulerNames)
+	settings := &configFeed{client: cluster, report: said}
+	o := deviceshare.Options{Backends: factory.New(), Report: said, Config: settings}
+	term := leader.NewTerm(clock.RealClock{})
+	if volcano.LeaderElection.LeaderElect {
+		o.Lead = term
+	}
+	store := deviceshare.NewStore(o)
 	settings.follows = store
 
 	// The percentage has no meaningful sum. Volcano's accounting would wait for a
@@ -115,7 +120,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	if err := serve(volcano, ours, store); err != nil {
 		return err
 	}
-	if err := app.Run(volcano); err != nil {
+	if err := schedule(volcano, cluster, said, term); err != nil {
 		return fmt.Errorf("run the scheduler: %w", err)
 	}
 	return nil

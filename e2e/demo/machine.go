@@ -48,13 +48,32 @@ func (s *story) share(ctx context.Context, name string) (sharing.Share, error) {
 	return placement.Containers[0].Shares[0], nil
 }
 
-// lives names the process of every component: equal texts mean that none was restarted.
-func (s *story) lives() string {
-	text := ""
+// lives names the process of every component and the container of every pod of the product: equal
+// texts mean that none was restarted.
+func (s *story) lives(ctx context.Context) (string, error) {
+	var all []string
 	for _, c := range s.cluster.Components() {
-		text += fmt.Sprintf("%s %d, ", c.Name, c.PID)
+		all = append(all, fmt.Sprintf("%s %d", c.Name, c.PID))
 	}
-	return strings.TrimSuffix(text, ", ")
+	pods, err := s.cluster.Client().CoreV1().Pods(sandbox.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list the product's pods: %w", err)
+	}
+	for _, p := range pods.Items {
+		for _, c := range p.Status.ContainerStatuses {
+			all = append(all, fmt.Sprintf("%s %s", p.Name, c.ContainerID))
+		}
+	}
+	return strings.Join(all, ", "), nil
+}
+
+// requireSameLives returns an error if anything was restarted since lives said before.
+func (s *story) requireSameLives(ctx context.Context, before string) error {
+	after, err := s.lives(ctx)
+	if err == nil && after != before {
+		err = fmt.Errorf("something was restarted: %s before, %s now", before, after)
+	}
+	return err
 }
 
 // nodeEvent waits for an event with a reason, on any node.

@@ -33,7 +33,10 @@ const geometry = `nvidia:
 
 // modes changes the modes of two devices. One is in use, and changes when it is not.
 func (s *story) modes(ctx context.Context) error {
-	before := s.lives()
+	before, err := s.lives(ctx)
+	if err != nil {
+		return err
+	}
 	if err := s.user.ConfigureNodes(ctx, nodeConfig); err != nil {
 		return err
 	}
@@ -70,8 +73,8 @@ func (s *story) modes(ctx context.Context) error {
 			return fmt.Errorf("pod %s is in mode %q: %w", name, got.Mode, err)
 		}
 	}
-	if after := s.lives(); after != before {
-		return fmt.Errorf("something was restarted: %s before, %s now", before, after)
+	if err := s.requireSameLives(ctx, before); err != nil {
+		return err
 	}
 	return s.draw(ctx)
 }
@@ -104,7 +107,10 @@ func (s *story) geometry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before := s.lives()
+	before, err := s.lives(ctx)
+	if err != nil {
+		return err
+	}
 	if err := s.user.ConfigureDevices(ctx, geometry); err != nil {
 		return err
 	}
@@ -129,10 +135,7 @@ func (s *story) geometry(ctx context.Context) error {
 	if uuid := report.Field(held, "info index=", "uuid"); !strings.Contains(show, uuid) {
 		return fmt.Errorf("the partition %s of pod cut is gone", uuid)
 	}
-	if after := s.lives(); after != before {
-		return fmt.Errorf("something was restarted: %s before, %s now", before, after)
-	}
-	return nil
+	return s.requireSameLives(ctx, before)
 }
 
 // anyMode leaves the choice to the score: the fullest device that fits with binpack,

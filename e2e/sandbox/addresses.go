@@ -3,18 +3,42 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SchedulerURL is where the scheduler serves its metrics and its ledger, if it is a process.
-func (c *Cluster) SchedulerURL() string {
-	return fmt.Sprintf("http://127.0.0.1:%d", c.ports.SchedulerMetrics)
+// SchedulerURL is where the scheduler that leads serves its metrics and its ledger.
+func (c *Cluster) SchedulerURL(ctx context.Context) (string, error) {
+	if !c.opts.Installed {
+		return fmt.Sprintf("http://127.0.0.1:%d", c.ports.SchedulerMetrics), nil
+	}
+	p, err := c.LeadingScheduler(ctx)
+	if err != nil {
+		return "", err
+	}
+	return "http://" + p.Status.PodIP + ":8080", nil
 }
 
-// DevicePluginURL is where the device plugin serves its metrics, if it is a process.
-func (c *Cluster) DevicePluginURL() string {
-	return fmt.Sprintf("http://127.0.0.1:%d", c.ports.DevicePluginMetrics)
+// LeadingScheduler is the pod of an installed scheduler that holds the lease.
+func (c *Cluster) LeadingScheduler(ctx context.Context) (*corev1.Pod, error) {
+	lease, err := c.client.CoordinationV1().Leases(Namespace).Get(ctx, "deviceshare-scheduler", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("find the scheduler that leads: %w", err)
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return nil, fmt.Errorf("find the scheduler that leads: nobody holds the lease")
+	}
+	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_") // its host name, which is that of the pod
+	p, err := c.client.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("find the scheduler that leads: %w", err)
+	}
+	return p, nil
 }
 
 // LibraryDir holds the libraries of the fake driver as the device plugin loads them.

@@ -18,7 +18,8 @@ import (
 type AuditEvent struct {
 	Verb string `json:"verb"`
 	User struct {
-		Username string `json:"username"`
+		Username string              `json:"username"`
+		Extra    map[string][]string `json:"extra"`
 	} `json:"user"`
 	ObjectRef struct {
 		Resource    string `json:"resource"`
@@ -32,6 +33,14 @@ type AuditEvent struct {
 	// RequestObject is the body of a write.
 	RequestObject json.RawMessage `json:"requestObject"`
 	Time          time.Time       `json:"requestReceivedTimestamp"`
+}
+
+// Pod is the pod that made the request with its service account's token, or "".
+func (e *AuditEvent) Pod() string {
+	if names := e.User.Extra["authentication.kubernetes.io/pod-name"]; len(names) == 1 {
+		return names[0]
+	}
+	return ""
 }
 
 // AuditLog returns what the apiserver logged so far, oldest first; User tells whose request one is.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,11 +31,10 @@ func (c *Cluster) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write the chart's values: %w", err)
 	}
-	file := c.layout.config("values.json")
-	if err := os.WriteFile(file, values, 0o644); err != nil {
+	if err := os.WriteFile(c.values(), values, 0o644); err != nil {
 		return fmt.Errorf("write the chart's values: %w", err)
 	}
-	if _, err := c.Helm(ctx, "install", Release, c.chart(), "--values", file); err != nil {
+	if _, err := c.Helm(ctx, "install", Release, c.Chart(), "--values", c.values()); err != nil {
 		return err
 	}
 	for _, w := range c.workloads() {
@@ -44,16 +45,28 @@ func (c *Cluster) install(ctx context.Context) error {
 	return nil
 }
 
+// Upgrade upgrades the release with the values that it was installed with, and what further arguments
+// say.
+func (c *Cluster) Upgrade(ctx context.Context, args ...string) (string, error) {
+	return c.Helm(ctx, append([]string{"upgrade", Release, c.Chart(), "--values", c.values()}, args...)...)
+}
+
 // Helm runs the real helm on the release's namespace and returns its output.
 func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	args = append(args, "--namespace", Namespace, "--kubeconfig", c.layout.adminKubeconfig())
 	// Its caches are for charts from elsewhere; nothing is left in a home directory.
 	env := []string{"HELM_CACHE_HOME=" + c.layout.in("helm"), "HELM_CONFIG_HOME=" + c.layout.in("helm"), "HELM_DATA_HOME=" + c.layout.in("helm")}
-	return c.inside.run(ctx, env, c.layout.bin("helm"), args...)
+	return c.inside.runFor(ctx, helmTimeout, env, c.layout.bin("helm"), args...)
 }
 
-// chart is the folder of this working copy's chart.
-func (c *Cluster) chart() string { return filepath.Join(c.layout.repo, "manifests", "chart") }
+// helmTimeout bounds one command of helm, which waits five minutes at most for each thing that it
+// waits for.
+const helmTimeout = 10 * time.Minute
+
+// Chart is the folder of this working copy's chart, values the file of the values that it is
+// installed with.
+func (c *Cluster) Chart() string  { return filepath.Join(c.layout.repo, "manifests", "chart") }
+func (c *Cluster) values() string { return c.layout.config("values.json") }
 
 // chartValues differ from the defaults where the sandbox differs from a cluster of people: the
 // driver is a fake one, and one replica of each does.
@@ -85,6 +98,27 @@ func (c *Cluster) workloads() []workload {
 		all = append(all, workload{c, Webhook, c.askRegistered})
 	}
 	return all
+}
+
+// TagProduct gives the product's images a further tag, as a registry has a later version. What they
+// hold is the same.
+func (c *Cluster) TagProduct(ctx context.Context, tag string) error {
+	names, err := c.ctr(ctx, "images", "list", "--quiet")
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	for _, product := range productImages() {
+		repository := runtimeName("deviceshare/"+product) + ":"
+		i := strings.Index(names, repository)
+		if i < 0 {
+			return fmt.Errorf("tag the image of the %s: it is not there, only\n%s", product, names)
+		}
+		from, _, _ := strings.Cut(names[i:], "\n")
+		if _, err := c.ctr(ctx, "images", "tag", "--force", from, repository+tag); err != nil {
+			return fmt.Errorf("tag the image of the %s: %w", product, err)
+		}
+	}
+	return nil
 }
 
 // productImages are the names of the images that the chart uses, without deviceshare/.

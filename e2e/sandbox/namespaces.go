@@ -148,7 +148,12 @@ func hideSysctls(l layout) error {
 // run runs a short command in the namespaces, with additions to the environment, and returns its
 // output.
 func (n *namespaces) run(ctx context.Context, env []string, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	return n.runFor(ctx, time.Minute, env, name, args...)
+}
+
+// runFor is run for a command that may take longer.
+func (n *namespaces) runFor(ctx context.Context, limit time.Duration, env []string, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)

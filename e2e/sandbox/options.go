@@ -176,10 +176,16 @@ func (o Options) check() error {
 	if o.StockScheduler && o.SchedulerBinary != "" {
 		errs = append(errs, errors.New("stock scheduler and scheduler binary: choose one"))
 	}
-	if o.Installed && (o.NoKubelet || o.NoGPU || o.NoDevicePlugin || o.StockScheduler || o.SchedulerBinary != "" || o.Race) {
+	if o.Installed && o.NeedsProcesses() {
 		errs = append(errs, errors.New("installed: the chart installs the whole product, on a real node with GPUs; leave out none of it and replace none of it"))
 	}
 	return errors.Join(errs...)
+}
+
+// NeedsProcesses reports whether the options ask for what an installation is not: only a part of the
+// product, another scheduler, or programs that no image has.
+func (o Options) NeedsProcesses() bool {
+	return o.NoKubelet || o.NoGPU || o.NoDevicePlugin || o.StockScheduler || o.SchedulerBinary != "" || o.Race
 }
 
 // hasDevicePlugin reports whether the real node gets a device plugin.

@@ -190,42 +190,47 @@ func (w workload) kill(ctx context.Context) error {
 func (w workload) running(ctx context.Context) ([]string, error) {
 	pods, err := w.pods(ctx)
 	var ids []string
-	for _, p := range pods {
-		for _, s := range p.Status.ContainerStatuses {
-			if s.State.Running != nil {
-				ids = append(ids, s.ContainerID)
-			}
-		}
+	for i := range pods {
+		ids = append(ids, runningContainers(&pods[i])...)
 	}
 	return ids, err
 }
 
+func runningContainers(p *corev1.Pod) []string {
+	var ids []string
+	for _, s := range p.Status.ContainerStatuses {
+		if s.State.Running != nil {
+			ids = append(ids, s.ContainerID)
+		}
+	}
+	return ids
+}
+
 // signal sends a signal to the first process of each of the component's containers.
 func (w workload) signal(ctx context.Context, s syscall.Signal) error {
-	pids, err := w.processes(ctx)
-	if err == nil && len(pids) == 0 {
-		err = errors.New("it is not running")
+	ids, err := w.running(ctx)
+	if err == nil {
+		err = w.cluster.signalContainers(ctx, ids, s)
 	}
 	if err != nil {
 		return fmt.Errorf("send %q to %s: %w", s, w.component, err)
 	}
-	for _, pid := range pids {
-		if _, err := w.cluster.inside.run(ctx, nil, "sh", "-c", "kill -"+strconv.Itoa(int(s))+" "+pid); err != nil {
-			return fmt.Errorf("send %q to %s: %w", s, w.component, err)
-		}
+	return nil
+}
+
+// SignalPod sends a signal to the first process of each container of a pod on the real node.
+func (c *Cluster) SignalPod(ctx context.Context, p *corev1.Pod, s syscall.Signal) error {
+	if err := c.signalContainers(ctx, runningContainers(p), s); err != nil {
+		return fmt.Errorf("send %q to pod %s/%s: %w", s, p.Namespace, p.Name, err)
 	}
 	return nil
 }
 
-// processes are the numbers of the containers' first processes in the cluster's namespace.
-func (w workload) processes(ctx context.Context) ([]string, error) {
-	ids, err := w.running(ctx)
+// signalContainers sends a signal to the first process of each of the containers.
+func (c *Cluster) signalContainers(ctx context.Context, ids []string, s syscall.Signal) error {
+	tasks, err := c.ctr(ctx, "tasks", "list")
 	if err != nil {
-		return nil, err
-	}
-	tasks, err := w.cluster.ctr(ctx, "tasks", "list")
-	if err != nil {
-		return nil, err
+		return err
 	}
 	var pids []string
 	for line := range strings.Lines(tasks) { // CONTAINER PID STATUS
@@ -234,7 +239,11 @@ func (w workload) processes(ctx context.Context) ([]string, error) {
 			pids = append(pids, f[1])
 		}
 	}
-	return pids, nil
+	if len(pids) == 0 {
+		return errors.New("it is not running")
+	}
+	_, err = c.inside.run(ctx, nil, "sh", "-c", "kill -"+strconv.Itoa(int(s))+" "+strings.Join(pids, " "))
+	return err
 }
 
 // ctr runs containerd's own client on the kubelet's containers and images.

@@ -7,5 +7,5 @@
 // The suites need root and some minutes, so they run when DEVICESHARE_E2E=1 is
 // set, as `make test-e2e` does. One of them alone:
 //
-//	DEVICESHARE_E2E=1 go test ./e2e/suites -run 'TestRealCluster/identity' -v
+//	DEVICESHARE_E2E=1 go test ./e2e/suites -run 'TestInstalledCluster/identity' -v
 package suites

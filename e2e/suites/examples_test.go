@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -55,6 +56,38 @@ func testExamples(t *testing.T, w *world) {
 // not a pod at the end.
 func (w *world) apply(ctx context.Context, t *testing.T, namespace, folder string) {
 	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no YAML in %s: %v", folder, err)
+	}
+	resources := w.resources(t)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects(t, text) {
+			object.SetNamespace(namespace)
+			resource := resources(object)
+			if _, err := resource.Create(ctx, object, metav1.CreateOptions{}); err != nil {
+				t.Fatalf("create %s %s: %v", object.GetKind(), object.GetName(), err)
+			}
+			if object.GetKind() == "Pod" {
+				continue
+			}
+			t.Cleanup(func() {
+				background := metav1.DeletePropagationBackground
+				if err := resource.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+					t.Errorf("delete %s %s: %v", object.GetKind(), object.GetName(), err)
+				}
+			})
+		}
+	}
+}
+
+// resources returns what finds the place of an object at the API server.
+func (w *world) resources(t *testing.T) func(*unstructured.Unstructured) dynamic.ResourceInterface {
+	t.Helper()
 	config := w.cluster.RestConfig()
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -65,56 +98,36 @@ func (w *world) apply(ctx context.Context, t *testing.T, namespace, folder strin
 		t.Fatal(err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))
-	for _, object := range objects(t, folder) {
+	return func(object *unstructured.Unstructured) dynamic.ResourceInterface {
 		kind := object.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resource := client.Resource(mapping.Resource).Namespace(namespace)
-		if _, err := resource.Create(ctx, object, metav1.CreateOptions{}); err != nil {
-			t.Fatalf("create %s %s: %v", kind.Kind, object.GetName(), err)
+		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+			return client.Resource(mapping.Resource)
 		}
-		if kind.Kind == "Pod" {
-			continue
-		}
-		t.Cleanup(func() {
-			background := metav1.DeletePropagationBackground
-			if err := resource.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-				t.Errorf("delete %s %s: %v", kind.Kind, object.GetName(), err)
-			}
-		})
+		return client.Resource(mapping.Resource).Namespace(object.GetNamespace())
 	}
 }
 
-// objects decodes the YAML files of a folder.
-func objects(t *testing.T, folder string) []*unstructured.Unstructured {
+// objects decodes YAML.
+func objects(t *testing.T, text []byte) []*unstructured.Unstructured {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no YAML in %s: %v", folder, err)
-	}
 	var found []*unstructured.Unstructured
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		var object map[string]any
+		err := d.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			return found
 		}
-		for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-			var object map[string]any
-			err := d.Decode(&object)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			if len(object) > 0 {
-				found = append(found, &unstructured.Unstructured{Object: object})
-			}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		if len(object) > 0 {
+			found = append(found, &unstructured.Unstructured{Object: object})
 		}
 	}
-	return found
 }
 
 // everyPodDoesItsWork waits for the pods that the objects bring about.

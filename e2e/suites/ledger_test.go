@@ -25,8 +25,9 @@ import (
 // same: it learns of ended pods in its next session.
 func (w *world) ledgersAgree(ctx context.Context, t *testing.T) {
 	t.Helper()
+	inv := w.inventory(ctx, t)
 	for {
-		mine, err := w.rebuilt(ctx, t)
+		mine, err := w.rebuilt(ctx, &inv)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,14 +45,12 @@ func (w *world) ledgersAgree(ctx context.Context, t *testing.T) {
 }
 
 // rebuilt reads every pod that holds something and records it in a new ledger.
-func (w *world) rebuilt(ctx context.Context, t *testing.T) ([]string, error) {
-	t.Helper()
+func (w *world) rebuilt(ctx context.Context, inv *sharing.Inventory) ([]string, error) {
 	pods, err := w.cluster.Client().CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	inv := w.inventory(ctx, t)
-	ledger := sharing.NewLedger(&inv, factory.New())
+	ledger := sharing.NewLedger(inv, factory.New())
 	var lines []string
 	for i := range pods.Items {
 		p := &pods.Items[i]
@@ -87,7 +86,11 @@ func asks(p *corev1.Pod) bool {
 
 // schedulersLedger asks the scheduler what it believes.
 func (w *world) schedulersLedger(ctx context.Context) ([]string, error) {
-	url := w.cluster.SchedulerURL() + "/deviceshare/ledger?node=" + sandbox.NodeName
+	address, err := w.cluster.SchedulerURL(ctx)
+	if err != nil {
+		return nil, err
+	}
+	url := address + "/deviceshare/ledger?node=" + sandbox.NodeName
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,30 +20,20 @@ import (
 func testUpdate(t *testing.T, w *world) {
 	const lanes, updates = 4, 2
 	ctx, u := w.user(t, "update", 3*time.Minute)
-	coming, stop := context.WithCancel(ctx)
-	defer stop()
-	var done atomic.Int64
-	var all sync.WaitGroup
-	for lane := range lanes {
-		all.Go(func() {
-			for n := 0; coming.Err() == nil; n++ {
-				if !runs(ctx, t, u, fmt.Sprintf("lane%d-%d", lane, n)) {
-					return
-				}
-				done.Add(1)
-			}
-		})
-	}
+	coming := arrive(ctx, t, lanes, func(ctx context.Context, lane, n int) bool {
+		return runs(ctx, t, u, fmt.Sprintf("lane%d-%d", lane, n))
+	})
+	var meanwhile sync.WaitGroup
 	for update := range updates {
 		sleep(ctx, 2*time.Second)
-		before := done.Load()
+		before := coming.done.Load()
 		if err := w.cluster.StopComponent(sandbox.DevicePlugin); err != nil {
 			t.Fatal(err)
 		}
 		for k := range lanes { // at once, when the node still counts its devices
-			all.Go(func() {
+			meanwhile.Go(func() {
 				if runs(ctx, t, u, fmt.Sprintf("meanwhile%d-%d", update, k)) {
-					done.Add(1)
+					coming.done.Add(1)
 				}
 			})
 		}
@@ -55,13 +44,10 @@ func testUpdate(t *testing.T, w *world) {
 		if err := w.cluster.WaitReady(ctx, sandbox.DevicePlugin); err != nil {
 			t.Fatal(err)
 		}
-		for done.Load() < before+3*lanes && ctx.Err() == nil && !t.Failed() {
-			sleep(ctx, 50*time.Millisecond)
-		}
+		coming.until(before + 3*lanes)
 	}
-	stop()
-	all.Wait()
-	t.Logf("%d pods ran through %d updates of the device plugin", done.Load(), updates)
+	meanwhile.Wait()
+	t.Logf("%d pods ran through %d updates of the device plugin", coming.end(), updates)
 }
 
 // runs lets a pod come and go, and reports whether it did what it came for.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -108,7 +109,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}}
+	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: alone{}}
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -135,6 +136,40 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 type nobodyMustHaveDevices struct{}
 
 func (nobodyMustHaveDevices) mustHaveDevices(*corev1.Pod) bool { return false }
+
+// reign is a leadership that lasts for some binds.
+type reign struct{ binds, ended int }
+
+func (r *reign) Begin() (until time.Time, done func(), err error) {
+	if r.binds--; r.binds < 0 {
+		return time.Time{}, nil, errors.New("another one leads")
+	}
+	return time.Now().Add(time.Hour), func() { r.ended++ }, nil
+}
+
+func TestPodsAreBoundByTheLeaderOnly(t *testing.T) {
+	states := nodes.NewCluster(nil, nil).Pods()
+	first, second := podOf("first", "g"), podOf("second", "g")
+	client := fake.NewClientset(first, second)
+	var tasks []*api.TaskInfo
+	for _, p := range []*corev1.Pod{first, second} {
+		states.Decide(nodes.Handover{Pod: p}, podstate.Decision{Node: "n1", Annotations: map[string]string{wire.PodPlacement: "planned"}})
+		task := api.NewTaskInfo(p)
+		task.NodeName = "n1"
+		tasks = append(tasks, task)
+	}
+	lead := &reign{binds: 1}
+	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: lead}
+	if failed := b.Bind(client, tasks); len(failed) != 1 || !strings.Contains(failed["uid-second"], "another one leads") {
+		t.Errorf("failed: %v", failed)
+	}
+	if sent := bindingsOf(client); len(sent) != 1 || sent[0].Name != "first" || lead.ended != 1 {
+		t.Errorf("sent %v, %d binds ended", sent, lead.ended)
+	}
+	if got := states.State("uid-second").Phase(); got != podstate.Decided {
+		t.Errorf("what was not sent is %v", got)
+	}
+}
 
 func TestAPodThatAsksIsNotBoundWhenItsDecisionIsForgotten(t *testing.T) {
 	w := newWorld(t, nodeOf(t, devices("n1", 1, 10000)), groupOf("g", 1), podOf("p", "g", asks{number: 1}), podOf("plain", "g", asks{}))

@@ -33,6 +33,23 @@ type Binder struct {
 	pods    *nodes.Pods
 	report  Reporter
 	devices deviceRule
+	lead    Leadership
+}
+
+// Leadership says whether this process may bind pods: of several schedulers one does at a time. Safe
+// for concurrent use.
+type Leadership interface {
+	// Begin is called before a bind, which must be over at the time that it returns; done is called
+	// then. An error says that another process may lead.
+	Begin() (until time.Time, done func(), err error)
+}
+
+// alone is the leadership of a scheduler that is the only one.
+type alone struct{}
+
+// Begin implements Leadership.
+func (alone) Begin() (until time.Time, done func(), err error) {
+	return time.Now().Add(bindTimeout), func() {}, nil
 }
 
 // deviceRule reports whether a pod must not be bound without a placement. Safe for
@@ -58,6 +75,11 @@ func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[ap
 }
 
 func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) {
+	until, done, err := b.lead.Begin()
+	if err != nil {
+		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
+	}
+	defer done()
 	annotations := make(map[string]string)
 	if v, ok := t.Pod.Annotations[numaDecision]; ok {
 		annotations[numaDecision] = v
@@ -75,6 +97,8 @@ func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) 
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, podstate.ErrWithdrawn)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
+	defer cancel()
+	ctx, cancel = context.WithDeadline(ctx, until)
 	defer cancel()
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.Pod.UID, Annotations: annotations},

@@ -44,6 +44,7 @@ type Store struct {
 	backends sharing.Backends
 	report   Reporter
 	config   ConfigSource
+	lead     Leadership
 	metrics  *Metrics
 	now      func() time.Time
 
@@ -72,6 +73,8 @@ type Options struct {
 	// Configure when it has read it: until then no pod is given devices. Nil
 	// starts with the default settings.
 	Config ConfigSource
+	// Lead is asked before each bind. Nil is for a scheduler that is the only one.
+	Lead Leadership
 	// Now tells the time that is written into annotations. Nil is time.Now.
 	Now func() time.Time
 }
@@ -79,11 +82,14 @@ type Options struct {
 // NewStore makes the store of a process.
 func NewStore(o Options) *Store {
 	s := &Store{
-		backends: o.Backends, report: o.Report, config: o.Config, now: o.Now,
+		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, now: o.Now,
 		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
 	}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.lead == nil {
+		s.lead = alone{}
 	}
 	s.metrics = newMetrics()
 	if o.Config == nil {
@@ -122,7 +128,7 @@ func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
 
 // Binder returns the binder that sends what sessions decided.
 func (s *Store) Binder() cache.Binder {
-	return &Binder{pods: s.cluster.Pods(), report: s.report, devices: s}
+	return &Binder{pods: s.cluster.Pods(), report: s.report, devices: s, lead: s.lead}
 }
 
 // mustHaveDevices reports whether a pod asks for devices and the plugin is there to

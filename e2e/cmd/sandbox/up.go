@@ -47,6 +47,7 @@ func (f *flags) options() (sandbox.Options, error) {
 		}
 		f.opts.Topology = string(text)
 	}
+	f.opts.Installed = !f.opts.NeedsProcesses()
 	return f.opts.Defaults()
 }
 

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"deviceshare/e2e/sandbox"
+)
+
+// testChart gives the chart to helm and to the API server as an administrator does who is about to
+// change something: wrong values are refused with their path and change nothing, and what helm
+// writes for kubectl is taken without a warning.
+func testChart(t *testing.T, w *world) {
+	t.Run("lint", w.helmLints)
+	t.Run("wrong_values", w.wrongValuesAreRefused)
+	t.Run("server_dry_run", w.serverTakesTheManifests)
+}
+
+func (w *world) helmLints(t *testing.T) {
+	out, err := w.cluster.Helm(t.Context(), "lint", "--strict", w.cluster.Chart())
+	if err != nil || strings.Contains(out, "[WARNING]") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func (w *world) wrongValuesAreRefused(t *testing.T) {
+	status := func() string {
+		out, err := w.cluster.Helm(t.Context(), "history", sandbox.Release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	before := status()
+	for set, want := range map[string]string{
+		"image.tag=v 1":                            "at '/image/tag': 'v 1' does not match",
+		"scheduler.replica=2":                      "at '/scheduler': additional properties 'replica' not allowed",
+		"webhook.replicas=two":                     "at '/webhook/replicas': got string, want integer",
+		"devicePlugin.driverRoot=run/nvidia":       "at '/devicePlugin/driverRoot': 'run/nvidia' does not match",
+		"devicePlugin.mpsShmSize=64MB":             "at '/devicePlugin/mpsShmSize': '64MB' does not match",
+		"configNamespace=default":                  "at '/configNamespace': value must be one of 'kube-system', 'volcano-system'",
+		"webhook.extraArgs[0]=v=5":                 "at '/webhook/extraArgs/0': 'v=5' does not match",
+		"scheduler.resources.requests.cpu=plenty":  "at '/scheduler/resources/requests/cpu': 'plenty' does not match",
+		"monitoring.podMonitor.interval=sometimes": "at '/monitoring/podMonitor/interval': 'sometimes' does not match",
+	} {
+		out, err := w.cluster.Upgrade(t.Context(), "--set", set)
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("helm upgrade --set %q: %v\n%s\nwant %s", set, err, out, want)
+		}
+	}
+	if after := status(); after != before {
+		t.Errorf("the release was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// serverTakesTheManifests asks the API server for what `kubectl apply --server-side --dry-run=server`
+// asks: one apply patch for each object, with strict validation and without an effect. kubectl is
+// not part of the sandbox.
+func (w *world) serverTakesTheManifests(t *testing.T) {
+	ctx := t.Context()
+	plain, err := os.ReadFile(filepath.Join(w.cluster.Chart(), "..", "install", "deviceshare.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string][]byte{"manifests/install/deviceshare.yaml": plain}
+	for _, set := range []string{"createNamespace=true,monitoring.dashboard.enabled=true", "webhook.enabled=false,createConfig=false,scheduler.replicas=1"} {
+		out, err := w.cluster.Helm(ctx, "template", sandbox.Release, w.cluster.Chart(), "--set", set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts["helm template --set "+set] = []byte(out)
+	}
+	resources, yes := w.resources(t), true
+	for name, text := range texts {
+		all := objects(t, text)
+		for _, object := range all {
+			data, err := object.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = resources(object).Patch(ctx, object.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{
+				DryRun: []string{metav1.DryRunAll}, FieldManager: "kubectl", Force: &yes, FieldValidation: metav1.FieldValidationStrict})
+			if err != nil {
+				t.Errorf("%s: %s %s: %v", name, object.GetKind(), object.GetName(), err)
+			}
+		}
+		if len(all) < 10 {
+			t.Errorf("%s: only %d objects", name, len(all))
+		}
+		t.Logf("%s: the server takes all %d objects", name, len(all))
+	}
+}
