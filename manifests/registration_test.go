@@ -58,7 +58,7 @@ func TestTheChartRegistersTheWebhookAsItWouldItself(t *testing.T) {
 		r := registration.Registration{
 			Target: registration.Target{Namespace: "deviceshare-system", Service: "deviceshare-webhook", Port: 443},
 			Names:  podspec.DefaultNames(), Excluded: []string{"deviceshare-system"},
-			Writers: []string{"system:serviceaccount:deviceshare-system:deviceshare-scheduler", "system:serviceaccount:deviceshare-system:deviceshare-device-plugin"},
+			Writers: []string{"system:serviceaccount:deviceshare-system:deviceshare-scheduler"},
 		}
 		for _, w := range writers {
 			r.Writers = append(r.Writers, w.(string))

@@ -53,7 +53,6 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 func writers() []string {
 	return []string{
 		"system:serviceaccount:deviceshare-system:deviceshare-scheduler",
-		"system:serviceaccount:deviceshare-system:deviceshare-device-plugin",
 		"system:serviceaccount:volcano-system:volcano-scheduler",
 	}
 }

@@ -36,6 +36,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"upgrade", testUpgrade},
 		{"schedulers", testSchedulers},
 		{"killed", testKilledInstallation},
+		{"hostile_user", testHostileUser},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},
 		{"plugin_update", testUpdate},

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/workload"
+)
+
+// attempts is how many random writes a hostile user makes, half of them while the webhook is away.
+const attempts = 300
+
+// A user with the role edit in one namespace writes whatever it can think of. Nothing that it says
+// about devices counts, no node is blocked, and pods of others run meanwhile.
+func testHostileUser(t *testing.T, w *world) {
+	ctx, u := w.user(t, "hostile", 3*time.Minute)
+	_, other := w.user(t, "bystander", 3*time.Minute)
+	client := w.editor(ctx, t, u.Namespace())
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	h := &hostile{t: t, pods: client.CoreV1().Pods(u.Namespace()), random: rand.New(rand.NewPCG(seed, 0)), answers: map[string]int{}}
+	t.Cleanup(func() { w.removeFinalizers(t, u.Namespace()) })
+
+	for round := range 2 {
+		if round == 1 {
+			if err := w.cluster.StopComponent(sandbox.Webhook); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range attempts / 2 {
+			h.attempt(ctx, fmt.Sprintf("h%d-%d", round, n))
+		}
+		began := time.Now()
+		name := fmt.Sprintf("bystander-%d", round)
+		p := pod(name).App("main", workload.Ask{Number: 1, Memory: 1000, Cores: 5}, "alloc", "900", "expect", "ok").Build()
+		if err := other.Create(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		succeeds(ctx, t, other, name)
+		t.Logf("round %d: another user's pod was done after %.1f s", round, time.Since(began).Seconds())
+	}
+	if err := w.cluster.StartComponent(sandbox.Webhook); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cluster.WaitReady(ctx, sandbox.Webhook); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("answers: %v", h.answers)
+	w.nothingForged(ctx, t)
+	if h.answers["accepted"] == 0 || h.answers["refused"] == 0 {
+		t.Error("not everything can have been accepted, or refused")
+	}
+}
+
+// forged marks what the hostile user makes up.
+const forged = "made-up"
+
+// nothingForged looks at every pod: what it holds was not made up, and the scheduler knows of no
+// node that is blocked.
+func (w *world) nothingForged(ctx context.Context, t *testing.T) {
+	t.Helper()
+	pods, err := w.cluster.Client().CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		for _, key := range placements() {
+			if strings.Contains(pods.Items[i].Annotations[key], forged) {
+				t.Errorf("pod %s/%s has a placement that a user made up: %s", pods.Items[i].Namespace, pods.Items[i].Name, pods.Items[i].Annotations[key])
+			}
+		}
+	}
+	w.ledgersAgree(ctx, t)
+}
+
+// placements are the annotations by which pods hold devices.
+func placements() []string {
+	return []string{"volcano.sh/vgpu-placement", "volcano.sh/vgpu-node", "volcano.sh/vgpu-ids-new"}
+}
+
+// hostile is a user who tries.
+type hostile struct {
+	t       *testing.T
+	pods    podWriter
+	random  *rand.Rand
+	answers map[string]int
+	made    []string
+}
+
+// podWriter is what a user may do to the pods of a namespace.
+type podWriter interface {
+	Create(context.Context, *corev1.Pod, metav1.CreateOptions) (*corev1.Pod, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Pod, error)
+}
+
+func (h *hostile) attempt(ctx context.Context, name string) {
+	var err error
+	if len(h.made) > 0 && h.random.IntN(2) == 0 {
+		subresource := [][]string{nil, nil, {"status"}, {"ephemeralcontainers"}}[h.random.IntN(4)]
+		_, err = h.pods.Patch(ctx, h.made[h.random.IntN(len(h.made))], types.MergePatchType, []byte(h.patch()), metav1.PatchOptions{}, subresource...)
+	} else if _, err = h.pods.Create(ctx, h.pod(name), metav1.CreateOptions{}); err == nil {
+		h.made = append(h.made, name)
+	}
+	if err == nil {
+		h.answers["accepted"]++
+	} else {
+		h.answers["refused"]++
+	}
+}
+
+// lie is a text for an annotation.
+func (h *hostile) lie() string {
+	return []string{
+		forged, "", "{", `{"version":1,"node":"` + sandbox.NodeName + `","containers":[{"name":"` + forged + `","kind":"app","shares":[]}]}`,
+		`{"version":1,"node":"` + sandbox.NodeName + `","containers":[{"name":"main","kind":"app","shares":[{"uuid":"GPU-` + forged + `","mode":"hami-core","memory":1,"whole":true}]}]}`,
+		"GPU-" + forged + ",NVIDIA,80000,100:", strings.Repeat(forged, 5000), sandbox.NodeName,
+	}[h.random.IntN(8)]
+}
+
+// keys are the annotations that it writes.
+func (h *hostile) key() string {
+	all := append(placements(), "volcano.sh/bind-phase", "volcano.sh/devices-to-allocate", "volcano.sh/vgpu-mode", "kubernetes.io/config.mirror",
+		"scheduling.k8s.io/group-name", "volcano.sh/vgpu-use-gpuuuid")
+	return all[h.random.IntN(len(all))]
+}
+
+func (h *hostile) pod(name string) *corev1.Pod {
+	ask := workload.Ask{Number: h.random.Int64N(3), Memory: h.random.Int64N(200000), Cores: h.random.Int64N(150)}
+	return pod(name).App("main", ask, "forever").Edit(func(p *corev1.Pod) {
+		for range h.random.IntN(4) {
+			p.Annotations[h.key()] = h.lie()
+		}
+		if h.random.IntN(3) == 0 {
+			p.Spec.NodeName = sandbox.NodeName
+		}
+		if h.random.IntN(4) == 0 {
+			p.Finalizers = []string{"example.com/stays"}
+		}
+		if h.random.IntN(4) == 0 {
+			p.Spec.SchedulerName = "default-scheduler"
+		}
+		// Its pods must not take the devices for good.
+		p.Spec.Containers[0].Command = []string{"/usr/bin/cudaclient", "sleep", "1"}
+	}).Build()
+}
+
+func (h *hostile) patch() string {
+	return []string{
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, h.key(), h.lie()),
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, h.key()),
+		`{"metadata":{"finalizers":["example.com/stays"]}}`,
+		`{"spec":{"ephemeralContainers":[{"name":"` + forged + `","image":"a","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]}]}}`,
+		`{"status":{"phase":"Running"}}`,
+	}[h.random.IntN(5)]
+}
+
+// editor is a client of a service account with the role edit in a namespace.
+func (w *world) editor(ctx context.Context, t *testing.T, namespace string) kubernetes.Interface {
+	t.Helper()
+	admin := w.cluster.Client()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "editor"}}
+	if _, err := admin.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "editor"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account.Name}}}
+	if _, err := admin.RbacV1().RoleBindings(namespace).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(w.cluster.RestConfig())
+	config.BearerToken = token.Status.Token
+	config.QPS, config.Burst = 1000, 2000
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// removeFinalizers lets pods go that keep themselves.
+func (w *world) removeFinalizers(t *testing.T, namespace string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	pods := w.cluster.Client().CoreV1().Pods(namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for i := range list.Items {
+		if _, err := pods.Patch(ctx, list.Items[i].Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
