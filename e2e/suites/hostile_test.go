@@ -140,7 +140,9 @@ func (h *hostile) key() string {
 }
 
 func (h *hostile) pod(name string) *corev1.Pod {
-	ask := workload.Ask{Number: h.random.Int64N(3), Memory: h.random.Int64N(200000), Cores: h.random.Int64N(150)}
+	// Small asks: Volcano counts what jobs ask for before they fit, so that large ones of one user
+	// hold back those of all others in the queue, with devices and without.
+	ask := workload.Ask{Number: h.random.Int64N(3), Memory: h.random.Int64N(500), Cores: h.random.Int64N(2)}
 	return pod(name).App("main", ask, "forever").Edit(func(p *corev1.Pod) {
 		for range h.random.IntN(4) {
 			p.Annotations[h.key()] = h.lie()
