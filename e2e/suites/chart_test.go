@@ -46,7 +46,7 @@ func (w *world) wrongValuesAreRefused(t *testing.T) {
 		"devicePlugin.driverRoot=run/nvidia":       "at '/devicePlugin/driverRoot': 'run/nvidia' does not match",
 		"devicePlugin.mpsShmSize=64MB":             "at '/devicePlugin/mpsShmSize': '64MB' does not match",
 		"configNamespace=default":                  "at '/configNamespace': value must be one of 'kube-system', 'volcano-system'",
-		"webhook.extraArgs[0]=v=5":                 "at '/webhook/extraArgs/0': 'v=5' does not match",
+		"webhook.extraArgs={v=5}":                  "at '/webhook/extraArgs/0': 'v=5' does not match",
 		"scheduler.resources.requests.cpu=plenty":  "at '/scheduler/resources/requests/cpu': 'plenty' does not match",
 		"monitoring.podMonitor.interval=sometimes": "at '/monitoring/podMonitor/interval': 'sometimes' does not match",
 	} {

@@ -12,6 +12,8 @@ import (
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 // TestInstalledCluster runs suites on what `helm install` made: the images, the chart, the real
@@ -55,7 +57,7 @@ func stays(ctx context.Context, t *testing.T, u *user.User, seconds int) {
 	t.Helper()
 	ask := workload.Ask{Number: 1, Memory: 1000}
 	commands := []string{"alloc", "900", "expect", "ok", "hold", strconv.Itoa(seconds), "alloc", "200", "expect", "oom"}
-	if err := u.Create(ctx, pod("stays").App("main", ask, commands...).Build()); err != nil {
+	if err := u.Create(ctx, pod("stays").App("main", ask, commands...).Annotate(wire.UserMode, string(sharing.HAMiCore)).Build()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := u.WaitLog(ctx, "stays", "main", "hold"); err != nil {

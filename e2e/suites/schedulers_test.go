@@ -37,11 +37,11 @@ func testSchedulers(t *testing.T, w *world) {
 	})
 	coming.until(gpus)
 	losses := w.lossesOfALeader(ctx)
-	lost := map[string]time.Time{}
+	var lost []time.Time
 	for _, l := range losses {
 		leader, holder := w.leader(ctx, t, "")
 		before := coming.done.Load()
-		lost[l.how] = time.Now()
+		lost = append(lost, time.Now())
 		if err := l.lose(leader); err != nil {
 			t.Fatal(err)
 		}
@@ -59,8 +59,9 @@ func testSchedulers(t *testing.T, w *world) {
 	stopWatch()
 	w.ledgersAgree(ctx, t)
 	w.oneBindsAtATime(t, began, len(losses))
-	for _, l := range losses {
-		t.Logf("the leader was %s: no pod was placed for %.1f s", l.how, w.longestPause(t, lost[l.how]).Seconds())
+	lost = append(lost, time.Now())
+	for i, l := range losses {
+		t.Logf("the leader was %s: no pod was placed for %.1f s", l.how, w.longestPause(t, lost[i], lost[i+1]).Seconds())
 	}
 }
 
@@ -218,12 +219,12 @@ func (w *world) oneBindsAtATime(t *testing.T, since time.Time, changes int) {
 	}
 }
 
-// longestPause is the longest time between two bindings, of the minute after a moment.
-func (w *world) longestPause(t *testing.T, after time.Time) time.Duration {
+// longestPause is the longest time between two bindings of a period.
+func (w *world) longestPause(t *testing.T, begin, end time.Time) time.Duration {
 	t.Helper()
-	longest, last := time.Duration(0), after
-	for _, e := range w.bindings(t, after) {
-		if e.Time.Sub(after) > time.Minute {
+	longest, last := time.Duration(0), begin
+	for _, e := range w.bindings(t, begin) {
+		if e.Time.After(end) {
 			break
 		}
 		longest, last = max(longest, e.Time.Sub(last)), e.Time

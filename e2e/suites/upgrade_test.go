@@ -39,7 +39,7 @@ func testUpgrade(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	tag := w.productTag(ctx, t)
+	tag, settings := w.productTag(ctx, t), w.nodeSettings(ctx, t)
 	for _, step := range []struct {
 		what, tag string
 		do        func() (string, error)
@@ -54,6 +54,9 @@ func testUpgrade(t *testing.T, w *world) {
 		took, meanwhile := time.Since(start), coming.done.Load()-before
 		if now := w.productTag(ctx, t); now != step.tag {
 			t.Errorf("after helm %s the pods run the images %s, want %s", step.what, now, step.tag)
+		}
+		if now := w.nodeSettings(ctx, t); now != settings {
+			t.Errorf("after helm %s the administrator's edit is\n%s\nand was\n%s", step.what, now, settings)
 		}
 		coming.until(before + meanwhile + 8)
 		t.Logf("helm %s took %.0f s, while %d pods came and went; 8 more had after %.0f s",
@@ -220,6 +223,16 @@ func visits(ctx context.Context, t *testing.T, u *user.User, name string, m shar
 		return false
 	}
 	return true
+}
+
+// nodeSettings is the text that administrators edit.
+func (w *world) nodeSettings(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	m, err := w.cluster.Client().CoreV1().ConfigMaps(user.ConfigNamespace).Get(ctx, "volcano-vgpu-node-config", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Data["config.json"]
 }
 
 // productTag is the tag of the images that the product's pods run.
