@@ -208,6 +208,12 @@ func (h handler) Allocate(slots []string) (string, error) {
 	return cdi.Name(id), err
 }
 
+func (h handler) Allocated(slots []string, name string) {
+	if id, ours := cdi.ID(name); ours {
+		h.b.keeper.Allocated(slots, id)
+	}
+}
+
 func (h handler) Start(ctx context.Context, slots []string) error {
 	return h.b.keeper.Start(ctx, slots)
 }
