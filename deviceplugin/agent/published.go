@@ -37,7 +37,7 @@ type Slots struct {
 // Devices implements kubelet.Offer.
 func (s Slots) Devices() []*pluginapi.Device {
 	inv, _ := s.Usable()
-	return kubelet.Slots(&inv)
+	return kubelet.Slots(&inv, s.State().NUMA())
 }
 
 // NewSlotServer returns the server of the slots, at the kubelet or at the proxy that is

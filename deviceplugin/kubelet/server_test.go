@@ -91,7 +91,7 @@ func serveIn(t *testing.T, directory string, proxied bool) *plugin {
 	inv := sharing.Inventory{Devices: []sharing.Device{
 		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
 	}}
-	p.devices = kubelet.Slots(&inv)
+	p.devices = kubelet.Slots(&inv, -1)
 	p.run(t, directory, proxied)
 	return p
 }
@@ -212,15 +212,20 @@ func TestTheSocketOfTheProcessBeforeIsNoReasonToRegisterTwice(t *testing.T) {
 	k.Await(t, "no slots, by the first registration", func(_, all, n int) bool { return n == 1 && all == 0 })
 }
 
-func TestSlotsCarryNUMANodesWhereTheyAreKnown(t *testing.T) {
+func TestSlotsCarryTheNUMANodeThatAllDevicesShare(t *testing.T) {
 	inv := sharing.Inventory{Devices: []sharing.Device{
 		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
 	}}
-	slots := kubelet.Slots(&inv)
-	if len(slots) != 3 || slots[0].GetTopology().GetNodes()[0].GetID() != 1 || slots[2].GetTopology() != nil {
+	slots := kubelet.Slots(&inv, -1)
+	if len(slots) != 3 || slots[0].GetTopology() != nil || slots[2].GetTopology() != nil {
 		t.Errorf("slots are %v", slots)
 	}
 	if slots[1].GetID() != "GPU-a-1" || slots[1].GetHealth() != pluginapi.Healthy || slots[2].GetHealth() != pluginapi.Unhealthy {
 		t.Errorf("slots are %v", slots)
+	}
+	for _, slot := range kubelet.Slots(&inv, 1) {
+		if nodes := slot.GetTopology().GetNodes(); len(nodes) != 1 || nodes[0].GetID() != 1 {
+			t.Errorf("slot %s is at %v", slot.GetID(), nodes)
+		}
 	}
 }
