@@ -77,6 +77,12 @@ func testOneNUMANode(t *testing.T, w *world) {
 	if err := w.cluster.SwapGPUs(ctx, strings.ReplaceAll(topology(), "numa=0", "numa=1")); err != nil {
 		t.Fatal(err)
 	}
+	// A kubelet that starts counts the slots of all pods that it remembers as taken, until it has
+	// looked at the present ones once.
+	if err := u.Create(ctx, pod("any").Plain("main", "true").Build()); err != nil {
+		t.Fatal(err)
+	}
+	succeeds(ctx, t, u, "any")
 	w.oneSlotADevice(ctx, t, u)
 	for i, devices := range []int64{1, 2} {
 		name := fmt.Sprintf("near-%d", i)
