@@ -25,7 +25,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos kills lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,13 @@ mutate: ## change the deciding packages operator by operator and show what no te
 
 chaos: ## kill, freeze and break the parts of an installed cluster under load, and look what it breaks; KILLS=10000 CHAOSFLAGS='--seed 7'
 	@$(GO) run $(LAZY) ./e2e/cmd/chaos --kills $(KILLS) $(CHAOSFLAGS)
+
+PLUGIN_KILLS  ?= 1000
+KUBELET_KILLS ?= 200
+
+kills: ## kill the device plugin PLUGIN_KILLS times (1000) and the kubelet KUBELET_KILLS times (200) while pods arrive; count those refused
+	DEVICESHARE_E2E=1 DEVICESHARE_PLUGIN_KILLS=$(PLUGIN_KILLS) DEVICESHARE_KUBELET_KILLS=$(KUBELET_KILLS) \
+	  $(GOTEST) -count=1 -timeout 12h -v -run 'TestRealCluster/refused' ./e2e/suites/
 
 lint: ## go vet and gofmt over every package
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi

@@ -14,12 +14,14 @@ import (
 
 	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/kubelet"
 )
 
 // options are the flags.
 type options struct {
 	nodeName, kubeconfig string
-	kubeletDir, cdiDir   string
+	cdiDir               string
+	places               kubelet.Places
 	base                 cdi.Options
 	modes                agent.Modes
 	metricsAddress       string
@@ -32,7 +34,7 @@ type options struct {
 
 func defaults() *options {
 	o := &options{
-		nodeName: os.Getenv("NODE_NAME"), kubeletDir: "/var/lib/kubelet", cdiDir: "/var/run/cdi",
+		nodeName: os.Getenv("NODE_NAME"), places: kubelet.DefaultPlaces(), cdiDir: "/var/run/cdi",
 		base: cdi.DefaultOptions(), modes: agent.DefaultModes(), metricsAddress: ":9394", memoryResources: "auto",
 		settle: 150 * time.Millisecond, health: agent.DefaultHealthFlags(), healthProbe: 5 * time.Second, driverRetry: 10 * time.Second,
 	}
@@ -46,9 +48,9 @@ func (o *options) flags(f *pflag.FlagSet) {
 	o.base.AddFlags(f)
 	o.modes.AddFlags(f)
 	o.health.AddFlags(f)
+	o.places.AddFlags(f)
 	f.StringVar(&o.nodeName, "node-name", o.nodeName, "name of this node's object (default $NODE_NAME, else the host name)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty uses the pod's service account")
-	f.StringVar(&o.kubeletDir, "kubelet-dir", o.kubeletDir, "the kubelet's root directory")
 	f.StringVar(&o.cdiDir, "cdi-dir", o.cdiDir, "where the container runtime looks for CDI specifications")
 	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "address of /metrics and /healthz; empty serves neither")
 	f.BoolVar(&o.failOnInitError, "fail-on-init-error", false, "exit when the driver cannot be opened at the start, instead of trying again")
@@ -61,15 +63,13 @@ func (o *options) flags(f *pflag.FlagSet) {
 
 // check returns every mistake at once.
 func (o *options) check() error {
-	wrong := slices.Concat(o.base.Check(), o.modes.Check(), o.health.Check())
+	wrong := slices.Concat(o.base.Check(), o.modes.Check(), o.health.Check(), o.places.Check())
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if o.nodeName == "" {
 		add("--node-name is empty: give the name of this node's object")
 	}
-	for flag, path := range map[string]string{"kubelet-dir": o.kubeletDir, "cdi-dir": o.cdiDir} {
-		if !filepath.IsAbs(path) {
-			add("--%s=%q: want an absolute path", flag, path)
-		}
+	if !filepath.IsAbs(o.cdiDir) {
+		add("--cdi-dir=%q: want an absolute path", o.cdiDir)
 	}
 	switch o.memoryResources {
 	case "auto", "node-status", "device-plugin":

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"deviceshare/config"
 	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
@@ -34,6 +36,7 @@ type program struct {
 	plugin  *plugin
 	dir     string
 	tune    func(*options) // nil leaves them as they are
+	end     func()         // stops the plugin and waits
 }
 
 func launch(t *testing.T, prepare ...func(*program)) *program {
@@ -55,8 +58,16 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 	for _, f := range prepare {
 		f(p)
 	}
+	p.start()
+	t.Cleanup(func() { p.end() })
+	return p
+}
+
+// start starts the plugin, the first one or one after another.
+func (p *program) start() {
+	p.t.Helper()
 	o := defaults()
-	o.nodeName, o.kubeletDir, o.cdiDir, o.modes.StateDir = "n", p.kubelet.Directory, filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
+	o.nodeName, o.places.Root, o.cdiDir, o.modes.StateDir = "n", kubelet.Directory(p.kubelet.Directory), filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
 	o.modes.LibraryDir, o.base.DevRoot, o.base.Edits = filepath.Join(p.dir, "lib"), filepath.Join(p.dir, "dev"), "files"
 	o.metricsAddress, o.settle, o.healthProbe, o.health.Quiet = "", time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
 	o.driverRetry = 20 * time.Millisecond
@@ -65,19 +76,19 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 	}
 	var err error
 	if p.plugin, err = assemble(p.api, p.driver, o); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
+	plugin := p.plugin
 	ctx, cancel := context.WithCancel(context.Background())
 	group, ctx := errgroup.WithContext(ctx)
-	p.plugin.start(ctx, group)
-	t.Cleanup(func() {
+	plugin.start(ctx, group)
+	p.end = sync.OnceFunc(func() {
 		cancel()
 		if err := group.Wait(); err != nil {
-			t.Errorf("the program ended with %v", err)
+			p.t.Errorf("the program ended with %v", err)
 		}
-		p.plugin.report.Stop()
+		plugin.report.Stop()
 	})
-	return p
 }
 
 func (p *program) node() *corev1.Node {
@@ -220,7 +231,7 @@ func TestAPluginThatIsToldToStopTakesItsDevicesBackFirst(t *testing.T) {
 	p.await("the devices", func() bool { return p.offered() == 2 })
 	told, tell := context.WithCancel(t.Context())
 	left := make(chan struct{})
-	go func() { defer close(left); p.plugin.agent.Leave(told, t.Context()) }()
+	go func() { defer close(left); p.plugin.agent.Leave(told, t.Context(), false) }()
 	select {
 	case <-left:
 		t.Fatal("it leaves without being told")
@@ -245,7 +256,7 @@ func TestAPluginWithoutADriverStopsAtOnce(t *testing.T) {
 	told, tell := context.WithCancel(t.Context())
 	tell()
 	begin := time.Now()
-	p.plugin.agent.Leave(told, t.Context())
+	p.plugin.agent.Leave(told, t.Context(), false)
 	if took := time.Since(begin); took >= agent.LeaveFor {
 		t.Errorf("it offers nothing and took %s", took)
 	}

@@ -61,11 +61,11 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	defer p.report.Stop()
-	klog.InfoS("starting", "node", o.nodeName, "kubeletDir", o.kubeletDir, "cdiDir", o.cdiDir, "stateDir", o.modes.StateDir, "driverEdits", o.base.Edits)
+	klog.InfoS("starting", "node", o.nodeName, "kubeletDir", o.places.Root, "cdiDir", o.cdiDir, "stateDir", o.modes.StateDir, "driverEdits", o.base.Edits)
 	working, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	group, working := errgroup.WithContext(working)
-	group.Go(func() error { defer end(); p.agent.Leave(ctx, working); return nil })
+	group.Go(func() error { defer end(); p.agent.Leave(ctx, working, o.places.Keeper != ""); return nil })
 	p.start(working, group)
 	err = group.Wait()
 	klog.InfoS("stopped")
@@ -125,7 +125,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	if err != nil {
 		return err
 	}
-	here := kubelet.Directory(o.kubeletDir)
+	here := o.places.Root
 	resources, err := kubelet.DialPodResources(here.PodResources(), p.settings)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 		IsPassing: agent.IsDriverBusy, Failed: p.report.AttemptFailed,
 	})
 	p.releaser = agent.NewReleaser(p.agent, p.keeper)
-	p.slots = agent.NewSlotServer(here.DevicePlugins(), agent.Slots{Agent: p.agent, Configuration: p.settings}, p.keeper)
+	p.slots = agent.NewSlotServer(&o.places, agent.Slots{Agent: p.agent, Configuration: p.settings}, p.keeper)
 	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{
 		Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
 		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: p.report,

@@ -192,7 +192,7 @@ type offer struct{ b *bench }
 func (offer) ResourceName() string { return wire.ResourceNumber }
 
 func (o offer) Devices() []*pluginapi.Device {
-	return kubelet.Slots(o.b.inventory())
+	return kubelet.Slots(o.b.inventory(), -1)
 }
 
 func (o offer) Changes() (<-chan struct{}, func()) { return o.b.agent.Changes() }
@@ -206,6 +206,12 @@ type handler struct{ b *bench }
 func (h handler) Allocate(slots []string) (string, error) {
 	id, err := h.b.keeper.Allocate(slots)
 	return cdi.Name(id), err
+}
+
+func (h handler) Allocated(slots []string, name string) {
+	if id, ours := cdi.ID(name); ours {
+		h.b.keeper.Allocated(slots, id)
+	}
 }
 
 func (h handler) Start(ctx context.Context, slots []string) error {

@@ -5,8 +5,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,7 +102,7 @@ func (unobserved) Released(sharing.Owner, error)                      {}
 // host has an owner in the checkpoint. Every step may be repeated. It is safe for concurrent use.
 type Keeper struct {
 	cfg    KeeperConfig
-	memory memory
+	memory kubelet.Allocations
 	starts KeyedLock // one per owner: containers of a pod start one by one
 }
 
@@ -120,14 +118,19 @@ func NewKeeper(cfg KeeperConfig) *Keeper {
 // Allocate names an allocation for slots. It touches nothing but memory: the
 // kubelet blocks all pods of the node meanwhile.
 func (k *Keeper) Allocate(slots []string) (string, error) {
-	var raw [10]byte
-	if _, err := rand.Read(raw[:]); err != nil {
-		return "", fmt.Errorf("make an allocation id: %w", err)
+	id, err := cdi.NewID()
+	if err != nil {
+		return "", err
 	}
-	id := hex.EncodeToString(raw[:])
-	k.memory.put(slots, id)
-	k.cfg.Observer.Allocated()
+	k.Allocated(slots, id)
 	return id, nil
+}
+
+// Allocated remembers an allocation that a kubelet.Proxy named.
+func (k *Keeper) Allocated(slots []string, id string) {
+	if k.memory.Put(slots, id) {
+		k.cfg.Observer.Allocated()
+	}
 }
 
 // Remembered is the allocation id of a container with exactly these slots: the
@@ -140,7 +143,7 @@ func (k *Keeper) Remembered(owner sharing.Owner, container string, slots []strin
 			return r.ID, true
 		}
 	}
-	return k.memory.get(slots)
+	return k.memory.Get(slots)
 }
 
 // Start makes everything ready for the container that is about to start with

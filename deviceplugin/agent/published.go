@@ -37,16 +37,17 @@ type Slots struct {
 // Devices implements kubelet.Offer.
 func (s Slots) Devices() []*pluginapi.Device {
 	inv, _ := s.Usable()
-	return kubelet.Slots(&inv)
+	return kubelet.Slots(&inv, s.State().NUMA())
 }
 
-// NewSlotServer returns the server of the slots in the kubelet's directory. It tells
-// the agent whether the kubelet knows the devices.
-func NewSlotServer(directory string, s Slots, keeper *Keeper) *kubelet.Server {
+// NewSlotServer returns the server of the slots, at the kubelet or at the proxy that is
+// registered for us. It tells the agent whether the kubelet knows the devices.
+func NewSlotServer(places *kubelet.Places, s Slots, keeper *Keeper) *kubelet.Server {
+	directory, proxied := places.Registry()
 	var taking sync.Mutex // so that the last answer of Taken is the last one sent
 	var server *kubelet.Server
 	server = kubelet.NewServer(kubelet.ServerConfig{
-		Directory: directory, Socket: "deviceshare-count.sock", Offer: s, Handler: handler{keeper},
+		Directory: directory, Socket: "deviceshare-count.sock", Offer: s, Handler: handler{keeper}, Proxied: proxied,
 		Taken: func() {
 			taking.Lock()
 			defer taking.Unlock()
@@ -66,6 +67,13 @@ func (h handler) Allocate(slots []string) (string, error) {
 		return "", err
 	}
 	return cdi.Name(id), nil
+}
+
+// Allocated implements kubelet.Handler. A name that is not one of ours is ignored.
+func (h handler) Allocated(slots []string, name string) {
+	if id, ours := cdi.ID(name); ours {
+		h.Keeper.Allocated(slots, id)
+	}
 }
 
 // Published is what the node object is kept equal to.
@@ -109,15 +117,16 @@ func (s Shown) Snapshot() metrics.Snapshot {
 const LeaveFor = 2 * time.Second
 
 // Leave returns when told ends and the node was given time to take no more pods, or
-// when the plugin ends by itself, which is when working does.
-func (a *Agent) Leave(told, working context.Context) {
+// when the plugin ends by itself, which is when working does. A proxied plugin is not
+// missed: the kubelet goes on admitting pods, and they wait for the next one.
+func (a *Agent) Leave(told, working context.Context, proxied bool) {
 	select {
 	case <-working.Done():
 		return
 	case <-told.Done():
 	}
-	if !a.State().Scanned() {
-		return // nothing is offered
+	if !a.State().Scanned() || proxied {
+		return // nothing is offered, or it stays so
 	}
 	klog.InfoS("stopping; the node takes no more pods", "after", LeaveFor)
 	a.Send(node.Stopping{})

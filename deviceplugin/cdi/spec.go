@@ -8,6 +8,8 @@ package cdi
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -38,6 +40,15 @@ type Base interface {
 	// a device is not there, and when ctx ends while the driver is awaited. The
 	// answer must not be changed.
 	Edits(ctx context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error)
+}
+
+// NewID returns the id of a new allocation.
+func NewID() (string, error) {
+	var raw [10]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return "", fmt.Errorf("make an allocation id: %w", err)
+	}
+	return hex.EncodeToString(raw[:]), nil
 }
 
 // Name is the CDI device name of an allocation, as the kubelet passes it on.

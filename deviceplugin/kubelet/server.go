@@ -25,6 +25,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
@@ -36,6 +37,9 @@ type Handler interface {
 	// Allocate answers with the CDI device name for a container that gets these
 	// slots. It must be quick: the kubelet blocks the node's pods meanwhile.
 	Allocate(slots []string) (cdi string, err error)
+	// Allocated is told before Start which CDI device name a Proxy answered with in
+	// our place.
+	Allocated(slots []string, cdi string)
 	// Start is called before each start of the container that holds these slots;
 	// an error keeps it from starting, and the kubelet tries again.
 	Start(ctx context.Context, slots []string) error
@@ -67,6 +71,8 @@ type ServerConfig struct {
 	Offer  Offer
 	// Handler may be nil for a resource that needs no preparation.
 	Handler Handler
+	// Proxied: it is a Proxy that registrations go to, and not the kubelet itself.
+	Proxied bool
 	// Taken is told that Server.Taken may answer differently. It must not block, and
 	// may be nil.
 	Taken func()
@@ -77,26 +83,35 @@ type Server struct {
 	pluginapi.UnimplementedDevicePluginServer
 	cfg  ServerConfig
 	tick time.Duration // between looks at the resource name; at most between attempts
-	// pause is how long to wait after the next registration that fails; Run's own.
-	pause wait.Backoff
+	// pause is how long to wait after the next registration that fails, and again after
+	// the next one whose list is no longer read; both are Run's own.
+	pause, again wait.Backoff
 	// streams is how many lists of devices were taken and are still watched.
 	streams atomic.Int32
+	// proxyTaken is whether the kubelet has taken the list of the Proxy.
+	proxyTaken atomic.Bool
 }
 
 // NewServer returns a server that has not started.
 func NewServer(cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, tick: 3 * time.Second}
-	s.pause = s.pauses()
+	s.pause, s.again = s.pauses(), s.pauses()
 	return s
 }
 
 // Taken reports whether the kubelet has taken the list of devices and still watches
 // it. While it does not, it refuses every pod that asks for the resource, for good
 // (UnexpectedAdmissionError). It is safe for concurrent use.
-func (s *Server) Taken() bool { return s.streams.Load() > 0 }
+func (s *Server) Taken() bool {
+	return s.streams.Load() > 0 && (!s.cfg.Proxied || s.proxyTaken.Load())
+}
 
 func (s *Server) countStreams(more int32) {
 	s.streams.Add(more)
+	s.tellTaken()
+}
+
+func (s *Server) tellTaken() {
 	if s.cfg.Taken != nil {
 		s.cfg.Taken()
 	}
@@ -134,7 +149,7 @@ func (s *Server) session(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	broken, stop, err := s.listen(ctx)
+	now, stop, err := s.listen(ctx)
 	if err != nil {
 		return err
 	}
@@ -146,12 +161,17 @@ func (s *Server) session(ctx context.Context) error {
 		return nil
 	}
 	s.pause = s.pauses()
-	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Offer.Devices()))
-	return s.watch(ctx, watcher, broken, resource)
+	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Offer.Devices()), "proxied", s.cfg.Proxied)
+	if s.cfg.Proxied {
+		over := make(chan struct{})
+		go func() { defer close(over); s.followProxy(ctx) }()
+		defer func() { cancel(); <-over }() // what it says last must not be about the next session
+	}
+	return s.watch(ctx, watcher, now, resource)
 }
 
-// listen serves on our socket. broken gets the error that ends serving.
-func (s *Server) listen(ctx context.Context) (broken <-chan error, stop func(), err error) {
+// listen serves on our socket.
+func (s *Server) listen(ctx context.Context) (now *session, stop func(), err error) {
 	path := s.socket()
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("remove the old socket: %w", err)
@@ -161,10 +181,10 @@ func (s *Server) listen(ctx context.Context) (broken <-chan error, stop func(), 
 		return nil, nil, fmt.Errorf("listen for the kubelet: %w", err)
 	}
 	server := grpc.NewServer()
-	pluginapi.RegisterDevicePluginServer(server, &session{Server: s, ended: ctx})
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	return ended, server.Stop, nil
+	now = &session{Server: s, ended: ctx, broken: make(chan error, 1), unread: make(chan struct{}, 1)}
+	pluginapi.RegisterDevicePluginServer(server, now)
+	go func() { now.broken <- server.Serve(listener) }()
+	return now, server.Stop, nil
 }
 
 // watch returns nil when it is time to register again.
@@ -174,14 +194,14 @@ func (s *Server) listen(ctx context.Context) (broken <-chan error, stop func(), 
 // has ended, and that may be the stream of the process before this one, after this
 // one has registered. It then counts the resource as gone until somebody
 // registers.
-func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-chan error, resource string) error {
+func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *session, resource string) error {
 	ticker := time.NewTicker(s.tick)
 	defer ticker.Stop()
-	for unread := 0; ; {
+	for ticks := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-broken:
+		case err := <-now.broken:
 			return fmt.Errorf("serve the kubelet: %w", err)
 		case err := <-watcher.Errors:
 			return fmt.Errorf("watch the kubelet's directory: %w", err)
@@ -193,17 +213,24 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, broken <-
 				return nil
 			}
 		case <-ticker.C:
-			if now := s.cfg.Offer.ResourceName(); now != resource {
-				klog.InfoS("the resource was renamed; registering again", "from", resource, "to", now)
+			if name := s.cfg.Offer.ResourceName(); name != resource {
+				klog.InfoS("the resource was renamed; registering again", "from", resource, "to", name)
 				return nil
 			}
-			if unread++; s.Taken() {
-				unread = 0
+			if ticks++; s.streams.Load() > 0 {
+				ticks, s.again = 0, s.pauses()
 			}
-			if unread > 1 {
-				klog.InfoS("the kubelet has forgotten us; registering again", "resource", resource)
+			if ticks > 1 {
+				klog.InfoS("the kubelet reads no list; registering again", "resource", resource)
 				return nil
 			}
+		case <-now.unread:
+			klog.InfoS("the kubelet has forgotten us; registering again", "resource", resource)
+			select {
+			case <-ctx.Done():
+			case <-time.After(s.again.Step()):
+			}
+			return nil
 		}
 	}
 }
@@ -221,10 +248,12 @@ func (s *Server) options() *pluginapi.DevicePluginOptions {
 	return &pluginapi.DevicePluginOptions{PreStartRequired: s.cfg.Handler != nil}
 }
 
-// session answers calls; it ends streams when serving ends.
+// session answers calls from one registration to the next; it ends streams when serving ends.
 type session struct {
 	*Server
-	ended context.Context
+	ended  context.Context
+	broken chan error    // gets the error that ends serving
+	unread chan struct{} // holds a token when a stream has ended
 }
 
 // GetDevicePluginOptions implements the protocol.
@@ -240,7 +269,13 @@ func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSe
 		return err
 	}
 	s.countStreams(1)
-	defer s.countStreams(-1)
+	defer func() {
+		s.countStreams(-1)
+		select {
+		case s.unread <- struct{}{}:
+		default:
+		}
+	}()
 	for {
 		select {
 		case <-s.ended.Done():
@@ -283,6 +318,9 @@ func (s *session) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pl
 // PreStartContainer implements the protocol.
 func (s *session) PreStartContainer(ctx context.Context, r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
 	if s.cfg.Handler != nil {
+		for _, name := range metadata.ValueFromIncomingContext(ctx, allocationKey) {
+			s.cfg.Handler.Allocated(r.GetDevicesIds(), name)
+		}
 		if err := s.cfg.Handler.Start(ctx, r.GetDevicesIds()); err != nil {
 			return nil, status.Error(codes.FailedPrecondition, err.Error())
 		}

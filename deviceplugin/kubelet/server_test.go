@@ -30,8 +30,9 @@ type plugin struct {
 	changes  chan struct{}
 	refuse   error
 	started  [][]string
-	server   *kubelet.Server
-	told     chan bool // what Taken answered whenever it was told to have changed
+	named    map[string]string // slots -> what it was told that a proxy named
+	told     chan bool         // what Taken answered whenever it was told to have changed
+	end      func()            // stops the server, as the death of its process does
 }
 
 func (p *plugin) ResourceName() string {
@@ -54,6 +55,12 @@ func (p *plugin) Allocate(slots []string) (string, error) {
 	return "volcano.sh/vgpu=" + strings.Join(slots, "."), p.refuse
 }
 
+func (p *plugin) Allocated(slots []string, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.named[strings.Join(slots, ".")] = name
+}
+
 func (p *plugin) Start(_ context.Context, slots []string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,25 +72,42 @@ func (p *plugin) set(change func()) {
 	p.mu.Lock()
 	change()
 	p.mu.Unlock()
-	p.changes <- struct{}{}
+	select {
+	case p.changes <- struct{}{}:
+	default:
+	}
 }
 
+// serve starts a plugin at a kubelet.
 func serve(t *testing.T, k *kubelettest.Kubelet) *plugin {
 	t.Helper()
-	p := &plugin{resource: "example.com/a", changes: make(chan struct{}, 1), told: make(chan bool, 100)}
+	return serveIn(t, k.Plugins(), false)
+}
+
+// serveIn starts a plugin that registers in a directory.
+func serveIn(t *testing.T, directory string, proxied bool) *plugin {
+	t.Helper()
+	p := &plugin{resource: "example.com/a", changes: make(chan struct{}, 1), named: map[string]string{}, told: make(chan bool, 1000)}
 	inv := sharing.Inventory{Devices: []sharing.Device{
 		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
 	}}
-	p.devices = kubelet.Slots(&inv)
-	p.server = kubelet.NewServer(kubelet.ServerConfig{
-		Directory: k.Plugins(), Socket: "test.sock", Offer: p, Handler: p,
-		Taken: func() { p.told <- p.server.Taken() },
+	p.devices = kubelet.Slots(&inv, -1)
+	p.run(t, directory, proxied)
+	return p
+}
+
+// run serves the plugin until it ends.
+func (p *plugin) run(t *testing.T, directory string, proxied bool) {
+	var server *kubelet.Server
+	server = kubelet.NewServer(kubelet.ServerConfig{
+		Directory: directory, Socket: "test.sock", Offer: p, Handler: p, Proxied: proxied,
+		Taken: func() { p.told <- server.Taken() },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = p.server.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	return p
+	go func() { defer close(ended); _ = server.Run(ctx) }()
+	p.end = func() { cancel(); <-ended }
+	t.Cleanup(p.end)
 }
 
 func podOf(name string, slots string) *corev1.Pod {
@@ -188,15 +212,20 @@ func TestTheSocketOfTheProcessBeforeIsNoReasonToRegisterTwice(t *testing.T) {
 	k.Await(t, "no slots, by the first registration", func(_, all, n int) bool { return n == 1 && all == 0 })
 }
 
-func TestSlotsCarryNUMANodesWhereTheyAreKnown(t *testing.T) {
+func TestSlotsCarryTheNUMANodeThatAllDevicesShare(t *testing.T) {
 	inv := sharing.Inventory{Devices: []sharing.Device{
 		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
 	}}
-	slots := kubelet.Slots(&inv)
-	if len(slots) != 3 || slots[0].GetTopology().GetNodes()[0].GetID() != 1 || slots[2].GetTopology() != nil {
+	slots := kubelet.Slots(&inv, -1)
+	if len(slots) != 3 || slots[0].GetTopology() != nil || slots[2].GetTopology() != nil {
 		t.Errorf("slots are %v", slots)
 	}
 	if slots[1].GetID() != "GPU-a-1" || slots[1].GetHealth() != pluginapi.Healthy || slots[2].GetHealth() != pluginapi.Unhealthy {
 		t.Errorf("slots are %v", slots)
+	}
+	for _, slot := range kubelet.Slots(&inv, 1) {
+		if nodes := slot.GetTopology().GetNodes(); len(nodes) != 1 || nodes[0].GetID() != 1 {
+			t.Errorf("slot %s is at %v", slot.GetID(), nodes)
+		}
 	}
 }

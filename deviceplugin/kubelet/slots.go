@@ -10,18 +10,20 @@ import (
 	"deviceshare/sharing"
 )
 
-// Slots are the abstract devices of the count resource: as many per device as it
-// may have sharers. Their names and NUMA nodes follow the device, so that the
-// kubelet's topology manager and its listings mean something, but which device a
-// container gets is the scheduler's decision alone.
-func Slots(inv *sharing.Inventory) []*pluginapi.Device {
+// Slots are the abstract devices of the count resource: as many per device as it may have sharers.
+// They are named after the device for who lists them, but which device a container gets is the
+// scheduler's decision alone, and the kubelet chooses slots without knowing it. A slot therefore
+// names a NUMA node only if all devices share it; numa is that node, or -1. With any other hint the
+// kubelet would take CPUs from one node, or refuse the pod for good for the lack of them, while its
+// device may be at another.
+func Slots(inv *sharing.Inventory, numa int) []*pluginapi.Device {
+	var topology *pluginapi.TopologyInfo
+	if numa >= 0 {
+		topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: int64(numa)}}}
+	}
 	var slots []*pluginapi.Device
 	for i := range inv.Devices {
 		d := &inv.Devices[i]
-		var topology *pluginapi.TopologyInfo
-		if d.NUMA >= 0 {
-			topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: int64(d.NUMA)}}}
-		}
 		for n := range d.MaxShares {
 			slots = append(slots, &pluginapi.Device{ID: string(d.ID) + "-" + strconv.Itoa(n), Health: HealthOf(d), Topology: topology})
 		}

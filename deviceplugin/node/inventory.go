@@ -28,6 +28,21 @@ func describe(f *Facts, o Offer) sharing.Device {
 	}
 }
 
+// NUMA is the NUMA node that every device of the machine is at, hidden ones too, and -1 if there
+// is no such node. Where it is known, it says where the CPUs of a pod should be, whichever devices
+// the pod gets.
+func (s State) NUMA() int {
+	numa := -1
+	for i := range s.devices {
+		at := s.devices[i].facts.NUMA
+		if i > 0 && at != numa {
+			return -1
+		}
+		numa = max(at, -1)
+	}
+	return numa
+}
+
 // clients is how many clients the device's MPS server serves, 0 in other modes.
 func clients(f *Facts, o Offer) int {
 	if o.Mode != sharing.MPS {

@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -181,6 +182,33 @@ func TestADeviceThatVanishesIsStillFoundByItsNumber(t *testing.T) {
 	s = node.Reduce(s, node.Scanned{Devices: []node.Facts{other, found[1], found[2]}})
 	if _, ok := s.Facts(found[0].UUID); ok || len(s.Inventory().Devices) != 3 {
 		t.Errorf("after it was replaced: %v, %+v", ok, s.Inventory().Devices)
+	}
+}
+
+func TestTheNUMANodeOfTheMachinesDevices(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   []int
+		want int
+	}{
+		"no devices":               {nil, -1},
+		"one device":               {[]int{1}, 1},
+		"all at the first node":    {[]int{0, 0, 0}, 0},
+		"two nodes":                {[]int{0, 0, 1}, -1},
+		"two nodes, the other way": {[]int{1, 0, 0}, -1},
+		"one unknown":              {[]int{0, -1}, -1},
+		"all unknown":              {[]int{-1, -1}, -1},
+	} {
+		var found []node.Facts
+		for i, numa := range c.at {
+			f := card(fmt.Sprintf("GPU-%d", i), i, "T4", fmt.Sprintf("%02d", i))
+			f.NUMA = numa
+			found = append(found, f)
+		}
+		// Hidden devices count: an administrator may offer them at any moment.
+		s := at(node.Powers{}, node.Settings{Offers: byIndex{0: {Hidden: true}, 1: {Mode: sharing.HAMiCore}, 2: {Hidden: true}}}, node.Scanned{Devices: found})
+		if got := s.NUMA(); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
 	}
 }
 

@@ -128,6 +128,12 @@ func (c *Cluster) prepare(ctx context.Context) error {
 			v.Snapshotter = "native"
 		}
 	}
+	if c.opts.TopologyPolicy != "" {
+		v.TopologyPolicy, v.SystemCPUs = c.opts.TopologyPolicy, systemCPUs()
+		if v.Runc, err = c.showNUMA(); err != nil {
+			return err
+		}
+	}
 	if c.opts.Installed {
 		v.BaseSpec = l.config(baseSpecFile)
 		if err := c.writeBaseSpec(ctx); err != nil {

@@ -31,6 +31,9 @@ type configValues struct {
 
 	KubeletCert, KubeletKey, CA string
 	PodLogs, ResolvConf, Cgroup string
+	// TopologyPolicy is empty for a kubelet that pins no CPUs; SystemCPUs are those that it gives
+	// to nobody.
+	TopologyPolicy, SystemCPUs string
 
 	// Accounts is the list of this project's users, as YAML.
 	Accounts string

@@ -102,6 +102,9 @@ type Options struct {
 	// CPUs and 256 GiB.
 	SimulatedNodes int
 	SimulatedNode  func(i int) *corev1.Node
+	// TopologyPolicy has the kubelet pin CPUs (static CPU manager) under this Topology Manager
+	// policy, on a machine that it sees with NUMANodes NUMA nodes. Empty leaves the machine as it is.
+	TopologyPolicy string
 	// Audit makes the apiserver log requests about pods, bindings and nodes; Cluster.AuditLog reads
 	// them.
 	Audit bool

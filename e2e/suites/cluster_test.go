@@ -34,7 +34,7 @@ func TestRealCluster(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("needs root and a cluster: run `make test-e2e`")
 	}
-	start(t, sandbox.Options{}).run(t, []suite{{"mps", testMPS}})
+	start(t, sandbox.Options{}).run(t, []suite{{"mps", testMPS}, {"refused", testRefused}})
 }
 
 // suite is what users expect of a cluster in one respect.

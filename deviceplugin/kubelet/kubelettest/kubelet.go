@@ -9,9 +9,11 @@ package kubelettest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -43,7 +45,11 @@ type Kubelet struct {
 	pods     map[string]*corev1.Pod // by UID
 	server   *grpc.Server
 	count    int // registrations
+	seen     []Seen
 }
+
+// Seen is what the kubelet knew at one moment: its slots, and how often a plugin has registered.
+type Seen struct{ Healthy, All, Registrations int }
 
 // entry is one line of the checkpoint.
 type entry struct {
@@ -114,7 +120,8 @@ func (k *Kubelet) listen() error {
 func (k *Kubelet) stop() {
 	k.mu.Lock()
 	server, conn := k.server, k.conn
-	k.conn, k.client = nil, nil
+	k.conn, k.client, k.healthy = nil, nil, nil
+	k.wake()
 	k.mu.Unlock()
 	server.Stop()
 	if conn != nil {
@@ -147,7 +154,9 @@ func (k *Kubelet) Drop() {
 	k.conn, k.client, k.healthy = nil, nil, nil
 	k.wake()
 	k.mu.Unlock()
-	_ = conn.Close()
+	if conn != nil {
+		_ = conn.Close()
+	}
 }
 
 // Register implements the registration service.
@@ -160,6 +169,9 @@ func (k *Kubelet) Register(_ context.Context, r *pluginapi.RegisterRequest) (*pl
 		return nil, err
 	}
 	client := pluginapi.NewDevicePluginClient(conn)
+	if _, err := client.GetDevicePluginOptions(context.Background(), &pluginapi.Empty{}); err != nil {
+		return nil, err
+	}
 	stream, err := client.ListAndWatch(context.Background(), &pluginapi.Empty{})
 	if err != nil {
 		return nil, err
@@ -169,29 +181,63 @@ func (k *Kubelet) Register(_ context.Context, r *pluginapi.RegisterRequest) (*pl
 	k.count++
 	k.wake()
 	k.mu.Unlock()
-	go k.follow(stream)
+	go k.follow(conn, stream)
 	return &pluginapi.Empty{}, nil
 }
 
-// follow takes in the plugin's devices.
-func (k *Kubelet) follow(stream grpc.ServerStreamingClient[pluginapi.ListAndWatchResponse]) {
+// follow takes in the plugin's devices. When the stream of the latest registration ends they are
+// unhealthy.
+func (k *Kubelet) follow(conn *grpc.ClientConn, stream grpc.ServerStreamingClient[pluginapi.ListAndWatchResponse]) {
 	for {
 		answer, err := stream.Recv()
 		if err != nil {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if k.conn == conn {
+				for id := range k.healthy {
+					k.healthy[id] = false
+				}
+				k.wake()
+			}
 			return
 		}
 		k.mu.Lock()
-		k.healthy = map[string]bool{}
-		for _, d := range answer.GetDevices() {
-			k.healthy[d.GetID()] = d.GetHealth() == pluginapi.Healthy
+		if k.conn == conn {
+			k.healthy = map[string]bool{}
+			for _, d := range answer.GetDevices() {
+				k.healthy[d.GetID()] = d.GetHealth() == pluginapi.Healthy
+			}
+			k.wake()
 		}
-		k.wake()
 		k.mu.Unlock()
 	}
 }
 
+// Seen is every different thing that the kubelet has known, in order.
+func (k *Kubelet) Seen() []Seen {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.seen)
+}
+
+// Health is the slots that the kubelet knows, with their health.
+func (k *Kubelet) Health() map[string]bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.healthy)
+}
+
 // wake tells whoever awaits. The caller holds the lock.
 func (k *Kubelet) wake() {
+	now := Seen{All: len(k.healthy), Registrations: k.count}
+	for _, healthy := range k.healthy {
+		if healthy {
+			now.Healthy++
+		}
+	}
+	if n := len(k.seen); n == 0 || k.seen[n-1] != now {
+		k.seen = append(k.seen, now)
+	}
 	close(k.changed)
 	k.changed = make(chan struct{})
 }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/kubelet"
+)
+
+func TestAPluginWithAKeeperStopsAtOnceAndIsNotMissed(t *testing.T) {
+	p := launch(t, keeper)
+	p.await("the devices", func() bool { return p.offered() == 2 })
+	told, tell := context.WithCancel(t.Context())
+	tell()
+	begin := time.Now()
+	p.plugin.agent.Leave(told, t.Context(), true)
+	if took := time.Since(begin); took >= agent.LeaveFor || p.offered() != 2 {
+		t.Errorf("it took %s, and %d devices are offered", took, p.offered())
+	}
+}
+
+// keeper has the plugin register with a proxy.
+func keeper(p *program) {
+	directory, err := os.MkdirTemp("", "keeper") // short, for a socket's path
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.tune = func(o *options) { o.places.Keeper, o.places.Grace = directory, time.Hour }
+	o := defaults()
+	p.tune(o)
+	o.places.Root = kubelet.Directory(p.kubelet.Directory)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- o.places.NewProxy().Run(ctx) }()
+	p.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			p.t.Error(err)
+		}
+		_ = os.RemoveAll(directory)
+	})
+}
+
+// A pod that comes while the plugin is away is admitted, and started by the next one.
+func TestAPodComesWhileAPluginWithAKeeperIsAway(t *testing.T) {
+	p := launch(t, keeper)
+	p.await("the devices", func() bool { return p.offered() == 2 })
+	device := p.inventory().Devices[0]
+	since := len(p.kubelet.Seen()) - 1
+	p.end()
+	pod := p.place("late", device, false)
+	p.start()
+	names, err := p.kubelet.Begin(t.Context(), pod, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := strings.TrimPrefix(names[0], "volcano.sh/vgpu=")
+	spec := filepath.Join(p.dir, "cdi", "volcano.sh-vgpu-"+id+".json")
+	if text, err := os.ReadFile(spec); err != nil || !strings.Contains(string(text), "CUDA_DEVICE_MEMORY_LIMIT_0=1000m") {
+		t.Errorf("the specification is %s, %v", text, err)
+	}
+	for _, s := range p.kubelet.Seen()[since:] {
+		if s.Healthy != 20 || s.Registrations != 1 {
+			t.Errorf("the kubelet knew %+v", s)
+		}
+	}
+	p.await("the devices again", func() bool { return p.offered() == 2 })
+}

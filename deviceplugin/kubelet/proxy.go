@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"deviceshare/deviceplugin/cdi"
+)
+
+// ProxyConfig is what a Proxy works with. All fields are needed.
+type ProxyConfig struct {
+	// Kubelet is the kubelet's directory of device plugins.
+	Kubelet string
+	// Directory is where the device plugin registers instead. It is made if it is missing, and
+	// must belong to the Proxy alone.
+	Directory string
+	// Grace is how long the slots of a plugin that is away stay healthy.
+	Grace time.Duration
+	// Patience is how long the start of a container waits for a plugin that is away. The kubelet
+	// gives up after 30 s, and tries again.
+	Patience time.Duration
+}
+
+// Proxy is registered with the kubelet for the device plugin, and stays so while the plugin is
+// restarted or killed. The plugin registers with the Proxy as it would with a kubelet.
+//
+//	ListAndWatch       the plugin's list; while it is away the last one, healthy for the grace
+//	Allocate           answered here, because the kubelet refuses a pod for good if it fails
+//	PreStartContainer  forwarded; it waits for a plugin that is away, and the kubelet repeats it
+//
+// The standard gRPC health service at the plugin's side tells whether the kubelet takes the list.
+// A Proxy holds one resource: that of the latest plugin that has listed slots.
+type Proxy struct {
+	cfg         ProxyConfig
+	server      *Server
+	health      *health.Server
+	allocations Allocations
+
+	mu      sync.Mutex
+	state   proxyState
+	count   int            // sessions that began
+	current *pluginSession // that of state, nil while the plugin is away
+	next    *pluginSession // registered and has not listed its slots yet
+	readers []chan struct{}
+}
+
+// NewProxy returns a proxy that has not started.
+func NewProxy(cfg ProxyConfig) *Proxy {
+	p := &Proxy{cfg: cfg, health: health.NewServer()}
+	p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	var telling sync.Mutex // so that the last answer of Taken is the last one told
+	p.server = NewServer(ServerConfig{
+		Directory: cfg.Kubelet, Socket: "deviceshare-proxy.sock", Offer: proxyOffer{p}, Handler: proxyHandler{p},
+		Taken: func() {
+			telling.Lock()
+			defer telling.Unlock()
+			status := healthpb.HealthCheckResponse_NOT_SERVING
+			if p.server.Taken() {
+				status = healthpb.HealthCheckResponse_SERVING
+			}
+			p.health.SetServingStatus("", status)
+		},
+	})
+	return p
+}
+
+// proxyLeaveFor is how long a Proxy works on after it has told the plugin that it leaves. The
+// plugin publishes meanwhile that the node takes no pods.
+const proxyLeaveFor = 2 * time.Second
+
+// Run works until ctx ends, and for a moment longer if a plugin has to be told.
+func (p *Proxy) Run(ctx context.Context) error {
+	listener, err := listenForPlugins(p.cfg.Directory)
+	if err != nil {
+		return err
+	}
+	working, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group, working := errgroup.WithContext(working)
+	registry := &proxyRegistry{Proxy: p, ended: working, group: group}
+	plugins := grpc.NewServer(grpc.WaitForHandlers(true))
+	pluginapi.RegisterRegistrationServer(plugins, registry)
+	healthpb.RegisterHealthServer(plugins, p.health)
+	group.Go(func() error { return plugins.Serve(listener) })
+	group.Go(func() error {
+		if !p.awaitSlots(working) {
+			return nil
+		}
+		return p.server.Run(working)
+	})
+	select {
+	case <-working.Done():
+	case <-ctx.Done():
+		p.leave(working)
+	}
+	end()
+	plugins.Stop()
+	return group.Wait()
+}
+
+// listenForPlugins listens where a plugin looks for a kubelet.
+func listenForPlugins(directory string) (net.Listener, error) {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory in which the device plugin registers: %w", err)
+	}
+	path := filepath.Join(directory, kubeletSocket)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the socket of an earlier proxy: %w", err)
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the device plugin: %w", err)
+	}
+	return listener, nil
+}
+
+// leave tells the plugin that the kubelet will not know its devices any more.
+func (p *Proxy) leave(working context.Context) {
+	p.health.Shutdown()
+	p.mu.Lock()
+	present := p.state.present
+	p.mu.Unlock()
+	if !present {
+		return
+	}
+	klog.InfoS("stopping; the device plugin publishes that the node takes no pods", "after", proxyLeaveFor)
+	select {
+	case <-working.Done():
+	case <-time.After(proxyLeaveFor):
+	}
+}
+
+// awaitSlots returns when a plugin has listed its slots, and false if ctx ends before that.
+func (p *Proxy) awaitSlots(ctx context.Context) bool {
+	changes, stop := p.changes()
+	defer stop()
+	for !p.snapshot().isKnown() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changes:
+		}
+	}
+	return true
+}
+
+func (p *Proxy) snapshot() proxyState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// changes gives a channel that holds a token after every change of the state, until stopped.
+func (p *Proxy) changes() (changes <-chan struct{}, stop func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := make(chan struct{}, 1)
+	p.readers = append(p.readers, c)
+	return c, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.readers = slices.DeleteFunc(p.readers, func(x chan struct{}) bool { return x == c })
+	}
+}
+
+// wake wakes the readers of changes. The caller holds the lock.
+func (p *Proxy) wake() {
+	for _, c := range p.readers {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// proxyOffer is what the kubelet is offered.
+type proxyOffer struct{ *Proxy }
+
+// ResourceName implements Offer.
+func (o proxyOffer) ResourceName() string { return o.snapshot().resource }
+
+// Devices implements Offer.
+func (o proxyOffer) Devices() []*pluginapi.Device {
+	return o.snapshot().offer(time.Now(), o.cfg.Grace)
+}
+
+// Changes implements Offer.
+func (o proxyOffer) Changes() (<-chan struct{}, func()) { return o.changes() }
+
+// proxyHandler answers the kubelet's calls about containers.
+type proxyHandler struct{ *Proxy }
+
+// Allocate implements Handler. It needs nothing of the plugin: an allocation is a name.
+func (h proxyHandler) Allocate(slots []string) (string, error) {
+	id, err := cdi.NewID()
+	if err != nil {
+		return "", err
+	}
+	h.allocations.Put(slots, cdi.Name(id))
+	return cdi.Name(id), nil
+}
+
+// Allocated implements Handler. The kubelet says no such thing.
+func (proxyHandler) Allocated([]string, string) {}
