@@ -147,11 +147,11 @@ func (w *world) watchLedger(ctx context.Context, t *testing.T) (stop func()) {
 	inv := w.inventory(ctx, t)
 	looking, cancel := context.WithCancel(ctx)
 	var looks sync.WaitGroup
-	n := 0
+	n, wrong := 0, map[string]int{}
 	looks.Go(func() {
 		for ; looking.Err() == nil; n++ {
 			if _, err := w.rebuilt(looking, &inv); err != nil && looking.Err() == nil {
-				t.Error(err)
+				wrong[err.Error()]++
 			}
 			sleep(looking, 100*time.Millisecond)
 		}
@@ -159,6 +159,9 @@ func (w *world) watchLedger(ctx context.Context, t *testing.T) (stop func()) {
 	return func() {
 		cancel()
 		looks.Wait()
+		for what, times := range wrong {
+			t.Errorf("%d of %d times: %s", times, n, what)
+		}
 		t.Logf("the ledger was rebuilt %d times", n)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ func testUpgrade(t *testing.T, w *world) {
 		mode := []sharing.Mode{sharing.HAMiCore, sharing.HAMiCore, sharing.TimeSlicing, sharing.MIG}[lane]
 		return visits(ctx, t, u, fmt.Sprintf("lane%d-%d", lane, n), mode)
 	})
+	stopWatch := w.watchWebhook(ctx, t, u)
 	coming.until(4)
 	if err := w.cluster.TagProduct(ctx, nextTag); err != nil {
 		t.Fatal(err)
@@ -64,6 +66,7 @@ func testUpgrade(t *testing.T, w *world) {
 		w.workOn(ctx, t, u, workers)
 	}
 	t.Logf("%d pods came and went, %d ran all the time", coming.end(), len(workers))
+	stopWatch()
 	w.ledgersAgree(ctx, t)
 	w.oneBindsAtATime(t, began, 2)
 }
@@ -196,11 +199,48 @@ func (k worker) rounds(ctx context.Context, t *testing.T, u *user.User) int {
 	return strings.Count(log, "free blocks=")
 }
 
+// incomplete is a pod that asks for memory alone, and names no scheduler.
+func incomplete(name string) *workload.Pod {
+	return pod(name).App("main", workload.Ask{Memory: 500}, "info", "env", "alloc", "100", "expect", "ok").
+		Edit(func(p *corev1.Pod) { p.Spec.SchedulerName = "" })
+}
+
+// isCompleted reports whether the webhook has seen such a pod.
+func isCompleted(p *corev1.Pod) bool {
+	number := p.Spec.Containers[0].Resources.Limits[workload.Number]
+	return p.Spec.SchedulerName == "volcano" && number.Value() == 1
+}
+
+// watchWebhook creates pods without an effect all the time, until the returned function is called:
+// the webhook, which fails open, must complete each.
+func (w *world) watchWebhook(ctx context.Context, t *testing.T, u *user.User) (stop func()) {
+	looking, cancel := context.WithCancel(ctx)
+	var looks sync.WaitGroup
+	n, missed := 0, 0
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	looks.Go(func() {
+		for ; looking.Err() == nil; n++ {
+			p, err := w.cluster.Client().CoreV1().Pods(u.Namespace()).Create(looking, incomplete("dry").Build(), dry)
+			if err == nil && !isCompleted(p) {
+				missed++
+			}
+			sleep(looking, 20*time.Millisecond)
+		}
+	})
+	return func() {
+		cancel()
+		looks.Wait()
+		if missed > 0 {
+			t.Errorf("the webhook missed %d of %d pods", missed, n)
+		}
+		t.Logf("the webhook was asked %d times", n)
+	}
+}
+
 // visits lets a pod come and go whose owner leaves to the webhook what it completes, and reports
 // whether the webhook saw it and it did what it came for.
 func visits(ctx context.Context, t *testing.T, u *user.User, name string, m sharing.Mode) bool {
-	p := pod(name).App("main", workload.Ask{Memory: 500}, "info", "env", "alloc", "100", "expect", "ok").Annotate(wire.UserMode, string(m)).
-		Edit(func(p *corev1.Pod) { p.Spec.SchedulerName = "" }).Build()
+	p := incomplete(name).Annotate(wire.UserMode, string(m)).Build()
 	if err := u.Create(ctx, p); err != nil {
 		t.Error(err)
 		return false
@@ -210,9 +250,8 @@ func visits(ctx context.Context, t *testing.T, u *user.User, name string, m shar
 		t.Error(err)
 		return false
 	}
-	number := made.Spec.Containers[0].Resources.Limits[workload.Number]
-	if made.Spec.SchedulerName != "volcano" || number.Value() != 1 {
-		t.Errorf("the webhook missed pod %s: scheduler %q, number %v", name, made.Spec.SchedulerName, number.Value())
+	if !isCompleted(made) {
+		t.Errorf("the webhook missed pod %s: scheduler %q, limits %v", name, made.Spec.SchedulerName, made.Spec.Containers[0].Resources.Limits)
 		return false
 	}
 	if !succeeds(ctx, t, u, name) {
