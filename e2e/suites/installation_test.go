@@ -38,6 +38,8 @@ func TestInstalledCluster(t *testing.T) {
 		{"upgrade", testUpgrade},
 		{"schedulers", testSchedulers},
 		{"killed", testKilledInstallation},
+		{"mps", testMPS},
+		{"mps_uninstall", testMPSUninstall},
 		{"hostile_user", testHostileUser},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},

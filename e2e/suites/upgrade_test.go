@@ -123,9 +123,6 @@ func (w *world) startWorkers(ctx context.Context, t *testing.T, u *user.User) []
 	}
 	var workers []worker
 	for _, k := range kinds {
-		if k.mode == sharing.MPS {
-			continue // an update of the device plugin ends the daemons: docs/mps.md
-		}
 		for i := range k.pods {
 			work := worker{name: fmt.Sprintf("%s-%d", k.what, i), beyond: k.beyond}
 			p := orderly(work.name).App("main", k.ask, work.steps()...).Annotate(wire.UserMode, string(k.mode)).Build()
