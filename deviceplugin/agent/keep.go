@@ -28,14 +28,17 @@ type duty interface {
 	Run(ctx context.Context) error
 }
 
-// duties are those of the keeper on this node, by their names in the log.
-func duties(m *Modes, driverRoot string) map[string]duty {
-	return map[string]duty{
+// duties are those of the keeper on this node, by their names in the log. Those that last are
+// needed for as long as another one holds something: they are told to end after the others.
+type duties struct{ others, last map[string]duty }
+
+func newDuties(m *Modes, driverRoot string) duties {
+	return duties{others: map[string]duty{
 		"mps": keeper.NewServer(keeper.Config{
 			Socket: m.MPSKeeper, Directories: filepath.Clean(m.MPSRoot), Control: m.MPSControl, Root: driverRoot,
 			Log: slog.New(logr.ToSlogHandler(klog.Background())),
 		}),
-	}
+	}}
 }
 
 // KeepCommand is the subcommand that runs in a pod of its own, which outlives updates of the
@@ -53,16 +56,25 @@ func KeepCommand(m *Modes, base *cdi.Options) *cobra.Command {
 			if err := errors.Join(wrong...); err != nil {
 				return err
 			}
-			keep(c.Context(), duties(m, base.Seen()))
+			keep(c.Context(), newDuties(m, base.Seen()))
 			return nil
 		},
 	}
 }
 
-// keep carries out duties until ctx ends and each has come to its end. One that fails does not
-// end the others.
-func keep(ctx context.Context, duties map[string]duty) {
-	var working sync.WaitGroup
+// keep carries out duties until ctx ends and each has come to its end.
+func keep(ctx context.Context, d duties) {
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	last := carryOut(lasting, d.last)
+	carryOut(ctx, d.others).Wait()
+	<-ctx.Done()
+	end()
+	last.Wait()
+}
+
+// carryOut begins duties. One that fails does not end the others.
+func carryOut(ctx context.Context, duties map[string]duty) *sync.WaitGroup {
+	working := &sync.WaitGroup{}
 	for name, d := range duties {
 		working.Go(func() {
 			for failures := 0; ; failures++ {
@@ -79,5 +91,5 @@ func keep(ctx context.Context, duties map[string]duty) {
 			}
 		})
 	}
-	working.Wait()
+	return working
 }

@@ -82,7 +82,7 @@ func TestADutyThatFailsIsBegunAgainAndEndsNoOther(t *testing.T) {
 	bad, good := &failing{runs: make(chan struct{}, 1)}, &failing{runs: make(chan struct{}, 1)}
 	bad.left.Store(2)
 	over := make(chan struct{})
-	go func() { keep(ctx, map[string]duty{"bad": bad, "good": good}); close(over) }()
+	go func() { keep(ctx, duties{others: map[string]duty{"bad": bad, "good": good}}); close(over) }()
 	for _, d := range []*failing{good, bad} {
 		select {
 		case <-d.runs:
@@ -95,4 +95,41 @@ func TestADutyThatFailsIsBegunAgainAndEndsNoOther(t *testing.T) {
 	if len(good.runs) > 0 {
 		t.Error("the good one was begun twice")
 	}
+}
+
+// holding is a duty that ends when it may.
+type holding struct{ may chan struct{} }
+
+func (h holding) Run(ctx context.Context) error {
+	<-ctx.Done()
+	<-h.may
+	return nil
+}
+
+func TestADutyThatLastsIsToldToEndAfterTheOthers(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	hold, told := holding{make(chan struct{})}, make(chan struct{})
+	over := make(chan struct{})
+	go func() {
+		keep(ctx, duties{others: map[string]duty{"hold": hold}, last: map[string]duty{"serve": untilTold{told}}})
+		close(over)
+	}()
+	cancel()
+	select {
+	case <-told:
+		t.Error("it is told while another one holds something")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(hold.may)
+	<-told
+	<-over
+}
+
+// untilTold is a duty that says when it is told to end.
+type untilTold struct{ told chan struct{} }
+
+func (u untilTold) Run(ctx context.Context) error {
+	<-ctx.Done()
+	close(u.told)
+	return nil
 }
