@@ -74,11 +74,11 @@ func privileges(spec corev1.PodSpec) []string {
 	return out
 }
 
-// requireRows looks for a row per privilege in a table of docs/operate.md.
-func requireRows(t *testing.T, heading string, privileges []string) {
+// requireRows looks for a row per privilege in a table of a page.
+func requireRows(t *testing.T, page, heading string, privileges []string) {
 	t.Helper()
-	_, table, _ := strings.Cut(read(t, "../docs/operate.md"), heading)
-	table, _, _ = strings.Cut(table, "\n## ")
+	_, table, _ := strings.Cut(read(t, page), heading)
+	table, _, _ = strings.Cut(table, "\n##")
 	for _, p := range privileges {
 		if !strings.Contains(table, "| `"+p+"` |") {
 			t.Errorf("the table has no row for %s", p)
@@ -95,7 +95,7 @@ func TestThePrivilegesOfTheKeeperAreThoseOfTheTable(t *testing.T) {
 	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
 		t.Error("it has an account at the API server")
 	}
-	requireRows(t, "## What the keeper may do", want)
+	requireRows(t, "../docs/mps.md", "### What the keeper may do", want)
 }
 
 // TestThePrivilegesOfTheDevicePluginAreThoseOfTheTable: who adds one says in docs/operate.md what
@@ -106,5 +106,5 @@ func TestThePrivilegesOfTheDevicePluginAreThoseOfTheTable(t *testing.T) {
 	if got := privileges(pods(decode(t, read(t, installFile)))["deviceshare-device-plugin"]); !slices.Equal(got, want) {
 		t.Errorf("privileges %q, the table has %q", got, want)
 	}
-	requireRows(t, "## What the device plugin may do", want)
+	requireRows(t, "../docs/operate.md", "## What the device plugin may do", want)
 }

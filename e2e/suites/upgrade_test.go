@@ -44,8 +44,8 @@ func testUpgrade(t *testing.T, w *world) {
 		what, tag string
 		do        func() (string, error)
 	}{
-		{"upgrade", nextTag, func() (string, error) { return w.cluster.Upgrade(ctx, "--set", "image.tag="+nextTag, "--wait") }},
-		{"rollback", tag, func() (string, error) { return w.cluster.Helm(ctx, "rollback", sandbox.Release, "--wait") }},
+		{"upgrade", nextTag, func() (string, error) { return w.cluster.Upgrade(ctx, "--set", "image.tag="+nextTag, "--wait=legacy") }},
+		{"rollback", tag, func() (string, error) { return w.cluster.Helm(ctx, "rollback", sandbox.Release, "--wait=legacy") }},
 	} {
 		before, start := coming.done.Load(), time.Now()
 		if out, err := step.do(); err != nil {
