@@ -116,7 +116,7 @@ KUBELET_KILLS ?= 200
 
 kills: ## kill the device plugin PLUGIN_KILLS times (1000) and the kubelet KUBELET_KILLS times (200) while pods arrive; count those refused
 	DEVICESHARE_E2E=1 DEVICESHARE_PLUGIN_KILLS=$(PLUGIN_KILLS) DEVICESHARE_KUBELET_KILLS=$(KUBELET_KILLS) \
-	  $(GOTEST) -count=1 -timeout 12h -v -run 'TestRealCluster/refused' ./e2e/suites/
+	  $(GOTEST) -count=1 -timeout 12h -v -run 'TestInstalledCluster/refused' ./e2e/suites/
 
 lint: ## go vet and gofmt over every package
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi

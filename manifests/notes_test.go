@@ -17,6 +17,7 @@ func TestTheNotesWarnOfWhatIsLeftOut(t *testing.T) {
 	}{
 		"the defaults":              {nil, []string{"in namespace team", "kubectl -n team get pods", "2 replica(s)"}, "WARNING"},
 		"no webhook":                {values{"webhook.enabled": false}, []string{"webhook        none", "WARNING: without the webhook"}, ""},
+		"no keeper":                 {values{"keeper.enabled": false}, []string{"keeper         none: no device is offered in mode mps"}, ""},
 		"no scheduler":              {values{"scheduler.replicas": 0}, []string{"WARNING: no scheduler runs"}, ""},
 		"own configuration":         {values{"createConfig": false}, []string{"which are yours"}, ""},
 		"another scheduler's name":  {values{"schedulerName": "gpu"}, []string{"schedulerName: gpu", `"schedulerName":"gpu"`, "NOTE: the scheduler's name is gpu"}, ""},

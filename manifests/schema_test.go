@@ -39,6 +39,7 @@ func TestAWrongValueIsRefusedWithItsPath(t *testing.T) {
 		"a variable without a name":     {"devicePlugin.extraEnv", []any{map[string]any{"value": "a"}}, "at '/devicePlugin/extraEnv/0': missing property 'name'"},
 		"a toleration of nothing known": {"webhook.tolerations", []any{map[string]any{"effect": "Never"}}, "at '/webhook/tolerations/0/effect': value must be one of"},
 		"a label that is a number":      {"devicePlugin.nodeSelector", map[string]any{"gpus": 8}, "at '/devicePlugin/nodeSelector/gpus': got number, want string"},
+		"no time to end":                {"keeper.terminationGracePeriodSeconds", 0, "at '/keeper/terminationGracePeriodSeconds': minimum: got 0, want 1"},
 		"a writer with quotes":          {"webhook.placementWriters", []any{`a"b`}, "at '/webhook/placementWriters/0': 'a\"b' does not match"},
 		"a time that is none":           {"monitoring.podMonitor.interval", "often", "at '/monitoring/podMonitor/interval': 'often' does not match"},
 	} {

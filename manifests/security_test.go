@@ -74,6 +74,30 @@ func privileges(spec corev1.PodSpec) []string {
 	return out
 }
 
+// requireRows looks for a row per privilege in a table of a page.
+func requireRows(t *testing.T, page, heading string, privileges []string) {
+	t.Helper()
+	_, table, _ := strings.Cut(read(t, page), heading)
+	table, _, _ = strings.Cut(table, "\n##")
+	for _, p := range privileges {
+		if !strings.Contains(table, "| `"+p+"` |") {
+			t.Errorf("the table has no row for %s", p)
+		}
+	}
+}
+
+func TestThePrivilegesOfTheKeeperAreThoseOfTheTable(t *testing.T) {
+	want := []string{"hostPID", "hostPath dev", "hostPath driver", "hostPath kubelet", "hostPath mps", "hostPath socket", "keeper: privileged"}
+	spec := pods(decode(t, read(t, installFile)))["deviceshare-keeper"]
+	if got := privileges(spec); !slices.Equal(got, want) {
+		t.Errorf("privileges %q, the table has %q", got, want)
+	}
+	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+		t.Error("it has an account at the API server")
+	}
+	requireRows(t, "../docs/mps.md", "### What the keeper may do", want)
+}
+
 // TestThePrivilegesOfTheDevicePluginAreThoseOfTheTable: who adds one says in docs/operate.md what
 // it is for.
 func TestThePrivilegesOfTheDevicePluginAreThoseOfTheTable(t *testing.T) {
@@ -82,11 +106,5 @@ func TestThePrivilegesOfTheDevicePluginAreThoseOfTheTable(t *testing.T) {
 	if got := privileges(pods(decode(t, read(t, installFile)))["deviceshare-device-plugin"]); !slices.Equal(got, want) {
 		t.Errorf("privileges %q, the table has %q", got, want)
 	}
-	_, table, _ := strings.Cut(read(t, "../docs/operate.md"), "## What the device plugin may do")
-	table, _, _ = strings.Cut(table, "\n## ")
-	for _, p := range want {
-		if !strings.Contains(table, "| `"+p+"` |") {
-			t.Errorf("the table has no row for %s", p)
-		}
-	}
+	requireRows(t, "../docs/operate.md", "## What the device plugin may do", want)
 }

@@ -45,10 +45,7 @@ func TestAJobClearsTheNodesBeforeTheRolesAreDeleted(t *testing.T) {
 	if namespace := command.Flag("namespace").Value.String(); namespace != "deviceshare-system" {
 		t.Errorf("it looks for device plugins in namespace %s", namespace)
 	}
-	daemonSets := all[*appsv1.DaemonSet](decode(t, read(t, installFile)))
-	if name := command.Flag("daemonset").Value.String(); len(daemonSets) != 1 || daemonSets[0].Name != name {
-		t.Errorf("it deletes DaemonSet %s", name)
-	}
+	daemonSets(t, command.Flag("daemonset").Value.String())
 	if patience, limit := command.Flag("patience").Value.String(), *jobs[0].Spec.ActiveDeadlineSeconds; patience != "1m0s" || limit >= 300 {
 		t.Errorf("patience %s, deadline %d s; helm waits 300 s", patience, limit)
 	}

@@ -9,8 +9,6 @@ import (
 
 	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/driver"
-	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/nodeapi/limitsnode"
 )
 
 // newInventory is the subcommand that shows what the plugin would publish, and
@@ -33,19 +31,4 @@ func newInventory(o *options) *cobra.Command {
 			return pretty.Encode(seen)
 		},
 	}
-}
-
-// newInstallLibrary is the subcommand of the pod's init container.
-func newInstallLibrary(o *options) *cobra.Command {
-	from := "/opt/deviceshare"
-	c := &cobra.Command{
-		Use:   "install-library",
-		Short: "Copy libvgpu.so from the image to --library-dir of the host, for containers that start from now on",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return limitsnode.InstallLibrary(hostnode.OS{}, from, o.modes.LibraryDir)
-		},
-	}
-	c.Flags().StringVar(&from, "from", from, "directory of the image that holds the libraries")
-	return c
 }

@@ -176,6 +176,7 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 			return nil
 		}
 		p.agent.Send(agent.SettingsEvent(p.config.Current(), p.o.nodeName))
+		p.o.modes.WatchKeeper(ctx, group, p.agent)
 		group.Go(func() error { return p.monitor.Run(ctx) })
 		for _, x := range p.preparers {
 			if r, ok := x.(nodeapi.Runner); ok {

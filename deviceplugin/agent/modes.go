@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -30,11 +29,12 @@ type Modes struct {
 	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
 	// changes nothing.
 	TimeSlice string
-	// MPSControl is NVIDIA's control program, MPSLauncher the words before its command.
-	MPSControl, MPSLauncher string
-	MPSRoot                 string
-	MPSUsers, MPSCompute    string
-	MPSShm                  resource.QuantityValue
+	// MPSControl is NVIDIA's control program.
+	MPSControl, MPSRoot string
+	// MPSKeeper is the socket of the keeper that starts MPS daemons; "" starts them here.
+	MPSKeeper            string
+	MPSUsers, MPSCompute string
+	MPSShm               resource.QuantityValue
 }
 
 // DefaultModes are those of an installation in the usual places.
@@ -56,7 +56,8 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.MPSUsers, "mps-users", m.MPSUsers, "who shares a device in mode mps: one (containers of one user id at a time) or any (all, as clients of root's server)")
 	f.StringVar(&m.MPSCompute, "mps-compute", m.MPSCompute,
 		"how vgpu-cores is held in mode mps: percentage (a cap) or partition (reserved multiprocessors, where the control program is of CUDA 13.1 or later)")
-	f.StringVar(&m.MPSLauncher, "mps-launcher", "", "words put before the command that starts an MPS daemon, for nodes where it would end with this container")
+	f.StringVar(&m.MPSKeeper, "mps-keeper-socket", "",
+		"socket of the keeper (subcommand keep), which MPS daemons are started by and outlive this process with; empty starts them as children of this process, and they end with its container")
 	f.StringVar(&m.TimeSlice, "time-slice", "", "how long a process has a device in mode time-slicing at a time: default, short, medium or long (set by nvidia-smi); empty changes nothing")
 }
 
@@ -64,6 +65,9 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 func (m *Modes) Check() []error {
 	var wrong []error
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	if m.MPSKeeper != "" && !filepath.IsAbs(m.MPSKeeper) {
+		add("--mps-keeper-socket=%q: want an absolute path", m.MPSKeeper)
+	}
 	for flag, path := range map[string]string{"state-dir": m.StateDir, "library-dir": m.LibraryDir, "mps-root": m.MPSRoot} {
 		if !filepath.IsAbs(path) {
 			add("--%s=%q: want an absolute path", flag, path)
@@ -114,10 +118,14 @@ func (m *Modes) mps(d driver.Driver, root string, died func(mpsnode.Restart)) no
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
 		return nodefactory.MPS{}
 	}
-	program.Launcher = strings.Fields(m.MPSLauncher)
+	if m.MPSKeeper == "" {
+		klog.InfoS("MPS daemons are children of this process, and end with its container if it runs in one (--mps-keeper-socket)")
+	} else {
+		program.Keeper = m.keeper()
+	}
 	return nodefactory.MPS{
 		Control: program, Hardware: d, Partitions: m.MPSCompute == "partition" && knowsPartitions(program),
-		Space: mpsnode.Tmpfs{}, Shm: sharing.Bytes(m.MPSShm.Value()), Directories: m.MPSRoot, MultiUser: m.MPSUsers == "any", Restarted: died,
+		Space: mpsnode.Tmpfs{}, Shm: sharing.Bytes(m.MPSShm.Value()), Directories: filepath.Clean(m.MPSRoot), MultiUser: m.MPSUsers == "any", Restarted: died,
 	}
 }
 

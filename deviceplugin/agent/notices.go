@@ -19,7 +19,7 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 	for i := range notices {
 		n := &notices[i]
 		switch n.Kind {
-		case node.DeviceBroke, node.DeviceWorks, node.ModeUnusable:
+		case node.DeviceBroke, node.DeviceWorks, node.ModeUnusable, node.ModeInterrupted, node.ModeRestored:
 			r.device(n)
 		case node.ModeReached, node.ModeWaits, node.ModeFailed, node.ModeByHand:
 			r.mode(n)
@@ -88,6 +88,10 @@ func (r *Reporter) device(n *node.Notice) {
 		klog.ErrorS(nil, "device cannot be used in its mode", "device", n.Device, "why", n.Detail)
 		r.metrics.Problem(metrics.ProblemConfiguration)
 		r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUModeUnusable", "device %s is not offered: %s", n.Device, n.Detail)
+	case node.ModeInterrupted:
+		r.problem("GPUModeInterrupted", "device %s (index %d) takes no new pods in mode %s: %s", n.Device, n.Index, n.Mode, short(n.Detail))
+	case node.ModeRestored:
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeRestored", "device %s (index %d) takes pods in mode %s again", n.Device, n.Index, n.Mode)
 	}
 }
 

@@ -175,7 +175,11 @@ func (r *Reporter) DaemonDied(died mpsnode.Restart) {
 	if died.Err != nil {
 		what = "it does not start again: " + died.Err.Error()
 	}
-	text := fmt.Sprintf("the MPS control daemon of device %s died: %s", died.Device, what)
+	how := ""
+	if died.How != "" {
+		how = " (" + died.How + ")"
+	}
+	text := fmt.Sprintf("the MPS control daemon of device %s died%s: %s", died.Device, how, what)
 	klog.ErrorS(died.Err, "MPS control daemon died", "device", died.Device)
 	r.recorder.Event(r.node, corev1.EventTypeWarning, "MPSDaemonDied", short(text))
 	told := map[sharing.Owner]bool{}

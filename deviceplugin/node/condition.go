@@ -20,6 +20,8 @@ const (
 	Failing
 	// NeedsAdministrator: only a person can bring the device into its mode.
 	NeedsAdministrator
+	// Interrupted: something beside the device that its mode needs does not work now.
+	Interrupted
 	// Unsupported: this node cannot offer the device in its mode.
 	Unsupported
 	// ConfigUnknown: it is not known what the administrator wants.
@@ -37,7 +39,7 @@ const (
 func (k Kind) String() string {
 	return [kinds]string{
 		"Ready", "Unchecked", "Waiting", "Changing", "Failing", "NeedsAdministrator",
-		"Unsupported", "ConfigUnknown", "Hidden", "Broken", "Absent",
+		"Interrupted", "Unsupported", "ConfigUnknown", "Hidden", "Broken", "Absent",
 	}[k]
 }
 
@@ -75,6 +77,7 @@ func (k Kind) May() Permissions {
 		Changing:           {no, yes, no, yes, yes},
 		Failing:            {no, yes, no, yes, yes},
 		NeedsAdministrator: {no, yes, no, yes, yes},
+		Interrupted:        {no, yes, no, yes, no},
 		Unsupported:        {no, no, no, yes, no},
 		ConfigUnknown:      {no, yes, no, yes, no},
 		Hidden:             {no, no, no, no, no},

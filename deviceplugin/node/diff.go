@@ -19,6 +19,10 @@ const (
 	DeviceWorks
 	// ModeUnusable: this node cannot offer the device in its mode.
 	ModeUnusable
+	// ModeInterrupted: something that the device's mode needs does not work.
+	ModeInterrupted
+	// ModeRestored: it works again.
+	ModeRestored
 	// ModeWaits: the device keeps its mode because of Holders.
 	ModeWaits
 	// ModeReached: the device was brought into its mode.
@@ -43,7 +47,7 @@ const (
 // String is the kind for scenarios and logs.
 func (k NoticeKind) String() string {
 	return [noticeKinds]string{
-		"DeviceBroke", "DeviceWorks", "ModeUnusable", "ModeWaits", "ModeReached", "ModeFailed", "ModeByHand",
+		"DeviceBroke", "DeviceWorks", "ModeUnusable", "ModeInterrupted", "ModeRestored", "ModeWaits", "ModeReached", "ModeFailed", "ModeByHand",
 		"ConfigUnusable", "ConfigUsable", "PartFailed", "PartWorks", "PodMisplaced",
 	}[k]
 }
@@ -126,7 +130,25 @@ func modeNotices(n Notice, before *State, old *device, after *State, d *device) 
 			tell(ModeUnusable, why, nil)
 		}
 	}
-	was, is := &old.change, &d.change
+	why, is := after.interruption(d)
+	same := before.offer(old).Mode == n.Mode
+	switch earlier, was := before.interruption(old); {
+	case is && !(was && same && earlier == why):
+		tell(ModeInterrupted, why, nil)
+	case was && !is && same:
+		tell(ModeRestored, "", nil)
+	}
+	return append(all, changeNotices(n, &old.change, &d.change)...)
+}
+
+// changeNotices are about how far the device is on its way into its mode.
+func changeNotices(n Notice, was, is *change) []Notice {
+	var all []Notice
+	tell := func(kind NoticeKind, detail string, holders []Holder) {
+		n := n
+		n.Kind, n.Detail, n.Holders = kind, detail, holders
+		all = append(all, n)
+	}
 	if is.waitsFor != "" && is.waitsFor != was.waitsFor {
 		tell(ModeWaits, is.verdict.condition.Detail, is.verdict.holders)
 	}
@@ -144,10 +166,24 @@ func modeNotices(n Notice, before *State, old *device, after *State, d *device) 
 	return all
 }
 
+// interruption says what the mode of an offered device lacks, whether or not the device works.
+func (s *State) interruption(d *device) (why string, is bool) {
+	mode := s.offer(d).Mode
+	if _, not := s.cfg.Powers.unsupported(&d.facts, mode); not || !s.isWanted(d) {
+		return "", false
+	}
+	return s.interrupted(mode)
+}
+
+// isWanted reports whether it is known that a device is to be offered.
+func (s *State) isWanted(d *device) bool {
+	return !s.unknown.is && d.facts.UUID != "" && d.presence != replaced && !s.offer(d).Hidden
+}
+
 // unusable says why an offered device cannot be used in its mode, whether or not it
 // works. What it is to be used in must be known for that.
 func (s *State) unusable(d *device) (why string, is bool) {
-	if s.unknown.is || d.facts.UUID == "" || d.presence == replaced || s.offer(d).Hidden {
+	if !s.isWanted(d) {
 		return "", false
 	}
 	return s.cfg.Powers.unsupported(&d.facts, s.offer(d).Mode)

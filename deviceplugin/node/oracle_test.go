@@ -50,7 +50,27 @@ func (o *oracle) condition(c node.Facts) (node.Condition, bool) {
 	case mode == sharing.MPS && c.Model == "P4":
 		return node.Condition{Kind: node.Unsupported, Detail: "its mode is mps and it is older than Volta, where MPS holds no client to a limit: give it another mode in the node configuration"}, true
 	}
+	if why := o.lacks(mode, len(o.history)); why != "" {
+		return node.Condition{Kind: node.Interrupted, Detail: why}, true
+	}
 	return o.moving(c, mode), true
+}
+
+// lacks is what a mode lacks after some of the history, "" if nothing.
+func (o *oracle) lacks(mode sharing.Mode, until int) (why string) {
+	for _, e := range o.history[:until] {
+		switch e := e.(type) {
+		case node.ServiceLost:
+			if e.Mode == mode {
+				why = e.Why
+			}
+		case node.ServiceBack:
+			if e.Mode == mode {
+				why = ""
+			}
+		}
+	}
+	return why
 }
 
 // broken says since the first cause of the present trouble what that was.
@@ -188,7 +208,7 @@ func (o *oracle) mayChange(c node.Facts) (touchable, known bool) {
 	_, broken := o.broken(c, first)
 	mode, lost := o.wanted(c, len(o.history))
 	unsupported := mode == sharing.MIG && c.Model != "A100" || mode == sharing.MPS && c.Model == "P4"
-	return present && !broken && mode != hidden && lost == "" && !unsupported, true
+	return present && !broken && mode != hidden && lost == "" && !unsupported && o.lacks(mode, len(o.history)) == "", true
 }
 
 // seen is what follows from a look: pods in another mode keep the device, else it is
@@ -235,6 +255,7 @@ type told struct {
 	waits   map[sharing.DeviceID]sharing.Mode
 	fails   map[sharing.DeviceID]string
 	unfit   map[sharing.DeviceID]node.Notice
+	lacks   map[sharing.DeviceID]node.Notice
 	parts   map[node.Part]string
 	pods    map[sharing.Owner]bool
 	config  string
@@ -243,7 +264,7 @@ type told struct {
 func newTold(t *testing.T) *told {
 	return &told{
 		t: t, broken: map[sharing.DeviceID]bool{}, reached: map[sharing.DeviceID]sharing.Mode{}, waits: map[sharing.DeviceID]sharing.Mode{},
-		fails: map[sharing.DeviceID]string{}, unfit: map[sharing.DeviceID]node.Notice{}, parts: map[node.Part]string{}, pods: map[sharing.Owner]bool{},
+		fails: map[sharing.DeviceID]string{}, unfit: map[sharing.DeviceID]node.Notice{}, lacks: map[sharing.DeviceID]node.Notice{}, parts: map[node.Part]string{}, pods: map[sharing.Owner]bool{},
 	}
 }
 
@@ -262,6 +283,11 @@ func (k *told) hear(notices []node.Notice, s node.State) {
 			twice, k.fails[id] = k.fails[id] == text, text
 		case node.ModeUnusable:
 			twice, k.unfit[id] = k.unfit[id].Detail == n.Detail, n
+		case node.ModeInterrupted:
+			twice, k.lacks[id] = k.lacks[id].Detail == n.Detail, n
+		case node.ModeRestored:
+			twice = k.lacks[id].Detail == ""
+			delete(k.lacks, id)
 		case node.ConfigUnusable, node.ConfigUsable:
 			twice, k.config = k.config == n.Detail, n.Detail
 		case node.PartFailed, node.PartWorks:
@@ -290,6 +316,9 @@ func (k *told) forget(s node.State) {
 		d, listed := inv.Device(id)
 		if _, lost := s.ConfigUnknown(); lost || !listed || d.Mode != k.unfit[id].Mode {
 			delete(k.unfit, id)
+		}
+		if _, lost := s.ConfigUnknown(); lost || !listed || d.Mode != k.lacks[id].Mode {
+			delete(k.lacks, id)
 		}
 	}
 }

@@ -138,6 +138,9 @@ func (s *walk) happen() {
 	case 22:
 		owner := sharing.Owner(fmt.Sprint("pod-", s.random.IntN(s.pods+1)))
 		s.send(node.Misplaced{Owner: owner, Fate: node.Fate(s.random.IntN(2)), Why: why})
+	case 23:
+		mode := []sharing.Mode{sharing.MPS, sharing.HAMiCore}[s.random.IntN(2)]
+		s.send([]node.Event{node.ServiceLost{Mode: mode, Why: why}, node.ServiceBack{Mode: mode}}[s.random.IntN(2)])
 	default:
 		for _, c := range s.cards {
 			s.work(c.UUID)

@@ -141,6 +141,10 @@ func (w *world) run(f []string) {
 		w.send(node.Troubled{Part: node.Part(f[1]), Why: strings.Join(f[2:], " ")})
 	case "works":
 		w.send(node.Recovered{Part: node.Part(f[1])})
+	case "lacks":
+		w.send(node.ServiceLost{Mode: sharing.Mode(f[1]), Why: strings.Join(f[2:], " ")})
+	case "serves":
+		w.send(node.ServiceBack{Mode: sharing.Mode(f[1])})
 	case "show":
 		w.show()
 	case "published":

@@ -27,6 +27,7 @@ type State struct {
 	devices  []device
 	intake   intake
 	troubles []trouble
+	lost     []service
 	releases []Release
 	// misplaced are pods that are there and were refused for good.
 	misplaced []Misplaced
@@ -172,6 +173,9 @@ func (s *State) condition(d *device) Condition {
 	}
 	if why, not := s.cfg.Powers.unsupported(&d.facts, offer.Mode); not {
 		return Condition{Unsupported, why}
+	}
+	if why, is := s.interrupted(offer.Mode); is {
+		return Condition{Interrupted, why}
 	}
 	switch {
 	case !s.cfg.Powers.Switches:

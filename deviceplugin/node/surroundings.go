@@ -61,6 +61,40 @@ type Recovered struct{ Part Part }
 
 func (e Recovered) apply(s *State) { s.troubles = without(s.troubles, e.Part) }
 
+// service is what a mode needs beside the devices, of which a part does not work.
+type service struct {
+	mode sharing.Mode
+	why  string
+}
+
+// ServiceLost: something beside the devices that a mode needs does not work.
+type ServiceLost struct {
+	Mode sharing.Mode
+	Why  string
+}
+
+func (e ServiceLost) apply(s *State) {
+	ServiceBack{e.Mode}.apply(s)
+	s.lost = append(s.lost, service{e.Mode, e.Why})
+}
+
+// ServiceBack: it works.
+type ServiceBack struct{ Mode sharing.Mode }
+
+func (e ServiceBack) apply(s *State) {
+	s.lost = slices.DeleteFunc(slices.Clone(s.lost), func(x service) bool { return x.mode == e.Mode })
+}
+
+// interrupted says what a mode lacks, if it lacks anything.
+func (s *State) interrupted(mode sharing.Mode) (why string, is bool) {
+	for _, x := range s.lost {
+		if x.mode == mode {
+			return x.why, true
+		}
+	}
+	return "", false
+}
+
 // intake is whether the node can take new pods at all.
 type intake struct {
 	kubelet  bool // the kubelet knows our devices

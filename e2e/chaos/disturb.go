@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -217,14 +218,15 @@ const (
 )
 
 // Confine gives the device plugin's records a small disk of their own, so that it can be filled.
-// Its pod has to be made anew to see it.
+// Its pod, and the keeper's, have to be made anew to see it.
 func (d *Disturber) Confine(ctx context.Context) error {
 	script := "cp -a " + records + " " + records + ".copy && mount -t tmpfs -o size=4m tmpfs " + records +
 		" && cp -a " + records + ".copy/. " + records + " && rm -r " + records + ".copy"
 	if out, err := d.cluster.Run(ctx, "sh", "-c", script); err != nil {
 		return fmt.Errorf("give the records a disk of their own: %w\n%s", err, out)
 	}
-	return d.cluster.Restart(sandbox.DevicePlugin)
+	// The keeper's socket is below it.
+	return errors.Join(d.cluster.Restart(sandbox.Keeper), d.cluster.Restart(sandbox.DevicePlugin))
 }
 
 func (d *Disturber) fill(ctx context.Context) error {

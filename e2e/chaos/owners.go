@@ -16,7 +16,7 @@ type member struct {
 	owner
 	host    int    // its number on this machine
 	cluster int    // its number in the cluster's namespace
-	program string // file name of what it runs
+	program string // what it runs, see programOf
 }
 
 // inContainer matches a cgroup of a container: its pod's UID and its own ID.
@@ -43,10 +43,19 @@ func members(proc procfs.FS, cgroup string) ([]member, error) {
 		if err != nil || len(status.NSpids) < 2 {
 			continue
 		}
-		program, _ := p.Executable() // a process that is ending has none
-		out = append(out, member{owner: own, host: p.PID, cluster: int(status.NSpids[1]), program: filepath.Base(program)})
+		out = append(out, member{owner: own, host: p.PID, cluster: int(status.NSpids[1]), program: programOf(p)})
 	}
 	return out, nil
+}
+
+// programOf names what a process runs: its file, and "keep" after the device plugin's in its other
+// role. A process that is ending has no name.
+func programOf(p procfs.Proc) string {
+	file, _ := p.Executable()
+	if args, err := p.CmdLine(); err == nil && len(args) > 1 && args[1] == "keep" {
+		return filepath.Base(file) + " keep"
+	}
+	return filepath.Base(file)
 }
 
 // ownerOf finds the container in the cgroups of a process.

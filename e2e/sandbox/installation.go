@@ -93,7 +93,7 @@ func (c *Cluster) chartValues() map[string]any {
 
 // workloads are the components that the chart installs.
 func (c *Cluster) workloads() []workload {
-	all := []workload{{c, Scheduler, c.askQueue}, {c, DevicePlugin, c.askOffer}}
+	all := []workload{{c, Scheduler, c.askQueue}, {c, Keeper, nothingMore}, {c, DevicePlugin, c.askOffer}}
 	if !c.opts.NoWebhook {
 		all = append(all, workload{c, Webhook, c.askRegistered})
 	}
@@ -120,6 +120,9 @@ func (c *Cluster) TagProduct(ctx context.Context, tag string) error {
 	}
 	return nil
 }
+
+// nothingMore is asked of a component that is ready when its pods are.
+func nothingMore(context.Context) error { return nil }
 
 // productImages are the names of the images that the chart uses, without deviceshare/.
 func productImages() []string { return []string{Scheduler, DevicePlugin, Webhook} }

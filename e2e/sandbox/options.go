@@ -24,6 +24,7 @@ const (
 	VolcanoController = "volcano-controllers"
 	Scheduler         = "scheduler"
 	DevicePlugin      = "device-plugin"
+	Keeper            = "keeper" // of an installation
 	Webhook           = "webhook"
 )
 

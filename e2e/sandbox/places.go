@@ -57,6 +57,10 @@ func mountDev(aside string) error {
 	if err := mountAt(aside, "/dev", "", unix.MS_BIND|unix.MS_REC); err != nil {
 		return err
 	}
+	// As a peer of /dev it would be covered by what is mounted there, and take that away again.
+	if err := unix.Mount("", aside, "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("part the machine's devices from /dev: %w", err)
+	}
 	if err := unix.Mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID, "mode=0755"); err != nil {
 		return fmt.Errorf("mount a file system on /dev: %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// workload is a component that runs in pods, which a Deployment or the DaemonSet of the chart
+// workload is a component that runs in pods, which a Deployment or a DaemonSet of the chart
 // makes.
 type workload struct {
 	cluster   *Cluster
@@ -30,8 +30,8 @@ type workload struct {
 // name is that of the Deployment or DaemonSet, and of its pods' label.
 func (w workload) name() string { return "deviceshare-" + w.component }
 
-// isOnEveryNode tells the DaemonSet from the Deployments.
-func (w workload) isOnEveryNode() bool { return w.component == DevicePlugin }
+// isOnEveryNode tells the DaemonSets from the Deployments.
+func (w workload) isOnEveryNode() bool { return w.component == DevicePlugin || w.component == Keeper }
 
 // nowhere is a label that no node has.
 const nowhere = "deviceshare.sandbox/stopped"

@@ -28,15 +28,6 @@ type world struct {
 	cluster *sandbox.Cluster
 }
 
-// TestRealCluster runs on a cluster whose product are processes what is not ready for an
-// installation: a device plugin in a container takes its MPS daemons with it when it is killed.
-func TestRealCluster(t *testing.T) {
-	if os.Getenv("DEVICESHARE_E2E") == "" {
-		t.Skip("needs root and a cluster: run `make test-e2e`")
-	}
-	start(t, sandbox.Options{}).run(t, []suite{{"mps", testMPS}, {"refused", testRefused}})
-}
-
 // suite is what users expect of a cluster in one respect.
 type suite struct {
 	name string

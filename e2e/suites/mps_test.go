@@ -37,6 +37,10 @@ func testMPS(t *testing.T, w *world) {
 	}
 	t.Run("limits", func(t *testing.T) { testMPSLimits(t, w) })
 	t.Run("plugin_killed", func(t *testing.T) { testMPSPlugin(t, w, d.ID) })
+	t.Run("updates", func(t *testing.T) { testMPSUpdates(t, w, d.ID) })
+	t.Run("keeper_killed", func(t *testing.T) { testMPSKeeperKilled(t, w, d.ID) })
+	t.Run("keeper_away", func(t *testing.T) { testMPSKeeperAway(t, w, d.ID) })
+	t.Run("keeper_replaced", func(t *testing.T) { testMPSKeeperReplaced(t, w, d.ID) })
 	t.Run("daemon_killed", func(t *testing.T) { testMPSDaemon(t, w, d.ID) })
 	t.Run("clients", func(t *testing.T) { testMPSClients(t, w) })
 	t.Run("users", func(t *testing.T) { testMPSUsers(t, w) })
@@ -190,6 +194,9 @@ func joins(ctx context.Context, t *testing.T, u *user.User, ask workload.Ask) {
 			t.Fatal(err)
 		}
 		p, err := u.WaitDone(ctx, name)
+		if err == nil {
+			err = u.Delete(ctx, name)
+		}
 		switch {
 		case err != nil:
 			t.Fatal(err)

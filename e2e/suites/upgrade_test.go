@@ -46,8 +46,8 @@ func testUpgrade(t *testing.T, w *world) {
 		what, tag string
 		do        func() (string, error)
 	}{
-		{"upgrade", nextTag, func() (string, error) { return w.cluster.Upgrade(ctx, "--set", "image.tag="+nextTag, "--wait") }},
-		{"rollback", tag, func() (string, error) { return w.cluster.Helm(ctx, "rollback", sandbox.Release, "--wait") }},
+		{"upgrade", nextTag, func() (string, error) { return w.cluster.Upgrade(ctx, "--set", "image.tag="+nextTag, "--wait=legacy") }},
+		{"rollback", tag, func() (string, error) { return w.cluster.Helm(ctx, "rollback", sandbox.Release, "--wait=legacy") }},
 	} {
 		before, start := coming.done.Load(), time.Now()
 		if out, err := step.do(); err != nil {
@@ -126,9 +126,6 @@ func (w *world) startWorkers(ctx context.Context, t *testing.T, u *user.User) []
 	}
 	var workers []worker
 	for _, k := range kinds {
-		if k.mode == sharing.MPS {
-			continue // an update of the device plugin ends the daemons: docs/mps.md
-		}
 		for i := range k.pods {
 			work := worker{name: fmt.Sprintf("%s-%d", k.what, i), beyond: k.beyond}
 			p := orderly(work.name).App("main", k.ask, work.steps()...).Annotate(wire.UserMode, string(k.mode)).Build()

@@ -12,19 +12,12 @@ arch=$1 out=$2 cache=$3
 # package, then the files that are taken of it, as patterns below the root or
 # below usr. Beside them each gives its licence and its entry for scanners.
 #
-# libc6 is for the program, for NVIDIA's library that it loads, and for
-# nvidia-smi and nvidia-cuda-mps-control, which it starts from the driver's root.
-# The others start an MPS daemon in its place (sharing/mps/mpsnode/program.go).
+# libc6 is for the program and for NVIDIA's library that it loads; it loads
+# libgcc_s itself when a thread is cancelled. There is no shell and no other
+# program: nvidia-smi and nvidia-cuda-mps-control start from the driver's root,
+# with the libraries there.
 packages='
 libc6          lib/*-linux-gnu/*.so* lib64/*.so* lib/ld-linux-*.so*
-dash           bin/dash bin/sh
-coreutils      bin/mkdir sbin/chroot
-util-linux     bin/unshare
-mount          bin/mount
-libmount1      lib/*-linux-gnu/libmount.so*
-libblkid1      lib/*-linux-gnu/libblkid.so*
-libselinux1    lib/*-linux-gnu/libselinux.so*
-libpcre2-8-0   lib/*-linux-gnu/libpcre2-8.so*
 libgcc-s1      lib/*-linux-gnu/libgcc_s.so*
 '
 

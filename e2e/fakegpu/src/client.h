@@ -63,6 +63,11 @@ void client_rest(double seconds);
 /* n kernels of 1 ms; or kernels of `ms` for so many seconds. */
 CUresult work_launch(struct client *c, long n);
 CUresult work_busy(struct client *c, double seconds, double ms);
+/*
+ * For ever, round after round: takes a block, asks for another that is beyond the limit and must be refused, runs a kernel,
+ * and gives the block back. Prints how many rounds were not like that.
+ */
+CUresult work_churn(struct client *c, size_t fits, size_t beyond);
 
 /* Steps that only report. */
 CUresult report_info(struct client *c);

@@ -22,6 +22,7 @@ static int usage(FILE *to)
 	      "  free                       give all blocks back\n"
 	      "  launch N                   N kernels of 1 ms\n"
 	      "  busy S [MS]                kernels of MS (1) back to back for S seconds; prints the fraction of time they took\n"
+	      "  churn N M                  for ever: N MiB, M more that must be refused, a kernel, N back; counts what is not so\n"
 	      "  device I                   make device I current\n"
 	      "  via link|dlsym|getproc     how later steps reach the driver (link at first)\n"
 	      "  expect ok|oom              exit 3 unless the last step ended so\n"

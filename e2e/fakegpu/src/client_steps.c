@@ -98,6 +98,14 @@ static int step_busy(struct client *c, const char *seconds, const char *ms)
 	return GO_ON;
 }
 
+static int step_churn(struct client *c, const char *fits, const char *beyond)
+{
+	if (!beyond)
+		return fprintf(stderr, "cudaclient: churn needs two values\n"), 2;
+	c->last = work_churn(c, (size_t)number("churn", fits, 1 << 30) << 20, (size_t)number("churn", beyond, 1 << 30) << 20);
+	return GO_ON;
+}
+
 static int step_device(struct client *c, const char *argument)
 {
 	c->device = (int)number("device", argument, 63);
@@ -182,7 +190,7 @@ int client_run(struct client *c, int count, char **words)
 {
 	static const char *const single[] = {"info", "processes", "free", "env", "forever", NULL};
 	static const char *const pair[] = {"alloc", "alloc-async", "alloc-managed", "alloc-pitch", "launch", "busy", "device",
-					   "expect", "via", "hold", "sleep", "fork", NULL};
+					   "expect", "via", "hold", "sleep", "fork", "churn", NULL};
 	for (int i = 0; i < count; i++) {
 		int k = 0, result;
 		while (single[k] && strcmp(single[k], words[i]))
@@ -198,7 +206,10 @@ int client_run(struct client *c, int count, char **words)
 				return fprintf(stderr, "cudaclient: %s needs a value\n", words[i]), 2;
 			if (!strcmp(words[i], "fork"))
 				return step_fork(c, words[i + 1], count - i - 2, words + i + 2);
-			if (!strcmp(words[i], "busy")) {
+			if (!strcmp(words[i], "churn")) {
+				result = step_churn(c, words[i + 1], i + 2 < count ? words[i + 2] : NULL);
+				i++;
+			} else if (!strcmp(words[i], "busy")) {
 				const char *ms = i + 2 < count && strspn(words[i + 2], "0123456789.") == strlen(words[i + 2]) ? words[i + 2] : NULL;
 				result = step_busy(c, words[i + 1], ms);
 				i += ms != NULL;

@@ -60,3 +60,41 @@ CUresult work_busy(struct client *c, double seconds, double ms)
 	       ended > began ? (double)(to - from) * ms / 1000 / (ended - began) : 0, client_error(c, r));
 	return r;
 }
+
+/* What one round of churn finds that it should not; CUDA_SUCCESS if nothing. */
+static CUresult churn_once(struct client *c, CUfunction work, size_t fits, size_t beyond)
+{
+	CUdeviceptr block = 0, more = 0;
+	CUresult r = c->driver.MemAlloc(&block, fits), refusal;
+	if (r != CUDA_SUCCESS)
+		return r;
+	refusal = c->driver.MemAlloc(&more, beyond);
+	if (refusal == CUDA_SUCCESS)
+		(void)c->driver.MemFree(more);
+	r = launch_some(c, work, 1);
+	if (r == CUDA_SUCCESS)
+		r = c->driver.MemFree(block);
+	if (r == CUDA_SUCCESS && refusal != CUDA_ERROR_OUT_OF_MEMORY)
+		r = refusal == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : refusal;
+	return r;
+}
+
+CUresult work_churn(struct client *c, size_t fits, size_t beyond)
+{
+	CUfunction work;
+	CUresult r = find_kernel(c, "work_1000us", &work), last = r;
+	long rounds = 0, errors = 0;
+	for (double told = 0; r == CUDA_SUCCESS; rounds++) {
+		CUresult found = churn_once(c, work, fits, beyond);
+		if (found != CUDA_SUCCESS)
+			errors++, last = found;
+		if (client_now() - told >= 0.5) {
+			told = client_now();
+			printf("churn rounds=%ld errors=%ld last=%s\n", rounds + 1, errors, client_error(c, last));
+			fflush(stdout);
+		}
+		client_rest(0.02);
+	}
+	printf("churn result=%s\n", client_error(c, r));
+	return r;
+}

@@ -3,15 +3,21 @@
 package product
 
 import (
+	"bufio"
 	"debug/elf"
+	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // requireComplete looks at every program and library below a directory: all are for one
@@ -91,6 +97,23 @@ func requireStarts(t *testing.T, root, arch, program string) {
 	})
 }
 
+// requireNoOtherProgram: what could be run by somebody who gets into the container is the product's
+// own program, and the loader of libraries.
+func requireNoOtherProgram(t *testing.T, root string) {
+	t.Helper()
+	for _, dir := range []string{"bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "usr/libexec"} {
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Name() != "deviceshare-device-plugin" {
+				t.Errorf("the image has the program %s/%s", dir, e.Name())
+			}
+		}
+	}
+}
+
 // requireInstalls runs what the init container of the device plugin's pod runs.
 func requireInstalls(t *testing.T, root, arch string) {
 	t.Run("installs the library", func(t *testing.T) {
@@ -115,17 +138,84 @@ func requireInstalls(t *testing.T, root, arch string) {
 	})
 }
 
-// requireStartsDaemons runs the programs by which the device plugin starts MPS daemons in the
-// driver's root.
+// requireStartsDaemons runs the keeper, which has only what is in the image to start the control
+// program of MPS in the driver's root.
 func requireStartsDaemons(t *testing.T, root, arch string) {
 	t.Run("starts programs of the driver's root", func(t *testing.T) {
-		if arch != runtime.GOARCH {
-			t.Skip("the programs start others, which qemu does not see")
+		if arch != runtime.GOARCH || os.Geteuid() != 0 {
+			t.Skip("it starts other programs, which qemu does not see, and mounts, which only root can")
 		}
-		script := `mkdir -p /driver && mount --rbind /usr /driver && exec chroot /driver /bin/mkdir --version`
-		out, err := inside(t, root, arch, "/usr/bin/unshare", "--mount", "/bin/sh", "-c", script).CombinedOutput()
-		if err != nil {
-			t.Errorf("%v\n%s", err, out)
+		for _, dir := range []string{"proc", "dev", "driver/usr", "driver/dev/shm", "mps/GPU-1/pipe", "mps/GPU-1/log", "mps/GPU-1/shm"} {
+			if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		keeper := exec.Command("unshare", "--mount", "sh", "-c", keeperRoot, root, "/usr/bin/deviceshare-device-plugin", "keep",
+			"--mps-keeper-socket=/state/mps.sock", "--mps-root=/mps", "--mps-control=control", "--driver-root=/driver")
+		keeper.Stderr = os.Stderr
+		if err := keeper.Start(); err != nil {
+			t.Fatal(err)
+		}
+		answer := ask(t, filepath.Join(root, "state"), `{"version":1,"start":{"device":"GPU-1","directory":"/mps/GPU-1","multiUser":true,"partitioned":false}}`)
+		if !strings.HasPrefix(answer, `{"version":1,"state":`) {
+			t.Errorf("it answers %s", answer)
+		}
+		got, err := os.ReadFile(filepath.Join(root, "mps/GPU-1/log/ran"))
+		if want := "-d -multiuser-server among /bin /dev /lib /lib64 /mps /usr\n"; err != nil || string(got) != want {
+			t.Errorf("the program ran so: %q, %v; want %q", got, err, want)
+		}
+		if err := keeper.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := keeper.Wait(); err != nil {
+			t.Errorf("the keeper ends so: %v", err)
 		}
 	})
+}
+
+// keeperRoot makes the root directory $0 like a container's with a driver's root in it, and runs a
+// command there. The driver's control program is a script.
+const keeperRoot = `set -e
+mount --bind "$0" "$0"
+mount --rbind /proc "$0/proc"
+mount --rbind /dev "$0/dev"
+mount --rbind /usr "$0/driver/usr"
+mount -t tmpfs none "$0/driver/usr/local"
+mkdir "$0/driver/usr/local/bin"
+for l in bin lib lib64; do ln -sfn usr/$l "$0/driver/$l"; done
+echo '#!/bin/sh
+cd / && echo "$@" among /* > "$CUDA_MPS_LOG_DIRECTORY/ran"' > "$0/driver/usr/local/bin/control"
+chmod 755 "$0/driver/usr/local/bin/control"
+exec chroot "$0" "$@"`
+
+// ask sends a line to the socket in a directory, as soon as somebody listens, and returns the answer.
+func ask(t *testing.T, dir, line string) string {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		answer, err := askOnce(dir, line)
+		if err == nil {
+			return answer
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func askOnce(dir, line string) (string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	// The whole path is longer than that of a socket may be.
+	conn, err := net.Dial("unix", fmt.Sprintf("/proc/self/fd/%d/mps.sock", d.Fd()))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte(line + "\n")); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(conn).ReadString('\n')
 }

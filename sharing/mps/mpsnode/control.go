@@ -44,6 +44,9 @@ type Control interface {
 	PID(d Daemon) int
 	// Lives reports whether this process is the daemon and is still running.
 	Lives(d Daemon, pid int) bool
+	// Ending says how the process of a daemon ended, for people; false where that is not
+	// known.
+	Ending(ctx context.Context, d Daemon, pid int) (how string, known bool)
 	// Kill ends a daemon and its servers, and returns when they are gone.
 	Kill(ctx context.Context, d Daemon, pid int) error
 	// Tell sends one command and returns the answer of the daemon. An error means that

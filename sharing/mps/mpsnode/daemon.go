@@ -55,7 +55,11 @@ func (p *Preparer) ensure(ctx context.Context, d Daemon, r device) (died bool, e
 		}
 		pid, there = 0, false // it did not die
 	}
-	died = pid == 0 && there
+	if died = pid == 0 && there; died {
+		if how, known := p.cfg.Control.Ending(ctx, d, before.pid); known {
+			p.endings.Store(d.Device, how)
+		}
+	}
 	if err := p.bound(d); err != nil {
 		return died, err
 	}

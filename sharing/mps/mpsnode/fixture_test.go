@@ -45,6 +45,7 @@ type host struct {
 	bounds   map[string]Bound // by directory
 	noSpace  error            // what Limit answers
 	emptied  []string
+	ended    map[int]string // how processes ended, as far as somebody knows
 }
 
 // fakeDaemon refuses what the real one refuses.
@@ -194,6 +195,14 @@ func (p process) PID(d Daemon) int {
 
 // Lives implements Control.
 func (p process) Lives(d Daemon, pid int) bool { return p.PID(d) == pid }
+
+// Ending implements Control.
+func (p process) Ending(_ context.Context, _ Daemon, pid int) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	how, known := p.ended[pid]
+	return how, known
+}
 
 // Kill implements Control.
 func (p process) Kill(_ context.Context, d Daemon, pid int) error {

@@ -51,6 +51,8 @@ type Preparer struct {
 	cfg    Config
 	limits *limitsnode.Writer
 	locks  sync.Map // sharing.DeviceID -> *sync.Mutex
+	// endings are how daemons ended of which nobody was told yet.
+	endings sync.Map // sharing.DeviceID -> string
 }
 
 // New returns a preparer.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,13 +73,40 @@ func (p Program) identify(d Daemon, pid int) (member, bool) {
 	if err != nil || err2 != nil || ours != theirs {
 		return member{}, false
 	}
-	want, err := os.Stat(d.Shm())
-	has, err2 := os.Stat(filepath.Join(dir, "root", "dev", "shm"))
-	if err != nil || err2 != nil || !os.SameFile(want, has) {
+	if want, err := os.Stat(d.Shm()); err != nil || !hasShm(pid, want) {
 		return member{}, false
 	}
 	exe, _ := proc.Executable()
 	return member{pid: pid, parent: parent, server: strings.HasSuffix(exe, "-server")}, true
+}
+
+// hasShm reports whether a directory is a process's /dev/shm.
+func hasShm(pid int, dir os.FileInfo) bool {
+	has, err := os.Stat(filepath.Join(procfs.DefaultMountPoint, strconv.Itoa(pid), "root", "dev", "shm"))
+	return err == nil && os.SameFile(dir, has)
+}
+
+// HasUsers reports whether a container with the daemon's device is running: a process that
+// has the daemon's /dev/shm as its own and is none of the daemon's.
+func (p Program) HasUsers(d Daemon) (bool, error) {
+	dir, err := os.Stat(d.Shm())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for containers with device %s: %w", d.Device, err)
+	}
+	procs, err := procfs.AllProcs()
+	if err != nil {
+		return false, fmt.Errorf("look for containers with device %s: %w", d.Device, err)
+	}
+	return slices.ContainsFunc(procs, func(proc procfs.Proc) bool {
+		if !hasShm(proc.PID, dir) {
+			return false
+		}
+		_, its := p.identify(d, proc.PID)
+		return !its
+	}), nil
 }
 
 // parentOf returns the parent of a process. It is false for a process of another name

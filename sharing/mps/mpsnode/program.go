@@ -24,9 +24,17 @@ type Program struct {
 	// process's own. The program runs with it as its root directory, so that it
 	// finds the server and the driver's libraries.
 	Root string
-	// Launcher is put before the command that starts a daemon, for hosts where it
-	// would otherwise end with this process's container; usually empty.
-	Launcher []string
+	// Keeper starts daemons in a process that outlives this one's container. Without one
+	// they are children of this process, and end with its container if it runs in one.
+	Keeper Keeper
+}
+
+// Keeper is the process of this node that daemons are children of.
+type Keeper interface {
+	// Start has the control program bring a daemon up, as Launch does.
+	Start(ctx context.Context, d Daemon) error
+	// Ending says how the process of a daemon ended; false where that is not known.
+	Ending(ctx context.Context, d Daemon, pid int) (how string, known bool)
 }
 
 // FindProgram finds the control program: by its path, or by its name in the usual
@@ -54,64 +62,68 @@ func FindProgram(name, driverRoot string) (Program, error) {
 // ownRoot reports whether the program runs in this process's root directory.
 func (p Program) ownRoot() bool { return p.Root == "" || p.Root == "/" }
 
-// namespaceScript is a shell script that runs a command in a mount namespace of its own, in
-// the root directory $0, with the daemon's directory $1 at the same path there and its
-// shm as /dev/shm, which its clients have too.
-const namespaceScript = `root="${0%/}" dir="$1"; shift
-if [ -n "$root" ]; then mkdir -p "$root$dir" && mount --rbind "$dir" "$root$dir" || exit 125; fi
-mount --bind "$dir/shm" "$root/dev/shm" || exit 125
-exec chroot "$root/" "$@"`
-
-// inNamespace is the command that runs args in a mount namespace like the daemon's.
-func (p Program) inNamespace(d Daemon, args ...string) []string {
-	root := p.Root
-	if root == "" {
-		root = "/"
-	}
-	return append([]string{"unshare", "--mount", "sh", "-c", namespaceScript, root, d.Dir}, args...)
-}
-
 // Start implements Control.
 func (p Program) Start(ctx context.Context, d Daemon) error {
 	// A container can block the daemon with a pipe that it made before.
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	args := append(append([]string{}, p.Launcher...), p.inNamespace(d, p.Path, "-d")...)
-	if d.MultiUser {
-		args = append(args, "-multiuser-server")
+	start := p.Launch
+	if p.Keeper != nil {
+		start = p.Keeper.Start
 	}
-	if d.Partitioned {
-		args = append(args, "-S")
+	if err := start(ctx, d); err != nil {
+		return err
 	}
+	return p.await(ctx, d)
+}
+
+// Ending implements Control.
+func (p Program) Ending(ctx context.Context, d Daemon, pid int) (how string, known bool) {
+	if p.Keeper == nil {
+		return "", false
+	}
+	return p.Keeper.Ending(ctx, d, pid)
+}
+
+// Launch starts a daemon whose parent is this process, or the nearest one above it that takes
+// orphans in. It returns when the control program has put the daemon into the background.
+func (p Program) Launch(ctx context.Context, d Daemon) error {
 	// A file, not a pipe: the daemon may keep it open.
 	out, err := os.OpenFile(filepath.Join(d.Log(), "start.log"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	args := []string{"-d"}
+	if d.MultiUser {
+		args = append(args, "-multiuser-server")
+	}
+	if d.Partitioned {
+		args = append(args, "-S")
+	}
+	cmd := exec.CommandContext(ctx, p.Path, args...)
 	cmd.Env = append(environmentOf(d), "CUDA_VISIBLE_DEVICES="+string(d.Device))
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s -d: %w: %s", p.Path, err, endOf(out.Name()))
+	err = p.startInside(d, cmd)
+	if err == nil {
+		err = cmd.Wait()
 	}
-	return p.await(ctx, d)
+	if err != nil {
+		return fmt.Errorf("%s -d: %w: %s", p.Path, err, endOf(out))
+	}
+	return nil
 }
 
 // endOf returns the last bytes of a file with the output of a command.
-func endOf(path string) string {
+func endOf(file *os.File) string {
 	const most = 500
-	file, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = file.Close() }()
+	begin := int64(0)
 	if info, err := file.Stat(); err == nil {
-		_, _ = file.Seek(max(0, info.Size()-most), io.SeekStart)
+		begin = max(0, info.Size()-most)
 	}
-	text, _ := io.ReadAll(io.LimitReader(file, most))
+	text, _ := io.ReadAll(io.NewSectionReader(file, begin, most))
 	return strings.TrimSpace(string(text))
 }
 
@@ -156,19 +168,20 @@ func (a *answer) Write(b []byte) (int, error) {
 func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	args := []string{p.Path}
-	if !p.ownRoot() {
-		args = p.inNamespace(d, p.Path)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd := exec.CommandContext(ctx, p.Path)
 	cmd.Env = environmentOf(d)
+	cmd.Dir = "/"
 	cmd.Stdin = strings.NewReader(command + "\n")
 	cmd.WaitDelay = time.Second // for what it left that has the output open
 	var got answer
 	cmd.Stdout, cmd.Stderr = &got, &got
-	if err := cmd.Run(); err != nil {
+	err := p.begin(d, cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
 		text := strings.TrimSpace(string(got.text[:min(len(got.text), 500)]))
-		if ctx.Err() == nil && !hasRun(err, text) {
+		if ctx.Err() == nil && !hasRun(err) {
 			return "", fmt.Errorf("%w: %w: %s", ErrNotAsked, err, text)
 		}
 		return "", fmt.Errorf("%w: %s", err, text)
@@ -176,12 +189,20 @@ func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, er
 	return string(got.text), nil
 }
 
+// begin starts a command that talks to a daemon.
+func (p Program) begin(d Daemon, cmd *exec.Cmd) error {
+	if p.ownRoot() {
+		return cmd.Start()
+	}
+	return p.startInside(d, cmd)
+}
+
 // hasRun distinguishes a control program that ran and failed from one that could not be run:
-// then the process did not begin, or what runs before it failed. The shell and
-// chroot(1) say that with 125, 126 or 127, unshare(1) with its name.
-func hasRun(err error, text string) bool {
+// then no process began, or a script in its place failed to start it, which shells say with
+// 125, 126 or 127.
+func hasRun(err error) bool {
 	var ended *exec.ExitError
-	return errors.As(err, &ended) && (ended.ExitCode() < 125 || ended.ExitCode() > 127) && !strings.HasPrefix(text, "unshare: ")
+	return errors.As(err, &ended) && (ended.ExitCode() < 125 || ended.ExitCode() > 127)
 }
 
 // partitionsSince is the version of the control program from which it knows static
@@ -192,11 +213,11 @@ const partitionsSince = 13010
 func (p Program) KnowsPartitions(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	args := []string{p.Path, "-v"}
+	cmd := exec.CommandContext(ctx, p.Path, "-v")
 	if !p.ownRoot() {
-		args = append([]string{"chroot", p.Root}, args...)
+		cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Chroot: p.Root}, "/"
 	}
-	text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	text, err := cmd.CombinedOutput()
 	if err != nil {
 		return false, fmt.Errorf("ask %s for its version: %w: %s", p.Path, err, strings.TrimSpace(string(text)))
 	}

@@ -18,6 +18,8 @@ import (
 // fails until the client process is restarted.
 type Restart struct {
 	Device sharing.DeviceID
+	// How says how its process ended; empty where that is not known.
+	How string
 	// Err is why the daemon could not be restarted; nil if it was.
 	Err error
 }
@@ -98,6 +100,9 @@ func (p *Preparer) look(ctx context.Context, id sharing.DeviceID, w *watch) {
 }
 
 func (p *Preparer) tellRestart(r Restart) {
+	if how, known := p.endings.LoadAndDelete(r.Device); known {
+		r.How = how.(string)
+	}
 	if p.cfg.Restarted != nil {
 		p.cfg.Restarted(r)
 	}
@@ -133,9 +138,9 @@ func (p *Preparer) removeUnfinished() {
 	}
 }
 
-// revive restarts a daemon that has died or does not answer, and finishes a start that
-// was interrupted. A daemon that runs with other options than those configured now is
-// left to Prepare.
+// revive restarts a daemon that has died or does not answer while containers have its device,
+// and finishes a start that was interrupted. A daemon that runs with other options than those
+// configured now is left to Prepare.
 func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID, w *watch) (died bool, err error) {
 	defer p.lock(id)()
 	r, ok, err := p.device(id)
@@ -154,6 +159,9 @@ func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID, w *watch) (d
 			return false, nil // it lives; the next start of a container says what is wrong
 		}
 	} else {
+		if unused, err := p.isUnused(d); unused || err != nil {
+			return false, err
+		}
 		died, err = p.ensure(ctx, d, r)
 	}
 	if !errors.Is(err, errSilent) {
@@ -171,6 +179,18 @@ func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID, w *watch) (d
 		return died, err
 	}
 	return p.ensure(ctx, d, r)
+}
+
+// isUnused reports whether a daemon is gone whose device no container has: nobody has lost
+// anything, and the next container starts another one.
+func (p *Preparer) isUnused(d Daemon) (bool, error) {
+	if pid, err := p.living(d); err != nil || pid != 0 {
+		return false, err
+	}
+	if there, err := p.claims(d.Device); err != nil || len(there) > 0 {
+		return false, err
+	}
+	return true, p.cfg.Files.Remove(d.started())
 }
 
 // end kills a daemon that does not answer. Its mark stays and says that it died.

@@ -55,6 +55,40 @@ func TestADaemonThatDiesIsStartedAgainAndToldAbout(t *testing.T) {
 	}
 }
 
+func TestHowADaemonEndedIsToldOnce(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	h.ended = map[int]string{h.daemonOf("GPU-a").pid: "it was killed"}
+	supervised(t, h)
+	for _, want := range []string{"it was killed", ""} {
+		h.kill("GPU-a")
+		if r := told(t, h); r.How != want {
+			t.Errorf("told %+v, want %q", r, want)
+		}
+	}
+}
+
+func TestADaemonThatEndsWhileNoContainerHasItsDeviceIsNoNews(t *testing.T) {
+	h := newHost(t)
+	inject(t, h, asks("uid", "main"))
+	p := h.fresh()
+	if err := p.Unprepare(context.Background(), "uid"); err != nil {
+		t.Fatal(err)
+	}
+	h.kill("GPU-a")
+	h.noStart = errors.New("the keeper is being replaced")
+	for range 2 {
+		if died, err := p.revive(context.Background(), "GPU-a", &watch{}); died || err != nil {
+			t.Errorf("died %v, %v", died, err)
+		}
+	}
+	h.noStart = nil
+	inject(t, h, asks("uid-2", "main"))
+	if d := h.daemonOf("GPU-a"); d == nil || d.memory != "81920M" || len(h.restarts) > 0 {
+		t.Errorf("the next container's daemon is %+v, and %d were told", d, len(h.restarts))
+	}
+}
+
 func TestADaemonThatDiedWhileNobodyWatchedIsFoundAtTheStart(t *testing.T) {
 	h := newHost(t)
 	inject(t, h, asks("uid", "main"))

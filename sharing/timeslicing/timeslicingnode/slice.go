@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"deviceshare/sharing"
@@ -80,11 +81,11 @@ const smiPatience = 20 * time.Second
 func (t SMI) SetSlice(ctx context.Context, id sharing.DeviceID, s Slice) error {
 	ctx, cancel := context.WithTimeout(ctx, smiPatience)
 	defer cancel()
-	args := []string{t.Path, "compute-policy", "-i", string(id), "--set-timeslice=" + strconv.Itoa(int(s))}
+	cmd := exec.CommandContext(ctx, t.Path, "compute-policy", "-i", string(id), "--set-timeslice="+strconv.Itoa(int(s)))
 	if t.Root != "" && t.Root != "/" {
-		args = append([]string{"chroot", t.Root}, args...)
+		cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Chroot: t.Root}, "/"
 	}
-	text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	text, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/sharing/mps/mpsnode/keeper"
+)
+
+// duty is something that a node's keeper holds for the device plugin, which may end and start
+// again meanwhile. Duties share a process and nothing else: none may start other processes
+// but the one that starts MPS daemons.
+type duty interface {
+	// Run works until ctx ends and what it holds is no longer needed. After an error it is
+	// started again.
+	Run(ctx context.Context) error
+}
+
+// duties are those of the keeper on this node, by their names in the log. Those that last are
+// needed for as long as another one holds something: they are told to end after the others.
+type duties struct{ others, last map[string]duty }
+
+func newDuties(m *Modes, places *kubelet.Places, driverRoot string) duties {
+	return duties{others: map[string]duty{
+		"mps": keeper.NewServer(keeper.Config{
+			Socket: m.MPSKeeper, Directories: filepath.Clean(m.MPSRoot), Control: m.MPSControl, Root: driverRoot,
+			Log: slog.New(logr.ToSlogHandler(klog.Background())),
+		}),
+	}, last: map[string]duty{"slots": places.NewProxy()}}
+}
+
+// KeepCommand is the subcommand that runs in a pod of its own, which outlives updates of the
+// device plugin.
+func KeepCommand(m *Modes, base *cdi.Options, places *kubelet.Places) *cobra.Command {
+	return &cobra.Command{
+		Use:   "keep",
+		Short: "Hold on this node what must not end with the device plugin: the MPS daemons and the registration with the kubelet",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			wrong := slices.Concat(m.Check(), base.Check(), places.Check())
+			if m.MPSKeeper == "" {
+				wrong = append(wrong, errors.New("--mps-keeper-socket is empty: give the socket that the device plugin is given"))
+			}
+			if places.Keeper == "" {
+				wrong = append(wrong, errors.New("--keeper-dir is empty: give the directory that the device plugin is given"))
+			}
+			if err := errors.Join(wrong...); err != nil {
+				return err
+			}
+			keep(c.Context(), newDuties(m, places, base.Seen()))
+			return nil
+		},
+	}
+}
+
+// keep carries out duties until ctx ends and each has come to its end.
+func keep(ctx context.Context, d duties) {
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	last := carryOut(lasting, d.last)
+	carryOut(ctx, d.others).Wait()
+	<-ctx.Done()
+	end()
+	last.Wait()
+}
+
+// carryOut begins duties. One that fails does not end the others.
+func carryOut(ctx context.Context, duties map[string]duty) *sync.WaitGroup {
+	working := &sync.WaitGroup{}
+	for name, d := range duties {
+		working.Go(func() {
+			for failures := 0; ; failures++ {
+				err := d.Run(ctx)
+				if err == nil {
+					return
+				}
+				klog.ErrorS(err, "a duty failed and is begun again", "duty", name)
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(delay(failures, time.Second, 30*time.Second)):
+				}
+			}
+		})
+	}
+	return working
+}
