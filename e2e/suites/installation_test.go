@@ -35,6 +35,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"chart", testChart},
 		{"upgrade", testUpgrade},
 		{"schedulers", testSchedulers},
+		{"beside_nvidia", testBesideNVIDIA},
 		{"killed", testKilledInstallation},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},
