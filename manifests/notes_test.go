@@ -19,6 +19,7 @@ func TestTheNotesWarnOfWhatIsLeftOut(t *testing.T) {
 		"no webhook":                {values{"webhook.enabled": false}, []string{"webhook        none", "WARNING: without the webhook"}, ""},
 		"no keeper":                 {values{"keeper.enabled": false}, []string{"keeper         none: no device is offered in mode mps"}, ""},
 		"no scheduler":              {values{"scheduler.replicas": 0}, []string{"WARNING: no scheduler runs"}, ""},
+		"Volcano's scheduler":       {values{"scheduler.enabled": false, "scheduler.replicas": 0}, []string{"scheduler      none: Volcano's own places pods"}, "WARNING"},
 		"own configuration":         {values{"createConfig": false}, []string{"which are yours"}, ""},
 		"another scheduler's name":  {values{"schedulerName": "gpu"}, []string{"schedulerName: gpu", `"schedulerName":"gpu"`, "NOTE: the scheduler's name is gpu"}, ""},
 		"selected nodes for GPUs":   {values{"devicePlugin.nodeSelector": map[string]any{"a": "b"}}, []string{"on the selected nodes"}, "every node"},

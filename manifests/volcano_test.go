@@ -101,6 +101,7 @@ func TestTheChartRefusesAClusterWhereVolcanosSchedulerRunsUnderTheSameName(t *te
 		"as Volcano's chart installs it": {&one, corev1.Container{Image: image, Args: []string{"--logtostderr", "--leader-elect=true"}}, nil, true},
 		"scaled to nothing":              {&none, corev1.Container{Image: image}, nil, false},
 		"without the check":              {&one, corev1.Container{Image: image}, values{"volcano.checkScheduler": false}, false},
+		"which places the pods":          {&one, corev1.Container{Image: image}, values{"scheduler.enabled": false}, false},
 		"of another name":                {&one, corev1.Container{Image: image, Args: []string{"--scheduler-name=batch"}}, nil, false},
 		"of another name, as two words":  {&one, corev1.Container{Image: image, Args: []string{"--scheduler-name", "batch"}}, nil, false},
 		"of several names":               {&one, corev1.Container{Image: image, Args: []string{"--scheduler-name=batch,volcano"}}, nil, true},

@@ -40,7 +40,7 @@ type Modes struct {
 // DefaultModes are those of an installation in the usual places.
 func DefaultModes() Modes {
 	return Modes{
-		StateDir: "/var/lib/deviceshare", LibraryDir: "/usr/local/vgpu",
+		StateDir: "/var/lib/deviceshare", LibraryDir: "/usr/local/deviceshare",
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSUsers: "one", MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}, // as container runtimes give one container
 	}

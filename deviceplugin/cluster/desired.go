@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -89,25 +90,47 @@ func plus(a, b int64) int64 {
 }
 
 // annotationPatch is the annotations of the node that must change; nil when none
-// must. The sign of life is renewed when a scheduler has overwritten it and with
-// every other change; a nil value removes.
-func annotationPatch(node *corev1.Node, want DesiredNode, now string) map[string]any {
+// must. The sign of life is renewed when it is due and with every other change; a nil
+// value removes.
+func annotationPatch(node *corev1.Node, want DesiredNode, now string, signIsDue bool) map[string]any {
 	patch := map[string]any{}
 	for key, value := range want.Annotations {
 		if node.Annotations[key] != value {
 			patch[key] = value
 		}
 	}
-	key, alive := wire.HandshakeAnnotation(now)
-	sign, _, _ := strings.Cut(alive, " ")
-	if len(patch) > 0 || !strings.HasPrefix(node.Annotations[key], sign) {
-		patch[key] = alive
-	}
-	if len(patch) == 0 {
+	if len(patch) == 0 && !signIsDue {
 		return nil
 	}
+	key, alive := wire.HandshakeAnnotation(now)
+	patch[key] = alive
 	return map[string]any{"metadata": map[string]any{"annotations": patch}}
 }
+
+// signOfLife says whether the node's sign of life is due, and if not, when it will be; 0 is
+// never, as long as nobody overwrites it. written is when it was written last.
+//
+// Legacy schedulers overwrite each sign with an answer, and forget the devices when that
+// has stood for a minute. To answer that at once would make it an endless exchange, as fast
+// as the API server is, of every node with the scheduler. A scheduler that has forgotten
+// the devices writes nothing more.
+func signOfLife(node *corev1.Node, written, now time.Time) (isDue bool, wait time.Duration) {
+	key, alive := wire.HandshakeAnnotation("")
+	value, found := node.Annotations[key]
+	if strings.HasPrefix(value, alive) {
+		return false, 0
+	}
+	if age := now.Sub(written); found && !strings.HasPrefix(value, signGone) && age >= 0 && age < signEvery {
+		return false, signEvery - age
+	}
+	return true, 0
+}
+
+// signEvery is how often a sign of life that was answered is renewed.
+const signEvery = 20 * time.Second
+
+// signGone begins the answer of a legacy scheduler that has forgotten the devices.
+const signGone = "Deleted"
 
 // capacityPatch is the capacities that must change; nil when none must. stale are
 // names that were published before and are ours no longer.

@@ -50,6 +50,7 @@ type Publisher struct {
 	seen     chan struct{} // a token when the node was seen to change
 	stale    []string      // capacity names published before and no longer wanted
 	last     []string
+	signed   time.Time // when the sign of life was written last
 }
 
 // NewPublisher returns a publisher that has not started.
@@ -80,56 +81,66 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
 		return nil
 	}
-	var retry <-chan time.Time
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.cfg.Changes:
 		case <-p.seen:
-		case <-retry:
+		case <-again:
 		}
-		retry = nil
-		err := p.publish(ctx)
+		again = nil
+		wait, err := p.publish(ctx)
 		if p.cfg.Ended != nil {
 			p.cfg.Ended(err)
 		}
 		if err != nil {
 			klog.ErrorS(err, "cannot publish the devices", "node", p.cfg.Node)
-			retry = time.After(p.cfg.Retry)
+			wait = p.cfg.Retry
+		}
+		if wait > 0 {
+			again = time.After(wait)
 		}
 	}
 }
 
-// publish makes the node equal to what is wanted.
-func (p *Publisher) publish(ctx context.Context) error {
+// publish makes the node equal to what is wanted. Where something is wanted later, wait says
+// when; else it is 0.
+func (p *Publisher) publish(ctx context.Context) (wait time.Duration, err error) {
 	state, ready := p.cfg.Source.NodeState()
 	if !ready {
-		return nil
+		return 0, nil
 	}
 	object, exists, err := p.informer.GetStore().GetByKey(p.cfg.Node)
 	node, ok := object.(*corev1.Node)
 	if err != nil || !exists || !ok {
-		return fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
+		return 0, fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
 	}
 	if isToWithdraw(node, time.Now()) {
 		p.cfg.Source.Withdraw()
 	}
 	if state.Withdrawn {
-		return p.patch(ctx, withoutAnnotations(node))
+		return 0, p.patch(ctx, withoutAnnotations(node))
 	}
 	want, err := Desired(state)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p.noteStaleNames(want)
-	if err := p.patch(ctx, annotationPatch(node, want, time.Now().UTC().Format(time.RFC3339))); err != nil {
-		return fmt.Errorf("write annotations of node %s: %w", p.cfg.Node, err)
+	now := time.Now()
+	isDue, wait := signOfLife(node, p.signed, now)
+	changes := annotationPatch(node, want, now.UTC().Format(time.RFC3339), isDue)
+	if err := p.patch(ctx, changes); err != nil {
+		return 0, fmt.Errorf("write annotations of node %s: %w", p.cfg.Node, err)
+	}
+	if changes != nil {
+		p.signed = now
 	}
 	if err := p.patch(ctx, capacityPatch(node, want, p.stale), "status"); err != nil {
-		return fmt.Errorf("write capacity of node %s: %w", p.cfg.Node, err)
+		return 0, fmt.Errorf("write capacity of node %s: %w", p.cfg.Node, err)
 	}
-	return nil
+	return wait, nil
 }
 
 // noteStaleNames notes which names are no longer ours after the administrator changed

@@ -99,23 +99,53 @@ func TestANodeOnWhichNoPodCanStartOffersNoDevice(t *testing.T) {
 
 func TestTheSignOfLifeIsRenewedOnlyWhenNeeded(t *testing.T) {
 	want := DesiredNode{Annotations: map[string]string{"a": "1"}}
+	now := time.Unix(1000, 0)
+	just, before := now.Add(-5*time.Second), now.Add(-signEvery)
 	for name, tc := range map[string]struct {
-		have  map[string]string
-		patch bool
+		have    map[string]string
+		written time.Time
+		patch   bool
+		wait    time.Duration
 	}{
-		"all is well":                         {map[string]string{"a": "1", wire.NodeHandshake: "Reported yesterday"}, false},
-		"a scheduler asks":                    {map[string]string{"a": "1", wire.NodeHandshake: "Requesting_2026"}, true},
-		"a scheduler gave up":                 {map[string]string{"a": "1", wire.NodeHandshake: "Deleted_2026"}, true},
-		"there is none":                       {map[string]string{"a": "1"}, true},
-		"something else changed":              {map[string]string{"a": "2", wire.NodeHandshake: "Reported yesterday"}, true},
-		"annotations of others do not matter": {map[string]string{"a": "1", "b": "2", wire.NodeHandshake: "Reported x"}, false},
+		"all is well":                           {map[string]string{"a": "1", wire.NodeHandshake: "Reported yesterday"}, time.Time{}, false, 0},
+		"a scheduler asks, and we have started": {map[string]string{"a": "1", wire.NodeHandshake: "Requesting_2026"}, time.Time{}, true, 0},
+		"a scheduler answers at once":           {map[string]string{"a": "1", wire.NodeHandshake: "Requesting_2026"}, just, false, signEvery - 5*time.Second},
+		"it has waited":                         {map[string]string{"a": "1", wire.NodeHandshake: "Requesting_2026"}, before, true, 0},
+		"the clock went back":                   {map[string]string{"a": "1", wire.NodeHandshake: "Requesting_2026"}, now.Add(time.Hour), true, 0},
+		"a scheduler gave up":                   {map[string]string{"a": "1", wire.NodeHandshake: "Deleted_2026"}, just, true, 0},
+		"there is none":                         {map[string]string{"a": "1"}, just, true, 0},
+		"something else changed":                {map[string]string{"a": "2", wire.NodeHandshake: "Reported yesterday"}, just, true, 0},
+		"annotations of others do not matter":   {map[string]string{"a": "1", "b": "2", wire.NodeHandshake: "Reported x"}, time.Time{}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			patch := annotationPatch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: tc.have}}, want, "now")
-			if (patch != nil) != tc.patch {
-				t.Errorf("the patch is %v", patch)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: tc.have}}
+			isDue, wait := signOfLife(node, tc.written, now)
+			if patch := annotationPatch(node, want, "now", isDue); (patch != nil) != tc.patch || wait != tc.wait {
+				t.Errorf("the patch is %v, the next in %v", patch, wait)
 			}
 		})
+	}
+}
+
+// A scheduler that answers every sign of life at once, as Volcano's does, is not answered at once.
+func TestASchedulerThatAnswersEverySignOfLifeIsNoEndlessExchange(t *testing.T) {
+	p := startPublisher(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	signs := 0
+	for range 5 {
+		p.await("a write", func(n *corev1.Node) bool { return capacity(n, wire.ResourceMemory) == 49150 })
+		node := p.node()
+		if strings.HasPrefix(node.Annotations[wire.NodeHandshake], "Reported ") {
+			signs++
+		}
+		node.Annotations[wire.NodeHandshake] = "Requesting_x"
+		node.Status.Capacity[wire.ResourceMemory] = resource.MustParse("0")
+		if _, err := p.api.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		// The repair of the capacity, in the next round, shows that the publisher has seen the answer.
+	}
+	if signs != 1 {
+		t.Errorf("%d signs of life in a moment, want 1", signs)
 	}
 }
 
@@ -215,7 +245,7 @@ func TestTheNodeIsKeptEqualToWhatIsTrue(t *testing.T) {
 	}
 	spoiled := p.node().DeepCopy()
 	spoiled.Status.Capacity[wire.ResourceMemory] = resource.MustParse("0") // as a kubelet does
-	spoiled.Annotations[wire.NodeHandshake] = "Requesting_x"
+	spoiled.Annotations[wire.NodeHandshake] = "Deleted_x"
 	if _, err := p.api.CoreV1().Nodes().Update(context.Background(), spoiled, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

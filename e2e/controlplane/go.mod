@@ -40,6 +40,7 @@ replace (
 require (
 	go.etcd.io/etcd/server/v3 v3.6.4
 	k8s.io/component-base v0.34.1
+	k8s.io/cri-client v0.34.1
 	k8s.io/kubernetes v1.34.1
 )
 
@@ -240,7 +241,6 @@ require (
 	k8s.io/component-helpers v0.34.1 // indirect
 	k8s.io/controller-manager v0.34.1 // indirect
 	k8s.io/cri-api v0.34.1 // indirect
-	k8s.io/cri-client v0.0.0 // indirect
 	k8s.io/csi-translation-lib v0.34.1 // indirect
 	k8s.io/dynamic-resource-allocation v0.0.0 // indirect
 	k8s.io/endpointslice v0.0.0 // indirect

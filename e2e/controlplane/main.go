@@ -7,6 +7,7 @@
 //	controlplane controller-manager <kube-controller-manager flags>
 //	controlplane scheduler <kube-scheduler flags>
 //	controlplane kubelet <kubelet flags>
+//	controlplane hollow-kubelet SOCKET -- <kubelet flags>
 //
 // The apiserver runs with an etcd embedded in the same process: the two are always started, killed
 // and restarted together, and one process fewer is one thing fewer to clean up. It lives in a Go
@@ -29,7 +30,8 @@ import (
 )
 
 const usage = `usage: controlplane apiserver|controller-manager|scheduler|kubelet [flags]
-       controlplane apiserver --etcd-dir DIR --etcd-client-port N --etcd-peer-port N -- [kube-apiserver flags]`
+       controlplane apiserver --etcd-dir DIR --etcd-client-port N --etcd-peer-port N -- [kube-apiserver flags]
+       controlplane hollow-kubelet SOCKET -- [kubelet flags]`
 
 func main() {
 	if len(os.Args) < 2 {
@@ -48,6 +50,8 @@ func main() {
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
 	case "kubelet":
 		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
+	case "hollow-kubelet":
+		os.Exit(runHollowKubelet(args))
 	default:
 		fmt.Fprintf(os.Stderr, "controlplane: no component %q\n%s\n", name, usage)
 		os.Exit(2)

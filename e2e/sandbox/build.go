@@ -55,10 +55,37 @@ func targets(o Options, l layout) []target {
 	if !o.NoKubelet {
 		out = append(out, runtimeTarget(l))
 	}
-	if o.Installed {
-		return append(out, hookTarget(l)) // the product comes in images
+	if o.Installed { // the product comes in images
+		out = append(out, hookTarget(l))
+		if o.StockScheduler {
+			out = append(out, volcanoTarget(l))
+		}
+		if len(o.Hollow) > 0 {
+			out = append(out, ownTarget(o, l, DevicePlugin))
+		}
+		return out
 	}
 	return append(out, productTargets(o, l)...)
+}
+
+// volcanoTarget is Volcano's scheduler.
+func volcanoTarget(l layout) target {
+	return target{what: "Volcano's scheduler", module: ".", packages: []string{"volcano.sh/volcano/cmd/scheduler"},
+		output: l.bin(VolcanoScheduler), flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}}
+}
+
+// ownTarget is one of this project's binaries, compiled as for its image (manifests/images).
+func ownTarget(o Options, l layout, component string) target {
+	pkg := "cmd/deviceshare-" + component
+	out := target{what: "deviceshare's " + component, module: ".", packages: []string{"./" + pkg}, output: productBinary(o, l, component),
+		flags: []string{"-trimpath", "-ldflags=" + ldStrip + " " + ldLazy}, needs: pkg}
+	if component != DevicePlugin {
+		out.env = []string{withoutCgo}
+	}
+	if o.Race {
+		out.flags, out.env = []string{"-race", "-ldflags=" + ldLazy}, nil
+	}
+	return out
 }
 
 // runtimeTarget is containerd with everything around it.
@@ -71,31 +98,21 @@ func runtimeTarget(l layout) target {
 		flags:  []string{"-tags=no_btrfs,no_devmapper,no_zfs", "-ldflags=" + ldStrip}}
 }
 
-// productTargets are this project's own binaries, compiled as for their images (manifests/images),
-// or Volcano's scheduler in place of ours.
+// productTargets are this project's own binaries, or Volcano's scheduler in place of ours.
 func productTargets(o Options, l layout) []target {
-	own := func(component, pkg string, env ...string) target {
-		flags := []string{"-trimpath", "-ldflags=" + ldStrip + " " + ldLazy}
-		if o.Race {
-			flags, env = []string{"-race", "-ldflags=" + ldLazy}, nil
-		}
-		return target{what: "deviceshare's " + component, module: ".", packages: []string{"./cmd/" + pkg},
-			output: productBinary(o, l, component), flags: flags, env: env, needs: "cmd/" + pkg}
-	}
 	var out []target
 	if o.hasDevicePlugin() {
-		out = append(out, own(DevicePlugin, "deviceshare-device-plugin"))
+		out = append(out, ownTarget(o, l, DevicePlugin))
 	}
 	if !o.NoWebhook {
-		out = append(out, own(Webhook, "deviceshare-webhook", withoutCgo))
+		out = append(out, ownTarget(o, l, Webhook))
 	}
 	switch {
 	case o.SchedulerBinary != "":
 	case o.StockScheduler || !hasGo(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):
-		out = append(out, target{what: "Volcano's scheduler", module: ".", packages: []string{"volcano.sh/volcano/cmd/scheduler"},
-			output: l.bin("volcano-scheduler"), flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}})
+		out = append(out, volcanoTarget(l))
 	default:
-		out = append(out, own(Scheduler, "deviceshare-scheduler", withoutCgo))
+		out = append(out, ownTarget(o, l, Scheduler))
 	}
 	return out
 }
@@ -120,7 +137,7 @@ func schedulerBinary(o Options, l layout) string {
 	case o.SchedulerBinary != "":
 		return o.SchedulerBinary
 	case o.StockScheduler || !hasGo(filepath.Join(l.repo, "cmd/deviceshare-scheduler")):
-		return l.bin("volcano-scheduler")
+		return l.bin(VolcanoScheduler)
 	default:
 		return productBinary(o, l, Scheduler)
 	}

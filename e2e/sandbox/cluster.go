@@ -34,16 +34,17 @@ type Cluster struct {
 	sup    *supervisor
 	// apiAddress is set in a cluster whose product is installed.
 	apiAddress serviceAddress
+	hollow     []hollowNode
 
 	config  *rest.Config
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 
-	crdFiles  []string
-	stopNodes context.CancelFunc
-	nodesDone chan struct{}
-	stopOnce  sync.Once
-	stopErr   error
+	volcanoModule string
+	stopNodes     context.CancelFunc
+	nodesDone     chan struct{}
+	stopOnce      sync.Once
+	stopErr       error
 }
 
 // Start brings a cluster up from what Build made and returns when every component is ready. When it
@@ -119,7 +120,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		}
 	}
 	server := "https://" + net.JoinHostPort(c.apiHost(), strconv.Itoa(c.ports.API))
-	if err := makePKI(l, server, c.nodeIP, c.opts.StockScheduler); err != nil {
+	if err := makePKI(l, server, c.nodeIP, c.opts); err != nil {
 		return err
 	}
 	v := newConfigValues(l, c.ports, c.nodeIP, c.runc)
@@ -141,6 +142,9 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		}
 	}
 	if err := writeConfig(l, v, c.opts); err != nil {
+		return err
+	}
+	if err := c.prepareHollow(v); err != nil {
 		return err
 	}
 	return c.makeClients()
@@ -214,7 +218,7 @@ func (c *Cluster) startBase(ctx context.Context) error {
 	}
 	// Looked up while the apiserver starts: asking go takes a second.
 	var err error
-	if c.crdFiles, err = crdFiles(ctx, c.layout.repo); err != nil {
+	if c.volcanoModule, err = volcanoModule(ctx, c.layout.repo); err != nil {
 		return err
 	}
 	return c.WaitReady(ctx, APIServer)
@@ -231,14 +235,26 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	if !c.opts.NoKubelet {
 		all = append(all, c.kubelet())
 	}
+	for _, n := range c.hollow {
+		all = append(all, n.kubelet(c))
+	}
 	if err := c.startAll(ctx, all); err != nil {
 		return err
 	}
-	return c.waitServiceAccount(ctx)
+	if err := c.waitServiceAccount(ctx); err != nil {
+		return err
+	}
+	if c.opts.Installed && c.opts.StockScheduler {
+		return c.installVolcanoScheduler(ctx)
+	}
+	return nil
 }
 
 // startProduct starts the device plugin and the webhook, as far as they are built.
 func (c *Cluster) startProduct(ctx context.Context) error {
+	for _, n := range c.hollow {
+		c.sup.register(n.devicePlugin(c))
+	}
 	if c.opts.Installed {
 		return c.install(ctx)
 	}
@@ -283,6 +299,7 @@ func (c *Cluster) Stop() error {
 			c.stopNodes()
 			<-c.nodesDone
 		}
+		c.sup.stop(c.hollowParts()...)
 		c.sup.stop(Scheduler, Webhook, DevicePlugin, VolcanoController, DefaultScheduler, ControllerManager, Kubelet)
 		c.sup.stop(Containerd, APIServer)
 		c.inside.end()

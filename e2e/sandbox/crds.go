@@ -23,8 +23,12 @@ var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "
 // installCRDs creates all of Volcano's resource definitions, from the module that the scheduler is
 // built from, and waits until they are served. A missing one would hang the scheduler's start.
 func (c *Cluster) installCRDs(ctx context.Context) error {
+	files, err := crdFiles(c.volcanoModule)
+	if err != nil {
+		return err
+	}
 	var names []string
-	for _, f := range c.crdFiles {
+	for _, f := range files {
 		crd, err := readCRD(f)
 		if err != nil {
 			return err
@@ -43,17 +47,22 @@ func (c *Cluster) installCRDs(ctx context.Context) error {
 	return nil
 }
 
-// crdFiles lists the definitions in Volcano's module, which go has in its module cache after Build.
-func crdFiles(ctx context.Context, repo string) ([]string, error) {
+// volcanoModule is the directory of Volcano's module, which go has in its module cache after Build.
+func volcanoModule(ctx context.Context, repo string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "volcano.sh/volcano")
 	cmd.Dir = repo
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("find Volcano's module: %w", err)
+		return "", fmt.Errorf("find Volcano's module: %w", err)
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "config/crd/*/bases/*.yaml"))
+	return strings.TrimSpace(string(out)), nil
+}
+
+// crdFiles lists the definitions in Volcano's module.
+func crdFiles(module string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(module, "config/crd/*/bases/*.yaml"))
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("find Volcano's resource definitions: none in %s (%w)", strings.TrimSpace(string(out)), err)
+		return nil, fmt.Errorf("find Volcano's resource definitions: none in %s (%w)", module, err)
 	}
 	return files, nil
 }

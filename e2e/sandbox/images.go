@@ -67,7 +67,11 @@ func buildImages(ctx context.Context, o Options, l layout) error {
 	if err != nil {
 		return err
 	}
-	for name, img := range map[string]image{"pause": pause, "cudaclient": client} {
+	all := map[string]image{"pause": pause, "cudaclient": client}
+	if o.Installed && o.StockScheduler {
+		all[VolcanoScheduler] = volcanoImage(l)
+	}
+	for name, img := range all {
 		if err := pack(ctx, o, l, name, img); err != nil {
 			return err
 		}
@@ -153,6 +157,9 @@ func (c *Cluster) importImages(ctx context.Context) error {
 	names := []string{"pause", "cudaclient"}
 	if c.opts.Installed {
 		names = append(names, productImages()...)
+	}
+	if c.opts.Installed && c.opts.StockScheduler {
+		names = append(names, VolcanoScheduler)
 	}
 	for _, name := range names {
 		if _, err := c.ctr(ctx, "images", "import", "--local", c.layout.image(name)); err != nil {

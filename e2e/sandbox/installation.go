@@ -19,8 +19,8 @@ import (
 // Release is the name under which the chart is installed.
 const Release = "deviceshare"
 
-// install does what docs/install.md says: it makes the namespace and installs the chart. The
-// images are there.
+// install does what docs/install.md says: it makes the namespace and installs the chart, unless
+// that comes later. The images are there.
 func (c *Cluster) install(ctx context.Context) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}}
@@ -34,7 +34,10 @@ func (c *Cluster) install(ctx context.Context) error {
 	if err := os.WriteFile(c.values(), values, 0o644); err != nil {
 		return fmt.Errorf("write the chart's values: %w", err)
 	}
-	if _, err := c.Helm(ctx, "install", Release, c.Chart(), "--values", c.values()); err != nil {
+	if c.opts.InstallLater {
+		return nil
+	}
+	if _, err := c.Install(ctx); err != nil {
 		return err
 	}
 	for _, w := range c.workloads() {
@@ -43,6 +46,12 @@ func (c *Cluster) install(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Install installs the release with the values that the sandbox needs, and what further arguments
+// say.
+func (c *Cluster) Install(ctx context.Context, args ...string) (string, error) {
+	return c.Helm(ctx, append([]string{"install", Release, c.Chart(), "--values", c.values()}, args...)...)
 }
 
 // Upgrade upgrades the release with the values that it was installed with, and what further arguments

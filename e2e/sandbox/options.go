@@ -89,10 +89,13 @@ type Options struct {
 	// the chart made, from the images, with their own accounts. Otherwise they are processes of
 	// this machine.
 	Installed bool
+	// InstallLater, with Installed, leaves `helm install` to the caller: see Cluster.Install.
+	InstallLater bool
 	// SchedulerBinary replaces the scheduler that Build made; empty means this project's, or
 	// Volcano's own while this project's has no source yet.
 	SchedulerBinary string
-	// StockScheduler runs Volcano's own scheduler, for comparison.
+	// StockScheduler runs Volcano's own scheduler in place of this project's. With Installed it is
+	// the Deployment of Volcano's own chart; this project's may then come beside it.
 	StockScheduler bool
 	// SchedulerConf is the scheduler's configuration file; empty means DefaultSchedulerConf.
 	SchedulerConf string
@@ -106,6 +109,8 @@ type Options struct {
 	// TopologyPolicy has the kubelet pin CPUs (static CPU manager) under this Topology Manager
 	// policy, on a machine that it sees with NUMANodes NUMA nodes. Empty leaves the machine as it is.
 	TopologyPolicy string
+	// Hollow are nodes with a kubelet and GPUs of their own whose containers nobody runs.
+	Hollow []HollowNode
 	// Audit makes the apiserver log requests about pods, bindings and nodes; Cluster.AuditLog reads
 	// them.
 	Audit bool
@@ -183,13 +188,19 @@ func (o Options) check() error {
 	if o.Installed && o.NeedsProcesses() {
 		errs = append(errs, errors.New("installed: the chart installs the whole product, on a real node with GPUs; leave out none of it and replace none of it"))
 	}
+	if o.InstallLater && !o.Installed {
+		errs = append(errs, errors.New("install later: it is a chart that is installed later; set Installed too"))
+	}
+	if len(o.Hollow) > 0 && !o.Installed {
+		errs = append(errs, errors.New("hollow nodes: the chart's DaemonSet says which of them have a device plugin; set Installed"))
+	}
 	return errors.Join(errs...)
 }
 
 // NeedsProcesses reports whether the options ask for what an installation is not: only a part of the
 // product, another scheduler, or programs that no image has.
 func (o Options) NeedsProcesses() bool {
-	return o.NoKubelet || o.NoGPU || o.NoDevicePlugin || o.StockScheduler || o.SchedulerBinary != "" || o.Race
+	return o.NoKubelet || o.NoGPU || o.NoDevicePlugin || o.StockScheduler && !o.InstallLater || o.SchedulerBinary != "" || o.Race
 }
 
 // hasDevicePlugin reports whether the real node gets a device plugin.

@@ -138,7 +138,7 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 // audit log tells them apart. The kubelet may do what a kubelet may, this project's components what
 // the manifests say, the others anything: Volcano's scheduler, too, which runs here for comparison
 // and comes with no manifests.
-func identities(l layout, nodeIP string, stockScheduler bool) []identity {
+func identities(l layout, nodeIP string, o Options) []identity {
 	masters := []string{"system:masters"}
 	api := []string{"127.0.0.1", "localhost", newServiceAddress(l).address.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	out := []identity{
@@ -153,23 +153,31 @@ func identities(l layout, nodeIP string, stockScheduler bool) []identity {
 		{file: DevicePlugin, user: User(DevicePlugin), groups: accountGroups()},
 		{file: Webhook, user: User(Webhook), groups: accountGroups(), hosts: []string{"127.0.0.1", "localhost"}},
 	}
-	if stockScheduler {
+	if o.StockScheduler {
 		out[slices.IndexFunc(out, func(id identity) bool { return id.file == Scheduler })].groups = masters
 	}
 	if nodeIP != "" {
-		out = append(out, identity{file: Kubelet, user: "system:node:" + NodeName, groups: []string{"system:nodes"},
-			hosts: []string{nodeIP, NodeName, "127.0.0.1", "localhost"}})
+		out = append(out, kubeletIdentity(Kubelet, NodeName, nodeIP))
+	}
+	for _, n := range o.Hollow {
+		out = append(out, kubeletIdentity(HollowKubelet(n.Name), n.Name, nodeIP))
 	}
 	return out
 }
 
+// kubeletIdentity is that of a kubelet: it is a client and it serves.
+func kubeletIdentity(file, node, ip string) identity {
+	return identity{file: file, user: "system:node:" + node, groups: []string{"system:nodes"},
+		hosts: []string{ip, node, "127.0.0.1", "localhost"}}
+}
+
 // makePKI makes the authority, every certificate and every kubeconfig.
-func makePKI(l layout, server, nodeIP string, stockScheduler bool) error {
+func makePKI(l layout, server, nodeIP string, o Options) error {
 	ca, err := newAuthority(l)
 	if err != nil {
 		return err
 	}
-	for _, id := range identities(l, nodeIP, stockScheduler) {
+	for _, id := range identities(l, nodeIP, o) {
 		if err := ca.issue(id); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func madePKI(t *testing.T) layout {
 	if err := l.makeDirs(); err != nil {
 		t.Fatal(err)
 	}
-	if err := makePKI(l, "https://127.0.0.1:1", "192.0.2.7", false); err != nil {
+	if err := makePKI(l, "https://127.0.0.1:1", "192.0.2.7", Options{}); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -52,7 +52,7 @@ func load(t *testing.T, l layout, name string) *x509.Certificate {
 func TestEveryCertificateVerifiesAndNamesItsComponent(t *testing.T) {
 	l := madePKI(t)
 	users := map[string]bool{}
-	for _, id := range identities(l, "192.0.2.7", false) {
+	for _, id := range identities(l, "192.0.2.7", Options{}) {
 		cert := load(t, l, id.file)
 		if users[cert.Subject.CommonName] {
 			t.Errorf("two components are the user %s: the audit log could not tell them apart", cert.Subject.CommonName)
@@ -91,7 +91,7 @@ func TestOurComponentsAreTheAccountsOfTheManifests(t *testing.T) {
 }
 
 func TestVolcanosOwnSchedulerMayDoAnything(t *testing.T) {
-	for _, id := range identities(layout{}, "192.0.2.7", true) {
+	for _, id := range identities(layout{}, "192.0.2.7", Options{StockScheduler: true}) {
 		if master := slices.Contains(id.groups, "system:masters"); id.file == Scheduler && !master || id.file == DevicePlugin && master {
 			t.Errorf("%s: %v", id.file, id.groups)
 		}

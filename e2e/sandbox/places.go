@@ -21,7 +21,8 @@ func places(l layout) []place {
 	return []place{
 		{"/run/cdi", l.cdiDir()},
 		{"/var/lib/deviceshare", l.in("device-plugin")},
-		{"/usr/local/vgpu", l.in("vgpu")},
+		{"/usr/local/deviceshare", l.in("library")},
+		{"/usr/local/vgpu", l.in("vgpu")}, // of Volcano's existing device plugin
 		{driverRoot, l.driverRoot()},
 		{"/run/nvidia/mps", l.in("mps")},
 		// A driver's container has the machine's /run/nvidia and, as every process, the kernel's

@@ -33,6 +33,11 @@ func newSupervisor(t *thread, statusFile string, restart bool) *supervisor {
 
 // add registers a component and starts it.
 func (s *supervisor) add(c component) error {
+	return s.register(c).start(context.Background())
+}
+
+// register makes a component known, which has to be started by its name.
+func (s *supervisor) register(c component) *process {
 	if c.grace == 0 {
 		c.grace = 5 * time.Second
 	}
@@ -40,7 +45,7 @@ func (s *supervisor) add(c component) error {
 	s.mu.Lock()
 	s.procs = append(s.procs, p)
 	s.mu.Unlock()
-	return p.start(context.Background())
+	return p
 }
 
 // find returns a component by name; the error lists the names there are.

@@ -3,6 +3,7 @@
 package suites
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -45,12 +46,13 @@ func (w *world) run(t *testing.T, suites []suite) {
 // Limits end what hangs; they say nothing about speed.
 const slack = 4
 
-// start starts a cluster with eight devices that is as o says in the rest.
+// start starts a cluster that is as o says, with eight devices where it names none.
 func start(t *testing.T, o sandbox.Options) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), slack*10*time.Minute)
 	t.Cleanup(cancel)
-	o.Topology, o.Audit, o.Progress = topology(), true, sandbox.TimedProgress(os.Stdout)
+	o.Topology = cmp.Or(o.Topology, topology())
+	o.Audit, o.Progress = true, sandbox.TimedProgress(os.Stdout)
 	// A device is trusted again after a minute without errors; the rule is the same after five
 	// seconds.
 	o.Args = map[string][]string{sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s", "--driver-retry=2s"}}

@@ -37,6 +37,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"chart", testChart},
 		{"upgrade", testUpgrade},
 		{"schedulers", testSchedulers},
+		{"beside_nvidia", testBesideNVIDIA},
 		{"killed", testKilledInstallation},
 		{"mps", testMPS},
 		{"mps_uninstall", testMPSUninstall},
