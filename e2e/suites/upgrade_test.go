@@ -280,7 +280,8 @@ func (w *world) productTag(ctx context.Context, t *testing.T) string {
 	}
 	var tags []string
 	for _, p := range pods.Items {
-		if p.DeletionTimestamp != nil {
+		// The keeper stays as it is: MPS daemons are its children.
+		if p.DeletionTimestamp != nil || p.Labels["app.kubernetes.io/name"] == "deviceshare-"+sandbox.Keeper {
 			continue
 		}
 		_, tag, _ := strings.Cut(p.Spec.Containers[0].Image, ":")
