@@ -41,7 +41,7 @@ func testUpgrade(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	tag, settings := w.productTag(ctx, t), w.nodeSettings(ctx, t)
+	tag, settings, keeper := w.productTag(ctx, t), w.nodeSettings(ctx, t), w.onlyPodOf(ctx, t, sandbox.Keeper).UID
 	for _, step := range []struct {
 		what, tag string
 		do        func() (string, error)
@@ -56,6 +56,9 @@ func testUpgrade(t *testing.T, w *world) {
 		took, meanwhile := time.Since(start), coming.done.Load()-before
 		if now := w.productTag(ctx, t); now != step.tag {
 			t.Errorf("after helm %s the pods run the images %s, want %s", step.what, now, step.tag)
+		}
+		if now := w.onlyPodOf(ctx, t, sandbox.Keeper).UID; now != keeper {
+			t.Errorf("helm %s replaced the keeper of MPS daemons", step.what)
 		}
 		if now := w.nodeSettings(ctx, t); now != settings {
 			t.Errorf("after helm %s the administrator's edit is\n%s\nand was\n%s", step.what, now, settings)
@@ -280,8 +283,8 @@ func (w *world) productTag(ctx context.Context, t *testing.T) string {
 	}
 	var tags []string
 	for _, p := range pods.Items {
-		// The keeper stays as it is: MPS daemons are its children.
-		if p.DeletionTimestamp != nil || p.Labels["app.kubernetes.io/name"] == "deviceshare-"+sandbox.Keeper {
+		isKeeper := p.Labels["app.kubernetes.io/name"] == "deviceshare-"+sandbox.Keeper // an update leaves it
+		if p.DeletionTimestamp != nil || isKeeper {
 			continue
 		}
 		_, tag, _ := strings.Cut(p.Spec.Containers[0].Image, ":")
