@@ -34,12 +34,16 @@ type duty interface {
 type duties struct{ others, last map[string]duty }
 
 func newDuties(m *Modes, places *kubelet.Places, driverRoot string) duties {
+	last := map[string]duty{}
+	if places.Keeper != "" {
+		last["slots"] = places.NewProxy()
+	}
 	return duties{others: map[string]duty{
 		"mps": keeper.NewServer(keeper.Config{
 			Socket: m.MPSKeeper, Directories: filepath.Clean(m.MPSRoot), Control: m.MPSControl, Root: driverRoot,
 			Log: slog.New(logr.ToSlogHandler(klog.Background())),
 		}),
-	}, last: map[string]duty{"slots": places.NewProxy()}}
+	}, last: last}
 }
 
 // KeepCommand is the subcommand that runs in a pod of its own, which outlives updates of the
@@ -47,15 +51,12 @@ func newDuties(m *Modes, places *kubelet.Places, driverRoot string) duties {
 func KeepCommand(m *Modes, base *cdi.Options, places *kubelet.Places) *cobra.Command {
 	return &cobra.Command{
 		Use:   "keep",
-		Short: "Hold on this node what must not end with the device plugin: the MPS daemons and the registration with the kubelet",
+		Short: "Hold on this node what must not end with the device plugin: the MPS daemons and, with --keeper-dir, the registration with the kubelet",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			wrong := slices.Concat(m.Check(), base.Check(), places.Check())
 			if m.MPSKeeper == "" {
 				wrong = append(wrong, errors.New("--mps-keeper-socket is empty: give the socket that the device plugin is given"))
-			}
-			if places.Keeper == "" {
-				wrong = append(wrong, errors.New("--keeper-dir is empty: give the directory that the device plugin is given"))
 			}
 			if err := errors.Join(wrong...); err != nil {
 				return err

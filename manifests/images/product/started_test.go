@@ -151,7 +151,7 @@ func requireStartsDaemons(t *testing.T, root, arch string) {
 			}
 		}
 		keeper := exec.Command("unshare", "--mount", "sh", "-c", keeperRoot, root, "/usr/bin/deviceshare-device-plugin", "keep",
-			"--mps-keeper-socket=/state/mps.sock", "--keeper-dir=/state/slots", "--kubelet-dir=/kubelet", "--mps-root=/mps", "--mps-control=control", "--driver-root=/driver")
+			"--mps-keeper-socket=/state/mps.sock", "--mps-root=/mps", "--mps-control=control", "--driver-root=/driver")
 		keeper.Stderr = os.Stderr
 		if err := keeper.Start(); err != nil {
 			t.Fatal(err)
