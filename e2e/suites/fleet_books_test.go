@@ -31,6 +31,9 @@ type given struct {
 // givenTo reads volcano.sh/vgpu-ids-new of a pod, which has an entry for each container that asks.
 func givenTo(p *corev1.Pod) ([]given, error) {
 	text := p.Annotations["volcano.sh/vgpu-ids-new"]
+	if text == "" {
+		return nil, nil // bound without devices; it does not start
+	}
 	var asking []string
 	for _, c := range p.Spec.Containers {
 		if _, ok := c.Resources.Limits[workload.Number]; ok {

@@ -35,7 +35,10 @@ func legacyShapes() []func(name string, i int64) *workload.Pod {
 		func(n string, i int64) *workload.Pod { // memory only: the webhook adds the number
 			return fleetPod(n).App("main", workload.Ask{Memory: 130 + i}, see...)
 		},
-		func(n string, i int64) *workload.Pod { // compute only: the memory is the whole device's
+		func(n string, i int64) *workload.Pod { // compute only, the first: the memory is the whole device's
+			if i >= 8 {
+				return fleetPod(n).App("main", workload.Ask{Memory: 70 + i, Cores: 4 + i%3}, see...)
+			}
 			return fleetPod(n).App("main", workload.Ask{Cores: 20 + i%60}, see...)
 		},
 		func(n string, i int64) *workload.Pod { // two devices in one container
@@ -44,7 +47,10 @@ func legacyShapes() []func(name string, i int64) *workload.Pod {
 		func(n string, i int64) *workload.Pod { // three containers, two of which ask
 			return fleetPod(n).App("a", workload.Ask{Number: 1, Memory: 90 + i}, see...).Plain("plain", "true").App("b", workload.Ask{Number: 2, Memory: 95 + i}, see...)
 		},
-		func(n string, _ int64) *workload.Pod { // a whole device
+		func(n string, i int64) *workload.Pod { // a whole device, the first; there are not many
+			if i >= 8 {
+				return fleetPod(n).App("main", workload.Ask{Number: 1, Memory: 80 + i, Cores: 2}, see...)
+			}
 			return fleetPod(n).App("main", workload.Ask{Number: 1}, see...)
 		},
 	}
@@ -64,27 +70,58 @@ func (f *fleet) fortyPods(ctx context.Context, t *testing.T) {
 	}
 	all.Wait()
 	checked := 0
-	for i, name := range names {
+	for i := range names {
 		if errs[i] != nil {
 			t.Fatal(errs[i])
 		}
-		p, err := f.user.WaitDone(ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := f.placedAndDone(ctx, t, names[i], func(name string) *corev1.Pod {
+			return kinds[i%len(kinds)](name, int64(i)).Edit(on(f.nodes[0])).Build()
+		})
+		names[i] = p.Name
 		if p.Status.Phase != corev1.PodSucceeded {
-			said, _ := f.user.Said(ctx, name)
-			t.Errorf("pod %s: %s %s\n%s", name, p.Status.Phase, p.Status.Reason, strings.Join(said, "\n"))
+			said, _ := f.user.Said(ctx, p.Name)
+			t.Errorf("pod %s: %s %s\n%s", p.Name, p.Status.Phase, p.Status.Reason, strings.Join(said, "\n"))
 			continue
 		}
 		if _, ours := p.Annotations["volcano.sh/vgpu-placement"]; ours {
-			t.Errorf("pod %s has a placement of our scheduler, which does not run", name)
+			t.Errorf("pod %s has a placement of our scheduler, which does not run", p.Name)
 		}
 		checked += f.sawWhatItWasGiven(ctx, t, p, true)
 	}
 	t.Logf("%d pods, %d containers: devices and limits are those that Volcano's scheduler wrote down", len(names), checked)
 	f.confirmed(ctx, t, names)
 	noAdmissionError(ctx, t, f.user)
+}
+
+// placedAndDone waits until a pod has ended. Volcano's scheduler 1.14 binds a pod without devices
+// when those went to another one in the same session. Our device plugin starts none of its
+// containers; the pod is made anew, as a controller would do.
+func (f *fleet) placedAndDone(ctx context.Context, t *testing.T, name string, again func(name string) *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	for {
+		p, err := f.user.Wait(ctx, name, "done or bound without devices", func(p *corev1.Pod) bool {
+			return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+				p.Spec.NodeName != "" && p.Annotations["volcano.sh/vgpu-ids-new"] == ""
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Annotations["volcano.sh/vgpu-ids-new"] != "" {
+			return p
+		}
+		said, err := f.user.WaitEvent(ctx, name, "no scheduler gave the pod devices")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("Volcano's scheduler bound %s without devices; %s", name, said)
+		if err := f.user.Delete(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		name += "-again"
+		if err := f.user.Create(ctx, again(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // confirmed waits until Volcano's scheduler was told of each pod that it has its devices, as by
