@@ -22,6 +22,10 @@ func runHollowKubelet(args []string) int {
 		fmt.Fprintln(os.Stderr, usage)
 		return 2
 	}
+	if err := leaveRoot(args[0] + ".empty"); err != nil {
+		fmt.Fprintf(os.Stderr, "controlplane hollow-kubelet: %v\n", err)
+		return 1
+	}
 	runtime := fake.NewFakeRemoteRuntime()
 	runtime.ImageService.SetFakeImageSize(1) // an image of no size counts as broken
 	runtime.ImageService.SetFakeImages(hollowImages[:])
@@ -32,4 +36,17 @@ func runHollowKubelet(args []string) int {
 	defer runtime.Stop()
 	os.Args = append([]string{"kubelet"}, args[2:]...)
 	return cli.Run(kubelet.NewKubeletCommand(context.Background()))
+}
+
+// leaveRoot makes an empty directory the working directory. The fake runtime's containers have no
+// log file, and a kubelet that removes a container removes all files whose name begins with that of
+// its log file: everything in the working directory, such as the link /bin.
+func leaveRoot(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make an empty directory to work in: %w", err)
+	}
+	if err := os.Chdir(dir); err != nil {
+		return fmt.Errorf("work in an empty directory: %w", err)
+	}
+	return nil
 }
