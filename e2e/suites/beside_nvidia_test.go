@@ -201,10 +201,13 @@ func (w *world) wholeDevices(ctx context.Context, t *testing.T, u *user.User, th
 	var taken []string
 	for _, scheduler := range []string{"volcano", "default-scheduler"} {
 		name := "whole-" + strings.TrimSuffix(scheduler, "-scheduler")
-		p := started(ctx, t, u, whole(name, scheduler, 1).Edit(func(p *corev1.Pod) {
+		p := whole(name, scheduler, 1).Edit(func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: sandbox.NodeName}
-		}))
-		log, err := u.WaitLog(ctx, p.Name, "main", envEnd)
+		})
+		if err := u.Create(ctx, p.Build()); err != nil {
+			t.Fatal(err)
+		}
+		log, err := u.WaitLog(ctx, name, "main", envEnd)
 		if err != nil {
 			t.Fatal(err)
 		}
