@@ -33,6 +33,9 @@ const (
 	oursOfNode       = 5 // how many are left
 )
 
+// theirsOnly is the taint of a node whose devices are all NVIDIA's plugin's.
+const theirsOnly = "example.com/nvidia-only"
+
 // Beside NVIDIA's device plugin: devices that filterdevices names are left alone whatever becomes
 // of the others, pods that ask for nvidia.com/gpu get them here and on another node, and a pod may
 // ask for both kinds. otherplugin plays NVIDIA's device plugin and container runtime.
@@ -162,14 +165,14 @@ func (w *world) left(ctx context.Context, t *testing.T) string {
 	return strings.Join(out, "\n")
 }
 
-// nvidiaNode is a node with NVIDIA's devices only; it is simulated, and pods that do not ask for
-// such a device keep off it.
+// nvidiaNode is a node with NVIDIA's devices only; it is simulated, and has a taint that keeps our
+// DaemonSet and pods off it that do not ask for such a device.
 func (w *world) nvidiaNode(ctx context.Context, t *testing.T) {
 	t.Helper()
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
 		corev1.ResourcePods: resource.MustParse("20"), otherplugin.NVIDIAResource: resource.MustParse("2")}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "nvidia-only"}, Status: corev1.NodeStatus{Capacity: amounts},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: otherplugin.NVIDIAResource, Effect: corev1.TaintEffectNoSchedule}}}}
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: theirsOnly, Effect: corev1.TaintEffectNoSchedule}}}}
 	keeper, err := fakenode.Create(ctx, w.cluster.Client(), []*corev1.Node{node})
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +193,7 @@ func (w *world) nvidiaNode(ctx context.Context, t *testing.T) {
 func whole(name, scheduler string, devices int64) *workload.Pod {
 	return pod(name).App("main", workload.Ask{}, "info", "env", "forever").Edit(func(p *corev1.Pod) {
 		p.Spec.SchedulerName = scheduler
-		p.Spec.Tolerations = []corev1.Toleration{{Key: otherplugin.NVIDIAResource, Operator: corev1.TolerationOpExists}}
+		p.Spec.Tolerations = []corev1.Toleration{{Key: theirsOnly, Operator: corev1.TolerationOpExists}}
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{otherplugin.NVIDIAResource: *resource.NewQuantity(devices, resource.DecimalSI)}
 	})
 }
