@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -61,11 +60,7 @@ func (w *ReceiptWriter) Run(ctx context.Context) error { return w.queue.Run(ctx,
 
 func (w *ReceiptWriter) write(ctx context.Context, p receipt) error {
 	// The UID makes the API server refuse a pod of the same name that came later.
-	patch := map[string]any{"metadata": map[string]any{"uid": p.UID, "annotations": map[string]any{
-		wire.PodBindPhase:  wire.PhaseSuccess,
-		wire.PodTime:       strconv.FormatUint(math.MaxUint64, 10), // the legacy sign for "done"
-		wire.PodToAllocate: "",
-	}}}
+	patch := map[string]any{"metadata": map[string]any{"uid": p.UID, "annotations": wire.Receipt()}}
 	text, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("encode the receipt of pod %s: %w", p, err)

@@ -3,6 +3,7 @@
 package deviceshare
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -115,6 +116,11 @@ func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContex
 		d.Placement = r.placement
 		d.Annotations, d.Refusal = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
 			corepod.Refs(t.Pod, p.settings.Names)...)
+		if n := p.nodes[t.NodeName]; n != nil && n.HasOurPlugin() && d.Refusal == nil {
+			// Should the node go back to the legacy device plugin, that one must not take the
+			// pod for one that waits.
+			maps.Copy(d.Annotations, wire.Receipt())
+		}
 		h.Fallback = p.fallback(p.ask(t), &r.placement)
 	} else {
 		d.Refusal = errNoPlacement

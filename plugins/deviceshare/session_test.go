@@ -25,10 +25,26 @@ func TestAPodIsBoundWithItsPlacementOnTheBinding(t *testing.T) {
 	if !ok || len(c.Shares) != 1 || c.Shares[0].Memory != sharing.MiBs(3000) || c.Shares[0].Cores != 30 || p.Node != "n1" {
 		t.Errorf("placement %+v", p)
 	}
+	for key, want := range wire.Receipt() {
+		if got, ok := b.Annotations[key]; !ok || got != want {
+			t.Errorf("annotation %s is %q, want %q: the legacy device plugin would take the pod for one that waits", key, got, want)
+		}
+	}
+}
+
+func TestAPodOfANodeWithTheLegacyDevicePluginIsBoundWithAllThatItReads(t *testing.T) {
+	node := nodeOf(t, devices("n1", 1, 10000))
+	delete(node.Annotations, wire.NodeInventory)
+	w := newWorld(t, node, groupOf("g", 1), podOf("p", "g", asks{number: 1, memory: 3000, cores: 30}))
+	w.schedule()
+	b := w.bound("p")
 	for _, key := range []string{wire.PodNode, wire.PodTime, wire.PodAssigned, wire.PodToAllocate, wire.PodBindPhase, wire.PodBindTime} {
 		if b.Annotations[key] == "" {
-			t.Errorf("annotation %s is missing: the legacy device plugin needs it", key)
+			t.Errorf("annotation %s is missing", key)
 		}
+	}
+	if b.Annotations[wire.PodToAllocate] != b.Annotations[wire.PodAssigned] || b.Annotations[wire.PodBindPhase] != wire.PhaseAllocating {
+		t.Errorf("it says that nothing is left to allocate: %v", b.Annotations)
 	}
 }
 

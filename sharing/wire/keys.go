@@ -54,7 +54,8 @@ const (
 	PodNode = "volcano.sh/vgpu-node"
 	// PodTime is when it was decided, in Unix seconds. The legacy device plugin
 	// overwrites it with MaxUint64 when it is done; so does ours for pods that
-	// the legacy scheduler placed.
+	// the legacy scheduler placed. Our scheduler writes that at once for nodes with
+	// our device plugin, and so for the next two; see Receipt.
 	PodTime = "volcano.sh/vgpu-time"
 	// PodAssigned is the decision in the legacy grammar. Written by both schedulers,
 	// never changed afterwards, read by everybody.

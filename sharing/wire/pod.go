@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,17 @@ func PlacementAnnotations(p sharing.Placement, factor, unixSeconds int64, contai
 		PodBindPhase:  PhaseAllocating,
 		PodBindTime:   now,
 	}, nil
+}
+
+// Receipt is what the annotations of a pod say when it has its devices: that nothing is left to
+// allocate. The legacy device plugin takes a pod that does not say so for one that waits,
+// whatever its phase, and gives its devices to a pod that does.
+func Receipt() map[string]string {
+	return map[string]string{
+		PodTime:       strconv.FormatUint(math.MaxUint64, 10),
+		PodToAllocate: "",
+		PodBindPhase:  PhaseSuccess,
+	}
 }
 
 // ReadPlacement reads the decision about a pod: from the JSON text, else from

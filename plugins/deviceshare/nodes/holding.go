@@ -60,7 +60,7 @@ func (n *Node) decode(pod *corev1.Pod, annotations map[string]string) (h holding
 		h.unreadable = fmt.Errorf("read the placement of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	case found:
 		h.unreadable = fmt.Errorf("pod %s/%s is on node %s but its placement is for node %s", pod.Namespace, pod.Name, n.Name, p.Node)
-	case n.failsClosed() && !started(pod, names):
+	case n.HasOurPlugin() && !started(pod, names):
 		h.unplaced = true
 	default:
 		h.unreadable = fmt.Errorf("pod %s/%s asks for devices and has no placement", pod.Namespace, pod.Name)
@@ -68,9 +68,9 @@ func (n *Node) decode(pod *corev1.Pod, annotations map[string]string) (h holding
 	return h
 }
 
-// failsClosed reports whether the node's device plugin is ours, which starts no
+// HasOurPlugin reports whether the node's device plugin is ours, which starts no
 // container that no scheduler has given devices.
-func (n *Node) failsClosed() bool { return n.Object.Annotations[wire.NodeInventory] != "" }
+func (n *Node) HasOurPlugin() bool { return n.Object.Annotations[wire.NodeInventory] != "" }
 
 // started reports whether a container that asks for devices has ever run: then
 // there was a placement, and somebody has removed it.
