@@ -142,7 +142,8 @@ func TestASchedulerThatAnswersEverySignOfLifeIsNoEndlessExchange(t *testing.T) {
 		if _, err := p.api.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		// The repair of the capacity, in the next round, shows that the publisher has seen the answer.
+		// The repair of the capacity, in the next round, shows that the publisher has seen the
+		// answer.
 	}
 	if signs != 1 {
 		t.Errorf("%d signs of life in a moment, want 1", signs)

@@ -19,8 +19,8 @@ import (
 type Place struct {
 	// Path is the file libnvidia-ml.so.1; empty looks for it.
 	Path string
-	// Root is the root of the system that the driver is installed in, as this process sees it; empty
-	// leaves the search to the dynamic linker.
+	// Root is the root of the system that the driver is installed in, as this process sees it;
+	// empty leaves the search to the dynamic linker.
 	//
 	// That system is another one than this process's: its C library may be older or newer. So no
 	// directory of it may be where the dynamic linker looks for other libraries too, such as

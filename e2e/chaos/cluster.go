@@ -22,8 +22,8 @@ func Cluster(progress sandbox.Progress) sandbox.Options {
 		Args: map[string][]string{
 			// A device is trusted again after five seconds without errors instead of a minute.
 			sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s", "--driver-retry=2s"},
-			// A killed leader is replaced after three seconds instead of fifteen. Kills come that much
-			// more often than in a year of a real cluster.
+			// A killed leader is replaced after three seconds instead of fifteen. Kills come that
+			// much more often than in a year of a real cluster.
 			sandbox.Scheduler: {"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"},
 		},
 	}

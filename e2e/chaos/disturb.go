@@ -187,7 +187,8 @@ func (d *Disturber) cut(ctx context.Context) (pod string, did bool, err error) {
 	return "", false, nil
 }
 
-// mend undoes cut, whatever has become of the pod's containers: its network lives as long as the pod.
+// mend undoes cut, whatever has become of the pod's containers: its network lives as long as the
+// pod.
 func (d *Disturber) mend(ctx context.Context, pod string) error {
 	all, err := members(d.proc, d.cluster.Cgroup())
 	if err != nil {

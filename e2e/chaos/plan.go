@@ -81,8 +81,8 @@ func (p *Plan) Next() Event {
 	return e
 }
 
-// victims are the components, by how often they are taken: the more of the others wait for one until
-// it is back, the more seldom. Otherwise nothing would ever happen that could go wrong.
+// victims are the components, by how often they are taken: the more of the others wait for one
+// until it is back, the more seldom. Otherwise nothing would ever happen that could go wrong.
 func victims() []chance[string] {
 	return []chance[string]{
 		{sandbox.DevicePlugin, 45}, {sandbox.Webhook, 25}, {sandbox.Kubelet, 12}, {sandbox.Scheduler, 10},

@@ -44,7 +44,8 @@ type Share struct {
 	Memory       int64 // bytes
 	Cores        int   // percent
 	Whole        bool
-	// Profile, Start and Size say which partition it is, in memory slices; Profile is empty for none.
+	// Profile, Start and Size say which partition it is, in memory slices; Profile is empty for
+	// none.
 	Profile     string
 	Start, Size int
 }

@@ -54,8 +54,8 @@ func (c *Cluster) Install(ctx context.Context, args ...string) (string, error) {
 	return c.Helm(ctx, append([]string{"install", Release, c.Chart(), "--values", c.values()}, args...)...)
 }
 
-// Upgrade upgrades the release with the values that it was installed with, and what further arguments
-// say.
+// Upgrade upgrades the release with the values that it was installed with, and what further
+// arguments say.
 func (c *Cluster) Upgrade(ctx context.Context, args ...string) (string, error) {
 	return c.Helm(ctx, append([]string{"upgrade", Release, c.Chart(), "--values", c.values()}, args...)...)
 }

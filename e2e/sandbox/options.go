@@ -107,7 +107,8 @@ type Options struct {
 	SimulatedNodes int
 	SimulatedNode  func(i int) *corev1.Node
 	// TopologyPolicy has the kubelet pin CPUs (static CPU manager) under this Topology Manager
-	// policy, on a machine that it sees with NUMANodes NUMA nodes. Empty leaves the machine as it is.
+	// policy, on a machine that it sees with NUMANodes NUMA nodes. Empty leaves the machine as it
+	// is.
 	TopologyPolicy string
 	// Hollow are nodes with a kubelet and GPUs of their own whose containers nobody runs.
 	Hollow []HollowNode
@@ -197,8 +198,8 @@ func (o Options) check() error {
 	return errors.Join(errs...)
 }
 
-// NeedsProcesses reports whether the options ask for what an installation is not: only a part of the
-// product, another scheduler, or programs that no image has.
+// NeedsProcesses reports whether the options ask for what an installation is not: only a part of
+// the product, another scheduler, or programs that no image has.
 func (o Options) NeedsProcesses() bool {
 	return o.NoKubelet || o.NoGPU || o.NoDevicePlugin || o.StockScheduler && !o.InstallLater || o.SchedulerBinary != "" || o.Race
 }

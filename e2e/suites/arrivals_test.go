@@ -19,8 +19,8 @@ type arrivals struct {
 	done  atomic.Int64
 }
 
-// arrive starts so many lanes, in each of which pod is called again and again until end. It lets one
-// pod come and go and reports whether it did what it came for; one that did not ends its lane.
+// arrive starts so many lanes, in each of which pod is called again and again until end. It lets
+// one pod come and go and reports whether it did what it came for; one that did not ends its lane.
 func arrive(ctx context.Context, t *testing.T, lanes int, pod func(ctx context.Context, lane, n int) bool) *arrivals {
 	coming, stop := context.WithCancel(ctx)
 	a := &arrivals{t: t, ctx: ctx, stop: stop}

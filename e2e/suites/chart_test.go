@@ -60,9 +60,9 @@ func (w *world) wrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// serverTakesTheManifests asks the API server for what `kubectl apply --server-side --dry-run=server`
-// asks: one apply patch for each object, with strict validation and without an effect. kubectl is
-// not part of the sandbox.
+// serverTakesTheManifests asks the API server for what `kubectl apply --server-side
+// --dry-run=server` asks: one apply patch for each object, with strict validation and without an
+// effect. kubectl is not part of the sandbox.
 func (w *world) serverTakesTheManifests(t *testing.T) {
 	ctx := t.Context()
 	plain, err := os.ReadFile(filepath.Join(w.cluster.Chart(), "..", "install", "deviceshare.yaml"))

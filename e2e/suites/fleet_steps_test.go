@@ -154,8 +154,8 @@ func (f *fleet) fills(ctx context.Context, t *testing.T, n *fleetNode, name stri
 	}
 }
 
-// lane runs pods one after the other, wherever a scheduler puts them, until it is told to stop: each
-// has to run. Some stay for a while. One at a time is as many as Volcano's device plugin tells
+// lane runs pods one after the other, wherever a scheduler puts them, until it is told to stop:
+// each has to run. Some stay for a while. One at a time is as many as Volcano's device plugin tells
 // apart.
 func (f *fleet) lane(ctx context.Context, stop <-chan struct{}, name string) (made int, err error) {
 	const stay = 3

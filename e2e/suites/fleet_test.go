@@ -49,8 +49,8 @@ type fleetNode struct {
 
 func (n *fleetNode) isHollow() bool { return n.name != sandbox.NodeName }
 
-// TestFleet moves a fleet from Volcano's scheduler and its existing device plugin to this project's,
-// and back. docs/migrate.md is this test in words.
+// TestFleet moves a fleet from Volcano's scheduler and its existing device plugin to this
+// project's, and back. docs/migrate.md is this test in words.
 func TestFleet(t *testing.T) {
 	if os.Getenv("DEVICESHARE_FLEET") == "" {
 		t.Skip("takes five minutes: run `make fleet` as root")

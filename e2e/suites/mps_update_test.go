@@ -72,8 +72,8 @@ type disturbance struct {
 	does func(context.Context, *testing.T)
 }
 
-// testMPSUpdates: whatever happens to the device plugin, clients of an MPS daemon meet no CUDA error
-// and are held to their limits, the daemon stays the same process, and pods can join.
+// testMPSUpdates: whatever happens to the device plugin, clients of an MPS daemon meet no CUDA
+// error and are held to their limits, the daemon stays the same process, and pods can join.
 func testMPSUpdates(t *testing.T, w *world, id sharing.DeviceID) {
 	ctx, u := w.user(t, "mps-updates", 5*time.Minute)
 	clients := []*churner{churns(ctx, t, u, "one"), churns(ctx, t, u, "two")}
@@ -204,8 +204,8 @@ func testMPSKeeperKilled(t *testing.T, w *world, id sharing.DeviceID) {
 	churns(ctx, t, u, "next")
 }
 
-// testMPSKeeperAway: without a keeper no pod starts on a device in mode mps, and people are told why;
-// with one it goes on by itself.
+// testMPSKeeperAway: without a keeper no pod starts on a device in mode mps, and people are told
+// why; with one it goes on by itself.
 func testMPSKeeperAway(t *testing.T, w *world, id sharing.DeviceID) {
 	ctx, u := w.user(t, "mps-keeper-away", 2*time.Minute)
 	if err := w.cluster.StopComponent(sandbox.Keeper); err != nil {
@@ -231,7 +231,8 @@ func testMPSKeeperAway(t *testing.T, w *world, id sharing.DeviceID) {
 	}
 }
 
-// awaitUnhealthy waits until a device is published as taking no pods for a reason, and returns that.
+// awaitUnhealthy waits until a device is published as taking no pods for a reason, and returns
+// that.
 func (w *world) awaitUnhealthy(ctx context.Context, t *testing.T, id sharing.DeviceID, why string) string {
 	t.Helper()
 	for {
@@ -246,8 +247,8 @@ func (w *world) awaitUnhealthy(ctx context.Context, t *testing.T, id sharing.Dev
 	}
 }
 
-// testMPSKeeperReplaced: a keeper whose pod is deleted, as for an update, waits for the pods that use
-// its daemons. New ones wait for the next keeper.
+// testMPSKeeperReplaced: a keeper whose pod is deleted, as for an update, waits for the pods that
+// use its daemons. New ones wait for the next keeper.
 func testMPSKeeperReplaced(t *testing.T, w *world, id sharing.DeviceID) {
 	ctx, u := w.user(t, "mps-keeper-replaced", 3*time.Minute)
 	stays := churns(ctx, t, u, "stays")
@@ -275,9 +276,9 @@ func testMPSKeeperReplaced(t *testing.T, w *world, id sharing.DeviceID) {
 	succeeds(ctx, t, u, "waits")
 }
 
-// testMPSUninstall uninstalls the chart under a client, which goes on: nothing of the product is left
-// at the API server but the keeper's pod, and that goes with the client. What is left on the node is
-// taken back by the next installation.
+// testMPSUninstall uninstalls the chart under a client, which goes on: nothing of the product is
+// left at the API server but the keeper's pod, and that goes with the client. What is left on the
+// node is taken back by the next installation.
 func testMPSUninstall(t *testing.T, w *world) {
 	ctx, u := w.user(t, "mps-uninstall", 4*time.Minute)
 	config := fmt.Sprintf(`{"nodeconfig":[{"name":%q,"devices":[{"index":%d,"mode":"mps"}]}]}`, sandbox.NodeName, gpus-1)

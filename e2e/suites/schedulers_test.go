@@ -19,8 +19,8 @@ import (
 )
 
 // testSchedulers runs two schedulers and takes the leading one away, in each way in which that
-// happens, while more pods want a device than there are devices. The other one goes on: no device is
-// given twice, no pod is lost, and one that was frozen does no harm when it wakes.
+// happens, while more pods want a device than there are devices. The other one goes on: no device
+// is given twice, no pod is lost, and one that was frozen does no harm when it wakes.
 func testSchedulers(t *testing.T, w *world) {
 	ctx, u := w.user(t, "schedulers", 5*time.Minute)
 	// The lease is as long as the chart has it: other suites have a shorter one.
@@ -65,8 +65,8 @@ func testSchedulers(t *testing.T, w *world) {
 	}
 }
 
-// leader waits until somebody else than not holds the schedulers' lease, and returns its pod and its
-// identity. The pod that leads may be the one that led: its container was started again.
+// leader waits until somebody else than not holds the schedulers' lease, and returns its pod and
+// its identity. The pod that leads may be the one that led: its container was started again.
 func (w *world) leader(ctx context.Context, t *testing.T, not string) (*corev1.Pod, string) {
 	t.Helper()
 	for {

@@ -22,9 +22,9 @@ import (
 	"deviceshare/e2e/sandbox"
 )
 
-// testUninstall uninstalls the chart under a running pod, while devices are in every mode. Nothing of
-// the product is left at the API server, and on the node only what the running pod works with, which
-// goes on with its limit.
+// testUninstall uninstalls the chart under a running pod, while devices are in every mode. Nothing
+// of the product is left at the API server, and on the node only what the running pod works with,
+// which goes on with its limit.
 func testUninstall(t *testing.T, w *world) {
 	ctx, u := w.user(t, "uninstall", 4*time.Minute)
 	if len(w.inventory(ctx, t).Devices) != gpus {
@@ -68,8 +68,8 @@ func testUninstall(t *testing.T, w *world) {
 	succeeds(ctx, t, u, "stays")
 }
 
-// staysOnNode are the things that docs/operate.md says an uninstall leaves: the libraries, the state
-// of containers that run, and the CDI specification of one.
+// staysOnNode are the things that docs/operate.md says an uninstall leaves: the libraries, the
+// state of containers that run, and the CDI specification of one.
 func staysOnNode() []*regexp.Regexp {
 	return []*regexp.Regexp{
 		regexp.MustCompile(`^file /usr/local/vgpu/`),

@@ -23,9 +23,10 @@ import (
 // nextTag is the tag of the version that the suite upgrades to.
 const nextTag = "v9.9.9"
 
-// testUpgrade upgrades the release to other images and rolls it back, as docs/upgrade.md says, while
-// pods of every mode run and others arrive. No running pod meets a CUDA error or gets more than its
-// limit, no arriving pod is refused or missed by the webhook, and no two schedulers bind at once.
+// testUpgrade upgrades the release to other images and rolls it back, as docs/upgrade.md says,
+// while pods of every mode run and others arrive. No running pod meets a CUDA error or gets more
+// than its limit, no arriving pod is refused or missed by the webhook, and no two schedulers bind
+// at once.
 func testUpgrade(t *testing.T, w *world) {
 	ctx, u := w.user(t, "upgrade", 8*time.Minute)
 	w.enterManyModes(ctx, t, u)
@@ -109,8 +110,8 @@ type worker struct {
 	beyond int64
 }
 
-// startWorkers starts thirty pods of every mode, which allocate up to their limit and beyond, launch
-// kernels and free, again and again, and waits until each has done so once.
+// startWorkers starts thirty pods of every mode, which allocate up to their limit and beyond,
+// launch kernels and free, again and again, and waits until each has done so once.
 func (w *world) startWorkers(ctx context.Context, t *testing.T, u *user.User) []worker {
 	t.Helper()
 	kinds := []struct {
@@ -174,8 +175,8 @@ func (w *world) workOn(ctx context.Context, t *testing.T, u *user.User, workers 
 	}
 }
 
-// rounds is how often a worker has worked. It fails the test if the worker did not run all the time,
-// or met another error than the one that is its limit.
+// rounds is how often a worker has worked. It fails the test if the worker did not run all the
+// time, or met another error than the one that is its limit.
 func (k worker) rounds(ctx context.Context, t *testing.T, u *user.User) int {
 	t.Helper()
 	p, err := u.Get(ctx, k.name)

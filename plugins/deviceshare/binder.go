@@ -36,8 +36,8 @@ type Binder struct {
 	lead    Leadership
 }
 
-// Leadership says whether this process may bind pods: of several schedulers one does at a time. Safe
-// for concurrent use.
+// Leadership says whether this process may bind pods: of several schedulers one does at a time.
+// Safe for concurrent use.
 type Leadership interface {
 	// Begin is called before a bind, which must be over at the time that it returns; done is called
 	// then. An error says that another process may lead.

@@ -174,8 +174,8 @@ type sleeper struct {
 	wakes int64
 }
 
-// TestOfProcessesThatSleepAtAnyMomentOneWrites lets processes sleep for random times between any two
-// things that they do. The lease is a version and a holder, which know nothing of terms.
+// TestOfProcessesThatSleepAtAnyMomentOneWrites lets processes sleep for random times between any
+// two things that they do. The lease is a version and a holder, which know nothing of terms.
 func TestOfProcessesThatSleepAtAnyMomentOneWrites(t *testing.T) {
 	const lease, steps = 15, 50_000
 	seed := rand.Uint64()

@@ -188,7 +188,8 @@ cd / && echo "$@" among /* > "$CUDA_MPS_LOG_DIRECTORY/ran"' > "$0/driver/usr/loc
 chmod 755 "$0/driver/usr/local/bin/control"
 exec chroot "$0" "$@"`
 
-// ask sends a line to the socket in a directory, as soon as somebody listens, and returns the answer.
+// ask sends a line to the socket in a directory, as soon as somebody listens, and returns the
+// answer.
 func ask(t *testing.T, dir, line string) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
