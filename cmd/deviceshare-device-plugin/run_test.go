@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"deviceshare/config"
-	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
@@ -218,20 +217,26 @@ func (p *program) offered() int {
 func TestNoPodIsSentWhileTheKubeletDoesNotKnowTheDevices(t *testing.T) {
 	p := launch(t)
 	p.await("the devices", func() bool { return p.offered() == 2 })
+	again := p.kubelet.HoldRegistrations()
 	p.kubelet.Drop()
 	p.await("the devices to be withheld", func() bool { return p.offered() == 0 })
 	if d := p.inventory().Devices[0]; !strings.Contains(d.Reason, "the kubelet does not know the devices") {
 		t.Errorf("the reason is %q", d.Reason)
 	}
+	again()
 	p.await("the devices again", func() bool { return p.offered() == 2 })
 }
+
+// never is a time that no test reaches.
+const never = time.Hour
 
 func TestAPluginThatIsToldToStopTakesItsDevicesBackFirst(t *testing.T) {
 	p := launch(t)
 	p.await("the devices", func() bool { return p.offered() == 2 })
 	told, tell := context.WithCancel(t.Context())
+	working, end := context.WithCancel(t.Context())
 	left := make(chan struct{})
-	go func() { defer close(left); p.plugin.agent.Leave(told, t.Context(), false) }()
+	go func() { defer close(left); p.plugin.agent.Leave(told, working, false, never) }()
 	select {
 	case <-left:
 		t.Fatal("it leaves without being told")
@@ -248,18 +253,23 @@ func TestAPluginThatIsToldToStopTakesItsDevicesBackFirst(t *testing.T) {
 	default:
 	}
 	p.kubelet.Await(t, "slots for those", func(healthy, _, _ int) bool { return healthy == 20 })
+	end()
 	<-left
+}
+
+func TestAPluginThatIsToldToStopDoesNotStayForEver(t *testing.T) {
+	p := launch(t)
+	p.await("the devices", func() bool { return p.offered() == 2 })
+	told, tell := context.WithCancel(t.Context())
+	tell()
+	p.plugin.agent.Leave(told, t.Context(), false, 10*time.Millisecond)
 }
 
 func TestAPluginWithoutADriverStopsAtOnce(t *testing.T) {
 	p := launch(t, func(p *program) { p.driver.Miss(errors.New("not found")) })
 	told, tell := context.WithCancel(t.Context())
 	tell()
-	begin := time.Now()
-	p.plugin.agent.Leave(told, t.Context(), false)
-	if took := time.Since(begin); took >= agent.LeaveFor {
-		t.Errorf("it offers nothing and took %s", took)
-	}
+	p.plugin.agent.Leave(told, t.Context(), false, never)
 }
 
 func TestARefusedStartIsAnEventOfThePod(t *testing.T) {

@@ -65,7 +65,11 @@ func run(ctx context.Context, o *options) error {
 	working, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	group, working := errgroup.WithContext(working)
-	group.Go(func() error { defer end(); p.agent.Leave(ctx, working, o.places.Keeper != ""); return nil })
+	group.Go(func() error {
+		defer end()
+		p.agent.Leave(ctx, working, o.places.Keeper != "", agent.LeaveFor)
+		return nil
+	})
 	p.start(working, group)
 	err = group.Wait()
 	klog.InfoS("stopped")

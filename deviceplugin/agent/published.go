@@ -116,10 +116,10 @@ func (s Shown) Snapshot() metrics.Snapshot {
 // binding is still admitted.
 const LeaveFor = 2 * time.Second
 
-// Leave returns when told ends and the node was given time to take no more pods, or
+// Leave returns when told ends and the node was given some time to take no more pods, or
 // when the plugin ends by itself, which is when working does. A proxied plugin is not
 // missed: the kubelet goes on admitting pods, and they wait for the next one.
-func (a *Agent) Leave(told, working context.Context, proxied bool) {
+func (a *Agent) Leave(told, working context.Context, proxied bool, some time.Duration) {
 	select {
 	case <-working.Done():
 		return
@@ -128,10 +128,10 @@ func (a *Agent) Leave(told, working context.Context, proxied bool) {
 	if !a.State().Scanned() || proxied {
 		return // nothing is offered, or it stays so
 	}
-	klog.InfoS("stopping; the node takes no more pods", "after", LeaveFor)
+	klog.InfoS("stopping; the node takes no more pods", "after", some)
 	a.Send(node.Stopping{})
 	select {
 	case <-working.Done():
-	case <-time.After(LeaveFor):
+	case <-time.After(some):
 	}
 }

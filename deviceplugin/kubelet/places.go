@@ -59,7 +59,10 @@ func (p *Places) Registry() (directory string, proxied bool) {
 
 // NewProxy returns the Proxy of these places.
 func (p *Places) NewProxy() *Proxy {
-	return NewProxy(ProxyConfig{Kubelet: p.Root.DevicePlugins(), Directory: p.Keeper, Grace: p.Grace, Patience: startPatience})
+	return NewProxy(ProxyConfig{
+		Kubelet: p.Root.DevicePlugins(), Directory: p.Keeper,
+		Grace: p.Grace, Patience: startPatience, Leave: 2 * time.Second,
+	})
 }
 
 // startPatience is how long a container's start waits for a plugin that is away: shortly less than

@@ -35,6 +35,9 @@ type ProxyConfig struct {
 	// Patience is how long the start of a container waits for a plugin that is away. The kubelet
 	// gives up after 30 s, and tries again.
 	Patience time.Duration
+	// Leave is how long a Proxy that is to stop works on after it has told the plugin so. The plugin
+	// publishes meanwhile that the node takes no pods.
+	Leave time.Duration
 }
 
 // Proxy is registered with the kubelet for the device plugin, and stays so while the plugin is
@@ -79,10 +82,6 @@ func NewProxy(cfg ProxyConfig) *Proxy {
 	})
 	return p
 }
-
-// proxyLeaveFor is how long a Proxy works on after it has told the plugin that it leaves. The
-// plugin publishes meanwhile that the node takes no pods.
-const proxyLeaveFor = 2 * time.Second
 
 // Run works until ctx ends, and for a moment longer if a plugin has to be told.
 func (p *Proxy) Run(ctx context.Context) error {
@@ -130,19 +129,22 @@ func listenForPlugins(directory string) (net.Listener, error) {
 	return listener, nil
 }
 
-// leave tells the plugin that the kubelet will not know its devices any more.
+// leave tells the plugin that the kubelet will not know its devices any more, and works on until
+// the plugin has had its time or is away.
 func (p *Proxy) leave(working context.Context) {
 	p.health.Shutdown()
-	p.mu.Lock()
-	present := p.state.present
-	p.mu.Unlock()
-	if !present {
-		return
-	}
-	klog.InfoS("stopping; the device plugin publishes that the node takes no pods", "after", proxyLeaveFor)
-	select {
-	case <-working.Done():
-	case <-time.After(proxyLeaveFor):
+	changes, stop := p.changes()
+	defer stop()
+	enough := time.After(p.cfg.Leave)
+	klog.InfoS("stopping; the device plugin is told", "stops-within", p.cfg.Leave)
+	for p.snapshot().present {
+		select {
+		case <-working.Done():
+			return
+		case <-enough:
+			return
+		case <-changes:
+		}
 	}
 }
 

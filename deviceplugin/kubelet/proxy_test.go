@@ -29,8 +29,15 @@ const long = time.Hour
 
 func startProxy(t *testing.T, k *kubelettest.Kubelet, grace, patience time.Duration) *proxied {
 	t.Helper()
+	return startProxyAs(t, k, kubelet.ProxyConfig{Grace: grace, Patience: patience})
+}
+
+// startProxyAs starts a proxy with the times of c.
+func startProxyAs(t *testing.T, k *kubelettest.Kubelet, c kubelet.ProxyConfig) *proxied {
+	t.Helper()
 	w := &proxied{kubelet: k, directory: filepath.Join(k.Directory, "keeper")}
-	proxy := kubelet.NewProxy(kubelet.ProxyConfig{Kubelet: k.Plugins(), Directory: w.directory, Grace: grace, Patience: patience})
+	c.Kubelet, c.Directory = k.Plugins(), w.directory
+	proxy := kubelet.NewProxy(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -166,19 +173,22 @@ func TestThePluginIsToldWhetherTheKubeletTakesTheListOfTheProxy(t *testing.T) {
 	w := startProxy(t, kubelettest.Start(t), long, long)
 	p := w.plugin(t)
 	p.awaitTaken(t, true)
-	w.kubelet.Drop()
-	p.awaitTaken(t, false)
-	p.awaitTaken(t, true)
-	w.kubelet.Restart(t)
-	p.awaitTaken(t, false)
-	p.awaitTaken(t, true)
+	for i, upset := range []func(){w.kubelet.Drop, func() { w.kubelet.Restart(t) }} {
+		w.kubelet.Await(t, "the slots", func(healthy, _, n int) bool { return healthy == 2 && n == i+1 })
+		again := w.kubelet.HoldRegistrations()
+		upset()
+		p.awaitTaken(t, false)
+		again()
+		p.awaitTaken(t, true)
+	}
 	w.kubelet.Await(t, "three registrations of the proxy", func(healthy, _, n int) bool { return healthy == 2 && n == 3 })
 }
 
 func TestAProxyThatStopsTellsThePluginFirst(t *testing.T) {
-	w := startProxy(t, kubelettest.Start(t), long, long)
+	w := startProxyAs(t, kubelettest.Start(t), kubelet.ProxyConfig{Grace: long, Patience: long, Leave: long})
 	p := w.plugin(t)
 	p.awaitTaken(t, true)
+	w.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 2 })
 	left := make(chan struct{})
 	go func() { defer close(left); w.end() }()
 	p.awaitTaken(t, false)
@@ -190,7 +200,15 @@ func TestAProxyThatStopsTellsThePluginFirst(t *testing.T) {
 	if err := w.kubelet.Admit(podOf("p", "1")); err != nil {
 		t.Errorf("a pod that was on its way: %v", err)
 	}
+	p.end() // nobody is left to be told
 	<-left
+}
+
+func TestAProxyThatStopsDoesNotWaitForThePluginForEver(t *testing.T) {
+	w := startProxyAs(t, kubelettest.Start(t), kubelet.ProxyConfig{Grace: long, Patience: long, Leave: 50 * time.Millisecond})
+	p := w.plugin(t)
+	p.awaitTaken(t, true)
+	w.end()
 }
 
 func TestARenamedResourceIsThatOfTheProxy(t *testing.T) {

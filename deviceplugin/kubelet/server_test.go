@@ -192,12 +192,15 @@ func TestItIsToldWhetherTheKubeletKnowsTheDevices(t *testing.T) {
 	k := kubelettest.Start(t)
 	p := serve(t, k)
 	p.awaitTaken(t, true)
-	k.Drop()
-	p.awaitTaken(t, false)
-	p.awaitTaken(t, true) // registered again
-	k.Restart(t)
-	p.awaitTaken(t, false)
-	p.awaitTaken(t, true)
+	k.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 2 })
+	for name, upset := range map[string]func(){"it forgets": k.Drop, "it restarts": func() { k.Restart(t) }} {
+		again := k.HoldRegistrations()
+		upset()
+		p.awaitTaken(t, false)
+		again()
+		p.awaitTaken(t, true)
+		k.Await(t, "the slots after "+name, func(healthy, _, _ int) bool { return healthy == 2 })
+	}
 }
 
 func TestTheSocketOfTheProcessBeforeIsNoReasonToRegisterTwice(t *testing.T) {

@@ -44,7 +44,8 @@ type Kubelet struct {
 	entries  []entry
 	pods     map[string]*corev1.Pod // by UID
 	server   *grpc.Server
-	count    int // registrations
+	count    int           // registrations
+	open     chan struct{} // closed while registrations are taken
 	seen     []Seen
 }
 
@@ -70,7 +71,8 @@ func Start(t *testing.T) *Kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &Kubelet{Directory: dir, changed: make(chan struct{}), healthy: map[string]bool{}, pods: map[string]*corev1.Pod{}}
+	k := &Kubelet{Directory: dir, changed: make(chan struct{}), open: make(chan struct{}), healthy: map[string]bool{}, pods: map[string]*corev1.Pod{}}
+	close(k.open)
 	for _, sub := range []string{"device-plugins", "pod-resources"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
 			t.Fatal(err)
@@ -159,8 +161,26 @@ func (k *Kubelet) Drop() {
 	}
 }
 
+// HoldRegistrations lets registrations wait until they are taken again: what holds only while the
+// kubelet does not know the plugin can be looked at meanwhile.
+func (k *Kubelet) HoldRegistrations() (takeAgain func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	held := make(chan struct{})
+	k.open = held
+	return func() { close(held) }
+}
+
 // Register implements the registration service.
-func (k *Kubelet) Register(_ context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
+func (k *Kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
+	k.mu.Lock()
+	open := k.open
+	k.mu.Unlock()
+	select {
+	case <-open:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if r.GetVersion() != pluginapi.Version {
 		return nil, fmt.Errorf("version %q is not supported", r.GetVersion())
 	}
