@@ -40,7 +40,6 @@ func TestInstalledCluster(t *testing.T) {
 		{"beside_nvidia", testBesideNVIDIA},
 		{"killed", testKilledInstallation},
 		{"mps", testMPS},
-		{"mps_uninstall", testMPSUninstall},
 		{"hostile_user", testHostileUser},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},
@@ -50,7 +49,8 @@ func TestInstalledCluster(t *testing.T) {
 		{"partitions", testPartitions},
 		{"modes", testModes},
 		{"rights", testRights},
-		{"plugin_token", testPluginToken}, // what it tries is not what the plugin needs
+		{"plugin_token", testPluginToken},   // what it tries is not what the plugin needs
+		{"mps_uninstall", testMPSUninstall}, // after rights: what still ends is refused when its role is gone
 		{"uninstall", testUninstall},
 	})
 }

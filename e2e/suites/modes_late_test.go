@@ -20,7 +20,7 @@ import (
 )
 
 // bindAs binds a pod to the real node as a scheduler would that takes the device to
-// be in this mode.
+// be in this mode. Nobody else may write a placement.
 func (w *world) bindAs(ctx context.Context, t *testing.T, namespace, name string, id sharing.DeviceID, m sharing.Mode) {
 	t.Helper()
 	annotations, err := wire.PlacementAnnotations(sharing.Placement{
@@ -32,7 +32,7 @@ func (w *world) bindAs(ctx context.Context, t *testing.T, namespace, name string
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = w.cluster.Client().CoreV1().Pods(namespace).Bind(ctx, &corev1.Binding{
+	err = w.as(ctx, t, sandbox.Scheduler).CoreV1().Pods(namespace).Bind(ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: sandbox.NodeName},
 	}, metav1.CreateOptions{})
