@@ -265,7 +265,7 @@ func (k *Kubelet) wake() {
 // Await waits until the kubelet is as wanted.
 func (k *Kubelet) Await(t *testing.T, what string, wanted func(healthy, all, registrations int) bool) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		k.mu.Lock()
 		good := 0
