@@ -32,7 +32,7 @@ import (
 	"deviceshare/plugins/admission/registration"
 )
 
-// run puts the parts together and serves until ctx ends.
+// run puts the parts together and serves until ctx ends, and for a moment longer.
 func run(ctx context.Context, o *options) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
@@ -56,7 +56,9 @@ func run(ctx context.Context, o *options) error {
 	if err := mgr.Add(manager.RunnableFunc(s.start)); err != nil {
 		return fmt.Errorf("add the webhook: %w", err)
 	}
-	if err := mgr.Start(ctx); err != nil {
+	working, end := s.exit.after(ctx, leaveFor)
+	defer end()
+	if err := mgr.Start(working); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
@@ -92,6 +94,7 @@ type server struct {
 	config    *live.Watcher
 	keeper    *certificate.Keeper
 	hooks     webhook.Server
+	exit      exit
 	// read is set once the configuration was known: a later mistake leaves in force
 	// what was before it.
 	read atomic.Bool
@@ -173,6 +176,6 @@ func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*s
 	}
 	s.hooks = webhook.NewServer(webhook.Options{Host: o.host(), Port: o.port, TLSOpts: []func(*tls.Config){
 		func(c *tls.Config) { c.GetCertificate = s.keeper.GetCertificate; c.MinVersion = tls.VersionTLS12 }}})
-	handlers.Register(s.hooks)
+	handlers.Register(leavingServer{s.hooks, &s.exit})
 	return s, nil
 }
