@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 
@@ -35,7 +34,7 @@ func runHollowKubelet(args []string) int {
 	}
 	defer runtime.Stop()
 	os.Args = append([]string{"kubelet"}, args[2:]...)
-	return cli.Run(kubelet.NewKubeletCommand(context.Background()))
+	return cli.Run(newKubelet(kubelet.NewKubeletCommand))
 }
 
 // leaveRoot makes an empty directory the working directory. The fake runtime's containers have no

@@ -15,7 +15,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	_ "time/tzdata" // the CronJob controller accepts time zones
@@ -49,7 +48,7 @@ func main() {
 	case "scheduler":
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
 	case "kubelet":
-		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
+		os.Exit(cli.Run(newKubelet(kubelet.NewKubeletCommand)))
 	case "hollow-kubelet":
 		os.Exit(runHollowKubelet(args))
 	default:
