@@ -14,10 +14,6 @@ import (
 	"time"
 )
 
-// kubernetesVersion is what the control plane says it is; it is the version of k8s.io/kubernetes in
-// e2e/controlplane.
-const kubernetesVersion = "v1.34.1"
-
 // target is one `go build`.
 type target struct {
 	what     string // for progress lines
@@ -43,12 +39,9 @@ const withoutCgo = "CGO_ENABLED=0"
 
 // targets are all binaries of a sandbox.
 func targets(o Options, l layout) []target {
-	version := ldStrip + " -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion
 	out := []target{
-		{what: "control plane (etcd, apiserver, controller-manager, kubelet)", module: "e2e/controlplane",
-			packages: []string{"."}, output: l.bin("controlplane"), flags: []string{"-trimpath", "-ldflags=" + version},
-			env: []string{withoutCgo}},
-		{what: "Volcano's controllers", module: "e2e/controlplane",
+		controlPlaneTarget(o, l),
+		{what: "Volcano's controllers", module: controlPlaneModule,
 			packages: []string{"volcano.sh/volcano/cmd/controller-manager"}, output: l.bin(VolcanoController),
 			flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}},
 	}
@@ -156,6 +149,9 @@ func Build(ctx context.Context, opts Options) error {
 		return err
 	}
 	l := layout{repo: o.Repo, state: o.State}
+	if err := writeKubernetesModule(ctx, o, l); err != nil {
+		return err
+	}
 	for _, t := range targets(o, l) {
 		if t.needs != "" && !hasGo(filepath.Join(l.repo, t.needs)) {
 			continue
@@ -163,6 +159,9 @@ func Build(ctx context.Context, opts Options) error {
 		if err := build(ctx, o, l, t); err != nil {
 			return err
 		}
+	}
+	if err := checkKubernetes(o, l); err != nil {
+		return err
 	}
 	if err := buildPause(ctx, o, l); err != nil {
 		return err

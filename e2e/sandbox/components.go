@@ -43,14 +43,14 @@ func (c *Cluster) apiServer() component {
 		args = append(args, "--audit-policy-file="+l.config("audit.yaml"), "--audit-log-path="+l.auditLog(),
 			"--audit-log-mode=blocking", "--audit-log-maxsize=4096")
 	}
-	out := c.define(APIServer, l.bin("controlplane"), args...)
+	out := c.define(APIServer, c.opts.controlPlane(l), args...)
 	out.ready = c.askAPI("/readyz")
 	return out
 }
 
 func (c *Cluster) controllerManager() component {
 	l := c.layout
-	out := c.define(ControllerManager, l.bin("controlplane"), "controller-manager",
+	out := c.define(ControllerManager, c.opts.controlPlane(l), "controller-manager",
 		"--kubeconfig="+l.kubeconfig(ControllerManager), "--bind-address=127.0.0.1",
 		flag("secure-port", c.ports.ControllerManager), "--leader-elect=false", "--profiling=false",
 		"--root-ca-file="+l.cert("ca"), "--service-account-private-key-file="+l.key("service-accounts"),
@@ -65,7 +65,7 @@ func (c *Cluster) controllerManager() component {
 // defaultScheduler is Kubernetes' own, which places the product's pods. Pods of the tests name
 // Volcano's.
 func (c *Cluster) defaultScheduler() component {
-	out := c.define(DefaultScheduler, c.layout.bin("controlplane"), "scheduler",
+	out := c.define(DefaultScheduler, c.opts.controlPlane(c.layout), "scheduler",
 		"--kubeconfig="+c.layout.kubeconfig(DefaultScheduler), "--bind-address=127.0.0.1",
 		flag("secure-port", c.ports.DefaultScheduler), "--leader-elect=false", "--profiling=false")
 	out.ready = askHTTP("https", c.ports.DefaultScheduler, "/healthz")
@@ -108,7 +108,7 @@ func (c *Cluster) containerd() component {
 
 func (c *Cluster) kubelet() component {
 	l := c.layout
-	out := c.define(Kubelet, l.bin("controlplane"), "kubelet",
+	out := c.define(Kubelet, c.opts.controlPlane(l), "kubelet",
 		"--config="+l.config("kubelet.yaml"), "--kubeconfig="+l.kubeconfig(Kubelet), "--root-dir="+kubeletDir,
 		"--hostname-override="+NodeName, "--node-ip="+c.nodeIP, "--v=2")
 	out.ready = both(askHTTP("http", c.ports.KubeletHealth, "/healthz"), c.askNode)

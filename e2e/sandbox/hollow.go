@@ -130,7 +130,7 @@ func (n *hollowNode) define(c *Cluster, name, program string, args ...string) co
 
 func (n *hollowNode) kubelet(c *Cluster) component {
 	name := HollowKubelet(n.Name)
-	out := n.define(c, name, c.layout.bin("controlplane"), "hollow-kubelet", n.layout.in("cri.sock"), "--",
+	out := n.define(c, name, c.opts.controlPlane(c.layout), "hollow-kubelet", n.layout.in("cri.sock"), "--",
 		"--config="+n.layout.config("kubelet.yaml"), "--kubeconfig="+c.layout.kubeconfig(name), "--root-dir="+kubeletDir,
 		"--hostname-override="+n.Name, "--node-ip="+c.nodeIP, "--v=2")
 	out.ready = func(ctx context.Context) error {

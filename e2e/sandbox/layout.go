@@ -33,6 +33,11 @@ func (l layout) race(name string) string {
 // runtime is the directory of containerd, its shim, ctr and the CNI plugins.
 func (l layout) runtime() string { return l.bin("runtime") }
 
+// kubernetesModule is the go.mod of another version's control plane.
+func (l layout) kubernetesModule(version string) string {
+	return filepath.Join(l.repo, ".sandbox", "kubernetes", version, "go.mod")
+}
+
 // image is the tar file of an image.
 func (l layout) image(name string) string {
 	return filepath.Join(l.repo, ".sandbox", "images", name+".tar")

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -78,6 +79,9 @@ type Options struct {
 	// Repo, or a directory below /tmp if that path is too long. Its path must be short enough for
 	// the Unix sockets below it (at most 60 bytes).
 	State string
+	// Kubernetes is the version of API server, controller manager, Kubernetes' own
+	// scheduler and the kubelets, such as "1.33.13"; empty means the one that e2e/controlplane names.
+	Kubernetes string
 	// NoKubelet leaves out the real node: no containerd, no kubelet, no device plugin.
 	NoKubelet bool
 	// NoGPU leaves out the fake GPUs: the C code is not built and the device plugin does not run.
@@ -141,6 +145,7 @@ func (o Options) Defaults() (Options, error) {
 	if o.State == "" {
 		o.State = defaultState(o.Repo)
 	}
+	o.Kubernetes = cmp.Or(o.Kubernetes, ownKubernetes)
 	if o.Topology == "" {
 		o.Topology = DefaultTopology
 	}
@@ -179,6 +184,9 @@ func (o Options) check() error {
 	}
 	if len(o.State) > longestState {
 		errs = append(errs, fmt.Errorf("state directory %q: longer than 60 bytes, sockets below it would not fit; choose a shorter path", o.State))
+	}
+	if !kubernetesVersion.MatchString(o.Kubernetes) {
+		errs = append(errs, fmt.Errorf("Kubernetes %q: want a version with its patch, such as %s", o.Kubernetes, ownKubernetes))
 	}
 	if o.SimulatedNodes < 0 {
 		errs = append(errs, fmt.Errorf("%d simulated nodes: must not be negative", o.SimulatedNodes))
