@@ -124,6 +124,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		return err
 	}
 	v := newConfigValues(l, c.ports, c.nodeIP, c.runc)
+	v.QuickRestarts = c.opts.kubeletRestartsQuickly()
 	if !c.opts.NoKubelet {
 		if err := c.inside.do(func() error { return tryOverlay(l) }); err != nil {
 			v.Snapshotter = "native"

@@ -34,6 +34,8 @@ type configValues struct {
 	// TopologyPolicy is empty for a kubelet that pins no CPUs; SystemCPUs are those that it gives
 	// to nobody.
 	TopologyPolicy, SystemCPUs string
+	// QuickRestarts is set for kubelets that can be told to restart containers soon.
+	QuickRestarts bool
 
 	// Accounts is the list of this project's users, as YAML.
 	Accounts string

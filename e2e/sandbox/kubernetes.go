@@ -26,6 +26,14 @@ const controlPlaneModule = "e2e/controlplane"
 // other versions.
 var kubernetesVersion = regexp.MustCompile(`^1\.[1-9][0-9]\.(0|[1-9][0-9]*)$`)
 
+// kubeletRestartsQuickly reports whether the kubelet can be told to start containers that die again
+// and again without long pauses: whether it knows the feature gate KubeletCrashLoopBackOffMax.
+func (o Options) kubeletRestartsQuickly() bool {
+	_, minor, _ := strings.Cut(o.Kubernetes, ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	return minor >= "32" // both have two digits
+}
+
 // controlPlane is the program with etcd, API server, controller manager and kubelet.
 func (o Options) controlPlane(l layout) string {
 	if o.Kubernetes == ownKubernetes {

@@ -119,3 +119,17 @@ func TestAKubernetesHasItsPatchInTheVersion(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyAKubeletThatKnowsTheGateIsToldToRestartQuickly(t *testing.T) {
+	for version, want := range map[string]bool{"1.31.14": false, "1.32.0": true, ownKubernetes: true, "1.40.0": true} {
+		values := testValues()
+		values.QuickRestarts = Options{Kubernetes: version}.kubeletRestartsQuickly()
+		text, err := render("kubelet.yaml", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text, "KubeletCrashLoopBackOffMax") != want {
+			t.Errorf("Kubernetes %s: want the gate %v in\n%s", version, want, text)
+		}
+	}
+}
