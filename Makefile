@@ -25,7 +25,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos kills fleet lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos kills fleet versions lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -120,6 +120,9 @@ kills: ## kill the device plugin PLUGIN_KILLS times (1000) and the kubelet KUBEL
 
 fleet: ## move four nodes from Volcano's device plugin and scheduler to this project's and back, under running pods
 	DEVICESHARE_FLEET=1 $(GOTEST) -count=1 -timeout 60m -v -run TestFleet ./e2e/suites/
+
+versions: ## run suites on control planes and kubelets of other versions of Kubernetes (docs/versions.md); KUBERNETES=1.33 for one
+	@$(GO) run ./e2e/cmd/versions $(KUBERNETES)
 
 lint: ## go vet and gofmt over every package
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi

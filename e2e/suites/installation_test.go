@@ -11,6 +11,7 @@ import (
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
+	"deviceshare/e2e/versions"
 	"deviceshare/e2e/workload"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
@@ -23,7 +24,7 @@ func TestInstalledCluster(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("needs root and a cluster: run `make test-e2e`")
 	}
-	start(t, sandbox.Options{Installed: true}).run(t, []suite{
+	start(t, sandbox.Options{Installed: true, Kubernetes: os.Getenv(versions.Variable)}).run(t, []suite{
 		{"placement", testPlacement},
 		{"isolation", testIsolation},
 		{"waiting", testWaiting},
