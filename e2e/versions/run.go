@@ -21,7 +21,8 @@ const Variable = "DEVICESHARE_KUBERNETES"
 const repetitions = "^identity$/^round_[2-9]$"
 
 // Test runs the suites on one version, which it builds if need be, and writes to show what they
-// say. A suite that fails is no error but a result; the suites after it run.
+// say. A suite that fails is no error but a result; the suites after it run. Where there is an
+// error, the results are those until then.
 func Test(ctx context.Context, repo, version string, show io.Writer) (Run, error) {
 	var names []string
 	for _, s := range Suites() {
@@ -39,10 +40,10 @@ func Test(ctx context.Context, repo, version string, show io.Writer) (Run, error
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return Run{}, fmt.Errorf("test Kubernetes %s: %w", version, err)
+		return Run{Version: version}, fmt.Errorf("test Kubernetes %s: %w", version, err)
 	}
 	if err := cmd.Start(); err != nil {
-		return Run{}, fmt.Errorf("test Kubernetes %s: %w", version, err)
+		return Run{Version: version}, fmt.Errorf("test Kubernetes %s: %w", version, err)
 	}
 	results, err := readResults(stdout, show)
 	var failed *exec.ExitError
@@ -53,7 +54,7 @@ func Test(ctx context.Context, repo, version string, show io.Writer) (Run, error
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return Run{}, fmt.Errorf("test Kubernetes %s: %w", version, err)
+		err = fmt.Errorf("test Kubernetes %s: %w", version, err)
 	}
-	return Run{Version: version, Results: results}, nil
+	return Run{Version: version, Results: results}, err
 }

@@ -55,10 +55,11 @@ func run(ctx context.Context, named []string) error {
 	for _, version := range chosen {
 		fmt.Printf("\n== Kubernetes %s\n", version)
 		result, testErr := versions.Test(ctx, options.Repo, version, os.Stdout)
-		if err = errors.Join(err, testErr); testErr != nil {
+		runs = append(runs, result)
+		if testErr != nil {
+			err = testErr
 			break
 		}
-		runs = append(runs, result)
 		if !result.Passed() {
 			err = errNotPassed
 		}
