@@ -51,6 +51,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"modes", testModes},
 		{"rights", testRights},
 		{"plugin_token", testPluginToken}, // what it tries is not what the plugin needs
+		{"chaos", testChaos},
 		{"uninstall", testUninstall},
 	})
 }
