@@ -45,11 +45,13 @@ func isForgotten(s corev1.ContainerStatus) bool {
 
 // allBegan reports whether every container of a pod has run, those before it aside. A kubelet that
 // was killed admits its pods again, and refuses one that has a container which never ran and whose
-// devices fail or are unknown at that moment, whatever its other containers do.
+// devices fail or are unknown at that moment, whatever its other containers do. That a container has
+// an ID is no proof: containerd may have been killed between its creation and its start. Whether a
+// pod that ran was refused is seen at the residents.
 func allBegan(p *corev1.Pod) bool {
 	began := func(s corev1.ContainerStatus) bool {
 		ended := s.State.Terminated != nil && s.State.Terminated.Reason != "ContainerStatusUnknown"
-		return s.ContainerID != "" || s.State.Running != nil || ended
+		return s.State.Running != nil || ended
 	}
 	return len(p.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return !began(s) })
 }
