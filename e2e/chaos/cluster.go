@@ -3,22 +3,24 @@
 package chaos
 
 import (
-	"fmt"
-	"strings"
+	"slices"
 
 	"deviceshare/e2e/sandbox"
 )
 
-// Cluster says what the cluster of a run is: an installation on a node with eight A100, with two
-// schedulers of which one leads.
+// Topology is the devices of a run: seven A100, of which the first is in mode mig, and one H100. It
+// is the one whose mode is edited, because an A100 enters and leaves mode mig by a reset, which only
+// an administrator does.
+func Topology() string {
+	cards := slices.Repeat([]sandbox.Card{sandbox.A100()}, 8)
+	cards[0], cards[Moved] = sandbox.A100().Partitioned(), sandbox.H100()
+	return sandbox.Topology(cards...)
+}
+
+// Cluster says what the cluster of a run is: an installation on a node with these devices.
 func Cluster(progress sandbox.Progress) sandbox.Options {
-	var topology strings.Builder
-	topology.WriteString("fakegpu 1\ndriver 580.95.05 cuda 13.0\n")
-	for i := range 8 {
-		fmt.Fprintf(&topology, "gpu model=\"NVIDIA A100-SXM4-80GB\" memory=81920MiB cc=8.0 numa=%d mig=capable pci=0000:%02x:00.0 sms=108\n", i/4, 7+8*i)
-	}
 	return sandbox.Options{
-		Installed: true, Topology: topology.String(), Progress: progress,
+		Installed: true, Topology: Topology(), Progress: progress,
 		Args: map[string][]string{
 			// A device is trusted again after five seconds without errors instead of a minute.
 			sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s", "--driver-retry=2s"},

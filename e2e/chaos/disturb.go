@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -50,12 +49,14 @@ func NewDisturber(c *sandbox.Cluster, u *user.User, seed uint64) (*Disturber, er
 func (d *Disturber) Do(ctx context.Context, e Event) (bool, error) {
 	switch e.Action {
 	case Kill:
-		return d.kill(e)
+		return d.kill(ctx, e)
 	case Freeze:
-		return d.during(e, func() (bool, error) { return d.signal(e.Target, syscall.SIGSTOP) },
-			func() error { _, err := d.signal(e.Target, syscall.SIGCONT); return err })
+		return d.during(e, func() (bool, error) { return d.signal(ctx, e.Target, syscall.SIGSTOP) },
+			func() error { return d.thaw(e.Target) })
 	case Configure:
-		return true, d.configure(ctx, e.Target)
+		return true, d.edit(ctx, d.user.ConfigureNodes, e.Target)
+	case Tune:
+		return true, d.edit(ctx, d.user.ConfigureDevices, e.Target)
 	case Break:
 		words := strings.Fields(e.Target)
 		if words[0] == "xid" {
@@ -75,11 +76,11 @@ func (d *Disturber) Do(ctx context.Context, e Event) (bool, error) {
 }
 
 // kill kills a component, unless it was killed just before.
-func (d *Disturber) kill(e Event) (bool, error) {
+func (d *Disturber) kill(ctx context.Context, e Event) (bool, error) {
 	if time.Now().Before(d.spared[e.Target]) {
 		return false, nil
 	}
-	did, err := d.signal(e.Target, syscall.SIGKILL)
+	did, err := d.signal(ctx, e.Target, syscall.SIGKILL)
 	if did {
 		d.spared[e.Target] = time.Now().Add(e.Spare)
 	}
@@ -121,50 +122,66 @@ func (d *Disturber) mark(key string, busy bool) {
 
 // programs are the product's, by component.
 var programs = map[string]string{
-	sandbox.Scheduler: "deviceshare-scheduler", sandbox.DevicePlugin: "deviceshare-device-plugin", sandbox.Webhook: "deviceshare-webhook",
+	Leader: "deviceshare-scheduler", Standby: "deviceshare-scheduler",
+	sandbox.DevicePlugin: "deviceshare-device-plugin", sandbox.Webhook: "deviceshare-webhook",
 }
 
-// signal sends a signal to one process of a component; false if none runs.
-func (d *Disturber) signal(component string, s syscall.Signal) (bool, error) {
-	var pids []int
-	if program, installed := programs[component]; installed {
-		all, err := members(d.proc, d.cluster.Cgroup())
+// signal sends a signal to one process of a target; false if none runs.
+func (d *Disturber) signal(ctx context.Context, target string, s syscall.Signal) (bool, error) {
+	isIt := func(member) bool { return true }
+	if target == Leader || target == Standby {
+		leader, err := d.cluster.LeadingScheduler(ctx)
 		if err != nil {
 			return false, err
 		}
-		for _, m := range all {
-			if m.program == program {
-				pids = append(pids, m.host)
-			}
-		}
-	} else {
-		for _, c := range d.cluster.Components() {
-			if c.Name == component && c.PID != 0 {
-				pids = append(pids, c.PID)
-			}
-		}
+		isIt = func(m member) bool { return (m.pod == string(leader.UID)) == (target == Leader) }
 	}
-	if len(pids) == 0 {
-		return false, nil
+	pids, err := d.processes(target, isIt)
+	if err != nil || len(pids) == 0 {
+		return false, err
 	}
-	chosen := pids[d.random.IntN(len(pids))]
-	if s == syscall.SIGCONT { // whichever was stopped
-		for _, pid := range pids {
-			_ = syscall.Kill(pid, s)
-		}
-		return true, nil
-	}
-	if err := syscall.Kill(chosen, s); err != nil && err != syscall.ESRCH {
-		return false, fmt.Errorf("send %q to %s, process %d: %w", s, component, chosen, err)
+	pid := pids[d.random.IntN(len(pids))]
+	if err := syscall.Kill(pid, s); err != nil && err != syscall.ESRCH {
+		return false, fmt.Errorf("send %q to %s, process %d: %w", s, target, pid, err)
 	}
 	return true, nil
 }
 
-// configure edits the nodes' ConfigMap. It is tried once: the next edit says something else.
-func (d *Disturber) configure(ctx context.Context, text string) error {
+// thaw lets all processes of a target go on, whichever was frozen and whichever leads by now.
+func (d *Disturber) thaw(target string) error {
+	pids, err := d.processes(target, func(member) bool { return true })
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been killed
+	}
+	return err
+}
+
+// processes are the machine's numbers of a target's processes, of those in pods only some.
+func (d *Disturber) processes(target string, isIt func(member) bool) ([]int, error) {
+	var pids []int
+	program, isInPods := programs[target]
+	if !isInPods {
+		for _, c := range d.cluster.Components() {
+			if c.Name == target && c.PID != 0 {
+				pids = append(pids, c.PID)
+			}
+		}
+		return pids, nil
+	}
+	all, err := members(d.proc, d.cluster.Cgroup())
+	for _, m := range all {
+		if m.program == program && isIt(m) {
+			pids = append(pids, m.host)
+		}
+	}
+	return pids, err
+}
+
+// edit edits a ConfigMap. It is tried once: the next edit says something else.
+func (d *Disturber) edit(ctx context.Context, configure func(context.Context, string) error, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return d.user.ConfigureNodes(ctx, text)
+	return configure(ctx, text)
 }
 
 // gpu orders something of the fake driver.
@@ -209,34 +226,5 @@ func (d *Disturber) route(ctx context.Context, verb string, m member) error {
 		return fmt.Errorf("find the API server's address: %w", err)
 	}
 	_, err = d.cluster.Run(ctx, "nsenter", "--net", "--target", strconv.Itoa(m.cluster), "ip", "route", verb, "blackhole", server.Hostname()+"/32")
-	return err
-}
-
-// records is where the device plugin keeps its records, filler a file there that leaves no room.
-const (
-	records = "/var/lib/deviceshare"
-	filler  = records + "/filler"
-)
-
-// Confine gives the device plugin's records a small disk of their own, so that it can be filled.
-// Its pod, and the keeper's, have to be made anew to see it.
-func (d *Disturber) Confine(ctx context.Context) error {
-	script := "cp -a " + records + " " + records + ".copy && mount -t tmpfs -o size=4m tmpfs " + records +
-		" && cp -a " + records + ".copy/. " + records + " && rm -r " + records + ".copy"
-	if out, err := d.cluster.Run(ctx, "sh", "-c", script); err != nil {
-		return fmt.Errorf("give the records a disk of their own: %w\n%s", err, out)
-	}
-	// The keeper's socket is below it.
-	return errors.Join(d.cluster.Restart(sandbox.Keeper), d.cluster.Restart(sandbox.DevicePlugin))
-}
-
-func (d *Disturber) fill(ctx context.Context) error {
-	// dd ends with an error when nothing more goes on the disk.
-	_, err := d.cluster.Run(ctx, "sh", "-c", "dd if=/dev/zero of="+filler+" bs=4k 2>/dev/null; test -s "+filler)
-	return err
-}
-
-func (d *Disturber) empty(ctx context.Context) error {
-	_, err := d.cluster.Run(ctx, "rm", "-f", filler)
 	return err
 }

@@ -3,13 +3,14 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/workload"
@@ -21,21 +22,29 @@ type Order struct {
 	// Pods are bare pods. Those of a gang are placed together or not at all.
 	Pods []*corev1.Pod
 	Gang bool
-	// Job makes pods until one has succeeded.
-	Job *batchv1.Job
+	// Controlled makes pods anew until they have done what they should.
+	Controlled Controlled
 }
 
-// modeKey and groupKey are annotations that users write.
-const (
-	modeKey  = "volcano.sh/vgpu-mode"
-	groupKey = "scheduling.k8s.io/group-name"
-)
+// Controlled is an object whose controller makes pods: a Job or a Deployment.
+type Controlled interface {
+	// Kind and Name are for people.
+	Kind() string
+	Name() string
+	Create(context.Context, kubernetes.Interface) error
+	// Done reports whether its pods have done what they should, and whether some of them failed.
+	Done(context.Context, kubernetes.Interface) (done, failed bool, err error)
+	Delete(context.Context, kubernetes.Interface, metav1.DeleteOptions) error
+}
+
+// modeKey is an annotation that users write.
+const modeKey = "volcano.sh/vgpu-mode"
 
 // order draws what a user creates.
 func order(name string, r *rand.Rand) Order {
 	kind := draw(r, []chance[string]{
 		{"hami-core", 5}, {"mig", 3}, {"mps", 3}, {"time-slicing", 2}, {"any mode", 3}, {"whole device", 1},
-		{"several containers", 3}, {"sidecar", 2}, {"gang", 2}, {"job", 4},
+		{"several containers", 3}, {"sidecar", 2}, {"gang", 2}, {"job", 4}, {"deployment", 2},
 	})
 	o := Order{Kind: kind}
 	switch kind {
@@ -52,11 +61,13 @@ func order(name string, r *rand.Rand) Order {
 	case "gang":
 		o.Gang = true
 		for i := range 3 {
-			p := shared(fmt.Sprintf("%s-%d", name, i), "hami-core", r).Annotate(groupKey, name)
+			p := shared(fmt.Sprintf("%s-%d", name, i), "hami-core", r).Annotate(workload.GroupKey, name)
 			o.Pods = append(o.Pods, p.Build())
 		}
 	case "job":
-		o.Job = job(name, shared(name, "", r).Build())
+		o.Controlled = newJob(name, shared(name, "", r).Build())
+	case "deployment":
+		o.Controlled = newDeployment(name, amount(r))
 	case "any mode":
 		o.Pods = []*corev1.Pod{shared(name, "", r).Build()}
 	default:
@@ -106,13 +117,3 @@ func limited(mib int64, r *rand.Rand) []string {
 func amount(r *rand.Rand) int64 { return 200 + r.Int64N(8000) }
 
 func seconds(r *rand.Rand) string { return strconv.Itoa(1 + r.IntN(6)) }
-
-// job makes a pod again until it has succeeded once.
-func job(name string, p *corev1.Pod) *batchv1.Job {
-	tries := int32(1000)
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: batchv1.JobSpec{BackoffLimit: &tries, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Annotations: p.Annotations}, Spec: p.Spec}},
-	}
-}

@@ -5,8 +5,12 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/procfs"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,34 +37,83 @@ func NewObserver(c *sandbox.Cluster) (*Observer, error) {
 	return &Observer{cluster: c, proc: proc, pods: map[string]Pod{}}, nil
 }
 
+// Sight is what came of one look.
+type Sight struct {
+	Violations []Violation
+	// Ledger says why the scheduler's ledger was not compared; nil if it was.
+	Ledger error
+}
+
 // Look reads everything and returns the promises that are broken. An error is one of looking: the
 // API server may be away.
 //
-// The order matters: the driver is asked before the API server, so that whoever uses a device is
-// known there; and a pod that has ended since is known from before.
-func (o *Observer) Look(ctx context.Context) ([]Violation, error) {
+// The order matters. The driver is asked before the API server, so that whoever uses a device is
+// known there; a pod that has ended since is known from before. Processes are listed before and
+// after the driver is asked, so that it is known who was alive at that moment.
+func (o *Observer) Look(ctx context.Context) (Sight, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all, err := members(o.proc, o.cluster.Cgroup())
+	before, err := members(o.proc, o.cluster.Cgroup())
 	if err != nil {
-		return nil, err
+		return Sight{}, err
 	}
+	show, err := o.cluster.FakeGPU(ctx, "show")
+	if err != nil {
+		return Sight{}, fmt.Errorf("ask the driver: %w", err)
+	}
+	after, err := members(o.proc, o.cluster.Cgroup())
+	if err != nil {
+		return Sight{}, err
+	}
+	owners := map[int]owner{}
+	for _, m := range before {
+		owners[m.cluster] = m.owner
+	}
+	now, err := readMachine(show, owners)
+	if err != nil {
+		return Sight{}, err
+	}
+	if err := o.ask(ctx); err != nil {
+		return Sight{}, err
+	}
+	ledger, err := o.ledger(ctx)
+	return Sight{Ledger: err, Violations: Violations(Scene{Pods: o.pods, Offers: o.offers, Processes: now.processes,
+		Partitions: now.partitions, Alive: alive(before, after), Ledger: ledger})}, nil
+}
+
+// Agree reports how the ledger of the scheduler that leads differs from what the API server says;
+// empty if it does not. It makes sense while nothing happens.
+func (o *Observer) Agree(ctx context.Context) (difference string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.ask(ctx); err != nil {
+		return "", err
+	}
+	ledger, err := o.ledger(ctx)
+	if err != nil {
+		return "", err
+	}
+	return disagreement(o.pods, ledger), nil
+}
+
+// Left lists what pods have left behind that are gone: memory at the driver, CDI specifications,
+// containers' directories.
+func (o *Observer) Left(ctx context.Context) ([]string, error) {
 	show, err := o.cluster.FakeGPU(ctx, "show")
 	if err != nil {
 		return nil, fmt.Errorf("ask the driver: %w", err)
 	}
-	owners := map[int]owner{}
-	for _, m := range all {
-		owners[m.cluster] = m.owner
+	var out []string
+	for line := range strings.Lines(show) {
+		if w := strings.Fields(line); len(w) > 0 && w[0] == "process" && !strings.Contains(line, "used_mib=0 ") {
+			out = append(out, strings.TrimSpace(line))
+		}
 	}
-	processes, err := readMachine(show, owners)
+	files, err := o.cluster.Run(ctx, "sh", "-c", "ls -d /run/cdi/volcano.sh-vgpu-*.json "+records+"/hami-core/containers/* 2>/dev/null || true")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list the device plugin's files: %w", err)
 	}
-	if err := o.ask(ctx); err != nil {
-		return nil, err
-	}
-	return Violations(Scene{Pods: o.pods, Offers: o.offers, Processes: processes}), nil
+	return append(out, strings.Fields(files)...), nil
 }
 
 // ask reads pods and node from the API server.
@@ -92,6 +145,36 @@ func (o *Observer) ask(ctx context.Context) error {
 		o.offers = offers
 	}
 	return err
+}
+
+// ledgerPatience is how long a scheduler may take to answer. One that is frozen never does.
+const ledgerPatience = 2 * time.Second
+
+// ledger asks the scheduler that leads what it believes.
+func (o *Observer) ledger(ctx context.Context) (Ledger, error) {
+	ctx, cancel := context.WithTimeout(ctx, ledgerPatience)
+	defer cancel()
+	address, err := o.cluster.SchedulerURL(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/deviceshare/ledger?node="+sandbox.NodeName, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask for the scheduler's ledger: %s: %s", answer.Status, text)
+	}
+	return readLedger(text, sandbox.NodeName)
 }
 
 // knowing is the pod with the IDs that it had when it was seen before: a container may have had

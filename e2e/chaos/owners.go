@@ -49,7 +49,7 @@ func members(proc procfs.FS, cgroup string) ([]member, error) {
 }
 
 // programOf names what a process runs: its file, and "keep" after the device plugin's in its other
-// role. A process that is ending has no name.
+// role. The name of a process that is ending is a dot.
 func programOf(p procfs.Proc) string {
 	file, _ := p.Executable()
 	if args, err := p.CmdLine(); err == nil && len(args) > 1 && args[1] == "keep" {
@@ -57,6 +57,24 @@ func programOf(p procfs.Proc) string {
 	}
 	return filepath.Base(file)
 }
+
+// alive are the containers that have a process which works, both times. A process that is ending has
+// no program any more.
+func alive(before, after []member) map[string]bool {
+	was := map[string]bool{}
+	for _, m := range before {
+		was[m.container] = was[m.container] || m.works()
+	}
+	out := map[string]bool{}
+	for _, m := range after {
+		if m.works() && was[m.container] {
+			out[m.container] = true
+		}
+	}
+	return out
+}
+
+func (m member) works() bool { return m.program != "." }
 
 // ownerOf finds the container in the cgroups of a process.
 func ownerOf(groups []procfs.Cgroup, cgroup string) (owner, bool) {

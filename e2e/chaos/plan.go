@@ -18,6 +18,7 @@ const (
 	Kill      Action = "kill"      // SIGKILL
 	Freeze    Action = "freeze"    // SIGSTOP, and SIGCONT after a while
 	Configure Action = "configure" // an edit of the nodes' ConfigMap
+	Tune      Action = "tune"      // an edit of the devices' ConfigMap
 	Break     Action = "break"     // a device fails, and works again after a while
 	Cut       Action = "cut"       // the device plugin does not reach the API server for a while
 	Fill      Action = "fill"      // the disk with the device plugin's records is full for a while
@@ -51,6 +52,12 @@ type chance[T any] struct {
 	weight int
 }
 
+// longestPause and longestSpare are the most of an event's Pause and Spare.
+const (
+	longestPause = 600 * time.Millisecond
+	longestSpare = 10 * time.Second
+)
+
 // Plan says what happens next. Equal seeds give equal plans.
 type Plan struct {
 	random *rand.Rand
@@ -63,15 +70,17 @@ func NewPlan(seed uint64) *Plan { return &Plan{random: rand.New(rand.NewPCG(seed
 // Next is the next event. Most are kills.
 func (p *Plan) Next() Event {
 	p.number++
-	e := Event{Number: p.number, Pause: time.Duration(p.random.Int64N(int64(time.Second)))}
-	e.Action = draw(p.random, []chance[Action]{{Kill, 88}, {Freeze, 4}, {Configure, 3}, {Break, 3}, {Cut, 1}, {Fill, 1}})
+	e := Event{Number: p.number, Pause: p.between(0, longestPause)}
+	e.Action = draw(p.random, []chance[Action]{{Kill, 87}, {Freeze, 4}, {Configure, 3}, {Tune, 1}, {Break, 3}, {Cut, 1}, {Fill, 1}})
 	switch e.Action {
 	case Kill:
-		e.Target, e.Spare = draw(p.random, victims()), p.between(0, 16*time.Second)
+		e.Target, e.Spare = draw(p.random, victims()), p.between(0, longestSpare)
 	case Freeze:
 		e.Target, e.For = draw(p.random, victims()), p.between(time.Second, 8*time.Second)
 	case Configure:
 		e.Target = p.settings()
+	case Tune:
+		e.Target = draw(p.random, tunings())
 	case Break:
 		e.Target = draw(p.random, []chance[string]{{"xid 3", 2}, {"xid 4", 2}, {"lose 6", 1}})
 		e.For = p.between(time.Second, 10*time.Second)
@@ -81,12 +90,18 @@ func (p *Plan) Next() Event {
 	return e
 }
 
+// Leader and Standby are the two schedulers, as targets.
+const (
+	Leader  = "scheduler that leads"
+	Standby = "scheduler that stands by"
+)
+
 // victims are the components, by how often they are taken: the more of the others wait for one
 // until it is back, the more seldom. Otherwise nothing would ever happen that could go wrong.
 func victims() []chance[string] {
 	return []chance[string]{
-		{sandbox.DevicePlugin, 45}, {sandbox.Webhook, 25}, {sandbox.Kubelet, 12}, {sandbox.Scheduler, 10},
-		{sandbox.Containerd, 5}, {sandbox.APIServer, 3},
+		{sandbox.DevicePlugin, 50}, {sandbox.Webhook, 30}, {sandbox.Kubelet, 8}, {Leader, 3}, {Standby, 4},
+		{sandbox.Containerd, 3}, {sandbox.APIServer, 2},
 	}
 }
 
@@ -97,8 +112,7 @@ const (
 	Moved = 7
 )
 
-// base gives devices of every mode, whatever the last device is. A T4 could not do all of them;
-// these are A100.
+// base gives devices of every mode, whatever the last device is.
 const base = `{"nodeconfig":[{"name":"` + sandbox.NodeName + `","operatingmode":"hami-core","devices":[` +
 	`{"index":0,"mode":"mig"},{"index":1,"mode":"mps"},{"index":2,"mode":"time-slicing"}%s]}]}`
 
@@ -111,6 +125,16 @@ func (p *Plan) settings() string {
 
 // Quiet is the edit with which a run begins and ends.
 func Quiet() string { return fmt.Sprintf(base, "") }
+
+// tunings are edits of the devices' ConfigMap. None changes what devices offer, so that all that
+// was given still fits. One is wrong.
+func tunings() []chance[string] {
+	return []chance[string]{{Untuned(), 3}, {"nvidia: {migPolicy: best-fit}", 2}, {"nvidia: {idleCompute: leave}", 2},
+		{"nvidia: {contextMemory: free}", 2}, {"nvidia: {migPolicy: none-such}", 1}}
+}
+
+// Untuned is the edit of the devices' ConfigMap that sets every default.
+func Untuned() string { return "nvidia: {}" }
 
 func (p *Plan) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(p.random.Int64N(int64(most-least)))

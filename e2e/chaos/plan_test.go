@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -39,14 +38,14 @@ func TestAPlanDoesEverythingAndMostlyKills(t *testing.T) {
 		if e.Action == Kill {
 			killed[e.Target]++
 		}
-		if lasts := e.Action != Kill && e.Action != Configure; lasts != (e.For > 0) {
+		if lasts := e.Action != Kill && e.Action != Configure && e.Action != Tune; lasts != (e.For > 0) {
 			t.Errorf("%v lasts %s", e, e.For)
 		}
-		if e.Pause < 0 || e.Pause > time.Second {
+		if e.Pause < 0 || e.Pause > longestPause {
 			t.Errorf("%v comes after %s", e, e.Pause)
 		}
 	}
-	for _, a := range []Action{Kill, Freeze, Configure, Break, Cut, Fill} {
+	for _, a := range []Action{Kill, Freeze, Configure, Tune, Break, Cut, Fill} {
 		if counts[a] < 50 {
 			t.Errorf("%s happened %d times of 10000", a, counts[a])
 		}
@@ -82,6 +81,18 @@ func TestEditsAreWellFormed(t *testing.T) {
 	}
 }
 
+func TestTuningsAreDrawn(t *testing.T) {
+	texts := map[string]bool{}
+	for _, e := range events(1, 10000) {
+		if e.Action == Tune {
+			texts[e.Target] = true
+		}
+	}
+	if len(texts) != len(tunings()) || !texts[Untuned()] {
+		t.Errorf("drawn %v", texts)
+	}
+}
+
 func TestOrdersHaveTheirNamesAndNothingFromElsewhere(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	kinds := map[string]bool{}
@@ -89,8 +100,8 @@ func TestOrdersHaveTheirNamesAndNothingFromElsewhere(t *testing.T) {
 		name := fmt.Sprintf("p0-%d", n)
 		o := order(name, r)
 		kinds[o.Kind] = true
-		if (o.Job == nil) == (len(o.Pods) == 0) || o.Gang != (len(o.Pods) == 3) {
-			t.Fatalf("%s: %d pods, a job %v, a gang %v", o.Kind, len(o.Pods), o.Job != nil, o.Gang)
+		if (o.Controlled == nil) == (len(o.Pods) == 0) || o.Gang != (len(o.Pods) == 3) {
+			t.Fatalf("%s: %d pods, controlled %v, a gang %v", o.Kind, len(o.Pods), o.Controlled != nil, o.Gang)
 		}
 		for _, p := range o.Pods {
 			if !strings.HasPrefix(p.Name, name) || p.Spec.SchedulerName != "volcano" {
@@ -98,7 +109,7 @@ func TestOrdersHaveTheirNamesAndNothingFromElsewhere(t *testing.T) {
 			}
 		}
 	}
-	if len(kinds) != 10 {
+	if len(kinds) != 11 {
 		t.Errorf("only %v", kinds)
 	}
 }

@@ -38,6 +38,27 @@ func (s Scene) uses(pod string, p Process) Scene {
 	return s
 }
 
+// runs has the pod's container be alive.
+func (s Scene) runs(pod string) Scene {
+	s.Alive = map[string]bool{"id-" + pod: true}
+	return s
+}
+
+// has are the driver's partitions.
+func (s Scene) has(all ...Partition) Scene {
+	s.Partitions = all
+	return s
+}
+
+// believes is a scheduler's ledger with these pods.
+func (s Scene) believes(pods ...Pod) Scene {
+	s.Ledger = Ledger{}
+	for _, p := range pods {
+		s.Ledger[p.UID] = p.holdings()
+	}
+	return s
+}
+
 func TestViolations(t *testing.T) {
 	partition := Share{Mode: "mig", Memory: 10, Profile: "1g.10gb", Start: 2, Size: 1}
 	waits := func(p *Pod) { p.Initialized = false }
@@ -81,6 +102,25 @@ func TestViolations(t *testing.T) {
 			uses("x", Process{Profile: "1g.10gb", Start: 2}).uses("y", Process{Profile: "1g.10gb", Start: 2}), "is used by containers id-x and id-y|ns/y works in 1g.10gb at slice 2"},
 		"another partition than the one given": {scene(onA("x", partition)).uses("x", Process{Profile: "1g.10gb", Start: 4}), "slice 4 of device a, which it was not given"},
 		"two processes in one partition":       {scene(onA("x", partition)).uses("x", Process{Profile: "1g.10gb", Start: 2}).uses("x", Process{Profile: "1g.10gb", Start: 2}), ""},
+
+		"a partition of a container that runs": {scene(onA("x", partition)).runs("x").has(Partition{"a", "1g.10gb", 2}), ""},
+		"one that was destroyed":               {scene(onA("x", partition)).runs("x"), "ns/x/main runs, and its 1g.10gb at slice 2 of device a is gone"},
+		"one that was made elsewhere":          {scene(onA("x", partition)).runs("x").has(Partition{"a", "1g.10gb", 3}, Partition{"b", "1g.10gb", 2}), "is gone"},
+		"one that was made in another size":    {scene(onA("x", partition)).runs("x").has(Partition{"a", "2g.20gb", 2}), "is gone"},
+		"one of a container that does not run": {scene(onA("x", partition)), ""},
+		"one of a pod that has ended":          {scene(onA("x", partition).with(func(p *Pod) { p.Holds = false })).runs("x"), ""},
+		"no partition was given":               {scene(onA("x", Share{})).runs("x"), ""},
+
+		"a scheduler that believes what was given":     {scene(onA("x", partition)).believes(onA("x", partition)), ""},
+		"one that believes another amount":             {scene(onA("x", Share{Memory: 1})).believes(onA("x", Share{Memory: 2})), "the scheduler believes that of ns/x"},
+		"one that believes another compute":            {scene(onA("x", Share{Cores: 1})).believes(onA("x", Share{Cores: 2})), "the scheduler believes"},
+		"one that believes another mode":               {scene(onA("x", Share{})).believes(onA("x", Share{Mode: "mps"})), "the scheduler believes"},
+		"one that does not believe in the whole":       {scene(onA("x", Share{Whole: true})).believes(onA("x", Share{})), "the scheduler believes"},
+		"one that believes another place":              {scene(onA("x", partition)).believes(onA("x", Share{Mode: "mig", Memory: 10, Profile: "1g.10gb", Start: 3, Size: 1})), "the scheduler believes"},
+		"one that believes in one container of two":    {scene(onA("x", Share{}).with(second(App, 1))).believes(onA("x", Share{})), "the scheduler believes"},
+		"one that has not heard of a pod":              {scene(onA("x", Share{})).believes(onA("y", Share{})), ""},
+		"one that has not heard of the end of a pod":   {scene(onA("x", Share{Memory: 1}).with(func(p *Pod) { p.Holds = false })).believes(onA("x", Share{Memory: 2})), ""},
+		"a scheduler that did not answer is not asked": {scene(onA("x", Share{})), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Violations(c.scene)
@@ -115,5 +155,30 @@ func TestOneByteTooMuchIsFoundAmongMany(t *testing.T) {
 	s.Pods[more.UID] = more
 	if got := Violations(s); len(got) != 1 || got[0].Promise != "shares" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// When nothing happens any more, all that one side knows and the other does not is a difference.
+func TestDisagreement(t *testing.T) {
+	x, y := onA("x", Share{Memory: 1}), onA("y", Share{Memory: 2})
+	ended := y.with(func(p *Pod) { p.Holds = false })
+	for name, c := range map[string]struct {
+		scene Scene
+		want  string
+	}{
+		"equal":                             {scene(x, y).believes(x, y), ""},
+		"equal, with a pod that has ended":  {scene(x, ended).believes(x), ""},
+		"both empty":                        {scene().believes(), ""},
+		"a pod that the scheduler lost":     {scene(x, y).believes(x), "the scheduler does not know ns/y"},
+		"a pod that it keeps after its end": {scene(x, ended).believes(x, y), "which holds nothing"},
+		"a pod that the API never knew":     {scene(x).believes(x, y), "which holds nothing"},
+		"another amount":                    {scene(x).believes(onA("x", Share{Memory: 3})), "the scheduler believes that of ns/x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := disagreement(c.scene.Pods, c.scene.Ledger)
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -113,12 +113,18 @@ func readOffers(n *corev1.Node) (map[string]Offer, error) {
 // owner says which container a process belongs to.
 type owner struct{ pod, container string }
 
+// machine is what the driver says at one moment.
+type machine struct {
+	processes  []Process
+	partitions []Partition
+}
+
 // readMachine reads what `fakegpuctl show` prints. owners are by process number. A process without
 // an owner is left out: it has ended since, or it is no container's, such as a server of MPS.
-func readMachine(show string, owners map[int]owner) ([]Process, error) {
-	var out []Process
-	var device, profile string
-	start := 0
+func readMachine(show string, owners map[int]owner) (machine, error) {
+	var out machine
+	var device string
+	var in Partition
 	for line := range strings.Lines(show) {
 		words := strings.Fields(line)
 		if len(words) == 0 {
@@ -126,26 +132,41 @@ func readMachine(show string, owners map[int]owner) ([]Process, error) {
 		}
 		switch words[0] {
 		case "device":
-			device, profile = report.Value(line, "uuid"), ""
+			device = report.Value(line, "uuid")
 		case "instance":
-			profile = report.Value(line, "profile")
-			start, _ = strconv.Atoi(report.Value(line, "start"))
-		case "process":
-			pid, err := strconv.Atoi(report.Value(line, "pid"))
-			used, err2 := strconv.ParseInt(report.Value(line, "used_mib"), 10, 64)
-			if err != nil || err2 != nil {
-				return nil, fmt.Errorf("read the driver's processes: line %q", strings.TrimSpace(line))
+			in = Partition{Device: device, Profile: report.Value(line, "profile")}
+			var err error
+			if in.Start, err = strconv.Atoi(report.Value(line, "start")); err != nil {
+				return machine{}, fmt.Errorf("read the driver's partitions: line %q: %w", strings.TrimSpace(line), err)
 			}
-			o, known := owners[pid]
+			if in.Profile != "" { // one that nobody can use yet has none
+				out.partitions = append(out.partitions, in)
+			}
+		case "process":
+			p, err := readProcess(line)
+			if err != nil {
+				return machine{}, err
+			}
+			o, known := owners[p.PID]
 			if !known {
 				continue
 			}
-			p := Process{PID: pid, Pod: o.pod, Container: o.container, Device: device, Memory: used << 20}
+			p.Pod, p.Container, p.Device = o.pod, o.container, device
 			if strings.HasPrefix(line, "    ") { // users of a partition are indented below it
-				p.Profile, p.Start = profile, start
+				p.Profile, p.Start = in.Profile, in.Start
 			}
-			out = append(out, p)
+			out.processes = append(out.processes, p)
 		}
 	}
 	return out, nil
+}
+
+// readProcess reads what a line says of the process alone.
+func readProcess(line string) (Process, error) {
+	pid, err := strconv.Atoi(report.Value(line, "pid"))
+	used, err2 := strconv.ParseInt(report.Value(line, "used_mib"), 10, 64)
+	if err != nil || err2 != nil {
+		return Process{}, fmt.Errorf("read the driver's processes: line %q", strings.TrimSpace(line))
+	}
+	return Process{PID: pid, Memory: used << 20}, nil
 }

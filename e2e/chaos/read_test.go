@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,11 +85,15 @@ func TestTheMachineIsReadFromWhatTheDriverShows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Process{
-		{PID: 7, Pod: "p", Container: "c", Device: "GPU-a", Memory: 20 << 20},
-		{PID: 9, Pod: "q", Container: "d", Device: "GPU-b", Profile: "1g.10gb", Start: 2, Memory: 5 << 20},
+	want := machine{
+		processes: []Process{
+			{PID: 7, Pod: "p", Container: "c", Device: "GPU-a", Memory: 20 << 20},
+			{PID: 9, Pod: "q", Container: "d", Device: "GPU-b", Profile: "1g.10gb", Start: 2, Memory: 5 << 20},
+		},
+		// The one of 4 has no compute instance: nobody can use it.
+		partitions: []Partition{{Device: "GPU-b", Profile: "1g.10gb", Start: 2}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(machine{})); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := readMachine("device uuid=GPU-a\n  process pid=x used_mib=1\n", owners); err == nil {
@@ -108,5 +113,38 @@ func TestAProcessBelongsToTheContainerOfItsCgroup(t *testing.T) {
 	}
 	if _, ok := ownerOf([]procfs.Cgroup{{Path: "/user.slice"}}, "/deviceshare-01234567"); ok {
 		t.Error("a process of no pod was taken")
+	}
+}
+
+const ledgerText = `{"version":1,"nodes":{"real-0":{"owners":{"u":{"assumed":true,"shares":[
+ {"container":"main","device":"GPU-b","mode":"mig","memoryBytes":5,"coresPercent":14,"profile":"1g.10gb","start":2},
+ {"container":"first","device":"GPU-a","mode":"hami-core","memoryBytes":7,"whole":true}]},"v":{"shares":[]}},
+ "blocked":[],"problems":[]}}}`
+
+func TestTheLedgerIsReadFromTheSchedulersAnswer(t *testing.T) {
+	got, err := readLedger([]byte(ledgerText), "real-0")
+	want := Ledger{"v": {}, "u": {
+		holding("first", Share{Device: "GPU-a", Mode: "hami-core", Memory: 7, Whole: true}),
+		holding("main", Share{Device: "GPU-b", Mode: "mig", Memory: 5, Cores: 14, Profile: "1g.10gb", Start: 2})}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	for _, wrong := range []string{"", "{", strings.Replace(ledgerText, `"blocked":[]`, `"blocked":["u"]`, 1)} {
+		if _, err := readLedger([]byte(wrong), "real-0"); err == nil {
+			t.Errorf("%.60q was read", wrong)
+		}
+	}
+}
+
+// A container is alive if it had a process that works both times, whichever that was.
+func TestWhoIsAlive(t *testing.T) {
+	in := func(container, program string) member {
+		return member{owner: owner{container: container}, program: program}
+	}
+	got := alive(
+		[]member{in("stays", "sh"), in("ends", "sh"), in("dying", "."), in("mixed", "."), in("mixed", "sh")},
+		[]member{in("stays", "client"), in("starts", "sh"), in("dying", "."), in("mixed", "sh"), in("ending", ".")})
+	if diff := cmp.Diff(map[string]bool{"stays": true, "mixed": true}, got); diff != "" {
+		t.Error(diff)
 	}
 }

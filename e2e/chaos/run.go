@@ -29,16 +29,6 @@ type Options struct {
 	Progress func(string)
 }
 
-// Report is what a run found.
-type Report struct {
-	Kills, Looks int
-	Took         time.Duration
-	Counts       string
-	Violations   []Violation
-	// Last are the last events before the first violation, or before the end.
-	Last string
-}
-
 // run is one run.
 type run struct {
 	Options
@@ -74,31 +64,66 @@ func Run(ctx context.Context, c *sandbox.Cluster, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	residents, err := r.settle(ctx, u)
+	if err != nil {
+		return Report{}, err
+	}
 	begin := time.Now()
 	more, stop := context.WithCancel(ctx)
 	defer stop()
 	var ordered sync.WaitGroup
 	ordered.Go(func() { traffic.Run(ctx, more, o.Lanes, o.Seed) })
 	kills := r.disturb(ctx)
+	took := time.Since(begin)
 	stop()
 	r.disturber.Settle()
-	if err := u.ConfigureNodes(ctx, Quiet()); err != nil {
+	if err := quiet(ctx, u); err != nil {
 		return Report{}, err
 	}
 	r.calm(ctx, &ordered)
+	r.agree(ctx)
+	for _, v := range residents.Gone(ctx, u) {
+		r.violated(v)
+	}
 	r.nothingLeft(ctx, u)
-	return r.report(kills, time.Since(begin)), errors.Join(ctx.Err())
+	return r.report(kills, took, time.Since(begin)), ctx.Err()
 }
 
-// prepare gives devices all modes and the records a disk that can be filled.
+// prepare runs two schedulers, gives devices all modes and the records a disk that can be filled.
 func (r *run) prepare(ctx context.Context, u *user.User) error {
-	if err := u.ConfigureNodes(ctx, Quiet()); err != nil {
+	if out, err := r.cluster.Upgrade(ctx, "--wait", "--set", "scheduler.replicas=2"); err != nil {
+		return fmt.Errorf("run two schedulers: %w\n%s", err, out)
+	}
+	if err := quiet(ctx, u); err != nil {
 		return err
 	}
 	if err := r.disturber.Confine(ctx); err != nil {
 		return err
 	}
 	return r.cluster.WaitReady(ctx, sandbox.DevicePlugin)
+}
+
+// quiet sets what no event changes for good. The API server, or what guards its writes, may just be
+// on its way back.
+func quiet(ctx context.Context, u *user.User) error {
+	for {
+		err := errors.Join(u.ConfigureNodes(ctx, Quiet()), u.ConfigureDevices(ctx, Untuned()))
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, time.Second)
+	}
+}
+
+// settle starts the residents and waits until they run.
+func (r *run) settle(ctx context.Context, u *user.User) (Residents, error) {
+	show, err := r.cluster.FakeGPU(ctx, "show")
+	if err != nil {
+		return nil, fmt.Errorf("ask the driver: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Patience)
+	defer cancel()
+	return settle(ctx, u, show)
 }
 
 func (r *run) traffic(ctx context.Context) (*Traffic, error) {
@@ -135,8 +160,12 @@ func (r *run) broken() bool {
 
 // disturb carries out the plan until enough was killed, and looks after each event.
 func (r *run) disturb(ctx context.Context) (kills int) {
-	plan, told := NewPlan(r.Seed), time.Now()
+	plan, told, breath := NewPlan(r.Seed), time.Now(), breath{}
 	for kills < r.Kills && ctx.Err() == nil && !r.broken() {
+		for breath.isNeeded(kills, r.progress()) && ctx.Err() == nil && !r.broken() {
+			pause(ctx, time.Second)
+			r.look(ctx)
+		}
 		e := plan.Next()
 		pause(ctx, e.Pause)
 		did, err := r.disturber.Do(ctx, e)
@@ -160,9 +189,29 @@ func (r *run) disturb(ctx context.Context) (kills int) {
 	return kills
 }
 
+// breathless is how many kills there may be in a row during which no order is met.
+const breathless = 15
+
+// breath says when a cluster has to be left alone for a while: one in which nothing succeeds any
+// more breaks no promises. It knows no time, because a busy machine needs more of it.
+type breath struct{ kills, progress int }
+
+// isNeeded reports whether too many kills have passed since there was progress.
+func (b *breath) isNeeded(kills, progress int) bool {
+	if progress > b.progress {
+		*b = breath{kills, progress}
+	}
+	return kills-b.kills >= breathless
+}
+
+// progress counts what came to a good end.
+func (r *run) progress() int {
+	return r.history.Of("pods succeeded") + r.history.Of("jobs complete") + r.history.Of("deployments complete")
+}
+
 // kindOf is the name under which an event is counted.
 func kindOf(e Event) string {
-	if e.Action == Configure || e.Action == Break {
+	if e.Action == Configure || e.Action == Tune || e.Action == Break {
 		return "events: " + string(e.Action)
 	}
 	return "events: " + string(e.Action) + " " + e.Target
@@ -172,13 +221,16 @@ func kindOf(e Event) string {
 func (r *run) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	found, err := r.observer.Look(ctx)
+	sight, err := r.observer.Look(ctx)
 	if err != nil {
 		r.history.Count("looks without an API server")
 		return
 	}
 	r.looks++
-	for _, v := range found {
+	if sight.Ledger != nil {
+		r.history.Count("looks without the scheduler's ledger")
+	}
+	for _, v := range sight.Violations {
 		r.violated(v)
 	}
 }
@@ -201,58 +253,44 @@ func (r *run) calm(ctx context.Context, ordered *sync.WaitGroup) {
 	}
 }
 
-// nothingLeft wants that no container uses a device when all pods are gone, and that nothing is
-// promised to anybody.
+// agree wants that the scheduler believes what the API server says, now that nothing happens.
+func (r *run) agree(ctx context.Context) {
+	r.expect(ctx, "ledger", func(ctx context.Context) (string, error) { return r.observer.Agree(ctx) })
+}
+
+// nothingLeft wants that nothing is used by or promised to anybody when all pods are gone.
 func (r *run) nothingLeft(ctx context.Context, u *user.User) {
 	if r.broken() {
 		return // pods that are stuck are shown already
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.Patience)
-	defer cancel()
 	if err := u.DeleteAll(ctx); err != nil {
 		r.violated(Violation{"nothing left", err.Error()})
 		return
 	}
-	for {
-		left, err := r.left(ctx)
-		if err == nil && left == "" {
+	r.expect(ctx, "nothing left", func(ctx context.Context) (string, error) {
+		left, err := r.observer.Left(ctx)
+		return strings.Join(left, "; "), err
+	})
+	r.agree(ctx)
+}
+
+// expect waits until nothing is wrong any more. What is not right in time breaks a promise.
+func (r *run) expect(ctx context.Context, promise string, wrong func(context.Context) (string, error)) {
+	ctx, cancel := context.WithTimeout(ctx, r.Patience)
+	defer cancel()
+	last, lastErr := "", error(nil)
+	for !r.broken() {
+		text, err := wrong(ctx)
+		if err == nil && text == "" {
 			return
 		}
 		if ctx.Err() != nil {
-			r.violated(Violation{"nothing left", fmt.Sprintf("%s (%v)", left, err)})
+			r.violated(Violation{promise, fmt.Sprintf("%s (%v)", last, lastErr)})
 			return
 		}
+		last, lastErr = text, err
 		pause(ctx, time.Second)
 	}
-}
-
-// left lists what pods left behind: processes at the driver, CDI specs, containers' directories.
-func (r *run) left(ctx context.Context) (string, error) {
-	var out []string
-	show, err := r.cluster.FakeGPU(ctx, "show")
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(show) {
-		if w := strings.Fields(line); len(w) > 0 && w[0] == "process" && !strings.Contains(line, "used_mib=0 ") {
-			out = append(out, strings.TrimSpace(line))
-		}
-	}
-	records, err := r.cluster.Run(ctx, "sh", "-c", "ls -d /run/cdi/volcano.sh-vgpu-*.json "+records+"/hami-core/containers/* 2>/dev/null || true")
-	if err != nil {
-		return "", err
-	}
-	out = append(out, strings.Fields(records)...)
-	return strings.Join(out, "; "), nil
-}
-
-func (r *run) report(kills int, took time.Duration) Report {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.found) == 0 {
-		r.last = r.history.Last()
-	}
-	return Report{Kills: kills, Looks: r.looks, Took: took, Counts: r.history.Counts(), Violations: r.found, Last: r.last}
 }
 
 // deviceAt is the UUID of the device with an index.

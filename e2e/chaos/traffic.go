@@ -10,14 +10,13 @@ import (
 	"sync"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"deviceshare/e2e/workload"
 )
 
 // Namespace is where the pods of a run are.
@@ -35,9 +34,6 @@ type Traffic struct {
 	// Lost and Moved are the UUIDs of the devices that Plan names so.
 	Lost, Moved string
 }
-
-// podGroups is the resource of Volcano's pod groups.
-var podGroups = schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "podgroups"}
 
 // Run keeps so many orders under way until more ends, and then waits for the last of them. ctx ends
 // everything at once.
@@ -59,8 +55,8 @@ func (t *Traffic) serve(ctx context.Context, o Order, r *rand.Rand) {
 	t.History.Count("orders: " + o.Kind)
 	ctx, cancel := context.WithTimeout(ctx, t.Patience)
 	defer cancel()
-	if o.Job != nil {
-		t.serveJob(ctx, o.Job)
+	if o.Controlled != nil {
+		t.serveControlled(ctx, o.Controlled)
 		return
 	}
 	if o.Gang {
@@ -85,7 +81,7 @@ func (t *Traffic) serve(ctx context.Context, o Order, r *rand.Rand) {
 	}
 	if o.Gang {
 		t.persist(ctx, "delete pod group", func() error {
-			err := t.Dynamic.Resource(podGroups).Namespace(Namespace).Delete(ctx, o.Pods[0].Annotations[groupKey], metav1.DeleteOptions{})
+			err := t.Dynamic.Resource(workload.PodGroups()).Namespace(Namespace).Delete(ctx, o.Pods[0].Annotations[workload.GroupKey], metav1.DeleteOptions{})
 			return unless(err, apierrors.IsNotFound)
 		})
 	}
@@ -123,7 +119,7 @@ func (t *Traffic) await(ctx context.Context, name string, early time.Time) {
 }
 
 func (t *Traffic) ended(p *corev1.Pod) {
-	o := judge(p, t.Lost)
+	o := Judge(p, t.Lost)
 	t.History.Count(o.Kind)
 	if o.Wrong != "" {
 		t.Found(Violation{"pods", o.Wrong + "\n" + t.log(p)})
@@ -177,42 +173,36 @@ func standing(p *corev1.Pod) string {
 	return text
 }
 
-// serveJob creates a job, waits until it is complete, and removes it with its pods.
-func (t *Traffic) serveJob(ctx context.Context, j *batchv1.Job) {
-	jobs := t.Client.BatchV1().Jobs(Namespace)
-	t.persist(ctx, "create job "+j.Name, func() error {
-		_, err := jobs.Create(ctx, j, metav1.CreateOptions{})
-		return unless(err, apierrors.IsAlreadyExists)
-	})
-	complete := false
-	for ctx.Err() == nil && !complete {
-		if now, err := jobs.Get(ctx, j.Name, metav1.GetOptions{}); err == nil && now.Status.Succeeded > 0 {
-			complete = true
-			t.History.Count("jobs complete")
-			if now.Status.Failed > 0 {
-				t.History.Count("jobs complete after more than one pod")
+// serveControlled creates an object, waits until its pods have done what they should, and removes
+// it with its pods.
+func (t *Traffic) serveControlled(ctx context.Context, o Controlled) {
+	what := o.Kind() + " " + o.Name()
+	t.persist(ctx, "create "+what, func() error { return unless(o.Create(ctx, t.Client), apierrors.IsAlreadyExists) })
+	isDone := false
+	for ctx.Err() == nil && !isDone {
+		done, failed, err := o.Done(ctx, t.Client)
+		if isDone = err == nil && done; isDone {
+			t.History.Count(o.Kind() + "s complete")
+			if failed {
+				t.History.Count(o.Kind() + "s complete after more than one pod")
 			}
 		}
 		pause(ctx, 250*time.Millisecond)
 	}
-	if !complete && context.Cause(ctx) == context.DeadlineExceeded {
-		t.Found(Violation{"pods", fmt.Sprintf("job %s has not completed after %s", j.Name, t.Patience)})
+	if !isDone && context.Cause(ctx) == context.DeadlineExceeded {
+		t.Found(Violation{"pods", fmt.Sprintf("%s has not completed after %s", what, t.Patience)})
 	}
 	foreground := metav1.DeletePropagationForeground
-	t.persist(ctx, "delete job "+j.Name, func() error {
-		return unless(jobs.Delete(ctx, j.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}), apierrors.IsNotFound)
+	t.persist(ctx, "delete "+what, func() error {
+		return unless(o.Delete(ctx, t.Client, metav1.DeleteOptions{PropagationPolicy: &foreground}), apierrors.IsNotFound)
 	})
 }
 
 // group creates the pod group of a gang.
 func (t *Traffic) group(ctx context.Context, pods []*corev1.Pod) {
-	g := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": podGroups.GroupVersion().String(), "kind": "PodGroup",
-		"metadata": map[string]any{"name": pods[0].Annotations[groupKey], "namespace": Namespace},
-		"spec":     map[string]any{"minMember": int64(len(pods))},
-	}}
+	g := workload.Group(pods[0].Annotations[workload.GroupKey], len(pods))
 	t.persist(ctx, "create pod group", func() error {
-		_, err := t.Dynamic.Resource(podGroups).Namespace(Namespace).Create(ctx, g, metav1.CreateOptions{})
+		_, err := t.Dynamic.Resource(workload.PodGroups()).Namespace(Namespace).Create(ctx, g, metav1.CreateOptions{})
 		return unless(err, apierrors.IsAlreadyExists)
 	})
 }

@@ -20,21 +20,15 @@ type Outcome struct {
 // unmet is how the CUDA client ends when a step did not end as expected.
 const unmet = 3
 
-// judge says how a pod ended. lost is a device that was taken from its programs.
-func judge(p *corev1.Pod, lost string) Outcome {
+// Judge says how a pod ended. lost is a device that was taken from its programs.
+func Judge(p *corev1.Pod, lost string) Outcome {
 	if p.Status.Phase == corev1.PodSucceeded {
 		return Outcome{Kind: "pods succeeded"}
 	}
-	started, forgotten := false, false
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		started = started || s.State.Terminated != nil || s.State.Running != nil
-		forgotten = forgotten || s.State.Terminated != nil && s.State.Terminated.Reason == "Unknown" && s.State.Terminated.ExitCode == 255
-	}
-	if forgotten {
-		// So containerd reports a container that it was starting when it was killed.
+	if slices.ContainsFunc(slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses), isForgotten) {
 		return Outcome{Kind: "pods failed that containerd was starting when it was killed"}
 	}
-	if !started && strings.Contains(p.Status.Reason, "AdmissionError") {
+	if strings.Contains(p.Status.Reason, "AdmissionError") && !allBegan(p) {
 		return Outcome{Kind: "pods refused by the kubelet: " + p.Status.Reason}
 	}
 	if lost != "" && strings.Contains(p.Annotations[placementKey], lost) {
@@ -42,6 +36,24 @@ func judge(p *corev1.Pod, lost string) Outcome {
 	}
 	return Outcome{Kind: "pods failed", Wrong: fmt.Sprintf("pod %s/%s failed: %s %s%s",
 		p.Namespace, p.Name, p.Status.Reason, p.Status.Message, endings(p))}
+}
+
+// isForgotten recognises how containerd reports a container that it was starting when it was killed.
+func isForgotten(s corev1.ContainerStatus) bool {
+	return s.State.Terminated != nil && s.State.Terminated.Reason == "Unknown" && s.State.Terminated.ExitCode == 255
+}
+
+// allBegan reports whether every container of a pod has run, those before it aside. A kubelet that
+// was killed admits its pods again, and refuses one that has a container which never ran and whose
+// devices fail or are unknown at that moment, whatever its other containers do. That a container has
+// an ID is no proof: containerd may have been killed between its creation and its start. Whether a
+// pod that ran was refused is seen at the residents.
+func allBegan(p *corev1.Pod) bool {
+	began := func(s corev1.ContainerStatus) bool {
+		ended := s.State.Terminated != nil && s.State.Terminated.Reason != "ContainerStatusUnknown"
+		return s.State.Running != nil || ended
+	}
+	return len(p.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return !began(s) })
 }
 
 // endings tells how the containers of a pod ended.

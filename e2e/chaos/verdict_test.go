@@ -9,12 +9,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestHowPodsEnd(t *testing.T) {
 	exit := func(code int32) []corev1.ContainerStatus {
 		return []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: code}}}}
+	}
+	// So the kubelet writes of a container that it does not find.
+	lostSight := func(id string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: "b", ContainerID: id, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{Reason: "ContainerStatusUnknown", ExitCode: 137}}}
 	}
 	on := func(device string) map[string]string {
 		return map[string]string{placementKey: `{"uuid":"` + device + `"}`}
@@ -28,6 +34,12 @@ func TestHowPodsEnd(t *testing.T) {
 			"pods refused by the kubelet: UnexpectedAdmissionError", ""},
 		"one that had run cannot have been refused": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError",
 			ContainerStatuses: exit(0)}}, "pods failed", "UnexpectedAdmissionError"},
+		"one whose init container had run, refused when the kubelet came back": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError",
+			InitContainerStatuses: exit(137), ContainerStatuses: []corev1.ContainerStatus{{Name: "main"}}}}, "pods refused by the kubelet: UnexpectedAdmissionError", ""},
+		"one of whose containers one had run": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError",
+			ContainerStatuses: append(exit(0), lostSight(""))}}, "pods refused by the kubelet: UnexpectedAdmissionError", ""},
+		"one whose only container was made and not started": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError",
+			ContainerStatuses: []corev1.ContainerStatus{lostSight("containerd://x")}}}, "pods refused by the kubelet: UnexpectedAdmissionError", ""},
 		"one that got more than its limit": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(3)}},
 			"pods failed", "it got what it should not get"},
 		"one whose container was killed": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(137)}},
@@ -41,11 +53,31 @@ func TestHowPodsEnd(t *testing.T) {
 			Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(3)}}, "pods failed", "exit code 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := judge(&c.pod, "GPU-lost")
+			got := Judge(&c.pod, "GPU-lost")
 			if got.Kind != c.kind || (got.Wrong == "") != (c.wrong == "") || !strings.Contains(got.Wrong, c.wrong) {
 				t.Errorf("got %+v", got)
 			}
 		})
+	}
+}
+
+// A resident runs on in the container in which it was first seen.
+func TestWhoHasMoved(t *testing.T) {
+	at := func(uid, id string, phase corev1.PodPhase) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Status: corev1.PodStatus{Phase: phase,
+			ContainerStatuses: []corev1.ContainerStatus{{ContainerID: id}}}}
+	}
+	before := at("u", "c", corev1.PodRunning)
+	for want, now := range map[string]*corev1.Pod{
+		"":                      at("u", "c", corev1.PodRunning),
+		"is another pod":        at("v", "c", corev1.PodRunning),
+		"does not run any more": at("u", "c", corev1.PodFailed),
+		"was started again":     at("u", "d", corev1.PodRunning),
+		"has no container":      {ObjectMeta: metav1.ObjectMeta{UID: "u"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+	} {
+		if got := moved(before, now); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 
@@ -64,5 +96,18 @@ func TestHistoryKeepsTheLastEventsAndAllCounts(t *testing.T) {
 	}
 	if got := h.Counts(); got != "      60  events\n       1  others\n" || h.Of("events") != 60 {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestAClusterIsLeftAloneWhenNothingSucceeds(t *testing.T) {
+	var b breath
+	for _, step := range []struct {
+		kills, progress int
+		want            bool
+	}{{0, 0, false}, {breathless - 1, 0, false}, {breathless, 0, true}, {breathless, 0, true}, {breathless, 1, false},
+		{2*breathless - 1, 1, false}, {2 * breathless, 1, true}, {2 * breathless, 5, false}} {
+		if got := b.isNeeded(step.kills, step.progress); got != step.want {
+			t.Errorf("%+v: got %v", step, got)
+		}
 	}
 }

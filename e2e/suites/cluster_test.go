@@ -5,9 +5,8 @@ package suites
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 // hopper enters and leaves mode mig without a reset.
 const (
 	gpus      = 8
-	memoryMiB = 81920
+	memoryMiB = sandbox.CardMiB
 	hopper    = 6
 )
 
@@ -81,16 +80,9 @@ func start(t *testing.T, o sandbox.Options) *world {
 
 // topology is seven A100 and one H100 on two NUMA nodes.
 func topology() string {
-	var b strings.Builder
-	b.WriteString("fakegpu 1\ndriver 580.95.05 cuda 13.0\n")
-	for i := range gpus {
-		model := `"NVIDIA A100-SXM4-80GB" cc=8.0 sms=108`
-		if i == hopper {
-			model = `"NVIDIA H100 80GB HBM3" cc=9.0 sms=132`
-		}
-		fmt.Fprintf(&b, "gpu model=%s memory=%dMiB numa=%d mig=capable pci=0000:%02x:00.0\n", model, memoryMiB, i/4, 7+8*i)
-	}
-	return b.String()
+	cards := slices.Repeat([]sandbox.Card{sandbox.A100()}, gpus)
+	cards[hopper] = sandbox.H100()
+	return sandbox.Topology(cards...)
 }
 
 // user gives a suite its own namespace, emptied at the end, and a deadline: slack times what it

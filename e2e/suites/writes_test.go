@@ -10,8 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"deviceshare/e2e/sandbox"
@@ -31,7 +29,7 @@ func testWrites(t *testing.T, w *world) {
 	w.group(t, u.Namespace(), "half", gpus+1)
 	for i := range gpus + 1 { // each wants a device for itself: one too many
 		p := pod(fmt.Sprintf("gang-%d", i)).App("main", workload.Ask{Number: 1, Memory: memoryMiB - 1000}, "forever").
-			Annotate("scheduling.k8s.io/group-name", "half").Build()
+			Annotate(workload.GroupKey, "half").Build()
 		if err := u.Create(ctx, p); err != nil {
 			t.Fatal(err)
 		}
@@ -125,13 +123,7 @@ func (w *world) group(t *testing.T, namespace, name string, members int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
-		"metadata": map[string]any{"name": name},
-		"spec":     map[string]any{"minMember": int64(members), "queue": "default"},
-	}}
-	groups := client.Resource(schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "podgroups"})
-	if _, err := groups.Namespace(namespace).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Resource(workload.PodGroups()).Namespace(namespace).Create(t.Context(), workload.Group(name, members), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

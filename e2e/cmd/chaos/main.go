@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -67,23 +66,9 @@ func run(ctx context.Context, o chaos.Options) error {
 	}
 	fmt.Printf("seed %d, %d kills\n", o.Seed, o.Kills)
 	report, err := chaos.Run(ctx, cluster, o)
-	fmt.Print(text(report))
+	fmt.Print(report)
 	if len(report.Violations) > 0 {
 		err = errors.Join(err, errBroken)
 	}
 	return errors.Join(err, cluster.Stop())
-}
-
-// text is a report for people.
-func text(r chaos.Report) string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "%d kills in %.0f s, looked %d times, %d violations\n%s", r.Kills, r.Took.Seconds(), r.Looks, len(r.Violations), r.Counts)
-	if len(r.Violations) == 0 {
-		return out.String()
-	}
-	fmt.Fprintf(&out, "the last events before the first violation:\n%s\n", r.Last)
-	for _, v := range r.Violations {
-		fmt.Fprintln(&out, v)
-	}
-	return out.String()
 }
