@@ -59,11 +59,14 @@ func (p *keeperProcess) start() {
 	})
 }
 
-// kill ends it without a word, frozen or not.
+// kill ends it without a word, frozen or not, and waits until the kubelet has noticed.
 func (p *keeperProcess) kill() {
 	p.signal(syscall.SIGKILL)
 	_ = p.cmd.Wait()
 	p.cmd, p.frozen = nil, false
+	for p.kubelet.Reads("deviceshare-proxy.sock") {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // freeze lets it accept connections and answer nothing.

@@ -41,7 +41,7 @@ type Kubelet struct {
 	resource string
 	client   pluginapi.DevicePluginClient
 	conn     *grpc.ClientConn
-	streams  map[*grpc.ClientConn]bool // whose lists are taken in: conn, and those of earlier registrations
+	streams  map[*grpc.ClientConn]string // endpoints whose lists are taken in: conn's, and earlier ones
 	healthy  map[string]bool
 	entries  []entry
 	pods     map[string]*corev1.Pod // by UID
@@ -74,7 +74,7 @@ func Start(t *testing.T) *Kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &Kubelet{Directory: dir, changed: make(chan struct{}), open: make(chan struct{}), healthy: map[string]bool{}, streams: map[*grpc.ClientConn]bool{}, pods: map[string]*corev1.Pod{}}
+	k := &Kubelet{Directory: dir, changed: make(chan struct{}), open: make(chan struct{}), healthy: map[string]bool{}, streams: map[*grpc.ClientConn]string{}, pods: map[string]*corev1.Pod{}}
 	close(k.open)
 	for _, sub := range []string{"device-plugins", "pod-resources"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
@@ -128,7 +128,7 @@ func (k *Kubelet) listen() error {
 func (k *Kubelet) stop() {
 	k.mu.Lock()
 	server, streams := k.server, k.streams
-	k.conn, k.client, k.healthy, k.streams = nil, nil, nil, map[*grpc.ClientConn]bool{}
+	k.conn, k.client, k.healthy, k.streams = nil, nil, nil, map[*grpc.ClientConn]string{}
 	k.wake()
 	k.mu.Unlock()
 	server.Stop()
@@ -213,7 +213,7 @@ func (k *Kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*
 		return nil, err
 	}
 	k.mu.Lock()
-	k.resource, k.client, k.conn, k.streams[conn] = r.GetResourceName(), client, conn, true
+	k.resource, k.client, k.conn, k.streams[conn] = r.GetResourceName(), client, conn, r.GetEndpoint()
 	k.count++
 	k.wake()
 	k.mu.Unlock()
@@ -229,7 +229,7 @@ func (k *Kubelet) follow(conn *grpc.ClientConn, stream grpc.ServerStreamingClien
 		answer, err := stream.Recv()
 		k.mu.Lock()
 		switch {
-		case !k.streams[conn]: // of an earlier life, or forgotten
+		case k.streams[conn] == "": // of an earlier life, or forgotten
 			err = errForgotten
 		case err != nil:
 			delete(k.streams, conn)
@@ -266,6 +266,13 @@ func (k *Kubelet) Watch(watch func(before, now Seen)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.watch = watch
+}
+
+// Reads reports whether lists of an endpoint are taken in, be its registration the latest or not.
+func (k *Kubelet) Reads(endpoint string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Contains(slices.Collect(maps.Values(k.streams)), endpoint)
 }
 
 // Health is the slots that the kubelet knows, with their health.
