@@ -44,7 +44,7 @@ func TestAnUpdateOfTheChartDoesNotEndTheKeeper(t *testing.T) {
 func TestTheKeeperIsWhereTheDevicePluginLooksForIt(t *testing.T) {
 	specs := pods(decode(t, render(t, values{
 		"devicePlugin.stateDir": "/state", "devicePlugin.mpsDir": "/meet", "devicePlugin.driverRoot": "/drv",
-		"devicePlugin.nodeSelector": map[string]any{"gpu": "yes"}, "devicePlugin.extraArgs": []any{"--mps-control=other"}, "keeper.registration": true,
+		"devicePlugin.nodeSelector": map[string]any{"gpu": "yes"}, "devicePlugin.extraArgs": []any{"--mps-control=other"},
 	})))
 	plugin, keeper := specs["deviceshare-device-plugin"], specs["deviceshare-keeper"]
 	a, b := plugin.Containers[0], keeper.Containers[0]

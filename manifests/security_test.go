@@ -87,7 +87,7 @@ func requireRows(t *testing.T, page, heading string, privileges []string) {
 }
 
 func TestThePrivilegesOfTheKeeperAreThoseOfTheTable(t *testing.T) {
-	want := []string{"hostPID", "hostPath dev", "hostPath driver", "hostPath mps", "hostPath socket", "keeper: privileged"}
+	want := []string{"hostPID", "hostPath dev", "hostPath driver", "hostPath kubelet", "hostPath mps", "hostPath socket", "keeper: privileged"}
 	spec := pods(decode(t, read(t, installFile)))["deviceshare-keeper"]
 	if got := privileges(spec); !slices.Equal(got, want) {
 		t.Errorf("privileges %q, the table has %q", got, want)

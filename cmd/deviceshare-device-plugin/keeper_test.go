@@ -18,7 +18,7 @@ func TestAPluginWithAKeeperStopsAtOnceAndIsNotMissed(t *testing.T) {
 	p.await("the devices", func() bool { return p.offered() == 2 })
 	told, tell := context.WithCancel(t.Context())
 	tell()
-	p.plugin.agent.Leave(told, t.Context(), true, never)
+	p.plugin.agent.Leave(told, t.Context(), p.plugin.slots, never)
 	if p.offered() != 2 {
 		t.Errorf("%d devices are offered", p.offered())
 	}
@@ -30,7 +30,9 @@ func keeper(p *program) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.tune = func(o *options) { o.places.Keeper, o.places.Grace = directory, time.Hour }
+	p.tune = func(o *options) {
+		o.places.Keeper, o.places.Grace, o.places.Move = directory, time.Hour, kubelet.MoveTimes{Patience: never, Steady: never}
+	}
 	o := defaults()
 	p.tune(o)
 	o.places.Root = kubelet.Directory(p.kubelet.Directory)

@@ -236,7 +236,7 @@ func TestAPluginThatIsToldToStopTakesItsDevicesBackFirst(t *testing.T) {
 	told, tell := context.WithCancel(t.Context())
 	working, end := context.WithCancel(t.Context())
 	left := make(chan struct{})
-	go func() { defer close(left); p.plugin.agent.Leave(told, working, false, never) }()
+	go func() { defer close(left); p.plugin.agent.Leave(told, working, p.plugin.slots, never) }()
 	select {
 	case <-left:
 		t.Fatal("it leaves without being told")
@@ -262,14 +262,14 @@ func TestAPluginThatIsToldToStopDoesNotStayForEver(t *testing.T) {
 	p.await("the devices", func() bool { return p.offered() == 2 })
 	told, tell := context.WithCancel(t.Context())
 	tell()
-	p.plugin.agent.Leave(told, t.Context(), false, 10*time.Millisecond)
+	p.plugin.agent.Leave(told, t.Context(), p.plugin.slots, 10*time.Millisecond)
 }
 
 func TestAPluginWithoutADriverStopsAtOnce(t *testing.T) {
 	p := launch(t, func(p *program) { p.driver.Miss(errors.New("not found")) })
 	told, tell := context.WithCancel(t.Context())
 	tell()
-	p.plugin.agent.Leave(told, t.Context(), false, never)
+	p.plugin.agent.Leave(told, t.Context(), p.plugin.slots, never)
 }
 
 func TestARefusedStartIsAnEventOfThePod(t *testing.T) {

@@ -67,7 +67,7 @@ func run(ctx context.Context, o *options) error {
 	group, working := errgroup.WithContext(working)
 	group.Go(func() error {
 		defer end()
-		p.agent.Leave(ctx, working, o.places.Keeper != "", agent.LeaveFor)
+		p.agent.Leave(ctx, working, p.slots, agent.LeaveFor)
 		return nil
 	})
 	p.start(working, group)

@@ -178,7 +178,7 @@ func (b *bench) restart(files hostnode.Files) {
 	b.t.Helper()
 	b.stop()
 	seen := 0
-	b.kubelet.Await(b.t, "nothing", func(_, _, registrations int) bool { seen = registrations; return true })
+	b.kubelet.Await(b.t, "that the device plugin is gone", func(healthy, _, registrations int) bool { seen = registrations; return healthy == 0 })
 	b.start(files)
 	b.kubelet.Await(b.t, "the restarted device plugin", func(_, _, registrations int) bool { return registrations > seen })
 }
@@ -213,6 +213,8 @@ func (h handler) Allocated(slots []string, name string) {
 		h.b.keeper.Allocated(slots, id)
 	}
 }
+
+func (h handler) Forget() { h.b.keeper.ForgetAllocations() }
 
 func (h handler) Start(ctx context.Context, slots []string) error {
 	return h.b.keeper.Start(ctx, slots)

@@ -133,6 +133,10 @@ func (k *Keeper) Allocated(slots []string, id string) {
 	}
 }
 
+// ForgetAllocations forgets the names of allocations: others may have named later ones of the same
+// slots. Those of containers that have started are recorded.
+func (k *Keeper) ForgetAllocations() { k.memory.Clear() }
+
 // Remembered is the allocation id of a container with exactly these slots: the
 // recorded one, else that of the latest allocation of the slots, which is the one
 // of the container that has them now.

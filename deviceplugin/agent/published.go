@@ -40,14 +40,14 @@ func (s Slots) Devices() []*pluginapi.Device {
 	return kubelet.Slots(&inv, s.State().NUMA())
 }
 
-// NewSlotServer returns the server of the slots, at the kubelet or at the proxy that is
-// registered for us. It tells the agent whether the kubelet knows the devices.
+// NewSlotServer returns the server of the slots, at the proxy that is registered for us, or at the
+// kubelet. It tells the agent whether the kubelet knows the devices.
 func NewSlotServer(places *kubelet.Places, s Slots, keeper *Keeper) *kubelet.Server {
-	directory, proxied := places.Registry()
 	var taking sync.Mutex // so that the last answer of Taken is the last one sent
 	var server *kubelet.Server
 	server = kubelet.NewServer(kubelet.ServerConfig{
-		Directory: directory, Socket: "deviceshare-count.sock", Offer: s, Handler: handler{keeper}, Proxied: proxied,
+		Directory: places.Root.DevicePlugins(), Keeper: places.Keeper, Move: places.Move,
+		Socket: "deviceshare-count.sock", Offer: s, Handler: handler{keeper},
 		Taken: func() {
 			taking.Lock()
 			defer taking.Unlock()
@@ -75,6 +75,9 @@ func (h handler) Allocated(slots []string, name string) {
 		h.Keeper.Allocated(slots, id)
 	}
 }
+
+// Forget implements kubelet.Handler.
+func (h handler) Forget() { h.ForgetAllocations() }
 
 // Published is what the node object is kept equal to.
 type Published struct {
@@ -116,16 +119,22 @@ func (s Shown) Snapshot() metrics.Snapshot {
 // binding is still admitted.
 const LeaveFor = 2 * time.Second
 
+// Registration tells who is registered with the kubelet.
+type Registration interface {
+	// IsHeld reports whether the kubelet goes on knowing the devices when the plugin ends.
+	IsHeld() bool
+}
+
 // Leave returns when told ends and the node was given some time to take no more pods, or
-// when the plugin ends by itself, which is when working does. A proxied plugin is not
-// missed: the kubelet goes on admitting pods, and they wait for the next one.
-func (a *Agent) Leave(told, working context.Context, proxied bool, some time.Duration) {
+// when the plugin ends by itself, which is when working does. A plugin whose registration is held
+// by a proxy is not missed: the kubelet goes on admitting pods, and they wait for the next one.
+func (a *Agent) Leave(told, working context.Context, r Registration, some time.Duration) {
 	select {
 	case <-working.Done():
 		return
 	case <-told.Done():
 	}
-	if !a.State().Scanned() || proxied {
+	if !a.State().Scanned() || r.IsHeld() {
 		return // nothing is offered, or it stays so
 	}
 	klog.InfoS("stopping; the node takes no more pods", "after", some)

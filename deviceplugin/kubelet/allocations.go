@@ -37,6 +37,13 @@ func (a *Allocations) Put(slots []string, name string) (news bool) {
 	return true
 }
 
+// Clear forgets all.
+func (a *Allocations) Clear() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.names = nil
+}
+
 // Get is the allocation of exactly these slots; false if none is remembered.
 func (a *Allocations) Get(slots []string) (name string, ok bool) {
 	a.mu.Lock()

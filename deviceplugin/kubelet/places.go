@@ -16,22 +16,24 @@ type Places struct {
 	// Root is the kubelet's root directory.
 	Root Directory
 	// Keeper is the directory in which a Proxy takes registrations; "" if the device plugin
-	// registers with the kubelet itself.
+	// always registers with the kubelet itself.
 	Keeper string
 	// Grace is that of the Proxy.
 	Grace time.Duration
+	// Move says when the device plugin goes from the Proxy to the kubelet and back.
+	Move MoveTimes
 }
 
 // DefaultPlaces are those of a usual node, without a Proxy.
 func DefaultPlaces() Places {
-	return Places{Root: "/var/lib/kubelet", Grace: 2 * time.Minute}
+	return Places{Root: "/var/lib/kubelet", Grace: 2 * time.Minute, Move: DefaultMoveTimes()}
 }
 
 // AddFlags adds the flags, with the values of p as defaults.
 func (p *Places) AddFlags(f *pflag.FlagSet) {
 	f.StringVar((*string)(&p.Root), "kubelet-dir", string(p.Root), "the kubelet's root directory")
 	f.StringVar(&p.Keeper, "keeper-dir", p.Keeper,
-		"directory in which the keeper (subcommand keep) takes the device plugin's registration and stays registered with the kubelet for it; empty registers with the kubelet directly, which refuses pods for good while this process is away")
+		"directory in which the keeper (subcommand keep) takes the device plugin's registration and stays registered with the kubelet for it; while it does not, and if this is empty, the device plugin registers with the kubelet directly, which refuses pods for good while this process is away")
 	f.DurationVar(&p.Grace, "keeper-grace", p.Grace, "how long the keeper offers the slots of a device plugin that is away")
 }
 
@@ -47,14 +49,6 @@ func (p *Places) Check() []error {
 		wrong = append(wrong, fmt.Errorf("--keeper-grace=%s: want a time that is not negative", p.Grace))
 	}
 	return wrong
-}
-
-// Registry is the directory in which the device plugin registers, and whether that is a Proxy's.
-func (p *Places) Registry() (directory string, proxied bool) {
-	if p.Keeper != "" {
-		return p.Keeper, true
-	}
-	return p.Root.DevicePlugins(), false
 }
 
 // NewProxy returns the Proxy of these places.

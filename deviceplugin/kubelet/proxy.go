@@ -4,7 +4,6 @@ package kubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -28,7 +27,7 @@ type ProxyConfig struct {
 	// Kubelet is the kubelet's directory of device plugins.
 	Kubelet string
 	// Directory is where the device plugin registers instead. It is made if it is missing, and
-	// must belong to the Proxy alone.
+	// must belong to the Proxy and the plugin alone.
 	Directory string
 	// Grace is how long the slots of a plugin that is away stay healthy.
 	Grace time.Duration
@@ -49,38 +48,53 @@ type ProxyConfig struct {
 //
 // The standard gRPC health service at the plugin's side tells whether the kubelet takes the list.
 // A Proxy holds one resource: that of the latest plugin that has listed slots.
+//
+// A plugin for which no Proxy does its part registers with the kubelet itself, and leaves a mark
+// in the Directory. A Proxy that was only slow, or frozen, says nothing more to the kubelet then.
+// It does not end its registration either: the kubelet would forget the plugin with it. When the
+// plugin is back, its own registration has ended, and the Proxy registers anew.
 type Proxy struct {
 	cfg         ProxyConfig
 	server      *Server
 	health      *health.Server
 	allocations Allocations
 
-	mu      sync.Mutex
-	state   proxyState
-	count   int            // sessions that began
-	current *pluginSession // that of state, nil while the plugin is away
-	next    *pluginSession // registered and has not listed its slots yet
-	readers []chan struct{}
+	mu       sync.Mutex
+	standing standing
+	dismiss  context.CancelFunc // ends the registration with the kubelet; nil while there is none
+	state    proxyState
+	count    int            // sessions that began
+	current  *pluginSession // that of state, nil while the plugin is away
+	next     *pluginSession // registered and has not listed its slots yet
+	readers  []chan struct{}
 }
 
 // NewProxy returns a proxy that has not started.
 func NewProxy(cfg ProxyConfig) *Proxy {
 	p := &Proxy{cfg: cfg, health: health.NewServer()}
 	p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
-	var telling sync.Mutex // so that the last answer of Taken is the last one told
 	p.server = NewServer(ServerConfig{
-		Directory: cfg.Kubelet, Socket: "deviceshare-proxy.sock", Offer: proxyOffer{p}, Handler: proxyHandler{p},
-		Taken: func() {
-			telling.Lock()
-			defer telling.Unlock()
-			status := healthpb.HealthCheckResponse_NOT_SERVING
-			if p.server.Taken() {
-				status = healthpb.HealthCheckResponse_SERVING
-			}
-			p.health.SetServingStatus("", status)
-		},
+		Directory: cfg.Kubelet, Socket: "deviceshare-proxy.sock", Offer: proxyOffer{p}, Handler: proxyHandler{p}, Taken: p.tell,
 	})
 	return p
+}
+
+// tell tells the plugin whether the kubelet takes the list.
+func (p *Proxy) tell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := p.server.Taken()
+	if !taken && !p.state.present {
+		p.look()
+	}
+	if !taken && p.standing == superseded && p.dismiss != nil {
+		p.dismiss() // before it registers again
+	}
+	status := healthpb.HealthCheckResponse_NOT_SERVING
+	if taken && p.standing == inForce {
+		status = healthpb.HealthCheckResponse_SERVING
+	}
+	p.health.SetServingStatus("", status)
 }
 
 // Run works until ctx ends, and for a moment longer if a plugin has to be told.
@@ -97,12 +111,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	pluginapi.RegisterRegistrationServer(plugins, registry)
 	healthpb.RegisterHealthServer(plugins, p.health)
 	group.Go(func() error { return plugins.Serve(listener) })
-	group.Go(func() error {
-		if !p.awaitSlots(working) {
-			return nil
-		}
-		return p.server.Run(working)
-	})
+	group.Go(func() error { return p.serveKubelet(working) })
 	select {
 	case <-working.Done():
 	case <-ctx.Done():
@@ -118,15 +127,18 @@ func listenForPlugins(directory string) (net.Listener, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory in which the device plugin registers: %w", err)
 	}
-	path := filepath.Join(directory, kubeletSocket)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("remove the socket of an earlier proxy: %w", err)
+	return listenAt(filepath.Join(directory, kubeletSocket))
+}
+
+// serveKubelet is registered with the kubelet whenever there is a list to offer.
+func (p *Proxy) serveKubelet(ctx context.Context) error {
+	for p.awaitSlots(ctx) {
+		if err := p.server.Run(p.enter(ctx)); err != nil {
+			return err
+		}
+		pause(ctx, letGo)
 	}
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen for the device plugin: %w", err)
-	}
-	return listener, nil
+	return nil
 }
 
 // leave tells the plugin that the kubelet will not know its devices any more, and works on until
@@ -148,18 +160,24 @@ func (p *Proxy) leave(working context.Context) {
 	}
 }
 
-// awaitSlots returns when a plugin has listed its slots, and false if ctx ends before that.
+// awaitSlots returns when there is a list to offer, and false if ctx ends before that.
 func (p *Proxy) awaitSlots(ctx context.Context) bool {
 	changes, stop := p.changes()
 	defer stop()
-	for !p.snapshot().isKnown() {
+	for !p.hasOffer() {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-changes:
 		}
 	}
-	return true
+	return ctx.Err() == nil
+}
+
+func (p *Proxy) hasOffer() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.isKnown() && p.standing != superseded
 }
 
 func (p *Proxy) snapshot() proxyState {
@@ -220,3 +238,6 @@ func (h proxyHandler) Allocate(slots []string) (string, error) {
 
 // Allocated implements Handler. The kubelet says no such thing.
 func (proxyHandler) Allocated([]string, string) {}
+
+// Forget implements Handler. What to forget is seen by the mark of the plugin.
+func (proxyHandler) Forget() {}

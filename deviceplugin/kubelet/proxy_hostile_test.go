@@ -96,7 +96,7 @@ func TestWhoeverComesToTheSocketTheKubeletKeepsItsSlots(t *testing.T) {
 	p.set(func() { p.devices = p.devices[:2] })
 	w.kubelet.Await(t, "the plugin's next list", func(healthy, all, n int) bool { return healthy == 2 && all == 2 && n == 1 })
 	p.end()
-	p.run(t, w.directory, true)
+	p.run(t)
 	p.set(func() { p.devices = p.devices[:1] })
 	w.kubelet.Await(t, "the list of the next process", func(healthy, all, n int) bool { return healthy == 1 && all == 1 && n == 1 })
 	neverWithout(t, w.kubelet, since)
@@ -121,7 +121,7 @@ func TestAStartOverThePluginsDeathIsRepeated(t *testing.T) {
 	go p.end()
 	time.Sleep(50 * time.Millisecond)
 	p.mu.Unlock()
-	p.run(t, w.directory, true)
+	p.run(t)
 	if err := <-begun; err != nil {
 		t.Errorf("the kubelet was told %v", err)
 	}

@@ -50,7 +50,7 @@ func (r *proxyRegistry) Register(_ context.Context, q *pluginapi.RegisterRequest
 	}
 	s := &pluginSession{resource: q.GetResourceName(), conn: conn, client: pluginapi.NewDevicePluginClient(conn)}
 	s.ctx, s.cancel = context.WithCancel(r.ended)
-	r.begin(s)
+	r.begin(s) // which looks for the plugin's mark before it is answered
 	r.group.Go(func() error { r.follow(s); return nil })
 	return &pluginapi.Empty{}, nil
 }
@@ -59,6 +59,7 @@ func (r *proxyRegistry) Register(_ context.Context, q *pluginapi.RegisterRequest
 func (p *Proxy) begin(s *pluginSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.look()
 	p.count++
 	s.number = p.count
 	if p.next != nil {
@@ -106,6 +107,7 @@ func (p *Proxy) take(s *pluginSession, slots []*pluginapi.Device) {
 		if p.next == s {
 			p.next = nil
 		}
+		p.rejoin()
 	}
 	p.state = p.state.afterList(s.number, s.resource, slots)
 	p.wake()
@@ -123,6 +125,9 @@ func (p *Proxy) end(s *pluginSession, why error) {
 		return
 	}
 	p.current, p.state = nil, p.state.afterEnd(s.number, time.Now())
+	if p.look(); p.standing == superseded {
+		return // the list is no longer ours to offer, and neither is its end
+	}
 	klog.InfoS("the device plugin is away; its slots stay healthy for now", "resource", s.resource, "session", s.number,
 		"for", p.cfg.Grace, "why", why)
 	p.wake()
@@ -133,7 +138,7 @@ func (p *Proxy) end(s *pluginSession, why error) {
 func (p *Proxy) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.state.hasExpired(time.Now(), p.cfg.Grace) {
+	if p.look(); p.standing == superseded || !p.state.hasExpired(time.Now(), p.cfg.Grace) {
 		return
 	}
 	klog.ErrorS(errors.New(p.state.absence(time.Now())), "the device plugin is away for too long; its slots are unhealthy", "resource", p.state.resource)

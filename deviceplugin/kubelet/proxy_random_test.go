@@ -88,7 +88,7 @@ func (s *story) startPlugin() string {
 	s.p.mu.Lock()
 	s.p.devices = slots
 	s.p.mu.Unlock()
-	s.p.run(s.t, s.w.directory, true)
+	s.p.run(s.t)
 	s.alive = true
 	s.expect(slots)
 	return "the start of the plugin"

@@ -27,6 +27,9 @@ type proxied struct {
 // long is a time that no test reaches.
 const long = time.Hour
 
+// stays are those of a plugin that has a proxy and never goes elsewhere.
+var stays = kubelet.MoveTimes{Patience: long, Steady: long}
+
 func startProxy(t *testing.T, k *kubelettest.Kubelet, grace, patience time.Duration) *proxied {
 	t.Helper()
 	return startProxyAs(t, k, kubelet.ProxyConfig{Grace: grace, Patience: patience})
@@ -59,7 +62,7 @@ func startProxyAs(t *testing.T, k *kubelettest.Kubelet, c kubelet.ProxyConfig) *
 // plugin starts a plugin, which ends before the proxy does.
 func (w *proxied) plugin(t *testing.T) *plugin {
 	t.Helper()
-	return serveIn(t, w.directory, true)
+	return serveWith(t, w.kubelet, w.directory, stays)
 }
 
 // neverWithout expects that the kubelet knew healthy slots all the time since a moment.
@@ -97,7 +100,7 @@ func TestAKubeletWithAProxyDoesNotNoticeThatThePluginIsAway(t *testing.T) {
 		t.Fatalf("a container was let through without the plugin: %v, %v", b.names, b.err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	p.run(t, w.directory, true)
+	p.run(t)
 	b := <-begins
 	if b.err != nil || len(b.names) != 1 || !strings.HasPrefix(b.names[0], "volcano.sh/vgpu=") {
 		t.Fatalf("the container begins with %v, %v", b.names, b.err)
@@ -118,7 +121,7 @@ func TestSlotsOfAPluginThatStaysAwayAreUnhealthy(t *testing.T) {
 	w.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 2 })
 	p.end()
 	w.kubelet.Await(t, "no healthy slots", func(healthy, all, n int) bool { return healthy == 0 && all == 3 && n == 1 })
-	p.run(t, w.directory, true)
+	p.run(t)
 	w.kubelet.Await(t, "the slots again", func(healthy, all, n int) bool { return healthy == 2 && all == 3 && n == 1 })
 }
 
@@ -134,7 +137,7 @@ func TestAStartThatThePluginDoesNotComeBackForIsToldSo(t *testing.T) {
 	if _, err := w.kubelet.Begin(context.Background(), pod, "main"); err == nil || !strings.Contains(err.Error(), "the container starts when it is back") {
 		t.Errorf("the kubelet was told %v", err)
 	}
-	p.run(t, w.directory, true)
+	p.run(t)
 	w.kubelet.Await(t, "anything", func(int, int, int) bool { return true })
 	for deadline := time.Now().Add(time.Minute); ; { // as the kubelet does
 		if _, err := w.kubelet.Begin(context.Background(), pod, "main"); err == nil {

@@ -16,17 +16,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -40,6 +36,8 @@ type Handler interface {
 	// Allocated is told before Start which CDI device name a Proxy answered with in
 	// our place.
 	Allocated(slots []string, cdi string)
+	// Forget is told that others may have named allocations which we were not told of.
+	Forget()
 	// Start is called before each start of the container that holds these slots;
 	// an error keeps it from starting, and the kubelet tries again.
 	Start(ctx context.Context, slots []string) error
@@ -66,13 +64,16 @@ type Resource interface {
 type ServerConfig struct {
 	// Directory is the kubelet's directory of device plugins.
 	Directory string
-	// Socket is the file name of our socket in it.
+	// Keeper is the directory in which a Proxy takes registrations in the kubelet's place; "" if
+	// there is none. While no Proxy takes ours, we register with the kubelet all the same.
+	Keeper string
+	// Move says when to go from one to the other. It is needed with a Keeper.
+	Move MoveTimes
+	// Socket is the file name of our socket in either directory.
 	Socket string
 	Offer  Offer
 	// Handler may be nil for a resource that needs no preparation.
 	Handler Handler
-	// Proxied: it is a Proxy that registrations go to, and not the kubelet itself.
-	Proxied bool
 	// Taken is told that Server.Taken may answer differently. It must not block, and
 	// may be nil.
 	Taken func()
@@ -86,28 +87,42 @@ type Server struct {
 	// pause is how long to wait after the next registration that fails, and again after
 	// the next one whose list is no longer read; both are Run's own.
 	pause, again wait.Backoff
-	// streams is how many lists of devices were taken and are still watched.
-	streams atomic.Int32
-	// proxyTaken is whether the kubelet has taken the list of the Proxy.
-	proxyTaken atomic.Bool
+	now          atomic.Pointer[session] // the one that is served, nil between two
+	// keeperAnswers is whether the keeper gave a sign of life when it was asked last.
+	keeperAnswers atomic.Bool
+
+	mu      sync.Mutex
+	stay    stay
+	where   *place // that of stay
+	arrived *place // that of the latest session
 }
 
 // NewServer returns a server that has not started.
 func NewServer(cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, tick: 3 * time.Second}
 	s.pause, s.again = s.pauses(), s.pauses()
+	s.begin()
 	return s
 }
 
 // Taken reports whether the kubelet has taken the list of devices and still watches
-// it. While it does not, it refuses every pod that asks for the resource, for good
-// (UnexpectedAdmissionError). It is safe for concurrent use.
+// it, and will do so for a while. While it does not, it refuses every pod that asks for the
+// resource, for good (UnexpectedAdmissionError). It is safe for concurrent use.
 func (s *Server) Taken() bool {
-	return s.streams.Load() > 0 && (!s.cfg.Proxied || s.proxyTaken.Load())
+	now := s.now.Load()
+	return now != nil && now.isTaken()
 }
 
-func (s *Server) countStreams(more int32) {
-	s.streams.Add(more)
+// IsHeld reports whether the kubelet goes on knowing the devices when we end, because a Proxy is
+// registered for us. It is safe for concurrent use.
+func (s *Server) IsHeld() bool {
+	now := s.now.Load()
+	return now != nil && now.where.with == theKeeper && now.isTaken()
+}
+
+// enter makes a session the one that is served.
+func (s *Server) enter(now *session) {
+	s.now.Store(now)
 	s.tellTaken()
 }
 
@@ -120,15 +135,24 @@ func (s *Server) tellTaken() {
 // Run serves and stays registered until ctx ends. A kubelet that restarts empties
 // the directory and makes its socket anew: then everything starts over.
 func (s *Server) Run(ctx context.Context) error {
+	s.begin()
+	var following sync.WaitGroup
+	defer following.Wait()
+	if s.cfg.Keeper != "" {
+		following.Go(func() { s.followKeeper(ctx) })
+	}
 	for ctx.Err() == nil {
-		err := s.session(ctx)
-		if ctx.Err() != nil {
-			break
+		where := s.place()
+		s.arrive(where)
+		err := s.session(ctx, where)
+		if ctx.Err() == nil && where.with == theKubelet && s.place() != where {
+			pause(ctx, letGo)
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "device plugin server stopped; starting it again", "resource", s.cfg.Offer.ResourceName(), "in", s.tick)
 			select {
 			case <-ctx.Done():
+			case <-where.moved:
 			case <-time.After(s.tick):
 			}
 		}
@@ -137,54 +161,56 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // session serves from one registration to the next.
-func (s *Server) session(ctx context.Context) error {
-	watcher, err := fsnotify.NewWatcher()
+func (s *Server) session(ctx context.Context, where *place) error {
+	watcher, err := where.watch()
 	if err != nil {
-		return fmt.Errorf("watch the kubelet's directory: %w", err)
+		return err
 	}
 	defer func() { _ = watcher.Close() }()
-	// Watched before registering, so that no restart in between is missed.
-	if err := watcher.Add(s.cfg.Directory); err != nil {
-		return fmt.Errorf("watch %s, is this the kubelet's directory? %w", s.cfg.Directory, err)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	now, stop, err := s.listen(ctx)
+	now, stop, err := s.listen(ctx, where)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	resource := s.cfg.Offer.ResourceName()
-	if err := s.register(ctx, resource); err != nil {
-		klog.ErrorS(err, "not registered; waiting for the kubelet", "resource", resource)
-		s.awaitKubelet(ctx, watcher)
+	if err := s.register(ctx, where, resource); err != nil {
+		klog.ErrorS(err, "not registered; waiting", "for", where.with, "resource", resource)
+		s.awaitKubelet(ctx, where, watcher)
 		return nil
 	}
 	s.pause = s.pauses()
-	klog.InfoS("registered with the kubelet", "resource", resource, "slots", len(s.cfg.Offer.Devices()), "proxied", s.cfg.Proxied)
-	if s.cfg.Proxied {
+	klog.InfoS("registered", "with", where.with, "resource", resource, "slots", len(s.cfg.Offer.Devices()))
+	if where.with == theKeeper {
 		over := make(chan struct{})
-		go func() { defer close(over); s.followProxy(ctx) }()
-		defer func() { cancel(); <-over }() // what it says last must not be about the next session
+		go func() { defer close(over); now.followProxy(ctx) }()
+		defer func() { cancel(); <-over }()
 	}
-	return s.watch(ctx, watcher, now, resource)
+	err = s.watch(ctx, watcher, now, resource)
+	if s.place() != where {
+		s.depart(ctx, now)
+	}
+	return err
 }
 
-// listen serves on our socket.
-func (s *Server) listen(ctx context.Context) (now *session, stop func(), err error) {
-	path := s.socket()
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, nil, fmt.Errorf("remove the old socket: %w", err)
+// watch watches a place's directory. It does so before registering, so that no restart in between
+// is missed.
+func (p *place) watch() (*fsnotify.Watcher, error) {
+	if p.with == theKeeper {
+		if err := os.MkdirAll(p.directory, 0o700); err != nil {
+			return nil, fmt.Errorf("make the keeper's directory: %w", err)
+		}
 	}
-	listener, err := net.Listen("unix", path)
+	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, nil, fmt.Errorf("listen for the kubelet: %w", err)
+		return nil, fmt.Errorf("watch the directory of the %s: %w", p.with, err)
 	}
-	server := grpc.NewServer()
-	now = &session{Server: s, ended: ctx, broken: make(chan error, 1), unread: make(chan struct{}, 1)}
-	pluginapi.RegisterDevicePluginServer(server, now)
-	go func() { now.broken <- server.Serve(listener) }()
-	return now, server.Stop, nil
+	if err := watcher.Add(p.directory); err != nil {
+		_ = watcher.Close()
+		return nil, fmt.Errorf("watch %s, is this the directory of the %s? %w", p.directory, p.with, err)
+	}
+	return watcher, nil
 }
 
 // watch returns nil when it is time to register again.
@@ -201,13 +227,15 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-now.where.moved:
+			return nil
 		case err := <-now.broken:
 			return fmt.Errorf("serve the kubelet: %w", err)
 		case err := <-watcher.Errors:
-			return fmt.Errorf("watch the kubelet's directory: %w", err)
+			return fmt.Errorf("watch the directory of the %s: %w", now.where.with, err)
 		case e := <-watcher.Events:
 			restarted := filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create)
-			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove) && s.socketIsGone()
+			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove) && s.socketIsGone(now.where)
 			if restarted || removed {
 				klog.InfoS("the kubelet restarted; registering again", "resource", resource, "event", e.String())
 				return nil
@@ -217,7 +245,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 				klog.InfoS("the resource was renamed; registering again", "from", resource, "to", name)
 				return nil
 			}
-			if ticks++; s.streams.Load() > 0 {
+			if ticks++; now.streams.Load() > 0 {
 				ticks, s.again = 0, s.pauses()
 			}
 			if ticks > 1 {
@@ -225,11 +253,11 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 				return nil
 			}
 		case <-now.unread:
-			klog.InfoS("the kubelet has forgotten us; registering again", "resource", resource)
-			select {
-			case <-ctx.Done():
-			case <-time.After(s.again.Step()):
+			klog.InfoS("our list is no longer read; registering again", "by", now.where.with, "resource", resource)
+			if now.where.with == theKeeper {
+				s.note(false)
 			}
+			pause(ctx, s.again.Step())
 			return nil
 		}
 	}
@@ -237,99 +265,11 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 
 // socketIsGone reports that our socket is not there: an event may be about the socket of
 // the process before this one, which this one removed.
-func (s *Server) socketIsGone() bool {
-	_, err := os.Lstat(s.socket())
+func (s *Server) socketIsGone(where *place) bool {
+	_, err := os.Lstat(filepath.Join(where.directory, s.cfg.Socket))
 	return errors.Is(err, os.ErrNotExist)
 }
 
-func (s *Server) socket() string { return filepath.Join(s.cfg.Directory, s.cfg.Socket) }
-
 func (s *Server) options() *pluginapi.DevicePluginOptions {
 	return &pluginapi.DevicePluginOptions{PreStartRequired: s.cfg.Handler != nil}
-}
-
-// session answers calls from one registration to the next; it ends streams when serving ends.
-type session struct {
-	*Server
-	ended  context.Context
-	broken chan error    // gets the error that ends serving
-	unread chan struct{} // holds a token when a stream has ended
-}
-
-// GetDevicePluginOptions implements the protocol.
-func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
-	return s.options(), nil
-}
-
-// ListAndWatch implements the protocol.
-func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
-	changes, stop := s.cfg.Offer.Changes()
-	defer stop()
-	if err := s.tell(stream); err != nil {
-		return err
-	}
-	s.countStreams(1)
-	defer func() {
-		s.countStreams(-1)
-		select {
-		case s.unread <- struct{}{}:
-		default:
-		}
-	}()
-	for {
-		select {
-		case <-s.ended.Done():
-			return nil
-		case <-stream.Context().Done():
-			return nil
-		case <-changes:
-			if err := s.tell(stream); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// tell sends the list of devices as it is now.
-func (s *session) tell(stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
-	if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Offer.Devices()}); err != nil {
-		return fmt.Errorf("tell the kubelet about devices: %w", err)
-	}
-	return nil
-}
-
-// Allocate implements the protocol.
-func (s *session) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
-	answer := &pluginapi.AllocateResponse{}
-	for _, c := range r.GetContainerRequests() {
-		one := &pluginapi.ContainerAllocateResponse{}
-		if s.cfg.Handler != nil {
-			name, err := s.cfg.Handler.Allocate(c.GetDevicesIds())
-			if err != nil {
-				return nil, status.Error(codes.Internal, err.Error())
-			}
-			one.CdiDevices = []*pluginapi.CDIDevice{{Name: name}}
-		}
-		answer.ContainerResponses = append(answer.ContainerResponses, one)
-	}
-	return answer, nil
-}
-
-// PreStartContainer implements the protocol.
-func (s *session) PreStartContainer(ctx context.Context, r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
-	if s.cfg.Handler != nil {
-		for _, name := range metadata.ValueFromIncomingContext(ctx, allocationKey) {
-			s.cfg.Handler.Allocated(r.GetDevicesIds(), name)
-		}
-		if err := s.cfg.Handler.Start(ctx, r.GetDevicesIds()); err != nil {
-			return nil, status.Error(codes.FailedPrecondition, err.Error())
-		}
-	}
-	return &pluginapi.PreStartContainerResponse{}, nil
-}
-
-// GetPreferredAllocation implements the protocol; it is not announced, because
-// slots carry no decision.
-func (s *session) GetPreferredAllocation(context.Context, *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
-	return &pluginapi.PreferredAllocationResponse{}, nil
 }

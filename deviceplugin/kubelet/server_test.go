@@ -30,9 +30,14 @@ type plugin struct {
 	changes  chan struct{}
 	refuse   error
 	started  [][]string
-	named    map[string]string // slots -> what it was told that a proxy named
+	named    map[string]string // slots -> what it, or as it was told a proxy, named them
+	forgot   int               // how often it was told to forget
 	told     chan bool         // what Taken answered whenever it was told to have changed
 	end      func()            // stops the server, as the death of its process does
+	server   *kubelet.Server   // that of the process
+	kubelet  *kubelettest.Kubelet
+	keeper   string // where it registers with a proxy, "" for nowhere
+	move     kubelet.MoveTimes
 }
 
 func (p *plugin) ResourceName() string {
@@ -52,13 +57,22 @@ func (p *plugin) Changes() (<-chan struct{}, func()) { return p.changes, func() 
 func (p *plugin) Allocate(slots []string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return "volcano.sh/vgpu=" + strings.Join(slots, "."), p.refuse
+	name := "volcano.sh/vgpu=" + strings.Join(slots, ".")
+	p.named[strings.Join(slots, ".")] = name
+	return name, p.refuse
 }
 
 func (p *plugin) Allocated(slots []string, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.named[strings.Join(slots, ".")] = name
+}
+
+func (p *plugin) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgot++
+	p.named = map[string]string{}
 }
 
 func (p *plugin) Start(_ context.Context, slots []string) error {
@@ -81,32 +95,35 @@ func (p *plugin) set(change func()) {
 // serve starts a plugin at a kubelet.
 func serve(t *testing.T, k *kubelettest.Kubelet) *plugin {
 	t.Helper()
-	return serveIn(t, k.Plugins(), false)
+	return serveWith(t, k, "", kubelet.MoveTimes{})
 }
 
-// serveIn starts a plugin that registers in a directory.
-func serveIn(t *testing.T, directory string, proxied bool) *plugin {
+// serveWith starts a plugin that may have a proxy.
+func serveWith(t *testing.T, k *kubelettest.Kubelet, keeper string, move kubelet.MoveTimes) *plugin {
 	t.Helper()
-	p := &plugin{resource: "example.com/a", changes: make(chan struct{}, 1), named: map[string]string{}, told: make(chan bool, 1000)}
+	p := &plugin{
+		resource: "example.com/a", changes: make(chan struct{}, 1), named: map[string]string{}, told: make(chan bool, 10000),
+		kubelet: k, keeper: keeper, move: move,
+	}
 	inv := sharing.Inventory{Devices: []sharing.Device{
 		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
 	}}
 	p.devices = kubelet.Slots(&inv, -1)
-	p.run(t, directory, proxied)
+	p.run(t)
 	return p
 }
 
 // run serves the plugin until it ends.
-func (p *plugin) run(t *testing.T, directory string, proxied bool) {
+func (p *plugin) run(t *testing.T) {
 	var server *kubelet.Server
 	server = kubelet.NewServer(kubelet.ServerConfig{
-		Directory: directory, Socket: "test.sock", Offer: p, Handler: p, Proxied: proxied,
+		Directory: p.kubelet.Plugins(), Keeper: p.keeper, Move: p.move, Socket: "test.sock", Offer: p, Handler: p,
 		Taken: func() { p.told <- server.Taken() },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = server.Run(ctx) }()
-	p.end = func() { cancel(); <-ended }
+	p.server, p.end = server, func() { cancel(); <-ended }
 	t.Cleanup(p.end)
 }
 

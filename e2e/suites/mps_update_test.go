@@ -205,7 +205,7 @@ func testMPSKeeperKilled(t *testing.T, w *world, id sharing.DeviceID) {
 }
 
 // testMPSKeeperAway: without a keeper no pod starts on a device in mode mps, and people are told
-// why; with one it goes on by itself.
+// why; with one it goes on by itself. Devices in other modes go on all the time.
 func testMPSKeeperAway(t *testing.T, w *world, id sharing.DeviceID) {
 	ctx, u := w.user(t, "mps-keeper-away", 2*time.Minute)
 	if err := w.cluster.StopComponent(sandbox.Keeper); err != nil {
@@ -219,6 +219,7 @@ func testMPSKeeperAway(t *testing.T, w *world, id sharing.DeviceID) {
 	if err := u.Create(ctx, inMPS("waits").App("main", ask, "alloc", "900", "expect", "ok", "alloc", "200", "expect", "oom").Build()); err != nil {
 		t.Fatal(err)
 	}
+	runs(ctx, t, u, "other-mode")
 	if _, err := u.WaitEvent(ctx, "waits", "1 Unhealthy"); err != nil {
 		t.Error(err)
 	}
@@ -226,6 +227,7 @@ func testMPSKeeperAway(t *testing.T, w *world, id sharing.DeviceID) {
 		t.Fatal(err)
 	}
 	succeeds(ctx, t, u, "waits")
+	runs(ctx, t, u, "other-mode-again")
 	if err := w.nodeSaid(ctx, "GPUModeRestored", string(id)); err != nil {
 		t.Error(err)
 	}

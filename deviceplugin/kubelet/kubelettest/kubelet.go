@@ -8,6 +8,7 @@ package kubelettest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -40,6 +41,7 @@ type Kubelet struct {
 	resource string
 	client   pluginapi.DevicePluginClient
 	conn     *grpc.ClientConn
+	streams  map[*grpc.ClientConn]string // endpoints whose lists are taken in: conn's, and earlier ones
 	healthy  map[string]bool
 	entries  []entry
 	pods     map[string]*corev1.Pod // by UID
@@ -47,6 +49,7 @@ type Kubelet struct {
 	count    int           // registrations
 	open     chan struct{} // closed while registrations are taken
 	seen     []Seen
+	watch    func(before, now Seen)
 }
 
 // Seen is what the kubelet knew at one moment: its slots, and how often a plugin has registered.
@@ -71,7 +74,7 @@ func Start(t *testing.T) *Kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &Kubelet{Directory: dir, changed: make(chan struct{}), open: make(chan struct{}), healthy: map[string]bool{}, pods: map[string]*corev1.Pod{}}
+	k := &Kubelet{Directory: dir, changed: make(chan struct{}), open: make(chan struct{}), healthy: map[string]bool{}, streams: map[*grpc.ClientConn]string{}, pods: map[string]*corev1.Pod{}}
 	close(k.open)
 	for _, sub := range []string{"device-plugins", "pod-resources"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
@@ -111,6 +114,9 @@ func (k *Kubelet) listen() error {
 		if err != nil {
 			return err
 		}
+		if u, ok := listener.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false) // it may be closed when the next life listens there
+		}
 		go func() { _ = server.Serve(listener) }()
 	}
 	k.mu.Lock()
@@ -121,12 +127,12 @@ func (k *Kubelet) listen() error {
 
 func (k *Kubelet) stop() {
 	k.mu.Lock()
-	server, conn := k.server, k.conn
-	k.conn, k.client, k.healthy = nil, nil, nil
+	server, streams := k.server, k.streams
+	k.conn, k.client, k.healthy, k.streams = nil, nil, nil, map[*grpc.ClientConn]string{}
 	k.wake()
 	k.mu.Unlock()
 	server.Stop()
-	if conn != nil {
+	for conn := range streams {
 		_ = conn.Close()
 	}
 }
@@ -152,12 +158,22 @@ func (k *Kubelet) Restart(t *testing.T) {
 // earlier registration has ended: nothing tells the plugin but the end of its own.
 func (k *Kubelet) Drop() {
 	k.mu.Lock()
-	conn := k.conn
-	k.conn, k.client, k.healthy = nil, nil, nil
+	defer k.mu.Unlock()
+	k.disconnect()
+	k.healthy = nil
 	k.wake()
-	k.mu.Unlock()
-	if conn != nil {
-		_ = conn.Close()
+}
+
+// disconnect ends the latest registration. The caller holds the lock.
+func (k *Kubelet) disconnect() {
+	if k.conn == nil {
+		return
+	}
+	delete(k.streams, k.conn)
+	_ = k.conn.Close()
+	k.conn, k.client = nil, nil
+	for id := range k.healthy {
+		k.healthy[id] = false
 	}
 }
 
@@ -197,7 +213,7 @@ func (k *Kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*
 		return nil, err
 	}
 	k.mu.Lock()
-	k.resource, k.client, k.conn = r.GetResourceName(), client, conn
+	k.resource, k.client, k.conn, k.streams[conn] = r.GetResourceName(), client, conn, r.GetEndpoint()
 	k.count++
 	k.wake()
 	k.mu.Unlock()
@@ -205,24 +221,22 @@ func (k *Kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*
 	return &pluginapi.Empty{}, nil
 }
 
-// follow takes in the plugin's devices. When the stream of the latest registration ends they are
-// unhealthy.
+// follow takes in lists of devices. As with the real one, those of an earlier registration count as
+// long as its stream is open, and when any stream ends it is the latest registration that is
+// forgotten: both know the resource's name only.
 func (k *Kubelet) follow(conn *grpc.ClientConn, stream grpc.ServerStreamingClient[pluginapi.ListAndWatchResponse]) {
 	for {
 		answer, err := stream.Recv()
-		if err != nil {
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			if k.conn == conn {
-				for id := range k.healthy {
-					k.healthy[id] = false
-				}
-				k.wake()
-			}
-			return
-		}
 		k.mu.Lock()
-		if k.conn == conn {
+		switch {
+		case k.streams[conn] == "": // of an earlier life, or forgotten
+			err = errForgotten
+		case err != nil:
+			delete(k.streams, conn)
+			k.disconnect()
+			k.wake()
+			_ = conn.Close()
+		default:
 			k.healthy = map[string]bool{}
 			for _, d := range answer.GetDevices() {
 				k.healthy[d.GetID()] = d.GetHealth() == pluginapi.Healthy
@@ -230,14 +244,35 @@ func (k *Kubelet) follow(conn *grpc.ClientConn, stream grpc.ServerStreamingClien
 			k.wake()
 		}
 		k.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
 }
+
+// errForgotten: nobody is told.
+var errForgotten = errors.New("the registration is no longer known")
 
 // Seen is every different thing that the kubelet has known, in order.
 func (k *Kubelet) Seen() []Seen {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.seen)
+}
+
+// Watch has a function called at the moment at which the kubelet comes to know something else. It
+// must not call the kubelet.
+func (k *Kubelet) Watch(watch func(before, now Seen)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.watch = watch
+}
+
+// Reads reports whether lists of an endpoint are taken in, be its registration the latest or not.
+func (k *Kubelet) Reads(endpoint string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Contains(slices.Collect(maps.Values(k.streams)), endpoint)
 }
 
 // Health is the slots that the kubelet knows, with their health.
@@ -256,6 +291,9 @@ func (k *Kubelet) wake() {
 		}
 	}
 	if n := len(k.seen); n == 0 || k.seen[n-1] != now {
+		if k.watch != nil && n > 0 {
+			k.watch(k.seen[n-1], now)
+		}
 		k.seen = append(k.seen, now)
 	}
 	close(k.changed)

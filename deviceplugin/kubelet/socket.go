@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// kubeletSocket is where the kubelet takes registrations, in its directory.
+const kubeletSocket = "kubelet.sock"
+
+// listenAt listens on a socket, in place of an earlier process.
+func listenAt(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the socket of an earlier process: %w", err)
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen at a socket: %w", err)
+	}
+	return listener, nil
+}
+
+// connect makes a client of a socket, which connects when it is used. A process that was killed may
+// accept a connection over its death, and a call then waits for the next attempt: gRPC would make
+// it after a second, and the kubelet admits pods a second after its start.
+func connect(socket string) (*grpc.ClientConn, error) {
+	soon := backoff.Config{BaseDelay: quick, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}
+	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: 5 * time.Second}))
+}
