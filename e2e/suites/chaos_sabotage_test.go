@@ -288,5 +288,5 @@ func (s saboteur) run(line string, args ...any) string {
 func (s saboteur) inside(p *corev1.Pod) string {
 	s.t.Helper()
 	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
-	return s.run("grep -l %s /proc/[0-9]*/cgroup | sed 's,/cgroup,,' | sort -t/ -k3 -n | head -1", id)
+	return s.run("grep -ls %s /proc/[0-9]*/cgroup | sed 's,/cgroup,,' | sort -t/ -k3 -n | head -1", id)
 }
