@@ -283,6 +283,7 @@ func testMPSKeeperReplaced(t *testing.T, w *world, id sharing.DeviceID) {
 // node is taken back by the next installation.
 func testMPSUninstall(t *testing.T, w *world) {
 	ctx, u := w.user(t, "mps-uninstall", 4*time.Minute)
+	w.hasUsualDevices(ctx, t)
 	config := fmt.Sprintf(`{"nodeconfig":[{"name":%q,"devices":[{"index":%d,"mode":"mps"}]}]}`, sandbox.NodeName, gpus-1)
 	if err := u.ConfigureNodes(ctx, config); err != nil {
 		t.Fatal(err)

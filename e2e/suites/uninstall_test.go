@@ -27,11 +27,7 @@ import (
 // which goes on with its limit.
 func testUninstall(t *testing.T, w *world) {
 	ctx, u := w.user(t, "uninstall", 4*time.Minute)
-	if len(w.inventory(ctx, t).Devices) != gpus {
-		if err := w.cluster.SwapGPUs(ctx, topology()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.hasUsualDevices(ctx, t)
 	w.enterManyModes(ctx, t, u)
 	stays(ctx, t, u, 30)
 	if !runs(ctx, t, u, "gone") {
@@ -66,6 +62,17 @@ func testUninstall(t *testing.T, w *world) {
 		}
 	}
 	succeeds(ctx, t, u, "stays")
+}
+
+// hasUsualDevices gives the node the devices of topology, if a suite before has given it others.
+func (w *world) hasUsualDevices(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if len(w.inventory(ctx, t).Devices) == gpus {
+		return
+	}
+	if err := w.cluster.SwapGPUs(ctx, topology()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // staysOnNode are the things that docs/operate.md says an uninstall leaves: the libraries, the
