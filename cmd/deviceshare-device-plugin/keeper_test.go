@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/node"
 )
 
 func TestAPluginWithAKeeperStopsAtOnceAndIsNotMissed(t *testing.T) {
@@ -21,6 +22,29 @@ func TestAPluginWithAKeeperStopsAtOnceAndIsNotMissed(t *testing.T) {
 	p.plugin.agent.Leave(told, t.Context(), p.plugin.slots, never)
 	if p.offered() != 2 {
 		t.Errorf("%d devices are offered", p.offered())
+	}
+}
+
+// A keeper may live on for a container, and would offer the devices of a product that is gone.
+func TestAPluginThatIsUninstalledLeavesNoSlotsWithItsKeeper(t *testing.T) {
+	p := launch(t, keeper)
+	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
+	p.plugin.agent.Send(node.Withdrawing{})
+	told, tell := context.WithCancel(t.Context())
+	working, end := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() { defer close(left); p.plugin.agent.Leave(told, working, p.plugin.slots, never) }()
+	tell()
+	p.kubelet.Await(t, "no slots", func(_, all, _ int) bool { return all == 0 })
+	end()
+	<-left
+	since := len(p.kubelet.Seen()) - 1
+	p.end()
+	for _, s := range p.kubelet.Seen()[since:] {
+		if s.All != 0 {
+			t.Errorf("the kubelet knew %+v after the plugin had left", s)
+		}
 	}
 }
 

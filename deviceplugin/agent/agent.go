@@ -93,7 +93,7 @@ func differs(before, after *node.State) bool {
 	published := func(s *node.State) [2]sharing.Inventory {
 		return [2]sharing.Inventory{s.Published(), s.View(resumable)}
 	}
-	return !reflect.DeepEqual(published(before), published(after))
+	return before.IsFinal() != after.IsFinal() || !reflect.DeepEqual(published(before), published(after))
 }
 
 // Changes returns a channel that holds a token after every change that a reader may

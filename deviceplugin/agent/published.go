@@ -34,8 +34,12 @@ type Slots struct {
 	Configuration
 }
 
-// Devices implements kubelet.Offer.
+// Devices implements kubelet.Offer. There are none at the very end: a keeper would go on offering
+// what it was told last.
 func (s Slots) Devices() []*pluginapi.Device {
+	if s.State().IsFinal() {
+		return nil
+	}
 	inv, _ := s.Usable()
 	return kubelet.Slots(&inv, s.State().NUMA())
 }
@@ -127,14 +131,15 @@ type Registration interface {
 
 // Leave returns when told ends and the node was given some time to take no more pods, or
 // when the plugin ends by itself, which is when working does. A plugin whose registration is held
-// by a proxy is not missed: the kubelet goes on admitting pods, and they wait for the next one.
+// by a proxy is not missed: the kubelet goes on admitting pods, and they wait for the next one, if
+// there is to be one.
 func (a *Agent) Leave(told, working context.Context, r Registration, some time.Duration) {
 	select {
 	case <-working.Done():
 		return
 	case <-told.Done():
 	}
-	if !a.State().Scanned() || r.IsHeld() {
+	if !a.State().Scanned() || r.IsHeld() && !a.State().IsWithdrawing() {
 		return // nothing is offered, or it stays so
 	}
 	klog.InfoS("stopping; the node takes no more pods", "after", some)

@@ -120,6 +120,13 @@ type Withdrawing struct{}
 
 func (Withdrawing) apply(s *State) { s.intake.withdrawing = true }
 
+// IsWithdrawing reports that the plugins of the cluster are being uninstalled.
+func (s State) IsWithdrawing() bool { return s.intake.withdrawing }
+
+// IsFinal reports that the plugin ends and that no other one follows: the kubelet is to forget the
+// devices.
+func (s State) IsFinal() bool { return s.intake.withdrawing && s.intake.stopping }
+
 // IsWithdrawn reports that everything was taken back that can be while the pods run that hold
 // devices now: then nothing of the node is to be published any more.
 func (s State) IsWithdrawn() bool {
