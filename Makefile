@@ -25,7 +25,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos kills fleet versions lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos sabotage kills fleet versions lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ mutate: ## change the deciding packages operator by operator and show what no te
 
 chaos: ## kill, freeze and break the parts of an installed cluster under load, and look what it breaks; KILLS=10000 CHAOSFLAGS='--seed 7'
 	@$(GO) run $(LAZY) ./e2e/cmd/chaos --kills $(KILLS) $(CHAOSFLAGS)
+
+sabotage: ## break each promise that chaos checks on a running cluster, and look whether it finds that; then 150 kills
+	DEVICESHARE_CHAOS=1 $(GOTEST) -count=1 -timeout 60m -v -run TestChaos ./e2e/suites/
 
 PLUGIN_KILLS  ?= 1000
 KUBELET_KILLS ?= 200

@@ -50,8 +50,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"partitions", testPartitions},
 		{"modes", testModes},
 		{"rights", testRights},
-		{"plugin_token", testPluginToken}, // what it tries is not what the plugin needs
-		{"chaos", testChaos},
+		{"plugin_token", testPluginToken},   // what it tries is not what the plugin needs
 		{"mps_uninstall", testMPSUninstall}, // after rights: what still ends is refused when its role is gone
 		{"uninstall", testUninstall},
 	})
