@@ -18,8 +18,8 @@ const leaveFor = 10 * time.Second
 // exit is the way out of a webhook that was told to stop.
 //
 // The API server keeps its connections, and a request that it sends over one while this end closes
-// it is lost. So each answer of a webhook that leaves closes its connection: the next call comes over
-// a new one, which leads to another webhook as soon as the API server knows of one.
+// it is lost. So each answer of a webhook that leaves closes its connection: the next call comes
+// over a new one, which leads to another webhook as soon as the API server knows of one.
 type exit struct{ leaving atomic.Bool }
 
 // after returns a context that ends some time after ctx, during which the webhook leaves.

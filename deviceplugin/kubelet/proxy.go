@@ -34,8 +34,8 @@ type ProxyConfig struct {
 	// Patience is how long the start of a container waits for a plugin that is away. The kubelet
 	// gives up after 30 s, and tries again.
 	Patience time.Duration
-	// Leave is how long a Proxy that is to stop works on after it has told the plugin so. The plugin
-	// publishes meanwhile that the node takes no pods.
+	// Leave is how long a Proxy that is to stop works on after it has told the plugin so. The
+	// plugin publishes meanwhile that the node takes no pods.
 	Leave time.Duration
 }
 

@@ -48,7 +48,8 @@ func walk(times MoveTimes, looks string) string {
 // dumb says the same from all the looks since the last move, of which it keeps nothing.
 func dumb(times MoveTimes, looks string) string {
 	var got strings.Builder
-	with, began, failed := byte('K'), 0, 0 // began: the look after which the stay began, counted from 1
+	// began is the look after which the stay began, counted from 1.
+	with, began, failed := byte('K'), 0, 0
 	for i := range looks {
 		stay := looks[began : i+1]
 		need := times.Steady

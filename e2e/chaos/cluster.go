@@ -9,8 +9,8 @@ import (
 )
 
 // Topology is the devices of a run: seven A100, of which the first is in mode mig, and one H100. It
-// is the one whose mode is edited, because an A100 enters and leaves mode mig by a reset, which only
-// an administrator does.
+// is the one whose mode is edited, because an A100 enters and leaves mode mig by a reset, which
+// only an administrator does.
 func Topology() string {
 	cards := slices.Repeat([]sandbox.Card{sandbox.A100()}, 8)
 	cards[0], cards[Moved] = sandbox.A100().Partitioned(), sandbox.H100()

@@ -71,8 +71,9 @@ func readLedger(text []byte, node string) (Ledger, error) {
 	return out, nil
 }
 
-// ledgerContradicts compares the shares of each pod that both the API server and the scheduler know.
-// A pod that only one of them knows is no contradiction: each learns of some pods before the other.
+// ledgerContradicts compares the shares of each pod that both the API server and the scheduler
+// know. A pod that only one of them knows is no contradiction: each learns of some pods before the
+// other.
 func ledgerContradicts(s Scene) []Violation {
 	var out []Violation
 	for _, uid := range sorted(s.Pods) {

@@ -58,8 +58,8 @@ func programOf(p procfs.Proc) string {
 	return filepath.Base(file)
 }
 
-// alive are the containers that have a process which works, both times. A process that is ending has
-// no program any more.
+// alive are the containers that have a process which works, both times. A process that is ending
+// has no program any more.
 func alive(before, after []member) map[string]bool {
 	was := map[string]bool{}
 	for _, m := range before {

@@ -38,16 +38,17 @@ func Judge(p *corev1.Pod, lost string) Outcome {
 		p.Namespace, p.Name, p.Status.Reason, p.Status.Message, endings(p))}
 }
 
-// isForgotten recognises how containerd reports a container that it was starting when it was killed.
+// isForgotten recognises how containerd reports a container that it was starting when it was
+// killed.
 func isForgotten(s corev1.ContainerStatus) bool {
 	return s.State.Terminated != nil && s.State.Terminated.Reason == "Unknown" && s.State.Terminated.ExitCode == 255
 }
 
 // allBegan reports whether every container of a pod has run, those before it aside. A kubelet that
 // was killed admits its pods again, and refuses one that has a container which never ran and whose
-// devices fail or are unknown at that moment, whatever its other containers do. That a container has
-// an ID is no proof: containerd may have been killed between its creation and its start. Whether a
-// pod that ran was refused is seen at the residents.
+// devices fail or are unknown at that moment, whatever its other containers do. That a container
+// has an ID is no proof: containerd may have been killed between its creation and its start.
+// Whether a pod that ran was refused is seen at the residents.
 func allBegan(p *corev1.Pod) bool {
 	began := func(s corev1.ContainerStatus) bool {
 		ended := s.State.Terminated != nil && s.State.Terminated.Reason != "ContainerStatusUnknown"

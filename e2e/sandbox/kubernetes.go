@@ -65,8 +65,9 @@ type moduleVersion struct{ Path, Version string }
 
 // writeKubernetesModule makes the module file with which `go build` compiles the control plane of
 // the options' version: see otherModule. What go.mod leaves open, go's minimal version selection
-// answers from the go.mod files of fixed versions, with the same answer every time, and the checksum
-// database vouches for the contents. That is why neither the file nor its go.sum is checked in.
+// answers from the go.mod files of fixed versions, with the same answer every time, and the
+// checksum database vouches for the contents. That is why neither the file nor its go.sum is
+// checked in.
 func writeKubernetesModule(ctx context.Context, o Options, l layout) error {
 	if o.Kubernetes == ownKubernetes {
 		return nil
@@ -121,15 +122,16 @@ func kubernetesModule(ctx context.Context, o Options, l layout) (string, error) 
 
 // otherModule is the go.mod of a control plane of another version of Kubernetes. It has the direct
 // requirements of e2e/controlplane, with the k8s.io modules of that version, and etcd as it is
-// there: the program is written for that version of the embedded etcd. own and theirs are the go.mod
-// of e2e/controlplane and of k8s.io/kubernetes.
+// there: the program is written for that version of the embedded etcd. own and theirs are the
+// go.mod of e2e/controlplane and of k8s.io/kubernetes.
 func otherModule(own, theirs moduleFile, version string) (string, error) {
 	staging := "v0." + strings.TrimPrefix(version, "1.")
 	var b strings.Builder
 	fmt.Fprintf(&b, "module deviceshare/%s\n\ngo %s\n\n", controlPlaneModule, own.Go)
 	replaced := 0
 	for _, r := range theirs.Replace {
-		if strings.HasPrefix(r.New.Path, "./staging/") { // a module of Kubernetes' own, published beside it
+		// A module of Kubernetes' own, published beside it.
+		if strings.HasPrefix(r.New.Path, "./staging/") {
 			fmt.Fprintf(&b, "replace %s => %[1]s %s\n", r.Old.Path, staging)
 			replaced++
 		}

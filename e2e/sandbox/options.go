@@ -79,8 +79,8 @@ type Options struct {
 	// Repo, or a directory below /tmp if that path is too long. Its path must be short enough for
 	// the Unix sockets below it (at most 60 bytes).
 	State string
-	// Kubernetes is the version of API server, controller manager, Kubernetes' own
-	// scheduler and the kubelets, such as "1.33.13"; empty means the one that e2e/controlplane names.
+	// Kubernetes is the version of API server, controller manager, Kubernetes' own scheduler and
+	// the kubelets, such as "1.33.13"; empty means the one that e2e/controlplane names.
 	Kubernetes string
 	// NoKubelet leaves out the real node: no containerd, no kubelet, no device plugin.
 	NoKubelet bool

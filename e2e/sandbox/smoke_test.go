@@ -27,8 +27,8 @@ func needE2E(t *testing.T) {
 	}
 }
 
-// smokeOptions are those of a cluster without GPUs and with Volcano's own scheduler: these tests are
-// about the sandbox, not about the product.
+// smokeOptions are those of a cluster without GPUs and with Volcano's own scheduler: these tests
+// are about the sandbox, not about the product.
 func smokeOptions(t *testing.T) Options {
 	t.Helper()
 	// A short path, as Unix sockets need it, and never that of a sandbox somebody works with.

@@ -30,7 +30,8 @@ func (c Card) Partitioned() Card {
 // CardMiB is the memory of a Card.
 const CardMiB = 81920
 
-// Topology is the text of a machine with these cards on two NUMA nodes, the first half on the first.
+// Topology is the text of a machine with these cards on two NUMA nodes, the first half on the
+// first.
 func Topology(cards ...Card) string {
 	var b strings.Builder
 	b.WriteString("fakegpu 1\ndriver 580.95.05 cuda 13.0\n")

@@ -117,8 +117,8 @@ func (s saboteur) start(name, mode string, ask workload.Ask, line string) *corev
 // waits is a line of shell that waits until a file is there, and then runs the CUDA client.
 const waits = "until [ -e /tmp/go ]; do sleep 0.2; done; exec /usr/bin/cudaclient "
 
-// scheduler is a client in the scheduler's name, with which a placement may be written, and with all
-// rights.
+// scheduler is a client in the scheduler's name, with which a placement may be written, and with
+// all rights.
 func (s saboteur) scheduler() kubernetes.Interface {
 	s.t.Helper()
 	config := s.cluster.RestConfig()

@@ -19,8 +19,8 @@ const (
 	chaosSeed  = 1
 )
 
-// TestChaos is by itself: under kills a bare pod may be left whose partitions were chosen before the
-// administrator's edit, and nothing but its user ends it.
+// TestChaos is by itself: under kills a bare pod may be left whose partitions were chosen before
+// the administrator's edit, and nothing but its user ends it.
 func TestChaos(t *testing.T) {
 	if os.Getenv("DEVICESHARE_CHAOS") == "" {
 		t.Skip("needs root and a cluster: run `make sabotage`")

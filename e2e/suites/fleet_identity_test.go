@@ -35,7 +35,8 @@ func legacyShapes() []func(name string, i int64) *workload.Pod {
 		func(n string, i int64) *workload.Pod { // memory only: the webhook adds the number
 			return fleetPod(n).App("main", workload.Ask{Memory: 130 + i}, see...)
 		},
-		func(n string, i int64) *workload.Pod { // compute only, the first: the memory is the whole device's
+		// Compute only, the first: the memory is the whole device's.
+		func(n string, i int64) *workload.Pod {
 			if i >= 8 {
 				return fleetPod(n).App("main", workload.Ask{Memory: 70 + i, Cores: 4 + i%3}, see...)
 			}

@@ -51,7 +51,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"modes", testModes},
 		{"rights", testRights},
 		{"plugin_token", testPluginToken},   // what it tries is not what the plugin needs
-		{"mps_uninstall", testMPSUninstall}, // after rights: what still ends is refused when its role is gone
+		{"mps_uninstall", testMPSUninstall}, // after rights: what ends without its role is refused
 		{"uninstall", testUninstall},
 	})
 }

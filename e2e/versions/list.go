@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package versions runs suites of the installed product on other versions of Kubernetes than the one
-// that the product is compiled against, and shows what came of it. API server, controller manager
-// and kubelet are of that version; containerd, Volcano and the product are as always.
+// Package versions runs suites of the installed product on other versions of Kubernetes than the
+// one that the product is compiled against, and shows what came of it. API server, controller
+// manager and kubelet are of that version; containerd, Volcano and the product are as always.
 // docs/versions.md has the results.
 package versions
 
@@ -24,8 +24,8 @@ type Suite struct {
 	Uses string // what of Kubernetes it would notice
 }
 
-// Suites are chosen so that all that the product uses of Kubernetes is used by one of them. They run
-// in this order.
+// Suites are chosen so that all that the product uses of Kubernetes is used by one of them. They
+// run in this order.
 func Suites() []Suite {
 	return []Suite{
 		{"placement", "annotations on Bindings, extended resources in a node's status"},

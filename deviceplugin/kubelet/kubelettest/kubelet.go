@@ -41,7 +41,7 @@ type Kubelet struct {
 	resource string
 	client   pluginapi.DevicePluginClient
 	conn     *grpc.ClientConn
-	streams  map[*grpc.ClientConn]string // endpoints whose lists are taken in: conn's, and earlier ones
+	streams  map[*grpc.ClientConn]string // endpoints whose lists are taken in: conn's and earlier
 	healthy  map[string]bool
 	entries  []entry
 	pods     map[string]*corev1.Pod // by UID

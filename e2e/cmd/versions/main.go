@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command versions runs suites of the installed product on other versions of Kubernetes: see package
-// versions.
+// Command versions runs suites of the installed product on other versions of Kubernetes: see
+// package versions.
 //
 //	versions              every version that is listed
 //	versions 1.33 1.35.2  the listed version of 1.33, and another one
