@@ -77,14 +77,21 @@ func readLedger(text []byte, node string) (Ledger, error) {
 func ledgerContradicts(s Scene) []Violation {
 	var out []Violation
 	for _, uid := range sorted(s.Pods) {
-		p := s.Pods[uid]
-		believed, known := s.Ledger[uid]
-		if !p.Holds || !known || slices.Equal(believed, p.holdings()) {
-			continue
+		if text := s.Ledger.contradicts(uid, s.Pods[uid]); text != "" {
+			out = append(out, Violation{"ledger", text})
 		}
-		out = append(out, Violation{"ledger", fmt.Sprintf("the scheduler believes that of %s %q, its annotation says %q", p.Name, believed, p.holdings())})
 	}
 	return out
+}
+
+// contradicts says what the scheduler believes of a pod and its annotation does not say; empty if
+// there is no such thing, or one of them knows nothing of it.
+func (l Ledger) contradicts(uid string, p Pod) string {
+	believed, known := l[uid]
+	if !p.Holds || !known || slices.Equal(believed, p.holdings()) {
+		return ""
+	}
+	return fmt.Sprintf("the scheduler believes that of %s %q, its annotation says %q", p.Name, believed, p.holdings())
 }
 
 // disagreement compares everything that a scheduler believes with what the API server says. It is
@@ -93,12 +100,10 @@ func disagreement(pods map[string]Pod, l Ledger) string {
 	var out []string
 	for _, uid := range sorted(pods) {
 		p := pods[uid]
-		believed, known := l[uid]
-		switch {
-		case p.Holds && !known:
+		if _, known := l[uid]; p.Holds && !known {
 			out = append(out, fmt.Sprintf("the scheduler does not know %s", p.Name))
-		case p.Holds && !slices.Equal(believed, p.holdings()):
-			out = append(out, fmt.Sprintf("the scheduler believes that of %s %q, its annotation says %q", p.Name, believed, p.holdings()))
+		} else if text := l.contradicts(uid, p); text != "" {
+			out = append(out, text)
 		}
 	}
 	for _, uid := range sorted(l) {

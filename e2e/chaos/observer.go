@@ -5,8 +5,6 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -154,25 +152,9 @@ const ledgerPatience = 2 * time.Second
 func (o *Observer) ledger(ctx context.Context) (Ledger, error) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerPatience)
 	defer cancel()
-	address, err := o.cluster.SchedulerURL(ctx)
+	text, err := o.cluster.SchedulersLedger(ctx)
 	if err != nil {
 		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/deviceshare/ledger?node="+sandbox.NodeName, nil)
-	if err != nil {
-		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask for the scheduler's ledger: %s: %s", answer.Status, text)
 	}
 	return readLedger(text, sandbox.NodeName)
 }

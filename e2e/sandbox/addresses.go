@@ -5,6 +5,8 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 
@@ -12,8 +14,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SchedulerURL is where the scheduler that leads serves its metrics and its ledger.
-func (c *Cluster) SchedulerURL(ctx context.Context) (string, error) {
+// SchedulersLedger is what the scheduler that leads answers when it is asked what pods hold of the
+// real node: JSON.
+func (c *Cluster) SchedulersLedger(ctx context.Context) ([]byte, error) {
+	address, err := c.schedulerURL(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/deviceshare/ledger?node="+NodeName, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask for the scheduler's ledger: %s: %s", answer.Status, text)
+	}
+	return text, nil
+}
+
+// schedulerURL is where the scheduler that leads serves its metrics and its ledger.
+func (c *Cluster) schedulerURL(ctx context.Context) (string, error) {
 	if !c.opts.Installed {
 		return fmt.Sprintf("http://127.0.0.1:%d", c.ports.SchedulerMetrics), nil
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -86,20 +85,10 @@ func asks(p *corev1.Pod) bool {
 
 // schedulersLedger asks the scheduler what it believes.
 func (w *world) schedulersLedger(ctx context.Context) ([]string, error) {
-	address, err := w.cluster.SchedulerURL(ctx)
+	text, err := w.cluster.SchedulersLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	url := address + "/deviceshare/ledger?node=" + sandbox.NodeName
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
 	var answer struct {
 		Nodes map[string]struct {
 			Owners map[string]struct {
@@ -112,7 +101,7 @@ func (w *world) schedulersLedger(ctx context.Context) ([]string, error) {
 			Blocked, Problems []string
 		}
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+	if err := json.Unmarshal(text, &answer); err != nil {
 		return nil, fmt.Errorf("decode the scheduler's ledger: %w", err)
 	}
 	node := answer.Nodes[sandbox.NodeName]
