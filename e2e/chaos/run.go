@@ -136,7 +136,7 @@ func (r *run) traffic(ctx context.Context) (*Traffic, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.Lost, t.Moved = deviceAt(show, Lost), deviceAt(show, Moved)
+	t.Lost = deviceAt(show, Lost)
 	return t, nil
 }
 

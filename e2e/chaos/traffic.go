@@ -31,27 +31,32 @@ type Traffic struct {
 	Patience time.Duration
 	// Found is told of everything that ended as it should not.
 	Found func(Violation)
-	// Lost and Moved are the UUIDs of the devices that Plan names so.
-	Lost, Moved string
+	// Lost is the UUID of the device that Plan names so.
+	Lost string
 }
 
 // Run keeps so many orders under way until more ends, and then waits for the last of them. ctx ends
 // everything at once.
 func (t *Traffic) Run(ctx, more context.Context, lanes int, seed uint64) {
-	var all sync.WaitGroup
+	events := newReader(t)
+	reading, stop := context.WithCancel(ctx)
+	var all, reader sync.WaitGroup
+	reader.Go(func() { events.read(reading) })
 	for lane := range lanes {
 		r := rand.New(rand.NewPCG(seed, uint64(lane)+1))
 		all.Go(func() {
 			for n := 0; more.Err() == nil && ctx.Err() == nil; n++ {
-				t.serve(ctx, order(fmt.Sprintf("p%d-%d", lane, n), r), r)
+				t.serve(ctx, order(fmt.Sprintf("p%d-%d", lane, n), r), r, events)
 			}
 		})
 	}
 	all.Wait()
+	stop()
+	reader.Wait()
 }
 
 // serve creates what was ordered, waits for its end, and removes it.
-func (t *Traffic) serve(ctx context.Context, o Order, r *rand.Rand) {
+func (t *Traffic) serve(ctx context.Context, o Order, r *rand.Rand, events *reader) {
 	t.History.Count("orders: " + o.Kind)
 	ctx, cancel := context.WithTimeout(ctx, t.Patience)
 	defer cancel()
@@ -63,10 +68,7 @@ func (t *Traffic) serve(ctx context.Context, o Order, r *rand.Rand) {
 		t.group(ctx, o.Pods)
 	}
 	for _, p := range o.Pods {
-		t.persist(ctx, "create pod "+p.Name, func() error {
-			_, err := t.Client.CoreV1().Pods(Namespace).Create(ctx, p, metav1.CreateOptions{})
-			return unless(err, apierrors.IsAlreadyExists)
-		})
+		t.persist(ctx, "create pod "+p.Name, func() error { return t.create(ctx, p) })
 	}
 	early := time.Duration(1<<62 - 1)
 	if r.IntN(5) == 0 { // its user deletes it after a while, whatever it does
@@ -74,7 +76,7 @@ func (t *Traffic) serve(ctx context.Context, o Order, r *rand.Rand) {
 	}
 	begun := time.Now()
 	for _, p := range o.Pods {
-		t.await(ctx, p.Name, begun.Add(early))
+		t.await(ctx, p, begun.Add(early), events)
 	}
 	for _, p := range o.Pods {
 		t.remove(ctx, p.Name)
@@ -87,9 +89,22 @@ func (t *Traffic) serve(ctx context.Context, o Order, r *rand.Rand) {
 	}
 }
 
-// await waits until a pod has ended or its user loses patience.
-func (t *Traffic) await(ctx context.Context, name string, early time.Time) {
-	var last *corev1.Pod
+// create creates a pod and writes down its UID. One that is there already is one whose creation was
+// not answered.
+func (t *Traffic) create(ctx context.Context, p *corev1.Pod) error {
+	made, err := t.Client.CoreV1().Pods(Namespace).Create(ctx, p, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		made, err = t.Client.CoreV1().Pods(Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+	}
+	if err == nil {
+		p.UID = made.UID
+	}
+	return err
+}
+
+// await waits until a pod has ended, its user loses patience, or an event says to delete it.
+func (t *Traffic) await(ctx context.Context, created *corev1.Pod, early time.Time, events *reader) {
+	name, last := created.Name, created
 	for ctx.Err() == nil {
 		p, err := t.Client.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
@@ -99,10 +114,8 @@ func (t *Traffic) await(ctx context.Context, name string, early time.Time) {
 				t.ended(p)
 				return
 			}
-			if t.misplaced(p) {
-				t.History.Count("pods deleted, whose device changed its mode before they started")
-				return
-			}
+		case apierrors.IsNotFound(err) && events.deleted(created.UID):
+			return
 		case apierrors.IsNotFound(err):
 			t.Found(Violation{"pods", fmt.Sprintf("pod %s is gone and nobody deleted it: %s", name, standing(last))})
 			return
@@ -142,13 +155,6 @@ func (t *Traffic) log(p *corev1.Pod) string {
 	return out.String()
 }
 
-// misplaced reports a bare pod that was placed on a device whose mode was then edited: it is kept,
-// and an event tells its user to delete it (docs/modes.md).
-func (t *Traffic) misplaced(p *corev1.Pod) bool {
-	return t.Moved != "" && strings.Contains(p.Annotations[placementKey], t.Moved) && p.Status.Phase == corev1.PodPending &&
-		time.Since(p.CreationTimestamp.Time) > 20*time.Second
-}
-
 // stuck reports what should have ended long ago.
 func (t *Traffic) stuck(what string, p *corev1.Pod) {
 	t.Found(Violation{"pods", fmt.Sprintf("%s has not ended after %s: %s", what, t.Patience, standing(p))})
@@ -156,10 +162,7 @@ func (t *Traffic) stuck(what string, p *corev1.Pod) {
 
 // standing is one line about a pod.
 func standing(p *corev1.Pod) string {
-	if p == nil {
-		return "it was never seen"
-	}
-	text := fmt.Sprintf("last seen %s on node %q", p.Status.Phase, p.Spec.NodeName)
+	text := fmt.Sprintf("last seen %q on node %q", p.Status.Phase, p.Spec.NodeName)
 	for _, c := range p.Status.Conditions {
 		if c.Message != "" {
 			text += fmt.Sprintf("; %s: %s", c.Type, c.Message)
