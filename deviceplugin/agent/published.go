@@ -20,12 +20,11 @@ import (
 	"deviceshare/sharing"
 )
 
-// Usable implements legacy.Devices: the devices as the kubelet counts them, false
-// before the first scan. A device on the way into another mode keeps its slots: a pod
-// that comes for the old one is told so when it starts, and placed anew.
-func (a *Agent) Usable() (sharing.Inventory, bool) {
+// Counted implements legacy.Devices: the devices as the kubelet counts them, false before the first
+// scan. It counts those that do not work as well (docs/adr/0020-the-kubelet-counts-broken-devices.md).
+func (a *Agent) Counted() (sharing.Inventory, bool) {
 	s := a.State()
-	return s.View(func(p node.Permissions) bool { return p.Count }), s.Scanned()
+	return s.Inventory(), s.Scanned()
 }
 
 // Slots is the resource that pods ask for devices with, as the kubelet is offered it.
@@ -40,7 +39,7 @@ func (s Slots) Devices() []*pluginapi.Device {
 	if s.State().IsFinal() {
 		return nil
 	}
-	inv, _ := s.Usable()
+	inv, _ := s.Counted()
 	return kubelet.Slots(&inv, s.State().NUMA())
 }
 

@@ -240,7 +240,7 @@ func TestSlotsCarryTheNUMANodeThatAllDevicesShare(t *testing.T) {
 	if len(slots) != 3 || slots[0].GetTopology() != nil || slots[2].GetTopology() != nil {
 		t.Errorf("slots are %v", slots)
 	}
-	if slots[1].GetID() != "GPU-a-1" || slots[1].GetHealth() != pluginapi.Healthy || slots[2].GetHealth() != pluginapi.Unhealthy {
+	if slots[1].GetID() != "GPU-a-1" || slots[1].GetHealth() != pluginapi.Healthy || slots[2].GetHealth() != pluginapi.Healthy {
 		t.Errorf("slots are %v", slots)
 	}
 	for _, slot := range kubelet.Slots(&inv, 1) {

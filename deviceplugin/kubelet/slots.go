@@ -16,6 +16,10 @@ import (
 // names a NUMA node only if all devices share it; numa is that node, or -1. With any other hint the
 // kubelet would take CPUs from one node, or refuse the pod for good for the lack of them, while its
 // device may be at another.
+//
+// For the same reason a slot is healthy whether or not its device works. A kubelet that starts anew
+// refuses pods for good whose slots are not healthy, unless it sees a container of theirs run, and
+// the devices that they were given may all work.
 func Slots(inv *sharing.Inventory, numa int) []*pluginapi.Device {
 	var topology *pluginapi.TopologyInfo
 	if numa >= 0 {
@@ -25,16 +29,8 @@ func Slots(inv *sharing.Inventory, numa int) []*pluginapi.Device {
 	for i := range inv.Devices {
 		d := &inv.Devices[i]
 		for n := range d.MaxShares {
-			slots = append(slots, &pluginapi.Device{ID: string(d.ID) + "-" + strconv.Itoa(n), Health: HealthOf(d), Topology: topology})
+			slots = append(slots, &pluginapi.Device{ID: string(d.ID) + "-" + strconv.Itoa(n), Health: pluginapi.Healthy, Topology: topology})
 		}
 	}
 	return slots
-}
-
-// HealthOf is the health of a device in the kubelet's words.
-func HealthOf(d *sharing.Device) string {
-	if d.Healthy {
-		return pluginapi.Healthy
-	}
-	return pluginapi.Unhealthy
 }

@@ -24,9 +24,9 @@ const lookEvery = 15 * time.Second
 // Devices are those whose amounts are offered. Implementations are safe for
 // concurrent use.
 type Devices interface {
-	// Usable are the devices that may be offered; false while they are not known.
-	Usable() (sharing.Inventory, bool)
-	// Changes gives a channel that holds a token when Usable may answer
+	// Counted are the devices that the kubelet counts; false while they are not known.
+	Counted() (sharing.Inventory, bool)
+	// Changes gives a channel that holds a token when Counted may answer
 	// differently, until it is stopped.
 	Changes() (changes <-chan struct{}, stop func())
 }
@@ -107,7 +107,7 @@ func (a *Amounts) decide(ctx context.Context) {
 		klog.ErrorS(err, "cannot tell what the legacy device plugin left; taking it for nothing")
 	}
 	device := a.cfg.Configuration.Device()
-	inv, _ := a.cfg.Devices.Usable()
+	inv, _ := a.cfg.Devices.Counted()
 	live := func(o sharing.Owner) bool { _, ok := a.cfg.Pods.Pod(o); return ok }
 	units := int64(len(memoryUnits(&inv, device.MemoryFactor)))
 	source, obstacle := ChooseAmountSource(a.cfg.Setting, record, []string{device.MemoryName, device.CoreName}, live, units)
@@ -149,7 +149,7 @@ func (o memoryOffer) Changes() (<-chan struct{}, func()) { return o.cfg.Devices.
 
 // Devices implements kubelet.Offer.
 func (o memoryOffer) Devices() []*pluginapi.Device {
-	inv, _ := o.cfg.Devices.Usable()
+	inv, _ := o.cfg.Devices.Counted()
 	return memoryUnits(&inv, o.cfg.Configuration.Device().MemoryFactor)
 }
 
@@ -164,7 +164,7 @@ func (o coresOffer) Changes() (<-chan struct{}, func()) { return o.cfg.Devices.C
 
 // Devices implements kubelet.Offer.
 func (o coresOffer) Devices() []*pluginapi.Device {
-	inv, _ := o.cfg.Devices.Usable()
+	inv, _ := o.cfg.Devices.Counted()
 	return unitDevices(&inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
 }
 

@@ -35,7 +35,7 @@ func (n *node) ReadCheckpoint() (kubelet.Record, error) {
 	return n.record, nil
 }
 
-func (n *node) Usable() (sharing.Inventory, bool) {
+func (n *node) Counted() (sharing.Inventory, bool) {
 	return sharing.Inventory{Devices: []sharing.Device{{ID: "GPU-a", Memory: 4 * sharing.GiB, Cores: 3, Healthy: true}}}, true
 }
 

@@ -54,9 +54,6 @@ type Condition struct {
 type Permissions struct {
 	// Place: the scheduler may place new pods on it; it is published as healthy.
 	Place bool
-	// Count: the kubelet counts its slots as healthy. A device that waits for its
-	// pods to end counts: taking it out would distort the sums these pods are in.
-	Count bool
 	// Begin: a container may start whose pod has no prepared container yet.
 	Begin bool
 	// Resume: a container may start whose pod has prepared containers already.
@@ -70,18 +67,18 @@ type Permissions struct {
 func (k Kind) May() Permissions {
 	const yes, no = true, false
 	return [kinds]Permissions{
-		//                   Place Count Begin Resume Change
-		Ready:              {yes, yes, yes, yes, yes},
-		Unchecked:          {no, yes, no, yes, yes},
-		Waiting:            {no, yes, no, yes, yes},
-		Changing:           {no, yes, no, yes, yes},
-		Failing:            {no, yes, no, yes, yes},
-		NeedsAdministrator: {no, yes, no, yes, yes},
-		Interrupted:        {no, yes, no, yes, no},
-		Unsupported:        {no, no, no, yes, no},
-		ConfigUnknown:      {no, yes, no, yes, no},
-		Hidden:             {no, no, no, no, no},
-		Broken:             {no, no, no, no, no},
-		Absent:             {no, no, no, no, no},
+		//                   Place Begin Resume Change
+		Ready:              {yes, yes, yes, yes},
+		Unchecked:          {no, no, yes, yes},
+		Waiting:            {no, no, yes, yes},
+		Changing:           {no, no, yes, yes},
+		Failing:            {no, no, yes, yes},
+		NeedsAdministrator: {no, no, yes, yes},
+		Interrupted:        {no, no, yes, no},
+		Unsupported:        {no, no, yes, no},
+		ConfigUnknown:      {no, no, yes, no},
+		Hidden:             {no, no, no, no},
+		Broken:             {no, no, no, no},
+		Absent:             {no, no, no, no},
 	}[k]
 }

@@ -360,13 +360,13 @@ func (w *world) show() {
 	}
 }
 
-// permitted is what may be done: Place Count Begin Resume cHange.
+// permitted is what may be done: Place Begin Resume cHange.
 func permitted(k node.Kind) string {
 	p := k.May()
 	out := ""
-	for i, yes := range []bool{p.Place, p.Count, p.Begin, p.Resume, p.Change} {
+	for i, yes := range []bool{p.Place, p.Begin, p.Resume, p.Change} {
 		if yes {
-			out += string("PCBRH"[i])
+			out += string("PBRH"[i])
 		} else {
 			out += "-"
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
@@ -48,13 +49,17 @@ func settle(ctx context.Context, u *user.User, show string) (Residents, error) {
 	return out, nil
 }
 
-// Gone lists the residents that do not run any more as they did.
+// Gone lists the residents that do not run any more as they did. What the API server does not say
+// just now is not known.
 func (r Residents) Gone(ctx context.Context, u *user.User) []Violation {
 	var out []Violation
 	for _, name := range sorted(r) {
 		now, err := u.Get(ctx, name)
-		if err != nil {
+		switch {
+		case apierrors.IsNotFound(err):
 			out = append(out, Violation{"residents", err.Error()})
+			continue
+		case err != nil:
 			continue
 		}
 		if text := moved(r[name], now); text != "" {

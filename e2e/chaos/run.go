@@ -73,7 +73,7 @@ func Run(ctx context.Context, c *sandbox.Cluster, o Options) (Report, error) {
 	defer stop()
 	var ordered sync.WaitGroup
 	ordered.Go(func() { traffic.Run(ctx, more, o.Lanes, o.Seed) })
-	kills := r.disturb(ctx)
+	kills := r.disturb(ctx, u, residents)
 	took := time.Since(begin)
 	stop()
 	r.disturber.Settle()
@@ -159,12 +159,11 @@ func (r *run) broken() bool {
 }
 
 // disturb carries out the plan until enough was killed, and looks after each event.
-func (r *run) disturb(ctx context.Context) (kills int) {
+func (r *run) disturb(ctx context.Context, u *user.User, residents Residents) (kills int) {
 	plan, told, breath := NewPlan(r.Seed), time.Now(), breath{}
 	for kills < r.Kills && ctx.Err() == nil && !r.broken() {
-		for breath.isNeeded(kills, r.progress()) && ctx.Err() == nil && !r.broken() {
-			pause(ctx, time.Second)
-			r.look(ctx)
+		if breath.isNeeded(kills, r.progress()) {
+			r.breathe(ctx, u, func() bool { return breath.isNeeded(kills, r.progress()) })
 		}
 		e := plan.Next()
 		pause(ctx, e.Pause)
@@ -183,30 +182,13 @@ func (r *run) disturb(ctx context.Context) (kills int) {
 		r.look(ctx)
 		if time.Since(told) > 20*time.Second {
 			told = time.Now()
+			for _, v := range residents.Gone(ctx, u) {
+				r.violated(v)
+			}
 			r.Progress(fmt.Sprintf("%d of %d kills, %d looks, %d pods succeeded", kills, r.Kills, r.looks, r.history.Of("pods succeeded")))
 		}
 	}
 	return kills
-}
-
-// breathless is how many kills there may be in a row during which no order is met.
-const breathless = 15
-
-// breath says when a cluster has to be left alone for a while: one in which nothing succeeds any
-// more breaks no promises. It knows no time, because a busy machine needs more of it.
-type breath struct{ kills, progress int }
-
-// isNeeded reports whether too many kills have passed since there was progress.
-func (b *breath) isNeeded(kills, progress int) bool {
-	if progress > b.progress {
-		*b = breath{kills, progress}
-	}
-	return kills-b.kills >= breathless
-}
-
-// progress counts what came to a good end.
-func (r *run) progress() int {
-	return r.history.Of("pods succeeded") + r.history.Of("jobs complete") + r.history.Of("deployments complete")
 }
 
 // kindOf is the name under which an event is counted.

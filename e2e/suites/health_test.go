@@ -25,6 +25,7 @@ func testHealth(t *testing.T, w *world) {
 	for name, breaks := range cases {
 		t.Run(name, func(t *testing.T) {
 			ctx, u := w.user(t, "health-"+breaks[0], 3*time.Minute)
+			slots := w.slots(ctx, t)
 			begin := time.Now()
 			if _, err := w.cluster.FakeGPU(ctx, breaks...); err != nil {
 				t.Fatal(err)
@@ -32,6 +33,9 @@ func testHealth(t *testing.T, w *world) {
 			sick := w.waitHealthy(ctx, t, gpus-1)
 			t.Logf("out of the pool after %.1f s", time.Since(begin).Seconds())
 			w.avoids(ctx, t, u.Namespace(), sick)
+			if now := w.slots(ctx, t); now != slots {
+				t.Errorf("%d of %d slots are allocatable: the kubelet would refuse pods on devices that work", now, slots)
+			}
 			if _, err := w.cluster.FakeGPU(ctx, "restore", breaks[1]); err != nil {
 				t.Fatal(err)
 			}
@@ -40,6 +44,17 @@ func testHealth(t *testing.T, w *world) {
 			t.Logf("back after %.1f s", time.Since(begin).Seconds())
 		})
 	}
+}
+
+// slots is how many the kubelet of the real node says may be given.
+func (w *world) slots(ctx context.Context, t *testing.T) int64 {
+	t.Helper()
+	node, err := w.cluster.Client().CoreV1().Nodes().Get(ctx, sandbox.NodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := node.Status.Allocatable[workload.Number]
+	return q.Value()
 }
 
 // avoids asks for one device more than there are healthy ones, in shares of
