@@ -25,8 +25,12 @@ func Judge(p *corev1.Pod, lost string) Outcome {
 	if p.Status.Phase == corev1.PodSucceeded {
 		return Outcome{Kind: "pods succeeded"}
 	}
-	if slices.ContainsFunc(slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses), isForgotten) {
+	containers := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	if slices.ContainsFunc(containers, isForgotten) {
 		return Outcome{Kind: "pods failed that containerd was starting when it was killed"}
+	}
+	if slices.ContainsFunc(containers, isCut) {
+		return Outcome{Kind: "pods failed that the kubelet was starting when it was killed"}
 	}
 	if strings.Contains(p.Status.Reason, "AdmissionError") && !allBegan(p) {
 		return Outcome{Kind: "pods refused by the kubelet: " + p.Status.Reason}
@@ -42,6 +46,13 @@ func Judge(p *corev1.Pod, lost string) Outcome {
 // killed.
 func isForgotten(s corev1.ContainerStatus) bool {
 	return s.State.Terminated != nil && s.State.Terminated.Reason == "Unknown" && s.State.Terminated.ExitCode == 255
+}
+
+// isCut recognises a container whose start containerd gave up because the kubelet that wanted it was
+// killed.
+func isCut(s corev1.ContainerStatus) bool {
+	end := s.State.Terminated
+	return end != nil && end.Reason == "StartError" && strings.Contains(end.Message, "context canceled")
 }
 
 // allBegan reports whether every container of a pod has run, those before it aside. A kubelet that
@@ -65,7 +76,7 @@ func endings(p *corev1.Pod) string {
 		if end == nil || end.ExitCode == 0 {
 			continue
 		}
-		fmt.Fprintf(&out, "; container %s: %s, exit code %d", s.Name, end.Reason, end.ExitCode)
+		fmt.Fprintf(&out, "; container %s: %s, exit code %d", s.Name, strings.TrimSpace(end.Reason+" "+end.Message), end.ExitCode)
 		if end.ExitCode == unmet {
 			out.WriteString(" (it got what it should not get, or did not get what it should)")
 		}

@@ -22,6 +22,10 @@ func TestHowPodsEnd(t *testing.T) {
 		return corev1.ContainerStatus{Name: "b", ContainerID: id, State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Reason: "ContainerStatusUnknown", ExitCode: 137}}}
 	}
+	noStart := func(why string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128, Message: "failed to create containerd task: " + why}}}}
+	}
 	on := func(device string) map[string]string {
 		return map[string]string{placementKey: `{"uuid":"` + device + `"}`}
 	}
@@ -47,6 +51,10 @@ func TestHowPodsEnd(t *testing.T) {
 		"one that containerd has forgotten": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{
 			{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Unknown", ExitCode: 255}}}}}},
 			"pods failed that containerd was starting when it was killed", ""},
+		"one whose start was given up for a kubelet that was killed": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: noStart("context canceled")}},
+			"pods failed that the kubelet was starting when it was killed", ""},
+		"one that cannot be started": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: noStart("no such file: libvgpu.so")}},
+			"pods failed", "StartError failed to create containerd task: no such file: libvgpu.so, exit code 128"},
 		"one on the device that is lost": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: on("GPU-lost")},
 			Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: exit(3)}}, "pods failed on the lost device", ""},
 		"one on another device": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: on("GPU-good")},
