@@ -184,11 +184,22 @@ func TestTheKubeletMayRestart(t *testing.T) {
 	}
 }
 
-func TestHealthReachesTheKubelet(t *testing.T) {
-	b, _ := onePod(t)
-	inv := b.inventory()
-	b.breaks(inv.Devices[1].ID, "XID 79")
-	b.kubelet.Await(t, "half of the slots to break", func(healthy, all, _ int) bool { return healthy == 40 && all == 80 })
-	b.breaks(inv.Devices[1].ID, "")
-	b.kubelet.Await(t, "all slots to work again", func(healthy, _, _ int) bool { return healthy == 80 })
+// A kubelet that starts anew refuses pods whose slots are not healthy, and their devices may work.
+func TestTheKubeletCountsBrokenDevices(t *testing.T) {
+	b, pod := onePod(t)
+	for _, d := range b.inventory().Devices {
+		b.breaks(d.ID, "XID 79")
+	}
+	b.kubelet.Restart(t)
+	b.kubelet.Await(t, "the registration", func(_, _, registrations int) bool { return registrations == 2 })
+	b.kubelet.Await(t, "all slots to be healthy", func(healthy, all, _ int) bool { return healthy == 80 && all == 80 })
+	if _, err := b.begin(pod, "main"); err == nil || !strings.Contains(err.Error(), "is broken (XID 79)") {
+		t.Errorf("a container starts on a broken device: %v", err)
+	}
+	for _, d := range b.inventory().Devices {
+		b.breaks(d.ID, "")
+	}
+	if _, err := b.begin(pod, "main"); err != nil {
+		t.Error(err)
+	}
 }
