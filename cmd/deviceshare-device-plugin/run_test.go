@@ -314,10 +314,16 @@ func TestAModeThatTheNodeCannotServeIsNotOffered(t *testing.T) {
 	p := launch(t, func(p *program) {
 		p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"mps"}]}`)
 	})
-	p.kubelet.Await(t, "slots that cannot be used", func(healthy, all, _ int) bool { return healthy == 0 && all == 20 })
+	healthy := func(want bool) func() bool {
+		return func() bool {
+			inv := p.inventory()
+			return len(inv.Devices) == 2 && inv.Devices[0].Healthy == want && inv.Devices[1].Healthy == want
+		}
+	}
 	p.event("GPUModeUnusable", "mode mps")
+	p.await("devices that cannot be used", healthy(false))
 	p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"hami-core"}]}`)
-	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
+	p.await("devices that can", healthy(true))
 }
 
 func TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater(t *testing.T) {
@@ -361,12 +367,12 @@ func TestABrokenDeviceLeavesThePoolAndComesBack(t *testing.T) {
 	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
 	p.await("the capacity", memory)
 	p.driver.Lose(1)
-	p.kubelet.Await(t, "half of the slots", func(healthy, all, _ int) bool { return healthy == 10 && all == 20 })
 	p.event("GPUUnhealthy", "lost")
 	p.await("the inventory", func() bool { inv := p.inventory(); return len(inv.Devices) == 2 && !inv.Devices[1].Healthy })
 	if !memory() {
 		t.Error("the broken device left the capacity that its pods are counted in")
 	}
+	p.kubelet.Await(t, "the slots, which stay", func(healthy, all, _ int) bool { return healthy == 20 && all == 20 })
 	p.driver.Restore(1)
-	p.kubelet.Await(t, "all slots", func(healthy, _, _ int) bool { return healthy == 20 })
+	p.await("the inventory", func() bool { inv := p.inventory(); return len(inv.Devices) == 2 && inv.Devices[1].Healthy })
 }

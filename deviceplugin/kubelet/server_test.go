@@ -109,6 +109,7 @@ func serveWith(t *testing.T, k *kubelettest.Kubelet, keeper string, move kubelet
 		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
 	}}
 	p.devices = kubelet.Slots(&inv, -1)
+	p.devices[2].Health = pluginapi.Unhealthy // as a plugin of another kind would offer it
 	p.run(t)
 	return p
 }
