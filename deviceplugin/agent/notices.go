@@ -71,6 +71,8 @@ func problemOf(p node.Part) (kind, reason string) {
 		return metrics.ProblemDriver, "GPUDriverUnavailable"
 	case node.PartPublishing:
 		return metrics.ProblemPublish, "DevicePublishFailed"
+	case node.PartRuntime:
+		return metrics.ProblemRuntime, "ContainerRuntimeUnfit"
 	}
 	return metrics.ProblemIdentity, "KubeletRecordUnavailable"
 }

@@ -97,11 +97,19 @@ func (s *session) tell(stream grpc.ServerStreamingServer[pluginapi.ListAndWatchR
 	return nil
 }
 
-// Allocate implements the protocol.
+// NVIDIA's runtime gives a container the devices that this variable names, which is all of them in
+// many images. With none there are those alone that the allocation brings by CDI.
+const (
+	visibleVariable = "NVIDIA_VISIBLE_DEVICES"
+	noneVisible     = "void"
+)
+
+// Allocate implements the protocol. A runtime that knows no CDI ignores the allocation's name; the
+// variable keeps it from giving the container every device instead.
 func (s *session) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	answer := &pluginapi.AllocateResponse{}
 	for _, c := range r.GetContainerRequests() {
-		one := &pluginapi.ContainerAllocateResponse{}
+		one := &pluginapi.ContainerAllocateResponse{Envs: map[string]string{visibleVariable: noneVisible}}
 		if s.cfg.Handler != nil {
 			name, err := s.cfg.Handler.Allocate(c.GetDevicesIds())
 			if err != nil {

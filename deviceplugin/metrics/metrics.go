@@ -36,6 +36,7 @@ const (
 	ProblemMPS           = "mps"
 	ProblemMode          = "mode"
 	ProblemUsage         = "usage" // a region that cannot be read; once per container
+	ProblemRuntime       = "runtime"
 )
 
 // Metrics are the numbers of one device plugin. Methods are safe for concurrent

@@ -52,6 +52,8 @@ const (
 	OtherGeometries
 	// NotReady: a device of the pod is not ready in its mode yet.
 	NotReady
+	// NotEnforced: the container might start without its devices and limits.
+	NotEnforced
 	refusalReasons = iota
 )
 
@@ -59,7 +61,7 @@ const (
 func (r RefusalReason) String() string {
 	return [refusalReasons]string{
 		"NothingGiven", "OtherCount", "UnknownDevice", "MixedModes", "ModeUnserved", "DeviceBroken",
-		"NoNewPods", "OtherMode", "OtherGeometries", "NotReady",
+		"NoNewPods", "OtherMode", "OtherGeometries", "NotReady", "NotEnforced",
 	}[r]
 }
 
@@ -137,8 +139,11 @@ func ClaimOf(s State, a Ask) (Claim, *Refusal) {
 // requireWorking refuses devices that do not work, whoever asks.
 func (s State) requireWorking(d *sharing.Device) *Refusal {
 	c, _ := s.Condition(d.ID)
-	if c.Kind.May().Resume {
+	switch {
+	case c.Kind.May().Resume:
 		return nil
+	case c.Kind == Unenforced:
+		return refuse(NotEnforced, "no container with devices starts on this node: %s; the container starts when that is mended", c.Detail)
 	}
 	return refuse(DeviceBroken, "device %s (index %d) is broken (%s); the container starts when it works again", d.ID, d.Index, c.Detail)
 }

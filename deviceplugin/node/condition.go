@@ -26,6 +26,9 @@ const (
 	Unsupported
 	// ConfigUnknown: it is not known what the administrator wants.
 	ConfigUnknown
+	// Unenforced: containers of this node may start without what they are given, and without its
+	// limits.
+	Unenforced
 	// Hidden: the administrator does not offer the device.
 	Hidden
 	// Broken: the device does not answer, or has reported a critical error.
@@ -39,7 +42,7 @@ const (
 func (k Kind) String() string {
 	return [kinds]string{
 		"Ready", "Unchecked", "Waiting", "Changing", "Failing", "NeedsAdministrator",
-		"Interrupted", "Unsupported", "ConfigUnknown", "Hidden", "Broken", "Absent",
+		"Interrupted", "Unsupported", "ConfigUnknown", "Unenforced", "Hidden", "Broken", "Absent",
 	}[k]
 }
 
@@ -67,6 +70,7 @@ type Permissions struct {
 func (k Kind) May() Permissions {
 	const yes, no = true, false
 	return [kinds]Permissions{
+		Unenforced:         {no, no, no, no},
 		//                   Place Begin Resume Change
 		Ready:              {yes, yes, yes, yes},
 		Unchecked:          {no, no, yes, yes},

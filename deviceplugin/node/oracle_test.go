@@ -43,6 +43,8 @@ func (o *oracle) condition(c node.Facts) (node.Condition, bool) {
 	switch {
 	case mode == hidden:
 		return node.Condition{Kind: node.Hidden, Detail: "the node configuration does not offer it"}, true
+	case o.runtime() != "":
+		return node.Condition{Kind: node.Unenforced, Detail: o.runtime()}, true
 	case lost != "":
 		return node.Condition{Kind: node.ConfigUnknown, Detail: lost}, true
 	case mode == sharing.MIG && c.Model != "A100":
@@ -66,6 +68,23 @@ func (o *oracle) lacks(mode sharing.Mode, until int) (why string) {
 			}
 		case node.ServiceBack:
 			if e.Mode == mode {
+				why = ""
+			}
+		}
+	}
+	return why
+}
+
+// runtime is what is the matter with the container runtime, "" if nothing is.
+func (o *oracle) runtime() (why string) {
+	for _, e := range o.history {
+		switch e := e.(type) {
+		case node.Troubled:
+			if e.Part == node.PartRuntime {
+				why = e.Why
+			}
+		case node.Recovered:
+			if e.Part == node.PartRuntime {
 				why = ""
 			}
 		}
@@ -208,7 +227,7 @@ func (o *oracle) mayChange(c node.Facts) (touchable, known bool) {
 	_, broken := o.broken(c, first)
 	mode, lost := o.wanted(c, len(o.history))
 	unsupported := mode == sharing.MIG && c.Model != "A100" || mode == sharing.MPS && c.Model == "P4"
-	return present && !broken && mode != hidden && lost == "" && !unsupported && o.lacks(mode, len(o.history)) == "", true
+	return present && !broken && mode != hidden && lost == "" && o.runtime() == "" && !unsupported && o.lacks(mode, len(o.history)) == "", true
 }
 
 // seen is what follows from a look: pods in another mode keep the device, else it is

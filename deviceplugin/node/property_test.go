@@ -126,7 +126,8 @@ func (s *walk) happen() {
 	case 12:
 		s.send(node.Configured{Settings: node.Settings{Offers: s.config}})
 	case 13:
-		s.send([]node.Event{node.Troubled{Part: node.PartPublishing, Why: why}, node.Recovered{Part: node.PartPublishing}}[s.random.IntN(2)])
+		part := []node.Part{node.PartPublishing, node.PartPublishing, node.PartRuntime}[s.random.IntN(3)]
+		s.send([]node.Event{node.Troubled{Part: part, Why: why}, node.Recovered{Part: part}}[s.random.IntN(2)])
 	case 14:
 		if s.random.IntN(5) == 0 {
 			s.restart()
@@ -141,6 +142,8 @@ func (s *walk) happen() {
 	case 23:
 		mode := []sharing.Mode{sharing.MPS, sharing.HAMiCore}[s.random.IntN(2)]
 		s.send([]node.Event{node.ServiceLost{Mode: mode, Why: why}, node.ServiceBack{Mode: mode}}[s.random.IntN(2)])
+	case 24:
+		s.send(node.Recovered{Part: node.PartRuntime})
 	default:
 		for _, c := range s.cards {
 			s.work(c.UUID)

@@ -168,7 +168,11 @@ func (s *State) condition(d *device) Condition {
 		return Condition{ConfigUnknown, "the configuration has not been read yet"}
 	case offer.Hidden:
 		return Condition{Hidden, "the node configuration does not offer it"}
-	case s.unknown.is:
+	}
+	if why, is := s.troubled(PartRuntime); is {
+		return Condition{Unenforced, why}
+	}
+	if s.unknown.is {
 		return Condition{ConfigUnknown, s.unknown.why}
 	}
 	if why, not := s.cfg.Powers.unsupported(&d.facts, offer.Mode); not {

@@ -19,6 +19,9 @@ const (
 	PartPublishing Part = "publishing"
 	// PartAmounts is the legacy way to offer memory and compute.
 	PartAmounts Part = "amounts"
+	// PartRuntime is the container runtime. It is in trouble when containers start without what their
+	// allocations bring: then no container with devices may start.
+	PartRuntime Part = "runtime"
 )
 
 // trouble is a part that fails, and why.
@@ -42,6 +45,16 @@ func with(all []trouble, part Part, why string) []trouble {
 	all = slices.Clone(all)
 	all[i].why = why
 	return all
+}
+
+// troubled says why a part fails, if it does.
+func (s *State) troubled(part Part) (why string, is bool) {
+	for _, t := range s.troubles {
+		if t.part == part {
+			return t.why, true
+		}
+	}
+	return "", false
 }
 
 func without(all []trouble, part Part) []trouble {

@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,10 +36,10 @@ func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 func missingFields(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for i := range pod.Spec.InitContainers {
-		patch = append(patch, addNumber(&pod.Spec.InitContainers[i], "/spec/initContainers/"+strconv.Itoa(i), s)...)
+		patch = append(patch, completeContainer(&pod.Spec.InitContainers[i], "/spec/initContainers/"+strconv.Itoa(i), s)...)
 	}
 	for i := range pod.Spec.Containers {
-		patch = append(patch, addNumber(&pod.Spec.Containers[i], "/spec/containers/"+strconv.Itoa(i), s)...)
+		patch = append(patch, completeContainer(&pod.Spec.Containers[i], "/spec/containers/"+strconv.Itoa(i), s)...)
 	}
 	if name := pod.Spec.SchedulerName; name == "" || name == corev1.DefaultSchedulerName {
 		if name != s.Schedulers[0] {
@@ -59,13 +60,20 @@ func mirror(pod *corev1.Pod) bool {
 	return there
 }
 
+// completeContainer returns what a container lacks that asks for devices, and nothing for others.
+func completeContainer(c *corev1.Container, path string, s Settings) []jsonpatch.Operation {
+	if !podspec.ContainerAsks(corepod.Container{Container: c}, s.Names) {
+		return nil
+	}
+	return append(addNumber(c, path, s), dropVisible(c, path)...)
+}
+
 // addNumber adds the number of devices to a container that asks for something of a
 // device without it. The request is written beside the limit, as the API server
 // wants both equal.
 func addNumber(c *corev1.Container, path string, s Settings) []jsonpatch.Operation {
 	r, n := &c.Resources, s.Names
-	asking := corepod.Container{Container: c}
-	if _, hasNumber := asking.Amount(n.Number); hasNumber || !podspec.ContainerAsks(asking, n) {
+	if _, hasNumber := (corepod.Container{Container: c}).Amount(n.Number); hasNumber {
 		return nil
 	}
 	count := strconv.FormatInt(s.Count, 10) // a JSON string, as quantities are
@@ -81,6 +89,22 @@ func addAmount(list corev1.ResourceList, path, name, amount string) jsonpatch.Op
 		return jsonpatch.NewOperation("add", path, map[string]any{name: amount})
 	}
 	return jsonpatch.NewOperation("add", path+"/"+escape(name), amount)
+}
+
+// visibleVariable makes NVIDIA's runtime give a container the devices that it names, past every
+// share. A device plugin sets it to those it allocated, and what the pod says of it wins.
+const visibleVariable = "NVIDIA_VISIBLE_DEVICES"
+
+// dropVisible removes what a container itself says of the devices that it is to see. The last one
+// goes first: each removal moves those behind it.
+func dropVisible(c *corev1.Container, path string) []jsonpatch.Operation {
+	var patch []jsonpatch.Operation
+	for i, v := range slices.Backward(c.Env) {
+		if v.Name == visibleVariable {
+			patch = append(patch, jsonpatch.NewOperation("remove", path+"/env/"+strconv.Itoa(i), nil))
+		}
+	}
+	return patch
 }
 
 // escape writes a key as a step of a JSON pointer (RFC 6901).

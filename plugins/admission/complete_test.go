@@ -21,6 +21,12 @@ func TestWhatIsAddedToAPod(t *testing.T) {
 		return `{"op":"add","path":"/spec/` + at + `/resources/limits/volcano.sh~1vgpu-number","value":"1"},` +
 			`{"op":"add","path":"/spec/` + at + `/resources/requests/volcano.sh~1vgpu-number","value":"1"}`
 	}
+	drop := func(at string) string { return `{"op":"remove","path":"/spec/` + at + `"}` }
+	visible := func(devices string, asks corev1.ResourceName) corev1.Container {
+		c := container("a", amounts{asks: "1"})
+		c.Env = []corev1.EnvVar{{Name: "OTHER", Value: "x"}, {Name: visibleVariable, Value: devices}}
+		return c
+	}
 	volcano := func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano" }
 	tests := map[string]struct {
 		pod  *corev1.Pod
@@ -76,6 +82,15 @@ func TestWhatIsAddedToAPod(t *testing.T) {
 			`[{"op":"remove","path":"/metadata/annotations/volcano.sh~1vgpu-placement"},{"op":"remove","path":"/metadata/annotations/volcano.sh~1vgpu-node"},` +
 				`{"op":"remove","path":"/metadata/annotations/volcano.sh~1vgpu-ids-new"},{"op":"remove","path":"/metadata/annotations/volcano.sh~1devices-to-allocate"},` +
 				`{"op":"remove","path":"/metadata/annotations/volcano.sh~1bind-phase"}]`},
+		"what a container that asks says of the devices it is to see is dropped": {
+			with(podOf(visible("all", number), visible("all", "cpu")), volcano), `[` + drop("containers/0/env/1") + `]`},
+		"each time that it says so": {
+			with(podOf(visible("all", number)), func(p *corev1.Pod) {
+				volcano(p)
+				c := &p.Spec.Containers[0]
+				c.Env = append(c.Env, corev1.EnvVar{Name: visibleVariable, ValueFrom: &corev1.EnvVarSource{}}, corev1.EnvVar{Name: "LAST"})
+				p.Spec.InitContainers = []corev1.Container{visible("GPU-a", memory)}
+			}), `[` + first("initContainers/0") + `,` + drop("initContainers/0/env/1") + `,` + drop("containers/0/env/2") + `,` + drop("containers/0/env/1") + `]`},
 		"a mistake is not repaired": {
 			with(podOf(container("a", amounts{number: "-1", memory: "5"})), volcano), `null`},
 	}

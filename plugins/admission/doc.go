@@ -8,7 +8,8 @@
 // configuration, because the kubelet calls a device plugin only for the number. A pod that
 // asks and names no scheduler, or the default one, gets the Volcano scheduler. Annotations
 // that only a scheduler writes are removed: a pod copied from another one would carry that
-// one's placement. Nothing else of a pod is touched.
+// one's placement. What a container that asks says in NVIDIA_VISIBLE_DEVICES is removed: NVIDIA's
+// runtime would give it the devices that it names, whole. Nothing else of a pod is touched.
 //
 // Validation (/validate) refuses pods that cannot mean what they say, with every mistake
 // in the answer. The rules are those of sharing/request, as for the scheduler. The webhook
