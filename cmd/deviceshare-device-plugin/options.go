@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 // options are the flags.
 type options struct {
 	nodeName, kubeconfig string
-	cdiDir               string
+	runtime              cdi.Runtime
 	places               kubelet.Places
 	base                 cdi.Options
 	modes                agent.Modes
@@ -34,7 +33,7 @@ type options struct {
 
 func defaults() *options {
 	o := &options{
-		nodeName: os.Getenv("NODE_NAME"), places: kubelet.DefaultPlaces(), cdiDir: "/var/run/cdi",
+		nodeName: os.Getenv("NODE_NAME"), places: kubelet.DefaultPlaces(), runtime: cdi.DefaultRuntime(),
 		base: cdi.DefaultOptions(), modes: agent.DefaultModes(), metricsAddress: ":9394", memoryResources: "auto",
 		settle: 150 * time.Millisecond, health: agent.DefaultHealthFlags(), healthProbe: 5 * time.Second, driverRetry: 10 * time.Second,
 	}
@@ -49,9 +48,9 @@ func (o *options) flags(f *pflag.FlagSet) {
 	o.modes.AddFlags(f)
 	o.health.AddFlags(f)
 	o.places.AddFlags(f)
+	o.runtime.AddFlags(f)
 	f.StringVar(&o.nodeName, "node-name", o.nodeName, "name of this node's object (default $NODE_NAME, else the host name)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty uses the pod's service account")
-	f.StringVar(&o.cdiDir, "cdi-dir", o.cdiDir, "where the container runtime looks for CDI specifications")
 	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "address of /metrics and /healthz; empty serves neither")
 	f.BoolVar(&o.failOnInitError, "fail-on-init-error", false, "exit when the driver cannot be opened at the start, instead of trying again")
 	f.StringVar(&o.memoryResources, "memory-resources", o.memoryResources,
@@ -63,13 +62,10 @@ func (o *options) flags(f *pflag.FlagSet) {
 
 // check returns every mistake at once.
 func (o *options) check() error {
-	wrong := slices.Concat(o.base.Check(), o.modes.Check(), o.health.Check(), o.places.Check())
+	wrong := slices.Concat(o.base.Check(), o.modes.Check(), o.health.Check(), o.places.Check(), o.runtime.Check())
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if o.nodeName == "" {
 		add("--node-name is empty: give the name of this node's object")
-	}
-	if !filepath.IsAbs(o.cdiDir) {
-		add("--cdi-dir=%q: want an absolute path", o.cdiDir)
 	}
 	switch o.memoryResources {
 	case "auto", "node-status", "device-plugin":

@@ -66,10 +66,10 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 func (p *program) start() {
 	p.t.Helper()
 	o := defaults()
-	o.nodeName, o.places.Root, o.cdiDir, o.modes.StateDir = "n", kubelet.Directory(p.kubelet.Directory), filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
+	o.nodeName, o.places.Root, o.runtime.Specs, o.modes.StateDir = "n", kubelet.Directory(p.kubelet.Directory), filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
 	o.modes.LibraryDir, o.base.DevRoot, o.base.Edits = filepath.Join(p.dir, "lib"), filepath.Join(p.dir, "dev"), "files"
 	o.metricsAddress, o.settle, o.healthProbe, o.health.Quiet = "", time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
-	o.driverRetry = 20 * time.Millisecond
+	o.driverRetry, o.runtime.Sockets = 20*time.Millisecond, nil
 	if p.tune != nil {
 		p.tune(o)
 	}

@@ -47,6 +47,7 @@ type plugin struct {
 	mover     *agent.Mover
 	keeper    *agent.Keeper
 	releaser  *agent.Releaser
+	witness   *agent.Witness
 	slots     *kubelet.Server
 }
 
@@ -61,7 +62,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	defer p.report.Stop()
-	klog.InfoS("starting", "node", o.nodeName, "kubeletDir", o.places.Root, "cdiDir", o.cdiDir, "stateDir", o.modes.StateDir, "driverEdits", o.base.Edits)
+	klog.InfoS("starting", "node", o.nodeName, "kubeletDir", o.places.Root, "cdiDir", o.runtime.Specs, "stateDir", o.modes.StateDir, "driverEdits", o.base.Edits)
 	working, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	group, working := errgroup.WithContext(working)
@@ -118,7 +119,12 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	if err := p.assembleNode(client, gpus, followers); err != nil {
 		return nil, err
 	}
-	followers.Evictor, followers.Mover, followers.Releaser = p.evictor, p.mover, p.releaser
+	processes, err := agent.NewHostProcesses(procfs.DefaultMountPoint)
+	if err != nil {
+		return nil, err
+	}
+	p.witness = agent.NewWitness(agent.WitnessConfig{Pods: p.pods, Processes: processes, Runtime: o.runtime, Agent: p.agent, Ended: p.report.Unenforced})
+	followers.Evictor, followers.Mover, followers.Releaser, followers.Witness = p.evictor, p.mover, p.releaser, p.witness
 	return p, nil
 }
 
@@ -138,7 +144,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	resolver := &kubelet.Resolver{Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: p.report.Source}
 	p.keeper = agent.NewKeeper(agent.KeeperConfig{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
-		Base: base, Specs: &cdi.Directory{Files: hostnode.OS{}, Path: o.cdiDir}, Kubelet: here, Resource: p.settings,
+		Base: base, Specs: &cdi.Directory{Files: hostnode.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
 		Settle: o.settle, Observer: followers,
 	})
 	resolver.Memory = p.keeper
@@ -200,6 +206,8 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	p.keeper.Recall()
 	group.Go(func() error { return p.mover.Run(ctx) })
 	p.mover.AwaitLook(ctx)
+	p.witness.AskRuntime(ctx)
+	group.Go(func() error { return p.witness.Run(ctx) })
 	group.Go(func() error { return p.publisher.Run(ctx) })
 	group.Go(func() error { return p.amounts.Run(ctx) })
 	group.Go(func() error { return p.keeper.Repair(ctx, p.report.Reconcile) })

@@ -25,6 +25,7 @@ type Followers struct {
 	Evictor  *cluster.Evictor
 	Mover    *Mover
 	Releaser *Releaser
+	Witness  *Witness
 }
 
 // Allocated implements KeeperObserver.
@@ -32,6 +33,7 @@ func (f *Followers) Allocated() { f.Metrics.Allocated() }
 
 // Prepared implements KeeperObserver.
 func (f *Followers) Prepared(pod *corev1.Pod, c nodeapi.Claim, took time.Duration) {
+	f.Witness.Prepared(pod, &c)
 	f.Receipts.Prepared(pod)
 	f.Metrics.Prepared(c.Devices[0].Share.Mode, took)
 }

@@ -150,6 +150,11 @@ func (r *Reporter) Refused(pod *corev1.Pod, err error) {
 	r.recorder.Event(pod, corev1.EventTypeWarning, "DevicePrepareFailed", short(err.Error()))
 }
 
+// Unenforced reports a container that was ended because it had nothing of what it was given.
+func (r *Reporter) Unenforced(pod *corev1.Pod, container, why string) {
+	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceInjectionIgnored", short(fmt.Sprintf("container %s was ended: %s", container, why)))
+}
+
 // Evicted takes in a pod that goes so that it is placed anew.
 func (r *Reporter) Evicted(pod *corev1.Pod, why string) { r.misplaced(pod, node.Evicted, why) }
 

@@ -79,6 +79,7 @@ func Spec(id string, base *specs.ContainerEdits, in nodeapi.Injection) ([]byte, 
 	if err != nil {
 		return nil, fmt.Errorf("render allocation %s: %w", id, err)
 	}
+	edits.Mounts = append(edits.Mounts, seal(id))
 	spec := &specs.Spec{Kind: Kind, Devices: []specs.Device{{Name: id, ContainerEdits: *edits}}}
 	if err := parser.ValidateDeviceName(id); err != nil {
 		return nil, fmt.Errorf("render allocation: %w", err)

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// HostProcesses reads /proc. This process must see the host's PIDs there.
+type HostProcesses struct{ fs procfs.FS }
+
+// NewHostProcesses reads below root, "/proc".
+func NewHostProcesses(root string) (HostProcesses, error) {
+	fs, err := procfs.NewFS(root)
+	if err != nil {
+		return HostProcesses{}, fmt.Errorf("read the processes of the host: %w", err)
+	}
+	return HostProcesses{fs}, nil
+}
+
+// Of implements Processes.
+func (h HostProcesses) Of(container string) ([]int, error) {
+	all, err := h.fs.AllProcs()
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of container %s: %w", container, err)
+	}
+	var pids []int
+	for _, p := range all {
+		if isOf(p, container) {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids, nil
+}
+
+// isOf reports whether a process is in a control group that is named after a container:
+// "<id>", "cri-containerd-<id>.scope", "crio-<id>.scope" or "...:cri-containerd:<id>".
+func isOf(p procfs.Proc, container string) bool {
+	groups, err := p.Cgroups()
+	if err != nil {
+		return false // it has ended
+	}
+	return slices.ContainsFunc(groups, func(g procfs.Cgroup) bool { return strings.Contains(g.Path, container) })
+}
+
+// MountPoints implements Processes.
+func (h HostProcesses) MountPoints(pid int) ([]string, error) {
+	p, err := h.fs.Proc(pid)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := p.MountInfo()
+	if err != nil {
+		return nil, err
+	}
+	points := make([]string, 0, len(mounts))
+	for _, m := range mounts {
+		points = append(points, m.MountPoint)
+	}
+	return points, nil
+}
+
+// End implements Processes. A process is held fast before it is looked at again: its number may
+// have become another one's.
+func (h HostProcesses) End(container string) error {
+	pids, err := h.Of(container)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, pid := range pids {
+		if err := h.end(pid, container); err != nil && !errors.Is(err, unix.ESRCH) {
+			failed = append(failed, fmt.Errorf("kill process %d: %w", pid, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (h HostProcesses) end(pid int, container string) error {
+	handle, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(handle) }()
+	p, err := h.fs.Proc(pid)
+	if err != nil || !isOf(p, container) {
+		return nil // it has ended
+	}
+	return unix.PidfdSendSignal(handle, unix.SIGKILL, nil, 0)
+}

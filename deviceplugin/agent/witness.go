@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi"
+)
+
+// Processes are those of the host, by the container that they belong to.
+type Processes interface {
+	// Of lists the processes of a container, by the id that its runtime gave it.
+	Of(container string) ([]int, error)
+	// MountPoints are those that a process sees.
+	MountPoints(pid int) ([]string, error)
+	// End kills every process of a container.
+	End(container string) error
+}
+
+// ContainerRuntime says why it starts containers without what our specifications bring, "" if it
+// does not, and an error if that cannot be known. cdi.Runtime does.
+type ContainerRuntime interface {
+	Ignores(ctx context.Context) (why string, err error)
+}
+
+// WitnessConfig is how a Witness works. Zero durations take the defaults.
+type WitnessConfig struct {
+	Pods interface {
+		Pod(owner sharing.Owner) (*corev1.Pod, bool)
+	}
+	Processes Processes
+	Runtime   ContainerRuntime
+	Agent     interface{ Send(node.Event) }
+	// Ended is told of a container that was ended because it had nothing of what it was given.
+	Ended func(pod *corev1.Pod, container, why string)
+	Look  time.Duration // between looks at containers that have started; 1 s
+	Ask   time.Duration // between questions to the runtime; 10 s
+	// Again is when containers may start again after one had to be ended, unless the runtime says
+	// that others would have to be; 1 min.
+	Again time.Duration
+}
+
+// Witness looks whether containers get what they are given. A runtime that knows no CDI starts them
+// all the same: without devices at best, and with every device of the node at worst. It asks the
+// runtime, and looks at each container once it has started.
+type Witness struct {
+	cfg WitnessConfig
+
+	mu       sync.Mutex
+	expected map[containerKey]expected
+	// untilAgain is until when no container starts because one had to be ended.
+	untilAgain time.Time
+	isTroubled bool
+}
+
+// containerKey is a container of a pod.
+type containerKey struct {
+	owner     sharing.Owner
+	container string
+}
+
+// expected is a container that was prepared and is about to start.
+type expected struct {
+	allocation string
+	before     string // the runtime's id of the container that ran before it, if one did
+	bare       int    // how often its processes were seen without the allocation
+}
+
+// NewWitness returns a witness that looks at nothing yet.
+func NewWitness(cfg WitnessConfig) *Witness {
+	setDefault(&cfg.Look, time.Second)
+	setDefault(&cfg.Ask, 10*time.Second)
+	setDefault(&cfg.Again, time.Minute)
+	return &Witness{cfg: cfg, expected: map[containerKey]expected{}}
+}
+
+// Prepared expects a container to start with what it is given.
+func (w *Witness) Prepared(pod *corev1.Pod, c *nodeapi.Claim) {
+	before, _ := current(pod, c.Container)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expected[containerKey{c.Owner, c.Container}] = expected{allocation: c.ID, before: before}
+}
+
+// Run looks until ctx ends.
+func (w *Witness) Run(ctx context.Context) error {
+	look, ask := time.NewTicker(w.cfg.Look), time.NewTicker(w.cfg.Ask)
+	defer look.Stop()
+	defer ask.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+			w.LookAll()
+		case <-ask.C:
+			w.AskRuntime(ctx)
+		}
+	}
+}
+
+// AskRuntime asks the runtime how it is set. What cannot be known changes nothing.
+func (w *Witness) AskRuntime(ctx context.Context) {
+	why, err := w.cfg.Runtime.Ignores(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case why != "":
+		w.trouble(why)
+	case err != nil && !errors.Is(err, cdi.ErrRuntimeSilent):
+		klog.V(2).InfoS("the container runtime does not say how it is set", "why", err)
+	case w.isTroubled && time.Now().After(w.untilAgain):
+		w.isTroubled = false
+		w.cfg.Agent.Send(node.Recovered{Part: node.PartRuntime})
+	}
+}
+
+// trouble keeps containers from starting. The caller holds the lock.
+func (w *Witness) trouble(why string) {
+	w.isTroubled = true
+	w.cfg.Agent.Send(node.Troubled{Part: node.PartRuntime, Why: why})
+}
+
+// LookAll looks at every container that is expected.
+func (w *Witness) LookAll() {
+	w.mu.Lock()
+	all := make(map[containerKey]expected, len(w.expected))
+	for key, e := range w.expected {
+		all[key] = e
+	}
+	w.mu.Unlock()
+	for key, e := range all {
+		pod, live := w.cfg.Pods.Pod(key.owner)
+		if !live {
+			w.settle(key, e)
+			continue
+		}
+		switch seen, id := w.look(pod, key.container, e); seen {
+		case seenWhole, seenOver:
+			w.settle(key, e)
+		case seenBare:
+			w.bare(pod, key, e, id)
+		case seenNothing:
+		}
+	}
+}
+
+// settle expects a container no more.
+func (w *Witness) settle(key containerKey, e expected) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.expected[key] == e { // else it is about to start anew
+		delete(w.expected, key)
+	}
+}
+
+// sight is what can be seen of a container that is expected.
+type sight uint8
+
+const (
+	seenNothing sight = iota // it has not started yet, or cannot be looked at
+	seenWhole                // it has what it was given
+	seenBare                 // it runs, and does not have it
+	seenOver                 // it has ended before anybody looked
+)
+
+// look looks at one container, and says what its runtime calls it.
+func (w *Witness) look(pod *corev1.Pod, container string, e expected) (sight, string) {
+	id, runs := current(pod, container)
+	switch {
+	case id == "" || id == e.before:
+		return seenNothing, id
+	case !runs:
+		return seenOver, id
+	}
+	pids, err := w.cfg.Processes.Of(id)
+	if err != nil {
+		klog.V(2).InfoS("the processes of a container cannot be listed", "container", id, "why", err)
+		return seenNothing, id
+	}
+	seen := seenNothing
+	for _, pid := range pids {
+		points, err := w.cfg.Processes.MountPoints(pid)
+		switch {
+		case err != nil || len(points) == 0: // it has ended
+		case cdi.IsSealed(points, e.allocation):
+			return seenWhole, id
+		default:
+			seen = seenBare
+		}
+	}
+	return seen, id
+}
+
+// sure is how often a container has to be seen bare: a process that the runtime is just bringing
+// into a container has the host's mounts for a moment.
+const sure = 2
+
+// ignored is what is said of a runtime that gave a container nothing.
+const ignored = "the container runtime started a container without the devices and limits it was given: " +
+	"turn on CDI in the runtime (containerd: enable_cdi = true), and restart it"
+
+// bare takes in that a container was seen without what it was given.
+func (w *Witness) bare(pod *corev1.Pod, key containerKey, e expected, id string) {
+	again := e
+	again.bare++
+	w.mu.Lock()
+	if w.expected[key] == e {
+		w.expected[key] = again
+	}
+	if again.bare >= sure {
+		w.untilAgain = time.Now().Add(w.cfg.Again)
+		w.trouble(ignored) // first, so that it is not started again
+	}
+	w.mu.Unlock()
+	if again.bare < sure {
+		return
+	}
+	if err := w.cfg.Processes.End(id); err != nil {
+		klog.ErrorS(err, "a container without its limits cannot be ended", "pod", klog.KObj(pod), "container", key.container)
+	}
+	if again.bare == sure {
+		w.cfg.Ended(pod, key.container, ignored)
+	}
+}
+
+// current is what the runtime calls a container, "" if it has none, and whether it runs.
+func current(pod *corev1.Pod, container string) (id string, runs bool) {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if s := &list[i]; s.Name == container {
+				_, id, _ := strings.Cut(s.ContainerID, "://")
+				return id, s.State.Running != nil
+			}
+		}
+	}
+	return "", false
+}
