@@ -150,7 +150,7 @@ func (n *hollowNode) devicePlugin(c *Cluster) component {
 	args := append([]string{"--node-name=" + n.Name, "--kubeconfig=" + n.layout.adminKubeconfig(),
 		"--cdi-dir=" + n.layout.cdiDir(), "--state-dir=" + n.layout.in("device-plugin"), "--library-dir=" + libs,
 		"--driver-edits=files", "--dev-root=" + n.layout.devDir(), "--driver-file=" + filepath.Join(libs, "libcuda.so.1") + ":/usr/lib/libcuda.so.1",
-		"--mps-root=" + n.layout.in("mps"), "--metrics-address=127.0.0.1:0"}, c.opts.Args[DevicePlugin]...)
+		"--mps-root=" + n.layout.in("mps"), "--metrics-address=127.0.0.1:0", "--runtime-sockets="}, c.opts.Args[DevicePlugin]...)
 	out := n.define(c, name, productBinary(c.opts, c.layout, DevicePlugin), args...)
 	out.env = []string{"FAKEGPU_DIR=" + n.layout.gpuDir(), "FAKEGPU_DEV=" + n.layout.devDir(), "LD_LIBRARY_PATH=" + libs}
 	out.ready = func(ctx context.Context) error {

@@ -59,6 +59,9 @@ func makeNamespaces(ctx context.Context, l layout, installed bool) (*namespaces,
 	return n, nil
 }
 
+// usualSocket is where containerd's socket is on a node.
+const usualSocket = "/run/containerd/containerd.sock"
+
 // furnish moves the thread into the namespaces and mounts what the cluster sees differently than
 // the machine.
 func (n *namespaces) furnish(ctx context.Context, l layout, installed bool) error {
@@ -74,6 +77,9 @@ func (n *namespaces) furnish(ctx context.Context, l layout, installed bool) erro
 			if err := mountAt(dir, "tmpfs", "tmpfs", 0); err != nil {
 				return err
 			}
+		}
+		if err := os.Symlink(l.containerdSocket(), usualSocket); err != nil {
+			return fmt.Errorf("show containerd's socket where it usually is: %w", err)
 		}
 		if err := mountAt(kubeletDir, l.kubeletRoot(), "", unix.MS_BIND); err != nil {
 			return err

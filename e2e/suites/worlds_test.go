@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/user"
+	"deviceshare/e2e/workload"
+)
+
+// testWorlds is nodes that are not as the product wants them. None of them gives a container more
+// than its share.
+func testWorlds(t *testing.T, w *world) {
+	t.Run("no_cdi", w.withoutCDI)
+}
+
+// readCDI is how containerd is told to read CDI specifications.
+const readCDI = "enable_cdi = "
+
+// withoutCDI is a containerd that reads no CDI specifications, as 1.7 does by default: it starts
+// containers all the same, without anything that they are given. The device plugin says so as soon
+// as it can ask containerd. Where it cannot, it ends the first container that was started so.
+func (w *world) withoutCDI(t *testing.T) {
+	ctx, u := w.user(t, "no-cdi", 4*time.Minute)
+	if err := u.Create(ctx, pod("before").App("main", workload.Ask{Number: 1, Memory: 1000}, "alloc", "100", "expect", "ok", "forever").Build()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.WaitRunning(ctx, "before"); err != nil {
+		t.Fatal(err)
+	}
+	w.setContainerd(ctx, t, readCDI+"true", readCDI+"false")
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), slack*2*time.Minute)
+		defer cancel()
+		w.setContainerd(ctx, t, readCDI+"false", readCDI+"true")
+		w.upgrade(ctx, t)
+		w.waitHealthy(ctx, t, gpus)
+		if !runs(ctx, t, u, "after") {
+			t.Error("no pod runs after containerd was mended")
+		}
+	})
+	if err := w.nodeSaid(ctx, "ContainerRuntimeUnfit", readCDI+"true"); err != nil {
+		t.Fatal(err)
+	}
+	w.waitHealthy(ctx, t, 0)
+	if err := u.Create(ctx, pod("asked").App("main", workload.Ask{Number: 1, Memory: 1000}, "forever").Build()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.WaitEvent(ctx, "asked", "Unhealthy"); err != nil {
+		t.Error(err)
+	}
+	if err := u.Delete(ctx, "asked"); err != nil {
+		t.Fatal(err)
+	}
+	// One that cannot ask: as with a runtime that says nothing of itself.
+	w.upgrade(ctx, t, "devicePlugin.extraArgs[3]=--runtime-sockets=")
+	w.waitHealthy(ctx, t, gpus)
+	w.bareOnesAreEnded(ctx, t, u)
+	if p, err := u.WaitRunning(ctx, "before"); err != nil || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the pod that ran before was touched: %v, %+v", err, p.Status.ContainerStatuses)
+	}
+}
+
+// bareOnesAreEnded starts a container that gets nothing, and wants that it is ended, and that it is
+// given no device of NVIDIA's runtime meanwhile.
+func (w *world) bareOnesAreEnded(ctx context.Context, t *testing.T, u *user.User) {
+	greedy := func(p *corev1.Pod) {
+		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"})
+	}
+	if err := u.Create(ctx, pod("bare").App("main", workload.Ask{Number: 1, Memory: 1000}, "env", "forever").Edit(greedy).Build()); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := u.WaitLog(ctx, "bare", "main", "forever"); err != nil || !strings.Contains(log, "NVIDIA_VISIBLE_DEVICES=void") {
+		t.Errorf("what NVIDIA's runtime would give it: %v\n%s", err, log)
+	}
+	if _, err := u.WaitEvent(ctx, "bare", "container main was ended", readCDI+"true"); err != nil {
+		t.Error(err)
+	}
+	p, err := u.Wait(ctx, "bare", "a container that was ended", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) > 0 && ending(&p.Status.ContainerStatuses[0]) != nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := ending(&p.Status.ContainerStatuses[0])
+	t.Logf("a container without CDI ran for %s", end.FinishedAt.Sub(end.StartedAt.Time))
+	if end.ExitCode != 137 {
+		t.Errorf("it ended with exit code %d", end.ExitCode)
+	}
+	w.waitHealthy(ctx, t, 0)
+	if _, err := u.WaitEvent(ctx, "bare", "no container with devices starts on this node"); err != nil {
+		t.Error(err)
+	}
+	if err := u.Delete(ctx, "bare"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ending is how the last container of a pod that has ended did so, nil if none has.
+func ending(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	if s.State.Terminated != nil {
+		return s.State.Terminated
+	}
+	return s.LastTerminationState.Terminated
+}
+
+// setContainerd replaces a text in containerd's settings and starts it anew.
+func (w *world) setContainerd(ctx context.Context, t *testing.T, old, now string) {
+	t.Helper()
+	file := filepath.Join(w.cluster.Dir(), "config", "containerd.toml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Count(text, []byte(old)) != 1 {
+		t.Fatalf("containerd's settings do not have %q once:\n%s", old, text)
+	}
+	if err := os.WriteFile(file, bytes.Replace(text, []byte(old), []byte(now), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cluster.Restart(sandbox.Containerd); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cluster.WaitReady(ctx, sandbox.Containerd); err != nil {
+		t.Fatal(err)
+	}
+}
