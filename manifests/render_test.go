@@ -74,6 +74,7 @@ func variants() map[string]variant {
 		"devicePlugin.stateDir": {value: "/c"}, "devicePlugin.libraryDir": {value: "/d"}, "devicePlugin.mpsDir": {value: "/e"},
 		"devicePlugin.mpsShmSize": {value: "1Gi"}, "devicePlugin.extraArgs": {value: flags},
 		"devicePlugin.legacyReceipts": {value: true},
+		"devicePlugin.runtimeSockets": {value: []any{"/run/a.sock", "/run/b.sock"}},
 		"keeper.registration":         {value: false},
 		"devicePlugin.extraEnv":       {value: []any{map[string]any{"name": "A", "value": "b"}}},
 		"keeper.enabled":              {value: false, count: -1}, "keeper.resources": {value: amounts},

@@ -70,7 +70,6 @@ type Permissions struct {
 func (k Kind) May() Permissions {
 	const yes, no = true, false
 	return [kinds]Permissions{
-		Unenforced:         {no, no, no, no},
 		//                   Place Begin Resume Change
 		Ready:              {yes, yes, yes, yes},
 		Unchecked:          {no, no, yes, yes},
@@ -81,6 +80,7 @@ func (k Kind) May() Permissions {
 		Interrupted:        {no, no, yes, no},
 		Unsupported:        {no, no, yes, no},
 		ConfigUnknown:      {no, no, yes, no},
+		Unenforced:         {no, no, no, no},
 		Hidden:             {no, no, no, no},
 		Broken:             {no, no, no, no},
 		Absent:             {no, no, no, no},

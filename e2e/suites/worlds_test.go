@@ -63,7 +63,7 @@ func (w *world) withoutCDI(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One that cannot ask: as with a runtime that says nothing of itself.
-	w.upgrade(ctx, t, "devicePlugin.extraArgs[3]=--runtime-sockets=")
+	w.upgrade(ctx, t, "devicePlugin.runtimeSockets={/nowhere}")
 	w.waitHealthy(ctx, t, gpus)
 	w.bareOnesAreEnded(ctx, t, u)
 	if p, err := u.WaitRunning(ctx, "before"); err != nil || p.Status.ContainerStatuses[0].RestartCount != 0 {
