@@ -7,10 +7,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/e2e/sandbox"
@@ -71,31 +73,41 @@ func (w *world) withoutCDI(t *testing.T) {
 	}
 }
 
-// bareOnesAreEnded starts a container that gets nothing, and wants that it is ended, and that it is
-// given no device of NVIDIA's runtime meanwhile.
+// bareOnesAreEnded starts a container that gets nothing, and wants that it is ended, and that
+// NVIDIA's runtime would have given it nothing either. Its program needs no driver, so that it runs.
 func (w *world) bareOnesAreEnded(ctx context.Context, t *testing.T, u *user.User) {
 	greedy := func(p *corev1.Pod) {
-		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"})
+		p.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		c := &p.Spec.Containers[0]
+		c.Image, c.Command = sandbox.ImagePause, nil
+		c.Env = append(c.Env, corev1.EnvVar{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"})
 	}
-	if err := u.Create(ctx, pod("bare").App("main", workload.Ask{Number: 1, Memory: 1000}, "env", "forever").Edit(greedy).Build()); err != nil {
+	if err := u.Create(ctx, pod("bare").App("main", workload.Ask{Number: 1, Memory: 1000}).Edit(greedy).Build()); err != nil {
 		t.Fatal(err)
 	}
-	if log, err := u.WaitLog(ctx, "bare", "main", "forever"); err != nil || !strings.Contains(log, "NVIDIA_VISIBLE_DEVICES=void") {
-		t.Errorf("what NVIDIA's runtime would give it: %v\n%s", err, log)
+	p, err := u.Wait(ctx, "bare", "a container", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].ContainerID != ""
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	visible := environment(t, p.Status.ContainerStatuses[0].ContainerID, "NVIDIA_VISIBLE_DEVICES=")
 	if _, err := u.WaitEvent(ctx, "bare", "container main was ended", readCDI+"true"); err != nil {
 		t.Error(err)
 	}
-	p, err := u.Wait(ctx, "bare", "a container that was ended", func(p *corev1.Pod) bool {
+	p, err = u.Wait(ctx, "bare", "a container that was ended", func(p *corev1.Pod) bool {
 		return len(p.Status.ContainerStatuses) > 0 && ending(&p.Status.ContainerStatuses[0]) != nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	end := ending(&p.Status.ContainerStatuses[0])
-	t.Logf("a container without CDI ran for %s", end.FinishedAt.Sub(end.StartedAt.Time))
+	t.Logf("a container without CDI ran for %s, with %q", end.FinishedAt.Sub(end.StartedAt.Time), visible)
 	if end.ExitCode != 137 {
 		t.Errorf("it ended with exit code %d", end.ExitCode)
+	}
+	if len(visible) > 0 && !slices.Equal(visible, []string{"NVIDIA_VISIBLE_DEVICES=void"}) {
+		t.Errorf("NVIDIA's runtime would give it devices: %q", visible)
 	}
 	w.waitHealthy(ctx, t, 0)
 	if _, err := u.WaitEvent(ctx, "bare", "no container with devices starts on this node"); err != nil {
@@ -104,6 +116,29 @@ func (w *world) bareOnesAreEnded(ctx context.Context, t *testing.T, u *user.User
 	if err := u.Delete(ctx, "bare"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// environment is what the processes of a container have of a variable; nothing if they have ended.
+func environment(t *testing.T, container, variable string) []string {
+	t.Helper()
+	_, id, _ := strings.Cut(container, "://")
+	processes, err := procfs.AllProcs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, p := range processes {
+		groups, err := p.Cgroups()
+		if err != nil || !slices.ContainsFunc(groups, func(g procfs.Cgroup) bool { return strings.Contains(g.Path, id) }) {
+			continue
+		}
+		all, err := p.Environ()
+		if err != nil {
+			continue
+		}
+		out = append(out, slices.DeleteFunc(all, func(v string) bool { return !strings.HasPrefix(v, variable) })...)
+	}
+	return out
 }
 
 // ending is how the last container of a pod that has ended did so, nil if none has.
