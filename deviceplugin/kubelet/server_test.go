@@ -156,6 +156,10 @@ func TestCallsReachTheHandlerAndItsErrorsTheKubelet(t *testing.T) {
 	if err != nil || len(names) != 1 || names[0] != "volcano.sh/vgpu=GPU-a-0.GPU-a-1" || len(p.started) != 1 {
 		t.Errorf("names %v, started %v, %v", names, p.started, err)
 	}
+	// A runtime that ignores the name must not give the container what its image asks for.
+	if env, err := k.Variables(pod, "main"); err != nil || env["NVIDIA_VISIBLE_DEVICES"] != "void" {
+		t.Errorf("variables %v, %v", env, err)
+	}
 	p.set(func() { p.refuse = errors.New("the device is on fire") })
 	if _, err := k.Begin(context.Background(), pod, "main"); err == nil || !strings.Contains(err.Error(), "on fire") {
 		t.Errorf("the kubelet was told %v", err)

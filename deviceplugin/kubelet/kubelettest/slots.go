@@ -127,6 +127,20 @@ func (k *Kubelet) GiveTwice(from, to *corev1.Pod) error {
 	return k.save()
 }
 
+// Variables are those that the answer to Allocate gives a container.
+func (k *Kubelet) Variables(pod *corev1.Pod, container string) (map[string]string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range k.entries {
+		if e.PodUID == string(pod.UID) && e.ContainerName == container {
+			var answer pluginapi.ContainerAllocateResponse
+			err := proto.Unmarshal(e.AllocResp, &answer)
+			return answer.GetEnvs(), err
+		}
+	}
+	return nil, errors.New("the container has no devices")
+}
+
 // Begin calls PreStartContainer for a container, as before each of its starts,
 // and returns the CDI names the runtime is then asked to resolve.
 func (k *Kubelet) Begin(ctx context.Context, pod *corev1.Pod, container string) ([]string, error) {
