@@ -46,8 +46,8 @@ type WitnessConfig struct {
 	Ended func(pod *corev1.Pod, container, why string)
 	Look  time.Duration // between looks at containers that have started; 1 s
 	Ask   time.Duration // between questions to the runtime; 10 s
-	// Again is when containers may start again after one had to be ended, unless the runtime says
-	// that others would have to be; 1 min.
+	// Again is when containers may start again after one had to be ended for which the runtime is to
+	// blame; 1 min.
 	Again time.Duration
 }
 
@@ -62,6 +62,9 @@ type Witness struct {
 	// untilAgain is until when no container starts because one had to be ended.
 	untilAgain time.Time
 	isTroubled bool
+	// isVouched is whether the runtime said of itself, when it was asked last, that it does what our
+	// specifications say.
+	isVouched bool
 }
 
 // containerKey is a container of a pod.
@@ -115,6 +118,7 @@ func (w *Witness) AskRuntime(ctx context.Context) {
 	why, err := w.cfg.Runtime.Ignores(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.isVouched = why == "" && err == nil
 	switch {
 	case why != "":
 		w.trouble(why)
@@ -207,11 +211,16 @@ func (w *Witness) look(pod *corev1.Pod, container string, e expected) (sight, st
 // into a container has the host's mounts for a moment.
 const sure = 2
 
-// ignored is what is said of a runtime that gave a container nothing.
-const ignored = "the container runtime started a container without the devices and limits it was given: " +
-	"turn on CDI in the runtime (containerd: enable_cdi = true), and restart it"
+// What is said of a container that has nothing, and of its node if it is to blame.
+const (
+	ignored = "the container runtime started a container without the devices and limits it was given: " +
+		"turn on CDI in the runtime (containerd: enable_cdi = true), and restart it"
+	unfit = "it was started without the devices and limits it was given, by a runtime that gives them to others: " +
+		"a pod with devices cannot have a runtimeClassName whose containers are virtual machines"
+)
 
-// bare takes in that a container was seen without what it was given.
+// bare takes in that a container was seen without what it was given. Where the runtime vouches for
+// itself this container alone is to blame: else whoever may name a RuntimeClass could stop the node.
 func (w *Witness) bare(pod *corev1.Pod, key containerKey, e expected, id string) {
 	again := e
 	again.bare++
@@ -219,9 +228,11 @@ func (w *Witness) bare(pod *corev1.Pod, key containerKey, e expected, id string)
 	if w.expected[key] == e {
 		w.expected[key] = again
 	}
-	if again.bare >= sure {
+	why := unfit
+	if again.bare >= sure && !w.isVouched {
+		why = ignored
 		w.untilAgain = time.Now().Add(w.cfg.Again)
-		w.trouble(ignored) // first, so that it is not started again
+		w.trouble(why) // first, so that it is not started again
 	}
 	w.mu.Unlock()
 	if again.bare < sure {
@@ -231,7 +242,7 @@ func (w *Witness) bare(pod *corev1.Pod, key containerKey, e expected, id string)
 		klog.ErrorS(err, "a container without its limits cannot be ended", "pod", klog.KObj(pod), "container", key.container)
 	}
 	if again.bare == sure {
-		w.cfg.Ended(pod, key.container, ignored)
+		w.cfg.Ended(pod, key.container, why)
 	}
 }
 

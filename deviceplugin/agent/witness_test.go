@@ -152,6 +152,21 @@ func TestAContainerIsEndedThatHasNothingOfWhatItWasGiven(t *testing.T) {
 	}
 }
 
+func TestARuntimeThatVouchesForItselfIsNotBlamed(t *testing.T) {
+	w := newWitnessed(time.Hour)
+	w.AskRuntime(context.Background())
+	w.place("p")
+	w.prepare("p", "a", "id")
+	w.place("p", runs("a", "c1"))
+	w.mounts["c1"] = [][]string{unsealed}
+	for range sure {
+		w.LookAll()
+	}
+	if len(w.ended) != 1 || len(w.told) != 1 || w.troubled != "" {
+		t.Errorf("ended %q, told %q, troubled %q", w.ended, w.told, w.troubled)
+	}
+}
+
 func TestAPodThatIsGoneIsLookedAtNoMore(t *testing.T) {
 	w := newWitnessed(time.Hour)
 	w.place("p")
@@ -193,10 +208,12 @@ func TestARuntimeIsTrustedAgain(t *testing.T) {
 	ask("it says that CDI is off", "CDI is off", nil, true)
 	ask("it does not answer", "", errors.New("starting"), true)
 	ask("it was mended", "", nil, false)
+	ask("it falls silent", "", cdi.ErrRuntimeSilent, false)
 	w.place("p")
 	w.prepare("p", "a", "id")
 	w.place("p", runs("a", "c1"))
 	w.mounts["c1"] = [][]string{unsealed}
+	w.err = nil
 	w.LookAll()
 	w.LookAll()
 	ask("it says that all is well, and a container was just ended", "", nil, true)

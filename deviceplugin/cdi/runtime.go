@@ -19,8 +19,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ErrRuntimeSilent: no container runtime says whether it takes in CDI specifications. CRI-O, for
-// one, always does and has nothing to say.
+// ErrRuntimeSilent: no container runtime says whether it reads CDI specifications.
 var ErrRuntimeSilent = errors.New("the container runtime does not say whether it reads CDI specifications")
 
 // Runtime is the container runtime of the node.
@@ -65,7 +64,7 @@ func (r *Runtime) Check() []error {
 }
 
 // Ignores says why the runtime starts containers without what our specifications bring; empty if it
-// does not. It is ErrRuntimeSilent if that cannot be known, and another error if the runtime does
+// vouches that it does not. It is ErrRuntimeSilent if that cannot be known, and another error if the runtime does
 // not answer.
 func (r Runtime) Ignores(ctx context.Context) (why string, err error) {
 	socket, found := r.socket()
@@ -79,12 +78,28 @@ func (r Runtime) Ignores(ctx context.Context) (why string, err error) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
-	status, err := cri.NewRuntimeServiceClient(conn).Status(ctx, &cri.StatusRequest{Verbose: true})
+	client := cri.NewRuntimeServiceClient(conn)
+	status, err := client.Status(ctx, &cri.StatusRequest{Verbose: true})
 	if err != nil {
 		return "", fmt.Errorf("ask the container runtime at %s: %w", socket, err)
 	}
-	return r.ignores(status.GetInfo()["config"])
+	why, err = r.ignores(status.GetInfo()["config"])
+	if !errors.Is(err, ErrRuntimeSilent) {
+		return why, err
+	}
+	version, err := client.Version(ctx, &cri.VersionRequest{})
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("ask the container runtime at %s: %w", socket, err)
+	case version.GetRuntimeName() == alwaysReads:
+		return "", nil
+	}
+	return "", ErrRuntimeSilent
 }
+
+// alwaysReads is the name of CRI-O. It has read CDI specifications since 1.23 and cannot be told not
+// to.
+const alwaysReads = "cri-o"
 
 // socket is the first that exists, as this process names it.
 func (r Runtime) socket() (string, bool) {

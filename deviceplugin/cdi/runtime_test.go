@@ -19,8 +19,13 @@ import (
 // runtime is a container runtime that says what it is told to.
 type runtime struct {
 	cri.UnimplementedRuntimeServiceServer
+	name string
 	info map[string]string
 	err  error
+}
+
+func (r *runtime) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
+	return &cri.VersionResponse{RuntimeName: r.name}, r.err
 }
 
 func (r *runtime) Status(_ context.Context, q *cri.StatusRequest) (*cri.StatusResponse, error) {
@@ -58,6 +63,8 @@ func TestTheRuntimeIsAskedWhetherItReadsOurSpecifications(t *testing.T) {
 		"they lie nowhere":         {runtime: config(`{"enableCDI":true}`), why: "add it to cdi_spec_dirs"},
 		"they lie elsewhere":       {runtime: config(`{"enableCDI":true,"cdiSpecDirs":["/etc/cdi"]}`), why: "run/cdi: add it to cdi_spec_dirs"},
 		"it has no such setting":   {runtime: config(`{"sandboxImage":"pause"}`), isSilent: true},
+		"it is CRI-O":              {runtime: &runtime{name: "cri-o", info: map[string]string{"sandboxImage": "pause"}}},
+		"it is of another kind":    {runtime: &runtime{name: "docker"}, isSilent: true},
 		"it has no settings":       {runtime: &runtime{}, isSilent: true},
 		"its settings are no JSON": {runtime: config(`{"enableCDI":`), isWrong: true},
 		"they are a list":          {runtime: config(`[]`), isWrong: true},
