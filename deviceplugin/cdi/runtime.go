@@ -64,8 +64,8 @@ func (r *Runtime) Check() []error {
 }
 
 // Ignores says why the runtime starts containers without what our specifications bring; empty if it
-// vouches that it does not. It is ErrRuntimeSilent if that cannot be known, and another error if the runtime does
-// not answer.
+// vouches that it does not. It is ErrRuntimeSilent if that cannot be known, and another error if the
+// runtime does not answer.
 func (r Runtime) Ignores(ctx context.Context) (why string, err error) {
 	socket, found := r.socket()
 	if !found {
