@@ -59,8 +59,7 @@ test: ## run every test: C, Go with the race detector, the real cluster, the ima
 	@$(MAKE) --no-print-directory -C e2e/fakegpu
 	@$(MAKE) --no-print-directory -C hami-core
 	@$(call beside,test-c,lint)
-	@$(call beside,test-e2e,test-race)
-	@$(MAKE) --no-print-directory test-images
+	@$(call beside,test-e2e,test-race test-images)
 
 test-race: ## run the Go tests of every module with the race detector
 	$(GOTEST) -race -timeout 40m ./...

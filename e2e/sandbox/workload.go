@@ -51,9 +51,13 @@ func (w workload) stop(ctx context.Context) error {
 	return nil
 }
 
-// start has the pods made again.
+// start has the pods made again, and what was killed in them started again.
 func (w workload) start(ctx context.Context) error {
-	if err := w.patch(ctx, `{"spec":{"template":{"spec":{"nodeSelector":{"`+nowhere+`":null}}}}}`, `{"spec":{"replicas":1}}`); err != nil {
+	err := w.patch(ctx, `{"spec":{"template":{"spec":{"nodeSelector":{"`+nowhere+`":null}}}}}`, `{"spec":{"replicas":1}}`)
+	if err == nil {
+		err = w.hurry(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("start %s: %w", w.component, err)
 	}
 	return nil
@@ -82,7 +86,9 @@ func (w workload) pods(ctx context.Context) ([]corev1.Pod, error) {
 func (w workload) waitReady(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
-		last = w.askReady(ctx)
+		if last = w.askReady(ctx); last != nil {
+			_ = w.hurry(ctx) // what keeps it from that keeps askReady too
+		}
 		return last == nil, nil
 	})
 	if err != nil {

@@ -33,7 +33,12 @@ type saboteur struct {
 	observer *chaos.Observer
 }
 
-// sabotageIsFound breaks each promise in turn. What finds it does not know what was done.
+// testSabotage breaks each promise that package chaos checks in turn. What finds it does not know
+// what was done.
+func testSabotage(t *testing.T, w *world) {
+	w.inChaos(t, "sabotage", func(ctx context.Context, u *user.User) { w.sabotageIsFound(ctx, t, u) })
+}
+
 func (w *world) sabotageIsFound(ctx context.Context, t *testing.T, u *user.User) {
 	for name, sabotage := range map[string]func(saboteur){
 		"a share is given twice":              saboteur.giveTwice,

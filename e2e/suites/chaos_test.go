@@ -13,38 +13,29 @@ import (
 	"deviceshare/e2e/user"
 )
 
-// The kills that follow the sabotage, and their seed.
+// The kills of the suite, their seed, and how many pods there are side by side.
 const (
 	chaosKills = 150
 	chaosSeed  = 1
+	chaosLanes = 8
 )
 
-// TestChaos is by itself: under kills a bare pod may be left whose partitions were chosen before
-// the administrator's edit, and nothing but its user ends it.
+// TestChaos breaks each promise that package chaos checks, on purpose, and wants that it is noticed.
+// Then it goes on like the suite.
 func TestChaos(t *testing.T) {
 	if os.Getenv("DEVICESHARE_CHAOS") == "" {
 		t.Skip("needs root and a cluster: run `make sabotage`")
 	}
-	start(t, sandbox.Options{Installed: true}).run(t, []suite{{"chaos", testChaos}})
+	start(t, sandbox.Options{Installed: true}).run(t, []suite{{"sabotage", testSabotage}, {"chaos", testChaos}})
 }
 
-// testChaos first breaks each promise that package chaos checks, on purpose, and wants that it is
-// noticed. Then it kills, freezes and breaks the parts of the cluster under load, and wants that no
-// promise is broken.
+// testChaos kills, freezes and breaks the parts of the cluster under load, and wants that no promise
+// is broken.
 func testChaos(t *testing.T, w *world) {
-	ctx, u := w.user(t, "sabotage", 4*time.Minute)
-	if err := w.cluster.SwapGPUs(ctx, chaos.Topology()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.calmDown(t, u) })
-	if err := u.ConfigureNodes(ctx, chaos.Quiet()); err != nil {
-		t.Fatal(err)
-	}
-	t.Run("sabotage", func(t *testing.T) { w.sabotageIsFound(ctx, t, u) })
-	t.Run("kills", func(t *testing.T) {
+	w.inChaos(t, "before-chaos", func(context.Context, *user.User) {
 		ctx, cancel := context.WithTimeout(context.Background(), slack*10*time.Minute)
 		defer cancel()
-		report, err := chaos.Run(ctx, w.cluster, chaos.Options{Seed: chaosSeed, Kills: chaosKills, Lanes: 12,
+		report, err := chaos.Run(ctx, w.cluster, chaos.Options{Seed: chaosSeed, Kills: chaosKills, Lanes: chaosLanes,
 			Patience: slack * 4 * time.Minute, Progress: func(text string) { t.Log(text) }})
 		t.Logf("seed %d: %s", chaosSeed, report)
 		if err != nil {
@@ -54,6 +45,19 @@ func testChaos(t *testing.T, w *world) {
 			t.Errorf("%d promises were broken", len(report.Violations))
 		}
 	})
+}
+
+// inChaos gives the cluster the devices and modes that package chaos wants while do is done.
+func (w *world) inChaos(t *testing.T, namespace string, do func(context.Context, *user.User)) {
+	ctx, u := w.user(t, namespace, 4*time.Minute)
+	if err := w.cluster.SwapGPUs(ctx, chaos.Topology()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.calmDown(t, u) })
+	if err := u.ConfigureNodes(ctx, chaos.Quiet()); err != nil {
+		t.Fatal(err)
+	}
+	do(ctx, u)
 }
 
 // calmDown gives the cluster back as it was.

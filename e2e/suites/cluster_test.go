@@ -108,3 +108,10 @@ func (w *world) user(t *testing.T, namespace string, limit time.Duration) (conte
 
 // pod begins a pod of the CUDA client.
 func pod(name string) *workload.Pod { return workload.New(name, sandbox.ImageCUDAClient) }
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
 )
 
@@ -229,4 +231,34 @@ func (f *fleet) runsAnywhere(ctx context.Context, name string) error {
 		return errors.Join(fmt.Errorf("pod %s, given %s: %w", name, p.Annotations["volcano.sh/vgpu-ids-new"], err), errors.New(strings.TrimSpace(log)))
 	}
 	return nil
+}
+
+// keptTheirLimits expects the survivors to run on, and to be refused and served
+// again after the last kill.
+func keptTheirLimits(ctx context.Context, t *testing.T, u *user.User, names []string) {
+	t.Helper()
+	for _, name := range names {
+		before, err := u.Log(ctx, name, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			p, err := u.Get(ctx, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Status.Phase != corev1.PodRunning || p.Status.ContainerStatuses[0].RestartCount != 0 {
+				t.Errorf("%s did not run through: %s, %d restarts\n%s", name, p.Status.Phase, p.Status.ContainerStatuses[0].RestartCount, before)
+				break
+			}
+			now, err := u.Log(ctx, name, "main")
+			if err == nil && strings.Count(now, "OUT_OF_MEMORY") > strings.Count(before, "OUT_OF_MEMORY")+1 {
+				break
+			}
+			sleep(ctx, 200*time.Millisecond)
+			if ctx.Err() != nil {
+				t.Fatalf("%s does not try its limit any more: %v\n%s", name, ctx.Err(), now)
+			}
+		}
+	}
 }

@@ -47,9 +47,9 @@ func TestInstalledCluster(t *testing.T) {
 		{"missing_driver", testDriver},
 		{"plugin_update", testUpdate},
 		{"refused", testRefused},
-		{"churn_and_kills", testChurn},
 		{"partitions", testPartitions},
 		{"modes", testModes},
+		{"chaos", testChaos},
 		{"rights", testRights},
 		{"plugin_token", testPluginToken},   // what it tries is not what the plugin needs
 		{"mps_uninstall", testMPSUninstall}, // after rights: what ends without its role is refused

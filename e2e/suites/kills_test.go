@@ -19,7 +19,8 @@ const (
 	kubeletKillsVariable = "DEVICESHARE_KUBELET_KILLS"
 )
 
-// deadFor is how long a component that was killed is away before it is started again.
+// deadFor is how long the kubelet is away when it was killed. A container that was killed is started
+// again as soon as the kubelet does that.
 const deadFor = 200 * time.Millisecond
 
 // Pods keep arriving while the device plugin, and then the kubelet, is killed with SIGKILL at
@@ -85,6 +86,22 @@ func (w *world) killWhilePodsArrive(t *testing.T, k killing) {
 	t.Logf("Jobs: %d complete, %d failed; the Deployment has its %d pods", a.complete.Load(), a.failed.Load(), deploymentPods)
 	for _, f := range counted.fates(func(f *fate) bool { return f.broke != "" && !f.cut && f.refused == "" }) {
 		t.Errorf("pod %s: %s", f.name, f.broke)
+	}
+}
+
+// kill kills a component, as soon as it runs: it may just be coming back from the
+// last time.
+func (w *world) kill(ctx context.Context, t *testing.T, component string) {
+	t.Helper()
+	for {
+		err := w.cluster.Kill(component)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("kill %s: %v", component, err)
+		}
+		sleep(ctx, 20*time.Millisecond)
 	}
 }
 
