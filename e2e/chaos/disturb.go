@@ -84,7 +84,20 @@ func (d *Disturber) kill(ctx context.Context, e Event) (bool, error) {
 	if did {
 		d.spared[e.Target] = time.Now().Add(e.Spare)
 	}
+	if component, isInPods := components[e.Target]; did && e.Soon && isInPods {
+		d.ends.Go(func() { d.hurry(ctx, component) })
+	}
 	return did, err
+}
+
+// hurry has a component started again soon. It takes a moment until the API server knows of its end.
+func (d *Disturber) hurry(ctx context.Context, component string) {
+	for range 4 {
+		time.Sleep(500 * time.Millisecond)
+		if did, err := d.cluster.Hurry(ctx, component); did || err != nil {
+			return
+		}
+	}
 }
 
 // Settle waits until everything that ends after a while has ended.
@@ -124,6 +137,12 @@ func (d *Disturber) mark(key string, busy bool) {
 var programs = map[string]string{
 	Leader: "deviceshare-scheduler", Standby: "deviceshare-scheduler",
 	sandbox.DevicePlugin: "deviceshare-device-plugin", sandbox.Webhook: "deviceshare-webhook",
+}
+
+// components are the installed ones, by target.
+var components = map[string]string{
+	Leader: sandbox.Scheduler, Standby: sandbox.Scheduler,
+	sandbox.DevicePlugin: sandbox.DevicePlugin, sandbox.Webhook: sandbox.Webhook,
 }
 
 // signal sends a signal to one process of a target; false if none runs.

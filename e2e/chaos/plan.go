@@ -36,6 +36,9 @@ type Event struct {
 	Pause time.Duration
 	// Spare is how long a component that is killed now is not killed again.
 	Spare time.Duration
+	// Soon: what is killed now in a pod comes back within two seconds, as it does the first time. By
+	// itself the kubelet looks again after ten.
+	Soon bool
 }
 
 func (e Event) String() string {
@@ -75,6 +78,7 @@ func (p *Plan) Next() Event {
 	switch e.Action {
 	case Kill:
 		e.Target, e.Spare = draw(p.random, victims()), p.between(0, longestSpare)
+		e.Soon = p.random.IntN(4) > 0
 	case Freeze:
 		e.Target, e.For = draw(p.random, victims()), p.between(time.Second, 8*time.Second)
 	case Configure:

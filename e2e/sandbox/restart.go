@@ -19,10 +19,10 @@ const restartPause = 2 * time.Second
 
 // hurry has the kubelet look at pods whose containers have ended. When it was too early to start
 // such a container again, the kubelet looks only after ten seconds more, unless the pod changes.
-func (w workload) hurry(ctx context.Context) error {
+func (w workload) hurry(ctx context.Context) (did bool, err error) {
 	pods, err := w.pods(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i := range pods {
 		ended, down := lastEnd(&pods[i])
@@ -31,16 +31,28 @@ func (w workload) hurry(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return did, context.Cause(ctx)
 		case <-time.After(time.Until(ended.Add(restartPause))):
 		}
 		change := fmt.Sprintf(`{"metadata":{"annotations":{"deviceshare.sandbox/look":%q}}}`, time.Now().Format(time.RFC3339Nano))
 		_, err := w.cluster.client.CoreV1().Pods(Namespace).Patch(ctx, pods[i].Name, types.MergePatchType, []byte(change), metav1.PatchOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return err
+			return did, err
+		}
+		did = true
+	}
+	return did, nil
+}
+
+// Hurry has the kubelet start a component again that was killed in its pod, as soon as it may, and
+// reports whether one waited for that.
+func (c *Cluster) Hurry(ctx context.Context, name string) (bool, error) {
+	for _, w := range c.workloads() {
+		if w.component == name {
+			return w.hurry(ctx)
 		}
 	}
-	return nil
+	return false, fmt.Errorf("hurry %s: it does not run in pods", name)
 }
 
 // lastEnd is when a container of a pod ended that does not run now.

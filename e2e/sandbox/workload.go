@@ -55,7 +55,7 @@ func (w workload) stop(ctx context.Context) error {
 func (w workload) start(ctx context.Context) error {
 	err := w.patch(ctx, `{"spec":{"template":{"spec":{"nodeSelector":{"`+nowhere+`":null}}}}}`, `{"spec":{"replicas":1}}`)
 	if err == nil {
-		err = w.hurry(ctx)
+		_, err = w.hurry(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("start %s: %w", w.component, err)
@@ -87,7 +87,7 @@ func (w workload) waitReady(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
 		if last = w.askReady(ctx); last != nil {
-			_ = w.hurry(ctx) // what keeps it from that keeps askReady too
+			_, _ = w.hurry(ctx) // what keeps it from that keeps askReady too
 		}
 		return last == nil, nil
 	})
