@@ -71,7 +71,7 @@ func variants() map[string]variant {
 		"devicePlugin.nodeSelector": {value: node}, "devicePlugin.tolerations": {value: anywhere}, "devicePlugin.resources": {value: amounts},
 		"devicePlugin.runtimeClassName": {value: "nvidia"}, "devicePlugin.driverRoot": {value: "/run/nvidia/driver"},
 		"devicePlugin.cdiHookPath": {value: "/opt/hook"}, "devicePlugin.kubeletDir": {value: "/a"}, "devicePlugin.cdiDir": {value: "/b"},
-		"devicePlugin.stateDir": {value: "/c"}, "devicePlugin.libraryDir": {value: "/d"}, "devicePlugin.mpsDir": {value: "/e"},
+		"devicePlugin.stateDir": {value: "/c"}, "devicePlugin.mpsDir": {value: "/e"},
 		"devicePlugin.mpsShmSize": {value: "1Gi"}, "devicePlugin.extraArgs": {value: flags},
 		"devicePlugin.legacyReceipts": {value: true},
 		"devicePlugin.runtimeSockets": {value: []any{"/run/a.sock", "/run/b.sock"}},

@@ -102,7 +102,7 @@ func TestThePrivilegesOfTheKeeperAreThoseOfTheTable(t *testing.T) {
 // it is for.
 func TestThePrivilegesOfTheDevicePluginAreThoseOfTheTable(t *testing.T) {
 	want := []string{"device-plugin: privileged", "hostPID", "hostPath cdi", "hostPath dev", "hostPath driver", "hostPath kubelet",
-		"hostPath library", "hostPath mps", "hostPath state", "mps: Bidirectional"}
+		"hostPath mps", "hostPath state", "mps: Bidirectional", "state: Bidirectional"}
 	if got := privileges(pods(decode(t, read(t, installFile)))["deviceshare-device-plugin"]); !slices.Equal(got, want) {
 		t.Errorf("privileges %q, the table has %q", got, want)
 	}

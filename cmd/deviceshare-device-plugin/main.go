@@ -51,7 +51,7 @@ func command() *cobra.Command {
 		},
 	}
 	o.flags(c.PersistentFlags())
-	c.AddCommand(newInventory(o), agent.InstallLibraryCommand(&o.modes), agent.KeepCommand(&o.modes, &o.base, &o.places), cluster.WithdrawCommand(&o.kubeconfig))
+	c.AddCommand(newInventory(o), agent.KeepCommand(&o.modes, &o.base, &o.places), cluster.WithdrawCommand(&o.kubeconfig))
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	for _, name := range []string{"v", "vmodule"} {

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +42,9 @@ type program struct {
 
 func launch(t *testing.T, prepare ...func(*program)) *program {
 	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("the program mounts file systems: that takes root")
+	}
 	p := &program{
 		t: t, kubelet: kubelettest.Start(t), dir: t.TempDir(), driver: drivertest.New(drivertest.A100(0), drivertest.A100(1)),
 		api: fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
@@ -57,9 +62,23 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 	for _, f := range prepare {
 		f(p)
 	}
+	t.Cleanup(func() { unmountBelow(t, p.dir) })
 	p.start()
 	t.Cleanup(func() { p.end() })
 	return p
+}
+
+// unmountBelow takes away what the program mounted for containers that it has not seen the end of.
+func unmountBelow(t *testing.T, dir string) {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, m := range mounts {
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", m.Mountpoint, err)
+		}
+	}
 }
 
 // start starts the plugin, the first one or one after another.

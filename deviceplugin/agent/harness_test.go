@@ -34,6 +34,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
@@ -57,6 +58,7 @@ type bench struct {
 	pods   *cluster.Pods
 	gone   chan sharing.Owner
 	broken error
+	rooms  nodeapitest.Rooms
 	stop   func()
 }
 
@@ -146,10 +148,11 @@ func (b *bench) start(files hostnode.Files) {
 	}
 	b.keeper = agent.NewKeeper(agent.KeeperConfig{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
-		Preparers: nodefactory.New(nodefactory.Config{Files: files, StateDir: filepath.Join(b.dir, "state"), LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
-		Base:      &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minors: b.agent, MIG: b.capabilities()},
-		Specs:     &cdi.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
-		Node:      b.agent, Devices: &b.locks,
+		Preparers: nodefactory.New(nodefactory.Config{Files: files, Space: b.space(files), StateDir: filepath.Join(b.dir, "state"),
+			LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
+		Base:  &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minors: b.agent, MIG: b.capabilities()},
+		Specs: &cdi.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
+		Node:  b.agent, Devices: &b.locks,
 		Terms:   defaults{},
 		Kubelet: kubelet.Directory(b.kubelet.Directory), Resource: offer{b},
 		Settle: time.Millisecond,
@@ -172,6 +175,14 @@ func (b *bench) start(files hostnode.Files) {
 type defaults struct{}
 
 func (defaults) Terms() agent.Terms { return agent.Terms{Names: podspec.DefaultNames(), Factor: 1} }
+
+// space bounds what containers can write, in effects of the same process as those on files.
+func (b *bench) space(files hostnode.Files) hostnode.Space {
+	if c, ok := files.(*nodeapitest.Crashing); ok {
+		return c.Space(&b.rooms)
+	}
+	return &b.rooms
+}
 
 // restart is a device plugin that dies and comes back.
 func (b *bench) restart(files hostnode.Files) {

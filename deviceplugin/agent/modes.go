@@ -40,7 +40,7 @@ type Modes struct {
 // DefaultModes are those of an installation in the usual places.
 func DefaultModes() Modes {
 	return Modes{
-		StateDir: "/var/lib/deviceshare", LibraryDir: "/usr/local/deviceshare",
+		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSUsers: "one", MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}, // as container runtimes give one container
 	}
@@ -49,7 +49,7 @@ func DefaultModes() Modes {
 // AddFlags adds the flags, with the values of m as defaults.
 func (m *Modes) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.StateDir, "state-dir", m.StateDir, "where this plugin keeps its files; the same path for the container runtime")
-	f.StringVar(&m.LibraryDir, "library-dir", m.LibraryDir, "directory that holds libvgpu.so")
+	f.StringVar(&m.LibraryDir, "library-dir", m.LibraryDir, "directory that holds libvgpu.so; each container gets a copy below --state-dir")
 	f.StringVar(&m.MPSControl, "mps-control", m.MPSControl, "NVIDIA's MPS control program: a path, or a name below the driver's root or on PATH")
 	f.StringVar(&m.MPSRoot, "mps-root", m.MPSRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
 	f.Var(&m.MPSShm, "mps-shm-size", "how much all containers of a device in mode mps together can have in /dev/shm, and in memory of the node")
@@ -93,7 +93,7 @@ func (m *Modes) Check() []error {
 // administrator gave a device its mode; died is told about MPS daemons.
 func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.DeviceID) bool, died func(mpsnode.Restart)) ([]nodeapi.Preparer, error) {
 	config := nodefactory.Config{
-		Files: hostnode.OS{}, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d, MPS: m.mps(d, root, died), Given: given,
+		Files: hostnode.OS{}, Space: hostnode.Tmpfs{}, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d, MPS: m.mps(d, root, died), Given: given,
 		Note: func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
 	}
 	if m.TimeSlice != "" {

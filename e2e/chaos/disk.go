@@ -19,7 +19,7 @@ const (
 // Confine gives the device plugin's records a small disk of their own, so that it can be filled.
 // Its pod, and the keeper's, have to be made anew to see it.
 func (d *Disturber) Confine(ctx context.Context) error {
-	script := "cp -a " + records + " " + records + ".copy && mount -t tmpfs -o size=4m tmpfs " + records +
+	script := "cp -a " + records + " " + records + ".copy && mount -t tmpfs -o size=64m tmpfs " + records +
 		" && cp -a " + records + ".copy/. " + records + " && rm -r " + records + ".copy"
 	if out, err := d.cluster.Run(ctx, "sh", "-c", script); err != nil {
 		return fmt.Errorf("give the records a disk of their own: %w\n%s", err, out)

@@ -21,7 +21,6 @@ func places(l layout) []place {
 	return []place{
 		{"/run/cdi", l.cdiDir()},
 		{"/var/lib/deviceshare", l.in("device-plugin")},
-		{"/usr/local/deviceshare", l.in("library")},
 		{"/usr/local/vgpu", l.in("vgpu")}, // of Volcano's existing device plugin
 		{driverRoot, l.driverRoot()},
 		{"/run/nvidia/mps", l.in("mps")},

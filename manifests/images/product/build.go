@@ -106,7 +106,7 @@ func (b Builder) program(ctx context.Context, p Platform, cc string, product Pro
 func (b Builder) library(ctx context.Context, p Platform, cc string) error {
 	source := filepath.Join(b.Repo, "hami-core")
 	return run(ctx, source, nil, "make", "B="+filepath.Join(b.dir(p.Arch), "hami-core"), "CC="+cc, "LDFLAGS=-s",
-		"CFLAGS=-O2 -ffile-prefix-map="+source+"=.")
+		"CFLAGS=-O3 -ffile-prefix-map="+source+"=.")
 }
 
 // base gathers the files of Debian packages that the device plugin needs.

@@ -105,7 +105,7 @@ func inspect(t *testing.T, name, arch string, img v1.Image) {
 	requireStarts(t, root, arch, config.Config.Entrypoint[0])
 	if name == "device-plugin" {
 		requireNoOtherProgram(t, root)
-		requireInstalls(t, root, arch)
+		requireLooksForLibraries(t, root, arch)
 		requireStartsDaemons(t, root, arch)
 	}
 }

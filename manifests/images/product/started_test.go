@@ -114,25 +114,16 @@ func requireNoOtherProgram(t *testing.T, root string) {
 	}
 }
 
-// requireInstalls runs what the init container of the device plugin's pod runs.
-func requireInstalls(t *testing.T, root, arch string) {
-	t.Run("installs the library", func(t *testing.T) {
-		out, err := inside(t, root, arch, "/usr/bin/deviceshare-device-plugin", "install-library", "--library-dir=/host").CombinedOutput()
-		if err != nil {
-			t.Fatalf("install-library: %v\n%s", err, out)
+// requireLooksForLibraries asks the device plugin where it takes the libraries from: they are there.
+func requireLooksForLibraries(t *testing.T, root, arch string) {
+	t.Run("finds the library", func(t *testing.T) {
+		out, err := inside(t, root, arch, "/usr/bin/deviceshare-device-plugin", "--help").CombinedOutput()
+		if want := `(default "/opt/deviceshare")`; err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("--help: %v, want %s in\n%s", err, want, out)
 		}
 		for _, place := range libraries {
-			in := filepath.Join(root, place)
-			rel, err := filepath.Rel(filepath.Join(root, "opt/deviceshare"), in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := os.ReadFile(in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, err := os.ReadFile(filepath.Join(root, "host", rel)); err != nil || string(got) != string(want) {
-				t.Errorf("%s was not copied (%v)", rel, err)
+			if info, err := os.Stat(filepath.Join(root, place)); err != nil || info.Size() == 0 || !strings.HasPrefix(place, "opt/deviceshare/") {
+				t.Errorf("%s: %v", place, err)
 			}
 		}
 	})

@@ -21,8 +21,9 @@ import (
 
 // Config is what the node halves need from their host.
 type Config struct {
-	// Files is the host's file system.
+	// Files is the host's file system, and Space bounds what containers can put there.
 	Files hostnode.Files
+	Space hostnode.Space
 	// StateDir is where backends keep their files, each below its mode's name.
 	// The container runtime must see it under the same path.
 	StateDir string
@@ -75,7 +76,7 @@ const patience = 8 * time.Second
 // New returns one preparer per mode that this node can serve.
 func New(cfg Config) []nodeapi.Preparer {
 	preparers := []nodeapi.Preparer{
-		hamicorenode.New(cfg.Files, filepath.Join(cfg.StateDir, string(sharing.HAMiCore)), filepath.Join(cfg.LibraryDir, "libvgpu.so")),
+		hamicorenode.New(cfg.Files, cfg.Space, filepath.Join(cfg.StateDir, string(sharing.HAMiCore)), filepath.Join(cfg.LibraryDir, "libvgpu.so")),
 		timeSlicing(&cfg),
 	}
 	if cfg.MIG != nil {

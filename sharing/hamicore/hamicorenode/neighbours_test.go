@@ -19,7 +19,7 @@ func TestNeighboursSeeWhatAContainerIsEntitledToAndNothingElse(t *testing.T) {
 	c.Priority = 0
 	c.Devices[1].Share.Whole = true
 	inject(t, h, c)
-	path := filepath.Join(h.root, "neighbours", neighbour("uid_main"))
+	path := filepath.Join(h.root, "neighbours", "shown", neighbour("uid_main"))
 	got, err := os.ReadFile(path + ".share")
 	want := "vgpu-limits 1\npriority 0\ndevice 0 GPU-a memory=0 cores=30\ndevice 1 GPU-b memory=0 cores=0\n"
 	if err != nil || string(got) != want {
@@ -45,7 +45,7 @@ func TestTheDirectoryIsMountedBeforeTheFileInIt(t *testing.T) {
 func TestARestartKeepsTheDemandFileThatIsMounted(t *testing.T) {
 	h, c := newHost(t), claimOf("uid", "main")
 	inject(t, h, c)
-	path := filepath.Join(h.root, "neighbours", neighbour("uid_main")+".demand")
+	path := filepath.Join(h.root, "neighbours", "shown", neighbour("uid_main")+".demand")
 	before, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestWhoLeavesIsNoNeighbourAnyMore(t *testing.T) {
 	if err := h.Preparer(-1, false).Unprepare(context.Background(), "uid-1"); err != nil {
 		t.Fatal(err)
 	}
-	left, err := os.ReadDir(filepath.Join(h.root, "neighbours"))
+	left, err := os.ReadDir(filepath.Join(h.root, "neighbours", "shown"))
 	if err != nil || len(left) != 2 || !strings.HasPrefix(left[0].Name(), neighbour("uid-2_a")) {
 		t.Errorf("left are %v, %v", left, err)
 	}

@@ -16,10 +16,10 @@ import (
 type Preparer struct{ limits *limitsnode.Writer }
 
 // New returns a preparer that keeps its files below root and takes libvgpu.so
-// from the file library. Both are absolute paths that mean the same to the
+// from the file library. The root is an absolute path that means the same to the
 // container runtime.
-func New(files hostnode.Files, root, library string) *Preparer {
-	return &Preparer{limits: limitsnode.New(files, root, library)}
+func New(files hostnode.Files, space hostnode.Space, root, library string) *Preparer {
+	return &Preparer{limits: limitsnode.New(files, space, root, library)}
 }
 
 // Mode implements nodeapi.Preparer.

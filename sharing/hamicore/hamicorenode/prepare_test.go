@@ -5,6 +5,7 @@ package hamicorenode
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 // host is a temporary directory with a library in it.
 type host struct {
 	root, library string
+	rooms         nodeapitest.Rooms
 	latest        *nodeapitest.Crashing
 }
 
@@ -36,12 +38,15 @@ func newHost(t *testing.T) *host {
 
 func (h *host) Preparer(at int, late bool) nodeapi.Preparer {
 	h.latest = &nodeapitest.Crashing{Under: hostnode.OS{}, At: at, Late: late}
-	return New(h.latest, h.root, h.library)
+	return New(h.latest, h.latest.Space(&h.rooms), h.root, h.library)
 }
 
 func (h *host) Effects() int { return h.latest.Effects() }
 
-// State lists every file with mode and content.
+// Reboot takes away what is in memory.
+func (h *host) Reboot() { h.rooms.Reboot() }
+
+// State lists every file with mode and content, and every limit.
 func (h *host) State() string {
 	var b strings.Builder
 	_ = filepath.WalkDir(h.root, func(path string, d fs.DirEntry, err error) error {
@@ -51,6 +56,9 @@ func (h *host) State() string {
 		info, _ := d.Info()
 		rel, _ := filepath.Rel(h.root, path)
 		fmt.Fprintf(&b, "%s %v", rel, info.Mode())
+		if bound, ok := h.rooms.Bound(path); ok {
+			fmt.Fprintf(&b, " holds %d", bound.Size)
+		}
 		if !d.IsDir() {
 			text, _ := os.ReadFile(path)
 			fmt.Fprintf(&b, " %q", text)
@@ -156,7 +164,7 @@ func TestLibrariesThatStandInAreNamedByTheirContent(t *testing.T) {
 	}
 	for i, name := range []string{"libcuda", "libnvidia-ml"} {
 		text, err := os.ReadFile(got[i].Host)
-		if err != nil || string(text) != name+".so.1" || !strings.HasPrefix(filepath.Base(got[i].Host), name+"-") {
+		if err != nil || string(text) != name+".so.1" {
 			t.Errorf("%s holds %q (%v)", got[i].Host, text, err)
 		}
 	}
@@ -228,16 +236,57 @@ func TestAWholeDeviceBesideAPartIsUnlimitedWhileThePartIsLimited(t *testing.T) {
 	}
 }
 
-func TestAnUpgradeAddsALibraryAndKeepsTheMappedOne(t *testing.T) {
+func TestAnUpgradeLeavesAProcessTheLibraryThatItHas(t *testing.T) {
 	h := newHost(t)
-	before := inject(t, h, claimOf("uid", "main")).Mounts[0].Host
+	path := inject(t, h, claimOf("uid", "main")).Mounts[0].Host
+	mapped, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mapped.Close()
 	if err := os.WriteFile(h.library, []byte("the library, second version"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	after := inject(t, h, claimOf("uid", "main")).Mounts[0].Host
-	old, err := os.ReadFile(before)
-	if before == after || err != nil || string(old) != "the library, first version" {
-		t.Errorf("the old library %s now reads %q (%v), the new one is %s", before, old, err, after)
+	inject(t, h, claimOf("uid", "main"))
+	before, err := io.ReadAll(mapped)
+	if err != nil || string(before) != "the library, first version" {
+		t.Errorf("who has the old one reads %q (%v)", before, err)
+	}
+	if after, err := os.ReadFile(path); err != nil || string(after) != "the library, second version" {
+		t.Errorf("who starts now gets %q (%v)", after, err)
+	}
+}
+
+// A file that two containers open is one that one of them can lease.
+func TestContainersHaveNoFileInCommonButThoseOfTheirNeighbours(t *testing.T) {
+	h := newHost(t)
+	var all []os.FileInfo
+	for _, c := range []nodeapi.Claim{claimOf("uid-1", "a"), claimOf("uid-1", "b"), claimOf("uid-2", "a")} {
+		for _, m := range inject(t, h, c).Mounts {
+			info, err := os.Stat(m.Host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Container == "/usr/local/vgpu/neighbours" {
+				continue // the library does not wait there
+			}
+			if slices.ContainsFunc(all, func(other os.FileInfo) bool { return os.SameFile(other, info) }) {
+				t.Errorf("%s of container %s of %s is another's, too", m.Container, c.Container, c.Owner)
+			}
+			all = append(all, info)
+		}
+	}
+}
+
+func TestALibraryThatACrashLeftHalfWrittenIsMadeWhole(t *testing.T) {
+	h := newHost(t)
+	path := inject(t, h, claimOf("uid", "main")).Mounts[0].Host
+	if err := os.Truncate(path, 10); err != nil {
+		t.Fatal(err)
+	}
+	inject(t, h, claimOf("uid", "main"))
+	if got, err := os.ReadFile(path); err != nil || string(got) != "the library, first version" {
+		t.Errorf("the container gets %q (%v)", got, err)
 	}
 }
 
@@ -247,6 +296,7 @@ func TestWhatCannotBeEnforcedIsRefused(t *testing.T) {
 		want  string
 	}{
 		"no library":           {func(h *host, _ *nodeapi.Claim) { h.library += ".gone" }, "nothing would enforce"},
+		"an empty library":     {func(h *host, _ *nodeapi.Claim) { _ = os.Truncate(h.library, 0) }, "is empty"},
 		"nothing to stand in":  {func(_ *host, c *nodeapi.Claim) { c.Interception.StandIn = true }, "standIn is set"},
 		"a part without limit": {func(_ *host, c *nodeapi.Claim) { c.Devices[1].Share.Memory = 0 }, "no memory limit"},
 		"more than the device": {func(_ *host, c *nodeapi.Claim) { c.Devices[0].Share.Cores = 101 }, "101%"},
@@ -272,7 +322,7 @@ func TestOwnersListsWhoHasSomething(t *testing.T) {
 	h := newHost(t)
 	inject(t, h, claimOf("uid-1", "a"))
 	inject(t, h, claimOf("uid-2", "b"))
-	owners, err := New(hostnode.OS{}, h.root, h.library).Owners()
+	owners, err := New(hostnode.OS{}, &h.rooms, h.root, h.library).Owners()
 	if err != nil || fmt.Sprint(owners) != "[uid-1 uid-2]" {
 		t.Errorf("owners are %v, %v", owners, err)
 	}

@@ -41,9 +41,9 @@ type host struct {
 	mute     error // what Tell answers
 	muteOnly int   // the process that answers so; 0 is any
 	commands []string
-	stubborn bool             // daemons keep a percentage of 1
-	bounds   map[string]Bound // by directory
-	noSpace  error            // what Limit answers
+	stubborn bool                      // daemons keep a percentage of 1
+	bounds   map[string]hostnode.Bound // by directory
+	noSpace  error                     // what Limit answers
 	emptied  []string
 	ended    map[int]string // how processes ended, as far as somebody knows
 }
@@ -66,7 +66,7 @@ func newHost(t *testing.T) *host {
 	dir := t.TempDir()
 	h := &host{
 		root: filepath.Join(dir, "state"), directories: filepath.Join(dir, "run", "mps"), library: filepath.Join(dir, "libvgpu.so"),
-		daemons: map[string]*fakeDaemon{}, modes: map[sharing.DeviceID]driver.ComputeMode{}, restarts: make(chan Restart, 100), bounds: map[string]Bound{},
+		daemons: map[string]*fakeDaemon{}, modes: map[sharing.DeviceID]driver.ComputeMode{}, restarts: make(chan Restart, 100), bounds: map[string]hostnode.Bound{},
 	}
 	if err := os.WriteFile(h.library, []byte("the library"), 0o600); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func (h *host) Reboot() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.daemons, h.modes, h.starts = map[string]*fakeDaemon{}, map[sharing.DeviceID]driver.ComputeMode{}, 0
-	h.bounds = map[string]Bound{}
+	h.bounds = map[string]hostnode.Bound{}
 	_ = os.RemoveAll(h.directories)
 }
 
@@ -218,7 +218,7 @@ func (p process) Kill(_ context.Context, d Daemon, pid int) error {
 }
 
 // Limit implements Space.
-func (p process) Limit(dir string, b Bound) error {
+func (p process) Limit(dir string, b hostnode.Bound) error {
 	return p.dying.Effect(func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -230,6 +230,16 @@ func (p process) Limit(dir string, b Bound) error {
 		}
 		return p.noSpace
 	})
+}
+
+// Put implements Space.
+func (p process) Put(shelf, name string, content []byte, mode fs.FileMode) error {
+	return p.dying.Effect(func() error { return (&nodeapitest.Rooms{}).Put(shelf, name, content, mode) })
+}
+
+// Drop implements Space.
+func (p process) Drop(shelf, name string) error {
+	return p.dying.Effect(func() error { return (&nodeapitest.Rooms{}).Drop(shelf, name) })
 }
 
 // Release implements Space.
@@ -359,9 +369,10 @@ func (x *fakeDaemon) partition(words []string) string {
 
 // ComputeMode implements driver.ComputeModes.
 func (p process) ComputeMode(id sharing.DeviceID) (driver.ComputeMode, error) {
+	crashed := p.crashed() // effects take the two locks in the other order
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.modes[id], errors.Join(p.noModes, p.crashed())
+	return p.modes[id], errors.Join(p.noModes, crashed)
 }
 
 // SetComputeMode implements driver.ComputeModes.

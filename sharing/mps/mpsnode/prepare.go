@@ -57,7 +57,7 @@ type Preparer struct {
 
 // New returns a preparer.
 func New(cfg Config) *Preparer {
-	return &Preparer{cfg: cfg, limits: limitsnode.New(cfg.Files, cfg.Root, cfg.Library)}
+	return &Preparer{cfg: cfg, limits: limitsnode.New(cfg.Files, cfg.Space, cfg.Root, cfg.Library)}
 }
 
 // Mode implements nodeapi.Preparer.

@@ -8,28 +8,15 @@ import (
 	"path/filepath"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi/hostnode"
 )
-
-// Bound is what a directory may hold, and who may write there.
-type Bound struct {
-	Size sharing.Bytes
-	Mode fs.FileMode
-	// NoLinks: symbolic links in the directory are not followed (Linux 5.10 and later).
-	// A container could otherwise lead the daemon, which is root, to other files.
-	NoLinks bool
-}
 
 // Space limits how much containers can write into the directories that they share with
 // their daemon.
 // Paths are absolute. All methods may be repeated. Implementations are safe for
 // concurrent use on different directories.
 type Space interface {
-	// Limit gives a directory that is there a file system of its own of this size,
-	// which the container runtime sees too. One that it has already is kept with
-	// what is in it. An error is a host where that is not possible.
-	Limit(dir string, b Bound) error
-	// Release undoes Limit; what is in the directory is lost.
-	Release(dir string) error
+	hostnode.Space
 	// Empty removes what nobody has open, in a directory that no container writes
 	// meanwhile.
 	Empty(dir string) error
@@ -46,11 +33,11 @@ const (
 
 // bound sets the limits of the directories that containers can write.
 func (p *Preparer) bound(d Daemon) error {
-	if err := p.cfg.Space.Limit(d.Pipe(), Bound{Size: pipeSize, Mode: 0o755, NoLinks: true}); err != nil {
+	if err := p.cfg.Space.Limit(d.Pipe(), hostnode.Bound{Size: pipeSize, Mode: 0o755, NoLinks: true}); err != nil {
 		return fmt.Errorf("the containers of device %s could fill the host's memory: %w", d.Device, err)
 	}
 	// As /dev/shm.
-	if err := p.cfg.Space.Limit(d.Shm(), Bound{Size: p.cfg.Shm, Mode: 0o777 | fs.ModeSticky}); err != nil {
+	if err := p.cfg.Space.Limit(d.Shm(), hostnode.Bound{Size: p.cfg.Shm, Mode: 0o777 | fs.ModeSticky}); err != nil {
 		return fmt.Errorf("the containers of device %s could fill the host's memory: %w", d.Device, err)
 	}
 	return nil

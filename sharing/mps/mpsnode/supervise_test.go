@@ -216,7 +216,7 @@ func TestADaemonFromBeforeThereWereLimitsIsNotHiddenByThem(t *testing.T) {
 	inject(t, h, asks("uid", "main"))
 	p := h.fresh()
 	d := p.daemon("GPU-a")
-	h.bounds = map[string]Bound{}
+	h.bounds = map[string]hostnode.Bound{}
 	if err := os.WriteFile(d.started(), fmt.Appendf(nil, "pid %d\n", h.daemonOf("GPU-a").pid), 0o600); err != nil {
 		t.Fatal(err)
 	}

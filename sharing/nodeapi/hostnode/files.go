@@ -5,10 +5,12 @@ package hostnode
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Files is every effect a backend has on the host. Paths are absolute. All
@@ -22,8 +24,8 @@ type Files interface {
 	// new one, and a process that has the old one mapped keeps it.
 	Write(path string, content []byte, mode fs.FileMode) error
 	// Read returns the content of a file; errors.Is(err, fs.ErrNotExist) if
-	// there is none. It is for files that no container can write: all of the
-	// content comes into memory.
+	// there is none, ErrLeased if somebody would have to give it back first. It is for
+	// files that no container can write: all of the content comes into memory.
 	Read(path string) ([]byte, error)
 	// Exists reports whether a regular file is there. It does not open it, so it is
 	// safe for a file that a container can write. Something else there is an error.
@@ -119,9 +121,21 @@ func syncDir(dir string) error {
 	return err
 }
 
+// ErrLeased is the answer where somebody has a lease on a file (F_SETLEASE, fcntl(2)): who opens it
+// would wait until that one gives it back, for 45 s.
+var ErrLeased = errors.New("somebody has a lease on the file")
+
 // Read implements Files.
 func (OS) Read(path string) ([]byte, error) {
-	b, err := os.ReadFile(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("read file %s: %w", path, ErrLeased)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read file: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(f)
 	if err != nil {
 		return nil, fmt.Errorf("read file: %w", err)
 	}

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestWritingReplacesAFileWithoutTouchingWhoHasItOpen(t *testing.T) {
@@ -129,5 +132,37 @@ func TestANameThatIsLeftUnfinishedTellsWhatItWasFor(t *testing.T) {
 		if got, ok := UnfinishedOf(name); got != want || ok != (want != "") {
 			t.Errorf("%s is left of %q (%v), want %q", name, got, ok, want)
 		}
+	}
+}
+
+func TestALeaseOnAFileIsToldAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "leased")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	holder, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	lease(t, holder)
+	if _, err := (OS{}).Read(path); !errors.Is(err, ErrLeased) {
+		t.Errorf("reading is answered with %v", err)
+	}
+	if err := (OS{}).Write(path, []byte("y"), 0o600); err != nil {
+		t.Error(err)
+	}
+	if got, err := (OS{}).Read(path); err != nil || string(got) != "y" {
+		t.Errorf("what took its place reads %q (%v)", got, err)
+	}
+}
+
+// lease takes a lease for writing on a file, as root in a container can.
+func lease(t *testing.T, file *os.File) {
+	t.Helper()
+	signal.Ignore(syscall.SIGIO) // how the kernel asks for it back
+	t.Cleanup(func() { signal.Reset(syscall.SIGIO) })
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skipf("this file system knows no leases: %v", err)
 	}
 }

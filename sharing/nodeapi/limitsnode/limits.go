@@ -25,9 +25,9 @@ const (
 // limitsVersion is the first line of the limits file.
 const limitsVersion = "vgpu-limits 1"
 
-// limits is the text of the limits file. Memory is in bytes, 0 is unlimited;
-// cores are percent, 0 is unlimited; devices are in the order of the claim.
-func limits(c *nodeapi.Claim) (string, error) {
+// limits is the text of the limits file, for a container that has neighbours or not. Memory is in
+// bytes, 0 is unlimited; cores are percent, 0 is unlimited; devices are in the order of the claim.
+func limits(c *nodeapi.Claim, hasNeighbours bool) (string, error) {
 	policy, err := policyOf(c)
 	if err != nil {
 		return "", err
@@ -35,7 +35,7 @@ func limits(c *nodeapi.Claim) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nregion %s\npolicy %s\npriority %d\n", limitsVersion, regionInside, policy, c.Priority)
 	b.WriteString(words(c.Interception))
-	if holdsCompute(c) {
+	if hasNeighbours {
 		fmt.Fprintf(&b, "borrow %s/%s\n", neighboursInside, neighbour(directory(c.Owner, c.Container)))
 	}
 	for i := range c.Devices {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // neighboursInside is where a container sees what its neighbours on the node are
@@ -55,39 +56,61 @@ func entitlement(c *nodeapi.Claim) string {
 	return b.String()
 }
 
-// introduce makes a claim's files among those of its neighbours and returns the mounts. A
-// container can write its own demand only, so it can lie about nobody else.
+// introduce makes a claim's files among those of its neighbours and returns the mounts, none where
+// there are more containers than files: then it neither lends nor borrows. A container can write its
+// own demand only, so it can lie about nobody else.
 func (w *Writer) introduce(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	if !holdsCompute(c) {
 		return nil, nil
 	}
 	name := neighbour(directory(c.Owner, c.Container))
-	demand := filepath.Join(w.neighbours(), name+".demand")
-	if err := w.files.MakeDir(w.neighbours(), 0o755); err != nil {
+	if err := w.files.MakeDir(w.neighbours(), 0o700); err != nil {
 		return nil, err
 	}
-	// Made once: a container that runs has this very file mounted. It is never read
-	// here: the container may have made it as large as it likes.
+	w.shelf.Lock()
+	defer w.shelf.Unlock()
+	// Made once: a container that runs has this very file mounted. It is never read here.
+	demand := filepath.Join(hostnode.Shown(w.neighbours()), name+".demand")
 	made, err := w.files.Exists(demand)
 	if err == nil && !made {
-		err = w.files.Write(demand, make([]byte, demandBytes), 0o666)
+		err = w.space.Put(w.neighbours(), name+".demand", make([]byte, demandBytes), 0o666)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = w.space.Put(w.neighbours(), name+".share", []byte(entitlement(c)), 0o444)
 	}
-	if err := w.ensure(filepath.Join(w.neighbours(), name+".share"), []byte(entitlement(c))); err != nil {
-		return nil, err
+	switch {
+	case errors.Is(err, hostnode.ErrFull):
+		return nil, w.space.Drop(w.neighbours(), name+".demand")
+	case err != nil:
+		return nil, fmt.Errorf("tell the neighbours: %w", err)
 	}
 	return []nodeapi.Mount{
-		{Host: w.neighbours(), Container: neighboursInside, ReadOnly: true},
+		{Host: hostnode.Shown(w.neighbours()), Container: neighboursInside, ReadOnly: true},
 		{Host: demand, Container: neighboursInside + "/" + name + ".demand"},
 	}, nil
 }
 
 // depart removes what introduce made for a container's directory.
 func (w *Writer) depart(directory string) error {
-	path := filepath.Join(w.neighbours(), neighbour(directory))
-	return errors.Join(w.files.Remove(path+".share"), w.files.Remove(path+".demand"))
+	w.shelf.Lock()
+	defer w.shelf.Unlock()
+	name := neighbour(directory)
+	return errors.Join(w.space.Drop(w.neighbours(), name+".share"), w.space.Drop(w.neighbours(), name+".demand"))
 }
 
+// clear removes the shelf when the last container has left it.
+func (w *Writer) clear() error {
+	w.shelf.Lock()
+	defer w.shelf.Unlock()
+	names, err := w.files.List(hostnode.Shown(w.neighbours()))
+	if err != nil || len(names) > 0 {
+		return err
+	}
+	if err := w.space.Release(w.neighbours()); err != nil {
+		return err
+	}
+	return w.files.Remove(w.neighbours())
+}
+
+// neighbours is the shelf with the files of all.
 func (w *Writer) neighbours() string { return filepath.Join(w.root, "neighbours") }

@@ -4,33 +4,194 @@ package limitsnode
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
-func TestADemandFileThatItsContainerMadeHugeIsNotRead(t *testing.T) {
+// writer has a library to install.
+func writer(t *testing.T, space hostnode.Space) *Writer {
+	t.Helper()
 	dir := t.TempDir()
 	library := filepath.Join(dir, "libvgpu.so")
 	if err := os.WriteFile(library, []byte("the library"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &nodeapi.Claim{ID: "c", Owner: "uid", Container: "main", Devices: []nodeapi.ClaimedDevice{{
+	return New(hostnode.OS{}, space, filepath.Join(dir, "state"), library)
+}
+
+// onTmpfs is a writer with real file systems, which are unmounted at the end.
+func onTmpfs(t *testing.T) *Writer {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounts can be made by root only")
+	}
+	w := writer(t, hostnode.Tmpfs{})
+	t.Cleanup(func() {
+		owners, err := w.Owners()
+		for _, o := range owners {
+			err = errors.Join(err, w.Remove(o))
+		}
+		if err := errors.Join(err, (hostnode.Tmpfs{}).Release(w.neighbours())); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// share is the claim of a container that is held to a share of compute.
+func share(o sharing.Owner) *nodeapi.Claim {
+	return &nodeapi.Claim{ID: "c", Owner: o, Container: "main", Devices: []nodeapi.ClaimedDevice{{
 		Share: sharing.Share{Device: "GPU-a", Memory: sharing.GiB, Cores: 30},
 	}}}
-	w := New(hostnode.OS{}, filepath.Join(dir, "state"), library)
+}
+
+// demandOf is the file that a container can write.
+func demandOf(w *Writer, c *nodeapi.Claim) string {
+	return filepath.Join(hostnode.Shown(w.neighbours()), neighbour(directory(c.Owner, c.Container))+".demand")
+}
+
+func TestADemandFileThatItsContainerMadeHugeIsNotRead(t *testing.T) {
+	w, c := writer(t, &nodeapitest.Rooms{}), share("uid")
 	if _, err := w.Write(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
-	demand := filepath.Join(w.neighbours(), neighbour(directory(c.Owner, c.Container))+".demand")
-	if err := os.Truncate(demand, 1<<40); err != nil {
+	if err := os.Truncate(demandOf(w, c), 1<<40); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Write(context.Background(), c); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAContainerCannotFillTheNode(t *testing.T) {
+	w, c := onTmpfs(t), share("uid")
+	in, err := w.Write(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range in.Mounts {
+		if m.ReadOnly {
+			continue
+		}
+		path := m.Host
+		if m.Container == sharedInside {
+			path = filepath.Join(path, "junk")
+		}
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var written int64
+		for err == nil && written < int64(64*sharing.MiB) {
+			var n int
+			n, err = file.WriteAt(make([]byte, 64<<10), written)
+			written += int64(n)
+		}
+		if !errors.Is(err, syscall.ENOSPC) || written > int64(sharedSize) {
+			t.Errorf("%s took %d bytes, then %v", m.Container, written, err)
+		}
+		_ = file.Close()
+	}
+	// It may start again, and go, whatever it left.
+	if _, err := w.Write(context.Background(), c); err != nil {
+		t.Error(err)
+	}
+	if err := w.Remove("uid"); err != nil {
+		t.Error(err)
+	}
+	if owners, err := w.Owners(); len(owners) > 0 || err != nil {
+		t.Errorf("left are %v (%v)", owners, err)
+	}
+}
+
+// One container writes on and on in its own file while others come and go.
+func TestAGreedyNeighbourKeepsNobodyFromStarting(t *testing.T) {
+	w, greedy := onTmpfs(t), share("greedy")
+	if _, err := w.Write(context.Background(), greedy); err != nil {
+		t.Fatal(err)
+	}
+	done, stop := context.WithCancel(context.Background())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		file, err := os.OpenFile(demandOf(w, greedy), os.O_RDWR, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer file.Close()
+		for at, block := int64(0), make([]byte, os.Getpagesize()); done.Err() == nil; {
+			n, _ := file.WriteAt(block, at)
+			at += int64(n)
+		}
+	})
+	random := rand.New(rand.NewPCG(1, 1))
+	live := map[sharing.Owner]bool{}
+	for n := range 300 {
+		o := sharing.Owner(fmt.Sprintf("uid-%d", random.IntN(20)))
+		if live[o] = !live[o]; live[o] {
+			in, err := w.Write(context.Background(), share(o))
+			if err != nil || in.Mounts[len(in.Mounts)-1].Host != demandOf(w, share(o)) {
+				t.Fatalf("step %d: the container gets %+v, %v", n, in.Mounts, err)
+			}
+		} else if err := w.Remove(o); err != nil {
+			t.Fatalf("step %d: %v", n, err)
+		}
+	}
+	stop()
+	writing.Wait()
+}
+
+func TestALeaseOnWhatItReadsHoldsUpNobody(t *testing.T) {
+	w, c := writer(t, &nodeapitest.Rooms{}), share("uid")
+	in, err := w.Write(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range in.Mounts {
+		info, err := os.Stat(m.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.IsDir() {
+			continue
+		}
+		file, err := os.Open(m.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		lease(t, file)
+	}
+	begin := time.Now()
+	if _, err := w.Write(context.Background(), c); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > 20*time.Second { // lease-break-time is 45 s
+		t.Errorf("it took %s", took)
+	}
+}
+
+// lease takes a lease for writing on a file, as root in a container can.
+func lease(t *testing.T, file *os.File) {
+	t.Helper()
+	signal.Ignore(syscall.SIGIO) // how the kernel asks for it back
+	t.Cleanup(func() { signal.Reset(syscall.SIGIO) })
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skipf("this file system knows no leases: %v", err)
 	}
 }

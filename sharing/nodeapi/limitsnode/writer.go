@@ -5,19 +5,19 @@
 // that the processes of one container share, and says what to mount. Layout below
 // the root:
 //
-//	lib/libvgpu-<hash>.so          one file per content: an upgrade adds a file
-//	                               and never changes one that a process has mapped;
-//	                               old ones stay, containers may be mounted from them
-//	lib/libcuda-<hash>.so, libnvidia-ml-<hash>.so
-//	                               the same under the driver's names, where the
-//	                               administrator wants them to stand in
-//	ld.so.preload                  one line, the library's path in containers
 //	containers/<owner>_<name>/     0700, so that nobody else on the host gets in
 //	  limits                       read-only in the container
-//	  vgpu/                        01777, because a container runs as any user
-//	neighbours/                    read-only in every container that shares compute
-//	  <hash>.share                 what a container is entitled to of each device
-//	  <hash>.demand                when it last had work; writable in that container
+//	  ld.so.preload                one line, the library's path in containers
+//	  libvgpu.so                   a new file where its content changes: a process
+//	                               that has the old one mapped keeps it
+//	  libcuda.so, libnvidia-ml.so  the same under the driver's names, where the
+//	                               administrator wants them to stand in
+//	  vgpu/                        01777, because a container runs as any user; a
+//	                               file system of its own, of a few MiB
+//	neighbours/                    a shelf of files that cannot grow
+//	  shown/                       read-only in every container that shares compute
+//	    <hash>.share               what a container is entitled to of each device
+//	    <hash>.demand              when it last had work; writable in that container
 //
 // The last two let libvgpu.so use what a neighbour leaves idle without taking
 // anything from one who works: see docs/libvgpu.md.
@@ -26,18 +26,21 @@
 // cannot change a read-only mount. For the same reason CUDA_DISABLE_CONTROL in
 // the environment of a container, which switched the limits off upstream, is not
 // honoured.
+//
+// No two containers have a file in common that both must open: root in a container owns
+// the host's files, too, and may lease one (F_SETLEASE, fcntl(2)), and then whoever opens
+// it waits for 45 s. Files are opened here so that they do not wait.
 package limitsnode
 
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
@@ -48,15 +51,18 @@ import (
 // for concurrent use by different claims.
 type Writer struct {
 	files   hostnode.Files
+	space   hostnode.Space
 	root    string
 	library string
+
+	shelf sync.Mutex // with the files of the neighbours
 }
 
 // New returns a writer that keeps its files below root and takes libvgpu.so from
-// the file library. Both are absolute paths that mean the same to the container
+// the file library. The root is an absolute path that means the same to the container
 // runtime.
-func New(files hostnode.Files, root, library string) *Writer {
-	return &Writer{files: files, root: root, library: library}
+func New(files hostnode.Files, space hostnode.Space, root, library string) *Writer {
+	return &Writer{files: files, space: space, root: root, library: library}
 }
 
 // Write makes every file of the claim and returns what brings them into the
@@ -68,15 +74,14 @@ func (w *Writer) Write(ctx context.Context, c *nodeapi.Claim) (in nodeapi.Inject
 	if strings.Contains(string(c.Owner), "_") {
 		return in, fmt.Errorf("claim %s: the owner %q holds an underscore, which ends the owner in a directory's name", c.ID, c.Owner)
 	}
-	text, err := limits(c)
-	if err != nil {
+	if _, err := limits(c, false); err != nil { // before anything is written
 		return in, err
 	}
 	if err := ctx.Err(); err != nil {
 		return in, fmt.Errorf("prepare claim %s: %w", c.ID, err)
 	}
-	if in.Mounts, err = w.install(c, text); err == nil && c.Interception.StandIn {
-		in.StandIns, err = w.installStandIns()
+	if in.Mounts, err = w.install(c); err == nil && c.Interception.StandIn {
+		in.StandIns, err = w.installStandIns(w.Dir(c.Owner, c.Container))
 	}
 	if err != nil {
 		return nodeapi.Injection{}, fmt.Errorf("prepare claim %s: %w", c.ID, err)
@@ -85,29 +90,40 @@ func (w *Writer) Write(ctx context.Context, c *nodeapi.Claim) (in nodeapi.Inject
 	return in, nil
 }
 
+// sharedSize is what the processes of a container may put into the directory that they share: the
+// region has 2 MB. More would be the node's memory.
+const sharedSize = 4 * sharing.MiB
+
 // install makes every file of the claim and returns the mounts.
-func (w *Writer) install(c *nodeapi.Claim, text string) ([]nodeapi.Mount, error) {
-	library, err := w.installLibrary()
-	if err != nil {
-		return nil, err
-	}
-	preload := filepath.Join(w.root, "ld.so.preload")
-	if err := w.ensure(preload, []byte(libraryInside+"\n")); err != nil {
-		return nil, err
-	}
+func (w *Writer) install(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	dir := w.Dir(c.Owner, c.Container)
-	shared, file := filepath.Join(dir, "vgpu"), filepath.Join(dir, "limits")
 	if err := w.files.MakeDir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	// Sticky, as /tmp: any user may make the region, none may remove another's.
-	if err := w.files.MakeDir(shared, 0o777|fs.ModeSticky); err != nil {
+	library, preload := filepath.Join(dir, "libvgpu.so"), filepath.Join(dir, "ld.so.preload")
+	shared, file := filepath.Join(dir, "vgpu"), filepath.Join(dir, "limits")
+	if err := w.copyLibrary(w.library, library); err != nil {
+		return nil, fmt.Errorf("the interception library is missing, nothing would enforce the limits: %w", err)
+	}
+	if err := w.ensure(preload, []byte(libraryInside+"\n")); err != nil {
 		return nil, err
 	}
-	if err := w.ensure(file, []byte(text)); err != nil {
+	// Sticky, as /tmp: any user may make the region, none may remove another's.
+	const anybody = 0o777 | fs.ModeSticky
+	if err := w.files.MakeDir(shared, anybody); err != nil {
 		return nil, err
+	}
+	if err := w.space.Limit(shared, hostnode.Bound{Size: sharedSize, Mode: anybody}); err != nil {
+		return nil, fmt.Errorf("the container could fill the node's disk: %w", err)
 	}
 	neighbours, err := w.introduce(c)
+	if err != nil {
+		return nil, err
+	}
+	text, err := limits(c, len(neighbours) > 0)
+	if err == nil {
+		err = w.ensure(file, []byte(text))
+	}
 	return append([]nodeapi.Mount{
 		{Host: library, Container: libraryInside, ReadOnly: true},
 		{Host: file, Container: limitsInside, ReadOnly: true},
@@ -116,54 +132,43 @@ func (w *Writer) install(c *nodeapi.Claim, text string) ([]nodeapi.Mount, error)
 	}, neighbours...), err
 }
 
-// installLibrary copies libvgpu.so to a name made of its content.
-func (w *Writer) installLibrary() (string, error) {
-	path, err := w.installContent(w.library, "libvgpu")
-	if err != nil {
-		return "", fmt.Errorf("the interception library is missing, nothing would enforce the limits: %w", err)
-	}
-	return path, nil
-}
-
-// standInDir is where the libraries that stand in for the driver's lie, beside
-// libvgpu.so: a place where no program of this host looks for libraries.
+// standInDir is where the libraries that stand in for the driver's lie, beside libvgpu.so: a place
+// where no program looks for libraries.
 const standInDir = "standin"
 
-// installStandIns does the same with the library under the driver's names.
-func (w *Writer) installStandIns() ([]nodeapi.StandIn, error) {
+// installStandIns copies the library under the driver's names.
+func (w *Writer) installStandIns(dir string) ([]nodeapi.StandIn, error) {
 	var out []nodeapi.StandIn
-	for _, name := range []string{"libcuda", "libnvidia-ml"} {
-		path, err := w.installContent(filepath.Join(filepath.Dir(w.library), standInDir, name+".so.1"), name)
-		if err != nil {
+	for _, name := range []string{"libcuda.so", "libnvidia-ml.so"} {
+		path := filepath.Join(dir, name)
+		if err := w.copyLibrary(filepath.Join(filepath.Dir(w.library), standInDir, name+".1"), path); err != nil {
 			return nil, fmt.Errorf("standIn is set and the library to stand in for %s is missing: %w", name, err)
 		}
-		out = append(out, nodeapi.StandIn{Library: name + ".so", Host: path})
+		out = append(out, nodeapi.StandIn{Library: name, Host: path})
 	}
 	return out, nil
 }
 
-// installContent copies a library to a name made of its content.
-func (w *Writer) installContent(from, name string) (string, error) {
+// copyLibrary gives a container a library of its own.
+func (w *Writer) copyLibrary(from, to string) error {
 	content, err := w.files.Read(from)
 	if err != nil {
-		return "", err
+		return err
 	}
-	sum := sha256.Sum256(content)
-	dir := filepath.Join(w.root, "lib")
-	if err := w.files.MakeDir(dir, 0o755); err != nil {
-		return "", err
+	if len(content) == 0 {
+		return fmt.Errorf("%s is empty", from)
 	}
-	target := filepath.Join(dir, name+"-"+hex.EncodeToString(sum[:8])+".so")
-	return target, w.ensure(target, content)
+	return w.ensure(to, content)
 }
 
-// ensure writes a world-readable file unless it has the content already.
+// ensure writes a world-readable file unless it has the content already. One that its container has
+// leased is replaced.
 func (w *Writer) ensure(path string, content []byte) error {
 	have, err := w.files.Read(path)
 	if err == nil && bytes.Equal(have, content) {
 		return nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, hostnode.ErrLeased) {
 		return err
 	}
 	return w.files.Write(path, content, 0o444)
@@ -178,18 +183,26 @@ func (w *Writer) Remove(o sharing.Owner) error {
 	var failed []error
 	for _, name := range names {
 		if owner, _, ok := strings.Cut(name, "_"); ok && owner == string(o) {
-			// The directory last: it is what says that something is left.
-			err := w.depart(name)
-			if err == nil {
-				err = w.files.Remove(filepath.Join(w.containers(), name))
-			}
-			failed = append(failed, err)
+			failed = append(failed, w.remove(name))
 		}
 	}
+	failed = append(failed, w.clear())
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("unprepare owner %s: %w", o, err)
 	}
 	return nil
+}
+
+// remove removes everything of one container. Its directory goes last: it is what says that something
+// is left.
+func (w *Writer) remove(name string) error {
+	if err := w.depart(name); err != nil {
+		return err
+	}
+	if err := w.space.Release(filepath.Join(w.containers(), name, "vgpu")); err != nil {
+		return err
+	}
+	return w.files.Remove(filepath.Join(w.containers(), name))
 }
 
 // Owners lists whoever has something on the host.

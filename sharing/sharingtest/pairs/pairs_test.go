@@ -12,6 +12,7 @@ import (
 	"deviceshare/sharing/factory/nodefactory"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/sharingtest"
@@ -26,7 +27,7 @@ func TestTheBackendKeepsItsPromises(t *testing.T) { sharingtest.Backend(t, pairs
 func schedulers() sharing.Backends { return append(factory.New(), pairs.New()) }
 
 func nodes(dir string) []nodeapi.Preparer {
-	list := nodefactory.New(nodefactory.Config{Files: hostnode.OS{}, StateDir: dir, LibraryDir: dir})
+	list := nodefactory.New(nodefactory.Config{Files: hostnode.OS{}, Space: &nodeapitest.Rooms{}, StateDir: dir, LibraryDir: dir})
 	return append(list, pairsnode.New(hostnode.OS{}, filepath.Join(dir, "pairs")))
 }
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"deviceshare/sharing"
+)
+
+// A shelf is for files of which each container writes its own while others come and go. It is a file
+// system without a free page: all files are made, with a page each, before any container sees it.
+// The spare ones are out of sight. A file that is put is a spare one with another name and content,
+// and one that is dropped is a spare one again: no page is free in between, which a container could
+// take by writing on in its own file until no other could be made.
+//
+// A container may give up the page of its own file, and then somebody may have it. That costs one
+// place, until the machine restarts.
+
+// shelfFiles is how many files there are, and pages: more than a kubelet has containers.
+const shelfFiles = 512
+
+// ErrFull is the answer of a shelf without a spare file.
+var ErrFull = errors.New("every file of the shelf is in use")
+
+// Shown is the directory of a shelf's files that were put.
+func Shown(shelf string) string { return filepath.Join(shelf, "shown") }
+
+func spares(shelf string) string { return filepath.Join(shelf, "spare") }
+
+// Put implements Space.
+func (t Tmpfs) Put(shelf, name string, content []byte, mode fs.FileMode) error {
+	if len(content) == 0 || len(content) > os.Getpagesize() {
+		return fmt.Errorf("put %s on shelf %s: it has %d bytes, want 1 to %d", name, shelf, len(content), os.Getpagesize())
+	}
+	if err := t.stock(shelf); err != nil {
+		return err
+	}
+	path := filepath.Join(Shown(shelf), name)
+	have, err := OS{}.Read(path)
+	switch {
+	case err == nil && bytes.Equal(have, content):
+		return nil
+	case err == nil, errors.Is(err, ErrLeased):
+		if err := t.Drop(shelf, name); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	spare, err := OS{}.List(spares(shelf))
+	if err != nil {
+		return err
+	}
+	for _, s := range spare {
+		from := filepath.Join(spares(shelf), s)
+		if err := overwrite(from, content, mode); errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.ENOSPC) {
+			continue // somebody has a lease on it, or has its page
+		} else if err != nil {
+			return fmt.Errorf("put %s on shelf %s: %w", name, shelf, err)
+		}
+		if err := os.Rename(from, path); err != nil {
+			return fmt.Errorf("put %s on shelf %s: %w", name, shelf, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("put %s on shelf %s: %w", name, shelf, ErrFull)
+}
+
+// stock makes a shelf with all its files, if it is not there or somebody was stopped in between.
+func (t Tmpfs) stock(shelf string) error {
+	page := os.Getpagesize()
+	if err := t.Limit(shelf, Bound{Size: sharing.Bytes(shelfFiles * page), Mode: 0o700}); err != nil {
+		return err
+	}
+	var now syscall.Statfs_t
+	if err := syscall.Statfs(shelf, &now); err != nil {
+		return fmt.Errorf("look at shelf %s: %w", shelf, err)
+	}
+	if now.Bfree == 0 {
+		return nil
+	}
+	if err := errors.Join(OS{}.MakeDir(Shown(shelf), 0o755), OS{}.MakeDir(spares(shelf), 0o700)); err != nil {
+		return err
+	}
+	for n := range shelfFiles {
+		err := os.WriteFile(filepath.Join(spares(shelf), strconv.Itoa(n)), make([]byte, page), 0o600)
+		if errors.Is(err, syscall.ENOSPC) {
+			return os.Remove(filepath.Join(spares(shelf), strconv.Itoa(n)))
+		}
+		if err != nil {
+			return fmt.Errorf("stock shelf %s: %w", shelf, err)
+		}
+	}
+	return nil
+}
+
+// overwrite gives a file another content without giving up its page. It does not wait for a lease.
+func overwrite(path string, content []byte, mode fs.FileMode) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(content, 0)
+	return errors.Join(err, file.Truncate(int64(len(content))), file.Chmod(mode), file.Close())
+}
+
+// Drop implements Space.
+func (Tmpfs) Drop(shelf, name string) error {
+	from, to := filepath.Join(Shown(shelf), name), filepath.Join(spares(shelf), name)
+	if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("drop %s from shelf %s: %w", name, shelf, err)
+	}
+	return nil
+}

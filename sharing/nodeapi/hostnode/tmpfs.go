@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnode
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"deviceshare/sharing"
+)
+
+// Bound is what a directory may hold, and who may write there.
+type Bound struct {
+	Size sharing.Bytes // more than 0
+	Mode fs.FileMode
+	// NoLinks: symbolic links in the directory are not followed (Linux 5.10 and later).
+	// A container could otherwise lead a process of the host, which is root, to other files.
+	NoLinks bool
+}
+
+// Space limits how much containers can write into directories of the host. Paths are absolute. All
+// methods may be repeated. Implementations are safe for concurrent use on different directories.
+type Space interface {
+	// Limit gives a directory that is there a file system of its own of this size,
+	// which the container runtime sees too. One that it has already is kept with
+	// what is in it. An error is a host where that is not possible.
+	Limit(dir string, b Bound) error
+	// Release undoes Limit; what is in the directory is lost. A directory that is not there is no
+	// mistake.
+	Release(dir string) error
+	// Put gives a file of a shelf its content, at most a page. A shelf is a directory with a fixed
+	// number of files, see Shown. No two calls at a time have the same shelf. ErrFull is the answer
+	// where all of them are in use.
+	Put(shelf, name string, content []byte, mode fs.FileMode) error
+	// Drop takes a file off a shelf. One that is not there is no mistake.
+	Drop(shelf, name string) error
+}
+
+// Tmpfs implements Space with a tmpfs(5) on each directory. It needs CAP_SYS_ADMIN.
+// The zero value is ready.
+type Tmpfs struct{}
+
+// Limit implements Space. A file costs memory beside its content, so their number is
+// limited too: one for each 4 KiB, and a few for directories.
+func (Tmpfs) Limit(dir string, b Bound) error {
+	there, err := ownTmpfs(dir)
+	if err != nil {
+		return err
+	}
+	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC)
+	if b.NoLinks {
+		flags |= unix.MS_NOSYMFOLLOW // kernels before 5.10 pass it over
+	}
+	size := fmt.Sprintf("size=%d,nr_inodes=%d", b.Size, b.Size>>12+64)
+	if there {
+		if err := resize(dir, flags, size, b.Size); err != nil {
+			return err
+		}
+		return hostSees(dir)
+	}
+	mode := uint32(b.Mode.Perm())
+	if b.Mode&fs.ModeSticky != 0 {
+		mode |= syscall.S_ISVTX
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, fmt.Sprintf("%s,mode=%o", size, mode)); err != nil {
+		return fmt.Errorf("mount a tmpfs on %s: %w", dir, err)
+	}
+	if err := hostSees(dir); err != nil {
+		return errors.Join(err, unmount(dir))
+	}
+	return nil
+}
+
+// resize gives a tmpfs another size, unless it has that one.
+func resize(dir string, flags uintptr, options string, size sharing.Bytes) error {
+	var now syscall.Statfs_t
+	if err := syscall.Statfs(dir, &now); err != nil {
+		return fmt.Errorf("look at the tmpfs on %s: %w", dir, err)
+	}
+	if block := uint64(now.Bsize); now.Blocks == (uint64(size)+block-1)/block { //nolint:gosec // neither is negative
+		return nil
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags|syscall.MS_REMOUNT, options); err != nil {
+		return fmt.Errorf("change the tmpfs on %s to %d bytes, which fails where more is in use: %w", dir, size, err)
+	}
+	return nil
+}
+
+// ownTmpfs reports whether a directory has a tmpfs of its own. Another file system
+// there is an error.
+func ownTmpfs(dir string) (bool, error) {
+	var here, above syscall.Stat_t
+	if err := errors.Join(syscall.Lstat(dir, &here), syscall.Lstat(filepath.Dir(dir), &above)); err != nil {
+		return false, fmt.Errorf("look at %s: %w", dir, err)
+	}
+	if here.Dev == above.Dev {
+		return false, nil
+	}
+	var kind syscall.Statfs_t
+	if err := syscall.Statfs(dir, &kind); err != nil {
+		return false, fmt.Errorf("look at %s: %w", dir, err)
+	}
+	if kind.Type != unix.TMPFS_MAGIC {
+		return false, fmt.Errorf("another file system than a tmpfs is mounted on %s", dir)
+	}
+	return true, nil
+}
+
+// hostSees refuses a tmpfs that the host's first process does not see: then the
+// container runtime would mount what is below it, which has no limit. A process that
+// may not ask runs as one of the host.
+func hostSees(dir string) error {
+	mounts, err := os.Open("/proc/1/mountinfo")
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for the tmpfs on %s on the host: %w", dir, err)
+	}
+	defer func() { _ = mounts.Close() }()
+	var stat syscall.Stat_t
+	if err := syscall.Lstat(dir, &stat); err != nil {
+		return fmt.Errorf("look at %s: %w", dir, err)
+	}
+	found, err := isMounted(mounts, stat.Dev)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for the tmpfs on %s on the host: %w", dir, err)
+	}
+	if !found {
+		return fmt.Errorf("the host does not see the tmpfs on %s: the volume needs mountPropagation: Bidirectional", dir)
+	}
+	return nil
+}
+
+// isMounted looks for a file system among mounts (proc_pid_mountinfo(5)), by its number.
+func isMounted(mounts io.Reader, dev uint64) (bool, error) {
+	found, err := mountinfo.GetMountsFromReader(mounts, func(m *mountinfo.Info) (skip, stop bool) {
+		is := unix.Mkdev(uint32(m.Major), uint32(m.Minor)) == dev //nolint:gosec // neither is negative
+		return !is, is
+	})
+	return len(found) > 0, err
+}
+
+// Release implements Space. The content goes first: a daemon of another device has
+// a copy of the mount, which would keep it.
+func (Tmpfs) Release(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	there, err := ownTmpfs(dir)
+	if err != nil || !there {
+		return err
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("empty %s: %w", dir, err)
+	}
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(dir, name.Name())); err != nil {
+			return fmt.Errorf("empty %s: %w", dir, err)
+		}
+	}
+	return unmount(dir)
+}
+
+func unmount(dir string) error {
+	if err := syscall.Unmount(dir, syscall.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		return fmt.Errorf("unmount %s: %w", dir, err)
+	}
+	return nil
+}

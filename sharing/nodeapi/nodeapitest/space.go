@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapitest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi/hostnode"
+)
+
+// Rooms is a hostnode.Space without mounts, for tests that are not root: it notes the limits
+// and refuses nothing. The zero value is ready.
+type Rooms struct {
+	mu     sync.Mutex
+	bounds map[string]hostnode.Bound
+}
+
+// Limit implements hostnode.Space.
+func (r *Rooms) Limit(dir string, b hostnode.Bound) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || b.Size <= 0 {
+		return fmt.Errorf("limit %s to %d bytes: %w", dir, b.Size, errors.Join(err, fs.ErrInvalid))
+	}
+	if r.bounds == nil {
+		r.bounds = map[string]hostnode.Bound{}
+	}
+	r.bounds[dir] = b
+	return nil
+}
+
+// Put implements hostnode.Space.
+func (r *Rooms) Put(shelf, name string, content []byte, mode fs.FileMode) error {
+	if err := r.Limit(shelf, hostnode.Bound{Size: sharing.MiB, Mode: 0o700}); err != nil {
+		return err
+	}
+	if err := (hostnode.OS{}).MakeDir(hostnode.Shown(shelf), 0o755); err != nil {
+		return err
+	}
+	return hostnode.OS{}.Write(filepath.Join(hostnode.Shown(shelf), name), content, mode)
+}
+
+// Drop implements hostnode.Space.
+func (r *Rooms) Drop(shelf, name string) error {
+	return hostnode.OS{}.Remove(filepath.Join(hostnode.Shown(shelf), name))
+}
+
+// Release implements hostnode.Space.
+func (r *Rooms) Release(dir string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.release(dir)
+}
+
+func (r *Rooms) release(dir string) error {
+	if _, there := r.bounds[dir]; !there {
+		return nil
+	}
+	delete(r.bounds, dir)
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
+}
+
+// Reboot takes every limit off, with what was in the directories.
+func (r *Rooms) Reboot() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, dir := range slices.Collect(maps.Keys(r.bounds)) {
+		_ = r.release(dir)
+	}
+}
+
+// Bound is the limit of a directory; false if it has none.
+func (r *Rooms) Bound(dir string) (hostnode.Bound, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, there := r.bounds[dir]
+	return b, there
+}
+
+// Space is a hostnode.Space whose effects are among those of c, as a process has both.
+func (c *Crashing) Space(under hostnode.Space) hostnode.Space { return crashingSpace{c, under} }
+
+type crashingSpace struct {
+	dying *Crashing
+	under hostnode.Space
+}
+
+// Limit implements hostnode.Space.
+func (s crashingSpace) Limit(dir string, b hostnode.Bound) error {
+	return s.dying.Effect(func() error { return s.under.Limit(dir, b) })
+}
+
+// Put implements hostnode.Space.
+func (s crashingSpace) Put(shelf, name string, content []byte, mode fs.FileMode) error {
+	return s.dying.Effect(func() error { return s.under.Put(shelf, name, content, mode) })
+}
+
+// Drop implements hostnode.Space.
+func (s crashingSpace) Drop(shelf, name string) error {
+	return s.dying.Effect(func() error { return s.under.Drop(shelf, name) })
+}
+
+// Release implements hostnode.Space.
+func (s crashingSpace) Release(dir string) error {
+	return s.dying.Effect(func() error { return s.under.Release(dir) })
+}
