@@ -42,6 +42,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"killed", testKilledInstallation},
 		{"mps", testMPS},
 		{"hostile_user", testHostileUser},
+		{"greedy_container", testGreedyContainer},
 		{"worlds", testWorlds},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},

@@ -74,4 +74,8 @@ CUresult report_info(struct client *c);
 CUresult report_processes(struct client *c);
 void report_environment(void);
 
+/* Writes on in files until they take no more, and takes a lease on one until the program ends. */
+void files_grow(const char *pattern);
+void files_lease(const char *path);
+
 #endif

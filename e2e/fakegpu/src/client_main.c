@@ -28,6 +28,8 @@ static int usage(FILE *to)
 	      "  expect ok|oom              exit 3 unless the last step ended so\n"
 	      "  hold S, sleep S, forever   wait\n"
 	      "  fork N                     the rest runs in N children; before any step that uses CUDA\n"
+	      "  grow PATH                  write on in files, * for all, until they take no more\n"
+	      "  lease PATH                 take a lease on a file: who opens it waits\n"
 	      "  env                        CUDA_* and NVIDIA_* variables, libvgpu, the limits file\n",
 	      to);
 	return to == stderr ? 2 : 0;

@@ -163,6 +163,10 @@ static int with_argument(struct client *c, const char *step, const char *argumen
 		printf("via way=%s\n", argument);
 		return GO_ON;
 	}
+	if (!strcmp(step, "grow"))
+		return files_grow(argument), GO_ON;
+	if (!strcmp(step, "lease"))
+		return files_lease(argument), GO_ON;
 	double seconds = number(step, argument, 1e7); /* hold, sleep */
 	printf("%s seconds=%s\n", step, argument);
 	fflush(stdout);
@@ -190,7 +194,7 @@ int client_run(struct client *c, int count, char **words)
 {
 	static const char *const single[] = {"info", "processes", "free", "env", "forever", NULL};
 	static const char *const pair[] = {"alloc", "alloc-async", "alloc-managed", "alloc-pitch", "launch", "busy", "device",
-					   "expect", "via", "hold", "sleep", "fork", "churn", NULL};
+					   "expect", "via", "hold", "sleep", "fork", "churn", "grow", "lease", NULL};
 	for (int i = 0; i < count; i++) {
 		int k = 0, result;
 		while (single[k] && strcmp(single[k], words[i]))
