@@ -48,6 +48,7 @@ type plugin struct {
 	keeper    *agent.Keeper
 	releaser  *agent.Releaser
 	witness   *agent.Witness
+	guard     *agent.Guard
 	slots     *kubelet.Server
 }
 
@@ -73,6 +74,7 @@ func run(ctx context.Context, o *options) error {
 	})
 	p.start(working, group)
 	err = group.Wait()
+	agent.Abandon(p.agent.State(), p.preparers)
 	klog.InfoS("stopped")
 	return err
 }
@@ -124,6 +126,9 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 		return nil, err
 	}
 	p.witness = agent.NewWitness(agent.WitnessConfig{Pods: p.pods, Processes: processes, Runtime: o.runtime, Agent: p.agent, Ended: p.report.Unenforced})
+	p.guard = agent.NewGuard(agent.GuardConfig{
+		Records: p.store, Pods: p.pods, Devices: gpus, Programs: processes, Found: p.report.Unlimited, OnlyTells: o.modes.Unlimited == "tell",
+	})
 	followers.Evictor, followers.Mover, followers.Releaser, followers.Witness = p.evictor, p.mover, p.releaser, p.witness
 	return p, nil
 }
@@ -208,6 +213,7 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	p.mover.AwaitLook(ctx)
 	p.witness.AskRuntime(ctx)
 	group.Go(func() error { return p.witness.Run(ctx) })
+	group.Go(func() error { return p.guard.Run(ctx) })
 	group.Go(func() error { return p.publisher.Run(ctx) })
 	group.Go(func() error { return p.amounts.Run(ctx) })
 	group.Go(func() error { return p.keeper.Repair(ctx, p.report.Reconcile) })

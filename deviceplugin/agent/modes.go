@@ -26,6 +26,8 @@ import (
 type Modes struct {
 	// StateDir is where preparers keep their files, and LibraryDir where libvgpu.so is.
 	StateDir, LibraryDir string
+	// Unlimited says what becomes of containers with a process that goes past libvgpu.so.
+	Unlimited string
 	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
 	// changes nothing.
 	TimeSlice string
@@ -41,6 +43,7 @@ type Modes struct {
 func DefaultModes() Modes {
 	return Modes{
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
+		Unlimited:  "end",
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSUsers: "one", MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}, // as container runtimes give one container
 	}
@@ -50,6 +53,8 @@ func DefaultModes() Modes {
 func (m *Modes) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.StateDir, "state-dir", m.StateDir, "where this plugin keeps its files; the same path for the container runtime")
 	f.StringVar(&m.LibraryDir, "library-dir", m.LibraryDir, "directory that holds libvgpu.so; each container gets a copy below --state-dir")
+	f.StringVar(&m.Unlimited, "unlimited-processes", m.Unlimited,
+		"what becomes of a container with a share of which a process uses the device without libvgpu.so: end (it is killed), or tell (an event says so)")
 	f.StringVar(&m.MPSControl, "mps-control", m.MPSControl, "NVIDIA's MPS control program: a path, or a name below the driver's root or on PATH")
 	f.StringVar(&m.MPSRoot, "mps-root", m.MPSRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
 	f.Var(&m.MPSShm, "mps-shm-size", "how much all containers of a device in mode mps together can have in /dev/shm, and in memory of the node")
@@ -75,6 +80,9 @@ func (m *Modes) Check() []error {
 	}
 	if _, err := timeslicingnode.ParseSlice(m.TimeSlice); m.TimeSlice != "" && err != nil {
 		add("--time-slice: %w", err)
+	}
+	if m.Unlimited != "end" && m.Unlimited != "tell" {
+		add("--unlimited-processes=%q: want end or tell", m.Unlimited)
 	}
 	if m.MPSCompute != "percentage" && m.MPSCompute != "partition" {
 		add("--mps-compute=%q: want percentage or partition", m.MPSCompute)
@@ -148,6 +156,21 @@ func SwitchersOf(preparers []nodeapi.Preparer) []nodeapi.Switcher {
 		}
 	}
 	return out
+}
+
+// Abandon takes away what no device plugin will look after any more, when they are uninstalled.
+// Containers that run keep what they have.
+func Abandon(state node.State, preparers []nodeapi.Preparer) {
+	if !state.IsFinal() {
+		return
+	}
+	for _, x := range preparers {
+		if a, ok := x.(nodeapi.Abandoner); ok {
+			if err := a.Abandon(); err != nil {
+				klog.ErrorS(err, "something is left on the node", "mode", x.Mode())
+			}
+		}
+	}
 }
 
 // PowersOf is what a node with these preparers can do.

@@ -66,7 +66,37 @@ func (h HostProcesses) MountPoints(pid int) ([]string, error) {
 	return points, nil
 }
 
-// End implements Processes. A process is held fast before it is looked at again: its number may
+// Program implements Programs.
+func (h HostProcesses) Program(pid int) (Program, error) {
+	p, err := h.fs.Proc(pid)
+	if err != nil {
+		return Program{}, err
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		return Program{}, err
+	}
+	groups, err := p.Cgroups()
+	if err != nil {
+		return Program{}, err
+	}
+	mapped, err := p.ProcMaps()
+	if err != nil {
+		return Program{}, err
+	}
+	out := Program{Name: stat.Comm, Started: stat.Starttime}
+	for _, g := range groups {
+		out.Groups = append(out.Groups, g.Path)
+	}
+	for _, m := range mapped {
+		if m.Pathname != "" && (len(out.Mapped) == 0 || out.Mapped[len(out.Mapped)-1] != m.Pathname) {
+			out.Mapped = append(out.Mapped, m.Pathname)
+		}
+	}
+	return out, nil
+}
+
+// End implements Processes and Programs. A process is held fast before it is looked at again: its number may
 // have become another one's.
 func (h HostProcesses) End(container string) error {
 	pids, err := h.Of(container)

@@ -155,6 +155,12 @@ func (r *Reporter) Unenforced(pod *corev1.Pod, container, why string) {
 	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceInjectionIgnored", short(fmt.Sprintf("container %s was ended: %s", container, why)))
 }
 
+// Unlimited reports a container with a process that goes past the library.
+func (r *Reporter) Unlimited(pod *corev1.Pod, container, what string) {
+	r.recorder.Event(pod, corev1.EventTypeWarning, "ProcessUnlimited", short(fmt.Sprintf("container %s: %s. "+
+		"Programs that are static, for musl, or started past the loader can have a whole device, or a partition in mode mig", container, what)))
+}
+
 // Evicted takes in a pod that goes so that it is placed anew.
 func (r *Reporter) Evicted(pod *corev1.Pod, why string) { r.misplaced(pod, node.Evicted, why) }
 

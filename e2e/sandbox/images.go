@@ -3,8 +3,10 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -134,11 +136,36 @@ func clientImage(l layout) (image, error) {
 			return img, fmt.Errorf("build image %s: %w", img.Name, err)
 		}
 	}
-	img.Files = append(imageSkeleton(), c.files()...)
+	other, err := otherLoader(l, c)
+	if err != nil {
+		return img, fmt.Errorf("build image %s: %w", img.Name, err)
+	}
+	img.Files = append(append(imageSkeleton(), c.files()...), other)
 	if dirs := c.unusualDirs(); len(dirs) > 0 {
 		img.Env = append(img.Env, "LD_LIBRARY_PATH="+strings.Join(dirs, ":"))
 	}
 	return img, nil
+}
+
+// otherLoader is a loader that reads no /etc/ld.so.preload, such as musl's: the host's, with another
+// name in that one's place.
+func otherLoader(l layout, c *collector) (imageFile, error) {
+	out := imageFile{Path: strings.TrimPrefix(OtherLoader, "/"), Source: l.bin("other-loader"), Mode: 0o755}
+	const preload, nothing = "/etc/ld.so.preload", "/etc/ld.so.nothing"
+	for dest, source := range c.sources {
+		if !strings.HasPrefix(filepath.Base(dest), "ld-linux") {
+			continue
+		}
+		text, err := readFile(source)
+		if err != nil {
+			return out, err
+		}
+		if !bytes.Contains(text, []byte(preload)) {
+			return out, fmt.Errorf("the loader %s does not name %s", source, preload)
+		}
+		return out, os.WriteFile(out.Source, bytes.ReplaceAll(text, []byte(preload), []byte(nothing)), 0o755)
+	}
+	return out, errors.New("there is no loader")
 }
 
 // imageSkeleton is what every root file system has.

@@ -38,6 +38,10 @@ const (
 	ImageCUDAClient = "deviceshare/cudaclient:sandbox"
 )
 
+// OtherLoader is a program of the cudaclient image that starts another one, as the host's loader of
+// libraries does, and reads no /etc/ld.so.preload.
+const OtherLoader = "/opt/other-loader"
+
 // DefaultTopology is two A100 cards in the format of e2e/fakegpu.
 const DefaultTopology = `fakegpu 1
 driver 580.95.05 cuda 13.0

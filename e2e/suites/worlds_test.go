@@ -23,7 +23,45 @@ import (
 // testWorlds is nodes that are not as the product wants them. None of them gives a container more
 // than its share.
 func testWorlds(t *testing.T, w *world) {
+	t.Run("other_loader", w.pastTheLibrary)
 	t.Run("no_cdi", w.withoutCDI)
+}
+
+// pastTheLibrary is a program that is started by a loader which reads no /etc/ld.so.preload: nothing
+// holds it to its share. It is ended before it has run for long, and so is the next one.
+func (w *world) pastTheLibrary(t *testing.T) {
+	ctx, u := w.user(t, "other-loader", 2*time.Minute)
+	ask := workload.Ask{Number: 1, Memory: 1000}
+	loose := func(p *corev1.Pod) {
+		p.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		p.Spec.Containers[0].Command = []string{sandbox.OtherLoader, "/usr/bin/cudaclient", "alloc", "5000", "expect", "ok", "forever"}
+	}
+	beside := pod("beside").App("main", ask, "alloc", "900", "expect", "ok", "alloc", "200", "expect", "oom", "forever").Build()
+	whole := pod("whole").App("main", workload.Ask{Number: 1}).Edit(loose).Build()
+	for _, p := range []*corev1.Pod{beside, whole, pod("loose").App("main", ask).Edit(loose).Build()} {
+		if err := u.Create(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := u.WaitEvent(ctx, "loose", "ProcessUnlimited", "(cudaclient) uses device GPU-", "the container was ended"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := u.Wait(ctx, "loose", "a container that was ended", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) > 0 && ending(&p.Status.ContainerStatuses[0]) != nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := ending(&p.Status.ContainerStatuses[0])
+	if log, _ := u.Log(ctx, "loose", "main"); end.ExitCode != 137 {
+		t.Errorf("it ended with exit code %d, as if it had been held to its share:\n%s", end.ExitCode, log)
+	}
+	t.Logf("a container past the library ran for %s", end.FinishedAt.Sub(end.StartedAt.Time))
+	for _, name := range []string{"beside", "whole"} {
+		if p, err := u.WaitRunning(ctx, name); err != nil || p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("%s does not run on: %v", name, err)
+		}
+	}
 }
 
 // readCDI is how containerd is told to read CDI specifications.

@@ -113,6 +113,14 @@ type OwnerLister interface {
 	Owners() ([]sharing.Owner, error)
 }
 
+// Abandoner is an optional power of a preparer that mounts something on the host.
+type Abandoner interface {
+	Preparer
+	// Abandon takes away what is mounted, on a host that nobody will look after any more. Containers
+	// that run keep what they have. It may be repeated.
+	Abandon() error
+}
+
 // Runner is an optional power of a preparer that looks after processes of its own.
 type Runner interface {
 	Preparer

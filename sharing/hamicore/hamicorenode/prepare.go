@@ -49,6 +49,9 @@ func (p *Preparer) Prepare(ctx context.Context, c nodeapi.Claim) (nodeapi.Inject
 // Unprepare implements nodeapi.Preparer.
 func (p *Preparer) Unprepare(_ context.Context, o sharing.Owner) error { return p.limits.Remove(o) }
 
+// Abandon implements nodeapi.Abandoner.
+func (p *Preparer) Abandon() error { return p.limits.Abandon() }
+
 // Owners lists whoever has something prepared, so that a restarted device plugin
 // can remove what a lost checkpoint no longer names.
 func (p *Preparer) Owners() ([]sharing.Owner, error) { return p.limits.Owners() }

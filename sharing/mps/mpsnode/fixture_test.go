@@ -232,6 +232,9 @@ func (p process) Limit(dir string, b hostnode.Bound) error {
 	})
 }
 
+// Detach implements Space.
+func (p process) Detach(dir string) error { return p.Release(dir) }
+
 // Put implements Space.
 func (p process) Put(shelf, name string, content []byte, mode fs.FileMode) error {
 	return p.dying.Effect(func() error { return (&nodeapitest.Rooms{}).Put(shelf, name, content, mode) })

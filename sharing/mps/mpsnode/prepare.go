@@ -223,5 +223,8 @@ func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
 	return nil
 }
 
+// Abandon implements nodeapi.Abandoner. Daemons of devices that pods hold keep their directories.
+func (p *Preparer) Abandon() error { return p.limits.Abandon() }
+
 // Owners lists whoever has something prepared.
 func (p *Preparer) Owners() ([]sharing.Owner, error) { return p.limits.Owners() }

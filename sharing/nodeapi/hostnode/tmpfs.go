@@ -36,6 +36,9 @@ type Space interface {
 	// Release undoes Limit; what is in the directory is lost. A directory that is not there is no
 	// mistake.
 	Release(dir string) error
+	// Detach undoes Limit for this host only: who has the directory mounted keeps it, with what is in
+	// it.
+	Detach(dir string) error
 	// Put gives a file of a shelf its content, at most a page. A shelf is a directory with a fixed
 	// number of files, see Shown. No two calls at a time have the same shelf. ErrFull is the answer
 	// where all of them are in use.
@@ -170,6 +173,18 @@ func (Tmpfs) Release(dir string) error {
 		if err := os.RemoveAll(filepath.Join(dir, name.Name())); err != nil {
 			return fmt.Errorf("empty %s: %w", dir, err)
 		}
+	}
+	return unmount(dir)
+}
+
+// Detach implements Space.
+func (Tmpfs) Detach(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	there, err := ownTmpfs(dir)
+	if err != nil || !there {
+		return err
 	}
 	return unmount(dir)
 }

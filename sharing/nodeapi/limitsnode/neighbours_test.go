@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -154,6 +157,40 @@ func TestAGreedyNeighbourKeepsNobodyFromStarting(t *testing.T) {
 	}
 	stop()
 	writing.Wait()
+}
+
+// An uninstallation takes the mounts away; who has a file open, as a container does, goes on with it.
+func TestAContainerGoesOnWhereItsMountsAreAbandoned(t *testing.T) {
+	w, c := onTmpfs(t), share("uid")
+	in, err := w.Write(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	region := filepath.Join(w.Dir("uid", "main"), "vgpu", "vgpu.cache")
+	if err := os.WriteFile(region, []byte("region"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.Open(region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	for range 2 {
+		if err := w.Abandon(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), w.root) {
+		t.Errorf("there are mounts below %s (%v)", w.root, err)
+	}
+	if got, err := io.ReadAll(open); err != nil || string(got) != "region" {
+		t.Errorf("who has the region open reads %q (%v)", got, err)
+	}
+	again, err := w.Write(context.Background(), c)
+	if err != nil || !reflect.DeepEqual(again, in) {
+		t.Errorf("a later installation gives %+v (%v), want %+v", again, err, in)
+	}
 }
 
 func TestALeaseOnWhatItReadsHoldsUpNobody(t *testing.T) {

@@ -205,6 +205,20 @@ func (w *Writer) remove(name string) error {
 	return w.files.Remove(filepath.Join(w.containers(), name))
 }
 
+// Abandon takes every mount away without touching the containers that have it, for a host that nobody
+// will look after any more.
+func (w *Writer) Abandon() error {
+	names, err := w.files.List(w.containers())
+	if err != nil {
+		return fmt.Errorf("abandon the containers: %w", err)
+	}
+	failed := []error{w.space.Detach(w.neighbours())}
+	for _, name := range names {
+		failed = append(failed, w.space.Detach(filepath.Join(w.containers(), name, "vgpu")))
+	}
+	return errors.Join(failed...)
+}
+
 // Owners lists whoever has something on the host.
 func (w *Writer) Owners() ([]sharing.Owner, error) {
 	names, err := w.files.List(w.containers())

@@ -37,6 +37,9 @@ func (r *Rooms) Limit(dir string, b hostnode.Bound) error {
 	return nil
 }
 
+// Detach implements hostnode.Space. Nobody has anything mounted.
+func (r *Rooms) Detach(dir string) error { return r.Release(dir) }
+
 // Put implements hostnode.Space.
 func (r *Rooms) Put(shelf, name string, content []byte, mode fs.FileMode) error {
 	if err := r.Limit(shelf, hostnode.Bound{Size: sharing.MiB, Mode: 0o700}); err != nil {
@@ -100,6 +103,11 @@ type crashingSpace struct {
 // Limit implements hostnode.Space.
 func (s crashingSpace) Limit(dir string, b hostnode.Bound) error {
 	return s.dying.Effect(func() error { return s.under.Limit(dir, b) })
+}
+
+// Detach implements hostnode.Space.
+func (s crashingSpace) Detach(dir string) error {
+	return s.dying.Effect(func() error { return s.under.Detach(dir) })
 }
 
 // Put implements hostnode.Space.

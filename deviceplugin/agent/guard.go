@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/driver"
+	"deviceshare/sharing"
+)
+
+// Programs are the processes of the host, by what they are.
+type Programs interface {
+	// Program looks at a process; an error if it has ended or cannot be looked at.
+	Program(pid int) (Program, error)
+	// End kills every process of a container.
+	End(container string) error
+}
+
+// Program is what one process is.
+type Program struct {
+	Name    string
+	Started uint64   // in ticks since the machine started: who has the number now is the same
+	Groups  []string // the paths of its control groups, which name its container
+	Mapped  []string // the files that it has mapped; none while it starts or ends
+}
+
+// GuardConfig is how a Guard works. Zero durations take the defaults.
+type GuardConfig struct {
+	Records interface{ All() []checkpoint.Record }
+	Pods    interface {
+		Pod(owner sharing.Owner) (*corev1.Pod, bool)
+	}
+	Devices interface {
+		// MemoryByProcess lists those of one device, or is driver.ErrUnsupported.
+		MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
+	}
+	Programs Programs
+	// Found is told of a container with a process that nothing limits, once.
+	Found func(pod *corev1.Pod, container, what string)
+	// OnlyTells leaves such containers alone.
+	OnlyTells bool
+	Look      time.Duration // between looks; 4 s
+}
+
+// Guard looks for processes that use a device of a container with a share, and have not loaded
+// libvgpu.so: it holds a program to its share only where the loader reads /etc/ld.so.preload. Static
+// programs, those for musl, and those on a file system that runs nothing have all of the device. It
+// asks the driver who uses a device, which no such program can hide from.
+type Guard struct {
+	cfg  GuardConfig
+	seen map[process]int // in how many looks in a row it had a device and no library
+	told map[string]bool // containers, by the runtime's id
+}
+
+// process is one process, not another one with its number.
+type process struct {
+	pid     int
+	started uint64
+}
+
+// NewGuard returns a guard that has seen nothing yet.
+func NewGuard(cfg GuardConfig) *Guard {
+	setDefault(&cfg.Look, 4*time.Second)
+	return &Guard{cfg: cfg, seen: map[process]int{}, told: map[string]bool{}}
+}
+
+// Run looks until ctx ends.
+func (g *Guard) Run(ctx context.Context) error {
+	look := time.NewTicker(g.cfg.Look)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+			g.LookAll()
+		}
+	}
+}
+
+// limited is a container that runs and has a share which the library holds it to.
+type limited struct {
+	pod       *corev1.Pod
+	container string
+	id        string // the runtime's
+}
+
+// LookAll looks at every device of which somebody has such a share.
+func (g *Guard) LookAll() {
+	seen, running := map[process]int{}, map[string]bool{}
+	for device, containers := range g.limited() {
+		for _, c := range containers {
+			running[c.id] = true
+		}
+		users, err := g.cfg.Devices.MemoryByProcess(device)
+		if err != nil {
+			klog.V(3).InfoS("the driver does not say who uses a device", "device", device, "why", err)
+			continue
+		}
+		for _, user := range users {
+			g.look(device, containers, user.PID, seen)
+		}
+	}
+	g.seen = seen
+	for id := range g.told {
+		if !running[id] {
+			delete(g.told, id)
+		}
+	}
+}
+
+// limited are the containers with shares, by their devices.
+func (g *Guard) limited() map[sharing.DeviceID][]limited {
+	out := map[sharing.DeviceID][]limited{}
+	for _, r := range g.cfg.Records.All() {
+		pod, live := g.cfg.Pods.Pod(r.Owner)
+		if !live || r.Mode != sharing.HAMiCore && r.Mode != sharing.MPS {
+			continue
+		}
+		id, runs := current(pod, r.Container)
+		for _, d := range r.Devices {
+			if runs && id != "" && !d.Whole {
+				out[d.Device] = append(out[d.Device], limited{pod, r.Container, id})
+			}
+		}
+	}
+	return out
+}
+
+// sureOf is in how many looks in a row a process must have a device and no library.
+const sureOf = 2
+
+// look looks at a process that uses a device.
+func (g *Guard) look(device sharing.DeviceID, containers []limited, pid int, seen map[process]int) {
+	p, err := g.cfg.Programs.Program(pid)
+	if err != nil || len(p.Mapped) == 0 || slices.ContainsFunc(p.Mapped, isLibrary) {
+		return
+	}
+	i := slices.IndexFunc(containers, func(c limited) bool {
+		return slices.ContainsFunc(p.Groups, func(group string) bool { return strings.Contains(group, c.id) })
+	})
+	if i < 0 {
+		return // of a container with a whole device, or of the host
+	}
+	key := process{pid, p.Started}
+	if seen[key] = g.seen[key] + 1; seen[key] < sureOf {
+		return
+	}
+	g.found(&containers[i], fmt.Sprintf("process %d (%s) uses device %s without libvgpu.so, so nothing holds it to its share", pid, p.Name, device))
+}
+
+// isLibrary reports whether a mapped file says that the library is in a process: itself, or the
+// driver's own beside which it stands in.
+func isLibrary(file string) bool {
+	name := path.Base(strings.TrimSuffix(file, " (deleted)"))
+	return name == "libvgpu.so" || strings.HasSuffix(name, ".so.driver")
+}
+
+func (g *Guard) found(c *limited, what string) {
+	if !g.cfg.OnlyTells {
+		if err := g.cfg.Programs.End(c.id); err != nil {
+			klog.ErrorS(err, "a container that nothing limits cannot be ended", "pod", klog.KObj(c.pod), "container", c.container)
+		} else {
+			what += ": the container was ended"
+		}
+	}
+	if !g.told[c.id] {
+		g.told[c.id] = true
+		g.cfg.Found(c.pod, c.container, what)
+	}
+}
