@@ -263,7 +263,78 @@ TEST("a region of plain HAMi size is extended")
 	clean(dir);
 }
 
-TEST("without a usable file the limit holds in the process, with a reason")
+TEST("a file that cannot be used is told with a reason, and can be tried again")
+{
+	const char *dir = fresh();
+	char why[256] = "";
+	CHECK(!rmdir(dir));
+	for (int i = 0; i < 3; i++) {
+		CHECK(region_attach(&limits, why, sizeof why));
+		CHECK(strstr(why, limits.region) && strstr(why, "No such file or directory"));
+		CHECK(region_memory() == NULL);
+		CHECK(region_reserve(0, 1, 100 * MIB)); /* nothing is admitted meanwhile */
+		CHECK_EQ(region_used(0), 0);
+	}
+	CHECK(!mkdir(dir, 0700));
+	attach();
+	CHECK_EQ(region_reserve(0, 100 * MIB, 100 * MIB), 0);
+	CHECK(region_reserve(0, 1, 100 * MIB));
+	CHECK_EQ(region_check(), 0);
+	clean(dir);
+}
+
+/* Descriptors that are open, so that one which stays open is noticed. */
+static int open_descriptors(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+TEST("attempts that fail leave no descriptor and no lock behind")
+{
+	const char *dir = fresh();
+	char why[256] = "";
+	attach();
+	region_memory()->ext.version = 2;
+	region_memory()->ext.size += 64;
+	pid_t pid = fork(); /* the parent's slot stays taken */
+	if (pid == 0) {
+		region_after_fork();
+		int before = open_descriptors();
+		for (int i = 0; i < 100; i++)
+			if (!region_attach(&limits, why, sizeof why))
+				_exit(1);
+		_exit(open_descriptors() == before ? 0 : 2);
+	}
+	int status = 0;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	clean(dir);
+}
+
+TEST("a region whose slots are all taken says so, and has room again when one is free")
+{
+	const char *dir = fresh();
+	char why[256] = "";
+	int fd = open(limits.region, O_RDWR | O_CREAT, 0666);
+	struct flock all = {.l_type = F_WRLCK, .l_start = VGPU_SLOT_LOCK, .l_len = HAMI_PROCESSES};
+	attach(); /* makes it */
+	region_after_fork();
+	CHECK(!fcntl(fd, F_OFD_SETLK, &all));
+	CHECK(region_attach(&limits, why, sizeof why));
+	CHECK(strstr(why, "as many processes as it has room for"));
+	all.l_type = F_UNLCK;
+	all.l_start += 7;
+	all.l_len = 1;
+	CHECK(!fcntl(fd, F_OFD_SETLK, &all));
+	attach();
+	CHECK_EQ(region_slot(), 7);
+	close(fd);
+	clean(dir);
+}
+
+TEST("without a usable file private accounts hold the limit in the process")
 {
 	static const char *const paths[] = {"/nonexistent/vgpu.cache", "/proc/vgpu.cache", "/tmp"};
 	for (int i = 0; i < 3; i++) {
@@ -271,6 +342,7 @@ TEST("without a usable file the limit holds in the process, with a reason")
 		strcpy(limits.region, paths[i]);
 		CHECK(region_attach(&limits, why, sizeof why));
 		CHECK(strstr(why, paths[i]) != NULL);
+		region_attach_alone(&limits);
 		CHECK_EQ(region_reserve(0, 100, 100), 0);
 		CHECK(region_reserve(0, 1, 100));
 		CHECK_EQ(region_used(0), 100);
@@ -624,6 +696,7 @@ static int alone_beside_another_version(void)
 	char why[256] = "";
 	if (!region_attach(&limits, why, sizeof why) || !strstr(why, "another version"))
 		return 1;
+	region_attach_alone(&limits);
 	return region_reserve(0, 100 * MIB, 100 * MIB) || !region_reserve(0, 1, 100 * MIB) ? 2 : 0;
 }
 

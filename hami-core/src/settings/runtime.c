@@ -96,6 +96,7 @@ static enum start start(enum gate *gate, int *error, char *reason, size_t size)
 	*gate = GATE_LIMITED;
 	if (!region_attach(&self.settings.limits, reason, size))
 		return START_DONE;
+	region_attach_alone(&self.settings.limits);
 	if (!self.settings.strict)
 		return START_PRIVATE;
 	*gate = GATE_CLOSED;

@@ -86,6 +86,7 @@ static struct vgpu_region *map_file(int fd)
 /* Takes the format lock. 0 also when patience ends: we go on without. -1: no such locks here. */
 static int lock_format(int fd)
 {
+	static int told; /* a process may have to try often */
 	uint32_t still = 0;
 	long long before = prim_coarse_ms();
 	while (prim_lock_try(fd, VGPU_FORMAT_LOCK)) {
@@ -94,8 +95,10 @@ static int lock_format(int fd)
 		prim_wait(&still, 0, POLL_MS);
 		long long now = prim_coarse_ms();
 		if (!patience_spend(now - before)) {
-			log_line(LOG_WARN, "somebody has held the region's format lock for 10 s: "
+			log_line(told ? LOG_INFO : LOG_WARN,
+				 "somebody has held the region's format lock for 10 s: "
 				 "this process joins without it");
+			told = 1;
 			return 0;
 		}
 		before = now;

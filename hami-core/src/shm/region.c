@@ -121,7 +121,7 @@ static void publish(const struct limits *limits)
 	h->priority = limits->priority;
 }
 
-/* Enters self.map under its lock; -1 with errno when it is full. */
+/* Enters self.map under its lock; -1 with errno EUSERS when it is full. */
 static int enter(const struct limits *limits)
 {
 	self.me = VGPU_NEWCOMER;
@@ -135,7 +135,7 @@ static int enter(const struct limits *limits)
 	if (lock_give(&self.map->ext.lock, self.me))
 		__atomic_store_n(&self.map->ext.changed, 1, __ATOMIC_SEQ_CST);
 	self.me = (uint32_t)self.slot + 1;
-	return r ? (errno = ENOSPC, -1) : 0;
+	return r ? (errno = EUSERS, -1) : 0;
 }
 
 static void leave_file(void)
@@ -153,9 +153,24 @@ static int join_file(const struct limits *limits)
 	self.map = file_open(limits->region, &self.fd);
 	if (!self.map)
 		return -1;
-	int r = prim_identity(self.fd, self.file) || enter(limits) ? -1 : 0;
+	if (prim_identity(self.fd, self.file)) {
+		prim_close(self.fd); /* leave_file closes only what it knows to be ours */
+		self.fd = -1;
+		return -1;
+	}
+	int r = enter(limits);
 	file_joined(self.fd);
 	return r;
+}
+
+/* What kept this process from joining, in words that say what to look at. */
+static const char *why_not(int error)
+{
+	if (error == EPROTONOSUPPORT)
+		return "processes with another version of this library use it";
+	if (error == EUSERS)
+		return "as many processes as it has room for use it";
+	return strerror(error);
 }
 
 int region_attach(const struct limits *limits, char *reason, unsigned long size)
@@ -164,15 +179,20 @@ int region_attach(const struct limits *limits, char *reason, unsigned long size)
 	self.path = limits->region;
 	int r = join_file(limits);
 	if (r) {
-		snprintf(reason, size, "%s: %s", limits->region, errno == EPROTONOSUPPORT ?
-			 "processes with another version of this library use it" : strerror(errno));
+		snprintf(reason, size, "%s: %s", limits->region, why_not(errno));
 		leave_file();
-		self.map = file_private(); /* without it region_reserve refuses everything */
-		if (self.map)
-			enter(limits);
 	}
 	mutex_give(&mutex);
 	return r;
+}
+
+void region_attach_alone(const struct limits *limits)
+{
+	mutex_take(&mutex);
+	self.map = file_private(); /* without it region_reserve refuses everything */
+	if (self.map)
+		enter(limits);
+	mutex_give(&mutex);
 }
 
 /* Takes the bytes if they are admitted, looking at the slots before it refuses (needs the lock). */

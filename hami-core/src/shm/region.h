@@ -14,10 +14,16 @@
 
 /*
  * Joins the region at limits->region, making or repairing the file, and takes a slot
- * in it. When that is impossible, keeps private accounts with the same limits and
- * returns -1 with the reason: the program goes on, its own memory still bounded.
+ * in it. When that is impossible, returns -1 with the reason, and nothing is kept:
+ * it may be tried again. Until it succeeds region_reserve refuses everything.
  */
 int region_attach(const struct limits *limits, char *reason, unsigned long size);
+
+/*
+ * Keeps private accounts instead, with the same limits: they bound this process, and not
+ * the sum of the container's processes. pre: not attached.
+ */
+void region_attach_alone(const struct limits *limits);
 
 /*
  * Takes `bytes` of a device unless that would exceed `limit` (0 = none). Memory of
