@@ -95,6 +95,15 @@ TEST("limits stay as they were at load: file removed, replaced, rewritten, after
 	done();
 }
 
+TEST("where chroot has left the region behind no memory is given out")
+{
+	machine(LIMITS);
+	if (geteuid() == 0)
+		entry("chrooted-away", NULL);
+	CHECK(geteuid() || strstr(output, "vgpu.cache: No such file or directory; "));
+	done();
+}
+
 TEST("a forked child keeps the limits of its parent, also after chroot")
 {
 	machine(LIMITS);
@@ -108,6 +117,7 @@ TEST("a mount over the limits and chroot before the first call leave the product
 {
 	installed(LIMITS, "true", "probe_entry covered");
 	installed(LIMITS, "true", "probe_entry chrooted");
+	installed(LIMITS, "true", "probe_entry chrooted-away");
 }
 
 TEST("a library that the loader cannot load once more is not left behind by a namespace (dlmopen)")
@@ -186,6 +196,38 @@ TEST("a program starts with errno 0 and no descriptor of ours")
 		free(bare);
 		done();
 	}
+}
+
+#define LATER "vgpu-limits 1\nregion %s/later/vgpu.cache\ndevice 0 " U0 " memory=67108864 cores=50\n"
+
+TEST("a region that can be made later gives out memory then, in the same process")
+{
+	machine(LATER);
+	entry("region-later", NULL);
+	CHECK_EQ(times(output, "libvgpu: error: "), 1);
+	CHECK_EQ(times(output, "later/vgpu.cache: No such file or directory; "), 1);
+	done();
+}
+
+TEST("a context that is made while the region cannot be is charged later")
+{
+	machine(LATER);
+	entry("context-later", (const char *const[]){"FAKEGPU_CONTEXT", "20", NULL});
+	done();
+}
+
+TEST("a region that processes of another version use gives out nothing until they have gone")
+{
+	machine(LIMITS);
+	entry("another-version", NULL);
+	CHECK_EQ(times(output, "vgpu.cache: processes with another version of this library use it; "), 1);
+	done();
+}
+
+TEST("space that becomes free gives memory to those who wait, and to all together no more than the limit")
+{
+	installed("vgpu-limits 1\nregion %s/small/vgpu.cache\ndevice 0 " U0 " memory=67108864 cores=50\n",
+		  "mkdir $DIR/small && mount -t tmpfs -o size=16m none $DIR/small", "probe_entry room-later");
 }
 
 #define NOT_YET "libvgpu: warning: the limits cannot be held yet: "

@@ -285,4 +285,28 @@ TEST("an environment without limits limits nothing")
 	CHECK_EQ(l.source, LIMITS_NONE);
 }
 
+TEST("a container has a limit when memory or an enforced share of a device is limited")
+{
+	static const struct {
+		const char *lines;
+		int any;
+	} table[] = {
+		{"", 0},
+		{"device 0 " U0 " memory=0 cores=0\n", 0},
+		{"device 0 " U0 " memory=0 cores=100\n", 0},
+		{"device 15 " U0 " memory=1 cores=0\n", 1},
+		{"device 15 " U0 " memory=0 cores=99\n", 1},
+		{"policy disable\ndevice 0 " U0 " memory=0 cores=30\n", 0},
+		{"policy disable\ndevice 0 " U0 " memory=1 cores=30\n", 1},
+		{"policy force\ndevice 0 " U0 " memory=0 cores=30\n", 1},
+	};
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		struct limits l;
+		char text[256], why[256];
+		int n = snprintf(text, sizeof text, "vgpu-limits 1\n%s", table[i].lines);
+		CHECK_EQ(limits_parse(text, (size_t)n, &l, why, sizeof why), 0);
+		CHECK_EQ(limits_any(&l), table[i].any);
+	}
+}
+
 TEST_MAIN

@@ -238,21 +238,66 @@ TEST("words of a later version are told once and the rest holds")
 	done();
 }
 
-TEST("a region that cannot be made leaves the limit in the process, with one warning")
+#define NO_REGION "vgpu-limits 1\nregion /proc/no/vgpu.cache\n"
+#define MISSING "/proc/no/vgpu.cache: No such file or directory; "
+
+/* The only line that the last program got from the library begins so. */
+static int told_once(const char *line)
 {
-	machine("vgpu-limits 1\nregion /proc/no/vgpu.cache\ndevice 0 " U0 " memory=67108864 cores=50\n");
-	probe("exact", NULL);
-	char *first = strstr(output, "libvgpu: warning: /proc/no/vgpu.cache: No such file");
-	CHECK(first && !strstr(strchr(first, 10), "/proc/no"));
+	char *first = strstr(output, "libvgpu: ");
+	return first && !strncmp(first, line, strlen(line)) && !strstr(first + 1, "libvgpu: ");
+}
+
+TEST("a region that cannot be made gives out nothing, whatever VGPU_STRICT says")
+{
+	static const char *const limits[] = {
+		NO_REGION "device 0 " U0 " memory=67108864 cores=50\n",
+		NO_REGION "device 0 " U0 " memory=67108864 cores=0\n",
+		NO_REGION "device 0 " U0 " memory=0 cores=50\n",
+		NO_REGION "device 0 " U0 " memory=0 cores=0\ndevice 1 " U1 " memory=67108864 cores=0\n",
+	};
+	static const char *const strict[] = {"0", "1", "", "no"};
+	for (int i = 0; i < 4; i++) {
+		machine(limits[i]);
+		probe("refused", NULL);
+		CHECK(told_once("libvgpu: error: " MISSING));
+		for (int k = 0; k < 4; k++) {
+			probe("refused", (const char *const[]){"VGPU_STRICT", strict[k], NULL});
+			CHECK(told_once("libvgpu: error: " MISSING));
+		}
+		done();
+	}
+}
+
+TEST("a region that cannot be made stops no container whose devices are all unlimited")
+{
+	static const char *const variables[] = {"VGPU_STRICT", "0", NULL};
+	machine(NO_REGION "device 0 " U0 " memory=0 cores=0\ndevice 1 " U1 " memory=0 cores=0\n");
+	for (int i = 0; i < 2; i++) {
+		probe("unlimited", i ? variables : NULL);
+		CHECK(told_once("libvgpu: warning: " MISSING));
+	}
+	done();
+}
+
+TEST("a region that cannot be made leaves limits of variables in the process, with one warning")
+{
+	static const char *const variables[] = {"CUDA_DEVICE_MEMORY_LIMIT_0", "64m",
+		"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/proc/no/vgpu.cache", NULL};
+	machine(NULL);
+	probe("exact", variables);
+	CHECK(strstr(output, "libvgpu: warning: " MISSING) && !strstr(output, "libvgpu: error"));
 	done();
 }
 
 TEST("VGPU_STRICT=1 gives out nothing where the sum of several processes could not be held")
 {
 	static const char *const strict[] = {"VGPU_STRICT", "1", NULL};
-	machine("vgpu-limits 1\nregion /proc/no/vgpu.cache\ndevice 0 " U0 " memory=67108864 cores=50\n");
-	CHECK_EQ(client(strict, "alloc 10 expect ok"), 3);
-	CHECK(strstr(output, "result=CUDA_ERROR_NOT_PERMITTED") && strstr(output, "libvgpu: error: /proc/no/vgpu.cache: No such file"));
+	static const char *const variables[] = {"VGPU_STRICT", "1", "CUDA_DEVICE_MEMORY_LIMIT_0", "64m",
+		"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/proc/no/vgpu.cache", NULL};
+	machine(NULL);
+	probe("refused", variables);
+	CHECK(told_once("libvgpu: error: " MISSING));
 	done();
 	machine(LIMITS);
 	CHECK_EQ(client(strict, "alloc 10 expect ok alloc 100 expect oom"), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe_entry.c: programs for entry_test.c, by name. Each is held to 64 MiB on device 0. */
 #define _GNU_SOURCE
-#include "probe.h"
+#include "probe_entry.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ typedef nvmlReturn_t (*f_memory)(nvmlDevice_t, nvmlMemory_t *);
 static int errno_at_main;
 
 /* Device 0 gives 64 MiB and not a page more. */
-static void is_limited(void)
+void is_limited(void)
 {
 	CUdeviceptr at;
 	use_device(0);
@@ -42,7 +42,7 @@ static void limited(void)
 	is_limited();
 }
 
-static void closed(void)
+void closed(void)
 {
 	use_device(0);
 	NEED(take(1) == CUDA_ERROR_NOT_PERMITTED && take(64 * MIB) == CUDA_ERROR_NOT_PERMITTED);
@@ -80,10 +80,30 @@ static void leave_root(void)
 	(void)mknod("/dev/null", S_IFCHR | 0666, makedev(1, 3));
 }
 
+/* Makes the folders on the way to the region in a new root. */
+static void make_way(void)
+{
+	char path[256];
+	snprintf(path, sizeof path, "%s", getenv("PROBE_REGION"));
+	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+		*p = 0;
+		(void)mkdir(path, 0755);
+		*p = '/';
+	}
+}
+
 static void chrooted(void)
 {
 	leave_root();
+	make_way();
 	is_limited();
+}
+
+/* The sum of the container's processes cannot be held from there. */
+static void chrooted_away(void)
+{
+	leave_root();
+	closed();
 }
 
 static void covered(void)
@@ -144,6 +164,7 @@ static void child_chrooted(void)
 	pid_t pid = fork();
 	if (pid == 0) {
 		leave_root();
+		make_way();
 		is_limited();
 		exit(0);
 	}
@@ -189,7 +210,7 @@ static void descriptors(void)
 	NEED(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-static void has_24(void)
+void has_24(void)
 {
 	use_device(0);
 	NEED(left() == 24 * MIB && take(26 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
@@ -363,7 +384,10 @@ static const struct {
 	void (*run)(void);
 } probes[] = {
 	{"limited", limited}, {"closed", closed}, {"unlinked", unlinked}, {"dangling", dangling},
-	{"rewritten", rewritten}, {"chrooted", chrooted}, {"covered", covered},
+	{"rewritten", rewritten}, {"chrooted", chrooted},
+	{"chrooted-away", chrooted_away}, {"covered", covered}, {"region-later", region_later},
+	{"context-later", context_later}, {"room-later", room_later}, {"room-child", room_child},
+	{"another-version", another_version}, {"version-child", version_child},
 	{"covered-namespace", covered_namespace}, {"covered-plugin", covered_plugin},
 	{"child-chrooted", child_chrooted}, {"unset", unset}, {"begins", begins},
 	{"descriptors", descriptors}, {"has-24", has_24}, {"leased", leased},

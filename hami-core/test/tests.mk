@@ -102,7 +102,8 @@ $(B)/test/test/third.so: test/third.c
 # their own.
 ENTRY := $(patsubst %,$(B)/test/test/%,entry_test probe_entry entry_plugin.so entry_own.so entry_names entry_names_program \
 	entry_names_library entry_reload)
-$(B)/test/test/probe_entry: test/probe_entry.c test/probe_device.c test/probe.h $(wildcard include/*.h) | fake
+$(B)/test/test/probe_entry: test/probe_entry.c test/probe_later.c test/probe_device.c test/probe_entry.h test/probe.h \
+		$(wildcard include/*.h) | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -rdynamic -o $@ $(filter %.c,$^) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
 $(B)/test/test/entry_plugin.so: test/entry_plugin.c test/probe.h | fake

@@ -42,11 +42,11 @@ TEST("weakness 28, 29: limits hold from the start, whatever PIDs NVML speaks of"
 TEST("weakness 30: a region that cannot be written ends no program")
 {
 	machine("vgpu-limits 1\nregion /proc/no/vgpu.cache\ndevice 0 " U0 " memory=67108864 cores=50\n");
-	probe("exact", NULL);
+	probe("refused", NULL);
 	done();
 	/* a directory */
 	machine("vgpu-limits 1\nregion %s\ndevice 0 " U0 " memory=67108864 cores=50\n");
-	probe("exact", NULL);
+	probe("refused", NULL);
 	done();
 }
 

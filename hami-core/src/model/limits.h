@@ -55,6 +55,9 @@ void limits_from_environment(const char *(*get)(const char *name),
 			     void (*complain)(const char *name, const char *value),
 			     struct limits *out);
 
+/* 1 when some device has a limit: of memory, or of compute that the policy enforces. */
+int limits_any(const struct limits *limits);
+
 /* Index of the device with this UUID, or -1. */
 int limits_find(const struct limits *limits, const char *uuid);
 

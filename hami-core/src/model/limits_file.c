@@ -231,3 +231,14 @@ int limits_find(const struct limits *limits, const char *uuid)
 			return i;
 	return -1;
 }
+
+int limits_any(const struct limits *limits)
+{
+	for (int i = 0; i < HAMI_DEVICES; i++) {
+		const struct limits_device *d = &limits->device[i];
+		if (d->given && (d->memory ||
+				 (d->cores < 100 && limits->policy != POLICY_DISABLE)))
+			return 1;
+	}
+	return 0;
+}

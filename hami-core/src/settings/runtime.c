@@ -15,7 +15,9 @@
 #include "settings/read.h"
 #include "shm/region.h"
 
-#define ORDINALS 64 /* CUDA devices whose index is remembered */
+#define ORDINALS 64  /* CUDA devices whose index is remembered */
+#define RETRY_MS 100 /* between two attempts to make the region, */
+#define RETRY_TIMES 9 /* and as many times as long as an attempt took */
 
 /*
  * The mutex is never held around calls of the driver, of NVML or of the loader: whoever has the
@@ -29,6 +31,8 @@ static struct {
 	int known; /* the settings have been read, and stay */
 	int told;  /* what is wrong with them has been said, by this process or a parent */
 	int told_later;
+	int told_region;
+	long long retry_ms; /* not before then is the region tried again */
 	int named; /* the devices of limits that know numbers alone have their UUIDs */
 	struct settings settings;
 	int index[ORDINALS]; /* index + 2 (so 1 = not in the limits); 0 = not asked yet */
@@ -62,6 +66,7 @@ static void child_after_fork(void)
 	modules_after_fork();
 	memset(self.index, 0, sizeof self.index);
 	self.started = 0;
+	self.retry_ms = 0;
 }
 
 /*
@@ -76,9 +81,44 @@ static void handle_forks(void)
 	__atomic_store_n(&self.fork_handled, 1, __ATOMIC_RELEASE);
 }
 
-enum start { START_DONE, START_PRIVATE, START_STRICT, START_LATER };
+/* LATER and REFUSED: closed, and to be asked again. */
+enum start { START_DONE, START_PRIVATE, START_REFUSED, START_LATER };
 
-/* Decides the gate (needs the mutex). START_LATER: closed, and to be asked again. */
+/*
+ * Whether memory is refused while there is no region. Each process would hold to the limit, and
+ * their sum exceed what the node has given to the container, at its neighbours' cost. No variable
+ * turns that off. Limits from variables are the container's own, and a weaker one is its choice.
+ */
+static int needs_region(void)
+{
+	const struct limits *limits = &self.settings.limits;
+	return self.settings.strict || (limits->source == LIMITS_FILE && limits_any(limits));
+}
+
+/*
+ * Tries to join the region (needs the mutex). Another attempt is like the first one, whatever
+ * made that fail: until one succeeds this process has been given no memory, and its contexts are
+ * charged when they are next used. So all failures are tried again, and what an attempt may cost
+ * is bounded instead.
+ */
+static enum start join(enum gate *gate, char *reason, size_t size)
+{
+	long long before = prim_coarse_ms();
+	*gate = GATE_LIMITED;
+	if (!region_attach(&self.settings.limits, reason, size))
+		return START_DONE;
+	if (!needs_region()) {
+		region_attach_alone(&self.settings.limits);
+		return START_PRIVATE;
+	}
+	*gate = GATE_CLOSED;
+	long long now = prim_coarse_ms();
+	__atomic_store_n(&self.retry_ms, now + RETRY_MS + RETRY_TIMES * (now - before),
+			 __ATOMIC_RELEASE);
+	return START_REFUSED;
+}
+
+/* Decides the gate (needs the mutex). */
 static enum start start(enum gate *gate, int *error, char *reason, size_t size)
 {
 	know();
@@ -93,14 +133,7 @@ static enum start start(enum gate *gate, int *error, char *reason, size_t size)
 		*error = errno;
 		return START_LATER;
 	}
-	*gate = GATE_LIMITED;
-	if (!region_attach(&self.settings.limits, reason, size))
-		return START_DONE;
-	region_attach_alone(&self.settings.limits);
-	if (!self.settings.strict)
-		return START_PRIVATE;
-	*gate = GATE_CLOSED;
-	return START_STRICT;
+	return join(gate, reason, size);
 }
 
 /*
@@ -119,10 +152,10 @@ static void tell(enum start how, int error, const char *reason)
 	}
 	if (!__atomic_exchange_n(&self.told, 1, __ATOMIC_ACQ_REL))
 		settings_tell(&self.settings);
-	if (how == START_STRICT)
+	if (how == START_REFUSED && !__atomic_exchange_n(&self.told_region, 1, __ATOMIC_ACQ_REL))
 		log_line(LOG_ERROR,
-			 "%s; VGPU_STRICT=1: no device memory is given out "
-			 "(CUDA_ERROR_NOT_PERMITTED)",
+			 "%s; this file adds up what the container's processes hold: until it can "
+			 "be used no device memory is given out (CUDA_ERROR_NOT_PERMITTED)",
 			 reason);
 	if (how == START_PRIVATE)
 		log_line(LOG_WARN,
@@ -131,21 +164,29 @@ static void tell(enum start how, int error, const char *reason)
 			 reason);
 }
 
+static int waits_to_retry(void)
+{
+	long long due = __atomic_load_n(&self.retry_ms, __ATOMIC_ACQUIRE);
+	return due && prim_coarse_ms() < due;
+}
+
 /* Decides the gate, if no other thread does; not part of runtime_gate, which has to be quick. */
 __attribute__((noinline)) static enum gate decide(void)
 {
-	enum gate gate;
+	enum gate gate = GATE_CLOSED;
 	enum start how = START_DONE;
 	int error = 0;
 	char reason[512] = "";
+	if (waits_to_retry())
+		return GATE_CLOSED;
 	handle_forks();
 	pthread_mutex_lock(&self.mutex);
-	if (!self.started) {
-		how = start(&gate, &error, reason, sizeof reason);
-		if (how != START_LATER)
-			__atomic_store_n(&self.started, 1 + (int)gate, __ATOMIC_RELEASE);
-	} else {
+	if (self.started) {
 		gate = (enum gate)(self.started - 1);
+	} else if (!waits_to_retry()) { /* another thread may have tried meanwhile */
+		how = start(&gate, &error, reason, sizeof reason);
+		if (how == START_DONE || how == START_PRIVATE)
+			__atomic_store_n(&self.started, 1 + (int)gate, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&self.mutex);
 	if (gate == GATE_LIMITED)

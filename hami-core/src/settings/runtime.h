@@ -14,13 +14,14 @@
 enum gate {
 	GATE_OPEN,    /* nothing is limited: call the driver */
 	GATE_LIMITED, /* ask the region */
-	GATE_CLOSED   /* the limits cannot be read: refuse memory */
+	GATE_CLOSED   /* the limits cannot be read or held: refuse memory */
 };
 
 /*
  * Starts on first use. Cheap afterwards: one load. While a passing state of the machine keeps it
  * from starting (no free descriptor, a lease on the limits file) it is CLOSED and tries again
- * each time.
+ * each time. While the region cannot be made it is CLOSED and tries again, at most ten times a
+ * second and for at most a tenth of the time.
  */
 enum gate runtime_gate(void);
 
