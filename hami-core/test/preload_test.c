@@ -269,6 +269,16 @@ TEST("a region that cannot be made gives out nothing, whatever VGPU_STRICT says"
 	}
 }
 
+TEST("where no memory is given out, graphs and limits of contexts take none")
+{
+	machine(NO_REGION "device 0 " U0 " memory=67108864 cores=50\n");
+	probe("refused-sized", NULL);
+	done();
+	machine("vgpu-limits 2\n");
+	probe("refused-sized", NULL);
+	done();
+}
+
 TEST("a region that cannot be made stops no container whose devices are all unlimited")
 {
 	static const char *const variables[] = {"VGPU_STRICT", "0", NULL};

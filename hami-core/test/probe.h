@@ -142,6 +142,7 @@ struct vgpu_region *probe_region(void);
 	F(killed, "killed") \
 	F(forked, "forked") \
 	F(refused, "refused") \
+	F(refused_sized, "refused-sized") \
 	F(unlimited, "unlimited") \
 	F(unnamed, "unnamed") \
 	F(second_limited, "second-limited") \

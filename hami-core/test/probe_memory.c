@@ -294,6 +294,23 @@ static CUgraphExec graph_of(uint64_t bytes, int frees)
 	return exec;
 }
 
+/* Behind a closed gate no graph with memory is made ready, and contexts set nothing more aside. */
+void probe_refused_sized(void)
+{
+	CUgraph graph, empty;
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUDA_MEM_ALLOC_NODE_PARAMS a = node_of(16 * MIB);
+	use_device(0);
+	NEED(cuGraphCreate(&graph, 0) == CUDA_SUCCESS && cuGraphCreate(&empty, 0) == CUDA_SUCCESS);
+	NEED(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &a) == CUDA_SUCCESS);
+	NEED(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_ERROR_NOT_PERMITTED);
+	NEED(cuGraphInstantiateWithFlags(&exec, empty, 0) == CUDA_SUCCESS && cuGraphLaunch(exec, NULL) == CUDA_SUCCESS);
+	NEED(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 * MIB) == CUDA_ERROR_NOT_PERMITTED);
+	NEED(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 * MIB) == CUDA_SUCCESS);
+	NEED(left() == 0);
+}
+
 /* What graphs hold counts, and what they hold no longer makes room before a graph is refused. */
 void probe_graph_memory(void)
 {

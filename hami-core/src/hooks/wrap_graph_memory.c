@@ -7,6 +7,16 @@
 #include "memory/graphs.h"
 #include "settings/runtime.h"
 
+/* Where no memory is given out, no graph is made ready that would take some when it runs. */
+static CUresult admit(CUgraph graph)
+{
+	struct graph_need need;
+	if (runtime_gate() != GATE_CLOSED)
+		return CUDA_SUCCESS;
+	(void)graph_measure(&need, graph);
+	return need.allocates ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
 /* Books a graph that was made ready. One that the driver says nothing of stays unknown. */
 static CUresult made(CUresult result, const CUgraphExec *exec, CUgraph graph)
 {
@@ -20,13 +30,15 @@ static CUresult made(CUresult result, const CUgraphExec *exec, CUgraph graph)
 CUresult hook_graph_instantiate(original_graph_instantiate original, CUgraphExec *exec,
 				CUgraph graph, CUgraphNode *failed, char *log, size_t size)
 {
-	return made(original(exec, graph, failed, log, size), exec, graph);
+	CUresult r = admit(graph);
+	return r != CUDA_SUCCESS ? r : made(original(exec, graph, failed, log, size), exec, graph);
 }
 
 CUresult hook_graph_instantiate_flags(original_graph_instantiate_flags original, CUgraphExec *exec,
 				      CUgraph graph, unsigned long long flags)
 {
-	return made(original(exec, graph, flags), exec, graph);
+	CUresult r = admit(graph);
+	return r != CUDA_SUCCESS ? r : made(original(exec, graph, flags), exec, graph);
 }
 
 /* It may upload the graph, too. */
@@ -37,9 +49,12 @@ CUresult hook_graph_instantiate_params(original_graph_instantiate_params origina
 	struct graph_need need;
 	struct graph_run run;
 	int uploads = params && params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+	CUresult r = admit(graph);
+	if (r != CUDA_SUCCESS)
+		return r;
 	if (!uploads || runtime_gate() != GATE_LIMITED || graph_measure(&need, graph))
 		return made(original(exec, graph, params), exec, graph);
-	CUresult r = graph_upload_begin(&run, &need);
+	r = graph_upload_begin(&run, &need);
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = original(exec, graph, params);
@@ -52,7 +67,10 @@ CUresult hook_graph_exec_update(original_graph_exec_update original, CUgraphExec
 				CUgraph graph, CUgraphNode *failed, int *why)
 {
 	struct graph_need need;
-	CUresult r = original(exec, graph, failed, why);
+	CUresult r = admit(graph);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = original(exec, graph, failed, why);
 	if (r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED && graph_measure(&need, graph) == 0)
 		graph_exec_updated(exec, &need);
 	return r;
@@ -62,7 +80,10 @@ CUresult hook_graph_exec_update_v2(original_graph_exec_update_v2 original, CUgra
 				   CUgraph graph, CUgraphExecUpdateResultInfo *why)
 {
 	struct graph_need need;
-	CUresult r = original(exec, graph, why);
+	CUresult r = admit(graph);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = original(exec, graph, why);
 	if (r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED && graph_measure(&need, graph) == 0)
 		graph_exec_updated(exec, &need);
 	return r;

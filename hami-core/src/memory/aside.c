@@ -142,9 +142,13 @@ static void leave(const struct aside_change *c)
 
 CUresult aside_begin(struct aside_change *c, int limit, size_t value)
 {
+	enum gate gate = runtime_gate();
+	int takes_memory = limit >= 0 && limit < LIMITS;
 	*c = (struct aside_change){.device = -1, .limit = limit};
-	if (runtime_gate() != GATE_LIMITED || limit < 0 || limit >= LIMITS ||
-	    !ORIGINAL(cuCtxGetLimit))
+	if (gate == GATE_CLOSED && takes_memory)
+		return bytes_of(limit, value) > bytes_now(limit) ? CUDA_ERROR_NOT_PERMITTED
+								 : CUDA_SUCCESS;
+	if (gate != GATE_LIMITED || !takes_memory || !ORIGINAL(cuCtxGetLimit))
 		return CUDA_SUCCESS;
 	int device = runtime_current_device();
 	c->context = current_context();

@@ -22,6 +22,7 @@ struct range {
 struct ranges {
 	struct range *list;
 	size_t count, room;
+	int allocates;
 };
 
 static int add(struct ranges *r, int device, CUdevice ordinal, uint64_t at, uint64_t bytes)
@@ -45,6 +46,9 @@ static int add_allocation(struct ranges *r, CUgraphNode node)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS p;
 	fn_cuGraphMemAllocNodeGetParams get = ORIGINAL(cuGraphMemAllocNodeGetParams);
+	r->allocates = 1;
+	if (runtime_gate() != GATE_LIMITED)
+		return 0; /* devices have no index there */
 	if (!get || get(node, &p) != CUDA_SUCCESS)
 		return -1;
 	if (p.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
@@ -114,5 +118,6 @@ int graph_measure(struct graph_need *need, CUgraph graph)
 		need->any = 1;
 	}
 	free(r.list);
+	need->allocates = r.allocates;
 	return failed;
 }

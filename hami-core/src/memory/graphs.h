@@ -14,11 +14,15 @@
 
 /* What the allocation nodes of a graph take, children included. */
 struct graph_need {
+	int allocates; /* it has such nodes at all, whatever device they are of */
 	int any;
 	uint64_t bytes[HAMI_DEVICES]; /* by index in the limits */
 	CUdevice ordinal[HAMI_DEVICES]; /* CUDA's numbers of the devices with bytes */
 };
-/* Asks the driver about a graph. 0, or -1 when it does not say. */
+/*
+ * Asks the driver about a graph. 0, or -1 when it does not say. Where no memory is given out, only
+ * need->allocates is told.
+ */
 int graph_measure(struct graph_need *need, CUgraph graph);
 
 /* A graph was made ready to run, `uploaded` with its memory; or it was changed. */
