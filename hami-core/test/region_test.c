@@ -313,6 +313,38 @@ TEST("attempts that fail leave no descriptor and no lock behind")
 	clean(dir);
 }
 
+/* Attaches as another user, when `go` is closed. */
+static int attach_as(uid_t user, const int go[2])
+{
+	char why[256] = "", none;
+	umask(077);
+	close(go[1]);
+	if (setuid(user) || read(go[0], &none, 1))
+		_exit(2);
+	if (region_attach(&limits, why, sizeof why) == 0)
+		return 0;
+	printf("    attach: %s\n", why);
+	return 1;
+}
+
+TEST("users who come at once all join the region that one of them makes")
+{
+	for (int round = 0; round < 300 && geteuid() == 0; round++) {
+		const char *dir = fresh();
+		int go[2], status = 0, failed = 0;
+		CHECK(!chmod(dir, 01777) && !pipe(go));
+		for (uid_t user = 1; user <= 4; user++)
+			if (fork() == 0)
+				_exit(attach_as(user, go));
+		close(go[0]);
+		close(go[1]);
+		while (wait(&status) > 0)
+			failed += status != 0;
+		CHECK_EQ(failed, 0);
+		clean(dir);
+	}
+}
+
 TEST("a region whose slots are all taken says so, and has room again when one is free")
 {
 	const char *dir = fresh();

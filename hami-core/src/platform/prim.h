@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 /*
- * Opens a file to share between processes, making it (mode 0666, whatever the umask) when absent.
- * Never follows a link.
+ * Opens a file to share between processes, making it (mode 0666, whatever the umask) when absent:
+ * another user never finds it with another mode. Never follows a link.
  */
 int prim_open_shared(const char *path);
 

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -14,18 +16,46 @@
 #include <time.h>
 #include <unistd.h>
 
+#define SIGNALS 100 /* that may interrupt one call: a profiler sends a thousand in a second */
+#define SHARED (O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+
+/* Makes a file that all of the container's users may open; the umask stays as it is. */
+static int make_for_all(const char *path)
+{
+	int fd = open(path, SHARED | O_CREAT | O_EXCL, 0666);
+	if (fd >= 0)
+		(void)fchmod(fd, 0666);
+	return fd;
+}
+
+/*
+ * Makes a shared file under a name of its own first: before its mode is set, another user who found
+ * it would be refused. Where a file system has no links it gets its name at once.
+ */
+static int make_shared(const char *path)
+{
+	char draft[PATH_MAX];
+	int n = snprintf(draft, sizeof draft, "%s.%d.%llx", path, prim_pid(), prim_now());
+	int fd = n < (int)sizeof draft ? make_for_all(draft) : (errno = ENAMETOOLONG, -1);
+	if (fd < 0)
+		return -1;
+	int linked = link(draft, path) == 0, there = !linked && errno == EEXIST;
+	unlink(draft);
+	if (linked)
+		return fd;
+	prim_close(fd);
+	if (!there) {
+		fd = make_for_all(path);
+		if (fd >= 0 || errno != EEXIST)
+			return fd;
+	}
+	return open(path, SHARED); /* somebody was faster */
+}
+
 int prim_open_shared(const char *path)
 {
-	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (fd >= 0 || errno != ENOENT)
-		return fd;
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (fd >= 0)
-		/* The container's other users share it; the umask stays as it is */
-		(void)fchmod(fd, 0666);
-	else if (errno == EEXIST)
-		fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW); /* somebody was faster */
-	return fd;
+	int fd = open(path, SHARED);
+	return fd >= 0 || errno != ENOENT ? fd : make_shared(path);
 }
 
 long long prim_size(int fd)
@@ -37,8 +67,12 @@ int prim_grow(int fd, size_t size)
 {
 	if (!prim_may_grow(size))
 		return errno = EFBIG, -1;
-	if (fallocate(fd, 0, 0, (off_t)size) == 0)
-		return 0;
+	for (int tries = SIGNALS; tries; tries--) {
+		if (fallocate(fd, 0, 0, (off_t)size) == 0)
+			return 0;
+		if (errno != EINTR)
+			break;
+	}
 	if (errno != EOPNOTSUPP && errno != ENOSYS)
 		return -1;
 	long long now = prim_size(fd); /* this file system cannot promise room */
