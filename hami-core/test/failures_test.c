@@ -39,6 +39,13 @@ TEST("a program whose files may not become long is not ended by the making of th
 	CHECK(geteuid() || strstr(output, "vgpu.cache: File too large"));
 }
 
+TEST("a program whose files may not become long joins a region that is there")
+{
+	in_container(HEAD "device 0 " U0 " memory=67108864 cores=0\n",
+		     "$CLIENT alloc 1 expect ok && sh -c 'ulimit -f 100; exec $CLIENT alloc 65 expect oom alloc 64 expect ok'");
+	CHECK(!strstr(output, "vgpu.cache"));
+}
+
 TEST("without libcuda and NVML hooks answer as the loader's users expect")
 {
 	static const char text[] = "import ctypes; c = ctypes.CDLL(None); x = ctypes.c_void_p()\n"

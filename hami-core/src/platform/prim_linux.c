@@ -65,7 +65,8 @@ long long prim_size(int fd)
 
 int prim_grow(int fd, size_t size)
 {
-	if (!prim_may_grow(size))
+	/* a file that is long enough is no matter of RLIMIT_FSIZE */
+	if (prim_size(fd) < (long long)size && !prim_may_grow(size))
 		return errno = EFBIG, -1;
 	for (int tries = SIGNALS; tries; tries--) {
 		if (fallocate(fd, 0, 0, (off_t)size) == 0)
