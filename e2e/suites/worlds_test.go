@@ -43,7 +43,7 @@ func (w *world) pastTheLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := u.WaitEvent(ctx, "loose", "ProcessUnlimited", "(cudaclient) uses device GPU-", "the container was ended"); err != nil {
+	if _, err := u.WaitEvent(ctx, "loose", "ProcessUnlimited", "uses device GPU-", "the container was ended"); err != nil {
 		t.Fatal(err)
 	}
 	p, err := u.Wait(ctx, "loose", "a container that was ended", func(p *corev1.Pod) bool {
