@@ -136,6 +136,9 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 // assembleNode makes the parts that work on devices, containers and the node object.
 func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, followers *agent.Followers) error {
 	o := p.o
+	if err := o.base.CarryHook(hostnode.OS{}, o.modes.LibraryDir, o.modes.StateDir); err != nil {
+		return err
+	}
 	base, forget, err := o.base.NewBase(gpus, p.agent)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // Options are the flags that say what brings the driver into containers.
@@ -25,7 +26,8 @@ type Options struct {
 	DriverRoot, SeenRoot string
 	// NVML is the path of the driver's library; empty looks for it.
 	NVML string
-	// HookPath is nvidia-cdi-hook, as the container runtime sees it.
+	// HookPath is nvidia-cdi-hook, as the container runtime sees it; "" is the one of the image, see
+	// CarryHook.
 	HookPath string
 	// MIGMinors is the driver's table of numbers of capability nodes, and CapsRoot the
 	// host's directory of them.
@@ -35,7 +37,7 @@ type Options struct {
 // DefaultOptions are those of an installation in the usual places.
 func DefaultOptions() Options {
 	return Options{
-		Edits: "nvcdi", DevRoot: "/dev", DriverRoot: "/", HookPath: "/usr/bin/nvidia-cdi-hook",
+		Edits: "nvcdi", DevRoot: "/dev", DriverRoot: "/",
 		MIGMinors: "/proc/driver/nvidia-caps/mig-minors",
 	}
 }
@@ -49,7 +51,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.NVML, "nvml-library", "",
 		"path of libnvidia-ml.so.1; empty looks for it below the driver's root, or, where that is /, as the dynamic linker does")
 	f.StringVar(&o.SeenRoot, "driver-root-ctr-path", "", "where this process sees --driver-root; empty if in the same place; with --driver-edits=nvcdi")
-	f.StringVar(&o.HookPath, "nvidia-cdi-hook-path", o.HookPath, "nvidia-cdi-hook on the host; with --driver-edits=nvcdi")
+	f.StringVar(&o.HookPath, "nvidia-cdi-hook-path", o.HookPath, "nvidia-cdi-hook on the host; empty brings the one of the image there; with --driver-edits=nvcdi")
 	f.StringVar(&o.MIGMinors, "mig-minors", o.MIGMinors, "the driver's table of MIG capability node numbers")
 	f.StringVar(&o.CapsRoot, "caps-root", "", "host directory of the nvidia-cap<N> nodes (default <dev-root>/nvidia-caps)")
 }
@@ -112,6 +114,28 @@ func (o *Options) files() ([]DriverFile, error) {
 		files = append(files, f)
 	}
 	return files, nil
+}
+
+// hook is NVIDIA's program that prepares a container for the driver's files.
+const hook = "nvidia-cdi-hook"
+
+// CarryHook copies the hook from a directory of the image to one that the container runtime sees under
+// the same path, unless one of the host is named: specifications and hook are of one version then.
+// The container runtime would run an old one beside new specifications, or none at all.
+func (o *Options) CarryHook(files hostnode.Files, from, to string) error {
+	if o.Edits != "nvcdi" || o.HookPath != "" {
+		return nil
+	}
+	content, err := files.Read(filepath.Join(from, hook))
+	if err != nil {
+		return fmt.Errorf("bring %s to the host: the image has none: %w (--nvidia-cdi-hook-path)", hook, err)
+	}
+	path := filepath.Join(to, "hook", hook)
+	if _, err := hostnode.WriteIfChanged(files, path, content, 0o755, 0o755); err != nil {
+		return fmt.Errorf("bring %s to the host: %w (--state-dir)", hook, err)
+	}
+	o.HookPath = path
+	return nil
 }
 
 // NewBase makes what brings the driver into containers. forget drops what it learned

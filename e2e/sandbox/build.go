@@ -49,7 +49,6 @@ func targets(o Options, l layout) []target {
 		out = append(out, runtimeTarget(l))
 	}
 	if o.Installed { // the product comes in images
-		out = append(out, hookTarget(l))
 		if o.StockScheduler {
 			out = append(out, volcanoTarget(l))
 		}
@@ -108,12 +107,6 @@ func productTargets(o Options, l layout) []target {
 		out = append(out, ownTarget(o, l, Scheduler))
 	}
 	return out
-}
-
-// hookTarget is NVIDIA's program that a host with GPUs has.
-func hookTarget(l layout) target {
-	return target{what: "NVIDIA's CDI hook", module: "manifests/images", output: l.bin(cdiHook), flags: []string{"-ldflags=" + ldStrip},
-		packages: []string{"github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook"}}
 }
 
 // productBinary is where a binary of this project is built to.

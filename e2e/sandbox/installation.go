@@ -81,9 +81,8 @@ func (c *Cluster) values() string { return c.layout.config("values.json") }
 // driver is a fake one, and one replica of each does.
 func (c *Cluster) chartValues() map[string]any {
 	plugin := map[string]any{
-		"driverRoot":  driverRoot,
-		"cdiHookPath": c.layout.bin(cdiHook),
-		"extraArgs":   c.opts.Args[DevicePlugin],
+		"driverRoot": driverRoot,
+		"extraArgs":  c.opts.Args[DevicePlugin],
 		// The fake driver makes the device files of partitions, which NVIDIA's makes through
 		// nvidia-modprobe.
 		"extraEnv": []map[string]string{{"name": "FAKEGPU_DEV", "value": "/dev"}},
@@ -135,7 +134,3 @@ func nothingMore(context.Context) error { return nil }
 
 // productImages are the names of the images that the chart uses, without deviceshare/.
 func productImages() []string { return []string{Scheduler, DevicePlugin, Webhook} }
-
-// cdiHook is NVIDIA's program that containers' CDI hooks start. It belongs to the container toolkit
-// on the host.
-const cdiHook = "nvidia-cdi-hook"

@@ -81,6 +81,10 @@ func (b Builder) buildFor(ctx context.Context, p Platform, cc string) error {
 	if err := b.library(ctx, p, cc); err != nil {
 		return err
 	}
+	b.Progress("building " + hook + " for " + p.Arch)
+	if err := b.hook(ctx, p, cc); err != nil {
+		return err
+	}
 	for _, product := range Products() {
 		b.Progress("building " + product.Program() + " for " + p.Arch)
 		if err := b.program(ctx, p, cc, product); err != nil {
@@ -100,6 +104,17 @@ func (b Builder) program(ctx context.Context, p Platform, cc string, product Pro
 	out := b.ProgramFile(p.Arch, product)
 	env := []string{"CGO_ENABLED=" + cgo, "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
 	return run(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", out, "./cmd/"+product.Program())
+}
+
+// HookFile is NVIDIA's hook for one architecture, once it is built.
+func (b Builder) HookFile(arch string) string { return filepath.Join(b.dir(arch), "bin", hook) }
+
+// hook compiles NVIDIA's hook, of the version that this module names. It runs on hosts with any C
+// library, or with none, so it has its own in it.
+func (b Builder) hook(ctx context.Context, p Platform, cc string) error {
+	env := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
+	return run(ctx, filepath.Join(b.Repo, "manifests/images"), env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo",
+		"-ldflags=-s -w -extldflags=-static", "-o", b.HookFile(p.Arch), "github.com/NVIDIA/nvidia-container-toolkit/cmd/"+hook)
 }
 
 // library compiles libvgpu.so and the same under the names of the driver's libraries.

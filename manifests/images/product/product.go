@@ -80,7 +80,11 @@ var libraries = map[string]string{
 	"libnvidia-ml.so.1": "opt/deviceshare/standin/libnvidia-ml.so.1",
 }
 
-// OwnFiles are the files of the image that come from this repository: place in the image to file
+// hook is NVIDIA's program that the CDI specifications have containers started with. The device plugin
+// brings it to the host, so that specifications and hook are of one version.
+const hook = "nvidia-cdi-hook"
+
+// OwnFiles are the files of the image that are compiled for it: place in the image to file
 // below the directory with what was built for one architecture.
 func (p Product) OwnFiles() map[string]string {
 	files := map[string]string{p.Place[1:]: filepath.Join("bin", p.Program())}
@@ -88,6 +92,7 @@ func (p Product) OwnFiles() map[string]string {
 		for file, place := range libraries {
 			files[place] = filepath.Join("hami-core", file)
 		}
+		files["opt/deviceshare/"+hook] = filepath.Join("bin", hook)
 	}
 	return files
 }
