@@ -4,6 +4,7 @@ package product
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -119,9 +120,16 @@ func (b Builder) hook(ctx context.Context, p Platform, cc string) error {
 
 // library compiles libvgpu.so and the same under the names of the driver's libraries.
 func (b Builder) library(ctx context.Context, p Platform, cc string) error {
-	source := filepath.Join(b.Repo, "hami-core")
-	return run(ctx, source, nil, "make", "B="+filepath.Join(b.dir(p.Arch), "hami-core"), "CC="+cc, "LDFLAGS=-s",
-		"CFLAGS=-O3 -ffile-prefix-map="+source+"=.")
+	source, built := filepath.Join(b.Repo, "hami-core"), filepath.Join(b.dir(p.Arch), "hami-core")
+	flags := []string{"CC=" + cc, "LDFLAGS=-s", "CFLAGS=-O3 -ffile-prefix-map=" + source + "=."}
+	// make knows what is older than its source, and not what was made with other flags.
+	stamp, text := filepath.Join(built, "flags"), strings.Join(flags, "\n")
+	if before, err := os.ReadFile(stamp); err != nil || string(before) != text {
+		if err := errors.Join(os.RemoveAll(built), os.MkdirAll(built, 0o755), os.WriteFile(stamp, []byte(text), 0o644)); err != nil {
+			return fmt.Errorf("build libvgpu.so for %s: %w", p.Arch, err)
+		}
+	}
+	return run(ctx, source, nil, "make", append([]string{"B=" + built}, flags...)...)
 }
 
 // base gathers the files of Debian packages that the device plugin needs.
