@@ -177,7 +177,7 @@ func (s *Server) session(ctx context.Context, where *place) error {
 	resource := s.cfg.Offer.ResourceName()
 	if err := s.register(ctx, where, resource); err != nil {
 		klog.ErrorS(err, "not registered; waiting", "for", where.with, "resource", resource)
-		s.awaitKubelet(ctx, where, watcher)
+		s.awaitKubelet(ctx, where, watcher, s.pause.Step())
 		return nil
 	}
 	s.pause = s.pauses()
@@ -257,7 +257,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 			if now.where.with == theKeeper {
 				s.note(false)
 			}
-			pause(ctx, s.again.Step())
+			s.awaitKubelet(ctx, now.where, watcher, s.again.Step())
 			return nil
 		}
 	}

@@ -29,6 +29,7 @@ type Disturber struct {
 	// spared is until when a component that was killed is left alone, so that it gets to do
 	// something between two deaths.
 	spared map[string]time.Time
+	killed map[string]time.Time // the last time
 
 	ends sync.WaitGroup
 	mu   sync.Mutex
@@ -42,7 +43,7 @@ func NewDisturber(c *sandbox.Cluster, u *user.User, seed uint64) (*Disturber, er
 		return nil, fmt.Errorf("look at the machine's processes: %w", err)
 	}
 	return &Disturber{cluster: c, user: u, proc: proc, random: rand.New(rand.NewPCG(seed, 1<<63)),
-		spared: map[string]time.Time{}, busy: map[string]bool{}}, nil
+		spared: map[string]time.Time{}, killed: map[string]time.Time{}, busy: map[string]bool{}}, nil
 }
 
 // Do carries out an event. It reports whether it did: a component may just not run.
@@ -77,17 +78,28 @@ func (d *Disturber) Do(ctx context.Context, e Event) (bool, error) {
 
 // kill kills a component, unless it was killed just before.
 func (d *Disturber) kill(ctx context.Context, e Event) (bool, error) {
-	if time.Now().Before(d.spared[e.Target]) {
+	if time.Now().Before(d.spared[e.Target]) || d.isBesideItsRuntime(e.Target) {
 		return false, nil
 	}
 	did, err := d.signal(ctx, e.Target, syscall.SIGKILL)
 	if did {
-		d.spared[e.Target] = time.Now().Add(e.Spare)
+		d.spared[e.Target], d.killed[e.Target] = time.Now().Add(e.Spare), time.Now()
 	}
 	if component, isInPods := components[e.Target]; did && e.Soon && isInPods {
 		d.ends.Go(func() { d.hurry(ctx, component) })
 	}
 	return did, err
+}
+
+// apart is how long containerd and the kubelet are left alone after the other one was killed.
+const apart = 5 * time.Second
+
+// isBesideItsRuntime reports that containerd and the kubelet would be away at the same time. A kubelet
+// that starts without a container runtime takes pods that run for new ones, and refuses those that
+// it comes upon before their device plugin has registered (kubernetes#118559).
+func (d *Disturber) isBesideItsRuntime(target string) bool {
+	other := map[string]string{sandbox.Kubelet: sandbox.Containerd, sandbox.Containerd: sandbox.Kubelet}[target]
+	return other != "" && time.Since(d.killed[other]) < apart
 }
 
 // hurry has a component started again soon. It takes a moment until the API server knows of its end.
