@@ -53,6 +53,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"modes", testModes},
 		{"chaos", testChaos},
 		{"rights", testRights},
+		{"forbidden", testForbidden},
 		{"plugin_token", testPluginToken},   // what it tries is not what the plugin needs
 		{"mps_uninstall", testMPSUninstall}, // after rights: what ends without its role is refused
 		{"uninstall", testUninstall},

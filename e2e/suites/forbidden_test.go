@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"deviceshare/e2e/sandbox"
+)
+
+// forbidden is what none of the product's accounts may do, as "verb group/resource/subresource": each
+// line alone would give who has the account's token more of the cluster than GPUs.
+const forbidden = `
+create /pods                    update /pods
+create /pods/exec               create /pods/attach
+create /pods/portforward        create /pods/eviction
+get /pods/log                   update /pods/ephemeralcontainers
+create /nodes                   delete /nodes
+get /nodes/proxy                create /nodes/proxy
+get /secrets                    list /secrets
+create /secrets                 delete /secrets
+create /serviceaccounts         create /serviceaccounts/token
+impersonate /users              impersonate /groups
+impersonate /serviceaccounts    create /namespaces
+delete /namespaces              create /configmaps
+update /configmaps              delete /configmaps
+create apps/deployments         patch apps/deployments
+create apps/daemonsets          patch apps/daemonsets
+create apps/statefulsets        patch apps/replicasets
+create batch/jobs               create batch/cronjobs
+create /persistentvolumes       delete /persistentvolumeclaims
+create rbac.authorization.k8s.io/clusterroles
+bind rbac.authorization.k8s.io/clusterroles
+escalate rbac.authorization.k8s.io/clusterroles
+create rbac.authorization.k8s.io/clusterrolebindings
+create rbac.authorization.k8s.io/rolebindings
+create admissionregistration.k8s.io/mutatingwebhookconfigurations
+create admissionregistration.k8s.io/validatingwebhookconfigurations
+delete admissionregistration.k8s.io/validatingwebhookconfigurations
+create admissionregistration.k8s.io/validatingadmissionpolicies
+delete admissionregistration.k8s.io/validatingadmissionpolicies
+delete admissionregistration.k8s.io/validatingadmissionpolicybindings
+create certificates.k8s.io/certificatesigningrequests
+approve certificates.k8s.io/signers
+create apiextensions.k8s.io/customresourcedefinitions
+* */*
+`
+
+// testForbidden asks the API server what the accounts may do that they should not.
+func testForbidden(t *testing.T, w *world) {
+	ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
+	defer cancel()
+	words := strings.Fields(forbidden)
+	asked := 0
+	for _, component := range []string{sandbox.Scheduler, sandbox.DevicePlugin, sandbox.Webhook} {
+		for i := 0; i < len(words); i += 2 {
+			group, rest, _ := strings.Cut(words[i+1], "/")
+			resource, subresource, _ := strings.Cut(rest, "/")
+			if w.may(ctx, t, component, authorizationv1.ResourceAttributes{
+				Verb: words[i], Group: group, Resource: resource, Subresource: subresource, Namespace: metav1.NamespaceSystem,
+			}) {
+				t.Errorf("the account of %s may %s %s", component, words[i], words[i+1])
+			}
+			asked++
+		}
+	}
+	// An account of another name may nothing at all, and would pass.
+	if !w.may(ctx, t, sandbox.Scheduler, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "binding", Namespace: "default"}) ||
+		!w.may(ctx, t, sandbox.DevicePlugin, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"}) ||
+		!w.may(ctx, t, sandbox.Webhook, authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Name: "volcano-vgpu-device-config"}) {
+		t.Error("these are not the product's accounts")
+	}
+	t.Logf("%d things were asked", asked)
+}
+
+// may asks whether the account of a component may do something.
+func (w *world) may(ctx context.Context, t *testing.T, component string, what authorizationv1.ResourceAttributes) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: sandbox.User(component), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + sandbox.Namespace, "system:authenticated"},
+		ResourceAttributes: &what,
+	}}
+	answer, err := w.cluster.Client().AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status.Allowed
+}
