@@ -58,7 +58,7 @@ type chance[T any] struct {
 // longestPause and longestSpare are the most of an event's Pause and Spare.
 const (
 	longestPause = 600 * time.Millisecond
-	longestSpare = 10 * time.Second
+	longestSpare = 6 * time.Second
 )
 
 // Plan says what happens next. Equal seeds give equal plans.
