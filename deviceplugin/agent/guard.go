@@ -74,7 +74,7 @@ func NewGuard(cfg GuardConfig) *Guard {
 	return &Guard{cfg: cfg, seen: map[process]int{}, told: map[string]bool{}}
 }
 
-// Run looks until ctx ends.
+// Run looks until ctx ends. It does not wait then for a driver that does not answer.
 func (g *Guard) Run(ctx context.Context) error {
 	look := time.NewTicker(g.cfg.Look)
 	defer look.Stop()
@@ -83,7 +83,13 @@ func (g *Guard) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
-			g.LookAll()
+		}
+		over := make(chan struct{})
+		go func() { defer close(over); g.LookAll() }()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-over:
 		}
 	}
 }

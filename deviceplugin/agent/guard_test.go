@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +29,8 @@ type guarded struct {
 	pods     map[sharing.Owner]*corev1.Pod
 	programs map[int]Program
 	users    map[sharing.DeviceID][]int
-	mute     error // of the driver
+	mute     error  // of the driver
+	hang     func() // in the driver
 	ended    []string
 	told     []string
 	*Guard
@@ -52,6 +55,9 @@ func (g *guarded) Pod(owner sharing.Owner) (*corev1.Pod, bool) {
 }
 
 func (g *guarded) MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error) {
+	if g.hang != nil {
+		g.hang()
+	}
 	var out []driver.Process
 	for _, pid := range g.users[id] {
 		out = append(out, driver.Process{PID: pid})
@@ -170,6 +176,28 @@ func TestADriverThatDoesNotSayWhoUsesADeviceEndsNothing(t *testing.T) {
 	g.mute = nil
 	if g.LookAll(); len(g.ended) > 0 {
 		t.Errorf("ended are %v after looks that were not in a row", g.ended)
+	}
+}
+
+func TestAGuardEndsWhileTheDriverDoesNotAnswer(t *testing.T) {
+	g := newGuarded(false)
+	g.place("a", "c1", "GPU-1", sharing.HAMiCore, false)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	defer close(answer)
+	g.hang = func() { close(asked); <-answer }
+	g.cfg.Look = time.Millisecond
+	ctx, end := context.WithCancel(context.Background())
+	over := make(chan error)
+	go func() { over <- g.Run(ctx) }()
+	<-asked
+	end()
+	select {
+	case err := <-over:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for the driver")
 	}
 }
 
