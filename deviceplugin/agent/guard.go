@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
@@ -29,8 +30,8 @@ type Programs interface {
 // Program is what one process is.
 type Program struct {
 	Name    string
-	Started uint64   // in ticks since the machine started: who has the number now is the same
-	Groups  []string // the paths of its control groups, which name its container
+	Started uint64 // in ticks since the machine started: who has the number now is the same
+	Groups  []procfs.Cgroup
 	Mapped  []string // the files that it has mapped; none while it starts or ends
 }
 
@@ -52,10 +53,10 @@ type GuardConfig struct {
 	Look      time.Duration // between looks; 4 s
 }
 
-// Guard looks for processes that use a device of a container with a share, and have not loaded
-// libvgpu.so: it holds a program to its share only where the loader reads /etc/ld.so.preload. Static
-// programs, those for musl, and those on a file system that runs nothing have all of the device. It
-// asks the driver who uses a device, which no such program can hide from.
+// Guard ends containers of which a process uses a device past its share. libvgpu.so holds a process
+// to the share only if the loader has read /etc/ld.so.preload: static programs and those for musl have
+// all of the device. So the guard asks the driver who uses a device, which nobody can hide from, and
+// looks whether the library is in that process.
 type Guard struct {
 	cfg  GuardConfig
 	seen map[process]int // in how many looks in a row it had a device and no library
@@ -76,22 +77,20 @@ func NewGuard(cfg GuardConfig) *Guard {
 
 // Run looks until ctx ends. It does not wait then for a driver that does not answer.
 func (g *Guard) Run(ctx context.Context) error {
-	look := time.NewTicker(g.cfg.Look)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-look.C:
+	go func() {
+		look := time.NewTicker(g.cfg.Look)
+		defer look.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-look.C:
+				g.LookAll()
+			}
 		}
-		over := make(chan struct{})
-		go func() { defer close(over); g.LookAll() }()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-over:
-		}
-	}
+	}()
+	<-ctx.Done()
+	return nil
 }
 
 // limited is a container that runs and has a share which the library holds it to.
@@ -101,7 +100,7 @@ type limited struct {
 	id        string // the runtime's
 }
 
-// LookAll looks at every device of which somebody has such a share.
+// LookAll looks at every device of which somebody has such a share. It belongs to one goroutine.
 func (g *Guard) LookAll() {
 	seen, running := map[process]int{}, map[string]bool{}
 	for device, containers := range g.limited() {
@@ -130,21 +129,18 @@ func (g *Guard) limited() map[sharing.DeviceID][]limited {
 	out := map[sharing.DeviceID][]limited{}
 	for _, r := range g.cfg.Records.All() {
 		pod, live := g.cfg.Pods.Pod(r.Owner)
-		if !live || r.Mode != sharing.HAMiCore && r.Mode != sharing.MPS {
+		if !live {
 			continue
 		}
 		id, runs := current(pod, r.Container)
-		for _, d := range r.Devices {
-			if runs && id != "" && !d.Whole {
-				out[d.Device] = append(out[d.Device], limited{pod, r.Container, id})
+		for i := range r.Devices {
+			if device := r.Devices[i].Device; runs && id != "" && r.IsLimited(i) {
+				out[device] = append(out[device], limited{pod, r.Container, id})
 			}
 		}
 	}
 	return out
 }
-
-// sureOf is in how many looks in a row a process must have a device and no library.
-const sureOf = 2
 
 // look looks at a process that uses a device.
 func (g *Guard) look(device sharing.DeviceID, containers []limited, pid int, seen map[process]int) {
@@ -152,14 +148,12 @@ func (g *Guard) look(device sharing.DeviceID, containers []limited, pid int, see
 	if err != nil || len(p.Mapped) == 0 || slices.ContainsFunc(p.Mapped, isLibrary) {
 		return
 	}
-	i := slices.IndexFunc(containers, func(c limited) bool {
-		return slices.ContainsFunc(p.Groups, func(group string) bool { return strings.Contains(group, c.id) })
-	})
+	i := slices.IndexFunc(containers, func(c limited) bool { return areOf(p.Groups, c.id) })
 	if i < 0 {
 		return // of a container with a whole device, or of the host
 	}
 	key := process{pid, p.Started}
-	if seen[key] = g.seen[key] + 1; seen[key] < sureOf {
+	if seen[key] = g.seen[key] + 1; seen[key] < sure {
 		return
 	}
 	g.found(&containers[i], fmt.Sprintf("process %d (%s) uses device %s without libvgpu.so, so nothing holds it to its share", pid, p.Name, device))

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -89,9 +90,12 @@ func (g *guarded) place(pod, id string, device sharing.DeviceID, mode sharing.Mo
 	})
 }
 
+// groups is the only control group of a process.
+func groups(path string) []procfs.Cgroup { return []procfs.Cgroup{{Path: path}} }
+
 // start lets a process in a container use a device.
 func (g *guarded) start(pid int, id string, device sharing.DeviceID, mapped ...string) {
-	g.programs[pid] = Program{Name: "python", Started: uint64(pid), Groups: []string{"/kubepods/pod1/cri-containerd-" + id + ".scope"}, Mapped: mapped}
+	g.programs[pid] = Program{Name: "python", Started: uint64(pid), Groups: groups("/kubepods/pod1/cri-containerd-" + id + ".scope"), Mapped: mapped}
 	g.users[device] = append(g.users[device], pid)
 }
 
@@ -157,7 +161,7 @@ func TestWhoOnlyTellsLeavesTheContainerAndTellsOnce(t *testing.T) {
 		t.Errorf("ended are %v, told %q", g.ended, g.told)
 	}
 	g.pods["a"].Status.ContainerStatuses[0].ContainerID = "containerd://c3" // it has started anew
-	g.programs[7] = Program{Started: 8, Groups: []string{"/c3"}, Mapped: loose}
+	g.programs[7] = Program{Started: 8, Groups: groups("/c3"), Mapped: loose}
 	for range 3 {
 		g.LookAll()
 	}
@@ -224,12 +228,12 @@ func TestInAnyOrderOnlyWhoIsSeenTwiceInARowIsEnded(t *testing.T) {
 			}
 			now, want := map[[2]uint64]bool{}, map[string]bool{}
 			for pid, p := range g.programs {
-				if slices.Contains(p.Mapped, "/usr/local/vgpu/libvgpu.so") || strings.Contains(p.Groups[0], "c2-") {
+				if slices.Contains(p.Mapped, "/usr/local/vgpu/libvgpu.so") || strings.Contains(p.Groups[0].Path, "c2-") {
 					continue
 				}
 				key := [2]uint64{uint64(pid), p.Started}
 				if now[key] = true; before[key] {
-					want[strings.TrimSuffix(strings.TrimPrefix(p.Groups[0], "/kubepods/pod1/cri-containerd-"), ".scope")] = true
+					want[strings.TrimSuffix(strings.TrimPrefix(p.Groups[0].Path, "/kubepods/pod1/cri-containerd-"), ".scope")] = true
 				}
 			}
 			before, g.ended = now, nil

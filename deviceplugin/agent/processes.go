@@ -39,13 +39,15 @@ func (h HostProcesses) Of(container string) ([]int, error) {
 	return pids, nil
 }
 
-// isOf reports whether a process is in a control group that is named after a container:
-// "<id>", "cri-containerd-<id>.scope", "crio-<id>.scope" or "...:cri-containerd:<id>".
+// isOf reports whether a process is a container's.
 func isOf(p procfs.Proc, container string) bool {
 	groups, err := p.Cgroups()
-	if err != nil {
-		return false // it has ended
-	}
+	return err == nil && areOf(groups, container) // else it has ended
+}
+
+// areOf reports whether one of a process's control groups is named after a container:
+// "<id>", "cri-containerd-<id>.scope", "crio-<id>.scope" or "...:cri-containerd:<id>".
+func areOf(groups []procfs.Cgroup, container string) bool {
 	return slices.ContainsFunc(groups, func(g procfs.Cgroup) bool { return strings.Contains(g.Path, container) })
 }
 
@@ -84,10 +86,7 @@ func (h HostProcesses) Program(pid int) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
-	out := Program{Name: stat.Comm, Started: stat.Starttime}
-	for _, g := range groups {
-		out.Groups = append(out.Groups, g.Path)
-	}
+	out := Program{Name: stat.Comm, Started: stat.Starttime, Groups: groups}
 	for _, m := range mapped {
 		if m.Pathname != "" && (len(out.Mapped) == 0 || out.Mapped[len(out.Mapped)-1] != m.Pathname) {
 			out.Mapped = append(out.Mapped, m.Pathname)
@@ -96,8 +95,8 @@ func (h HostProcesses) Program(pid int) (Program, error) {
 	return out, nil
 }
 
-// End implements Processes and Programs. A process is held fast before it is looked at again: its number may
-// have become another one's.
+// End implements Processes and Programs. A process is held fast before it is looked at again: its
+// number may have become another one's.
 func (h HostProcesses) End(container string) error {
 	pids, err := h.Of(container)
 	if err != nil {

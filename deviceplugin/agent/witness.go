@@ -207,8 +207,8 @@ func (w *Witness) look(pod *corev1.Pod, container string, e expected) (sight, st
 	return seen, id
 }
 
-// sure is how often a container has to be seen bare: a process that the runtime is just bringing
-// into a container has the host's mounts for a moment.
+// sure is in how many looks a container, or a process, has to be seen without what it should have: one
+// that the runtime is just bringing into a container has the host's mounts and files for a moment.
 const sure = 2
 
 // What is said of a container that has nothing, and of its node if it is to blame.

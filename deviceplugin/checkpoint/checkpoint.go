@@ -35,6 +35,21 @@ type Record struct {
 	Devices   []DeviceAndShare `json:"devices"`
 }
 
+// IsLimited reports whether libvgpu.so holds the container to its share of the device at an index.
+func (r *Record) IsLimited(i int) bool {
+	return (r.Mode == sharing.HAMiCore || r.Mode == sharing.MPS) && !r.Devices[i].Whole
+}
+
+// HasLimits reports whether the container has libvgpu.so in it, and a region.
+func (r *Record) HasLimits() bool {
+	for i := range r.Devices {
+		if r.IsLimited(i) {
+			return true
+		}
+	}
+	return false
+}
+
 // DeviceAndShare is one share, for people and metrics.
 type DeviceAndShare struct {
 	Device sharing.DeviceID `json:"device"`

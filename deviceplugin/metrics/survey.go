@@ -112,7 +112,7 @@ func (s *Survey) containers(ctx context.Context) []ContainerUsage {
 	known := map[string]bool{}
 	for _, r := range s.cfg.Records.All() {
 		known[r.ID] = true
-		if !hasLimits(&r) {
+		if !r.HasLimits() {
 			continue
 		}
 		region, err := ReadRegion(s.path(&r), ctx.Err)
@@ -129,19 +129,6 @@ func (s *Survey) containers(ctx context.Context) []ContainerUsage {
 	}
 	s.forget(known)
 	return out
-}
-
-// hasLimits reports whether a container of the record has a region and limits.
-func hasLimits(r *checkpoint.Record) bool {
-	if r.Mode != sharing.HAMiCore && r.Mode != sharing.MPS {
-		return false
-	}
-	for i := range r.Devices {
-		if !r.Devices[i].Whole {
-			return true
-		}
-	}
-	return false
 }
 
 // path is where a container's region is, as package limitsnode has it.

@@ -44,7 +44,7 @@ func tracked(records []checkpoint.Record, containers []ContainerUsage) map[shari
 		for i := range records {
 			r := &records[i]
 			for k := range r.Devices {
-				if (hasLimits(r) && !r.Devices[k].Whole) != want {
+				if r.IsLimited(k) != want {
 					continue
 				}
 				id := r.Devices[k].Device
