@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -188,7 +189,8 @@ func TestAGuardEndsWhileTheDriverDoesNotAnswer(t *testing.T) {
 	g.place("a", "c1", "GPU-1", sharing.HAMiCore, false)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	defer close(answer)
-	g.hang = func() { close(asked); <-answer }
+	first := sync.OnceFunc(func() { close(asked) })
+	g.hang = func() { first(); <-answer }
 	g.cfg.Look = time.Millisecond
 	ctx, end := context.WithCancel(context.Background())
 	over := make(chan error)
