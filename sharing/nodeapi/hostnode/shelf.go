@@ -15,14 +15,14 @@ import (
 	"deviceshare/sharing"
 )
 
-// A shelf is for files of which each container writes its own while others come and go. It is a file
-// system without a free page: all files are made, with a page each, before any container sees it.
-// The spare ones are out of sight. A file that is put is a spare one with another name and content,
-// and one that is dropped is a spare one again: no page is free in between, which a container could
-// take by writing on in its own file until no other could be made.
+// A shelf holds small files that containers write while other containers come and go. If its file
+// system had a free page, one container could take it by writing on in its own file, and no file could
+// be made for the next container. So there is none: all files are made with a page each before any
+// container sees the shelf, and the spare ones lie in a directory that no container sees. To put a
+// file is to rename a spare one and to overwrite it. To drop one is to rename it back.
 //
-// A container may give up the page of its own file, and then somebody may have it. That costs one
-// place, until the machine restarts.
+// A container can give up the page of its own file (by truncating it), and another may take that page.
+// The file is then of no use until the shelf is made anew.
 
 // shelfFiles is how many files there are, and pages: more than a kubelet has containers.
 const shelfFiles = 512

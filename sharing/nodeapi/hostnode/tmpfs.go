@@ -33,15 +33,13 @@ type Space interface {
 	// which the container runtime sees too. One that it has already is kept with
 	// what is in it. An error is a host where that is not possible.
 	Limit(dir string, b Bound) error
-	// Release undoes Limit; what is in the directory is lost. A directory that is not there is no
-	// mistake.
+	// Release undoes Limit, and removes what is in the directory. One that is not there is no mistake.
 	Release(dir string) error
-	// Detach undoes Limit for this host only: who has the directory mounted keeps it, with what is in
-	// it.
+	// Detach undoes Limit on the host. Containers that have the directory mounted keep it with its files.
 	Detach(dir string) error
-	// Put gives a file of a shelf its content, at most a page. A shelf is a directory with a fixed
-	// number of files, see Shown. No two calls at a time have the same shelf. ErrFull is the answer
-	// where all of them are in use.
+	// Put writes a file of a shelf: a directory that is made with a fixed number of files, which
+	// cannot grow. Shown says where they are. The content is a page at most. One call at a time may
+	// have a shelf. ErrFull is the answer where every file is in use.
 	Put(shelf, name string, content []byte, mode fs.FileMode) error
 	// Drop takes a file off a shelf. One that is not there is no mistake.
 	Drop(shelf, name string) error
@@ -158,11 +156,7 @@ func isMounted(mounts io.Reader, dev uint64) (bool, error) {
 // Release implements Space. The content goes first: a daemon of another device has
 // a copy of the mount, which would keep it.
 func (Tmpfs) Release(dir string) error {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	there, err := ownTmpfs(dir)
-	if err != nil || !there {
+	if there, err := isLimited(dir); err != nil || !there {
 		return err
 	}
 	names, err := os.ReadDir(dir)
@@ -179,14 +173,18 @@ func (Tmpfs) Release(dir string) error {
 
 // Detach implements Space.
 func (Tmpfs) Detach(dir string) error {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	there, err := ownTmpfs(dir)
-	if err != nil || !there {
+	if there, err := isLimited(dir); err != nil || !there {
 		return err
 	}
 	return unmount(dir)
+}
+
+// isLimited is ownTmpfs where the directory need not be there.
+func isLimited(dir string) (bool, error) {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return ownTmpfs(dir)
 }
 
 func unmount(dir string) error {

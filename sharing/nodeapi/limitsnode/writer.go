@@ -33,7 +33,6 @@
 package limitsnode
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,9 +89,12 @@ func (w *Writer) Write(ctx context.Context, c *nodeapi.Claim) (in nodeapi.Inject
 	return in, nil
 }
 
-// sharedSize is what the processes of a container may put into the directory that they share: the
-// region has 2 MB. More would be the node's memory.
-const sharedSize = 4 * sharing.MiB
+// The directory that the processes of a container share, and what they may put there: the region has
+// 2 MB. More would be the node's memory.
+const (
+	sharedName = "vgpu"
+	sharedSize = 4 * sharing.MiB
+)
 
 // install makes every file of the claim and returns the mounts.
 func (w *Writer) install(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
@@ -101,7 +103,7 @@ func (w *Writer) install(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 		return nil, err
 	}
 	library, preload := filepath.Join(dir, "libvgpu.so"), filepath.Join(dir, "ld.so.preload")
-	shared, file := filepath.Join(dir, "vgpu"), filepath.Join(dir, "limits")
+	shared, file := filepath.Join(dir, sharedName), filepath.Join(dir, "limits")
 	if err := w.copyLibrary(w.library, library); err != nil {
 		return nil, fmt.Errorf("the interception library is missing, nothing would enforce the limits: %w", err)
 	}
@@ -161,17 +163,10 @@ func (w *Writer) copyLibrary(from, to string) error {
 	return w.ensure(to, content)
 }
 
-// ensure writes a world-readable file unless it has the content already. One that its container has
-// leased is replaced.
+// ensure writes a world-readable file of a container unless it has the content already.
 func (w *Writer) ensure(path string, content []byte) error {
-	have, err := w.files.Read(path)
-	if err == nil && bytes.Equal(have, content) {
-		return nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, hostnode.ErrLeased) {
-		return err
-	}
-	return w.files.Write(path, content, 0o444)
+	_, err := hostnode.WriteIfChanged(w.files, path, content, 0o444, 0o700)
+	return err
 }
 
 // Remove removes everything of an owner's containers.
@@ -193,20 +188,20 @@ func (w *Writer) Remove(o sharing.Owner) error {
 	return nil
 }
 
-// remove removes everything of one container. Its directory goes last: it is what says that something
-// is left.
+// remove removes everything of one container. Its directory goes last: it is what says that
+// something is left.
 func (w *Writer) remove(name string) error {
 	if err := w.depart(name); err != nil {
 		return err
 	}
-	if err := w.space.Release(filepath.Join(w.containers(), name, "vgpu")); err != nil {
+	if err := w.space.Release(filepath.Join(w.containers(), name, sharedName)); err != nil {
 		return err
 	}
 	return w.files.Remove(filepath.Join(w.containers(), name))
 }
 
-// Abandon takes every mount away without touching the containers that have it, for a host that nobody
-// will look after any more.
+// Abandon unmounts everything on a host that nobody will look after any more. Containers that run keep
+// what they have mounted.
 func (w *Writer) Abandon() error {
 	names, err := w.files.List(w.containers())
 	if err != nil {
@@ -214,7 +209,7 @@ func (w *Writer) Abandon() error {
 	}
 	failed := []error{w.space.Detach(w.neighbours())}
 	for _, name := range names {
-		failed = append(failed, w.space.Detach(filepath.Join(w.containers(), name, "vgpu")))
+		failed = append(failed, w.space.Detach(filepath.Join(w.containers(), name, sharedName)))
 	}
 	return errors.Join(failed...)
 }
