@@ -114,7 +114,7 @@ func backendRules(backends []string) []rule {
 			Name: "the vocabulary of the node halves knows the domain and no backend",
 			Why:  "every node half speaks it",
 			Breaks: func(from, to string) bool {
-				host := from == "deviceshare/sharing/nodeapi/hostnode" && (to == "golang.org/x/sys/unix" || to == "github.com/moby/sys/mountinfo")
+				host := under("sharing/nodeapi/hostnode")(from) && (to == "golang.org/x/sys/unix" || to == "github.com/moby/sys/mountinfo")
 				return vocabulary(from) && !standard(to) && to != "deviceshare/sharing" && !vocabulary(to) && !host
 			},
 			Example: [2]string{"deviceshare/sharing/nodeapi", "deviceshare/" + backends[0]},

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"deviceshare/sharing/nodeapi/hostnode/hostnodetest"
 )
 
 func TestWritingReplacesAFileWithoutTouchingWhoHasItOpen(t *testing.T) {
@@ -145,7 +144,7 @@ func TestALeaseOnAFileIsToldAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Close()
-	lease(t, holder)
+	hostnodetest.Lease(t, holder)
 	if _, err := (OS{}).Read(path); !errors.Is(err, ErrLeased) {
 		t.Errorf("reading is answered with %v", err)
 	}
@@ -154,15 +153,5 @@ func TestALeaseOnAFileIsToldAtOnce(t *testing.T) {
 	}
 	if got, err := (OS{}).Read(path); err != nil || string(got) != "y" {
 		t.Errorf("what took its place reads %q (%v)", got, err)
-	}
-}
-
-// lease takes a lease for writing on a file, as root in a container can.
-func lease(t *testing.T, file *os.File) {
-	t.Helper()
-	signal.Ignore(syscall.SIGIO) // how the kernel asks for it back
-	t.Cleanup(func() { signal.Reset(syscall.SIGIO) })
-	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		t.Skipf("this file system knows no leases: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi/hostnode/hostnodetest"
 )
 
 // put puts a file and looks at it.
@@ -139,7 +140,7 @@ func TestALeaseOnAFileOfAShelfHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	lease(t, file)
+	hostnodetest.Lease(t, file)
 	put(t, dir, "leased", "y", 0o444)
 	if err := (Tmpfs{}).Drop(dir, "leased"); err != nil {
 		t.Error(err)

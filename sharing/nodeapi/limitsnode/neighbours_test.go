@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -18,11 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/hostnode/hostnodetest"
 	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
@@ -212,7 +210,7 @@ func TestALeaseOnWhatItReadsHoldsUpNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		lease(t, file)
+		hostnodetest.Lease(t, file)
 	}
 	begin := time.Now()
 	if _, err := w.Write(context.Background(), c); err != nil {
@@ -220,15 +218,5 @@ func TestALeaseOnWhatItReadsHoldsUpNobody(t *testing.T) {
 	}
 	if took := time.Since(begin); took > 20*time.Second { // lease-break-time is 45 s
 		t.Errorf("it took %s", took)
-	}
-}
-
-// lease takes a lease for writing on a file, as root in a container can.
-func lease(t *testing.T, file *os.File) {
-	t.Helper()
-	signal.Ignore(syscall.SIGIO) // how the kernel asks for it back
-	t.Cleanup(func() { signal.Reset(syscall.SIGIO) })
-	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		t.Skipf("this file system knows no leases: %v", err)
 	}
 }
