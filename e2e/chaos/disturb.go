@@ -26,10 +26,9 @@ type Disturber struct {
 	user    *user.User
 	proc    procfs.FS
 	random  *rand.Rand // which of several replicas
-	// spared is until when a component that was killed is left alone, so that it gets to do
-	// something between two deaths.
+	// spared is until when a target is not killed, so that it gets to do something between two
+	// deaths.
 	spared map[string]time.Time
-	killed map[string]time.Time // the last time
 
 	ends sync.WaitGroup
 	mu   sync.Mutex
@@ -43,7 +42,7 @@ func NewDisturber(c *sandbox.Cluster, u *user.User, seed uint64) (*Disturber, er
 		return nil, fmt.Errorf("look at the machine's processes: %w", err)
 	}
 	return &Disturber{cluster: c, user: u, proc: proc, random: rand.New(rand.NewPCG(seed, 1<<63)),
-		spared: map[string]time.Time{}, killed: map[string]time.Time{}, busy: map[string]bool{}}, nil
+		spared: map[string]time.Time{}, busy: map[string]bool{}}, nil
 }
 
 // Do carries out an event. It reports whether it did: a component may just not run.
@@ -78,28 +77,36 @@ func (d *Disturber) Do(ctx context.Context, e Event) (bool, error) {
 
 // kill kills a component, unless it was killed just before.
 func (d *Disturber) kill(ctx context.Context, e Event) (bool, error) {
-	if time.Now().Before(d.spared[e.Target]) || d.isBesideItsRuntime(e.Target) {
+	if time.Now().Before(d.spared[e.Target]) {
 		return false, nil
 	}
 	did, err := d.signal(ctx, e.Target, syscall.SIGKILL)
-	if did {
-		d.spared[e.Target], d.killed[e.Target] = time.Now().Add(e.Spare), time.Now()
+	if !did || err != nil {
+		return did, err
 	}
-	if component, isInPods := components[e.Target]; did && e.Soon && isInPods {
+	d.spare(e.Target, e.Spare)
+	switch e.Target {
+	case sandbox.Kubelet:
+		d.spare(sandbox.Containerd, apart)
+	case sandbox.Containerd:
+		d.spare(sandbox.Kubelet, apart)
+	}
+	if component, isInPods := components[e.Target]; e.Soon && isInPods {
 		d.ends.Go(func() { d.hurry(ctx, component) })
 	}
-	return did, err
+	return true, nil
 }
 
-// apart is how long containerd and the kubelet are left alone after the other one was killed.
-const apart = 5 * time.Second
-
-// isBesideItsRuntime reports that containerd and the kubelet would be away at the same time. A kubelet
+// apart is how long the kubelet and containerd are spared after the other one was killed. A kubelet
 // that starts without a container runtime takes pods that run for new ones, and refuses those that
 // it comes upon before their device plugin has registered (kubernetes#118559).
-func (d *Disturber) isBesideItsRuntime(target string) bool {
-	other := map[string]string{sandbox.Kubelet: sandbox.Containerd, sandbox.Containerd: sandbox.Kubelet}[target]
-	return other != "" && time.Since(d.killed[other]) < apart
+const apart = 5 * time.Second
+
+// spare leaves a target alone for so long, or longer where that was said before.
+func (d *Disturber) spare(target string, duration time.Duration) {
+	if until := time.Now().Add(duration); until.After(d.spared[target]) {
+		d.spared[target] = until
+	}
 }
 
 // hurry has a component started again soon. It takes a moment until the API server knows of its end.
@@ -145,17 +152,14 @@ func (d *Disturber) mark(key string, busy bool) {
 	d.busy[key] = busy
 }
 
-// programs are the product's, by component.
-var programs = map[string]string{
-	Leader: "deviceshare-scheduler", Standby: "deviceshare-scheduler",
-	sandbox.DevicePlugin: "deviceshare-device-plugin", sandbox.Webhook: "deviceshare-webhook",
-}
-
 // components are the installed ones, by target.
 var components = map[string]string{
 	Leader: sandbox.Scheduler, Standby: sandbox.Scheduler,
 	sandbox.DevicePlugin: sandbox.DevicePlugin, sandbox.Webhook: sandbox.Webhook,
 }
+
+// program is what runs as an installed component.
+func program(component string) string { return "deviceshare-" + component }
 
 // signal sends a signal to one process of a target; false if none runs.
 func (d *Disturber) signal(ctx context.Context, target string, s syscall.Signal) (bool, error) {
@@ -190,7 +194,7 @@ func (d *Disturber) thaw(target string) error {
 // processes are the machine's numbers of a target's processes, of those in pods only some.
 func (d *Disturber) processes(target string, isIt func(member) bool) ([]int, error) {
 	var pids []int
-	program, isInPods := programs[target]
+	component, isInPods := components[target]
 	if !isInPods {
 		for _, c := range d.cluster.Components() {
 			if c.Name == target && c.PID != 0 {
@@ -201,7 +205,7 @@ func (d *Disturber) processes(target string, isIt func(member) bool) ([]int, err
 	}
 	all, err := members(d.proc, d.cluster.Cgroup())
 	for _, m := range all {
-		if m.program == program && isIt(m) {
+		if m.program == program(component) && isIt(m) {
 			pids = append(pids, m.host)
 		}
 	}
@@ -228,7 +232,7 @@ func (d *Disturber) cut(ctx context.Context) (pod string, did bool, err error) {
 		return "", false, err
 	}
 	for _, m := range all {
-		if m.program == programs[sandbox.DevicePlugin] {
+		if m.program == program(sandbox.DevicePlugin) {
 			return m.pod, true, d.route(ctx, "add", m)
 		}
 	}
