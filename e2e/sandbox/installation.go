@@ -108,6 +108,19 @@ func (c *Cluster) workloads() []workload {
 	return all
 }
 
+// workload finds a component by name; false where it is none that the chart installs.
+func (c *Cluster) workload(name string) (workload, bool) {
+	if !c.opts.Installed {
+		return workload{}, false
+	}
+	for _, w := range c.workloads() {
+		if w.component == name {
+			return w, true
+		}
+	}
+	return workload{}, false
+}
+
 // TagProduct gives the product's images a further tag, as a registry has a later version. What they
 // hold is the same.
 func (c *Cluster) TagProduct(ctx context.Context, tag string) error {

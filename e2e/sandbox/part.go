@@ -26,12 +26,8 @@ type part interface {
 
 // part returns a component by name; the error lists the names there are.
 func (c *Cluster) part(name string) (part, error) {
-	if c.opts.Installed {
-		for _, w := range c.workloads() {
-			if w.component == name {
-				return w, nil
-			}
-		}
+	if w, isInPods := c.workload(name); isInPods {
+		return w, nil
 	}
 	return c.sup.find(name)
 }

@@ -47,10 +47,8 @@ func (w workload) hurry(ctx context.Context) (did bool, err error) {
 // Hurry has the kubelet start a component again that was killed in its pod, as soon as it may, and
 // reports whether one waited for that.
 func (c *Cluster) Hurry(ctx context.Context, name string) (bool, error) {
-	for _, w := range c.workloads() {
-		if w.component == name {
-			return w.hurry(ctx)
-		}
+	if w, isInPods := c.workload(name); isInPods {
+		return w.hurry(ctx)
 	}
 	return false, fmt.Errorf("hurry %s: it does not run in pods", name)
 }
