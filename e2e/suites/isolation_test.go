@@ -19,16 +19,15 @@ import (
 // succeeds is the proof.
 func testIsolation(t *testing.T, w *world) {
 	ctx, u := w.user(t, "isolation", 3*time.Minute)
-	beyond := []string{"alloc", "900", "expect", "ok", "alloc", "200", "expect", "oom", "free", "alloc", "900", "expect", "ok"}
 	ask := workload.Ask{Number: 1, Memory: 1000}
 	pods := map[string]*corev1.Pod{
 		"neighbour": pod("neighbour").App("main", ask, "alloc", "800", "expect", "ok", "hold", "8", "alloc", "100", "expect", "ok").Build(),
-		"linked":    pod("linked").App("main", ask, append([]string{"via", "link"}, beyond...)...).Build(),
-		"dlsym":     pod("dlsym").App("main", ask, append([]string{"via", "dlsym"}, beyond...)...).Build(),
-		"getproc":   pod("getproc").App("main", ask, append([]string{"via", "getproc"}, beyond...)...).Build(),
+		"linked":    pod("linked").App("main", ask, append([]string{"via", "link"}, heldToShare()...)...).Build(),
+		"dlsym":     pod("dlsym").App("main", ask, append([]string{"via", "dlsym"}, heldToShare()...)...).Build(),
+		"getproc":   pod("getproc").App("main", ask, append([]string{"via", "getproc"}, heldToShare()...)...).Build(),
 		"async":     pod("async").App("main", ask, "alloc-async", "900", "expect", "ok", "alloc-async", "200", "expect", "oom").Build(),
 		"managed":   pod("managed").App("main", ask, "alloc-managed", "900", "expect", "ok", "alloc-managed", "200", "expect", "oom").Build(),
-		"override": pod("override").App("main", ask, beyond...).Edit(func(p *corev1.Pod) {
+		"override": pod("override").App("main", ask, heldToShare()...).Edit(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Env = []corev1.EnvVar{
 				{Name: "CUDA_DEVICE_MEMORY_LIMIT_0", Value: "80000m"}, {Name: "CUDA_DEVICE_MEMORY_LIMIT", Value: "80000m"},
 				{Name: "CUDA_DISABLE_CONTROL", Value: "true"}, {Name: "LD_PRELOAD", Value: ""},

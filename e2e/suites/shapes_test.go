@@ -106,7 +106,5 @@ func (w *world) debugged(ctx context.Context, t *testing.T, u *user.User) {
 	if strings.Contains(log, "nvidia") || strings.Contains(log, "has a device") {
 		t.Errorf("a container that asks for nothing says:\n%s", log)
 	}
-	if p, err := u.WaitRunning(ctx, "debugged"); err != nil || p.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the debugged container does not run on: %v", err)
-	}
+	runsOn(ctx, t, u, "debugged")
 }
