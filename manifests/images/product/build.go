@@ -4,7 +4,6 @@ package product
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -110,8 +109,8 @@ func (b Builder) program(ctx context.Context, p Platform, cc string, product Pro
 // HookFile is NVIDIA's hook for one architecture, once it is built.
 func (b Builder) HookFile(arch string) string { return filepath.Join(b.dir(arch), "bin", hook) }
 
-// hook compiles NVIDIA's hook, of the version that this module names. It runs on hosts with any C
-// library, or with none, so it has its own in it.
+// hook compiles NVIDIA's hook, of the version that this module names. The host runs it, which may
+// have any C library or none, so its own is in it.
 func (b Builder) hook(ctx context.Context, p Platform, cc string) error {
 	env := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
 	return run(ctx, filepath.Join(b.Repo, "manifests/images"), env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo",
@@ -121,15 +120,7 @@ func (b Builder) hook(ctx context.Context, p Platform, cc string) error {
 // library compiles libvgpu.so and the same under the names of the driver's libraries.
 func (b Builder) library(ctx context.Context, p Platform, cc string) error {
 	source, built := filepath.Join(b.Repo, "hami-core"), filepath.Join(b.dir(p.Arch), "hami-core")
-	flags := []string{"CC=" + cc, "LDFLAGS=-s", "CFLAGS=-O3 -ffile-prefix-map=" + source + "=."}
-	// make knows what is older than its source, and not what was made with other flags.
-	stamp, text := filepath.Join(built, "flags"), strings.Join(flags, "\n")
-	if before, err := os.ReadFile(stamp); err != nil || string(before) != text {
-		if err := errors.Join(os.RemoveAll(built), os.MkdirAll(built, 0o755), os.WriteFile(stamp, []byte(text), 0o644)); err != nil {
-			return fmt.Errorf("build libvgpu.so for %s: %w", p.Arch, err)
-		}
-	}
-	return run(ctx, source, nil, "make", append([]string{"B=" + built}, flags...)...)
+	return run(ctx, source, nil, "make", "B="+built, "CC="+cc, "LDFLAGS=-s", "CFLAGS=-O3 -ffile-prefix-map="+source+"=.")
 }
 
 // base gathers the files of Debian packages that the device plugin needs.
