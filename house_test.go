@@ -13,13 +13,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // The hard limits of the house rules. The usual sizes are half of them.
 const (
-	maxFunctionLines = 80
-	maxFileLines     = 500
-	licence          = "// SPDX-License-Identifier: Apache-2.0"
+	maxFunctionLines  = 80
+	maxFileLines      = 500
+	maxCommentColumns = 100 // a tab is 4
+	licence           = "// SPDX-License-Identifier: Apache-2.0"
 )
 
 func TestEveryPackageHasADocComment(t *testing.T) {
@@ -55,6 +57,7 @@ func TestTheHouseRulesCatchViolations(t *testing.T) {
 		"lines long":               licence + "\npackage x\nfunc f() {\n" + long + "}\n",
 		"file has":                 licence + "\npackage x\n" + strings.Repeat("// x\n", maxFileLines),
 		"is not a name of a thing": licence + "\npackage utils\n",
+		"comment of line 2":        licence + "\n\t// " + strings.Repeat("x", maxCommentColumns-6) + "\npackage x\n",
 	}
 	for want, src := range cases {
 		if got := inspect("x.go", src); !slices.ContainsFunc(got, func(p string) bool { return strings.Contains(p, want) }) {
@@ -96,6 +99,12 @@ func inspect(name, src string) []string {
 	}
 	if n := strings.Count(src, "\n"); n > maxFileLines {
 		report("file has %d lines, more than %d: split it by what is decided", n, maxFileLines)
+	}
+	for i, line := range strings.Split(src, "\n") {
+		columns := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
+		if columns > maxCommentColumns && strings.HasPrefix(strings.TrimSpace(line), "// ") {
+			report("the comment of line %d is wider than %d columns", i+1, maxCommentColumns)
+		}
 	}
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, name, src, parser.ParseComments)

@@ -54,9 +54,9 @@ type GuardConfig struct {
 }
 
 // Guard ends containers of which a process uses a device past its share. libvgpu.so holds a process
-// to the share only if the loader has read /etc/ld.so.preload: static programs and those for musl have
-// all of the device. So the guard asks the driver who uses a device, which nobody can hide from, and
-// looks whether the library is in that process.
+// to the share only if the loader has read /etc/ld.so.preload: static programs and those for musl
+// have all of the device. So the guard asks the driver who uses a device, which nobody can hide
+// from, and looks whether the library is in that process.
 type Guard struct {
 	cfg  GuardConfig
 	seen map[process]int // in how many looks in a row it had a device and no library

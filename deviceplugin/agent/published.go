@@ -21,7 +21,8 @@ import (
 )
 
 // Counted implements legacy.Devices: the devices as the kubelet counts them, false before the first
-// scan. It counts those that do not work as well (docs/adr/0020-the-kubelet-counts-broken-devices.md).
+// scan. It counts those that do not work as well
+// (docs/adr/0020-the-kubelet-counts-broken-devices.md).
 func (a *Agent) Counted() (sharing.Inventory, bool) {
 	s := a.State()
 	return s.Inventory(), s.Scanned()

@@ -46,8 +46,8 @@ type WitnessConfig struct {
 	Ended func(pod *corev1.Pod, container, why string)
 	Look  time.Duration // between looks at containers that have started; 1 s
 	Ask   time.Duration // between questions to the runtime; 10 s
-	// Again is when containers may start again after one had to be ended for which the runtime is to
-	// blame; 1 min.
+	// Again is when containers may start again after one had to be ended for which the runtime is
+	// to blame; 1 min.
 	Again time.Duration
 }
 
@@ -62,8 +62,8 @@ type Witness struct {
 	// untilAgain is until when no container starts because one had to be ended.
 	untilAgain time.Time
 	isTroubled bool
-	// isVouched is whether the runtime said of itself, when it was asked last, that it does what our
-	// specifications say.
+	// isVouched is whether the runtime said of itself, when it was asked last, that it does what
+	// our specifications say.
 	isVouched bool
 }
 
@@ -207,8 +207,9 @@ func (w *Witness) look(pod *corev1.Pod, container string, e expected) (sight, st
 	return seen, id
 }
 
-// sure is in how many looks a container, or a process, has to be seen without what it should have: one
-// that the runtime is just bringing into a container has the host's mounts and files for a moment.
+// sure is in how many looks a container, or a process, has to be seen without what it should have:
+// one that the runtime is just bringing into a container has the host's mounts and files for a
+// moment.
 const sure = 2
 
 // What is said of a container that has nothing, and of its node if it is to blame.
@@ -220,7 +221,8 @@ const (
 )
 
 // bare takes in that a container was seen without what it was given. Where the runtime vouches for
-// itself this container alone is to blame: else whoever may name a RuntimeClass could stop the node.
+// itself this container alone is to blame: else whoever may name a RuntimeClass could stop the
+// node.
 func (w *Witness) bare(pod *corev1.Pod, key containerKey, e expected, id string) {
 	again := e
 	again.bare++

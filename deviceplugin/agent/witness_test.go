@@ -223,8 +223,8 @@ func TestARuntimeIsTrustedAgain(t *testing.T) {
 }
 
 // TestTheWitnessInRandomOrders starts, ends and looks at containers in random orders, of which some
-// have what they were given. Those that have are never ended, however late their status arrives, and
-// none that does not have it outlives two looks at a status that says it runs.
+// have what they were given. Those that have are never ended, however late their status arrives,
+// and none that does not have it outlives two looks at a status that says it runs.
 func TestTheWitnessInRandomOrders(t *testing.T) {
 	for seed := range uint64(300) {
 		w := newWitnessed(0)

@@ -26,8 +26,8 @@ type Options struct {
 	DriverRoot, SeenRoot string
 	// NVML is the path of the driver's library; empty looks for it.
 	NVML string
-	// HookPath is nvidia-cdi-hook, as the container runtime sees it; "" is the one of the image, see
-	// CarryHook.
+	// HookPath is nvidia-cdi-hook, as the container runtime sees it; "" is the one of the image,
+	// see CarryHook.
 	HookPath string
 	// MIGMinors is the driver's table of numbers of capability nodes, and CapsRoot the
 	// host's directory of them.
@@ -119,9 +119,9 @@ func (o *Options) files() ([]DriverFile, error) {
 // hook is NVIDIA's program that prepares a container for the driver's files.
 const hook = "nvidia-cdi-hook"
 
-// CarryHook copies the hook from a directory of the image to one that the container runtime sees under
-// the same path, unless one of the host is named: specifications and hook are of one version then.
-// The container runtime would run an old one beside new specifications, or none at all.
+// CarryHook copies the hook from a directory of the image to one that the container runtime sees
+// under the same path, unless one of the host is named: specifications and hook are of one version
+// then. The container runtime would run an old one beside new specifications, or none at all.
 func (o *Options) CarryHook(files hostnode.Files, from, to string) error {
 	if o.Edits != "nvcdi" || o.HookPath != "" {
 		return nil

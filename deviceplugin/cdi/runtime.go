@@ -28,7 +28,8 @@ type Runtime struct {
 	Specs string
 	// Sockets are where it may listen, as the host names them; the first that exists is asked.
 	Sockets []string
-	// Root is the root of the host. That of its first process is within reach of whoever may see it.
+	// Root is the root of the host. That of its first process is within reach of whoever may see
+	// it.
 	Root string
 	// Patience is how long an answer may take.
 	Patience time.Duration
@@ -64,8 +65,8 @@ func (r *Runtime) Check() []error {
 }
 
 // Ignores says why the runtime starts containers without what our specifications bring; empty if it
-// vouches that it does not. It is ErrRuntimeSilent if that cannot be known, and another error if the
-// runtime does not answer.
+// vouches that it does not. It is ErrRuntimeSilent if that cannot be known, and another error if
+// the runtime does not answer.
 func (r Runtime) Ignores(ctx context.Context) (why string, err error) {
 	socket, found := r.socket()
 	if !found {
@@ -97,8 +98,8 @@ func (r Runtime) Ignores(ctx context.Context) (why string, err error) {
 	return "", ErrRuntimeSilent
 }
 
-// alwaysReads is the name of CRI-O. It has read CDI specifications since 1.23 and cannot be told not
-// to.
+// alwaysReads is the name of CRI-O. It has read CDI specifications since 1.23 and cannot be told
+// not to.
 const alwaysReads = "cri-o"
 
 // socket is the first that exists, as this process names it.

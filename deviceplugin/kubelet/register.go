@@ -51,8 +51,8 @@ func (s *Server) register(ctx context.Context, where *place, resource string) er
 }
 
 // awaitKubelet returns when the socket that takes registrations is made anew, when we are to move,
-// or after a while, when it is time to try all the same. A kubelet that has just started refuses the
-// pods that it comes upon before we are registered: no moment may be lost.
+// or after a while, when it is time to try all the same. A kubelet that has just started refuses
+// the pods that it comes upon before we are registered: no moment may be lost.
 func (s *Server) awaitKubelet(ctx context.Context, where *place, watcher *fsnotify.Watcher, while time.Duration) {
 	later := time.After(while)
 	for {

@@ -19,8 +19,8 @@ const (
 	PartPublishing Part = "publishing"
 	// PartAmounts is the legacy way to offer memory and compute.
 	PartAmounts Part = "amounts"
-	// PartRuntime is the container runtime. It is in trouble when containers start without what their
-	// allocations bring: then no container with devices may start.
+	// PartRuntime is the container runtime. It is in trouble when containers start without what
+	// their allocations bring: then no container with devices may start.
 	PartRuntime Part = "runtime"
 )
 

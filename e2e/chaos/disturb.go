@@ -109,7 +109,8 @@ func (d *Disturber) spare(target string, duration time.Duration) {
 	}
 }
 
-// hurry has a component started again soon. It takes a moment until the API server knows of its end.
+// hurry has a component started again soon. It takes a moment until the API server knows of its
+// end.
 func (d *Disturber) hurry(ctx context.Context, component string) {
 	for range 4 {
 		time.Sleep(500 * time.Millisecond)

@@ -36,8 +36,8 @@ type Event struct {
 	Pause time.Duration
 	// Spare is how long a component that is killed now is not killed again.
 	Spare time.Duration
-	// Soon: what is killed now in a pod comes back within two seconds, as it does the first time. By
-	// itself the kubelet looks again after ten.
+	// Soon: what is killed now in a pod comes back within two seconds, as it does the first time.
+	// By itself the kubelet looks again after ten.
 	Soon bool
 }
 

@@ -48,8 +48,8 @@ func isForgotten(s corev1.ContainerStatus) bool {
 	return s.State.Terminated != nil && s.State.Terminated.Reason == "Unknown" && s.State.Terminated.ExitCode == 255
 }
 
-// isCut recognises a container whose start containerd gave up because the kubelet that wanted it was
-// killed.
+// isCut recognises a container whose start containerd gave up because the kubelet that wanted it
+// was killed.
 func isCut(s corev1.ContainerStatus) bool {
 	end := s.State.Terminated
 	return end != nil && end.Reason == "StartError" && strings.Contains(end.Message, "context canceled")

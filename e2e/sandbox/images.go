@@ -147,8 +147,8 @@ func clientImage(l layout) (image, error) {
 	return img, nil
 }
 
-// otherLoader is a loader that reads no /etc/ld.so.preload, such as musl's: the host's, with another
-// name in that one's place.
+// otherLoader is a loader that reads no /etc/ld.so.preload, such as musl's: the host's, with
+// another name in that one's place.
 func otherLoader(l layout, c *collector) (imageFile, error) {
 	out := imageFile{Path: strings.TrimPrefix(OtherLoader, "/"), Source: l.bin("other-loader"), Mode: 0o755}
 	const preload, nothing = "/etc/ld.so.preload", "/etc/ld.so.nothing"

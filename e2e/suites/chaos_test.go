@@ -20,8 +20,8 @@ const (
 	chaosLanes = 8
 )
 
-// TestChaos breaks each promise that package chaos checks, on purpose, and wants that it is noticed.
-// Then it goes on like the suite.
+// TestChaos breaks each promise that package chaos checks, on purpose, and wants that it is
+// noticed. Then it goes on like the suite.
 func TestChaos(t *testing.T) {
 	if os.Getenv("DEVICESHARE_CHAOS") == "" {
 		t.Skip("needs root and a cluster: run `make sabotage`")
@@ -29,8 +29,8 @@ func TestChaos(t *testing.T) {
 	start(t, sandbox.Options{Installed: true}).run(t, []suite{{"sabotage", testSabotage}, {"chaos", testChaos}})
 }
 
-// testChaos kills, freezes and breaks the parts of the cluster under load, and wants that no promise
-// is broken.
+// testChaos kills, freezes and breaks the parts of the cluster under load, and wants that no
+// promise is broken.
 func testChaos(t *testing.T, w *world) {
 	w.inChaos(t, "before-chaos", func(context.Context, *user.User) {
 		ctx, cancel := context.WithTimeout(context.Background(), slack*10*time.Minute)

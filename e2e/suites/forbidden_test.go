@@ -14,8 +14,8 @@ import (
 	"deviceshare/e2e/sandbox"
 )
 
-// forbidden is what none of the product's accounts may do, as "verb group/resource/subresource": each
-// line alone would give who has the account's token more of the cluster than GPUs.
+// forbidden is what none of the product's accounts may do, as "verb group/resource/subresource":
+// each line alone would give who has the account's token more of the cluster than GPUs.
 const forbidden = `
 create /pods                    update /pods
 create /pods/exec               create /pods/attach

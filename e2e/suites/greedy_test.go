@@ -20,9 +20,9 @@ import (
 // What a container may write of what it is given, in bytes: see docs/adr/0022.
 var writable = map[string]int64{"/tmp/vgpu/junk": 4 << 20, ".demand": 4096}
 
-// Root in a container fills every file of the node that it can write, and takes leases on those that
-// it can read. The node's disk does not notice, other pods start meanwhile, and all of it is gone
-// with the pod.
+// Root in a container fills every file of the node that it can write, and takes leases on those
+// that it can read. The node's disk does not notice, other pods start meanwhile, and all of it is
+// gone with the pod.
 func testGreedyContainer(t *testing.T, w *world) {
 	ctx, u := w.user(t, "greedy", 3*time.Minute)
 	share := workload.Ask{Number: 1, Memory: 1000, Cores: 20}

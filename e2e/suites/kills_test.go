@@ -19,8 +19,8 @@ const (
 	kubeletKillsVariable = "DEVICESHARE_KUBELET_KILLS"
 )
 
-// deadFor is how long the kubelet is away when it was killed. A container that was killed is started
-// again as soon as the kubelet does that.
+// deadFor is how long the kubelet is away when it was killed. A container that was killed is
+// started again as soon as the kubelet does that.
 const deadFor = 200 * time.Millisecond
 
 // Pods keep arriving while the device plugin, and then the kubelet, is killed with SIGKILL at

@@ -15,8 +15,9 @@ import (
 	"deviceshare/e2e/workload"
 )
 
-// The webhook completes what a user left out. A pod that it never saw, and that would wait for ever, is
-// refused when it is created, with the line to add; what controllers make comes when it is back.
+// The webhook completes what a user left out. A pod that it never saw, and that would wait for
+// ever, is refused when it is created, with the line to add; what controllers make comes when it is
+// back.
 func testWebhook(t *testing.T, w *world) {
 	t.Run("completes_number_and_scheduler", func(t *testing.T) {
 		ctx, u := w.user(t, "webhook", time.Minute)

@@ -27,8 +27,8 @@ func testWorlds(t *testing.T, w *world) {
 	t.Run("no_cdi", w.withoutCDI)
 }
 
-// pastTheLibrary is a program that is started by a loader which reads no /etc/ld.so.preload: nothing
-// holds it to its share. It is ended before it has run for long, and so is the next one.
+// pastTheLibrary is a program that is started by a loader which reads no /etc/ld.so.preload:
+// nothing holds it to its share. It is ended before it has run for long, and so is the next one.
 func (w *world) pastTheLibrary(t *testing.T) {
 	ctx, u := w.user(t, "other-loader", 2*time.Minute)
 	ask := workload.Ask{Number: 1, Memory: 1000}
@@ -118,7 +118,8 @@ func (w *world) withoutCDI(t *testing.T) {
 }
 
 // bareOnesAreEnded starts a container that gets nothing, and wants that it is ended, and that
-// NVIDIA's runtime would have given it nothing either. Its program needs no driver, so that it runs.
+// NVIDIA's runtime would have given it nothing either. Its program needs no driver, so that it
+// runs.
 func (w *world) bareOnesAreEnded(ctx context.Context, t *testing.T, u *user.User) {
 	greedy := func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = corev1.RestartPolicyAlways

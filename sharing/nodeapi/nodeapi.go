@@ -116,8 +116,8 @@ type OwnerLister interface {
 // Abandoner is an optional power of a preparer that mounts something on the host.
 type Abandoner interface {
 	Preparer
-	// Abandon takes away what is mounted, on a host that nobody will look after any more. Containers
-	// that run keep what they have. It may be repeated.
+	// Abandon takes away what is mounted, on a host that nobody will look after any more.
+	// Containers that run keep what they have. It may be repeated.
 	Abandon() error
 }
 

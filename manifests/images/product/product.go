@@ -80,8 +80,8 @@ var libraries = map[string]string{
 	"libnvidia-ml.so.1": "opt/deviceshare/standin/libnvidia-ml.so.1",
 }
 
-// hook is NVIDIA's program that the CDI specifications have containers started with. The device plugin
-// brings it to the host, so that specifications and hook are of one version.
+// hook is NVIDIA's program that the CDI specifications have containers started with. The device
+// plugin brings it to the host, so that specifications and hook are of one version.
 const hook = "nvidia-cdi-hook"
 
 // OwnFiles are the files of the image that are compiled for it: place in the image to file

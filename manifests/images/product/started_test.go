@@ -114,7 +114,8 @@ func requireNoOtherProgram(t *testing.T, root string) {
 	}
 }
 
-// requireLooksForLibraries asks the device plugin where it takes the libraries from: they are there.
+// requireLooksForLibraries asks the device plugin where it takes the libraries from: they are
+// there.
 func requireLooksForLibraries(t *testing.T, root, arch string) {
 	t.Run("finds the library", func(t *testing.T) {
 		out, err := inside(t, root, arch, "/usr/bin/deviceshare-device-plugin", "--help").CombinedOutput()

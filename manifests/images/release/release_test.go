@@ -134,8 +134,8 @@ func TestAChartWithoutAPlaceForTheVersionIsRefused(t *testing.T) {
 	}
 }
 
-// built is what a build leaves: every program, and the hook, is the command of this module, the base has the
-// packages given.
+// built is what a build leaves: every program, and the hook, is the command of this module, the
+// base has the packages given.
 func built(t *testing.T, packages map[string]string) (product.Builder, []product.Written) {
 	t.Helper()
 	b := product.Builder{Work: t.TempDir(), Version: "v9.8.7", Revision: "abc"}

@@ -16,13 +16,14 @@ import (
 )
 
 // A shelf holds small files that containers write while other containers come and go. If its file
-// system had a free page, one container could take it by writing on in its own file, and no file could
-// be made for the next container. So there is none: all files are made with a page each before any
-// container sees the shelf, and the spare ones lie in a directory that no container sees. To put a
-// file is to rename a spare one and to overwrite it. To drop one is to rename it back.
+// system had a free page, one container could take it by writing on in its own file, and no file
+// could be made for the next container. So there is none: all files are made with a page each
+// before any container sees the shelf, and the spare ones lie in a directory that no container
+// sees. To put a file is to rename a spare one and to overwrite it. To drop one is to rename it
+// back.
 //
-// A container can give up the page of its own file (by truncating it), and another may take that page.
-// The file is then of no use until the shelf is made anew.
+// A container can give up the page of its own file (by truncating it), and another may take that
+// page. The file is then of no use until the shelf is made anew.
 
 // shelfFiles is how many files there are, and pages: more than a kubelet has containers.
 const shelfFiles = 512

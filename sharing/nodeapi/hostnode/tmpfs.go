@@ -33,9 +33,11 @@ type Space interface {
 	// which the container runtime sees too. One that it has already is kept with
 	// what is in it. An error is a host where that is not possible.
 	Limit(dir string, b Bound) error
-	// Release undoes Limit, and removes what is in the directory. One that is not there is no mistake.
+	// Release undoes Limit, and removes what is in the directory. One that is not there is no
+	// mistake.
 	Release(dir string) error
-	// Detach undoes Limit on the host. Containers that have the directory mounted keep it with its files.
+	// Detach undoes Limit on the host. Containers that have the directory mounted keep it with its
+	// files.
 	Detach(dir string) error
 	// Put writes a file of a shelf: a directory that is made with a fixed number of files, which
 	// cannot grow. Shown says where they are. The content is a page at most. One call at a time may

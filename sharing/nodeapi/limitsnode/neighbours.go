@@ -57,8 +57,8 @@ func entitlement(c *nodeapi.Claim) string {
 }
 
 // introduce makes a claim's files among those of its neighbours and returns the mounts, none where
-// there are more containers than files: then it neither lends nor borrows. A container can write its
-// own demand only, so it can lie about nobody else.
+// there are more containers than files: then it neither lends nor borrows. A container can write
+// its own demand only, so it can lie about nobody else.
 func (w *Writer) introduce(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	if !holdsCompute(c) {
 		return nil, nil

@@ -157,7 +157,8 @@ func TestAGreedyNeighbourKeepsNobodyFromStarting(t *testing.T) {
 	writing.Wait()
 }
 
-// An uninstallation takes the mounts away; who has a file open, as a container does, goes on with it.
+// An uninstallation takes the mounts away; who has a file open, as a container does, goes on with
+// it.
 func TestAContainerGoesOnWhereItsMountsAreAbandoned(t *testing.T) {
 	w, c := onTmpfs(t), share("uid")
 	in, err := w.Write(context.Background(), c)

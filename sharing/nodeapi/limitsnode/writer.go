@@ -89,8 +89,8 @@ func (w *Writer) Write(ctx context.Context, c *nodeapi.Claim) (in nodeapi.Inject
 	return in, nil
 }
 
-// The directory that the processes of a container share, and what they may put there: the region has
-// 2 MB. More would be the node's memory.
+// The directory that the processes of a container share, and what they may put there: the region
+// has 2 MB. More would be the node's memory.
 const (
 	sharedName = "vgpu"
 	sharedSize = 4 * sharing.MiB
@@ -200,8 +200,8 @@ func (w *Writer) remove(name string) error {
 	return w.files.Remove(filepath.Join(w.containers(), name))
 }
 
-// Abandon unmounts everything on a host that nobody will look after any more. Containers that run keep
-// what they have mounted.
+// Abandon unmounts everything on a host that nobody will look after any more. Containers that run
+// keep what they have mounted.
 func (w *Writer) Abandon() error {
 	names, err := w.files.List(w.containers())
 	if err != nil {
