@@ -66,6 +66,16 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 	if _, ok := l.blocked[o]; ok {
 		return fmt.Errorf("reserve for owner %s on node %s: holds shares that cannot be read", o, l.inventory.Node)
 	}
+	if err := l.Room(o, p); err != nil {
+		return fmt.Errorf("reserve for owner %s on node %s: %w", o, l.inventory.Node, err)
+	}
+	l.put(o, p)
+	return nil
+}
+
+// Room reports why shares of an owner that holds nothing do not fit beside those of others, or
+// that a device is not in the inventory; nil if they fit. It changes nothing.
+func (l *Ledger) Room(o Owner, p Placement) error {
 	for i := range l.views {
 		v := &l.views[i]
 		if !p.Uses(v.Device.ID) {
@@ -73,17 +83,16 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 		}
 		w := newView(v.Device, appendShares(slices.Clone(v.held), o, &p, v.Device.ID), v.partitioner)
 		if err := w.check(v, o); err != nil {
-			return fmt.Errorf("reserve for owner %s on node %s: %w", o, l.inventory.Node, err)
+			return err
 		}
 	}
 	for i := range p.Containers {
 		for _, s := range p.Containers[i].Shares {
 			if _, ok := l.inventory.Device(s.Device); !ok {
-				return fmt.Errorf("reserve for owner %s on node %s: no device %s", o, l.inventory.Node, s.Device)
+				return fmt.Errorf("no device %s", s.Device)
 			}
 		}
 	}
-	l.put(o, p)
 	return nil
 }
 

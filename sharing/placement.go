@@ -88,6 +88,18 @@ func (p *Placement) Container(name string) (*ContainerShares, bool) {
 	return nil, false
 }
 
+// Meets reports whether two pods hold shares of one device.
+func (p *Placement) Meets(q *Placement) bool {
+	for i := range p.Containers {
+		for j := range p.Containers[i].Shares {
+			if q.Uses(p.Containers[i].Shares[j].Device) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Uses reports whether any container of the pod holds a share of the device.
 func (p *Placement) Uses(id DeviceID) bool {
 	for i := range p.Containers {

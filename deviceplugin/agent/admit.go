@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
@@ -30,8 +32,8 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 	if err != nil {
 		return nodeapi.Claim{}, err
 	}
-	placement, err := decision(pod, state.Inventory(), records, terms)
-	if err != nil {
+	placement, edited, err := entitlement(pod, state.Inventory(), records, terms)
+	if err != nil && !isPrepared(records, c.Name) {
 		return nodeapi.Claim{}, err
 	}
 	unlock, err := k.cfg.Devices.LockWithPatience(ctx, deviceWait, devicesOf(&placement)...)
@@ -42,16 +44,62 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 	if state, err = k.state(); err != nil {
 		return nodeapi.Claim{}, err
 	}
-	ask := node.Ask{Container: c.Name, Slots: len(slots), Placement: placement}
-	admitted, refusal := node.Admit(state, ask, nodeRecords(records))
-	if refusal != nil {
-		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, refused(refusal))
+	if edited != "" {
+		k.cfg.Observer.Edited(pod, edited)
+	}
+	admitted, err := k.decide(ctx, state, node.Ask{
+		Owner: sharing.Owner(pod.UID), Container: c.Name, Slots: len(slots), Placement: placement, Requests: requests(pod, terms),
+	}, len(records) > 0)
+	if err != nil {
+		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
 	cl := claim(pod, c, &admitted, terms)
 	if _, err := k.preparerOf(&cl); err != nil {
 		return nodeapi.Claim{}, err
 	}
 	return cl, k.cfg.Store.Put(k.recorded(&cl, slots))
+}
+
+// decide admits a container or says why not. Pods that another one would take the devices from are
+// asked for past the watch before: the scheduler may have seen their end earlier.
+func (k *Keeper) decide(ctx context.Context, state node.State, a node.Ask, begun bool) (node.Claim, error) {
+	running := k.running()
+	admitted, refusal := node.Admit(state, a, begun, running)
+	if refusal != nil && refusal.Reason == node.DeviceTaken {
+		left, err := k.stillThere(ctx, running, &a)
+		if err != nil {
+			return node.Claim{}, fmt.Errorf("%s; it is not known whether that has ended: %w", refusal.Detail, err)
+		}
+		admitted, refusal = node.Admit(state, a, begun, left)
+	}
+	if refusal != nil {
+		return node.Claim{}, refused(refusal)
+	}
+	return admitted, nil
+}
+
+// askWait is how long the API server may take to say which pods are there.
+const askWait = 5 * time.Second
+
+// stillThere are the pods of which the API server says that they are there. Only those are asked
+// for that have a share of the same devices.
+func (k *Keeper) stillThere(ctx context.Context, running []node.Running, a *node.Ask) (left []node.Running, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	for _, r := range running {
+		if r.Owner == a.Owner || !a.Placement.Meets(&r.Placement) {
+			continue
+		}
+		namespace, name, _ := strings.Cut(r.Pod, "/")
+		over, err := k.ended(ctx, r.Owner, types.NamespacedName{Namespace: namespace, Name: name})
+		if err != nil {
+			return nil, err
+		}
+		if !over {
+			left = append(left, r)
+		}
+	}
+	return left, nil
 }
 
 // refused is a refusal as an error. A final one is *nodeapi.Misplaced, as preparers

@@ -15,6 +15,7 @@ import (
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/podspec/corepod"
+	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
@@ -62,6 +63,39 @@ func decision(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Recor
 		return placement, fmt.Errorf("the scheduler's decision is for node %s, this is %s", placement.Node, inv.Node)
 	}
 	return placement, nil
+}
+
+// entitlement is what the pod holds, see node.Held, and the container of which its annotations say
+// something else than what it got, if there is one. With an error, which is about the
+// annotations, it is what is recorded.
+func entitlement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t Terms) (p sharing.Placement, edited string, err error) {
+	decided, err := decision(pod, inv, records, t)
+	if err != nil {
+		decided = sharing.Placement{Node: inv.Node, GeometryHash: inv.GeometryHash}
+	}
+	refs := containerRefs(pod, t.Names)
+	var order []string
+	var done []node.Prepared
+	for _, ref := range refs {
+		order = append(order, ref.Name)
+		if i := slices.IndexFunc(records, func(r checkpoint.Record) bool { return r.Container == ref.Name }); i >= 0 {
+			done = append(done, node.Prepared{Container: ref.Name, Kind: ref.Kind, Shares: records[i].Shares()})
+		}
+	}
+	p, edited = node.Held(decided, done, order)
+	return p, edited, err
+}
+
+// isPrepared reports whether a container of a pod was prepared before.
+func isPrepared(records []checkpoint.Record, container string) bool {
+	return slices.ContainsFunc(records, func(r checkpoint.Record) bool { return r.Container == container })
+}
+
+// requests is what the pod's containers ask for; nil if that cannot be read.
+func requests(pod *corev1.Pod, t Terms) []sharing.Request {
+	neutral := corepod.Read(pod)
+	asked, _ := request.Read(&neutral, t.Names, t.Factor)
+	return asked.Requests
 }
 
 // claim is what a preparer needs to know of an admitted container.

@@ -93,7 +93,7 @@ func keeperOn(t *testing.T, inv *sharing.Inventory) *Keeper {
 		t.Fatal(err)
 	}
 	return NewKeeper(KeeperConfig{
-		Node: nodeLike{inv}, Devices: &KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{},
+		Node: nodeLike{inv}, Devices: &KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{}, Pods: nobody{},
 		Preparers: []nodeapi.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
 	})
 }

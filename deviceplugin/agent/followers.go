@@ -47,6 +47,9 @@ func (f *Followers) Refused(pod *corev1.Pod, err error) {
 	}
 }
 
+// Edited implements KeeperObserver.
+func (f *Followers) Edited(pod *corev1.Pod, container string) { f.Report.Edited(pod, container) }
+
 // Released implements KeeperObserver: a device may be idle now.
 func (f *Followers) Released(_ sharing.Owner, err error) {
 	f.Metrics.Released(err)

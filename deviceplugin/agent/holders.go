@@ -4,10 +4,10 @@ package agent
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
@@ -16,37 +16,41 @@ import (
 
 // Holders returns who holds a share of the device.
 func (k *Keeper) Holders(id sharing.DeviceID) []node.Holder {
-	records := nodeRecords(k.cfg.Store.All())
-	var running []node.Running
+	return node.HoldersOf(id, nodeRecords(k.cfg.Store.All()), k.running())
+}
+
+// running are the live pods that have shares of this node's devices: those of which a container
+// was prepared, and those of which one has run.
+func (k *Keeper) running() []node.Running {
+	records, names := k.cfg.Store.ByOwner(), k.cfg.Terms.Terms().Names
+	var all []node.Running
 	for owner := range k.cfg.Pods.Live() {
 		pod, live := k.cfg.Pods.Pod(owner)
-		recorded := slices.ContainsFunc(records, func(r node.Record) bool { return r.Owner == owner })
-		if !live || !decided(pod) || !recorded && !Started(pod, k.cfg.Terms.Terms().Names) {
+		if !live || len(records[owner]) == 0 && !(decided(pod) && Started(pod, names)) {
 			continue
 		}
 		r := node.Running{Owner: owner, Pod: pod.Namespace + "/" + pod.Name}
-		placement, err := k.given(pod)
+		var err error
+		r.Placement, err = k.given(pod, records[owner])
 		r.Unreadable = err != nil
-		for i := range placement.Containers {
-			r.Shares = append(r.Shares, placement.Containers[i].Shares...)
-		}
-		running = append(running, r)
+		all = append(all, r)
 	}
-	return node.HoldersOf(id, records, running)
+	return all
 }
 
-// given is the decision about a pod of which a container has started. Legacy text
+// given is what a pod holds of which a container has started. Legacy text
 // names no mode. For a pod with a record it is that of the record; without one
 // another device plugin started the pod, the device may have been given another
-// mode since, and the shares are of mode "".
-func (k *Keeper) given(pod *corev1.Pod) (sharing.Placement, error) {
-	terms, records := k.cfg.Terms.Terms(), k.cfg.Store.Of(sharing.Owner(pod.UID))
+// mode since, and the shares are of mode "". With an error it is what is recorded.
+func (k *Keeper) given(pod *corev1.Pod, records []checkpoint.Record) (sharing.Placement, error) {
+	terms := k.cfg.Terms.Terms()
 	if len(records) > 0 || pod.Annotations[wire.PodPlacement] != "" {
 		state, err := k.state()
 		if err != nil {
 			return sharing.Placement{}, err
 		}
-		return decision(pod, state.Inventory(), records, terms)
+		placement, _, err := entitlement(pod, state.Inventory(), records, terms)
+		return placement, err
 	}
 	placement, _, err := wire.ReadPlacement(pod.Annotations, containerRefs(pod, terms.Names), nil, terms.Factor)
 	if err != nil {

@@ -79,6 +79,9 @@ type KeeperObserver interface {
 	// Refused is told about a start that was refused; pod is nil when it is not
 	// known whose it was.
 	Refused(pod *corev1.Pod, err error)
+	// Edited is told about a start of a pod whose annotations say, about a container that was
+	// prepared before, something else than what it got.
+	Edited(pod *corev1.Pod, container string)
 	Released(owner sharing.Owner, err error)
 }
 
@@ -88,6 +91,7 @@ type unobserved struct{}
 func (unobserved) Allocated()                                         {}
 func (unobserved) Prepared(*corev1.Pod, nodeapi.Claim, time.Duration) {}
 func (unobserved) Refused(*corev1.Pod, error)                         {}
+func (unobserved) Edited(*corev1.Pod, string)                         {}
 func (unobserved) Released(sharing.Owner, error)                      {}
 
 // Keeper carries one allocation from the kubelet's first call to the end of its pod:

@@ -180,6 +180,11 @@ func (k *Keeper) gone(ctx context.Context, o sharing.Owner, name types.Namespace
 		known := slices.ContainsFunc(held, func(h kubelet.Held) bool { return h.Owner == o })
 		return heldKnown && !known, nil
 	}
+	return k.ended(ctx, o, name)
+}
+
+// ended asks the API server whether a pod is gone or has run to its end.
+func (k *Keeper) ended(ctx context.Context, o sharing.Owner, name types.NamespacedName) (bool, error) {
 	pod, err := k.cfg.Pods.Fetch(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return true, nil

@@ -150,6 +150,13 @@ func (r *Reporter) Refused(pod *corev1.Pod, err error) {
 	r.recorder.Event(pod, corev1.EventTypeWarning, "DevicePrepareFailed", short(err.Error()))
 }
 
+// Edited reports annotations that somebody has changed since a container began.
+func (r *Reporter) Edited(pod *corev1.Pod, container string) {
+	klog.InfoS("the annotations give a container something else than it has; it keeps what it has", "pod", klog.KObj(pod), "container", container)
+	r.recorder.Eventf(pod, corev1.EventTypeWarning, "DevicePlacementEdited",
+		"the pod's annotations give container %s something else than it got when it began; it keeps what it got", container)
+}
+
 // Unenforced reports a container that was ended because it had nothing of what it was given.
 func (r *Reporter) Unenforced(pod *corev1.Pod, container, why string) {
 	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceInjectionIgnored", short(fmt.Sprintf("container %s was ended: %s", container, why)))

@@ -52,7 +52,7 @@ func (b *bench) draft(name string, asks ...ask) *corev1.Pod {
 			}
 			got := sharing.ContainerShares{Container: a.name, Kind: a.kind}
 			for _, d := range a.devices {
-				got.Shares = append(got.Shares, sharing.Share{Device: inv.Devices[d].ID, Mode: b.mode, Memory: sharing.MiBs(a.mib), Cores: 20, Partition: a.part})
+				got.Shares = append(got.Shares, sharing.Share{Device: inv.Devices[d].ID, Mode: b.mode, Memory: sharing.MiBs(a.mib), Cores: 2, Partition: a.part})
 			}
 			placement.Containers = append(placement.Containers, got)
 		}

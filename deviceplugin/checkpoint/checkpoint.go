@@ -35,6 +35,20 @@ type Record struct {
 	Devices   []DeviceAndShare `json:"devices"`
 }
 
+// Shares is what the allocation has of each device. What its partitions are called in a
+// configuration is not written down.
+func (r *Record) Shares() []sharing.Share {
+	out := make([]sharing.Share, 0, len(r.Devices))
+	for i := range r.Devices {
+		d := &r.Devices[i]
+		out = append(out, sharing.Share{
+			Device: d.Device, Mode: r.Mode, Memory: d.Memory, Cores: d.Cores, Whole: d.Whole,
+			Partition: sharing.Partition{Profile: d.Partition.Profile, Start: d.Partition.Start, Size: d.Partition.Size},
+		})
+	}
+	return out
+}
+
 // IsLimited reports whether libvgpu.so holds the container to its share of the device at an index.
 func (r *Record) IsLimited(i int) bool {
 	return (r.Mode == sharing.HAMiCore || r.Mode == sharing.MPS) && !r.Devices[i].Whole
@@ -50,7 +64,7 @@ func (r *Record) HasLimits() bool {
 	return false
 }
 
-// DeviceAndShare is one share, for people and metrics.
+// DeviceAndShare is one share, and what a container that starts again gets.
 type DeviceAndShare struct {
 	Device sharing.DeviceID `json:"device"`
 	Memory sharing.Bytes    `json:"memory"` // bytes

@@ -144,6 +144,15 @@ func (s *Store) All() []Record {
 	return slices.SortedFunc(maps.Values(s.records), func(a, b Record) int { return strings.Compare(a.ID, b.ID) })
 }
 
+// ByOwner returns all records by their owners.
+func (s *Store) ByOwner() map[sharing.Owner][]Record {
+	out := map[sharing.Owner][]Record{}
+	for _, r := range s.All() {
+		out[r.Owner] = append(out[r.Owner], r)
+	}
+	return out
+}
+
 func equal(a, b Record) bool {
 	return a.ID == b.ID && a.Owner == b.Owner && a.Namespace == b.Namespace && a.Pod == b.Pod &&
 		a.Container == b.Container && a.Mode == b.Mode && slices.Equal(a.Slots, b.Slots) && slices.Equal(a.Devices, b.Devices)

@@ -10,13 +10,16 @@ import (
 	"deviceshare/sharing/nodeapi"
 )
 
-// Ask is a container that is about to start, as the kubelet and the scheduler
+// Ask is a container that is about to start, as the kubelet, its spec and the scheduler
 // describe it.
 type Ask struct {
+	Owner     sharing.Owner
 	Container string
 	Slots     int // of the kubelet's resource that it holds
-	// Placement is the scheduler's decision for its pod.
+	// Placement is what its pod holds: see Held.
 	Placement sharing.Placement
+	// Requests is what the containers of its pod ask for; nil if that cannot be read.
+	Requests []sharing.Request
 }
 
 // Claim is what a container may start with: its shares with the devices they are
@@ -54,6 +57,12 @@ const (
 	NotReady
 	// NotEnforced: the container might start without its devices and limits.
 	NotEnforced
+	// OtherAmounts: the pod was given more than it asks for.
+	OtherAmounts
+	// PlacementWrong: the pod was given more than the devices have, or some of it twice.
+	PlacementWrong
+	// DeviceTaken: the pod was given what another one has.
+	DeviceTaken
 	refusalReasons = iota
 )
 
@@ -61,7 +70,7 @@ const (
 func (r RefusalReason) String() string {
 	return [refusalReasons]string{
 		"NothingGiven", "OtherCount", "UnknownDevice", "MixedModes", "ModeUnserved", "DeviceBroken",
-		"NoNewPods", "OtherMode", "OtherGeometries", "NotReady", "NotEnforced",
+		"NoNewPods", "OtherMode", "OtherGeometries", "NotReady", "NotEnforced", "OtherAmounts", "PlacementWrong", "DeviceTaken",
 	}[r]
 }
 
@@ -73,17 +82,24 @@ type Refusal struct {
 }
 
 // IsFinal reports that trying again does not help: the pod must be placed anew.
-func (r *Refusal) IsFinal() bool { return r.Reason == OtherMode || r.Reason == OtherGeometries }
+func (r *Refusal) IsFinal() bool {
+	switch r.Reason {
+	case OtherMode, OtherGeometries, OtherAmounts, DeviceTaken:
+		return true
+	}
+	return false
+}
 
 func refuse(r RefusalReason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: r, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Admit decides whether a container may start, and with what. records are those of
-// its pod: a pod that has any holds everything it was given, in the modes and
+// Admit decides whether a container may start, and with what. A pod that has begun, of
+// which a container was prepared, holds everything it was given, in the modes and
 // places it was given, and starts its containers whatever the administrator has
-// edited since. Exactly one of the results is set.
-func Admit(s State, a Ask, records []Record) (Claim, *Refusal) {
+// edited since. running are the pods that have shares of this node's devices. Exactly
+// one of the results is set.
+func Admit(s State, a Ask, begun bool, running []Running) (Claim, *Refusal) {
 	claim, no := ClaimOf(s, a)
 	if no != nil {
 		return Claim{}, no
@@ -93,11 +109,8 @@ func Admit(s State, a Ask, records []Record) (Claim, *Refusal) {
 			return Claim{}, no
 		}
 	}
-	if len(records) == 0 {
-		if why, is := s.ConfigUnknown(); is {
-			return Claim{}, refuse(NoNewPods, "no container of a new pod starts now: %s", why)
-		}
-		if no := s.requireCurrent(&a.Placement); no != nil {
+	if !begun {
+		if no := s.requireNew(&a, running); no != nil {
 			return Claim{}, no
 		}
 	}
@@ -148,8 +161,22 @@ func (s State) requireWorking(d *sharing.Device) *Refusal {
 	return refuse(DeviceBroken, "device %s (index %d) is broken (%s); the container starts when it works again", d.ID, d.Index, c.Detail)
 }
 
-// requireCurrent makes the checks that only a pod meets of which nothing has
-// started. All of the placement is looked at, so that a pod is not refused half way.
+// requireNew makes the checks that only a pod meets of which nothing has started. All of
+// the placement is looked at, so that a pod is not refused half way.
+func (s State) requireNew(a *Ask, running []Running) *Refusal {
+	if why, is := s.ConfigUnknown(); is {
+		return refuse(NoNewPods, "no container of a new pod starts now: %s", why)
+	}
+	if no := s.requireCurrent(&a.Placement); no != nil {
+		return no
+	}
+	if no := s.requireAsked(a); no != nil {
+		return no
+	}
+	return s.requireRoom(a, running)
+}
+
+// requireCurrent refuses a pod whose devices are not what they were when it was placed.
 func (s State) requireCurrent(p *sharing.Placement) *Refusal {
 	inv := s.Inventory()
 	for i := range p.Containers {

@@ -4,6 +4,7 @@ package node
 
 import (
 	"slices"
+	"strings"
 
 	"deviceshare/sharing"
 )
@@ -33,8 +34,55 @@ type Running struct {
 	Pod   string // namespace/name
 	// Unreadable: what it was given cannot be read. It may be on any device.
 	Unreadable bool
-	// Shares is what all its containers were given. A mode that is not known is "".
-	Shares []sharing.Share
+	// Placement is what all its containers were given: see Held. A mode that is not known
+	// is "".
+	Placement sharing.Placement
+}
+
+// Prepared is a container that was prepared: its place in the pod, and the shares that it got.
+type Prepared struct {
+	Container string
+	Kind      sharing.ContainerKind
+	Shares    []sharing.Share
+}
+
+// Held is what a pod holds: of containers that were prepared what they got then, whatever its
+// annotations say by now, and of the others what the scheduler decided. order is the names of
+// its containers as in its spec. edited names a container of which the annotations say something
+// else than what it got, if there is one.
+func Held(decided sharing.Placement, prepared []Prepared, order []string) (held sharing.Placement, edited string) {
+	held = decided
+	held.Containers = nil
+	for _, name := range order {
+		given, isGiven := decided.Container(name)
+		at := slices.IndexFunc(prepared, func(p Prepared) bool { return p.Container == name })
+		switch {
+		case isGiven && (at < 0 || sameShares(given.Shares, prepared[at].Shares)):
+			held.Containers = append(held.Containers, *given)
+		case at >= 0:
+			p := &prepared[at]
+			held.Containers = append(held.Containers, sharing.ContainerShares{Container: name, Kind: p.Kind, Shares: p.Shares})
+			edited = name
+		}
+	}
+	for i := range decided.Containers {
+		if c := &decided.Containers[i]; !slices.Contains(order, c.Container) {
+			held.Containers = append(held.Containers, *c)
+		}
+	}
+	return held, edited
+}
+
+// sameShares reports whether a container gets the same by two lists, each of different
+// devices. What a partition is called in a configuration is no part of it.
+func sameShares(a, b []sharing.Share) bool {
+	byDevice := func(s, t sharing.Share) int { return strings.Compare(string(s.Device), string(t.Device)) }
+	return slices.EqualFunc(slices.SortedFunc(slices.Values(a), byDevice), slices.SortedFunc(slices.Values(b), byDevice),
+		func(s, t sharing.Share) bool {
+			samePlace := s.Partition.Same(t.Partition)
+			s.Partition, t.Partition = sharing.Partition{}, sharing.Partition{}
+			return samePlace && s == t
+		})
 }
 
 // HoldersOf returns who holds a share of the device. A pod of which any container
@@ -60,9 +108,11 @@ func HoldersOf(id sharing.DeviceID, records []Record, running []Running) []Holde
 		if p.Unreadable && !recorded[p.Owner] {
 			add(Holder{Owner: p.Owner, Pod: p.Pod})
 		}
-		for i := range p.Shares {
-			if p.Shares[i].Device == id {
-				add(Holder{p.Owner, p.Pod, p.Shares[i].Mode})
+		for i := range p.Placement.Containers {
+			for _, s := range p.Placement.Containers[i].Shares {
+				if s.Device == id {
+					add(Holder{p.Owner, p.Pod, s.Mode})
+				}
 			}
 		}
 	}

@@ -10,13 +10,18 @@ import (
 	"deviceshare/sharing"
 )
 
+// of is the placement of a pod with one container.
+func of(shares ...sharing.Share) sharing.Placement {
+	return sharing.Placement{Containers: []sharing.ContainerShares{{Container: "main", Shares: shares}}}
+}
+
 func TestWhoHoldsAShareOfADevice(t *testing.T) {
 	const mps, mig = sharing.MPS, sharing.MIG
 	record := func(owner sharing.Owner, mode sharing.Mode, devices ...sharing.DeviceID) node.Record {
 		return node.Record{Owner: owner, Pod: "ns/" + string(owner), Mode: mode, Devices: devices}
 	}
 	running := func(owner sharing.Owner, shares ...sharing.Share) node.Running {
-		return node.Running{Owner: owner, Pod: "ns/" + string(owner), Shares: shares}
+		return node.Running{Owner: owner, Pod: "ns/" + string(owner), Placement: of(shares...)}
 	}
 	unreadable := func(owner sharing.Owner) node.Running {
 		return node.Running{Owner: owner, Pod: "ns/" + string(owner), Unreadable: true}

@@ -180,10 +180,10 @@ func (s *walk) start(id sharing.DeviceID) {
 	if d, ok := deviceOf(s.state.Inventory(), id); ok && s.random.IntN(4) > 0 {
 		mode = d.Mode
 	}
-	ask := node.Ask{Container: "main", Slots: 1, Placement: sharing.Placement{
+	ask := node.Ask{Owner: owner, Container: "main", Slots: 1, Placement: sharing.Placement{
 		Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{{Device: id, Mode: mode}}}},
 	}}
-	if _, no := node.Admit(s.state, ask, nil); no != nil {
+	if _, no := node.Admit(s.state, ask, false, nil); no != nil {
 		return
 	}
 	s.starts++

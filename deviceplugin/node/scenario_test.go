@@ -301,12 +301,12 @@ func (w *world) pod(f []string) {
 	case "pod", "again":
 		w.begin(owner, sharing.DeviceID(f[3]), sharing.Mode(f[4]))
 	case "legacy":
-		w.hardware.running = append(w.hardware.running, node.Running{Owner: owner, Pod: "ns/" + name, Shares: []sharing.Share{{Device: sharing.DeviceID(f[3])}}})
+		w.hardware.running = append(w.hardware.running, node.Running{Owner: owner, Pod: "ns/" + name, Placement: of(sharing.Share{Device: sharing.DeviceID(f[3])})})
 	case "unreadable":
 		w.hardware.running = append(w.hardware.running, node.Running{Owner: owner, Pod: "ns/" + name, Unreadable: true})
 	case "lost":
 		for _, r := range w.hardware.recordsOf(owner) {
-			run := node.Running{Owner: owner, Pod: r.Pod, Shares: []sharing.Share{{Device: r.Devices[0], Mode: r.Mode}}}
+			run := node.Running{Owner: owner, Pod: r.Pod, Placement: of(sharing.Share{Device: r.Devices[0], Mode: r.Mode})}
 			w.hardware.end(owner)
 			w.hardware.running = append(w.hardware.running, run)
 		}
@@ -336,10 +336,10 @@ func (w *world) begin(owner sharing.Owner, id sharing.DeviceID, mode sharing.Mod
 	if mode == sharing.MIG {
 		share.Partition = sharing.Partition{Profile: "1g.2gb", Size: 1}
 	}
-	ask := node.Ask{Container: "main", Slots: 1, Placement: sharing.Placement{
+	ask := node.Ask{Owner: owner, Container: "main", Slots: 1, Placement: sharing.Placement{
 		Node: "n1", GeometryHash: "h1", Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share}}},
 	}}
-	claim, no := node.Admit(w.state, ask, w.hardware.recordsOf(owner))
+	claim, no := node.Admit(w.state, ask, len(w.hardware.recordsOf(owner)) > 0, w.hardware.running)
 	if no != nil {
 		final := ""
 		if no.IsFinal() {

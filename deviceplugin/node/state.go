@@ -15,6 +15,8 @@ type Config struct {
 	Node   string
 	Powers Powers
 	Health HealthRules
+	// Backends account for partitions where shares are added up; see sharing.NewLedger.
+	Backends sharing.Backends
 }
 
 // State is what is known about the node at one moment. It is immutable: Reduce

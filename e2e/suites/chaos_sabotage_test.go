@@ -12,12 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"deviceshare/e2e/chaos"
 	"deviceshare/e2e/report"
-	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
 	"deviceshare/sharing"
@@ -122,19 +119,6 @@ func (s saboteur) start(name, mode string, ask workload.Ask, line string) *corev
 // waits is a line of shell that waits until a file is there, and then runs the CUDA client.
 const waits = "until [ -e /tmp/go ]; do sleep 0.2; done; exec /usr/bin/cudaclient "
 
-// scheduler is a client in the scheduler's name, with which a placement may be written, and with
-// all rights.
-func (s saboteur) scheduler() kubernetes.Interface {
-	s.t.Helper()
-	config := s.cluster.RestConfig()
-	config.Impersonate = rest.ImpersonationConfig{UserName: sandbox.User(sandbox.Scheduler), Groups: []string{"system:masters"}}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return client
-}
-
 // giveTwice binds a second pod with the placement of a first one.
 func (s saboteur) giveTwice() {
 	ask := workload.Ask{Number: 1, Memory: 60000}
@@ -144,11 +128,7 @@ func (s saboteur) giveTwice() {
 		s.t.Fatal(err)
 	}
 	s.innocent()
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: thief.Name, Annotations: owner.Annotations},
-		Target: corev1.ObjectReference{Kind: "Node", Name: sandbox.NodeName}}
-	if err := s.scheduler().CoreV1().Pods(s.user.Namespace()).Bind(s.ctx, binding, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.bindWith(s.ctx, s.t, s.user.Namespace(), thief.Name, owner.Annotations)
 	s.found("shares", "were given of")
 }
 
@@ -212,7 +192,7 @@ func (s saboteur) editPlacement() {
 	s.agrees()
 	text := strings.Replace(p.Annotations[wire.PodPlacement], `"cores":5`, `"cores":6`, 1)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, wire.PodPlacement, text)
-	if _, err := s.scheduler().CoreV1().Pods(p.Namespace).Patch(s.ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := asScheduler(s.t, s.cluster).CoreV1().Pods(p.Namespace).Patch(s.ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.found("ledger", "the scheduler believes")

@@ -32,8 +32,14 @@ func (w *world) bindAs(ctx context.Context, t *testing.T, namespace, name string
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = w.as(ctx, t, sandbox.Scheduler).CoreV1().Pods(namespace).Bind(ctx, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
+	w.bindWith(ctx, t, namespace, name, annotations)
+}
+
+// bindWith binds a pod to the real node in the scheduler's name, with a placement.
+func (w *world) bindWith(ctx context.Context, t *testing.T, namespace, name string, placement map[string]string) {
+	t.Helper()
+	err := w.as(ctx, t, sandbox.Scheduler).CoreV1().Pods(namespace).Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: placement},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: sandbox.NodeName},
 	}, metav1.CreateOptions{})
 	if err != nil {
