@@ -208,7 +208,9 @@ func (m *Monitor) probe(here *round) {
 		err := here.handle[id].Probe()
 		m.alive()
 		if err != nil {
-			here.silent[id] = true
+			if !errors.Is(err, driver.ErrRepair) { // one that waits for its repair is asked again
+				here.silent[id] = true
+			}
 			m.agent.Send(node.Silent{Device: id, Why: err.Error()})
 			continue
 		}

@@ -136,6 +136,25 @@ func TestALostDeviceComesBackWithoutARestart(t *testing.T) {
 	r.expect("broken")
 }
 
+func TestADeviceThatWaitsForItsRepairIsBrokenHoweverLongItIsQuiet(t *testing.T) {
+	r := run(t, drivertest.New(drivertest.A100(0), drivertest.A100(1)), node.HealthRules{}, MonitorConfig{})
+	r.listening()
+	r.driver.Damage(1, true)
+	r.driver.Raise(1, 95)
+	r.expect("broken")
+	r.healthy(1)
+	time.Sleep(100 * time.Millisecond) // it is quiet for much longer than the rules want
+	r.driver.Lose(0)                   // the driver is opened anew for the other one
+	r.expect("broken")
+	r.healthy(0)
+	r.driver.Restore(0)
+	r.expect("healthy")
+	r.healthy(1)
+	r.driver.Damage(1, false)
+	r.expect("healthy")
+	r.healthy(2)
+}
+
 func TestAMissingDriverIsReportedOnceAndAwaited(t *testing.T) {
 	driver := drivertest.New(drivertest.A100(0))
 	driver.Miss(errors.New("libnvidia-ml.so.1 not found"))

@@ -30,9 +30,16 @@ type nvmlDevice struct {
 // Index implements Device.
 func (d *nvmlDevice) Index() int { return d.index }
 
-// Probe implements Device: UUID and memory are answered by the driver only while
-// it reaches the device.
+// Probe implements Device.
 func (d *nvmlDevice) Probe() error {
+	if err := d.reached(); err != nil {
+		return err
+	}
+	return d.recovered()
+}
+
+// reached asks for UUID and memory, which the driver answers only while it reaches the device.
+func (d *nvmlDevice) reached() error {
 	if d.broken != nil {
 		return d.broken
 	}
@@ -60,7 +67,7 @@ func (d *nvmlDevice) memory() (sharing.Bytes, error) {
 
 // Facts implements Device.
 func (d *nvmlDevice) Facts() (node.Facts, error) {
-	if err := d.Probe(); err != nil {
+	if err := d.reached(); err != nil {
 		return node.Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
 	}
 	f := node.Facts{NUMA: -1}

@@ -22,6 +22,8 @@ var (
 	ErrClosed = errors.New("the NVIDIA driver is not open")
 	// ErrLost: the device fell off the bus or is otherwise out of reach.
 	ErrLost = errors.New("the device is lost")
+	// ErrRepair: the device answers, and nobody should use it before it was repaired.
+	ErrRepair = errors.New("the device must be repaired")
 	// ErrUnsupported: the device or the driver cannot do this, or not in the mode the
 	// device is in.
 	ErrUnsupported = errors.New("not supported")
@@ -72,7 +74,8 @@ type Device interface {
 	// Facts reads everything that does not change while the device works.
 	// Index and Links are left to Scan.
 	Facts() (node.Facts, error)
-	// Probe asks the device for a sign of life: nil, ErrLost or another error.
+	// Probe asks the device for a sign of life, and whether it may be used: nil, ErrLost, ErrRepair
+	// or another error.
 	Probe() error
 	// Link says how this device reaches another one: "nvlink", "pix", "pxb",
 	// "phb", "node" or "sys".

@@ -66,6 +66,8 @@ func play(scene string) error {
 		return playCompute(gpus, devices)
 	case "lost":
 		return playLost(devices)
+	case "repair":
+		return playRepair(devices)
 	case "reopened":
 		return playReopened(gpus, devices)
 	}
@@ -189,6 +191,22 @@ func playLost(devices []driver.Device) error {
 	return nil
 }
 
+// playRepair prints what a probe says of a device that answers while it waits for a repair.
+func playRepair(devices []driver.Device) error {
+	for _, words := range []string{
+		"recovery 2 reset", "recovery 2 reboot", "recovery 2 drain-p2p", "recovery 2 drain-and-reset", "recovery 2 none",
+		"remap 2 pending", "remap 2 failed", "recovery 2 reset", "reset 2", "remap 2 none",
+	} {
+		if out, err := exec.Command(os.Getenv("FAKEGPUCTL"), strings.Fields(words)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w", out, err)
+		}
+		err := devices[2].Probe()
+		_, unread := devices[2].Facts()
+		fmt.Println(words, errors.Is(err, driver.ErrRepair), err, unread, devices[1].Probe())
+	}
+	return nil
+}
+
 // act plays a scene in a process of its own on a fresh fake machine.
 func act(t *testing.T, scene string) string {
 	t.Helper()
@@ -281,6 +299,22 @@ func TestTheRealBindingDeliversCriticalErrors(t *testing.T) {
 func TestTheRealBindingTellsALostDeviceFromOthers(t *testing.T) {
 	if got := act(t, "lost"); got != "true true\n<nil>" {
 		t.Errorf("probes answer %q, want that only the lost device is lost and comes back", got)
+	}
+}
+
+func TestTheRealBindingTellsADeviceThatWaitsForItsRepair(t *testing.T) {
+	want := `recovery 2 reset true the device must be repaired, says the driver: end what runs on it, then nvidia-smi --gpu-reset <nil> <nil>
+recovery 2 reboot true the device must be repaired, says the driver: reboot the node <nil> <nil>
+recovery 2 drain-p2p true the device must be repaired, says the driver: end what reaches other devices from it (peer to peer) <nil> <nil>
+recovery 2 drain-and-reset true the device must be repaired, says the driver: let what runs on it end, then nvidia-smi --gpu-reset <nil> <nil>
+recovery 2 none false <nil> <nil> <nil>
+remap 2 pending false <nil> <nil> <nil>
+remap 2 failed true the device must be repaired: rows of its memory could not be remapped; replace it <nil> <nil>
+recovery 2 reset true the device must be repaired, says the driver: end what runs on it, then nvidia-smi --gpu-reset <nil> <nil>
+reset 2 true the device must be repaired: rows of its memory could not be remapped; replace it <nil> <nil>
+remap 2 none false <nil> <nil> <nil>`
+	if got := act(t, "repair"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -19,7 +19,8 @@ func ApplicationXIDs() []uint64 { return []uint64{13, 31, 43, 45, 68, 109} }
 // health is whether a device works. It breaks at once when it does not answer a
 // probe, or reports a critical error that counts. It works again at the first
 // probe it answers; after a critical error only when none came for the quiet time.
-// A device that needs a reset does not answer, so it stays broken until then.
+// A probe of a device that waits for a reset or a repair fails until it got that, if the
+// driver knows of it.
 type health struct {
 	silent  bool   // it did not answer the last probe
 	faulted bool   // a critical error counts

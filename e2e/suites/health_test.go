@@ -19,9 +19,12 @@ import (
 // and come back without a restart.
 func testHealth(t *testing.T, w *world) {
 	cases := map[string][]string{
-		"xid_79":      {"xid", "0", "79"},
-		"lost_device": {"lose", "1"},
+		"xid_79":          {"xid", "0", "79"},
+		"lost_device":     {"lose", "1"},
+		"reset_wanted":    {"recovery", "2", "reset"},
+		"rows_not_mapped": {"remap", "3", "failed"},
 	}
+	mends := map[string][]string{"recovery": {"reset", "2"}, "remap": {"remap", "3", "none"}, "xid": {"restore", "0"}, "lose": {"restore", "1"}}
 	for name, breaks := range cases {
 		t.Run(name, func(t *testing.T) {
 			ctx, u := w.user(t, "health-"+breaks[0], 3*time.Minute)
@@ -36,7 +39,7 @@ func testHealth(t *testing.T, w *world) {
 			if now := w.slots(ctx, t); now != slots {
 				t.Errorf("%d of %d slots are allocatable: the kubelet would refuse pods on devices that work", now, slots)
 			}
-			if _, err := w.cluster.FakeGPU(ctx, "restore", breaks[1]); err != nil {
+			if _, err := w.cluster.FakeGPU(ctx, mends[breaks[0]]...); err != nil {
 				t.Fatal(err)
 			}
 			begin = time.Now()

@@ -24,6 +24,7 @@ type Driver struct {
 	mu      sync.Mutex
 	facts   []node.Facts
 	lost    map[int]bool
+	damaged map[int]bool
 	missing error
 	session int // grows with every Close; a handle of an older one is dead
 	open    bool
@@ -36,7 +37,7 @@ type Driver struct {
 
 // New returns a driver with these devices.
 func New(facts ...node.Facts) *Driver {
-	return &Driver{facts: slices.Clone(facts), lost: map[int]bool{}, cards: cards(facts)}
+	return &Driver{facts: slices.Clone(facts), lost: map[int]bool{}, damaged: map[int]bool{}, cards: cards(facts)}
 }
 
 // Miss makes Open fail with err; nil repairs it.
@@ -58,6 +59,13 @@ func (d *Driver) Unload() {
 
 // Lose takes a device off the bus.
 func (d *Driver) Lose(index int) { d.setLost(index, true) }
+
+// Damage makes a device that answers wait for its repair, or ends that.
+func (d *Driver) Damage(index int, is bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.damaged[index] = is
+}
 
 // Restore brings a device back.
 func (d *Driver) Restore(index int) { d.setLost(index, false) }
@@ -161,8 +169,15 @@ type device struct {
 func (x *device) Index() int { return x.index }
 
 func (x *device) Probe() error {
-	_, err := x.Facts()
-	return err
+	if _, err := x.Facts(); err != nil {
+		return err
+	}
+	x.driver.mu.Lock()
+	defer x.driver.mu.Unlock()
+	if x.driver.damaged[x.index] {
+		return fmt.Errorf("%w: reset it", driver.ErrRepair)
+	}
+	return nil
 }
 
 func (x *device) Facts() (node.Facts, error) {

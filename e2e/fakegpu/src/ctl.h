@@ -17,6 +17,8 @@ int ctl_peak(const struct fg_topology *t, char **words);
 int ctl_xid(const struct fg_topology *t, char **words);
 int ctl_lose(const struct fg_topology *t, char **words);
 int ctl_restore(const struct fg_topology *t, char **words);
+int ctl_recovery(const struct fg_topology *t, char **words);
+int ctl_remap(const struct fg_topology *t, char **words);
 int ctl_mig(const struct fg_topology *t, char **words);
 int ctl_create(const struct fg_topology *t, char **words);
 int ctl_destroy(const struct fg_topology *t, char **words);

@@ -25,6 +25,8 @@ static const struct command {
 	{"xid", "<index> <code>", "raise an Xid on a device: NVML event sets deliver it", 2, 2, ctl_xid},
 	{"lose", "<index>", "the device falls off the bus: NVML answers GPU_IS_LOST", 1, 1, ctl_lose},
 	{"restore", "<index>", "bring it back", 1, 1, ctl_restore},
+	{"recovery", "<index> <action>", "what NVML says is to be done with it: none, reset, reboot, drain-p2p, drain-and-reset", 2, 2, ctl_recovery},
+	{"remap", "<index> none|pending|failed", "what NVML says of the remapping of its rows", 2, 2, ctl_remap},
 	{"mig", "<index> on|off", "ask for MIG mode as an administrator does; Ampere wants a reset then", 2, 2, ctl_mig},
 	{"create", "<index> <profile> [start]", "make an instance by hand, as 1g.10gb", 2, 3, ctl_create},
 	{"destroy", "<index> <gi>", "destroy one by hand", 2, 2, ctl_destroy},
@@ -122,6 +124,44 @@ static int set_lost(const struct fg_topology *t, char **words, uint32_t lost)
 
 int ctl_lose(const struct fg_topology *t, char **words) { return set_lost(t, words, 1); }
 int ctl_restore(const struct fg_topology *t, char **words) { return set_lost(t, words, 0); }
+
+/* The number of a word in a list that ends with NULL; -1 with a message if it is not there. */
+static int choice(const char *word, const char *const *words)
+{
+	for (int i = 0; words[i]; i++)
+		if (!strcmp(words[i], word))
+			return i;
+	ctl_fail("no such word: %s", word);
+	return -1;
+}
+
+int ctl_recovery(const struct fg_topology *t, char **words)
+{
+	static const char *const actions[] = {"none", "reset", "reboot", "drain-p2p", "drain-and-reset", NULL};
+	const struct fg_gpu *g = ctl_device(t, words[0]);
+	int action = g ? choice(words[1], actions) : -1;
+	if (action < 0)
+		return 1;
+	fg_lock();
+	fg_state()->device[g->minor].recovery = (uint16_t)action;
+	fg_unlock();
+	printf("recovery index=%d uuid=%s action=%s\n", g->minor, g->uuid, actions[action]);
+	return 0;
+}
+
+int ctl_remap(const struct fg_topology *t, char **words)
+{
+	static const char *const states[] = {"none", "pending", "failed", NULL};
+	const struct fg_gpu *g = ctl_device(t, words[0]);
+	int state = g ? choice(words[1], states) : -1;
+	if (state < 0)
+		return 1;
+	fg_lock();
+	fg_state()->device[g->minor].remap = (uint16_t)state;
+	fg_unlock();
+	printf("remap index=%d uuid=%s state=%s\n", g->minor, g->uuid, states[state]);
+	return 0;
+}
 
 int main(int argc, char **argv)
 {

@@ -49,9 +49,14 @@ nvmlReturn_t fg_mig_set_mode(const struct fg_gpu *gpu, unsigned on, nvmlReturn_t
 	return NVML_SUCCESS;
 }
 
-static void lose_instances(int minor)
+/* What a reset and a reboot do: instances are lost, errors are recovered from, rows remapped. */
+static void start_anew(int minor)
 {
+	struct fg_device_state *d = &fg_state()->device[minor];
 	memset(state_of(minor)->gi, 0, sizeof state_of(minor)->gi);
+	d->recovery = 0;
+	if (d->remap == FG_REMAP_PENDING)
+		d->remap = FG_REMAP_NONE;
 }
 
 nvmlReturn_t fg_mig_reset(const struct fg_gpu *gpu)
@@ -60,7 +65,7 @@ nvmlReturn_t fg_mig_reset(const struct fg_gpu *gpu)
 	if (fg_gpu_in_use(gpu->minor))
 		return FG_NVML_IN_USE;
 	fg_mig_mode(gpu, &current, &pending);
-	lose_instances(gpu->minor);
+	start_anew(gpu->minor);
 	set_mode(gpu, pending, pending);
 	return NVML_SUCCESS;
 }
@@ -69,7 +74,7 @@ void fg_mig_reboot(const struct fg_gpu *gpu)
 {
 	unsigned current, pending;
 	fg_mig_mode(gpu, &current, &pending);
-	lose_instances(gpu->minor);
+	start_anew(gpu->minor);
 	int kept = gpu->cc_major == 8 && pending;
 	set_mode(gpu, (unsigned)kept, (unsigned)kept);
 }

@@ -52,9 +52,12 @@ struct fg_mig_state {
 	struct fg_gi gi[FG_MAX_INSTANCES];
 };
 
+enum { FG_REMAP_NONE, FG_REMAP_PENDING, FG_REMAP_FAILED };
+
 struct fg_device_state {
 	uint32_t lost;
-	uint32_t unused;
+	uint16_t recovery; /* what NVML says has to be done with it: nvmlDeviceGpuRecoveryAction_t */
+	uint16_t remap; /* of its rows of memory */
 	uint64_t event_count; /* Xids ever raised; xid[i % FG_EVENT_RING] is number i */
 	uint64_t xid[FG_EVENT_RING];
 	uint64_t busy_until_ns; /* CLOCK_MONOTONIC: end of the work queued so far */
