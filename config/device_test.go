@@ -3,6 +3,7 @@
 package config_test
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -320,5 +321,16 @@ func compare(t *testing.T, problems []config.Problem, want []string) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestMoreGroupsThanAnyCardHasAreRefused(t *testing.T) {
+	for n, want := range map[int][]string{32: nil, 33: {"nvidia.knownMigGeometries[0].allowedGeometries: has 33 groups, want at most 32: every placement looks at all of them"}} {
+		text := "nvidia:\n  knownMigGeometries:\n    - models: [A100]\n      allowedGeometries:\n"
+		for i := range n {
+			text += fmt.Sprintf("        - {group: g%d, geometries: [{name: 1g.5gb, memory: 1, count: 1}]}\n", i)
+		}
+		_, problems := config.LoadDevice([]byte(text))
+		compare(t, problems, want)
 	}
 }

@@ -18,6 +18,7 @@ const (
 	mostDevices    = 1024
 	mostMemory     = 1 << 24 // MiB: 16 TiB
 	mostPartitions = 64
+	mostGroups     = 32
 	mostIndex      = 1 << 16
 )
 
@@ -158,6 +159,9 @@ func modelGeometries(path string, value any, p *problems) ModelGeometries {
 		m.Geometries = append(m.Geometries, geometry(path, value, p, m.Geometries))
 	}) {
 		o.require("allowedGeometries")
+	}
+	if n := len(m.Geometries); n > mostGroups {
+		p.add(o.at("allowedGeometries"), "has %d groups, want at most %d: every placement looks at all of them", n, mostGroups)
 	}
 	var policy sharing.PartitionPolicy
 	if o.policy("migPolicy", &policy) {

@@ -81,7 +81,8 @@ func (l *Ledger) Room(o Owner, p Placement) error {
 		if !p.Uses(v.Device.ID) {
 			continue
 		}
-		w := newView(v.Device, appendShares(slices.Clone(v.held), o, &p, v.Device.ID), v.partitioner)
+		w := *v
+		w.hold(appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
 		if err := w.check(v, o); err != nil {
 			return err
 		}

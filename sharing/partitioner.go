@@ -28,6 +28,16 @@ type Partitioner interface {
 	Most(v *View) (left, empty Cost)
 }
 
+// Planner is an optional power of a Partitioner that works out beforehand what follows from a
+// device alone, so that deciding about a request does not work it out again and again.
+type Planner interface {
+	Partitioner
+	// Plan returns it. Every view of the device has it, see View.Plan. It must not be changed
+	// later. effort is how much work a question about the device is at most, where one about
+	// amounts is 1.
+	Plan(d *Device) (plan any, effort int)
+}
+
 // Forecaster is an optional power of a Partitioner that forecasts what later requests
 // lose by a share. View.Worth discovers it.
 type Forecaster interface {

@@ -28,6 +28,8 @@ type View struct {
 	// partitioner accounts for the partitions of the device, in the tally; nil if the
 	// device is not cut into partitions.
 	partitioner Partitioner
+	plan        any // the partitioner's
+	effort      int
 	tally       Tally
 }
 
@@ -36,11 +38,10 @@ type View struct {
 // mode cuts it into partitions. Without backends no device is cut, and the backend
 // of such a mode gives nothing of it.
 func NewView(d *Device, held []Held, b Backends) View {
-	return newView(d, held, b.partitioner(d.Mode))
-}
-
-func newView(d *Device, held []Held, p Partitioner) View {
-	v := View{Device: d, partitioner: p}
+	v := View{Device: d, partitioner: b.partitioner(d.Mode), effort: 1}
+	if planner, ok := v.partitioner.(Planner); ok {
+		v.plan, v.effort = planner.Plan(d)
+	}
 	v.hold(held)
 	return v
 }
@@ -82,6 +83,13 @@ func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 // Partitioned reports whether the device is cut into partitions, which its backend
 // accounts for in the tally.
 func (v *View) Partitioned() bool { return v.partitioner != nil }
+
+// Plan returns what the device's Planner worked out beforehand; nil if it has none.
+func (v *View) Plan() any { return v.plan }
+
+// Effort is how much work a question to the device's backend is at most, where one about amounts
+// is 1. Who asks many keeps count.
+func (v *View) Effort() int { return v.effort }
 
 // Tally returns what the device's Partitioner noted about the partitions on it. Only
 // that backend understands it. The caller must not change it.

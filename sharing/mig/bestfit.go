@@ -82,11 +82,11 @@ func (w *wanted) freePlaces(v *sharing.View, r *room, list []place) []place {
 // an earlier geometry has too keeps its name from there.
 func (w *wanted) listedPlaces(v *sharing.View, g int, r *room, list []place) []place {
 	p := v.Device.MIG
-	var l layout
-	if !w.offers(p, &p.Geometries[g]) || l.make(p, &p.Geometries[g]) != "" || !l.agrees(v) {
+	l, ok := laidOut(v, g)
+	if !ok || !w.offers(p, &p.Geometries[g]) || !l.agrees(v) {
 		return list
 	}
-	for i := range l.at[:l.n] {
+	for i := range l.at {
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))

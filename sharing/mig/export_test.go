@@ -13,13 +13,13 @@ import (
 // the same result. It is an error if the geometry names a profile the device
 // does not have, or if its partitions cannot exist together.
 func Layout(p *sharing.Partitioning, g *sharing.Geometry) ([]sharing.Partition, error) {
-	var l layout
-	if problem := l.make(p, g); problem != "" {
+	var s sketch
+	if problem := s.make(p, g); problem != "" {
 		return nil, fmt.Errorf("lay out geometry %q: %s", g.Name, problem)
 	}
-	parts := make([]sharing.Partition, l.n)
+	parts := make([]sharing.Partition, s.n)
 	for i := range parts {
-		parts[i] = l.partition(p, g, i)
+		parts[i] = s.at[i].partition(p, g, i)
 	}
 	return parts, nil
 }

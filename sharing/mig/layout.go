@@ -2,7 +2,11 @@
 
 package mig
 
-import "deviceshare/sharing"
+import (
+	"slices"
+
+	"deviceshare/sharing"
+)
 
 const (
 	// maxInstances bounds how many partitions a geometry may have. The largest
@@ -10,7 +14,7 @@ const (
 	maxInstances = 64
 	// maxTries bounds the search for a layout. Real geometries need fewer than a hundred
 	// tries; a malicious one must not stop the scheduler.
-	maxTries = 10_000
+	maxTries = 250
 )
 
 // instance is one partition of a geometry: of which profile, for how much
@@ -21,8 +25,44 @@ type instance struct {
 	start   int32
 }
 
-// layout is where the partitions of a geometry lie, by their position.
-type layout struct {
+// layout is where the partitions of a geometry lie, by their position. There are none if it cannot
+// be laid out.
+type layout struct{ at []instance }
+
+// plan is the layouts of a device's geometries.
+type plan []layout
+
+// Plan implements sharing.Planner: how a device can be cut follows from the device alone. Each
+// geometry may be compared with each other one; of free places there are a few per profile.
+func (backend) Plan(d *sharing.Device) (any, int) {
+	if d.MIG == nil {
+		return nil, 1
+	}
+	n := len(d.MIG.Geometries)
+	if n == 0 {
+		return nil, 1 + 2*len(d.MIG.Profiles)
+	}
+	all := make(plan, n)
+	for g := range d.MIG.Geometries {
+		var s sketch
+		if s.make(d.MIG, &d.MIG.Geometries[g]) == "" {
+			all[g].at = slices.Clone(s.at[:s.n])
+		}
+	}
+	return all, 1 + n + n*n/2
+}
+
+// laidOut is the layout of a geometry; false if it has none.
+func laidOut(v *sharing.View, g int) (*layout, bool) {
+	all, ok := v.Plan().(plan)
+	if !ok {
+		return nil, false
+	}
+	return &all[g], len(all[g].at) > 0
+}
+
+// sketch is a layout that is being worked out.
+type sketch struct {
 	n     int
 	at    [maxInstances]instance
 	order [maxInstances]uint8 // positions, largest partition first
@@ -44,48 +84,48 @@ func At(p *sharing.Partitioning, geometry string, position int) (sharing.Partiti
 		if g.Name != geometry {
 			continue
 		}
-		var l layout
-		if l.make(p, g) != "" || position >= l.n {
+		var s sketch
+		if s.make(p, g) != "" || position >= s.n {
 			return sharing.Partition{}, false
 		}
-		return l.partition(p, g, position), true
+		return s.at[position].partition(p, g, position), true
 	}
 	return sharing.Partition{}, false
 }
 
-func (l *layout) partition(p *sharing.Partitioning, g *sharing.Geometry, position int) sharing.Partition {
-	at := &l.at[position]
+// partition is the partition as it is written down.
+func (at *instance) partition(p *sharing.Partitioning, g *sharing.Geometry, position int) sharing.Partition {
 	f := &p.Profiles[at.profile]
 	return sharing.Partition{Profile: f.Name, Start: int(at.start), Size: f.Size, Geometry: g.Name, Position: position}
 }
 
 // make works out the layout; it returns what is wrong with the geometry, or "".
 // The texts are constant so that finding a geometry unusable costs nothing.
-func (l *layout) make(p *sharing.Partitioning, g *sharing.Geometry) string {
-	l.n, l.tries = 0, 0
-	if problem := l.list(p, g); problem != "" {
+func (s *sketch) make(p *sharing.Partitioning, g *sharing.Geometry) string {
+	s.n, s.tries = 0, 0
+	if problem := s.list(p, g); problem != "" {
 		return problem
 	}
-	for i := range l.n {
-		l.order[i] = uint8(i)
-		for k := i; k > 0 && l.larger(p, l.order[k], l.order[k-1]); k-- {
-			l.order[k], l.order[k-1] = l.order[k-1], l.order[k]
+	for i := range s.n {
+		s.order[i] = uint8(i)
+		for k := i; k > 0 && s.larger(p, s.order[k], s.order[k-1]); k-- {
+			s.order[k], s.order[k-1] = s.order[k-1], s.order[k]
 		}
 	}
-	if !l.settle(p, 0, 0) {
+	if !s.settle(p, 0, 0) {
 		return "its partitions cannot exist together"
 	}
 	return ""
 }
 
 // list writes down the partitions in the order of the geometry.
-func (l *layout) list(p *sharing.Partitioning, g *sharing.Geometry) string {
+func (s *sketch) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 	for _, e := range g.Entries {
 		f := profile(p, e.Profile)
 		switch {
 		case f < 0:
 			return "it names a profile the device does not have"
-		case e.Count < 0 || e.Count > maxInstances-l.n:
+		case e.Count < 0 || e.Count > maxInstances-s.n:
 			return "it has a count that no device can hold"
 		case p.Profiles[f].Size <= 0:
 			return "it names a profile without memory slices"
@@ -98,24 +138,24 @@ func (l *layout) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 			memory = min(memory, e.Memory)
 		}
 		for range e.Count {
-			l.at[l.n] = instance{profile: int32(f), memory: memory}
-			l.n++
+			s.at[s.n] = instance{profile: int32(f), memory: memory}
+			s.n++
 		}
-		if most := p.Profiles[f].Max; most > 0 && l.of(f) > most {
+		if most := p.Profiles[f].Max; most > 0 && s.of(f) > most {
 			return "it has more partitions of a profile than the device allows"
 		}
 	}
-	if l.n == 0 {
+	if s.n == 0 {
 		return "it has no partitions"
 	}
 	return ""
 }
 
 // of returns how many partitions of the layout have a profile.
-func (l *layout) of(f int) int {
+func (s *sketch) of(f int) int {
 	n := 0
-	for i := range l.at[:l.n] {
-		if l.at[i].profile == int32(f) {
+	for i := range s.at[:s.n] {
+		if s.at[i].profile == int32(f) {
 			n++
 		}
 	}
@@ -124,33 +164,33 @@ func (l *layout) of(f int) int {
 
 // larger orders positions for laying out: more memory slices first, then more
 // compute, since those have the fewest legal starts; then as written.
-func (l *layout) larger(p *sharing.Partitioning, a, b uint8) bool {
-	f, g := &p.Profiles[l.at[a].profile], &p.Profiles[l.at[b].profile]
+func (s *sketch) larger(p *sharing.Partitioning, a, b uint8) bool {
+	f, g := &p.Profiles[s.at[a].profile], &p.Profiles[s.at[b].profile]
 	return f.Size > g.Size || f.Size == g.Size && f.Compute > g.Compute
 }
 
 // settle chooses starts for the partitions from the k-th largest on: for each the lowest
 // legal start that leaves room for the rest. It is false if there are none.
-func (l *layout) settle(p *sharing.Partitioning, k int, taken uint64) bool {
-	if k == l.n {
+func (s *sketch) settle(p *sharing.Partitioning, k int, taken uint64) bool {
+	if k == s.n {
 		return true
 	}
-	at := &l.at[l.order[k]]
+	at := &s.at[s.order[k]]
 	f := &p.Profiles[at.profile]
 	for _, start := range f.Starts {
 		// Equal partitions are interchangeable: the later one lies behind.
-		if k > 0 && l.at[l.order[k-1]].profile == at.profile && int32(start) <= l.at[l.order[k-1]].start {
+		if k > 0 && s.at[s.order[k-1]].profile == at.profile && int32(start) <= s.at[s.order[k-1]].start {
 			continue
 		}
 		span, ok := spanOf(p, f, start)
 		if !ok || taken&span != 0 {
 			continue
 		}
-		if l.tries++; l.tries > maxTries {
+		if s.tries++; s.tries > maxTries {
 			return false
 		}
 		at.start = int32(start)
-		if l.settle(p, k+1, taken|span) {
+		if s.settle(p, k+1, taken|span) {
 			return true
 		}
 	}

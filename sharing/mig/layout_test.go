@@ -263,8 +263,8 @@ func TestAHopelessLayoutIsGivenUp(t *testing.T) {
 		p.Profiles = append(p.Profiles, f)
 		g.Entries = append(g.Entries, sharing.GeometryEntry{Profile: f.Name, Count: 1})
 	}
-	var l layout
-	if problem := l.make(p, g); problem == "" || l.tries > maxTries+maxInstances {
-		t.Errorf("%q after %d tries", problem, l.tries)
+	var s sketch
+	if problem := s.make(p, g); problem == "" || s.tries > maxTries+maxInstances {
+		t.Errorf("%q after %d tries", problem, s.tries)
 	}
 }

@@ -13,18 +13,18 @@ import (
 // open, the first such by position.
 func (w *wanted) listed(v *sharing.View, g int, s *sharing.Share) bool {
 	p := v.Device.MIG
-	var l layout
-	if !w.offers(p, &p.Geometries[g]) || l.make(p, &p.Geometries[g]) != "" || !l.agrees(v) {
+	l, ok := laidOut(v, g)
+	if !ok || !w.offers(p, &p.Geometries[g]) || !l.agrees(v) {
 		return false
 	}
-	best, equal := w.smallest(v, &l, p.Geometries[g].Name)
+	best, equal := w.smallest(v, l, p.Geometries[g].Name)
 	if best < 0 {
 		return false
 	}
 	if equal&(equal-1) != 0 && len(p.Geometries) > 1 {
 		best = l.roomiest(v, g, equal)
 	}
-	w.give(v.Device, &p.Profiles[l.at[best].profile], l.at[best].memory, l.partition(p, &p.Geometries[g], best), s)
+	w.give(v.Device, &p.Profiles[l.at[best].profile], l.at[best].memory, l.at[best].partition(p, &p.Geometries[g], best), s)
 	return true
 }
 
@@ -33,7 +33,7 @@ func (w *wanted) listed(v *sharing.View, g int, s *sharing.Share) bool {
 func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, equal uint64) {
 	p := v.Device.MIG
 	best = -1
-	for i := range l.at[:l.n] {
+	for i := range l.at {
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))
@@ -58,7 +58,7 @@ func (l *layout) agrees(v *sharing.View) bool {
 	if !ok {
 		return false
 	}
-	for i := 0; i < l.n && left != (cuts{}); i++ {
+	for i := 0; i < len(l.at) && left != (cuts{}); i++ {
 		start := int(l.at[i].start)
 		if start >= marks {
 			continue
@@ -79,7 +79,7 @@ func (l *layout) roomiest(v *sharing.View, g int, equal uint64) int {
 	var open [maxInstances]uint8
 	for h := range p.Geometries {
 		if h != g && hasProfile(&p.Geometries[h], p.Profiles[f].Name) {
-			l.opens(v, &p.Geometries[h], equal, &open)
+			l.opens(v, h, equal, &open)
 		}
 	}
 	best, room := -1, 0
@@ -96,9 +96,9 @@ func (l *layout) roomiest(v *sharing.View, g int, equal uint64) int {
 
 // opens adds one for each of the equal positions with which another geometry stays
 // possible.
-func (l *layout) opens(v *sharing.View, other *sharing.Geometry, equal uint64, open *[maxInstances]uint8) {
-	var o layout
-	if o.make(v.Device.MIG, other) != "" || !o.agrees(v) {
+func (l *layout) opens(v *sharing.View, other int, equal uint64, open *[maxInstances]uint8) {
+	o, ok := laidOut(v, other)
+	if !ok || !o.agrees(v) {
 		return
 	}
 	for rest := equal; rest != 0; rest &= rest - 1 {
@@ -110,7 +110,7 @@ func (l *layout) opens(v *sharing.View, other *sharing.Geometry, equal uint64, o
 
 // cuts reports whether the layout has a partition of this profile at this start.
 func (l *layout) cuts(f, start int32) bool {
-	for i := range l.at[:l.n] {
+	for i := range l.at {
 		if l.at[i].start == start && l.at[i].profile == f {
 			return true
 		}

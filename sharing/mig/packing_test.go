@@ -78,8 +78,8 @@ func grow(p *sharing.Partitioning, way []int, f int, wanted []int, ways *[][]int
 			continue
 		}
 		way[f]++
-		var l layout
-		if memory(p, way) <= p.Slices && l.make(p, geometryOf(p, way)) == "" && !grow(p, way, f, wanted, ways) {
+		var s sketch
+		if memory(p, way) <= p.Slices && s.make(p, geometryOf(p, way)) == "" && !grow(p, way, f, wanted, ways) {
 			return false
 		}
 		way[f]--

@@ -43,7 +43,7 @@ func (r *room) of(v *sharing.View) {
 		r.anywhere(p)
 	}
 	for g := range p.Geometries {
-		r.group(p, &p.Geometries[g])
+		r.group(p, g)
 	}
 	r.now = r.without(0)
 }
@@ -64,13 +64,13 @@ func (r *room) anywhere(p *sharing.Partitioning) {
 }
 
 // group notes the places of a geometry.
-func (r *room) group(p *sharing.Partitioning, g *sharing.Geometry) {
-	var l layout
+func (r *room) group(p *sharing.Partitioning, g int) {
+	l, ok := laidOut(r.view, g)
 	n := r.begin(r.groups)
-	if r.groups == maxGroups || l.make(p, g) != "" || n+l.n > maxWeighed {
+	if r.groups == maxGroups || !ok || n+len(l.at) > maxWeighed {
 		return
 	}
-	for i := range l.at[:l.n] {
+	for i := range l.at {
 		r.spans[n], _ = spanOf(p, &p.Profiles[l.at[i].profile], int(l.at[i].start))
 		r.all += bits.OnesCount64(r.spans[n])
 		n++

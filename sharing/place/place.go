@@ -74,6 +74,9 @@ type attempt struct {
 	served  sharing.Mode
 	rank    int16
 
+	// work is how much a search may still ask, see maxWork.
+	work int
+
 	// scratch is room for a device with shares of the pod on it, see shown.
 	scratch *sharing.View
 }

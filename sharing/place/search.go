@@ -13,6 +13,9 @@ const (
 	// hopeless search on a node of 8 devices, no two of them alike, ends within a
 	// millisecond; see BenchmarkSearch.
 	maxSteps = 256
+	// maxWork bounds how much it asks, in units of sharing.View.Effort. It was set so that the
+	// worst that the readers of requests and inventories accept ends within 50 ms.
+	maxWork = 250_000
 	// maxCandidates bounds among how many shares a container chooses.
 	maxCandidates = 64
 )
@@ -28,8 +31,8 @@ type candidate struct {
 
 // search looks for a placement after the best choice of each container in turn
 // led nowhere. It tries the choices of every container, best first, and goes back
-// when a later container finds none, for at most maxSteps choices in all. Devices
-// that are alike are tried once, which makes the steps go far.
+// when a later container finds none, for at most maxSteps choices and maxWork in all.
+// Devices that are alike are tried once, which makes the steps go far.
 //
 // The bounds leave every pod of two containers that ask for one device each
 // decided exactly on a node of up to 8 devices with up to 8 geometries each. For
@@ -37,6 +40,7 @@ type candidate struct {
 // pod may be refused although some unlikely combination would hold it.
 func (a *attempt) search(picks []pick) bool {
 	steps := maxSteps
+	a.work = maxWork
 	return a.container(0, picks, &steps)
 }
 
@@ -56,7 +60,7 @@ func (a *attempt) slots(i int, picks []pick, all []candidate, left int, steps *i
 		return a.container(i+1, picks, steps)
 	}
 	mine := picks[len(picks)-(a.pod.Requests[i].Count-left):]
-	for k := 0; k < len(all) && *steps > 0; k++ {
+	for k := 0; k < len(all) && *steps > 0 && a.work > 0; k++ {
 		if !a.joins(mine, all[k]) || a.triedAlike(picks, all[:k], all[k]) {
 			continue
 		}
@@ -86,6 +90,7 @@ func (a *attempt) triedAlike(picks []pick, tried []candidate, c candidate) bool 
 		if t.score != c.score || t.option != c.option || t.device == c.device {
 			continue
 		}
+		a.work -= 1 + len(picks)/4
 		v, w := a.view(int(t.device), picks), a.view(int(c.device), picks)
 		if v.Alike(&w) {
 			return true
@@ -119,6 +124,11 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 	var room [usualModes]int
 	found := slices.Grow(room[:0], len(a.backends))[:len(a.backends)]
 	for d := range a.views {
+		if options {
+			if a.work -= a.views[d].Effort() + len(picks)/8; a.work <= 0 {
+				break
+			}
+		}
 		v, cost, reason := a.weigh(d, picks, req)
 		if reason != sharing.Fits {
 			refusals.Count[reason]++
@@ -146,7 +156,8 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 // others adds the shares a device could give instead of candidate c.
 func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sharing.Request) []candidate {
 	chooser, ok := a.backend.(sharing.Chooser)
-	for n := 1; ok && n < maxCandidates; n++ {
+	for n := 1; ok && n < maxCandidates && a.work > 0; n++ {
+		a.work -= v.Effort()
 		_, cost, more := chooser.Option(v, req, n)
 		if !more {
 			break

@@ -13,6 +13,7 @@
 package request
 
 import (
+	"fmt"
 	"strconv"
 
 	"deviceshare/sharing"
@@ -27,6 +28,10 @@ type Defaults struct {
 	// Cores is in percent of a device; 0 is no guarantee and no limit.
 	Cores sharing.Percent
 }
+
+// mostAsking is how many containers of a pod may ask for devices: each is weighed against each
+// device of each node, beside those before it.
+const mostAsking = 64
 
 // Mistake is one thing that is wrong with a pod.
 type Mistake struct {
@@ -77,6 +82,9 @@ func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sha
 		if req, ok := r.container(path, c); ok {
 			out.Requests = append(out.Requests, req)
 		}
+	}
+	if n := len(out.Requests); n > mostAsking {
+		r.mistake("spec", fmt.Sprintf("%d containers ask for devices, want at most %d", n, mostAsking))
 	}
 	r.annotations(p, &out)
 	if len(r.mistakes) > 0 {

@@ -227,6 +227,18 @@ func TestMistakesInAmounts(t *testing.T) {
 	}
 }
 
+func TestSoManyContainersOfAPodMayAskForDevices(t *testing.T) {
+	for n, want := range map[int][]string{64: nil, 65: {"spec: 65 containers ask for devices, want at most 64"}} {
+		one := pod(amounts{number: 1})
+		p := pod(amounts{number: 1})
+		for range n - 1 {
+			p.Containers = append(p.Containers, one.Containers[0])
+		}
+		_, mistakes := request.Read(p, podspec.DefaultNames(), 1)
+		compare(t, mistakes, want)
+	}
+}
+
 func compare(t *testing.T, mistakes []request.Mistake, want []string) {
 	t.Helper()
 	var got []string

@@ -84,7 +84,7 @@ func inventoryIn(in *inventoryText) (sharing.Inventory, error) {
 		f.failf("geometryHash", "is not a hash")
 	}
 	inv := sharing.Inventory{Node: in.Node, GeometryHash: in.GeometryHash}
-	seen := map[string]struct{}{}
+	seen, cuts := map[string]struct{}{}, 0
 	for i := range in.Devices {
 		path := "devices[" + strconv.Itoa(i) + "]"
 		d := deviceIn(f, path, &in.Devices[i])
@@ -99,6 +99,12 @@ func inventoryIn(in *inventoryText) (sharing.Inventory, error) {
 			return sharing.Inventory{}, f.result()
 		}
 		inv.Devices = append(inv.Devices, d)
+		if d.MIG != nil {
+			cuts += len(d.MIG.Geometries)
+		}
+	}
+	if cuts > maxCuts {
+		f.failf("devices", "they have %d geometries, want at most %d", cuts, maxCuts)
 	}
 	if f.err != nil {
 		return sharing.Inventory{}, f.result()

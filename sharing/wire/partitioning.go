@@ -64,6 +64,12 @@ func partitioningOut(p *sharing.Partitioning) *partitioningText {
 
 func partitioningIn(f *finding, path string, in *partitioningText) *sharing.Partitioning {
 	p := &sharing.Partitioning{Slices: number(f, path+".slices", in.Slices, 1, maxSlices)}
+	if len(in.Profiles) > maxProfiles {
+		f.failf(path+".profiles", "there are %d, want at most %d", len(in.Profiles), maxProfiles)
+	}
+	if len(in.Geometries) > maxGeometries {
+		f.failf(path+".geometries", "there are %d, want at most %d", len(in.Geometries), maxGeometries)
+	}
 	names := map[string]struct{}{}
 	for i := range in.Profiles {
 		below := path + ".profiles[" + strconv.Itoa(i) + "]"

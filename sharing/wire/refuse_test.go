@@ -4,6 +4,7 @@ package wire_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -132,8 +133,8 @@ func TestPlacementTextsThatAreRefused(t *testing.T) {
 		"a partition without a start":    {edit{`"start":2,`, ``}, "containers[2].shares[1].partition.start", "missing"},
 		"a partition without a size":     {edit{`"size":2,`, ``}, "containers[2].shares[1].partition.size", "missing"},
 		"a partition of no size":         {edit{`"size":2`, `"size":0`}, "containers[2].shares[1].partition.size", "outside"},
-		"a partition beyond any device":  {edit{`"size":2`, `"size":63`}, "containers[2].shares[1].partition.size", "outside 1 to 62"},
-		"a start beyond any device":      {edit{`"start":2`, `"start":64`}, "containers[2].shares[1].partition.start", "outside 0 to 63"},
+		"a partition beyond any device":  {edit{`"size":2`, `"size":63`}, "containers[2].shares[1].partition.size", "outside 1 to 14"},
+		"a start beyond any device":      {edit{`"start":2`, `"start":64`}, "containers[2].shares[1].partition.start", "outside 0 to 15"},
 		"a position beyond any device":   {edit{`"position":2`, `"position":1024`}, "containers[2].shares[1].partition.position", "outside 0 to 1023"},
 		"a negative position":            {edit{`"position":2`, `"position":-2`}, "containers[2].shares[1].partition.position", "outside"},
 		"a partition without a profile":  {edit{`"profile":"2g.20gb",`, ``}, "containers[2].shares[1].partition.profile", "not a profile"},
@@ -199,6 +200,7 @@ func TestWhatADecoderRefusesIsNotEncoded(t *testing.T) {
 	for i := range 1000 {
 		d := node1().Devices[1]
 		d.ID, d.Index = sharing.DeviceID("GPU-"+strings.Repeat("x", i%90)+string(rune('a'+i/90))), i
+		d.MIG, d.Mode, d.Model = nil, sharing.HAMiCore, strings.Repeat("m", 256)
 		large.Devices = append(large.Devices, d)
 	}
 	_, err = wire.EncodeInventory(large)
@@ -210,5 +212,39 @@ func TestANUMANodeThatIsNotSaidIsNotKnown(t *testing.T) {
 	got, err := wire.DecodeInventory(edited(t, text, edit{`"numa":0,`, ``}))
 	if err != nil || got.Devices[0].NUMA != -1 || got.Devices[1].NUMA != 1 {
 		t.Errorf("%+v, %v", got.Devices, err)
+	}
+}
+
+// What nobody's hardware has would make every decision about the node slow.
+func TestANodeOfMoreGeometriesThanAnyCardHasIsRefused(t *testing.T) {
+	cut := func(profiles, geometries int) *sharing.Partitioning {
+		p := &sharing.Partitioning{Slices: 8}
+		for i := range profiles {
+			p.Profiles = append(p.Profiles, sharing.Profile{Name: fmt.Sprintf("1g.%dgb", i+1), Memory: sharing.GiB, Size: 1, Starts: []int{0}})
+		}
+		for i := range geometries {
+			p.Geometries = append(p.Geometries, sharing.Geometry{Name: fmt.Sprint("g", i), Entries: []sharing.GeometryEntry{{Profile: "1g.1gb", Memory: sharing.GiB, Count: 1}}})
+		}
+		return p
+	}
+	for name, c := range map[string]struct {
+		devices, profiles, geometries int
+		want                          string
+	}{
+		"as many as may be":               {16, 32, 32, ""},
+		"too many of one device":          {1, 1, 33, "devices[0].mig.geometries: there are 33, want at most 32"},
+		"too many profiles":               {1, 33, 1, "devices[0].mig.profiles: there are 33, want at most 32"},
+		"too many of all devices at once": {17, 1, 32, "devices: they have 544 geometries, want at most 512"},
+	} {
+		inv := sharing.Inventory{Node: "n"}
+		for i := range c.devices {
+			inv.Devices = append(inv.Devices, sharing.Device{
+				ID: sharing.DeviceID(fmt.Sprint("GPU-", i)), Index: i, Memory: sharing.GiB, Cores: 100, MaxShares: 1, Mode: sharing.MIG, NUMA: -1, MIG: cut(c.profiles, c.geometries),
+			})
+		}
+		_, err := wire.EncodeInventory(inv) // it reads what it has written
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }

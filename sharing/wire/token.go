@@ -17,8 +17,13 @@ const (
 	maxIndex      = 1 << 16
 	maxShares     = 1 << 16
 	maxCores      = 100 * 100 // 100 times oversubscribed
-	maxSlices     = 64
-	maxCount      = 1024
+	maxSlices     = 16        // a device has 8 today
+	maxProfiles   = 32
+	maxGeometries = 32 // of an A100 there are 19 that differ
+	// maxCuts bounds the geometries of all devices of a node: 16 devices with as many as each may
+	// have.
+	maxCuts  = 16 * maxGeometries
+	maxCount = 1024
 )
 
 // validID reports whether s can be a device UUID: it stands between commas,
