@@ -32,6 +32,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"webhook", testWebhook},
 		{"identity", testIdentity},
 		{"examples", testExamples},
+		{"frameworks", testFrameworks},
 		{"standing_in", testStandingIn},
 		{"bad_input", testBadInput},
 		{"writes", testWrites},
