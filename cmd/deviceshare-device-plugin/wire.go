@@ -140,7 +140,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	if err := o.base.CarryHook(hostnode.OS{}, o.modes.LibraryDir, o.modes.StateDir); err != nil {
 		return err
 	}
-	base, forget, err := o.base.NewBase(gpus, p.agent)
+	base, forget, err := o.base.NewBase(gpus, p.agent, p.report)
 	if err != nil {
 		return err
 	}

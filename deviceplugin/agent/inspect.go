@@ -27,6 +27,16 @@ type Inspection struct {
 	Instances map[sharing.DeviceID][]driver.Instance `json:"instances"`
 	// Inventory is what the node would publish, as its annotation.
 	Inventory json.RawMessage `json:"inventory"`
+	// Missing are the nodes that containers are meant to get and this machine lacks.
+	Missing string `json:"missing,omitempty"`
+}
+
+// NodesMissing implements cdi.NodesObserver.
+func (i *Inspection) NodesMissing(err error) {
+	i.Missing = ""
+	if err != nil {
+		i.Missing = err.Error()
+	}
 }
 
 // Inspect reads a driver once, under the default configuration, and changes nothing.
@@ -48,7 +58,7 @@ func Inspect(ctx context.Context, gpus driver.Driver, base cdi.Options, nodeName
 		return Inspection{}, fmt.Errorf("write the inventory of node %s: %w", nodeName, err)
 	}
 	seen.Inventory = json.RawMessage(text)
-	if seen.DriverEdits, err = firstEdits(ctx, gpus, base, a, &inv); err != nil {
+	if seen.DriverEdits, err = seen.firstEdits(ctx, gpus, base, a, &inv); err != nil {
 		return Inspection{}, err
 	}
 	seen.Instances, err = instances(gpus, found)
@@ -72,11 +82,11 @@ func instances(gpus driver.Partitions, found []node.Facts) (map[sharing.DeviceID
 }
 
 // firstEdits are the edits of a container that gets the first device; nil without one.
-func firstEdits(ctx context.Context, gpus driver.Driver, base cdi.Options, a *Agent, inv *sharing.Inventory) (*specs.ContainerEdits, error) {
+func (i *Inspection) firstEdits(ctx context.Context, gpus driver.Driver, base cdi.Options, a *Agent, inv *sharing.Inventory) (*specs.ContainerEdits, error) {
 	if len(inv.Devices) == 0 {
 		return nil, nil
 	}
-	edits, _, err := base.NewBase(gpus, a)
+	edits, _, err := base.NewBase(gpus, a, i)
 	if err != nil {
 		return nil, err
 	}

@@ -95,6 +95,11 @@ func (r *Reporter) Checkpoint(err error) {
 	}
 }
 
+// NodesMissing implements cdi.NodesObserver.
+func (r *Reporter) NodesMissing(err error) {
+	r.Trouble(metrics.ProblemDriver, "DeviceNodesMissing", err)
+}
+
 // ConfigNotKept reports that a configuration cannot be kept for the next start.
 func (r *Reporter) ConfigNotKept(err error) {
 	r.Trouble(metrics.ProblemConfiguration, "DeviceConfigNotKept", err)

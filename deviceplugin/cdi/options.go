@@ -32,6 +32,7 @@ type Options struct {
 	// MIGMinors is the driver's table of numbers of capability nodes, and CapsRoot the
 	// host's directory of them.
 	MIGMinors, CapsRoot string
+	Additional          Additional
 }
 
 // DefaultOptions are those of an installation in the usual places.
@@ -53,6 +54,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.SeenRoot, "driver-root-ctr-path", "", "where this process sees --driver-root; empty if in the same place; with --driver-edits=nvcdi")
 	f.StringVar(&o.HookPath, "nvidia-cdi-hook-path", o.HookPath, "nvidia-cdi-hook on the host; empty brings the one of the image there; with --driver-edits=nvcdi")
 	f.StringVar(&o.MIGMinors, "mig-minors", o.MIGMinors, "the driver's table of MIG capability node numbers")
+	o.Additional.addFlags(f)
 	f.StringVar(&o.CapsRoot, "caps-root", "", "host directory of the nvidia-cap<N> nodes (default <dev-root>/nvidia-caps)")
 }
 
@@ -77,7 +79,7 @@ func (o *Options) Check() []error {
 	if _, err := o.files(); err != nil {
 		wrong = append(wrong, err)
 	}
-	return wrong
+	return append(wrong, o.Additional.check(o.Edits)...)
 }
 
 // Library is where the driver's library is looked for.
@@ -139,18 +141,20 @@ func (o *Options) CarryHook(files hostnode.Files, from, to string) error {
 }
 
 // NewBase makes what brings the driver into containers. forget drops what it learned
-// about the driver's files; it is nil where nothing is learned.
-func (o *Options) NewBase(gpus driver.Driver, minors Minors) (base Base, forget func(), err error) {
+// about the driver's files; it is nil where nothing is learned. The observer is told of additional
+// nodes that are missing, from within this call on.
+func (o *Options) NewBase(gpus driver.Driver, minors Minors, observer NodesObserver) (base Base, forget func(), err error) {
 	mig := Capabilities{Minors: o.MIGMinors, Root: o.capsRoot(), Devices: gpus, Maker: &NodeMaker{Drivers: "/proc/devices"}}
 	if o.Edits == "nvcdi" {
 		real, ok := gpus.(*driver.NVML)
 		if !ok {
 			return nil, nil, errors.New("--driver-edits=nvcdi needs the real driver")
 		}
-		toolkit := NewToolkit(ToolkitConfig{
+		source := &nvidia{cfg: ToolkitConfig{
 			DriverRoot: o.DriverRoot, SeenRoot: o.SeenRoot, DevRoot: filepath.Dir(o.DevRoot), HookPath: o.HookPath, Library: real, MIG: mig,
-		})
-		return toolkit, toolkit.Forget, nil
+		}}
+		toolkit := newToolkit(source)
+		return withAdditional(toolkit, &o.Additional, source, observer), toolkit.Forget, nil
 	}
 	files, err := o.files()
 	if err != nil {
