@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	cncf "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"deviceshare/config"
@@ -90,5 +91,15 @@ func (i *Inspection) firstEdits(ctx context.Context, gpus driver.Driver, base cd
 	if err != nil {
 		return nil, err
 	}
-	return edits.Edits(ctx, []sharing.DeviceID{inv.Devices[0].ID})
+	common, err := edits.Common(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own, err := edits.Edits(ctx, []sharing.DeviceID{inv.Devices[0].ID})
+	if err != nil {
+		return nil, err
+	}
+	all := &cncf.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
+	all.Append(&cncf.ContainerEdits{ContainerEdits: common}).Append(&cncf.ContainerEdits{ContainerEdits: own})
+	return all.ContainerEdits, nil
 }

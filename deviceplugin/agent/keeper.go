@@ -250,21 +250,35 @@ func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c kubelet.Contain
 	if err := k.cfg.Store.Put(withMade(record(&cl, slots), in)); err != nil {
 		return false, err
 	}
-	base, err := k.cfg.Base.Edits(ctx, in.Devices)
+	changed, err := k.specify(ctx, cl.ID, in)
 	if err != nil {
 		return false, fmt.Errorf("container %s: %w", c.Name, err)
-	}
-	text, err := cdi.Spec(cl.ID, base, in)
-	if err != nil {
-		return false, err
-	}
-	changed, err := k.cfg.Specs.Write(cl.ID, text)
-	if err != nil {
-		return false, err
 	}
 	klog.InfoS("container prepared", "pod", klog.KObj(pod), "container", c.Name, "allocation", cl.ID, "mode", preparer.Mode(), "devices", in.Devices)
 	k.cfg.Observer.Prepared(pod, cl, time.Since(began))
 	return changed, nil
+}
+
+// specify writes the specifications that a container is started with, and reports whether one
+// changed.
+func (k *Keeper) specify(ctx context.Context, id string, in nodeapi.Injection) (bool, error) {
+	common, err := k.cfg.Base.Common(ctx)
+	if err != nil {
+		return false, err
+	}
+	base, err := k.cfg.Base.Edits(ctx, in.Devices)
+	if err != nil {
+		return false, err
+	}
+	driver, err := cdi.DriverSpec(common)
+	if err != nil {
+		return false, err
+	}
+	text, err := cdi.Spec(id, common, base, in)
+	if err != nil {
+		return false, err
+	}
+	return k.cfg.Specs.Write(id, driver, text)
 }
 
 // record is what the checkpoint keeps of a claim.

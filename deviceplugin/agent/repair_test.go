@@ -169,8 +169,8 @@ func TestSpecificationsOfNobodyAreSweptAndForeignFilesStay(t *testing.T) {
 	if _, err := os.Stat(foreign); err != nil {
 		t.Error("somebody else's file was removed")
 	}
-	if names, _ := os.ReadDir(filepath.Join(b.dir, "cdi")); len(names) != 2 {
-		t.Errorf("%d files are left, want the pod's and the foreign one", len(names))
+	if names, _ := os.ReadDir(filepath.Join(b.dir, "cdi")); len(names) != 3 {
+		t.Errorf("%d files are left, want the pod's, the driver's and the foreign one", len(names))
 	}
 }
 

@@ -50,6 +50,11 @@ func (o *told) take() []string {
 // plain is a base with one node for each device. Its lists have room to be overwritten in.
 type plain struct{ broken error }
 
+// Common implements Base.
+func (*plain) Common(context.Context) (*specs.ContainerEdits, error) {
+	return &specs.ContainerEdits{}, nil
+}
+
 // Edits implements Base.
 func (p *plain) Edits(_ context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
 	if p.broken != nil {
@@ -214,7 +219,7 @@ func TestASpecificationWithAdditionalNodesIsValidForEveryMode(t *testing.T) {
 		"hami-core":      {Env: []nodeapi.Variable{{Name: "A", Value: "b"}}, Mounts: []nodeapi.Mount{{Host: "/a", Container: "/b", ReadOnly: true}}},
 		"a partition":    {DeviceNodes: []string{"/dev/nvidia-caps/nvidia-cap3"}},
 	} {
-		text, err := Spec("abc", edits, in)
+		text, err := Spec("abc", nil, edits, in)
 		if err != nil || !strings.Contains(string(text), "/host/dev/gdrdrv") {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,8 +54,12 @@ func TestFilesGiveNodesInOrderAndOnlyControlNodesThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	common, err := f.Common(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
 	var paths []string
-	for _, n := range edits.DeviceNodes {
+	for _, n := range slices.Concat(edits.DeviceNodes, common.DeviceNodes) {
 		paths = append(paths, n.Path)
 		if n.HostPath != filepath.Join(dev, filepath.Base(n.Path)) {
 			t.Errorf("%s comes from %s", n.Path, n.HostPath)
@@ -63,8 +68,8 @@ func TestFilesGiveNodesInOrderAndOnlyControlNodesThatExist(t *testing.T) {
 	if got := strings.Join(paths, " "); got != "/dev/nvidia0 /dev/nvidia3 /dev/nvidiactl" {
 		t.Errorf("nodes are %s", got)
 	}
-	if len(edits.Mounts) != 2 || edits.Mounts[0].Options[0] != "ro" || edits.Mounts[1].Options[0] != "rw" {
-		t.Errorf("mounts are %+v", edits.Mounts)
+	if len(common.Mounts) != 2 || common.Mounts[0].Options[0] != "ro" || common.Mounts[1].Options[0] != "rw" || len(edits.Mounts) > 0 {
+		t.Errorf("mounts are %+v, of each container %+v", common.Mounts, edits.Mounts)
 	}
 	for name, id := range map[string]sharing.DeviceID{"a device whose node is missing": "GPU-c", "a device of another machine": "GPU-z"} {
 		if _, err := f.Edits(context.Background(), []sharing.DeviceID{id}); err == nil || !strings.Contains(err.Error(), string(id)) {
@@ -76,7 +81,7 @@ func TestFilesGiveNodesInOrderAndOnlyControlNodesThatExist(t *testing.T) {
 func TestTheDirectoryWritesOnceAndForgetsWithoutComplaint(t *testing.T) {
 	d := &Directory{Files: hostnode.OS{}, Path: filepath.Join(t.TempDir(), "cdi")}
 	for i, want := range []bool{true, false} {
-		if changed, err := d.Write("a", []byte("text")); err != nil || changed != want {
+		if changed, err := d.Write("a", []byte("driver"), []byte("text")); err != nil || changed != want {
 			t.Errorf("write %d: changed %v, %v", i, changed, err)
 		}
 	}

@@ -7,31 +7,44 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // Directory is where the container runtime looks for specifications. Files are
 // written beside their final name and renamed, because runtimes react to renames
-// and removals and must never read half a file.
+// and removals and must never read half a file. It is safe for concurrent use.
 type Directory struct {
 	Files hostnode.Files
 	Path  string
+
+	mu sync.Mutex // the driver's specification is there while any other is
 }
 
-// Write puts the specification of an allocation in place and reports whether it
-// changed anything.
-func (d *Directory) Write(id string, text []byte) (changed bool, err error) {
-	changed, err = hostnode.WriteIfChanged(d.Files, filepath.Join(d.Path, File(id)), text, 0o644, 0o755)
-	if err != nil {
-		return false, fmt.Errorf("write CDI specification: %w", err)
+// Write puts the specification of an allocation in place, and that of the driver, which the same
+// container needs. It reports whether it changed anything.
+func (d *Directory) Write(id string, driver, text []byte) (changed bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, file := range []struct {
+		name string
+		text []byte
+	}{{driverFile, driver}, {File(id), text}} {
+		wrote, err := hostnode.WriteIfChanged(d.Files, filepath.Join(d.Path, file.name), file.text, 0o644, 0o755)
+		if err != nil {
+			return false, fmt.Errorf("write CDI specification: %w", err)
+		}
+		changed = changed || wrote
 	}
 	return changed, nil
 }
 
 // Remove removes the specification of an allocation and what a killed process left
-// of one; a missing one is no mistake.
+// of one; a missing one is no mistake. With the last one goes that of the driver.
 func (d *Directory) Remove(id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	names, err := d.Files.List(d.Path)
 	if err != nil {
 		return fmt.Errorf("remove CDI specification: %w", err)
@@ -42,6 +55,12 @@ func (d *Directory) Remove(id string) error {
 				return fmt.Errorf("remove CDI specification: %w", err)
 			}
 		}
+	}
+	if left, err := d.IDs(); err != nil || len(left) > 0 {
+		return err
+	}
+	if err := d.Files.Remove(filepath.Join(d.Path, driverFile)); err != nil {
+		return fmt.Errorf("remove the driver's CDI specification: %w", err)
 	}
 	return nil
 }

@@ -80,6 +80,12 @@ func (f *Files) Edits(_ context.Context, devices []sharing.DeviceID) (*specs.Con
 	}
 	slices.SortFunc(edits.DeviceNodes, func(a, b *specs.DeviceNode) int { return strings.Compare(a.Path, b.Path) })
 	edits.DeviceNodes = slices.CompactFunc(edits.DeviceNodes, func(a, b *specs.DeviceNode) bool { return a.Path == b.Path })
+	return edits, nil
+}
+
+// Common implements Base.
+func (f *Files) Common(context.Context) (*specs.ContainerEdits, error) {
+	edits := &specs.ContainerEdits{}
 	for _, name := range controlNodes() {
 		_, err := os.Stat(filepath.Join(f.DevRoot, name))
 		if err == nil {

@@ -104,9 +104,9 @@ func TestAMIGDeviceIsItsParentsNodeAndItsOwnTwoCapabilities(t *testing.T) {
 		devices []sharing.DeviceID
 		want    string
 	}{
-		"alone":                   {[]sharing.DeviceID{"MIG-1"}, "/dev/nvidia-caps/nvidia-cap1078 /dev/nvidia-caps/nvidia-cap1081 /dev/nvidia7 /dev/nvidiactl"},
-		"beside a whole device":   {[]sharing.DeviceID{"GPU-a", "MIG-1"}, "/dev/nvidia-caps/nvidia-cap1078 /dev/nvidia-caps/nvidia-cap1081 /dev/nvidia0 /dev/nvidia7 /dev/nvidiactl"},
-		"named twice, given once": {[]sharing.DeviceID{"MIG-1", "MIG-1"}, "/dev/nvidia-caps/nvidia-cap1078 /dev/nvidia-caps/nvidia-cap1081 /dev/nvidia7 /dev/nvidiactl"},
+		"alone":                   {[]sharing.DeviceID{"MIG-1"}, "/dev/nvidia-caps/nvidia-cap1078 /dev/nvidia-caps/nvidia-cap1081 /dev/nvidia7"},
+		"beside a whole device":   {[]sharing.DeviceID{"GPU-a", "MIG-1"}, "/dev/nvidia-caps/nvidia-cap1078 /dev/nvidia-caps/nvidia-cap1081 /dev/nvidia0 /dev/nvidia7"},
+		"named twice, given once": {[]sharing.DeviceID{"MIG-1", "MIG-1"}, "/dev/nvidia-caps/nvidia-cap1078 /dev/nvidia-caps/nvidia-cap1081 /dev/nvidia7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			edits, err := f.Edits(context.Background(), tc.devices)

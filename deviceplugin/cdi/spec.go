@@ -3,7 +3,8 @@
 // Package cdi writes an injection as a CDI specification. Each specification has exactly one
 // device, and its name is the allocation id. The kubelet passes that name to the container
 // runtime, which resolves it to this file only. So a container gets what was prepared for its
-// own allocation, or does not start.
+// own allocation, or does not start. What is the same for all of them is in a specification of
+// its own, whose name each of them gets too.
 package cdi
 
 import (
@@ -34,11 +35,13 @@ const (
 )
 
 // Base gives the edits that any container needs to use devices at all: device
-// nodes, driver libraries, hooks. Implementations are safe for concurrent use.
+// nodes, driver libraries, hooks. Implementations are safe for concurrent use. An error is the
+// answer when ctx ends while the driver is awaited. The answers must not be changed.
 type Base interface {
-	// Edits is what a container with exactly these devices needs. It is an error if
-	// a device is not there, and when ctx ends while the driver is awaited. The
-	// answer must not be changed.
+	// Common is what every container with a device needs, whichever it has.
+	Common(ctx context.Context) (*specs.ContainerEdits, error)
+	// Edits is what a container with exactly these devices needs beside. It is an error if
+	// a device is not there.
 	Edits(ctx context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error)
 }
 
@@ -72,43 +75,50 @@ func FileID(name string) (string, bool) {
 	return id, ours && json && parser.ValidateDeviceName(id) == nil
 }
 
-// Spec renders an injection over the base edits into the text of a specification
-// that the CDI library accepts. Equal arguments give equal texts.
-func Spec(id string, base *specs.ContainerEdits, in nodeapi.Injection) ([]byte, error) {
-	edits, err := merge(base, in)
+// Spec renders an injection over the edits of its devices into the text of a specification
+// that the CDI library accepts. Of what is common to all it has what ownMounts says. Equal
+// arguments give equal texts.
+func Spec(id string, common, base *specs.ContainerEdits, in nodeapi.Injection) ([]byte, error) {
+	edits, err := merge(ownMounts(common), base, in)
 	if err != nil {
 		return nil, fmt.Errorf("render allocation %s: %w", id, err)
 	}
 	edits.Mounts = append(edits.Mounts, seal(id))
-	spec := &specs.Spec{Kind: Kind, Devices: []specs.Device{{Name: id, ContainerEdits: *edits}}}
-	if err := parser.ValidateDeviceName(id); err != nil {
-		return nil, fmt.Errorf("render allocation: %w", err)
-	}
-	if err := (&cdi.ContainerEdits{ContainerEdits: edits}).Validate(); err != nil {
-		return nil, fmt.Errorf("render allocation %s: %w", id, err)
-	}
-	if spec.Version, err = cdi.MinimumRequiredVersion(spec); err != nil {
-		return nil, fmt.Errorf("render allocation %s: %w", id, err)
-	}
-	text, err := json.MarshalIndent(spec, "", "  ")
+	text, err := render(Kind, id, edits)
 	if err != nil {
 		return nil, fmt.Errorf("render allocation %s: %w", id, err)
 	}
-	return append(text, '\n'), nil
+	return text, nil
+}
+
+// render writes a specification of one device.
+func render(kind, name string, edits *specs.ContainerEdits) ([]byte, error) {
+	spec := &specs.Spec{Kind: kind, Devices: []specs.Device{{Name: name, ContainerEdits: *edits}}}
+	if err := parser.ValidateDeviceName(name); err != nil {
+		return nil, err
+	}
+	err := (&cdi.ContainerEdits{ContainerEdits: edits}).Validate()
+	if err != nil {
+		return nil, err
+	}
+	if spec.Version, err = cdi.MinimumRequiredVersion(spec); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(spec, "", "  ")
+	return append(text, '\n'), err
 }
 
 // merge puts the injection over the base: variables replace, the rest is added.
 // In the container ours come after the pod's own, and runc lets the last of two
 // win; the limits that matter are in a read-only file all the same.
-func merge(base *specs.ContainerEdits, in nodeapi.Injection) (*specs.ContainerEdits, error) {
+func merge(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injection) (*specs.ContainerEdits, error) {
 	edits := &specs.ContainerEdits{}
 	if base != nil {
 		*edits = *base
 		edits.DeviceNodes = slices.Clone(base.DeviceNodes)
-		edits.Mounts = slices.Clone(base.Mounts)
 	}
-	// A default NVIDIA runtime adds every device the variable names: none.
-	env, err := merged(edits.Env, append(slices.Clone(in.Env), nodeapi.Variable{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}))
+	edits.Mounts = slices.Concat(own, edits.Mounts)
+	env, err := merged(edits.Env, append(slices.Clone(in.Env), noneVisible()...))
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +142,11 @@ func merge(base *specs.ContainerEdits, in nodeapi.Injection) (*specs.ContainerEd
 		edits.Mounts = append(edits.Mounts, bind(m.Host, m.Container, m.ReadOnly))
 	}
 	return edits, nil
+}
+
+// noneVisible is for a default NVIDIA runtime, which adds every device that the variable names.
+func noneVisible() []nodeapi.Variable {
+	return []nodeapi.Variable{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}}
 }
 
 // bind is a bind mount that lets in neither device nodes nor set-user-id files.

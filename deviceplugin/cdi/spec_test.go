@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -22,13 +23,20 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// driverEdits are base edits as a driver needs them.
+// deviceEdits are those of a device.
+func deviceEdits() *specs.ContainerEdits {
+	return &specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidia0", HostPath: "/run/dev/nvidia0", Permissions: "rw"}}}
+}
+
+// driverEdits are those that any device needs.
 func driverEdits() *specs.ContainerEdits {
 	return &specs.ContainerEdits{
 		Env:         []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=utility"},
-		DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidia0", HostPath: "/run/dev/nvidia0", Permissions: "rw"}},
-		Mounts:      []*specs.Mount{bind("/opt/libcuda.so.1", "/usr/lib/libcuda.so.1", true)},
-		Hooks:       []*specs.Hook{{HookName: "createContainer", Path: "/usr/bin/nvidia-cdi-hook", Args: []string{"nvidia-cdi-hook", "update-ldcache"}}},
+		DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidiactl", HostPath: "/run/dev/nvidiactl", Permissions: "rw"}},
+		Mounts: []*specs.Mount{
+			bind("/opt/libcuda.so.1", "/usr/lib/libcuda.so.1", true), bind("/opt/libnvidia-ptxjitcompiler.so.1", "/usr/lib/libnvidia-ptxjitcompiler.so.1", true),
+		},
+		Hooks: []*specs.Hook{{HookName: "createContainer", Path: "/usr/bin/nvidia-cdi-hook", Args: []string{"nvidia-cdi-hook", "update-ldcache"}}},
 	}
 }
 
@@ -52,7 +60,7 @@ func injections() map[string]nodeapi.Injection {
 func TestSpecificationsAreAsWrittenDown(t *testing.T) {
 	for name, in := range injections() {
 		t.Run(name, func(t *testing.T) {
-			got, err := Spec("0123456789abcdef", driverEdits(), in)
+			got, err := Spec("0123456789abcdef", driverEdits(), deviceEdits(), in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,12 +80,16 @@ func TestSpecificationsAreAsWrittenDown(t *testing.T) {
 
 func TestTheRuntimeResolvesTheNameToExactlyThisContainer(t *testing.T) {
 	dir := &Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	driver, err := DriverSpec(&specs.ContainerEdits{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, id := range []string{"one", "two"} {
-		text, err := Spec(id, nil, nodeapi.Injection{Env: []nodeapi.Variable{{Name: "WHO", Value: id}, {Name: "PATH_LIKE", Value: "a=b"}}})
+		text, err := Spec(id, nil, nil, nodeapi.Injection{Env: []nodeapi.Variable{{Name: "WHO", Value: id}, {Name: "PATH_LIKE", Value: "a=b"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := dir.Write(id, text); err != nil || !changed {
+		if changed, err := dir.Write(id, driver, text); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
 	}
@@ -136,7 +148,7 @@ func TestWhatTheRuntimeWouldMisreadIsRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if text, err := Spec(tc.id, tc.base, tc.in); err == nil {
+			if text, err := Spec(tc.id, nil, tc.base, tc.in); err == nil {
 				t.Errorf("it was rendered:\n%s", text)
 			}
 		})
@@ -144,12 +156,15 @@ func TestWhatTheRuntimeWouldMisreadIsRefused(t *testing.T) {
 }
 
 func TestRenderingChangesNoneOfItsArguments(t *testing.T) {
-	base := driverEdits()
-	if _, err := Spec("a", base, injections()["hami-core"]); err != nil {
+	common, base := driverEdits(), deviceEdits()
+	if _, err := Spec("a", common, base, injections()["hami-core"]); err != nil {
 		t.Fatal(err)
 	}
-	if len(base.Mounts) != 1 || base.Env[0] != "NVIDIA_VISIBLE_DEVICES=all" {
-		t.Errorf("the base is now %+v", base)
+	if _, err := DriverSpec(common); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(common, driverEdits()) || !reflect.DeepEqual(base, deviceEdits()) {
+		t.Errorf("they are now %+v and %+v", common, base)
 	}
 }
 
@@ -159,7 +174,7 @@ func FuzzSpec(f *testing.F) {
 	f.Add("0", "0", "\x7f", "/0", "/0", "/0") // found by the fuzzer: YAML refuses it
 	f.Add("A.b:c-d_e", "A", "\n\"\\", "/a b", "/é", "/dev/x")
 	f.Fuzz(func(t *testing.T, id, name, value, host, inside, node string) {
-		text, err := Spec(id, driverEdits(), nodeapi.Injection{
+		text, err := Spec(id, driverEdits(), deviceEdits(), nodeapi.Injection{
 			Env:         []nodeapi.Variable{{Name: name, Value: value}},
 			Mounts:      []nodeapi.Mount{{Host: host, Container: inside}},
 			DeviceNodes: []string{node},

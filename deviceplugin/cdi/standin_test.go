@@ -34,9 +34,9 @@ func TestALibraryThatStandsInHasEveryNameOfTheDriversAndItBesideIt(t *testing.T)
 			[]string{"/lib/libcuda.so.1", "/lib/libcuda.so.580.95.05"},
 			"/state/lib/libcuda-1.so /lib/libcuda.so.1\n/host/libcuda.so.1 /lib/libcuda.so.driver\n/state/lib/libcuda-1.so /lib/libcuda.so.580.95.05",
 		},
-		"two directories, other libraries left alone": {
+		"two directories, other libraries left to the driver's specification": {
 			[]string{"/lib/libcuda.so.1", "/lib/libcudadebugger.so.1", "/compat/libcuda.so.1"},
-			"/state/lib/libcuda-1.so /lib/libcuda.so.1\n/host/libcuda.so.1 /lib/libcuda.so.driver\n/host/libcudadebugger.so.1 /lib/libcudadebugger.so.1\n" +
+			"/state/lib/libcuda-1.so /lib/libcuda.so.1\n/host/libcuda.so.1 /lib/libcuda.so.driver\n" +
 				"/state/lib/libcuda-1.so /compat/libcuda.so.1\n/host/libcuda.so.1 /compat/libcuda.so.driver",
 		},
 	}
@@ -47,7 +47,7 @@ func TestALibraryThatStandsInHasEveryNameOfTheDriversAndItBesideIt(t *testing.T)
 				base.Mounts = append(base.Mounts, bind("/host"+f[strings.LastIndex(f, "/"):], f, true))
 			}
 			before := mounted(base.Mounts)
-			edits, err := merge(base, nodeapi.Injection{StandIns: cuda})
+			edits, err := merge(ownMounts(base), nil, nodeapi.Injection{StandIns: cuda})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestWhatCannotBeStoodInForIsRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := merge(driverEdits(), nodeapi.Injection{StandIns: []nodeapi.StandIn{tc.standIn}})
+			_, err := merge(ownMounts(driverEdits()), nil, nodeapi.Injection{StandIns: []nodeapi.StandIn{tc.standIn}})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want %q in it", err, tc.want)
 			}

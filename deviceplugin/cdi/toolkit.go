@@ -66,12 +66,8 @@ type answers struct {
 	devices map[sharing.DeviceID]*cdi.ContainerEdits
 }
 
-// NewToolkit returns a base that asks the toolkit when it is first used. Answers
+// newToolkit returns a base that asks the toolkit when it is first used. Answers
 // are kept: asking takes the driver up to a second, and many pods start at once.
-func NewToolkit(cfg ToolkitConfig) *Toolkit {
-	return newToolkit(&nvidia{cfg: cfg})
-}
-
 func newToolkit(source editSource) *Toolkit {
 	return &Toolkit{source: source, asking: make(chan struct{}, 1), known: answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}}
 }
@@ -85,31 +81,50 @@ func (t *Toolkit) Forget() {
 	t.known = answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
 }
 
+// Common implements Base.
+func (t *Toolkit) Common(ctx context.Context) (*specs.ContainerEdits, error) {
+	known, err := t.learn(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return known.common.ContainerEdits, nil
+}
+
 // Edits implements Base.
 func (t *Toolkit) Edits(ctx context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
-	known, unknown, era := t.recall(devices)
-	if known.common == nil || len(unknown) > 0 {
-		select {
-		case t.asking <- struct{}{}:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for the driver, which has not answered an earlier question yet: %w", ctx.Err())
-		}
-		defer func() { <-t.asking }()
-		known, unknown, era = t.recall(devices) // somebody may have asked meanwhile
-		found, err := t.source.ask(known.common == nil, unknown)
-		if err != nil {
-			return nil, err
-		}
-		t.keep(found, era)
-		known.common = cmp.Or(known.common, found.common)
-		maps.Copy(known.devices, found.devices)
+	known, err := t.learn(ctx, devices)
+	if err != nil {
+		return nil, err
 	}
 	edits := &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
-	edits.Append(known.common)
 	for _, id := range devices {
 		edits.Append(known.devices[id])
 	}
 	return edits.ContainerEdits, nil
+}
+
+// learn is what is known of the devices and of what is common to all, after the toolkit was asked
+// for what is missing.
+func (t *Toolkit) learn(ctx context.Context, devices []sharing.DeviceID) (answers, error) {
+	known, unknown, era := t.recall(devices)
+	if known.common != nil && len(unknown) == 0 {
+		return known, nil
+	}
+	select {
+	case t.asking <- struct{}{}:
+	case <-ctx.Done():
+		return known, fmt.Errorf("wait for the driver, which has not answered an earlier question yet: %w", ctx.Err())
+	}
+	defer func() { <-t.asking }()
+	known, unknown, era = t.recall(devices) // somebody may have asked meanwhile
+	found, err := t.source.ask(known.common == nil, unknown)
+	if err != nil {
+		return known, err
+	}
+	t.keep(found, era)
+	known.common = cmp.Or(known.common, found.common)
+	maps.Copy(known.devices, found.devices)
+	return known, nil
 }
 
 // recall is what is known already, a copy, which devices are not, and since which

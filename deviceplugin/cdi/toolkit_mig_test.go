@@ -61,15 +61,19 @@ func askForPartition(root string) error {
 	if err != nil {
 		return err
 	}
-	toolkit := NewToolkit(ToolkitConfig{
+	toolkit := newToolkit(&nvidia{cfg: ToolkitConfig{
 		DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: gpus,
 		MIG: Capabilities{Minors: table, Root: filepath.Join(root, "dev", "nvidia-caps"), Devices: gpus},
-	})
+	}})
 	edits, err := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(c.UUID)})
 	if err != nil {
 		return err
 	}
-	spec, err := Spec("abc", edits, nodeapi.Injection{})
+	common, err := toolkit.Common(context.Background())
+	if err != nil {
+		return err
+	}
+	spec, err := Spec("abc", common, edits, nodeapi.Injection{})
 	if err != nil {
 		return err
 	}

@@ -5,10 +5,12 @@ package cdi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,7 +44,7 @@ type bound struct{ lib gonvml.Interface }
 
 func (b bound) Library() gonvml.Interface { return b.lib }
 
-// askToolkit prints the specification for the second device.
+// askToolkit prints the specification for the second device, and the driver's, twice.
 func askToolkit(root string) error {
 	lib := gonvml.New()
 	if ret := lib.Init(); ret != gonvml.SUCCESS {
@@ -53,17 +55,25 @@ func askToolkit(root string) error {
 		return fmt.Errorf("device 1: %d", ret)
 	}
 	uuid, _ := device.GetUUID()
-	toolkit := NewToolkit(ToolkitConfig{DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: bound{lib}})
+	toolkit := newToolkit(&nvidia{cfg: ToolkitConfig{DriverRoot: "/host", SeenRoot: root, DevRoot: root, HookPath: "/usr/bin/nvidia-cdi-hook", Library: bound{lib}}})
 	for range 2 { // the second answer comes from memory
 		edits, err := toolkit.Edits(context.Background(), []sharing.DeviceID{sharing.DeviceID(uuid)})
 		if err != nil {
 			return err
 		}
-		text, err := Spec("abc", edits, nodeapi.Injection{})
+		common, err := toolkit.Common(context.Background())
 		if err != nil {
 			return err
 		}
-		if _, err := os.Stdout.Write(append(text, 0)); err != nil {
+		text, err := Spec("abc", common, edits, nodeapi.Injection{})
+		if err != nil {
+			return err
+		}
+		driver, err := DriverSpec(common)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stdout.Write(slices.Concat(text, []byte{0}, driver, []byte{0})); err != nil {
 			return err
 		}
 	}
@@ -123,29 +133,30 @@ func TestTheToolkitBringsTheDriverAndTheOneDevice(t *testing.T) {
 		t.Fatalf("%v\n%s", err, problems.String())
 	}
 	answers := strings.Split(string(out), "\x00")
-	if len(answers) != 3 || answers[0] != answers[1] || strings.TrimSpace(answers[2]) != "true" {
+	if len(answers) != 5 || answers[0] != answers[2] || answers[1] != answers[3] || strings.TrimSpace(answers[4]) != "true" {
 		t.Fatalf("the answers differ, or an unknown device was served:\n%s", out)
 	}
-	var spec specs.Spec
-	if err := json.Unmarshal([]byte(answers[0]), &spec); err != nil {
+	var own, driver specs.Spec
+	if err := errors.Join(json.Unmarshal([]byte(answers[0]), &own), json.Unmarshal([]byte(answers[1]), &driver)); err != nil {
 		t.Fatal(err)
 	}
-	edits := spec.Devices[0].ContainerEdits
+	edits := own.Devices[0].ContainerEdits
+	common := driver.Devices[0].ContainerEdits
 	nodes := map[string]bool{}
-	for _, n := range edits.DeviceNodes {
+	for _, n := range slices.Concat(edits.DeviceNodes, common.DeviceNodes) {
 		nodes[n.Path] = true
 	}
 	if !nodes["/dev/nvidia1"] || nodes["/dev/nvidia0"] || !nodes["/dev/nvidiactl"] {
 		t.Errorf("nodes are %v, want the one device and the control node", nodes)
 	}
 	mounted := false
-	for _, m := range edits.Mounts {
+	for _, m := range slices.Concat(edits.Mounts, common.Mounts) {
 		mounted = mounted || m.HostPath == "/host/usr/lib64/libcuda.so.580.95.05"
 		if strings.HasPrefix(m.HostPath, root) {
 			t.Errorf("mount %s is a path of this process, not of the host", m.HostPath)
 		}
 	}
-	if !mounted || len(edits.Hooks) == 0 {
-		t.Errorf("mounts %+v, hooks %+v: want libcuda and the linker's cache", edits.Mounts, edits.Hooks)
+	if !mounted || len(common.Hooks) == 0 {
+		t.Errorf("mounts %+v, hooks %+v: want libcuda and the linker's cache", edits.Mounts, common.Hooks)
 	}
 }

@@ -95,13 +95,13 @@ func (w *wander) leave() {
 func (w *wander) begin() {
 	for _, pod := range w.pods {
 		names, err := w.mover.kubelet.Begin(context.Background(), pod, "main")
-		if err != nil || len(names) != 1 {
+		if err != nil || len(names) != 2 {
 			w.t.Fatalf("%s has the names %v: %v", pod.Name, names, err)
 		}
 		w.p.mu.Lock()
 		slots := strings.Join(w.p.started[len(w.p.started)-1], ".")
-		if known := w.p.named[slots]; known != "" && known != names[0] {
-			w.t.Errorf("slots %s of %s are named %s, the plugin remembers %s", slots, pod.Name, names[0], known)
+		if known := w.p.named[slots]; known != "" && known != names[1] {
+			w.t.Errorf("slots %s of %s are named %s, the plugin remembers %s", slots, pod.Name, names[1], known)
 		}
 		w.p.mu.Unlock()
 	}

@@ -88,7 +88,7 @@ func (m *mover) comes() {
 	if err := m.kubelet.Admit(pod); err != nil {
 		m.t.Fatal(err)
 	}
-	if names, err := m.kubelet.Begin(context.Background(), pod, "main"); err != nil || len(names) != 1 {
+	if names, err := m.kubelet.Begin(context.Background(), pod, "main"); err != nil || len(names) != 2 {
 		m.t.Fatalf("the container begins with %v, %v", names, err)
 	}
 	if err := m.kubelet.Forget(pod); err != nil {

@@ -144,7 +144,7 @@ func (s *story) begin() string {
 	for _, pod := range s.pods {
 		go func() {
 			names, err := s.w.kubelet.Begin(context.Background(), pod, "main")
-			if err == nil && len(names) != 1 {
+			if err == nil && len(names) != 2 {
 				err = fmt.Errorf("pod %s has the names %v", pod.Name, names)
 			}
 			ends <- err

@@ -102,11 +102,11 @@ func TestAKubeletWithAProxyDoesNotNoticeThatThePluginIsAway(t *testing.T) {
 	}
 	p.run(t)
 	b := <-begins
-	if b.err != nil || len(b.names) != 1 || !strings.HasPrefix(b.names[0], "volcano.sh/vgpu=") {
+	if b.err != nil || len(b.names) != 2 || !strings.HasPrefix(b.names[1], "volcano.sh/vgpu=") {
 		t.Fatalf("the container begins with %v, %v", b.names, b.err)
 	}
 	p.mu.Lock()
-	if len(p.started) != 1 || p.named[strings.Join(p.started[0], ".")] != b.names[0] {
+	if len(p.started) != 1 || p.named[strings.Join(p.started[0], ".")] != b.names[1] {
 		t.Errorf("the plugin was asked to start %v, and told the names %v; the kubelet has %v", p.started, p.named, b.names)
 	}
 	p.mu.Unlock()

@@ -153,7 +153,7 @@ func TestCallsReachTheHandlerAndItsErrorsTheKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	names, err := k.Begin(context.Background(), pod, "main")
-	if err != nil || len(names) != 1 || names[0] != "volcano.sh/vgpu=GPU-a-0.GPU-a-1" || len(p.started) != 1 {
+	if err != nil || len(names) != 2 || names[1] != "volcano.sh/vgpu=GPU-a-0.GPU-a-1" || len(p.started) != 1 {
 		t.Errorf("names %v, started %v, %v", names, p.started, err)
 	}
 	// A runtime that ignores the name must not give the container what its image asks for.

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"deviceshare/deviceplugin/cdi"
 )
 
 // session answers calls from one registration to the next; it ends streams when serving ends.
@@ -115,7 +117,7 @@ func (s *session) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pl
 			if err != nil {
 				return nil, status.Error(codes.Internal, err.Error())
 			}
-			one.CdiDevices = []*pluginapi.CDIDevice{{Name: name}}
+			one.CdiDevices = []*pluginapi.CDIDevice{{Name: cdi.DriverName}, {Name: name}}
 		}
 		answer.ContainerResponses = append(answer.ContainerResponses, one)
 	}

@@ -76,12 +76,12 @@ func (w *world) hasUsualDevices(ctx context.Context, t *testing.T) {
 }
 
 // staysOnNode are the things that docs/operate.md says an uninstall leaves: the libraries, the
-// state of containers that run, and the CDI specification of one.
+// state of containers that run, and the CDI specifications of one.
 func staysOnNode() []*regexp.Regexp {
 	return []*regexp.Regexp{
 		regexp.MustCompile(`^file /usr/local/vgpu/`),
 		regexp.MustCompile(`^file /var/lib/deviceshare/`),
-		regexp.MustCompile(`^file /run/cdi/volcano.sh-vgpu-[^/]*$`),
+		regexp.MustCompile(`^file /run/cdi/volcano.sh-(vgpu-[^/]*|driver.json)$`),
 		regexp.MustCompile(`^file /var/lib/kubelet/device-plugins/(kubelet_internal_checkpoint|kubelet.sock|DEPRECATION)`),
 	}
 }
