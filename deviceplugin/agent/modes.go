@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/prometheus/procfs"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
@@ -100,8 +101,15 @@ func (m *Modes) Check() []error {
 // of the driver's installation as this process sees it; given reports whether the
 // administrator gave a device its mode; died is told about MPS daemons.
 func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.DeviceID) bool, died func(mpsnode.Restart)) ([]nodeapi.Preparer, error) {
+	labels, err := hostnode.LabelsOf(procfs.DefaultMountPoint)
+	if err != nil {
+		return nil, err
+	}
+	klog.InfoS("files for containers", "selinux", labels != nil)
+	space := hostnode.Tmpfs{Labels: labels}
 	config := nodefactory.Config{
-		Files: hostnode.OS{}, Space: hostnode.Tmpfs{}, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d, MPS: m.mps(d, root, died), Given: given,
+		Files: hostnode.OS{Labels: labels}, Space: space, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d,
+		MPS: m.mps(d, root, mpsnode.Tmpfs{Tmpfs: space}, died), Given: given,
 		Note: func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
 	}
 	if m.TimeSlice != "" {
@@ -120,7 +128,7 @@ func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.Devic
 
 // mps is what mode mps needs. Without the control program the mode is not served,
 // and devices in it are published as unusable with that reason.
-func (m *Modes) mps(d driver.Driver, root string, died func(mpsnode.Restart)) nodefactory.MPS {
+func (m *Modes) mps(d driver.Driver, root string, space mpsnode.Space, died func(mpsnode.Restart)) nodefactory.MPS {
 	program, err := mpsnode.FindProgram(m.MPSControl, root)
 	if err != nil {
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
@@ -133,7 +141,7 @@ func (m *Modes) mps(d driver.Driver, root string, died func(mpsnode.Restart)) no
 	}
 	return nodefactory.MPS{
 		Control: program, Hardware: d, Partitions: m.MPSCompute == "partition" && knowsPartitions(program),
-		Space: mpsnode.Tmpfs{}, Shm: sharing.Bytes(m.MPSShm.Value()), Directories: filepath.Clean(m.MPSRoot), MultiUser: m.MPSUsers == "any", Restarted: died,
+		Space: space, Shm: sharing.Bytes(m.MPSShm.Value()), Directories: filepath.Clean(m.MPSRoot), MultiUser: m.MPSUsers == "any", Restarted: died,
 	}
 }
 

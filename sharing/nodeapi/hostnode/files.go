@@ -3,6 +3,7 @@
 package hostnode
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,10 @@ type Files interface {
 	// Write replaces a file as one step: a reader sees the old content or the
 	// new one, and a process that has the old one mapped keeps it.
 	Write(path string, content []byte, mode fs.FileMode) error
+	// Expose makes a file that containers are given, unless it has this content already. It is
+	// replaced as one step, and has the label of containers from the beginning, where the host
+	// labels files. One that somebody has a lease on is replaced.
+	Expose(path string, content []byte, mode fs.FileMode) error
 	// Read returns the content of a file; errors.Is(err, fs.ErrNotExist) if
 	// there is none, ErrLeased if somebody would have to give it back first. It is for
 	// files that no container can write: all of the content comes into memory.
@@ -37,8 +42,10 @@ type Files interface {
 	Remove(path string) error
 }
 
-// OS is the real file system. The zero value is ready.
-type OS struct{}
+// OS is the real file system. The zero value is ready, for a host that labels no files.
+type OS struct {
+	Labels Labels // of what containers are given; nil labels nothing
+}
 
 // MakeDir implements Files.
 func (OS) MakeDir(path string, mode fs.FileMode) error {
@@ -63,7 +70,24 @@ func (OS) MakeDir(path string, mode fs.FileMode) error {
 
 // Write implements Files: a temporary file in the same directory, synced, then
 // renamed, then the directory synced, so that the name survives a power cut.
-func (OS) Write(path string, content []byte, mode fs.FileMode) (err error) {
+func (OS) Write(path string, content []byte, mode fs.FileMode) error {
+	return replace(path, content, mode, nil)
+}
+
+// Expose implements Files.
+func (o OS) Expose(path string, content []byte, mode fs.FileMode) error {
+	have, err := o.Read(path)
+	switch {
+	case err == nil && bytes.Equal(have, content):
+		return label(o.Labels, path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrLeased):
+		return err
+	}
+	return replace(path, content, mode, o.Labels)
+}
+
+// replace writes a file and labels it before anybody sees it under its name.
+func replace(path string, content []byte, mode fs.FileMode, labels Labels) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, Unfinished(filepath.Base(path))+"*")
 	if err != nil {
@@ -78,6 +102,9 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) (err error) {
 	_, err = f.Write(content)
 	if err == nil {
 		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = label(labels, f.Name())
 	}
 	if err == nil {
 		err = f.Sync()

@@ -44,11 +44,14 @@ func (t Tmpfs) Put(shelf, name string, content []byte, mode fs.FileMode) error {
 	if err := t.stock(shelf); err != nil {
 		return err
 	}
+	if err := label(t.Labels, Shown(shelf)); err != nil {
+		return fmt.Errorf("put %s on shelf %s: %w", name, shelf, err)
+	}
 	path := filepath.Join(Shown(shelf), name)
 	have, err := OS{}.Read(path)
 	switch {
 	case err == nil && bytes.Equal(have, content):
-		return nil
+		return label(t.Labels, path)
 	case err == nil, errors.Is(err, ErrLeased):
 		if err := t.Drop(shelf, name); err != nil {
 			return err
@@ -67,7 +70,11 @@ func (t Tmpfs) Put(shelf, name string, content []byte, mode fs.FileMode) error {
 		} else if err != nil {
 			return fmt.Errorf("put %s on shelf %s: %w", name, shelf, err)
 		}
-		if err := os.Rename(from, path); err != nil {
+		err := label(t.Labels, from)
+		if err == nil {
+			err = os.Rename(from, path)
+		}
+		if err != nil {
 			return fmt.Errorf("put %s on shelf %s: %w", name, shelf, err)
 		}
 		return nil

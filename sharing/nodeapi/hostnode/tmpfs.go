@@ -31,7 +31,8 @@ type Bound struct {
 type Space interface {
 	// Limit gives a directory that is there a file system of its own of this size,
 	// which the container runtime sees too. One that it has already is kept with
-	// what is in it. An error is a host where that is not possible.
+	// what is in it. Where the host labels files, the directory gets the label of containers, and
+	// passes it on to what is made in it. An error is a host where that is not possible.
 	Limit(dir string, b Bound) error
 	// Release undoes Limit, and removes what is in the directory. One that is not there is no
 	// mistake.
@@ -48,12 +49,14 @@ type Space interface {
 }
 
 // Tmpfs implements Space with a tmpfs(5) on each directory. It needs CAP_SYS_ADMIN.
-// The zero value is ready.
-type Tmpfs struct{}
+// The zero value is ready, for a host that labels no files.
+type Tmpfs struct {
+	Labels Labels // of what containers are given; nil labels nothing
+}
 
 // Limit implements Space. A file costs memory beside its content, so their number is
 // limited too: one for each 4 KiB, and a few for directories.
-func (Tmpfs) Limit(dir string, b Bound) error {
+func (t Tmpfs) Limit(dir string, b Bound) error {
 	there, err := ownTmpfs(dir)
 	if err != nil {
 		return err
@@ -67,7 +70,7 @@ func (Tmpfs) Limit(dir string, b Bound) error {
 		if err := resize(dir, flags, size, b.Size); err != nil {
 			return err
 		}
-		return hostSees(dir)
+		return errors.Join(hostSees(dir), label(t.Labels, dir))
 	}
 	mode := uint32(b.Mode.Perm())
 	if b.Mode&fs.ModeSticky != 0 {
@@ -76,7 +79,7 @@ func (Tmpfs) Limit(dir string, b Bound) error {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, fmt.Sprintf("%s,mode=%o", size, mode)); err != nil {
 		return fmt.Errorf("mount a tmpfs on %s: %w", dir, err)
 	}
-	if err := hostSees(dir); err != nil {
+	if err := errors.Join(hostSees(dir), label(t.Labels, dir)); err != nil {
 		return errors.Join(err, unmount(dir))
 	}
 	return nil

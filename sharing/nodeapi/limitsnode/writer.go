@@ -107,7 +107,7 @@ func (w *Writer) install(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	if err := w.copyLibrary(w.library, library); err != nil {
 		return nil, fmt.Errorf("the interception library is missing, nothing would enforce the limits: %w", err)
 	}
-	if err := w.ensure(preload, []byte(libraryInside+"\n")); err != nil {
+	if err := w.files.Expose(preload, []byte(libraryInside+"\n"), 0o444); err != nil {
 		return nil, err
 	}
 	// Sticky, as /tmp: any user may make the region, none may remove another's.
@@ -124,7 +124,7 @@ func (w *Writer) install(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	}
 	text, err := limits(c, len(neighbours) > 0)
 	if err == nil {
-		err = w.ensure(file, []byte(text))
+		err = w.files.Expose(file, []byte(text), 0o444)
 	}
 	return append([]nodeapi.Mount{
 		{Host: library, Container: libraryInside, ReadOnly: true},
@@ -160,13 +160,7 @@ func (w *Writer) copyLibrary(from, to string) error {
 	if len(content) == 0 {
 		return fmt.Errorf("%s is empty", from)
 	}
-	return w.ensure(to, content)
-}
-
-// ensure writes a world-readable file of a container unless it has the content already.
-func (w *Writer) ensure(path string, content []byte) error {
-	_, err := hostnode.WriteIfChanged(w.files, path, content, 0o444, 0o700)
-	return err
+	return w.files.Expose(to, content, 0o444)
 }
 
 // Remove removes everything of an owner's containers.

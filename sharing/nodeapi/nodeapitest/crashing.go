@@ -72,6 +72,11 @@ func (c *Crashing) Write(path string, content []byte, mode fs.FileMode) error {
 	return c.Effect(func() error { return c.Under.Write(path, content, mode) })
 }
 
+// Expose implements hostnode.Files.
+func (c *Crashing) Expose(path string, content []byte, mode fs.FileMode) error {
+	return c.Effect(func() error { return c.Under.Expose(path, content, mode) })
+}
+
 // Remove implements hostnode.Files.
 func (c *Crashing) Remove(path string) error {
 	return c.Effect(func() error { return c.Under.Remove(path) })
