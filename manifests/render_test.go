@@ -74,7 +74,7 @@ func variants() map[string]variant {
 		"devicePlugin.gdrcopyEnabled": {value: true}, "devicePlugin.gdsEnabled": {value: true}, "devicePlugin.mofedEnabled": {value: true},
 		"devicePlugin.imexChannelIDs": {value: []any{0, 7}},
 		"devicePlugin.stateDir":       {value: "/c"}, "devicePlugin.mpsDir": {value: "/e"},
-		"devicePlugin.mpsShmSize": {value: "1Gi"}, "devicePlugin.extraArgs": {value: flags},
+		"devicePlugin.mpsShmSize": {value: "2Gi"}, "devicePlugin.extraArgs": {value: flags},
 		"devicePlugin.legacyReceipts": {value: true},
 		"devicePlugin.runtimeSockets": {value: []any{"/run/a.sock", "/run/b.sock"}},
 		"keeper.registration":         {value: false},

@@ -50,7 +50,7 @@ func TestGoodCommandLines(t *testing.T) {
 		"nothing":      {},
 		"files":        {"--driver-edits=files", "--driver-file=/a:/b", "--driver-file=/c:/d:rw", "--dev-root=/run/dev"},
 		"all ignored":  {"--ignore-xids=all"},
-		"more shm":     {"--mps-shm-size=1Gi"},
+		"more shm":     {"--mps-shm-size=2Gi"},
 		"old and slow": {"--memory-resources=device-plugin", "--health-probe=30s"},
 	} {
 		if err := parse(t, args...); err != nil {

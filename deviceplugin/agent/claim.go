@@ -103,7 +103,7 @@ func claim(pod *corev1.Pod, c kubelet.Container, admitted *node.Claim, t Terms) 
 	return nodeapi.Claim{
 		ID: c.ID, Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name,
 		Priority: priority(pod, c.Name, t.PriorityName), Policy: t.Policy,
-		Kind: admitted.Kind, Order: order(pod, c.Name), User: user(pod, c.Name),
+		Kind: admitted.Kind, Order: order(pod, c.Name), User: user(pod, c.Name), SharedMemory: sharedMemory(pod, c.Name),
 		Devices: admitted.Devices, Interception: t.Interception,
 	}
 }

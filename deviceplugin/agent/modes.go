@@ -46,7 +46,7 @@ func DefaultModes() Modes {
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
 		Unlimited:  "end",
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSUsers: "one", MPSCompute: "percentage",
-		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}, // as container runtimes give one container
+		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md
 	}
 }
 
@@ -58,7 +58,8 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 		"what becomes of a container with a share of which a process uses the device without libvgpu.so: end (it is killed), or tell (an event says so)")
 	f.StringVar(&m.MPSControl, "mps-control", m.MPSControl, "NVIDIA's MPS control program: a path, or a name below the driver's root or on PATH")
 	f.StringVar(&m.MPSRoot, "mps-root", m.MPSRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
-	f.Var(&m.MPSShm, "mps-shm-size", "how much all containers of a device in mode mps together can have in /dev/shm, and in memory of the node")
+	f.Var(&m.MPSShm, "mps-shm-size",
+		"how much a pod in mode mps can have in /dev/shm that has no limit of memory and no volume there; the pods of a device share what they have")
 	f.StringVar(&m.MPSUsers, "mps-users", m.MPSUsers, "who shares a device in mode mps: one (containers of one user id at a time) or any (all, as clients of root's server)")
 	f.StringVar(&m.MPSCompute, "mps-compute", m.MPSCompute,
 		"how vgpu-cores is held in mode mps: percentage (a cap) or partition (reserved multiprocessors, where the control program is of CUDA 13.1 or later)")
@@ -106,12 +107,17 @@ func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.Devic
 		return nil, err
 	}
 	klog.InfoS("files for containers", "selinux", labels != nil)
+	memory, err := nodeMemory()
+	if err != nil {
+		return nil, err
+	}
 	space := hostnode.Tmpfs{Labels: labels}
 	config := nodefactory.Config{
 		Files: hostnode.OS{Labels: labels}, Space: space, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d,
-		MPS: m.mps(d, root, mpsnode.Tmpfs{Tmpfs: space}, died), Given: given,
+		MPS: m.mps(d, root, died), Given: given,
 		Note: func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
 	}
+	config.MPS.Space, config.MPS.ShmMost = mpsnode.Tmpfs{Tmpfs: space}, memory/2 // as a tmpfs has by itself
 	if m.TimeSlice != "" {
 		step, err := timeslicingnode.ParseSlice(m.TimeSlice)
 		if err != nil {
@@ -126,9 +132,22 @@ func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.Devic
 	return nodefactory.New(config), nil
 }
 
+// nodeMemory is how much memory this node has.
+func nodeMemory() (sharing.Bytes, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, fmt.Errorf("look how much memory the node has: %w", err)
+	}
+	info, err := fs.Meminfo()
+	if err != nil || info.MemTotalBytes == nil {
+		return 0, fmt.Errorf("look how much memory the node has: %w", errors.Join(err, errors.ErrUnsupported))
+	}
+	return sharing.Bytes(min(*info.MemTotalBytes, uint64(sharing.MaxBytes))), nil //nolint:gosec // bounded
+}
+
 // mps is what mode mps needs. Without the control program the mode is not served,
 // and devices in it are published as unusable with that reason.
-func (m *Modes) mps(d driver.Driver, root string, space mpsnode.Space, died func(mpsnode.Restart)) nodefactory.MPS {
+func (m *Modes) mps(d driver.Driver, root string, died func(mpsnode.Restart)) nodefactory.MPS {
 	program, err := mpsnode.FindProgram(m.MPSControl, root)
 	if err != nil {
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
@@ -141,7 +160,7 @@ func (m *Modes) mps(d driver.Driver, root string, space mpsnode.Space, died func
 	}
 	return nodefactory.MPS{
 		Control: program, Hardware: d, Partitions: m.MPSCompute == "partition" && knowsPartitions(program),
-		Space: space, Shm: sharing.Bytes(m.MPSShm.Value()), Directories: filepath.Clean(m.MPSRoot), MultiUser: m.MPSUsers == "any", Restarted: died,
+		Shm: sharing.Bytes(m.MPSShm.Value()), Directories: filepath.Clean(m.MPSRoot), MultiUser: m.MPSUsers == "any", Restarted: died,
 	}
 }
 

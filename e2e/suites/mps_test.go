@@ -91,7 +91,9 @@ func (w *world) awaitGone(ctx context.Context, t *testing.T, path, what string) 
 }
 
 // inMPS begins a pod that accepts mode mps alone.
-func inMPS(name string) *workload.Pod { return orderly(name).Annotate("volcano.sh/vgpu-mode", "mps") }
+func inMPS(name string) *workload.Pod {
+	return orderly(name).AsUser(0).Annotate("volcano.sh/vgpu-mode", "mps")
+}
 
 // testMPSLimits: what each container sees and may have is what its placement says.
 func testMPSLimits(t *testing.T, w *world) {
@@ -291,9 +293,7 @@ func testMPSClients(t *testing.T, w *world) {
 func testMPSUsers(t *testing.T, w *world) {
 	ctx, u := w.user(t, "mps-users", time.Minute)
 	runs := func(name string, user int64) *corev1.Pod {
-		return inMPS(name).App("main", workload.Ask{Number: 1, Memory: 100}, "alloc", "10", "forever").Edit(func(p *corev1.Pod) {
-			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user}
-		}).Build()
+		return inMPS(name).AsUser(user).App("main", workload.Ask{Number: 1, Memory: 100}, "alloc", "10", "forever").Build()
 	}
 	if err := u.Create(ctx, runs("first", 1000)); err != nil {
 		t.Fatal(err)

@@ -102,6 +102,12 @@ func (p *Pod) Label(key, value string) *Pod {
 	return p
 }
 
+// AsUser says as which user the containers run. In mode mps others may share the device then.
+func (p *Pod) AsUser(id int64) *Pod {
+	p.pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &id}
+	return p
+}
+
 // Edit changes what has no method of its own.
 func (p *Pod) Edit(change func(*corev1.Pod)) *Pod {
 	change(&p.pod)

@@ -24,6 +24,9 @@ type Claim struct {
 	Order int
 	// User is the user id the container runs as, nil when its image decides.
 	User *int64
+	// SharedMemory is what the pod may have in /dev/shm where that is not the container's own: the
+	// size of a volume that it has there, else its memory; 0 where it says neither.
+	SharedMemory sharing.Bytes
 	// Devices are the container's shares with the device each is of, in PCI
 	// order: the order in which CUDA numbers them inside the container.
 	Devices []ClaimedDevice

@@ -57,10 +57,10 @@ func timeSlicing(cfg *Config) nodeapi.Preparer {
 type MPS struct {
 	Control  mpsnode.Control
 	Hardware driver.ComputeModes
-	// Space bounds what containers can put there, Shm how much of it is /dev/shm of
-	// all containers of a device together.
-	Space mpsnode.Space
-	Shm   sharing.Bytes
+	// Space bounds what containers can put there; Shm and ShmMost how much of it is /dev/shm of
+	// a pod that does not say, and of all pods of the node.
+	Space        mpsnode.Space
+	Shm, ShmMost sharing.Bytes
 	// Directories is where daemons and clients meet.
 	Directories string
 	MultiUser   bool
@@ -88,7 +88,7 @@ func New(cfg Config) []nodeapi.Preparer {
 	if cfg.MPS.Control != nil {
 		preparers = append(preparers, mpsnode.New(mpsnode.Config{
 			Files: cfg.Files, Root: filepath.Join(cfg.StateDir, string(sharing.MPS)), Library: filepath.Join(cfg.LibraryDir, "libvgpu.so"),
-			Space: cfg.MPS.Space, Shm: cfg.MPS.Shm, Directories: cfg.MPS.Directories, Control: cfg.MPS.Control, Hardware: cfg.MPS.Hardware,
+			Space: cfg.MPS.Space, Shm: cfg.MPS.Shm, ShmMost: cfg.MPS.ShmMost, Directories: cfg.MPS.Directories, Control: cfg.MPS.Control, Hardware: cfg.MPS.Hardware,
 			MultiUser: cfg.MPS.MultiUser, Partitions: cfg.MPS.Partitions, Restarted: cfg.MPS.Restarted,
 		}))
 	}

@@ -27,7 +27,7 @@ func (p *Preparer) directories(d Daemon) error {
 		mode fs.FileMode
 	}{
 		{p.cfg.Directories, 0o755}, {d.Dir, 0o755}, {d.Pipe(), 0o755}, {d.Log(), 0o755},
-		{d.Shm(), 0o777 | fs.ModeSticky}, // as /dev/shm
+		{d.Shm(), shmMode},
 	} {
 		if err := p.cfg.Files.MakeDir(dir.path, dir.mode); err != nil {
 			return err

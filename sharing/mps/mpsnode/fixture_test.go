@@ -85,7 +85,7 @@ func (h *host) at(at int, late bool) *Preparer {
 	h.latest = &nodeapitest.Crashing{Under: hostnode.OS{}, At: at, Late: late}
 	p := process{h, h.latest}
 	return New(Config{
-		Files: h.latest, Root: h.root, Directories: h.directories, Library: h.library, Control: p, Hardware: p, Space: p, Shm: 64 * sharing.MiB,
+		Files: h.latest, Root: h.root, Directories: h.directories, Library: h.library, Control: p, Hardware: p, Space: p, Shm: 64 * sharing.MiB, ShmMost: 8 * sharing.GiB,
 		MultiUser: h.multiUser, Partitions: h.partitions, Restarted: func(r Restart) { h.restarts <- r },
 	})
 }
@@ -135,7 +135,11 @@ func (h *host) State() string {
 	}
 	for _, dir := range slices.Sorted(maps.Keys(h.bounds)) {
 		rel, _ := filepath.Rel(h.directories, dir)
-		fmt.Fprintf(&b, "bound of %s %+v\n", rel, h.bounds[dir])
+		bound := h.bounds[dir]
+		if bound.AtLeast {
+			bound.Size = 0 // it depends on who was there before
+		}
+		fmt.Fprintf(&b, "bound of %s %+v\n", rel, bound)
 	}
 	for _, id := range slices.Sorted(maps.Keys(h.modes)) {
 		if h.modes[id] != driver.DefaultComputeMode {
@@ -225,7 +229,7 @@ func (p process) Limit(dir string, b hostnode.Bound) error {
 		if _, err := os.Stat(dir); err != nil {
 			return err
 		}
-		if p.noSpace == nil {
+		if have := p.bounds[dir]; p.noSpace == nil && !(b.AtLeast && have.Size > b.Size) {
 			p.bounds[dir] = b
 		}
 		return p.noSpace
@@ -256,12 +260,16 @@ func (p process) Release(dir string) error {
 }
 
 // Empty implements Space.
-func (p process) Empty(dir string) error {
+func (p process) Empty(dir string, b hostnode.Bound) error {
 	return p.dying.Effect(func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if have, there := p.bounds[dir]; there && have.Size > b.Size {
+			have.Size = b.Size
+			p.bounds[dir] = have
+		}
 		p.emptied = append(p.emptied, dir)
-		return Tmpfs{}.Empty(dir)
+		return Tmpfs{}.Empty(dir, b)
 	})
 }
 
@@ -396,11 +404,11 @@ func gpu() sharing.Device {
 	return sharing.Device{ID: "GPU-a", Memory: 80 * sharing.GiB, Cores: 100, Healthy: true, Mode: sharing.MPS}
 }
 
-// asks is the claim of a container with a part of the device.
+// asks is the claim of a container with a part of the device, which runs as user 1000.
 func asks(o sharing.Owner, container string) nodeapi.Claim {
-	d := gpu()
+	d, user := gpu(), int64(1000)
 	return nodeapi.Claim{
-		ID: string(o) + "." + container, Owner: o, Namespace: "default", Pod: "pod-" + string(o), Container: container, Priority: 1,
+		ID: string(o) + "." + container, Owner: o, Namespace: "default", Pod: "pod-" + string(o), Container: container, Priority: 1, User: &user,
 		Devices: []nodeapi.ClaimedDevice{{Device: d, Share: sharing.Share{Device: d.ID, Mode: sharing.MPS, Memory: sharing.MiBs(1000), Cores: 30}}},
 	}
 }
@@ -408,6 +416,12 @@ func asks(o sharing.Owner, container string) nodeapi.Claim {
 // as is a claim of a container that runs as a user.
 func as(c nodeapi.Claim, user int64) nodeapi.Claim {
 	c.User = &user
+	return c
+}
+
+// ofImage is a claim of a container that runs as its image says.
+func ofImage(c nodeapi.Claim) nodeapi.Claim {
+	c.User = nil
 	return c
 }
 

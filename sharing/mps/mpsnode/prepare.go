@@ -32,8 +32,9 @@ type Config struct {
 	Control  Control
 	Hardware driver.ComputeModes
 	Space    Space
-	// Shm is how much all containers of a device together can have in /dev/shm.
-	Shm sharing.Bytes
+	// Shm is how much a pod can have in /dev/shm that does not say, and ShmMost how much all
+	// pods of the node together can.
+	Shm, ShmMost sharing.Bytes
 	// MultiUser lets clients of all users share a device, as clients of root's
 	// server. Their user ids then no longer separate them from each other there.
 	MultiUser bool
@@ -135,7 +136,7 @@ func (p *Preparer) admit(ctx context.Context, c *nodeapi.Claim) (partition strin
 	}
 	if len(there) == 0 {
 		// Left over from a crash.
-		if err := p.cfg.Space.Empty(p.daemon(dev.ID).Shm()); err != nil {
+		if err := p.emptyShm(dev.ID, claimOf(c)); err != nil {
 			return "", false, err
 		}
 	}

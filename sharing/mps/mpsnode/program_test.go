@@ -87,7 +87,7 @@ func (onlyCompute) SetComputeMode(sharing.DeviceID, driver.ComputeMode) error { 
 func over(p Program, d Daemon) *Preparer {
 	base := filepath.Dir(filepath.Dir(d.Dir))
 	return New(Config{
-		Files: hostnode.OS{}, Root: filepath.Join(base, "state"), Directories: filepath.Dir(d.Dir), Control: p, Hardware: onlyCompute{}, Space: Tmpfs{}, Shm: 8 * sharing.MiB,
+		Files: hostnode.OS{}, Root: filepath.Join(base, "state"), Directories: filepath.Dir(d.Dir), Control: p, Hardware: onlyCompute{}, Space: Tmpfs{}, Shm: 8 * sharing.MiB, ShmMost: sharing.GiB,
 	})
 }
 

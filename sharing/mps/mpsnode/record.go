@@ -41,6 +41,8 @@ type claim struct {
 	Container string           `json:"container"`
 	Kind      string           `json:"kind"`
 	User      *int64           `json:"user"` // null: the image decides
+	// Shm is what the pod may have in /dev/shm, in bytes; 0 where it does not say.
+	Shm sharing.Bytes `json:"shm,omitempty"`
 	// Partition is the container's static partition, "" without one.
 	Partition string `json:"partition,omitempty"`
 
@@ -138,7 +140,7 @@ func (p *Preparer) claimsOf(some func(sharing.Owner) bool) ([]claim, error) {
 func claimOf(c *nodeapi.Claim) claim {
 	return claim{
 		Version: version, Device: c.Devices[0].Device.ID, Namespace: c.Namespace, Pod: c.Pod, Container: c.Container,
-		Kind: c.Kind.String(), User: c.User, owner: c.Owner,
+		Kind: c.Kind.String(), User: c.User, Shm: c.SharedMemory, owner: c.Owner,
 	}
 }
 

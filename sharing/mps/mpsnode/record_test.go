@@ -3,6 +3,7 @@
 package mpsnode
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -10,11 +11,11 @@ import (
 func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	user := int64(1000)
 	for _, want := range []claim{
-		{Version: version, Device: "GPU-a", Namespace: "ns", Pod: "p", Container: "c", Kind: "app", User: &user},
+		{Version: version, Device: "GPU-a", Namespace: "ns", Pod: "p", Container: "c", Kind: "app", User: &user, Shm: 5, Partition: "GPU-a/1"},
 		{Version: version, Device: "GPU-a", Namespace: "ns", Pod: "p", Container: "c", Kind: "init"},
 	} {
 		var got claim
-		if err := decode("claim", encode(want), &got, &got.Version); err != nil || !sameUser(got.User, want.User) || got.Kind != want.Kind || got.Device != want.Device {
+		if err := decode("claim", encode(want), &got, &got.Version); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("read %+v (%v), want %+v", got, err, want)
 		}
 	}

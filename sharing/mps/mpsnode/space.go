@@ -4,7 +4,6 @@ package mpsnode
 
 import (
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"deviceshare/sharing"
@@ -18,8 +17,8 @@ import (
 type Space interface {
 	hostnode.Space
 	// Empty removes what nobody has open, in a directory that no container writes
-	// meanwhile.
-	Empty(dir string) error
+	// meanwhile, and takes its limit down to a bound.
+	Empty(dir string, b hostnode.Bound) error
 	// Trim empties every file of a directory that takes more than so much. A process
 	// that has it open goes on writing.
 	Trim(dir string, most sharing.Bytes) error
@@ -36,11 +35,35 @@ func (p *Preparer) bound(d Daemon) error {
 	if err := p.cfg.Space.Limit(d.Pipe(), hostnode.Bound{Size: pipeSize, Mode: 0o755, NoLinks: true}); err != nil {
 		return fmt.Errorf("the containers of device %s could fill the host's memory: %w", d.Device, err)
 	}
-	// As /dev/shm.
-	if err := p.cfg.Space.Limit(d.Shm(), hostnode.Bound{Size: p.cfg.Shm, Mode: 0o777 | fs.ModeSticky}); err != nil {
+	bound, err := p.shmBound(d.Device)
+	if err != nil {
+		return err
+	}
+	if err := p.cfg.Space.Limit(d.Shm(), bound); err != nil {
 		return fmt.Errorf("the containers of device %s could fill the host's memory: %w", d.Device, err)
 	}
 	return nil
+}
+
+// shmBound is the bound of /dev/shm of a device with the containers that are prepared on it, and
+// more that come. It grows with them. It does not become smaller while there are any: what pods that are gone left
+// there would take the room of those that stay.
+func (p *Preparer) shmBound(id sharing.DeviceID, more ...claim) (hostnode.Bound, error) {
+	all, err := p.claimsOf(func(sharing.Owner) bool { return true })
+	if err != nil {
+		return hostnode.Bound{}, err
+	}
+	return hostnode.Bound{Size: shmSize(id, append(all, more...), p.cfg.Shm, p.cfg.ShmMost), Mode: shmMode, AtLeast: true}, nil
+}
+
+// emptyShm empties /dev/shm of a device that no container has mounted, for those that come.
+func (p *Preparer) emptyShm(id sharing.DeviceID, more ...claim) error {
+	bound, err := p.shmBound(id, more...)
+	if err != nil {
+		return err
+	}
+	bound.AtLeast = false
+	return p.cfg.Space.Empty(p.daemon(id).Shm(), bound)
 }
 
 // boundUnlessUsed is like bound, but skips a daemon that was started before directories
@@ -87,5 +110,5 @@ func (p *Preparer) tidy(id sharing.DeviceID) error {
 	if err != nil || len(there) > 0 {
 		return err
 	}
-	return p.cfg.Space.Empty(p.daemon(id).Shm())
+	return p.emptyShm(id)
 }

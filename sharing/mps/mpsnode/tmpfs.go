@@ -19,7 +19,7 @@ import (
 type Tmpfs struct{ hostnode.Tmpfs }
 
 // Empty implements Space.
-func (Tmpfs) Empty(dir string) error {
+func (t Tmpfs) Empty(dir string, b hostnode.Bound) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -31,7 +31,7 @@ func (Tmpfs) Empty(dir string) error {
 	if _, err := sweep(root); err != nil {
 		return fmt.Errorf("empty %s: %w", dir, err)
 	}
-	return nil
+	return t.Shrink(dir, b)
 }
 
 // sweep removes what nobody has open below a directory, and reports whether that was

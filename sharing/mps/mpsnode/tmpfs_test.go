@@ -54,7 +54,7 @@ func TestWhatAContainerLeftGoesAndWhatTheServerHasOpenStays(t *testing.T) {
 	}
 	defer func() { _ = syscall.Munmap(memory) }()
 	_ = file.Close()
-	if err := (Tmpfs{}).Empty(dir); err != nil {
+	if err := (Tmpfs{}).Empty(dir, hostnode.Bound{Size: sharing.MiB}); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
@@ -68,7 +68,7 @@ func TestWhatAContainerLeftGoesAndWhatTheServerHasOpenStays(t *testing.T) {
 	if _, err := os.Stat(outside); err != nil {
 		t.Error(err)
 	}
-	if err := (Tmpfs{}).Empty(dir + ".gone"); err != nil {
+	if err := (Tmpfs{}).Empty(dir+".gone", hostnode.Bound{Size: sharing.MiB}); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 // c does, "" when nobody's does. An MPS server serves one user: processes of
 // another wait until the last process of the first has ended.
 //
-// A container that names no user runs as its image says, which is not known here;
-// two such containers are taken to run as the same one.
+// A container that names no user runs as its image says, which is not known here: it is
+// taken for another user than anybody.
 func otherUser(c claim, there []claim) (string, bool) {
 	for _, o := range there {
 		switch {
@@ -26,7 +26,7 @@ func otherUser(c claim, there []claim) (string, bool) {
 		case sameUser(o.User, c.User):
 			continue
 		}
-		return fmt.Sprintf("container %s of pod %s/%s runs there as %s and this one would as %s: set securityContext.%s in this pod, or the same user in both",
+		return fmt.Sprintf("container %s of pod %s/%s runs there as %s and this one would as %s: set securityContext.%s",
 			o.Container, o.Namespace, o.Pod, user(o.User), user(c.User), setting(o.User)), true
 	}
 	return "", false
@@ -44,7 +44,7 @@ func started(o sharing.Owner, there []claim) bool {
 	return slices.ContainsFunc(there, func(c claim) bool { return c.owner == o && c.Kind == appKind })
 }
 
-func sameUser(a, b *int64) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+func sameUser(a, b *int64) bool { return a != nil && b != nil && *a == *b }
 
 // user is a user for people.
 func user(id *int64) string {
@@ -54,10 +54,10 @@ func user(id *int64) string {
 	return "user " + strconv.FormatInt(*id, 10)
 }
 
-// setting is what makes a container run as a user.
+// setting is what makes a container run as the user of one that is there.
 func setting(id *int64) string {
 	if id == nil {
-		return "runAsUser of neither pod, or of both"
+		return "runAsUser in both pods, to the same user"
 	}
-	return "runAsUser: " + strconv.FormatInt(*id, 10)
+	return "runAsUser: " + strconv.FormatInt(*id, 10) + " in this pod"
 }

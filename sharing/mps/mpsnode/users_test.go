@@ -22,10 +22,12 @@ func TestOneUserAtATimeIsServedByADevice(t *testing.T) {
 		want  string // in the refusal; "" is served
 	}{
 		"the same user":                      {[]nodeapi.Claim{as(asks("a", "main"), 1000)}, as(asks("b", "main"), 1000), ""},
-		"two whose images decide":            {[]nodeapi.Claim{asks("a", "main")}, asks("b", "main"), ""},
+		"two whose images decide":            {[]nodeapi.Claim{ofImage(asks("a", "main"))}, ofImage(asks("b", "main")), "runs there as the user of its image and this one would as the user of its image: set securityContext.runAsUser in both pods"},
+		"two of one pod whose images decide": {[]nodeapi.Claim{ofImage(asks("a", "one"))}, ofImage(asks("a", "two")), "container one"},
+		"a restart of one whose image does":  {[]nodeapi.Claim{ofImage(asks("a", "one"))}, ofImage(asks("a", "one")), ""},
 		"another user":                       {[]nodeapi.Claim{as(asks("a", "main"), 1000)}, as(asks("b", "main"), 2000), "container main of pod default/pod-a runs there as user 1000 and this one would as user 2000: set securityContext.runAsUser: 1000"},
-		"one whose image decides":            {[]nodeapi.Claim{as(asks("a", "main"), 1000)}, asks("b", "main"), "as the user of its image: set securityContext.runAsUser: 1000"},
-		"one beside an image that decides":   {[]nodeapi.Claim{asks("a", "main")}, as(asks("b", "main"), 0), "runAsUser of neither pod"},
+		"one whose image decides":            {[]nodeapi.Claim{as(asks("a", "main"), 1000)}, ofImage(asks("b", "main")), "as the user of its image: set securityContext.runAsUser: 1000"},
+		"one beside an image that decides":   {[]nodeapi.Claim{ofImage(asks("a", "main"))}, as(asks("b", "main"), 0), "runAsUser in both pods"},
 		"another user in the same pod":       {[]nodeapi.Claim{as(asks("a", "one"), 1000)}, as(asks("a", "two"), 2000), "runAsUser: 1000"},
 		"a restart of the container":         {[]nodeapi.Claim{as(asks("a", "one"), 1000)}, as(asks("a", "one"), 1000), ""},
 		"an init container of the same pod":  {[]nodeapi.Claim{kind(sharing.Init, as(asks("a", "init"), 0))}, as(asks("a", "main"), 1000), ""},

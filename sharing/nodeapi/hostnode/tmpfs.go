@@ -24,6 +24,8 @@ type Bound struct {
 	// NoLinks: symbolic links in the directory are not followed (Linux 5.10 and later).
 	// A container could otherwise lead a process of the host, which is root, to other files.
 	NoLinks bool
+	// AtLeast: a directory that may hold more keeps that.
+	AtLeast bool
 }
 
 // Space limits how much containers can write into directories of the host. Paths are absolute. All
@@ -61,13 +63,10 @@ func (t Tmpfs) Limit(dir string, b Bound) error {
 	if err != nil {
 		return err
 	}
-	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC)
-	if b.NoLinks {
-		flags |= unix.MS_NOSYMFOLLOW // kernels before 5.10 pass it over
-	}
-	size := fmt.Sprintf("size=%d,nr_inodes=%d", b.Size, b.Size>>12+64)
+	flags := flagsOf(b)
+	size := sizeOptions(b.Size)
 	if there {
-		if err := resize(dir, flags, size, b.Size); err != nil {
+		if err := resize(dir, flags, size, b); err != nil {
 			return err
 		}
 		return errors.Join(hostSees(dir), label(t.Labels, dir))
@@ -85,17 +84,53 @@ func (t Tmpfs) Limit(dir string, b Bound) error {
 	return nil
 }
 
-// resize gives a tmpfs another size, unless it has that one.
-func resize(dir string, flags uintptr, options string, size sharing.Bytes) error {
+// sizeOptions are the mount options for a size, with as many files as fit and a few.
+func sizeOptions(size sharing.Bytes) string {
+	return fmt.Sprintf("size=%d,nr_inodes=%d", size, size>>12+64)
+}
+
+// Shrink gives a directory that has a limit a smaller one, unless more is in use. One without a
+// limit is left as it is.
+func (Tmpfs) Shrink(dir string, b Bound) error {
+	if there, err := isLimited(dir); err != nil || !there {
+		return err
+	}
 	var now syscall.Statfs_t
 	if err := syscall.Statfs(dir, &now); err != nil {
 		return fmt.Errorf("look at the tmpfs on %s: %w", dir, err)
 	}
-	if block := uint64(now.Bsize); now.Blocks == (uint64(size)+block-1)/block { //nolint:gosec // neither is negative
+	if b.Size >= sharing.Bytes(now.Blocks)*sharing.Bytes(now.Bsize) { //nolint:gosec // a tmpfs is no larger than memory
+		return nil
+	}
+	err := resize(dir, flagsOf(b), sizeOptions(b.Size), b)
+	if errors.Is(err, syscall.EINVAL) {
+		return nil // so the kernel says that more is in use
+	}
+	return err
+}
+
+// flagsOf are the mount flags of a bound.
+func flagsOf(b Bound) uintptr {
+	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC)
+	if b.NoLinks {
+		flags |= unix.MS_NOSYMFOLLOW // kernels before 5.10 pass it over
+	}
+	return flags
+}
+
+// resize gives a tmpfs another size, unless it has that one.
+func resize(dir string, flags uintptr, options string, b Bound) error {
+	var now syscall.Statfs_t
+	if err := syscall.Statfs(dir, &now); err != nil {
+		return fmt.Errorf("look at the tmpfs on %s: %w", dir, err)
+	}
+	block := uint64(now.Bsize)                   //nolint:gosec // it is not negative
+	want := (uint64(b.Size) + block - 1) / block //nolint:gosec // nor is this
+	if now.Blocks == want || b.AtLeast && now.Blocks > want {
 		return nil
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags|syscall.MS_REMOUNT, options); err != nil {
-		return fmt.Errorf("change the tmpfs on %s to %d bytes, which fails where more is in use: %w", dir, size, err)
+		return fmt.Errorf("change the tmpfs on %s to %d bytes, which fails where more is in use: %w", dir, b.Size, err)
 	}
 	return nil
 }
