@@ -75,7 +75,9 @@ type Device struct {
 	// MaxClients bounds, in mode mps, how many clients its server takes at once; 0
 	// when its node does not say.
 	MaxClients int
-	Healthy    bool
+	// OneUser says, in mode mps, that its server serves containers of one user at a time.
+	OneUser bool
+	Healthy bool
 	// Reason is why the device is not healthy, for people; "" when it is, or when
 	// its node does not say.
 	Reason string

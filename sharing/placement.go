@@ -57,6 +57,8 @@ type Share struct {
 	Whole bool
 	// Partition is set in mode mig only.
 	Partition Partition
+	// User is as whom the container runs, on a device that serves one user at a time.
+	User User
 }
 
 // ContainerShares is what one container holds.

@@ -50,6 +50,9 @@ const (
 	// PartitionsUnknown: the device is in mode mig and its node does not say which
 	// partitions it can have, as nodes with an older device plugin do not.
 	PartitionsUnknown
+	// OtherUser: a container of another user is on the device, or one of a user that is not known,
+	// and the device serves one user at a time.
+	OtherUser
 	// Reasons is the number of reasons.
 	Reasons
 )
@@ -62,7 +65,7 @@ func (r Reason) String() string {
 		TooManyShares: "TooManyShares", HeldExclusively: "HeldExclusively", NotEmpty: "NotEmpty",
 		NoPartitionFits: "NoPartitionFits", GroupAlreadyHere: "GroupAlreadyHere", Blocked: "Blocked",
 		InAnotherMode: "InAnotherMode", OneDevicePerContainer: "OneDevicePerContainer",
-		ChangingMode: "ChangingMode", PartitionsUnknown: "PartitionsUnknown",
+		ChangingMode: "ChangingMode", PartitionsUnknown: "PartitionsUnknown", OtherUser: "OtherUser",
 	}
 	if r < Reasons {
 		return names[r]
@@ -75,7 +78,7 @@ func (r Reason) String() string {
 func (r Reason) Curable() bool {
 	switch r {
 	case NotEnoughMemory, NotEnoughCores, TooManyShares, HeldExclusively, NotEmpty,
-		NoPartitionFits, GroupAlreadyHere, Blocked:
+		NoPartitionFits, GroupAlreadyHere, Blocked, OtherUser:
 		return true
 	default:
 		return false

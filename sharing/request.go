@@ -84,6 +84,8 @@ type Request struct {
 	// Cores is compute in percent of a device. 0 asks for no guarantee and gets
 	// no limit; 100 asks to be the only one computing on the device.
 	Cores Percent
+	// User is as whom the container runs.
+	User User
 }
 
 // Exclusive reports whether the request wants the device's compute for itself.

@@ -11,6 +11,8 @@ type usage struct {
 	// foreign: some share is of another mode than the device is in now, which
 	// happens when a device changes its mode while pods run on it.
 	whole, exclusive, foreign bool
+	// users of containers that are no init containers: those have ended, or end soon.
+	users users
 }
 
 // maxCores bounds the compute that one share counts for, so that sums of amounts which
@@ -44,6 +46,9 @@ func usedByOne(held []Held, d *Device) usage {
 		} else {
 			steady = steady.plus(one.amounts())
 		}
+		if held[i].Kind == Init {
+			one.users = users{}
+		}
 		marks = marks.plus(one)
 	}
 	u := larger(peak, steady)
@@ -54,7 +59,7 @@ func usedByOne(held []Held, d *Device) usage {
 // shareUsage is what one share takes of a device. Negative amounts can only come from
 // annotations that others wrote. They count as nothing: they must never make room.
 func shareUsage(s *Share, d *Device) usage {
-	return usage{
+	u := usage{
 		memory:    max(s.Memory, 0),
 		cores:     min(max(s.Cores, 0), maxCores),
 		sharers:   1,
@@ -62,6 +67,10 @@ func shareUsage(s *Share, d *Device) usage {
 		exclusive: s.Cores >= 100,
 		foreign:   s.Mode != d.Mode,
 	}
+	if d.OneUser {
+		u.users = users{some: true, one: s.User}
+	}
+	return u
 }
 
 // amounts is the part of the usage that ends when a container ends.
@@ -77,6 +86,7 @@ func (u usage) plus(v usage) usage {
 	u.whole = u.whole || v.whole
 	u.exclusive = u.exclusive || v.exclusive
 	u.foreign = u.foreign || v.foreign
+	u.users = u.users.plus(v.users)
 	return u
 }
 

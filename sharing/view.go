@@ -80,6 +80,9 @@ func (v *View) FreeCores() Percent { return max(0, v.Device.Cores-v.usage.cores)
 // runs.
 func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 
+// Serves reports whether a container that runs as a user is served beside those on the device.
+func (v *View) Serves(u User) bool { return v.usage.users.admits(u) }
+
 // Partitioned reports whether the device is cut into partitions, which its backend
 // accounts for in the tally.
 func (v *View) Partitioned() bool { return v.partitioner != nil }
@@ -142,7 +145,7 @@ func (v *View) After(kind ContainerKind, s *Share) View {
 // admit the same. It may say false of devices that would.
 func (v *View) Alike(w *View) bool {
 	d, e := v.Device, w.Device
-	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares || d.MaxClients != e.MaxClients ||
+	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares || d.MaxClients != e.MaxClients || d.OneUser != e.OneUser ||
 		v.usage != w.usage {
 		return false
 	}

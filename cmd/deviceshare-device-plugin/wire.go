@@ -102,7 +102,7 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 		return nil, err
 	}
 	p.report = agent.NewReporter(client, o.nodeName)
-	p.agent = agent.New(node.Config{Node: o.nodeName, Powers: agent.PowersOf(p.preparers), Health: rules, Backends: factory.New()}, p.report)
+	p.agent = agent.New(node.Config{Node: o.nodeName, Powers: o.modes.Powers(p.preparers), Health: rules, Backends: factory.New()}, p.report)
 	shown.Agent = p.agent
 	p.metrics = metrics.New(shown, metrics.NewSurvey(metrics.SurveyConfig{
 		StateDir: o.modes.StateDir, Records: p.store, Devices: gpus, Host: host, Trouble: p.report.UsageUnread,

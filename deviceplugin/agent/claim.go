@@ -132,12 +132,9 @@ func priority(pod *corev1.Pod, container, name string) int {
 func user(pod *corev1.Pod, container string) *int64 {
 	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	for i := range all {
-		if s := all[i].SecurityContext; all[i].Name == container && s != nil && s.RunAsUser != nil {
-			return s.RunAsUser
+		if u := corepod.User(pod, &all[i]); all[i].Name == container && u.Known {
+			return &u.ID
 		}
-	}
-	if s := pod.Spec.SecurityContext; s != nil {
-		return s.RunAsUser
 	}
 	return nil
 }

@@ -200,9 +200,9 @@ func Abandon(state node.State, preparers []nodeapi.Preparer) {
 	}
 }
 
-// PowersOf is what a node with these preparers can do.
-func PowersOf(preparers []nodeapi.Preparer) node.Powers {
-	powers := node.Powers{Switches: true}
+// Powers is what a node with these preparers can do.
+func (m *Modes) Powers(preparers []nodeapi.Preparer) node.Powers {
+	powers := node.Powers{Switches: true, OneUser: m.MPSUsers == "one"}
 	for _, x := range preparers {
 		powers.Serves = append(powers.Serves, x.Mode())
 	}

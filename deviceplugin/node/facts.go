@@ -67,6 +67,8 @@ type Powers struct {
 	// Switches says that the agent brings devices into their modes. Without it
 	// devices are taken to be in the mode they are given.
 	Switches bool
+	// OneUser says that an MPS server serves containers of one user at a time.
+	OneUser bool
 	// Switched are the modes that are states of the device, in the order in which
 	// they are left.
 	Switched []sharing.Mode

@@ -233,6 +233,19 @@ func TestHowManyClientsADeviceTakesIsPublishedInModeMPS(t *testing.T) {
 	}
 }
 
+func TestADeviceSaysThatItServesOneUserAtATime(t *testing.T) {
+	for mode, powers := range map[sharing.Mode]node.Powers{sharing.MPS: {OneUser: true}, sharing.HAMiCore: {OneUser: true}, sharing.TimeSlicing: {}} {
+		s := at(powers, node.Settings{Offers: byIndex{0: {Mode: mode}}}, node.Scanned{Devices: []node.Facts{{UUID: "GPU-a", Memory: sharing.GiB}}})
+		if got, want := s.Inventory().Devices[0].OneUser, mode == sharing.MPS; got != want {
+			t.Errorf("mode %s: %v, want %v", mode, got, want)
+		}
+	}
+	any := at(node.Powers{}, node.Settings{Offers: byIndex{0: {Mode: sharing.MPS}}}, node.Scanned{Devices: []node.Facts{{UUID: "GPU-a", Memory: sharing.GiB}}})
+	if any.Inventory().Devices[0].OneUser {
+		t.Error("a server that all users share is said to serve one at a time")
+	}
+}
+
 // What the node publishes can be written down whatever the reasons are, and what is
 // withheld changes nothing of what is true.
 func TestReasonsArePublishedInOneLegibleLine(t *testing.T) {

@@ -117,6 +117,7 @@ func (s State) View(permitted func(Permissions) bool) sharing.Inventory {
 			continue
 		}
 		published := describe(&d.facts, offer)
+		published.OneUser = s.cfg.Powers.OneUser && offer.Mode == sharing.MPS
 		condition := s.condition(d)
 		published.Healthy = permitted(condition.Kind.May())
 		if !published.Healthy {

@@ -40,6 +40,10 @@ func (backend) Mode() sharing.Mode { return sharing.MPS }
 // A process talks to one control daemon, and every device has its own: one for all
 // would let a fault on one device keep new clients from the others, and one user's
 // pods keep another's from the whole node. So a container gets one device.
+//
+// A server serves one user at a time, where the administrator does not let all users share one: the
+// processes of another wait in silence. A container whose user only its image knows shares its
+// device with nobody.
 func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	clients := v.Device.MaxClients
 	if clients <= 0 {
@@ -50,9 +54,17 @@ func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing
 		return sharing.Cost{}, sharing.OneDevicePerContainer
 	case v.Sharers() >= clients:
 		return sharing.Cost{}, sharing.TooManyShares
+	case !v.Serves(req.User):
+		return sharing.Cost{}, sharing.OtherUser
 	}
 	return v.Divide(req)
 }
 
 // Share implements sharing.Backend.
-func (backend) Share(v *sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }
+func (backend) Share(v *sharing.View, req *sharing.Request) sharing.Share {
+	s := v.Portion(req)
+	if v.Device.OneUser {
+		s.User = req.User
+	}
+	return s
+}

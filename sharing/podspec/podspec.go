@@ -43,6 +43,8 @@ type Container struct {
 	// Resources are the amounts of extended resources: the limit, or the request
 	// where there is no limit. Fractions are rounded away from zero.
 	Resources map[string]int64
+	// User is as whom it runs.
+	User sharing.User
 }
 
 // Amount returns what the container says about a resource; false if it does not

@@ -32,6 +32,7 @@ func (r *reader) container(path string, c *podspec.Container) (sharing.Request, 
 		Count:     int(min(number, mostDevices)),
 		Memory:    r.memory(path, c),
 		Cores:     r.cores(c),
+		User:      c.User,
 	}
 	return req, len(r.mistakes) == before
 }

@@ -28,6 +28,7 @@ type deviceText struct {
 	Cores     *int              `json:"cores"`
 	MaxShares *int              `json:"maxShares"`
 	Clients   *int              `json:"maxClients,omitempty"`
+	OneUser   bool              `json:"oneUser,omitempty"`
 	Healthy   *bool             `json:"healthy"`
 	Reason    string            `json:"reason,omitempty"`
 	Changing  bool              `json:"changing,omitempty"`
@@ -116,7 +117,7 @@ func deviceOut(d *sharing.Device) deviceText {
 	memory, cores, numa := int64(d.Memory), int(d.Cores), d.NUMA
 	out := deviceText{
 		UUID: string(d.ID), Index: &d.Index, Model: d.Model, Memory: &memory, Cores: &cores,
-		MaxShares: &d.MaxShares, Healthy: &d.Healthy, Mode: string(d.Mode), NUMA: &numa, PCI: d.PCI,
+		MaxShares: &d.MaxShares, Healthy: &d.Healthy, Mode: string(d.Mode), NUMA: &numa, PCI: d.PCI, OneUser: d.OneUser,
 	}
 	if !d.Healthy {
 		out.Reason, out.Changing = d.Reason, d.Changing
@@ -134,7 +135,7 @@ func deviceOut(d *sharing.Device) deviceText {
 }
 
 func deviceIn(f *finding, path string, in *deviceText) sharing.Device {
-	d := sharing.Device{ID: sharing.DeviceID(in.UUID), Model: in.Model, PCI: in.PCI, NUMA: -1}
+	d := sharing.Device{ID: sharing.DeviceID(in.UUID), Model: in.Model, PCI: in.PCI, NUMA: -1, OneUser: in.OneUser}
 	if !validID(in.UUID) {
 		f.failf(path+".uuid", "%s is not a device UUID", shown(in.UUID))
 	}

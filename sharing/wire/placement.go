@@ -10,6 +10,9 @@ import (
 
 const placementFormat = "pod placement"
 
+// maxUser is the largest user id that a pod may name.
+const maxUser = 1<<31 - 1
+
 type placementText struct {
 	Version      int             `json:"version"`
 	Node         string          `json:"node"`
@@ -31,6 +34,7 @@ type shareText struct {
 	Cores     *int           `json:"cores"`
 	Whole     bool           `json:"whole,omitempty"`
 	Partition *partitionText `json:"partition,omitempty"`
+	User      *int64         `json:"user,omitempty"`
 }
 
 type partitionText struct {
@@ -80,6 +84,9 @@ func DecodePlacement(text string) (sharing.Placement, error) {
 func shareOut(s *sharing.Share) shareText {
 	memory, cores := int64(s.Memory), int(s.Cores)
 	out := shareText{UUID: string(s.Device), Mode: string(s.Mode), Memory: &memory, Cores: &cores, Whole: s.Whole}
+	if s.User.Known {
+		out.User = &s.User.ID
+	}
 	if q := s.Partition; q != (sharing.Partition{}) {
 		out.Partition = &partitionText{
 			Profile: q.Profile, Start: &q.Start, Size: &q.Size, Geometry: q.Geometry, Position: q.Position,
@@ -156,6 +163,9 @@ func shareIn(f *finding, path string, in *shareText) sharing.Share {
 		Memory: sharing.Bytes(number(f, path+".memory", in.Memory, 1, int64(sharing.MaxBytes))),
 		Cores:  sharing.Percent(number(f, path+".cores", in.Cores, 0, 100)),
 		Whole:  in.Whole,
+	}
+	if in.User != nil {
+		s.User = sharing.KnownUser(number(f, path+".user", in.User, 0, maxUser))
 	}
 	switch {
 	case mode == sharing.MIG && in.Partition == nil:

@@ -46,8 +46,8 @@ func (p *Preparer) bound(d Daemon) error {
 }
 
 // shmBound is the bound of /dev/shm of a device with the containers that are prepared on it, and
-// more that come. It grows with them. It does not become smaller while there are any: what pods that are gone left
-// there would take the room of those that stay.
+// more that come. It grows with them. It does not become smaller while there are any: what pods
+// that are gone left there would take the room of those that stay.
 func (p *Preparer) shmBound(id sharing.DeviceID, more ...claim) (hostnode.Bound, error) {
 	all, err := p.claimsOf(func(sharing.Owner) bool { return true })
 	if err != nil {

@@ -35,9 +35,20 @@ func Read(pod *corev1.Pod) podspec.Pod {
 		Containers:    make([]podspec.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers)),
 	}
 	for c, kind := range containers(pod) {
-		out.Containers = append(out.Containers, podspec.Container{Name: c.Name, Kind: kind, Resources: extended(c)})
+		out.Containers = append(out.Containers, podspec.Container{Name: c.Name, Kind: kind, Resources: extended(c), User: User(pod, c)})
 	}
 	return out
+}
+
+// User is as whom a container runs: what it says itself, else what its pod says.
+func User(pod *corev1.Pod, c *corev1.Container) sharing.User {
+	if s := c.SecurityContext; s != nil && s.RunAsUser != nil {
+		return sharing.KnownUser(*s.RunAsUser)
+	}
+	if s := pod.Spec.SecurityContext; s != nil && s.RunAsUser != nil {
+		return sharing.KnownUser(*s.RunAsUser)
+	}
+	return sharing.User{}
 }
 
 // Refs lists every container of the pod in the order of its spec, init containers

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire_test
+
+import (
+	"strings"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+func TestUsersAreWrittenWhereAPodNamesThem(t *testing.T) {
+	for name, tc := range map[string]struct {
+		user sharing.User
+		want string
+	}{
+		"root":                  {sharing.KnownUser(0), `"cores":30,"user":0}`},
+		"the largest one":       {sharing.KnownUser(1<<31 - 1), `"user":2147483647}`},
+		"one that is not known": {sharing.User{}, `"cores":30}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := sharing.Placement{Node: "node1", Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{
+				{Device: idA, Mode: sharing.MPS, Memory: sharing.GiB, Cores: 30, User: tc.user},
+			}}}}
+			text, err := wire.EncodePlacement(p)
+			if err != nil || !strings.Contains(text, tc.want) {
+				t.Fatalf("written is %s (%v)", text, err)
+			}
+			got, err := wire.DecodePlacement(text)
+			if err != nil || got.Containers[0].Shares[0] != p.Containers[0].Shares[0] {
+				t.Errorf("read is %+v (%v)", got, err)
+			}
+		})
+	}
+	for _, wrong := range []string{"-1", "2147483648", `"root"`} {
+		text := `{"version":1,"node":"n","containers":[{"name":"main","kind":"app","shares":[{"uuid":"` + idA +
+			`","mode":"mps","memory":1,"cores":0,"user":` + wrong + `}]}]}`
+		if _, err := wire.DecodePlacement(text); err == nil || !strings.Contains(err.Error(), "user") {
+			t.Errorf("user %s is answered with %v", wrong, err)
+		}
+	}
+}
+
+func TestADeviceSaysOnTheWireThatItServesOneUserAtATime(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		inv := node1()
+		inv.Devices[0].Mode, inv.Devices[0].OneUser = sharing.MPS, one
+		text, err := wire.EncodeInventory(inv)
+		if err != nil || strings.Contains(text, `"oneUser":true`) != one {
+			t.Fatalf("written is %s (%v)", text, err)
+		}
+		if got, err := wire.DecodeInventory(text); err != nil || got.Devices[0].OneUser != one {
+			t.Errorf("read is %v (%v), want %v", got.Devices[0].OneUser, err, one)
+		}
+	}
+}
