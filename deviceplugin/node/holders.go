@@ -74,13 +74,15 @@ func Held(decided sharing.Placement, prepared []Prepared, order []string) (held 
 }
 
 // sameShares reports whether a container gets the same by two lists, each of different
-// devices. What a partition is called in a configuration is no part of it.
+// devices. What a partition is called in a configuration is no part of it, nor is the user, whom
+// its spec says.
 func sameShares(a, b []sharing.Share) bool {
 	byDevice := func(s, t sharing.Share) int { return strings.Compare(string(s.Device), string(t.Device)) }
 	return slices.EqualFunc(slices.SortedFunc(slices.Values(a), byDevice), slices.SortedFunc(slices.Values(b), byDevice),
 		func(s, t sharing.Share) bool {
 			samePlace := s.Partition.Same(t.Partition)
 			s.Partition, t.Partition = sharing.Partition{}, sharing.Partition{}
+			s.User, t.User = sharing.User{}, sharing.User{}
 			return samePlace && s == t
 		})
 }

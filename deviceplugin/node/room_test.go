@@ -189,6 +189,10 @@ func TestWhatAPodHolds(t *testing.T) {
 	share := func(id sharing.DeviceID, memory sharing.Bytes) sharing.Share {
 		return sharing.Share{Device: id, Mode: sharing.HAMiCore, Memory: memory}
 	}
+	ofUser := func(s sharing.Share) sharing.Share {
+		s.User = sharing.User{ID: 1000, Known: true}
+		return s
+	}
 	cut := sharing.Share{Device: "GPU-0", Mode: sharing.MIG, Partition: sharing.Partition{Profile: "1g.2gb", Start: 1, Size: 1, Geometry: "group1", Position: 1}}
 	recorded := cut
 	recorded.Partition.Geometry, recorded.Partition.Position = "", 0
@@ -205,6 +209,8 @@ func TestWhatAPodHolds(t *testing.T) {
 		"nothing was prepared": {decided: two, want: two},
 		"what was prepared is what was decided, in another order": {decided: two, want: two,
 			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{share("GPU-0", 3), share("GPU-1", 2)}}}},
+		"a share of a user, whom the spec says": {decided: of(ofUser(share("GPU-0", 1))), want: of(ofUser(share("GPU-0", 1))),
+			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1)}}}},
 		"a partition by the name it has in a configuration": {decided: of(cut), want: of(cut),
 			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{recorded}}}},
 		"it was less": {decided: of(share("GPU-0", 2)), want: of(share("GPU-0", 1)), edited: "main",
