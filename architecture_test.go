@@ -193,11 +193,19 @@ func adapterRules() []rule {
 			Example: [2]string{"deviceshare/config", "deviceshare/plugins/deviceshare"},
 		},
 		{
+			Name: "the endpoints know no part of the product",
+			Why:  "every program serves its pages by them",
+			Breaks: func(from, to string) bool {
+				return under("endpoint")(from) && strings.HasPrefix(to, "deviceshare/") && !under("endpoint")(to)
+			},
+			Example: [2]string{"deviceshare/endpoint", "deviceshare/sharing"},
+		},
+		{
 			Name: "e2e is a black box: of the product it knows the wire only",
 			Why:  "it must see what a user sees",
 			Breaks: func(from, to string) bool {
 				known := to == "deviceshare/sharing" || to == "deviceshare/sharing/wire"
-				return under("e2e")(from) && under("sharing", "plugins", "deviceplugin", "config", "cmd")(to) && !known
+				return under("e2e")(from) && under("sharing", "plugins", "deviceplugin", "config", "endpoint", "cmd")(to) && !known
 			},
 			Example: [2]string{"deviceshare/e2e/suites", "deviceshare/sharing/place"},
 		},
