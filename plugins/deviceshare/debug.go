@@ -3,7 +3,11 @@
 package deviceshare
 
 import (
+	"bufio"
 	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -13,7 +17,8 @@ import (
 	"deviceshare/sharing"
 )
 
-// LedgerPath is where LedgerHandler is meant to be served.
+// LedgerPath is where LedgerHandler is meant to be served, to those who may see the pods of all
+// tenants.
 const LedgerPath = "/deviceshare/ledger"
 
 // nodeText is one node in the answer of LedgerHandler.
@@ -62,35 +67,69 @@ type shareText struct {
 // it has, who holds what of them, and which pods cannot be read. The query
 // parameter "node" asks for one node. It shows the last snapshot together with
 // what was assumed by then, not the reservations of a session that is open.
+//
+// The answer is made node by node while it is read. A slow reader holds no lock and
+// no text of its own, only nodes that a later snapshot may have replaced.
 func (s *Store) LedgerHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			http.Error(w, "only GET is served here", http.StatusMethodNotAllowed)
 			return
 		}
-		only := r.URL.Query().Get("node")
-		texts, awaited := map[string]nodeText{}, s.cluster.Pods().Awaited()
-		s.cluster.Read(func(known map[string]*nodes.Node) {
-			for name, n := range known {
-				if only == "" || only == name {
-					texts[name] = s.describe(n, awaited)
-				}
+		shown := s.show()
+		if only := r.URL.Query().Get("node"); only != "" {
+			n, known := shown.nodes[only]
+			if !known {
+				http.Error(w, "no such node in the scheduler's last snapshot", http.StatusNotFound)
+				return
 			}
-		})
-		if only != "" && len(texts) == 0 {
-			http.Error(w, "no node "+only+" in the scheduler's last snapshot", http.StatusNotFound)
-			return
+			shown.nodes = map[string]*nodes.Node{only: n}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		if err := out.Encode(map[string]any{"version": 1, "nodes": texts}); err != nil {
+		if err := shown.write(w); err != nil {
 			klog.V(2).InfoS("Answer of "+LedgerPath+" was cut short", "err", err)
 		}
 	})
 }
 
-func (s *Store) describe(n *nodes.Node, awaited map[string]string) nodeText {
+// shown is what an answer is made of. Nobody else changes it.
+type shown struct {
+	nodes   map[string]*nodes.Node
+	awaited map[string]string
+	assumed map[sharing.Owner]struct{}
+}
+
+// show takes what an answer is made of from the store.
+func (s *Store) show() shown {
+	pods := s.cluster.Pods()
+	return shown{nodes: s.cluster.Copy(), awaited: pods.Awaited(), assumed: pods.Assumed()}
+}
+
+// write writes the answer in pieces, each as json.Encoder would have it in the whole.
+func (s shown) write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprint(out, "{\n  \"nodes\": {") // errors stay in the buffer until Flush
+	for i, name := range slices.Sorted(maps.Keys(s.nodes)) {
+		key, err := json.Marshal(name)
+		if err != nil {
+			return fmt.Errorf("encode the name of node %s: %w", name, err)
+		}
+		value, err := json.MarshalIndent(s.describe(s.nodes[name]), "    ", "  ")
+		if err != nil {
+			return fmt.Errorf("encode node %s: %w", name, err)
+		}
+		if i > 0 {
+			fmt.Fprint(out, ",")
+		}
+		if _, err := fmt.Fprintf(out, "\n    %s: %s", key, value); err != nil {
+			return fmt.Errorf("write node %s: %w", name, err)
+		}
+	}
+	fmt.Fprint(out, "\n  },\n  \"version\": 1\n}\n")
+	return out.Flush()
+}
+
+func (s shown) describe(n *nodes.Node) nodeText {
 	out := nodeText{
 		Devices: []deviceText{}, Owners: map[string]ownerText{},
 		Blocked: []string{}, Problems: []string{},
@@ -98,7 +137,7 @@ func (s *Store) describe(n *nodes.Node, awaited map[string]string) nodeText {
 	if n.Unusable != nil {
 		out.Unusable = n.Unusable.Error()
 	}
-	_, out.Warming = awaited[n.Name]
+	_, out.Warming = s.awaited[n.Name]
 	for p := range n.Problems() {
 		out.Problems = append(out.Problems, p.Message)
 	}
@@ -112,7 +151,8 @@ func (s *Store) describe(n *nodes.Node, awaited map[string]string) nodeText {
 	}
 	for _, o := range n.Ledger.Owners() {
 		p, _ := n.Ledger.Placement(o)
-		out.Owners[string(o)] = ownerText{Assumed: s.cluster.Pods().State(o).Decision() != nil, Group: p.Group, Shares: describeShares(&p)}
+		_, assumed := s.assumed[o]
+		out.Owners[string(o)] = ownerText{Assumed: assumed, Group: p.Group, Shares: describeShares(&p)}
 	}
 	for _, o := range n.Ledger.Blocking() {
 		out.Blocked = append(out.Blocked, string(o))

@@ -104,10 +104,9 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	s.metrics.sessionOpen.Collect(out)
 	s.metrics.argumentMistakes.Collect(out)
 
-	s.cluster.Read(func(known map[string]*nodes.Node) {
-		s.collectConfig(out, known)
-		s.metrics.gauges.nodes(out, known)
-	})
+	known := s.cluster.Copy()
+	s.collectConfig(out, known)
+	s.metrics.gauges.nodes(out, known)
 	s.metrics.gauges.assumed.send(out, float64(s.cluster.Pods().Decisions()))
 	s.metrics.gauges.warming.send(out, float64(len(s.cluster.Pods().Awaited())))
 }

@@ -113,6 +113,17 @@ func (s *Pods) Decisions() int {
 	return len(s.decided)
 }
 
+// Assumed returns the pods with a decision. The caller owns the set.
+func (s *Pods) Assumed() map[sharing.Owner]struct{} {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make(map[sharing.Owner]struct{}, len(s.decided))
+	for owner := range s.decided {
+		out[owner] = struct{}{}
+	}
+	return out
+}
+
 // Decide notes a decision that is about to be handed over for binding.
 func (s *Pods) Decide(h Handover, d podstate.Decision) {
 	owner := ownerOf(h.Pod)
