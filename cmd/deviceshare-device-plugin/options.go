@@ -51,7 +51,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	o.runtime.AddFlags(f)
 	f.StringVar(&o.nodeName, "node-name", o.nodeName, "name of this node's object (default $NODE_NAME, else the host name)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty uses the pod's service account")
-	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "address of /metrics and /healthz; empty serves neither")
+	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "address of /metrics (for ClusterRole deviceshare-metrics-reader) and /healthz, over HTTPS; empty serves neither")
 	f.BoolVar(&o.failOnInitError, "fail-on-init-error", false, "exit when the driver cannot be opened at the start, instead of trying again")
 	f.StringVar(&o.memoryResources, "memory-resources", o.memoryResources,
 		"how memory and cores are offered: node-status (in the node's capacity), device-plugin (one kubelet device per unit, as before), or auto (node-status once no pod holds the latter)")

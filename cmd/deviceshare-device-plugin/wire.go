@@ -22,6 +22,7 @@ import (
 	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/endpoint"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/mps/mpsnode"
@@ -51,6 +52,7 @@ type plugin struct {
 	witness   *agent.Witness
 	guard     *agent.Guard
 	slots     *kubelet.Server
+	access    *endpoint.Access
 }
 
 // run works until ctx ends.
@@ -82,17 +84,15 @@ func run(ctx context.Context, o *options) error {
 
 // assemble makes every part; nothing runs yet.
 func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *plugin, err error) {
-	p = &plugin{o: o, receipts: legacy.NewReceiptWriter(client, o.nodeName)}
+	p = &plugin{o: o, receipts: legacy.NewReceiptWriter(client, o.nodeName), access: endpoint.NewAccess(client)}
 	given := func(id sharing.DeviceID) bool { return p.agent.State().IsModeGiven(id) }
-	died := func(r mpsnode.Restart) { p.report.DaemonDied(r) }
-	if p.preparers, err = o.modes.Preparers(gpus, o.base.Seen(), given, died); err != nil {
+	if p.preparers, err = o.modes.Preparers(gpus, o.base.Seen(), given, func(r mpsnode.Restart) { p.report.DaemonDied(r) }); err != nil {
 		return nil, err
 	}
 	var broken error
 	if p.store, broken, err = checkpoint.Open(hostnode.OS{}, filepath.Join(o.modes.StateDir, "checkpoint.json")); err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
-	shown := agent.Shown{Configuration: &p.settings, Records: p.store}
 	host, err := metrics.NewHostCgroups(procfs.DefaultMountPoint)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	}
 	p.report = agent.NewReporter(client, o.nodeName)
 	p.agent = agent.New(node.Config{Node: o.nodeName, Powers: o.modes.Powers(p.preparers), Health: rules, Backends: factory.New()}, p.report)
-	shown.Agent = p.agent
+	shown := agent.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store}
 	p.metrics = metrics.New(shown, metrics.NewSurvey(metrics.SurveyConfig{
 		StateDir: o.modes.StateDir, Records: p.store, Devices: gpus, Host: host, Trouble: p.report.UsageUnread,
 	}))
@@ -187,7 +187,7 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return p.evictor.Run(ctx) })
 	if p.o.metricsAddress != "" {
 		health := agent.Health{Monitor: p.monitor, Releaser: p.releaser, StateDir: p.o.modes.StateDir}
-		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, health.Check) })
+		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.access, health.Check) })
 	}
 	group.Go(func() error {
 		klog.InfoS("waiting for the configuration and the pods of this node")

@@ -25,6 +25,7 @@ import (
 	_ "volcano.sh/volcano/pkg/scheduler/util/assert"
 	commonutil "volcano.sh/volcano/pkg/util"
 
+	"deviceshare/endpoint"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/leader"
 	"deviceshare/sharing/factory"
@@ -71,7 +72,7 @@ func flags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 	var ours ownOptions
 	set.DurationVar(&ours.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
 	set.StringVar(&ours.debugAddress, "deviceshare-debug-address", "",
-		"Address, such as 127.0.0.1:11252, at which to serve who holds which devices as JSON under "+deviceshare.LedgerPath+"; it is served at --listen-address too if --enable-metrics is given")
+		"Address, such as 127.0.0.1:11252, at which to serve who holds which devices as JSON, over HTTPS and to ClusterRole "+endpoint.ReaderRole+", under "+deviceshare.LedgerPath+"; it is served at --listen-address too if --enable-metrics is given")
 
 	volcano := options.NewServerOption()
 	volcano.AddFlags(set)
@@ -117,7 +118,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	deviceshare.Register(store.Build)
 	deviceshare.RegisterBinder(store.Binder())
 	prometheus.MustRegister(store)
-	if err := serve(volcano, ours, store); err != nil {
+	if err := serve(volcano, ours, store, endpoint.NewAccess(cluster)); err != nil {
 		return err
 	}
 	if err := schedule(volcano, cluster, said, term); err != nil {

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +19,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/config"
+	"deviceshare/endpoint"
+	"deviceshare/endpoint/endpointtest"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing/factory"
@@ -216,29 +217,39 @@ func TestThePercentageIsKeptOutOfVolcanosSums(t *testing.T) {
 	}
 }
 
-func TestTheLedgerIsServedBesideTheMetricsAndAtItsOwnAddress(t *testing.T) {
+func TestTheLedgerIsServedBesideTheMetricsAndAtItsOwnAddressToItsReaders(t *testing.T) {
 	store := deviceshare.NewStore(deviceshare.Options{Backends: factory.New(), Report: make(reports, 1)})
 	volcano := &options.ServerOption{EnableMetrics: true, EnablePprof: true, ListenAddress: address(t)}
 	debug := address(t)
-	if err := serve(volcano, ownOptions{debugAddress: debug}, store); err != nil {
+	users := endpointtest.NewUsers()
+	users.Issue("reader", "reader")
+	users.Issue("other", "other")
+	paths := []string{deviceshare.LedgerPath, "/metrics", "/debug/pprof/cmdline"}
+	for _, path := range paths {
+		users.Allow("reader", path, true)
+	}
+	if err := serve(volcano, ownOptions{debugAddress: debug}, store, endpoint.NewAccess(users.Client(t))); err != nil {
 		t.Fatal(err)
 	}
 	if volcano.EnableMetrics || volcano.EnablePprof {
 		t.Error("Volcano would listen at the same address")
 	}
-	for _, page := range []string{
-		volcano.ListenAddress + deviceshare.LedgerPath, volcano.ListenAddress + "/metrics",
-		volcano.ListenAddress + "/debug/pprof/cmdline", debug + deviceshare.LedgerPath,
-	} {
-		r, err := http.Get("http://" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.StatusCode != http.StatusOK {
-			t.Errorf("%s: status %d", page, r.StatusCode)
-		}
-		if err := r.Body.Close(); err != nil {
-			t.Error(err)
+	pages := []string{debug + deviceshare.LedgerPath}
+	for _, path := range paths {
+		pages = append(pages, volcano.ListenAddress+path)
+	}
+	for _, page := range pages {
+		for authorization, want := range map[string]int{"Bearer reader": 200, "Bearer other": 403, "": 401} {
+			r, err := endpointtest.Get("https://"+page, authorization)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.StatusCode != want {
+				t.Errorf("%s with %q: status %d, want %d", page, authorization, r.StatusCode, want)
+			}
+			if err := r.Body.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
@@ -252,7 +263,8 @@ func TestAnAddressThatCannotBeServedNamesItsFlag(t *testing.T) {
 		"--listen-address":            {volcano: options.ServerOption{EnableMetrics: true, ListenAddress: "256.0.0.1:0"}},
 		"--deviceshare-debug-address": {ours: ownOptions{debugAddress: "256.0.0.1:0"}},
 	} {
-		if err := serve(&o.volcano, o.ours, store); err == nil || !strings.Contains(err.Error(), flag) {
+		access := endpoint.NewAccess(fake.NewClientset())
+		if err := serve(&o.volcano, o.ours, store, access); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}

@@ -3,57 +3,59 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"net"
+	"maps"
 	"net/http"
 	"net/http/pprof"
-	"time"
 
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	commonutil "volcano.sh/volcano/pkg/util"
 
+	"deviceshare/endpoint"
 	"deviceshare/plugins/deviceshare"
 )
 
 // serve serves what Volcano would at its metrics address, with who holds which
 // devices beside it, and tells Volcano not to: it has no way to add a page to
-// its server. The ledger is served at our own address too, if one is given.
-func serve(volcano *options.ServerOption, ours ownOptions, store *deviceshare.Store) error {
-	ledger := http.NewServeMux()
-	ledger.Handle(deviceshare.LedgerPath, store.LedgerHandler())
+// its server, and asks nobody for a token. The ledger is served at our own address
+// too, if one is given.
+func serve(volcano *options.ServerOption, ours ownOptions, store *deviceshare.Store, access *endpoint.Access) error {
+	ledger := map[string]http.Handler{deviceshare.LedgerPath: store.LedgerHandler()}
 	if ours.debugAddress != "" {
-		if err := listen("--deviceshare-debug-address", ours.debugAddress, ledger); err != nil {
+		if err := listen("--deviceshare-debug-address", ours.debugAddress, ledger, access); err != nil {
 			return err
 		}
 	}
 	if !volcano.EnableMetrics {
 		return nil
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", commonutil.PromHandler())
-	mux.Handle(deviceshare.LedgerPath, ledger)
+	pages := maps.Clone(ledger)
+	pages["/metrics"] = commonutil.PromHandler()
 	if volcano.EnablePprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		pages["/debug/pprof/"] = http.HandlerFunc(pprof.Index)
+		pages["/debug/pprof/cmdline"] = http.HandlerFunc(pprof.Cmdline)
+		pages["/debug/pprof/profile"] = http.HandlerFunc(pprof.Profile)
+		pages["/debug/pprof/symbol"] = http.HandlerFunc(pprof.Symbol)
+		pages["/debug/pprof/trace"] = http.HandlerFunc(pprof.Trace)
 	}
 	volcano.EnableMetrics, volcano.EnablePprof = false, false
-	return listen("--listen-address", volcano.ListenAddress, mux)
+	return listen("--listen-address", volcano.ListenAddress, pages, access)
 }
 
-// listen serves a handler at an address that a flag gave.
-func listen(flag, address string, handler http.Handler) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return fmt.Errorf("listen as %s says: %w", flag, err)
+// listen serves pages, to those who may read them, at an address that a flag gave.
+func listen(flag, address string, pages map[string]http.Handler, access *endpoint.Access) error {
+	mux := http.NewServeMux()
+	for path, page := range pages {
+		mux.Handle(path, access.Guard(path, page))
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 5 * time.Minute}
+	server, err := endpoint.Listen(address, mux)
+	if err != nil {
+		return fmt.Errorf("serve as %s says: %w", flag, err)
+	}
 	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(context.Background()); err != nil {
 			klog.ErrorS(err, "Serving ended", "address", address)
 		}
 	}()

@@ -40,7 +40,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.port, "port", 9443, "port to serve on")
 	f.StringSliceVar(&o.schedulers, "scheduler-name", []string{"volcano"},
 		"name of a scheduler that gives GPU shares, may be repeated; the first is written into pods that name none")
-	f.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics, such as :8080; empty serves none")
+	f.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics, such as :8080, over HTTPS and for ClusterRole deviceshare-metrics-reader; empty serves none")
 	f.StringVar(&o.healthAddress, "health-address", "", "address of /healthz and /readyz, such as :8081; empty serves none")
 	f.StringVar(&o.secretName, "secret-name", "deviceshare-webhook-certificates", "Secret that the replicas share their certificates in; made if it is not there and the rights suffice")
 	f.StringSliceVar(&o.writers, "placement-writer", writers(),

@@ -11,10 +11,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"deviceshare/config/live"
+	"deviceshare/endpoint"
 	"deviceshare/plugins/admission/registration"
 )
 
@@ -63,6 +66,19 @@ func (s *server) serve(ctx context.Context) error {
 		return fmt.Errorf("serve admission reviews: %w", err)
 	}
 	return nil
+}
+
+// serveMetrics answers /metrics to those who may read it. They name no pods, and are guarded like
+// those of the other programs so that one rule holds for all of them.
+func (s *server) serveMetrics(ctx context.Context) error {
+	mux := http.NewServeMux()
+	page := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{})
+	mux.Handle("/metrics", endpoint.NewAccess(s.clientset).Guard("/metrics", page))
+	served, err := endpoint.Listen(s.options.metricsAddress, mux)
+	if err != nil {
+		return fmt.Errorf("serve metrics (--metrics-address): %w", err)
+	}
+	return served.Serve(ctx)
 }
 
 // alive is the liveness check. A process that waits for the API server is alive.

@@ -56,6 +56,11 @@ func run(ctx context.Context, o *options) error {
 	if err := mgr.Add(manager.RunnableFunc(s.start)); err != nil {
 		return fmt.Errorf("add the webhook: %w", err)
 	}
+	if o.metricsAddress != "" {
+		if err := mgr.Add(manager.RunnableFunc(s.serveMetrics)); err != nil {
+			return fmt.Errorf("add the metrics: %w", err)
+		}
+	}
 	working, end := s.exit.after(ctx, leaveFor)
 	defer end()
 	if err := mgr.Start(working); err != nil {
@@ -73,8 +78,9 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	}
 	grace := 10 * time.Second
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme:                  clientgoscheme.Scheme,
-		Metrics:                 metricsserver.Options{BindAddress: off(o.metricsAddress)},
+		Scheme: clientgoscheme.Scheme,
+		// Its own server for them asks nobody for a token: serveMetrics does.
+		Metrics:                 metricsserver.Options{BindAddress: off("")},
 		HealthProbeBindAddress:  off(o.healthAddress),
 		GracefulShutdownTimeout: &grace,
 	})

@@ -29,8 +29,8 @@ func TestOnlyWhatHangsForLongMakesThePluginUnwell(t *testing.T) {
 		"a driver that does not return":                   {vitals{looked: ago(longestSilence + time.Second)}, "not been looked at for 5m1s"},
 		"a loop that rests for long by its settings":      {vitals{looked: ago(longestSilence + time.Minute), pause: time.Hour}, ""},
 		"a release under way":                             {vitals{looked: now, owner: "uid", since: ago(longestRelease)}, ""},
-		"a release that hangs":                            {vitals{looked: now, owner: "uid", since: ago(longestRelease + time.Second)}, "release of owner uid hangs for 10m1s"},
-		"a release that hangs before the devices do":      {vitals{owner: "uid", since: ago(time.Hour)}, "uid"},
+		"a release that hangs":                            {vitals{looked: now, owner: "uid", since: ago(longestRelease + time.Second)}, "release of a pod's devices hangs for 10m1s"},
+		"a release that hangs before the devices do":      {vitals{owner: "uid", since: ago(time.Hour)}, "hangs for 1h0m0s"},
 		"a clock that was set back is no sign of trouble": {vitals{looked: ago(-time.Hour), owner: "uid", since: ago(-time.Hour)}, ""},
 	}
 	for name, c := range cases {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"deviceshare/sharing"
 )
 
@@ -39,7 +41,7 @@ func hangs(now time.Time, v vitals) error {
 		return fmt.Errorf("a call of the driver does not return: the devices have not been looked at for %s", silent.Round(time.Second))
 	}
 	if took := now.Sub(v.since); !v.since.IsZero() && took > longestRelease {
-		return fmt.Errorf("the release of owner %s hangs for %s", v.owner, took.Round(time.Second))
+		return fmt.Errorf("the release of a pod's devices hangs for %s: the log names the pod", took.Round(time.Second))
 	}
 	return nil
 }
@@ -54,7 +56,7 @@ type Health struct {
 
 // Check says what keeps the plugin from its work, nil if nothing does. A missing
 // driver does not count: restarting this process would not bring it. One that does
-// not return does.
+// not return does. Everybody may read the answer, so it names no pod: the log does.
 func (h Health) Check() error {
 	select {
 	case <-h.Releaser.stopped:
@@ -69,5 +71,9 @@ func (h Health) Check() error {
 		v.looked = time.Unix(0, at)
 	}
 	v.owner, v.since = h.Releaser.oldest()
-	return hangs(time.Now(), v)
+	err := hangs(time.Now(), v)
+	if err != nil {
+		klog.ErrorS(err, "unwell", "owner", v.owner)
+	}
+	return err
 }

@@ -12,9 +12,7 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"deviceshare/endpoint"
 	"deviceshare/sharing"
 )
 
@@ -118,11 +117,12 @@ func (m *Metrics) Moved(mode sharing.Mode, result string) {
 // Misplaced counts a pod that was refused for good. result is evicted or kept.
 func (m *Metrics) Misplaced(result string) { m.evictions.WithLabelValues(result).Inc() }
 
-// Serve answers /metrics and /healthz on address until ctx ends. healthy says
-// what keeps the plugin from its work, nil if nothing does.
-func (m *Metrics) Serve(ctx context.Context, address string, healthy func() error) error {
+// Serve answers on address until ctx ends: /metrics to those to whom access grants it, and
+// /healthz to everybody. healthy says what keeps the plugin from its work, nil if nothing does,
+// and names no pod.
+func (m *Metrics) Serve(ctx context.Context, address string, access *endpoint.Access, healthy func() error) error {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", access.Guard("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := healthy(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -130,15 +130,9 @@ func (m *Metrics) Serve(ctx context.Context, address string, healthy func() erro
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	listener, err := net.Listen("tcp", address)
+	server, err := endpoint.Listen(address, mux)
 	if err != nil {
 		return fmt.Errorf("serve metrics (--metrics-address): %w", err)
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve metrics: %w", err)
-	}
-	return nil
+	return server.Serve(ctx)
 }

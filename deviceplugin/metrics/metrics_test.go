@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/endpoint"
+	"deviceshare/endpoint/endpointtest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -53,7 +55,11 @@ func serve(t *testing.T, m *Metrics, healthy func() error) func(path string) (in
 	_ = free.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- m.Serve(ctx, address, healthy) }()
+	users := endpointtest.NewUsers()
+	users.Issue("token", "reader")
+	users.Allow("reader", "/metrics", true)
+	access := endpoint.NewAccess(users.Client(t))
+	go func() { ended <- m.Serve(ctx, address, access, healthy) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -62,9 +68,13 @@ func serve(t *testing.T, m *Metrics, healthy func() error) func(path string) (in
 	})
 	return func(path string) (int, string) {
 		t.Helper()
+		authorization := "Bearer token"
+		if path == "/healthz" {
+			authorization = "" // the kubelet has none
+		}
 		deadline := time.Now().Add(time.Minute)
 		for {
-			answer, err := http.Get("http://" + address + path)
+			answer, err := endpointtest.Get("https://"+address+path, authorization)
 			if err == nil {
 				text, _ := io.ReadAll(answer.Body)
 				_ = answer.Body.Close()
@@ -139,7 +149,8 @@ func TestAnAddressInUseNamesTheFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	err = New(known(), nil).Serve(context.Background(), taken.Addr().String(), func() error { return nil })
+	access := endpoint.NewAccess(endpointtest.NewUsers().Client(t))
+	err = New(known(), nil).Serve(context.Background(), taken.Addr().String(), access, func() error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "--metrics-address") {
 		t.Errorf("the error is %v", err)
 	}
