@@ -96,6 +96,9 @@ func TestTheWebhookMayCreateNothing(t *testing.T) {
 		t.Fatal("it has no rights")
 	}
 	for _, rule := range rules {
+		if isReview(rule) {
+			continue // a question, of which nothing is stored
+		}
 		if slices.Contains(rule.Verbs, "create") || len(rule.ResourceNames) == 0 {
 			t.Errorf("%+v", rule)
 		}

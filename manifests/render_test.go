@@ -81,9 +81,9 @@ func variants() map[string]variant {
 		"devicePlugin.extraEnv":       {value: []any{map[string]any{"name": "A", "value": "b"}}},
 		"keeper.enabled":              {value: false, count: -1}, "keeper.resources": {value: amounts},
 		"keeper.terminationGracePeriodSeconds": {value: 60},
-		"monitoring.podMonitor.enabled":        {value: true, count: 1},
-		"monitoring.podMonitor.interval":       {value: "5s", count: 1, with: values{"monitoring.podMonitor.enabled": true}},
-		"monitoring.podMonitor.labels":         {value: node, count: 1, with: values{"monitoring.podMonitor.enabled": true}},
+		"monitoring.podMonitor.enabled":        {value: true, count: 4},
+		"monitoring.podMonitor.interval":       {value: "5s", count: 4, with: values{"monitoring.podMonitor.enabled": true}},
+		"monitoring.podMonitor.labels":         {value: node, count: 4, with: values{"monitoring.podMonitor.enabled": true}},
 		"monitoring.dashboard.enabled":         {value: true, count: 1},
 		"monitoring.dashboard.labels":          {value: node, count: 1, with: values{"monitoring.dashboard.enabled": true}},
 		// It looks at the cluster: see volcano_test.go.

@@ -68,3 +68,14 @@ spec:
     matchLabels:
       app.kubernetes.io/name: {{ index . 0 }}
 {{- end -}}
+
+{{- /* The rules by which a program asks the API server who may read its pages. */ -}}
+{{- define "deviceshare.reviews" -}}
+# Whose a token is, and whether that user may read metrics and the ledger: docs/endpoints.md.
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end }}
