@@ -5,7 +5,6 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -17,39 +16,22 @@ import (
 // SchedulersLedger is what the scheduler that leads answers when it is asked what pods hold of the
 // real node: JSON.
 func (c *Cluster) SchedulersLedger(ctx context.Context) ([]byte, error) {
-	address, err := c.schedulerURL(ctx)
+	address, err := c.PagesOf(ctx, Scheduler)
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/deviceshare/ledger?node="+NodeName, nil)
+	token, err := c.ReaderToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	code, text, err := GetPage(ctx, address+"/deviceshare/ledger?node="+NodeName, token)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return nil, fmt.Errorf("ask for the scheduler's ledger: %w", err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask for the scheduler's ledger: %s: %s", answer.Status, text)
+	if code != http.StatusOK {
+		return nil, fmt.Errorf("ask for the scheduler's ledger: %d: %s", code, text)
 	}
 	return text, nil
-}
-
-// schedulerURL is where the scheduler that leads serves its metrics and its ledger.
-func (c *Cluster) schedulerURL(ctx context.Context) (string, error) {
-	if !c.opts.Installed {
-		return fmt.Sprintf("http://127.0.0.1:%d", c.ports.SchedulerMetrics), nil
-	}
-	p, err := c.LeadingScheduler(ctx)
-	if err != nil {
-		return "", err
-	}
-	return "http://" + p.Status.PodIP + ":8080", nil
 }
 
 // LeadingScheduler is the pod of an installed scheduler that holds the lease.

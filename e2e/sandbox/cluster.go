@@ -35,6 +35,7 @@ type Cluster struct {
 	// apiAddress is set in a cluster whose product is installed.
 	apiAddress serviceAddress
 	hollow     []hollowNode
+	reader     reader
 
 	config  *rest.Config
 	client  kubernetes.Interface

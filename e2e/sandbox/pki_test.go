@@ -103,7 +103,7 @@ func TestEveryRoleOfTheManifestsIsCreatedAndNothingThatRuns(t *testing.T) {
 	for _, o := range manifests(t) {
 		kinds[o.GetKind()]++
 	}
-	if kinds["Namespace"] != 1 || kinds["ServiceAccount"] != 3 || kinds["ClusterRole"] != 3 || kinds["ClusterRole"] != kinds["ClusterRoleBinding"] ||
+	if kinds["Namespace"] != 1 || kinds["ServiceAccount"] != 3 || kinds["ClusterRole"] != 4 || kinds["ClusterRoleBinding"] != 3 || // one is for people to bind
 		kinds["Role"] == 0 || kinds["Role"] != kinds["RoleBinding"] || len(kinds) != 6 {
 		t.Errorf("read %v", kinds)
 	}

@@ -55,7 +55,7 @@ func nodeReady(node *corev1.Node) error {
 
 // askGPUs is satisfied when the device plugin serves and the node offers shares of GPUs.
 func (c *Cluster) askGPUs(ctx context.Context) error {
-	if err := askHTTP("http", c.ports.DevicePluginMetrics, "/healthz")(ctx); err != nil {
+	if err := askHTTP("https", c.ports.DevicePluginMetrics, "/healthz")(ctx); err != nil {
 		return err
 	}
 	return c.askOffer(ctx)

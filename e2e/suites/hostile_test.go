@@ -177,6 +177,19 @@ func (h *hostile) patch() string {
 // editor is a client of a service account with the role edit in a namespace.
 func (w *world) editor(ctx context.Context, t *testing.T, namespace string) kubernetes.Interface {
 	t.Helper()
+	config := rest.AnonymousClientConfig(w.cluster.RestConfig())
+	config.BearerToken = w.editorToken(ctx, t, namespace)
+	config.QPS, config.Burst = 1000, 2000
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// editorToken is a token of an account that has the role edit in a namespace and no other.
+func (w *world) editorToken(ctx context.Context, t *testing.T, namespace string) string {
+	t.Helper()
 	admin := w.cluster.Client()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "editor"}}
 	if _, err := admin.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
@@ -192,14 +205,7 @@ func (w *world) editor(ctx context.Context, t *testing.T, namespace string) kube
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(w.cluster.RestConfig())
-	config.BearerToken = token.Status.Token
-	config.QPS, config.Burst = 1000, 2000
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return token.Status.Token
 }
 
 // removeFinalizers lets pods go that keep themselves.

@@ -38,6 +38,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"writes", testWrites},
 		{"health", testHealth},
 		{"chart", testChart},
+		{"endpoints", testEndpoints},
 		{"upgrade", testUpgrade},
 		{"schedulers", testSchedulers},
 		{"beside_nvidia", testBesideNVIDIA},
