@@ -85,7 +85,7 @@ func TestAPodComesWhileAPluginWithAKeeperIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := strings.TrimPrefix(names[0], "volcano.sh/vgpu=")
+	id := strings.TrimPrefix(names[len(names)-1], "volcano.sh/vgpu=")
 	spec := filepath.Join(p.dir, "cdi", "volcano.sh-vgpu-"+id+".json")
 	if text, err := os.ReadFile(spec); err != nil || !strings.Contains(string(text), "CUDA_DEVICE_MEMORY_LIMIT_0=1000m") {
 		t.Errorf("the specification is %s, %v", text, err)
