@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// WriteIfChanged writes a file unless it has this content already, and reports
-// whether it wrote. One that somebody has a lease on is replaced. A directory that
-// is missing is made with dirMode; one that is there is left as it is.
+// WriteIfChanged writes a file that containers do not see, unless it has this content
+// already, and reports whether it wrote. A directory that is missing is made with
+// dirMode; one that is there is left as it is.
 func WriteIfChanged(files Files, path string, content []byte, mode, dirMode fs.FileMode) (changed bool, err error) {
 	have, err := files.Read(path)
 	if err == nil && bytes.Equal(have, content) {
 		return false, nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrLeased) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	err = files.Write(path, content, mode)
