@@ -196,16 +196,16 @@ func adapterRules() []rule {
 			Name: "the endpoints know no part of the product",
 			Why:  "every program serves its pages by them",
 			Breaks: func(from, to string) bool {
-				return under("endpoint")(from) && strings.HasPrefix(to, "deviceshare/") && !under("endpoint")(to)
+				return under("view/endpoint")(from) && strings.HasPrefix(to, "deviceshare/") && !under("view/endpoint")(to)
 			},
-			Example: [2]string{"deviceshare/endpoint", "deviceshare/sharing"},
+			Example: [2]string{"deviceshare/view/endpoint", "deviceshare/sharing"},
 		},
 		{
 			Name: "e2e is a black box: of the product it knows the wire only",
 			Why:  "it must see what a user sees",
 			Breaks: func(from, to string) bool {
 				known := to == "deviceshare/sharing" || to == "deviceshare/sharing/wire"
-				return under("e2e")(from) && under("sharing", "plugins", "deviceplugin", "config", "endpoint", "cmd")(to) && !known
+				return under("e2e")(from) && under("sharing", "plugins", "deviceplugin", "config", "view", "cmd")(to) && !known
 			},
 			Example: [2]string{"deviceshare/e2e/suites", "deviceshare/sharing/place"},
 		},

@@ -25,11 +25,11 @@ import (
 	_ "volcano.sh/volcano/pkg/scheduler/util/assert"
 	commonutil "volcano.sh/volcano/pkg/util"
 
-	"deviceshare/endpoint"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/leader"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
+	"deviceshare/view/endpoint"
 )
 
 // version is what --version answers; a release sets it by the linker.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"deviceshare/endpoint/endpointtest"
+	"deviceshare/view/endpoint/endpointtest"
 )
 
 func TestTheMetricsAreForTheirReadersAndAnAddressInUseNamesTheFlag(t *testing.T) {

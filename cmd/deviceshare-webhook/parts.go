@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"deviceshare/config/live"
-	"deviceshare/endpoint"
 	"deviceshare/plugins/admission/registration"
+	"deviceshare/view/endpoint"
 )
 
 // start runs the parts in the order in which they need each other: the resource

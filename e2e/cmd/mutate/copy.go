@@ -33,7 +33,7 @@ const (
 func copyModule(root, work, dir string) (subject string, err error) {
 	dir = path.Clean(filepath.ToSlash(dir))
 	subject = setApart(dir)
-	for _, part := range []string{"go.mod", "go.sum", "docs", "config", "endpoint", "sharing", "deviceplugin", "plugins"} {
+	for _, part := range []string{"go.mod", "go.sum", "docs", "config", "view", "sharing", "deviceplugin", "plugins"} {
 		err := filepath.WalkDir(filepath.Join(root, part), func(file string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
