@@ -20,7 +20,7 @@ import (
 func testEditsUnderLoad(t *testing.T, w *world) {
 	const replicas, edits = 8, 12
 	ctx, u := w.user(t, "load", 4*time.Minute)
-	w.replicas(ctx, t, u.Namespace(), replicas, ask("template", 3000).AsUser(0).Annotate("volcano.sh/vgpu-policy", "spread").Build())
+	w.replicas(ctx, t, u.Namespace(), replicas, ask("template", 3000).Annotate("volcano.sh/vgpu-policy", "spread").Build())
 	t.Cleanup(func() {
 		clean, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
 		defer cancel()

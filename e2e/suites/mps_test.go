@@ -92,7 +92,7 @@ func (w *world) awaitGone(ctx context.Context, t *testing.T, path, what string) 
 
 // inMPS begins a pod that accepts mode mps alone.
 func inMPS(name string) *workload.Pod {
-	return orderly(name).AsUser(0).Annotate("volcano.sh/vgpu-mode", "mps")
+	return orderly(name).Annotate("volcano.sh/vgpu-mode", "mps")
 }
 
 // testMPSLimits: what each container sees and may have is what its placement says.

@@ -80,9 +80,10 @@ func ask(name string, mib int64) *workload.Pod {
 
 // orderly begins a pod that is gone only when its containers are, as pods are by
 // default. Without a grace period the API server forgets a pod at once, and its
-// containers run on for seconds.
+// containers run on for seconds. It names its user, so that others may share a device
+// in mode mps with it.
 func orderly(name string) *workload.Pod {
-	return pod(name).Edit(func(p *corev1.Pod) {
+	return pod(name).AsUser(0).Edit(func(p *corev1.Pod) {
 		grace := int64(2)
 		p.Spec.TerminationGracePeriodSeconds = &grace
 	})

@@ -132,7 +132,7 @@ func (w *world) startWorkers(ctx context.Context, t *testing.T, u *user.User) []
 	for _, k := range kinds {
 		for i := range k.pods {
 			work := worker{name: fmt.Sprintf("%s-%d", k.what, i), beyond: k.beyond}
-			p := orderly(work.name).AsUser(0).App("main", k.ask, work.steps()...).Annotate(wire.UserMode, string(k.mode)).Build()
+			p := orderly(work.name).App("main", k.ask, work.steps()...).Annotate(wire.UserMode, string(k.mode)).Build()
 			if err := u.Create(ctx, p); err != nil {
 				t.Fatal(err)
 			}
