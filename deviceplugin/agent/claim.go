@@ -75,11 +75,11 @@ func entitlement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Re
 	}
 	refs := containerRefs(pod, t.Names)
 	var order []string
-	var done []node.Prepared
+	var done []sharing.ContainerShares
 	for _, ref := range refs {
 		order = append(order, ref.Name)
 		if i := slices.IndexFunc(records, func(r checkpoint.Record) bool { return r.Container == ref.Name }); i >= 0 {
-			done = append(done, node.Prepared{Container: ref.Name, Kind: ref.Kind, Shares: records[i].Shares()})
+			done = append(done, sharing.ContainerShares{Container: ref.Name, Kind: ref.Kind, Shares: records[i].Shares()})
 		}
 	}
 	p, edited = node.Held(decided, done, order)

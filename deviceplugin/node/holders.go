@@ -39,29 +39,21 @@ type Running struct {
 	Placement sharing.Placement
 }
 
-// Prepared is a container that was prepared: its place in the pod, and the shares that it got.
-type Prepared struct {
-	Container string
-	Kind      sharing.ContainerKind
-	Shares    []sharing.Share
-}
-
 // Held is what a pod holds: of containers that were prepared what they got then, whatever its
 // annotations say by now, and of the others what the scheduler decided. order is the names of
 // its containers as in its spec. edited names a container of which the annotations say something
 // else than what it got, if there is one.
-func Held(decided sharing.Placement, prepared []Prepared, order []string) (held sharing.Placement, edited string) {
+func Held(decided sharing.Placement, prepared []sharing.ContainerShares, order []string) (held sharing.Placement, edited string) {
 	held = decided
 	held.Containers = nil
 	for _, name := range order {
 		given, isGiven := decided.Container(name)
-		at := slices.IndexFunc(prepared, func(p Prepared) bool { return p.Container == name })
+		at := slices.IndexFunc(prepared, func(p sharing.ContainerShares) bool { return p.Container == name })
 		switch {
 		case isGiven && (at < 0 || sameShares(given.Shares, prepared[at].Shares)):
 			held.Containers = append(held.Containers, *given)
 		case at >= 0:
-			p := &prepared[at]
-			held.Containers = append(held.Containers, sharing.ContainerShares{Container: name, Kind: p.Kind, Shares: p.Shares})
+			held.Containers = append(held.Containers, prepared[at])
 			edited = name
 		}
 	}

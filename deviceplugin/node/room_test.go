@@ -202,25 +202,25 @@ func TestWhatAPodHolds(t *testing.T) {
 	}}
 	for says, c := range map[string]struct {
 		decided  sharing.Placement
-		prepared []node.Prepared
+		prepared []sharing.ContainerShares
 		want     sharing.Placement
 		edited   string
 	}{
 		"nothing was prepared": {decided: two, want: two},
 		"what was prepared is what was decided, in another order": {decided: two, want: two,
-			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{share("GPU-0", 3), share("GPU-1", 2)}}}},
+			prepared: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share("GPU-0", 3), share("GPU-1", 2)}}}},
 		"a share of a user, whom the spec says": {decided: of(ofUser(share("GPU-0", 1))), want: of(ofUser(share("GPU-0", 1))),
-			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1)}}}},
+			prepared: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1)}}}},
 		"a partition by the name it has in a configuration": {decided: of(cut), want: of(cut),
-			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{recorded}}}},
+			prepared: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{recorded}}}},
 		"it was less": {decided: of(share("GPU-0", 2)), want: of(share("GPU-0", 1)), edited: "main",
-			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1)}}}},
+			prepared: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1)}}}},
 		"it was one device": {decided: of(share("GPU-0", 1), share("GPU-1", 1)), want: of(share("GPU-0", 1)), edited: "main",
-			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1)}}}},
+			prepared: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1)}}}},
 		"it was another device twice as often": {decided: of(share("GPU-0", 1), share("GPU-0", 1)), want: of(share("GPU-0", 1), share("GPU-1", 1)), edited: "main",
-			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1), share("GPU-1", 1)}}}},
+			prepared: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1), share("GPU-1", 1)}}}},
 		"nothing can be read any more": {want: of(share("GPU-0", 1)), edited: "main",
-			prepared: []node.Prepared{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1)}}}},
+			prepared: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share("GPU-0", 1)}}}},
 		"containers that the spec does not have": {decided: sharing.Placement{Containers: []sharing.ContainerShares{{Container: "no such"}}},
 			want: sharing.Placement{Containers: []sharing.ContainerShares{{Container: "no such"}}}},
 	} {
