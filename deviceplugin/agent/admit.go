@@ -47,9 +47,11 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 	if edited != "" {
 		k.cfg.Observer.Edited(pod, edited)
 	}
-	admitted, err := k.decide(ctx, state, node.Ask{
-		Owner: sharing.Owner(pod.UID), Container: c.Name, Slots: len(slots), Placement: placement, Requests: requests(pod, terms),
-	}, len(records) > 0)
+	ask, begun := node.Ask{Owner: sharing.Owner(pod.UID), Container: c.Name, Slots: len(slots), Placement: placement}, len(records) > 0
+	if !begun {
+		ask.Requests = requests(pod, terms)
+	}
+	admitted, err := k.decide(ctx, state, ask, begun)
 	if err != nil {
 		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
@@ -63,7 +65,10 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 // decide admits a container or says why not. Pods that another one would take the devices from are
 // asked for past the watch before: the scheduler may have seen their end earlier.
 func (k *Keeper) decide(ctx context.Context, state node.State, a node.Ask, begun bool) (node.Claim, error) {
-	running := k.running()
+	var running []node.Running // a pod that has begun keeps what it holds, beside whomever
+	if !begun {
+		running = k.running()
+	}
 	admitted, refusal := node.Admit(state, a, begun, running)
 	if refusal != nil && refusal.Reason == node.DeviceTaken {
 		left, err := k.stillThere(ctx, running, &a)
