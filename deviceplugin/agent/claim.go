@@ -114,14 +114,22 @@ func order(pod *corev1.Pod, container string) int {
 	return slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == container })
 }
 
+// containerOf is the container of a pod with a name, init container or not; nil if there is none.
+func containerOf(pod *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
 // priority is the task priority of a container: 1 unless its resource says 0.
 func priority(pod *corev1.Pod, container, name string) int {
-	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
-	for i := range all {
-		if all[i].Name != container {
-			continue
-		}
-		if amount, ok := (corepod.Container{Container: &all[i]}).Amount(name); ok && amount == 0 {
+	if c := containerOf(pod, container); c != nil {
+		if amount, ok := (corepod.Container{Container: c}).Amount(name); ok && amount == 0 {
 			return 0
 		}
 	}
@@ -130,9 +138,8 @@ func priority(pod *corev1.Pod, container, name string) int {
 
 // user is the user id a container runs as, nil when its image decides.
 func user(pod *corev1.Pod, container string) *int64 {
-	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
-	for i := range all {
-		if u := corepod.User(pod, &all[i]); all[i].Name == container && u.Known {
+	if c := containerOf(pod, container); c != nil {
+		if u := corepod.User(pod, c); u.Known {
 			return &u.ID
 		}
 	}

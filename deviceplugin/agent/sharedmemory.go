@@ -28,19 +28,18 @@ func sharedMemory(pod *corev1.Pod, container string) sharing.Bytes {
 
 // shmVolume is the size of the emptyDir in memory that a container has at /dev/shm, 0 without one.
 func shmVolume(pod *corev1.Pod, container string) sharing.Bytes {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if c.Name != container {
+	c := containerOf(pod, container)
+	if c == nil {
+		return 0
+	}
+	for _, m := range c.VolumeMounts {
+		if path.Clean(m.MountPath) != "/dev/shm" {
 			continue
 		}
-		for _, m := range c.VolumeMounts {
-			if path.Clean(m.MountPath) != "/dev/shm" {
-				continue
-			}
-			for i := range pod.Spec.Volumes {
-				v := &pod.Spec.Volumes[i]
-				if dir := v.EmptyDir; v.Name == m.Name && dir != nil && dir.Medium == corev1.StorageMediumMemory && dir.SizeLimit != nil {
-					return bytesOf(dir.SizeLimit.Value())
-				}
+		for i := range pod.Spec.Volumes {
+			v := &pod.Spec.Volumes[i]
+			if dir := v.EmptyDir; v.Name == m.Name && dir != nil && dir.Medium == corev1.StorageMediumMemory && dir.SizeLimit != nil {
+				return bytesOf(dir.SizeLimit.Value())
 			}
 		}
 	}
