@@ -18,7 +18,6 @@ const (
 	mostDevices    = 1024
 	mostMemory     = 1 << 24 // MiB: 16 TiB
 	mostPartitions = 64
-	mostGroups     = 32
 	mostIndex      = 1 << 16
 )
 
@@ -160,8 +159,8 @@ func modelGeometries(path string, value any, p *problems) ModelGeometries {
 	}) {
 		o.require("allowedGeometries")
 	}
-	if n := len(m.Geometries); n > mostGroups {
-		p.add(o.at("allowedGeometries"), "has %d groups, want at most %d: every placement looks at all of them", n, mostGroups)
+	if n := len(m.Geometries); n > wire.MaxGeometries {
+		p.add(o.at("allowedGeometries"), "has %d groups, want at most %d: every placement looks at all of them", n, wire.MaxGeometries)
 	}
 	var policy sharing.PartitionPolicy
 	if o.policy("migPolicy", &policy) {

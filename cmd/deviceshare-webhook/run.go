@@ -70,18 +70,17 @@ func run(ctx context.Context, o *options) error {
 }
 
 func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
-	off := func(address string) string {
-		if address == "" {
-			return "0"
-		}
-		return address
+	const off = "0"
+	health := o.healthAddress
+	if health == "" {
+		health = off
 	}
 	grace := 10 * time.Second
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: clientgoscheme.Scheme,
 		// Its own server for them asks nobody for a token: serveMetrics does.
-		Metrics:                 metricsserver.Options{BindAddress: off("")},
-		HealthProbeBindAddress:  off(o.healthAddress),
+		Metrics:                 metricsserver.Options{BindAddress: off},
+		HealthProbeBindAddress:  health,
 		GracefulShutdownTimeout: &grace,
 	})
 	if err != nil {

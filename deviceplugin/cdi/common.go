@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"tags.cncf.io/container-device-interface/specs-go"
+
+	"deviceshare/sharing/nodeapi"
 )
 
 // DriverName is the CDI device that brings what every container with a device needs. Each gets it
@@ -27,7 +29,7 @@ const (
 func DriverSpec(common *specs.ContainerEdits) ([]byte, error) {
 	edits := *common
 	edits.Mounts = slices.DeleteFunc(slices.Clone(common.Mounts), isReplaceable)
-	env, err := merged(edits.Env, noneVisible())
+	env, err := merged(edits.Env, []nodeapi.Variable{NoneVisible()})
 	if err != nil {
 		return nil, fmt.Errorf("render what containers need of the driver: %w", err)
 	}

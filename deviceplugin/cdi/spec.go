@@ -118,7 +118,7 @@ func merge(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injection)
 		edits.DeviceNodes = slices.Clone(base.DeviceNodes)
 	}
 	edits.Mounts = slices.Concat(own, edits.Mounts)
-	env, err := merged(edits.Env, append(slices.Clone(in.Env), noneVisible()...))
+	env, err := merged(edits.Env, append(slices.Clone(in.Env), NoneVisible()))
 	if err != nil {
 		return nil, err
 	}
@@ -144,9 +144,11 @@ func merge(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injection)
 	return edits, nil
 }
 
-// noneVisible is for a default NVIDIA runtime, which adds every device that the variable names.
-func noneVisible() []nodeapi.Variable {
-	return []nodeapi.Variable{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}}
+// NoneVisible returns the variable that keeps NVIDIA's runtime, where it is the default, from
+// adding devices of its own. The runtime gives a container the devices that this variable names,
+// which is all of them in many images.
+func NoneVisible() nodeapi.Variable {
+	return nodeapi.Variable{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}
 }
 
 // bind is a bind mount that lets in neither device nodes nor set-user-id files.

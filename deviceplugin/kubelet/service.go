@@ -99,19 +99,13 @@ func (s *session) tell(stream grpc.ServerStreamingServer[pluginapi.ListAndWatchR
 	return nil
 }
 
-// NVIDIA's runtime gives a container the devices that this variable names, which is all of them in
-// many images. With none there are those alone that the allocation brings by CDI.
-const (
-	visibleVariable = "NVIDIA_VISIBLE_DEVICES"
-	noneVisible     = "void"
-)
-
 // Allocate implements the protocol. A runtime that knows no CDI ignores the allocation's name; the
 // variable keeps it from giving the container every device instead.
 func (s *session) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	answer := &pluginapi.AllocateResponse{}
+	none := cdi.NoneVisible()
 	for _, c := range r.GetContainerRequests() {
-		one := &pluginapi.ContainerAllocateResponse{Envs: map[string]string{visibleVariable: noneVisible}}
+		one := &pluginapi.ContainerAllocateResponse{Envs: map[string]string{none.Name: none.Value}}
 		if s.cfg.Handler != nil {
 			name, err := s.cfg.Handler.Allocate(c.GetDevicesIds())
 			if err != nil {

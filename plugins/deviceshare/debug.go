@@ -69,13 +69,10 @@ type shareText struct {
 // what was assumed by then, not the reservations of a session that is open.
 //
 // The answer is made node by node while it is read. A slow reader holds no lock and
-// no text of its own, only nodes that a later snapshot may have replaced.
+// no text of its own, only nodes that a later snapshot may have replaced. It is served behind
+// endpoint.Access.Guard, which lets GET through alone.
 func (s *Store) LedgerHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			http.Error(w, "only GET is served here", http.StatusMethodNotAllowed)
-			return
-		}
 		shown := s.show()
 		if only := r.URL.Query().Get("node"); only != "" {
 			n, known := shown.nodes[only]

@@ -67,8 +67,8 @@ func partitioningIn(f *finding, path string, in *partitioningText) *sharing.Part
 	if len(in.Profiles) > maxProfiles {
 		f.failf(path+".profiles", "there are %d, want at most %d", len(in.Profiles), maxProfiles)
 	}
-	if len(in.Geometries) > maxGeometries {
-		f.failf(path+".geometries", "there are %d, want at most %d", len(in.Geometries), maxGeometries)
+	if len(in.Geometries) > MaxGeometries {
+		f.failf(path+".geometries", "there are %d, want at most %d", len(in.Geometries), MaxGeometries)
 	}
 	names := map[string]struct{}{}
 	for i := range in.Profiles {

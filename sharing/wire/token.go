@@ -8,6 +8,10 @@ import (
 	"unicode/utf8"
 )
 
+// MaxGeometries is how many geometries a device may publish and a group of devices may be
+// configured with. An A100 has 19 that differ, and every placement looks at all of them.
+const MaxGeometries = 32
+
 // Lengths of names, in bytes, and other bounds that only nonsense exceeds.
 const (
 	longestName   = 253 // of a Kubernetes name
@@ -19,10 +23,9 @@ const (
 	maxCores      = 100 * 100 // 100 times oversubscribed
 	maxSlices     = 16        // a device has 8 today
 	maxProfiles   = 32
-	maxGeometries = 32 // of an A100 there are 19 that differ
 	// maxCuts bounds the geometries of all devices of a node: 16 devices with as many as each may
 	// have.
-	maxCuts  = 16 * maxGeometries
+	maxCuts  = 16 * MaxGeometries
 	maxCount = 1024
 )
 
