@@ -49,8 +49,7 @@ type plugin struct {
 	mover     *agent.Mover
 	keeper    *agent.Keeper
 	releaser  *agent.Releaser
-	witness   *agent.Witness
-	guard     *agent.Guard
+	oversight *agent.Oversight
 	slots     *kubelet.Server
 	access    *endpoint.Access
 }
@@ -93,7 +92,7 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	if p.store, broken, err = checkpoint.Open(hostnode.OS{}, filepath.Join(o.modes.StateDir, "checkpoint.json")); err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
-	host, err := metrics.NewHostCgroups(procfs.DefaultMountPoint)
+	processes, err := agent.NewHostProcesses(procfs.DefaultMountPoint)
 	if err != nil {
 		return nil, err
 	}
@@ -103,14 +102,18 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	}
 	p.report = agent.NewReporter(client, o.nodeName)
 	p.agent = agent.New(node.Config{Node: o.nodeName, Powers: o.modes.Powers(p.preparers), Health: rules, Backends: factory.New()}, p.report)
-	shown := agent.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store}
-	p.metrics = metrics.New(shown, metrics.NewSurvey(metrics.SurveyConfig{
-		StateDir: o.modes.StateDir, Records: p.store, Devices: gpus, Host: host, Trouble: p.report.UsageUnread,
-	}))
-	followers := &agent.Followers{Metrics: p.metrics, Report: p.report, Receipts: p.receipts}
+	followers := &agent.Followers{Report: p.report, Receipts: p.receipts}
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers); err != nil {
 		return nil, err
 	}
+	p.oversight = agent.NewOversight(agent.OversightConfig{
+		Modes: &o.modes, Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Report: p.report,
+	})
+	shown := agent.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store, Audit: p.oversight.Audit}
+	p.metrics = metrics.New(shown, metrics.NewSurvey(metrics.SurveyConfig{
+		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: processes, Trouble: p.report.UsageUnread,
+	}))
+	followers.Metrics = p.metrics
 	p.report.Attach(p.agent, p.metrics, p.pods, p.store)
 	p.report.Checkpoint(broken)
 	p.config = live.New(live.Options{
@@ -122,15 +125,7 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	if err := p.assembleNode(client, gpus, followers); err != nil {
 		return nil, err
 	}
-	processes, err := agent.NewHostProcesses(procfs.DefaultMountPoint)
-	if err != nil {
-		return nil, err
-	}
-	p.witness = agent.NewWitness(agent.WitnessConfig{Pods: p.pods, Processes: processes, Runtime: o.runtime, Agent: p.agent, Ended: p.report.Unenforced})
-	p.guard = agent.NewGuard(agent.GuardConfig{
-		Records: p.store, Pods: p.pods, Devices: gpus, Programs: processes, Found: p.report.Unlimited, OnlyTells: o.modes.Unlimited == "tell",
-	})
-	followers.Evictor, followers.Mover, followers.Releaser, followers.Witness = p.evictor, p.mover, p.releaser, p.witness
+	followers.Evictor, followers.Mover, followers.Releaser, followers.Witness = p.evictor, p.mover, p.releaser, p.oversight.Witness
 	return p, nil
 }
 
@@ -215,9 +210,8 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	p.keeper.Recall()
 	group.Go(func() error { return p.mover.Run(ctx) })
 	p.mover.AwaitLook(ctx)
-	p.witness.AskRuntime(ctx)
-	group.Go(func() error { return p.witness.Run(ctx) })
-	group.Go(func() error { return p.guard.Run(ctx) })
+	p.oversight.Witness.AskRuntime(ctx)
+	group.Go(func() error { return p.oversight.Run(ctx) })
 	group.Go(func() error { return p.publisher.Run(ctx) })
 	group.Go(func() error { return p.amounts.Run(ctx) })
 	group.Go(func() error { return p.keeper.Repair(ctx, p.report.Reconcile) })

@@ -54,6 +54,16 @@ func New(c node.Config, listener Listener) *Agent {
 // State returns the snapshot.
 func (a *Agent) State() node.State { return *a.state.Load() }
 
+// Offered lists the devices of this node that pods can be given.
+func (a *Agent) Offered() []sharing.DeviceID {
+	inventory := a.State().Inventory()
+	out := make([]sharing.DeviceID, 0, len(inventory.Devices))
+	for i := range inventory.Devices {
+		out = append(out, inventory.Devices[i].ID)
+	}
+	return out
+}
+
 // Send takes in an event. When it returns, State and the readers of Changes have it.
 func (a *Agent) Send(e node.Event) {
 	a.mu.Lock()

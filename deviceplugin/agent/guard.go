@@ -16,6 +16,7 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/metrics/occupancy"
 	"deviceshare/sharing"
 )
 
@@ -29,10 +30,9 @@ type Programs interface {
 
 // Program is what one process is.
 type Program struct {
-	Name    string
-	Started uint64 // in ticks since the machine started: who has the number now is the same
-	Groups  []procfs.Cgroup
-	Mapped  []string // the files that it has mapped; none while it starts or ends
+	occupancy.Process
+	Groups []procfs.Cgroup
+	Mapped []string // the files that it has mapped; none while it starts or ends
 }
 
 // GuardConfig is how a Guard works. Zero durations take the defaults.
@@ -148,7 +148,7 @@ func (g *Guard) look(device sharing.DeviceID, containers []limited, pid int, see
 	if err != nil || len(p.Mapped) == 0 || slices.ContainsFunc(p.Mapped, isLibrary) {
 		return
 	}
-	i := slices.IndexFunc(containers, func(c limited) bool { return areOf(p.Groups, c.id) })
+	i := slices.IndexFunc(containers, func(c limited) bool { return occupancy.IsOf(p.Groups, c.id) })
 	if i < 0 {
 		return // of a container with a whole device, or of the host
 	}

@@ -22,6 +22,7 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/metrics/occupancy"
 	"deviceshare/sharing"
 )
 
@@ -96,7 +97,7 @@ func groups(path string) []procfs.Cgroup { return []procfs.Cgroup{{Path: path}} 
 
 // start lets a process in a container use a device.
 func (g *guarded) start(pid int, id string, device sharing.DeviceID, mapped ...string) {
-	g.programs[pid] = Program{Name: "python", Started: uint64(pid), Groups: groups("/kubepods/pod1/cri-containerd-" + id + ".scope"), Mapped: mapped}
+	g.programs[pid] = Program{Process: occupancy.Process{Name: "python", Started: uint64(pid)}, Groups: groups("/kubepods/pod1/cri-containerd-" + id + ".scope"), Mapped: mapped}
 	g.users[device] = append(g.users[device], pid)
 }
 
@@ -162,7 +163,7 @@ func TestWhoOnlyTellsLeavesTheContainerAndTellsOnce(t *testing.T) {
 		t.Errorf("ended are %v, told %q", g.ended, g.told)
 	}
 	g.pods["a"].Status.ContainerStatuses[0].ContainerID = "containerd://c3" // it has started anew
-	g.programs[7] = Program{Started: 8, Groups: groups("/c3"), Mapped: loose}
+	g.programs[7] = Program{Process: occupancy.Process{Started: 8}, Groups: groups("/c3"), Mapped: loose}
 	for range 3 {
 		g.LookAll()
 	}

@@ -29,6 +29,8 @@ type Modes struct {
 	StateDir, LibraryDir string
 	// Unlimited says what becomes of containers with a process that goes past libvgpu.so.
 	Unlimited string
+	// Audit is who may use devices without a share.
+	Audit AuditOptions
 	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
 	// changes nothing.
 	TimeSlice string
@@ -44,7 +46,7 @@ type Modes struct {
 func DefaultModes() Modes {
 	return Modes{
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
-		Unlimited:  "end",
+		Unlimited: "end", Audit: DefaultAudit(),
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSUsers: "one", MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md
 	}
@@ -56,6 +58,7 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.LibraryDir, "library-dir", m.LibraryDir, "directory that holds libvgpu.so; each container gets a copy below --state-dir")
 	f.StringVar(&m.Unlimited, "unlimited-processes", m.Unlimited,
 		"what becomes of a container with a share of which a process uses the device without libvgpu.so: end (it is killed), or tell (an event says so)")
+	m.Audit.AddFlags(f)
 	f.StringVar(&m.MPSControl, "mps-control", m.MPSControl, "NVIDIA's MPS control program: a path, or a name below the driver's root or on PATH")
 	f.StringVar(&m.MPSRoot, "mps-root", m.MPSRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
 	f.Var(&m.MPSShm, "mps-shm-size",

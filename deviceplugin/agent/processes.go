@@ -5,11 +5,11 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+
+	"deviceshare/deviceplugin/metrics/occupancy"
 )
 
 // HostProcesses reads /proc. This process must see the host's PIDs there.
@@ -42,13 +42,7 @@ func (h HostProcesses) Of(container string) ([]int, error) {
 // isOf reports whether a process is a container's.
 func isOf(p procfs.Proc, container string) bool {
 	groups, err := p.Cgroups()
-	return err == nil && areOf(groups, container) // else it has ended
-}
-
-// areOf reports whether one of a process's control groups is named after a container:
-// "<id>", "cri-containerd-<id>.scope", "crio-<id>.scope" or "...:cri-containerd:<id>".
-func areOf(groups []procfs.Cgroup, container string) bool {
-	return slices.ContainsFunc(groups, func(g procfs.Cgroup) bool { return strings.Contains(g.Path, container) })
+	return err == nil && occupancy.IsOf(groups, container) // else it has ended
 }
 
 // MountPoints implements Processes.
@@ -68,17 +62,36 @@ func (h HostProcesses) MountPoints(pid int) ([]string, error) {
 	return points, nil
 }
 
-// Program implements Programs.
-func (h HostProcesses) Program(pid int) (Program, error) {
+// Cgroups implements metrics.Cgroups.
+func (h HostProcesses) Cgroups(pid int) ([]procfs.Cgroup, error) {
 	p, err := h.fs.Proc(pid)
 	if err != nil {
-		return Program{}, err
+		return nil, err
+	}
+	return p.Cgroups()
+}
+
+// Identity implements Identities.
+func (h HostProcesses) Identity(pid int) (occupancy.Process, []procfs.Cgroup, error) {
+	p, err := h.fs.Proc(pid)
+	if err != nil {
+		return occupancy.Process{}, nil, err
 	}
 	stat, err := p.Stat()
 	if err != nil {
-		return Program{}, err
+		return occupancy.Process{}, nil, err
 	}
 	groups, err := p.Cgroups()
+	return occupancy.Process{PID: pid, Started: stat.Starttime, Name: stat.Comm}, groups, err
+}
+
+// Program implements Programs.
+func (h HostProcesses) Program(pid int) (Program, error) {
+	process, groups, err := h.Identity(pid)
+	if err != nil {
+		return Program{}, err
+	}
+	p, err := h.fs.Proc(pid)
 	if err != nil {
 		return Program{}, err
 	}
@@ -86,7 +99,7 @@ func (h HostProcesses) Program(pid int) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
-	out := Program{Name: stat.Comm, Started: stat.Starttime, Groups: groups}
+	out := Program{Process: process, Groups: groups}
 	for _, m := range mapped {
 		if m.Pathname != "" && (len(out.Mapped) == 0 || out.Mapped[len(out.Mapped)-1] != m.Pathname) {
 			out.Mapped = append(out.Mapped, m.Pathname)

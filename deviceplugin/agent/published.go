@@ -107,6 +107,7 @@ type Shown struct {
 	Agent         *Agent
 	Configuration *Configuration // may be set after the metrics are made
 	Records       *checkpoint.Store
+	Audit         *Audit
 }
 
 // Snapshot implements metrics.States.
@@ -114,7 +115,7 @@ func (s Shown) Snapshot() metrics.Snapshot {
 	state := s.Agent.State()
 	return metrics.Snapshot{
 		Offered: state.Inventory(), Working: state.View(func(p node.Permissions) bool { return p.Resume }),
-		Config: s.Configuration.Versions(), Records: s.Records.All(),
+		Config: s.Configuration.Versions(), Records: s.Records.All(), Strangers: s.Audit.Uses(),
 	}
 }
 

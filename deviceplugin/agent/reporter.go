@@ -19,6 +19,7 @@ import (
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/metrics/occupancy"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/mps/mpsnode"
@@ -171,6 +172,17 @@ func (r *Reporter) Unenforced(pod *corev1.Pod, container, why string) {
 func (r *Reporter) Unlimited(pod *corev1.Pod, container, what string) {
 	r.recorder.Event(pod, corev1.EventTypeWarning, "ProcessUnlimited", short(fmt.Sprintf("container %s: %s. "+
 		"Programs that are static, for musl, or started past the loader can have a whole device, or a partition in mode mig", container, what)))
+}
+
+// Stranger implements AuditObserver.
+func (r *Reporter) Stranger(pod *corev1.Pod, use occupancy.Use) {
+	klog.InfoS("a device is used without a share", "pod", klog.KRef(use.Namespace, use.Pod), "use", use.String())
+	if pod == nil {
+		r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceUsedWithoutShare", short(use.String()))
+		return
+	}
+	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceUsedWithoutShare", short(use.String()+
+		": ask for volcano.sh/vgpu-number, so that the scheduler counts it"))
 }
 
 // Evicted takes in a pod that goes so that it is placed anew.

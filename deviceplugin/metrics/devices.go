@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/metrics/occupancy"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -26,13 +27,15 @@ type Snapshot struct {
 	Config wire.ConfigVersions
 	// Records are the containers that were prepared.
 	Records []checkpoint.Record
+	// Strangers are processes that use a device of which they were given nothing.
+	Strangers []occupancy.Use
 }
 
 // states collects them when asked.
 type states struct {
 	from States
 
-	healthy, ready, memory, cores, given, shares, shareMemory, shareCores, config *prometheus.Desc
+	healthy, ready, memory, cores, given, shares, shareMemory, shareCores, strangers, config *prometheus.Desc
 }
 
 func newStates(from States) *states {
@@ -52,13 +55,16 @@ func newStates(from States) *states {
 		shareMemory: desc("share_memory_bytes", "Memory a container was given of a device.", share...),
 		config: prometheus.NewDesc("deviceshare_config_info", "Always 1. The hashes of the configuration in force.",
 			[]string{"device", "node", "geometry"}, nil),
+		strangers: prometheus.NewDesc("deviceshare_device_stranger_memory_bytes",
+			"Memory that processes have of a device of which they were given nothing. No pod: programs of the host, pods that are gone.",
+			[]string{"device", "namespace", "pod"}, nil),
 		shareCores: desc("share_cores_percent", "Compute a container was given of a device; 0 is no limit.", share...),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (s *states) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.healthy, s.ready, s.config, s.memory, s.cores, s.given, s.shares, s.shareMemory, s.shareCores} {
+	for _, d := range []*prometheus.Desc{s.healthy, s.ready, s.config, s.memory, s.cores, s.given, s.shares, s.shareMemory, s.shareCores, s.strangers} {
 		out <- d
 	}
 }
@@ -94,6 +100,9 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 		gauge(s.shareMemory, float64(h.memory), by[:]...)
 		gauge(s.shareCores, float64(h.cores), by[:]...)
 	}
+	for by, bytes := range strangersOf(now.Strangers) {
+		gauge(s.strangers, float64(bytes), by[:]...)
+	}
 	gauge(s.config, 1, now.Config.Device, now.Config.Node, now.Config.Geometry)
 	for i := range now.Working.Devices {
 		d := &now.Working.Devices[i]
@@ -106,6 +115,24 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 		gauge(s.given, float64(given[d.ID]), labels...)
 		gauge(s.shares, float64(shares[d.ID]), labels...)
 	}
+}
+
+// mostStrangers is how many pods are named that have nothing of what they use. The rest are in one
+// series of each device: whoever starts pods can make no more.
+const mostStrangers = 100
+
+// strangersOf adds up what strangers have by device, namespace and pod.
+func strangersOf(uses []occupancy.Use) map[[3]string]sharing.Bytes {
+	out := map[[3]string]sharing.Bytes{}
+	for i := range uses {
+		u := &uses[i]
+		by := [3]string{string(u.Device), u.Namespace, u.Pod}
+		if _, known := out[by]; !known && len(out) >= mostStrangers {
+			by = [3]string{string(u.Device), "", ""}
+		}
+		out[by] = out[by].Plus(u.Memory)
+	}
+	return out
 }
 
 // boolToFloat is a condition as a number.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/metrics/occupancy"
 	"deviceshare/sharing"
 )
 
@@ -23,6 +25,7 @@ type SurveyConfig struct {
 	// StateDir is where the backends keep their files, each below its mode's name.
 	StateDir string
 	Records  Records
+	Pods     occupancy.PodSource
 	Devices  Processes
 	Host     Cgroups
 	// Trouble is told, once for each record, that its region cannot be read. It may
@@ -41,7 +44,7 @@ type Processes interface {
 	MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
 }
 
-// Cgroups tells the control groups of a process. HostCgroups is one.
+// Cgroups tells the control groups of a process. agent.HostProcesses is one.
 type Cgroups interface {
 	Cgroups(pid int) ([]procfs.Cgroup, error)
 }
@@ -73,11 +76,12 @@ type Usage struct {
 	Untracked map[sharing.DeviceID]sharing.Bytes
 }
 
-// ContainerUsage is one container that has limits.
+// ContainerUsage is one container that has devices.
 type ContainerUsage struct {
 	Record checkpoint.Record
-	// Devices has one entry for each share, in the record's order. Limit is what is
-	// enforced, 0 for a whole device. A container without a region uses nothing.
+	// Devices has one entry for each share, in the record's order. Limit is what is enforced, 0 for
+	// a whole device and in mode time-slicing. What a container with limits uses is in its region:
+	// without one it uses nothing. What others use is what the driver says.
 	Devices []DeviceUsage
 }
 
@@ -93,7 +97,8 @@ func (s *Survey) Report(ctx context.Context) Usage {
 		defer func() { <-s.turn }()
 		containers := s.containers(ctx)
 		results <- Usage{Containers: containers}
-		results <- Usage{Containers: containers, Untracked: s.untracked(ctx, containers)}
+		untracked := s.untracked(ctx, containers)
+		results <- Usage{Containers: slices.Concat(containers, s.unlimited(ctx)), Untracked: untracked}
 	}()
 	var latest Usage
 	for range cap(results) {
@@ -148,10 +153,7 @@ func shares(r *checkpoint.Record, region Region) []DeviceUsage {
 				break
 			}
 		}
-		use.Limit = 0
-		if !r.Devices[i].Whole {
-			use.Limit = r.Devices[i].Memory
-		}
+		use.Limit = enforced(r, i)
 		out = append(out, use)
 	}
 	return out

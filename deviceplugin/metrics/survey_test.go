@@ -13,10 +13,17 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/sharing"
+)
+
+// UIDs of two pods, as the control groups of their processes name them.
+const (
+	uid   = "0f3e1c2d-4b5a-6978-8899-aabbccddeeff"
+	other = "11111111-4b5a-6978-8899-aabbccddeeff"
 )
 
 func noLimit() error { return nil }
@@ -65,6 +72,11 @@ type recorded []checkpoint.Record
 
 func (r recorded) All() []checkpoint.Record { return r }
 
+// noPods knows no pod: it is gone, or the watch is late.
+type noPods struct{}
+
+func (noPods) Pod(sharing.Owner) (*corev1.Pod, bool) { return nil, false }
+
 // processes are those on every device.
 type processes []driver.Process
 
@@ -93,7 +105,7 @@ func TestAReportTellsATroubleOnceAndWhatIsUntracked(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewSurvey(SurveyConfig{
-		StateDir: dir, Records: recorded(records), Devices: processes{{PID: 1, Memory: 30}, {PID: 2, Memory: 7}},
+		StateDir: dir, Records: recorded(records), Pods: noPods{}, Devices: processes{{PID: 1, Memory: 30}, {PID: 2, Memory: 7}},
 		Host: groups{1: "/kubepods/pod" + uid + "/x", 2: "/user.slice"},
 		Trouble: func(_ checkpoint.Record, err error) {
 			if told++; !strings.Contains(err.Error(), "pod ns/p") {
@@ -116,7 +128,7 @@ func TestADriverThatHangsCostsOnlyWhatItWouldHaveTold(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	s := NewSurvey(SurveyConfig{
-		StateDir: t.TempDir(), Records: recorded{record(uid)}, Devices: hanging(hang), Host: groups{},
+		StateDir: t.TempDir(), Records: recorded{record(uid)}, Pods: noPods{}, Devices: hanging(hang), Host: groups{},
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/metrics/occupancy"
 	"deviceshare/sharing"
 )
 
@@ -25,7 +26,7 @@ func (s *Survey) untracked(ctx context.Context, containers []ContainerUsage) map
 		owners := make([]sharing.Owner, len(processes))
 		for i, p := range processes {
 			if groups, err := s.cfg.Host.Cgroups(p.PID); err == nil {
-				owners[i], _ = PodOf(groups)
+				owners[i], _ = occupancy.PodOf(groups)
 			}
 		}
 		if bytes, ok := beyond(processes, owners, pods); ok {

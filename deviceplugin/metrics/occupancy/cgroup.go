@@ -1,36 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+package occupancy
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/procfs"
 
 	"deviceshare/sharing"
 )
-
-// HostCgroups reads /proc. This process must see the host's PIDs there.
-type HostCgroups struct{ FS procfs.FS }
-
-// NewHostCgroups reads below root, "/proc".
-func NewHostCgroups(root string) (HostCgroups, error) {
-	fs, err := procfs.NewFS(root)
-	if err != nil {
-		return HostCgroups{}, fmt.Errorf("read the control groups of processes: %w", err)
-	}
-	return HostCgroups{FS: fs}, nil
-}
-
-// Cgroups implements Cgroups.
-func (h HostCgroups) Cgroups(pid int) ([]procfs.Cgroup, error) {
-	process, err := h.FS.Proc(pid)
-	if err != nil {
-		return nil, err
-	}
-	return process.Cgroups()
-}
 
 // PodOf finds the pod that a process belongs to by its control groups: by the UID
 // that the kubelet puts into the names it makes. It knows both versions of cgroups,
@@ -85,6 +64,12 @@ func podOfPath(path string) (sharing.Owner, bool) {
 // that of the kubelet's root for pods.
 func isKubepods(slice string) bool {
 	return strings.Contains("-"+slice+"-", "-kubepods-")
+}
+
+// IsOf reports whether one of a process's control groups is named after a container, which is id to
+// its runtime: "<id>", "cri-containerd-<id>.scope", "crio-<id>.scope" or "...:cri-containerd:<id>".
+func IsOf(groups []procfs.Cgroup, id string) bool {
+	return slices.ContainsFunc(groups, func(g procfs.Cgroup) bool { return strings.Contains(g.Path, id) })
 }
 
 // owner checks a UID: the API server's have 36 characters.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+package occupancy
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/prometheus/procfs"
 
 	"deviceshare/sharing"
 )
@@ -78,11 +80,15 @@ func podOfText(t *testing.T, text string) (sharing.Owner, bool) {
 	if err := errors.Join(os.Mkdir(filepath.Join(root, "7"), 0o755), os.WriteFile(filepath.Join(root, "7", "cgroup"), []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	host, err := NewHostCgroups(root)
+	fs, err := procfs.NewFS(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, err := host.Cgroups(7)
+	process, err := fs.Proc(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := process.Cgroups()
 	if err != nil {
 		return "", false
 	}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/cluster"
+	"deviceshare/deviceplugin/driver"
+)
+
+// Oversight looks at what runs: whether containers got what they were given (Witness), whether
+// limits hold them (Guard), and who uses devices without a share (Audit).
+type Oversight struct {
+	Witness *Witness
+	Audit   *Audit
+	guard   *Guard
+}
+
+// OversightConfig is what an Oversight works with.
+type OversightConfig struct {
+	Modes     *Modes
+	Agent     *Agent
+	Records   *checkpoint.Store
+	Pods      *cluster.Pods
+	Devices   driver.Driver
+	Processes HostProcesses
+	Runtime   ContainerRuntime
+	Report    *Reporter
+}
+
+// NewOversight returns an oversight that has seen nothing yet.
+func NewOversight(c OversightConfig) *Oversight {
+	return &Oversight{
+		Witness: NewWitness(WitnessConfig{Pods: c.Pods, Processes: c.Processes, Runtime: c.Runtime, Agent: c.Agent, Ended: c.Report.Unenforced}),
+		guard: NewGuard(GuardConfig{
+			Records: c.Records, Pods: c.Pods, Devices: c.Devices, Programs: c.Processes, Found: c.Report.Unlimited, OnlyTells: c.Modes.Unlimited == "tell",
+		}),
+		Audit: NewAudit(AuditConfig{
+			AuditOptions: c.Modes.Audit, Records: c.Records, Pods: c.Pods, Offered: c.Agent, Devices: c.Devices, Processes: c.Processes, Observer: c.Report,
+		}),
+	}
+}
+
+// Run looks until ctx ends.
+func (o *Oversight) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return o.Witness.Run(ctx) })
+	group.Go(func() error { return o.guard.Run(ctx) })
+	group.Go(func() error { return o.Audit.Run(ctx) })
+	return group.Wait()
+}
