@@ -39,6 +39,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"health", testHealth},
 		{"chart", testChart},
 		{"endpoints", testEndpoints},
+		{"strangers", testStrangers},
 		{"upgrade", testUpgrade},
 		{"schedulers", testSchedulers},
 		{"beside_nvidia", testBesideNVIDIA},
