@@ -33,11 +33,11 @@ func parse(t *testing.T, args ...string) error {
 func TestEveryMistakeOfTheCommandLineIsNamedAtOnce(t *testing.T) {
 	err := parse(t, "--node-name=", "--cdi-dir=relative", "--driver-edits=magic", "--memory-resources=some",
 		"--driver-file=/only-host", "--ignore-xids=13,x",
-		"--mps-root=run", "--mps-users=some", "--mps-compute=half", "--mps-shm-size=64", "--time-slice=brief")
+		"--runtime-classes=*,a_b", "--mps-root=run", "--mps-users=some", "--mps-compute=half", "--mps-shm-size=64", "--time-slice=brief")
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"--node-name", `--cdi-dir="relative"`, "nvcdi or files", "--memory-resources", "HOST:CONTAINER", `"x"`,
+	for _, want := range []string{"--node-name", `--cdi-dir="relative"`, "nvcdi or files", "--memory-resources", "HOST:CONTAINER", `"x"`, `"a_b" is not the name`, "* stands for all names",
 		`--mps-root="run"`, "want one or any", "want percentage or partition", `--mps-shm-size="64"`, "want one of default, short, medium, long"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not mention %s:\n%v", want, err)
@@ -51,6 +51,8 @@ func TestGoodCommandLines(t *testing.T) {
 		"files":        {"--driver-edits=files", "--driver-file=/a:/b", "--driver-file=/c:/d:rw", "--dev-root=/run/dev"},
 		"all ignored":  {"--ignore-xids=all"},
 		"more shm":     {"--mps-shm-size=2Gi"},
+		"any class":    {"--runtime-classes=*", "--user-namespaces"},
+		"no class":     {"--runtime-classes="},
 		"old and slow": {"--memory-resources=device-plugin", "--health-probe=30s"},
 	} {
 		if err := parse(t, args...); err != nil {

@@ -101,7 +101,9 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 		return nil, err
 	}
 	p.report = agent.NewReporter(client, o.nodeName)
-	p.agent = agent.New(node.Config{Node: o.nodeName, Powers: o.modes.Powers(p.preparers), Health: rules, Backends: factory.New()}, p.report)
+	p.agent = agent.New(node.Config{
+		Node: o.nodeName, Powers: o.modes.Powers(p.preparers), Health: rules, Backends: factory.New(), Isolation: o.isolation.Rules,
+	}, p.report)
 	followers := &agent.Followers{Report: p.report, Receipts: p.receipts}
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers); err != nil {
 		return nil, err

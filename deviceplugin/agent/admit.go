@@ -17,6 +17,7 @@ import (
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/podspec/corepod"
 )
 
 // errNoDevices: the driver has not answered yet.
@@ -49,7 +50,7 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 	}
 	ask, begun := node.Ask{Owner: sharing.Owner(pod.UID), Container: c.Name, Slots: len(slots), Placement: placement}, len(records) > 0
 	if !begun {
-		ask.Requests = requests(pod, terms)
+		ask.Requests, ask.Isolation = requests(pod, terms), corepod.Isolation(pod)
 	}
 	admitted, err := k.decide(ctx, state, ask, begun)
 	if err != nil {

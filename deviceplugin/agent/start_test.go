@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
@@ -165,6 +166,8 @@ func TestWhatIsInDoubtIsRefusedWithAReason(t *testing.T) {
 			`set spec.schedulerName to the scheduler that runs deviceshare, it is "default-scheduler"`},
 		"a decision that cannot be read":       {func(_ *bench, p *corev1.Pod) { p.Annotations[wire.PodPlacement] = "{" }, "cannot be read"},
 		"a decision for other containers":      {func(_ *bench, p *corev1.Pod) { p.Spec.Containers[0].Name = "other" }, "gave container other nothing"},
+		"containers in virtual machines":       {func(_ *bench, p *corev1.Pod) { p.Spec.RuntimeClassName = ptr.To("kata") }, "spec.runtimeClassName"},
+		"users of its own":                     {func(_ *bench, p *corev1.Pod) { p.Spec.HostUsers = ptr.To(false) }, "spec.hostUsers"},
 		"fewer devices than the kubelet slots": {twoSlots, "1 devices, the kubelet 2 slots"},
 		"a device that is broken": {func(b *bench, _ *corev1.Pod) {
 			inv := b.inventory()

@@ -8,6 +8,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/podspec"
 )
 
 // Ask is a container that is about to start, as the kubelet, its spec and the scheduler
@@ -20,6 +21,8 @@ type Ask struct {
 	Placement sharing.Placement
 	// Requests is what the containers of its pod ask for; nil if that cannot be read.
 	Requests []sharing.Request
+	// Isolation is how far its pod's containers are apart from the node.
+	Isolation podspec.Isolation
 }
 
 // Claim is what a container may start with: its shares with the devices they are
@@ -63,6 +66,8 @@ const (
 	PlacementWrong
 	// DeviceTaken: the pod was given what another one has.
 	DeviceTaken
+	// PodUnfit: containers of such a pod would not get, or could not use, what they are given.
+	PodUnfit
 	refusalReasons = iota
 )
 
@@ -71,6 +76,7 @@ func (r RefusalReason) String() string {
 	return [refusalReasons]string{
 		"NothingGiven", "OtherCount", "UnknownDevice", "MixedModes", "ModeUnserved", "DeviceBroken",
 		"NoNewPods", "OtherMode", "OtherGeometries", "NotReady", "NotEnforced", "OtherAmounts", "PlacementWrong", "DeviceTaken",
+		"PodUnfit",
 	}[r]
 }
 
@@ -98,7 +104,7 @@ func refuse(r RefusalReason, format string, args ...any) *Refusal {
 // which a container was prepared, holds everything it was given, in the modes and
 // places it was given, and starts its containers whatever the administrator has
 // edited since. running are the pods that have shares of this node's devices; for a pod
-// that has begun neither they nor a.Requests are looked at. Exactly one of the results
+// that has begun neither they nor a.Requests and a.Isolation are looked at. Exactly one of the results
 // is set.
 func Admit(s State, a Ask, begun bool, running []Running) (Claim, *Refusal) {
 	claim, no := ClaimOf(s, a)
@@ -165,6 +171,9 @@ func (s State) requireWorking(d *sharing.Device) *Refusal {
 // requireNew makes the checks that only a pod meets of which nothing has started. All of
 // the placement is looked at, so that a pod is not refused half way.
 func (s State) requireNew(a *Ask, running []Running) *Refusal {
+	if why, is := s.cfg.Isolation.Refusal(a.Isolation); is {
+		return refuse(PodUnfit, "the pod cannot have devices: %s", why)
+	}
 	if why, is := s.ConfigUnknown(); is {
 		return refuse(NoNewPods, "no container of a new pod starts now: %s", why)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
 )
 
 // Config is what does not change while the plugin runs.
@@ -17,6 +18,8 @@ type Config struct {
 	Health HealthRules
 	// Backends account for partitions where shares are added up; see sharing.NewLedger.
 	Backends sharing.Backends
+	// Isolation is which pods may have devices.
+	Isolation podspec.IsolationRules
 }
 
 // State is what is known about the node at one moment. It is immutable: Reduce

@@ -30,6 +30,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"shapes", testShapes},
 		{"waiting", testWaiting},
 		{"webhook", testWebhook},
+		{"unfit_pods", testUnfit},
 		{"identity", testIdentity},
 		{"examples", testExamples},
 		{"frameworks", testFrameworks},

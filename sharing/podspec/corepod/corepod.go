@@ -51,6 +51,16 @@ func User(pod *corev1.Pod, c *corev1.Container) sharing.User {
 	return sharing.User{}
 }
 
+// Isolation is how far the pod's containers are apart from their node.
+func Isolation(pod *corev1.Pod) podspec.Isolation {
+	var i podspec.Isolation
+	if name := pod.Spec.RuntimeClassName; name != nil {
+		i.RuntimeClass = *name
+	}
+	i.UserNamespace = pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
+	return i
+}
+
 // Refs lists every container of the pod in the order of its spec, init containers
 // first. Legacy placements name containers by their position only.
 func Refs(pod *corev1.Pod, names podspec.Names) []wire.ContainerRef {

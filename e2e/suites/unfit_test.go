@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"deviceshare/e2e/user"
+	"deviceshare/e2e/workload"
+)
+
+// testUnfit creates pods with devices whose containers could not use them: in virtual machines, or with
+// users of their own. The policy refuses them with the field's name. Where it is away the node does.
+func testUnfit(t *testing.T, w *world) {
+	ctx, u := w.user(t, "unfit", 2*time.Minute)
+	// The handler is the node's own runtime, so that nothing but our rules keeps its pods from running.
+	w.runtimeClass(ctx, t, "machines")
+	w.runtimeClass(ctx, t, "nvidia")
+	in := func(name, class string, ask workload.Ask) *corev1.Pod {
+		return pod(name).App("main", ask, "info").Edit(func(p *corev1.Pod) { p.Spec.RuntimeClassName = &class }).Build()
+	}
+	one := workload.Ask{Number: 1, Memory: 256}
+	ownUsers := pod("own-users").App("main", one, "info").Edit(func(p *corev1.Pod) { p.Spec.HostUsers = ptr.To(false) }).Build()
+	for want, p := range map[string]*corev1.Pod{
+		"spec.hostUsers: NVIDIA's hook":                                         ownUsers,
+		"spec.runtimeClassName: it is not known whether containers of machines": in("in-machine", "machines", one),
+	} {
+		err := u.Create(ctx, p)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("pod %s is answered with %v, want %q", p.Name, err, want)
+		} else {
+			t.Log(err)
+		}
+	}
+	plain := pod("plain").Plain("main", "true").Edit(func(p *corev1.Pod) { p.Spec.RuntimeClassName = ptr.To("machines") }).Build()
+	if err := u.Create(ctx, in("in-nvidia", "nvidia", one), plain); err != nil {
+		t.Fatalf("a RuntimeClass that is known, and a pod that asks for nothing: %v", err)
+	}
+	w.withoutPolicy(ctx, t, u, in("in-machine", "machines", one))
+	if text, err := u.WaitEvent(ctx, "in-machine", "DevicePrepareFailed", "spec.runtimeClassName"); err != nil {
+		t.Error(err)
+	} else {
+		t.Log(text)
+	}
+	if p, err := u.Get(ctx, "in-machine"); err != nil || p.Status.Phase != corev1.PodPending {
+		t.Errorf("the pod in a virtual machine is %v, %v", p.Status.Phase, err)
+	}
+	succeeds(ctx, t, u, "in-nvidia")
+	succeeds(ctx, t, u, "plain")
+}
+
+// runtimeClass makes a RuntimeClass for the time of the test.
+func (w *world) runtimeClass(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	classes := w.cluster.Client().NodeV1().RuntimeClasses()
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: "runc"}
+	if _, err := classes.Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := classes.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// withoutPolicy creates a pod while the policy about requests refuses nothing. The API server needs a
+// moment to see a change of it.
+func (w *world) withoutPolicy(ctx context.Context, t *testing.T, u *user.User, p *corev1.Pod) {
+	t.Helper()
+	bindings := w.cluster.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	set := func(ctx context.Context, action admissionv1.ValidationAction) error {
+		b, err := bindings.Get(ctx, "deviceshare-requests", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		b.Spec.ValidationActions = []admissionv1.ValidationAction{action}
+		_, err = bindings.Update(ctx, b, metav1.UpdateOptions{})
+		return err
+	}
+	if err := set(ctx, admissionv1.Warn); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := set(context.WithoutCancel(ctx), admissionv1.Deny); err != nil {
+			t.Error(err)
+		}
+	}()
+	for {
+		err := u.Create(ctx, p)
+		if err == nil {
+			return
+		}
+		if !strings.Contains(err.Error(), "spec.runtimeClassName") || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		sleep(ctx, 200*time.Millisecond)
+	}
+}
