@@ -15,7 +15,7 @@ KILLS       ?= 150
 # program starts; the linker must leave them unbound until then.
 LAZY        := -ldflags=-extldflags=-Wl,-z,lazy
 GOTEST      := $(GO) test $(LAZY)
-PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webhook
+PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webhook deviceshare-hook
 
 # Decoders are fuzzed where they do not link Volcano: go instruments every package
 # it links, which takes ten minutes there.
@@ -30,7 +30,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build the three programs and the library into .sandbox/bin and hami-core/build
+build: ## build the programs and the library into .sandbox/bin and hami-core/build
 	@mkdir -p $(BIN)
 	@for p in $(PRODUCTS); do echo "building $$p"; $(GO) build $(LAZY) -o $(BIN)/$$p ./cmd/$$p || exit 1; done
 	@$(MAKE) --no-print-directory -C hami-core

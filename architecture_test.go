@@ -185,6 +185,15 @@ func adapterRules() []rule {
 			Example: [2]string{"deviceshare/cmd/deviceshare-scheduler", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 		},
 		{
+			Name: "the hook knows no part of the product but what it decides by", Transitive: true,
+			Why: "it is root on the host, reads files of strangers, and every container waits for it",
+			Breaks: func(from, to string) bool {
+				known := under("deviceplugin/cdi/hook")(to)
+				return under("deviceplugin/cdi/hook", "cmd/deviceshare-hook")(from) && (strings.HasPrefix(to, "deviceshare/") && !known || external("k8s.io/")(to))
+			},
+			Example: [2]string{"deviceshare/deviceplugin/cdi/hook", "deviceshare/sharing/nodeapi"},
+		},
+		{
 			Name: "configuration does not know the adapters",
 			Why:  "both sides read it",
 			Breaks: func(from, to string) bool {
@@ -348,8 +357,11 @@ func nodeHalf(p string) bool {
 // sides, which may not import each other.
 func corepod(p string) bool { return under("sharing/podspec/corepod")(p) }
 
-// pure matches what decides and has no effects: the domain and the model of a node.
-func pure(p string) bool { return pureDomain(p) || p == "deviceshare/deviceplugin/node" }
+// pure matches what decides and has no effects: the domain, the model of a node and what a
+// container preloads.
+func pure(p string) bool {
+	return pureDomain(p) || p == "deviceshare/deviceplugin/node" || p == "deviceshare/deviceplugin/cdi/hook/preload"
+}
 
 // pureDomain is sharing without the node halves, their vocabulary, the reader of
 // Kubernetes' pods and the support code of tests.

@@ -54,7 +54,7 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 			t.Fatal(err)
 		}
 	}
-	for _, f := range []string{"dev/nvidia0", "dev/nvidia1", "lib/libvgpu.so"} {
+	for _, f := range []string{"dev/nvidia0", "dev/nvidia1", "lib/libvgpu.so", "lib/deviceshare-hook"} {
 		if err := os.WriteFile(filepath.Join(p.dir, f), []byte(f), 0o600); err != nil {
 			t.Fatal(err)
 		}

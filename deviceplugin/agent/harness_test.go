@@ -85,6 +85,7 @@ func newBenchIn(t *testing.T, files hostnode.Files, mode sharing.Mode) *bench {
 		must(t, os.WriteFile(filepath.Join(b.dir, "dev", fmt.Sprintf("nvidia%d", minor)), nil, 0o600))
 	}
 	must(t, os.WriteFile(filepath.Join(b.dir, "lib", "libvgpu.so"), []byte("library"), 0o600))
+	must(t, os.WriteFile(filepath.Join(b.dir, "lib", "deviceshare-hook"), []byte("hook"), 0o600))
 	b.driver = drivertest.New(drivertest.A100(0), drivertest.A100(1))
 	must(t, b.driver.Open())
 	b.partitioned()

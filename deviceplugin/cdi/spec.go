@@ -115,7 +115,7 @@ func merge(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injection)
 	edits := &specs.ContainerEdits{}
 	if base != nil {
 		*edits = *base
-		edits.DeviceNodes = slices.Clone(base.DeviceNodes)
+		edits.DeviceNodes, edits.Hooks = slices.Clone(base.DeviceNodes), slices.Clone(base.Hooks)
 	}
 	edits.Mounts = slices.Concat(own, edits.Mounts)
 	env, err := merged(edits.Env, append(slices.Clone(in.Env), NoneVisible()))
@@ -141,7 +141,7 @@ func merge(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injection)
 		}
 		edits.Mounts = append(edits.Mounts, bind(m.Host, m.Container, m.ReadOnly))
 	}
-	return edits, nil
+	return edits, addHooks(edits, in.Hooks)
 }
 
 // NoneVisible returns the variable that keeps NVIDIA's runtime, where it is the default, from

@@ -53,7 +53,7 @@ func targets(o Options, l layout) []target {
 			out = append(out, volcanoTarget(l))
 		}
 		if len(o.Hollow) > 0 {
-			out = append(out, ownTarget(o, l, DevicePlugin))
+			out = append(out, ownTarget(o, l, DevicePlugin), hookTarget(l))
 		}
 		return out
 	}
@@ -80,6 +80,12 @@ func ownTarget(o Options, l layout, component string) target {
 	return out
 }
 
+// hookTarget is what the device plugin brings to the host, beside libvgpu.so.
+func hookTarget(l layout) target {
+	return target{what: "deviceshare's hook", module: ".", packages: []string{"./cmd/deviceshare-hook"}, output: l.bin("deviceshare-hook"),
+		flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}}
+}
+
 // runtimeTarget is containerd with everything around it.
 func runtimeTarget(l layout) target {
 	const ctd, cni = "github.com/containerd/containerd/v2/cmd/", "github.com/containernetworking/plugins/plugins/"
@@ -94,7 +100,7 @@ func runtimeTarget(l layout) target {
 func productTargets(o Options, l layout) []target {
 	var out []target
 	if o.hasDevicePlugin() {
-		out = append(out, ownTarget(o, l, DevicePlugin))
+		out = append(out, ownTarget(o, l, DevicePlugin), hookTarget(l))
 	}
 	if !o.NoWebhook {
 		out = append(out, ownTarget(o, l, Webhook))

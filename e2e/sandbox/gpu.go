@@ -20,8 +20,8 @@ const nvidiaMajor = 195
 // controlMinor is the minor number of /dev/nvidiactl.
 const controlMinor = 255
 
-// libraries are the files of C code that a sandbox uses: path below the repository to name below
-// its library directory.
+// libraries are the libraries and programs that a node of a sandbox has: path below the repository
+// to name below its library directory.
 var libraries = map[string]string{
 	"e2e/fakegpu/build/libcuda.so.1":            "libcuda.so.1",
 	"e2e/fakegpu/build/libnvidia-ml.so.1":       "libnvidia-ml.so.1",
@@ -29,6 +29,7 @@ var libraries = map[string]string{
 	"hami-core/build/libvgpu.so":                "libvgpu.so",
 	"hami-core/build/libcuda.so.1":              "standin/libcuda.so.1",
 	"hami-core/build/libnvidia-ml.so.1":         "standin/libnvidia-ml.so.1",
+	".sandbox/bin/deviceshare-hook":             "deviceshare-hook",
 	"e2e/fakegpu/build/nvidia-cuda-mps-control": "nvidia-cuda-mps-control",
 }
 

@@ -72,6 +72,14 @@ type StandIn struct {
 	Host    string
 }
 
+// Hook is a program of the host that the container runtime runs once the container's root is there,
+// with the OCI state on its standard input. A container whose hook fails does not start.
+type Hook struct {
+	Path string
+	// Args are without the program's name.
+	Args []string
+}
+
 // Variable is one environment variable.
 type Variable struct {
 	Name, Value string
@@ -90,6 +98,8 @@ type Injection struct {
 	Mounts []Mount
 	// StandIns take the place of libraries of the driver.
 	StandIns []StandIn
+	// Hooks are run in their order, after those of the driver.
+	Hooks []Hook
 	// DeviceNodes are further device nodes, such as MIG capabilities.
 	DeviceNodes []string
 }

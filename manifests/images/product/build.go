@@ -62,7 +62,7 @@ func (b Builder) dir(arch string) string { return filepath.Join(b.Work, arch) }
 
 // ProgramFile is the program of a product for one architecture, once it is built.
 func (b Builder) ProgramFile(arch string, p Product) string {
-	return filepath.Join(b.dir(arch), "bin", p.Program())
+	return b.file(arch, p.Program())
 }
 
 // BaseDir holds the files of Debian packages for one architecture, once they were fetched.
@@ -85,36 +85,44 @@ func (b Builder) buildFor(ctx context.Context, p Platform, cc string) error {
 	if err := b.hook(ctx, p, cc); err != nil {
 		return err
 	}
+	b.Progress("building " + ownHook + " for " + p.Arch)
+	if err := b.program(ctx, p, cc, ownHook, false); err != nil {
+		return err
+	}
 	for _, product := range Products() {
 		b.Progress("building " + product.Program() + " for " + p.Arch)
-		if err := b.program(ctx, p, cc, product); err != nil {
+		if err := b.program(ctx, p, cc, product.Program(), product.isDynamic); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// program compiles one program so that neither the place nor the time of the build is in it.
-func (b Builder) program(ctx context.Context, p Platform, cc string, product Product) error {
+// program compiles a command of ours so that neither the place nor the time of the build is in it.
+func (b Builder) program(ctx context.Context, p Platform, cc, name string, isDynamic bool) error {
 	ldflags, cgo := "-s -w -X main.version="+b.Version, "0"
-	if product.isDynamic {
+	if isDynamic {
 		// go-nvml resolves the driver's symbols when they are called: they stay unbound until then.
 		ldflags, cgo = ldflags+" -extldflags=-Wl,-z,lazy", "1"
 	}
-	out := b.ProgramFile(p.Arch, product)
 	env := []string{"CGO_ENABLED=" + cgo, "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
-	return run(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", out, "./cmd/"+product.Program())
+	return run(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", b.file(p.Arch, name), "./cmd/"+name)
 }
 
-// HookFile is NVIDIA's hook for one architecture, once it is built.
-func (b Builder) HookFile(arch string) string { return filepath.Join(b.dir(arch), "bin", hook) }
+// file is a program for one architecture, once it is built.
+func (b Builder) file(arch, name string) string { return filepath.Join(b.dir(arch), "bin", name) }
+
+// HookFiles are the hooks for one architecture, once they are built.
+func (b Builder) HookFiles(arch string) []string {
+	return []string{b.file(arch, hook), b.file(arch, ownHook)}
+}
 
 // hook compiles NVIDIA's hook, of the version that this module names. The host runs it, which may
 // have any C library or none, so its own is in it.
 func (b Builder) hook(ctx context.Context, p Platform, cc string) error {
 	env := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
 	return run(ctx, filepath.Join(b.Repo, "manifests/images"), env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo",
-		"-ldflags=-s -w -extldflags=-static", "-o", b.HookFile(p.Arch), "github.com/NVIDIA/nvidia-container-toolkit/cmd/"+hook)
+		"-ldflags=-s -w -extldflags=-static", "-o", b.file(p.Arch, hook), "github.com/NVIDIA/nvidia-container-toolkit/cmd/"+hook)
 }
 
 // library compiles libvgpu.so and the same under the names of the driver's libraries.

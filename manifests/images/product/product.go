@@ -84,6 +84,10 @@ var libraries = map[string]string{
 // plugin brings it to the host, so that specifications and hook are of one version.
 const hook = "nvidia-cdi-hook"
 
+// ownHook is ours, which the runtime runs before containers with a share start. The host runs it
+// too.
+const ownHook = "deviceshare-hook"
+
 // OwnFiles are the files of the image that are compiled for it: place in the image to file
 // below the directory with what was built for one architecture.
 func (p Product) OwnFiles() map[string]string {
@@ -92,7 +96,9 @@ func (p Product) OwnFiles() map[string]string {
 		for file, place := range libraries {
 			files[place] = filepath.Join("hami-core", file)
 		}
-		files["opt/deviceshare/"+hook] = filepath.Join("bin", hook)
+		for _, name := range []string{hook, ownHook} {
+			files["opt/deviceshare/"+name] = filepath.Join("bin", name)
+		}
 	}
 	return files
 }

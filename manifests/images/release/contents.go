@@ -53,8 +53,10 @@ func contents(b product.Builder, written []product.Written, created time.Time) (
 			if !w.Product.HasBase() {
 				continue
 			}
-			if err := inv.addProgram(id, b.HookFile(arch)); err != nil {
-				return nil, err
+			for _, hook := range b.HookFiles(arch) {
+				if err := inv.addProgram(id, hook); err != nil {
+					return nil, err
+				}
 			}
 			if err := inv.addDebian(id, filepath.Join(b.BaseDir(arch), "var/lib/dpkg/status.d")); err != nil {
 				return nil, err

@@ -155,8 +155,10 @@ func built(t *testing.T, packages map[string]string) (product.Builder, []product
 		written = append(written, w)
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		if err := os.Symlink(command, b.HookFile(arch)); err != nil {
-			t.Fatal(err)
+		for _, hook := range b.HookFiles(arch) {
+			if err := os.Symlink(command, hook); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for name, text := range packages {
 			dir := filepath.Join(b.BaseDir(arch), "var/lib/dpkg/status.d")

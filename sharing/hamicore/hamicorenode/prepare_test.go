@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -30,11 +31,16 @@ func newHost(t *testing.T) *host {
 	t.Helper()
 	dir := t.TempDir()
 	h := &host{root: filepath.Join(dir, "state"), library: filepath.Join(dir, "libvgpu.so")}
-	if err := os.WriteFile(h.library, []byte("the library, first version"), 0o600); err != nil {
-		t.Fatal(err)
+	for path, text := range map[string]string{h.library: "the library, first version", h.hook(): "the hook"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return h
 }
+
+// hook is the file of the hook in the image.
+func (h *host) hook() string { return filepath.Join(filepath.Dir(h.library), "deviceshare-hook") }
 
 func (h *host) Preparer(at int, late bool) nodeapi.Preparer {
 	h.latest = &nodeapitest.Crashing{Under: hostnode.OS{}, At: at, Late: late}
@@ -94,6 +100,38 @@ func inject(t *testing.T, h *host, c nodeapi.Claim) nodeapi.Injection {
 		t.Fatal(err)
 	}
 	return in
+}
+
+// An image may preload libraries by itself: the hook puts them behind ours.
+func TestTheRuntimeRunsTheHookOfTheImageForEachContainer(t *testing.T) {
+	h := newHost(t)
+	for _, version := range []string{"the hook", "a newer one"} {
+		if err := os.WriteFile(h.hook(), []byte(version), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		in := inject(t, h, claimOf("uid", "main"))
+		file := filepath.Join(h.root, "containers", "uid_main", "ld.so.preload")
+		carried := filepath.Join(h.root, "hook", "deviceshare-hook")
+		want := []nodeapi.Hook{{Path: carried, Args: []string{"merge-preload", "--library=/usr/local/vgpu/libvgpu.so", "--file=" + file}}}
+		if !reflect.DeepEqual(in.Hooks, want) {
+			t.Errorf("the hooks are %v, want %v", in.Hooks, want)
+		}
+		mounted := nodeapi.Mount{Host: file, Container: "/etc/ld.so.preload", ReadOnly: true}
+		if !slices.Contains(in.Mounts, mounted) {
+			t.Errorf("the file that the hook writes is not what the container sees: %v", in.Mounts)
+		}
+		info, err := os.Stat(carried)
+		if text, readErr := os.ReadFile(carried); err != nil || readErr != nil || string(text) != version || info.Mode() != 0o755 {
+			t.Errorf("on the host lies %q, %v (%v, %v)", text, info, err, readErr)
+		}
+	}
+	whole := claimOf("uid", "whole")
+	for i := range whole.Devices {
+		whole.Devices[i].Share.Whole = true
+	}
+	if in := inject(t, h, whole); len(in.Hooks) != 0 {
+		t.Errorf("a container that nothing is preloaded into has the hooks %v", in.Hooks)
+	}
 }
 
 func TestTheLimitsFileSaysWhatEachDeviceMayUse(t *testing.T) {
@@ -297,6 +335,8 @@ func TestWhatCannotBeEnforcedIsRefused(t *testing.T) {
 	}{
 		"no library":           {func(h *host, _ *nodeapi.Claim) { h.library += ".gone" }, "nothing would enforce"},
 		"an empty library":     {func(h *host, _ *nodeapi.Claim) { _ = os.Truncate(h.library, 0) }, "is empty"},
+		"no hook":              {func(h *host, _ *nodeapi.Claim) { _ = os.Remove(h.hook()) }, "the hook is missing"},
+		"an empty hook":        {func(h *host, _ *nodeapi.Claim) { _ = os.Truncate(h.hook(), 0) }, "is empty"},
 		"nothing to stand in":  {func(_ *host, c *nodeapi.Claim) { c.Interception.StandIn = true }, "standIn is set"},
 		"a part without limit": {func(_ *host, c *nodeapi.Claim) { c.Devices[1].Share.Memory = 0 }, "no memory limit"},
 		"more than the device": {func(_ *host, c *nodeapi.Claim) { c.Devices[0].Share.Cores = 101 }, "101%"},

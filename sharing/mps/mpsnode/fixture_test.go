@@ -68,8 +68,10 @@ func newHost(t *testing.T) *host {
 		root: filepath.Join(dir, "state"), directories: filepath.Join(dir, "run", "mps"), library: filepath.Join(dir, "libvgpu.so"),
 		daemons: map[string]*fakeDaemon{}, modes: map[sharing.DeviceID]driver.ComputeMode{}, restarts: make(chan Restart, 100), bounds: map[string]hostnode.Bound{},
 	}
-	if err := os.WriteFile(h.library, []byte("the library"), 0o600); err != nil {
-		t.Fatal(err)
+	for path, text := range map[string]string{h.library: "the library", filepath.Join(dir, "deviceshare-hook"): "the hook"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return h
 }

@@ -117,7 +117,8 @@ func (p *Preparer) prepare(ctx context.Context, c *nodeapi.Claim) (nodeapi.Injec
 	if err != nil {
 		return nodeapi.Injection{}, err
 	}
-	in.Mounts, in.Env, in.StandIns = append(in.Mounts, limits.Mounts...), append(in.Env, limits.Env...), limits.StandIns
+	in.Mounts, in.Env = append(in.Mounts, limits.Mounts...), append(in.Env, limits.Env...)
+	in.StandIns, in.Hooks = limits.StandIns, limits.Hooks
 	slices.SortFunc(in.Env, func(a, b nodeapi.Variable) int { return strings.Compare(a.Name, b.Name) })
 	return in, nil
 }

@@ -29,8 +29,10 @@ func writer(t *testing.T, space hostnode.Space) *Writer {
 	t.Helper()
 	dir := t.TempDir()
 	library := filepath.Join(dir, "libvgpu.so")
-	if err := os.WriteFile(library, []byte("the library"), 0o600); err != nil {
-		t.Fatal(err)
+	for path, text := range map[string]string{library: "the library", filepath.Join(dir, "deviceshare-hook"): "the hook"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return New(hostnode.OS{}, space, filepath.Join(dir, "state"), library)
 }

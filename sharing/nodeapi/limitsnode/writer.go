@@ -7,13 +7,15 @@
 //
 //	containers/<owner>_<name>/     0700, so that nobody else on the host gets in
 //	  limits                       read-only in the container
-//	  ld.so.preload                one line, the library's path in containers
+//	  ld.so.preload                the library's path in containers, and behind it what the
+//	                               container's image preloads by itself: the hook adds that
 //	  libvgpu.so                   a new file where its content changes: a process
 //	                               that has the old one mapped keeps it
 //	  libcuda.so, libnvidia-ml.so  the same under the driver's names, where the
 //	                               administrator wants them to stand in
 //	  vgpu/                        01777, because a container runs as any user; a
 //	                               file system of its own, of a few MiB
+//	hook/deviceshare-hook          what the runtime runs before each container
 //	neighbours/                    a shelf of files that cannot grow
 //	  shown/                       read-only in every container that shares compute
 //	    <hash>.share               what a container is entitled to of each device
@@ -65,7 +67,7 @@ func New(files hostnode.Files, space hostnode.Space, root, library string) *Writ
 }
 
 // Write makes every file of the claim and returns what brings them into the
-// container: mounts, libraries that stand in and, for readers that know only
+// container: mounts, libraries that stand in, the hook and, for readers that know only
 // variables, the same limits as environment. The devices are for the caller to
 // add. The claim's shares say what is enforced: a share without memory that is no
 // whole device is refused.
@@ -82,12 +84,18 @@ func (w *Writer) Write(ctx context.Context, c *nodeapi.Claim) (in nodeapi.Inject
 	if in.Mounts, err = w.install(c); err == nil && c.Interception.StandIn {
 		in.StandIns, err = w.installStandIns(w.Dir(c.Owner, c.Container))
 	}
+	if err == nil {
+		in.Hooks, err = w.installHook(w.Dir(c.Owner, c.Container))
+	}
 	if err != nil {
 		return nodeapi.Injection{}, fmt.Errorf("prepare claim %s: %w", c.ID, err)
 	}
 	in.Env = environment(c)
 	return in, nil
 }
+
+// preloadName is the file that containers see as their /etc/ld.so.preload.
+const preloadName = "ld.so.preload"
 
 // The directory that the processes of a container share, and what they may put there: the region
 // has 2 MB. More would be the node's memory.
@@ -102,7 +110,7 @@ func (w *Writer) install(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	if err := w.files.MakeDir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	library, preload := filepath.Join(dir, "libvgpu.so"), filepath.Join(dir, "ld.so.preload")
+	library, preload := filepath.Join(dir, "libvgpu.so"), filepath.Join(dir, preloadName)
 	shared, file := filepath.Join(dir, sharedName), filepath.Join(dir, "limits")
 	if err := w.copyLibrary(w.library, library); err != nil {
 		return nil, fmt.Errorf("the interception library is missing, nothing would enforce the limits: %w", err)
