@@ -3,10 +3,8 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,7 +50,7 @@ var imageTools = [...]string{"sh", "cat", "sleep", "ls", "env", "true", "false",
 // the fake driver do.
 var imageLibraries = [...]string{"libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1"}
 
-// buildImages writes the archives of both images.
+// buildImages writes the archives of all images.
 func buildImages(ctx context.Context, o Options, l layout) error {
 	if err := build(ctx, o, l, imageBuilder(l)); err != nil {
 		return err
@@ -69,7 +67,11 @@ func buildImages(ctx context.Context, o Options, l layout) error {
 	if err != nil {
 		return err
 	}
-	all := map[string]image{"pause": pause, "cudaclient": client}
+	bare, err := bareImage(l)
+	if err != nil {
+		return err
+	}
+	all := map[string]image{"pause": pause, "cudaclient": client, "bare": bare, "hostile": hostileImage(l)}
 	if o.Installed && o.StockScheduler {
 		all[VolcanoScheduler] = volcanoImage(l)
 	}
@@ -140,32 +142,18 @@ func clientImage(l layout) (image, error) {
 	if err != nil {
 		return img, fmt.Errorf("build image %s: %w", img.Name, err)
 	}
-	img.Files = append(append(imageSkeleton(), c.files()...), other)
+	old, err := oldLibrary(l, c)
+	if err != nil {
+		return img, fmt.Errorf("build image %s: %w", img.Name, err)
+	}
+	img.Files = append(append(imageSkeleton(), c.files()...), other, old)
+	if client := programs["usr/bin/cudaclient"]; client != "" {
+		img.Files = append(img.Files, imageFile{Path: "usr/bin/cudaclient-setuid", Source: client, Mode: 0o4755})
+	}
 	if dirs := c.unusualDirs(); len(dirs) > 0 {
 		img.Env = append(img.Env, "LD_LIBRARY_PATH="+strings.Join(dirs, ":"))
 	}
 	return img, nil
-}
-
-// otherLoader is a loader that reads no /etc/ld.so.preload, such as musl's: the host's, with
-// another name in that one's place.
-func otherLoader(l layout, c *collector) (imageFile, error) {
-	out := imageFile{Path: strings.TrimPrefix(OtherLoader, "/"), Source: l.bin("other-loader"), Mode: 0o755}
-	const preload, nothing = "/etc/ld.so.preload", "/etc/ld.so.nothing"
-	for dest, source := range c.sources {
-		if !strings.HasPrefix(filepath.Base(dest), "ld-linux") {
-			continue
-		}
-		text, err := readFile(source)
-		if err != nil {
-			return out, err
-		}
-		if !bytes.Contains(text, []byte(preload)) {
-			return out, fmt.Errorf("the loader %s does not name %s", source, preload)
-		}
-		return out, os.WriteFile(out.Source, bytes.ReplaceAll(text, []byte(preload), []byte(nothing)), 0o755)
-	}
-	return out, errors.New("there is no loader")
 }
 
 // imageSkeleton is what every root file system has.
@@ -181,7 +169,7 @@ func imageSkeleton() []imageFile {
 
 // importImages loads the images into containerd, the product's as well if it is installed.
 func (c *Cluster) importImages(ctx context.Context) error {
-	names := []string{"pause", "cudaclient"}
+	names := []string{"pause", "cudaclient", "bare", "hostile"}
 	if c.opts.Installed {
 		names = append(names, productImages()...)
 	}

@@ -36,7 +36,18 @@ const NodeName = "real-0"
 const (
 	ImagePause      = "deviceshare/pause:sandbox"
 	ImageCUDAClient = "deviceshare/cudaclient:sandbox"
+	// ImageBare has the CUDA client, and neither a shell nor anything else.
+	ImageBare = "deviceshare/bare:sandbox"
+	// ImageHostile preloads more than anybody would read.
+	ImageHostile = "deviceshare/hostile:sandbox"
 )
+
+// PreloadedByImage is a library that the /etc/ld.so.preload of ImageBare names.
+const PreloadedByImage = "/opt/libkept.so"
+
+// OldLibraries is a directory of the cudaclient image with a C library that libvgpu.so is too new
+// for.
+const OldLibraries = "/opt/old"
 
 // OtherLoader is a program of the cudaclient image that starts another one, as the host's loader of
 // libraries does, and reads no /etc/ld.so.preload.

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/e2e/sandbox"
@@ -23,6 +22,9 @@ import (
 // testWorlds is nodes that are not as the product wants them. None of them gives a container more
 // than its share.
 func testWorlds(t *testing.T, w *world) {
+	t.Run("images", w.imagesAsTheyAre)
+	t.Run("kubelet_restart", w.overAKubeletRestart)
+	t.Run("no_exec", w.stateThatRunsNothing)
 	t.Run("other_loader", w.pastTheLibrary)
 	t.Run("no_cdi", w.withoutCDI)
 }
@@ -166,17 +168,8 @@ func (w *world) bareOnesAreEnded(ctx context.Context, t *testing.T, u *user.User
 // environment is what the processes of a container have of a variable; nothing if they have ended.
 func environment(t *testing.T, container, variable string) []string {
 	t.Helper()
-	_, id, _ := strings.Cut(container, "://")
-	processes, err := procfs.AllProcs()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []string
-	for _, p := range processes {
-		groups, err := p.Cgroups()
-		if err != nil || !slices.ContainsFunc(groups, func(g procfs.Cgroup) bool { return strings.Contains(g.Path, id) }) {
-			continue
-		}
+	for _, p := range processesOf(t, container) {
 		all, err := p.Environ()
 		if err != nil {
 			continue
