@@ -46,8 +46,7 @@ func replaced(c *collector, name, to, place, old, now string) (imageFile, error)
 }
 
 // bareImage is the CUDA client as people who want small images pack it: its program and libraries,
-// without a shell, users or a /tmp. It preloads a library by itself, of which nothing is special but
-// its name.
+// without a shell, users or a /tmp. It preloads a library by itself; only its name is special.
 func bareImage(l layout) (image, error) {
 	img := image{Name: runtimeName(ImageBare), Architecture: runtime.GOARCH, Env: []string{"PATH=/usr/bin"}}
 	c := newCollector()
