@@ -25,7 +25,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos sabotage kills fleet versions lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos sabotage kills hostile fleet versions lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -119,6 +119,11 @@ KUBELET_KILLS ?= 200
 kills: ## kill the device plugin PLUGIN_KILLS times (1000) and the kubelet KUBELET_KILLS times (200) while pods arrive; count those refused
 	DEVICESHARE_E2E=1 DEVICESHARE_PLUGIN_KILLS=$(PLUGIN_KILLS) DEVICESHARE_KUBELET_KILLS=$(KUBELET_KILLS) \
 	  $(GOTEST) -count=1 -timeout 12h -v -run 'TestInstalledCluster/refused' ./e2e/suites/
+
+WRITES ?= 2000
+
+hostile: ## let a user with the role edit in one namespace make WRITES random writes (2000), and look that others do not notice
+	DEVICESHARE_E2E=1 DEVICESHARE_HOSTILE_WRITES=$(WRITES) $(GOTEST) -count=1 -timeout 12h -v -run 'TestInstalledCluster/hostile_user' ./e2e/suites/
 
 fleet: ## move four nodes from Volcano's device plugin and scheduler to this project's and back, under running pods
 	DEVICESHARE_FLEET=1 $(GOTEST) -count=1 -timeout 60m -v -run TestFleet ./e2e/suites/

@@ -19,40 +19,56 @@ import (
 	"k8s.io/client-go/rest"
 
 	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
+	"deviceshare/sharing"
 )
 
-// attempts is how many random writes a hostile user makes, half of them while the webhook is away.
-const attempts = 300
+// writesVariable says how many random writes the hostile user makes; make hostile sets it.
+const writesVariable = "DEVICESHARE_HOSTILE_WRITES"
+
+const (
+	// writesPerRound are the writes before the other user's next pod. Half of the rounds are made
+	// while the webhook is away.
+	writesPerRound = 100
+	// longestBlock is for how long a hostile user may keep others from a node, beyond the time
+	// that their pods take anyway.
+	longestBlock = 30 * time.Second
+)
 
 // A user with the role edit in one namespace writes whatever it can think of. Nothing that it says
-// about devices counts, no node is blocked, and pods of others run meanwhile.
+// about devices counts, no container holds or sees a device that its spec does not ask for, no node
+// is blocked, and pods of others run meanwhile.
 func testHostileUser(t *testing.T, w *world) {
-	ctx, u := w.user(t, "hostile", 3*time.Minute)
-	_, other := w.user(t, "bystander", 3*time.Minute)
-	client := w.editor(ctx, t, u.Namespace())
+	rounds := max(2, wanted(t, writesVariable, 3*writesPerRound)/writesPerRound)
+	patience := 2*time.Minute + time.Duration(rounds)*time.Minute
+	ctx, u := w.user(t, "hostile", patience)
+	_, other := w.user(t, "bystander", patience)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	h := &hostile{t: t, pods: client.CoreV1().Pods(u.Namespace()), random: rand.New(rand.NewPCG(seed, 0)), answers: map[string]int{}}
+	h := &hostile{t: t, client: w.editor(ctx, t, u.Namespace()), namespace: u.Namespace(),
+		random: rand.New(rand.NewPCG(seed, 0)), answers: map[string]int{}}
 	t.Cleanup(func() { w.removeFinalizers(t, u.Namespace()) })
 
-	for round := range 2 {
-		if round == 1 {
+	usual := w.bystander(ctx, t, other, "before", time.Minute)
+	var longest time.Duration
+	for round := range rounds {
+		if round == rounds/2 {
 			if err := w.cluster.StopComponent(sandbox.Webhook); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for n := range attempts / 2 {
+		for n := range writesPerRound {
 			h.attempt(ctx, fmt.Sprintf("h%d-%d", round, n))
 		}
-		began := time.Now()
-		name := fmt.Sprintf("bystander-%d", round)
-		p := pod(name).App("main", workload.Ask{Number: 1, Memory: 1000, Cores: 5}, "alloc", "900", "expect", "ok").Build()
-		if err := other.Create(ctx, p); err != nil {
+		longest = max(longest, w.bystander(ctx, t, other, fmt.Sprintf("bystander-%d", round), longestBlock+10*usual))
+		w.nothingForged(ctx, t)
+		w.onlyWhatWasAsked(ctx, t, u)
+		w.removeFinalizers(t, u.Namespace())
+		if err := u.DeleteAll(ctx); err != nil {
 			t.Fatal(err)
 		}
-		succeeds(ctx, t, other, name)
-		t.Logf("round %d: another user's pod was done after %.1f s", round, time.Since(began).Seconds())
+		h.made = nil
 	}
 	if err := w.cluster.StartComponent(sandbox.Webhook); err != nil {
 		t.Fatal(err)
@@ -60,15 +76,77 @@ func testHostileUser(t *testing.T, w *world) {
 	if err := w.cluster.WaitReady(ctx, sandbox.Webhook); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("answers: %v", h.answers)
-	w.nothingForged(ctx, t)
-	w.removeFinalizers(t, u.Namespace())
-	if err := u.DeleteAll(ctx); err != nil {
-		t.Fatal(err)
-	}
+	t.Logf("%d writes, answers: %v; another user's pod was placed after %.1f s before, and after %.1f s at most meanwhile",
+		rounds*writesPerRound, h.answers, usual.Seconds(), longest.Seconds())
 	w.ledgersAgree(ctx, t)
 	if h.answers["accepted"] == 0 || h.answers["refused"] == 0 {
 		t.Error("not everything can have been accepted, or refused")
+	}
+}
+
+// bystander runs another user's pod and returns how long it took until it had a node.
+func (w *world) bystander(ctx context.Context, t *testing.T, u *user.User, name string, most time.Duration) time.Duration {
+	t.Helper()
+	p := pod(name).App("main", workload.Ask{Number: 1, Memory: 1000, Cores: 5}, "alloc", "900", "expect", "ok").Build()
+	began := time.Now()
+	if err := u.Create(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Wait(ctx, name, "a node", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	if took > most {
+		t.Errorf("%s: it was placed after %.1f s, want at most %.1f s", name, took.Seconds(), most.Seconds())
+	}
+	succeeds(ctx, t, u, name)
+	return took
+}
+
+// onlyWhatWasAsked looks at every pod of the hostile user: a container holds as many devices as its
+// spec asks for, with no more memory, and sees no others.
+func (w *world) onlyWhatWasAsked(ctx context.Context, t *testing.T, u *user.User) {
+	t.Helper()
+	pods, err := u.Pods(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods {
+		p := &pods[i]
+		asked, memory := 0, int64(0)
+		if n, ok := p.Spec.Containers[0].Resources.Limits["volcano.sh/vgpu-number"]; ok {
+			asked = int(n.Value())
+		}
+		if m, ok := p.Spec.Containers[0].Resources.Limits["volcano.sh/vgpu-memory"]; ok {
+			memory = m.Value()
+		}
+		if placement, err := user.Placement(p); err == nil && p.Spec.NodeName != "" {
+			exactly(t, p.Name, placement, asked, memory)
+		}
+		if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			continue
+		}
+		log, err := u.Log(ctx, p.Name, "main")
+		if seen := strings.Count(log, "info index="); err == nil && seen > asked {
+			t.Errorf("%s asks for %d devices and sees %d:\n%s", p.Name, asked, seen, log)
+		}
+	}
+}
+
+// exactly checks that a placement gives as many devices as are asked for, and no more memory.
+func exactly(t *testing.T, name string, p sharing.Placement, asked int, memory int64) {
+	t.Helper()
+	held := 0
+	for _, c := range p.Containers {
+		held += len(c.Shares)
+		for _, s := range c.Shares {
+			if memory > 0 && s.Memory > sharing.MiBs(memory) {
+				t.Errorf("%s asks for %d MiB and holds %v of %s", name, memory, s.Memory, s.Device)
+			}
+		}
+	}
+	if held != asked {
+		t.Errorf("%s asks for %d devices and holds %d", name, asked, held)
 	}
 }
 
@@ -98,26 +176,27 @@ func placements() []string {
 
 // hostile is a user who tries.
 type hostile struct {
-	t       *testing.T
-	pods    podWriter
-	random  *rand.Rand
-	answers map[string]int
-	made    []string
-}
-
-// podWriter is what a user may do to the pods of a namespace.
-type podWriter interface {
-	Create(context.Context, *corev1.Pod, metav1.CreateOptions) (*corev1.Pod, error)
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Pod, error)
+	t         *testing.T
+	client    kubernetes.Interface
+	namespace string
+	random    *rand.Rand
+	answers   map[string]int
+	made      []string
 }
 
 func (h *hostile) attempt(ctx context.Context, name string) {
+	pods := h.client.CoreV1().Pods(h.namespace)
 	var err error
-	if len(h.made) > 0 && h.random.IntN(2) == 0 {
+	switch kind := h.random.IntN(20); {
+	case len(h.made) > 0 && kind < 9:
 		subresource := [][]string{nil, nil, {"status"}, {"ephemeralcontainers"}}[h.random.IntN(4)]
-		_, err = h.pods.Patch(ctx, h.made[h.random.IntN(len(h.made))], types.MergePatchType, []byte(h.patch()), metav1.PatchOptions{}, subresource...)
-	} else if _, err = h.pods.Create(ctx, h.pod(name), metav1.CreateOptions{}); err == nil {
-		h.made = append(h.made, name)
+		_, err = pods.Patch(ctx, h.made[h.random.IntN(len(h.made))], types.MergePatchType, []byte(h.patch()), metav1.PatchOptions{}, subresource...)
+	case len(h.made) > 0 && kind == 9:
+		err = pods.Bind(ctx, h.binding(h.made[h.random.IntN(len(h.made))]), metav1.CreateOptions{})
+	default:
+		if _, err = pods.Create(ctx, h.pod(name), metav1.CreateOptions{}); err == nil {
+			h.made = append(h.made, name)
+		}
 	}
 	if err == nil {
 		h.answers["accepted"]++
@@ -126,13 +205,19 @@ func (h *hostile) attempt(ctx context.Context, name string) {
 	}
 }
 
+// binding binds a pod to the node, with annotations as a scheduler would write them.
+func (h *hostile) binding(name string) *corev1.Binding {
+	return &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{h.key(): h.lie()}},
+		Target: corev1.ObjectReference{Kind: "Node", Name: sandbox.NodeName}}
+}
+
 // lie is a text for an annotation.
 func (h *hostile) lie() string {
 	return []string{
 		forged, "", "{", `{"version":1,"node":"` + sandbox.NodeName + `","containers":[{"name":"` + forged + `","kind":"app","shares":[]}]}`,
 		`{"version":1,"node":"` + sandbox.NodeName + `","containers":[{"name":"main","kind":"app","shares":[{"uuid":"GPU-` + forged + `","mode":"hami-core","memory":1,"whole":true}]}]}`,
-		"GPU-" + forged + ",NVIDIA,80000,100:", strings.Repeat(forged, 5000), sandbox.NodeName,
-	}[h.random.IntN(8)]
+		"GPU-" + forged + ",NVIDIA,80000,100:", strings.Repeat(forged, 5000), strings.Repeat("{[", 100000), sandbox.NodeName,
+	}[h.random.IntN(9)]
 }
 
 // keys are the annotations that it writes.
@@ -160,7 +245,7 @@ func (h *hostile) pod(name string) *corev1.Pod {
 			p.Spec.SchedulerName = "default-scheduler"
 		}
 		// Its pods must not take the devices for good.
-		p.Spec.Containers[0].Command = []string{"/usr/bin/cudaclient", "sleep", "1"}
+		p.Spec.Containers[0].Command = []string{"/usr/bin/cudaclient", "info", "sleep", "1"}
 	}).Build()
 }
 
