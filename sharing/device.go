@@ -77,7 +77,10 @@ type Device struct {
 	MaxClients int
 	// OneUser says, in mode mps, that its server serves containers of one user at a time.
 	OneUser bool
-	Healthy bool
+	// OneNamespace says, in mode mps, that the device serves pods of one namespace at a time, and
+	// NoRoot that it serves no container that runs as root, or as a user that is not known.
+	OneNamespace, NoRoot bool
+	Healthy              bool
 	// Reason is why the device is not healthy, for people; "" when it is, or when
 	// its node does not say.
 	Reason string

@@ -215,7 +215,7 @@ func appendShares(held []Held, o Owner, p *Placement, id DeviceID) []Held {
 		c := &p.Containers[i]
 		for _, s := range c.Shares {
 			if s.Device == id {
-				held = append(held, Held{Owner: o, Group: p.Group, Container: c.Container, Kind: c.Kind, Share: s})
+				held = append(held, Held{Owner: o, Namespace: p.Namespace, Group: p.Group, Container: c.Container, Kind: c.Kind, Share: s})
 			}
 		}
 	}

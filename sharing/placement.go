@@ -75,6 +75,9 @@ type Placement struct {
 	Containers []ContainerShares
 	// Group is the pod group the pod wants spread over devices, if it does.
 	Group string
+	// Namespace is the pod's. It is no part of the text of a placement: whoever reads that has the
+	// pod. "" is not known.
+	Namespace string
 	// GeometryHash is the geometry configuration the partitions were chosen
 	// under; a node that applied another one must refuse them.
 	GeometryHash string

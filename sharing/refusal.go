@@ -53,6 +53,12 @@ const (
 	// OtherUser: a container of another user is on the device, or one of a user that is not known,
 	// and the device serves one user at a time.
 	OtherUser
+	// OtherNamespace: a pod of another namespace is on the device, or one whose namespace is not
+	// known, and the device serves one namespace at a time.
+	OtherNamespace
+	// RootUser: the container runs as root, or as a user that only its image knows, and the device
+	// serves no such container.
+	RootUser
 	// Reasons is the number of reasons.
 	Reasons
 )
@@ -66,6 +72,7 @@ func (r Reason) String() string {
 		NoPartitionFits: "NoPartitionFits", GroupAlreadyHere: "GroupAlreadyHere", Blocked: "Blocked",
 		InAnotherMode: "InAnotherMode", OneDevicePerContainer: "OneDevicePerContainer",
 		ChangingMode: "ChangingMode", PartitionsUnknown: "PartitionsUnknown", OtherUser: "OtherUser",
+		OtherNamespace: "OtherNamespace", RootUser: "RootUser",
 	}
 	if r < Reasons {
 		return names[r]
@@ -78,7 +85,7 @@ func (r Reason) String() string {
 func (r Reason) Curable() bool {
 	switch r {
 	case NotEnoughMemory, NotEnoughCores, TooManyShares, HeldExclusively, NotEmpty,
-		NoPartitionFits, GroupAlreadyHere, Blocked, OtherUser:
+		NoPartitionFits, GroupAlreadyHere, Blocked, OtherUser, OtherNamespace:
 		return true
 	default:
 		return false

@@ -84,8 +84,9 @@ type Request struct {
 	// Cores is compute in percent of a device. 0 asks for no guarantee and gets
 	// no limit; 100 asks to be the only one computing on the device.
 	Cores Percent
-	// User is as whom the container runs.
-	User User
+	// User is as whom the container runs, and Namespace that of its pod.
+	User      User
+	Namespace string
 }
 
 // Exclusive reports whether the request wants the device's compute for itself.
@@ -94,8 +95,9 @@ func (r *Request) Exclusive() bool { return r.Cores >= 100 }
 // PodRequest is what one pod asks for: only its containers that ask for devices,
 // init containers and sidecars first, each group in the order of the pod's spec.
 type PodRequest struct {
-	Owner    Owner
-	Requests []Request
+	Owner     Owner
+	Namespace string
+	Requests  []Request
 	// Modes the pod accepts, in order of preference; empty accepts every mode
 	// and lets the score decide.
 	Modes    []Mode

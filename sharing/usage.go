@@ -13,6 +13,8 @@ type usage struct {
 	whole, exclusive, foreign bool
 	// users of containers that are no init containers: those have ended, or end soon.
 	users users
+	// namespaces of all pods that have a share, whatever their containers do at the time.
+	namespaces namespaces
 }
 
 // maxCores bounds the compute that one share counts for, so that sums of amounts which
@@ -41,6 +43,9 @@ func usedByOne(held []Held, d *Device) usage {
 	var steady, peak, marks usage
 	for i := range held {
 		one := shareUsage(&held[i].Share, d)
+		if d.OneNamespace {
+			one.namespaces = namespaces{some: true, one: held[i].Namespace}
+		}
 		if held[i].Kind == Init {
 			peak = larger(peak, steady.amounts().plus(one.amounts()))
 		} else {
@@ -87,6 +92,7 @@ func (u usage) plus(v usage) usage {
 	u.exclusive = u.exclusive || v.exclusive
 	u.foreign = u.foreign || v.foreign
 	u.users = u.users.plus(v.users)
+	u.namespaces = u.namespaces.plus(v.namespaces)
 	return u
 }
 

@@ -11,6 +11,10 @@ type User struct {
 // KnownUser is a user that the pod names.
 func KnownUser(id int64) User { return User{ID: id, Known: true} }
 
+// MayBeRoot reports whether a container of the user may run as root: it does, or only its image
+// knows.
+func (u User) MayBeRoot() bool { return !u.Known || u.ID == 0 }
+
 // users are those as whom the containers on a device run at the same time. A device that serves
 // all users does not count them.
 type users struct {

@@ -10,6 +10,7 @@ import (
 // Held is one share with who holds it.
 type Held struct {
 	Owner     Owner
+	Namespace string
 	Group     string
 	Container string
 	Kind      ContainerKind
@@ -83,6 +84,9 @@ func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 // Serves reports whether a container that runs as a user is served beside those on the device.
 func (v *View) Serves(u User) bool { return v.usage.users.admits(u) }
 
+// ServesNamespace reports whether a pod of a namespace is served beside those on the device.
+func (v *View) ServesNamespace(name string) bool { return v.usage.namespaces.admits(name) }
+
 // Partitioned reports whether the device is cut into partitions, which its backend
 // accounts for in the tally.
 func (v *View) Partitioned() bool { return v.partitioner != nil }
@@ -146,7 +150,7 @@ func (v *View) After(kind ContainerKind, s *Share) View {
 func (v *View) Alike(w *View) bool {
 	d, e := v.Device, w.Device
 	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares || d.MaxClients != e.MaxClients || d.OneUser != e.OneUser ||
-		v.usage != w.usage {
+		d.OneNamespace != e.OneNamespace || d.NoRoot != e.NoRoot || v.usage != w.usage {
 		return false
 	}
 	return v.partitioner == nil ||

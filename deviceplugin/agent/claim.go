@@ -83,6 +83,7 @@ func entitlement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Re
 		}
 	}
 	p, edited = node.Held(decided, done, order)
+	p.Namespace = pod.Namespace
 	return p, edited, err
 }
 

@@ -56,6 +56,7 @@ func (k *Keeper) given(pod *corev1.Pod, records []checkpoint.Record) (sharing.Pl
 	if err != nil {
 		return sharing.Placement{}, fmt.Errorf("the scheduler's decision cannot be read: %w", err)
 	}
+	placement.Namespace = pod.Namespace
 	for i := range placement.Containers {
 		for j := range placement.Containers[i].Shares {
 			placement.Containers[i].Shares[j].Mode = ""

@@ -37,9 +37,10 @@ type Modes struct {
 	// MPSControl is NVIDIA's control program.
 	MPSControl, MPSRoot string
 	// MPSKeeper is the socket of the keeper that starts MPS daemons; "" starts them here.
-	MPSKeeper            string
-	MPSUsers, MPSCompute string
-	MPSShm               resource.QuantityValue
+	MPSKeeper  string
+	MPSTenants Tenants
+	MPSCompute string
+	MPSShm     resource.QuantityValue
 }
 
 // DefaultModes are those of an installation in the usual places.
@@ -47,7 +48,7 @@ func DefaultModes() Modes {
 	return Modes{
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
 		Unlimited: "end", Audit: DefaultAudit(),
-		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSUsers: "one", MPSCompute: "percentage",
+		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSTenants: DefaultTenants(), MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md
 	}
 }
@@ -63,7 +64,7 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.MPSRoot, "mps-root", m.MPSRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
 	f.Var(&m.MPSShm, "mps-shm-size",
 		"how much a pod in mode mps can have in /dev/shm that has no limit of memory and no volume there; the pods of a device share what they have")
-	f.StringVar(&m.MPSUsers, "mps-users", m.MPSUsers, "who shares a device in mode mps: one (containers of one user id at a time) or any (all, as clients of root's server)")
+	m.MPSTenants.AddFlags(f)
 	f.StringVar(&m.MPSCompute, "mps-compute", m.MPSCompute,
 		"how vgpu-cores is held in mode mps: percentage (a cap) or partition (reserved multiprocessors, where the control program is of CUDA 13.1 or later)")
 	f.StringVar(&m.MPSKeeper, "mps-keeper-socket", "",
@@ -95,10 +96,7 @@ func (m *Modes) Check() []error {
 	if m.MPSShm.Cmp(resource.MustParse("1Mi")) < 0 {
 		add("--mps-shm-size=%q: want 1Mi or more", m.MPSShm.String())
 	}
-	if m.MPSUsers != "one" && m.MPSUsers != "any" {
-		add("--mps-users=%q: want one or any", m.MPSUsers)
-	}
-	return wrong
+	return append(wrong, m.MPSTenants.Check()...)
 }
 
 // Preparers returns the node halves of the modes that this node serves. root is that
@@ -163,7 +161,7 @@ func (m *Modes) mps(d driver.Driver, root string, died func(mpsnode.Restart)) no
 	}
 	return nodefactory.MPS{
 		Control: program, Hardware: d, Partitions: m.MPSCompute == "partition" && knowsPartitions(program),
-		Shm: sharing.Bytes(m.MPSShm.Value()), Directories: filepath.Clean(m.MPSRoot), MultiUser: m.MPSUsers == "any", Restarted: died,
+		Shm: sharing.Bytes(m.MPSShm.Value()), Directories: filepath.Clean(m.MPSRoot), Tenants: m.MPSTenants.served(), Restarted: died,
 	}
 }
 
@@ -205,7 +203,7 @@ func Abandon(state node.State, preparers []nodeapi.Preparer) {
 
 // Powers is what a node with these preparers can do.
 func (m *Modes) Powers(preparers []nodeapi.Preparer) node.Powers {
-	powers := node.Powers{Switches: true, OneUser: m.MPSUsers == "one"}
+	powers := node.Powers{Switches: true, MPS: m.MPSTenants.published()}
 	for _, x := range preparers {
 		powers.Serves = append(powers.Serves, x.Mode())
 	}

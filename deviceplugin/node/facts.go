@@ -67,12 +67,16 @@ type Powers struct {
 	// Switches says that the agent brings devices into their modes. Without it
 	// devices are taken to be in the mode they are given.
 	Switches bool
-	// OneUser says that an MPS server serves containers of one user at a time.
-	OneUser bool
+	// MPS is which containers share a device in mode mps.
+	MPS Tenants
 	// Switched are the modes that are states of the device, in the order in which
 	// they are left.
 	Switched []sharing.Mode
 }
+
+// Tenants is which containers share a device: those of one user at a time, of one namespace at a
+// time, none that may run as root.
+type Tenants struct{ OneUser, OneNamespace, NoRoot bool }
 
 // Moment is a point in time in nanoseconds, on any clock that never goes back.
 type Moment int64

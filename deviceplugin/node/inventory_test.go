@@ -233,16 +233,19 @@ func TestHowManyClientsADeviceTakesIsPublishedInModeMPS(t *testing.T) {
 	}
 }
 
-func TestADeviceSaysThatItServesOneUserAtATime(t *testing.T) {
-	for mode, powers := range map[sharing.Mode]node.Powers{sharing.MPS: {OneUser: true}, sharing.HAMiCore: {OneUser: true}, sharing.TimeSlicing: {}} {
-		s := at(powers, node.Settings{Offers: byIndex{0: {Mode: mode}}}, node.Scanned{Devices: []node.Facts{{UUID: "GPU-a", Memory: sharing.GiB}}})
-		if got, want := s.Inventory().Devices[0].OneUser, mode == sharing.MPS; got != want {
-			t.Errorf("mode %s: %v, want %v", mode, got, want)
+func TestADeviceInModeMPSSaysWhomItServes(t *testing.T) {
+	facts := node.Scanned{Devices: []node.Facts{{UUID: "GPU-a", Memory: sharing.GiB}}}
+	for _, who := range []node.Tenants{{}, {OneUser: true}, {OneNamespace: true}, {NoRoot: true}, {OneUser: true, OneNamespace: true, NoRoot: true}} {
+		for _, mode := range []sharing.Mode{sharing.MPS, sharing.HAMiCore, sharing.TimeSlicing} {
+			s := at(node.Powers{MPS: who}, node.Settings{Offers: byIndex{0: {Mode: mode}}}, facts)
+			d, want := s.Inventory().Devices[0], who
+			if mode != sharing.MPS {
+				want = node.Tenants{}
+			}
+			if got := (node.Tenants{OneUser: d.OneUser, OneNamespace: d.OneNamespace, NoRoot: d.NoRoot}); got != want {
+				t.Errorf("mode %s: it says %+v, want %+v", mode, got, want)
+			}
 		}
-	}
-	any := at(node.Powers{}, node.Settings{Offers: byIndex{0: {Mode: sharing.MPS}}}, node.Scanned{Devices: []node.Facts{{UUID: "GPU-a", Memory: sharing.GiB}}})
-	if any.Inventory().Devices[0].OneUser {
-		t.Error("a server that all users share is said to serve one at a time")
 	}
 }
 

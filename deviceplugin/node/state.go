@@ -120,7 +120,9 @@ func (s State) View(permitted func(Permissions) bool) sharing.Inventory {
 			continue
 		}
 		published := describe(&d.facts, offer)
-		published.OneUser = s.cfg.Powers.OneUser && offer.Mode == sharing.MPS
+		if who := s.cfg.Powers.MPS; offer.Mode == sharing.MPS {
+			published.OneUser, published.OneNamespace, published.NoRoot = who.OneUser, who.OneNamespace, who.NoRoot
+		}
 		condition := s.condition(d)
 		published.Healthy = permitted(condition.Kind.May())
 		if !published.Healthy {

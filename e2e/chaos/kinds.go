@@ -77,7 +77,7 @@ func order(name string, r *rand.Rand) Order {
 }
 
 // pod begins a pod of the CUDA client.
-func pod(name string) *workload.Pod { return workload.New(name, sandbox.ImageCUDAClient).AsUser(0) }
+func pod(name string) *workload.Pod { return workload.New(name, sandbox.ImageCUDAClient).AsUser(1000) }
 
 // shared is a pod with one share, in a mode or in any.
 func shared(name, mode string, r *rand.Rand) *workload.Pod {

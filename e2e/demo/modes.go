@@ -65,7 +65,7 @@ func (s *story) modes(ctx context.Context) error {
 	}
 	for _, mode := range want[:2] {
 		name := "in-" + string(mode)
-		p := pod(name).App("main", workload.Ask{Number: 1, Memory: 4096, Cores: 20}, "info", "forever").Annotate(wire.UserMode, string(mode))
+		p := pod(name).App("main", workload.Ask{Number: 1, Memory: 4096, Cores: 20}, "info", "forever").Annotate(wire.UserMode, string(mode)).AsUser(1000)
 		if err := s.run(ctx, p); err != nil {
 			return err
 		}

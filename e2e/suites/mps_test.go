@@ -44,6 +44,7 @@ func testMPS(t *testing.T, w *world) {
 	t.Run("daemon_killed", func(t *testing.T) { testMPSDaemon(t, w, d.ID) })
 	t.Run("clients", func(t *testing.T) { testMPSClients(t, w) })
 	t.Run("users", func(t *testing.T) { testMPSUsers(t, w) })
+	t.Run("tenants", func(t *testing.T) { testMPSTenants(t, w) })
 	if err := u.ConfigureNodes(ctx, `{"nodeconfig":[]}`); err != nil {
 		t.Fatal(err)
 	}
@@ -315,4 +316,32 @@ func testMPSUsers(t *testing.T, w *world) {
 	if log, err := u.WaitLog(ctx, "same", "main", "forever"); err != nil || !strings.Contains(log, "result=CUDA_SUCCESS") {
 		t.Errorf("a pod of the same user is not served (%v):\n%s", err, log)
 	}
+}
+
+// testMPSTenants: a pod of another namespace waits for the device, and so does root; both are told
+// why. When the first pod has ended, the other namespace's is served.
+func testMPSTenants(t *testing.T, w *world) {
+	ctx, blue := w.user(t, "mps-blue", time.Minute)
+	_, red := w.user(t, "mps-red", time.Minute)
+	ask := workload.Ask{Number: 1, Memory: 100}
+	if err := blue.Create(ctx, inMPS("first").App("main", ask, "alloc", "10", "forever").Build(),
+		inMPS("root").AsUser(0).App("main", ask, "forever").Build()); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := blue.WaitLog(ctx, "first", "main", "forever"); err != nil || !strings.Contains(log, "result=CUDA_SUCCESS") {
+		t.Fatalf("the first namespace is not served (%v):\n%s", err, log)
+	}
+	if _, err := blue.WaitEvent(ctx, "root", "1 RootUser"); err != nil {
+		t.Error(err)
+	}
+	if err := red.Create(ctx, inMPS("second").App("main", ask, "alloc", "10", "expect", "ok").Build()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := red.WaitEvent(ctx, "second", "1 OtherNamespace"); err != nil {
+		t.Error(err)
+	}
+	if err := blue.Delete(ctx, "first"); err != nil {
+		t.Fatal(err)
+	}
+	succeeds(ctx, t, red, "second")
 }

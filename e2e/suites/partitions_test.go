@@ -83,7 +83,7 @@ func ask(name string, mib int64) *workload.Pod {
 // containers run on for seconds. It names its user, so that others may share a device
 // in mode mps with it.
 func orderly(name string) *workload.Pod {
-	return pod(name).AsUser(0).Edit(func(p *corev1.Pod) {
+	return pod(name).AsUser(1000).Edit(func(p *corev1.Pod) {
 		grace := int64(2)
 		p.Spec.TerminationGracePeriodSeconds = &grace
 	})

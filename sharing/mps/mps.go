@@ -44,6 +44,11 @@ func (backend) Mode() sharing.Mode { return sharing.MPS }
 // A server serves one user at a time, where the administrator does not let all users share one: the
 // processes of another wait in silence. A container whose user only its image knows shares its
 // device with nobody.
+//
+// A fault of one client ends the work of all clients of the device, and they meet in one /dev/shm.
+// So a device serves pods of one namespace at a time, where the administrator does not let all
+// share one.
+// Root could tell the daemon what to do, and is served where the administrator allows that.
 func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	clients := v.Device.MaxClients
 	if clients <= 0 {
@@ -54,6 +59,10 @@ func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing
 		return sharing.Cost{}, sharing.OneDevicePerContainer
 	case v.Sharers() >= clients:
 		return sharing.Cost{}, sharing.TooManyShares
+	case v.Device.NoRoot && req.User.MayBeRoot():
+		return sharing.Cost{}, sharing.RootUser
+	case !v.ServesNamespace(req.Namespace):
+		return sharing.Cost{}, sharing.OtherNamespace
 	case !v.Serves(req.User):
 		return sharing.Cost{}, sharing.OtherUser
 	}

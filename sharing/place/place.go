@@ -156,7 +156,7 @@ func (a *attempt) single(c candidate, placement *sharing.Placement, refusals *sh
 	r := &a.pod.Requests[0]
 	room.share[0] = a.share(int(c.device), int(c.option), nil, r)
 	room.container[0] = sharing.ContainerShares{Container: r.Container, Kind: r.Kind, Shares: room.share[:]}
-	*placement = sharing.Placement{Containers: room.container[:], Group: a.pod.Group}
+	*placement = sharing.Placement{Containers: room.container[:], Group: a.pod.Group, Namespace: a.pod.Namespace}
 	*refusals = sharing.Refusals{}
 }
 
@@ -179,6 +179,6 @@ func (a *attempt) finish(picks []pick, placement *sharing.Placement, refusals *s
 		containers[i] = sharing.ContainerShares{Container: r.Container, Kind: r.Kind, Shares: shares[:r.Count:r.Count]}
 		shares = shares[r.Count:]
 	}
-	*placement = sharing.Placement{Containers: containers, Group: a.pod.Group}
+	*placement = sharing.Placement{Containers: containers, Group: a.pod.Group, Namespace: a.pod.Namespace}
 	*refusals = sharing.Refusals{}
 }

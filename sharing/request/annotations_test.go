@@ -68,7 +68,7 @@ func TestWhatAnnotationsSay(t *testing.T) {
 			if len(mistakes) > 0 {
 				t.Fatal(mistakes)
 			}
-			c.want.Owner, c.want.Requests = "uid-1", []sharing.Request{{Container: "main", Count: 1}}
+			c.want.Owner, c.want.Namespace, c.want.Requests = "uid-1", c.namespace, []sharing.Request{{Container: "main", Count: 1, Namespace: c.namespace}}
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}

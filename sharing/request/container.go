@@ -33,6 +33,7 @@ func (r *reader) container(path string, c *podspec.Container) (sharing.Request, 
 		Memory:    r.memory(path, c),
 		Cores:     r.cores(c),
 		User:      c.User,
+		Namespace: r.namespace,
 	}
 	return req, len(r.mistakes) == before
 }

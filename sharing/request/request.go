@@ -64,11 +64,11 @@ func WithDefaults(d Defaults) Option {
 // asks for nothing gives a request without containers; its annotations are
 // checked all the same, for whoever wrote them expected something of them.
 func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sharing.PodRequest, []Mistake) {
-	r := reader{names: n, factor: max(factor, 1)}
+	r := reader{names: n, namespace: p.Namespace, factor: max(factor, 1)}
 	for _, o := range options {
 		o(&r)
 	}
-	out := sharing.PodRequest{Owner: sharing.Owner(p.UID)}
+	out := sharing.PodRequest{Owner: sharing.Owner(p.UID), Namespace: p.Namespace}
 	apps, inits := 0, 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -95,11 +95,12 @@ func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sha
 
 // reader collects the mistakes of one pod.
 type reader struct {
-	names    podspec.Names
-	factor   int64
-	defaults Defaults
-	policies []string
-	mistakes []Mistake
+	names     podspec.Names
+	namespace string
+	factor    int64
+	defaults  Defaults
+	policies  []string
+	mistakes  []Mistake
 }
 
 func (r *reader) mistake(path, message string) {

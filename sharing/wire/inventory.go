@@ -29,6 +29,8 @@ type deviceText struct {
 	MaxShares *int              `json:"maxShares"`
 	Clients   *int              `json:"maxClients,omitempty"`
 	OneUser   bool              `json:"oneUser,omitempty"`
+	OneSpace  bool              `json:"oneNamespace,omitempty"`
+	NoRoot    bool              `json:"noRoot,omitempty"`
 	Healthy   *bool             `json:"healthy"`
 	Reason    string            `json:"reason,omitempty"`
 	Changing  bool              `json:"changing,omitempty"`
@@ -118,6 +120,7 @@ func deviceOut(d *sharing.Device) deviceText {
 	out := deviceText{
 		UUID: string(d.ID), Index: &d.Index, Model: d.Model, Memory: &memory, Cores: &cores,
 		MaxShares: &d.MaxShares, Healthy: &d.Healthy, Mode: string(d.Mode), NUMA: &numa, PCI: d.PCI, OneUser: d.OneUser,
+		OneSpace: d.OneNamespace, NoRoot: d.NoRoot,
 	}
 	if !d.Healthy {
 		out.Reason, out.Changing = d.Reason, d.Changing
@@ -135,7 +138,7 @@ func deviceOut(d *sharing.Device) deviceText {
 }
 
 func deviceIn(f *finding, path string, in *deviceText) sharing.Device {
-	d := sharing.Device{ID: sharing.DeviceID(in.UUID), Model: in.Model, PCI: in.PCI, NUMA: -1, OneUser: in.OneUser}
+	d := sharing.Device{ID: sharing.DeviceID(in.UUID), Model: in.Model, PCI: in.PCI, NUMA: -1, OneUser: in.OneUser, OneNamespace: in.OneSpace, NoRoot: in.NoRoot}
 	if !validID(in.UUID) {
 		f.failf(path+".uuid", "%s is not a device UUID", shown(in.UUID))
 	}

@@ -3,6 +3,7 @@
 package wire_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -38,6 +39,26 @@ func TestUsersAreWrittenWhereAPodNamesThem(t *testing.T) {
 			`","mode":"mps","memory":1,"cores":0,"user":` + wrong + `}]}]}`
 		if _, err := wire.DecodePlacement(text); err == nil || !strings.Contains(err.Error(), "user") {
 			t.Errorf("user %s is answered with %v", wrong, err)
+		}
+	}
+}
+
+func TestADeviceSaysOnTheWireWhichNamespacesAndUsersItServes(t *testing.T) {
+	for text, set := range map[string]func(*sharing.Device){
+		`"oneNamespace":true`: func(d *sharing.Device) { d.OneNamespace = true },
+		`"noRoot":true`:       func(d *sharing.Device) { d.NoRoot = true },
+	} {
+		inv := node1()
+		if plain, err := wire.EncodeInventory(inv); err != nil || strings.Contains(plain, text) {
+			t.Errorf("a device that says nothing is written as %s (%v)", plain, err)
+		}
+		set(&inv.Devices[0])
+		written, err := wire.EncodeInventory(inv)
+		if err != nil || !strings.Contains(written, text) {
+			t.Errorf("written is %s (%v), want %s", written, err, text)
+		}
+		if got, err := wire.DecodeInventory(written); err != nil || !reflect.DeepEqual(got, inv) {
+			t.Errorf("read is %+v (%v)", got, err)
 		}
 	}
 }

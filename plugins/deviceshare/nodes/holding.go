@@ -52,6 +52,7 @@ func (n *Node) decode(pod *corev1.Pod, annotations map[string]string) (h holding
 	p, found, err := wire.ReadPlacement(annotations, corepod.Refs(pod, names), n.Inventory, n.settings.Factor)
 	switch {
 	case found && err == nil && p.Node == n.Name:
+		p.Namespace = pod.Namespace
 		h.placement = &p
 	case !corepod.Asks(pod, podspec.Names{Number: names.Number}):
 		// The kubelet never gives such a pod a device: it holds nothing, whatever

@@ -63,10 +63,15 @@ type MPS struct {
 	Shm, ShmMost sharing.Bytes
 	// Directories is where daemons and clients meet.
 	Directories string
-	MultiUser   bool
-	Partitions  bool
-	Restarted   func(mpsnode.Restart)
+	// Tenants is who shares a device, and Partitions how compute is held.
+	Tenants    Tenants
+	Partitions bool
+	Restarted  func(mpsnode.Restart)
 }
+
+// Tenants is which containers share a device in mode mps: those of all users, those of all
+// namespaces, those of root; and whether they see their daemon's directory read only.
+type Tenants struct{ MultiUser, MultiNamespace, Root, ReadOnlyPipe bool }
 
 // patience is how long a container waits for a partition whose last pod is just
 // being taken back. With it and the waits for a driver that says "in use", making
@@ -85,11 +90,11 @@ func New(cfg Config) []nodeapi.Preparer {
 			Given: cfg.Given, Note: cfg.Note,
 		}))
 	}
-	if cfg.MPS.Control != nil {
+	if tenants := cfg.MPS.Tenants; cfg.MPS.Control != nil {
 		preparers = append(preparers, mpsnode.New(mpsnode.Config{
 			Files: cfg.Files, Root: filepath.Join(cfg.StateDir, string(sharing.MPS)), Library: filepath.Join(cfg.LibraryDir, "libvgpu.so"),
 			Space: cfg.MPS.Space, Shm: cfg.MPS.Shm, ShmMost: cfg.MPS.ShmMost, Directories: cfg.MPS.Directories, Control: cfg.MPS.Control, Hardware: cfg.MPS.Hardware,
-			MultiUser: cfg.MPS.MultiUser, Partitions: cfg.MPS.Partitions, Restarted: cfg.MPS.Restarted,
+			MultiUser: tenants.MultiUser, MultiNamespace: tenants.MultiNamespace, RootUser: tenants.Root, ReadOnlyPipe: tenants.ReadOnlyPipe, Partitions: cfg.MPS.Partitions, Restarted: cfg.MPS.Restarted,
 		}))
 	}
 	return preparers

@@ -30,6 +30,8 @@ type host struct {
 	latest                     *nodeapitest.Crashing
 	restarts                   chan Restart
 	multiUser, partitions      bool
+	// Root is served unless noRoot.
+	multiNamespace, noRoot, readOnlyPipe bool
 
 	mu       sync.Mutex
 	daemons  map[string]*fakeDaemon // by directory
@@ -88,7 +90,7 @@ func (h *host) at(at int, late bool) *Preparer {
 	p := process{h, h.latest}
 	return New(Config{
 		Files: h.latest, Root: h.root, Directories: h.directories, Library: h.library, Control: p, Hardware: p, Space: p, Shm: 64 * sharing.MiB, ShmMost: 8 * sharing.GiB,
-		MultiUser: h.multiUser, Partitions: h.partitions, Restarted: func(r Restart) { h.restarts <- r },
+		MultiUser: h.multiUser, MultiNamespace: h.multiNamespace, RootUser: !h.noRoot, ReadOnlyPipe: h.readOnlyPipe, Partitions: h.partitions, Restarted: func(r Restart) { h.restarts <- r },
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 	"deviceshare/sharing/nodeapi/limitsnode"
 )
 
-// Config is what a Preparer works with. MultiUser, Partitions and Restarted may be
+// Config is what a Preparer works with. Flags and Restarted may be
 // left out. Paths are absolute and mean the same to the container runtime.
 type Config struct {
 	Files hostnode.Files
@@ -38,6 +38,11 @@ type Config struct {
 	// MultiUser lets clients of all users share a device, as clients of root's
 	// server. Their user ids then no longer separate them from each other there.
 	MultiUser bool
+	// MultiNamespace lets pods of several namespaces share a device, and RootUser lets clients
+	// run as root.
+	MultiNamespace, RootUser bool
+	// ReadOnlyPipe mounts the directory in which clients find their daemon read only.
+	ReadOnlyPipe bool
 	// Partitions reserves multiprocessors for containers, where they are otherwise
 	// held to a percentage. The control program must know static partitions.
 	Partitions bool
@@ -108,7 +113,7 @@ func (p *Preparer) prepare(ctx context.Context, c *nodeapi.Claim) (nodeapi.Injec
 	in := nodeapi.Injection{
 		Devices: []sharing.DeviceID{dev.ID},
 		Env:     environment(d, &c.Devices[0].Share, partition),
-		Mounts:  []nodeapi.Mount{{Host: d.Pipe(), Container: d.Pipe()}, {Host: d.Shm(), Container: "/dev/shm"}},
+		Mounts:  []nodeapi.Mount{{Host: d.Pipe(), Container: d.Pipe(), ReadOnly: p.cfg.ReadOnlyPipe}, {Host: d.Shm(), Container: "/dev/shm"}},
 	}
 	if c.Devices[0].Share.Whole {
 		return in, nil
@@ -123,8 +128,8 @@ func (p *Preparer) prepare(ctx context.Context, c *nodeapi.Claim) (nodeapi.Injec
 	return in, nil
 }
 
-// admit checks that nobody runs on the device as another user, brings the device into
-// the mode, and makes sure that its daemon runs.
+// admit checks that the device serves the container beside those that are there, brings the
+// device into the mode, and makes sure that its daemon runs.
 func (p *Preparer) admit(ctx context.Context, c *nodeapi.Claim) (partition string, died bool, err error) {
 	dev := &c.Devices[0].Device
 	defer p.lock(dev.ID)()
@@ -132,8 +137,8 @@ func (p *Preparer) admit(ctx context.Context, c *nodeapi.Claim) (partition strin
 	if err != nil {
 		return "", false, err
 	}
-	if why, clash := otherUser(claimOf(c), there); clash && !p.cfg.MultiUser {
-		return "", false, fmt.Errorf("device %s: its MPS server serves one user at a time; %s (--mps-users=any lets all users share a server)", dev.ID, why)
+	if err := p.requireTenant(claimOf(c), there); err != nil {
+		return "", false, fmt.Errorf("device %s: %w", dev.ID, err)
 	}
 	if len(there) == 0 {
 		// Left over from a crash.

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing/factory/nodefactory"
+)
+
+func TestTheSchedulerIsToldWhatTheNodeRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Tenants)
+		served nodefactory.Tenants
+		told   node.Tenants
+	}{
+		"by default nobody meets": {func(*Tenants) {}, nodefactory.Tenants{}, node.Tenants{OneUser: true, OneNamespace: true, NoRoot: true}},
+		"all users":               {func(x *Tenants) { x.Users = "any" }, nodefactory.Tenants{MultiUser: true}, node.Tenants{OneNamespace: true, NoRoot: true}},
+		"all namespaces":          {func(x *Tenants) { x.Namespaces = "any" }, nodefactory.Tenants{MultiNamespace: true}, node.Tenants{OneUser: true, NoRoot: true}},
+		"root":                    {func(x *Tenants) { x.Root = "allow" }, nodefactory.Tenants{Root: true}, node.Tenants{OneUser: true, OneNamespace: true}},
+		"a pipe to be read": {func(x *Tenants) { x.Pipe = "ro" }, nodefactory.Tenants{ReadOnlyPipe: true},
+			node.Tenants{OneUser: true, OneNamespace: true, NoRoot: true}},
+	} {
+		m := DefaultModes()
+		c.change(&m.MPSTenants)
+		if wrong := m.MPSTenants.Check(); len(wrong) > 0 {
+			t.Errorf("%s: %v", name, wrong)
+		}
+		if got := m.MPSTenants.served(); got != c.served {
+			t.Errorf("%s: the node serves %+v, want %+v", name, got, c.served)
+		}
+		if got := m.Powers(nil).MPS; got != c.told {
+			t.Errorf("%s: the scheduler is told %+v, want %+v", name, got, c.told)
+		}
+	}
+}
+
+func TestEveryMistakeInWhoMeetsIsNamed(t *testing.T) {
+	wrong := (&Tenants{Users: "all", Namespaces: "", Root: "yes", Pipe: "r"}).Check()
+	if len(wrong) != 4 {
+		t.Fatalf("mistakes %v", wrong)
+	}
+	for i, flag := range []string{"--mps-users=", "--mps-tenants=", "--mps-root-user=", "--mps-pipe="} {
+		if !strings.HasPrefix(wrong[i].Error(), flag) {
+			t.Errorf("%v, want %s", wrong[i], flag)
+		}
+	}
+}
