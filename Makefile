@@ -102,7 +102,7 @@ bench: ## compare fit, refuse and session open with the in-tree code; print how 
 
 # What decides. docs/mutants.md says what comes of it.
 MUTATED ?= sharing sharing/place sharing/policy sharing/request sharing/wire sharing/mig sharing/mps sharing/hamicore sharing/timeslicing \
-           sharing/podspec deviceplugin/node plugins/deviceshare/podstate
+           sharing/podspec sharing/quota deviceplugin/node plugins/deviceshare/podstate
 
 mutate: ## change the deciding packages operator by operator and show what no test notices; MUTATED=DIR for one of them
 	@$(GO) run ./e2e/cmd/mutate $(MUTATED)

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"slices"
+	"strings"
+
+	"deviceshare/sharing"
+)
+
+// Part is what a pod takes of the devices of one model. The model is "" as long as it is not
+// known which one the pod gets.
+type Part struct {
+	Model  string
+	Memory int64 // bytes
+	Cores  int64 // percent of one device, added up over devices
+}
+
+// Amounts is what pods take of devices: one part for each model, in the order of the models.
+type Amounts []Part
+
+// The most that one pod counts for of one model. It keeps sums of amounts from wrapping that
+// others wrote into annotations: there is room for 2^17 such pods.
+const (
+	maxMemory = 1 << 45
+	maxCores  = 1 << 40
+)
+
+// of adds up what a limit is about.
+func (a Amounts) of(l *Limit) int64 {
+	var sum int64
+	for i := range a {
+		if l.appliesTo(a[i].Model) {
+			sum += a[i].amount(l.Resource)
+		}
+	}
+	return sum
+}
+
+// amount returns the part's amount of a resource.
+func (p *Part) amount(r Resource) int64 {
+	if r == Cores {
+		return p.Cores
+	}
+	return p.Memory
+}
+
+// add adds other amounts, sign times, and returns the sum. It changes the amounts that it is
+// called on.
+func (a Amounts) add(b Amounts, sign int64) Amounts {
+	for i := range b {
+		at, found := a.find(b[i].Model)
+		if !found {
+			a = slices.Insert(a, at, Part{Model: b[i].Model})
+		}
+		a[at].Memory += sign * b[i].Memory
+		a[at].Cores += sign * b[i].Cores
+	}
+	return a
+}
+
+// find returns the place of a model.
+func (a Amounts) find(model string) (int, bool) {
+	return slices.BinarySearchFunc(a, model, func(p Part, m string) int { return strings.Compare(p.Model, m) })
+}
+
+// bounded returns the amounts with each part within what a pod can count for.
+func (a Amounts) bounded() Amounts {
+	for i := range a {
+		a[i].Memory = min(max(a[i].Memory, 0), maxMemory)
+		a[i].Cores = min(max(a[i].Cores, 0), maxCores)
+	}
+	return a
+}
+
+// Total adds up what devices have, for the limits that follow from guarantees. Devices that are
+// broken have nothing.
+func Total(inventories ...*sharing.Inventory) Amounts {
+	var sum Amounts
+	for _, inv := range inventories {
+		for i := range inv.Devices {
+			if d := &inv.Devices[i]; d.Healthy {
+				sum = sum.add(Amounts{{Model: d.Model, Memory: int64(d.Memory), Cores: int64(d.Cores)}}.bounded(), 1)
+			}
+		}
+	}
+	return sum
+}
+
+// Held returns what a placement takes: of each device the most at any one time, init containers
+// beside app containers being the larger of the two, and of all devices the sum. A share of all
+// memory of a device counts as all of its compute too, since nobody else can use that.
+func Held(p *sharing.Placement, inv *sharing.Inventory) Amounts {
+	var sum Amounts
+	for id := range devicesOf(p) {
+		one := Part{}
+		d, known := inv.Device(id)
+		if known {
+			one.Model = d.Model
+		}
+		one.Memory = peak(p, id, func(s *sharing.Share) int64 { return int64(s.Memory) })
+		one.Cores = peak(p, id, func(s *sharing.Share) int64 {
+			if known && s.Cores == 0 && s.Memory >= d.Memory {
+				return 100
+			}
+			return int64(s.Cores)
+		})
+		sum = sum.add(Amounts{one}.bounded(), 1)
+	}
+	return sum.bounded()
+}
+
+// devicesOf returns the devices that a placement has shares of.
+func devicesOf(p *sharing.Placement) map[sharing.DeviceID]struct{} {
+	ids := map[sharing.DeviceID]struct{}{}
+	for i := range p.Containers {
+		for j := range p.Containers[i].Shares {
+			ids[p.Containers[i].Shares[j].Device] = struct{}{}
+		}
+	}
+	return ids
+}
+
+// peak returns the most that a pod takes of a device at any one time.
+func peak(p *sharing.Placement, id sharing.DeviceID, amount func(*sharing.Share) int64) int64 {
+	var steady, most int64
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		var one int64
+		for j := range c.Shares {
+			if c.Shares[j].Device == id {
+				one += min(max(amount(&c.Shares[j]), 0), maxMemory)
+			}
+		}
+		if c.Kind == sharing.Init {
+			most = max(most, steady+one)
+		} else {
+			steady += one
+		}
+	}
+	return max(most, steady)
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"slices"
+
+	"deviceshare/sharing"
+)
+
+// Kinds are the devices of a cluster or of a node, those of a kind once: what a request that
+// depends on the device may come to.
+type Kinds []sharing.Device
+
+// KindsOf returns the kinds of the devices in inventories.
+func KindsOf(inventories ...*sharing.Inventory) Kinds {
+	var kinds Kinds
+	for _, inv := range inventories {
+		for i := range inv.Devices {
+			d := &inv.Devices[i]
+			if !slices.ContainsFunc(kinds, func(k sharing.Device) bool { return sameKind(&k, d) }) {
+				kinds = append(kinds, *d)
+			}
+		}
+	}
+	return kinds
+}
+
+// sameKind reports whether every request comes to the same on two devices.
+func sameKind(a, b *sharing.Device) bool {
+	if a.Model != b.Model || a.Memory != b.Memory || a.Mode != b.Mode {
+		return false
+	}
+	return a.Mode != sharing.MIG || a.MIG == b.MIG || a.MIG != nil && b.MIG != nil && sameCuts(a.MIG, b.MIG)
+}
+
+// sameCuts reports whether two devices are cut into partitions of the same amounts.
+func sameCuts(a, b *sharing.Partitioning) bool {
+	profile := func(p, q sharing.Profile) bool { return p.Name == q.Name && p.Memory == q.Memory && p.Size == q.Size }
+	geometry := func(g, h sharing.Geometry) bool { return slices.Equal(g.Entries, h.Entries) }
+	return a.Slices == b.Slices && slices.EqualFunc(a.Profiles, b.Profiles, profile) && slices.EqualFunc(a.Geometries, b.Geometries, geometry)
+}
+
+// maxCount bounds how many devices one container counts for.
+const maxCount = 1 << 12
+
+// Asked returns the least that a pod takes, whichever devices of these kinds it gets: a lower
+// bound of Held for every placement of the pod on them.
+func Asked(pod *sharing.PodRequest, kinds Kinds) Amounts {
+	admitted := admittedBy(pod, kinds)
+	var steady, most Part
+	for i := range pod.Requests {
+		r := &pod.Requests[i]
+		count := int64(min(max(r.Count, 0), maxCount))
+		one := Part{Memory: min(count*leastMemory(r, admitted), maxMemory), Cores: min(count*leastCores(r), maxCores)}
+		if r.Kind == sharing.Init {
+			most.Memory, most.Cores = max(most.Memory, steady.Memory+one.Memory), max(most.Cores, steady.Cores+one.Cores)
+		} else {
+			steady.Memory, steady.Cores = steady.Memory+one.Memory, steady.Cores+one.Cores
+		}
+	}
+	sum := Part{Model: onlyModel(admitted), Memory: max(most.Memory, steady.Memory), Cores: max(most.Cores, steady.Cores)}
+	return Amounts{sum}.bounded()
+}
+
+// admittedBy returns the kinds that the pod's lists of models and modes leave.
+func admittedBy(pod *sharing.PodRequest, kinds Kinds) Kinds {
+	models := sharing.Selector{UseModels: pod.Selector.UseModels, NotModels: pod.Selector.NotModels}
+	var admitted Kinds
+	for i := range kinds {
+		if k := &kinds[i]; models.Accepts(k) && (len(pod.Modes) == 0 || slices.Contains(pod.Modes, k.Mode)) {
+			admitted = append(admitted, *k)
+		}
+	}
+	return admitted
+}
+
+// onlyModel returns the model of all kinds, "" if there are several or none.
+func onlyModel(kinds Kinds) string {
+	if len(kinds) == 0 || slices.ContainsFunc(kinds, func(k sharing.Device) bool { return k.Model != kinds[0].Model }) {
+		return ""
+	}
+	return kinds[0].Model
+}
+
+// leastMemory is the least that one device of a request comes to.
+func leastMemory(r *sharing.Request, kinds Kinds) int64 {
+	if b, ok := r.Memory.Absolute(); ok {
+		return min(int64(b), maxMemory)
+	}
+	least := int64(0)
+	for i := range kinds {
+		if m := int64(memoryOn(r, &kinds[i])); i == 0 || m < least {
+			least = m
+		}
+	}
+	return least
+}
+
+// memoryOn is the least memory that a request for a part of a device, or for all of it, gets on
+// a device. A partition may have less than the same part of the device's memory.
+func memoryOn(r *sharing.Request, d *sharing.Device) sharing.Bytes {
+	if d.Mode != sharing.MIG || d.MIG == nil {
+		return r.Memory.On(d.Memory)
+	}
+	least := d.Memory
+	for i := range d.MIG.Profiles {
+		if p := &d.MIG.Profiles[i]; isEnough(r, p, d.MIG) {
+			least = min(least, leastOf(p, d.MIG))
+		}
+	}
+	return least
+}
+
+// isEnough reports whether partitions of a profile may serve a request for a part of a device, or
+// for all of it.
+func isEnough(r *sharing.Request, p *sharing.Profile, all *sharing.Partitioning) bool {
+	if percent, isPart := r.Memory.Percent(); isPart && !r.Memory.Whole() {
+		return p.Size*100 >= int(percent)*all.Slices
+	}
+	for i := range all.Profiles {
+		if all.Profiles[i].Memory > p.Memory {
+			return false
+		}
+	}
+	return true
+}
+
+// leastOf is the least memory of a partition of a profile: a geometry may give it another amount.
+func leastOf(p *sharing.Profile, all *sharing.Partitioning) sharing.Bytes {
+	least := p.Memory
+	for i := range all.Geometries {
+		for _, e := range all.Geometries[i].Entries {
+			if e.Profile == p.Name {
+				least = min(least, e.Memory)
+			}
+		}
+	}
+	return least
+}
+
+// leastCores is the least compute that one device of a request comes to. All memory of a device
+// is all of its compute.
+func leastCores(r *sharing.Request) int64 {
+	if r.Memory.Whole() && r.Cores == 0 {
+		return 100
+	}
+	return int64(max(r.Cores, 0))
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+
+	"deviceshare/sharing"
+)
+
+// Resource is what of a device a limit is about.
+type Resource uint8
+
+// The resources.
+const (
+	Memory Resource = iota // in bytes
+	Cores                  // in percent of one device
+)
+
+// text writes an amount of the resource for people.
+func (r Resource) text(n int64) string {
+	if r == Cores {
+		return strconv.FormatInt(n, 10) + "%"
+	}
+	return sharing.Bytes(n).String()
+}
+
+// Limit is one amount that a queue was given.
+type Limit struct {
+	// Name is the resource as the queue spells it, with the model if there is one.
+	Name     string
+	Resource Resource
+	// Model holds the words that a model's name must contain one after the other; none for
+	// the devices of all models.
+	Model []string
+	// Amount is in the unit of the resource.
+	Amount int64
+}
+
+// Names are the resources that queues are given limits of, and the unit of memory.
+type Names struct {
+	Memory, Cores string
+	// Factor is how many MiB one unit of the memory resource is.
+	Factor int64
+}
+
+// ReadLimit reads one entry of a queue's list of resources; false if it is about something else.
+// Behind a dot after the resource follows a model: "volcano.sh/vgpu-memory.a100". A negative
+// amount is none.
+func ReadLimit(name string, value int64, names Names) (Limit, bool) {
+	value = max(value, 0)
+	if model, ok := modelIn(name, names.Memory); ok {
+		units := max(names.Factor, 1)
+		return Limit{Name: name, Resource: Memory, Model: model, Amount: int64(sharing.MiBs(min(value, int64(sharing.MaxBytes)/units) * units))}, true
+	}
+	if model, ok := modelIn(name, names.Cores); ok {
+		return Limit{Name: name, Resource: Cores, Model: model, Amount: value}, true
+	}
+	return Limit{}, false
+}
+
+// modelIn returns the words of the model that follows a resource in a name; false if the name is
+// not of that resource.
+func modelIn(name, resource string) ([]string, bool) {
+	if resource == "" {
+		return nil, false
+	}
+	rest, ok := strings.CutPrefix(name, resource)
+	switch {
+	case !ok:
+		return nil, false
+	case rest == "":
+		return nil, true
+	}
+	model, ok := strings.CutPrefix(rest, ".")
+	return words(model), ok
+}
+
+// words splits a model's name into its words, in lower case: letters and digits belong together.
+func words(model string) []string {
+	return strings.FieldsFunc(strings.ToLower(model), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
+// appliesTo reports whether the limit is about devices of a model. The words of the limit must be
+// in the model's name one after the other, so that a10 is not a100.
+func (l *Limit) appliesTo(model string) bool {
+	if len(l.Model) == 0 {
+		return true
+	}
+	return containsWords(words(model), l.Model)
+}
+
+// containsWords reports whether some words are among others, one after the other.
+func containsWords(all, some []string) bool {
+	for i := 0; i+len(some) <= len(all); i++ {
+		found := true
+		for j := range some {
+			found = found && all[i+j] == some[j]
+		}
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+// sameDevices reports whether two limits are about the same resource of the same devices.
+func (l *Limit) sameDevices(m *Limit) bool {
+	if l.Resource != m.Resource || len(l.Model) != len(m.Model) {
+		return false
+	}
+	for i := range l.Model {
+		if l.Model[i] != m.Model[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quota_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/quota"
+)
+
+const gib = int64(sharing.GiB)
+
+func names() quota.Names {
+	return quota.Names{Memory: "volcano.sh/vgpu-memory", Cores: "volcano.sh/vgpu-cores", Factor: 1}
+}
+
+// limits reads lists such as "memory=100 cores=50 memory.a100=80": memory in GiB.
+func limits(t *testing.T, text string) []quota.Limit {
+	t.Helper()
+	var all []quota.Limit
+	for _, field := range strings.Fields(text) {
+		name, amount, _ := strings.Cut(field, "=")
+		var n int64
+		if _, err := fmt.Sscan(amount, &n); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(name, "memory") {
+			n *= 1024
+		}
+		l, ok := quota.ReadLimit("volcano.sh/vgpu-"+name, n, names())
+		if !ok {
+			t.Fatalf("%q is no limit", field)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func amounts(model string, memoryGiB, cores int64) quota.Amounts {
+	return quota.Amounts{{Model: model, Memory: memoryGiB * gib, Cores: cores}}
+}
+
+func TestALimitIsReadFromTheNameOfAResource(t *testing.T) {
+	for name, c := range map[string]struct {
+		key    string
+		value  int64
+		factor int64
+		want   string // resource, model, amount
+		no     bool
+	}{
+		"memory is in MiB":                              {key: "volcano.sh/vgpu-memory", value: 2048, want: fmt.Sprint(quota.Memory, []string(nil), 2*gib)},
+		"memory is in units of the configured size":     {key: "volcano.sh/vgpu-memory", value: 2, factor: 1024, want: fmt.Sprint(quota.Memory, []string(nil), 2*gib)},
+		"a factor that is not configured is one":        {key: "volcano.sh/vgpu-memory", value: 1024, factor: -1, want: fmt.Sprint(quota.Memory, []string(nil), gib)},
+		"cores are in percent":                          {key: "volcano.sh/vgpu-cores", value: 250, want: fmt.Sprint(quota.Cores, []string(nil), 250)},
+		"a model follows a dot":                         {key: "volcano.sh/vgpu-cores.A100-SXM4", value: 7, want: fmt.Sprint(quota.Cores, []string{"a100", "sxm4"}, 7)},
+		"a model of no words is every model":            {key: "volcano.sh/vgpu-cores.--", value: 7, want: fmt.Sprint(quota.Cores, []string{}, 7)},
+		"a negative amount is none":                     {key: "volcano.sh/vgpu-cores", value: -7, want: fmt.Sprint(quota.Cores, []string(nil), 0)},
+		"an amount beyond all numbers is the largest":   {key: "volcano.sh/vgpu-memory", value: 1 << 62, factor: 1024, want: fmt.Sprint(quota.Memory, []string(nil), int64(sharing.MaxBytes))},
+		"the number of devices is counted by Volcano":   {key: "volcano.sh/vgpu-number", no: true},
+		"a percentage of memory has no sum":             {key: "volcano.sh/vgpu-memory-percentage", no: true},
+		"another resource is no limit of this kind":     {key: "cpu", no: true},
+		"a name that only begins the same is not meant": {key: "volcano.sh/vgpu-cores2", no: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := names()
+			if c.factor != 0 {
+				n.Factor = c.factor
+			}
+			l, ok := quota.ReadLimit(c.key, c.value, n)
+			if ok == c.no {
+				t.Fatalf("read: %v", ok)
+			}
+			if got := fmt.Sprint(l.Resource, l.Model, l.Amount); ok && (got != c.want || l.Name != c.key) {
+				t.Errorf("read %s as %s, want %s", l.Name, got, c.want)
+			}
+		})
+	}
+	if _, ok := quota.ReadLimit("anything", 1, quota.Names{}); ok {
+		t.Error("a resource without a name limits everything")
+	}
+}
+
+const a100, a10 = "NVIDIA A100-SXM4-80GB", "NVIDIA A10"
+
+type pod struct {
+	queue string
+	takes quota.Amounts
+}
+
+// queueCase is pods that run in queues, and one that asks for more.
+type queueCase struct {
+	queues map[string]string // "name<parent": capability | guarantee
+	run    []pod
+	asks   pod
+	want   string // "" if it may have it
+}
+
+func TestWhatACapabilityRefuses(t *testing.T) {
+	for name, c := range map[string]queueCase{
+		"a queue without limits": {
+			queues: map[string]string{"q": ""}, asks: pod{"q", amounts(a100, 1<<20, 1<<20)},
+		},
+		"a queue that nobody knows": {asks: pod{"q", amounts(a100, 80, 100)}},
+		"up to the last byte": {
+			queues: map[string]string{"q": "memory=100"}, run: []pod{{"q", amounts(a100, 60, 0)}}, asks: pod{"q", amounts(a100, 40, 500)},
+		},
+		"one more": {
+			queues: map[string]string{"q": "memory=100"}, run: []pod{{"q", amounts(a100, 60, 0)}}, asks: pod{"q", amounts(a100, 41, 0)},
+			want: `queue "q" uses 60GiB of 100GiB volcano.sh/vgpu-memory, this pod needs 41GiB more: 1GiB too much`,
+		},
+		"compute": {
+			queues: map[string]string{"q": "memory=100 cores=150"}, run: []pod{{"q", amounts(a100, 1, 100)}}, asks: pod{"q", amounts(a100, 1, 60)},
+			want: `queue "q" uses 100% of 150% volcano.sh/vgpu-cores, this pod needs 60% more: 10% too much`,
+		},
+		"a pod without compute in a queue that uses too much of it": {
+			queues: map[string]string{"q": "cores=50"}, run: []pod{{"q", amounts(a100, 1, 100)}}, asks: pod{"q", amounts(a100, 1, 0)},
+		},
+		"other queues count for themselves": {
+			queues: map[string]string{"q": "memory=100", "r": ""}, run: []pod{{"r", amounts(a100, 90, 0)}}, asks: pod{"q", amounts(a100, 100, 0)},
+		},
+		"the queue above is full": {
+			queues: map[string]string{"top": "memory=100", "q<top": "memory=80", "r<top": ""},
+			run:    []pod{{"r", amounts(a100, 70, 0)}}, asks: pod{"q", amounts(a100, 40, 0)},
+			want: `queue "top" uses 70GiB of 100GiB volcano.sh/vgpu-memory, this pod needs 40GiB more: 10GiB too much`,
+		},
+		"of two the nearest is named": {
+			queues: map[string]string{"top": "memory=10", "q<top": "memory=20"}, asks: pod{"q", amounts(a100, 30, 0)},
+			want: `queue "q" uses 0 of 20GiB volcano.sh/vgpu-memory, this pod needs 30GiB more: 10GiB too much`,
+		},
+		"the root queue is above a queue that names no parent": {
+			queues: map[string]string{"root": "memory=10", "q": ""}, asks: pod{"q", amounts(a100, 11, 0)},
+			want: `queue "root" uses 0 of 10GiB volcano.sh/vgpu-memory, this pod needs 11GiB more: 1GiB too much`,
+		},
+		"queues that are above each other hang below the root": {
+			queues: map[string]string{"root": "memory=10", "q<r": "", "r<q": "memory=5"}, asks: pod{"q", amounts(a100, 6, 0)},
+			want: `queue "r" uses 0 of 5GiB volcano.sh/vgpu-memory, this pod needs 6GiB more: 1GiB too much`,
+		},
+		"a model": {
+			queues: map[string]string{"q": "memory.a100=80"}, run: []pod{{"q", amounts(a100, 80, 0)}, {"q", amounts(a10, 24, 0)}}, asks: pod{"q", amounts(a100, 1, 0)},
+			want: `queue "q" uses 80GiB of 80GiB volcano.sh/vgpu-memory.a100, this pod needs 1GiB more: 1GiB too much`,
+		},
+		"another model whose name begins the same": {
+			queues: map[string]string{"q": "memory.a10=0"}, asks: pod{"q", amounts(a100, 80, 0)},
+		},
+		"a model that is not known yet": {
+			queues: map[string]string{"q": "memory.a100=0"}, asks: pod{"q", amounts("", 80, 0)},
+		},
+	} {
+		t.Run(name, c.check)
+	}
+}
+
+func TestWhatTheGuaranteesOfOthersRefuse(t *testing.T) {
+	for name, c := range map[string]queueCase{
+		"what is guaranteed to others is left to them": {
+			queues: map[string]string{"q": "", "r": "|memory=700"}, run: []pod{{"q", amounts(a100, 300, 0)}}, asks: pod{"q", amounts(a100, 41, 0)},
+			want: `queue "q" uses 300GiB of 324GiB that the guarantees of other queues leave it volcano.sh/vgpu-memory, this pod needs 41GiB more: 17GiB too much`,
+		},
+		"its own guarantee is left to a queue, whatever others were promised": {
+			queues: map[string]string{"q": "|memory=300", "r": "|memory=2000"}, asks: pod{"q", amounts(a100, 300, 0)},
+		},
+		"a guarantee next to the queue above": {
+			queues: map[string]string{"top": "", "q<top": "", "r": "|memory=1000"}, asks: pod{"q", amounts(a100, 25, 0)},
+			want: `queue "q" uses 0 of 24GiB that the guarantees of other queues leave it volcano.sh/vgpu-memory, this pod needs 25GiB more: 1GiB too much`,
+		},
+		"a guarantee within the capability of the queue above": {
+			queues: map[string]string{"top": "memory=100", "q<top": "", "r<top": "|memory=60"}, asks: pod{"q", amounts(a100, 41, 0)},
+			want: `queue "q" uses 0 of 40GiB that the guarantees of other queues leave it volcano.sh/vgpu-memory, this pod needs 41GiB more: 1GiB too much`,
+		},
+	} {
+		t.Run(name, c.check)
+	}
+}
+
+// check asks a book for what the case asks for.
+func (c queueCase) check(t *testing.T) {
+	var queues []quota.Queue
+	for key, text := range c.queues {
+		name, parent, _ := strings.Cut(key, "<")
+		most, least, _ := strings.Cut(text, "|")
+		queues = append(queues, quota.Queue{Name: name, Parent: parent, Capability: limits(t, most), Guarantee: limits(t, least)})
+	}
+	b := quota.NewBook(quota.NewHierarchy(queues, amounts(a100, 1024, 1600)))
+	for i, p := range c.run {
+		b.Put(sharing.Owner(fmt.Sprint("run", i)), p.queue, p.takes)
+	}
+	short, refused := b.Check(&quota.Ask{Owner: "new", Queue: c.asks.queue, Amounts: c.asks.takes})
+	if got := short.String(); refused != (c.want != "") || refused && got != c.want {
+		t.Errorf("refused: %v: %s\nwant %s", refused, got, c.want)
+	}
+}
+
+func TestPodsThatCountAsGone(t *testing.T) {
+	queues := []quota.Queue{
+		{Name: "top", Capability: limits(t, "memory=100")},
+		{Name: "q", Parent: "top"}, {Name: "r", Parent: "top"}, {Name: "else"},
+	}
+	b := quota.NewBook(quota.NewHierarchy(queues, nil))
+	b.Put("a", "q", amounts("", 30, 0))
+	b.Put("b", "r", amounts("", 60, 0))
+	b.Put("c", "else", amounts("", 60, 0))
+	for name, c := range map[string]struct {
+		ask  quota.Ask
+		fits bool
+	}{
+		"nobody":                        {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 20, 0)}, false},
+		"one of the queue":              {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 40, 0), Gone: []sharing.Owner{"a"}}, true},
+		"the same one twice":            {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 60, 0), Gone: []sharing.Owner{"a", "a"}}, false},
+		"one next to the queue":         {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 70, 0), Gone: []sharing.Owner{"b"}}, true},
+		"one elsewhere":                 {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 20, 0), Gone: []sharing.Owner{"c", "unknown"}}, false},
+		"itself":                        {quota.Ask{Owner: "a", Queue: "q", Amounts: amounts("", 40, 0)}, true},
+		"all of the other queues":       {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 70, 0), Alone: true}, true},
+		"all of the other queues, less": {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 71, 0), Alone: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if short, refused := b.Check(&c.ask); refused == c.fits {
+				t.Errorf("refused: %v: %s", refused, short.String())
+			}
+		})
+	}
+}
+
+func TestWhatAQueueDeservesAndKeeps(t *testing.T) {
+	queues := []quota.Queue{
+		{Name: "q", Deserved: limits(t, "memory=100 cores=200")},
+		{Name: "safe", Deserved: limits(t, "memory=10"), Guarantee: limits(t, "memory=50")},
+		{Name: "free"},
+	}
+	b := quota.NewBook(quota.NewHierarchy(queues, nil))
+	b.Put("a", "q", amounts("", 80, 100))
+	b.Put("b", "q", amounts("", 40, 100))
+	b.Put("s", "safe", amounts("", 40, 0))
+	b.Put("t", "safe", amounts("", 40, 0))
+	b.Put("f", "free", amounts("", 40, 0))
+
+	deserves := func(queue string, memory, cores int64, gone ...sharing.Owner) bool {
+		_, beyond := b.Deserves(&quota.Ask{Owner: "new", Queue: queue, Amounts: amounts("", memory, cores), Gone: gone})
+		return !beyond
+	}
+	for name, c := range map[string]struct{ got, want bool }{
+		"more than is deserved":                       {deserves("q", 1, 0), false},
+		"nothing more":                                {deserves("q", 0, 0), true},
+		"as much as one leaves":                       {deserves("q", 20, 100, "b"), true},
+		"more than one leaves":                        {deserves("q", 21, 0, "b"), false},
+		"what is guaranteed is deserved":              {deserves("safe", 10, 0, "s"), true},
+		"a queue without a number":                    {deserves("free", 1<<20, 1<<20), true},
+		"a queue nobody knows":                        {deserves("nobody", 1, 1), true},
+		"a queue above what it deserves gives":        {b.Keeps("b", nil, false), false},
+		"then it has no more than it deserves":        {b.Keeps("a", []sharing.Owner{"b"}, false), true},
+		"who needs no devices asks for guarantees":    {b.Keeps("a", []sharing.Owner{"b"}, true), false},
+		"a guarantee":                                 {b.Keeps("t", nil, false), true},
+		"a guarantee, of who needs no devices":        {b.Keeps("t", nil, true), true},
+		"a queue without numbers gives":               {b.Keeps("f", nil, false), false},
+		"a pod that nobody knows has nothing to keep": {b.Keeps("nobody", nil, false), false},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v", name, c.got)
+		}
+	}
+}
+
+func TestWhoHasToCount(t *testing.T) {
+	for name, c := range map[string]struct {
+		queue quota.Queue
+		want  bool
+	}{
+		"no limit":     {quota.Queue{Name: "q"}, false},
+		"a capability": {quota.Queue{Name: "q", Capability: limits(t, "memory=1")}, true},
+		"a guarantee":  {quota.Queue{Name: "q", Guarantee: limits(t, "memory=1")}, true},
+		"deserved":     {quota.Queue{Name: "q", Deserved: limits(t, "memory=1")}, true},
+	} {
+		h := quota.NewHierarchy([]quota.Queue{c.queue, {Name: "r", Parent: "q"}}, nil)
+		if got := h.Limited(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if got, want := quota.NewBook(h).Limited("r"), len(c.queue.Capability) > 0; got != want {
+			t.Errorf("%s: a pod of the queue below may be refused: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import "fmt"
+
+// Shortage is a limit that a pod would exceed.
+type Shortage struct {
+	// Queue has the limit: the pod's own, or one above it.
+	Queue string
+	Limit Limit
+	// Reserved says that the limit is what the guarantees of other queues leave, and no
+	// capability.
+	Reserved bool
+	// Used is what the queue takes already, Asked what the pod would add, at the least.
+	Used, Asked int64
+}
+
+// Excess is by how much the limit would be exceeded.
+func (s *Shortage) Excess() int64 { return s.Used + s.Asked - s.Limit.Amount }
+
+// String says it in one sentence, as in a pod's event.
+func (s *Shortage) String() string {
+	text := s.Limit.Resource.text
+	limit := text(s.Limit.Amount)
+	if s.Reserved {
+		limit += " that the guarantees of other queues leave it"
+	}
+	return fmt.Sprintf("queue %q uses %s of %s %s, this pod needs %s more: %s too much",
+		s.Queue, text(s.Used), limit, s.Limit.Name, text(s.Asked), text(s.Excess()))
+}
+
+// AsksAsMuch reports whether other amounts come to the same of what the limit is about.
+func (s *Shortage) AsksAsMuch(a Amounts) bool { return a.of(&s.Limit) == s.Asked }
+
+// Of returns what amounts come to of what the limit is about.
+func (s *Shortage) Of(a Amounts) int64 { return a.of(&s.Limit) }
