@@ -59,6 +59,9 @@ const (
 	// RootUser: the container runs as root, or as a user that only its image knows, and the device
 	// serves no such container.
 	RootUser
+	// UnevenShares: devices fit, but only together with devices that give another amount; the
+	// container asks for an even split.
+	UnevenShares
 	// Reasons is the number of reasons.
 	Reasons
 )
@@ -73,6 +76,7 @@ func (r Reason) String() string {
 		InAnotherMode: "InAnotherMode", OneDevicePerContainer: "OneDevicePerContainer",
 		ChangingMode: "ChangingMode", PartitionsUnknown: "PartitionsUnknown", OtherUser: "OtherUser",
 		OtherNamespace: "OtherNamespace", RootUser: "RootUser",
+		UnevenShares: "UnevenShares",
 	}
 	if r < Reasons {
 		return names[r]
@@ -85,7 +89,7 @@ func (r Reason) String() string {
 func (r Reason) Curable() bool {
 	switch r {
 	case NotEnoughMemory, NotEnoughCores, TooManyShares, HeldExclusively, NotEmpty,
-		NoPartitionFits, GroupAlreadyHere, Blocked, OtherUser, OtherNamespace:
+		NoPartitionFits, GroupAlreadyHere, Blocked, OtherUser, OtherNamespace, UnevenShares:
 		return true
 	default:
 		return false

@@ -84,6 +84,9 @@ type Request struct {
 	// Cores is compute in percent of a device. 0 asks for no guarantee and gets
 	// no limit; 100 asks to be the only one computing on the device.
 	Cores Percent
+	// Even asks that all devices give the same: the container's amounts were a total that is
+	// split evenly. Memory and Cores are the part of each.
+	Even bool
 	// User is as whom the container runs, and Namespace that of its pod.
 	User      User
 	Namespace string

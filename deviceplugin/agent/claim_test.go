@@ -240,3 +240,17 @@ func TestTheUserOfAContainerIsItsOwnThenItsPods(t *testing.T) {
 		}
 	}
 }
+
+// The node checks a placement against the part of each device, as the scheduler read it.
+func TestATotalIsReadAsThePartOfEachDevice(t *testing.T) {
+	limits := corev1.ResourceList{}
+	for name, amount := range map[string]string{wire.ResourceNumber: "3", wire.ResourceMemory: "10000", wire.ResourceCores: "100"} {
+		limits[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}}}
+	pod.Annotations = map[string]string{wire.UserSplit: wire.SplitEven}
+	got := requests(pod, Terms{Names: podspec.DefaultNames(), Factor: 1})
+	if len(got) != 1 || got[0].Memory != sharing.AbsoluteMemory(sharing.MiBs(3333)) || got[0].Cores != 33 {
+		t.Errorf("got %+v, want 3333 MiB and 33%% of each", got)
+	}
+}

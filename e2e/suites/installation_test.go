@@ -26,6 +26,7 @@ func TestInstalledCluster(t *testing.T) {
 	}
 	start(t, sandbox.Options{Installed: true, Kubernetes: os.Getenv(versions.Variable)}).run(t, []suite{
 		{"placement", testPlacement},
+		{"even_split", testEvenSplit},
 		{"isolation", testIsolation},
 		{"shapes", testShapes},
 		{"waiting", testWaiting},

@@ -46,6 +46,12 @@ func TestPodsThatAreRefusedAndWhatTheAnswerSays(t *testing.T) {
 			ours(podOf(container("a", amounts{number: "1", memory: "5", percentage: "10"}))), []string{"give one of them"}},
 		"an unknown policy": {
 			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-policy", "best"), []string{"unknown policy"}},
+		"a split that is not even": {
+			annotated(ours(podOf(container("a", amounts{number: "2", cores: "150"}))), "volcano.sh/vgpu-split", "uneven"),
+			[]string{"metadata.annotations[volcano.sh/vgpu-split]: unknown split"}},
+		"a total that leaves nothing for each": {
+			annotated(ours(podOf(container("a", amounts{number: "4", memory: "3"}))), "volcano.sh/vgpu-split", "even"),
+			[]string{"resources.limits[volcano.sh/vgpu-memory]: 3 cannot be split evenly over 4 devices"}},
 		"a malformed device UUID": {
 			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-use-gpuuuid", "0"), []string{"not a device UUID"}},
 		"a pod that names its node": {

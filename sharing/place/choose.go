@@ -121,9 +121,6 @@ func (a *attempt) share(d, option int, picks []pick, req *sharing.Request) shari
 	return s
 }
 
-// usualModes is for how many modes the counts of devices are kept on the stack.
-const usualModes = 8
-
 // take adds the devices for one request to the picks, or says why there are not
 // enough.
 func (a *attempt) take(i int, picks []pick, refusals *sharing.Refusals) []pick {
@@ -133,8 +130,15 @@ func (a *attempt) take(i int, picks []pick, refusals *sharing.Refusals) []pick {
 		}
 		return picks
 	}
+	if a.pod.Requests[i].Even {
+		all := a.evenly(i, picks, refusals)
+		if !refusals.Refused() {
+			picks = a.takeTogether(i, picks, all)
+		}
+		return picks
+	}
 	var room [maxCandidates]candidate
-	all := a.candidates(i, picks, slices.Grow(room[:0], len(a.views)), false, refusals)
+	all := a.candidates(i, picks, slices.Grow(room[:0], len(a.views)), preferred, refusals)
 	if !refusals.Refused() {
 		picks = a.takeTogether(i, picks, all)
 	}
@@ -143,71 +147,9 @@ func (a *attempt) take(i int, picks []pick, refusals *sharing.Refusals) []pick {
 
 // count says how many devices of one mode would serve the request on its own.
 func (a *attempt) count(i int, refusals *sharing.Refusals) {
-	a.candidates(i, nil, nil, false, refusals)
-}
-
-// takeTogether picks several devices of one mode, of which there are enough.
-func (a *attempt) takeTogether(i int, picks []pick, all []candidate) []pick {
-	wanted := a.pod.Requests[i].Count
-	mode := bestMode(all, wanted, len(a.backends))
-	placed := len(picks)
-	for len(picks) < placed+wanted {
-		next, nearest := -1, 0
-		for k := range all {
-			if all[k].taken || all[k].rank != mode {
-				continue
-			}
-			if next >= 0 && all[k].score != all[next].score {
-				break
-			}
-			if n := a.near(picks[placed:], int(all[k].device)); next < 0 || n > nearest {
-				next, nearest = k, n
-			}
-		}
-		all[next].taken = true
-		picks = a.pick(i, picks, all[next])
+	if a.pod.Requests[i].Even {
+		a.evenly(i, nil, refusals)
+		return
 	}
-	return picks
-}
-
-// bestMode is the rank of the mode whose wanted best devices score highest
-// together, among those that have as many. There are so many modes.
-func bestMode(all []candidate, wanted, modes int) int16 {
-	type devices struct {
-		found int
-		score int64
-	}
-	var room [usualModes]devices
-	of := slices.Grow(room[:0], modes)[:modes]
-	for _, c := range all {
-		if d := &of[c.rank]; d.found < wanted {
-			d.found++
-			d.score += c.score
-		}
-	}
-	best := -1
-	for r := range of {
-		if of[r].found == wanted && (best < 0 || of[r].score > of[best].score) {
-			best = r
-		}
-	}
-	return int16(best)
-}
-
-// near says how close a device is to those picked: two for each one it is linked
-// to by NVLink, one for each on its NUMA node.
-func (a *attempt) near(picks []pick, device int) int {
-	d, n := a.views[device].Device, 0
-	for i := range picks {
-		peer := a.views[picks[i].device].Device
-		if d.NUMA >= 0 && d.NUMA == peer.NUMA {
-			n++
-		}
-		for _, l := range d.Links {
-			if l.Peer == peer.ID && l.Kind == "nvlink" {
-				n += 2
-			}
-		}
-	}
-	return n
+	a.candidates(i, nil, nil, preferred, refusals)
 }

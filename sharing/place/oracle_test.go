@@ -56,6 +56,9 @@ func (o *oracle) assign(c, n, d int, own []occupant, mode sharing.Mode) bool {
 			continue
 		}
 		for _, s := range everyShare(dev, req) {
+			if req.Even && n > 0 && (s.Memory != own[len(own)-1].share.Memory || s.Cores != own[len(own)-1].share.Cores) {
+				continue
+			}
 			next := append(own[:len(own):len(own)], occupant{device: d, container: c, kind: req.Kind, share: s})
 			if o.allowed(d, next) && o.assign(c, n+1, d+1, next, mode) {
 				return true
@@ -94,7 +97,7 @@ func everyShare(d *sharing.Device, req *sharing.Request) []sharing.Share {
 				enough = p.Memory == largest
 			}
 			if enough && p.Compute*100 >= int(req.Cores)*slices {
-				all = append(all, sharing.Share{Device: d.ID, Mode: d.Mode, Memory: p.Memory, Partition: part})
+				all = append(all, sharing.Share{Device: d.ID, Mode: d.Mode, Memory: p.Memory, Cores: sharing.Percent(p.Compute * 100 / slices), Partition: part})
 			}
 		}
 	}

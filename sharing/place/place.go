@@ -13,7 +13,8 @@ import (
 
 // Place finds shares for every container of one pod on the devices of one node.
 //
-// A container gets different devices of one mode. When the pod names modes, all
+// A container gets different devices of one mode, and the same of each if it asks for an
+// even split. When the pod names modes, all
 // its containers are placed in the first mode in which they all fit; otherwise
 // every mode competes and each container takes the devices the policy scores
 // highest. Equal scores are decided by the order of the backends and then by
@@ -30,7 +31,8 @@ import (
 // know them.
 //
 // Refusing a pod that asks for up to eight shares on a node of up to 64 devices
-// allocates nothing, with one exception: when a backend has to be asked about a
+// allocates nothing, with two exceptions. A container of an even split allocates the list of
+// what each device could give. And when a backend has to be asked about a
 // device on which an earlier container of the pod has a share, one view is
 // allocated for all such questions. Modes that divide a device by amounts refuse
 // without being asked, see sharing.View.Lacks, so this happens when a later
@@ -73,6 +75,9 @@ type attempt struct {
 	backend sharing.Backend
 	served  sharing.Mode
 	rank    int16
+
+	// classes are the amounts that devices give to containers that ask for an even split.
+	classes []sharing.Cost
 
 	// work is how much a search may still ask, see maxWork.
 	work int

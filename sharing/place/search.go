@@ -26,8 +26,21 @@ type candidate struct {
 	device int32 // index among the views
 	option int16 // index among the shares this device could give
 	rank   int16 // index of the device's backend
+	class  int16 // of the amount, for an even split, see attempt.class
 	taken  bool
 }
+
+// listing is which of the shares that a device could give are candidates.
+type listing uint8
+
+const (
+	preferred listing = iota // the one its backend prefers
+	amounts                  // the best one of each amount
+	every                    // all
+)
+
+// usualModes is for how many modes the counts of devices are kept on the stack.
+const usualModes = 8
 
 // search looks for a placement after the best choice of each container in turn
 // led nowhere. It tries the choices of every container, best first, and goes back
@@ -50,7 +63,7 @@ func (a *attempt) container(i int, picks []pick, steps *int) bool {
 		return true
 	}
 	var room [maxCandidates]candidate
-	return a.slots(i, picks, a.candidates(i, picks, room[:0], true, nil), a.pod.Requests[i].Count, steps)
+	return a.slots(i, picks, a.candidates(i, picks, room[:0], every, nil), a.pod.Requests[i].Count, steps)
 }
 
 // slots picks left more devices for container i among the candidates, and then
@@ -73,9 +86,12 @@ func (a *attempt) slots(i int, picks []pick, all []candidate, left int, steps *i
 }
 
 // joins reports whether a candidate may be added to what its container has
-// already: another device of the same mode.
+// already: another device of the same mode, and of the same amount for an even split.
 func (a *attempt) joins(mine []pick, c candidate) bool {
 	for i := range mine {
+		if a.pod.Requests[mine[i].request].Even && a.class(mine[i].share.Cost()) != c.class {
+			return false
+		}
 		if mine[i].device == int(c.device) || mine[i].share.Mode != a.views[c.device].Device.Mode {
 			return false
 		}
@@ -110,11 +126,11 @@ func (a *attempt) pick(i int, picks []pick, c candidate) []pick {
 	return more
 }
 
-// candidates lists what request i could get, best first. With options it lists
-// every share a device could give, else only the one its backend prefers. At
+// candidates lists what request i could get, best first, and of each device the
+// shares that are to be listed. At
 // most cap(list) are kept, the best ones. If it is given refusals it says there
 // how many devices of one mode would do and what is against the others.
-func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool, refusals *sharing.Refusals) []candidate {
+func (a *attempt) candidates(i int, picks []pick, list []candidate, listed listing, refusals *sharing.Refusals) []candidate {
 	req := &a.pod.Requests[i]
 	if refusals == nil {
 		var unread sharing.Refusals
@@ -124,7 +140,7 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 	var room [usualModes]int
 	found := slices.Grow(room[:0], len(a.backends))[:len(a.backends)]
 	for d := range a.views {
-		if options {
+		if listed != preferred {
 			if a.work -= a.views[d].Effort() + len(picks)/8; a.work <= 0 {
 				break
 			}
@@ -139,9 +155,12 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 			continue
 		}
 		c := candidate{score: a.policy.Device(v, cost), device: int32(d), rank: a.rank}
-		list = insert(list, c)
-		if options {
-			list = a.others(list, c, v, req)
+		if req.Even {
+			c.class = a.class(cost)
+		}
+		list = add(list, c, listed)
+		if listed != preferred {
+			list = a.others(list, c, v, req, listed)
 		}
 	}
 	fits := 0
@@ -154,7 +173,7 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, options bool
 }
 
 // others adds the shares a device could give instead of candidate c.
-func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sharing.Request) []candidate {
+func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sharing.Request, listed listing) []candidate {
 	chooser, ok := a.backend.(sharing.Chooser)
 	for n := 1; ok && n < maxCandidates && a.work > 0; n++ {
 		a.work -= v.Effort()
@@ -163,7 +182,10 @@ func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sh
 			break
 		}
 		c.score, c.option = a.policy.Device(v, cost), int16(n)
-		list = insert(list, c)
+		if req.Even {
+			c.class = a.class(cost)
+		}
+		list = add(list, c, listed)
 	}
 	return list
 }

@@ -134,6 +134,8 @@ func parseRequest(t *testing.T, line string) sharing.Request {
 			}
 		case "cores":
 			r.Cores = sharing.Percent(number(t, value))
+		case "even":
+			r.Even = true
 		case "all":
 		default:
 			if i+1 == len(words) || words[i+1] != "devices" {

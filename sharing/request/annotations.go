@@ -28,6 +28,9 @@ func (r *reader) annotations(p *podspec.Pod, out *sharing.PodRequest) {
 		}
 	}
 	out.Policy = r.policy(a)
+	if split, ok := a[wire.UserSplit]; ok && split != wire.SplitEven {
+		r.mistake(at(wire.UserSplit), fmt.Sprintf("unknown split %q: want %s", split, wire.SplitEven))
+	}
 	out.Group = r.group(p)
 }
 

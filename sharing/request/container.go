@@ -7,6 +7,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/wire"
 )
 
 // Amounts beyond these are typing errors: no node has as many devices, no device
@@ -26,12 +27,15 @@ func (r *reader) container(path string, c *podspec.Container) (sharing.Request, 
 		r.withoutDevices(path, c, named && number == 0)
 		return sharing.Request{}, false
 	}
+	r.contradiction(path, c)
+	devices := min(number, mostDevices)
 	req := sharing.Request{
 		Container: c.Name,
 		Kind:      c.Kind,
-		Count:     int(min(number, mostDevices)),
-		Memory:    r.memory(path, c),
-		Cores:     r.cores(c),
+		Count:     int(devices),
+		Memory:    r.memory(c, devices),
+		Cores:     r.cores(c, devices),
+		Even:      r.split && devices > 1,
 		User:      c.User,
 		Namespace: r.namespace,
 	}
@@ -40,6 +44,8 @@ func (r *reader) container(path string, c *podspec.Container) (sharing.Request, 
 
 // amounts checks each amount for itself.
 func (r *reader) amounts(path string, c *podspec.Container) {
+	number, _ := c.Amount(r.names.Number)
+	devices := max(1, min(number, mostDevices))
 	for _, name := range r.names.Existing() {
 		amount, ok := c.Amount(name)
 		at := limit(path, name)
@@ -47,9 +53,13 @@ func (r *reader) amounts(path string, c *podspec.Container) {
 		case !ok:
 		case amount < 0:
 			r.mistake(at, fmt.Sprintf("%d is negative", amount))
-		case name == r.names.Number && amount > mostDevices:
-			r.mistake(at, fmt.Sprintf("%d is more devices than any node has", amount))
-		case name == r.names.Memory && amount > int64(mostMemory/sharing.MiB)/r.factor:
+		case name == r.names.Number:
+			if amount > mostDevices {
+				r.mistake(at, fmt.Sprintf("%d is more devices than any node has", amount))
+			}
+		case r.split && devices > 1:
+			r.total(at, name, amount, devices)
+		case name == r.names.Memory && amount > r.mostMemory():
 			r.mistake(at, fmt.Sprintf("%d is more than any device has: the unit is %v", amount, sharing.MiBs(r.factor)))
 		case name == r.names.Percentage && (amount == 0 || amount > 100):
 			r.mistake(at, fmt.Sprintf("%d is outside 1 to 100", amount))
@@ -57,6 +67,45 @@ func (r *reader) amounts(path string, c *podspec.Container) {
 			r.mistake(at, fmt.Sprintf("%d is more than 100: it is percent of one device, and each of the container's devices gives that much", amount))
 		}
 	}
+}
+
+// contradiction complains about two amounts of memory.
+func (r *reader) contradiction(path string, c *podspec.Container) {
+	amount, _ := c.Amount(r.names.Memory)
+	if _, relative := c.Amount(r.names.Percentage); relative && amount > 0 {
+		r.mistake(limit(path, r.names.Percentage), fmt.Sprintf("given together with %s: give one of them", r.names.Memory))
+	}
+}
+
+// mostMemory is the most memory one device may be asked for, in units of the factor.
+func (r *reader) mostMemory() int64 { return int64(mostMemory/sharing.MiB) / r.factor }
+
+// total checks an amount that is split over several devices.
+func (r *reader) total(at, name string, amount, devices int64) {
+	most, unit := 100*devices, "1 percent"
+	given := amount
+	if name == r.names.Memory {
+		most, unit = r.mostMemory()*devices, "1MiB"
+		given = min(amount, most) * r.factor
+	}
+	switch zero := given == 0; {
+	case zero && name != r.names.Percentage:
+	case amount > most:
+		r.mistake(at, fmt.Sprintf("%d is more than %d devices have, over which %s splits it: want at most %d", amount, devices, wire.UserSplit, most))
+	case given < devices:
+		r.mistake(at, fmt.Sprintf("%d cannot be split evenly over %d devices: that is less than %s of each", amount, devices, unit))
+	}
+}
+
+// part is what each of several devices gives of an amount that is a total. All give the same,
+// and never more than the total: the remainder, fewer units than there are devices, is given
+// by none. Units are MiB of memory and percent of compute. Without the annotation an amount is
+// that of each device already.
+func (r *reader) part(amount, devices int64) int64 {
+	if r.split {
+		return amount / max(devices, 1)
+	}
+	return amount
 }
 
 // withoutDevices complains about amounts of no device. The kubelet calls the
@@ -81,29 +130,27 @@ func (r *reader) withoutDevices(path string, c *podspec.Container, zero bool) {
 }
 
 // memory reads how much memory of each device. An explicit amount of 0 asks for
-// the whole memory, as it always did.
-func (r *reader) memory(path string, c *podspec.Container) sharing.Memory {
+// the whole memory, as it always did. A default is that of one device, and is not split.
+func (r *reader) memory(c *podspec.Container, devices int64) sharing.Memory {
 	amount, said := c.Amount(r.names.Memory)
 	percent, relative := c.Amount(r.names.Percentage)
-	if relative && amount > 0 {
-		r.mistake(limit(path, r.names.Percentage), fmt.Sprintf("given together with %s: give one of them", r.names.Memory))
-		return sharing.WholeMemory()
-	}
-	if !said && !relative {
-		amount = r.defaults.Memory
-	}
+	most := r.mostMemory()
 	switch {
 	case relative:
-		return sharing.PercentMemory(sharing.Percent(min(max(percent, 0), 100)))
-	case amount > 0 && amount <= int64(mostMemory/sharing.MiB)/r.factor:
-		return sharing.AbsoluteMemory(sharing.MiBs(amount * r.factor))
+		return sharing.PercentMemory(sharing.Percent(min(max(r.part(percent, devices), 0), 100)))
+	case !said:
+		if amount = r.defaults.Memory; amount > 0 && amount <= most {
+			return sharing.AbsoluteMemory(sharing.MiBs(amount * r.factor))
+		}
+	case amount > 0 && amount/max(devices, 1) <= most:
+		return sharing.AbsoluteMemory(sharing.MiBs(r.part(amount*r.factor, devices)))
 	}
 	return sharing.WholeMemory()
 }
 
-func (r *reader) cores(c *podspec.Container) sharing.Percent {
+func (r *reader) cores(c *podspec.Container, devices int64) sharing.Percent {
 	if amount, ok := c.Amount(r.names.Cores); ok {
-		return sharing.Percent(min(max(amount, 0), 100))
+		return sharing.Percent(min(max(r.part(amount, devices), 0), 100))
 	}
 	return r.defaults.Cores
 }

@@ -3,7 +3,8 @@
 // Package request reads what a pod asks for. Its input is the neutral pod of package
 // podspec, so that the scheduler and the webhook judge by the same rules.
 //
-// The rules: the amounts are per container; memory and cores are per device;
+// The rules: the amounts are per container; memory and cores are per device, or
+// totals of the container's devices with the annotation wire.UserSplit, see part;
 // without memory and percentage a device's whole memory is asked; cores of 100
 // ask for a device's compute alone; a percentage is resolved on the device that
 // is chosen. A reader of people's input, it reports every mistake at once, with
@@ -18,6 +19,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/wire"
 )
 
 // Defaults is what a container that asks for devices gets where it does not say.
@@ -68,6 +70,7 @@ func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sha
 	for _, o := range options {
 		o(&r)
 	}
+	_, r.split = p.Annotations[wire.UserSplit]
 	out := sharing.PodRequest{Owner: sharing.Owner(p.UID), Namespace: p.Namespace}
 	apps, inits := 0, 0
 	for i := range p.Containers {
@@ -100,7 +103,9 @@ type reader struct {
 	factor    int64
 	defaults  Defaults
 	policies  []string
-	mistakes  []Mistake
+	// split says that amounts are totals of a container's devices, see part.
+	split    bool
+	mistakes []Mistake
 }
 
 func (r *reader) mistake(path, message string) {

@@ -95,7 +95,13 @@ const (
 	UserGroupPolicy = "volcano.sh/vgpu-podgroup-policy"
 	// UserPolicy names the placement policy of the pod.
 	UserPolicy = "volcano.sh/vgpu-policy"
+	// UserSplit is SplitEven: the amounts of a container are totals of its devices. The device
+	// plugin reads it too.
+	UserSplit = "volcano.sh/vgpu-split"
 )
+
+// SplitEven is the only value of UserSplit.
+const SplitEven = "even"
 
 // GroupSpread is the only value of UserGroupPolicy.
 const GroupSpread = "spread"
