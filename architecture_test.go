@@ -179,6 +179,14 @@ func adapterRules() []rule {
 			Example: [2]string{"deviceshare/plugins/deviceshare/podstate", "k8s.io/api/core/v1"},
 		},
 		{
+			Name: "when a pod is told why it waits is pure",
+			Why:  "it must be repeatable from the texts and times alone",
+			Breaks: func(from, to string) bool {
+				return under("plugins/deviceshare/waiting")(from) && (effects(to) || !standard(to))
+			},
+			Example: [2]string{"deviceshare/plugins/deviceshare/waiting", "time"},
+		},
+		{
 			Name: "the scheduler never links NVML", Transitive: true,
 			Why:     "it runs on nodes without a driver",
 			Breaks:  func(from, to string) bool { return scheduler(from) && external("github.com/NVIDIA/")(to) },

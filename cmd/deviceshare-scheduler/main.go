@@ -116,6 +116,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	// node that offers it.
 	deviceshare.IgnoreSums(wire.ResourcePercentage)
 	deviceshare.Register(store.Build)
+	store.ExplainAfterActions()
 	deviceshare.RegisterBinder(store.Binder())
 	prometheus.MustRegister(store)
 	if err := serve(volcano, ours, store, endpoint.NewAccess(cluster)); err != nil {

@@ -26,6 +26,8 @@ type ask struct {
 	// shape is equal for pods that every node answers alike; "" for one whose
 	// answer depends on which pod it is.
 	shape string
+	// looks is what lookShape returns, once it was called.
+	looks string
 	// repeated is set when a pod of this shape was asked about before. Answers are
 	// remembered for those only. The session goroutine sets it before workers ask.
 	repeated bool

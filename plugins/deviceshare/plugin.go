@@ -48,6 +48,12 @@ type Plugin struct {
 	awaited map[string]string
 	// off is why no pod with devices is placed in this session, nil if they are.
 	off error
+
+	// The fields below say why pods wait. witness notes who holds jobs back, actions is how many
+	// actions have ended, explained whether pods were told.
+	witness   *witness
+	actions   int
+	explained bool
 }
 
 // Name is the name the scheduler's configuration uses.
@@ -60,6 +66,9 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 
 	if p.prepare(ssn) {
 		p.register(ssn)
+		p.witness = &witness{}
+		p.witness.standBy(ssn)
+		p.store.current = p
 	}
 }
 
@@ -96,7 +105,9 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 
 // OnSessionClose drops what the session reserved. Decisions that were committed
 // have been assumed by then.
-func (p *Plugin) OnSessionClose(*framework.Session) {
+func (p *Plugin) OnSessionClose(ssn *framework.Session) {
+	p.explain(ssn) // where an action that is not Volcano's came last
+	p.store.current = nil
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}

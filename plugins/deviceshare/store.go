@@ -17,6 +17,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
@@ -63,7 +64,18 @@ type Store struct {
 	largest   sharing.Bytes
 	asks      map[api.TaskID]*ask
 	arguments lastArguments
+	// current is the plugin of the session that is open, nil if none is or it takes no part.
+	current *Plugin
+	// told is what waiting pods were told, looks what devices said to them, quota who knows of
+	// queues that have used up their amounts.
+	told  *waiting.Memory
+	looks looks
+	quota shortages
 }
+
+// toldLimits bound what is remembered of waiting pods, and how many of their conditions a session
+// rewrites for new numbers.
+func toldLimits() waiting.Limits { return waiting.Limits{Pods: 100_000, Repeats: 100} }
 
 // Options are what a store works with. Backends and Report are required.
 type Options struct {
@@ -84,6 +96,7 @@ func NewStore(o Options) *Store {
 	s := &Store{
 		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, now: o.Now,
 		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
+		told: waiting.NewMemory(toldLimits()), quota: noQuota{},
 	}
 	if s.now == nil {
 		s.now = time.Now

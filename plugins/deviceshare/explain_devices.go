@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	v1helper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"volcano.sh/volcano/pkg/scheduler/api"
+)
+
+// What the devices say to a pod for which Volcano looked at no device. It is the predicate's
+// answer, and nothing is remembered by it.
+
+const (
+	// lookLimit is how many nodes a session asks at most for such pods.
+	lookLimit = 5000
+	// lookAge is after how many seconds the nodes are asked again for pods of one shape.
+	lookAge = 3
+	// answersShown is how many different answers of nodes are shown, those of most nodes first.
+	answersShown = 5
+)
+
+// looks remembers what the devices said, by the shape of what is asked for. The session
+// goroutine owns it.
+type looks struct {
+	said map[string]*look
+	now  int64
+	left int
+}
+
+// look is what the devices said, and when.
+type look struct {
+	text  string
+	at    int64
+	asked bool
+}
+
+// begin begins a session at a time in seconds.
+func (l *looks) begin(now int64) {
+	if l.said == nil {
+		l.said = map[string]*look{}
+	}
+	l.now, l.left = now, lookLimit
+}
+
+// end forgets what nobody has asked for in this session.
+func (l *looks) end() {
+	maps.DeleteFunc(l.said, func(_ string, known *look) bool {
+		unasked := !known.asked
+		known.asked = false
+		return unasked
+	})
+}
+
+// devices counts what the nodes and their devices say to a task, "" if that is not known.
+func (e *explanation) devices(t *api.TaskInfo, a *ask) string {
+	if a.uncertain {
+		return ""
+	}
+	shape, l := a.lookShape(), &e.store.looks
+	known := l.said[shape]
+	if (known == nil || l.now-known.at >= lookAge) && l.left >= len(e.nodes) {
+		l.left -= len(e.nodes)
+		known = &look{text: e.askDevices(t, a), at: l.now}
+		l.said[shape] = known
+	}
+	if known == nil {
+		return ""
+	}
+	known.asked = true
+	return known.text
+}
+
+// askDevices asks the predicate about every node.
+func (e *explanation) askDevices(t *api.TaskInfo, a *ask) string {
+	if len(e.nodes) == 0 {
+		return ""
+	}
+	counts := map[string]int{}
+	for name, n := range e.nodes {
+		info := e.infos[name]
+		if info == nil {
+			continue
+		}
+		if closed := keptOff(t.Pod, info.Node); closed != "" {
+			counts[closed]++
+		} else if err := e.requireServing(a, n); err != nil {
+			counts[err.Error()]++
+		} else if refused := e.judge(a, n, t, info); refused.Refused() {
+			counts[a.refusalText(&refused)]++
+		} else {
+			counts["node(s) have room now"]++
+		}
+	}
+	texts := slices.SortedFunc(maps.Keys(counts), func(x, y string) int {
+		return cmp.Or(cmp.Compare(counts[y], counts[x]), cmp.Compare(x, y))
+	})
+	more := 0
+	for i, text := range texts {
+		if i >= answersShown {
+			more += counts[text]
+			continue
+		}
+		texts[i] = fmt.Sprintf("%d %s", counts[text], text)
+	}
+	said := "Devices: " + strings.Join(texts[:min(len(texts), answersShown)], ", ")
+	if more > 0 {
+		said += fmt.Sprintf(", %d other node(s)", more)
+	}
+	return said
+}
+
+// lookShape is equal for pods to which every node gives the same answer. The session goroutine
+// calls it.
+func (a *ask) lookShape() string {
+	if a.looks != "" {
+		return a.looks
+	}
+	spec := &a.pod.Spec
+	if a.shape == "" || spec.Affinity != nil {
+		a.looks = string(a.pod.UID)
+		return a.looks
+	}
+	tolerated := make([]string, 0, len(spec.Tolerations))
+	for i := range spec.Tolerations {
+		t := &spec.Tolerations[i]
+		tolerated = append(tolerated, fmt.Sprintf("%q %q %q %q", t.Key, t.Operator, t.Value, t.Effect))
+	}
+	a.looks = fmt.Sprintf("%s %q %q", a.shape, spec.NodeSelector, tolerated)
+	return a.looks
+}
+
+// keptOff is what keeps a pod off a node beside its devices and sums, in the words of the
+// predicates that do so; "" if nothing known does. There are more such predicates.
+func keptOff(pod *corev1.Pod, node *corev1.Node) string {
+	if node == nil {
+		return "node(s) are not known yet"
+	}
+	unschedulable := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	if node.Spec.Unschedulable && !v1helper.TolerationsTolerateTaint(pod.Spec.Tolerations, &unschedulable) {
+		return "node(s) were unschedulable"
+	}
+	if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !match {
+		return "node(s) didn't match Pod's node affinity/selector"
+	}
+	hard := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	if taint, untolerated := v1helper.FindMatchingUntoleratedTaint(node.Spec.Taints, pod.Spec.Tolerations, hard); untolerated {
+		return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)
+	}
+	return ""
+}

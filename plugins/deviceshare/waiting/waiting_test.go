@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package waiting
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"testing"
+)
+
+func TestTextsDifferInNumbersOrInWords(t *testing.T) {
+	cases := map[string]struct {
+		old, text string
+		want      Change
+	}{
+		"the same":                          {"3 of 8", "3 of 8", Nothing},
+		"another number":                    {"3 of 8", "4 of 8", Numbers},
+		"a longer number":                   {"3 of 8 devices", "12 of 128 devices", Numbers},
+		"another word":                      {"3 NotEnoughMemory", "3 Unhealthy", Reason},
+		"one more reason":                   {"3 Unhealthy", "3 Unhealthy, 1 WrongMode", Reason},
+		"a number where none was":           {"node", "node 3", Reason},
+		"a number less":                     {"3 and 4", "3 and", Reason},
+		"nothing was told":                  {"", "3", Reason},
+		"a number at the end":               {"a 1", "a 2", Numbers},
+		"a number at the begin":             {"1 a", "2 a", Numbers},
+		"a number sign instead of a number": {"a # b", "a 3 b", Reason},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Difference(c.old, c.text); got != c.want {
+				t.Errorf("Difference(%q, %q) = %v, want %v", c.old, c.text, got, c.want)
+			}
+			if c.old != "" {
+				if got := Difference(c.text, c.old); got != c.want {
+					t.Errorf("the other way round: %v, want %v", got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// The oracle compares texts in which every number was replaced.
+func FuzzDifference(f *testing.F) {
+	f.Add("0/8 devices", "1/8 devices")
+	f.Add("a # b", "a 1 b")
+	numbers := regexp.MustCompile(`[0-9]+`)
+	f.Fuzz(func(t *testing.T, old, text string) {
+		want := Reason
+		switch {
+		case old == text:
+			want = Nothing
+		case numbers.ReplaceAllString(old, "\x00") == numbers.ReplaceAllString(text, "\x00") && old != "" && text != "":
+			want = Numbers
+		}
+		if got := Difference(old, text); got != want {
+			t.Errorf("Difference(%q, %q) = %v, want %v", old, text, got, want)
+		}
+	})
+}
+
+func TestAPodIsToldByTheStory(t *testing.T) {
+	type step struct {
+		at   int64
+		text string
+		want string
+	}
+	for name, steps := range map[string][]step{
+		"the first reason is told":                               {{0, "full", "full"}},
+		"another reason is told at once":                         {{10, "full", "full"}, {10, "queue", "queue"}, {10, "full", "full"}},
+		"new numbers wait for their spacing":                     {{10, "1 full", "1 full"}, {11, "2 full", "1 full"}, {12, "3 full", "3 full"}},
+		"a pod without a reason keeps what it was told":          {{10, "full", "full"}, {20, "", "full"}},
+		"a clock that is set back tells no numbers, but words":   {{100, "1 full", "1 full"}, {5, "2 full", "1 full"}, {6, "queue", "queue"}},
+		"a clock that leaps ahead tells numbers":                 {{1, "1 full", "1 full"}, {1 << 40, "2 full", "2 full"}},
+		"the number of a node is a number: it waits its spacing": {{10, "node n1", "node n1"}, {10, "node n2", "node n1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := NewMemory(Limits{Pods: 1, Repeats: 1})
+			for i, s := range steps {
+				m.Begin(s.at)
+				if got := m.Tell("p", s.text); got != s.want {
+					t.Fatalf("step %d: told %q, want %q", i, got, s.want)
+				}
+				m.End()
+			}
+		})
+	}
+}
+
+func TestNumbersThatNeverRestAreToldAsOftenAsEventsAreKept(t *testing.T) {
+	var told Told
+	news := 0
+	for now := range int64(3600) {
+		next, is := told.Next(fmt.Sprintf("%d used", now), now)
+		if is {
+			news++
+		}
+		told = next
+	}
+	if want := Allowance - Reserve + 3600/Refill; news < want-1 || news > want {
+		t.Errorf("%d texts in an hour, want about %d", news, want)
+	}
+	if _, is := told.Next("the queue is closed", 3600); !is {
+		t.Error("another reason was not told")
+	}
+}
+
+// Client-go drops the events of an object by a token bucket: 25 at once, one more every 300 s.
+func TestWhatIsToldWithoutNewWordsIsNeverDroppedByTheFilterOfEvents(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var told Told
+		tokens, last := 25.0, int64(0)
+		for now := int64(0); now < 20000; now += r.Int64N(30) {
+			next, news := told.Next(fmt.Sprintf("%d used", r.IntN(1000)), now)
+			if news {
+				tokens = min(25, tokens+float64(now-last)/300)
+				last = now
+				if tokens < 1 {
+					t.Fatalf("seed %d, second %d: the event would be dropped", seed, now)
+				}
+				tokens--
+			}
+			told = next
+		}
+	}
+}
+
+func TestARoundTellsNewNumbersToAFewAndNewWordsToAll(t *testing.T) {
+	m := NewMemory(Limits{Pods: 100, Repeats: 10})
+	tell := func(now int64, text string) (news int) {
+		m.Begin(now)
+		for i := range 100 {
+			if m.Tell(Pod(fmt.Sprint(i)), text) == text {
+				news++
+			}
+		}
+		m.End()
+		return news
+	}
+	if got := tell(0, "1 full"); got != 100 {
+		t.Errorf("the first text reached %d of 100", got)
+	}
+	if got := tell(10, "2 full"); got != 10 {
+		t.Errorf("new numbers reached %d pods, want 10", got)
+	}
+	if got := tell(10, "2 full"); got != 20 {
+		t.Errorf("the next round has reached %d pods, want 20", got)
+	}
+	if got := tell(10, "the queue is closed"); got != 100 {
+		t.Errorf("new words reached %d of 100", got)
+	}
+}
+
+func TestAMemoryForgetsWhoWaitsNoMoreAndIsBounded(t *testing.T) {
+	m := NewMemory(Limits{Pods: 3, Repeats: 1})
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		m.Begin(int64(seed))
+		mentioned := map[Pod]bool{}
+		for range r.IntN(6) {
+			pod := Pod(fmt.Sprint(r.IntN(6)))
+			mentioned[pod] = true
+			if got := m.Tell(pod, "words"); got != "words" {
+				t.Fatalf("told %q", got)
+			}
+		}
+		m.End()
+		if m.Len() > 3 || m.Len() > len(mentioned) {
+			t.Fatalf("round %d: %d pods are remembered, %d waited", seed, m.Len(), len(mentioned))
+		}
+	}
+}
+
+func TestAPodThatWaitsAgainBeginsAnew(t *testing.T) {
+	m := NewMemory(Limits{Pods: 9, Repeats: 9})
+	m.Begin(0)
+	m.Tell("p", "1 full")
+	m.End()
+	m.Begin(1)
+	m.End()
+	m.Begin(1)
+	if got := m.Tell("p", "2 full"); got != "2 full" {
+		t.Errorf("told %q", got)
+	}
+}
+
+func BenchmarkRoundOf5000PodsWithNothingNew(b *testing.B) {
+	m := NewMemory(Limits{Pods: 10000, Repeats: 100})
+	pods := make([]Pod, 5000)
+	for i := range pods {
+		pods[i] = Pod(fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
+	}
+	for i := range b.N {
+		m.Begin(int64(i))
+		for _, p := range pods {
+			m.Tell(p, "0/8 devices fit")
+		}
+		m.End()
+	}
+}
