@@ -30,6 +30,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"isolation", testIsolation},
 		{"shapes", testShapes},
 		{"waiting", testWaiting},
+		{"reasons", testReasons},
 		{"webhook", testWebhook},
 		{"unfit_pods", testUnfit},
 		{"identity", testIdentity},
