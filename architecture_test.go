@@ -38,7 +38,7 @@ type rule struct {
 // rules is the architecture as data: docs/architecture.md draws it. The backends are
 // the folders that the two lists import.
 func rules(backends []string) []rule {
-	return slices.Concat(domainRules(), backendRules(backends), adapterRules())
+	return slices.Concat(domainRules(), backendRules(backends), schedulerRules(), adapterRules())
 }
 
 func domainRules() []rule {
@@ -145,7 +145,7 @@ func backendRules(backends []string) []rule {
 	}
 }
 
-func adapterRules() []rule {
+func schedulerRules() []rule {
 	scheduler := under("plugins", "cmd/deviceshare-scheduler", "cmd/deviceshare-webhook")
 	return []rule{
 		{
@@ -192,6 +192,11 @@ func adapterRules() []rule {
 			Breaks:  func(from, to string) bool { return scheduler(from) && external("github.com/NVIDIA/")(to) },
 			Example: [2]string{"deviceshare/cmd/deviceshare-scheduler", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 		},
+	}
+}
+
+func adapterRules() []rule {
+	return []rule{
 		{
 			Name: "the hook knows no part of the product but what it decides by", Transitive: true,
 			Why: "it is root on the host, reads files of strangers, and every container waits for it",

@@ -104,8 +104,8 @@ func refuse(r RefusalReason, format string, args ...any) *Refusal {
 // which a container was prepared, holds everything it was given, in the modes and
 // places it was given, and starts its containers whatever the administrator has
 // edited since. running are the pods that have shares of this node's devices; for a pod
-// that has begun neither they nor a.Requests and a.Isolation are looked at. Exactly one of the results
-// is set.
+// that has begun neither they nor a.Requests and a.Isolation are looked at. Exactly one of the
+// results is set.
 func Admit(s State, a Ask, begun bool, running []Running) (Claim, *Refusal) {
 	claim, no := ClaimOf(s, a)
 	if no != nil {

@@ -18,11 +18,12 @@ import (
 	"deviceshare/e2e/workload"
 )
 
-// testUnfit creates pods with devices whose containers could not use them: in virtual machines, or with
-// users of their own. The policy refuses them with the field's name. Where it is away the node does.
+// testUnfit creates pods with devices whose containers could not use them: in virtual machines, or
+// with users of their own. The policy refuses them with the field's name. Where it is away the node
+// does.
 func testUnfit(t *testing.T, w *world) {
 	ctx, u := w.user(t, "unfit", 2*time.Minute)
-	// The handler is the node's own runtime, so that nothing but our rules keeps its pods from running.
+	// The handler is the node's own runtime: nothing but our rules keeps its pods from running.
 	w.runtimeClass(ctx, t, "machines")
 	w.runtimeClass(ctx, t, "nvidia")
 	in := func(name, class string, ask workload.Ask) *corev1.Pod {
@@ -73,8 +74,8 @@ func (w *world) runtimeClass(ctx context.Context, t *testing.T, name string) {
 	})
 }
 
-// withoutPolicy creates a pod while the policy about requests refuses nothing. The API server needs a
-// moment to see a change of it.
+// withoutPolicy creates a pod while the policy about requests refuses nothing. The API server needs
+// a moment to see a change of it.
 func (w *world) withoutPolicy(ctx context.Context, t *testing.T, u *user.User, p *corev1.Pod) {
 	t.Helper()
 	bindings := w.cluster.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
