@@ -42,7 +42,7 @@ func (w *world) imagesAsTheyAre(t *testing.T) {
 			commandOf("sh", "-c", "ls -l "+setuid+" | grep -q rws || exit 9; exec env -i "+setuid+" "+strings.Join(held, " "))),
 		// Root in its image, which it may write.
 		pod("takes-away").App("main", ask, held...).Edit(
-			commandOf("sh", "-c", "rm -f /etc/ld.so.preload && exit 9; : > /etc/ld.so.preload && exit 9; exec cudaclient "+strings.Join(held, " "))),
+			commandOf("sh", "-c", "rm -f /etc/ld.so.preload && exit 9; true > /etc/ld.so.preload && exit 9; exec cudaclient "+strings.Join(held, " "))),
 	}
 	bare := workload.New("bare", sandbox.ImageBare).App("main", ask, append(held, "forever")...)
 	hostile := workload.New("hostile", sandbox.ImageHostile).App("main", ask).Edit(commandOf())
