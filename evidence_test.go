@@ -150,6 +150,9 @@ func TestNoRowOfTheTablesGivesEverythingAndEachIsShownByATest(t *testing.T) {
 					t.Errorf("%s: %s: a pod with a share gets %q", page, row[0], row[1])
 				}
 			}
+			if slices.Contains(row, "") {
+				t.Errorf("%s: %s: a cell is empty", page, row[0])
+			}
 			if strings.HasPrefix(shown, "not run: ") {
 				continue
 			}

@@ -66,6 +66,15 @@ func TestMemoryIsHeldOverAllProcessesAndComputeIsLeftToMPS(t *testing.T) {
 	}
 }
 
+func TestWhatTheImagePreloadsIsKeptHereToo(t *testing.T) {
+	h := newHost(t)
+	in := inject(t, h, asks("uid", "main"))
+	file := filepath.Join(h.root, "containers", "uid_main", "ld.so.preload")
+	if len(in.Hooks) != 1 || !slices.Contains(in.Hooks[0].Args, "--file="+file) {
+		t.Errorf("no hook writes %s: %+v", file, in.Hooks)
+	}
+}
+
 func TestSharesWithoutAComputeShareAreNotCapped(t *testing.T) {
 	for _, cores := range []sharing.Percent{0, 100} {
 		c := asks("uid", "main")
@@ -82,7 +91,7 @@ func TestAWholeDeviceIsAClientWithoutLimits(t *testing.T) {
 	c := asks("uid", "main")
 	c.Devices[0].Share.Whole = true
 	in := inject(t, newHost(t), c)
-	if len(in.Env) != 1 || in.Env[0].Name != "CUDA_MPS_PIPE_DIRECTORY" || len(in.Mounts) != 2 {
+	if len(in.Env) != 1 || in.Env[0].Name != "CUDA_MPS_PIPE_DIRECTORY" || len(in.Mounts) != 2 || len(in.Hooks) != 0 {
 		t.Errorf("the injection is %+v", in)
 	}
 }
