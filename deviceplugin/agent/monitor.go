@@ -174,6 +174,9 @@ func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) e
 		case errors.Is(err, driver.ErrQuiet):
 		case errors.Is(err, driver.ErrLost):
 			next = time.Now()
+		case errors.Is(err, driver.ErrMissed):
+			klog.InfoS("nobody listened to the devices while the mode of one was switched; looking at all of them")
+			next = time.Now()
 		default:
 			return fmt.Errorf("wait for events: %w", err)
 		}

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,31 @@ func run(t *testing.T, driver *drivertest.Driver, rules node.HealthRules, cfg Mo
 	go func() { r.ended <- NewMonitor(driver, r.agent, cfg).Run(ctx) }()
 	t.Cleanup(cancel)
 	return r
+}
+
+func TestDevicesAreLookedAtWhenNobodyListenedForAWhile(t *testing.T) {
+	gpus := drivertest.New(drivertest.A100(0), drivertest.T4(1))
+	a := offering(node.HealthRules{}, nil)
+	m := NewMonitor(gpus, a, MonitorConfig{Probe: time.Hour, Retry: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = m.Run(ctx) }()
+	r := &running{t: t, agent: a}
+	r.healthy(2)
+	for gpus.Watched() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	gpus.Raise(1, 79) // what is heard is heard after the first look
+	r.healthy(1)
+	// Nothing tells of this, since the driver is not listened to while a mode is switched.
+	gpus.Damage(0, true)
+	if err := gpus.SetMIGMode(drivertest.A100(0).UUID, true); !errors.Is(err, driver.ErrResetRequired) {
+		t.Fatal(err)
+	}
+	r.healthy(0)
+	if c, _ := a.State().Condition(drivertest.A100(0).UUID); !strings.Contains(c.Detail, driver.ErrRepair.Error()) {
+		t.Errorf("the device is %v, want what a look at it finds", c)
+	}
 }
 
 // expect awaits the next piece of news.

@@ -37,6 +37,8 @@ var (
 	ErrInsufficient = errors.New("insufficient resources")
 	// ErrNotFound: there is no such device, instance or profile.
 	ErrNotFound = errors.New("not found")
+	// ErrMissed: for a while nobody listened; what happened then must be asked of the devices.
+	ErrMissed = errors.New("events may have been missed")
 	// ErrQuiet: nothing happened while waiting.
 	ErrQuiet = errors.New("no event")
 )
@@ -92,7 +94,8 @@ type Event struct {
 // Watch delivers events. Only one goroutine may wait at a time.
 type Watch interface {
 	// Wait blocks for at most this long: an event, ErrQuiet, ErrLost when a
-	// device vanished and nothing says which, or another error.
+	// device vanished and nothing says which, ErrMissed once after each time in which
+	// the watch was closed for a change of a mode, or another error.
 	Wait(atMost time.Duration) (Event, error)
 	Close() error
 }

@@ -26,6 +26,8 @@ type NVML struct {
 	// path is where the library in use is. Both change only while nobody uses it.
 	path string
 	lib  atomic.Pointer[nvml.Interface]
+
+	watches watches
 }
 
 // NewNVML returns the driver whose library is at the place. Two of different places do not work in

@@ -30,7 +30,8 @@ func (r *NVML) Resetless(id sharing.DeviceID) (bool, error) {
 
 // SetMIGMode implements Partitions. The driver gives two answers: whether the
 // mode was taken down, and whether it could be made so at once (nvml.h at
-// nvmlDeviceSetMigMode). The binding returns the second one first.
+// nvmlDeviceSetMigMode). The binding returns the second one first. Watches are closed
+// meanwhile, see ErrMissed.
 func (r *NVML) SetMIGMode(id sharing.DeviceID, on bool) error {
 	handle, done, err := r.partitioned(id, "nvmlDeviceSetMigMode", "nvmlDeviceGetMigMode")
 	if err != nil {
@@ -41,7 +42,9 @@ func (r *NVML) SetMIGMode(id sharing.DeviceID, on bool) error {
 	if on {
 		mode = nvml.DEVICE_MIG_ENABLE
 	}
+	resume := r.pauseWatches()
 	activation, ret := handle.SetMigMode(mode)
+	resume()
 	if err := migFailure("nvmlDeviceSetMigMode", ret); err != nil {
 		return err
 	}

@@ -66,6 +66,10 @@ func playPartitions(scene string, gpus *driver.NVML) error {
 		return playUsed(gpus)
 	case "prepare":
 		return playPrepare(gpus)
+	case "watched":
+		return playWatched(gpus)
+	case "deaf":
+		return playDeaf(gpus)
 	}
 	return fmt.Errorf("unknown scene %q", scene)
 }
@@ -254,6 +258,16 @@ not found`},
 true <nil>
 in use
 <nil> <nil>`},
+		"a mode is switched although we watch, and nothing is lost silently": {"watched", `<nil> true/true
+GPU-33333333-0000-0000-0000-000000000003 79 <nil>
+0 events may have been missed
+GPU-11111111-0000-0000-0000-000000000001 48 <nil>
+during a slow switch: events may have been missed, <nil> false/false
+in use false/true
+<nil> true/true`},
+		"devices that cannot be watched again are trouble, and told each time": {"deaf", `<nil>
+watch the devices again after the mode of one was switched: watch device 0: nvmlDeviceRegisterEvents: Unknown Error
+true <nil> <nil>`},
 		"the preparer over the real binding": {"prepare", `true <nil>
 true
 true <nil>

@@ -5,6 +5,8 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -12,11 +14,27 @@ import (
 	"deviceshare/sharing"
 )
 
+// watches are the open watches of a driver. A device in an event set counts as in use, so that its
+// MIG mode cannot be switched: while a mode is switched there is no event set.
+type watches struct {
+	mu     sync.Mutex
+	open   []*nvmlWatch
+	paused int // switches under way
+}
+
 // nvmlWatch is an NVML event set. known maps handles to UUIDs because a lost
 // device no longer answers for its own.
 type nvmlWatch struct {
-	set   nvml.EventSet
-	known map[nvml.Device]sharing.DeviceID
+	driver  *NVML
+	devices []*nvmlDevice
+
+	mu     sync.Mutex // held while waiting for an event
+	set    nvml.EventSet
+	known  map[nvml.Device]sharing.DeviceID
+	paused bool    // there is no set
+	missed bool    // there was none for a while, and nobody knows yet
+	failed error   // why there is none again
+	kept   []Event // taken from a set before it was closed
 }
 
 // Watch implements Driver. Devices that cannot report errors are left out: the
@@ -25,50 +43,146 @@ func (r *NVML) Watch(devices []Device) (Watch, error) {
 	if err := r.usable(); err != nil {
 		return nil, err
 	}
-	set, ret := r.Library().EventSetCreate()
-	if err := failure("nvmlEventSetCreate", ret); err != nil {
-		return nil, err
-	}
-	w := &nvmlWatch{set: set, known: map[nvml.Device]sharing.DeviceID{}}
-	var failed []error
+	w := &nvmlWatch{driver: r}
 	for _, device := range devices {
-		d, ok := device.(*nvmlDevice)
-		if !ok || d.broken != nil {
-			continue
+		if d, ok := device.(*nvmlDevice); ok && d.broken == nil {
+			w.devices = append(w.devices, d)
 		}
-		if err := w.add(d); err != nil && !errors.Is(err, ErrUnsupported) {
+	}
+	r.watches.mu.Lock()
+	defer r.watches.mu.Unlock()
+	if w.paused = r.watches.paused > 0; !w.paused {
+		if err := w.listen(); err != nil {
+			return nil, err
+		}
+	}
+	r.watches.open = append(r.watches.open, w)
+	return w, nil
+}
+
+// pauseWatches closes the event sets until resume is called.
+func (r *NVML) pauseWatches() (resume func()) {
+	r.watches.mu.Lock()
+	defer r.watches.mu.Unlock()
+	r.watches.paused++
+	if r.watches.paused == 1 {
+		for _, w := range r.watches.open {
+			w.pause()
+		}
+	}
+	return r.resumeWatches
+}
+
+func (r *NVML) resumeWatches() {
+	r.watches.mu.Lock()
+	defer r.watches.mu.Unlock()
+	r.watches.paused--
+	if r.watches.paused == 0 {
+		for _, w := range r.watches.open {
+			w.resume()
+		}
+	}
+}
+
+// listen opens an event set for the devices.
+func (w *nvmlWatch) listen() error {
+	set, ret := w.driver.Library().EventSetCreate()
+	if err := failure("nvmlEventSetCreate", ret); err != nil {
+		return err
+	}
+	known := map[nvml.Device]sharing.DeviceID{}
+	var failed []error
+	for _, d := range w.devices {
+		uuid, err := register(d, set)
+		switch {
+		case errors.Is(err, ErrUnsupported):
+		case err != nil:
 			failed = append(failed, fmt.Errorf("watch device %d: %w", d.index, err))
+		default:
+			known[d.handle] = uuid
 		}
 	}
 	if len(failed) > 0 {
 		_ = set.Free()
-		return nil, errors.Join(failed...)
+		return errors.Join(failed...)
 	}
-	return w, nil
-}
-
-func (w *nvmlWatch) add(d *nvmlDevice) error {
-	supported, ret := d.handle.GetSupportedEventTypes()
-	if err := failure("nvmlDeviceGetSupportedEventTypes", ret); err != nil {
-		return err
-	}
-	wanted := supported & nvml.EventTypeXidCriticalError
-	if wanted == 0 {
-		return ErrUnsupported
-	}
-	uuid, ret := d.handle.GetUUID()
-	if err := failure("nvmlDeviceGetUUID", ret); err != nil {
-		return err
-	}
-	if err := failure("nvmlDeviceRegisterEvents", d.handle.RegisterEvents(wanted, w.set)); err != nil {
-		return err
-	}
-	w.known[d.handle] = sharing.DeviceID(uuid)
+	w.set, w.known = set, known
 	return nil
 }
 
+// register adds a device to an event set.
+func register(d *nvmlDevice, set nvml.EventSet) (sharing.DeviceID, error) {
+	supported, ret := d.handle.GetSupportedEventTypes()
+	if err := failure("nvmlDeviceGetSupportedEventTypes", ret); err != nil {
+		return "", err
+	}
+	wanted := supported & nvml.EventTypeXidCriticalError
+	if wanted == 0 {
+		return "", ErrUnsupported
+	}
+	uuid, ret := d.handle.GetUUID()
+	if err := failure("nvmlDeviceGetUUID", ret); err != nil {
+		return "", err
+	}
+	return sharing.DeviceID(uuid), failure("nvmlDeviceRegisterEvents", d.handle.RegisterEvents(wanted, set))
+}
+
+// pause closes the event set, when who waits for an event has returned. What has happened until
+// then is kept.
+func (w *nvmlWatch) pause() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.failed == nil {
+		e, err := w.take(0)
+		if err != nil {
+			break
+		}
+		w.kept = append(w.kept, e)
+	}
+	if w.failed == nil {
+		_ = w.set.Free()
+	}
+	w.paused = true
+}
+
+// resume opens an event set again.
+func (w *nvmlWatch) resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.paused, w.missed, w.failed = false, true, nil
+	if err := w.listen(); err != nil {
+		w.failed = fmt.Errorf("watch the devices again after the mode of one was switched: %w", err)
+	}
+}
+
+// pausedPoll is how long a wait without an event set takes, so that its end is noticed soon.
+const pausedPoll = 50 * time.Millisecond
+
 // Wait implements Watch.
 func (w *nvmlWatch) Wait(atMost time.Duration) (Event, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case len(w.kept) > 0:
+		e := w.kept[0]
+		w.kept = w.kept[1:]
+		return e, nil
+	case w.paused:
+		w.mu.Unlock()
+		time.Sleep(min(atMost, pausedPoll))
+		w.mu.Lock()
+		return Event{}, ErrQuiet
+	case w.failed != nil:
+		return Event{}, w.failed
+	case w.missed:
+		w.missed = false
+		return Event{}, ErrMissed
+	}
+	return w.take(atMost)
+}
+
+// take waits for an event of the set.
+func (w *nvmlWatch) take(atMost time.Duration) (Event, error) {
 	data, ret := w.set.Wait(uint32(max(atMost.Milliseconds(), 1)))
 	if err := failure("nvmlEventSetWait", ret); err != nil {
 		return Event{}, err
@@ -86,4 +200,14 @@ func (w *nvmlWatch) Wait(atMost time.Duration) (Event, error) {
 }
 
 // Close implements Watch.
-func (w *nvmlWatch) Close() error { return failure("nvmlEventSetFree", w.set.Free()) }
+func (w *nvmlWatch) Close() error {
+	w.driver.watches.mu.Lock()
+	defer w.driver.watches.mu.Unlock()
+	w.driver.watches.open = slices.DeleteFunc(w.driver.watches.open, func(x *nvmlWatch) bool { return x == w })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.paused || w.failed != nil {
+		return nil
+	}
+	return failure("nvmlEventSetFree", w.set.Free())
+}

@@ -103,9 +103,8 @@ func refuse(r RefusalReason, format string, args ...any) *Refusal {
 // Admit decides whether a container may start, and with what. A pod that has begun, of
 // which a container was prepared, holds everything it was given, in the modes and
 // places it was given, and starts its containers whatever the administrator has
-// edited since. running are the pods that have shares of this node's devices; for a pod
-// that has begun neither they nor a.Requests and a.Isolation are looked at. Exactly one of the
-// results is set.
+// edited since. running are the pods that have shares of this node's devices. They, a.Requests
+// and a.Isolation are not looked at for a pod that has begun. Exactly one of the results is set.
 func Admit(s State, a Ask, begun bool, running []Running) (Claim, *Refusal) {
 	claim, no := ClaimOf(s, a)
 	if no != nil {

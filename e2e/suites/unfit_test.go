@@ -19,11 +19,10 @@ import (
 )
 
 // testUnfit creates pods with devices whose containers could not use them: in virtual machines, or
-// with users of their own. The policy refuses them with the field's name. Where it is away the node
-// does.
+// with users of their own. The policy refuses them with the field's name; the node where it is away.
 func testUnfit(t *testing.T, w *world) {
 	ctx, u := w.user(t, "unfit", 2*time.Minute)
-	// The handler is the node's own runtime: nothing but our rules keeps its pods from running.
+	// The handler is the node's own runtime: nothing but our rules keeps the pods from running.
 	w.runtimeClass(ctx, t, "machines")
 	w.runtimeClass(ctx, t, "nvidia")
 	in := func(name, class string, ask workload.Ask) *corev1.Pod {

@@ -149,7 +149,7 @@ func (d *Driver) Watch(devices []driver.Device) (driver.Watch, error) {
 	if !d.open {
 		return nil, driver.ErrClosed
 	}
-	w := &watch{driver: d, devices: map[int]bool{}, events: make(chan driver.Event, 64)}
+	w := &watch{driver: d, devices: map[int]bool{}, events: make(chan driver.Event, 64), missed: make(chan struct{}, 1)}
 	for _, x := range devices {
 		if d.lost[x.Index()] {
 			return nil, fmt.Errorf("watch device %d: %w", x.Index(), driver.ErrLost)
@@ -216,6 +216,7 @@ type watch struct {
 	driver  *Driver
 	devices map[int]bool
 	events  chan driver.Event
+	missed  chan struct{} // a token when a mode was switched
 }
 
 func (w *watch) Wait(atMost time.Duration) (driver.Event, error) {
@@ -224,6 +225,8 @@ func (w *watch) Wait(atMost time.Duration) (driver.Event, error) {
 	select {
 	case e := <-w.events:
 		return e, nil
+	case <-w.missed:
+		return driver.Event{}, driver.ErrMissed
 	case <-timeout.C:
 		return driver.Event{}, driver.ErrQuiet
 	}

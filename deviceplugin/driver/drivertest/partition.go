@@ -77,6 +77,14 @@ func (d *Driver) SetMIGMode(id sharing.DeviceID, on bool) error {
 	if err := d.reach(id); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	for _, w := range d.watches {
+		select {
+		case w.missed <- struct{}{}:
+		default:
+		}
+	}
+	d.mu.Unlock()
 	return d.cards.SetMIGMode(id, on)
 }
 

@@ -14,6 +14,7 @@ long ctl_number(const char *text, long max);
 
 int ctl_show(const struct fg_topology *t);
 int ctl_peak(const struct fg_topology *t, char **words);
+int ctl_watch(const struct fg_topology *t, char **words);
 int ctl_xid(const struct fg_topology *t, char **words);
 int ctl_lose(const struct fg_topology *t, char **words);
 int ctl_restore(const struct fg_topology *t, char **words);

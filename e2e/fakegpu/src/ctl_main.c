@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int show(const struct fg_topology *t, char **words)
 {
@@ -23,6 +24,7 @@ static const struct command {
 	{"peak", "<index> [reset]", "the most bytes used at one instant since the last reset", 1, 2,
 	 ctl_peak},
 	{"xid", "<index> <code>", "raise an Xid on a device: NVML event sets deliver it", 2, 2, ctl_xid},
+	{"watch", "<index>", "have the device in an event set until killed, as a monitoring service does", 1, 1, ctl_watch},
 	{"lose", "<index>", "the device falls off the bus: NVML answers GPU_IS_LOST", 1, 1, ctl_lose},
 	{"restore", "<index>", "bring it back", 1, 1, ctl_restore},
 	{"recovery", "<index> <action>", "what NVML says is to be done with it: none, reset, reboot, drain-p2p, drain-and-reset", 2, 2, ctl_recovery},
@@ -108,6 +110,24 @@ int ctl_xid(const struct fg_topology *t, char **words)
 	fg_unlock();
 	printf("xid index=%d uuid=%s code=%ld\n", g->minor, g->uuid, code);
 	return 0;
+}
+
+int ctl_watch(const struct fg_topology *t, char **words)
+{
+	const struct fg_gpu *g = ctl_device(t, words[0]);
+	if (!g)
+		return 1;
+	fg_lock();
+	int slot = fg_claim();
+	if (slot >= 0)
+		fg_state()->process[slot].watched = (uint64_t)1 << g->minor;
+	fg_unlock();
+	if (slot < 0)
+		return ctl_fail("all places of processes are taken");
+	printf("watch index=%d uuid=%s pid=%d\n", g->minor, g->uuid, (int)getpid());
+	fflush(stdout);
+	for (;;)
+		pause();
 }
 
 static int set_lost(const struct fg_topology *t, char **words, uint32_t lost)

@@ -56,6 +56,15 @@ int fg_gpu_in_use(int minor)
 	return 0;
 }
 
+int fg_gpu_watched(int minor)
+{
+	fg_reap();
+	for (uint64_t i = 0; i < fg_state()->high && i < FG_MAX_PROCESSES; i++)
+		if (fg_state()->process[i].in_use && fg_state()->process[i].watched >> minor & 1)
+			return 1;
+	return 0;
+}
+
 /* Whether the slices, the compute and the media engines that the profile takes at start are free. */
 static int fits(const struct fg_gpu *gpu, const struct fg_profile *p, unsigned start)
 {

@@ -64,6 +64,8 @@ struct fg_gi *fg_gi_by_id(int minor, unsigned id);
 /* Whether a living process uses the instance, or has the device open. */
 int fg_ci_in_use(const struct fg_ci *ci);
 int fg_gpu_in_use(int minor);
+/* Whether a process has the device in an event set: then its mode cannot be switched. Needs the lock. */
+int fg_gpu_watched(int minor);
 
 /* The pair as a device of its own: its memory, SMs, UUID and name. */
 void fg_mig_as_gpu(const struct fg_gpu *parent, const struct fg_gi *gi, const struct fg_ci *ci, struct fg_gpu *out);

@@ -41,7 +41,7 @@ nvmlReturn_t fg_mig_set_mode(const struct fg_gpu *gpu, unsigned on, nvmlReturn_t
 	*activation = NVML_SUCCESS;
 	if (current == on)
 		;
-	else if (fg_gpu_in_use(gpu->minor) || has_instances(gpu->minor))
+	else if (fg_gpu_in_use(gpu->minor) || fg_gpu_watched(gpu->minor) || has_instances(gpu->minor))
 		*activation = FG_NVML_IN_USE;
 	else if (gpu->cc_major == 8)
 		*activation = FG_NVML_RESET_REQUIRED;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nvml_event.c: event sets. Xids come from the state file's ring (fakegpuctl xid);
- * waiting looks at it every 5 ms, since the raiser is another process.
+ * waiting looks at it every 5 ms, since the raiser is another process. While a set has a device,
+ * everybody's switch of its MIG mode is refused as in use.
  */
 #include "nvml_fake.h"
 
@@ -13,6 +14,30 @@ struct nvmlEventSet_st {
 	unsigned long long types[FG_MAX_DEVICES]; /* registered, by minor */
 	uint64_t seen[FG_MAX_DEVICES];            /* events of the ring already delivered */
 };
+
+/* How many event sets of this process have a device, by minor. Guarded by fg_lock. */
+static struct {
+	int slot; /* of this process; -1 before the first registration */
+	unsigned sets[FG_MAX_DEVICES];
+} self = {.slot = -1};
+
+/* Everybody sees that this process has, or no longer has, a device in an event set. */
+static nvmlReturn_t note_watched(int minor, int by)
+{
+	nvmlReturn_t r = NVML_SUCCESS;
+	fg_lock();
+	if (self.slot < 0)
+		self.slot = fg_claim();
+	if (self.slot < 0) {
+		r = NVML_ERROR_MEMORY;
+	} else {
+		self.sets[minor] += (unsigned)by;
+		uint64_t bit = (uint64_t)1 << minor, *watched = &fg_state()->process[self.slot].watched;
+		*watched = self.sets[minor] ? *watched | bit : *watched & ~bit;
+	}
+	fg_unlock();
+	return r;
+}
 
 FG_EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set);
 FG_EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
@@ -34,6 +59,9 @@ FG_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 {
 	if (!set)
 		return NVML_ERROR_INVALID_ARGUMENT;
+	for (int minor = 0; minor < FG_MAX_DEVICES; minor++)
+		if (set->types[minor])
+			(void)note_watched(minor, -1);
 	free(set);
 	return NVML_SUCCESS;
 }
@@ -53,12 +81,16 @@ FG_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned lo
 	if (types & ~NVML_EVENT_XID)
 		return NVML_ERROR_NOT_SUPPORTED;
 	int minor = device->gpu.minor;
+	nvmlReturn_t r = NVML_SUCCESS;
 	pthread_mutex_lock(&set->mutex);
-	if (!set->types[minor]) /* what happened before is not recorded */
+	if (!set->types[minor]) { /* what happened before is not recorded */
 		set->seen[minor] = __atomic_load_n(&fg_state()->device[minor].event_count, __ATOMIC_ACQUIRE);
-	set->types[minor] |= types;
+		r = note_watched(minor, 1);
+	}
+	if (r == NVML_SUCCESS)
+		set->types[minor] |= types;
 	pthread_mutex_unlock(&set->mutex);
-	return NVML_SUCCESS;
+	return r;
 }
 
 static int take_event(nvmlEventSet_t set, nvmlEventData_t *out)

@@ -83,6 +83,7 @@ struct fg_process {
 	uint32_t pid; /* in the namespace of the process itself */
 	char name[32];
 	uint64_t open; /* bit per minor: devices that CUDA has opened */
+	uint64_t watched; /* bit per minor: devices registered in an event set of NVML */
 	uint64_t gi_serial, ci_serial; /* the instance this process runs on; 0: on whole devices */
 	uint64_t used[FG_MAX_DEVICES]; /* bytes, by minor */
 	uint64_t asked[FG_MAX_DEVICES]; /* bytes that calls under way have yet to take: see cuda_watch.c */

@@ -61,6 +61,13 @@ passes "so that the place is free" "$ctl" create 0 7g.80gb
 check "a new one has another UUID" 'NO_DEVICE' env CUDA_VISIBLE_DEVICES="$uuid" "$client" info
 
 passes "Hopper changes its mode at once" sh -c '"$0" mig 2 on | grep -q activation=done' "$ctl"
+"$ctl" watch 2 > "$work/watcher" &
+watcher=$!
+until grep -q pid= "$work/watcher"; do sleep 0.05; done
+check "not while somebody has it in an event set" 'in use' "$ctl" mig 2 off
+kill -9 $watcher
+wait $watcher 2> /dev/null
+passes "and again when that one was killed" sh -c '"$0" mig 2 off | grep -q activation=done && "$0" mig 2 on | grep -q activation=done' "$ctl"
 "$ctl" reboot > /dev/null
 check "and loses it at a reboot" 'model="NVIDIA H200".*mig=off' "$ctl" show
 check "Ampere wants a reset" 'reset required' "$ctl" mig 1 on
