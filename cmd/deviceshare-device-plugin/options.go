@@ -27,7 +27,6 @@ type options struct {
 	failOnInitError      bool
 	memoryResources      string
 	health               agent.HealthFlags
-	isolation            agent.IsolationFlags
 	settle, healthProbe  time.Duration
 	driverRetry          time.Duration
 }
@@ -36,8 +35,7 @@ func defaults() *options {
 	o := &options{
 		nodeName: os.Getenv("NODE_NAME"), places: kubelet.DefaultPlaces(), runtime: cdi.DefaultRuntime(),
 		base: cdi.DefaultOptions(), modes: agent.DefaultModes(), metricsAddress: ":9394", memoryResources: "auto",
-		settle: 150 * time.Millisecond, health: agent.DefaultHealthFlags(), isolation: agent.DefaultIsolationFlags(),
-		healthProbe: 5 * time.Second, driverRetry: 10 * time.Second,
+		settle: 150 * time.Millisecond, health: agent.DefaultHealthFlags(), healthProbe: 5 * time.Second, driverRetry: 10 * time.Second,
 	}
 	if o.nodeName == "" {
 		o.nodeName, _ = os.Hostname()
@@ -49,7 +47,6 @@ func (o *options) flags(f *pflag.FlagSet) {
 	o.base.AddFlags(f)
 	o.modes.AddFlags(f)
 	o.health.AddFlags(f)
-	o.isolation.AddFlags(f)
 	o.places.AddFlags(f)
 	o.runtime.AddFlags(f)
 	f.StringVar(&o.nodeName, "node-name", o.nodeName, "name of this node's object (default $NODE_NAME, else the host name)")
@@ -65,7 +62,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 
 // check returns every mistake at once.
 func (o *options) check() error {
-	wrong := slices.Concat(o.base.Check(), o.modes.Check(), o.health.Check(), o.isolation.Check(), o.places.Check(), o.runtime.Check())
+	wrong := slices.Concat(o.base.Check(), o.modes.Check(), o.health.Check(), o.places.Check(), o.runtime.Check())
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if o.nodeName == "" {
 		add("--node-name is empty: give the name of this node's object")

@@ -31,6 +31,8 @@ type Modes struct {
 	Unlimited string
 	// Audit is who may use devices without a share.
 	Audit AuditOptions
+	// Isolation is which pods may have devices, in whatever mode.
+	Isolation IsolationFlags
 	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
 	// changes nothing.
 	TimeSlice string
@@ -47,7 +49,7 @@ type Modes struct {
 func DefaultModes() Modes {
 	return Modes{
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
-		Unlimited: "end", Audit: DefaultAudit(),
+		Unlimited: "end", Audit: DefaultAudit(), Isolation: DefaultIsolationFlags(),
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSTenants: DefaultTenants(), MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md
 	}
@@ -55,6 +57,7 @@ func DefaultModes() Modes {
 
 // AddFlags adds the flags, with the values of m as defaults.
 func (m *Modes) AddFlags(f *pflag.FlagSet) {
+	m.Isolation.AddFlags(f)
 	f.StringVar(&m.StateDir, "state-dir", m.StateDir, "where this plugin keeps its files; the same path for the container runtime")
 	f.StringVar(&m.LibraryDir, "library-dir", m.LibraryDir, "directory that holds libvgpu.so; each container gets a copy below --state-dir")
 	f.StringVar(&m.Unlimited, "unlimited-processes", m.Unlimited,
@@ -74,7 +77,7 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 
 // Check returns every mistake at once.
 func (m *Modes) Check() []error {
-	var wrong []error
+	wrong := m.Isolation.Check()
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if m.MPSKeeper != "" && !filepath.IsAbs(m.MPSKeeper) {
 		add("--mps-keeper-socket=%q: want an absolute path", m.MPSKeeper)

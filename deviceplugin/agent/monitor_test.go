@@ -61,7 +61,7 @@ func run(t *testing.T, driver *drivertest.Driver, rules node.HealthRules, cfg Mo
 
 func TestDevicesAreLookedAtWhenNobodyListenedForAWhile(t *testing.T) {
 	gpus := drivertest.New(drivertest.A100(0), drivertest.T4(1))
-	a := offering(node.HealthRules{}, nil)
+	a := offering(node.HealthRules{Quiet: node.Moment(time.Hour)}, nil)
 	m := NewMonitor(gpus, a, MonitorConfig{Probe: time.Hour, Retry: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 )
 
 // testUnfit creates pods with devices whose containers could not use them: in virtual machines, or
-// with users of their own. The policy refuses them with the field's name; the node where it is away.
+// with users of their own. The policy refuses them with the field's name, or else the node does.
 func testUnfit(t *testing.T, w *world) {
 	ctx, u := w.user(t, "unfit", 2*time.Minute)
 	// The handler is the node's own runtime: nothing but our rules keeps the pods from running.
