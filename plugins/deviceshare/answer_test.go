@@ -25,7 +25,7 @@ func TestARefusalIsRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
 		return ti
 	}
 	refuses := func(ti *api.TaskInfo) bool {
-		r := p.judge(p.ask(ti), n, ti, info)
+		r, _ := p.judge(p.ask(ti), n, ti, info, nil)
 		return r.Refused()
 	}
 	remembered := func(ti *api.TaskInfo) bool {

@@ -135,7 +135,7 @@ func BenchmarkDecision(b *testing.B) {
 			compare(b, func() {
 				turn++
 				task := pair[turn%2]
-				if refused := p.judge(p.ask(task), p.nodes[info.Name], task, info); !refused.Refused() {
+				if refused, _ := p.judge(p.ask(task), p.nodes[info.Name], task, info, nil); !refused.Refused() {
 					b.Fatal("fits")
 				}
 			}, func() {

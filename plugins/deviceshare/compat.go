@@ -71,6 +71,9 @@ func (p *Plugin) register(ssn *framework.Session) {
 		return p.afterEvictions(task, node)
 	})
 	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
+	if p.quota != nil {
+		p.registerQuota(ssn)
+	}
 }
 
 // victimOrder sorts victims for a task as Volcano will evict them. The session is one.

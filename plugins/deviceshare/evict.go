@@ -10,7 +10,6 @@ import (
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/place"
 )
 
 // others returns the candidates that all other plugins of the session allow to evict for
@@ -44,6 +43,16 @@ func (p *Plugin) preemptable(task *api.TaskInfo, candidates []*api.TaskInfo, agr
 // reclaimable says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
 func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others) ([]*api.TaskInfo, bool) {
+	if p.quota != nil {
+		// Which ones the others allow depends on the order: ours must be among them.
+		allowed := agree(task, candidates)
+		if left := p.givenUp(task, allowed); len(left) < len(allowed) {
+			if victims, opinion := p.evictable(task, left, agree, reclaimByTotals); opinion {
+				return victims, true
+			}
+			return left, true
+		}
+	}
 	return p.evictable(task, candidates, agree, reclaimByTotals)
 }
 
@@ -52,8 +61,8 @@ func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo, agr
 // devices, since other resources may be short as well. Without this vote Volcano chooses
 // by its totals: it takes four pods of 2 GiB on four devices for room of 8 GiB.
 //
-// It has no opinion (false) if the devices have room already: then another resource is
-// short, and devices have no say in who leaves.
+// It has no opinion (false) if the devices and the queue have room already: then another
+// resource is short, and devices have no say in who leaves.
 //
 // It allows nobody if the task would not fit even without all candidates, or if Volcano
 // would stop before every pod has left that must: such evictions help nobody.
@@ -69,7 +78,7 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 	if p.requireServing(a, n) != nil {
 		return nil, true
 	}
-	if p.fitsWithout(a, n, info, nil) {
+	if p.fitsWithout(task, a, n, info, nil) {
 		return nil, false
 	}
 	candidates = agree(task, candidates)
@@ -81,11 +90,16 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 			victims = append(victims, c)
 		}
 	}
-	leave, fits := p.fewestToLeave(a, n, info, holders)
+	leave, fits := p.fewestToLeave(task, a, n, info, holders)
 	if !fits {
 		return nil, true
 	}
-	for _, set := range [][]*api.TaskInfo{append(victims, leave...), candidates} {
+	sets := [][]*api.TaskInfo{append(victims, leave...), candidates}
+	if p.allowance(task, a).short() != nil {
+		// Volcano evicts until the queue has room: pods without devices would leave in vain.
+		sets = slices.Insert(sets, 0, leave)
+	}
+	for _, set := range sets {
 		if p.wouldMakeRoom(task, a, n, info, set, how) {
 			return set, true
 		}
@@ -93,9 +107,9 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 	return nil, true
 }
 
-// fitsWithout reports whether the request fits once the pods that are leaving the node,
-// and these tasks as well, are gone.
-func (p *Plugin) fitsWithout(a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
+// fitsWithout reports whether a task fits, its node and its queue, once the pods that are
+// leaving the node, and these tasks as well, are gone.
+func (p *Plugin) fitsWithout(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
 	ledger := p.overlay.future(n, info)
 	if len(leave) > 0 {
 		ledger = ledger.Fork()
@@ -103,26 +117,26 @@ func (p *Plugin) fitsWithout(a *ask, n *nodes.Node, info *api.NodeInfo, leave []
 	for _, t := range leave {
 		ledger.Release(sharing.Owner(t.Pod.UID))
 	}
-	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
-	return !refused.Refused()
+	_, refused, short := decide(ledger, n, &a.request, p.store.backends, p.policy(a), p.allowance(task, a, leave...))
+	return !refused.Refused() && short == nil
 }
 
 // fewestToLeave returns tasks without which a request fits that does not fit now: a
 // single task if one is enough, else a minimal set, found by sparing one task after the
 // other. Tasks of low priority leave first. It returns false if no set is enough.
-func (p *Plugin) fewestToLeave(a *ask, n *nodes.Node, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
+func (p *Plugin) fewestToLeave(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
 	slices.SortStableFunc(holders, p.lowestFirst)
 	for i := range holders {
-		if p.fitsWithout(a, n, info, holders[i:i+1]) {
+		if p.fitsWithout(task, a, n, info, holders[i:i+1]) {
 			return holders[i : i+1], true
 		}
 	}
-	if !p.fitsWithout(a, n, info, holders) {
+	if !p.fitsWithout(task, a, n, info, holders) {
 		return nil, false
 	}
 	leave = holders
 	for i := len(leave) - 1; i >= 0; i-- {
-		if fewer := slices.Delete(slices.Clone(leave), i, i+1); p.fitsWithout(a, n, info, fewer) {
+		if fewer := slices.Delete(slices.Clone(leave), i, i+1); p.fitsWithout(task, a, n, info, fewer) {
 			leave = fewer
 		}
 	}
@@ -142,14 +156,23 @@ func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *
 	}
 	var gone []*api.TaskInfo
 	for queue := p.victims.BuildVictimsPriorityQueue(victims, task); !queue.Empty(); {
-		if task.InitResreq.LessEqual(room, api.Zero) && (how == preemptByTotals || len(gone) > 0) {
+		if task.InitResreq.LessEqual(room, api.Zero) && p.stops(task, a, gone, how) {
 			break
 		}
 		v := queue.Pop().(*api.TaskInfo)
 		room.Add(v.Resreq)
 		gone = append(gone, v)
 	}
-	return task.InitResreq.LessEqual(room, api.Zero) && p.fitsWithout(a, n, info, gone)
+	return task.InitResreq.LessEqual(room, api.Zero) && p.fitsWithout(task, a, n, info, gone)
+}
+
+// stops reports whether Volcano stops evicting when the totals have room: reclaim evicts the first
+// victim in any case, preempt goes on until the queue has room as well.
+func (p *Plugin) stops(task *api.TaskInfo, a *ask, gone []*api.TaskInfo, how eviction) bool {
+	if how == reclaimByTotals {
+		return len(gone) > 0
+	}
+	return p.allowance(task, a, gone...).short() == nil
 }
 
 // afterEvictions is the predicate on a copy of a node from which Volcano has taken
@@ -167,12 +190,18 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 	// The copy is compared with its node and not with the ledger, in which pods may
 	// be that Volcano has lost sight of.
 	ledger := p.overlay.future(n, info).Fork()
+	var gone []*api.TaskInfo
 	for key, t := range info.Tasks {
 		if _, there := tried.Tasks[key]; !there {
 			ledger.Release(sharing.Owner(t.Pod.UID))
+			gone = append(gone, t)
 		}
 	}
-	if _, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a)); refused.Refused() {
+	_, refused, short := decide(ledger, n, &a.request, p.store.backends, p.policy(a), p.allowance(task, a, gone...))
+	switch {
+	case short != nil:
+		return refusal(task, tried, true, overQuota(short))
+	case refused.Refused():
 		return refusal(task, tried, true, a.refusalText(&refused))
 	}
 	return nil

@@ -3,7 +3,9 @@
 package deviceshare
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -12,6 +14,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/policy"
+	"deviceshare/sharing/quota"
 )
 
 // overlay is what one session reserves on top of the snapshot. A node's ledger is copied
@@ -65,17 +68,38 @@ func (o *overlay) future(n *nodes.Node, info *api.NodeInfo) *sharing.Ledger {
 // an eviction was undone.
 func (o *overlay) forgetFuture(node string) { o.futures.Delete(node) }
 
-// decide finds devices on a ledger of one node. It changes nothing.
-func decide(l *sharing.Ledger, n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) (sharing.Placement, sharing.Refusals) {
-	placement, refused := place.Place(l.Views(), req, b, p)
-	if refused.Refused() {
-		return sharing.Placement{}, refused
+// decide finds devices on a ledger of one node, within what the pod may take of its queue. The
+// answer is a placement, or what the devices lack, or which limit of a queue every choice of them
+// would exceed. It changes nothing.
+func decide(l *sharing.Ledger, n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) (sharing.Placement, sharing.Refusals, *quota.Shortage) {
+	views := l.Views()
+	var first *quota.Shortage
+	for {
+		placement, refused := place.Place(views, req, b, p)
+		switch {
+		case refused.Refused() && first == nil:
+			return sharing.Placement{}, refused, nil
+		case refused.Refused():
+			return sharing.Placement{}, sharing.Refusals{}, first
+		case w != nil:
+			if short := w.shortOf(quota.Held(&placement, n.Inventory)); short != nil {
+				first = cmp.Or(first, short)
+				views = viewsWithout(views, largestCharge(short, &placement, n.Inventory))
+				continue
+			}
+		}
+		placement.Node = n.Name
+		if partitioned(&placement) {
+			placement.GeometryHash = n.Inventory.GeometryHash
+		}
+		return placement, refused, nil
 	}
-	placement.Node = n.Name
-	if partitioned(&placement) {
-		placement.GeometryHash = n.Inventory.GeometryHash
-	}
-	return placement, refused
+}
+
+// viewsWithout returns the views of all devices but one: a smaller device, or one of another
+// model, may be within a limit that this one exceeds.
+func viewsWithout(views []sharing.View, id sharing.DeviceID) []sharing.View {
+	return slices.DeleteFunc(slices.Clone(views), func(v sharing.View) bool { return v.Device.ID == id })
 }
 
 // partitioned reports whether any share is a partition: only those depend on the
@@ -93,12 +117,15 @@ func partitioned(p *sharing.Placement) bool {
 
 // reserve gives the pod devices that are free now. It is idempotent for the same node;
 // for another node it moves the pod.
-func (o *overlay) reserve(n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) error {
+func (o *overlay) reserve(n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) error {
 	if done, ok := o.placed[req.Owner]; ok && done.node == n.Name {
 		return nil
 	}
 	o.withdraw(req.Owner)
-	placement, refused := decide(o.now(n), n, req, b, p)
+	placement, refused, short := decide(o.now(n), n, req, b, p, w)
+	if short != nil {
+		return fmt.Errorf("give pod %s devices of node %s: %s", req.Owner, n.Name, short)
+	}
 	if refused.Refused() {
 		return fmt.Errorf("give pod %s devices of node %s: %s", req.Owner, n.Name, refused.String())
 	}
@@ -111,17 +138,21 @@ func (o *overlay) reserve(n *nodes.Node, req *sharing.PodRequest, b sharing.Back
 }
 
 // promise gives the pod devices that will be free when others have left, if there are
-// any. It overlaps with what those still hold, so it is recorded without a check.
-func (o *overlay) promise(n *nodes.Node, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy) sharing.Refusals {
+// any, or returns why not. It overlaps with what those still hold, so it is recorded without a
+// check.
+func (o *overlay) promise(n *nodes.Node, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) (why string) {
 	o.withdraw(req.Owner)
-	placement, refused := decide(o.future(n, info), n, req, b, p)
-	if refused.Refused() {
-		return refused
+	placement, refused, short := decide(o.future(n, info), n, req, b, p, w)
+	switch {
+	case short != nil:
+		return short.String()
+	case refused.Refused():
+		return refused.String()
 	}
 	ledger := o.now(n).Fork()
 	ledger.Record(req.Owner, placement)
 	o.put(n.Name, ledger, req.Owner, placement)
-	return refused
+	return ""
 }
 
 // withdraw takes back what the session gave to a pod, if it gave any.

@@ -46,6 +46,10 @@ type Plugin struct {
 	// awaited says which pods have yet to appear on a node, for nodes that are not used
 	// until then.
 	awaited map[string]string
+	// quota is what pods take of queues, nil if no queue has a limit of devices.
+	quota *quotas
+	// cycle keeps what is tried for one task in a dry run.
+	cycle cycleStates
 	// off is why no pod with devices is placed in this session, nil if they are.
 	off error
 
@@ -100,6 +104,7 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.nodes, p.infos, p.jobs = p.store.cluster.Nodes(), ssn.Nodes, ssn.Jobs
 	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
 	p.asks, p.shapes, p.fallbacks = map[api.TaskID]*ask{}, map[string]struct{}{}, map[string]string{}
+	p.quota, p.cycle = p.openQuotas(queuesOf(ssn, p.settings)), ssn
 	return true
 }
 
@@ -111,7 +116,7 @@ func (p *Plugin) OnSessionClose(ssn *framework.Session) {
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}
-	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.shapes = nil, nil, nil, nil, nil, nil, nil
+	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.shapes, p.quota = nil, nil, nil, nil, nil, nil, nil, nil
 }
 
 // SetupBindContextExtension is called when a decision is committed, right before
@@ -194,17 +199,18 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		}
 		return
 	}
+	defer p.follow(e.Task, true)
 	switch allocated(e.Task) {
 	case reserved:
-		e.Err = p.overlay.reserve(n, &a.request, p.store.backends, p.policy(a))
+		e.Err = p.overlay.reserve(n, &a.request, p.store.backends, p.policy(a), p.allowance(e.Task, a))
 	case promised:
 		// Volcano keeps a task it has pipelined even if a handler objects, so
 		// there is no error to give. It holds no devices then, and takes part in
 		// the next session.
-		refused := p.overlay.promise(n, p.infos[n.Name], &a.request, p.store.backends, p.policy(a))
-		if refused.Refused() {
+		why := p.overlay.promise(n, p.infos[n.Name], &a.request, p.store.backends, p.policy(a), p.allowance(e.Task, a))
+		if why != "" {
 			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
-				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "refusals", refused.String())
+				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "why", why)
 		}
 	default:
 		p.overlay.forgetFuture(n.Name)
@@ -216,6 +222,7 @@ func (p *Plugin) onDeallocate(e *framework.Event) {
 	if p.remember(e.Task) == nil {
 		return
 	}
+	p.follow(e.Task, false)
 	if deallocated(e.Task) == moved {
 		p.overlay.forgetFuture(e.Task.NodeName)
 		return

@@ -10,12 +10,14 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
+	"deviceshare/sharing/quota"
 )
 
 // prePredicate reads what the task asks for and refuses what no node can serve. It runs in
 // the session goroutine before predicate runs for the task.
 func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	a := p.remember(t)
+	p.beginTrial(t)
 	switch {
 	case a == nil || a.uncertain:
 		return nil
@@ -38,31 +40,41 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	if err := p.requireServing(a, n); err != nil {
 		return refusal(t, info, false, err.Error())
 	}
-	refused := p.judge(a, n, t, info)
-	if !refused.Refused() {
+	w := p.allowance(t, a)
+	refused, short := p.judge(a, n, t, info, w)
+	switch {
+	case short != nil:
+		return refusal(t, info, w.mayEvictFor(short), overQuota(short))
+	case !refused.Refused():
 		return nil
 	}
 	p.store.metrics.refused(&refused)
 	// Evicting everybody does not help a pod that does not fit an empty node.
-	curable := refused.Curable() && !n.Empty.Refuses(&a.request)
+	curable := refused.Curable() && !n.Empty.Refuses(&a.request) && w.mayEvictOn(n, &a.request)
 	return refusal(t, info, curable, a.refusalText(&refused))
 }
+
+// overQuota returns the text of a refusal by a limit of a queue as it stands in the pod's event,
+// where Volcano writes the number of nodes in front of it.
+func overQuota(short *quota.Shortage) string { return "node(s) where " + short.String() }
 
 // judge asks the domain, unless the node has just refused the same request. A ledger that
 // a predicate has seen is not changed any more, so the answer to the same request stays
 // the same: the replicas of a deployment and the members of a gang ask a full cluster one
 // after the other, and the session after that again. Refusing a second time allocates
 // nothing.
-func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) sharing.Refusals {
+//
+// What the limits of a queue refuse is not remembered: it depends on the queue.
+func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *allowance) (sharing.Refusals, *quota.Shortage) {
 	ledger := p.ledger(n, t, info)
 	if refused := n.Remembered(ledger, a.shape); refused != nil {
-		return *refused
+		return *refused, nil
 	}
-	_, refused := place.Place(ledger.Views(), &a.request, p.store.backends, p.policy(a))
+	_, refused, short := decide(ledger, n, &a.request, p.store.backends, p.policy(a), w)
 	if a.repeated && refused.Refused() {
 		n.Remember(ledger, a.shape, refused)
 	}
-	return refused
+	return refused, short
 }
 
 // ledger returns the node's ledger as Volcano will use it for the task: as it is, or as it

@@ -8,12 +8,15 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 // walk does to a session, at random, what actions do.
@@ -31,6 +34,7 @@ func TestAnySequenceOfEventsLeavesWhatTheSnapshotSays(t *testing.T) {
 	silence(t)
 	for seed := range uint64(6) {
 		w := newWorld(t, crowd(t)...)
+		w.cache.AddQueueV1beta1(queueOf("default", corev1.ResourceList{wire.ResourceMemory: resource.MustParse("1Gi")})) // has to count, and never refuses
 		for i := range 25 {
 			k := &walk{t: t, w: w, r: rand.New(rand.NewPCG(seed, uint64(i))), bases: map[string]string{}}
 			k.session(i == 24)
@@ -156,6 +160,7 @@ func (k *walk) pick(status api.TaskStatus) *api.TaskInfo {
 // check compares the overlay with what follows from the session's nodes.
 func (k *walk) check() {
 	k.t.Helper()
+	k.checkQuota()
 	o := k.w.plugin.overlay
 	for name, n := range k.w.plugin.nodes {
 		if got := picture(n.Ledger); got != k.bases[name] {
@@ -188,6 +193,36 @@ func (k *walk) check() {
 		}
 		if err := now.Check(); err != nil && !promised {
 			k.t.Error(err)
+		}
+	}
+}
+
+// checkQuota compares what the queue is said to take with what its tasks hold.
+func (k *walk) checkQuota() {
+	k.t.Helper()
+	p := k.w.plugin
+	for _, j := range k.ssn.Jobs {
+		for _, t := range j.Tasks {
+			owner := sharing.Owner(t.Pod.UID)
+			var want int64
+			if t.Status == api.Running || t.Status == api.Allocated || t.Status == api.Pipelined {
+				held, known := p.overlay.now(p.nodes[t.NodeName]).Placement(owner)
+				if !known {
+					want = p.askedMemory(t) // promised, and the devices do not fit after all
+				}
+				for _, c := range held.Containers {
+					for _, s := range c.Shares {
+						want += int64(s.Memory)
+					}
+				}
+			}
+			var got int64
+			for _, part := range p.quota.book.Takes(owner) {
+				got += part.Memory
+			}
+			if got != want {
+				k.t.Errorf("%s takes %d, want %d", t.Name, got, want)
+			}
 		}
 	}
 }

@@ -68,9 +68,10 @@ type Store struct {
 	current *Plugin
 	// told is what waiting pods were told, looks what devices said to them, quota who knows of
 	// queues that have used up their amounts.
-	told  *waiting.Memory
-	looks looks
-	quota shortages
+	told    *waiting.Memory
+	looks   looks
+	quota   shortages
+	charges charges
 }
 
 // toldLimits bound what is remembered of waiting pods, and how many of their conditions a session

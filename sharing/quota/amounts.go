@@ -60,6 +60,9 @@ func (a Amounts) add(b Amounts, sign int64) Amounts {
 	return a
 }
 
+// Plus returns the sum of two amounts. It changes neither.
+func (a Amounts) Plus(b Amounts) Amounts { return slices.Clone(a).add(b, 1) }
+
 // find returns the place of a model.
 func (a Amounts) find(model string) (int, bool) {
 	return slices.BinarySearchFunc(a, model, func(p Part, m string) int { return strings.Compare(p.Model, m) })

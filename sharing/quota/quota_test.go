@@ -109,11 +109,11 @@ func TestWhatACapabilityRefuses(t *testing.T) {
 		},
 		"one more": {
 			queues: map[string]string{"q": "memory=100"}, run: []pod{{"q", amounts(a100, 60, 0)}}, asks: pod{"q", amounts(a100, 41, 0)},
-			want: `queue "q" uses 60GiB of 100GiB volcano.sh/vgpu-memory, this pod needs 41GiB more: 1GiB too much`,
+			want: `queue "q" uses 60GiB of 100GiB volcano.sh/vgpu-memory: 41GiB more is 1GiB too much`,
 		},
 		"compute": {
 			queues: map[string]string{"q": "memory=100 cores=150"}, run: []pod{{"q", amounts(a100, 1, 100)}}, asks: pod{"q", amounts(a100, 1, 60)},
-			want: `queue "q" uses 100% of 150% volcano.sh/vgpu-cores, this pod needs 60% more: 10% too much`,
+			want: `queue "q" uses 100% of 150% volcano.sh/vgpu-cores: 60% more is 10% too much`,
 		},
 		"a pod without compute in a queue that uses too much of it": {
 			queues: map[string]string{"q": "cores=50"}, run: []pod{{"q", amounts(a100, 1, 100)}}, asks: pod{"q", amounts(a100, 1, 0)},
@@ -124,23 +124,23 @@ func TestWhatACapabilityRefuses(t *testing.T) {
 		"the queue above is full": {
 			queues: map[string]string{"top": "memory=100", "q<top": "memory=80", "r<top": ""},
 			run:    []pod{{"r", amounts(a100, 70, 0)}}, asks: pod{"q", amounts(a100, 40, 0)},
-			want: `queue "top" uses 70GiB of 100GiB volcano.sh/vgpu-memory, this pod needs 40GiB more: 10GiB too much`,
+			want: `queue "top" uses 70GiB of 100GiB volcano.sh/vgpu-memory: 40GiB more is 10GiB too much`,
 		},
 		"of two the nearest is named": {
 			queues: map[string]string{"top": "memory=10", "q<top": "memory=20"}, asks: pod{"q", amounts(a100, 30, 0)},
-			want: `queue "q" uses 0 of 20GiB volcano.sh/vgpu-memory, this pod needs 30GiB more: 10GiB too much`,
+			want: `queue "q" uses 0 of 20GiB volcano.sh/vgpu-memory: 30GiB more is 10GiB too much`,
 		},
 		"the root queue is above a queue that names no parent": {
 			queues: map[string]string{"root": "memory=10", "q": ""}, asks: pod{"q", amounts(a100, 11, 0)},
-			want: `queue "root" uses 0 of 10GiB volcano.sh/vgpu-memory, this pod needs 11GiB more: 1GiB too much`,
+			want: `queue "root" uses 0 of 10GiB volcano.sh/vgpu-memory: 11GiB more is 1GiB too much`,
 		},
 		"queues that are above each other hang below the root": {
 			queues: map[string]string{"root": "memory=10", "q<r": "", "r<q": "memory=5"}, asks: pod{"q", amounts(a100, 6, 0)},
-			want: `queue "r" uses 0 of 5GiB volcano.sh/vgpu-memory, this pod needs 6GiB more: 1GiB too much`,
+			want: `queue "r" uses 0 of 5GiB volcano.sh/vgpu-memory: 6GiB more is 1GiB too much`,
 		},
 		"a model": {
 			queues: map[string]string{"q": "memory.a100=80"}, run: []pod{{"q", amounts(a100, 80, 0)}, {"q", amounts(a10, 24, 0)}}, asks: pod{"q", amounts(a100, 1, 0)},
-			want: `queue "q" uses 80GiB of 80GiB volcano.sh/vgpu-memory.a100, this pod needs 1GiB more: 1GiB too much`,
+			want: `queue "q" uses 80GiB of 80GiB volcano.sh/vgpu-memory.a100: 1GiB more is 1GiB too much`,
 		},
 		"another model whose name begins the same": {
 			queues: map[string]string{"q": "memory.a10=0"}, asks: pod{"q", amounts(a100, 80, 0)},
@@ -157,18 +157,18 @@ func TestWhatTheGuaranteesOfOthersRefuse(t *testing.T) {
 	for name, c := range map[string]queueCase{
 		"what is guaranteed to others is left to them": {
 			queues: map[string]string{"q": "", "r": "|memory=700"}, run: []pod{{"q", amounts(a100, 300, 0)}}, asks: pod{"q", amounts(a100, 41, 0)},
-			want: `queue "q" uses 300GiB of 324GiB that the guarantees of other queues leave it volcano.sh/vgpu-memory, this pod needs 41GiB more: 17GiB too much`,
+			want: `queue "q" uses 300GiB of the 324GiB that the guarantees of other queues leave it of volcano.sh/vgpu-memory: 41GiB more is 17GiB too much`,
 		},
 		"its own guarantee is left to a queue, whatever others were promised": {
 			queues: map[string]string{"q": "|memory=300", "r": "|memory=2000"}, asks: pod{"q", amounts(a100, 300, 0)},
 		},
 		"a guarantee next to the queue above": {
 			queues: map[string]string{"top": "", "q<top": "", "r": "|memory=1000"}, asks: pod{"q", amounts(a100, 25, 0)},
-			want: `queue "q" uses 0 of 24GiB that the guarantees of other queues leave it volcano.sh/vgpu-memory, this pod needs 25GiB more: 1GiB too much`,
+			want: `queue "q" uses 0 of the 24GiB that the guarantees of other queues leave it of volcano.sh/vgpu-memory: 25GiB more is 1GiB too much`,
 		},
 		"a guarantee within the capability of the queue above": {
 			queues: map[string]string{"top": "memory=100", "q<top": "", "r<top": "|memory=60"}, asks: pod{"q", amounts(a100, 41, 0)},
-			want: `queue "q" uses 0 of 40GiB that the guarantees of other queues leave it volcano.sh/vgpu-memory, this pod needs 41GiB more: 1GiB too much`,
+			want: `queue "q" uses 0 of the 40GiB that the guarantees of other queues leave it of volcano.sh/vgpu-memory: 41GiB more is 1GiB too much`,
 		},
 	} {
 		t.Run(name, c.check)

@@ -22,12 +22,17 @@ func (s *Shortage) Excess() int64 { return s.Used + s.Asked - s.Limit.Amount }
 // String says it in one sentence, as in a pod's event.
 func (s *Shortage) String() string {
 	text := s.Limit.Resource.text
-	limit := text(s.Limit.Amount)
+	return fmt.Sprintf("queue %q uses %s of %s %s: %s more is %s too much",
+		s.Queue, text(s.Used), s.limit(), s.Limit.Name, text(s.Asked), text(s.Excess()))
+}
+
+// limit says how much the queue may take, and why.
+func (s *Shortage) limit() string {
+	limit := s.Limit.Resource.text(s.Limit.Amount)
 	if s.Reserved {
-		limit += " that the guarantees of other queues leave it"
+		return "the " + limit + " that the guarantees of other queues leave it of"
 	}
-	return fmt.Sprintf("queue %q uses %s of %s %s, this pod needs %s more: %s too much",
-		s.Queue, text(s.Used), limit, s.Limit.Name, text(s.Asked), text(s.Excess()))
+	return limit
 }
 
 // AsksAsMuch reports whether other amounts come to the same of what the limit is about.
