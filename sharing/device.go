@@ -96,10 +96,13 @@ type Device struct {
 	MIG *Partitioning
 }
 
-// Link says that this device reaches another one directly.
+// Link says how this device reaches another one, see Path.
 type Link struct {
 	Peer DeviceID
 	Kind string // "nvlink", "pix", "pxb", "phb", "node", "sys"
+	// Count is how many NVLinks lead there, through a switch or not; 0 when its node does
+	// not say, or the link is none.
+	Count int
 }
 
 // Inventory is the devices of one node in ascending index order.

@@ -128,60 +128,71 @@ func (d *nvmlDevice) numa(pci string) int {
 }
 
 // Link implements Device.
-func (d *nvmlDevice) Link(to Device) (string, error) {
+func (d *nvmlDevice) Link(to Device) (sharing.Link, error) {
 	other, ok := to.(*nvmlDevice)
 	if !ok {
-		return "", fmt.Errorf("link of device %d: the other device is of another driver", d.index)
+		return sharing.Link{}, fmt.Errorf("link of device %d: the other device is of another driver", d.index)
 	}
 	if d.broken != nil || other.broken != nil {
-		return "", fmt.Errorf("link of device %d to %d: %w", d.index, other.index, ErrLost)
+		return sharing.Link{}, fmt.Errorf("link of device %d to %d: %w", d.index, other.index, ErrLost)
 	}
-	if d.nvlinked(other) {
-		return "nvlink", nil
+	if n := d.nvlinks(other); n > 0 {
+		return sharing.Link{Kind: "nvlink", Count: n}, nil
 	}
 	if !d.driver.has("nvmlDeviceGetTopologyCommonAncestor") {
-		return "", ErrUnsupported
+		return sharing.Link{}, ErrUnsupported
 	}
 	level, ret := d.handle.GetTopologyCommonAncestor(other.handle)
 	if err := failure("nvmlDeviceGetTopologyCommonAncestor", ret); err != nil {
-		return "", err
+		return sharing.Link{}, err
 	}
 	switch level {
 	case nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_SINGLE:
-		return "pix", nil
+		return sharing.Link{Kind: "pix"}, nil
 	case nvml.TOPOLOGY_MULTIPLE:
-		return "pxb", nil
+		return sharing.Link{Kind: "pxb"}, nil
 	case nvml.TOPOLOGY_HOSTBRIDGE:
-		return "phb", nil
+		return sharing.Link{Kind: "phb"}, nil
 	case nvml.TOPOLOGY_NODE:
-		return "node", nil
+		return sharing.Link{Kind: "node"}, nil
 	}
-	return "sys", nil
+	return sharing.Link{Kind: "sys"}, nil
 }
 
-// nvlinked reports an active NVLink to the other device, directly or through a
-// switch: with NVSwitch every device reaches every other.
-func (d *nvmlDevice) nvlinked(other *nvmlDevice) bool {
+// nvlinks counts the active NVLinks to the other device, directly or through switches. Through
+// those every device reaches every other, by as many links as the one with fewer has.
+func (d *nvmlDevice) nvlinks(other *nvmlDevice) int {
 	for _, symbol := range []string{"nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemoteDeviceType"} {
 		if !d.driver.has(symbol) {
-			return false
+			return 0
 		}
 	}
 	target, err := other.pci()
 	if err != nil {
-		return false
+		return 0
 	}
+	direct, switched := d.activeNVLinks(target)
+	if switched > 0 {
+		_, back := other.activeNVLinks("")
+		switched = min(switched, back)
+	}
+	return max(direct, switched)
+}
+
+// activeNVLinks counts the NVLinks to the device at a PCI address, and those to switches.
+func (d *nvmlDevice) activeNVLinks(target string) (direct, switched int) {
 	for link := range nvlinkMax {
 		if state, ret := d.handle.GetNvLinkState(link); ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
 			continue
 		}
 		if kind, ret := d.handle.GetNvLinkRemoteDeviceType(link); ret == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
-			return true
+			switched++
+			continue
 		}
 		remote, ret := d.handle.GetNvLinkRemotePciInfo(link)
 		if ret == nvml.SUCCESS && fmt.Sprintf("%04x:%02x:%02x.0", remote.Domain, remote.Bus, remote.Device) == target {
-			return true
+			direct++
 		}
 	}
-	return false
+	return direct, switched
 }

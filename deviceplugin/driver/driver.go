@@ -79,9 +79,9 @@ type Device interface {
 	// Probe asks the device for a sign of life, and whether it may be used: nil, ErrLost, ErrRepair
 	// or another error.
 	Probe() error
-	// Link says how this device reaches another one: "nvlink", "pix", "pxb",
-	// "phb", "node" or "sys".
-	Link(to Device) (string, error)
+	// Link says how this device reaches another one: "nvlink" and by how many of them, "pix",
+	// "pxb", "phb", "node" or "sys". The peer is left to Scan.
+	Link(to Device) (sharing.Link, error)
 }
 
 // Event is a critical error a device reported.

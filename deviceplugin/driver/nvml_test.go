@@ -23,8 +23,8 @@ import (
 // partitions, and one whose node does not exist.
 const topology = `fakegpu 1
 driver 580.95.05 cuda 13.0
-gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=0000:0f:00.0 sms=108 nvlink=1
-gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=0000:07:00.0 sms=108 nvlink=1
+gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=0000:0f:00.0 sms=108 nvlink=1*3
+gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=0 mig=capable pci=0000:07:00.0 sms=108 nvlink=1*3
 gpu model="NVIDIA A30" memory=24576MiB cc=8.0 numa=1 mig=none pci=0000:47:00.0 sms=56
 `
 
@@ -279,8 +279,8 @@ func TestTheRealBindingReadsTheDriver(t *testing.T) {
 	if third.MIG.Capable || third.NUMA != 1 || third.Minor != 2 {
 		t.Errorf("the third device is %+v", third)
 	}
-	if len(seen.Links) != 2 || !strings.HasPrefix(seen.Links[0], "nvlink") {
-		t.Errorf("the links of the first device are %v, want nvlink first", seen.Links)
+	if len(seen.Links) != 2 || seen.Links[0] != "{ nvlink 3} <nil>" || seen.Links[1] != "{ sys 0} <nil>" {
+		t.Errorf("the links of the first device are %v, want three NVLinks to the second, none to the third", seen.Links)
 	}
 }
 

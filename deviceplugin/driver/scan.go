@@ -53,14 +53,15 @@ func linksOf(i int, found []node.Facts, handles []Device) ([]sharing.Link, error
 		if i == j {
 			continue
 		}
-		kind, err := handles[i].Link(handles[j])
+		link, err := handles[i].Link(handles[j])
 		switch {
 		case errors.Is(err, ErrUnsupported):
 			continue
 		case err != nil:
 			return links, fmt.Errorf("link from device %d to %d: %w", found[i].Index, found[j].Index, err)
 		}
-		links = append(links, sharing.Link{Peer: found[j].UUID, Kind: kind})
+		link.Peer = found[j].UUID
+		links = append(links, link)
 	}
 	return links, nil
 }

@@ -42,8 +42,9 @@ type deviceText struct {
 }
 
 type linkText struct {
-	Peer string `json:"peer"`
-	Kind string `json:"kind"`
+	Peer  string `json:"peer"`
+	Kind  string `json:"kind"`
+	Count int    `json:"count,omitempty"`
 }
 
 // EncodeInventory writes the devices of a node as JSON. It is an error if the
@@ -129,7 +130,7 @@ func deviceOut(d *sharing.Device) deviceText {
 		out.Clients = &d.MaxClients
 	}
 	for _, l := range d.Links {
-		out.Links = append(out.Links, linkText{Peer: string(l.Peer), Kind: l.Kind})
+		out.Links = append(out.Links, linkText{Peer: string(l.Peer), Kind: l.Kind, Count: l.Count})
 	}
 	if d.MIG != nil {
 		out.MIG = partitioningOut(d.MIG)
@@ -191,7 +192,10 @@ func linksIn(f *finding, path string, in []linkText) []sharing.Link {
 		if !validName(l.Kind, longestID) {
 			f.failf(below+".kind", "%s is not a kind of link", shown(l.Kind))
 		}
-		links = append(links, sharing.Link{Peer: sharing.DeviceID(l.Peer), Kind: l.Kind})
+		if l.Count < 0 || l.Count > maxLinks {
+			f.failf(below+".count", "%d is outside 0 to %d", l.Count, maxLinks)
+		}
+		links = append(links, sharing.Link{Peer: sharing.DeviceID(l.Peer), Kind: l.Kind, Count: l.Count})
 	}
 	return links
 }

@@ -29,7 +29,7 @@ func randomInventory(r *rand.Rand) sharing.Inventory {
 			Healthy: r.IntN(3) > 0, Mode: pick(r, sharing.Modes()...), NUMA: r.IntN(4) - 1, PCI: pick(r, "", "0000:07:00.0"),
 		}
 		for range r.IntN(3) {
-			d.Links = append(d.Links, sharing.Link{Peer: sharing.DeviceID("GPU-" + strconv.Itoa(r.IntN(9))), Kind: pick(r, "nvlink", "pix")})
+			d.Links = append(d.Links, sharing.Link{Peer: sharing.DeviceID("GPU-" + strconv.Itoa(r.IntN(9))), Kind: pick(r, "nvlink", "pix"), Count: r.IntN(65)})
 		}
 		if r.IntN(2) == 0 {
 			d.MIG = randomPartitioning(r)

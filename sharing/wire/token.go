@@ -26,6 +26,7 @@ const (
 	// maxCuts bounds the geometries of all devices of a node: 16 devices with as many as each may
 	// have.
 	maxCuts  = 16 * MaxGeometries
+	maxLinks = 64 // NVLinks of one device; no device has as many
 	maxCount = 1024
 )
 

@@ -197,19 +197,19 @@ func (x *device) Facts() (node.Facts, error) {
 	return f, nil
 }
 
-func (x *device) Link(to driver.Device) (string, error) {
+func (x *device) Link(to driver.Device) (sharing.Link, error) {
 	mine, err := x.Facts()
 	if err != nil {
-		return "", err
+		return sharing.Link{}, err
 	}
 	theirs, err := to.Facts()
 	if err != nil {
-		return "", err
+		return sharing.Link{}, err
 	}
 	if mine.NUMA == theirs.NUMA {
-		return "node", nil
+		return sharing.Link{Kind: "node"}, nil
 	}
-	return "sys", nil
+	return sharing.Link{Kind: "sys"}, nil
 }
 
 type watch struct {

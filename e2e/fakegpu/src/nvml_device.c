@@ -4,6 +4,7 @@
 #include "nvml_fake.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 DECLARE(nvmlDeviceGetCount_v2, unsigned int *count)
@@ -235,9 +236,13 @@ DECLARE(nvmlDeviceGetTopologyCommonAncestor, nvmlDevice_t one, nvmlDevice_t othe
 	return NVML_SUCCESS;
 }
 
-/* The link-th other device of the same nvlink= group, visible here or not. */
+/* The other device of the same nvlink= group that a link leads to, visible here or not. A group
+ * "1*4" has four links between any two devices, and those of one peer are neighbours. */
 static const struct fg_gpu *peer(nvmlDevice_t device, unsigned link)
 {
+	const char *times = strchr(device->gpu.nvlink, '*');
+	int each = times ? atoi(times + 1) : 1;
+	link /= each > 0 ? each : 1;
 	for (int i = 0; i < nvml.topology.count; i++) {
 		const struct fg_gpu *g = &nvml.topology.gpu[i];
 		if (g->minor != device->gpu.minor && !strcmp(g->nvlink, device->gpu.nvlink) && link-- == 0)
