@@ -27,6 +27,7 @@ func TestInstalledCluster(t *testing.T) {
 	start(t, sandbox.Options{Installed: true, Kubernetes: os.Getenv(versions.Variable)}).run(t, []suite{
 		{"placement", testPlacement},
 		{"even_split", testEvenSplit},
+		{"topology", testTopology},
 		{"isolation", testIsolation},
 		{"shapes", testShapes},
 		{"waiting", testWaiting},

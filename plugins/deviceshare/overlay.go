@@ -102,6 +102,21 @@ func viewsWithout(views []sharing.View, id sharing.DeviceID) []sharing.View {
 	return slices.DeleteFunc(slices.Clone(views), func(v sharing.View) bool { return v.Device.ID == id })
 }
 
+// mates returns the other pods of the task's job on the node, in a stable order.
+func mates(t *api.TaskInfo, info *api.NodeInfo) []sharing.Owner {
+	if t.Job == "" || info == nil {
+		return nil
+	}
+	var all []sharing.Owner
+	for _, other := range info.Tasks {
+		if other.Job == t.Job && other.UID != t.UID {
+			all = append(all, sharing.Owner(other.Pod.UID))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // partitioned reports whether any share is a partition: only those depend on the
 // geometries that the node applied.
 func partitioned(p *sharing.Placement) bool {

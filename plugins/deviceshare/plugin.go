@@ -200,14 +200,16 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		return
 	}
 	defer p.follow(e.Task, true)
+	request := a.request
+	request.Mates = mates(e.Task, p.infos[n.Name])
 	switch allocated(e.Task) {
 	case reserved:
-		e.Err = p.overlay.reserve(n, &a.request, p.store.backends, p.policy(a), p.allowance(e.Task, a))
+		e.Err = p.overlay.reserve(n, &request, p.store.backends, p.policy(a), p.allowance(e.Task, a))
 	case promised:
 		// Volcano keeps a task it has pipelined even if a handler objects, so
 		// there is no error to give. It holds no devices then, and takes part in
 		// the next session.
-		why := p.overlay.promise(n, p.infos[n.Name], &a.request, p.store.backends, p.policy(a), p.allowance(e.Task, a))
+		why := p.overlay.promise(n, p.infos[n.Name], &request, p.store.backends, p.policy(a), p.allowance(e.Task, a))
 		if why != "" {
 			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
 				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "why", why)

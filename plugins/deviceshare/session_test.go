@@ -306,3 +306,25 @@ func TestAPodMayNameItsOwnPolicy(t *testing.T) {
 		}
 	}
 }
+
+// The devices of a gang's pods on one node are linked to each other where that is possible.
+func TestPodsOfAGangAreNearEachOther(t *testing.T) {
+	inv := devices("n1", 4, 10000)
+	for i, peer := range []int{3, 2, 1, 0} { // the first is linked to the last, the second to the third
+		inv.Devices[i].Links = []sharing.Link{{Peer: inv.Devices[peer].ID, Kind: "nvlink", Count: 2}}
+	}
+	whole := asks{number: 1, memory: 10000}
+	w := newWorld(t, nodeOf(t, inv), groupOf("g", 2), podOf("a", "g", whole), podOf("b", "g", whole),
+		groupOf("h", 1), podOf("c", "h", whole))
+	w.schedule()
+	used := map[string]sharing.DeviceID{}
+	for _, pod := range []string{"a", "b"} {
+		w.bound(pod)
+		p := w.placement(pod)
+		used[pod] = p.Containers[0].Shares[0].Device
+	}
+	d, _ := inv.Device(used["a"])
+	if used["a"] == "" || d.Links[0].Peer != used["b"] {
+		t.Errorf("the gang has %v, want two devices that are linked", used)
+	}
+}

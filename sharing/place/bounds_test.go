@@ -149,13 +149,14 @@ func TestTheScoreOfAPodOnDevicesWithAForecastAndWithout(t *testing.T) {
 func TestDevicesOfOneNUMANodeComeTogetherWhicheverItIs(t *testing.T) {
 	for says, c := range map[string]struct {
 		numa [4]int
-		want sharing.DeviceID
+		want [2]sharing.DeviceID
 	}{
-		"the first NUMA node":    {[4]int{0, 1, 1, 0}, "GPU-3"},
-		"the second":             {[4]int{1, 0, 0, 1}, "GPU-3"},
-		"none is known":          {[4]int{-1, 0, 0, -1}, "GPU-1"},
-		"nobody else is on it":   {[4]int{0, 1, 2, 3}, "GPU-1"},
-		"all of them are on one": {[4]int{0, 0, 0, 0}, "GPU-1"},
+		"the first NUMA node":     {[4]int{0, 1, 2, 0}, [2]sharing.DeviceID{"GPU-0", "GPU-3"}},
+		"the second":              {[4]int{0, 1, 1, 2}, [2]sharing.DeviceID{"GPU-1", "GPU-2"}},
+		"only that of two others": {[4]int{-1, 0, 0, -1}, [2]sharing.DeviceID{"GPU-1", "GPU-2"}},
+		"none is known":           {[4]int{-1, -1, -1, -1}, [2]sharing.DeviceID{"GPU-0", "GPU-1"}},
+		"nobody else is on it":    {[4]int{0, 1, 2, 3}, [2]sharing.DeviceID{"GPU-0", "GPU-1"}},
+		"all of them are on one":  {[4]int{0, 0, 0, 0}, [2]sharing.DeviceID{"GPU-0", "GPU-1"}},
 	} {
 		var devices []sharing.Device
 		for i, n := range c.numa {
@@ -166,8 +167,8 @@ func TestDevicesOfOneNUMANodeComeTogetherWhicheverItIs(t *testing.T) {
 		req := sharingtest.Ask("main", 1000, 0)
 		req.Count = 2
 		shares := onNode(t, devices...).place(sharingtest.Pod("p", req)).Containers[0].Shares
-		if shares[0].Device != "GPU-0" || shares[1].Device != c.want {
-			t.Errorf("%s: %s and %s, want %s", says, shares[0].Device, shares[1].Device, c.want)
+		if got := [2]sharing.DeviceID{shares[0].Device, shares[1].Device}; got != c.want {
+			t.Errorf("%s: %s and %s, want %v", says, shares[0].Device, shares[1].Device, c.want)
 		}
 	}
 }

@@ -107,6 +107,27 @@ func (a *attempt) best(i int, picks []pick, refusals *sharing.Refusals) (best ca
 			best, refusals.Found = c, 1
 		}
 	}
+	if refusals.Found > 0 && a.isAnchored(picks) && !a.alike() {
+		return a.nearest(best, picks, req)
+	}
+	return best
+}
+
+// nearest is the candidate that is nearest to the rest of the pod and of its job, of those that are
+// as good as the best, which is the first of them.
+func (a *attempt) nearest(best candidate, picks []pick, req *sharing.Request) candidate {
+	first := best
+	best.near = a.near(int(best.device), picks)
+	for d := int(best.device) + 1; d < len(a.views); d++ {
+		near := a.near(d, picks)
+		if near <= best.near {
+			continue
+		}
+		v, cost, reason := a.weigh(d, picks, req)
+		if reason == sharing.Fits && a.rank == first.rank && a.policy.Device(v, cost) == first.score {
+			best.device, best.near = int32(d), near
+		}
+	}
 	return best
 }
 

@@ -14,12 +14,12 @@ import (
 // Place finds shares for every container of one pod on the devices of one node.
 //
 // A container gets different devices of one mode, and the same of each if it asks for an
-// even split. When the pod names modes, all
-// its containers are placed in the first mode in which they all fit; otherwise
-// every mode competes and each container takes the devices the policy scores
-// highest. Equal scores are decided by the order of the backends and then by
-// the order of the devices; for a container of several devices, those that are
-// linked to the ones it already has, or on their NUMA node, come first.
+// even split. When the pod names modes, all its containers are placed in the first mode in
+// which they all fit; otherwise every mode competes and each container takes the devices the
+// policy scores highest. Equal scores are decided by the order of the backends, then by how
+// near devices are to those of the pod's other containers and of the other pods of its job,
+// and then by the order of the devices. Of several devices for one container the paths
+// between them count more than the policy, see worth.
 //
 // Containers are placed in the order of the pod, each seeing what earlier ones
 // hold while it runs. When a later one finds no room because of an earlier one's
@@ -79,6 +79,13 @@ type attempt struct {
 	// classes are the amounts that devices give to containers that ask for an even split.
 	classes []sharing.Cost
 
+	// mates says for each device whether another pod of the job has it; nil if nobody asked.
+	mates []bool
+
+	// home is the devices on which the pod's containers would be nearest to each other, a bit for
+	// each; 0 if there is none.
+	home uint64
+
 	// work is how much a search may still ask, see maxWork.
 	work int
 
@@ -116,6 +123,7 @@ func (a *attempt) several(placement *sharing.Placement, refusals *sharing.Refusa
 		}
 		total += a.pod.Requests[i].Count
 	}
+	a.findHome()
 	var room [8]pick
 	picks := slices.Grow(room[:0], total)
 	for i := range a.pod.Requests {

@@ -27,7 +27,7 @@ type candidate struct {
 	option int16 // index among the shares this device could give
 	rank   int16 // index of the device's backend
 	class  int16 // of the amount, for an even split, see attempt.class
-	taken  bool
+	near   int32 // to the rest of pod and job, where it matters, see attempt.near
 }
 
 // listing is which of the shares that a device could give are candidates.

@@ -4,6 +4,7 @@ package place_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,15 +49,31 @@ func device(t *testing.T, line string) sharing.Device {
 			d.Memory = amount(t, value)
 		case "numa":
 			d.NUMA = number(t, value)
-		case "nvlink":
-			for peer := range strings.SplitSeq(value, ",") {
-				d.Links = append(d.Links, sharing.Link{Peer: sharing.DeviceID(peer), Kind: "nvlink"})
-			}
 		default:
-			t.Fatalf("device %q: unknown %q", line, word)
+			links, ok := links(key, value)
+			if !ok {
+				t.Fatalf("device %q: unknown %q", line, word)
+			}
+			d.Links = append(d.Links, links...)
 		}
 	}
 	return d
+}
+
+// links reads "nvlink=GPU-1,GPU-2", "nv12=GPU-1" or "pxb=GPU-1".
+func links(kind, peers string) ([]sharing.Link, bool) {
+	count, err := strconv.Atoi(strings.TrimPrefix(kind, "nv"))
+	if err == nil {
+		kind = "nvlink"
+	}
+	if !slices.Contains([]string{"nvlink", "pix", "pxb", "phb", "node", "sys"}, kind) {
+		return nil, false
+	}
+	var all []sharing.Link
+	for peer := range strings.SplitSeq(peers, ",") {
+		all = append(all, sharing.Link{Peer: sharing.DeviceID(peer), Kind: kind, Count: count})
+	}
+	return all, true
 }
 
 // only keeps the named geometries, in the order named.
@@ -83,6 +100,10 @@ func parsePod(t *testing.T, name string, options, lines []string) (*sharing.PodR
 			pod.Policy = value
 		case "group":
 			pod.Group = value
+		case "mates":
+			for mate := range strings.SplitSeq(value, ",") {
+				pod.Mates = append(pod.Mates, sharing.Owner(mate))
+			}
 		case "modes":
 			for m := range strings.SplitSeq(value, ",") {
 				pod.Modes = append(pod.Modes, sharing.Mode(m))

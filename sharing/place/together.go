@@ -14,26 +14,20 @@ type group struct{ rank, class int16 }
 
 func (c *candidate) group() group { return group{c.rank, c.class} }
 
-// takeTogether picks several devices of one group, of which there are enough.
+// takeTogether picks several devices of one group, of which there are enough: the best set, see
+// worth.
 func (a *attempt) takeTogether(i int, picks []pick, all []candidate) []pick {
 	wanted := a.pod.Requests[i].Count
 	together := bestGroup(all, wanted)
-	placed := len(picks)
-	for len(picks) < placed+wanted {
-		next, nearest := -1, 0
-		for k := range all {
-			if all[k].taken || all[k].group() != together {
-				continue
-			}
-			if next >= 0 && all[k].score != all[next].score {
-				break
-			}
-			if n := a.near(picks[placed:], int(all[k].device)); next < 0 || n > nearest {
-				next, nearest = k, n
-			}
+	team := all[:0]
+	for k := range all {
+		if all[k].group() == together {
+			team = append(team, all[k])
 		}
-		all[next].taken = true
-		picks = a.pick(i, picks, all[next])
+	}
+	var room [maxCandidates]int16
+	for _, k := range a.bestSet(team, wanted, picks, room[:0]) {
+		picks = a.pick(i, picks, team[k])
 	}
 	return picks
 }
@@ -141,22 +135,4 @@ func add(list []candidate, c candidate, listed listing) []candidate {
 		}
 	}
 	return insert(list, c)
-}
-
-// near says how close a device is to those picked: two for each one it is linked
-// to by NVLink, one for each on its NUMA node.
-func (a *attempt) near(picks []pick, device int) int {
-	d, n := a.views[device].Device, 0
-	for i := range picks {
-		peer := a.views[picks[i].device].Device
-		if d.NUMA >= 0 && d.NUMA == peer.NUMA {
-			n++
-		}
-		for _, l := range d.Links {
-			if l.Peer == peer.ID && l.Kind == "nvlink" {
-				n += 2
-			}
-		}
-	}
-	return n
 }

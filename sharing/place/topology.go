@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"deviceshare/sharing"
+)
+
+// worth is how good a set of devices is for one container. One set is preferred to another by the
+// first of these in which they differ:
+//
+//  1. the weakest path between any two of them, since a collective operation is as fast as it;
+//  2. the points of the paths between all of them, see points;
+//  3. how few pairs are on different NUMA nodes;
+//  4. the policy's scores of the devices, added up;
+//  5. near: how many of them are at home, see attempt.findHome, and then the points of the paths to
+//     the devices that the other containers of the pod, and the other pods of its job, have;
+//  6. how few points are cut, those of the paths to the devices that are left over;
+//  7. the order of the devices.
+//
+// Partitions do not reach each other over NVLink or PCIe: of them 1 to 3 say nothing, and the NUMA
+// node counts in near. For one device only 4, 5 and 7 differ.
+//
+// Every part but the first is a sum over pairs or devices, and the first can only fall when a set
+// grows. So sets are built device by device.
+type worth struct {
+	weakest       sharing.Path
+	links, cross  int32
+	score         int64
+	near, reaches int32
+}
+
+// cut is the points of the paths from a set to the devices that are left over: those of its
+// devices to all others, without those within the set, which count at both ends.
+func (w *worth) cut() int32 { return w.reaches - 2*w.links }
+
+// compare is positive if w is preferred, negative if v is.
+func (w *worth) compare(v *worth) int64 {
+	switch {
+	case w.weakest != v.weakest:
+		return int64(w.weakest) - int64(v.weakest)
+	case w.links != v.links:
+		return int64(w.links - v.links)
+	case w.cross != v.cross:
+		return int64(v.cross - w.cross)
+	case w.score != v.score:
+		return w.score - v.score
+	case w.near != v.near:
+		return int64(w.near - v.near)
+	}
+	return int64(v.cut() - w.cut())
+}
+
+// points is how much a path counts. One NVLink counts more than any way over PCIe, and each further
+// one half as much as the best of those.
+func points(path sharing.Path, links int) int32 {
+	if path == sharing.PathNVLink {
+		return 40 + 20*int32(links)
+	}
+	return [...]int32{
+		sharing.PathUnknown: 0, sharing.PathSYS: 0, sharing.PathNODE: 10,
+		sharing.PathPHB: 20, sharing.PathPXB: 30, sharing.PathPIX: 40,
+	}[path]
+}
+
+// pair is what counts of two devices.
+type pair struct {
+	path   sharing.Path
+	cross  uint8 // 1 if they are on different NUMA nodes
+	points int16
+	near   int16 // the points of partitions, which count behind the policy
+}
+
+// pairOf weighs two devices of the node. A path that nobody knows counts as the slowest. Of
+// partitions only the NUMA nodes count.
+func (a *attempt) pairOf(d, e int) pair {
+	v, w := &a.views[d], &a.views[e]
+	x, y := v.Device, w.Device
+	apart := x.NUMA >= 0 && y.NUMA >= 0 && x.NUMA != y.NUMA
+	if v.Partitioned() || w.Partitioned() {
+		if x.NUMA >= 0 && x.NUMA == y.NUMA {
+			return pair{path: sharing.PathNVLink, near: int16(points(sharing.PathNODE, 0))}
+		}
+		return pair{path: sharing.PathNVLink}
+	}
+	path, links := x.PathTo(y)
+	p := pair{path: max(path, sharing.PathSYS), points: int16(points(path, links))}
+	if apart {
+		p.cross = 1
+	}
+	return p
+}
+
+// near is how close a device is to those that other containers of the pod, and other pods of its
+// job, have. A device that they have themselves is the policy's business: it adds nothing.
+func (a *attempt) near(d int, picks []pick) int32 {
+	var sum int32
+	if d < 64 && a.home&(1<<d) != 0 {
+		sum = homePoints
+	}
+	for i := range a.views {
+		if i != d && (a.runsOn(i, picks) || a.hasMate(i)) {
+			p := a.pairOf(d, i)
+			sum += int32(p.points + p.near)
+		}
+	}
+	return sum
+}
+
+// runsOn reports whether one of the pod's containers placed so far has device d for as long as the
+// pod runs.
+func (a *attempt) runsOn(d int, picks []pick) bool {
+	for i := range picks {
+		if picks[i].device == d && a.pod.Requests[picks[i].request].Kind != sharing.Init {
+			return true
+		}
+	}
+	return false
+}
+
+// hasMate reports whether another pod of the job has device d for as long as it runs.
+func (a *attempt) hasMate(d int) bool {
+	if len(a.pod.Mates) == 0 {
+		return false
+	}
+	if a.mates == nil {
+		a.mates = make([]bool, len(a.views))
+		for i := range a.views {
+			a.mates[i] = slices.ContainsFunc(a.views[i].Held(), func(h sharing.Held) bool {
+				return h.Kind != sharing.Init && slices.Contains(a.pod.Mates, h.Owner)
+			})
+		}
+	}
+	return a.mates[d]
+}
+
+// isAnchored reports whether a device can be near to anything.
+func (a *attempt) isAnchored(picks []pick) bool {
+	return a.home != 0 || len(picks)+len(a.pod.Mates) > 0
+}
+
+// homePoints are more than the paths to all devices of a node together.
+const homePoints = 1 << 20
+
+// findHome looks for a home for a pod of several containers: the best set of as many devices as
+// they ask for together, each of which would serve any of them, whatever the policy says. The
+// containers are placed one after another, and without it the first would not know how much room
+// the others need beside it.
+func (a *attempt) findHome() {
+	a.home = 0
+	wanted, containers := 0, 0
+	for i := range a.pod.Requests {
+		if r := &a.pod.Requests[i]; r.Kind != sharing.Init {
+			wanted += r.Count
+			containers++
+		}
+	}
+	if containers < 2 || wanted > len(a.views) || len(a.views) > maxCandidates || a.alike() {
+		return
+	}
+	var room [maxCandidates]candidate
+	team := room[:0]
+	for d := range a.views {
+		if a.servesAll(d) {
+			team = append(team, candidate{device: int32(d), rank: a.rank})
+		}
+	}
+	together := bestGroup(team, wanted)
+	team = slices.DeleteFunc(team, func(c candidate) bool { return c.group() != together })
+	if len(team) < wanted {
+		return
+	}
+	var set [maxCandidates]int16
+	for _, k := range a.bestSet(team, wanted, nil, set[:0]) {
+		a.home |= 1 << team[k].device
+	}
+}
+
+// alike reports whether the node says nothing about the paths between its devices.
+func (a *attempt) alike() bool {
+	for i := range a.views {
+		if d := a.views[i].Device; len(d.Links) > 0 || d.NUMA != a.views[0].Device.NUMA {
+			return false
+		}
+	}
+	return true
+}
+
+// servesAll reports whether a device would serve any container of the pod that stays.
+func (a *attempt) servesAll(d int) bool {
+	for i := range a.pod.Requests {
+		if r := &a.pod.Requests[i]; r.Kind != sharing.Init {
+			if _, _, reason := a.weigh(d, nil, r); reason != sharing.Fits {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+const (
+	// exactTeam is among how many devices the best set is found by weighing all sets, of which
+	// there are at most 12870.
+	exactTeam = 16
+	// greedyStarts is from how many devices a set is grown, one device at a time, where there
+	// are more. Such a set may not be the best one.
+	greedyStarts = 16
+)
+
+// bestSet returns which of the team, by position, are the best set of so many. The team is sorted
+// by score; of more than maxCandidates, those of highest score are weighed. It may reorder the
+// team.
+func (a *attempt) bestSet(team []candidate, wanted int, picks []pick, set []int16) []int16 {
+	if wanted < maxCandidates {
+		team = team[:min(len(team), maxCandidates)]
+	}
+	if len(team) > maxCandidates || wanted == len(team) || a.flat(team) {
+		return a.topmost(team, wanted, picks, set)
+	}
+	slices.SortFunc(team, func(x, y candidate) int { return int(x.device - y.device) })
+	var room [exactTeam * exactTeam]pair
+	s := sets{team: team, wanted: wanted, pairs: slices.Grow(room[:0], len(team)*len(team))[:len(team)*len(team)]}
+	a.measure(&s, picks)
+	if len(team) <= exactTeam {
+		s.try(0, 0, 0, worth{weakest: sharing.PathNVLink})
+	} else {
+		s.grow()
+	}
+	for k := range team {
+		if s.best&(1<<k) != 0 {
+			set = append(set, int16(k))
+		}
+	}
+	return set
+}
+
+// flat reports whether all devices are certainly as far from each other as any two.
+func (a *attempt) flat(team []candidate) bool {
+	for k := range team {
+		d := a.views[team[k].device].Device
+		if len(d.Links) > 0 || d.NUMA != a.views[team[0].device].Device.NUMA {
+			return false
+		}
+	}
+	return true
+}
+
+// topmost is the best set where paths say nothing: those of highest score, of equal ones the
+// nearest.
+func (a *attempt) topmost(team []candidate, wanted int, picks []pick, set []int16) []int16 {
+	if wanted < len(team) && a.isAnchored(picks) {
+		for k := range team {
+			team[k].near = a.near(int(team[k].device), picks)
+		}
+		slices.SortStableFunc(team, func(x, y candidate) int {
+			return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(y.near, x.near))
+		})
+	}
+	for k := range wanted {
+		set = append(set, int16(k))
+	}
+	return set
+}
+
+// sets looks for the best set of a team of at most 64 devices, in the order of the devices. A set
+// is a bit for each of its devices.
+type sets struct {
+	team   []candidate
+	wanted int
+	pairs  []pair // of all two devices of the team
+	most   int32  // the most points of any pair
+	// reaches are the points of all pairs of each device.
+	reaches [maxCandidates]int32
+	best    uint64
+	worth   worth // of the best
+}
+
+// measure weighs each device and each pair of the team.
+func (a *attempt) measure(s *sets, picks []pick) {
+	n := len(s.team)
+	for k := range s.team {
+		c := &s.team[k]
+		if a.isAnchored(picks) {
+			c.near = a.near(int(c.device), picks)
+		}
+		for j := range k {
+			p := a.pairOf(int(s.team[j].device), int(c.device))
+			s.pairs[j*n+k], s.pairs[k*n+j] = p, p
+			s.most = max(s.most, int32(p.points))
+		}
+	}
+	for k := range s.pairs {
+		s.reaches[k/n] += int32(s.pairs[k].points)
+	}
+}
+
+// with is the worth of a set with one more device.
+func (s *sets) with(w worth, set uint64, k int) worth {
+	c := &s.team[k]
+	w.score += c.score
+	w.near += c.near
+	w.reaches += s.reaches[k]
+	row := s.pairs[k*len(s.team):]
+	for ; set != 0; set &= set - 1 {
+		p := row[bits.TrailingZeros64(set)]
+		w.weakest = min(w.weakest, p.path)
+		w.links += int32(p.points)
+		w.cross += int32(p.cross)
+		w.near += int32(p.near)
+	}
+	return w
+}
+
+// offer notes a set if it is preferred to the best one so far.
+func (s *sets) offer(set uint64, w *worth) {
+	if s.best == 0 || w.compare(&s.worth) > 0 {
+		s.best, s.worth = set, *w
+	}
+}
+
+// try weighs every set that adds devices from position k on to a set of n devices, but for those
+// that cannot be preferred any more.
+func (s *sets) try(k, n int, set uint64, w worth) {
+	if n == s.wanted {
+		s.offer(set, &w)
+		return
+	}
+	for ; k <= len(s.team)-(s.wanted-n); k++ {
+		if next := s.with(w, set, k); s.best == 0 || s.hopeful(&next, n+1) {
+			s.try(k+1, n+1, set|1<<k, next)
+		}
+	}
+}
+
+// hopeful reports whether a set of n devices may yet become one that is not behind the best one by
+// paths and NUMA nodes.
+func (s *sets) hopeful(w *worth, n int) bool {
+	missing := int32(s.wanted*(s.wanted-1)-n*(n-1)) / 2
+	links := w.links + missing*s.most
+	switch {
+	case w.weakest != s.worth.weakest:
+		return w.weakest > s.worth.weakest
+	case links != s.worth.links:
+		return links > s.worth.links
+	}
+	return w.cross <= s.worth.cross
+}
+
+// grow builds a set from each of the devices of highest score, adding the best device each time.
+func (s *sets) grow() {
+	var tried uint64
+	for range min(greedyStarts, len(s.team)) {
+		start := -1
+		for k := range s.team {
+			if tried&(1<<k) == 0 && (start < 0 || s.team[k].score > s.team[start].score) {
+				start = k
+			}
+		}
+		tried |= 1 << start
+		set, w := uint64(1)<<start, s.with(worth{weakest: sharing.PathNVLink}, 0, start)
+		for range s.wanted - 1 {
+			var added uint64
+			var grown worth
+			for k := range s.team {
+				if set&(1<<k) != 0 {
+					continue
+				}
+				if next := s.with(w, set, k); added == 0 || next.compare(&grown) > 0 {
+					added, grown = 1<<k, next
+				}
+			}
+			set, w = set|added, grown
+		}
+		s.offer(set, &w)
+	}
+}
