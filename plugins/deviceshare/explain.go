@@ -12,18 +12,6 @@ import (
 	"deviceshare/plugins/deviceshare/waiting"
 )
 
-// shortages knows which queue's quota of real amounts a task exceeds.
-type shortages interface {
-	// shortage returns queue, amounts and limit as a sentence; false if quota is not what the
-	// task waits for.
-	shortage(job *api.JobInfo, t *api.TaskInfo) (string, bool)
-}
-
-// noQuota is shortages where nobody counts real amounts.
-type noQuota struct{}
-
-func (noQuota) shortage(*api.JobInfo, *api.TaskInfo) (string, bool) { return "", false }
-
 // explanation is what one session finds out about the pods that wait.
 type explanation struct {
 	*Plugin
@@ -35,6 +23,9 @@ type explanation struct {
 	held map[heldBy]string
 	// found is scratch space of explainJob.
 	found []found
+	// shortJob is the job whose shortage of quota is known, short its text.
+	shortJob api.JobID
+	short    string
 }
 
 // found is why one task waits.
@@ -109,7 +100,7 @@ func (e *explanation) reason(job *api.JobInfo, t *api.TaskInfo, a *ask) string {
 	if a.mistakes != nil {
 		return e.everywhere(a.mistakes)
 	}
-	if text, short := e.store.quota.shortage(job, t); short {
+	if text := e.overQuota(job, t); text != "" {
 		return sentences(text)
 	}
 	if job.IsPending() {

@@ -78,7 +78,8 @@ func (e *explanation) devices(t *api.TaskInfo, a *ask) string {
 	return known.text
 }
 
-// askDevices asks the predicate about every node.
+// askDevices asks the predicate about every node. What the task's queue allows is left out: the
+// answer serves pods of all queues.
 func (e *explanation) askDevices(t *api.TaskInfo, a *ask) string {
 	if len(e.nodes) == 0 {
 		return ""
@@ -93,7 +94,7 @@ func (e *explanation) askDevices(t *api.TaskInfo, a *ask) string {
 			counts[closed]++
 		} else if err := e.requireServing(a, n); err != nil {
 			counts[err.Error()]++
-		} else if refused := e.judge(a, n, t, info); refused.Refused() {
+		} else if refused, _ := e.judge(a, n, t, info, nil); refused.Refused() {
 			counts[a.refusalText(&refused)]++
 		} else {
 			counts["node(s) have room now"]++

@@ -132,7 +132,7 @@ func TestReclaimKeepsToTheRealAmountsOfQueues(t *testing.T) {
 	type queue struct{ parent, capability, guarantee, deserved string }
 	full := []*corev1.Pod{wholeOn(t, "a", "old", 0, 1), wholeOn(t, "b", "old", 1, 1), wholeOn(t, "c", "old", 2, 2)}
 	for name, c := range map[string]struct {
-		mine, theirs queue // mine deserves 4 devices by number
+		mine, theirs queue  // mine deserves 4 devices by number
 		top          string // capability of the queue above both
 		running      []*corev1.Pod
 		asks         asks

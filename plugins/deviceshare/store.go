@@ -66,11 +66,9 @@ type Store struct {
 	arguments lastArguments
 	// current is the plugin of the session that is open, nil if none is or it takes no part.
 	current *Plugin
-	// told is what waiting pods were told, looks what devices said to them, quota who knows of
-	// queues that have used up their amounts.
+	// told is what waiting pods were told, looks what devices said to them.
 	told    *waiting.Memory
 	looks   looks
-	quota   shortages
 	charges charges
 }
 
@@ -97,7 +95,7 @@ func NewStore(o Options) *Store {
 	s := &Store{
 		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, now: o.Now,
 		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
-		told: waiting.NewMemory(toldLimits()), quota: noQuota{},
+		told: waiting.NewMemory(toldLimits()),
 	}
 	if s.now == nil {
 		s.now = time.Now
