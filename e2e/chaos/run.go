@@ -27,6 +27,9 @@ type Options struct {
 	Patience time.Duration
 	// Progress gets a line now and then.
 	Progress func(string)
+	// Enough ends the kills before there were so many. The run then ends as it always does: with
+	// the last orders, every check and the report. Nil is for a run that nobody ends.
+	Enough context.Context
 }
 
 // run is one run.
@@ -87,6 +90,16 @@ func Run(ctx context.Context, c *sandbox.Cluster, o Options) (Report, error) {
 	}
 	r.nothingLeft(ctx, u)
 	return r.report(kills, took, time.Since(begin)), ctx.Err()
+}
+
+// whileWanted returns a context that ends with ctx, or when somebody has seen enough.
+func (o *Options) whileWanted(ctx context.Context) (context.Context, context.CancelFunc) {
+	wanted, stop := context.WithCancel(ctx)
+	if o.Enough == nil {
+		return wanted, stop
+	}
+	unhook := context.AfterFunc(o.Enough, stop)
+	return wanted, func() { unhook(); stop() }
 }
 
 // prepare runs two schedulers, gives devices all modes and the records a disk that can be filled.
@@ -161,12 +174,16 @@ func (r *run) broken() bool {
 // disturb carries out the plan until enough was killed, and looks after each event.
 func (r *run) disturb(ctx context.Context, u *user.User, residents Residents) (kills int) {
 	plan, told, breath := NewPlan(r.Seed), time.Now(), breath{}
-	for kills < r.Kills && ctx.Err() == nil && !r.broken() {
+	wanted, stop := r.whileWanted(ctx)
+	defer stop()
+	for r.goesOn(wanted, kills) {
 		if breath.isNeeded(kills, r.progress()) {
-			r.breathe(ctx, u, func() bool { return breath.isNeeded(kills, r.progress()) })
+			r.breathe(ctx, u, func() bool { return wanted.Err() == nil && breath.isNeeded(kills, r.progress()) })
 		}
 		e := plan.Next()
-		pause(ctx, e.Pause)
+		if pause(wanted, e.Pause); wanted.Err() != nil {
+			break
+		}
 		did, err := r.disturber.Do(ctx, e)
 		switch {
 		case err != nil:
@@ -189,6 +206,11 @@ func (r *run) disturb(ctx context.Context, u *user.User, residents Residents) (k
 		}
 	}
 	return kills
+}
+
+// goesOn reports whether there is anything more to do to the cluster.
+func (r *run) goesOn(wanted context.Context, kills int) bool {
+	return kills < r.Kills && wanted.Err() == nil && !r.broken()
 }
 
 // kindOf is the name under which an event is counted.

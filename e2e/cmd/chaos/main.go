@@ -5,7 +5,8 @@
 //	chaos --kills 10000             a long run
 //	chaos --kills 150 --seed 7      the history of an earlier run again
 //
-// The exit code is 1 if a promise was broken.
+// The exit code is 1 if a promise was broken. The first interrupt ends the run before all kills were
+// made, with every check and the figures; the second stops it at once.
 package main
 
 import (
@@ -27,21 +28,22 @@ import (
 var errBroken = errors.New("a promise was broken")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newCommand().ExecuteContext(ctx)
-	stop()
-	if err != nil {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ends := newInterrupts(func(text string) { fmt.Println(text) })
+	go ends.follow(signals)
+	if err := newCommand(ends).ExecuteContext(ends.stopped); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
 }
 
-func newCommand() *cobra.Command {
+func newCommand(ends *interrupts) *cobra.Command {
 	o := chaos.Options{}
 	c := &cobra.Command{
 		Use: "chaos", Short: "Kill, freeze and break the parts of a cluster under load, and look what it breaks",
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), o) },
+		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), o, ends) },
 	}
 	f := c.Flags()
 	f.IntVar(&o.Kills, "kills", 150, "how many components are killed")
@@ -51,7 +53,7 @@ func newCommand() *cobra.Command {
 	return c
 }
 
-func run(ctx context.Context, o chaos.Options) error {
+func run(ctx context.Context, o chaos.Options, ends *interrupts) error {
 	o.Progress = sandbox.TimedProgress(os.Stdout)
 	options, err := chaos.Cluster(o.Progress).Defaults()
 	if err != nil {
@@ -65,6 +67,8 @@ func run(ctx context.Context, o chaos.Options) error {
 		return fmt.Errorf("start the sandbox: %w", err)
 	}
 	fmt.Printf("seed %d, %d kills\n", o.Seed, o.Kills)
+	o.Enough = ends.enough
+	ends.begin()
 	report, err := chaos.Run(ctx, cluster, o)
 	fmt.Print(report)
 	if len(report.Violations) > 0 {
