@@ -5,8 +5,8 @@
 //	chaos --kills 10000             a long run
 //	chaos --kills 150 --seed 7      the history of an earlier run again
 //
-// The exit code is 1 if a promise was broken. The first interrupt ends the run before all kills were
-// made, with every check and the figures; the second stops it at once.
+// The exit code is 1 if a promise was broken. The first interrupt ends the run before all kills
+// were made, with every check and the figures; the second stops it at once.
 package main
 
 import (
