@@ -57,7 +57,7 @@ func (p *Plugin) explain(ssn *framework.Session) {
 	p.store.looks.begin(p.store.now().Unix())
 	p.store.told.Begin(p.store.now().Unix())
 	for _, job := range ssn.Jobs {
-		if len(job.TaskStatusIndex[api.Pending]) > 0 {
+		if job.PodGroup != nil && len(job.TaskStatusIndex[api.Pending]) > 0 {
 			e.explainJob(job)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // answer, and nothing is remembered by it.
 
 const (
-	// lookLimit is how many nodes a session asks at most for such pods.
+	// lookLimit is how many nodes a session asks for such pods before it asks for no other shape.
 	lookLimit = 5000
 	// lookAge is after how many seconds the nodes are asked again for pods of one shape.
 	lookAge = 3
@@ -66,7 +66,7 @@ func (e *explanation) devices(t *api.TaskInfo, a *ask) string {
 	}
 	shape, l := a.lookShape(), &e.store.looks
 	known := l.said[shape]
-	if (known == nil || l.now-known.at >= lookAge) && l.left >= len(e.nodes) {
+	if (known == nil || l.now-known.at >= lookAge) && l.left > 0 {
 		l.left -= len(e.nodes)
 		known = &look{text: e.askDevices(t, a), at: l.now}
 		l.said[shape] = known

@@ -169,7 +169,7 @@ func (s *sums) count() {
 	}
 	s.wasAsked, s.inqueue, s.byQueue = true, api.EmptyResource(), map[api.QueueID]*api.Resource{}
 	for _, job := range s.ssn.Jobs {
-		if job.PodGroup.Status.Phase != scheduling.PodGroupInqueue || job.PodGroup.Spec.MinResources == nil {
+		if job.PodGroup == nil || job.PodGroup.Status.Phase != scheduling.PodGroupInqueue || job.PodGroup.Spec.MinResources == nil {
 			continue
 		}
 		least := job.DeductSchGatedResources(job.GetMinResources())

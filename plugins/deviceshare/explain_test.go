@@ -351,6 +351,34 @@ func TestOtherNumbersAreToldWhenTheirTimeHasCome(t *testing.T) {
 	}
 }
 
+// Shapes beyond the limit have their turn in later sessions; until then the rest of the text stands
+// without their devices.
+func TestASessionAsksDevicesForAFewShapesAndTheNextForOthers(t *testing.T) {
+	p, ssn := waitingJobs(t, 10)
+	p.store.now = func() time.Time { return time.Unix(1000, 0) }
+	told := func() (withDevices int) {
+		p.explained = false
+		p.explain(ssn)
+		for _, job := range ssn.Jobs {
+			for _, f := range job.NodesFitErrors {
+				if strings.Contains(f.Error(), "Devices: ") {
+					withDevices++
+				}
+			}
+		}
+		return withDevices
+	}
+	// Ten shapes ask one node each: as if there were half as many sessions' worth of nodes.
+	for i := range lookLimit/2 - 1 {
+		p.nodes[fmt.Sprintf("gone-%d", i)] = p.nodes["n1"]
+	}
+	for session, want := range []int{2, 4, 6, 8, 10, 10} {
+		if got := told(); got != want {
+			t.Errorf("session %d: %d of 10 pods are told of devices, want %d", session, got, want)
+		}
+	}
+}
+
 // What a session pays for 5,000 pods that wait and for which nothing has changed.
 func BenchmarkExplain5000WaitingPods(b *testing.B) {
 	silence(b)
