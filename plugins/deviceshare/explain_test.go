@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -271,6 +272,26 @@ func TestEveryPodThatWaitsIsToldTheTrueReason(t *testing.T) {
 				t.Errorf("told %q, which says %q", got, c.without)
 			}
 		})
+	}
+}
+
+// Volcano would take the reason of any pod of a gang for that of the group, another one in each
+// session, and write it.
+func TestTheGroupOfPodsThatWaitForDifferentThingsKeepsItsText(t *testing.T) {
+	w := newWorld(t, small(t, "n1", 1), groupOf("g", 5), podOf("b", "g", asks{memory: 5}), podOf("a", "g", asks{cores: 5}),
+		podOf("c", "g", asks{number: 1, memory: 20000}), podOf("d", "g", asks{number: 3, memory: 5}), podOf("e", "g", asks{number: 1, memory: 5}))
+	texts := map[string]bool{}
+	for range 20 {
+		w.explained()
+		texts[w.status.groups["g"]] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("%d texts in 20 sessions: %q", len(texts), slices.Collect(maps.Keys(texts)))
+	}
+	for text := range texts {
+		if !strings.Contains(text, "Origin reason is: pod a: ") {
+			t.Errorf("the group is told %q", text)
+		}
 	}
 }
 

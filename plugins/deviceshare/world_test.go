@@ -80,6 +80,20 @@ type statusRecorder struct {
 	util.FakeStatusUpdater
 	mu       sync.Mutex
 	messages map[string]string
+	// groups are what was last written of each pod group.
+	groups map[string]string
+}
+
+func (s *statusRecorder) UpdatePodGroup(g *api.PodGroup) (*api.PodGroup, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.groups == nil {
+		s.groups = map[string]string{}
+	}
+	for _, c := range g.Status.Conditions {
+		s.groups[g.Name] = c.Message
+	}
+	return g, nil
 }
 
 func (s *statusRecorder) UpdatePodStatus(pod *corev1.Pod) (*corev1.Pod, error) {
