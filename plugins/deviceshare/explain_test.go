@@ -110,6 +110,16 @@ func heldBackCases() map[string]waitCase {
 			pod: "p", want: []string{"held back before any node is looked at", "plugin overcommit lets jobs ask for 1.2 times",
 				"the job asks for 3 of " + wire.ResourceNumber + ", 0 of 2.4 are used or promised", "1 node(s) where 1/1 devices fit container \"c0\", 3 wanted"},
 		},
+		"jobs that were let in before are promised the room": {
+			build: func(t *testing.T) *world {
+				let := groupOf("h", 1)
+				let.Spec.MinResources = &corev1.ResourceList{wire.ResourceNumber: resource.MustParse("2")}
+				w := newWorld(t, small(t, "n1", 1), let, podOf("other", "h", asks{number: 2, memory: 20000}), heldGroup("g", 1, 1), podOf("p", "g", one))
+				w.with("overcommit")
+				return w
+			},
+			pod: "p", want: []string{"the job asks for 1 of " + wire.ResourceNumber + ", 2 of 2.4 are used or promised", "1 node(s) have room now"},
+		},
 		"the queue's capability holds the job back": {
 			build: func(t *testing.T) *world {
 				g := heldGroup("g", 1, 2)
