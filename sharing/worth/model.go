@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worth
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"deviceshare/sharing"
+)
+
+// Class is what devices have in common for which a share of the same size is the same.
+type Class struct {
+	Model  string
+	Memory sharing.Bytes
+	Cores  sharing.Percent
+	Mode   sharing.Mode
+}
+
+// ClassOf returns the class of a device.
+func ClassOf(d *sharing.Device) Class {
+	return Class{Model: d.Model, Memory: d.Memory, Cores: d.Cores, Mode: d.Mode}
+}
+
+func (c *Class) order(o *Class) int {
+	return cmp.Or(cmp.Compare(c.Model, o.Model), cmp.Compare(c.Memory, o.Memory), cmp.Compare(c.Cores, o.Cores), cmp.Compare(c.Mode, o.Mode))
+}
+
+// Model is what has been learned. It is immutable and safe for concurrent use; nil is a
+// model that has learned nothing.
+type Model struct {
+	classes []class
+	kinds   []kind
+}
+
+// class is a class with what it is worth.
+type class struct {
+	Class
+	price, content bySize
+	// limits are how far a node's amounts go, by kind.
+	limits []limit
+}
+
+// kind is a kind of pod, as far as it is the same for every class.
+type kind struct {
+	// share is the kind's part of all that is asked for, in devices; the sum is 1.
+	share float64
+	// weight is the share, more for kinds that few devices serve.
+	weight float64
+}
+
+// limit is what a kind makes of a node of one class.
+type limit struct {
+	suits bool
+	// together is how many whole devices of one node a pod needs, 0 for shares.
+	together int
+	// cpu and memory are the devices, by worth, for which one unit of the amount is
+	// enough; negative if the kind needs nothing of it.
+	cpu, memory float64
+}
+
+// maxClasses bounds how many classes are told apart: more than any known cluster has.
+const maxClasses = 64
+
+// NewModel learns from a mix. Devices says how many there are of each class. Nil is returned if
+// the mix says nothing about devices.
+func NewModel(mix Mix, devices map[Class]int) *Model {
+	m := &Model{}
+	for _, c := range slices.SortedFunc(maps.Keys(devices), func(a, b Class) int { return a.order(&b) }) {
+		if c.Memory > 0 && c.Cores > 0 && len(m.classes) < maxClasses {
+			m.classes = append(m.classes, class{Class: c})
+		}
+	}
+	m.price(mix)
+	total := 0.0
+	for _, part := range mix.frequent() {
+		k := &part.Kind
+		mean, n := 0.0, 0
+		for i := range m.classes {
+			if c := &m.classes[i]; k.sizeOn(&c.Class) > 0 {
+				mean += float64(devices[c.Class]) * c.price[k.sizeOn(&c.Class)]
+				n += devices[c.Class]
+			}
+		}
+		if mean <= tolerance {
+			continue
+		}
+		share := float64(part.Count*k.Devices) * mean / float64(n)
+		m.kinds = append(m.kinds, kind{share: share})
+		total += share
+		for i := range m.classes {
+			m.classes[i].limits = append(m.classes[i].limits, k.limit(&m.classes[i]))
+		}
+	}
+	if total == 0 {
+		return nil
+	}
+	for t := range m.kinds {
+		m.kinds[t].share /= total
+		m.kinds[t].weight = m.kinds[t].share
+	}
+	return m
+}
+
+// price prices the sizes of each class. Classes on which pods ask for the same sizes have
+// the same prices.
+func (m *Model) price(mix Mix) {
+	demands := make([]bySize, len(m.classes))
+	for i := range m.classes {
+		c := &m.classes[i]
+		demands[i] = mix.demand(&c.Class)
+		if j := slices.Index(demands[:i], demands[i]); j >= 0 {
+			c.price, c.content = m.classes[j].price, m.classes[j].content
+			continue
+		}
+		c.price = priceOf(&demands[i])
+		c.content = contentWorth(&c.price)
+	}
+}
+
+// limit returns what the kind makes of a node with devices of a class.
+func (k *Kind) limit(c *class) limit {
+	size := k.sizeOn(&c.Class)
+	l := limit{suits: size > 0 && c.price[size] > 0, cpu: -1, memory: -1}
+	if !l.suits {
+		return l
+	}
+	if size == whole && k.Devices > 1 {
+		l.together = k.Devices
+	}
+	served := float64(k.Devices) * c.price[size]
+	if k.Needs.CPU > 0 {
+		l.cpu = served / k.Needs.CPU
+	}
+	if k.Needs.Memory > 0 {
+		l.memory = served / k.Needs.Memory
+	}
+	return l
+}
+
+// Host is a node: its devices, and what is free of it beside them.
+type Host struct {
+	Views []sharing.View
+	Free  Amounts
+}
+
+// scarcest bounds how scarce a kind's devices count at most: as this part of all.
+const scarcest = 0.01
+
+// Weigh returns the model with more weight on kinds of which the nodes can serve little: the
+// square of what is free by what is usable to the kind. Pods that need several whole
+// devices of one node keep their weight, since they are rarely served by a node at all.
+// It reports whether the model knows the classes of all devices.
+func (m *Model) Weigh(hosts iter.Seq[Host]) (weighed *Model, knowsAll bool) {
+	if m == nil {
+		return nil, true
+	}
+	knowsAll = true
+	free, usable := 0.0, make([]float64, len(m.kinds))
+	for h := range hosts {
+		n := m.node(h.Views, nil)
+		knowsAll = knowsAll && !n.unknown
+		for i := range n.used {
+			free += n.groups[i].worth
+		}
+		for t := range m.kinds {
+			usable[t] += m.usable(&n, t, h.Free.CPU, h.Free.Memory)
+		}
+	}
+	weighed = &Model{classes: m.classes, kinds: slices.Clone(m.kinds)}
+	for t := range weighed.kinds {
+		k := &weighed.kinds[t]
+		k.weight = k.share
+		if free > 0 && !m.together(t) {
+			scarce := free / max(usable[t], scarcest*free)
+			k.weight *= scarce * scarce
+		}
+	}
+	return weighed, knowsAll
+}
+
+// together reports whether pods of a kind need several whole devices of one node.
+func (m *Model) together(t int) bool {
+	for i := range m.classes {
+		if l := &m.classes[i].limits[t]; l.suits && l.together == 0 {
+			return false
+		}
+	}
+	return true
+}
