@@ -10,6 +10,7 @@ import (
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/policy"
+	"deviceshare/sharing/worth"
 )
 
 // busyNode is a node of 8 devices of 80 GiB that carry 40 shares of 8 GiB.
@@ -64,6 +65,24 @@ func BenchmarkPlace(b *testing.B) {
 			}
 		})
 	}
+	pack := learned(views)
+	b.Run("fit by what is lost", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, r := place.Place(views, fits, backends, pack); r.Refused() {
+				b.Fatal(r.String())
+			}
+		}
+	})
+	host := worth.Host{Views: views, Free: worth.Amounts{CPU: 64_000, Memory: 1 << 38}}
+	b.Run("score by what is lost", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, fit := place.Points(host, fits, worth.Amounts{CPU: 1000, Memory: 1 << 30}, backends, pack); !fit {
+				b.Fatal("does not fit")
+			}
+		}
+	})
 	b.Run("refuse with reasons", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

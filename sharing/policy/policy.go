@@ -25,7 +25,7 @@ type Policy interface {
 }
 
 // all lists the policies in the order in which they are documented.
-func all() []Policy { return []Policy{binpack{}, spread{}} }
+func all() []Policy { return []Policy{fragmentation{}, binpack{}, spread{}} }
 
 // Named returns the policy users call by this name, exactly; false if there is
 // none.

@@ -39,7 +39,7 @@ func TestPoliciesAreNamedExactly(t *testing.T) {
 			t.Errorf("%q is named %q", name, p.Name())
 		}
 	}
-	if len(policy.Names()) != 2 {
+	if len(policy.Names()) != 3 {
 		t.Errorf("%v", policy.Names())
 	}
 	for _, name := range []string{"", "Binpack", "spread ", "best"} {

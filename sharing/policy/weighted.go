@@ -32,8 +32,11 @@ func WithModes(p Policy, w Weights) Policy {
 		return p
 	}
 	one := weighted{Policy: p, points: points}
-	if s, ok := p.(LossScorer); ok {
+	switch s := p.(type) {
+	case LossScorer:
 		return weightedByLoss{weighted: one, scorer: s}
+	case Valuer:
+		return weightedByWorth{weighted: one, Valuer: s}
 	}
 	return one
 }
@@ -41,6 +44,25 @@ func WithModes(p Policy, w Weights) Policy {
 // Device implements Policy.
 func (w weighted) Device(v *sharing.View, c sharing.Cost) int64 {
 	return w.Policy.Device(v, c) + w.points[v.Device.Mode]
+}
+
+// weightedByWorth keeps the optional power of the policy that is weighted.
+type weightedByWorth struct {
+	weighted
+	Valuer
+}
+
+// Name implements Policy.
+func (w weightedByWorth) Name() string { return w.weighted.Name() }
+
+// Device implements Policy.
+func (w weightedByWorth) Device(v *sharing.View, c sharing.Cost) int64 {
+	return w.weighted.Device(v, c)
+}
+
+// Node implements Policy.
+func (w weightedByWorth) Node(views []sharing.View, pod *sharing.PodRequest) int64 {
+	return w.weighted.Node(views, pod)
 }
 
 // weightedByLoss keeps the optional power of the policy that is weighted.

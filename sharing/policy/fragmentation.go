@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"math"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/worth"
+)
+
+// Valuer is an optional power of a policy: it scores nodes by what later pods lose there, see
+// Points.
+type Valuer interface {
+	Policy
+	// Model is what the policy has learned; nil for nothing.
+	Model() *worth.Model
+}
+
+// fragmentation prefers the device and the node that lose least of what they are worth to later
+// pods. What they are worth is learned from the pods that arrived, see package worth. The zero
+// value has learned nothing.
+type fragmentation struct{ model *worth.Model }
+
+// Fragmentation returns the policy of that name with what has been learned; nil is nothing.
+func Fragmentation(m *worth.Model) Valuer { return fragmentation{m} }
+
+// Model implements Valuer.
+func (f fragmentation) Model() *worth.Model { return f.model }
+
+// Name implements Policy.
+func (fragmentation) Name() string { return "fragmentation" }
+
+const (
+	// device is the score of a whole device, as fullness has it.
+	device = 2 * million
+	// steps is how many losses of a device are told apart: smaller differences are noise of what
+	// was learned, and then it matters more to fill what is in use.
+	steps = 10
+	step  = device / steps
+)
+
+// Device prefers the device that loses least, and among those that lose about the same the one
+// of which most is in use. Partitions are compared exactly: their forecast is. A partition
+// larger than asked for comes after all others.
+func (f fragmentation) Device(v *sharing.View, c sharing.Cost) int64 {
+	loss := f.model.DeviceLoss(v, c)
+	switch {
+	case v.Worth() > 0:
+		return -int64(math.Round(loss * device))
+	case v.Partitioned():
+		full := fullness(v, c.Memory, c.Cores) / (2 * steps)
+		if c.Loss > 0 {
+			full -= 2 * device
+		}
+		return full - int64(math.Round(loss*device))
+	}
+	return -int64(rounded(loss))*step + inUse(v)
+}
+
+// rounded returns a loss in steps.
+func rounded(loss float64) float64 { return math.Floor(loss*steps + 0.5) }
+
+// inUse is up to half a step, for the part of a device that is in use.
+func inUse(v *sharing.View) int64 {
+	return max(fraction(int64(v.UsedMemory()), int64(v.Device.Memory)), fraction(int64(v.UsedCores()), int64(v.Device.Cores))) * step / (2 * million)
+}
+
+// Node prefers the node of which most is taken already. It is for callers that do not know
+// what is free of the node beside devices: see Points.
+func (fragmentation) Node(views []sharing.View, pod *sharing.PodRequest) int64 {
+	percent, _ := load(views, pod)
+	return percent
+}
+
+// MaxPoints bounds the points, so that they can be added to other scores.
+const MaxPoints = 1e5
+
+// Points scores placing a pod that takes and needs this much on a node, by what has been learned;
+// higher is preferred. One point is a tenth of a device, lost by later pods; 0 is that they lose
+// nothing. A share of one device adds up to half a point for the part of the device that is in
+// use. It allocates nothing.
+func Points(m *worth.Model, h worth.Host, taken []worth.Taken, needs worth.Amounts) float64 {
+	points := -min(max(rounded(m.NodeLoss(h, taken, needs)), -MaxPoints), MaxPoints)
+	if len(taken) == 1 {
+		points += float64(inUse(&h.Views[taken[0].Device])) / step
+	}
+	return points
+}
