@@ -23,6 +23,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing/worth"
 )
 
 // This file holds what is different in other versions of Volcano. It is written
@@ -141,6 +142,45 @@ func judgedNow(task *api.TaskInfo, node *api.NodeInfo) bool {
 // resource.
 func leaving(node *api.NodeInfo, resource string) bool {
 	return node.Releasing.ScalarResources[corev1.ResourceName(resource)] > 0
+}
+
+// needsOf returns what a task needs of a node beside devices.
+func needsOf(task *api.TaskInfo) worth.Amounts {
+	return worth.Amounts{CPU: task.Resreq.MilliCPU, Memory: task.Resreq.Memory}
+}
+
+// freeOn returns what is free of a node beside devices.
+func freeOn(node *api.NodeInfo) worth.Amounts {
+	return worth.Amounts{CPU: node.Idle.MilliCPU, Memory: node.Idle.Memory}
+}
+
+// freeFor returns what is free of a node when Volcano uses it for the task.
+func freeFor(task *api.TaskInfo, node *api.NodeInfo) worth.Amounts {
+	if judgedNow(task, node) {
+		return freeOn(node)
+	}
+	future := node.FutureIdle()
+	return worth.Amounts{CPU: future.MilliCPU, Memory: future.Memory}
+}
+
+// tasksOf yields every task of a session once or more often: those on nodes, and those of jobs.
+func tasksOf(ssn *framework.Session) iter.Seq[*api.TaskInfo] {
+	return func(yield func(*api.TaskInfo) bool) {
+		for _, n := range ssn.Nodes {
+			for _, t := range n.Tasks {
+				if !yield(t) {
+					return
+				}
+			}
+		}
+		for _, j := range ssn.Jobs {
+			for _, t := range j.Tasks {
+				if !yield(t) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // change is what an event of a session means for devices.

@@ -37,6 +37,8 @@ type Plugin struct {
 	dryRuns bool
 	victims victimOrder
 	overlay *overlay
+	// learned is the policy fragmentation as it is now, learnedBare without the weights of modes.
+	learned, learnedBare policy.Policy
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
 	// shapes are those of asks, see ask.repeated.
@@ -103,6 +105,8 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.victims = ssn
 	p.nodes, p.infos, p.jobs = p.store.cluster.Nodes(), ssn.Nodes, ssn.Jobs
 	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
+	p.store.learner.begin(tasksOf(ssn), p.settings)
+	p.useLearned()
 	p.asks, p.shapes, p.fallbacks = map[api.TaskID]*ask{}, map[string]struct{}{}, map[string]string{}
 	p.quota, p.cycle = p.openQuotas(queuesOf(ssn, p.settings)), ssn
 	return true
@@ -180,7 +184,14 @@ func (p *Plugin) policy(a *ask) policy.Policy {
 	if chosen == nil {
 		chosen = p.args.Policy
 	}
-	if len(p.args.ModeWeights) == 0 || len(a.request.Modes) > 0 {
+	_, learns := chosen.(policy.Valuer)
+	bare := len(p.args.ModeWeights) == 0 || len(a.request.Modes) > 0
+	switch {
+	case learns && bare:
+		return p.learnedBare
+	case learns:
+		return p.learned
+	case bare:
 		return chosen
 	}
 	return p.args.weighted[chosen.Name()]
@@ -188,6 +199,7 @@ func (p *Plugin) policy(a *ask) policy.Policy {
 
 // onAllocate follows Volcano when it puts a task on a node.
 func (p *Plugin) onAllocate(e *framework.Event) {
+	p.store.learner.placed++
 	a := p.remember(e.Task)
 	if !a.needsDevicesOf(p.infos[e.Task.NodeName]) {
 		return

@@ -18,6 +18,7 @@ import (
 func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	a := p.remember(t)
 	p.beginTrial(t)
+	p.learn(t, a)
 	switch {
 	case a == nil || a.uncertain:
 		return nil
@@ -108,17 +109,28 @@ func (p *Plugin) requireServing(a *ask, n *nodes.Node) error {
 // of the mode that the pod would get there, plus the node's place in the order of names.
 // The last decides between equals: Volcano draws lots among equal scores, which would
 // scatter pods that belong together.
+//
+// A pod without devices is scored only by a policy that weighs what later pods lose: the CPU beside
+// free devices.
 func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	a := p.ask(t)
 	n, ok := p.nodes[info.Name]
-	if a == nil || !ok || n.Inventory == nil || p.off != nil {
+	if !ok || p.off != nil || a != nil && n.Inventory == nil {
 		return 0, nil
 	}
-	var score float64
+	points, valued := 0.0, false
 	if p.args.Weight > 0 {
-		score = float64(place.Score(p.overlay.now(n).Views(), &a.request, p.store.backends, p.policy(a))) * p.args.Weight
+		points, valued = p.points(a, n, t, info)
 	}
-	return score + p.preference(a, n, t, info) + p.store.rank[info.Name]*tieBreak, nil
+	switch {
+	case a == nil && !valued:
+		return 0, nil
+	case a == nil:
+		return points*p.args.Weight + p.store.rank[info.Name]*tieBreak, nil
+	case !valued && p.args.Weight > 0:
+		points = float64(place.Score(p.overlay.now(n).Views(), &a.request, p.store.backends, p.policy(a)))
+	}
+	return points*p.args.Weight + p.preference(a, n, t, info) + p.store.rank[info.Name]*tieBreak, nil
 }
 
 // tieBreak is small beside one point of any score and large beside the rounding

@@ -62,6 +62,7 @@ type Store struct {
 	// The fields below belong to the session goroutine.
 	rank      map[string]float64
 	largest   sharing.Bytes
+	learner   learner
 	asks      map[api.TaskID]*ask
 	arguments lastArguments
 	// current is the plugin of the session that is open, nil if none is or it takes no part.

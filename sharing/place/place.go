@@ -19,7 +19,7 @@ import (
 // policy scores highest. Equal scores are decided by the order of the backends, then by how
 // near devices are to those of the pod's other containers and of the other pods of its job,
 // and then by the order of the devices. Of several devices for one container the paths
-// between them count more than the policy, see worth.
+// between them count more than the policy, see merit.
 //
 // Containers are placed in the order of the pod, each seeing what earlier ones
 // hold while it runs. When a later one finds no room because of an earlier one's

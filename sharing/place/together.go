@@ -15,7 +15,7 @@ type group struct{ rank, class int16 }
 func (c *candidate) group() group { return group{c.rank, c.class} }
 
 // takeTogether picks several devices of one group, of which there are enough: the best set, see
-// worth.
+// merit.
 func (a *attempt) takeTogether(i int, picks []pick, all []candidate) []pick {
 	wanted := a.pod.Requests[i].Count
 	together := bestGroup(all, wanted)

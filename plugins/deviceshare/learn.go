@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing"
+	"deviceshare/sharing/place"
+	"deviceshare/sharing/podspec/corepod"
+	"deviceshare/sharing/policy"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/worth"
+)
+
+// reweigh is after how many placements the weights of what has been learned are renewed.
+const reweigh = 200
+
+// learner is what the policy fragmentation has learned from the pods that arrived. It outlives
+// sessions, and nothing is stored of it: at the start it is learned again from the pods that
+// are there. The session goroutine writes it, never while workers run; workers read policies.
+type learner struct {
+	arrivals worth.Arrivals
+	model    *worth.Model
+	placed   int // since the weights were renewed
+	begun    bool
+}
+
+// learn notes a pod that Volcano is about to place, and reads the mix again when it has changed.
+// The session goroutine calls it before workers ask for the task.
+func (p *Plugin) learn(t *api.TaskInfo, a *ask) {
+	l := &p.store.learner
+	if owner := sharing.Owner(t.Pod.UID); !l.arrivals.Knows(owner) {
+		var asked *sharing.PodRequest
+		if a != nil {
+			asked = &a.request
+		}
+		l.arrivals.Note(owner, worth.KindOf(asked, needsOf(t)))
+	}
+	switch {
+	case l.arrivals.Due():
+		p.readMix()
+	case l.placed >= reweigh:
+		if knowsAll := p.reweigh(); !knowsAll {
+			p.readMix()
+		}
+	}
+}
+
+// readMix learns from the pods that arrived.
+func (p *Plugin) readMix() {
+	p.store.learner.model = worth.NewModel(p.store.learner.arrivals.Mix(), p.classes())
+	p.reweigh()
+}
+
+// reweigh renews the weights. It reports whether the classes of all devices are known.
+func (p *Plugin) reweigh() bool {
+	l := &p.store.learner
+	weighed, knowsAll := l.model.Weigh(p.hosts())
+	l.model, l.placed = weighed, 0
+	p.useLearned()
+	return knowsAll
+}
+
+// useLearned has the session's policies use what has been learned.
+func (p *Plugin) useLearned() {
+	p.learned = policy.WithModes(policy.Fragmentation(p.store.learner.model), p.args.ModeWeights)
+	p.learnedBare = policy.Fragmentation(p.store.learner.model)
+}
+
+// classes counts the devices of the cluster by their classes.
+func (p *Plugin) classes() map[worth.Class]int {
+	classes := map[worth.Class]int{}
+	for _, n := range p.nodes {
+		for i := 0; n.Inventory != nil && i < len(n.Inventory.Devices); i++ {
+			classes[worth.ClassOf(&n.Inventory.Devices[i])]++
+		}
+	}
+	return classes
+}
+
+// hosts yields the nodes with devices as they are in the session, always in the same order: sums
+// of floats depend on it.
+func (p *Plugin) hosts() iter.Seq[worth.Host] {
+	return func(yield func(worth.Host) bool) {
+		for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
+			n, info := p.nodes[name], p.infos[name]
+			if n.Inventory == nil || info == nil {
+				continue
+			}
+			if !yield(worth.Host{Views: p.overlay.now(n).Views(), Free: freeOn(info)}) {
+				return
+			}
+		}
+	}
+}
+
+// begin learns from the pods of the first snapshot, so that a restart forgets little.
+func (l *learner) begin(snapshot iter.Seq[*api.TaskInfo], s *nodes.Settings) {
+	if l.begun {
+		return
+	}
+	l.begun = true
+	for t := range snapshot {
+		if t.Pod == nil || l.arrivals.Full() {
+			continue
+		}
+		asked, ok := readRequest(t.Pod, s)
+		if ok {
+			l.arrivals.Note(sharing.Owner(t.Pod.UID), worth.KindOf(asked, needsOf(t)))
+		}
+	}
+}
+
+// readRequest reads what a pod asks for; nil for one without devices, and false if it has mistakes.
+func readRequest(pod *corev1.Pod, s *nodes.Settings) (*sharing.PodRequest, bool) {
+	if !corepod.Asks(pod, s.Names) {
+		return nil, true
+	}
+	neutral := corepod.Read(pod)
+	req, mistakes := request.Read(&neutral, s.Names, s.Factor, request.WithDefaults(s.Defaults))
+	return &req, len(mistakes) == 0
+}
+
+// points returns the score of a node by what is lost there, in points; false if the pod's policy
+// does not score so.
+func (p *Plugin) points(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) (float64, bool) {
+	h := worth.Host{Free: freeFor(t, info)}
+	if n.Inventory != nil {
+		h.Views = p.ledger(n, t, info).Views()
+	}
+	if a == nil {
+		if _, ok := p.args.Policy.(policy.Valuer); !ok {
+			return 0, false
+		}
+		return place.Points(h, nil, needsOf(t), p.store.backends, p.learnedBare)
+	}
+	chosen := p.policy(a)
+	if _, ok := chosen.(policy.Valuer); !ok {
+		return 0, false
+	}
+	if points, fits := place.Points(h, &a.request, needsOf(t), p.store.backends, chosen); fits {
+		return points, true
+	}
+	return -2 * policy.MaxPoints, true
+}
