@@ -72,7 +72,7 @@ func TestWhatANodeLosesIsWhatLaterPodsCanNoLongerUse(t *testing.T) {
 		percent sharing.Percent
 		want    float64
 	}{
-		"a half of an empty device":             {empty, 50, 0.5},
+		"a half of an empty device":              {empty, 50, 0.5},
 		"a tenth takes a half from later halves": {empty, 10, 0.5},
 		"a tenth of what is left takes the rest": {half, 10, 0.5},
 		"the whole":                              {empty, 100, 1},

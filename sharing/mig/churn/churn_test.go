@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/policy"
 	"deviceshare/sharing/sharingtest"
 )
 
@@ -67,6 +68,27 @@ func TestBestFitGivesMoreAndDoesNotStarveTheLargest(t *testing.T) {
 			}
 			if best.slices() > bound.slices() {
 				t.Errorf("load %.1f of %v: %.1f %% is more than can be: %.1f %%", load, m, best.slices(), bound.slices())
+			}
+		}
+	}
+}
+
+// The policy fragmentation counts partitions in whole devices and chooses those that binpack
+// does: the table of docs/benchmarks.md is of both.
+func TestFragmentationGivesThePartitionsThatBinpackGives(t *testing.T) {
+	for _, cut := range []func(sharing.Device) sharing.Device{
+		func(d sharing.Device) sharing.Device { return d }, sharingtest.BestFit, sharingtest.Free,
+		func(d sharing.Device) sharing.Device { return sharingtest.BestFit(sharingtest.Free(d)) },
+	} {
+		for _, m := range mixes {
+			by := func(p policy.Policy) counts {
+				l := node(t, 20, cut)
+				l.policy = p
+				return churn(l, 20, m, 1.0, 1, 4, 1)
+			}
+			binpack, _ := policy.Named("binpack")
+			if a, b := by(policy.Fragmentation(nil)), by(binpack); a != b {
+				t.Errorf("%v: fragmentation gives %v, binpack %v", m, a, b)
 			}
 		}
 	}

@@ -70,8 +70,8 @@ func (f firstFit) Take(p *Pod) bool {
 	return false
 }
 
-// NewFGD is fragmentation gradient descent (Weng et al., USENIX ATC 2023): the node and the device where
-// what pods of the workload cannot use grows least. It knows the workload beforehand.
+// NewFGD is fragmentation gradient descent (Weng et al., USENIX ATC 2023): the node and the device
+// where what pods of the workload cannot use grows least. It knows the workload beforehand.
 func NewFGD(nodes []Node, workload []Pod) Rule {
 	return &fgd{machines: machines(nodes), typical: typical(workload)}
 }

@@ -18,8 +18,8 @@ import (
 	"deviceshare/sharing/worth"
 )
 
-// cluster places with the product's domain: the policy fragmentation and its learning, and ties in the
-// order of the nodes.
+// cluster places with the product's domain: the policy fragmentation and its learning, and ties
+// in the order of the nodes.
 type cluster struct {
 	tb       testing.TB
 	backends sharing.Backends
