@@ -99,6 +99,14 @@ func (p Published) NodeState() (cluster.NodeState, bool) {
 	}, state.Scanned()
 }
 
+// Labelled implements cluster.NodeSource. Nothing is sent that is known: whatever is sent makes
+// the node be published again.
+func (p Published) Labelled(labels map[string]string) {
+	if e := (node.Labelled{Labels: labels}); p.Agent.State().IsNews(e) {
+		p.Agent.Send(e)
+	}
+}
+
 // Withdraw implements cluster.NodeSource.
 func (p Published) Withdraw() { p.Agent.Send(node.Withdrawing{}) }
 

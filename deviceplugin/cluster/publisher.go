@@ -25,6 +25,8 @@ import (
 type NodeSource interface {
 	// NodeState is what is true now; false while the devices are not known.
 	NodeState() (NodeState, bool)
+	// Labelled is called with the labels of the node before each NodeState. It must not block.
+	Labelled(labels map[string]string)
 	// Withdraw is called, any number of times, while the node says that its device plugin
 	// is being uninstalled. It must not block.
 	Withdraw()
@@ -108,12 +110,15 @@ func (p *Publisher) Run(ctx context.Context) error {
 // publish makes the node equal to what is wanted. Where something is wanted later, wait says
 // when; else it is 0.
 func (p *Publisher) publish(ctx context.Context) (wait time.Duration, err error) {
+	object, exists, err := p.informer.GetStore().GetByKey(p.cfg.Node)
+	node, ok := object.(*corev1.Node)
+	if ok {
+		p.cfg.Source.Labelled(node.Labels)
+	}
 	state, ready := p.cfg.Source.NodeState()
 	if !ready {
 		return 0, nil
 	}
-	object, exists, err := p.informer.GetStore().GetByKey(p.cfg.Node)
-	node, ok := object.(*corev1.Node)
 	if err != nil || !exists || !ok {
 		return 0, fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
 	}

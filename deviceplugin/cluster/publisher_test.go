@@ -162,6 +162,7 @@ type published struct {
 	amounts bool
 	// hold keeps a device from being taken back.
 	hold, withdrawn bool
+	labels          map[string]string
 }
 
 // tell changes what is true and says so.
@@ -179,6 +180,16 @@ func (p *published) NodeState() (NodeState, bool) {
 	s := state(p.inv)
 	s.Names, s.AmountsInStatus, s.Withdrawn = p.names, p.amounts, p.withdrawn && !p.hold
 	return s, true
+}
+
+// Labelled implements NodeSource: as in the agent, what is true depends on it at once.
+func (p *published) Labelled(labels map[string]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.labels = labels
+	if len(labels) > 0 {
+		p.inv = inventory(labels["works"] == "yes", false)
+	}
 }
 
 // Withdraw implements NodeSource: as in the agent, what is true changes a little later.
@@ -265,6 +276,28 @@ func TestChangesArePublishedAndOldNamesGo(t *testing.T) {
 	p.await("the change", func(n *corev1.Node) bool {
 		return capacity(n, "example.com/memory") == 24575 && capacity(n, wire.ResourceMemory) == -1 && capacity(n, wire.ResourceCores) == 100
 	})
+}
+
+func TestWhatIsPublishedFollowsTheLabelsOfTheNode(t *testing.T) {
+	healthy := func(want bool) func(*corev1.Node) bool {
+		return func(n *corev1.Node) bool {
+			inv, err := wire.DecodeInventory(n.Annotations[wire.NodeInventory])
+			return err == nil && len(inv.Devices) > 0 && inv.Devices[0].Healthy == want
+		}
+	}
+	p := startPublisher(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"works": "no"}}})
+	p.await("the first inventory, with what the labels say", healthy(false))
+	label := func(value string) {
+		n := p.node().DeepCopy()
+		n.Labels["works"] = value
+		if _, err := p.api.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	label("yes")
+	p.await("the label was changed", healthy(true))
+	label("no")
+	p.await("the label was changed back", healthy(false))
 }
 
 func TestAmountsCanBeLeftToTheDevicePlugin(t *testing.T) {

@@ -20,7 +20,8 @@ const (
 	Failing
 	// NeedsAdministrator: only a person can bring the device into its mode.
 	NeedsAdministrator
-	// Interrupted: something beside the device that its mode needs does not work now.
+	// Interrupted: something beside the device that its mode needs does not work now, or
+	// somebody else does the mode's work on the node.
 	Interrupted
 	// Unsupported: this node cannot offer the device in its mode.
 	Unsupported

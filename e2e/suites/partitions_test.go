@@ -47,6 +47,7 @@ func testPartitions(t *testing.T, w *world) {
 	t.Run("reboot", func(t *testing.T) { testReboot(t, w) })
 	t.Run("edited_geometry", func(t *testing.T) { testEditedGeometry(t, w) })
 	t.Run("placed_under_an_old_geometry", func(t *testing.T) { testOldGeometry(t, w) })
+	t.Run("mig_manager", func(t *testing.T) { testMIGManager(t, w) })
 	t.Run("examples_of_the_page", func(t *testing.T) { testMIGPage(t, w) })
 }
 
