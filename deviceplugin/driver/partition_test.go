@@ -68,6 +68,8 @@ func playPartitions(scene string, gpus *driver.NVML) error {
 		return playPrepare(gpus)
 	case "watched":
 		return playWatched(gpus)
+	case "crowd":
+		return playCrowd(gpus)
 	case "deaf":
 		return playDeaf(gpus)
 	}
