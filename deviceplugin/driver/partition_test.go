@@ -174,6 +174,8 @@ func playUsed(gpus *driver.NVML) error {
 	fmt.Print(line)
 	pids, err := gpus.Processes(gpuHopper, gi)
 	fmt.Println(len(pids) == 1 && pids[0] == client.Process.Pid, err)
+	clients, err := gpus.Clients(gpuHopper)
+	fmt.Println(len(clients) == 1 && clients[0] == driver.Client{PID: client.Process.Pid, Name: "cudaclient", GI: gi}, err)
 	fmt.Println(class(gpus.DestroyComputeInstance(gpuHopper, gi, c.CI)))
 	if err := client.Process.Kill(); err != nil {
 		return err
@@ -257,6 +259,7 @@ in use
 <nil> not found
 not found`},
 		"an instance that is used names its processes and is not destroyed": {"used", `alloc mib=10 result=CUDA_SUCCESS
+true <nil>
 true <nil>
 in use
 <nil> <nil>`},

@@ -37,6 +37,29 @@ type Partitions interface {
 	// Processes are the ids of the processes that use an instance, as far as the
 	// driver tells.
 	Processes(id sharing.DeviceID, gi int) ([]int, error)
+	// Clients are the processes that may stand in the way of a change of a device: those that
+	// the driver lists on it or on its instances, and those that have it open, such as a
+	// monitoring service. This process is left out.
+	Clients(id sharing.DeviceID) ([]Client, error)
+}
+
+// Client is a process that uses a device or has it open.
+type Client struct {
+	PID  int
+	Name string // of its program; empty if nobody knows
+	// GI is the GPU instance that it uses; WholeDevice if it uses none, or none is known.
+	GI int
+}
+
+// WholeDevice is the instance of a client that uses none.
+const WholeDevice = -1
+
+// String names the process as an administrator would look for it.
+func (c Client) String() string {
+	if c.Name == "" {
+		return fmt.Sprintf("process %d", c.PID)
+	}
+	return fmt.Sprintf("%s (process %d)", c.Name, c.PID)
 }
 
 // Instance is a GPU instance that exists.

@@ -33,7 +33,19 @@ func (r *NVML) MemoryByProcess(id sharing.DeviceID) ([]Process, error) {
 		return nil, err
 	}
 	defer done()
-	var all []nvml.ProcessInfo
+	all, err := r.listed(handle)
+	if err != nil {
+		return nil, fmt.Errorf("list the processes on device %s: %w", id, err)
+	}
+	processes, err := merge(all)
+	if err != nil {
+		return nil, fmt.Errorf("list the processes on device %s: %w", id, err)
+	}
+	return processes, nil
+}
+
+// listed is every list of processes that the driver has of a device.
+func (r *NVML) listed(handle nvml.Device) (all []nvml.ProcessInfo, err error) {
 	for _, list := range []struct {
 		call string
 		ask  func() ([]nvml.ProcessInfo, nvml.Return)
@@ -50,15 +62,11 @@ func (r *NVML) MemoryByProcess(id sharing.DeviceID) ([]Process, error) {
 			continue
 		}
 		if err := failure(list.call, ret); err != nil {
-			return nil, fmt.Errorf("list the processes on device %s: %w", id, err)
+			return nil, err
 		}
 		all = append(all, found...)
 	}
-	processes, err := merge(all)
-	if err != nil {
-		return nil, fmt.Errorf("list the processes on device %s: %w", id, err)
-	}
-	return processes, nil
+	return all, nil
 }
 
 // merge has every process once. Some drivers give 0 for all instead of saying that

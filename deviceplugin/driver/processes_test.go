@@ -5,6 +5,10 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -29,5 +33,37 @@ func TestEveryProcessIsListedOnceWithItsMemory(t *testing.T) {
 				t.Errorf("it is %v, %v", got, err)
 			}
 		})
+	}
+}
+
+func TestAMonitoringServiceThatTheDriverDoesNotListIsNamed(t *testing.T) {
+	proc := t.TempDir()
+	service := func(pid, name string, open ...string) {
+		dir := filepath.Join(proc, pid, "fd")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(proc, pid, "comm"), []byte(name+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for n, path := range open {
+			if err := os.Symlink(path, filepath.Join(dir, strconv.Itoa(n))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	service("7", "nv-hostengine", "/dev/null", "/dev/nvidiactl", "/dev/nvidia1")
+	service("8", "elsewhere", "/dev/nvidia10", "/dev/nvidiactl")
+	service(strconv.Itoa(os.Getpid()), "ourselves", "/dev/nvidia1")
+	found := others(append([]Client{{PID: 9, Name: "python", GI: 3}}, openers(proc, "/dev/nvidia1")...))
+	if want := []Client{{PID: 7, Name: "nv-hostengine", GI: WholeDevice}, {PID: 9, Name: "python", GI: 3}}; !slices.Equal(found, want) {
+		t.Errorf("found %+v, want %+v", found, want)
+	}
+	if got := found[0].String(); got != "nv-hostengine (process 7)" {
+		t.Errorf("it is called %s", got)
+	}
+	twice := others([]Client{{PID: 9, Name: "python", GI: 3}, {PID: 9, Name: "python3", GI: WholeDevice}})
+	if len(twice) != 1 || twice[0].GI != 3 {
+		t.Errorf("a process that is listed and has it open is %+v", twice)
 	}
 }

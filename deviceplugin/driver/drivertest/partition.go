@@ -136,6 +136,14 @@ func (d *Driver) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 	return d.cards.Processes(id, gi)
 }
 
+// Clients implements driver.Partitions.
+func (d *Driver) Clients(id sharing.DeviceID) ([]driver.Client, error) {
+	if err := d.reach(id); err != nil {
+		return nil, err
+	}
+	return d.cards.Clients(id)
+}
+
 // MIGDevice implements driver.Driver.
 func (d *Driver) MIGDevice(uuid string) (driver.MIGDevice, error) {
 	id, gi, ci, ok := d.cards.Locate(uuid)

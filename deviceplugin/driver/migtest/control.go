@@ -144,6 +144,11 @@ func (c *crashing) Processes(id sharing.DeviceID, gi int) (pids []int, err error
 	return pids, err
 }
 
+func (c *crashing) Clients(id sharing.DeviceID) (all []driver.Client, err error) {
+	err = c.read(func() error { all, err = c.under.Clients(id); return err })
+	return all, err
+}
+
 func (c *crashing) SetMIGMode(id sharing.DeviceID, on bool) error {
 	return c.at.Effect(func() error { return c.under.SetMIGMode(id, on) })
 }

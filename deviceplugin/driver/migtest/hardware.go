@@ -272,6 +272,24 @@ func (h *Hardware) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 	return slices.Clone(c.users[gi]), nil
 }
 
+// Clients implements driver.Partitions. Programs are named after their numbers.
+func (h *Hardware) Clients(id sharing.DeviceID) ([]driver.Client, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c, err := h.find("Clients", id)
+	if err != nil {
+		return nil, err
+	}
+	var all []driver.Client
+	for gi, pids := range c.users {
+		for _, pid := range pids {
+			all = append(all, driver.Client{PID: pid, Name: fmt.Sprint("program-", pid), GI: gi})
+		}
+	}
+	slices.SortFunc(all, func(a, b driver.Client) int { return cmp.Compare(a.PID, b.PID) })
+	return all, nil
+}
+
 // String draws every card: its mode, and its instances by start.
 func (h *Hardware) String() string {
 	h.mu.Lock()

@@ -126,7 +126,7 @@ func TestAnInstanceInUseInTheWayIsNamedAndKept(t *testing.T) {
 	m.cards.Use(a100, gi, 12, 345)
 	before := m.cards.String()
 	err := m.refuse(claim("uid", "main", place{a100, "3g.40gb", 4}),
-		"3g.40gb at slices 4 to 7 cannot be made", "2g.20gb at slices 4 to 5", fmt.Sprintf("GPU instance %d", gi), "[12 345]")
+		"3g.40gb at slices 4 to 7 cannot be made", "2g.20gb at slices 4 to 5", fmt.Sprintf("GPU instance %d", gi), "program-12 (process 12), program-345 (process 345)")
 	if got := m.cards.String(); got != before || !errors.Is(err, driver.ErrInUse) {
 		t.Errorf("the device is\n%s\nwant\n%s", got, before)
 	}

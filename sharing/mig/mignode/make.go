@@ -79,10 +79,10 @@ func (p *Preparer) vacant(ctx context.Context, want *holding, in *driver.Instanc
 		if err != nil || len(pids) == 0 {
 			return nil
 		}
-		return fmt.Errorf("processes %v of no pod that this node prepared use it: %w", pids, driver.ErrInUse)
+		return fmt.Errorf("it is used %s: %w", p.users(want.Device, in), driver.ErrInUse)
 	})
 	if err != nil {
-		return fmt.Errorf("%s is there and cannot be taken over; end them: %w", in.String(), err)
+		return fmt.Errorf("%s is there and cannot be taken over: %w", in.String(), err)
 	}
 	return nil
 }
@@ -238,9 +238,5 @@ func (p *Preparer) left(id sharing.DeviceID, in *driver.Instance, err error) err
 	if !errors.Is(err, driver.ErrInUse) {
 		return fmt.Errorf("destroy %s: %w", in.String(), err)
 	}
-	by := "by something the driver does not name"
-	if pids, listed := p.cfg.Driver.Processes(id, in.GI); listed == nil && len(pids) > 0 {
-		by = fmt.Sprintf("by processes %v of no pod that this node prepared: end them", pids)
-	}
-	return fmt.Errorf("destroy %s: it is used %s; it is tried again when its space is wanted again: %w", in.String(), by, err)
+	return fmt.Errorf("destroy %s: it is used %s; it is tried again when its space is wanted again: %w", in.String(), p.users(id, in), err)
 }

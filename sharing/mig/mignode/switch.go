@@ -191,8 +191,9 @@ func (p *Preparer) manual(id sharing.DeviceID, on bool, err error) error {
 	case errors.Is(err, driver.ErrResetRequired):
 		return &nodeapi.Manual{Device: id, Why: fmt.Sprintf("switching partitioning (MIG) %s takes effect with a reset", word), Do: reset}
 	case errors.Is(err, driver.ErrInUse):
+		clients, _ := p.cfg.Driver.Clients(id) // for people
 		return &nodeapi.Manual{
-			Device: id, Why: fmt.Sprintf("partitioning (MIG) cannot be switched %s while something uses the device", word),
+			Device: id, Why: fmt.Sprintf("partitioning (MIG) cannot be switched %s while something uses the device%s", word, openIn(clients)),
 			Do: fmt.Sprintf("end what nvidia-smi shows under Processes, and services such as dcgm and nvidia-persistenced; then it goes on by itself, or: %s", set),
 		}
 	case errors.Is(err, driver.ErrNoPermission):

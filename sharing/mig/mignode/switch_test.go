@@ -5,6 +5,7 @@ package mignode_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,14 +84,23 @@ func TestWhatKeepsADeviceFromChangingIsTold(t *testing.T) {
 		"a process uses the device": {func(m *machine) {
 			m.cards.Switch(h100, false)
 			m.cards.UseWhole(h100, 7)
-		}, enter, []string{"while something uses the device", "nvidia-smi -i GPU-h100 -mig 1"}},
+		}, enter, []string{"while something uses the device; the device is open in program-7 (process 7)", "nvidia-smi -i GPU-h100 -mig 1"}},
+		"many processes use it": {func(m *machine) {
+			m.cards.Switch(h100, false)
+			m.cards.UseWhole(h100, 1, 2, 3, 4, 5, 6)
+		}, enter, []string{"program-4 (process 4), 2 more"}},
+		"something that only monitors it keeps an instance": {func(m *machine) {
+			m.byHand(place{h100, "2g.20gb", 0}, false)
+			m.cards.UseWhole(h100, 8)
+			m.cards.Fail("DestroyGPUInstance", slices.Repeat([]error{driver.ErrInUse}, 6)...)
+		}, leave, []string{"by something that the driver does not name; the device is open in program-8 (process 8)"}},
 		"the plugin may not": {func(m *machine) {
 			m.cards.Switch(h100, false)
 			m.cards.Fail("SetMIGMode", driver.ErrNoPermission)
 		}, enter, []string{"privileged", "as root"}},
 		"a process uses an instance": {func(m *machine) {
 			m.cards.Use(h100, m.byHand(place{h100, "2g.20gb", 0}, true), 99)
-		}, leave, []string{"2g.20gb at slices 0 to 1", "[99]", "end what"}},
+		}, leave, []string{"2g.20gb at slices 0 to 1", "program-99 (process 99)", "end what"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
