@@ -62,6 +62,9 @@ const (
 	// UnevenShares: devices fit, but only together with devices that give another amount; the
 	// container asks for an even split.
 	UnevenShares
+	// OtherNUMANode: the pod asks for devices of one NUMA node, and the device is not on the one
+	// that was tried, or its node does not say where it is.
+	OtherNUMANode
 	// Reasons is the number of reasons.
 	Reasons
 )
@@ -76,7 +79,7 @@ func (r Reason) String() string {
 		InAnotherMode: "InAnotherMode", OneDevicePerContainer: "OneDevicePerContainer",
 		ChangingMode: "ChangingMode", PartitionsUnknown: "PartitionsUnknown", OtherUser: "OtherUser",
 		OtherNamespace: "OtherNamespace", RootUser: "RootUser",
-		UnevenShares: "UnevenShares",
+		UnevenShares: "UnevenShares", OtherNUMANode: "OtherNUMANode",
 	}
 	if r < Reasons {
 		return names[r]
@@ -89,7 +92,7 @@ func (r Reason) String() string {
 func (r Reason) Curable() bool {
 	switch r {
 	case NotEnoughMemory, NotEnoughCores, TooManyShares, HeldExclusively, NotEmpty,
-		NoPartitionFits, GroupAlreadyHere, Blocked, OtherUser, OtherNamespace, UnevenShares:
+		NoPartitionFits, GroupAlreadyHere, Blocked, OtherUser, OtherNamespace, UnevenShares, OtherNUMANode:
 		return true
 	default:
 		return false

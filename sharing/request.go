@@ -109,6 +109,8 @@ type PodRequest struct {
 	Policy string
 	// Group, when not empty, keeps pods of the same group on different devices.
 	Group string
+	// OneNUMA asks for devices of one NUMA node only.
+	OneNUMA bool
 	// Mates are the other pods of the pod's job on the node. Of devices that suit the pod equally,
 	// it gets those that are near to theirs.
 	Mates []Owner

@@ -52,6 +52,9 @@ func TestPodsThatAreRefusedAndWhatTheAnswerSays(t *testing.T) {
 		"a total that leaves nothing for each": {
 			annotated(ours(podOf(container("a", amounts{number: "4", memory: "3"}))), "volcano.sh/vgpu-split", "even"),
 			[]string{"resources.limits[volcano.sh/vgpu-memory]: 3 cannot be split evenly over 4 devices"}},
+		"a NUMA node by number": {
+			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-numa", "1"),
+			[]string{"metadata.annotations[volcano.sh/vgpu-numa]: unknown value"}},
 		"a malformed device UUID": {
 			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-use-gpuuuid", "0"), []string{"not a device UUID"}},
 		"a pod that names its node": {

@@ -73,8 +73,8 @@ func (a *attempt) weigh(d int, picks []pick, req *sharing.Request) (v *sharing.V
 	if (a.backend == nil || a.served != mode) && !a.serve(mode) {
 		return nil, cost, sharing.NoBackend
 	}
-	if cost, reason = a.backend.Fit(v, req); reason == sharing.Fits && !a.allowed(mode) {
-		reason = sharing.InAnotherMode
+	if cost, reason = a.backend.Fit(v, req); reason == sharing.Fits {
+		reason = a.allowed(v.Device)
 	}
 	return v, cost, reason
 }
@@ -88,8 +88,16 @@ func (a *attempt) serve(m sharing.Mode) bool {
 	return i >= 0
 }
 
-// allowed reports whether this attempt may use a device's mode.
-func (a *attempt) allowed(m sharing.Mode) bool { return a.mode == "" || a.mode == m }
+// allowed is what is against a device in this attempt: its mode or its NUMA node.
+func (a *attempt) allowed(d *sharing.Device) sharing.Reason {
+	switch {
+	case a.mode != "" && a.mode != d.Mode:
+		return sharing.InAnotherMode
+	case a.pinned && (a.numa < 0 || a.numa != d.NUMA):
+		return sharing.OtherNUMANode
+	}
+	return sharing.Fits
+}
 
 // best finds the device of highest score for a request of one device. The
 // candidate means something only if the refusals refuse nothing.

@@ -3,6 +3,8 @@
 package place_test
 
 import (
+	"slices"
+
 	"deviceshare/sharing"
 	"deviceshare/sharing/mig"
 )
@@ -26,12 +28,25 @@ type occupant struct {
 
 // fits reports whether any assignment of shares to containers is allowed.
 func (o *oracle) fits() bool {
-	if len(o.pod.Modes) == 0 {
-		return o.assign(0, 0, 0, nil, "")
+	modes := o.pod.Modes
+	if len(modes) == 0 {
+		modes = []sharing.Mode{""}
 	}
-	for _, m := range o.pod.Modes {
-		if o.assign(0, 0, 0, nil, m) {
+	for _, m := range modes {
+		if !o.pod.OneNUMA && o.assign(0, 0, 0, nil, m) {
 			return true
+		}
+		for numa := 0; o.pod.OneNUMA && numa < 3; numa++ {
+			there := *o
+			there.devices = slices.Clone(o.devices)
+			for i := range there.devices {
+				if there.devices[i].NUMA != numa {
+					there.devices[i].Healthy = false
+				}
+			}
+			if there.assign(0, 0, 0, nil, m) {
+				return true
+			}
 		}
 	}
 	return false

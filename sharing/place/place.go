@@ -40,18 +40,19 @@ import (
 //
 // The refusals are about the first container that fits nowhere even alone, else
 // about the first that did not fit beside the ones before it. When several modes
-// were tried, they are those of the mode that got furthest.
+// were tried, they are those of the mode that got furthest; and so with
+// NUMA nodes for a pod that wants the devices of one.
 func Place(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backends, p policy.Policy) (placement sharing.Placement, refusals sharing.Refusals) {
 	a := attempt{views: views, pod: pod, backends: backends, policy: p}
 	if len(pod.Modes) == 0 {
-		a.run(&placement, &refusals)
+		a.runWhere(&placement, &refusals)
 		return placement, refusals
 	}
 	furthest := -1
 	for _, m := range pod.Modes {
 		var r sharing.Refusals
 		a.mode = m
-		at := a.run(&placement, &r)
+		at := a.runWhere(&placement, &r)
 		if !r.Refused() {
 			return placement, r
 		}
@@ -69,6 +70,8 @@ type attempt struct {
 	backends sharing.Backends
 	policy   policy.Policy
 	mode     sharing.Mode // "" for any
+	pinned   bool         // to devices of one NUMA node
+	numa     int          // which one; -1 for none
 
 	// backend is the one looked up last, for mode served; rank is its position among the
 	// backends. Most devices of a node are in the same mode and need no other one.
@@ -91,6 +94,50 @@ type attempt struct {
 
 	// scratch is room for a device with shares of the pod on it, see shown.
 	scratch *sharing.View
+}
+
+// runWhere is run, on each NUMA node in turn if the pod asks for one.
+func (a *attempt) runWhere(placement *sharing.Placement, refusals *sharing.Refusals) int {
+	if !a.pod.OneNUMA {
+		return a.run(placement, refusals)
+	}
+	a.pinned, a.numa = true, -1
+	furthest := a.run(placement, refusals) // why no device would do, wherever it is
+	if !refusals.Refused() {
+		return furthest
+	}
+	for _, numa := range a.numaNodes() {
+		var r sharing.Refusals
+		a.pinned, a.numa = true, numa
+		at := a.run(placement, &r)
+		if !r.Refused() {
+			*refusals = r
+			return at
+		}
+		if at > furthest || at == furthest && r.Found > refusals.Found {
+			furthest, *refusals = at, r
+		}
+	}
+	return furthest
+}
+
+// numaNodes lists the NUMA nodes of the devices, those first on which the policy prefers a device
+// for the first container. It leaves the attempt without a NUMA node.
+func (a *attempt) numaNodes() []int {
+	var nodes []int
+	add := func(d int) {
+		if n := a.views[d].Device.NUMA; n >= 0 && !slices.Contains(nodes, n) {
+			nodes = append(nodes, n)
+		}
+	}
+	a.pinned = false
+	for _, c := range a.candidates(0, nil, make([]candidate, 0, len(a.views)), preferred, nil) {
+		add(int(c.device))
+	}
+	for d := range a.views {
+		add(d)
+	}
+	return nodes
 }
 
 // pick is one share for one request, by their indexes.

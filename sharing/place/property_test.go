@@ -45,6 +45,7 @@ func ask(data []byte) question {
 	for i := range 1 + d.of(3) {
 		dev := sharingtest.Device(i, "A30", sharing.Modes()[d.of(4)])
 		dev.Healthy = d.of(16) != 15
+		dev.NUMA = []int{-1, 0, 1, 0}[d.of(4)]
 		dev.MaxShares = []int{10, 1, 2, 3}[d.of(4)]
 		dev.Memory = []sharing.Bytes{dev.Memory, dev.Memory / 2, 2 * dev.Memory}[d.of(3)]
 		dev.Cores = []sharing.Percent{100, 50, 200}[d.of(3)]
@@ -76,6 +77,7 @@ func ask(data []byte) question {
 	for range d.of(3) {
 		q.pod.Modes = append(q.pod.Modes, sharing.Modes()[d.of(4)])
 	}
+	q.pod.OneNUMA = d.of(4) == 3
 	return q
 }
 
@@ -136,9 +138,12 @@ func (q *question) answer(t *testing.T) bool {
 // mayAllocate is how often refusing may allocate: what each even split lists is on the heap.
 func (q *question) mayAllocate() float64 {
 	n := 4.0
+	if q.pod.OneNUMA {
+		n = 4*n + 8
+	}
 	for i := range q.pod.Requests {
 		if q.pod.Requests[i].Even {
-			n += 4
+			n += 8
 		}
 	}
 	return n
@@ -178,6 +183,15 @@ func (q *question) checkPlacement(t *testing.T, p *sharing.Placement) {
 	}
 	if len(q.pod.Modes) > 0 && len(modes) > 1 {
 		t.Errorf("a pod that names modes is served in one: %v", modes)
+	}
+	at := map[int]bool{}
+	for _, v := range q.ledger.Views() {
+		if p.Uses(v.Device.ID) {
+			at[v.Device.NUMA] = true
+		}
+	}
+	if q.pod.OneNUMA && (len(at) != 1 || at[-1]) {
+		t.Errorf("a pod that wants one NUMA node has devices at %v", at)
 	}
 	l := q.ledger.Fork()
 	if err := l.Reserve(q.pod.Owner, *p); err != nil {

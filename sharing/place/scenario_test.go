@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 // TestScenarios runs the stories in testdata/*.txt; testdata/README.md describes the
 // commands.
 func TestScenarios(t *testing.T) {
-	story.Run(t, 20, *rewrite, func(t *testing.T) story.World { return &world{t: t, ledgers: map[string]*sharing.Ledger{}} })
+	story.Run(t, 21, *rewrite, func(t *testing.T) story.World { return &world{t: t, ledgers: map[string]*sharing.Ledger{}} })
 }
 
 // world is the nodes of a story.

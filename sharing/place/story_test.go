@@ -100,6 +100,8 @@ func parsePod(t *testing.T, name string, options, lines []string) (*sharing.PodR
 			pod.Policy = value
 		case "group":
 			pod.Group = value
+		case "one-numa":
+			pod.OneNUMA = true
 		case "mates":
 			for mate := range strings.SplitSeq(value, ",") {
 				pod.Mates = append(pod.Mates, sharing.Owner(mate))

@@ -31,6 +31,11 @@ func (r *reader) annotations(p *podspec.Pod, out *sharing.PodRequest) {
 	if split, ok := a[wire.UserSplit]; ok && split != wire.SplitEven {
 		r.mistake(at(wire.UserSplit), fmt.Sprintf("unknown split %q: want %s", split, wire.SplitEven))
 	}
+	if numa, ok := a[wire.UserNUMA]; ok {
+		if out.OneNUMA = numa == wire.NUMASingle; !out.OneNUMA {
+			r.mistake(at(wire.UserNUMA), fmt.Sprintf("unknown value %q: want %s", numa, wire.NUMASingle))
+		}
+	}
 	out.Group = r.group(p)
 }
 

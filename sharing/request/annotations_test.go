@@ -49,7 +49,8 @@ func TestWhatAnnotationsSay(t *testing.T) {
 			annotations: map[string]string{wire.UserPolicy: strings.Repeat("x", 63)},
 			want:        sharing.PodRequest{Policy: strings.Repeat("x", 63)},
 		},
-		"a policy": {annotations: map[string]string{wire.UserPolicy: "spread"}, want: sharing.PodRequest{Policy: "spread"}},
+		"devices of one NUMA node": {annotations: map[string]string{wire.UserNUMA: "single"}, want: sharing.PodRequest{OneNUMA: true}},
+		"a policy":                 {annotations: map[string]string{wire.UserPolicy: "spread"}, want: sharing.PodRequest{Policy: "spread"}},
 		"a group to spread is told apart by namespace": {
 			annotations: map[string]string{wire.UserGroupPolicy: "spread", wire.GroupName: "train"}, namespace: "team",
 			want: sharing.PodRequest{Group: "team/train"},
@@ -129,6 +130,10 @@ func TestMistakesInAnnotations(t *testing.T) {
 		"a policy without a name": {
 			map[string]string{wire.UserPolicy: ""},
 			[]string{m + wire.UserPolicy + `]: "" is not a policy name`},
+		},
+		"an unknown wish about NUMA nodes": {
+			map[string]string{wire.UserNUMA: "0"},
+			[]string{m + wire.UserNUMA + `]: unknown value "0": want single`},
 		},
 		"an unknown policy for groups": {
 			map[string]string{wire.UserGroupPolicy: "pack"},

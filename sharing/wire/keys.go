@@ -98,7 +98,12 @@ const (
 	// UserSplit is SplitEven: the amounts of a container are totals of its devices. The device
 	// plugin reads it too.
 	UserSplit = "volcano.sh/vgpu-split"
+	// UserNUMA is NUMASingle: all devices of the pod are of one NUMA node.
+	UserNUMA = "volcano.sh/vgpu-numa"
 )
+
+// NUMASingle is the only value of UserNUMA.
+const NUMASingle = "single"
 
 // SplitEven is the only value of UserSplit.
 const SplitEven = "even"
