@@ -335,3 +335,22 @@ func TestPathsBetweenPartitionsDoNotCount(t *testing.T) {
 		t.Errorf("got %b, want the two of one NUMA node", got)
 	}
 }
+
+// What a container of several devices costs on a node that says how they reach each other.
+func BenchmarkTopology(b *testing.B) {
+	binpack, _ := policy.Named("binpack")
+	for _, islands := range []int{2, 4, 8} {
+		l := sharing.NewLedger(sharingtest.Node("n1", large(islands)...), factory.New())
+		for _, wanted := range []int{2, 4, 8} {
+			pod := sharingtest.Pod("pod", sharingtest.Times(wanted, sharingtest.Ask("main", 1000, 0)))
+			b.Run(fmt.Sprintf("%d of %d linked devices", wanted, 4*islands), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, r := place.Place(l.Views(), pod, factory.New(), binpack); r.Refused() {
+						b.Fatal(r.String())
+					}
+				}
+			})
+		}
+	}
+}

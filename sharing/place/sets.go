@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"deviceshare/sharing"
+)
+
+const (
+	// exactTeam is among how many devices the best set is found by weighing all sets, of which
+	// there are at most 12870.
+	exactTeam = 16
+	// greedyStarts is from how many devices a set is grown, one device at a time, where there
+	// are more. Such a set may not be the best one.
+	greedyStarts = 16
+)
+
+// bestSet returns which of the team, by position, are the best set of so many. The team is sorted
+// by score; of more than maxCandidates, those of highest score are weighed. It may reorder the
+// team.
+func (a *attempt) bestSet(team []candidate, wanted int, picks []pick, set []int16) []int16 {
+	if wanted < maxCandidates {
+		team = team[:min(len(team), maxCandidates)]
+	}
+	if len(team) > maxCandidates || wanted == len(team) || a.flat(team) {
+		return a.topmost(team, wanted, picks, set)
+	}
+	slices.SortFunc(team, func(x, y candidate) int { return int(x.device - y.device) })
+	var room [exactTeam * exactTeam]pair
+	s := sets{team: team, wanted: wanted, pairs: slices.Grow(room[:0], len(team)*len(team))[:len(team)*len(team)]}
+	a.measure(&s, picks)
+	if len(team) <= exactTeam {
+		s.try(0, 0, 0, worth{weakest: sharing.PathNVLink})
+	} else {
+		s.grow()
+	}
+	for k := range team {
+		if s.best&(1<<k) != 0 {
+			set = append(set, int16(k))
+		}
+	}
+	return set
+}
+
+// flat reports whether all devices are certainly as far from each other as any two.
+func (a *attempt) flat(team []candidate) bool {
+	for k := range team {
+		d := a.views[team[k].device].Device
+		if len(d.Links) > 0 || d.NUMA != a.views[team[0].device].Device.NUMA {
+			return false
+		}
+	}
+	return true
+}
+
+// topmost is the best set where paths say nothing: those of highest score, of equal ones the
+// nearest.
+func (a *attempt) topmost(team []candidate, wanted int, picks []pick, set []int16) []int16 {
+	if wanted < len(team) && a.isAnchored(picks) {
+		for k := range team {
+			team[k].near = a.near(int(team[k].device), picks)
+		}
+		slices.SortStableFunc(team, func(x, y candidate) int {
+			return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(y.near, x.near))
+		})
+	}
+	for k := range wanted {
+		set = append(set, int16(k))
+	}
+	return set
+}
+
+// sets looks for the best set of a team of at most 64 devices, in the order of the devices. A set
+// is a bit for each of its devices.
+type sets struct {
+	team   []candidate
+	wanted int
+	pairs  []pair // of all two devices of the team
+	most   int32  // the most points of any pair
+	// reaches are the points of all pairs of each device.
+	reaches [maxCandidates]int32
+	best    uint64
+	worth   worth // of the best
+}
+
+// measure weighs each device and each pair of the team.
+func (a *attempt) measure(s *sets, picks []pick) {
+	n := len(s.team)
+	for k := range s.team {
+		c := &s.team[k]
+		if a.isAnchored(picks) {
+			c.near = a.near(int(c.device), picks)
+		}
+		for j := range k {
+			p := a.pairOf(int(s.team[j].device), int(c.device))
+			s.pairs[j*n+k], s.pairs[k*n+j] = p, p
+			s.most = max(s.most, int32(p.points))
+		}
+	}
+	for k := range s.pairs {
+		s.reaches[k/n] += int32(s.pairs[k].points)
+	}
+}
+
+// with is the worth of a set with one more device.
+func (s *sets) with(w worth, set uint64, k int) worth {
+	c := &s.team[k]
+	w.score += c.score
+	w.near += c.near
+	w.reaches += s.reaches[k]
+	row := s.pairs[k*len(s.team):]
+	for ; set != 0; set &= set - 1 {
+		p := row[bits.TrailingZeros64(set)]
+		w.weakest = min(w.weakest, p.path)
+		w.links += int32(p.points)
+		w.cross += int32(p.cross)
+		w.near += int32(p.near)
+	}
+	return w
+}
+
+// offer notes a set if it is preferred to the best one so far.
+func (s *sets) offer(set uint64, w *worth) {
+	if s.best == 0 || w.compare(&s.worth) > 0 {
+		s.best, s.worth = set, *w
+	}
+}
+
+// try weighs every set that adds devices from position k on to a set of n devices, but for those
+// that cannot be preferred any more.
+func (s *sets) try(k, n int, set uint64, w worth) {
+	if n == s.wanted {
+		s.offer(set, &w)
+		return
+	}
+	for ; k <= len(s.team)-(s.wanted-n); k++ {
+		if next := s.with(w, set, k); s.best == 0 || s.hopeful(&next, n+1) {
+			s.try(k+1, n+1, set|1<<k, next)
+		}
+	}
+}
+
+// hopeful reports whether a set of n devices may yet become one that is not behind the best one by
+// paths and NUMA nodes.
+func (s *sets) hopeful(w *worth, n int) bool {
+	missing := int32(s.wanted*(s.wanted-1)-n*(n-1)) / 2
+	links := w.links + missing*s.most
+	switch {
+	case w.weakest != s.worth.weakest:
+		return w.weakest > s.worth.weakest
+	case links != s.worth.links:
+		return links > s.worth.links
+	}
+	return w.cross <= s.worth.cross
+}
+
+// grow builds a set from each of the devices of highest score, adding the best device each time.
+func (s *sets) grow() {
+	var tried uint64
+	for range min(greedyStarts, len(s.team)) {
+		start := -1
+		for k := range s.team {
+			if tried&(1<<k) == 0 && (start < 0 || s.team[k].score > s.team[start].score) {
+				start = k
+			}
+		}
+		tried |= 1 << start
+		set, w := uint64(1)<<start, s.with(worth{weakest: sharing.PathNVLink}, 0, start)
+		for range s.wanted - 1 {
+			var added uint64
+			var grown worth
+			for k := range s.team {
+				if set&(1<<k) != 0 {
+					continue
+				}
+				if next := s.with(w, set, k); added == 0 || next.compare(&grown) > 0 {
+					added, grown = 1<<k, next
+				}
+			}
+			set, w = set|added, grown
+		}
+		s.offer(set, &w)
+	}
+}
