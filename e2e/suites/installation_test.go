@@ -32,6 +32,8 @@ func TestInstalledCluster(t *testing.T) {
 		{"shapes", testShapes},
 		{"waiting", testWaiting},
 		{"reasons", testReasons},
+		{"queues", testQueues},
+		{"queue_hierarchy", testQueueHierarchy},
 		{"webhook", testWebhook},
 		{"unfit_pods", testUnfit},
 		{"identity", testIdentity},
