@@ -34,7 +34,7 @@ func (a *attempt) bestSet(team []candidate, wanted int, picks []pick, set []int1
 	s := sets{team: team, wanted: wanted, pairs: slices.Grow(room[:0], len(team)*len(team))[:len(team)*len(team)]}
 	a.measure(&s, picks)
 	if len(team) <= exactTeam {
-		s.try(0, 0, 0, worth{weakest: sharing.PathNVLink})
+		s.try(0, 0, 0, merit{weakest: sharing.PathNVLink})
 	} else {
 		s.grow()
 	}
@@ -84,7 +84,7 @@ type sets struct {
 	// reaches are the points of all pairs of each device.
 	reaches [maxCandidates]int32
 	best    uint64
-	worth   worth // of the best
+	merit   merit // of the best
 }
 
 // measure weighs each device and each pair of the team.
@@ -106,8 +106,8 @@ func (a *attempt) measure(s *sets, picks []pick) {
 	}
 }
 
-// with is the worth of a set with one more device.
-func (s *sets) with(w worth, set uint64, k int) worth {
+// with is the merit of a set with one more device.
+func (s *sets) with(w merit, set uint64, k int) merit {
 	c := &s.team[k]
 	w.score += c.score
 	w.near += c.near
@@ -124,15 +124,15 @@ func (s *sets) with(w worth, set uint64, k int) worth {
 }
 
 // offer notes a set if it is preferred to the best one so far.
-func (s *sets) offer(set uint64, w *worth) {
-	if s.best == 0 || w.compare(&s.worth) > 0 {
-		s.best, s.worth = set, *w
+func (s *sets) offer(set uint64, w *merit) {
+	if s.best == 0 || w.compare(&s.merit) > 0 {
+		s.best, s.merit = set, *w
 	}
 }
 
 // try weighs every set that adds devices from position k on to a set of n devices, but for those
 // that cannot be preferred any more.
-func (s *sets) try(k, n int, set uint64, w worth) {
+func (s *sets) try(k, n int, set uint64, w merit) {
 	if n == s.wanted {
 		s.offer(set, &w)
 		return
@@ -146,16 +146,16 @@ func (s *sets) try(k, n int, set uint64, w worth) {
 
 // hopeful reports whether a set of n devices may yet become one that is not behind the best one by
 // paths and NUMA nodes.
-func (s *sets) hopeful(w *worth, n int) bool {
+func (s *sets) hopeful(w *merit, n int) bool {
 	missing := int32(s.wanted*(s.wanted-1)-n*(n-1)) / 2
 	links := w.links + missing*s.most
 	switch {
-	case w.weakest != s.worth.weakest:
-		return w.weakest > s.worth.weakest
-	case links != s.worth.links:
-		return links > s.worth.links
+	case w.weakest != s.merit.weakest:
+		return w.weakest > s.merit.weakest
+	case links != s.merit.links:
+		return links > s.merit.links
 	}
-	return w.cross <= s.worth.cross
+	return w.cross <= s.merit.cross
 }
 
 // grow builds a set from each of the devices of highest score, adding the best device each time.
@@ -169,10 +169,10 @@ func (s *sets) grow() {
 			}
 		}
 		tried |= 1 << start
-		set, w := uint64(1)<<start, s.with(worth{weakest: sharing.PathNVLink}, 0, start)
+		set, w := uint64(1)<<start, s.with(merit{weakest: sharing.PathNVLink}, 0, start)
 		for range s.wanted - 1 {
 			var added uint64
-			var grown worth
+			var grown merit
 			for k := range s.team {
 				if set&(1<<k) != 0 {
 					continue
