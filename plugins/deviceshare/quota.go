@@ -59,11 +59,11 @@ func hasLimits(q quota.Queue) bool { return len(q.Capability)+len(q.Guarantee)+l
 func (p *Plugin) taken(kinds quota.Kinds, t *api.TaskInfo) quota.Amounts {
 	owner := sharing.Owner(t.Pod.UID)
 	if n := p.nodes[t.NodeName]; n != nil && n.Ledger != nil {
+		if r, ok := p.overlay.placed[owner]; ok && r.node == n.Name {
+			return quota.Held(&r.placement, n.Inventory)
+		}
 		if a, known := p.store.charges.of(n, owner); known {
 			return a
-		}
-		if placement, ok := p.overlay.now(n).Placement(owner); ok {
-			return quota.Held(&placement, n.Inventory)
 		}
 	}
 	if !corepod.Asks(t.Pod, p.settings.Names) {
