@@ -40,7 +40,7 @@ const (
 // about devices counts, no container holds or sees a device that its spec does not ask for, no node
 // is blocked, and pods of others run meanwhile.
 func testHostileUser(t *testing.T, w *world) {
-	rounds := max(2, wanted(t, writesVariable, 3*writesPerRound)/writesPerRound)
+	rounds := max(2, wanted(t, writesVariable, 2*writesPerRound)/writesPerRound)
 	patience := 2*time.Minute + time.Duration(rounds)*time.Minute
 	ctx, u := w.user(t, "hostile", patience)
 	_, other := w.user(t, "bystander", patience)
@@ -244,6 +244,8 @@ func (h *hostile) pod(name string) *corev1.Pod {
 		if h.random.IntN(4) == 0 {
 			p.Spec.SchedulerName = "default-scheduler"
 		}
+		grace := int64(1)
+		p.Spec.TerminationGracePeriodSeconds = &grace
 		// Its pods must not take the devices for good.
 		p.Spec.Containers[0].Command = []string{"/usr/bin/cudaclient", "info", "sleep", "1"}
 	}).Build()
