@@ -62,6 +62,7 @@ func variants() map[string]variant {
 		"schedulerName": {value: "other"}, "configNamespace": {value: "volcano-system"}, "createConfig": {value: false, count: -2},
 		"deviceConfig": {value: "nvidia:\n  deviceSplitCount: 4\n"}, "nodeConfig": {value: `{"nodeconfig":[{"name":"a"}]}`},
 		"pods.runtimeClasses": {value: []any{"mine"}}, "pods.userNamespaces": {value: true},
+		"placements.signed": {value: "require", count: 2}, "placements.createKeys": {value: false, with: values{"placements.signed": "sign"}},
 		"scheduler.enabled":  {value: false, count: -9},
 		"scheduler.replicas": {value: 1, count: -1}, "scheduler.config": {value: "actions: \"allocate\"\ntiers: []\n"},
 		"scheduler.resources": {value: amounts}, "scheduler.nodeSelector": {value: node}, "scheduler.tolerations": {value: anywhere},

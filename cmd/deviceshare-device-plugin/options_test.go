@@ -33,7 +33,7 @@ func parse(t *testing.T, args ...string) error {
 func TestEveryMistakeOfTheCommandLineIsNamedAtOnce(t *testing.T) {
 	err := parse(t, "--node-name=", "--cdi-dir=relative", "--driver-edits=magic", "--memory-resources=some",
 		"--driver-file=/only-host", "--ignore-xids=13,x",
-		"--runtime-classes=*,a_b", "--mps-root=run", "--mps-users=some", "--mps-compute=half", "--mps-shm-size=64", "--time-slice=brief")
+		"--runtime-classes=*,a_b", "--mps-root=run", "--placement-keys=keys", "--mps-users=some", "--mps-compute=half", "--mps-shm-size=64", "--time-slice=brief")
 	if err == nil {
 		t.Fatal("accepted")
 	}

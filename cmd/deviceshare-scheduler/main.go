@@ -25,6 +25,7 @@ import (
 	_ "volcano.sh/volcano/pkg/scheduler/util/assert"
 	commonutil "volcano.sh/volcano/pkg/util"
 
+	"deviceshare/config/signing"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/leader"
 	"deviceshare/sharing/factory"
@@ -63,6 +64,7 @@ func volcanoVersion() string {
 // ownOptions are the flags that Volcano does not have.
 type ownOptions struct {
 	debugAddress string
+	signingKey   string
 	logFlush     time.Duration
 }
 
@@ -73,6 +75,9 @@ func flags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 	set.DurationVar(&ours.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
 	set.StringVar(&ours.debugAddress, "deviceshare-debug-address", "",
 		"Address, such as 127.0.0.1:11252, at which to serve who holds which devices as JSON, over HTTPS and to ClusterRole "+endpoint.ReaderRole+", under "+deviceshare.LedgerPath+"; it is served at --listen-address too if --enable-metrics is given")
+
+	set.StringVar(&ours.signingKey, "deviceshare-signing-key", "",
+		"File with the Ed25519 key (PEM of PKCS #8) with which placements are signed; empty signs none. It is read anew for each pod")
 
 	volcano := options.NewServerOption()
 	volcano.AddFlags(set)
@@ -108,6 +113,13 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	term := leader.NewTerm(clock.RealClock{})
 	if volcano.LeaderElection.LeaderElect {
 		o.Lead = term
+	}
+	if ours.signingKey != "" {
+		signer := signing.Signer{Path: ours.signingKey}
+		if err := signer.Check(); err != nil {
+			return fmt.Errorf("%w (--deviceshare-signing-key)", err)
+		}
+		o.Signer = signer
 	}
 	store := deviceshare.NewStore(o)
 	settings.follows = store

@@ -18,6 +18,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/podspec/corepod"
+	"deviceshare/sharing/wire"
 )
 
 // errNoDevices: the driver has not answered yet.
@@ -34,8 +35,13 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 		return nodeapi.Claim{}, err
 	}
 	placement, edited, err := entitlement(pod, state.Inventory(), records, terms)
-	if err != nil && !isPrepared(records, c.Name) {
-		return nodeapi.Claim{}, err
+	if !isPrepared(records, c.Name) {
+		if err == nil {
+			err = k.requireSigned(pod, placement.Node)
+		}
+		if err != nil {
+			return nodeapi.Claim{}, err
+		}
 	}
 	unlock, err := k.cfg.Devices.LockWithPatience(ctx, deviceWait, devicesOf(&placement)...)
 	if err != nil {
@@ -61,6 +67,16 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 		return nodeapi.Claim{}, err
 	}
 	return cl, k.cfg.Store.Put(k.recorded(&cl, slots))
+}
+
+// requireSigned returns an error if no scheduler vouches for the pod's placement, where that is
+// checked. A container that was prepared before needs none: it is given what it got then.
+func (k *Keeper) requireSigned(pod *corev1.Pod, node string) error {
+	if k.cfg.Signatures == nil {
+		return nil
+	}
+	return k.cfg.Signatures.Require(pod.Annotations[wire.PodSignature],
+		wire.Signed{Owner: sharing.Owner(pod.UID), Node: node, Placement: pod.Annotations[wire.PodPlacement]})
 }
 
 // decide admits a container or says why not. Pods that another one would take the devices from are

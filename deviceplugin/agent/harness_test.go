@@ -52,6 +52,8 @@ type bench struct {
 	driver  *drivertest.Driver
 	mode    sharing.Mode
 	locks   agent.KeyedLock
+	// signatures are checked from the next start of the device plugin on.
+	signatures agent.Signatures
 
 	keeper *agent.Keeper
 	store  *checkpoint.Store
@@ -156,7 +158,7 @@ func (b *bench) start(files hostnode.Files) {
 		Node:  b.agent, Devices: &b.locks,
 		Terms:   defaults{},
 		Kubelet: kubelet.Directory(b.kubelet.Directory), Resource: offer{b},
-		Settle: time.Millisecond,
+		Settle: time.Millisecond, Signatures: b.signatures,
 	})
 	s := kubelet.NewServer(kubelet.ServerConfig{
 		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Offer: offer{b},

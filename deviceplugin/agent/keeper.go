@@ -20,6 +20,7 @@ import (
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/nodeapi"
+	"deviceshare/sharing/wire"
 )
 
 // Pods is what the keeper needs to know about the pods of this node.
@@ -41,7 +42,7 @@ type StateReader interface {
 	State() node.State
 }
 
-// KeeperConfig is what a Keeper works with. All fields but Patience are needed.
+// KeeperConfig is what a Keeper works with. All fields but the last three are needed.
 type KeeperConfig struct {
 	Pods      Pods
 	Resolver  Resolver
@@ -63,8 +64,16 @@ type KeeperConfig struct {
 	Settle time.Duration
 	// Patience is how long Reconcile waits for releases; 1 min when zero.
 	Patience time.Duration
+	// Signatures checks that a scheduler vouches for placements; nil does not check.
+	Signatures Signatures
 	// Observer may be nil.
 	Observer KeeperObserver
+}
+
+// Signatures says whether a scheduler vouches for a placement: an error says why not. Safe for
+// concurrent use.
+type Signatures interface {
+	Require(signature string, what wire.Signed) error
 }
 
 // TermsReader tells the terms in force.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
+	"deviceshare/config/signing"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
@@ -27,6 +28,8 @@ import (
 type Modes struct {
 	// StateDir is where preparers keep their files, and LibraryDir where libvgpu.so is.
 	StateDir, LibraryDir string
+	// PlacementKeys is the directory of the keys that vouch for placements; "" checks nothing.
+	PlacementKeys string
 	// Unlimited says what becomes of containers with a process that goes past libvgpu.so.
 	Unlimited string
 	// Audit is who may use devices without a share.
@@ -60,6 +63,8 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 	m.Isolation.AddFlags(f)
 	f.StringVar(&m.StateDir, "state-dir", m.StateDir, "where this plugin keeps its files; the same path for the container runtime")
 	f.StringVar(&m.LibraryDir, "library-dir", m.LibraryDir, "directory that holds libvgpu.so; each container gets a copy below --state-dir")
+	f.StringVar(&m.PlacementKeys, "placement-keys", "",
+		"directory of public keys (PEM): a container starts only if the holder of one of them signed its pod's placement; empty checks nothing")
 	f.StringVar(&m.Unlimited, "unlimited-processes", m.Unlimited,
 		"what becomes of a container with a share of which a process uses the device without libvgpu.so: end (it is killed), or tell (an event says so)")
 	m.Audit.AddFlags(f)
@@ -82,6 +87,9 @@ func (m *Modes) Check() []error {
 	if m.MPSKeeper != "" && !filepath.IsAbs(m.MPSKeeper) {
 		add("--mps-keeper-socket=%q: want an absolute path", m.MPSKeeper)
 	}
+	if m.PlacementKeys != "" && !filepath.IsAbs(m.PlacementKeys) {
+		add("--placement-keys=%q: want an absolute path", m.PlacementKeys)
+	}
 	for flag, path := range map[string]string{"state-dir": m.StateDir, "library-dir": m.LibraryDir, "mps-root": m.MPSRoot} {
 		if !filepath.IsAbs(path) {
 			add("--%s=%q: want an absolute path", flag, path)
@@ -100,6 +108,14 @@ func (m *Modes) Check() []error {
 		add("--mps-shm-size=%q: want 1Mi or more", m.MPSShm.String())
 	}
 	return append(wrong, m.MPSTenants.Check()...)
+}
+
+// Signatures checks placements; nil does not.
+func (m *Modes) Signatures() Signatures {
+	if m.PlacementKeys == "" {
+		return nil
+	}
+	return signing.Keys{Directory: m.PlacementKeys}
 }
 
 // Preparers returns the node halves of the modes that this node serves. root is that

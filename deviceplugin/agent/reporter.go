@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
+	"deviceshare/config/signing"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/kubelet"
@@ -153,7 +155,11 @@ func (r *Reporter) Refused(pod *corev1.Pod, err error) {
 		r.recorder.Event(r.node, corev1.EventTypeWarning, "DevicePrepareFailed", short(err.Error()))
 		return
 	}
-	r.recorder.Event(pod, corev1.EventTypeWarning, "DevicePrepareFailed", short(err.Error()))
+	reason := "DevicePrepareFailed"
+	if unsigned := (*signing.Unsigned)(nil); errors.As(err, &unsigned) {
+		reason = "DevicePlacementUnsigned"
+	}
+	r.recorder.Event(pod, corev1.EventTypeWarning, reason, short(err.Error()))
 }
 
 // Edited reports annotations that somebody has changed since a container began.

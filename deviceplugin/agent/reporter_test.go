@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	events "k8s.io/client-go/tools/record"
 
+	"deviceshare/config/signing"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
@@ -88,5 +89,20 @@ func TestAMisplacedPodIsToldOnceWhateverBecomesOfIt(t *testing.T) {
 	r.Kept(pod, "it has run")
 	if told := <-recorder.Events; !strings.HasPrefix(told, "Warning DevicePlacementRefused this node cannot start the pod as it was placed: it has run") {
 		t.Errorf("told %q", told)
+	}
+}
+
+func TestARefusedContainerIsToldByTheEventOfItsCause(t *testing.T) {
+	recorder := events.NewFakeRecorder(100)
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"}}
+	for want, err := range map[string]error{
+		"Warning DevicePlacementUnsigned prepare: ": fmt.Errorf("prepare: %w", &signing.Unsigned{Why: "why"}),
+		"Warning DevicePrepareFailed prepare: ":     errors.New("prepare: why"),
+	} {
+		r.Refused(pod, err)
+		if got := <-recorder.Events; !strings.HasPrefix(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
 	}
 }

@@ -63,6 +63,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"rights", testRights},
 		{"forbidden", testForbidden},
 		{"forged", testForged},              // what it does in the scheduler's name is not what the scheduler needs
+		{"signed", testSigned},              // it has another scheduler than the one that was audited
 		{"plugin_token", testPluginToken},   // what it tries is not what the plugin needs
 		{"chaos", testChaos},                // after rights: an API server that has just started refuses what it has not read yet
 		{"mps_uninstall", testMPSUninstall}, // after rights: what ends without its role is refused

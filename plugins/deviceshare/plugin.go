@@ -3,6 +3,7 @@
 package deviceshare
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
@@ -134,8 +135,7 @@ func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContex
 	h, d := nodes.Handover{Pod: t.Pod, Job: string(t.Job)}, podstate.Decision{Node: t.NodeName}
 	if r, ok := p.overlay.placed[sharing.Owner(t.Pod.UID)]; ok && r.node == t.NodeName {
 		d.Placement = r.placement
-		d.Annotations, d.Refusal = wire.PlacementAnnotations(r.placement, p.settings.Factor, p.store.now().Unix(),
-			corepod.Refs(t.Pod, p.settings.Names)...)
+		d.Annotations, d.Refusal = p.annotate(t, &r.placement)
 		if n := p.nodes[t.NodeName]; n != nil && n.HasOurPlugin() && d.Refusal == nil {
 			// Should the node go back to the legacy device plugin, that one must not take the
 			// pod for one that waits.
@@ -146,6 +146,21 @@ func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContex
 		d.Refusal = errNoPlacement
 	}
 	p.store.cluster.Pods().Decide(h, d)
+}
+
+// annotate returns the texts of a decision. Where placements are signed, one that cannot be is an
+// error: the node would not start its pod.
+func (p *Plugin) annotate(t *api.TaskInfo, decided *sharing.Placement) (map[string]string, error) {
+	texts, err := wire.PlacementAnnotations(*decided, p.settings.Factor, p.store.now().Unix(), corepod.Refs(t.Pod, p.settings.Names)...)
+	if err != nil || p.store.signer == nil {
+		return texts, err
+	}
+	signature, err := p.store.signer.Sign(wire.Signed{Owner: sharing.Owner(t.Pod.UID), Node: t.NodeName, Placement: texts[wire.PodPlacement]})
+	if err != nil {
+		return nil, fmt.Errorf("sign the placement: %w", err)
+	}
+	texts[wire.PodSignature] = signature
+	return texts, nil
 }
 
 // ask returns what a task asks for, nil if it asks for no devices. Workers call

@@ -39,6 +39,12 @@ type ConfigSource interface {
 	Use(namespace, name string)
 }
 
+// Signer vouches for placements, by a text that the node checks. It must not wait for the API
+// server.
+type Signer interface {
+	Sign(what wire.Signed) (string, error)
+}
+
 // Store is what outlives a session. One process has one; the plugin that
 // Volcano builds anew for every session refers to it.
 type Store struct {
@@ -46,6 +52,7 @@ type Store struct {
 	report   Reporter
 	config   ConfigSource
 	lead     Leadership
+	signer   Signer
 	metrics  *Metrics
 	now      func() time.Time
 
@@ -87,6 +94,8 @@ type Options struct {
 	Config ConfigSource
 	// Lead is asked before each bind. Nil is for a scheduler that is the only one.
 	Lead Leadership
+	// Signer vouches for placements. Nil leaves them unsigned.
+	Signer Signer
 	// Now tells the time that is written into annotations. Nil is time.Now.
 	Now func() time.Time
 }
@@ -94,7 +103,7 @@ type Options struct {
 // NewStore makes the store of a process.
 func NewStore(o Options) *Store {
 	s := &Store{
-		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, now: o.Now,
+		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, signer: o.Signer, now: o.Now,
 		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
 		told: waiting.NewMemory(toldLimits()),
 	}

@@ -49,6 +49,9 @@ const (
 	// PodPlacement is the decision as versioned JSON. Written by our scheduler;
 	// read by both our parts and authoritative when present.
 	PodPlacement = "volcano.sh/vgpu-placement"
+	// PodSignature vouches for PodPlacement, for one pod on one node. Written by our scheduler
+	// where it has a key; read by our device plugin where it has keys to check it by.
+	PodSignature = "volcano.sh/vgpu-placement-signature"
 	// PodNode is the name of the node the decision is about. Written by both
 	// schedulers, read by both device plugins.
 	PodNode = "volcano.sh/vgpu-node"
