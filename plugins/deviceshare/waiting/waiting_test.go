@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"testing"
 )
 
@@ -40,17 +41,18 @@ func TestTextsDifferInNumbersOrInWords(t *testing.T) {
 	}
 }
 
-// The oracle compares texts in which every number was replaced.
+// The oracle compares what stands between the numbers.
 func FuzzDifference(f *testing.F) {
 	f.Add("0/8 devices", "1/8 devices")
 	f.Add("a # b", "a 1 b")
+	f.Add("0", "\x00")
 	numbers := regexp.MustCompile(`[0-9]+`)
 	f.Fuzz(func(t *testing.T, old, text string) {
 		want := Reason
 		switch {
 		case old == text:
 			want = Nothing
-		case numbers.ReplaceAllString(old, "\x00") == numbers.ReplaceAllString(text, "\x00") && old != "" && text != "":
+		case slices.Equal(numbers.Split(old, -1), numbers.Split(text, -1)):
 			want = Numbers
 		}
 		if got := Difference(old, text); got != want {
