@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+)
+
+// State is a cluster at one moment: what the API server knew. Objects must not be changed.
+type State struct {
+	// Taken is when it was read, zero if it is not known.
+	Taken time.Time
+	// Hashed says that names stand for others, see Hash.
+	Hashed bool
+	// DeviceConfig is the text of device-config.yaml, nil if the cluster has none.
+	DeviceConfig *string
+	Nodes        []*corev1.Node
+	Pods         []*corev1.Pod
+	Groups       []*schedulingv1beta1.PodGroup
+	Queues       []*schedulingv1beta1.Queue
+	// Unread are the lines that could not be read, for people.
+	Unread []string
+}
+
+// Add takes in one object, trimmed. Of pods only those that ask for extended resources or have a
+// placement are kept. It reports whether the object was kept.
+func (s *State) Add(object any) bool {
+	switch o := object.(type) {
+	case *corev1.Node:
+		s.Nodes = append(s.Nodes, trimNode(o))
+	case *corev1.Pod:
+		if !matters(o) {
+			return false
+		}
+		s.Pods = append(s.Pods, trimPod(o))
+	case *schedulingv1beta1.PodGroup:
+		s.Groups = append(s.Groups, trimGroup(o))
+	case *schedulingv1beta1.Queue:
+		s.Queues = append(s.Queues, trimQueue(o))
+	default:
+		return false
+	}
+	return true
+}
+
+// Sort puts the objects into the order of their names, so that equal clusters have equal texts.
+func (s *State) Sort() {
+	slices.SortFunc(s.Nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(s.Groups, func(a, b *schedulingv1beta1.PodGroup) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(s.Queues, func(a, b *schedulingv1beta1.Queue) int { return cmp.Compare(a.Name, b.Name) })
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package capture holds what the views need to know of a cluster, and its text: a file of JSON
+// lines without secrets, which is read back on any machine.
+//
+// The first line says the version. Each further line is one object:
+//
+//	{"deviceshareCapture":1,"taken":"2026-01-02T03:04:05Z"}
+//	{"kind":"Node","object":{...}}
+//	{"kind":"Pod","object":{...}}
+//
+// Of an object only the fields that decide about devices are kept, see Trim: no environment, no
+// commands, no volumes, no labels. A reader refuses a version that it does not know. It sets aside
+// a line that it cannot read, and says so, since a long file must not be lost by one line.
+package capture

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+// Hash returns the state with every name of a node, namespace, pod, container, group and queue
+// replaced by a hash, and without the messages of schedulers, which hold names. Equal names get
+// equal hashes; the salt keeps others from trying names, and must be kept by nobody. Texts on
+// objects that cannot be read become texts that cannot be read either. The receiver is unchanged.
+func (s *State) Hash(salt []byte) *State {
+	h := hasher{salt}
+	out := &State{Taken: s.Taken, Hashed: true, DeviceConfig: s.DeviceConfig}
+	for _, n := range s.Nodes {
+		out.Nodes = append(out.Nodes, h.node(n.DeepCopy()))
+	}
+	for _, p := range s.Pods {
+		out.Pods = append(out.Pods, h.pod(p.DeepCopy()))
+	}
+	for _, g := range s.Groups {
+		g = g.DeepCopy()
+		h.meta(&g.ObjectMeta)
+		g.Spec.Queue = h.name(g.Spec.Queue)
+		out.Groups = append(out.Groups, g)
+	}
+	for _, q := range s.Queues {
+		q = q.DeepCopy()
+		h.meta(&q.ObjectMeta)
+		q.Spec.Parent = h.name(q.Spec.Parent)
+		out.Queues = append(out.Queues, q)
+	}
+	out.Sort()
+	return out
+}
+
+type hasher struct{ salt []byte }
+
+// name hashes one name; "" stays.
+func (h hasher) name(s string) string {
+	if s == "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, h.salt)
+	mac.Write([]byte(s))
+	return "h" + hex.EncodeToString(mac.Sum(nil)[:6])
+}
+
+func (h hasher) meta(m *metav1.ObjectMeta) {
+	m.Namespace, m.Name, m.UID = h.name(m.Namespace), h.name(m.Name), types.UID(h.name(string(m.UID)))
+}
+
+// set replaces an annotation that is there.
+func set(m *metav1.ObjectMeta, key string, change func(string) string) {
+	if value, ok := m.Annotations[key]; ok {
+		m.Annotations[key] = change(value)
+	}
+}
+
+// unreadable stands for a text that could not be read and may hold names.
+const unreadable = "{unreadable"
+
+func (h hasher) node(n *corev1.Node) *corev1.Node {
+	h.meta(&n.ObjectMeta)
+	set(&n.ObjectMeta, wire.NodeInventory, func(text string) string {
+		inv, err := wire.DecodeInventory(text)
+		if err != nil {
+			return unreadable
+		}
+		inv.Node = h.name(inv.Node)
+		if text, err = wire.EncodeInventory(inv); err != nil {
+			return unreadable
+		}
+		return text
+	})
+	return n
+}
+
+func (h hasher) pod(p *corev1.Pod) *corev1.Pod {
+	h.meta(&p.ObjectMeta)
+	for _, key := range []string{wire.PodNode, wire.GroupName, wire.VolcanoGroupName} {
+		set(&p.ObjectMeta, key, h.name)
+	}
+	set(&p.ObjectMeta, wire.PodPlacement, h.placement)
+	p.Spec.NodeName = h.name(p.Spec.NodeName)
+	for i := range p.Spec.SchedulingGates {
+		p.Spec.SchedulingGates[i].Name = h.name(p.Spec.SchedulingGates[i].Name)
+	}
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			list[i].Name = h.name(list[i].Name)
+		}
+	}
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range list {
+			list[i].Name = h.name(list[i].Name)
+		}
+	}
+	for i := range p.Status.Conditions {
+		p.Status.Conditions[i].Message = ""
+	}
+	return p
+}
+
+// group hashes the parts of namespace/name, as the pods of the group have them.
+func (h hasher) group(s string) string {
+	namespace, name, ok := strings.Cut(s, "/")
+	if !ok {
+		return h.name(s)
+	}
+	return h.name(namespace) + "/" + h.name(name)
+}
+
+func (h hasher) placement(text string) string {
+	p, err := wire.DecodePlacement(text)
+	if err != nil {
+		return unreadable
+	}
+	p.Node, p.Group = h.name(p.Node), h.group(p.Group)
+	containers := make([]sharing.ContainerShares, len(p.Containers))
+	for i, c := range p.Containers {
+		c.Container = h.name(c.Container)
+		containers[i] = c
+	}
+	p.Containers = containers
+	if text, err = wire.EncodePlacement(p); err != nil {
+		return unreadable
+	}
+	return text
+}

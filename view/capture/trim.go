@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"deviceshare/sharing/podspec/corepod"
+	"deviceshare/sharing/wire"
+)
+
+// nodeKeys and podKeys are the annotations that are kept. Others may hold anything.
+func nodeKeys() []string {
+	return []string{wire.NodeInventory, wire.NodeRegister, wire.NodeConfig, wire.NodeWithdraw}
+}
+
+func podKeys() []string {
+	return []string{
+		wire.PodPlacement, wire.PodNode, wire.PodAssigned, wire.UserMode, wire.UserUseModels, wire.UserNotModels,
+		wire.UserUseIDs, wire.UserNotIDs, wire.UserGroupPolicy, wire.UserPolicy, wire.GroupName, wire.VolcanoGroupName,
+	}
+}
+
+// matters reports whether a pod may ask for devices or hold some.
+func matters(p *corev1.Pod) bool {
+	_, placed := p.Annotations[wire.PodPlacement]
+	return placed || corepod.AsksExtended(p)
+}
+
+// trimMeta keeps names, identity, age and the annotations of the keys.
+func trimMeta(m *metav1.ObjectMeta, keys []string) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+	}
+	for _, key := range keys {
+		if value, ok := m.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&out, key, value)
+		}
+	}
+	return out
+}
+
+func trimNode(n *corev1.Node) *corev1.Node {
+	out := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta, nodeKeys())}
+	out.Spec.Unschedulable = n.Spec.Unschedulable
+	out.Status.Allocatable = onlyExtended(n.Status.Allocatable)
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			out.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
+		}
+	}
+	return out
+}
+
+func trimPod(p *corev1.Pod) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta, podKeys())}
+	out.Spec = corev1.PodSpec{
+		NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName,
+		SchedulingGates: slices.Clone(p.Spec.SchedulingGates), SecurityContext: onlyPodUser(p.Spec.SecurityContext),
+		InitContainers: trimContainers(p.Spec.InitContainers), Containers: trimContainers(p.Spec.Containers),
+	}
+	out.Status = corev1.PodStatus{
+		Phase:                 p.Status.Phase,
+		InitContainerStatuses: trimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: trimStatuses(p.Status.ContainerStatuses),
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			out.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}}
+		}
+	}
+	return out
+}
+
+func trimContainers(list []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, 0, len(list))
+	for i := range list {
+		c := &list[i]
+		kept := corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy}
+		kept.Resources.Limits, kept.Resources.Requests = onlyExtended(c.Resources.Limits), onlyExtended(c.Resources.Requests)
+		if s := c.SecurityContext; s != nil && s.RunAsUser != nil {
+			kept.SecurityContext = &corev1.SecurityContext{RunAsUser: s.RunAsUser}
+		}
+		out = append(out, kept)
+	}
+	return out
+}
+
+// trimStatuses keeps what tells whether a container has ever run.
+func trimStatuses(list []corev1.ContainerStatus) []corev1.ContainerStatus {
+	out := make([]corev1.ContainerStatus, 0, len(list))
+	for i := range list {
+		s := &list[i]
+		out = append(out, corev1.ContainerStatus{Name: s.Name, State: trimRun(&s.State), LastTerminationState: trimRun(&s.LastTerminationState)})
+	}
+	return out
+}
+
+func trimRun(s *corev1.ContainerState) corev1.ContainerState {
+	switch {
+	case s.Running != nil:
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: s.Running.StartedAt}}
+	case s.Terminated != nil:
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: s.Terminated.StartedAt}}
+	}
+	return corev1.ContainerState{}
+}
+
+func onlyPodUser(s *corev1.PodSecurityContext) *corev1.PodSecurityContext {
+	if s == nil || s.RunAsUser == nil {
+		return nil
+	}
+	return &corev1.PodSecurityContext{RunAsUser: s.RunAsUser}
+}
+
+// onlyExtended keeps the resources whose names have a domain.
+func onlyExtended(list corev1.ResourceList) corev1.ResourceList {
+	out := maps.Clone(list)
+	maps.DeleteFunc(out, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		return !strings.Contains(string(name), "/")
+	})
+	return out
+}
+
+func trimGroup(g *schedulingv1beta1.PodGroup) *schedulingv1beta1.PodGroup {
+	out := &schedulingv1beta1.PodGroup{ObjectMeta: trimMeta(&g.ObjectMeta, nil)}
+	out.Spec.MinMember, out.Spec.Queue = g.Spec.MinMember, g.Spec.Queue
+	out.Spec.MinResources = g.Spec.MinResources
+	out.Status.Phase = g.Status.Phase
+	return out
+}
+
+func trimQueue(q *schedulingv1beta1.Queue) *schedulingv1beta1.Queue {
+	out := &schedulingv1beta1.Queue{ObjectMeta: trimMeta(&q.ObjectMeta, nil)}
+	out.Spec.Weight, out.Spec.Parent = q.Spec.Weight, q.Spec.Parent
+	out.Spec.Capability, out.Spec.Deserved = onlyExtended(q.Spec.Capability), onlyExtended(q.Spec.Deserved)
+	out.Status.State, out.Status.Allocated = q.Status.State, onlyExtended(q.Status.Allocated)
+	return out
+}
