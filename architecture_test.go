@@ -38,7 +38,7 @@ type rule struct {
 // rules is the architecture as data: docs/architecture.md draws it. The backends are
 // the folders that the two lists import.
 func rules(backends []string) []rule {
-	return slices.Concat(domainRules(), backendRules(backends), schedulerRules(), adapterRules())
+	return slices.Concat(domainRules(), backendRules(backends), schedulerRules(), adapterRules(), viewRules())
 }
 
 func domainRules() []rule {
@@ -215,14 +215,6 @@ func adapterRules() []rule {
 			Example: [2]string{"deviceshare/config", "deviceshare/plugins/deviceshare"},
 		},
 		{
-			Name: "the endpoints know no part of the product",
-			Why:  "every program serves its pages by them",
-			Breaks: func(from, to string) bool {
-				return under("view/endpoint")(from) && strings.HasPrefix(to, "deviceshare/") && !under("view/endpoint")(to)
-			},
-			Example: [2]string{"deviceshare/view/endpoint", "deviceshare/sharing"},
-		},
-		{
 			Name: "e2e is a black box: of the product it knows the wire only",
 			Why:  "it must see what a user sees",
 			Breaks: func(from, to string) bool {
@@ -236,6 +228,36 @@ func adapterRules() []rule {
 			Why:     "cmd is the only place that knows every part",
 			Breaks:  func(from, to string) bool { return under("cmd")(to) && !under("cmd")(from) },
 			Example: [2]string{"deviceshare/deviceplugin/kubelet", "deviceshare/cmd/deviceshare-device-plugin"},
+		},
+	}
+}
+
+func viewRules() []rule {
+	return []rule{
+		{
+			Name: "the endpoints know no part of the product",
+			Why:  "every program serves its pages by them",
+			Breaks: func(from, to string) bool {
+				return under("view/endpoint")(from) && strings.HasPrefix(to, "deviceshare/") && !under("view/endpoint")(to)
+			},
+			Example: [2]string{"deviceshare/view/endpoint", "deviceshare/sharing"},
+		},
+		{
+			Name: "the views know the domain, the configuration and what reads nodes for the scheduler",
+			Why:  "they show what the scheduler sees, without Volcano's scheduler in every laptop's kubectl",
+			Breaks: func(from, to string) bool {
+				known := pureDomain(to) || corepod(to) || to == "deviceshare/config" || under("view", "plugins/deviceshare/nodes")(to)
+				return under("view")(from) && strings.HasPrefix(to, "deviceshare/") && !known
+			},
+			Example: [2]string{"deviceshare/view", "deviceshare/plugins/deviceshare"},
+		},
+		{
+			Name: "the views ask no clock, file, network or log",
+			Why:  "the same capture must show the same",
+			Breaks: func(from, to string) bool {
+				return from == "deviceshare/view" && (effects(to))
+			},
+			Example: [2]string{"deviceshare/view", "os"},
 		},
 	}
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"slices"
+
+	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing"
+)
+
+// NodeDevices are the devices of one node.
+type NodeDevices struct {
+	Node string `json:"node"`
+	// Unusable is why the node takes no pods with devices, "" if it does.
+	Unusable string   `json:"unusable,omitempty"`
+	Devices  []Device `json:"devices"`
+}
+
+// Device is one card with who is on it.
+type Device struct {
+	Index  int    `json:"index"`
+	ID     string `json:"id"`
+	Model  string `json:"model"`
+	Mode   string `json:"mode"`
+	Health string `json:"health"`
+	// NUMA is the NUMA node, -1 if it is not known.
+	NUMA  int      `json:"numa"`
+	PCI   string   `json:"pci,omitempty"`
+	Links []string `json:"links,omitempty"`
+	// Memory in bytes and compute in percent: what there is and what is promised.
+	Memory         int64 `json:"memory"`
+	MemoryPromised int64 `json:"memoryPromised"`
+	Cores          int   `json:"cores"`
+	CoresPromised  int   `json:"coresPromised"`
+	// Slices is the number of memory slices in mode mig, else 0.
+	Slices  int      `json:"slices,omitempty"`
+	Sharers []Sharer `json:"sharers,omitempty"`
+}
+
+// Sharer is one share with who holds it.
+type Sharer struct {
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
+	Memory    int64  `json:"memory"`
+	Cores     int    `json:"cores"`
+	Whole     bool   `json:"whole,omitempty"`
+	// Profile, Start and Size are the partition, in mode mig.
+	Profile string `json:"profile,omitempty"`
+	Start   int    `json:"start,omitempty"`
+	Size    int    `json:"size,omitempty"`
+}
+
+// Devices lists the devices of one node, or of all with "".
+func (c *Cluster) Devices(node string) []NodeDevices {
+	out := []NodeDevices{}
+	for _, n := range c.nodes {
+		if n.Ledger == nil || node != "" && n.Name != node {
+			continue
+		}
+		one := NodeDevices{Node: n.Name}
+		if n.Unusable != nil {
+			one.Unusable = n.Unusable.Error()
+		}
+		views := n.Ledger.Views()
+		for i := range views {
+			one.Devices = append(one.Devices, c.device(n, &views[i]))
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func (c *Cluster) device(n *nodes.Node, v *sharing.View) Device {
+	d := v.Device
+	out := Device{
+		Index: d.Index, ID: string(d.ID), Model: d.Model, Mode: string(d.Mode), Health: health(d), NUMA: d.NUMA, PCI: d.PCI,
+		Memory: int64(d.Memory), MemoryPromised: int64(v.UsedMemory()), Cores: int(d.Cores), CoresPromised: int(v.UsedCores()),
+	}
+	if d.MIG != nil && d.Mode == sharing.MIG {
+		out.Slices = d.MIG.Slices
+	}
+	for _, l := range d.Links {
+		out.Links = append(out.Links, peer(n.Inventory, l))
+	}
+	for _, h := range v.Held() {
+		s := Sharer{Pod: c.nameOf(h.Owner), Container: h.Container, Memory: int64(h.Share.Memory), Cores: int(h.Share.Cores), Whole: h.Share.Whole}
+		if p := h.Share.Partition; !p.IsZero() {
+			s.Profile, s.Start, s.Size = p.Profile, p.Start, p.Size
+		}
+		out.Sharers = append(out.Sharers, s)
+	}
+	slices.SortStableFunc(out.Sharers, func(a, b Sharer) int { return compareSharers(&a, &b) })
+	return out
+}
+
+// health says in a word how a device is, and why.
+func health(d *sharing.Device) string {
+	switch {
+	case d.Changing:
+		return "changing mode"
+	case d.Healthy:
+		return "ok"
+	case d.Reason == "":
+		return "broken"
+	}
+	return "broken: " + d.Reason
+}
+
+// peer is "nvlink:3" for a link to the device with index 3.
+func peer(inv *sharing.Inventory, l sharing.Link) string {
+	if d, ok := inv.Device(l.Peer); ok {
+		return l.Kind + ":" + itoa(d.Index)
+	}
+	return l.Kind + ":" + string(l.Peer)
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Text writes the status for people.
+func (s *Status) Text(p Paint) string {
+	var b strings.Builder
+	if len(s.Models) == 0 {
+		b.WriteString("No node publishes devices.\n")
+	} else {
+		t := table{}
+		t.row("MODEL", "DEVICES", "SHARES", "MEMORY PROMISED", "FREE", "COMPUTE PROMISED", "FREE")
+		for _, m := range s.Models {
+			t.row(m.Model, m.counted(), itoa(m.Shares), gib(m.MemoryPromised)+" of "+gib(m.Memory), gib(m.MemoryFree),
+				fmt.Sprintf("%d of %d%%", m.CoresPromised, m.Cores), fmt.Sprintf("%d%%", m.CoresFree))
+		}
+		t.write(&b, p)
+		fmt.Fprintf(&b, "on %s\n", count(s.Nodes, "node"))
+	}
+	if s.Waiting > 0 {
+		fmt.Fprintf(&b, "\n%s\n", p.bold(plain(fmt.Sprintf("Waiting: %s", count(s.Waiting, "pod")))))
+		for _, w := range s.Longest {
+			fmt.Fprintf(&b, "  %s\n", plain(w.Answer))
+		}
+		if more := s.Waiting - len(s.Longest); more > 0 {
+			fmt.Fprintf(&b, "  and %d more\n", more)
+		}
+	}
+	if len(s.Trouble) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", p.alarm("Problems:"))
+		for _, t := range s.Trouble {
+			fmt.Fprintf(&b, "  %s: %s\n    %s\n", plain(t.On), plain(t.What), p.faint("do: "+plain(t.Do)))
+		}
+		if s.MoreTrouble > 0 {
+			fmt.Fprintf(&b, "  and %d more\n", s.MoreTrouble)
+		}
+	}
+	return b.String()
+}
+
+func (m *Model) counted() string {
+	text := itoa(m.Devices)
+	if m.Broken > 0 {
+		text += fmt.Sprintf(", %d broken", m.Broken)
+	}
+	if m.Changing > 0 {
+		text += fmt.Sprintf(", %d changing mode", m.Changing)
+	}
+	return text
+}
+
+// DevicesText writes devices for people; wide adds identity, place and links.
+func DevicesText(list []NodeDevices, p Paint, wide bool) string {
+	var b strings.Builder
+	for i, n := range list {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(p.bold(plain(n.Node)))
+		if n.Unusable != "" {
+			b.WriteString(" " + p.alarm(plain("takes no pods with devices: "+n.Unusable)))
+		}
+		b.WriteByte('\n')
+		for k := range n.Devices {
+			n.Devices[k].text(&b, p, wide)
+		}
+	}
+	if len(list) == 0 {
+		b.WriteString("No node publishes devices.\n")
+	}
+	return b.String()
+}
+
+func (d *Device) text(b *strings.Builder, p Paint, wide bool) {
+	fmt.Fprintf(b, "  %2d %s %s of %s, %d of %d%%  %s  %s", d.Index, bar(d), gib(d.MemoryPromised), gib(d.Memory),
+		d.CoresPromised, d.Cores, plain(d.Mode), plain(d.Model))
+	if d.NUMA >= 0 {
+		fmt.Fprintf(b, "  numa %d", d.NUMA)
+	}
+	if d.Health != "ok" {
+		b.WriteString("  " + p.alarm(plain(d.Health)))
+	}
+	b.WriteByte('\n')
+	if wide {
+		fmt.Fprintf(b, "     %s\n", plain(strings.Join(slices.DeleteFunc([]string{d.ID, d.PCI, strings.Join(d.Links, " ")}, func(s string) bool { return s == "" }), "  ")))
+	}
+	for i, s := range d.Sharers {
+		fmt.Fprintf(b, "     %s %s\n", letter(i), p.faint(plain(s.text())))
+	}
+}
+
+func (s *Sharer) text() string {
+	text := fmt.Sprintf("%s:%s %s", s.Pod, s.Container, gib(s.Memory))
+	if s.Cores > 0 {
+		text += fmt.Sprintf(", %d%%", s.Cores)
+	}
+	if s.Whole {
+		text += ", whole device"
+	}
+	if s.Profile != "" {
+		text += ", " + s.Profile
+	}
+	return text
+}
+
+// PodsText writes who has what where for people.
+func PodsText(list []Holding, p Paint, wide bool) string {
+	if len(list) == 0 {
+		return "No pod holds devices.\n"
+	}
+	t := table{}
+	head := []string{"NAMESPACE", "POD", "CONTAINER", "NODE", "DEVICE", "MEMORY", "COMPUTE"}
+	if wide {
+		head = append(head, "MODE", "PARTITION")
+	}
+	t.row(head...)
+	for _, h := range list {
+		cores := "-"
+		if h.Cores > 0 {
+			cores = fmt.Sprintf("%d%%", h.Cores)
+		}
+		row := []string{h.Namespace, h.Pod, h.Container, h.Node, itoa(h.Device), gib(h.Memory), cores}
+		if wide {
+			row = append(row, h.Mode, orDash(h.Profile))
+		}
+		t.row(row...)
+	}
+	var b strings.Builder
+	t.write(&b, p)
+	return b.String()
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// QueuesText writes queues for people.
+func QueuesText(list []Queue, p Paint) string {
+	if len(list) == 0 {
+		return "There are no queues.\n"
+	}
+	t := table{}
+	t.row("QUEUE", "STATE", "RESOURCE", "QUOTA", "USED", "DESERVED")
+	for _, q := range list {
+		t.row(q.Queue, orDash(q.State), q.Resource, orDash(q.Quota), q.Used, orDash(q.Deserved))
+	}
+	var b strings.Builder
+	t.write(&b, p)
+	return b.String()
+}
+
+// Text writes the answer for people; wide adds every node and card.
+func (w *Why) Text(p Paint, wide bool) string {
+	var b strings.Builder
+	b.WriteString(p.bold(plain(w.Answer)) + "\n")
+	if w.Scheduler != "" {
+		fmt.Fprintf(&b, "\nThe scheduler says: %s\n", plain(w.Scheduler))
+	}
+	if len(w.Helps) > 0 {
+		b.WriteString("\nWhat would help:\n")
+		for _, h := range w.Helps {
+			fmt.Fprintf(&b, "  %s\n", plain(h))
+		}
+	}
+	if len(w.Nodes) == 0 {
+		return b.String()
+	}
+	b.WriteString("\nNodes:\n")
+	for i, v := range w.Nodes {
+		if i == mostVerdicts && !wide {
+			fmt.Fprintf(&b, "  and %d more (-o wide)\n", len(w.Nodes)-i)
+			break
+		}
+		v.text(&b)
+	}
+	return b.String()
+}
+
+func (v *Verdict) text(b *strings.Builder) {
+	if v.Fits {
+		fmt.Fprintf(b, "  %s: fits\n", plain(v.Node))
+		return
+	}
+	fmt.Fprintf(b, "  %s: %s\n", plain(v.Node), plain(v.Reason))
+	for _, d := range v.Devices {
+		fmt.Fprintf(b, "    device %d: %s\n", d.Index, plain(d.Reason))
+	}
+}
