@@ -25,7 +25,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench mutate chaos sabotage kills hostile fleet versions lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb mutate chaos sabotage kills hostile fleet versions lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,8 +100,19 @@ fuzz: ## fuzz every decoder for FUZZTIME each (60s)
 bench: ## compare fit, refuse and session open with the in-tree code; print how much of what is asked MIG can give
 	$(GOTEST) -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./sharing/place/ ./sharing/mig/... ./plugins/deviceshare/
 
+# A folder with a list of nodes and lists of pods in the form of the openb trace; see docs/placement.md.
+DATA   ?= data/openb
+SEEDS  ?= 10
+CYCLES ?= 2
+PART   ?= 1
+
+openb: ## place the workloads of a trace with each policy, the domain alone and through Volcano's cycles; DATA=DIR SEEDS=10 CYCLES=2 PART=1
+	@ls $(DATA)/*pod_list_*.csv >/dev/null 2>&1 || { echo "no *pod_list_*.csv in $(DATA): fetch the folder data/csv of github.com/hkust-adsl/kubernetes-scheduler-simulator and say where it is: make openb DATA=DIR"; exit 2; }
+	DEVICESHARE_OPENB=$(abspath $(DATA)) DEVICESHARE_OPENB_SEEDS=$(SEEDS) $(GOTEST) -count=1 -timeout 3h -v -run TestOpenb ./sharing/worth/openb
+	DEVICESHARE_OPENB=$(abspath $(DATA)) DEVICESHARE_OPENB_CYCLES=$(CYCLES) DEVICESHARE_OPENB_PART=$(PART) $(GOTEST) -count=1 -timeout 6h -v -run TestOpenb ./plugins/deviceshare
+
 # What decides. docs/mutants.md says what comes of it.
-MUTATED ?= sharing sharing/place sharing/policy sharing/request sharing/wire sharing/mig sharing/mps sharing/hamicore sharing/timeslicing \
+MUTATED ?= sharing sharing/place sharing/policy sharing/worth sharing/request sharing/wire sharing/mig sharing/mps sharing/hamicore sharing/timeslicing \
            sharing/podspec sharing/quota deviceplugin/node plugins/deviceshare/podstate
 
 mutate: ## change the deciding packages operator by operator and show what no test notices; MUTATED=DIR for one of them

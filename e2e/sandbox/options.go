@@ -72,7 +72,7 @@ tiers:
   - name: deviceshare
     arguments:
       deviceshare.VGPUEnable: true
-      deviceshare.SchedulePolicy: binpack
+      deviceshare.SchedulePolicy: fragmentation
       deviceshare.ScheduleWeight: 10
       deviceshare.KnownGeometriesCMName: volcano-vgpu-device-config
       deviceshare.KnownGeometriesCMNamespace: kube-system
@@ -82,7 +82,10 @@ tiers:
   - name: predicates
   - name: proportion
   - name: nodeorder
-  - name: binpack
+    arguments:
+      leastrequested.weight: 0
+      balancedresource.weight: 0
+      imagelocality.weight: 0
 `
 
 // Options says what a cluster consists of. The zero value, after Defaults, is a whole cluster with

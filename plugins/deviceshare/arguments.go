@@ -45,7 +45,7 @@ const (
 )
 
 const (
-	defaultPolicy          = "binpack"
+	defaultPolicy          = "fragmentation"
 	defaultWeight          = 10
 	defaultConfigName      = "volcano-vgpu-device-config"
 	defaultConfigNamespace = "kube-system"

@@ -30,7 +30,7 @@ func TestTheLegacyArgumentsAreAccepted(t *testing.T) {
 
 func TestWithoutArgumentsThePluginIsOn(t *testing.T) {
 	got, mistakes := ReadArguments(nil)
-	if len(mistakes) > 0 || !got.Enabled || got.Policy.Name() != "binpack" || got.Weight != 10 || got.ConfigName != "volcano-vgpu-device-config" {
+	if len(mistakes) > 0 || !got.Enabled || got.Policy.Name() != "fragmentation" || got.Weight != 10 || got.ConfigName != "volcano-vgpu-device-config" {
 		t.Errorf("%+v, %v", got, mistakes)
 	}
 }

@@ -20,6 +20,9 @@ import (
 // plugins of a session give together: the list is a requirement, a score a preference.
 const modeStep = 1e7
 
+// pointsOfPercent is one percent of a device in the points of policy.Points.
+const pointsOfPercent = 0.1
+
 // policies returns the placement policies of a session, weighted by mode.
 func policies(w policy.Weights) map[string]policy.Policy {
 	out := map[string]policy.Policy{}
@@ -48,7 +51,11 @@ func (p *Plugin) preference(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.No
 		return float64(len(named)-1-slices.Index(named, mode)) * modeStep
 	}
 	order := p.store.backends
-	return p.args.ModeWeights[mode]*p.args.Weight + float64(len(order)-order.Index(mode))*tieBreak
+	weight := p.args.ModeWeights[mode]
+	if _, valued := p.policy(a).(policy.Valuer); valued {
+		weight *= pointsOfPercent
+	}
+	return weight*p.args.Weight + float64(len(order)-order.Index(mode))*tieBreak
 }
 
 // modeOn returns the mode that the pod would get on the node, that of its weakest share
