@@ -17,8 +17,9 @@ type Workload struct {
 	Pods []Pod
 }
 
-// Load reads the folder of a trace: the list of nodes with devices, *node_list_gpu_node.csv, else
-// the only *node_list*.csv, and every *pod_list_NAME.csv. With only, it reads the workload of that name.
+// Load reads the folder of a trace: the list of nodes with devices, *node_list_gpu_node.csv,
+// else the only *node_list*.csv, and every *pod_list_NAME.csv. With only, it reads the workload
+// of that name.
 func Load(dir, only string) ([]Node, []Workload, error) {
 	lists, _ := filepath.Glob(filepath.Join(dir, "*node_list*.csv"))
 	if with, _ := filepath.Glob(filepath.Join(dir, "*node_list_gpu_node.csv")); len(with) == 1 {
