@@ -131,6 +131,22 @@ func TestDevicesThatFewServeWeighMore(t *testing.T) {
 	}
 }
 
+// Pods that need two whole devices of one node lose two when one of two is taken, and nothing when
+// one of three is. Few nodes serving them is no reason to weigh more.
+func TestDevicesThatAreNeededTogetherAreLostTogether(t *testing.T) {
+	three := []sharing.View{card(0, "T4", 0), card(1, "T4", 0), card(2, "T4", 0)}
+	m := learned(t, three, 60, worth.KindOf(podFor(2, 100), worth.Amounts{}))
+	full := []sharing.View{card(0, "T4", 100), card(1, "T4", 50)}
+	weighed, _ := m.Weigh(slices.Values([]worth.Host{{Views: three}, {Views: full}}))
+	for n, want := range map[int]float64{3: 0, 2: 2, 1: 0} {
+		for says, m := range map[string]*worth.Model{"learned": m, "weighed": weighed} {
+			if got := m.NodeLoss(worth.Host{Views: three[:n]}, takes(0, &three[0], 100), worth.Amounts{}); !close(got, want) {
+				t.Errorf("%s: one of %d devices is taken: %.3f, want %.3f", says, n, got, want)
+			}
+		}
+	}
+}
+
 func TestTheMixIsReadAgainWhenItGrew(t *testing.T) {
 	var a worth.Arrivals
 	due := []int{}
