@@ -217,3 +217,38 @@ func TestAGuaranteeOfDevicesHoldsForWhoWantsCPUs(t *testing.T) {
 		})
 	}
 }
+
+// Volcano tries evictions on copies of its state, and puts pods back.
+func TestADryRunCountsWhoWasTakenAwayInItOnly(t *testing.T) {
+	old := groupIn("team", "old", 0)
+	w := newWorld(t, nodeOf(t, devices("n1", 4, 10000)), old, groupIn("team", "new", 1), wholeOn(t, "a", "old", 0, 2), podOf("new", "new", asks{number: 1}))
+	w.cache.AddQueueV1beta1(queueBelow(t, "team", "", "memory=20000"))
+	ssn := w.open()
+	defer framework.CloseSession(ssn)
+	task, a, n1, ctx := w.task(ssn, "new"), w.task(ssn, "a"), ssn.Nodes["n1"], t.Context()
+	if _, err := trialIn(ssn.GetCycleState(task.UID)); err == nil {
+		t.Error("a dry run that nobody began")
+	}
+	if err := ssn.PrePredicateFn(task); err != nil {
+		t.Fatal(err)
+	}
+	state, other := ssn.GetCycleState(task.UID).Clone(), ssn.GetCycleState(task.UID).Clone()
+	has := func(when string, want bool) {
+		t.Helper()
+		if got := ssn.SimulateAllocatableFn(ctx, state, ssn.Queues["team"], task); got != want {
+			t.Errorf("%s: the queue has room: %v", when, got)
+		}
+		if ssn.SimulateAllocatableFn(ctx, other, ssn.Queues["team"], task) || ssn.Allocatable(ssn.Queues["team"], task) {
+			t.Errorf("%s: another dry run, or the session, has room", when)
+		}
+	}
+	has("at first", false)
+	if err := ssn.SimulateRemoveTaskFn(ctx, state, task, a, n1); err != nil {
+		t.Fatal(err)
+	}
+	has("without the pod", true)
+	if err := ssn.SimulateAddTaskFn(ctx, state, task, a, n1); err != nil {
+		t.Fatal(err)
+	}
+	has("with the pod again", false)
+}
