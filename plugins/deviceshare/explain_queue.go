@@ -16,8 +16,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 )
 
-// overQuota says which limit of a queue keeps the task, or its whole job, from being allocated; "" if
-// none does.
+// overQuota says which limit of a queue keeps the task, or its whole job, from being allocated; ""
+// if none does.
 func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo) string {
 	if short, is := e.QuotaShortage(t); is {
 		return short.String()
