@@ -91,22 +91,7 @@ func NewAudit(cfg AuditConfig) *Audit {
 }
 
 // Run looks until ctx ends. It does not wait then for a driver that does not answer.
-func (a *Audit) Run(ctx context.Context) error {
-	go func() {
-		look := time.NewTicker(a.cfg.Look)
-		defer look.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-look.C:
-				a.LookAll()
-			}
-		}
-	}()
-	<-ctx.Done()
-	return nil
-}
+func (a *Audit) Run(ctx context.Context) error { return lookEvery(ctx, a.cfg.Look, a.LookAll) }
 
 // Uses are those that were told about and were there at the last look, in no order.
 func (a *Audit) Uses() []occupancy.Use {

@@ -76,22 +76,7 @@ func NewGuard(cfg GuardConfig) *Guard {
 }
 
 // Run looks until ctx ends. It does not wait then for a driver that does not answer.
-func (g *Guard) Run(ctx context.Context) error {
-	go func() {
-		look := time.NewTicker(g.cfg.Look)
-		defer look.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-look.C:
-				g.LookAll()
-			}
-		}
-	}()
-	<-ctx.Done()
-	return nil
-}
+func (g *Guard) Run(ctx context.Context) error { return lookEvery(ctx, g.cfg.Look, g.LookAll) }
 
 // limited is a container that runs and has a share which the library holds it to.
 type limited struct {

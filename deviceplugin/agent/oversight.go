@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -52,4 +53,22 @@ func (o *Oversight) Run(ctx context.Context) error {
 	group.Go(func() error { return o.guard.Run(ctx) })
 	group.Go(func() error { return o.Audit.Run(ctx) })
 	return group.Wait()
+}
+
+// lookEvery looks again and again until ctx ends. A look that is under way then is not waited for.
+func lookEvery(ctx context.Context, pause time.Duration, look func()) error {
+	go func() {
+		ticker := time.NewTicker(pause)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				look()
+			}
+		}
+	}()
+	<-ctx.Done()
+	return nil
 }
