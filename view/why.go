@@ -244,7 +244,7 @@ func (c *Cluster) heldBack(p *corev1.Pod) (string, bool) {
 		return fmt.Sprintf("its group %s does not exist", name), true
 	}
 	if have := c.members(p); have < int(g.Spec.MinMember) {
-		return fmt.Sprintf("its group %s is not complete: %d of %d pods that ask for devices exist", name, have, g.Spec.MinMember), true
+		return fmt.Sprintf("its group %s is not complete: it has %d of the %d pods it needs to start", name, have, g.Spec.MinMember), true
 	}
 	if full, ok := c.fullQueue(g.Spec.Queue, p); ok {
 		return full, true
@@ -255,16 +255,28 @@ func (c *Cluster) heldBack(p *corev1.Pod) (string, bool) {
 	return "", false
 }
 
-// members counts the pods of the pod's group that have not ended.
+// members counts the pods of the pod's group that count for its minimum, with devices or without.
 func (c *Cluster) members(p *corev1.Pod) int {
 	name, _ := groupOf(p)
 	n := 0
 	for _, q := range c.state.Pods {
-		if of, ok := groupOf(q); ok && of == name && !ended(q) {
+		if of, ok := groupOf(q); ok && of == name && counts(q) {
 			n++
 		}
 	}
 	return n
+}
+
+// counts reports whether Volcano counts a pod for the minimum of its group: one that has succeeded
+// counts, one that has failed or is being deleted does not.
+func counts(p *corev1.Pod) bool {
+	switch p.Status.Phase {
+	case corev1.PodSucceeded:
+		return true
+	case corev1.PodPending, corev1.PodRunning:
+		return p.DeletionTimestamp == nil
+	}
+	return false
 }
 
 // fullQueue says which quota of the queue leaves no room for the pod.

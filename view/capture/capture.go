@@ -27,14 +27,15 @@ type State struct {
 	Unread []string
 }
 
-// Add takes in one object, trimmed. Of pods only those that ask for extended resources or have a
-// placement are kept. It reports whether the object was kept.
+// Add takes in one object, trimmed. Kept are pods that ask for extended resources or have a
+// placement, and those that name a group: a gang counts all its pods. It reports whether the
+// object was kept.
 func (s *State) Add(object any) bool {
 	switch o := object.(type) {
 	case *corev1.Node:
 		s.Nodes = append(s.Nodes, trimNode(o))
 	case *corev1.Pod:
-		if !matters(o) {
+		if !hasDevices(o) && !isMember(o) {
 			return false
 		}
 		s.Pods = append(s.Pods, trimPod(o))

@@ -117,6 +117,28 @@ func TestPodsWithoutDevicesAreNotCaptured(t *testing.T) {
 	}
 }
 
+func TestOfAMemberOfAGroupWithoutDevicesOnlyWhatCountsIsCaptured(t *testing.T) {
+	member := pod("ns", "launcher")
+	delete(member.Annotations, wire.PodPlacement)
+	member.Annotations[wire.UserPolicy] = "spread"
+	member.Spec.Containers[0].Resources.Limits = nil
+	member.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}, {Type: corev1.PodReady, Message: secret},
+	}
+	s := &capture.State{}
+	if !s.Add(member) {
+		t.Fatal("the pod was not kept")
+	}
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "launcher", UID: "uid-launcher", Annotations: map[string]string{wire.GroupName: "gang"}},
+		Spec:       corev1.PodSpec{NodeName: "node-a"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: member.Status.Conditions[:1]},
+	}
+	if again := read(t, written(t, s)); len(again.Pods) != 1 || !reflect.DeepEqual(again.Pods[0], want) {
+		t.Errorf("got %+v, want one pod %+v", again.Pods, want)
+	}
+}
+
 func TestTheReaderIsStrictAboutTheVersion(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"an empty file":         {"", "it is empty"},

@@ -9,7 +9,8 @@
 //	{"kind":"Node","object":{...}}
 //	{"kind":"Pod","object":{...}}
 //
-// Of an object only the fields that decide about devices are kept, see Trim: no environment, no
-// commands, no volumes, no labels. A reader refuses a version that it does not know. It sets aside
-// a line that it cannot read, and says so, since a long file must not be lost by one line.
+// Of an object only the fields that decide about devices are kept: no environment, no commands, no
+// volumes, no labels. Of a pod without devices that belongs to a group only its name, its phase and
+// where it is are kept. A reader refuses a version that it does not know. It sets aside a line that
+// it cannot read, and says so, since a long file must not be lost by one line.
 package capture

@@ -28,10 +28,17 @@ func podKeys() []string {
 	}
 }
 
-// matters reports whether a pod may ask for devices or hold some.
-func matters(p *corev1.Pod) bool {
+func groupKeys() []string { return []string{wire.GroupName, wire.VolcanoGroupName} }
+
+// hasDevices reports whether a pod may ask for devices or hold some.
+func hasDevices(p *corev1.Pod) bool {
 	_, placed := p.Annotations[wire.PodPlacement]
 	return placed || corepod.AsksExtended(p)
+}
+
+// isMember reports whether a pod names a group.
+func isMember(p *corev1.Pod) bool {
+	return slices.ContainsFunc(groupKeys(), func(key string) bool { return p.Annotations[key] != "" })
 }
 
 // trimMeta keeps names, identity, age and the annotations of the keys.
@@ -61,6 +68,9 @@ func trimNode(n *corev1.Node) *corev1.Node {
 }
 
 func trimPod(p *corev1.Pod) *corev1.Pod {
+	if !hasDevices(p) {
+		return trimMember(p)
+	}
 	out := &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta, podKeys())}
 	out.Spec = corev1.PodSpec{
 		NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName,
@@ -71,12 +81,25 @@ func trimPod(p *corev1.Pod) *corev1.Pod {
 		Phase:                 p.Status.Phase,
 		InitContainerStatuses: trimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: trimStatuses(p.Status.ContainerStatuses),
 	}
-	for _, c := range p.Status.Conditions {
+	out.Status.Conditions = onlyScheduled(p.Status.Conditions)
+	return out
+}
+
+// trimMember keeps of a pod without devices what tells whether it counts for its gang.
+func trimMember(p *corev1.Pod) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta, groupKeys())}
+	out.Spec.NodeName = p.Spec.NodeName
+	out.Status = corev1.PodStatus{Phase: p.Status.Phase, Conditions: onlyScheduled(p.Status.Conditions)}
+	return out
+}
+
+func onlyScheduled(list []corev1.PodCondition) []corev1.PodCondition {
+	for _, c := range list {
 		if c.Type == corev1.PodScheduled {
-			out.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}}
+			return []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}}
 		}
 	}
-	return out
+	return nil
 }
 
 func trimContainers(list []corev1.Container) []corev1.Container {
