@@ -30,7 +30,6 @@ type Cluster struct {
 	state    *capture.State
 	settings nodes.Settings
 	backends sharing.Backends
-	policy   policy.Policy
 	// nodes are in the order of their names; those without devices are among them.
 	nodes  []*nodes.Node
 	owners map[sharing.Owner]*corev1.Pod
@@ -45,7 +44,6 @@ func Read(s *capture.State, b sharing.Backends) *Cluster {
 		state: s, backends: b, settings: nodes.DefaultSettings(),
 		owners: map[sharing.Owner]*corev1.Pod{}, groups: map[types.NamespacedName]*schedulingv1beta1.PodGroup{},
 	}
-	c.policy, _ = policy.Named("binpack")
 	c.readConfig()
 	for _, g := range s.Groups {
 		c.groups[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}] = g
@@ -97,12 +95,14 @@ func (c *Cluster) ask(p *corev1.Pod) (sharing.PodRequest, []request.Mistake) {
 		request.WithPolicies(policy.Names()...), request.WithDefaults(c.settings.Defaults))
 }
 
-// policyOf is the policy that the pod names, else the default one.
-func (c *Cluster) policyOf(r *sharing.PodRequest) policy.Policy {
+// policyOf is the policy that the pod names, else the scheduler's default one. It orders what is
+// tried. What fits is the same by all policies, but for a search that gives up, see package place:
+// what the scheduler has learned or was told to weigh need not be known here.
+func policyOf(r *sharing.PodRequest) policy.Policy {
 	if named, ok := policy.Named(r.Policy); ok {
 		return named
 	}
-	return c.policy
+	return policy.Fragmentation(nil)
 }
 
 // pod returns a pod by its name.

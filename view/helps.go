@@ -45,7 +45,7 @@ func (c *Cluster) fitsWithout(n *nodes.Node, ask *sharing.PodRequest, owner shar
 }
 
 func (c *Cluster) fits(views []sharing.View, ask *sharing.PodRequest) bool {
-	_, refused := place.Place(views, ask, c.backends, c.policyOf(ask))
+	_, refused := place.Place(views, ask, c.backends, policyOf(ask))
 	return !refused.Refused()
 }
 

@@ -145,7 +145,7 @@ func (c *Cluster) verdict(n *nodes.Node, ask *sharing.PodRequest) Verdict {
 		v.Reason = n.Unusable.Error()
 		return v
 	}
-	_, refused := place.Place(n.Ledger.Views(), ask, c.backends, c.policyOf(ask))
+	_, refused := place.Place(n.Ledger.Views(), ask, c.backends, policyOf(ask))
 	if v.Fits = !refused.Refused(); v.Fits {
 		return v
 	}
@@ -173,7 +173,7 @@ func (c *Cluster) deviceVerdicts(n *nodes.Node, ask *sharing.PodRequest, contain
 	views := n.Ledger.Views()
 	out := make([]DeviceVerdict, 0, len(views))
 	for i := range views {
-		_, refused := place.Place(views[i:i+1], &one, c.backends, c.policyOf(ask))
+		_, refused := place.Place(views[i:i+1], &one, c.backends, policyOf(ask))
 		out = append(out, DeviceVerdict{Index: views[i].Device.Index, Reason: onlyReason(&refused)})
 	}
 	return out

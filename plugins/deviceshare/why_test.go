@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
+	"deviceshare/sharing/policy"
 	"deviceshare/sharing/sharingtest"
 	"deviceshare/sharing/wire"
 	"deviceshare/view"
@@ -66,6 +68,37 @@ func TestWhySaysOfEachNodeWhatThePredicateSays(t *testing.T) {
 	}
 	if fits < 100 || refused < 100 || unusable < 50 || unread < 10 {
 		t.Errorf("%d fits, %d refusals, %d nodes not usable, %d requests not read: too few of a kind to compare", fits, refused, unusable, unread)
+	}
+}
+
+// What fits and what helps must not depend on the policy: why does not know the scheduler's default
+// one, its weights, and what it has learned. For which reason a container does not fit beside the
+// ones before it may depend on it.
+func TestWhySaysThatTheSameFitsAndHelpsUnderEveryPolicy(t *testing.T) {
+	fits, refused := 0, 0
+	for seed := range int64(500) {
+		r := rand.New(rand.NewSource(seed))
+		cluster := randomCluster(t, r)
+		ask := randomAsk(r)
+		want := whyOf(t, cluster, ask)
+		for _, v := range want.Nodes {
+			if v.Fits {
+				fits++
+			} else {
+				refused++
+			}
+		}
+		for _, name := range policy.Names() {
+			ask.Annotations[wire.UserPolicy] = name
+			got := whyOf(t, cluster, ask)
+			same := slices.EqualFunc(got.Nodes, want.Nodes, func(a, b view.Verdict) bool { return a.Node == b.Node && a.Fits == b.Fits })
+			if !same || !slices.Equal(got.Helps, want.Helps) {
+				t.Errorf("seed %d: under policy %s why says\n%+v, want\n%+v", seed, name, got, want)
+			}
+		}
+	}
+	if fits < 100 || refused < 100 {
+		t.Errorf("%d fits, %d refusals: too few of a kind to compare", fits, refused)
 	}
 }
 
