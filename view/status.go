@@ -127,6 +127,9 @@ func (c *Cluster) troubles() []Trouble {
 	for _, u := range c.state.Unread {
 		out = append(out, Trouble{"capture", u, "take the capture again with the program of this version"})
 	}
+	for _, f := range c.state.Forbidden {
+		out = append(out, Trouble{"your rights", "you may not " + f + ": nothing is said of it, or the default is assumed", "kubectl auth can-i " + f})
+	}
 	out = append(out, c.configsThatDiffer()...)
 	for _, n := range c.nodes {
 		out = append(out, nodeTroubles(n)...)

@@ -4,6 +4,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -238,7 +239,7 @@ func (c *Cluster) heldBack(p *corev1.Pod) (string, bool) {
 	name, named := groupOf(p)
 	g := c.groups[name]
 	switch {
-	case !named:
+	case !named, g == nil && slices.Contains(c.state.Forbidden, "list podgroups.scheduling.volcano.sh"):
 		return "", false
 	case g == nil:
 		return fmt.Sprintf("its group %s does not exist", name), true

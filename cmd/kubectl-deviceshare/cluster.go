@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,8 @@ func readFrom(ctx context.Context, core kubernetes.Interface, batch volcano.Inte
 	scheduling := batch.SchedulingV1beta1()
 	for _, list := range []struct {
 		what string
-		// optional resources are those of Volcano, which may not be installed.
+		// optional resources are those of Volcano, which may not be installed. Without the others
+		// every answer would be wrong.
 		optional bool
 		page     pager.ListPageFunc
 	}{
@@ -52,10 +54,10 @@ func readFrom(ctx context.Context, core kubernetes.Interface, batch volcano.Inte
 		{"pods", false, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
 			return core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, l)
 		}},
-		{"queues", true, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+		{"queues.scheduling.volcano.sh", true, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
 			return scheduling.Queues().List(ctx, l)
 		}},
-		{"podgroups", true, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+		{"podgroups.scheduling.volcano.sh", true, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
 			return scheduling.PodGroups(metav1.NamespaceAll).List(ctx, l)
 		}},
 	} {
@@ -63,7 +65,13 @@ func readFrom(ctx context.Context, core kubernetes.Interface, batch volcano.Inte
 			s.Add(object)
 			return nil
 		})
-		if err != nil && !(list.optional && apierrors.IsNotFound(err)) {
+		switch {
+		case err == nil, list.optional && apierrors.IsNotFound(err):
+		case list.optional && apierrors.IsForbidden(err):
+			s.Forbidden = append(s.Forbidden, "list "+list.what)
+		case apierrors.IsForbidden(err):
+			return nil, fmt.Errorf("you need the right to list %s in the whole cluster: %w", list.what, err)
+		default:
 			return nil, fmt.Errorf("list %s: %w", list.what, err)
 		}
 	}
@@ -74,20 +82,24 @@ func readFrom(ctx context.Context, core kubernetes.Interface, batch volcano.Inte
 	return s, nil
 }
 
-// readConfig reads the device configuration. Whoever may not read it sees the default names.
-func readConfig(ctx context.Context, core kubernetes.Interface, namespace string, s *capture.State) error {
-	m, err := core.CoreV1().ConfigMaps(namespace).Get(ctx, deviceConfigName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
+// readConfig reads the device configuration where the scheduler looks for it: in the namespace that
+// is named, then in volcano-system. Whoever may not read it sees the default names.
+func readConfig(ctx context.Context, core kubernetes.Interface, first string, s *capture.State) error {
+	for _, namespace := range slices.Compact([]string{first, "volcano-system"}) {
+		m, err := core.CoreV1().ConfigMaps(namespace).Get(ctx, deviceConfigName, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case apierrors.IsForbidden(err):
+			s.Forbidden = append(s.Forbidden, fmt.Sprintf("get configmaps/%s -n %s", deviceConfigName, namespace))
+			return nil
+		case err != nil:
+			return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, deviceConfigName, err)
+		}
+		if text, ok := m.Data[deviceConfigKey]; ok {
+			s.DeviceConfig = &text
+		}
 		return nil
-	case apierrors.IsForbidden(err):
-		s.Unread = append(s.Unread, fmt.Sprintf("the device configuration may not be read, the default one is assumed: %v", err))
-		return nil
-	case err != nil:
-		return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, deviceConfigName, err)
-	}
-	if text, ok := m.Data[deviceConfigKey]; ok {
-		s.DeviceConfig = &text
 	}
 	return nil
 }

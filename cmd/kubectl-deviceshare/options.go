@@ -48,7 +48,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.from, "from", "", "read this capture instead of a cluster; - is the standard input")
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show again whenever the answer is another one, until interrupted")
-	f.StringVar(&o.configNamespace, "config-namespace", "kube-system", "namespace of the ConfigMap volcano-vgpu-device-config")
+	f.StringVar(&o.configNamespace, "config-namespace", "kube-system", "namespace of the ConfigMap volcano-vgpu-device-config, which is looked for in volcano-system next")
 }
 
 // show reads the cluster, asks it, and writes the answer; with --watch again and again.

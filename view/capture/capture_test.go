@@ -51,7 +51,7 @@ func pod(namespace, name string) *corev1.Pod {
 
 func state(pods int) *capture.State {
 	text := "nvidia:\n"
-	s := &capture.State{Taken: time.Unix(1700000000, 0).UTC(), DeviceConfig: &text}
+	s := &capture.State{Taken: time.Unix(1700000000, 0).UTC(), DeviceConfig: &text, Forbidden: []string{"get configmaps/x -n team-a"}}
 	inventory, err := wire.EncodeInventory(sharing.Inventory{Node: "node-a", Devices: []sharing.Device{{
 		ID: "GPU-1", Model: "Test", Memory: sharing.GiB, Cores: 100, MaxShares: 10, Healthy: true, Mode: sharing.HAMiCore, NUMA: -1,
 	}}})
@@ -97,7 +97,7 @@ func TestACaptureIsReadBackAsItWasWrittenInAnyOrderOfItsLines(t *testing.T) {
 	if again := written(t, got); again != want {
 		t.Errorf("written again it differs:\n%s\nwant\n%s", again, want)
 	}
-	if len(got.Pods) != 20 || got.DeviceConfig == nil || !got.Taken.Equal(time.Unix(1700000000, 0)) {
+	if len(got.Pods) != 20 || got.DeviceConfig == nil || len(got.Forbidden) != 1 || !got.Taken.Equal(time.Unix(1700000000, 0)) {
 		t.Errorf("read %d pods, configuration %v, taken %v", len(got.Pods), got.DeviceConfig, got.Taken)
 	}
 }

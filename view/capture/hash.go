@@ -23,6 +23,10 @@ import (
 func (s *State) Hash(salt []byte) *State {
 	h := hasher{salt}
 	out := &State{Taken: s.Taken, Hashed: true, DeviceConfig: s.DeviceConfig}
+	for _, read := range s.Forbidden {
+		read, _, _ = strings.Cut(read, " -n ") // which names a namespace
+		out.Forbidden = append(out.Forbidden, read)
+	}
 	for _, n := range s.Nodes {
 		out.Nodes = append(out.Nodes, h.node(n.DeepCopy()))
 	}

@@ -28,6 +28,8 @@ type header struct {
 	Version *int       `json:"deviceshareCapture"`
 	Taken   *time.Time `json:"taken,omitempty"`
 	Hashed  bool       `json:"hashed,omitempty"`
+
+	Forbidden []string `json:"forbidden,omitempty"`
 }
 
 type line struct {
@@ -51,7 +53,7 @@ const (
 // Write writes the text, object by object: it needs no memory but for one of them.
 func Write(w io.Writer, s *State) error {
 	version := Version
-	h := header{Version: &version, Hashed: s.Hashed}
+	h := header{Version: &version, Hashed: s.Hashed, Forbidden: s.Forbidden}
 	if !s.Taken.IsZero() {
 		taken := s.Taken.UTC()
 		h.Taken = &taken
@@ -140,7 +142,7 @@ func readHeader(text []byte) (*State, error) {
 	case *h.Version != Version:
 		return nil, fmt.Errorf("read the capture: it is of version %d, this program reads version %d", *h.Version, Version)
 	}
-	s := &State{Hashed: h.Hashed}
+	s := &State{Hashed: h.Hashed, Forbidden: h.Forbidden}
 	if h.Taken != nil {
 		s.Taken = *h.Taken
 	}
