@@ -122,7 +122,7 @@ func (c *Cluster) waiting(s *Status) {
 func (c *Cluster) troubles() []Trouble {
 	var out []Trouble
 	for _, m := range c.configMistakes {
-		out = append(out, Trouble{"device configuration", m, "correct the ConfigMap; the last valid one stays in force"})
+		out = append(out, Trouble{"device configuration", m, "correct the ConfigMap, see its event DeviceConfigurationInvalid; the last valid one stays in force"})
 	}
 	for _, u := range c.state.Unread {
 		out = append(out, Trouble{"capture", u, "take the capture again with the program of this version"})
@@ -156,7 +156,7 @@ func (c *Cluster) configsThatDiffer() []Trouble {
 	for _, hash := range slices.Sorted(maps.Keys(byHash)) {
 		if hash != most {
 			out = append(out, Trouble{firstOf(byHash[hash]), fmt.Sprintf("has device configuration %s in force, most nodes have %s", hash, most),
-				"look for ConfigInvalid events of the node, and at the log of its device plugin"})
+				"look for an event DeviceConfigInvalid of the node, and at the log of its device plugin"})
 		}
 	}
 	return out
@@ -187,7 +187,7 @@ func nodeTroubles(n *nodes.Node) []Trouble {
 	for i := range n.Inventory.Devices {
 		if d := &n.Inventory.Devices[i]; !d.Healthy && !d.Changing {
 			what := strings.TrimSuffix(fmt.Sprintf("device %d is broken: %s", d.Index, d.Reason), ": ")
-			out = append(out, Trouble{n.Name, what, "see the events of the node; its pods stay until they are deleted"})
+			out = append(out, Trouble{n.Name, what, "see the event GPUUnhealthy of the node; its pods stay until they are deleted"})
 		}
 	}
 	return out
