@@ -22,6 +22,7 @@ import (
 	volcano "volcano.sh/apis/pkg/client/clientset/versioned"
 	volcanofake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
 
+	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/view"
 )
@@ -34,7 +35,7 @@ func configMap(namespace, text string) *corev1.ConfigMap {
 
 func clients(core ...runtime.Object) (*fake.Clientset, *volcanofake.Clientset) {
 	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
-	core = append(core, node("node-1"), asking("default", "train", "gang", 1024, 0), plain)
+	core = append(core, node("node-1", device("node-1", 0, "A30", sharing.HAMiCore)), asking("default", "train", "gang", 1024, 0), plain)
 	return fake.NewClientset(core...), volcanofake.NewSimpleClientset(group("default", "gang", "research", 2), queue("research", 4, 1))
 }
 
@@ -113,8 +114,8 @@ func TestWithoutTheRightToReadVolcanosObjectsTheRestIsShown(t *testing.T) {
 		t.Errorf("the status names not all rights that are missing: %v\n%s", err, text)
 	}
 	w, _ := view.Read(s, factory.New()).Why("default", "train")
-	if strings.Contains(w.Answer, "does not exist") {
-		t.Errorf("a group that may not be read is said not to exist: %s", w.Answer)
+	if said := w.Text(view.Paint{}, true); strings.Contains(said, "does not exist") {
+		t.Errorf("a group that may not be read is said not to exist: %s", said)
 	}
 }
 

@@ -23,8 +23,8 @@ type State struct {
 	Pods         []*corev1.Pod
 	Groups       []*schedulingv1beta1.PodGroup
 	Queues       []*schedulingv1beta1.Queue
-	// Forbidden are the reads that the API server refused, as verb and resource: what they would have
-	// told is not known.
+	// Forbidden are the reads that the API server refused, as verb and resource: what they would
+	// have told is not known.
 	Forbidden []string
 	// Unread are the lines that could not be read, for people.
 	Unread []string
