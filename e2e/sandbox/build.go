@@ -46,7 +46,7 @@ func targets(o Options, l layout) []target {
 			flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}},
 	}
 	if !o.NoKubelet {
-		out = append(out, runtimeTarget(l))
+		out = append(out, runtimeTarget(l), kubectlTarget(l))
 	}
 	if o.Installed { // the product comes in images
 		if o.StockScheduler {
@@ -84,6 +84,13 @@ func ownTarget(o Options, l layout, component string) target {
 func hookTarget(l layout) target {
 	return target{what: "deviceshare's hook", module: ".", packages: []string{"./cmd/deviceshare-hook"}, output: l.bin("deviceshare-hook"),
 		flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}}
+}
+
+// kubectlTarget is the plugin of kubectl, which users run beside the cluster.
+func kubectlTarget(l layout) target {
+	const pkg = "cmd/" + kubectlDeviceshare
+	return target{what: "deviceshare's plugin of kubectl", module: ".", packages: []string{"./" + pkg}, output: l.bin(kubectlDeviceshare),
+		flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}, needs: pkg}
 }
 
 // runtimeTarget is containerd with everything around it.

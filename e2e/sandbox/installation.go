@@ -68,6 +68,14 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	return c.inside.runFor(ctx, helmTimeout, env, c.layout.bin("helm"), args...)
 }
 
+// kubectlDeviceshare is the plugin of kubectl: its folder below cmd, and its program.
+const kubectlDeviceshare = "kubectl-deviceshare"
+
+// Deviceshare runs `kubectl deviceshare` as the administrator and returns its output.
+func (c *Cluster) Deviceshare(ctx context.Context, args ...string) (string, error) {
+	return c.inside.run(ctx, []string{"KUBECONFIG=" + c.layout.adminKubeconfig()}, c.layout.bin(kubectlDeviceshare), args...)
+}
+
 // helmTimeout bounds one command of helm, which waits five minutes at most for each thing that it
 // waits for.
 const helmTimeout = 10 * time.Minute

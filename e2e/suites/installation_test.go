@@ -32,6 +32,7 @@ func TestInstalledCluster(t *testing.T) {
 		{"shapes", testShapes},
 		{"waiting", testWaiting},
 		{"reasons", testReasons},
+		{"kubectl", testKubectl},
 		{"queues", testQueues},
 		{"queue_hierarchy", testQueueHierarchy},
 		{"webhook", testWebhook},
