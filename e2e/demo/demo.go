@@ -65,6 +65,7 @@ func Run(ctx context.Context, c *sandbox.Cluster, out io.Writer) error {
 		{"Another geometry by editing the ConfigMap; who runs keeps its partition", s.geometry},
 		{"A pod that names no mode is placed by score", s.anyMode},
 		{"A pod that would rather have a partition takes its second choice, and says so", s.secondChoice},
+		{"Who has what, what is free, and why a pod waits: kubectl deviceshare", s.kubectl},
 	}
 	for i, scene := range scenes {
 		s.say("\n== %d. %s", i+1, scene.title)
