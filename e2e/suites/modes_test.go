@@ -201,7 +201,7 @@ func testThreeModes(t *testing.T, w *world) {
 	}
 	p := started(ctx, t, u, ask("by-score", 5000))
 	t.Logf("a pod without a list got mode %s", partitionOf(t, p).Mode)
-	p = started(ctx, t, u, ask("falls", 75000).Annotate(wire.UserMode, "mig,mps"))
+	p = started(ctx, t, u, ask("falls", 60000).Annotate(wire.UserMode, "mig,mps"))
 	if s := partitionOf(t, p); s.Mode != sharing.MPS {
 		t.Errorf("it fell to %+v", s)
 	}

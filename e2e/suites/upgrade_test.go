@@ -111,7 +111,8 @@ type worker struct {
 }
 
 // startWorkers starts thirty pods of every mode, which allocate up to their limit and beyond,
-// launch kernels and free, again and again, and waits until each has done so once.
+// launch kernels and free, again and again, and waits until each has done so once. Those that share
+// fill devices, so that one stays free for the pod that wants all of it.
 func (w *world) startWorkers(ctx context.Context, t *testing.T, u *user.User) []worker {
 	t.Helper()
 	kinds := []struct {
@@ -132,7 +133,7 @@ func (w *world) startWorkers(ctx context.Context, t *testing.T, u *user.User) []
 	for _, k := range kinds {
 		for i := range k.pods {
 			work := worker{name: fmt.Sprintf("%s-%d", k.what, i), beyond: k.beyond}
-			p := orderly(work.name).App("main", k.ask, work.steps()...).Annotate(wire.UserMode, string(k.mode)).Build()
+			p := orderly(work.name).App("main", k.ask, work.steps()...).Annotate(wire.UserMode, string(k.mode)).Annotate(wire.UserPolicy, "binpack").Build()
 			if err := u.Create(ctx, p); err != nil {
 				t.Fatal(err)
 			}
