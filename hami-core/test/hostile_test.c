@@ -211,11 +211,16 @@ static void expect_progress(void)
 		CHECK(board->worker[i].operations > before[i] + 10);
 }
 
-/* Stops the first where it has no lock of the fake card's: that would stop the others, too. */
+/*
+ * Stops the first where it has no lock of the fake card's: that would stop the others, too. On a
+ * busy machine a process stops late, and may take that lock until then.
+ */
 static void stop_first(void)
 {
 	for (int i = 0; i < 100; i++) {
+		int status;
 		kill(worker[0], SIGSTOP);
+		CHECK(waitpid(worker[0], &status, WUNTRACED) == worker[0] && WIFSTOPPED(status));
 		uint64_t before = board->worker[1].operations;
 		usleep(50000);
 		if (board->worker[1].operations > before + 10)
