@@ -30,6 +30,7 @@ type Cluster struct {
 	nodeIP string
 	runc   string
 	lock   *lock
+	claim  addressClaim
 	inside *namespaces
 	sup    *supervisor
 	// apiAddress is set in a cluster whose product is installed.
@@ -64,9 +65,14 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		c.lock.release()
 		return nil, err
 	}
-	if c.inside, err = makeNamespaces(ctx, c.layout, o.Installed); err != nil {
+	if c.claim, err = claimAddresses(claimsDir, c.layout); err != nil {
 		c.lock.release()
 		return nil, err
+	}
+	c.layout.part = c.claim.part
+	if c.inside, err = makeNamespaces(ctx, c.layout, o.Installed); err != nil {
+		c.lock.release()
+		return nil, errors.Join(err, c.claim.release())
 	}
 	c.sup = newSupervisor(c.inside.thread, c.layout.statusFile(), !o.NoRestart)
 	if err := c.start(ctx); err != nil {
@@ -115,7 +121,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		}
 	}
 	if c.opts.Installed {
-		c.apiAddress, c.ports.API = newServiceAddress(l), apiPort
+		c.apiAddress, c.ports.API = newServiceAddress(l.part), apiPort
 		if err := c.apiAddress.add(); err != nil {
 			return err
 		}
@@ -306,7 +312,7 @@ func (c *Cluster) Stop() error {
 		c.sup.stop(Containerd, APIServer)
 		c.inside.end()
 		c.sup.settle()
-		c.stopErr = clean(c.layout)
+		c.stopErr = errors.Join(clean(c.layout), c.claim.release())
 		c.lock.release()
 	})
 	return c.stopErr

@@ -62,7 +62,7 @@ type hollowNode struct {
 func (c *Cluster) prepareHollow(v configValues) error {
 	for _, spec := range c.opts.Hollow {
 		// Sockets lie below: the path is kept short.
-		n := hollowNode{HollowNode: spec, layout: layout{repo: c.layout.repo, state: c.layout.in("h", spec.Name)}}
+		n := hollowNode{HollowNode: spec, layout: layout{repo: c.layout.repo, state: c.layout.in("h", spec.Name), part: c.layout.part}}
 		if err := n.layout.makeDirs(); err != nil {
 			return err
 		}

@@ -18,6 +18,8 @@ const kubeletDir = "/var/lib/kubelet"
 type layout struct {
 	repo  string
 	state string
+	// part is which part of the addresses is this sandbox's: see addressClaim.
+	part int
 }
 
 func (l layout) in(parts ...string) string {
@@ -49,6 +51,7 @@ func (l layout) cert(name string) string       { return l.in("pki", name+".crt")
 func (l layout) key(name string) string        { return l.in("pki", name+".key") }
 func (l layout) lockFile() string              { return l.state + ".lock" }
 func (l layout) statusFile() string            { return l.in("status.json") }
+func (l layout) addressesFile() string         { return l.in("addresses") }
 func (l layout) adminKubeconfig() string       { return l.in("kubeconfig") }
 func (l layout) auditLog() string              { return l.in("logs", "audit.log") }
 func (l layout) containerdSocket() string      { return l.in("ctd.sock") }
@@ -69,9 +72,6 @@ func (l layout) hash() uint32 {
 	return h.Sum32()
 }
 
-// part is one of 256 by which sandboxes that run at once are told apart.
-func (l layout) part() int { return int(l.hash() % 256) }
-
 func (l layout) id() string { return fmt.Sprintf("%08x", l.hash()) }
 
 // cgroup is the parent of every container's cgroup, as a path in the cgroup hierarchy.
@@ -80,18 +80,19 @@ func (l layout) cgroup() string { return "/deviceshare-" + l.id() }
 // network is the name of the CNI network.
 func (l layout) network() string { return "deviceshare-" + l.id() }
 
-// subnet is where pods have their addresses. Sandboxes that run at once share the machine's routes,
-// so each has one of 256 parts of 198.18.0.0/15, which RFC 2544 keeps for tests.
+// subnet is where pods have their addresses: a part of 198.18.0.0/15, which RFC 2544 keeps for
+// tests.
 func (l layout) subnet() string {
-	part := l.part()
-	return fmt.Sprintf("198.%d.%d.0/23", 18+part/128, part%128*2)
+	return fmt.Sprintf("198.%d.%d.0/23", 18+l.part/128, l.part%128*2)
 }
 
-// serviceRange is where Services have their addresses, for the same reason another one in each
-// sandbox.
-func (l layout) serviceRange() netip.Prefix {
+// serviceRange is where Services have their addresses.
+func (l layout) serviceRange() netip.Prefix { return servicesOf(l.part) }
+
+// servicesOf is a part of the addresses of Services.
+func servicesOf(part int) netip.Prefix {
 	first := allServices().Addr().As4()
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{first[0], first[1], byte(l.part()), 0}), 24)
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{first[0], first[1], byte(part), 0}), 24)
 }
 
 // makeDirs creates the directories of a fresh state.

@@ -140,7 +140,7 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 // and comes with no manifests.
 func identities(l layout, nodeIP string, o Options) []identity {
 	masters := []string{"system:masters"}
-	api := []string{"127.0.0.1", "localhost", newServiceAddress(l).address.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
+	api := []string{"127.0.0.1", "localhost", newServiceAddress(l.part).address.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	out := []identity{
 		{file: "apiserver", user: "kube-apiserver", hosts: api},
 		{file: "apiserver-kubelet", user: "kube-apiserver-kubelet", groups: masters},

@@ -26,8 +26,8 @@ type serviceAddress struct {
 	address netip.Addr
 }
 
-func newServiceAddress(l layout) serviceAddress {
-	return serviceAddress{alias: fmt.Sprintf("lo:ds%d", l.part()), address: l.serviceRange().Addr().Next()}
+func newServiceAddress(part int) serviceAddress {
+	return serviceAddress{alias: fmt.Sprintf("lo:ds%d", part), address: servicesOf(part).Addr().Next()}
 }
 
 // add gives the address to the device. It may be there from a cluster whose owner was killed.

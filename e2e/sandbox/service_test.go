@@ -3,7 +3,6 @@
 package sandbox
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -11,7 +10,7 @@ import (
 )
 
 func TestSandboxesHaveDifferentAddressesForTheirAPIServers(t *testing.T) {
-	a, b := newServiceAddress(layout{state: "/a"}), newServiceAddress(layout{state: "/b"})
+	a, b := newServiceAddress(0), newServiceAddress(addressParts-1)
 	if a.address == b.address || a.alias == b.alias {
 		t.Errorf("two sandboxes share %+v", a)
 	}
@@ -26,23 +25,19 @@ func TestAServiceAddressIsThereUntilItIsRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("changes the loopback device: run as root")
 	}
-	var s serviceAddress
-	has := func() bool {
-		all, err := net.InterfaceAddrs()
-		if err != nil {
-			t.Fatal(err)
+	c := claimed(t, claimsDir, layout{state: t.TempDir()}) // not that of a cluster that runs meanwhile
+	defer func() {
+		if err := c.release(); err != nil {
+			t.Error(err)
 		}
-		return slices.ContainsFunc(all, func(a net.Addr) bool { return a.String() == s.address.String()+"/32" })
-	}
-	for i := 0; s.alias == "" || has(); i++ { // not that of a cluster that runs meanwhile
-		s = newServiceAddress(layout{state: fmt.Sprintf("/test-%d", i)})
-	}
+	}()
+	s := newServiceAddress(c.part)
 	for range 2 { // the second time it is there already, or gone already
 		if err := s.add(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !has() {
+	if !s.isThere(t) {
 		t.Errorf("%s is not there", s.address)
 	}
 	if node, err := nodeAddress(); err != nil || node == s.address.String() {
@@ -53,7 +48,17 @@ func TestAServiceAddressIsThereUntilItIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if has() {
+	if s.isThere(t) {
 		t.Errorf("%s is left", s.address)
 	}
+}
+
+// isThere reports whether the loopback device has the address.
+func (s serviceAddress) isThere(t *testing.T) bool {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(all, func(a net.Addr) bool { return a.String() == s.address.String()+"/32" })
 }

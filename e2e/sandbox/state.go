@@ -37,7 +37,7 @@ const cleanTimeout = 10 * time.Second
 func clean(l layout) error {
 	deadline := time.Now().Add(cleanTimeout)
 	for {
-		err := errors.Join(removeCgroup(l), newServiceAddress(l).remove(), wipe(l))
+		err := errors.Join(removeCgroup(l), releaseLeft(claimsDir, l), wipe(l))
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
