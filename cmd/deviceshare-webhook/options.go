@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"deviceshare/plugins/admission"
 	"deviceshare/plugins/admission/registration"
 )
 
@@ -28,6 +29,8 @@ type options struct {
 	secretName     string
 	deviceConfig   string
 	writers        []string
+	unasked        string
+	askedBy        []string
 }
 
 func (o *options) addFlags(f *pflag.FlagSet) {
@@ -47,7 +50,14 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 		"user who may change the annotations by which pods hold devices, may be repeated: the service accounts of the scheduler and the device plugin, and of Volcano's own scheduler where one runs beside it")
 	f.StringVar(&o.deviceConfig, "device-config", "",
 		"namespace/name of the device ConfigMap; empty looks for volcano-vgpu-device-config in kube-system, then volcano-system")
+	f.StringVar(&o.unasked, "unasked-devices", string(admission.UnaskedAllow),
+		"what becomes of devices that containers get without asking for any: allow; void sets NVIDIA_VISIBLE_DEVICES=void in them; deny does so where they say nothing. The chart registers it, with --service-name")
+	f.StringSliceVar(&o.askedBy, "asked-by", nil,
+		"resource of another device plugin by which containers ask for devices, may be repeated; a * at the end stands for any end of the name")
 }
+
+// voids reports whether pods that ask for no device are changed.
+func (o *options) voids() bool { return o.unasked != string(admission.UnaskedAllow) }
 
 // writers are the accounts of the manifests, and that of Volcano's own scheduler.
 func writers() []string {
@@ -96,6 +106,11 @@ func (o *options) validate() error {
 	}
 	if _, _, err := o.config(); err != nil {
 		wrong("%w", err)
+	}
+	if err := admission.Unasked(o.unasked).Validate(); err != nil {
+		wrong("--unasked-devices: %w", err)
+	} else if o.voids() && o.url != "" {
+		wrong("--unasked-devices=%s: the chart registers whom this concerns and whom not, which --url does without", o.unasked)
 	}
 	return errors.Join(mistakes...)
 }

@@ -41,6 +41,9 @@ func TestCommandLinesAndWhatIsWrongWithThem(t *testing.T) {
 		"a configuration too deep":       {[]string{"--url=127.0.0.1:1", "--device-config=a/b/c"}, []string{"write namespace/name"}},
 		"another writer":                 {[]string{"--url=127.0.0.1:1", "--placement-writer=a", "--placement-writer=b"}, nil},
 		"a writer without a name":        {[]string{"--url=127.0.0.1:1", "--placement-writer=a,,b"}, []string{"--placement-writer"}},
+		"devices nobody asked for":       {[]string{"--service-name=w", "--unasked-devices=void", "--asked-by=nvidia.com/gpu"}, nil},
+		"a policy that there is not":     {[]string{"--service-name=w", "--unasked-devices=forbid"}, []string{"--unasked-devices", "write allow, void or deny"}},
+		"a policy without the chart":     {[]string{"--url=127.0.0.1:1", "--unasked-devices=deny"}, []string{"--unasked-devices=deny", "the chart registers"}},
 		"several mistakes, all reported": {[]string{"--port=0", "--namespace=", "--secret-name=", "--scheduler-name="}, []string{"--service-name", "--port=0", "--namespace", "--secret-name", "--scheduler-name"}},
 	}
 	for name, tt := range tests {

@@ -38,7 +38,9 @@ func (s *server) start(ctx context.Context) error {
 	}
 	run("follow the configuration", s.config.Run)
 	run("keep the certificates", s.keep)
-	run("follow the registration", func(ctx context.Context) error { return registration.Watch(ctx, s.clientset, s.keeper.Poke) })
+	run("follow the registration", func(ctx context.Context) error {
+		return registration.Watch(ctx, s.clientset, s.options.voids(), s.keeper.Poke)
+	})
 	err := s.serve(ctx)
 	cancel(err)
 	parts.Wait()

@@ -128,6 +128,7 @@ func (s *server) ready(r *http.Request) error {
 func (s *server) Settings() admission.Settings {
 	out := admission.NewSettings(s.config.Current().Device, s.options.schedulers)
 	out.Writers = s.options.writers
+	out.Unasked, out.AskedBy = admission.Unasked(s.options.unasked), s.options.askedBy
 	return out
 }
 
@@ -141,7 +142,11 @@ func (s *server) Publish(ctx context.Context, bundle []byte) error {
 	s.read.Store(true)
 	names := s.Settings().Names
 	if s.options.url == "" {
-		return registration.Fill(ctx, s.direct, names, bundle)
+		err := registration.Fill(ctx, s.direct, names, bundle)
+		if s.options.voids() {
+			err = errors.Join(err, registration.FillUnasked(ctx, s.direct, bundle))
+		}
+		return err
 	}
 	return registration.Apply(ctx, s.direct, registration.Registration{
 		Target: s.options.target(), Names: names, Excluded: []string{s.options.namespace}, Writers: s.options.writers,

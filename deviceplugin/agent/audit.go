@@ -23,6 +23,8 @@ import (
 type AuditOptions struct {
 	// Namespaces are those whose pods may use devices without a share: monitoring, MPS daemons.
 	Namespaces []string
+	// ServiceAccounts are those, as namespace/name, whose pods may do so too.
+	ServiceAccounts []string
 	// Programs are names of programs that may do so outside of all pods.
 	Programs []string
 }
@@ -34,6 +36,8 @@ func DefaultAudit() AuditOptions { return AuditOptions{Programs: []string{"nvidi
 func (o *AuditOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.Namespaces, "audit-exempt-namespaces", o.Namespaces,
 		"namespaces whose pods may use devices without a share and are not told about: that of this program, of monitoring")
+	f.StringSliceVar(&o.ServiceAccounts, "audit-exempt-service-accounts", o.ServiceAccounts,
+		"service accounts, as namespace/name, whose pods may use devices without a share and are not told about")
 	f.StringSliceVar(&o.Programs, "audit-exempt-programs", o.Programs,
 		"programs of the host, by the first 15 letters of their names, that may use devices and are not told about")
 }
@@ -149,9 +153,14 @@ func (a *Audit) stranger(id sharing.DeviceID, pods occupancy.Pods, p driver.Proc
 			use.Namespace, use.Pod = pod.Namespace, pod.Name
 			use.Container = occupancy.ContainerOf(pod, groups)
 		}
-		return use, !known || !slices.Contains(a.cfg.Namespaces, pod.Namespace)
+		return use, !known || !a.cfg.exempts(pod)
 	}
 	return occupancy.Use{}, false
+}
+
+// exempts reports whether a pod may use devices without a share.
+func (o *AuditOptions) exempts(pod *corev1.Pod) bool {
+	return slices.Contains(o.Namespaces, pod.Namespace) || slices.Contains(o.ServiceAccounts, pod.Namespace+"/"+pod.Spec.ServiceAccountName)
 }
 
 func (a *Audit) tell(use occupancy.Use) {

@@ -123,6 +123,17 @@ func TestWhoUsesADeviceWithoutAShareIsTold(t *testing.T) {
 		"a container named like the MPS server": {
 			func(a *audited) { a.begin(1, "nvidia-cuda-mps", cgroup(2, "main"), "GPU-0") }, "team/p2: process 1 (nvidia-cuda-mps) of container main" + what},
 		"a pod of an exempt namespace": {func(a *audited) { a.pod(3, "ours"); a.begin(1, "dcgm", cgroup(3, "main"), "GPU-0") }, ""},
+		"a pod with an exempt service account": {
+			func(a *audited) {
+				a.pods[uidOf(2)].Spec.ServiceAccountName = "dcgm"
+				a.begin(1, "dcgm", cgroup(2, "main"), "GPU-0")
+			}, ""},
+		"a pod with the exempt service account of another namespace": {
+			func(a *audited) {
+				a.pod(3, "elsewhere")
+				a.pods[uidOf(3)].Spec.ServiceAccountName = "dcgm"
+				a.begin(1, "dcgm", cgroup(3, "main"), "GPU-0")
+			}, "elsewhere/p3: process 1 (dcgm) of container main" + what},
 		"a device that is not offered": {func(a *audited) { a.begin(1, "python", cgroup(2, "main"), "GPU-7") }, ""},
 		"a process that has ended":     {func(a *audited) { a.users["GPU-0"] = []int{1} }, ""},
 		"a driver that does not tell": {
@@ -131,7 +142,7 @@ func TestWhoUsesADeviceWithoutAShareIsTold(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			exempt := DefaultAudit()
-			exempt.Namespaces = []string{"ours"}
+			exempt.Namespaces, exempt.ServiceAccounts = []string{"ours"}, []string{"team/dcgm"}
 			a := newAudited(exempt)
 			a.pod(1, "team", "GPU-0")
 			a.pod(2, "team", "GPU-1")

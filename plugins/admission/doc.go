@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package admission is the webhook that helps people write pods that ask for GPU shares.
-// It has three halves, each with a path of its own.
+// It has four parts, each with a path of its own.
 //
 // Mutation (/mutate) completes pods. A container that asks for memory, cores or a
 // percentage but names no number of devices gets defaultGPUNum of the device
@@ -21,10 +21,15 @@
 // would be the right to take devices from others. The guard fails closed. The scheduler
 // writes these annotations with the binding, which is not an update of the pod.
 //
+// Voiding (/void) is off unless the administrator turns it on (Unasked). It then sees all pods that
+// are created and all ephemeral containers, outside of exempt namespaces, and makes containers that
+// ask for no device say NVIDIA_VISIBLE_DEVICES=void: an image that says "all" would get every device
+// of the node from NVIDIA's runtime. It fails open, since it would stop the whole cluster otherwise.
+//
 // Only pods are handled. The template of a Deployment or a Job is not: its pods are
 // completed one by one, and a refusal appears in the events of the ReplicaSet or Job that
-// tried to create the pod. Pods in excluded namespaces, mirror pods of the kubelet, and
-// pods that ask for none of the resources cause no call at all (package registration).
+// tried to create the pod. Pods in excluded namespaces, mirror pods of the kubelet, and, but for
+// voiding, pods that ask for none of the resources cause no call at all (package registration).
 //
 // A pod that asks for the resources and names a third scheduler is admitted with a
 // warning. That scheduler may be another Volcano of the same cluster, so refusing would be

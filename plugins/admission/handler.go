@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,8 @@ const (
 	ValidatePath = "/validate"
 	// GuardPath is for pods that exist.
 	GuardPath = "/guard"
+	// VoidPath is for pods that do not ask, and for ephemeral containers.
+	VoidPath = "/void"
 )
 
 // Results of one call, the values of the label "result" of the counter.
@@ -56,7 +59,7 @@ func NewHandlers(source SettingsSource, metrics prometheus.Registerer) (*Handler
 	}
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "deviceshare_admission_reviews_total",
-		Help: "Pods the admission webhook has looked at, by half (mutate, validate, guard) and result.",
+		Help: "Pods the admission webhook has looked at, by half (mutate, validate, guard, void) and result.",
 	}, []string{"half", "result"})
 	if err := metrics.Register(calls); err != nil {
 		return nil, fmt.Errorf("register the metric of admission reviews: %w", err)
@@ -72,6 +75,7 @@ func (h *Handlers) Register(server webhook.Server) {
 	server.Register(MutatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.mutate), RecoverPanic: &letFail})
 	server.Register(ValidatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.validate), RecoverPanic: &letFail})
 	server.Register(GuardPath, &admission.Webhook{Handler: admission.HandlerFunc(h.guard), RecoverPanic: &letFail})
+	server.Register(VoidPath, &admission.Webhook{Handler: admission.HandlerFunc(h.void), RecoverPanic: &letFail})
 }
 
 func (h *Handlers) mutate(_ context.Context, req admission.Request) admission.Response {
@@ -109,6 +113,34 @@ func (h *Handlers) validate(_ context.Context, req admission.Request) admission.
 	h.calls.WithLabelValues("validate", result).Inc()
 	return response.WithWarnings(verdict.Warnings...)
 }
+
+// void answers for new pods and for new ephemeral containers of pods that exist.
+func (h *Handlers) void(_ context.Context, req admission.Request) admission.Response {
+	var patch []jsonpatch.Operation
+	var warnings []string
+	if req.SubResource == ephemeralContainers {
+		pod, before := &corev1.Pod{}, &corev1.Pod{}
+		if err := errors.Join(h.decoder.DecodeRaw(req.Object, pod), h.decoder.DecodeRaw(req.OldObject, before)); err != nil {
+			return h.unreadable("void", fmt.Errorf("decode the pod and what it was before: %w", err))
+		}
+		patch, warnings = VoidEphemeral(pod, before, h.source.Settings())
+	} else {
+		pod, err := h.pod(req)
+		if err != nil {
+			return h.unreadable("void", err)
+		}
+		patch, warnings = Void(pod, h.source.Settings())
+	}
+	if len(patch) == 0 {
+		h.calls.WithLabelValues("void", resultUntouched).Inc()
+		return admission.Allowed("")
+	}
+	h.calls.WithLabelValues("void", resultCompleted).Inc()
+	return admission.Patched("", patch...).WithWarnings(warnings...)
+}
+
+// ephemeralContainers is the subresource by which a pod that exists gets containers.
+const ephemeralContainers = "ephemeralcontainers"
 
 // unreadable admits the pod with a warning. The API server has decoded the pod already, so
 // the fault is the webhook's, which fails open.

@@ -79,3 +79,17 @@ spec:
   resources: [subjectaccessreviews]
   verbs: [create]
 {{- end }}
+
+{{- /* Selects the namespaces whose pods get no device that they do not ask for: all but those of the
+       system, of this release, and those that are exempt by name or by one of some labels. */ -}}
+{{- define "deviceshare.unaskedNamespaces" -}}
+{{- $system := list "kube-node-lease" "kube-public" "kube-system" .Release.Namespace -}}
+matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values:
+      {{- concat $system .Values.unaskedDevices.exemptNamespaces | uniq | sortAlpha | toYaml | nindent 6 }}
+  {{- range $key, $value := .Values.unaskedDevices.exemptNamespaceLabels }}
+  - {key: {{ $key }}, operator: NotIn, values: [{{ $value | quote }}]}
+  {{- end }}
+{{- end }}
