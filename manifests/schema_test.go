@@ -46,6 +46,10 @@ func TestAWrongValueIsRefusedWithItsPath(t *testing.T) {
 		"a label that is a number":      {"devicePlugin.nodeSelector", map[string]any{"gpus": 8}, "at '/devicePlugin/nodeSelector/gpus': got number, want string"},
 		"no time to end":                {"keeper.terminationGracePeriodSeconds", 0, "at '/keeper/terminationGracePeriodSeconds': minimum: got 0, want 1"},
 		"a writer with quotes":          {"webhook.placementWriters", []any{`a"b`}, "at '/webhook/placementWriters/0': 'a\"b' does not match"},
+		"a policy that there is not":    {"unaskedDevices.policy", "forbid", "at '/unaskedDevices/policy': value must be one of 'allow', 'void', 'deny'"},
+		"an account of no namespace":    {"unaskedDevices.exemptServiceAccounts", []any{"dcgm"}, "at '/unaskedDevices/exemptServiceAccounts/0': 'dcgm' does not match"},
+		"a label with a quote":          {"unaskedDevices.exemptNamespaceLabels", map[string]any{"team": "a\"b"}, "at '/unaskedDevices/exemptNamespaceLabels/team': 'a\"b' does not match"},
+		"any resource at all":           {"unaskedDevices.askedBy", []any{"*"}, "at '/unaskedDevices/askedBy/0': '*' does not match"},
 		"a time that is none":           {"monitoring.podMonitor.interval", "often", "at '/monitoring/podMonitor/interval': 'often' does not match"},
 	} {
 		t.Run(name, func(t *testing.T) {

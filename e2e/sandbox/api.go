@@ -33,7 +33,9 @@ func (c *Cluster) CDIDir() string { return c.layout.cdiDir() }
 func (c *Cluster) Cgroup() string { return c.layout.cgroup() }
 
 // Images are the names of the images that every sandbox has.
-func Images() []string { return []string{ImagePause, ImageCUDAClient, ImageBare, ImageHostile} }
+func Images() []string {
+	return []string{ImagePause, ImageCUDAClient, ImageWantsAll, ImageBare, ImageHostile}
+}
 
 // Components tells which components there are and how they fare, in start order.
 func (c *Cluster) Components() []ComponentStatus { return c.sup.status() }

@@ -49,6 +49,7 @@ func targets(o Options, l layout) []target {
 		out = append(out, runtimeTarget(l), kubectlTarget(l))
 	}
 	if o.Installed { // the product comes in images
+		out = append(out, nvidiaTarget(l))
 		if o.StockScheduler {
 			out = append(out, volcanoTarget(l))
 		}

@@ -144,7 +144,10 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		}
 	}
 	if c.opts.Installed {
-		v.BaseSpec = l.config(baseSpecFile)
+		v.BaseSpec, v.NVIDIA = l.config(baseSpecFile), l.config(nvidiaRuntime)
+		if err := c.writeNVIDIARuntime(v.Runc); err != nil {
+			return err
+		}
 		if err := c.writeBaseSpec(ctx); err != nil {
 			return err
 		}

@@ -23,7 +23,9 @@ type configValues struct {
 	ContainerdRoot, ContainerdState, ContainerdSocket string
 	Snapshotter, PauseImage                           string
 	Shim, Runc, RuncRoot                              string
-	CDIDir                                            string
+	// NVIDIA is NVIDIA's container runtime; empty means that the node has none.
+	NVIDIA string
+	CDIDir string
 	// BaseSpec is a file with the specification that containers begin with; empty means
 	// containerd's own.
 	BaseSpec                                           string

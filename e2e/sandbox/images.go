@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/distribution/reference"
@@ -71,7 +72,9 @@ func buildImages(ctx context.Context, o Options, l layout) error {
 	if err != nil {
 		return err
 	}
-	all := map[string]image{"pause": pause, "cudaclient": client, "bare": bare, "hostile": hostileImage(l)}
+	wantsAll := client
+	wantsAll.Name, wantsAll.Env = runtimeName(ImageWantsAll), append(slices.Clone(client.Env), "NVIDIA_VISIBLE_DEVICES=all")
+	all := map[string]image{"pause": pause, "cudaclient": client, "wants-all": wantsAll, "bare": bare, "hostile": hostileImage(l)}
 	if o.Installed && o.StockScheduler {
 		all[VolcanoScheduler] = volcanoImage(l)
 	}
@@ -169,7 +172,7 @@ func imageSkeleton() []imageFile {
 
 // importImages loads the images into containerd, the product's as well if it is installed.
 func (c *Cluster) importImages(ctx context.Context) error {
-	names := []string{"pause", "cudaclient", "bare", "hostile"}
+	names := []string{"pause", "cudaclient", "wants-all", "bare", "hostile"}
 	if c.opts.Installed {
 		names = append(names, productImages()...)
 	}

@@ -26,6 +26,8 @@ const (
 // world is the cluster all suites share.
 type world struct {
 	cluster *sandbox.Cluster
+	// leftover is what the node says of the process that suite strangers has left behind.
+	leftover string
 }
 
 // suite is what users expect of a cluster in one respect.

@@ -63,10 +63,12 @@ func TestInstalledCluster(t *testing.T) {
 		{"modes", testModes},
 		{"rights", testRights},
 		{"forbidden", testForbidden},
-		{"forged", testForged},              // what it does in the scheduler's name is not what the scheduler needs
-		{"signed", testSigned},              // it has another scheduler than the one that was audited
-		{"plugin_token", testPluginToken},   // what it tries is not what the plugin needs
-		{"chaos", testChaos},                // after rights: an API server that has just started refuses what it has not read yet
+		{"unasked", testUnasked},          // after rights: replicas that end want to watch what they may not any more
+		{"forged", testForged},            // what it does in the scheduler's name is not what the scheduler needs
+		{"signed", testSigned},            // it has another scheduler than the one that was audited
+		{"plugin_token", testPluginToken}, // what it tries is not what the plugin needs
+		{"chaos", testChaos},              // after rights: an API server that has just started refuses what it has not read yet
+		{"false_alarms", testFalseAlarms},
 		{"mps_uninstall", testMPSUninstall}, // after rights: what ends without its role is refused
 		{"uninstall", testUninstall},
 	})

@@ -23,8 +23,8 @@ import (
 func testUnfit(t *testing.T, w *world) {
 	ctx, u := w.user(t, "unfit", 2*time.Minute)
 	// The handler is the node's own runtime: nothing but our rules keeps the pods from running.
-	w.runtimeClass(ctx, t, "machines")
-	w.runtimeClass(ctx, t, "nvidia")
+	w.runtimeClass(ctx, t, "machines", "runc")
+	w.runtimeClass(ctx, t, "nvidia", "runc")
 	in := func(name, class string, ask workload.Ask) *corev1.Pod {
 		return pod(name).App("main", ask, "info").Edit(func(p *corev1.Pod) { p.Spec.RuntimeClassName = &class }).Build()
 	}
@@ -59,10 +59,10 @@ func testUnfit(t *testing.T, w *world) {
 }
 
 // runtimeClass makes a RuntimeClass for the time of the test.
-func (w *world) runtimeClass(ctx context.Context, t *testing.T, name string) {
+func (w *world) runtimeClass(ctx context.Context, t *testing.T, name, handler string) {
 	t.Helper()
 	classes := w.cluster.Client().NodeV1().RuntimeClasses()
-	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: "runc"}
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: handler}
 	if _, err := classes.Create(ctx, class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
