@@ -15,9 +15,12 @@ func TestTheNotesWarnOfWhatIsLeftOut(t *testing.T) {
 		want []string // in the notes
 		not  string
 	}{
-		"the defaults":              {nil, []string{"in namespace team", "kubectl -n team get pods", "2 replica(s)"}, "WARNING"},
-		"no webhook":                {values{"webhook.enabled": false}, []string{"webhook        none", "WARNING: without the webhook"}, ""},
-		"no keeper":                 {values{"keeper.enabled": false}, []string{"keeper         none: no device is offered in mode mps"}, ""},
+		"the defaults":             {nil, []string{"in namespace team", "kubectl -n team get pods", "2 replica(s)"}, "WARNING"},
+		"no webhook":               {values{"webhook.enabled": false}, []string{"webhook        none", "WARNING: without the webhook"}, ""},
+		"no keeper":                {values{"keeper.enabled": false}, []string{"keeper         none: no device is offered in mode mps"}, ""},
+		"devices nobody asked for": {values{"unaskedDevices.policy": "void"}, []string{"get none from NVIDIA's runtime"}, "WARNING"},
+		"privileged pods refused": {values{"unaskedDevices.policy": "deny", "webhook.enabled": false}, []string{
+			"WARNING: privileged pods", "kube-node-lease, team, gpu-operator.", "an image that names every device"}, ""},
 		"no scheduler":              {values{"scheduler.replicas": 0}, []string{"WARNING: no scheduler runs"}, ""},
 		"Volcano's scheduler":       {values{"scheduler.enabled": false, "scheduler.replicas": 0}, []string{"scheduler      none: Volcano's own places pods"}, "WARNING"},
 		"own configuration":         {values{"createConfig": false}, []string{"which are yours"}, ""},

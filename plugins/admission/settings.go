@@ -28,7 +28,7 @@ type Settings struct {
 	// Writers are the users who may change the annotations by which pods hold
 	// devices.
 	Writers []string
-	// Unasked is what becomes of devices that containers get without asking for any.
+	// Unasked is what becomes of devices that containers would get without asking for any.
 	Unasked Unasked
 	// AskedBy are the resources of other device plugins by which containers ask for devices. A * at
 	// the end stands for any end of a name.
