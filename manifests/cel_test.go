@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -37,12 +38,15 @@ func (e *expression) GetName() string            { return e.name }
 func (e *expression) GetExpression() string      { return e.text }
 func (e *expression) ReturnTypes() []*celgo.Type { return []*celgo.Type{e.yields} }
 
+// oldest knows what the oldest Kubernetes knows that docs/install.md names.
+func oldest() *environment.EnvSet { return environment.MustBaseEnvSet(version.MajorMinor(1, 31), true) }
+
 var strict = cel.OptionalVariableDeclarations{HasAuthorizer: true, StrictCost: true}
 
 // compile compiles a policy with the API server's own code.
 func compile(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) compiledPolicy {
 	t.Helper()
-	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion(), true))
+	compiler, err := cel.NewCompositedCompiler(oldest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +146,7 @@ func isTrueOfAll(t testing.TB, c cel.ConditionEvaluator, q question) bool {
 // webhookConditions compiles match conditions of a webhook.
 func webhookConditions(t testing.TB, list []admissionv1.MatchCondition) cel.ConditionEvaluator {
 	t.Helper()
-	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion(), true)
-	c := cel.NewConditionCompiler(env).CompileCondition(conditions(list), strict, environment.NewExpressions)
+	c := cel.NewConditionCompiler(oldest()).CompileCondition(conditions(list), strict, environment.NewExpressions)
 	if errs := c.CompilationErrors(); len(errs) > 0 {
 		t.Fatal(errs)
 	}

@@ -42,6 +42,7 @@ func Suites() []Suite {
 		{"broken_checkpoint", "the kubelet's checkpoint of devices"},
 		{"modes", "a pod in each mode, evictions"},
 		{"rights", "RBAC of every request of the suites before"},
+		{"unasked", "ValidatingAdmissionPolicy on ephemeral containers, by labels of namespaces, while a chart is upgraded"},
 		{"plugin_token", "ValidatingAdmissionPolicy on nodes, the node's name in a token"},
 		{"uninstall", "hook Jobs, finalizers, all four modes"},
 	}
