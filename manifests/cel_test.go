@@ -117,8 +117,8 @@ func (p compiledPolicy) refusals(t testing.TB, q question) []string {
 	return out
 }
 
-// evaluate evaluates expressions about a request within the limits of the API server. One that fails
-// is a mistake: it would refuse the pod.
+// evaluate evaluates expressions about a request within the limits of the API server. One that
+// fails is a mistake: it would refuse the pod.
 func evaluate(t testing.TB, c cel.ConditionEvaluator, q question) []ref.Val {
 	t.Helper()
 	pods, pod := metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}

@@ -178,7 +178,8 @@ func TestWhatAKubeletShowsOfItsFilesIsNotRefused(t *testing.T) {
 	}
 }
 
-// A pod may have been made before the policy. Its ordinary updates must work, or nothing could end it.
+// A pod may have been made before the policy. Its ordinary updates must work, or nothing could
+// end it.
 func TestOnlyWhatAnUpdateAddsIsRefused(t *testing.T) {
 	u := unasked(t, "deny")
 	old := change(teamPod(privileged(plain("main", says("all")))), func(p *corev1.Pod) {

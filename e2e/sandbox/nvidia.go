@@ -25,8 +25,8 @@ func nvidiaTarget(l layout) target {
 		flags: []string{"-trimpath", "-ldflags=" + ldStrip + " " + ldLazy}}
 }
 
-// writeNVIDIARuntime writes NVIDIA's runtime its configuration, in mode cdi as the GPU operator sets
-// it up, the specification of all devices for it, and a script that calls it with both.
+// writeNVIDIARuntime writes NVIDIA's runtime its configuration, in mode cdi as the GPU operator
+// sets it up, the specification of all devices for it, and a script that calls it with both.
 func (c *Cluster) writeNVIDIARuntime(runc string) error {
 	l := c.layout
 	specs := l.config("nvidia-cdi")

@@ -38,7 +38,8 @@ const (
 	ImageCUDAClient = "deviceshare/cudaclient:sandbox"
 	// ImageBare has the CUDA client, and neither a shell nor anything else.
 	ImageBare = "deviceshare/bare:sandbox"
-	// ImageWantsAll is ImageCUDAClient with the variable by which NVIDIA's images name every device.
+	// ImageWantsAll is ImageCUDAClient with the variable by which NVIDIA's images name every
+	// device.
 	ImageWantsAll = "deviceshare/wants-all:sandbox"
 	// ImageHostile preloads more than anybody would read.
 	ImageHostile = "deviceshare/hostile:sandbox"

@@ -21,10 +21,11 @@
 // would be the right to take devices from others. The guard fails closed. The scheduler
 // writes these annotations with the binding, which is not an update of the pod.
 //
-// Voiding (/void) is off unless the administrator turns it on (Unasked). It then sees all pods that
-// are created and all ephemeral containers, outside of exempt namespaces, and makes containers that
-// ask for no device say NVIDIA_VISIBLE_DEVICES=void: an image that says "all" would get every device
-// of the node from NVIDIA's runtime. It fails open, since it would stop the whole cluster otherwise.
+// Voiding (/void) is off unless the administrator turns it on (Unasked). It then sees all pods
+// that are created and all ephemeral containers, outside of exempt namespaces, and makes
+// containers that ask for no device say NVIDIA_VISIBLE_DEVICES=void: an image that says "all"
+// would get every device of the node from NVIDIA's runtime. It fails open, since it would stop
+// the whole cluster otherwise.
 //
 // Only pods are handled. The template of a Deployment or a Job is not: its pods are
 // completed one by one, and a refusal appears in the events of the ReplicaSet or Job that

@@ -25,8 +25,8 @@ const (
 	UnaskedAllow Unasked = "allow"
 	// UnaskedVoid makes them say that they get none, whatever they said.
 	UnaskedVoid Unasked = "void"
-	// UnaskedDeny makes those say so that say nothing themselves. A ValidatingAdmissionPolicy of the
-	// chart refuses pods that name devices.
+	// UnaskedDeny makes those say so that say nothing themselves. A ValidatingAdmissionPolicy
+	// of the chart refuses pods that name devices.
 	UnaskedDeny Unasked = "deny"
 )
 
@@ -47,11 +47,11 @@ func namesDevices(v *corev1.EnvVar) bool {
 	return v.Name == visibleVariable && (v.ValueFrom != nil || !slices.Contains([]string{"", visibleNone, "none"}, v.Value))
 }
 
-// Void returns the JSON patch after which no container of a new pod gets devices that it has not
-// asked for from NVIDIA's runtime, and a warning for each that has named some. The variable of a
-// container overrides that of its image, so containers that say nothing say "void" afterwards. From a
-// container that asks, names of devices are removed: its device plugin says which it gets. The pod is
-// not changed. Voiding a voided pod returns nothing.
+// Void returns the JSON patch after which no container of a new pod gets devices that it has
+// not asked for from NVIDIA's runtime, and a warning for each that has named some. The variable
+// of a container overrides that of its image, so containers that say nothing say "void"
+// afterwards. From a container that asks, names of devices are removed: its device plugin says
+// which it gets. The pod is not changed. Voiding a voided pod returns nothing.
 func Void(pod *corev1.Pod, s Settings) (patch []jsonpatch.Operation, warnings []string) {
 	if mirror(pod) {
 		return nil, nil

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// UnaskedName is the name of the MutatingWebhookConfiguration for pods that ask for no device. It
-	// is an object of its own so that the chart can make and remove it as a whole. It comes after Name
-	// in the order in which the API server calls.
+	// UnaskedName is the name of the MutatingWebhookConfiguration for pods that ask for no
+	// device. It is an object of its own so that the chart can make and remove it as a whole.
+	// It comes after Name in the order in which the API server calls.
 	UnaskedName = "deviceshare-unasked"
 
 	voidName = "void.deviceshare.volcano.sh"

@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch calls changed whenever one of the two configurations, or with unasked that for pods that
-// ask for nothing, is created, changed or deleted, until ctx ends: an update of the chart that
-// replaces them removes what Fill has added. It asks for objects of these names only, so that rights
-// on these names suffice. changed must not block.
+// Watch calls changed whenever one of the two configurations, or with unasked that for pods
+// that ask for nothing, is created, changed or deleted, until ctx ends: an update of the chart
+// that replaces them removes what Fill has added. It asks for objects of these names only, so
+// that rights on these names suffice. changed must not block.
 func Watch(ctx context.Context, c kubernetes.Interface, unasked bool, changed func()) error {
 	only := func(name string) func(*metav1.ListOptions) {
 		return func(o *metav1.ListOptions) {
