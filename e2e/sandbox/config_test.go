@@ -184,14 +184,14 @@ func TestTheStateOfADeepCloneIsWhereSocketsFit(t *testing.T) {
 		"a deep path gets a directory in /tmp": "/home/somebody/projects/kubernetes/gpu/sharing/deviceshare/clones/first",
 	}
 	for name, repo := range cases {
-		state := defaultState(repo)
+		state := defaultState(repo, false)
 		if len(state) > longestState {
 			t.Errorf("%s: %s has %d bytes", name, state, len(state))
 		}
 		if inside := strings.HasPrefix(state, repo+"/"); inside != (len(repo) < 45) {
 			t.Errorf("%s: %s", name, state)
 		}
-		if state != defaultState(repo) || state == defaultState(repo+"2") {
+		if state != defaultState(repo, false) || state == defaultState(repo+"2", false) || state == defaultState(repo, true) {
 			t.Errorf("%s: want one directory per repository", name)
 		}
 	}

@@ -100,6 +100,9 @@ type Options struct {
 	// Repo, or a directory below /tmp if that path is too long. Its path must be short enough for
 	// the Unix sockets below it (at most 60 bytes).
 	State string
+	// Second gives a State of its own, where that is empty, to a cluster that runs beside
+	// another one of the same repository.
+	Second bool
 	// Kubernetes is the version of API server, controller manager, Kubernetes' own scheduler and
 	// the kubelets, such as "1.33.13"; empty means the one that e2e/controlplane names.
 	Kubernetes string
@@ -164,7 +167,7 @@ func (o Options) Defaults() (Options, error) {
 		o.Repo = repo
 	}
 	if o.State == "" {
-		o.State = defaultState(o.Repo)
+		o.State = defaultState(o.Repo, o.Second)
 	}
 	o.Kubernetes = cmp.Or(o.Kubernetes, ownKubernetes)
 	if o.Topology == "" {
@@ -186,14 +189,17 @@ func (o Options) Defaults() (Options, error) {
 // it, and their paths end at 107.
 const longestState = 60
 
-// defaultState is .sandbox/state in the repository. Where that path is too long for sockets, it is
-// a directory of this repository's own below /tmp.
-func defaultState(repo string) string {
+// defaultState is .sandbox/state in the repository, for a second cluster .sandbox/state2. Where
+// that path is too long for sockets, it is a directory of its own below /tmp.
+func defaultState(repo string, second bool) string {
 	state := filepath.Join(repo, ".sandbox", "state")
+	if second {
+		state += "2"
+	}
 	if len(state) <= longestState {
 		return state
 	}
-	sum := sha256.Sum256([]byte(repo))
+	sum := sha256.Sum256([]byte(state))
 	return "/tmp/deviceshare-" + hex.EncodeToString(sum[:6])
 }
 

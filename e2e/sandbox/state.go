@@ -51,7 +51,7 @@ const markerFile = "deviceshare-sandbox.state"
 
 // ours reports whether the state directory may be emptied.
 func (l layout) ours() bool {
-	return l.state == defaultState(l.repo) || exists(l.in(markerFile))
+	return l.state == defaultState(l.repo, false) || l.state == defaultState(l.repo, true) || exists(l.in(markerFile))
 }
 
 // claim refuses a directory that is in use for something else, creates a new one and marks it.

@@ -5,8 +5,10 @@ package suites
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,8 +40,19 @@ type suite struct {
 
 // run runs suites in their order.
 func (w *world) run(t *testing.T, suites []suite) {
+	runSuites(t, func() (*world, error) { return w, nil }, suites)
+}
+
+// runSuites runs suites in their order, on a cluster that begins when the first of them does.
+func runSuites(t *testing.T, begin func() (*world, error), suites []suite) {
 	for _, s := range suites {
-		t.Run(s.name, func(t *testing.T) { s.test(t, w) })
+		t.Run(s.name, func(t *testing.T) {
+			w, err := begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.test(t, w)
+		})
 	}
 }
 
@@ -47,9 +60,27 @@ func (w *world) run(t *testing.T, suites []suite) {
 // Limits end what hangs; they say nothing about speed.
 const slack = 4
 
-// start starts a cluster that is as o says, with eight devices where it names none.
+// start starts a cluster that is as o says, with eight devices where it names none. It ends with t.
 func start(t *testing.T, o sandbox.Options) *world {
 	t.Helper()
+	w, err := begin(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// later is start at the first call of what it returns. Of those with the same mutex one starts at a
+// time.
+func later(t *testing.T, o sandbox.Options, one *sync.Mutex) func() (*world, error) {
+	return sync.OnceValues(func() (*world, error) {
+		one.Lock()
+		defer one.Unlock()
+		return begin(t, o)
+	})
+}
+
+func begin(t *testing.T, o sandbox.Options) (*world, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), slack*10*time.Minute)
 	t.Cleanup(cancel)
 	o.Topology = cmp.Or(o.Topology, topology())
@@ -63,21 +94,21 @@ func start(t *testing.T, o sandbox.Options) *world {
 	}
 	options, err := o.Defaults()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := sandbox.Build(ctx, options); err != nil {
-		t.Fatalf("build the sandbox: %v", err)
+		return nil, fmt.Errorf("build the sandbox: %w", err)
 	}
 	cluster, err := sandbox.Start(ctx, options)
 	if err != nil {
-		t.Fatalf("start the sandbox: %v", err)
+		return nil, fmt.Errorf("start the sandbox: %w", err)
 	}
 	t.Cleanup(func() {
 		if err := cluster.Stop(); err != nil {
 			t.Errorf("stop the sandbox: %v", err)
 		}
 	})
-	return &world{cluster: cluster}
+	return &world{cluster: cluster}, nil
 }
 
 // topology is seven A100 and one H100 on two NUMA nodes.

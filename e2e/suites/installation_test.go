@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,13 +19,25 @@ import (
 )
 
 // TestInstalledCluster runs suites on what `helm install` made: the images, the chart, the real
-// service accounts, security contexts, probes and mounts. The first ones only use it, later ones
-// change, kill and break parts of it, and the last one uninstalls it.
+// service accounts, security contexts, probes and mounts. It does so on two clusters at once, since
+// most of the time is spent on waiting.
 func TestInstalledCluster(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("needs root and a cluster: run `make test-e2e`")
 	}
-	start(t, sandbox.Options{Installed: true, Kubernetes: os.Getenv(versions.Variable)}).run(t, []suite{
+	o := sandbox.Options{Installed: true, Kubernetes: os.Getenv(versions.Variable)}
+	second := o
+	second.Second = true
+	var one sync.Mutex // two that start at once would choose the same ports
+	var both sync.WaitGroup
+	both.Go(func() { runSuites(t, later(t, o, &one), whenUsed()) })
+	both.Go(func() { runSuites(t, later(t, second, &one), whenDisturbed()) })
+	both.Wait()
+}
+
+// whenUsed are suites of a cluster that people use and administer.
+func whenUsed() []suite {
+	return []suite{
 		{"placement", testPlacement},
 		{"even_split", testEvenSplit},
 		{"topology", testTopology},
@@ -50,10 +63,24 @@ func TestInstalledCluster(t *testing.T) {
 		{"upgrade", testUpgrade},
 		{"schedulers", testSchedulers},
 		{"beside_nvidia", testBesideNVIDIA},
-		{"killed", testKilledInstallation},
-		{"mps", testMPS},
 		{"hostile_user", testHostileUser},
 		{"greedy_container", testGreedyContainer},
+		{"rights", testRights},
+		{"forbidden", testForbidden},
+		{"unasked", testUnasked},          // after rights: replicas that end want to watch what they may not any more
+		{"forged", testForged},            // what it does in the scheduler's name is not what the scheduler needs
+		{"signed", testSigned},            // it has another scheduler than the one that was audited
+		{"plugin_token", testPluginToken}, // what it tries is not what the plugin needs
+		{"false_alarms", testFalseAlarms},
+	}
+}
+
+// whenDisturbed are suites that kill and break parts of a cluster, change its devices and, at
+// last, take the product away.
+func whenDisturbed() []suite {
+	return []suite{
+		{"killed", testKilledInstallation},
+		{"mps", testMPS},
 		{"worlds", testWorlds},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},
@@ -61,17 +88,12 @@ func TestInstalledCluster(t *testing.T) {
 		{"refused", testRefused},
 		{"partitions", testPartitions},
 		{"modes", testModes},
-		{"rights", testRights},
-		{"forbidden", testForbidden},
-		{"unasked", testUnasked},          // after rights: replicas that end want to watch what they may not any more
-		{"forged", testForged},            // what it does in the scheduler's name is not what the scheduler needs
-		{"signed", testSigned},            // it has another scheduler than the one that was audited
-		{"plugin_token", testPluginToken}, // what it tries is not what the plugin needs
-		{"chaos", testChaos},              // after rights: an API server that has just started refuses what it has not read yet
-		{"false_alarms", testFalseAlarms},
+		{"rights_when_disturbed", testRights},
+		{"chaos", testChaos}, // after rights: an API server that has just started refuses what it has not read yet
+		{"false_alarms_when_disturbed", testFalseAlarms},
 		{"mps_uninstall", testMPSUninstall}, // after rights: what ends without its role is refused
 		{"uninstall", testUninstall},
-	})
+	}
 }
 
 // stays starts a pod that has most of its memory, and asks for more than its limit after the given

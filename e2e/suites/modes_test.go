@@ -4,6 +4,7 @@ package suites
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=1 mig=capable pci=
 // testModes lets devices change their modes under pods, without restarting
 // anything.
 func testModes(t *testing.T, w *world) {
-	ctx, u := w.user(t, "modes", 2*time.Minute)
+	ctx, u := w.user(t, "modes", 4*time.Minute)
 	w.mode(ctx, t, u, `"operatingmode":"hami-core"`)
 	if err := w.cluster.SwapGPUs(ctx, switchable); err != nil {
 		t.Fatal(err)
@@ -44,6 +45,11 @@ func testModes(t *testing.T, w *world) {
 	t.Run("three_modes", func(t *testing.T) { testThreeModes(t, w) })
 	t.Run("administrator", func(t *testing.T) { testAdministrator(t, w) })
 	t.Run("under_load", func(t *testing.T) { testEditsUnderLoad(t, w) })
+	// The last edit gave some devices a mode that limits nothing; later suites name no mode.
+	if err := errors.Join(u.ConfigureNodes(ctx, `{"nodeconfig":[]}`), w.cluster.SwapGPUs(ctx, topology())); err != nil {
+		t.Fatal(err)
+	}
+	w.waitDevices(ctx, t, gpus, func(d *sharing.Device) bool { return d.Mode == sharing.HAMiCore && d.Healthy })
 }
 
 // mode edits the settings of the real node.

@@ -24,8 +24,8 @@ type Suite struct {
 	Uses string // what of Kubernetes it would notice
 }
 
-// Suites are chosen so that all that the product uses of Kubernetes is used by one of them. They
-// run in this order.
+// Suites are chosen so that all that the product uses of Kubernetes is used by one of them. Those
+// of a cluster run in this order.
 func Suites() []Suite {
 	return []Suite{
 		{"placement", "annotations on Bindings, extended resources in a node's status"},
@@ -36,14 +36,14 @@ func Suites() []Suite {
 		{"writes", "what is written for a pod, in the audit log"},
 		{"chart", "every object of the chart, and of its options, in a server-side dry run"},
 		{"schedulers", "Leases"},
-		{"killed", "probes, restarts of DaemonSet and Deployment"},
-		{"mps", "a host directory with mount propagation, host PIDs"},
 		{"hostile_user", "ValidatingAdmissionPolicy on pods"},
-		{"broken_checkpoint", "the kubelet's checkpoint of devices"},
-		{"modes", "a pod in each mode, evictions"},
 		{"rights", "RBAC of every request of the suites before"},
 		{"unasked", "ValidatingAdmissionPolicy on ephemeral containers, by labels of namespaces, while a chart is upgraded"},
 		{"plugin_token", "ValidatingAdmissionPolicy on nodes, the node's name in a token"},
+		{"killed", "probes, restarts of DaemonSet and Deployment"},
+		{"mps", "a host directory with mount propagation, host PIDs"},
+		{"broken_checkpoint", "the kubelet's checkpoint of devices"},
+		{"modes", "a pod in each mode, evictions"},
 		{"uninstall", "hook Jobs, finalizers, all four modes"},
 	}
 }
