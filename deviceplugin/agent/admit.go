@@ -35,7 +35,7 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 		return nodeapi.Claim{}, err
 	}
 	placement, edited, err := entitlement(pod, state.Inventory(), records, terms)
-	if !isPrepared(records, c.Name) {
+	if recordOf(records, c.Name) == nil {
 		if err == nil {
 			err = k.requireSigned(pod, placement.Node)
 		}

@@ -78,8 +78,8 @@ func entitlement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Re
 	var done []sharing.ContainerShares
 	for _, ref := range refs {
 		order = append(order, ref.Name)
-		if i := slices.IndexFunc(records, func(r checkpoint.Record) bool { return r.Container == ref.Name }); i >= 0 {
-			done = append(done, sharing.ContainerShares{Container: ref.Name, Kind: ref.Kind, Shares: records[i].Shares()})
+		if r := recordOf(records, ref.Name); r != nil {
+			done = append(done, sharing.ContainerShares{Container: ref.Name, Kind: ref.Kind, Shares: r.Shares()})
 		}
 	}
 	p, edited = node.Held(decided, done, order)
@@ -87,9 +87,14 @@ func entitlement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Re
 	return p, edited, err
 }
 
-// isPrepared reports whether a container of a pod was prepared before.
-func isPrepared(records []checkpoint.Record, container string) bool {
-	return slices.ContainsFunc(records, func(r checkpoint.Record) bool { return r.Container == container })
+// recordOf is that of a container among the records of its pod; nil if it was not prepared before.
+func recordOf(records []checkpoint.Record, container string) *checkpoint.Record {
+	for i := range records {
+		if records[i].Container == container {
+			return &records[i]
+		}
+	}
+	return nil
 }
 
 // requests is what the pod's containers ask for; nil if that cannot be read.
@@ -117,11 +122,9 @@ func order(pod *corev1.Pod, container string) int {
 
 // containerOf is the container of a pod with a name, init container or not; nil if there is none.
 func containerOf(pod *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
+	for c := range corepod.Containers(pod) {
+		if c.Name == name {
+			return c
 		}
 	}
 	return nil

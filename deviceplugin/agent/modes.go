@@ -134,10 +134,9 @@ func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.Devic
 	space := hostnode.Tmpfs{Labels: labels}
 	config := nodefactory.Config{
 		Files: hostnode.OS{Labels: labels}, Space: space, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d,
-		MPS: m.mps(d, root, died), Given: given,
+		MPS: m.mps(d, root, mpsnode.Tmpfs{Tmpfs: space}, memory, died), Given: given,
 		Note: func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
 	}
-	config.MPS.Space, config.MPS.ShmMost = mpsnode.Tmpfs{Tmpfs: space}, memory/2 // as a tmpfs has by itself
 	if m.TimeSlice != "" {
 		step, err := timeslicingnode.ParseSlice(m.TimeSlice)
 		if err != nil {
@@ -165,9 +164,9 @@ func nodeMemory() (sharing.Bytes, error) {
 	return sharing.Bytes(min(*info.MemTotalBytes, uint64(sharing.MaxBytes))), nil //nolint:gosec // bounded
 }
 
-// mps is what mode mps needs. Without the control program the mode is not served,
-// and devices in it are published as unusable with that reason.
-func (m *Modes) mps(d driver.Driver, root string, died func(mpsnode.Restart)) nodefactory.MPS {
+// mps is what mode mps needs on a node with so much memory. Without the control program the
+// mode is not served, and devices in it are published as unusable with that reason.
+func (m *Modes) mps(d driver.Driver, root string, space mpsnode.Space, memory sharing.Bytes, died func(mpsnode.Restart)) nodefactory.MPS {
 	program, err := mpsnode.FindProgram(m.MPSControl, root)
 	if err != nil {
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
@@ -180,7 +179,8 @@ func (m *Modes) mps(d driver.Driver, root string, died func(mpsnode.Restart)) no
 	}
 	return nodefactory.MPS{
 		Control: program, Hardware: d, Partitions: m.MPSCompute == "partition" && knowsPartitions(program),
-		Shm: sharing.Bytes(m.MPSShm.Value()), Directories: filepath.Clean(m.MPSRoot), Tenants: m.MPSTenants.served(), Restarted: died,
+		Space: space, Shm: sharing.Bytes(m.MPSShm.Value()), ShmMost: memory / 2, // as a tmpfs has by itself
+		Directories: filepath.Clean(m.MPSRoot), Tenants: m.MPSTenants.served(), Restarted: died,
 	}
 }
 

@@ -4,11 +4,11 @@ package agent
 
 import (
 	"path"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec/corepod"
 )
 
 // sharedMemory is what a container may have in /dev/shm: the size of the memory that its pod has
@@ -54,15 +54,12 @@ func podMemory(pod *corev1.Pod) sharing.Bytes {
 			return bytesOf(limit.Value())
 		}
 	}
-	together := slices.Clone(pod.Spec.Containers)
-	for _, c := range pod.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			together = append(together, c)
-		}
-	}
 	var sum sharing.Bytes
-	for i := range together {
-		limit := bytesOf(together[i].Resources.Limits.Memory().Value())
+	for c, kind := range corepod.Containers(pod) {
+		if kind == sharing.Init {
+			continue // it ends before the others begin
+		}
+		limit := bytesOf(c.Resources.Limits.Memory().Value())
 		if limit == 0 {
 			return 0
 		}

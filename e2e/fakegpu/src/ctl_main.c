@@ -4,6 +4,7 @@
 #include "ctl.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,32 +156,31 @@ static int choice(const char *word, const char *const *words)
 	return -1;
 }
 
+/* Has NVML say one of some words of a device: field is where its number is kept. */
+static int set_word(const struct fg_topology *t, char **words, const char *what, const char *const *all, size_t field)
+{
+	const struct fg_gpu *g = ctl_device(t, words[0]);
+	int chosen = g ? choice(words[1], all) : -1;
+	if (chosen < 0)
+		return 1;
+	uint16_t number = (uint16_t)chosen;
+	fg_lock();
+	memcpy((char *)&fg_state()->device[g->minor] + field, &number, sizeof number);
+	fg_unlock();
+	printf("%s index=%d uuid=%s is=%s\n", what, g->minor, g->uuid, all[chosen]);
+	return 0;
+}
+
 int ctl_recovery(const struct fg_topology *t, char **words)
 {
 	static const char *const actions[] = {"none", "reset", "reboot", "drain-p2p", "drain-and-reset", NULL};
-	const struct fg_gpu *g = ctl_device(t, words[0]);
-	int action = g ? choice(words[1], actions) : -1;
-	if (action < 0)
-		return 1;
-	fg_lock();
-	fg_state()->device[g->minor].recovery = (uint16_t)action;
-	fg_unlock();
-	printf("recovery index=%d uuid=%s action=%s\n", g->minor, g->uuid, actions[action]);
-	return 0;
+	return set_word(t, words, "recovery", actions, offsetof(struct fg_device_state, recovery));
 }
 
 int ctl_remap(const struct fg_topology *t, char **words)
 {
 	static const char *const states[] = {"none", "pending", "failed", NULL};
-	const struct fg_gpu *g = ctl_device(t, words[0]);
-	int state = g ? choice(words[1], states) : -1;
-	if (state < 0)
-		return 1;
-	fg_lock();
-	fg_state()->device[g->minor].remap = (uint16_t)state;
-	fg_unlock();
-	printf("remap index=%d uuid=%s state=%s\n", g->minor, g->uuid, states[state]);
-	return 0;
+	return set_word(t, words, "remap", states, offsetof(struct fg_device_state, remap));
 }
 
 int main(int argc, char **argv)

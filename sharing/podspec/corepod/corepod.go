@@ -34,7 +34,7 @@ func Read(pod *corev1.Pod) podspec.Pod {
 		Annotations:   pod.Annotations,
 		Containers:    make([]podspec.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers)),
 	}
-	for c, kind := range containers(pod) {
+	for c, kind := range Containers(pod) {
 		out.Containers = append(out.Containers, podspec.Container{Name: c.Name, Kind: kind, Resources: extended(c), User: User(pod, c)})
 	}
 	return out
@@ -65,7 +65,7 @@ func Isolation(pod *corev1.Pod) podspec.Isolation {
 // first. Legacy placements name containers by their position only.
 func Refs(pod *corev1.Pod, names podspec.Names) []wire.ContainerRef {
 	refs := make([]wire.ContainerRef, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	for c, kind := range containers(pod) {
+	for c, kind := range Containers(pod) {
 		refs = append(refs, podspec.Ref(Container{c}, c.Name, kind, names))
 	}
 	return refs
@@ -90,7 +90,7 @@ func Asks(pod *corev1.Pod, names podspec.Names) bool {
 // AsksExtended reports whether any container of the pod asks for an amount other
 // than zero of any extended resource, whoever publishes it.
 func AsksExtended(pod *corev1.Pod) bool {
-	for c := range containers(pod) {
+	for c := range Containers(pod) {
 		for _, amount := range extended(c) {
 			if amount != 0 {
 				return true
@@ -133,8 +133,8 @@ func whole(q *resource.Quantity) int64 {
 	return q.Value()
 }
 
-// containers yields the containers that can have resources, init containers first.
-func containers(pod *corev1.Pod) iter.Seq2[*corev1.Container, sharing.ContainerKind] {
+// Containers yields the containers that can have resources, init containers first.
+func Containers(pod *corev1.Pod) iter.Seq2[*corev1.Container, sharing.ContainerKind] {
 	return func(yield func(*corev1.Container, sharing.ContainerKind) bool) {
 		for i := range pod.Spec.InitContainers {
 			if c := &pod.Spec.InitContainers[i]; !yield(c, initKind(c)) {
