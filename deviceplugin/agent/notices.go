@@ -73,6 +73,8 @@ func problemOf(p node.Part) (kind, reason string) {
 		return metrics.ProblemPublish, "DevicePublishFailed"
 	case node.PartRuntime:
 		return metrics.ProblemRuntime, "ContainerRuntimeUnfit"
+	case node.PartNVIDIARuntime:
+		return metrics.ProblemRuntime, "NVIDIARuntimeUnfit"
 	}
 	return metrics.ProblemIdentity, "KubeletRecordUnavailable"
 }

@@ -8,17 +8,20 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/driver"
 )
 
 // Oversight looks at what runs: whether containers got what they were given (Witness), whether
-// limits hold them (Guard), and who uses devices without a share (Audit).
+// limits hold them (Guard), who uses devices without a share (Audit), and whether the node is
+// set so that anybody can (bypass).
 type Oversight struct {
 	Witness *Witness
 	Audit   *Audit
 	guard   *Guard
+	bypass  *bypass
 }
 
 // OversightConfig is what an Oversight works with.
@@ -29,7 +32,7 @@ type OversightConfig struct {
 	Pods      *cluster.Pods
 	Devices   driver.Driver
 	Processes HostProcesses
-	Runtime   ContainerRuntime
+	Runtime   cdi.Runtime
 	Report    *Reporter
 }
 
@@ -43,6 +46,7 @@ func NewOversight(c OversightConfig) *Oversight {
 		Audit: NewAudit(AuditConfig{
 			AuditOptions: c.Modes.Audit, Records: c.Records, Pods: c.Pods, Offered: c.Agent, Devices: c.Devices, Processes: c.Processes, Observer: c.Report,
 		}),
+		bypass: &bypass{runtime: c.Runtime, agent: c.Agent},
 	}
 }
 
@@ -52,6 +56,7 @@ func (o *Oversight) Run(ctx context.Context) error {
 	group.Go(func() error { return o.Witness.Run(ctx) })
 	group.Go(func() error { return o.guard.Run(ctx) })
 	group.Go(func() error { return o.Audit.Run(ctx) })
+	group.Go(func() error { return o.bypass.run(ctx, lookAtRuntime) })
 	return group.Wait()
 }
 

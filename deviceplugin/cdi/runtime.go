@@ -68,34 +68,62 @@ func (r *Runtime) Check() []error {
 // vouches that it does not. It is ErrRuntimeSilent if that cannot be known, and another error if
 // the runtime does not answer.
 func (r Runtime) Ignores(ctx context.Context) (why string, err error) {
-	socket, found := r.socket()
-	if !found {
-		return "", ErrRuntimeSilent
-	}
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return "", fmt.Errorf("ask the container runtime at %s: %w", socket, err)
-	}
-	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
-	client := cri.NewRuntimeServiceClient(conn)
-	status, err := client.Status(ctx, &cri.StatusRequest{Verbose: true})
+	client, end, err := r.dial()
 	if err != nil {
-		return "", fmt.Errorf("ask the container runtime at %s: %w", socket, err)
+		return "", err
 	}
-	why, err = r.ignores(status.GetInfo()["config"])
+	defer end()
+	settings, err := client.settings(ctx)
+	if err != nil {
+		return "", err
+	}
+	why, err = r.ignores(settings)
 	if !errors.Is(err, ErrRuntimeSilent) {
 		return why, err
 	}
 	version, err := client.Version(ctx, &cri.VersionRequest{})
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("ask the container runtime at %s: %w", socket, err)
+		return "", client.failed(err)
 	case version.GetRuntimeName() == alwaysReads:
 		return "", nil
 	}
 	return "", ErrRuntimeSilent
+}
+
+// client asks the container runtime that listens on a socket.
+type client struct {
+	cri.RuntimeServiceClient
+	socket string
+}
+
+// dial finds the container runtime. end ends the connection.
+func (r Runtime) dial() (c client, end func(), err error) {
+	socket, found := r.socket()
+	if !found {
+		return client{}, nil, ErrRuntimeSilent
+	}
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return client{}, nil, client{socket: socket}.failed(err)
+	}
+	return client{cri.NewRuntimeServiceClient(conn), socket}, func() { _ = conn.Close() }, nil
+}
+
+func (c client) failed(err error) error {
+	return fmt.Errorf("ask the container runtime at %s: %w", c.socket, err)
+}
+
+// settings is what the runtime says of how it is set, in a form of its own; empty if it says
+// nothing.
+func (c client) settings(ctx context.Context) (string, error) {
+	status, err := c.Status(ctx, &cri.StatusRequest{Verbose: true})
+	if err != nil {
+		return "", c.failed(err)
+	}
+	return status.GetInfo()["config"], nil
 }
 
 // alwaysReads is the name of CRI-O. It has read CDI specifications since 1.23 and cannot be told

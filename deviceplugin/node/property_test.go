@@ -126,7 +126,7 @@ func (s *walk) happen() {
 	case 12:
 		s.send(node.Configured{Settings: node.Settings{Offers: s.config}})
 	case 13:
-		part := []node.Part{node.PartPublishing, node.PartPublishing, node.PartRuntime}[s.random.IntN(3)]
+		part := []node.Part{node.PartPublishing, node.PartNVIDIARuntime, node.PartRuntime}[s.random.IntN(3)]
 		s.send([]node.Event{node.Troubled{Part: part, Why: why}, node.Recovered{Part: part}}[s.random.IntN(2)])
 	case 14:
 		if s.random.IntN(5) == 0 {

@@ -22,6 +22,10 @@ const (
 	// PartRuntime is the container runtime. It is in trouble when containers start without what
 	// their allocations bring: then no container with devices may start.
 	PartRuntime Part = "runtime"
+	// PartNVIDIARuntime is NVIDIA's own container runtime. It is in trouble when it gives
+	// devices to containers that ask for none. What the plugin gives is held to its limits all
+	// the same.
+	PartNVIDIARuntime Part = "nvidia-runtime"
 )
 
 // trouble is a part that fails, and why.

@@ -62,7 +62,7 @@ func (l layout) libDir() string                { return l.in("lib") }
 func (l layout) driverRoot() string            { return l.in("driver") }
 func (l layout) kubeletRoot() string           { return l.in("kubelet") }
 func (l layout) podLogs() string               { return l.in("pods") }
-func (l layout) config(name string) string     { return l.in("config", name) }
+func (l layout) config(name ...string) string  { return l.in(append([]string{"config"}, name...)...) }
 
 // hash differs between state directories; it tells apart what cannot live below the state
 // directory.

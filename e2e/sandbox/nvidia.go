@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -37,7 +38,10 @@ func (c *Cluster) writeNVIDIARuntime(runc string) error {
 	if err != nil {
 		return fmt.Errorf("describe all devices: %w", err)
 	}
-	settings := l.config(nvidiaRuntime + ".toml")
+	settings := l.nvidiaSettings()
+	if err := os.MkdirAll(filepath.Dir(settings), 0o755); err != nil {
+		return fmt.Errorf("set up NVIDIA's container runtime: %w", err)
+	}
 	for path, text := range map[string]string{
 		filepath.Join(specs, "nvidia.json"): string(spec),
 		settings: fmt.Sprintf("[nvidia-container-runtime]\nruntimes = [%q]\nmode = \"cdi\"\n[nvidia-container-runtime.modes.cdi]\nspec-dirs = [%q]\n",
@@ -48,6 +52,24 @@ func (c *Cluster) writeNVIDIARuntime(runc string) error {
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			return fmt.Errorf("set up NVIDIA's container runtime: %w", err)
 		}
+	}
+	return nil
+}
+
+// nvidiaSettings is the configuration of NVIDIA's runtime, beside its program as the GPU operator
+// keeps it.
+func (l layout) nvidiaSettings() string { return l.config(".config", nvidiaRuntime, "config.toml") }
+
+// SetNVIDIARuntime writes a line before the settings of NVIDIA's runtime, in place of the one that
+// was written before. The next container goes by it.
+func (c *Cluster) SetNVIDIARuntime(line string) error {
+	text, err := os.ReadFile(c.layout.nvidiaSettings())
+	if err != nil {
+		return fmt.Errorf("set NVIDIA's container runtime: %w", err)
+	}
+	rest := text[bytes.IndexByte(text, '['):]
+	if err := os.WriteFile(c.layout.nvidiaSettings(), append([]byte(line+"\n"), rest...), 0o644); err != nil {
+		return fmt.Errorf("set NVIDIA's container runtime: %w", err)
 	}
 	return nil
 }

@@ -45,8 +45,33 @@ func testUnasked(t *testing.T, w *world) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
+	t.Run("runtime_settings", func(t *testing.T) { w.runtimeRefusesDevices(ctx, t, u) })
 	t.Run("void", func(t *testing.T) { w.voidsDevices(ctx, t, u) })
 	t.Run("deny", func(t *testing.T) { w.deniesDevices(ctx, t, u, exempt) })
+}
+
+// runtimeRefusesDevices sets NVIDIA's runtime as the page says to which the node's event leads. The
+// same pod then gets nothing.
+func (w *world) runtimeRefusesDevices(ctx context.Context, t *testing.T, u *user.User) {
+	const setting = "accept-nvidia-visible-devices-envvar-when-unprivileged = false"
+	if err := w.nodeSaid(ctx, "NVIDIARuntimeUnfit", `the runtime "`+sandbox.NVIDIAHandler+`" is NVIDIA's`); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cluster.SetNVIDIARuntime(setting); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.cluster.SetNVIDIARuntime(""); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := u.Create(ctx, wantsAll("refused", "! "+lookForDevice)); err != nil {
+		t.Fatal(err)
+	}
+	succeeds(ctx, t, u, "refused")
+	if err := w.nodeSaid(ctx, "NVIDIARuntimeUnfitResolved", ""); err != nil {
+		t.Error(err)
+	}
 }
 
 const mergePatch = "application/merge-patch+json"

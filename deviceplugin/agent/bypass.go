@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/node"
+)
+
+// lookAtRuntime is the time between looks at how the node's runtimes are set.
+const lookAtRuntime = 10 * time.Second
+
+// bypass looks whether the node gives devices to containers that ask for none, past the
+// scheduler and past this plugin. It prevents nothing: these are settings of the node, which
+// its administrator is told about.
+type bypass struct {
+	// runtime says why a container gets devices unasked, if it does; cdi.Runtime does.
+	runtime interface {
+		GivesUnasked(ctx context.Context) (why string, does bool, err error)
+	}
+	agent interface{ Send(node.Event) }
+}
+
+// run looks again and again until ctx ends.
+func (b *bypass) run(ctx context.Context, pause time.Duration) error {
+	b.look(ctx)
+	return lookEvery(ctx, pause, func() { b.look(ctx) })
+}
+
+// look takes in how the node is set. What cannot be known changes nothing.
+func (b *bypass) look(ctx context.Context) {
+	switch why, does, err := b.runtime.GivesUnasked(ctx); {
+	case errors.Is(err, cdi.ErrRuntimeSilent):
+	case err != nil:
+		klog.V(2).InfoS("the container runtime does not say what it starts containers with", "why", err)
+	case does:
+		b.agent.Send(node.Troubled{Part: node.PartNVIDIARuntime, Why: why})
+	default:
+		b.agent.Send(node.Recovered{Part: node.PartNVIDIARuntime})
+	}
+}
