@@ -99,8 +99,9 @@ func (d *Disturber) kill(ctx context.Context, e Event) (bool, error) {
 
 // apart is how long the kubelet and containerd are spared after the other one was killed. A kubelet
 // that starts without a container runtime takes pods that run for new ones, and refuses those that
-// it comes upon before their device plugin has registered (kubernetes#118559).
-const apart = 5 * time.Second
+// it comes upon before their device plugin has registered (kubernetes#118559). On a busy machine it
+// asks the runtime seven seconds after it has begun.
+const apart = 15 * time.Second
 
 // spare leaves a target alone for so long, or longer where that was said before.
 func (d *Disturber) spare(target string, duration time.Duration) {
