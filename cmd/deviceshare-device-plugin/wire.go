@@ -112,8 +112,8 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 		Modes: &o.modes, Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Report: p.report,
 	})
 	shown := agent.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store, Audit: p.oversight.Audit}
-	p.metrics = metrics.New(shown, metrics.NewSurvey(metrics.SurveyConfig{
-		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: processes, Trouble: p.report.UsageUnread,
+	p.metrics = metrics.New(o.nodeName, shown, metrics.NewSurvey(metrics.SurveyConfig{
+		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: processes, States: shown, Trouble: p.report.UsageUnread,
 	}))
 	followers.Metrics = p.metrics
 	p.report.Attach(p.agent, p.metrics, p.pods, p.store)

@@ -21,7 +21,7 @@ import (
 
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
-	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
 	r.agent = New(node.Config{Node: "n"}, r)
 	missing := func(pod int) error {
 		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, kubelet.ErrNoPodResources)
@@ -54,7 +54,7 @@ func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing
 
 func TestAPassingStateOfTheAmountsIsToldOncePerReasonAndNotWhenItEnds(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
-	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
 	r.agent = New(node.Config{Node: "n"}, r)
 	for _, obstacle := range []error{nil, errors.New("held"), errors.New("held"), errors.New("remembered"), nil, nil, errors.New("held")} {
 		r.InTransition(obstacle)
@@ -72,7 +72,7 @@ func TestAPassingStateOfTheAmountsIsToldOncePerReasonAndNotWhenItEnds(t *testing
 func TestAMisplacedPodIsToldOnceWhateverBecomesOfIt(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
 	recorder.IncludeObject = true
-	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
 	r.agent = New(node.Config{Node: "n"}, r)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"}}
 	r.Evicted(pod, "another mode")
@@ -94,7 +94,7 @@ func TestAMisplacedPodIsToldOnceWhateverBecomesOfIt(t *testing.T) {
 
 func TestARefusedContainerIsToldByTheEventOfItsCause(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
-	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New(nil, nil)}
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"}}
 	for want, err := range map[string]error{
 		"Warning DevicePlacementUnsigned prepare: ": fmt.Errorf("prepare: %w", &signing.Unsigned{Why: "why"}),

@@ -65,6 +65,12 @@ type Driver interface {
 	// MemoryByProcess lists the processes that use a device, each once, by PID;
 	// ErrUnsupported when the driver does not say how much memory they have.
 	MemoryByProcess(id sharing.DeviceID) ([]Process, error)
+	// BusyByProcess says for which part of the last moments, 0 to 1, each process has kept a
+	// device busy, by PID. Who has not within the given time is left out. ErrUnsupported when the
+	// driver does not tell, as of a device in mode mig.
+	BusyByProcess(id sharing.DeviceID, within time.Duration) (map[int]float64, error)
+	// Load says how much of a device, or of a MIG device, is in use. It takes the UUID of either.
+	Load(id string) (Load, error)
 	Partitions
 	ComputeModes
 }

@@ -62,6 +62,10 @@ func play(scene string) error {
 		return playXID(gpus, devices)
 	case "quiet":
 		return playQuiet(gpus, devices)
+	case "load":
+		return playLoad(gpus, devices)
+	case "load of a partition":
+		return playPartitionLoad(gpus)
 	case "compute":
 		return playCompute(gpus, devices)
 	case "lost":

@@ -23,8 +23,8 @@ func TestTheMetricsSayWhatContainersUse(t *testing.T) {
 	next := c // of the same name, while the one before is being taken back
 	next.Devices = []DeviceUsage{{ID: "GPU-a", Limit: 100, Used: 5}, {ID: "GPU-b"}}
 	usage := Usage{Containers: []ContainerUsage{c, next}, Untracked: map[sharing.DeviceID]sharing.Bytes{"GPU-a": 7}}
-	code, text := serve(t, New(known(), usage), func() error { return nil })("/metrics")
-	labels := `{container="main",device="GPU-a",mode="hami-core",namespace="ns",pod="p"} `
+	code, text := serve(t, New("node-1", known(), usage), func() error { return nil })("/metrics")
+	labels := `{container="main",device="GPU-a",mode="hami-core",namespace="ns",node="node-1",pod="p"} `
 	for _, want := range []string{
 		"deviceshare_container_memory_used_bytes" + labels + "65",
 		"deviceshare_container_memory_limit_bytes" + labels + "200",
@@ -32,8 +32,8 @@ func TestTheMetricsSayWhatContainersUse(t *testing.T) {
 		"deviceshare_container_memory_host_bytes" + labels + "1",
 		"deviceshare_container_gpu_seconds_total" + labels + "1.5",
 		"deviceshare_container_processes" + labels + "2",
-		`deviceshare_device_memory_untracked_bytes{device="GPU-a"} 7`,
-		`deviceshare_node_problems_total{kind="usage"} 0`,
+		`deviceshare_device_memory_untracked_bytes{device="GPU-a",node="node-1"} 7`,
+		`deviceshare_node_problems_total{kind="usage",node="node-1"} 0`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("missing: %s", want)

@@ -3,8 +3,6 @@
 package metrics
 
 import (
-	"strconv"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"deviceshare/deviceplugin/checkpoint"
@@ -35,14 +33,14 @@ type Snapshot struct {
 type states struct {
 	from States
 
-	healthy, ready, memory, cores, given, shares, shareMemory, shareCores, strangers, config *prometheus.Desc
+	healthy, ready, memory, cores, given, coresGiven, shares, shareMemory, shareCores, strangers *prometheus.Desc
 }
 
 func newStates(from States) *states {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("deviceshare_node_"+name, help, labels, nil)
 	}
-	device := []string{"device", "index", "model", "mode"}
+	device := deviceLabels()
 	share := []string{"namespace", "pod", "container", "device", "mode"}
 	return &states{
 		from:        from,
@@ -51,10 +49,9 @@ func newStates(from States) *states {
 		memory:      desc("device_memory_bytes", "Memory the device offers.", device...),
 		cores:       desc("device_cores_percent", "Compute the device offers.", device...),
 		given:       desc("device_memory_given_bytes", "Memory of the device that running containers were given.", device...),
+		coresGiven:  desc("device_cores_given_percent", "Compute of the device that running containers were given.", device...),
 		shares:      desc("device_shares", "Containers that were prepared on the device.", device...),
 		shareMemory: desc("share_memory_bytes", "Memory a container was given of a device.", share...),
-		config: prometheus.NewDesc("deviceshare_config_info", "Always 1. The hashes of the configuration in force.",
-			[]string{"device", "node", "geometry"}, nil),
 		strangers: prometheus.NewDesc("deviceshare_device_stranger_memory_bytes",
 			"Memory that processes have of a device of which they were given nothing. No pod: programs of the host, pods that are gone.",
 			[]string{"device", "namespace", "pod"}, nil),
@@ -64,7 +61,7 @@ func newStates(from States) *states {
 
 // Describe implements prometheus.Collector.
 func (s *states) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.healthy, s.ready, s.config, s.memory, s.cores, s.given, s.shares, s.shareMemory, s.shareCores, s.strangers} {
+	for _, d := range []*prometheus.Desc{s.healthy, s.ready, s.memory, s.cores, s.given, s.coresGiven, s.shares, s.shareMemory, s.shareCores, s.strangers} {
 		out <- d
 	}
 }
@@ -74,10 +71,14 @@ func (s *states) Describe(out chan<- *prometheus.Desc) {
 // same holder: two series alike would cost the whole page.
 type holder [5]string
 
-// share is what a holder was given of a device.
+// share is what a holder was given of a device, or what all were.
 type share struct {
 	memory sharing.Bytes
 	cores  sharing.Percent
+}
+
+func (s share) plus(memory sharing.Bytes, cores sharing.Percent) share {
+	return share{memory: s.memory.Plus(memory), cores: s.cores + cores}
 }
 
 // Collect implements prometheus.Collector.
@@ -85,15 +86,15 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	given, shares := map[sharing.DeviceID]sharing.Bytes{}, map[sharing.DeviceID]int{}
+	given, shares := map[sharing.DeviceID]share{}, map[sharing.DeviceID]int{}
 	held := map[holder]share{}
 	now := s.from.Snapshot()
 	for _, r := range now.Records {
 		for _, d := range r.Devices {
-			given[d.Device] = given[d.Device].Plus(d.Memory)
+			given[d.Device] = given[d.Device].plus(d.Memory, d.Cores)
 			shares[d.Device]++
 			by := holder{r.Namespace, r.Pod, r.Container, string(d.Device), string(r.Mode)}
-			held[by] = share{memory: held[by].memory.Plus(d.Memory), cores: held[by].cores + d.Cores}
+			held[by] = held[by].plus(d.Memory, d.Cores)
 		}
 	}
 	for by, h := range held {
@@ -103,16 +104,16 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 	for by, bytes := range strangersOf(now.Strangers) {
 		gauge(s.strangers, float64(bytes), by[:]...)
 	}
-	gauge(s.config, 1, now.Config.Device, now.Config.Node, now.Config.Geometry)
 	for i := range now.Working.Devices {
 		d := &now.Working.Devices[i]
-		labels := []string{string(d.ID), strconv.Itoa(d.Index), d.Model, string(d.Mode)}
+		labels := labelsOf(d)
 		gauge(s.healthy, boolToFloat(d.Healthy), labels...)
 		offer, there := now.Offered.Device(d.ID)
 		gauge(s.ready, boolToFloat(there && offer.Healthy), labels...)
 		gauge(s.memory, float64(d.Memory), labels...)
 		gauge(s.cores, float64(d.Cores), labels...)
-		gauge(s.given, float64(given[d.ID]), labels...)
+		gauge(s.given, float64(given[d.ID].memory), labels...)
+		gauge(s.coresGiven, float64(given[d.ID].cores), labels...)
 		gauge(s.shares, float64(shares[d.ID]), labels...)
 	}
 }
@@ -141,4 +142,25 @@ func boolToFloat(is bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// configuration collects what the device plugin goes by. Its label node is a hash: it is kept apart
+// from what is labelled with the node's name.
+type configuration struct {
+	from States
+	info *prometheus.Desc
+}
+
+func newConfiguration(from States) *configuration {
+	return &configuration{from, prometheus.NewDesc("deviceshare_config_info", "Always 1. The hashes of the configuration in force.",
+		[]string{"device", "node", "geometry"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (c *configuration) Describe(out chan<- *prometheus.Desc) { out <- c.info }
+
+// Collect implements prometheus.Collector.
+func (c *configuration) Collect(out chan<- prometheus.Metric) {
+	v := c.from.Snapshot().Config
+	out <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, v.Device, v.Node, v.Geometry)
 }

@@ -52,9 +52,9 @@ type Metrics struct {
 	evictions   *prometheus.CounterVec
 }
 
-// New returns metrics that read states, and what containers use, when they are
+// New returns the metrics of a node, which read states, and what containers use, when they are
 // asked for. usage may be nil: then nothing is shown of it.
-func New(states States, usage UsageSource) *Metrics {
+func New(node string, states States, usage UsageSource) *Metrics {
 	count := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deviceshare_node_" + name, Help: help}, labels)
 	}
@@ -73,13 +73,18 @@ func New(states States, usage UsageSource) *Metrics {
 			"Attempts to bring an idle device into a mode. Manual ones wait for an administrator.", "mode", "result"),
 		evictions: count("misplaced_pods_total", "Pods refused for good because of where they were placed.", "result"),
 	}
-	for _, kind := range []string{ProblemDriver, ProblemPublish, ProblemConfiguration, ProblemCheckpoint, ProblemReconcile, ProblemIdentity, ProblemMode, ProblemMPS, ProblemUsage} {
+	for _, kind := range []string{
+		ProblemDriver, ProblemPublish, ProblemConfiguration, ProblemCheckpoint, ProblemReconcile, ProblemIdentity, ProblemMode, ProblemMPS, ProblemUsage,
+		ProblemRuntime,
+	} {
 		m.problems.WithLabelValues(kind) // so that an alert has something to look at
 	}
-	m.registry.MustRegister(m.allocations, m.prepares, m.seconds, m.refusals, m.releases, m.problems, m.moves, m.evictions,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newStates(states))
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newConfiguration(states))
+	// Whoever scrapes, and however: what is told says which node it is about.
+	named := prometheus.WrapRegistererWith(prometheus.Labels{"node": node}, m.registry)
+	named.MustRegister(m.allocations, m.prepares, m.seconds, m.refusals, m.releases, m.problems, m.moves, m.evictions, newStates(states))
 	if usage != nil {
-		m.registry.MustRegister(newUsed(usage))
+		named.MustRegister(newUsed(usage))
 	}
 	return m
 }

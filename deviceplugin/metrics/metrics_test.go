@@ -89,7 +89,7 @@ func serve(t *testing.T, m *Metrics, healthy func() error) func(path string) (in
 }
 
 func TestTheMetricsSayWhatWasDoneAndWhatIs(t *testing.T) {
-	m := New(known(), nil)
+	m := New("node-1", known(), nil)
 	m.Allocated()
 	m.Prepared(sharing.HAMiCore, 20*time.Millisecond)
 	m.Refused()
@@ -100,24 +100,24 @@ func TestTheMetricsSayWhatWasDoneAndWhatIs(t *testing.T) {
 	m.Misplaced("evicted")
 	_, text := serve(t, m, func() error { return nil })("/metrics")
 	for _, want := range []string{
-		`deviceshare_node_allocations_total 1`,
-		`deviceshare_node_prepares_total{mode="hami-core"} 1`,
-		`deviceshare_node_prepare_seconds_count{mode="hami-core"} 1`,
-		`deviceshare_node_start_refusals_total 1`,
-		`deviceshare_node_releases_total{result="failure"} 1`,
-		`deviceshare_node_problems_total{kind="driver"} 1`,
-		`deviceshare_node_problems_total{kind="publish"} 0`,
-		`deviceshare_node_device_healthy{device="GPU-a",index="0",mode="hami-core",model="A30"} 1`,
-		`deviceshare_node_device_healthy{device="GPU-b",index="1",mode="hami-core",model="A30"} 1`,
-		`deviceshare_node_device_healthy{device="GPU-c",index="2",mode="hami-core",model="A30"} 0`,
-		`deviceshare_node_device_ready{device="GPU-a",index="0",mode="hami-core",model="A30"} 1`,
-		`deviceshare_node_device_ready{device="GPU-b",index="1",mode="hami-core",model="A30"} 0`,
+		`deviceshare_node_allocations_total{node="node-1"} 1`,
+		`deviceshare_node_prepares_total{mode="hami-core",node="node-1"} 1`,
+		`deviceshare_node_prepare_seconds_count{mode="hami-core",node="node-1"} 1`,
+		`deviceshare_node_start_refusals_total{node="node-1"} 1`,
+		`deviceshare_node_releases_total{node="node-1",result="failure"} 1`,
+		`deviceshare_node_problems_total{kind="driver",node="node-1"} 1`,
+		`deviceshare_node_problems_total{kind="publish",node="node-1"} 0`,
+		`deviceshare_node_device_healthy{device="GPU-a",index="0",mode="hami-core",model="A30",node="node-1"} 1`,
+		`deviceshare_node_device_healthy{device="GPU-b",index="1",mode="hami-core",model="A30",node="node-1"} 1`,
+		`deviceshare_node_device_healthy{device="GPU-c",index="2",mode="hami-core",model="A30",node="node-1"} 0`,
+		`deviceshare_node_device_ready{device="GPU-a",index="0",mode="hami-core",model="A30",node="node-1"} 1`,
+		`deviceshare_node_device_ready{device="GPU-b",index="1",mode="hami-core",model="A30",node="node-1"} 0`,
 		`deviceshare_config_info{device="d",geometry="g",node="n"} 1`,
-		`deviceshare_node_mode_changes_total{mode="mig",result="manual"} 1`,
-		`deviceshare_node_misplaced_pods_total{result="evicted"} 1`,
-		fmt.Sprintf(`deviceshare_node_device_memory_given_bytes{device="GPU-a",index="0",mode="hami-core",model="A30"} %v`, float64(2*sharing.GiB)),
-		`deviceshare_node_device_shares{device="GPU-a",index="0",mode="hami-core",model="A30"} 2`,
-		`deviceshare_node_share_cores_percent{container="main",device="GPU-a",mode="hami-core",namespace="ns",pod="q"} 30`,
+		`deviceshare_node_mode_changes_total{mode="mig",node="node-1",result="manual"} 1`,
+		`deviceshare_node_misplaced_pods_total{node="node-1",result="evicted"} 1`,
+		fmt.Sprintf(`deviceshare_node_device_memory_given_bytes{device="GPU-a",index="0",mode="hami-core",model="A30",node="node-1"} %v`, float64(2*sharing.GiB)),
+		`deviceshare_node_device_shares{device="GPU-a",index="0",mode="hami-core",model="A30",node="node-1"} 2`,
+		`deviceshare_node_share_cores_percent{container="main",device="GPU-a",mode="hami-core",namespace="ns",node="node-1",pod="q"} 30`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("missing: %s", want)
@@ -135,7 +135,7 @@ func TestHealthzSaysWhatIsWrong(t *testing.T) {
 		"unwell": {errors.New("the state directory is out of reach"), 503, "state directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, text := serve(t, New(known(), nil), func() error { return tc.err })("/healthz")
+			code, text := serve(t, New("node-1", known(), nil), func() error { return tc.err })("/healthz")
 			if code != tc.code || !strings.Contains(text, tc.text) {
 				t.Errorf("%d %q", code, text)
 			}
@@ -150,7 +150,7 @@ func TestAnAddressInUseNamesTheFlag(t *testing.T) {
 	}
 	defer taken.Close()
 	access := endpoint.NewAccess(endpointtest.NewUsers().Client(t))
-	err = New(known(), nil).Serve(context.Background(), taken.Addr().String(), access, func() error { return nil })
+	err = New("node-1", known(), nil).Serve(context.Background(), taken.Addr().String(), access, func() error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "--metrics-address") {
 		t.Errorf("the error is %v", err)
 	}
@@ -159,8 +159,8 @@ func TestAnAddressInUseNamesTheFlag(t *testing.T) {
 func TestAPodThatTookAnothersNameCostsNoPage(t *testing.T) {
 	from := known()
 	from.Records = append(from.Records, from.Records[0])
-	code, text := serve(t, New(from, nil), func() error { return nil })("/metrics")
-	want := `deviceshare_node_share_cores_percent{container="main",device="GPU-a",mode="hami-core",namespace="ns",pod="p"} 60`
+	code, text := serve(t, New("node-1", from, nil), func() error { return nil })("/metrics")
+	want := `deviceshare_node_share_cores_percent{container="main",device="GPU-a",mode="hami-core",namespace="ns",node="node-1",pod="p"} 60`
 	if code != http.StatusOK || !strings.Contains(text, want+"\n") {
 		t.Errorf("the answer is %d, without %s", code, want)
 	}

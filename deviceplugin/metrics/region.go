@@ -68,6 +68,10 @@ type DeviceUsage struct {
 	// Busy is the GPU time spent. It is measured only where compute is limited.
 	Busy     time.Duration
 	Measured bool
+	// Compute is the part of the device's time, 0 to 1, that its processes had in the last
+	// moments by the driver, where IsComputeKnown says that it tells.
+	Compute        float64
+	IsComputeKnown bool
 }
 
 // DecodeRegion reads a region. alive says whether the process that has a slot still

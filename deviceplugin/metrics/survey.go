@@ -26,8 +26,10 @@ type SurveyConfig struct {
 	StateDir string
 	Records  Records
 	Pods     occupancy.PodSource
-	Devices  Processes
+	Devices  Devices
 	Host     Cgroups
+	// States has the node's devices. Nil asks only about those that containers have.
+	States States
 	// Trouble is told, once for each record, that its region cannot be read. It may
 	// be nil.
 	Trouble func(r checkpoint.Record, err error)
@@ -38,10 +40,15 @@ type Records interface {
 	All() []checkpoint.Record
 }
 
-// Processes are the processes on devices. driver.Driver is one.
-type Processes interface {
-	// MemoryByProcess lists those of one device, or is driver.ErrUnsupported.
+// Devices is what the driver says of devices in use. driver.Driver is one. What it does not tell is
+// driver.ErrUnsupported.
+type Devices interface {
+	// MemoryByProcess lists the processes of one device.
 	MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
+	// BusyByProcess says for which part of the last moments each process has kept a device busy.
+	BusyByProcess(id sharing.DeviceID, within time.Duration) (map[int]float64, error)
+	// Load says how much of a device, or of a MIG device, is in use.
+	Load(id string) (driver.Load, error)
 }
 
 // Cgroups tells the control groups of a process. agent.HostProcesses is one.
@@ -74,6 +81,9 @@ type Usage struct {
 	// and their regions do not know of. A device is absent where the driver does
 	// not tell.
 	Untracked map[sharing.DeviceID]sharing.Bytes
+	// Devices and Partitions are what the driver says of each as a whole.
+	Devices    []DeviceLoad
+	Partitions []PartitionLoad
 }
 
 // ContainerUsage is one container that has devices.
@@ -92,13 +102,17 @@ func (s *Survey) Report(ctx context.Context) Usage {
 	case <-ctx.Done():
 		return Usage{}
 	}
-	results := make(chan Usage, 2)
+	results := make(chan Usage, 3)
 	go func() { // it ends when the disk and the driver answer; meanwhile nobody else asks them
 		defer func() { <-s.turn }()
 		containers := s.containers(ctx)
 		results <- Usage{Containers: containers}
 		untracked := s.untracked(ctx, containers)
-		results <- Usage{Containers: slices.Concat(containers, s.unlimited(ctx)), Untracked: untracked}
+		containers = slices.Concat(containers, s.unlimited(ctx))
+		results <- Usage{Containers: containers, Untracked: untracked}
+		measured := withOwnDevices(containers) // the others are being read already
+		s.measureCompute(ctx, measured)
+		results <- Usage{Containers: measured, Untracked: untracked, Devices: s.deviceLoads(ctx), Partitions: s.partitionLoads(ctx)}
 	}()
 	var latest Usage
 	for range cap(results) {
@@ -109,6 +123,15 @@ func (s *Survey) Report(ctx context.Context) Usage {
 		}
 	}
 	return latest
+}
+
+// withOwnDevices copies usages, so that what is noted of devices does not change the originals.
+func withOwnDevices(containers []ContainerUsage) []ContainerUsage {
+	out := slices.Clone(containers)
+	for i := range out {
+		out[i].Devices = slices.Clone(out[i].Devices)
+	}
+	return out
 }
 
 // containers reads the regions, as many as there is time for.

@@ -82,10 +82,22 @@ type processes []driver.Process
 
 func (p processes) MemoryByProcess(sharing.DeviceID) ([]driver.Process, error) { return p, nil }
 
-// hanging is a driver that does not answer.
-type hanging chan struct{}
+func (processes) BusyByProcess(sharing.DeviceID, time.Duration) (map[int]float64, error) {
+	return nil, driver.ErrUnsupported
+}
 
-func (h hanging) MemoryByProcess(sharing.DeviceID) ([]driver.Process, error) { <-h; return nil, nil }
+func (processes) Load(string) (driver.Load, error) { return driver.Load{}, driver.ErrUnsupported }
+
+// hanging is a driver that does not answer.
+type hanging struct {
+	processes
+	until chan struct{}
+}
+
+func (h hanging) MemoryByProcess(sharing.DeviceID) ([]driver.Process, error) {
+	<-h.until
+	return nil, nil
+}
 
 // groups are the control groups of processes.
 type groups map[int]string
@@ -128,7 +140,7 @@ func TestADriverThatHangsCostsOnlyWhatItWouldHaveTold(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	s := NewSurvey(SurveyConfig{
-		StateDir: t.TempDir(), Records: recorded{record(uid)}, Pods: noPods{}, Devices: hanging(hang), Host: groups{},
+		StateDir: t.TempDir(), Records: recorded{record(uid)}, Pods: noPods{}, Devices: hanging{until: hang}, Host: groups{},
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()

@@ -5,6 +5,7 @@ package metrics
 import (
 	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,6 +36,12 @@ func (p perDevice) MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error
 	}
 	return list, nil
 }
+
+func (perDevice) BusyByProcess(sharing.DeviceID, time.Duration) (map[int]float64, error) {
+	return nil, driver.ErrUnsupported
+}
+
+func (perDevice) Load(string) (driver.Load, error) { return driver.Load{}, driver.ErrUnsupported }
 
 // in returns a record of a container in one mode.
 func in(mode sharing.Mode, owner sharing.Owner, container string, devices ...checkpoint.DeviceAndShare) checkpoint.Record {

@@ -34,7 +34,7 @@ func testEndpoints(t *testing.T, w *world) {
 	pages := []struct{ component, path, shows string }{
 		{sandbox.Scheduler, "/deviceshare/ledger", string(running.UID)},
 		{sandbox.Scheduler, "/metrics", "deviceshare_device_memory_allocated_bytes"},
-		{sandbox.DevicePlugin, "/metrics", fmt.Sprintf(`namespace="%s",pod="%s"`, u.Namespace(), tenant.Name)},
+		{sandbox.DevicePlugin, "/metrics", fmt.Sprintf(`namespace="%s",node="%s",pod="%s"`, u.Namespace(), sandbox.NodeName, tenant.Name)},
 		{sandbox.Webhook, "/metrics", "deviceshare_admission_reviews_total"},
 	}
 	for _, page := range pages {

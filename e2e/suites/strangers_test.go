@@ -61,7 +61,8 @@ func testStrangers(t *testing.T, w *world) {
 	}
 	w.shows(ctx, t, func(page string) error {
 		for _, pod := range []string{"privileged", "names-all", ""} {
-			if namespace := map[bool]string{true: u.Namespace()}[pod != ""]; !strings.Contains(page, fmt.Sprintf(`namespace="%s",pod="%s"} `, namespace, pod)) {
+			namespace := map[bool]string{true: u.Namespace()}[pod != ""]
+			if !strings.Contains(page, fmt.Sprintf(`namespace="%s",node="%s",pod="%s"} `, namespace, sandbox.NodeName, pod)) {
 				return fmt.Errorf("no stranger %q", pod)
 			}
 		}
@@ -157,7 +158,7 @@ func testFalseAlarms(t *testing.T, w *world) {
 func used(page string, u *user.User, name string, mib float64) error {
 	const context = 1024
 	for line := range strings.Lines(page) {
-		if !strings.HasPrefix(line, "deviceshare_container_memory_used_bytes{") || !strings.Contains(line, fmt.Sprintf(`namespace="%s",pod="%s"`, u.Namespace(), name)) {
+		if !strings.HasPrefix(line, "deviceshare_container_memory_used_bytes{") || !strings.Contains(line, fmt.Sprintf(`namespace="%s",node="%s",pod="%s"`, u.Namespace(), sandbox.NodeName, name)) {
 			continue
 		}
 		var bytes float64
