@@ -10,8 +10,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// viewRole is what `kubectl deviceshare` needs, a ClusterRole and a Role.
-const viewRole = "deviceshare-view"
+// viewRole is what `kubectl deviceshare` needs, a ClusterRole and a Role; topRole is what `top` needs
+// beside it, a Role and an account of the same name.
+const viewRole, topRole = "deviceshare-view", "deviceshare-top"
 
 func rightsOf(rules []rbacv1.PolicyRule) []string {
 	var out []string
@@ -61,6 +62,37 @@ func TestTheViewsRoleGivesWhatTheViewsReadAndNothingElse(t *testing.T) {
 			if b.RoleRef.Name == viewRole {
 				t.Errorf("%v: %s gives it to somebody", v, b.Name)
 			}
+		}
+	}
+}
+
+// The Role of `top` gives a way to the pods and a token that reads metrics. A token of another
+// account would give what that account may do.
+func TestTheRoleOfTopGivesNoTokenButThatOfTheReaderOfMetrics(t *testing.T) {
+	objects := decode(t, render(t, values{}))
+	var rights []string
+	for _, r := range all[*rbacv1.Role](objects) {
+		if r.Name == topRole {
+			rights = rightsOf(r.Rules)
+		}
+	}
+	if want := []string{"create serviceaccounts/token " + topRole, "get,create pods/portforward"}; !slices.Equal(rights, want) {
+		t.Errorf("rights %q, want %q", rights, want)
+	}
+	var roles []string
+	for _, b := range all[*rbacv1.ClusterRoleBinding](objects) {
+		for _, s := range b.Subjects {
+			if s.Kind == rbacv1.ServiceAccountKind && s.Name == topRole {
+				roles = append(roles, b.RoleRef.Name)
+			}
+		}
+	}
+	if want := []string{"deviceshare-metrics-reader"}; !slices.Equal(roles, want) {
+		t.Errorf("the account has the roles %q, want %q", roles, want)
+	}
+	for _, b := range all[*rbacv1.RoleBinding](objects) {
+		if b.RoleRef.Name == topRole || slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return s.Name == topRole }) {
+			t.Errorf("%s gives it to somebody, or the account something", b.Name)
 		}
 	}
 }

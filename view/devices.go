@@ -4,9 +4,11 @@ package view
 
 import (
 	"slices"
+	"strings"
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
+	"deviceshare/view/usage"
 )
 
 // NodeDevices are the devices of one node.
@@ -49,6 +51,12 @@ type Sharer struct {
 	Profile string `json:"profile,omitempty"`
 	Start   int    `json:"start,omitempty"`
 	Size    int    `json:"size,omitempty"`
+}
+
+// holder is who the device plugin's metrics call the sharer of a device.
+func (s *Sharer) holder(device string) usage.Holder {
+	namespace, pod, _ := strings.Cut(s.Pod, "/")
+	return usage.Holder{Namespace: namespace, Pod: pod, Container: s.Container, Device: device}
 }
 
 // Devices lists the devices of one node, or of all with "".

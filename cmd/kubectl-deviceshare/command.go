@@ -27,7 +27,7 @@ func command(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	o.addFlags(root.PersistentFlags())
-	root.AddCommand(o.status(), o.devices(), o.pods(), o.queues(), o.why(), o.capture())
+	root.AddCommand(o.status(), o.devices(), o.pods(), o.queues(), o.why(), o.top(), o.capture())
 	return root
 }
 

@@ -34,7 +34,9 @@ type options struct {
 	flags           *genericclioptions.ConfigFlags
 	from, output    string
 	configNamespace string
-	watch           bool
+	// installNamespace is where the product is installed.
+	installNamespace string
+	watch            bool
 }
 
 // answer is what a command says: a value for programs and a text for people.
@@ -49,6 +51,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show again whenever the answer is another one, until interrupted")
 	f.StringVar(&o.configNamespace, "config-namespace", "kube-system", "namespace of the ConfigMap volcano-vgpu-device-config, which is looked for in volcano-system next")
+	f.StringVar(&o.installNamespace, "install-namespace", "deviceshare-system", "namespace in which the product is installed, for top and doctor")
 }
 
 // show reads the cluster, asks it, and writes the answer; with --watch again and again.

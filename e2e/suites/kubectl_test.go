@@ -26,7 +26,7 @@ const onlyInPod = "nobody-else-reads-this"
 // testKubectl asks `kubectl deviceshare` about a pod that has a share and one that waits. A capture
 // answers as the cluster does, and the role of the chart is enough to ask.
 func testKubectl(t *testing.T, w *world) {
-	ctx, u := w.user(t, "kubectl", time.Minute)
+	ctx, u := w.user(t, "kubectl", 2*time.Minute)
 	oneHasOneWaits(ctx, t, u)
 	for _, q := range []struct {
 		line  string
@@ -47,6 +47,7 @@ func testKubectl(t *testing.T, w *world) {
 	}
 	t.Logf("kubectl deviceshare why large:\n%s", w.deviceshare(ctx, t, "why", "large", "-n", "kubectl"))
 	w.viewRoleIsEnough(ctx, t)
+	w.topKubectl(ctx, t, u)
 }
 
 // oneHasOneWaits starts a pod with a share, and one that asks for more memory than a device has.
@@ -141,11 +142,12 @@ func (w *world) viewRoleIsEnough(ctx context.Context, t *testing.T) {
 	for { // the API server reads new bindings a moment later; without the second, a problem is shown
 		theirs, err := w.cluster.Deviceshare(ctx, "status", "--as", viewer)
 		if err == nil && theirs == w.deviceshare(ctx, t, "status") {
-			return
+			break
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("with role %s: %v\n%s", role, err, theirs)
 		}
 		sleep(ctx, 200*time.Millisecond)
 	}
+	w.topRoleIsEnough(ctx, t, viewer)
 }
