@@ -285,7 +285,7 @@ func TestEveryEventIsExplainedAndEveryMetricExists(t *testing.T) {
 				continue
 			}
 			metrics++
-			known := slices.ContainsFunc([]string{"", "deviceshare_", "deviceshare_node_", "deviceshare_container_"}, func(prefix string) bool {
+			known := slices.ContainsFunc([]string{"", "deviceshare_", "deviceshare_node_", "deviceshare_container_", "deviceshare_node_device_", "deviceshare_node_partition_"}, func(prefix string) bool {
 				short, begins := strings.CutPrefix(name, prefix)
 				return begins && texts[short]
 			})

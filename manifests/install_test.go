@@ -21,6 +21,7 @@ import (
 	schedulingvolcano "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"deviceshare/config"
+	"deviceshare/view/forward"
 )
 
 // decode reads every object of a text as its API type. An unknown or doubled
@@ -171,9 +172,10 @@ func TestEveryWorkloadHasItsAccountAndEveryAccountItsRole(t *testing.T) {
 		}
 		delete(accounts, spec.ServiceAccountName)
 	}
-	for _, role := range []string{"ClusterRole " + readerRole, "ClusterRole " + viewRole, "Role " + viewRole} {
+	for _, role := range []string{"ClusterRole " + readerRole, "ClusterRole " + viewRole, "Role " + viewRole, "Role " + forward.Role} {
 		delete(roles, role) // for administrators to bind
 	}
+	delete(accounts, forward.Account) // whose token people ask for
 	if len(accounts) > 0 || len(roles) > 0 {
 		t.Errorf("accounts %v and roles %v are used by nobody", accounts, roles)
 	}

@@ -10,8 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// viewRole is what `kubectl deviceshare` needs, a ClusterRole and a Role; topRole is what `top` needs
-// beside it, a Role and an account of the same name.
+// viewRole is what `kubectl deviceshare` needs, a ClusterRole and a Role; topRole is what `top`
+// needs beside it, a Role and an account of the same name.
 const viewRole, topRole = "deviceshare-view", "deviceshare-top"
 
 func rightsOf(rules []rbacv1.PolicyRule) []string {

@@ -15,16 +15,19 @@ import (
 	"deviceshare/view/capture"
 )
 
-const page = "../../docs/kubectl.md"
+const (
+	page         = "../../docs/kubectl.md"
+	capturesPage = "../../docs/captures.md"
+)
 
 // shown is a block of the page with commands and what they print of one of the tests' clusters.
 var shown = regexp.MustCompile("(?ms)^<!-- of (\\w+) -->\n```\n(.*?)^```\n")
 
 const prompt = "$ kubectl deviceshare "
 
-func readPage(t *testing.T) string {
+func readPage(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +54,7 @@ func printed(t *testing.T, path, block string) string {
 
 func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	clusters := map[string]string{"small": file(t, small()), "mixed": file(t, mixed())}
-	text := readPage(t)
+	text := readPage(t, page)
 	blocks := 0
 	now := shown.ReplaceAllStringFunc(text, func(found string) string {
 		blocks++
@@ -80,7 +83,7 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 }
 
 func TestThePageNamesEveryCommandAndFlag(t *testing.T) {
-	text := readPage(t)
+	text := readPage(t, page)
 	kubectl := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
 	genericclioptions.NewConfigFlags(true).AddFlags(kubectl)
 	root := command(genericiooptions.IOStreams{})
@@ -109,7 +112,7 @@ func TestThePageShowsHowACaptureBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, _, _ := strings.Cut(out, "\n")
-	if !strings.Contains(readPage(t), "\n"+first+"\n") || capture.Version != 1 {
+	if !strings.Contains(readPage(t, capturesPage), "\n"+first+"\n") || capture.Version != 1 {
 		t.Errorf("it does not show the line %s", first)
 	}
 }

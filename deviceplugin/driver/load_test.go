@@ -51,7 +51,8 @@ func playLoad(gpus *driver.NVML, devices []driver.Device) error {
 	return nil
 }
 
-// playPartitionLoad asks about a partition beside its device, of which the driver does not tell who computes.
+// playPartitionLoad asks about a partition beside its device, of which the driver does not tell
+// who computes.
 func playPartitionLoad(gpus *driver.NVML) error {
 	if err := gpus.SetMIGMode(gpuHopper, true); err != nil {
 		return err

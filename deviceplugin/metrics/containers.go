@@ -126,8 +126,8 @@ func labelsOf(d *sharing.Device) []string {
 	return []string{string(d.ID), strconv.Itoa(d.Index), d.Model, string(d.Mode)}
 }
 
-// perPlace has each partition once: a pod that took the name of one whose partition is not taken back
-// yet has the same labels.
+// perPlace has each partition once: a pod that took the name of one whose partition is not
+// taken back yet has the same labels.
 func perPlace(partitions []PartitionLoad) map[[6]string]*PartitionLoad {
 	all := map[[6]string]*PartitionLoad{}
 	for i := range partitions {

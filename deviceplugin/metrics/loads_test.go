@@ -18,7 +18,8 @@ import (
 	"deviceshare/sharing"
 )
 
-// busyDevices is a driver that knows of each device, or partition, how much of it is in use and who keeps it busy.
+// busyDevices is a driver that knows of each device, or partition, how much of it is in use and
+// who keeps it busy.
 type busyDevices struct {
 	perDevice
 	loads map[string]driver.Load

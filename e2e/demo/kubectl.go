@@ -23,6 +23,7 @@ func (s *story) kubectl(ctx context.Context) error {
 		{"status", "demo/boundless waits because its devices fit on none of"},
 		{"devices", "demo/choosy:main"},
 		{"why boundless -n demo", "demo/boundless waits because its devices fit on none of"},
+		{"top", "demo/choosy:main"},
 	} {
 		answer, err := s.cluster.Deviceshare(ctx, strings.Fields(q.line)...)
 		if err != nil {
