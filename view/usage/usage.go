@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// The metrics that are read; docs/wire.md and docs/operate.md say what they mean.
+// The metrics that are read; docs/metrics.md and docs/operate.md say what they mean.
 const (
 	memoryUsed  = "deviceshare_container_memory_used_bytes"
 	memoryLimit = "deviceshare_container_memory_limit_bytes"

@@ -53,13 +53,13 @@ func TestAPageThatIsNoneIsAnError(t *testing.T) {
 
 // The device plugin cannot be imported here: the page on its metrics stands between the two.
 func TestTheMetricsAreThoseThatAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/wire.md")
+	text, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range usage.Metrics() {
 		if !strings.Contains(string(text), "`"+name+"`") && !strings.Contains(string(text), "`"+name+"{") {
-			t.Errorf("docs/wire.md does not list %s", name)
+			t.Errorf("docs/metrics.md does not list %s", name)
 		}
 	}
 }
