@@ -47,6 +47,27 @@ type Forecaster interface {
 	Worth(d *Device) int64
 }
 
+// Learner is an optional power of a Forecaster: its forecasts follow what was asked for.
+type Learner interface {
+	Forecaster
+	// Learn returns the backend with forecasts for these demands, one of each kind of device.
+	// It is pure: the same demands give the same forecasts. It may take milliseconds.
+	Learn(demands []Demand) Backend
+}
+
+// Demand is what pods asked of devices that are alike.
+type Demand struct {
+	// Device is one of them, which must not be changed later.
+	Device *Device
+	Asked  []Asked
+}
+
+// Asked is how many pods made a request.
+type Asked struct {
+	Request Request
+	Count   int
+}
+
 // Tally is what a Partitioner notes about the partitions on one device. Nobody else
 // reads its words. Its size is fixed, so that a view is copied and compared without
 // allocating; the zero value is the tally of an empty device.

@@ -117,7 +117,7 @@ func (p *Plugin) fitsWithout(task *api.TaskInfo, a *ask, n *nodes.Node, info *ap
 	for _, t := range leave {
 		ledger.Release(sharing.Owner(t.Pod.UID))
 	}
-	_, refused, short := decide(ledger, n, &a.request, p.store.backends, p.policy(a), p.allowance(task, a, leave...))
+	_, refused, short := decide(ledger, n, &a.request, p.backends(a), p.policy(a), p.allowance(task, a, leave...))
 	return !refused.Refused() && short == nil
 }
 
@@ -197,7 +197,7 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 			gone = append(gone, t)
 		}
 	}
-	_, refused, short := decide(ledger, n, &a.request, p.store.backends, p.policy(a), p.allowance(task, a, gone...))
+	_, refused, short := decide(ledger, n, &a.request, p.backends(a), p.policy(a), p.allowance(task, a, gone...))
 	switch {
 	case short != nil:
 		return refusal(task, tried, true, overQuota(short))

@@ -28,6 +28,8 @@ const reweigh = 200
 type learner struct {
 	arrivals worth.Arrivals
 	model    *worth.Model
+	// backends forecast what later pods lose by what was learned; nil if nothing was.
+	backends sharing.Backends
 	placed   int // since the weights were renewed
 	begun    bool
 }
@@ -55,7 +57,10 @@ func (p *Plugin) learn(t *api.TaskInfo, a *ask) {
 
 // readMix learns from the pods that arrived.
 func (p *Plugin) readMix() {
-	p.store.learner.model = worth.NewModel(p.store.learner.arrivals.Mix(), p.classes())
+	l, mix := &p.store.learner, p.store.learner.arrivals.Mix()
+	numbers, samples := p.classes()
+	l.model = worth.NewModel(mix, numbers)
+	l.backends = worth.Forecasting(p.store.backends, mix, samples)
 	p.reweigh()
 }
 
@@ -72,17 +77,35 @@ func (p *Plugin) reweigh() bool {
 func (p *Plugin) useLearned() {
 	p.learned = policy.WithModes(policy.Fragmentation(p.store.learner.model), p.args.ModeWeights)
 	p.learnedBare = policy.Fragmentation(p.store.learner.model)
+	if p.forecasting = p.store.learner.backends; p.forecasting == nil {
+		p.forecasting = p.store.backends
+	}
 }
 
-// classes counts the devices of the cluster by their classes.
-func (p *Plugin) classes() map[worth.Class]int {
-	classes := map[worth.Class]int{}
-	for _, n := range p.nodes {
-		for i := 0; n.Inventory != nil && i < len(n.Inventory.Devices); i++ {
-			classes[worth.ClassOf(&n.Inventory.Devices[i])]++
+// backends returns those that place a pod: they forecast by what was learned if the pod's policy
+// weighs that.
+func (p *Plugin) backends(a *ask) sharing.Backends {
+	if _, learns := p.policy(a).(policy.Valuer); learns {
+		return p.forecasting
+	}
+	return p.store.backends
+}
+
+// classes counts the devices of the cluster by their classes, and returns one of each: the first
+// in the order of nodes, since what is learned must not depend on the order of a map.
+func (p *Plugin) classes() (numbers map[worth.Class]int, samples map[worth.Class]*sharing.Device) {
+	numbers, samples = map[worth.Class]int{}, map[worth.Class]*sharing.Device{}
+	for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
+		inventory := p.nodes[name].Inventory
+		for i := 0; inventory != nil && i < len(inventory.Devices); i++ {
+			d := &inventory.Devices[i]
+			class := worth.ClassOf(d)
+			if numbers[class]++; samples[class] == nil {
+				samples[class] = d
+			}
 		}
 	}
-	return classes
+	return numbers, samples
 }
 
 // hosts yields the nodes with devices as they are in the session, always in the same order: sums
@@ -139,13 +162,13 @@ func (p *Plugin) points(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeIn
 		if _, ok := p.args.Policy.(policy.Valuer); !ok {
 			return 0, false
 		}
-		return place.Points(h, nil, needsOf(t), p.store.backends, p.learnedBare)
+		return place.Points(h, nil, needsOf(t), p.forecasting, p.learnedBare)
 	}
 	chosen := p.policy(a)
 	if _, ok := chosen.(policy.Valuer); !ok {
 		return 0, false
 	}
-	if points, fits := place.Points(h, &a.request, needsOf(t), p.store.backends, chosen); fits {
+	if points, fits := place.Points(h, &a.request, needsOf(t), p.backends(a), chosen); fits {
 		return points, true
 	}
 	return -2 * policy.MaxPoints, true

@@ -64,7 +64,7 @@ func (p *Plugin) modeOn(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeIn
 	if n.Only != "" {
 		return n.Only, len(a.request.Modes) == 0 || slices.Contains(a.request.Modes, n.Only)
 	}
-	placement, refused := place.Place(p.ledger(n, t, info).Views(), &a.request, p.store.backends, p.policy(a))
+	placement, refused := place.Place(p.ledger(n, t, info).Views(), &a.request, p.backends(a), p.policy(a))
 	if refused.Refused() {
 		return "", false
 	}
@@ -130,7 +130,7 @@ func (p *Plugin) whyNot(a *ask, m sharing.Mode) string {
 		if len(views) == 0 {
 			continue
 		}
-		if _, refused := place.Place(views, &request, p.store.backends, p.policy(a)); refused.Refused() {
+		if _, refused := place.Place(views, &request, p.backends(a), p.policy(a)); refused.Refused() {
 			add(&sum, &refused)
 		} else {
 			fit++

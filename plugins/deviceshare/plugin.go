@@ -40,6 +40,8 @@ type Plugin struct {
 	overlay *overlay
 	// learned is the policy fragmentation as it is now, learnedBare without the weights of modes.
 	learned, learnedBare policy.Policy
+	// forecasting are the backends of that policy, see learner.
+	forecasting sharing.Backends
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
 	// shapes are those of asks, see ask.repeated.
@@ -231,12 +233,12 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 	request.Mates = mates(e.Task, p.infos[n.Name])
 	switch allocated(e.Task) {
 	case reserved:
-		e.Err = p.overlay.reserve(n, &request, p.store.backends, p.policy(a), p.allowance(e.Task, a))
+		e.Err = p.overlay.reserve(n, &request, p.backends(a), p.policy(a), p.allowance(e.Task, a))
 	case promised:
 		// Volcano keeps a task it has pipelined even if a handler objects, so
 		// there is no error to give. It holds no devices then, and takes part in
 		// the next session.
-		why := p.overlay.promise(n, p.infos[n.Name], &request, p.store.backends, p.policy(a), p.allowance(e.Task, a))
+		why := p.overlay.promise(n, p.infos[n.Name], &request, p.backends(a), p.policy(a), p.allowance(e.Task, a))
 		if why != "" {
 			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
 				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "why", why)

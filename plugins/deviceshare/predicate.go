@@ -71,7 +71,7 @@ func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInf
 	if refused := n.Remembered(ledger, a.shape); refused != nil {
 		return *refused, nil
 	}
-	_, refused, short := decide(ledger, n, &a.request, p.store.backends, p.policy(a), w)
+	_, refused, short := decide(ledger, n, &a.request, p.backends(a), p.policy(a), w)
 	if a.repeated && refused.Refused() {
 		n.Remember(ledger, a.shape, refused)
 	}
@@ -128,7 +128,7 @@ func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	case a == nil:
 		return points*p.args.Weight + p.store.rank[info.Name]*tieBreak, nil
 	case !valued && p.args.Weight > 0:
-		points = float64(place.Score(p.overlay.now(n).Views(), &a.request, p.store.backends, p.policy(a)))
+		points = float64(place.Score(p.overlay.now(n).Views(), &a.request, p.backends(a), p.policy(a)))
 	}
 	return points*p.args.Weight + p.preference(a, n, t, info) + p.store.rank[info.Name]*tieBreak, nil
 }

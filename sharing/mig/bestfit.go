@@ -25,14 +25,16 @@ type place struct {
 // bestFit meets a request in the n-th best place: of the partitions with the fewest
 // memory slices that are enough, the one by which later requests lose least. It returns
 // the loss in thousandths of a memory slice.
-func (w *wanted) bestFit(v *sharing.View, n int, s *sharing.Share) (loss int64, ok bool) {
+//
+// They lose what was learned, or what worth.go assumes if that is nil.
+func (w *wanted) bestFit(v *sharing.View, learned *losses, n int, s *sharing.Share) (loss int64, ok bool) {
 	var best [1]place
 	list := best[:0]
 	if n > 0 {
 		var more [maxPlaces]place
 		list = more[:0:min(n+1, len(more))]
 	}
-	var r room
+	r := room{learned: learned}
 	p := v.Device.MIG
 	if len(p.Geometries) == 0 {
 		list = w.freePlaces(v, &r, list)
@@ -54,7 +56,7 @@ func (w *wanted) bestFit(v *sharing.View, n int, s *sharing.Share) (loss int64, 
 	w.give(v.Device, f, at.memory, part, s)
 	// Slices that nobody asked for are lost if another device has room of the right size.
 	waste := 0
-	if f.Size > w.least(p) {
+	if least, _ := w.least(p); f.Size > least {
 		waste = 1000 * p.Slices
 	}
 	return max(at.loss-r.now, 0) + int64(waste), true

@@ -17,9 +17,10 @@ package mig
 
 import "deviceshare/sharing"
 
-type backend struct{}
+// backend holds no state: what was learned is a part of the value, like an argument.
+type backend struct{ learned *[]forecast }
 
-// New returns the backend. It holds no state.
+// New returns the backend, with the losses that worth.go assumes.
 func New() sharing.Backend { return backend{} }
 
 // Mode implements sharing.Backend.
@@ -35,7 +36,7 @@ func (backend) Mode() sharing.Mode { return sharing.MIG }
 // memory is the largest partition the hardware offers, and nothing less.
 func (b backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	var s sharing.Share
-	loss, ok := option(v, req, 0, &s)
+	loss, ok := b.option(v, req, 0, &s)
 	if !ok {
 		return sharing.Cost{}, sharing.NoPartitionFits
 	}
@@ -46,14 +47,14 @@ func (b backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, shari
 
 // Share implements sharing.Backend.
 func (b backend) Share(v *sharing.View, req *sharing.Request) (s sharing.Share) {
-	_, _ = option(v, req, 0, &s) // Fit has said that it fits
+	_, _ = b.option(v, req, 0, &s) // Fit has said that it fits
 	return s
 }
 
 // Option implements sharing.Chooser: the same request can be met from different
 // geometries, or at different starts.
 func (b backend) Option(v *sharing.View, req *sharing.Request, n int) (s sharing.Share, c sharing.Cost, ok bool) {
-	loss, ok := option(v, req, n, &s)
+	loss, ok := b.option(v, req, n, &s)
 	c = s.Cost()
 	c.Loss = loss
 	return s, c, ok
@@ -61,7 +62,7 @@ func (b backend) Option(v *sharing.View, req *sharing.Request, n int) (s sharing
 
 // option finds the n-th way to meet a request, and what later requests lose by it. With
 // first match, the loss is the memory slices that were not asked for.
-func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (loss int64, ok bool) {
+func (b backend) option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (loss int64, ok bool) {
 	p := v.Device.MIG
 	if _, known := cutsOf(v); p == nil || !known {
 		return 0, false
@@ -69,7 +70,7 @@ func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (los
 	w := want(v.Device, req)
 	switch {
 	case p.Policy == sharing.BestFit:
-		return w.bestFit(v, n, s)
+		return w.bestFit(v, b.lossesOf(v.Device), n, s)
 	case len(p.Geometries) == 0:
 		ok = w.free(v, n, s)
 	default:
@@ -78,18 +79,19 @@ func option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (los
 	if !ok {
 		return 0, false
 	}
-	return 1000 * int64(s.Partition.Size-w.least(p)), true
+	least, _ := w.least(p)
+	return 1000 * int64(s.Partition.Size-least), true
 }
 
-// least returns the fewest memory slices that are enough.
-func (w *wanted) least(p *sharing.Partitioning) int {
-	size := p.Slices
+// least returns the fewest memory slices that are enough; false, and all of them, if no profile is.
+func (w *wanted) least(p *sharing.Partitioning) (size int, ok bool) {
+	size = p.Slices
 	for f := range p.Profiles {
-		if q := &p.Profiles[f]; q.Size < size && w.isMetBy(q, q.Memory) {
-			size = q.Size
+		if q := &p.Profiles[f]; q.Size <= size && w.isMetBy(q, q.Memory) {
+			size, ok = q.Size, true
 		}
 	}
-	return size
+	return size, ok
 }
 
 // firstMatch meets a request from the n-th geometry of the list that can.

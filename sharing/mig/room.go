@@ -13,6 +13,8 @@ import (
 type room struct {
 	view *sharing.View
 	now  int64
+	// learned is the table of this device, nil for that of all.
+	learned *losses
 	// shape is the device as it is, if it is weighed by the tables.
 	shape shape
 	table bool
@@ -37,7 +39,7 @@ func (r *room) of(v *sharing.View) {
 	p := v.Device.MIG
 	if len(p.Geometries) == 0 {
 		r.shape = shapeOf(v)
-		if r.now, r.table = r.shape.loss(p.Slices); r.table {
+		if r.now, r.table = r.shape.loss(p.Slices, r.learned); r.table {
 			return
 		}
 		r.anywhere(p)
@@ -99,7 +101,7 @@ func (r *room) with(v *sharing.View, start, size int) int64 {
 		return r.without(sharing.Partition{Start: start, Size: size}.Slices())
 	}
 	s := r.shape.with(start, size)
-	loss, _ := s.loss(r.view.Device.MIG.Slices)
+	loss, _ := s.loss(r.view.Device.MIG.Slices, r.learned)
 	return loss
 }
 

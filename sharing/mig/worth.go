@@ -66,10 +66,12 @@ func (s shape) with(start, size int) shape {
 }
 
 // loss of a shape is what it is worth less than an empty device, in thousandths
-// of a memory slice; false for devices of another number of slices than any
-// there is.
-func (s *shape) loss(slices int) (int64, bool) {
+// of a memory slice, by what was learned if it is not nil; false for devices of another
+// number of slices than any there is.
+func (s *shape) loss(slices int, learned *losses) (int64, bool) {
 	switch {
+	case learned != nil:
+		return learned.of(s), true
 	case slices == 4:
 		return int64(loss4[s.half(0)]), true
 	case slices == 8 && s[0] == 8:

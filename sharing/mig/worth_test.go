@@ -132,7 +132,7 @@ func TestTheWorthOfAStateIsWhatTheModelSays(t *testing.T) {
 		for i, v := range m.values(t) {
 			s := m.states[i]
 			want := int(math.Round(-1000 * v))
-			if got, ok := s.loss(slices); !ok || int(got) != want {
+			if got, ok := s.loss(slices, nil); !ok || int(got) != want {
 				t.Errorf("%d slices, %v: the table says %d, the model %d", slices, s, got, want)
 			}
 			if s[0] == 8 {

@@ -79,11 +79,29 @@ const MaxPoints = 1e5
 // Points scores placing a pod that takes and needs this much on a node, by what has been learned;
 // higher is preferred. One point is a tenth of a device, lost by later pods; 0 is that they lose
 // nothing. A share of one device adds up to half a point for the part of the device that is in
-// use. It allocates nothing.
+// use. Partitions whose loss is forecast are compared exactly, as in Device. It allocates nothing.
 func Points(m *worth.Model, h worth.Host, taken []worth.Taken, needs worth.Amounts) float64 {
-	points := -min(max(rounded(m.NodeLoss(h, taken, needs)), -MaxPoints), MaxPoints)
+	lost := m.NodeLoss(h, taken, needs)
+	if forecast(h, taken) {
+		return -min(max(math.Round(lost*steps*exactly)/exactly, -MaxPoints), MaxPoints)
+	}
+	points := -min(max(rounded(lost), -MaxPoints), MaxPoints)
 	if len(taken) == 1 {
 		points += float64(inUse(&h.Views[taken[0].Device])) / step
 	}
 	return points
+}
+
+// exactly is how many losses of a tenth of a device are told apart where they are forecast: more
+// than a forecast tells apart, and so few that sums which differ by their order are equal.
+const exactly = 10_000
+
+// forecast reports whether something is taken, and all of it has a forecast.
+func forecast(h worth.Host, taken []worth.Taken) bool {
+	for i := range taken {
+		if h.Views[taken[i].Device].Worth() == 0 {
+			return false
+		}
+	}
+	return len(taken) > 0
 }
