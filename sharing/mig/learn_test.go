@@ -132,3 +132,13 @@ func TestABackendThatHasLearnedKeepsThePromises(t *testing.T) {
 	d := bestFitFree()
 	sharingtest.Backend(t, learned(&d, asked(900, 0, 0, 100)))
 }
+
+// BenchmarkLearn works out what later requests lose on a device of 8 slices.
+func BenchmarkLearn(b *testing.B) {
+	d := bestFitFree()
+	demands := []sharing.Demand{{Device: &d, Asked: asked(500, 250, 150, 100)}}
+	learner := mig.New().(sharing.Learner)
+	for b.Loop() {
+		_ = learner.Learn(demands)
+	}
+}
