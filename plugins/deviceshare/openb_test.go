@@ -64,8 +64,12 @@ const perCycle = 500
 // newCycles makes a cluster whose nodes are named in the order given, which breaks ties.
 func newCycles(t *testing.T, nodes []trace.Node) *cycles {
 	t.Helper()
-	silence(t)
-	IgnoreSums(wire.ResourcePercentage)
+	return newCyclesOver(t, traceNodes(t, nodes)...)
+}
+
+// traceNodes are the nodes of a trace, named in the order given.
+func traceNodes(t *testing.T, nodes []trace.Node) []runtime.Object {
+	t.Helper()
 	objects := make([]runtime.Object, 0, len(nodes))
 	for i, n := range nodes {
 		inv := devices(fmt.Sprintf("n%05d", i), n.Devices, 16384)
@@ -78,6 +82,14 @@ func newCycles(t *testing.T, nodes []trace.Node) *cycles {
 		node.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("1000")
 		objects = append(objects, node)
 	}
+	return objects
+}
+
+// newCyclesOver makes a cluster of these objects, with the scheduler as it is installed.
+func newCyclesOver(t *testing.T, objects ...runtime.Object) *cycles {
+	t.Helper()
+	silence(t)
+	IgnoreSums(wire.ResourcePercentage)
 	c := &cycles{world: newWorld(t, objects...), applied: map[string]bool{}}
 	c.answerWith(func(string) (bool, error) { return false, nil })
 	c.cache.Recorder = &record.FakeRecorder{} // the world's fills up and then waits for a reader
