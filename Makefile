@@ -25,7 +25,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb mutate chaos sabotage kills hostile fleet versions lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile fleet versions lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,15 @@ openb: ## place the workloads of a trace with each policy, the domain alone and 
 	@ls $(DATA)/*pod_list_*.csv >/dev/null 2>&1 || { echo "no *pod_list_*.csv in $(DATA): fetch the folder data/csv of github.com/hkust-adsl/kubernetes-scheduler-simulator and say where it is: make openb DATA=DIR"; exit 2; }
 	DEVICESHARE_OPENB=$(abspath $(DATA)) DEVICESHARE_OPENB_SEEDS=$(SEEDS) $(GOTEST) -count=1 -timeout 3h -v -run TestOpenb ./sharing/worth/openb
 	DEVICESHARE_OPENB=$(abspath $(DATA)) DEVICESHARE_OPENB_CYCLES=$(CYCLES) DEVICESHARE_OPENB_PART=$(PART) $(GOTEST) -count=1 -timeout 6h -v -run TestOpenb ./plugins/deviceshare
+
+# Sizes of cluster, and flags of e2e/cmd/scale; see docs/scale.md.
+NODES      ?= 200,1000,5000
+SCALEFLAGS ?=
+
+scale: ## place pods with and without devices in turns on clusters of simulated nodes, then with the scheduler alone; NODES=200,1000 SCALEFLAGS='--turns 5'
+	@$(GO) run $(LAZY) ./e2e/cmd/scale --nodes $(NODES) $(SCALEFLAGS)
+	DEVICESHARE_SCALE=$(NODES) $(GOTEST) -count=1 -timeout 3h -v -run 'TestScale$$' ./plugins/deviceshare
+	DEVICESHARE_SCALE_MEMORY=5000 $(GOTEST) -count=1 -timeout 3h -v -run 'TestScaleMemory$$' ./plugins/deviceshare
 
 # What decides. docs/mutants.md says what comes of it.
 MUTATED ?= sharing sharing/place sharing/policy sharing/worth sharing/request sharing/wire sharing/mig sharing/mps sharing/hamicore sharing/timeslicing \
