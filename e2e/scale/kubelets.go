@@ -19,9 +19,9 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// kubelets stand for all nodes: they report bound pods running, with one small write for each, and
-// note when pods were bound. Package fakenode does more for each pod and keeps leases: that would be
-// much of what is measured.
+// kubelets stand for all nodes: they report bound pods running, with one small write for each,
+// and note when pods were bound. Package fakenode does more for each pod and keeps leases: that
+// would be much of what is measured.
 type kubelets struct {
 	client kubernetes.Interface
 	bound  chan podName

@@ -151,8 +151,9 @@ func (c *cluster) measure(ctx context.Context, o Options, w Workload, nodes int)
 			if err != nil {
 				return Row{}, err
 			}
-			o.Progress(fmt.Sprintf("  %d nodes, %d %s, %s, turn %d of %d: %.1f pods/s, scheduler %.1f s of CPU", nodes, w.Pods, w.Name, k, i+1, o.Turns,
-				float64(w.Pods)/t.took.Seconds(), t.scheduler.Seconds()))
+			o.Progress(fmt.Sprintf("  %d nodes, %d %s, %s, turn %d of %d: %.1f pods/s; %.1f s, of which %.1f to create; CPU: scheduler %.1f s, load %.1f s, rest %.1f s",
+				nodes, w.Pods, w.Name, k, i+1, o.Turns, float64(w.Pods)/t.took.Seconds(), t.took.Seconds(), t.created.Seconds(),
+				t.scheduler.Seconds(), t.load.Seconds(), t.rest.Seconds()))
 			turns[k], profiles[k] = append(turns[k], t), append(profiles[k], t.profiles...)
 		}
 	}

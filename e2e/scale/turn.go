@@ -23,6 +23,8 @@ const breath = 3 * time.Second
 type turn struct {
 	// took is the time from the first creation until the last pod was seen bound.
 	took time.Duration
+	// created is the part of took until the last request to create something was answered.
+	created time.Duration
 	// scheduler, load and rest are the processor times of the scheduler, of this program, and of
 	// the other components.
 	scheduler, load, rest time.Duration
@@ -77,6 +79,7 @@ func (c *cluster) place(ctx context.Context, w Workload, k kind, name string) (t
 
 	begin := time.Now()
 	err = c.clients.create(ctx, w, k, name)
+	created := time.Since(begin)
 	if err == nil {
 		err = c.waitBound(ctx, w.Pods)
 	}
@@ -86,7 +89,7 @@ func (c *cluster) place(ctx context.Context, w Workload, k kind, name string) (t
 	if err := errors.Join(err, spentErr, p.err); err != nil {
 		return turn{}, err
 	}
-	t := turn{scheduler: after.scheduler - before.scheduler, load: after.load - before.load, rest: after.rest - before.rest, profiles: p.all}
+	t := turn{created: created, scheduler: after.scheduler - before.scheduler, load: after.load - before.load, rest: after.rest - before.rest, profiles: p.all}
 	for _, pod := range c.kubelets.snapshot() {
 		t.took = max(t.took, pod.boundAt.Sub(begin))
 	}
