@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,7 +121,7 @@ func TestNothingOfAClusterOutlivesItsKilledOwner(t *testing.T) {
 	if err := Build(ctx, o); err != nil {
 		t.Fatal(err)
 	}
-	before := lookAround(t, o)
+	before := seen(t, o)
 	owner, first := startVictim(ctx, t, o)
 	inside := namespaceOf(t, first)
 	if n := len(inside.processes(t)); n < 8 {
@@ -242,16 +244,7 @@ func strayThreads(t *testing.T) (stray []string) {
 // directory, kernel settings, network devices.
 type machine map[string]bool
 
-// lookAround looks at the machine as it is before a sandbox with these options starts.
-func lookAround(t *testing.T, o Options) machine {
-	t.Helper()
-	m := seen(t, o)
-	for _, device := range networkDevices(t) {
-		m[device] = true
-	}
-	return m
-}
-
+// seen looks at the machine as it is before a sandbox with these options starts.
 func seen(t *testing.T, o Options) machine {
 	t.Helper()
 	m := machine{}
@@ -278,13 +271,28 @@ func seen(t *testing.T, o Options) machine {
 	return m
 }
 
-func networkDevices(t *testing.T) []string {
+// networkDevices are those of the machine with an address that is for the pods of a sandbox. Other
+// sandboxes that run have other addresses.
+func networkDevices(t *testing.T, l layout) []string {
 	t.Helper()
-	devices, err := filepath.Glob("/sys/class/net/*")
+	devices, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return devices
+	pods := netip.MustParsePrefix(l.subnet())
+	var own []string
+	for _, d := range devices {
+		addresses, err := d.Addrs()
+		if err != nil {
+			continue // it has just gone
+		}
+		for _, a := range addresses {
+			if prefix, err := netip.ParsePrefix(a.String()); err == nil && pods.Contains(prefix.Addr()) {
+				own = append(own, d.Name)
+			}
+		}
+	}
+	return own
 }
 
 // assertUnchanged looks for what was not there before; it holds while a cluster runs too.
@@ -314,7 +322,7 @@ func assertNothingLeft(t *testing.T, l layout, before machine) {
 	}
 	// The kernel removes the devices of a network namespace a moment after the namespace.
 	eventually(t, "no network device is left", func() bool {
-		return !slices.ContainsFunc(networkDevices(t), func(device string) bool { return !before[device] })
+		return len(networkDevices(t, l)) == 0
 	})
 	files, err := os.ReadDir(l.state)
 	if err != nil || len(files) != 2 || files[0].Name() != markerFile || files[1].Name() != "logs" {

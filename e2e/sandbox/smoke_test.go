@@ -64,7 +64,7 @@ func TestPlainPodRunsOnTheRealNodeAndNothingIsLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), smokeLimit)
 	defer cancel()
 	o := smokeOptions(t)
-	before := lookAround(t, o)
+	before := seen(t, o)
 	c := startSmoke(ctx, t, o)
 
 	createPod(ctx, t, c, "hello", NodeName, "echo hello from $HOSTNAME")
@@ -85,6 +85,9 @@ func TestPlainPodRunsOnTheRealNodeAndNothingIsLeft(t *testing.T) {
 	inside := namespaceOf(t, c.inside.first.Process.Pid)
 	if n := len(inside.processes(t)); n < len(c.Components())+2 {
 		t.Errorf("%d processes in the cluster's namespace, want its components, their first process and the container", n)
+	}
+	if len(networkDevices(t, c.layout)) == 0 {
+		t.Error("the pod has no network device")
 	}
 	before.assertUnchanged(t, o)
 	if err := c.Stop(); err != nil {
