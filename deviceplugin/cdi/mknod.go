@@ -23,7 +23,7 @@ type NodeMaker struct {
 	Drivers string
 }
 
-// makeNode makes the node with this number; one that is there is no mistake.
+// makeNode makes the node with this number, and its link; what is there is no mistake.
 func (n *NodeMaker) makeNode(path string, minor int) error {
 	text, err := os.ReadFile(n.Drivers)
 	if err != nil {
@@ -36,11 +36,31 @@ func (n *NodeMaker) makeNode(path string, minor int) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make a capability node: %w", err)
 	}
+	// The link comes first, so that who is killed here leaves no node without one.
+	if err := linkByNumber(path, major, minor); err != nil {
+		return err
+	}
 	err = syscall.Mknod(path, syscall.S_IFCHR|0o444, deviceNumber(major, minor))
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make capability node %s: %w", path, err)
 	}
 	return os.Chmod(path, 0o444) // what the driver asks for, whatever the umask
+}
+
+// linkByNumber makes the link that udev makes for nodes of other drivers, in the directory char
+// beside the node's own. systemd before 240 lets a container have a device by that link only: at
+// its next reload it would take one without from containers that run.
+func linkByNumber(path string, major, minor int) error {
+	directory, name := filepath.Split(filepath.Clean(path))
+	byNumber := filepath.Join(directory, "..", "char")
+	if err := os.MkdirAll(byNumber, 0o755); err != nil {
+		return fmt.Errorf("link capability node %s: %w", path, err)
+	}
+	err := os.Symlink(filepath.Join("..", filepath.Base(directory), name), filepath.Join(byNumber, fmt.Sprintf("%d:%d", major, minor)))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("link capability node %s: %w", path, err)
+	}
+	return nil
 }
 
 // characterDriver finds a driver's number in the kernel's list.

@@ -66,6 +66,11 @@ func TestANodeThatIsMissingIsMade(t *testing.T) {
 	if major, minor := st.Rdev>>8&0xfff, st.Rdev&0xff|st.Rdev>>12&0xfff00; major != 237 || minor != 1081 {
 		t.Errorf("the kernel takes it for %d, %d", major, minor)
 	}
+	// systemd before 240 finds it so.
+	var found syscall.Stat_t
+	if err := syscall.Stat(filepath.Join(f.MIG.Root, "../char/237:1081"), &found); err != nil || found.Rdev != st.Rdev {
+		t.Errorf("by its number the node is %#x (%v), want %#x", found.Rdev, err, st.Rdev)
+	}
 }
 
 func TestANodeThatCannotBeMadeIsTold(t *testing.T) {
