@@ -18,6 +18,7 @@ import (
 // each line alone would give who has the account's token more of the cluster than GPUs.
 const forbidden = `
 create /pods                    update /pods
+patch /pods                     update /nodes
 create /pods/exec               create /pods/attach
 create /pods/portforward        create /pods/eviction
 get /pods/log                   update /pods/ephemeralcontainers
@@ -52,13 +53,22 @@ create apiextensions.k8s.io/customresourcedefinitions
 * */*
 `
 
+// forbiddenToScheduler is what Volcano's own scheduler may do and this one need not.
+const forbiddenToScheduler = `
+patch /nodes                    patch /nodes/status
+update batch.volcano.sh/jobs    delete batch.volcano.sh/jobs
+delete scheduling.volcano.sh/queues
+`
+
 // testForbidden asks the API server what the accounts may do that they should not.
 func testForbidden(t *testing.T, w *world) {
 	ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
 	defer cancel()
-	words := strings.Fields(forbidden)
 	asked := 0
-	for _, component := range []string{sandbox.Scheduler, sandbox.DevicePlugin, sandbox.Webhook} {
+	for component, list := range map[string]string{
+		sandbox.Scheduler: forbidden + forbiddenToScheduler, sandbox.DevicePlugin: forbidden, sandbox.Webhook: forbidden,
+	} {
+		words := strings.Fields(list)
 		for i := 0; i < len(words); i += 2 {
 			group, rest, _ := strings.Cut(words[i+1], "/")
 			resource, subresource, _ := strings.Cut(rest, "/")
