@@ -30,6 +30,9 @@ const schedulerName = "volcano"
 type worldBinder struct{ w *world }
 
 func (b worldBinder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[api.TaskID]string {
+	for _, task := range tasks {
+		b.w.pass(task.Name)
+	}
 	return b.w.store.Binder().Bind(client, tasks)
 }
 

@@ -276,19 +276,13 @@ func TestNobodyIsEvictedForADeviceThatTheQueueMayNotHave(t *testing.T) {
 func TestTheQuotaCountsWhatWasBoundBefore(t *testing.T) {
 	w := newWorld(t, nodeOf(t, devices("n1", 4, 10000)), groupIn("team", "first", 1), podOf("a", "first", asks{number: 1}))
 	w.cache.AddQueueV1beta1(queueBelow(t, "team", "", "memory=15000"))
-	hold := make(chan struct{})
-	w.answerWith(func(name string) (bool, error) {
-		if name == "a" {
-			<-hold
-		}
-		return true, nil
-	})
+	release := w.hold("a")
 	w.schedule()
 	w.create(groupIn("team", "second", 1), podOf("b", "second", asks{number: 1}))
 	want := map[string]string{"b": `queue "team" uses 10000MiB of 15000MiB volcano.sh/vgpu-memory: 10000MiB more is 5000MiB too much`}
 	placed, short := w.tried() // the bind is under way
 	checkTried(t, without(placed, "a"), short, "", want)
-	close(hold)
+	release()
 	w.settled()
 	w.restart()
 	placed, short = w.tried() // a scheduler that knows annotations only

@@ -122,20 +122,14 @@ func TestTheNextSessionCountsPodsWhoseAnnotationsAreNotBackYet(t *testing.T) {
 	// the other.
 	other := runningOn(t, podOf("other", "h", asks{number: 1, memory: 4000}), "n1", share("GPU-n1-1", 4000))
 	w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("g", 1), groupOf("h", 1), other, podOf("a", "g", asks{number: 1, memory: 7000}))
-	hold := make(chan struct{})
-	w.answerWith(func(name string) (bool, error) {
-		if name == "a" {
-			<-hold
-		}
-		return true, nil
-	})
+	release := w.hold("a")
 	w.schedule()
 	w.create(podOf("b", "h", asks{number: 1, memory: 7000}))
 	w.schedule()
 	if _, ok := w.binding("b"); ok {
 		t.Error("the second pod was given memory of the first, whose bind is under way")
 	}
-	close(hold)
+	release()
 	w.settled()
 	if msg := w.status.message("b"); !strings.Contains(msg, "NotEnoughMemory") {
 		t.Errorf("the second pod was told %q", msg)

@@ -51,6 +51,8 @@ type world struct {
 	bindings map[string]corev1.Binding // by pod name, the last one
 	// answer decides what becomes of a Binding; nil accepts it.
 	answer func(*corev1.Binding) (apply bool, err error)
+	// held are the pods whose Bindings are on their way until the channel is closed.
+	held map[string]chan struct{}
 }
 
 // reportRecorder keeps what was reported.
@@ -306,6 +308,26 @@ func (w *world) answerWith(answer func(pod string) (apply bool, err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answer = func(b *corev1.Binding) (bool, error) { return answer(b.Name) }
+}
+
+// hold keeps the Binding of a pod on its way until release is called. It does so before the client
+// is asked: a fake clientset answers one call at a time, whatever the call is about.
+func (w *world) hold(pod string) (release func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := make(chan struct{})
+	w.held = map[string]chan struct{}{pod: c}
+	return func() { close(c) }
+}
+
+// pass waits while the Binding of a pod is held.
+func (w *world) pass(pod string) {
+	w.mu.Lock()
+	c := w.held[pod]
+	w.mu.Unlock()
+	if c != nil {
+		<-c
+	}
 }
 
 // placement reads the placement on the Binding of a pod.
