@@ -4,11 +4,13 @@ package manifests
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,7 +27,7 @@ import (
 )
 
 // decode reads every object of a text as its API type. An unknown or doubled
-// field is an error. What the Prometheus operator defines has no type here.
+// field is an error. What the Prometheus operator and cert-manager define has no type here.
 func decode(t *testing.T, text string) []client.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -41,7 +43,8 @@ func decode(t *testing.T, text string) []client.Object {
 			continue
 		}
 		o, _, err := decoder.Decode([]byte(document), nil, nil)
-		if runtime.IsNotRegisteredError(err) && strings.Contains(document, "apiVersion: monitoring.coreos.com/v1\n") {
+		isOthers := strings.Contains(document, "apiVersion: monitoring.coreos.com/v1\n") || strings.Contains(document, "apiVersion: cert-manager.io/v1\n")
+		if runtime.IsNotRegisteredError(err) && isOthers {
 			o, _, err = unstructured.UnstructuredJSONScheme.Decode(asJSON(t, document), nil, nil)
 		}
 		if err != nil {
@@ -114,6 +117,12 @@ func pods(objects []client.Object) map[string]corev1.PodSpec {
 	for _, d := range all[*appsv1.DaemonSet](objects) {
 		out[d.Name] = d.Spec.Template.Spec
 	}
+	for _, j := range all[*batchv1.Job](objects) {
+		out[j.Name] = j.Spec.Template.Spec
+	}
+	for _, j := range all[*batchv1.CronJob](objects) {
+		out[j.Name+" (CronJob)"] = j.Spec.JobTemplate.Spec.Template.Spec
+	}
 	return out
 }
 
@@ -135,7 +144,7 @@ func TestImagesHaveNoRegistryUnlessOneIsGiven(t *testing.T) {
 
 func TestEveryWorkloadHasItsAccountAndEveryAccountItsRole(t *testing.T) {
 	objects := decode(t, read(t, installFile))
-	accounts, roles, bound := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	accounts, roles, bound, used := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, a := range all[*corev1.ServiceAccount](objects) {
 		accounts[a.Name] = true
 	}
@@ -170,8 +179,9 @@ func TestEveryWorkloadHasItsAccountAndEveryAccountItsRole(t *testing.T) {
 		if !accounts[spec.ServiceAccountName] || !bound[spec.ServiceAccountName] {
 			t.Errorf("%s runs as %q, which is not there or has no role", name, spec.ServiceAccountName)
 		}
-		delete(accounts, spec.ServiceAccountName)
+		used[spec.ServiceAccountName] = true
 	}
+	maps.DeleteFunc(accounts, func(name string, _ bool) bool { return used[name] })
 	for _, role := range []string{"ClusterRole " + readerRole, "ClusterRole " + viewRole, "Role " + viewRole, "Role " + forward.Role} {
 		delete(roles, role) // for administrators to bind
 	}

@@ -19,7 +19,7 @@ import (
 func kinds() map[string]map[string]string {
 	return map[string]map[string]string{
 		"v1":      {"namespaces": "Namespace", "serviceaccounts": "ServiceAccount", "secrets": "Secret", "configmaps": "ConfigMap", "services": "Service"},
-		"apps/v1": {"deployments": "Deployment", "daemonsets": "DaemonSet"}, "batch/v1": {"jobs": "Job"},
+		"apps/v1": {"deployments": "Deployment", "daemonsets": "DaemonSet"}, "batch/v1": {"jobs": "Job", "cronjobs": "CronJob"},
 		"policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"}, "coordination.k8s.io/v1": {"leases": "Lease"},
 		"rbac.authorization.k8s.io/v1": {"roles": "Role", "rolebindings": "RoleBinding", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding"},
 		"admissionregistration.k8s.io/v1": {"mutatingwebhookconfigurations": "MutatingWebhookConfiguration",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command deviceshare-webhook completes and checks pods that ask for GPU shares when they
-// are created, and protects their placements from being edited. It makes its own
-// certificates and tells the API server to trust them. Any number of replicas may run.
+// are created, and protects their placements from being edited. Any number of replicas may
+// run. In a cluster it serves a certificate that it finds in a directory. Its subcommand certify,
+// which runs in a Job with another account, makes that and tells the API server to trust it.
 package main
 
 import (
@@ -33,7 +34,7 @@ func command() *cobra.Command {
 		Use:   "deviceshare-webhook",
 		Short: "Complete and check pods that ask for GPU shares",
 		Long: "Complete and check pods that ask for GPU shares when they are created.\n" +
-			"In a cluster:  deviceshare-webhook --namespace=NS --service-name=SERVICE\n" +
+			"In a cluster:  deviceshare-webhook --certificate-dir=DIR\n" +
 			"Outside of it: deviceshare-webhook --kubeconfig=FILE --url=HOST:PORT --port=PORT",
 		Version:       version,
 		Args:          cobra.NoArgs,
@@ -47,5 +48,6 @@ func command() *cobra.Command {
 		},
 	}
 	o.addFlags(c.Flags())
+	c.AddCommand(certifyCommand())
 	return c
 }

@@ -18,15 +18,14 @@ import (
 type options struct {
 	kubeconfig     string
 	namespace      string
-	serviceName    string
-	servicePort    int32
+	certificateDir string
 	url            string
 	bindAddress    string
 	port           int
 	schedulers     []string
 	metricsAddress string
 	healthAddress  string
-	secretName     string
+	secrets        secrets
 	deviceConfig   string
 	writers        []string
 	unasked        string
@@ -35,23 +34,22 @@ type options struct {
 
 func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty uses the service account of the pod")
-	f.StringVar(&o.namespace, "namespace", "kube-system", "namespace of the certificate Secret and of the Service; its pods are not looked at")
-	f.StringVar(&o.serviceName, "service-name", "", "name of the Service through which the API server calls; the chart has registered it. Or give --url")
-	f.Int32Var(&o.servicePort, "service-port", 443, "port of the Service")
-	f.StringVar(&o.url, "url", "", "host:port at which the API server reaches this process directly, which then registers itself; or give --service-name")
+	f.StringVar(&o.certificateDir, "certificate-dir", "", "directory with tls.crt and tls.key, which may be replaced at any time; the chart has registered the webhook. Or give --url")
+	f.StringVar(&o.url, "url", "", "host:port at which the API server reaches this process directly, which then makes its certificates and registers itself; or give --certificate-dir")
+	f.StringVar(&o.namespace, "namespace", "kube-system", "with --url: namespace of the certificate Secrets; its pods are not looked at")
+	o.secrets.addFlags(f)
 	f.StringVar(&o.bindAddress, "bind-address", "", "address to serve on; empty is every address, or the host of --url")
 	f.IntVar(&o.port, "port", 9443, "port to serve on")
 	f.StringSliceVar(&o.schedulers, "scheduler-name", []string{"volcano"},
 		"name of a scheduler that gives GPU shares, may be repeated; the first is written into pods that name none")
 	f.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics, such as :8080, over HTTPS and for ClusterRole deviceshare-metrics-reader; empty serves none")
 	f.StringVar(&o.healthAddress, "health-address", "", "address of /healthz and /readyz, such as :8081; empty serves none")
-	f.StringVar(&o.secretName, "secret-name", "deviceshare-webhook-certificates", "Secret that the replicas share their certificates in; made if it is not there and the rights suffice")
 	f.StringSliceVar(&o.writers, "placement-writer", writers(),
 		"user who may change the annotations by which pods hold devices, may be repeated: the service accounts of the scheduler and the device plugin, and of Volcano's own scheduler where one runs beside it")
 	f.StringVar(&o.deviceConfig, "device-config", "",
 		"namespace/name of the device ConfigMap; empty looks for volcano-vgpu-device-config in kube-system, then volcano-system")
 	f.StringVar(&o.unasked, "unasked-devices", string(admission.UnaskedAllow),
-		"what becomes of devices that containers get without asking for any: allow; void sets NVIDIA_VISIBLE_DEVICES=void in them; deny does so where they say nothing. The chart registers it, with --service-name")
+		"what becomes of devices that containers get without asking for any: allow; void sets NVIDIA_VISIBLE_DEVICES=void in them; deny does so where they say nothing. The chart registers it, with --certificate-dir")
 	f.StringSliceVar(&o.askedBy, "asked-by", nil,
 		"resource of another device plugin by which containers ask for devices, may be repeated; a * at the end stands for any end of the name")
 }
@@ -67,12 +65,9 @@ func writers() []string {
 	}
 }
 
-// target is where the API server calls.
+// target is where the API server calls, with --url.
 func (o *options) target() registration.Target {
-	if o.url != "" {
-		return registration.Target{Address: strings.TrimSuffix(strings.TrimPrefix(o.url, "https://"), "/")}
-	}
-	return registration.Target{Namespace: o.namespace, Service: o.serviceName, Port: o.servicePort}
+	return registration.Target{Address: strings.TrimSuffix(strings.TrimPrefix(o.url, "https://"), "/")}
 }
 
 // validate reports every mistake of the command line at once.
@@ -80,20 +75,20 @@ func (o *options) validate() error {
 	var mistakes []error
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
 	switch {
-	case o.url == "" && o.serviceName == "":
-		wrong("neither --service-name nor --url is given: in a cluster name the Service, elsewhere write --url=host:port")
-	case o.url != "" && o.serviceName != "":
-		wrong("--service-name and --url exclude each other: remove one")
-	default:
+	case o.url == "" && o.certificateDir == "":
+		wrong("neither --certificate-dir nor --url is given: in a cluster name the directory of the serving certificate, elsewhere write --url=host:port")
+	case o.url != "" && o.certificateDir != "":
+		wrong("--certificate-dir and --url exclude each other: remove one")
+	case o.url != "":
 		if err := o.target().Validate(); err != nil {
-			wrong("--service-name, --url: %w", err)
+			wrong("--url: %w", err)
 		}
 	}
 	if o.namespace == "" {
 		wrong("--namespace must not be empty")
 	}
-	if o.secretName == "" {
-		wrong("--secret-name must not be empty")
+	if err := o.secrets.validate(); err != nil {
+		wrong("%w", err)
 	}
 	if o.port < 1 || o.port > 65535 {
 		wrong("--port=%d is not a port: write 1 to 65535", o.port)

@@ -17,14 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"deviceshare/config/live"
-	"deviceshare/plugins/admission/registration"
 	"deviceshare/view/endpoint"
 )
 
-// start runs the parts in the order in which they need each other: the resource
-// names are in the configuration, the registration needs the names, and the port
-// opens when the API server knows whom to trust, so that an open port means that
-// pods are looked at.
+// start runs the parts in the order in which they need each other: pods are judged by the
+// configuration, and the port opens when there is a certificate that the API server trusts,
+// so that an open port means that pods are looked at.
 func (s *server) start(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -38,9 +36,6 @@ func (s *server) start(ctx context.Context) error {
 	}
 	run("follow the configuration", s.config.Run)
 	run("keep the certificates", s.keep)
-	run("follow the registration", func(ctx context.Context) error {
-		return registration.Watch(ctx, s.clientset, s.options.voids(), s.keeper.Poke)
-	})
 	err := s.serve(ctx)
 	cancel(err)
 	parts.Wait()
@@ -50,19 +45,27 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
-// keep keeps the certificates as soon as the configuration was looked for.
+// keep keeps the certificates as soon as the configuration can be read.
 func (s *server) keep(ctx context.Context) error {
 	if s.config.Wait(ctx) != nil {
 		return nil
 	}
-	return s.keeper.Start(ctx)
+	s.noteConfig(s.config.Current())
+	select {
+	case <-s.read:
+		return s.certificates.Start(ctx)
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 func (s *server) serve(ctx context.Context) error {
-	select {
-	case <-s.keeper.Serving():
-	case <-ctx.Done():
-		return nil
+	for _, until := range []<-chan struct{}{s.read, s.certificates.Serving()} {
+		select {
+		case <-until:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	if err := s.hooks.Start(ctx); err != nil {
 		return fmt.Errorf("serve admission reviews: %w", err)
@@ -87,13 +90,13 @@ func (s *server) serveMetrics(ctx context.Context) error {
 func (s *server) alive(*http.Request) error { return nil }
 
 // watch follows the device configuration, which can rename the resources.
-func watch(client kubernetes.Interface, o *options, m *gauges, changed func()) *live.Watcher {
+func watch(client kubernetes.Interface, o *options, m *gauges, changed func(live.Value)) *live.Watcher {
 	log := ctrl.Log.WithName("configuration")
 	l := live.Options{
 		Client: client,
 		Changed: func(v live.Value) {
 			log.Info("device configuration in force", "configMap", v.DeviceFrom.Namespace+"/"+v.DeviceFrom.Name, "hash", v.Device.Hash())
-			changed()
+			changed(v)
 		},
 		Problem: func(r live.Report) {
 			m.problems.Add(float64(len(r.Problems)))
@@ -119,7 +122,7 @@ func newGauges(registry prometheus.Registerer) (*gauges, error) {
 	m := &gauges{
 		expiry: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "deviceshare_webhook_certificate_expiry_seconds",
-			Help: "End of the serving certificate, in seconds since 1970. It is renewed at two thirds of its life.",
+			Help: "End of the serving certificate, in seconds since 1970. Whoever makes it renews it at two thirds of its life.",
 		}),
 		problems: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "deviceshare_webhook_config_problems_total",

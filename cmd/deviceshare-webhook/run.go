@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -94,34 +93,53 @@ type server struct {
 	options *options
 	// direct talks to the API server without a cache, which would list and watch
 	// Secrets.
-	direct    client.Client
-	clientset kubernetes.Interface
-	config    *live.Watcher
-	keeper    *certificate.Keeper
-	hooks     webhook.Server
-	exit      exit
-	// read is set once the configuration was known: a later mistake leaves in force
+	direct       client.Client
+	clientset    kubernetes.Interface
+	config       *live.Watcher
+	certificates certificates
+	hooks        webhook.Server
+	exit         exit
+	// read is closed once the configuration was known: a later mistake leaves in force
 	// what was before it.
-	read atomic.Bool
+	read     chan struct{}
+	readOnce sync.Once
+}
+
+// certificates are where the serving certificate comes from: a directory, or a keeper that
+// makes it.
+type certificates interface {
+	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Ready says why clients refuse what is served.
+	Ready(*http.Request) error
+	// Serving returns a channel that is closed when there is a certificate.
+	Serving() <-chan struct{}
+	// Start keeps the certificate up to date until ctx ends.
+	Start(ctx context.Context) error
+}
+
+// noteConfig notes that a configuration can be read.
+func (s *server) noteConfig(v live.Value) {
+	if !v.DeviceUnread {
+		s.readOnce.Do(func() { close(s.read) })
+	}
 }
 
 // unread reports why this process cannot judge pods: it has started while nobody can
 // say what the configuration is. Under the default resource names it would complete
-// the wrong pods and miss the right ones, so it does not register nor serve, like one
-// that is down: pods are created, and the scheduler says what they lack.
+// the wrong pods and miss the right ones, so it does not serve, like one that is down:
+// pods are created, and the scheduler says what they lack.
 func (s *server) unread() error {
-	if s.config.Current().DeviceUnread && !s.read.Load() {
+	select {
+	case <-s.read:
+		return nil
+	default:
 		return errors.New("the device configuration cannot be read, see the problems logged before, and pods are not judged by defaults")
 	}
-	return nil
 }
 
 // ready is the readiness check.
 func (s *server) ready(r *http.Request) error {
-	if err := s.keeper.Ready(r); err != nil {
-		return errors.Join(s.unread(), err)
-	}
-	return nil
+	return errors.Join(s.unread(), s.certificates.Ready(r))
 }
 
 // Settings implements admission.SettingsSource.
@@ -132,28 +150,16 @@ func (s *server) Settings() admission.Settings {
 	return out
 }
 
-// Publish implements certificate.Publisher: the API server learns whom to trust. What it calls
-// for is in objects of the chart; a webhook that is reached by --url has no chart and writes
-// them itself. The keeper calls it first when the configuration has been looked for.
+// Publish implements certificate.Publisher for a webhook that is reached by --url: it has no
+// chart, and registers itself.
 func (s *server) Publish(ctx context.Context, bundle []byte) error {
-	if err := s.unread(); err != nil {
-		return err
-	}
-	s.read.Store(true)
-	names := s.Settings().Names
-	if s.options.url == "" {
-		err := registration.Fill(ctx, s.direct, names, bundle)
-		if s.options.voids() {
-			err = errors.Join(err, registration.FillUnasked(ctx, s.direct, bundle))
-		}
-		return err
-	}
 	return registration.Apply(ctx, s.direct, registration.Registration{
-		Target: s.options.target(), Names: names, Excluded: []string{s.options.namespace}, Writers: s.options.writers,
+		Target: s.options.target(), Excluded: []string{s.options.namespace}, Writers: s.options.writers,
 	}, bundle)
 }
 
-func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*server, error) {
+// newClient returns a client that caches nothing.
+func newClient(cfg *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register the APIs: %w", err)
@@ -161,6 +167,14 @@ func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*s
 	direct, err := client.New(cfg, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return direct, nil
+}
+
+func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*server, error) {
+	direct, err := newClient(cfg)
+	if err != nil {
+		return nil, err
 	}
 	clientset, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -170,14 +184,9 @@ func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*s
 	if err != nil {
 		return nil, err
 	}
-	s := &server{options: o, direct: direct, clientset: clientset}
-	s.config = watch(clientset, o, m, func() { s.keeper.Poke() })
-	s.keeper, err = certificate.NewKeeper(certificate.Options{
-		Client: direct, Secret: types.NamespacedName{Namespace: o.namespace, Name: o.secretName},
-		Hosts: o.target().Hosts(), Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{},
-		Publisher: s, Log: ctrl.Log.WithName("certificates"), OnServe: m.serving,
-	})
-	if err != nil {
+	s := &server{options: o, direct: direct, clientset: clientset, read: make(chan struct{})}
+	s.config = watch(clientset, o, m, s.noteConfig)
+	if s.certificates, err = s.newCertificates(m.serving); err != nil {
 		return nil, fmt.Errorf("prepare the certificates: %w", err)
 	}
 	handlers, err := admission.NewHandlers(s, registry)
@@ -185,7 +194,23 @@ func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*s
 		return nil, err
 	}
 	s.hooks = webhook.NewServer(webhook.Options{Host: o.host(), Port: o.port, TLSOpts: []func(*tls.Config){
-		func(c *tls.Config) { c.GetCertificate = s.keeper.GetCertificate; c.MinVersion = tls.VersionTLS12 }}})
+		func(c *tls.Config) { c.GetCertificate = s.certificates.GetCertificate; c.MinVersion = tls.VersionTLS12 }}})
 	handlers.Register(leavingServer{s.hooks, &s.exit})
 	return s, nil
+}
+
+// newCertificates returns the source of the serving certificate that the options name.
+func (s *server) newCertificates(onServe func(end time.Time)) (certificates, error) {
+	o, log := s.options, ctrl.Log.WithName("certificates")
+	if o.certificateDir != "" {
+		return certificate.NewMounted(o.certificateDir, clock.RealClock{}, log, onServe)
+	}
+	installer, err := certificate.NewInstaller(certificate.Options{
+		Client: s.direct, Namespace: o.namespace, Authorities: o.secrets.authorities, Serving: o.secrets.serving,
+		Hosts: o.target().Hosts(), Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{}, Publisher: s, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return certificate.NewKeeper(installer, onServe), nil
 }

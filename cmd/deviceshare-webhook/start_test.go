@@ -4,12 +4,17 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,9 +23,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"deviceshare/config"
+	"deviceshare/plugins/admission/certificate"
 )
 
 // apiServer answers what the webhook asks at its start, and refuses to take the
@@ -33,8 +40,8 @@ type apiServer struct {
 	config      string   // the text of the device ConfigMap, "" for none
 	wrote       []string // method and path of every write
 	bundles     int
+	secrets     map[string]*corev1.Secret
 	refusals    chan struct{}
-	edits       chan struct{} // each is a change of the MutatingWebhookConfiguration by somebody else
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -43,30 +50,32 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: group, APIResources: list})
 	}
 	const registrations = "/apis/admissionregistration.k8s.io/v1"
-	switch path := r.URL.Path; {
-	case path == "/api":
+	switch at := r.URL.Path; {
+	case at == "/api":
 		answer(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
-	case path == "/apis":
+	case at == "/apis":
 		v := metav1.GroupVersionForDiscovery{GroupVersion: "admissionregistration.k8s.io/v1", Version: "v1"}
 		answer(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
 			Groups: []metav1.APIGroup{{Name: "admissionregistration.k8s.io", Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v}}})
-	case path == "/api/v1":
+	case at == "/api/v1":
 		resources("v1", metav1.APIResource{Name: "secrets", Namespaced: true, Kind: "Secret"})
-	case path == registrations:
+	case at == registrations:
 		resources("admissionregistration.k8s.io/v1",
 			metav1.APIResource{Name: "mutatingwebhookconfigurations", Kind: "MutatingWebhookConfiguration"},
 			metav1.APIResource{Name: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration"})
 	case r.URL.Query().Get("watch") != "":
 		a.watch(w, r)
-	case path == registrations+"/mutatingwebhookconfigurations", path == registrations+"/validatingwebhookconfigurations":
+	case at == registrations+"/mutatingwebhookconfigurations", at == registrations+"/validatingwebhookconfigurations":
 		_, _ = io.WriteString(w, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
-	case r.Method == http.MethodGet && strings.HasPrefix(path, registrations+"/") && a.isInstalled:
+	case r.Method == http.MethodGet && strings.HasPrefix(at, registrations+"/") && a.isInstalled:
 		_, _ = io.WriteString(w, `{"metadata":{"name":"deviceshare"}}`)
-	case strings.HasSuffix(path, "/kube-system/configmaps") && a.config != "" && strings.Contains(r.URL.RawQuery, "device-config"):
+	case strings.Contains(at, "/secrets"):
+		a.secret(w, r)
+	case strings.HasSuffix(at, "/kube-system/configmaps") && a.config != "" && strings.Contains(r.URL.RawQuery, "device-config"):
 		answer(w, corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 			Items: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: config.DeviceName, ResourceVersion: "1"},
 				Data: map[string]string{config.DeviceKey: a.config}}}})
-	case strings.HasSuffix(path, "/configmaps"):
+	case strings.HasSuffix(at, "/configmaps"):
 		_, _ = io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
 	case r.Method == http.MethodGet:
 		w.WriteHeader(http.StatusNotFound)
@@ -76,23 +85,44 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch answers a watch with one event for each edit.
+// watch answers a watch in which nothing happens.
 func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).Flush()
-	edits := a.edits
-	if !strings.Contains(r.URL.Path, "/mutatingwebhookconfigurations") {
-		edits = nil
+	<-r.Context().Done()
+}
+
+// secret keeps Secrets, each write under a new resource version.
+func (a *apiServer) secret(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
 	}
-	for {
-		select {
-		case <-r.Context().Done():
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r.Method == http.MethodGet {
+		if kept, there := a.secrets[path.Base(r.URL.Path)]; there {
+			answer(w, kept)
 			return
-		case <-edits:
-			_, _ = io.WriteString(w, `{"type":"MODIFIED","object":{"kind":"MutatingWebhookConfiguration",`+
-				`"apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"deviceshare","resourceVersion":"2"}}}`+"\n")
-			_ = http.NewResponseController(w).Flush()
 		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		return
 	}
+	o, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	s, is := o.(*corev1.Secret)
+	if err != nil || !is {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	a.wrote = append(a.wrote, r.Method+" "+r.URL.Path)
+	s.TypeMeta = metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"}
+	s.ResourceVersion = strconv.Itoa(len(a.wrote))
+	if a.secrets == nil {
+		a.secrets = map[string]*corev1.Secret{}
+	}
+	a.secrets[s.Name] = s
+	answer(w, s)
 }
 
 func (a *apiServer) write(w http.ResponseWriter, r *http.Request) {
@@ -165,17 +195,16 @@ func TestThePortOpensWhenTheAPIServerKnowsTheWebhook(t *testing.T) {
 	if open(address) {
 		t.Error("the port is open though the registration was refused")
 	}
-	if s.keeper.Ready(nil) == nil {
+	if s.certificates.Ready(nil) == nil {
 		t.Error("ready though the registration was refused")
 	}
 	fake.mu.Lock()
 	fake.let = true
 	fake.mu.Unlock()
-	s.keeper.Poke()
 	if err := eventually(t.Context(), func() bool { return open(address) }); err != nil {
 		t.Error(err)
 	}
-	if err := s.keeper.Ready(nil); err != nil {
+	if err := s.certificates.Ready(nil); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
 	if err := end(); err != nil {
@@ -188,52 +217,73 @@ func TestThePortOpensWhenTheAPIServerKnowsTheWebhook(t *testing.T) {
 	}
 }
 
-func TestAWebhookInTheClusterFillsTheChartsObjectsAgainWhenTheyAreReplaced(t *testing.T) {
-	fake := &apiServer{let: true, isInstalled: true, refusals: make(chan struct{}, 1), edits: make(chan struct{})}
-	_, address, end := startWebhook(t, fake, "--service-name=webhook", "--namespace=ns")
-	if err := eventually(t.Context(), func() bool { return open(address) }); err != nil {
+// A webhook in the cluster serves what is mounted, and writes nothing at the API server.
+func TestAWebhookInTheClusterServesWhatIsMountedAndWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	first := mount(t, dir)
+	fake := &apiServer{let: true, isInstalled: true, refusals: make(chan struct{}, 1)}
+	_, address, end := startWebhook(t, fake, "--certificate-dir="+dir)
+	if err := eventually(t.Context(), func() bool { return served(address) == first }); err != nil {
 		t.Fatal(err)
 	}
-	filled := func() int {
-		fake.mu.Lock()
-		defer fake.mu.Unlock()
-		return fake.bundles
+	second := mount(t, dir)
+	if err := eventually(t.Context(), func() bool { return served(address) == second }); err != nil {
+		t.Errorf("a renewed certificate is not served: %v", err)
 	}
-	before := filled()
-	fake.edits <- struct{}{}
-	// Well before the keeper looks again of itself.
-	if err := eventually(t.Context(), func() bool { return filled() >= before+2 }); err != nil {
-		t.Errorf("%v: %d bundles written before the edit, %d after it", err, before, filled())
+	if err := os.WriteFile(filepath.Join(dir, certificate.ServingCertKey), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if got := served(address); got != second {
+			t.Errorf("while its file is being written it serves %q", got)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 	if err := end(); err != nil {
 		t.Errorf("start: %v", err)
 	}
-	for _, write := range fake.wrote {
-		if strings.Contains(write, "webhookconfigurations") && !strings.HasPrefix(write, http.MethodPatch) {
-			t.Errorf("%s: the chart creates and deletes them", write)
-		}
+	if len(fake.wrote) > 0 {
+		t.Errorf("wrote %q", fake.wrote)
 	}
 }
 
-func TestAWebhookInTheClusterDoesNotServeWithoutTheChartsObjects(t *testing.T) {
-	fake := &apiServer{let: true, refusals: make(chan struct{}, 1)}
-	s, address, end := startWebhook(t, fake, "--service-name=webhook", "--namespace=ns")
-	if err := s.config.Wait(t.Context()); err != nil {
+func TestAWebhookDoesNotStartWithoutItsCertificate(t *testing.T) {
+	o, err := parse("--certificate-dir=" + t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	err := s.Publish(t.Context(), []byte("CA"))
-	if err == nil || !strings.Contains(err.Error(), `create it with the chart`) {
+	if _, err := newServer(&rest.Config{Host: "http://127.0.0.1:1"}, o, prometheus.NewRegistry()); err == nil || !strings.Contains(err.Error(), "read the serving certificate in") {
 		t.Errorf("got %v", err)
 	}
-	if open(address) {
-		t.Error("the port is open")
+}
+
+// mount writes a new serving certificate as the kubelet would, and returns its serial number.
+func mount(t *testing.T, dir string) string {
+	t.Helper()
+	s, _, err := certificate.Renew(certificate.State{}, time.Now(), []string{"webhook.ns.svc"}, certificate.DefaultPolicy())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := end(); err != nil {
-		t.Errorf("start: %v", err)
+	data, err := certificate.EncodeServing(s)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if fake.bundles > 0 {
-		t.Errorf("wrote %q", fake.wrote)
+	for _, key := range []string{certificate.ServingKeyKey, certificate.ServingCertKey} {
+		if err := os.WriteFile(filepath.Join(dir, key), data[key], 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	return s.Serving.Certificate.SerialNumber.Text(16)
+}
+
+// served is the serial number of the certificate at an address, empty if nobody answers.
+func served(address string) string {
+	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	return c.ConnectionState().PeerCertificates[0].SerialNumber.Text(16)
 }
 
 func TestAWebhookThatCannotReadItsConfigurationIsLikeOneThatIsDown(t *testing.T) {

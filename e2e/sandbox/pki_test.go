@@ -103,7 +103,7 @@ func TestEveryRoleOfTheManifestsIsCreatedAndNothingThatRuns(t *testing.T) {
 	for _, o := range manifests(t) {
 		kinds[o.GetKind()]++
 	}
-	if kinds["Namespace"] != 1 || kinds["ServiceAccount"] != 4 || kinds["ClusterRole"] != 5 || kinds["ClusterRoleBinding"] != 4 || // two are for people to bind
+	if kinds["Namespace"] != 1 || kinds["ServiceAccount"] != 5 || kinds["ClusterRole"] != 6 || kinds["ClusterRoleBinding"] != 5 || // two are for people to bind
 		kinds["Role"] < 2 || kinds["Role"] != kinds["RoleBinding"]+2 || len(kinds) != 6 { // and two of these
 		t.Errorf("read %v", kinds)
 	}

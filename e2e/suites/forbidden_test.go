@@ -26,6 +26,7 @@ create /nodes                   delete /nodes
 get /nodes/proxy                create /nodes/proxy
 get /secrets                    list /secrets
 create /secrets                 delete /secrets
+update /secrets                 patch /secrets
 create /serviceaccounts         create /serviceaccounts/token
 impersonate /users              impersonate /groups
 impersonate /serviceaccounts    create /namespaces
@@ -44,6 +45,9 @@ create rbac.authorization.k8s.io/rolebindings
 create admissionregistration.k8s.io/mutatingwebhookconfigurations
 create admissionregistration.k8s.io/validatingwebhookconfigurations
 delete admissionregistration.k8s.io/validatingwebhookconfigurations
+patch admissionregistration.k8s.io/mutatingwebhookconfigurations
+update admissionregistration.k8s.io/validatingwebhookconfigurations
+patch admissionregistration.k8s.io/validatingadmissionpolicies
 create admissionregistration.k8s.io/validatingadmissionpolicies
 delete admissionregistration.k8s.io/validatingadmissionpolicies
 delete admissionregistration.k8s.io/validatingadmissionpolicybindings

@@ -23,7 +23,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -131,14 +130,15 @@ func (p trusting) Publish(_ context.Context, bundle []byte) error {
 func serve(t *testing.T, h *Handlers) (string, *x509.CertPool) {
 	t.Helper()
 	pool := x509.NewCertPool()
-	keeper, err := certificate.NewKeeper(certificate.Options{
-		Client: fake.NewFakeClient(), Secret: types.NamespacedName{Namespace: "ns", Name: "s"},
+	installer, err := certificate.NewInstaller(certificate.Options{
+		Client: fake.NewFakeClient(), Namespace: "ns", Authorities: "a", Serving: "s",
 		Hosts: []string{"127.0.0.1"}, Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Publisher: trusting{pool},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	keeper := certificate.NewKeeper(installer, func(time.Time) {})
 	if err := keeper.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}

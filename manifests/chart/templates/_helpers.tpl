@@ -93,3 +93,46 @@ matchExpressions:
   - {key: {{ $key }}, operator: NotIn, values: [{{ $value | quote }}]}
   {{- end }}
 {{- end }}
+
+{{- /* The Secret of the webhook's serving certificate. Each who can make it has one of its own. */ -}}
+{{- define "deviceshare.certificateSecret" -}}
+{{- $c := .Values.webhook.certificates -}}
+{{- get (dict "job" "deviceshare-webhook-serving" "cert-manager" "deviceshare-webhook-issued" "existing" $c.secret) $c.from -}}
+{{- end -}}
+
+{{- /* What a Job does that makes or renews the webhook's certificates. */ -}}
+{{- define "deviceshare.certify" -}}
+backoffLimit: 3
+activeDeadlineSeconds: 900
+template:
+  metadata:
+    labels:
+      app.kubernetes.io/name: deviceshare-webhook-ca
+      app.kubernetes.io/part-of: deviceshare
+  spec:
+    serviceAccountName: deviceshare-webhook-ca
+    # One that failed stays, so that its log can be read.
+    restartPolicy: Never
+    priorityClassName: system-cluster-critical
+    {{- with include "deviceshare.nodes" (list . .Values.webhook) }}
+    {{- trim . | nindent 4 }}
+    {{- end }}
+    {{- include "deviceshare.user" . | nindent 4 }}
+    containers:
+      - name: certify
+        image: {{ .Values.image.registry }}deviceshare/webhook:{{ .Values.image.tag }}
+        imagePullPolicy: {{ .Values.image.pullPolicy }}
+        args:
+          - certify
+          - --namespace={{ .Release.Namespace }}
+          - --service-name=deviceshare-webhook
+          - --authorities-secret=deviceshare-webhook-certificates
+          - --serving-secret=deviceshare-webhook-serving
+          {{- if ne .Values.unaskedDevices.policy "allow" }}
+          - --unasked
+          {{- end }}
+        securityContext:
+          {{- include "deviceshare.restricted" . | nindent 10 }}
+        resources:
+          {{- toYaml .Values.webhook.resources | nindent 10 }}
+{{- end }}

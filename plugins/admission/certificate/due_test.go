@@ -3,6 +3,8 @@
 package certificate
 
 import (
+	"crypto/x509"
+	"slices"
 	"testing"
 	"time"
 )
@@ -27,6 +29,16 @@ func TestWhatIsDue(t *testing.T) {
 	fresh, _ := mustRenew(t, State{}, epoch, hosts)
 	twoAuthorities, _ := mustRenew(t, fresh, epoch.Add(250*day), hosts)
 	stranger, _ := mustRenew(t, State{}, epoch, hosts)
+	shared := State{Authorities: []Pair{fresh.Authorities[0]}, Serving: fresh.Serving}
+	shared.Authorities[0].Shared = true
+	replaced, _ := mustRenew(t, shared, epoch.Add(day), hosts)
+	moved, _ := mustRenew(t, replaced, epoch.Add(day+time.Hour), hosts)
+	lost := State{Retired: []*x509.Certificate{fresh.Authorities[0].Certificate}, Serving: fresh.Serving}
+	found, _ := mustRenew(t, lost, epoch.Add(day), hosts)
+	foundAgain, _ := mustRenew(t, found, epoch.Add(day+time.Hour), hosts)
+
+	unpublished := State{Authorities: slices.Clone(twoAuthorities.Authorities), Serving: twoAuthorities.Serving}
+	unpublished.Authorities[1].Unpublished = true
 
 	tests := map[string]struct {
 		state   State
@@ -36,20 +48,34 @@ func TestWhatIsDue(t *testing.T) {
 		reissue bool
 		drop    int
 	}{
-		"the first start makes everything":                    {state: State{}, hosts: hosts, add: true, reissue: true},
-		"a fresh state needs nothing":                         {state: fresh, hosts: hosts},
-		"just before two thirds of its life it needs nothing": {state: fresh, at: 59 * day, hosts: hosts},
-		"the serving certificate is renewed at two thirds":    {state: fresh, at: 61 * day, hosts: hosts, reissue: true},
-		"a host that the certificate lacks renews it":         {state: fresh, hosts: []string{"other.ns.svc"}, reissue: true},
-		"an address that the certificate lacks renews it":     {state: fresh, hosts: []string{"127.0.0.2"}, reissue: true},
-		"fewer hosts than the certificate names are fine":     {state: fresh, hosts: hosts[:1]},
-		"an authority past two thirds gets a successor":       {state: fresh, at: 244 * day, hosts: hosts, add: true, reissue: true},
-		"a new authority does not sign during the handover":   {state: twoAuthorities, at: 250*day + 59*time.Minute, hosts: hosts},
-		"a new authority signs after the handover":            {state: twoAuthorities, at: 250*day + time.Hour, hosts: hosts, reissue: true},
-		"an expired authority is dropped":                     {state: twoAuthorities, at: 366 * day, hosts: hosts, reissue: true, drop: 1},
-		"when all have expired it starts anew":                {state: fresh, at: 2000 * day, hosts: hosts, add: true, reissue: true, drop: 1},
+		"the first start makes everything":                     {state: State{}, hosts: hosts, add: true, reissue: true},
+		"a fresh state needs nothing":                          {state: fresh, hosts: hosts},
+		"just before two thirds of its life it needs nothing":  {state: fresh, at: 59 * day, hosts: hosts},
+		"the serving certificate is renewed at two thirds":     {state: fresh, at: 61 * day, hosts: hosts, reissue: true},
+		"a host that the certificate lacks renews it":          {state: fresh, hosts: []string{"other.ns.svc"}, reissue: true},
+		"an address that the certificate lacks renews it":      {state: fresh, hosts: []string{"127.0.0.2"}, reissue: true},
+		"fewer hosts than the certificate names are fine":      {state: fresh, hosts: hosts[:1]},
+		"an authority past two thirds gets a successor":        {state: fresh, at: 244 * day, hosts: hosts, add: true, reissue: true},
+		"a new authority does not sign during the handover":    {state: twoAuthorities, at: 250*day + 59*time.Minute, hosts: hosts},
+		"a new authority signs after the handover":             {state: twoAuthorities, at: 250*day + time.Hour, hosts: hosts, reissue: true},
+		"one that a killed Job has made may be published soon": {state: unpublished, at: 250*day + 29*time.Minute, hosts: hosts},
+		"and is replaced later, since nobody knows it":         {state: unpublished, at: 250*day + 30*time.Minute, hosts: hosts, add: true, drop: 1},
+		"an expired authority is dropped":                      {state: twoAuthorities, at: 366 * day, hosts: hosts, reissue: true, drop: 1},
+		"when all have expired it starts anew":                 {state: fresh, at: 2000 * day, hosts: hosts, add: true, reissue: true, drop: 1},
 		"a certificate of an unknown authority is replaced": {
 			state: State{Authorities: fresh.Authorities, Serving: stranger.Serving}, hosts: hosts, reissue: true},
+		"an authority whose key servers could read gets a successor": {state: shared, at: day, hosts: hosts, add: true},
+		"which does not sign during the handover":                    {state: replaced, at: day + 59*time.Minute, hosts: hosts},
+		"and signs after it":                                         {state: replaced, at: day + time.Hour, hosts: hosts, reissue: true},
+		"the old one stays trusted for a day":                        {state: moved, at: 2*day + 59*time.Minute, hosts: hosts},
+		"and is dropped after it":                                    {state: moved, at: 2*day + time.Hour, hosts: hosts, drop: 1},
+		"a lost authority is replaced":                               {state: lost, at: day, hosts: hosts, add: true},
+		"what it signed is served during the handover":               {state: found, at: day + 59*time.Minute, hosts: hosts},
+		"and not after it":                                           {state: found, at: day + time.Hour, hosts: hosts, reissue: true},
+		"it stays trusted for a day":                                 {state: foundAgain, at: 2*day + 59*time.Minute, hosts: hosts},
+		"and is dropped like others":                                 {state: foundAgain, at: 2*day + time.Hour, hosts: hosts, drop: 1},
+		"what is valid only later is none": {
+			state: fresh, at: -day, hosts: hosts, add: true, reissue: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -97,6 +123,7 @@ func TestBadPoliciesAndHostsAreRefused(t *testing.T) {
 		"no life of authorities":         func(p *Policy) { p.AuthorityLife = 0 },
 		"no life of serving":             func(p *Policy) { p.ServingLife = -day },
 		"a negative skew":                func(p *Policy) { p.Skew = -1 },
+		"a negative retirement":          func(p *Policy) { p.Retire = -1 },
 		"a handover longer than renewal": func(p *Policy) { p.Handover = p.AuthorityLife },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,15 +132,15 @@ func TestBadPoliciesAndHostsAreRefused(t *testing.T) {
 			if p.Validate() == nil {
 				t.Errorf("%+v was accepted", p)
 			}
-			if _, err := NewKeeper(Options{Policy: p, Hosts: hosts}); err == nil {
-				t.Error("a keeper was made with it")
+			if _, err := NewInstaller(Options{Policy: p, Hosts: hosts}); err == nil {
+				t.Error("an installer was made with it")
 			}
 		})
 	}
 	if _, _, err := Renew(State{}, epoch, nil, DefaultPolicy()); err == nil {
 		t.Error("Renew without a host was accepted")
 	}
-	if _, err := NewKeeper(Options{Policy: DefaultPolicy()}); err == nil {
-		t.Error("a keeper without a host was made")
+	if _, err := NewInstaller(Options{Policy: DefaultPolicy()}); err == nil {
+		t.Error("an installer without a host was made")
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"slices"
 	"time"
 )
 
@@ -24,7 +23,7 @@ func Renew(s State, now time.Time, hosts []string, policy Policy) (State, Plan, 
 		return s, Plan{}, errors.New("renew certificates: no host name to serve under")
 	}
 	plan := Due(s, now, hosts, policy)
-	next := State{Authorities: slices.Clone(s.Authorities[plan.Drop:]), Serving: s.Serving}
+	next := trusted(s, now, policy)
 	if plan.AddAuthority != NotDue {
 		made, err := newAuthority(now, policy)
 		if err != nil {
@@ -33,7 +32,8 @@ func Renew(s State, now time.Time, hosts []string, policy Policy) (State, Plan, 
 		next.Authorities = append(next.Authorities, made)
 	}
 	if plan.Reissue != NotDue {
-		made, err := newServing(signer(next.Authorities, now, policy), now, hosts, policy)
+		by, _ := signer(next.Authorities, now, policy)
+		made, err := newServing(by, now, hosts, policy)
 		if err != nil {
 			return s, plan, fmt.Errorf("issue a serving certificate for %v: %w", hosts, err)
 		}

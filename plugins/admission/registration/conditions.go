@@ -10,27 +10,14 @@ import (
 	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
 	"deviceshare/plugins/admission"
-	"deviceshare/sharing/podspec"
 )
 
 // mayConcern is true of pods of which any container names an extended resource, and of pods
-// that claim devices. It needs no configuration, so the chart can state it: until the webhook
-// has added the condition that names its resources, no other pod waits for it.
+// that claim devices. It names none of our resources: an administrator may rename them at any
+// time, and then nobody who may write here need know.
 func mayConcern() *acadmission.MatchConditionApplyConfiguration {
 	return acadmission.MatchCondition().WithName("has-extended-resources-or-claims-some").
 		WithExpression(names(`r.contains("/")`) + " || " + claims())
-}
-
-// asking is true of pods that name one of our resources.
-func asking(n podspec.Names) *acadmission.MatchConditionApplyConfiguration {
-	return acadmission.MatchCondition().WithName("asks-for-gpu-shares").WithExpression(asks(n))
-}
-
-// completed is true of those, and of pods that claim devices, whatever they ask for: the
-// resources may have had other names before.
-func completed(n podspec.Names) *acadmission.MatchConditionApplyConfiguration {
-	return acadmission.MatchCondition().WithName("asks-for-gpu-shares-or-claims-some").
-		WithExpression(asks(n) + " || " + claims())
 }
 
 // claims is true of a pod that carries an annotation by which a pod holds devices.
@@ -68,17 +55,6 @@ func guarded(writers []string) []*acadmission.MatchConditionApplyConfiguration {
 		acadmission.MatchCondition().WithName("changes-a-placement").WithExpression(strings.Join(changes, " || ")),
 		acadmission.MatchCondition().WithName("not-by-its-writers").WithExpression("!(has(request.userInfo.username) && request.userInfo.username in [" + strings.Join(users, ", ") + "])"),
 	}
-}
-
-// asks is true of a pod of which any container names one of the resources.
-func asks(n podspec.Names) string {
-	var quoted []string
-	for _, name := range []string{n.Number, n.Memory, n.Cores, n.Percentage} {
-		if name != "" {
-			quoted = append(quoted, strconv.Quote(name))
-		}
-	}
-	return names("r in [" + strings.Join(quoted, ", ") + "]")
 }
 
 // names is true of a pod of which any container names a resource r, as limit or as request,

@@ -17,8 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-
-	"deviceshare/sharing/podspec"
 )
 
 // matches evaluates the conditions for a creation.
@@ -113,7 +111,8 @@ func TestOnlyPodsThatAskCauseACall(t *testing.T) {
 		want        bool
 	}{
 		"a plain pod":                    {corev1.PodSpec{Containers: []corev1.Container{plain}}, nil, false},
-		"a pod with other resources":     {corev1.PodSpec{Containers: []corev1.Container{asking("nvidia.com/gpu")}}, nil, false},
+		"a pod with others' devices":     {corev1.PodSpec{Containers: []corev1.Container{asking("nvidia.com/gpu")}}, nil, true}, // they may be ours by that name
+		"a pod with huge pages":          {corev1.PodSpec{Containers: []corev1.Container{asking("hugepages-2Mi")}}, nil, false},
 		"a pod without containers":       {corev1.PodSpec{Containers: []corev1.Container{}}, nil, false},
 		"a limit on devices":             {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-number")}}, nil, true},
 		"a limit on memory":              {corev1.PodSpec{Containers: []corev1.Container{asking("volcano.sh/vgpu-memory")}}, nil, true},
@@ -143,11 +142,9 @@ func TestOnlyPodsThatAskCauseACall(t *testing.T) {
 	}
 }
 
-func TestRenamedResourcesAreFollowed(t *testing.T) {
-	r := inCluster()
-	r.Names = podspec.Names{Number: "example.com/gpu", Memory: "example.com/mem", Cores: "example.com/cores"}
-	for name, want := range map[string]bool{"example.com/gpu": true, "volcano.sh/vgpu-number": false} {
-		if got := matches(t, r, asker(name)); got != want {
+func TestResourcesMayHaveAnyName(t *testing.T) {
+	for name, want := range map[string]bool{"example.com/gpu": true, "volcano.sh/vgpu-number": true, "cpu": false} {
+		if got := matches(t, inCluster(), asker(name)); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
@@ -156,7 +153,7 @@ func TestRenamedResourcesAreFollowed(t *testing.T) {
 func TestAHugePodIsStillWithinTheCostLimit(t *testing.T) {
 	pod := &corev1.Pod{}
 	for range 1000 {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "c", Resources: limits("nvidia.com/gpu")})
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "c", Resources: limits("hugepages-2Mi")})
 	}
 	if matches(t, inCluster(), pod) {
 		t.Error("a pod that does not ask matches")

@@ -2,17 +2,16 @@
 
 // Package registration says for what the API server calls the webhook: one
 // MutatingWebhookConfiguration and one ValidatingWebhookConfiguration. In a cluster the chart
-// creates them, so that removing the chart removes them, and the webhook process adds what
-// only it knows (Fill): its CA, and the resource names of the device configuration. A webhook
-// outside of the cluster writes them whole (Apply). The rules have one home, Registration: a
-// test holds the chart's objects equal to it.
+// creates them, so that removing the chart removes them, and a Job adds the CA, which only it
+// knows (Fill). A webhook outside of the cluster writes them whole (Apply). The rules have one
+// home, Registration: a test holds the chart's objects equal to it.
 //
 // The API server calls the webhook for two things only: when a pod is created of which a
-// container names one of the resources, and when anybody but the permitted writers changes
+// container names an extended resource, and when anybody but the permitted writers changes
 // an annotation by which a pod holds devices. Pods in system namespaces are excluded. The
 // API server evaluates these CEL conditions without a call, so ordinary updates of pods
-// never wait. The conditions are wider than the rule of package podspec: an amount of zero
-// causes a call, and the webhook then finds that the pod does not ask.
+// never wait. The conditions are wider than the rule of package podspec: a pod with a resource
+// of somebody else causes a call, and the webhook then finds that it does not ask.
 //
 // Failed calls do no harm. At creation a failed call is ignored (fail open). At an update
 // it refuses the update (fail closed), which would be refused anyway. A call that takes

@@ -10,15 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"deviceshare/sharing/podspec"
 )
 
-// Fill adds to both configurations, which somebody else has created, what only the running
-// webhook knows: its CA bundle, and the condition that names the resources of the device
-// configuration. It creates nothing, and it owns no field that their creator sets, so that
-// the two never overwrite each other. When nothing is missing, nothing is written.
-func Fill(ctx context.Context, c client.Client, names podspec.Names, bundle []byte) error {
+// Fill adds a CA bundle to both configurations, which somebody else has created. It creates
+// nothing, and it owns no field that their creator sets, so that the two never overwrite each
+// other. When nothing is missing, nothing is written.
+func Fill(ctx context.Context, c client.Client, bundle []byte) error {
 	for kind, o := range map[string]client.Object{
 		"MutatingWebhookConfiguration":   &admissionv1.MutatingWebhookConfiguration{},
 		"ValidatingWebhookConfiguration": &admissionv1.ValidatingWebhookConfiguration{},
@@ -37,8 +34,8 @@ func Fill(ctx context.Context, c client.Client, names podspec.Names, bundle []by
 	}
 	return write(ctx, c,
 		acadmission.MutatingWebhookConfiguration(Name).WithWebhooks(
-			acadmission.MutatingWebhook().WithName(mutateName).WithClientConfig(trust()).WithMatchConditions(completed(names))),
+			acadmission.MutatingWebhook().WithName(mutateName).WithClientConfig(trust())),
 		acadmission.ValidatingWebhookConfiguration(Name).WithWebhooks(
-			acadmission.ValidatingWebhook().WithName(validateName).WithClientConfig(trust()).WithMatchConditions(asking(names)),
+			acadmission.ValidatingWebhook().WithName(validateName).WithClientConfig(trust()),
 			acadmission.ValidatingWebhook().WithName(guardName).WithClientConfig(trust())))
 }

@@ -8,11 +8,8 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-
-	"deviceshare/sharing/podspec"
 )
 
 // install writes both configurations as the chart does: without a bundle, without the
@@ -20,13 +17,8 @@ import (
 func install(t *testing.T, c client.Client) {
 	t.Helper()
 	m, v := inCluster().mutating(nil), inCluster().validating(nil)
-	named := func(c acadmission.MatchConditionApplyConfiguration) bool {
-		return strings.HasPrefix(*c.Name, "asks-for")
-	}
-	m.Webhooks[0].MatchConditions = slices.DeleteFunc(m.Webhooks[0].MatchConditions, named)
 	m.Webhooks[0].ClientConfig.CABundle = nil
 	for i := range v.Webhooks {
-		v.Webhooks[i].MatchConditions = slices.DeleteFunc(v.Webhooks[i].MatchConditions, named)
 		v.Webhooks[i].ClientConfig.CABundle = nil
 	}
 	if err := c.Apply(t.Context(), m, client.FieldOwner("helm")); err != nil {
@@ -48,21 +40,11 @@ func read(t *testing.T, c client.Client) (*admissionv1.MutatingWebhookConfigurat
 	return m, v
 }
 
-// conditionsOf are the expressions of a webhook by their names.
-func conditionsOf(conditions []admissionv1.MatchCondition) map[string]string {
-	out := map[string]string{}
-	for _, c := range conditions {
-		out[c.Name] = c.Expression
-	}
-	return out
-}
-
-func TestAFilledConfigurationTrustsTheWebhookAndNamesItsResources(t *testing.T) {
+func TestAFilledConfigurationTrustsTheWebhookAndIsOtherwiseTheCharts(t *testing.T) {
 	c := fake.NewFakeClient()
 	install(t, c)
-	renamed := podspec.Names{Number: "example.com/gpu", Memory: "example.com/mem", Cores: "example.com/cores"}
-	for _, names := range []podspec.Names{podspec.DefaultNames(), renamed} {
-		if err := Fill(t.Context(), c, names, []byte("CA")); err != nil {
+	for _, bundle := range []string{"CA", "another CA"} {
+		if err := Fill(t.Context(), c, []byte(bundle)); err != nil {
 			t.Fatal(err)
 		}
 		m, v := read(t, c)
@@ -70,15 +52,10 @@ func TestAFilledConfigurationTrustsTheWebhookAndNamesItsResources(t *testing.T) 
 		for _, w := range v.Webhooks {
 			bundles = append(bundles, string(w.ClientConfig.CABundle))
 		}
-		if !slices.Equal(bundles, []string{"CA", "CA", "CA"}) {
+		if !slices.Equal(bundles, []string{bundle, bundle, bundle}) {
 			t.Errorf("bundles %q", bundles)
 		}
-		of, other := conditionsOf(m.Webhooks[0].MatchConditions), conditionsOf(v.Webhooks[0].MatchConditions)
-		if len(of) != 3 || len(other) != 3 || !strings.Contains(of["asks-for-gpu-shares-or-claims-some"], names.Number) ||
-			!strings.Contains(other["asks-for-gpu-shares"], names.Number) {
-			t.Errorf("conditions with %s: %q and %q", names.Number, of, other)
-		}
-		if len(v.Webhooks[1].MatchConditions) != 2 || m.Webhooks[0].ClientConfig.Service.Name != "webhook" || len(m.Webhooks[0].Rules) != 1 {
+		if len(m.Webhooks[0].MatchConditions) != 2 || len(v.Webhooks[0].MatchConditions) != 2 || len(v.Webhooks[1].MatchConditions) != 2 || m.Webhooks[0].ClientConfig.Service.Name != "webhook" || len(m.Webhooks[0].Rules) != 1 {
 			t.Errorf("what the chart has set is gone: %+v, %+v", m.Webhooks[0], v.Webhooks[1])
 		}
 	}
@@ -87,12 +64,12 @@ func TestAFilledConfigurationTrustsTheWebhookAndNamesItsResources(t *testing.T) 
 func TestTheChartCanBeAppliedAgainOverAFilledConfiguration(t *testing.T) {
 	c := fake.NewFakeClient()
 	install(t, c)
-	if err := Fill(t.Context(), c, podspec.DefaultNames(), []byte("CA")); err != nil {
+	if err := Fill(t.Context(), c, []byte("CA")); err != nil {
 		t.Fatal(err)
 	}
 	filled, _ := read(t, c)
 	install(t, c) // fails on a conflict
-	if err := Fill(t.Context(), c, podspec.DefaultNames(), []byte("CA")); err != nil {
+	if err := Fill(t.Context(), c, []byte("CA")); err != nil {
 		t.Fatal(err)
 	}
 	if m, _ := read(t, c); string(m.Webhooks[0].ClientConfig.CABundle) != "CA" || m.ResourceVersion != filled.ResourceVersion {
@@ -102,7 +79,7 @@ func TestTheChartCanBeAppliedAgainOverAFilledConfiguration(t *testing.T) {
 
 func TestNothingIsFilledThatTheChartDidNotCreate(t *testing.T) {
 	c := fake.NewFakeClient()
-	err := Fill(t.Context(), c, podspec.DefaultNames(), []byte("CA"))
+	err := Fill(t.Context(), c, []byte("CA"))
 	if err == nil || !strings.Contains(err.Error(), `create it with the chart`) {
 		t.Errorf("got %v", err)
 	}
@@ -112,8 +89,7 @@ func TestNothingIsFilledThatTheChartDidNotCreate(t *testing.T) {
 	}
 }
 
-// Before the webhook has run for the first time the chart's conditions stand alone.
-func TestBeforeItIsFilledOnlyPodsWithExtendedResourcesCauseACall(t *testing.T) {
+func TestOnlyPodsWithExtendedResourcesCauseACall(t *testing.T) {
 	c := fake.NewFakeClient()
 	install(t, c)
 	m, _ := read(t, c)

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"deviceshare/plugins/admission"
-	"deviceshare/sharing/podspec"
 )
 
 const (
@@ -91,8 +90,6 @@ func (t Target) clientConfig(path string, bundle []byte) *acadmission.WebhookCli
 // Registration is what is to be registered.
 type Registration struct {
 	Target Target
-	// Names are the resources whose pods are of interest.
-	Names podspec.Names
 	// Excluded are the namespaces whose pods are never looked at.
 	Excluded []string
 	// Writers are the users whose updates of placements are never looked at.
@@ -131,7 +128,7 @@ func (r Registration) mutating(bundle []byte) *acadmission.MutatingWebhookConfig
 		WithClientConfig(r.Target.clientConfig(admission.MutatePath, bundle)).
 		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(mayConcern(), notMirror(), completed(r.Names)).
+		WithMatchConditions(mayConcern(), notMirror()).
 		WithReinvocationPolicy(admissionv1.IfNeededReinvocationPolicy).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
@@ -146,7 +143,7 @@ func (r Registration) validating(bundle []byte) *acadmission.ValidatingWebhookCo
 		WithClientConfig(r.Target.clientConfig(admission.ValidatePath, bundle)).
 		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(mayConcern(), notMirror(), asking(r.Names)).
+		WithMatchConditions(mayConcern(), notMirror()).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
 		WithSideEffects(admissionv1.SideEffectClassNone).
