@@ -148,10 +148,13 @@ func (w *witness) saidNo(q question, subject string) string {
 func (s *Store) ExplainAfterActions() {
 	for _, name := range []string{"enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"} {
 		if a, ok := framework.GetAction(name); ok {
-			framework.RegisterAction(explainedAction{a, s})
+			framework.RegisterAction(s.Explained(a))
 		}
 	}
 }
+
+// Explained returns an action of Volcano that ends with what the plugin tells waiting pods.
+func (s *Store) Explained(a framework.Action) framework.Action { return explainedAction{a, s} }
 
 // explainedAction is an action of Volcano. The last one of a session explains.
 type explainedAction struct {

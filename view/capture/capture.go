@@ -23,6 +23,8 @@ type State struct {
 	Pods         []*corev1.Pod
 	Groups       []*schedulingv1beta1.PodGroup
 	Queues       []*schedulingv1beta1.Queue
+	// Scheduling is what only a simulation needs, nil if it is not kept.
+	Scheduling *Scheduling
 	// Forbidden are the reads that the API server refused, as verb and resource: what they would
 	// have told is not known.
 	Forbidden []string
@@ -31,9 +33,18 @@ type State struct {
 }
 
 // Add takes in one object, trimmed. Kept are pods that ask for extended resources or have a
-// placement, and those that name a group: a gang counts all its pods. It reports whether the
-// object was kept.
+// placement, and those that name a group: a gang counts all its pods. Where Scheduling is not nil it
+// takes in its half of every object. It reports whether the object was kept.
 func (s *State) Add(object any) bool {
+	kept := false
+	if s.Scheduling != nil {
+		kept = s.Scheduling.add(object)
+	}
+	return s.add(object) || kept
+}
+
+// add takes in what views show.
+func (s *State) add(object any) bool {
 	switch o := object.(type) {
 	case *corev1.Node:
 		s.Nodes = append(s.Nodes, trimNode(o))
@@ -62,4 +73,5 @@ func (s *State) Sort() {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(s.Queues, func(a, b *schedulingv1beta1.Queue) int { return cmp.Compare(a.Name, b.Name) })
+	s.Scheduling.sort()
 }

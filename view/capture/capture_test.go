@@ -144,7 +144,7 @@ func TestTheReaderIsStrictAboutTheVersion(t *testing.T) {
 		"an empty file":         {"", "it is empty"},
 		"another format":        {`{"kind":"List"}`, `does not say "deviceshareCapture"`},
 		"no JSON":               {"apiVersion: v1", "read the first line"},
-		"a later version":       {`{"deviceshareCapture":2}`, "version 2, this program reads version 1"},
+		"a later version":       {`{"deviceshareCapture":3}`, "version 3, this program reads versions 1 to 2"},
 		"a version that is nil": {`{"deviceshareCapture":null}`, "does not say"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,12 +5,16 @@
 //
 // The first line says the version. Each further line is one object:
 //
-//	{"deviceshareCapture":1,"taken":"2026-01-02T03:04:05Z"}
+//	{"deviceshareCapture":2,"taken":"2026-01-02T03:04:05Z"}
 //	{"kind":"Node","object":{...}}
 //	{"kind":"Pod","object":{...}}
 //
+// Lines of the kinds PodScheduling, NodeScheduling, QueueScheduling, PriorityClass and
+// SchedulerConfig hold what a simulation needs besides: requests, labels, tolerations, affinity and
+// priorities. Views skip them. Version 1 did not have them.
+//
 // Of an object only the fields that decide about devices are kept: no environment, no commands, no
-// volumes, no labels. Of a pod without devices that belongs to a group only its name, its phase and
-// where it is are kept. A reader refuses a version that it does not know. It sets aside a line that
+// volumes, no images. What views read of a pod without devices that belongs to a group is only its
+// name, its phase and where it is. A reader refuses a version that it does not know. It sets aside a line that
 // it cannot read, and says so, since a long file must not be lost by one line.
 package capture

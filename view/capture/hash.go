@@ -16,8 +16,8 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// Hash returns the state with every name of a node, namespace, pod, container, group and queue
-// replaced by a hash, and without the messages of schedulers, which hold names. Equal names get
+// Hash returns the state with every name of a node, namespace, pod, container, group, queue and
+// priority class, and every label, replaced by a hash, and without the messages of schedulers, which hold names. Equal names get
 // equal hashes; the salt keeps others from trying names, and must be kept by nobody. Texts on
 // objects that cannot be read become texts that cannot be read either. The receiver is unchanged.
 func (s *State) Hash(salt []byte) *State {
@@ -36,7 +36,8 @@ func (s *State) Hash(salt []byte) *State {
 	for _, g := range s.Groups {
 		g = g.DeepCopy()
 		h.meta(&g.ObjectMeta)
-		g.Spec.Queue = h.name(g.Spec.Queue)
+		g.Spec.Queue, g.Spec.PriorityClassName = h.name(g.Spec.Queue), h.class(g.Spec.PriorityClassName)
+		g.Spec.MinTaskMember = h.tasks(g.Spec.MinTaskMember)
 		out.Groups = append(out.Groups, g)
 	}
 	for _, q := range s.Queues {
@@ -45,6 +46,7 @@ func (s *State) Hash(salt []byte) *State {
 		q.Spec.Parent = h.name(q.Spec.Parent)
 		out.Queues = append(out.Queues, q)
 	}
+	out.Scheduling = h.scheduling(s.Scheduling)
 	out.Sort()
 	return out
 }

@@ -153,9 +153,9 @@ func onlyExtended(list corev1.ResourceList) corev1.ResourceList {
 }
 
 func trimGroup(g *schedulingv1beta1.PodGroup) *schedulingv1beta1.PodGroup {
-	out := &schedulingv1beta1.PodGroup{ObjectMeta: trimMeta(&g.ObjectMeta, nil)}
-	out.Spec.MinMember, out.Spec.Queue = g.Spec.MinMember, g.Spec.Queue
-	out.Spec.MinResources = g.Spec.MinResources
+	out := &schedulingv1beta1.PodGroup{ObjectMeta: trimMeta(&g.ObjectMeta, []string{schedulingv1beta1.PodPreemptable})}
+	out.Spec.MinMember, out.Spec.Queue, out.Spec.PriorityClassName = g.Spec.MinMember, g.Spec.Queue, g.Spec.PriorityClassName
+	out.Spec.MinResources, out.Spec.MinTaskMember = g.Spec.MinResources, g.Spec.MinTaskMember
 	out.Status.Phase = g.Status.Phase
 	return out
 }

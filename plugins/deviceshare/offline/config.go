@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offline
+
+import (
+	_ "embed" // the shipped configuration
+	"errors"
+	"fmt"
+
+	"volcano.sh/volcano/pkg/scheduler"
+	_ "volcano.sh/volcano/pkg/scheduler/actions" // Volcano's actions, by their names
+	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	_ "volcano.sh/volcano/pkg/scheduler/plugins" // Volcano's plugins, by their names
+
+	"deviceshare/plugins/deviceshare"
+)
+
+// policyArgument is the argument of the plugin that names the policy of pods that name none.
+const policyArgument = "deviceshare.SchedulePolicy"
+
+//go:embed shipped.conf
+var shipped string
+
+// Shipped is the scheduler's configuration as the chart installs it.
+func Shipped() string { return shipped }
+
+// configuration is what the scheduler's configuration says.
+type configuration struct {
+	actions []framework.Action
+	tiers   []conf.Tier
+	// arguments are those of the actions.
+	arguments []conf.Configuration
+}
+
+// readConfiguration reads the text strictly: where a scheduler logs a mistake and goes on, a
+// simulation would answer about another cluster.
+func readConfiguration(text, policy string) (configuration, error) {
+	actions, tiers, arguments, _, err := scheduler.UnmarshalSchedulerConf(text)
+	if err != nil {
+		return configuration{}, fmt.Errorf("read the scheduler's configuration: %w", err)
+	}
+	c := configuration{actions: actions, tiers: tiers, arguments: arguments}
+	mistakes, found := []error{}, false
+	for i := range c.tiers {
+		for k := range c.tiers[i].Plugins {
+			o := &c.tiers[i].Plugins[k]
+			mistakes = append(mistakes, c.check(o, fmt.Sprintf("tiers[%d].plugins[%d]", i, k))...)
+			if o.Name != deviceshare.PluginName {
+				continue
+			}
+			found = true
+			if policy != "" {
+				o.Arguments = with(o.Arguments, policyArgument, policy)
+			}
+			_, wrong := deviceshare.ReadArguments(o.Arguments)
+			for _, m := range wrong {
+				mistakes = append(mistakes, fmt.Errorf("tiers[%d].plugins[%d].arguments.%s", i, k, m))
+			}
+		}
+	}
+	if !found {
+		mistakes = append(mistakes, fmt.Errorf("tiers: plugin %s is in none of them: no pod would get devices", deviceshare.PluginName))
+	}
+	if len(mistakes) > 0 {
+		return configuration{}, fmt.Errorf("read the scheduler's configuration: %w", errors.Join(mistakes...))
+	}
+	return c, nil
+}
+
+// check refuses a plugin that is not there, or that would ask somebody else.
+func (c *configuration) check(o *conf.PluginOption, path string) []error {
+	if o.Name == "extender" {
+		return []error{fmt.Errorf("%s: plugin extender asks a server, which a simulation must not: leave it out", path)}
+	}
+	if _, known := framework.GetPluginBuilder(o.Name); !known && o.Name != deviceshare.PluginName {
+		return []error{fmt.Errorf("%s: unknown plugin %q", path, o.Name)}
+	}
+	return nil
+}
+
+// with returns the arguments with one more, and leaves those given as they are.
+func with(a framework.Arguments, key string, value any) framework.Arguments {
+	out := framework.Arguments{key: value}
+	for k, v := range a {
+		if k != key {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// enabled are the names of the actions, as Volcano asks which are enabled.
+func (c *configuration) enabled() map[string]bool {
+	out := map[string]bool{}
+	for _, a := range c.actions {
+		out[a.Name()] = true
+	}
+	return out
+}

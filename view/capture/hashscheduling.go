@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"deviceshare/sharing/wire"
+)
+
+// scheduling hashes what a simulation needs. Labels, and whatever selects by them, get hashes too:
+// equal ones stay equal, so that the same nodes and pods are selected. Values that are compared as
+// numbers stay as they are, since a hash has no order.
+func (h hasher) scheduling(s *Scheduling) *Scheduling {
+	if s == nil {
+		return nil
+	}
+	l := labelHasher{h, map[string]bool{}}
+	for _, p := range s.Pods {
+		l.findNumbers(p)
+	}
+	out := &Scheduling{Config: s.Config}
+	for _, n := range s.Nodes {
+		n = n.DeepCopy()
+		h.meta(&n.ObjectMeta)
+		n.Labels = l.labels(n.Labels)
+		for i := range n.Spec.Taints {
+			t := &n.Spec.Taints[i]
+			t.Key, t.Value = l.key(t.Key), l.value(t.Key, t.Value)
+		}
+		out.Nodes = append(out.Nodes, n)
+	}
+	for _, p := range s.Pods {
+		out.Pods = append(out.Pods, l.pod(p.DeepCopy()))
+	}
+	for _, q := range s.Queues {
+		q = q.DeepCopy()
+		h.meta(&q.ObjectMeta)
+		q.Spec.Parent = h.name(q.Spec.Parent)
+		out.Queues = append(out.Queues, q)
+	}
+	for _, c := range s.Classes {
+		c = c.DeepCopy()
+		c.Name, c.UID = h.class(c.Name), ""
+		out.Classes = append(out.Classes, c)
+	}
+	return out
+}
+
+// class hashes the name of a priority class, but for those of Kubernetes itself.
+func (h hasher) class(name string) string {
+	if strings.HasPrefix(name, "system-") {
+		return name
+	}
+	return h.name(name)
+}
+
+func (h hasher) tasks(members map[string]int32) map[string]int32 {
+	var out map[string]int32
+	for name, n := range members {
+		if out == nil {
+			out = map[string]int32{}
+		}
+		out[h.name(name)] = n
+	}
+	return out
+}
+
+// labelHasher hashes labels. numbers are the keys whose values are compared as numbers.
+type labelHasher struct {
+	hasher
+	numbers map[string]bool
+}
+
+// key hashes the key of a label or a taint, but for those that Kubernetes and Volcano define.
+func (l labelHasher) key(key string) string {
+	domain, _, _ := strings.Cut(key, "/")
+	for _, known := range []string{"kubernetes.io", "k8s.io", "volcano.sh"} {
+		if domain == known || strings.HasSuffix(domain, "."+known) {
+			return key
+		}
+	}
+	return l.name(key)
+}
+
+func (l labelHasher) value(key, value string) string {
+	if l.numbers[key] {
+		return value
+	}
+	return l.name(value)
+}
+
+func (l labelHasher) labels(in map[string]string) map[string]string {
+	if in == nil {
+		return nil
+	}
+	out := make(map[string]string, len(in))
+	for key, value := range in {
+		out[l.key(key)] = l.value(key, value)
+	}
+	return out
+}
+
+// findNumbers notes the keys that a pod compares as numbers.
+func (l labelHasher) findNumbers(p *corev1.Pod) {
+	eachNodeTerm(p, func(r *corev1.NodeSelectorRequirement) {
+		if r.Operator == corev1.NodeSelectorOpGt || r.Operator == corev1.NodeSelectorOpLt {
+			l.numbers[r.Key] = true
+		}
+	})
+}
+
+// eachNodeTerm visits what a pod's node affinity asks of the labels of nodes.
+func eachNodeTerm(p *corev1.Pod, visit func(*corev1.NodeSelectorRequirement)) {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
+		return
+	}
+	terms := func(t *corev1.NodeSelectorTerm) {
+		for i := range t.MatchExpressions {
+			visit(&t.MatchExpressions[i])
+		}
+	}
+	a := p.Spec.Affinity.NodeAffinity
+	if required := a.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		for i := range required.NodeSelectorTerms {
+			terms(&required.NodeSelectorTerms[i])
+		}
+	}
+	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		terms(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference)
+	}
+}
+
+func (l labelHasher) pod(p *corev1.Pod) *corev1.Pod {
+	l.meta(&p.ObjectMeta)
+	p.Labels = l.labels(p.Labels)
+	for _, key := range []string{wire.GroupName, wire.VolcanoGroupName, "volcano.sh/task-spec", "scheduling.volcano.sh/queue-name"} {
+		set(&p.ObjectMeta, key, l.name)
+	}
+	spec := &p.Spec
+	spec.NodeName, spec.NodeSelector, spec.PriorityClassName = l.name(spec.NodeName), l.labels(spec.NodeSelector), l.class(spec.PriorityClassName)
+	for i := range spec.SchedulingGates {
+		spec.SchedulingGates[i].Name = l.name(spec.SchedulingGates[i].Name)
+	}
+	for i := range spec.Tolerations {
+		t := &spec.Tolerations[i]
+		t.Key, t.Value = l.key(t.Key), l.value(t.Key, t.Value)
+	}
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			list[i].Name = l.name(list[i].Name)
+		}
+	}
+	for i := range spec.TopologySpreadConstraints {
+		c := &spec.TopologySpreadConstraints[i]
+		c.TopologyKey, c.LabelSelector = l.key(c.TopologyKey), l.selector(c.LabelSelector)
+		l.keys(c.MatchLabelKeys)
+	}
+	l.affinity(p)
+	return p
+}
+
+func (l labelHasher) keys(list []string) {
+	for i := range list {
+		list[i] = l.key(list[i])
+	}
+}
+
+func (l labelHasher) affinity(p *corev1.Pod) {
+	eachNodeTerm(p, func(r *corev1.NodeSelectorRequirement) {
+		for i := range r.Values {
+			r.Values[i] = l.value(r.Key, r.Values[i])
+		}
+		r.Key = l.key(r.Key)
+	})
+	if p.Spec.Affinity == nil {
+		return
+	}
+	l.nodeFields(p.Spec.Affinity.NodeAffinity)
+	if a := p.Spec.Affinity.PodAffinity; a != nil {
+		l.podTerms(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if a := p.Spec.Affinity.PodAntiAffinity; a != nil {
+		l.podTerms(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+}
+
+// nodeFields hashes what is asked of the fields of nodes: the only field is the name.
+func (l labelHasher) nodeFields(a *corev1.NodeAffinity) {
+	if a == nil {
+		return
+	}
+	fields := func(t *corev1.NodeSelectorTerm) {
+		for i := range t.MatchFields {
+			for k, name := range t.MatchFields[i].Values {
+				t.MatchFields[i].Values[k] = l.name(name)
+			}
+		}
+	}
+	if required := a.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		for i := range required.NodeSelectorTerms {
+			fields(&required.NodeSelectorTerms[i])
+		}
+	}
+	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		fields(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference)
+	}
+}
+
+func (l labelHasher) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+	term := func(t *corev1.PodAffinityTerm) {
+		t.TopologyKey, t.LabelSelector, t.NamespaceSelector = l.key(t.TopologyKey), l.selector(t.LabelSelector), l.selector(t.NamespaceSelector)
+		for i := range t.Namespaces {
+			t.Namespaces[i] = l.name(t.Namespaces[i])
+		}
+		l.keys(t.MatchLabelKeys)
+		l.keys(t.MismatchLabelKeys)
+	}
+	for i := range required {
+		term(&required[i])
+	}
+	for i := range preferred {
+		term(&preferred[i].PodAffinityTerm)
+	}
+}
+
+func (l labelHasher) selector(s *metav1.LabelSelector) *metav1.LabelSelector {
+	if s == nil {
+		return nil
+	}
+	s.MatchLabels = l.labels(s.MatchLabels)
+	for i := range s.MatchExpressions {
+		r := &s.MatchExpressions[i]
+		for k, value := range r.Values {
+			r.Values[k] = l.value(r.Key, value)
+		}
+		r.Key = l.key(r.Key)
+	}
+	return s
+}
