@@ -15,7 +15,7 @@ KILLS       ?= 150
 # program starts; the linker must leave them unbound until then.
 LAZY        := -ldflags=-extldflags=-Wl,-z,lazy
 GOTEST      := $(GO) test $(LAZY)
-PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webhook deviceshare-hook kubectl-deviceshare
+PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webhook deviceshare-hook kubectl-deviceshare kubectl-deviceshare-simulate
 
 # Decoders are fuzzed where they do not link Volcano: go instruments every package
 # it links, which takes ten minutes there.

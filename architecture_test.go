@@ -247,9 +247,26 @@ func viewRules() []rule {
 			Why:  "they show what the scheduler sees, without Volcano's scheduler in every laptop's kubectl",
 			Breaks: func(from, to string) bool {
 				known := pureDomain(to) || corepod(to) || to == "deviceshare/config" || under("view", "plugins/deviceshare/nodes")(to)
-				return under("view")(from) && strings.HasPrefix(to, "deviceshare/") && !known
+				return under("view")(from) && !simulation(from) && strings.HasPrefix(to, "deviceshare/") && !known
 			},
 			Example: [2]string{"deviceshare/view", "deviceshare/plugins/deviceshare"},
+		},
+		{
+			Name: "the simulation knows what the views know, the webhook and the scheduler that runs in process",
+			Why:  "it adds pods as the webhook would and has the scheduler decide; it decides nothing",
+			Breaks: func(from, to string) bool {
+				known := pureDomain(to) || to == "deviceshare/config" || under("view", "plugins/admission", "plugins/deviceshare/nodes", "plugins/deviceshare/offline")(to)
+				return simulation(from) && strings.HasPrefix(to, "deviceshare/") && !known
+			},
+			Example: [2]string{"deviceshare/view/simulate", "deviceshare/plugins/deviceshare"},
+		},
+		{
+			Name: "the plugin of kubectl and the views do not link Volcano's scheduler", Transitive: true,
+			Why: "it is half of a program, which only a simulation needs",
+			Breaks: func(from, to string) bool {
+				return (under("view")(from) && !simulation(from) || from == "deviceshare/cmd/kubectl-deviceshare") && external("volcano.sh/volcano/")(to)
+			},
+			Example: [2]string{"deviceshare/cmd/kubectl-deviceshare", "volcano.sh/volcano/pkg/scheduler"},
 		},
 		{
 			Name: "the views ask no clock, file, network or log",
@@ -391,6 +408,9 @@ func nodeHalf(p string) bool {
 // corepod matches the one adapter in sharing: it reads Kubernetes' pods for both
 // sides, which may not import each other.
 func corepod(p string) bool { return under("sharing/podspec/corepod")(p) }
+
+// simulation matches the part of the views that has the scheduler decide.
+func simulation(p string) bool { return under("view/simulate")(p) }
 
 // pure matches what decides and has no effects: the domain, the model of a node and what a
 // container preloads.

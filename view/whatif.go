@@ -63,7 +63,8 @@ type NodeChange struct {
 	After  Promise `json:"after"`
 }
 
-// Promise is what pods were given of a node: shares, memory in bytes, compute in percent of a device.
+// Promise is what pods were given of a node: shares, memory in bytes, compute in percent of a
+// device.
 type Promise struct {
 	Shares int   `json:"shares"`
 	Memory int64 `json:"memory"`

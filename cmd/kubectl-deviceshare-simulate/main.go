@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kubectl-deviceshare-simulate says what the scheduler would do with a captured cluster:
-// kubectl runs it as "kubectl deviceshare simulate". It has Volcano's scheduler inside, which is why
-// it is a program of its own.
+// kubectl runs it as "kubectl deviceshare simulate". It has Volcano's scheduler inside, which is
+// why it is a program of its own.
 package main
 
 import (

@@ -23,23 +23,37 @@ const deviceConfigName, deviceConfigKey = "volcano-vgpu-device-config", "device-
 
 // readCluster reads what the views need, page by page, and keeps of each object what they need.
 func (o *options) readCluster(ctx context.Context) (*capture.State, error) {
+	s := &capture.State{Taken: time.Now().UTC().Truncate(time.Second)}
+	return s, o.readClusterInto(ctx, s)
+}
+
+// readClusterInto reads what the state is to keep: what only a simulation needs, if Scheduling is
+// not nil.
+func (o *options) readClusterInto(ctx context.Context, s *capture.State) error {
 	rest, err := o.flags.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
+		return fmt.Errorf("find the cluster: %w", err)
 	}
 	core, err := kubernetes.NewForConfig(rest)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
+		return fmt.Errorf("connect to the API server: %w", err)
 	}
 	batch, err := volcano.NewForConfig(rest)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
+		return fmt.Errorf("connect to the API server: %w", err)
 	}
-	return readFrom(ctx, core, batch, o.configNamespace)
+	if err := readInto(ctx, core, batch, o.configNamespace, s); err != nil {
+		return err
+	}
+	return readScheduling(ctx, core, o.installNamespace, s)
 }
 
 func readFrom(ctx context.Context, core kubernetes.Interface, batch volcano.Interface, configNamespace string) (*capture.State, error) {
 	s := &capture.State{Taken: time.Now().UTC().Truncate(time.Second)}
+	return s, readInto(ctx, core, batch, configNamespace, s)
+}
+
+func readInto(ctx context.Context, core kubernetes.Interface, batch volcano.Interface, configNamespace string, s *capture.State) error {
 	scheduling := batch.SchedulingV1beta1()
 	for _, list := range []struct {
 		what string
@@ -70,16 +84,16 @@ func readFrom(ctx context.Context, core kubernetes.Interface, batch volcano.Inte
 		case list.optional && apierrors.IsForbidden(err):
 			s.Forbidden = append(s.Forbidden, "list "+list.what)
 		case apierrors.IsForbidden(err):
-			return nil, fmt.Errorf("you need the right to list %s in the whole cluster: %w", list.what, err)
+			return fmt.Errorf("you need the right to list %s in the whole cluster: %w", list.what, err)
 		default:
-			return nil, fmt.Errorf("list %s: %w", list.what, err)
+			return fmt.Errorf("list %s: %w", list.what, err)
 		}
 	}
 	if err := readConfig(ctx, core, configNamespace, s); err != nil {
-		return nil, err
+		return err
 	}
 	s.Sort()
-	return s, nil
+	return nil
 }
 
 // readConfig reads the device configuration where the scheduler looks for it: in the namespace that

@@ -27,7 +27,7 @@ func command(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	o.addFlags(root.PersistentFlags())
-	root.AddCommand(o.status(), o.devices(), o.pods(), o.queues(), o.why(), o.top(), o.capture())
+	root.AddCommand(o.status(), o.devices(), o.pods(), o.queues(), o.why(), o.top(), o.capture(), o.simulate())
 	return root
 }
 
@@ -121,6 +121,6 @@ func (o *options) capture() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return o.captureTo(c.Context(), args[0], hash) },
 	}
-	c.Flags().BoolVar(&hash, "hash-names", false, "replace the names of nodes, namespaces, pods, containers, groups and queues by hashes")
+	c.Flags().BoolVar(&hash, "hash-names", false, "replace names and labels of nodes, namespaces, pods, containers, groups, queues and priorities by hashes")
 	return c
 }

@@ -107,12 +107,14 @@ func TestThePageNamesEveryCommandAndFlag(t *testing.T) {
 
 // The page says what a capture is like, and this is how one begins.
 func TestThePageShowsHowACaptureBegins(t *testing.T) {
-	out, err := run(t, "capture", "-", "--from", file(t, small()))
+	s := small()
+	s.Scheduling = &capture.Scheduling{} // as one of a cluster has
+	out, err := run(t, "capture", "-", "--from", file(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
 	first, _, _ := strings.Cut(out, "\n")
-	if !strings.Contains(readPage(t, capturesPage), "\n"+first+"\n") || capture.Version != 1 {
+	if !strings.Contains(readPage(t, capturesPage), "\n"+first+"\n") || capture.Version != 2 {
 		t.Errorf("it does not show the line %s", first)
 	}
 }

@@ -51,7 +51,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show again whenever the answer is another one, until interrupted")
 	f.StringVar(&o.configNamespace, "config-namespace", "kube-system", "namespace of the ConfigMap volcano-vgpu-device-config, which is looked for in volcano-system next")
-	f.StringVar(&o.installNamespace, "install-namespace", "deviceshare-system", "namespace in which the product is installed, for top and doctor")
+	f.StringVar(&o.installNamespace, "install-namespace", "deviceshare-system", "namespace in which the product is installed, for top, capture and doctor")
 }
 
 // show reads the cluster, asks it, and writes the answer; with --watch again and again.
@@ -144,7 +144,7 @@ func (o *options) state(ctx context.Context) (*capture.State, error) {
 
 // captureTo writes the state into a file that did not exist, which only its owner may read.
 func (o *options) captureTo(ctx context.Context, path string, hash bool) error {
-	state, err := o.state(ctx)
+	state, err := o.whole(ctx)
 	if err != nil {
 		return err
 	}

@@ -33,8 +33,8 @@ type State struct {
 }
 
 // Add takes in one object, trimmed. Kept are pods that ask for extended resources or have a
-// placement, and those that name a group: a gang counts all its pods. Where Scheduling is not nil it
-// takes in its half of every object. It reports whether the object was kept.
+// placement, and those that name a group: a gang counts all its pods. Where Scheduling is not nil
+// it takes in its half of every object. It reports whether the object was kept.
 func (s *State) Add(object any) bool {
 	kept := false
 	if s.Scheduling != nil {

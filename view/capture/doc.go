@@ -15,6 +15,6 @@
 //
 // Of an object only the fields that decide about devices are kept: no environment, no commands, no
 // volumes, no images. What views read of a pod without devices that belongs to a group is only its
-// name, its phase and where it is. A reader refuses a version that it does not know. It sets aside a line that
-// it cannot read, and says so, since a long file must not be lost by one line.
+// name, its phase and where it is. A reader refuses a version that it does not know. It sets aside
+// a line that it cannot read, and says so, since a long file must not be lost by one line.
 package capture

@@ -17,9 +17,10 @@ import (
 )
 
 // Hash returns the state with every name of a node, namespace, pod, container, group, queue and
-// priority class, and every label, replaced by a hash, and without the messages of schedulers, which hold names. Equal names get
-// equal hashes; the salt keeps others from trying names, and must be kept by nobody. Texts on
-// objects that cannot be read become texts that cannot be read either. The receiver is unchanged.
+// priority class, and every label, replaced by a hash, and without the messages of schedulers,
+// which hold names. Equal names get equal hashes; the salt keeps others from trying names, and must
+// be kept by nobody. Texts on objects that cannot be read become texts that cannot be read either.
+// The receiver is unchanged.
 func (s *State) Hash(salt []byte) *State {
 	h := hasher{salt}
 	out := &State{Taken: s.Taken, Hashed: true, DeviceConfig: s.DeviceConfig}

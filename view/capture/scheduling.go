@@ -17,8 +17,8 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// Scheduling is what Volcano looks at besides devices. Only a simulation needs it; views do not read
-// it. Nodes and Pods are halves: what a State has of them is not in here again.
+// Scheduling is what Volcano looks at besides devices. Only a simulation needs it; views do not
+// read it. Nodes and Pods are halves: what a State has of them is not in here again.
 type Scheduling struct {
 	// Config is the text of volcano-scheduler.conf, nil if it was not found or must not be read.
 	Config *string

@@ -214,8 +214,8 @@ func (s *State) readLine(text []byte) error {
 	return fmt.Errorf("unknown kind %q", l.Kind)
 }
 
-// isScheduling tells by its beginning, as Write writes it, that a line is one of Scheduling: most of
-// a file is, and views need not parse it.
+// isScheduling tells by its beginning, as Write writes it, that a line is one of Scheduling: most
+// of a file is, and views need not parse it.
 func isScheduling(text []byte) bool {
 	for _, kind := range []string{kindPodScheduling, kindNodeScheduling, kindQueueScheduling, kindClass, kindScheduler} {
 		if bytes.HasPrefix(text, []byte(`{"kind":"`+kind+`"`)) {

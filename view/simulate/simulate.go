@@ -34,7 +34,8 @@ type Question struct {
 	Remove []string
 	// Policy is that of pods that name none, "" for the one of the configuration.
 	Policy string
-	// Config is the text of volcano-scheduler.conf, "" for the captured one, or else the shipped one.
+	// Config is the text of volcano-scheduler.conf, "" for the captured one, or else the shipped
+	// one.
 	Config string
 	// SchedulerName is whose pods are placed.
 	SchedulerName string
@@ -105,13 +106,11 @@ func begin(s *capture.State, q *Question) (*run, error) {
 
 // deviceConfig reads the captured device configuration, or is the default one.
 func (r *run) deviceConfig() (config.Device, error) {
-	text := ""
-	if r.state.DeviceConfig != nil {
-		text = *r.state.DeviceConfig
-	} else {
+	if r.state.DeviceConfig == nil {
 		r.note("The capture does not have the device configuration: the default one is assumed.")
+		return config.DefaultDevice(), nil
 	}
-	d, problems := config.LoadDevice([]byte(text))
+	d, problems := config.LoadDevice([]byte(*r.state.DeviceConfig))
 	if len(problems) > 0 {
 		var mistakes []error
 		for _, p := range problems {

@@ -116,11 +116,12 @@ func (c *Cluster) addPod(p *corev1.Pod) error {
 		}
 	}
 	c.server.pods[name] = p
-	if err := c.podIndexer().Add(p); err != nil {
+	known := p.DeepCopy() // Volcano writes the node it tries into the pod, and leaves it there
+	if err := c.podIndexer().Add(known); err != nil {
 		return fmt.Errorf("add pod %s: %w", name, err)
 	}
 	if c.schedules(p) {
-		c.cache.AddPod(p)
+		c.cache.AddPod(known)
 	}
 	return nil
 }

@@ -198,8 +198,9 @@ func (c *Cluster) bind(t *api.TaskInfo) error {
 	}
 	c.server.pods[name] = after
 	delete(c.server.said, after.UID)
-	c.cache.UpdatePod(before, after)
-	if err := c.podIndexer().Update(after); err != nil {
+	known := after.DeepCopy()
+	c.cache.UpdatePod(before, known)
+	if err := c.podIndexer().Update(known); err != nil {
 		return fmt.Errorf("bind pod %s: %w", name, err)
 	}
 	return nil

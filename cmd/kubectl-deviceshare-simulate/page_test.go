@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"deviceshare/config"
+	"deviceshare/plugins/deviceshare/offline"
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+	"deviceshare/view"
+	"deviceshare/view/capture"
+)
+
+var update = flag.Bool("update", false, "write the page anew")
+
+const page = "../../docs/simulate.md"
+
+// shown is a block of the page with commands and what they print, given a block with its file.
+var (
+	shown = regexp.MustCompile("(?ms)^<!-- run -->\n```\n(.*?)^```\n")
+	files = regexp.MustCompile("(?ms)^<!-- file ([a-z.]+) -->\n```[a-z]*\n(.*?)^```\n")
+)
+
+const prompt = "$ kubectl deviceshare simulate "
+
+// run runs the command as a user types it and returns what it prints.
+func run(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	c := command(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})
+	c.SetArgs(args)
+	err := c.Execute()
+	return out.String(), err
+}
+
+func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
+
+// node has two devices of 24 GiB in mode hami-core.
+func node(name string) *corev1.Node {
+	inv := sharing.Inventory{Node: name}
+	for i := range 2 {
+		inv.Devices = append(inv.Devices, sharing.Device{
+			ID: sharing.DeviceID(fmt.Sprintf("GPU-%s-%d", name, i)), Index: i, Model: "NVIDIA A10", Memory: sharing.MiBs(24576),
+			Cores: 100, MaxShares: 10, Healthy: true, Mode: sharing.HAMiCore, NUMA: -1,
+		})
+	}
+	annotations, err := wire.NodeAnnotations(inv, 1)
+	if err != nil {
+		panic(err)
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{"kubernetes.io/hostname": name}},
+		Status: corev1.NodeStatus{
+			Allocatable: corev1.ResourceList{
+				"cpu": quantity(16), "memory": quantity(64 << 30), "pods": quantity(110),
+				wire.ResourceNumber: quantity(20), wire.ResourceMemory: quantity(2 * 24576), wire.ResourceCores: quantity(200),
+			},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+// running is a pod with memory of a device of a node.
+func running(name, node string, device int, mib int64) *corev1.Pod {
+	annotations, err := wire.PlacementAnnotations(sharing.Placement{Node: node, Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{{
+		Device: sharing.DeviceID(fmt.Sprintf("GPU-%s-%d", node, device)), Mode: sharing.HAMiCore, Memory: sharing.MiBs(mib),
+	}}}}}, 1, 1700000000)
+	if err != nil {
+		panic(err)
+	}
+	annotations[wire.GroupName] = "podgroup-" + name
+	amounts := corev1.ResourceList{wire.ResourceNumber: quantity(1), wire.ResourceMemory: quantity(mib)}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Annotations: annotations}}
+	p.Spec = corev1.PodSpec{NodeName: node, SchedulerName: "volcano", Containers: []corev1.Container{{
+		Name: "main", Resources: corev1.ResourceRequirements{Limits: amounts, Requests: amounts},
+	}}}
+	p.Status.Phase = corev1.PodRunning
+	return p
+}
+
+// write writes the page's cluster and the files that it shows.
+func write(t testing.TB, text string) {
+	t.Helper()
+	device, scheduler := config.DefaultDeviceText(), offline.Shipped()
+	s := &capture.State{
+		Taken: time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC), DeviceConfig: &device, Scheduling: &capture.Scheduling{Config: &scheduler},
+	}
+	for _, o := range []any{
+		node("node-1"), node("node-2"),
+		running("notebook", "node-1", 0, 8192), running("infer", "node-2", 0, 12288), running("train", "node-2", 1, 24576),
+	} {
+		s.Add(o)
+	}
+	s.Sort()
+	f, err := os.Create("cluster.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := capture.Write(f, s); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range files.FindAllStringSubmatch(text, -1) {
+		if err := os.WriteFile(m[1], []byte(m[2]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
+	path, err := filepath.Abs(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	text, blocks := string(content), 0
+	write(t, text)
+	now := shown.ReplaceAllStringFunc(text, func(found string) string {
+		blocks++
+		block := shown.FindStringSubmatch(found)[1]
+		want := printed(t, block)
+		if want == "" || block != want && !*update {
+			t.Errorf("%s shows, see -update:\n%s\nwant\n%s", page, block, want)
+		}
+		return strings.Replace(found, block, want, 1)
+	})
+	if blocks < 4 {
+		t.Fatalf("only %d blocks were compared", blocks)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flags := command(genericiooptions.IOStreams{}).Flags()
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !strings.Contains(text, "`--"+f.Name) && !strings.Contains(text, " --"+f.Name) {
+			t.Errorf("%s does not name --%s", page, f.Name)
+		}
+	})
+}
+
+// printed runs the commands of a block and returns the block as it must be.
+func printed(t *testing.T, block string) string {
+	t.Helper()
+	var outs []string
+	for line := range strings.Lines(block) {
+		arguments, ok := strings.CutPrefix(line, prompt)
+		if !ok {
+			continue
+		}
+		out, err := run(t, strings.Fields(arguments)...)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		outs = append(outs, line+out)
+	}
+	return strings.Join(outs, "\n")
+}
+
+func TestProgramsReadTheSameAnswer(t *testing.T) {
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	write(t, string(content))
+	var answers [2]view.WhatIf
+	for i := range answers {
+		text, err := run(t, "cluster.jsonl", "--add", "pods.yaml", "-o", "json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(text), &answers[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := answers[0]
+	if fmt.Sprint(answers[1]) != fmt.Sprint(w) {
+		t.Errorf("asked again: %+v, and before %+v", answers[1], w)
+	}
+	if w.Before.Placed != 3 || w.After.Placed != 5 || len(w.Pods) != 2 || len(w.Notes) > 0 {
+		t.Errorf("got %+v", w)
+	}
+}
+
+func TestMistakesOfUsersAreSaid(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "")
+	for line, want := range map[string]string{
+		"cluster.jsonl -o xml":                           `unknown output "xml"`,
+		"cluster.jsonl --policy best":                    `unknown policy "best"`,
+		"cluster.jsonl --policy binpack --policy spread": "with --trace only",
+		"cluster.jsonl --series x":                       "give both",
+		"cluster.jsonl --trace t.csv --add pods.yaml":    "--trace does not go with",
+		"- --add -":                                       "one file only",
+		"cluster.jsonl --remove node-9":                   "the captured cluster has no such node",
+		"none.jsonl":                                      "read the capture",
+		"cluster.jsonl --add none.yaml":                   "read the pods to add",
+		"cluster.jsonl --scheduler-config none.conf":      "read the scheduler's configuration",
+		"cluster.jsonl --remove node-1 --scheduler-name=": "no name of a scheduler",
+		"": "accepts 1 arg",
+	} {
+		if _, err := run(t, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error that says %q", line, err, want)
+		}
+	}
+}

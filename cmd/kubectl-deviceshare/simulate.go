@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"deviceshare/view/capture"
+)
+
+// simulator is the program that has Volcano's scheduler inside.
+const simulator = "kubectl-deviceshare-simulate"
+
+// The ConfigMap of the scheduler's configuration, as the chart installs it.
+const schedulerConfigName, schedulerConfigKey = "deviceshare-scheduler-config", "volcano-scheduler.conf"
+
+// simulate hands over to the simulator. kubectl finds it by its name without this command; this one
+// is for help, and for those who run the program itself.
+func (o *options) simulate() *cobra.Command {
+	return &cobra.Command{
+		Use: "simulate FILE", Short: "Say what the scheduler would do with a captured cluster: if pods came, if nodes left, by another policy",
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := findSimulator()
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("run %s: %w", path, syscall.Exec(path, append([]string{simulator}, args...), os.Environ()))
+		},
+	}
+}
+
+// findSimulator looks beside this program, and then on the PATH.
+func findSimulator() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), simulator)); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(simulator)
+	if err != nil {
+		return "", fmt.Errorf("simulate with Volcano's scheduler, which is in a program of its own: %w: build it beside this one, see docs/simulate.md", err)
+	}
+	return path, nil
+}
+
+// whole is state with what only a simulation needs.
+func (o *options) whole(ctx context.Context) (*capture.State, error) {
+	switch o.from {
+	case "":
+		s := &capture.State{Taken: time.Now().UTC().Truncate(time.Second), Scheduling: &capture.Scheduling{}}
+		return s, o.readClusterInto(ctx, s)
+	case "-":
+		return capture.ReadAll(o.streams.In)
+	}
+	f, err := os.Open(o.from)
+	if err != nil {
+		return nil, fmt.Errorf("read the capture: %w", err)
+	}
+	defer f.Close()
+	return capture.ReadAll(f)
+}
+
+// readScheduling reads what nodes, pods and queues do not say, if the state is to keep it. What the
+// user may not read is noted: a simulation then assumes the shipped configuration.
+func readScheduling(ctx context.Context, core kubernetes.Interface, namespace string, s *capture.State) error {
+	if s.Scheduling == nil {
+		return nil
+	}
+	classes, err := core.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		s.Forbidden = append(s.Forbidden, "list priorityclasses.scheduling.k8s.io")
+	case err != nil:
+		return fmt.Errorf("list priorityclasses: %w", err)
+	default:
+		for i := range classes.Items {
+			s.Add(&classes.Items[i])
+		}
+	}
+	m, err := core.CoreV1().ConfigMaps(namespace).Get(ctx, schedulerConfigName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		s.Forbidden = append(s.Forbidden, fmt.Sprintf("get configmaps/%s -n %s", schedulerConfigName, namespace))
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, schedulerConfigName, err)
+	default:
+		if text, ok := m.Data[schedulerConfigKey]; ok {
+			s.Scheduling.Config = &text
+		}
+	}
+	s.Sort()
+	return nil
+}
