@@ -182,7 +182,7 @@ func TestEveryWorkloadHasItsAccountAndEveryAccountItsRole(t *testing.T) {
 		used[spec.ServiceAccountName] = true
 	}
 	maps.DeleteFunc(accounts, func(name string, _ bool) bool { return used[name] })
-	for _, role := range []string{"ClusterRole " + readerRole, "ClusterRole " + viewRole, "Role " + viewRole, "Role " + forward.Role} {
+	for _, role := range []string{"ClusterRole " + readerRole, "ClusterRole " + viewRole, "Role " + viewRole, "Role " + viewRole + "-scheduler", "Role " + forward.Role} {
 		delete(roles, role) // for administrators to bind
 	}
 	delete(accounts, forward.Account) // whose token people ask for

@@ -67,7 +67,7 @@ func variants() map[string]variant {
 		"unaskedDevices.askedBy":               {value: []any{"example.com/gpu"}, count: 3, with: values{"unaskedDevices.policy": "deny"}},
 		"pods.runtimeClasses":                  {value: []any{"mine"}}, "pods.userNamespaces": {value: true},
 		"placements.signed": {value: "require", count: 2}, "placements.createKeys": {value: false, with: values{"placements.signed": "sign"}},
-		"scheduler.enabled":  {value: false, count: -9},
+		"scheduler.enabled":  {value: false, count: -10},
 		"scheduler.replicas": {value: 1, count: -1}, "scheduler.config": {value: "actions: \"allocate\"\ntiers: []\n"},
 		"scheduler.resources": {value: amounts}, "scheduler.nodeSelector": {value: node}, "scheduler.tolerations": {value: anywhere},
 		"scheduler.extraArgs":              {value: flags},

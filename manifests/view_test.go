@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -47,7 +48,7 @@ func TestTheViewsRoleGivesWhatTheViewsReadAndNothingElse(t *testing.T) {
 			}
 		}
 		const read = "get,list,watch "
-		if want := []string{read + "nodes", read + "podgroups", read + "pods", read + "queues"}; !slices.Equal(cluster, want) {
+		if want := []string{read + "nodes", read + "podgroups", read + "pods", read + "priorityclasses", read + "queues"}; !slices.Equal(cluster, want) {
 			t.Errorf("%v: rights %q, want %q", v, cluster, want)
 		}
 		if want := []string{"get configmaps volcano-vgpu-device-config"}; !slices.Equal(config, want) {
@@ -94,5 +95,20 @@ func TestTheRoleOfTopGivesNoTokenButThatOfTheReaderOfMetrics(t *testing.T) {
 		if b.RoleRef.Name == topRole || slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return s.Name == topRole }) {
 			t.Errorf("%s gives it to somebody, or the account something", b.Name)
 		}
+	}
+}
+
+// Simulations assume it for captures that do not have the scheduler's configuration.
+func TestSimulationsKnowTheConfigurationThatTheChartInstalls(t *testing.T) {
+	const name = "deviceshare-scheduler-config"
+	objects := decode(t, render(t, nil))
+	assumed := read(t, "../plugins/deviceshare/offline/shipped.conf")
+	i := slices.IndexFunc(all[*corev1.ConfigMap](objects), func(m *corev1.ConfigMap) bool { return m.Name == name })
+	if i < 0 || strings.TrimSpace(all[*corev1.ConfigMap](objects)[i].Data["volcano-scheduler.conf"]) != strings.TrimSpace(assumed) {
+		t.Errorf("plugins/deviceshare/offline/shipped.conf is not what the chart installs as %s", name)
+	}
+	if r := slices.DeleteFunc(all[*rbacv1.Role](objects), func(r *rbacv1.Role) bool { return r.Name != viewRole+"-scheduler" }); len(r) != 1 ||
+		!slices.Equal(rightsOf(r[0].Rules), []string{"get configmaps " + name}) {
+		t.Errorf("roles to read it: %+v", r)
 	}
 }

@@ -4,14 +4,19 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +30,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/view"
+	"deviceshare/view/capture"
 )
 
 func configMap(namespace, text string) *corev1.ConfigMap {
@@ -163,5 +169,62 @@ func TestEveryPageOfALongListIsRead(t *testing.T) {
 	}
 	if !slices.Equal(names, []string{"a", "b", "c"}) {
 		t.Errorf("read the pods %v", names)
+	}
+}
+
+func TestACaptureHasWhatASimulationNeeds(t *testing.T) {
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 7}
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: schedulerConfigName}, Data: map[string]string{schedulerConfigKey: "actions"},
+	}
+	core, batch := clients(class, config)
+	s := &capture.State{Scheduling: &capture.Scheduling{}}
+	if err := errors.Join(readInto(t.Context(), core, batch, "kube-system", s), readScheduling(t.Context(), core, "here", s)); err != nil {
+		t.Fatal(err)
+	}
+	got := s.Scheduling
+	if len(got.Nodes) != 1 || len(got.Pods) != 2 || len(got.Queues) != 1 || len(got.Classes) != 1 || got.Classes[0].Value != 7 || got.Config == nil || *got.Config != "actions" {
+		t.Errorf("got %+v", got)
+	}
+	if len(s.Pods) != 1 {
+		t.Errorf("views see %d pods, want the one with devices", len(s.Pods))
+	}
+}
+
+func TestWithoutTheRightToReadWhatOnlySimulationsNeedTheRestIsCaptured(t *testing.T) {
+	core, batch := clients()
+	forbid(&core.Fake, "get", "configmaps")
+	forbid(&core.Fake, "list", "priorityclasses")
+	s := &capture.State{Scheduling: &capture.Scheduling{}}
+	if err := errors.Join(readInto(t.Context(), core, batch, "kube-system", s), readScheduling(t.Context(), core, "here", s)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"list priorityclasses.scheduling.k8s.io", "get configmaps/" + schedulerConfigName + " -n here"} {
+		if !slices.Contains(s.Forbidden, want) {
+			t.Errorf("forbidden %q, want %q among it", s.Forbidden, want)
+		}
+	}
+}
+
+// The program stands in for the simulator: it prints what it was given.
+func TestSimulateHandsItsArgumentsToTheProgramBesideIt(t *testing.T) {
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/", ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	self := filepath.Join(dir, "kubectl-deviceshare")
+	alone := exec.Command(self, "simulate", "x")
+	alone.Env = []string{"PATH=/nowhere"}
+	if out, err := alone.CombinedOutput(); err == nil || !strings.Contains(string(out), "docs/simulate.md") {
+		t.Errorf("without the simulator: %v %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, simulator), []byte("#!/bin/sh\necho \"$@\"; exit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(self, "simulate", "cluster.jsonl", "--add", "-", "-o", "json").CombinedOutput()
+	var status *exec.ExitError
+	if string(out) != "cluster.jsonl --add - -o json\n" || !errors.As(err, &status) || status.ExitCode() != 3 {
+		t.Errorf("got %q, %v", out, err)
 	}
 }
