@@ -6,11 +6,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -21,13 +18,9 @@ import (
 var version = "unreleased"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { os.Exit(130) }) // a session of Volcano cannot be interrupted
-	klog.SetLogger(logr.Discard())                  // what matters of it is in the answer
+	klog.SetLogger(logr.Discard()) // what matters of it is in the answer
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	err := command(streams).Execute()
-	stop()
-	if err != nil {
+	if err := command(streams).Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "kubectl deviceshare simulate: %v\n", err)
 		os.Exit(1)
 	}

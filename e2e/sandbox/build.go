@@ -46,7 +46,7 @@ func targets(o Options, l layout) []target {
 			flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}},
 	}
 	if !o.NoKubelet {
-		out = append(out, runtimeTarget(l), kubectlTarget(l))
+		out = append(out, runtimeTarget(l), kubectlTarget(l), simulatorTarget(l))
 	}
 	if o.Installed { // the product comes in images
 		out = append(out, nvidiaTarget(l))
@@ -92,6 +92,13 @@ func kubectlTarget(l layout) target {
 	const pkg = "cmd/" + kubectlDeviceshare
 	return target{what: "deviceshare's plugin of kubectl", module: ".", packages: []string{"./" + pkg}, output: l.bin(kubectlDeviceshare),
 		flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}, needs: pkg}
+}
+
+// simulatorTarget is what `kubectl deviceshare simulate` runs, from beside it.
+func simulatorTarget(l layout) target {
+	const name = kubectlDeviceshare + "-simulate"
+	return target{what: "deviceshare's simulation", module: ".", packages: []string{"./cmd/" + name}, output: l.bin(name),
+		flags: []string{"-trimpath", "-ldflags=" + ldStrip}, env: []string{withoutCgo}, needs: "cmd/" + name}
 }
 
 // runtimeTarget is containerd with everything around it.

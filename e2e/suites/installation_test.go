@@ -46,6 +46,7 @@ func whenUsed() []suite {
 		{"waiting", testWaiting},
 		{"reasons", testReasons},
 		{"kubectl", testKubectl},
+		{"simulate", testSimulate},
 		{"queues", testQueues},
 		{"queue_hierarchy", testQueueHierarchy},
 		{"webhook", testWebhook},

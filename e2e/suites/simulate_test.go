@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"deviceshare/e2e/sandbox/fakenode"
+	"deviceshare/e2e/user"
+	"deviceshare/e2e/workload"
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+// What the simulation is asked about: pods that come one by one to nodes which are simulated, so
+// that nothing runs, and which other suites' pods keep off.
+const (
+	simulatedPods, simulatedNodes, simulatedCards = 40, 4, 4
+
+	simulatedMiB = 24576
+	onlySimulate = "deviceshare.test/simulate"
+)
+
+// testSimulate captures the cluster, lets 40 random pods come, and asks `kubectl deviceshare
+// simulate` what would have become of them.
+func testSimulate(t *testing.T, w *world) {
+	w.cardNodes(t) // first: its end comes last, since pods need a node to leave
+	ctx, u := w.user(t, "simulate", 2*time.Minute)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 6 {
+		w.decided(ctx, t, u, randomPod(fmt.Sprintf("before-%d", i), random))
+	}
+	// What the scheduler has learned of pods that left is in no capture. It forgets it.
+	leader, holder := w.leader(ctx, t, "")
+	if err := w.cluster.SignalPod(ctx, leader, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.leader(ctx, t, holder)
+	dir := t.TempDir()
+	file, added := filepath.Join(dir, "cluster.jsonl"), filepath.Join(dir, "pods.yaml")
+	w.deviceshare(ctx, t, "capture", file)
+	var text bytes.Buffer
+	want := map[string]string{}
+	for i := range simulatedPods {
+		p := randomPod(fmt.Sprintf("pod-%02d", i), random)
+		document, err := yaml.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString("---\n" + string(document))
+		want[u.Namespace()+"/"+p.Name] = w.decided(ctx, t, u, p)
+	}
+	if err := os.WriteFile(added, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	answer := w.deviceshare(ctx, t, "simulate", file, "--add", added, "-n", u.Namespace(), "--one-by-one", "-o", "json")
+	got := simulatedPlaces(t, answer)
+	waiting := 0
+	for name, place := range want {
+		if got[name] != place {
+			t.Errorf("%s: the cluster says %q, the simulation %q", name, place, got[name])
+		}
+		if place == "" {
+			waiting++
+		}
+	}
+	if len(got) != len(want) || waiting == 0 || waiting > simulatedPods*3/4 {
+		t.Errorf("%d pods are compared, of which %d wait; %d are simulated", len(want), waiting, len(got))
+	}
+	t.Logf("%d of %d pods were placed, and simulated so", len(want)-waiting, len(want))
+}
+
+// cardNodes adds simulated nodes with cards.
+func (w *world) cardNodes(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	var nodes []*corev1.Node
+	for i := range simulatedNodes {
+		inv := sharing.Inventory{Node: fmt.Sprintf("cards-%d", i)}
+		for d := range simulatedCards {
+			inv.Devices = append(inv.Devices, sharing.Device{
+				ID: sharing.DeviceID(fmt.Sprintf("GPU-51b%d0000-0000-0000-0000-00000000000%d", i, d)), Index: d, Model: "NVIDIA A10",
+				Memory: sharing.MiBs(simulatedMiB), Cores: 100, MaxShares: 10, Healthy: true, Mode: sharing.HAMiCore, NUMA: -1,
+			})
+		}
+		annotations, err := wire.NodeAnnotations(inv, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		amounts := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("50")}
+		for name, n := range map[corev1.ResourceName]int64{
+			corev1.ResourceCPU: 24, corev1.ResourceMemory: 64 << 30, workload.Number: 10 * simulatedCards,
+			workload.Memory: simulatedMiB * simulatedCards, workload.Cores: 100 * simulatedCards,
+		} {
+			amounts[name] = *resource.NewQuantity(n, resource.DecimalSI)
+		}
+		nodes = append(nodes, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: inv.Node, Annotations: annotations, Labels: map[string]string{onlySimulate: "true", "zone": fmt.Sprint(i % 2)}},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: onlySimulate, Effect: corev1.TaintEffectNoSchedule}}},
+			Status:     corev1.NodeStatus{Capacity: amounts},
+		})
+	}
+	keeper, err := fakenode.Create(ctx, w.cluster.Client(), nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); keeper.Run(run) }()
+	t.Cleanup(func() {
+		stop()
+		<-done
+		for _, n := range nodes {
+			if err := w.cluster.Client().CoreV1().Nodes().Delete(context.Background(), n.Name, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// randomPod is a pod that asks for much or little, here or there.
+func randomPod(name string, random *rand.Rand) *corev1.Pod {
+	one := func(of ...int64) int64 { return of[random.IntN(len(of))] }
+	ask := workload.Ask{Number: one(1, 1, 1, 2), Memory: one(2000, 4000, 8000, 12000, 20000, simulatedMiB), Cores: one(0, 0, 10, 30, 60)}
+	p := pod(name).App("main", ask, "forever").Edit(func(p *corev1.Pod) {
+		p.Spec.NodeSelector = map[string]string{onlySimulate: "true"}
+		p.Spec.Tolerations = []corev1.Toleration{{Key: onlySimulate, Operator: corev1.TolerationOpExists}}
+		if zone := one(0, 1, 2, 2, 2, 2); zone < 2 {
+			p.Spec.NodeSelector["zone"] = fmt.Sprint(zone)
+		}
+		if cpu := one(0, 1, 2, 4); cpu > 0 {
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI)}
+		}
+	})
+	if policy := []string{"", "", "", "binpack", "spread"}[random.IntN(5)]; policy != "" {
+		p.Annotate(wire.UserPolicy, policy)
+	}
+	return p.Build()
+}
+
+// decided creates a pod and waits until the scheduler has placed it or says why not. It returns the
+// place, "" for none.
+func (w *world) decided(ctx context.Context, t *testing.T, u *user.User, p *corev1.Pod) string {
+	t.Helper()
+	if err := u.Create(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	now, err := u.Wait(ctx, p.Name, "placed or refused", func(p *corev1.Pod) bool {
+		return p.Spec.NodeName != "" || slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.Spec.NodeName == "" {
+		return ""
+	}
+	placement, err := wire.DecodePlacement(now.Annotations[wire.PodPlacement])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shares []string
+	for _, s := range placement.Containers[0].Shares {
+		id := string(s.Device)
+		shares = append(shares, onDevice(id[len(id)-1:], int64(s.Memory), int(s.Cores)))
+	}
+	slices.Sort(shares)
+	return now.Spec.NodeName + " " + strings.Join(shares, ", ")
+}
+
+func onDevice(index string, memory int64, cores int) string {
+	return fmt.Sprintf("%s: %d bytes, %d%%", index, memory, cores)
+}
+
+// simulatedPlaces reads the answer of the simulation.
+func simulatedPlaces(t *testing.T, text string) map[string]string {
+	t.Helper()
+	var answer struct {
+		Pods []struct {
+			Pod, Was, Node string
+			Holds          []struct {
+				Device int
+				Memory int64
+				Cores  int
+			}
+		}
+		Notes []string
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Notes) > 0 {
+		t.Errorf("the simulation assumes something: %q", answer.Notes)
+	}
+	out := map[string]string{}
+	for _, p := range answer.Pods {
+		if p.Was != "new" {
+			continue
+		}
+		var shares []string
+		for _, h := range p.Holds {
+			shares = append(shares, onDevice(fmt.Sprint(h.Device), h.Memory, h.Cores))
+		}
+		slices.Sort(shares)
+		out[p.Pod] = strings.TrimSpace(p.Node + " " + strings.Join(shares, ", "))
+	}
+	return out
+}
