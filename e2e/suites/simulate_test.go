@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/sandbox/fakenode"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
@@ -35,6 +37,7 @@ const (
 
 	simulatedMiB = 24576
 	onlySimulate = "deviceshare.test/simulate"
+	cardsPrefix  = "cards-"
 )
 
 // testSimulate captures the cluster, lets 40 random pods come, and asks `kubectl deviceshare
@@ -54,6 +57,7 @@ func testSimulate(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.leader(ctx, t, holder)
+	w.cardsAreUsed(ctx, t)
 	dir := t.TempDir()
 	file, added := filepath.Join(dir, "cluster.jsonl"), filepath.Join(dir, "pods.yaml")
 	w.deviceshare(ctx, t, "capture", file)
@@ -94,7 +98,7 @@ func (w *world) cardNodes(t *testing.T) {
 	ctx := t.Context()
 	var nodes []*corev1.Node
 	for i := range simulatedNodes {
-		inv := sharing.Inventory{Node: fmt.Sprintf("cards-%d", i)}
+		inv := sharing.Inventory{Node: cardsPrefix + strconv.Itoa(i)}
 		for d := range simulatedCards {
 			inv.Devices = append(inv.Devices, sharing.Device{
 				ID: sharing.DeviceID(fmt.Sprintf("GPU-51b%d0000-0000-0000-0000-00000000000%d", i, d)), Index: d, Model: "NVIDIA A10",
@@ -134,6 +138,50 @@ func (w *world) cardNodes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// cardsAreUsed waits until a scheduler that has just started places pods on the nodes: before
+// it has seen their pods it refuses all.
+func (w *world) cardsAreUsed(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for {
+		used, err := w.usedCardNodes(ctx)
+		if used == simulatedNodes {
+			return
+		}
+		if sleep(ctx, 200*time.Millisecond); ctx.Err() != nil {
+			t.Fatalf("the scheduler uses %d of %d nodes: %v", used, simulatedNodes, err)
+		}
+	}
+}
+
+// usedCardNodes asks the scheduler how many of the nodes it places pods on.
+func (w *world) usedCardNodes(ctx context.Context) (int, error) {
+	address, err := w.cluster.PagesOf(ctx, sandbox.Scheduler)
+	if err != nil {
+		return 0, err
+	}
+	token, err := w.cluster.ReaderToken(ctx)
+	if err != nil {
+		return 0, err
+	}
+	_, text, err := sandbox.GetPage(ctx, address+"/deviceshare/ledger", token)
+	if err != nil {
+		return 0, err
+	}
+	var ledger struct {
+		Nodes map[string]struct{ Warming bool }
+	}
+	if err := json.Unmarshal(text, &ledger); err != nil {
+		return 0, fmt.Errorf("decode the scheduler's ledger: %w", err)
+	}
+	used := 0
+	for name, n := range ledger.Nodes {
+		if strings.HasPrefix(name, cardsPrefix) && !n.Warming {
+			used++
+		}
+	}
+	return used, nil
 }
 
 // randomPod is a pod that asks for much or little, here or there.

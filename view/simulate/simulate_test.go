@@ -14,6 +14,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"deviceshare/sharing"
@@ -162,14 +163,50 @@ func TestEverythingThatVolcanoLooksAtIsInACapture(t *testing.T) {
 		{"a pod it flees", asks("p", share(1024), flees), "", "anti-affinity"},
 		{"a pod it flees, and another node", asks("p", share(1024), flees, tolerates), "a", ""},
 	}
-	for name, state := range map[string]*capture.State{"names": again(t, s)} {
-		for _, c := range cases {
-			t.Run(name+"/"+c.name, func(t *testing.T) {
-				o := outcome(t, ask(t, state, simulate.Question{Add: added(t, c.text)}), "default/p")
-				if o.Node != c.node || !strings.Contains(o.Why, c.why) || c.why == "" && o.Why != "" {
-					t.Errorf("on %q, %q; want %q, %q", o.Node, o.Why, c.node, c.why)
-				}
-			})
+	state := again(t, s)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			o := outcome(t, ask(t, state, simulate.Question{Add: added(t, c.text)}), "default/p")
+			if o.Node != c.node || !strings.Contains(o.Why, c.why) || c.why == "" && o.Why != "" {
+				t.Errorf("on %q, %q; want %q, %q", o.Node, o.Why, c.node, c.why)
+			}
+		})
+	}
+}
+
+// Labels, taints and names are hashed alike where they are set and where they are asked for.
+func TestAHashedCaptureHasTheSameOutcome(t *testing.T) {
+	tainted := node("a", 1)
+	tainted.Spec.Taints = []corev1.Taint{{Key: "only", Value: "others", Effect: corev1.TaintEffectNoSchedule}}
+	waiting := func(name string, edit func(*corev1.PodSpec)) *corev1.Pod {
+		p := placedOn(t, name, "a", 4096)
+		p.Annotations, p.UID = map[string]string{wire.GroupName: name}, types.UID(name)
+		p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending
+		edit(&p.Spec)
+		return p
+	}
+	tolerates := func(s *corev1.PodSpec) {
+		s.Tolerations = []corev1.Toleration{{Key: "only", Operator: corev1.TolerationOpEqual, Value: "others"}}
+		s.NodeSelector = map[string]string{"zone": "zone-a"}
+	}
+	flees := func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"zone": "zone-a"} }
+	plain := again(t, captured(tainted, node("b", 1), waiting("tolerates", tolerates), waiting("flees", flees),
+		waiting("free", func(*corev1.PodSpec) {}), group("tolerates"), group("flees"), group("free")))
+	hashed := again(t, plain.Hash([]byte("salt")))
+	for name, s := range map[string]*capture.State{"plain": plain, "hashed": hashed} {
+		w := ask(t, s, simulate.Question{})
+		on := map[string]int{}
+		for _, o := range w.Pods {
+			if o.Was != view.Waited {
+				t.Errorf("%s: %+v", name, o)
+			}
+			on[o.Node]++
+		}
+		if len(on) != 2 || w.Before.Waiting != 3 || w.After.Placed != 2 || w.After.Waiting != 1 || w.After.Models[0].Shares != 2 {
+			t.Errorf("%s: on %v, before %+v, after %+v", name, on, w.Before, w.After)
+		}
+		if _, named := on["a"]; named == s.Hashed {
+			t.Errorf("%s: on %v", name, on)
 		}
 	}
 }
