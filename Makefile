@@ -19,7 +19,7 @@ PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webho
 
 # Decoders are fuzzed where they do not link Volcano: go instruments every package
 # it links, which takes ten minutes there.
-FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission
+FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capture ./view/usage
 
 .DEFAULT_GOAL := help
 # One after the other also under `make -j`: parts build into the same folders, and there is one
