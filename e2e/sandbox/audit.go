@@ -22,6 +22,7 @@ type AuditEvent struct {
 		Extra    map[string][]string `json:"extra"`
 	} `json:"user"`
 	ObjectRef struct {
+		APIGroup    string `json:"apiGroup"`
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
 		Namespace   string `json:"namespace"`

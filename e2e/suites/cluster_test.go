@@ -43,10 +43,13 @@ func (w *world) run(t *testing.T, suites []suite) {
 	runSuites(t, func() (*world, error) { return w, nil }, suites)
 }
 
-// runSuites runs suites in their order, on a cluster that begins when the first of them does.
-func runSuites(t *testing.T, begin func() (*world, error), suites []suite) {
+// runSuites runs suites in their order, on a cluster that begins when the first of them does. It
+// reports whether all of them ran: flags of `go test` leave some out.
+func runSuites(t *testing.T, begin func() (*world, error), suites []suite) (all bool) {
+	ran := 0
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) {
+			ran++
 			w, err := begin()
 			if err != nil {
 				t.Fatal(err)
@@ -54,6 +57,7 @@ func runSuites(t *testing.T, begin func() (*world, error), suites []suite) {
 			s.test(t, w)
 		})
 	}
+	return ran == len(suites)
 }
 
 // slack is how many times slower than two quiet cores a machine may be before a suite gives up.

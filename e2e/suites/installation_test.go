@@ -30,13 +30,18 @@ func TestInstalledCluster(t *testing.T) {
 	second.Second = true
 	var one sync.Mutex // two that start at once would choose the same ports
 	var both sync.WaitGroup
-	both.Go(func() { runSuites(t, later(t, o, &one), whenUsed()) })
-	both.Go(func() { runSuites(t, later(t, second, &one), whenDisturbed()) })
+	var r rights
+	var all [2]bool
+	both.Go(func() { all[0] = runSuites(t, later(t, o, &one), whenUsed(&r)) })
+	both.Go(func() { all[1] = runSuites(t, later(t, second, &one), whenDisturbed(&r)) })
 	both.Wait()
+	if all[0] && all[1] {
+		t.Run("rights_are_used", r.areUsed)
+	}
 }
 
 // whenUsed are suites of a cluster that people use and administer.
-func whenUsed() []suite {
+func whenUsed(r *rights) []suite {
 	return []suite{
 		{"placement", testPlacement},
 		{"even_split", testEvenSplit},
@@ -66,7 +71,7 @@ func whenUsed() []suite {
 		{"beside_nvidia", testBesideNVIDIA},
 		{"hostile_user", testHostileUser},
 		{"greedy_container", testGreedyContainer},
-		{"rights", testRights},
+		{"rights", r.test},
 		{"forbidden", testForbidden},
 		{"unasked", testUnasked},          // after rights: replicas that end want to watch what they may not any more
 		{"forged", testForged},            // what it does in the scheduler's name is not what the scheduler needs
@@ -78,7 +83,7 @@ func whenUsed() []suite {
 
 // whenDisturbed are suites that kill and break parts of a cluster, change its devices and, at
 // last, take the product away.
-func whenDisturbed() []suite {
+func whenDisturbed(r *rights) []suite {
 	return []suite{
 		{"killed", testKilledInstallation},
 		{"mps", testMPS},
@@ -89,7 +94,7 @@ func whenDisturbed() []suite {
 		{"refused", testRefused},
 		{"partitions", testPartitions},
 		{"modes", testModes},
-		{"rights_when_disturbed", testRights},
+		{"rights_when_disturbed", r.test},
 		{"chaos", testChaos}, // after rights: an API server that has just started refuses what it has not read yet
 		{"false_alarms_when_disturbed", testFalseAlarms},
 		{"mps_uninstall", testMPSUninstall}, // after rights: what ends without its role is refused
