@@ -104,7 +104,7 @@ func TestEveryRoleOfTheManifestsIsCreatedAndNothingThatRuns(t *testing.T) {
 		kinds[o.GetKind()]++
 	}
 	if kinds["Namespace"] != 1 || kinds["ServiceAccount"] != 5 || kinds["ClusterRole"] != 6 || kinds["ClusterRoleBinding"] != 5 || // two are for people to bind
-		kinds["Role"] < 2 || kinds["Role"] != kinds["RoleBinding"]+2 || len(kinds) != 6 { // and two of these
+		kinds["Role"] < 2 || kinds["Role"] != kinds["RoleBinding"]+3 || len(kinds) != 6 { // and three of these
 		t.Errorf("read %v", kinds)
 	}
 }
