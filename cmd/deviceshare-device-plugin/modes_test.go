@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/sharing"
+	"deviceshare/sharing/nodeapi/nodeapitest"
 	"deviceshare/sharing/wire"
 )
 
@@ -155,4 +158,20 @@ func TestTheNodeSaysWhichConfigurationItGoesBy(t *testing.T) {
 		got, err := wire.DecodeConfig(p.node().Annotations[wire.NodeConfig])
 		return err == nil && got == want
 	})
+}
+
+func TestANodeWhoseLibraryIsCutOffersNoDevicesAndSaysWhy(t *testing.T) {
+	p := launch(t, func(p *program) {
+		cut := nodeapitest.Library()
+		if err := os.WriteFile(filepath.Join(p.dir, "lib", "libvgpu.so"), cut[:len(cut)/2], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	p.await("the devices are known", func() bool { return len(p.inventory().Devices) == 2 })
+	for _, d := range p.inventory().Devices {
+		if d.Healthy || !strings.Contains(d.Reason, "cannot prepare containers in mode hami-core") || !strings.Contains(d.Reason, "libvgpu.so: its 2048 bytes end") {
+			t.Errorf("device %s: healthy %v, %q", d.ID, d.Healthy, d.Reason)
+		}
+	}
+	p.event("GPUModeUnusable", "its 2048 bytes end")
 }

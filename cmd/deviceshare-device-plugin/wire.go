@@ -102,7 +102,7 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	}
 	p.report = agent.NewReporter(client, o.nodeName)
 	p.agent = agent.New(node.Config{
-		Node: o.nodeName, Powers: o.modes.Powers(p.preparers), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
+		Node: o.nodeName, Powers: o.modes.Powers(p.preparers, o.modes.Unserved()), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
 	}, p.report)
 	followers := &agent.Followers{Report: p.report, Receipts: p.receipts}
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers); err != nil {

@@ -21,6 +21,7 @@ import (
 	"deviceshare/sharing/mps/mpsnode"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/sharing/nodeapi/limitsnode"
 	"deviceshare/sharing/timeslicing/timeslicingnode"
 )
 
@@ -220,11 +221,27 @@ func Abandon(state node.State, preparers []nodeapi.Preparer) {
 	}
 }
 
-// Powers is what a node with these preparers can do.
-func (m *Modes) Powers(preparers []nodeapi.Preparer) node.Powers {
-	powers := node.Powers{Switches: true, MPS: m.MPSTenants.published()}
+// Unserved looks which modes this node cannot serve, whatever its devices can, and why: those that
+// put the library into containers, where these could not load it.
+func (m *Modes) Unserved() map[sharing.Mode]string {
+	out := map[sharing.Mode]string{}
+	for _, mode := range []sharing.Mode{sharing.HAMiCore, sharing.MPS} {
+		root, library := filepath.Join(m.StateDir, string(mode)), filepath.Join(m.LibraryDir, "libvgpu.so")
+		if err := limitsnode.Loadable(hostnode.OS{}, hostnode.OS{}, root, library); err != nil {
+			klog.ErrorS(err, "containers would run without limits; the mode is not served until this program starts anew", "mode", mode)
+			out[mode] = err.Error()
+		}
+	}
+	return out
+}
+
+// Powers is what a node with these preparers can do, but for the modes that it does not serve.
+func (m *Modes) Powers(preparers []nodeapi.Preparer, unserved map[sharing.Mode]string) node.Powers {
+	powers := node.Powers{Switches: true, MPS: m.MPSTenants.published(), Unserved: unserved}
 	for _, x := range preparers {
-		powers.Serves = append(powers.Serves, x.Mode())
+		if _, not := unserved[x.Mode()]; !not {
+			powers.Serves = append(powers.Serves, x.Mode())
+		}
 	}
 	for _, x := range SwitchersOf(preparers) {
 		powers.Switched = append(powers.Switched, x.Mode())

@@ -31,7 +31,7 @@ func TestTheSchedulerIsToldWhatTheNodeRefuses(t *testing.T) {
 		if got := m.MPSTenants.served(); got != c.served {
 			t.Errorf("%s: the node serves %+v, want %+v", name, got, c.served)
 		}
-		if got := m.Powers(nil).MPS; got != c.told {
+		if got := m.Powers(nil, nil).MPS; got != c.told {
 			t.Errorf("%s: the scheduler is told %+v, want %+v", name, got, c.told)
 		}
 	}

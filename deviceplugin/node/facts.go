@@ -64,6 +64,8 @@ type Settings struct {
 type Powers struct {
 	// Serves are the modes containers can be prepared in; nil means any.
 	Serves []sharing.Mode
+	// Unserved says of modes that are not in Serves why.
+	Unserved map[sharing.Mode]string
 	// Switches says that the agent brings devices into their modes. Without it
 	// devices are taken to be in the mode they are given.
 	Switches bool

@@ -153,14 +153,14 @@ func TestADeviceThatCannotBeUsedInItsModeIsNotOffered(t *testing.T) {
 		"hami-core on one that is switched":         {facts: partitioned, mode: sharing.HAMiCore, why: "nvidia-smi -mig 0"},
 		"which is no mistake if it is switched off": {facts: partitioned, mode: sharing.HAMiCore, switched: []sharing.Mode{sharing.MIG}},
 		"mig on a T4":                               {facts: drivertest.T4(0), mode: sharing.MIG, why: "cannot be partitioned"},
-		"a mode without a preparer on this node":    {facts: drivertest.A100(0), mode: sharing.MPS, serves: most, why: "cannot prepare"},
+		"a mode without a preparer on this node":    {facts: drivertest.A100(0), mode: sharing.MPS, serves: most, why: "cannot prepare containers in mode mps: its library is cut"},
 		"mps where it holds no limit":               {facts: node.Facts{Compute: 6}, mode: sharing.MPS, why: "older than Volta"},
 		"mps on the first that does":                {facts: node.Facts{Compute: 7}, mode: sharing.MPS},
 		"mps where nobody says how old it is":       {facts: node.Facts{}, mode: sharing.MPS},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := at(node.Powers{Serves: tc.serves, Switched: tc.switched}, node.Settings{Offers: byIndex{0: {Mode: tc.mode}}},
+			s := at(node.Powers{Serves: tc.serves, Switched: tc.switched, Unserved: map[sharing.Mode]string{sharing.MPS: "its library is cut"}}, node.Settings{Offers: byIndex{0: {Mode: tc.mode}}},
 				node.Scanned{Devices: []node.Facts{tc.facts}})
 			d := s.Inventory().Devices[0]
 			c, _ := s.Condition(tc.facts.UUID)

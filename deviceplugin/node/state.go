@@ -203,7 +203,11 @@ func (s *State) condition(d *device) Condition {
 func (p Powers) unsupported(f *Facts, mode sharing.Mode) (why string, is bool) {
 	switch {
 	case p.Serves != nil && !slices.Contains(p.Serves, mode):
-		return fmt.Sprintf("this node cannot prepare containers in mode %s", mode), true
+		why = fmt.Sprintf("this node cannot prepare containers in mode %s", mode)
+		if because := p.Unserved[mode]; because != "" {
+			why += ": " + because
+		}
+		return why, true
 	case mode == sharing.MIG && !f.MIG.Capable:
 		return "its mode is mig and it cannot be partitioned: give it another mode in the node configuration", true
 	case mode == sharing.MPS && f.Compute > 0 && f.Compute < 7:
