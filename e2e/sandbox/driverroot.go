@@ -42,8 +42,11 @@ func makeDriverRoot(l layout, topology string) error {
 	for from, to := range driverFiles() {
 		files = append(files, imageFile{Path: strings.ReplaceAll(to, "VERSION", version), Source: filepath.Join(l.repo, from)})
 	}
-	// Where Fedora has its C library. A program of another system that opens it has lost.
-	files = append(files, imageFile{Path: "usr/lib64/libc.so.6", Text: "the C library of another system\n"})
+	foreign, err := foreignLibrary(l, c)
+	if err != nil {
+		return fmt.Errorf("install the fake driver: %w", err)
+	}
+	files = append(files, foreign)
 	for _, name := range []string{"libcuda.so", "libnvidia-ml.so"} {
 		files = append(files, imageFile{Path: driverLibraries + "/" + name + ".1", Link: name + "." + version})
 	}
@@ -53,6 +56,13 @@ func makeDriverRoot(l layout, topology string) error {
 		}
 	}
 	return nil
+}
+
+// foreignLibrary is the C library of another system, where Fedora has it: the host's, with another
+// name for what it and its loader share. A program that meets it with another loader ends before
+// its main function.
+func foreignLibrary(l layout, c *collector) (imageFile, error) {
+	return replaced(c, "libc.so.6", l.in("foreign-libc"), "/usr/lib64/libc.so.6", "GLIBC_PRIVATE\x00", "GLIBC_ALIENS!\x00")
 }
 
 // unpack makes one entry of an image below a directory of this machine.
