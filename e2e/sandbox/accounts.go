@@ -75,13 +75,13 @@ func (c *Cluster) installAccounts(ctx context.Context) error {
 }
 
 // letWebhookRegister gives the webhook the rights that it needs outside of the cluster only: there
-// no chart has created its configurations and its Secret.
+// no chart has created its configurations and Secrets, and no Job makes its certificate.
 func (c *Cluster) letWebhookRegister(ctx context.Context) error {
 	const name = "sandbox-webhook"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: []string{"create"},
+		{APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: []string{"create", "get", "patch"},
 			Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "get", "update"}},
 	}}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},

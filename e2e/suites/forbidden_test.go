@@ -87,7 +87,7 @@ func testForbidden(t *testing.T, w *world) {
 	// An account of another name may nothing at all, and would pass.
 	if !w.may(ctx, t, sandbox.Scheduler, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "binding", Namespace: "default"}) ||
 		!w.may(ctx, t, sandbox.DevicePlugin, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"}) ||
-		!w.may(ctx, t, sandbox.Webhook, authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Name: "volcano-vgpu-device-config"}) {
+		!w.may(ctx, t, sandbox.Webhook, authorizationv1.ResourceAttributes{Verb: "watch", Resource: "configmaps", Name: "volcano-vgpu-device-config"}) {
 		t.Error("these are not the product's accounts")
 	}
 	t.Logf("%d things were asked", asked)
