@@ -109,7 +109,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: alone{}}
+	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: alone{}, metrics: newMetrics()}
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -159,7 +159,7 @@ func TestPodsAreBoundByTheLeaderOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	lead := &reign{binds: 1}
-	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: lead}
+	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: lead, metrics: newMetrics()}
 	if failed := b.Bind(client, tasks); len(failed) != 1 || !strings.Contains(failed["uid-second"], "another one leads") {
 		t.Errorf("failed: %v", failed)
 	}

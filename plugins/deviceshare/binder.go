@@ -34,6 +34,7 @@ type Binder struct {
 	report  Reporter
 	devices deviceRule
 	lead    Leadership
+	metrics *Metrics
 }
 
 // Leadership says whether this process may bind pods: of several schedulers one does at a time.
@@ -106,6 +107,9 @@ func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) 
 	}
 	if err := client.CoreV1().Pods(t.Pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
+	}
+	if decided != nil {
+		b.metrics.placed(time.Since(t.Pod.CreationTimestamp.Time))
 	}
 	if fallback != nil {
 		object := nodes.PodReference(t.Pod)

@@ -140,8 +140,9 @@ func (w *witness) saidNo(q question, subject string) string {
 	return w.refused[q][subject]
 }
 
-// ExplainAfterActions makes Volcano's actions end with what the plugin tells waiting pods. It must
-// run after the actions were registered and before the scheduler reads its configuration.
+// ExplainAfterActions makes Volcano's actions end with what the plugin tells waiting pods, and
+// counts whom they evict. It must run after the actions were registered and before the scheduler
+// reads its configuration.
 //
 // The end of the session is too late: plugins close it in no order, and gang writes what it finds
 // into the group of the pods.
@@ -156,7 +157,8 @@ func (s *Store) ExplainAfterActions() {
 // Explained returns an action of Volcano that ends with what the plugin tells waiting pods.
 func (s *Store) Explained(a framework.Action) framework.Action { return explainedAction{a, s} }
 
-// explainedAction is an action of Volcano. The last one of a session explains.
+// explainedAction is an action of Volcano of which the evictions are counted. The last one of a
+// session explains.
 type explainedAction struct {
 	framework.Action
 	store *Store
@@ -169,6 +171,7 @@ func (a explainedAction) Execute(ssn *framework.Session) {
 	if p == nil {
 		return
 	}
+	p.countEvictions(a.Name())
 	if p.actions++; p.actions >= len(conf.EnabledActionMap) {
 		p.explain(ssn)
 	}

@@ -23,6 +23,8 @@ type explanation struct {
 	held map[heldBy]string
 	// found is scratch space of explainJob.
 	found []found
+	// waiting counts the pods that wait.
+	waiting tally
 	// shortJob is the job whose shortage of quota is known, short its text.
 	shortJob api.JobID
 	short    string
@@ -53,14 +55,18 @@ func (p *Plugin) explain(ssn *framework.Session) {
 		return
 	}
 	p.explained = true
-	e := &explanation{Plugin: p, ssn: ssn, sums: newSums(ssn), texts: map[string]*api.FitErrors{}, held: map[heldBy]string{}}
+	e := &explanation{
+		Plugin: p, ssn: ssn, sums: newSums(ssn), texts: map[string]*api.FitErrors{}, held: map[heldBy]string{}, waiting: tally{},
+	}
 	p.store.looks.begin(p.store.now().Unix())
 	p.store.told.Begin(p.store.now().Unix())
 	for _, job := range ssn.Jobs {
 		if job.PodGroup != nil && len(job.TaskStatusIndex[api.Pending]) > 0 {
 			e.explainJob(job)
 		}
+		e.countLeaving(job)
 	}
+	p.store.waiting.Store(&e.waiting)
 	p.store.told.End()
 	p.store.looks.end()
 }
@@ -71,10 +77,12 @@ func (e *explanation) explainJob(job *api.JobInfo) {
 	e.found = e.found[:0]
 	for _, t := range job.TaskStatusIndex[api.Pending] {
 		a := e.remember(t)
-		if a == nil || !waits(t) {
+		if a == nil {
 			continue
 		}
-		if text := e.reason(job, t, a); text != "" {
+		cause, text := e.cause(job, t, a)
+		e.waiting.add(job.Queue, cause, memoryOf(&a.request, e.store.largest))
+		if text != "" {
 			e.found = append(e.found, found{t, text})
 		}
 	}
@@ -92,30 +100,38 @@ func (e *explanation) explainJob(job *api.JobInfo) {
 	}
 }
 
-// reason is why a task waits, the cause before its effects; "" if that is not known.
-func (e *explanation) reason(job *api.JobInfo, t *api.TaskInfo, a *ask) string {
-	if e.off != nil {
-		return e.everywhere(e.off)
-	}
-	if a.mistakes != nil {
-		return e.everywhere(a.mistakes)
+// cause is why a task waits, the cause before its effects, with a text for people: "" if they are
+// told by others, or nobody knows.
+func (e *explanation) cause(job *api.JobInfo, t *api.TaskInfo, a *ask) (waiting.Cause, string) {
+	switch {
+	case t.SchGated:
+		return waiting.Gate, ""
+	case !waits(t):
+		return waiting.Gang, "" // it would have a node, if the gang could start
+	case e.off != nil:
+		return waiting.Settings, e.everywhere(e.off)
+	case a.mistakes != nil:
+		return waiting.Request, e.everywhere(a.mistakes)
 	}
 	if text := e.overQuota(job, t); text != "" {
-		return sentences(text)
+		return waiting.Quota, sentences(text)
 	}
 	if job.IsPending() {
-		return sentences(e.heldBack(job), e.devices(t, a))
+		return waiting.Enqueue, sentences(e.heldBack(job), e.devices(t, a))
 	}
 	if text := e.gangIncomplete(job); text != "" {
-		return sentences(text)
+		return waiting.Gang, sentences(text)
 	}
 	if text, devices := e.nodesSay(job, t, a); text != "" {
-		return sentences(text, devices, e.gangFits(job))
+		return waiting.Nodes, sentences(text, devices, e.gangFits(job))
 	}
 	if text := e.queueRefuses(job, t); text != "" {
-		return sentences(text, e.devices(t, a))
+		return waiting.Queue, sentences(text, e.devices(t, a))
 	}
-	return sentences(e.othersFirst(job))
+	if text := e.othersFirst(job); text != "" {
+		return waiting.Gang, sentences(text)
+	}
+	return waiting.Turn, ""
 }
 
 // everywhere is the text of what no node can mend, in Volcano's form.

@@ -27,6 +27,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/predicates"
 	"volcano.sh/volcano/pkg/scheduler/plugins/proportion"
 
+	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing/wire"
 )
 
@@ -89,8 +90,9 @@ func (w *world) queue(name string, state schedulingv1beta1.QueueState, capabilit
 	w.cache.AddQueueV1beta1(q)
 }
 
-// waitCase is a world with a pod that waits, and what it is told.
+// waitCase is a world with a pod that waits, what it is told, and how its wait is counted.
 type waitCase struct {
+	cause   waiting.Cause
 	build   func(t *testing.T) *world
 	pod     string
 	want    []string
@@ -102,6 +104,7 @@ func heldBackCases() map[string]waitCase {
 	one := asks{number: 1, memory: 1000}
 	return map[string]waitCase{
 		"overcommit holds the job back": {
+			cause: waiting.Enqueue,
 			build: func(t *testing.T) *world {
 				w := newWorld(t, small(t, "n1", 1), heldGroup("g", 1, 3), podOf("p", "g", asks{number: 3, memory: 1000}))
 				w.with("overcommit")
@@ -111,6 +114,7 @@ func heldBackCases() map[string]waitCase {
 				"the job asks for 3 of " + wire.ResourceNumber + ", 0 of 2.4 are used or promised", "1 node(s) where 1/1 devices fit container \"c0\", 3 wanted"},
 		},
 		"jobs that were let in before are promised the room": {
+			cause: waiting.Enqueue,
 			build: func(t *testing.T) *world {
 				let := groupOf("h", 1)
 				let.Spec.MinResources = &corev1.ResourceList{wire.ResourceNumber: resource.MustParse("2")}
@@ -121,6 +125,7 @@ func heldBackCases() map[string]waitCase {
 			pod: "p", want: []string{"the job asks for 1 of " + wire.ResourceNumber + ", 2 of 2.4 are used or promised", "1 node(s) have room now"},
 		},
 		"the queue's capability holds the job back": {
+			cause: waiting.Enqueue,
 			build: func(t *testing.T) *world {
 				g := heldGroup("g", 1, 2)
 				g.Spec.Queue = "narrow"
@@ -134,6 +139,7 @@ func heldBackCases() map[string]waitCase {
 				"0 of the queue's capability of 1 are used or promised", "1 node(s) have room"},
 		},
 		"plugin capacity counts it": {
+			cause: waiting.Enqueue,
 			build: func(t *testing.T) *world {
 				g := heldGroup("g", 1, 2)
 				g.Spec.Queue = "narrow"
@@ -146,6 +152,7 @@ func heldBackCases() map[string]waitCase {
 			pod: "p", want: []string{"queue narrow has no room for it (plugin capacity)"},
 		},
 		"the queue is closed": {
+			cause: waiting.Enqueue,
 			build: func(t *testing.T) *world {
 				g := heldGroup("g", 1, 1)
 				g.Spec.Queue = "shut"
@@ -157,7 +164,14 @@ func heldBackCases() map[string]waitCase {
 			},
 			pod: "p", want: []string{"queue shut is not open but closed"},
 		},
+	}
+}
+
+// unreadableCases are jobs of which nobody knows what they ask for.
+func unreadableCases() map[string]waitCase {
+	return map[string]waitCase{
 		"the number is missing and the job is held back": {
+			cause: waiting.Request,
 			build: func(t *testing.T) *world {
 				w := newWorld(t, small(t, "n1", 1), heldGroup("g", 1, 9), podOf("p", "g", asks{memory: 1000}))
 				w.with("overcommit")
@@ -166,8 +180,9 @@ func heldBackCases() map[string]waitCase {
 			pod: "p", want: []string{"its device request cannot be read", wire.ResourceNumber + ": 1"}, without: "held back",
 		},
 		"the configuration is not known and the job is held back": {
+			cause: waiting.Settings,
 			build: func(t *testing.T) *world {
-				w := newWorld(t, small(t, "n1", 1), heldGroup("g", 1, 9), podOf("p", "g", one))
+				w := newWorld(t, small(t, "n1", 1), heldGroup("g", 1, 9), podOf("p", "g", asks{number: 1, memory: 1000}))
 				w.with("overcommit")
 				w.store.settings.Store(nil)
 				w.store.Withhold("ConfigMap kube-system/x: nvidia.a: is no number")
@@ -183,24 +198,28 @@ func gangCases() map[string]waitCase {
 	one := asks{number: 1, memory: 1000}
 	return map[string]waitCase{
 		"the gang has too few pods": {
+			cause: waiting.Gang,
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 3), podOf("p", "g", one))
 			},
 			pod: "p", want: []string{"the gang has 1 of the 3 pods it needs to start"},
 		},
 		"one pod of the gang does not fit": {
+			cause: waiting.Nodes,
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 2), podOf("a", "g", one), podOf("b", "g", asks{number: 1, memory: 20000}))
 			},
 			pod: "b", want: []string{"1 node(s) where 0/1 devices fit", "1 NotEnoughMemory. Of the 2 pods the gang needs to start, 1 fit."},
 		},
 		"the others of the gang do not fit": {
+			cause: waiting.Gang,
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 2), podOf("a", "g", one), podOf("b", "g", asks{number: 1, memory: 20000}))
 			},
 			pod: "a", want: []string{"can possibly be assigned to n1, once minAvailable is satisfied"},
 		},
 		"the gang was given up before the pod's turn": {
+			cause: waiting.Gang,
 			build: func(t *testing.T) *world {
 				big := asks{number: 1, memory: 20000}
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 2), podOf("a", "g", big), podOf("b", "g", one))
@@ -208,6 +227,7 @@ func gangCases() map[string]waitCase {
 			pod: "b", want: []string{"the gang needs 2 pods to start, 0 fit: see the events of its other pods"},
 		},
 		"another pod of its kind was looked at": {
+			cause: waiting.Nodes,
 			build: func(t *testing.T) *world {
 				big := asks{number: 1, memory: 20000}
 				a, b := podOf("a", "g", big), podOf("b", "g", big)
@@ -226,12 +246,14 @@ func nodeCases() map[string]waitCase {
 	one := asks{number: 1, memory: 1000}
 	return map[string]waitCase{
 		"the devices are full": {
+			cause: waiting.Nodes,
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 1), podOf("p", "g", asks{number: 1, memory: 20000}))
 			},
 			pod: "p", want: []string{"0/1 nodes are unavailable"},
 		},
 		"sums are short, and the devices say why": {
+			cause: waiting.Nodes,
 			build: func(t *testing.T) *world {
 				inv := devices("n1", 1, 10000)
 				inv.Devices[0].MaxShares = 1
@@ -241,6 +263,7 @@ func nodeCases() map[string]waitCase {
 			pod: "p", want: []string{"Insufficient " + wire.ResourceNumber, "Devices: 1 node(s) where 0/1 devices fit", "1 TooManyShares"},
 		},
 		"the inventory of a node cannot be read": {
+			cause: waiting.Nodes,
 			build: func(t *testing.T) *world {
 				n := small(t, "n1", 1)
 				n.Annotations[wire.NodeInventory] = "{"
@@ -249,6 +272,7 @@ func nodeCases() map[string]waitCase {
 			pod: "p", want: []string{"1 the inventory of the node's devices cannot be read"},
 		},
 		"nodes are cordoned and tainted": {
+			cause: waiting.Nodes,
 			build: func(t *testing.T) *world {
 				cordoned, tainted := small(t, "n1", 1), small(t, "n2", 1)
 				cordoned.Spec.Unschedulable = true
@@ -265,6 +289,7 @@ func nodeCases() map[string]waitCase {
 
 func TestEveryPodThatWaitsIsToldTheTrueReason(t *testing.T) {
 	cases := heldBackCases()
+	maps.Copy(cases, unreadableCases())
 	maps.Copy(cases, gangCases())
 	maps.Copy(cases, nodeCases())
 	for name, c := range cases {
@@ -277,6 +302,9 @@ func TestEveryPodThatWaitsIsToldTheTrueReason(t *testing.T) {
 				if !strings.Contains(got, want) {
 					t.Errorf("told %q, want it to say %q", got, want)
 				}
+			}
+			if counted := w.metrics(); counted[fmt.Sprintf("deviceshare_waiting_pods{queue=%q,reason=%q}", w.queueOf(c.pod), c.cause)] == 0 {
+				t.Errorf("pod %s does not count as one that waits by reason %s: %v", c.pod, c.cause, counted)
 			}
 			if c.without != "" && strings.Contains(got, c.without) {
 				t.Errorf("told %q, which says %q", got, c.without)

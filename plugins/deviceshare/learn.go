@@ -58,6 +58,7 @@ func (p *Plugin) learn(t *api.TaskInfo, a *ask) {
 // readMix learns from the pods that arrived.
 func (p *Plugin) readMix() {
 	l, mix := &p.store.learner, p.store.learner.arrivals.Mix()
+	p.store.mix.Store(&mix)
 	numbers, samples := p.classes()
 	l.model = worth.NewModel(mix, numbers)
 	l.backends = worth.Forecasting(p.store.backends, mix, samples)

@@ -3,6 +3,10 @@
 package deviceshare
 
 import (
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"deviceshare/plugins/deviceshare/nodes"
@@ -17,6 +21,8 @@ type Metrics struct {
 	refusalsByReason *prometheus.CounterVec
 	sessionOpen      prometheus.Histogram
 	argumentMistakes prometheus.Gauge
+	placementWait    prometheus.Histogram
+	evictions        *prometheus.CounterVec
 	gauges           gauges
 }
 
@@ -37,6 +43,18 @@ func newMetrics() *Metrics {
 			Help: "Mistakes in the arguments of the plugin. Above zero, earlier arguments stay in force.",
 		}),
 	}
+	m.placementWait = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "deviceshare_placement_wait_seconds",
+		Help:    "Time from the creation of a pod with devices to its placement. Creation is known to the second.",
+		Buckets: []float64{1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600},
+	})
+	m.evictions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "deviceshare_evictions_total",
+		Help: "Pods with devices that were evicted so that others have room, by the action of Volcano.",
+	}, []string{"action"})
+	for _, action := range []string{"preempt", "reclaim", "shuffle"} {
+		m.evictions.WithLabelValues(action) // so that a graph has something to show
+	}
 	for r := sharing.Fits + 1; r < sharing.Reasons; r++ {
 		m.refusals[r] = m.refusalsByReason.WithLabelValues(r.String())
 	}
@@ -51,6 +69,10 @@ func (m *Metrics) refused(r *sharing.Refusals) {
 		}
 	}
 }
+
+// placed counts a pod with devices that was bound so long after it was made. Safe for concurrent
+// use.
+func (m *Metrics) placed(after time.Duration) { m.placementWait.Observe(max(0, after.Seconds())) }
 
 var _ prometheus.Collector = (*Store)(nil)
 
@@ -72,10 +94,12 @@ type gauges struct {
 	memory, memoryUsed, cores, coresUsed gauge
 	shares, healthy                      gauge
 	config, disagreeing                  gauge
+	waitingPods, waitingMemory           gauge
+	freeDevices, freeUsable              gauge
 }
 
 func storeGauges() gauges {
-	device := []string{"node", "device", "mode"}
+	device, why := []string{"node", "device", "mode"}, []string{"queue", "reason"}
 	return gauges{
 		undecodable: newGauge("undecodable_pods", "Pods on a node whose devices cannot be read."),
 		edited:      newGauge("edited_pods", "Pods whose placement was changed after they were bound. They count as holding what they were bound with."),
@@ -90,6 +114,12 @@ func storeGauges() gauges {
 		coresUsed:   newGauge("device_cores_allocated_percent", "Compute of a device that is given out.", device...),
 		shares:      newGauge("device_shares", "Shares of a device in use.", device...),
 		healthy:     newGauge("device_healthy", "1 if the node reports the device as healthy.", device...),
+		waitingPods: newGauge("waiting_pods", "Pods with devices that waited after the last session, by what would have to change.", why...),
+		waitingMemory: newGauge("waiting_memory_bytes",
+			"Device memory that these pods ask for. A part of a device counts as that of the largest one.", why...),
+		freeDevices: newGauge("free_devices", "Free parts of devices that work, in whole devices: of memory or compute, the scarcer one."),
+		freeUsable: newGauge("free_usable_ratio",
+			"Part of the free devices that an average pod of those that arrived last can use: less is more fragmented."),
 		config:      newGauge("config_info", "Always 1. The hashes of the configuration in force.", "device", "node", "geometry"),
 		disagreeing: newGauge("config_disagreeing_nodes", "Nodes whose device plugin goes by another device configuration."),
 	}
@@ -103,10 +133,16 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	s.metrics.refusalsByReason.Collect(out)
 	s.metrics.sessionOpen.Collect(out)
 	s.metrics.argumentMistakes.Collect(out)
+	s.metrics.placementWait.Collect(out)
+	s.metrics.evictions.Collect(out)
 
 	known := s.cluster.Copy()
 	s.collectConfig(out, known)
 	s.metrics.gauges.nodes(out, known)
+	s.collectFree(out, known)
+	if t := s.waiting.Load(); t != nil {
+		t.collect(out, s.metrics.gauges.waitingPods, s.metrics.gauges.waitingMemory)
+	}
 	s.metrics.gauges.assumed.send(out, float64(s.cluster.Pods().Decisions()))
 	s.metrics.gauges.warming.send(out, float64(len(s.cluster.Pods().Awaited())))
 }
@@ -153,6 +189,29 @@ func (s *Store) collectConfig(out chan<- prometheus.Metric, known map[string]*no
 		}
 	}
 	g.disagreeing.send(out, float64(disagreeing))
+}
+
+// collectFree sends how much is free, and how much of it is usable to pods as they arrived last.
+// Nothing is sent before enough pods have arrived, nor a ratio while nothing is free.
+func (s *Store) collectFree(out chan<- prometheus.Metric, known map[string]*nodes.Node) {
+	mix := s.mix.Load()
+	if mix == nil {
+		return
+	}
+	var all [][]sharing.View
+	for _, name := range slices.Sorted(maps.Keys(known)) { // sums of floats depend on the order
+		if n := known[name]; n.Inventory != nil && n.Unusable == nil && len(n.Blocking) == 0 {
+			all = append(all, n.Ledger.Views())
+		}
+	}
+	free, usable, ok := mix.Usable(all)
+	if !ok {
+		return
+	}
+	s.metrics.gauges.freeDevices.send(out, free)
+	if free > 0 {
+		s.metrics.gauges.freeUsable.send(out, usable/free)
+	}
 }
 
 func (g *gauges) devices(out chan<- prometheus.Metric, n *nodes.Node) {

@@ -55,6 +55,8 @@ type Plugin struct {
 	quota *quotas
 	// cycle keeps what is tried for one task in a dry run.
 	cycle cycleStates
+	// victimsNow are the pods with devices that the action under way evicts.
+	victimsNow map[api.TaskID]struct{}
 	// off is why no pod with devices is placed in this session, nil if they are.
 	off error
 
@@ -245,6 +247,7 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		}
 	default:
 		p.overlay.forgetFuture(n.Name)
+		p.evicted(e.Task, false)
 	}
 }
 
@@ -255,6 +258,7 @@ func (p *Plugin) onDeallocate(e *framework.Event) {
 	}
 	p.follow(e.Task, false)
 	if deallocated(e.Task) == moved {
+		p.evicted(e.Task, true)
 		p.overlay.forgetFuture(e.Task.NodeName)
 		return
 	}

@@ -69,8 +69,9 @@ func (w *world) preempted() (leaving []string, promised []sharing.DeviceID) {
 	ssn := w.open()
 	defer framework.CloseSession(ssn)
 	conf.EnabledActionMap = map[string]bool{"allocate": true, "preempt": true}
-	allocate.New().Execute(ssn)
-	preempt.New().Execute(ssn)
+	for _, a := range []framework.Action{allocate.New(), preempt.New()} {
+		explainedAction{a, w.store}.Execute(ssn)
+	}
 	for _, task := range ssn.Nodes["n1"].Tasks {
 		if task.Status == api.Releasing {
 			leaving = append(leaving, task.Name)
@@ -143,6 +144,13 @@ func TestPreemptionEvictsThePodsThatMakeRoomAndNobodyInVain(t *testing.T) {
 			leaving, promised := w.preempted()
 			if !slices.Equal(leaving, c.leaving) || !slices.Equal(promised, c.promised) {
 				t.Errorf("evicted %v, want %v; promised %v, want %v", leaving, c.leaving, promised, c.promised)
+			}
+			counted := w.metrics()
+			if got := counted[`deviceshare_evictions_total{action="preempt"}`]; got != float64(len(c.leaving)) {
+				t.Errorf("%v evictions count, want %d", got, len(c.leaving))
+			}
+			if got := counted[`deviceshare_waiting_pods{queue="default",reason="leaving"}`]; (got == 1) != (len(c.promised) > 0) {
+				t.Errorf("%v pods count as waiting for others to leave, and %v is promised", got, promised)
 			}
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
+	"deviceshare/sharing/worth"
 )
 
 // Reporter tells people about problems, on the object they concern. It must not
@@ -60,6 +61,10 @@ type Store struct {
 	versions atomic.Pointer[wire.ConfigVersions]
 	// withheld is why there are no settings, nil if nothing is known about it.
 	withheld atomic.Pointer[string]
+	// waiting is who waits since the last session, mix the pods that arrived last; both for
+	// metrics.
+	waiting atomic.Pointer[tally]
+	mix     atomic.Pointer[worth.Mix]
 	// enabled says that the last session took part.
 	enabled atomic.Bool
 
@@ -150,7 +155,7 @@ func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
 
 // Binder returns the binder that sends what sessions decided.
 func (s *Store) Binder() cache.Binder {
-	return &Binder{pods: s.cluster.Pods(), report: s.report, devices: s, lead: s.lead}
+	return &Binder{pods: s.cluster.Pods(), report: s.report, devices: s, lead: s.lead, metrics: s.metrics}
 }
 
 // mustHaveDevices reports whether a pod asks for devices and the plugin is there to

@@ -30,17 +30,11 @@ func podFor(devices int, percent sharing.Percent, models ...string) *sharing.Pod
 // learned is a model of so many pods of each kind, on a cluster with these devices.
 func learned(t *testing.T, views []sharing.View, times int, kinds ...worth.Kind) *worth.Model {
 	t.Helper()
-	var a worth.Arrivals
-	for i, k := range kinds {
-		for n := range times {
-			a.Note(sharing.Owner(fmt.Sprint(i, ".", n)), k)
-		}
-	}
 	classes := map[worth.Class]int{}
 	for i := range views {
 		classes[worth.ClassOf(views[i].Device)]++
 	}
-	m := worth.NewModel(a.Mix(), classes)
+	m := worth.NewModel(mixOf(times, kinds...), classes)
 	if m == nil {
 		t.Fatal("nothing was learned")
 	}
