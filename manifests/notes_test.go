@@ -3,8 +3,6 @@
 package manifests
 
 import (
-	"encoding/json"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -44,33 +42,5 @@ func TestTheNotesWarnOfWhatIsLeftOut(t *testing.T) {
 				t.Errorf("the notes have %q:\n%s", c.not, notes)
 			}
 		})
-	}
-}
-
-// TestTheDashboardAsksForMetricsThatThereAre looks for the names in the sources that define
-// them; some stand there without the part that several have in common.
-func TestTheDashboardAsksForMetricsThatThereAre(t *testing.T) {
-	var sources strings.Builder
-	for _, path := range []string{"deviceplugin/metrics/metrics.go", "deviceplugin/metrics/devices.go", "deviceplugin/metrics/containers.go", "plugins/deviceshare/metrics.go"} {
-		sources.WriteString(read(t, "../"+path))
-	}
-	board := read(t, "chart/files/dashboard.json")
-	if !json.Valid([]byte(board)) {
-		t.Fatal("the dashboard is not JSON")
-	}
-	names := regexp.MustCompile(`deviceshare_[a-z_]+`).FindAllString(board, -1)
-	if len(names) < 10 {
-		t.Errorf("only %q", names)
-	}
-	for _, name := range names {
-		short := strings.TrimSuffix(strings.TrimPrefix(name, "deviceshare_"), "_bucket")
-		known := false
-		for _, part := range []string{"", "node_", "container_"} {
-			rest, ok := strings.CutPrefix(short, part)
-			known = known || ok && (strings.Contains(sources.String(), `"`+rest+`"`) || strings.Contains(sources.String(), `"deviceshare_`+short+`"`))
-		}
-		if !known {
-			t.Errorf("nobody has the metric %s", name)
-		}
 	}
 }

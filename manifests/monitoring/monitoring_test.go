@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"deviceshare/e2e/prometheus"
+	"deviceshare/manifests/monitoring"
+)
+
+const chart = "../chart/files"
+
+func TestTheFilesOfTheChartAreMadeOfTheLists(t *testing.T) {
+	made, err := monitoring.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range made {
+		if got, err := os.ReadFile(filepath.Join(chart, name)); err != nil || string(got) != string(want) {
+			t.Errorf("%s is not what the lists make (%v): run `go run ./manifests/monitoring/generate manifests/chart/files`", name, err)
+		}
+	}
+	boards, err := filepath.Glob(filepath.Join(chart, "dashboards", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range boards {
+		if _, ok := made["dashboards/"+filepath.Base(path)]; !ok {
+			t.Errorf("nothing makes %s", path)
+		}
+	}
+}
+
+// tools installs promtool.
+func tools(t *testing.T) prometheus.Tools {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	found, err := prometheus.Install(ctx, "../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// tried runs promtool's tests of the alerts on rules.
+func tried(t *testing.T, p prometheus.Tools, rules []byte) error {
+	t.Helper()
+	dir := t.TempDir()
+	tests, err := os.ReadFile("testdata/alerts.yaml")
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules, 0o600), os.WriteFile(filepath.Join(dir, "tests.yaml"), tests, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return p.Check(t.Context(), dir, nil, "test", "rules", "tests.yaml")
+}
+
+func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
+	p := tools(t)
+	rules, err := os.ReadFile(filepath.Join(chart, "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Check(t.Context(), chart, nil, "check", "rules", "rules.yaml"); err != nil {
+		t.Error(err)
+	}
+	if err := tried(t, p, rules); err != nil {
+		t.Error(err)
+	}
+}
+
+// A test of an alert wants all alerts that fire and no others. So one that never fires is noticed
+// where it is wanted, and one that always does everywhere else.
+func TestTheTestsOfTheAlertsNoticeEveryAlert(t *testing.T) {
+	text, err := os.ReadFile("testdata/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range monitoring.Alerts() {
+		if !strings.Contains(string(text), `{labels: 'ALERTS{alertname="`+a.Name+`",alertstate="firing"`) {
+			t.Errorf("no test wants %s to fire", a.Name)
+		}
+	}
+	rules, err := monitoring.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := tools(t)
+	for _, broken := range []string{"vector(1) > 2", "vector(1)"} {
+		if err := tried(t, p, with(t, rules, "DeviceshareEditedPods", broken)); err == nil || !strings.Contains(err.Error(), "DeviceshareEditedPods") {
+			t.Errorf("no test notices that an alert is %s: %v", broken, err)
+		}
+	}
+}
+
+// with gives an alert another query.
+func with(t *testing.T, rules []byte, alert, query string) []byte {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Name  string           `json:"name"`
+			Rules []map[string]any `json:"rules"`
+		} `json:"groups"`
+	}
+	if err := yaml.Unmarshal(rules, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			if r["alert"] == alert {
+				r["expr"] = query
+			}
+		}
+	}
+	out, err := yaml.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// queries are all queries of rules and panels, by where they stand.
+func queries() map[string]string {
+	all := map[string]string{}
+	for _, r := range monitoring.Recordings() {
+		all[r.Name] = r.Query
+	}
+	for _, a := range monitoring.Alerts() {
+		all[a.Name] = a.Query
+	}
+	for _, b := range monitoring.Boards() {
+		for _, p := range b.Panels {
+			for _, l := range p.Lines {
+				all[b.Name+"/"+p.Title+"/"+l.Legend] = l.Query
+			}
+		}
+	}
+	return all
+}
+
+// Names are looked for in the sources that define them; some stand there without the part that
+// several have in common.
+func TestQueriesAskForMetricsThatThereAre(t *testing.T) {
+	var sources strings.Builder
+	for _, path := range []string{"deviceplugin/metrics/metrics.go", "deviceplugin/metrics/devices.go", "deviceplugin/metrics/containers.go",
+		"plugins/deviceshare/metrics.go", "cmd/deviceshare-webhook/parts.go"} {
+		text, err := os.ReadFile("../../" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources.Write(text)
+	}
+	recorded := map[string]bool{}
+	for _, r := range monitoring.Recordings() {
+		recorded[r.Name] = true
+	}
+	metric := regexp.MustCompile(`([a-z]+:)?deviceshare_[a-z_]+(:[a-z0-9]+)?`)
+	part := regexp.MustCompile(`^deviceshare_(node_device_|node_partition_|node_|container_)?`)
+	for where, query := range queries() {
+		names := metric.FindAllString(query, -1)
+		if len(names) == 0 {
+			t.Errorf("%s asks for nothing of ours: %s", where, query)
+		}
+		for _, name := range names {
+			whole := strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")
+			parts := []string{whole, strings.TrimPrefix(whole, "deviceshare_"), strings.TrimPrefix(whole, "deviceshare_node_"), part.ReplaceAllString(whole, "")}
+			known := slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(sources.String(), `"`+p+`"`) })
+			if !known && !recorded[name] {
+				t.Errorf("%s asks for %s, which nobody has", where, name)
+			}
+		}
+	}
+}
+
+func TestEveryAlertAndDashboardIsExplained(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics-alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, a := range monitoring.Alerts() {
+		if names[a.Name] = true; !strings.Contains(string(page), "| `"+a.Name+"` | "+string(a.Severity)+" |") {
+			t.Errorf("the page does not explain alert %s with severity %s", a.Name, a.Severity)
+		}
+		if !strings.HasPrefix(a.Name, "Deviceshare") && !strings.HasPrefix(a.Name, "Devices") || a.Summary == "" || a.Action == "" {
+			t.Errorf("alert %s lacks a text: %+v", a.Name, a)
+		}
+	}
+	for _, name := range regexp.MustCompile("\\| `(Device[A-Za-z]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		if !names[name[1]] {
+			t.Errorf("the page explains %s, which is no alert", name[1])
+		}
+	}
+	for _, b := range monitoring.Boards() {
+		if !strings.Contains(string(page), "| "+b.Name+" |") {
+			t.Errorf("the page does not explain dashboard %s", b.Name)
+		}
+	}
+	if len(names) != len(monitoring.Alerts()) {
+		t.Errorf("alerts with one name: %v", slices.Sorted(maps.Keys(names)))
+	}
+}
+
+// Grafana shows the panels of a board only if it is well-formed: each at its own place, each query
+// with a name of its own.
+func TestDashboardsAreWellFormed(t *testing.T) {
+	for _, b := range monitoring.Boards() {
+		text, err := b.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var board struct {
+			Templating struct{ List []struct{ Name string } }
+			Panels     []struct {
+				ID      int
+				GridPos struct{ X, Y, W, H int }
+				Targets []struct{ RefID, Expr string }
+			}
+		}
+		if err := yaml.Unmarshal(text, &board); err != nil {
+			t.Fatal(err)
+		}
+		places, variables := map[[2]int]bool{}, map[string]bool{}
+		for _, v := range board.Templating.List {
+			variables["$"+v.Name] = true
+		}
+		for _, p := range board.Panels {
+			at := [2]int{p.GridPos.X, p.GridPos.Y}
+			if places[at] || p.GridPos.X+p.GridPos.W > 24 || p.GridPos.Y%p.GridPos.H != 0 {
+				t.Errorf("%s: panel %d is at %v", b.Name, p.ID, p.GridPos)
+			}
+			places[at] = true
+			for _, query := range p.Targets {
+				for _, v := range regexp.MustCompile(`\$[a-z]+`).FindAllString(query.Expr, -1) {
+					if !variables[v] {
+						t.Errorf("%s: panel %d asks for %s, which is no variable", b.Name, p.ID, v)
+					}
+				}
+				if query.RefID < "A" || query.RefID > "Z" {
+					t.Errorf("%s: query %q", b.Name, query.RefID)
+				}
+			}
+		}
+	}
+}
