@@ -65,6 +65,7 @@ func whenUsed(r *rights) []suite {
 		{"health", testHealth},
 		{"chart", testChart},
 		{"endpoints", testEndpoints},
+		{"prometheus", testPrometheus},
 		{"strangers", testStrangers},
 		{"upgrade", testUpgrade},
 		{"schedulers", testSchedulers},
