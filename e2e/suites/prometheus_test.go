@@ -129,11 +129,12 @@ func (w *world) prometheus(ctx context.Context, t *testing.T) *prometheus.Server
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules, err := filepath.Abs(filepath.Join(chartFiles, "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	config := "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml, aliases.yaml]\nscrape_configs:\n"
+	for name, text := range chartRules(t) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs:\n", rules)
 	for _, component := range []string{sandbox.Scheduler, sandbox.DevicePlugin, sandbox.Webhook} {
 		address, err := w.cluster.PagesOf(ctx, component)
 		if err != nil {
@@ -244,11 +245,25 @@ func isBytes(ctx context.Context, server *prometheus.Server, query string, want 
 // countRules is how many rules the chart has.
 func countRules(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(chartFiles, "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	n := 0
+	for _, text := range chartRules(t) {
+		n += strings.Count(text, "expr: ")
 	}
-	return strings.Count(string(text), "expr: ")
+	return n
+}
+
+// chartRules are the files of rules in the chart.
+func chartRules(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, name := range []string{"rules.yaml", "aliases.yaml"} {
+		text, err := os.ReadFile(filepath.Join(chartFiles, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(text)
+	}
+	return files
 }
 
 // queriesOfTheChart are the queries of every panel, with all values of their variables, and
@@ -256,13 +271,11 @@ func countRules(t *testing.T) int {
 func queriesOfTheChart(t *testing.T) map[string]string {
 	t.Helper()
 	queries := map[string]string{}
-	text, err := os.ReadFile(filepath.Join(chartFiles, "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range strings.Split(string(text), "\n") {
-		if _, name, ok := strings.Cut(line, "record: "); ok {
-			queries[name] = name
+	for _, text := range chartRules(t) {
+		for _, line := range strings.Split(text, "\n") {
+			if _, name, ok := strings.Cut(line, "record: "); ok {
+				queries[name] = name
+			}
 		}
 	}
 	paths, err := filepath.Glob(filepath.Join(chartFiles, "dashboards", "*.json"))
@@ -290,7 +303,7 @@ func queriesOfTheChart(t *testing.T) map[string]string {
 			}
 		}
 	}
-	if len(paths) != 4 || len(queries) < 50 {
+	if len(paths) != 4 || len(queries) < 80 {
 		t.Fatalf("%d dashboards, and only %d queries", len(paths), len(queries))
 	}
 	return queries

@@ -9,7 +9,11 @@ func Files() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]byte{"rules.yaml": rules}
+	aliases, err := aliasRules()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{"rules.yaml": rules, "aliases.yaml": aliases}
 	for _, b := range Boards() {
 		text, err := b.JSON()
 		if err != nil {

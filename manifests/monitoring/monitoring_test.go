@@ -80,6 +80,22 @@ func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	}
 }
 
+func TestAliasesHaveTheLabelsAndUnitsOfTheirMakers(t *testing.T) {
+	p, dir := tools(t), t.TempDir()
+	for from, to := range map[string]string{filepath.Join(chart, "aliases.yaml"): "aliases.yaml", "testdata/aliases.yaml": "tests.yaml"} {
+		text, err := os.ReadFile(from)
+		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, to), text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Check(t.Context(), dir, nil, "check", "rules", "aliases.yaml"); err != nil {
+		t.Error(err)
+	}
+	if err := p.Check(t.Context(), dir, nil, "test", "rules", "tests.yaml"); err != nil {
+		t.Error(err)
+	}
+}
+
 // A test of an alert wants all alerts that fire and no others. So one that never fires is noticed
 // where it is wanted, and one that always does everywhere else.
 func TestTheTestsOfTheAlertsNoticeEveryAlert(t *testing.T) {
@@ -137,6 +153,9 @@ func queries() map[string]string {
 		all[r.Name] = r.Query
 	}
 	for _, a := range monitoring.Alerts() {
+		all[a.Name] = a.Query
+	}
+	for _, a := range monitoring.Aliases() {
 		all[a.Name] = a.Query
 	}
 	for _, b := range monitoring.Boards() {
