@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
 	"deviceshare/view/endpoint/endpointtest"
 )
 
@@ -50,5 +53,19 @@ func TestTheMetricsAreForTheirReadersAndAnAddressInUseNamesTheFlag(t *testing.T)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTheMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	if _, err := newGauges(registry); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil || len(families) < 2 {
+		t.Fatalf("%d metrics: %v", len(families), err)
+	}
+	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
 	}
 }
