@@ -4,6 +4,7 @@ package wire
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -72,11 +73,49 @@ func EncodeInventory(inv sharing.Inventory) (string, error) {
 
 // DecodeInventory reads what EncodeInventory writes. Errors are of type *Error.
 func DecodeInventory(text string) (sharing.Inventory, error) {
-	var in inventoryText
-	if err := parse(inventoryFormat, text, &in); err != nil {
-		return sharing.Inventory{}, err
+	in, ok := readAlike(text)
+	if !ok {
+		in = &inventoryText{}
+		if err := parse(inventoryFormat, text, in); err != nil {
+			return sharing.Inventory{}, err
+		}
 	}
-	return inventoryIn(&in)
+	return inventoryIn(in)
+}
+
+// readAlike reads an inventory without mistakes. It reads the partitionings of devices whose texts
+// are equal once: they are most of the text, and a node's devices are mostly of one model. Their
+// devices share what it read.
+func readAlike(text string) (*inventoryText, bool) {
+	var in struct {
+		inventoryText
+		Devices []struct {
+			deviceText
+			MIG json.RawMessage `json:"mig,omitempty"`
+		} `json:"devices"`
+	}
+	if parse(inventoryFormat, text, &in) != nil {
+		return nil, false
+	}
+	out := in.inventoryText
+	if in.Devices != nil {
+		out.Devices = make([]deviceText, 0, len(in.Devices))
+	}
+	read := map[string]*partitioningText{}
+	for i := range in.Devices {
+		d := in.Devices[i].deviceText
+		if raw := in.Devices[i].MIG; raw != nil {
+			if d.MIG = read[string(raw)]; d.MIG == nil {
+				d.MIG = &partitioningText{}
+				if json.Unmarshal(raw, d.MIG) != nil {
+					return nil, false
+				}
+				read[string(raw)] = d.MIG
+			}
+		}
+		out.Devices = append(out.Devices, d)
+	}
+	return &out, true
 }
 
 func inventoryIn(in *inventoryText) (sharing.Inventory, error) {
@@ -89,9 +128,16 @@ func inventoryIn(in *inventoryText) (sharing.Inventory, error) {
 	}
 	inv := sharing.Inventory{Node: in.Node, GeometryHash: in.GeometryHash}
 	seen, cuts := map[string]struct{}{}, 0
+	alike := map[*partitioningText]*sharing.Partitioning{}
 	for i := range in.Devices {
 		path := "devices[" + strconv.Itoa(i) + "]"
 		d := deviceIn(f, path, &in.Devices[i])
+		if text := in.Devices[i].MIG; text != nil {
+			if alike[text] == nil {
+				alike[text] = partitioningIn(f, path+".mig", text)
+			}
+			d.MIG = alike[text]
+		}
 		if _, twice := seen[in.Devices[i].UUID]; twice {
 			f.failf(path+".uuid", "%s is there twice", in.Devices[i].UUID)
 		}
@@ -138,6 +184,7 @@ func deviceOut(d *sharing.Device) deviceText {
 	return out
 }
 
+// deviceIn reads a device but for its partitioning, which it may share with others.
 func deviceIn(f *finding, path string, in *deviceText) sharing.Device {
 	d := sharing.Device{ID: sharing.DeviceID(in.UUID), Model: in.Model, PCI: in.PCI, NUMA: -1, OneUser: in.OneUser, OneNamespace: in.OneSpace, NoRoot: in.NoRoot}
 	if !validID(in.UUID) {
@@ -176,9 +223,6 @@ func deviceIn(f *finding, path string, in *deviceText) sharing.Device {
 		d.NUMA = number(f, path+".numa", in.NUMA, -1, maxIndex)
 	}
 	d.Links = linksIn(f, path, in.Links)
-	if in.MIG != nil {
-		d.MIG = partitioningIn(f, path+".mig", in.MIG)
-	}
 	return d
 }
 

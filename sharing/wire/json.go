@@ -23,8 +23,9 @@ func parse(format, text string, into any) error {
 		return &Error{format, "", "is not valid UTF-8"}
 	}
 	raw := []byte(text)
-	if !json.Valid(raw) {
-		return unmarshal(format, raw, new(any))
+	read := json.Unmarshal(raw, into)
+	if read != nil && !json.Valid(raw) {
+		return mistake(format, len(raw), read)
 	}
 	s := scanner{format: format, text: raw}
 	if err := s.scan(); err != nil {
@@ -32,15 +33,15 @@ func parse(format, text string, into any) error {
 	}
 	switch s.version {
 	case strconv.Itoa(version):
-		return unmarshal(format, raw, into)
+		return mistake(format, len(raw), read)
 	case "":
 		return &Error{format, "version", "is missing"}
 	}
 	return &Error{format, "version", s.version + " is not known, this reader knows " + strconv.Itoa(version)}
 }
 
-func unmarshal(format string, text []byte, into any) error {
-	err := json.Unmarshal(text, into)
+// mistake says in which format and where package json found one; nil if it found none.
+func mistake(format string, length int, err error) error {
 	var wrongType *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
@@ -52,8 +53,8 @@ func unmarshal(format string, text []byte, into any) error {
 			place = wrongType.Field + " (" + place + ")"
 		}
 		return &Error{format, place, "is a " + wrongType.Value + ", want " + wrongType.Type.String()}
-	case errors.As(err, &syntax) && int(syntax.Offset) >= len(text):
-		return &Error{format, at(len(text)), "the text ends too early"}
+	case errors.As(err, &syntax) && int(syntax.Offset) >= length:
+		return &Error{format, at(length), "the text ends too early"}
 	case errors.As(err, &syntax):
 		return &Error{format, at(int(syntax.Offset)), syntax.Error()}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/sharingtest"
 	"deviceshare/sharing/wire"
 )
 
@@ -167,5 +168,24 @@ func TestEmptyEntriesOfAPodDoNotMakeTheTextsDisagree(t *testing.T) {
 	p, found, err := wire.ReadPlacement(a, containers, nil, 1)
 	if err != nil || !found || len(p.Containers) != 2 || p.Containers[0].Container != "main" {
 		t.Errorf("got %+v, %v, %v", p, found, err)
+	}
+}
+
+// A node's devices are mostly of one model, and their partitionings are most of the text.
+func TestDevicesOfOneModelShareTheirPartitioning(t *testing.T) {
+	inv := sharing.Inventory{Node: "node1"}
+	for i, model := range []string{"A100-40", "A30", "A100-40"} {
+		inv.Devices = append(inv.Devices, sharingtest.Device(i, model, sharing.MIG))
+	}
+	text, err := wire.EncodeInventory(inv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := wire.DecodeInventory(text)
+	if err != nil || !reflect.DeepEqual(got, inv) {
+		t.Fatalf("got %+v %v, want %+v", got, err, inv)
+	}
+	if got.Devices[0].MIG != got.Devices[2].MIG || got.Devices[0].MIG == got.Devices[1].MIG {
+		t.Error("equal partitionings are not shared, or others are")
 	}
 }
