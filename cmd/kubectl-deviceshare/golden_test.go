@@ -165,14 +165,3 @@ func TestStatusOfALargeClusterAddsUp(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 }
-
-// BenchmarkStatus reads 5,000 nodes with 8 devices each and 80,000 pods from a file on the disk.
-func BenchmarkStatus(b *testing.B) {
-	path := file(b, large(5000, 80000))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := run(b, "status", "--from", path); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -17,7 +18,14 @@ import (
 // version is what --version answers; a release sets it by the linker.
 var version = "unreleased"
 
+// softLimit is from where on memory is collected more eagerly, at the cost of processor time. What
+// a cluster of 5,000 nodes with 80,000 pods needs is below it.
+const softLimit = 440 << 20
+
 func main() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(softLimit)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	err := command(streams).ExecuteContext(ctx)

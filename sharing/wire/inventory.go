@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"deviceshare/sharing"
 )
@@ -87,35 +88,22 @@ func DecodeInventory(text string) (sharing.Inventory, error) {
 // are equal once: they are most of the text, and a node's devices are mostly of one model. Their
 // devices share what it read.
 func readAlike(text string) (*inventoryText, bool) {
-	var in struct {
-		inventoryText
-		Devices []struct {
-			deviceText
-			MIG json.RawMessage `json:"mig,omitempty"`
-		} `json:"devices"`
-	}
-	if parse(inventoryFormat, text, &in) != nil {
+	raw := []byte(text)
+	if len(text) > MaxText || !utf8.ValidString(text) || !json.Valid(raw) {
 		return nil, false
 	}
-	out := in.inventoryText
-	if in.Devices != nil {
-		out.Devices = make([]deviceText, 0, len(in.Devices))
+	s := scanner{format: inventoryFormat, text: raw}
+	if s.scan() != nil || s.version != strconv.Itoa(version) {
+		return nil, false
 	}
-	read := map[string]*partitioningText{}
-	for i := range in.Devices {
-		d := in.Devices[i].deviceText
-		if raw := in.Devices[i].MIG; raw != nil {
-			if d.MIG = read[string(raw)]; d.MIG == nil {
-				d.MIG = &partitioningText{}
-				if json.Unmarshal(raw, d.MIG) != nil {
-					return nil, false
-				}
-				read[string(raw)] = d.MIG
-			}
-		}
-		out.Devices = append(out.Devices, d)
+	var in inventoryText
+	if json.Unmarshal(s.cutCopies(), &in) != nil {
+		return nil, false
 	}
-	return &out, true
+	for _, p := range s.partitionings {
+		in.Devices[p.device].MIG = in.Devices[p.first].MIG
+	}
+	return &in, true
 }
 
 func inventoryIn(in *inventoryText) (sharing.Inventory, error) {

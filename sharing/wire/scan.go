@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -11,6 +12,9 @@ import (
 
 // deepest bounds how far a text may nest. Ours nest 7 levels.
 const deepest = 32
+
+// usualDepth is room for the paths of our formats.
+const usualDepth = 8
 
 // scanner walks over a text that is valid JSON and looks for what package json
 // does not: an object at the top, keys that are there twice, and null. It exists
@@ -24,15 +28,22 @@ type scanner struct {
 	path   []step
 	// version is the top level's version as it is written.
 	version string
+	// partitionings are the objects at devices[].mig.
+	partitionings []partitioningSpan
 }
+
+// partitioningSpan is where the text has the partitioning of a device, and the first device whose
+// partitioning has the same text.
+type partitioningSpan struct{ device, first, from, to int }
 
 // step is one part of a path: a key, or the index in a list.
 type step struct {
-	key   string
+	key   []byte
 	index int
 }
 
 func (s *scanner) scan() error {
+	s.path = make([]step, 0, usualDepth)
 	s.space()
 	if s.text[s.next] != '{' {
 		return s.wrong("is not a JSON object")
@@ -45,12 +56,12 @@ func (s *scanner) wrong(why string) error {
 	var b strings.Builder
 	for _, p := range s.path {
 		switch {
-		case p.key == "":
+		case len(p.key) == 0:
 			b.WriteString("[" + strconv.Itoa(p.index) + "]")
 		case b.Len() > 0:
-			b.WriteString("." + p.key)
+			b.WriteString("." + string(p.key))
 		default:
-			b.WriteString(p.key)
+			b.Write(p.key)
 		}
 	}
 	place := at(s.next)
@@ -102,14 +113,14 @@ func (s *scanner) quoted() []byte {
 }
 
 // key reads the key of a member.
-func (s *scanner) key() string {
+func (s *scanner) key() []byte {
 	q := s.quoted()
 	if !slices.Contains(q, '\\') {
-		return string(q[1 : len(q)-1])
+		return q[1 : len(q)-1]
 	}
 	var key string
 	_ = json.Unmarshal(q, &key) // it is valid JSON
-	return key
+	return []byte(key)
 }
 
 func (s *scanner) object() error {
@@ -134,14 +145,56 @@ func (s *scanner) object() error {
 		s.next++ // the colon
 		s.space()
 		from := s.next
+		mig := s.isPartitioning()
+		if mig && s.skipAlike() {
+			s.path = s.path[:len(s.path)-1]
+			continue
+		}
 		if err := s.value(); err != nil {
 			return err
 		}
-		if len(s.path) == 1 && strings.EqualFold(key, "version") {
+		switch {
+		case len(s.path) == 1 && bytes.EqualFold(key, []byte("version")):
 			s.version = string(s.text[from:s.next])
+		case mig:
+			device := s.path[1].index
+			s.partitionings = append(s.partitionings, partitioningSpan{device, device, from, s.next})
 		}
 		s.path = s.path[:len(s.path)-1]
 	}
+}
+
+// isPartitioning reports whether an object at devices[].mig of an inventory comes next.
+func (s *scanner) isPartitioning() bool {
+	return len(s.path) == 3 && string(s.path[2].key) == "mig" && string(s.path[0].key) == "devices" && len(s.path[1].key) == 0 && s.text[s.next] == '{'
+}
+
+// skipAlike steps over a partitioning that is there before: what was looked for in that one is not
+// in this one either.
+func (s *scanner) skipAlike() bool {
+	for _, p := range s.partitionings {
+		if p.device != p.first || !bytes.HasPrefix(s.text[s.next:], s.text[p.from:p.to]) {
+			continue
+		}
+		to := s.next + p.to - p.from
+		s.partitionings = append(s.partitionings, partitioningSpan{s.path[1].index, p.first, s.next, to})
+		s.next = to
+		return true
+	}
+	return false
+}
+
+// cutCopies replaces each partitioning that is there before by an empty one, in place: the text is
+// not the one that was scanned any more.
+func (s *scanner) cutCopies() []byte {
+	out, from := s.text[:0], 0
+	for _, p := range s.partitionings {
+		if p.device != p.first {
+			out = append(append(out, s.text[from:p.from]...), "{}"...)
+			from = p.to
+		}
+	}
+	return append(out, s.text[from:]...)
 }
 
 func (s *scanner) list() error {
@@ -166,15 +219,15 @@ func (s *scanner) list() error {
 // keys are the keys of one object. Package json ignores case when it looks for
 // the field of a key, so two spellings are the same key.
 type keys struct {
-	few  [16]string
+	few  [16][]byte
 	n    int
 	many map[string]struct{}
 }
 
 // add notes a key; false if it is there already.
-func (k *keys) add(key string) bool {
+func (k *keys) add(key []byte) bool {
 	for _, other := range k.few[:k.n] {
-		if strings.EqualFold(key, other) {
+		if bytes.EqualFold(key, other) {
 			return false
 		}
 	}
@@ -187,7 +240,7 @@ func (k *keys) add(key string) bool {
 		k.many = map[string]struct{}{}
 	}
 	// Up and down again joins the letters that have more than two forms.
-	folded := strings.ToLower(strings.ToUpper(key))
+	folded := strings.ToLower(strings.ToUpper(string(key)))
 	_, twice := k.many[folded]
 	k.many[folded] = struct{}{}
 	return !twice

@@ -30,6 +30,8 @@ type State struct {
 	Forbidden []string
 	// Unread are the lines that could not be read, for people.
 	Unread []string
+	// alike is set while a text is read.
+	alike *alike
 }
 
 // Add takes in one object, trimmed. Kept are pods that ask for extended resources or have a
@@ -52,7 +54,7 @@ func (s *State) add(object any) bool {
 		if !hasDevices(o) && !isMember(o) {
 			return false
 		}
-		s.Pods = append(s.Pods, trimPod(o))
+		s.Pods = append(s.Pods, s.trimPod(o))
 	case *schedulingv1beta1.PodGroup:
 		s.Groups = append(s.Groups, trimGroup(o))
 	case *schedulingv1beta1.Queue:
@@ -61,6 +63,18 @@ func (s *State) add(object any) bool {
 		return false
 	}
 	return true
+}
+
+// join adds the objects of another state.
+func (s *State) join(o *State) {
+	if o.DeviceConfig != nil {
+		s.DeviceConfig = o.DeviceConfig
+	}
+	s.Nodes, s.Pods = append(s.Nodes, o.Nodes...), append(s.Pods, o.Pods...)
+	s.Groups, s.Queues = append(s.Groups, o.Groups...), append(s.Queues, o.Queues...)
+	if s.Scheduling != nil {
+		s.Scheduling.join(o.Scheduling)
+	}
 }
 
 // Sort puts the objects into the order of their names, so that equal clusters have equal texts.

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"math/rand"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -165,6 +167,68 @@ func TestALineThatCannotBeReadIsToldAndCostsNoOther(t *testing.T) {
 	got = read(t, text+strings.Repeat("nonsense\n", 100))
 	if len(got.Unread) != 21 || !strings.Contains(got.Unread[20], "80 lines more") {
 		t.Errorf("unread %v; want 20 lines and how many more", got.Unread)
+	}
+}
+
+// Long texts are read in parts, on all processors: order, numbers of lines and counts are those of
+// the whole.
+func TestALongCaptureIsReadLikeAShortOne(t *testing.T) {
+	lines := strings.SplitAfter(written(t, state(3000)), "\n")
+	want := strings.Join(lines, "")
+	if len(want) < 1<<20 {
+		t.Fatalf("the capture is only %d bytes long", len(want))
+	}
+	if got := written(t, read(t, want)); got != want {
+		t.Error("what was read is not what was written")
+	}
+	for _, at := range []int{1500, 2999, 3001} {
+		lines[at-1] = "{\n"
+	}
+	got := read(t, strings.Join(lines, ""))
+	var said []string
+	for _, u := range got.Unread {
+		line, _, _ := strings.Cut(u, ":")
+		said = append(said, line)
+	}
+	if !slices.Equal(said, []string{"line 1500", "line 2999", "line 3001"}) || len(got.Pods) != 2997 {
+		t.Errorf("unread %v, %d pods; want lines 1500, 2999 and 3001, and 2997 pods", said, len(got.Pods))
+	}
+}
+
+// Containers of equal text are read once: pods that differ in one letter must not get each other's.
+func TestPodsOfOneTemplateAreReadLikeOthers(t *testing.T) {
+	s := &capture.State{}
+	for i := range 40 {
+		p := pod("team-a", fmt.Sprintf("train-%02d", i))
+		p.Spec.Containers[0].Name = []string{"main", "other"}[i%2]
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{wire.ResourceNumber: *resource.NewQuantity(int64(1+i%3), resource.DecimalSI)}
+		p.Spec.InitContainers = p.Spec.Containers[:i%4/3]
+		s.Add(p)
+	}
+	s.Sort()
+	for i, got := range read(t, written(t, s)).Pods {
+		want := s.Pods[i]
+		if got.Name != want.Name || !equality.Semantic.DeepEqual(got.Spec, want.Spec) {
+			t.Errorf("pod %s has %+v, want %+v", got.Name, got.Spec, want.Spec)
+		}
+	}
+}
+
+// A line whose beginning is as Write writes it may go on in any way.
+func TestLinesInAnotherSpellingAreReadToo(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(written(t, state(1))), "\n")
+	for i, line := range lines[1:] {
+		kind, object, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(line, `{"kind":`), "}"), `,"object":`)
+		for name, spelled := range map[string]string{
+			"the object first": `{"object":` + object + `,"kind":` + kind + `}`, "spaces": ` { "kind" : ` + kind + ` , "object" : ` + object + " } ",
+			"the object twice": `{"kind":` + kind + `,"object":{},"object":` + object + `}`, "another key": `{"kind":` + kind + `,"object":` + object + `,"more":1}`,
+		} {
+			now := slices.Clone(lines)
+			now[i+1] = spelled
+			if got, want := written(t, read(t, strings.Join(now, "\n"))), strings.Join(lines, "\n")+"\n"; got != want {
+				t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+			}
+		}
 	}
 }
 

@@ -59,6 +59,15 @@ func (s *Scheduling) add(object any) bool {
 	return true
 }
 
+// join adds what another has.
+func (s *Scheduling) join(o *Scheduling) {
+	if o.Config != nil {
+		s.Config = o.Config
+	}
+	s.Nodes, s.Pods = append(s.Nodes, o.Nodes...), append(s.Pods, o.Pods...)
+	s.Queues, s.Classes = append(s.Queues, o.Queues...), append(s.Classes, o.Classes...)
+}
+
 func (s *Scheduling) sort() {
 	if s == nil {
 		return

@@ -67,7 +67,7 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	return out
 }
 
-func trimPod(p *corev1.Pod) *corev1.Pod {
+func (s *State) trimPod(p *corev1.Pod) *corev1.Pod {
 	if !hasDevices(p) {
 		return trimMember(p)
 	}
@@ -75,7 +75,7 @@ func trimPod(p *corev1.Pod) *corev1.Pod {
 	out.Spec = corev1.PodSpec{
 		NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName,
 		SchedulingGates: slices.Clone(p.Spec.SchedulingGates), SecurityContext: onlyPodUser(p.Spec.SecurityContext),
-		InitContainers: trimContainers(p.Spec.InitContainers), Containers: trimContainers(p.Spec.Containers),
+		InitContainers: s.alike.trim(p.Spec.InitContainers), Containers: s.alike.trim(p.Spec.Containers),
 	}
 	out.Status = corev1.PodStatus{
 		Phase:                 p.Status.Phase,
