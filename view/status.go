@@ -53,6 +53,9 @@ type Trouble struct {
 	Do   string `json:"do"`
 }
 
+// ownRights is what a missing right of the user is about.
+const ownRights = "your rights"
+
 // mostWaiting and mostTrouble bound the lists of the status.
 const mostWaiting, mostTrouble = 5, 20
 
@@ -128,7 +131,7 @@ func (c *Cluster) troubles() []Trouble {
 		out = append(out, Trouble{"capture", u, "take the capture again with the program of this version"})
 	}
 	for _, f := range c.state.Forbidden {
-		out = append(out, Trouble{"your rights", "you may not " + f + ": nothing is said of it, or the default is assumed", "kubectl auth can-i " + f})
+		out = append(out, Trouble{ownRights, "you may not " + f + ": nothing is said of it, or the default is assumed", "kubectl auth can-i " + f})
 	}
 	out = append(out, c.configsThatDiffer()...)
 	for _, n := range c.nodes {

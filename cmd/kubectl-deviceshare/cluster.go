@@ -28,7 +28,7 @@ func (o *options) readCluster(ctx context.Context) (*capture.State, error) {
 }
 
 // readClusterInto reads what the state is to keep: what only a simulation needs, if Scheduling is
-// not nil.
+// not nil, and what only the doctor needs, if Installation is not nil.
 func (o *options) readClusterInto(ctx context.Context, s *capture.State) error {
 	rest, err := o.flags.ToRESTConfig()
 	if err != nil {
@@ -45,7 +45,10 @@ func (o *options) readClusterInto(ctx context.Context, s *capture.State) error {
 	if err := readInto(ctx, core, batch, o.configNamespace, s); err != nil {
 		return err
 	}
-	return readScheduling(ctx, core, o.installNamespace, s)
+	if err := readScheduling(ctx, core, o.installNamespace, s); err != nil {
+		return err
+	}
+	return o.readInstallation(ctx, core, s)
 }
 
 func readFrom(ctx context.Context, core kubernetes.Interface, batch volcano.Interface, configNamespace string) (*capture.State, error) {

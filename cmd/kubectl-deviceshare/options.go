@@ -115,6 +115,11 @@ func (o *options) once(ctx context.Context, ask func(*view.Cluster) (answer, err
 	if err != nil {
 		return "", err
 	}
+	return o.render(a)
+}
+
+// render writes an answer in the form that was asked for.
+func (o *options) render(a answer) (string, error) {
 	switch o.output {
 	case "json":
 		text, err := json.MarshalIndent(a.value, "", "  ")

@@ -25,6 +25,8 @@ type State struct {
 	Queues       []*schedulingv1beta1.Queue
 	// Scheduling is what only a simulation needs, nil if it is not kept.
 	Scheduling *Scheduling
+	// Installation is what only the doctor needs, nil if it is not kept. No text holds it.
+	Installation *Installation
 	// Forbidden are the reads that the API server refused, as verb and resource: what they would
 	// have told is not known.
 	Forbidden []string
@@ -36,11 +38,12 @@ type State struct {
 
 // Add takes in one object, trimmed. Kept are pods that ask for extended resources or have a
 // placement, and those that name a group: a gang counts all its pods. Where Scheduling is not nil
-// it takes in its half of every object. It reports whether the object was kept.
+// it takes in its half of every object, and where Installation is not, what belongs to it. It
+// reports whether the object was kept.
 func (s *State) Add(object any) bool {
-	kept := false
+	kept := s.Installation != nil && s.Installation.add(object)
 	if s.Scheduling != nil {
-		kept = s.Scheduling.add(object)
+		kept = s.Scheduling.add(object) || kept
 	}
 	return s.add(object) || kept
 }
@@ -88,4 +91,5 @@ func (s *State) Sort() {
 	})
 	slices.SortFunc(s.Queues, func(a, b *schedulingv1beta1.Queue) int { return cmp.Compare(a.Name, b.Name) })
 	s.Scheduling.sort()
+	s.Installation.sort()
 }

@@ -58,6 +58,8 @@ func trimMeta(m *metav1.ObjectMeta, keys []string) metav1.ObjectMeta {
 func trimNode(n *corev1.Node) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta, nodeKeys())}
 	out.Spec.Unschedulable = n.Spec.Unschedulable
+	out.Status.NodeInfo.KubeletVersion = n.Status.NodeInfo.KubeletVersion
+	out.Status.NodeInfo.ContainerRuntimeVersion = n.Status.NodeInfo.ContainerRuntimeVersion
 	out.Status.Allocatable = onlyExtended(n.Status.Allocatable)
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
