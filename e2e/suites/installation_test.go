@@ -51,6 +51,7 @@ func whenUsed(r *rights) []suite {
 		{"waiting", testWaiting},
 		{"reasons", testReasons},
 		{"kubectl", testKubectl},
+		{"doctor", testDoctor},
 		{"simulate", testSimulate},
 		{"queues", testQueues},
 		{"queue_hierarchy", testQueueHierarchy},
