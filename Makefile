@@ -38,9 +38,9 @@ build: ## build the programs and the library into .sandbox/bin and hami-core/bui
 images: ## build the images of scheduler, webhook and device plugin as OCI layouts into .sandbox/images, without Docker; ARCH=amd64,arm64
 	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images build --arch $(ARCH)
 
-release: ## write images, chart, plain manifest, list of contents and checksums of one version into dist; VERSION=v0.2.0
+release: ## write images, kubectl plugin, chart, plain manifest, list of contents and checksums of one version into dist; VERSION=v0.2.0
 	@[ -n "$(VERSION)" ] || { echo "which version? make release VERSION=v0.2.0"; exit 2; }
-	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images release --version $(VERSION) --arch $(ARCH)
+	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images release --version $(VERSION) --arch $(ARCH) --downloads "$(DOWNLOADS)"
 
 demo: ## run the main job on a real cluster on this machine and show what happened
 	@$(GO) run $(LAZY) ./e2e/cmd/sandbox demo

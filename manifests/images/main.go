@@ -106,8 +106,9 @@ func newBuild() *cobra.Command {
 
 func newRelease() *cobra.Command {
 	var o options
+	var downloads string
 	c := &cobra.Command{
-		Use: "release", Short: "Write images, chart, plain manifest, list of contents and checksums of one version", Args: cobra.NoArgs,
+		Use: "release", Short: "Write images, the plugin of kubectl, chart, plain manifest, list of contents and checksums of one version", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			b, err := o.builder(c.Context())
 			if err != nil {
@@ -118,7 +119,7 @@ func newRelease() *cobra.Command {
 				return err
 			}
 			b.IsRelease = true
-			names, err := release.Make(c.Context(), b, o.out, created)
+			names, err := release.Make(c.Context(), b, o.out, downloads, created)
 			for _, name := range names {
 				fmt.Println(filepath.Join(o.out, name))
 			}
@@ -126,6 +127,7 @@ func newRelease() *cobra.Command {
 		},
 	}
 	o.flags(c, "dist")
+	c.Flags().StringVar(&downloads, "downloads", "", "address below which people will find the files, for the manifest of kubectl's plugin manager krew")
 	_ = c.MarkFlagRequired("version")
 	return c
 }

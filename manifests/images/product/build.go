@@ -109,6 +109,26 @@ func (b Builder) program(ctx context.Context, p Platform, cc, name string, isDyn
 	return run(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", b.file(p.Arch, name), "./cmd/"+name)
 }
 
+// Plugins are the commands that kubectl finds by their names. The first calls the others.
+func Plugins() []string { return []string{"kubectl-deviceshare", "kubectl-deviceshare-simulate"} }
+
+// BuildPlugins compiles the plugins of kubectl for every platform. They hold no C, so a platform
+// without a C compiler is no hindrance.
+func (b Builder) BuildPlugins(ctx context.Context) error {
+	for _, p := range b.Platforms {
+		for _, name := range Plugins() {
+			b.Progress("building " + name + " for " + p.Arch)
+			if err := b.program(ctx, p, "", name, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// PluginFile is a plugin for one architecture, once it is built.
+func (b Builder) PluginFile(arch, name string) string { return b.file(arch, name) }
+
 // file is a program for one architecture, once it is built.
 func (b Builder) file(arch, name string) string { return filepath.Join(b.dir(arch), "bin", name) }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release writes all that belongs to a release of one version: the images, the chart, the
-// plain manifest, what the images are made of, and the checksums of these files.
+// Package release writes all that belongs to a release of one version: the images, the plugin of
+// kubectl, the chart, the plain manifest, what the images are made of, and the checksums of these
+// files.
 package release
 
 import (
@@ -31,8 +32,9 @@ func CheckVersion(version string) error {
 }
 
 // Make builds the images and writes the release into dir, in place of what is there. created is the
-// time that the list of contents names. It returns the names of the files.
-func Make(ctx context.Context, b product.Builder, dir string, created time.Time) ([]string, error) {
+// time that the list of contents names, downloads the address below which people will find the
+// files, "" if it is not known. It returns the names of the files.
+func Make(ctx context.Context, b product.Builder, dir, downloads string, created time.Time) ([]string, error) {
 	if err := CheckVersion(b.Version); err != nil {
 		return nil, err
 	}
@@ -44,7 +46,7 @@ func Make(ctx context.Context, b product.Builder, dir string, created time.Time)
 	if err := os.MkdirAll(unfinished, 0o755); err != nil {
 		return nil, fmt.Errorf("write the release: %w", err)
 	}
-	names, err := writeFiles(ctx, b, unfinished, created)
+	names, err := writeFiles(ctx, b, unfinished, downloads, created)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +59,7 @@ func Make(ctx context.Context, b product.Builder, dir string, created time.Time)
 	return names, nil
 }
 
-func writeFiles(ctx context.Context, b product.Builder, dir string, created time.Time) ([]string, error) {
+func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, created time.Time) ([]string, error) {
 	layouts, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return nil, fmt.Errorf("write the release: %w", err)
@@ -76,6 +78,14 @@ func writeFiles(ctx context.Context, b product.Builder, dir string, created time
 		}
 		names = append(names, name)
 	}
+	if err := b.BuildPlugins(ctx); err != nil {
+		return nil, err
+	}
+	plugins, err := writePlugins(b, dir, downloads)
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, plugins...)
 	source := manifests{dir: filepath.Join(b.Repo, "manifests"), version: b.Version}
 	steps := []struct {
 		name  string
