@@ -5,6 +5,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,24 @@ func (s *story) share(ctx context.Context, name string) (sharing.Share, error) {
 		return sharing.Share{}, err
 	}
 	return placement.Containers[0].Shares[0], nil
+}
+
+// index is that of the device which a pod has a share of. The device to be partitioned is none of
+// them: it is to be free.
+func (s *story) index(ctx context.Context, pod string) (int, error) {
+	got, err := s.share(ctx, pod)
+	if err != nil {
+		return 0, err
+	}
+	inv, err := s.node(ctx, sandbox.NodeName)
+	if err != nil {
+		return 0, err
+	}
+	i := slices.IndexFunc(inv.Devices, func(d sharing.Device) bool { return d.ID == got.Device })
+	if i < 0 || inv.Devices[i].Index == cutIndex {
+		return 0, fmt.Errorf("pod %s has a share of %s, want one of another device of node %s than the one that is partitioned", pod, got.Device, inv.Node)
+	}
+	return inv.Devices[i].Index, nil
 }
 
 // lives names the process of every component and the container of every pod of the product: equal

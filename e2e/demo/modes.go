@@ -14,10 +14,16 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// nodeConfig gives two of the node's devices other modes than the node's.
-const nodeConfig = `{"nodeconfig":[{"name":"` + sandbox.NodeName + `","devices":[
-  {"index":1,"mode":"mps"},
-  {"index":2,"mode":"mig"}]}]}`
+// cutIndex is the device that is partitioned, the only one that is an H100.
+const cutIndex = 2
+
+// nodeConfig gives two of the node's devices other modes than the node's: mps to one, and mig to
+// the H100.
+func nodeConfig(shared int) string {
+	return fmt.Sprintf(`{"nodeconfig":[{"name":%q,"devices":[
+  {"index":%d,"mode":"mps"},
+  {"index":%d,"mode":"mig"}]}]}`, sandbox.NodeName, shared, cutIndex)
+}
 
 // geometry allows the third device one partition as pod cut has it, and three with one
 // slice of compute and the memory of two.
@@ -37,10 +43,15 @@ func (s *story) modes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.user.ConfigureNodes(ctx, nodeConfig); err != nil {
+	inUse, err := s.index(ctx, "train-a")
+	if err != nil {
 		return err
 	}
-	s.quote(nodeConfig)
+	config := nodeConfig(inUse)
+	if err := s.user.ConfigureNodes(ctx, config); err != nil {
+		return err
+	}
+	s.quote(config)
 	waits, err := s.nodeEvent(ctx, "GPUModeWaiting")
 	if err != nil {
 		return err
@@ -51,7 +62,7 @@ func (s *story) modes(ctx context.Context) error {
 	if err := s.user.Delete(ctx, "train-a", "train-b", "serve"); err != nil {
 		return err
 	}
-	want := []sharing.Mode{sharing.HAMiCore, sharing.MPS, sharing.MIG}
+	want := map[int]sharing.Mode{0: sharing.HAMiCore, 1: sharing.HAMiCore, inUse: sharing.MPS, cutIndex: sharing.MIG}
 	err = s.until(ctx, "the devices to be in their modes", func(inv *sharing.Inventory) bool {
 		for i := range inv.Devices {
 			if d := &inv.Devices[i]; !d.Healthy || d.Mode != want[d.Index] {
@@ -63,7 +74,7 @@ func (s *story) modes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, mode := range want[:2] {
+	for _, mode := range []sharing.Mode{sharing.HAMiCore, sharing.MPS} {
 		name := "in-" + string(mode)
 		p := pod(name).App("main", workload.Ask{Number: 1, Memory: 4096, Cores: 20}, "info", "forever").Annotate(wire.UserMode, string(mode)).AsUser(1000)
 		if err := s.run(ctx, p); err != nil {
