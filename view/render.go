@@ -78,8 +78,7 @@ func DevicesText(list []NodeDevices, p Paint, wide bool) string {
 }
 
 func (d *Device) text(b *strings.Builder, p Paint, wide bool) {
-	fmt.Fprintf(b, "  %2d %s %s of %s, %d of %d%%  %s  %s", d.Index, bar(d), gib(d.MemoryPromised), gib(d.Memory),
-		d.CoresPromised, d.Cores, plain(d.Mode), plain(d.Model))
+	fmt.Fprintf(b, "  %2d %s %s  %s  %s", d.Index, bar(d), d.promised(), plain(d.Mode), plain(d.Model))
 	if d.NUMA >= 0 {
 		fmt.Fprintf(b, "  numa %d", d.NUMA)
 	}
@@ -93,6 +92,11 @@ func (d *Device) text(b *strings.Builder, p Paint, wide bool) {
 	for i, s := range d.Sharers {
 		fmt.Fprintf(b, "     %s %s\n", letter(i), p.faint(plain(s.text())))
 	}
+}
+
+// promised is what of the device is promised, for people.
+func (d *Device) promised() string {
+	return fmt.Sprintf("%s of %s, %d of %d%%", gib(d.MemoryPromised), gib(d.Memory), d.CoresPromised, d.Cores)
 }
 
 func (s *Sharer) text() string {

@@ -108,17 +108,23 @@ func add(models map[string]*Model, v *sharing.View, n *nodes.Node) {
 
 // waiting counts the pods that wait and says of the oldest why.
 func (c *Cluster) waiting(s *Status) {
-	pods := slices.Clone(c.state.Pods)
-	pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !c.waits(p) })
+	pods := c.waitingPods()
 	s.Waiting = len(pods)
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 	for _, p := range pods[:min(len(pods), mostWaiting)] {
 		w := c.why(p)
 		w.Nodes, w.Helps = nil, nil // `why` shows them
 		s.Longest = append(s.Longest, w)
 	}
+}
+
+// waitingPods are the pods that ask for devices and have no node, the oldest first.
+func (c *Cluster) waitingPods() []*corev1.Pod {
+	pods := slices.Clone(c.state.Pods)
+	pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !c.waits(p) })
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return pods
 }
 
 // troubles lists what is wrong: with the configuration, with nodes, with devices, with pods.

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,10 +15,8 @@ import (
 	volcano "volcano.sh/apis/pkg/client/clientset/versioned"
 
 	"deviceshare/view/capture"
+	"deviceshare/view/live"
 )
-
-// The ConfigMap of the device configuration, which scheduler and device plugin read too.
-const deviceConfigName, deviceConfigKey = "volcano-vgpu-device-config", "device-config.yaml"
 
 // readCluster reads what the views need, page by page, and keeps of each object what they need.
 func (o *options) readCluster(ctx context.Context) (*capture.State, error) {
@@ -92,31 +89,9 @@ func readInto(ctx context.Context, core kubernetes.Interface, batch volcano.Inte
 			return fmt.Errorf("list %s: %w", list.what, err)
 		}
 	}
-	if err := readConfig(ctx, core, configNamespace, s); err != nil {
+	if err := live.ReadConfig(ctx, core, configNamespace, s); err != nil {
 		return err
 	}
 	s.Sort()
-	return nil
-}
-
-// readConfig reads the device configuration where the scheduler looks for it: in the namespace that
-// is named, then in volcano-system. Whoever may not read it sees the default names.
-func readConfig(ctx context.Context, core kubernetes.Interface, first string, s *capture.State) error {
-	for _, namespace := range slices.Compact([]string{first, "volcano-system"}) {
-		m, err := core.CoreV1().ConfigMaps(namespace).Get(ctx, deviceConfigName, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			continue
-		case apierrors.IsForbidden(err):
-			s.Forbidden = append(s.Forbidden, fmt.Sprintf("get configmaps/%s -n %s", deviceConfigName, namespace))
-			return nil
-		case err != nil:
-			return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, deviceConfigName, err)
-		}
-		if text, ok := m.Data[deviceConfigKey]; ok {
-			s.DeviceConfig = &text
-		}
-		return nil
-	}
 	return nil
 }

@@ -27,6 +27,7 @@ import (
 	volcano "volcano.sh/apis/pkg/client/clientset/versioned"
 	volcanofake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
 
+	"deviceshare/config"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/view"
@@ -35,7 +36,7 @@ import (
 
 func configMap(namespace, text string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deviceConfigName}, Data: map[string]string{deviceConfigKey: text},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: config.DeviceName}, Data: map[string]string{config.DeviceKey: text},
 	}
 }
 
@@ -158,8 +159,8 @@ func TestEveryPageOfALongListIsRead(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	config := &rest.Config{Host: server.URL}
-	s, err := readFrom(t.Context(), kubernetes.NewForConfigOrDie(config), volcano.NewForConfigOrDie(config), "kube-system")
+	target := &rest.Config{Host: server.URL}
+	s, err := readFrom(t.Context(), kubernetes.NewForConfigOrDie(target), volcano.NewForConfigOrDie(target), "kube-system")
 	if err != nil {
 		t.Fatal(err)
 	}

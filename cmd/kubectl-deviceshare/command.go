@@ -27,7 +27,7 @@ func command(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	o.addFlags(root.PersistentFlags())
-	root.AddCommand(o.status(), o.devices(), o.pods(), o.queues(), o.why(), o.top(), o.doctor(), o.capture(), o.simulate())
+	root.AddCommand(o.status(), o.devices(), o.pods(), o.queues(), o.why(), o.top(), o.web(), o.doctor(), o.capture(), o.simulate())
 	return root
 }
 

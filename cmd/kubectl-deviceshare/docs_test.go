@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	page         = "../../docs/kubectl.md"
+	kubectlPage  = "../../docs/kubectl.md"
 	capturesPage = "../../docs/captures.md"
 )
 
@@ -54,7 +54,7 @@ func printed(t *testing.T, path, block string) string {
 
 func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	clusters := map[string]string{"small": file(t, small()), "mixed": file(t, mixed())}
-	text := readPage(t, page)
+	text := readPage(t, kubectlPage)
 	blocks := 0
 	now := shown.ReplaceAllStringFunc(text, func(found string) string {
 		blocks++
@@ -68,7 +68,7 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 			t.Errorf("a block without a command:\n%s", found)
 		}
 		if parts[2] != want && !*update {
-			t.Errorf("%s shows, see -update:\n%s\nwant\n%s", page, parts[2], want)
+			t.Errorf("%s shows, see -update:\n%s\nwant\n%s", kubectlPage, parts[2], want)
 		}
 		return strings.Replace(found, parts[2], want, 1)
 	})
@@ -76,14 +76,14 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 		t.Fatalf("only %d blocks were compared", blocks)
 	}
 	if *update {
-		if err := os.WriteFile(page, []byte(now), 0o644); err != nil {
+		if err := os.WriteFile(kubectlPage, []byte(now), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 func TestThePageNamesEveryCommandAndFlag(t *testing.T) {
-	text := readPage(t, page)
+	text := readPage(t, kubectlPage)
 	kubectl := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
 	genericclioptions.NewConfigFlags(true).AddFlags(kubectl)
 	root := command(genericiooptions.IOStreams{})

@@ -97,7 +97,7 @@ func (o *options) rights() []capture.Right {
 	return []capture.Right{
 		{For: all, Verb: "list", Group: volcano, Resource: "queues"},
 		{For: all, Verb: "list", Group: volcano, Resource: "podgroups"},
-		{For: all, Verb: "get", Resource: "configmaps", Name: deviceConfigName, Namespace: o.configNamespace},
+		{For: all, Verb: "get", Resource: "configmaps", Name: config.DeviceName, Namespace: o.configNamespace},
 		{For: "doctor", Verb: "get", Group: hooks, Resource: "mutatingwebhookconfigurations", Name: registration},
 		{For: "doctor", Verb: "get", Group: hooks, Resource: "validatingwebhookconfigurations", Name: registration},
 		{For: "top", Verb: "get", Resource: "pods/portforward", Namespace: o.installNamespace},

@@ -36,10 +36,8 @@ type State struct {
 	alike *alike
 }
 
-// Add takes in one object, trimmed. Kept are pods that ask for extended resources or have a
-// placement, and those that name a group: a gang counts all its pods. Where Scheduling is not nil
-// it takes in its half of every object, and where Installation is not, what belongs to it. It
-// reports whether the object was kept.
+// Add takes in one object, trimmed, and reports whether it was kept. Where Scheduling is not nil it
+// takes in its half of every object, and where Installation is not, what belongs to it.
 func (s *State) Add(object any) bool {
 	kept := s.Installation != nil && s.Installation.add(object)
 	if s.Scheduling != nil {
@@ -50,22 +48,39 @@ func (s *State) Add(object any) bool {
 
 // add takes in what views show.
 func (s *State) add(object any) bool {
+	kept, ok := trim(object, s.alike)
+	switch o := kept.(type) {
+	case *corev1.Node:
+		s.Nodes = append(s.Nodes, o)
+	case *corev1.Pod:
+		s.Pods = append(s.Pods, o)
+	case *schedulingv1beta1.PodGroup:
+		s.Groups = append(s.Groups, o)
+	case *schedulingv1beta1.Queue:
+		s.Queues = append(s.Queues, o)
+	}
+	return ok
+}
+
+// Trim returns what views show of one object, and false if they show nothing of it. They show pods
+// that ask for extended resources or have a placement, and those that name a group: a gang counts
+// all its pods.
+func Trim(object any) (any, bool) { return trim(object, nil) }
+
+func trim(object any, like *alike) (any, bool) {
 	switch o := object.(type) {
 	case *corev1.Node:
-		s.Nodes = append(s.Nodes, trimNode(o))
+		return trimNode(o), true
 	case *corev1.Pod:
-		if !hasDevices(o) && !isMember(o) {
-			return false
+		if hasDevices(o) || isMember(o) {
+			return trimPod(o, like), true
 		}
-		s.Pods = append(s.Pods, s.trimPod(o))
 	case *schedulingv1beta1.PodGroup:
-		s.Groups = append(s.Groups, trimGroup(o))
+		return trimGroup(o), true
 	case *schedulingv1beta1.Queue:
-		s.Queues = append(s.Queues, trimQueue(o))
-	default:
-		return false
+		return trimQueue(o), true
 	}
-	return true
+	return nil, false
 }
 
 // join adds the objects of another state.

@@ -69,7 +69,7 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	return out
 }
 
-func (s *State) trimPod(p *corev1.Pod) *corev1.Pod {
+func trimPod(p *corev1.Pod, like *alike) *corev1.Pod {
 	if !hasDevices(p) {
 		return trimMember(p)
 	}
@@ -77,7 +77,7 @@ func (s *State) trimPod(p *corev1.Pod) *corev1.Pod {
 	out.Spec = corev1.PodSpec{
 		NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName,
 		SchedulingGates: slices.Clone(p.Spec.SchedulingGates), SecurityContext: onlyPodUser(p.Spec.SecurityContext),
-		InitContainers: s.alike.trim(p.Spec.InitContainers), Containers: s.alike.trim(p.Spec.Containers),
+		InitContainers: like.trim(p.Spec.InitContainers), Containers: like.trim(p.Spec.Containers),
 	}
 	out.Status = corev1.PodStatus{
 		Phase:                 p.Status.Phase,

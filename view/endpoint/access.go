@@ -98,6 +98,14 @@ func newAccess(client kubernetes.Interface, now cache.Clock, pace flowcontrol.Ra
 	return a
 }
 
+// WithRoom returns an Access that knows what a knows and answers that many requests at once, in all
+// and for one address: for pages whose readers come from one address, or stay for long.
+func (a *Access) WithRoom(all, each int) *Access {
+	b := *a
+	b.room = newRoom(all, each)
+	return &b
+}
+
 // decide says whether a token may get a path. An error means that this is not known.
 func (a *Access) decide(ctx context.Context, token, path string) (decision, error) {
 	k := key{path: path}

@@ -261,3 +261,35 @@ func (o *oracle) request() {
 		o.refused++
 	}
 }
+
+func TestPagesWithARoomOfTheirOwnDoNotTakeThatOfTheOthers(t *testing.T) {
+	u := endpointtest.NewUsers()
+	u.Issue("t", "user")
+	u.Allow("user", "/page", true)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	a := unpaced(t, u, clock.RealClock{})
+	long := a.WithRoom(3, 2).Guard("/page", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-leave
+	}))
+	done := make(chan struct{})
+	for range 2 {
+		go func() {
+			ask(long, http.MethodGet, "/page", stranger, "Bearer t")
+			done <- struct{}{}
+		}()
+		<-entered
+	}
+	if got := ask(long, http.MethodGet, "/page", stranger, "Bearer t"); got.Code != http.StatusTooManyRequests {
+		t.Errorf("a third viewer from one address: %d", got.Code)
+	}
+	if got := ask(a.Guard("/page", http.HandlerFunc(page)), http.MethodGet, "/page", stranger, "Bearer t"); got.Code != http.StatusOK {
+		t.Errorf("the other pages: %d", got.Code)
+	}
+	if asked := u.Reviews(); asked != 2 {
+		t.Errorf("the API server was asked %d times about one token and one path", asked)
+	}
+	close(leave)
+	<-done
+	<-done
+}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forward reads the metrics of device plugins for a person at a desk, who reaches the API
-// server and no pod. It goes through the API server as `kubectl port-forward` does.
+// Package forward reads the metrics of device plugins, and leads to the page, for a person at a
+// desk, who reaches the API server and no pod. It goes through the API server as `kubectl
+// port-forward` does.
 //
 // The API server's proxy of pods does not do: it takes the user's token off a request before it
 // passes it on, and a user who has a certificate has no token at all. So the reader asks for a

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+import { age, count, el, meter } from './dom.js';
+
+const open = new Set(); // waiting pods whose rest is shown
+
+// showWaiting lists the pods that wait with the answers of `kubectl deviceshare why`.
+export function showWaiting(root, w, turn) {
+  const held = document.activeElement?.closest?.('#waiting [data-pod]')?.dataset.pod;
+  const items = w.pods.map((p) => waits(p, w.now));
+  if (items.length === 0) items.push(el('p', { class: 'faint' }, 'No pod that asks for devices waits.'));
+  const first = w.offset, last = w.offset + w.pods.length;
+  if (w.total > w.pods.length) {
+    const back = el('button', { type: 'button', 'aria-label': 'Longer waiting pods', disabled: first === 0 }, '‹');
+    const on = el('button', { type: 'button', 'aria-label': 'Pods that came later', disabled: last >= w.total }, '›');
+    back.addEventListener('click', () => turn(Math.max(0, first - w.page)));
+    on.addEventListener('click', () => turn(last));
+    items.push(el('p', { class: 'pages' }, `${first + 1} to ${last} of ${w.total}, the longest first `, back, on));
+  }
+  root.replaceChildren(...items);
+  if (held) [...root.querySelectorAll('[data-pod]')].find((e) => e.dataset.pod === held)?.querySelector('summary')?.focus();
+}
+
+function waits(w, now) {
+  const rest = w.answer.startsWith(w.pod) ? w.answer.slice(w.pod.length) : ` ${w.answer}`;
+  const item = el('article', { class: 'waits', 'data-pod': w.pod },
+    el('p', {}, el('time', { datetime: w.since, title: w.since }, age(w.since, now)), el('b', {}, w.pod), rest));
+  const more = el('details', { open: open.has(w.pod) }, el('summary', {}, 'What would help, and what the nodes say'));
+  more.addEventListener('toggle', () => (more.open ? open.add(w.pod) : open.delete(w.pod)));
+  if (w.helps) more.append(el('h4', {}, 'What would help'), el('ul', {}, ...w.helps.map((h) => el('li', {}, h))));
+  if (w.scheduler) more.append(el('h4', {}, 'The scheduler says'), el('p', {}, w.scheduler));
+  if (w.nodes) more.append(el('h4', {}, 'Nodes'), el('ul', {}, ...w.nodes.map(verdict)));
+  if (w.moreNodes) more.append(el('p', { class: 'faint' }, `and ${count(w.moreNodes, 'more node')}`));
+  if (more.childElementCount > 1) item.append(more);
+  return item;
+}
+
+function verdict(v) {
+  const item = el('li', {}, el('b', {}, v.node), v.fits ? ': fits' : `: ${v.reason}`);
+  if (v.devices) item.append(el('ul', {}, ...v.devices.map((d) => el('li', {}, `device ${d.index}: ${d.reason}`))));
+  return item;
+}
+
+export function showProblems(root, problems, more) {
+  if (problems.length === 0) {
+    root.replaceChildren(el('p', { class: 'faint' }, 'None is known.'));
+    return;
+  }
+  root.replaceChildren(...problems.map((p) => el('article', { class: 'problem' },
+    el('p', {}, el('b', {}, p.on), `: ${p.what}`), el('p', { class: 'faint' }, `do: ${p.do}`))),
+  more > 0 ? el('p', { class: 'faint' }, `and ${more} more`) : '');
+}
+
+export function showQueues(root, queues) {
+  if (queues.length === 0) {
+    root.replaceChildren(el('p', { class: 'faint' }, 'There are no queues.'));
+    return;
+  }
+  const cell = (text, n) => el('td', { class: n ? 'n' : null }, text || '-');
+  root.replaceChildren(el('table', {},
+    el('thead', {}, el('tr', {}, ...['Queue', 'Resource', 'Used', 'Quota', 'Deserved'].map((h, i) => el('th', { scope: 'col', class: i > 1 ? 'n' : null }, h)))),
+    el('tbody', {}, ...queues.map((q) => el('tr', {},
+      el('td', {}, q.queue, q.state && q.state !== 'Open' ? ` (${q.state})` : ''), cell(q.resource), cell(q.used, true), cell(q.quota, true), cell(q.deserved, true))))));
+}
+
+// showGroups lists the kinds of nodes; choosing one shows its nodes, choosing it again all.
+export function showGroups(body, groups, chosen, choose) {
+  const held = document.activeElement?.closest?.('#groups button')?.textContent;
+  body.replaceChildren(...groups.map((g) => {
+    const name = el('button', { type: 'button', class: 'kind', 'aria-pressed': String(g.name === chosen) }, g.name);
+    name.addEventListener('click', () => choose(g.name === chosen ? '' : g.name));
+    return el('tr', {}, el('td', {}, name), el('td', { class: 'n' }, g.nodes.toLocaleString('en')), el('td', { class: 'n' }, g.devices.toLocaleString('en')),
+      el('td', { class: 'n' }, g.shares.toLocaleString('en')), el('td', {}, meter(g.memoryPart, g.memory)), el('td', {}, meter(g.coresPart, g.cores)),
+      el('td', { class: g.trouble > 0 ? 'trouble' : 'faint' }, g.trouble > 0 ? count(g.trouble, 'device') : 'none'));
+  }));
+  if (held !== undefined) [...body.querySelectorAll('button')].find((b) => b.textContent === held)?.focus();
+}
