@@ -15,7 +15,7 @@ KILLS       ?= 150
 # program starts; the linker must leave them unbound until then.
 LAZY        := -ldflags=-extldflags=-Wl,-z,lazy
 GOTEST      := $(GO) test $(LAZY)
-PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webhook deviceshare-hook kubectl-deviceshare kubectl-deviceshare-simulate
+PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webhook deviceshare-view deviceshare-hook kubectl-deviceshare kubectl-deviceshare-simulate
 
 # Decoders are fuzzed where they do not link Volcano: go instruments every package
 # it links, which takes ten minutes there.
@@ -35,7 +35,7 @@ build: ## build the programs and the library into .sandbox/bin and hami-core/bui
 	@for p in $(PRODUCTS); do echo "building $$p"; $(GO) build $(LAZY) -o $(BIN)/$$p ./cmd/$$p || exit 1; done
 	@$(MAKE) --no-print-directory -C hami-core
 
-images: ## build the images of scheduler, webhook and device plugin as OCI layouts into .sandbox/images, without Docker; ARCH=amd64,arm64
+images: ## build the images of the product as OCI layouts into .sandbox/images, without Docker; ARCH=amd64,arm64
 	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images build --arch $(ARCH)
 
 release: ## write images, kubectl plugin, chart, plain manifest, list of contents and checksums of one version into dist; VERSION=v0.2.0

@@ -12,6 +12,7 @@ import (
 
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/view/endpoint"
+	"deviceshare/view/forward"
 )
 
 // readerRole is who may read metrics and the ledger.
@@ -33,7 +34,7 @@ func TestTheReadersRoleGivesThePagesAndNothingElse(t *testing.T) {
 		if r.Name != readerRole {
 			continue
 		}
-		if len(r.Rules) != 1 || !slices.Equal(r.Rules[0].NonResourceURLs, []string{"/metrics", deviceshare.LedgerPath}) ||
+		if len(r.Rules) != 1 || !slices.Equal(r.Rules[0].NonResourceURLs, []string{"/metrics", deviceshare.LedgerPath, forward.PagePath}) ||
 			!slices.Equal(r.Rules[0].Verbs, []string{"get"}) || len(r.Rules[0].Resources) > 0 {
 			t.Errorf("%+v", r.Rules)
 		}

@@ -154,4 +154,7 @@ func (c *Cluster) TagProduct(ctx context.Context, tag string) error {
 func nothingMore(context.Context) error { return nil }
 
 // productImages are the names of the images that the chart uses, without deviceshare/.
-func productImages() []string { return []string{Scheduler, DevicePlugin, Webhook} }
+func productImages() []string { return []string{Scheduler, DevicePlugin, Webhook, pageImage} }
+
+// pageImage is the image of the page, which the chart installs where it is asked for.
+const pageImage = "view"

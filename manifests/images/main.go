@@ -83,7 +83,7 @@ func newBuild() *cobra.Command {
 	var o options
 	var archives bool
 	c := &cobra.Command{
-		Use: "build", Short: "Build the images of scheduler, webhook and device plugin as OCI image layouts", Args: cobra.NoArgs,
+		Use: "build", Short: "Build the images of the product as OCI image layouts", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			b, err := o.builder(c.Context())
 			if err != nil {

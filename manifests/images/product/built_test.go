@@ -16,7 +16,7 @@ import (
 )
 
 // most is the largest download of an image for one architecture, in bytes.
-var most = map[string]int64{"scheduler": 60e6, "webhook": 60e6, "device-plugin": 80e6}
+var most = map[string]int64{"scheduler": 60e6, "webhook": 60e6, "view": 60e6, "device-plugin": 80e6}
 
 // TestBuiltImages builds the images for the architectures that DEVICESHARE_IMAGES lists, and looks
 // at them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package product says what is in the three images that users install, and makes their files: the
+// Package product says what is in the images that users install, and makes their files: the
 // programs, the library and, for the device plugin, a base of Debian packages. The Dockerfile
 // beside this module says the same for people with Docker; a test compares both.
 package product
@@ -37,6 +37,7 @@ func Products() []Product {
 	return []Product{
 		{Name: "scheduler", Description: "The Volcano scheduler with the plugin that places GPU shares", Place: "/deviceshare-scheduler", User: nonroot},
 		{Name: "webhook", Description: "Completes and checks pods that ask for GPU shares", Place: "/deviceshare-webhook", User: nonroot},
+		{Name: "view", Description: "Shows shared GPUs, waiting pods and queues as a page", Place: "/deviceshare-view", User: nonroot},
 		{Name: "device-plugin", Description: "Publishes and prepares the shared GPUs of one node", Place: "/usr/bin/deviceshare-device-plugin", isDynamic: true},
 	}
 }
