@@ -24,7 +24,8 @@ func TestThePageIsThereOnlyWhereItIsAskedFor(t *testing.T) {
 	}
 }
 
-// rightsOfAccount are what the bindings give to an account, each as the binding's kind with the role.
+// rightsOfAccount are what the bindings give to an account, each as the binding's kind with the
+// role.
 func rightsOfAccount(objects []client.Object, account string) []string {
 	var out []string
 	is := func(s rbacv1.Subject) bool { return s.Kind == rbacv1.ServiceAccountKind && s.Name == account }
