@@ -86,11 +86,20 @@ func (s *Sum) add(n *NodeDevices) {
 	}
 }
 
+// From manyBytes and manyCores on sums are told in larger units than those of one device.
+const tib, manyBytes, manyCores = 1 << 40, 10 << 40, 100 * 100
+
 // conclude fills in what is told of the sums.
 func (s *Sum) conclude() {
 	s.MemoryPart, s.CoresPart = part(s.memoryPromised, s.memory), part(int64(s.coresPromised), int64(s.cores))
 	s.Memory = gib(s.memoryPromised) + " of " + gib(s.memory)
+	if s.memory >= manyBytes {
+		s.Memory = fmt.Sprintf("%.1f of %.1f TiB", float64(s.memoryPromised)/tib, float64(s.memory)/tib)
+	}
 	s.Cores = fmt.Sprintf("%d of %d%%", s.coresPromised, s.cores)
+	if s.cores >= manyCores {
+		s.Cores = fmt.Sprintf("%d of %d devices", s.coresPromised/100, s.cores/100)
+	}
 }
 
 // part is how many thousandths some is of all.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"deviceshare/view"
 )
@@ -92,9 +91,8 @@ func (s *Server) past(w http.ResponseWriter, r *http.Request) {
 	samples := s.history.after(int64(after))
 	s.mu.Unlock()
 	answer(w, struct {
-		Every   int      `json:"every"`
 		Samples []Sample `json:"samples"`
-	}{int(sampleEvery / time.Second), samples})
+	}{samples})
 }
 
 // window reads which part of a list is asked for.

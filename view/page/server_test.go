@@ -208,7 +208,6 @@ func TestTheTimeLineKeepsAnHour(t *testing.T) {
 		s.sample()
 	}
 	var got struct {
-		Every   int
 		Samples []Sample
 	}
 	read := func(path string) {
@@ -223,7 +222,7 @@ func TestTheTimeLineKeepsAnHour(t *testing.T) {
 	if n := len(got.Samples); n != keptSamples || got.Samples[n-1].At != last || last-got.Samples[0].At > 3600 || got.Samples[0].Waiting != 3 {
 		t.Errorf("%d samples, from %+v", n, got.Samples[0])
 	}
-	read(fmt.Sprintf("/data/history?after=%d", last-int64(2*got.Every)))
+	read(fmt.Sprintf("/data/history?after=%d", last-2*int64(sampleEvery/time.Second)))
 	if len(got.Samples) != 2 || got.Samples[1].At != last {
 		t.Errorf("after the last but two come %+v", got.Samples)
 	}

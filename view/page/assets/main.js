@@ -6,11 +6,12 @@ import { showGroups, showProblems, showQueues, showWaiting } from './lists.js';
 
 const pageSize = 24; // nodes at once; with more than that, kinds of nodes are shown first
 const kept = 3600; // seconds of the time line
+const sampled = 5000; // ms between two samples of the time line
 const quiet = 40000; // ms without a sign of life after which the connection is taken for lost
 const fields = ['text', 'mode', 'condition'];
 
 const cards = new Cards(byId('cards'));
-const view = { group: '', offset: 0, waiting: 0, samples: [], overview: null };
+const view = { group: '', offset: 0, waiting: 0, samples: [], overview: null, failing: false, following: false };
 let heard = Date.now();
 
 async function get(path, query = {}) {
@@ -31,7 +32,14 @@ function once(run) {
     running = true;
     do {
       again = false;
-      try { await run(); } catch (e) { say(`The page cannot be read: ${e.message}; trying again.`, true); setTimeout(update, 2000); }
+      try {
+        await run();
+        view.failing = false;
+      } catch (e) {
+        view.failing = true;
+        say(`The page cannot be read: ${e.message}; trying again.`, true);
+        setTimeout(update, 2000);
+      }
     } while (again);
     running = false;
   };
@@ -46,9 +54,13 @@ const update = once(async () => {
   showSums(byId('sums'), o, view.samples);
   showProblems(byId('problems'), o.problems, o.moreProblems);
   showQueues(byId('queues'), o.queues);
-  state();
   document.body.dataset.version = o.version;
   waiting();
+  state();
+  if (!view.following) {
+    view.following = true;
+    follow();
+  }
 });
 
 // waiting is apart: to say why pods wait takes long in a large cluster.
@@ -115,6 +127,7 @@ function say(text, bad) {
 
 function state() {
   const o = view.overview;
+  if (view.failing) return; // it is said already
   if (!o.live) say(o.taken ? `captured ${new Date(o.taken * 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC` : 'captured');
   else if (Date.now() - heard > quiet) say('The connection is lost; trying again.', true);
   else if (o.stale) say(`Not current: ${o.stale}`, true);
@@ -124,14 +137,14 @@ function state() {
 async function past() {
   const h = await get('history', { after: view.samples.at(-1)?.at ?? 0 });
   view.samples = view.samples.concat(h.samples).filter((s, _, all) => s.at > all.at(-1).at - kept);
-  if (view.overview) showSums(byId('sums'), view.overview, view.samples);
-  return h.every;
+  showSums(byId('sums'), view.overview, view.samples);
 }
 
-async function follow() {
-  const every = await past();
-  if (!view.overview?.live) return;
-  setInterval(() => { past().catch(() => {}); state(); }, every * 1000);
+// follow asks for what the time line lacks every so often, and listens for changes.
+function follow() {
+  past().catch(() => {}); // the next time, then
+  if (!view.overview.live) return;
+  setInterval(() => { past().catch(() => {}); state(); }, sampled);
   let events;
   const connect = () => {
     events?.close();
@@ -182,7 +195,7 @@ function begin() {
   });
   recall();
   window.addEventListener('hashchange', () => { recall(); update(); });
-  update().then(follow).catch((e) => say(e.message, true));
+  update();
 }
 
 begin();
