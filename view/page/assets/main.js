@@ -188,9 +188,10 @@ function begin() {
   byId('clear').addEventListener('click', () => { view.group = ''; for (const f of fields) byId(f).value = ''; changed(); });
   byId('back').addEventListener('click', () => turn(-pageSize));
   byId('on').addEventListener('click', () => turn(pageSize));
+  const finds = (e) => e.key === '/' && !['INPUT', 'SELECT'].includes(e.target.tagName) && !e.ctrlKey && !e.metaKey;
+  document.addEventListener('keyup', (e) => { if (finds(e)) byId('text').focus(); });
   document.addEventListener('keydown', (e) => {
-    const typing = ['INPUT', 'SELECT', 'TEXTAREA'].includes(e.target.tagName);
-    if (e.key === '/' && !typing && !e.ctrlKey && !e.metaKey) { e.preventDefault(); byId('text').focus(); }
+    if (finds(e)) e.preventDefault(); // some browsers have a search of their own on this key
     if (e.key === 'Escape' && e.target === byId('text')) { byId('text').value = ''; changed(); }
   });
   recall();
