@@ -25,7 +25,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile fleet versions lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -144,6 +144,9 @@ WRITES ?= 2000
 
 hostile: ## let a user with the role edit in one namespace make WRITES random writes (2000), and look that others do not notice
 	DEVICESHARE_E2E=1 DEVICESHARE_HOSTILE_WRITES=$(WRITES) $(GOTEST) -count=1 -timeout 12h -v -run 'TestInstalledCluster/hostile_user' ./e2e/suites/
+
+pictures: ## take the pictures of docs/page.md anew, of a cluster in the sandbox
+	DEVICESHARE_E2E=1 DEVICESHARE_PICTURES=$(CURDIR)/docs/pictures $(GOTEST) -count=1 -timeout 60m -v -run 'TestInstalledCluster/page$$' ./e2e/suites/
 
 fleet: ## move four nodes from Volcano's device plugin and scheduler to this project's and back, under running pods
 	DEVICESHARE_FLEET=1 $(GOTEST) -count=1 -timeout 60m -v -run TestFleet ./e2e/suites/

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -74,6 +75,14 @@ const kubectlDeviceshare = "kubectl-deviceshare"
 // Deviceshare runs `kubectl deviceshare` as the administrator and returns its output.
 func (c *Cluster) Deviceshare(ctx context.Context, args ...string) (string, error) {
 	return c.inside.run(ctx, []string{"KUBECONFIG=" + c.layout.adminKubeconfig()}, c.layout.bin(kubectlDeviceshare), args...)
+}
+
+// DeviceshareCommand is `kubectl deviceshare` as the administrator, for a command that goes on
+// until it is ended. It is not started.
+func (c *Cluster) DeviceshareCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.layout.bin(kubectlDeviceshare), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.layout.adminKubeconfig())
+	return cmd
 }
 
 // helmTimeout bounds one command of helm, which waits five minutes at most for each thing that it

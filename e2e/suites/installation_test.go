@@ -53,6 +53,7 @@ func whenUsed(r *rights) []suite {
 		{"kubectl", testKubectl},
 		{"doctor", testDoctor},
 		{"simulate", testSimulate},
+		{"page", testPage},
 		{"queues", testQueues},
 		{"queue_hierarchy", testQueueHierarchy},
 		{"webhook", testWebhook},

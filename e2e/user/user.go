@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"deviceshare/sharing"
@@ -76,6 +77,15 @@ func (u *User) Pods(ctx context.Context) ([]corev1.Pod, error) {
 		return nil, fmt.Errorf("list pods of %s: %w", u.namespace, err)
 	}
 	return list.Items, nil
+}
+
+// Watch follows pods of the user's namespace.
+func (u *User) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := u.client.CoreV1().Pods(u.namespace).Watch(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("watch pods in %s: %w", u.namespace, err)
+	}
+	return w, nil
 }
 
 // Delete removes pods and waits until they are gone. On time-out the error says
