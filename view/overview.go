@@ -112,7 +112,7 @@ func part(some, all int64) int {
 
 // Waiting is a pod that waits, with why.
 type Waiting struct {
-	// Since is when it was made, by RFC 3339.
+	// Since is when it was made, by RFC 3339, "" if that is not known.
 	Since string `json:"since"`
 	Why
 	// MoreNodes is how many nodes are not named.
@@ -125,7 +125,10 @@ func (c *Cluster) Waiting(offset, limit int) ([]Waiting, int) {
 	pods := c.waitingPods()
 	out := []Waiting{}
 	for i := offset; i >= 0 && i < len(pods) && len(out) < limit; i++ {
-		w := Waiting{Since: pods[i].CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z"), Why: c.why(pods[i])}
+		w := Waiting{Why: c.why(pods[i])}
+		if !pods[i].CreationTimestamp.IsZero() {
+			w.Since = pods[i].CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z")
+		}
 		w.MoreNodes = max(0, len(w.Nodes)-mostVerdicts)
 		w.Nodes = w.Nodes[:len(w.Nodes)-w.MoreNodes]
 		out = append(out, w)

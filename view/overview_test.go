@@ -78,6 +78,9 @@ func TestAPageOfWaitingPodsSaysWhatWhySaysTheLongestFirst(t *testing.T) {
 		for _, w := range list {
 			got = append(got, w.Pod)
 			alone, _ := c.Why("ns", w.Pod[len("ns/"):])
+			if made, err := time.Parse(time.RFC3339, w.Since); err != nil || made.Minute() != 59-int(w.Pod[len(w.Pod)-1]-'0')-10*int(w.Pod[len(w.Pod)-2]-'0') {
+				t.Errorf("%s waits since %s: %v", w.Pod, w.Since, err)
+			}
 			if !reflect.DeepEqual(w.Why, alone) {
 				t.Errorf("%s: %+v, `why` says %+v", w.Pod, w.Why, alone)
 			}
@@ -98,7 +101,7 @@ func TestTheNodesThatAWaitingPodIsToldOfAreBounded(t *testing.T) {
 	}
 	s.Sort()
 	list, _ := view.Read(s, factory.New()).Waiting(0, 1)
-	if len(list) != 1 || len(list[0].Nodes)+list[0].MoreNodes != 81 || len(list[0].Nodes) != 50 {
+	if len(list) != 1 || list[0].Since != "" || len(list[0].Nodes)+list[0].MoreNodes != 81 || len(list[0].Nodes) != 50 {
 		t.Errorf("got %+v", list)
 	}
 }

@@ -23,7 +23,7 @@ export function showWaiting(root, w, turn) {
 function waits(w, now) {
   const rest = w.answer.startsWith(w.pod) ? w.answer.slice(w.pod.length) : ` ${w.answer}`;
   const item = el('article', { class: 'waits', 'data-pod': w.pod },
-    el('p', {}, el('time', { datetime: w.since, title: w.since }, age(w.since, now)), el('b', {}, w.pod), rest));
+    el('p', {}, w.since ? el('time', { datetime: w.since, title: w.since }, age(w.since, now)) : null, el('b', {}, w.pod), rest));
   const more = el('details', { open: open.has(w.pod) }, el('summary', {}, 'What would help, and what the nodes say'));
   more.addEventListener('toggle', () => (more.open ? open.add(w.pod) : open.delete(w.pod)));
   if (w.helps) more.append(el('h4', {}, 'What would help'), el('ul', {}, ...w.helps.map((h) => el('li', {}, h))));

@@ -2,7 +2,7 @@
 import { clock, count, drawn, el, percent } from './dom.js';
 
 const hour = 3600;
-const shortest = 300; // what the time line spans at least, in seconds
+const shortest = 60; // what the time line spans at least, in seconds
 
 // tile is one figure with what it was over the last hour.
 function tile(name, figure, more, line) {
