@@ -17,10 +17,17 @@ import (
 const pageName = "deviceshare-view"
 
 func TestThePageIsThereOnlyWhereItIsAskedFor(t *testing.T) {
-	for _, o := range decode(t, render(t, values{})) {
-		if strings.HasPrefix(o.GetName(), pageName) && o.GetName() != viewRole {
-			t.Errorf("%s is there", id(o))
+	objects := decode(t, render(t, values{}))
+	if _, there := pods(objects)[pageName]; there {
+		t.Error("its pod is there")
+	}
+	for _, a := range all[*corev1.ServiceAccount](objects) {
+		if a.Name == pageName {
+			t.Errorf("%s is there", id(a))
 		}
+	}
+	if rights := rightsOfAccount(objects, pageName); len(rights) > 0 {
+		t.Errorf("an account that is not there has %q", rights)
 	}
 }
 

@@ -6,7 +6,7 @@
 //
 // The API server's proxy of pods does not do: it takes the user's token off a request before it
 // passes it on, and a user who has a certificate has no token at all. So the reader asks for a
-// token of an account of the installation that may read metrics and nothing else. It sends it to
-// pods of the installation's namespace only: whoever can put a pod there has that account's rights
-// already.
+// token of an account of the installation that may read metrics and the page and nothing else. It
+// sends it to pods of the installation's namespace only: whoever can put a pod there has that
+// account's rights already.
 package forward
