@@ -38,12 +38,16 @@ check "by the UUID that was made" "uuid=$uuid" inside "$work/one" "$client" info
 check "a UUID in CUDA_VISIBLE_DEVICES selects it" 'info devices=1' env CUDA_VISIBLE_DEVICES="$uuid" FAKEGPU_DEV="$work/one" "$client" info
 check "another's does not" 'CUDA_ERROR_NO_DEVICE' env CUDA_VISIBLE_DEVICES="$uuid" FAKEGPU_DEV="$work/other" "$client" info
 
-# Two that keep their partitions busy at the same time; of one device each would have half.
-inside "$work/one" "$client" busy 1 2 > "$work/busy-one" &
-worker=$!
-inside "$work/other" "$client" busy 1 2 > "$work/busy-other"
-wait $worker
-took=$(sed 's/.*fraction=\([0-9.]*\).*/\1/' "$work/busy-one" "$work/busy-other" | tr '\n' ' ')
+# Two that keep their partitions busy at the same time; of one device each would have half, however
+# often it is tried. A machine that is busy with other work gives neither what it wants.
+for _ in 1 2 3 4 5; do
+	inside "$work/one" "$client" busy 1 2 > "$work/busy-one" &
+	worker=$!
+	inside "$work/other" "$client" busy 1 2 > "$work/busy-other"
+	wait $worker
+	took=$(sed 's/.*fraction=\([0-9.]*\).*/\1/' "$work/busy-one" "$work/busy-other" | tr '\n' ' ')
+	if awk "BEGIN { split(\"$took\", f, \" \"); exit !(f[1] + f[2] > 1.2) }"; then break; fi
+done
 passes "partitions work side by side ($took)" awk "BEGIN { split(\"$took\", f, \" \"); exit !(f[1] + f[2] > 1.2) }"
 
 FAKEGPU_DEV="$work/one" "$client" alloc 40000 forever > "$work/partition-holder" &
