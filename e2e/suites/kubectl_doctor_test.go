@@ -15,7 +15,6 @@ import (
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
-	"deviceshare/sharing/wire"
 )
 
 // testDoctor breaks the installation in several ways, each of which `kubectl deviceshare doctor`
@@ -37,8 +36,9 @@ func testDoctor(t *testing.T, w *world) {
 	w.untilDoctorSays(ctx, t, "1 problem:\n  doctor/legacy: Volcano's own device plugin runs there", "do: kubectl -n doctor delete pod legacy")
 	w.remove(ctx, t, u, "legacy")
 
-	w.misconfigure(ctx, t, func() {
-		w.untilDoctorSays(ctx, t, sandbox.NodeName+": has device configuration 0123456789abcdef in force, the ConfigMap is")
+	force := w.versions(ctx, t).Device
+	w.misconfigure(ctx, t, u, func() {
+		w.untilDoctorSays(ctx, t, sandbox.NodeName+": has device configuration "+force+" in force, the ConfigMap is")
 	})
 
 	w.scaleWebhook(ctx, t, 0)
@@ -85,35 +85,19 @@ func (w *world) untilDoctorSays(ctx context.Context, t *testing.T, words ...stri
 	}
 }
 
-// misconfigure has the node say, as long as something else is done, that it has another
-// configuration in force.
-func (w *world) misconfigure(ctx context.Context, t *testing.T, then func()) {
+// misconfigure edits the device configuration while the device plugin does nothing, until something
+// else is done.
+func (w *world) misconfigure(ctx context.Context, t *testing.T, u *user.User, then func()) {
 	t.Helper()
-	nodes := w.cluster.Client().CoreV1().Nodes()
-	node, err := nodes.Get(ctx, sandbox.NodeName, metav1.GetOptions{})
+	thaw, err := w.cluster.Freeze(sandbox.DevicePlugin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	say := func(text string) {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{wire.NodeConfig: text}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := nodes.Patch(ctx, sandbox.NodeName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Error(err)
-		}
-	}
-	v, err := wire.DecodeConfig(node.Annotations[wire.NodeConfig])
-	if err != nil {
+	defer func() { _ = thaw() }() // the kubelet has started another where it took too long
+	defer w.defaultSettings(t, u)
+	if err := u.ConfigureDevices(ctx, doubles); err != nil {
 		t.Fatal(err)
 	}
-	v.Device = "0123456789abcdef"
-	text, err := wire.EncodeConfig(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	say(text)
-	defer say(node.Annotations[wire.NodeConfig])
 	then()
 }
 
