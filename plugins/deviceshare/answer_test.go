@@ -3,6 +3,7 @@
 package deviceshare
 
 import (
+	"fmt"
 	"testing"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -12,51 +13,109 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// A remembered refusal must not outlive the ledger it was given on, and must not
+// A remembered answer must not outlive the ledger it was given on, and must not
 // be given to a pod that asks for something else.
-func TestARefusalIsRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
-	node, pods := full(t, "n1")
-	info := infoOf(node, pods)
-	p := bare(t, info)
-	n := p.nodes["n1"]
-	task := func(name string, memory int64) *api.TaskInfo {
-		ti := api.NewTaskInfo(podOf(name, "g", asks{number: 1, memory: memory, cores: 20}))
-		p.remember(ti)
-		return ti
+func TestAnswersAreRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
+	for name, memory := range map[string]int64{"refusal": 3000, "fit": 2500} {
+		t.Run(name, func(t *testing.T) {
+			node, pods := full(t, "n1")
+			info := infoOf(node, pods)
+			p := bare(t, info)
+			n := p.nodes["n1"]
+			task := func(name string, memory int64) *api.TaskInfo {
+				ti := api.NewTaskInfo(podOf(name, "g", asks{number: 1, memory: memory, cores: 20}))
+				p.remember(ti)
+				return ti
+			}
+			refuses := func(ti *api.TaskInfo) bool {
+				r, _ := p.judge(p.ask(ti), n, ti, info, nil)
+				return r.Refused()
+			}
+			remembered := func(ti *api.TaskInfo) bool {
+				q := nodes.Question{Ledger: p.overlay.now(n), Era: p.store.era, Kind: p.ask(ti).kind}
+				return q.Kind != nil && n.Remembered(&q) != nil
+			}
+			first, second, small, large := task("a", memory), task("b", memory), task("c", 2000), task("d", 4000)
+			answer := refuses(first)
+			if answer != (name == "refusal") || remembered(first) {
+				t.Fatalf("a pod that is alone of its kind: refused %t, remembered %t", answer, remembered(first))
+			}
+			if refuses(second) != answer || !remembered(second) {
+				t.Fatal("the second of its kind: want the same answer, remembered")
+			}
+			if refuses(first) != answer {
+				t.Error("the remembered answer was not given")
+			}
+			if refuses(small) || !refuses(large) {
+				t.Error("a pod was answered what another had asked")
+			}
+			fork := n.Ledger.Fork()
+			for _, o := range fork.Owners() {
+				if name == "refusal" {
+					fork.Release(o)
+				}
+			}
+			if name == "fit" {
+				for i := range n.Inventory.Devices {
+					held := sharing.Placement{Node: "n1", Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{share(n.Inventory.Devices[i].ID, 2500)}}}}
+					fork.Record(sharing.Owner(fmt.Sprint("late-", i)), held)
+				}
+			}
+			p.overlay.ledgers["n1"] = fork
+			if refuses(second) == answer {
+				t.Error("the node changed and still answers the same")
+			}
+		})
 	}
-	refuses := func(ti *api.TaskInfo) bool {
-		r, _ := p.judge(p.ask(ti), n, ti, info, nil)
-		return r.Refused()
+}
+
+// What a pod is told from memory is what it would be told if nothing were remembered, whatever
+// happened in the session and in those before it.
+func (k *walk) checkAnswers() {
+	k.t.Helper()
+	p := k.w.plugin
+	for _, j := range k.ssn.Jobs {
+		for _, t := range j.TaskStatusIndex[api.Pending] {
+			p.remember(t)
+			for name, n := range p.nodes {
+				k.checkAnswer(t, n, k.ssn.Nodes[name])
+			}
+		}
 	}
-	remembered := func(ti *api.TaskInfo) bool {
-		return n.Remembered(p.overlay.now(n), p.ask(ti).shape) != nil
+}
+
+func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
+	k.t.Helper()
+	p := k.w.plugin
+	known, anew := p.ask(t), readAsk(t.Pod, p.settings)
+	score, err := p.order(t, info)
+	want := 0.0
+	if known != nil || p.valuesBare() {
+		q := nodes.Question{Ledger: p.ledger(n, t, info), Free: freeFor(t, info)}
+		want = p.weigh(anew, n, t, info, &q) + p.store.rank[n.Name]*tieBreak
 	}
-	first, second, small := task("a", 3000), task("b", 3000), task("c", 2000)
-	if !refuses(first) || remembered(first) {
-		t.Fatal("a pod that is alone of its kind: want a refusal, and nothing remembered")
+	if err != nil || score != want {
+		k.t.Errorf("%s on %s scores %v (%v), and %v anew", t.Name, n.Name, score, err, want)
 	}
-	if !refuses(second) || !remembered(second) {
-		t.Fatal("the second of its kind: want a refusal that is remembered")
+	if known == nil {
+		return
 	}
-	if !refuses(first) {
-		t.Error("the remembered refusal was not given")
+	if known.kind != nil {
+		k.remembered++
 	}
-	if refuses(small) {
-		t.Error("a smaller pod was refused by the answer to a larger one")
-	}
-	fork := n.Ledger.Fork()
-	for _, o := range fork.Owners() {
-		fork.Release(o)
-	}
-	p.overlay.ledgers["n1"] = fork
-	if refuses(second) {
-		t.Error("the node became empty and still refuses")
+	w := p.allowance(t, known)
+	for range 2 {
+		got, short := p.judge(known, n, t, info, w)
+		want, alsoShort := p.judge(anew, n, t, info, w)
+		if got != want || (short == nil) != (alsoShort == nil) {
+			k.t.Errorf("%s on %s is answered %+v, and %+v anew", t.Name, n.Name, got, want)
+		}
 	}
 }
 
 func TestPodsOfASpreadGroupAreNeverAnsweredFromMemory(t *testing.T) {
 	a := &ask{request: sharing.PodRequest{Group: "g"}}
-	if a.shape != "" || a.repeated {
+	if a.shape != "" || a.kind != nil {
 		t.Fatal("the zero ask must not be remembered")
 	}
 	pod := podOf("a", "g", asks{number: 1, memory: 1000})

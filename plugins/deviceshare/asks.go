@@ -28,9 +28,9 @@ type ask struct {
 	shape string
 	// looks is what lookShape returns, once it was called.
 	looks string
-	// repeated is set when a pod of this shape was asked about before. Answers are
+	// kind is set when a pod of this shape was asked about before. Answers are
 	// remembered for those only. The session goroutine sets it before workers ask.
-	repeated bool
+	kind *nodes.Kind
 	// uncertain says that the pod may ask for devices under a name nobody knows yet.
 	uncertain bool
 	// policy is nil if the pod names none.

@@ -55,6 +55,7 @@ func (s *Store) readArguments(raw framework.Arguments) (args Arguments, usable b
 		klog.InfoS("Argument of plugin "+PluginName+" without effect", "note", note)
 	}
 	last.good, last.usable = args, true
+	s.era++
 	if s.config != nil {
 		s.config.Use(args.ConfigNamespace, args.ConfigName)
 	}

@@ -70,6 +70,7 @@ func (p *Plugin) reweigh() bool {
 	l := &p.store.learner
 	weighed, knowsAll := l.model.Weigh(p.hosts())
 	l.model, l.placed = weighed, 0
+	p.store.era++
 	p.useLearned()
 	return knowsAll
 }
@@ -152,17 +153,20 @@ func readRequest(pod *corev1.Pod, s *nodes.Settings) (*sharing.PodRequest, bool)
 	return &req, len(mistakes) == 0
 }
 
+// valuesBare reports whether pods without devices are scored.
+func (p *Plugin) valuesBare() bool {
+	_, values := p.args.Policy.(policy.Valuer)
+	return values && p.args.Weight > 0
+}
+
 // points returns the score of a node by what is lost there, in points; false if the pod's policy
 // does not score so.
-func (p *Plugin) points(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) (float64, bool) {
-	h := worth.Host{Free: freeFor(t, info)}
-	if n.Inventory != nil {
-		h.Views = p.ledger(n, t, info).Views()
+func (p *Plugin) points(a *ask, t *api.TaskInfo, q *nodes.Question) (float64, bool) {
+	h := worth.Host{Free: q.Free}
+	if q.Ledger != nil {
+		h.Views = q.Ledger.Views()
 	}
 	if a == nil {
-		if _, ok := p.args.Policy.(policy.Valuer); !ok {
-			return 0, false
-		}
 		return place.Points(h, nil, needsOf(t), p.forecasting, p.learnedBare)
 	}
 	chosen := p.policy(a)

@@ -44,8 +44,8 @@ type Plugin struct {
 	forecasting sharing.Backends
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
-	// shapes are those of asks, see ask.repeated.
-	shapes map[string]struct{}
+	// kinds are what tasks of this session ask for, nil where only one did so far.
+	kinds map[nodes.Kind]*nodes.Kind
 	// fallbacks are the texts of fallback, by what is asked.
 	fallbacks map[string]string
 	// awaited says which pods have yet to appear on a node, for nodes that are not used
@@ -112,7 +112,7 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
 	p.store.learner.begin(tasksOf(ssn), p.settings)
 	p.useLearned()
-	p.asks, p.shapes, p.fallbacks = map[api.TaskID]*ask{}, map[string]struct{}{}, map[string]string{}
+	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]*nodes.Kind{}, map[string]string{}
 	p.quota, p.cycle = p.openQuotas(queuesOf(ssn, p.settings)), ssn
 	return true
 }
@@ -125,7 +125,7 @@ func (p *Plugin) OnSessionClose(ssn *framework.Session) {
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}
-	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.shapes, p.quota = nil, nil, nil, nil, nil, nil, nil, nil
+	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.kinds, p.quota = nil, nil, nil, nil, nil, nil, nil, nil
 }
 
 // SetupBindContextExtension is called when a decision is committed, right before
@@ -187,13 +187,25 @@ func (p *Plugin) remember(t *api.TaskInfo) *ask {
 	if !known {
 		a = readAsk(t.Pod, p.settings)
 	}
-	if a != nil && a.shape != "" {
-		_, seen := p.shapes[a.shape]
-		a.repeated = a.repeated || known || seen
-		p.shapes[a.shape] = struct{}{}
+	switch {
+	case a == nil:
+		p.sight(nodes.Kind{Needs: needsOf(t)}, false)
+	case a.shape != "":
+		a.kind = p.sight(nodes.Kind{Shape: a.shape, Needs: needsOf(t)}, known)
 	}
 	p.asks[t.UID] = a
 	return a
+}
+
+// sight notes what a task asks for, and returns it from the second task on. Again says that the
+// task was there in the last session.
+func (p *Plugin) sight(k nodes.Kind, again bool) *nodes.Kind {
+	kind, seen := p.kinds[k]
+	if kind == nil && (seen || again) {
+		kind = nodes.NewKind(k.Shape, k.Needs)
+	}
+	p.kinds[k] = kind
+	return kind
 }
 
 // policy is the pod's, or else the scheduler's, with what modes are worth to a pod

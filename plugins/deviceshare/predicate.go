@@ -59,21 +59,23 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 // where Volcano writes the number of nodes in front of it.
 func overQuota(short *quota.Shortage) string { return "node(s) where " + short.String() }
 
-// judge asks the domain, unless the node has just refused the same request. A ledger that
+// judge asks the domain, unless the node has just answered the same request. A ledger that
 // a predicate has seen is not changed any more, so the answer to the same request stays
-// the same: the replicas of a deployment and the members of a gang ask a full cluster one
-// after the other, and the session after that again. Refusing a second time allocates
-// nothing.
+// the same: the replicas of a deployment and the members of a gang ask a cluster one
+// after the other, and the session after that again. Each of them changes one node.
+// Refusing a second time allocates nothing.
 //
-// What the limits of a queue refuse is not remembered: it depends on the queue.
+// What the limits of a queue allow is not remembered: it depends on the queue.
 func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *allowance) (sharing.Refusals, *quota.Shortage) {
-	ledger := p.ledger(n, t, info)
-	if refused := n.Remembered(ledger, a.shape); refused != nil {
-		return *refused, nil
+	q := nodes.Question{Ledger: p.ledger(n, t, info), Era: p.store.era, Kind: a.kind}
+	if q.Kind != nil {
+		if refused := n.Remembered(&q); refused != nil && (w == nil || refused.Refused()) {
+			return *refused, nil
+		}
 	}
-	_, refused, short := decide(ledger, n, &a.request, p.backends(a), p.policy(a), w)
-	if a.repeated && refused.Refused() {
-		n.Remember(ledger, a.shape, refused)
+	_, refused, short := decide(q.Ledger, n, &a.request, p.backends(a), p.policy(a), w)
+	if q.Kind != nil && (w == nil || refused.Refused()) {
+		n.Remember(q, refused)
 	}
 	return refused, short
 }
@@ -115,22 +117,51 @@ func (p *Plugin) requireServing(a *ask, n *nodes.Node) error {
 func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	a := p.ask(t)
 	n, ok := p.nodes[info.Name]
-	if !ok || p.off != nil || a != nil && n.Inventory == nil {
+	if !ok || p.off != nil || a != nil && n.Inventory == nil || a == nil && !p.valuesBare() {
 		return 0, nil
 	}
+	return p.score(a, n, t, info) + p.store.rank[info.Name]*tieBreak, nil
+}
+
+// score is what order says of a node apart from its name, from memory if the node has just been
+// asked the same.
+func (p *Plugin) score(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
+	q := nodes.Question{Era: p.store.era, Kind: p.kind(a, t), Free: freeFor(t, info)}
+	if n.Inventory != nil {
+		q.Ledger = p.ledger(n, t, info)
+	}
+	if q.Kind == nil {
+		return p.weigh(a, n, t, info, &q)
+	}
+	score, known := n.RememberedScore(&q)
+	if !known {
+		score = p.weigh(a, n, t, info, &q)
+		n.RememberScore(q, score)
+	}
+	return score
+}
+
+// kind is what the task asks for, nil if answers to it are not to be remembered.
+func (p *Plugin) kind(a *ask, t *api.TaskInfo) *nodes.Kind {
+	if a == nil {
+		return p.kinds[nodes.Kind{Needs: needsOf(t)}]
+	}
+	return a.kind
+}
+
+// weigh asks the policy for its score.
+func (p *Plugin) weigh(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, q *nodes.Question) float64 {
 	points, valued := 0.0, false
 	if p.args.Weight > 0 {
-		points, valued = p.points(a, n, t, info)
+		points, valued = p.points(a, t, q)
 	}
 	switch {
-	case a == nil && !valued:
-		return 0, nil
 	case a == nil:
-		return points*p.args.Weight + p.store.rank[info.Name]*tieBreak, nil
+		return points * p.args.Weight
 	case !valued && p.args.Weight > 0:
 		points = float64(place.Score(p.overlay.now(n).Views(), &a.request, p.backends(a), p.policy(a)))
 	}
-	return points*p.args.Weight + p.preference(a, n, t, info) + p.store.rank[info.Name]*tieBreak, nil
+	return points*p.args.Weight + p.preference(a, n, t, info)
 }
 
 // tieBreak is small beside one point of any score and large beside the rounding

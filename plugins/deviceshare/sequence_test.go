@@ -16,6 +16,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
+	"deviceshare/sharing/policy"
 	"deviceshare/sharing/wire"
 )
 
@@ -28,16 +29,25 @@ type walk struct {
 	stmt  *framework.Statement
 	bases map[string]string
 	log   []string
+	// remembered is how often a pod asked of whose kind answers are remembered.
+	remembered int
 }
 
 func TestAnySequenceOfEventsLeavesWhatTheSnapshotSays(t *testing.T) {
 	silence(t)
 	for seed := range uint64(6) {
 		w := newWorld(t, crowd(t)...)
-		w.cache.AddQueueV1beta1(queueOf("default", corev1.ResourceList{wire.ResourceMemory: resource.MustParse("1Gi")})) // has to count, and never refuses
+		if seed%2 == 0 {
+			w.cache.AddQueueV1beta1(queueOf("default", corev1.ResourceList{wire.ResourceMemory: resource.MustParse("1Gi")})) // has to count, and never refuses
+		}
 		for i := range 25 {
 			k := &walk{t: t, w: w, r: rand.New(rand.NewPCG(seed, uint64(i))), bases: map[string]string{}}
+			w.args[argPolicy] = policy.Names()[k.r.IntN(len(policy.Names()))]
+			w.args[argModeWeight+string(sharing.HAMiCore)] = k.r.IntN(3)
 			k.session(i == 24)
+			if k.remembered == 0 {
+				t.Error("nothing was ever remembered")
+			}
 			if t.Failed() {
 				t.Fatalf("seed %d.%d: %v", seed, i, k.log)
 			}
@@ -69,8 +79,9 @@ func crowd(t *testing.T) []runtime.Object {
 	for i, a := range [][]asks{
 		{{number: 1, memory: 2000}}, {{number: 1, memory: 6000}}, {{number: 2, memory: 1000, cores: 40}},
 		{{number: 1}}, {{number: 1, memory: 3000}, {number: 1, memory: 3000}}, {{number: 1, memory: 5000, cores: 60}},
+		{{number: 1, memory: 2000}}, {{}}, {{}},
 	} {
-		out = append(out, podOf(fmt.Sprintf("new-%d", i), "new", a...))
+		out = append(out, withCPU(podOf(fmt.Sprintf("new-%d", i), "new", a...), int64(i%3)*15))
 	}
 	return out
 }
@@ -96,7 +107,7 @@ func (k *walk) session(commit bool) {
 
 func (k *walk) step() {
 	node := k.ssn.Nodes[[]string{"n1", "n2"}[k.r.IntN(2)]]
-	switch op := k.r.IntN(12); {
+	switch op := k.r.IntN(13); {
 	case op < 5:
 		if t := k.pick(api.Pending); t != nil && judgedNow(t, node) {
 			k.note("allocate", t, node)
@@ -130,6 +141,9 @@ func (k *walk) step() {
 		k.check()
 		k.stmt = framework.NewStatement(k.ssn)
 		_ = k.stmt.RecoverOperations(saved)
+	case op == 11:
+		k.log = append(k.log, "learn")
+		k.w.plugin.readMix()
 	default:
 		if t := k.pick(api.Pending); t != nil {
 			_ = k.ssn.PrePredicateFn(t)
@@ -161,6 +175,7 @@ func (k *walk) pick(status api.TaskStatus) *api.TaskInfo {
 func (k *walk) check() {
 	k.t.Helper()
 	k.checkQuota()
+	k.checkAnswers()
 	o := k.w.plugin.overlay
 	for name, n := range k.w.plugin.nodes {
 		if got := picture(n.Ledger); got != k.bases[name] {
@@ -174,7 +189,7 @@ func (k *walk) check() {
 			switch {
 			case t.Status == api.Releasing:
 				future.Release(owner)
-			case t.Status == api.Allocated && !placed:
+			case t.Status == api.Allocated && !placed && k.w.plugin.ask(t) != nil:
 				k.t.Errorf("%s is allocated and holds nothing", t.Name)
 			case (t.Status == api.Allocated || t.Status == api.Pipelined) && placed:
 				if r.node != name {
@@ -201,6 +216,9 @@ func (k *walk) check() {
 func (k *walk) checkQuota() {
 	k.t.Helper()
 	p := k.w.plugin
+	if p.quota == nil {
+		return
+	}
 	for _, j := range k.ssn.Jobs {
 		for _, t := range j.Tasks {
 			owner := sharing.Owner(t.Pod.UID)

@@ -77,6 +77,8 @@ type Store struct {
 	learner   learner
 	asks      map[api.TaskID]*ask
 	arguments lastArguments
+	// era is that of the arguments and of what was learned, see nodes.Question.
+	era uint64
 	// current is the plugin of the session that is open, nil if none is or it takes no part.
 	current *Plugin
 	// told is what waiting pods were told, looks what devices said to them.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +25,7 @@ var (
 )
 
 // Node is one node as the last snapshot showed it. It is never changed, apart from the
-// refusal that Remember keeps: a snapshot that differs makes a new one, so readers need
+// answers that it remembers: a snapshot that differs makes a new one, so readers need
 // no lock.
 type Node struct {
 	Name string
@@ -55,30 +54,9 @@ type Node struct {
 	tasks    map[string]*corev1.Pod
 	// holdings are kept by pod object, for pods that did not change.
 	holdings map[*corev1.Pod]holding
-	// last is the last refusal, the only thing that is written later.
-	last atomic.Pointer[answer]
-}
-
-// answer is how a node refused a request.
-type answer struct {
-	ledger  *sharing.Ledger
-	shape   string
-	refused sharing.Refusals
-}
-
-// Remember keeps how the node refused the requests of a shape on a ledger. Such a ledger
-// must not be changed any more. Safe for concurrent use.
-func (n *Node) Remember(ledger *sharing.Ledger, shape string, refused sharing.Refusals) {
-	n.last.Store(&answer{ledger: ledger, shape: shape, refused: refused})
-}
-
-// Remembered returns the refusal that was remembered last, if it was of this shape and
-// on this ledger, else nil. It must not be changed. Safe for concurrent use.
-func (n *Node) Remembered(ledger *sharing.Ledger, shape string) *sharing.Refusals {
-	if last := n.last.Load(); last != nil && last.ledger == ledger && last.shape == shape {
-		return &last.refused
-	}
-	return nil
+	// refusals and scores are the only things that are written later.
+	refusals memory[sharing.Refusals]
+	scores   memory[float64]
 }
 
 // Problem is something wrong with an object that its owner has to know. It is
