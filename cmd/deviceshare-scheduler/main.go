@@ -28,6 +28,7 @@ import (
 	"deviceshare/config/signing"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/leader"
+	"deviceshare/plugins/nodeorder"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
 	"deviceshare/view/endpoint"
@@ -128,6 +129,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	// node that offers it.
 	deviceshare.IgnoreSums(wire.ResourcePercentage)
 	deviceshare.Register(store.Build)
+	nodeorder.Register()
 	store.ExplainAfterActions()
 	deviceshare.RegisterBinder(store.Binder())
 	prometheus.MustRegister(store)

@@ -26,6 +26,7 @@ import (
 
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/nodeorder"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -72,6 +73,7 @@ func New(o Options) (*Cluster, error) {
 	// As the command of the scheduler does: the percentage has no meaningful sum.
 	deviceshare.IgnoreSums(wire.ResourcePercentage)
 	metrics.InitKubeSchedulerRelatedMetrics()
+	nodeorder.Register()
 	volcano := cache.NewCustomMockSchedulerCache(o.SchedulerName, nil, s, s, nil, &record.FakeRecorder{})
 	options.ServerOpts.PercentageOfNodesToFind = 100
 	ready := &atomic.Bool{}

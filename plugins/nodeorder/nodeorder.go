@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeorder is Volcano's plugin of that name, with the same scores for less work.
+//
+// Three of the scores are asked for all nodes at once: affinity between pods, tolerated taints, and
+// topology spread. For them Volcano v1.14.1 makes a description of every node for every pod, and
+// checks the name of every resource of the node for it: a quarter of the scheduler's processor time
+// on 1,000 nodes, and most of its garbage. Here a description is made once for each node object.
+package nodeorder
+
+import (
+	"fmt"
+	"sync"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/plugins/nodeorder"
+	"volcano.sh/volcano/pkg/scheduler/plugins/util/nodescore"
+)
+
+// Register has sessions use this plugin under the name of Volcano's. The last registration of a
+// name wins, so it must run after Volcano's plugins were imported.
+func Register() {
+	all := &descriptions{of: map[string]*k8sframework.NodeInfo{}}
+	framework.RegisterPluginBuilder(nodeorder.PluginName, func(a framework.Arguments) framework.Plugin { return build(a, all) })
+}
+
+// build makes the plugin of one session. The arguments are those of Volcano's.
+func build(arguments framework.Arguments, known *descriptions) framework.Plugin {
+	theirs, ok := nodeorder.New(arguments).(*nodeorder.NodeOrderPlugin)
+	if !ok { // another version of Volcano: its plugin as it is
+		return nodeorder.New(arguments)
+	}
+	return &plugin{NodeOrderPlugin: theirs, known: known, weighted: weights(arguments)}
+}
+
+type plugin struct {
+	*nodeorder.NodeOrderPlugin
+	known    *descriptions
+	weighted []weighted
+}
+
+// weighted is a score that is asked for all nodes at once.
+type weighted struct {
+	name   string
+	weight int
+}
+
+// weights are the scores in Volcano's order, with its weights where the arguments name none.
+func weights(arguments framework.Arguments) []weighted {
+	affinity, taints, spread := 2, 3, 2
+	arguments.GetInt(&affinity, nodeorder.PodAffinityWeight)
+	arguments.GetInt(&taints, nodeorder.TaintTolerationWeight)
+	arguments.GetInt(&spread, nodeorder.PodTopologySpreadWeight)
+	return []weighted{{interpodaffinity.Name, affinity}, {tainttoleration.Name, taints}, {podtopologyspread.Name, spread}}
+}
+
+// OnSessionOpen implements framework.Plugin.
+func (p *plugin) OnSessionOpen(ssn *framework.Session) {
+	p.NodeOrderPlugin.OnSessionOpen(ssn)
+	p.known.forget(len(ssn.Nodes))
+	ssn.AddBatchNodeOrderFn(p.Name(), p.scores)
+}
+
+// scores returns the sum of the scores of each node.
+func (p *plugin) scores(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]float64, error) {
+	state, described := k8sframework.NewCycleState(), p.known.describe(nodes)
+	sum := make(map[string]float64, len(nodes))
+	for _, n := range nodes {
+		sum[n.Node.Name] = 0
+	}
+	for _, w := range p.weighted {
+		score := p.ScorePlugins[w.name]
+		if score == nil {
+			continue
+		}
+		part, err := nodescore.CalculatePluginScore(w.name, score, score.ScoreExtensions(), state, task.Pod, described, w.weight)
+		if err != nil {
+			return nil, fmt.Errorf("score nodes for pod %s/%s: %w", task.Namespace, task.Name, err)
+		}
+		for name, points := range part {
+			sum[name] += points
+		}
+	}
+	return sum, nil
+}
+
+// descriptions are those of nodes without their pods, as Volcano makes them. Informers replace a
+// node's object when it changes, and a description holds the object, so that its address is not
+// used again. Safe for concurrent use.
+type descriptions struct {
+	mu sync.Mutex
+	of map[string]*k8sframework.NodeInfo
+}
+
+// describe returns the description of each node.
+func (d *descriptions) describe(nodes []*api.NodeInfo) []fwk.NodeInfo {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]fwk.NodeInfo, 0, len(nodes))
+	for _, n := range nodes {
+		info := d.of[n.Name]
+		if info == nil || info.Node() != n.Node {
+			info = &k8sframework.NodeInfo{}
+			info.SetNode(n.Node)
+			d.of[n.Name] = info
+		}
+		out = append(out, info)
+	}
+	return out
+}
+
+// forget drops all descriptions if there are more than nodes: some nodes are gone.
+func (d *descriptions) forget(nodes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.of) > nodes {
+		d.of = map[string]*k8sframework.NodeInfo{}
+	}
+}
