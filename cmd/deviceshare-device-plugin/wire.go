@@ -151,7 +151,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	p.keeper = agent.NewKeeper(agent.KeeperConfig{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
 		Base: base, Specs: &cdi.Directory{Files: hostnode.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
-		Settle: o.settle, Signatures: o.modes.Signatures(), Observer: followers,
+		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers,
 	})
 	resolver.Memory = p.keeper
 	p.monitor = agent.NewMonitor(gpus, p.agent, agent.MonitorConfig{Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError, Opened: forget})

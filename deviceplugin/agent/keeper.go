@@ -42,7 +42,7 @@ type StateReader interface {
 	State() node.State
 }
 
-// KeeperConfig is what a Keeper works with. All fields but the last three are needed.
+// KeeperConfig is what a Keeper works with. All fields but the last four are needed.
 type KeeperConfig struct {
 	Pods      Pods
 	Resolver  Resolver
@@ -58,10 +58,12 @@ type KeeperConfig struct {
 	// Kubelet is the kubelet's own record, and Resource the name of ours in it.
 	Kubelet  kubelet.CheckpointReader
 	Resource kubelet.Resource
-	// Settle is how long to wait after writing a specification, so that the
+	// Settle is how long to wait at least after writing a specification, so that the
 	// runtime's cache has seen it: fsnotify is asynchronous. Without a wait 1 of
 	// 60 starts missed it and was retried; none was wrong.
 	Settle time.Duration
+	// Reader tells how long the runtime needs for that. Nil waits for Settle alone.
+	Reader *cdi.Reader
 	// Patience is how long Reconcile waits for releases; 1 min when zero.
 	Patience time.Duration
 	// Signatures checks that a scheduler vouches for placements; nil does not check.
@@ -214,12 +216,7 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	if !wrote {
 		return pod, nil
 	}
-	select {
-	case <-ctx.Done():
-		return pod, fmt.Errorf("wait for the container runtime: %w", ctx.Err())
-	case <-time.After(k.cfg.Settle):
-		return pod, nil
-	}
+	return pod, k.settle(ctx)
 }
 
 // pod returns the pod with its placement: from the watch, else from the API

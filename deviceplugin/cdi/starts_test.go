@@ -3,9 +3,13 @@
 package cdi
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,9 +37,10 @@ func containerd(t testing.TB) (*Directory, *cdi.Cache) {
 }
 
 // startAll writes the specifications of that many containers at once, and has the runtime use each
-// as soon as it is there. It returns how long a refresh took each of them.
+// when it had the time that its reader says. It returns how long that was.
 func startAll(t testing.TB, dir *Directory, cache *cdi.Cache, round int) []time.Duration {
 	t.Helper()
+	reader := NewReader(dir.Path)
 	driver, err := DriverSpec(fullDriver(35))
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +59,11 @@ func startAll(t testing.TB, dir *Directory, cache *cdi.Cache, round int) []time.
 				return
 			}
 			begin := time.Now()
-			if err := cache.Refresh(); err != nil {
+			once, err := reader.Read(t.Context())
+			if err != nil {
 				t.Error(err)
 			}
+			time.Sleep(3*once - time.Since(begin))
 			took[i] = time.Since(begin)
 			if missing, err := cache.InjectDevices(&oci.Spec{}, DriverName, Name(id)); err != nil {
 				t.Errorf("%s starts without %v: %v", id, missing, err)
@@ -73,6 +80,79 @@ func TestContainersThatStartAtOnceFindTheirNames(t *testing.T) {
 	dir, cache := containerd(t)
 	for round := range 2 {
 		startAll(t, dir, cache, round)
+	}
+}
+
+// A look that is under way may miss what was written since it began: whoever asks then gets the
+// next. A pipe among the specifications holds each look until somebody opens the other end.
+func TestWhoeverAsksDuringALookGetsTheNext(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe.json")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader := NewReader(dir)
+	ask := func() chan error {
+		answer := make(chan error, 1)
+		go func() {
+			_, err := reader.Read(t.Context())
+			answer <- err
+		}()
+		return answer
+	}
+	// letGo waits until a look has come to the pipe, and lets it go on.
+	letGo := func() {
+		end, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = end.Close() }()
+	}
+	begun := func() bool {
+		reader.mu.Lock()
+		defer reader.mu.Unlock()
+		return reader.next == nil
+	}
+	reader.reading.Lock()
+	first := ask()
+	for begun() { // it has not asked yet
+		time.Sleep(time.Millisecond)
+	}
+	reader.reading.Unlock()
+	for !begun() {
+		time.Sleep(time.Millisecond)
+	}
+	second, third := ask(), ask()
+	for begun() {
+		time.Sleep(time.Millisecond)
+	}
+	letGo()
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-second:
+		t.Error("who asked during a look was answered with it")
+	case <-third:
+		t.Error("who asked during a look was answered with it")
+	case <-time.After(50 * time.Millisecond):
+	}
+	letGo()
+	for _, answer := range []chan error{second, third} {
+		if err := <-answer; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestALookThatDoesNotEndIsNotWaitedFor(t *testing.T) {
+	reader := NewReader(t.TempDir())
+	reader.reading.Lock() // a disk that hangs
+	defer reader.reading.Unlock()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := reader.Read(ended); err == nil {
+		t.Error("it was waited for")
 	}
 }
 
