@@ -32,8 +32,8 @@ func TestAnswersAreRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
 				return r.Refused()
 			}
 			remembered := func(ti *api.TaskInfo) bool {
-				q := nodes.Question{Ledger: p.overlay.now(n), Era: p.store.era, Kind: p.ask(ti).kind}
-				return q.Kind != nil && n.Remembered(&q) != nil
+				q := nodes.Question{Ledger: p.overlay.now(n), Era: p.store.era, Kind: p.ask(ti).kind.Kind}
+				return n.Remembered(&q) != nil
 			}
 			first, second, small, large := task("a", memory), task("b", memory), task("c", 2000), task("d", 4000)
 			answer := refuses(first)
@@ -100,7 +100,7 @@ func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
 	if known == nil {
 		return
 	}
-	if known.kind != nil {
+	if known.kind.repeated {
 		k.remembered++
 	}
 	w := p.allowance(t, known)
@@ -115,7 +115,7 @@ func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
 
 func TestPodsOfASpreadGroupAreNeverAnsweredFromMemory(t *testing.T) {
 	a := &ask{request: sharing.PodRequest{Group: "g"}}
-	if a.shape != "" || a.kind != nil {
+	if a.shape != "" || a.kind.Kind != nil || a.kind.repeated {
 		t.Fatal("the zero ask must not be remembered")
 	}
 	pod := podOf("a", "g", asks{number: 1, memory: 1000})

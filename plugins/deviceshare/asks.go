@@ -28,9 +28,9 @@ type ask struct {
 	shape string
 	// looks is what lookShape returns, once it was called.
 	looks string
-	// kind is set when a pod of this shape was asked about before. Answers are
-	// remembered for those only. The session goroutine sets it before workers ask.
-	kind *nodes.Kind
+	// kind is what nodes remember their answers by, nil before a session has seen the
+	// pod. The session goroutine sets it before workers ask.
+	kind kind
 	// uncertain says that the pod may ask for devices under a name nobody knows yet.
 	uncertain bool
 	// policy is nil if the pod names none.
@@ -41,6 +41,13 @@ type ask struct {
 	last atomic.Pointer[said]
 	// explained is set once the user was told that no device is large enough.
 	explained atomic.Bool
+}
+
+// kind is what a pod asks for as nodes remember it, and whether another asked for the same before:
+// new answers are remembered for those only. It is nil if answers depend on which pod it is.
+type kind struct {
+	*nodes.Kind
+	repeated bool
 }
 
 // said is a refusal with its text. Most nodes refuse a pod for the same reasons, and

@@ -44,8 +44,8 @@ type Plugin struct {
 	forecasting sharing.Backends
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
-	// kinds are what tasks of this session ask for, nil where only one did so far.
-	kinds map[nodes.Kind]*nodes.Kind
+	// kinds are what tasks of this session ask for.
+	kinds map[nodes.Kind]kind
 	// fallbacks are the texts of fallback, by what is asked.
 	fallbacks map[string]string
 	// awaited says which pods have yet to appear on a node, for nodes that are not used
@@ -112,7 +112,7 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
 	p.store.learner.begin(tasksOf(ssn), p.settings)
 	p.useLearned()
-	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]*nodes.Kind{}, map[string]string{}
+	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]kind{}, map[string]string{}
 	p.quota, p.cycle = p.openQuotas(queuesOf(ssn, p.settings)), ssn
 	return true
 }
@@ -197,15 +197,15 @@ func (p *Plugin) remember(t *api.TaskInfo) *ask {
 	return a
 }
 
-// sight notes what a task asks for, and returns it from the second task on. Again says that the
-// task was there in the last session.
-func (p *Plugin) sight(k nodes.Kind, again bool) *nodes.Kind {
-	kind, seen := p.kinds[k]
-	if kind == nil && (seen || again) {
-		kind = nodes.NewKind(k.Shape, k.Needs)
+// sight notes what a task asks for. Again says that the task was there in the last session.
+func (p *Plugin) sight(of nodes.Kind, again bool) kind {
+	k, seen := p.kinds[of]
+	if !seen {
+		k.Kind = nodes.NewKind(of.Shape, of.Needs)
 	}
-	p.kinds[k] = kind
-	return kind
+	k.repeated = seen || again
+	p.kinds[of] = k
+	return k
 }
 
 // policy is the pod's, or else the scheduler's, with what modes are worth to a pod

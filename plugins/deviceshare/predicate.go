@@ -67,14 +67,14 @@ func overQuota(short *quota.Shortage) string { return "node(s) where " + short.S
 //
 // What the limits of a queue allow is not remembered: it depends on the queue.
 func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *allowance) (sharing.Refusals, *quota.Shortage) {
-	q := nodes.Question{Ledger: p.ledger(n, t, info), Era: p.store.era, Kind: a.kind}
+	q := nodes.Question{Ledger: p.ledger(n, t, info), Era: p.store.era, Kind: a.kind.Kind}
 	if q.Kind != nil {
 		if refused := n.Remembered(&q); refused != nil && (w == nil || refused.Refused()) {
 			return *refused, nil
 		}
 	}
 	_, refused, short := decide(q.Ledger, n, &a.request, p.backends(a), p.policy(a), w)
-	if q.Kind != nil && (w == nil || refused.Refused()) {
+	if a.kind.repeated && (w == nil || refused.Refused()) {
 		n.Remember(q, refused)
 	}
 	return refused, short
@@ -126,23 +126,25 @@ func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 // score is what order says of a node apart from its name, from memory if the node has just been
 // asked the same.
 func (p *Plugin) score(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
-	q := nodes.Question{Era: p.store.era, Kind: p.kind(a, t), Free: freeFor(t, info)}
+	k := p.kind(a, t)
+	q := nodes.Question{Era: p.store.era, Kind: k.Kind, Free: freeFor(t, info)}
 	if n.Inventory != nil {
 		q.Ledger = p.ledger(n, t, info)
 	}
-	if q.Kind == nil {
-		return p.weigh(a, n, t, info, &q)
+	if q.Kind != nil {
+		if score, known := n.RememberedScore(&q); known {
+			return score
+		}
 	}
-	score, known := n.RememberedScore(&q)
-	if !known {
-		score = p.weigh(a, n, t, info, &q)
+	score := p.weigh(a, n, t, info, &q)
+	if k.repeated {
 		n.RememberScore(q, score)
 	}
 	return score
 }
 
-// kind is what the task asks for, nil if answers to it are not to be remembered.
-func (p *Plugin) kind(a *ask, t *api.TaskInfo) *nodes.Kind {
+// kind is what the task asks for.
+func (p *Plugin) kind(a *ask, t *api.TaskInfo) kind {
 	if a == nil {
 		return p.kinds[nodes.Kind{Needs: needsOf(t)}]
 	}
