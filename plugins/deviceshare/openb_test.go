@@ -26,6 +26,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/nodeorder"
 	"deviceshare/sharing/sharingtest/trace"
 	"deviceshare/sharing/wire"
 )
@@ -90,6 +91,7 @@ func newCyclesOver(t *testing.T, objects ...runtime.Object) *cycles {
 	t.Helper()
 	silence(t)
 	IgnoreSums(wire.ResourcePercentage)
+	nodeorder.Register()
 	c := &cycles{world: newWorld(t, objects...), applied: map[string]bool{}}
 	c.answerWith(func(string) (bool, error) { return false, nil })
 	c.cache.Recorder = &record.FakeRecorder{} // the world's fills up and then waits for a reader
