@@ -5,6 +5,7 @@ package suites
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
+	"deviceshare/sharing/wire"
 )
 
 // testDoctor breaks the installation in several ways, each of which `kubectl deviceshare doctor`
@@ -36,10 +38,9 @@ func testDoctor(t *testing.T, w *world) {
 	w.untilDoctorSays(ctx, t, "1 problem:\n  doctor/legacy: Volcano's own device plugin runs there", "do: kubectl -n doctor delete pod legacy")
 	w.remove(ctx, t, u, "legacy")
 
-	force := w.versions(ctx, t).Device
-	w.misconfigure(ctx, t, u, func() {
-		w.untilDoctorSays(ctx, t, sandbox.NodeName+": has device configuration "+force+" in force, the ConfigMap is")
-	})
+	misconfigure, mend := w.misconfiguration(ctx, t)
+	w.untilDoctor(ctx, t, misconfigure, sandbox.NodeName+": has device configuration 0123456789abcdef in force, the ConfigMap is")
+	mend()
 
 	w.scaleWebhook(ctx, t, 0)
 	defer w.scaleWebhook(ctx, t, 1)
@@ -67,7 +68,16 @@ func (w *world) remove(ctx context.Context, t *testing.T, u *user.User, name str
 // before takes its time to be whole.
 func (w *world) untilDoctorSays(ctx context.Context, t *testing.T, words ...string) {
 	t.Helper()
-	for {
+	w.untilDoctor(ctx, t, func() {}, words...)
+}
+
+// untilDoctor is untilDoctorSays with something to break before each question, since it heals by
+// itself.
+func (w *world) untilDoctor(ctx context.Context, t *testing.T, upset func(), words ...string) {
+	t.Helper()
+	last := ""
+	for ctx.Err() == nil {
+		upset()
 		out, err := w.cluster.Deviceshare(ctx, "doctor")
 		healthy := strings.Contains(out, "Nothing is wrong.")
 		said := healthy == (err == nil)
@@ -78,27 +88,43 @@ func (w *world) untilDoctorSays(ctx context.Context, t *testing.T, words ...stri
 			t.Logf("kubectl deviceshare doctor:\n%s", out)
 			return
 		}
-		if ctx.Err() != nil {
-			t.Fatalf("doctor does not say %q: %v\n%s", words, err, out)
+		if ctx.Err() == nil { // else it was killed
+			last = fmt.Sprintf("%v\n%s", err, out)
 		}
 		sleep(ctx, 500*time.Millisecond)
 	}
+	t.Fatalf("doctor does not say %q: %s", words, last)
 }
 
-// misconfigure edits the device configuration while the device plugin does nothing, until something
-// else is done.
-func (w *world) misconfigure(ctx context.Context, t *testing.T, u *user.User, then func()) {
+// misconfiguration has the node say that it has another configuration in force, and takes that
+// back. The device plugin writes the truth with whatever it publishes next.
+func (w *world) misconfiguration(ctx context.Context, t *testing.T) (begin, end func()) {
 	t.Helper()
-	thaw, err := w.cluster.Freeze(sandbox.DevicePlugin)
+	nodes := w.cluster.Client().CoreV1().Nodes()
+	node, err := nodes.Get(ctx, sandbox.NodeName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = thaw() }() // the kubelet has started another where it took too long
-	defer w.defaultSettings(t, u)
-	if err := u.ConfigureDevices(ctx, doubles); err != nil {
+	truth := node.Annotations[wire.NodeConfig]
+	v, err := wire.DecodeConfig(truth)
+	if err != nil {
 		t.Fatal(err)
 	}
-	then()
+	v.Device = "0123456789abcdef"
+	lie, err := wire.EncodeConfig(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(text string) {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{wire.NodeConfig: text}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := nodes.Patch(ctx, sandbox.NodeName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	return func() { say(lie) }, func() { say(truth) }
 }
 
 func (w *world) scaleWebhook(ctx context.Context, t *testing.T, replicas int) {
