@@ -42,7 +42,7 @@ type StateReader interface {
 	State() node.State
 }
 
-// KeeperConfig is what a Keeper works with. All fields but the last four are needed.
+// KeeperConfig is what a Keeper works with. All fields but the last three are needed.
 type KeeperConfig struct {
 	Pods      Pods
 	Resolver  Resolver
@@ -62,7 +62,7 @@ type KeeperConfig struct {
 	// runtime's cache has seen it: fsnotify is asynchronous. Without a wait 1 of
 	// 60 starts missed it and was retried; none was wrong.
 	Settle time.Duration
-	// Reader tells how long the runtime needs for that. Nil waits for Settle alone.
+	// Reader finds out whether the runtime needs longer.
 	Reader *cdi.Reader
 	// Patience is how long Reconcile waits for releases; 1 min when zero.
 	Patience time.Duration
@@ -216,7 +216,7 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	if !wrote {
 		return pod, nil
 	}
-	return pod, k.settle(ctx)
+	return pod, k.cfg.Reader.Await(ctx, k.cfg.Settle)
 }
 
 // pod returns the pod with its placement: from the watch, else from the API

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 )
 
@@ -20,50 +21,51 @@ import (
 //
 // It is safe for concurrent use.
 type Reader struct {
-	dir string
-
-	reading sync.Mutex // one reading at a time
-	mu      sync.Mutex
-	next    *reading // the one that has not begun
+	dir     string
+	reading sync.Mutex         // one look at a time
+	next    singleflight.Group // the look that has not begun
 }
 
-// reading is one look at all specifications. The fields are set before done is closed.
-type reading struct {
-	took time.Duration
-	err  error
-	done chan struct{}
-}
+// readings is for how many looks at all specifications a start waits: the runtime may have one
+// under way that misses the new specification, then comes the one that finds it. It is to have as
+// much time again, since it shares the processors with others.
+const readings = 3
 
 // NewReader returns a reader of a directory.
 func NewReader(dir string) *Reader { return &Reader{dir: dir} }
 
-// Read looks at all specifications, and returns how long it took. The look begins after the call;
-// calls that come while it has not begun share it.
-func (r *Reader) Read(ctx context.Context) (time.Duration, error) {
-	r.mu.Lock()
-	if r.next == nil {
-		r.next = &reading{done: make(chan struct{})}
-		go r.look(r.next)
-	}
-	now := r.next
-	r.mu.Unlock()
+// Await waits until a container runtime has surely seen what was written before: for the given
+// time, and longer where a look at all specifications takes long.
+func (r *Reader) Await(ctx context.Context, least time.Duration) error {
+	begin := time.Now()
+	var wait time.Duration
 	select {
-	case <-now.done:
-		return now.took, now.err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("read all CDI specifications: %w", ctx.Err())
+		return fmt.Errorf("read all CDI specifications: %w", ctx.Err())
+	case look := <-r.look():
+		if look.Err != nil {
+			return fmt.Errorf("read all CDI specifications: %w", look.Err)
+		}
+		wait = max(least, readings*look.Val.(time.Duration))
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the container runtime: %w", ctx.Err())
+	case <-time.After(wait - time.Since(begin)):
+		return nil
 	}
 }
 
-func (r *Reader) look(now *reading) {
-	defer close(now.done)
-	r.reading.Lock()
-	defer r.reading.Unlock()
-	r.mu.Lock()
-	r.next = nil // who writes from here on may be missed by this look
-	r.mu.Unlock()
-	begin := time.Now()
-	// What is wrong with a specification is told to the container that it is for.
-	_, now.err = cdi.NewCache(cdi.WithSpecDirs(r.dir), cdi.WithAutoRefresh(false))
-	now.took = time.Since(begin)
+// look looks at all specifications, and tells how long it took. The look begins after the call.
+// Calls that come while it has not begun share it.
+func (r *Reader) look() <-chan singleflight.Result {
+	return r.next.DoChan("", func() (any, error) {
+		r.reading.Lock()
+		defer r.reading.Unlock()
+		r.next.Forget("") // who writes from here on may be missed by this look
+		begin := time.Now()
+		// What is wrong with a specification is told to the container that it is for.
+		_, err := cdi.NewCache(cdi.WithSpecDirs(r.dir), cdi.WithAutoRefresh(false))
+		return time.Since(begin), err
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	oci "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sync/singleflight"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 )
 
@@ -37,7 +38,7 @@ func containerd(t testing.TB) (*Directory, *cdi.Cache) {
 }
 
 // startAll writes the specifications of that many containers at once, and has the runtime use each
-// when it had the time that its reader says. It returns how long that was.
+// when its reader has waited. It returns how long that was.
 func startAll(t testing.TB, dir *Directory, cache *cdi.Cache, round int) []time.Duration {
 	t.Helper()
 	reader := NewReader(dir.Path)
@@ -59,11 +60,9 @@ func startAll(t testing.TB, dir *Directory, cache *cdi.Cache, round int) []time.
 				return
 			}
 			begin := time.Now()
-			once, err := reader.Read(t.Context())
-			if err != nil {
+			if err := reader.Await(t.Context(), 0); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(3*once - time.Since(begin))
 			took[i] = time.Since(begin)
 			if missing, err := cache.InjectDevices(&oci.Spec{}, DriverName, Name(id)); err != nil {
 				t.Errorf("%s starts without %v: %v", id, missing, err)
@@ -84,63 +83,44 @@ func TestContainersThatStartAtOnceFindTheirNames(t *testing.T) {
 }
 
 // A look that is under way may miss what was written since it began: whoever asks then gets the
-// next. A pipe among the specifications holds each look until somebody opens the other end.
+// next. A pipe among the specifications holds each look until its other end is closed.
 func TestWhoeverAsksDuringALookGetsTheNext(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe.json")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	reader := NewReader(dir)
-	ask := func() chan error {
-		answer := make(chan error, 1)
-		go func() {
-			_, err := reader.Read(t.Context())
-			answer <- err
-		}()
-		return answer
-	}
-	// letGo waits until a look has come to the pipe, and lets it go on.
-	letGo := func() {
+	// hold waits until a look has come to the pipe.
+	hold := func() (letGo func() error) {
 		end, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = end.Close() }()
+		return end.Close
 	}
-	begun := func() bool {
-		reader.mu.Lock()
-		defer reader.mu.Unlock()
-		return reader.next == nil
+	reader := NewReader(dir)
+	first := reader.look()
+	letGo := hold()
+	second, third := reader.look(), reader.look()
+	if err := letGo(); err != nil {
+		t.Fatal(err)
 	}
-	reader.reading.Lock()
-	first := ask()
-	for begun() { // it has not asked yet
-		time.Sleep(time.Millisecond)
-	}
-	reader.reading.Unlock()
-	for !begun() {
-		time.Sleep(time.Millisecond)
-	}
-	second, third := ask(), ask()
-	for begun() {
-		time.Sleep(time.Millisecond)
-	}
-	letGo()
-	if err := <-first; err != nil {
-		t.Error(err)
+	if look := <-first; look.Err != nil {
+		t.Error(look.Err)
 	}
 	select {
 	case <-second:
-		t.Error("who asked during a look was answered with it")
+		t.Fatal("who asked during a look was answered with it")
 	case <-third:
-		t.Error("who asked during a look was answered with it")
+		t.Fatal("who asked during a look was answered with it")
 	case <-time.After(50 * time.Millisecond):
 	}
-	letGo()
-	for _, answer := range []chan error{second, third} {
-		if err := <-answer; err != nil {
-			t.Error(err)
+	if err := hold()(); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []<-chan singleflight.Result{second, third} {
+		if look := <-answer; look.Err != nil || !look.Shared {
+			t.Errorf("%v, shared %t", look.Err, look.Shared)
 		}
 	}
 }
@@ -151,8 +131,15 @@ func TestALookThatDoesNotEndIsNotWaitedFor(t *testing.T) {
 	defer reader.reading.Unlock()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := reader.Read(ended); err == nil {
+	if err := reader.Await(ended, 0); err == nil {
 		t.Error("it was waited for")
+	}
+}
+
+func TestAStartWaitsAtLeastAsLongAsItIsTold(t *testing.T) {
+	begin := time.Now()
+	if err := NewReader(t.TempDir()).Await(t.Context(), 50*time.Millisecond); err != nil || time.Since(begin) < 50*time.Millisecond {
+		t.Errorf("waited %s: %v", time.Since(begin), err)
 	}
 }
 
