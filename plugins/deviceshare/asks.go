@@ -30,7 +30,7 @@ type ask struct {
 	looks string
 	// kind is what nodes remember their answers by, nil before a session has seen the
 	// pod. The session goroutine sets it before workers ask.
-	kind kind
+	kind sighting
 	// uncertain says that the pod may ask for devices under a name nobody knows yet.
 	uncertain bool
 	// policy is nil if the pod names none.
@@ -43,9 +43,10 @@ type ask struct {
 	explained atomic.Bool
 }
 
-// kind is what a pod asks for as nodes remember it, and whether another asked for the same before:
-// new answers are remembered for those only. It is nil if answers depend on which pod it is.
-type kind struct {
+// sighting is what a pod asks for as nodes remember it, and whether another asked for the same
+// before: new answers are remembered for those only. The kind is nil if answers depend on which pod
+// it is.
+type sighting struct {
 	*nodes.Kind
 	repeated bool
 }

@@ -164,7 +164,7 @@ func freeFor(task *api.TaskInfo, node *api.NodeInfo) worth.Amounts {
 }
 
 // settled reports whether what leaves a node, or is promised there, is no CPU and no memory. It is
-// asked for every node and every pod, and judgedNow takes ten times as long.
+// asked for every node and every pod, and judgedNow compares amounts of all resources.
 func settled(r *api.Resource) bool { return r.MilliCPU == 0 && r.Memory == 0 }
 
 // tasksOf yields every task of a session once or more often: those on nodes, and those of jobs.

@@ -45,7 +45,7 @@ type Plugin struct {
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
 	// kinds are what tasks of this session ask for.
-	kinds map[nodes.Kind]kind
+	kinds map[nodes.Kind]sighting
 	// fallbacks are the texts of fallback, by what is asked.
 	fallbacks map[string]string
 	// awaited says which pods have yet to appear on a node, for nodes that are not used
@@ -112,7 +112,7 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
 	p.store.learner.begin(tasksOf(ssn), p.settings)
 	p.useLearned()
-	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]kind{}, map[string]string{}
+	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]sighting{}, map[string]string{}
 	p.quota, p.cycle = p.openQuotas(queuesOf(ssn, p.settings)), ssn
 	return true
 }
@@ -198,7 +198,7 @@ func (p *Plugin) remember(t *api.TaskInfo) *ask {
 }
 
 // sight notes what a task asks for. Again says that the task was there in the last session.
-func (p *Plugin) sight(of nodes.Kind, again bool) kind {
+func (p *Plugin) sight(of nodes.Kind, again bool) sighting {
 	k, seen := p.kinds[of]
 	if !seen {
 		k.Kind = nodes.NewKind(of.Shape, of.Needs)

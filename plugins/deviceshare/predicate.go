@@ -68,10 +68,8 @@ func overQuota(short *quota.Shortage) string { return "node(s) where " + short.S
 // What the limits of a queue allow is not remembered: it depends on the queue.
 func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *allowance) (sharing.Refusals, *quota.Shortage) {
 	q := nodes.Question{Ledger: p.ledger(n, t, info), Era: p.store.era, Kind: a.kind.Kind}
-	if q.Kind != nil {
-		if refused := n.Remembered(&q); refused != nil && (w == nil || refused.Refused()) {
-			return *refused, nil
-		}
+	if refused := n.Remembered(&q); refused != nil && (w == nil || refused.Refused()) {
+		return *refused, nil
 	}
 	_, refused, short := decide(q.Ledger, n, &a.request, p.backends(a), p.policy(a), w)
 	if a.kind.repeated && (w == nil || refused.Refused()) {
@@ -131,10 +129,8 @@ func (p *Plugin) score(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInf
 	if n.Inventory != nil {
 		q.Ledger = p.ledger(n, t, info)
 	}
-	if q.Kind != nil {
-		if score, known := n.RememberedScore(&q); known {
-			return score
-		}
+	if score, known := n.RememberedScore(&q); known {
+		return score
 	}
 	score := p.weigh(a, n, t, info, &q)
 	if k.repeated {
@@ -144,7 +140,7 @@ func (p *Plugin) score(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInf
 }
 
 // kind is what the task asks for.
-func (p *Plugin) kind(a *ask, t *api.TaskInfo) kind {
+func (p *Plugin) kind(a *ask, t *api.TaskInfo) sighting {
 	if a == nil {
 		return p.kinds[nodes.Kind{Needs: needsOf(t)}]
 	}

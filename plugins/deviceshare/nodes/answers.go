@@ -19,14 +19,14 @@ type Question struct {
 	// Era is another one whenever anything has changed that concerns all nodes: the policies, what
 	// they have learned, the backends.
 	Era uint64
-	// Kind is what the pod asks for.
+	// Kind is what the pod asks for, nil if answers depend on which pod it is.
 	Kind *Kind
 	// Free is what the node has beside its devices, where that matters.
 	Free worth.Amounts
 }
 
 // Kind is what pods ask for that every node answers alike. Pods with equal ones need not have the
-// same.
+// same. One that NewKind has not made serves as a key of a map only.
 type Kind struct {
 	// Shape tells requests for devices apart; it is "" for pods without devices.
 	Shape string
@@ -67,20 +67,24 @@ func (m *memory[Answer]) put(q Question, a Answer) {
 
 // get returns the answer to the same question, nil if it is not known. It must not be changed.
 func (m *memory[Answer]) get(q *Question) *Answer {
+	if q.Kind == nil {
+		return nil
+	}
 	if last := m.last[q.Kind.slot].Load(); last != nil && last.question.equals(q) {
 		return &last.answer
 	}
 	return nil
 }
 
-// Remember keeps what devices of the node refuse; nothing, if the pod fits.
+// Remember keeps what devices of the node refuse; nothing, if the pod fits. The question has a
+// kind. Safe for concurrent use.
 func (n *Node) Remember(q Question, refused sharing.Refusals) { n.refusals.put(q, refused) }
 
 // Remembered returns what was kept for the same question, nil if nothing was. It must not be
 // changed. Safe for concurrent use.
 func (n *Node) Remembered(q *Question) *sharing.Refusals { return n.refusals.get(q) }
 
-// RememberScore keeps the score of the node.
+// RememberScore keeps the score of the node. The question has a kind. Safe for concurrent use.
 func (n *Node) RememberScore(q Question, score float64) { n.scores.put(q, score) }
 
 // RememberedScore returns the score that was kept for the same question, and whether one was.
