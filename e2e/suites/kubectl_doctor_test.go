@@ -38,9 +38,9 @@ func testDoctor(t *testing.T, w *world) {
 	w.untilDoctorSays(ctx, t, "1 problem:\n  doctor/legacy: Volcano's own device plugin runs there", "do: kubectl -n doctor delete pod legacy")
 	w.remove(ctx, t, u, "legacy")
 
-	misconfigure, mend := w.misconfiguration(ctx, t)
-	w.untilDoctor(ctx, t, misconfigure, sandbox.NodeName+": has device configuration 0123456789abcdef in force, the ConfigMap is")
-	mend()
+	w.misconfigure(ctx, t, func(again func()) {
+		w.untilDoctor(ctx, t, again, sandbox.NodeName+": has device configuration 0123456789abcdef in force, the ConfigMap is")
+	})
 
 	w.scaleWebhook(ctx, t, 0)
 	defer w.scaleWebhook(ctx, t, 1)
@@ -96,35 +96,26 @@ func (w *world) untilDoctor(ctx context.Context, t *testing.T, upset func(), wor
 	t.Fatalf("doctor does not say %q: %s", words, last)
 }
 
-// misconfiguration has the node say that it has another configuration in force, and takes that
-// back. The device plugin writes the truth with whatever it publishes next.
-func (w *world) misconfiguration(ctx context.Context, t *testing.T) (begin, end func()) {
+// misconfigure does something while the node says that it has another configuration in force. The
+// device plugin writes the truth with whatever it publishes next; again has the node say it anew.
+func (w *world) misconfigure(ctx context.Context, t *testing.T, then func(again func())) {
 	t.Helper()
-	nodes := w.cluster.Client().CoreV1().Nodes()
-	node, err := nodes.Get(ctx, sandbox.NodeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	truth := node.Annotations[wire.NodeConfig]
-	v, err := wire.DecodeConfig(truth)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.Device = "0123456789abcdef"
-	lie, err := wire.EncodeConfig(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	say := func(text string) {
+	truth := w.versions(ctx, t)
+	lie := truth
+	lie.Device = "0123456789abcdef"
+	say := func(v wire.ConfigVersions) {
+		text, err := wire.EncodeConfig(v)
+		if err != nil {
+			t.Fatal(err)
+		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{wire.NodeConfig: text}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := nodes.Patch(ctx, sandbox.NodeName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Error(err)
-		}
+		w.patchNode(ctx, t, string(patch))
 	}
-	return func() { say(lie) }, func() { say(truth) }
+	defer say(truth)
+	then(func() { say(lie) })
 }
 
 func (w *world) scaleWebhook(ctx context.Context, t *testing.T, replicas int) {
