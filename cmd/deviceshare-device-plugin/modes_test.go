@@ -175,3 +175,28 @@ func TestANodeWhoseLibraryIsCutOffersNoDevicesAndSaysWhy(t *testing.T) {
 	}
 	p.event("GPUModeUnusable", "its 2048 bytes end")
 }
+
+// A disk that is full at the start is one such cause: nothing but a look tells when it is mended.
+func TestANodeWhoseLibraryIsMendedOffersItsDevices(t *testing.T) {
+	whole := nodeapitest.Library()
+	library := ""
+	p := launch(t, func(p *program) {
+		library = filepath.Join(p.dir, "lib", "libvgpu.so")
+		if err := os.WriteFile(library, whole[:len(whole)/2], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	offered := func(want bool) func() bool {
+		return func() bool {
+			inv := p.inventory()
+			return len(inv.Devices) == 2 && inv.Devices[0].Healthy == want && inv.Devices[1].Healthy == want
+		}
+	}
+	p.event("GPUModeUnusable", "its 2048 bytes end")
+	p.await("the devices are not offered", offered(false))
+	if err := os.WriteFile(library, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.await("the devices are offered", offered(true))
+	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
+}

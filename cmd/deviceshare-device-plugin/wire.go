@@ -51,7 +51,9 @@ type plugin struct {
 	releaser  *agent.Releaser
 	oversight *agent.Oversight
 	slots     *kubelet.Server
-	access    *endpoint.Access
+	// unserved are the modes that could not be served at the start, with why.
+	unserved map[sharing.Mode]string
+	access   *endpoint.Access
 }
 
 // run works until ctx ends.
@@ -100,9 +102,9 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	if err != nil {
 		return nil, err
 	}
-	p.report = agent.NewReporter(client, o.nodeName)
+	p.report, p.unserved = agent.NewReporter(client, o.nodeName), o.modes.Unserved()
 	p.agent = agent.New(node.Config{
-		Node: o.nodeName, Powers: o.modes.Powers(p.preparers, o.modes.Unserved()), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
+		Node: o.nodeName, Powers: o.modes.Powers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
 	}, p.report)
 	followers := &agent.Followers{Report: p.report, Receipts: p.receipts}
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers); err != nil {
@@ -193,6 +195,7 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 		}
 		p.agent.Send(agent.SettingsEvent(p.config.Current(), p.o.nodeName))
 		p.o.modes.WatchKeeper(ctx, group, p.agent)
+		group.Go(func() error { return p.o.modes.WatchUnserved(ctx, p.agent, p.unserved, p.o.driverRetry) })
 		group.Go(func() error { return p.monitor.Run(ctx) })
 		for _, x := range p.preparers {
 			if r, ok := x.(nodeapi.Runner); ok {

@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/prometheus/procfs"
 	"github.com/spf13/pflag"
@@ -226,13 +229,38 @@ func Abandon(state node.State, preparers []nodeapi.Preparer) {
 func (m *Modes) Unserved() map[sharing.Mode]string {
 	out := map[sharing.Mode]string{}
 	for _, mode := range []sharing.Mode{sharing.HAMiCore, sharing.MPS} {
-		root, library := filepath.Join(m.StateDir, string(mode)), filepath.Join(m.LibraryDir, "libvgpu.so")
-		if err := limitsnode.Loadable(hostnode.OS{}, hostnode.OS{}, root, library); err != nil {
-			klog.ErrorS(err, "containers would run without limits; the mode is not served until this program starts anew", "mode", mode)
+		if err := m.loadable(mode); err != nil {
+			klog.ErrorS(err, "containers would run without limits; the mode is not served until that is mended", "mode", mode)
 			out[mode] = err.Error()
 		}
 	}
 	return out
+}
+
+func (m *Modes) loadable(mode sharing.Mode) error {
+	return limitsnode.Loadable(hostnode.OS{}, hostnode.OS{}, filepath.Join(m.StateDir, string(mode)), filepath.Join(m.LibraryDir, "libvgpu.so"))
+}
+
+// WatchUnserved looks again at modes that are not served until all of them are, or ctx ends: a disk
+// that was full, or a file system that was mounted noexec, may be mended at any time.
+func (m *Modes) WatchUnserved(ctx context.Context, a *Agent, unserved map[sharing.Mode]string, every time.Duration) error {
+	waiting := slices.Sorted(maps.Keys(unserved))
+	for len(waiting) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+		waiting = slices.DeleteFunc(waiting, func(mode sharing.Mode) bool {
+			if m.loadable(mode) != nil {
+				return false
+			}
+			klog.InfoS("containers can load the library again; the mode is served", "mode", mode)
+			a.Send(node.ModeServed{Mode: mode})
+			return true
+		})
+	}
+	return nil
 }
 
 // Powers is what a node with these preparers can do, but for the modes that it does not serve.

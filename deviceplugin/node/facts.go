@@ -60,7 +60,8 @@ type Settings struct {
 	GeometryHash string
 }
 
-// Powers is what this node can do. It is fixed while the plugin runs.
+// Powers is what this node can do. It is fixed while the plugin runs, but for modes that come to be
+// served, see ModeServed.
 type Powers struct {
 	// Serves are the modes containers can be prepared in; nil means any.
 	Serves []sharing.Mode

@@ -171,6 +171,34 @@ func TestADeviceThatCannotBeUsedInItsModeIsNotOffered(t *testing.T) {
 	}
 }
 
+func TestAModeThatComesToBeServedIsOfferedAndNoOther(t *testing.T) {
+	settings := node.Settings{Offers: byIndex{0: {Mode: sharing.MPS}, 1: {Mode: sharing.HAMiCore}, 2: {Mode: sharing.TimeSlicing}}}
+	powers := node.Powers{Serves: []sharing.Mode{sharing.MIG}, Unserved: map[sharing.Mode]string{sharing.MPS: "cut", sharing.HAMiCore: "cut"}}
+	found := []node.Facts{drivertest.A100(0), drivertest.A100(1), drivertest.A100(2)}
+	for i := range found {
+		found[i].Index = i
+	}
+	before := at(powers, settings, node.Scanned{Devices: found})
+	healthy := func(s node.State) (out string) {
+		for _, d := range s.Inventory().Devices {
+			out += fmt.Sprint(d.Healthy, " ")
+		}
+		return out
+	}
+	after := before
+	for _, step := range []struct {
+		mode sharing.Mode
+		want string
+	}{{sharing.TimeSlicing, "false false false "}, {sharing.MPS, "true false false "}, {sharing.MPS, "true false false "}, {sharing.HAMiCore, "true true false "}} {
+		if after = node.Reduce(after, node.ModeServed{Mode: step.mode}); healthy(after) != step.want {
+			t.Errorf("after %s is served the devices are healthy: %s, want %s", step.mode, healthy(after), step.want)
+		}
+	}
+	if got := healthy(before); got != "false false false " || len(powers.Unserved) != 2 || len(powers.Serves) != 1 {
+		t.Errorf("what was before was changed: %s, %+v", got, powers)
+	}
+}
+
 func TestADeviceThatVanishesIsStillFoundByItsNumber(t *testing.T) {
 	found := swapped(t)
 	s := at(node.Powers{}, node.Settings{Offers: byIndex{}}, node.Scanned{Devices: found}, node.Scanned{Devices: found[1:]})

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"maps"
 	"slices"
 
 	"deviceshare/sharing"
@@ -100,6 +101,19 @@ type ServiceBack struct{ Mode sharing.Mode }
 
 func (e ServiceBack) apply(s *State) {
 	s.lost = slices.DeleteFunc(slices.Clone(s.lost), func(x service) bool { return x.mode == e.Mode })
+}
+
+// ModeServed: a mode that was among Powers.Unserved can be served now.
+type ModeServed struct{ Mode sharing.Mode }
+
+func (e ModeServed) apply(s *State) {
+	p := &s.cfg.Powers
+	if _, was := p.Unserved[e.Mode]; !was {
+		return
+	}
+	p.Unserved = maps.Clone(p.Unserved)
+	delete(p.Unserved, e.Mode)
+	p.Serves = append(slices.Clone(p.Serves), e.Mode)
 }
 
 // interrupted says what a mode lacks, if it lacks anything.
