@@ -55,7 +55,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.failOnInitError, "fail-on-init-error", false, "exit when the driver cannot be opened at the start, instead of trying again")
 	f.StringVar(&o.memoryResources, "memory-resources", o.memoryResources,
 		"how memory and cores are offered: node-status (in the node's capacity), device-plugin (one kubelet device per unit, as before), or auto (node-status once no pod holds the latter)")
-	f.DurationVar(&o.settle, "cdi-settle", o.settle, "least wait after writing a CDI specification, until the runtime has seen it")
+	f.DurationVar(&o.settle, "cdi-settle", o.settle, "how long to wait at least after writing a CDI specification, until the runtime has seen it")
 	f.DurationVar(&o.healthProbe, "health-probe", o.healthProbe, "time between looks at every device")
 	f.DurationVar(&o.driverRetry, "driver-retry", o.driverRetry, "wait before the driver is opened again while it, or a device, does not answer")
 }
