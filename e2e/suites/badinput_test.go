@@ -92,12 +92,10 @@ func (w *world) foreignAnnotation(t *testing.T) {
 	if err := u.Create(ctx, victim); err != nil {
 		t.Fatal(err)
 	}
-	p, err := u.WaitRunning(ctx, "victim")
-	if err != nil {
+	if _, err := u.WaitRunning(ctx, "victim"); err != nil {
 		t.Fatal(err)
 	}
-	p.Annotations[wire.PodPlacement] = `{"version":1,"containers":[{"name":`
-	_, err = w.cluster.Client().CoreV1().Pods(p.Namespace).Update(ctx, p, metav1.UpdateOptions{})
+	err := u.Annotate(ctx, "victim", wire.PodPlacement, `{"version":1,"containers":[{"name":`)
 	// The webhook says so, or the policy, whichever the API server asks first.
 	if err == nil || !strings.Contains(err.Error(), "may not change") && !strings.Contains(err.Error(), "only a scheduler says") {
 		t.Errorf("nobody but the scheduler may say what a pod holds: %v", err)

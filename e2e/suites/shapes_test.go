@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
@@ -88,15 +87,14 @@ func (w *world) debugged(ctx context.Context, t *testing.T, u *user.User) {
 	if err := u.Create(ctx, pod("debugged").App("main", workload.Ask{Number: 1, Memory: 1000}, "alloc", "900", "expect", "ok", "forever").Build()); err != nil {
 		t.Fatal(err)
 	}
-	p, err := u.WaitRunning(ctx, "debugged")
-	if err != nil {
+	if _, err := u.WaitRunning(ctx, "debugged"); err != nil {
 		t.Fatal(err)
 	}
-	p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "main", EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+	debugger := corev1.EphemeralContainer{TargetContainerName: "main", EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: "debugger", Image: sandbox.ImageCUDAClient, ImagePullPolicy: corev1.PullNever,
 		Command: []string{"sh", "-c", "ls /dev; cudaclient alloc 5000 expect ok && echo has a device; echo looked; sleep 1000"},
-	}}}
-	if _, err := w.cluster.Client().CoreV1().Pods(u.Namespace()).UpdateEphemeralContainers(ctx, "debugged", p, metav1.UpdateOptions{}); err != nil {
+	}}
+	if _, err := u.Debug(ctx, "debugged", debugger); err != nil {
 		t.Fatal(err)
 	}
 	log, err := u.WaitLog(ctx, "debugged", "debugger", "looked")

@@ -5,7 +5,6 @@ package suites
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -172,25 +171,20 @@ func (w *world) deniesDevices(ctx context.Context, t *testing.T, u, exempt *user
 // debugs adds containers to a pod that runs, as `kubectl debug` does.
 func (w *world) debugs(ctx context.Context, t *testing.T, u *user.User, name string) {
 	t.Helper()
-	add := func(c corev1.EphemeralContainerCommon) (*corev1.Pod, error) {
-		p, err := u.Get(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		c.Name, c.Image, c.ImagePullPolicy = fmt.Sprintf("debug-%d", len(p.Spec.EphemeralContainers)), sandbox.ImageWantsAll, corev1.PullNever
-		c.Command = []string{"true"}
-		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: c})
-		return w.cluster.Client().CoreV1().Pods(u.Namespace()).UpdateEphemeralContainers(ctx, name, p, metav1.UpdateOptions{})
+	debugger := func(name string, env ...corev1.EnvVar) corev1.EphemeralContainer {
+		return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: name, Env: env, Image: sandbox.ImageWantsAll, ImagePullPolicy: corev1.PullNever, Command: []string{"true"},
+		}}
 	}
-	p, err := add(corev1.EphemeralContainerCommon{})
+	p, err := u.Debug(ctx, name, debugger("debug-0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := visibleDevices(p.Spec.EphemeralContainers[0].Env); got != "void" {
 		t.Errorf("the image of a container for debugging says %s", got)
 	}
-	all := []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
-	if _, err := add(corev1.EphemeralContainerCommon{Env: all}); err == nil || !strings.Contains(err.Error(), "spec.ephemeralContainers[debug-1]: env") {
+	all := corev1.EnvVar{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}
+	if _, err := u.Debug(ctx, name, debugger("debug-1", all)); err == nil || !strings.Contains(err.Error(), "spec.ephemeralContainers[debug-1]: env") {
 		t.Errorf("a container for debugging that names devices is answered with %v", err)
 	}
 }
