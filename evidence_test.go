@@ -24,7 +24,7 @@ type evidence struct {
 }
 
 var (
-	suiteLine = regexp.MustCompile(`\{"([a-z_]+)", (test\w+)\}`)
+	suiteLine = regexp.MustCompile(`\{"([a-z_]+)", (?:r\.)?(test\w*)\}`)
 	partLine  = regexp.MustCompile(`t\.Run\("([a-z_]+)"`)
 	word      = regexp.MustCompile("`([^`]+)`")
 	quoted    = regexp.MustCompile(`\*([^*…]+)…?\*`)
@@ -158,6 +158,28 @@ func TestNoRowOfTheTablesGivesEverythingAndEachIsShownByATest(t *testing.T) {
 			}
 			if err := e.check(shown); err != nil {
 				t.Errorf("%s: %s: %v", page, row[0], err)
+			}
+		}
+	}
+}
+
+// Who holds what is held by a suite or a test as well, beside what holds it.
+func TestWhatHoldsPeopleIsShownByATest(t *testing.T) {
+	e, rows := gather(t), rowsOf(pages(t)["docs/security.md"], "held by")
+	if len(rows) < 10 {
+		t.Errorf("%d rows, want at least 10", len(rows))
+	}
+	for _, row := range rows {
+		shown := slices.DeleteFunc(strings.FieldsFunc(row[3], func(r rune) bool { return r == ';' || r == ',' }), func(part string) bool {
+			return !strings.Contains(part, "suite") && !strings.Contains(part, "`Test")
+		})
+		if len(shown) == 0 && row[0] != "root on a node" {
+			t.Errorf("%s: no test shows what holds them", row[0])
+		}
+		for _, part := range shown {
+			part = strings.TrimSpace(part[max(strings.Index(part, "suite"), 0):])
+			if err := e.check(part); err != nil {
+				t.Errorf("%s: %v", row[0], err)
 			}
 		}
 	}
