@@ -3,6 +3,8 @@
 package churn_test
 
 import (
+	"fmt"
+	"math"
 	"testing"
 
 	"deviceshare/sharing"
@@ -105,4 +107,54 @@ func TestWhatIsLearnedGivesMoreThanFirstFit(t *testing.T) {
 			t.Errorf("%v: learned gives %.2f %%, first fit %.2f %%, the fixed table %.2f %%", m, got, first, fixed)
 		}
 	}
+}
+
+// BenchmarkChurnLearned prints the table of docs/benchmarks.md of the learned mix. What it gives
+// more than the fixed table is the mean over seeds that both met, with its standard error.
+func BenchmarkChurnLearned(b *testing.B) {
+	const devices, seeds = 100, 20
+	rows := []struct {
+		load float64
+		m    mix
+	}{{1, mix{.9, 0, 0, .1}}, {1, mix{.7, .2, .1, 0}}, {1, mix{.1, .2, .3, .4}}}
+	for _, m := range mixes {
+		for _, load := range []float64{.8, 1, 1.2} {
+			rows = append(rows, struct {
+				load float64
+				m    mix
+			}{load, m})
+		}
+	}
+	for range b.N { // once, since it takes longer than any benchmark time
+		fmt.Printf("\n%-5s %-19s %10s %10s %10s %16s %16s\n", "load", "1g 2g 3g 7g", "first fit", "fixed", "learned", "more slices", "more 7g")
+		for _, row := range rows {
+			var first, fixed, learned counts
+			var slices, sevens []float64
+			for seed := range uint64(seeds) {
+				meets := func(c cluster) counts { return churn(c, devices, row.m, row.load, 5, 20, seed+1) }
+				one, old, now := meets(newFirstFit(devices)), meets(node(b, devices, bestFitAnywhere)), meets(newFleet(b, 1, devices))
+				first.add(one)
+				fixed.add(old)
+				learned.add(now)
+				slices = append(slices, now.slices()-old.slices())
+				sevens = append(sevens, now.kind(3)-old.kind(3))
+			}
+			more, sure := meanAndError(slices)
+			sevenMore, sevenSure := meanAndError(sevens)
+			fmt.Printf("%-5.1f %-19s %10.2f %10.2f %10.2f %8.2f ± %.2f %8.2f ± %.2f\n", row.load, fmt.Sprintf("%.2f %.2f %.2f %.2f", row.m[0], row.m[1], row.m[2], row.m[3]),
+				first.slices(), fixed.slices(), learned.slices(), more, sure, sevenMore, sevenSure)
+		}
+	}
+}
+
+// meanAndError is the mean of numbers and its standard error.
+func meanAndError(of []float64) (mean, sure float64) {
+	n := float64(len(of))
+	for _, x := range of {
+		mean += x / n
+	}
+	for _, x := range of {
+		sure += (x - mean) * (x - mean) / (n - 1) / n
+	}
+	return mean, math.Sqrt(sure)
 }
