@@ -75,7 +75,7 @@ func testBesideNVIDIA(t *testing.T, w *world) {
 		t.Errorf("devices that are not ours were\n%s\nand are\n%s", before, after)
 	}
 	stays, err := u.Get(ctx, "whole-volcano")
-	if err != nil || stays.Status.Phase != corev1.PodRunning || stays.Status.ContainerStatuses[0].RestartCount != 0 {
+	if err != nil || stays.Status.Phase != corev1.PodRunning || restarts(stays) != 0 {
 		t.Errorf("the pod with a whole device did not run through: %v, %+v", err, stays.Status)
 	}
 }

@@ -72,8 +72,8 @@ func (f *fleet) stillRunning(ctx context.Context, t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Status.Phase != corev1.PodRunning || p.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("%s did not run through: %s %s, %d restarts", name, p.Status.Phase, p.Status.Reason, p.Status.ContainerStatuses[0].RestartCount)
+		if p.Status.Phase != corev1.PodRunning || restarts(p) != 0 {
+			t.Errorf("%s did not run through: %s %s, %d restarts", name, p.Status.Phase, p.Status.Reason, restarts(p))
 		}
 		if p.Spec.NodeName == sandbox.NodeName {
 			real = append(real, name)
@@ -247,8 +247,8 @@ func keptTheirLimits(ctx context.Context, t *testing.T, u *user.User, names []st
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Status.Phase != corev1.PodRunning || p.Status.ContainerStatuses[0].RestartCount != 0 {
-				t.Errorf("%s did not run through: %s, %d restarts\n%s", name, p.Status.Phase, p.Status.ContainerStatuses[0].RestartCount, before)
+			if p.Status.Phase != corev1.PodRunning || restarts(p) != 0 {
+				t.Errorf("%s did not run through: %s, %d restarts\n%s", name, p.Status.Phase, restarts(p), before)
 				break
 			}
 			now, err := u.Log(ctx, name, "main")

@@ -82,7 +82,7 @@ func (w *world) refuses(ctx context.Context, t *testing.T, u *user.User, name st
 	if _, err := u.WaitEvent(ctx, name, "DevicePrepareFailed", why); err != nil {
 		t.Errorf("pod %s: %v", name, err)
 	}
-	if p, err := u.Get(ctx, name); err != nil || p.Status.ContainerStatuses[0].State.Running != nil || restarts(p) != 0 {
+	if p, err := u.Get(ctx, name); err != nil || hasRun(p) {
 		t.Errorf("pod %s has run: %v", name, err)
 	}
 	if err := u.Delete(ctx, name); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -134,7 +135,20 @@ func (w *world) roll(ctx context.Context, t *testing.T, updated string) {
 	w.awaitReplaced(ctx, t, sandbox.DevicePlugin, before)
 }
 
-func restarts(p *corev1.Pod) int32 { return p.Status.ContainerStatuses[0].RestartCount }
+func restarts(p *corev1.Pod) int32 {
+	n := int32(0)
+	for _, c := range p.Status.ContainerStatuses { // none before the kubelet has said something
+		n += c.RestartCount
+	}
+	return n
+}
+
+// hasRun reports whether the program of a container has begun.
+func hasRun(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil || c.RestartCount != 0
+	})
+}
 
 // podsOf are the pods of a part of the product.
 func (w *world) podsOf(ctx context.Context, t *testing.T, component string) []corev1.Pod {

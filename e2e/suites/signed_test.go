@@ -152,7 +152,7 @@ func (s *signatures) refused(ctx context.Context, t *testing.T, name, why string
 	if _, err := s.u.WaitEvent(ctx, name, "DevicePlacementUnsigned", why); err != nil {
 		t.Errorf("pod %s: %v", name, err)
 	}
-	if p, err := s.u.Get(ctx, name); err != nil || p.Status.ContainerStatuses[0].State.Running != nil || restarts(p) != 0 {
+	if p, err := s.u.Get(ctx, name); err != nil || hasRun(p) {
 		t.Errorf("pod %s has run: %v", name, err)
 	}
 	if err := s.u.Delete(ctx, name); err != nil {

@@ -188,8 +188,8 @@ func (k worker) rounds(ctx context.Context, t *testing.T, u *user.User) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Status.Phase != corev1.PodRunning || p.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Fatalf("%s did not run through: %s, %d restarts\n%s", k.name, p.Status.Phase, p.Status.ContainerStatuses[0].RestartCount, log)
+	if p.Status.Phase != corev1.PodRunning || restarts(p) != 0 {
+		t.Fatalf("%s did not run through: %s, %d restarts\n%s", k.name, p.Status.Phase, restarts(p), log)
 	}
 	limits := strings.Count(log, fmt.Sprintf("alloc mib=%d result=CUDA_ERROR_OUT_OF_MEMORY", k.beyond))
 	if n := strings.Count(log, "result=CUDA_ERROR"); n != limits {
