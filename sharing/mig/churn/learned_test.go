@@ -139,22 +139,24 @@ func BenchmarkChurnLearned(b *testing.B) {
 				slices = append(slices, now.slices()-old.slices())
 				sevens = append(sevens, now.kind(3)-old.kind(3))
 			}
-			more, sure := meanAndError(slices)
-			sevenMore, sevenSure := meanAndError(sevens)
-			fmt.Printf("%-5.1f %-19s %10.2f %10.2f %10.2f %8.2f ± %.2f %8.2f ± %.2f\n", row.load, fmt.Sprintf("%.2f %.2f %.2f %.2f", row.m[0], row.m[1], row.m[2], row.m[3]),
-				first.slices(), fixed.slices(), learned.slices(), more, sure, sevenMore, sevenSure)
+			large := "-"
+			if row.m[3] > 0 {
+				large = meanAndError(sevens)
+			}
+			fmt.Printf("%-5.1f %-19s %10.2f %10.2f %10.2f %16s %16s\n", row.load, fmt.Sprintf("%.2f %.2f %.2f %.2f", row.m[0], row.m[1], row.m[2], row.m[3]),
+				first.slices(), fixed.slices(), learned.slices(), meanAndError(slices), large)
 		}
 	}
 }
 
 // meanAndError is the mean of numbers and its standard error.
-func meanAndError(of []float64) (mean, sure float64) {
-	n := float64(len(of))
+func meanAndError(of []float64) string {
+	n, mean, square := float64(len(of)), 0.0, 0.0
 	for _, x := range of {
 		mean += x / n
 	}
 	for _, x := range of {
-		sure += (x - mean) * (x - mean) / (n - 1) / n
+		square += (x - mean) * (x - mean) / (n - 1) / n
 	}
-	return mean, math.Sqrt(sure)
+	return fmt.Sprintf("%.2f ± %.2f", mean, math.Sqrt(square))
 }
