@@ -160,12 +160,26 @@ func TestTheNodeSaysWhichConfigurationItGoesBy(t *testing.T) {
 	})
 }
 
+// library writes the file that containers get.
+func (p *program) library(text []byte) {
+	p.t.Helper()
+	if err := os.WriteFile(filepath.Join(p.dir, "lib", "libvgpu.so"), text, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// healthy reports whether both devices are published as healthy, or as broken.
+func (p *program) healthy(want bool) func() bool {
+	return func() bool {
+		inv := p.inventory()
+		return len(inv.Devices) == 2 && inv.Devices[0].Healthy == want && inv.Devices[1].Healthy == want
+	}
+}
+
 func TestANodeWhoseLibraryIsCutOffersNoDevicesAndSaysWhy(t *testing.T) {
 	p := launch(t, func(p *program) {
-		cut := nodeapitest.Library()
-		if err := os.WriteFile(filepath.Join(p.dir, "lib", "libvgpu.so"), cut[:len(cut)/2], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		whole := nodeapitest.Library()
+		p.library(whole[:len(whole)/2])
 	})
 	p.await("the devices are known", func() bool { return len(p.inventory().Devices) == 2 })
 	for _, d := range p.inventory().Devices {
@@ -179,24 +193,10 @@ func TestANodeWhoseLibraryIsCutOffersNoDevicesAndSaysWhy(t *testing.T) {
 // A disk that is full at the start is one such cause: nothing but a look tells when it is mended.
 func TestANodeWhoseLibraryIsMendedOffersItsDevices(t *testing.T) {
 	whole := nodeapitest.Library()
-	library := ""
-	p := launch(t, func(p *program) {
-		library = filepath.Join(p.dir, "lib", "libvgpu.so")
-		if err := os.WriteFile(library, whole[:len(whole)/2], 0o600); err != nil {
-			t.Fatal(err)
-		}
-	})
-	offered := func(want bool) func() bool {
-		return func() bool {
-			inv := p.inventory()
-			return len(inv.Devices) == 2 && inv.Devices[0].Healthy == want && inv.Devices[1].Healthy == want
-		}
-	}
+	p := launch(t, func(p *program) { p.library(whole[:len(whole)/2]) })
 	p.event("GPUModeUnusable", "its 2048 bytes end")
-	p.await("the devices are not offered", offered(false))
-	if err := os.WriteFile(library, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.await("the devices are offered", offered(true))
+	p.await("the devices are not offered", p.healthy(false))
+	p.library(whole)
+	p.await("the devices are offered", p.healthy(true))
 	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
 }

@@ -334,16 +334,10 @@ func TestAModeThatTheNodeCannotServeIsNotOffered(t *testing.T) {
 	p := launch(t, func(p *program) {
 		p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"mps"}]}`)
 	})
-	healthy := func(want bool) func() bool {
-		return func() bool {
-			inv := p.inventory()
-			return len(inv.Devices) == 2 && inv.Devices[0].Healthy == want && inv.Devices[1].Healthy == want
-		}
-	}
 	p.event("GPUModeUnusable", "mode mps")
-	p.await("devices that cannot be used", healthy(false))
+	p.await("devices that cannot be used", p.healthy(false))
 	p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"hami-core"}]}`)
-	p.await("devices that can", healthy(true))
+	p.await("devices that can", p.healthy(true))
 }
 
 func TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater(t *testing.T) {

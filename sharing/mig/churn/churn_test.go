@@ -120,7 +120,7 @@ func BenchmarkChurn(b *testing.B) {
 					if m[3] > 0 {
 						seven = fmt.Sprintf("%.1f", n.kind(3))
 					}
-					fmt.Printf("%-5.1f %-19s %-28s %7.1f %6s\n", load, fmt.Sprintf("%.2f %.2f %.2f %.2f", m[0], m[1], m[2], m[3]), c.name, n.slices(), seven)
+					fmt.Printf("%-5.1f %-19s %-28s %7.1f %6s\n", load, m, c.name, n.slices(), seven)
 				}
 			}
 		}

@@ -113,16 +113,14 @@ func TestWhatIsLearnedGivesMoreThanFirstFit(t *testing.T) {
 // more than the fixed table is the mean over seeds that both met, with its standard error.
 func BenchmarkChurnLearned(b *testing.B) {
 	const devices, seeds = 100, 20
-	rows := []struct {
+	type row struct {
 		load float64
 		m    mix
-	}{{1, mix{.9, 0, 0, .1}}, {1, mix{.7, .2, .1, 0}}, {1, mix{.1, .2, .3, .4}}}
+	}
+	rows := []row{{1, mix{.9, 0, 0, .1}}, {1, mix{.7, .2, .1, 0}}, {1, mix{.1, .2, .3, .4}}}
 	for _, m := range mixes {
 		for _, load := range []float64{.8, 1, 1.2} {
-			rows = append(rows, struct {
-				load float64
-				m    mix
-			}{load, m})
+			rows = append(rows, row{load, m})
 		}
 	}
 	for range b.N { // once, since it takes longer than any benchmark time
@@ -143,7 +141,7 @@ func BenchmarkChurnLearned(b *testing.B) {
 			if row.m[3] > 0 {
 				large = meanAndError(sevens)
 			}
-			fmt.Printf("%-5.1f %-19s %10.2f %10.2f %10.2f %16s %16s\n", row.load, fmt.Sprintf("%.2f %.2f %.2f %.2f", row.m[0], row.m[1], row.m[2], row.m[3]),
+			fmt.Printf("%-5.1f %-19s %10.2f %10.2f %10.2f %16s %16s\n", row.load, row.m,
 				first.slices(), fixed.slices(), learned.slices(), meanAndError(slices), large)
 		}
 	}

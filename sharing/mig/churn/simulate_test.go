@@ -4,6 +4,7 @@ package churn_test
 
 import (
 	"container/heap"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -20,6 +21,8 @@ var sizes = [4]int{1, 2, 4, 8}
 
 // mix is how often each of 1g, 2g, 3g and 7g is asked for.
 type mix [4]float64
+
+func (m mix) String() string { return fmt.Sprintf("%.2f %.2f %.2f %.2f", m[0], m[1], m[2], m[3]) }
 
 // cluster takes requests, and gives back what was taken. It says no by false.
 type cluster interface {
