@@ -220,6 +220,34 @@ func TestEveryMountHasItsVolume(t *testing.T) {
 	}
 }
 
+// A host's /usr may be read-only. What lies there of the host is the driver's, and is only read.
+func TestNothingOfTheProductIsWrittenBelowUsr(t *testing.T) {
+	writable := 0
+	for name, spec := range pods(decode(t, read(t, installFile))) {
+		host := map[string]string{}
+		for _, v := range spec.Volumes {
+			if v.HostPath != nil {
+				host[v.Name] = v.HostPath.Path
+			}
+		}
+		for _, c := range append(spec.InitContainers, spec.Containers...) {
+			for _, m := range c.VolumeMounts {
+				path := host[m.Name]
+				if path == "" || m.ReadOnly {
+					continue
+				}
+				writable++
+				if path == "/" || path == "/usr" || strings.HasPrefix(path, "/usr/") {
+					t.Errorf("%s: container %s may write %s of the host", name, c.Name, path)
+				}
+			}
+		}
+	}
+	if writable < 5 {
+		t.Errorf("%d mounts of the host are writable: the rule would guard nothing", writable)
+	}
+}
+
 // A mount that the device plugin makes must reach the container runtime.
 func TestTheHostSeesWhatTheDevicePluginMounts(t *testing.T) {
 	spec := pods(decode(t, render(t, values{"devicePlugin.stateDir": "/a", "devicePlugin.mpsDir": "/b"})))["deviceshare-device-plugin"]
