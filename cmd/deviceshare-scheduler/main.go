@@ -6,11 +6,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -103,6 +105,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	}
 	klog.StartFlushDaemon(ours.logFlush)
 	defer klog.Flush()
+	boundMemory(context.Background(), memlimit.FromCgroup)
 
 	cluster, err := connect(volcano)
 	if err != nil {
