@@ -59,8 +59,8 @@ func TestTheChartRegistersTheWebhookAsItWouldItself(t *testing.T) {
 		}
 		r := registration.Registration{
 			Target:   registration.Target{Namespace: "deviceshare-system", Service: "deviceshare-webhook", Port: 443},
-			Excluded: []string{"deviceshare-system"},
-			Writers:  []string{"system:serviceaccount:deviceshare-system:deviceshare-scheduler"},
+			Excluded: []string{"deviceshare-system"}, Scheduler: "volcano",
+			Writers: []string{"system:serviceaccount:deviceshare-system:deviceshare-scheduler"},
 		}
 		for _, w := range writers {
 			r.Writers = append(r.Writers, w.(string))

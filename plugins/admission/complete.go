@@ -91,16 +91,16 @@ func addAmount(list corev1.ResourceList, path, name, amount string) jsonpatch.Op
 	return jsonpatch.NewOperation("add", path+"/"+escape(name), amount)
 }
 
-// visibleVariable makes NVIDIA's runtime give a container the devices that it names, past every
+// VisibleVariable makes NVIDIA's runtime give a container the devices that it names, past every
 // share. A device plugin sets it to those it allocated, and what the pod says of it wins.
-const visibleVariable = "NVIDIA_VISIBLE_DEVICES"
+const VisibleVariable = "NVIDIA_VISIBLE_DEVICES"
 
 // dropVisible removes what a container itself says of the devices that it is to see. The last one
 // goes first: each removal moves those behind it.
 func dropVisible(c *corev1.Container, path string) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for i, v := range slices.Backward(c.Env) {
-		if v.Name == visibleVariable {
+		if v.Name == VisibleVariable {
 			patch = append(patch, jsonpatch.NewOperation("remove", path+"/env/"+strconv.Itoa(i), nil))
 		}
 	}

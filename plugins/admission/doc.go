@@ -30,7 +30,8 @@
 // Only pods are handled. The template of a Deployment or a Job is not: its pods are
 // completed one by one, and a refusal appears in the events of the ReplicaSet or Job that
 // tried to create the pod. Pods in excluded namespaces, mirror pods of the kubelet, and, but for
-// voiding, pods that ask for none of the resources cause no call at all (package registration).
+// voiding, pods that ask for none of the resources or are plainly right cause no call at all
+// (package registration).
 //
 // A pod that asks for the resources and names a third scheduler is admitted with a
 // warning. That scheduler may be another Volcano of the same cluster, so refusing would be

@@ -17,7 +17,7 @@ func FuzzHandlers(f *testing.F) {
 		pod := podOf(container("a", asks), container("b", asks))
 		pod.Spec.InitContainers = []corev1.Container{container("i", asks)}
 		f.Add(mustJSON(f, pod))
-		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: visibleVariable, Value: "all"}, {}, {Name: visibleVariable}}
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: VisibleVariable, Value: "all"}, {}, {Name: VisibleVariable}}
 		f.Add(mustJSON(f, annotated(pod, "volcano.sh/vgpu-mode", "foo,,", "volcano.sh/vgpu-use-gpuuuid", " ,GPU-")))
 	}
 	f.Add([]byte(`{"spec":{"containers":[{"resources":{"limits":{"volcano.sh/vgpu-memory":5},"requests":null}}]}}`))

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
@@ -51,7 +52,7 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 		mistakes = append(mistakes, request.Mistake{Path: "spec.nodeName", Message: "a pod that names its node is never seen by the scheduler, " +
 			"so no device is chosen for it: use nodeSelector with kubernetes.io/hostname: " + pod.Spec.NodeName})
 	}
-	mistakes = append(mistakes, stale(pod)...)
+	mistakes = append(append(mistakes, stale(pod)...), visible(pod, s)...)
 	return Verdict{Mistakes: mistakes, Warnings: warnings(pod, s)}
 }
 
@@ -78,6 +79,24 @@ func stale(pod *corev1.Pod) []request.Mistake {
 	return out
 }
 
+// visible refuses what Complete removes, and another webhook has put back.
+func visible(pod *corev1.Pod, s Settings) []request.Mistake {
+	var out []request.Mistake
+	look := func(field string, containers []corev1.Container) {
+		for i := range containers {
+			c := &containers[i]
+			says := slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == VisibleVariable })
+			if says && podspec.ContainerAsks(corepod.Container{Container: c}, s.Names) {
+				out = append(out, request.Mistake{Path: fmt.Sprintf("spec.%s[%d] (%s) env[%s]", field, i, c.Name, VisibleVariable),
+					Message: "NVIDIA's runtime would give the container the devices that it names, past every share: remove it"})
+			}
+		}
+	}
+	look("initContainers", pod.Spec.InitContainers)
+	look("containers", pod.Spec.Containers)
+	return out
+}
+
 // copied returns which annotations of a new pod only a scheduler can have written.
 func copied(pod *corev1.Pod) []string {
 	return slices.DeleteFunc(schedulerKeys(), func(key string) bool {
@@ -90,6 +109,12 @@ func copied(pod *corev1.Pod) []string {
 // it, writes.
 func schedulerKeys() []string {
 	return append(PlacementKeys(), wire.PodToAllocate, wire.PodTime, wire.PodBindPhase, wire.PodBindTime)
+}
+
+// ReadKeys are all annotations that Complete and Review look at.
+func ReadKeys() []string {
+	return append(schedulerKeys(), wire.UserMode, wire.UserUseModels, wire.UserNotModels, wire.UserUseIDs, wire.UserNotIDs,
+		wire.UserGroupPolicy, wire.UserPolicy, wire.UserSplit, wire.UserNUMA)
 }
 
 // PlacementKeys are the annotations by which a pod holds devices: whoever changes

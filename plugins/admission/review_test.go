@@ -3,6 +3,11 @@
 package admission
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -62,6 +67,12 @@ func TestPodsThatAreRefusedAndWhatTheAnswerSays(t *testing.T) {
 		"a placement that was put back after completion": {
 			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-ids-new", "GPU-1,NVIDIA,1,1:", "volcano.sh/vgpu-placement", "{}"),
 			[]string{"metadata.annotations[volcano.sh/vgpu-placement]", "metadata.annotations[volcano.sh/vgpu-ids-new]"}},
+		"devices for NVIDIA's runtime, put back after completion": {
+			with(ours(podOf(container("a", good), container("b", nil))), func(p *corev1.Pod) {
+				p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: VisibleVariable, Value: "all"}}
+				p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: VisibleVariable, Value: "void"}} // asks for none
+			}),
+			[]string{"spec.containers[0] (a) env[NVIDIA_VISIBLE_DEVICES]: NVIDIA's runtime would give"}},
 		"every mistake of several containers at once": {
 			annotated(with(ours(podOf(container("a", amounts{number: "1", cores: "200"}), container("b", amounts{number: "-2"}))),
 				func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{container("i", amounts{memory: "5"})} }),
@@ -148,5 +159,28 @@ func TestSettingsThatNoPodCanBeJudgedByAreRefused(t *testing.T) {
 				t.Error("accepted")
 			}
 		})
+	}
+}
+
+// An annotation of users that is not among them would be looked at by nobody at creation.
+func TestTheAnnotationsThatAreReadAreAllThatUsersWrite(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "../../sharing/wire/keys.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, seen := ReadKeys(), 0
+	ast.Inspect(f, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "User") {
+			return true
+		}
+		key, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if seen++; err != nil || !slices.Contains(keys, key) {
+			t.Errorf("%s (%s) is not among them: %v", spec.Names[0].Name, key, err)
+		}
+		return true
+	})
+	if seen < 9 {
+		t.Errorf("only %d annotations of users were found", seen)
 	}
 }

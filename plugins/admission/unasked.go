@@ -44,7 +44,7 @@ const visibleNone = "void"
 // namesDevices reports whether NVIDIA's runtime may give a container devices for an entry of its
 // environment. What is read from elsewhere may name some.
 func namesDevices(v *corev1.EnvVar) bool {
-	return v.Name == visibleVariable && (v.ValueFrom != nil || !slices.Contains([]string{"", visibleNone, "none"}, v.Value))
+	return v.Name == VisibleVariable && (v.ValueFrom != nil || !slices.Contains([]string{"", visibleNone, "none"}, v.Value))
 }
 
 // Void returns the JSON patch after which no container of a new pod gets devices that it has
@@ -91,9 +91,9 @@ func (v *voiding) container(c *corev1.Container, path string) {
 		return
 	}
 	asks, says := v.settings.asks(c), false
-	void := map[string]any{"name": visibleVariable, "value": visibleNone}
+	void := map[string]any{"name": VisibleVariable, "value": visibleNone}
 	for i := range slices.Backward(c.Env) { // the last one first: each removal moves those behind it
-		says = says || c.Env[i].Name == visibleVariable
+		says = says || c.Env[i].Name == VisibleVariable
 		at := path + "/env/" + strconv.Itoa(i)
 		switch {
 		case !namesDevices(&c.Env[i]) || v.settings.Unasked == UnaskedDeny:
@@ -104,7 +104,7 @@ func (v *voiding) container(c *corev1.Container, path string) {
 			v.patch = append(v.patch, jsonpatch.NewOperation("replace", at, void))
 		}
 		v.warnings = append(v.warnings, fmt.Sprintf("container %s: %s named devices and does not any more: ask for %s",
-			c.Name, visibleVariable, v.settings.Names.Number))
+			c.Name, VisibleVariable, v.settings.Names.Number))
 	}
 	switch {
 	case asks || says:

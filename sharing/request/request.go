@@ -31,9 +31,9 @@ type Defaults struct {
 	Cores sharing.Percent
 }
 
-// mostAsking is how many containers of a pod may ask for devices: each is weighed against each
+// MostAsking is how many containers of a pod may ask for devices: each is weighed against each
 // device of each node, beside those before it.
-const mostAsking = 64
+const MostAsking = 64
 
 // Mistake is one thing that is wrong with a pod.
 type Mistake struct {
@@ -86,8 +86,8 @@ func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sha
 			out.Requests = append(out.Requests, req)
 		}
 	}
-	if n := len(out.Requests); n > mostAsking {
-		r.mistake("spec", fmt.Sprintf("%d containers ask for devices, want at most %d", n, mostAsking))
+	if n := len(out.Requests); n > MostAsking {
+		r.mistake("spec", fmt.Sprintf("%d containers ask for devices, want at most %d", n, MostAsking))
 	}
 	r.annotations(p, &out)
 	if len(r.mistakes) > 0 {

@@ -3,6 +3,7 @@
 package registration
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -10,14 +11,16 @@ import (
 	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
 	"deviceshare/plugins/admission"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
 )
 
-// mayConcern is true of pods of which any container names an extended resource, and of pods
-// that claim devices. It names none of our resources: an administrator may rename them at any
-// time, and then nobody who may write here need know.
-func mayConcern() *acadmission.MatchConditionApplyConfiguration {
-	return acadmission.MatchCondition().WithName("has-extended-resources-or-claims-some").
-		WithExpression(names(`r.contains("/")`) + " || " + claims())
+// needsALook is true of pods of which any container names an extended resource, and of pods that
+// claim devices, but for those that are plainly right. Whose resource it is does not matter: an
+// administrator may rename ours at any time, and then nobody who may write here need know.
+func needsALook(scheduler string) *acadmission.MatchConditionApplyConfiguration {
+	return acadmission.MatchCondition().WithName("asks-or-claims-and-is-not-plainly-right").
+		WithExpression("(" + names(`r.contains("/")`) + " || " + claims() + ") && !(" + plainlyRight(scheduler) + ")")
 }
 
 // claims is true of a pod that carries an annotation by which a pod holds devices.
@@ -27,6 +30,46 @@ func claims() string {
 		carries = append(carries, strconv.Quote(key)+" in object.metadata.annotations")
 	}
 	return "(has(object.metadata.annotations) && (" + strings.Join(carries, " || ") + "))"
+}
+
+// plainlyRight is true of pods to which the webhook would add nothing and of which it would say
+// nothing, as far as that can be told in a line: they name the scheduler, no node and none of our
+// annotations, and in each container no extended resource or whole amounts that are in order with
+// every memory factor up to 16. Most pods of a busy cluster are such, and cost no call. It may be
+// false of pods that are right, and is not true of others: a test tries random ones.
+func plainlyRight(scheduler string) string {
+	var annotations []string
+	for _, key := range admission.ReadKeys() {
+		annotations = append(annotations, strconv.Quote(key))
+	}
+	return strings.Join([]string{
+		"has(object.spec.schedulerName) && object.spec.schedulerName == " + strconv.Quote(scheduler),
+		"!has(object.spec.nodeName)",
+		"!(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k in [" + strings.Join(annotations, ", ") + "]))",
+		plainContainers("containers"),
+		plainContainers("initContainers"),
+	}, " && ")
+}
+
+// plainContainers is true of a list of containers that are plain, and no more than half of those
+// that may ask: there are two lists.
+func plainContainers(field string) string {
+	list := "object.spec." + field
+	return fmt.Sprintf("(!has(%s) || size(%s) <= %d && %s.all(c, %s))", list, list, request.MostAsking/2, list, plainContainer())
+}
+
+// plainContainer is true of a container c that names no devices to NVIDIA's runtime, and whose
+// extended resources, if it has any, are a number of devices and amounts of them.
+func plainContainer() string {
+	limit := func(name string, least, most int) string {
+		amount := "quantity(c.resources.limits[r])"
+		return fmt.Sprintf("r == %q && %s.isInteger() && %s.asInteger() >= %d && %s.asInteger() <= %d", name, amount, amount, least, amount, most)
+	}
+	number := strconv.Quote(wire.ResourceNumber)
+	limits := strings.Join([]string{limit(wire.ResourceNumber, 1, 1000), limit(wire.ResourceMemory, 0, 1_000_000), limit(wire.ResourceCores, 0, 100)}, " || ")
+	return `!(has(c.env) && c.env.exists(e, e.name == "` + admission.VisibleVariable + `")) && (!has(c.resources) || ` +
+		`(!has(c.resources.requests) || c.resources.requests.all(r, !r.contains("/") || (has(c.resources.limits) && r in c.resources.limits))) && ` +
+		`(!has(c.resources.limits) || c.resources.limits.all(r, !r.contains("/") || (` + number + ` in c.resources.limits && (` + limits + `)))))`
 }
 
 // notMirror is false of the mirror pods of a kubelet: what a kubelet runs from a file was

@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,8 +23,17 @@ import (
 // matches evaluates the conditions for a creation.
 func matches(t *testing.T, r Registration, pod *corev1.Pod) bool {
 	t.Helper()
-	m, _ := applied(t, fake.NewFakeClient(), r, "CA")
-	return match(t, m.MatchConditions, creationOf(pod))
+	return match(t, conditions(t, r), creationOf(pod))
+}
+
+// conditions are those of the first webhook. The second one has the same.
+func conditions(t *testing.T, r Registration) []admissionv1.MatchCondition {
+	t.Helper()
+	m, v := applied(t, fake.NewFakeClient(), r, "CA")
+	if !equality.Semantic.DeepEqual(m.MatchConditions, v.MatchConditions) {
+		t.Errorf("pods are completed if\n%+v\nand judged if\n%+v", m.MatchConditions, v.MatchConditions)
+	}
+	return m.MatchConditions
 }
 
 func creationOf(pod *corev1.Pod) admission.Attributes {
@@ -41,9 +51,15 @@ func podResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 }
 
-// match evaluates conditions with the API server's own code. That a condition fails
-// is a mistake here.
+// match evaluates conditions once.
 func match(t *testing.T, conditions []admissionv1.MatchCondition, attributes admission.Attributes) bool {
+	t.Helper()
+	return matcher(t, conditions)(attributes)
+}
+
+// matcher evaluates conditions with the API server's own code. That a condition fails is a mistake
+// here.
+func matcher(t *testing.T, conditions []admissionv1.MatchCondition) func(admission.Attributes) bool {
 	t.Helper()
 	var expressions []cel.ExpressionAccessor
 	for _, c := range conditions {
@@ -53,13 +69,16 @@ func match(t *testing.T, conditions []admissionv1.MatchCondition, attributes adm
 	compiled := cel.NewConditionCompiler(env).CompileCondition(expressions,
 		cel.OptionalVariableDeclarations{HasAuthorizer: true, StrictCost: true}, environment.NewExpressions)
 	fail := admissionv1.Fail // so that an error is not taken for a miss
-	result := matchconditions.NewMatcher(compiled, &fail, "webhook", "admit", "test").
-		Match(t.Context(), &admission.VersionedAttributes{Attributes: attributes, VersionedKind: podKind(),
+	m := matchconditions.NewMatcher(compiled, &fail, "webhook", "admit", "test")
+	return func(attributes admission.Attributes) bool {
+		t.Helper()
+		result := m.Match(t.Context(), &admission.VersionedAttributes{Attributes: attributes, VersionedKind: podKind(),
 			VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject()}, nil, nil)
-	if result.Error != nil {
-		t.Fatalf("evaluate %s: %v", result.FailedConditionName, result.Error)
+		if result.Error != nil {
+			t.Fatalf("evaluate %s: %v", result.FailedConditionName, result.Error)
+		}
+		return result.Matches
 	}
-	return result.Matches
 }
 
 func TestOrdinaryUpdatesOfPodsCauseNoCall(t *testing.T) {

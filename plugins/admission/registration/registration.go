@@ -94,6 +94,8 @@ type Registration struct {
 	Excluded []string
 	// Writers are the users whose updates of placements are never looked at.
 	Writers []string
+	// Scheduler is the name that pods say which are not looked at if they are plainly right.
+	Scheduler string
 }
 
 // SystemNamespaces are excluded always: a webhook must not be able to stand in
@@ -128,7 +130,7 @@ func (r Registration) mutating(bundle []byte) *acadmission.MutatingWebhookConfig
 		WithClientConfig(r.Target.clientConfig(admission.MutatePath, bundle)).
 		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(mayConcern(), notMirror()).
+		WithMatchConditions(needsALook(r.Scheduler), notMirror()).
 		WithReinvocationPolicy(admissionv1.IfNeededReinvocationPolicy).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
@@ -143,7 +145,7 @@ func (r Registration) validating(bundle []byte) *acadmission.ValidatingWebhookCo
 		WithClientConfig(r.Target.clientConfig(admission.ValidatePath, bundle)).
 		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(mayConcern(), notMirror()).
+		WithMatchConditions(needsALook(r.Scheduler), notMirror()).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
 		WithSideEffects(admissionv1.SideEffectClassNone).

@@ -18,6 +18,7 @@ func inCluster() Registration {
 	return Registration{
 		Target:   Target{Namespace: "ns", Service: "webhook", Port: 443},
 		Excluded: []string{"ns", "kube-system"}, Writers: []string{"the-scheduler", "it's \"quoted\""},
+		Scheduler: "volcano",
 	}
 }
 
