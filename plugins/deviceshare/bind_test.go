@@ -5,8 +5,12 @@ package deviceshare
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -109,7 +115,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: alone{}, metrics: newMetrics()}
+	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: alone{}, metrics: newMetrics(), places: make(chan struct{}, bindsAtOnce)}
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -159,7 +165,7 @@ func TestPodsAreBoundByTheLeaderOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	lead := &reign{binds: 1}
-	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: lead, metrics: newMetrics()}
+	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: lead, metrics: newMetrics(), places: make(chan struct{}, bindsAtOnce)}
 	if failed := b.Bind(client, tasks); len(failed) != 1 || !strings.Contains(failed["uid-second"], "another one leads") {
 		t.Errorf("failed: %v", failed)
 	}
@@ -168,6 +174,44 @@ func TestPodsAreBoundByTheLeaderOnly(t *testing.T) {
 	}
 	if got := states.State("uid-second").Phase(); got != podstate.Decided {
 		t.Errorf("what was not sent is %v", got)
+	}
+}
+
+// Volcano binds all pods of a gang at the same time. An API server that is asked for too much at
+// once answers 429, and whoever gets that waits.
+func TestAGangIsBoundAFewPodsAtATime(t *testing.T) {
+	const pods = 5 * bindsAtOnce
+	var underWay, most, bound atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		now := underWay.Add(1)
+		defer underWay.Add(-1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		time.Sleep(5 * time.Millisecond)
+		bound.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Binder{pods: nodes.NewCluster(nil, nil).Pods(), devices: nobodyMustHaveDevices{}, lead: alone{}, metrics: newMetrics(), places: make(chan struct{}, bindsAtOnce)}
+	var calls sync.WaitGroup
+	for i := range pods {
+		task := api.NewTaskInfo(podOf(fmt.Sprint("p", i), "g"))
+		task.NodeName = "n1"
+		calls.Go(func() {
+			if failed := b.Bind(client, []*api.TaskInfo{task}); len(failed) > 0 {
+				t.Errorf("failed: %v", failed)
+			}
+		})
+	}
+	calls.Wait()
+	if bound.Load() != pods || most.Load() > bindsAtOnce || most.Load() < 2 {
+		t.Errorf("%d of %d pods were bound, %d at a time, want at most %d", bound.Load(), pods, most.Load(), bindsAtOnce)
 	}
 }
 

@@ -23,6 +23,12 @@ import (
 // its devices for ever.
 const bindTimeout = 30 * time.Second
 
+// bindsAtOnce is how many bind calls are under way at a time. Volcano starts as many as a gang has
+// pods. The API server serves and queues some hundreds for one account and answers the rest with
+// 429, and client-go tries those again a second later: see API Priority and Fairness, level
+// workload-low.
+const bindsAtOnce = 64
+
 // Binder binds pods of every kind, and sends the placement of those that were
 // given devices on the Binding itself: the API server writes the annotations
 // and the node name in one step, so that a pod has both or neither.
@@ -35,6 +41,8 @@ type Binder struct {
 	devices deviceRule
 	lead    Leadership
 	metrics *Metrics
+	// places has room for the calls that may be under way.
+	places chan struct{}
 }
 
 // Leadership says whether this process may bind pods: of several schedulers one does at a time.
@@ -76,6 +84,9 @@ func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[ap
 }
 
 func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) {
+	// The time of a call begins when its turn has come.
+	b.places <- struct{}{}
+	defer func() { <-b.places }()
 	until, done, err := b.lead.Begin()
 	if err != nil {
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
