@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
@@ -65,7 +66,9 @@ func matcher(t *testing.T, conditions []admissionv1.MatchCondition) func(admissi
 	for _, c := range conditions {
 		expressions = append(expressions, &matchconditions.MatchCondition{Name: c.Name, Expression: c.Expression})
 	}
-	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion(), true)
+	// An API server compiles new expressions with what the minor version before it has too, and the
+	// oldest one that the chart accepts is 1.31.
+	env := environment.MustBaseEnvSet(version.MajorMinor(1, 30), true)
 	compiled := cel.NewConditionCompiler(env).CompileCondition(expressions,
 		cel.OptionalVariableDeclarations{HasAuthorizer: true, StrictCost: true}, environment.NewExpressions)
 	fail := admissionv1.Fail // so that an error is not taken for a miss
