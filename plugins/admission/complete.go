@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,11 +36,8 @@ func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 // missingFields returns the patch that adds what a pod that asks for devices left out.
 func missingFields(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
-	for i := range pod.Spec.InitContainers {
-		patch = append(patch, completeContainer(&pod.Spec.InitContainers[i], "/spec/initContainers/"+strconv.Itoa(i), s)...)
-	}
-	for i := range pod.Spec.Containers {
-		patch = append(patch, completeContainer(&pod.Spec.Containers[i], "/spec/containers/"+strconv.Itoa(i), s)...)
+	for at, c := range asking(pod, s) {
+		patch = append(append(patch, addNumber(c, at.pointer(), s)...), dropVisible(c, at.pointer())...)
 	}
 	if name := pod.Spec.SchedulerName; name == "" || name == corev1.DefaultSchedulerName {
 		if name != s.Schedulers[0] {
@@ -60,12 +58,40 @@ func mirror(pod *corev1.Pod) bool {
 	return there
 }
 
-// completeContainer returns what a container lacks that asks for devices, and nothing for others.
-func completeContainer(c *corev1.Container, path string, s Settings) []jsonpatch.Operation {
-	if !podspec.ContainerAsks(corepod.Container{Container: c}, s.Names) {
-		return nil
+// position is where a container stands: in which list of a pod's spec, and at which place there.
+type position struct {
+	list  string
+	index int
+}
+
+// pointer is the position as a JSON pointer (RFC 6901).
+func (p position) pointer() string { return "/spec/" + p.list + "/" + strconv.Itoa(p.index) }
+
+// containers yields the containers of a pod that are there from its start, init containers first.
+func containers(pod *corev1.Pod) iter.Seq2[position, *corev1.Container] {
+	return func(yield func(position, *corev1.Container) bool) {
+		for i := range pod.Spec.InitContainers {
+			if !yield(position{"initContainers", i}, &pod.Spec.InitContainers[i]) {
+				return
+			}
+		}
+		for i := range pod.Spec.Containers {
+			if !yield(position{"containers", i}, &pod.Spec.Containers[i]) {
+				return
+			}
+		}
 	}
-	return append(addNumber(c, path, s), dropVisible(c, path)...)
+}
+
+// asking yields those of the containers that ask for devices.
+func asking(pod *corev1.Pod, s Settings) iter.Seq2[position, *corev1.Container] {
+	return func(yield func(position, *corev1.Container) bool) {
+		for at, c := range containers(pod) {
+			if podspec.ContainerAsks(corepod.Container{Container: c}, s.Names) && !yield(at, c) {
+				return
+			}
+		}
+	}
 }
 
 // addNumber adds the number of devices to a container that asks for something of a

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
@@ -82,18 +81,12 @@ func stale(pod *corev1.Pod) []request.Mistake {
 // visible refuses what Complete removes, and another webhook has put back.
 func visible(pod *corev1.Pod, s Settings) []request.Mistake {
 	var out []request.Mistake
-	look := func(field string, containers []corev1.Container) {
-		for i := range containers {
-			c := &containers[i]
-			says := slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == VisibleVariable })
-			if says && podspec.ContainerAsks(corepod.Container{Container: c}, s.Names) {
-				out = append(out, request.Mistake{Path: fmt.Sprintf("spec.%s[%d] (%s) env[%s]", field, i, c.Name, VisibleVariable),
-					Message: "NVIDIA's runtime would give the container the devices that it names, past every share: remove it"})
-			}
+	for at, c := range asking(pod, s) {
+		if slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == VisibleVariable }) {
+			out = append(out, request.Mistake{Path: fmt.Sprintf("spec.%s[%d] (%s) env[%s]", at.list, at.index, c.Name, VisibleVariable),
+				Message: "NVIDIA's runtime would give the container the devices that it names, past every share: remove it"})
 		}
 	}
-	look("initContainers", pod.Spec.InitContainers)
-	look("containers", pod.Spec.Containers)
 	return out
 }
 

@@ -57,11 +57,8 @@ func Void(pod *corev1.Pod, s Settings) (patch []jsonpatch.Operation, warnings []
 		return nil, nil
 	}
 	v := voiding{settings: s}
-	for i := range pod.Spec.InitContainers {
-		v.container(&pod.Spec.InitContainers[i], "/spec/initContainers/"+strconv.Itoa(i))
-	}
-	for i := range pod.Spec.Containers {
-		v.container(&pod.Spec.Containers[i], "/spec/containers/"+strconv.Itoa(i))
+	for at, c := range containers(pod) {
+		v.container(c, at.pointer())
 	}
 	return v.patch, v.warnings
 }

@@ -115,7 +115,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: alone{}, metrics: newMetrics(), places: make(chan struct{}, bindsAtOnce)}
+	b := newBinder(states, nil, nobodyMustHaveDevices{}, alone{}, newMetrics())
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -165,7 +165,7 @@ func TestPodsAreBoundByTheLeaderOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	lead := &reign{binds: 1}
-	b := &Binder{pods: states, devices: nobodyMustHaveDevices{}, lead: lead, metrics: newMetrics(), places: make(chan struct{}, bindsAtOnce)}
+	b := newBinder(states, nil, nobodyMustHaveDevices{}, lead, newMetrics())
 	if failed := b.Bind(client, tasks); len(failed) != 1 || !strings.Contains(failed["uid-second"], "another one leads") {
 		t.Errorf("failed: %v", failed)
 	}
@@ -198,7 +198,7 @@ func TestAGangIsBoundAFewPodsAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Binder{pods: nodes.NewCluster(nil, nil).Pods(), devices: nobodyMustHaveDevices{}, lead: alone{}, metrics: newMetrics(), places: make(chan struct{}, bindsAtOnce)}
+	b := newBinder(nodes.NewCluster(nil, nil).Pods(), nil, nobodyMustHaveDevices{}, alone{}, newMetrics())
 	var calls sync.WaitGroup
 	for i := range pods {
 		task := api.NewTaskInfo(podOf(fmt.Sprint("p", i), "g"))

@@ -45,6 +45,11 @@ type Binder struct {
 	places chan struct{}
 }
 
+// newBinder returns a binder with room for bindsAtOnce calls.
+func newBinder(pods *nodes.Pods, report Reporter, devices deviceRule, lead Leadership, metrics *Metrics) *Binder {
+	return &Binder{pods: pods, report: report, devices: devices, lead: lead, metrics: metrics, places: make(chan struct{}, bindsAtOnce)}
+}
+
 // Leadership says whether this process may bind pods: of several schedulers one does at a time.
 // Safe for concurrent use.
 type Leadership interface {

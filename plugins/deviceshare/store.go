@@ -157,7 +157,7 @@ func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
 
 // Binder returns the binder that sends what sessions decided.
 func (s *Store) Binder() cache.Binder {
-	return &Binder{pods: s.cluster.Pods(), report: s.report, devices: s, lead: s.lead, metrics: s.metrics, places: make(chan struct{}, bindsAtOnce)}
+	return newBinder(s.cluster.Pods(), s.report, s, s.lead, s.metrics)
 }
 
 // mustHaveDevices reports whether a pod asks for devices and the plugin is there to

@@ -62,14 +62,13 @@ func plainContainers(field string) string {
 // extended resources, if it has any, are a number of devices and amounts of them.
 func plainContainer() string {
 	limit := func(name string, least, most int) string {
-		amount := "quantity(c.resources.limits[r])"
-		return fmt.Sprintf("r == %q && %s.isInteger() && %s.asInteger() >= %d && %s.asInteger() <= %d", name, amount, amount, least, amount, most)
+		return fmt.Sprintf("r == %q && q.asInteger() >= %d && q.asInteger() <= %d", name, least, most)
 	}
-	number := strconv.Quote(wire.ResourceNumber)
 	limits := strings.Join([]string{limit(wire.ResourceNumber, 1, 1000), limit(wire.ResourceMemory, 0, 1_000_000), limit(wire.ResourceCores, 0, 100)}, " || ")
 	return `!(has(c.env) && c.env.exists(e, e.name == "` + admission.VisibleVariable + `")) && (!has(c.resources) || ` +
 		`(!has(c.resources.requests) || c.resources.requests.all(r, !r.contains("/") || (has(c.resources.limits) && r in c.resources.limits))) && ` +
-		`(!has(c.resources.limits) || c.resources.limits.all(r, !r.contains("/") || (` + number + ` in c.resources.limits && (` + limits + `)))))`
+		`(!has(c.resources.limits) || c.resources.limits.all(r, !r.contains("/") || ("` + wire.ResourceNumber + `" in c.resources.limits && ` +
+		`[quantity(c.resources.limits[r])].all(q, q.isInteger() && (` + limits + `))))))`
 }
 
 // notMirror is false of the mirror pods of a kubelet: what a kubelet runs from a file was
