@@ -29,6 +29,20 @@ func TestTheRatioIsTheMedianOfPairsAndNotOfAllTurns(t *testing.T) {
 	}
 }
 
+func TestTheKindsBeginAPairInTurns(t *testing.T) {
+	first := map[kind]int{}
+	for i := range 6 {
+		both := order(i)
+		if both[0] == both[1] {
+			t.Errorf("pair %d is %v twice", i, both[0])
+		}
+		first[both[0]]++
+	}
+	if first[withDevices] != 3 || first[cpuOnly] != 3 {
+		t.Errorf("of 6 pairs, so many begin with each kind: %v", first)
+	}
+}
+
 func TestTheLoadsPartIsOfAllProcessorTime(t *testing.T) {
 	one := []turn{{took: time.Second, scheduler: 6 * time.Second, load: time.Second, rest: 3 * time.Second}}
 	if r := rowOf(200, Workload{Name: Bare, Pods: 1}, one, one); r.Load != 0.1 {

@@ -61,7 +61,7 @@ func TestAnswersAreRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
 					fork.Record(sharing.Owner(fmt.Sprint("late-", i)), held)
 				}
 			}
-			p.overlay.ledgers["n1"] = fork
+			p.overlay.replace("n1", fork)
 			if refuses(second) == answer {
 				t.Error("the node changed and still answers the same")
 			}
@@ -109,6 +109,13 @@ func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
 		want, alsoShort := p.judge(anew, n, t, info, w)
 		if got != want || (short == nil) != (alsoShort == nil) {
 			k.t.Errorf("%s on %s is answered %+v, and %+v anew", t.Name, n.Name, got, want)
+		}
+		if p.judgesNow(t, info) && p.knowsToFit(known, p.index.entry(info)) {
+			k.fits++
+		}
+		fits := p.requireServing(known, n) == nil && !want.Refused() && alsoShort == nil
+		if err := p.predicate(t, info); (err == nil) != fits {
+			k.t.Errorf("%s on %s: %v, and fits anew: %t", t.Name, n.Name, err, fits)
 		}
 	}
 }

@@ -45,11 +45,22 @@ type ask struct {
 
 // sighting is what a pod asks for as nodes remember it, and whether another asked for the same
 // before: new answers are remembered for those only. The kind is nil if answers depend on which pod
-// it is.
+// it is. The session numbers kinds in the order in which it sees them.
 type sighting struct {
 	*nodes.Kind
+	number   int
 	repeated bool
 }
+
+// turn is a task with what it asks for, which need not be looked up for each node then.
+type turn struct {
+	task *api.TaskInfo
+	ask  *ask
+	kind sighting
+}
+
+// of reports whether it is the turn of this task.
+func (u *turn) of(t *api.TaskInfo) bool { return u.task == t }
 
 // said is a refusal with its text. Most nodes refuse a pod for the same reasons, and
 // formatting the text takes longer than finding the refusal.

@@ -77,6 +77,7 @@ func (p *Plugin) reweigh() bool {
 
 // useLearned has the session's policies use what has been learned.
 func (p *Plugin) useLearned() {
+	p.index.forgetAll()
 	p.learned = policy.WithModes(policy.Fragmentation(p.store.learner.model), p.args.ModeWeights)
 	p.learnedBare = policy.Fragmentation(p.store.learner.model)
 	if p.forecasting = p.store.learner.backends; p.forecasting == nil {

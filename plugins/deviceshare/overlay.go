@@ -28,6 +28,8 @@ type overlay struct {
 	placed  map[sharing.Owner]reservation
 	// futures are derived ledgers by node name. Workers fill it.
 	futures sync.Map
+	// changed is told of each node that is given another ledger.
+	changed func(node string)
 }
 
 // reservation is what a session gave to one pod.
@@ -36,8 +38,8 @@ type reservation struct {
 	placement sharing.Placement
 }
 
-func newOverlay() *overlay {
-	return &overlay{ledgers: map[string]*sharing.Ledger{}, placed: map[sharing.Owner]reservation{}}
+func newOverlay(changed func(node string)) *overlay {
+	return &overlay{ledgers: map[string]*sharing.Ledger{}, placed: map[sharing.Owner]reservation{}, changed: changed}
 }
 
 // now returns the node's ledger as it is. Pods that are leaving still hold their devices,
@@ -177,13 +179,19 @@ func (o *overlay) withdraw(owner sharing.Owner) {
 		return
 	}
 	delete(o.placed, owner)
-	o.ledgers[r.node] = o.ledgers[r.node].Fork()
-	o.ledgers[r.node].Release(owner)
-	o.forgetFuture(r.node)
+	ledger := o.ledgers[r.node].Fork()
+	ledger.Release(owner)
+	o.replace(r.node, ledger)
 }
 
 func (o *overlay) put(node string, ledger *sharing.Ledger, owner sharing.Owner, p sharing.Placement) {
-	o.ledgers[node] = ledger
 	o.placed[owner] = reservation{node: node, placement: p}
+	o.replace(node, ledger)
+}
+
+// replace gives the node another ledger, and drops what was derived from the one it had.
+func (o *overlay) replace(node string, ledger *sharing.Ledger) {
+	o.ledgers[node] = ledger
 	o.forgetFuture(node)
+	o.changed(node)
 }

@@ -46,6 +46,10 @@ type Plugin struct {
 	asks map[api.TaskID]*ask
 	// kinds are what tasks of this session ask for.
 	kinds map[nodes.Kind]sighting
+	// turn is the task that Volcano is placing.
+	turn turn
+	// index is nil until the first task is placed.
+	index *index
 	// fallbacks are the texts of fallback, by what is asked.
 	fallbacks map[string]string
 	// awaited says which pods have yet to appear on a node, for nodes that are not used
@@ -109,7 +113,7 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.dryRuns = dryRunPreemption(ssn)
 	p.victims = ssn
 	p.nodes, p.infos, p.jobs = p.store.cluster.Nodes(), ssn.Nodes, ssn.Jobs
-	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
+	p.overlay, p.awaited = newOverlay(p.devicesChanged), p.store.cluster.Pods().Awaited()
 	p.store.learner.begin(tasksOf(ssn), p.settings)
 	p.useLearned()
 	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]sighting{}, map[string]string{}
@@ -126,6 +130,7 @@ func (p *Plugin) OnSessionClose(ssn *framework.Session) {
 		p.store.asks = p.asks
 	}
 	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.kinds, p.quota = nil, nil, nil, nil, nil, nil, nil, nil
+	p.turn, p.index = turn{}, nil
 }
 
 // SetupBindContextExtension is called when a decision is committed, right before
@@ -170,6 +175,9 @@ func (p *Plugin) annotate(t *api.TaskInfo, decided *sharing.Placement) (map[stri
 // ask returns what a task asks for, nil if it asks for no devices. Workers call
 // it: it stores nothing.
 func (p *Plugin) ask(t *api.TaskInfo) *ask {
+	if p.turn.of(t) {
+		return p.turn.ask
+	}
 	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
 		return a
 	}
@@ -201,7 +209,7 @@ func (p *Plugin) remember(t *api.TaskInfo) *ask {
 func (p *Plugin) sight(of nodes.Kind, again bool) sighting {
 	k, seen := p.kinds[of]
 	if !seen {
-		k.Kind = nodes.NewKind(of.Shape, of.Needs)
+		k.Kind, k.number = nodes.NewKind(of.Shape, of.Needs), len(p.kinds)
 	}
 	k.repeated = seen || again
 	p.kinds[of] = k

@@ -19,6 +19,10 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	a := p.remember(t)
 	p.beginTrial(t)
 	p.learn(t, a)
+	if p.index == nil {
+		p.index = newIndex(p.infos, p.nodes, p.store.rank)
+	}
+	p.turn = turn{task: t, ask: a, kind: p.kind(a, t)}
 	switch {
 	case a == nil || a.uncertain:
 		return nil
@@ -37,6 +41,10 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	if !a.needsDevicesOf(info) {
 		return nil
 	}
+	e, now := p.index.entry(info), p.judgesNow(t, info)
+	if now && p.knowsToFit(a, e) {
+		return nil
+	}
 	n := p.nodes[info.Name]
 	if err := p.requireServing(a, n); err != nil {
 		return refusal(t, info, false, err.Error())
@@ -47,6 +55,9 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	case short != nil:
 		return refusal(t, info, w.mayEvictFor(short), overQuota(short))
 	case !refused.Refused():
+		if now {
+			e.noteFit(a.kind)
+		}
 		return nil
 	}
 	p.store.metrics.refused(&refused)
@@ -54,6 +65,16 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	curable := refused.Curable() && !n.Empty.Refuses(&a.request) && w.mayEvictOn(n, &a.request)
 	return refusal(t, info, curable, a.refusalText(&refused))
 }
+
+// knowsToFit reports whether it was found out before, in this session, that the node as it is now
+// has devices for such a task. Most questions are answered here. Where queues have limits, it is
+// not: those are not the same for all tasks of a kind.
+func (p *Plugin) knowsToFit(a *ask, e *entry) bool {
+	return p.quota == nil && a.mistakes == nil && e.knownToFit(a.kind)
+}
+
+// devicesChanged is told when the session gives devices of a node away, or takes them back.
+func (p *Plugin) devicesChanged(node string) { p.index.forget(p.infos[node]) }
 
 // overQuota returns the text of a refusal by a limit of a queue as it stands in the pod's event,
 // where Volcano writes the number of nodes in front of it.
@@ -81,10 +102,16 @@ func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInf
 // ledger returns the node's ledger as Volcano will use it for the task: as it is, or as it
 // will be when the pods that are leaving are gone.
 func (p *Plugin) ledger(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
-	if leaving(info, p.settings.Names.Number) && !judgedNow(t, info) {
-		return p.overlay.future(n, p.infos[info.Name])
+	if p.judgesNow(t, info) {
+		return p.overlay.now(n)
 	}
-	return p.overlay.now(n)
+	return p.overlay.future(n, p.infos[info.Name])
+}
+
+// judgesNow reports whether Volcano will use the node for the task as it is, and not as it will be
+// when pods that are leaving are gone.
+func (p *Plugin) judgesNow(t *api.TaskInfo, info *api.NodeInfo) bool {
+	return !leaving(info, p.settings.Names.Number) || judgedNow(t, info)
 }
 
 // requireServing returns an error if the node cannot serve the task whoever leaves it.
@@ -114,11 +141,20 @@ func (p *Plugin) requireServing(a *ask, n *nodes.Node) error {
 // free devices.
 func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
 	a := p.ask(t)
-	n, ok := p.nodes[info.Name]
-	if !ok || p.off != nil || a != nil && n.Inventory == nil || a == nil && !p.valuesBare() {
+	n, rank := p.lookUp(info)
+	if n == nil || p.off != nil || a != nil && n.Inventory == nil || a == nil && !p.valuesBare() {
 		return 0, nil
 	}
-	return p.score(a, n, t, info) + p.store.rank[info.Name]*tieBreak, nil
+	return p.score(a, n, t, info) + rank*tieBreak, nil
+}
+
+// lookUp returns the node, nil if the plugin knows none of that name, and its place in the order of
+// names.
+func (p *Plugin) lookUp(info *api.NodeInfo) (n *nodes.Node, rank float64) {
+	if e := p.index.entry(info); e != nil {
+		return e.node, e.rank
+	}
+	return p.nodes[info.Name], p.store.rank[info.Name]
 }
 
 // score is what order says of a node apart from its name, from memory if the node has just been
@@ -141,10 +177,13 @@ func (p *Plugin) score(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInf
 
 // kind is what the task asks for.
 func (p *Plugin) kind(a *ask, t *api.TaskInfo) sighting {
-	if a == nil {
-		return p.kinds[nodes.Kind{Needs: needsOf(t)}]
+	switch {
+	case a != nil:
+		return a.kind
+	case p.turn.of(t):
+		return p.turn.kind
 	}
-	return a.kind
+	return p.kinds[nodes.Kind{Needs: needsOf(t)}]
 }
 
 // weigh asks the policy for its score.
