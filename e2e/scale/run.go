@@ -172,7 +172,8 @@ func (c *cluster) measure(ctx context.Context, o Options, w Workload, nodes int)
 }
 
 // order is in which order the kinds take their turns of a pair: every second time the other way
-// round. What is left of earlier turns makes later ones slower, and must not count against one kind.
+// round. What is left of earlier turns makes later ones slower, which must not count against one
+// kind.
 func order(pair int) [2]kind {
 	if pair%2 == 0 {
 		return [2]kind{withDevices, cpuOnly}

@@ -111,6 +111,38 @@ func BenchmarkPredicate(b *testing.B) {
 	}
 }
 
+func BenchmarkKnownFit(b *testing.B) {
+	silence(b)
+	for _, n := range []int{200, 1000, 5000} {
+		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
+			infos := make([]*api.NodeInfo, n)
+			for i := range infos {
+				infos[i] = infoOf(full(b, fmt.Sprintf("n%05d", i)))
+			}
+			p := bare(b, infos...)
+			var task *api.TaskInfo
+			ask := func() {
+				for _, info := range infos {
+					if err := p.predicate(task, info); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			for _, name := range []string{"a", "b", "c"} {
+				task = api.NewTaskInfo(podOf(name, "g", asks{number: 1, memory: 2500, cores: 20}))
+				if err := p.prePredicate(task); err != nil {
+					b.Fatal(err)
+				}
+				ask()
+			}
+			for b.Loop() {
+				ask()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/node")
+		})
+	}
+}
+
 // BenchmarkDecision is BenchmarkPredicate without what Volcano's interface makes
 // of a refusal: an error of its own type with a text, which cannot be had without
 // allocating. "refuse-other" asks for something else every time, so that no node

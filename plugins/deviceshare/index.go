@@ -14,8 +14,8 @@ import (
 // name: looking names up, and waiting for the memory of one node after the other, took longer than
 // the answers. The session goroutine makes it before workers ask; they note fits.
 type index struct {
-	// places are positions in entries, by the nodes of the session. Copies of a node, which dry runs
-	// make, have none.
+	// places are positions in entries, by the nodes of the session. Copies of a node, which dry
+	// runs make, have none.
 	places  map[*api.NodeInfo]int
 	entries []entry
 }
@@ -26,7 +26,7 @@ type entry struct {
 	node *nodes.Node
 	// rank is the node's place in the order of names.
 	rank float64
-	// fits has a bit for each kind of tasks that is known to fit the node's devices as they are now.
+	// fits has a bit for each kind of tasks that is known to fit the node's devices as they are.
 	fits atomic.Uint64
 }
 

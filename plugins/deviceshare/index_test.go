@@ -11,8 +11,8 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 )
 
-// twoNodes is a session over two nodes with room on each device, and the task that Volcano is placing:
-// the second of its kind, which was found to fit both.
+// twoNodes is a session over two nodes with room on each device, and the task that Volcano is
+// placing: the second of its kind, which was found to fit both.
 func twoNodes(t *testing.T) (p *Plugin, task *api.TaskInfo, infos map[string]*api.NodeInfo) {
 	t.Helper()
 	infos = map[string]*api.NodeInfo{}
