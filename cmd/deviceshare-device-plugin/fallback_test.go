@@ -76,7 +76,7 @@ func TestTheNodeGoesOnWhateverBecomesOfItsKeeper(t *testing.T) {
 		t.Helper()
 		count++
 		pod := p.place("pod"+string(rune('a'+count)), p.inventory().Devices[0], false)
-		if _, err := p.kubelet.Begin(t.Context(), pod, "main"); err != nil {
+		if _, err := p.kubelet.BeginAgain(t.Context(), pod, "main"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,7 +3,6 @@
 package kubelet_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -143,7 +142,7 @@ func (s *story) begin() string {
 	ends := make(chan error, len(s.pods))
 	for _, pod := range s.pods {
 		go func() {
-			names, err := s.w.kubelet.Begin(context.Background(), pod, "main")
+			names, err := s.w.kubelet.BeginAgain(s.t.Context(), pod, "main")
 			if err == nil && len(names) != 2 {
 				err = fmt.Errorf("pod %s has the names %v", pod.Name, names)
 			}

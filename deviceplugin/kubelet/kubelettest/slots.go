@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -165,4 +168,19 @@ func (k *Kubelet) Begin(ctx context.Context, pod *corev1.Pod, container string) 
 		names = append(names, d.GetName())
 	}
 	return names, nil
+}
+
+// BeginAgain is Begin, again for as long as the connection ends under the call: whoever served it
+// was killed at that moment. A kubelet tries such a container again after a while. It gives up
+// after half a minute.
+func (k *Kubelet) BeginAgain(ctx context.Context, pod *corev1.Pod, container string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		names, err := k.Begin(ctx, pod, container)
+		if status.Code(err) != codes.Unavailable || ctx.Err() != nil {
+			return names, err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
