@@ -85,6 +85,7 @@ TEST("threads and forks leave the limiter sound")
 	machine(50, "force");
 	among_neighbours("limits", 50);
 	CHECK_EQ(probe("limits", "threads"), 0);
+	CHECK_EQ(probe("limits", "new-in-threads"), 0);
 	CHECK_EQ(probe("limits", "forked"), 0);
 	done();
 }

@@ -102,7 +102,7 @@ static uint64_t wait_as_holder(const struct place *p, const struct spans_flight 
 	if (wait || !patient)
 		return wait;
 	/* the first kernels may take any time: else hundreds would be queued unpaid */
-	if (f->unknown > 1 && !p->guess_ns)
+	if (f->unknown > 1 && !place_measured(p))
 		return LOOK_NS;
 	return pace_ahead(f->ns, f->spans);
 }

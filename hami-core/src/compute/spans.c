@@ -223,7 +223,8 @@ void place_reset(struct place *p, CUcontext context, int device, unsigned percen
 	p->device = device;
 	p->percent = percent;
 	p->first = p->next = 1;
-	p->queued = p->head_ns = p->looked_ns = p->guess_ns = p->anchor_ns = 0;
+	p->queued = p->head_ns = p->looked_ns = p->anchor_ns = 0;
+	__atomic_store_n(&p->guess_ns, 0, __ATOMIC_RELAXED);
 	p->pooled = p->made = 0;
 	p->anchor = NULL;
 	p->line = (struct pace_line){0};
@@ -354,6 +355,13 @@ static uint64_t end_on_host(const struct place *p, const struct span *s, uint64_
 	return end < now_ns ? end : now_ns;
 }
 
+/* Notes what a span took of which nothing was known (needs the mutex). */
+static void learn_guess(struct place *p, uint64_t charge)
+{
+	uint64_t before = place_measured(p), now = before ? (before * 3 + charge) / 4 : charge + 1;
+	__atomic_store_n(&p->guess_ns, now, __ATOMIC_RELAXED);
+}
+
 /* Settles a span that has ended. What to give back to the balance. pre: this thread harvests. */
 static int64_t settle(struct place *p, uint32_t generation, struct span *s, struct vgpu_pace *books,
 		      uint64_t now_ns)
@@ -378,9 +386,7 @@ static int64_t settle(struct place *p, uint32_t generation, struct span *s, stru
 	p->head_ns = end_on_host(p, s, now_ns);
 	uint64_t measured, charge = charge_span(p, number, s, &m, now_ns, &measured);
 	if (s->predicted == PACE_UNKNOWN)
-		__atomic_store_n(&p->guess_ns,
-				 p->guess_ns ? (p->guess_ns * 3 + charge) / 4 : charge + 1,
-				 __ATOMIC_RELAXED);
+		learn_guess(p, charge);
 	CUevent broken = move_anchor(p, &s->end, m.end);
 	discard_all(p, s);
 	pthread_mutex_unlock(&p->mutex);

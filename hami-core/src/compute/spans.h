@@ -78,8 +78,7 @@ struct place { /* a context */
 	int pooled, made;
 	CUevent anchor; /* a finished event; all times are relative to it */
 	uint64_t anchor_ns;
-	/* what work took that nothing was known of, lately; 0: nothing has been measured yet */
-	uint64_t guess_ns;
+	uint64_t guess_ns; /* see place_measured; read without the mutex */
 	struct pace_line line;
 	struct preempt preempt;
 	struct marks marks;
@@ -127,13 +126,19 @@ uint64_t span_anchor(struct place *p, CUstream stream);
 /* Number of the last span in flight on a stream; 0 when it is idle as far as we know. */
 uint64_t span_running(struct place *p, CUstream stream);
 
+/* What work took that nothing was known of, lately; 0: nothing has been measured yet. */
+static inline uint64_t place_measured(const struct place *p)
+{
+	return __atomic_load_n(&p->guess_ns, __ATOMIC_RELAXED);
+}
+
 /*
  * What to pay for a launch of which nothing is known: what such took lately, and something for the
  * first.
  */
 static inline uint64_t place_guess(const struct place *p)
 {
-	uint64_t guess = __atomic_load_n(&p->guess_ns, __ATOMIC_RELAXED);
+	uint64_t guess = place_measured(p);
 	return guess > PACE_NEW_NS ? guess : PACE_NEW_NS;
 }
 
