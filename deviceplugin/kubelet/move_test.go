@@ -17,7 +17,7 @@ import (
 )
 
 // quickly are times for tests in which the plugin moves.
-var quickly = kubelet.MoveTimes{Patience: 500 * time.Millisecond, Steady: 300 * time.Millisecond, Leave: 200 * time.Millisecond}
+var quickly = kubelet.MoveTimes{Patience: 1500 * time.Millisecond, Steady: 500 * time.Millisecond, Leave: 200 * time.Millisecond}
 
 // mover is a plugin between a kubelet and a keeper that comes and goes.
 type mover struct {
