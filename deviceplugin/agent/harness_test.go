@@ -293,6 +293,17 @@ func (b *bench) begin(pod *corev1.Pod, container string) ([]string, error) {
 	return slices.Sorted(maps.Values(values)), nil
 }
 
+// beginAgain is begin, again for as long as the devices are busy, as a kubelet does: while the disk
+// stands still, so does whoever has them. It gives up after a minute.
+func (b *bench) beginAgain(pod *corev1.Pod, container string) ([]string, error) {
+	for deadline := time.Now().Add(time.Minute); ; {
+		env, err := b.begin(pod, container)
+		if err == nil || !strings.Contains(err.Error(), agent.ErrStuck.Error()) || time.Now().After(deadline) {
+			return env, err
+		}
+	}
+}
+
 // limit is the memory limit of the first device in an environment.
 func limit(env []string) string {
 	for _, line := range env {

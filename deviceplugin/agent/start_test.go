@@ -49,7 +49,7 @@ func TestSixtyPodsAtOnceEachGetTheirOwn(t *testing.T) {
 				t.Errorf("pod %d: %v", i, err)
 				return
 			}
-			env, err := b.begin(pod, "main")
+			env, err := b.beginAgain(pod, "main")
 			if want := fmt.Sprintf("%dm", 1000+i); err != nil || limit(env) != want {
 				t.Errorf("pod %d got %s (%v), want %s", i, limit(env), err, want)
 			}
