@@ -4,6 +4,7 @@ package suites
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,15 +31,14 @@ func testHealth(t *testing.T, w *world) {
 			ctx, u := w.user(t, "health-"+breaks[0], 3*time.Minute)
 			slots := w.slots(ctx, t)
 			begin := time.Now()
-			if _, err := w.cluster.FakeGPU(ctx, breaks...); err != nil {
-				t.Fatal(err)
-			}
+			stop := w.keepBreaking(ctx, t, breaks)
 			sick := w.waitHealthy(ctx, t, gpus-1)
 			t.Logf("out of the pool after %.1f s", time.Since(begin).Seconds())
 			w.avoids(ctx, t, u.Namespace(), sick)
 			if now := w.slots(ctx, t); now != slots {
 				t.Errorf("%d of %d slots are allocatable: the kubelet would refuse pods on devices that work", now, slots)
 			}
+			stop()
 			if _, err := w.cluster.FakeGPU(ctx, mends[breaks[0]]...); err != nil {
 				t.Fatal(err)
 			}
@@ -47,6 +47,33 @@ func testHealth(t *testing.T, w *world) {
 			t.Logf("back after %.1f s", time.Since(begin).Seconds())
 		})
 	}
+}
+
+// keepBreaking breaks a device every second until it is told to stop: one that has reported an
+// error once is healthy again when it was quiet for a while, and a slow machine takes longer than
+// that to start a pod.
+func (w *world) keepBreaking(ctx context.Context, t *testing.T, breaks []string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	var broken sync.WaitGroup
+	broken.Go(func() {
+		for {
+			if _, err := w.cluster.FakeGPU(ctx, breaks...); err != nil && ctx.Err() == nil {
+				t.Errorf("break a device by %v: %v", breaks, err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	})
+	stop = func() {
+		cancel()
+		broken.Wait()
+	}
+	t.Cleanup(stop) // also when the test has failed
+	return stop
 }
 
 // slots is how many the kubelet of the real node says may be given.
