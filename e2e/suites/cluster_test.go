@@ -62,7 +62,7 @@ func runSuites(t *testing.T, begin func() (*world, error), suites []suite) (all 
 
 // slack is how many times slower than two quiet cores a machine may be before a suite gives up.
 // Limits end what hangs; they say nothing about speed.
-const slack = 4
+const slack = 8
 
 // start starts a cluster that is as o says, with eight devices where it names none. It ends with t.
 func start(t *testing.T, o sandbox.Options) *world {

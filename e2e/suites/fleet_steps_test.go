@@ -52,7 +52,7 @@ func (f *fleet) run(ctx context.Context, t *testing.T, p *workload.Pod) *corev1.
 func (f *fleet) survive(ctx context.Context, t *testing.T, n *fleetNode, name string, units, cores int64) {
 	t.Helper()
 	steps, over := []string{"info", "env"}, workload.MiB(units*fleetFactor+2)
-	for range 400 * slack {
+	for range 200 * slack {
 		steps = append(steps, "alloc", over, "expect", "oom", "alloc", "64", "expect", "ok", "free", "sleep", "1")
 	}
 	p := f.run(ctx, t, fleetPod(name).App("main", workload.Ask{Number: 1, Memory: units, Cores: cores}, steps...).Edit(on(n)))

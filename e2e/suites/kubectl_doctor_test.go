@@ -71,7 +71,7 @@ func (w *world) untilDoctorSays(ctx context.Context, t *testing.T, words ...stri
 	w.untilDoctor(ctx, t, func() {}, words...)
 }
 
-// untilDoctor is untilDoctorSays with something to break before each question, since it heals by
+// untilDoctor is untilDoctorSays with something to break before each question, since it may heal by
 // itself.
 func (w *world) untilDoctor(ctx context.Context, t *testing.T, upset func(), words ...string) {
 	t.Helper()
@@ -97,7 +97,8 @@ func (w *world) untilDoctor(ctx context.Context, t *testing.T, upset func(), wor
 }
 
 // misconfigure does something while the node says that it has another configuration in force. The
-// device plugin writes the truth with whatever it publishes next; again has the node say it anew.
+// device plugin, which would soon write the truth again, is frozen meanwhile. Where the kubelet
+// starts it anew, because it does not answer for so long, again has the node say it anew.
 func (w *world) misconfigure(ctx context.Context, t *testing.T, then func(again func())) {
 	t.Helper()
 	truth := w.versions(ctx, t)
@@ -114,7 +115,16 @@ func (w *world) misconfigure(ctx context.Context, t *testing.T, then func(again 
 		}
 		w.patchNode(ctx, t, string(patch))
 	}
-	defer say(truth)
+	thaw, err := w.cluster.Freeze(sandbox.DevicePlugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		say(truth)
+		if err := thaw(); err != nil {
+			t.Error(err)
+		}
+	}()
 	then(func() { say(lie) })
 }
 

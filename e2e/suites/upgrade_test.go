@@ -155,7 +155,7 @@ func (k worker) steps() []string {
 		once = append(once, "alloc", workload.MiB(k.beyond), "expect", "oom")
 	}
 	var all []string
-	for range 150 * slack {
+	for range 75 * slack {
 		all = append(all, once...)
 	}
 	return all
