@@ -130,7 +130,7 @@ mutate: ## change the deciding packages operator by operator and show what no te
 chaos: ## kill, freeze and break the parts of an installed cluster under load, and look what it breaks; KILLS=10000 CHAOSFLAGS='--seed 7'
 	@$(GO) run $(LAZY) ./e2e/cmd/chaos --kills $(KILLS) $(CHAOSFLAGS)
 
-sabotage: ## break each promise that chaos checks on a running cluster, and look whether it finds that; then 150 kills
+sabotage: ## break each promise that chaos checks on a running cluster, and look whether it finds that; then 100 kills
 	DEVICESHARE_CHAOS=1 $(GOTEST) -count=1 -timeout 60m -v -run TestChaos ./e2e/suites/
 
 PLUGIN_KILLS  ?= 1000

@@ -15,7 +15,7 @@ import (
 
 // The kills of the suite, their seed, and how many pods there are side by side.
 const (
-	chaosKills = 150
+	chaosKills = 100
 	chaosSeed  = 1
 	chaosLanes = 8
 )
