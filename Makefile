@@ -25,7 +25,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions lint clean
+.PHONY: help build images release demo sandbox sandbox-down test test-race test-aside test-prompt test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,10 +59,18 @@ test: ## run every test: C, Go with the race detector, the real cluster, the ima
 	@$(MAKE) --no-print-directory -C e2e/fakegpu
 	@$(MAKE) --no-print-directory -C hami-core
 	@$(call beside,test-c,lint)
-	@$(call beside,test-e2e,test-race test-images)
+	@$(call beside,test-e2e,test-aside test-images)
+	@$(MAKE) --no-print-directory test-prompt
 
-test-race: ## run the Go tests of every module with the race detector
-	$(GOTEST) -race -timeout 40m ./...
+test-race: test-aside test-prompt ## run the Go tests of every module with the race detector
+
+# Those whose programs wait for each other for seconds only: beside what takes every processor they
+# would wait for longer.
+PROMPT := ./deviceplugin/agent ./deviceplugin/kubelet
+test-aside:
+	$(GOTEST) -race -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROMPT))")
+test-prompt:
+	$(GOTEST) -race -timeout 40m $(PROMPT)
 
 test-c: ## run the C tests, normal and with ASan and UBSan
 	$(MAKE) --no-print-directory -C e2e/fakegpu test
