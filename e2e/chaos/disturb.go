@@ -29,6 +29,8 @@ type Disturber struct {
 	// spared is until when a target is not killed, so that it gets to do something between two
 	// deaths.
 	spared map[string]time.Time
+	// kubeletDied is when the kubelet was killed last.
+	kubeletDied time.Time
 
 	ends sync.WaitGroup
 	mu   sync.Mutex
@@ -77,7 +79,7 @@ func (d *Disturber) Do(ctx context.Context, e Event) (bool, error) {
 
 // kill kills a component, unless it was killed just before.
 func (d *Disturber) kill(ctx context.Context, e Event) (bool, error) {
-	if time.Now().Before(d.spared[e.Target]) {
+	if time.Now().Before(d.spared[e.Target]) || !d.isApart(ctx, e.Target) {
 		return false, nil
 	}
 	did, err := d.signal(ctx, e.Target, syscall.SIGKILL)
@@ -87,6 +89,7 @@ func (d *Disturber) kill(ctx context.Context, e Event) (bool, error) {
 	d.spare(e.Target, e.Spare)
 	switch e.Target {
 	case sandbox.Kubelet:
+		d.kubeletDied = time.Now()
 		d.spare(sandbox.Containerd, apart)
 	case sandbox.Containerd:
 		d.spare(sandbox.Kubelet, apart)
@@ -96,12 +99,6 @@ func (d *Disturber) kill(ctx context.Context, e Event) (bool, error) {
 	}
 	return true, nil
 }
-
-// apart is how long the kubelet and containerd are spared after the other one was killed. A kubelet
-// that starts without a container runtime takes pods that run for new ones, and refuses those that
-// it comes upon before their device plugin has registered (kubernetes#118559). On a busy machine it
-// asks the runtime seven seconds after it has begun.
-const apart = 15 * time.Second
 
 // spare leaves a target alone for so long, or longer where that was said before.
 func (d *Disturber) spare(target string, duration time.Duration) {
