@@ -68,7 +68,7 @@ test-race: test-aside test-prompt ## run the Go tests of every module with the r
 # would wait for longer.
 PROMPT := ./deviceplugin/agent ./deviceplugin/kubelet
 test-aside:
-	$(GOTEST) -race -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROMPT))")
+	set -o pipefail; others=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROMPT))") && $(GOTEST) -race -timeout 40m $$others
 test-prompt:
 	$(GOTEST) -race -timeout 40m $(PROMPT)
 

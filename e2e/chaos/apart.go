@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
 	"deviceshare/e2e/sandbox"
 )
 
@@ -16,17 +18,13 @@ import (
 // those that it comes upon before their device plugin has registered (kubernetes#118559).
 const apart = 15 * time.Second
 
-// kubeletSocket is made anew by a kubelet that starts, right after it has asked the runtime which
-// containers run.
-const kubeletSocket = "/var/lib/kubelet/device-plugins/kubelet.sock"
-
 // isApart reports whether a kubelet that was killed, or is to be killed, finds a container runtime.
-// On a machine that is busy with others it asks only 15 seconds after its start, and containerd
-// takes 20 to come back.
+// It makes its socket anew right after it has asked which containers run. On a busy machine that is
+// only 15 seconds after its start, and containerd takes 20 to come back.
 func (d *Disturber) isApart(ctx context.Context, target string) bool {
 	switch target {
 	case sandbox.Containerd:
-		made, err := d.cluster.Run(ctx, "stat", "--format=%.3Y", kubeletSocket)
+		made, err := d.cluster.Run(ctx, "stat", "--format=%.3Y", pluginapi.KubeletSocket)
 		return err == nil && isAfter(made, d.kubeletDied)
 	case sandbox.Kubelet:
 		soon, cancel := context.WithTimeout(ctx, 2*time.Second)

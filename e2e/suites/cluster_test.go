@@ -143,6 +143,20 @@ func (w *world) user(t *testing.T, namespace string, limit time.Duration) (conte
 	return ctx, u
 }
 
+// freeze keeps a component from doing anything until thaw is called.
+func (w *world) freeze(t *testing.T, component string) (thaw func()) {
+	t.Helper()
+	goOn, err := w.cluster.Freeze(component)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := goOn(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // pod begins a pod of the CUDA client.
 func pod(name string) *workload.Pod { return workload.New(name, sandbox.ImageCUDAClient) }
 

@@ -97,8 +97,8 @@ func (w *world) untilDoctor(ctx context.Context, t *testing.T, upset func(), wor
 }
 
 // misconfigure does something while the node says that it has another configuration in force. The
-// device plugin, which would soon write the truth again, is frozen meanwhile. Where the kubelet
-// starts it anew, because it does not answer for so long, again has the node say it anew.
+// device plugin, which would soon write the truth again, is frozen meanwhile. What it wrote just
+// before may still arrive; again has the node say it anew.
 func (w *world) misconfigure(ctx context.Context, t *testing.T, then func(again func())) {
 	t.Helper()
 	truth := w.versions(ctx, t)
@@ -115,16 +115,8 @@ func (w *world) misconfigure(ctx context.Context, t *testing.T, then func(again 
 		}
 		w.patchNode(ctx, t, string(patch))
 	}
-	thaw, err := w.cluster.Freeze(sandbox.DevicePlugin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		say(truth)
-		if err := thaw(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer w.freeze(t, sandbox.DevicePlugin)()
+	defer say(truth)
 	then(func() { say(lie) })
 }
 

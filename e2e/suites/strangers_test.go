@@ -110,15 +110,7 @@ func (w *world) leftBehind(ctx context.Context, t *testing.T, u *user.User, name
 	if err != nil {
 		t.Fatal(err)
 	}
-	thaw, err := w.cluster.Freeze(sandbox.Kubelet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := thaw(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer w.freeze(t, sandbox.Kubelet)()
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
 	if err := w.cluster.Client().CoreV1().Pods(p.Namespace).Delete(ctx, name, now); err != nil {
 		t.Fatal(err)
