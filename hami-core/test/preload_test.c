@@ -79,6 +79,14 @@ PROBE_TEST("code and what a context sets aside are charged as they are taken", "
 
 PROBE_TEST("code is seen in time by programs that use pools and handles alone", "code-pooled")
 
+TEST("nor is it missed by a program that takes all of its memory at once")
+{
+	machine(LIMITS);
+	probe("code-hasty", NULL);
+	probe("code-hasty", (const char *const[]){"PROBE_POOLED", "1", NULL});
+	done();
+}
+
 TEST("another process that has our PID on the host is not taken for our code")
 {
 	static const char *const host[] = {"FAKEGPU_NVML_PROCESSES", "host", NULL};

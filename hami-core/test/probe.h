@@ -206,6 +206,7 @@ struct vgpu_region *probe_region(void);
 	F(capture_per_thread, "capture-per-thread") \
 	F(sparse, "sparse") \
 	F(code_pooled, "code-pooled") \
+	F(code_hasty, "code-hasty") \
 	F(namesake, "namesake") \
 	F(namesake_later, "namesake-later") \
 	F(namesake_known, "namesake-known") \

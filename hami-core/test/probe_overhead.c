@@ -186,6 +186,37 @@ void probe_code_pooled(void)
 	NEED(book(1) == 24 * MIB);
 }
 
+/* Fills the share in pieces of 1 MiB as fast as it can; MiB that it got. */
+static uint64_t fill_at_once(int pooled)
+{
+	CUdeviceptr at;
+	for (uint64_t n = 0;; n++) {
+		CUresult r = pooled ? cuMemAllocAsync(&at, MIB, NULL) : cuMemAlloc_v2(&at, MIB);
+		if (r == CUDA_ERROR_OUT_OF_MEMORY)
+			return n;
+		NEED(r == CUDA_SUCCESS);
+	}
+}
+
+/*
+ * A program that loads code and takes all of its memory within a tenth of a second after its
+ * start.
+ */
+void probe_code_hasty(void)
+{
+	CUlibrary library;
+	struct CUkern_st *kernel;
+	int pooled = getenv("PROBE_POOLED") != NULL;
+	cost("6", "0");
+	setenv("FAKEGPU_KERNEL", "8", 1);
+	use_device(0);
+	NEED(cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
+	NEED(cuLibraryGetKernel(&kernel, library, "late") == CUDA_SUCCESS && book(1) == 0);
+	usleep(30000);
+	uint64_t got = fill_at_once(pooled);
+	NEED(book(1) == 8 * MIB && got <= 64 - 6 - 8);
+}
+
 /*
  * NVML speaks of the host's PIDs, and one of them is ours: what that process has is none of our
  * code.

@@ -18,6 +18,7 @@
 
 #define OFTEN 100          /* ms between two looks at NVML when somebody asks or is refused */
 #define SELDOM 2000        /* ms between two looks while memory is allocated */
+#define YOUNG 2000         /* age of a context, ms, until which each look follows soon */
 /* What code and what contexts set aside can be believed to take: see unlikely. */
 #define CODE_MOST (8ULL << 30)
 /* Ms between two looks while threads kept the last ones from seeing clearly. */
@@ -39,6 +40,7 @@ static struct {
 		int making; /* contexts being made: there already, perhaps, and not yet booked */
 		int told;
 		int had;    /* this process has had a context there */
+		long long made; /* when its newest context was, ms */
 		uint64_t contexts, booked; /* contexts, and what is charged for them */
 		uint64_t beyond; /* charged for everything else that is not data */
 	} of[HAMI_DEVICES];
@@ -155,13 +157,25 @@ static void look(int device)
 	__atomic_store_n(&self.of[device].quick, quick, __ATOMIC_RELAXED);
 }
 
+/*
+ * In the first seconds of a context most code is loaded, by launches that nobody sees. A program
+ * may have filled its share within a tenth of one.
+ */
+static int is_young(int device, long long now)
+{
+	return now - __atomic_load_n(&self.of[device].made, __ATOMIC_RELAXED) < YOUNG;
+}
+
 static int is_due(int device, int age)
 {
 	if (__atomic_load_n(&self.of[device].misses, __ATOMIC_RELAXED) >= MISSES)
 		return 0;
-	if (__atomic_load_n(&self.of[device].quick, __ATOMIC_RELAXED))
-		age = SOON;
-	return prim_coarse_ms() - __atomic_load_n(&self.of[device].looked, __ATOMIC_RELAXED) >= age;
+	long long now = prim_coarse_ms(),
+		  since = now - __atomic_load_n(&self.of[device].looked, __ATOMIC_RELAXED);
+	if (since >= age)
+		return 1;
+	return since >= SOON && (__atomic_load_n(&self.of[device].quick, __ATOMIC_RELAXED) ||
+				 is_young(device, now));
 }
 
 void overhead_settle(int device)
@@ -197,6 +211,7 @@ static int count(int device, CUcontext context)
 		return 0;
 	self.of[device].contexts++;
 	__atomic_store_n(&self.of[device].had, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&self.of[device].made, prim_coarse_ms(), __ATOMIC_RELAXED);
 	/* nothing to see before some work is done */
 	__atomic_store_n(&self.of[device].looked, prim_coarse_ms(), __ATOMIC_RELAXED);
 	return 1;
