@@ -18,25 +18,25 @@ static uint64_t some_key(void)
 static void learn(uint64_t key, uint64_t ns, int times)
 {
 	while (times--)
-		cost_learn(key, ns, 0);
+		cost_learn(key, 0, ns, 0);
 }
 
 TEST("a cost is known from the third sample on")
 {
-	CHECK_EQ(cost_of(5), 0);
+	CHECK_EQ(cost_of(5, 0), 0);
 	learn(5, 1000, 2);
-	CHECK_EQ(cost_of(5), 0);
+	CHECK_EQ(cost_of(5, 0), 0);
 	learn(5, 1000, 1);
-	CHECK_EQ(cost_of(5), 1000);
-	CHECK_EQ(cost_of(7), 0);
+	CHECK_EQ(cost_of(5, 0), 1000);
+	CHECK_EQ(cost_of(7, 0), 0);
 	cost_reset();
-	CHECK_EQ(cost_of(5), 0);
+	CHECK_EQ(cost_of(5, 0), 0);
 }
 
 TEST("nothing is learnt about no key")
 {
 	learn(0, 1000, 5);
-	CHECK_EQ(cost_of(0), 0);
+	CHECK_EQ(cost_of(0, 0), 0);
 }
 
 TEST("a program with 1000 kernels or shapes keeps nearly all of them")
@@ -47,9 +47,9 @@ TEST("a program with 1000 kernels or shapes keeps nearly all of them")
 		keys[i] = some_key();
 	for (int round = 0; round < 3; round++)
 		for (int i = 0; i < 1000; i++)
-			cost_learn(keys[i], 1000 + (uint64_t)i, 0);
+			cost_learn(keys[i], 0, 1000 + (uint64_t)i, 0);
 	for (int i = 0; i < 1000; i++)
-		known += cost_of(keys[i]) == 1000 + (uint64_t)i;
+		known += cost_of(keys[i], 0) == 1000 + (uint64_t)i;
 	printf("    %d of 1000\n", known);
 	CHECK(known > 970);
 }
@@ -64,10 +64,10 @@ TEST("kernels that run again and again outlast shapes that never come back")
 		for (int i = 0; i < 100; i++)
 			learn(keys[i], 1000, 3);
 		for (int i = 0; i < 1000; i++)
-			cost_learn(some_key(), 5000, 0);
+			cost_learn(some_key(), 0, 5000, 0);
 	}
 	for (int i = 0; i < 100; i++)
-		known += cost_of(keys[i]) == 1000;
+		known += cost_of(keys[i], 0) == 1000;
 	CHECK_EQ(known, 100);
 }
 
@@ -81,11 +81,53 @@ TEST("what is used no more makes room")
 		keys[i] = some_key();
 	for (int round = 0; round < 40; round++)
 		for (int i = 0; i < 400; i++)
-			cost_learn(keys[i], 2000, 0);
+			cost_learn(keys[i], 0, 2000, 0);
 	for (int i = 0; i < 400; i++)
-		known += cost_of(keys[i]) == 2000;
+		known += cost_of(keys[i], 0) == 2000;
 	printf("    %d of 400\n", known);
 	CHECK(known > 390);
+}
+
+/* Launches of a loop, in turn; ns per place. */
+static void learn_loop(const uint64_t *keys, const uint64_t *ns, int places, int times)
+{
+	for (int i = 0; i < places * times; i++)
+		cost_learn(keys[i % places], keys[(i + places - 1) % places], ns[i % places], 0);
+}
+
+TEST("one kernel at several places of a loop costs what it takes at each of them")
+{
+	const uint64_t a = some_key(), b = some_key(), c = some_key(), d = some_key();
+	const uint64_t keys[] = {a, b, a, c, a, d}, ns[] = {28000, 9000, 115000, 9000, 60000, 9000};
+	cost_reset();
+	learn_loop(keys, ns, 6, 100);
+	CHECK(cost_of(a, d) == 28000 && cost_of(a, b) == 115000 && cost_of(a, c) == 60000);
+	CHECK(cost_of(b, a) == 9000 && cost_of(b, c) == 9000);
+	printf("    elsewhere %llu ns\n", (unsigned long long)cost_of(a, 77));
+	CHECK(cost_of(a, 77) >= 67000 / 5 * 2 && cost_of(a, 77) <= 67000);
+}
+
+TEST("a kernel that takes about the same everywhere has one cost, however many places it is at")
+{
+	const uint64_t key = some_key();
+	cost_reset();
+	for (int i = 0; i < 20000; i++)
+		cost_learn(key, some_key(), 100000 + seed % 8000, 0);
+	CHECK(cost_of(key, 5) > 99000 && cost_of(key, 5) < 109000);
+	int taken = 0;
+	for (int set = 0; set < COST_SETS; set++)
+		for (int way = 0; way < COST_WAYS; way++)
+			taken += cost_sets[set].key[way] != 0;
+	CHECK_EQ(taken, 1);
+}
+
+TEST("places that never come back do not drive out the kernel, and it keeps a cost")
+{
+	const uint64_t key = some_key();
+	cost_reset();
+	for (int i = 0; i < 200000; i++)
+		cost_learn(key, some_key(), i % 4 ? 20000 : 100000, 0);
+	CHECK(cost_of(key, 5) >= 40000 / 5 * 2 * 9 / 10 && cost_of(key, 5) <= 100000);
 }
 
 TEST_MAIN

@@ -3,13 +3,16 @@
  * probe_tenant.c: a program that keeps the fake device busy on the clock of its own, for tenants.h.
  *
  *	probe_tenant <us>[/<pause>][x<sizes>] <every> <seconds> [<from> <till>]...
+ *	probe_tenant [~]<us>,[~]<us>...[/<pause>] <every> <seconds>
  *	probe_tenant lie 0 <seconds>
  *	probe_tenant lease <place> <seconds>
  *	probe_tenant watch <places> <seconds>
  *
  * It launches kernels of so many microseconds, synchronises after every so many launches (0:
  * never), and pauses then. With sizes, kernels of so many sizes take turns, which take the same
- * time. It works from `from` to `till` (milliseconds; all the time without), waits otherwise.
+ * time. A list is launched in turn: the times with a ~ are each a kernel of its own, all others are
+ * one kernel of one size, whose parameter says how long it takes. It works from `from` to `till`
+ * (milliseconds; all the time without), waits otherwise.
  * A liar does nothing and writes into the file PROBE_DEMAND that it is first in line. One that
  * leases has, after half a second, a lease on the file of the tenant at that place whenever it can,
  * and does not give it back. One that watches prints every 20 ms when it is and what the device has
@@ -57,14 +60,22 @@ static void watch(int places, uint64_t till)
 	}
 }
 
+#define KERNELS 32
+
+static struct kernel {
+	CUfunction f;
+	unsigned us;
+} kernels[KERNELS];
+static int count;
 static uint64_t pause_ns;
 static unsigned sizes = 1;
 
-static void work(CUfunction f, long every, uint64_t till)
+static void work(long every, uint64_t till)
 {
 	for (long n = 1; fakegpu_now() < till; n++) {
-		NEED(cuLaunchKernel(f, 264 + (unsigned)n % sizes, 1, 1, 256, 1, 1, 0, NULL, NULL,
-				    NULL) == CUDA_SUCCESS);
+		struct kernel *k = &kernels[n % count];
+		NEED(cuLaunchKernel(k->f, 264 + (unsigned)n % sizes, 1, 1, 256, 1, 1, 0, NULL,
+				    (void *[]){&k->us}, NULL) == CUDA_SUCCESS);
 		if (every && n % every == 0) {
 			NEED(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
 			fakegpu_sleep_until(fakegpu_now() + pause_ns);
@@ -96,12 +107,34 @@ static void lease(const char *place, uint64_t till)
 			(void)fcntl(fd, F_SETLEASE, F_RDLCK);
 }
 
-int main(int argc, char **argv)
+static CUfunction kernel(CUmodule module, const char *name)
+{
+	CUfunction f;
+	NEED(cuModuleGetFunction(&f, module, name) == CUDA_SUCCESS);
+	return f;
+}
+
+/* The kernels of a list, or the one. */
+static void load(const char *list)
 {
 	char name[32];
-	CUcontext context;
 	CUmodule module;
-	CUfunction f;
+	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS);
+	CUfunction told = strchr(list, ',') ? kernel(module, "work_us") : NULL;
+	for (const char *at = list; at && count < KERNELS; at = strchr(at, ',')) {
+		at += *at == ',';
+		int own = *at == '~' || !told;
+		at += *at == '~';
+		struct kernel *k = &kernels[count++];
+		k->us = (unsigned)strtoul(at, NULL, 10);
+		snprintf(name, sizeof name, "work_%uus", k->us);
+		k->f = own ? kernel(module, name) : told;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	CUcontext context;
 	NEED(argc >= 4);
 	NEED(cuInit(0) == CUDA_SUCCESS);
 	begin = fakegpu_now();
@@ -117,15 +150,13 @@ int main(int argc, char **argv)
 	char *pause = strchr(argv[1], '/'), *many = strchr(argv[1], 'x');
 	sizes = many ? (unsigned)strtoul(many + 1, NULL, 10) : 1;
 	pause_ns = pause ? strtoull(pause + 1, NULL, 10) * 1000 : 0;
-	snprintf(name, sizeof name, "work_%luus", strtoul(argv[1], NULL, 10));
-	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS &&
-	     cuModuleGetFunction(&f, module, name) == CUDA_SUCCESS);
+	load(argv[1]);
 	for (int i = 4; i + 1 < argc; i += 2) {
 		fakegpu_sleep_until(begin + strtoull(argv[i], NULL, 10) * 1000000);
-		work(f, atol(argv[2]), begin + strtoull(argv[i + 1], NULL, 10) * 1000000);
+		work(atol(argv[2]), begin + strtoull(argv[i + 1], NULL, 10) * 1000000);
 	}
 	if (argc == 4)
-		work(f, atol(argv[2]), end);
+		work(atol(argv[2]), end);
 	fakegpu_sleep_until(end);
 	return 0;
 }

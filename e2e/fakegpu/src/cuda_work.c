@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_work.c: streams, modules and kernels. A kernel named `work_<n>us` keeps its
- * device busy for n microseconds (cuda_timeline.h), and synchronising sleeps until it has ended.
+ * device busy for n microseconds (cuda_timeline.h), one named `work_us` for as many as its first
+ * parameter says, and synchronising sleeps until it has ended.
  */
 #include "cuda_exports.h"
 #include "cuda_work.h"
@@ -17,6 +18,7 @@ struct CUmod_st {
 };
 struct CUfunc_st {
 	uint64_t duration_ns;
+	int told; /* by its first parameter, an unsigned number of microseconds */
 	int loaded; /* into the device: by its first launch */
 	struct CUfunc_st *next;
 };
@@ -156,14 +158,17 @@ CUresult cuModuleUnload(CUmodule module)
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
-	unsigned long us;
+	unsigned long us = 0;
 	char tail[3] = "";
 	if (!function || !module || !name)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (sscanf(name, "work_%lu%2s", &us, tail) != 2 || tail[0] != 'u' || tail[1] != 's')
+	int told = !strcmp(name, "work_us");
+	if (!told &&
+	    (sscanf(name, "work_%lu%2s", &us, tail) != 2 || tail[0] != 'u' || tail[1] != 's'))
 		return CUDA_ERROR_NOT_FOUND;
 	struct CUfunc_st *f = calloc(1, sizeof *f);
-	*f = (struct CUfunc_st){.duration_ns = us * 1000, .next = module->functions};
+	*f = (struct CUfunc_st){
+		.duration_ns = us * 1000, .told = told, .next = module->functions};
 	module->functions = f;
 	*function = f;
 	return CUDA_SUCCESS;
@@ -228,7 +233,14 @@ static void load_late(CUfunction function)
 		fg_clock_sleep_until(fg_clock_now() + manner.load_ns);
 }
 
-static CUresult launch(CUfunction function, CUstream stream)
+static uint64_t duration(CUfunction function, void **params)
+{
+	if (!function->told || !params || !params[0])
+		return function->duration_ns;
+	return *(const unsigned *)params[0] * 1000ULL;
+}
+
+static CUresult launch(CUfunction function, CUstream stream, void **params)
 {
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
@@ -237,10 +249,10 @@ static CUresult launch(CUfunction function, CUstream stream)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!function)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (fg_capture(stream, function->duration_ns))
+	if (fg_capture(stream, duration(function, params)))
 		return CUDA_SUCCESS;
 	load_late(function);
-	uint64_t ticket = fg_enqueue(s, function->duration_ns);
+	uint64_t ticket = fg_enqueue(s, duration(function, params));
 	if (ticket && manner.blocking)
 		fg_timeline_wait(fg_minor(s), ticket);
 	return ticket ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
@@ -250,11 +262,11 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, u
 			unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
 			CUstream stream, void **params, void **extra)
 {
-	(void)shared, (void)params, (void)extra;
+	(void)shared, (void)extra;
 	if (fg_ready() == CUDA_SUCCESS && fg_stream(stream) &&
 	    (!function || !gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024))
 		return CUDA_ERROR_INVALID_VALUE;
-	return launch(function, stream);
+	return launch(function, stream, params);
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
@@ -295,7 +307,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned
 				return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = CUDA_SUCCESS;
 	for (unsigned i = 0; i < count && r == CUDA_SUCCESS; i++)
-		r = launch(list[i].function, list[i].hStream);
+		r = launch(list[i].function, list[i].hStream, list[i].kernelParams);
 	return r;
 }
 
@@ -316,15 +328,15 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction function, voi
 
 CUresult cuLaunch(CUfunction function)
 {
-	return launch(function, NULL);
+	return launch(function, NULL, NULL);
 }
 
 CUresult cuLaunchGrid(CUfunction function, int width, int height)
 {
-	return width > 0 && height > 0 ? launch(function, NULL) : CUDA_ERROR_INVALID_VALUE;
+	return width > 0 && height > 0 ? launch(function, NULL, NULL) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
 {
-	return width > 0 && height > 0 ? launch(function, stream) : CUDA_ERROR_INVALID_VALUE;
+	return width > 0 && height > 0 ? launch(function, stream, NULL) : CUDA_ERROR_INVALID_VALUE;
 }

@@ -23,6 +23,7 @@ struct batch {
 	uint64_t size, sum;  /* nanoseconds: when to close it; launched so far */
 	uint32_t generation; /* of that place */
 	int launches;
+	uint64_t before; /* the key of what the thread launched last, wherever */
 	/* `only` is of the context that is current, this one; NULL: it is made */
 	CUcontext current;
 	/* the rest: */
@@ -56,10 +57,11 @@ static inline int batch_counts(CUstream stream, uint64_t key)
 		return 0;
 	if (__builtin_expect(b->current != NULL, 0) && b->current != batch_current())
 		return 0;
-	uint64_t cost = cost_of(key), sum = b->sum + cost;
+	uint64_t cost = cost_of(key, b->before), sum = b->sum + cost;
 	if (!cost || sum >= b->size || b->launches >= BATCH_LAUNCHES - 1)
 		return 0;
 	b->sum = sum;
+	b->before = key;
 	b->launches++;
 	return 1;
 }

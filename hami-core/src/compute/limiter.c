@@ -179,10 +179,11 @@ static int open_batch(struct batch *b, const struct launch *l, CUcontext context
 				    .place = p,
 				    .generation = generation,
 				    .context = context,
+				    .before = l->key,
 				    .seed = seed};
 		return 0;
 	}
-	uint64_t cost = cost_of(l->key);
+	uint64_t cost = cost_of(l->key, l->before);
 	int free = !wait_for_turn(p, cost);
 	if (!seed) {
 		seed = __atomic_add_fetch(&self.seeds, 1, __ATOMIC_RELAXED);
@@ -197,6 +198,7 @@ static int open_batch(struct batch *b, const struct launch *l, CUcontext context
 			    .generation = generation,
 			    .context = context,
 			    .device = p->device,
+			    .before = l->key,
 			    .seed = seed,
 			    .claimed = free ? 0 : (int64_t)cost};
 	b->size = pace_batch(&b->seed);
@@ -231,7 +233,7 @@ static int passes(const struct batch *b, CUstream stream)
 /* Counts a launch into the thread's batch; 1 when the batch ends with it. */
 static int count(struct batch *b, struct launch *l)
 {
-	l->cost = cost_of(l->key);
+	l->cost = cost_of(l->key, l->before);
 	b->span.unmeasured |= b->span.stream != l->stream;
 	b->guess = l->cost ? 0 : place_guess(b->place);
 	b->sum += l->cost ? l->cost : b->guess;
@@ -275,6 +277,8 @@ void limiter_before(struct launch *l)
 			share_heed_monitor();
 		return;
 	}
+	l->before = b->before;
+	b->before = l->key;
 	if (b->open && !continues(b, l->stream))
 		abandon(b);
 	if (b->open ? !count(b, l) : passes(b, l->stream))
@@ -317,6 +321,7 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 	s->mid = l->mid;
 	note_delay(s, l);
 	s->key = result == CUDA_SUCCESS ? l->key : 0;
+	s->before = l->before;
 	s->predicted = l->cost ? b->sum : PACE_UNKNOWN;
 	s->paid = s->free ? 0 : b->sum;
 	s->end = l->mid ? span_mark(b->place, l->stream) : NULL;

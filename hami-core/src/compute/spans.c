@@ -298,7 +298,7 @@ static CUevent move_anchor(struct place *p, CUevent *end, uint64_t end_ns)
  */
 static uint64_t lost_of(const struct span *s, uint64_t measured, uint64_t charge)
 {
-	uint64_t cost = cost_of(s->key);
+	uint64_t cost = cost_of(s->key, s->before);
 	if (s->others_ns)
 		return s->others_ns;
 	if (measured == PACE_UNKNOWN || measured <= charge || !cost || s->sample <= cost)
@@ -374,7 +374,7 @@ static int64_t settle(struct place *p, uint32_t generation, struct span *s, stru
 	pthread_mutex_unlock(&p->mutex);
 	s->sample = took ? pace_sample(took, s->late_ns) : 0;
 	if (s->sample)
-		cost_learn(s->key, took, s->late_ns);
+		cost_learn(s->key, s->before, took, s->late_ns);
 	pthread_mutex_lock(&p->mutex);
 	uint64_t number = p->generation == generation ? number_of(p, s->end) : 0;
 	if (!number) { /* the context is gone */

@@ -32,6 +32,7 @@ struct span {
 	uint64_t late_ns;
 	uint64_t loading_ns; /* the part of it that was no work of the device for certain */
 	uint64_t key;       /* what was launched between mid and end; 0: take no sample */
+	uint64_t before;    /* and what before that: see cost_place */
 	/* of the whole batch; PACE_UNKNOWN when something in it has no cost yet */
 	uint64_t predicted;
 	uint64_t paid;      /* taken from the balance already */

@@ -55,17 +55,27 @@ static int way_of(unsigned set, uint64_t key)
 	return way;
 }
 
-void cost_learn(uint64_t key, uint64_t elapsed, uint64_t late)
+/* Adds a sample to a key. Whether its cost varies (needs the mutex). */
+static int learn(uint64_t key, uint64_t elapsed, uint64_t late)
 {
 	unsigned set = cost_set_of(key);
-	if (!key)
-		return;
-	pthread_mutex_lock(&learning);
 	int way = way_of(set, key);
 	struct pace_cost *c = &learnt[set].cost[way];
 	pace_cost_sample(c, elapsed, late);
 	learnt[set].worth[way] += learnt[set].worth[way] < WORTH;
-	__atomic_store_n(&cost_sets[set].estimate[way],
-			 pace_cost_is_new(c) ? 0 : pace_cost_estimate(c), __ATOMIC_RELAXED);
+	uint64_t estimate = pace_cost_is_new(c) ? 0 : pace_cost_estimate(c);
+	int varies = estimate && pace_cost_varies(c);
+	__atomic_store_n(&cost_sets[set].estimate[way], varies ? estimate | COST_VARIES : estimate,
+			 __ATOMIC_RELAXED);
+	return varies;
+}
+
+void cost_learn(uint64_t key, uint64_t before, uint64_t elapsed, uint64_t late)
+{
+	if (!key)
+		return;
+	pthread_mutex_lock(&learning);
+	if (learn(key, elapsed, late))
+		learn(cost_place(key, before), elapsed, late);
 	pthread_mutex_unlock(&learning);
 }

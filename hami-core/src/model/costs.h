@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define COST_SETS 1024
+#define COST_SETS 2048
 #define COST_WAYS 4 /* one line of the cache holds what a launch reads of a set */
 
 struct cost_set {
@@ -20,11 +20,14 @@ extern struct cost_set cost_sets[COST_SETS] __attribute__((visibility("hidden"))
 
 static inline unsigned cost_set_of(uint64_t key)
 {
-	return (unsigned)((key * 0x9e3779b97f4a7c15ULL) >> 54); /* the top 10 bits */
+	return (unsigned)((key * 0x9e3779b97f4a7c15ULL) >> 53); /* the top 11 bits */
 }
 
-/* 0: not known. Lock-free. */
-static inline uint64_t cost_of(uint64_t key)
+/* In an estimate: what was measured differs so much that the place of the launch matters. */
+#define COST_VARIES (1ULL << 63)
+
+/* What is noted of a key; 0: nothing. Lock-free. */
+static inline uint64_t cost_noted(uint64_t key)
 {
 	const struct cost_set *s = &cost_sets[cost_set_of(key)];
 	for (int way = 0; way < COST_WAYS; way++)
@@ -33,8 +36,34 @@ static inline uint64_t cost_of(uint64_t key)
 	return 0;
 }
 
-/* Adds what one launch took, and how much of it the host may have: see pace_cost_sample. */
-void cost_learn(uint64_t key, uint64_t elapsed, uint64_t late);
+/*
+ * The key of a launch behind the one that its thread made before. Kernels of equal function and
+ * size take longer where a parameter gives each block more to do (a product of matrices with longer
+ * rows). A program launches them at different places of its loop.
+ */
+static inline uint64_t cost_place(uint64_t key, uint64_t before)
+{
+	return (key ^ (before | 1) * 0xbf58476d1ce4e5b9ULL) | 1;
+}
+
+/*
+ * What a launch costs behind the one before. 0: not known. Where its cost varies and this place is
+ * not known yet, what it costs at all of them. Lock-free.
+ */
+static inline uint64_t cost_of(uint64_t key, uint64_t before)
+{
+	uint64_t noted = cost_noted(key);
+	if (__builtin_expect(!(noted & COST_VARIES), 1))
+		return noted;
+	uint64_t here = cost_noted(cost_place(key, before)) & ~COST_VARIES;
+	return here ? here : noted & ~COST_VARIES;
+}
+
+/*
+ * Adds what one launch behind another one took, and how much of it the host may have: see
+ * pace_cost_sample.
+ */
+void cost_learn(uint64_t key, uint64_t before, uint64_t elapsed, uint64_t late);
 
 /* In a child after fork. */
 void cost_reset(void);

@@ -56,7 +56,7 @@ uint64_t pace_batch(uint32_t *seed)
 {
 	/* Numerical Recipes' generator: quality does not matter here */
 	*seed = *seed * 1664525u + 1013904223u;
-	return PACE_BATCH_NS * 3 / 4 + (*seed >> 8) % (PACE_BATCH_NS / 2);
+	return PACE_BATCH_NS / 4 + (*seed >> 8) % (PACE_BATCH_NS * 3 / 2);
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -142,9 +142,14 @@ void pace_cost_sample(struct pace_cost *c, uint64_t elapsed, uint64_t late)
 		c->usual = c->best;
 }
 
+int pace_cost_varies(const struct pace_cost *c)
+{
+	return c->mean > above(c->best, 4);
+}
+
 uint64_t pace_cost_estimate(const struct pace_cost *c)
 {
-	uint64_t least = c->mean / 5 * 2, likely = c->mean > above(c->best, 4) ? c->best : c->usual;
+	uint64_t least = c->mean / 5 * 2, likely = pace_cost_varies(c) ? c->best : c->usual;
 	return likely > least ? likely : least;
 }
 

@@ -52,7 +52,9 @@ struct pace_claim {
 unsigned pace_rate(unsigned percent, int priority, const struct pace_claim *others, unsigned count);
 
 /*
- * Size of the next batch: varied by a quarter, so that a program's own period does not meet ours.
+ * Size of the next batch: from a quarter of PACE_BATCH_NS to seven quarters. A program's own period
+ * must not meet ours, and each launch of a loop has to be the last of a batch now and then, also
+ * one between two that take longer: only that one is measured by itself.
  */
 uint64_t pace_batch(uint32_t *seed);
 
@@ -83,6 +85,8 @@ struct pace_cost {
 void pace_cost_sample(struct pace_cost *cost, uint64_t elapsed, uint64_t late);
 /* 0: not known yet, measure it. */
 uint64_t pace_cost_estimate(const struct pace_cost *cost);
+/* Whether its samples lie so far apart that the smallest counts. */
+int pace_cost_varies(const struct pace_cost *cost);
 /* Whether to measure at the next opportunity: the first launches of a kernel load code. */
 int pace_cost_is_new(const struct pace_cost *cost);
 
