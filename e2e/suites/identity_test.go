@@ -19,7 +19,7 @@ import (
 // identityRounds and identityPods are what the suite repeats: so many pods at
 // once, so often.
 const (
-	identityRounds = 3
+	identityRounds = 2
 	identityPods   = 40
 )
 
