@@ -58,15 +58,15 @@ beside = $(MAKE) --no-print-directory $(1) & first=$$!; nice -n 19 $(MAKE) --no-
 test: ## run every test: C, Go with the race detector, the real cluster, the images
 	@$(MAKE) --no-print-directory -C e2e/fakegpu
 	@$(MAKE) --no-print-directory -C hami-core
-	@$(call beside,test-c,lint)
-	@$(call beside,test-e2e,test-aside test-images)
+	@$(call beside,test-c,lint test-aside)
+	@$(call beside,test-e2e,test-images)
 	@$(MAKE) --no-print-directory test-prompt
 
 test-race: test-aside test-prompt ## run the Go tests of every module with the race detector
 
 # Those whose programs wait for each other for seconds only: beside what takes every processor they
 # would wait for longer.
-PROMPT := ./deviceplugin/agent ./deviceplugin/kubelet
+PROMPT := ./deviceplugin/agent ./deviceplugin/driver ./deviceplugin/kubelet ./e2e/gpu
 test-aside:
 	set -o pipefail; others=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROMPT))") && $(GOTEST) -race -timeout 40m $$others
 test-prompt:

@@ -22,7 +22,7 @@ func found(measured string) func() (verdict.Finding, error) {
 
 // performed runs one experiment on a bench without a machine; its rows as "name result: why".
 func performed(ctx context.Context, limit time.Duration, run func(context.Context, *bench)) []string {
-	b := &bench{began: time.Now(), patience: 50 * time.Millisecond}
+	b := &bench{began: time.Now(), patience: time.Second}
 	b.perform(ctx, experiment{number: 3, title: "title", limit: limit, run: run})
 	var out []string
 	for _, r := range b.table() {
@@ -36,34 +36,36 @@ func TestPerform(t *testing.T) {
 	cancel()
 	release := make(chan struct{})
 	defer close(release)
+	const enough, short = time.Minute, 2 * time.Second
 	cases := map[string]struct {
-		ctx  context.Context
-		run  func(context.Context, *bench)
-		want []string
+		ctx   context.Context
+		limit time.Duration
+		run   func(context.Context, *bench)
+		want  []string
 	}{
-		"rows in the order they are measured": {t.Context(), func(ctx context.Context, b *bench) {
+		"rows in the order they are measured": {t.Context(), enough, func(ctx context.Context, b *bench) {
 			b.row(ctx, "a", found("1"))
 			b.row(ctx, "b", func() (verdict.Finding, error) { return verdict.Finding{}, skip("no such thing here") })
 			b.row(ctx, "c", func() (verdict.Finding, error) { return verdict.Finding{}, errors.New("broken") })
 			b.row(ctx, "d", func() (verdict.Finding, error) { return verdict.Note("5"), nil })
 		}, []string{"3 a held", "3 b skipped: no such thing here", "3 c missed: broken", "3 d noted"}},
-		"what comes after its time is skipped": {t.Context(), func(ctx context.Context, b *bench) {
+		"what comes after its time is skipped": {t.Context(), short, func(ctx context.Context, b *bench) {
 			b.row(ctx, "long", func() (verdict.Finding, error) {
 				<-ctx.Done()
 				return verdict.Finding{}, fmt.Errorf("ask: %w", ctx.Err())
 			})
 			b.row(ctx, "next", found("1"))
 		}, []string{"3 long missed: its time was up: ask: context deadline exceeded", "3 next skipped: no time was left for it"}},
-		"one that hangs is left behind": {t.Context(), func(ctx context.Context, b *bench) {
+		"one that hangs is left behind": {t.Context(), short, func(ctx context.Context, b *bench) {
 			b.row(ctx, "a", found("1"))
 			<-release
 		}, []string{"3 a held", "3 title missed: it hangs and was left behind"}},
-		"after the whole run's time nothing starts": {over, func(context.Context, *bench) { t.Error("it was started") },
+		"after the whole run's time nothing starts": {over, enough, func(context.Context, *bench) { t.Error("it was started") },
 			[]string{"3 title skipped: the time for the whole run was up"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := performed(c.ctx, 100*time.Millisecond, c.run)
+			got := performed(c.ctx, c.limit, c.run)
 			if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
 				t.Errorf("rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 			}
