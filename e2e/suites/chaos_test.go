@@ -32,6 +32,7 @@ func TestChaos(t *testing.T) {
 // testChaos kills, freezes and breaks the parts of the cluster under load, and wants that no
 // promise is broken.
 func testChaos(t *testing.T, w *world) {
+	w.takeTurn(t)
 	w.inChaos(t, "before-chaos", func(context.Context, *user.User) {
 		ctx, cancel := context.WithTimeout(context.Background(), slack*10*time.Minute)
 		defer cancel()

@@ -30,6 +30,17 @@ type world struct {
 	cluster *sandbox.Cluster
 	// leftover is what the node says of the process that suite strangers has left behind.
 	leftover string
+	// turn is held by what takes every processor, on whichever cluster: see takeTurn.
+	turn *sync.Mutex
+}
+
+// takeTurn is for suites that start so many containers at once that they take every processor. It
+// waits until none is at it on another cluster, and others wait until t ends. Two of them on a slow
+// machine kept each other from starting any container: the kubelet gave each up after two minutes
+// and began anew.
+func (w *world) takeTurn(t *testing.T) {
+	w.turn.Lock()
+	t.Cleanup(w.turn.Unlock)
 }
 
 // suite is what users expect of a cluster in one respect.
@@ -38,22 +49,14 @@ type suite struct {
 	test func(*testing.T, *world)
 }
 
-// crowded are suites that start so many containers at once that they take every processor. Two of
-// them at a time, on two clusters of a slow machine, have kept each other from starting any: the
-// kubelet gives a container up after two minutes, and begins anew.
-func crowded(name string) bool {
-	return slices.Contains([]string{"identity", "refused", "partitions", "chaos"}, name)
-}
-
 // run runs suites in their order.
 func (w *world) run(t *testing.T, suites []suite) {
-	runSuites(t, func() (*world, error) { return w, nil }, suites, new(sync.Mutex))
+	runSuites(t, func() (*world, error) { return w, nil }, suites)
 }
 
 // runSuites runs suites in their order, on a cluster that begins when the first of them does. It
-// reports whether all of them ran: flags of `go test` leave some out. Of those that are crowded one
-// runs at a time with the same mutex.
-func runSuites(t *testing.T, begin func() (*world, error), suites []suite, crowd *sync.Mutex) (all bool) {
+// reports whether all of them ran: flags of `go test` leave some out.
+func runSuites(t *testing.T, begin func() (*world, error), suites []suite) (all bool) {
 	ran := 0
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) {
@@ -61,10 +64,6 @@ func runSuites(t *testing.T, begin func() (*world, error), suites []suite, crowd
 			w, err := begin()
 			if err != nil {
 				t.Fatal(err)
-			}
-			if crowded(s.name) {
-				crowd.Lock()
-				defer crowd.Unlock()
 			}
 			s.test(t, w)
 		})
@@ -87,12 +86,17 @@ func start(t *testing.T, o sandbox.Options) *world {
 }
 
 // later is start at the first call of what it returns. Of those with the same mutex one starts at a
-// time.
+// time, and one takes its turn.
 func later(t *testing.T, o sandbox.Options, one *sync.Mutex) func() (*world, error) {
 	return sync.OnceValues(func() (*world, error) {
 		one.Lock()
 		defer one.Unlock()
-		return begin(t, o)
+		w, err := begin(t, o)
+		if err != nil {
+			return nil, err
+		}
+		w.turn = one
+		return w, nil
 	})
 }
 
@@ -124,7 +128,7 @@ func begin(t *testing.T, o sandbox.Options) (*world, error) {
 			t.Errorf("stop the sandbox: %v", err)
 		}
 	})
-	return &world{cluster: cluster}, nil
+	return &world{cluster: cluster, turn: new(sync.Mutex)}, nil
 }
 
 // topology is seven A100 and one H100 on two NUMA nodes.

@@ -71,6 +71,7 @@ func shapes() []func(name string, i int64) *workload.Pod {
 // Forty pods of ten shapes are created at once. Every container must have seen
 // exactly what its own pod's annotation says, and no admission may fail.
 func testIdentity(t *testing.T, w *world) {
+	w.takeTurn(t)
 	for round := range identityRounds {
 		t.Run(fmt.Sprintf("round_%d", round+1), func(t *testing.T) {
 			ctx, u := w.user(t, fmt.Sprintf("identity-%d", round+1), 4*time.Minute)

@@ -28,6 +28,7 @@ const deadFor = 200 * time.Millisecond
 // bring about is brought about in the end, and no container fails but one that the kubelet was just
 // starting when it was killed.
 func testRefused(t *testing.T, w *world) {
+	w.takeTurn(t)
 	for _, phase := range []killing{
 		{victim: sandbox.DevicePlugin, namespace: "kills-plugin", kills: wanted(t, pluginKillsVariable, 6), gap: 3 * time.Second},
 		{victim: sandbox.Kubelet, namespace: "kills-kubelet", kills: wanted(t, kubeletKillsVariable, 2), gap: 8 * time.Second},

@@ -34,6 +34,7 @@ const allMIG = `{"nodeconfig":[{"name":"` + sandbox.NodeName + `","operatingmode
 // testPartitions swaps the node's GPUs for ones in mode mig and lets pods come to
 // them, with administrators, reboots and edits in between.
 func testPartitions(t *testing.T, w *world) {
+	w.takeTurn(t)
 	ctx, u := w.user(t, "partitions", 2*time.Minute)
 	if err := u.ConfigureNodes(ctx, allMIG); err != nil {
 		t.Fatal(err)

@@ -249,10 +249,11 @@ static CUresult launch(CUfunction function, CUstream stream, void **params)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!function)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (fg_capture(stream, duration(function, params)))
+	uint64_t ns = duration(function, params);
+	if (fg_capture(stream, ns))
 		return CUDA_SUCCESS;
 	load_late(function);
-	uint64_t ticket = fg_enqueue(s, duration(function, params));
+	uint64_t ticket = fg_enqueue(s, ns);
 	if (ticket && manner.blocking)
 		fg_timeline_wait(fg_minor(s), ticket);
 	return ticket ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
