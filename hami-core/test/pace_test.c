@@ -87,7 +87,7 @@ TEST("whatever the claims, a rate is no less than the guarantee and no more than
 	}
 }
 
-TEST("batches vary from a quarter of a millisecond to seven, and have one in the mean")
+TEST("batches have a quarter to seven quarters of a millisecond, and one in the mean")
 {
 	uint32_t seed = 1;
 	uint64_t sum = 0, least = UINT64_MAX, most = 0;

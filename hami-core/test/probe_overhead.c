@@ -156,6 +156,21 @@ void probe_code_charged(void)
 }
 
 /*
+ * A program whose next look-up of a kernel takes 8 MiB for code, behind our back. It has done so
+ * once.
+ */
+static CUlibrary begin_with_late_code(struct CUkern_st **kernel)
+{
+	CUlibrary library;
+	cost("6", "0");
+	setenv("FAKEGPU_KERNEL", "8", 1);
+	use_device(0);
+	NEED(cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
+	NEED(cuLibraryGetKernel(kernel, library, "late") == CUDA_SUCCESS && book(1) == 0);
+	return library;
+}
+
+/*
  * A program that allocates from pools and by handles alone: code it loads lazily is seen within 2
  * s, and before a refusal.
  */
@@ -163,14 +178,9 @@ void probe_code_pooled(void)
 {
 	CUmemAllocationProp prop = {.type = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemGenericAllocationHandle h;
-	CUlibrary library;
 	CUdeviceptr at;
 	struct CUkern_st *kernel;
-	cost("6", "0");
-	setenv("FAKEGPU_KERNEL", "8", 1);
-	use_device(0);
-	NEED(cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
-	NEED(cuLibraryGetKernel(&kernel, library, "late") == CUDA_SUCCESS && book(1) == 0);
+	CUlibrary library = begin_with_late_code(&kernel);
 	usleep(150000);
 	NEED(cuMemAllocAsync(&at, 60 * MIB, NULL) == CUDA_ERROR_OUT_OF_MEMORY && book(1) == 8 * MIB);
 	NEED(cuLibraryGetKernel(&kernel, library, "late") == CUDA_SUCCESS);
@@ -204,16 +214,10 @@ static uint64_t fill_at_once(int pooled)
  */
 void probe_code_hasty(void)
 {
-	CUlibrary library;
 	struct CUkern_st *kernel;
-	int pooled = getenv("PROBE_POOLED") != NULL;
-	cost("6", "0");
-	setenv("FAKEGPU_KERNEL", "8", 1);
-	use_device(0);
-	NEED(cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
-	NEED(cuLibraryGetKernel(&kernel, library, "late") == CUDA_SUCCESS && book(1) == 0);
+	(void)begin_with_late_code(&kernel);
 	usleep(30000);
-	uint64_t got = fill_at_once(pooled);
+	uint64_t got = fill_at_once(getenv("PROBE_POOLED") != NULL);
 	NEED(book(1) == 8 * MIB && got <= 64 - 6 - 8);
 }
 

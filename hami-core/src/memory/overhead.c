@@ -32,15 +32,15 @@ static struct {
 	unsigned epoch; /* counts contexts that went: what a thread remembers is old then */
 	/* NVML was seen to list this process when it made its first context, and not before */
 	int verified;
-	/* Of each device; an allocation looks at the first three, which lie together. */
+	/* Of each device; an allocation looks at the first four, which lie together. */
 	struct {
 		long long looked; /* when `beyond` was measured last, ms */
 		int misses;
 		int quick;  /* looks that are to follow soon */
+		long long made; /* when its newest context was, ms */
 		int making; /* contexts being made: there already, perhaps, and not yet booked */
 		int told;
 		int had;    /* this process has had a context there */
-		long long made; /* when its newest context was, ms */
 		uint64_t contexts, booked; /* contexts, and what is charged for them */
 		uint64_t beyond; /* charged for everything else that is not data */
 	} of[HAMI_DEVICES];

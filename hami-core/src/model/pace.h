@@ -52,9 +52,9 @@ struct pace_claim {
 unsigned pace_rate(unsigned percent, int priority, const struct pace_claim *others, unsigned count);
 
 /*
- * Size of the next batch: from a quarter of PACE_BATCH_NS to seven quarters. A program's own period
- * must not meet ours, and each launch of a loop has to be the last of a batch now and then, also
- * one between two that take longer: only that one is measured by itself.
+ * Size of the next batch: from a quarter of PACE_BATCH_NS to seven quarters, so that a program's
+ * own period does not meet ours. Only the last launch of a batch is measured by itself. So each
+ * launch of a loop has to be the last one now and then, a short one between two long ones, too.
  */
 uint64_t pace_batch(uint32_t *seed);
 
