@@ -31,15 +31,13 @@ struct run {
 static struct tenant t[TENANTS];
 
 /*
- * Where docs/benchmarks.md argues why a share cannot be within POINTS of what is asked: it must not
- * be less than is argued there.
+ * Where docs/benchmarks-processes.md argues why a share cannot be within POINTS of what is asked:
+ * it must not be less than is argued there.
  */
 static const struct argued {
 	struct run run;
 	double small, large; /* percent that each gets at least */
 } argued[] = {
-	/* a launch takes longer to come than its kernel to run, and 32 processes change between */
-	{{.kernel = 20, .small = 16, .large = 16, .files = 0, .change = 200}, 26, 58},
 	/* a kernel that overlaps the next one's start pays a change for each slice of both */
 	{{.kernel = 20000, .small = 16, .large = 16, .files = 1, .change = 200}, 28, 67},
 };
