@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,7 +24,7 @@ import (
 )
 
 // How many pods arrive side by side: bare ones, Jobs of one pod, and pods of a Deployment, of which
-// one is deleted every second.
+// one is deleted every second at most.
 const (
 	bareLanes      = 4
 	jobLanes       = 3
@@ -123,10 +124,10 @@ func (a *crowd) comesAndGoes(ctx context.Context, name string, p *corev1.Pod) bo
 	return true
 }
 
-// ends waits until a pod has ended, but not for long: kills may hold it up again and again, and
-// others are to come.
+// ends waits until a pod has ended, but not for ever: kills may hold it up again and again, and
+// others are to come. It waits much longer than a slow machine takes, where pods would heap up.
 func (a *crowd) ends(ctx context.Context, name string) bool {
-	once, cancel := context.WithTimeout(ctx, 30*time.Second)
+	once, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	_, err := a.user.WaitDone(once, name)
 	return err == nil
@@ -224,18 +225,20 @@ func (a *crowd) deploy(ctx context.Context) {
 	}
 }
 
-// replace deletes a pod of the Deployment every second, and every one that failed.
+// replace deletes a pod of the Deployment, and every one that failed, and does so again after a
+// second, once what was deleted is gone. One deleted every second on a machine that takes longer to
+// start the next would let more and more of them come.
 func (a *crowd) replace(coming context.Context) {
 	api := a.client.CoreV1().Pods(a.user.Namespace())
 	for orDone(coming, time.Second) {
 		list, err := api.List(coming, metav1.ListOptions{LabelSelector: "app=set"})
-		if err != nil || len(list.Items) == 0 {
+		if err != nil || len(list.Items) == 0 || slices.ContainsFunc(list.Items, isDeleted) {
 			continue
 		}
 		victim := rand.IntN(len(list.Items))
 		for i := range list.Items {
 			p := &list.Items[i]
-			if p.DeletionTimestamp != nil || i != victim && p.Status.Phase != corev1.PodFailed {
+			if i != victim && p.Status.Phase != corev1.PodFailed {
 				continue
 			}
 			if err := api.Delete(coming, p.Name, metav1.DeleteOptions{}); err != nil && coming.Err() == nil && !apierrors.IsNotFound(err) {
@@ -244,3 +247,5 @@ func (a *crowd) replace(coming context.Context) {
 		}
 	}
 }
+
+func isDeleted(p corev1.Pod) bool { return p.DeletionTimestamp != nil }
