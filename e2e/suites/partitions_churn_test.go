@@ -20,7 +20,7 @@ import (
 
 // partitionPods is how many pods come and go, partitionLanes how many at a time.
 const (
-	partitionPods  = 80
+	partitionPods  = 50
 	partitionLanes = 18
 )
 
