@@ -175,11 +175,7 @@ func (w *world) unconfiguredIsTold(ctx context.Context, t *testing.T, u *user.Us
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.defaultSettings(t, u) })
-	for _, p := range w.podsOf(ctx, t, sandbox.Scheduler) {
-		if err := w.cluster.Client().CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.replaceSchedulers(ctx, t)
 	p := pod("unread").App("main", workload.Ask{Number: 1, Memory: 100}, "forever").Build()
 	if err := u.Create(ctx, p); err != nil {
 		t.Fatal(err)
@@ -188,6 +184,25 @@ func (w *world) unconfiguredIsTold(ctx context.Context, t *testing.T, u *user.Us
 	w.defaultSettings(t, u)
 	if _, err := u.WaitRunning(ctx, p.Name); err != nil {
 		t.Errorf("the configuration can be read again, yet the pod does not run: %v", err)
+	}
+}
+
+// replaceSchedulers deletes the schedulers and waits until they have ended: until then the one that
+// leads goes on with the configuration it knows.
+func (w *world) replaceSchedulers(ctx context.Context, t *testing.T) {
+	t.Helper()
+	old := map[types.UID]bool{}
+	for _, p := range w.podsOf(ctx, t, sandbox.Scheduler) {
+		old[p.UID] = true
+		if err := w.cluster.Client().CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isOld := func(p corev1.Pod) bool { return old[p.UID] }
+	for slices.ContainsFunc(w.podsOf(ctx, t, sandbox.Scheduler), isOld) {
+		if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			t.Fatalf("the schedulers that were deleted have not ended: %v", ctx.Err())
+		}
 	}
 }
 
