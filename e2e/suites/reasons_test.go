@@ -194,9 +194,7 @@ func (w *world) replaceSchedulers(ctx context.Context, t *testing.T) {
 	old := map[types.UID]bool{}
 	for _, p := range w.podsOf(ctx, t, sandbox.Scheduler) {
 		old[p.UID] = true
-		if err := w.cluster.Client().CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.deletePod(ctx, t, &p)
 	}
 	isOld := func(p corev1.Pod) bool { return old[p.UID] }
 	for slices.ContainsFunc(w.podsOf(ctx, t, sandbox.Scheduler), isOld) {

@@ -268,14 +268,8 @@ func (s *signatures) replaceKey(ctx context.Context, t *testing.T, key ed25519.P
 func (s *signatures) restart(ctx context.Context, t *testing.T, component string) {
 	t.Helper()
 	old := s.w.onlyPodOf(ctx, t, component)
-	if err := s.w.cluster.Client().CoreV1().Pods(old.Namespace).Delete(ctx, old.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for s.w.onlyPodOf(ctx, t, component).UID == old.UID {
-		if sleep(ctx, 200*time.Millisecond); ctx.Err() != nil {
-			t.Fatal(ctx.Err())
-		}
-	}
+	s.w.deletePod(ctx, t, old)
+	s.w.awaitReplaced(ctx, t, component, old)
 	if err := s.w.cluster.WaitReady(ctx, component); err != nil {
 		t.Fatal(err)
 	}
