@@ -14,9 +14,16 @@ KILLS       ?= 150
 # go-nvml resolves the driver's symbols when they are called and not when the
 # program starts; the linker must leave them unbound until then.
 LAZY        := -ldflags=-extldflags=-Wl,-z,lazy
+# The same flags for whatever is compiled: what tests, sandbox and images have in common is compiled
+# once. The tags keep cgo out of packages net and os/user, and so out of all that imports them;
+# without its path, a clone's code is the same as another clone's.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath -tags=netgo,osusergo)
+# How much is tested: fewer rounds, and without the suites and tests that wait for testing.Short,
+# unless SHORT is empty.
+SHORT       ?= -short
 # `make lint` vets. Where nothing is cached, `go test` would look at every package once more, with the
 # race detector's build.
-GOTEST      := $(GO) test -vet=off $(LAZY)
+GOTEST      := $(GO) test -vet=off $(LAZY) $(SHORT)
 PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webhook deviceshare-view deviceshare-hook kubectl-deviceshare kubectl-deviceshare-simulate
 
 # Decoders are fuzzed where they do not link Volcano: go instruments every package
@@ -27,7 +34,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test test-race test-aside test-prompt test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions lint clean
+.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-prompt test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,30 +60,41 @@ sandbox: ## start a cluster and leave it running; prints the kubeconfig line
 sandbox-down: ## stop the cluster that `make sandbox` left running
 	@$(GO) run $(LAZY) ./e2e/cmd/sandbox down
 
-# Two parts at a time: the first looks at the clock or waits for a cluster, the second computes and
-# takes the processors only while the first leaves them. What both read is built before.
+check: lint ## what to run while you edit: formatting, vet, architecture, pages, and every package that decides; 90 s with warm caches
+	$(GO) test -vet=off -short . $(PURE)
+
+# Two parts at a time: the first waits for a cluster most of the time, the second computes and takes
+# the processors only while the first leaves them. What both read is built before.
 beside = $(MAKE) --no-print-directory $(1) & first=$$!; nice -n 19 $(MAKE) --no-print-directory $(2); second=$$?; wait $$first && exit $$second
 
-test: ## run every test: C, Go with the race detector, the real cluster, the images
+test: ## one suite for each promise: C under sanitizers, Go, the real cluster, the images; docs/develop.md has the table
 	@$(MAKE) --no-print-directory -C e2e/fakegpu
 	@$(MAKE) --no-print-directory -C hami-core
-	@$(call beside,test-c,lint test-aside)
-	@$(call beside,test-e2e,test-images)
+	@$(call beside,test-e2e,lint test-go test-c test-images)
 	@$(MAKE) --no-print-directory test-prompt
 
-test-race: test-aside test-prompt ## run the Go tests of every module with the race detector
+test-all: ## everything: all suites, all rounds, short slices of the laboratories
+	@$(MAKE) --no-print-directory test SHORT=
+	@$(MAKE) --no-print-directory gpu-dry
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=10s
 
+# What decides: no clock, no file, no goroutine.
+PURE := ./sharing/... ./config ./deviceplugin/node ./deviceplugin/checkpoint ./plugins/deviceshare/podstate ./view ./view/capture ./view/usage
+# Where goroutines meet: packages of the product that start some or hold locks, and their tests.
+MEETS := grep -rlE '^[[:space:]]+go (func|[a-zA-Z_.]+\()|"sync"|"sync/atomic"|x/sync/' --include=*.go cmd config deviceplugin plugins sharing view | xargs -n1 dirname | sort -u | sed 's,^,./,'
 # Those whose programs wait for each other for seconds only: beside what takes every processor they
 # would wait for longer.
 PROMPT := ./deviceplugin/agent ./deviceplugin/driver ./deviceplugin/kubelet ./e2e/gpu
-test-aside:
-	set -o pipefail; others=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROMPT))") && $(GOTEST) -race -timeout 40m $$others
+
+test-go: ## run the Go tests, with the race detector where goroutines meet
+	set -o pipefail; raced=$$($(MEETS)) && $(GOTEST) -race -timeout 40m $$($(GO) list $$raced | grep -vxF "$$($(GO) list $(PROMPT))") && \
+	  $(GOTEST) -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(GO) list $$raced $(PROMPT))")
 test-prompt:
 	$(GOTEST) -race -timeout 40m $(PROMPT)
 
 test-c: ## run the C tests, normal and with ASan and UBSan
 	$(MAKE) --no-print-directory -C e2e/fakegpu test
-	$(MAKE) --no-print-directory -C hami-core test
+	$(MAKE) --no-print-directory -C hami-core $(if $(SHORT),test,test-all)
 
 test-e2e: ## run the suites on a real cluster in the sandbox
 	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -p 1 -failfast -timeout 80m -v ./e2e/sandbox/ ./e2e/suites/

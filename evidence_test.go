@@ -16,7 +16,8 @@ import (
 
 // evidence is every test and every text of tests that a page may name.
 type evidence struct {
-	suites   map[string]bool // of an installed cluster, with their parts as suite/part
+	suites   map[string]bool   // of an installed cluster, with their parts as suite/part
+	leftOut  map[string]string // those of them that `make test` leaves out, and what shows the same there
 	gotests  string          // the Go tests
 	literals string          // the suites
 	ctests   string          // the C tests
@@ -25,7 +26,8 @@ type evidence struct {
 
 var (
 	suiteLine = regexp.MustCompile(`\{"([a-z_]+)", (?:r\.)?(test\w*)\}`)
-	partLine  = regexp.MustCompile(`t\.Run\("([a-z_]+)"`)
+	partLine  = regexp.MustCompile(`(?:t\.Run\(|part\(t, )"([a-z_]+)"`)
+	leftLine  = regexp.MustCompile(`(?m)^\t\t"([a-z_/0-9]+)": +"(.+)",$`)
 	word      = regexp.MustCompile("`([^`]+)`")
 	quoted    = regexp.MustCompile(`\*([^*…]+)…?\*`)
 )
@@ -44,6 +46,15 @@ func gather(t *testing.T) evidence {
 		for _, part := range partLine.FindAllStringSubmatch(body, -1) {
 			e.suites[m[1]+"/"+part[1]] = true
 		}
+	}
+	_, left, _ := strings.Cut(e.literals, "func leftOut() map[string]string {")
+	left, _, _ = strings.Cut(left, "\n}\n")
+	e.leftOut = map[string]string{}
+	for _, m := range leftLine.FindAllStringSubmatch(left, -1) {
+		e.leftOut[m[1]] = m[2]
+	}
+	if len(e.leftOut) < 20 {
+		t.Fatalf("found that %v are left out: the rule would guard nothing", e.leftOut)
 	}
 	if len(e.suites) < 30 || !e.suites["worlds/no_cdi"] {
 		t.Fatalf("found the suites %v: the rule would guard nothing", e.suites)
@@ -178,6 +189,42 @@ func TestWhatHoldsPeopleIsShownByATest(t *testing.T) {
 		}
 		if err := e.check(strings.Join(shown, ";")); len(shown) > 0 && err != nil {
 			t.Errorf("%s: %v", row[0], err)
+		}
+	}
+}
+
+// Each promise has a suite or a test in `make test`: what is left out there is shown by something
+// else there, and is not what docs/develop.md names.
+func TestEachPromiseIsShownByMakeTest(t *testing.T) {
+	e, rows := gather(t), rowsOf(pages(t)["docs/develop.md"], "shown by")
+	if len(rows) < 15 {
+		t.Errorf("docs/develop.md has %d promises, want at least 15", len(rows))
+	}
+	rows = append(rows, rowsOf(pages(t)["docs/security.md"], "shown by")...)
+	rows = append(rows, rowsOf(pages(t)["docs/security.md"], "held by")...)
+	for _, row := range rows {
+		shown := row[len(row)-1]
+		if err := e.check(shown); len(row) == 3 && err != nil {
+			t.Errorf("%s: %v", row[0], err)
+		}
+		for _, m := range word.FindAllStringSubmatch(shown, -1) {
+			isShort := len(row) != 3 || row[1] == "`make test`"
+			if isShort && strings.Contains(shown, "suite") && e.leftOut[m[1]] != "" {
+				t.Errorf("%s: make test leaves out %s", row[0], m[1])
+			}
+		}
+	}
+	for name, instead := range e.leftOut {
+		if err := e.check(instead); err != nil {
+			t.Errorf("%s is left out: %v", name, err)
+		}
+		if suite, _, _ := strings.Cut(name, "/"); !e.suites[suite] {
+			t.Errorf("%s is left out, and no suite is called so", name)
+		}
+		for _, m := range word.FindAllStringSubmatch(instead, -1) {
+			if e.leftOut[m[1]] != "" {
+				t.Errorf("%s is left out for %s, which is left out", name, m[1])
+			}
 		}
 	}
 }

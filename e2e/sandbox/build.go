@@ -33,9 +33,13 @@ const (
 	ldLazy  = "-extldflags=-Wl,-z,lazy"
 )
 
-// withoutCgo is how everything is compiled that shares packages with the scheduler and the webhook
-// of the images, which run alone in theirs. The build cache tells packages with other flags apart.
-const withoutCgo = "CGO_ENABLED=0"
+// withoutCgo is how everything is compiled that needs no C: the scheduler and the webhook of the
+// images run alone in theirs. What needs C is compiled with tagsPureGo, as make does: the build cache
+// tells packages with other flags apart, and these tags keep cgo out of what all have in common.
+const (
+	withoutCgo = "CGO_ENABLED=0"
+	tagsPureGo = "netgo,osusergo"
+)
 
 // targets are all binaries of a sandbox.
 func targets(o Options, l layout) []target {
@@ -71,12 +75,12 @@ func volcanoTarget(l layout) target {
 func ownTarget(o Options, l layout, component string) target {
 	pkg := "cmd/deviceshare-" + component
 	out := target{what: "deviceshare's " + component, module: ".", packages: []string{"./" + pkg}, output: productBinary(o, l, component),
-		flags: []string{"-trimpath", "-ldflags=" + ldStrip + " " + ldLazy}, needs: pkg}
+		flags: []string{"-trimpath", "-tags=" + tagsPureGo, "-ldflags=" + ldStrip + " " + ldLazy}, needs: pkg}
 	if component != DevicePlugin {
 		out.env = []string{withoutCgo}
 	}
 	if o.Race {
-		out.flags, out.env = []string{"-race", "-ldflags=" + ldLazy}, nil
+		out.flags, out.env = []string{"-race", "-trimpath", "-tags=" + tagsPureGo, "-ldflags=" + ldLazy}, nil
 	}
 	return out
 }
@@ -108,7 +112,7 @@ func runtimeTarget(l layout) target {
 		packages: []string{ctd + "containerd", ctd + "containerd-shim-runc-v2", ctd + "ctr",
 			cni + "main/ptp", cni + "main/loopback", cni + "ipam/host-local"},
 		output: l.runtime() + "/",
-		flags:  []string{"-tags=no_btrfs,no_devmapper,no_zfs", "-ldflags=" + ldStrip}}
+		flags:  []string{"-trimpath", "-tags=no_btrfs,no_devmapper,no_zfs", "-ldflags=" + ldStrip}, env: []string{withoutCgo}}
 }
 
 // productTargets are this project's own binaries, or Volcano's scheduler in place of ours.

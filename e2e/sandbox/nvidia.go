@@ -23,7 +23,7 @@ const nvidiaRuntime = "nvidia-container-runtime"
 func nvidiaTarget(l layout) target {
 	return target{what: "NVIDIA's container runtime", module: "e2e/nvidia",
 		packages: []string{"github.com/NVIDIA/nvidia-container-toolkit/cmd/" + nvidiaRuntime}, output: l.runtime() + "/",
-		flags: []string{"-trimpath", "-ldflags=" + ldStrip + " " + ldLazy}}
+		flags: []string{"-trimpath", "-tags=" + tagsPureGo, "-ldflags=" + ldStrip + " " + ldLazy}}
 }
 
 // writeNVIDIARuntime writes NVIDIA's runtime its configuration, in mode cdi as the GPU operator

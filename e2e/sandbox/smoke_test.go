@@ -25,6 +25,9 @@ func needE2E(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("starts a cluster: run with DEVICESHARE_E2E=1 as root")
 	}
+	if testing.Short() {
+		t.Skip("the suites start clusters, too: run `make test-all`")
+	}
 }
 
 // smokeOptions are those of a cluster without GPUs and with Volcano's own scheduler: these tests

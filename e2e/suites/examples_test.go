@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,17 +37,23 @@ func testExamples(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	seen := 0
+	var lanes errgroup.Group // most of the time a pod waits for its kubelet
+	lanes.SetLimit(3)
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
 		seen++
-		t.Run(e.Name(), func(t *testing.T) {
-			ctx, u := w.user(t, "example-"+e.Name(), 2*time.Minute)
-			w.apply(ctx, t, u.Namespace(), filepath.Join(root, e.Name()))
-			everyPodDoesItsWork(ctx, t, u)
+		lanes.Go(func() error {
+			t.Run(e.Name(), func(t *testing.T) {
+				ctx, u := w.user(t, "example-"+e.Name(), 4*time.Minute)
+				w.apply(ctx, t, u.Namespace(), filepath.Join(root, e.Name()))
+				everyPodDoesItsWork(ctx, t, u)
+			})
+			return nil
 		})
 	}
+	_ = lanes.Wait() // each example reports by itself
 	if seen < 10 {
 		t.Errorf("%d examples in %s: the folder is not where this suite looks", seen, root)
 	}

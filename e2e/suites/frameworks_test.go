@@ -38,17 +38,17 @@ func testFrameworks(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.defineKinds(t)
-	t.Run("gates", w.gatedPodsHoldNothing)
-	t.Run("kueue", w.kueueCountsWhatIsHeld)
-	t.Run("held_in_the_queue", w.groupsThatExceedTheQueueSayWhy)
+	part(t, "gates", w.gatedPodsHoldNothing)
+	part(t, "kueue", w.kueueCountsWhatIsHeld)
+	part(t, "held_in_the_queue", w.groupsThatExceedTheQueueSayWhy)
 	room := w.roomForTwo(t)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		switch pods, isGang := gangs()[name]; {
 		case isGang:
-			t.Run(name, func(t *testing.T) { w.allOrNone(t, room, name, pods) })
+			part(t, name, func(t *testing.T) { w.allOrNone(t, room, name, pods) })
 		case name == "workflow":
-			t.Run(name, func(t *testing.T) { w.stepByStep(t, room) })
+			part(t, name, func(t *testing.T) { w.stepByStep(t, room) })
 		case name != "kueue":
 			t.Errorf("no test runs %s", file)
 		}

@@ -27,7 +27,7 @@ func testHealth(t *testing.T, w *world) {
 	}
 	mends := map[string][]string{"recovery": {"reset", "2"}, "remap": {"remap", "3", "none"}, "xid": {"restore", "0"}, "lose": {"restore", "1"}}
 	for name, breaks := range cases {
-		t.Run(name, func(t *testing.T) {
+		part(t, name, func(t *testing.T) {
 			ctx, u := w.user(t, "health-"+breaks[0], 3*time.Minute)
 			slots := w.slots(ctx, t)
 			begin := time.Now()

@@ -33,7 +33,7 @@ const (
 	writesPerRound = 100
 	// longestBlock is for how long a hostile user may keep others from a node, beyond the time
 	// that their pods take anyway.
-	longestBlock = 30 * time.Second
+	longestBlock = time.Minute
 )
 
 // A user with the role edit in one namespace writes whatever it can think of. Nothing that it says

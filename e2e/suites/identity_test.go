@@ -16,12 +16,8 @@ import (
 	"deviceshare/e2e/workload"
 )
 
-// identityRounds and identityPods are what the suite repeats: so many pods at
-// once, so often.
-const (
-	identityRounds = 2
-	identityPods   = 40
-)
+// identityPods is how many pods the suite creates at once.
+const identityPods = 40
 
 // shapes are kinds of pods that confuse whoever guesses which pod an allocation
 // is for. Amounts differ by pod, so that a swap is seen.
@@ -72,7 +68,7 @@ func shapes() []func(name string, i int64) *workload.Pod {
 // exactly what its own pod's annotation says, and no admission may fail.
 func testIdentity(t *testing.T, w *world) {
 	w.takeTurn(t)
-	for round := range identityRounds {
+	for round := range rounds(1, 2) {
 		t.Run(fmt.Sprintf("round_%d", round+1), func(t *testing.T) {
 			ctx, u := w.user(t, fmt.Sprintf("identity-%d", round+1), 4*time.Minute)
 			names := createAtOnce(ctx, t, u, round)

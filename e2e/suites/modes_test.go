@@ -39,12 +39,12 @@ func testModes(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.waitDevices(ctx, t, 4, func(d *sharing.Device) bool { return d.Mode == sharing.HAMiCore && d.Healthy })
-	t.Run("idle_device", func(t *testing.T) { testIdleDevice(t, w) })
-	t.Run("busy_device", func(t *testing.T) { testBusyDevice(t, w) })
-	t.Run("placed_before", func(t *testing.T) { testPlacedBefore(t, w) })
-	t.Run("three_modes", func(t *testing.T) { testThreeModes(t, w) })
-	t.Run("administrator", func(t *testing.T) { testAdministrator(t, w) })
-	t.Run("under_load", func(t *testing.T) { testEditsUnderLoad(t, w) })
+	part(t, "idle_device", func(t *testing.T) { testIdleDevice(t, w) })
+	part(t, "busy_device", func(t *testing.T) { testBusyDevice(t, w) })
+	part(t, "placed_before", func(t *testing.T) { testPlacedBefore(t, w) })
+	part(t, "three_modes", func(t *testing.T) { testThreeModes(t, w) })
+	part(t, "administrator", func(t *testing.T) { testAdministrator(t, w) })
+	part(t, "under_load", func(t *testing.T) { testEditsUnderLoad(t, w) })
 	// The last edit gave some devices a mode that limits nothing; later suites name no mode.
 	if err := errors.Join(u.ConfigureNodes(ctx, `{"nodeconfig":[]}`), w.cluster.SwapGPUs(ctx, topology())); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,8 @@ func named(name, modes string) *workload.Pod { return ask(name, 5000).Annotate(w
 // serves a pod in each.
 func testIdleDevice(t *testing.T, w *world) {
 	ctx, u := w.user(t, "idle", 3*time.Minute)
-	for i, m := range []sharing.Mode{sharing.MPS, sharing.MIG, sharing.TimeSlicing, sharing.HAMiCore, sharing.MIG, sharing.HAMiCore} {
+	ways := []sharing.Mode{sharing.MPS, sharing.MIG, sharing.TimeSlicing, sharing.HAMiCore, sharing.MIG, sharing.HAMiCore}
+	for i, m := range ways[:rounds(4, len(ways))] {
 		begin := time.Now()
 		id := w.first(ctx, t, u, m)
 		changed := time.Since(begin)

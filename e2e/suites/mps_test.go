@@ -35,16 +35,16 @@ func testMPS(t *testing.T, w *world) {
 	if d.MaxClients != clientsAllowed {
 		t.Errorf("the node publishes %d clients, want %d", d.MaxClients, clientsAllowed)
 	}
-	t.Run("limits", func(t *testing.T) { testMPSLimits(t, w) })
-	t.Run("plugin_killed", func(t *testing.T) { testMPSPlugin(t, w, d.ID) })
-	t.Run("updates", func(t *testing.T) { testMPSUpdates(t, w, d.ID) })
-	t.Run("keeper_killed", func(t *testing.T) { testMPSKeeperKilled(t, w, d.ID) })
-	t.Run("keeper_away", func(t *testing.T) { testMPSKeeperAway(t, w, d.ID) })
-	t.Run("keeper_replaced", func(t *testing.T) { testMPSKeeperReplaced(t, w, d.ID) })
-	t.Run("daemon_killed", func(t *testing.T) { testMPSDaemon(t, w, d.ID) })
-	t.Run("clients", func(t *testing.T) { testMPSClients(t, w) })
-	t.Run("users", func(t *testing.T) { testMPSUsers(t, w) })
-	t.Run("tenants", func(t *testing.T) { testMPSTenants(t, w) })
+	part(t, "limits", func(t *testing.T) { testMPSLimits(t, w) })
+	part(t, "plugin_killed", func(t *testing.T) { testMPSPlugin(t, w, d.ID) })
+	part(t, "updates", func(t *testing.T) { testMPSUpdates(t, w, d.ID) })
+	part(t, "keeper_killed", func(t *testing.T) { testMPSKeeperKilled(t, w, d.ID) })
+	part(t, "keeper_away", func(t *testing.T) { testMPSKeeperAway(t, w, d.ID) })
+	part(t, "keeper_replaced", func(t *testing.T) { testMPSKeeperReplaced(t, w, d.ID) })
+	part(t, "daemon_killed", func(t *testing.T) { testMPSDaemon(t, w, d.ID) })
+	part(t, "clients", func(t *testing.T) { testMPSClients(t, w) })
+	part(t, "users", func(t *testing.T) { testMPSUsers(t, w) })
+	part(t, "tenants", func(t *testing.T) { testMPSTenants(t, w) })
 	if err := u.ConfigureNodes(ctx, `{"nodeconfig":[]}`); err != nil {
 		t.Fatal(err)
 	}

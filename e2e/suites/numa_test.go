@@ -29,6 +29,9 @@ func TestNUMA(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("needs root and a cluster: run `make test-e2e`")
 	}
+	if testing.Short() {
+		t.Skip("a cluster of its own: run `make test-all`")
+	}
 	w := start(t, sandbox.Options{TopologyPolicy: "single-numa-node"})
 	t.Run("devices_of_two_nodes", func(t *testing.T) { testTwoNUMANodes(t, w) })
 	t.Run("devices_of_one_node", func(t *testing.T) { testOneNUMANode(t, w) })

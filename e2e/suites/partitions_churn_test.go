@@ -18,11 +18,8 @@ import (
 	"deviceshare/e2e/workload"
 )
 
-// partitionPods is how many pods come and go, partitionLanes how many at a time.
-const (
-	partitionPods  = 50
-	partitionLanes = 18
-)
+// partitionLanes is how many pods come and go at a time.
+const partitionLanes = 18
 
 // partitionAsks are amounts of memory in MiB, most of which both kinds of device
 // can serve, the small ones more often.
@@ -47,15 +44,15 @@ func testManyPartitions(t *testing.T, w *world) {
 	looks := 0
 	looked.Go(func() { looks = watch.look(looking, t, w) })
 
-	begin := time.Now()
+	begin, pods := time.Now(), int64(rounds(24, 50))
 	var next, served, late atomic.Int64
 	var lanes sync.WaitGroup
 	for lane := range partitionLanes {
 		random := rand.New(rand.NewPCG(seed, uint64(lane)))
 		lanes.Go(func() {
-			for n := next.Add(1); n <= partitionPods && ctx.Err() == nil; n = next.Add(1) {
+			for n := next.Add(1); n <= pods && ctx.Err() == nil; n = next.Add(1) {
 				if n%50 == 0 {
-					t.Logf("pod %d of %d after %.0f s", n, partitionPods, time.Since(begin).Seconds())
+					t.Logf("pod %d of %d after %.0f s", n, pods, time.Since(begin).Seconds())
 				}
 				if w.visit(ctx, t, u, watch, fmt.Sprintf("p%03d", n), random) {
 					served.Add(1)
@@ -70,8 +67,8 @@ func testManyPartitions(t *testing.T, w *world) {
 	looked.Wait()
 	t.Logf("%d pods ran and %d found no place in time, in %.0f s; the hardware was looked at %d times",
 		served.Load(), late.Load(), time.Since(begin).Seconds(), looks)
-	if served.Load() < partitionPods*8/10 || looks < 10 {
-		t.Errorf("only %d of %d pods ran, looked %d times", served.Load(), partitionPods, looks)
+	if served.Load() < pods*8/10 || looks < 10 {
+		t.Errorf("only %d of %d pods ran, looked %d times", served.Load(), pods, looks)
 	}
 	w.everythingFits(ctx, t, u)
 }

@@ -43,13 +43,13 @@ func testPartitions(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.waitDevices(ctx, t, 3, func(d *sharing.Device) bool { return d.Mode == sharing.MIG && d.Healthy })
-	t.Run("many_pods", func(t *testing.T) { testManyPartitions(t, w) })
-	t.Run("made_by_hand", func(t *testing.T) { testMadeByHand(t, w) })
-	t.Run("reboot", func(t *testing.T) { testReboot(t, w) })
-	t.Run("edited_geometry", func(t *testing.T) { testEditedGeometry(t, w) })
-	t.Run("placed_under_an_old_geometry", func(t *testing.T) { testOldGeometry(t, w) })
-	t.Run("mig_manager", func(t *testing.T) { testMIGManager(t, w) })
-	t.Run("examples_of_the_page", func(t *testing.T) { testMIGPage(t, w) })
+	part(t, "many_pods", func(t *testing.T) { testManyPartitions(t, w) })
+	part(t, "made_by_hand", func(t *testing.T) { testMadeByHand(t, w) })
+	part(t, "reboot", func(t *testing.T) { testReboot(t, w) })
+	part(t, "edited_geometry", func(t *testing.T) { testEditedGeometry(t, w) })
+	part(t, "placed_under_an_old_geometry", func(t *testing.T) { testOldGeometry(t, w) })
+	part(t, "mig_manager", func(t *testing.T) { testMIGManager(t, w) })
+	part(t, "examples_of_the_page", func(t *testing.T) { testMIGPage(t, w) })
 }
 
 // waitDevices waits until the node publishes so many devices and each satisfies

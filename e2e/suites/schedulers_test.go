@@ -37,6 +37,7 @@ func testSchedulers(t *testing.T, w *world) {
 	})
 	coming.until(gpus)
 	losses := w.lossesOfALeader(ctx)
+	losses = losses[:rounds(1, len(losses))]
 	var lost []time.Time
 	for _, l := range losses {
 		leader, holder := w.leader(ctx, t, "")
@@ -53,7 +54,7 @@ func testSchedulers(t *testing.T, w *world) {
 			}
 			w.restarted(ctx, t, leader)
 		}
-		coming.until(before + 3*gpus)
+		coming.until(before + gpus + int64(rounds(1, 2*gpus)))
 	}
 	t.Logf("%d pods had a device of their own for a while", coming.end())
 	stopWatch()

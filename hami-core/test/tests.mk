@@ -26,9 +26,15 @@ test-style:
 test-headers:
 	@test/headers.sh $(CC) "$(GO)" $(B)/headers
 
-.PHONY: fake test-normal test-asan test-tsan test-generator test-symbols test-stress stress test-cost cost
-# One after the other also under `make -j`: each wants the processors for itself.
+.PHONY: fake test-all test-normal test-asan test-tsan test-generator test-symbols test-stress stress test-cost cost
+# One after the other also under `make -j`: each wants the processors for itself. `test` is shorter
+# than `test-all`: fewer rounds, fewer kinds of kernels side by side, no look at the clock, and the
+# sanitizers look at what allocates, starts, and meets in threads.
+test: export VGPU_SHORT := 1
 test:
+	@set -e; for t in test-generator test-shares test-map test-style test-layers test-headers test-neighbours test-normal test-stress \
+		test-hostile test-truth test-asan test-limiter test-tsan test-limiter-tsan test-symbols; do $(MAKE) --no-print-directory $$t; done
+test-all:
 	@set -e; for t in test-generator test-shares test-map test-style test-layers test-headers test-neighbours test-neighbours-asan test-normal test-stress \
 		test-hostile test-truth test-cost \
 		test-asan test-limiter test-limiter-asan test-tsan test-limiter-tsan test-symbols check-arm64; do $(MAKE) --no-print-directory $$t; done
@@ -127,15 +133,17 @@ $(B)/test/test/entry_names_library: test/entry_names.c $(B)/test/test/third.so $
 PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized third.so plugin.so) \
 	$(B)/test/test/smi $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
 
-# $(1) variant, $(2) what to preload, $(3) extra environment
+SANITIZED := $(if $(VGPU_SHORT),preload exact entry failures,$(SUITES))
+
+# $(1) variant, $(2) what to preload, $(3) extra environment, $(4) suites
 define run_all
 	@set -e; for t in $(UNIT); do echo "== $$t ($(1))"; $(3) $(B)/$(1)/test/$${t}_test; done; \
-	for t in $(SUITES); do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
+	for t in $(4); do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
 		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$${t}_test; done
 endef
 
 test-normal: fake $(B)/libvgpu.so $(B)/test/libvgpu.so $(patsubst %,$(B)/test/test/%_test,$(UNIT)) $(PROGRAMS)
-	$(call run_all,test,$(abspath $(B)/test/libvgpu.so),)
+	$(call run_all,test,$(abspath $(B)/test/libvgpu.so),,$(SUITES))
 
 apart = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD=$(abspath $(B)/test/libvgpu.so) VGPU_TEST_BUILD=$(abspath $(B)) \
 	VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$(1)_test
@@ -158,14 +166,14 @@ test-cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
 cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
 	@VGPU_COST=1 $(call apart,cost)
 
-# Random programs for a minute, half an hour, and a moment each under the sanitizers.
+# Random programs for a minute (ten seconds in `make test`), half an hour, and a moment each under the sanitizers.
 .PHONY: test-truth truth test-truth-asan test-truth-tsan
 TRUTH := $(B)/test/test/truth_test $(B)/test/test/probe_truth
 # $(1) seconds, $(2) what to preload
 run_truth = VGPU_TRUTH_SECONDS=$${VGPU_TRUTH_SECONDS:-$(1)} LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
 	VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/truth_test
 test-truth: fake $(B)/test/libvgpu.so $(TRUTH)
-	@echo "== truth"; $(call run_truth,60,$(abspath $(B)/test/libvgpu.so))
+	@echo "== truth"; $(call run_truth,$(if $(VGPU_SHORT),10,60),$(abspath $(B)/test/libvgpu.so))
 truth: fake $(B)/test/libvgpu.so $(TRUTH)
 	@echo "== truth"; $(call run_truth,1800,$(abspath $(B)/test/libvgpu.so))
 test-truth-asan: fake $(B)/asan/libvgpu.so $(TRUTH)
@@ -174,11 +182,11 @@ test-truth-tsan: fake $(B)/tsan/libvgpu.so $(TRUTH)
 	@echo "== truth (tsan)"; $(call run_truth,10,$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so))
 
 test-asan: fake $(B)/libvgpu.so $(B)/asan/libvgpu.so $(patsubst %,$(B)/asan/test/%_test,$(UNIT)) $(PROGRAMS)
-	$(call run_all,asan,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so),ASAN_OPTIONS=detect_leaks=0)
+	$(call run_all,asan,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so),ASAN_OPTIONS=detect_leaks=0,$(SANITIZED))
 
 # As it is, no program's own races are looked for: only what the library does with threads.
 test-tsan: fake $(B)/tsan/libvgpu.so $(patsubst %,$(B)/tsan/test/%_test,$(UNIT)) $(PROGRAMS)
-	$(call run_all,tsan,$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so),)
+	$(call run_all,tsan,$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so),,$(SANITIZED))
 
 # The exports are the hooks and nothing else; nothing is needed but the C library; no
 # family of the driver is hooked in part; the test build's variable is not in the product.

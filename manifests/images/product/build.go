@@ -106,7 +106,8 @@ func (b Builder) program(ctx context.Context, p Platform, cc, name string, isDyn
 		ldflags, cgo = ldflags+" -extldflags=-Wl,-z,lazy", "1"
 	}
 	env := []string{"CGO_ENABLED=" + cgo, "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
-	return run(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", b.file(p.Arch, name), "./cmd/"+name)
+	return run(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo", "-ldflags="+ldflags,
+		"-o", b.file(p.Arch, name), "./cmd/"+name)
 }
 
 // Plugins are the commands that kubectl finds by their names. The first calls the others.

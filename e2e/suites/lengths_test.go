@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// leftOut are the suites, and the parts of suites, that run in `make test-all` only, and what shows
+// the same in `make test`. evidence_test.go in the root reads this list: what stands here must exist,
+// and no suite may be left out that the table of promises in docs/develop.md names.
+func leftOut() map[string]string {
+	return map[string]string{
+		"even_split":                 "place: `TestPoliciesDecideWithinThePlacement`; suite `placement`",
+		"topology":                   "place: `TestTheSetOfDevicesIsTheBestOfAll`; suite `placement`",
+		"queue_hierarchy":            "quota: `TestRandomHierarchiesAgreeWithADumbSum`; suite `queues`",
+		"doctor":                     "kubectl-deviceshare: `TestTheDoctorFindsWhatIsWrongAndSaysWhatMendsIt`; suite `kubectl`",
+		"simulate":                   "simulate: `TestAPodThatFitsIsPlacedAndOneThatDoesNotIsToldWhy`; suite `kubectl`",
+		"writes":                     "deviceshare: `TestAnySequenceOfEventsLeavesWhatTheSnapshotSays`; suite `identity`",
+		"standing_in":                "ways_out: *standing in as the device plugin mounts it*; suite `isolation`",
+		"prometheus":                 "monitoring: `TestQueriesAskForMetricsThatThereAre`; suite `endpoints`",
+		"upgrade":                    "suites `plugin_update`, `schedulers`",
+		"beside_nvidia":              "kubelet: `TestWhoeverComesToTheSocketTheKubeletKeepsItsSlots`",
+		"chaos":                      "suites `killed`, `refused`, `plugin_update`; `make chaos`",
+		"mps_uninstall":              "keeper: `TestAKeeperThatIsToldToEndWaitsForContainers`",
+		"uninstall":                  "hostnode: `TestSettingsAreMadeOnceAndRemovedAtLast`",
+		"mps/updates":                "mpsnode: `TestARestartedPluginAdoptsTheDaemon`; suite `mps/plugin_killed`",
+		"mps/keeper_killed":          "mpsnode: `TestADaemonThatDiesIsStartedAgainAndToldAbout`; suite `mps/daemon_killed`",
+		"mps/keeper_away":            "keeper: `TestAKeeperThatCannotServeSaysWhy`",
+		"mps/keeper_replaced":        "keeper: `TestAKeeperThatIsToldToEndWaitsForContainers`",
+		"mps/clients":                "mps: `TestTheBackendKeepsItsPromises`",
+		"partitions/made_by_hand":    "mignode: `TestAnInstanceThatExistsIsAdopted`",
+		"partitions/edited_geometry": "node: `testdata/38-other-geometries.txt`",
+		"partitions/placed_under_an_old_geometry": "node: `testdata/41-misplaced.txt`; suite `modes/placed_before`",
+		"partitions/examples_of_the_page":         "suite `examples`",
+		"modes/administrator":                     "node: `testdata/15-needs-an-administrator.txt`",
+		"modes/under_load":                        "node: `testdata/10-edited-under-pods.txt`; suite `modes/busy_device`",
+		"health/lost_device":                      "node: `testdata/06-vanishes-and-returns.txt`; suite `health`",
+		"health/reset_wanted":                     "node: `testdata/04-critical-errors.txt`; suite `health`",
+		"health/rows_not_mapped":                  "node: `testdata/04-critical-errors.txt`; suite `health`",
+		"frameworks/deployment":                   "suite `frameworks`",
+		"frameworks/job":                          "suite `frameworks`",
+		"frameworks/jobset":                       "suite `frameworks`",
+		"frameworks/pytorchjob":                   "suite `frameworks`",
+		"frameworks/trainjob":                     "suite `frameworks`",
+		"frameworks/raycluster":                   "suite `frameworks`",
+		"frameworks/workflow":                     "suite `frameworks`",
+	}
+}
+
+// isLeftOut reports whether a suite, or a part of the suite that t runs, is left out of this run.
+func isLeftOut(name string) bool {
+	return testing.Short() && leftOut()[name] != ""
+}
+
+// part runs a part of a suite, unless this run leaves it out.
+func part(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	if isLeftOut(path.Base(t.Name()) + "/" + name) {
+		return
+	}
+	t.Run(name, test)
+}
+
+// rounds is how often something is repeated: in `make test`, and in `make test-all`.
+func rounds(short, long int) int {
+	if testing.Short() {
+		return short
+	}
+	return long
+}
+
+func TestOnlySuitesThatAreThereAreLeftOut(t *testing.T) {
+	var names []string
+	for _, s := range slices.Concat(whenUsed(new(rights)), whenDisturbed(new(rights))) {
+		names = append(names, s.name)
+	}
+	for name, instead := range leftOut() {
+		suite, _, _ := strings.Cut(name, "/")
+		if !slices.Contains(names, suite) || instead == "" {
+			t.Errorf("left out is %q, for %q: no such suite, or no reason", name, instead)
+		}
+	}
+}
