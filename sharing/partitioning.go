@@ -35,6 +35,57 @@ type Profile struct {
 	Max     int   // how many fit at most; 0 means as many as there are places
 }
 
+// Given returns the memory that a partition of the profile has: what the driver says, and what is
+// listed if it does not.
+func (p *Profile) Given(listed Bytes) Bytes {
+	if p.Memory > 0 {
+		return p.Memory
+	}
+	return listed
+}
+
+// Nominal returns up to how much memory a partition of the profile may be asked for: what it has,
+// or what people call it, if that is more. Hardware keeps some memory back, so a 1g.5gb has 4864
+// MiB and is asked for with 5120. People call it by the GiB in its name, or by what the
+// administrator listed; 0 is not listed. The name is rounded to whole GiB, so a listed amount of a
+// GiB more is a mistake and does not count.
+func (p *Profile) Nominal(listed Bytes) Bytes {
+	name := namedMemory(p.Name)
+	nominal := max(p.Given(listed), name)
+	if name > 0 && listed < name+GiB {
+		nominal = max(nominal, listed)
+	}
+	return nominal
+}
+
+// Nominal returns the most that a partition of a profile may be asked for in any geometry.
+func (p *Partitioning) Nominal(f *Profile) Bytes {
+	most := f.Nominal(0)
+	for i := range p.Geometries {
+		for _, e := range p.Geometries[i].Entries {
+			if e.Profile == f.Name {
+				most = max(most, f.Nominal(e.Memory))
+			}
+		}
+	}
+	return most
+}
+
+// namedMemory returns the memory in the name of a profile, 5 GiB of 1g.5gb+me; 0 if it has none.
+func namedMemory(name string) Bytes {
+	_, size, _ := strings.Cut(name, ".")
+	digits := 0
+	gib := Bytes(0)
+	for digits < len(size) && digits < 6 && size[digits] >= '0' && size[digits] <= '9' {
+		gib = 10*gib + Bytes(size[digits]-'0')
+		digits++
+	}
+	if !strings.HasPrefix(size[digits:], "gb") {
+		return 0
+	}
+	return gib * GiB
+}
+
 // Geometry is a named group of partitions that exist together on one device.
 type Geometry struct {
 	Name    string // must not contain '-', '[' or ']': it is part of a wire id

@@ -67,7 +67,7 @@ func (w *wanted) freePlaces(v *sharing.View, r *room, list []place) []place {
 	p := v.Device.MIG
 	for f := range p.Profiles {
 		q := &p.Profiles[f]
-		if !w.isMetBy(q, q.Memory) {
+		if !w.mayBeMetBy(q, 0) {
 			continue
 		}
 		for starts := freeStarts(v, f); starts != 0; starts &= starts - 1 {
@@ -92,7 +92,7 @@ func (w *wanted) listedPlaces(v *sharing.View, g int, r *room, list []place) []p
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))
-		if !isFree(v, int(at.profile), int(at.start), span) || !w.isMetBy(f, at.memory) || isNameHeld(v, p.Geometries[g].Name, i) {
+		if !isFree(v, int(at.profile), int(at.start), span) || !w.isMetBy(f, at.nominal) || isNameHeld(v, p.Geometries[g].Name, i) {
 			continue
 		}
 		list = insert(p, list, place{

@@ -40,7 +40,7 @@ func (w *wanted) next(v *sharing.View, f int) int {
 	p, best := v.Device.MIG, -1
 	for g := range p.Profiles {
 		if (f < 0 || preferred(p, f, g)) && (best < 0 || preferred(p, g, best)) &&
-			w.isMetBy(&p.Profiles[g], p.Profiles[g].Memory) {
+			w.mayBeMetBy(&p.Profiles[g], 0) {
 			best = g
 		}
 	}

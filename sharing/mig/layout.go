@@ -17,10 +17,11 @@ const (
 	maxTries = 250
 )
 
-// instance is one partition of a geometry: of which profile, for how much
-// memory, and where.
+// instance is one partition of a geometry: of which profile, with how much memory, for requests of
+// how much at most, and where.
 type instance struct {
 	memory  sharing.Bytes
+	nominal sharing.Bytes
 	profile int32
 	start   int32
 }
@@ -130,15 +131,9 @@ func (s *sketch) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 		case p.Profiles[f].Size <= 0:
 			return "it names a profile without memory slices"
 		}
-		memory := p.Profiles[f].Memory
-		if memory <= 0 {
-			memory = e.Memory
-		}
-		if e.Memory > 0 {
-			memory = min(memory, e.Memory)
-		}
+		one := instance{profile: int32(f), memory: p.Profiles[f].Given(e.Memory), nominal: p.Profiles[f].Nominal(e.Memory)}
 		for range e.Count {
-			s.at[s.n] = instance{profile: int32(f), memory: memory}
+			s.at[s.n] = one
 			s.n++
 		}
 		if most := p.Profiles[f].Max; most > 0 && s.of(f) > most {

@@ -37,7 +37,7 @@ func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, eq
 		at := &l.at[i]
 		f := &p.Profiles[at.profile]
 		span, _ := spanOf(p, f, int(at.start))
-		if !isFree(v, int(at.profile), int(at.start), span) || !w.isMetBy(f, at.memory) || isNameHeld(v, name, i) {
+		if !isFree(v, int(at.profile), int(at.start), span) || !w.isMetBy(f, at.nominal) || isNameHeld(v, name, i) {
 			continue
 		}
 		switch {
@@ -145,7 +145,7 @@ func hasProfile(g *sharing.Geometry, profile string) bool {
 // geometries can be skipped without laying them out.
 func (w *wanted) offers(p *sharing.Partitioning, g *sharing.Geometry) bool {
 	for _, e := range g.Entries {
-		if f := profile(p, e.Profile); f >= 0 && w.isMetBy(&p.Profiles[f], p.Profiles[f].Memory) {
+		if f := profile(p, e.Profile); f >= 0 && w.mayBeMetBy(&p.Profiles[f], e.Memory) {
 			return true
 		}
 	}

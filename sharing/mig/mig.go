@@ -28,7 +28,8 @@ func (backend) Mode() sharing.Mode { return sharing.MIG }
 
 // Fit implements sharing.Backend. The request gets the smallest free partition
 // with at least the memory and the compute it asks for; what is taken is what the
-// partition has.
+// partition has. An amount is met by a partition that is nominally as large, see
+// sharing.Profile.Nominal.
 //
 // A percentage of the memory is one of the memory slices: half of an A100 is a
 // 3g, although the hardware keeps some memory back and the bytes of a 3g are a
@@ -87,7 +88,7 @@ func (b backend) option(v *sharing.View, req *sharing.Request, n int, s *sharing
 func (w *wanted) least(p *sharing.Partitioning) (size int, ok bool) {
 	size = p.Slices
 	for f := range p.Profiles {
-		if q := &p.Profiles[f]; q.Size <= size && w.isMetBy(q, q.Memory) {
+		if q := &p.Profiles[f]; q.Size <= size && w.mayBeMetBy(q, 0) {
 			size, ok = q.Size, true
 		}
 	}
@@ -133,8 +134,15 @@ func want(d *sharing.Device, req *sharing.Request) wanted {
 	return w
 }
 
-// isMetBy reports whether a partition of profile p with this much memory is enough.
-func (w *wanted) isMetBy(p *sharing.Profile, memory sharing.Bytes) bool {
+// mayBeMetBy reports whether a partition of profile p is enough that is listed with this memory; 0
+// is not listed.
+func (w *wanted) mayBeMetBy(p *sharing.Profile, listed sharing.Bytes) bool {
+	// Names are read only if what the partition has is not enough.
+	return w.isMetBy(p, p.Memory) || w.isMetBy(p, p.Nominal(listed))
+}
+
+// isMetBy reports whether a partition of profile p that is nominally of this memory is enough.
+func (w *wanted) isMetBy(p *sharing.Profile, nominal sharing.Bytes) bool {
 	if w.cores < 0 || w.cores > w.percent(p) {
 		return false
 	}
@@ -144,7 +152,7 @@ func (w *wanted) isMetBy(p *sharing.Profile, memory sharing.Bytes) bool {
 	case w.slices > 0:
 		return p.Size >= w.slices
 	}
-	return w.memory > 0 && memory >= w.memory
+	return w.memory > 0 && nominal >= w.memory
 }
 
 // percent is the compute of a partition in percent of the device, rounded down.

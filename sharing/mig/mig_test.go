@@ -36,10 +36,9 @@ func at(geometry string, position int) [2]any { return [2]any{geometry, position
 func TestFit(t *testing.T) {
 	a100, free := sharingtest.Device(0, "A100-80", sharing.MIG), sharingtest.Free(sharingtest.Device(0, "A100-80", sharing.MIG))
 	a30 := sharingtest.Device(0, "A30", sharing.MIG)
-	modest := a30
-	less := *a30.MIG
-	less.Geometries = []sharing.Geometry{{Name: "less", Entries: []sharing.GeometryEntry{{Profile: "1g.6gb", Memory: sharing.MiBs(5000), Count: 4}}}}
-	modest.MIG = &less
+	modest := listing(a30, of("less", sharing.GeometryEntry{Profile: "1g.6gb", Memory: sharing.MiBs(5000), Count: 4}))
+	generous := listing(a30, of("more", sharing.GeometryEntry{Profile: "1g.6gb", Memory: sharing.MiBs(7167), Count: 4}))
+	mistaken := listing(a30, of("typo", sharing.GeometryEntry{Profile: "1g.6gb", Memory: sharing.MiBs(61440), Count: 4}))
 	second := a100
 	one := *a100.MIG
 	one.Geometries = one.Geometries[1:2]
@@ -68,17 +67,22 @@ func TestFit(t *testing.T) {
 		{"all memory is the largest profile", a100, nil, sharingtest.Ask("main", 0, 0), "7g.80gb@0 group4-0"},
 		{"all memory is never a part", a100, [][2]any{at("group3", 0)}, sharingtest.Ask("main", 0, 0), ""},
 		{"exactly what the partition has", a100, nil, sharingtest.Ask("main", 9728, 0), "1g.10gb@6 group1-6"},
-		{"one MiB more", a100, nil, sharingtest.Ask("main", 9729, 0), "2g.20gb@0 group2-0"},
+		{"what its name says", a100, nil, sharingtest.Ask("main", 10240, 0), "1g.10gb@6 group1-6"},
+		{"one MiB more", a100, nil, sharingtest.Ask("main", 10241, 0), "2g.20gb@0 group2-0"},
 		{"an eighth is one slice of eight", a100, nil, percent(12), "1g.10gb@6 group1-6"},
 		{"more than an eighth is two", a100, nil, percent(13), "2g.20gb@0 group2-0"},
 		{"half is four slices", a100, nil, percent(50), "3g.40gb@0 group3-0"},
 		{"more than half is all", a100, nil, percent(51), "7g.80gb@0 group4-0"},
 		{"a quarter of an A30", a30, nil, percent(25), "1g.6gb@0 group1-0"},
-		{"what hardware has, where the administrator wrote more", a30, nil, sharingtest.Ask("main", 6144, 0), "2g.12gb@0 group2-0"},
-		{"what the administrator wrote, where hardware has more", modest, nil, sharingtest.Ask("main", 5000, 0), "1g.6gb@0 less-0"},
+		{"what the administrator wrote, where hardware has less", a30, nil, sharingtest.Ask("main", 6144, 0), "1g.6gb@0 group1-0"},
+		{"what the administrator wrote, where the name says less", generous, nil, sharingtest.Ask("main", 7167, 0), "1g.6gb@0 more-0"},
+		{"a MiB more than that", generous, nil, sharingtest.Ask("main", 7168, 0), ""},
+		{"not what the administrator wrote by mistake", mistaken, nil, sharingtest.Ask("main", 6145, 0), ""},
+		{"what the name says beside such a mistake", mistaken, nil, sharingtest.Ask("main", 6144, 0), "1g.6gb@0 typo-0"},
 		{"of equal memory the one with less compute", listing(a100, of("two", times(1, "4g.40gb"), times(1, "3g.40gb"))), nil, sharingtest.Ask("main", 30000, 0), "3g.40gb@4 two-1"},
-		{"more than the administrator wrote", modest, nil, sharingtest.Ask("main", 5001, 0), ""},
-		{"more than the largest", a100, nil, sharingtest.Ask("main", 81000, 0), ""},
+		{"what hardware has, where the administrator wrote less", modest, nil, sharingtest.Ask("main", 5836, 0), "1g.6gb@0 less-0"},
+		{"the largest by its name", a100, nil, sharingtest.Ask("main", 81920, 0), "7g.80gb@0 group4-0"},
+		{"more than the largest", a100, nil, sharingtest.Ask("main", 81921, 0), ""},
 		{"free: a small one at the end", free, nil, sharingtest.Ask("main", 1000, 0), "1g.10gb@6 free-6"},
 		{"free: the double slice for memory alone", free, nil, sharingtest.Ask("main", 15000, 0), "1g.20gb@6 free-17"},
 		{"free: two slices for compute", free, nil, sharingtest.Ask("main", 15000, 20), "2g.20gb@4 free-20"},
@@ -223,7 +227,7 @@ func TestAWireNameLeadsBackToThePlace(t *testing.T) {
 func BenchmarkFit(b *testing.B) {
 	listed := sharingtest.Device(0, "A100-80", sharing.MIG)
 	free := sharingtest.Free(listed)
-	small, medium, large := sharingtest.Ask("main", 5000, 0), sharingtest.Ask("main", 15000, 0), sharingtest.Ask("main", 81000, 0)
+	small, medium, large := sharingtest.Ask("main", 5000, 0), sharingtest.Ask("main", 15000, 0), sharingtest.Ask("main", 82000, 0)
 	for _, c := range []struct {
 		says string
 		d    sharing.Device

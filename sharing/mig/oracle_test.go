@@ -49,13 +49,22 @@ func (b *chessboard) legal(least sharing.Bytes) (all []string) {
 	for i := range b.device.MIG.Profiles {
 		f := &b.device.MIG.Profiles[i]
 		for start := range b.rows {
-			if f.Memory >= least && b.fits(f, start) {
+			if (f.Memory >= least || called(f) >= least) && b.fits(f, start) {
 				all = append(all, fmt.Sprintf("%s@%d", f.Name, start))
 			}
 		}
 	}
 	slices.Sort(all)
 	return all
+}
+
+// called is the memory that a profile has by its name.
+func called(f *sharing.Profile) sharing.Bytes {
+	var compute, gib int64
+	if n, _ := fmt.Sscanf(f.Name, "%dg.%dgb", &compute, &gib); n != 2 {
+		return 0
+	}
+	return sharing.MiBs(1024 * gib)
 }
 
 // every calls visit for each set of partitions that can exist on the device.
@@ -87,6 +96,9 @@ func TestTheOptionsAreAllLegalPlacesThatAreFree(t *testing.T) {
 			n++
 			// Most states are asked for anything, some for more.
 			mib := []int64{1, 1, 1, 1, 6000, 12000, 30000, 60000}[r.IntN(8)]
+			if f := &d.MIG.Profiles[r.IntN(len(d.MIG.Profiles))]; r.IntN(2) == 0 {
+				mib = []int64{int64(f.Memory / sharing.MiB), int64(called(f) / sharing.MiB)}[r.IntN(2)] + r.Int64N(3) - 1
+			}
 			want := strings.Join(board.legal(sharing.MiBs(mib)), " ")
 			for _, device := range []*sharing.Device{&d, &best} {
 				v := sharing.NewView(device, held, factory.New())

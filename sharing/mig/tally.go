@@ -175,14 +175,12 @@ func equal(p, q *sharing.Partitioning) bool {
 }
 
 // Most implements sharing.Partitioner by the profiles that may still start
-// somewhere. Geometries may allow less; they are not looked at.
+// somewhere, as much as may be asked of each. Geometries may allow fewer of them; that is not
+// looked at.
 func (backend) Most(v *sharing.View) (left, empty sharing.Cost) {
 	for i := range v.Device.MIG.Profiles {
 		f := &v.Device.MIG.Profiles[i]
-		c := sharing.Cost{Memory: f.Memory, Cores: sharing.Percent(f.Compute)}
-		if c.Memory <= 0 {
-			c.Memory = sharing.MaxBytes // not known: the geometry says it
-		}
+		c := sharing.Cost{Memory: v.Device.MIG.Nominal(f), Cores: sharing.Percent(f.Compute)}
 		empty = larger(empty, c)
 		for _, start := range f.Starts {
 			if taken(v)&(sharing.Partition{Start: start, Size: f.Size}).Slices() == 0 {

@@ -203,22 +203,22 @@ func TestTheMostThatCanBeHadIsThatOfTheLargestProfileWithAPlace(t *testing.T) {
 		memory int64
 		cores  sharing.Percent
 	}{
-		"of the empty device":            {nil, 23344, 100},
-		"beside a 1g at its beginning":   {[]sharing.Held{part("a", sharing.App, "1g.6gb", 0, 1, "x")}, 11672, 50},
-		"beside one in each half":        {[]sharing.Held{part("a", sharing.App, "1g.6gb", 0, 1, "x"), part("b", sharing.App, "1g.6gb", 3, 1, "x")}, 5836, 25},
+		"of the empty device":            {nil, 24576, 100},
+		"beside a 1g at its beginning":   {[]sharing.Held{part("a", sharing.App, "1g.6gb", 0, 1, "x")}, 12288, 50},
+		"beside one in each half":        {[]sharing.Held{part("a", sharing.App, "1g.6gb", 0, 1, "x"), part("b", sharing.App, "1g.6gb", 3, 1, "x")}, 6144, 25},
 		"of a device that is full":       {[]sharing.Held{part("a", sharing.App, "4g.24gb", 0, 4, "x")}, 0, 0},
-		"of what an init container left": {[]sharing.Held{part("a", sharing.Init, "2g.12gb", 0, 2, "x")}, 11672, 50},
+		"of what an init container left": {[]sharing.Held{part("a", sharing.Init, "2g.12gb", 0, 2, "x")}, 12288, 50},
 	} {
 		v := sharing.NewView(&d, c.held, sharing.Backends{New()})
 		left, empty := v.Most()
-		if left != (sharing.Cost{Memory: sharing.MiBs(c.memory), Cores: c.cores}) || empty != (sharing.Cost{Memory: sharing.MiBs(23344), Cores: 100}) {
+		if left != (sharing.Cost{Memory: sharing.MiBs(c.memory), Cores: c.cores}) || empty != (sharing.Cost{Memory: sharing.MiBs(24576), Cores: 100}) {
 			t.Errorf("%s: %+v of %+v", says, left, empty)
 		}
 	}
-	d.MIG.Profiles[0].Memory = 0 // not known: the geometry says it
+	d.MIG.Profiles[0].Memory = 0 // not known: the name says it
 	d.MIG.Profiles[3].Compute = 0
 	v := sharing.NewView(&d, nil, sharing.Backends{New()})
-	if left, empty := v.Most(); left != empty || left.Memory != sharing.MaxBytes || left.Cores != 100 {
+	if left, empty := v.Most(); left != empty || left.Memory != sharing.MiBs(24576) || left.Cores != 100 {
 		t.Errorf("%+v of %+v", left, empty)
 	}
 	for i := range d.MIG.Profiles {

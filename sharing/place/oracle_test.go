@@ -3,6 +3,7 @@
 package place_test
 
 import (
+	"fmt"
 	"slices"
 
 	"deviceshare/sharing"
@@ -104,7 +105,9 @@ func everyShare(d *sharing.Device, req *sharing.Request) []sharing.Share {
 			if p.Name != part.Profile {
 				continue
 			}
-			enough := p.Memory >= memory
+			var compute, gib int64
+			_, _ = fmt.Sscanf(p.Name, "%dg.%dgb", &compute, &gib)
+			enough := max(p.Memory, sharing.Bytes(gib)<<30) >= memory
 			if percent, ok := req.Memory.Percent(); ok {
 				enough = p.Size*100 >= int(percent)*d.MIG.Slices
 			}

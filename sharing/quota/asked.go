@@ -85,36 +85,35 @@ func onlyModel(kinds Kinds) string {
 
 // leastMemory is the least that one device of a request comes to.
 func leastMemory(r *sharing.Request, kinds Kinds) int64 {
-	if b, ok := r.Memory.Absolute(); ok {
-		return min(int64(b), maxMemory)
-	}
-	least := int64(0)
+	least, _ := r.Memory.Absolute() // 0 if it is not known before there is a device
 	for i := range kinds {
-		if m := int64(memoryOn(r, &kinds[i])); i == 0 || m < least {
+		if m := memoryOn(r, &kinds[i]); i == 0 || m < least {
 			least = m
 		}
 	}
-	return least
+	return min(int64(least), maxMemory)
 }
 
-// memoryOn is the least memory that a request for a part of a device, or for all of it, gets on
-// a device. A partition may have less than the same part of the device's memory.
+// memoryOn is the least memory that a request gets on a device. A partition has its own, which may
+// be less than the amount that was asked for, or than the same part of the device's memory.
 func memoryOn(r *sharing.Request, d *sharing.Device) sharing.Bytes {
+	least := r.Memory.On(d.Memory)
 	if d.Mode != sharing.MIG || d.MIG == nil {
-		return r.Memory.On(d.Memory)
+		return least
 	}
-	least := d.Memory
 	for i := range d.MIG.Profiles {
 		if p := &d.MIG.Profiles[i]; isEnough(r, p, d.MIG) {
-			least = min(least, leastOf(p, d.MIG))
+			least = min(least, p.Memory)
 		}
 	}
 	return least
 }
 
-// isEnough reports whether partitions of a profile may serve a request for a part of a device, or
-// for all of it.
+// isEnough reports whether partitions of a profile may serve a request for memory.
 func isEnough(r *sharing.Request, p *sharing.Profile, all *sharing.Partitioning) bool {
+	if asked, ok := r.Memory.Absolute(); ok {
+		return all.Nominal(p) >= asked
+	}
 	if percent, isPart := r.Memory.Percent(); isPart && !r.Memory.Whole() {
 		return p.Size*100 >= int(percent)*all.Slices
 	}
@@ -124,19 +123,6 @@ func isEnough(r *sharing.Request, p *sharing.Profile, all *sharing.Partitioning)
 		}
 	}
 	return true
-}
-
-// leastOf is the least memory of a partition of a profile: a geometry may give it another amount.
-func leastOf(p *sharing.Profile, all *sharing.Partitioning) sharing.Bytes {
-	least := p.Memory
-	for i := range all.Geometries {
-		for _, e := range all.Geometries[i].Entries {
-			if e.Profile == p.Name {
-				least = min(least, e.Memory)
-			}
-		}
-	}
-	return least
 }
 
 // leastCores is the least compute that one device of a request comes to. All memory of a device

@@ -184,8 +184,8 @@ func neverOverGrants(b sharing.Backend, d sharing.Device) error {
 			return fmt.Errorf("Fit says it takes %+v, the share is %+v", cost, share)
 		}
 		promised := req.Memory.On(d.Memory)
-		if _, ok := req.Memory.Absolute(); !ok && cuts(b) {
-			promised = promised * 9 / 10 // hardware keeps some of each slice
+		if cuts(b) {
+			promised = promised * 85 / 100 // hardware keeps some of each slice
 		}
 		if share.Device != d.ID || share.Mode != b.Mode() || share.Memory < promised || share.Memory <= 0 || share.Cores < req.Cores {
 			return fmt.Errorf("asked %+v, got %+v", *req, share)

@@ -175,9 +175,9 @@ func TestWhatTheInventoryAddsToTheLegacyText(t *testing.T) {
 			&inv, idB + "[group2-0],NVIDIA,5000,0:",
 			sharing.Share{Device: idB, Mode: sharing.MIG, Memory: 9728 * sharing.MiB, Partition: sharing.Partition{Profile: "1g.10gb", Start: 6, Size: 1, Geometry: "group2", Position: 0}},
 		},
-		"less memory where the administrator lists less": {
+		"the memory of the hardware where the administrator lists less": {
 			&inv, idB + "[small-1],NVIDIA,5000,0:",
-			sharing.Share{Device: idB, Mode: sharing.MIG, Memory: 9000 * sharing.MiB, Partition: sharing.Partition{Profile: "1g.10gb", Start: 4, Size: 1, Geometry: "small", Position: 1}},
+			sharing.Share{Device: idB, Mode: sharing.MIG, Memory: 9728 * sharing.MiB, Partition: sharing.Partition{Profile: "1g.10gb", Start: 4, Size: 1, Geometry: "small", Position: 1}},
 		},
 		"the last position": {
 			&inv, idB + "[group2-3],NVIDIA,5000,0:",

@@ -58,21 +58,5 @@ func partition(f *finding, offset int, s sharing.Share, p *sharing.Partitioning)
 			s.Memory = p.Profiles[i].Memory
 		}
 	}
-	for i := range p.Geometries {
-		if p.Geometries[i].Name == q.Geometry {
-			s.Memory = min(s.Memory, listed(&p.Geometries[i], q.Position))
-		}
-	}
 	return s
-}
-
-// listed is the memory a geometry gives the partition at a position.
-func listed(g *sharing.Geometry, position int) sharing.Bytes {
-	for _, e := range g.Entries {
-		if position < e.Count {
-			return e.Memory
-		}
-		position -= e.Count
-	}
-	return sharing.MaxBytes
 }

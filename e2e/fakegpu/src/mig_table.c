@@ -2,7 +2,8 @@
 /*
  * mig_table.c: the profiles of each model. Starts, IDs and counts are those of NVIDIA's MIG
  * user guide: one table for devices of 8 memory slices, one for the A30 with 4. Memory is what
- * drivers report; for the B200 it was not at hand, and multiples of the smallest stand in. SMs
+ * `nvidia-smi mig -lgip` prints; of the B200, 3g and 7g were not at hand, and multiples of its 2g
+ * stand in. SMs
  * of Hopper are as reported, too (132 do not divide by 7); those of the B200 are its share.
  */
 #include "mig.h"
@@ -47,8 +48,8 @@ static const struct family families[] = {
 	{"A100", 70, 90, 8, 7, {10, 20, 40, 80}, {9728, 19968, 40192, 80896}, {0, 14, 28, 42, 56, 0, 0, 98}, 14},
 	{"H100", 70, 90, 8, 7, {10, 20, 40, 80}, {9984, 20096, 40448, 81152}, {0, 16, 32, 60, 64, 0, 0, 132}, 26},
 	{"H200", 130, 150, 8, 7, {18, 35, 71, 141}, {16384, 33280, 71424, 143360}, {0, 16, 32, 60, 64, 0, 0, 132}, 26},
-	{"B200", 170, 190, 8, 7, {23, 45, 90, 180}, {20992, 41984, 83968, 167936}, {0, 18, 36, 63, 84, 0, 0, 148}, 30},
-	{"A30", 20, 30, 4, 4, {6, 12, 24, 0}, {5836, 11672, 23344, 0}, {0, 14, 28, 0, 56, 0, 0, 0}, 0},
+	{"B200", 170, 190, 8, 7, {23, 45, 90, 180}, {20992, 45312, 90624, 181248}, {0, 18, 36, 63, 84, 0, 0, 148}, 30},
+	{"A30", 20, 30, 4, 4, {6, 12, 24, 0}, {5952, 11968, 24000, 0}, {0, 14, 28, 0, 56, 0, 0, 0}, 0},
 };
 
 static const struct family *family_of(const struct fg_gpu *gpu)
