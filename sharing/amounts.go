@@ -25,7 +25,16 @@ func (v *View) Divide(req *Request) (Cost, Reason) {
 	case req.Cores > v.FreeCores():
 		return Cost{}, NotEnoughCores
 	}
-	return Cost{Memory: memory, Cores: req.Cores}, Fits
+	return Cost{Memory: memory, Cores: d.compute(req)}, Fits
+}
+
+// compute is the compute that a request gets: what it asks for. A request for a whole device of
+// which a part is kept back gets all compute that is offered, since there is a limit to enforce.
+func (d *Device) compute(req *Request) Percent {
+	if req.Cores == 0 && req.Memory.Whole() && !d.offersAll() {
+		return min(d.Cores, 100)
+	}
+	return req.Cores
 }
 
 // Lacks says what the device lacks for a request as far as amounts tell, so that a
@@ -40,15 +49,13 @@ func (v *View) Lacks(req *Request) Reason {
 }
 
 // Portion is the Share of those modes. A request for all of a device that nobody
-// else uses gets it whole: then there is nothing to enforce.
+// else uses gets it whole if all that is physically there is offered: then there is
+// nothing to enforce. An amount beyond the physical memory is no whole device: the
+// library takes what is missing from the host.
 func (v *View) Portion(req *Request) Share {
 	d := v.Device
-	memory := req.Memory.On(d.Memory)
-	return Share{
-		Device: d.ID,
-		Mode:   d.Mode,
-		Memory: memory,
-		Cores:  req.Cores,
-		Whole:  memory == d.Memory && (req.Cores == 0 || req.Cores == 100) && v.Empty(),
-	}
+	s := Share{Device: d.ID, Mode: d.Mode, Memory: req.Memory.On(d.Memory), Cores: d.compute(req)}
+	all := req.Memory.Whole() || s.Memory == d.Memory && s.Memory == d.there()
+	s.Whole = all && v.Empty() && d.offersAll() && d.IsWhole(s.Memory, s.Cores)
+	return s
 }

@@ -3,6 +3,7 @@
 package sharing
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -65,9 +66,11 @@ type Device struct {
 	ID    DeviceID
 	Index int // the driver's index on its node; indexes of one node may be sparse
 	Model string
-	// Memory is what may be given out in all. It differs from the physical
-	// memory when the administrator scales it.
+	// Memory is what may be given out in all.
 	Memory Bytes
+	// Physical is the memory that is really there, where the administrator offers more or less of
+	// it; else 0.
+	Physical Bytes
 	// Cores is the compute that may be given out in all: 100 unless scaled.
 	Cores Percent
 	// MaxShares bounds how many shares the device carries at once.
@@ -94,6 +97,18 @@ type Device struct {
 	// MIG describes the partitions the device can be cut into. It is nil for a
 	// device that cannot be partitioned.
 	MIG *Partitioning
+}
+
+// there is the memory that is physically there.
+func (d *Device) there() Bytes { return cmp.Or(d.Physical, d.Memory) }
+
+// offersAll reports whether the administrator keeps nothing of the device back.
+func (d *Device) offersAll() bool { return d.Memory >= d.there() && d.Cores >= 100 }
+
+// IsWhole reports whether a share of this memory and compute is all that is physically there, so
+// that there is nothing to enforce. Compute of 0 has no limit.
+func (d *Device) IsWhole(memory Bytes, cores Percent) bool {
+	return memory >= d.there() && (cores == 0 || cores >= 100)
 }
 
 // Link says how this device reaches another one, see Path.

@@ -149,7 +149,7 @@ func (v *View) After(kind ContainerKind, s *Share) View {
 // admit the same. It may say false of devices that would.
 func (v *View) Alike(w *View) bool {
 	d, e := v.Device, w.Device
-	if d.Mode != e.Mode || d.Memory != e.Memory || d.Cores != e.Cores || d.MaxShares != e.MaxShares || d.MaxClients != e.MaxClients || d.OneUser != e.OneUser ||
+	if d.Mode != e.Mode || d.Memory != e.Memory || d.Physical != e.Physical || d.Cores != e.Cores || d.MaxShares != e.MaxShares || d.MaxClients != e.MaxClients || d.OneUser != e.OneUser ||
 		d.OneNamespace != e.OneNamespace || d.NoRoot != e.NoRoot || v.usage != w.usage {
 		return false
 	}

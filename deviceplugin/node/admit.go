@@ -150,7 +150,10 @@ func ClaimOf(s State, a Ask) (Claim, *Refusal) {
 	}
 	claim := Claim{Kind: given.Kind, Mode: given.Shares[0].Mode}
 	for _, i := range ByPCI(devices) {
-		claim.Devices = append(claim.Devices, nodeapi.ClaimedDevice{Device: devices[i], Share: given.Shares[i]})
+		share := given.Shares[i]
+		// A scheduler that does not know what is physically there takes all that is offered for it.
+		share.Whole = share.Whole && devices[i].IsWhole(share.Memory, share.Cores)
+		claim.Devices = append(claim.Devices, nodeapi.ClaimedDevice{Device: devices[i], Share: share})
 	}
 	return claim, nil
 }

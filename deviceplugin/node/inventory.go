@@ -16,7 +16,10 @@ import (
 // describe translates the driver's facts and the administrator's offer into the
 // published device, without its health.
 func describe(f *Facts, o Offer) sharing.Device {
-	return sharing.Device{
+	if o.Mode == sharing.MIG {
+		o.MemoryScaling, o.CoreScaling = 1, 1 // hardware gives a partition what it has
+	}
+	d := sharing.Device{
 		ID: f.UUID, Index: f.Index, Model: f.Model,
 		Memory:    scaledMemory(f.Memory, o.MemoryScaling),
 		Cores:     scaledCores(o.CoreScaling),
@@ -26,6 +29,10 @@ func describe(f *Facts, o Offer) sharing.Device {
 		MIG:        partitioning(f, o),
 		MaxClients: clients(f, o),
 	}
+	if there := scaledMemory(f.Memory, 1); there != d.Memory {
+		d.Physical = there
+	}
+	return d
 }
 
 // NUMA is the NUMA node that every device of the machine is at, hidden ones too, and -1 if there
@@ -99,12 +106,13 @@ func scaledMemory(b sharing.Bytes, factor float64) sharing.Bytes {
 	return sharing.MiBs(int64(min(float64(b/sharing.MiB)*factor, beyondAll)))
 }
 
-// scaledCores is 100 percent times the factor, rounded to whole percent.
+// scaledCores is 100 percent times the factor, rounded to whole percent, and at least 1: no
+// compute at all would mean no limit.
 func scaledCores(factor float64) sharing.Percent {
 	if !(factor > 0) || factor > 1000 {
 		return 100
 	}
-	return sharing.Percent(math.Round(100 * factor))
+	return sharing.Percent(max(math.Round(100*factor), 1))
 }
 
 // ByPCI returns positions of devices in PCI order, the order of CUDA.

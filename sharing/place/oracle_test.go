@@ -92,7 +92,11 @@ func everyShare(d *sharing.Device, req *sharing.Request) []sharing.Share {
 		if memory <= 0 || d.Mode == sharing.MPS && req.Count > 1 {
 			return nil
 		}
-		return []sharing.Share{{Device: d.ID, Mode: d.Mode, Memory: memory, Cores: req.Cores}}
+		cores := req.Cores
+		if keepsBack := d.Memory < d.Physical || d.Cores < 100; keepsBack && cores == 0 && req.Memory.Whole() {
+			cores = min(d.Cores, 100)
+		}
+		return []sharing.Share{{Device: d.ID, Mode: d.Mode, Memory: memory, Cores: cores}}
 	}
 	var all []sharing.Share
 	slices := 0

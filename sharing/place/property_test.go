@@ -47,10 +47,12 @@ func ask(data []byte) question {
 		dev.Healthy = d.of(16) != 15
 		dev.NUMA = []int{-1, 0, 1, 0}[d.of(4)]
 		dev.MaxShares = []int{10, 1, 2, 3}[d.of(4)]
-		dev.Memory = []sharing.Bytes{dev.Memory, dev.Memory / 2, 2 * dev.Memory}[d.of(3)]
+		if scaled := []sharing.Bytes{dev.Memory, dev.Memory / 2, 2 * dev.Memory}[d.of(3)]; scaled != dev.Memory {
+			dev.Memory, dev.Physical = scaled, dev.Memory
+		}
 		dev.Cores = []sharing.Percent{100, 50, 200}[d.of(3)]
 		if dev.Mode == sharing.MIG {
-			if dev.MaxShares, dev.Memory = 10, sharing.MiBs(24576); d.of(2) == 1 {
+			if dev.MaxShares, dev.Memory, dev.Physical = 10, sharing.MiBs(24576), 0; d.of(2) == 1 {
 				dev = sharingtest.Free(dev)
 			}
 		}

@@ -28,7 +28,7 @@ func KindsOf(inventories ...*sharing.Inventory) Kinds {
 
 // sameKind reports whether every request comes to the same on two devices.
 func sameKind(a, b *sharing.Device) bool {
-	if a.Model != b.Model || a.Memory != b.Memory || a.Mode != b.Mode {
+	if a.Model != b.Model || a.Memory != b.Memory || a.Physical != b.Physical || a.Cores != b.Cores || a.Mode != b.Mode {
 		return false
 	}
 	return a.Mode != sharing.MIG || a.MIG == b.MIG || a.MIG != nil && b.MIG != nil && sameCuts(a.MIG, b.MIG)
@@ -52,7 +52,7 @@ func Asked(pod *sharing.PodRequest, kinds Kinds) Amounts {
 	for i := range pod.Requests {
 		r := &pod.Requests[i]
 		count := int64(min(max(r.Count, 0), maxCount))
-		one := Part{Memory: min(count*leastMemory(r, admitted), maxMemory), Cores: min(count*leastCores(r), maxCores)}
+		one := Part{Memory: min(count*leastMemory(r, admitted), maxMemory), Cores: min(count*leastCores(r, admitted), maxCores)}
 		if r.Kind == sharing.Init {
 			most.Memory, most.Cores = max(most.Memory, steady.Memory+one.Memory), max(most.Cores, steady.Cores+one.Cores)
 		} else {
@@ -126,10 +126,14 @@ func isEnough(r *sharing.Request, p *sharing.Profile, all *sharing.Partitioning)
 }
 
 // leastCores is the least compute that one device of a request comes to. All memory of a device
-// is all of its compute.
-func leastCores(r *sharing.Request) int64 {
-	if r.Memory.Whole() && r.Cores == 0 {
-		return 100
+// is all of its compute that is offered.
+func leastCores(r *sharing.Request, kinds Kinds) int64 {
+	if !r.Memory.Whole() || r.Cores != 0 {
+		return int64(max(r.Cores, 0))
 	}
-	return int64(max(r.Cores, 0))
+	least := sharing.Percent(100)
+	for i := range kinds {
+		least = min(least, kinds[i].Cores)
+	}
+	return int64(max(least, 0))
 }

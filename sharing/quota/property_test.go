@@ -183,6 +183,9 @@ func TestWhatIsAskedIsNeverMoreThanWhatIsHeld(t *testing.T) {
 			if mode == sharing.MIG && r.IntN(2) == 0 {
 				d = sharingtest.BestFit(d)
 			}
+			if there := d.Memory; mode != sharing.MIG && r.IntN(3) == 0 {
+				d.Memory, d.Physical, d.Cores = []sharing.Bytes{there / 2, 2 * there}[r.IntN(2)], there, []sharing.Percent{40, 100, 150}[r.IntN(3)]
+			}
 			devices = append(devices, d)
 		}
 		inv := sharingtest.Node("n", devices...)

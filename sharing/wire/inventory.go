@@ -26,7 +26,8 @@ type deviceText struct {
 	UUID      string            `json:"uuid"`
 	Index     *int              `json:"index"`
 	Model     string            `json:"model,omitempty"`
-	Memory    *int64            `json:"memory"` // bytes
+	Memory    *int64            `json:"memory"`             // bytes
+	Physical  int64             `json:"physical,omitempty"` // bytes
 	Cores     *int              `json:"cores"`
 	MaxShares *int              `json:"maxShares"`
 	Clients   *int              `json:"maxClients,omitempty"`
@@ -153,7 +154,7 @@ func inventoryIn(in *inventoryText) (sharing.Inventory, error) {
 func deviceOut(d *sharing.Device) deviceText {
 	memory, cores, numa := int64(d.Memory), int(d.Cores), d.NUMA
 	out := deviceText{
-		UUID: string(d.ID), Index: &d.Index, Model: d.Model, Memory: &memory, Cores: &cores,
+		UUID: string(d.ID), Index: &d.Index, Model: d.Model, Memory: &memory, Physical: int64(d.Physical), Cores: &cores,
 		MaxShares: &d.MaxShares, Healthy: &d.Healthy, Mode: string(d.Mode), NUMA: &numa, PCI: d.PCI, OneUser: d.OneUser,
 		OneSpace: d.OneNamespace, NoRoot: d.NoRoot,
 	}
@@ -186,6 +187,7 @@ func deviceIn(f *finding, path string, in *deviceText) sharing.Device {
 	}
 	d.Index = number(f, path+".index", in.Index, 0, maxIndex)
 	d.Memory = sharing.Bytes(number(f, path+".memory", in.Memory, 0, int64(sharing.MaxBytes)))
+	d.Physical = sharing.Bytes(number(f, path+".physical", &in.Physical, 0, int64(sharing.MaxBytes)))
 	d.Cores = sharing.Percent(number(f, path+".cores", in.Cores, 0, maxCores))
 	d.MaxShares = number(f, path+".maxShares", in.MaxShares, 0, maxShares)
 	if in.Clients != nil {

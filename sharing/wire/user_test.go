@@ -76,3 +76,20 @@ func TestADeviceSaysOnTheWireThatItServesOneUserAtATime(t *testing.T) {
 		}
 	}
 }
+
+func TestADeviceSaysOnTheWireHowMuchMemoryIsThere(t *testing.T) {
+	for _, there := range []sharing.Bytes{0, 1, 80 * sharing.GiB, sharing.MaxBytes} {
+		inv := node1()
+		inv.Devices[0].Physical = there
+		text, err := wire.EncodeInventory(inv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := wire.DecodeInventory(text); err != nil || got.Devices[0].Physical != there {
+			t.Errorf("read is %v (%v), want %v", got.Devices[0].Physical, err, there)
+		}
+	}
+	if _, err := wire.DecodeInventory(`{"version":1,"node":"n","devices":[{"uuid":"GPU-0","index":0,"memory":1,"physical":-1,"cores":100,"maxShares":1,"healthy":true,"mode":"mps"}]}`); err == nil {
+		t.Error("less memory than none is read")
+	}
+}
