@@ -4,6 +4,7 @@ package mig
 
 import (
 	"math/bits"
+	"strings"
 
 	"deviceshare/sharing"
 )
@@ -125,12 +126,21 @@ func usedUp(v *sharing.View, f *sharing.Profile) bool {
 	n := ownCount(v)
 	held := v.Held()
 	for i := range held {
-		if held[i].Share.Partition.Profile == f.Name {
+		if sharesBound(held[i].Share.Partition.Profile, f.Name) {
 			n++
 		}
 	}
 	return n >= f.Max
 }
+
+// sharesBound reports whether partitions of two profiles count together against the bound of
+// either: those of one profile, and all that have the media engines, of which a card has one set.
+func sharesBound(a, b string) bool {
+	return a == b || hasMedia(a) && hasMedia(b)
+}
+
+// hasMedia reports whether a profile is one with media engines, such as 1g.6gb+me.
+func hasMedia(profile string) bool { return strings.Contains(profile, "+me") }
 
 // abreast is how many partitions of a profile fit side by side. Its starts ascend.
 func abreast(f *sharing.Profile) int {

@@ -136,7 +136,7 @@ func (s *sketch) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 			s.at[s.n] = one
 			s.n++
 		}
-		if most := p.Profiles[f].Max; most > 0 && s.of(f) > most {
+		if most := p.Profiles[f].Max; most > 0 && s.bound(p, f) > most {
 			return "it has more partitions of a profile than the device allows"
 		}
 	}
@@ -146,11 +146,11 @@ func (s *sketch) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 	return ""
 }
 
-// of returns how many partitions of the layout have a profile.
-func (s *sketch) of(f int) int {
+// bound returns how many partitions of the layout count against the bound of a profile.
+func (s *sketch) bound(p *sharing.Partitioning, f int) int {
 	n := 0
 	for i := range s.at[:s.n] {
-		if s.at[i].profile == int32(f) {
+		if sharesBound(p.Profiles[s.at[i].profile].Name, p.Profiles[f].Name) {
 			n++
 		}
 	}

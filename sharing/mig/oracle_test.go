@@ -28,6 +28,11 @@ func (b *chessboard) fits(f *sharing.Profile, start int) bool {
 	if !slices.Contains(f.Starts, start) || f.Max > 0 && b.exist[f.Name] == f.Max {
 		return false
 	}
+	for name, n := range b.exist {
+		if n > 0 && strings.HasSuffix(name, "+me") && strings.HasSuffix(f.Name, "+me") {
+			return false // there is one set of media engines
+		}
+	}
 	for i := range f.Size {
 		if b.rows[start+i] != "" {
 			return false
@@ -87,8 +92,11 @@ func (b *chessboard) every(from int, held []sharing.Held, visit func([]sharing.H
 // has, each once: none overlaps with what is there, and none is forgotten.
 func TestTheOptionsAreAllLegalPlacesThatAreFree(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
-	for model, states := range map[string]int{"A30": 66, "A100-80": 2319, "H100": 2319} {
-		d := sharingtest.Free(sharingtest.Device(0, model, sharing.MIG))
+	for model, states := range map[string]int{"A30": 66, "A30 with both media profiles": 76, "A100-80": 2319, "H100": 2319} {
+		d := sharingtest.Free(sharingtest.Device(0, strings.TrimSuffix(model, " with both media profiles"), sharing.MIG))
+		if strings.Contains(model, "media") {
+			d = withMedia(d)
+		}
 		best := sharingtest.BestFit(d)
 		board := &chessboard{exist: map[string]int{}, device: &d}
 		n := 0
@@ -112,5 +120,33 @@ func TestTheOptionsAreAllLegalPlacesThatAreFree(t *testing.T) {
 		if n != states {
 			t.Errorf("%s has %d states, want %d", model, n, states)
 		}
+	}
+}
+
+// withMedia adds the media profile of two slices that newer drivers have on an A30.
+func withMedia(d sharing.Device) sharing.Device {
+	p := *d.MIG
+	p.Profiles = append(slices.Clone(p.Profiles), sharing.Profile{
+		Name: "2g.12gb+me", Memory: sharing.MiBs(11672), Compute: 2, Size: 2, Starts: []int{0, 2}, Max: 1,
+	})
+	d.MIG = &p
+	return d
+}
+
+// The A30 has one set of media engines, so a partition of one slice that has them and one of two
+// do not exist together.
+func TestOnePartitionHasTheMediaEngines(t *testing.T) {
+	d := withMedia(sharingtest.Device(0, "A30", sharing.MIG))
+	both := listing(d, of("both", times(1, "1g.6gb+me"), times(1, "2g.12gb+me")), of("one", times(2, "1g.6gb"), times(1, "2g.12gb+me")))
+	if p, ok := mig.At(both.MIG, "both", 0); ok {
+		t.Errorf("a card can be cut into both: %+v", p)
+	}
+	if _, ok := mig.At(both.MIG, "one", 2); !ok {
+		t.Error("a card cannot be cut so that one of its partitions has the media engines")
+	}
+	free := sharingtest.Free(d)
+	v := sharing.NewView(&free, []sharing.Held{inUse("a", "1g.6gb+me", 0, 1, mig.Free, 0)}, factory.New())
+	if got, _ := options(t, &v, sharingtest.Ask("main", 12000, 0)); strings.Join(got, " ") != "2g.12gb@2" {
+		t.Errorf("beside a 1g.6gb+me there are %v", got)
 	}
 }
