@@ -66,13 +66,24 @@ func created(text string) (string, bool) {
 	return "", false
 }
 
-// chunks is how many of a device's chunks a share gets: as many as its percentage
-// pays for, so that shares never come to more than the device.
-func chunks(s *sharing.Share, all int) int {
-	if s.Whole {
+// chunks is how many of a device's chunks a share gets: as many as its percentage of what is
+// offered pays for. Shares then never come to more than the device. It is 0 for a share that pays
+// for none.
+func chunks(c *nodeapi.ClaimedDevice, all int) int {
+	if c.Share.Whole || c.Share.Cores >= 100 {
 		return all
 	}
-	return max(int(s.Cores)*all/100, 1)
+	return int(c.Share.Cores) * all / offered(&c.Device)
+}
+
+// offered is the compute of which shares are parts, in percent.
+func offered(d *sharing.Device) int { return max(100, int(d.Cores)) }
+
+// tooSmall says how much a share must ask for at least to get a chunk.
+func tooSmall(c *nodeapi.ClaimedDevice, all int) error {
+	least := (offered(&c.Device) + all - 1) / max(all, 1)
+	return fmt.Errorf("in mode mps this node reserves multiprocessors (--mps-compute=partition), and %d%% is less than one of the %d chunks of device %s: set vgpu-cores to %d or more",
+		c.Share.Cores, all, c.Device.ID, least)
 }
 
 // partition gives the container its multiprocessors: those it has, or new ones.
@@ -116,7 +127,11 @@ func (p *Preparer) reserve(ctx context.Context, d Daemon, c *nodeapi.Claim) (str
 			}
 		}
 	}
-	return p.makePartition(ctx, d, c, chunks(share, t.free+t.used))
+	n := chunks(&c.Devices[0], t.free+t.used)
+	if n == 0 {
+		return "", tooSmall(&c.Devices[0], t.free+t.used)
+	}
+	return p.makePartition(ctx, d, c, n)
 }
 
 // forgetPartitions takes their partitions from all claims of a device whose daemon is

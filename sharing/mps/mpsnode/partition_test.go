@@ -5,6 +5,8 @@ package mpsnode
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +36,7 @@ func TestAPreparerWithPartitionsPassesTheSuite(t *testing.T) {
 }
 
 func TestAContainerGetsAsManyChunksAsItsShareOfTheDevicePaysFor(t *testing.T) {
-	for cores, want := range map[sharing.Percent]string{1: "map[0:1]", 30: "map[0:8]", 50: "map[0:13]", 100: "map[0:27]"} {
+	for cores, want := range map[sharing.Percent]string{4: "map[0:1]", 30: "map[0:8]", 50: "map[0:13]", 100: "map[0:27]"} {
 		h := partitionedHost(t)
 		in := inject(t, h, wanting(cores, asks("uid", "main")))
 		if got := fmt.Sprint(h.daemonOf("GPU-a").parts); got != want {
@@ -45,6 +47,77 @@ func TestAContainerGetsAsManyChunksAsItsShareOfTheDevicePaysFor(t *testing.T) {
 			t.Errorf("the environment is %q", env)
 		}
 	}
+}
+
+// The scheduler adds up percents. Whatever shares it puts on a device, each that pays for a chunk
+// gets what it pays for: small ones, which pay for none, are refused and take nothing from it.
+func TestSharesThatFitADeviceGetTheirChunks(t *testing.T) {
+	refused := 0
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 20))
+		h, offered := partitionedHost(t), []sharing.Percent{100, 100, 50, 150}[r.IntN(4)]
+		held, left := map[sharing.Owner]sharing.Percent{}, offered
+		for n := range 30 {
+			if owners := slices.Sorted(maps.Keys(held)); len(owners) == 10 || len(owners) > 0 && (left == 0 || r.IntN(4) == 0) {
+				gone := owners[r.IntN(len(owners))]
+				if err := h.fresh().Unprepare(context.Background(), gone); err != nil {
+					t.Fatal(err)
+				}
+				left += held[gone]
+				delete(held, gone)
+				continue
+			}
+			cores := 1 + sharing.Percent(r.IntN([]int{3, int(left)}[r.IntN(2)]))
+			if cores = min(cores, left, 99); len(held) == 0 && offered >= 100 && r.IntN(4) == 0 {
+				cores = 100
+			}
+			o := sharing.Owner(fmt.Sprint("uid-", n))
+			c := wanting(cores, asks(o, "main"))
+			c.Devices[0].Device.Cores = offered
+			before := chunksGiven(h)
+			_, err := h.fresh().Prepare(context.Background(), c)
+			held[o], left = cores, left-cores
+			want := 27 * int(cores) / max(100, int(offered))
+			if cores == 100 {
+				want, left = 27, 0
+				held[o] = offered
+			}
+			if got := chunksGiven(h) - before; got != want || (err == nil) != (want > 0) {
+				t.Fatalf("seed %d: %d%% of %d%% get %d chunks, want %d: %v", seed, cores, offered, got, want, err)
+			}
+			if want == 0 {
+				refused++
+				if !strings.Contains(err.Error(), "set vgpu-cores to ") {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+		}
+	}
+	if refused < 50 {
+		t.Errorf("only %d small shares were refused: this shows little", refused)
+	}
+}
+
+// Nine shares of one percent and one of 91 are all of a device, in the ten slots that it has.
+func TestSmallSharesTakeNothingFromALargeOne(t *testing.T) {
+	h := partitionedHost(t)
+	for i := range 9 {
+		_, _ = h.fresh().Prepare(context.Background(), wanting(1, asks(sharing.Owner(fmt.Sprint("small-", i)), "main")))
+	}
+	inject(t, h, wanting(91, asks("large", "main")))
+	if got := chunksGiven(h); got != 24 {
+		t.Errorf("the daemon gave %d chunks, want 24 of 27", got)
+	}
+}
+
+// chunksGiven adds up the partitions of the first device.
+func chunksGiven(h *host) (sum int) {
+	if d := h.daemonOf("GPU-a"); d != nil {
+		for _, n := range d.parts {
+			sum += n
+		}
+	}
+	return sum
 }
 
 func TestAWholeDeviceIsAllChunks(t *testing.T) {
