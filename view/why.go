@@ -175,9 +175,35 @@ func (c *Cluster) deviceVerdicts(n *nodes.Node, ask *sharing.PodRequest, contain
 	out := make([]DeviceVerdict, 0, len(views))
 	for i := range views {
 		_, refused := place.Place(views[i:i+1], &one, c.backends, policyOf(ask))
-		out = append(out, DeviceVerdict{Index: views[i].Device.Index, Reason: onlyReason(&refused)})
+		v := DeviceVerdict{Index: views[i].Device.Index, Reason: onlyReason(&refused)}
+		if mig := views[i].Device.MIG; mig != nil && v.Reason == sharing.NoPartitionFits.String() {
+			v.Reason += " (partitions have " + partitionSizes(mig) + ")"
+		}
+		out = append(out, v)
 	}
 	return out
+}
+
+// partitionSizes lists how much memory partitions have, which is a little less than
+// people call them by.
+func partitionSizes(p *sharing.Partitioning) string {
+	var sizes []sharing.Bytes
+	for i := range p.Profiles {
+		sizes = append(sizes, p.Profiles[i].Memory)
+	}
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	var text strings.Builder
+	for i, size := range sizes {
+		switch {
+		case i > 0 && i == len(sizes)-1:
+			text.WriteString(" or ")
+		case i > 0:
+			text.WriteString(", ")
+		}
+		text.WriteString(size.String())
+	}
+	return text.String()
 }
 
 // onlyReason is the reason of a refusal by one device.

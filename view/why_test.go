@@ -82,11 +82,32 @@ func gangOf(members int32) *schedulingv1beta1.PodGroup {
 	}
 }
 
+// Who asks for more than a partition serves is told how much partitions really have.
+func TestARefusedPartitionSaysHowMuchPartitionsHave(t *testing.T) {
+	p := podOf("large", 1)
+	p.Annotations = nil
+	p.Spec.Containers[0].Resources.Limits[wire.ResourceMemory] = resource.MustParse("40961")
+	s := &capture.State{}
+	s.Add(nodeIn(t, "node", 1, sharing.MIG))
+	s.Add(p)
+	s.Sort()
+	w := whyOf(t, s, "large")
+	const want = "NoPartitionFits (partitions have 4864MiB, 9856MiB, 19968MiB or 40192MiB)"
+	if len(w.Nodes) != 1 || len(w.Nodes[0].Devices) != 1 || w.Nodes[0].Devices[0].Reason != want {
+		t.Errorf("got %+v, want %q", w.Nodes, want)
+	}
+}
+
 func nodeOf(t *testing.T, name string, devices int) *corev1.Node {
+	t.Helper()
+	return nodeIn(t, name, devices, sharing.HAMiCore)
+}
+
+func nodeIn(t *testing.T, name string, devices int, mode sharing.Mode) *corev1.Node {
 	t.Helper()
 	inv := sharing.Inventory{Node: name}
 	for i := range devices {
-		d := sharingtest.Device(i, "A100-40", sharing.HAMiCore)
+		d := sharingtest.Device(i, "A100-40", mode)
 		d.ID = sharing.DeviceID(fmt.Sprintf("GPU-%s-%d", name, i))
 		inv.Devices = append(inv.Devices, d)
 	}
