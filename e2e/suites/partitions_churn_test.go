@@ -21,9 +21,9 @@ import (
 // partitionLanes is how many pods come and go at a time.
 const partitionLanes = 18
 
-// partitionAsks are amounts of memory in MiB, most of which both kinds of device
-// can serve, the small ones more often.
-var partitionAsks = []int64{3000, 3000, 5000, 5000, 5500, 5500, 9000, 9000, 9000, 9700, 9700, 11000, 15000, 19900, 23000, 40000}
+// partitionAsks are amounts of memory in MiB, most of which both kinds of device can serve, the
+// small ones more often. Some are what partitions are called by, and not what they have.
+var partitionAsks = []int64{3000, 3000, 5000, 5000, 5500, 5500, 9000, 9000, 9000, 9700, 10240, 6144, 11000, 12288, 15000, 19900, 23000, 40000}
 
 // partitionWatch looks at the hardware while pods come and go.
 type partitionWatch struct {
