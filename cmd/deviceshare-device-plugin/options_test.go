@@ -105,10 +105,10 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 		t.Fatalf("devices are %+v, want that index 1 is hidden", inv.Devices)
 	}
 	d := inv.Devices[0]
-	if d.Mode != sharing.MIG || d.MaxShares != 4 || d.Memory != sharing.MiBs(81920*3/2) || len(d.MIG.Geometries) == 0 || inv.GeometryHash == "" {
+	if d.Mode != sharing.MIG || d.MaxShares != 4 || d.Memory != sharing.MiBs(81920) || len(d.MIG.Geometries) == 0 || inv.GeometryHash == "" {
 		t.Errorf("the device is %+v", d)
 	}
-	if other := offered("m", v, found); other.Devices[0].Mode != sharing.HAMiCore {
+	if other := offered("m", v, found); other.Devices[0].Mode != sharing.HAMiCore || other.Devices[0].Memory != sharing.MiBs(81920*3/2) {
 		t.Errorf("another node got the settings of this one: %+v", other.Devices[0])
 	}
 	got := agent.TermsOf(device, v.Node.For("n"))
