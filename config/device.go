@@ -7,7 +7,6 @@ import (
 	_ "embed" // the defaults are data
 	"encoding/hex"
 	"encoding/json"
-	"strings"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
@@ -64,7 +63,7 @@ type Device struct {
 
 // ModelGeometries are the geometries allowed on some models.
 type ModelGeometries struct {
-	// Models are parts of product names; one that matches is enough.
+	// Models are names of models, see sharing.IsModel; one that matches is enough.
 	Models     []string
 	Geometries []sharing.Geometry
 	// Policy holds instead of Device.MIGPolicy if it is not nil.
@@ -101,9 +100,8 @@ func (d Device) Defaults() request.Defaults {
 	return request.Defaults{Memory: d.DefaultMemory, Cores: sharing.Percent(d.DefaultCores)}
 }
 
-// Geometries returns the geometries of the first entry of which one model is a
-// part of the given product name. The case of letters matters. The caller must not
-// change the result.
+// Geometries returns the geometries of the first entry of which one name means the
+// model. The caller must not change the result.
 func (d Device) Geometries(model string) []sharing.Geometry {
 	if known := d.known(model); known != nil {
 		return known.Geometries
@@ -122,8 +120,8 @@ func (d Device) Policy(model string) sharing.PartitionPolicy {
 // known is the entry that holds for a model, nil if there is none.
 func (d Device) known(model string) *ModelGeometries {
 	for i := range d.Known {
-		for _, part := range d.Known[i].Models {
-			if strings.Contains(model, part) {
+		for _, name := range d.Known[i].Models {
+			if sharing.IsModel(name, model) {
 				return &d.Known[i]
 			}
 		}

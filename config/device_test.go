@@ -129,7 +129,8 @@ func TestGeometriesOfModels(t *testing.T) {
 		"a GB200, which is not a B200":        {"NVIDIA GB200", ""},
 		"an H100 with 94 GB":                  {"NVIDIA H100 NVL", ""},
 		"a T4":                                {"Tesla T4", ""},
-		"a name in other letters":             {"nvidia a30", ""},
+		"a name in other letters":             {"nvidia a30", "1g.6gb"},
+		"an A30X, which is no A30":            {"NVIDIA A30X", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := d.Geometries(c.model)
@@ -259,7 +260,7 @@ nvidia:
 	const k = "nvidia.knownMigGeometries"
 	compare(t, problems, []string{
 		k + "[0].models: is an empty list: the entry never matches",
-		k + "[1].models[1]: is empty and would match every device",
+		k + "[1].models[1]: has no letter or digit: want words of a product name, such as A100-SXM4",
 		k + `[1].allowedGeometries[0].group: "group-1" is not a group name: it is part of the id uuid[group-position], so it must not be empty or hold '-', '[', ']', a space or a separator`,
 		k + "[1].allowedGeometries[0].geometries[0].memory: 0 is outside 1 to 16777216",
 		k + "[1].allowedGeometries[0].geometries[0].count: 0 is outside 1 to 64",

@@ -49,7 +49,7 @@ type NodeSettings struct {
 type DeviceRule struct {
 	ID    sharing.DeviceID
 	Index int
-	Model string // a part of the product name
+	Model string // words of the product name, see sharing.IsModel
 
 	Mode                       sharing.Mode
 	MemoryScaling, CoreScaling float64
@@ -149,7 +149,7 @@ func (r *DeviceRule) matches(id sharing.DeviceID, index int, model string) bool 
 	case r.ID != "":
 		return r.ID == id
 	case r.Model != "":
-		return strings.Contains(model, r.Model)
+		return sharing.IsModel(r.Model, model)
 	}
 	return r.Index == index
 }
@@ -212,7 +212,7 @@ func deviceRule(path string, value any, p *problems) DeviceRule {
 	if o.whole("index", &index, 0, mostIndex) {
 		r.Index = int(index)
 	}
-	o.text("model", &r.Model, checkNotEmpty)
+	o.text("model", &r.Model, checkModel)
 	r.ID = sharing.DeviceID(id)
 	selectors := 0
 	for _, name := range []string{"uuid", "index", "model"} {
@@ -245,6 +245,13 @@ func (o *object) mode(name string, dst *sharing.Mode) {
 func checkNotEmpty(s string) error {
 	if strings.TrimSpace(s) == "" {
 		return errors.New("is empty")
+	}
+	return nil
+}
+
+func checkModel(s string) error {
+	if sharing.ModelWords(s) == "" {
+		return errors.New("has no letter or digit: want words of a product name, such as A100-SXM4")
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func TestProblemsOfTheNodeConfig(t *testing.T) {
 			[]string{
 				"nodeconfig[0].devices[0]: has 0 of uuid, index and model: want exactly one",
 				"nodeconfig[0].devices[1]: has 2 of uuid, index and model: want exactly one",
-				"nodeconfig[0].devices[2].model: is empty",
+				"nodeconfig[0].devices[2].model: has no letter or digit: want words of a product name, such as A100-SXM4",
 				`nodeconfig[0].devices[2].mode: unknown mode "MIG": want one of mig, hami-core, mps, time-slicing`,
 			},
 		},
@@ -160,5 +160,23 @@ func TestTheNodeHashIsOfTheContent(t *testing.T) {
 	c, _ := config.LoadNode([]byte(`{"nodeconfig":[{"name":"b"}]}`))
 	if a.Hash() != b.Hash() || a.Hash() == c.Hash() {
 		t.Errorf("got %s, %s, %s", a.Hash(), b.Hash(), c.Hash())
+	}
+}
+
+func TestARuleForAModelHoldsForNoModelWhoseNameBeginsTheSame(t *testing.T) {
+	n, problems := config.LoadNode([]byte(`{"nodeconfig": [{"name": "n", "devices": [{"model": "a10", "mode": "mps"}, {"model": "H20", "mode": "mig"}]}]}`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for model, want := range map[string]sharing.Mode{
+		"NVIDIA A10": sharing.MPS, "NVIDIA A100-SXM4-80GB": sharing.HAMiCore, "NVIDIA A10G": sharing.HAMiCore,
+		"NVIDIA H20": sharing.MIG, "NVIDIA H200": sharing.HAMiCore,
+	} {
+		if got := n.For("n").Device(config.DefaultDevice(), "GPU-1", 0, model).Mode; got != want {
+			t.Errorf("%s: mode %s, want %s", model, got, want)
+		}
+	}
+	if _, problems := config.LoadNode([]byte(`{"nodeconfig": [{"name": "n", "devices": [{"model": " - ", "mode": "mps"}]}]}`)); len(problems) != 1 {
+		t.Errorf("a model without words: %v", problems)
 	}
 }

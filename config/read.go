@@ -143,9 +143,9 @@ func modelGeometries(path string, value any, p *problems) ModelGeometries {
 		s, ok := value.(string)
 		switch {
 		case !ok:
-			p.add(path, "is %s, want a part of a product name", describe(value))
-		case strings.TrimSpace(s) == "":
-			p.add(path, "is empty and would match every device")
+			p.add(path, "is %s, want words of a product name", describe(value))
+		case sharing.ModelWords(s) == "":
+			p.add(path, "has no letter or digit: want words of a product name, such as A100-SXM4")
 		default:
 			m.Models = append(m.Models, s)
 		}

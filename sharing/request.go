@@ -67,8 +67,8 @@ func (m Memory) On(total Bytes) Bytes {
 
 // Selector narrows the devices a pod accepts. Empty lists accept every device.
 type Selector struct {
-	UseModels []string   // accept if the model contains one of them, ignoring case
-	NotModels []string   // refuse if the model contains one of them, ignoring case
+	UseModels []string   // accept models that one of them means, see IsModel
+	NotModels []string   // refuse models that one of them means, see IsModel
 	UseIDs    []DeviceID // accept only these
 	NotIDs    []DeviceID // refuse these
 }

@@ -4,7 +4,6 @@ package sharing
 
 import (
 	"slices"
-	"strings"
 )
 
 // Held is one share with who holds it.
@@ -216,8 +215,7 @@ func accepts(modes []Mode, m Mode) bool {
 	return len(modes) == 0 || slices.Contains(modes, m)
 }
 
-// Accepts reports whether the selector lets a device through. Models match by
-// substring ignoring case, as users of the legacy annotations expect; UUIDs match
+// Accepts reports whether the selector lets a device through. Models match by IsModel, UUIDs
 // exactly.
 func (s *Selector) Accepts(d *Device) bool {
 	return s.empty() || s.matches(d)
@@ -228,20 +226,17 @@ func (s *Selector) empty() bool {
 }
 
 func (s *Selector) matches(d *Device) bool {
-	return (len(s.UseModels) == 0 || containsModel(d.Model, s.UseModels)) &&
-		!containsModel(d.Model, s.NotModels) &&
+	return (len(s.UseModels) == 0 || isAnyModel(d.Model, s.UseModels)) &&
+		!isAnyModel(d.Model, s.NotModels) &&
 		(len(s.UseIDs) == 0 || slices.Contains(s.UseIDs, d.ID)) &&
 		!slices.Contains(s.NotIDs, d.ID)
 }
 
-// containsModel reports whether the model contains one of the parts, ignoring
-// case. It allocates nothing, unlike comparing in lower case would.
-func containsModel(model string, parts []string) bool {
-	for _, part := range parts {
-		for i := 0; i+len(part) <= len(model); i++ {
-			if strings.EqualFold(model[i:i+len(part)], part) {
-				return true
-			}
+// isAnyModel reports whether one of the names means the model.
+func isAnyModel(model string, names []string) bool {
+	for _, name := range names {
+		if IsModel(name, model) {
+			return true
 		}
 	}
 	return false

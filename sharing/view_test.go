@@ -210,3 +210,28 @@ func TestAlikeDevicesAreThoseOfEqualStateAndKind(t *testing.T) {
 		}
 	}
 }
+
+// A pod never gets a device of another model than it names, nor is kept from one that it does not
+// name: the names of many models begin with the name of another.
+func TestASelectorTellsModelsApartWhoseNamesBeginTheSame(t *testing.T) {
+	for _, c := range []struct {
+		selector sharing.Selector
+		model    string
+		want     bool
+	}{
+		{sharing.Selector{UseModels: []string{"H20"}}, "NVIDIA H200", false},
+		{sharing.Selector{UseModels: []string{"H20"}}, "NVIDIA H20", true},
+		{sharing.Selector{UseModels: []string{"A10"}}, "NVIDIA A100-SXM4-80GB", false},
+		{sharing.Selector{UseModels: []string{"L4"}}, "NVIDIA L40S", false},
+		{sharing.Selector{UseModels: []string{"H200"}}, "NVIDIA GH200 480GB", false},
+		{sharing.Selector{UseModels: []string{"L4", "L40S"}}, "NVIDIA L40S", true},
+		{sharing.Selector{NotModels: []string{"A10"}}, "NVIDIA A100-SXM4-80GB", true},
+		{sharing.Selector{NotModels: []string{"A10"}}, "NVIDIA A10", false},
+		{sharing.Selector{UseModels: []string{"A100-80GB"}}, "NVIDIA A100-SXM4-80GB", true},
+		{sharing.Selector{UseModels: []string{"A100"}, NotModels: []string{"A100-PCIE"}}, "NVIDIA A100 80GB PCIe", false},
+	} {
+		if got := c.selector.Accepts(&sharing.Device{Model: c.model}); got != c.want {
+			t.Errorf("%+v accepts %s: %v, want %v", c.selector, c.model, got, c.want)
+		}
+	}
+}

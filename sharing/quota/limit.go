@@ -5,7 +5,6 @@ package quota
 import (
 	"strconv"
 	"strings"
-	"unicode"
 
 	"deviceshare/sharing"
 )
@@ -32,9 +31,9 @@ type Limit struct {
 	// Name is the resource as the queue spells it, with the model if there is one.
 	Name     string
 	Resource Resource
-	// Model holds the words that a model's name must contain one after the other; none for
-	// the devices of all models.
-	Model []string
+	// Model is the name of the models that the limit is about, as sharing.ModelWords writes it;
+	// "" for the devices of all models.
+	Model string
 	// Amount is in the unit of the resource.
 	Amount int64
 }
@@ -61,60 +60,21 @@ func ReadLimit(name string, value int64, names Names) (Limit, bool) {
 	return Limit{}, false
 }
 
-// modelIn returns the words of the model that follows a resource in a name; false if the name is
-// not of that resource.
-func modelIn(name, resource string) ([]string, bool) {
-	if resource == "" {
-		return nil, false
-	}
+// modelIn returns the model that follows a resource in a name; false if the name is not of that
+// resource.
+func modelIn(name, resource string) (string, bool) {
 	rest, ok := strings.CutPrefix(name, resource)
-	switch {
-	case !ok:
-		return nil, false
-	case rest == "":
-		return nil, true
+	if resource == "" || !ok || rest == "" {
+		return "", resource != "" && ok
 	}
 	model, ok := strings.CutPrefix(rest, ".")
-	return words(model), ok
+	return sharing.ModelWords(model), ok
 }
 
-// words splits a model's name into its words, in lower case: letters and digits belong together.
-func words(model string) []string {
-	return strings.FieldsFunc(strings.ToLower(model), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-}
-
-// appliesTo reports whether the limit is about devices of a model. The words of the limit must be
-// in the model's name one after the other, so that a10 is not a100.
+// appliesTo reports whether the limit is about devices of a model.
 func (l *Limit) appliesTo(model string) bool {
-	if len(l.Model) == 0 {
-		return true
-	}
-	return containsWords(words(model), l.Model)
-}
-
-// containsWords reports whether some words are among others, one after the other.
-func containsWords(all, some []string) bool {
-	for i := 0; i+len(some) <= len(all); i++ {
-		found := true
-		for j := range some {
-			found = found && all[i+j] == some[j]
-		}
-		if found {
-			return true
-		}
-	}
-	return false
+	return l.Model == "" || sharing.IsModel(l.Model, model)
 }
 
 // sameDevices reports whether two limits are about the same resource of the same devices.
-func (l *Limit) sameDevices(m *Limit) bool {
-	if l.Resource != m.Resource || len(l.Model) != len(m.Model) {
-		return false
-	}
-	for i := range l.Model {
-		if l.Model[i] != m.Model[i] {
-			return false
-		}
-	}
-	return true
-}
+func (l *Limit) sameDevices(m *Limit) bool { return l.Resource == m.Resource && l.Model == m.Model }

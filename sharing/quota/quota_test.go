@@ -51,14 +51,14 @@ func TestALimitIsReadFromTheNameOfAResource(t *testing.T) {
 		want   string // resource, model, amount
 		no     bool
 	}{
-		"memory is in MiB":                              {key: "volcano.sh/vgpu-memory", value: 2048, want: fmt.Sprint(quota.Memory, []string(nil), 2*gib)},
-		"memory is in units of the configured size":     {key: "volcano.sh/vgpu-memory", value: 2, factor: 1024, want: fmt.Sprint(quota.Memory, []string(nil), 2*gib)},
-		"a factor that is not configured is one":        {key: "volcano.sh/vgpu-memory", value: 1024, factor: -1, want: fmt.Sprint(quota.Memory, []string(nil), gib)},
-		"cores are in percent":                          {key: "volcano.sh/vgpu-cores", value: 250, want: fmt.Sprint(quota.Cores, []string(nil), 250)},
-		"a model follows a dot":                         {key: "volcano.sh/vgpu-cores.A100-SXM4", value: 7, want: fmt.Sprint(quota.Cores, []string{"a100", "sxm4"}, 7)},
-		"a model of no words is every model":            {key: "volcano.sh/vgpu-cores.--", value: 7, want: fmt.Sprint(quota.Cores, []string{}, 7)},
-		"a negative amount is none":                     {key: "volcano.sh/vgpu-cores", value: -7, want: fmt.Sprint(quota.Cores, []string(nil), 0)},
-		"an amount beyond all numbers is the largest":   {key: "volcano.sh/vgpu-memory", value: 1 << 62, factor: 1024, want: fmt.Sprint(quota.Memory, []string(nil), int64(sharing.MaxBytes))},
+		"memory is in MiB":                              {key: "volcano.sh/vgpu-memory", value: 2048, want: fmt.Sprint(quota.Memory, "", 2*gib)},
+		"memory is in units of the configured size":     {key: "volcano.sh/vgpu-memory", value: 2, factor: 1024, want: fmt.Sprint(quota.Memory, "", 2*gib)},
+		"a factor that is not configured is one":        {key: "volcano.sh/vgpu-memory", value: 1024, factor: -1, want: fmt.Sprint(quota.Memory, "", gib)},
+		"cores are in percent":                          {key: "volcano.sh/vgpu-cores", value: 250, want: fmt.Sprint(quota.Cores, "", 250)},
+		"a model follows a dot":                         {key: "volcano.sh/vgpu-cores.A100-SXM4", value: 7, want: fmt.Sprint(quota.Cores, "a100 sxm4", 7)},
+		"a model of no words is every model":            {key: "volcano.sh/vgpu-cores.--", value: 7, want: fmt.Sprint(quota.Cores, "", 7)},
+		"a negative amount is none":                     {key: "volcano.sh/vgpu-cores", value: -7, want: fmt.Sprint(quota.Cores, "", 0)},
+		"an amount beyond all numbers is the largest":   {key: "volcano.sh/vgpu-memory", value: 1 << 62, factor: 1024, want: fmt.Sprint(quota.Memory, "", int64(sharing.MaxBytes))},
 		"the number of devices is counted by Volcano":   {key: "volcano.sh/vgpu-number", no: true},
 		"a percentage of memory has no sum":             {key: "volcano.sh/vgpu-memory-percentage", no: true},
 		"another resource is no limit of this kind":     {key: "cpu", no: true},

@@ -88,7 +88,7 @@ const (
 	// UserMode names the modes the pod accepts: one, or a list in order of
 	// preference.
 	UserMode = "volcano.sh/vgpu-mode"
-	// UserUseModels and UserNotModels are comma lists of parts of model names.
+	// UserUseModels and UserNotModels are comma lists of names of models, see sharing.IsModel.
 	UserUseModels = "nvidia.com/use-gputype"
 	UserNotModels = "nvidia.com/nouse-gputype"
 	// UserUseIDs and UserNotIDs are comma lists of exact device UUIDs.
