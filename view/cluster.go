@@ -85,14 +85,23 @@ func ended(p *corev1.Pod) bool {
 
 // waits reports whether a pod that asks for devices has no node yet.
 func (c *Cluster) waits(p *corev1.Pod) bool {
-	return p.Spec.NodeName == "" && !ended(p) && p.DeletionTimestamp == nil && corepod.Asks(p, c.settings.Names)
+	return p.Spec.NodeName == "" && !ended(p) && p.DeletionTimestamp == nil && c.asks(p)
+}
+
+// asks reports whether a pod asks for devices, or by names that nobody serves.
+func (c *Cluster) asks(p *corev1.Pod) bool {
+	return corepod.Asks(p, c.settings.Names) || corepod.AsksUnserved(p, c.settings.Names)
 }
 
 // ask reads what a pod asks for as the scheduler's plugin does; mistakes are why it cannot.
 func (c *Cluster) ask(p *corev1.Pod) (sharing.PodRequest, []request.Mistake) {
 	neutral := corepod.Read(p)
-	return request.Read(&neutral, c.settings.Names, c.settings.Factor,
+	req, mistakes := request.Read(&neutral, c.settings.Names, c.settings.Factor,
 		request.WithPolicies(policy.Names()...), request.WithDefaults(c.settings.Defaults))
+	if foreign := request.Foreign(&neutral, c.settings.Names); len(foreign) > 0 {
+		return sharing.PodRequest{}, append(mistakes, foreign...)
+	}
+	return req, mistakes
 }
 
 // policyOf is the policy that the pod names, else the scheduler's default one. It orders what is

@@ -86,7 +86,7 @@ func (c *Cluster) settled(p *corev1.Pod, name string) (string, bool) {
 		return c.placedWhere(p, name), true
 	case p.DeletionTimestamp != nil:
 		return name + " is being deleted and is not scheduled any more.", true
-	case !corepod.Asks(p, c.settings.Names):
+	case !c.asks(p):
 		return fmt.Sprintf("%s asks for no shared devices: no container names %s.", name, c.settings.Names.Number), true
 	case len(p.Spec.SchedulingGates) > 0:
 		return fmt.Sprintf("%s waits because of its scheduling gate %q: whoever set it has to remove it.", name, p.Spec.SchedulingGates[0].Name), true

@@ -47,10 +47,6 @@ func missingFields(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	return patch
 }
 
-// handled reports whether the webhook judges the pod: it asks for devices, and is no
-// mirror pod.
-func handled(pod *corev1.Pod, s Settings) bool { return !mirror(pod) && corepod.Asks(pod, s.Names) }
-
 // mirror reports whether the pod only shows what a kubelet runs from a file. Changing such
 // a pod makes the kubelet delete it and try again.
 func mirror(pod *corev1.Pod) bool {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/sharing/podspec/corepod"
 )
 
 // FuzzHandlers feeds arbitrary pod JSON. Nothing panics, what is patched applies
@@ -52,7 +54,7 @@ func FuzzHandlers(f *testing.F) {
 			}
 			_, limit := r.Limits[number]
 			_, request := r.Requests[number]
-			if handled(completed, defaults()) && !wanted.IsZero() && !limit && !request {
+			if corepod.Asks(completed, defaults().Names) && !mirror(completed) && !wanted.IsZero() && !limit && !request {
 				t.Fatalf("container %d still has no number", i)
 			}
 		}

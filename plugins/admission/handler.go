@@ -83,13 +83,14 @@ func (h *Handlers) mutate(_ context.Context, req admission.Request) admission.Re
 	if err != nil {
 		return h.unreadable("mutate", err)
 	}
-	patch := Complete(pod, h.source.Settings())
+	settings := h.source.Settings()
+	patch, warnings := Complete(pod, settings), defaulted(pod, settings)
 	if len(patch) == 0 {
 		h.calls.WithLabelValues("mutate", resultUntouched).Inc()
-		return admission.Allowed("")
+		return admission.Allowed("").WithWarnings(warnings...)
 	}
 	h.calls.WithLabelValues("mutate", resultCompleted).Inc()
-	response := admission.Patched("", patch...)
+	response := admission.Patched("", patch...).WithWarnings(warnings...)
 	if keys := copied(pod); len(keys) > 0 {
 		response = response.WithWarnings("metadata.annotations: removed " + strings.Join(keys, ", ") +
 			": only the scheduler writes that, so it was probably copied from another pod")

@@ -39,20 +39,37 @@ func (v Verdict) Message() string {
 	return b.String()
 }
 
-// Review judges a pod. A pod that asks for none of our resources is never
-// refused. The pod is not changed.
+// Review judges a pod. A pod that asks for none of our resources, nor for one that we are
+// mistaken for, is never refused. The pod is not changed.
 func Review(pod *corev1.Pod, s Settings) Verdict {
-	if !handled(pod, s) {
+	if mirror(pod) {
 		return Verdict{}
 	}
 	read := corepod.Read(pod)
+	foreign := request.Foreign(&read, s.Names)
+	asks, ours := corepod.Asks(pod, s.Names), slices.Contains(s.Schedulers, pod.Spec.SchedulerName)
+	if !asks && !(ours && corepod.AsksUnserved(pod, s.Names)) {
+		return Verdict{Warnings: warnOf(foreign)}
+	}
 	_, mistakes := request.Read(&read, s.Names, s.MemoryFactor, s.reading()...)
+	if ours {
+		mistakes, foreign = append(mistakes, foreign...), nil
+	}
 	if pod.Spec.NodeName != "" {
 		mistakes = append(mistakes, request.Mistake{Path: "spec.nodeName", Message: "a pod that names its node is never seen by the scheduler, " +
 			"so no device is chosen for it: use nodeSelector with kubernetes.io/hostname: " + pod.Spec.NodeName})
 	}
 	mistakes = append(append(mistakes, stale(pod)...), visible(pod, s)...)
-	return Verdict{Mistakes: mistakes, Warnings: warnings(pod, s)}
+	return Verdict{Mistakes: mistakes, Warnings: append(warnings(pod, s), warnOf(foreign)...)}
+}
+
+// warnOf returns mistakes as warnings: somebody else may serve what we do not.
+func warnOf(mistakes []request.Mistake) []string {
+	var out []string
+	for _, m := range mistakes {
+		out = append(out, m.String())
+	}
+	return out
 }
 
 // warnings names what is legal and probably not meant.
@@ -104,10 +121,10 @@ func schedulerKeys() []string {
 	return append(PlacementKeys(), wire.PodToAllocate, wire.PodTime, wire.PodBindPhase, wire.PodBindTime)
 }
 
-// ReadKeys are all annotations that Complete and Review look at.
-func ReadKeys() []string {
-	return append(schedulerKeys(), wire.UserMode, wire.UserUseModels, wire.UserNotModels, wire.UserUseIDs, wire.UserNotIDs,
-		wire.UserGroupPolicy, wire.UserPolicy, wire.UserSplit, wire.UserNUMA)
+// KeyPrefixes are, in lower case, how all annotations and labels begin of which Review may say
+// something, but for those of schedulerKeys that begin otherwise.
+func KeyPrefixes() []string {
+	return []string{wire.Family, "volcano.sh/gpu-", "volcano.sh/use-gpu", "volcano.sh/nouse-gpu", "nvidia.com/", "hami.io/"}
 }
 
 // PlacementKeys are the annotations by which a pod holds devices: whoever changes

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/sharing/wire"
 )
 
 func ours(pod *corev1.Pod) *corev1.Pod {
@@ -162,13 +164,14 @@ func TestSettingsThatNoPodCanBeJudgedByAreRefused(t *testing.T) {
 	}
 }
 
-// An annotation of users that is not among them would be looked at by nobody at creation.
+// An annotation of users that is not among them would be refused, and one that begins otherwise
+// would cause no call.
 func TestTheAnnotationsThatAreReadAreAllThatUsersWrite(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "../../sharing/wire/keys.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, seen := ReadKeys(), 0
+	keys, seen := wire.UserKeys(), 0
 	ast.Inspect(f, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "User") {
@@ -177,6 +180,9 @@ func TestTheAnnotationsThatAreReadAreAllThatUsersWrite(t *testing.T) {
 		key, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 		if seen++; err != nil || !slices.Contains(keys, key) {
 			t.Errorf("%s (%s) is not among them: %v", spec.Names[0].Name, key, err)
+		}
+		if !slices.ContainsFunc(KeyPrefixes(), func(p string) bool { return strings.HasPrefix(key, p) }) {
+			t.Errorf("%s (%s) begins with none of %q", spec.Names[0].Name, key, KeyPrefixes())
 		}
 		return true
 	})

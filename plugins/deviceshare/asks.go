@@ -80,17 +80,23 @@ func (a *ask) refusalText(r *sharing.Refusals) string {
 	return text
 }
 
-// readAsk reads what a pod asks for; nil if it asks for no devices.
+// readAsk reads what a pod asks for; nil if it asks for no devices. That of a pod which asks by
+// names that nobody serves has mistakes.
 func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	if !corepod.Asks(pod, s.Names) {
 		if s.Unread && corepod.AsksExtended(pod) {
 			return &ask{pod: pod, settings: s, uncertain: true}
 		}
-		return nil
+		if !corepod.AsksUnserved(pod, s.Names) {
+			return nil
+		}
 	}
 	neutral := corepod.Read(pod)
 	req, mistakes := request.Read(&neutral, s.Names, s.Factor,
 		request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults))
+	if foreign := request.Foreign(&neutral, s.Names); len(foreign) > 0 {
+		req, mistakes = sharing.PodRequest{}, append(mistakes, foreign...)
+	}
 	a := &ask{pod: pod, settings: s, request: req}
 	a.policy, _ = policy.Named(req.Policy)
 	if req.Group == "" {

@@ -30,6 +30,7 @@ type Pod struct {
 	UID           string
 	SchedulerName string
 	Annotations   map[string]string
+	Labels        map[string]string
 	// Containers are all containers, including those that ask for nothing: init
 	// containers and sidecars first, each group in the order of the spec. Ephemeral
 	// containers are left out: Kubernetes gives them no resources.
@@ -79,6 +80,32 @@ func (n Names) Existing() []string {
 		}
 	}
 	return names
+}
+
+// IsUnserved reports whether a resource is named like one that asks for a share of a GPU, and is none
+// of the names: one that is misspelled or was renamed, an older one of Volcano, or HAMi's. No
+// node offers it. It allocates nothing.
+func (n Names) IsUnserved(resource string) bool {
+	if resource == n.Number || resource == n.Memory || resource == n.Cores || resource == n.Percentage {
+		return false
+	}
+	_, foreign := wire.ForeignResource(resource)
+	return foreign || wire.IsOurs(resource)
+}
+
+// InForce returns the name in force of a resource that has this name by default, "" if it does not exist.
+func (n Names) InForce(byDefault string) string {
+	switch byDefault {
+	case wire.ResourceNumber:
+		return n.Number
+	case wire.ResourceMemory:
+		return n.Memory
+	case wire.ResourceCores:
+		return n.Cores
+	case wire.ResourcePercentage:
+		return n.Percentage
+	}
+	return ""
 }
 
 // Amounts is anything that names amounts of resources as a container does, see

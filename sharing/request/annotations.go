@@ -17,8 +17,8 @@ func (r *reader) annotations(p *podspec.Pod, out *sharing.PodRequest) {
 	a := p.Annotations
 	out.Modes = r.modes(a)
 	out.Selector = sharing.Selector{
-		UseModels: r.list(a, wire.UserUseModels, nil),
-		NotModels: r.list(a, wire.UserNotModels, nil),
+		UseModels: r.list(a, wire.UserUseModels, model),
+		NotModels: r.list(a, wire.UserNotModels, model),
 		UseIDs:    ids(r.list(a, wire.UserUseIDs, uuid)),
 		NotIDs:    ids(r.list(a, wire.UserNotIDs, uuid)),
 	}
@@ -69,8 +69,8 @@ func (r *reader) modes(a map[string]string) []sharing.Mode {
 	return modes
 }
 
-// list reads a comma list. Spaces around its items are dropped; check, if given,
-// returns what is wrong with an item.
+// list reads a comma list. Spaces around its items are dropped; check returns what is
+// wrong with an item.
 func (r *reader) list(a map[string]string, key string, check func(string) string) []string {
 	text, ok := a[key]
 	if !ok {
@@ -87,15 +87,21 @@ func (r *reader) list(a map[string]string, key string, check func(string) string
 			r.mistake(at(key), fmt.Sprintf("%q is there twice", item))
 			continue
 		}
-		if check != nil {
-			if wrong := check(item); wrong != "" {
-				r.mistake(at(key), wrong)
-				continue
-			}
+		if wrong := check(item); wrong != "" {
+			r.mistake(at(key), wrong)
+			continue
 		}
 		items = append(items, item)
 	}
 	return items
+}
+
+// model says what is wrong with the name of a model.
+func model(s string) string {
+	if sharing.ModelWords(s) == "" {
+		return fmt.Sprintf("%q names no model: it has no letter or digit", s)
+	}
+	return ""
 }
 
 // uuid says what is wrong with a device UUID.

@@ -15,6 +15,7 @@ package request
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 
 	"deviceshare/sharing"
@@ -72,16 +73,7 @@ func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sha
 	}
 	_, r.split = p.Annotations[wire.UserSplit]
 	out := sharing.PodRequest{Owner: sharing.Owner(p.UID), Namespace: p.Namespace}
-	apps, inits := 0, 0
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		path := "spec.initContainers[" + strconv.Itoa(inits) + "] (" + c.Name + ")"
-		if c.Kind == sharing.App {
-			path = "spec.containers[" + strconv.Itoa(apps) + "] (" + c.Name + ")"
-			apps++
-		} else {
-			inits++
-		}
+	for path, c := range containersOf(p) {
 		if req, ok := r.container(path, c); ok {
 			out.Requests = append(out.Requests, req)
 		}
@@ -94,6 +86,26 @@ func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sha
 		return sharing.PodRequest{}, r.mistakes
 	}
 	return out, nil
+}
+
+// containersOf yields the containers of a pod, each with its path.
+func containersOf(p *podspec.Pod) iter.Seq2[string, *podspec.Container] {
+	return func(yield func(string, *podspec.Container) bool) {
+		apps, inits := 0, 0
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			path := "spec.initContainers[" + strconv.Itoa(inits) + "] (" + c.Name + ")"
+			if c.Kind == sharing.App {
+				path = "spec.containers[" + strconv.Itoa(apps) + "] (" + c.Name + ")"
+				apps++
+			} else {
+				inits++
+			}
+			if !yield(path, c) {
+				return
+			}
+		}
+	}
 }
 
 // reader collects the mistakes of one pod.

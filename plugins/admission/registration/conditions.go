@@ -4,6 +4,7 @@ package registration
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,38 @@ import (
 // administrator may rename ours at any time, and then nobody who may write here need know.
 func needsALook(scheduler string) *acadmission.MatchConditionApplyConfiguration {
 	return acadmission.MatchCondition().WithName("asks-or-claims-and-is-not-plainly-right").
-		WithExpression("(" + names(`r.contains("/")`) + " || " + claims() + ") && !(" + plainlyRight(scheduler) + ")")
+		WithExpression("(" + names(`r.contains("/")`) + " || " + claims() + " || " + strange() + ") && !(" + plainlyRight(scheduler) + ")")
+}
+
+// strange is true of a pod with an annotation or a label that begins as ours do and is none.
+func strange() string {
+	known := slices.DeleteFunc(append(wire.UserKeys(), wire.WrittenKeys()...), func(key string) bool { return !wire.IsOurs(key) })
+	begins := "k.lowerAscii().startsWith(" + strconv.Quote(wire.Family) + ")"
+	return anyKey("annotations", begins+" && !(k in ["+quoted(known)+"])") + " || " + anyKey("labels", begins)
+}
+
+// anyKey is true of a pod of which the condition is true of a key k of a map of its metadata.
+func anyKey(field, condition string) string {
+	field = "object.metadata." + field
+	return "(has(" + field + ") && " + field + ".exists(k, " + condition + "))"
+}
+
+// quoted writes texts as the members of a list.
+func quoted(texts []string) string {
+	out := make([]string, 0, len(texts))
+	for _, text := range texts {
+		out = append(out, strconv.Quote(text))
+	}
+	return strings.Join(out, ", ")
+}
+
+// wishes is true of a key k that the webhook may say something about.
+func wishes() string {
+	begins := make([]string, 0, len(admission.KeyPrefixes()))
+	for _, prefix := range admission.KeyPrefixes() {
+		begins = append(begins, "k.lowerAscii().startsWith("+strconv.Quote(prefix)+")")
+	}
+	return strings.Join(begins, " || ")
 }
 
 // claims is true of a pod that carries an annotation by which a pod holds devices.
@@ -33,19 +65,18 @@ func claims() string {
 }
 
 // plainlyRight is true of pods to which the webhook would add nothing and of which it would say
-// nothing, as far as that can be told in a line: they name the scheduler, no node and none of our
-// annotations, and in each container no extended resource or whole amounts that are in order with
-// every memory factor up to 16. Most pods of a busy cluster are such, and cost no call. It may be
+// nothing, as far as that can be told in a line: they name the scheduler, no node and nothing that
+// looks like one of our annotations, and in each container no extended resource or whole amounts
+// that are in order with every memory factor up to 16, none of them from a LimitRange. Most pods of a busy cluster are such, and cost no call. It may be
 // false of pods that are right, and is not true of others: a test tries random ones.
 func plainlyRight(scheduler string) string {
-	var annotations []string
-	for _, key := range admission.ReadKeys() {
-		annotations = append(annotations, strconv.Quote(key))
-	}
+	others := []string{wire.PodToAllocate, wire.PodBindPhase, wire.PodBindTime}
+	limitRange := "k == " + strconv.Quote(admission.LimitRangeKey) + ` && object.metadata.annotations[k].contains("/")`
 	return strings.Join([]string{
 		"has(object.spec.schedulerName) && object.spec.schedulerName == " + strconv.Quote(scheduler),
 		"!has(object.spec.nodeName)",
-		"!(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k in [" + strings.Join(annotations, ", ") + "]))",
+		"!" + anyKey("annotations", "k in ["+quoted(others)+"] || "+limitRange+" || "+wishes()),
+		"!" + anyKey("labels", wishes()),
 		plainContainers("containers"),
 		plainContainers("initContainers"),
 	}, " && ")

@@ -50,25 +50,34 @@ func TestPodsThatArePlainlyRightCauseNoCall(t *testing.T) {
 	}{
 		"a share":        {plain(number, "1", memory, "4096", cores, "25"), false},
 		"a whole device": {plain(number, "1"), false},
-		"an amount that Kubernetes writes as 24k":     {plain(number, "2", memory, "24000"), false},
-		"all the compute":                             {plain(number, "1", cores, "100"), false},
-		"no number, which is to be added":             {plain(memory, "4096"), true},
-		"a number of 0":                               {plain(number, "0"), true},
-		"a negative number":                           {plain(number, "-1"), true},
-		"more devices than nodes have":                {plain(number, "1001"), true},
-		"more compute than a device has":              {plain(number, "1", cores, "101"), true},
-		"more memory than devices have":               {plain(number, "1", memory, "1000001"), true},
-		"negative memory":                             {plain(number, "1", memory, "-1"), true},
-		"an amount beyond 64 bits":                    {plain(number, "1", memory, "1e30"), true},
-		"half a device":                               {plain(number, "500m"), true},
-		"a percentage":                                {plain(number, "1", wire.ResourcePercentage, "50"), true},
-		"a resource of somebody else, maybe renamed":  {plain(number, "1", "example.com/gpu", "1"), true},
-		"somebody else's alone":                       {plain("example.com/gpu", "1"), true},
-		"the default scheduler":                       {change(func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }), true},
-		"a third scheduler":                           {change(func(p *corev1.Pod) { p.Spec.SchedulerName = "other" }), true},
-		"a node by name":                              {change(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), true},
-		"a mode":                                      {change(func(p *corev1.Pod) { p.Annotations[wire.UserMode] = "mig" }), true},
-		"a placement":                                 {change(func(p *corev1.Pod) { p.Annotations[wire.PodPlacement] = "{}" }), true},
+		"an amount that Kubernetes writes as 24k":    {plain(number, "2", memory, "24000"), false},
+		"all the compute":                            {plain(number, "1", cores, "100"), false},
+		"no number, which is to be added":            {plain(memory, "4096"), true},
+		"a number of 0":                              {plain(number, "0"), true},
+		"a negative number":                          {plain(number, "-1"), true},
+		"more devices than nodes have":               {plain(number, "1001"), true},
+		"more compute than a device has":             {plain(number, "1", cores, "101"), true},
+		"more memory than devices have":              {plain(number, "1", memory, "1000001"), true},
+		"negative memory":                            {plain(number, "1", memory, "-1"), true},
+		"an amount beyond 64 bits":                   {plain(number, "1", memory, "1e30"), true},
+		"half a device":                              {plain(number, "500m"), true},
+		"a percentage":                               {plain(number, "1", wire.ResourcePercentage, "50"), true},
+		"a resource of somebody else, maybe renamed": {plain(number, "1", "example.com/gpu", "1"), true},
+		"somebody else's alone":                      {plain("example.com/gpu", "1"), true},
+		"the default scheduler":                      {change(func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }), true},
+		"a third scheduler":                          {change(func(p *corev1.Pod) { p.Spec.SchedulerName = "other" }), true},
+		"a node by name":                             {change(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), true},
+		"a mode":                                     {change(func(p *corev1.Pod) { p.Annotations[wire.UserMode] = "mig" }), true},
+		"a placement":                                {change(func(p *corev1.Pod) { p.Annotations[wire.PodPlacement] = "{}" }), true},
+		"an annotation of ours that does not exist":  {change(func(p *corev1.Pod) { p.Annotations["volcano.sh/vGPU-modes"] = "mig" }), true},
+		"an annotation of HAMi":                      {change(func(p *corev1.Pod) { p.Annotations["nvidia.com/use-gpuuuid"] = "GPU-1" }), true},
+		"an annotation as a label":                   {change(func(p *corev1.Pod) { p.Labels = map[string]string{wire.UserMode: "mig"} }), true},
+		"a default of a LimitRange for a share": {change(func(p *corev1.Pod) {
+			p.Annotations[admission.LimitRangeKey] = "LimitRanger plugin set: volcano.sh/vgpu-memory limit for container main"
+		}), true},
+		"a default of a LimitRange for the processor": {change(func(p *corev1.Pod) {
+			p.Annotations[admission.LimitRangeKey] = "LimitRanger plugin set: cpu limit for container main"
+		}), false},
 		"what only a scheduler writes":                {change(func(p *corev1.Pod) { p.Annotations[wire.PodBindTime] = "1" }), true},
 		"devices for NVIDIA's runtime":                {change(func(p *corev1.Pod) { p.Spec.Containers[1].Env[0].Name = admission.VisibleVariable }), true},
 		"devices for NVIDIA's runtime in a container": {change(func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: admission.VisibleVariable}} }), true},
@@ -116,7 +125,8 @@ func TestOfPodsThatCauseNoCallThereIsNothingToSay(t *testing.T) {
 // disturb changes something of a pod, mostly for the worse.
 func disturb(r *rand.Rand, pod *corev1.Pod) {
 	of := func(list ...string) string { return list[r.IntN(len(list))] }
-	name := corev1.ResourceName(of(wire.ResourceNumber, wire.ResourceMemory, wire.ResourceCores, wire.ResourcePercentage, "example.com/hca", "hugepages-2Mi"))
+	name := corev1.ResourceName(of(wire.ResourceNumber, wire.ResourceMemory, wire.ResourceCores, wire.ResourcePercentage, "example.com/hca", "hugepages-2Mi",
+		"volcano.sh/vgpu-mem", "volcano.sh/gpu-memory", "nvidia.com/gpumem"))
 	amount := resource.MustParse(of("0", "1", "2", "7", "100", "101", "1000", "24000", "1000000", "17000000", "1e30", "-1", "1500m", "1Gi"))
 	c := &pod.Spec.Containers[r.IntN(len(pod.Spec.Containers))]
 	switch r.IntN(10) {
@@ -137,8 +147,13 @@ func disturb(r *rand.Rand, pod *corev1.Pod) {
 	case 5:
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", len(pod.Spec.Containers)), Resources: sized(string(name), amount.String())})
 	case 6:
-		keys := append(admission.ReadKeys(), "scheduling.k8s.io/group-name", "volcano.sh/queue-name", "volcano.sh/vgpu")
-		pod.Annotations[of(keys...)] = of("", "mig", "even", "x,,", "{}", "binpack")
+		keys := append(append(wire.UserKeys(), wire.WrittenKeys()...), "scheduling.k8s.io/group-name", "volcano.sh/queue-name", "volcano.sh/vgpu",
+			"volcano.sh/VGPU-mode", "volcano.sh/vgpu-memory", "volcano.sh/gpu-memory", "nvidia.com/use-gpuuuid", "nvidia.com/vgpu-mode", "hami.io/gpu-scheduler-policy")
+		if key, value := of(keys...), of("", "mig", "even", "x,,", "{}", "binpack"); r.IntN(4) > 0 {
+			pod.Annotations[key] = value
+		} else {
+			pod.Labels = map[string]string{key: value}
+		}
 	case 7:
 		c.Env = append(c.Env, corev1.EnvVar{Name: of(admission.VisibleVariable, "PATH"), Value: of("all", "void", "")})
 	case 8:

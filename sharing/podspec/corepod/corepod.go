@@ -25,13 +25,14 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// Read describes a pod. The result shares the pod's annotations.
+// Read describes a pod. The result shares the pod's annotations and labels.
 func Read(pod *corev1.Pod) podspec.Pod {
 	out := podspec.Pod{
 		Namespace:     pod.Namespace,
 		UID:           string(pod.UID),
 		SchedulerName: pod.Spec.SchedulerName,
 		Annotations:   pod.Annotations,
+		Labels:        pod.Labels,
 		Containers:    make([]podspec.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers)),
 	}
 	for c, kind := range Containers(pod) {
@@ -81,6 +82,31 @@ func Asks(pod *corev1.Pod, names podspec.Names) bool {
 	}
 	for i := range pod.Spec.InitContainers {
 		if podspec.ContainerAsks(Container{&pod.Spec.InitContainers[i]}, names) {
+			return true
+		}
+	}
+	return false
+}
+
+// AsksUnserved reports whether any container of the pod asks for an amount other than zero of a
+// resource that Names.IsUnserved. It allocates nothing.
+func AsksUnserved(pod *corev1.Pod, names podspec.Names) bool {
+	return anyUnserved(pod.Spec.Containers, names) || anyUnserved(pod.Spec.InitContainers, names)
+}
+
+func anyUnserved(containers []corev1.Container, names podspec.Names) bool {
+	for i := range containers {
+		r := &containers[i].Resources
+		if listsUnserved(r.Limits, names) || listsUnserved(r.Requests, names) {
+			return true
+		}
+	}
+	return false
+}
+
+func listsUnserved(list corev1.ResourceList, names podspec.Names) bool {
+	for name, amount := range list {
+		if names.IsUnserved(string(name)) && !amount.IsZero() {
 			return true
 		}
 	}
