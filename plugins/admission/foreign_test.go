@@ -83,3 +83,12 @@ func TestAShareThatComesFromALimitRangeIsWarnedOf(t *testing.T) {
 		})
 	}
 }
+
+// The API server has applied the LimitRange when it calls for the pod to be completed, and only
+// then can be told what the pod itself has said.
+func TestTheMutationWarnsOfAShareThatComesFromALimitRange(t *testing.T) {
+	pod := annotated(podOf(container("a", amounts{memory: "4000"})), LimitRangeKey, "LimitRanger plugin set: volcano.sh/vgpu-memory request for container a; volcano.sh/vgpu-memory limit for container a")
+	if got := newTestHandlers(t, defaults()).mutate(t.Context(), creation(mustJSON(t, pod))).Warnings; len(got) != 1 || !strings.Contains(got[0], "LimitRange") {
+		t.Errorf("warnings: %q", got)
+	}
+}

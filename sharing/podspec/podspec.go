@@ -82,8 +82,8 @@ func (n Names) Existing() []string {
 	return names
 }
 
-// IsUnserved reports whether a resource is named like one that asks for a share of a GPU, and is none
-// of the names: one that is misspelled or was renamed, an older one of Volcano, or HAMi's. No
+// IsUnserved reports whether a resource is named like one that asks for a share of a GPU, and is
+// none of the names: one that is misspelled or was renamed, an older one of Volcano, or HAMi's. No
 // node offers it. It allocates nothing.
 func (n Names) IsUnserved(resource string) bool {
 	if resource == n.Number || resource == n.Memory || resource == n.Cores || resource == n.Percentage {
@@ -93,7 +93,8 @@ func (n Names) IsUnserved(resource string) bool {
 	return foreign || wire.IsOurs(resource)
 }
 
-// InForce returns the name in force of a resource that has this name by default, "" if it does not exist.
+// InForce returns the name in force of a resource that has this name by default, "" if it does not
+// exist.
 func (n Names) InForce(byDefault string) string {
 	switch byDefault {
 	case wire.ResourceNumber:

@@ -13,8 +13,8 @@ import (
 )
 
 // Foreign returns what of a pod looks like a wish about devices and is read by nobody: resources,
-// annotations and labels of our families that do not exist, those of HAMi and of Volcano's older GPU
-// sharing, and ours in the wrong place. Each mistake says what to write. The scheduler and the
+// annotations and labels of our families that do not exist, those of HAMi and of Volcano's older
+// GPU sharing, and ours in the wrong place. Each mistake says what to write. The scheduler and the
 // webhook ask it, so that no such wish is dropped without a word. The device plugin does not: what
 // a scheduler has placed may go on.
 func Foreign(p *podspec.Pod, n podspec.Names) []Mistake {
@@ -124,8 +124,8 @@ func suggestName(written string, names []string) string {
 	return "want one of " + strings.Join(names, ", ")
 }
 
-// editDistance is how many letters have to be added, removed or replaced to make one text of the other
-// (Levenshtein). Texts whose lengths differ by more than most are not compared.
+// editDistance is how many letters have to be added, removed or replaced to make one text of the
+// other (Levenshtein). Texts whose lengths differ by more than most are not compared.
 func editDistance(a, b string, most int) int {
 	if max(len(a), len(b))-min(len(a), len(b)) > most {
 		return most + 1

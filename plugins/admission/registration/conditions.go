@@ -67,8 +67,9 @@ func claims() string {
 // plainlyRight is true of pods to which the webhook would add nothing and of which it would say
 // nothing, as far as that can be told in a line: they name the scheduler, no node and nothing that
 // looks like one of our annotations, and in each container no extended resource or whole amounts
-// that are in order with every memory factor up to 16, none of them from a LimitRange. Most pods of a busy cluster are such, and cost no call. It may be
-// false of pods that are right, and is not true of others: a test tries random ones.
+// that are in order with every memory factor up to 16, none of them from a LimitRange. Most pods of
+// a busy cluster are such, and cost no call. It may be false of pods that are right, and is not
+// true of others: a test tries random ones.
 func plainlyRight(scheduler string) string {
 	others := []string{wire.PodToAllocate, wire.PodBindPhase, wire.PodBindTime}
 	limitRange := "k == " + strconv.Quote(admission.LimitRangeKey) + ` && object.metadata.annotations[k].contains("/")`

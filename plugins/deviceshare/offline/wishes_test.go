@@ -247,3 +247,28 @@ func asJSON(t testing.TB, v any) []byte {
 	}
 	return raw
 }
+
+// A pod that asks only by names that nobody serves here is no pod with devices. It would wait for
+// ever without a word: no node has the resource, and Volcano keeps its group out of the queue.
+func TestAPodOfAnotherWayToShareIsToldWhatToWrite(t *testing.T) {
+	w := newWorld(t)
+	for name, want := range map[string]string{
+		"volcano.sh/gpu-memory": "write volcano.sh/vgpu-memory", "volcano.sh/gpu-number": "write volcano.sh/vgpu-number", "nvidia.com/gpumem": "write volcano.sh/vgpu-memory",
+		"nvidia.com/gpucores": "write volcano.sh/vgpu-cores", "volcano.sh/vgpu-mem": "do you mean volcano.sh/vgpu-memory?",
+	} {
+		limits := amounts(map[string]string{name: "1024"})
+		wish := &wish{pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "team"}, Spec: corev1.PodSpec{SchedulerName: "volcano",
+			Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}}}}},
+			refused: map[string]bool{"spec.containers[0] (main) resources.limits[" + name + "]": true}}
+		counts := map[string]int{}
+		w.admit(wish, counts)
+		w.submit(wish)
+		w.settle()
+		w.check(wish, counts)
+		p, _ := w.cluster.Pod(types.NamespacedName{Namespace: "team", Name: "p"})
+		if why := w.cluster.Why(p); !strings.Contains(why, want) {
+			t.Errorf("%s: %q, want %q", name, why, want)
+		}
+		w.remove(wish)
+	}
+}
