@@ -48,6 +48,7 @@ type plugin struct {
 	preparers []nodeapi.Preparer
 	mover     *agent.Mover
 	keeper    *agent.Keeper
+	holdings  *agent.HoldingsWatch
 	releaser  *agent.Releaser
 	oversight *agent.Oversight
 	slots     *kubelet.Server
@@ -162,7 +163,8 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 		IsPassing: agent.IsDriverBusy, Failed: p.report.AttemptFailed,
 	})
 	p.releaser = agent.NewReleaser(p.agent, p.keeper)
-	p.slots = agent.NewSlotServer(&o.places, agent.Slots{Agent: p.agent, Configuration: p.settings}, p.keeper)
+	p.holdings = agent.NewHoldingsWatch(agent.HoldingsConfig{Agent: p.agent, Keeper: p.keeper, Pods: p.pods, Resources: resources})
+	p.slots = agent.NewSlotServer(&o.places, agent.Slots{Agent: p.agent, Configuration: p.settings, Holdings: p.holdings}, p.keeper)
 	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{
 		Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
 		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: p.report,
@@ -213,6 +215,8 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 		return nil
 	}
 	p.keeper.Recall()
+	p.holdings.Look(ctx) // before anything is published or offered: less than pods hold would end them
+	group.Go(func() error { return p.holdings.Run(ctx) })
 	group.Go(func() error { return p.mover.Run(ctx) })
 	p.mover.AwaitLook(ctx)
 	p.oversight.Witness.AskRuntime(ctx)

@@ -100,9 +100,12 @@ func (a *Agent) wake() {
 // differs reports whether anybody would do something else than before.
 func differs(before, after *node.State) bool {
 	resumable := func(p node.Permissions) bool { return p.Resume }
-	published := func(s *node.State) [2]sharing.Inventory {
-		return [2]sharing.Inventory{s.Published(), s.View(resumable)}
+	type shown struct {
+		published, working sharing.Inventory
+		offered            node.Amounts
+		slots              []string
 	}
+	published := func(s *node.State) shown { return shown{s.Published(), s.View(resumable), s.Offered(), s.Slots()} }
 	return before.IsFinal() != after.IsFinal() || !reflect.DeepEqual(published(before), published(after))
 }
 

@@ -206,7 +206,7 @@ type offer struct{ b *bench }
 func (offer) ResourceName() string { return wire.ResourceNumber }
 
 func (o offer) Devices() []*pluginapi.Device {
-	return kubelet.Slots(o.b.inventory(), -1)
+	return kubelet.Slots(o.b.agent.State().Slots(), -1)
 }
 
 func (o offer) Changes() (<-chan struct{}, func()) { return o.b.agent.Changes() }

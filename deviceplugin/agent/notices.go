@@ -4,6 +4,8 @@ package agent
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +33,8 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 			r.placement(&n.Pod)
 		case node.PartFailed, node.PartWorks:
 			r.part(n)
+		case node.OfferExceeded, node.OfferMet:
+			r.overhang(n)
 		}
 	}
 }
@@ -44,6 +48,31 @@ func (r *Reporter) placement(m *node.Misplaced) {
 		reason, text = "DevicePlacedAnew", "evicting the pod so that it is placed anew, since this node cannot start it as it was placed: "
 	}
 	r.recorder.Event(pod, corev1.EventTypeWarning, reason, text+short(m.Why))
+}
+
+// overhang reports what pods hold beyond what the node wants to offer, to the node and to each of
+// those pods.
+func (r *Reporter) overhang(n *node.Notice) {
+	what := "memory of this node"
+	if n.Device != "" {
+		what = "device " + string(n.Device)
+	}
+	if n.Kind == node.OfferMet {
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "DeviceOfferExceededResolved", "%s: no longer so: %s", what, n.Detail)
+		return
+	}
+	klog.InfoS("pods hold more than is to be offered", "device", n.Device, "why", n.Detail, "pods", len(n.Pods))
+	var names []string
+	for i := range n.Pods {
+		names = append(names, n.Pods[i].Namespace+"/"+n.Pods[i].Pod)
+	}
+	r.recorder.Event(r.node, corev1.EventTypeNormal, "DeviceOfferExceeded", short(fmt.Sprintf(
+		"%s: %s. %d pods keep what they hold until they end, and the kubelet is offered that much longer: %s",
+		what, n.Detail, len(names), strings.Join(names, ", "))))
+	for i := range n.Pods {
+		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: n.Pods[i].Namespace, Name: n.Pods[i].Pod, UID: types.UID(n.Pods[i].Owner)}
+		r.recorder.Eventf(pod, corev1.EventTypeNormal, "DeviceShareKept", "%s: %s. This pod keeps what it has until it ends", what, n.Detail)
+	}
 }
 
 // part reports that a part of the surroundings fails or works again.

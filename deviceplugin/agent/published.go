@@ -20,8 +20,8 @@ import (
 	"deviceshare/sharing"
 )
 
-// Counted implements legacy.Devices: the devices as the kubelet counts them, false before the first
-// scan. It counts those that do not work as well
+// Counted implements legacy.Devices: the devices that are offered, false before the first scan. The
+// kubelet counts those that do not work as well
 // (docs/adr/0020-the-kubelet-counts-broken-devices.md).
 func (a *Agent) Counted() (sharing.Inventory, bool) {
 	s := a.State()
@@ -32,16 +32,19 @@ func (a *Agent) Counted() (sharing.Inventory, bool) {
 type Slots struct {
 	*Agent
 	Configuration
+	Holdings *HoldingsWatch
 }
 
-// Devices implements kubelet.Offer. There are none at the very end: a keeper would go on offering
+// Devices implements kubelet.Offer. Who holds which slots is looked up each time: a kubelet that
+// starts admits its pods by this list. There are none at the very end: a keeper would go on offering
 // what it was told last.
 func (s Slots) Devices() []*pluginapi.Device {
 	if s.State().IsFinal() {
 		return nil
 	}
-	inv, _ := s.Counted()
-	return kubelet.Slots(&inv, s.State().NUMA())
+	s.Holdings.Look(context.Background())
+	state := s.State()
+	return kubelet.Slots(state.Slots(), state.NUMA())
 }
 
 // NewSlotServer returns the server of the slots, at the proxy that is registered for us, or at the
@@ -93,9 +96,11 @@ type Published struct {
 // NodeState implements cluster.NodeSource.
 func (p Published) NodeState() (cluster.NodeState, bool) {
 	state, device := p.Agent.State(), p.Configuration.Device()
+	offered := state.Offered()
 	return cluster.NodeState{
 		Inventory: state.Published(), Config: p.Configuration.Versions(), Names: device.Names(), Factor: device.MemoryFactor,
 		AmountsInStatus: p.Amounts.Source() == legacy.FromNodeStatus, Withdrawn: state.IsWithdrawn(),
+		Memory: offered.Memory, Cores: offered.Cores,
 	}, state.Scanned()
 }
 

@@ -80,7 +80,7 @@ func (a *Agent) Configured(v live.Value) {
 // SettingsEvent is a version of the ConfigMaps as an event: Configured, or ConfigLost
 // if nothing may be concluded from it.
 func SettingsEvent(v live.Value, nodeName string) node.Event {
-	s := node.Settings{Offers: offers{v.Device, v.Node.For(nodeName)}, GeometryHash: v.Device.GeometryHash()}
+	s := node.Settings{Offers: offers{v.Device, v.Node.For(nodeName)}, GeometryHash: v.Device.GeometryHash(), Unit: v.Device.MemoryFactor}
 	var unread []string
 	if v.DeviceUnread {
 		unread = append(unread, config.DeviceName)

@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -33,26 +32,16 @@ type NodeState struct {
 	// least 1.
 	Names  podspec.Names
 	Factor int64
-	// AmountsInStatus reports whether memory and cores belong into the node's status.
+	// AmountsInStatus reports whether memory and cores belong into the node's status. They are
+	// what the kubelet is told that the node has: see node.State.Offered.
 	AmountsInStatus bool
+	Memory, Cores   int64
 	// Withdrawn reports that the plugin is being uninstalled and has taken back what it can.
 	Withdrawn bool
 }
 
 // Desired computes what the node should say. Its capacity is nil where memory and
 // cores do not belong into the node's status.
-//
-// A device counts in the capacity whether or not it works. The pods on a broken one
-// stay, and what they asked stays counted. Against a capacity without it the kubelet,
-// when it restarts, would refuse pods of healthy devices that run
-// (OutOfvolcano.sh/vgpu-memory), and the scheduler would take healthy devices for
-// fuller than they are. What is free of the device is counted with it: nothing is
-// placed there, since the inventory says that it is not healthy, but a queue that is
-// due a part of the cluster is due a part of that too, and preemption that goes by sums
-// may find room there and evict nobody. That is the smaller harm, and
-// what the kubelet offers of the number of devices bounds it, which leaves broken
-// ones out. To count the device only while it is held would not do: a pod that is
-// bound and has not begun holds nothing yet, and is counted all the same.
 func Desired(s NodeState) (DesiredNode, error) {
 	inv := s.Inventory
 	annotations, err := wire.NodeAnnotations(inv, s.Factor)
@@ -65,28 +54,14 @@ func Desired(s NodeState) (DesiredNode, error) {
 	if !s.AmountsInStatus {
 		return DesiredNode{Annotations: annotations}, nil
 	}
-	memory, cores := int64(0), int64(0)
-	for i := range inv.Devices {
-		d := &inv.Devices[i]
-		memory = plus(memory, int64(d.Memory/sharing.MiB)/max(s.Factor, 1))
-		cores = plus(cores, int64(d.Cores))
-	}
 	want := DesiredNode{Annotations: annotations, Capacity: map[string]int64{}}
 	if s.Names.Memory != "" {
-		want.Capacity[s.Names.Memory] = memory
+		want.Capacity[s.Names.Memory] = s.Memory
 	}
 	if s.Names.Cores != "" {
-		want.Capacity[s.Names.Cores] = cores
+		want.Capacity[s.Names.Cores] = s.Cores
 	}
 	return want, nil
-}
-
-// plus adds without wrapping.
-func plus(a, b int64) int64 {
-	if b > math.MaxInt64-a {
-		return math.MaxInt64
-	}
-	return a + b
 }
 
 // annotationPatch is the annotations of the node that must change; nil when none

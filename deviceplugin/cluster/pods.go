@@ -30,7 +30,7 @@ type Pods struct {
 
 	mu      sync.Mutex
 	live    map[sharing.Owner]*corev1.Pod
-	changed chan struct{} // closed and replaced when a pod is added
+	changed chan struct{} // closed and replaced when a pod has come, changed or gone
 }
 
 // PodObserver is told about every live pod that ended or is gone. It must not block.
@@ -97,8 +97,20 @@ func (s *Pods) take(object any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live[sharing.Owner(pod.UID)] = pod
+	s.wake()
+}
+
+// wake wakes who waits for a change. The caller holds the lock.
+func (s *Pods) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+// Changed is closed when a pod has come, changed or gone.
+func (s *Pods) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
 }
 
 func (s *Pods) drop(object any) {
@@ -113,6 +125,9 @@ func (s *Pods) drop(object any) {
 	s.mu.Lock()
 	_, was := s.live[owner]
 	delete(s.live, owner)
+	if was {
+		s.wake()
+	}
 	s.mu.Unlock()
 	if was {
 		s.observer.PodGone(owner)

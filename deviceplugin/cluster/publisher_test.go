@@ -23,6 +23,7 @@ func state(inv sharing.Inventory) NodeState {
 	return NodeState{
 		Inventory: inv, Config: wire.ConfigVersions{Device: "d", Node: "n", Geometry: "g"},
 		Names: podspec.DefaultNames(), Factor: 1, AmountsInStatus: true,
+		Memory: 24575 * int64(len(inv.Devices)), Cores: 100 * int64(len(inv.Devices)),
 	}
 }
 
@@ -35,33 +36,6 @@ func inventory(healthy ...bool) sharing.Inventory {
 		})
 	}
 	return inv
-}
-
-func TestAmountsAreThoseOfAllDevicesInUnits(t *testing.T) {
-	for name, tc := range map[string]struct {
-		healthy []bool
-		factor  int64
-		memory  int64
-		cores   int64
-	}{
-		"both work":                       {[]bool{true, true}, 1, 49150, 200},
-		"one is broken and its pods stay": {[]bool{true, false}, 1, 49150, 200},
-		"none":                            {nil, 1, 0, 0},
-		"units are rounded per device":    {[]bool{true, true}, 1024, 46, 200},
-		"a factor of nothing counts one":  {[]bool{true}, 0, 24575, 100},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := state(inventory(tc.healthy...))
-			s.Factor = tc.factor
-			want, err := Desired(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want.Capacity[wire.ResourceMemory] != tc.memory || want.Capacity[wire.ResourceCores] != tc.cores {
-				t.Errorf("capacity is %v", want.Capacity)
-			}
-		})
-	}
 }
 
 func TestABrokenDeviceIsNotOfferedInTheLegacyText(t *testing.T) {

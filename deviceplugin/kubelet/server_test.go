@@ -19,7 +19,6 @@ import (
 
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
-	"deviceshare/sharing"
 )
 
 // plugin is a served resource.
@@ -105,10 +104,7 @@ func serveWith(t *testing.T, k *kubelettest.Kubelet, keeper string, move kubelet
 		resource: "example.com/a", changes: make(chan struct{}, 1), named: map[string]string{}, told: make(chan bool, 10000),
 		kubelet: k, keeper: keeper, move: move,
 	}
-	inv := sharing.Inventory{Devices: []sharing.Device{
-		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
-	}}
-	p.devices = kubelet.Slots(&inv, -1)
+	p.devices = kubelet.Slots([]string{"slot-0", "slot-1", "slot-2"}, -1)
 	p.devices[2].Health = pluginapi.Unhealthy // as a plugin of another kind would offer it
 	p.run(t)
 	return p
@@ -153,7 +149,7 @@ func TestCallsReachTheHandlerAndItsErrorsTheKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	names, err := k.Begin(context.Background(), pod, "main")
-	if err != nil || len(names) != 2 || names[1] != "volcano.sh/vgpu=GPU-a-0.GPU-a-1" || len(p.started) != 1 {
+	if err != nil || len(names) != 2 || names[1] != "volcano.sh/vgpu=slot-0.slot-1" || len(p.started) != 1 {
 		t.Errorf("names %v, started %v, %v", names, p.started, err)
 	}
 	// A runtime that ignores the name must not give the container what its image asks for.
@@ -238,17 +234,13 @@ func TestTheSocketOfTheProcessBeforeIsNoReasonToRegisterTwice(t *testing.T) {
 }
 
 func TestSlotsCarryTheNUMANodeThatAllDevicesShare(t *testing.T) {
-	inv := sharing.Inventory{Devices: []sharing.Device{
-		{ID: "GPU-a", MaxShares: 2, Healthy: true, NUMA: 1}, {ID: "GPU-b", MaxShares: 1, NUMA: -1},
-	}}
-	slots := kubelet.Slots(&inv, -1)
-	if len(slots) != 3 || slots[0].GetTopology() != nil || slots[2].GetTopology() != nil {
-		t.Errorf("slots are %v", slots)
+	names := []string{"slot-0", "GPU-a-1"}
+	for i, slot := range kubelet.Slots(names, -1) {
+		if slot.GetTopology() != nil || slot.GetID() != names[i] || slot.GetHealth() != pluginapi.Healthy {
+			t.Errorf("slot %d is %v", i, slot)
+		}
 	}
-	if slots[1].GetID() != "GPU-a-1" || slots[1].GetHealth() != pluginapi.Healthy || slots[2].GetHealth() != pluginapi.Healthy {
-		t.Errorf("slots are %v", slots)
-	}
-	for _, slot := range kubelet.Slots(&inv, 1) {
+	for _, slot := range kubelet.Slots(names, 1) {
 		if nodes := slot.GetTopology().GetNodes(); len(nodes) != 1 || nodes[0].GetID() != 1 {
 			t.Errorf("slot %s is at %v", slot.GetID(), nodes)
 		}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"deviceshare/deviceplugin/cdi"
@@ -66,7 +67,8 @@ func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pl
 func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
 	changes, stop := s.cfg.Offer.Changes()
 	defer stop()
-	if err := s.tell(stream); err != nil {
+	told, err := s.tell(stream, nil)
+	if err != nil {
 		return err
 	}
 	s.countStreams(1)
@@ -84,19 +86,24 @@ func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSe
 		case <-stream.Context().Done():
 			return nil
 		case <-changes:
-			if err := s.tell(stream); err != nil {
+			if told, err = s.tell(stream, told); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// tell sends the list of devices as it is now.
-func (s *session) tell(stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
-	if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: s.cfg.Offer.Devices()}); err != nil {
-		return fmt.Errorf("tell the kubelet about devices: %w", err)
+// tell sends the list of devices as it is now, and returns it. The kubelet writes a file for each
+// list that it is told, so one that was told before is not repeated.
+func (s *session) tell(stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse], before *pluginapi.ListAndWatchResponse) (*pluginapi.ListAndWatchResponse, error) {
+	now := &pluginapi.ListAndWatchResponse{Devices: s.cfg.Offer.Devices()}
+	if before != nil && proto.Equal(before, now) {
+		return before, nil
 	}
-	return nil
+	if err := stream.Send(now); err != nil {
+		return nil, fmt.Errorf("tell the kubelet about devices: %w", err)
+	}
+	return now, nil
 }
 
 // Allocate implements the protocol. A runtime that knows no CDI ignores the allocation's name; the

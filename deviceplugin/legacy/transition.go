@@ -150,7 +150,7 @@ func (o memoryOffer) Changes() (<-chan struct{}, func()) { return o.cfg.Devices.
 // Devices implements kubelet.Offer.
 func (o memoryOffer) Devices() []*pluginapi.Device {
 	inv, _ := o.cfg.Devices.Counted()
-	return memoryUnits(&inv, o.cfg.Configuration.Device().MemoryFactor)
+	return o.cfg.withHeld(memoryUnits(&inv, o.cfg.Configuration.Device().MemoryFactor), o.ResourceName())
 }
 
 // coresOffer is the compute as kubelet devices.
@@ -165,7 +165,17 @@ func (o coresOffer) Changes() (<-chan struct{}, func()) { return o.cfg.Devices.C
 // Devices implements kubelet.Offer.
 func (o coresOffer) Devices() []*pluginapi.Device {
 	inv, _ := o.cfg.Devices.Counted()
-	return unitDevices(&inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
+	units := unitDevices(&inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })
+	return o.cfg.withHeld(units, o.ResourceName())
+}
+
+// withHeld are units of a resource together with those that live pods hold.
+func (c *AmountsConfig) withHeld(units []*pluginapi.Device, resource string) []*pluginapi.Device {
+	record, err := c.Checkpoint.ReadCheckpoint()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		klog.ErrorS(err, "cannot tell which units pods hold; those of devices that are not offered may be missing", "resource", resource)
+	}
+	return withHeld(units, record.Of(resource), func(o sharing.Owner) bool { _, ok := c.Pods.Pod(o); return ok })
 }
 
 // memoryUnits is the kubelet devices of the memory, one per unit of factor MiB. More

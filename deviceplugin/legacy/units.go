@@ -3,10 +3,12 @@
 package legacy
 
 import (
+	"slices"
 	"strconv"
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 )
 
@@ -23,4 +25,25 @@ func unitDevices(inv *sharing.Inventory, kind string, of func(*sharing.Device) i
 		}
 	}
 	return units
+}
+
+// withHeld are units together with those that live pods hold and that are not among them, because
+// their device is hidden, gone, or offered with less by now: a kubelet that starts would fail such
+// pods. Beyond maxUnits those that are held come first.
+func withHeld(units []*pluginapi.Device, held []kubelet.Held, live func(sharing.Owner) bool) []*pluginapi.Device {
+	listed := make(map[string]bool, len(units))
+	for _, u := range units {
+		listed[u.GetID()] = true
+	}
+	var missing []*pluginapi.Device
+	for _, h := range held {
+		for _, name := range h.Slots {
+			if live(h.Owner) && !listed[name] {
+				listed[name] = true
+				missing = append(missing, &pluginapi.Device{ID: name, Health: pluginapi.Healthy})
+			}
+		}
+	}
+	all := slices.Concat(missing, units)
+	return all[:min(len(all), max(maxUnits, len(missing)))]
 }

@@ -41,6 +41,10 @@ const (
 	PartWorks
 	// PodMisplaced: Pod can never start here as it was placed.
 	PodMisplaced
+	// OfferExceeded: Pods hold more of the device, or of the node, than it wants to offer.
+	OfferExceeded
+	// OfferMet: they no longer do.
+	OfferMet
 	noticeKinds = iota
 )
 
@@ -48,7 +52,7 @@ const (
 func (k NoticeKind) String() string {
 	return [noticeKinds]string{
 		"DeviceBroke", "DeviceWorks", "ModeUnusable", "ModeInterrupted", "ModeRestored", "ModeWaits", "ModeReached", "ModeFailed", "ModeByHand",
-		"ConfigUnusable", "ConfigUsable", "PartFailed", "PartWorks", "PodMisplaced",
+		"ConfigUnusable", "ConfigUsable", "PartFailed", "PartWorks", "PodMisplaced", "OfferExceeded", "OfferMet",
 	}[k]
 }
 
@@ -66,6 +70,8 @@ type Notice struct {
 	Detail string
 	// Holders keep the device as it is, those in the wanted mode among them.
 	Holders []Holder
+	// Pods are those that OfferExceeded is about, without those of an earlier notice.
+	Pods []Holding
 }
 
 // Diff returns what became different between two states one after the other, in
@@ -89,6 +95,7 @@ func Diff(before, after State) []Notice {
 		}
 	}
 	all = append(all, misplacedNotices(&before, &after)...)
+	all = append(all, overhangNotices(&before, &after)...)
 	for i := range after.devices {
 		d := &after.devices[i]
 		old := before.device(d.facts.UUID)

@@ -17,6 +17,10 @@ type Event interface {
 func Reduce(s State, e Event) State {
 	s.devices = slices.Clone(s.devices)
 	e.apply(&s)
+	switch e.(type) {
+	case Scanned, Configured, ConfigLost, Holdings:
+		s.offered = s.count()
+	}
 	for i := range s.devices {
 		if d := &s.devices[i]; !s.condition(d).Kind.May().Change {
 			d.change = d.change.whileUntouchable()

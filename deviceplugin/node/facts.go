@@ -58,6 +58,8 @@ type Settings struct {
 	Offers Offers
 	// GeometryHash identifies the geometry configuration.
 	GeometryHash string
+	// Unit is the MiB of a unit of memory; less than 1 counts as 1.
+	Unit int64
 }
 
 // Powers is what this node can do. It is fixed while the plugin runs, but for modes that come to be

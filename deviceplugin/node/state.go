@@ -36,6 +36,8 @@ type State struct {
 	releases []Release
 	// misplaced are pods that are there and were refused for good.
 	misplaced []Misplaced
+	holdings  Holdings
+	offered   offered
 }
 
 // unknown is why it is not known what the administrator wants, if it is not.

@@ -95,6 +95,7 @@ func whenDisturbed(r *rights) []suite {
 		{"missing_driver", testDriver},
 		{"plugin_update", testUpdate},
 		{"refused", testRefused},
+		{"edits_end_nothing", testEditsEndNothing},
 		{"partitions", testPartitions},
 		{"modes", testModes},
 		{"rights_when_disturbed", r.test},

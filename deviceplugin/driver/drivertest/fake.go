@@ -70,6 +70,14 @@ func (d *Driver) Damage(index int, is bool) {
 // Restore brings a device back.
 func (d *Driver) Restore(index int) { d.setLost(index, false) }
 
+// Swap puts another device into the place of one, as somebody does while the machine is off.
+func (d *Driver) Swap(index int, other node.Facts) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.facts[index] = other
+	d.cards = cards(d.facts)
+}
+
 func (d *Driver) setLost(index int, lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

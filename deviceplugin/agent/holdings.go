@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/klog/v2"
+
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing/podspec"
+)
+
+// HoldingsWatch keeps the node's state informed of what its pods hold, as the kubelet counts it. It
+// is safe for concurrent use.
+type HoldingsWatch struct {
+	cfg HoldingsConfig
+
+	mu     sync.Mutex // held while looking
+	looked bool
+	last   node.Holdings
+}
+
+// HoldingsConfig is what a HoldingsWatch works with. All fields are needed.
+type HoldingsConfig struct {
+	Agent  *Agent
+	Keeper *Keeper
+	Pods   PodChanges
+	// Resources is asked where the kubelet's checkpoint cannot be read.
+	Resources kubelet.Resources
+}
+
+// PodChanges tells when pods come and go.
+type PodChanges interface {
+	// Changed is closed when a pod of the node has come, changed or gone.
+	Changed() <-chan struct{}
+}
+
+// NewHoldingsWatch returns a watch that has not looked yet.
+func NewHoldingsWatch(c HoldingsConfig) *HoldingsWatch { return &HoldingsWatch{cfg: c} }
+
+// holdingsPause gathers pods that come or go at about the same time, and lookAgain is the longest
+// time between two looks: the kubelet gives slots away without a word where a proxy answers for us.
+const (
+	holdingsPause = 50 * time.Millisecond
+	lookAgain     = 15 * time.Second
+)
+
+// Run looks whenever a pod comes or goes, until ctx ends.
+func (w *HoldingsWatch) Run(ctx context.Context) error {
+	changes, stop := w.cfg.Agent.Changes()
+	defer stop()
+	ticker := time.NewTicker(lookAgain)
+	defer ticker.Stop()
+	for {
+		moved := w.cfg.Pods.Changed()
+		w.Look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-moved:
+			select {
+			case <-ctx.Done():
+			case <-time.After(holdingsPause):
+			}
+		case <-changes:
+		case <-ticker.C:
+		}
+	}
+}
+
+// Look takes in what pods hold now.
+func (w *HoldingsWatch) Look(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.cfg.Keeper.holdings()
+	record, err := w.cfg.Keeper.cfg.Kubelet.ReadCheckpoint()
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		now.Slots, now.Doubtful = w.cfg.Keeper.slotsOf(record)
+	} else {
+		now.Slots = w.slotsWithoutCheckpoint(ctx)
+	}
+	if !w.looked || !reflect.DeepEqual(now, w.last) {
+		w.looked, w.last = true, now
+		w.cfg.Agent.Send(now)
+	}
+}
+
+// slotsWithoutCheckpoint are the slots that pods hold as far as that is known where the kubelet's
+// checkpoint cannot be read: those of the last look, or else of the podresources API, and those of
+// our own records, which know each container that was ever prepared, init containers too. Only
+// slots of containers that have not started yet can be missing.
+//
+// The kubelet is asked once, since listing can make it give a slot away twice (kubernetes#136021).
+func (w *HoldingsWatch) slotsWithoutCheckpoint(ctx context.Context) []string {
+	held := append(w.cfg.Keeper.recordedSlots(), w.last.Slots...)
+	if w.looked {
+		return sortedOnce(held)
+	}
+	listed, err := w.cfg.Resources.List(ctx)
+	if err != nil {
+		klog.ErrorS(err, "neither record of the kubelet can be read; slots are known of containers that have started before")
+	}
+	for _, pod := range listed {
+		for _, slots := range pod.Slots {
+			held = append(held, slots...)
+		}
+	}
+	return sortedOnce(held)
+}
+
+// holdings is what each pod of the node asks for and was given, without slots.
+func (k *Keeper) holdings() node.Holdings {
+	records, names := k.cfg.Store.ByOwner(), k.cfg.Terms.Terms().Names
+	var all node.Holdings
+	for owner := range k.cfg.Pods.Live() {
+		pod, live := k.cfg.Pods.Pod(owner)
+		if !live {
+			continue
+		}
+		h := node.Holding{Owner: owner, Namespace: pod.Namespace, Pod: pod.Name, Asked: askedOf(pod, names)}
+		if decided(pod) || len(records[owner]) > 0 {
+			var err error
+			if h.Placement, err = k.given(pod, records[owner]); err != nil {
+				klog.V(4).InfoS("what a pod was given cannot be read; it counts with what it asks", "pod", klog.KObj(pod), "why", err)
+			}
+		}
+		if h.Asked != (node.Amounts{}) || len(h.Placement.Containers) > 0 {
+			all.Pods = append(all.Pods, h)
+		}
+	}
+	slices.SortFunc(all.Pods, func(a, b node.Holding) int { return cmp.Compare(a.Owner, b.Owner) })
+	return all
+}
+
+// askedOf adds up what a pod asks for, by the function that the kubelet uses.
+func askedOf(pod *corev1.Pod, names podspec.Names) node.Amounts {
+	sum := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	amount := func(name string) int64 {
+		q := sum[corev1.ResourceName(name)]
+		return q.Value()
+	}
+	return node.Amounts{Number: amount(names.Number), Memory: amount(names.Memory), Cores: amount(names.Cores)}
+}
+
+// slotsOf are the slots that the kubelet recorded for live pods, and for owners that are not known.
+func (k *Keeper) slotsOf(record kubelet.Record) (held, doubtful []string) {
+	for _, h := range record.Of(k.cfg.Resource.ResourceName()) {
+		if _, live := k.cfg.Pods.Pod(h.Owner); live {
+			held = append(held, h.Slots...)
+		} else {
+			doubtful = append(doubtful, h.Slots...)
+		}
+	}
+	return sortedOnce(held), sortedOnce(doubtful)
+}
+
+// recordedSlots are those of our own records of live pods.
+func (k *Keeper) recordedSlots() []string {
+	var slots []string
+	for _, r := range k.cfg.Store.All() {
+		if _, live := k.cfg.Pods.Pod(r.Owner); live {
+			slots = append(slots, r.Slots...)
+		}
+	}
+	return slots
+}
+
+func sortedOnce(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
