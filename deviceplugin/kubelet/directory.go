@@ -21,8 +21,11 @@ func (d Directory) PodResources() string {
 
 // ReadCheckpoint implements CheckpointReader. The error is fs.ErrNotExist if the
 // kubelet has not written a checkpoint yet.
-func (d Directory) ReadCheckpoint() (Record, error) {
-	text, err := os.ReadFile(filepath.Join(d.DevicePlugins(), "kubelet_internal_checkpoint"))
+func (d Directory) ReadCheckpoint() (Record, error) { return readCheckpointIn(d.DevicePlugins()) }
+
+// readCheckpointIn reads the checkpoint in the kubelet's directory of device plugins.
+func readCheckpointIn(plugins string) (Record, error) {
+	text, err := os.ReadFile(filepath.Join(plugins, "kubelet_internal_checkpoint"))
 	if err != nil {
 		return Record{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}

@@ -4,7 +4,9 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,7 +31,8 @@ type ProxyConfig struct {
 	// Directory is where the device plugin registers instead. It is made if it is missing, and
 	// must belong to the Proxy and the plugin alone.
 	Directory string
-	// Grace is how long the slots of a plugin that is away stay healthy.
+	// Grace is how long the slots of a plugin that is away stay healthy. Those that some container
+	// holds do so for longer.
 	Grace time.Duration
 	// Patience is how long the start of a container waits for a plugin that is away. The kubelet
 	// gives up after 30 s, and tries again.
@@ -42,7 +45,8 @@ type ProxyConfig struct {
 // Proxy is registered with the kubelet for the device plugin, and stays so while the plugin is
 // restarted or killed. The plugin registers with the Proxy as it would with a kubelet.
 //
-//	ListAndWatch       the plugin's list; while it is away the last one, healthy for the grace
+//	ListAndWatch       the plugin's list; while it is away the last one, healthy for the grace,
+//	                   and what is held for longer
 //	Allocate           answered here, because the kubelet refuses a pod for good if it fails
 //	PreStartContainer  forwarded; it waits for a plugin that is away, and the kubelet repeats it
 //
@@ -217,7 +221,26 @@ func (o proxyOffer) ResourceName() string { return o.snapshot().resource }
 
 // Devices implements Offer.
 func (o proxyOffer) Devices() []*pluginapi.Device {
-	return o.snapshot().offer(time.Now(), o.cfg.Grace)
+	s := o.snapshot()
+	held := sync.OnceValue(func() func(string) bool { return o.heldSlots(s.resource) })
+	return s.offer(time.Now(), o.cfg.Grace, func(slot string) bool { return held()(slot) })
+}
+
+// heldSlots tells which slots the kubelet recorded for some container. Where its record cannot be
+// read, each may be held.
+func (o proxyOffer) heldSlots(resource string) func(slot string) bool {
+	record, err := readCheckpointIn(o.cfg.Kubelet)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		klog.ErrorS(err, "it is not known which slots are held; all stay healthy", "resource", resource)
+		return func(string) bool { return true }
+	}
+	held := map[string]bool{}
+	for _, h := range record.Of(resource) {
+		for _, slot := range h.Slots {
+			held[slot] = true
+		}
+	}
+	return func(slot string) bool { return held[slot] }
 }
 
 // Changes implements Offer.

@@ -141,7 +141,7 @@ func (p *Proxy) expire() {
 	if p.look(); p.standing == superseded || !p.state.hasExpired(time.Now(), p.cfg.Grace) {
 		return
 	}
-	klog.ErrorS(errors.New(p.state.absence(time.Now())), "the device plugin is away for too long; its slots are unhealthy", "resource", p.state.resource)
+	klog.ErrorS(errors.New(p.state.absence(time.Now())), "the device plugin is away for too long; its slots that nobody holds are unhealthy", "resource", p.state.resource)
 	p.wake()
 }
 

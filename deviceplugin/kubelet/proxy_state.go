@@ -45,15 +45,18 @@ func (s proxyState) afterEnd(session int, now time.Time) proxyState {
 }
 
 // offer is the list for the kubelet: the plugin's own, and after it has been away for longer than
-// the grace the same slots, unhealthy.
-func (s proxyState) offer(now time.Time, grace time.Duration) []*pluginapi.Device {
+// the grace the same slots, unhealthy but for those that are held: a kubelet that starts would fail
+// the pods that hold them, which can wait for the plugin.
+func (s proxyState) offer(now time.Time, grace time.Duration, isHeld func(slot string) bool) []*pluginapi.Device {
 	if !s.hasExpired(now, grace) {
 		return s.slots
 	}
 	out := make([]*pluginapi.Device, 0, len(s.slots))
 	for _, slot := range s.slots {
 		d, _ := proto.Clone(slot).(*pluginapi.Device)
-		d.Health = pluginapi.Unhealthy
+		if !isHeld(d.GetID()) {
+			d.Health = pluginapi.Unhealthy
+		}
 		out = append(out, d)
 	}
 	return out

@@ -245,3 +245,25 @@ func TestAPluginThatListsNonsenseChangesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A kubelet that starts fails pods whose slots are not healthy, and those that hold some can wait
+// for the plugin.
+func TestSlotsThatPodsHoldStayHealthyHoweverLongThePluginIsAway(t *testing.T) {
+	w := startProxy(t, kubelettest.Start(t), time.Millisecond, long)
+	p := w.plugin(t)
+	w.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 2 })
+	pod := podOf("p", "1")
+	if err := w.kubelet.Admit(pod); err != nil {
+		t.Fatal(err)
+	}
+	p.end()
+	w.kubelet.Await(t, "one slot that is held", func(healthy, all, _ int) bool { return healthy == 1 && all == 3 })
+	if err := w.kubelet.Admit(podOf("q", "1")); err == nil {
+		t.Error("a new pod was admitted although the plugin has been away for too long")
+	}
+	w.kubelet.Restart(t)
+	w.kubelet.Await(t, "it again", func(healthy, all, _ int) bool { return healthy == 1 && all == 3 })
+	if err := w.kubelet.Readmit(pod, func(string) bool { return false }); err != nil {
+		t.Errorf("a pod that was there before: %v", err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -87,6 +88,11 @@ type Resolver struct {
 	// Patience bounds how long to wait for a pod that is not known yet; 2 s
 	// when zero.
 	Patience time.Duration
+
+	mu sync.Mutex
+	// absent are owners in the kubelet's record that were waited for in vain. They have ended, and
+	// the kubelet forgets them only when it allocates slots the next time.
+	absent map[sharing.Owner]bool
 }
 
 // Resolve returns who holds exactly these slots. Any doubt is an error.
@@ -160,6 +166,32 @@ func (r *Resolver) container(h Held) (Container, error) {
 	return c, nil
 }
 
+// await returns the name of a live pod. It waits for one that is not known yet until ctx ends, and
+// for the same one only once.
+func (r *Resolver) await(ctx context.Context, owner sharing.Owner) (types.NamespacedName, bool) {
+	r.mu.Lock()
+	wasAbsent := r.absent[owner]
+	r.mu.Unlock()
+	if wasAbsent {
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		return r.Pods.Await(over, owner)
+	}
+	name, ok := r.Pods.Await(ctx, owner)
+	if !ok && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.absent) >= mostAbsent || r.absent == nil {
+			r.absent = map[sharing.Owner]bool{}
+		}
+		r.absent[owner] = true
+	}
+	return name, ok
+}
+
+// mostAbsent bounds how many absent owners are remembered.
+const mostAbsent = 1000
+
 // liveOwner picks the one live pod among owners.
 func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sharing.Owner]bool) (Identity, error) {
 	patience := r.Patience
@@ -170,7 +202,7 @@ func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sha
 	defer cancel()
 	var live []Identity
 	for owner := range owners {
-		if name, ok := r.Pods.Await(wait, owner); ok {
+		if name, ok := r.await(wait, owner); ok {
 			live = append(live, Identity{Owner: owner, Pod: name})
 		}
 	}

@@ -223,3 +223,42 @@ func TestTwoOwnersIsAnErrorOfItsOwn(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// patient is a world whose pods are waited for.
+type patient struct {
+	*world
+	waits int
+}
+
+func (p *patient) Await(ctx context.Context, o sharing.Owner) (types.NamespacedName, bool) {
+	if n, ok := p.live[o]; ok || ctx.Err() != nil {
+		return n, ok
+	}
+	p.waits++
+	<-ctx.Done()
+	n, ok := p.live[o]
+	return n, ok
+}
+
+// A pod that has ended stays in the kubelet's record until the next allocation. It does not hold up
+// each start of the pod that has its slots now, and is seen all the same should it appear.
+func TestAnOwnerThatHasEndedIsWaitedForOnce(t *testing.T) {
+	w := &patient{world: &world{
+		kubelet: fileText(held("u1", "main", "id1", "s1"), held("ended", "main", "id0", "s1")),
+		live:    map[sharing.Owner]types.NamespacedName{"u1": named("p1")},
+	}}
+	r := w.resolver()
+	r.Pods = w
+	for n := range 5 {
+		if id, err := r.Resolve(t.Context(), []string{"s1"}); err != nil || id.Owner != "u1" {
+			t.Fatalf("start %d: %v, %v", n, id, err)
+		}
+	}
+	if w.waits != 1 {
+		t.Errorf("the pod that has ended was waited for %d times in 5 starts, want 1", w.waits)
+	}
+	w.live["ended"] = named("p0")
+	if _, err := r.Resolve(t.Context(), []string{"s1"}); !errors.Is(err, ErrTwoOwners) {
+		t.Errorf("when it is there after all: %v", err)
+	}
+}
