@@ -103,6 +103,9 @@ test-images: ## build the images for TEST_ARCH (amd64), twice, and start what is
 	$(GO) -C manifests/images vet ./...
 	DEVICESHARE_IMAGES=$(TEST_ARCH) $(GO) -C manifests/images test -count=1 -timeout 60m ./...
 
+admission: ## 200 edits of the configuration and 100 reboots over a node full of pods, in one process: the kubelet ends none
+	DEVICESHARE_EDITS=200 DEVICESHARE_REBOOTS=100 $(GOTEST) -count=1 -timeout 60m -v -run 'TestNoEditEnds|TestAfterAnyReboot' ./cmd/deviceshare-device-plugin
+
 gpu-build: ## build all that the GPU suite needs into .sandbox/gpu, to be carried to the machine with the GPU
 	@mkdir -p .sandbox/gpu
 	@for d in hami-core e2e/fakegpu e2e/gpu/load; do $(MAKE) --no-print-directory -C $$d || exit 1; done

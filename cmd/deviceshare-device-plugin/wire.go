@@ -214,16 +214,13 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	if !p.agent.AwaitScan(ctx) {
 		return nil
 	}
-	p.keeper.Recall()
-	p.holdings.Look(ctx) // before anything is published or offered: less than pods hold would end them
-	group.Go(func() error { return p.holdings.Run(ctx) })
+	p.holdings.Begin(ctx)
 	group.Go(func() error { return p.mover.Run(ctx) })
 	p.mover.AwaitLook(ctx)
 	p.oversight.Witness.AskRuntime(ctx)
-	group.Go(func() error { return p.oversight.Run(ctx) })
-	group.Go(func() error { return p.publisher.Run(ctx) })
-	group.Go(func() error { return p.amounts.Run(ctx) })
+	for _, run := range []func(context.Context) error{p.oversight.Run, p.holdings.Run, p.publisher.Run, p.amounts.Run, p.releaser.Run} {
+		group.Go(func() error { return run(ctx) })
+	}
 	group.Go(func() error { return p.keeper.Repair(ctx, p.report.Reconcile) })
-	group.Go(func() error { return p.releaser.Run(ctx) })
 	return p.slots.Run(ctx)
 }

@@ -49,6 +49,13 @@ type PodChanges interface {
 // NewHoldingsWatch returns a watch that has not looked yet.
 func NewHoldingsWatch(c HoldingsConfig) *HoldingsWatch { return &HoldingsWatch{cfg: c} }
 
+// Begin records live allocations that a lost checkpoint forgot, and looks for the first time. It
+// comes before anything is published or offered: less than pods hold would end them.
+func (w *HoldingsWatch) Begin(ctx context.Context) {
+	w.cfg.Keeper.Recall()
+	w.Look(ctx)
+}
+
 // holdingsPause gathers pods that come or go at about the same time, and lookAgain is the longest
 // time between two looks: the kubelet gives slots away without a word where a proxy answers for us.
 const (

@@ -36,8 +36,8 @@ type Slots struct {
 }
 
 // Devices implements kubelet.Offer. Who holds which slots is looked up each time: a kubelet that
-// starts admits its pods by this list. There are none at the very end: a keeper would go on offering
-// what it was told last.
+// starts admits its pods by this list. There are none at the very end: a keeper would go on
+// offering what it was told last.
 func (s Slots) Devices() []*pluginapi.Device {
 	if s.State().IsFinal() {
 		return nil
