@@ -17,8 +17,8 @@ import (
 	"deviceshare/sharing"
 )
 
-// An administrator may offer less than pods hold, at any time. Each pod is told, and none ends, also
-// when the kubelet, or the whole machine, starts after that.
+// An administrator may offer less than pods hold, at any time. Each pod is told, and none ends,
+// also when the kubelet, or the whole machine, starts after that.
 func testEditsEndNothing(t *testing.T, w *world) {
 	ctx, u := w.user(t, "edits", 3*time.Minute)
 	t.Cleanup(func() { w.offerEverything(t) })
