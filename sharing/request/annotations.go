@@ -12,9 +12,27 @@ import (
 	"deviceshare/sharing/wire"
 )
 
+// Annotations returns the keys of all annotations that Read reads: those that users write, and those
+// by which controllers name a group. Whoever keeps a part of a pod to read it later keeps these.
+func Annotations() []string {
+	return append(wire.UserKeys(), wire.GroupName, wire.VolcanoGroupName)
+}
+
+// texts are the annotations of a pod. Those that Annotations does not name cannot be read, so that
+// its list is complete.
+type texts map[string]string
+
+func (t texts) get(key string) (string, bool) {
+	if key != wire.GroupName && key != wire.VolcanoGroupName && !slices.Contains(wire.UserKeys(), key) {
+		return "", false
+	}
+	text, ok := t[key]
+	return text, ok
+}
+
 // annotations reads what the user says about the whole pod.
 func (r *reader) annotations(p *podspec.Pod, out *sharing.PodRequest) {
-	a := p.Annotations
+	a := texts(p.Annotations)
 	out.Modes = r.modes(a)
 	out.Selector = sharing.Selector{
 		UseModels: r.list(a, wire.UserUseModels, model),
@@ -28,10 +46,10 @@ func (r *reader) annotations(p *podspec.Pod, out *sharing.PodRequest) {
 		}
 	}
 	out.Policy = r.policy(a)
-	if split, ok := a[wire.UserSplit]; ok && split != wire.SplitEven {
+	if split, ok := a.get(wire.UserSplit); ok && split != wire.SplitEven {
 		r.mistake(at(wire.UserSplit), fmt.Sprintf("unknown split %q: want %s", split, wire.SplitEven))
 	}
-	if numa, ok := a[wire.UserNUMA]; ok {
+	if numa, ok := a.get(wire.UserNUMA); ok {
 		if out.OneNUMA = numa == wire.NUMASingle; !out.OneNUMA {
 			r.mistake(at(wire.UserNUMA), fmt.Sprintf("unknown value %q: want %s", numa, wire.NUMASingle))
 		}
@@ -41,8 +59,8 @@ func (r *reader) annotations(p *podspec.Pod, out *sharing.PodRequest) {
 
 // modes reads the list of accepted modes. Spaces are not forgiven, as everywhere
 // where modes are read: a mode that is not understood must not become another.
-func (r *reader) modes(a map[string]string) []sharing.Mode {
-	text, ok := a[wire.UserMode]
+func (r *reader) modes(a texts) []sharing.Mode {
+	text, ok := a.get(wire.UserMode)
 	if !ok {
 		return nil
 	}
@@ -71,8 +89,8 @@ func (r *reader) modes(a map[string]string) []sharing.Mode {
 
 // list reads a comma list. Spaces around its items are dropped; check returns what is
 // wrong with an item.
-func (r *reader) list(a map[string]string, key string, check func(string) string) []string {
-	text, ok := a[key]
+func (r *reader) list(a texts, key string, check func(string) string) []string {
+	text, ok := a.get(key)
 	if !ok {
 		return nil
 	}
@@ -121,8 +139,8 @@ func ids(items []string) []sharing.DeviceID {
 	return out
 }
 
-func (r *reader) policy(a map[string]string) string {
-	name, ok := a[wire.UserPolicy]
+func (r *reader) policy(a texts) string {
+	name, ok := a.get(wire.UserPolicy)
 	switch {
 	case !ok:
 		return ""
@@ -139,7 +157,8 @@ func (r *reader) policy(a map[string]string) string {
 // group is the pod's group, if the pod wants it spread over devices. A pod that
 // has no group yet is spread as soon as a controller has given it one.
 func (r *reader) group(p *podspec.Pod) string {
-	policy, ok := p.Annotations[wire.UserGroupPolicy]
+	a := texts(p.Annotations)
+	policy, ok := a.get(wire.UserGroupPolicy)
 	if !ok {
 		return ""
 	}
@@ -148,7 +167,7 @@ func (r *reader) group(p *podspec.Pod) string {
 		return ""
 	}
 	for _, key := range []string{wire.GroupName, wire.VolcanoGroupName} {
-		if name := p.Annotations[key]; name != "" && p.Namespace != "" {
+		if name, _ := a.get(key); name != "" && p.Namespace != "" {
 			return p.Namespace + "/" + name
 		} else if name != "" {
 			return name

@@ -71,7 +71,7 @@ func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sha
 	for _, o := range options {
 		o(&r)
 	}
-	_, r.split = p.Annotations[wire.UserSplit]
+	_, r.split = texts(p.Annotations).get(wire.UserSplit)
 	out := sharing.PodRequest{Owner: sharing.Owner(p.UID), Namespace: p.Namespace}
 	for path, c := range containersOf(p) {
 		if req, ok := r.container(path, c); ok {

@@ -24,6 +24,9 @@ func HandshakeAnnotation(now string) (key, value string) {
 	return NodeHandshake, "Reported " + now
 }
 
+// NodeKeys returns the keys of the annotations of a node that ReadNode reads.
+func NodeKeys() []string { return []string{NodeInventory, NodeRegister} }
+
 // ReadNode reads the devices of a node: from the JSON text, else from the legacy one.
 // Nothing found is not an error: the node does not share devices. A text that is
 // wrong is an error, even if the other one is right. So is a JSON text that names

@@ -44,6 +44,9 @@ func Receipt() map[string]string {
 	}
 }
 
+// PlacementKeys returns the keys of the annotations of a pod that ReadPlacement and ReadBegun read.
+func PlacementKeys() []string { return []string{PodPlacement, PodNode, PodAssigned, UserMode} }
+
 // ReadPlacement reads the decision about a pod: from the JSON text, else from
 // the legacy one. Nothing found is not an error. The inventory may be nil; it is the one
 // of the node the pod is on.

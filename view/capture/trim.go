@@ -13,20 +13,17 @@ import (
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"deviceshare/sharing/podspec/corepod"
+	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
-// nodeKeys and podKeys are the annotations that are kept. Others may hold anything.
+// nodeKeys and podKeys are the annotations that are kept: those that the readers of nodes and pods
+// name. Others may hold anything.
 func nodeKeys() []string {
-	return []string{wire.NodeInventory, wire.NodeRegister, wire.NodeConfig, wire.NodeWithdraw}
+	return append(wire.NodeKeys(), wire.NodeConfig, wire.NodeWithdraw)
 }
 
-func podKeys() []string {
-	return []string{
-		wire.PodPlacement, wire.PodNode, wire.PodAssigned, wire.UserMode, wire.UserUseModels, wire.UserNotModels,
-		wire.UserUseIDs, wire.UserNotIDs, wire.UserGroupPolicy, wire.UserPolicy, wire.GroupName, wire.VolcanoGroupName,
-	}
-}
+func podKeys() []string { return append(wire.PlacementKeys(), request.Annotations()...) }
 
 func groupKeys() []string { return []string{wire.GroupName, wire.VolcanoGroupName} }
 
