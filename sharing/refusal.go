@@ -2,15 +2,11 @@
 
 package sharing
 
-import (
-	"strconv"
-)
-
 // Reason is why a device, or a node, cannot serve a request. The zero value,
 // Fits, is no refusal.
 type Reason uint8
 
-// The reasons. Their names are shown to users in pod events.
+// The reasons. What is said of each is in reasons.go.
 const (
 	Fits Reason = iota
 	// Unhealthy: the node reports the device as broken.
@@ -69,24 +65,6 @@ const (
 	Reasons
 )
 
-// String returns the name users see.
-func (r Reason) String() string {
-	names := [Reasons]string{
-		Fits: "Fits", Unhealthy: "Unhealthy", WrongMode: "WrongMode", NoBackend: "NoBackend",
-		NotSelected: "NotSelected", NotEnoughMemory: "NotEnoughMemory", NotEnoughCores: "NotEnoughCores",
-		TooManyShares: "TooManyShares", HeldExclusively: "HeldExclusively", NotEmpty: "NotEmpty",
-		NoPartitionFits: "NoPartitionFits", GroupAlreadyHere: "GroupAlreadyHere", Blocked: "Blocked",
-		InAnotherMode: "InAnotherMode", OneDevicePerContainer: "OneDevicePerContainer",
-		ChangingMode: "ChangingMode", PartitionsUnknown: "PartitionsUnknown", OtherUser: "OtherUser",
-		OtherNamespace: "OtherNamespace", RootUser: "RootUser",
-		UnevenShares: "UnevenShares", OtherNUMANode: "OtherNUMANode",
-	}
-	if r < Reasons {
-		return names[r]
-	}
-	return "Reason" + strconv.Itoa(int(r))
-}
-
 // Curable reports whether the removal of other pods could turn this refusal into
 // a fit. Eviction for any other reason would be pointless.
 func (r Reason) Curable() bool {
@@ -124,35 +102,4 @@ func (r *Refusals) Curable() bool {
 		}
 	}
 	return n >= r.Wanted
-}
-
-// String is the text of the pod event: "0/8 devices fit container "main", 1
-// wanted: 5 NotEnoughMemory, 3 Unhealthy". The most frequent reason comes first.
-func (r *Refusals) String() string {
-	var room [192]byte
-	text := strconv.AppendInt(room[:0], int64(r.Found), 10)
-	text = append(text, '/')
-	text = strconv.AppendInt(text, int64(r.Devices), 10)
-	text = append(text, " devices fit container "...)
-	text = strconv.AppendQuote(text, r.Container)
-	text = append(text, ", "...)
-	text = strconv.AppendInt(text, int64(r.Wanted), 10)
-	text = append(text, " wanted"...)
-	sep, left := ": ", r.Count
-	for {
-		best := Fits
-		for reason := Reason(1); reason < Reasons; reason++ {
-			if left[reason] > 0 && (best == Fits || left[reason] > left[best]) {
-				best = reason
-			}
-		}
-		if best == Fits {
-			return string(text)
-		}
-		text = append(text, sep...)
-		text = strconv.AppendInt(text, int64(left[best]), 10)
-		text = append(text, ' ')
-		text = append(text, best.String()...)
-		left[best], sep = 0, ", "
-	}
 }

@@ -204,26 +204,6 @@ func TestModesAreReadExactly(t *testing.T) {
 	}
 }
 
-func TestRefusalsReadAsTheEventOfThePod(t *testing.T) {
-	r := sharing.Refusals{Container: "main", Devices: 8, Found: 0, Wanted: 1}
-	r.Count[sharing.Unhealthy], r.Count[sharing.NotEnoughMemory] = 3, 5
-	if got, want := r.String(), `0/8 devices fit container "main", 1 wanted: 5 NotEnoughMemory, 3 Unhealthy`; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	r.Count[sharing.NotSelected] = 5
-	if got, want := r.String(), ": 5 NotSelected, 5 NotEnoughMemory, 3 Unhealthy"; !strings.HasSuffix(got, want) {
-		t.Errorf("equal counts are not in the order of the reasons: %s", got)
-	}
-	for reason := sharing.Reason(0); reason < sharing.Reasons; reason++ {
-		if s := reason.String(); s == "" {
-			t.Errorf("reason %d has no name", reason)
-		}
-	}
-	if got := sharing.Reasons.String(); got == "" || got == "Fits" {
-		t.Errorf("an unknown reason prints as %q", got)
-	}
-}
-
 func TestRefusalsAreCurableWhenRemovingPodsCouldMakeEnoughDevicesFit(t *testing.T) {
 	cases := []struct {
 		says          string

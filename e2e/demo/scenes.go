@@ -144,7 +144,7 @@ func (s *story) waiting(ctx context.Context) error {
 	if err := s.user.Create(ctx, pod("late").App("main", workload.Ask{Number: 1, Memory: 40000}, "forever").Build()); err != nil {
 		return err
 	}
-	text, err := s.user.WaitEvent(ctx, "late", "0/3 devices", "3 NotEnoughMemory")
+	text, err := s.user.WaitEvent(ctx, "late", "0/3 devices", "3 short of free memory (NotEnoughMemory)")
 	if err != nil {
 		return err
 	}

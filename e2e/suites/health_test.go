@@ -104,7 +104,7 @@ func (w *world) avoids(ctx context.Context, t *testing.T, namespace string, sick
 	if err := u.Create(ctx, pod("more").App("main", workload.Ask{Number: gpus, Memory: 1000}, "info").Build()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.WaitEvent(ctx, "more", "1 Unhealthy"); err != nil {
+	if _, err := u.WaitEvent(ctx, "more", "1 out of service (Unhealthy)"); err != nil {
 		t.Error(err)
 	}
 	if err := u.Delete(ctx, "more", "all"); err != nil {

@@ -122,7 +122,7 @@ func testBusyDevice(t *testing.T, w *world) {
 	if err := u.Create(ctx, named("waits", "mig").Annotate(wire.UserUseIDs, string(id)).Build()); err != nil {
 		t.Fatal(err)
 	}
-	said, err := u.WaitEvent(ctx, "waits", "1 ChangingMode")
+	said, err := u.WaitEvent(ctx, "waits", "1 changing mode (ChangingMode)")
 	if err != nil {
 		t.Error(err)
 	}
@@ -212,7 +212,7 @@ func testThreeModes(t *testing.T, w *world) {
 	if s := partitionOf(t, p); s.Mode != sharing.MPS {
 		t.Errorf("it fell to %+v", s)
 	}
-	said, err := u.WaitEvent(ctx, "falls", "DeviceModeFallback", "choice 2 of mig,mps", "1 NoPartitionFits")
+	said, err := u.WaitEvent(ctx, "falls", "DeviceModeFallback", "choice 2 of mig,mps", "1 without a free partition that is large enough (NoPartitionFits)")
 	if err != nil {
 		t.Error(err)
 	}

@@ -278,10 +278,10 @@ func testMPSClients(t *testing.T, w *world) {
 		inMPS("wide").App("main", workload.Ask{Number: 2, Memory: 100}, "info").Build()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.WaitEvent(ctx, "one-more", "1 TooManyShares"); err != nil {
+	if _, err := u.WaitEvent(ctx, "one-more", "1 shared by as many containers as allowed (TooManyShares)"); err != nil {
 		t.Error(err)
 	}
-	if _, err := u.WaitEvent(ctx, "wide", "1 OneDevicePerContainer"); err != nil {
+	if _, err := u.WaitEvent(ctx, "wide", "1 in a mode that gives a container one device only (OneDevicePerContainer)"); err != nil {
 		t.Error(err)
 	}
 	if err := u.Delete(ctx, "client-0", "wide"); err != nil {
@@ -305,7 +305,7 @@ func testMPSUsers(t *testing.T, w *world) {
 	if err := u.Create(ctx, runs("second", 2000)); err != nil {
 		t.Fatal(err)
 	}
-	text, err := u.WaitEvent(ctx, "second", "1 OtherUser")
+	text, err := u.WaitEvent(ctx, "second", "1 serving containers of another user (OtherUser)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,13 +331,13 @@ func testMPSTenants(t *testing.T, w *world) {
 	if log, err := blue.WaitLog(ctx, "first", "main", "forever"); err != nil || !strings.Contains(log, "result=CUDA_SUCCESS") {
 		t.Fatalf("the first namespace is not served (%v):\n%s", err, log)
 	}
-	if _, err := blue.WaitEvent(ctx, "root", "1 RootUser"); err != nil {
+	if _, err := blue.WaitEvent(ctx, "root", "1 refusing containers that run as root (RootUser)"); err != nil {
 		t.Error(err)
 	}
 	if err := red.Create(ctx, inMPS("second").App("main", ask, "alloc", "10", "expect", "ok").Build()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := red.WaitEvent(ctx, "second", "1 OtherNamespace"); err != nil {
+	if _, err := red.WaitEvent(ctx, "second", "1 serving pods of another namespace (OtherNamespace)"); err != nil {
 		t.Error(err)
 	}
 	if err := blue.Delete(ctx, "first"); err != nil {

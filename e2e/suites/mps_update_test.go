@@ -234,7 +234,7 @@ func testMPSKeeperAway(t *testing.T, w *world, id sharing.DeviceID) {
 		t.Fatal(err)
 	}
 	runs(ctx, t, u, "other-mode")
-	if _, err := u.WaitEvent(ctx, "waits", "1 Unhealthy"); err != nil {
+	if _, err := u.WaitEvent(ctx, "waits", "1 out of service (Unhealthy)"); err != nil {
 		t.Error(err)
 	}
 	if err := w.cluster.StartComponent(sandbox.Keeper); err != nil {
@@ -275,7 +275,7 @@ func testMPSKeeperReplaced(t *testing.T, w *world, id sharing.DeviceID) {
 	if err := u.Create(ctx, inMPS("waits").App("main", ask, "alloc", "900", "expect", "ok", "alloc", "200", "expect", "oom").Build()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.WaitEvent(ctx, "waits", "1 Unhealthy"); err != nil {
+	if _, err := u.WaitEvent(ctx, "waits", "1 out of service (Unhealthy)"); err != nil {
 		t.Error(err)
 	}
 	// Longer than a keeper waits after the last container.

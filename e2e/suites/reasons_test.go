@@ -56,7 +56,7 @@ func waysToWait() []reason {
 	inMPS := func(name string) *workload.Pod { return one(name).Annotate("volcano.sh/vgpu-mode", "mps") }
 	return []reason{
 		{name: "devices", pods: []*workload.Pod{inMPS("wrong")},
-			words: []string{fmt.Sprintf("0/%d devices fit", gpus), fmt.Sprintf("%d WrongMode", gpus)}},
+			words: []string{fmt.Sprintf("0/%d devices fit", gpus), fmt.Sprintf("%d in a mode that the pod does not accept (WrongMode)", gpus)}},
 		{name: "overcommit", pods: []*workload.Pod{one("crowd")}, group: "crowd", slots: 1000, needs: 1, queue: "default",
 			words: []string{"held back before any node is looked at", "plugin overcommit", "asks for 1000 of " + string(workload.Number), "room now"}},
 		{name: "queue_full", pods: []*workload.Pod{one("wide")}, group: "wide", slots: 2, needs: 1, queue: "reasons-narrow",
@@ -66,7 +66,7 @@ func waysToWait() []reason {
 		{name: "gang_incomplete", pods: []*workload.Pod{one("alone")}, group: "alone", slots: 1, needs: 3, queue: "default",
 			words: []string{"the gang has 1 of the 3 pods it needs"}},
 		{name: "gang_does_not_fit", pods: []*workload.Pod{one("fits"), inMPS("fits-not")}, group: "pair", slots: 2, needs: 2, queue: "default",
-			words: []string{fmt.Sprintf("%d WrongMode", gpus)}},
+			words: []string{fmt.Sprintf("%d in a mode that the pod does not accept (WrongMode)", gpus)}},
 		{name: "selector", pods: []*workload.Pod{one("elsewhere").Edit(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"nowhere": "here"} })},
 			words: []string{"didn't match Pod's node affinity/selector"}},
 		{name: "cordon", pods: []*workload.Pod{one("cordoned")},

@@ -30,7 +30,7 @@ func testWaiting(t *testing.T, w *world) {
 	if err := u.Create(ctx, big); err != nil {
 		t.Fatal(err)
 	}
-	text, err := u.WaitEvent(ctx, "big", fmt.Sprintf("0/%d devices", gpus), fmt.Sprintf("%d NotEnoughMemory", gpus))
+	text, err := u.WaitEvent(ctx, "big", fmt.Sprintf("0/%d devices", gpus), fmt.Sprintf("%d short of free memory (NotEnoughMemory)", gpus))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func TestDefect09_AnUnhealthyDeviceIsNotUsed(t *testing.T) {
 	inv := devices("n1", 1, 10000)
 	inv.Devices[0].Healthy = false
 	n1 := infoOf(nodeOf(t, inv), nil)
-	if err := try(bare(t, n1), n1); err == nil || !strings.Contains(err.Error(), "1 Unhealthy") {
+	if err := try(bare(t, n1), n1); err == nil || !strings.Contains(err.Error(), "1 out of service (Unhealthy)") {
 		t.Errorf("refused with %v", err)
 	}
 }
@@ -231,7 +231,7 @@ func TestDefect14_AModeTheNodeLacksIsNoReasonToEvictAnybody(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 2, 10000)), nil)
 	err := bare(t, n1).predicate(api.NewTaskInfo(pod), n1)
 	fe, ok := err.(*api.FitError)
-	if !ok || !fe.Status.ContainsUnschedulableAndUnresolvable() || !strings.Contains(err.Error(), "2 WrongMode") {
+	if !ok || !fe.Status.ContainsUnschedulableAndUnresolvable() || !strings.Contains(err.Error(), "2 in a mode that the pod does not accept (WrongMode)") {
 		t.Errorf("refused with %v", err)
 	}
 }

@@ -19,6 +19,8 @@ type explanation struct {
 	sums *sums
 	// texts are the values that Volcano shows, by text: pods that wait for the same share one.
 	texts map[string]*api.FitErrors
+	// advice is what helps with what nodes say, by their text.
+	advice map[string]string
 	// held are the reasons of jobs that were not let in, by what they depend on.
 	held map[heldBy]string
 	// found is scratch space of explainJob.
@@ -56,7 +58,8 @@ func (p *Plugin) explain(ssn *framework.Session) {
 	}
 	p.explained = true
 	e := &explanation{
-		Plugin: p, ssn: ssn, sums: newSums(ssn), texts: map[string]*api.FitErrors{}, held: map[heldBy]string{}, waiting: tally{},
+		Plugin: p, ssn: ssn, sums: newSums(ssn), texts: map[string]*api.FitErrors{},
+		advice: map[string]string{}, held: map[heldBy]string{}, waiting: tally{},
 	}
 	p.store.looks.begin(p.store.now().Unix())
 	p.store.told.Begin(p.store.now().Unix())
@@ -117,16 +120,18 @@ func (e *explanation) cause(job *api.JobInfo, t *api.TaskInfo, a *ask) (waiting.
 		return waiting.Quota, sentences(text)
 	}
 	if job.IsPending() {
-		return waiting.Enqueue, sentences(e.heldBack(job), e.devices(t, a))
+		devices := e.devices(t, a)
+		return waiting.Enqueue, sentences(e.heldBack(job), devices, e.helps(devices))
 	}
 	if text := e.gangIncomplete(job); text != "" {
 		return waiting.Gang, sentences(text)
 	}
 	if text, devices := e.nodesSay(job, t, a); text != "" {
-		return waiting.Nodes, sentences(text, devices, e.gangFits(job))
+		return waiting.Nodes, sentences(text, devices, e.gangFits(job), e.helps(text+devices))
 	}
 	if text := e.queueRefuses(job, t); text != "" {
-		return waiting.Queue, sentences(text, e.devices(t, a))
+		devices := e.devices(t, a)
+		return waiting.Queue, sentences(text, devices, e.helps(devices))
 	}
 	if text := e.othersFirst(job); text != "" {
 		return waiting.Gang, sentences(text)

@@ -13,6 +13,8 @@ import (
 	v1helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/sharing"
 )
 
 // What the devices say to a pod for which Volcano looked at no device. It is the predicate's
@@ -26,6 +28,9 @@ const (
 	// answersShown is how many different answers of nodes are shown, those of most nodes first.
 	answersShown = 5
 )
+
+// haveRoom is what nodes say that have room for a pod which something else keeps waiting.
+const haveRoom = "node(s) have room now"
 
 // looks remembers what the devices said, by the shape of what is asked for. The session
 // goroutine owns it.
@@ -97,7 +102,7 @@ func (e *explanation) askDevices(t *api.TaskInfo, a *ask) string {
 		} else if refused, _ := e.judge(a, n, t, info, nil); refused.Refused() {
 			counts[a.refusalText(&refused)]++
 		} else {
-			counts["node(s) have room now"]++
+			counts[haveRoom]++
 		}
 	}
 	texts := slices.SortedFunc(maps.Keys(counts), func(x, y string) int {
@@ -156,4 +161,17 @@ func keptOff(pod *corev1.Pod, node *corev1.Node) string {
 		return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)
 	}
 	return ""
+}
+
+// helps is what a person can do about the reason for which nodes refuse most devices, "" if devices
+// are not what is short.
+func (e *explanation) helps(said string) string {
+	advice, known := e.advice[said]
+	if !known {
+		if main := sharing.MainReason(said); main != sharing.Fits && !strings.Contains(said, haveRoom) {
+			advice = "What helps: " + main.Advice()
+		}
+		e.advice[said] = advice
+	}
+	return advice
 }

@@ -209,7 +209,7 @@ func gangCases() map[string]waitCase {
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 2), podOf("a", "g", one), podOf("b", "g", asks{number: 1, memory: 20000}))
 			},
-			pod: "b", want: []string{"1 node(s) where 0/1 devices fit", "1 NotEnoughMemory. Of the 2 pods the gang needs to start, 1 fit."},
+			pod: "b", want: []string{"1 node(s) where 0/1 devices fit", "1 short of free memory (NotEnoughMemory). Of the 2 pods the gang needs to start, 1 fit."},
 		},
 		"the others of the gang do not fit": {
 			cause: waiting.Gang,
@@ -236,7 +236,7 @@ func gangCases() map[string]waitCase {
 				}
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 1), a, b)
 			},
-			pod: "b", want: []string{"0/1 nodes are unavailable", "1 NotEnoughMemory"}, without: "already predicated failed",
+			pod: "b", want: []string{"0/1 nodes are unavailable", "1 short of free memory (NotEnoughMemory)"}, without: "already predicated failed",
 		},
 	}
 }
@@ -260,7 +260,7 @@ func nodeCases() map[string]waitCase {
 				holder := runningOn(t, podOf("holder", "h", asks{number: 1, memory: 1000}), "n1", share(inv.Devices[0].ID, 1000))
 				return newWorld(t, nodeOf(t, inv), groupOf("h", 1), holder, groupOf("g", 1), podOf("p", "g", one))
 			},
-			pod: "p", want: []string{"Insufficient " + wire.ResourceNumber, "Devices: 1 node(s) where 0/1 devices fit", "1 TooManyShares"},
+			pod: "p", want: []string{"Insufficient " + wire.ResourceNumber, "Devices: 1 node(s) where 0/1 devices fit", "1 shared by as many containers as allowed (TooManyShares)"},
 		},
 		"the inventory of a node cannot be read": {
 			cause: waiting.Nodes,

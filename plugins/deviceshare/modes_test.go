@@ -88,7 +88,7 @@ func TestAPodThatFellToALaterChoiceIsToldWhy(t *testing.T) {
 		modes string
 		want  string // "" if nothing is to be told
 	}{
-		"its second choice": {"mps,hami-core", "the devices are in mode hami-core, choice 2 of mps,hami-core: mps: 0/3 devices fit container \"c0\", 1 wanted: 2 NotEnoughMemory, 1 Unhealthy"},
+		"its second choice": {"mps,hami-core", "the devices are in mode hami-core, choice 2 of mps,hami-core: mps: 0/3 devices fit container \"c0\", 1 wanted: 2 short of free memory (NotEnoughMemory), 1 out of service (Unhealthy)"},
 		"its third":         {"mig,mps,hami-core", "choice 3 of mig,mps,hami-core: mig: no device is in this mode; mps: 0/3 devices fit"},
 		"its first":         {"hami-core,mps", ""},
 		"its only one":      {"hami-core", ""},
@@ -137,7 +137,7 @@ func TestAPodNeverGetsAModeItDidNotName(t *testing.T) {
 				if _, ok := w.binding("p"); ok {
 					t.Fatal("it was bound")
 				}
-				if got := w.status.message("p"); !strings.Contains(got, "2 WrongMode") {
+				if got := w.status.message("p"); !strings.Contains(got, "2 in a mode that the pod does not accept (WrongMode)") {
 					t.Errorf("told %q", got)
 				}
 			})

@@ -36,7 +36,7 @@ func TestADeviceThatDoesNotSayHowItIsCutCostsNothingElseOfItsNode(t *testing.T) 
 	cut := podOf("cut", "g", asks{number: 1, memory: 1000})
 	cut.Annotations[wire.UserMode] = string(sharing.MIG)
 	err := p.predicate(api.NewTaskInfo(cut), n1)
-	if err == nil || !strings.Contains(err.Error(), "1 PartitionsUnknown") || !err.(*api.FitError).Status.ContainsUnschedulableAndUnresolvable() {
+	if err == nil || !strings.Contains(err.Error(), "1 with unknown partitions (PartitionsUnknown)") || !err.(*api.FitError).Status.ContainsUnschedulableAndUnresolvable() {
 		t.Errorf("a pod that wants a partition is told %v", err)
 	}
 }

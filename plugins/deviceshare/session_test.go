@@ -54,7 +54,7 @@ func TestARefusalTellsThePodWhatItsDevicesLack(t *testing.T) {
 	w := newWorld(t, nodeOf(t, inv), groupOf("g", 1), podOf("p", "g", asks{number: 1, memory: 12000}))
 	w.schedule()
 	got := w.status.message("p")
-	for _, want := range []string{"0/3 devices fit", "2 NotEnoughMemory", "1 Unhealthy"} {
+	for _, want := range []string{"0/3 devices fit", "2 short of free memory (NotEnoughMemory)", "1 out of service (Unhealthy)"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the pod was told %q, want it to say %q", got, want)
 		}

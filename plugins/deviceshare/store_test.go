@@ -102,7 +102,7 @@ func TestAPodWhosePlacementCannotBeReadBlocksItsNodeAndNoOther(t *testing.T) {
 			change(pod)
 			n1, n2 := infoOf(nodeOf(t, devices("n1", 2, 10000)), []*corev1.Pod{pod}), infoOf(nodeOf(t, devices("n2", 1, 10000)), nil)
 			p := bare(t, n1, n2)
-			if err := try(p, n1); err == nil || !strings.Contains(err.Error(), "2 Blocked") {
+			if err := try(p, n1); err == nil || !strings.Contains(err.Error(), "2 blocked by a placement that cannot be read (Blocked)") {
 				t.Errorf("the node with the pod says %v", err)
 			}
 			if err := try(p, n2); err != nil {

@@ -134,7 +134,7 @@ func TestAWholeCardBesideASmallerPartitionOfTheSamePod(t *testing.T) {
 	}{
 		"an init container on one device":  {sharing.Init, []sharing.Device{device(0)}, "7g.80gb@0 of GPU-0, 7g.80gb@0 of GPU-0"},
 		"an init container on two devices": {sharing.Init, []sharing.Device{device(0), device(1)}, "1g.10gb@0 of GPU-0, 7g.80gb@0 of GPU-1"},
-		"a sidecar on one device":          {sharing.Sidecar, []sharing.Device{device(0)}, `0/1 devices fit container "train", 1 wanted: 1 NoPartitionFits`},
+		"a sidecar on one device":          {sharing.Sidecar, []sharing.Device{device(0)}, `0/1 devices fit container "train", 1 wanted: 1 without a free partition that is large enough (NoPartitionFits)`},
 		"a sidecar on two devices":         {sharing.Sidecar, []sharing.Device{device(0), device(1)}, "1g.10gb@0 of GPU-0, 7g.80gb@0 of GPU-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
