@@ -177,7 +177,7 @@ func (f *Filter) holds(n *NodeDevices) bool {
 	case InTrouble:
 		return n.Unusable != "" || any(func(d *Device) bool { return d.Health != "ok" })
 	case HasRoom:
-		return any(func(d *Device) bool { return well(d) && d.MemoryPromised < d.Memory })
+		return any(func(d *Device) bool { return well(d) && d.MemoryFree > 0 })
 	case HasIdle:
 		return any(func(d *Device) bool { return well(d) && len(d.Sharers) == 0 })
 	}

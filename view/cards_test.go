@@ -42,6 +42,7 @@ func randomDevice(r *rand.Rand, index int, model, mode string) view.Device {
 			d.Sharers = append(d.Sharers, view.Sharer{Pod: fmt.Sprintf("ns/pod-%d", r.IntN(50)), Container: "main", Start: at, Size: size})
 			at += size + r.IntN(3)
 		}
+		d.MemoryFree = r.Int64N(2) * 5 * gib
 		return d
 	}
 	for range r.IntN(6) {
@@ -49,6 +50,7 @@ func randomDevice(r *rand.Rand, index int, model, mode string) view.Device {
 		d.Sharers = append(d.Sharers, s)
 		d.MemoryPromised += s.Memory
 	}
+	d.MemoryFree = max(0, d.Memory-d.MemoryPromised)
 	return d
 }
 
@@ -124,7 +126,7 @@ func TestAFilterSelectsTheNodesThatAPersonWouldPick(t *testing.T) {
 			return n.Unusable != "" || anyDevice(n, func(d view.Device) bool { return d.Health != "ok" })
 		},
 		view.HasRoom: func(n *view.NodeDevices) bool {
-			return n.Unusable == "" && anyDevice(n, func(d view.Device) bool { return d.Health == "ok" && d.MemoryPromised < d.Memory })
+			return n.Unusable == "" && anyDevice(n, func(d view.Device) bool { return d.Health == "ok" && d.MemoryFree > 0 })
 		},
 		view.HasIdle: func(n *view.NodeDevices) bool {
 			return n.Unusable == "" && anyDevice(n, func(d view.Device) bool { return d.Health == "ok" && len(d.Sharers) == 0 })

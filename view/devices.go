@@ -35,6 +35,8 @@ type Device struct {
 	MemoryPromised int64 `json:"memoryPromised"`
 	Cores          int   `json:"cores"`
 	CoresPromised  int   `json:"coresPromised"`
+	// MemoryFree is what pods can still get of the memory.
+	MemoryFree int64 `json:"memoryFree"`
 	// Slices is the number of memory slices in mode mig, else 0.
 	Slices  int      `json:"slices,omitempty"`
 	Sharers []Sharer `json:"sharers,omitempty"`
@@ -61,7 +63,7 @@ func (s *Sharer) holder(device string) usage.Holder {
 
 // Devices lists the devices of one node, or of all with "".
 func (c *Cluster) Devices(node string) []NodeDevices {
-	out := []NodeDevices{}
+	out, rooms := []NodeDevices{}, c.newRooms()
 	for _, n := range c.nodes {
 		if n.Ledger == nil || node != "" && n.Name != node {
 			continue
@@ -72,18 +74,19 @@ func (c *Cluster) Devices(node string) []NodeDevices {
 		}
 		views := n.Ledger.Views()
 		for i := range views {
-			one.Devices = append(one.Devices, c.device(n, &views[i]))
+			one.Devices = append(one.Devices, c.device(n, &views[i], rooms))
 		}
 		out = append(out, one)
 	}
 	return out
 }
 
-func (c *Cluster) device(n *nodes.Node, v *sharing.View) Device {
+func (c *Cluster) device(n *nodes.Node, v *sharing.View, rooms *rooms) Device {
 	d := v.Device
 	out := Device{
 		Index: d.Index, ID: string(d.ID), Model: d.Model, Mode: string(d.Mode), Health: health(d), NUMA: d.NUMA, PCI: d.PCI,
 		Memory: int64(d.Memory), MemoryPromised: int64(v.UsedMemory()), Cores: int(d.Cores), CoresPromised: int(v.UsedCores()),
+		MemoryFree: int64(rooms.of(v).memory),
 	}
 	if d.MIG != nil && d.Mode == sharing.MIG {
 		out.Slices = d.MIG.Slices

@@ -84,6 +84,9 @@ func (e *examiner) rights() {
 // programs asks whether every part runs.
 func (e *examiner) programs() {
 	for _, part := range []string{"scheduler", "webhook", "device-plugin"} {
+		if part == "webhook" && e.isWithoutWebhook() {
+			continue
+		}
 		var all, ready []capture.Program
 		for _, p := range e.in.Programs {
 			if p.Part == part || part == "scheduler" && len(p.Schedulers) > 0 {
@@ -196,9 +199,26 @@ func (e *examiner) legacy() {
 	}
 }
 
+// isWithoutWebhook reports whether the installation has no webhook and is to have none, as with
+// webhook.enabled=false: neither a pod of it nor a registration is there.
+func (e *examiner) isWithoutWebhook() bool {
+	return !e.mayNotSeeHooks() && len(e.in.Hooks) == 0 &&
+		!slices.ContainsFunc(e.in.Programs, func(p capture.Program) bool { return p.Part == "webhook" })
+}
+
+// mayNotSeeHooks reports whether the user may not read the webhook's registration.
+func (e *examiner) mayNotSeeHooks() bool {
+	return slices.ContainsFunc(e.cluster.state.Forbidden, func(read string) bool { return strings.Contains(read, "webhookconfigurations") })
+}
+
 // webhook asks whether the API server calls the webhook and gets answers.
 func (e *examiner) webhook() {
-	if slices.ContainsFunc(e.cluster.state.Forbidden, func(read string) bool { return strings.Contains(read, "webhookconfigurations") }) {
+	if e.isWithoutWebhook() {
+		e.health.Unknown = append(e.health.Unknown, "the webhook: the installation has none, neither pods nor a registration, as with webhook.enabled=false. "+
+			"Pods have to name their scheduler and "+e.cluster.settings.Names.Number+" themselves; if it is to have one, helm upgrade with --set webhook.enabled=true")
+		return
+	}
+	if e.mayNotSeeHooks() {
 		e.health.Unknown = append(e.health.Unknown, "whether the API server calls the webhook: you may not read its registration")
 	} else {
 		e.registration()

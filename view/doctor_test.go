@@ -196,6 +196,22 @@ func TestTheDoctorRaisesNoFalseAlarm(t *testing.T) {
 	}
 }
 
+// Where webhook.enabled is false there is no Deployment to scale or restart.
+func TestTheDoctorDoesNotCureAWebhookThatIsNotToBeThere(t *testing.T) {
+	for name, probe := range map[string]*capture.Probe{
+		"pods come back as they were": {},
+		"a policy refuses the pod":    {Error: "ValidatingAdmissionPolicy 'deviceshare-requests' with binding denied request"},
+		"the pod is not tried":        nil,
+	} {
+		s := installed(t, parts{"webhook": nil, "hooks": nil})
+		s.Installation.Probe = probe
+		h := view.Read(s, factory.New()).Doctor("v0.1.0")
+		if len(h.Problems) > 0 || len(h.Unknown) != 1 || !strings.Contains(h.Unknown[0], "webhook.enabled=false") {
+			t.Errorf("%s: got %+v", name, h)
+		}
+	}
+}
+
 func TestTheDoctorSaysWhatItCouldNotLookAt(t *testing.T) {
 	s := installed(t, parts{"hooks": nil})
 	s.Forbidden, s.Installation.Probe = []string{"get mutatingwebhookconfigurations/deviceshare"}, nil

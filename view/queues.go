@@ -3,11 +3,15 @@
 package view
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"deviceshare/sharing/quota"
 )
 
 // Queue is one resource of one queue.
@@ -19,24 +23,31 @@ type Queue struct {
 	Quota    string `json:"quota,omitempty"`
 	Used     string `json:"used"`
 	Deserved string `json:"deserved,omitempty"`
+	// Shown are the same amounts for people, with their units.
+	Shown Shown `json:"shown"`
+}
 
-	quota, used int64
+// Shown are amounts of a queue for people.
+type Shown struct {
+	Quota    string `json:"quota,omitempty"`
+	Used     string `json:"used"`
+	Deserved string `json:"deserved,omitempty"`
 }
 
 // Queues lists what each queue may use of extended resources, and what Volcano says it uses.
 func (c *Cluster) Queues() []Queue {
 	out := []Queue{}
 	for _, q := range c.state.Queues {
-		rows := quotas(q)
+		rows := c.quotas(q)
 		if len(rows) == 0 {
-			rows = []Queue{{Queue: q.Name, State: string(q.Status.State), Resource: c.settings.Names.Number, Used: "0"}}
+			rows = []Queue{{Queue: q.Name, State: string(q.Status.State), Resource: c.settings.Names.Number, Used: "0", Shown: Shown{Used: "0"}}}
 		}
 		out = append(out, rows...)
 	}
 	return out
 }
 
-func quotas(q *schedulingv1beta1.Queue) []Queue {
+func (c *Cluster) quotas(q *schedulingv1beta1.Queue) []Queue {
 	names := map[corev1.ResourceName]bool{}
 	for _, list := range []corev1.ResourceList{q.Spec.Capability, q.Spec.Deserved, q.Status.Allocated} {
 		for name := range list {
@@ -46,14 +57,28 @@ func quotas(q *schedulingv1beta1.Queue) []Queue {
 	var out []Queue
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		used := q.Status.Allocated[name]
-		row := Queue{Queue: q.Name, State: string(q.Status.State), Resource: string(name), Used: used.String(), used: used.Value()}
-		if quota, ok := q.Spec.Capability[name]; ok {
-			row.Quota, row.quota = quota.String(), quota.Value()
+		row := Queue{Queue: q.Name, State: string(q.Status.State), Resource: string(name), Used: used.String()}
+		row.Shown.Used = c.shown(name, used)
+		if most, ok := q.Spec.Capability[name]; ok {
+			row.Quota, row.Shown.Quota = most.String(), c.shown(name, most)
 		}
 		if deserved, ok := q.Spec.Deserved[name]; ok {
-			row.Deserved = deserved.String()
+			row.Deserved, row.Shown.Deserved = deserved.String(), c.shown(name, deserved)
 		}
 		out = append(out, row)
 	}
 	return out
+}
+
+// shown writes an amount of a resource with its unit: memory of devices in GiB, compute in percent
+// of one device.
+func (c *Cluster) shown(name corev1.ResourceName, amount resource.Quantity) string {
+	limits := c.settings.Limits(corev1.ResourceList{name: amount})
+	switch {
+	case len(limits) == 0:
+		return amount.String()
+	case limits[0].Resource == quota.Cores:
+		return fmt.Sprintf("%d%%", limits[0].Amount)
+	}
+	return gib(limits[0].Amount)
 }

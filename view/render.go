@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"deviceshare/sharing"
 )
 
 // Text writes the status for people.
@@ -155,7 +157,7 @@ func QueuesText(list []Queue, p Paint) string {
 	t := table{}
 	t.row("QUEUE", "STATE", "RESOURCE", "QUOTA", "USED", "DESERVED")
 	for _, q := range list {
-		t.row(q.Queue, orDash(q.State), q.Resource, orDash(q.Quota), q.Used, orDash(q.Deserved))
+		t.row(q.Queue, orDash(q.State), q.Resource, orDash(q.Shown.Quota), q.Shown.Used, orDash(q.Shown.Deserved))
 	}
 	var b strings.Builder
 	t.write(&b, p)
@@ -184,18 +186,51 @@ func (w *Why) Text(p Paint, wide bool) string {
 			fmt.Fprintf(&b, "  and %d more (-o wide)\n", len(w.Nodes)-i)
 			break
 		}
-		v.text(&b)
+		v.write(&b)
 	}
 	return b.String()
 }
 
-func (v *Verdict) text(b *strings.Builder) {
+func (v *Verdict) write(b *strings.Builder) {
 	if v.Fits {
 		fmt.Fprintf(b, "  %s: fits\n", plain(v.Node))
 		return
 	}
 	fmt.Fprintf(b, "  %s: %s\n", plain(v.Node), plain(v.Reason))
-	for _, d := range v.Devices {
-		fmt.Fprintf(b, "    device %d: %s\n", d.Index, plain(d.Reason))
+	for _, same := range v.alike() {
+		d := same[0]
+		fmt.Fprintf(b, "    %s (%s): %s\n", devicesText(same), plain(d.Mode), plain(d.Text))
+		if d.Reason != sharing.Fits.String() {
+			fmt.Fprintf(b, "      what helps: %s\n", plain(d.Help))
+		}
 	}
+}
+
+// alike groups the devices that say the same.
+func (v *Verdict) alike() [][]DeviceVerdict {
+	var groups [][]DeviceVerdict
+	for _, d := range v.Devices {
+		i := slices.IndexFunc(groups, func(g []DeviceVerdict) bool { return g[0].Text == d.Text && g[0].Mode == d.Mode })
+		if i < 0 {
+			groups = append(groups, nil)
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], d)
+	}
+	return groups
+}
+
+// devicesText is "device 0" or "devices 0, 1".
+func devicesText(list []DeviceVerdict) string {
+	text := "device"
+	if len(list) > 1 {
+		text = "devices"
+	}
+	for i, d := range list {
+		if i > 0 {
+			text += ","
+		}
+		text += " " + itoa(d.Index)
+	}
+	return text
 }

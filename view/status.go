@@ -62,7 +62,7 @@ const mostWaiting, mostTrouble = 5, 20
 // Status sums the cluster up.
 func (c *Cluster) Status() Status {
 	models := map[string]*Model{}
-	s := Status{}
+	s, rooms := Status{}, c.newRooms()
 	for _, n := range c.nodes {
 		if n.Ledger == nil {
 			continue
@@ -70,7 +70,7 @@ func (c *Cluster) Status() Status {
 		s.Nodes++
 		views := n.Ledger.Views()
 		for i := range views {
-			add(models, &views[i], n)
+			add(models, &views[i], n, rooms)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(models)) {
@@ -85,7 +85,7 @@ func (c *Cluster) Status() Status {
 }
 
 // add counts one device. What is free of a device that takes no pods is not free for anybody.
-func add(models map[string]*Model, v *sharing.View, n *nodes.Node) {
+func add(models map[string]*Model, v *sharing.View, n *nodes.Node, rooms *rooms) {
 	d := v.Device
 	m := models[d.Model]
 	if m == nil {
@@ -102,7 +102,8 @@ func add(models map[string]*Model, v *sharing.View, n *nodes.Node) {
 	case !d.Healthy:
 		m.Broken++
 	case n.Unusable == nil && len(n.Ledger.Blocking()) == 0:
-		m.MemoryFree, m.CoresFree = m.MemoryFree+int64(v.FreeMemory()), m.CoresFree+int(v.FreeCores())
+		free := rooms.of(v)
+		m.MemoryFree, m.CoresFree = m.MemoryFree+int64(free.memory), m.CoresFree+int(free.cores)
 	}
 }
 

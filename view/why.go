@@ -35,14 +35,21 @@ type Verdict struct {
 	Fits bool   `json:"fits"`
 	// Reason is why it does not fit, the scheduler's own words; "" if it does.
 	Reason string `json:"reason,omitempty"`
+	// Help is what a person can do about the reason, "" if the reason says it.
+	Help string `json:"help,omitempty"`
 	// Devices say for each card why it does not take the container alone.
 	Devices []DeviceVerdict `json:"devices,omitempty"`
 }
 
 // DeviceVerdict is why one card does not take a container.
 type DeviceVerdict struct {
-	Index  int    `json:"index"`
+	Index int    `json:"index"`
+	Mode  string `json:"mode"`
+	// Reason is the code of the reason, Text and Help say for people what it means and what they can
+	// do about it.
 	Reason string `json:"reason"`
+	Text   string `json:"text"`
+	Help   string `json:"help"`
 }
 
 // mostVerdicts bounds the nodes that are listed one by one.
@@ -72,7 +79,7 @@ func (c *Cluster) why(p *corev1.Pod) Why {
 		w.Answer = fmt.Sprintf("%s waits because its device request cannot be read: %s.", w.Pod, strings.Join(texts, "; "))
 		return w
 	}
-	c.judge(&w, &ask)
+	c.judge(&w, p, &ask)
 	c.conclude(&w, p, &ask)
 	return w
 }
@@ -130,18 +137,23 @@ func sharesText(n *nodes.Node, p *sharing.Placement) string {
 }
 
 // judge asks every node with devices.
-func (c *Cluster) judge(w *Why, ask *sharing.PodRequest) {
+func (c *Cluster) judge(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
 	for _, n := range c.nodes {
 		if n.Inventory == nil && n.SetAside == nil {
 			continue
 		}
-		w.Nodes = append(w.Nodes, c.verdict(n, ask))
+		w.Nodes = append(w.Nodes, c.verdict(n, p, ask))
 	}
 }
 
-// verdict asks one node in the scheduler's order: can it serve at all, then do the devices fit.
-func (c *Cluster) verdict(n *nodes.Node, ask *sharing.PodRequest) Verdict {
+// verdict asks one node in the scheduler's order: may the pod be there, can it serve at all, then do
+// the devices fit.
+func (c *Cluster) verdict(n *nodes.Node, p *corev1.Pod, ask *sharing.PodRequest) Verdict {
 	v := Verdict{Node: n.Name}
+	if closed := nodes.KeptOff(p, n.Object); closed != "" {
+		v.Reason, v.Help = closed, "uncordon the node, tolerate its taint, or correct the pod's selector"
+		return v
+	}
 	if n.Unusable != nil {
 		v.Reason = n.Unusable.Error()
 		return v
@@ -150,9 +162,12 @@ func (c *Cluster) verdict(n *nodes.Node, ask *sharing.PodRequest) Verdict {
 	if v.Fits = !refused.Refused(); v.Fits {
 		return v
 	}
-	v.Reason = refused.String()
+	v.Reason, v.Help = refused.String(), refused.Main().Advice()
 	if n.Empty.Refuses(ask) {
 		v.Reason += " (it would not fit the empty node either)"
+		if refused.Main().Curable() {
+			v.Help = "ask for less: no pod that ends makes room for it here"
+		}
 	}
 	v.Devices = c.deviceVerdicts(n, ask, refused.Container)
 	return v
@@ -174,10 +189,13 @@ func (c *Cluster) deviceVerdicts(n *nodes.Node, ask *sharing.PodRequest, contain
 	views := n.Ledger.Views()
 	out := make([]DeviceVerdict, 0, len(views))
 	for i := range views {
-		_, refused := place.Place(views[i:i+1], &one, c.backends, policyOf(ask))
-		v := DeviceVerdict{Index: views[i].Device.Index, Reason: onlyReason(&refused)}
-		if mig := views[i].Device.MIG; mig != nil && v.Reason == sharing.NoPartitionFits.String() {
-			v.Reason += " (partitions have " + partitionSizes(mig) + ")"
+		reason, d := sharing.Fits, views[i].Device
+		if _, refused := place.Place(views[i:i+1], &one, c.backends, policyOf(ask)); refused.Refused() {
+			reason = refused.Main()
+		}
+		v := DeviceVerdict{Index: d.Index, Mode: string(d.Mode), Reason: reason.String(), Text: reason.Text(), Help: reason.Advice()}
+		if d.MIG != nil && reason == sharing.NoPartitionFits {
+			v.Text += "; partitions have " + partitionSizes(d.MIG)
 		}
 		out = append(out, v)
 	}
@@ -206,16 +224,6 @@ func partitionSizes(p *sharing.Partitioning) string {
 	return text.String()
 }
 
-// onlyReason is the reason of a refusal by one device.
-func onlyReason(r *sharing.Refusals) string {
-	for reason, n := range r.Count {
-		if n > 0 && r.Refused() {
-			return sharing.Reason(reason).String()
-		}
-	}
-	return sharing.Fits.String()
-}
-
 // conclude writes the answer from the verdicts and what the pod's group and queue say.
 func (c *Cluster) conclude(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
 	if len(w.Nodes) == 0 {
@@ -231,7 +239,7 @@ func (c *Cluster) conclude(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
 			usable++
 		}
 	}
-	switch held, isHeld := c.heldBack(p); {
+	switch held, isHeld := c.heldBack(p, ask); {
 	case fits != "" && isHeld:
 		w.Answer = fmt.Sprintf("%s waits because %s; its devices would fit node %s.", w.Pod, held, fits)
 	case fits != "":
@@ -240,28 +248,36 @@ func (c *Cluster) conclude(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
 			w.Answer = fmt.Sprintf("%s waits for another reason than devices, which fit node %s: the scheduler says what, below.", w.Pod, fits)
 		}
 	case usable == 0:
-		w.Answer = fmt.Sprintf("%s waits because no node takes pods with devices now: %s.", w.Pod, w.Nodes[0].Reason)
+		w.Answer = fmt.Sprintf("%s waits because no node takes it: %s.", w.Pod, closest(w).text())
 	default:
-		w.Answer = fmt.Sprintf("%s waits because its devices fit on none of %s: %s.", w.Pod, count(len(w.Nodes), "node"), c.closest(w))
+		w.Answer = fmt.Sprintf("%s waits because its devices fit on none of %s: %s.", w.Pod, count(len(w.Nodes), "node"), closest(w).text())
 		w.Helps = c.helps(ask)
 		if isHeld {
-			w.Helps = append(w.Helps, "beside that, "+held)
+			w.Helps = append(w.Helps, "besides, "+held)
 		}
 	}
 }
 
-// closest is the refusal of the first node that could be asked.
-func (c *Cluster) closest(w *Why) string {
-	for _, v := range w.Nodes {
-		if len(v.Devices) > 0 {
-			return v.Node + ": " + v.Reason
+// closest is the refusal of the first node whose devices were asked, else of the first node.
+func closest(w *Why) *Verdict {
+	for i := range w.Nodes {
+		if len(w.Nodes[i].Devices) > 0 {
+			return &w.Nodes[i]
 		}
 	}
-	return w.Nodes[0].Reason
+	return &w.Nodes[0]
+}
+
+// text is the reason of a node with what helps, in one sentence or two.
+func (v *Verdict) text() string {
+	if v.Help == "" {
+		return v.Node + ": " + v.Reason
+	}
+	return v.Node + ": " + v.Reason + ". What helps: " + v.Help
 }
 
 // heldBack says why Volcano does not schedule the pod yet, whatever the devices say.
-func (c *Cluster) heldBack(p *corev1.Pod) (string, bool) {
+func (c *Cluster) heldBack(p *corev1.Pod, ask *sharing.PodRequest) (string, bool) {
 	name, named := groupOf(p)
 	g := c.groups[name]
 	switch {
@@ -273,7 +289,7 @@ func (c *Cluster) heldBack(p *corev1.Pod) (string, bool) {
 	if have := c.members(p); have < int(g.Spec.MinMember) {
 		return fmt.Sprintf("its group %s is not complete: it has %d of the %d pods it needs to start", name, have, g.Spec.MinMember), true
 	}
-	if full, ok := c.fullQueue(g.Spec.Queue, p); ok {
+	if full, ok := c.fullQueue(p, ask); ok {
 		return full, true
 	}
 	if g.Status.Phase == schedulingv1beta1.PodGroupPending {
@@ -304,33 +320,6 @@ func counts(p *corev1.Pod) bool {
 		return p.DeletionTimestamp == nil
 	}
 	return false
-}
-
-// fullQueue says which quota of the queue leaves no room for the pod.
-func (c *Cluster) fullQueue(queue string, p *corev1.Pod) (string, bool) {
-	for _, q := range c.state.Queues {
-		if q.Name != queue {
-			continue
-		}
-		for _, r := range quotas(q) {
-			asked := askedOf(p, corev1.ResourceName(r.Resource))
-			// Of the other resources Volcano counts amounts times numbers: only it adds those up.
-			if r.Resource == c.settings.Names.Number && r.Quota != "" && r.used+asked > r.quota && asked > 0 {
-				return fmt.Sprintf("queue %s is at %d of %d %s and the pod asks for %d", queue, r.used, r.quota, r.Resource, asked), true
-			}
-		}
-	}
-	return "", false
-}
-
-// askedOf sums up a resource over the pod's containers.
-func askedOf(p *corev1.Pod, name corev1.ResourceName) int64 {
-	var sum int64
-	for i := range p.Spec.Containers {
-		amount := p.Spec.Containers[i].Resources.Limits[name]
-		sum += amount.Value()
-	}
-	return sum
 }
 
 // lastSaid is the message of the pod's condition.

@@ -92,8 +92,8 @@ func TestARefusedPartitionSaysHowMuchPartitionsHave(t *testing.T) {
 	s.Add(p)
 	s.Sort()
 	w := whyOf(t, s, "large")
-	const want = "NoPartitionFits (partitions have 4864MiB, 9856MiB, 19968MiB or 40192MiB)"
-	if len(w.Nodes) != 1 || len(w.Nodes[0].Devices) != 1 || w.Nodes[0].Devices[0].Reason != want {
+	const want = "large enough (NoPartitionFits); partitions have 4864MiB, 9856MiB, 19968MiB or 40192MiB"
+	if len(w.Nodes) != 1 || len(w.Nodes[0].Devices) != 1 || !strings.HasSuffix(w.Nodes[0].Devices[0].Text, want) {
 		t.Errorf("got %+v, want %q", w.Nodes, want)
 	}
 }

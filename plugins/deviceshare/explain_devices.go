@@ -9,11 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	v1helper "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 )
 
@@ -95,7 +93,7 @@ func (e *explanation) askDevices(t *api.TaskInfo, a *ask) string {
 		if info == nil {
 			continue
 		}
-		if closed := keptOff(t.Pod, info.Node); closed != "" {
+		if closed := nodes.KeptOff(t.Pod, info.Node); closed != "" {
 			counts[closed]++
 		} else if err := e.requireServing(a, n); err != nil {
 			counts[err.Error()]++
@@ -141,26 +139,6 @@ func (a *ask) lookShape() string {
 	}
 	a.looks = fmt.Sprintf("%s %q %q", a.shape, spec.NodeSelector, tolerated)
 	return a.looks
-}
-
-// keptOff is what keeps a pod off a node beside its devices and sums, in the words of the
-// predicates that do so; "" if nothing known does. There are more such predicates.
-func keptOff(pod *corev1.Pod, node *corev1.Node) string {
-	if node == nil {
-		return "node(s) are not known yet"
-	}
-	unschedulable := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	if node.Spec.Unschedulable && !v1helper.TolerationsTolerateTaint(pod.Spec.Tolerations, &unschedulable) {
-		return "node(s) were unschedulable"
-	}
-	if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !match {
-		return "node(s) didn't match Pod's node affinity/selector"
-	}
-	hard := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
-	if taint, untolerated := v1helper.FindMatchingUntoleratedTaint(node.Spec.Taints, pod.Spec.Tolerations, hard); untolerated {
-		return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)
-	}
-	return ""
 }
 
 // helps is what a person can do about the reason for which nodes refuse most devices, "" if devices

@@ -83,7 +83,7 @@ func (e *explanation) overcommitted(job *api.JobInfo) string {
 		taken := e.sums.used(name) + e.sums.promised(name)
 		if limit := has * factor; taken+want.Get(name) > limit {
 			text += fmt.Sprintf("; the job asks for %s of %s, %s of %s are used or promised",
-				amount(name, want.Get(name)), name, amount(name, taken), amount(name, limit))
+				e.amount(name, want.Get(name)), name, e.amount(name, taken), e.amount(name, limit))
 		}
 	}
 	return text
@@ -100,7 +100,7 @@ func (e *explanation) queueIsFull(job *api.JobInfo, voter string) string {
 		taken := used.Get(name) + e.sums.promisedIn(job.Queue, name)
 		if limited && !limit.IsZero() && taken+want.Get(name) > capability.Get(name) {
 			text += fmt.Sprintf("; the job asks for %s of %s, %s of the queue's capability of %s are used or promised",
-				amount(name, want.Get(name)), name, amount(name, taken), amount(name, capability.Get(name)))
+				e.amount(name, want.Get(name)), name, e.amount(name, taken), e.amount(name, capability.Get(name)))
 		}
 	}
 	return fmt.Sprintf("queue %s has no room for it (plugin %s)%s", q.Name, voter, text)
@@ -202,8 +202,17 @@ func namesIn(r *api.Resource) []corev1.ResourceName {
 	return list
 }
 
-// amount writes an amount as people write it. Volcano counts in thousandths, but for memory.
-func amount(name corev1.ResourceName, v float64) string {
+// amount writes an amount as people write it, memory and compute of devices with their unit.
+func (e *explanation) amount(name corev1.ResourceName, v float64) string {
+	units := resource.NewQuantity(int64(math.Round(v/1000)), resource.DecimalSI)
+	if limits := e.settings.Limits(corev1.ResourceList{name: *units}); len(limits) > 0 {
+		return limits[0].Text()
+	}
+	return plainAmount(name, v)
+}
+
+// plainAmount writes an amount of other resources. Volcano counts in thousandths, but for memory.
+func plainAmount(name corev1.ResourceName, v float64) string {
 	if name == corev1.ResourceMemory {
 		return resource.NewQuantity(int64(v), resource.BinarySI).String()
 	}

@@ -6,10 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -97,7 +94,6 @@ func trialIn(state fwk.CycleState) (*trial, error) {
 
 // queuesOf returns the queues of a session, with their limits of device memory and compute.
 func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
-	names := quota.Names{Memory: s.Names.Memory, Cores: s.Names.Cores, Factor: s.Factor}
 	queues := make([]quota.Queue, 0, len(ssn.Queues))
 	for _, info := range ssn.Queues {
 		if info == nil || info.Queue == nil {
@@ -105,22 +101,9 @@ func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
 		}
 		spec := &info.Queue.Spec
 		queues = append(queues, quota.Queue{
-			Name: info.Name, Parent: spec.Parent, Capability: limitsIn(spec.Capability, names),
-			Guarantee: limitsIn(spec.Guarantee.Resource, names), Deserved: limitsIn(spec.Deserved, names),
+			Name: info.Name, Parent: spec.Parent, Capability: s.Limits(spec.Capability),
+			Guarantee: s.Limits(spec.Guarantee.Resource), Deserved: s.Limits(spec.Deserved),
 		})
 	}
 	return queues
-}
-
-// limitsIn returns the limits of device memory and compute in a list of resources, in the order of
-// their names.
-func limitsIn(list corev1.ResourceList, names quota.Names) []quota.Limit {
-	var limits []quota.Limit
-	for name, amount := range list {
-		if l, ok := quota.ReadLimit(string(name), amount.Value(), names); ok {
-			limits = append(limits, l)
-		}
-	}
-	slices.SortFunc(limits, func(a, b quota.Limit) int { return strings.Compare(a.Name, b.Name) })
-	return limits
 }

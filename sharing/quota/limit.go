@@ -38,6 +38,9 @@ type Limit struct {
 	Amount int64
 }
 
+// Text writes the amount for people, with its unit.
+func (l *Limit) Text() string { return l.Resource.text(l.Amount) }
+
 // Names are the resources that queues are given limits of, and the unit of memory.
 type Names struct {
 	Memory, Cores string

@@ -22,7 +22,7 @@ import (
 // be kept by nobody. Texts on objects that cannot be read become texts that cannot be read either.
 // The receiver is unchanged.
 func (s *State) Hash(salt []byte) *State {
-	h := hasher{salt}
+	h := newLabelHasher(salt, s)
 	out := &State{Taken: s.Taken, Hashed: true, DeviceConfig: s.DeviceConfig}
 	for _, read := range s.Forbidden {
 		read, _, _ = strings.Cut(read, " -n ") // which names a namespace
@@ -32,7 +32,7 @@ func (s *State) Hash(salt []byte) *State {
 		out.Nodes = append(out.Nodes, h.node(n.DeepCopy()))
 	}
 	for _, p := range s.Pods {
-		out.Pods = append(out.Pods, h.pod(p.DeepCopy()))
+		out.Pods = append(out.Pods, h.shownPod(p.DeepCopy()))
 	}
 	for _, g := range s.Groups {
 		g = g.DeepCopy()
@@ -78,8 +78,10 @@ func set(m *metav1.ObjectMeta, key string, change func(string) string) {
 // unreadable stands for a text that could not be read and may hold names.
 const unreadable = "{unreadable"
 
-func (h hasher) node(n *corev1.Node) *corev1.Node {
-	h.meta(&n.ObjectMeta)
+func (l labelHasher) node(n *corev1.Node) *corev1.Node {
+	h := l.hasher
+	l.meta(&n.ObjectMeta)
+	l.nodeLabels(n)
 	set(&n.ObjectMeta, wire.NodeInventory, func(text string) string {
 		inv, err := wire.DecodeInventory(text)
 		if err != nil {
@@ -94,8 +96,10 @@ func (h hasher) node(n *corev1.Node) *corev1.Node {
 	return n
 }
 
-func (h hasher) pod(p *corev1.Pod) *corev1.Pod {
-	h.meta(&p.ObjectMeta)
+func (l labelHasher) shownPod(p *corev1.Pod) *corev1.Pod {
+	h := l.hasher
+	l.meta(&p.ObjectMeta)
+	l.nodesOf(p)
 	for _, key := range []string{wire.PodNode, wire.GroupName, wire.VolcanoGroupName} {
 		set(&p.ObjectMeta, key, h.name)
 	}

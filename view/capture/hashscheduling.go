@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,23 +15,16 @@ import (
 // scheduling hashes what a simulation needs. Labels, and whatever selects by them, get hashes too:
 // equal ones stay equal, so that the same nodes and pods are selected. Values that are compared as
 // numbers stay as they are, since a hash has no order.
-func (h hasher) scheduling(s *Scheduling) *Scheduling {
+func (l labelHasher) scheduling(s *Scheduling) *Scheduling {
 	if s == nil {
 		return nil
 	}
-	l := labelHasher{h, map[string]bool{}}
-	for _, p := range s.Pods {
-		l.findNumbers(p)
-	}
+	h := l.hasher
 	out := &Scheduling{Config: s.Config}
 	for _, n := range s.Nodes {
 		n = n.DeepCopy()
 		h.meta(&n.ObjectMeta)
-		n.Labels = l.labels(n.Labels)
-		for i := range n.Spec.Taints {
-			t := &n.Spec.Taints[i]
-			t.Key, t.Value = l.key(t.Key), l.value(t.Key, t.Value)
-		}
+		l.nodeLabels(n)
 		out.Nodes = append(out.Nodes, n)
 	}
 	for _, p := range s.Pods {
@@ -48,6 +42,25 @@ func (h hasher) scheduling(s *Scheduling) *Scheduling {
 		out.Classes = append(out.Classes, c)
 	}
 	return out
+}
+
+// nodeLabels hashes the labels and taints of a node.
+func (l labelHasher) nodeLabels(n *corev1.Node) {
+	n.Labels = l.labels(n.Labels)
+	for i := range n.Spec.Taints {
+		t := &n.Spec.Taints[i]
+		t.Key, t.Value = l.key(t.Key), l.value(t.Key, t.Value)
+	}
+}
+
+// nodesOf hashes what a pod says of the nodes that it may be on, and its affinity to pods.
+func (l labelHasher) nodesOf(p *corev1.Pod) {
+	p.Spec.NodeSelector = l.labels(p.Spec.NodeSelector)
+	for i := range p.Spec.Tolerations {
+		t := &p.Spec.Tolerations[i]
+		t.Key, t.Value = l.key(t.Key), l.value(t.Key, t.Value)
+	}
+	l.affinity(p)
 }
 
 // class hashes the name of a priority class, but for those of Kubernetes itself.
@@ -73,6 +86,19 @@ func (h hasher) tasks(members map[string]int32) map[string]int32 {
 type labelHasher struct {
 	hasher
 	numbers map[string]bool
+}
+
+// newLabelHasher returns a hasher that knows which labels the pods of a state compare as numbers.
+func newLabelHasher(salt []byte, s *State) labelHasher {
+	l := labelHasher{hasher{salt}, map[string]bool{}}
+	pods := s.Pods
+	if s.Scheduling != nil {
+		pods = slices.Concat(pods, s.Scheduling.Pods)
+	}
+	for _, p := range pods {
+		l.findNumbers(p)
+	}
+	return l
 }
 
 // key hashes the key of a label or a taint, but for those that Kubernetes and Volcano define.
@@ -141,13 +167,10 @@ func (l labelHasher) pod(p *corev1.Pod) *corev1.Pod {
 		set(&p.ObjectMeta, key, l.name)
 	}
 	spec := &p.Spec
-	spec.NodeName, spec.NodeSelector, spec.PriorityClassName = l.name(spec.NodeName), l.labels(spec.NodeSelector), l.class(spec.PriorityClassName)
+	spec.NodeName, spec.PriorityClassName = l.name(spec.NodeName), l.class(spec.PriorityClassName)
+	l.nodesOf(p)
 	for i := range spec.SchedulingGates {
 		spec.SchedulingGates[i].Name = l.name(spec.SchedulingGates[i].Name)
-	}
-	for i := range spec.Tolerations {
-		t := &spec.Tolerations[i]
-		t.Key, t.Value = l.key(t.Key), l.value(t.Key, t.Value)
 	}
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
@@ -159,7 +182,6 @@ func (l labelHasher) pod(p *corev1.Pod) *corev1.Pod {
 		c.TopologyKey, c.LabelSelector = l.key(c.TopologyKey), l.selector(c.LabelSelector)
 		l.keys(c.MatchLabelKeys)
 	}
-	l.affinity(p)
 	return p
 }
 

@@ -54,7 +54,7 @@ func trimMeta(m *metav1.ObjectMeta, keys []string) metav1.ObjectMeta {
 
 func trimNode(n *corev1.Node) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta, nodeKeys())}
-	out.Spec.Unschedulable = n.Spec.Unschedulable
+	out.Labels, out.Spec.Unschedulable, out.Spec.Taints = n.Labels, n.Spec.Unschedulable, n.Spec.Taints
 	out.Status.NodeInfo.KubeletVersion = n.Status.NodeInfo.KubeletVersion
 	out.Status.NodeInfo.ContainerRuntimeVersion = n.Status.NodeInfo.ContainerRuntimeVersion
 	out.Status.Allocatable = onlyExtended(n.Status.Allocatable)
@@ -76,12 +76,25 @@ func trimPod(p *corev1.Pod, like *alike) *corev1.Pod {
 		SchedulingGates: slices.Clone(p.Spec.SchedulingGates), SecurityContext: onlyPodUser(p.Spec.SecurityContext),
 		InitContainers: like.trim(p.Spec.InitContainers), Containers: like.trim(p.Spec.Containers),
 	}
+	if p.Spec.NodeName == "" { // what keeps it off nodes
+		out.Spec.NodeSelector, out.Spec.Tolerations, out.Spec.Affinity = p.Spec.NodeSelector, p.Spec.Tolerations, onlyRequiredNodes(p.Spec.Affinity)
+	}
 	out.Status = corev1.PodStatus{
 		Phase:                 p.Status.Phase,
 		InitContainerStatuses: trimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: trimStatuses(p.Status.ContainerStatuses),
 	}
 	out.Status.Conditions = onlyScheduled(p.Status.Conditions)
 	return out
+}
+
+// onlyRequiredNodes keeps which nodes a pod may be on.
+func onlyRequiredNodes(a *corev1.Affinity) *corev1.Affinity {
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+	}}
 }
 
 // trimMember keeps of a pod without devices what tells whether it counts for its gang.
@@ -163,6 +176,7 @@ func trimQueue(q *schedulingv1beta1.Queue) *schedulingv1beta1.Queue {
 	out := &schedulingv1beta1.Queue{ObjectMeta: trimMeta(&q.ObjectMeta, nil)}
 	out.Spec.Weight, out.Spec.Parent = q.Spec.Weight, q.Spec.Parent
 	out.Spec.Capability, out.Spec.Deserved = onlyExtended(q.Spec.Capability), onlyExtended(q.Spec.Deserved)
+	out.Spec.Guarantee.Resource = onlyExtended(q.Spec.Guarantee.Resource)
 	out.Status.State, out.Status.Allocated = q.Status.State, onlyExtended(q.Status.Allocated)
 	return out
 }

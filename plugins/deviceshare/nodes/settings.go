@@ -3,7 +3,13 @@
 package nodes
 
 import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/quota"
 	"deviceshare/sharing/request"
 )
 
@@ -24,4 +30,18 @@ type Settings struct {
 // DefaultSettings are in force where there is no configuration.
 func DefaultSettings() Settings {
 	return Settings{Names: podspec.DefaultNames(), Factor: 1}
+}
+
+// Limits returns the limits of device memory and compute in a list of resources of a queue, in the
+// order of their names.
+func (s *Settings) Limits(list corev1.ResourceList) []quota.Limit {
+	names := quota.Names{Memory: s.Names.Memory, Cores: s.Names.Cores, Factor: s.Factor}
+	var limits []quota.Limit
+	for name, amount := range list {
+		if l, ok := quota.ReadLimit(string(name), amount.Value(), names); ok {
+			limits = append(limits, l)
+		}
+	}
+	slices.SortFunc(limits, func(a, b quota.Limit) int { return strings.Compare(a.Name, b.Name) })
+	return limits
 }

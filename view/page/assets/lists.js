@@ -36,7 +36,7 @@ function waits(w, now) {
 
 function verdict(v) {
   const item = el('li', {}, el('b', {}, v.node), v.fits ? ': fits' : `: ${v.reason}`);
-  if (v.devices) item.append(el('ul', {}, ...v.devices.map((d) => el('li', {}, `device ${d.index}: ${d.reason}`))));
+  if (v.devices) item.append(el('ul', {}, ...v.devices.map((d) => el('li', {}, `device ${d.index} (${d.mode}): ${d.text}${d.reason === 'Fits' ? '' : `. What helps: ${d.help}`}`))));
   return item;
 }
 
@@ -59,7 +59,7 @@ export function showQueues(root, queues) {
   root.replaceChildren(el('table', {},
     el('thead', {}, el('tr', {}, ...['Queue', 'Resource', 'Used', 'Quota', 'Deserved'].map((h, i) => el('th', { scope: 'col', class: i > 1 ? 'n' : null }, h)))),
     el('tbody', {}, ...queues.map((q) => el('tr', {},
-      el('td', {}, q.queue, q.state && q.state !== 'Open' ? ` (${q.state})` : ''), cell(q.resource), cell(q.used, true), cell(q.quota, true), cell(q.deserved, true))))));
+      el('td', {}, q.queue, q.state && q.state !== 'Open' ? ` (${q.state})` : ''), cell(q.resource), cell(q.shown.used, true), cell(q.shown.quota, true), cell(q.shown.deserved, true))))));
 }
 
 // showGroups lists the kinds of nodes; choosing one shows its nodes, choosing it again all.
