@@ -35,9 +35,9 @@ type Cluster struct {
 	nodes  []*nodes.Node
 	owners map[sharing.Owner]*corev1.Pod
 	groups map[types.NamespacedName]*schedulingv1beta1.PodGroup
-	// book is what pods take of queues, nil if no queue has a limit; kinds are the cluster's devices.
+	// book is what pods take of queues, nil if no queue has a limit.
 	book  *quota.Book
-	kinds quota.Kinds
+	kinds quota.Kinds // of the cluster's devices
 	// configMistakes are why the device configuration is not used.
 	configMistakes []string
 }

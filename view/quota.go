@@ -99,7 +99,8 @@ func (c *Cluster) queuesAbove(name string) []*schedulingv1beta1.Queue {
 	}
 }
 
-// usedNumber is what Volcano says that a queue uses, or the queues below it together if that is more.
+// usedNumber is what Volcano says that a queue uses, or the queues below it together if that is
+// more.
 func (c *Cluster) usedNumber(q *schedulingv1beta1.Queue) int64 {
 	number := corev1.ResourceName(c.settings.Names.Number)
 	own := q.Status.Allocated[number]

@@ -15,7 +15,7 @@ import (
 	"deviceshare/view/capture"
 )
 
-// The node's devices are free. What keeps the pod off the node says so, and nothing promises a place.
+// The node's devices are free, and something else keeps the pod off the node.
 func TestANodeThatThePodMayNotUseIsNotCalledAPlaceForIt(t *testing.T) {
 	taint := corev1.Taint{Key: "team", Value: "blue", Effect: corev1.TaintEffectNoSchedule}
 	for name, c := range map[string]struct {

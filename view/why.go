@@ -45,8 +45,8 @@ type Verdict struct {
 type DeviceVerdict struct {
 	Index int    `json:"index"`
 	Mode  string `json:"mode"`
-	// Reason is the code of the reason, Text and Help say for people what it means and what they can
-	// do about it.
+	// Reason is the code of the reason; Text and Help say for people what it means and what they
+	// can do about it.
 	Reason string `json:"reason"`
 	Text   string `json:"text"`
 	Help   string `json:"help"`
@@ -146,8 +146,8 @@ func (c *Cluster) judge(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
 	}
 }
 
-// verdict asks one node in the scheduler's order: may the pod be there, can it serve at all, then do
-// the devices fit.
+// verdict asks one node in the scheduler's order: may the pod be there, can it serve at all, do the
+// devices fit.
 func (c *Cluster) verdict(n *nodes.Node, p *corev1.Pod, ask *sharing.PodRequest) Verdict {
 	v := Verdict{Node: n.Name}
 	if closed := nodes.KeptOff(p, n.Object); closed != "" {

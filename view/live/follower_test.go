@@ -182,7 +182,7 @@ func TestWhatChangesNothingThatIsShownIsNotTold(t *testing.T) {
 		t.Fatalf("a new node is not told: %v", err)
 	}
 	alive := n.DeepCopy()
-	alive.ResourceVersion, alive.Labels = "2", map[string]string{"a": "b"}
+	alive.ResourceVersion, alive.Annotations = "2", map[string]string{"a": "b"}
 	alive.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, LastHeartbeatTime: metav1.Now()}}
 	if err := nodes.Update(alive); err != nil || told() {
 		t.Errorf("a sign of life is told: %v", err)

@@ -10,9 +10,9 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// KeptOff is what keeps a pod off a node besides its devices and sums, in the words of the predicates
-// that do so; "" if nothing known does: a cordon, a taint, a selector. There are more such
-// predicates.
+// KeptOff is what keeps a pod off a node besides its devices and sums, in the words of the
+// predicates that do so; "" if nothing known does: a cordon, a taint, a selector. There are more
+// such predicates.
 func KeptOff(pod *corev1.Pod, node *corev1.Node) string {
 	if node == nil {
 		return "node(s) are not known yet"
