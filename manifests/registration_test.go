@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"deviceshare/plugins/admission/registration"
+	"deviceshare/sharing/podspec"
 )
 
 // registered are the webhooks that the API server has, by their names.
@@ -59,7 +60,7 @@ func TestTheChartRegistersTheWebhookAsItWouldItself(t *testing.T) {
 		}
 		r := registration.Registration{
 			Target:   registration.Target{Namespace: "deviceshare-system", Service: "deviceshare-webhook", Port: 443},
-			Excluded: []string{"deviceshare-system"}, Scheduler: "volcano",
+			Excluded: []string{"deviceshare-system"}, Scheduler: "volcano", Names: podspec.DefaultNames(),
 			Writers: []string{"system:serviceaccount:deviceshare-system:deviceshare-scheduler"},
 		}
 		for _, w := range writers {

@@ -155,7 +155,7 @@ func (s *server) Settings() admission.Settings {
 func (s *server) Publish(ctx context.Context, bundle []byte) error {
 	return registration.Apply(ctx, s.direct, registration.Registration{
 		Target: s.options.target(), Excluded: []string{s.options.namespace}, Writers: s.options.writers,
-		Scheduler: s.options.schedulers[0],
+		Scheduler: s.options.schedulers[0], Names: s.config.Current().Device.Names(),
 	}, bundle)
 }
 

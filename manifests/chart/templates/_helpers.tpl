@@ -136,3 +136,29 @@ template:
         resources:
           {{- toYaml .Values.webhook.resources | nindent 10 }}
 {{- end }}
+
+{{- /* The names that device-config.yaml gives the resources, as JSON: number, memory, cores, percentage.
+       Everything in the chart that names a resource asks here. The text is the value deviceConfig where
+       the chart writes it, else what is in the cluster, else the value, else the file of the chart. A
+       text of the cluster that nobody can read keeps the names of the file: its mistakes are reported
+       by the programs that read it. */ -}}
+{{- define "deviceshare.names" -}}
+{{- $v := .Values -}}
+{{- $live := dig "data" "device-config.yaml" "" (lookup "v1" "ConfigMap" $v.configNamespace "volcano-vgpu-device-config") -}}
+{{- $given := or (and $v.createConfig $v.deviceConfig) (not $live) | empty | not -}}
+{{- $tree := fromYaml ($given | ternary $v.deviceConfig $live) -}}
+{{- $nvidia := kindIs "map" $tree.nvidia | ternary $tree.nvidia dict -}}
+{{- $default := (fromYaml (.Files.Get "files/device-config.yaml")).nvidia -}}
+{{- $names := dict -}}
+{{- range $name, $key := dict "number" "resourceCountName" "memory" "resourceMemoryName" "cores" "resourceCoreName" "percentage" "resourceMemoryPercentageName" -}}
+{{- $value := get (hasKey $nvidia $key | ternary $nvidia $default) $key -}}
+{{- if not (or (and (eq $name "percentage") (eq (toString $value) "")) (regexMatch "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$" (toString $value))) -}}
+{{- if $given -}}
+{{- fail (printf "deviceConfig: nvidia.%s: %q is not the name of an extended resource" $key (toString $value)) -}}
+{{- end -}}
+{{- $value = get $default $key -}}
+{{- end -}}
+{{- $names = set $names $name $value -}}
+{{- end -}}
+{{- toJson $names -}}
+{{- end -}}

@@ -12,16 +12,18 @@ import (
 	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
 	"deviceshare/plugins/admission"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
 // needsALook is true of pods of which any container names an extended resource, and of pods that
 // claim devices, but for those that are plainly right. Whose resource it is does not matter: an
-// administrator may rename ours at any time, and then nobody who may write here need know.
-func needsALook(scheduler string) *acadmission.MatchConditionApplyConfiguration {
+// administrator may rename ours at any time, and then nobody who may write here need know. Where
+// the names are out of date, the webhook is called for every pod that asks under the new ones.
+func needsALook(scheduler string, called podspec.Names) *acadmission.MatchConditionApplyConfiguration {
 	return acadmission.MatchCondition().WithName("asks-or-claims-and-is-not-plainly-right").
-		WithExpression("(" + names(`r.contains("/")`) + " || " + claims() + " || " + strange() + ") && !(" + plainlyRight(scheduler) + ")")
+		WithExpression("(" + names(`r.contains("/")`) + " || " + claims() + " || " + strange() + ") && !(" + plainlyRight(scheduler, called) + ")")
 }
 
 // strange is true of a pod with an annotation or a label that begins as ours do and is none.
@@ -70,7 +72,7 @@ func claims() string {
 // that are in order with every memory factor up to 16, none of them from a LimitRange. Most pods of
 // a busy cluster are such, and cost no call. It may be false of pods that are right, and is not
 // true of others: a test tries random ones.
-func plainlyRight(scheduler string) string {
+func plainlyRight(scheduler string, called podspec.Names) string {
 	others := []string{wire.PodToAllocate, wire.PodBindPhase, wire.PodBindTime}
 	limitRange := "k == " + strconv.Quote(admission.LimitRangeKey) + ` && object.metadata.annotations[k].contains("/")`
 	return strings.Join([]string{
@@ -78,28 +80,28 @@ func plainlyRight(scheduler string) string {
 		"!has(object.spec.nodeName)",
 		"!" + anyKey("annotations", "k in ["+quoted(others)+"] || "+limitRange+" || "+wishes()),
 		"!" + anyKey("labels", wishes()),
-		plainContainers("containers"),
-		plainContainers("initContainers"),
+		plainContainers("containers", called),
+		plainContainers("initContainers", called),
 	}, " && ")
 }
 
 // plainContainers is true of a list of containers that are plain, and no more than half of those
 // that may ask: there are two lists.
-func plainContainers(field string) string {
+func plainContainers(field string, called podspec.Names) string {
 	list := "object.spec." + field
-	return fmt.Sprintf("(!has(%s) || size(%s) <= %d && %s.all(c, %s))", list, list, request.MostAsking/2, list, plainContainer())
+	return fmt.Sprintf("(!has(%s) || size(%s) <= %d && %s.all(c, %s))", list, list, request.MostAsking/2, list, plainContainer(called))
 }
 
 // plainContainer is true of a container c that names no devices to NVIDIA's runtime, and whose
 // extended resources, if it has any, are a number of devices and amounts of them.
-func plainContainer() string {
+func plainContainer(called podspec.Names) string {
 	limit := func(name string, least, most int) string {
 		return fmt.Sprintf("r == %q && q.asInteger() >= %d && q.asInteger() <= %d", name, least, most)
 	}
-	limits := strings.Join([]string{limit(wire.ResourceNumber, 1, 1000), limit(wire.ResourceMemory, 0, 1_000_000), limit(wire.ResourceCores, 0, 100)}, " || ")
+	limits := strings.Join([]string{limit(called.Number, 1, 1000), limit(called.Memory, 0, 1_000_000), limit(called.Cores, 0, 100)}, " || ")
 	return `!(has(c.env) && c.env.exists(e, e.name == "` + admission.VisibleVariable + `")) && (!has(c.resources) || ` +
 		`(!has(c.resources.requests) || c.resources.requests.all(r, !r.contains("/") || (has(c.resources.limits) && r in c.resources.limits))) && ` +
-		`(!has(c.resources.limits) || c.resources.limits.all(r, !r.contains("/") || ("` + wire.ResourceNumber + `" in c.resources.limits && ` +
+		`(!has(c.resources.limits) || c.resources.limits.all(r, !r.contains("/") || (` + strconv.Quote(called.Number) + ` in c.resources.limits && ` +
 		`[quantity(c.resources.limits[r])].all(q, q.isInteger() && (` + limits + `))))))`
 }
 

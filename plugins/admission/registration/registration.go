@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"deviceshare/plugins/admission"
+	"deviceshare/sharing/podspec"
 )
 
 const (
@@ -96,6 +97,8 @@ type Registration struct {
 	Writers []string
 	// Scheduler is the name that pods say which are not looked at if they are plainly right.
 	Scheduler string
+	// Names are those under which such pods ask.
+	Names podspec.Names
 }
 
 // SystemNamespaces are excluded always: a webhook must not be able to stand in
@@ -130,7 +133,7 @@ func (r Registration) mutating(bundle []byte) *acadmission.MutatingWebhookConfig
 		WithClientConfig(r.Target.clientConfig(admission.MutatePath, bundle)).
 		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(needsALook(r.Scheduler), notMirror()).
+		WithMatchConditions(needsALook(r.Scheduler, r.Names), notMirror()).
 		WithReinvocationPolicy(admissionv1.IfNeededReinvocationPolicy).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
@@ -145,7 +148,7 @@ func (r Registration) validating(bundle []byte) *acadmission.ValidatingWebhookCo
 		WithClientConfig(r.Target.clientConfig(admission.ValidatePath, bundle)).
 		WithRules(pods(admissionv1.Create)).
 		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(needsALook(r.Scheduler), notMirror()).
+		WithMatchConditions(needsALook(r.Scheduler, r.Names), notMirror()).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
 		WithSideEffects(admissionv1.SideEffectClassNone).

@@ -12,13 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"deviceshare/sharing/podspec"
 )
 
 func inCluster() Registration {
 	return Registration{
 		Target:   Target{Namespace: "ns", Service: "webhook", Port: 443},
 		Excluded: []string{"ns", "kube-system"}, Writers: []string{"the-scheduler", "it's \"quoted\""},
-		Scheduler: "volcano",
+		Scheduler: "volcano", Names: podspec.DefaultNames(),
 	}
 }
 
