@@ -4,6 +4,7 @@ package manifests
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,7 +59,11 @@ func compile(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) compiledPol
 	var validations, messages []cel.ExpressionAccessor
 	for _, v := range p.Spec.Validations {
 		validations = append(validations, &expression{text: v.Expression, yields: celgo.BoolType})
-		messages = append(messages, &expression{text: v.MessageExpression, yields: celgo.StringType})
+		message := v.MessageExpression
+		if message == "" {
+			message = strconv.Quote(v.Message)
+		}
+		messages = append(messages, &expression{text: message, yields: celgo.StringType})
 	}
 	condition := func(list []cel.ExpressionAccessor) cel.ConditionEvaluator {
 		c := compiler.CompileCondition(list, strict, environment.NewExpressions)

@@ -91,7 +91,8 @@ func randomAsk(r *rand.Rand, n naming) *corev1.Pod {
 	return p
 }
 
-// requestRefusals counts what a pod that asks for devices is refused for, in the words of docs/adr/0034.
+// requestRefusals counts what a pod that asks for devices is refused for, in the words of
+// docs/adr/0034.
 func requestRefusals(p *corev1.Pod, n naming) int {
 	names := func(c corev1.Container, name string) bool {
 		amount, is := c.Resources.Limits[corev1.ResourceName(name)]
@@ -139,8 +140,9 @@ func chartConditions(t *testing.T, n naming) (requests, unasked compiledPolicy, 
 	return requests, unasked, calls
 }
 
-// Names are settings: whatever an administrator calls the resources and the scheduler, the policies
-// refuse the pods that the oracle refuses, and the webhook is called for those that it would change.
+// Names are settings: whatever an administrator calls the resources and the scheduler, the
+// policies refuse the pods that the oracle refuses, and the webhook is called for those that it
+// would change.
 func TestPoliciesAndWebhookFollowEveryName(t *testing.T) {
 	for name, n := range namings() {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +196,8 @@ func asksUnder(p *corev1.Pod, n naming) bool {
 	})
 }
 
-// A name that is a setting stands nowhere as a constant: with every name changed the chart has none of
-// the usual ones left.
+// A name that is a setting stands nowhere as a constant: with every name changed the chart has
+// none of the usual ones left.
 func TestNoUsualNameIsLeftWhereEveryNameIsChanged(t *testing.T) {
 	v := namings()["all"].values()
 	for path, value := range map[string]any{

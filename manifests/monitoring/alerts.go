@@ -72,7 +72,7 @@ func alertsOfScheduling() []Alert {
 			"{{ $value }} nodes go by another device configuration than the scheduler.",
 			"kubectl deviceshare status names them. Nodes read the ConfigMap by themselves; one that does not has a device plugin that is stuck."},
 		{"DeviceshareArgumentMistakes", Warning, "max(deviceshare_argument_mistakes) > 0", "1m",
-			"The arguments of plugin deviceshare have {{ $value }} mistakes.", "The scheduler's log lists them. Earlier arguments stay in force."},
+			"The arguments of plugin deviceshare have {{ $value }} mistakes.", "The scheduler's log lists them, and what each of them does."},
 		{"DeviceshareNodesBlocked", Critical, "max(deviceshare_blocked_nodes) > 0", "5m",
 			"{{ $value }} nodes take no pods with devices, because a pod on them cannot be read.", "Event DevicePlacementUnreadable names the pod: delete it."},
 		{"DeviceshareNodesSetAside", Warning, "max(deviceshare_set_aside_nodes) > 0", "5m",

@@ -4,11 +4,14 @@ package deviceshare
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/policy"
 )
@@ -29,6 +32,8 @@ type Arguments struct {
 	weighted map[string]policy.Policy
 	// ConfigName and ConfigNamespace say where the device configuration is.
 	ConfigName, ConfigNamespace string
+	// Apart are the rules that keep pods on different devices.
+	Apart nodes.ApartRules
 	// Notes are things accepted that have no effect.
 	Notes []string
 }
@@ -42,6 +47,7 @@ const (
 	argConfigNamespace = "deviceshare.KnownGeometriesCMNamespace"
 	argNodeLock        = "deviceshare.NodeLockEnable"
 	argModeWeight      = "deviceshare.ModeWeight." // and a mode
+	argExclusiveRules  = "deviceshare.GPUExclusiveRules"
 )
 
 const (
@@ -51,8 +57,8 @@ const (
 	defaultConfigNamespace = "kube-system"
 )
 
-// refusedArguments turn on device kinds of Volcano that this plugin replaces
-// and does not serve.
+// refusedArguments turn on device kinds of Volcano that this plugin replaces and does not serve.
+// Pods that ask for those devices get none from this scheduler, and other pods are as ever.
 func refusedArguments() []string {
 	return []string{
 		"deviceshare.GPUSharingEnable", "deviceshare.GPUNumberEnable",
@@ -60,26 +66,51 @@ func refusedArguments() []string {
 	}
 }
 
+// Consequence is what a mistake in an argument does.
+type Consequence int
+
+// From the mildest to the worst.
+const (
+	// LeftOut: the argument is not known or not served, and all the others hold.
+	LeftOut Consequence = iota
+	// Defaulted: the value cannot be used. Earlier arguments stay in force; where there are none,
+	// the default takes the place of the value.
+	Defaulted
+	// Withholding: the value cannot be used, and no other may be guessed. Earlier arguments stay in
+	// force; where there are none, pods with devices wait.
+	Withholding
+)
+
 // Mistake is one thing wrong with an argument.
 type Mistake struct {
 	Path, Message string
+	Consequence   Consequence
 }
 
 func (m Mistake) String() string { return m.Path + ": " + m.Message }
 
-// ReadArguments reads the arguments strictly and reports every mistake. The
-// arguments are usable only if there is none.
+// worst is the worst consequence of mistakes, LeftOut if there are none.
+func worst(mistakes []Mistake) Consequence {
+	out := LeftOut
+	for _, m := range mistakes {
+		out = max(out, m.Consequence)
+	}
+	return out
+}
+
+// ReadArguments reads the arguments and reports every mistake. A value may have the type of its
+// argument, or be the text of one. The arguments are usable unless a mistake withholds them.
 func ReadArguments(in framework.Arguments) (Arguments, []Mistake) {
 	r := reader{in: in, known: refusedArguments()}
 	out := Arguments{
-		Enabled:         argument(&r, argEnabled, true),
-		ConfigName:      argument(&r, argConfigName, defaultConfigName),
-		ConfigNamespace: argument(&r, argConfigNamespace, defaultConfigNamespace),
+		Enabled:         r.boolean(argEnabled, true, Withholding),
+		ConfigName:      r.text(argConfigName, defaultConfigName, Withholding),
+		ConfigNamespace: r.text(argConfigNamespace, defaultConfigNamespace, Withholding),
 		Weight:          r.number(argWeight, defaultWeight),
 	}
 	for _, m := range sharing.Modes() {
 		if n := r.number(argModeWeight+string(m), 0); n > policy.MaxWeight {
-			r.mistake(argModeWeight+string(m), "want a number up to %d, got %v", policy.MaxWeight, n)
+			r.mistake(Defaulted, argModeWeight+string(m), "want a number up to %d, got %v", policy.MaxWeight, n)
 		} else if n > 0 {
 			if out.ModeWeights == nil {
 				out.ModeWeights = policy.Weights{}
@@ -90,10 +121,11 @@ func ReadArguments(in framework.Arguments) (Arguments, []Mistake) {
 	if len(out.ModeWeights) > 0 {
 		out.weighted = policies(out.ModeWeights)
 	}
-	out.Policy = r.policy(argument(&r, argPolicy, defaultPolicy))
-	if argument(&r, argNodeLock, false) {
+	out.Policy = r.policy(r.text(argPolicy, defaultPolicy, Defaulted))
+	if r.boolean(argNodeLock, false, LeftOut) {
 		out.Notes = append(out.Notes, argNodeLock+" has no effect: there is no node lock")
 	}
+	out.Apart = r.apart(argExclusiveRules)
 	r.refused()
 	r.unknown()
 	slices.SortFunc(r.mistakes, func(a, b Mistake) int { return strings.Compare(a.Path, b.Path) })
@@ -107,23 +139,55 @@ type reader struct {
 	mistakes []Mistake
 }
 
-func (r *reader) mistake(path, format string, args ...any) {
-	r.mistakes = append(r.mistakes, Mistake{Path: path, Message: fmt.Sprintf(format, args...)})
+func (r *reader) mistake(c Consequence, path, format string, args ...any) {
+	r.mistakes = append(r.mistakes, Mistake{Path: path, Message: fmt.Sprintf(format, args...), Consequence: c})
 }
 
-// argument reads one value of exactly the type of its default.
-func argument[T bool | string](r *reader, key string, def T) T {
+// boolean reads true or false, also as a text that says so, and as 1 or 0.
+func (r *reader) boolean(key string, def bool, c Consequence) bool {
 	r.known = append(r.known, key)
 	v, ok := r.in[key]
 	if !ok {
 		return def
 	}
-	t, ok := v.(T)
+	is, ok := truthOf(v)
 	if !ok {
-		r.mistake(key, "want a %T, got %v (%T)", def, v, v)
+		r.mistake(c, key, "want true or false, got %v (%T)", v, v)
 		return def
 	}
-	return t
+	return is
+}
+
+// truthOf returns what a value says as a truth, false if it says none.
+func truthOf(v any) (is, ok bool) {
+	if is, ok := v.(bool); ok {
+		return is, true
+	}
+	if text, ok := v.(string); ok {
+		is, err := strconv.ParseBool(strings.ToLower(strings.TrimSpace(text)))
+		return is, err == nil
+	}
+	n, ok := numberOf(v)
+	return n == 1, ok && (n == 0 || n == 1)
+}
+
+// text reads a text. A whole number is one whose quotes were forgotten.
+func (r *reader) text(key, def string, c Consequence) string {
+	r.known = append(r.known, key)
+	switch v := r.in[key].(type) {
+	case nil:
+		if _, ok := r.in[key]; !ok {
+			return def
+		}
+		r.mistake(c, key, "want a text, got nothing")
+	case string:
+		return v
+	case int, int64:
+		return fmt.Sprint(v)
+	default:
+		r.mistake(c, key, "want a text, got %v (%T)", v, v)
+	}
+	return def
 }
 
 func (r *reader) number(key string, def float64) float64 {
@@ -132,23 +196,32 @@ func (r *reader) number(key string, def float64) float64 {
 	if !ok {
 		return def
 	}
-	var n float64
-	switch x := v.(type) {
-	case int:
-		n = float64(x)
-	case int64:
-		n = float64(x)
-	case float64:
-		n = x
-	default:
-		r.mistake(key, "want a number, got %v (%T)", v, v)
+	n, ok := numberOf(v)
+	if !ok {
+		r.mistake(Defaulted, key, "want a number, got %v (%T)", v, v)
 		return def
 	}
-	if n < 0 || n != n {
-		r.mistake(key, "want a number from 0 up, got %v", n)
+	if n < 0 || n != n || math.IsInf(n, 0) {
+		r.mistake(Defaulted, key, "want a number from 0 up, got %v", n)
 		return def
 	}
 	return n
+}
+
+// numberOf returns what a value says as a number, false if it says none.
+func numberOf(v any) (n float64, ok bool) {
+	switch x := v.(type) {
+	case int:
+		return float64(x), true
+	case int64:
+		return float64(x), true
+	case float64:
+		return x, true
+	case string:
+		n, err := strconv.ParseFloat(strings.TrimSpace(x), 64)
+		return n, err == nil
+	}
+	return 0, false
 }
 
 func (r *reader) policy(name string) policy.Policy {
@@ -157,21 +230,16 @@ func (r *reader) policy(name string) policy.Policy {
 	}
 	p, ok := policy.Named(name)
 	if !ok {
-		r.mistake(argPolicy, "unknown policy %q: want one of %s", name, strings.Join(policy.Names(), ", "))
+		r.mistake(Defaulted, argPolicy, "unknown policy %q: want one of %s", name, strings.Join(policy.Names(), ", "))
+		p, _ = policy.Named(defaultPolicy)
 	}
 	return p
 }
 
 func (r *reader) refused() {
 	for _, key := range refusedArguments() {
-		switch v := r.in[key].(type) {
-		case nil:
-		case bool:
-			if v {
-				r.mistake(key, "not served by this scheduler: remove it, or run the scheduler that Volcano ships")
-			}
-		default:
-			r.mistake(key, "want a bool, got %v (%T)", v, v)
+		if _, ok := r.in[key]; ok && r.boolean(key, false, LeftOut) {
+			r.mistake(LeftOut, key, "not served by this scheduler, which goes on without: remove it, or run the scheduler that Volcano ships")
 		}
 	}
 }
@@ -180,7 +248,7 @@ func (r *reader) unknown() {
 	for key := range r.in {
 		if !slices.Contains(r.known, key) {
 			known := slices.Sorted(slices.Values(r.known))
-			r.mistake(key, "unknown argument: want one of %s", strings.Join(known, ", "))
+			r.mistake(LeftOut, key, "unknown argument, which is left out: want one of %s", strings.Join(slices.Compact(known), ", "))
 		}
 	}
 }

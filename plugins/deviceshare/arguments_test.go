@@ -35,60 +35,101 @@ func TestWithoutArgumentsThePluginIsOn(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeInTheArgumentsIsReportedAtOnce(t *testing.T) {
+func TestEveryMistakeInTheArgumentsIsReportedAtOnceWithWhatItDoes(t *testing.T) {
 	_, mistakes := ReadArguments(framework.Arguments{
-		"deviceshare.VGPUEnable": "yes", "deviceshare.SchedulePolicy": "best", "deviceshare.ScheduleWeight": -1,
-		"deviceshare.GPUSharingEnable": true, "deviceshare.GPUNumberEnable": 1, "deviceshare.SchedulePolcy": "binpack",
-		"deviceshare.KnownGeometriesCMName": 7, "deviceshare.ModeWeight.mig": 1e7, "deviceshare.ModeWeight.MPS": 1,
-		"deviceshare.ModeWeight.mps": -1,
+		"deviceshare.VGPUEnable": "maybe", "deviceshare.SchedulePolicy": "best", "deviceshare.ScheduleWeight": -1,
+		"deviceshare.GPUSharingEnable": true, "deviceshare.GPUNumberEnable": 7, "deviceshare.SchedulePolcy": "binpack",
+		"deviceshare.KnownGeometriesCMName": []any{}, "deviceshare.ModeWeight.mig": 1e7, "deviceshare.ModeWeight.MPS": 1,
+		"deviceshare.ModeWeight.mps": -1, "deviceshare.GPUExclusiveRules": []any{map[any]any{"paid": true}, "app=x"},
 	})
-	want := []string{
-		"deviceshare.GPUNumberEnable: want a bool", "deviceshare.GPUSharingEnable: not served",
-		"deviceshare.KnownGeometriesCMName: want a string", "deviceshare.ModeWeight.MPS: unknown argument",
-		"deviceshare.ModeWeight.mig: want a number up to 1000000", "deviceshare.ModeWeight.mps: want a number from 0 up",
-		"deviceshare.SchedulePolcy: unknown argument",
-		"deviceshare.SchedulePolicy: unknown policy", "deviceshare.ScheduleWeight: want a number from 0 up",
-		"deviceshare.VGPUEnable: want a bool",
+	want := []struct {
+		begin string
+		does  Consequence
+	}{
+		{"deviceshare.GPUExclusiveRules: [0].paid: want a text", LeftOut}, {"deviceshare.GPUExclusiveRules: [1]: want a map", Withholding},
+		{"deviceshare.GPUNumberEnable: want true or false", LeftOut}, {"deviceshare.GPUSharingEnable: not served", LeftOut},
+		{"deviceshare.KnownGeometriesCMName: want a text", Withholding}, {"deviceshare.ModeWeight.MPS: unknown argument", LeftOut},
+		{"deviceshare.ModeWeight.mig: want a number up to 1000000", Defaulted}, {"deviceshare.ModeWeight.mps: want a number from 0 up", Defaulted},
+		{"deviceshare.SchedulePolcy: unknown argument", LeftOut},
+		{"deviceshare.SchedulePolicy: unknown policy", Defaulted}, {"deviceshare.ScheduleWeight: want a number from 0 up", Defaulted},
+		{"deviceshare.VGPUEnable: want true or false", Withholding},
 	}
 	if len(mistakes) != len(want) {
 		t.Fatalf("mistakes %v", mistakes)
 	}
 	for i := range want {
-		if !strings.HasPrefix(mistakes[i].String(), want[i]) {
-			t.Errorf("mistake %q, want %q", mistakes[i], want[i])
+		if !strings.HasPrefix(mistakes[i].String(), want[i].begin) || mistakes[i].Consequence != want[i].does {
+			t.Errorf("mistake %q does %d, want %q, %d", mistakes[i], mistakes[i].Consequence, want[i].begin, want[i].does)
 		}
 	}
 }
 
-func TestMistakesKeepTheLastGoodArgumentsAndRefuseDevicesIfThereAreNone(t *testing.T) {
+// People write values with quotes and without, and charts turn one into the other.
+func TestValuesAreAcceptedInEveryFormThatPeopleWrite(t *testing.T) {
+	for _, yes := range []any{true, "true", "True", "TRUE", "t", "1", 1, int64(1), 1.0, " true "} {
+		for _, no := range []any{false, "false", "F", "0", 0, int64(0), 0.0} {
+			got, mistakes := ReadArguments(framework.Arguments{"deviceshare.VGPUEnable": yes, "deviceshare.NodeLockEnable": yes, "deviceshare.GPUSharingEnable": no})
+			if len(mistakes) > 0 || !got.Enabled || len(got.Notes) != 1 {
+				t.Errorf("%v (%T), %v (%T): %+v, %v", yes, yes, no, no, got, mistakes)
+			}
+			if got, mistakes := ReadArguments(framework.Arguments{"deviceshare.VGPUEnable": no}); len(mistakes) > 0 || got.Enabled {
+				t.Errorf("%v (%T): %+v, %v", no, no, got, mistakes)
+			}
+		}
+	}
+	for _, three := range []any{3, int64(3), 3.0, "3", "3.0", " 3 "} {
+		got, mistakes := ReadArguments(framework.Arguments{"deviceshare.ScheduleWeight": three, "deviceshare.ModeWeight.mig": three, "deviceshare.KnownGeometriesCMName": 3})
+		if len(mistakes) > 0 || got.Weight != 3 || got.ModeWeights["mig"] != 3 || got.ConfigName != "3" {
+			t.Errorf("%v (%T): %+v, %v", three, three, got, mistakes)
+		}
+	}
+}
+
+// No argument stops the pods with devices of a cluster unless nobody can tell what it means for
+// them.
+func TestOnlyMistakesThatNobodyMayGuessKeepPodsWaiting(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
-	bad := framework.Arguments{"deviceshare.ScheduleWeight": "heavy"}
-	for name, c := range map[string]struct {
-		before framework.Arguments
-		first  bool
-		fits   bool
+	for text, c := range map[string]struct {
+		arguments framework.Arguments
+		fits      bool
 	}{
-		"there were good ones": {before: framework.Arguments{"deviceshare.ScheduleWeight": 5}, fits: true},
-		"there were none":      {first: true},
+		"unknown":             {framework.Arguments{"deviceshare.FromALaterVolcano": []any{"x"}}, true},
+		"another device":      {framework.Arguments{"deviceshare.AscendHAMiVNPUEnable": "true", "deviceshare.GPUSharingEnable": true}, true},
+		"unknown policy":      {framework.Arguments{"deviceshare.SchedulePolicy": "best"}, true},
+		"a weight in words":   {framework.Arguments{"deviceshare.ScheduleWeight": "heavy"}, true},
+		"rules":               {framework.Arguments{"deviceshare.GPUExclusiveRules": []any{map[any]any{"app": "llm"}}}, true},
+		"an empty rule":       {framework.Arguments{"deviceshare.GPUExclusiveRules": []any{map[any]any{}}}, true},
+		"no rules":            {framework.Arguments{"deviceshare.GPUExclusiveRules": nil}, true},
+		"rules nobody reads":  {framework.Arguments{"deviceshare.GPUExclusiveRules": "app=llm"}, false},
+		"on or off, unclear":  {framework.Arguments{"deviceshare.VGPUEnable": "maybe"}, false},
+		"settings from where": {framework.Arguments{"deviceshare.KnownGeometriesCMName": []any{}}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(text, func(t *testing.T) {
 			ssn, _ := sessionOf(n1)
 			s := NewStore(Options{Report: &reportRecorder{}, Backends: bare(t, n1).store.backends})
 			s.pods = noPods{}
-			if !c.first {
-				s.Build(c.before).(*Plugin).prepare(ssn)
-			}
-			p := s.Build(bad).(*Plugin)
+			p := s.Build(c.arguments).(*Plugin)
 			if !p.prepare(ssn) {
-				t.Fatal("mistakes turn the plugin off: devices would be given unseen")
+				t.Fatal("the plugin is off: devices would be given unseen")
 			}
 			if err := try(p, n1); (err == nil) != c.fits {
 				t.Errorf("predicate says %v", err)
 			}
-			if c.fits && p.args.Weight != 5 {
-				t.Errorf("weight %v", p.args.Weight)
-			}
 		})
+	}
+}
+
+func TestAValueThatCannotBeUsedKeepsTheLastGoodArguments(t *testing.T) {
+	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
+	for _, bad := range []framework.Arguments{{"deviceshare.ScheduleWeight": "heavy"}, {"deviceshare.VGPUEnable": "maybe"}} {
+		ssn, _ := sessionOf(n1)
+		s := NewStore(Options{Report: &reportRecorder{}, Backends: bare(t, n1).store.backends})
+		s.pods = noPods{}
+		s.Build(framework.Arguments{"deviceshare.ScheduleWeight": 5}).(*Plugin).prepare(ssn)
+		p := s.Build(bad).(*Plugin)
+		if !p.prepare(ssn) || try(p, n1) != nil || p.args.Weight != 5 {
+			t.Errorf("%v: %+v", bad, p.args)
+		}
 	}
 }
 
@@ -103,18 +144,19 @@ func TestThePluginCanBeTurnedOff(t *testing.T) {
 }
 
 func FuzzReadArguments(f *testing.F) {
-	for _, key := range []string{argEnabled, argPolicy, argWeight, argConfigName, argNodeLock, argModeWeight + "mig", argModeWeight, "deviceshare.GPUSharingEnable", "other"} {
+	for _, key := range []string{argEnabled, argPolicy, argWeight, argConfigName, argNodeLock, argModeWeight + "mig", argModeWeight, argExclusiveRules, "deviceshare.GPUSharingEnable", "other"} {
 		f.Add(key, "binpack", int64(3), 0.5, true, uint8(0))
 	}
 	f.Fuzz(func(t *testing.T, key, text string, n int64, x float64, b bool, kind uint8) {
-		values := []any{text, int(n), n, x, b, nil, []any{text}, map[any]any{text: n}}
+		values := []any{text, int(n), n, x, b, nil, []any{text}, map[any]any{text: n}, []any{map[any]any{text: b}}, []any{map[any]any{text: text}}}
 		got, mistakes := ReadArguments(framework.Arguments{key: values[int(kind)%len(values)]})
+		usable := worst(mistakes) < Withholding
 		for m, w := range got.ModeWeights {
-			if len(mistakes) == 0 && !(w > 0 && w <= policy.MaxWeight) {
+			if usable && !(w > 0 && w <= policy.MaxWeight) {
 				t.Errorf("%q: usable arguments with weight %v of %s", key, w, m)
 			}
 		}
-		if len(mistakes) == 0 && (got.Policy == nil || !(got.Weight >= 0)) {
+		if usable && (got.Policy == nil || !(got.Weight >= 0)) {
 			t.Errorf("%q: usable arguments %+v", key, got)
 		}
 		for _, m := range mistakes {

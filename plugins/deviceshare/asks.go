@@ -97,6 +97,8 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	if foreign := request.Foreign(&neutral, s.Names); len(foreign) > 0 {
 		req, mistakes = sharing.PodRequest{}, append(mistakes, foreign...)
 	}
+	group, apart := s.Apart.Group(pod.Labels, req.Group)
+	req.Group = group
 	a := &ask{pod: pod, settings: s, request: req}
 	a.policy, _ = policy.Named(req.Policy)
 	if req.Group == "" {
@@ -111,6 +113,8 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	}
 	if len(texts) > 0 {
 		a.mistakes = fmt.Errorf("node(s) refuse the pod, because its device request cannot be read: %s", strings.Join(texts, "; "))
+	} else if apart != nil {
+		a.mistakes = fmt.Errorf("node(s) refuse the pod: %w", apart)
 	}
 	return a
 }

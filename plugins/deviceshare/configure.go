@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/plugins/deviceshare/nodes"
 )
 
 // errNoPlacement stops the bind of a pod that asks for devices and was given none.
@@ -32,11 +34,13 @@ type lastArguments struct {
 	seen   bool
 	good   Arguments
 	usable bool
+	// ruled are the settings plain with the rules of the arguments.
+	ruled, plain *nodes.Settings
 }
 
-// readArguments reads the arguments of a session if they changed. Mistakes are
-// reported once, and what was in force before stays so; usable is false only if
-// there was nothing before. The session goroutine calls it.
+// readArguments reads the arguments of a session if they changed. Mistakes are reported once. A
+// value that cannot be used keeps what was in force before; usable is false only if there was
+// nothing before and a mistake withholds the arguments. The session goroutine calls it.
 func (s *Store) readArguments(raw framework.Arguments) (args Arguments, usable bool) {
 	last := &s.arguments
 	if last.seen && reflect.DeepEqual(last.raw, raw) {
@@ -45,19 +49,35 @@ func (s *Store) readArguments(raw framework.Arguments) (args Arguments, usable b
 	last.raw, last.seen = maps.Clone(raw), true
 	args, mistakes := ReadArguments(raw)
 	s.metrics.argumentMistakes.Set(float64(len(mistakes)))
+	bad := worst(mistakes)
 	for _, m := range mistakes {
-		klog.ErrorS(nil, "Mistake in the arguments of plugin "+PluginName, "argument", m.Path, "mistake", m.Message, "keepsEarlier", last.usable)
+		klog.ErrorS(nil, "Mistake in the arguments of plugin "+PluginName, "argument", m.Path, "mistake", m.Message,
+			"keepsEarlier", last.usable && bad > LeftOut, "stopsPods", !last.usable && bad == Withholding)
 	}
-	if len(mistakes) > 0 {
+	if bad > LeftOut && last.usable || bad == Withholding {
 		return last.good, last.usable
 	}
 	for _, note := range args.Notes {
 		klog.InfoS("Argument of plugin "+PluginName+" without effect", "note", note)
 	}
-	last.good, last.usable = args, true
+	last.good, last.usable, last.ruled, last.plain = args, true, nil, nil
 	s.era++
 	if s.config != nil {
 		s.config.Use(args.ConfigNamespace, args.ConfigName)
 	}
 	return args, true
+}
+
+// withRules returns the settings with the rules of the arguments in force, the same value for the
+// same settings: nodes are read again when it is another one.
+func (s *Store) withRules(plain *nodes.Settings, rules nodes.ApartRules) *nodes.Settings {
+	if len(rules) == 0 {
+		return plain
+	}
+	last := &s.arguments
+	if last.plain != plain {
+		ruled := *plain
+		ruled.Apart, last.plain, last.ruled = rules, plain, &ruled
+	}
+	return last.ruled
 }

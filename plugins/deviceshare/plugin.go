@@ -108,6 +108,7 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 		defaults.Unread = true
 		p.settings = &defaults
 	} else {
+		p.settings = p.store.withRules(p.settings, p.args.Apart)
 		p.store.follow(ssn, p.settings)
 	}
 	p.dryRuns = dryRunPreemption(ssn)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -320,5 +321,35 @@ func TestPodsOfAGangAreNearEachOther(t *testing.T) {
 	d, _ := inv.Device(used["a"])
 	if used["a"] == "" || d.Links[0].Peer != used["b"] {
 		t.Errorf("the gang has %v, want two devices that are linked", used)
+	}
+}
+
+// Volcano 1.15's rule: pods with all its labels never share a device with each other, whoever came
+// first, and those that are there already count. Other pods share as ever.
+func TestPodsThatMatchAnExclusiveRuleGoToDifferentDevices(t *testing.T) {
+	labelled := func(pod *corev1.Pod, app string) *corev1.Pod {
+		pod.Labels = map[string]string{"app": app}
+		return pod
+	}
+	there := labelled(runningOn(t, podOf("there", "g", asks{number: 1, memory: 100}), "n1", share("GPU-n1-0", 100)), "llm")
+	a, b := labelled(podOf("a", "g", asks{number: 1, memory: 100}), "llm"), labelled(podOf("b", "g", asks{number: 1, memory: 100}), "llm")
+	other := labelled(podOf("other", "g", asks{number: 1, memory: 100}), "web")
+	w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("g", 1), there, a, b, other)
+	w.args = framework.Arguments{"deviceshare.GPUExclusiveRules": []any{map[any]any{"app": "llm"}, map[any]any{"app": "llm", "tier": "gold"}}}
+	w.schedule()
+	w.bound("other")
+	placed := 0
+	for _, pod := range []string{"a", "b"} {
+		if _, ok := w.binding(pod); ok {
+			w.bound(pod)
+			p := w.placement(pod)
+			if p.Containers[0].Shares[0].Device != "GPU-n1-1" {
+				t.Errorf("pod %s shares the device of another pod of the rule: %+v", pod, p.Containers)
+			}
+			placed++
+		}
+	}
+	if placed != 1 {
+		t.Errorf("%d pods of the rule are placed beside one that runs, on 2 devices", placed)
 	}
 }

@@ -27,9 +27,22 @@ type holding struct {
 	unplaced bool
 }
 
-// read finds out which devices a pod on the node holds: from what its state believes,
-// or from its annotations.
+// read finds out which devices a pod on the node holds, from what its state believes or from its
+// annotations, and the group that keeps others off them.
 func (n *Node) read(pod *corev1.Pod, state podstate.State) holding {
+	h := n.believe(pod, state)
+	if h.placement == nil {
+		return h
+	}
+	if group := n.settings.Apart.held(pod.Labels, h.placement.Group); group != h.placement.Group {
+		p := *h.placement
+		p.Group, h.placement = group, &p
+	}
+	return h
+}
+
+// believe finds out which devices a pod on the node was given.
+func (n *Node) believe(pod *corev1.Pod, state podstate.State) holding {
 	from := state.Sources(n.Name, pod.Annotations, scheduled(pod))
 	if from.Given != nil {
 		return holding{placement: from.Given, edited: from.Edited}

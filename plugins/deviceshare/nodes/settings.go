@@ -13,8 +13,9 @@ import (
 	"deviceshare/sharing/request"
 )
 
-// Settings is what the device configuration says to the scheduler. A value is never
-// changed; an edit of the configuration makes a new one, and every node is read anew.
+// Settings is what the device configuration says to the scheduler, with the rules of its
+// arguments. A value is never changed; an edit of the configuration makes a new one, and every
+// node is read anew.
 type Settings struct {
 	// Names are the resource names that pods ask with.
 	Names podspec.Names
@@ -25,6 +26,8 @@ type Settings struct {
 	// Unread says that nobody knows what the configuration says. Any extended resource
 	// may then be one of ours under another name.
 	Unread bool
+	// Apart are the rules of the plugin's arguments that keep pods on different devices.
+	Apart ApartRules
 }
 
 // DefaultSettings are in force where there is no configuration.

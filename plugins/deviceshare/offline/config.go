@@ -55,6 +55,9 @@ func readConfiguration(text, policy string) (configuration, error) {
 			}
 			_, wrong := deviceshare.ReadArguments(o.Arguments)
 			for _, m := range wrong {
+				if m.Consequence == deviceshare.LeftOut {
+					continue // the scheduler goes on without it
+				}
 				mistakes = append(mistakes, fmt.Errorf("tiers[%d].plugins[%d].arguments.%s", i, k, m))
 			}
 		}
