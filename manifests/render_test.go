@@ -52,6 +52,43 @@ type variant struct {
 }
 
 func variants() map[string]variant {
+	out := ownVariants()
+	for path, v := range usualVariants() {
+		out[path] = v
+	}
+	return out
+}
+
+// usualVariants are those of the values that all workloads take in the same way.
+func usualVariants() map[string]variant {
+	affinity := map[string]any{"nodeAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": map[string]any{
+		"nodeSelectorTerms": []any{map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "Exists"}}}}}}}
+	spread := []any{map[string]any{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}}
+	out := map[string]variant{
+		"keeper.tolerations": {value: []any{map[string]any{"key": "mps", "operator": "Exists"}}}, "devicePlugin.maxUnavailable": {value: 3},
+		"gitops.enabled": {value: true, count: -2},
+	}
+	for _, workload := range []string{"scheduler", "devicePlugin", "keeper", "webhook", "view.page"} {
+		count, with := 0, values(nil)
+		if workload == "view.page" {
+			count, with = 6, values{"view.page.enabled": true}
+		}
+		for name, value := range map[string]any{
+			"affinity": affinity, "priorityClassName": "mine", "podLabels": map[string]any{"team": "infra"}, "podAnnotations": map[string]any{"a.b/c": "d: e"},
+			"extraVolumes":      []any{map[string]any{"name": "more", "emptyDir": map[string]any{}}},
+			"extraVolumeMounts": []any{map[string]any{"name": "more", "mountPath": "/more"}},
+			"extraEnv":          []any{map[string]any{"name": "A", "value": "b"}},
+		} {
+			out[workload+"."+name] = variant{value: value, count: count, with: with}
+		}
+		if workload == "scheduler" || workload == "webhook" {
+			out[workload+".topologySpreadConstraints"] = variant{value: spread}
+		}
+	}
+	return out
+}
+
+func ownVariants() map[string]variant {
 	node, amounts := map[string]any{"nvidia.com/gpu.present": "true"}, map[string]any{"limits": map[string]any{"memory": "1Gi"}}
 	anywhere, flags := []any{map[string]any{"operator": "Exists"}}, []any{"--v=5"}
 	return map[string]variant{
@@ -93,7 +130,6 @@ func variants() map[string]variant {
 		"devicePlugin.runtimeSockets":        {value: []any{"/run/a.sock", "/run/b.sock"}},
 		"devicePlugin.auditExemptNamespaces": {value: []any{"monitoring", "gpu-operator"}},
 		"keeper.registration":                {value: false},
-		"devicePlugin.extraEnv":              {value: []any{map[string]any{"name": "A", "value": "b"}}},
 		"keeper.enabled":                     {value: false, count: -1}, "keeper.resources": {value: amounts},
 		"keeper.terminationGracePeriodSeconds": {value: 60},
 		"view.page.enabled":                    {value: true, count: 6},

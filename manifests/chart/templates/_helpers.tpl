@@ -1,10 +1,12 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* Which nodes a pod may run on, and how its images are pulled. Takes the chart's root and
-       the values of the component. */ -}}
+{{- /* What every workload of the chart takes of its values in the same way. deviceshare.nodes says which
+       nodes a pod may run on, its priority, and how its images are pulled. Takes the chart's root, the
+       values of the component, and the priority where they name none. */ -}}
 {{- define "deviceshare.nodes" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
+{{- $priority := index . 2 -}}
 {{- with $root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
@@ -19,18 +21,42 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with $component.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $component.priorityClassName | default $priority }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Labels and annotations that the values add to the pods of a component. */ -}}
+{{- define "deviceshare.podLabels" -}}
+{{- with .podLabels }}
+{{- toYaml . }}
+{{- end }}
+{{- end -}}
+{{- define "deviceshare.podAnnotations" -}}
+{{- with .podAnnotations }}
+{{- toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- /* The pod of a Deployment whose replicas stand in for each other: on different nodes
-       where there are some, and with what Pod Security `restricted` asks of a pod. */ -}}
+       where there are some, and with what Pod Security `restricted` asks of a pod. Takes the name and the
+       values of the component. */ -}}
 {{- define "deviceshare.replicas" -}}
 topologySpreadConstraints:
+  {{- with (index . 1).topologySpreadConstraints }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: ScheduleAnyway
     labelSelector:
       matchLabels:
-        app.kubernetes.io/name: {{ . }}
+        app.kubernetes.io/name: {{ index . 0 }}
+  {{- end }}
 {{ include "deviceshare.user" . }}
 {{- end -}}
 
@@ -113,8 +139,7 @@ template:
     serviceAccountName: deviceshare-webhook-ca
     # One that failed stays, so that its log can be read.
     restartPolicy: Never
-    priorityClassName: system-cluster-critical
-    {{- with include "deviceshare.nodes" (list . .Values.webhook) }}
+    {{- with include "deviceshare.nodes" (list . .Values.webhook "system-cluster-critical") }}
     {{- trim . | nindent 4 }}
     {{- end }}
     {{- include "deviceshare.user" . | nindent 4 }}
