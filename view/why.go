@@ -13,7 +13,6 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
-	"deviceshare/sharing/podspec/corepod"
 )
 
 // Why says why a pod waits, or where it is.
