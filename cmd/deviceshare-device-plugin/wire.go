@@ -107,7 +107,7 @@ func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *p
 	p.agent = agent.New(node.Config{
 		Node: o.nodeName, Powers: o.modes.Powers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
 	}, p.report)
-	followers := &agent.Followers{Report: p.report, Receipts: p.receipts}
+	followers := &agent.Followers{Report: p.report, Receipts: p.receipts, Waits: o.health.Waits()}
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers); err != nil {
 		return nil, err
 	}
@@ -154,31 +154,29 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	p.keeper = agent.NewKeeper(agent.KeeperConfig{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
 		Base: base, Specs: &cdi.Directory{Files: hostnode.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
-		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers,
+		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers, Waits: followers.Waits,
 	})
 	resolver.Memory = p.keeper
-	p.monitor = agent.NewMonitor(gpus, p.agent, agent.MonitorConfig{Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError, Opened: forget})
-	p.mover = agent.NewMover(agent.MoverConfig{
-		Agent: p.agent, Switchers: agent.SwitchersOf(p.preparers), Holders: p.keeper, Devices: devices, Driver: p.monitor,
-		IsPassing: agent.IsDriverBusy, Failed: p.report.AttemptFailed,
-	})
+	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
+		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: p.report})
+	changes, _ := p.agent.Changes()
+	if p.publisher, err = cluster.NewPublisher(cluster.PublisherConfig{
+		Client: client, Node: o.nodeName, Changes: changes, Ended: p.report.Publishing,
+		Source: agent.Published{Agent: p.agent, Configuration: p.settings, Amounts: p.amounts},
+	}); err != nil {
+		return err
+	}
+	p.monitor = agent.NewMonitor(gpus, p.agent, agent.MonitorConfig{Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError, Opened: forget, Last: p.publisher})
+	p.mover = agent.NewMover(agent.MoverConfig{Agent: p.agent, Switchers: agent.SwitchersOf(p.preparers), Holders: p.keeper,
+		Devices: devices, Driver: p.monitor, IsPassing: agent.IsDriverBusy, Failed: p.report.AttemptFailed})
 	p.releaser = agent.NewReleaser(p.agent, p.keeper)
 	p.holdings = agent.NewHoldingsWatch(agent.HoldingsConfig{Agent: p.agent, Keeper: p.keeper, Pods: p.pods, Resources: resources})
 	p.slots = agent.NewSlotServer(&o.places, agent.Slots{Agent: p.agent, Configuration: p.settings, Holdings: p.holdings}, p.keeper)
-	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{
-		Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
-		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: p.report,
-	})
-	changes, _ := p.agent.Changes()
-	p.publisher, err = cluster.NewPublisher(cluster.PublisherConfig{
-		Client: client, Node: o.nodeName, Changes: changes, Ended: p.report.Publishing,
-		Source: agent.Published{Agent: p.agent, Configuration: p.settings, Amounts: p.amounts},
-	})
-	return err
+	return nil
 }
 
 // start runs every part. Devices are looked at only after the configuration was
-// read, so that nothing is published under settings that are not the
+// read, so that nothing is offered under settings that are not the
 // administrator's; the kubelet is told only after the devices are known, so that
 // a restart does not take the node's capacity away.
 func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
@@ -186,6 +184,7 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { p.pods.Run(ctx); return nil })
 	group.Go(func() error { return p.receipts.Run(ctx) })
 	group.Go(func() error { return p.evictor.Run(ctx) })
+	group.Go(func() error { return p.publisher.Run(ctx) })
 	if p.o.metricsAddress != "" {
 		health := agent.Health{Monitor: p.monitor, Releaser: p.releaser, StateDir: p.o.modes.StateDir}
 		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.access, health.Check) })
@@ -198,6 +197,7 @@ func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
 		p.agent.Send(agent.SettingsEvent(p.config.Current(), p.o.nodeName))
 		p.o.modes.WatchKeeper(ctx, group, p.agent)
 		group.Go(func() error { return p.o.modes.WatchUnserved(ctx, p.agent, p.unserved, p.o.driverRetry) })
+		group.Go(func() error { return p.keeper.Stranded(kubelet.Absence(p.o.places.Keeper)).Run(ctx) })
 		group.Go(func() error { return p.monitor.Run(ctx) })
 		for _, x := range p.preparers {
 			if r, ok := x.(nodeapi.Runner); ok {
@@ -218,7 +218,8 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	group.Go(func() error { return p.mover.Run(ctx) })
 	p.mover.AwaitLook(ctx)
 	p.oversight.Witness.AskRuntime(ctx)
-	for _, run := range []func(context.Context) error{p.oversight.Run, p.holdings.Run, p.publisher.Run, p.amounts.Run, p.releaser.Run} {
+	p.publisher.Begin()
+	for _, run := range []func(context.Context) error{p.oversight.Run, p.holdings.Run, p.amounts.Run, p.releaser.Run} {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error { return p.keeper.Repair(ctx, p.report.Reconcile) })

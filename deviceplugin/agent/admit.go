@@ -21,9 +21,6 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// errNoDevices: the driver has not answered yet.
-var errNoDevices = errors.New("the devices of this node are not known yet: the driver does not answer")
-
 // admit decides whether a container may start with its shares, and records that it
 // does. The devices of the pod are locked meanwhile: a change of mode that comes
 // before is seen here, and one that comes after sees the record.
@@ -32,7 +29,7 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
 	state, err := k.state()
 	if err != nil {
-		return nodeapi.Claim{}, err
+		return nodeapi.Claim{}, k.cfg.Waits.limited(sharing.Owner(pod.UID), err.Error(), "")
 	}
 	placement, edited, err := entitlement(pod, state.Inventory(), records, terms)
 	if recordOf(records, c.Name) == nil {
@@ -95,8 +92,9 @@ func (k *Keeper) decide(ctx context.Context, state node.State, a node.Ask, begun
 		admitted, refusal = node.Admit(state, a, begun, left)
 	}
 	if refusal != nil {
-		return node.Claim{}, refused(refusal)
+		return node.Claim{}, k.refused(a.Owner, refusal)
 	}
+	k.cfg.Waits.End(a.Owner)
 	return admitted, nil
 }
 
@@ -124,13 +122,16 @@ func (k *Keeper) stillThere(ctx context.Context, running []node.Running, a *node
 	return left, nil
 }
 
-// refused is a refusal as an error. A final one is *nodeapi.Misplaced, as preparers
-// say it.
-func refused(r *node.Refusal) error {
-	if r.IsFinal() {
+// refused is a refusal as an error. A final one is *nodeapi.Misplaced, as preparers say it, and so
+// is one that the pod has met for too long.
+func (k *Keeper) refused(o sharing.Owner, r *node.Refusal) error {
+	switch {
+	case r.IsFinal():
 		return &nodeapi.Misplaced{Why: r.Detail}
+	case r.IsLimited():
+		return k.cfg.Waits.limited(o, r.Detail, r.Hope)
 	}
-	return errors.New(r.Detail)
+	return errors.New(r.String())
 }
 
 // deviceWait is how long a start waits for one that has a device, however many have
@@ -152,8 +153,8 @@ func devicesOf(p *sharing.Placement) []string {
 // state is the state of the node, once its devices are known.
 func (k *Keeper) state() (node.State, error) {
 	state := k.cfg.Node.State()
-	if !state.Scanned() {
-		return state, errNoDevices
+	if why, is := state.IsUnread(); is {
+		return state, fmt.Errorf("the devices of this node are not known: %s", why)
 	}
 	return state, nil
 }

@@ -74,11 +74,16 @@ func (a *Agent) Send(e node.Event) {
 	if notices := node.Diff(before, after); len(notices) > 0 && a.listener != nil {
 		a.listener.Tell(before, after, notices)
 	}
-	if !after.Scanned() || a.shown && !differs(&before, &after) {
-		return
+	switch {
+	case !after.Scanned():
+		was, _ := before.IsUnread()
+		if is, _ := after.IsUnread(); is != was {
+			a.wake()
+		}
+	case !a.shown || differs(&before, &after):
+		a.shown = true
+		a.wake()
 	}
-	a.shown = true
-	a.wake()
 }
 
 // Wake wakes the readers of Changes because something beside the state is different,
@@ -109,9 +114,9 @@ func differs(before, after *node.State) bool {
 	return before.IsFinal() != after.IsFinal() || !reflect.DeepEqual(published(before), published(after))
 }
 
-// Changes returns a channel that holds a token after every change that a reader may
-// care for, and one at once if there has been a scan. A slow reader sees one token
-// for several changes. stop ends it.
+// Changes returns a channel that holds a token after every change that a reader may care for, such
+// as why there has been no scan so far, and one at once if there has been one. A slow reader sees
+// one token for several changes. stop ends it.
 func (a *Agent) Changes() (changes <-chan struct{}, stop func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,10 +138,12 @@ func (a *Agent) AwaitScan(ctx context.Context) bool {
 	klog.InfoS("waiting for the driver")
 	changes, stop := a.Changes()
 	defer stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-changes:
+	for !a.State().Scanned() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changes:
+		}
 	}
 	klog.InfoS("devices found", "count", len(a.State().Inventory().Devices))
 	return true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
 
 	"deviceshare/deviceplugin/node"
 )
@@ -19,12 +20,18 @@ type HealthFlags struct {
 	IgnoredXIDs []string
 	// Quiet is the time without such errors after which a device that answers is healthy again.
 	Quiet time.Duration
+	// Wait is how long a pod that has not begun waits for a device that takes no pods.
+	Wait time.Duration
 }
+
+// DefaultWait is how long Kubernetes too leaves a pod where it is when its node does not answer. A
+// driver that is updated, or a device that is reset, takes less.
+const DefaultWait = 5 * time.Minute
 
 // DefaultHealthFlags ignore what programs cause, and what DP_DISABLE_HEALTHCHECKS names, the
 // variable of NVIDIA's device plugin.
 func DefaultHealthFlags() HealthFlags {
-	h := HealthFlags{Quiet: time.Minute}
+	h := HealthFlags{Quiet: time.Minute, Wait: DefaultWait}
 	for _, xid := range node.ApplicationXIDs() {
 		h.IgnoredXIDs = append(h.IgnoredXIDs, strconv.FormatUint(xid, 10))
 	}
@@ -34,18 +41,27 @@ func DefaultHealthFlags() HealthFlags {
 	return h
 }
 
+// Waits are those that the flags say.
+func (h *HealthFlags) Waits() *Waits { return NewWaits(h.Wait, clock.RealClock{}) }
+
 // AddFlags adds the flags, with the values of h as defaults.
 func (h *HealthFlags) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&h.Quiet, "health-quiet", h.Quiet, "time without critical errors after which a device that answers is healthy again")
+	f.DurationVar(&h.Wait, "broken-device-wait", h.Wait,
+		"time for which a pod that has not begun waits for a device that takes no pods, before it is evicted so that it is placed again")
 	f.StringSliceVar(&h.IgnoredXIDs, "ignore-xids", h.IgnoredXIDs, "critical errors (XID) that say nothing about the device; all ignores every one")
 }
 
 // Check returns every mistake.
 func (h *HealthFlags) Check() []error {
+	var wrong []error
 	if _, err := h.Rules(); err != nil {
-		return []error{err}
+		wrong = append(wrong, err)
 	}
-	return nil
+	if h.Wait <= 0 {
+		wrong = append(wrong, fmt.Errorf("--broken-device-wait=%s: want more than 0", h.Wait))
+	}
+	return wrong
 }
 
 // Rules is when critical errors count.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
@@ -42,7 +43,7 @@ type StateReader interface {
 	State() node.State
 }
 
-// KeeperConfig is what a Keeper works with. All fields but the last three are needed.
+// KeeperConfig is what a Keeper works with. All fields but the last four are needed.
 type KeeperConfig struct {
 	Pods      Pods
 	Resolver  Resolver
@@ -66,6 +67,8 @@ type KeeperConfig struct {
 	Reader *cdi.Reader
 	// Patience is how long Reconcile waits for releases; 1 min when zero.
 	Patience time.Duration
+	// Waits limits how long pods wait for devices that take no pods; 5 min when nil.
+	Waits *Waits
 	// Signatures checks that a scheduler vouches for placements; nil does not check.
 	Signatures Signatures
 	// Observer may be nil.
@@ -124,6 +127,9 @@ type Keeper struct {
 // NewKeeper returns a keeper.
 func NewKeeper(cfg KeeperConfig) *Keeper {
 	setDefault(&cfg.Patience, time.Minute)
+	if cfg.Waits == nil {
+		cfg.Waits = NewWaits(DefaultWait, clock.RealClock{})
+	}
 	if cfg.Observer == nil {
 		cfg.Observer = unobserved{}
 	}

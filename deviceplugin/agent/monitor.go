@@ -21,10 +21,19 @@ type MonitorConfig struct {
 	Retry time.Duration // before the driver is opened again; 10 s
 	// FailFast makes Run return when the driver cannot be opened the first time.
 	FailFast bool
+	// Last is told before Run returns an error; nil if nobody is.
+	Last Withholder
 	// Opened is told that the driver was opened afresh: it may be another one. It
 	// may be nil.
 	Opened func()
 }
+
+// Withholder can say on the node object that the node takes no pods; it returns when it has, or
+// when ctx ends.
+type Withholder interface{ Withhold(ctx context.Context) }
+
+// lastWord is how long Withholder has before the process ends.
+const lastWord = 5 * time.Second
 
 func (c MonitorConfig) withDefaults() MonitorConfig {
 	setDefault(&c.Probe, 5*time.Second)
@@ -80,6 +89,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		}
 		m.agent.Send(node.DriverFailed{Why: err.Error()})
 		if first && m.cfg.FailFast {
+			m.withhold(ctx)
 			return fmt.Errorf("start the driver: %w", err)
 		}
 		select {
@@ -88,6 +98,16 @@ func (m *Monitor) Run(ctx context.Context) error {
 		}
 	}
 	return m.driver.Close()
+}
+
+// withhold says on the node that it takes no pods, because the process ends.
+func (m *Monitor) withhold(ctx context.Context) {
+	if m.cfg.Last == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastWord)
+	defer cancel()
+	m.cfg.Last.Withhold(ctx)
 }
 
 // Rescan reads every device again, because something other than the driver changed
@@ -144,7 +164,7 @@ func (m *Monitor) session(ctx context.Context) error {
 		klog.ErrorS(err, "some devices do not answer", "answering", len(found), "listed", len(devices))
 	}
 	m.cfg.Opened()
-	m.agent.Send(node.Scanned{Devices: found})
+	m.agent.Send(node.Scanned{Devices: found, Unread: len(devices) - len(found)})
 	here := newRound(devices, found)
 	watch, err := m.driver.Watch(here.answering())
 	if errors.Is(err, driver.ErrLost) {

@@ -226,7 +226,8 @@ func TestADriverThatIsUnloadedTakesItsDevicesAwayUntilItIsBack(t *testing.T) {
 func TestAMissingDriverEndsTheProgramOnlyWhenAsked(t *testing.T) {
 	gpus := drivertest.New()
 	gpus.Miss(errors.New("no library"))
-	r := run(t, gpus, node.HealthRules{}, MonitorConfig{FailFast: true})
+	said := &withheld{}
+	r := run(t, gpus, node.HealthRules{}, MonitorConfig{FailFast: true, Last: said})
 	select {
 	case err := <-r.ended:
 		if !errors.Is(err, driver.ErrNoDriver) {
@@ -235,7 +236,15 @@ func TestAMissingDriverEndsTheProgramOnlyWhenAsked(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("it goes on")
 	}
+	if !said.is {
+		t.Error("the node still says that it takes pods")
+	}
 }
+
+// withheld notes that a node was to say that it takes no pods.
+type withheld struct{ is bool }
+
+func (w *withheld) Withhold(context.Context) { w.is = true }
 
 func TestANodeWithoutDevicesIsKnownToHaveNone(t *testing.T) {
 	r := run(t, drivertest.New(), node.HealthRules{}, MonitorConfig{})

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -102,6 +103,13 @@ func (p Published) NodeState() (cluster.NodeState, bool) {
 		AmountsInStatus: p.Amounts.Source() == legacy.FromNodeStatus, Withdrawn: state.IsWithdrawn(),
 		Memory: offered.Memory, Cores: offered.Cores,
 	}, state.Scanned()
+}
+
+// Unread implements cluster.NodeSource.
+func (p Published) Unread() (why string, isFailing bool) {
+	state := p.Agent.State()
+	why, _ = state.IsUnread()
+	return cmp.Or(why, "the device plugin has just started"), state.Fails(node.PartDriver)
 }
 
 // Labelled implements cluster.NodeSource. Nothing is sent that is known: whatever is sent makes

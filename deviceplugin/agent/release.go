@@ -231,7 +231,7 @@ func (k *Keeper) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
 	}
 	given, refusal := node.ClaimOf(state, node.Ask{Container: h.Container, Slots: len(h.Slots), Placement: placement})
 	if refusal != nil {
-		return fmt.Errorf("container %s: %w", h.Container, refused(refusal))
+		return fmt.Errorf("container %s: %s", h.Container, refusal)
 	}
 	c := claim(pod, kubelet.Container{Name: h.Container, ID: id}, &given, terms)
 	klog.InfoS("running allocation recorded again", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)

@@ -44,7 +44,7 @@ type Reporter struct {
 
 // NewReporter returns a reporter of a node. Attach must follow.
 func NewReporter(client kubernetes.Interface, node string) *Reporter {
-	broadcaster := events.NewBroadcaster()
+	broadcaster := events.NewBroadcasterWithCorrelatorOptions(events.CorrelatorOptions{SpamKeyFunc: budgetOf})
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	return &Reporter{
 		// The kubelet too uses the name as the UID in a node's events.
@@ -52,6 +52,14 @@ func NewReporter(client kubernetes.Interface, node string) *Reporter {
 		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "deviceshare-device-plugin", Host: node}),
 		stop:     broadcaster.Shutdown,
 	}
+}
+
+// budgetOf is the key of those events that are sent less often when there are many of them. Each
+// reason has its own: a container that is refused every few seconds would use up the budget of its
+// pod, and the pod's eviction would go unsaid.
+func budgetOf(e *corev1.Event) string {
+	o := &e.InvolvedObject
+	return strings.Join([]string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), e.Reason}, "/")
 }
 
 // Attach gives the reporter what is made after it. It is called once, before anything

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"deviceshare/sharing/wire"
 )
 
 // NodeSource says what is true of the node. Implementations are safe for concurrent
@@ -25,6 +27,9 @@ import (
 type NodeSource interface {
 	// NodeState is what is true now; false while the devices are not known.
 	NodeState() (NodeState, bool)
+	// Unread says why the devices have not been read since the start. isFailing is false if nothing
+	// has failed so far: at every start it takes a moment.
+	Unread() (why string, isFailing bool)
 	// Labelled is called with the labels of the node before each NodeState. It must not block.
 	Labelled(labels map[string]string)
 	// Withdraw is called, any number of times, while the node says that its device plugin
@@ -43,9 +48,17 @@ type PublisherConfig struct {
 	Ended func(error)
 	// Retry is the wait after a failure; 5 s when zero.
 	Retry time.Duration
+	// Late is how long after the start nothing is offered any more if the devices have not been
+	// read, though nothing has failed; 10 s when zero.
+	Late time.Duration
 }
 
 // Publisher is the only writer of what concerns us on the node object.
+//
+// What was published before the start says that the node takes pods. Until the devices are ready
+// nobody knows whether that is still true, so that it is taken back: at once if the driver fails,
+// and after a while if it does not answer. The devices stay listed, and the capacity stays, since
+// pods hold shares of them.
 type Publisher struct {
 	cfg      PublisherConfig
 	informer cache.SharedIndexInformer
@@ -53,6 +66,7 @@ type Publisher struct {
 	stale    []string      // capacity names published before and no longer wanted
 	last     []string
 	signed   time.Time // when the sign of life was written last
+	ready    chan struct{}
 }
 
 // NewPublisher returns a publisher that has not started.
@@ -60,8 +74,11 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if cfg.Retry == 0 {
 		cfg.Retry = 5 * time.Second
 	}
+	if cfg.Late == 0 {
+		cfg.Late = 10 * time.Second
+	}
 	informer := coreinformers.NewFilteredNodeInformer(cfg.Client, 0, cache.Indexers{}, where("metadata.name", cfg.Node))
-	p := &Publisher{cfg: cfg, informer: informer, seen: make(chan struct{}, 1)}
+	p := &Publisher{cfg: cfg, informer: informer, seen: make(chan struct{}, 1), ready: make(chan struct{})}
 	poke := func(any) {
 		select {
 		case p.seen <- struct{}{}:
@@ -77,13 +94,16 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
+// Begin says that the devices are ready to be published. It is called once.
+func (p *Publisher) Begin() { close(p.ready) }
+
 // Run publishes until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
 	go p.informer.RunWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) || !p.withholdUntilReady(ctx) {
 		return nil
 	}
-	var again <-chan time.Time
+	again := time.After(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,17 +114,74 @@ func (p *Publisher) Run(ctx context.Context) error {
 		}
 		again = nil
 		wait, err := p.publish(ctx)
-		if p.cfg.Ended != nil {
-			p.cfg.Ended(err)
-		}
-		if err != nil {
-			klog.ErrorS(err, "cannot publish the devices", "node", p.cfg.Node)
+		if p.ended(err); err != nil {
 			wait = p.cfg.Retry
 		}
 		if wait > 0 {
 			again = time.After(wait)
 		}
 	}
+}
+
+// ended tells how an attempt to publish ended.
+func (p *Publisher) ended(err error) {
+	if p.cfg.Ended != nil {
+		p.cfg.Ended(err)
+	}
+	if err != nil {
+		klog.ErrorS(err, "cannot publish the devices", "node", p.cfg.Node)
+	}
+}
+
+// withholdUntilReady offers nothing while the devices cannot be read. It returns true when they are
+// ready, and false if ctx ends before that.
+func (p *Publisher) withholdUntilReady(ctx context.Context) bool {
+	late, again, isLate := time.After(p.cfg.Late), time.After(0), false
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-p.ready:
+			return true
+		case <-late:
+			isLate = true
+		case <-p.cfg.Changes:
+		case <-p.seen:
+		case <-again:
+		}
+		why, isFailing := p.cfg.Source.Unread()
+		if !isFailing && !isLate {
+			continue
+		}
+		err := p.withhold(ctx, why)
+		if p.ended(err); err != nil {
+			again = time.After(p.cfg.Retry)
+		}
+	}
+}
+
+// Withhold offers nothing of the node, once: for a plugin that ends because it cannot read the
+// driver.
+func (p *Publisher) Withhold(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
+		return
+	}
+	why, _ := p.cfg.Source.Unread()
+	p.ended(p.withhold(ctx, why))
+}
+
+// withhold makes what the node says of its devices say that they take no pods.
+func (p *Publisher) withhold(ctx context.Context, why string) error {
+	object, exists, err := p.informer.GetStore().GetByKey(p.cfg.Node)
+	node, ok := object.(*corev1.Node)
+	if err != nil || !exists || !ok {
+		return fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
+	}
+	want := DesiredNode{Annotations: wire.Withhold(node.Annotations, why)}
+	if err := p.patch(ctx, annotationPatch(node, want, time.Now().UTC().Format(time.RFC3339), false)); err != nil {
+		return fmt.Errorf("write annotations of node %s: %w", p.cfg.Node, err)
+	}
+	return nil
 }
 
 // publish makes the node equal to what is wanted. Where something is wanted later, wait says

@@ -129,6 +129,7 @@ type published struct {
 	t       *testing.T
 	api     *fake.Clientset
 	changes chan struct{}
+	begin   func()
 
 	mu      sync.Mutex // guards what the publisher is told
 	inv     sharing.Inventory
@@ -137,6 +138,7 @@ type published struct {
 	// hold keeps a device from being taken back.
 	hold, withdrawn bool
 	labels          map[string]string
+	unread          string // why the devices are not known
 }
 
 // tell changes what is true and says so.
@@ -154,6 +156,13 @@ func (p *published) NodeState() (NodeState, bool) {
 	s := state(p.inv)
 	s.Names, s.AmountsInStatus, s.Withdrawn = p.names, p.amounts, p.withdrawn && !p.hold
 	return s, true
+}
+
+// Unread implements NodeSource.
+func (p *published) Unread() (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unread, p.unread != ""
 }
 
 // Labelled implements NodeSource: as in the agent, what is true depends on it at once.
@@ -179,13 +188,22 @@ func (p *published) Withdraw() {
 
 func startPublisher(t *testing.T, node *corev1.Node) *published {
 	t.Helper()
+	p := startUnready(t, node, time.Hour)
+	p.begin()
+	return p
+}
+
+// startUnready starts a publisher that waits for the devices, and for late before it says so.
+func startUnready(t *testing.T, node *corev1.Node, late time.Duration) *published {
+	t.Helper()
 	p := &published{t: t, api: fake.NewClientset(node), inv: inventory(true, true), names: podspec.DefaultNames(), amounts: true, changes: make(chan struct{})}
 	publisher, err := NewPublisher(PublisherConfig{
-		Client: p.api, Node: "n", Source: p, Changes: p.changes, Retry: time.Millisecond,
+		Client: p.api, Node: "n", Source: p, Changes: p.changes, Retry: time.Millisecond, Late: late,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.begin = publisher.Begin
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = publisher.Run(ctx) }()

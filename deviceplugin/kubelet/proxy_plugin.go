@@ -169,6 +169,8 @@ func (h proxyHandler) Start(ctx context.Context, slots []string) error {
 			if err := h.forward(ctx, client, slots); !isGone(ctx, err) {
 				return err
 			}
+		} else if why := Absence(h.cfg.Directory).read(); why != "" {
+			return errors.New(why) // it is there, and has nothing to register: to wait would not help
 		}
 		select {
 		case <-wait.Done():

@@ -42,8 +42,10 @@ const (
 	NothingGiven RefusalReason = iota
 	// OtherCount: scheduler and kubelet gave different numbers of devices.
 	OtherCount
-	// UnknownDevice: a device is not on this node, or hidden.
+	// UnknownDevice: a device is not on this node any more, or hidden.
 	UnknownDevice
+	// DeviceUnread: a device is not known, and it is not known either whether all were read.
+	DeviceUnread
 	// MixedModes: the container's shares are in several modes.
 	MixedModes
 	// ModeUnserved: this node cannot prepare containers in the mode.
@@ -74,7 +76,7 @@ const (
 // String is the reason for scenarios and logs.
 func (r RefusalReason) String() string {
 	return [refusalReasons]string{
-		"NothingGiven", "OtherCount", "UnknownDevice", "MixedModes", "ModeUnserved", "DeviceBroken",
+		"NothingGiven", "OtherCount", "UnknownDevice", "DeviceUnread", "MixedModes", "ModeUnserved", "DeviceBroken",
 		"NoNewPods", "OtherMode", "OtherGeometries", "NotReady", "NotEnforced", "OtherAmounts", "PlacementWrong", "DeviceTaken",
 		"PodUnfit",
 	}[r]
@@ -85,12 +87,33 @@ func (r RefusalReason) String() string {
 type Refusal struct {
 	Reason RefusalReason
 	Detail string // for people
+	// Hope is when the container starts after all, for people; "" if nothing can be said.
+	Hope string
+}
+
+// String is the refusal for people.
+func (r *Refusal) String() string {
+	if r.Hope == "" {
+		return r.Detail
+	}
+	return r.Detail + "; " + r.Hope
 }
 
 // IsFinal reports that trying again does not help: the pod must be placed anew.
 func (r *Refusal) IsFinal() bool {
 	switch r.Reason {
-	case OtherMode, OtherGeometries, OtherAmounts, DeviceTaken:
+	case UnknownDevice, OtherMode, OtherGeometries, OtherAmounts, DeviceTaken:
+		return true
+	}
+	return false
+}
+
+// IsLimited reports that trying again may help, and that the pod must be placed anew if it does not
+// within some time. It is so where the node offers the devices to no pod meanwhile: elsewhere the
+// pod would be placed on them again.
+func (r *Refusal) IsLimited() bool {
+	switch r.Reason {
+	case DeviceUnread, DeviceBroken, NotReady, NotEnforced:
 		return true
 	}
 	return false
@@ -98,6 +121,12 @@ func (r *Refusal) IsFinal() bool {
 
 func refuse(r RefusalReason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: r, Detail: fmt.Sprintf(format, args...)}
+}
+
+// hoping is the refusal with when the container starts after all.
+func (r *Refusal) hoping(when string) *Refusal {
+	r.Hope = when
+	return r
 }
 
 // Admit decides whether a container may start, and with what. A pod that has begun, of
@@ -142,7 +171,7 @@ func ClaimOf(s State, a Ask) (Claim, *Refusal) {
 		d, ok := inv.Device(share.Device)
 		switch {
 		case !ok:
-			return Claim{}, refuse(UnknownDevice, "device %s is not on this node, or is hidden by its configuration", share.Device)
+			return Claim{}, s.refuseUnknown(share.Device)
 		case share.Mode != given.Shares[0].Mode:
 			return Claim{}, refuse(MixedModes, "it has shares of modes %s and %s; one container is served in one mode", given.Shares[0].Mode, share.Mode)
 		}
@@ -165,9 +194,28 @@ func (s State) requireWorking(d *sharing.Device) *Refusal {
 	case c.Kind.May().Resume:
 		return nil
 	case c.Kind == Unenforced:
-		return refuse(NotEnforced, "no container with devices starts on this node: %s; the container starts when that is mended", c.Detail)
+		return refuse(NotEnforced, "no container with devices starts on this node: %s", c.Detail).hoping("the container starts when that is mended")
 	}
-	return refuse(DeviceBroken, "device %s (index %d) is broken (%s); the container starts when it works again", d.ID, d.Index, c.Detail)
+	return refuse(DeviceBroken, "device %s (index %d) is broken (%s)", d.ID, d.Index, c.Detail).hoping("the container starts when it works again")
+}
+
+// refuseUnknown refuses a device that is not offered.
+func (s State) refuseUnknown(id sharing.DeviceID) *Refusal {
+	d := s.device(id)
+	why, isUnread := s.IsUnread()
+	switch {
+	case isUnread:
+		return refuse(DeviceUnread, "device %s is not known: %s", id, why).hoping("the container starts when the driver answers")
+	case s.settings.Offers == nil:
+		return refuse(DeviceUnread, "device %s is not known: the configuration has not been read yet", id)
+	case d != nil && d.presence == replaced:
+		return refuse(UnknownDevice, "device %s is not on this node any more: another one is in its place", id)
+	case d != nil:
+		return refuse(UnknownDevice, "device %s is not offered any more: the node configuration hides it", id)
+	case s.unread > 0:
+		return refuse(DeviceUnread, "device %s is not among those that answer; %d do not", id, s.unread).hoping("the container starts when it does")
+	}
+	return refuse(UnknownDevice, "device %s is not on this node", id)
 }
 
 // requireNew makes the checks that only a pod meets of which nothing has started. All of
@@ -196,14 +244,14 @@ func (s State) requireCurrent(p *sharing.Placement) *Refusal {
 			d, ok := inv.Device(share.Device)
 			switch {
 			case !ok:
-				return refuse(UnknownDevice, "device %s is not on this node, or is hidden by its configuration", share.Device)
+				return s.refuseUnknown(share.Device)
 			case share.Mode != d.Mode:
 				return refuse(OtherMode, "device %s is in mode %s now; the pod was placed in %s", d.ID, d.Mode, share.Mode)
 			case share.Mode == sharing.MIG && p.GeometryHash != inv.GeometryHash:
 				return refuse(OtherGeometries, "its partitions were chosen under geometries %q, the node applies %q now", p.GeometryHash, inv.GeometryHash)
 			}
 			if c, _ := s.Condition(d.ID); !c.Kind.May().Begin {
-				return refuse(NotReady, "device %s (index %d) takes no pods now: %s; the container starts when it does", d.ID, d.Index, c.Detail)
+				return refuse(NotReady, "device %s (index %d) takes no pods now: %s", d.ID, d.Index, c.Detail).hoping("the container starts when it does")
 			}
 		}
 	}

@@ -31,10 +31,14 @@ func Reduce(s State, e Event) State {
 
 // Scanned: the driver listed its devices and these answered. What earlier scans
 // found and this one did not is kept, because pods hold shares of it.
-type Scanned struct{ Devices []Facts }
+type Scanned struct {
+	Devices []Facts
+	// Unread is how many devices are listed and did not answer.
+	Unread int
+}
 
 func (e Scanned) apply(s *State) {
-	s.scanned = true
+	s.scanned, s.unread = true, e.Unread
 	s.troubles = without(s.troubles, PartDriver)
 	merged := make([]device, 0, len(e.Devices))
 	for _, f := range e.Devices {

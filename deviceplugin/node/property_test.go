@@ -20,7 +20,7 @@ const rounds, length = 120, 80
 // product; no device that is held is changed; nobody starts on a device that is not
 // in his mode; and nothing is told twice.
 func TestRandomStoriesAgreeWithTheOracle(t *testing.T) {
-	seen := map[node.Kind]int{}
+	seen, fates := map[node.Kind]int{}, map[string]int{}
 	starts, acts := 0, 0
 	for seed := range uint64(rounds) {
 		s := newWalk(t, seed)
@@ -31,6 +31,9 @@ func TestRandomStoriesAgreeWithTheOracle(t *testing.T) {
 		for k, n := range s.seen {
 			seen[k] += n
 		}
+		for f, n := range s.fates {
+			fates[f] += n
+		}
 		starts, acts = starts+s.starts, acts+s.acts
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
@@ -39,6 +42,11 @@ func TestRandomStoriesAgreeWithTheOracle(t *testing.T) {
 	for _, k := range node.Kinds() {
 		if seen[k] == 0 {
 			t.Errorf("no story had a device that was %s: the test shows less than it says", k)
+		}
+	}
+	for _, f := range []string{goesAtOnce, goesLater, stays, begins} {
+		if fates[f] == 0 {
+			t.Errorf("no pod %s: the test shows less than it says", f)
 		}
 	}
 	if starts < rounds/2 || acts < rounds/4 {
@@ -62,6 +70,7 @@ type walk struct {
 	pods         int
 	starts, acts int
 	seen         map[node.Kind]int
+	fates        map[string]int
 }
 
 type begun struct {
@@ -71,7 +80,7 @@ type begun struct {
 
 func newWalk(t *testing.T, seed uint64) *walk {
 	s := &walk{
-		hardware: newHardware(), t: t, random: rand.New(rand.NewPCG(seed, 1)), seen: map[node.Kind]int{},
+		hardware: newHardware(), t: t, random: rand.New(rand.NewPCG(seed, 1)), seen: map[node.Kind]int{}, fates: map[string]int{},
 		config: modes{byDefault: sharing.HAMiCore, given: map[sharing.DeviceID]sharing.Mode{}},
 		cards:  []node.Facts{card("GPU-0", 0, "A100", "1"), card("GPU-1", 1, "T4", "2"), card("GPU-2", 2, "P4", "3"), card("GPU-3", 3, "A100", "1")},
 	}
@@ -159,7 +168,7 @@ func (s *walk) scan() {
 			found, slots[c.PCI] = append(found, c), true
 		}
 	}
-	s.send(node.Scanned{Devices: found})
+	s.send(node.Scanned{Devices: found, Unread: s.random.IntN(3) / 2 * (len(s.cards) - len(found))})
 }
 
 func (s *walk) edit(id sharing.DeviceID) {
@@ -183,7 +192,13 @@ func (s *walk) start(id sharing.DeviceID) {
 	ask := node.Ask{Owner: owner, Container: "main", Slots: 1, Placement: sharing.Placement{
 		Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{{Device: id, Mode: mode}}}},
 	}}
-	if _, no := node.Admit(s.state, ask, false, nil); no != nil {
+	_, no := node.Admit(s.state, ask, false, nil)
+	got := fateOf(no)
+	if want := s.oracle.fate(s.cards, id, mode); got != want {
+		s.t.Errorf("after %d events a pod placed on %s in %s %s, the oracle says that it %s: %v", len(s.oracle.history), id, mode, got, want, no)
+	}
+	s.fates[got]++
+	if no != nil {
 		return
 	}
 	s.starts++

@@ -161,12 +161,17 @@ func (w *world) run(f []string) {
 // scan takes cards: GPU-0=A100@1 is an A100 in slot 1.
 func (w *world) scan(cards []string) {
 	w.found = nil
+	unread := 0
 	for i, c := range cards {
+		if c == "silent" {
+			unread++
+			continue
+		}
 		id, kind, _ := strings.Cut(c, "=")
 		kind, slot, _ := strings.Cut(kind, "@")
 		w.found = append(w.found, card(id, i, kind, slot))
 	}
-	w.send(node.Scanned{Devices: w.found})
+	w.send(node.Scanned{Devices: w.found, Unread: unread})
 }
 
 func (w *world) health(f []string) {
@@ -342,10 +347,13 @@ func (w *world) begin(owner sharing.Owner, id sharing.DeviceID, mode sharing.Mod
 	claim, no := node.Admit(w.state, ask, len(w.hardware.recordsOf(owner)) > 0, w.hardware.running)
 	if no != nil {
 		final := ""
-		if no.IsFinal() {
+		switch {
+		case no.IsFinal():
 			final = " (place it anew)"
+		case no.IsLimited():
+			final = " (place it anew if that lasts)"
 		}
-		w.say("%s refused, %s%s: %s", owner, no.Reason, final, no.Detail)
+		w.say("%s refused, %s%s: %s", owner, no.Reason, final, no)
 		return
 	}
 	w.say("%s starts on %s in %s", owner, claim.Devices[0].Device.ID, claim.Mode)

@@ -29,6 +29,7 @@ type State struct {
 	settings Settings
 	unknown  unknown
 	scanned  bool
+	unread   int // devices that the driver lists and that did not answer the last scan
 	devices  []device
 	intake   intake
 	troubles []trouble
@@ -70,6 +71,17 @@ func New(c Config) State { return State{cfg: c} }
 
 // Scanned reports whether the driver has listed its devices at least once.
 func (s State) Scanned() bool { return s.scanned }
+
+// IsUnread reports that the devices have not been read since the plugin was started, and why.
+func (s State) IsUnread() (why string, is bool) {
+	if s.scanned {
+		return "", false
+	}
+	if why, fails := s.troubled(PartDriver); fails {
+		return legible("the driver cannot be used: " + why), true
+	}
+	return "the device plugin was started and has not read the driver yet", true
+}
 
 // Node is the name of the node.
 func (s State) Node() string { return s.cfg.Node }

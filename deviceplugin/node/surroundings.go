@@ -62,6 +62,12 @@ func (s *State) troubled(part Part) (why string, is bool) {
 	return "", false
 }
 
+// Fails reports whether a part is in trouble.
+func (s State) Fails(part Part) bool {
+	_, is := s.troubled(part)
+	return is
+}
+
 func without(all []trouble, part Part) []trouble {
 	return slices.DeleteFunc(slices.Clone(all), func(t trouble) bool { return t.part == part })
 }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"deviceshare/sharing"
+)
+
+// Notes is where a proxy reads why no plugin answers.
+type Notes interface{ NoteAbsence(why string) error }
+
+// strandedLook is the time between looks.
+const strandedLook = 2 * time.Second
+
+// Stranded looks after the pods that were bound to this node before the device plugin started,
+// while the plugin cannot read the driver. The kubelet does not ask about them then, because the
+// plugin has no devices to register. They are told why they wait, and go when they have waited for
+// too long. It belongs to one goroutine.
+type Stranded struct {
+	cfg   *KeeperConfig
+	notes Notes
+	told  map[sharing.Owner]string
+	// noted is what the proxy was told last.
+	noted string
+}
+
+// Stranded returns one that has seen nothing yet.
+func (k *Keeper) Stranded(notes Notes) *Stranded {
+	return &Stranded{cfg: &k.cfg, notes: notes, told: map[sharing.Owner]string{}}
+}
+
+// Run looks until the driver has been read or ctx ends.
+func (s *Stranded) Run(ctx context.Context) error {
+	ticker := time.NewTicker(strandedLook)
+	defer ticker.Stop()
+	for s.LookAll() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// LookAll looks at every pod, and returns false when the driver has been read.
+func (s *Stranded) LookAll() bool {
+	why, is := s.cfg.Node.State().IsUnread()
+	if !is {
+		s.note("")
+		return false
+	}
+	const hope = "the container starts when the driver answers"
+	why = "the devices of this node are not known: " + why
+	s.note(why + "; " + hope)
+	begun, live := s.cfg.Store.ByOwner(), s.cfg.Pods.Live()
+	names := s.cfg.Terms.Terms().Names
+	for owner := range live {
+		pod, is := s.cfg.Pods.Pod(owner)
+		if is && len(begun[owner]) == 0 && decided(pod) && !Started(pod, names) && pod.DeletionTimestamp == nil {
+			s.tell(pod, s.cfg.Waits.limited(owner, why, hope))
+		}
+	}
+	maps.DeleteFunc(s.told, func(o sharing.Owner, _ string) bool { _, is := live[o]; return !is })
+	return true
+}
+
+// note tells the proxy. It may have the note of an earlier process, so that the first one counts.
+func (s *Stranded) note(why string) {
+	if s.noted == why && why != "" {
+		return
+	}
+	if err := s.notes.NoteAbsence(why); err != nil {
+		klog.ErrorS(err, "containers that start meanwhile are told less")
+		return
+	}
+	s.noted = why
+}
+
+// tell tells a pod what it has not been told.
+func (s *Stranded) tell(pod *corev1.Pod, err error) {
+	owner := sharing.Owner(pod.UID)
+	if s.told[owner] == err.Error() {
+		return
+	}
+	s.told[owner] = err.Error()
+	s.cfg.Observer.Refused(pod, fmt.Errorf("prepare devices of pod %s/%s: %w", pod.Namespace, pod.Name, err))
+}
