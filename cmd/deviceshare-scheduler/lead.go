@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"volcano.sh/apis/pkg/apis/helpers"
 	"volcano.sh/volcano/cmd/scheduler/app"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 
@@ -20,20 +19,13 @@ import (
 )
 
 // schedule runs Volcano's scheduler, as soon as this process leads where there are several. The
-// election is ours and not Volcano's, for the reasons that package leader gives. One that waits is
-// healthy, so the health check is served here as well.
+// election is ours and not Volcano's, for the reasons that package leader gives.
 func schedule(volcano *options.ServerOption, cluster kubernetes.Interface, said *events, term *leader.Term) error {
 	elect := volcano.LeaderElection
 	if !elect.LeaderElect {
 		return app.Run(volcano)
 	}
 	volcano.LeaderElection.LeaderElect = false
-	if volcano.EnableHealthz {
-		volcano.EnableHealthz = false
-		if err := helpers.StartHealthz(volcano.HealthzBindAddress, "volcano-scheduler", volcano.CaCertData, volcano.CertData, volcano.KeyData); err != nil {
-			return fmt.Errorf("serve the health check: %w", err)
-		}
-	}
 	namespace := elect.ResourceNamespace
 	//lint:ignore SA1019 Volcano's older flag wins, as it does there.
 	if old := volcano.LockObjectNamespace; old != "" {

@@ -30,6 +30,7 @@ import (
 	"deviceshare/config/signing"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/leader"
+	"deviceshare/plugins/liveness"
 	"deviceshare/plugins/nodeorder"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
@@ -69,6 +70,7 @@ type ownOptions struct {
 	debugAddress string
 	signingKey   string
 	logFlush     time.Duration
+	sessionLimit time.Duration
 }
 
 // flags reads the command line.
@@ -81,6 +83,9 @@ func flags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 
 	set.StringVar(&ours.signingKey, "deviceshare-signing-key", "",
 		"File with the Ed25519 key (PEM of PKCS #8) with which placements are signed; empty signs none. It is read anew for each pod")
+
+	set.DurationVar(&ours.sessionLimit, "deviceshare-session-limit", liveness.DefaultLimit,
+		"Time after which the health check fails if no action of a session has begun or ended; 0 never")
 
 	volcano := options.NewServerOption()
 	volcano.AddFlags(set)
@@ -113,7 +118,8 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	}
 	said := newEvents(cluster, volcano.SchedulerNames)
 	settings := &configFeed{client: cluster, report: said}
-	o := deviceshare.Options{Backends: factory.New(), Report: said, Config: settings}
+	sessions := liveness.NewPulse(clock.RealClock{}, ours.sessionLimit)
+	o := deviceshare.Options{Backends: factory.New(), Report: said, Config: settings, Pulse: sessions}
 	term := leader.NewTerm(clock.RealClock{})
 	if volcano.LeaderElection.LeaderElect {
 		o.Lead = term
@@ -137,6 +143,9 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	deviceshare.RegisterBinder(store.Binder())
 	prometheus.MustRegister(store)
 	if err := serve(volcano, ours, store, endpoint.NewAccess(cluster)); err != nil {
+		return err
+	}
+	if err := serveHealth(volcano, sessions); err != nil {
 		return err
 	}
 	if err := schedule(volcano, cluster, said, term); err != nil {

@@ -140,8 +140,8 @@ func (w *witness) saidNo(q question, subject string) string {
 	return w.refused[q][subject]
 }
 
-// ExplainAfterActions makes Volcano's actions end with what the plugin tells waiting pods, and
-// counts whom they evict. It must run after the actions were registered and before the scheduler
+// ExplainAfterActions makes Volcano's actions end with what the plugin tells waiting pods, counts
+// whom they evict, and notes that the session goes on. It must run after the actions were registered and before the scheduler
 // reads its configuration.
 //
 // The end of the session is too late: plugins close it in no order, and gang writes what it finds
@@ -166,7 +166,9 @@ type explainedAction struct {
 
 // Execute implements framework.Action.
 func (a explainedAction) Execute(ssn *framework.Session) {
+	a.store.pulse.Beat("action " + a.Name() + " began")
 	a.Action.Execute(ssn)
+	a.store.pulse.Beat("action " + a.Name() + " ended")
 	p := a.store.current
 	if p == nil {
 		return

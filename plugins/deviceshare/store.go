@@ -18,6 +18,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/waiting"
+	"deviceshare/plugins/liveness"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
@@ -53,9 +54,11 @@ type Store struct {
 	report   Reporter
 	config   ConfigSource
 	lead     Leadership
+	pulse    *liveness.Pulse
 	signer   Signer
 	metrics  *Metrics
 	now      func() time.Time
+	began    time.Time
 
 	settings atomic.Pointer[nodes.Settings]
 	versions atomic.Pointer[wire.ConfigVersions]
@@ -101,6 +104,8 @@ type Options struct {
 	Config ConfigSource
 	// Lead is asked before each bind. Nil is for a scheduler that is the only one.
 	Lead Leadership
+	// Pulse is told that sessions go on. Nil tells nobody.
+	Pulse *liveness.Pulse
 	// Signer vouches for placements. Nil leaves them unsigned.
 	Signer Signer
 	// Now tells the time that is written into annotations. Nil is time.Now.
@@ -110,13 +115,14 @@ type Options struct {
 // NewStore makes the store of a process.
 func NewStore(o Options) *Store {
 	s := &Store{
-		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, signer: o.Signer, now: o.Now,
+		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, pulse: o.Pulse, signer: o.Signer, now: o.Now,
 		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
 		told: waiting.NewMemory(toldLimits()),
 	}
 	if s.now == nil {
 		s.now = time.Now
 	}
+	s.began = s.now()
 	if s.lead == nil {
 		s.lead = alone{}
 	}
@@ -177,6 +183,9 @@ func (s *Store) follow(ssn *framework.Session, settings *nodes.Settings) {
 		s.largest = largestDevice(s.cluster.Nodes())
 	}
 }
+
+// seconds is the time on a clock that goes on when that of the machine is set.
+func (s *Store) seconds() int64 { return int64(s.now().Sub(s.began) / time.Second) }
 
 // rankByName gives every node its place in the order of names, as a fraction of at most
 // one. It decides between nodes of equal score, which Volcano would draw lots for.
