@@ -67,3 +67,23 @@ func TestTheLoopIsSilentOnlyWhileACallOfTheDriverDoesNotReturn(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The time of the last look is on the clock that never goes back: its distance from now is the time
+// that really passed, whatever the clock of the machine says.
+func TestTheLastLookIsOnTheSteadyClock(t *testing.T) {
+	m := NewMonitor(drivertest.New(), New(node.Config{}, nil), MonitorConfig{})
+	if !m.lastLook().IsZero() {
+		t.Error("a loop that has not begun was seen at work")
+	}
+	m.alive()
+	at := m.lastLook()
+	if at.IsZero() || at == at.Round(0) {
+		t.Errorf("the look at %v has no reading of the steady clock", at)
+	}
+	if err := hangs(at.Add(time.Minute), vitals{looked: at}); err != nil {
+		t.Error(err)
+	}
+	if err := hangs(at.Add(longestSilence+time.Second), vitals{looked: at}); err == nil {
+		t.Error("a loop that is silent for too long is well")
+	}
+}

@@ -59,13 +59,23 @@ type Monitor struct {
 	cfg     MonitorConfig
 	began   time.Time
 	rescans chan chan struct{}
-	// looked is when the loop was last seen at work, in Unix nanoseconds: at least once a
+	// looked is when the loop was last seen at work, by now and at least 1, else 0: at least once a
 	// second while the driver answers, and after each Retry while it cannot be used.
 	// When it is silent for longer, a call of the driver has not returned.
 	looked atomic.Int64
 }
 
-func (m *Monitor) alive() { m.looked.Store(time.Now().UnixNano()) }
+func (m *Monitor) alive() { m.looked.Store(max(1, int64(m.now()))) }
+
+// lastLook is looked as a time, zero before the loop has begun. It is on the clock that never goes
+// back: a clock of the machine that is set does not make the loop silent, nor hide that it is.
+func (m *Monitor) lastLook() time.Time {
+	at := m.looked.Load()
+	if at == 0 {
+		return time.Time{}
+	}
+	return m.began.Add(time.Duration(at))
+}
 
 // NewMonitor returns a monitor that has not started.
 func NewMonitor(d driver.Driver, a *Agent, cfg MonitorConfig) *Monitor {

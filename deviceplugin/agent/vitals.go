@@ -66,10 +66,7 @@ func (h Health) Check() error {
 	if _, err := os.Stat(h.StateDir); err != nil {
 		return fmt.Errorf("the state directory is out of reach: %w", err)
 	}
-	v := vitals{pause: h.Monitor.cfg.Retry}
-	if at := h.Monitor.looked.Load(); at != 0 {
-		v.looked = time.Unix(0, at)
-	}
+	v := vitals{pause: h.Monitor.cfg.Retry, looked: h.Monitor.lastLook()}
 	v.owner, v.since = h.Releaser.oldest()
 	err := hangs(time.Now(), v)
 	if err != nil {

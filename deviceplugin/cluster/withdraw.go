@@ -83,10 +83,13 @@ func (w Withdrawal) amountNames(ctx context.Context) ([]string, error) {
 // the uninstallation failed half way, offers its devices as usual.
 const withdrawFor = 10 * time.Minute
 
-// isToWithdraw reports whether the node says that its plugin is being uninstalled.
+// isToWithdraw reports whether the node says that its plugin is being uninstalled. A time that lies
+// further ahead than anybody writes is that of a mark which was left behind before the clock of this
+// machine was set back: it would be heeded for as long as the clock went back.
 func isToWithdraw(node *corev1.Node, now time.Time) bool {
+	const skew = time.Minute // between the clocks of two machines
 	until, err := time.Parse(time.RFC3339, node.Annotations[wire.NodeWithdraw])
-	return err == nil && now.Before(until)
+	return err == nil && now.Before(until) && !until.After(now.Add(withdrawFor+skew))
 }
 
 // awaitDevices tells the plugins to take their devices back, and returns when all have, which

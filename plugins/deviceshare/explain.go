@@ -61,8 +61,8 @@ func (p *Plugin) explain(ssn *framework.Session) {
 		Plugin: p, ssn: ssn, sums: newSums(ssn), texts: map[string]*api.FitErrors{},
 		advice: map[string]string{}, held: map[heldBy]string{}, waiting: tally{},
 	}
-	p.store.looks.begin(p.store.now().Unix())
-	p.store.told.Begin(p.store.now().Unix())
+	p.store.looks.begin(p.store.seconds())
+	p.store.told.Begin(p.store.seconds())
 	for _, job := range ssn.Jobs {
 		if job.PodGroup != nil && len(job.TaskStatusIndex[api.Pending]) > 0 {
 			e.explainJob(job)

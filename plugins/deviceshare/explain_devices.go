@@ -69,7 +69,7 @@ func (e *explanation) devices(t *api.TaskInfo, a *ask) string {
 	}
 	shape, l := a.lookShape(), &e.store.looks
 	known := l.said[shape]
-	if (known == nil || l.now-known.at >= lookAge) && l.left > 0 {
+	if (known == nil || l.now-known.at >= lookAge || l.now < known.at) && l.left > 0 {
 		l.left -= len(e.nodes)
 		known = &look{text: e.askDevices(t, a), at: l.now}
 		l.said[shape] = known

@@ -36,16 +36,59 @@ func TestAWriteBeginsWithinTheTermOnly(t *testing.T) {
 	if begins() {
 		t.Error("a write began before the election")
 	}
-	term.extend(now.Now().Add(15 * time.Second))
-	term.extend(now.Now().Add(5 * time.Second)) // an answer that came late
+	term.extend(term.now().add(15 * time.Second))
+	term.extend(term.now().add(5 * time.Second)) // an answer that came late
 	for seconds, want := range map[int64]bool{1000: true, 1014: true, 1015: false, 2000: false} {
 		if now.SetTime(time.Unix(seconds, 0)); begins() != want {
 			t.Errorf("a write begins %d s after the renewal: %v, want %v", seconds-1000, !want, want)
 		}
 	}
-	term.extend(now.Now().Add(15 * time.Second))
+	term.extend(term.now().add(15 * time.Second))
 	if term.end(); begins() {
 		t.Error("a write began after the end")
+	}
+}
+
+// A write must not begin because the machine stood still, or because its clock was set.
+func TestATermEndsByTheClockThatSaysSoFirst(t *testing.T) {
+	start := time.Unix(100_000, 0)
+	for name, c := range map[string]struct {
+		steady, wall time.Duration // that pass
+		leads        bool
+	}{
+		"the lease lasts":                      {14 * time.Second, 14 * time.Second, true},
+		"it is over":                           {15 * time.Second, 15 * time.Second, false},
+		"the machine was suspended":            {time.Second, time.Hour, false},
+		"the clock was set back, it lasts":     {14 * time.Second, -time.Hour, true},
+		"the clock was set back, it is over":   {16 * time.Second, -time.Hour, false},
+		"the clock was set forward: not known": {time.Second, time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			steady, wall := clocktesting.NewFakePassiveClock(start), clocktesting.NewFakePassiveClock(start)
+			term := &Term{steady: steady, wall: wall}
+			lock := renewals{lockOf(fake.NewClientset(), "me"), term, 15 * time.Second}
+			mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
+			if err := lock.Create(t.Context(), mine); err != nil {
+				t.Fatal(err)
+			}
+			steady.SetTime(start.Add(c.steady))
+			wall.SetTime(start.Add(c.wall))
+			_, done, err := term.Begin()
+			if (err == nil) != c.leads || term.mayRelease() != c.leads {
+				t.Errorf("a write begins: %v, want %v", err == nil, c.leads)
+			}
+			if err == nil {
+				done()
+			}
+			if err := lock.Update(t.Context(), mine); err != nil {
+				t.Fatal(err)
+			}
+			if _, done, err := term.Begin(); err != nil {
+				t.Errorf("after the next renewal: %v", err)
+			} else {
+				done()
+			}
+		})
 	}
 }
 
@@ -195,7 +238,7 @@ func TestOfProcessesThatSleepAtAnyMomentOneWrites(t *testing.T) {
 			switch {
 			case s.sent > 0: // the answer
 				if s.taken {
-					s.term.extend(time.Unix(s.sent+lease, 0))
+					s.term.extend(moment{time.Unix(s.sent+lease, 0), time.Unix(s.sent+lease, 0)})
 				}
 				s.sent = 0
 			case s.seen != version && holder != i:

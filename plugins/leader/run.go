@@ -70,10 +70,10 @@ type renewals struct {
 
 // Create implements resourcelock.Interface.
 func (r renewals) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	began := r.term.clock.Now()
+	began := r.term.now()
 	err := r.Interface.Create(ctx, record)
 	if err == nil {
-		r.term.extend(began.Add(r.lease))
+		r.term.extend(began.add(r.lease))
 	}
 	return err
 }
@@ -87,10 +87,10 @@ func (r renewals) Update(ctx context.Context, record resourcelock.LeaderElection
 		}
 		return r.Interface.Update(ctx, record)
 	}
-	began := r.term.clock.Now()
+	began := r.term.now()
 	err := r.Interface.Update(ctx, record)
 	if err == nil {
-		r.term.extend(began.Add(r.lease))
+		r.term.extend(began.add(r.lease))
 	}
 	return err
 }
