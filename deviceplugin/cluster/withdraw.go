@@ -84,8 +84,8 @@ func (w Withdrawal) amountNames(ctx context.Context) ([]string, error) {
 const withdrawFor = 10 * time.Minute
 
 // isToWithdraw reports whether the node says that its plugin is being uninstalled. A time that lies
-// further ahead than anybody writes is that of a mark which was left behind before the clock of this
-// machine was set back: it would be heeded for as long as the clock went back.
+// further ahead than anybody writes is that of a mark which was left behind before the clock of
+// this machine was set back: it would be heeded for as long as the clock went back.
 func isToWithdraw(node *corev1.Node, now time.Time) bool {
 	const skew = time.Minute // between the clocks of two machines
 	until, err := time.Parse(time.RFC3339, node.Annotations[wire.NodeWithdraw])

@@ -73,8 +73,8 @@ func (r *NVML) BusyByProcess(id sharing.DeviceID, within time.Duration) (map[int
 	return latestLoads(samples, uint64(max(0, since)), uint64(time.Now().Add(time.Second).UnixMicro())), nil
 }
 
-// latestLoads are the latest samples of processes between two times, in microseconds. The driver's are
-// on the clock of the machine: samples from before it was set back are of the future now.
+// latestLoads are the latest samples of processes between two times, in microseconds. The driver's
+// are on the clock of the machine: samples from before it was set back are of the future now.
 func latestLoads(samples []nvml.ProcessUtilizationSample, since, until uint64) map[int]float64 {
 	latest, busy := map[int]uint64{}, make(map[int]float64, len(samples))
 	for _, s := range samples {

@@ -141,8 +141,8 @@ func (w *witness) saidNo(q question, subject string) string {
 }
 
 // ExplainAfterActions makes Volcano's actions end with what the plugin tells waiting pods, counts
-// whom they evict, and notes that the session goes on. It must run after the actions were registered and before the scheduler
-// reads its configuration.
+// whom they evict, and notes that the session goes on. It must run after the actions were
+// registered and before the scheduler reads its configuration.
 //
 // The end of the session is too late: plugins close it in no order, and gang writes what it finds
 // into the group of the pods.

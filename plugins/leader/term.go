@@ -18,8 +18,8 @@ var ErrNotLeading = errors.New("this process does not lead: another scheduler ma
 // the renewal, which is later. Safe for concurrent use.
 type Term struct {
 	// steady never goes back, and stands still while the machine is suspended. wall may be set, and
-	// knows afterwards that it was suspended. What either says to be over is over: a wall clock that
-	// was set forward costs the time until the next renewal.
+	// knows afterwards that it was suspended. What either says to be over is over: a wall clock
+	// that was set forward costs the time until the next renewal.
 	steady, wall clock.PassiveClock
 
 	mu     sync.Mutex
