@@ -41,14 +41,17 @@ func (k *Keeper) Stranded(notes Notes) *Stranded {
 func (s *Stranded) Run(ctx context.Context) error {
 	ticker := time.NewTicker(strandedLook)
 	defer ticker.Stop()
-	for s.LookAll() {
+	s.note("") // of an earlier process; at every start the driver takes a moment
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
+		if !s.LookAll() {
+			return nil
+		}
 	}
-	return nil
 }
 
 // LookAll looks at every pod, and returns false when the driver has been read.
