@@ -37,7 +37,8 @@ func (l *listing) List(context.Context) ([]kubelet.PodSlots, error) {
 	return all, l.err
 }
 
-// Whichever records of the kubelet can be read: a slot of a container that has started stays offered.
+// Whichever records of the kubelet can be read: a slot of a container that has started stays
+// offered.
 func TestHeldSlotsAreKnownWhicheverRecordIsLost(t *testing.T) {
 	b := newBench(t)
 	var held []string
