@@ -17,6 +17,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
+	"deviceshare/sharing/quota"
 	"deviceshare/sharing/wire"
 )
 
@@ -250,17 +251,18 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		}
 		return
 	}
-	defer p.follow(e.Task, true)
 	request := a.request
 	request.Mates = mates(e.Task, p.infos[n.Name])
 	switch allocated(e.Task) {
 	case reserved:
-		e.Err = p.overlay.reserve(n, &request, p.backends(a), p.policy(a), p.allowance(e.Task, a))
+		e.Err = p.overlay.reserve(n, &request, p.backends(a), p.policy(a), p.allowanceNow(e.Task, a))
+		p.count(e.Task, quota.Stays)
 	case promised:
 		// Volcano keeps a task it has pipelined even if a handler objects, so
 		// there is no error to give. It holds no devices then, and takes part in
 		// the next session.
 		why := p.overlay.promise(n, p.infos[n.Name], &request, p.backends(a), p.policy(a), p.allowance(e.Task, a))
+		p.count(e.Task, quota.Arrives)
 		if why != "" {
 			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
 				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "why", why)
@@ -268,6 +270,7 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 	default:
 		p.overlay.forgetFuture(n.Name)
 		p.evicted(e.Task, false)
+		p.count(e.Task, quota.Stays)
 	}
 }
 
@@ -276,12 +279,13 @@ func (p *Plugin) onDeallocate(e *framework.Event) {
 	if p.remember(e.Task) == nil {
 		return
 	}
-	p.follow(e.Task, false)
 	if deallocated(e.Task) == moved {
+		p.count(e.Task, quota.Leaves)
 		p.evicted(e.Task, true)
 		p.overlay.forgetFuture(e.Task.NodeName)
 		return
 	}
+	p.uncount(e.Task)
 	owner := sharing.Owner(e.Task.Pod.UID)
 	p.overlay.withdraw(owner)
 	p.store.cluster.Pods().Withdraw(owner)

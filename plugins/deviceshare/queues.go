@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -95,9 +96,37 @@ func trialIn(state fwk.CycleState) (*trial, error) {
 	return t, nil
 }
 
-// queuesOf returns the queues of a session, with their limits of device memory and compute.
+// tenureOf returns when a task of a status takes devices; false if it does not.
+func tenureOf(status api.TaskStatus) (tenure quota.Tenure, takes bool) {
+	switch {
+	case api.AllocatedStatus(status), status == api.Unknown:
+		return quota.Stays, true
+	case status == api.Releasing:
+		return quota.Leaves, true
+	}
+	return 0, false
+}
+
+// queueNamedBy returns the queue that a pod on a node names, "" if it names none.
+func queueNamedBy(info *api.NodeInfo, owner sharing.Owner) string {
+	if info == nil {
+		return ""
+	}
+	for _, t := range info.Tasks {
+		if sharing.Owner(t.Pod.UID) == owner {
+			return t.Pod.Annotations[schedulingv1beta1.QueueNameAnnotationKey]
+		}
+	}
+	return ""
+}
+
+// queuesOf returns the queues of a session, with their limits of devices. The number of devices that
+// a queue deserves, or is guaranteed, is left to Volcano, which counts it exactly; a capability of it
+// holds for pods that are leaving too, which Volcano does not count.
 func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
 	names := quota.Names{Memory: s.Names.Memory, Cores: s.Names.Cores, Factor: s.Factor}
+	all := names
+	all.Number = s.Names.Number
 	queues := make([]quota.Queue, 0, len(ssn.Queues))
 	for _, info := range ssn.Queues {
 		if info == nil || info.Queue == nil {
@@ -105,14 +134,14 @@ func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
 		}
 		spec := &info.Queue.Spec
 		queues = append(queues, quota.Queue{
-			Name: info.Name, Parent: spec.Parent, Capability: limitsIn(spec.Capability, names),
+			Name: info.Name, Parent: spec.Parent, Capability: limitsIn(spec.Capability, all),
 			Guarantee: limitsIn(spec.Guarantee.Resource, names), Deserved: limitsIn(spec.Deserved, names),
 		})
 	}
 	return queues
 }
 
-// limitsIn returns the limits of device memory and compute in a list of resources, in the order of
+// limitsIn returns the limits of devices in a list of resources, in the order of
 // their names.
 func limitsIn(list corev1.ResourceList, names quota.Names) []quota.Limit {
 	var limits []quota.Limit

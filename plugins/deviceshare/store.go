@@ -85,6 +85,8 @@ type Store struct {
 	told    *waiting.Memory
 	looks   looks
 	charges charges
+	// queues are those of pods that hold devices, as of the last session.
+	queues map[sharing.Owner]string
 }
 
 // toldLimits bound what is remembered of waiting pods, and how many of their conditions a session
