@@ -99,6 +99,19 @@ type waitCase struct {
 	without string
 }
 
+// promisedQueue is a queue of one device that was promised to a job which fits nowhere.
+func promisedQueue(t *testing.T, plugins ...string) *world {
+	t.Helper()
+	held, let := heldGroup("g", 1, 1), groupIn("narrow", "h", 1)
+	held.Spec.Queue = "narrow"
+	let.Spec.MinResources = &corev1.ResourceList{wire.ResourceNumber: resource.MustParse("1")}
+	w := newWorld(t, small(t, "n1", 2), podOf("p", "g", asks{number: 1, memory: 1000}), podOf("other", "h", asks{number: 1, memory: 20000}))
+	w.with(plugins...)
+	w.queue("narrow", schedulingv1beta1.QueueStateOpen, 1)
+	w.create(held, let)
+	return w
+}
+
 // heldBackCases are jobs that are not let in.
 func heldBackCases() map[string]waitCase {
 	one := asks{number: 1, memory: 1000}
@@ -126,20 +139,17 @@ func heldBackCases() map[string]waitCase {
 		},
 		"the queue's capability holds the job back": {
 			cause: waiting.Enqueue,
-			build: func(t *testing.T) *world {
-				g := heldGroup("g", 1, 2)
-				g.Spec.Queue = "narrow"
-				w := newWorld(t, small(t, "n1", 2), podOf("p", "g", asks{number: 2, memory: 1000}), podOf("other", "h", one), heldGroup("h", 1, 1))
-				w.with("overcommit", "proportion")
-				w.queue("narrow", schedulingv1beta1.QueueStateOpen, 1)
-				w.create(g)
-				return w
-			},
-			pod: "p", want: []string{"queue narrow has no room for it (plugin proportion)", "the job asks for 2 of " + wire.ResourceNumber,
-				"0 of the queue's capability of 1 are used or promised", "1 node(s) have room"},
+			build: func(t *testing.T) *world { return promisedQueue(t, "overcommit", "proportion") },
+			pod:   "p", want: []string{"queue narrow has no room for it (plugin proportion)", "the job asks for 1 of " + wire.ResourceNumber,
+				"1 of the queue's capability of 1 are used or promised", "1 node(s) have room"},
 		},
 		"plugin capacity counts it": {
 			cause: waiting.Enqueue,
+			build: func(t *testing.T) *world { return promisedQueue(t, "capacity") },
+			pod:   "p", want: []string{"queue narrow has no room for it (plugin capacity)"},
+		},
+		"the job asks for more devices than its queue may ever have": {
+			cause: waiting.Quota,
 			build: func(t *testing.T) *world {
 				g := heldGroup("g", 1, 2)
 				g.Spec.Queue = "narrow"
@@ -149,7 +159,7 @@ func heldBackCases() map[string]waitCase {
 				w.create(g)
 				return w
 			},
-			pod: "p", want: []string{"queue narrow has no room for it (plugin capacity)"},
+			pod: "p", want: []string{`queue "narrow" uses 0 of 1 volcano.sh/vgpu-number: 2 more is 1 too much`},
 		},
 		"the queue is closed": {
 			cause: waiting.Enqueue,
@@ -446,6 +456,76 @@ func BenchmarkExplain5000WaitingPods(b *testing.B) {
 	b.ResetTimer()
 	for range b.N {
 		p.explained = false
+		p.explain(ssn)
+	}
+}
+
+// gangJob is a session with one job of n pods, one of which Volcano asked the nodes about.
+func gangJob(t testing.TB, n int) (*Plugin, *framework.Session) {
+	t.Helper()
+	w := newWorld(t, small(t, "n1", 1))
+	ssn := w.open()
+	t.Cleanup(func() { framework.CloseSession(ssn) })
+	tasks := make([]*api.TaskInfo, 0, n)
+	for i := range n {
+		tasks = append(tasks, api.NewTaskInfo(podOf(fmt.Sprintf("p%05d", i), "g", asks{number: 1, memory: 1000})))
+	}
+	job := api.NewJobInfo("ns/g", tasks...)
+	job.Queue, job.MinAvailable = "default", int32(n)
+	job.SetPodGroup(&api.PodGroup{PodGroup: scheduling.PodGroup{Spec: scheduling.PodGroupSpec{Queue: "default", MinMember: int32(n)},
+		Status: scheduling.PodGroupStatus{Phase: scheduling.PodGroupInqueue}}})
+	for i, task := range tasks {
+		said := asFitErrors(fmt.Sprintf("Task %s with role spec x %s", task.Name, triedBefore))
+		if i == n/2 {
+			said = api.NewFitErrors()
+			said.SetNodeError("n1", refusalEverywhere(errNoPlacement))
+		}
+		job.NodesFitErrors[task.UID] = said
+	}
+	ssn.Jobs = map[api.JobID]*api.JobInfo{job.UID: job}
+	w.plugin.jobs = ssn.Jobs
+	return w.plugin, ssn
+}
+
+// A look at all pods of a job for each of its pods would be quadratic.
+func TestAJobIsLookedAtOnceHoweverManyOfItsPodsWait(t *testing.T) {
+	for _, pods := range []int{1, 50, 500} {
+		p, ssn := gangJob(t, pods)
+		looks := 0
+		ssn.AddJobValidFn("counts", func(any) *api.ValidateResult {
+			looks++
+			return nil
+		})
+		ssn.Tiers = append(ssn.Tiers, conf.Tier{Plugins: []conf.PluginOption{{Name: "counts"}}})
+		p.explain(ssn)
+		if looks != 1 {
+			t.Errorf("the job of %d pods was looked at %d times", pods, looks)
+		}
+		for _, job := range ssn.Jobs {
+			texts := map[*api.FitErrors]struct{}{}
+			for _, f := range job.NodesFitErrors {
+				texts[f] = struct{}{}
+			}
+			if len(texts) != 1 || len(job.NodesFitErrors) != pods {
+				t.Errorf("%d pods are told %d texts", len(job.NodesFitErrors), len(texts))
+			}
+		}
+	}
+}
+
+// What a session pays for one job of 8,000 pods that wait, as Volcano leaves it: the nodes said to
+// one of them why, and the others were skipped.
+func BenchmarkExplainOneJobOf8000Pods(b *testing.B) {
+	silence(b)
+	p, ssn := gangJob(b, 8000)
+	var job *api.JobInfo
+	for _, j := range ssn.Jobs {
+		job = j
+	}
+	said := maps.Clone(job.NodesFitErrors)
+	b.ResetTimer()
+	for range b.N {
+		job.NodesFitErrors, p.explained = maps.Clone(said), false
 		p.explain(ssn)
 	}
 }

@@ -34,7 +34,7 @@ import (
 // world is a real Volcano cache and real sessions over a fake API server that
 // does with Bindings what the real one does.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	store  *Store
 	cache  *cache.SchedulerCache
 	client *fake.Clientset
@@ -115,7 +115,7 @@ func (s *statusRecorder) message(pod string) string {
 	return s.messages[pod]
 }
 
-func newWorld(t *testing.T, objects ...runtime.Object) *world {
+func newWorld(t testing.TB, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{
 		t: t, args: framework.Arguments{}, bindings: map[string]corev1.Binding{},
