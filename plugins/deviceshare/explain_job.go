@@ -66,12 +66,12 @@ func (e *explanation) nodesSay(job *api.JobInfo, t *api.TaskInfo, a *ask) (text,
 	if f == nil {
 		return "", ""
 	}
-	said := e.answer(f)
-	if strings.HasSuffix(said.text, triedBefore) {
+	if wasSkipped(f) {
 		if asked := e.askedFor(job, t); asked != nil {
-			said = e.answer(asked)
+			f = asked
 		}
 	}
+	said := e.answer(f)
 	if said.sums {
 		return said.text, e.devices(t, a)
 	}
@@ -94,6 +94,9 @@ func (e *explanation) answer(f *api.FitErrors) answer {
 	return said
 }
 
+// wasSkipped reports whether Volcano asked no node about a task.
+func wasSkipped(f *api.FitErrors) bool { return strings.HasSuffix(f.Error(), triedBefore) }
+
 // askedFor returns what the nodes said to another task of the same kind that Volcano asked for in the
 // task's place, nil if there is none. Of several it is that of the first one by name, so that the
 // text does not change from one session to the next.
@@ -106,7 +109,7 @@ func (e *explanation) askedFor(job *api.JobInfo, t *api.TaskInfo) *api.FitErrors
 				continue
 			}
 			name, found := first[other.TaskRole]
-			if (!found || other.Name < name) && !strings.HasSuffix(e.answer(f).text, triedBefore) {
+			if (!found || other.Name < name) && !wasSkipped(f) {
 				asked[other.TaskRole], first[other.TaskRole] = f, other.Name
 			}
 		}
