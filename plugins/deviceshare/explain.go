@@ -106,7 +106,7 @@ func (e *explanation) explainJob(job *api.JobInfo) {
 		}
 	}
 	if first != nil && len(job.Tasks) > 1 {
-		job.JobFitErrors = "pod " + first.Name + ": " + said
+		showJob(job, first.Name, said)
 	}
 }
 

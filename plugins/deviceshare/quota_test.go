@@ -101,7 +101,7 @@ func TestAQueueTakesNumberTimesAmount(t *testing.T) {
 		},
 		"compute": {
 			capability: "cores=150", pods: []asks{{number: 2, memory: 10, cores: 50}, {number: 1, memory: 10, cores: 60}}, placed: "a",
-			short: map[string]string{"b": `queue "team" uses 100% of 150% volcano.sh/vgpu-cores: 60% more is 10% too much`},
+			short: map[string]string{"b": `queue "team" uses 100 percent of 150 percent volcano.sh/vgpu-cores: 60 percent more is 10 percent too much`},
 		},
 		"whole devices": {
 			capability: "memory=25000", pods: []asks{{number: 2}, {number: 1}}, placed: "a",
@@ -109,7 +109,7 @@ func TestAQueueTakesNumberTimesAmount(t *testing.T) {
 		},
 		"whole devices are all of their compute": {
 			capability: "cores=250", pods: []asks{{number: 2}, {number: 1}}, placed: "a",
-			short: map[string]string{"b": `queue "team" uses 200% of 250% volcano.sh/vgpu-cores: 100% more is 50% too much`},
+			short: map[string]string{"b": `queue "team" uses 200 percent of 250 percent volcano.sh/vgpu-cores: 100 percent more is 50 percent too much`},
 		},
 		"percentages": {
 			capability: "memory=12000", pods: []asks{{number: 2}, {number: 1}}, percent: 50, placed: "a",

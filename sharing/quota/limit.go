@@ -24,7 +24,7 @@ const (
 func (r Resource) text(n int64) string {
 	switch r {
 	case Cores:
-		return strconv.FormatInt(n, 10) + "%"
+		return strconv.FormatInt(n, 10) + " percent" // no sign: Volcano formats the text once more
 	case Number:
 		return strconv.FormatInt(n, 10)
 	default:

@@ -113,7 +113,7 @@ func TestWhatACapabilityRefuses(t *testing.T) {
 		},
 		"compute": {
 			queues: map[string]string{"q": "memory=100 cores=150"}, run: []pod{{"q", amounts(a100, 1, 100)}}, asks: pod{"q", amounts(a100, 1, 60)},
-			want: `queue "q" uses 100% of 150% volcano.sh/vgpu-cores: 60% more is 10% too much`,
+			want: `queue "q" uses 100 percent of 150 percent volcano.sh/vgpu-cores: 60 percent more is 10 percent too much`,
 		},
 		"a pod without compute in a queue that uses too much of it": {
 			queues: map[string]string{"q": "cores=50"}, run: []pod{{"q", amounts(a100, 1, 100)}}, asks: pod{"q", amounts(a100, 1, 0)},
