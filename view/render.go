@@ -155,7 +155,7 @@ func QueuesText(list []Queue, p Paint) string {
 	t := table{}
 	t.row("QUEUE", "STATE", "RESOURCE", "QUOTA", "USED", "DESERVED")
 	for _, q := range list {
-		t.row(q.Queue, orDash(q.State), q.Resource, orDash(q.Quota), q.Used, orDash(q.Deserved))
+		t.row(q.Queue, orDash(q.State), q.Resource, orDash(q.Shown.Quota), q.Shown.Used, orDash(q.Shown.Deserved))
 	}
 	var b strings.Builder
 	t.write(&b, p)

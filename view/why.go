@@ -312,7 +312,7 @@ func (c *Cluster) fullQueue(queue string, p *corev1.Pod) (string, bool) {
 		if q.Name != queue {
 			continue
 		}
-		for _, r := range quotas(q) {
+		for _, r := range c.quotas(q) {
 			asked := askedOf(p, corev1.ResourceName(r.Resource))
 			// Of the other resources Volcano counts amounts times numbers: only it adds those up.
 			if r.Resource == c.settings.Names.Number && r.Quota != "" && r.used+asked > r.quota && asked > 0 {

@@ -169,6 +169,7 @@ func (a explainedAction) Execute(ssn *framework.Session) {
 	a.Action.Execute(ssn)
 	p := a.store.current
 	if p == nil {
+		a.store.standAside()
 		return
 	}
 	p.countEvictions(a.Name())

@@ -33,8 +33,9 @@ type explanation struct {
 
 // found is why one task waits.
 type found struct {
-	task *api.TaskInfo
-	text string
+	task  *api.TaskInfo
+	cause waiting.Cause
+	text  string
 }
 
 // heldBy is what the reason of a job that was not let in depends on.
@@ -87,14 +88,14 @@ func (e *explanation) explainJob(job *api.JobInfo) {
 		cause, text := e.cause(job, t, a)
 		e.waiting.add(job.Queue, cause, memoryOf(&a.request, e.store.largest))
 		if text != "" {
-			e.found = append(e.found, found{t, text})
+			e.found = append(e.found, found{t, cause, text})
 		}
 	}
 	// What nodes said to one pod may be the reason of another: it is replaced at the end.
 	var first *api.TaskInfo
 	said := ""
 	for _, f := range e.found {
-		text := e.store.told.Tell(waiting.Pod(f.task.Pod.UID), f.text)
+		text := e.store.told.Tell(waiting.Pod(f.task.Pod.UID), f.cause, f.text)
 		shown := e.texts[text]
 		if shown == nil {
 			shown = asFitErrors(text)

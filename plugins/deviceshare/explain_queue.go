@@ -14,6 +14,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/sharing"
 )
 
 // heldBack is why a job was not let in: no node was looked at.
@@ -73,7 +75,7 @@ func (e *explanation) overcommitted(job *api.JobInfo) string {
 		taken := e.sums.used(name) + e.sums.promised(name)
 		if limit := has * factor; taken+want.Get(name) > limit {
 			text += fmt.Sprintf("; the job asks for %s of %s, %s of %s are used or promised",
-				amount(name, want.Get(name)), name, amount(name, taken), amount(name, limit))
+				e.amount(name, want.Get(name)), name, e.amount(name, taken), e.amount(name, limit))
 		}
 	}
 	return text
@@ -90,7 +92,7 @@ func (e *explanation) queueIsFull(job *api.JobInfo, voter string) string {
 		taken := used.Get(name) + e.sums.promisedIn(job.Queue, name)
 		if limited && !limit.IsZero() && taken+want.Get(name) > capability.Get(name) {
 			text += fmt.Sprintf("; the job asks for %s of %s, %s of the queue's capability of %s are used or promised",
-				amount(name, want.Get(name)), name, amount(name, taken), amount(name, capability.Get(name)))
+				e.amount(name, want.Get(name)), name, e.amount(name, taken), e.amount(name, capability.Get(name)))
 		}
 	}
 	return fmt.Sprintf("queue %s has no room for it (plugin %s)%s", q.Name, voter, text)
@@ -192,10 +194,16 @@ func namesIn(r *api.Resource) []corev1.ResourceName {
 	return list
 }
 
-// amount writes an amount as people write it. Volcano counts in thousandths, but for memory.
-func amount(name corev1.ResourceName, v float64) string {
-	if name == corev1.ResourceMemory {
+// amount writes an amount as people write it, memory with its unit. Volcano counts in thousandths, but
+// for the memory of nodes.
+func (e *explanation) amount(name corev1.ResourceName, v float64) string {
+	switch string(name) {
+	case string(corev1.ResourceMemory):
 		return resource.NewQuantity(int64(v), resource.BinarySI).String()
+	case e.settings.Names.Memory:
+		return sharing.MiBs(int64(v/1000) * e.settings.Factor).String()
+	case e.settings.Names.Cores:
+		return strconv.FormatFloat(math.Round(v)/1000, 'f', -1, 64) + " percent"
 	}
 	return strconv.FormatFloat(math.Round(v)/1000, 'f', -1, 64)
 }

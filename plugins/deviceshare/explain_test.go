@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
@@ -415,8 +416,10 @@ func TestOtherNumbersAreToldWhenTheirTimeHasCome(t *testing.T) {
 	for _, q := range ssn.Queues {
 		q.Queue.Status.State = scheduling.QueueStateClosed
 	}
+	told()
+	now += 2
 	if closed := told(); !strings.Contains(closed, "is not open but closed") {
-		t.Errorf("another reason was not told at once: %q", closed)
+		t.Errorf("other words that last were not told: %q", closed)
 	}
 }
 
@@ -457,6 +460,70 @@ func BenchmarkExplain5000WaitingPods(b *testing.B) {
 	for range b.N {
 		p.explained = false
 		p.explain(ssn)
+	}
+}
+
+// Volcano writes each text that differs into the status of its pod.
+func TestOneDeviceThatComesAndGoesIsNotToldToEveryPodThatWaits(t *testing.T) {
+	inv := devices("n1", 8, 10000)
+	objects := []runtime.Object{nodeOf(t, inv), groupOf("g", 1)}
+	for i := range 500 {
+		objects = append(objects, podOf(fmt.Sprintf("p%03d", i), "g", asks{number: 8, memory: 9000 + int64(i%10)}))
+	}
+	for i := range 8 {
+		objects = append(objects, runningOn(t, podOf(fmt.Sprintf("busy-%d", i), "other", asks{number: 1, memory: 5000}), "n1", share(inv.Devices[i].ID, 5000)))
+	}
+	w := newWorld(t, append(objects, groupOf("other", 1))...)
+	now := int64(1700000000)
+	w.store.now = func() time.Time { return time.Unix(now, 0) }
+	w.explained()
+	if told := w.status.changes(); told < 500 {
+		t.Fatalf("%d of 500 pods were told why they wait: %s", told, w.status.message("p000"))
+	}
+	for session := range 5 {
+		now++
+		w.eventsOf() // there is room for so many
+		inv.Devices[3].Healthy = session%2 == 1
+		w.publish(nodeOf(t, inv))
+		w.explained()
+		if told := w.status.changes(); told > 0 {
+			t.Errorf("session %d: %d of 500 pods were told something else: %s", session, told, w.status.message("p000"))
+		}
+	}
+	for range 20 {
+		now++
+		w.eventsOf()
+		w.explained()
+	}
+	if told := w.status.changes(); told != 500 {
+		t.Errorf("a device that stays broken was told to %d of 500 pods", told)
+	}
+}
+
+// publish replaces a node and waits until Volcano has it.
+func (w *world) publish(node *corev1.Node) {
+	w.t.Helper()
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("the node is published", func() bool {
+		w.cache.Mutex.Lock()
+		defer w.cache.Mutex.Unlock()
+		return maps.Equal(w.cache.Nodes[node.Name].Node.Annotations, node.Annotations)
+	})
+}
+
+func TestAmountsOfMemoryAreToldWithTheirUnit(t *testing.T) {
+	g := heldGroup("g", 1, 1)
+	(*g.Spec.MinResources)[wire.ResourceMemory] = resource.MustParse("30000")
+	(*g.Spec.MinResources)[wire.ResourceCores] = resource.MustParse("500")
+	w := newWorld(t, nodeOf(t, devices("n1", 1, 10240)), g, podOf("p", "g", asks{number: 1, memory: 1000}))
+	w.with("overcommit")
+	w.explained()
+	for _, want := range []string{"the job asks for 30000MiB of " + wire.ResourceMemory + ", 0 of 12GiB", "asks for 500 percent of " + wire.ResourceCores + ", 0 percent of 120 percent"} {
+		if got := w.status.message("p"); !strings.Contains(got, want) {
+			t.Errorf("told %q, want it to say %q", got, want)
+		}
 	}
 }
 

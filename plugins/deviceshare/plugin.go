@@ -94,8 +94,10 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.args, usable = p.store.readArguments(p.arguments)
 	p.store.enabled.Store(!usable || p.args.Enabled)
 	if usable && !p.args.Enabled {
+		p.store.standAside()
 		return false
 	}
+	p.store.part.Store(int32(takesPart))
 	p.store.checkTiers(ssn.Tiers)
 	p.settings = p.store.settings.Load()
 	switch {
@@ -119,6 +121,9 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.useLearned()
 	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]sighting{}, map[string]string{}
 	p.quota, p.cycle = p.openQuotas(queuesOf(ssn, p.settings)), ssn
+	if p.quota != nil {
+		p.store.reportDoubts(ssn, p.settings)
+	}
 	return true
 }
 
@@ -191,10 +196,13 @@ func (p *Plugin) remember(t *api.TaskInfo) *ask {
 	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
 		return a
 	}
-	a := p.store.asks[t.UID]
-	known := a.wasReadFrom(t.Pod, p.settings)
+	before := p.store.asks[t.UID]
+	a, known := before, before.wasReadFrom(t.Pod, p.settings)
 	if !known {
 		a = readAsk(t.Pod, p.settings)
+		if a != nil && before != nil {
+			a.toldTooLarge = before.toldTooLarge
+		}
 	}
 	switch {
 	case a == nil:

@@ -124,9 +124,9 @@ func queueNamedBy(info *api.NodeInfo, owner sharing.Owner) string {
 // a queue deserves, or is guaranteed, is left to Volcano, which counts it exactly; a capability of it
 // holds for pods that are leaving too, which Volcano does not count.
 func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
-	names := quota.Names{Memory: s.Names.Memory, Cores: s.Names.Cores, Factor: s.Factor}
-	all := names
-	all.Number = s.Names.Number
+	all := namesOf(s)
+	names := all
+	names.Number = ""
 	queues := make([]quota.Queue, 0, len(ssn.Queues))
 	for _, info := range ssn.Queues {
 		if info == nil || info.Queue == nil {
@@ -139,6 +139,11 @@ func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
 		})
 	}
 	return queues
+}
+
+// namesOf returns the names of the resources that limits are about.
+func namesOf(s *nodes.Settings) quota.Names {
+	return quota.Names{Memory: s.Names.Memory, Cores: s.Names.Cores, Number: s.Names.Number, Factor: s.Factor}
 }
 
 // limitsIn returns the limits of devices in a list of resources, in the order of

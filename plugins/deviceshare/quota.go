@@ -36,6 +36,7 @@ func (p *Plugin) openQuotas(queues []quota.Queue) *quotas {
 		return nil
 	}
 	devices := p.store.charges.follow(p.nodes)
+	p.store.doubts.total = devices.all
 	q := &quotas{
 		book: quota.NewBook(quota.NewHierarchy(queues, devices.total)), kinds: devices.kinds,
 		refused: map[api.TaskID]quota.Shortage{}, evicted: map[sharing.Owner]struct{}{},

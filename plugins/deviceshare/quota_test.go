@@ -293,3 +293,26 @@ func TestTheQuotaCountsWhatWasBoundBefore(t *testing.T) {
 func without(names []string, name string) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return n == name })
 }
+
+func TestALimitThatCannotBeMeantIsReportedOnTheQueueOnce(t *testing.T) {
+	w := newWorld(t, nodeOf(t, devices("n1", 8, 81920)))
+	w.cache.AddQueueV1beta1(queueBelow(t, "team", "", "memory=20Gi cores=-1 number=4"))
+	guaranteed := queueBelow(t, "other", "", "")
+	guaranteed.Spec.Guarantee.Resource, guaranteed.Spec.Deserved = amountsOf(t, "memory=10Gi"), amountsOf(t, "cores=500m")
+	w.cache.AddQueueV1beta1(guaranteed)
+	for range 5 {
+		w.explained()
+	}
+	said := w.report.all()
+	slices.Sort(said)
+	want := []string{"Queue other: QueueLimitDoubtful: deserved volcano.sh/vgpu-cores: 500m", "Queue other: QueueLimitDoubtful: guarantee volcano.sh/vgpu-memory: 10Gi",
+		"Queue team: QueueLimitDoubtful: capability volcano.sh/vgpu-cores: -1", "Queue team: QueueLimitDoubtful: capability volcano.sh/vgpu-memory: 20Gi"}
+	if len(said) != len(want) {
+		t.Fatalf("reported %q", said)
+	}
+	for i := range want {
+		if !strings.HasPrefix(said[i], want[i]) {
+			t.Errorf("reported %q, want %q", said[i], want[i])
+		}
+	}
+}

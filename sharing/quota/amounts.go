@@ -92,7 +92,7 @@ func Total(inventories ...*sharing.Inventory) Amounts {
 	for _, inv := range inventories {
 		for i := range inv.Devices {
 			if d := &inv.Devices[i]; d.Healthy {
-				sum = sum.add(Amounts{{Model: d.Model, Memory: int64(d.Memory), Cores: int64(d.Cores)}}.bounded(), 1)
+				sum = sum.add(Amounts{{Model: d.Model, Memory: int64(d.Memory), Cores: int64(d.Cores), Number: int64(d.MaxShares)}}.bounded(), 1)
 			}
 		}
 	}

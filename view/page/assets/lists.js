@@ -59,7 +59,7 @@ export function showQueues(root, queues) {
   root.replaceChildren(el('table', {},
     el('thead', {}, el('tr', {}, ...['Queue', 'Resource', 'Used', 'Quota', 'Deserved'].map((h, i) => el('th', { scope: 'col', class: i > 1 ? 'n' : null }, h)))),
     el('tbody', {}, ...queues.map((q) => el('tr', {},
-      el('td', {}, q.queue, q.state && q.state !== 'Open' ? ` (${q.state})` : ''), cell(q.resource), cell(q.used, true), cell(q.quota, true), cell(q.deserved, true))))));
+      el('td', {}, q.queue, q.state && q.state !== 'Open' ? ` (${q.state})` : ''), cell(q.resource), cell(q.shown.used, true), cell(q.shown.quota, true), cell(q.shown.deserved, true))))));
 }
 
 // showGroups lists the kinds of nodes; choosing one shows its nodes, choosing it again all.
