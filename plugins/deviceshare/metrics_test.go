@@ -132,7 +132,7 @@ func TestAPluginThatIsTakenOutShowsNoGaugesOfItsPast(t *testing.T) {
 		"turned off by an argument":      func(w *world) { w.args[argEnabled] = false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("g", 1), podOf("p", "g", asks{number: 1, memory: 20000}))
+			w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("g", 1), podOf("p", "g", asks{number: 30, memory: 1000}))
 			w.explained()
 			before := w.metrics()
 			if before["deviceshare_plugin_enabled"] != 1 || countSeries(before, "deviceshare_waiting_pods{") == 0 {
