@@ -429,7 +429,7 @@ func TestASessionAsksDevicesForAFewShapesAndTheNextForOthers(t *testing.T) {
 	p, ssn := waitingJobs(t, 10)
 	p.store.now = func() time.Time { return time.Unix(1000, 0) }
 	told := func() (withDevices int) {
-		p.explained = false
+		p.explained, p.store.told = false, waiting.NewMemory(toldLimits()) // this is about what is found
 		p.explain(ssn)
 		for _, job := range ssn.Jobs {
 			for _, f := range job.NodesFitErrors {
