@@ -39,8 +39,8 @@ type ask struct {
 	mistakes error
 	// last is what was last said about a refusal.
 	last atomic.Pointer[said]
-	// toldTooLarge is what the user was told when no device is large enough. It is handed on when the
-	// pod is read again. The session goroutine owns it.
+	// toldTooLarge is what the user was told when no device is large enough. It is handed on when
+	// the pod is read again. The session goroutine owns it.
 	toldTooLarge string
 }
 

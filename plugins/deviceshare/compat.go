@@ -109,10 +109,10 @@ func vote(decide others, choose func(*api.TaskInfo, []*api.TaskInfo, others) (vi
 }
 
 // withoutVerbs returns a text that Volcano may show to people. Volcano writes it as it is into
-// conditions, and for events it hands it to a function that formats, without arguments: "20% of" would
-// become "20%!o(MISSING)f". No way of writing a percent sign survives both, so it becomes the full-width
-// one. Our own sentences say percent; this is for what others wrote: annotations, models, answers of
-// the API server.
+// conditions, and for events it hands it to a function that formats, without arguments: "20% of"
+// would become "20%!o(MISSING)f". No way of writing a percent sign survives both, so it becomes the
+// full-width one. Our own sentences say percent; this is for what others wrote: annotations,
+// models, answers of the API server.
 func withoutVerbs(text string) string { return strings.ReplaceAll(text, "%", "\uff05") }
 
 // refusal makes the fit error of one task on one node. Volcano evicts pods only

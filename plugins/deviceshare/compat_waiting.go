@@ -196,7 +196,8 @@ func waits(t *api.TaskInfo) bool {
 // show makes Volcano write the text into the condition and the event of the task's pod.
 func show(job *api.JobInfo, t *api.TaskInfo, text *api.FitErrors) { job.NodesFitErrors[t.UID] = text }
 
-// showJob makes Volcano write the text of a pod into the condition and the event of the job's group.
+// showJob makes Volcano write the text of a pod into the condition and the event of the job's
+// group.
 func showJob(job *api.JobInfo, pod, text string) {
 	job.JobFitErrors = withoutVerbs("pod " + pod + ": " + text)
 }

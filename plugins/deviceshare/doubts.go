@@ -18,8 +18,8 @@ type doubts struct {
 	told map[[2]string]struct{}
 }
 
-// reportDoubts tells the authors of queues about limits that they cannot have meant, each once until it
-// is mended. Devices that come and go may change the text, and then it is told again.
+// reportDoubts tells the authors of queues about limits that they cannot have meant, each once
+// until it is mended. Devices that come and go may change the text, and then it is told again.
 func (s *Store) reportDoubts(ssn *framework.Session, settings *nodes.Settings) {
 	names, told := namesOf(settings), map[[2]string]struct{}{}
 	for _, info := range ssn.Queues {

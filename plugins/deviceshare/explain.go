@@ -49,10 +49,10 @@ type heldBy struct {
 // event, which Volcano writes when the session closes. It runs when the last action has ended, and
 // takes no decision: what it says is what the predicate and Volcano's plugins have decided.
 //
-// A session looks at every waiting pod, and once at the job of each: the work grows with the number of
-// pods, however they are divided among jobs. It makes a text for each set of pods that wait for the
-// same, asks the domain about at most lookLimit nodes, and changes what pods were told as package
-// waiting allows.
+// A session looks at every waiting pod, and once at the job of each: the work grows with the number
+// of pods, however they are divided among jobs. It makes a text for each set of pods that wait for
+// the same, asks the domain about at most lookLimit nodes, and changes what pods were told as
+// package waiting allows.
 func (p *Plugin) explain(ssn *framework.Session) {
 	if p.overlay == nil || p.explained {
 		return

@@ -25,8 +25,8 @@ func (f *fact[T]) get(find func() T) T {
 	return f.value
 }
 
-// jobFacts are what the waiting pods of one job have in common. To find them out takes a look at all
-// pods of the job, so no pod must do that for itself.
+// jobFacts are what the waiting pods of one job have in common. To find them out takes a look at
+// all pods of the job, so no pod must do that for itself.
 type jobFacts struct {
 	incomplete, held, gangFits, othersFirst, short fact[string]
 	fitting                                        fact[int]
@@ -97,9 +97,9 @@ func (e *explanation) answer(f *api.FitErrors) answer {
 // wasSkipped reports whether Volcano asked no node about a task.
 func wasSkipped(f *api.FitErrors) bool { return strings.HasSuffix(f.Error(), triedBefore) }
 
-// askedFor returns what the nodes said to another task of the same kind that Volcano asked for in the
-// task's place, nil if there is none. Of several it is that of the first one by name, so that the
-// text does not change from one session to the next.
+// askedFor returns what the nodes said to another task of the same kind that Volcano asked for in
+// the task's place, nil if there is none. Of several it is that of the first one by name, so that
+// the text does not change from one session to the next.
 func (e *explanation) askedFor(job *api.JobInfo, t *api.TaskInfo) *api.FitErrors {
 	return e.facts.asked.get(func() map[string]*api.FitErrors {
 		asked, first := map[string]*api.FitErrors{}, map[string]string{}

@@ -194,8 +194,8 @@ func namesIn(r *api.Resource) []corev1.ResourceName {
 	return list
 }
 
-// amount writes an amount as people write it, memory with its unit. Volcano counts in thousandths, but
-// for the memory of nodes.
+// amount writes an amount as people write it, memory with its unit. Volcano counts in thousandths,
+// but for the memory of nodes.
 func (e *explanation) amount(name corev1.ResourceName, v float64) string {
 	switch string(name) {
 	case string(corev1.ResourceMemory):

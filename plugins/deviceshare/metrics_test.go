@@ -124,8 +124,8 @@ func TestPodsThatWaitCountByQueueWithTheMemoryTheyAskFor(t *testing.T) {
 	}
 }
 
-// The scheduler's configuration is read again in each session: what the plugin knew last must not stand
-// in graphs for ever.
+// The scheduler's configuration is read again in each session: what the plugin knew last must not
+// stand in graphs for ever.
 func TestAPluginThatIsTakenOutShowsNoGaugesOfItsPast(t *testing.T) {
 	for name, turnOff := range map[string]func(*world){
 		"removed from the configuration": func(w *world) { w.tiers = w.tiers[:1] },

@@ -120,9 +120,9 @@ func queueNamedBy(info *api.NodeInfo, owner sharing.Owner) string {
 	return ""
 }
 
-// queuesOf returns the queues of a session, with their limits of devices. The number of devices that
-// a queue deserves, or is guaranteed, is left to Volcano, which counts it exactly; a capability of it
-// holds for pods that are leaving too, which Volcano does not count.
+// queuesOf returns the queues of a session, with their limits of devices. The number of devices
+// that a queue deserves, or is guaranteed, is left to Volcano, which counts it exactly; a
+// capability of it holds for pods that are leaving too, which Volcano does not count.
 func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
 	all := namesOf(s)
 	names := all

@@ -15,8 +15,8 @@ import (
 	"deviceshare/sharing/quota"
 )
 
-// quotas is what a session knows of queues that have limits of devices. The session goroutine writes
-// the book when tasks come and go, and never while workers run.
+// quotas is what a session knows of queues that have limits of devices. The session goroutine
+// writes the book when tasks come and go, and never while workers run.
 type quotas struct {
 	book  *quota.Book
 	kinds quota.Kinds
@@ -66,8 +66,8 @@ func (p *Plugin) openQuotas(queues []quota.Queue) *quotas {
 }
 
 // countHolders counts pods that hold devices and belong to no job of the session, because their pod
-// group was deleted or Volcano has lost sight of them. They count for the queue that they belonged to
-// in the last session, else for the one that they name.
+// group was deleted or Volcano has lost sight of them. They count for the queue that they belonged
+// to in the last session, else for the one that they name.
 func (p *Plugin) countHolders(q *quotas, queueOf map[sharing.Owner]string) {
 	for name, c := range p.store.charges.nodes {
 		for owner, a := range c.owners {
@@ -170,8 +170,8 @@ func (p *Plugin) allowanceNow(t *api.TaskInfo, a *ask) *allowance {
 	return w
 }
 
-// allowanceOn returns what a task may take on a node, when Volcano uses the node for it: at once, or
-// once others have left.
+// allowanceOn returns what a task may take on a node, when Volcano uses the node for it: at once,
+// or once others have left.
 func (p *Plugin) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *allowance {
 	w := p.allowance(t, a)
 	if w != nil {
@@ -180,8 +180,8 @@ func (p *Plugin) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *allow
 	return w
 }
 
-// awaitsLeaving reports whether a task only waits until pods have ended that were leaving before this
-// session: evicting others as well would help nobody.
+// awaitsLeaving reports whether a task only waits until pods have ended that were leaving before
+// this session: evicting others as well would help nobody.
 func (p *Plugin) awaitsLeaving(t *api.TaskInfo, a *ask) bool {
 	w := p.allowanceNow(t, a)
 	if w == nil {
@@ -269,9 +269,9 @@ func (p *Plugin) allocatable(t *api.TaskInfo) bool {
 	return true
 }
 
-// claim keeps room for a task whose queue has room only when pods have ended: without it, tasks that
-// come later would take the room as it becomes free. Evictions of this session make no claims, since
-// they may be undone.
+// claim keeps room for a task whose queue has room only when pods have ended: without it, tasks
+// that come later would take the room as it becomes free. Evictions of this session make no claims,
+// since they may be undone.
 func (p *Plugin) claim(t *api.TaskInfo, w *allowance) {
 	if w == nil || len(p.quota.evicted) > 0 {
 		return

@@ -46,7 +46,8 @@ func (w *world) taskIn(pod string) *api.TaskInfo {
 	return nil
 }
 
-// deletePod deletes a pod that ignores the signal to end: it stays, and says that it is being deleted.
+// deletePod deletes a pod that ignores the signal to end: it stays, and says that it is being
+// deleted.
 func (w *world) deletePod(name string) {
 	w.t.Helper()
 	pods := corev1.SchemeGroupVersion.WithResource("pods")
@@ -195,8 +196,8 @@ func TestNoOrderOfDeletionsPassesACapability(t *testing.T) {
 	}
 }
 
-// A pod of high priority has evicted one. Until that has ended, nobody else is evicted for it, and no
-// later pod takes the room that it leaves.
+// A pod of high priority has evicted one. Until that has ended, nobody else is evicted for it, and
+// no later pod takes the room that it leaves.
 func TestWhilePodsLeaveAQueueNobodyElseIsEvicted(t *testing.T) {
 	for _, how := range []string{"by sums", "in dry runs"} {
 		t.Run(how, func(t *testing.T) {

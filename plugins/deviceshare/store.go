@@ -65,7 +65,8 @@ type Store struct {
 	// metrics.
 	waiting atomic.Pointer[tally]
 	mix     atomic.Pointer[worth.Mix]
-	// enabled says that the arguments do not turn the plugin off; part is its part in the last session.
+	// enabled says that the arguments do not turn the plugin off; part is its part in the last
+	// session.
 	enabled atomic.Bool
 	part    atomic.Int32
 
@@ -180,8 +181,8 @@ const (
 	standsAway             // it was turned off, or the scheduler's configuration does not name it
 )
 
-// standAside notes that a session goes on without the plugin. What it knows stands still from then on,
-// and is no longer told to those who ask for metrics.
+// standAside notes that a session goes on without the plugin. What it knows stands still from then
+// on, and is no longer told to those who ask for metrics.
 func (s *Store) standAside() {
 	s.part.Store(int32(standsAway))
 	s.waiting.Store(nil)

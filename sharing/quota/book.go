@@ -71,7 +71,8 @@ func (b *Book) add(e entry, sign int64) {
 func (b *Book) Takes(o sharing.Owner) Amounts { return b.entries[o].amounts }
 
 // used returns what a queue and those below it take of what a limit is about, without some pods:
-// now, by pods that stay and pods that leave, or else later, by pods that stay and pods that arrive.
+// now, by pods that stay and pods that leave, or else later, by pods that stay and pods that
+// arrive.
 func (b *Book) used(queue string, l *Limit, now bool, gone []sharing.Owner) int64 {
 	without := Leaves
 	if now {
@@ -122,8 +123,8 @@ func (b *Book) Limited(queue string) bool { return b.hierarchy.limits(queue) }
 
 // Check returns the limit that a pod would exceed; false if it may have what it asks for. Of
 // several it is the one nearest to the pod's queue; a limit that is exceeded only until others have
-// ended comes last. What is noted of the pod already counts once. A pod that takes nothing of what a
-// limit is about is not refused by it.
+// ended comes last. What is noted of the pod already counts once. A pod that takes nothing of what
+// a limit is about is not refused by it.
 func (b *Book) Check(ask *Ask) (Shortage, bool) {
 	gone := append([]sharing.Owner{ask.Owner}, ask.Gone...)
 	if short, refused := b.exceeded(ask, false, gone); refused || !ask.Now {

@@ -14,8 +14,8 @@ type Entry struct {
 	// Field is the list: "capability", "deserved" or "guarantee".
 	Field string
 	Name  string
-	// Text is the quantity as it is written, Value what it comes to, rounded up; Fraction says that it
-	// was rounded.
+	// Text is the quantity as it is written, Value what it comes to, rounded up; Fraction says that
+	// it was rounded.
 	Text     string
 	Value    int64
 	Fraction bool
@@ -24,8 +24,9 @@ type Entry struct {
 // beyondReason is how many times what the cluster has nobody plans for.
 const beyondReason = 100
 
-// Doubts returns what a queue's author cannot have meant, one sentence for each entry. The limits are
-// in force as they are written. Total is what the devices of the cluster have; empty if none is known.
+// Doubts returns what a queue's author cannot have meant, one sentence for each entry. The limits
+// are in force as they are written. Total is what the devices of the cluster have; empty if none is
+// known.
 func Doubts(entries []Entry, names Names, total Amounts) []string {
 	var doubts []string
 	for i := range entries {

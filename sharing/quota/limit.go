@@ -44,8 +44,8 @@ type Limit struct {
 	Amount int64
 }
 
-// Names are the resources that queues are given limits of, "" for one that is not read, and the unit
-// of memory.
+// Names are the resources that queues are given limits of, "" for one that is not read, and the
+// unit of memory.
 type Names struct {
 	Memory, Cores, Number string
 	// Factor is how many MiB one unit of the memory resource is.

@@ -193,8 +193,8 @@ func (c queueCase) check(t *testing.T) {
 	}
 }
 
-// Pods that are leaving hold what they have until they have ended, and pods that wait for them get it
-// only then.
+// Pods that are leaving hold what they have until they have ended, and pods that wait for them get
+// it only then.
 func TestAPodThatLeavesHoldsWhatItHas(t *testing.T) {
 	b := quota.NewBook(quota.NewHierarchy([]quota.Queue{{Name: "top", Capability: limits(t, "memory=100")}, {Name: "q", Parent: "top"}}, nil))
 	b.Put("stays", "q", amounts("", 30, 0), quota.Stays)

@@ -40,8 +40,8 @@ func (m *Memory) Begin(now int64) {
 	m.now, m.repeats, m.mentioned = now, m.limits.Repeats, 0
 }
 
-// Tell returns what to show as the reason of a pod that waits for a cause: this text, or what it was
-// told before.
+// Tell returns what to show as the reason of a pod that waits for a cause: this text, or what it
+// was told before.
 func (m *Memory) Tell(pod Pod, cause Cause, text string) string {
 	e := m.pods[pod]
 	switch {

@@ -49,9 +49,9 @@ func (t Told) isNews(cause Cause) bool { return t.Text == "" || t.Cause != cause
 // After returns what the pod has been told when it waits for a cause with a text at that time, and
 // whether that is something new. An empty text is no reason: the pod keeps what it was told.
 //
-// Another cause is told at once. So is the first text. Other numbers, and other words about the same
-// cause, are told as often as the allowance permits; words only once they last. One device of many that
-// comes and goes is therefore not told to each pod that waits.
+// Another cause is told at once. So is the first text. Other numbers, and other words about the
+// same cause, are told as often as the allowance permits; words only once they last. One device of
+// many that comes and goes is therefore not told to each pod that waits.
 func (t Told) After(cause Cause, text string, now int64) (next Told, news bool) {
 	change := Difference(t.Text, text)
 	if change == Nothing || text == "" {
