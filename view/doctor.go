@@ -50,6 +50,7 @@ func (c *Cluster) Doctor(version string) Health {
 	e.legacy()
 	e.webhook()
 	e.configuration()
+	e.limits()
 	e.platform()
 	for _, t := range c.troubles() {
 		if t.On != ownRights { // said above, with who needs it

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing"
 	"deviceshare/sharing/quota"
 )
 
@@ -81,4 +83,21 @@ func (c *Cluster) shown(name corev1.ResourceName, amount resource.Quantity) stri
 		return fmt.Sprintf("%d%%", limits[0].Amount)
 	}
 	return gib(limits[0].Amount)
+}
+
+// limits names the limits of queues that cannot be meant.
+func (e *examiner) limits() {
+	c := e.cluster
+	var inventories []*sharing.Inventory
+	for _, n := range c.nodes {
+		if n.Inventory != nil {
+			inventories = append(inventories, n.Inventory)
+		}
+	}
+	total := quota.Total(inventories...)
+	for _, q := range c.state.Queues {
+		for _, doubt := range quota.Doubts(nodes.QueueEntries(q.Spec.Capability, q.Spec.Deserved, q.Spec.Guarantee.Resource), c.settings.LimitNames(), total) {
+			e.find("queue "+q.Name, doubt, "kubectl edit queue "+q.Name)
+		}
+	}
 }

@@ -16,12 +16,12 @@ import (
 )
 
 // readQuotas adds up what pods take of queues in real amounts, as the scheduler does. There is no
-// book if no queue has a limit of device memory or compute.
+// book if no queue has a limit of devices.
 func (c *Cluster) readQuotas() {
 	queues, limited := make([]quota.Queue, 0, len(c.state.Queues)), false
 	for _, q := range c.state.Queues {
 		one := quota.Queue{
-			Name: q.Name, Parent: q.Spec.Parent, Capability: c.settings.Limits(q.Spec.Capability),
+			Name: q.Name, Parent: q.Spec.Parent, Capability: c.settings.Capability(q.Spec.Capability),
 			Guarantee: c.settings.Limits(q.Spec.Guarantee.Resource), Deserved: c.settings.Limits(q.Spec.Deserved),
 		}
 		queues, limited = append(queues, one), limited || len(one.Capability)+len(one.Guarantee) > 0
@@ -46,9 +46,15 @@ func (c *Cluster) readQuotas() {
 		}
 		for _, owner := range n.Ledger.Owners() {
 			held, ok := n.Ledger.Placement(owner)
-			if p := c.owners[owner]; ok && p != nil && p.DeletionTimestamp == nil {
-				c.book.Put(owner, c.queueOf(p), quota.Held(&held, n.Inventory))
+			p := c.owners[owner]
+			if !ok || p == nil {
+				continue
 			}
+			tenure := quota.Stays
+			if p.DeletionTimestamp != nil {
+				tenure = quota.Leaves
+			}
+			c.book.Put(owner, c.queueOf(p), quota.Held(&held, n.Inventory), tenure)
 		}
 	}
 }

@@ -34,8 +34,8 @@ const (
 )
 
 // withoutCgo is how everything is compiled that needs no C: the scheduler and the webhook of the
-// images run alone in theirs. What needs C is compiled with tagsPureGo, as make does: the build cache
-// tells packages with other flags apart, and these tags keep cgo out of what all have in common.
+// images run alone in theirs. What needs C is compiled with tagsPureGo, as make does: the build
+// cache tells packages with other flags apart, and these tags keep cgo out of what all share.
 const (
 	withoutCgo = "CGO_ENABLED=0"
 	tagsPureGo = "netgo,osusergo"

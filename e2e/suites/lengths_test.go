@@ -10,8 +10,8 @@ import (
 )
 
 // leftOut are the suites, and the parts of suites, that run in `make test-all` only, and what shows
-// the same in `make test`. evidence_test.go in the root reads this list: what stands here must exist,
-// and no suite may be left out that the table of promises in docs/develop.md names.
+// the same in `make test`. evidence_test.go in the root reads this list: what stands here must
+// exist, and no suite may be left out that the table of promises in docs/develop.md names.
 func leftOut() map[string]string {
 	return map[string]string{
 		"even_split":                 "place: `TestPoliciesDecideWithinThePlacement`; suite `placement`",

@@ -39,8 +39,9 @@ type ask struct {
 	mistakes error
 	// last is what was last said about a refusal.
 	last atomic.Pointer[said]
-	// explained is set once the user was told that no device is large enough.
-	explained atomic.Bool
+	// toldTooLarge is what the user was told when no device is large enough. It is handed on when
+	// the pod is read again. The session goroutine owns it.
+	toldTooLarge string
 }
 
 // sighting is what a pod asks for as nodes remember it, and whether another asked for the same

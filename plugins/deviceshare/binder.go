@@ -80,7 +80,7 @@ func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[ap
 	for _, t := range tasks {
 		if err := b.bind(client, t); err != nil {
 			klog.ErrorS(err, "Bind failed", "pod", klog.KObj(t.Pod), "node", t.NodeName)
-			failed[t.UID] = err.Error()
+			failed[t.UID] = withoutVerbs(err.Error())
 			continue
 		}
 		observeBound(t.Pod)

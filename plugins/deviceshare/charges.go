@@ -25,8 +25,8 @@ type charge struct {
 // hardware is which devices the cluster has.
 type hardware struct {
 	kinds quota.Kinds
-	// total adds up those of nodes that take pods.
-	total quota.Amounts
+	// total adds up those of nodes that take pods, all those of every node.
+	total, all quota.Amounts
 }
 
 // follow brings the charges up to date and returns the devices of the cluster.
@@ -56,7 +56,7 @@ func (c *charges) follow(known map[string]*nodes.Node) hardware {
 			usable = append(usable, n.Inventory)
 		}
 	}
-	c.hardware = hardware{kinds: quota.KindsOf(all...), total: quota.Total(usable...)}
+	c.hardware = hardware{kinds: quota.KindsOf(all...), total: quota.Total(usable...), all: quota.Total(all...)}
 	return c.hardware
 }
 

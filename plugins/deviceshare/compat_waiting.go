@@ -171,6 +171,7 @@ func (a explainedAction) Execute(ssn *framework.Session) {
 	a.store.pulse.Beat("action " + a.Name() + " ended")
 	p := a.store.current
 	if p == nil {
+		a.store.standAside()
 		return
 	}
 	p.countEvictions(a.Name())
@@ -197,10 +198,16 @@ func waits(t *api.TaskInfo) bool {
 // show makes Volcano write the text into the condition and the event of the task's pod.
 func show(job *api.JobInfo, t *api.TaskInfo, text *api.FitErrors) { job.NodesFitErrors[t.UID] = text }
 
+// showJob makes Volcano write the text of a pod into the condition and the event of the job's
+// group.
+func showJob(job *api.JobInfo, pod, text string) {
+	job.JobFitErrors = withoutVerbs("pod " + pod + ": " + text)
+}
+
 // asFitErrors makes what show takes. One value may serve many tasks.
 func asFitErrors(text string) *api.FitErrors {
 	f := api.NewFitErrors()
-	f.SetError(text)
+	f.SetError(withoutVerbs(text))
 	return f
 }
 

@@ -23,9 +23,10 @@ func (p *Plugin) reportTooLarge(job *api.JobInfo) {
 		if a == nil || a.mistakes != nil {
 			continue
 		}
-		if err := requireFitting(&a.request, p.store.largest); err != nil && a.explained.CompareAndSwap(false, true) {
+		if err := requireFitting(&a.request, p.store.largest); err != nil && a.toldTooLarge != err.Error() {
+			a.toldTooLarge = err.Error()
 			ref := nodes.PodReference(t.Pod)
-			p.store.report.Report(&ref, "DeviceRequestTooLarge", err.Error())
+			p.store.report.Report(&ref, "DeviceRequestTooLarge", a.toldTooLarge)
 		}
 	}
 }

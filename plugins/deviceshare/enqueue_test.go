@@ -3,6 +3,7 @@
 package deviceshare
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -36,6 +37,30 @@ func TestAPodTooLargeForEveryDeviceIsToldOnce(t *testing.T) {
 				t.Errorf("told %q, want the amount", got[0])
 			}
 		})
+	}
+}
+
+// A pod changes with each condition that anybody writes: it is not told the same again.
+func TestAPodTooLargeIsToldOnceHoweverOftenItChanges(t *testing.T) {
+	g := heldGroup("g", 1, 1)
+	pod := podOf("big", "g", asks{number: 1, memory: 20000})
+	w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), g, pod)
+	for i := range 5 {
+		w.explained()
+		changed := pod.DeepCopy()
+		changed.Labels = map[string]string{"round": fmt.Sprint(i)}
+		if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), changed, "ns"); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the pod has changed", func() bool { return w.taskIn("big").Pod.Labels["round"] == fmt.Sprint(i) })
+	}
+	if told := w.report.on(pod); len(told) != 1 {
+		t.Errorf("told %q, want it once", told)
+	}
+	w.publish(nodeOf(t, devices("n1", 2, 15000)))
+	w.explained()
+	if told := w.report.on(pod); len(told) != 2 {
+		t.Errorf("told %q, want it again with another amount", told)
 	}
 }
 

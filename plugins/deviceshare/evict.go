@@ -64,8 +64,9 @@ func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo, agr
 // It has no opinion (false) if the devices and the queue have room already: then another
 // resource is short, and devices have no say in who leaves.
 //
-// It allows nobody if the task would not fit even without all candidates, or if Volcano
-// would stop before every pod has left that must: such evictions help nobody.
+// It allows nobody if the task would not fit even without all candidates, if Volcano would stop
+// before every pod has left that must, or if the queue has room as soon as pods have ended that are
+// leaving already: such evictions help nobody.
 func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others, how eviction) ([]*api.TaskInfo, bool) {
 	a := p.ask(task)
 	switch {
@@ -75,7 +76,7 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 		return nil, true
 	}
 	n, info := p.nodes[candidates[0].NodeName], p.infos[candidates[0].NodeName]
-	if p.requireServing(a, n) != nil {
+	if p.requireServing(a, n) != nil || p.awaitsLeaving(task, a) {
 		return nil, true
 	}
 	if p.fitsWithout(task, a, n, info, nil) {

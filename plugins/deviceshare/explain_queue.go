@@ -14,25 +14,16 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-)
 
-// overQuota says which limit of a queue keeps the task, or its whole job, from being allocated; ""
-// if none does.
-func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo) string {
-	if short, is := e.QuotaShortage(t); is {
-		return short.String()
-	}
-	if e.shortJob != job.UID {
-		e.shortJob, e.short = job.UID, ""
-		if short, is := e.JobQuotaShortage(job); is {
-			e.short = short.String()
-		}
-	}
-	return e.short
-}
+)
 
 // heldBack is why a job was not let in: no node was looked at.
 func (e *explanation) heldBack(job *api.JobInfo) string {
+	return e.facts.held.get(func() string { return e.findHeldBack(job) })
+}
+
+// findHeldBack is heldBack. Jobs that are held back by the same share a text.
+func (e *explanation) findHeldBack(job *api.JobInfo) string {
 	by := heldBy{voter: e.witness.saidNo(mayEnqueue, string(job.UID)), queue: job.Queue, wants: wants(job)}
 	text, known := e.held[by]
 	if !known {

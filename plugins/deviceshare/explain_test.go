@@ -99,6 +99,19 @@ type waitCase struct {
 	without string
 }
 
+// promisedQueue is a queue of one device that was promised to a job which fits nowhere.
+func promisedQueue(t *testing.T, plugins ...string) *world {
+	t.Helper()
+	held, let := heldGroup("g", 1, 1), groupIn("narrow", "h", 1)
+	held.Spec.Queue = "narrow"
+	let.Spec.MinResources = &corev1.ResourceList{wire.ResourceNumber: resource.MustParse("1")}
+	w := newWorld(t, small(t, "n1", 2), podOf("p", "g", asks{number: 1, memory: 1000}), podOf("other", "h", asks{number: 1, memory: 20000}))
+	w.with(plugins...)
+	w.queue("narrow", schedulingv1beta1.QueueStateOpen, 1)
+	w.create(held, let)
+	return w
+}
+
 // heldBackCases are jobs that are not let in.
 func heldBackCases() map[string]waitCase {
 	one := asks{number: 1, memory: 1000}
@@ -126,20 +139,17 @@ func heldBackCases() map[string]waitCase {
 		},
 		"the queue's capability holds the job back": {
 			cause: waiting.Enqueue,
-			build: func(t *testing.T) *world {
-				g := heldGroup("g", 1, 2)
-				g.Spec.Queue = "narrow"
-				w := newWorld(t, small(t, "n1", 2), podOf("p", "g", asks{number: 2, memory: 1000}), podOf("other", "h", one), heldGroup("h", 1, 1))
-				w.with("overcommit", "proportion")
-				w.queue("narrow", schedulingv1beta1.QueueStateOpen, 1)
-				w.create(g)
-				return w
-			},
-			pod: "p", want: []string{"queue narrow has no room for it (plugin proportion)", "the job asks for 2 of " + wire.ResourceNumber,
-				"0 of the queue's capability of 1 are used or promised", "1 node(s) have room"},
+			build: func(t *testing.T) *world { return promisedQueue(t, "overcommit", "proportion") },
+			pod:   "p", want: []string{"queue narrow has no room for it (plugin proportion)", "the job asks for 1 of " + wire.ResourceNumber,
+				"1 of the queue's capability of 1 are used or promised", "1 node(s) have room"},
 		},
 		"plugin capacity counts it": {
 			cause: waiting.Enqueue,
+			build: func(t *testing.T) *world { return promisedQueue(t, "capacity") },
+			pod:   "p", want: []string{"queue narrow has no room for it (plugin capacity)"},
+		},
+		"the job asks for more devices than its queue may ever have": {
+			cause: waiting.Quota,
 			build: func(t *testing.T) *world {
 				g := heldGroup("g", 1, 2)
 				g.Spec.Queue = "narrow"
@@ -149,7 +159,7 @@ func heldBackCases() map[string]waitCase {
 				w.create(g)
 				return w
 			},
-			pod: "p", want: []string{"queue narrow has no room for it (plugin capacity)"},
+			pod: "p", want: []string{`queue "narrow" uses 0 of 1 volcano.sh/vgpu-number: 2 more is 1 too much`},
 		},
 		"the queue is closed": {
 			cause: waiting.Enqueue,
@@ -405,8 +415,10 @@ func TestOtherNumbersAreToldWhenTheirTimeHasCome(t *testing.T) {
 	for _, q := range ssn.Queues {
 		q.Queue.Status.State = scheduling.QueueStateClosed
 	}
+	told()
+	now += 2
 	if closed := told(); !strings.Contains(closed, "is not open but closed") {
-		t.Errorf("another reason was not told at once: %q", closed)
+		t.Errorf("other words that last were not told: %q", closed)
 	}
 }
 
@@ -416,7 +428,7 @@ func TestASessionAsksDevicesForAFewShapesAndTheNextForOthers(t *testing.T) {
 	p, ssn := waitingJobs(t, 10)
 	p.store.now = func() time.Time { return time.Unix(1000, 0) }
 	told := func() (withDevices int) {
-		p.explained = false
+		p.explained, p.store.told = false, waiting.NewMemory(toldLimits()) // this is about what is found
 		p.explain(ssn)
 		for _, job := range ssn.Jobs {
 			for _, f := range job.NodesFitErrors {

@@ -89,6 +89,7 @@ func (g gauge) send(out chan<- prometheus.Metric, v float64, labels ...string) {
 
 // gauges are the things read from the store.
 type gauges struct {
+	enabled                              gauge
 	undecodable, edited, unplaced        gauge
 	blocked, setAside, assumed, warming  gauge
 	memory, memoryUsed, cores, coresUsed gauge
@@ -101,6 +102,8 @@ type gauges struct {
 func storeGauges() gauges {
 	device, why := []string{"node", "device", "mode"}, []string{"queue", "reason"}
 	return gauges{
+		enabled: newGauge("plugin_enabled",
+			"1 if the plugin took part in the last session of the scheduler. If not, gauges of nodes, devices and waiting pods are left out."),
 		undecodable: newGauge("undecodable_pods", "Pods on a node whose devices cannot be read."),
 		edited:      newGauge("edited_pods", "Pods whose placement was changed after they were bound. They count as holding what they were bound with."),
 		unplaced:    newGauge("unplaced_pods", "Pods that ask for devices and were bound without a placement. They cannot start and count as holding nothing."),
@@ -132,9 +135,17 @@ func (s *Store) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCol
 func (s *Store) Collect(out chan<- prometheus.Metric) {
 	s.metrics.refusalsByReason.Collect(out)
 	s.metrics.sessionOpen.Collect(out)
-	s.metrics.argumentMistakes.Collect(out)
 	s.metrics.placementWait.Collect(out)
 	s.metrics.evictions.Collect(out)
+	enabled := 0.0
+	if part(s.part.Load()) == takesPart {
+		enabled = 1
+	}
+	s.metrics.gauges.enabled.send(out, enabled)
+	if part(s.part.Load()) == standsAway {
+		return // what was true in its last session need not be true now
+	}
+	s.metrics.argumentMistakes.Collect(out)
 
 	known := s.cluster.Copy()
 	s.collectConfig(out, known)

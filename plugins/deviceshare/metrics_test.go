@@ -124,6 +124,45 @@ func TestPodsThatWaitCountByQueueWithTheMemoryTheyAskFor(t *testing.T) {
 	}
 }
 
+// The scheduler's configuration is read again in each session: what the plugin knew last must not
+// stand in graphs for ever.
+func TestAPluginThatIsTakenOutShowsNoGaugesOfItsPast(t *testing.T) {
+	for name, turnOff := range map[string]func(*world){
+		"removed from the configuration": func(w *world) { w.tiers = w.tiers[:1] },
+		"turned off by an argument":      func(w *world) { w.args[argEnabled] = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("g", 1), podOf("p", "g", asks{number: 30, memory: 1000}))
+			w.explained()
+			before := w.metrics()
+			if before["deviceshare_plugin_enabled"] != 1 || countSeries(before, "deviceshare_waiting_pods{") == 0 {
+				t.Fatalf("the metrics are %v", before)
+			}
+			tiers := w.tiers
+			turnOff(w)
+			w.explained()
+			after := w.metrics()
+			if enabled, there := after["deviceshare_plugin_enabled"]; !there || enabled != 0 {
+				t.Errorf("the plugin is shown as enabled: %v (%t)", enabled, there)
+			}
+			for _, gone := range []string{"deviceshare_waiting", "deviceshare_device_", "deviceshare_assumed", "deviceshare_blocked", "deviceshare_free", "deviceshare_argument"} {
+				if n := countSeries(after, gone); n > 0 {
+					t.Errorf("%d series of %s are left", n, gone)
+				}
+			}
+			w.tiers = tiers
+			delete(w.args, argEnabled)
+			w.explained()
+			again := w.metrics()
+			for series := range before {
+				if _, there := again[series]; !there {
+					t.Errorf("turned on again, the plugin does not show %s", series)
+				}
+			}
+		})
+	}
+}
+
 func countSeries(all map[string]float64, prefix string) (n int) {
 	for name := range all {
 		if strings.HasPrefix(name, prefix) {

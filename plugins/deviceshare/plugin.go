@@ -17,6 +17,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
+	"deviceshare/sharing/quota"
 	"deviceshare/sharing/wire"
 )
 
@@ -93,8 +94,10 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.args, usable = p.store.readArguments(p.arguments)
 	p.store.enabled.Store(!usable || p.args.Enabled)
 	if usable && !p.args.Enabled {
+		p.store.standAside()
 		return false
 	}
+	p.store.part.Store(int32(takesPart))
 	p.store.checkTiers(ssn.Tiers)
 	p.settings = p.store.settings.Load()
 	switch {
@@ -119,6 +122,9 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	p.useLearned()
 	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]sighting{}, map[string]string{}
 	p.quota, p.cycle = p.openQuotas(queuesOf(ssn, p.settings)), ssn
+	if p.quota != nil {
+		p.store.reportDoubts(ssn, p.settings)
+	}
 	return true
 }
 
@@ -191,10 +197,13 @@ func (p *Plugin) remember(t *api.TaskInfo) *ask {
 	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
 		return a
 	}
-	a := p.store.asks[t.UID]
-	known := a.wasReadFrom(t.Pod, p.settings)
+	before := p.store.asks[t.UID]
+	a, known := before, before.wasReadFrom(t.Pod, p.settings)
 	if !known {
 		a = readAsk(t.Pod, p.settings)
+		if a != nil && before != nil {
+			a.toldTooLarge = before.toldTooLarge
+		}
 	}
 	switch {
 	case a == nil:
@@ -251,17 +260,18 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		}
 		return
 	}
-	defer p.follow(e.Task, true)
 	request := a.request
 	request.Mates = mates(e.Task, p.infos[n.Name])
 	switch allocated(e.Task) {
 	case reserved:
-		e.Err = p.overlay.reserve(n, &request, p.backends(a), p.policy(a), p.allowance(e.Task, a))
+		e.Err = p.overlay.reserve(n, &request, p.backends(a), p.policy(a), p.allowanceNow(e.Task, a))
+		p.count(e.Task, quota.Stays)
 	case promised:
 		// Volcano keeps a task it has pipelined even if a handler objects, so
 		// there is no error to give. It holds no devices then, and takes part in
 		// the next session.
 		why := p.overlay.promise(n, p.infos[n.Name], &request, p.backends(a), p.policy(a), p.allowance(e.Task, a))
+		p.count(e.Task, quota.Arrives)
 		if why != "" {
 			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
 				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "why", why)
@@ -269,6 +279,7 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 	default:
 		p.overlay.forgetFuture(n.Name)
 		p.evicted(e.Task, false)
+		p.count(e.Task, quota.Stays)
 	}
 }
 
@@ -277,12 +288,13 @@ func (p *Plugin) onDeallocate(e *framework.Event) {
 	if p.remember(e.Task) == nil {
 		return
 	}
-	p.follow(e.Task, false)
 	if deallocated(e.Task) == moved {
+		p.count(e.Task, quota.Leaves)
 		p.evicted(e.Task, true)
 		p.overlay.forgetFuture(e.Task.NodeName)
 		return
 	}
+	p.uncount(e.Task)
 	owner := sharing.Owner(e.Task.Pod.UID)
 	p.overlay.withdraw(owner)
 	p.store.cluster.Pods().Withdraw(owner)

@@ -49,7 +49,10 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	if err := p.requireServing(a, n); err != nil {
 		return refusal(t, info, false, err.Error())
 	}
-	w := p.allowance(t, a)
+	w := p.allowanceOn(t, a, info)
+	if short := w.short(); short != nil && short.Leaving > 0 {
+		return refusal(t, info, true, overQuota(short)) // whatever devices the node has
+	}
 	refused, short := p.judge(a, n, t, info, w)
 	switch {
 	case short != nil:

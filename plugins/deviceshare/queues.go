@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	fwk "k8s.io/kube-scheduler/framework"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -92,7 +93,33 @@ func trialIn(state fwk.CycleState) (*trial, error) {
 	return t, nil
 }
 
-// queuesOf returns the queues of a session, with their limits of device memory and compute.
+// tenureOf returns when a task of a status takes devices; false if it does not.
+func tenureOf(status api.TaskStatus) (tenure quota.Tenure, takes bool) {
+	switch {
+	case api.AllocatedStatus(status), status == api.Unknown:
+		return quota.Stays, true
+	case status == api.Releasing:
+		return quota.Leaves, true
+	}
+	return 0, false
+}
+
+// queueNamedBy returns the queue that a pod on a node names, "" if it names none.
+func queueNamedBy(info *api.NodeInfo, owner sharing.Owner) string {
+	if info == nil {
+		return ""
+	}
+	for _, t := range info.Tasks {
+		if sharing.Owner(t.Pod.UID) == owner {
+			return t.Pod.Annotations[schedulingv1beta1.QueueNameAnnotationKey]
+		}
+	}
+	return ""
+}
+
+// queuesOf returns the queues of a session, with their limits of devices. The number of devices
+// that a queue deserves, or is guaranteed, is left to Volcano, which counts it exactly; a
+// capability of it holds for pods that are leaving too, which Volcano does not count.
 func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
 	queues := make([]quota.Queue, 0, len(ssn.Queues))
 	for _, info := range ssn.Queues {
@@ -101,7 +128,7 @@ func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
 		}
 		spec := &info.Queue.Spec
 		queues = append(queues, quota.Queue{
-			Name: info.Name, Parent: spec.Parent, Capability: s.Limits(spec.Capability),
+			Name: info.Name, Parent: spec.Parent, Capability: s.Capability(spec.Capability),
 			Guarantee: s.Limits(spec.Guarantee.Resource), Deserved: s.Limits(spec.Deserved),
 		})
 	}

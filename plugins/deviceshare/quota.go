@@ -15,43 +15,78 @@ import (
 	"deviceshare/sharing/quota"
 )
 
-// quotas is what a session knows of queues that have limits of device memory or compute. The
-// session goroutine writes the book when tasks come and go, and never while workers run.
+// quotas is what a session knows of queues that have limits of devices. The session goroutine
+// writes the book when tasks come and go, and never while workers run.
 type quotas struct {
 	book  *quota.Book
 	kinds quota.Kinds
 	// refused is why Volcano was told last that a queue may not take a task.
 	refused map[api.TaskID]quota.Shortage
+	// evicted are the pods that this session evicts.
+	evicted map[sharing.Owner]struct{}
+	// claims are pods that wait until pods of their queue have ended, and for which room is kept.
+	claims []sharing.Owner
 }
 
 // openQuotas adds up what the pods of all queues take; nil if no queue has a limit, so that
-// nobody has to count. Nothing of it outlives the session: what pods take is what the ledgers
-// and the snapshot say.
+// nobody has to count. What pods take is what the ledgers and the snapshot say.
 func (p *Plugin) openQuotas(queues []quota.Queue) *quotas {
 	if p.off != nil || !slices.ContainsFunc(queues, hasLimits) {
+		p.store.queues = nil
 		return nil
 	}
 	devices := p.store.charges.follow(p.nodes)
+	p.store.doubts.total = devices.all
 	q := &quotas{
 		book: quota.NewBook(quota.NewHierarchy(queues, devices.total)), kinds: devices.kinds,
-		refused: map[api.TaskID]quota.Shortage{},
+		refused: map[api.TaskID]quota.Shortage{}, evicted: map[sharing.Owner]struct{}{},
 	}
+	queueOf := map[sharing.Owner]string{}
 	for _, job := range p.jobs {
 		for status, tasks := range job.TaskStatusIndex {
-			if !api.AllocatedStatus(status) {
+			tenure, mayHold := tenureOf(status)
+			if !mayHold {
 				continue
 			}
 			for _, t := range tasks {
+				if tenure == quota.Leaves && p.nodes[t.NodeName] == nil {
+					continue // it never had a node, or that is gone with its devices
+				}
 				if a := p.taken(q.kinds, t); len(a) > 0 {
-					q.book.Put(sharing.Owner(t.Pod.UID), string(job.Queue), a)
+					owner := sharing.Owner(t.Pod.UID)
+					queueOf[owner] = string(job.Queue)
+					q.book.Put(owner, string(job.Queue), a, tenure)
 				}
 			}
 		}
 	}
+	p.countHolders(q, queueOf)
+	p.store.queues = queueOf
 	return q
 }
 
-// hasLimits reports whether a queue was given a limit of device memory or compute.
+// countHolders counts pods that hold devices and belong to no job of the session, because their pod
+// group was deleted or Volcano has lost sight of them. They count for the queue that they belonged
+// to in the last session, else for the one that they name.
+func (p *Plugin) countHolders(q *quotas, queueOf map[sharing.Owner]string) {
+	for name, c := range p.store.charges.nodes {
+		for owner, a := range c.owners {
+			if _, counted := queueOf[owner]; counted || len(a) == 0 {
+				continue
+			}
+			queue, known := p.store.queues[owner]
+			if !known {
+				queue = queueNamedBy(p.infos[name], owner)
+			}
+			if queue != "" {
+				queueOf[owner] = queue
+				q.book.Put(owner, queue, a, quota.Stays)
+			}
+		}
+	}
+}
+
+// hasLimits reports whether a queue was given a limit of devices.
 func hasLimits(q quota.Queue) bool { return len(q.Capability)+len(q.Guarantee)+len(q.Deserved) > 0 }
 
 // taken returns what a task takes: what it holds, or, as long as that is not known, the least
@@ -75,18 +110,24 @@ func (p *Plugin) taken(kinds quota.Kinds, t *api.TaskInfo) quota.Amounts {
 	return nil
 }
 
-// follow notes what a task takes after Volcano put it on a node, or nothing after Volcano took it
-// off. Like Volcano, it counts nothing for pods that are leaving.
-func (p *Plugin) follow(t *api.TaskInfo, there bool) {
+// count notes what a task takes after Volcano put it on a node, evicted it, or undid that.
+func (p *Plugin) count(t *api.TaskInfo, tenure quota.Tenure) {
 	if p.quota == nil {
 		return
 	}
 	owner := sharing.Owner(t.Pod.UID)
-	if !there {
-		p.quota.book.Drop(owner)
-		return
+	delete(p.quota.evicted, owner)
+	if tenure == quota.Leaves {
+		p.quota.evicted[owner] = struct{}{}
 	}
-	p.quota.book.Put(owner, p.queueOf(t), p.taken(p.quota.kinds, t))
+	p.quota.book.Put(owner, p.queueOf(t), p.taken(p.quota.kinds, t), tenure)
+}
+
+// uncount notes that a task takes nothing after Volcano took it off a node.
+func (p *Plugin) uncount(t *api.TaskInfo) {
+	if p.quota != nil {
+		p.quota.book.Drop(sharing.Owner(t.Pod.UID))
+	}
 }
 
 // queueOf returns the queue of a task, "" if its job is not known.
@@ -106,7 +147,7 @@ type allowance struct {
 	least quota.Amounts
 }
 
-// allowance returns what a task may take when some others are gone.
+// allowance returns what a task may take once the pods that are leaving, and some others, are gone.
 func (p *Plugin) allowance(t *api.TaskInfo, a *ask, gone ...*api.TaskInfo) *allowance {
 	if p.quota == nil || a == nil || a.mistakes != nil || a.uncertain {
 		return nil
@@ -118,6 +159,37 @@ func (p *Plugin) allowance(t *api.TaskInfo, a *ask, gone ...*api.TaskInfo) *allo
 	w := &allowance{book: p.quota.book, least: quota.Asked(&a.request, p.quota.kinds)}
 	w.ask = quota.Ask{Owner: sharing.Owner(t.Pod.UID), Queue: queue, Gone: ownersOf(gone)}
 	return w
+}
+
+// allowanceNow returns what a task may take at once.
+func (p *Plugin) allowanceNow(t *api.TaskInfo, a *ask) *allowance {
+	w := p.allowance(t, a)
+	if w != nil {
+		w.ask.Now = true
+	}
+	return w
+}
+
+// allowanceOn returns what a task may take on a node, when Volcano uses the node for it: at once,
+// or once others have left.
+func (p *Plugin) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *allowance {
+	w := p.allowance(t, a)
+	if w != nil {
+		w.ask.Now = judgedNow(t, info)
+	}
+	return w
+}
+
+// awaitsLeaving reports whether a task only waits until pods have ended that were leaving before
+// this session: evicting others as well would help nobody.
+func (p *Plugin) awaitsLeaving(t *api.TaskInfo, a *ask) bool {
+	w := p.allowanceNow(t, a)
+	if w == nil {
+		return false
+	}
+	w.ask.Gone = slices.AppendSeq(w.ask.Gone, maps.Keys(p.quota.evicted))
+	short := w.short()
+	return short != nil && short.Leaving > 0
 }
 
 // ownersOf returns the pods of tasks.
@@ -180,22 +252,54 @@ func largestCharge(short *quota.Shortage, p *sharing.Placement, inv *sharing.Inv
 	return worst
 }
 
-// allocatable answers Volcano whether a queue may take a task, before a node is chosen.
+// allocatable answers Volcano whether a queue may take a task, before a node is chosen. What pods
+// that are leaving still hold does not count here, so that the task can be promised a node that
+// they leave. It counts on each node that would take the task at once.
 func (p *Plugin) allocatable(t *api.TaskInfo) bool {
 	if p.quota == nil {
 		return true
 	}
-	if short := p.allowance(t, p.remember(t)).short(); short != nil {
+	w := p.allowance(t, p.remember(t))
+	if short := w.short(); short != nil {
 		p.quota.refused[t.UID] = *short
 		return false
 	}
 	delete(p.quota.refused, t.UID)
+	p.claim(t, w)
 	return true
+}
+
+// claim keeps room for a task whose queue has room only when pods have ended: without it, tasks
+// that come later would take the room as it becomes free. Evictions of this session make no claims,
+// since they may be undone.
+func (p *Plugin) claim(t *api.TaskInfo, w *allowance) {
+	if w == nil || len(p.quota.evicted) > 0 {
+		return
+	}
+	now := *w
+	now.ask.Now = true
+	if now.short() != nil {
+		p.quota.book.Put(w.ask.Owner, w.ask.Queue, w.least, quota.Arrives)
+		p.quota.claims = append(p.quota.claims, w.ask.Owner)
+	}
+}
+
+// dropClaims gives up the room that is kept. Tasks with a node keep what they were promised there.
+func (p *Plugin) dropClaims() {
+	if p.quota == nil {
+		return
+	}
+	for _, owner := range p.quota.claims {
+		if _, placed := p.overlay.placed[owner]; !placed {
+			p.quota.book.Drop(owner)
+		}
+	}
+	p.quota.claims = nil
 }
 
 // preemptive answers Volcano whether a queue may evict pods of other queues for a task: not if it
 // could not take the task even if all pods of other queues left, nor if it does not deserve that
-// much.
+// much, nor if it only waits until pods have ended.
 func (p *Plugin) preemptive(t *api.TaskInfo) bool {
 	a := p.remember(t)
 	if p.quota == nil || a == nil || a.mistakes != nil || a.uncertain {
@@ -206,7 +310,7 @@ func (p *Plugin) preemptive(t *api.TaskInfo) bool {
 	}
 	_, refused := p.quota.book.Check(&ask)
 	_, beyond := p.quota.book.Deserves(&ask)
-	return !refused && !beyond
+	return !refused && !beyond && !p.awaitsLeaving(t, a)
 }
 
 // givenUp returns the candidates that their queues do not keep when a task of another queue wants
@@ -238,7 +342,7 @@ func (p *Plugin) QuotaShortage(t *api.TaskInfo) (quota.Shortage, bool) {
 	if p.quota == nil {
 		return quota.Shortage{}, false
 	}
-	if short := p.allowance(t, p.ask(t)).short(); short != nil {
+	if short := p.allowanceNow(t, p.ask(t)).short(); short != nil {
 		return *short, true
 	}
 	short, refused := p.quota.refused[t.UID]
@@ -258,7 +362,7 @@ func (p *Plugin) JobQuotaShortage(job *api.JobInfo) (quota.Shortage, bool) {
 	missing := int(job.MinAvailable) - int(job.ReadyTaskNum())
 	var sum quota.Amounts
 	for _, t := range pending[:min(max(missing, 1), len(pending))] {
-		w := p.allowance(t, p.ask(t))
+		w := p.allowanceNow(t, p.ask(t))
 		if w == nil {
 			continue
 		}

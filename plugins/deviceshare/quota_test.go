@@ -101,7 +101,7 @@ func TestAQueueTakesNumberTimesAmount(t *testing.T) {
 		},
 		"compute": {
 			capability: "cores=150", pods: []asks{{number: 2, memory: 10, cores: 50}, {number: 1, memory: 10, cores: 60}}, placed: "a",
-			short: map[string]string{"b": `queue "team" uses 100% of 150% volcano.sh/vgpu-cores: 60% more is 10% too much`},
+			short: map[string]string{"b": `queue "team" uses 100 percent of 150 percent volcano.sh/vgpu-cores: 60 percent more is 10 percent too much`},
 		},
 		"whole devices": {
 			capability: "memory=25000", pods: []asks{{number: 2}, {number: 1}}, placed: "a",
@@ -109,7 +109,7 @@ func TestAQueueTakesNumberTimesAmount(t *testing.T) {
 		},
 		"whole devices are all of their compute": {
 			capability: "cores=250", pods: []asks{{number: 2}, {number: 1}}, placed: "a",
-			short: map[string]string{"b": `queue "team" uses 200% of 250% volcano.sh/vgpu-cores: 100% more is 50% too much`},
+			short: map[string]string{"b": `queue "team" uses 200 percent of 250 percent volcano.sh/vgpu-cores: 100 percent more is 50 percent too much`},
 		},
 		"percentages": {
 			capability: "memory=12000", pods: []asks{{number: 2}, {number: 1}}, percent: 50, placed: "a",
@@ -292,4 +292,27 @@ func TestTheQuotaCountsWhatWasBoundBefore(t *testing.T) {
 // without returns names but one.
 func without(names []string, name string) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return n == name })
+}
+
+func TestALimitThatCannotBeMeantIsReportedOnTheQueueOnce(t *testing.T) {
+	w := newWorld(t, nodeOf(t, devices("n1", 8, 81920)))
+	w.cache.AddQueueV1beta1(queueBelow(t, "team", "", "memory=20Gi cores=-1 number=4"))
+	guaranteed := queueBelow(t, "other", "", "")
+	guaranteed.Spec.Guarantee.Resource, guaranteed.Spec.Deserved = amountsOf(t, "memory=10Gi"), amountsOf(t, "cores=500m")
+	w.cache.AddQueueV1beta1(guaranteed)
+	for range 5 {
+		w.explained()
+	}
+	said := w.report.all()
+	slices.Sort(said)
+	want := []string{"Queue other: QueueLimitDoubtful: deserved volcano.sh/vgpu-cores: 500m", "Queue other: QueueLimitDoubtful: guarantee volcano.sh/vgpu-memory: 10Gi",
+		"Queue team: QueueLimitDoubtful: capability volcano.sh/vgpu-cores: -1", "Queue team: QueueLimitDoubtful: capability volcano.sh/vgpu-memory: 20Gi"}
+	if len(said) != len(want) {
+		t.Fatalf("reported %q", said)
+	}
+	for i := range want {
+		if !strings.HasPrefix(said[i], want[i]) {
+			t.Errorf("reported %q, want %q", said[i], want[i])
+		}
+	}
 }

@@ -230,7 +230,7 @@ func (k *walk) checkQuota() {
 		for _, t := range j.Tasks {
 			owner := sharing.Owner(t.Pod.UID)
 			var want int64
-			if t.Status == api.Running || t.Status == api.Allocated || t.Status == api.Pipelined {
+			if t.Status == api.Running || t.Status == api.Allocated || t.Status == api.Pipelined || t.Status == api.Releasing {
 				held, known := p.overlay.now(p.nodes[t.NodeName]).Placement(owner)
 				if !known {
 					want = p.askedMemory(t) // promised, and the devices do not fit after all

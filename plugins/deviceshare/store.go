@@ -68,8 +68,10 @@ type Store struct {
 	// metrics.
 	waiting atomic.Pointer[tally]
 	mix     atomic.Pointer[worth.Mix]
-	// enabled says that the last session took part.
+	// enabled says that the arguments do not turn the plugin off; part is its part in the last
+	// session.
 	enabled atomic.Bool
+	part    atomic.Int32
 
 	cluster *nodes.Cluster
 	pods    podSource
@@ -88,6 +90,9 @@ type Store struct {
 	told    *waiting.Memory
 	looks   looks
 	charges charges
+	doubts  doubts
+	// queues are those of pods that hold devices, as of the last session.
+	queues map[sharing.Owner]string
 }
 
 // toldLimits bound what is remembered of waiting pods, and how many of their conditions a session
@@ -171,6 +176,22 @@ func (s *Store) Binder() cache.Binder {
 func (s *Store) mustHaveDevices(pod *corev1.Pod) bool {
 	settings := s.settings.Load()
 	return s.enabled.Load() && settings != nil && corepod.Asks(pod, settings.Names)
+}
+
+// part is what the plugin had to do with the last session.
+type part int32
+
+const (
+	noSession  part = iota // there was none: another scheduler may lead
+	takesPart              // it took part
+	standsAway             // it was turned off, or the scheduler's configuration does not name it
+)
+
+// standAside notes that a session goes on without the plugin. What it knows stands still from then
+// on, and is no longer told to those who ask for metrics.
+func (s *Store) standAside() {
+	s.part.Store(int32(standsAway))
+	s.waiting.Store(nil)
 }
 
 // follow brings the store up to date with the snapshot of a session.

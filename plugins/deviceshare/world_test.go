@@ -34,7 +34,7 @@ import (
 // world is a real Volcano cache and real sessions over a fake API server that
 // does with Bindings what the real one does.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	store  *Store
 	cache  *cache.SchedulerCache
 	client *fake.Clientset
@@ -82,6 +82,8 @@ type statusRecorder struct {
 	util.FakeStatusUpdater
 	mu       sync.Mutex
 	messages map[string]string
+	// changed is how many of them were another text than before.
+	changed int
 	// groups are what was last written of each pod group.
 	groups map[string]string
 }
@@ -103,6 +105,9 @@ func (s *statusRecorder) UpdatePodStatus(pod *corev1.Pod) (*corev1.Pod, error) {
 	defer s.mu.Unlock()
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
+			if s.messages[pod.Name] != c.Message {
+				s.changed++
+			}
 			s.messages[pod.Name] = c.Message
 		}
 	}
@@ -115,7 +120,16 @@ func (s *statusRecorder) message(pod string) string {
 	return s.messages[pod]
 }
 
-func newWorld(t *testing.T, objects ...runtime.Object) *world {
+// changes returns how many pods were told another text since it was asked last.
+func (s *statusRecorder) changes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.changed
+	s.changed = 0
+	return n
+}
+
+func newWorld(t testing.TB, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{
 		t: t, args: framework.Arguments{}, bindings: map[string]corev1.Binding{},

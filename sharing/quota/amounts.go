@@ -15,6 +15,7 @@ type Part struct {
 	Model  string
 	Memory int64 // bytes
 	Cores  int64 // percent of one device, added up over devices
+	Number int64 // shares of devices
 }
 
 // Amounts is what pods take of devices: one part for each model, in the order of the models.
@@ -25,6 +26,7 @@ type Amounts []Part
 const (
 	maxMemory = 1 << 45
 	maxCores  = 1 << 40
+	maxNumber = 1 << 40
 )
 
 // of adds up what a limit is about.
@@ -40,10 +42,14 @@ func (a Amounts) of(l *Limit) int64 {
 
 // amount returns the part's amount of a resource.
 func (p *Part) amount(r Resource) int64 {
-	if r == Cores {
+	switch r {
+	case Cores:
 		return p.Cores
+	case Number:
+		return p.Number
+	default:
+		return p.Memory
 	}
-	return p.Memory
 }
 
 // add adds other amounts, sign times, and returns the sum. It changes the amounts that it is
@@ -56,6 +62,7 @@ func (a Amounts) add(b Amounts, sign int64) Amounts {
 		}
 		a[at].Memory += sign * b[i].Memory
 		a[at].Cores += sign * b[i].Cores
+		a[at].Number += sign * b[i].Number
 	}
 	return a
 }
@@ -73,6 +80,7 @@ func (a Amounts) bounded() Amounts {
 	for i := range a {
 		a[i].Memory = min(max(a[i].Memory, 0), maxMemory)
 		a[i].Cores = min(max(a[i].Cores, 0), maxCores)
+		a[i].Number = min(max(a[i].Number, 0), maxNumber)
 	}
 	return a
 }
@@ -84,7 +92,7 @@ func Total(inventories ...*sharing.Inventory) Amounts {
 	for _, inv := range inventories {
 		for i := range inv.Devices {
 			if d := &inv.Devices[i]; d.Healthy {
-				sum = sum.add(Amounts{{Model: d.Model, Memory: int64(d.Memory), Cores: int64(d.Cores)}}.bounded(), 1)
+				sum = sum.add(Amounts{{Model: d.Model, Memory: int64(d.Memory), Cores: int64(d.Cores), Number: int64(d.MaxShares)}}.bounded(), 1)
 			}
 		}
 	}
@@ -94,22 +102,43 @@ func Total(inventories ...*sharing.Inventory) Amounts {
 // Held returns what a placement takes: of each device the most at any one time, init containers
 // beside app containers being the larger of the two, and of all devices the sum. A share of all
 // memory of a device counts as all of its compute too, since nobody else can use that.
+//
+// Shares are counted by model, and not by device: an init container and an app container on two
+// devices are one, as Volcano counts them.
 func Held(p *sharing.Placement, inv *sharing.Inventory) Amounts {
 	var sum Amounts
+	models := map[string]struct{}{}
 	for id := range devicesOf(p) {
 		one := Part{}
 		d, known := inv.Device(id)
 		if known {
 			one.Model = d.Model
 		}
-		one.Memory = peak(p, id, func(s *sharing.Share) int64 { return int64(s.Memory) })
-		one.Cores = peak(p, id, func(s *sharing.Share) int64 {
-			if known && s.Cores == 0 && s.Memory >= d.Memory {
+		models[one.Model] = struct{}{}
+		one.Memory = peak(p, func(s *sharing.Share) int64 {
+			if s.Device != id {
+				return 0
+			}
+			return int64(s.Memory)
+		})
+		one.Cores = peak(p, func(s *sharing.Share) int64 {
+			switch {
+			case s.Device != id:
+				return 0
+			case known && s.Cores == 0 && s.Memory >= d.Memory:
 				return 100
 			}
 			return int64(s.Cores)
 		})
 		sum = sum.add(Amounts{one}.bounded(), 1)
+	}
+	for model := range models {
+		sum = sum.add(Amounts{{Model: model, Number: peak(p, func(s *sharing.Share) int64 {
+			if d, known := inv.Device(s.Device); known && d.Model != model || !known && model != "" {
+				return 0
+			}
+			return 1
+		})}}, 1)
 	}
 	return sum.bounded()
 }
@@ -125,16 +154,14 @@ func devicesOf(p *sharing.Placement) map[sharing.DeviceID]struct{} {
 	return ids
 }
 
-// peak returns the most that a pod takes of a device at any one time.
-func peak(p *sharing.Placement, id sharing.DeviceID, amount func(*sharing.Share) int64) int64 {
+// peak returns the most that the shares of a pod come to at any one time.
+func peak(p *sharing.Placement, amount func(*sharing.Share) int64) int64 {
 	var steady, most int64
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		var one int64
 		for j := range c.Shares {
-			if c.Shares[j].Device == id {
-				one += min(max(amount(&c.Shares[j]), 0), maxMemory)
-			}
+			one += min(max(amount(&c.Shares[j]), 0), maxMemory)
 		}
 		if c.Kind == sharing.Init {
 			most = max(most, steady+one)

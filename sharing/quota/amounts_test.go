@@ -3,6 +3,7 @@
 package quota_test
 
 import (
+	"maps"
 	"testing"
 
 	"deviceshare/sharing"
@@ -84,7 +85,7 @@ func TestWhatAPlacementTakes(t *testing.T) {
 
 // same compares amounts; what is 0 need not be there.
 func same(a, b quota.Amounts) bool {
-	sum := map[string][2]int64{}
+	sum := map[string][2]int64{} // shares are counted in a test of their own
 	for i, list := range []quota.Amounts{a, b} {
 		sign := int64(1 - 2*i)
 		for _, p := range list {
@@ -98,6 +99,46 @@ func same(a, b quota.Amounts) bool {
 		}
 	}
 	return true
+}
+
+// shares gives amounts of one model a number.
+func shares(number int64, a quota.Amounts) quota.Amounts {
+	a[0].Number = number
+	return a
+}
+
+func TestSharesAreCountedAsVolcanoCountsThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		containers []sharing.ContainerShares
+		want       map[string]int64
+	}{
+		"each share of each container": {
+			containers: []sharing.ContainerShares{container(sharing.App, share("b0", 1, 1), share("b1", 1, 1)), container(sharing.App, share("b0", 1, 0))},
+			want:       map[string]int64{"Big": 3},
+		},
+		"an init container overlaps, on whichever device": {
+			containers: []sharing.ContainerShares{container(sharing.Init, share("b0", 30, 0)), container(sharing.App, share("b1", 10, 10))},
+			want:       map[string]int64{"Big": 1},
+		},
+		"a sidecar adds": {
+			containers: []sharing.ContainerShares{container(sharing.Sidecar, share("b0", 5, 5)), container(sharing.Init, share("b0", 1, 0)), container(sharing.App, share("b0", 1, 1))},
+			want:       map[string]int64{"Big": 2},
+		},
+		"by model": {
+			containers: []sharing.ContainerShares{container(sharing.App, share("s0", 4, 1), share("x", 1, 1)), container(sharing.App, share("b0", 8, 2))},
+			want:       map[string]int64{"Big": 1, "Small": 1, "": 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]int64{}
+			for _, part := range quota.Held(&sharing.Placement{Containers: c.containers}, inventory()) {
+				got[part.Model] = part.Number
+			}
+			if !maps.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
 }
 
 func TestWhatAPodAsksAtLeast(t *testing.T) {
@@ -117,30 +158,30 @@ func TestWhatAPodAsksAtLeast(t *testing.T) {
 		want     quota.Amounts
 	}{
 		"amounts that are written, times the number": {
-			requests: []sharing.Request{ask(sharing.App, 3, absolute(10), 20)}, kinds: kinds, want: amounts("", 30, 60),
+			requests: []sharing.Request{ask(sharing.App, 3, absolute(10), 20)}, kinds: kinds, want: shares(3, amounts("", 30, 60)),
 		},
 		"a whole device is the smallest one, with all of its compute": {
-			requests: []sharing.Request{ask(sharing.App, 2, sharing.WholeMemory(), 0)}, kinds: kinds, want: amounts("", 48, 200),
+			requests: []sharing.Request{ask(sharing.App, 2, sharing.WholeMemory(), 0)}, kinds: kinds, want: shares(2, amounts("", 48, 200)),
 		},
 		"a percentage is one of the smallest": {
-			requests: []sharing.Request{ask(sharing.App, 1, sharing.PercentMemory(50), 0)}, kinds: kinds, want: amounts("", 12, 0),
+			requests: []sharing.Request{ask(sharing.App, 1, sharing.PercentMemory(50), 0)}, kinds: kinds, want: shares(1, amounts("", 12, 0)),
 		},
 		"of the models that the pod takes": {
-			requests: []sharing.Request{ask(sharing.App, 1, sharing.WholeMemory(), 30)}, models: []string{"big"}, kinds: kinds, want: amounts("Big", 80, 30),
+			requests: []sharing.Request{ask(sharing.App, 1, sharing.WholeMemory(), 30)}, models: []string{"big"}, kinds: kinds, want: shares(1, amounts("Big", 80, 30)),
 		},
 		"in the modes that the pod takes there is none": {
-			requests: []sharing.Request{ask(sharing.App, 1, sharing.WholeMemory(), 0)}, modes: []sharing.Mode{sharing.MPS}, kinds: kinds, want: amounts("", 0, 100),
+			requests: []sharing.Request{ask(sharing.App, 1, sharing.WholeMemory(), 0)}, modes: []sharing.Mode{sharing.MPS}, kinds: kinds, want: shares(1, amounts("", 0, 100)),
 		},
 		"no device is known": {
-			requests: []sharing.Request{ask(sharing.App, 1, sharing.WholeMemory(), 0), ask(sharing.App, 1, absolute(5), 0)}, want: amounts("", 5, 100),
+			requests: []sharing.Request{ask(sharing.App, 1, sharing.WholeMemory(), 0), ask(sharing.App, 1, absolute(5), 0)}, want: shares(2, amounts("", 5, 100)),
 		},
 		"init containers and sidecars": {
 			requests: []sharing.Request{ask(sharing.Sidecar, 1, absolute(5), 5), ask(sharing.Init, 1, absolute(30), 10), ask(sharing.App, 1, absolute(10), 20)},
-			kinds:    kinds, want: amounts("", 35, 25),
+			kinds:    kinds, want: shares(2, amounts("", 35, 25)),
 		},
 		"more than there can be": {
 			requests: []sharing.Request{ask(sharing.App, 1000, sharing.AbsoluteMemory(sharing.MaxBytes), 100)}, kinds: kinds,
-			want: quota.Amounts{{Memory: 1 << 45, Cores: 100000}},
+			want: quota.Amounts{{Memory: 1 << 45, Cores: 100000, Number: 1000}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,15 +52,26 @@ func Asked(pod *sharing.PodRequest, kinds Kinds) Amounts {
 	for i := range pod.Requests {
 		r := &pod.Requests[i]
 		count := int64(min(max(r.Count, 0), maxCount))
-		one := Part{Memory: min(count*leastMemory(r, admitted), maxMemory), Cores: min(count*leastCores(r, admitted), maxCores)}
+		one := Part{Memory: min(count*leastMemory(r, admitted), maxMemory), Cores: min(count*leastCores(r, admitted), maxCores), Number: count}
 		if r.Kind == sharing.Init {
-			most.Memory, most.Cores = max(most.Memory, steady.Memory+one.Memory), max(most.Cores, steady.Cores+one.Cores)
+			most = most.max(steady.plus(one))
 		} else {
-			steady.Memory, steady.Cores = steady.Memory+one.Memory, steady.Cores+one.Cores
+			steady = steady.plus(one)
 		}
 	}
-	sum := Part{Model: onlyModel(admitted), Memory: max(most.Memory, steady.Memory), Cores: max(most.Cores, steady.Cores)}
+	sum := most.max(steady)
+	sum.Model = onlyModel(admitted)
 	return Amounts{sum}.bounded()
+}
+
+// plus returns the sum of two parts.
+func (p Part) plus(q Part) Part {
+	return Part{Memory: p.Memory + q.Memory, Cores: p.Cores + q.Cores, Number: p.Number + q.Number}
+}
+
+// max returns the larger of each amount of two parts.
+func (p Part) max(q Part) Part {
+	return Part{Memory: max(p.Memory, q.Memory), Cores: max(p.Cores, q.Cores), Number: max(p.Number, q.Number)}
 }
 
 // admittedBy returns the kinds that the pod's lists of models and modes leave.

@@ -8,10 +8,24 @@ import (
 	"deviceshare/sharing"
 )
 
+// Tenure is when a pod takes its amounts.
+type Tenure uint8
+
+const (
+	// Stays: the pod has them, and nobody has asked it to end.
+	Stays Tenure = iota
+	// Leaves: the pod has them until it has ended.
+	Leaves
+	// Arrives: the pod gets them when others have ended.
+	Arrives
+	tenures
+)
+
 // entry is what one pod takes.
 type entry struct {
 	queue   string
 	amounts Amounts
+	tenure  Tenure
 }
 
 // Book is which pod takes what of which queue. What a pod was put down with is kept, so that
@@ -19,49 +33,74 @@ type entry struct {
 type Book struct {
 	hierarchy *Hierarchy
 	entries   map[sharing.Owner]entry
-	// sums are what the pods of a queue and of those below it take.
-	sums map[string]Amounts
+	// sums are what the pods of a queue and of those below it take, by tenure.
+	sums map[string]*[tenures]Amounts
 }
 
 // NewBook returns the book in which nobody takes anything.
 func NewBook(h *Hierarchy) *Book {
-	return &Book{hierarchy: h, entries: map[sharing.Owner]entry{}, sums: map[string]Amounts{}}
+	return &Book{hierarchy: h, entries: map[sharing.Owner]entry{}, sums: map[string]*[tenures]Amounts{}}
 }
 
 // Put notes what a pod takes, in place of what was noted of it before.
-func (b *Book) Put(o sharing.Owner, queue string, a Amounts) {
+func (b *Book) Put(o sharing.Owner, queue string, a Amounts, tenure Tenure) {
 	b.Drop(o)
-	b.entries[o] = entry{queue: queue, amounts: a}
-	b.add(queue, a, 1)
+	b.entries[o] = entry{queue: queue, amounts: a, tenure: tenure}
+	b.add(b.entries[o], 1)
 }
 
 // Drop forgets a pod. A pod that is not in the book is no mistake.
 func (b *Book) Drop(o sharing.Owner) {
 	if e, known := b.entries[o]; known {
 		delete(b.entries, o)
-		b.add(e.queue, e.amounts, -1)
+		b.add(e, -1)
 	}
 }
 
-func (b *Book) add(queue string, a Amounts, sign int64) {
-	for _, name := range b.hierarchy.above(queue) {
-		b.sums[name] = b.sums[name].add(a, sign)
+func (b *Book) add(e entry, sign int64) {
+	for _, name := range b.hierarchy.above(e.queue) {
+		if b.sums[name] == nil {
+			b.sums[name] = &[tenures]Amounts{}
+		}
+		sum := &b.sums[name][e.tenure]
+		*sum = sum.add(e.amounts, sign)
 	}
 }
 
 // Takes returns what a pod was put down with.
 func (b *Book) Takes(o sharing.Owner) Amounts { return b.entries[o].amounts }
 
-// used returns what a queue and those below it take of what a limit is about, without some pods.
-func (b *Book) used(queue string, l *Limit, gone []sharing.Owner) int64 {
-	used := b.sums[queue].of(l)
+// used returns what a queue and those below it take of what a limit is about, without some pods:
+// now, by pods that stay and pods that leave, or else later, by pods that stay and pods that
+// arrive.
+func (b *Book) used(queue string, l *Limit, now bool, gone []sharing.Owner) int64 {
+	without := Leaves
+	if now {
+		without = Arrives
+	}
+	var used int64
+	if sums := b.sums[queue]; sums != nil {
+		for tenure := range tenures {
+			if tenure != without {
+				used += sums[tenure].of(l)
+			}
+		}
+	}
 	for i, o := range gone {
 		e, known := b.entries[o]
-		if known && !slices.Contains(gone[:i], o) && slices.Contains(b.hierarchy.above(e.queue), queue) {
+		if known && e.tenure != without && !slices.Contains(gone[:i], o) && slices.Contains(b.hierarchy.above(e.queue), queue) {
 			used -= e.amounts.of(l)
 		}
 	}
 	return used
+}
+
+// leaving returns what pods that leave a queue, or one below it, have of what a limit is about.
+func (b *Book) leaving(queue string, l *Limit) int64 {
+	if sums := b.sums[queue]; sums != nil {
+		return sums[Leaves].of(l)
+	}
+	return 0
 }
 
 // Ask is whether a pod may take something of a queue.
@@ -69,6 +108,9 @@ type Ask struct {
 	Owner   sharing.Owner
 	Queue   string
 	Amounts Amounts
+	// Now says that the pod gets the amounts at once. Otherwise it waits until the pods that leave
+	// have ended, and what those have does not count.
+	Now bool
 	// Gone are pods that count as if they had left.
 	Gone []sharing.Owner
 	// Alone counts, of the queues above, only what the pod's own queue takes: could the pod have
@@ -80,10 +122,19 @@ type Ask struct {
 func (b *Book) Limited(queue string) bool { return b.hierarchy.limits(queue) }
 
 // Check returns the limit that a pod would exceed; false if it may have what it asks for. Of
-// several it is the one nearest to the pod's queue. What is noted of the pod already counts once.
-// A pod that takes nothing of what a limit is about is not refused by it.
+// several it is the one nearest to the pod's queue; a limit that is exceeded only until others have
+// ended comes last. What is noted of the pod already counts once. A pod that takes nothing of what
+// a limit is about is not refused by it.
 func (b *Book) Check(ask *Ask) (Shortage, bool) {
 	gone := append([]sharing.Owner{ask.Owner}, ask.Gone...)
+	if short, refused := b.exceeded(ask, false, gone); refused || !ask.Now {
+		return short, refused
+	}
+	return b.exceeded(ask, true, gone)
+}
+
+// exceeded is Check for one moment: now, or else later.
+func (b *Book) exceeded(ask *Ask, now bool, gone []sharing.Owner) (Shortage, bool) {
 	for _, name := range b.hierarchy.above(ask.Queue) {
 		counted := name
 		if ask.Alone {
@@ -95,8 +146,12 @@ func (b *Book) Check(ask *Ask) (Shortage, bool) {
 			if asked == 0 {
 				continue
 			}
-			if used := b.used(counted, &l.Limit, gone); used+asked > l.Amount {
-				return Shortage{Queue: name, Limit: l.Limit, Reserved: l.reserved, Used: used, Asked: asked}, true
+			if used := b.used(counted, &l.Limit, now, gone); used+asked > l.Amount {
+				short := Shortage{Queue: name, Limit: l.Limit, Reserved: l.reserved, Used: used, Asked: asked}
+				if now {
+					short.Leaving = b.leaving(counted, &l.Limit)
+				}
+				return short, true
 			}
 		}
 	}
@@ -105,7 +160,7 @@ func (b *Book) Check(ask *Ask) (Shortage, bool) {
 
 // Deserves returns the limit by which a queue does not deserve what a pod asks for: it must not
 // take that from other queues. A queue deserves what it is guaranteed, and whatever it has no
-// number for.
+// number for. Pods that leave do not count: they are no reason to leave other queues alone.
 func (b *Book) Deserves(ask *Ask) (Shortage, bool) {
 	q, known := b.hierarchy.queues[ask.Queue]
 	if !known {
@@ -115,7 +170,7 @@ func (b *Book) Deserves(ask *Ask) (Shortage, bool) {
 		l := q.Deserved[i]
 		l.Amount = max(l.Amount, amountOf(q.Guarantee, &l))
 		asked := ask.Amounts.of(&l)
-		if used := b.used(q.Name, &l, append([]sharing.Owner{ask.Owner}, ask.Gone...)); asked > 0 && used+asked > l.Amount {
+		if used := b.used(q.Name, &l, false, append([]sharing.Owner{ask.Owner}, ask.Gone...)); asked > 0 && used+asked > l.Amount {
 			return Shortage{Queue: q.Name, Limit: l, Used: used, Asked: asked}, true
 		}
 	}
@@ -133,7 +188,7 @@ func (b *Book) Keeps(o sharing.Owner, gone []sharing.Owner, guaranteedOnly bool)
 	}
 	for i := range q.Guarantee {
 		l := &q.Guarantee[i]
-		if takes := e.amounts.of(l); takes > 0 && b.used(q.Name, l, gone)-takes < l.Amount {
+		if takes := e.amounts.of(l); takes > 0 && b.used(q.Name, l, false, gone)-takes < l.Amount {
 			return true
 		}
 	}
@@ -146,7 +201,7 @@ func (b *Book) Keeps(o sharing.Owner, gone []sharing.Owner, guaranteedOnly bool)
 		if e.amounts.of(l) == 0 {
 			continue
 		}
-		if b.used(q.Name, l, gone) > l.Amount {
+		if b.used(q.Name, l, false, gone) > l.Amount {
 			return false
 		}
 		deserved = true

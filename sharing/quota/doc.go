@@ -8,7 +8,7 @@
 //	Limit      one amount that a queue was given, of all devices or of some models
 //	Queue      the limits of one queue, and the name of the queue above it
 //	Hierarchy  all queues
-//	Book       which pod takes what of which queue
+//	Book       which pod takes what of which queue, and when
 //	Shortage   which limit a pod would exceed, and by how much
 //
 // A pod that has its devices takes what it holds of them. Of a pod that has none yet only a

@@ -16,14 +16,19 @@ type Resource uint8
 const (
 	Memory Resource = iota // in bytes
 	Cores                  // in percent of one device
+	Number                 // in shares of devices
 )
 
 // text writes an amount of the resource for people.
 func (r Resource) text(n int64) string {
-	if r == Cores {
-		return strconv.FormatInt(n, 10) + "%"
+	switch r {
+	case Cores:
+		return strconv.FormatInt(n, 10) + " percent" // no sign: Volcano formats the text once more
+	case Number:
+		return strconv.FormatInt(n, 10)
+	default:
+		return sharing.Bytes(n).String()
 	}
-	return sharing.Bytes(n).String()
 }
 
 // Limit is one amount that a queue was given.
@@ -41,9 +46,10 @@ type Limit struct {
 // Text writes the amount for people, with its unit.
 func (l *Limit) Text() string { return l.Resource.text(l.Amount) }
 
-// Names are the resources that queues are given limits of, and the unit of memory.
+// Names are the resources that queues are given limits of, "" for one that is not read, and the
+// unit of memory.
 type Names struct {
-	Memory, Cores string
+	Memory, Cores, Number string
 	// Factor is how many MiB one unit of the memory resource is.
 	Factor int64
 }
@@ -59,6 +65,9 @@ func ReadLimit(name string, value int64, names Names) (Limit, bool) {
 	}
 	if model, ok := modelIn(name, names.Cores); ok {
 		return Limit{Name: name, Resource: Cores, Model: model, Amount: value}, true
+	}
+	if model, ok := modelIn(name, names.Number); ok {
+		return Limit{Name: name, Resource: Number, Model: model, Amount: value}, true
 	}
 	return Limit{}, false
 }

@@ -29,18 +29,20 @@ type row struct {
 	queue         int
 	memory, cores int64
 	model         string
+	tenure        quota.Tenure
 }
 
 func queueName(i int) string { return fmt.Sprintf("q%d", i) }
 
-// sum is the dumb sum: every line of every queue that hangs below, in whatever depth.
-func (c *cluster) sum(queue int, leaving map[string]bool) (memory, cores, big int64) {
+// sum is the dumb sum: every line of every queue that hangs below, in whatever depth, but for lines
+// of one tenure.
+func (c *cluster) sum(queue int, leaving map[string]bool, but quota.Tenure) (memory, cores, big int64) {
 	for _, r := range c.rows {
 		below := false
 		for q := r.queue; q >= 0; q = c.parents[q] {
 			below = below || q == queue
 		}
-		if !below || leaving[r.owner] {
+		if !below || leaving[r.owner] || r.tenure == but {
 			continue
 		}
 		memory, cores = memory+r.memory, cores+r.cores
@@ -51,10 +53,10 @@ func (c *cluster) sum(queue int, leaving map[string]bool) (memory, cores, big in
 	return memory, cores, big
 }
 
-// fits is the dumb answer.
-func (c *cluster) fits(asks row, leaving map[string]bool) bool {
+// fits is the dumb answer: later, without pods that leave, or now, without pods that arrive.
+func (c *cluster) fits(asks row, leaving map[string]bool, but quota.Tenure) bool {
 	for q := asks.queue; q >= 0; q = c.parents[q] {
-		memory, cores, big := c.sum(q, leaving)
+		memory, cores, big := c.sum(q, leaving, but)
 		askBig := int64(0)
 		if asks.model == "Big 80" {
 			askBig = asks.memory
@@ -94,7 +96,8 @@ func TestRandomHierarchiesAgreeWithADumbSum(t *testing.T) {
 		r.Shuffle(len(queues), func(i, j int) { queues[i], queues[j] = queues[j], queues[i] })
 		b := quota.NewBook(quota.NewHierarchy(queues, nil))
 		for step := range 60 {
-			asks := row{owner: fmt.Sprint(step), queue: r.IntN(len(queues)), memory: r.Int64N(60), cores: r.Int64N(60), model: []string{"Big 80", "Small"}[r.IntN(2)]}
+			asks := row{owner: fmt.Sprint(step), queue: r.IntN(len(queues)), memory: r.Int64N(60), cores: r.Int64N(60), model: []string{"Big 80", "Small"}[r.IntN(2)], tenure: []quota.Tenure{quota.Stays, quota.Stays, quota.Leaves, quota.Arrives}[r.IntN(4)]}
+			now := r.IntN(2) == 0
 			takes := quota.Amounts{{Model: asks.model, Memory: asks.memory * gib, Cores: asks.cores}}
 			leaving, gone := map[string]bool{}, []sharing.Owner(nil)
 			for _, x := range c.rows {
@@ -103,8 +106,8 @@ func TestRandomHierarchiesAgreeWithADumbSum(t *testing.T) {
 					gone = append(gone, sharing.Owner(x.owner))
 				}
 			}
-			short, no := b.Check(&quota.Ask{Owner: sharing.Owner(asks.owner), Queue: queueName(asks.queue), Amounts: takes, Gone: gone})
-			if want := !c.fits(asks, leaving); no != want {
+			short, no := b.Check(&quota.Ask{Owner: sharing.Owner(asks.owner), Queue: queueName(asks.queue), Amounts: takes, Gone: gone, Now: now})
+			if want := !c.fits(asks, leaving, quota.Leaves) || now && !c.fits(asks, leaving, quota.Arrives); no != want {
 				t.Fatalf("seed %d step %d: refused %v, want %v: %s", seed, step, no, want, short.String())
 			}
 			if no && (short.Excess() <= 0 || short.Excess() != short.Used+short.Asked-short.Limit.Amount || !strings.Contains(short.String(), short.Queue)) {
@@ -118,7 +121,7 @@ func TestRandomHierarchiesAgreeWithADumbSum(t *testing.T) {
 			switch {
 			case len(gone) == 0 && !no || r.IntN(3) == 0: // also what does not fit: facts from outside
 				c.rows = append(c.rows, asks)
-				b.Put(sharing.Owner(asks.owner), queueName(asks.queue), takes)
+				b.Put(sharing.Owner(asks.owner), queueName(asks.queue), takes, asks.tenure)
 			case len(c.rows) > 0:
 				i := r.IntN(len(c.rows))
 				b.Drop(sharing.Owner(c.rows[i].owner))
@@ -148,9 +151,9 @@ func TestPuttingAPodDownTwiceCountsItOnce(t *testing.T) {
 	h := quota.NewHierarchy([]quota.Queue{{Name: "q", Capability: limits(t, "memory=10")}, {Name: "r", Capability: limits(t, "memory=10")}}, nil)
 	b := quota.NewBook(h)
 	for range 5 {
-		b.Put("p", "q", amounts("Big", 10, 0))
+		b.Put("p", "q", amounts("Big", 10, 0), quota.Stays)
 	}
-	b.Put("p", "r", amounts("Big", 9, 0))
+	b.Put("p", "r", amounts("Big", 9, 0), quota.Stays)
 	if got := b.Takes("p"); !same(got, amounts("Big", 9, 0)) {
 		t.Errorf("the pod takes %+v", got)
 	}
@@ -211,11 +214,11 @@ func TestWhatIsAskedIsNeverMoreThanWhatIsHeld(t *testing.T) {
 		}
 		placed++
 		asked, held := quota.Asked(&pod, quota.KindsOf(inv)), quota.Held(&placement, inv)
-		var memory, cores int64
+		var memory, cores, number int64
 		for _, part := range held {
-			memory, cores = memory+part.Memory, cores+part.Cores
+			memory, cores, number = memory+part.Memory, cores+part.Cores, number+part.Number
 		}
-		if asked[0].Memory > memory || asked[0].Cores > cores {
+		if asked[0].Memory > memory || asked[0].Cores > cores || asked[0].Number > number {
 			t.Fatalf("seed %d: asked %+v, held %+v\n%+v\n%+v", seed, asked, held, pod.Requests, placement)
 		}
 		if asked[0].Memory == memory && asked[0].Cores == cores {

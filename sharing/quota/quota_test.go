@@ -14,7 +14,7 @@ import (
 const gib = int64(sharing.GiB)
 
 func names() quota.Names {
-	return quota.Names{Memory: "volcano.sh/vgpu-memory", Cores: "volcano.sh/vgpu-cores", Factor: 1}
+	return quota.Names{Memory: "volcano.sh/vgpu-memory", Cores: "volcano.sh/vgpu-cores", Number: "volcano.sh/vgpu-number", Factor: 1}
 }
 
 // limits reads lists such as "memory=100 cores=50 memory.a100=80": memory in GiB.
@@ -59,7 +59,7 @@ func TestALimitIsReadFromTheNameOfAResource(t *testing.T) {
 		"a model of no words is every model":            {key: "volcano.sh/vgpu-cores.--", value: 7, want: fmt.Sprint(quota.Cores, "", 7)},
 		"a negative amount is none":                     {key: "volcano.sh/vgpu-cores", value: -7, want: fmt.Sprint(quota.Cores, "", 0)},
 		"an amount beyond all numbers is the largest":   {key: "volcano.sh/vgpu-memory", value: 1 << 62, factor: 1024, want: fmt.Sprint(quota.Memory, "", int64(sharing.MaxBytes))},
-		"the number of devices is counted by Volcano":   {key: "volcano.sh/vgpu-number", no: true},
+		"the number of shares":                          {key: "volcano.sh/vgpu-number.a100", value: 7, want: fmt.Sprint(quota.Number, "a100", 7)},
 		"a percentage of memory has no sum":             {key: "volcano.sh/vgpu-memory-percentage", no: true},
 		"another resource is no limit of this kind":     {key: "cpu", no: true},
 		"a name that only begins the same is not meant": {key: "volcano.sh/vgpu-cores2", no: true},
@@ -113,7 +113,7 @@ func TestWhatACapabilityRefuses(t *testing.T) {
 		},
 		"compute": {
 			queues: map[string]string{"q": "memory=100 cores=150"}, run: []pod{{"q", amounts(a100, 1, 100)}}, asks: pod{"q", amounts(a100, 1, 60)},
-			want: `queue "q" uses 100% of 150% volcano.sh/vgpu-cores: 60% more is 10% too much`,
+			want: `queue "q" uses 100 percent of 150 percent volcano.sh/vgpu-cores: 60 percent more is 10 percent too much`,
 		},
 		"a pod without compute in a queue that uses too much of it": {
 			queues: map[string]string{"q": "cores=50"}, run: []pod{{"q", amounts(a100, 1, 100)}}, asks: pod{"q", amounts(a100, 1, 0)},
@@ -185,11 +185,41 @@ func (c queueCase) check(t *testing.T) {
 	}
 	b := quota.NewBook(quota.NewHierarchy(queues, amounts(a100, 1024, 1600)))
 	for i, p := range c.run {
-		b.Put(sharing.Owner(fmt.Sprint("run", i)), p.queue, p.takes)
+		b.Put(sharing.Owner(fmt.Sprint("run", i)), p.queue, p.takes, quota.Stays)
 	}
 	short, refused := b.Check(&quota.Ask{Owner: "new", Queue: c.asks.queue, Amounts: c.asks.takes})
 	if got := short.String(); refused != (c.want != "") || refused && got != c.want {
 		t.Errorf("refused: %v: %s\nwant %s", refused, got, c.want)
+	}
+}
+
+// Pods that are leaving hold what they have until they have ended, and pods that wait for them get
+// it only then.
+func TestAPodThatLeavesHoldsWhatItHas(t *testing.T) {
+	b := quota.NewBook(quota.NewHierarchy([]quota.Queue{{Name: "top", Capability: limits(t, "memory=100")}, {Name: "q", Parent: "top"}}, nil))
+	b.Put("stays", "q", amounts("", 30, 0), quota.Stays)
+	b.Put("leaves", "q", amounts("", 50, 0), quota.Leaves)
+	for _, c := range []struct {
+		what    string
+		memory  int64
+		now     bool
+		arrives int64 // what a pod takes that waits for the one that leaves
+		want    string
+	}{
+		{what: "what is left now", memory: 20, now: true},
+		{what: "what is left later", memory: 70},
+		{what: "more than is left now", memory: 30, now: true,
+			want: `queue "top" uses 80GiB of 100GiB volcano.sh/vgpu-memory: 30GiB more is 10GiB too much until pods that were deleted have ended, which still hold 50GiB`},
+		{what: "more than there ever is", memory: 71, now: true, want: `queue "top" uses 30GiB of 100GiB volcano.sh/vgpu-memory: 71GiB more is 1GiB too much`},
+		{what: "beside a pod that waits, now", memory: 20, now: true, arrives: 50},
+		{what: "what was promised to another one", memory: 20, arrives: 51, want: `queue "top" uses 81GiB of 100GiB volcano.sh/vgpu-memory: 20GiB more is 1GiB too much`},
+		{what: "what was promised to another one, now", memory: 20, now: true, arrives: 51, want: `queue "top" uses 81GiB of 100GiB volcano.sh/vgpu-memory: 20GiB more is 1GiB too much`},
+	} {
+		b.Put("arrives", "q", amounts("", c.arrives, 0), quota.Arrives)
+		short, refused := b.Check(&quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", c.memory, 0), Now: c.now})
+		if got := short.String(); refused != (c.want != "") || refused && got != c.want {
+			t.Errorf("%s: refused: %v: %s\nwant %s", c.what, refused, got, c.want)
+		}
 	}
 }
 
@@ -199,9 +229,9 @@ func TestPodsThatCountAsGone(t *testing.T) {
 		{Name: "q", Parent: "top"}, {Name: "r", Parent: "top"}, {Name: "else"},
 	}
 	b := quota.NewBook(quota.NewHierarchy(queues, nil))
-	b.Put("a", "q", amounts("", 30, 0))
-	b.Put("b", "r", amounts("", 60, 0))
-	b.Put("c", "else", amounts("", 60, 0))
+	b.Put("a", "q", amounts("", 30, 0), quota.Stays)
+	b.Put("b", "r", amounts("", 60, 0), quota.Stays)
+	b.Put("c", "else", amounts("", 60, 0), quota.Stays)
 	for name, c := range map[string]struct {
 		ask  quota.Ask
 		fits bool
@@ -230,11 +260,11 @@ func TestWhatAQueueDeservesAndKeeps(t *testing.T) {
 		{Name: "free"},
 	}
 	b := quota.NewBook(quota.NewHierarchy(queues, nil))
-	b.Put("a", "q", amounts("", 80, 100))
-	b.Put("b", "q", amounts("", 40, 100))
-	b.Put("s", "safe", amounts("", 40, 0))
-	b.Put("t", "safe", amounts("", 40, 0))
-	b.Put("f", "free", amounts("", 40, 0))
+	b.Put("a", "q", amounts("", 80, 100), quota.Stays)
+	b.Put("b", "q", amounts("", 40, 100), quota.Stays)
+	b.Put("s", "safe", amounts("", 40, 0), quota.Stays)
+	b.Put("t", "safe", amounts("", 40, 0), quota.Stays)
+	b.Put("f", "free", amounts("", 40, 0), quota.Stays)
 
 	deserves := func(queue string, memory, cores int64, gone ...sharing.Owner) bool {
 		_, beyond := b.Deserves(&quota.Ask{Owner: "new", Queue: queue, Amounts: amounts("", memory, cores), Gone: gone})

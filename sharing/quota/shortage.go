@@ -14,6 +14,9 @@ type Shortage struct {
 	Reserved bool
 	// Used is what the queue takes already, Asked what the pod would add, at the least.
 	Used, Asked int64
+	// Leaving is what pods that are ending still have of Used, if the pod may have what it asks for
+	// once they have ended; else 0.
+	Leaving int64
 }
 
 // Excess is by how much the limit would be exceeded.
@@ -22,8 +25,12 @@ func (s *Shortage) Excess() int64 { return s.Used + s.Asked - s.Limit.Amount }
 // String says it in one sentence, as in a pod's event.
 func (s *Shortage) String() string {
 	text := s.Limit.Resource.text
-	return fmt.Sprintf("queue %q uses %s of %s %s: %s more is %s too much",
+	sentence := fmt.Sprintf("queue %q uses %s of %s %s: %s more is %s too much",
 		s.Queue, text(s.Used), s.limit(), s.Limit.Name, text(s.Asked), text(s.Excess()))
+	if s.Leaving > 0 {
+		sentence += fmt.Sprintf(" until pods that were deleted have ended, which still hold %s", text(s.Leaving))
+	}
+	return sentence
 }
 
 // limit says how much the queue may take, and why.

@@ -35,10 +35,27 @@ func DefaultSettings() Settings {
 	return Settings{Names: podspec.DefaultNames(), Factor: 1}
 }
 
+// LimitNames returns the names of the resources that limits of queues are about.
+func (s *Settings) LimitNames() quota.Names {
+	return quota.Names{Memory: s.Names.Memory, Cores: s.Names.Cores, Number: s.Names.Number, Factor: s.Factor}
+}
+
+// Capability returns the limits of devices in the capability of a queue, in the order of their
+// names.
+func (s *Settings) Capability(list corev1.ResourceList) []quota.Limit {
+	return limitsIn(list, s.LimitNames())
+}
+
 // Limits returns the limits of device memory and compute in a list of resources of a queue, in the
-// order of their names.
+// order of their names. The number of devices that a queue deserves, or is guaranteed, is left to
+// Volcano, which counts it exactly.
 func (s *Settings) Limits(list corev1.ResourceList) []quota.Limit {
-	names := quota.Names{Memory: s.Names.Memory, Cores: s.Names.Cores, Factor: s.Factor}
+	names := s.LimitNames()
+	names.Number = ""
+	return limitsIn(list, names)
+}
+
+func limitsIn(list corev1.ResourceList, names quota.Names) []quota.Limit {
 	var limits []quota.Limit
 	for name, amount := range list {
 		if l, ok := quota.ReadLimit(string(name), amount.Value(), names); ok {

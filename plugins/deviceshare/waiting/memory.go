@@ -11,7 +11,7 @@ type Memory struct {
 	pods   map[Pod]*entry
 	round  uint64
 	now    int64
-	// repeats is how many pods may still be told new numbers in this round.
+	// repeats is how many pods may still be told something else about the same cause in this round.
 	repeats int
 	// mentioned is how many pods of the memory were asked about in this round.
 	mentioned int
@@ -26,7 +26,8 @@ type entry struct {
 type Limits struct {
 	// Pods is how many pods are remembered. What does not fit is told as it comes.
 	Pods int
-	// Repeats is how many pods are told new numbers in one round. Each is a write.
+	// Repeats is how many pods are told something else about the same cause in one round. Each is a
+	// write.
 	Repeats int
 }
 
@@ -39,8 +40,9 @@ func (m *Memory) Begin(now int64) {
 	m.now, m.repeats, m.mentioned = now, m.limits.Repeats, 0
 }
 
-// Tell returns what to show as the reason of a pod: this text, or what it was told before.
-func (m *Memory) Tell(pod Pod, text string) string {
+// Tell returns what to show as the reason of a pod that waits for a cause: this text, or what it
+// was told before.
+func (m *Memory) Tell(pod Pod, cause Cause, text string) string {
 	e := m.pods[pod]
 	switch {
 	case e == nil && len(m.pods) >= m.limits.Pods:
@@ -53,15 +55,15 @@ func (m *Memory) Tell(pod Pod, text string) string {
 		e.round = m.round
 		m.mentioned++
 	}
-	if e.told.Text == text {
+	if e.told.Text == text && e.told.Next == "" {
 		return text
 	}
-	repeat := Difference(e.told.Text, text) == Numbers
-	if repeat && m.repeats == 0 {
-		return e.told.Text
-	}
-	next, news := e.told.Next(text, m.now)
-	if news && repeat {
+	repeat := !e.told.isNews(cause)
+	next, news := e.told.After(cause, text, m.now)
+	switch {
+	case news && repeat && m.repeats == 0:
+		return e.told.Text // its turn comes in a later round
+	case news && repeat:
 		m.repeats--
 	}
 	e.told = next

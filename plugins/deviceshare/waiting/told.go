@@ -9,18 +9,23 @@ import "strings"
 const (
 	// Allowance is how many texts a pod may be told in short order.
 	Allowance = 20
-	// Reserve is how many of them are kept for other reasons: new numbers are not told with them.
+	// Reserve is how many of them are kept for other causes: nothing else is told with them.
 	Reserve = 5
 	// Refill is after how many seconds one more is allowed.
 	Refill = 300
-	// Spacing is for how many seconds a pod is not told new numbers after it was told anything.
+	// Spacing is for how many seconds a pod is told nothing else about the same cause after it was
+	// told anything, and how long other words must have been true before they are told.
 	Spacing = 2
 )
 
 // Told is what one pod was last told. The zero value is a pod that was told nothing.
 type Told struct {
-	// Text is what it was told, "" for nothing.
-	Text string
+	// Text is what it was told, "" for nothing, and Cause for which it waited then.
+	Text  string
+	Cause Cause
+	// Next has other words about the same cause, "" for none, and Since when they are true.
+	Next  string
+	Since int64
 	// At is when, in seconds of any clock.
 	At int64
 	// Spent is how much of the allowance is used up, and Counted since when it is given back.
@@ -35,21 +40,44 @@ type Change int
 const (
 	Nothing Change = iota
 	Numbers        // the texts differ in numbers only
-	Reason         // they differ in words
+	Words          // they differ in words
 )
 
-// Next returns what the pod is told when this is the reason at that time, and whether it is
-// something new. An empty text is no reason: the pod keeps what it was told.
-func (t Told) Next(text string, now int64) (next Told, news bool) {
+// isNews reports whether a cause is another one than the pod was told of: that is told at once.
+func (t Told) isNews(cause Cause) bool { return t.Text == "" || t.Cause != cause }
+
+// After returns what the pod has been told when it waits for a cause with a text at that time, and
+// whether that is something new. An empty text is no reason: the pod keeps what it was told.
+//
+// Another cause is told at once. So is the first text. Other numbers, and other words about the
+// same cause, are told as often as the allowance permits; words only once they last. One device of
+// many that comes and goes is therefore not told to each pod that waits.
+func (t Told) After(cause Cause, text string, now int64) (next Told, news bool) {
 	change := Difference(t.Text, text)
 	if change == Nothing || text == "" {
+		t.Next, t.Since = "", 0
 		return t, false
 	}
 	t = t.refilled(now)
-	if change == Numbers && (now-t.At < Spacing || t.Spent >= Allowance-Reserve) {
-		return t, false
+	if !t.isNews(cause) {
+		if change == Numbers {
+			t.Next, t.Since = "", 0
+		}
+		if change == Words && !t.lasts(text, now) {
+			t.Next, t.Since = text, now
+			return t, false
+		}
+		settling := change == Words && now-t.Since < Spacing
+		if settling || now-t.At < Spacing || t.Spent >= Allowance-Reserve {
+			return t, false
+		}
 	}
-	return Told{Text: text, At: now, Spent: min(t.Spent+1, Allowance), Counted: t.Counted}, true
+	return Told{Text: text, Cause: cause, At: now, Spent: min(t.Spent+1, Allowance), Counted: t.Counted}, true
+}
+
+// lasts reports whether the words of a text have been true before this time.
+func (t Told) lasts(text string, now int64) bool {
+	return t.Next != "" && now >= t.Since && Difference(t.Next, text) != Words
 }
 
 // refilled gives back what time has earned. A clock that was set back earns nothing.
@@ -73,7 +101,7 @@ func Difference(old, text string) Change {
 		a, oldRest := word(old)
 		b, textRest := word(text)
 		if a != b {
-			return Reason
+			return Words
 		}
 		if oldRest == "" && textRest == "" {
 			return Numbers

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -18,14 +19,14 @@ func TestTextsDifferInNumbersOrInWords(t *testing.T) {
 		"the same":                          {"3 of 8", "3 of 8", Nothing},
 		"another number":                    {"3 of 8", "4 of 8", Numbers},
 		"a longer number":                   {"3 of 8 devices", "12 of 128 devices", Numbers},
-		"another word":                      {"3 short of free memory (NotEnoughMemory)", "3 out of service (Unhealthy)", Reason},
-		"one more reason":                   {"3 out of service (Unhealthy)", "3 out of service (Unhealthy), 1 in a mode that the pod does not accept (WrongMode)", Reason},
-		"a number where none was":           {"node", "node 3", Reason},
-		"a number less":                     {"3 and 4", "3 and", Reason},
-		"nothing was told":                  {"", "3", Reason},
+		"another word":                      {"3 short of free memory (NotEnoughMemory)", "3 out of service (Unhealthy)", Words},
+		"one more reason":                   {"3 out of service (Unhealthy)", "3 out of service (Unhealthy), 1 in a mode that the pod does not accept (WrongMode)", Words},
+		"a number where none was":           {"node", "node 3", Words},
+		"a number less":                     {"3 and 4", "3 and", Words},
+		"nothing was told":                  {"", "3", Words},
 		"a number at the end":               {"a 1", "a 2", Numbers},
 		"a number at the begin":             {"1 a", "2 a", Numbers},
-		"a number sign instead of a number": {"a # b", "a 3 b", Reason},
+		"a number sign instead of a number": {"a # b", "a 3 b", Words},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +49,7 @@ func FuzzDifference(f *testing.F) {
 	f.Add("0", "\x00")
 	numbers := regexp.MustCompile(`[0-9]+`)
 	f.Fuzz(func(t *testing.T, old, text string) {
-		want := Reason
+		want := Words
 		switch {
 		case old == text:
 			want = Nothing
@@ -67,9 +68,24 @@ func TestAPodIsToldByTheStory(t *testing.T) {
 		text string
 		want string
 	}
+	// A text that begins with a cause waits for that, any other one for nodes.
+	causeOf := func(text string) Cause {
+		for c := range Causes {
+			if strings.HasPrefix(text, c.String()) {
+				return c
+			}
+		}
+		return Nodes
+	}
 	for name, steps := range map[string][]step{
 		"the first reason is told":                               {{0, "full", "full"}},
-		"another reason is told at once":                         {{10, "full", "full"}, {10, "queue", "queue"}, {10, "full", "full"}},
+		"another cause is told at once":                          {{10, "full", "full"}, {10, "queue", "queue"}, {10, "full", "full"}},
+		"other words about the same cause have to last":          {{10, "full", "full"}, {11, "broken", "full"}, {12, "broken", "full"}, {13, "broken", "broken"}},
+		"their numbers may differ meanwhile":                     {{10, "full", "full"}, {11, "1 broken", "full"}, {12, "2 broken", "full"}, {13, "3 broken", "3 broken"}},
+		"words that come and go are not told":                    {{10, "full", "full"}, {13, "broken", "full"}, {16, "full", "full"}, {19, "broken", "full"}, {20, "full", "full"}},
+		"words that take turns are not told":                     {{10, "full", "full"}, {13, "broken", "full"}, {16, "gone", "full"}, {19, "broken", "full"}},
+		"words that came back to the old ones begin again":       {{10, "1 full", "1 full"}, {13, "broken", "1 full"}, {14, "2 full", "2 full"}, {16, "broken", "2 full"}},
+		"of words that last, a clock that is set back knows":     {{100, "full", "full"}, {101, "broken", "full"}, {5, "broken", "full"}, {8, "broken", "full"}, {103, "broken", "broken"}},
 		"new numbers wait for their spacing":                     {{10, "1 full", "1 full"}, {11, "2 full", "1 full"}, {12, "3 full", "3 full"}},
 		"a pod without a reason keeps what it was told":          {{10, "full", "full"}, {20, "", "full"}},
 		"a clock that is set back tells no numbers, but words":   {{100, "1 full", "1 full"}, {5, "2 full", "1 full"}, {6, "queue", "queue"}},
@@ -80,7 +96,7 @@ func TestAPodIsToldByTheStory(t *testing.T) {
 			m := NewMemory(Limits{Pods: 1, Repeats: 1})
 			for i, s := range steps {
 				m.Begin(s.at)
-				if got := m.Tell("p", s.text); got != s.want {
+				if got := m.Tell("p", causeOf(s.text), s.text); got != s.want {
 					t.Fatalf("step %d: told %q, want %q", i, got, s.want)
 				}
 				m.End()
@@ -93,7 +109,7 @@ func TestNumbersThatNeverRestAreToldAsOftenAsEventsAreKept(t *testing.T) {
 	var told Told
 	news := 0
 	for now := range int64(3600) {
-		next, is := told.Next(fmt.Sprintf("%d used", now), now)
+		next, is := told.After(Nodes, fmt.Sprintf("%d used", now), now)
 		if is {
 			news++
 		}
@@ -102,7 +118,7 @@ func TestNumbersThatNeverRestAreToldAsOftenAsEventsAreKept(t *testing.T) {
 	if want := Allowance - Reserve + 3600/Refill; news < want-1 || news > want {
 		t.Errorf("%d texts in an hour, want about %d", news, want)
 	}
-	if _, is := told.Next("the queue is closed", 3600); !is {
+	if _, is := told.After(Queue, "the queue is closed", 3600); !is {
 		t.Error("another reason was not told")
 	}
 }
@@ -114,7 +130,7 @@ func TestWhatIsToldWithoutNewWordsIsNeverDroppedByTheFilterOfEvents(t *testing.T
 		var told Told
 		tokens, last := 25.0, int64(0)
 		for now := int64(0); now < 20000; now += r.Int64N(30) {
-			next, news := told.Next(fmt.Sprintf("%d used", r.IntN(1000)), now)
+			next, news := told.After(Nodes, fmt.Sprintf("%d %s", r.IntN(1000), []string{"used", "full"}[r.IntN(2)]), now)
 			if news {
 				tokens = min(25, tokens+float64(now-last)/300)
 				last = now
@@ -130,26 +146,32 @@ func TestWhatIsToldWithoutNewWordsIsNeverDroppedByTheFilterOfEvents(t *testing.T
 
 func TestARoundTellsNewNumbersToAFewAndNewWordsToAll(t *testing.T) {
 	m := NewMemory(Limits{Pods: 100, Repeats: 10})
-	tell := func(now int64, text string) (news int) {
+	tell := func(now int64, cause Cause, text string) (news int) {
 		m.Begin(now)
 		for i := range 100 {
-			if m.Tell(Pod(fmt.Sprint(i)), text) == text {
+			if m.Tell(Pod(fmt.Sprint(i)), cause, text) == text {
 				news++
 			}
 		}
 		m.End()
 		return news
 	}
-	if got := tell(0, "1 full"); got != 100 {
+	if got := tell(0, Nodes, "1 full"); got != 100 {
 		t.Errorf("the first text reached %d of 100", got)
 	}
-	if got := tell(10, "2 full"); got != 10 {
+	if got := tell(10, Nodes, "2 full"); got != 10 {
 		t.Errorf("new numbers reached %d pods, want 10", got)
 	}
-	if got := tell(10, "2 full"); got != 20 {
+	if got := tell(10, Nodes, "2 full"); got != 20 {
 		t.Errorf("the next round has reached %d pods, want 20", got)
 	}
-	if got := tell(10, "the queue is closed"); got != 100 {
+	if got := tell(20, Nodes, "2 broken"); got != 0 {
+		t.Errorf("other words about the same cause reached %d pods at once", got)
+	}
+	if got := tell(30, Nodes, "2 broken"); got != 10 {
+		t.Errorf("when they last, they reached %d pods, want 10", got)
+	}
+	if got := tell(30, Queue, "the queue is closed"); got != 100 {
 		t.Errorf("new words reached %d of 100", got)
 	}
 }
@@ -163,7 +185,7 @@ func TestAMemoryForgetsWhoWaitsNoMoreAndIsBounded(t *testing.T) {
 		for range r.IntN(6) {
 			pod := Pod(fmt.Sprint(r.IntN(6)))
 			mentioned[pod] = true
-			if got := m.Tell(pod, "words"); got != "words" {
+			if got := m.Tell(pod, Nodes, "words"); got != "words" {
 				t.Fatalf("told %q", got)
 			}
 		}
@@ -177,12 +199,12 @@ func TestAMemoryForgetsWhoWaitsNoMoreAndIsBounded(t *testing.T) {
 func TestAPodThatWaitsAgainBeginsAnew(t *testing.T) {
 	m := NewMemory(Limits{Pods: 9, Repeats: 9})
 	m.Begin(0)
-	m.Tell("p", "1 full")
+	m.Tell("p", Nodes, "1 full")
 	m.End()
 	m.Begin(1)
 	m.End()
 	m.Begin(1)
-	if got := m.Tell("p", "2 full"); got != "2 full" {
+	if got := m.Tell("p", Nodes, "2 full"); got != "2 full" {
 		t.Errorf("told %q", got)
 	}
 }
@@ -196,7 +218,7 @@ func BenchmarkRoundOf5000PodsWithNothingNew(b *testing.B) {
 	for i := range b.N {
 		m.Begin(int64(i))
 		for _, p := range pods {
-			m.Tell(p, "0/8 devices fit")
+			m.Tell(p, Nodes, "0/8 devices fit")
 		}
 		m.End()
 	}
