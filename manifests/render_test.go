@@ -65,8 +65,8 @@ func usualVariants() map[string]variant {
 		"nodeSelectorTerms": []any{map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "Exists"}}}}}}}
 	spread := []any{map[string]any{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}}
 	out := map[string]variant{
-		"keeper.tolerations": {value: []any{map[string]any{"key": "mps", "operator": "Exists"}}}, "devicePlugin.maxUnavailable": {value: 3},
-		"gitops.enabled": {value: true, count: -2},
+		"keeper.tolerations": {value: []any{map[string]any{"key": "mps", "operator": "Exists"}}},
+		"gitops.enabled":     {value: true, count: -2},
 	}
 	for _, workload := range []string{"scheduler", "devicePlugin", "keeper", "webhook", "view.page"} {
 		count, with := 0, values(nil)
@@ -81,9 +81,12 @@ func usualVariants() map[string]variant {
 		} {
 			out[workload+"."+name] = variant{value: value, count: count, with: with}
 		}
-		if workload == "scheduler" || workload == "webhook" {
-			out[workload+".topologySpreadConstraints"] = variant{value: spread}
+		if workload == "devicePlugin" || workload == "keeper" {
+			out[workload+".updateStrategy"] = variant{value: map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": 3}}}
+			continue
 		}
+		out[workload+".topologySpreadConstraints"] = variant{value: spread, count: count, with: with}
+		out[workload+".updateStrategy"] = variant{value: map[string]any{"rollingUpdate": map[string]any{"maxSurge": 3}}, count: count, with: with}
 	}
 	return out
 }
@@ -155,7 +158,7 @@ func ownVariants() map[string]variant {
 func leaves(prefix string, v map[string]any) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(v)) {
-		if m, ok := v[key].(map[string]any); ok && len(m) > 0 && key != "resources" && key != "labels" {
+		if m, ok := v[key].(map[string]any); ok && len(m) > 0 && key != "resources" && key != "labels" && key != "updateStrategy" {
 			out = append(out, leaves(prefix+key+".", m)...)
 			continue
 		}

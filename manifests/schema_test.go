@@ -50,6 +50,13 @@ func TestAWrongValueIsRefusedWithItsPath(t *testing.T) {
 		"an account of no namespace":    {"unaskedDevices.exemptServiceAccounts", []any{"dcgm"}, "at '/unaskedDevices/exemptServiceAccounts/0': 'dcgm' does not match"},
 		"a label with a quote":          {"unaskedDevices.exemptNamespaceLabels", map[string]any{"team": "a\"b"}, "at '/unaskedDevices/exemptNamespaceLabels/team': 'a\"b' does not match"},
 		"any resource at all":           {"unaskedDevices.askedBy", []any{"*"}, "at '/unaskedDevices/askedBy/0': '*' does not match"},
+		"a second plugin on a node":     {"devicePlugin.updateStrategy", map[string]any{"rollingUpdate": map[string]any{"maxSurge": 1}}, "at '/devicePlugin/updateStrategy/rollingUpdate': additional properties 'maxSurge' not allowed"},
+		"an update of no node":          {"devicePlugin.updateStrategy", map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": 0}}, "at '/devicePlugin/updateStrategy/rollingUpdate/maxUnavailable'"},
+		"a label of the selectors":      {"webhook.podLabels", map[string]any{"app.kubernetes.io/name": "mine"}, "at '/webhook/podLabels'"},
+		"a number as annotation":        {"keeper.podAnnotations", map[string]any{"a": 1}, "at '/keeper/podAnnotations/a': got number, want string"},
+		"an affinity that is none":      {"scheduler.affinity", map[string]any{"nodeAfinity": map[string]any{}}, "at '/scheduler/affinity': additional properties 'nodeAfinity' not allowed"},
+		"a spread over nothing":         {"webhook.topologySpreadConstraints", []any{map[string]any{"maxSkew": 1}}, "at '/webhook/topologySpreadConstraints/0': missing properties"},
+		"a priority with a blank":       {"view.page.priorityClassName", "a b", "at '/view/page/priorityClassName': 'a b' does not match"},
 		"a time that is none":           {"monitoring.podMonitor.interval", "often", "at '/monitoring/podMonitor/interval': 'often' does not match"},
 	} {
 		t.Run(name, func(t *testing.T) {

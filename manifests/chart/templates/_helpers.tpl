@@ -10,7 +10,7 @@
 {{- with $root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ kindIs "map" . | ternary . (dict "name" .) | dig "name" "" }}
   {{- end }}
 {{- end }}
 {{- with $component.nodeSelector }}
@@ -30,32 +30,44 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{- /* Labels and annotations that the values add to the pods of a component. */ -}}
-{{- define "deviceshare.podLabels" -}}
-{{- with .podLabels }}
-{{- toYaml . }}
+{{- /* Labels and annotations of a component's pods. Takes the name of the workload, the values of the
+       component, and the annotations of the chart itself, which those of the values replace. */ -}}
+{{- define "deviceshare.metadata" -}}
+{{- $component := index . 1 -}}
+labels:
+  {{- toYaml (merge (dict "app.kubernetes.io/name" (index . 0) "app.kubernetes.io/part-of" "deviceshare") $component.podLabels) | nindent 2 }}
+{{- with merge (dict) $component.podAnnotations (index . 2) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
-{{- define "deviceshare.podAnnotations" -}}
-{{- with .podAnnotations }}
-{{- toYaml . }}
-{{- end }}
+
+{{- /* The annotations by which a Prometheus without an operator finds the metrics. Takes the port. */ -}}
+{{- define "deviceshare.scrape" -}}
+{{- toJson (dict "prometheus.io/scrape" "true" "prometheus.io/port" . "prometheus.io/scheme" "https") -}}
+{{- end -}}
+
+{{- /* How the pods of a DaemonSet are updated. Takes the value updateStrategy. Two pods on one node at
+       once would disturb each other, so there is never a surge. */ -}}
+{{- define "deviceshare.daemonSetUpdate" -}}
+updateStrategy:
+  type: {{ .type }}
+  {{- if eq .type "RollingUpdate" }}
+  rollingUpdate:
+    maxSurge: 0
+    maxUnavailable: {{ dig "rollingUpdate" "maxUnavailable" 1 . }}
+  {{- end }}
 {{- end -}}
 
 {{- /* The pod of a Deployment whose replicas stand in for each other: on different nodes
        where there are some, and with what Pod Security `restricted` asks of a pod. Takes the name and the
        values of the component. */ -}}
 {{- define "deviceshare.replicas" -}}
+{{- $selector := dict "matchLabels" (dict "app.kubernetes.io/name" (index . 0)) -}}
+{{- $spread := (index . 1).topologySpreadConstraints | default (list (dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway")) -}}
 topologySpreadConstraints:
-  {{- with (index . 1).topologySpreadConstraints }}
-  {{- toYaml . | nindent 2 }}
-  {{- else }}
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        app.kubernetes.io/name: {{ index . 0 }}
+  {{- range $spread }}
+  - {{ toYaml (hasKey . "labelSelector" | ternary . (merge (dict "labelSelector" $selector) .)) | nindent 4 | trim }}
   {{- end }}
 {{ include "deviceshare.user" . }}
 {{- end -}}
@@ -132,9 +144,7 @@ backoffLimit: 3
 activeDeadlineSeconds: 900
 template:
   metadata:
-    labels:
-      app.kubernetes.io/name: deviceshare-webhook-ca
-      app.kubernetes.io/part-of: deviceshare
+    {{- include "deviceshare.metadata" (list "deviceshare-webhook-ca" .Values.webhook dict) | nindent 4 }}
   spec:
     serviceAccountName: deviceshare-webhook-ca
     # One that failed stays, so that its log can be read.
