@@ -98,11 +98,10 @@ func TestAPluginThatCannotReadTheDriverTellsSchedulersAndPods(t *testing.T) {
 	tune := p.tune
 	p.tune = func(o *options) { tune(o); o.health.Wait = time.Millisecond }
 	p.start()
-	p.await("nothing to be offered", func() bool { return p.offered() == 0 })
-	inv := p.inventory()
-	if len(inv.Devices) != 2 || !strings.Contains(inv.Devices[0].Reason, "version mismatch") {
-		t.Errorf("the node says %+v", inv.Devices)
-	}
+	p.await("nothing to be offered, and why", func() bool {
+		inv := p.inventory()
+		return p.offered() == 0 && len(inv.Devices) == 2 && strings.Contains(inv.Devices[0].Reason, "version mismatch")
+	})
 	p.event("DevicePrepareFailed", "version mismatch")
 	p.await("the eviction of the pod that is made again", func() bool { return p.evicted("owned") })
 	p.event("DevicePlacementRefused", "kubectl delete pod -n ns bare")
@@ -115,7 +114,8 @@ func TestAPluginThatCannotReadTheDriverTellsSchedulersAndPods(t *testing.T) {
 	p.kubelet.Await(t, "the slots, which stay", func(healthy, all, _ int) bool { return healthy == 20 && all == 20 })
 	p.driver.Miss(nil)
 	p.await("the devices again", func() bool { return p.offered() == 2 })
-	if _, err := p.kubelet.BeginAgain(t.Context(), bare, "main"); err != nil {
-		t.Errorf("it does not start when the driver answers: %v", err)
-	}
+	p.await("the start, which the kubelet tries again and again", func() bool {
+		_, err := p.kubelet.BeginAgain(t.Context(), bare, "main")
+		return err == nil
+	})
 }

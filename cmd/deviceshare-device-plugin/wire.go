@@ -180,11 +180,10 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 // administrator's; the kubelet is told only after the devices are known, so that
 // a restart does not take the node's capacity away.
 func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
-	group.Go(func() error { return p.config.Run(ctx) })
+	for _, run := range []func(context.Context) error{p.config.Run, p.receipts.Run, p.evictor.Run, p.publisher.Run} {
+		group.Go(func() error { return run(ctx) })
+	}
 	group.Go(func() error { p.pods.Run(ctx); return nil })
-	group.Go(func() error { return p.receipts.Run(ctx) })
-	group.Go(func() error { return p.evictor.Run(ctx) })
-	group.Go(func() error { return p.publisher.Run(ctx) })
 	if p.o.metricsAddress != "" {
 		health := agent.Health{Monitor: p.monitor, Releaser: p.releaser, StateDir: p.o.modes.StateDir}
 		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.access, health.Check) })

@@ -26,7 +26,7 @@ func (o offer) Offer(f *Facts) Offer {
 func offering(unit int64, devices offer, holdings Holdings) State {
 	facts := []Facts{{UUID: "GPU-a", Memory: sharing.MiBs(10000)}, {UUID: "GPU-b", Memory: sharing.MiBs(10000), Index: 1, PCI: "b"}}
 	s := Reduce(New(Config{Node: "n"}), Configured{Settings{Offers: devices, Unit: unit}})
-	return Reduce(Reduce(s, Scanned{facts}), holdings)
+	return Reduce(Reduce(s, Scanned{Devices: facts}), holdings)
 }
 
 // holds is a pod with shares of these devices, of 2000 MiB and 10 % each.

@@ -30,7 +30,7 @@ func TestAmountsOfDevicesHaveUnitsInWhatAPodIsTold(t *testing.T) {
 	w.with("overcommit")
 	w.explained()
 	got := w.status.message("p")
-	for _, want := range []string{"asks for 20000MiB of " + wire.ResourceMemory + ", 0 of 12000MiB are", "asks for 300% of " + wire.ResourceCores + ", 0% of 120% are"} {
+	for _, want := range []string{"asks for 20000MiB of " + wire.ResourceMemory + ", 0 of 12000MiB are", "asks for 300 percent of " + wire.ResourceCores + ", 0 percent of 120 percent are"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want it to say %q", got, want)
 		}

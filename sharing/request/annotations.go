@@ -12,8 +12,9 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// Annotations returns the keys of all annotations that Read reads: those that users write, and those
-// by which controllers name a group. Whoever keeps a part of a pod to read it later keeps these.
+// Annotations returns the keys of all annotations that Read reads: those that users write, and
+// those by which controllers name a group. Whoever keeps a part of a pod to read it later keeps
+// these.
 func Annotations() []string {
 	return append(wire.UserKeys(), wire.GroupName, wire.VolcanoGroupName)
 }

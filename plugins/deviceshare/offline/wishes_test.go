@@ -257,7 +257,8 @@ func TestAPodOfAnotherWayToShareIsToldWhatToWrite(t *testing.T) {
 		"nvidia.com/gpucores": "write volcano.sh/vgpu-cores", "volcano.sh/vgpu-mem": "do you mean volcano.sh/vgpu-memory?",
 	} {
 		limits := amounts(map[string]string{name: "1024"})
-		wish := &wish{pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "team"}, Spec: corev1.PodSpec{SchedulerName: "volcano",
+		pod := "asks-" + strings.NewReplacer("/", "-", ".", "-").Replace(name)
+		wish := &wish{pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: "team"}, Spec: corev1.PodSpec{SchedulerName: "volcano",
 			Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}}}}},
 			refused: map[string]bool{"spec.containers[0] (main) resources.limits[" + name + "]": true}}
 		counts := map[string]int{}
@@ -265,7 +266,7 @@ func TestAPodOfAnotherWayToShareIsToldWhatToWrite(t *testing.T) {
 		w.submit(wish)
 		w.settle()
 		w.check(wish, counts)
-		p, _ := w.cluster.Pod(types.NamespacedName{Namespace: "team", Name: "p"})
+		p, _ := w.cluster.Pod(types.NamespacedName{Namespace: "team", Name: pod})
 		if why := w.cluster.Why(p); !strings.Contains(why, want) {
 			t.Errorf("%s: %q, want %q", name, why, want)
 		}
