@@ -18,9 +18,9 @@ import (
 type evidence struct {
 	suites   map[string]bool   // of an installed cluster, with their parts as suite/part
 	leftOut  map[string]string // those of them that `make test` leaves out, and what shows the same there
-	gotests  string          // the Go tests
-	literals string          // the suites
-	ctests   string          // the C tests
+	gotests  string            // the Go tests
+	literals string            // the suites
+	ctests   string            // the C tests
 	makefile string
 }
 

@@ -14,7 +14,6 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-
 )
 
 // heldBack is why a job was not let in: no node was looked at.
