@@ -34,7 +34,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-prompt test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions lint clean
+.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-prompt test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions format lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,7 @@ check: lint ## what to run while you edit: formatting, vet, architecture, pages,
 beside = $(MAKE) --no-print-directory $(1) & first=$$!; nice -n 19 $(MAKE) --no-print-directory $(2); second=$$?; wait $$first && exit $$second
 
 test: ## one suite for each promise: C under sanitizers, Go, the real cluster, the images; docs/develop.md has the table
+	@$(MAKE) --no-print-directory format
 	@$(MAKE) --no-print-directory -C e2e/fakegpu
 	@$(MAKE) --no-print-directory -C hami-core
 	@$(call beside,test-e2e,lint test-go test-c test-images)
@@ -185,8 +186,10 @@ fleet: ## move four nodes from Volcano's device plugin and scheduler to this pro
 versions: ## run suites on control planes and kubelets of other versions of Kubernetes (docs/versions.md); KUBERNETES=1.33 for one
 	@$(GO) run ./e2e/cmd/versions $(KUBERNETES)
 
-lint: ## go vet and gofmt over every package
+format: ## gofmt over every file
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+
+lint: format ## gofmt and go vet over every package
 	$(GO) vet $(LAZY) ./...
 
 clean: ## remove what was built and stop a sandbox that is running
