@@ -29,11 +29,15 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// rounds is how many rounds a test takes: a part of all, unless a variable says how many.
+// rounds is how many rounds a test takes: a part of all, and a fifth of that with -short, unless a
+// variable says how many.
 func rounds(t *testing.T, variable string, part int) int {
 	t.Helper()
 	text := os.Getenv(variable)
-	if text == "" {
+	switch {
+	case text == "" && testing.Short():
+		return part / 5
+	case text == "":
 		return part
 	}
 	n, err := strconv.Atoi(text)

@@ -121,12 +121,12 @@ func (p *program) node() *corev1.Node {
 
 func (p *program) await(what string, done func() bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !done() {
+	deadline := time.Now().Add(10 * time.Minute) // ends what hangs; says nothing about speed
+	for pause := 5 * time.Millisecond; !done(); pause = min(2*pause, 50*time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("still waiting for %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
