@@ -26,7 +26,7 @@ func testEditsEndNothing(t *testing.T, w *world) {
 	devices := map[string]sharing.DeviceID{}
 	for i := range pods {
 		name := fmt.Sprintf("p%d", i)
-		p := orderly(name).App("main", workload.Ask{Number: 1, Memory: 2000}, "info", "forever").Edit(func(p *corev1.Pod) {
+		p := orderly(name).App("main", workload.Ask{Number: 1, Memory: 2000}, "info", "env", "forever").Edit(func(p *corev1.Pod) {
 			p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		})
 		started(ctx, t, u, p)

@@ -166,7 +166,8 @@ test-cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
 cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
 	@VGPU_COST=1 $(call apart,cost)
 
-# Random programs for a minute (ten seconds in `make test`), half an hour, and a moment each under the sanitizers.
+# Random programs for a minute (ten seconds in `make test`), half an hour, and a moment each under
+# the sanitizers.
 .PHONY: test-truth truth test-truth-asan test-truth-tsan
 TRUTH := $(B)/test/test/truth_test $(B)/test/test/probe_truth
 # $(1) seconds, $(2) what to preload
