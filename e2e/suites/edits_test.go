@@ -55,7 +55,7 @@ func testEditsEndNothing(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	// The kubelet has looked at its pods, the oldest first, once it has taken one more.
-	if err := u.Create(ctx, pod("plain").App("main", workload.Ask{}, "forever").Build()); err != nil {
+	if err := u.Create(ctx, pod("plain").Plain("main", "sleep 1000").Build()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := u.WaitRunning(ctx, "plain"); err != nil {

@@ -138,8 +138,8 @@ func processesOf(t *testing.T, container string) []procfs.Proc {
 func (w *world) overAKubeletRestart(t *testing.T) {
 	ctx, u := w.user(t, "kubelet-restart", 3*time.Minute)
 	for n := 0; !w.staysOverAKubeletRestart(ctx, t, u); n++ {
-		// A kubelet that starts refuses a pod whose init container has ended, if it looks at the pod
-		// before the keeper has registered. On a busy machine it is now and then the first of both.
+		// A kubelet that starts refuses a pod whose init container has ended if it looks at the
+		// pod before the keeper has registered. On a busy machine it sometimes does.
 		t.Logf("the kubelet refused the pod: try %d", n+2)
 		if err := u.Delete(ctx, "stays"); err != nil {
 			t.Fatal(err)
