@@ -23,7 +23,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath -tags=netgo,osusergo)
 SHORT       ?= -short
 # `make lint` vets. Where nothing is cached, `go test` would look at every package once more, with the
 # race detector's build.
-GOTEST      := $(GO) test -vet=off $(LAZY) $(SHORT)
+GOTEST      := $(GO) test -vet=off $(LAZY)
 PRODUCTS    := deviceshare-scheduler deviceshare-device-plugin deviceshare-webhook deviceshare-view deviceshare-hook kubectl-deviceshare kubectl-deviceshare-simulate
 
 # Decoders are fuzzed where they do not link Volcano: go instruments every package
@@ -89,17 +89,17 @@ MEETS := grep -rlE '^[[:space:]]+go (func|[a-zA-Z_.]+\()|"sync"|"sync/atomic"|x/
 PROMPT := ./deviceplugin/agent ./deviceplugin/driver ./deviceplugin/kubelet ./e2e/gpu
 
 test-go: ## run the Go tests, with the race detector where goroutines meet
-	set -o pipefail; raced=$$($(MEETS)) && $(GOTEST) -race -timeout 40m $$($(GO) list $$raced | grep -vxF "$$($(GO) list $(PROMPT))") && \
-	  $(GOTEST) -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(GO) list $$raced $(PROMPT))")
+	set -o pipefail; raced=$$($(MEETS)) && $(GOTEST) $(SHORT) -race -timeout 40m $$($(GO) list $$raced | grep -vxF "$$($(GO) list $(PROMPT))") && \
+	  $(GOTEST) $(SHORT) -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(GO) list $$raced $(PROMPT))")
 test-prompt:
-	$(GOTEST) -race -timeout 40m $(PROMPT)
+	$(GOTEST) $(SHORT) -race -timeout 40m $(PROMPT)
 
 test-c: ## run the C tests, normal and with ASan and UBSan
 	$(MAKE) --no-print-directory -C e2e/fakegpu test
 	$(MAKE) --no-print-directory -C hami-core $(if $(SHORT),test,test-all)
 
 test-e2e: ## run the suites on a real cluster in the sandbox
-	DEVICESHARE_E2E=1 $(GOTEST) -count=1 -p 1 -failfast -timeout 80m -v ./e2e/sandbox/ ./e2e/suites/
+	DEVICESHARE_E2E=1 $(GOTEST) $(SHORT) -count=1 -p 1 -failfast -timeout 80m -v ./e2e/sandbox/ ./e2e/suites/
 
 test-images: ## build the images for TEST_ARCH (amd64), twice, and start what is in them; TEST_ARCH=amd64,arm64 for all
 	$(GO) -C manifests/images vet ./...
