@@ -152,7 +152,10 @@ func (k *Kubelet) Begin(ctx context.Context, pod *corev1.Pod, container string) 
 	client := k.client
 	if i < 0 || client == nil {
 		k.mu.Unlock()
-		return nil, errors.New("the container has no devices or the plugin is not registered")
+		if i < 0 {
+			return nil, errors.New("the container has no devices")
+		}
+		return nil, status.Error(codes.Unavailable, "CreateContainerConfigError: the plugin is not registered")
 	}
 	e := k.entries[i]
 	k.mu.Unlock()
@@ -170,15 +173,16 @@ func (k *Kubelet) Begin(ctx context.Context, pod *corev1.Pod, container string) 
 	return names, nil
 }
 
-// BeginAgain is Begin, again for as long as the connection ends under the call: whoever served it
-// was killed at that moment. A kubelet tries such a container again after a while. It gives up
-// after half a minute.
+// BeginAgain is Begin, again for as long as nobody is registered or the connection ends under the
+// call, at either end: whoever served it was killed or replaced at that moment. A kubelet tries such
+// a container again after a while. Ten minutes end what hangs.
 func (k *Kubelet) BeginAgain(ctx context.Context, pod *corev1.Pod, container string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	for {
 		names, err := k.Begin(ctx, pod, container)
-		if status.Code(err) != codes.Unavailable || ctx.Err() != nil {
+		code := status.Code(err)
+		if code != codes.Unavailable && code != codes.Canceled || ctx.Err() != nil {
 			return names, err
 		}
 		time.Sleep(50 * time.Millisecond)

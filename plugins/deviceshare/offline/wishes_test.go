@@ -58,9 +58,9 @@ func TestWhatIsAdmittedIsServedAsNamedAndTheRestIsRefused(t *testing.T) {
 		}
 	}
 	t.Logf("%v", counts)
-	for kind, fewest := range map[string]int{"served": 1000, "refused": 1000, "waits": 50, "narrowed by model": 400, "narrowed by mode": 100, "narrowed by id": 100} {
-		if counts[kind] < fewest {
-			t.Errorf("%d pods of kind %q, want %d: the test tries little", counts[kind], kind, fewest)
+	for kind, share := range map[string]int{"served": 5, "refused": 5, "waits": 100, "narrowed by model": 12, "narrowed by mode": 50, "narrowed by id": 50} {
+		if counts[kind] < pods/share {
+			t.Errorf("%d of %d pods are of kind %q, want one in %d: the test tries little", counts[kind], pods, kind, share)
 		}
 	}
 }
