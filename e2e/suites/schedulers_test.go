@@ -103,8 +103,8 @@ type loss struct {
 	lose, back func(*corev1.Pod) error
 }
 
-// lossesOfALeader has the one that shows most last: who is frozen wakes as a leader, and cannot lead
-// again before another one did, as one whose container is killed and started again can.
+// lossesOfALeader has the one that shows most last: who is frozen wakes as a leader, and cannot
+// lead again before another one did, as one whose container is killed and started again can.
 func (w *world) lossesOfALeader(ctx context.Context) []loss {
 	send := func(s syscall.Signal) func(*corev1.Pod) error {
 		return func(p *corev1.Pod) error { return w.cluster.SignalPod(ctx, p, s) }

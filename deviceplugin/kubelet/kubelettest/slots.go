@@ -174,8 +174,8 @@ func (k *Kubelet) Begin(ctx context.Context, pod *corev1.Pod, container string) 
 }
 
 // BeginAgain is Begin, again for as long as nobody is registered or the connection ends under the
-// call, at either end: whoever served it was killed or replaced at that moment. A kubelet tries such
-// a container again after a while. Ten minutes end what hangs.
+// call, at either end: whoever served it was killed or replaced at that moment. A kubelet tries
+// such a container again after a while. Ten minutes end what hangs.
 func (k *Kubelet) BeginAgain(ctx context.Context, pod *corev1.Pod, container string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
