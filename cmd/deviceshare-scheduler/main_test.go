@@ -71,7 +71,7 @@ func feed(t *testing.T, client *fake.Clientset) (*configFeed, chan nodes.Setting
 // until takes settings until one counts memory in units of factor MiB.
 func until(t *testing.T, settings chan nodes.Settings, factor int64) {
 	t.Helper()
-	for deadline := time.After(time.Minute); ; {
+	for deadline := time.After(10 * time.Minute); ; {
 		select {
 		case s := <-settings:
 			if s.Factor == factor {
@@ -161,7 +161,7 @@ func TestTheHashesInForceAreThoseTheDevicePluginShows(t *testing.T) {
 	device, _ := config.LoadDevice([]byte("nvidia: {gpuMemoryFactor: 10}"))
 	node, _ := config.LoadNode([]byte(text))
 	want := wire.ConfigVersions{Device: device.Hash(), Node: node.Hash(), Geometry: device.GeometryHash()}
-	for deadline := time.After(time.Minute); ; {
+	for deadline := time.After(10 * time.Minute); ; {
 		select {
 		case got := <-shown:
 			if got == want {

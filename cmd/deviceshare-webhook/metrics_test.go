@@ -37,7 +37,7 @@ func TestTheMetricsAreForTheirReadersAndAnAddressInUseNamesTheFlag(t *testing.T)
 	go func() { ended <- s.serveMetrics(ctx) }()
 	for authorization, want := range map[string]int{"": http.StatusUnauthorized, "Bearer reader": http.StatusOK} {
 		answer, err := endpointtest.Get("https://"+address+"/metrics", authorization)
-		for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Minute); err != nil && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 			answer, err = endpointtest.Get("https://"+address+"/metrics", authorization)
 		}
 		if err != nil {

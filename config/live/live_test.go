@@ -82,7 +82,7 @@ func startWith(t *testing.T, client *fake.Clientset, m memory) *cluster {
 		}
 	})
 	t.Cleanup(c.stop)
-	waiting, cancel := context.WithTimeout(ctx, time.Minute)
+	waiting, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	if err := c.watcher.Wait(waiting); err != nil {
 		t.Fatal(err)
@@ -102,8 +102,8 @@ func next[T any](t *testing.T, from chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(time.Minute):
-		t.Fatal("nothing was told within a minute")
+	case <-time.After(10 * time.Minute):
+		t.Fatal("nothing was told")
 		panic("not reached")
 	}
 }

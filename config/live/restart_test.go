@@ -93,7 +93,7 @@ func TestAConfigMapThatMayNotBeReadIsUnreadUntilItMay(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	refused.Store(false) // and there is none
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for v := c.watcher.Current(); v.NodeUnread || v.DeviceUnread; v = c.watcher.Current() {
 		if time.Now().After(deadline) {
 			t.Fatal("it is still not known that there is none")

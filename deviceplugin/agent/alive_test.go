@@ -35,7 +35,7 @@ func TestTheLoopIsSilentOnlyWhileACallOfTheDriverDoesNotReturn(t *testing.T) {
 	m := NewMonitor(driver, offering(node.HealthRules{}, nil), MonitorConfig{Probe: time.Millisecond, Retry: time.Millisecond})
 	goesOn := func(while string) {
 		t.Helper()
-		for beats, last, end := 0, m.looked.Load(), time.Now().Add(time.Minute); beats < 10; time.Sleep(time.Millisecond) {
+		for beats, last, end := 0, m.looked.Load(), time.Now().Add(10*time.Minute); beats < 10; time.Sleep(time.Millisecond) {
 			if now := m.looked.Load(); now != last {
 				last, beats = now, beats+1
 			}

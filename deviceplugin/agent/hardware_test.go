@@ -84,7 +84,7 @@ func (b *bench) start() {
 	b.startUnlooked()
 	select {
 	case <-b.mover.Looked():
-	case <-time.After(time.Minute):
+	case <-time.After(10 * time.Minute):
 		b.t.Fatal("the mover never looked")
 	}
 }
@@ -188,7 +188,7 @@ func (b *bench) set(do func()) {
 // await waits until the condition holds; it is asked with the bench locked.
 func (b *bench) await(what string, done func() bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Millisecond) {
 		b.mu.Lock()
 		ok := done()
 		b.mu.Unlock()

@@ -241,14 +241,14 @@ func (b *bench) remove(pod *corev1.Pod) {
 	select {
 	case owner := <-b.gone:
 		must(b.t, b.keeper.Release(context.Background(), owner))
-	case <-time.After(time.Minute):
+	case <-time.After(10 * time.Minute):
 		b.t.Fatal("nobody noticed that the pod is gone")
 	}
 }
 
 func (b *bench) await(what string, done func() bool) {
 	b.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for !done() {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("still waiting for %s", what)
@@ -296,7 +296,7 @@ func (b *bench) begin(pod *corev1.Pod, container string) ([]string, error) {
 // beginAgain is begin, again for as long as the devices are busy, as a kubelet does: while the disk
 // stands still, so does whoever has them. It gives up after a minute.
 func (b *bench) beginAgain(pod *corev1.Pod, container string) ([]string, error) {
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(10 * time.Minute); ; {
 		env, err := b.begin(pod, container)
 		if err == nil || !strings.Contains(err.Error(), agent.ErrStuck.Error()) || time.Now().After(deadline) {
 			return env, err

@@ -77,7 +77,7 @@ func (f *failing) Run(ctx context.Context) error {
 }
 
 func TestADutyThatFailsIsBegunAgainAndEndsNoOther(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	bad, good := &failing{runs: make(chan struct{}, 1)}, &failing{runs: make(chan struct{}, 1)}
 	bad.left.Store(2)

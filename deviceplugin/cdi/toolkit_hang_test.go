@@ -50,12 +50,12 @@ func TestADriverThatHangsLeavesWhatWasLearnedBefore(t *testing.T) {
 		ended <- err
 	}()
 	<-driver.inside
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	defer cancel()
-	edits, err := toolkit.Edits(ctx, good)
+	edits, err := toolkit.Edits(t.Context(), good)
 	if err != nil || len(edits.Env) != 1 || edits.Env[0] != "ID=GPU-good" {
 		t.Errorf("the device that works gets %+v, %v", edits, err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
 	if _, err := toolkit.Edits(ctx, []sharing.DeviceID{"GPU-new"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a device that must be asked for gets %v", err)
 	}

@@ -109,7 +109,7 @@ func (d *desk) exists(name string) bool {
 
 func (d *desk) await(what string, done func() bool) {
 	d.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			d.t.Fatalf("still waiting for %s; said:\n%s", what, d.all())
 		}

@@ -50,7 +50,7 @@ func watchPods(t *testing.T, api *fake.Clientset) (*Pods, chan sharing.Owner) {
 
 func awaitPod(t *testing.T, s *Pods, owner sharing.Owner) types.NamespacedName {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	name, ok := s.Await(ctx, owner)
 	if !ok {

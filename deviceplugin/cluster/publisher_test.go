@@ -222,7 +222,7 @@ func (p *published) node() *corev1.Node {
 
 func (p *published) await(what string, done func(*corev1.Node) bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for !done(p.node()) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("still waiting: %s; the node has %v", what, p.node().Status.Capacity)
@@ -340,7 +340,7 @@ func TestAPluginThatIsUninstalledPublishesNothingWhenItHasTakenItsDevicesBack(t 
 	if told() {
 		t.Error("it heeds a mark that is over")
 	}
-	mark(time.Now().Add(time.Minute))
+	mark(time.Now().Add(10 * time.Minute))
 	p.await("the plugin to be told", func(*corev1.Node) bool { return told() })
 	if p.node().Annotations[wire.NodeInventory] == "" {
 		t.Error("the node is bare while devices are not taken back")

@@ -15,7 +15,7 @@ func TestWhatFailsIsDoneAgainAndHoldsUpNothingElse(t *testing.T) {
 	q.Add("bad")
 	q.Add("bad")
 	q.AddAfter("good", time.Millisecond)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	var done []string
 	fails := 3

@@ -47,7 +47,7 @@ func playCrowd(gpus *driver.NVML) error {
 	}
 	defer func() { _ = os.RemoveAll(root) }()
 	p := mignode.New(mignode.Config{Files: hostnode.OS{}, Root: root, Driver: gpus})
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // ends what hangs
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for n := range 8 * 7 {

@@ -59,7 +59,7 @@ func (s *story) expect(slots []*pluginapi.Device) {
 func (s *story) agree(after string) {
 	s.t.Helper()
 	s.w.kubelet.Await(s.t, "what it must know after "+after, func(_, _, n int) bool { return n >= s.registrations })
-	for deadline := time.Now().Add(time.Minute); !maps.Equal(s.w.kubelet.Health(), s.list); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); !maps.Equal(s.w.kubelet.Health(), s.list); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("after %s the kubelet knows %v, want %v", after, s.w.kubelet.Health(), s.list)
 		}

@@ -139,7 +139,7 @@ func TestAStartThatThePluginDoesNotComeBackForIsToldSo(t *testing.T) {
 	}
 	p.run(t)
 	w.kubelet.Await(t, "anything", func(int, int, int) bool { return true })
-	for deadline := time.Now().Add(time.Minute); ; { // as the kubelet does
+	for deadline := time.Now().Add(10 * time.Minute); ; { // as the kubelet does
 		if _, err := w.kubelet.Begin(context.Background(), pod, "main"); err == nil {
 			break
 		} else if time.Now().After(deadline) {

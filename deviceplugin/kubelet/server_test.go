@@ -194,7 +194,7 @@ func TestItRegistersAgainWhenTheKubeletNeedsIt(t *testing.T) {
 // awaitTaken waits until the server has told that.
 func (p *plugin) awaitTaken(t *testing.T, want bool) {
 	t.Helper()
-	for timeout := time.After(time.Minute); ; {
+	for timeout := time.After(10 * time.Minute); ; {
 		select {
 		case got := <-p.told:
 			if got == want {

@@ -48,7 +48,7 @@ func TestAReceiptFreesTheNodeAndConfirmsThePod(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = w.Run(ctx) }()
 	w.Prepared(pod)
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for {
 		p, err := api.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
 		if err != nil {

@@ -67,7 +67,7 @@ func (l *library) start(used sharing.Bytes, steps ...string) *exec.Cmd {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	deadline, last := time.Now().Add(time.Minute), Region{}
+	deadline, last := time.Now().Add(10*time.Minute), Region{}
 	for time.Now().Before(deadline) {
 		region, err := ReadRegion(l.region, func() error { return nil })
 		if err == nil && len(region.Devices) == 1 && region.Devices[0].Used == used {

@@ -72,7 +72,7 @@ func serve(t *testing.T, m *Metrics, healthy func() error) func(path string) (in
 		if path == "/healthz" {
 			authorization = "" // the kubelet has none
 		}
-		deadline := time.Now().Add(time.Minute)
+		deadline := time.Now().Add(10 * time.Minute)
 		for {
 			answer, err := endpointtest.Get("https://"+address+path, authorization)
 			if err == nil {

@@ -88,13 +88,15 @@ func (processes) BusyByProcess(sharing.DeviceID, time.Duration) (map[int]float64
 
 func (processes) Load(string) (driver.Load, error) { return driver.Load{}, driver.ErrUnsupported }
 
-// hanging is a driver that does not answer.
+// hanging is a driver that does not answer; asked is told of each question.
 type hanging struct {
 	processes
+	asked func()
 	until chan struct{}
 }
 
 func (h hanging) MemoryByProcess(sharing.DeviceID) ([]driver.Process, error) {
+	h.asked()
 	<-h.until
 	return nil, nil
 }
@@ -139,11 +141,11 @@ func TestAReportTellsATroubleOnceAndWhatIsUntracked(t *testing.T) {
 func TestADriverThatHangsCostsOnlyWhatItWouldHaveTold(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
-	s := NewSurvey(SurveyConfig{
-		StateDir: t.TempDir(), Records: recorded{record(uid)}, Pods: noPods{}, Devices: hanging{until: hang}, Host: groups{},
-	})
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	s := NewSurvey(SurveyConfig{
+		StateDir: t.TempDir(), Records: recorded{record(uid)}, Pods: noPods{}, Devices: hanging{asked: cancel, until: hang}, Host: groups{},
+	})
 	if r := s.Report(ctx); len(r.Containers) != 1 || r.Untracked != nil {
 		t.Errorf("the report is %+v", r)
 	}

@@ -92,7 +92,7 @@ func TestPyTorchProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	s, err := bare.Start(ctx, "python3", "pytorch_load.py")
 	if err != nil {

@@ -298,7 +298,7 @@ func (w *world) editorToken(ctx context.Context, t *testing.T, namespace string)
 // removeFinalizers lets pods go that keep themselves.
 func (w *world) removeFinalizers(t *testing.T, namespace string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	pods := w.cluster.Client().CoreV1().Pods(namespace)
 	list, err := pods.List(ctx, metav1.ListOptions{})

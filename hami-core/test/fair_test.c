@@ -127,7 +127,7 @@ static void table(int kernel, int files, int change)
 static void tables(int files, int change)
 {
 	head();
-	int step = getenv("VGPU_SHORT") ? KERNELS - 1 : 1; /* the shortest and the longest */
+	int step = test_is_short() ? KERNELS - 1 : 1; /* the shortest and the longest */
 	for (int k = 0; k < KERNELS; k += step)
 		table(kernels[k], files, change);
 }
@@ -159,7 +159,7 @@ TEST("they do with files where a change of tenant costs 200 us")
 TEST("who waits for each long kernel is not charged for the neighbour's time in it")
 {
 	head();
-	for (int k = KERNELS - 2; k < KERNELS; k++)
+	for (int k = KERNELS - (test_is_short() ? 1 : 2); k < KERNELS; k++)
 		for (int way = 0; way < 4; way++) {
 			run(&(struct run){kernels[k], 1, 1, way % 2, way / 2 * 200, 1});
 			run(&(struct run){kernels[k], 4, 1, way % 2, way / 2 * 200, 1});

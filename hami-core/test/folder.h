@@ -44,9 +44,7 @@ static void make_folder(void)
 
 static void done(void)
 {
-	char command[256];
-	snprintf(command, sizeof command, "rm -rf %s", dir);
-	if (!test_failed_checks && system(command))
+	if (!test_failed_checks && remove_folder(dir))
 		printf("    cannot remove %s\n", dir);
 }
 

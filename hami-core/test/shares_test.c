@@ -96,7 +96,7 @@ TEST("two tenants at 30 and 70 get that, within 2 points, whatever they run")
 	static const unsigned percent[] = {30, 70};
 	head();
 	for (int i = 0; i < WORKLOADS; i++)
-		for (int k = getenv("VGPU_SHORT") ? i : 0; k < WORKLOADS; k++) {
+		for (int k = test_is_short() ? i : 0; k < WORKLOADS; k++) {
 			double got[2], blocks[2];
 			char name[128];
 			ours(2, (const int[]){i, k}, percent, 4, got);

@@ -12,6 +12,7 @@
 #ifndef TESTING_H
 #define TESTING_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -58,6 +59,29 @@ static int test_count, test_failed_checks;
 			printf("    %s:%d: %s is %llu, want %llu\n", __FILE__, __LINE__, #got, test_got, test_want); \
 		}                                                                    \
 	} while (0)
+
+/* Fewer rounds, and one kind where others are alike: `make test`. Everything: `make test-all`. */
+__attribute__((unused)) static int test_is_short(void)
+{
+	return getenv("VGPU_SHORT") != NULL;
+}
+
+/* Removes a folder and all in it; 0 when it is gone. Programs that do it take longer than most tests. */
+__attribute__((unused)) static int remove_folder(const char *folder)
+{
+	char path[512];
+	DIR *d = opendir(folder);
+	for (struct dirent *e; d && (e = readdir(d));) {
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+		if (unlink(path))
+			remove_folder(path);
+	}
+	if (d)
+		closedir(d);
+	return rmdir(folder);
+}
 
 /* 0 when the test passed. */
 static int test_run_one(const struct test *t)

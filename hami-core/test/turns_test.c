@@ -36,6 +36,8 @@ TEST("two that want all of the device at 30 and 70 lose little to each other, si
 	for (int i = 0; i < 5; i++)
 		for (int k = 0; k < 5; k++) {
 			double mixed[2], turns[2];
+			if (test_is_short() && (i + k) % 3)
+				continue;
 			pair(works[i], works[k], 0, mixed);
 			pair(works[i], works[k], 1, turns);
 			double ratio = turns[0] / turns[1];
@@ -67,7 +69,7 @@ static double three(int first, int borrows)
 
 TEST("three at 20, 30 and 50 lose less to each other, too")
 {
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < (test_is_short() ? 2 : 5); i++) {
 		double mixed = three(i, 0), turns = three(i, 1);
 		/* 0.9 to 10.7: who meets whom in the first second decides */
 		CHECK(turns > mixed + 0.5 && turns > 90);

@@ -26,7 +26,8 @@ import (
 	"deviceshare/view/capture"
 )
 
-const patience = 20 * time.Second
+// patience ends what hangs; it says nothing about speed.
+const patience = 10 * time.Minute
 
 // run follows fake clients until the test ends.
 func run(t *testing.T, core *fake.Clientset, batch *volcanofake.Clientset) *Follower {
@@ -51,6 +52,22 @@ func wait(t *testing.T, f *Follower) {
 	defer cancel()
 	if err := f.Wait(ctx); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// watched waits until all of these are watched: the fake API server loses what is made before.
+func watched(t *testing.T, api *clienttesting.Fake, resources ...string) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		missing := slices.DeleteFunc(slices.Clone(resources), func(resource string) bool {
+			return slices.ContainsFunc(api.Actions(), func(a clienttesting.Action) bool { return a.Matches("watch", resource) })
+		})
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nobody watches %v", missing)
+		}
 	}
 }
 
@@ -101,7 +118,8 @@ func TestTheStateFollowsTheCluster(t *testing.T) {
 	f := run(t, core, batch)
 	wait(t, f)
 	until(t, f, "node-1 train research")
-	time.Sleep(200 * time.Millisecond) // the fake API server loses what is made before a watch begins
+	watched(t, &core.Fake, "nodes", "pods")
+	watched(t, &batch.Fake, "queues", "podgroups")
 	ctx := t.Context()
 	pods := core.CoreV1().Pods("ns")
 	must := func(_ any, err error) {

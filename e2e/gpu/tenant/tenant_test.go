@@ -28,7 +28,7 @@ func newTenant(t *testing.T, m *Machine, kind Kind, limits Limits) *Tenant {
 }
 
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -100,7 +100,7 @@ func TestPodsOfSimulatedNodesRunAndThoseOfOthersAreLeftAlone(t *testing.T) {
 		}
 		return p
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for get("ours").Status.Phase != corev1.PodRunning {
 		if time.Now().After(deadline) {
 			t.Fatal("the pod never ran")

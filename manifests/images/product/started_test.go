@@ -184,7 +184,7 @@ exec chroot "$0" "$@"`
 // answer.
 func ask(t *testing.T, dir, line string) string {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		answer, err := askOnce(dir, line)
 		if err == nil {
 			return answer

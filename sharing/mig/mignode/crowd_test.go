@@ -42,7 +42,7 @@ func (m *meeting) CreateGPUInstance(id sharing.DeviceID, profile string, start i
 	m.mu.Unlock()
 	select {
 	case <-m.all:
-	case <-time.After(time.Minute):
+	case <-time.After(10 * time.Minute):
 		return 0, errors.New("the other devices are not worked on at the same time")
 	}
 	return m.Partitions.CreateGPUInstance(id, profile, start)

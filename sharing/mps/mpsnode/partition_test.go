@@ -241,7 +241,7 @@ func FuzzTable(f *testing.F) {
 }
 
 func TestTheStandInReservesMultiprocessors(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
 	if known, err := program.KnowsPartitions(ctx); err != nil || known {

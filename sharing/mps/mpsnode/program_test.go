@@ -92,7 +92,7 @@ func over(p Program, d Daemon) *Preparer {
 }
 
 func TestTheControlProgramIsStartedToldAdoptedAndEnded(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
 	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
@@ -125,7 +125,7 @@ func TestTheControlProgramIsStartedToldAdoptedAndEnded(t *testing.T) {
 // The driver's installation may be elsewhere than this process's own files, as in a
 // container. Here it is the same place under another name.
 func TestTheControlProgramRunsBelowTheDriversRoot(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
 	program.Root = "/proc/thread-self/root" // mount namespaces are made by a thread
@@ -142,7 +142,7 @@ func TestTheControlProgramRunsBelowTheDriversRoot(t *testing.T) {
 }
 
 func TestAKilledControlProgramIsSeenAsDeadAndStartedInItsDirectory(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
 	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 100, Wanted: true}
@@ -194,7 +194,7 @@ func TestNothingThatAContainerPutsIntoThePipeDirectoryStopsTheDaemon(t *testing.
 		"a socket that nobody looks at": func(pipe string) error { return deaf(filepath.Join(pipe, "control")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 			defer cancel()
 			program, d := standIn(t)
 			p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
@@ -231,7 +231,7 @@ func deaf(path string) error {
 // A container's program may have the name of the daemon, which another device's has
 // too.
 func TestAnotherDevicesDaemonIsNotTakenForTheDevices(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
 	if _, err := over(program, d).ensure(ctx, d, device{Version: version, MemoryMiB: 8000, Percentage: 70}); err != nil {
@@ -250,25 +250,25 @@ func TestAnotherDevicesDaemonIsNotTakenForTheDevices(t *testing.T) {
 }
 
 func TestADaemonThatHangsIsEndedWithItsServers(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
 	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
 	if _, err := p.ensure(ctx, d, r); err != nil {
 		t.Fatal(err)
 	}
-	soon, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	// The stand-in's server keeps the connection, so the command does not end.
-	_, _ = program.Tell(soon, d, "start_server -uid 0")
+	go func() { _, _ = program.Tell(ctx, d, "start_server -uid 0") }()
 	pid := program.PID(d)
-	if all := program.processes(d); len(all) != 2 || all[0].pid != pid || all[1].parent != pid {
-		t.Fatalf("daemon %d and its server are %+v", pid, all)
+	for all := program.processes(d); len(all) != 2 || all[0].pid != pid || all[1].parent != pid; all = program.processes(d) {
+		if time.Sleep(10 * time.Millisecond); ctx.Err() != nil {
+			t.Fatalf("daemon %d and its server are %+v", pid, all)
+		}
 	}
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	soon, cancel = context.WithTimeout(ctx, time.Second)
+	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if _, err := program.Tell(soon, d, "get_server_list"); err == nil || ctx.Err() != nil {
 		t.Errorf("it answers: %v", err)
@@ -303,7 +303,7 @@ func TestAControlProgramThatCannotBeRunIsNoDaemonThatIsSilent(t *testing.T) {
 }
 
 func TestAContainerIsSeenByItsSharedMemory(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
 	expect := func(want bool) {

@@ -36,7 +36,7 @@ func told(t *testing.T, h *host) Restart {
 	select {
 	case r := <-h.restarts:
 		return r
-	case <-time.After(time.Minute):
+	case <-time.After(10 * time.Minute):
 		t.Fatal("nothing is told")
 		return Restart{}
 	}
