@@ -66,7 +66,7 @@ __attribute__((unused)) static int test_is_short(void)
 	return getenv("VGPU_SHORT") != NULL;
 }
 
-/* Removes a folder and all in it; 0 when it is gone. Programs that do it take longer than most tests. */
+/* Removes a folder and all in it; 0 when it is gone. Starting a program for that takes longer. */
 __attribute__((unused)) static int remove_folder(const char *folder)
 {
 	char path[512];
