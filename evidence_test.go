@@ -27,7 +27,7 @@ type evidence struct {
 var (
 	suiteLine = regexp.MustCompile(`\{"([a-z_]+)", (?:r\.)?(test\w*)\}`)
 	partLine  = regexp.MustCompile(`(?:t\.Run\(|part\(t, )"([a-z_]+)"`)
-	leftLine  = regexp.MustCompile(`(?m)^\t\t"([a-z_/0-9]+)": +"(.+)",$`)
+	leftLine  = regexp.MustCompile(`(?m)^\t\t"([a-z_/0-9-]+)": +"(.+)",$`)
 	word      = regexp.MustCompile("`([^`]+)`")
 	quoted    = regexp.MustCompile(`\*([^*…]+)…?\*`)
 )

@@ -25,7 +25,7 @@ func testChart(t *testing.T, w *world) {
 	t.Run("lint", w.helmLints)
 	t.Run("wrong_values", w.wrongValuesAreRefused)
 	t.Run("server_dry_run", w.serverTakesTheManifests)
-	t.Run("additional_nodes", w.containersGetAdditionalNodes)
+	part(t, "additional_nodes", w.containersGetAdditionalNodes)
 }
 
 func (w *world) helmLints(t *testing.T) {

@@ -45,7 +45,7 @@ func testExamples(t *testing.T, w *world) {
 		}
 		seen++
 		lanes.Go(func() error {
-			t.Run(e.Name(), func(t *testing.T) {
+			part(t, e.Name(), func(t *testing.T) {
 				ctx, u := w.user(t, "example-"+e.Name(), 4*time.Minute)
 				w.apply(ctx, t, u.Namespace(), filepath.Join(root, e.Name()))
 				everyPodDoesItsWork(ctx, t, u)

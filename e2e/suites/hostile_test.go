@@ -30,7 +30,7 @@ const writesVariable = "DEVICESHARE_HOSTILE_WRITES"
 const (
 	// writesPerRound are the writes before the other user's next pod. Half of the rounds are made
 	// while the webhook is away.
-	writesPerRound = 100
+	writesPerRound = 50
 	// longestBlock is for how long a hostile user may keep others from a node, beyond the time
 	// that their pods take anyway.
 	longestBlock = time.Minute
@@ -40,7 +40,7 @@ const (
 // about devices counts, no container holds or sees a device that its spec does not ask for, no node
 // is blocked, and pods of others run meanwhile.
 func testHostileUser(t *testing.T, w *world) {
-	rounds := max(2, wanted(t, writesVariable, 2*writesPerRound)/writesPerRound)
+	rounds := max(2, wanted(t, writesVariable, rounds(2, 4)*writesPerRound)/writesPerRound)
 	patience := 2*time.Minute + time.Duration(rounds)*time.Minute
 	ctx, u := w.user(t, "hostile", patience)
 	_, other := w.user(t, "bystander", patience)

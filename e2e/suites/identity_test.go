@@ -17,7 +17,7 @@ import (
 )
 
 // identityPods is how many pods the suite creates at once.
-const identityPods = 40
+func identityPods() int { return rounds(20, 40) }
 
 // shapes are kinds of pods that confuse whoever guesses which pod an allocation
 // is for. Amounts differ by pod, so that a swap is seen.
@@ -64,7 +64,7 @@ func shapes() []func(name string, i int64) *workload.Pod {
 	}
 }
 
-// Forty pods of ten shapes are created at once. Every container must have seen
+// Many pods of ten shapes are created at once. Every container must have seen
 // exactly what its own pod's annotation says, and no admission may fail.
 func testIdentity(t *testing.T, w *world) {
 	w.takeTurn(t)
@@ -98,12 +98,12 @@ func testIdentity(t *testing.T, w *world) {
 func createAtOnce(ctx context.Context, t *testing.T, u *user.User, round int) []string {
 	t.Helper()
 	kinds := shapes()
-	names := make([]string, identityPods)
-	errs := make([]error, identityPods)
+	names := make([]string, identityPods())
+	errs := make([]error, len(names))
 	var all sync.WaitGroup
-	for i := range identityPods {
+	for i := range names {
 		names[i] = fmt.Sprintf("p%02d-shape%d", i, i%len(kinds))
-		p := kinds[i%len(kinds)](names[i], int64(i+identityPods*round)).Build()
+		p := kinds[i%len(kinds)](names[i], int64(i+len(names)*round)).Build()
 		all.Go(func() { errs[i] = u.Create(ctx, p) })
 	}
 	all.Wait()

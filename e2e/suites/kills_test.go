@@ -30,7 +30,7 @@ const deadFor = 200 * time.Millisecond
 func testRefused(t *testing.T, w *world) {
 	w.takeTurn(t)
 	for _, phase := range []killing{
-		{victim: sandbox.DevicePlugin, namespace: "kills-plugin", kills: wanted(t, pluginKillsVariable, rounds(3, 6)), gap: 3 * time.Second},
+		{victim: sandbox.DevicePlugin, namespace: "kills-plugin", kills: wanted(t, pluginKillsVariable, rounds(1, 6)), gap: 3 * time.Second},
 		{victim: sandbox.Kubelet, namespace: "kills-kubelet", kills: wanted(t, kubeletKillsVariable, rounds(1, 2)), gap: 8 * time.Second},
 	} {
 		t.Run(phase.victim, func(t *testing.T) { w.killWhilePodsArrive(t, phase) })

@@ -44,7 +44,7 @@ func testManyPartitions(t *testing.T, w *world) {
 	looks := 0
 	looked.Go(func() { looks = watch.look(looking, t, w) })
 
-	begin, pods := time.Now(), int64(rounds(24, 50))
+	begin, pods := time.Now(), int64(rounds(12, 50))
 	var next, served, late atomic.Int64
 	var lanes sync.WaitGroup
 	for lane := range partitionLanes {

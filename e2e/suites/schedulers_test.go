@@ -35,7 +35,8 @@ func testSchedulers(t *testing.T, w *world) {
 	coming := arrive(ctx, t, gpus+3, func(ctx context.Context, lane, n int) bool {
 		return takesADevice(ctx, t, u, fmt.Sprintf("lane%d-%d", lane, n))
 	})
-	coming.until(gpus)
+	some := int64(rounds(gpus/2, gpus))
+	coming.until(some)
 	losses := w.lossesOfALeader(ctx)
 	losses = losses[len(losses)-rounds(1, len(losses)):]
 	var lost []time.Time
@@ -47,14 +48,14 @@ func testSchedulers(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 		w.leader(ctx, t, holder)
-		coming.until(before + gpus)
+		coming.until(before + some)
 		if l.back != nil {
 			if err := l.back(leader); err != nil {
 				t.Fatal(err)
 			}
 			w.restarted(ctx, t, leader)
 		}
-		coming.until(before + gpus + int64(rounds(1, 2*gpus)))
+		coming.until(before + some + int64(rounds(1, 2*gpus)))
 	}
 	t.Logf("%d pods had a device of their own for a while", coming.end())
 	stopWatch()

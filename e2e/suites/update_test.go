@@ -18,7 +18,8 @@ import (
 // time. None of them is refused by a kubelet without its device plugin; those that
 // come meanwhile wait.
 func testUpdate(t *testing.T, w *world) {
-	const lanes, updates = 4, 2
+	const lanes = 4
+	updates := rounds(1, 2)
 	ctx, u := w.user(t, "update", 3*time.Minute)
 	coming := arrive(ctx, t, lanes, func(ctx context.Context, lane, n int) bool {
 		return runs(ctx, t, u, fmt.Sprintf("lane%d-%d", lane, n))

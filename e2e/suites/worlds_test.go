@@ -27,6 +27,7 @@ func testWorlds(t *testing.T, w *world) {
 	t.Run("no_exec", w.stateThatRunsNothing)
 	t.Run("other_loader", w.pastTheLibrary)
 	t.Run("no_cdi", w.withoutCDI)
+	part(t, "unasked_runtime", w.withoutCDIAndUnasked)
 }
 
 // pastTheLibrary is a program that is started by a loader which reads no /etc/ld.so.preload:
@@ -79,9 +80,40 @@ const readCDI = "enable_cdi = "
 
 // withoutCDI is a containerd that reads no CDI specifications, as 1.7 does by default: it starts
 // containers all the same, without anything that they are given. The device plugin says so as soon
-// as it can ask containerd. Where it cannot, it ends the first container that was started so.
+// as it can ask containerd.
 func (w *world) withoutCDI(t *testing.T) {
 	ctx, u := w.user(t, "no-cdi", 4*time.Minute)
+	w.withCDIOff(ctx, t, u)
+	w.waitHealthy(ctx, t, 0)
+	if err := u.Create(ctx, pod("asked").App("main", workload.Ask{Number: 1, Memory: 1000}, "forever").Build()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.WaitEvent(ctx, "asked", "Unhealthy"); err != nil {
+		t.Error(err)
+	}
+	runsOn(ctx, t, u, "before")
+}
+
+// withoutCDIAndUnasked is the same where containerd cannot be asked, as a runtime that says nothing
+// of itself: the first container that was started so is ended.
+func (w *world) withoutCDIAndUnasked(t *testing.T) {
+	ctx, u := w.user(t, "unasked-runtime", 4*time.Minute)
+	w.withCDIOff(ctx, t, u)
+	w.upgrade(ctx, t, "devicePlugin.runtimeSockets={/nowhere}")
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), slack*2*time.Minute)
+		defer cancel()
+		w.upgrade(ctx, t)
+	})
+	w.waitHealthy(ctx, t, gpus)
+	w.bareOnesAreEnded(ctx, t, u)
+	runsOn(ctx, t, u, "before")
+}
+
+// withCDIOff starts pod before, and containerd anew without CDI; at the end of t it has it again,
+// and pod after runs.
+func (w *world) withCDIOff(ctx context.Context, t *testing.T, u *user.User) {
+	t.Helper()
 	if err := u.Create(ctx, pod("before").App("main", workload.Ask{Number: 1, Memory: 1000}, "alloc", "100", "expect", "ok", "forever").Build()); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +125,6 @@ func (w *world) withoutCDI(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), slack*2*time.Minute)
 		defer cancel()
 		w.setContainerd(ctx, t, readCDI+"false", readCDI+"true")
-		w.upgrade(ctx, t)
 		w.waitHealthy(ctx, t, gpus)
 		if !runs(ctx, t, u, "after") {
 			t.Error("no pod runs after containerd was mended")
@@ -102,21 +133,6 @@ func (w *world) withoutCDI(t *testing.T) {
 	if err := w.nodeSaid(ctx, "ContainerRuntimeUnfit", readCDI+"true"); err != nil {
 		t.Fatal(err)
 	}
-	w.waitHealthy(ctx, t, 0)
-	if err := u.Create(ctx, pod("asked").App("main", workload.Ask{Number: 1, Memory: 1000}, "forever").Build()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := u.WaitEvent(ctx, "asked", "Unhealthy"); err != nil {
-		t.Error(err)
-	}
-	if err := u.Delete(ctx, "asked"); err != nil {
-		t.Fatal(err)
-	}
-	// One that cannot ask: as with a runtime that says nothing of itself.
-	w.upgrade(ctx, t, "devicePlugin.runtimeSockets={/nowhere}")
-	w.waitHealthy(ctx, t, gpus)
-	w.bareOnesAreEnded(ctx, t, u)
-	runsOn(ctx, t, u, "before")
 }
 
 // bareOnesAreEnded starts a container that gets nothing, and wants that it is ended, and that
