@@ -81,20 +81,33 @@ const slack = 8
 // start starts a cluster that is as o says, with eight devices where it names none. It ends with t.
 func start(t *testing.T, o sandbox.Options) *world {
 	t.Helper()
-	w, err := begin(t, o)
+	w, err := begin(t, o, sandbox.Build)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
+// builder builds what a sandbox with these options runs.
+type builder func(context.Context, sandbox.Options) error
+
+// buildOnce is for clusters that run the same, whatever else they are told.
+func buildOnce() builder {
+	var once sync.Once
+	var err error
+	return func(ctx context.Context, o sandbox.Options) error {
+		once.Do(func() { err = sandbox.Build(ctx, o) })
+		return err
+	}
+}
+
 // later is start at the first call of what it returns. Of those with the same mutex one starts at a
 // time, and one takes its turn.
-func later(t *testing.T, o sandbox.Options, one *sync.Mutex) func() (*world, error) {
+func later(t *testing.T, o sandbox.Options, one *sync.Mutex, build builder) func() (*world, error) {
 	return sync.OnceValues(func() (*world, error) {
 		one.Lock()
 		defer one.Unlock()
-		w, err := begin(t, o)
+		w, err := begin(t, o, build)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +116,7 @@ func later(t *testing.T, o sandbox.Options, one *sync.Mutex) func() (*world, err
 	})
 }
 
-func begin(t *testing.T, o sandbox.Options) (*world, error) {
+func begin(t *testing.T, o sandbox.Options, build builder) (*world, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), slack*10*time.Minute)
 	t.Cleanup(cancel)
 	o.Topology = cmp.Or(o.Topology, topology())
@@ -119,7 +132,7 @@ func begin(t *testing.T, o sandbox.Options) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sandbox.Build(ctx, options); err != nil {
+	if err := build(ctx, options); err != nil {
 		return nil, fmt.Errorf("build the sandbox: %w", err)
 	}
 	cluster, err := sandbox.Start(ctx, options)

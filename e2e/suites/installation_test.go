@@ -29,11 +29,12 @@ func TestInstalledCluster(t *testing.T) {
 	second := o
 	second.Second = true
 	var one sync.Mutex // two that start at once would choose the same ports
+	build := buildOnce()
 	var both sync.WaitGroup
 	var r rights
 	var all [2]bool
-	both.Go(func() { all[0] = runSuites(t, later(t, o, &one), whenUsed(&r)) })
-	both.Go(func() { all[1] = runSuites(t, later(t, second, &one), whenDisturbed(&r)) })
+	both.Go(func() { all[0] = runSuites(t, later(t, o, &one, build), whenUsed(&r)) })
+	both.Go(func() { all[1] = runSuites(t, later(t, second, &one, build), whenDisturbed(&r)) })
 	both.Wait()
 	if all[0] && all[1] {
 		t.Run("rights_are_used", r.areUsed)

@@ -38,7 +38,7 @@ func leftOut() map[string]string {
 		"partitions/examples_of_the_page":         "suite `examples`",
 		"partitions/reboot":                       "mignode: `TestACrashAndARebootAtAnyEffectAreRepaired`; suite `edits_end_nothing`",
 		"chart/additional_nodes":                  "cdi: `TestContainersGetTheNodesThatAreAskedForAndNoOthers`",
-		"worlds/unasked_runtime":                           "agent: `TestAContainerIsEndedThatHasNothingOfWhatItWasGiven`",
+		"worlds/unasked_runtime":                  "agent: `TestAContainerIsEndedThatHasNothingOfWhatItWasGiven`",
 		"examples/cores":                          "manifests: `TestExamplesAskForWhatTheRulesAllow`; suites `shapes`, `examples`",
 		"examples/deployment":                     "manifests: `TestExamplesAskForWhatTheRulesAllow`; suites `refused`, `examples`",
 		"examples/even-split":                     "manifests: `TestExamplesAskForWhatTheRulesAllow`; suites `placement`, `examples`",
