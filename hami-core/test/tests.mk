@@ -133,7 +133,7 @@ $(B)/test/test/entry_names_library: test/entry_names.c $(B)/test/test/third.so $
 PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized third.so plugin.so) \
 	$(B)/test/test/smi $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
 
-# Those that a sanitizer looks at: in `make test` what allocates and starts, and what meets in threads.
+# What the sanitizers look at in `make test`: what allocates and starts, and what meets in threads.
 ADDRESSED := $(if $(VGPU_SHORT),preload exact entry failures,$(SUITES))
 THREADED := $(if $(VGPU_SHORT),exact,$(SUITES))
 
