@@ -294,7 +294,7 @@ func (b *bench) begin(pod *corev1.Pod, container string) ([]string, error) {
 }
 
 // beginAgain is begin, again for as long as the devices are busy, as a kubelet does: while the disk
-// stands still, so does whoever has them. It gives up after a minute.
+// stands still, so does whoever has them. Ten minutes end what hangs.
 func (b *bench) beginAgain(pod *corev1.Pod, container string) ([]string, error) {
 	for deadline := time.Now().Add(10 * time.Minute); ; {
 		env, err := b.begin(pod, container)

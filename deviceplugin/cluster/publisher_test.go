@@ -340,7 +340,7 @@ func TestAPluginThatIsUninstalledPublishesNothingWhenItHasTakenItsDevicesBack(t 
 	if told() {
 		t.Error("it heeds a mark that is over")
 	}
-	mark(time.Now().Add(10 * time.Minute))
+	mark(time.Now().Add(time.Minute))
 	p.await("the plugin to be told", func(*corev1.Node) bool { return told() })
 	if p.node().Annotations[wire.NodeInventory] == "" {
 		t.Error("the node is bare while devices are not taken back")

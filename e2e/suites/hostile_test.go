@@ -40,8 +40,8 @@ const (
 // about devices counts, no container holds or sees a device that its spec does not ask for, no node
 // is blocked, and pods of others run meanwhile.
 func testHostileUser(t *testing.T, w *world) {
-	rounds := max(2, wanted(t, writesVariable, rounds(2, 4)*writesPerRound)/writesPerRound)
-	patience := 2*time.Minute + time.Duration(rounds)*time.Minute
+	turns := max(2, wanted(t, writesVariable, rounds(2, 4)*writesPerRound)/writesPerRound)
+	patience := 2*time.Minute + time.Duration(turns)*time.Minute
 	ctx, u := w.user(t, "hostile", patience)
 	_, other := w.user(t, "bystander", patience)
 	seed := uint64(time.Now().UnixNano())
@@ -52,8 +52,8 @@ func testHostileUser(t *testing.T, w *world) {
 
 	usual := w.bystander(ctx, t, other, "before", time.Minute)
 	var longest time.Duration
-	for round := range rounds {
-		if round == rounds/2 {
+	for round := range turns {
+		if round == turns/2 {
 			if err := w.cluster.StopComponent(sandbox.Webhook); err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func testHostileUser(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	t.Logf("%d writes, answers: %v; another user's pod was placed after %.1f s before, and after %.1f s at most meanwhile",
-		rounds*writesPerRound, h.answers, usual.Seconds(), longest.Seconds())
+		turns*writesPerRound, h.answers, usual.Seconds(), longest.Seconds())
 	w.ledgersAgree(ctx, t)
 	if h.answers["accepted"] == 0 || h.answers["refused"] == 0 {
 		t.Error("not everything can have been accepted, or refused")

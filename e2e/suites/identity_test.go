@@ -16,9 +16,6 @@ import (
 	"deviceshare/e2e/workload"
 )
 
-// identityPods is how many pods the suite creates at once.
-func identityPods() int { return rounds(20, 40) }
-
 // shapes are kinds of pods that confuse whoever guesses which pod an allocation
 // is for. Amounts differ by pod, so that a swap is seen.
 func shapes() []func(name string, i int64) *workload.Pod {
@@ -98,7 +95,7 @@ func testIdentity(t *testing.T, w *world) {
 func createAtOnce(ctx context.Context, t *testing.T, u *user.User, round int) []string {
 	t.Helper()
 	kinds := shapes()
-	names := make([]string, identityPods())
+	names := make([]string, rounds(20, 40))
 	errs := make([]error, len(names))
 	var all sync.WaitGroup
 	for i := range names {

@@ -19,8 +19,8 @@ import (
 )
 
 // TestInstalledCluster runs suites on what `helm install` made: the images, the chart, the real
-// service accounts, security contexts, probes and mounts. It does so on two clusters at once, since
-// most of the time is spent on waiting.
+// service accounts, security contexts, probes and mounts. It does so on two clusters at once: one
+// leaves two processors idle for most of the time, two keep them busy.
 func TestInstalledCluster(t *testing.T) {
 	if os.Getenv("DEVICESHARE_E2E") == "" {
 		t.Skip("needs root and a cluster: run `make test-e2e`")

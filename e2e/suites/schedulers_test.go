@@ -35,8 +35,7 @@ func testSchedulers(t *testing.T, w *world) {
 	coming := arrive(ctx, t, gpus+3, func(ctx context.Context, lane, n int) bool {
 		return takesADevice(ctx, t, u, fmt.Sprintf("lane%d-%d", lane, n))
 	})
-	some := int64(rounds(gpus/2, gpus))
-	coming.until(some)
+	coming.until(gpus)
 	losses := w.lossesOfALeader(ctx)
 	losses = losses[len(losses)-rounds(1, len(losses)):]
 	var lost []time.Time
@@ -48,14 +47,14 @@ func testSchedulers(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 		w.leader(ctx, t, holder)
-		coming.until(before + some)
+		coming.until(before + gpus)
 		if l.back != nil {
 			if err := l.back(leader); err != nil {
 				t.Fatal(err)
 			}
 			w.restarted(ctx, t, leader)
 		}
-		coming.until(before + some + int64(rounds(1, 2*gpus)))
+		coming.until(before + gpus + int64(rounds(1, 2*gpus)))
 	}
 	t.Logf("%d pods had a device of their own for a while", coming.end())
 	stopWatch()

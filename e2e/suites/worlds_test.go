@@ -84,7 +84,6 @@ const readCDI = "enable_cdi = "
 func (w *world) withoutCDI(t *testing.T) {
 	ctx, u := w.user(t, "no-cdi", 4*time.Minute)
 	w.withCDIOff(ctx, t, u)
-	w.waitHealthy(ctx, t, 0)
 	if err := u.Create(ctx, pod("asked").App("main", workload.Ask{Number: 1, Memory: 1000}, "forever").Build()); err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +109,8 @@ func (w *world) withoutCDIAndUnasked(t *testing.T) {
 	runsOn(ctx, t, u, "before")
 }
 
-// withCDIOff starts pod before, and containerd anew without CDI; at the end of t it has it again,
-// and pod after runs.
+// withCDIOff starts pod before, and containerd anew without CDI, and waits until the node takes no
+// pods. At the end of t containerd reads CDI again, and pod after runs.
 func (w *world) withCDIOff(ctx context.Context, t *testing.T, u *user.User) {
 	t.Helper()
 	if err := u.Create(ctx, pod("before").App("main", workload.Ask{Number: 1, Memory: 1000}, "alloc", "100", "expect", "ok", "forever").Build()); err != nil {
@@ -133,6 +132,7 @@ func (w *world) withCDIOff(ctx context.Context, t *testing.T, u *user.User) {
 	if err := w.nodeSaid(ctx, "ContainerRuntimeUnfit", readCDI+"true"); err != nil {
 		t.Fatal(err)
 	}
+	w.waitHealthy(ctx, t, 0)
 }
 
 // bareOnesAreEnded starts a container that gets nothing, and wants that it is ended, and that
