@@ -80,11 +80,9 @@ func TestTheNodeGoesOnWhateverBecomesOfItsKeeper(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told, tell := context.WithCancel(t.Context())
-	tell()
 	settled(true, "nobody.sock")
 	comes()
-	p.plugin.agent.Leave(told, t.Context(), p.plugin.slots, never) // returns: nobody is missed
+	p.requireUnmissed()
 
 	for _, upset := range []struct {
 		signal syscall.Signal
@@ -97,6 +95,8 @@ func TestTheNodeGoesOnWhateverBecomesOfItsKeeper(t *testing.T) {
 		settled(upset.held, upset.ended)
 		comes()
 	}
+	told, tell := context.WithCancel(t.Context())
+	tell()
 	ending, end := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	go func() { defer close(left); p.plugin.agent.Leave(told, ending, p.plugin.slots, never) }()

@@ -17,12 +17,34 @@ import (
 func TestAPluginWithAKeeperStopsAtOnceAndIsNotMissed(t *testing.T) {
 	p := launch(t, keeper)
 	p.await("the devices", func() bool { return p.offered() == 2 })
-	told, tell := context.WithCancel(t.Context())
-	tell()
-	p.plugin.agent.Leave(told, t.Context(), p.plugin.slots, never)
+	p.requireUnmissed()
 	if p.offered() != 2 {
 		t.Errorf("%d devices are offered", p.offered())
 	}
+}
+
+// requireUnmissed has the plugin leave while a keeper holds its registration. A keeper that gets no
+// processor for seconds counts as away, and a plugin that is told then stays for long: that is waited
+// out before it looks, and not after.
+func (p *program) requireUnmissed() {
+	p.t.Helper()
+	told, tell := context.WithCancel(p.t.Context())
+	tell()
+	working, end := context.WithTimeout(p.t.Context(), 10*time.Minute)
+	defer end()
+	p.plugin.agent.Leave(told, working, heldRegistration{p}, never)
+	if working.Err() != nil {
+		p.t.Fatal("a plugin whose registration is held did not leave")
+	}
+}
+
+// heldRegistration is the plugin's registration, looked at when a keeper holds it.
+type heldRegistration struct{ *program }
+
+// IsHeld implements agent.Registration.
+func (r heldRegistration) IsHeld() bool {
+	r.await("the registration to be held", r.plugin.slots.IsHeld)
+	return true
 }
 
 // A keeper may live on for a container, and would offer the devices of a product that is gone.

@@ -52,6 +52,10 @@ type Kubelet struct {
 	watch    func(before, now Seen)
 }
 
+// patience ends what hangs, so that its test fails by name. The real kubelet waits for ever, but for
+// PreStartContainer.
+const patience = 10 * time.Minute
+
 // Seen is what the kubelet knew at one moment: its slots, and how often a plugin has registered.
 type Seen struct{ Healthy, All, Registrations int }
 
@@ -205,7 +209,9 @@ func (k *Kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*
 		return nil, err
 	}
 	client := pluginapi.NewDevicePluginClient(conn)
-	if _, err := client.GetDevicePluginOptions(context.Background(), &pluginapi.Empty{}); err != nil {
+	asking, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := client.GetDevicePluginOptions(asking, &pluginapi.Empty{}); err != nil {
 		return nil, err
 	}
 	stream, err := client.ListAndWatch(context.Background(), &pluginapi.Empty{})
@@ -303,7 +309,7 @@ func (k *Kubelet) wake() {
 // Await waits until the kubelet is as wanted.
 func (k *Kubelet) Await(t *testing.T, what string, wanted func(healthy, all, registrations int) bool) {
 	t.Helper()
-	timeout := time.After(time.Minute)
+	timeout := time.After(patience)
 	for {
 		k.mu.Lock()
 		good := 0

@@ -63,7 +63,9 @@ func (k *Kubelet) allocate(pod *corev1.Pod, c *corev1.Container, reusable []stri
 	if len(got) < int(q.Value()) || k.client == nil {
 		return nil, errors.New("UnexpectedAdmissionError: not enough healthy devices")
 	}
-	answer, err := k.client.Allocate(context.Background(), &pluginapi.AllocateRequest{
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	answer, err := k.client.Allocate(ctx, &pluginapi.AllocateRequest{
 		ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: got}},
 	})
 	if err != nil {
@@ -159,6 +161,8 @@ func (k *Kubelet) Begin(ctx context.Context, pod *corev1.Pod, container string) 
 	}
 	e := k.entries[i]
 	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if _, err := client.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: e.slots()}); err != nil {
 		return nil, fmt.Errorf("CreateContainerConfigError: %w", err)
 	}
@@ -175,9 +179,9 @@ func (k *Kubelet) Begin(ctx context.Context, pod *corev1.Pod, container string) 
 
 // BeginAgain is Begin, again for as long as nobody is registered or the connection ends under the
 // call, at either end: whoever served it was killed or replaced at that moment. A kubelet tries
-// such a container again after a while. Ten minutes end what hangs.
+// such a container again after a while.
 func (k *Kubelet) BeginAgain(ctx context.Context, pod *corev1.Pod, container string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		names, err := k.Begin(ctx, pod, container)
