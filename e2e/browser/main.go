@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -96,7 +97,12 @@ type window struct {
 
 	mu         sync.Mutex
 	complaints []string
+	givenUp    int // requests, for networkChanged
 }
+
+// networkChanged is what Chromium says when it gives requests up because an interface of the machine
+// came or went, whatever they went through. With each pod of a cluster on this machine one does.
+const networkChanged = "net::ERR_NETWORK_CHANGED"
 
 // listen collects what the console says that is wrong: errors, exceptions, refusals of the policy.
 func (w *window) listen() {
@@ -105,9 +111,34 @@ func (w *window) listen() {
 			return
 		}
 		if m.IsException() || m.Type == "error" || m.Source == "security" {
-			w.mu.Lock()
-			w.complaints = append(w.complaints, m.String())
-			w.mu.Unlock()
+			w.take(m.String())
+		}
+	}
+}
+
+func (w *window) take(complaint string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if strings.Contains(complaint, networkChanged) {
+		w.givenUp++
+		return
+	}
+	w.complaints = append(w.complaints, complaint)
+}
+
+// open loads a page, again if parts of it were given up.
+func (w *window) open(ctx context.Context, url string) error {
+	givenUp := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.givenUp
+	}
+	for {
+		before := givenUp()
+		err := chromedp.Do(ctx, chromedp.Navigate(url))
+		changed := givenUp() > before || err != nil && strings.Contains(err.Error(), networkChanged)
+		if !changed || ctx.Err() != nil {
+			return err
 		}
 	}
 }
@@ -117,7 +148,7 @@ func (w *window) do(c *command) (json.RawMessage, error) {
 	defer cancel()
 	switch {
 	case c.Open != "":
-		return nil, chromedp.Do(ctx, chromedp.Navigate(c.Open))
+		return nil, w.open(ctx, c.Open)
 	case c.Eval != "":
 		return eval(ctx, c.Eval)
 	case c.Wait != "":
