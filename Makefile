@@ -34,7 +34,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-prompt test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions format lint clean
+.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions format lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,16 +63,10 @@ sandbox-down: ## stop the cluster that `make sandbox` left running
 check: lint ## what to run while you edit: formatting, vet, architecture, pages, and every package that decides; 90 s with warm caches
 	$(GO) test -vet=off -short . $(PURE)
 
-# Two parts at a time: the first waits for a cluster most of the time, the second computes and takes
-# the processors only while the first leaves them. What both read is built before.
-beside = $(MAKE) --no-print-directory $(1) & first=$$!; nice -n 19 $(MAKE) --no-print-directory $(2); second=$$?; wait $$first && exit $$second
-
-test: ## one suite for each promise: C under sanitizers, Go, the real cluster, the images; docs/develop.md has the table
-	@$(MAKE) --no-print-directory format
-	@$(MAKE) --no-print-directory -C e2e/fakegpu
-	@$(MAKE) --no-print-directory -C hami-core
-	@$(call beside,test-e2e,lint test-go test-c test-images)
-	@$(MAKE) --no-print-directory test-prompt
+# One part after the other: each keeps all processors busy by itself, and what waits for another
+# program is not starved by a third. Neither C nor Go tests run again while nothing has changed that
+# they read, unless AGAIN says so.
+test: lint test-c test-go test-e2e test-images ## one suite for each promise: C under sanitizers, Go, the real cluster, the images; AGAIN=1 also what has passed
 
 test-all: ## everything: all suites, all rounds, short slices of the laboratories
 	@$(MAKE) --no-print-directory test SHORT=
@@ -84,15 +78,11 @@ PURE := ./sharing/... ./config ./deviceplugin/node ./deviceplugin/checkpoint ./p
 # Where goroutines meet: packages of the product that start some or hold locks, and their tests. Of
 # the plugin of kubectl that is `web` alone, which suite page runs.
 MEETS := grep -rlE '^[[:space:]]+go (func|[a-zA-Z_.]+\()|"sync"|"sync/atomic"|x/sync/' --include=*.go cmd config deviceplugin plugins sharing view | xargs -n1 dirname | sort -u | grep -vx cmd/kubectl-deviceshare | sed 's,^,./,'
-# Those whose programs wait for each other for seconds only: beside what takes every processor they
-# would wait for longer.
-PROMPT := ./deviceplugin/agent ./deviceplugin/driver ./deviceplugin/kubelet ./e2e/gpu
 
+# Where goroutines meet they also wait: four packages keep two processors busy.
 test-go: ## run the Go tests, with the race detector where goroutines meet
-	set -o pipefail; raced=$$($(MEETS)) && $(GOTEST) $(SHORT) -race -timeout 40m $$($(GO) list $$raced | grep -vxF "$$($(GO) list $(PROMPT))") && \
-	  $(GOTEST) $(SHORT) -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(GO) list $$raced $(PROMPT))")
-test-prompt:
-	$(GOTEST) $(SHORT) -race -timeout 40m $(PROMPT)
+	set -o pipefail; raced=$$($(MEETS)) && $(GOTEST) $(SHORT) $(if $(AGAIN),-count=1) -p $$((2 * $$(nproc))) -race -timeout 40m $$raced && \
+	  $(GOTEST) $(SHORT) $(if $(AGAIN),-count=1) -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(GO) list $$raced)")
 
 test-c: ## run the C tests, normal and with ASan and UBSan
 	$(MAKE) --no-print-directory -C e2e/fakegpu test

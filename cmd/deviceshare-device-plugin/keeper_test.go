@@ -24,8 +24,8 @@ func TestAPluginWithAKeeperStopsAtOnceAndIsNotMissed(t *testing.T) {
 }
 
 // requireUnmissed has the plugin leave while a keeper holds its registration. A keeper that gets no
-// processor for seconds counts as away, and a plugin that is told then stays for long: that is waited
-// out before it looks, and not after.
+// processor for seconds counts as away, and a plugin that is told then stays for long: that is
+// waited out before it looks, and not after.
 func (p *program) requireUnmissed() {
 	p.t.Helper()
 	told, tell := context.WithCancel(p.t.Context())

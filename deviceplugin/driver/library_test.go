@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -20,11 +21,15 @@ func library(t *testing.T, path string, change func(header []byte)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(program)
+	file, err := os.Open(program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data = data[:64] // the header alone says what it is
+	defer func() { _ = file.Close() }()
+	data := make([]byte, 64) // the header alone says what it is
+	if _, err := io.ReadFull(file, data); err != nil {
+		t.Fatal(err)
+	}
 	data[16] = byte(elf.ET_DYN)
 	for _, at := range []int{40, 60, 62, 56} { // without sections and segments
 		data[at], data[at+1] = 0, 0

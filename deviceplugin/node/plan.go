@@ -57,7 +57,7 @@ func Plan(s State) []Step {
 			continue
 		}
 		again := f.attempts
-		if !slices.Equal(f.entered, d.change.entered) {
+		if f.wanted != v.wanted || !slices.Equal(f.entered, d.change.entered) {
 			again = 0 // something else is tried than what failed
 		}
 		for _, a := range v.actions {

@@ -100,8 +100,8 @@ type window struct {
 	givenUp    int // requests, for networkChanged
 }
 
-// networkChanged is what Chromium says when it gives requests up because an interface of the machine
-// came or went, whatever they went through. With each pod of a cluster on this machine one does.
+// networkChanged is what Chromium says when it gives requests up because an interface of the
+// machine came or went, whatever they went through. With each pod of a cluster here one does.
 const networkChanged = "net::ERR_NETWORK_CHANGED"
 
 // listen collects what the console says that is wrong: errors, exceptions, refusals of the policy.

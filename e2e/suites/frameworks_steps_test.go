@@ -4,6 +4,7 @@ package suites
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -123,7 +124,8 @@ func (w *world) gatedPodsHoldNothing(t *testing.T) {
 		w.ungate(ctx, t, u, name)
 	}
 	// Each pod that is placed after the two had their turn shows that they did not start.
-	for _, name := range []string{"after-0", "after-1", "after-2"} {
+	for i := range rounds(1, 3) {
+		name := fmt.Sprintf("after-%d", i)
 		if err := u.Create(ctx, pod(name).App("main", workload.Ask{Number: 1, Memory: 1000}, heldToShare()...).Build()); err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,6 @@ func whenUsed(r *rights) []suite {
 		{"prometheus", testPrometheus},
 		{"strangers", testStrangers},
 		{"upgrade", testUpgrade},
-		{"schedulers", testSchedulers},
 		{"beside_nvidia", testBesideNVIDIA},
 		{"hostile_user", testHostileUser},
 		{"greedy_container", testGreedyContainer},
@@ -99,6 +98,7 @@ func whenDisturbed(r *rights) []suite {
 		{"edits_end_nothing", testEditsEndNothing},
 		{"partitions", testPartitions},
 		{"modes", testModes},
+		{"schedulers", testSchedulers},
 		{"rights_when_disturbed", r.test},
 		{"chaos", testChaos}, // after rights: an API server that has just started refuses what it has not read yet
 		{"false_alarms_when_disturbed", testFalseAlarms},

@@ -23,7 +23,7 @@ import (
 // than its share.
 func testWorlds(t *testing.T, w *world) {
 	t.Run("images", w.imagesAsTheyAre)
-	t.Run("kubelet_restart", w.overAKubeletRestart)
+	part(t, "kubelet_restart", w.overAKubeletRestart)
 	t.Run("no_exec", w.stateThatRunsNothing)
 	t.Run("other_loader", w.pastTheLibrary)
 	t.Run("no_cdi", w.withoutCDI)

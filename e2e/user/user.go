@@ -124,21 +124,51 @@ func (u *User) Wait(ctx context.Context, name, what string, want func(*corev1.Po
 	return u.wait(ctx, name, what, func(p *corev1.Pod, err error) (bool, error) { return err == nil && want(p), err })
 }
 
-// wait asks for the pod until the answer is as wanted, or an error says that it will not be any
-// more. It returns the pod as it was last seen.
+// wait follows the pod until it is as wanted, or an error says that it will not be any more. It
+// returns the pod as it was last seen.
 func (u *User) wait(ctx context.Context, name, what string, wanted func(*corev1.Pod, error) (bool, error)) (*corev1.Pod, error) {
 	var last *corev1.Pod
-	err := u.until(ctx, "pod "+name+" "+what, func() (bool, error) {
-		p, err := u.client.CoreV1().Pods(u.namespace).Get(ctx, name, metav1.GetOptions{})
+	look := func(p *corev1.Pod, err error) (bool, error) {
 		if err == nil {
 			last = p
 		}
 		return wanted(p, err)
+	}
+	err := u.until(ctx, "pod "+name+" "+what, func() (bool, error) {
+		p, err := u.client.CoreV1().Pods(u.namespace).Get(ctx, name, metav1.GetOptions{})
+		done, err := look(p, err)
+		if done || err != nil {
+			return done, err
+		}
+		return u.follow(ctx, p, look)
 	})
 	if err != nil && last != nil {
 		err = fmt.Errorf("%w; it is %s\n%s", err, describe(last), u.eventText(name))
 	}
 	return last, err
+}
+
+// follow looks at each change of a pod until a look says that it is done or failed, or nothing
+// more is told: the pod was deleted, or the API server has ended the watch, as it does after some
+// minutes.
+func (u *User) follow(ctx context.Context, p *corev1.Pod, look func(*corev1.Pod, error) (bool, error)) (done bool, err error) {
+	w, err := u.Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, p.Name).String(), ResourceVersion: p.ResourceVersion,
+	})
+	if err != nil {
+		return false, nil // it is asked for again
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		now, isPod := e.Object.(*corev1.Pod)
+		if !isPod || e.Type == watch.Deleted {
+			return false, nil
+		}
+		if done, err := look(now, nil); done || err != nil {
+			return done, err
+		}
+	}
+	return false, nil
 }
 
 // gone wants that there is no pod.

@@ -26,21 +26,28 @@ test-style:
 test-headers:
 	@test/headers.sh $(CC) "$(GO)" $(B)/headers
 
-.PHONY: fake test-all test-normal test-asan test-tsan test-generator test-symbols test-stress stress test-cost cost
-# One after the other also under `make -j`: each wants the processors for itself. `test` is shorter
-# than `test-all`: fewer rounds, fewer kinds of kernels side by side, no look at the clock, and the
-# sanitizers look at what allocates, starts, and meets in threads.
-test: export VGPU_SHORT := 1
+.PHONY: fake test-all test-generator test-symbols test-stress stress test-cost cost built passed
+# `test` is shorter than `test-all`: fewer rounds, fewer kinds of kernels side by side, no look at
+# the clock, and the sanitizers look at what allocates, starts, and meets in threads. As many run at
+# once as there are processors; test-cost alone, because it compares times.
 test:
-	@set -e; for t in test-generator test-shares test-map test-style test-layers test-headers test-neighbours test-normal test-stress \
-		test-hostile test-truth test-asan test-limiter test-tsan test-limiter-tsan test-symbols; do $(MAKE) --no-print-directory $$t; done
+	@$(call run_tests,VGPU_SHORT=1,$(short_tests))
 test-all:
-	@set -e; for t in test-generator test-shares test-map test-style test-layers test-headers test-neighbours test-neighbours-asan test-normal test-stress \
-		test-hostile test-truth test-cost \
-		test-asan test-limiter test-limiter-asan test-tsan test-limiter-tsan test-symbols check-arm64; do $(MAKE) --no-print-directory $$t; done
+	@$(call run_tests,,$(short_tests) $(patsubst %,test-%-asan,neighbours limiter) check-arm64)
+	@$(MAKE) --no-print-directory test-cost
+
+short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-shares test-tsan test-stress \
+	test-generator test-map test-style test-layers test-headers test-symbols
+
+# What has passed is not run again until something changes that it reads; with AGAIN=1 it is.
+read = find Makefile hooks.def include src test tools $(FAKE)/Makefile $(FAKE)/src $(FAKE)/test -type f -exec sha256sum {} + | sort
+state = { $(read); echo '$(FLAGS) $(1)'; $(CC) --version; $(GO) version; uname -r; } | sha256sum | cut -c1-20
+# $(1) variables, $(2) targets
+run_tests = $(MAKE) --no-print-directory -j$$(nproc) built $(1) && passed=$(B)/passed/$$($(call state,$(1))) && \
+	{ [ -z "$(AGAIN)" ] || rm -rf $$passed; } && $(MAKE) --no-print-directory -j$$(nproc) -O passed $(1) PASSED=$$passed TESTS="$(2)"
 
 fake:
-	@$(MAKE) -s -C $(FAKE)
+	@$(if $(PASSED),,$(MAKE) -s -C $(FAKE))
 
 test-generator:
 	@echo "== generator"
@@ -137,15 +144,21 @@ PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES)
 ADDRESSED := $(if $(VGPU_SHORT),preload exact entry failures,$(SUITES))
 THREADED := $(if $(VGPU_SHORT),exact,$(SUITES))
 
-# $(1) variant, $(2) what to preload, $(3) extra environment, $(4) suites
-define run_all
-	@set -e; for t in $(UNIT); do echo "== $$t ($(1))"; $(3) $(B)/$(1)/test/$${t}_test; done; \
-	for t in $(4); do echo "== $$t ($(1))"; LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
-		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$${t}_test; done
+# $(1) variant, $(2) suites, $(3) what to preload, $(4) extra environment
+define each_test
+.PHONY: test-$(1) $(patsubst %,test-$(1)/%,$(UNIT) $(2))
+each_test-$(1) := $(patsubst %,test-$(1)/%,$(2) $(UNIT))
+test-$(1): $$(each_test-$(1))
+$(patsubst %,test-$(1)/%,$(UNIT)): test-$(1)/%: $(B)/$(or $(filter-out normal,$(1)),test)/test/%_test
+	@echo "== $$* ($(1))"; $(4) $$<
+$(patsubst %,test-$(1)/%,$(2)): test-$(1)/%: built
+	@echo "== $$* ($(1))"; $(4) LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(3)" \
+		VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$$*_test
 endef
-
-test-normal: fake $(B)/libvgpu.so $(B)/test/libvgpu.so $(patsubst %,$(B)/test/test/%_test,$(UNIT)) $(PROGRAMS)
-	$(call run_all,test,$(abspath $(B)/test/libvgpu.so),,$(SUITES))
+$(eval $(call each_test,normal,$(SUITES),$(abspath $(B)/test/libvgpu.so)))
+$(eval $(call each_test,asan,$(ADDRESSED),$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so),ASAN_OPTIONS=detect_leaks=0))
+# As it is, no program's own races are looked for: only what the library does with threads.
+$(eval $(call each_test,tsan,$(THREADED),$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so)))
 
 apart = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD=$(abspath $(B)/test/libvgpu.so) VGPU_TEST_BUILD=$(abspath $(B)) \
 	VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$(1)_test
@@ -183,13 +196,6 @@ test-truth-asan: fake $(B)/asan/libvgpu.so $(TRUTH)
 	@echo "== truth (asan)"; $(call run_truth,10,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so))
 test-truth-tsan: fake $(B)/tsan/libvgpu.so $(TRUTH)
 	@echo "== truth (tsan)"; $(call run_truth,10,$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so))
-
-test-asan: fake $(B)/libvgpu.so $(B)/asan/libvgpu.so $(patsubst %,$(B)/asan/test/%_test,$(UNIT)) $(PROGRAMS)
-	$(call run_all,asan,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so),ASAN_OPTIONS=detect_leaks=0,$(ADDRESSED))
-
-# As it is, no program's own races are looked for: only what the library does with threads.
-test-tsan: fake $(B)/tsan/libvgpu.so $(patsubst %,$(B)/tsan/test/%_test,$(UNIT)) $(PROGRAMS)
-	$(call run_all,tsan,$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so),,$(THREADED))
 
 # The exports are the hooks and nothing else; nothing is needed but the C library; no
 # family of the driver is hooked in part; the test build's variable is not in the product.
@@ -290,3 +296,17 @@ test-neighbours: fake $(B)/test/virtual/libvgpu.so $(NEIGHBOURS)
 test-neighbours-asan: fake $(B)/asan/virtual/libvgpu.so $(NEIGHBOURS)
 	@echo "== borrow (asan)"; $(call on_clock,borrow,$(ASAN_LIB) $(abspath $(B)/asan/virtual/libvgpu.so))
 	@echo "== stalls (asan)"; $(call on_clock,stalls,$(ASAN_LIB) $(abspath $(B)/asan/virtual/libvgpu.so))
+
+# All that tests run, so that those that run side by side find it.
+built: fake all $(patsubst %,$(B)/%/libvgpu.so,test asan tsan test/virtual tsan/virtual $(if $(VGPU_SHORT),,asan/virtual)) \
+	$(foreach v,test asan tsan,$(patsubst %,$(B)/$(v)/test/%_test,$(UNIT))) $(PROGRAMS) $(TRUTH) $(LIMITER) $(SHARES) $(NEIGHBOURS)
+
+ifdef PASSED
+# Of the tests of a variant each is one by itself.
+EACH := $(foreach t,$(TESTS),$(or $(each_$(t)),$(t)))
+passed: $(patsubst %,$(PASSED)/%,$(EACH))
+	@echo "== hami-core: $(words $(EACH)) of $(words $(EACH)) have passed"
+$(PASSED)/%:
+	@$(MAKE) --no-print-directory $*
+	@mkdir -p $(@D) && touch $@
+endif

@@ -52,8 +52,8 @@ type Kubelet struct {
 	watch    func(before, now Seen)
 }
 
-// patience ends what hangs, so that its test fails by name. The real kubelet waits for ever, but for
-// PreStartContainer.
+// patience ends what hangs, so that its test fails by name. The real kubelet waits for ever, but
+// for PreStartContainer.
 const patience = 10 * time.Minute
 
 // Seen is what the kubelet knew at one moment: its slots, and how often a plugin has registered.
