@@ -35,7 +35,6 @@ func Suites() []Suite {
 		{"identity", "podresources Get and List, the kubelet's checkpoint for init containers"},
 		{"writes", "what is written for a pod, in the audit log"},
 		{"chart", "every object of the chart, and of its options, in a server-side dry run"},
-		{"schedulers", "Leases"},
 		{"hostile_user", "ValidatingAdmissionPolicy on pods"},
 		{"rights", "RBAC of every request of the suites before"},
 		{"unasked", "ValidatingAdmissionPolicy on ephemeral containers, by labels of namespaces, while a chart is upgraded"},
@@ -44,6 +43,7 @@ func Suites() []Suite {
 		{"mps", "a host directory with mount propagation, host PIDs"},
 		{"broken_checkpoint", "the kubelet's checkpoint of devices"},
 		{"modes", "a pod in each mode, evictions"},
+		{"schedulers", "Leases"},
 		{"uninstall", "hook Jobs, finalizers, all four modes"},
 	}
 }
