@@ -23,6 +23,9 @@ type place struct {
 	moved     chan struct{} // closed when the Server is to be registered elsewhere
 }
 
+// socket is where registrations are taken.
+func (p *place) socket() string { return filepath.Join(p.directory, kubeletSocket) }
+
 // place returns where to register now.
 func (s *Server) place() *place {
 	s.mu.Lock()
@@ -147,7 +150,7 @@ func (s *Server) depart(ctx context.Context, now *session) {
 // followProxy takes in whether the kubelet has taken the list of the Proxy, until ctx ends. It
 // has not while the Proxy does not say so.
 func (s *session) followProxy(ctx context.Context) {
-	socket := filepath.Join(s.where.directory, kubeletSocket)
+	socket := s.where.socket()
 	conn, err := connect(socket)
 	if err != nil {
 		klog.ErrorS(err, "the proxy cannot be asked about the kubelet", "socket", socket)

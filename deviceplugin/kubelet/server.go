@@ -175,10 +175,14 @@ func (s *Server) session(ctx context.Context, where *place) error {
 	}
 	defer stop()
 	resource := s.cfg.Offer.ResourceName()
+	before := socketAt(where.socket())
 	if err := s.register(ctx, where, resource); err != nil {
 		klog.ErrorS(err, "not registered; waiting", "for", where.with, "resource", resource)
 		s.awaitKubelet(ctx, where, watcher, s.pause.Step())
 		return nil
+	}
+	if before.is(socketAt(where.socket())) {
+		now.at = before
 	}
 	s.pause = s.pauses()
 	klog.InfoS("registered", "with", where.with, "resource", resource, "slots", len(s.cfg.Offer.Devices()))
@@ -213,7 +217,9 @@ func (p *place) watch() (*fsnotify.Watcher, error) {
 	return watcher, nil
 }
 
-// watch returns nil when it is time to register again.
+// watch returns nil when it is time to register again. News of the socket at which we are
+// registered is no reason: a kubelet that came after we had begun to watch was there when we
+// registered, and a second time could make it forget us.
 //
 // A kubelet that reads no list of ours has forgotten us, whatever it answered when
 // we registered: it forgets by the resource's name when it notices that a stream
@@ -234,7 +240,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 		case err := <-watcher.Errors:
 			return fmt.Errorf("watch the directory of the %s: %w", now.where.with, err)
 		case e := <-watcher.Events:
-			restarted := filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create)
+			restarted := filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create) && !now.at.is(socketAt(now.where.socket()))
 			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove) && s.socketIsGone(now.where)
 			if restarted || removed {
 				klog.InfoS("the kubelet restarted; registering again", "resource", resource, "event", e.String())

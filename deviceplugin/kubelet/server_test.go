@@ -35,14 +35,19 @@ type plugin struct {
 	end      func()            // stops the server, as the death of its process does
 	server   *kubelet.Server   // that of the process
 	kubelet  *kubelettest.Kubelet
+	asked    func() // called, if not nil, when the name of the resource is asked for
 	keeper   string // where it registers with a proxy, "" for nowhere
 	move     kubelet.MoveTimes
 }
 
 func (p *plugin) ResourceName() string {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.resource
+	resource, asked := p.resource, p.asked
+	p.mu.Unlock()
+	if asked != nil {
+		asked()
+	}
+	return resource
 }
 
 func (p *plugin) Devices() []*pluginapi.Device {
@@ -188,6 +193,23 @@ func TestItRegistersAgainWhenTheKubeletNeedsIt(t *testing.T) {
 			upset(t, k, p)
 			k.Await(t, "the second registration", func(healthy, _, n int) bool { return n == 2 && healthy == 2 })
 		})
+	}
+}
+
+// A kubelet may come between the moment from which its socket is watched and the registration. What
+// the watch then tells is no news.
+func TestAKubeletIsRegisteredWithOnceInEachOfItsLives(t *testing.T) {
+	k := kubelettest.Start(t)
+	p := serve(t, k)
+	for life := 1; ; life++ {
+		k.Await(t, "the registration", func(healthy, _, n int) bool { return n >= life && healthy == 2 })
+		if seen := k.Seen(); seen[len(seen)-1].Registrations != life {
+			t.Fatalf("in %d lives it had %d registrations", life, seen[len(seen)-1].Registrations)
+		}
+		if life == 5 {
+			return
+		}
+		p.set(func() { p.asked = sync.OnceFunc(k.Stop(t)) }) // asked between the two
 	}
 }
 

@@ -25,6 +25,8 @@ type session struct {
 	ended  context.Context
 	broken chan error    // gets the error that ends serving
 	unread chan struct{} // holds a token when a stream has ended
+	// at is the socket at which the registration was taken, none if that changed meanwhile.
+	at socketFile
 	// streams is how many lists of devices were taken and are still watched.
 	streams atomic.Int32
 	// proxyTaken is whether the kubelet has taken the list of the Proxy.

@@ -29,6 +29,25 @@ func listenAt(path string) (net.Listener, error) {
 	return listener, nil
 }
 
+// socketFile is which of the files that follow each other at a socket's path: each life of who
+// listens there makes its own. The zero value is none.
+type socketFile struct{ os.FileInfo }
+
+// socketAt is the file that is at a path now.
+func socketAt(path string) socketFile {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return socketFile{}
+	}
+	return socketFile{info}
+}
+
+// is reports whether both are one file. A file system may give the number of a file that is gone to
+// the next one, which is younger.
+func (f socketFile) is(other socketFile) bool {
+	return f.FileInfo != nil && other.FileInfo != nil && os.SameFile(f.FileInfo, other.FileInfo) && f.ModTime().Equal(other.ModTime())
+}
+
 // connect makes a client of a socket, which connects when it is used. A process that was killed may
 // accept a connection over its death, and a call then waits for the next attempt: gRPC would make
 // it after a second, and the kubelet admits pods a second after its start.

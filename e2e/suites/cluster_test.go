@@ -125,8 +125,8 @@ func begin(t *testing.T, o sandbox.Options, build builder) (*world, error) {
 	// seconds.
 	o.Args = map[string][]string{sandbox.DevicePlugin: {"--health-quiet=5s", "--health-probe=1s", "--driver-retry=2s"}}
 	if o.Installed {
-		// A scheduler that was killed leads again after three seconds instead of fifteen.
-		o.Args[sandbox.Scheduler] = []string{"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
+		// A scheduler that was killed leads again after four seconds instead of fifteen.
+		o.Args[sandbox.Scheduler] = []string{"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"}
 	}
 	options, err := o.Defaults()
 	if err != nil {

@@ -145,6 +145,13 @@ func (k *Kubelet) stop() {
 // handed out is kept.
 func (k *Kubelet) Restart(t *testing.T) {
 	t.Helper()
+	k.Stop(t)()
+}
+
+// Stop stops the kubelet until it is started. Sockets of plugins are removed at once, and not, as
+// the real one does, before its own is made.
+func (k *Kubelet) Stop(t *testing.T) (start func()) {
+	t.Helper()
 	k.stop()
 	sockets, err := filepath.Glob(filepath.Join(k.Plugins(), "*.sock"))
 	if err != nil {
@@ -153,8 +160,10 @@ func (k *Kubelet) Restart(t *testing.T) {
 	for _, s := range sockets {
 		_ = os.Remove(s)
 	}
-	if err := k.listen(); err != nil {
-		t.Fatal(err)
+	return func() {
+		if err := k.listen(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
