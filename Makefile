@@ -91,9 +91,9 @@ test-c: ## run the C tests, normal and with ASan and UBSan
 test-e2e: ## run the suites on a real cluster in the sandbox
 	DEVICESHARE_E2E=1 $(GOTEST) $(SHORT) -count=1 -p 1 -failfast -timeout 80m -v ./e2e/sandbox/ ./e2e/suites/
 
-test-images: ## build the images for TEST_ARCH (amd64), twice, and start what is in them; TEST_ARCH=amd64,arm64 for all
+test-images: ## build the images for TEST_ARCH (amd64), with SHORT= at two places, and start what is in them; TEST_ARCH=amd64,arm64 for all
 	$(GO) -C manifests/images vet ./...
-	DEVICESHARE_IMAGES=$(TEST_ARCH) $(GO) -C manifests/images test -count=1 -timeout 60m ./...
+	DEVICESHARE_IMAGES=$(TEST_ARCH) $(GO) -C manifests/images test $(SHORT) -count=1 -timeout 60m ./...
 
 admission: ## 200 edits of the configuration and 100 reboots over a node full of pods, in one process: the kubelet ends none
 	DEVICESHARE_EDITS=200 DEVICESHARE_REBOOTS=100 $(GOTEST) -count=1 -timeout 60m -v -run 'TestNoEditEnds|TestAfterAnyReboot' ./cmd/deviceshare-device-plugin
