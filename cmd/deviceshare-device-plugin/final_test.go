@@ -47,7 +47,7 @@ func TestAPodWhoseDeviceIsNotOnTheNodeIsPlacedAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := launch(t)
-			p.await("the devices", func() bool { return p.offered() == 2 })
+			p.awaitOffer()
 			gone := p.inventory().Devices[0]
 			c.vanishes(p)
 			p.kubelet.Await(t, "slots", func(healthy, _, _ int) bool { return healthy > 0 })
@@ -68,7 +68,7 @@ func TestAPodWhoseDeviceIsBrokenIsPlacedAnewOnlyAfterAWait(t *testing.T) {
 	p := launch(t, func(p *program) {
 		p.tune = func(o *options) { o.health.Quiet, o.health.Wait = never, wait }
 	})
-	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 	broken := p.inventory().Devices[0]
 	p.driver.Raise(0, 79)
 	p.await("the device to break", func() bool { return p.offered() == 1 })
@@ -79,7 +79,7 @@ func TestAPodWhoseDeviceIsBrokenIsPlacedAnewOnlyAfterAWait(t *testing.T) {
 	p.end()
 	wait = time.Millisecond
 	p.start()
-	p.await("the devices again", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 	p.driver.Raise(0, 79)
 	p.await("the device to break again", func() bool { return p.offered() == 1 })
 	p.begins("impatient", broken, true, func(error) bool { return p.evicted("impatient") })
@@ -89,7 +89,7 @@ func TestAPodWhoseDeviceIsBrokenIsPlacedAnewOnlyAfterAWait(t *testing.T) {
 // The kubelet knows the slots of the plugin before, and binds and starts pods meanwhile.
 func TestAPluginThatCannotReadTheDriverTellsSchedulersAndPods(t *testing.T) {
 	p := launch(t, keeper)
-	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 	device := p.inventory().Devices[0]
 	p.end()
 	p.driver.Miss(errors.New("NVML: Driver/library version mismatch"))
@@ -113,7 +113,7 @@ func TestAPluginThatCannotReadTheDriverTellsSchedulersAndPods(t *testing.T) {
 	}
 	p.kubelet.Await(t, "the slots, which stay", func(healthy, all, _ int) bool { return healthy == 20 && all == 20 })
 	p.driver.Miss(nil)
-	p.await("the devices again", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 	p.await("the start, which the kubelet tries again and again", func() bool {
 		_, err := p.kubelet.BeginAgain(t.Context(), bare, "main")
 		return err == nil

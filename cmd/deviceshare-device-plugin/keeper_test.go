@@ -16,7 +16,7 @@ import (
 
 func TestAPluginWithAKeeperStopsAtOnceAndIsNotMissed(t *testing.T) {
 	p := launch(t, keeper)
-	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 	p.requireUnmissed()
 	if p.offered() != 2 {
 		t.Errorf("%d devices are offered", p.offered())
@@ -50,8 +50,7 @@ func (r heldRegistration) IsHeld() bool {
 // A keeper may live on for a container, and would offer the devices of a product that is gone.
 func TestAPluginThatIsUninstalledLeavesNoSlotsWithItsKeeper(t *testing.T) {
 	p := launch(t, keeper)
-	p.await("the devices", func() bool { return p.offered() == 2 })
-	p.kubelet.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 20 })
+	p.awaitOffer()
 	p.plugin.agent.Send(node.Withdrawing{})
 	told, tell := context.WithCancel(t.Context())
 	working, end := context.WithCancel(t.Context())
@@ -97,7 +96,7 @@ func keeper(p *program) {
 // A pod that comes while the plugin is away is admitted, and started by the next one.
 func TestAPodComesWhileAPluginWithAKeeperIsAway(t *testing.T) {
 	p := launch(t, keeper)
-	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 	device := p.inventory().Devices[0]
 	since := len(p.kubelet.Seen()) - 1
 	p.end()
@@ -117,5 +116,5 @@ func TestAPodComesWhileAPluginWithAKeeperIsAway(t *testing.T) {
 			t.Errorf("the kubelet knew %+v", s)
 		}
 	}
-	p.await("the devices again", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 }

@@ -233,10 +233,18 @@ func (p *program) offered() int {
 	return n
 }
 
+// awaitOffer waits until both devices are offered and the kubelet has taken in their slots: what was
+// sent to it may not have been read.
+func (p *program) awaitOffer() {
+	p.t.Helper()
+	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.kubelet.Await(p.t, "their slots", func(healthy, _, _ int) bool { return healthy == 20 })
+}
+
 // A pod that meets a kubelet which does not know the devices has failed for good.
 func TestNoPodIsSentWhileTheKubeletDoesNotKnowTheDevices(t *testing.T) {
 	p := launch(t)
-	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 	again := p.kubelet.HoldRegistrations()
 	p.kubelet.Drop()
 	p.await("the devices to be withheld", func() bool { return p.offered() == 0 })
@@ -244,7 +252,7 @@ func TestNoPodIsSentWhileTheKubeletDoesNotKnowTheDevices(t *testing.T) {
 		t.Errorf("the reason is %q", d.Reason)
 	}
 	again()
-	p.await("the devices again", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 }
 
 // never is a time that no test reaches.
@@ -252,7 +260,7 @@ const never = time.Hour
 
 func TestAPluginThatIsToldToStopTakesItsDevicesBackFirst(t *testing.T) {
 	p := launch(t)
-	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 	told, tell := context.WithCancel(t.Context())
 	working, end := context.WithCancel(t.Context())
 	left := make(chan struct{})
@@ -279,7 +287,7 @@ func TestAPluginThatIsToldToStopTakesItsDevicesBackFirst(t *testing.T) {
 
 func TestAPluginThatIsToldToStopDoesNotStayForEver(t *testing.T) {
 	p := launch(t)
-	p.await("the devices", func() bool { return p.offered() == 2 })
+	p.awaitOffer()
 	told, tell := context.WithCancel(t.Context())
 	tell()
 	p.plugin.agent.Leave(told, t.Context(), p.plugin.slots, 10*time.Millisecond)
