@@ -233,8 +233,8 @@ func (p *program) offered() int {
 	return n
 }
 
-// awaitOffer waits until both devices are offered and the kubelet has taken in their slots: what was
-// sent to it may not have been read.
+// awaitOffer waits until both devices are offered and the kubelet has taken in their slots: what
+// was sent to it may not have been read.
 func (p *program) awaitOffer() {
 	p.t.Helper()
 	p.await("the devices", func() bool { return p.offered() == 2 })
