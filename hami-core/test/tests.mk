@@ -36,14 +36,17 @@ test-all:
 	@$(call run_tests,,$(short_tests) $(patsubst %,test-%-asan,neighbours limiter) check-arm64)
 	@$(MAKE) --no-print-directory test-cost
 
+# They look at texts, documentation and modules of Go among them, and at what was built. That takes
+# seconds, and is always done.
+LOOKS := test-generator test-map test-style test-layers test-headers test-symbols check-arm64
 short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-shares test-tsan test-stress \
-	test-generator test-map test-style test-layers test-headers test-symbols
+	$(filter-out check-arm64,$(LOOKS))
 
 # What has passed is not run again until something changes that it reads; with AGAIN=1 it is.
-read = find Makefile hooks.def include src test tools $(FAKE)/Makefile $(FAKE)/src $(FAKE)/test -type f -exec sha256sum {} + | sort
-state = { $(read); echo '$(FLAGS) $(1)'; $(CC) --version; $(GO) version; uname -r; } | sha256sum | cut -c1-20
+fingerprint = $(FAKE)/test/fingerprint.sh "$$($(CC) --version) $$($(GO) version) $(FLAGS) $(1)" \
+	Makefile hooks.def include src test tools $(FAKE)/Makefile $(FAKE)/src $(FAKE)/test
 # $(1) variables, $(2) targets
-run_tests = $(MAKE) --no-print-directory -j$$(nproc) built $(1) && passed=$(B)/passed/$$($(call state,$(1))) && \
+run_tests = $(MAKE) --no-print-directory -j$$(nproc) built $(1) && passed=$(B)/passed/$$($(call fingerprint,$(1))) && \
 	{ [ -z "$(AGAIN)" ] || rm -rf $$passed; } && $(MAKE) --no-print-directory -j$$(nproc) -O passed $(1) PASSED=$$passed TESTS="$(2)"
 
 fake:
@@ -303,8 +306,8 @@ built: fake all $(patsubst %,$(B)/%/libvgpu.so,test asan tsan test/virtual tsan/
 
 ifdef PASSED
 # Of the tests of a variant each is one by itself.
-EACH := $(foreach t,$(TESTS),$(or $(each_$(t)),$(t)))
-passed: $(patsubst %,$(PASSED)/%,$(EACH))
+EACH := $(foreach t,$(filter-out $(LOOKS),$(TESTS)),$(or $(each_$(t)),$(t)))
+passed: $(patsubst %,$(PASSED)/%,$(EACH)) $(filter $(LOOKS),$(TESTS))
 	@echo "== hami-core: $(words $(EACH)) of $(words $(EACH)) have passed"
 $(PASSED)/%:
 	@$(MAKE) --no-print-directory $*
