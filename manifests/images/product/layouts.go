@@ -61,12 +61,12 @@ func (b Builder) WriteLayouts(ctx context.Context, dir string) ([]Written, error
 
 func write(p Product, dir string, specs []image.Spec) (Written, error) {
 	name, mark := specs[0].Name, dir+".mark"
-	now, err := contents(specs)
+	now, err := hashOfContents(specs)
 	if err != nil {
 		return Written{}, fmt.Errorf("read what is in %s: %w", name, err)
 	}
 	if before, err := os.ReadFile(mark); err == nil && bytes.Equal(before, now) {
-		if w, err := read(p, name, dir); err == nil {
+		if w, err := readLayout(p, name, dir); err == nil {
 			return w, nil
 		}
 	}
@@ -83,30 +83,37 @@ func write(p Product, dir string, specs []image.Spec) (Written, error) {
 	if err := os.WriteFile(mark, now, 0o600); err != nil {
 		return Written{}, fmt.Errorf("note what is in %s: %w", name, err)
 	}
-	return read(p, name, dir)
+	return readLayout(p, name, dir)
 }
 
-// contents changes when an image would: it is a hash of its description and of each file that it
-// takes from this machine. A file's time says nothing: `go build` touches what it leaves as it was.
-// Compressing takes ten times as long as hashing.
-func contents(specs []image.Spec) ([]byte, error) {
+// hashOfContents changes when an image would: it covers the description, each file that is taken
+// from this machine, and this program, which makes the image of them. A file's time says nothing:
+// `go build` touches what it leaves as it was. Compressing takes ten times as long as hashing.
+func hashOfContents(specs []image.Spec) ([]byte, error) {
 	text, err := json.Marshal(specs)
 	if err != nil {
 		return nil, err
 	}
-	all := sha256.New()
-	_, _ = all.Write(text)
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	files := []string{program}
 	for _, s := range specs {
 		for _, f := range s.Files {
-			if f.Source == "" {
-				continue
+			if f.Source != "" {
+				files = append(files, f.Source)
 			}
-			sum, err := hashOf(f.Source)
-			if err != nil {
-				return nil, err
-			}
-			_, _ = all.Write(sum)
 		}
+	}
+	all := sha256.New()
+	_, _ = all.Write(text)
+	for _, path := range files {
+		sum, err := hashOf(path)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = all.Write(sum)
 	}
 	return hex.AppendEncode(nil, all.Sum(nil)), nil
 }
@@ -122,8 +129,8 @@ func hashOf(path string) ([]byte, error) {
 	return sum.Sum(nil), err
 }
 
-// read is what was written as a layout.
-func read(p Product, name, dir string) (Written, error) {
+// readLayout tells what was written as a layout.
+func readLayout(p Product, name, dir string) (Written, error) {
 	w := Written{Product: p, Name: name, Layout: dir, Sizes: map[string]int64{}}
 	root, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
