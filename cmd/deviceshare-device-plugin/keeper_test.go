@@ -23,9 +23,9 @@ func TestAPluginWithAKeeperStopsAtOnceAndIsNotMissed(t *testing.T) {
 	}
 }
 
-// requireUnmissed has the plugin leave while a keeper holds its registration. A keeper that gets no
-// processor for seconds counts as away, and a plugin that is told then stays for long: that is
-// waited out before it looks, and not after.
+// requireUnmissed tells the plugin to leave while a keeper holds its registration, and wants that
+// it does so at once. On a busy machine a keeper may get no processor for seconds and count as
+// away, and the plugin would stay: heldRegistration waits until the keeper is back.
 func (p *program) requireUnmissed() {
 	p.t.Helper()
 	told, tell := context.WithCancel(p.t.Context())
@@ -38,7 +38,7 @@ func (p *program) requireUnmissed() {
 	}
 }
 
-// heldRegistration is the plugin's registration, looked at when a keeper holds it.
+// heldRegistration is the plugin's registration, which answers as soon as a keeper holds it.
 type heldRegistration struct{ *program }
 
 // IsHeld implements agent.Registration.

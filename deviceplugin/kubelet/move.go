@@ -23,8 +23,8 @@ type place struct {
 	moved     chan struct{} // closed when the Server is to be registered elsewhere
 }
 
-// socket is where registrations are taken.
-func (p *place) socket() string { return filepath.Join(p.directory, kubeletSocket) }
+// registrarSocket is where the kubelet or the Proxy takes registrations.
+func (p *place) registrarSocket() string { return filepath.Join(p.directory, kubeletSocket) }
 
 // place returns where to register now.
 func (s *Server) place() *place {
@@ -150,7 +150,7 @@ func (s *Server) depart(ctx context.Context, now *session) {
 // followProxy takes in whether the kubelet has taken the list of the Proxy, until ctx ends. It
 // has not while the Proxy does not say so.
 func (s *session) followProxy(ctx context.Context) {
-	socket := s.where.socket()
+	socket := s.where.registrarSocket()
 	conn, err := connect(socket)
 	if err != nil {
 		klog.ErrorS(err, "the proxy cannot be asked about the kubelet", "socket", socket)

@@ -35,7 +35,7 @@ func (s *Server) register(ctx context.Context, where *place, resource string) er
 			cancel()
 		}
 	}()
-	socket := where.socket()
+	socket := where.registrarSocket()
 	conn, err := connect(socket)
 	if err != nil {
 		return fmt.Errorf("register with the %s: %w", where.with, err)

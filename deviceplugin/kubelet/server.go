@@ -175,13 +175,13 @@ func (s *Server) session(ctx context.Context, where *place) error {
 	}
 	defer stop()
 	resource := s.cfg.Offer.ResourceName()
-	before := socketAt(where.socket())
+	before := socketAt(where.registrarSocket())
 	if err := s.register(ctx, where, resource); err != nil {
 		klog.ErrorS(err, "not registered; waiting", "for", where.with, "resource", resource)
 		s.awaitKubelet(ctx, where, watcher, s.pause.Step())
 		return nil
 	}
-	if before.is(socketAt(where.socket())) {
+	if before.isSameAs(socketAt(where.registrarSocket())) {
 		now.at = before
 	}
 	s.pause = s.pauses()
@@ -240,7 +240,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 		case err := <-watcher.Errors:
 			return fmt.Errorf("watch the directory of the %s: %w", now.where.with, err)
 		case e := <-watcher.Events:
-			restarted := filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create) && !now.at.is(socketAt(now.where.socket()))
+			restarted := filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create) && !now.at.isSameAs(socketAt(now.where.registrarSocket()))
 			removed := filepath.Base(e.Name) == s.cfg.Socket && e.Has(fsnotify.Remove) && s.socketIsGone(now.where)
 			if restarted || removed {
 				klog.InfoS("the kubelet restarted; registering again", "resource", resource, "event", e.String())

@@ -29,8 +29,8 @@ func listenAt(path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// socketFile is which of the files that follow each other at a socket's path: each life of who
-// listens there makes its own. The zero value is none.
+// socketFile is one of the files that follow each other at a socket's path: whoever listens there
+// makes a new one at each start. The zero value is none.
 type socketFile struct{ os.FileInfo }
 
 // socketAt is the file that is at a path now.
@@ -42,9 +42,9 @@ func socketAt(path string) socketFile {
 	return socketFile{info}
 }
 
-// is reports whether both are one file. A file system may give the number of a file that is gone to
-// the next one, which is younger.
-func (f socketFile) is(other socketFile) bool {
+// isSameAs reports whether both are one file. A file system may give the number of a file that is
+// gone to the next one, which is younger.
+func (f socketFile) isSameAs(other socketFile) bool {
 	return f.FileInfo != nil && other.FileInfo != nil && os.SameFile(f.FileInfo, other.FileInfo) && f.ModTime().Equal(other.ModTime())
 }
 

@@ -110,7 +110,7 @@ func (w *world) withoutCDIAndUnasked(t *testing.T) {
 }
 
 // withCDIOff starts pod before, and containerd anew without CDI, and waits until the node takes no
-// pods. At the end of t containerd reads CDI again, and pod after runs.
+// pods. When t ends, containerd reads CDI again, and a pod that is named after is run.
 func (w *world) withCDIOff(ctx context.Context, t *testing.T, u *user.User) {
 	t.Helper()
 	if err := u.Create(ctx, pod("before").App("main", workload.Ask{Number: 1, Memory: 1000}, "alloc", "100", "expect", "ok", "forever").Build()); err != nil {

@@ -124,8 +124,8 @@ func (u *User) Wait(ctx context.Context, name, what string, want func(*corev1.Po
 	return u.wait(ctx, name, what, func(p *corev1.Pod, err error) (bool, error) { return err == nil && want(p), err })
 }
 
-// wait follows the pod until it is as wanted, or an error says that it will not be any more. It
-// returns the pod as it was last seen.
+// wait follows a pod until wanted reports true. It gives up when wanted returns an error that
+// asking again would not change. It returns the pod as it was last seen.
 func (u *User) wait(ctx context.Context, name, what string, wanted func(*corev1.Pod, error) (bool, error)) (*corev1.Pod, error) {
 	var last *corev1.Pod
 	look := func(p *corev1.Pod, err error) (bool, error) {
@@ -148,8 +148,8 @@ func (u *User) wait(ctx context.Context, name, what string, wanted func(*corev1.
 	return last, err
 }
 
-// follow looks at each change of a pod until a look says that it is done or failed, or nothing
-// more is told: the pod was deleted, or the API server has ended the watch, as it does after some
+// follow calls look with each change of a pod, until look reports true or an error. It returns
+// false when the pod was deleted, or when the API server has ended the watch, as it does after some
 // minutes.
 func (u *User) follow(ctx context.Context, p *corev1.Pod, look func(*corev1.Pod, error) (bool, error)) (done bool, err error) {
 	w, err := u.Watch(ctx, metav1.ListOptions{

@@ -49,7 +49,8 @@ type Pod struct {
 // New begins a pod that Volcano schedules and that runs once, from the given
 // image. The image must be on the node already.
 func New(name, image string) *Pod {
-	grace, noToken := int64(0), false // its steps ask no API server, and each token costs a call and a mount
+	grace := int64(0)
+	token := false // the steps ask no API server; a token costs a call and a mount
 	return &Pod{image: image, pod: corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}, Labels: map[string]string{}},
@@ -57,7 +58,7 @@ func New(name, image string) *Pod {
 			SchedulerName:                 "volcano",
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: &grace,
-			AutomountServiceAccountToken:  &noToken,
+			AutomountServiceAccountToken:  &token,
 		},
 	}}
 }
