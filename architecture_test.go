@@ -219,7 +219,7 @@ func adapterRules() []rule {
 			Why:  "it must see what a user sees",
 			Breaks: func(from, to string) bool {
 				known := to == "deviceshare/sharing" || to == "deviceshare/sharing/wire"
-				return under("e2e")(from) && under("sharing", "plugins", "deviceplugin", "config", "view", "cmd")(to) && !known
+				return under("e2e")(from) && under("sharing", "plugins", "deviceplugin", "config", "view", "endpoint", "cmd")(to) && !known
 			},
 			Example: [2]string{"deviceshare/e2e/suites", "deviceshare/sharing/place"},
 		},
@@ -238,15 +238,15 @@ func viewRules() []rule {
 			Name: "the endpoints know no part of the product",
 			Why:  "every program serves its pages by them",
 			Breaks: func(from, to string) bool {
-				return under("view/endpoint")(from) && strings.HasPrefix(to, "deviceshare/") && !under("view/endpoint")(to)
+				return under("endpoint")(from) && strings.HasPrefix(to, "deviceshare/") && !under("endpoint")(to)
 			},
-			Example: [2]string{"deviceshare/view/endpoint", "deviceshare/sharing"},
+			Example: [2]string{"deviceshare/endpoint", "deviceshare/sharing"},
 		},
 		{
 			Name: "the views know the domain, the configuration and what reads nodes for the scheduler",
 			Why:  "they show what the scheduler sees, without Volcano's scheduler in every laptop's kubectl",
 			Breaks: func(from, to string) bool {
-				known := pureDomain(to) || corepod(to) || to == "deviceshare/config" || under("view", "plugins/deviceshare/nodes")(to)
+				known := pureDomain(to) || corepod(to) || to == "deviceshare/config" || under("view", "endpoint", "plugins/deviceshare/nodes")(to)
 				return under("view")(from) && !simulation(from) && strings.HasPrefix(to, "deviceshare/") && !known
 			},
 			Example: [2]string{"deviceshare/view", "deviceshare/plugins/deviceshare"},

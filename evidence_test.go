@@ -35,7 +35,7 @@ var (
 func gather(t *testing.T) evidence {
 	t.Helper()
 	e := evidence{suites: map[string]bool{}, literals: together(t, "e2e/suites", "_test.go"), ctests: together(t, "hami-core/test", ".c")}
-	for _, dir := range []string{"deviceplugin", "sharing", "plugins", "config", "view", "cmd", "manifests"} {
+	for _, dir := range []string{"deviceplugin", "sharing", "plugins", "config", "endpoint", "view", "cmd", "manifests"} {
 		e.gotests += together(t, dir, "_test.go")
 	}
 	e.makefile = together(t, "Makefile", "Makefile")

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"deviceshare/plugins/deviceshare"
-	"deviceshare/view/endpoint"
+	"deviceshare/endpoint"
 	"deviceshare/view/forward"
 )
 

@@ -22,12 +22,12 @@ import (
 	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/endpoint"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/mps/mpsnode"
 	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/view/endpoint"
 )
 
 // plugin is every part that runs. assemble makes them in the order in which they need each other.

@@ -28,13 +28,13 @@ import (
 	commonutil "volcano.sh/volcano/pkg/util"
 
 	"deviceshare/config/signing"
+	"deviceshare/endpoint"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/leader"
 	"deviceshare/plugins/liveness"
 	"deviceshare/plugins/nodeorder"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
-	"deviceshare/view/endpoint"
 )
 
 // version is what --version answers; a release sets it by the linker.

@@ -19,12 +19,12 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/config"
+	"deviceshare/endpoint"
+	"deviceshare/endpoint/endpointtest"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
-	"deviceshare/view/endpoint"
-	"deviceshare/view/endpoint/endpointtest"
 )
 
 // reports collects what is reported.

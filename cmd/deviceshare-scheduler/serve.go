@@ -13,8 +13,8 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	commonutil "volcano.sh/volcano/pkg/util"
 
+	"deviceshare/endpoint"
 	"deviceshare/plugins/deviceshare"
-	"deviceshare/view/endpoint"
 )
 
 // serve serves what Volcano would at its metrics address, with who holds which

@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	volcano "volcano.sh/apis/pkg/client/clientset/versioned"
 
-	"deviceshare/view/endpoint"
+	"deviceshare/endpoint"
 	"deviceshare/view/forward"
 	"deviceshare/view/live"
 	"deviceshare/view/page"

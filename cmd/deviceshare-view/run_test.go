@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"deviceshare/endpoint"
+	"deviceshare/endpoint/endpointtest"
 	"deviceshare/view/capture"
-	"deviceshare/view/endpoint"
-	"deviceshare/view/endpoint/endpointtest"
 	"deviceshare/view/forward"
 	"deviceshare/view/page"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"deviceshare/view/endpoint/endpointtest"
+	"deviceshare/endpoint/endpointtest"
 )
 
 func TestTheMetricsAreForTheirReadersAndAnAddressInUseNamesTheFlag(t *testing.T) {

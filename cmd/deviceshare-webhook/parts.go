@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"deviceshare/config/live"
-	"deviceshare/view/endpoint"
+	"deviceshare/endpoint"
 )
 
 // start runs the parts in the order in which they need each other: pods are judged by the

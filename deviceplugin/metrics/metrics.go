@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"deviceshare/endpoint"
 	"deviceshare/sharing"
-	"deviceshare/view/endpoint"
 )
 
 // Problems that are counted. Each has its own metric label.

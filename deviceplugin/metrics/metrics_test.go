@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/endpoint"
+	"deviceshare/endpoint/endpointtest"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
-	"deviceshare/view/endpoint"
-	"deviceshare/view/endpoint/endpointtest"
 )
 
 // devices are three, of which as many are healthy.

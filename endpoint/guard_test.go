@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
-	"deviceshare/view/endpoint/endpointtest"
+	"deviceshare/endpoint/endpointtest"
 )
 
 // secret is what the guarded page says.

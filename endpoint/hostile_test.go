@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
-	"deviceshare/view/endpoint/endpointtest"
+	"deviceshare/endpoint/endpointtest"
 )
 
 func TestOfWhatCannotBeATokenTheAPIServerIsNotAsked(t *testing.T) {
