@@ -25,12 +25,12 @@ func (v *View) Divide(req *Request) (Cost, Reason) {
 	case req.Cores > v.FreeCores():
 		return Cost{}, NotEnoughCores
 	}
-	return Cost{Memory: memory, Cores: d.compute(req)}, Fits
+	return Cost{Memory: memory, Cores: d.coresFor(req)}, Fits
 }
 
-// compute is the compute that a request gets: what it asks for. A request for a whole device of
+// coresFor is the compute that a request gets: what it asks for. A request for a whole device of
 // which a part is kept back gets all compute that is offered, since there is a limit to enforce.
-func (d *Device) compute(req *Request) Percent {
+func (d *Device) coresFor(req *Request) Percent {
 	if req.Cores == 0 && req.Memory.Whole() && !d.offersAll() {
 		return min(d.Cores, 100)
 	}
@@ -54,8 +54,8 @@ func (v *View) Lacks(req *Request) Reason {
 // library takes what is missing from the host.
 func (v *View) Portion(req *Request) Share {
 	d := v.Device
-	s := Share{Device: d.ID, Mode: d.Mode, Memory: req.Memory.On(d.Memory), Cores: d.compute(req)}
-	all := req.Memory.Whole() || s.Memory == d.Memory && s.Memory == d.there()
+	s := Share{Device: d.ID, Mode: d.Mode, Memory: req.Memory.On(d.Memory), Cores: d.coresFor(req)}
+	all := req.Memory.Whole() || s.Memory == d.Memory && s.Memory == d.physicalMemory()
 	s.Whole = all && v.Empty() && d.offersAll() && d.IsWhole(s.Memory, s.Cores)
 	return s
 }

@@ -4,9 +4,9 @@ package sharing
 
 import "fmt"
 
-// check reports a device of which more is given than it has. With a view from before
+// checkShares reports a device of which more is given than it has. With a view from before
 // and an owner it reports only what this owner has made worse since.
-func (v *View) check(before *View, o Owner) error {
+func (v *View) checkShares(before *View, o Owner) error {
 	d, was := v.Device, usage{}
 	if before != nil {
 		was = before.usage
@@ -21,12 +21,12 @@ func (v *View) check(before *View, o Owner) error {
 	}
 	for i := range v.held {
 		a := &v.held[i]
-		if p := a.Share.Partition; (before == nil || a.Owner == o) && !d.has(p) {
+		if p := a.Share.Partition; (before == nil || a.Owner == o) && !d.hasPartition(p) {
 			return fmt.Errorf("device %s: %s/%s holds slices %d to %d, which it does not have", d.ID, a.Owner, a.Container, p.Start, p.Start+p.Size-1)
 		}
 		for j := range v.held[:i] {
 			b := &v.held[j]
-			if (before == nil || a.Owner == o || b.Owner == o) && conflict(a, b) {
+			if (before == nil || a.Owner == o || b.Owner == o) && sharesConflict(a, b) {
 				return fmt.Errorf("device %s: %s/%s and %s/%s hold what only one may", d.ID, a.Owner, a.Container, b.Owner, b.Container)
 			}
 		}
@@ -34,14 +34,14 @@ func (v *View) check(before *View, o Owner) error {
 	return nil
 }
 
-// has reports whether a partition lies on the device.
-func (d *Device) has(p Partition) bool {
-	return p.IsZero() || d.MIG != nil && d.MIG.contains(p)
+// hasPartition reports whether a partition lies on the device.
+func (d *Device) hasPartition(p Partition) bool {
+	return p.IsZero() || d.MIG != nil && d.MIG.hasSlicesOf(p)
 }
 
-// conflict reports whether two shares of one device, later after earlier in the
+// sharesConflict reports whether two shares of one device, later after earlier in the
 // order of the ledger, cannot exist together.
-func conflict(later, earlier *Held) bool {
+func sharesConflict(later, earlier *Held) bool {
 	if later.Owner == earlier.Owner && later.Container == earlier.Container {
 		return true // a container gets different devices
 	}

@@ -99,16 +99,16 @@ type Device struct {
 	MIG *Partitioning
 }
 
-// there is the memory that is physically there.
-func (d *Device) there() Bytes { return cmp.Or(d.Physical, d.Memory) }
+// physicalMemory is the memory that is physically there.
+func (d *Device) physicalMemory() Bytes { return cmp.Or(d.Physical, d.Memory) }
 
 // offersAll reports whether the administrator keeps nothing of the device back.
-func (d *Device) offersAll() bool { return d.Memory >= d.there() && d.Cores >= 100 }
+func (d *Device) offersAll() bool { return d.Memory >= d.physicalMemory() && d.Cores >= 100 }
 
 // IsWhole reports whether a share of this memory and compute is all that is physically there, so
 // that there is nothing to enforce. Compute of 0 has no limit.
 func (d *Device) IsWhole(memory Bytes, cores Percent) bool {
-	return memory >= d.there() && (cores == 0 || cores >= 100)
+	return memory >= d.physicalMemory() && (cores == 0 || cores >= 100)
 }
 
 // Link says how this device reaches another one, see Path.

@@ -69,7 +69,7 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 	if err := l.Room(o, p); err != nil {
 		return fmt.Errorf("reserve for owner %s on node %s: %w", o, l.inventory.Node, err)
 	}
-	l.put(o, p)
+	l.addPlacement(o, p)
 	return nil
 }
 
@@ -82,8 +82,8 @@ func (l *Ledger) Room(o Owner, p Placement) error {
 			continue
 		}
 		w := *v
-		w.hold(appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
-		if err := w.check(v, o); err != nil {
+		w.setShares(appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
+		if err := w.checkShares(v, o); err != nil {
 			return err
 		}
 	}
@@ -102,7 +102,7 @@ func (l *Ledger) Room(o Owner, p Placement) error {
 // is given; Check reports them. It replaces what the owner held before.
 func (l *Ledger) Record(o Owner, p Placement) {
 	l.Release(o)
-	l.put(o, p)
+	l.addPlacement(o, p)
 }
 
 // Block notes that an owner is on the node whose shares cannot be read. Until it
@@ -138,7 +138,7 @@ func (l *Ledger) Release(o Owner) {
 				kept = append(kept, v.held[j])
 			}
 		}
-		v.hold(kept)
+		v.setShares(kept)
 	}
 }
 
@@ -168,22 +168,22 @@ func (l *Ledger) Check() error {
 				}
 			}
 		}
-		fresh.put(o, p)
+		fresh.addPlacement(o, p)
 	}
 	for i := range l.views {
-		if err := l.views[i].check(nil, ""); err != nil {
+		if err := l.views[i].checkShares(nil, ""); err != nil {
 			return fmt.Errorf("node %s: %w", l.inventory.Node, err)
 		}
-		if !l.views[i].same(&fresh.views[i]) || l.views[i].blocked != (len(l.blocked) > 0) {
+		if !l.views[i].hasSameShares(&fresh.views[i]) || l.views[i].blocked != (len(l.blocked) > 0) {
 			return fmt.Errorf("node %s: view of device %s differs from its placements", l.inventory.Node, l.views[i].Device.ID)
 		}
 	}
 	return nil
 }
 
-// same reports whether two views of a device show the same shares. The order of
+// hasSameShares reports whether two views of a device show the same shares. The order of
 // the owners is that of their arrival and means nothing.
-func (v *View) same(w *View) bool {
+func (v *View) hasSameShares(w *View) bool {
 	if v.usage != w.usage || v.tally != w.tally || len(v.held) != len(w.held) {
 		return false
 	}
@@ -194,12 +194,12 @@ func (v *View) same(w *View) bool {
 	return slices.Equal(a, b)
 }
 
-func (l *Ledger) put(o Owner, p Placement) {
+func (l *Ledger) addPlacement(o Owner, p Placement) {
 	l.held[o] = p
 	for i := range l.views {
 		v := &l.views[i]
 		if p.Uses(v.Device.ID) {
-			v.hold(appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
+			v.setShares(appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
 		}
 	}
 }

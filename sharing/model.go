@@ -23,7 +23,7 @@ import (
 func IsModel(name, model string) bool {
 	words, all := splitModel(name), splitModel(model)
 	first := 0
-	for first < words.n && strings.EqualFold(words.of(name, first), maker) {
+	for first < words.n && strings.EqualFold(words.wordAt(name, first), maker) {
 		first++
 	}
 	if first == words.n || words.more {
@@ -33,7 +33,7 @@ func IsModel(name, model string) bool {
 	var ends uint64
 	for w := first; w < words.n; w++ {
 		var next uint64
-		word := words.of(name, w)
+		word := words.wordAt(name, w)
 		for i := range all.n {
 			if w == first || canFollow(model, &all, ends, i) {
 				next |= runsFrom(word, model, &all, i)
@@ -67,7 +67,7 @@ type modelWords struct {
 	begin, end [mostModelWords]int32
 }
 
-func (m *modelWords) of(text string, i int) string { return text[m.begin[i]:m.end[i]] }
+func (m *modelWords) wordAt(text string, i int) string { return text[m.begin[i]:m.end[i]] }
 
 // splitModel finds the words of a text.
 func splitModel(text string) modelWords {
@@ -108,7 +108,7 @@ func canFollow(model string, all *modelWords, ends uint64, i int) bool {
 		if ends&(1<<i) != 0 {
 			return true
 		}
-		if makesAnotherModel(all.of(model, i)) {
+		if makesAnotherModel(all.wordAt(model, i)) {
 			return false
 		}
 	}
@@ -119,7 +119,7 @@ func canFollow(model string, all *modelWords, ends uint64, i int) bool {
 // together, one word of a name.
 func runsFrom(word, model string, all *modelWords, i int) uint64 {
 	for ; i < all.n; i++ {
-		part := all.of(model, i)
+		part := all.wordAt(model, i)
 		if isWord(word, part) {
 			return 1 << i
 		}
@@ -149,8 +149,8 @@ func isWhole(model string, all *modelWords, ends uint64) bool {
 		if ends&(1<<i) == 0 {
 			continue
 		}
-		last := all.of(model, i)
-		if i+1 == all.n || !makesAnotherModel(all.of(model, i+1)) ||
+		last := all.wordAt(model, i)
+		if i+1 == all.n || !makesAnotherModel(all.wordAt(model, i+1)) ||
 			!strings.ContainsFunc(last, unicode.IsDigit) && !makesAnotherModel(last) {
 			return true
 		}

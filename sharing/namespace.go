@@ -9,19 +9,19 @@ type namespaces struct {
 	one           string
 }
 
-func (a namespaces) plus(b namespaces) namespaces {
+func (a namespaces) mergedWith(b namespaces) namespaces {
 	switch {
 	case !b.some:
 		return a
 	case !a.some:
 		return b
 	}
-	a.several = a.several || b.several || !a.admits(b.one)
+	a.several = a.several || b.several || !a.admitsPodOf(b.one)
 	return a
 }
 
-// admits reports whether a pod of a namespace is served beside those that are there. One that is
-// not known is another than any.
-func (a namespaces) admits(name string) bool {
+// admitsPodOf reports whether a pod of a namespace is served beside those that are there. One that
+// is not known is another than any.
+func (a namespaces) admitsPodOf(name string) bool {
 	return !a.some || !a.several && a.one != "" && a.one == name
 }

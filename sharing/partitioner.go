@@ -73,9 +73,9 @@ type Asked struct {
 // allocating; the zero value is the tally of an empty device.
 type Tally [5]uint64
 
-// partitioner returns the backend of a mode if its devices are cut into partitions,
+// partitionerFor returns the backend of a mode if its devices are cut into partitions,
 // else nil.
-func (b Backends) partitioner(m Mode) Partitioner {
+func (b Backends) partitionerFor(m Mode) Partitioner {
 	backend, _ := b.For(m)
 	p, _ := backend.(Partitioner)
 	return p

@@ -20,8 +20,8 @@ type Partitioning struct {
 	Policy PartitionPolicy
 }
 
-// contains reports whether a partition lies on the memory slices of the device.
-func (p *Partitioning) contains(q Partition) bool {
+// hasSlicesOf reports whether a partition lies on the memory slices of the device.
+func (p *Partitioning) hasSlicesOf(q Partition) bool {
 	return q.Start >= 0 && q.Size > 0 && q.Size <= p.Slices && q.Start <= p.Slices-q.Size
 }
 

@@ -107,7 +107,7 @@ func (r *Refusals) String() string {
 		text = append(append(append(text, " ("...), w.name...), ')')
 		left.Count[most], sep = 0, ", "
 	}
-	if more := left.refused(); more > 0 {
+	if more := left.countRefused(); more > 0 {
 		text = append(text, sep...)
 		text = strconv.AppendInt(text, int64(more), 10)
 		text = append(text, " for other reasons"...)
@@ -127,8 +127,8 @@ func (r *Refusals) Main() Reason {
 	return most
 }
 
-// refused counts the devices that were refused.
-func (r *Refusals) refused() int {
+// countRefused counts the devices that were refused.
+func (r *Refusals) countRefused() int {
 	sum := 0
 	for _, n := range r.Count {
 		sum += int(n)

@@ -21,8 +21,8 @@ type usage struct {
 // others wrote into annotations cannot wrap.
 const maxCores = 1 << 20
 
-// used adds up the shares on a device, owner by owner.
-func used(held []Held, d *Device) usage {
+// sumUsage adds up the shares on a device, owner by owner.
+func sumUsage(held []Held, d *Device) usage {
 	var u usage
 	for from := 0; from < len(held); {
 		to := from + 1
@@ -47,16 +47,16 @@ func usedByOne(held []Held, d *Device) usage {
 			one.namespaces = namespaces{some: true, one: held[i].Namespace}
 		}
 		if held[i].Kind == Init {
-			peak = larger(peak, steady.amounts().plus(one.amounts()))
+			peak = maxUsage(peak, steady.amountsOnly().plus(one.amountsOnly()))
 		} else {
-			steady = steady.plus(one.amounts())
+			steady = steady.plus(one.amountsOnly())
 		}
 		if held[i].Kind == Init {
 			one.users = users{}
 		}
 		marks = marks.plus(one)
 	}
-	u := larger(peak, steady)
+	u := maxUsage(peak, steady)
 	marks.memory, marks.cores, marks.sharers = u.memory, u.cores, u.sharers
 	return marks
 }
@@ -78,8 +78,8 @@ func shareUsage(s *Share, d *Device) usage {
 	return u
 }
 
-// amounts is the part of the usage that ends when a container ends.
-func (u usage) amounts() usage {
+// amountsOnly is the part of the usage that ends when a container ends.
+func (u usage) amountsOnly() usage {
 	return usage{memory: u.memory, cores: u.cores, sharers: u.sharers}
 }
 
@@ -91,12 +91,12 @@ func (u usage) plus(v usage) usage {
 	u.whole = u.whole || v.whole
 	u.exclusive = u.exclusive || v.exclusive
 	u.foreign = u.foreign || v.foreign
-	u.users = u.users.plus(v.users)
-	u.namespaces = u.namespaces.plus(v.namespaces)
+	u.users = u.users.mergedWith(v.users)
+	u.namespaces = u.namespaces.mergedWith(v.namespaces)
 	return u
 }
 
-// larger is the larger of each amount of two usages.
-func larger(a, b usage) usage {
+// maxUsage is the larger of each amount of two usages.
+func maxUsage(a, b usage) usage {
 	return usage{memory: max(a.memory, b.memory), cores: max(a.cores, b.cores), sharers: max(a.sharers, b.sharers)}
 }

@@ -22,18 +22,19 @@ type users struct {
 	one           User
 }
 
-func (a users) plus(b users) users {
+func (a users) mergedWith(b users) users {
 	switch {
 	case !b.some:
 		return a
 	case !a.some:
 		return b
 	}
-	a.several = a.several || b.several || !a.admits(b.one)
+	a.several = a.several || b.several || !a.admitsContainerOf(b.one)
 	return a
 }
 
-// admits reports whether a container that runs as a user is served beside those that are there.
-func (a users) admits(u User) bool {
+// admitsContainerOf reports whether a container that runs as a user is served beside those that are
+// there.
+func (a users) admitsContainerOf(u User) bool {
 	return !a.some || !a.several && a.one.Known && a.one == u
 }

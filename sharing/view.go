@@ -38,17 +38,17 @@ type View struct {
 // mode cuts it into partitions. Without backends no device is cut, and the backend
 // of such a mode gives nothing of it.
 func NewView(d *Device, held []Held, b Backends) View {
-	v := View{Device: d, partitioner: b.partitioner(d.Mode), effort: 1}
+	v := View{Device: d, partitioner: b.partitionerFor(d.Mode), effort: 1}
 	if planner, ok := v.partitioner.(Planner); ok {
 		v.plan, v.effort = planner.Plan(d)
 	}
-	v.hold(held)
+	v.setShares(held)
 	return v
 }
 
-// hold replaces the shares on the device.
-func (v *View) hold(held []Held) {
-	v.held, v.usage, v.tally = held, used(held, v.Device), Tally{}
+// setShares replaces the shares on the device.
+func (v *View) setShares(held []Held) {
+	v.held, v.usage, v.tally = held, sumUsage(held, v.Device), Tally{}
 	// Partitions of one pod are not weighed against each other as amounts are: each is
 	// there for as long as the pod is.
 	for i := 0; v.partitioner != nil && i < len(held); i++ {
@@ -81,10 +81,10 @@ func (v *View) FreeCores() Percent { return max(0, v.Device.Cores-v.usage.cores)
 func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 
 // Serves reports whether a container that runs as a user is served beside those on the device.
-func (v *View) Serves(u User) bool { return v.usage.users.admits(u) }
+func (v *View) Serves(u User) bool { return v.usage.users.admitsContainerOf(u) }
 
 // ServesNamespace reports whether a pod of a namespace is served beside those on the device.
-func (v *View) ServesNamespace(name string) bool { return v.usage.namespaces.admits(name) }
+func (v *View) ServesNamespace(name string) bool { return v.usage.namespaces.admitsPodOf(name) }
 
 // Partitioned reports whether the device is cut into partitions, which its backend
 // accounts for in the tally.
@@ -107,10 +107,10 @@ func (v *View) Worth() int64 {
 	if v.partitioner == nil { // most devices: this much is inlined
 		return 0
 	}
-	return v.worth()
+	return v.forecastWorth()
 }
 
-func (v *View) worth() int64 {
+func (v *View) forecastWorth() int64 {
 	if f, ok := v.partitioner.(Forecaster); ok {
 		return f.Worth(v.Device)
 	}
@@ -159,7 +159,7 @@ func (v *View) Alike(w *View) bool {
 // Offered reports whether the pod may use the device at all, whatever is on it:
 // it works, is in a mode the pod accepts, and passes the pod's selector.
 func (v *View) Offered(pod *PodRequest) bool {
-	return v.Device.Healthy && accepts(pod.Modes, v.Device.Mode) && pod.Selector.Accepts(v.Device)
+	return v.Device.Healthy && acceptsMode(pod.Modes, v.Device.Mode) && pod.Selector.Accepts(v.Device)
 }
 
 // Admit makes the checks every mode has in common: health, selectors, sharers,
@@ -168,30 +168,30 @@ func (v *View) Admit(pod *PodRequest) Reason {
 	switch d := v.Device; {
 	case !d.Healthy && !d.Changing:
 		return Unhealthy
-	case !accepts(pod.Modes, d.Mode):
+	case !acceptsMode(pod.Modes, d.Mode):
 		return WrongMode
 	case d.Changing:
 		return ChangingMode
 	case v.partitioner != nil && !v.partitioner.IsKnown(d):
 		return PartitionsUnknown
-	case !pod.Selector.empty() && !pod.Selector.matches(d):
+	case !pod.Selector.isEmpty() && !pod.Selector.matchesDevice(d):
 		return NotSelected
-	case !v.open():
-		return v.closed()
+	case !v.acceptsShares():
+		return v.refusalReason()
 	case pod.Group != "" && v.holdsGroup(pod.Group, pod.Owner):
 		return GroupAlreadyHere
 	}
 	return Fits
 }
 
-// open reports whether the device takes any more shares.
-func (v *View) open() bool {
+// acceptsShares reports whether the device takes any more shares.
+func (v *View) acceptsShares() bool {
 	u := &v.usage
 	return !v.blocked && !u.whole && !u.foreign && (!u.exclusive || v.partitioner != nil) && u.sharers < v.Device.MaxShares
 }
 
-// closed is why the device takes no more shares.
-func (v *View) closed() Reason {
+// refusalReason is why the device takes no more shares.
+func (v *View) refusalReason() Reason {
 	switch {
 	case v.blocked:
 		return Blocked
@@ -211,21 +211,21 @@ func (v *View) holdsGroup(group string, self Owner) bool {
 	return false
 }
 
-func accepts(modes []Mode, m Mode) bool {
+func acceptsMode(modes []Mode, m Mode) bool {
 	return len(modes) == 0 || slices.Contains(modes, m)
 }
 
 // Accepts reports whether the selector lets a device through. Models match by IsModel, UUIDs
 // exactly.
 func (s *Selector) Accepts(d *Device) bool {
-	return s.empty() || s.matches(d)
+	return s.isEmpty() || s.matchesDevice(d)
 }
 
-func (s *Selector) empty() bool {
+func (s *Selector) isEmpty() bool {
 	return len(s.UseModels)+len(s.NotModels)+len(s.UseIDs)+len(s.NotIDs) == 0
 }
 
-func (s *Selector) matches(d *Device) bool {
+func (s *Selector) matchesDevice(d *Device) bool {
 	return (len(s.UseModels) == 0 || isAnyModel(d.Model, s.UseModels)) &&
 		!isAnyModel(d.Model, s.NotModels) &&
 		(len(s.UseIDs) == 0 || slices.Contains(s.UseIDs, d.ID)) &&

@@ -14,7 +14,7 @@ const maxPlaces = 64
 
 // place is where a request could be met.
 type place struct {
-	loss     int64 // of the device with it, see room
+	loss     int64 // of the device with it, see lossEstimator
 	memory   sharing.Bytes
 	geometry int16 // of the list, -1 for free
 	position int16
@@ -34,7 +34,7 @@ func (w *wanted) bestFit(v *sharing.View, learned *losses, n int, s *sharing.Sha
 		var more [maxPlaces]place
 		list = more[:0:min(n+1, len(more))]
 	}
-	r := room{learned: learned}
+	r := lossEstimator{learned: learned}
 	p := v.Device.MIG
 	if len(p.Geometries) == 0 {
 		list = w.freePlaces(v, &r, list)
@@ -53,17 +53,17 @@ func (w *wanted) bestFit(v *sharing.View, learned *losses, n int, s *sharing.Sha
 	} else {
 		part.Position = freePosition(p, int(at.profile), int(at.start))
 	}
-	w.give(v.Device, f, at.memory, part, s)
+	w.writeShare(v.Device, f, at.memory, part, s)
 	// Slices that nobody asked for are lost if another device has room of the right size.
 	waste := 0
-	if least, _ := w.least(p); f.Size > least {
+	if least, _ := w.leastSlices(p); f.Size > least {
 		waste = 1000 * p.Slices
 	}
 	return max(at.loss-r.now, 0) + int64(waste), true
 }
 
 // freePlaces adds the places of profiles that will do, wherever they may start.
-func (w *wanted) freePlaces(v *sharing.View, r *room, list []place) []place {
+func (w *wanted) freePlaces(v *sharing.View, r *lossEstimator, list []place) []place {
 	p := v.Device.MIG
 	for f := range p.Profiles {
 		q := &p.Profiles[f]
@@ -72,8 +72,8 @@ func (w *wanted) freePlaces(v *sharing.View, r *room, list []place) []place {
 		}
 		for starts := freeStarts(v, f); starts != 0; starts &= starts - 1 {
 			start := bits.TrailingZeros64(starts)
-			list = insert(p, list, place{
-				loss: r.with(v, start, q.Size), memory: q.Memory, geometry: -1, profile: int16(f), start: int16(start),
+			list = insertPlace(p, list, place{
+				loss: r.lossWith(v, start, q.Size), memory: q.Memory, geometry: -1, profile: int16(f), start: int16(start),
 			})
 		}
 	}
@@ -82,10 +82,10 @@ func (w *wanted) freePlaces(v *sharing.View, r *room, list []place) []place {
 
 // listedPlaces adds the free places of a geometry that the device may have. A place that
 // an earlier geometry has too keeps its name from there.
-func (w *wanted) listedPlaces(v *sharing.View, g int, r *room, list []place) []place {
+func (w *wanted) listedPlaces(v *sharing.View, g int, r *lossEstimator, list []place) []place {
 	p := v.Device.MIG
 	l, ok := laidOut(v, g)
-	if !ok || !w.offers(p, &p.Geometries[g]) || !l.agrees(v) {
+	if !ok || !w.mayFitGeometry(p, &p.Geometries[g]) || !l.coversInUse(v) {
 		return list
 	}
 	for i := range l.at {
@@ -95,19 +95,19 @@ func (w *wanted) listedPlaces(v *sharing.View, g int, r *room, list []place) []p
 		if !isFree(v, int(at.profile), int(at.start), span) || !w.isMetBy(f, at.nominal) || isNameHeld(v, p.Geometries[g].Name, i) {
 			continue
 		}
-		list = insert(p, list, place{
-			loss: r.with(v, int(at.start), f.Size), memory: at.memory,
+		list = insertPlace(p, list, place{
+			loss: r.lossWith(v, int(at.start), f.Size), memory: at.memory,
 			geometry: int16(g), position: int16(i), profile: int16(at.profile), start: int16(at.start),
 		})
 	}
 	return list
 }
 
-// insert keeps the best places in order. A place that is there already is not
+// insertPlace keeps the best places in order. A place that is there already is not
 // added again.
-func insert(p *sharing.Partitioning, list []place, a place) []place {
+func insertPlace(p *sharing.Partitioning, list []place, a place) []place {
 	k := len(list)
-	for k > 0 && better(p, &a, &list[k-1]) {
+	for k > 0 && isBetterPlace(p, &a, &list[k-1]) {
 		k--
 	}
 	if k > 0 && list[k-1].profile == a.profile && list[k-1].start == a.start {
@@ -124,9 +124,9 @@ func insert(p *sharing.Partitioning, list []place, a place) []place {
 	return list
 }
 
-// better orders places: fewer memory slices, less lost, the smaller or plainer
+// isBetterPlace orders places: fewer memory slices, less lost, the smaller or plainer
 // profile, then the lower start. Equal are only places of one profile and start.
-func better(p *sharing.Partitioning, a, b *place) bool {
+func isBetterPlace(p *sharing.Partitioning, a, b *place) bool {
 	if x, y := p.Profiles[a.profile].Size, p.Profiles[b.profile].Size; x != y {
 		return x < y
 	}
@@ -134,7 +134,7 @@ func better(p *sharing.Partitioning, a, b *place) bool {
 	case a.loss != b.loss:
 		return a.loss < b.loss
 	case a.profile != b.profile:
-		return preferred(p, int(a.profile), int(b.profile))
+		return isPreferredProfile(p, int(a.profile), int(b.profile))
 	}
 	return a.start < b.start
 }

@@ -31,7 +31,7 @@ type chain struct {
 // newChain returns the states of devices with 4 or 8 memory slices.
 func newChain(slices int) *chain {
 	c := &chain{slices: slices, index: map[shape]int{}}
-	c.add(shape{})
+	c.addState(shape{})
 	for i := 0; i < len(c.states); i++ {
 		s := c.states[i]
 		for k := range sizes {
@@ -39,24 +39,24 @@ func newChain(slices int) *chain {
 				if !s.hasRoom(start, 1<<k) || slices == 8 && start == 7 {
 					continue // the last slice has no compute of its own
 				}
-				n := c.add(s.with(start, 1<<k))
+				n := c.addState(s.withPartition(start, 1<<k))
 				// Two slices at the end go only to a 1g of double memory, which few ask for.
 				if last := k == 1 && slices == 8 && start == 6; !last {
-					c.give(i, k, n)
+					c.addTransition(i, k, n)
 				}
 			}
 		}
 		for start, size := range s {
 			if size != 0 {
-				c.freed[i] = append(c.freed[i], c.add(s.with(start, 0)))
+				c.freed[i] = append(c.freed[i], c.addState(s.withPartition(start, 0)))
 			}
 		}
 	}
 	return c
 }
 
-// add returns the number of a state.
-func (c *chain) add(s shape) int {
+// addState returns the number of a state.
+func (c *chain) addState(s shape) int {
 	// In a pair it makes no difference which slice a single one has.
 	for i := 0; i < len(s); i += 2 {
 		if s[i] == 0 && s[i+1] == 1 {
@@ -72,7 +72,7 @@ func (c *chain) add(s shape) int {
 	return n
 }
 
-func (c *chain) give(from, size, to int) {
+func (c *chain) addTransition(from, size, to int) {
 	if !slices.Contains(c.given[from][size], to) {
 		c.given[from][size] = append(c.given[from][size], to)
 	}
@@ -87,11 +87,11 @@ func (s *shape) hasRoom(start, size int) bool {
 	return taken>>start&(1<<size-1) == 0
 }
 
-// whole is the state in which the device is one partition.
-func (c *chain) whole() int { return c.index[shape{uint8(c.slices)}] }
+// wholeState is the state in which the device is one partition.
+func (c *chain) wholeState() int { return c.index[shape{uint8(c.slices)}] }
 
-// after is the best state to which a partition of a size leads, -1 if there is no room.
-func (c *chain) after(state, size int, value []float64) int {
+// bestNextState is the best state to which a partition of a size leads, -1 if there is no room.
+func (c *chain) bestNextState(state, size int, value []float64) int {
 	best := -1
 	for _, n := range c.given[state][size] {
 		if best < 0 || value[n] > value[best] {
@@ -101,9 +101,9 @@ func (c *chain) after(state, size int, value []float64) int {
 	return best
 }
 
-// rates returns how many partitions of each size are asked for while one stays, if they ask for
-// load times the slices of the device.
-func (c *chain) rates(weights bySize, load float64) (rates bySize, sum float64) {
+// arrivalRates returns how many partitions of each size are asked for while one stays, if they ask
+// for load times the slices of the device.
+func (c *chain) arrivalRates(weights bySize, load float64) (rates bySize, sum float64) {
 	asked := 0.0
 	for k, w := range weights {
 		asked += w * float64(int(1)<<k)
@@ -122,11 +122,11 @@ const (
 	maxRounds = 2000
 )
 
-// alone is the value of each state of a device that others ask at random and that gives whatever
-// fits: how many more memory slices it gives from then on than the empty one, by value iteration
-// in steps in which at most one thing happens.
-func (c *chain) alone(weights bySize, load float64) []float64 {
-	rates, sum := c.rates(weights, load)
+// singleDeviceValues is the value of each state of a device that others ask at random and that
+// gives whatever fits: how many more memory slices it gives from then on than the empty one, by
+// value iteration in steps in which at most one thing happens.
+func (c *chain) singleDeviceValues(weights bySize, load float64) []float64 {
+	rates, sum := c.arrivalRates(weights, load)
 	total := sum + float64(c.slices)
 	value, next := make([]float64, len(c.states)), make([]float64, len(c.states))
 	for range maxRounds {
@@ -135,7 +135,7 @@ func (c *chain) alone(weights bySize, load float64) []float64 {
 			here, left, gain := value[i], total, 0.0
 			for k, rate := range rates {
 				best := here
-				if n := c.after(i, k, value); n >= 0 {
+				if n := c.bestNextState(i, k, value); n >= 0 {
 					best = float64(int(1)<<k) + value[n]
 				}
 				gain += float64(rate * best)
@@ -160,7 +160,7 @@ func (c *chain) alone(weights bySize, load float64) []float64 {
 	return value
 }
 
-// The pool that pooled thinks of has this many devices for each that could be chosen, and is
+// The pool that pooledValues thinks of has this many devices for each that could be chosen, and is
 // followed for so many mean stays of a partition. Results are the same from 10 to 30 and from 5
 // to 30.
 const (
@@ -179,17 +179,17 @@ type pool struct {
 	to    [sizes][]int
 }
 
-// pooled is the value of each state of one device among many, of which each request gets the one
-// that loses least by it: how many more memory slices all of them give from then on than with an
-// empty one in its place.
+// pooledValues is the value of each state of one device among many, of which each request gets the
+// one that loses least by it: how many more memory slices all of them give from then on than with
+// an empty one in its place.
 //
 // The devices are taken for a fluid: the parts of them in each state follow from the rates, and
 // the values from what a little more of a state does to the rest (the adjoint equations). Both are
 // followed in steps of time, in which the choice follows the values.
-func (c *chain) pooled(weights bySize, load float64) []float64 {
+func (c *chain) pooledValues(weights bySize, load float64) []float64 {
 	p := &pool{chain: c, part: make([]float64, len(c.states)), value: make([]float64, len(c.states))}
 	var sum float64
-	p.rates, sum = c.rates(weights, load)
+	p.rates, sum = c.arrivalRates(weights, load)
 	p.part[0] = 1
 	for i := range c.states {
 		n := 0
@@ -201,9 +201,9 @@ func (c *chain) pooled(weights bySize, load float64) []float64 {
 	step := 0.5 / (sum*poolSize + float64(c.slices))
 	for n := range int(poolStays / step) {
 		if n%ordered == 0 {
-			p.sort()
+			p.sortStates()
 		}
-		p.follow(step)
+		p.advanceTime(step)
 	}
 	return p.value
 }
@@ -211,28 +211,28 @@ func (c *chain) pooled(weights bySize, load float64) []float64 {
 // ordered is after how many steps the choice follows the values.
 const ordered = 50
 
-// sort brings the states into the order in which they are chosen.
-func (p *pool) sort() {
+// sortStates brings the states into the order in which they are chosen.
+func (p *pool) sortStates() {
 	for k := range sizes {
 		p.order[k], p.to[k] = p.order[k][:0], make([]int, len(p.states))
 		for i := range p.states {
-			if p.to[k][i] = p.after(i, k, p.value); p.to[k][i] >= 0 {
+			if p.to[k][i] = p.bestNextState(i, k, p.value); p.to[k][i] >= 0 {
 				p.order[k] = append(p.order[k], i)
 			}
 		}
 		slices.SortFunc(p.order[k], func(i, j int) int {
-			return cmp.Or(cmp.Compare(p.gain(k, j), p.gain(k, i)), i-j)
+			return cmp.Or(cmp.Compare(p.gainInState(k, j), p.gainInState(k, i)), i-j)
 		})
 	}
 }
 
-// gain is what it is worth to give a partition of a size to a device in a state.
-func (p *pool) gain(size, state int) float64 {
+// gainInState is what it is worth to give a partition of a size to a device in a state.
+func (p *pool) gainInState(size, state int) float64 {
 	return float64(int(1)<<size) + p.value[p.to[size][state]] - p.value[state]
 }
 
-// follow goes one step of time on.
-func (p *pool) follow(step float64) {
+// advanceTime goes one step of time on.
+func (p *pool) advanceTime(step float64) {
 	parts, values := make([]float64, len(p.states)), make([]float64, len(p.states))
 	for i := range p.states {
 		for _, n := range p.freed[i] {
@@ -242,7 +242,7 @@ func (p *pool) follow(step float64) {
 		}
 	}
 	for k := range sizes {
-		p.choose(k, parts, values)
+		p.addRequestFlow(k, parts, values)
 	}
 	for i := range p.states {
 		p.part[i] += float64(step * parts[i])
@@ -253,9 +253,9 @@ func (p *pool) follow(step float64) {
 	}
 }
 
-// choose adds what requests for a size change. The number of devices in a state is taken to be
-// random (Poisson), so a state is chosen if there is one in it and none in any better state.
-func (p *pool) choose(k int, parts, values []float64) {
+// addRequestFlow adds what requests for a size change. The number of devices in a state is taken to
+// be random (Poisson), so a state is chosen if there is one in it and none in any better state.
+func (p *pool) addRequestFlow(k int, parts, values []float64) {
 	order := p.order[k]
 	none := make([]float64, len(order)) // in this state or a better one
 	chosen := make([]float64, len(order))
@@ -270,7 +270,7 @@ func (p *pool) choose(k int, parts, values []float64) {
 	}
 	instead := 0.0 // what is gained where no better state is chosen
 	for j := len(order) - 1; j >= 0; j-- {
-		gain := p.gain(k, order[j])
+		gain := p.gainInState(k, order[j])
 		values[order[j]] += p.rates[k] * poolSize * (float64(none[j]*gain) - instead)
 		instead += float64(chosen[j] * gain)
 	}

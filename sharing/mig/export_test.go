@@ -14,12 +14,12 @@ import (
 // does not have, or if its partitions cannot exist together.
 func Layout(p *sharing.Partitioning, g *sharing.Geometry) ([]sharing.Partition, error) {
 	var s sketch
-	if problem := s.make(p, g); problem != "" {
+	if problem := s.buildLayout(p, g); problem != "" {
 		return nil, fmt.Errorf("lay out geometry %q: %s", g.Name, problem)
 	}
 	parts := make([]sharing.Partition, s.n)
 	for i := range parts {
-		parts[i] = s.at[i].partition(p, g, i)
+		parts[i] = s.at[i].asPartition(p, g, i)
 	}
 	return parts, nil
 }

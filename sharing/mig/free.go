@@ -14,33 +14,33 @@ import (
 // may have this name.
 const Free = "free"
 
-// free meets a request in the n-th best legal place: the smallest profile that
+// fitAnywhere meets a request in the n-th best legal place: the smallest profile that
 // will do, where it leaves the most room for others.
-func (w *wanted) free(v *sharing.View, n int, s *sharing.Share) bool {
+func (w *wanted) fitAnywhere(v *sharing.View, n int, s *sharing.Share) bool {
 	p := v.Device.MIG
-	for f := w.next(v, -1); f >= 0; f = w.next(v, f) {
+	for f := w.nextProfile(v, -1); f >= 0; f = w.nextProfile(v, f) {
 		starts := freeStarts(v, f)
 		if k := bits.OnesCount64(starts); n >= k {
 			n -= k
 			continue
 		}
-		start := choose(v, f, starts, n)
+		start := chooseStart(v, f, starts, n)
 		part := sharing.Partition{
 			Profile: p.Profiles[f].Name, Start: start, Size: p.Profiles[f].Size,
 			Geometry: Free, Position: freePosition(p, f, start),
 		}
-		w.give(v.Device, &p.Profiles[f], p.Profiles[f].Memory, part, s)
+		w.writeShare(v.Device, &p.Profiles[f], p.Profiles[f].Memory, part, s)
 		return true
 	}
 	return false
 }
 
-// next is the profile that will do and comes after f in the order of preference;
+// nextProfile is the profile that will do and comes after f in the order of preference;
 // -1 past the last. Before the first is -1.
-func (w *wanted) next(v *sharing.View, f int) int {
+func (w *wanted) nextProfile(v *sharing.View, f int) int {
 	p, best := v.Device.MIG, -1
 	for g := range p.Profiles {
-		if (f < 0 || preferred(p, f, g)) && (best < 0 || preferred(p, g, best)) &&
+		if (f < 0 || isPreferredProfile(p, f, g)) && (best < 0 || isPreferredProfile(p, g, best)) &&
 			w.mayBeMetBy(&p.Profiles[g], 0) {
 			best = g
 		}
@@ -48,13 +48,13 @@ func (w *wanted) next(v *sharing.View, f int) int {
 	return best
 }
 
-// preferred orders profiles: the smaller first, of equal ones the plain shape
+// isPreferredProfile orders profiles: the smaller first, of equal ones the plain shape
 // before its variants, of which fewer may exist.
-func preferred(p *sharing.Partitioning, f, g int) bool {
+func isPreferredProfile(p *sharing.Partitioning, f, g int) bool {
 	a, b := &p.Profiles[f], &p.Profiles[g]
 	switch {
-	case smaller(a, b) || smaller(b, a):
-		return smaller(a, b)
+	case isSmallerProfile(a, b) || isSmallerProfile(b, a):
+		return isSmallerProfile(a, b)
 	case a.Max != b.Max:
 		return a.Max == 0 || b.Max != 0 && a.Max > b.Max
 	case a.Name != b.Name:
@@ -71,23 +71,23 @@ func freeStarts(v *sharing.View, f int) uint64 {
 	full := usedUp(v, &p.Profiles[f])
 	for _, start := range p.Profiles[f].Starts {
 		span, ok := spanOf(p, &p.Profiles[f], start)
-		if ok && isFree(v, f, start, span) && (!full || taken(v)&span != 0) {
+		if ok && isFree(v, f, start, span) && (!full || takenSlices(v)&span != 0) {
 			starts |= 1 << start
 		}
 	}
 	return starts
 }
 
-// choose returns the n-th best of the starts: the one that keeps most places possible, of
+// chooseStart returns the n-th best of the starts: the one that keeps most places possible, of
 // equal ones the highest.
-func choose(v *sharing.View, f int, starts uint64, n int) int {
+func chooseStart(v *sharing.View, f int, starts uint64, n int) int {
 	p := v.Device.MIG
 	for {
 		best, most := 0, -1
 		for rest := starts; rest != 0; rest &= rest - 1 {
 			start := bits.TrailingZeros64(rest)
 			span, _ := spanOf(p, &p.Profiles[f], start)
-			if k := keeps(p, taken(v)|span); k >= most {
+			if k := weighFreePlaces(p, takenSlices(v)|span); k >= most {
 				best, most = start, k
 			}
 		}
@@ -99,12 +99,12 @@ func choose(v *sharing.View, f int, starts uint64, n int) int {
 	}
 }
 
-// keeps weighs the places that are still possible when these slices are taken:
+// weighFreePlaces weighs the places that are still possible when these slices are taken:
 // each counts as many as the memory slices it covers, so that room for a large
 // partition is not given up for a small one. It stands for the metrics that
 // count remaining placements, such as the fragmentation gradient of Zambianco et
 // al., arXiv 2511.18906.
-func keeps(p *sharing.Partitioning, taken uint64) int {
+func weighFreePlaces(p *sharing.Partitioning, taken uint64) int {
 	sum := 0
 	for f := range p.Profiles {
 		for _, start := range p.Profiles[f].Starts {
@@ -120,7 +120,7 @@ func keeps(p *sharing.Partitioning, taken uint64) int {
 // It is false if that is no fewer than there is room for. The profiles of the partitions
 // that the pod itself got so far are not known, so each counts as one of this profile.
 func usedUp(v *sharing.View, f *sharing.Profile) bool {
-	if f.Max <= 0 || f.Max >= abreast(f) {
+	if f.Max <= 0 || f.Max >= countDisjointStarts(f) {
 		return false
 	}
 	n := ownCount(v)
@@ -142,8 +142,8 @@ func sharesBound(a, b string) bool {
 // hasMedia reports whether a profile is one with media engines, such as 1g.6gb+me.
 func hasMedia(profile string) bool { return strings.Contains(profile, "+me") }
 
-// abreast is how many partitions of a profile fit side by side. Its starts ascend.
-func abreast(f *sharing.Profile) int {
+// countDisjointStarts is how many partitions of a profile fit side by side. Its starts ascend.
+func countDisjointStarts(f *sharing.Profile) int {
 	n, end := 0, 0
 	for _, start := range f.Starts {
 		if start >= end {
@@ -159,7 +159,7 @@ func freePosition(p *sharing.Partitioning, f, start int) int {
 	n := 0
 	for g := range p.Profiles {
 		for _, s := range p.Profiles[g].Starts {
-			if before(p, g, s, f, start) {
+			if isPlaceBefore(p, g, s, f, start) {
 				n++
 			}
 		}
@@ -183,7 +183,7 @@ func freeAt(p *sharing.Partitioning, position int) (sharing.Partition, bool) {
 	return sharing.Partition{}, false
 }
 
-func before(p *sharing.Partitioning, f, start, g, other int) bool {
+func isPlaceBefore(p *sharing.Partitioning, f, start, g, other int) bool {
 	if a, b := p.Profiles[f].Name, p.Profiles[g].Name; a != b {
 		return a < b
 	}

@@ -46,7 +46,7 @@ func (backend) Plan(d *sharing.Device) (any, int) {
 	all := make(plan, n)
 	for g := range d.MIG.Geometries {
 		var s sketch
-		if s.make(d.MIG, &d.MIG.Geometries[g]) == "" {
+		if s.buildLayout(d.MIG, &d.MIG.Geometries[g]) == "" {
 			all[g].at = slices.Clone(s.at[:s.n])
 		}
 	}
@@ -86,43 +86,43 @@ func At(p *sharing.Partitioning, geometry string, position int) (sharing.Partiti
 			continue
 		}
 		var s sketch
-		if s.make(p, g) != "" || position >= s.n {
+		if s.buildLayout(p, g) != "" || position >= s.n {
 			return sharing.Partition{}, false
 		}
-		return s.at[position].partition(p, g, position), true
+		return s.at[position].asPartition(p, g, position), true
 	}
 	return sharing.Partition{}, false
 }
 
-// partition is the partition as it is written down.
-func (at *instance) partition(p *sharing.Partitioning, g *sharing.Geometry, position int) sharing.Partition {
+// asPartition is the partition as it is written down.
+func (at *instance) asPartition(p *sharing.Partitioning, g *sharing.Geometry, position int) sharing.Partition {
 	f := &p.Profiles[at.profile]
 	return sharing.Partition{Profile: f.Name, Start: int(at.start), Size: f.Size, Geometry: g.Name, Position: position}
 }
 
-// make works out the layout; it returns what is wrong with the geometry, or "".
+// buildLayout works out the layout; it returns what is wrong with the geometry, or "".
 // The texts are constant so that finding a geometry unusable costs nothing.
-func (s *sketch) make(p *sharing.Partitioning, g *sharing.Geometry) string {
+func (s *sketch) buildLayout(p *sharing.Partitioning, g *sharing.Geometry) string {
 	s.n, s.tries = 0, 0
-	if problem := s.list(p, g); problem != "" {
+	if problem := s.addInstances(p, g); problem != "" {
 		return problem
 	}
 	for i := range s.n {
 		s.order[i] = uint8(i)
-		for k := i; k > 0 && s.larger(p, s.order[k], s.order[k-1]); k-- {
+		for k := i; k > 0 && s.isLarger(p, s.order[k], s.order[k-1]); k-- {
 			s.order[k], s.order[k-1] = s.order[k-1], s.order[k]
 		}
 	}
-	if !s.settle(p, 0, 0) {
+	if !s.assignStarts(p, 0, 0) {
 		return "its partitions cannot exist together"
 	}
 	return ""
 }
 
-// list writes down the partitions in the order of the geometry.
-func (s *sketch) list(p *sharing.Partitioning, g *sharing.Geometry) string {
+// addInstances writes down the partitions in the order of the geometry.
+func (s *sketch) addInstances(p *sharing.Partitioning, g *sharing.Geometry) string {
 	for _, e := range g.Entries {
-		f := profile(p, e.Profile)
+		f := findProfile(p, e.Profile)
 		switch {
 		case f < 0:
 			return "it names a profile the device does not have"
@@ -136,7 +136,7 @@ func (s *sketch) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 			s.at[s.n] = one
 			s.n++
 		}
-		if most := p.Profiles[f].Max; most > 0 && s.bound(p, f) > most {
+		if most := p.Profiles[f].Max; most > 0 && s.countAgainstBound(p, f) > most {
 			return "it has more partitions of a profile than the device allows"
 		}
 	}
@@ -146,8 +146,8 @@ func (s *sketch) list(p *sharing.Partitioning, g *sharing.Geometry) string {
 	return ""
 }
 
-// bound returns how many partitions of the layout count against the bound of a profile.
-func (s *sketch) bound(p *sharing.Partitioning, f int) int {
+// countAgainstBound returns how many partitions of the layout count against the bound of a profile.
+func (s *sketch) countAgainstBound(p *sharing.Partitioning, f int) int {
 	n := 0
 	for i := range s.at[:s.n] {
 		if sharesBound(p.Profiles[s.at[i].profile].Name, p.Profiles[f].Name) {
@@ -157,16 +157,16 @@ func (s *sketch) bound(p *sharing.Partitioning, f int) int {
 	return n
 }
 
-// larger orders positions for laying out: more memory slices first, then more
+// isLarger orders positions for laying out: more memory slices first, then more
 // compute, since those have the fewest legal starts; then as written.
-func (s *sketch) larger(p *sharing.Partitioning, a, b uint8) bool {
+func (s *sketch) isLarger(p *sharing.Partitioning, a, b uint8) bool {
 	f, g := &p.Profiles[s.at[a].profile], &p.Profiles[s.at[b].profile]
 	return f.Size > g.Size || f.Size == g.Size && f.Compute > g.Compute
 }
 
-// settle chooses starts for the partitions from the k-th largest on: for each the lowest
+// assignStarts chooses starts for the partitions from the k-th largest on: for each the lowest
 // legal start that leaves room for the rest. It is false if there are none.
-func (s *sketch) settle(p *sharing.Partitioning, k int, taken uint64) bool {
+func (s *sketch) assignStarts(p *sharing.Partitioning, k int, taken uint64) bool {
 	if k == s.n {
 		return true
 	}
@@ -185,7 +185,7 @@ func (s *sketch) settle(p *sharing.Partitioning, k int, taken uint64) bool {
 			return false
 		}
 		at.start = int32(start)
-		if s.settle(p, k+1, taken|span) {
+		if s.assignStarts(p, k+1, taken|span) {
 			return true
 		}
 	}

@@ -148,7 +148,7 @@ func checkParts(t *testing.T, p *sharing.Partitioning, parts []sharing.Partition
 	t.Helper()
 	last := 0
 	for i, part := range parts {
-		f := profile(p, part.Profile)
+		f := findProfile(p, part.Profile)
 		if f < last || part.Position != i {
 			t.Fatalf("position %d of %+v is not in the order of the geometry", i, parts)
 		}
@@ -264,7 +264,7 @@ func TestAHopelessLayoutIsGivenUp(t *testing.T) {
 		g.Entries = append(g.Entries, sharing.GeometryEntry{Profile: f.Name, Count: 1})
 	}
 	var s sketch
-	if problem := s.make(p, g); problem == "" || s.tries > maxTries+maxInstances {
+	if problem := s.buildLayout(p, g); problem == "" || s.tries > maxTries+maxInstances {
 		t.Errorf("%q after %d tries", problem, s.tries)
 	}
 }

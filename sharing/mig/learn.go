@@ -15,12 +15,12 @@ type losses struct {
 	whole  int16
 }
 
-// of is the loss of a shape.
-func (l *losses) of(s *shape) int64 {
+// shapeLoss is the loss of a shape.
+func (l *losses) shapeLoss(s *shape) int64 {
 	if s[0] == 8 {
 		return int64(l.whole)
 	}
-	return int64(l.halves[s.half(0)][s.half(4)])
+	return int64(l.halves[s.halfState(0)][s.halfState(4)])
 }
 
 // forecast is the losses of devices that are alike.
@@ -35,8 +35,8 @@ type forecast struct {
 // are fewer. Each takes a few milliseconds.
 const maxForecasts = 8
 
-// enough is how many shares must have been asked for before their sizes mean something.
-const enough = 100
+// minAskedShares is how many shares must have been asked for before their sizes mean something.
+const minAskedShares = 100
 
 // Learn implements sharing.Learner. Devices with listed geometries are weighed by what is free, see
 // room, so there is nothing to learn about them.
@@ -90,8 +90,8 @@ func weightsOf(demand *sharing.Demand) (weights bySize, ok bool) {
 	d, sum := demand.Device, 0.0
 	for i := range demand.Asked {
 		a := &demand.Asked[i]
-		w := want(d, &a.Request)
-		least, fits := w.least(d.MIG)
+		w := resolveRequest(d, &a.Request)
+		least, fits := w.leastSlices(d.MIG)
 		k, known := sizeOf(least)
 		if !fits || !known || a.Count <= 0 {
 			continue
@@ -103,7 +103,7 @@ func weightsOf(demand *sharing.Demand) (weights bySize, ok bool) {
 	for k := range weights {
 		weights[k] /= max(1, sum)
 	}
-	return weights, sum >= enough
+	return weights, sum >= minAskedShares
 }
 
 // The two values of a state, see worth.go, count as these parts of the loss.
@@ -115,18 +115,18 @@ const (
 // lossesFor works out the table for what is asked for. A device that is one partition loses what it
 // does in the fixed table, so that modes compete as before.
 func lossesFor(c *chain, asked bySize) *losses {
-	alone, pooled := c.alone(damped(asked), loadAlone), c.pooled(asked, loadPooled)
-	whole := c.whole()
+	alone, pooled := c.singleDeviceValues(dampWeights(asked), loadAlone), c.pooledValues(asked, loadPooled)
+	whole := c.wholeState()
 	scale := float64(lossOfAll)
 	if c.slices == 4 {
 		scale = float64(loss4[halves-1])
 	}
 	l := &losses{whole: lossOfAll}
 	for i := range c.states {
-		part := partAlone*ratio(alone[i], alone[whole]) + partPooled*ratio(pooled[i], pooled[whole])
+		part := partAlone*ratioToWhole(alone[i], alone[whole]) + partPooled*ratioToWhole(pooled[i], pooled[whole])
 		loss := int16(math.Round(min(max(0, scale*part), math.MaxInt16)))
 		if s := &c.states[i]; s[0] < 8 {
-			l.halves[s.half(0)][s.half(4)] = loss
+			l.halves[s.halfState(0)][s.halfState(4)] = loss
 		}
 	}
 	// Where no state has a place in the table, a single is at the last slice of 8. It counts as the
@@ -139,8 +139,8 @@ func lossesFor(c *chain, asked bySize) *losses {
 	return l
 }
 
-// ratio is a value as a part of that of a device that is one partition.
-func ratio(value, whole float64) float64 {
+// ratioToWhole is a value as a part of that of a device that is one partition.
+func ratioToWhole(value, whole float64) float64 {
 	if whole > -settled {
 		return 0
 	}
@@ -150,8 +150,9 @@ func ratio(value, whole float64) float64 {
 // How much is asked of a device that is thought of alone, and of a pool, as a part of its slices.
 const loadAlone, loadPooled = 0.7, 1.0
 
-// damped returns the weights that a device which is thought of alone is asked with, see worth.go.
-func damped(asked bySize) bySize {
+// dampWeights returns the weights that a device which is thought of alone is asked with, see
+// worth.go.
+func dampWeights(asked bySize) bySize {
 	base := bySize{4, 7, 6, 10}
 	for k := range asked {
 		base[k] *= math.Sqrt(math.Sqrt(asked[k]))

@@ -8,29 +8,29 @@ import (
 	"deviceshare/sharing"
 )
 
-// listed meets a request from a geometry: the smallest partition that will do and
+// fitGeometry meets a request from a geometry: the smallest partition that will do and
 // is free. Of equal ones it is the one that keeps most of the other geometries
 // open, the first such by position.
-func (w *wanted) listed(v *sharing.View, g int, s *sharing.Share) bool {
+func (w *wanted) fitGeometry(v *sharing.View, g int, s *sharing.Share) bool {
 	p := v.Device.MIG
 	l, ok := laidOut(v, g)
-	if !ok || !w.offers(p, &p.Geometries[g]) || !l.agrees(v) {
+	if !ok || !w.mayFitGeometry(p, &p.Geometries[g]) || !l.coversInUse(v) {
 		return false
 	}
-	best, equal := w.smallest(v, l, p.Geometries[g].Name)
+	best, equal := w.findSmallestFree(v, l, p.Geometries[g].Name)
 	if best < 0 {
 		return false
 	}
 	if equal&(equal-1) != 0 && len(p.Geometries) > 1 {
-		best = l.roomiest(v, g, equal)
+		best = l.roomiestPosition(v, g, equal)
 	}
-	w.give(v.Device, &p.Profiles[l.at[best].profile], l.at[best].memory, l.at[best].partition(p, &p.Geometries[g], best), s)
+	w.writeShare(v.Device, &p.Profiles[l.at[best].profile], l.at[best].memory, l.at[best].asPartition(p, &p.Geometries[g], best), s)
 	return true
 }
 
-// smallest is the position of the smallest free partition that will do, -1 if
+// findSmallestFree is the position of the smallest free partition that will do, -1 if
 // there is none, and the positions that are as good, bit i for position i.
-func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, equal uint64) {
+func (w *wanted) findSmallestFree(v *sharing.View, l *layout, name string) (best int, equal uint64) {
 	p := v.Device.MIG
 	best = -1
 	for i := range l.at {
@@ -42,7 +42,7 @@ func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, eq
 		}
 		switch {
 		case best < 0 || at.memory < l.at[best].memory ||
-			at.memory == l.at[best].memory && smaller(f, &p.Profiles[l.at[best].profile]):
+			at.memory == l.at[best].memory && isSmallerProfile(f, &p.Profiles[l.at[best].profile]):
 			best, equal = i, 1<<i
 		case at.memory == l.at[best].memory && at.profile == l.at[best].profile:
 			equal |= 1 << i
@@ -51,42 +51,42 @@ func (w *wanted) smallest(v *sharing.View, l *layout, name string) (best int, eq
 	return best, equal
 }
 
-// agrees reports whether every partition in use has its place in the layout. Then the
+// coversInUse reports whether every partition in use has its place in the layout. Then the
 // device can have this geometry while they run, even if they were named after another.
-func (l *layout) agrees(v *sharing.View) bool {
-	left, ok := cutsOf(v)
+func (l *layout) coversInUse(v *sharing.View) bool {
+	left, ok := sliceMarksOf(v)
 	if !ok {
 		return false
 	}
-	for i := 0; i < len(l.at) && left != (cuts{}); i++ {
+	for i := 0; i < len(l.at) && left != (sliceMarks{}); i++ {
 		start := int(l.at[i].start)
 		if start >= marks {
 			continue
 		}
-		if m := left.at(start); m != uncommon && m == markOf(int(l.at[i].profile)) {
-			left.set(start, 0)
+		if m := left.markAt(start); m != conflictMark && m == markOf(int(l.at[i].profile)) {
+			left.setMark(start, 0)
 		}
 	}
-	return left == cuts{}
+	return left == sliceMarks{}
 }
 
-// roomiest chooses among equal positions of geometry g: first the one with which
+// roomiestPosition chooses among equal positions of geometry g: first the one with which
 // most of the other geometries stay possible, then the one that leaves most room
 // for larger partitions, then the lowest.
-func (l *layout) roomiest(v *sharing.View, g int, equal uint64) int {
+func (l *layout) roomiestPosition(v *sharing.View, g int, equal uint64) int {
 	p := v.Device.MIG
 	f := l.at[bits.TrailingZeros64(equal)].profile
 	var open [maxInstances]uint8
 	for h := range p.Geometries {
 		if h != g && hasProfile(&p.Geometries[h], p.Profiles[f].Name) {
-			l.opens(v, h, equal, &open)
+			l.countOpenPositions(v, h, equal, &open)
 		}
 	}
 	best, room := -1, 0
 	for rest := equal; rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros64(rest)
 		span, _ := spanOf(p, &p.Profiles[f], int(l.at[i].start))
-		left := blocks(taken(v)|span, p.Slices)
+		left := weighFreeBlocks(takenSlices(v)|span, p.Slices)
 		if best < 0 || open[i] > open[best] || open[i] == open[best] && left > room {
 			best, room = i, left
 		}
@@ -94,22 +94,22 @@ func (l *layout) roomiest(v *sharing.View, g int, equal uint64) int {
 	return best
 }
 
-// opens adds one for each of the equal positions with which another geometry stays
+// countOpenPositions adds one for each of the equal positions with which another geometry stays
 // possible.
-func (l *layout) opens(v *sharing.View, other int, equal uint64, open *[maxInstances]uint8) {
+func (l *layout) countOpenPositions(v *sharing.View, other int, equal uint64, open *[maxInstances]uint8) {
 	o, ok := laidOut(v, other)
-	if !ok || !o.agrees(v) {
+	if !ok || !o.coversInUse(v) {
 		return
 	}
 	for rest := equal; rest != 0; rest &= rest - 1 {
-		if i := bits.TrailingZeros64(rest); o.cuts(l.at[i].profile, l.at[i].start) {
+		if i := bits.TrailingZeros64(rest); o.hasInstance(l.at[i].profile, l.at[i].start) {
 			open[i]++
 		}
 	}
 }
 
-// cuts reports whether the layout has a partition of this profile at this start.
-func (l *layout) cuts(f, start int32) bool {
+// hasInstance reports whether the layout has a partition of this profile at this start.
+func (l *layout) hasInstance(f, start int32) bool {
 	for i := range l.at {
 		if l.at[i].start == start && l.at[i].profile == f {
 			return true
@@ -118,10 +118,10 @@ func (l *layout) cuts(f, start int32) bool {
 	return false
 }
 
-// blocks counts the free blocks of 2, 4, 8 and so on memory slices, each weighing
+// weighFreeBlocks counts the free blocks of 2, 4, 8 and so on memory slices, each weighing
 // as many as its slices. Such blocks begin at a multiple of their size, as larger
 // partitions do on every device.
-func blocks(taken uint64, slices int) int {
+func weighFreeBlocks(taken uint64, slices int) int {
 	multiples := [...]uint64{0x5555555555555555, 0x1111111111111111, 0x0101010101010101, 0x0001000100010001, 0x0000000100000001, 1}
 	free, sum := ^taken&(1<<slices-1), 0
 	for i, size := 0, 1; 2*size <= slices; i, size = i+1, 2*size {
@@ -141,11 +141,11 @@ func hasProfile(g *sharing.Geometry, profile string) bool {
 	return false
 }
 
-// offers reports whether any partition of the geometry is large enough: most
+// mayFitGeometry reports whether any partition of the geometry is large enough: most
 // geometries can be skipped without laying them out.
-func (w *wanted) offers(p *sharing.Partitioning, g *sharing.Geometry) bool {
+func (w *wanted) mayFitGeometry(p *sharing.Partitioning, g *sharing.Geometry) bool {
 	for _, e := range g.Entries {
-		if f := profile(p, e.Profile); f >= 0 && w.mayBeMetBy(&p.Profiles[f], e.Memory) {
+		if f := findProfile(p, e.Profile); f >= 0 && w.mayBeMetBy(&p.Profiles[f], e.Memory) {
 			return true
 		}
 	}

@@ -3,7 +3,7 @@
 package mig
 
 // The tables of worth.go, in thousandths of a memory slice. The index is the state
-// of four slices, see shape.half.
+// of four slices, see shape.halfState.
 
 // loss4 is for devices of 4 memory slices.
 var loss4 = [halves]int16{0, 1033, 1545, 1076, 1033, 1730, 2131, 1755, 1545, 2131, 2510, 2189, 1076, 1755, 2189, 1833, 1514}

@@ -37,7 +37,7 @@ func (backend) Mode() sharing.Mode { return sharing.MIG }
 // memory is the largest partition the hardware offers, and nothing less.
 func (b backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	var s sharing.Share
-	loss, ok := b.option(v, req, 0, &s)
+	loss, ok := b.findOption(v, req, 0, &s)
 	if !ok {
 		return sharing.Cost{}, sharing.NoPartitionFits
 	}
@@ -48,44 +48,45 @@ func (b backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, shari
 
 // Share implements sharing.Backend.
 func (b backend) Share(v *sharing.View, req *sharing.Request) (s sharing.Share) {
-	_, _ = b.option(v, req, 0, &s) // Fit has said that it fits
+	_, _ = b.findOption(v, req, 0, &s) // Fit has said that it fits
 	return s
 }
 
 // Option implements sharing.Chooser: the same request can be met from different
 // geometries, or at different starts.
 func (b backend) Option(v *sharing.View, req *sharing.Request, n int) (s sharing.Share, c sharing.Cost, ok bool) {
-	loss, ok := b.option(v, req, n, &s)
+	loss, ok := b.findOption(v, req, n, &s)
 	c = s.Cost()
 	c.Loss = loss
 	return s, c, ok
 }
 
-// option finds the n-th way to meet a request, and what later requests lose by it. With
+// findOption finds the n-th way to meet a request, and what later requests lose by it. With
 // first match, the loss is the memory slices that were not asked for.
-func (b backend) option(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (loss int64, ok bool) {
+func (b backend) findOption(v *sharing.View, req *sharing.Request, n int, s *sharing.Share) (loss int64, ok bool) {
 	p := v.Device.MIG
-	if _, known := cutsOf(v); p == nil || !known {
+	if _, known := sliceMarksOf(v); p == nil || !known {
 		return 0, false
 	}
-	w := want(v.Device, req)
+	w := resolveRequest(v.Device, req)
 	switch {
 	case p.Policy == sharing.BestFit:
 		return w.bestFit(v, b.lossesOf(v.Device), n, s)
 	case len(p.Geometries) == 0:
-		ok = w.free(v, n, s)
+		ok = w.fitAnywhere(v, n, s)
 	default:
 		ok = w.firstMatch(v, n, s)
 	}
 	if !ok {
 		return 0, false
 	}
-	least, _ := w.least(p)
+	least, _ := w.leastSlices(p)
 	return 1000 * int64(s.Partition.Size-least), true
 }
 
-// least returns the fewest memory slices that are enough; false, and all of them, if no profile is.
-func (w *wanted) least(p *sharing.Partitioning) (size int, ok bool) {
+// leastSlices returns the fewest memory slices that are enough; false, and all of them, if no
+// profile is.
+func (w *wanted) leastSlices(p *sharing.Partitioning) (size int, ok bool) {
 	size = p.Slices
 	for f := range p.Profiles {
 		if q := &p.Profiles[f]; q.Size <= size && w.mayBeMetBy(q, 0) {
@@ -98,7 +99,7 @@ func (w *wanted) least(p *sharing.Partitioning) (size int, ok bool) {
 // firstMatch meets a request from the n-th geometry of the list that can.
 func (w *wanted) firstMatch(v *sharing.View, n int, s *sharing.Share) bool {
 	for g := range v.Device.MIG.Geometries {
-		if !w.listed(v, g, s) {
+		if !w.fitGeometry(v, g, s) {
 			continue
 		}
 		if n == 0 {
@@ -118,8 +119,8 @@ type wanted struct {
 	whole   *sharing.Profile // the largest, if all memory is asked for
 }
 
-// want resolves a request on a device.
-func want(d *sharing.Device, req *sharing.Request) wanted {
+// resolveRequest resolves a request on a device.
+func resolveRequest(d *sharing.Device, req *sharing.Request) wanted {
 	w := wanted{memory: req.Memory.On(d.Memory), cores: req.Cores}
 	if percent, ok := req.Memory.Percent(); ok {
 		w.slices = (int(percent)*d.MIG.Slices + 99) / 100
@@ -127,7 +128,7 @@ func want(d *sharing.Device, req *sharing.Request) wanted {
 	for i := range d.MIG.Profiles {
 		p := &d.MIG.Profiles[i]
 		w.compute = max(w.compute, p.Compute)
-		if req.Memory.Whole() && (w.whole == nil || smaller(w.whole, p)) {
+		if req.Memory.Whole() && (w.whole == nil || isSmallerProfile(w.whole, p)) {
 			w.whole = p
 		}
 	}
@@ -143,7 +144,7 @@ func (w *wanted) mayBeMetBy(p *sharing.Profile, listed sharing.Bytes) bool {
 
 // isMetBy reports whether a partition of profile p that is nominally of this memory is enough.
 func (w *wanted) isMetBy(p *sharing.Profile, nominal sharing.Bytes) bool {
-	if w.cores < 0 || w.cores > w.percent(p) {
+	if w.cores < 0 || w.cores > w.coresOf(p) {
 		return false
 	}
 	switch {
@@ -155,29 +156,29 @@ func (w *wanted) isMetBy(p *sharing.Profile, nominal sharing.Bytes) bool {
 	return w.memory > 0 && nominal >= w.memory
 }
 
-// percent is the compute of a partition in percent of the device, rounded down.
-func (w *wanted) percent(p *sharing.Profile) sharing.Percent {
+// coresOf is the compute of a partition in percent of the device, rounded down.
+func (w *wanted) coresOf(p *sharing.Profile) sharing.Percent {
 	if w.compute <= 0 {
 		return 0
 	}
 	return sharing.Percent(p.Compute * 100 / w.compute)
 }
 
-// smaller orders profiles by what they take of a device.
-func smaller(a, b *sharing.Profile) bool {
+// isSmallerProfile orders profiles by what they take of a device.
+func isSmallerProfile(a, b *sharing.Profile) bool {
 	return a.Memory < b.Memory || a.Memory == b.Memory &&
 		(a.Compute < b.Compute || a.Compute == b.Compute && a.Size < b.Size)
 }
 
-// give writes the share of a partition to s.
-func (w *wanted) give(d *sharing.Device, p *sharing.Profile, memory sharing.Bytes, part sharing.Partition, s *sharing.Share) {
+// writeShare writes the share of a partition to s.
+func (w *wanted) writeShare(d *sharing.Device, p *sharing.Profile, memory sharing.Bytes, part sharing.Partition, s *sharing.Share) {
 	s.Device, s.Mode = d.ID, sharing.MIG
-	s.Memory, s.Cores = memory, w.percent(p)
+	s.Memory, s.Cores = memory, w.coresOf(p)
 	s.Partition = part
 }
 
-// profile finds a profile by name; -1 if the device has none of that name.
-func profile(p *sharing.Partitioning, name string) int {
+// findProfile finds a profile by name; -1 if the device has none of that name.
+func findProfile(p *sharing.Partitioning, name string) int {
 	for i := range p.Profiles {
 		if p.Profiles[i].Name == name {
 			return i

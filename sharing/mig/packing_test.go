@@ -31,7 +31,7 @@ const (
 func Pack(p *sharing.Partitioning, wanted []sharing.GeometryEntry) ([][]sharing.Partition, error) {
 	k := packing{p: p, left: make([]int, len(p.Profiles)), failed: map[string]bool{}}
 	for _, e := range wanted {
-		f := profile(p, e.Profile)
+		f := findProfile(p, e.Profile)
 		if f < 0 {
 			return nil, fmt.Errorf("pack %d of %s: the device has no such profile", e.Count, e.Profile)
 		}
@@ -79,7 +79,7 @@ func grow(p *sharing.Partitioning, way []int, f int, wanted []int, ways *[][]int
 		}
 		way[f]++
 		var s sketch
-		if memory(p, way) <= p.Slices && s.make(p, geometryOf(p, way)) == "" && !grow(p, way, f, wanted, ways) {
+		if memory(p, way) <= p.Slices && s.buildLayout(p, geometryOf(p, way)) == "" && !grow(p, way, f, wanted, ways) {
 			return false
 		}
 		way[f]--
@@ -214,7 +214,7 @@ func (k *packing) devices() ([][]sharing.Partition, error) {
 			return nil, fmt.Errorf("pack: %w", err)
 		}
 		for i := range parts {
-			parts[i].Position = freePosition(k.p, profile(k.p, parts[i].Profile), parts[i].Start)
+			parts[i].Position = freePosition(k.p, findProfile(k.p, parts[i].Profile), parts[i].Start)
 		}
 		plan = append(plan, parts)
 	}

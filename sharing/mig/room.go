@@ -8,9 +8,9 @@ import (
 	"deviceshare/sharing"
 )
 
-// room weighs what is lost on a device, in thousandths of a memory slice below
+// lossEstimator weighs what is lost on a device, in thousandths of a memory slice below
 // what it is worth empty.
-type room struct {
+type lossEstimator struct {
 	view *sharing.View
 	now  int64
 	// learned is the table of this device, nil for that of all.
@@ -32,26 +32,26 @@ type room struct {
 // known device has. Partitions of places and groups beyond them can still be given.
 const maxWeighed, maxGroups = 96, 32
 
-// of prepares r for a device. It is delayed until there is a place to weigh, since most
+// measureDevice prepares r for a device. It is delayed until there is a place to weigh, since most
 // devices of a full cluster have none.
-func (r *room) of(v *sharing.View) {
+func (r *lossEstimator) measureDevice(v *sharing.View) {
 	r.view = v
 	p := v.Device.MIG
 	if len(p.Geometries) == 0 {
 		r.shape = shapeOf(v)
-		if r.now, r.table = r.shape.loss(p.Slices, r.learned); r.table {
+		if r.now, r.table = r.shape.forecastLoss(p.Slices, r.learned); r.table {
 			return
 		}
-		r.anywhere(p)
+		r.addLegalPlaces(p)
 	}
 	for g := range p.Geometries {
-		r.group(p, g)
+		r.addGeometryPlaces(p, g)
 	}
-	r.now = r.without(0)
+	r.now = r.lossByPlaces(0)
 }
 
-// anywhere notes the places of all profiles.
-func (r *room) anywhere(p *sharing.Partitioning) {
+// addLegalPlaces notes the places of all profiles.
+func (r *lossEstimator) addLegalPlaces(p *sharing.Partitioning) {
 	n := 0
 	for f := range p.Profiles {
 		for _, start := range p.Profiles[f].Starts {
@@ -65,10 +65,10 @@ func (r *room) anywhere(p *sharing.Partitioning) {
 	r.ends[0], r.groups, r.possible = uint8(n), 1, 1
 }
 
-// group notes the places of a geometry.
-func (r *room) group(p *sharing.Partitioning, g int) {
+// addGeometryPlaces notes the places of a geometry.
+func (r *lossEstimator) addGeometryPlaces(p *sharing.Partitioning, g int) {
 	l, ok := laidOut(r.view, g)
-	n := r.begin(r.groups)
+	n := r.firstPlace(r.groups)
 	if r.groups == maxGroups || !ok || n+len(l.at) > maxWeighed {
 		return
 	}
@@ -77,49 +77,49 @@ func (r *room) group(p *sharing.Partitioning, g int) {
 		r.all += bits.OnesCount64(r.spans[n])
 		n++
 	}
-	if l.agrees(r.view) {
+	if l.coversInUse(r.view) {
 		r.possible |= 1 << r.groups
 	}
 	r.ends[r.groups] = uint8(n)
 	r.groups++
 }
 
-// begin returns the index of the first place of a group.
-func (r *room) begin(group int) int {
+// firstPlace returns the index of the first place of a group.
+func (r *lossEstimator) firstPlace(group int) int {
 	if group == 0 {
 		return 0
 	}
 	return int(r.ends[group-1])
 }
 
-// with returns what is lost when one more partition is there.
-func (r *room) with(v *sharing.View, start, size int) int64 {
+// lossWith returns what is lost when one more partition is there.
+func (r *lossEstimator) lossWith(v *sharing.View, start, size int) int64 {
 	if r.view == nil {
-		r.of(v)
+		r.measureDevice(v)
 	}
 	if !r.table {
-		return r.without(sharing.Partition{Start: start, Size: size}.Slices())
+		return r.lossByPlaces(sharing.Partition{Start: start, Size: size}.Slices())
 	}
-	s := r.shape.with(start, size)
-	loss, _ := s.loss(r.view.Device.MIG.Slices, r.learned)
+	s := r.shape.withPartition(start, size)
+	loss, _ := s.forecastLoss(r.view.Device.MIG.Slices, r.learned)
 	return loss
 }
 
-// without is what is lost when these slices are given too, where there is no
+// lossByPlaces is what is lost when these slices are given too, where there is no
 // table. It is first the places that are no longer possible, each counting as
 // many as its slices, as a part of all places: a measure of the kind of the
 // fragmentation gradient of Zambianco et al., arXiv 2511.18906. Alone it spreads
 // partitions over devices and starves the largest profile, so a part is added
 // that grows with what is in use, ever more slowly: of places that cost the same
 // it chooses the one on the fuller device.
-func (r *room) without(span uint64) int64 {
+func (r *lossEstimator) lossByPlaces(span uint64) int64 {
 	if r.all == 0 {
 		return 0
 	}
-	used, left := taken(r.view)|span, 0
+	used, left := takenSlices(r.view)|span, 0
 	for g := range r.groups {
-		places := r.spans[r.begin(g):r.ends[g]]
-		if r.possible&(1<<g) == 0 || len(r.view.Device.MIG.Geometries) > 0 && span != 0 && !contains(places, span) {
+		places := r.spans[r.firstPlace(g):r.ends[g]]
+		if r.possible&(1<<g) == 0 || len(r.view.Device.MIG.Geometries) > 0 && span != 0 && !containsSpan(places, span) {
 			continue
 		}
 		for _, place := range places {
@@ -129,14 +129,14 @@ func (r *room) without(span uint64) int64 {
 		}
 	}
 	slices, n := int64(r.view.Device.MIG.Slices), int64(bits.OnesCount64(used))
-	return slices*1000*int64(r.all-left)/int64(r.all) + fuller*n*(2*slices-n)
+	return slices*1000*int64(r.all-left)/int64(r.all) + usageWeight*n*(2*slices-n)
 }
 
-// fuller is the weight of what is in use. Results are the same within a percent
+// usageWeight is the weight of what is in use. Results are the same within a percent
 // from 30 to 100.
-const fuller = 50
+const usageWeight = 50
 
-func contains(spans []uint64, span uint64) bool {
+func containsSpan(spans []uint64, span uint64) bool {
 	for _, s := range spans {
 		if s == span {
 			return true

@@ -37,42 +37,42 @@ const marks = 16
 // among the profiles of the device's Partitioning plus one.
 type mark uint8
 
-// uncommon marks a slice where no layout can agree with what is in use: a profile
+// conflictMark marks a slice where no layout can agree with what is in use: a profile
 // the device does not have, a start beyond the last slice, or two partitions that
 // begin at the same slice, as facts that others wrote down may have them.
-const uncommon mark = 255
+const conflictMark mark = 255
 
 // markOf is the mark of a profile by its position. No partition that is given has a
 // profile whose mark would be uncommon.
-func markOf(profile int) mark { return mark(min(profile+1, int(uncommon))) }
+func markOf(profile int) mark { return mark(min(profile+1, int(conflictMark))) }
 
-// profile is the position of the profile that begins here; false if none does that
+// profileIndex is the position of the profile that begins here; false if none does that
 // the device has.
-func (m mark) profile() (int, bool) { return int(m) - 1, m != 0 && m != uncommon }
+func (m mark) profileIndex() (int, bool) { return int(m) - 1, m != 0 && m != conflictMark }
 
-// cuts is the marks of all slices of a device.
-type cuts [marks / 8]uint64
+// sliceMarks is the marks of all slices of a device.
+type sliceMarks [marks / 8]uint64
 
-// at is the mark of a slice from 0 to marks-1.
-func (c *cuts) at(slice int) mark { return mark(c[slice/8] >> (slice % 8 * 8)) }
+// markAt is the mark of a slice from 0 to marks-1.
+func (c *sliceMarks) markAt(slice int) mark { return mark(c[slice/8] >> (slice % 8 * 8)) }
 
-// set replaces the mark of a slice.
-func (c *cuts) set(slice int, m mark) {
+// setMark replaces the mark of a slice.
+func (c *sliceMarks) setMark(slice int, m mark) {
 	shift := slice % 8 * 8
 	c[slice/8] = c[slice/8]&^(0xff<<shift) | uint64(m)<<shift
 }
 
-// add marks a partition.
-func (c *cuts) add(p sharing.Partition, device *sharing.Partitioning) {
+// addPartition marks a partition.
+func (c *sliceMarks) addPartition(p sharing.Partition, device *sharing.Partitioning) {
 	start := min(max(p.Start, 0), marks-1)
-	m := uncommon
+	m := conflictMark
 	if f := profileOf(p, device); f >= 0 && start == p.Start {
 		m = markOf(f)
 	}
-	if was := c.at(start); was != 0 && was != m {
-		m = uncommon
+	if was := c.markAt(start); was != 0 && was != m {
+		m = conflictMark
 	}
-	c.set(start, m)
+	c.setMark(start, m)
 }
 
 // profileOf is the position of the profile a partition has; -1 if the device does
@@ -81,25 +81,25 @@ func profileOf(p sharing.Partition, device *sharing.Partitioning) int {
 	if device == nil {
 		return -1
 	}
-	f := profile(device, p.Profile)
+	f := findProfile(device, p.Profile)
 	if f >= 0 && device.Profiles[f].Size != p.Size {
 		return -1
 	}
 	return f
 }
 
-// cutsIn is the marks in the words of a tally.
-func cutsIn(t *sharing.Tally) cuts { return cuts{t[wordMarks], t[wordMarks+1]} }
+// sliceMarksIn is the marks in the words of a tally.
+func sliceMarksIn(t *sharing.Tally) sliceMarks { return sliceMarks{t[wordMarks], t[wordMarks+1]} }
 
-// taken is the memory slices in use, bit i for slice i.
-func taken(v *sharing.View) uint64 { return v.Tally()[wordTaken] }
+// takenSlices is the memory slices in use, bit i for slice i.
+func takenSlices(v *sharing.View) uint64 { return v.Tally()[wordTaken] }
 
-// cutsOf is the partitions in use by their places. The geometry that one was named
+// sliceMarksOf is the partitions in use by their places. The geometry that one was named
 // after may be another than those the device has now. It is not ok if the place of
 // some share is not known: then nothing can be cut beside it.
-func cutsOf(v *sharing.View) (c cuts, ok bool) {
+func sliceMarksOf(v *sharing.View) (c sliceMarks, ok bool) {
 	t := v.Tally()
-	return cutsIn(t), v.Partitioned() && t[wordOwn]&isAdrift == 0
+	return sliceMarksIn(t), v.Partitioned() && t[wordOwn]&isAdrift == 0
 }
 
 // ownCount is how many partitions the pod being placed has that v.Held does not list.
@@ -118,9 +118,9 @@ func isFree(v *sharing.View, profile, start int, span uint64) bool {
 	case used != span || used&^t[wordAgain] != 0 || start >= marks:
 		return false
 	}
-	c := cutsIn(t)
-	m := c.at(start)
-	return m != uncommon && m == markOf(profile)
+	c := sliceMarksIn(t)
+	m := c.markAt(start)
+	return m != conflictMark && m == markOf(profile)
 }
 
 // IsKnown implements sharing.Partitioner.
@@ -133,8 +133,8 @@ func (backend) Count(t sharing.Tally, d *sharing.Device, p sharing.Partition) sh
 		return t
 	}
 	t[wordTaken] |= p.Slices()
-	c := cutsIn(&t)
-	c.add(p, d.MIG)
+	c := sliceMarksIn(&t)
+	c.addPartition(p, d.MIG)
 	t[wordMarks], t[wordMarks+1] = c[0], c[1]
 	return t
 }
@@ -159,11 +159,11 @@ func (b backend) CountOwn(t sharing.Tally, d *sharing.Device, p sharing.Partitio
 func (backend) Alike(d *sharing.Device, t sharing.Tally, e *sharing.Device, u sharing.Tally) bool {
 	t[wordOwn] &= isAdrift
 	u[wordOwn] &= isAdrift
-	return t == u && (d.MIG == e.MIG || d.MIG != nil && e.MIG != nil && equal(d.MIG, e.MIG))
+	return t == u && (d.MIG == e.MIG || d.MIG != nil && e.MIG != nil && isSamePartitioning(d.MIG, e.MIG))
 }
 
-// equal reports whether two devices allow the same partitions.
-func equal(p, q *sharing.Partitioning) bool {
+// isSamePartitioning reports whether two devices allow the same partitions.
+func isSamePartitioning(p, q *sharing.Partitioning) bool {
 	return p.Slices == q.Slices && p.Policy == q.Policy &&
 		slices.EqualFunc(p.Profiles, q.Profiles, func(a, b sharing.Profile) bool {
 			return a.Name == b.Name && a.Memory == b.Memory && a.Compute == b.Compute && a.Size == b.Size &&
@@ -181,10 +181,10 @@ func (backend) Most(v *sharing.View) (left, empty sharing.Cost) {
 	for i := range v.Device.MIG.Profiles {
 		f := &v.Device.MIG.Profiles[i]
 		c := sharing.Cost{Memory: v.Device.MIG.Nominal(f), Cores: sharing.Percent(f.Compute)}
-		empty = larger(empty, c)
+		empty = maxCost(empty, c)
 		for _, start := range f.Starts {
-			if taken(v)&(sharing.Partition{Start: start, Size: f.Size}).Slices() == 0 {
-				left = larger(left, c)
+			if takenSlices(v)&(sharing.Partition{Start: start, Size: f.Size}).Slices() == 0 {
+				left = maxCost(left, c)
 			}
 		}
 	}
@@ -194,8 +194,8 @@ func (backend) Most(v *sharing.View) (left, empty sharing.Cost) {
 	return left, empty
 }
 
-// larger is the larger of each amount of two costs.
-func larger(a, b sharing.Cost) sharing.Cost {
+// maxCost is the larger of each amount of two costs.
+func maxCost(a, b sharing.Cost) sharing.Cost {
 	return sharing.Cost{Memory: max(a.Memory, b.Memory), Cores: max(a.Cores, b.Cores)}
 }
 

@@ -28,24 +28,24 @@ func TestCutsAreThePlacesInUseWhateverTheirNames(t *testing.T) {
 		{"one without a name", []sharing.Held{part("a", app, "3g.40gb", 4, 4, "")}, map[int]mark{4: 5}, 0xf0},
 		{"the variant, not the plain shape", []sharing.Held{part("a", app, "1g.10gb+me", 0, 1, "x")}, map[int]mark{0: 2}, 1},
 		{"an init container's, used again", []sharing.Held{part("a", ini, "2g.20gb", 0, 2, "x"), part("a", app, "2g.20gb", 0, 2, "x")}, map[int]mark{0: 4}, 3},
-		{"two that begin at one slice", []sharing.Held{part("a", ini, "2g.20gb", 0, 2, "x"), part("a", app, "1g.10gb", 0, 1, "x")}, map[int]mark{0: uncommon}, 3},
-		{"two, and then one of them again", []sharing.Held{part("a", ini, "2g.20gb", 0, 2, "x"), part("a", app, "1g.10gb", 0, 1, "x"), part("b", app, "1g.10gb", 0, 1, "x")}, map[int]mark{0: uncommon}, 3},
-		{"a profile the device has not", []sharing.Held{part("a", app, "1g.5gb", 3, 1, "x")}, map[int]mark{3: uncommon}, 8},
-		{"a size the profile has not", []sharing.Held{part("a", app, "1g.10gb", 3, 2, "x")}, map[int]mark{3: uncommon}, 0x18},
-		{"a start beyond the last", []sharing.Held{part("a", app, "1g.10gb", 40, 1, "x")}, map[int]mark{15: uncommon}, 1 << 40},
-		{"a start before the first", []sharing.Held{part("a", app, "1g.10gb", -1, 1, "x")}, map[int]mark{0: uncommon}, ^uint64(0)},
+		{"two that begin at one slice", []sharing.Held{part("a", ini, "2g.20gb", 0, 2, "x"), part("a", app, "1g.10gb", 0, 1, "x")}, map[int]mark{0: conflictMark}, 3},
+		{"two, and then one of them again", []sharing.Held{part("a", ini, "2g.20gb", 0, 2, "x"), part("a", app, "1g.10gb", 0, 1, "x"), part("b", app, "1g.10gb", 0, 1, "x")}, map[int]mark{0: conflictMark}, 3},
+		{"a profile the device has not", []sharing.Held{part("a", app, "1g.5gb", 3, 1, "x")}, map[int]mark{3: conflictMark}, 8},
+		{"a size the profile has not", []sharing.Held{part("a", app, "1g.10gb", 3, 2, "x")}, map[int]mark{3: conflictMark}, 0x18},
+		{"a start beyond the last", []sharing.Held{part("a", app, "1g.10gb", 40, 1, "x")}, map[int]mark{15: conflictMark}, 1 << 40},
+		{"a start before the first", []sharing.Held{part("a", app, "1g.10gb", -1, 1, "x")}, map[int]mark{0: conflictMark}, ^uint64(0)},
 	}
 	for _, c := range cases {
 		t.Run(c.says, func(t *testing.T) {
 			v := sharing.NewView(&d, c.held, sharing.Backends{New()})
-			got, ok := cutsOf(&v)
+			got, ok := sliceMarksOf(&v)
 			for start := range marks {
-				if got.at(start) != c.want[start] {
-					t.Errorf("slice %d: %v, want %v", start, got.at(start), c.want[start])
+				if got.markAt(start) != c.want[start] {
+					t.Errorf("slice %d: %v, want %v", start, got.markAt(start), c.want[start])
 				}
 			}
-			if !ok || taken(&v) != c.slices {
-				t.Errorf("%v, slices %b; want slices %b", ok, taken(&v), c.slices)
+			if !ok || takenSlices(&v) != c.slices {
+				t.Errorf("%v, slices %b; want slices %b", ok, takenSlices(&v), c.slices)
 			}
 		})
 	}
@@ -54,8 +54,8 @@ func TestCutsAreThePlacesInUseWhateverTheirNames(t *testing.T) {
 func TestAPartitionOfADeviceThatHasNoneCountsAsNobodys(t *testing.T) {
 	d := sharingtest.Device(0, "T4", sharing.MIG)
 	v := sharing.NewView(&d, []sharing.Held{part("a", sharing.App, "1g.10gb", 2, 1, "x")}, sharing.Backends{New()})
-	if got, ok := cutsOf(&v); !ok || got.at(2) != uncommon || taken(&v) != 1<<2 {
-		t.Errorf("%v, slices %b", got, taken(&v))
+	if got, ok := sliceMarksOf(&v); !ok || got.markAt(2) != conflictMark || takenSlices(&v) != 1<<2 {
+		t.Errorf("%v, slices %b", got, takenSlices(&v))
 	}
 }
 
@@ -66,20 +66,20 @@ func TestNothingIsCutBesideWhatHasNoPlace(t *testing.T) {
 		"a partition whose place is not known": part("a", sharing.App, "", 0, 0, "group1"),
 	} {
 		v := sharing.NewView(&d, []sharing.Held{part("b", sharing.App, "1g.10gb", 0, 1, "x"), held}, sharing.Backends{New()})
-		if _, ok := cutsOf(&v); ok {
+		if _, ok := sliceMarksOf(&v); ok {
 			t.Errorf("%s: something may be cut", says)
 		}
 		first := held.Share
 		beside := sharing.NewView(&d, nil, sharing.Backends{New()})
 		for _, kind := range []sharing.ContainerKind{sharing.Init, sharing.App} {
-			if after := beside.After(kind, &first); must(cutsOf(&after)) {
+			if after := beside.After(kind, &first); must(sliceMarksOf(&after)) {
 				t.Errorf("after %s: something may be cut", says)
 			}
 		}
 	}
 }
 
-func must(_ cuts, ok bool) bool { return ok }
+func must(_ sliceMarks, ok bool) bool { return ok }
 
 func TestWhatAPodGotKeepsItsPlaceForItsNextContainers(t *testing.T) {
 	d := sharingtest.Device(0, "A100-80", sharing.MIG)
@@ -87,11 +87,11 @@ func TestWhatAPodGotKeepsItsPlaceForItsNextContainers(t *testing.T) {
 	got := part("a", sharing.App, "2g.20gb", 2, 2, "x").Share
 	for kind, slices := range map[sharing.ContainerKind]uint64{sharing.App: 0b1100, sharing.Sidecar: 0b1100, sharing.Init: 0b1100} {
 		after := empty.After(kind, &got)
-		if in, ok := cutsOf(&after); !ok || in.at(2) != 4 || taken(&after) != slices {
-			t.Errorf("kind %v: %v, %v, slices %b", kind, in, ok, taken(&after))
+		if in, ok := sliceMarksOf(&after); !ok || in.markAt(2) != 4 || takenSlices(&after) != slices {
+			t.Errorf("kind %v: %v, %v, slices %b", kind, in, ok, takenSlices(&after))
 		}
 	}
-	if in, _ := cutsOf(&empty); in != (cuts{}) {
+	if in, _ := sliceMarksOf(&empty); in != (sliceMarks{}) {
 		t.Error("the view before was changed")
 	}
 }

@@ -37,10 +37,10 @@ type shape [8]uint8
 // shapeOf is the shape of a device with everything that is in use on it.
 func shapeOf(v *sharing.View) shape {
 	var s shape
-	left := taken(v)
-	in, _ := cutsOf(v)
+	left := takenSlices(v)
+	in, _ := sliceMarksOf(v)
 	for start := range s {
-		f, ok := in.at(start).profile()
+		f, ok := in.markAt(start).profileIndex()
 		if !ok {
 			continue
 		}
@@ -59,25 +59,25 @@ func shapeOf(v *sharing.View) shape {
 	return s
 }
 
-// with is the shape with one more partition.
-func (s shape) with(start, size int) shape {
+// withPartition is the shape with one more partition.
+func (s shape) withPartition(start, size int) shape {
 	s[start] = uint8(size)
 	return s
 }
 
-// loss of a shape is what it is worth less than an empty device, in thousandths
+// forecastLoss of a shape is what it is worth less than an empty device, in thousandths
 // of a memory slice, by what was learned if it is not nil; false for devices of another
 // number of slices than any there is.
-func (s *shape) loss(slices int, learned *losses) (int64, bool) {
+func (s *shape) forecastLoss(slices int, learned *losses) (int64, bool) {
 	switch {
 	case learned != nil:
-		return learned.of(s), true
+		return learned.shapeLoss(s), true
 	case slices == 4:
-		return int64(loss4[s.half(0)]), true
+		return int64(loss4[s.halfState(0)]), true
 	case slices == 8 && s[0] == 8:
 		return lossOfAll, true
 	case slices == 8:
-		return int64(loss8[s.half(0)][s.half(4)]), true
+		return int64(loss8[s.halfState(0)][s.halfState(4)]), true
 	}
 	return 0, false
 }
@@ -86,16 +86,16 @@ func (s *shape) loss(slices int, learned *losses) (int64, bool) {
 // is empty, holds one single, two, or a double, or all four are one.
 const halves = 4*4 + 1
 
-// half numbers the state of the four slices from a start on.
-func (s *shape) half(from int) int {
+// halfState numbers the state of the four slices from a start on.
+func (s *shape) halfState(from int) int {
 	if s[from] >= 4 {
 		return halves - 1
 	}
-	return 4*s.pair(from) + s.pair(from+2)
+	return 4*s.pairState(from) + s.pairState(from+2)
 }
 
-// pair numbers the state of two slices.
-func (s *shape) pair(from int) int {
+// pairState numbers the state of two slices.
+func (s *shape) pairState(from int) int {
 	if s[from] >= 2 {
 		return 3
 	}

@@ -58,7 +58,7 @@ func (m *model) grow(s shape) {
 	for _, size := range m.sizes {
 		for _, start := range append(m.also[size], m.starts[size]...) {
 			if s.taken()&span8(start, size) == 0 {
-				m.grow(s.with(start, size))
+				m.grow(s.withPartition(start, size))
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func (m *model) step(s shape, value []float64, total float64) float64 {
 			if s.taken()&span8(start, size) != 0 {
 				continue
 			}
-			if v := float64(size) + value[m.index[s.with(start, size)]]; !fits || v > best {
+			if v := float64(size) + value[m.index[s.withPartition(start, size)]]; !fits || v > best {
 				best, fits = v, true
 			}
 		}
@@ -118,7 +118,7 @@ func (m *model) step(s shape, value []float64, total float64) float64 {
 	}
 	for start, size := range s {
 		if size != 0 {
-			sum += value[m.index[s.with(start, 0)]]
+			sum += value[m.index[s.withPartition(start, 0)]]
 			left--
 		}
 	}
@@ -132,13 +132,13 @@ func TestTheWorthOfAStateIsWhatTheModelSays(t *testing.T) {
 		for i, v := range m.values(t) {
 			s := m.states[i]
 			want := int(math.Round(-1000 * v))
-			if got, ok := s.loss(slices, nil); !ok || int(got) != want {
+			if got, ok := s.forecastLoss(slices, nil); !ok || int(got) != want {
 				t.Errorf("%d slices, %v: the table says %d, the model %d", slices, s, got, want)
 			}
 			if s[0] == 8 {
 				whole = want
 			} else {
-				table[[2]int{s.half(0), s.half(4)}] = want
+				table[[2]int{s.halfState(0), s.halfState(4)}] = want
 			}
 		}
 		if t.Failed() {

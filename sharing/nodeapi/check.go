@@ -14,7 +14,7 @@ import (
 // meaning of either is refused.
 func (c *Claim) Check(mode sharing.Mode) error {
 	for what, text := range map[string]string{"allocation id": c.ID, "owner": string(c.Owner), "container": c.Container} {
-		if !plain(text) {
+		if !isPathElement(text) {
 			return fmt.Errorf("claim of container %q of pod %s/%s: the %s %q cannot be part of a file name",
 				c.Container, c.Namespace, c.Pod, what, text)
 		}
@@ -29,15 +29,15 @@ func (c *Claim) Check(mode sharing.Mode) error {
 			return fmt.Errorf("claim %s: the share of device %s is of mode %q, not %q", c.ID, d.Share.Device, d.Share.Mode, mode)
 		case d.Share.Device != d.Device.ID:
 			return fmt.Errorf("claim %s: the share is of device %s but comes with device %s", c.ID, d.Share.Device, d.Device.ID)
-		case !plain(string(d.Device.ID)):
+		case !isPathElement(string(d.Device.ID)):
 			return fmt.Errorf("claim %s: the device id %q cannot be written down", c.ID, d.Device.ID)
 		}
 	}
 	return nil
 }
 
-// plain reports that text is a single, visible path element.
-func plain(text string) bool {
+// isPathElement reports that text is a single, visible path element.
+func isPathElement(text string) bool {
 	if text == "" || text == "." || text == ".." || len(text) > 200 {
 		return false
 	}

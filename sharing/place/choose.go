@@ -8,8 +8,8 @@ import (
 	"deviceshare/sharing"
 )
 
-// carries reports whether one of the picks is on device d.
-func carries(picks []pick, d int) bool {
+// hasPickOn reports whether one of the picks is on device d.
+func hasPickOn(picks []pick, d int) bool {
 	for i := range picks {
 		if picks[i].device == d {
 			return true
@@ -18,9 +18,9 @@ func carries(picks []pick, d int) bool {
 	return false
 }
 
-// view is device d as the next request sees it: beside what others hold and what
+// viewAfter is device d as the next request sees it: beside what others hold and what
 // the pod's containers placed so far hold while it runs.
-func (a *attempt) view(d int, picks []pick) sharing.View {
+func (a *attempt) viewAfter(d int, picks []pick) sharing.View {
 	v := a.views[d]
 	for i := range picks {
 		if p := &picks[i]; p.device == d {
@@ -30,20 +30,20 @@ func (a *attempt) view(d int, picks []pick) sharing.View {
 	return v
 }
 
-// shown is view for a backend or a policy: the node's own view as long as the pod
+// viewForBackend is view for a backend or a policy: the node's own view as long as the pod
 // has nothing on the device, else the scratch view, which is good until the next
 // one is shown.
-func (a *attempt) shown(d int, picks []pick) *sharing.View {
-	if !carries(picks, d) {
+func (a *attempt) viewForBackend(d int, picks []pick) *sharing.View {
+	if !hasPickOn(picks, d) {
 		return &a.views[d]
 	}
-	return a.keep(a.view(d, picks))
+	return a.storeScratch(a.viewAfter(d, picks))
 }
 
-// keep moves a view to the scratch view. A variable whose address goes through an
+// storeScratch moves a view to the scratch view. A variable whose address goes through an
 // interface is on the heap even if nobody keeps the address, so there is one for
 // a whole attempt, made when it is first needed.
-func (a *attempt) keep(v sharing.View) *sharing.View {
+func (a *attempt) storeScratch(v sharing.View) *sharing.View {
 	if a.scratch == nil {
 		a.scratch = new(sharing.View)
 	}
@@ -51,36 +51,36 @@ func (a *attempt) keep(v sharing.View) *sharing.View {
 	return a.scratch
 }
 
-// weigh says what a request would take of device d, or why it gets nothing there.
+// fitDevice says what a request would take of device d, or why it gets nothing there.
 // If it fits, v is the view that was shown to the backend. Most devices of a full
 // cluster are refused by Admit and by amounts.
-func (a *attempt) weigh(d int, picks []pick, req *sharing.Request) (v *sharing.View, cost sharing.Cost, reason sharing.Reason) {
-	if v = &a.views[d]; carries(picks, d) {
+func (a *attempt) fitDevice(d int, picks []pick, req *sharing.Request) (v *sharing.View, cost sharing.Cost, reason sharing.Reason) {
+	if v = &a.views[d]; hasPickOn(picks, d) {
 		// The checks that need no backend come before the view is kept, so that
 		// most refusals allocate nothing.
-		own := a.view(d, picks)
+		own := a.viewAfter(d, picks)
 		if reason = own.Admit(a.pod); reason == sharing.Fits {
 			reason = own.Lacks(req)
 		}
 		if reason != sharing.Fits {
 			return nil, cost, reason
 		}
-		v = a.keep(own)
+		v = a.storeScratch(own)
 	} else if reason = v.Admit(a.pod); reason != sharing.Fits {
 		return nil, cost, reason
 	}
 	mode := v.Device.Mode
-	if (a.backend == nil || a.served != mode) && !a.serve(mode) {
+	if (a.backend == nil || a.served != mode) && !a.selectBackend(mode) {
 		return nil, cost, sharing.NoBackend
 	}
 	if cost, reason = a.backend.Fit(v, req); reason == sharing.Fits {
-		reason = a.allowed(v.Device)
+		reason = a.checkModeAndNUMA(v.Device)
 	}
 	return v, cost, reason
 }
 
-// serve looks up the backend of a mode.
-func (a *attempt) serve(m sharing.Mode) bool {
+// selectBackend looks up the backend of a mode.
+func (a *attempt) selectBackend(m sharing.Mode) bool {
 	i := a.backends.Index(m)
 	if i >= 0 {
 		a.backend, a.served, a.rank = a.backends[i], m, int16(i)
@@ -88,8 +88,8 @@ func (a *attempt) serve(m sharing.Mode) bool {
 	return i >= 0
 }
 
-// allowed is what is against a device in this attempt: its mode or its NUMA node.
-func (a *attempt) allowed(d *sharing.Device) sharing.Reason {
+// checkModeAndNUMA is what is against a device in this attempt: its mode or its NUMA node.
+func (a *attempt) checkModeAndNUMA(d *sharing.Device) sharing.Reason {
 	switch {
 	case a.mode != "" && a.mode != d.Mode:
 		return sharing.InAnotherMode
@@ -99,39 +99,39 @@ func (a *attempt) allowed(d *sharing.Device) sharing.Reason {
 	return sharing.Fits
 }
 
-// best finds the device of highest score for a request of one device. The
+// findBestDevice finds the device of highest score for a request of one device. The
 // candidate means something only if the refusals refuse nothing.
-func (a *attempt) best(i int, picks []pick, refusals *sharing.Refusals) (best candidate) {
+func (a *attempt) findBestDevice(i int, picks []pick, refusals *sharing.Refusals) (best candidate) {
 	req := &a.pod.Requests[i]
 	*refusals = sharing.Refusals{Container: req.Container, Devices: len(a.views), Wanted: req.Count}
 	for d := range a.views {
-		v, cost, reason := a.weigh(d, picks, req)
+		v, cost, reason := a.fitDevice(d, picks, req)
 		if reason != sharing.Fits {
 			refusals.Count[reason]++
 			continue
 		}
 		c := candidate{score: a.policy.Device(v, cost), device: int32(d), rank: a.rank}
-		if refusals.Found == 0 || before(c, best) {
+		if refusals.Found == 0 || isBetter(c, best) {
 			best, refusals.Found = c, 1
 		}
 	}
-	if refusals.Found > 0 && a.isAnchored(picks) && !a.alike() {
-		return a.nearest(best, picks, req)
+	if refusals.Found > 0 && a.isAnchored(picks) && !a.lacksTopology() {
+		return a.preferNearest(best, picks, req)
 	}
 	return best
 }
 
-// nearest is the candidate that is nearest to the rest of the pod and of its job, of those that are
-// as good as the best, which is the first of them.
-func (a *attempt) nearest(best candidate, picks []pick, req *sharing.Request) candidate {
+// preferNearest is the candidate that is nearest to the rest of the pod and of its job, of those
+// that are as good as the best, which is the first of them.
+func (a *attempt) preferNearest(best candidate, picks []pick, req *sharing.Request) candidate {
 	first := best
-	best.near = a.near(int(best.device), picks)
+	best.near = a.nearPoints(int(best.device), picks)
 	for d := int(best.device) + 1; d < len(a.views); d++ {
-		near := a.near(d, picks)
+		near := a.nearPoints(d, picks)
 		if near <= best.near {
 			continue
 		}
-		v, cost, reason := a.weigh(d, picks, req)
+		v, cost, reason := a.fitDevice(d, picks, req)
 		if reason == sharing.Fits && a.rank == first.rank && a.policy.Device(v, cost) == first.score {
 			best.device, best.near = int32(d), near
 		}
@@ -139,9 +139,9 @@ func (a *attempt) nearest(best candidate, picks []pick, req *sharing.Request) ca
 	return best
 }
 
-// share is what a request gets of a device that fits it.
-func (a *attempt) share(d, option int, picks []pick, req *sharing.Request) sharing.Share {
-	v := a.shown(d, picks)
+// makeShare is what a request gets of a device that fits it.
+func (a *attempt) makeShare(d, option int, picks []pick, req *sharing.Request) sharing.Share {
+	v := a.viewForBackend(d, picks)
 	backend, _ := a.backends.For(v.Device.Mode)
 	if option == 0 {
 		return backend.Share(v, req)
@@ -150,35 +150,35 @@ func (a *attempt) share(d, option int, picks []pick, req *sharing.Request) shari
 	return s
 }
 
-// take adds the devices for one request to the picks, or says why there are not
+// pickDevices adds the devices for one request to the picks, or says why there are not
 // enough.
-func (a *attempt) take(i int, picks []pick, refusals *sharing.Refusals) []pick {
+func (a *attempt) pickDevices(i int, picks []pick, refusals *sharing.Refusals) []pick {
 	if a.pod.Requests[i].Count == 1 {
-		if best := a.best(i, picks, refusals); !refusals.Refused() {
-			picks = a.pick(i, picks, best)
+		if best := a.findBestDevice(i, picks, refusals); !refusals.Refused() {
+			picks = a.addPick(i, picks, best)
 		}
 		return picks
 	}
 	if a.pod.Requests[i].Even {
-		all := a.evenly(i, picks, refusals)
+		all := a.listEvenCandidates(i, picks, refusals)
 		if !refusals.Refused() {
 			picks = a.takeTogether(i, picks, all)
 		}
 		return picks
 	}
 	var room [maxCandidates]candidate
-	all := a.candidates(i, picks, slices.Grow(room[:0], len(a.views)), preferred, refusals)
+	all := a.listCandidates(i, picks, slices.Grow(room[:0], len(a.views)), preferredShare, refusals)
 	if !refusals.Refused() {
 		picks = a.takeTogether(i, picks, all)
 	}
 	return picks
 }
 
-// count says how many devices of one mode would serve the request on its own.
-func (a *attempt) count(i int, refusals *sharing.Refusals) {
+// countFits says how many devices of one mode would serve the request on its own.
+func (a *attempt) countFits(i int, refusals *sharing.Refusals) {
 	if a.pod.Requests[i].Even {
-		a.evenly(i, nil, refusals)
+		a.listEvenCandidates(i, nil, refusals)
 		return
 	}
-	a.candidates(i, nil, nil, preferred, refusals)
+	a.listCandidates(i, nil, nil, preferredShare, refusals)
 }

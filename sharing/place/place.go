@@ -23,7 +23,7 @@ import (
 //
 // Containers are placed in the order of the pod, each seeing what earlier ones
 // hold while it runs. When a later one finds no room because of an earlier one's
-// choice, other choices are searched, see search.
+// choice, other choices are searched, see searchPlacement.
 //
 // Place changes none of its arguments and gives the same answer for the same
 // arguments. The placement is meaningful only when the refusals refuse nothing;
@@ -45,14 +45,14 @@ import (
 func Place(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backends, p policy.Policy) (placement sharing.Placement, refusals sharing.Refusals) {
 	a := attempt{views: views, pod: pod, backends: backends, policy: p}
 	if len(pod.Modes) == 0 {
-		a.runWhere(&placement, &refusals)
+		a.placeWithNUMA(&placement, &refusals)
 		return placement, refusals
 	}
 	furthest := -1
 	for _, m := range pod.Modes {
 		var r sharing.Refusals
 		a.mode = m
-		at := a.runWhere(&placement, &r)
+		at := a.placeWithNUMA(&placement, &r)
 		if !r.Refused() {
 			return placement, r
 		}
@@ -92,24 +92,24 @@ type attempt struct {
 	// work is how much a search may still ask, see maxWork.
 	work int
 
-	// scratch is room for a device with shares of the pod on it, see shown.
+	// scratch is room for a device with shares of the pod on it, see viewForBackend.
 	scratch *sharing.View
 }
 
-// runWhere is run, on each NUMA node in turn if the pod asks for one.
-func (a *attempt) runWhere(placement *sharing.Placement, refusals *sharing.Refusals) int {
+// placeWithNUMA is placePod, on each NUMA node in turn if the pod asks for one.
+func (a *attempt) placeWithNUMA(placement *sharing.Placement, refusals *sharing.Refusals) int {
 	if !a.pod.OneNUMA {
-		return a.run(placement, refusals)
+		return a.placePod(placement, refusals)
 	}
 	a.pinned, a.numa = true, -1
-	furthest := a.run(placement, refusals) // why no device would do, wherever it is
+	furthest := a.placePod(placement, refusals) // why no device would do, wherever it is
 	if !refusals.Refused() {
 		return furthest
 	}
 	for _, numa := range a.numaNodes() {
 		var r sharing.Refusals
 		a.pinned, a.numa = true, numa
-		at := a.run(placement, &r)
+		at := a.placePod(placement, &r)
 		if !r.Refused() {
 			*refusals = r
 			return at
@@ -131,7 +131,7 @@ func (a *attempt) numaNodes() []int {
 		}
 	}
 	a.pinned = false
-	for _, c := range a.candidates(0, nil, make([]candidate, 0, len(a.views)), preferred, nil) {
+	for _, c := range a.listCandidates(0, nil, make([]candidate, 0, len(a.views)), preferredShare, nil) {
 		add(int(c.device))
 	}
 	for d := range a.views {
@@ -146,27 +146,27 @@ type pick struct {
 	share           sharing.Share
 }
 
-// run writes the placement, or the refusals and returns the container they are
+// placePod writes the placement, or the refusals and returns the container they are
 // about. Results are written in place: copying them costs more than deciding.
-func (a *attempt) run(placement *sharing.Placement, refusals *sharing.Refusals) int {
+func (a *attempt) placePod(placement *sharing.Placement, refusals *sharing.Refusals) int {
 	requests := a.pod.Requests
 	if len(requests) == 1 && requests[0].Count == 1 {
-		if best := a.best(0, nil, refusals); !refusals.Refused() {
-			a.single(best, placement, refusals)
+		if best := a.findBestDevice(0, nil, refusals); !refusals.Refused() {
+			a.writeSingleShare(best, placement, refusals)
 		}
 		return 0
 	}
-	return a.several(placement, refusals)
+	return a.placeManyShares(placement, refusals)
 }
 
-// several is run for pods that need more than one share. What the containers
+// placeManyShares is run for pods that need more than one share. What the containers
 // placed so far got is handed from function to function, so that it stays off the
 // heap until the pod is placed.
-func (a *attempt) several(placement *sharing.Placement, refusals *sharing.Refusals) int {
+func (a *attempt) placeManyShares(placement *sharing.Placement, refusals *sharing.Refusals) int {
 	total := 0
 	for i := range a.pod.Requests {
 		if a.pod.Requests[i].Count > len(a.views) {
-			return a.alone(0, refusals)
+			return a.firstUnplaceable(0, refusals)
 		}
 		total += a.pod.Requests[i].Count
 	}
@@ -174,31 +174,31 @@ func (a *attempt) several(placement *sharing.Placement, refusals *sharing.Refusa
 	var room [8]pick
 	picks := slices.Grow(room[:0], total)
 	for i := range a.pod.Requests {
-		if picks = a.take(i, picks, refusals); !refusals.Refused() {
+		if picks = a.pickDevices(i, picks, refusals); !refusals.Refused() {
 			continue
 		}
 		if i == 0 {
 			return 0
 		}
-		if j := a.alone(i, refusals); j >= 0 {
+		if j := a.firstUnplaceable(i, refusals); j >= 0 {
 			return j
 		}
-		if !a.search(picks[:0]) {
+		if !a.searchPlacement(picks[:0]) {
 			return i
 		}
 		picks = picks[:total]
 		break
 	}
-	a.finish(picks, placement, refusals)
+	a.writePlacement(picks, placement, refusals)
 	return 0
 }
 
-// alone returns the first container from i on that fits nowhere even without the
+// firstUnplaceable returns the first container from i on that fits nowhere even without the
 // others, and why; -1 and no change if there is none.
-func (a *attempt) alone(i int, refusals *sharing.Refusals) int {
+func (a *attempt) firstUnplaceable(i int, refusals *sharing.Refusals) int {
 	for ; i < len(a.pod.Requests); i++ {
 		var r sharing.Refusals
-		if a.count(i, &r); r.Refused() {
+		if a.countFits(i, &r); r.Refused() {
 			*refusals = r
 			return i
 		}
@@ -206,22 +206,22 @@ func (a *attempt) alone(i int, refusals *sharing.Refusals) int {
 	return -1
 }
 
-// single is finish for one share, which most pods ask for: one allocation holds
+// writeSingleShare is finish for one share, which most pods ask for: one allocation holds
 // it all.
-func (a *attempt) single(c candidate, placement *sharing.Placement, refusals *sharing.Refusals) {
+func (a *attempt) writeSingleShare(c candidate, placement *sharing.Placement, refusals *sharing.Refusals) {
 	room := new(struct {
 		container [1]sharing.ContainerShares
 		share     [1]sharing.Share
 	})
 	r := &a.pod.Requests[0]
-	room.share[0] = a.share(int(c.device), int(c.option), nil, r)
+	room.share[0] = a.makeShare(int(c.device), int(c.option), nil, r)
 	room.container[0] = sharing.ContainerShares{Container: r.Container, Kind: r.Kind, Shares: room.share[:]}
 	*placement = sharing.Placement{Containers: room.container[:], Group: a.pod.Group, Namespace: a.pod.Namespace}
 	*refusals = sharing.Refusals{}
 }
 
-// finish writes the picks, which are in the order of the requests, as a value.
-func (a *attempt) finish(picks []pick, placement *sharing.Placement, refusals *sharing.Refusals) {
+// writePlacement writes the picks, which are in the order of the requests, as a value.
+func (a *attempt) writePlacement(picks []pick, placement *sharing.Placement, refusals *sharing.Refusals) {
 	for i := range picks {
 		// A container's shares are in the order of the devices, which is how
 		// they are numbered inside it, and not in the order of preference.

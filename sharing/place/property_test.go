@@ -216,7 +216,7 @@ func (q *question) oracle() *oracle {
 }
 
 // The placer refuses no small pod that some assignment of shares would serve.
-// Larger pods may be given up after so many choices; see search.
+// Larger pods may be given up after so many choices; see searchPlacement.
 func TestPlaceFindsAPlacementWheneverOneExists(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	fits, refused := 0, 0

@@ -13,26 +13,26 @@ import (
 // each container on the device where that is least, so that the same device wins
 // whether its rivals are on its node or on another. It allocates nothing.
 func Score(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backends, p policy.Policy) int64 {
-	if !weighed(views, pod, p) {
+	if !mayScoreByLoss(views, pod, p) {
 		return p.Node(views, pod)
 	}
 	a := attempt{views: views, pod: pod, backends: backends, policy: p}
 	if len(pod.Modes) == 0 {
-		score, _ := a.score()
+		score, _ := a.meanScore()
 		return score
 	}
 	for _, m := range pod.Modes {
 		a.mode = m
-		if score, ok := a.score(); ok {
+		if score, ok := a.meanScore(); ok {
 			return score
 		}
 	}
 	return 0
 }
 
-// weighed reports whether the pod may get a device that the policy weighs by what
+// mayScoreByLoss reports whether the pod may get a device that the policy weighs by what
 // is lost.
-func weighed(views []sharing.View, pod *sharing.PodRequest, p policy.Policy) bool {
+func mayScoreByLoss(views []sharing.View, pod *sharing.PodRequest, p policy.Policy) bool {
 	for i := range views {
 		if _, ok := policy.ByLoss(p, &views[i]); ok && views[i].Offered(pod) {
 			return true
@@ -41,12 +41,12 @@ func weighed(views []sharing.View, pod *sharing.PodRequest, p policy.Policy) boo
 	return false
 }
 
-// score is the mean over the containers; false if one of them fits nowhere.
-func (a *attempt) score() (int64, bool) {
+// meanScore is the mean over the containers; false if one of them fits nowhere.
+func (a *attempt) meanScore() (int64, bool) {
 	var sum int64
 	for i := range a.pod.Requests {
 		var refusals sharing.Refusals
-		best := a.best(i, nil, &refusals)
+		best := a.findBestDevice(i, nil, &refusals)
 		if refusals.Found == 0 {
 			return 0, false
 		}

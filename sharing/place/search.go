@@ -26,23 +26,23 @@ type candidate struct {
 	device int32 // index among the views
 	option int16 // index among the shares this device could give
 	rank   int16 // index of the device's backend
-	class  int16 // of the amount, for an even split, see attempt.class
-	near   int32 // to the rest of pod and job, where it matters, see attempt.near
+	class  int16 // of the amount, for an even split, see attempt.amountClass
+	near   int32 // to the rest of pod and job, where it matters, see attempt.nearPoints
 }
 
 // listing is which of the shares that a device could give are candidates.
 type listing uint8
 
 const (
-	preferred listing = iota // the one its backend prefers
-	amounts                  // the best one of each amount
-	every                    // all
+	preferredShare listing = iota // the one its backend prefers
+	bestPerAmount                 // the best one of each amount
+	allShares                     // all
 )
 
 // usualModes is for how many modes the counts of devices are kept on the stack.
 const usualModes = 8
 
-// search looks for a placement after the best choice of each container in turn
+// searchPlacement looks for a placement after the best choice of each container in turn
 // led nowhere. It tries the choices of every container, best first, and goes back
 // when a later container finds none, for at most maxSteps choices and maxWork in all.
 // Devices that are alike are tried once, which makes the steps go far.
@@ -51,45 +51,45 @@ const usualModes = 8
 // decided exactly on a node of up to 8 devices with up to 8 geometries each. For
 // larger pods, and for free partitions on many devices, giving up is possible: a
 // pod may be refused although some unlikely combination would hold it.
-func (a *attempt) search(picks []pick) bool {
+func (a *attempt) searchPlacement(picks []pick) bool {
 	steps := maxSteps
 	a.work = maxWork
-	return a.container(0, picks, &steps)
+	return a.searchContainers(0, picks, &steps)
 }
 
-// container places the containers from i on, behind the picks made so far.
-func (a *attempt) container(i int, picks []pick, steps *int) bool {
+// searchContainers places the containers from i on, behind the picks made so far.
+func (a *attempt) searchContainers(i int, picks []pick, steps *int) bool {
 	if i == len(a.pod.Requests) {
 		return true
 	}
 	var room [maxCandidates]candidate
-	return a.slots(i, picks, a.candidates(i, picks, room[:0], every, nil), a.pod.Requests[i].Count, steps)
+	return a.searchDevices(i, picks, a.listCandidates(i, picks, room[:0], allShares, nil), a.pod.Requests[i].Count, steps)
 }
 
-// slots picks left more devices for container i among the candidates, and then
+// searchDevices picks left more devices for container i among the candidates, and then
 // places the containers after it.
-func (a *attempt) slots(i int, picks []pick, all []candidate, left int, steps *int) bool {
+func (a *attempt) searchDevices(i int, picks []pick, all []candidate, left int, steps *int) bool {
 	if left == 0 {
-		return a.container(i+1, picks, steps)
+		return a.searchContainers(i+1, picks, steps)
 	}
 	mine := picks[len(picks)-(a.pod.Requests[i].Count-left):]
 	for k := 0; k < len(all) && *steps > 0 && a.work > 0; k++ {
-		if !a.joins(mine, all[k]) || a.triedAlike(picks, all[:k], all[k]) {
+		if !a.mayJoin(mine, all[k]) || a.triedAlike(picks, all[:k], all[k]) {
 			continue
 		}
 		*steps--
-		if a.slots(i, a.pick(i, picks, all[k]), all[k+1:], left-1, steps) {
+		if a.searchDevices(i, a.addPick(i, picks, all[k]), all[k+1:], left-1, steps) {
 			return true
 		}
 	}
 	return false
 }
 
-// joins reports whether a candidate may be added to what its container has
+// mayJoin reports whether a candidate may be added to what its container has
 // already: another device of the same mode, and of the same amount for an even split.
-func (a *attempt) joins(mine []pick, c candidate) bool {
+func (a *attempt) mayJoin(mine []pick, c candidate) bool {
 	for i := range mine {
-		if a.pod.Requests[mine[i].request].Even && a.class(mine[i].share.Cost()) != c.class {
+		if a.pod.Requests[mine[i].request].Even && a.amountClass(mine[i].share.Cost()) != c.class {
 			return false
 		}
 		if mine[i].device == int(c.device) || mine[i].share.Mode != a.views[c.device].Device.Mode {
@@ -107,7 +107,7 @@ func (a *attempt) triedAlike(picks []pick, tried []candidate, c candidate) bool 
 			continue
 		}
 		a.work -= 1 + len(picks)/4
-		v, w := a.view(int(t.device), picks), a.view(int(c.device), picks)
+		v, w := a.viewAfter(int(t.device), picks), a.viewAfter(int(c.device), picks)
 		if v.Alike(&w) {
 			return true
 		}
@@ -115,22 +115,22 @@ func (a *attempt) triedAlike(picks []pick, tried []candidate, c candidate) bool 
 	return false
 }
 
-// pick adds a candidate for a request to the picks, in room that is there: an
+// addPick adds a candidate for a request to the picks, in room that is there: an
 // append could move them to the heap.
-func (a *attempt) pick(i int, picks []pick, c candidate) []pick {
+func (a *attempt) addPick(i int, picks []pick, c candidate) []pick {
 	n := len(picks)
 	more := picks[:n+1]
 	p := &more[n]
 	p.request, p.device = i, int(c.device)
-	p.share = a.share(p.device, int(c.option), picks, &a.pod.Requests[i])
+	p.share = a.makeShare(p.device, int(c.option), picks, &a.pod.Requests[i])
 	return more
 }
 
-// candidates lists what request i could get, best first, and of each device the
+// listCandidates lists what request i could get, best first, and of each device the
 // shares that are to be listed. At
 // most cap(list) are kept, the best ones. If it is given refusals it says there
 // how many devices of one mode would do and what is against the others.
-func (a *attempt) candidates(i int, picks []pick, list []candidate, listed listing, refusals *sharing.Refusals) []candidate {
+func (a *attempt) listCandidates(i int, picks []pick, list []candidate, listed listing, refusals *sharing.Refusals) []candidate {
 	req := &a.pod.Requests[i]
 	if refusals == nil {
 		var unread sharing.Refusals
@@ -140,12 +140,12 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, listed listi
 	var room [usualModes]int
 	found := slices.Grow(room[:0], len(a.backends))[:len(a.backends)]
 	for d := range a.views {
-		if listed != preferred {
+		if listed != preferredShare {
 			if a.work -= a.views[d].Effort() + len(picks)/8; a.work <= 0 {
 				break
 			}
 		}
-		v, cost, reason := a.weigh(d, picks, req)
+		v, cost, reason := a.fitDevice(d, picks, req)
 		if reason != sharing.Fits {
 			refusals.Count[reason]++
 			continue
@@ -156,11 +156,11 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, listed listi
 		}
 		c := candidate{score: a.policy.Device(v, cost), device: int32(d), rank: a.rank}
 		if req.Even {
-			c.class = a.class(cost)
+			c.class = a.amountClass(cost)
 		}
-		list = add(list, c, listed)
-		if listed != preferred {
-			list = a.others(list, c, v, req, listed)
+		list = addCandidate(list, c, listed)
+		if listed != preferredShare {
+			list = a.addOptions(list, c, v, req, listed)
 		}
 	}
 	fits := 0
@@ -172,8 +172,8 @@ func (a *attempt) candidates(i int, picks []pick, list []candidate, listed listi
 	return list
 }
 
-// others adds the shares a device could give instead of candidate c.
-func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sharing.Request, listed listing) []candidate {
+// addOptions adds the shares a device could give instead of candidate c.
+func (a *attempt) addOptions(list []candidate, c candidate, v *sharing.View, req *sharing.Request, listed listing) []candidate {
 	chooser, ok := a.backend.(sharing.Chooser)
 	for n := 1; ok && n < maxCandidates && a.work > 0; n++ {
 		a.work -= v.Effort()
@@ -183,29 +183,29 @@ func (a *attempt) others(list []candidate, c candidate, v *sharing.View, req *sh
 		}
 		c.score, c.option = a.policy.Device(v, cost), int16(n)
 		if req.Even {
-			c.class = a.class(cost)
+			c.class = a.amountClass(cost)
 		}
-		list = add(list, c, listed)
+		list = addCandidate(list, c, listed)
 	}
 	return list
 }
 
-// insert keeps the list sorted: by score, then by the order of modes, devices
+// insertSorted keeps the list sorted: by score, then by the order of modes, devices
 // and options, in which candidates arrive but for the modes.
-func insert(list []candidate, c candidate) []candidate {
+func insertSorted(list []candidate, c candidate) []candidate {
 	k := len(list)
 	if k < cap(list) {
 		list = list[:k+1]
-	} else if k--; !before(c, list[k]) {
+	} else if k--; !isBetter(c, list[k]) {
 		return list
 	}
-	for ; k > 0 && before(c, list[k-1]); k-- {
+	for ; k > 0 && isBetter(c, list[k-1]); k-- {
 		list[k] = list[k-1]
 	}
 	list[k] = c
 	return list
 }
 
-func before(c, d candidate) bool {
+func isBetter(c, d candidate) bool {
 	return c.score > d.score || c.score == d.score && c.rank < d.rank
 }

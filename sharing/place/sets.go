@@ -26,17 +26,17 @@ func (a *attempt) bestSet(team []candidate, wanted int, picks []pick, set []int1
 	if wanted < maxCandidates {
 		team = team[:min(len(team), maxCandidates)]
 	}
-	if len(team) > maxCandidates || wanted == len(team) || a.flat(team) {
-		return a.topmost(team, wanted, picks, set)
+	if len(team) > maxCandidates || wanted == len(team) || a.isEquidistant(team) {
+		return a.chooseByScore(team, wanted, picks, set)
 	}
 	slices.SortFunc(team, func(x, y candidate) int { return int(x.device - y.device) })
 	var room [exactTeam * exactTeam]pair
-	s := sets{team: team, wanted: wanted, pairs: slices.Grow(room[:0], len(team)*len(team))[:len(team)*len(team)]}
-	a.measure(&s, picks)
+	s := setSearch{team: team, wanted: wanted, pairs: slices.Grow(room[:0], len(team)*len(team))[:len(team)*len(team)]}
+	a.measurePairs(&s, picks)
 	if len(team) <= exactTeam {
-		s.try(0, 0, 0, merit{weakest: sharing.PathNVLink})
+		s.branchAndBound(0, 0, 0, merit{weakest: sharing.PathNVLink})
 	} else {
-		s.grow()
+		s.growGreedily()
 	}
 	for k := range team {
 		if s.best&(1<<k) != 0 {
@@ -46,8 +46,8 @@ func (a *attempt) bestSet(team []candidate, wanted int, picks []pick, set []int1
 	return set
 }
 
-// flat reports whether all devices are certainly as far from each other as any two.
-func (a *attempt) flat(team []candidate) bool {
+// isEquidistant reports whether all devices are certainly as far from each other as any two.
+func (a *attempt) isEquidistant(team []candidate) bool {
 	for k := range team {
 		d := a.views[team[k].device].Device
 		if len(d.Links) > 0 || d.NUMA != a.views[team[0].device].Device.NUMA {
@@ -57,12 +57,12 @@ func (a *attempt) flat(team []candidate) bool {
 	return true
 }
 
-// topmost is the best set where paths say nothing: those of highest score, of equal ones the
+// chooseByScore is the best set where paths say nothing: those of highest score, of equal ones the
 // nearest.
-func (a *attempt) topmost(team []candidate, wanted int, picks []pick, set []int16) []int16 {
+func (a *attempt) chooseByScore(team []candidate, wanted int, picks []pick, set []int16) []int16 {
 	if wanted < len(team) && a.isAnchored(picks) {
 		for k := range team {
-			team[k].near = a.near(int(team[k].device), picks)
+			team[k].near = a.nearPoints(int(team[k].device), picks)
 		}
 		slices.SortStableFunc(team, func(x, y candidate) int {
 			return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(y.near, x.near))
@@ -74,9 +74,9 @@ func (a *attempt) topmost(team []candidate, wanted int, picks []pick, set []int1
 	return set
 }
 
-// sets looks for the best set of a team of at most 64 devices, in the order of the devices. A set
-// is a bit for each of its devices.
-type sets struct {
+// setSearch looks for the best set of a team of at most 64 devices, in the order of the devices. A
+// set is a bit for each of its devices.
+type setSearch struct {
 	team   []candidate
 	wanted int
 	pairs  []pair // of all two devices of the team
@@ -87,13 +87,13 @@ type sets struct {
 	merit   merit // of the best
 }
 
-// measure weighs each device and each pair of the team.
-func (a *attempt) measure(s *sets, picks []pick) {
+// measurePairs weighs each device and each pair of the team.
+func (a *attempt) measurePairs(s *setSearch, picks []pick) {
 	n := len(s.team)
 	for k := range s.team {
 		c := &s.team[k]
 		if a.isAnchored(picks) {
-			c.near = a.near(int(c.device), picks)
+			c.near = a.nearPoints(int(c.device), picks)
 		}
 		for j := range k {
 			p := a.pairOf(int(s.team[j].device), int(c.device))
@@ -106,8 +106,8 @@ func (a *attempt) measure(s *sets, picks []pick) {
 	}
 }
 
-// with is the merit of a set with one more device.
-func (s *sets) with(w merit, set uint64, k int) merit {
+// meritWith is the merit of a set with one more device.
+func (s *setSearch) meritWith(w merit, set uint64, k int) merit {
 	c := &s.team[k]
 	w.score += c.score
 	w.near += c.near
@@ -123,30 +123,30 @@ func (s *sets) with(w merit, set uint64, k int) merit {
 	return w
 }
 
-// offer notes a set if it is preferred to the best one so far.
-func (s *sets) offer(set uint64, w *merit) {
-	if s.best == 0 || w.compare(&s.merit) > 0 {
+// updateBest notes a set if it is preferred to the best one so far.
+func (s *setSearch) updateBest(set uint64, w *merit) {
+	if s.best == 0 || w.compareTo(&s.merit) > 0 {
 		s.best, s.merit = set, *w
 	}
 }
 
-// try weighs every set that adds devices from position k on to a set of n devices, but for those
-// that cannot be preferred any more.
-func (s *sets) try(k, n int, set uint64, w merit) {
+// branchAndBound weighs every set that adds devices from position k on to a set of n devices, but
+// for those that cannot be preferred any more.
+func (s *setSearch) branchAndBound(k, n int, set uint64, w merit) {
 	if n == s.wanted {
-		s.offer(set, &w)
+		s.updateBest(set, &w)
 		return
 	}
 	for ; k <= len(s.team)-(s.wanted-n); k++ {
-		if next := s.with(w, set, k); s.best == 0 || s.hopeful(&next, n+1) {
-			s.try(k+1, n+1, set|1<<k, next)
+		if next := s.meritWith(w, set, k); s.best == 0 || s.mayBeatBest(&next, n+1) {
+			s.branchAndBound(k+1, n+1, set|1<<k, next)
 		}
 	}
 }
 
-// hopeful reports whether a set of n devices may yet become one that is not behind the best one by
-// paths and NUMA nodes.
-func (s *sets) hopeful(w *merit, n int) bool {
+// mayBeatBest reports whether a set of n devices may yet become one that is not behind the best one
+// by paths and NUMA nodes.
+func (s *setSearch) mayBeatBest(w *merit, n int) bool {
 	missing := int32(s.wanted*(s.wanted-1)-n*(n-1)) / 2
 	links := w.links + missing*s.most
 	switch {
@@ -158,8 +158,9 @@ func (s *sets) hopeful(w *merit, n int) bool {
 	return w.cross <= s.merit.cross
 }
 
-// grow builds a set from each of the devices of highest score, adding the best device each time.
-func (s *sets) grow() {
+// growGreedily builds a set from each of the devices of highest score, adding the best device each
+// time.
+func (s *setSearch) growGreedily() {
 	var tried uint64
 	for range min(greedyStarts, len(s.team)) {
 		start := -1
@@ -169,7 +170,7 @@ func (s *sets) grow() {
 			}
 		}
 		tried |= 1 << start
-		set, w := uint64(1)<<start, s.with(merit{weakest: sharing.PathNVLink}, 0, start)
+		set, w := uint64(1)<<start, s.meritWith(merit{weakest: sharing.PathNVLink}, 0, start)
 		for range s.wanted - 1 {
 			var added uint64
 			var grown merit
@@ -177,12 +178,12 @@ func (s *sets) grow() {
 				if set&(1<<k) != 0 {
 					continue
 				}
-				if next := s.with(w, set, k); added == 0 || next.compare(&grown) > 0 {
+				if next := s.meritWith(w, set, k); added == 0 || next.compareTo(&grown) > 0 {
 					added, grown = 1<<k, next
 				}
 			}
 			set, w = set|added, grown
 		}
-		s.offer(set, &w)
+		s.updateBest(set, &w)
 	}
 }

@@ -12,12 +12,12 @@ import (
 // numbers per mode. Of the empty devices of a node it tells cheaply that a pod will
 // never fit there, whoever else leaves. It is read only.
 type Summary struct {
-	tiers []tier
+	tiers []modeSummary
 }
 
-// tier sums up the devices of one mode that are open: healthy, known, not held
+// modeSummary sums up the devices of one mode that are open: healthy, known, not held
 // exclusively and with room for another share.
-type tier struct {
+type modeSummary struct {
 	mode sharing.Mode
 	open int
 	// empty devices could give all their compute, bare ones all their memory.
@@ -37,30 +37,30 @@ func Summarize(views []sharing.View) Summary {
 		if v.Admit(&everyone) != sharing.Fits {
 			continue
 		}
-		if one := single(v); one.open > 0 {
-			s.tier(v.Device.Mode).add(one)
+		if one := summarizeDevice(v); one.open > 0 {
+			s.summaryFor(v.Device.Mode).addDevice(one)
 		}
 	}
 	return s
 }
 
-// tier returns the sum of the devices of a mode.
-func (s *Summary) tier(m sharing.Mode) *tier {
+// summaryFor returns the sum of the devices of a mode.
+func (s *Summary) summaryFor(m sharing.Mode) *modeSummary {
 	for i := range s.tiers {
 		if s.tiers[i].mode == m {
 			return &s.tiers[i]
 		}
 	}
-	s.tiers = append(s.tiers, tier{mode: m})
+	s.tiers = append(s.tiers, modeSummary{mode: m})
 	return &s.tiers[len(s.tiers)-1]
 }
 
-// single sums up one device.
-func single(v *sharing.View) tier {
+// summarizeDevice sums up one device.
+func summarizeDevice(v *sharing.View) modeSummary {
 	if v.Partitioned() {
-		return partitioned(v)
+		return summarizePartitioned(v)
 	}
-	one := tier{open: 1, memory: v.FreeMemory(), smallest: v.Device.Memory, cores: v.FreeCores()}
+	one := modeSummary{open: 1, memory: v.FreeMemory(), smallest: v.Device.Memory, cores: v.FreeCores()}
 	if v.UsedMemory() == 0 {
 		one.bare = 1
 	}
@@ -70,11 +70,11 @@ func single(v *sharing.View) tier {
 	return one
 }
 
-// partitioned sums up a device that is cut into partitions. What a percentage of
+// summarizePartitioned sums up a device that is cut into partitions. What a percentage of
 // the memory comes to is not known: smallest stays 0 and refuses none.
-func partitioned(v *sharing.View) tier {
+func summarizePartitioned(v *sharing.View) modeSummary {
 	left, empty := v.Most()
-	one := tier{memory: left.Memory, cores: left.Cores}
+	one := modeSummary{memory: left.Memory, cores: left.Cores}
 	if left.Memory > 0 {
 		one.open = 1
 	}
@@ -87,8 +87,8 @@ func partitioned(v *sharing.View) tier {
 	return one
 }
 
-// add counts one more device.
-func (t *tier) add(one tier) {
+// addDevice counts one more device.
+func (t *modeSummary) addDevice(one modeSummary) {
 	if t.open == 0 || one.smallest < t.smallest {
 		t.smallest = one.smallest
 	}
@@ -103,26 +103,26 @@ func (t *tier) add(one tier) {
 // it does not know it says false. It costs the same however many devices there are.
 func (s *Summary) Refuses(pod *sharing.PodRequest) bool {
 	for i := range pod.Requests {
-		if !s.serves(pod, &pod.Requests[i]) {
+		if !s.mayServe(pod, &pod.Requests[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-// serves reports whether some mode may have what one container asks for.
-func (s *Summary) serves(pod *sharing.PodRequest, req *sharing.Request) bool {
+// mayServe reports whether some mode may have what one container asks for.
+func (s *Summary) mayServe(pod *sharing.PodRequest, req *sharing.Request) bool {
 	for i := range s.tiers {
 		t := &s.tiers[i]
-		if (len(pod.Modes) == 0 || slices.Contains(pod.Modes, t.mode)) && t.serves(req) {
+		if (len(pod.Modes) == 0 || slices.Contains(pod.Modes, t.mode)) && t.mayServe(req) {
 			return true
 		}
 	}
 	return false
 }
 
-// serves reports whether the tier may have what one container asks for.
-func (t *tier) serves(req *sharing.Request) bool {
+// mayServe reports whether the tier may have what one container asks for.
+func (t *modeSummary) mayServe(req *sharing.Request) bool {
 	if t.open < req.Count || req.Cores > t.cores || req.Exclusive() && t.empty < req.Count {
 		return false
 	}

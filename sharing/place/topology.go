@@ -12,7 +12,7 @@ import (
 // first of these in which they differ:
 //
 //  1. the weakest path between any two of them, since a collective operation is as fast as it;
-//  2. the points of the paths between all of them, see points;
+//  2. the points of the paths between all of them, see pathPoints;
 //  3. how few pairs are on different NUMA nodes;
 //  4. the policy's scores of the devices, added up;
 //  5. near: how many of them are at home, see attempt.findHome, and then the points of the paths to
@@ -21,7 +21,7 @@ import (
 //  7. the order of the devices.
 //
 // Partitions do not reach each other over NVLink or PCIe: of them 1 to 3 say nothing, and the NUMA
-// node counts in near. For one device only 4, 5 and 7 differ.
+// node counts in nearPoints. For one device only 4, 5 and 7 differ.
 //
 // Every part but the first is a sum over pairs or devices, and the first can only fall when a set
 // grows. So sets are built device by device.
@@ -32,12 +32,12 @@ type merit struct {
 	near, reaches int32
 }
 
-// cut is the points of the paths from a set to the devices that are left over: those of its
+// cutPoints is the points of the paths from a set to the devices that are left over: those of its
 // devices to all others, without those within the set, which count at both ends.
-func (w *merit) cut() int32 { return w.reaches - 2*w.links }
+func (w *merit) cutPoints() int32 { return w.reaches - 2*w.links }
 
-// compare is positive if w is preferred, negative if v is.
-func (w *merit) compare(v *merit) int64 {
+// compareTo is positive if w is preferred, negative if v is.
+func (w *merit) compareTo(v *merit) int64 {
 	switch {
 	case w.weakest != v.weakest:
 		return int64(w.weakest) - int64(v.weakest)
@@ -50,12 +50,12 @@ func (w *merit) compare(v *merit) int64 {
 	case w.near != v.near:
 		return int64(w.near - v.near)
 	}
-	return int64(v.cut() - w.cut())
+	return int64(v.cutPoints() - w.cutPoints())
 }
 
-// points is how much a path counts. One NVLink counts more than any way over PCIe, and each further
-// one half as much as the best of those.
-func points(path sharing.Path, links int) int32 {
+// pathPoints is how much a path counts. One NVLink counts more than any way over PCIe, and each
+// further one half as much as the best of those.
+func pathPoints(path sharing.Path, links int) int32 {
 	if path == sharing.PathNVLink {
 		return 40 + 20*int32(links)
 	}
@@ -81,21 +81,21 @@ func (a *attempt) pairOf(d, e int) pair {
 	apart := x.NUMA >= 0 && y.NUMA >= 0 && x.NUMA != y.NUMA
 	if v.Partitioned() || w.Partitioned() {
 		if x.NUMA >= 0 && x.NUMA == y.NUMA {
-			return pair{path: sharing.PathNVLink, near: int16(points(sharing.PathNODE, 0))}
+			return pair{path: sharing.PathNVLink, near: int16(pathPoints(sharing.PathNODE, 0))}
 		}
 		return pair{path: sharing.PathNVLink}
 	}
 	path, links := x.PathTo(y)
-	p := pair{path: max(path, sharing.PathSYS), points: int16(points(path, links))}
+	p := pair{path: max(path, sharing.PathSYS), points: int16(pathPoints(path, links))}
 	if apart {
 		p.cross = 1
 	}
 	return p
 }
 
-// near is how close a device is to those that other containers of the pod, and other pods of its
-// job, have. A device that they have themselves is the policy's business: it adds nothing.
-func (a *attempt) near(d int, picks []pick) int32 {
+// nearPoints is how close a device is to those that other containers of the pod, and other pods of
+// its job, have. A device that they have themselves is the policy's business: it adds nothing.
+func (a *attempt) nearPoints(d int, picks []pick) int32 {
 	var sum int32
 	if d < 64 && a.home&(1<<d) != 0 {
 		sum = homePoints
@@ -157,7 +157,7 @@ func (a *attempt) findHome() {
 			containers++
 		}
 	}
-	if containers < 2 || wanted > len(a.views) || len(a.views) > maxCandidates || a.alike() {
+	if containers < 2 || wanted > len(a.views) || len(a.views) > maxCandidates || a.lacksTopology() {
 		return
 	}
 	var room [maxCandidates]candidate
@@ -168,7 +168,7 @@ func (a *attempt) findHome() {
 		}
 	}
 	together := bestGroup(team, wanted)
-	team = slices.DeleteFunc(team, func(c candidate) bool { return c.group() != together })
+	team = slices.DeleteFunc(team, func(c candidate) bool { return c.groupKey() != together })
 	if len(team) < wanted {
 		return
 	}
@@ -178,8 +178,8 @@ func (a *attempt) findHome() {
 	}
 }
 
-// alike reports whether the node says nothing about the paths between its devices.
-func (a *attempt) alike() bool {
+// lacksTopology reports whether the node says nothing about the paths between its devices.
+func (a *attempt) lacksTopology() bool {
 	for i := range a.views {
 		if d := a.views[i].Device; len(d.Links) > 0 || d.NUMA != a.views[0].Device.NUMA {
 			return false
@@ -192,7 +192,7 @@ func (a *attempt) alike() bool {
 func (a *attempt) servesAll(d int) bool {
 	for i := range a.pod.Requests {
 		if r := &a.pod.Requests[i]; r.Kind != sharing.Init {
-			if _, _, reason := a.weigh(d, nil, r); reason != sharing.Fits {
+			if _, _, reason := a.fitDevice(d, nil, r); reason != sharing.Fits {
 				return false
 			}
 		}

@@ -20,9 +20,9 @@ func (binpack) Name() string { return "binpack" }
 // lose least, which is what filling devices is for.
 func (binpack) Device(v *sharing.View, c sharing.Cost) int64 {
 	if worth := v.Worth(); worth > 0 {
-		return kept(c, worth)
+		return scoreByLoss(c, worth)
 	}
-	full := fullness(v, c.Memory, c.Cores)
+	full := fullnessAfter(v, c.Memory, c.Cores)
 	if c.Loss > 0 {
 		return full - 2*million
 	}
@@ -34,6 +34,6 @@ func (binpack) Percent(_ *sharing.View, score int64) int64 { return percentKept(
 
 // Node prefers the node of which most is taken already.
 func (binpack) Node(views []sharing.View, pod *sharing.PodRequest) int64 {
-	percent, _ := load(views, pod)
+	percent, _ := nodeLoad(views, pod)
 	return percent
 }

@@ -32,12 +32,12 @@ func (f fragmentation) Model() *worth.Model { return f.model }
 func (fragmentation) Name() string { return "fragmentation" }
 
 const (
-	// device is the score of a whole device, as fullness has it.
-	device = 2 * million
+	// wholeDeviceScore is the score of a whole device, as fullnessAfter has it.
+	wholeDeviceScore = 2 * million
 	// steps is how many losses of a device are told apart: smaller differences are noise of what
 	// was learned, and then it matters more to fill what is in use.
 	steps = 10
-	step  = device / steps
+	step  = wholeDeviceScore / steps
 )
 
 // Device prefers the device that loses least, and among those that lose about the same the one
@@ -47,29 +47,29 @@ func (f fragmentation) Device(v *sharing.View, c sharing.Cost) int64 {
 	loss := f.model.DeviceLoss(v, c)
 	switch {
 	case v.Worth() > 0:
-		return -int64(math.Round(loss * device))
+		return -int64(math.Round(loss * wholeDeviceScore))
 	case v.Partitioned():
-		full := fullness(v, c.Memory, c.Cores) / (2 * steps)
+		full := fullnessAfter(v, c.Memory, c.Cores) / (2 * steps)
 		if c.Loss > 0 {
-			full -= 2 * device
+			full -= 2 * wholeDeviceScore
 		}
-		return full - int64(math.Round(loss*device))
+		return full - int64(math.Round(loss*wholeDeviceScore))
 	}
-	return -int64(rounded(loss))*step + inUse(v)
+	return -int64(lossInSteps(loss))*step + inUse(v)
 }
 
-// rounded returns a loss in steps.
-func rounded(loss float64) float64 { return math.Floor(loss*steps + 0.5) }
+// lossInSteps returns a loss in steps.
+func lossInSteps(loss float64) float64 { return math.Floor(loss*steps + 0.5) }
 
 // inUse is up to half a step, for the part of a device that is in use.
 func inUse(v *sharing.View) int64 {
-	return max(fraction(int64(v.UsedMemory()), int64(v.Device.Memory)), fraction(int64(v.UsedCores()), int64(v.Device.Cores))) * step / (2 * million)
+	return max(toMillionths(int64(v.UsedMemory()), int64(v.Device.Memory)), toMillionths(int64(v.UsedCores()), int64(v.Device.Cores))) * step / (2 * million)
 }
 
 // Node prefers the node of which most is taken already. It is for callers that do not know
 // what is free of the node beside devices: see Points.
 func (fragmentation) Node(views []sharing.View, pod *sharing.PodRequest) int64 {
-	percent, _ := load(views, pod)
+	percent, _ := nodeLoad(views, pod)
 	return percent
 }
 
@@ -82,22 +82,22 @@ const MaxPoints = 1e5
 // use. Partitions whose loss is forecast are compared exactly, as in Device. It allocates nothing.
 func Points(m *worth.Model, h worth.Host, taken []worth.Taken, needs worth.Amounts) float64 {
 	lost := m.NodeLoss(h, taken, needs)
-	if forecast(h, taken) {
-		return -min(max(math.Round(lost*steps*exactly)/exactly, -MaxPoints), MaxPoints)
+	if hasForecast(h, taken) {
+		return -min(max(math.Round(lost*steps*forecastSteps)/forecastSteps, -MaxPoints), MaxPoints)
 	}
-	points := -min(max(rounded(lost), -MaxPoints), MaxPoints)
+	points := -min(max(lossInSteps(lost), -MaxPoints), MaxPoints)
 	if len(taken) == 1 {
 		points += float64(inUse(&h.Views[taken[0].Device])) / step
 	}
 	return points
 }
 
-// exactly is how many losses of a tenth of a device are told apart where they are forecast: more
-// than a forecast tells apart, and so few that sums which differ by their order are equal.
-const exactly = 10_000
+// forecastSteps is how many losses of a tenth of a device are told apart where they are forecast:
+// more than a forecast tells apart, and so few that sums which differ by their order are equal.
+const forecastSteps = 10_000
 
-// forecast reports whether something is taken, and all of it has a forecast.
-func forecast(h worth.Host, taken []worth.Taken) bool {
+// hasForecast reports whether something is taken, and all of it has a forecast.
+func hasForecast(h worth.Host, taken []worth.Taken) bool {
 	for i := range taken {
 		if h.Views[taken[i].Device].Worth() == 0 {
 			return false

@@ -21,10 +21,10 @@ func ByLoss(p Policy, v *sharing.View) (LossScorer, bool) {
 	return s, ok && v.Worth() > 0
 }
 
-// kept is the score by loss: two million if nothing is lost, a million less for as
+// scoreByLoss is the score by loss: two million if nothing is lost, a million less for as
 // much as the device is worth. A loss of twice that scores 0.
-func kept(c sharing.Cost, worth int64) int64 {
-	return 2 * (million - fraction(c.Loss, 2*worth))
+func scoreByLoss(c sharing.Cost, worth int64) int64 {
+	return 2 * (million - toMillionths(c.Loss, 2*worth))
 }
 
 // percentKept is kept as the score of a node.

@@ -24,13 +24,13 @@ type Policy interface {
 	Node(views []sharing.View, pod *sharing.PodRequest) int64
 }
 
-// all lists the policies in the order in which they are documented.
-func all() []Policy { return []Policy{fragmentation{}, binpack{}, spread{}} }
+// allPolicies lists the policies in the order in which they are documented.
+func allPolicies() []Policy { return []Policy{fragmentation{}, binpack{}, spread{}} }
 
 // Named returns the policy users call by this name, exactly; false if there is
 // none.
 func Named(name string) (Policy, bool) {
-	for _, p := range all() {
+	for _, p := range allPolicies() {
 		if p.Name() == name {
 			return p, true
 		}
@@ -40,8 +40,8 @@ func Named(name string) (Policy, bool) {
 
 // Names returns what users may write.
 func Names() []string {
-	names := make([]string, 0, len(all()))
-	for _, p := range all() {
+	names := make([]string, 0, len(allPolicies()))
+	for _, p := range allPolicies() {
 		names = append(names, p.Name())
 	}
 	return names
@@ -50,10 +50,10 @@ func Names() []string {
 // million is the resolution of fractions.
 const million = 1_000_000
 
-// fraction returns part/whole in millionths, from 0 to a million. A device that offers
+// toMillionths returns part/whole in millionths, from 0 to a million. A device that offers
 // no memory or compute counts as full. One division and one product of floats are
 // rounded the same way on every machine.
-func fraction(part, whole int64) int64 {
+func toMillionths(part, whole int64) int64 {
 	if part >= whole {
 		return million
 	}
@@ -63,23 +63,23 @@ func fraction(part, whole int64) int64 {
 	return int64(float64(part) / float64(whole) * million)
 }
 
-// fullness is how much of a device is taken when more memory and compute than
+// fullnessAfter is how much of a device is taken when more memory and compute than
 // now are given, in millionths of memory plus millionths of compute.
-func fullness(v *sharing.View, memory sharing.Bytes, cores sharing.Percent) int64 {
-	return fraction(int64(v.UsedMemory().Plus(memory)), int64(v.Device.Memory)) +
-		fraction(int64(v.UsedCores()+cores), int64(v.Device.Cores))
+func fullnessAfter(v *sharing.View, memory sharing.Bytes, cores sharing.Percent) int64 {
+	return toMillionths(int64(v.UsedMemory().Plus(memory)), int64(v.Device.Memory)) +
+		toMillionths(int64(v.UsedCores()+cores), int64(v.Device.Cores))
 }
 
-// load is how much of what a node offers this pod is taken, in whole percent
+// nodeLoad is how much of what a node offers this pod is taken, in whole percent
 // rounded up: a node with anything on it never looks empty. It is an average, so
 // that a node does not win or lose by its number of devices. The second value is
 // false if the node offers the pod nothing.
-func load(views []sharing.View, pod *sharing.PodRequest) (int64, bool) {
+func nodeLoad(views []sharing.View, pod *sharing.PodRequest) (int64, bool) {
 	var sum, n int64
 	for i := range views {
 		v := &views[i]
 		if v.Offered(pod) {
-			sum += fullness(v, 0, 0)
+			sum += fullnessAfter(v, 0, 0)
 			n++
 		}
 	}

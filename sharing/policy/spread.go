@@ -22,12 +22,12 @@ func (spread) Name() string { return "spread" }
 // which least is taken afterwards.
 func (spread) Device(v *sharing.View, c sharing.Cost) int64 {
 	sharers := min(int64(v.Sharers()), mostSharers)
-	return -sharers*sharer - fullness(v, c.Memory, c.Cores)
+	return -sharers*sharer - fullnessAfter(v, c.Memory, c.Cores)
 }
 
 // Node prefers the node of which least is taken already.
 func (spread) Node(views []sharing.View, pod *sharing.PodRequest) int64 {
-	percent, offers := load(views, pod)
+	percent, offers := nodeLoad(views, pod)
 	if !offers {
 		return 0
 	}

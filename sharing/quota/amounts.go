@@ -29,19 +29,19 @@ const (
 	maxNumber = 1 << 40
 )
 
-// of adds up what a limit is about.
-func (a Amounts) of(l *Limit) int64 {
+// sumFor adds up what a limit is about.
+func (a Amounts) sumFor(l *Limit) int64 {
 	var sum int64
 	for i := range a {
 		if l.appliesTo(a[i].Model) {
-			sum += a[i].amount(l.Resource)
+			sum += a[i].resourceAmount(l.Resource)
 		}
 	}
 	return sum
 }
 
-// amount returns the part's amount of a resource.
-func (p *Part) amount(r Resource) int64 {
+// resourceAmount returns the part's amount of a resource.
+func (p *Part) resourceAmount(r Resource) int64 {
 	switch r {
 	case Cores:
 		return p.Cores
@@ -52,11 +52,11 @@ func (p *Part) amount(r Resource) int64 {
 	}
 }
 
-// add adds other amounts, sign times, and returns the sum. It changes the amounts that it is
+// addSigned adds other amounts, sign times, and returns the sum. It changes the amounts that it is
 // called on.
-func (a Amounts) add(b Amounts, sign int64) Amounts {
+func (a Amounts) addSigned(b Amounts, sign int64) Amounts {
 	for i := range b {
-		at, found := a.find(b[i].Model)
+		at, found := a.modelIndex(b[i].Model)
 		if !found {
 			a = slices.Insert(a, at, Part{Model: b[i].Model})
 		}
@@ -68,15 +68,15 @@ func (a Amounts) add(b Amounts, sign int64) Amounts {
 }
 
 // Plus returns the sum of two amounts. It changes neither.
-func (a Amounts) Plus(b Amounts) Amounts { return slices.Clone(a).add(b, 1) }
+func (a Amounts) Plus(b Amounts) Amounts { return slices.Clone(a).addSigned(b, 1) }
 
-// find returns the place of a model.
-func (a Amounts) find(model string) (int, bool) {
+// modelIndex returns the place of a model.
+func (a Amounts) modelIndex(model string) (int, bool) {
 	return slices.BinarySearchFunc(a, model, func(p Part, m string) int { return strings.Compare(p.Model, m) })
 }
 
-// bounded returns the amounts with each part within what a pod can count for.
-func (a Amounts) bounded() Amounts {
+// clampParts returns the amounts with each part within what a pod can count for.
+func (a Amounts) clampParts() Amounts {
 	for i := range a {
 		a[i].Memory = min(max(a[i].Memory, 0), maxMemory)
 		a[i].Cores = min(max(a[i].Cores, 0), maxCores)
@@ -92,7 +92,7 @@ func Total(inventories ...*sharing.Inventory) Amounts {
 	for _, inv := range inventories {
 		for i := range inv.Devices {
 			if d := &inv.Devices[i]; d.Healthy {
-				sum = sum.add(Amounts{{Model: d.Model, Memory: int64(d.Memory), Cores: int64(d.Cores), Number: int64(d.MaxShares)}}.bounded(), 1)
+				sum = sum.addSigned(Amounts{{Model: d.Model, Memory: int64(d.Memory), Cores: int64(d.Cores), Number: int64(d.MaxShares)}}.clampParts(), 1)
 			}
 		}
 	}
@@ -115,13 +115,13 @@ func Held(p *sharing.Placement, inv *sharing.Inventory) Amounts {
 			one.Model = d.Model
 		}
 		models[one.Model] = struct{}{}
-		one.Memory = peak(p, func(s *sharing.Share) int64 {
+		one.Memory = peakAmount(p, func(s *sharing.Share) int64 {
 			if s.Device != id {
 				return 0
 			}
 			return int64(s.Memory)
 		})
-		one.Cores = peak(p, func(s *sharing.Share) int64 {
+		one.Cores = peakAmount(p, func(s *sharing.Share) int64 {
 			switch {
 			case s.Device != id:
 				return 0
@@ -130,17 +130,17 @@ func Held(p *sharing.Placement, inv *sharing.Inventory) Amounts {
 			}
 			return int64(s.Cores)
 		})
-		sum = sum.add(Amounts{one}.bounded(), 1)
+		sum = sum.addSigned(Amounts{one}.clampParts(), 1)
 	}
 	for model := range models {
-		sum = sum.add(Amounts{{Model: model, Number: peak(p, func(s *sharing.Share) int64 {
+		sum = sum.addSigned(Amounts{{Model: model, Number: peakAmount(p, func(s *sharing.Share) int64 {
 			if d, known := inv.Device(s.Device); known && d.Model != model || !known && model != "" {
 				return 0
 			}
 			return 1
 		})}}, 1)
 	}
-	return sum.bounded()
+	return sum.clampParts()
 }
 
 // devicesOf returns the devices that a placement has shares of.
@@ -154,8 +154,8 @@ func devicesOf(p *sharing.Placement) map[sharing.DeviceID]struct{} {
 	return ids
 }
 
-// peak returns the most that the shares of a pod come to at any one time.
-func peak(p *sharing.Placement, amount func(*sharing.Share) int64) int64 {
+// peakAmount returns the most that the shares of a pod come to at any one time.
+func peakAmount(p *sharing.Placement, amount func(*sharing.Share) int64) int64 {
 	var steady, most int64
 	for i := range p.Containers {
 		c := &p.Containers[i]

@@ -61,7 +61,7 @@ func Asked(pod *sharing.PodRequest, kinds Kinds) Amounts {
 	}
 	sum := most.max(steady)
 	sum.Model = onlyModel(admitted)
-	return Amounts{sum}.bounded()
+	return Amounts{sum}.clampParts()
 }
 
 // plus returns the sum of two parts.

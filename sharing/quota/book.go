@@ -46,34 +46,34 @@ func NewBook(h *Hierarchy) *Book {
 func (b *Book) Put(o sharing.Owner, queue string, a Amounts, tenure Tenure) {
 	b.Drop(o)
 	b.entries[o] = entry{queue: queue, amounts: a, tenure: tenure}
-	b.add(b.entries[o], 1)
+	b.adjustSums(b.entries[o], 1)
 }
 
 // Drop forgets a pod. A pod that is not in the book is no mistake.
 func (b *Book) Drop(o sharing.Owner) {
 	if e, known := b.entries[o]; known {
 		delete(b.entries, o)
-		b.add(e, -1)
+		b.adjustSums(e, -1)
 	}
 }
 
-func (b *Book) add(e entry, sign int64) {
-	for _, name := range b.hierarchy.above(e.queue) {
+func (b *Book) adjustSums(e entry, sign int64) {
+	for _, name := range b.hierarchy.queueChain(e.queue) {
 		if b.sums[name] == nil {
 			b.sums[name] = &[tenures]Amounts{}
 		}
 		sum := &b.sums[name][e.tenure]
-		*sum = sum.add(e.amounts, sign)
+		*sum = sum.addSigned(e.amounts, sign)
 	}
 }
 
 // Takes returns what a pod was put down with.
 func (b *Book) Takes(o sharing.Owner) Amounts { return b.entries[o].amounts }
 
-// used returns what a queue and those below it take of what a limit is about, without some pods:
-// now, by pods that stay and pods that leave, or else later, by pods that stay and pods that
+// usedByQueue returns what a queue and those below it take of what a limit is about, without some
+// pods: now, by pods that stay and pods that leave, or else later, by pods that stay and pods that
 // arrive.
-func (b *Book) used(queue string, l *Limit, now bool, gone []sharing.Owner) int64 {
+func (b *Book) usedByQueue(queue string, l *Limit, now bool, gone []sharing.Owner) int64 {
 	without := Leaves
 	if now {
 		without = Arrives
@@ -82,23 +82,24 @@ func (b *Book) used(queue string, l *Limit, now bool, gone []sharing.Owner) int6
 	if sums := b.sums[queue]; sums != nil {
 		for tenure := range tenures {
 			if tenure != without {
-				used += sums[tenure].of(l)
+				used += sums[tenure].sumFor(l)
 			}
 		}
 	}
 	for i, o := range gone {
 		e, known := b.entries[o]
-		if known && e.tenure != without && !slices.Contains(gone[:i], o) && slices.Contains(b.hierarchy.above(e.queue), queue) {
-			used -= e.amounts.of(l)
+		if known && e.tenure != without && !slices.Contains(gone[:i], o) && slices.Contains(b.hierarchy.queueChain(e.queue), queue) {
+			used -= e.amounts.sumFor(l)
 		}
 	}
 	return used
 }
 
-// leaving returns what pods that leave a queue, or one below it, have of what a limit is about.
-func (b *Book) leaving(queue string, l *Limit) int64 {
+// heldByLeaving returns what pods that leave a queue, or one below it, have of what a limit is
+// about.
+func (b *Book) heldByLeaving(queue string, l *Limit) int64 {
 	if sums := b.sums[queue]; sums != nil {
-		return sums[Leaves].of(l)
+		return sums[Leaves].sumFor(l)
 	}
 	return 0
 }
@@ -119,7 +120,7 @@ type Ask struct {
 }
 
 // Limited reports whether a limit may refuse pods of a queue anything.
-func (b *Book) Limited(queue string) bool { return b.hierarchy.limits(queue) }
+func (b *Book) Limited(queue string) bool { return b.hierarchy.hasBounds(queue) }
 
 // Check returns the limit that a pod would exceed; false if it may have what it asks for. Of
 // several it is the one nearest to the pod's queue; a limit that is exceeded only until others have
@@ -127,29 +128,29 @@ func (b *Book) Limited(queue string) bool { return b.hierarchy.limits(queue) }
 // a limit is about is not refused by it.
 func (b *Book) Check(ask *Ask) (Shortage, bool) {
 	gone := append([]sharing.Owner{ask.Owner}, ask.Gone...)
-	if short, refused := b.exceeded(ask, false, gone); refused || !ask.Now {
+	if short, refused := b.findShortage(ask, false, gone); refused || !ask.Now {
 		return short, refused
 	}
-	return b.exceeded(ask, true, gone)
+	return b.findShortage(ask, true, gone)
 }
 
-// exceeded is Check for one moment: now, or else later.
-func (b *Book) exceeded(ask *Ask, now bool, gone []sharing.Owner) (Shortage, bool) {
-	for _, name := range b.hierarchy.above(ask.Queue) {
+// findShortage is Check for one moment: now, or else later.
+func (b *Book) findShortage(ask *Ask, now bool, gone []sharing.Owner) (Shortage, bool) {
+	for _, name := range b.hierarchy.queueChain(ask.Queue) {
 		counted := name
 		if ask.Alone {
 			counted = ask.Queue
 		}
 		for i := range b.hierarchy.bounds[name] {
 			l := &b.hierarchy.bounds[name][i]
-			asked := ask.Amounts.of(&l.Limit)
+			asked := ask.Amounts.sumFor(&l.Limit)
 			if asked == 0 {
 				continue
 			}
-			if used := b.used(counted, &l.Limit, now, gone); used+asked > l.Amount {
+			if used := b.usedByQueue(counted, &l.Limit, now, gone); used+asked > l.Amount {
 				short := Shortage{Queue: name, Limit: l.Limit, Reserved: l.reserved, Used: used, Asked: asked}
 				if now {
-					short.Leaving = b.leaving(counted, &l.Limit)
+					short.Leaving = b.heldByLeaving(counted, &l.Limit)
 				}
 				return short, true
 			}
@@ -169,8 +170,8 @@ func (b *Book) Deserves(ask *Ask) (Shortage, bool) {
 	for i := range q.Deserved {
 		l := q.Deserved[i]
 		l.Amount = max(l.Amount, amountOf(q.Guarantee, &l))
-		asked := ask.Amounts.of(&l)
-		if used := b.used(q.Name, &l, false, append([]sharing.Owner{ask.Owner}, ask.Gone...)); asked > 0 && used+asked > l.Amount {
+		asked := ask.Amounts.sumFor(&l)
+		if used := b.usedByQueue(q.Name, &l, false, append([]sharing.Owner{ask.Owner}, ask.Gone...)); asked > 0 && used+asked > l.Amount {
 			return Shortage{Queue: q.Name, Limit: l, Used: used, Asked: asked}, true
 		}
 	}
@@ -188,7 +189,7 @@ func (b *Book) Keeps(o sharing.Owner, gone []sharing.Owner, guaranteedOnly bool)
 	}
 	for i := range q.Guarantee {
 		l := &q.Guarantee[i]
-		if takes := e.amounts.of(l); takes > 0 && b.used(q.Name, l, false, gone)-takes < l.Amount {
+		if takes := e.amounts.sumFor(l); takes > 0 && b.usedByQueue(q.Name, l, false, gone)-takes < l.Amount {
 			return true
 		}
 	}
@@ -198,10 +199,10 @@ func (b *Book) Keeps(o sharing.Owner, gone []sharing.Owner, guaranteedOnly bool)
 	deserved := false
 	for i := range q.Deserved {
 		l := &q.Deserved[i]
-		if e.amounts.of(l) == 0 {
+		if e.amounts.sumFor(l) == 0 {
 			continue
 		}
-		if b.used(q.Name, l, false, gone) > l.Amount {
+		if b.usedByQueue(q.Name, l, false, gone) > l.Amount {
 			return false
 		}
 		deserved = true

@@ -30,35 +30,35 @@ const beyondReason = 100
 func Doubts(entries []Entry, names Names, total Amounts) []string {
 	var doubts []string
 	for i := range entries {
-		if why := entries[i].doubt(names, total); why != "" {
+		if why := entries[i].describeDoubt(names, total); why != "" {
 			doubts = append(doubts, fmt.Sprintf("%s %s: %s %s", entries[i].Field, entries[i].Name, entries[i].Text, why))
 		}
 	}
 	return doubts
 }
 
-// doubt is why an entry cannot be meant, "" if it can.
-func (e *Entry) doubt(names Names, total Amounts) string {
+// describeDoubt is why an entry cannot be meant, "" if it can.
+func (e *Entry) describeDoubt(names Names, total Amounts) string {
 	l, ok := ReadLimit(e.Name, e.Value, names)
 	if !ok {
 		return ""
 	}
-	has := total.of(&l)
+	has := total.sumFor(&l)
 	switch {
 	case e.Value < 0:
 		return "is negative and counts as 0: it lets no pod in"
 	case l.Resource == Memory && strings.HasSuffix(e.Text, "i"):
 		return fmt.Sprintf("counts as %s, since the amount is a number of %s: write it without a suffix, %d for %s",
-			l.Resource.text(l.Amount), sharing.MiBs(max(names.Factor, 1)), plainMemory(e.Value, names), sharing.Bytes(e.Value))
+			l.Resource.formatAmount(l.Amount), sharing.MiBs(max(names.Factor, 1)), plainMemory(e.Value, names), sharing.Bytes(e.Value))
 	case strings.HasSuffix(e.Text, "i"):
-		return fmt.Sprintf("has a suffix of amounts of memory and counts as %s", l.Resource.text(l.Amount))
+		return fmt.Sprintf("has a suffix of amounts of memory and counts as %s", l.Resource.formatAmount(l.Amount))
 	case e.Fraction:
-		return fmt.Sprintf("is a fraction and counts as %s", l.Resource.text(l.Amount))
+		return fmt.Sprintf("is a fraction and counts as %s", l.Resource.formatAmount(l.Amount))
 	case len(total) > 0 && len(l.Model) > 0 && has == 0 && l.Resource != Number:
 		return "is about a model that no device of the cluster has: it limits nothing"
 	case has > 0 && l.Amount/beyondReason > has:
 		return fmt.Sprintf("counts as %s, more than %d times what the cluster has (%s): it limits nothing",
-			l.Resource.text(l.Amount), beyondReason, l.Resource.text(has))
+			l.Resource.formatAmount(l.Amount), beyondReason, l.Resource.formatAmount(has))
 	}
 	return ""
 }

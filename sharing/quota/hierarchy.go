@@ -40,7 +40,7 @@ func NewHierarchy(queues []Queue, total Amounts) *Hierarchy {
 	}
 	below := map[string][]*Queue{}
 	for name := range h.queues {
-		chain := h.chain(name)
+		chain := h.buildChain(name)
 		h.chains[name] = chain
 		if len(chain) > 1 {
 			below[chain[1]] = append(below[chain[1]], h.queues[name])
@@ -52,7 +52,7 @@ func NewHierarchy(queues []Queue, total Amounts) *Hierarchy {
 			h.bounds[name] = append(h.bounds[name], bound{Limit: l})
 		}
 		for i := range guaranteed {
-			if left, reserved := h.left(h.chains[name], &guaranteed[i], below, total); reserved {
+			if left, reserved := h.amountLeftByOthers(h.chains[name], &guaranteed[i], below, total); reserved {
 				l := guaranteed[i]
 				l.Amount = left
 				h.bounds[name] = append(h.bounds[name], bound{Limit: l, reserved: true})
@@ -62,8 +62,8 @@ func NewHierarchy(queues []Queue, total Amounts) *Hierarchy {
 	return h
 }
 
-// chain returns a queue and those above it.
-func (h *Hierarchy) chain(name string) []string {
+// buildChain returns a queue and those above it.
+func (h *Hierarchy) buildChain(name string) []string {
 	chain := []string{name}
 	for name != Root {
 		q, known := h.queues[name]
@@ -94,11 +94,11 @@ func everyGuarantee(queues []Queue) []Limit {
 	return all
 }
 
-// left returns what a queue may take beside what is guaranteed to the queues next to it, and to
-// those next to the queues above it; false if nothing is guaranteed to them. What is guaranteed to
-// the queue itself is left to it in any case.
-func (h *Hierarchy) left(chain []string, of *Limit, below map[string][]*Queue, total Amounts) (int64, bool) {
-	room, reserved := total.of(of), false
+// amountLeftByOthers returns what a queue may take beside what is guaranteed to the queues next to
+// it, and to those next to the queues above it; false if nothing is guaranteed to them. What is
+// guaranteed to the queue itself is left to it in any case.
+func (h *Hierarchy) amountLeftByOthers(chain []string, of *Limit, below map[string][]*Queue, total Amounts) (int64, bool) {
+	room, reserved := total.sumFor(of), false
 	for i := len(chain) - 1; i >= 0; i-- {
 		if i < len(chain)-1 {
 			var all int64
@@ -144,13 +144,13 @@ func (h *Hierarchy) Limited() bool {
 	return false
 }
 
-// limits reports whether a queue, or one above it, has a bound.
-func (h *Hierarchy) limits(queue string) bool {
-	return slices.ContainsFunc(h.above(queue), func(name string) bool { return len(h.bounds[name]) > 0 })
+// hasBounds reports whether a queue, or one above it, has a bound.
+func (h *Hierarchy) hasBounds(queue string) bool {
+	return slices.ContainsFunc(h.queueChain(queue), func(name string) bool { return len(h.bounds[name]) > 0 })
 }
 
-// above returns a queue and those above it.
-func (h *Hierarchy) above(queue string) []string {
+// queueChain returns a queue and those above it.
+func (h *Hierarchy) queueChain(queue string) []string {
 	if chain, known := h.chains[queue]; known {
 		return chain
 	}

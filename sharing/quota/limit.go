@@ -19,8 +19,8 @@ const (
 	Number                 // in shares of devices
 )
 
-// text writes an amount of the resource for people.
-func (r Resource) text(n int64) string {
+// formatAmount writes an amount of the resource for people.
+func (r Resource) formatAmount(n int64) string {
 	switch r {
 	case Cores:
 		return strconv.FormatInt(n, 10) + " percent" // no sign: Volcano formats the text once more
@@ -44,7 +44,7 @@ type Limit struct {
 }
 
 // Text writes the amount for people, with its unit.
-func (l *Limit) Text() string { return l.Resource.text(l.Amount) }
+func (l *Limit) Text() string { return l.Resource.formatAmount(l.Amount) }
 
 // Names are the resources that queues are given limits of, "" for one that is not read, and the
 // unit of memory.

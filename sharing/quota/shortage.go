@@ -24,18 +24,18 @@ func (s *Shortage) Excess() int64 { return s.Used + s.Asked - s.Limit.Amount }
 
 // String says it in one sentence, as in a pod's event.
 func (s *Shortage) String() string {
-	text := s.Limit.Resource.text
+	text := s.Limit.Resource.formatAmount
 	sentence := fmt.Sprintf("queue %q uses %s of %s %s: %s more is %s too much",
-		s.Queue, text(s.Used), s.limit(), s.Limit.Name, text(s.Asked), text(s.Excess()))
+		s.Queue, text(s.Used), s.describeLimit(), s.Limit.Name, text(s.Asked), text(s.Excess()))
 	if s.Leaving > 0 {
 		sentence += fmt.Sprintf(" until pods that were deleted have ended, which still hold %s", text(s.Leaving))
 	}
 	return sentence
 }
 
-// limit says how much the queue may take, and why.
-func (s *Shortage) limit() string {
-	limit := s.Limit.Resource.text(s.Limit.Amount)
+// describeLimit says how much the queue may take, and why.
+func (s *Shortage) describeLimit() string {
+	limit := s.Limit.Resource.formatAmount(s.Limit.Amount)
 	if s.Reserved {
 		return "the " + limit + " that the guarantees of other queues leave it of"
 	}
@@ -43,7 +43,7 @@ func (s *Shortage) limit() string {
 }
 
 // AsksAsMuch reports whether other amounts come to the same of what the limit is about.
-func (s *Shortage) AsksAsMuch(a Amounts) bool { return a.of(&s.Limit) == s.Asked }
+func (s *Shortage) AsksAsMuch(a Amounts) bool { return a.sumFor(&s.Limit) == s.Asked }
 
 // Of returns what amounts come to of what the limit is about.
-func (s *Shortage) Of(a Amounts) int64 { return a.of(&s.Limit) }
+func (s *Shortage) Of(a Amounts) int64 { return a.sumFor(&s.Limit) }

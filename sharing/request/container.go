@@ -17,24 +17,24 @@ const (
 	mostMemory  sharing.Bytes = 16 << 40
 )
 
-// container reads what one container asks for; false if it asks for nothing.
+// readContainer reads what one container asks for; false if it asks for nothing.
 // Mistakes are noted.
-func (r *reader) container(path string, c *podspec.Container) (sharing.Request, bool) {
+func (r *reader) readContainer(path string, c *podspec.Container) (sharing.Request, bool) {
 	before := len(r.mistakes)
-	r.amounts(path, c)
+	r.checkAmounts(path, c)
 	number, named := c.Amount(r.names.Number)
 	if number <= 0 {
 		r.withoutDevices(path, c, named && number == 0)
 		return sharing.Request{}, false
 	}
-	r.contradiction(path, c)
+	r.checkMemoryConflict(path, c)
 	devices := min(number, mostDevices)
 	req := sharing.Request{
 		Container: c.Name,
 		Kind:      c.Kind,
 		Count:     int(devices),
-		Memory:    r.memory(c, devices),
-		Cores:     r.cores(c, devices),
+		Memory:    r.readMemory(c, devices),
+		Cores:     r.readCores(c, devices),
 		Even:      r.split && devices > 1,
 		User:      c.User,
 		Namespace: r.namespace,
@@ -42,46 +42,46 @@ func (r *reader) container(path string, c *podspec.Container) (sharing.Request, 
 	return req, len(r.mistakes) == before
 }
 
-// amounts checks each amount for itself.
-func (r *reader) amounts(path string, c *podspec.Container) {
+// checkAmounts checks each amount for itself.
+func (r *reader) checkAmounts(path string, c *podspec.Container) {
 	number, _ := c.Amount(r.names.Number)
 	devices := max(1, min(number, mostDevices))
 	for _, name := range r.names.Existing() {
 		amount, ok := c.Amount(name)
-		at := limit(path, name)
+		at := limitPath(path, name)
 		switch {
 		case !ok:
 		case amount < 0:
-			r.mistake(at, fmt.Sprintf("%d is negative", amount))
+			r.addMistake(at, fmt.Sprintf("%d is negative", amount))
 		case name == r.names.Number:
 			if amount > mostDevices {
-				r.mistake(at, fmt.Sprintf("%d is more devices than any node has", amount))
+				r.addMistake(at, fmt.Sprintf("%d is more devices than any node has", amount))
 			}
 		case r.split && devices > 1:
-			r.total(at, name, amount, devices)
+			r.checkTotal(at, name, amount, devices)
 		case name == r.names.Memory && amount > r.mostMemory():
-			r.mistake(at, fmt.Sprintf("%d is more than any device has: the unit is %v", amount, sharing.MiBs(r.factor)))
+			r.addMistake(at, fmt.Sprintf("%d is more than any device has: the unit is %v", amount, sharing.MiBs(r.factor)))
 		case name == r.names.Percentage && (amount == 0 || amount > 100):
-			r.mistake(at, fmt.Sprintf("%d is outside 1 to 100", amount))
+			r.addMistake(at, fmt.Sprintf("%d is outside 1 to 100", amount))
 		case name == r.names.Cores && amount > 100:
-			r.mistake(at, fmt.Sprintf("%d is more than 100: it is percent of one device, and each of the container's devices gives that much", amount))
+			r.addMistake(at, fmt.Sprintf("%d is more than 100: it is percent of one device, and each of the container's devices gives that much", amount))
 		}
 	}
 }
 
-// contradiction complains about two amounts of memory.
-func (r *reader) contradiction(path string, c *podspec.Container) {
+// checkMemoryConflict complains about two amounts of memory.
+func (r *reader) checkMemoryConflict(path string, c *podspec.Container) {
 	amount, _ := c.Amount(r.names.Memory)
 	if _, relative := c.Amount(r.names.Percentage); relative && amount > 0 {
-		r.mistake(limit(path, r.names.Percentage), fmt.Sprintf("given together with %s: give one of them", r.names.Memory))
+		r.addMistake(limitPath(path, r.names.Percentage), fmt.Sprintf("given together with %s: give one of them", r.names.Memory))
 	}
 }
 
 // mostMemory is the most memory one device may be asked for, in units of the factor.
 func (r *reader) mostMemory() int64 { return int64(mostMemory/sharing.MiB) / r.factor }
 
-// total checks an amount that is split over several devices.
-func (r *reader) total(at, name string, amount, devices int64) {
+// checkTotal checks an amount that is split over several devices.
+func (r *reader) checkTotal(at, name string, amount, devices int64) {
 	most, unit := 100*devices, "1 percent"
 	given := amount
 	if name == r.names.Memory {
@@ -91,17 +91,17 @@ func (r *reader) total(at, name string, amount, devices int64) {
 	switch zero := given == 0; {
 	case zero && name != r.names.Percentage:
 	case amount > most:
-		r.mistake(at, fmt.Sprintf("%d is more than %d devices have, over which %s splits it: want at most %d", amount, devices, wire.UserSplit, most))
+		r.addMistake(at, fmt.Sprintf("%d is more than %d devices have, over which %s splits it: want at most %d", amount, devices, wire.UserSplit, most))
 	case given < devices:
-		r.mistake(at, fmt.Sprintf("%d cannot be split evenly over %d devices: that is less than %s of each", amount, devices, unit))
+		r.addMistake(at, fmt.Sprintf("%d cannot be split evenly over %d devices: that is less than %s of each", amount, devices, unit))
 	}
 }
 
-// part is what each of several devices gives of an amount that is a total. All give the same,
-// and never more than the total: the remainder, fewer units than there are devices, is given
-// by none. Units are MiB of memory and percent of compute. Without the annotation an amount is
-// that of each device already.
-func (r *reader) part(amount, devices int64) int64 {
+// amountPerDevice is what each of several devices gives of an amount that is a total. All give the
+// same, and never more than the total: the remainder, fewer units than there are devices, is given
+// by none. Units are MiB of memory and percent of compute. Without the annotation an amount is that
+// of each device already.
+func (r *reader) amountPerDevice(amount, devices int64) int64 {
 	if r.split {
 		return amount / max(devices, 1)
 	}
@@ -117,42 +117,42 @@ func (r *reader) withoutDevices(path string, c *podspec.Container, zero bool) {
 			continue
 		}
 		if zero {
-			r.mistake(limit(path, r.names.Number), fmt.Sprintf("0 devices, but %s is asked of each: write %s: 1, or remove %s",
+			r.addMistake(limitPath(path, r.names.Number), fmt.Sprintf("0 devices, but %s is asked of each: write %s: 1, or remove %s",
 				name, r.names.Number, name))
 			return
 		}
 		if _, named := c.Amount(r.names.Number); named {
 			return // negative, and reported as such
 		}
-		r.mistake(limit(path, name), fmt.Sprintf("asked without %s: add the line %s: 1 to the limits", r.names.Number, r.names.Number))
+		r.addMistake(limitPath(path, name), fmt.Sprintf("asked without %s: add the line %s: 1 to the limits", r.names.Number, r.names.Number))
 		return
 	}
 }
 
-// memory reads how much memory of each device. An explicit amount of 0 asks for
+// readMemory reads how much memory of each device. An explicit amount of 0 asks for
 // the whole memory, as it always did. A default is that of one device, and is not split.
-func (r *reader) memory(c *podspec.Container, devices int64) sharing.Memory {
+func (r *reader) readMemory(c *podspec.Container, devices int64) sharing.Memory {
 	amount, said := c.Amount(r.names.Memory)
 	percent, relative := c.Amount(r.names.Percentage)
 	most := r.mostMemory()
 	switch {
 	case relative:
-		return sharing.PercentMemory(sharing.Percent(min(max(r.part(percent, devices), 0), 100)))
+		return sharing.PercentMemory(sharing.Percent(min(max(r.amountPerDevice(percent, devices), 0), 100)))
 	case !said:
 		if amount = r.defaults.Memory; amount > 0 && amount <= most {
 			return sharing.AbsoluteMemory(sharing.MiBs(amount * r.factor))
 		}
 	case amount > 0 && amount/max(devices, 1) <= most:
-		return sharing.AbsoluteMemory(sharing.MiBs(r.part(amount*r.factor, devices)))
+		return sharing.AbsoluteMemory(sharing.MiBs(r.amountPerDevice(amount*r.factor, devices)))
 	}
 	return sharing.WholeMemory()
 }
 
-func (r *reader) cores(c *podspec.Container, devices int64) sharing.Percent {
+func (r *reader) readCores(c *podspec.Container, devices int64) sharing.Percent {
 	if amount, ok := c.Amount(r.names.Cores); ok {
-		return sharing.Percent(min(max(r.part(amount, devices), 0), 100))
+		return sharing.Percent(min(max(r.amountPerDevice(amount, devices), 0), 100))
 	}
 	return r.defaults.Cores
 }
 
-func limit(path, name string) string { return path + " resources.limits[" + name + "]" }
+func limitPath(path, name string) string { return path + " resources.limits[" + name + "]" }

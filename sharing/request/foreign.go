@@ -22,7 +22,7 @@ func Foreign(p *podspec.Pod, n podspec.Names) []Mistake {
 	for path, c := range containersOf(p) {
 		for _, name := range slices.Sorted(maps.Keys(c.Resources)) {
 			if c.Resources[name] != 0 && n.IsUnserved(name) {
-				r.mistake(limit(path, name), r.insteadOfResource(name))
+				r.addMistake(limitPath(path, name), r.insteadOfResource(name))
 			}
 		}
 	}
@@ -34,15 +34,15 @@ func ForeignKeys(p *podspec.Pod, n podspec.Names) []Mistake {
 	r := reader{names: n}
 	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
 		if !isRead(key) && r.isWish(key) {
-			r.mistake(at(key), r.insteadOfKey(key))
+			r.addMistake(annotationPath(key), r.insteadOfKey(key))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
 		switch {
 		case slices.Contains(wire.UserKeys(), key):
-			r.mistake("metadata.labels["+key+"]", "is a label, which is not read: write it as an annotation")
+			r.addMistake("metadata.labels["+key+"]", "is a label, which is not read: write it as an annotation")
 		case !isRead(key) && r.isWish(key):
-			r.mistake("metadata.labels["+key+"]", r.insteadOfKey(key))
+			r.addMistake("metadata.labels["+key+"]", r.insteadOfKey(key))
 		}
 	}
 	return r.mistakes

@@ -4,7 +4,7 @@
 // podspec, so that the scheduler and the webhook judge by the same rules.
 //
 // The rules: the amounts are per container; memory and cores are per device, or
-// totals of the container's devices with the annotation wire.UserSplit, see part;
+// totals of the container's devices with the annotation wire.UserSplit, see amountPerDevice;
 // without memory and percentage a device's whole memory is asked; cores of 100
 // ask for a device's compute alone; a percentage is resolved on the device that
 // is chosen. A reader of people's input, it reports every mistake at once, with
@@ -71,17 +71,17 @@ func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sha
 	for _, o := range options {
 		o(&r)
 	}
-	_, r.split = texts(p.Annotations).get(wire.UserSplit)
+	_, r.split = podAnnotations(p.Annotations).lookupKnown(wire.UserSplit)
 	out := sharing.PodRequest{Owner: sharing.Owner(p.UID), Namespace: p.Namespace}
 	for path, c := range containersOf(p) {
-		if req, ok := r.container(path, c); ok {
+		if req, ok := r.readContainer(path, c); ok {
 			out.Requests = append(out.Requests, req)
 		}
 	}
 	if n := len(out.Requests); n > MostAsking {
-		r.mistake("spec", fmt.Sprintf("%d containers ask for devices, want at most %d", n, MostAsking))
+		r.addMistake("spec", fmt.Sprintf("%d containers ask for devices, want at most %d", n, MostAsking))
 	}
-	r.annotations(p, &out)
+	r.readAnnotations(p, &out)
 	if len(r.mistakes) > 0 {
 		return sharing.PodRequest{}, r.mistakes
 	}
@@ -115,11 +115,11 @@ type reader struct {
 	factor    int64
 	defaults  Defaults
 	policies  []string
-	// split says that amounts are totals of a container's devices, see part.
+	// split says that amounts are totals of a container's devices, see amountPerDevice.
 	split    bool
 	mistakes []Mistake
 }
 
-func (r *reader) mistake(path, message string) {
+func (r *reader) addMistake(path, message string) {
 	r.mistakes = append(r.mistakes, Mistake{Path: path, Message: message})
 }

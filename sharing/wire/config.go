@@ -33,27 +33,27 @@ func EncodeConfig(v ConfigVersions) (string, error) {
 	if _, err := configIn(&out); err != nil {
 		return "", err
 	}
-	return render(configFormat, out)
+	return renderJSON(configFormat, out)
 }
 
 // DecodeConfig reads what EncodeConfig writes. Errors are of type *Error.
 func DecodeConfig(text string) (ConfigVersions, error) {
 	var in configText
-	if err := parse(configFormat, text, &in); err != nil {
+	if err := parseJSON(configFormat, text, &in); err != nil {
 		return ConfigVersions{}, err
 	}
 	return configIn(&in)
 }
 
 func configIn(in *configText) (ConfigVersions, error) {
-	f := &finding{text: configFormat}
+	f := &firstError{text: configFormat}
 	for _, field := range []struct{ path, hash string }{{"device", in.Device}, {"node", in.Node}, {"geometry", in.Geometry}} {
 		if !validText(field.hash, longestName) {
 			f.failf(field.path, "is not a hash")
 		}
 	}
 	if f.err != nil {
-		return ConfigVersions{}, f.result()
+		return ConfigVersions{}, f.asError()
 	}
 	return ConfigVersions{Device: in.Device, Node: in.Node, Geometry: in.Geometry}, nil
 }

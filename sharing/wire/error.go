@@ -30,10 +30,10 @@ func (e *Error) Error() string {
 	return e.Text + ": " + e.At + ": " + e.Why
 }
 
-func at(offset int) string { return "byte " + strconv.Itoa(offset) }
+func bytePosition(offset int) string { return "byte " + strconv.Itoa(offset) }
 
-// shown quotes a piece of foreign text for a message, cut to a bearable length.
-func shown(s string) string {
+// quoteExcerpt quotes a piece of foreign text for a message, cut to a bearable length.
+func quoteExcerpt(s string) string {
 	const longest = 60
 	if len(s) > longest {
 		return strconv.Quote(s[:longest]) + "..."
@@ -41,28 +41,28 @@ func shown(s string) string {
 	return strconv.Quote(s)
 }
 
-// finding keeps the first mistake of one text.
-type finding struct {
+// firstError keeps the first mistake of one text.
+type firstError struct {
 	text string
 	err  *Error
 }
 
-func (f *finding) failf(path, format string, args ...any) {
+func (f *firstError) failf(path, format string, args ...any) {
 	if f.err == nil {
 		f.err = &Error{Text: f.text, At: path, Why: fmt.Sprintf(format, args...)}
 	}
 }
 
-// result is the first mistake as an error, nil if there was none.
-func (f *finding) result() error {
+// asError is the first mistake as an error, nil if there was none.
+func (f *firstError) asError() error {
 	if f.err == nil {
 		return nil
 	}
 	return f.err
 }
 
-// number reads a field that must be present and in range.
-func number[T int | int64](f *finding, path string, v *T, low, high T) T {
+// requireNumber reads a field that must be present and in range.
+func requireNumber[T int | int64](f *firstError, path string, v *T, low, high T) T {
 	switch {
 	case v == nil:
 		f.failf(path, "is missing")

@@ -63,7 +63,7 @@ func EncodeInventory(inv sharing.Inventory) (string, error) {
 	if _, err := inventoryIn(&out); err != nil {
 		return "", err
 	}
-	text, err := render(inventoryFormat, out)
+	text, err := renderJSON(inventoryFormat, out)
 	if err == nil && len(text) > MaxText {
 		err = &Error{inventoryFormat, "", "would be " + strconv.Itoa(len(text)) + " bytes long, more than " + strconv.Itoa(MaxText)}
 	}
@@ -78,7 +78,7 @@ func DecodeInventory(text string) (sharing.Inventory, error) {
 	in, ok := readAlike(text)
 	if !ok {
 		in = &inventoryText{}
-		if err := parse(inventoryFormat, text, in); err != nil {
+		if err := parseJSON(inventoryFormat, text, in); err != nil {
 			return sharing.Inventory{}, err
 		}
 	}
@@ -108,9 +108,9 @@ func readAlike(text string) (*inventoryText, bool) {
 }
 
 func inventoryIn(in *inventoryText) (sharing.Inventory, error) {
-	f := &finding{text: inventoryFormat}
+	f := &firstError{text: inventoryFormat}
 	if !validName(in.Node, longestName) {
-		f.failf("node", "%s is not a node name", shown(in.Node))
+		f.failf("node", "%s is not a node name", quoteExcerpt(in.Node))
 	}
 	if !validText(in.GeometryHash, longestName) {
 		f.failf("geometryHash", "is not a hash")
@@ -135,7 +135,7 @@ func inventoryIn(in *inventoryText) (sharing.Inventory, error) {
 			f.failf(path+".index", "%d follows %d, want ascending and no index twice", d.Index, inv.Devices[i-1].Index)
 		}
 		if f.err != nil {
-			return sharing.Inventory{}, f.result()
+			return sharing.Inventory{}, f.asError()
 		}
 		inv.Devices = append(inv.Devices, d)
 		if d.MIG != nil {
@@ -146,7 +146,7 @@ func inventoryIn(in *inventoryText) (sharing.Inventory, error) {
 		f.failf("devices", "they have %d geometries, want at most %d", cuts, maxCuts)
 	}
 	if f.err != nil {
-		return sharing.Inventory{}, f.result()
+		return sharing.Inventory{}, f.asError()
 	}
 	return inv, nil
 }
@@ -174,24 +174,24 @@ func deviceOut(d *sharing.Device) deviceText {
 }
 
 // deviceIn reads a device but for its partitioning, which it may share with others.
-func deviceIn(f *finding, path string, in *deviceText) sharing.Device {
+func deviceIn(f *firstError, path string, in *deviceText) sharing.Device {
 	d := sharing.Device{ID: sharing.DeviceID(in.UUID), Model: in.Model, PCI: in.PCI, NUMA: -1, OneUser: in.OneUser, OneNamespace: in.OneSpace, NoRoot: in.NoRoot}
 	if !validID(in.UUID) {
-		f.failf(path+".uuid", "%s is not a device UUID", shown(in.UUID))
+		f.failf(path+".uuid", "%s is not a device UUID", quoteExcerpt(in.UUID))
 	}
 	if !validText(in.Model, longestModel) {
-		f.failf(path+".model", "%s is not a model name", shown(in.Model))
+		f.failf(path+".model", "%s is not a model name", quoteExcerpt(in.Model))
 	}
 	if !validText(in.PCI, longestName) {
-		f.failf(path+".pci", "%s is not a PCI bus id", shown(in.PCI))
+		f.failf(path+".pci", "%s is not a PCI bus id", quoteExcerpt(in.PCI))
 	}
-	d.Index = number(f, path+".index", in.Index, 0, maxIndex)
-	d.Memory = sharing.Bytes(number(f, path+".memory", in.Memory, 0, int64(sharing.MaxBytes)))
-	d.Physical = sharing.Bytes(number(f, path+".physical", &in.Physical, 0, int64(sharing.MaxBytes)))
-	d.Cores = sharing.Percent(number(f, path+".cores", in.Cores, 0, maxCores))
-	d.MaxShares = number(f, path+".maxShares", in.MaxShares, 0, maxShares)
+	d.Index = requireNumber(f, path+".index", in.Index, 0, maxIndex)
+	d.Memory = sharing.Bytes(requireNumber(f, path+".memory", in.Memory, 0, int64(sharing.MaxBytes)))
+	d.Physical = sharing.Bytes(requireNumber(f, path+".physical", &in.Physical, 0, int64(sharing.MaxBytes)))
+	d.Cores = sharing.Percent(requireNumber(f, path+".cores", in.Cores, 0, maxCores))
+	d.MaxShares = requireNumber(f, path+".maxShares", in.MaxShares, 0, maxShares)
 	if in.Clients != nil {
-		d.MaxClients = number(f, path+".maxClients", in.Clients, 0, maxShares)
+		d.MaxClients = requireNumber(f, path+".maxClients", in.Clients, 0, maxShares)
 	}
 	if in.Healthy == nil {
 		f.failf(path+".healthy", "is missing")
@@ -210,21 +210,21 @@ func deviceIn(f *finding, path string, in *deviceText) sharing.Device {
 	}
 	d.Mode = mode
 	if in.NUMA != nil {
-		d.NUMA = number(f, path+".numa", in.NUMA, -1, maxIndex)
+		d.NUMA = requireNumber(f, path+".numa", in.NUMA, -1, maxIndex)
 	}
 	d.Links = linksIn(f, path, in.Links)
 	return d
 }
 
-func linksIn(f *finding, path string, in []linkText) []sharing.Link {
+func linksIn(f *firstError, path string, in []linkText) []sharing.Link {
 	var links []sharing.Link
 	for i, l := range in {
 		below := path + ".links[" + strconv.Itoa(i) + "]"
 		if !validID(l.Peer) {
-			f.failf(below+".peer", "%s is not a device UUID", shown(l.Peer))
+			f.failf(below+".peer", "%s is not a device UUID", quoteExcerpt(l.Peer))
 		}
 		if !validName(l.Kind, longestID) {
-			f.failf(below+".kind", "%s is not a kind of link", shown(l.Kind))
+			f.failf(below+".kind", "%s is not a kind of link", quoteExcerpt(l.Kind))
 		}
 		if l.Count < 0 || l.Count > maxLinks {
 			f.failf(below+".count", "%d is outside 0 to %d", l.Count, maxLinks)

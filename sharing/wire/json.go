@@ -12,10 +12,10 @@ import (
 // version is the version of both JSON formats.
 const version = 1
 
-// parse reads JSON into a structure: one object, no key twice in any spelling,
+// parseJSON reads JSON into a structure: one object, no key twice in any spelling,
 // no null, and version 1. Package json alone would let each of these pass and
 // keep the last of two values.
-func parse(format, text string, into any) error {
+func parseJSON(format, text string, into any) error {
 	if len(text) > MaxText {
 		return &Error{format, "", "is " + strconv.Itoa(len(text)) + " bytes long, more than " + strconv.Itoa(MaxText)}
 	}
@@ -25,7 +25,7 @@ func parse(format, text string, into any) error {
 	raw := []byte(text)
 	read := json.Unmarshal(raw, into)
 	if read != nil && !json.Valid(raw) {
-		return mistake(format, len(raw), read)
+		return wrapJSONError(format, len(raw), read)
 	}
 	s := scanner{format: format, text: raw}
 	if err := s.scan(); err != nil {
@@ -33,36 +33,36 @@ func parse(format, text string, into any) error {
 	}
 	switch s.version {
 	case strconv.Itoa(version):
-		return mistake(format, len(raw), read)
+		return wrapJSONError(format, len(raw), read)
 	case "":
 		return &Error{format, "version", "is missing"}
 	}
 	return &Error{format, "version", s.version + " is not known, this reader knows " + strconv.Itoa(version)}
 }
 
-// mistake says in which format and where package json found one; nil if it found none.
-func mistake(format string, length int, err error) error {
+// wrapJSONError says in which format and where package json found one; nil if it found none.
+func wrapJSONError(format string, length int, err error) error {
 	var wrongType *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &wrongType):
-		place := at(int(wrongType.Offset))
+		place := bytePosition(int(wrongType.Offset))
 		if wrongType.Field != "" {
 			place = wrongType.Field + " (" + place + ")"
 		}
 		return &Error{format, place, "is a " + wrongType.Value + ", want " + wrongType.Type.String()}
 	case errors.As(err, &syntax) && int(syntax.Offset) >= length:
-		return &Error{format, at(length), "the text ends too early"}
+		return &Error{format, bytePosition(length), "the text ends too early"}
 	case errors.As(err, &syntax):
-		return &Error{format, at(int(syntax.Offset)), syntax.Error()}
+		return &Error{format, bytePosition(int(syntax.Offset)), syntax.Error()}
 	}
 	return &Error{format, "", err.Error()}
 }
 
-// render writes a structure as JSON.
-func render(format string, from any) (string, error) {
+// renderJSON writes a structure as JSON.
+func renderJSON(format string, from any) (string, error) {
 	b, err := json.Marshal(from)
 	if err != nil {
 		return "", &Error{format, "", err.Error()}

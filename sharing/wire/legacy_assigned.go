@@ -37,7 +37,7 @@ func EncodeAssigned(p sharing.Placement, factor int64, containers ...ContainerRe
 	if len(containers) == 0 {
 		for i := range p.Containers {
 			if p.Containers[i].Kind == sharing.App {
-				entries = append(entries, entry(p.Containers[i].Shares, factor))
+				entries = append(entries, encodeEntry(p.Containers[i].Shares, factor))
 			}
 		}
 	}
@@ -49,17 +49,17 @@ func EncodeAssigned(p sharing.Placement, factor int64, containers ...ContainerRe
 		if c, ok := p.Container(ref.Name); ok {
 			shares = c.Shares
 		}
-		entries = append(entries, entry(shares, factor))
+		entries = append(entries, encodeEntry(shares, factor))
 	}
 	return strings.Join(entries, ";")
 }
 
-func entry(shares []sharing.Share, factor int64) string {
+func encodeEntry(shares []sharing.Share, factor int64) string {
 	var b strings.Builder
 	for i := range shares {
 		s := &shares[i]
 		units := s.Memory.WholeMiB()
-		units = units/unit(factor) + min(units%unit(factor), 1)
+		units = units/factorOrOne(factor) + min(units%factorOrOne(factor), 1)
 		b.WriteString(assignedID(s))
 		b.WriteString("," + typePrefix + ",")
 		b.WriteString(strconv.FormatInt(units, 10))
@@ -103,7 +103,7 @@ func DecodeAssigned(text string, containers []ContainerRef, inv *sharing.Invento
 }
 
 func decodeAssigned(text string, containers []ContainerRef, r resolver, factor int64) (sharing.Placement, error) {
-	f := &finding{text: PodAssigned}
+	f := &firstError{text: PodAssigned}
 	var asking []ContainerRef
 	for _, c := range containers {
 		if c.Kind == sharing.App && c.Asks {
@@ -112,7 +112,7 @@ func decodeAssigned(text string, containers []ContainerRef, r resolver, factor i
 	}
 	if len(text) > MaxText {
 		f.failf("", "is %d bytes long, more than %d", len(text), MaxText)
-		return sharing.Placement{}, f.result()
+		return sharing.Placement{}, f.asError()
 	}
 	entries := strings.Split(text, ";")
 	empty := 0
@@ -126,13 +126,13 @@ func decodeAssigned(text string, containers []ContainerRef, r resolver, factor i
 	all := len(entries) == len(asking)
 	if !all && len(entries)-empty != len(asking) {
 		f.failf("", "has %d entries for %d containers that ask for devices", len(entries)-empty, len(asking))
-		return sharing.Placement{}, f.result()
+		return sharing.Placement{}, f.asError()
 	}
 	p := sharing.Placement{}
 	next, offset := 0, 0
 	for _, e := range entries {
 		if e != "" {
-			shares := assigned(f, e, offset, r, factor)
+			shares := decodeEntry(f, e, offset, r, factor)
 			p.Containers = append(p.Containers, sharing.ContainerShares{Container: asking[next].Name, Shares: shares})
 		}
 		if e != "" || all {
@@ -141,22 +141,22 @@ func decodeAssigned(text string, containers []ContainerRef, r resolver, factor i
 		offset += len(e) + 1
 	}
 	if f.err != nil {
-		return sharing.Placement{}, f.result()
+		return sharing.Placement{}, f.asError()
 	}
 	return p, nil
 }
 
-// assigned reads the shares of one container.
-func assigned(f *finding, text string, start int, r resolver, factor int64) []sharing.Share {
+// decodeEntry reads the shares of one container.
+func decodeEntry(f *firstError, text string, start int, r resolver, factor int64) []sharing.Share {
 	var shares []sharing.Share
-	_ = pieces(f, text, ':', func(piece string, offset int) { // f keeps the mistake
+	_ = forEachPiece(f, text, ':', func(piece string, offset int) { // f keeps the mistake
 		s := assignedShare(f, piece, start+offset, factor)
 		if f.err == nil {
-			s = r.resolve(f, start+offset, s)
+			s = r.resolveShare(f, start+offset, s)
 		}
 		for i := range shares {
 			if shares[i].Device == s.Device {
-				f.failf(at(start+offset), "device %s is there twice for one container", shown(string(s.Device)))
+				f.failf(bytePosition(start+offset), "device %s is there twice for one container", quoteExcerpt(string(s.Device)))
 			}
 		}
 		shares = append(shares, s)
@@ -164,10 +164,10 @@ func assigned(f *finding, text string, start int, r resolver, factor int64) []sh
 	return shares
 }
 
-func assignedShare(f *finding, piece string, offset int, factor int64) sharing.Share {
+func assignedShare(f *firstError, piece string, offset int, factor int64) sharing.Share {
 	fields := strings.Split(piece, ",")
 	if len(fields) < 4 {
-		f.failf(at(offset), "device %s has %d fields, want 4", shown(piece), len(fields))
+		f.failf(bytePosition(offset), "device %s has %d fields, want 4", quoteExcerpt(piece), len(fields))
 		return sharing.Share{}
 	}
 	id, partition := partitionID(f, offset, fields[0])
@@ -175,26 +175,26 @@ func assignedShare(f *finding, piece string, offset int, factor int64) sharing.S
 		Device:    id,
 		Mode:      sharing.HAMiCore,
 		Memory:    memoryOf(f, offset, fields[2], factor),
-		Cores:     sharing.Percent(count(f, offset, "cores", fields[3], 100)),
+		Cores:     sharing.Percent(parseDecimal(f, offset, "cores", fields[3], 100)),
 		Partition: partition,
 	}
 	if fields[1] != typePrefix {
-		f.failf(at(offset), "type %s is not %s", shown(fields[1]), typePrefix)
+		f.failf(bytePosition(offset), "type %s is not %s", quoteExcerpt(fields[1]), typePrefix)
 	}
 	if partition != (sharing.Partition{}) {
 		s.Mode = sharing.MIG
 	} else if s.Memory == 0 {
 		// Older readers take a limit of 0 for no limit.
-		f.failf(at(offset), "device %s is given without memory", shown(string(id)))
+		f.failf(bytePosition(offset), "device %s is given without memory", quoteExcerpt(string(id)))
 	}
 	return s
 }
 
 // partitionID splits UUID[geometry-position].
-func partitionID(f *finding, offset int, text string) (sharing.DeviceID, sharing.Partition) {
+func partitionID(f *firstError, offset int, text string) (sharing.DeviceID, sharing.Partition) {
 	id, rest, bracket := strings.Cut(text, "[")
 	if !validID(id) {
-		f.failf(at(offset), "%s is not a device UUID", shown(text))
+		f.failf(bytePosition(offset), "%s is not a device UUID", quoteExcerpt(text))
 		return "", sharing.Partition{}
 	}
 	if !bracket {
@@ -203,11 +203,11 @@ func partitionID(f *finding, offset int, text string) (sharing.DeviceID, sharing
 	inside, closed := strings.CutSuffix(rest, "]")
 	group, position, dash := strings.Cut(inside, "-")
 	if !closed || !dash || !ValidGroup(group) {
-		f.failf(at(offset), "%s is not UUID[geometry-position]", shown(text))
+		f.failf(bytePosition(offset), "%s is not UUID[geometry-position]", quoteExcerpt(text))
 		return "", sharing.Partition{}
 	}
 	return sharing.DeviceID(id), sharing.Partition{
 		Geometry: group,
-		Position: int(count(f, offset, "position", position, maxCount-1)),
+		Position: int(parseDecimal(f, offset, "position", position, maxCount-1)),
 	}
 }

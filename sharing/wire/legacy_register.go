@@ -45,9 +45,9 @@ func EncodeRegister(inv sharing.Inventory, factor int64) string {
 		b.WriteByte(',')
 		b.WriteString(strconv.Itoa(count))
 		b.WriteByte(',')
-		b.WriteString(strconv.FormatInt(int64(d.Memory/sharing.MiB)/unit(factor), 10))
+		b.WriteString(strconv.FormatInt(int64(d.Memory/sharing.MiB)/factorOrOne(factor), 10))
 		b.WriteByte(',')
-		b.WriteString(typePrefix + "-" + unreserved(d.Model))
+		b.WriteString(typePrefix + "-" + replaceSeparators(d.Model))
 		b.WriteByte(',')
 		b.WriteString(strconv.FormatBool(offered))
 		b.WriteByte(',')
@@ -57,8 +57,8 @@ func EncodeRegister(inv sharing.Inventory, factor int64) string {
 	return b.String()
 }
 
-// unreserved replaces what separates fields, devices and containers.
-func unreserved(model string) string {
+// replaceSeparators replaces what separates fields, devices and containers.
+func replaceSeparators(model string) string {
 	return strings.Map(func(r rune) rune {
 		if r == ',' || r == ':' || r == ';' {
 			return '_'
@@ -67,8 +67,8 @@ func unreserved(model string) string {
 	}, model)
 }
 
-// unit is the factor, or 1 where none is set.
-func unit(factor int64) int64 { return max(factor, 1) }
+// factorOrOne is the factor, or 1 where none is set.
+func factorOrOne(factor int64) int64 { return max(factor, 1) }
 
 // DecodeRegister reads the legacy grammar. Six fields are the rule; five, as written
 // before modes existed, mean mode hami-core; further fields are skipped. A device
@@ -77,14 +77,14 @@ func unit(factor int64) int64 { return max(factor, 1) }
 // NUMA is unknown, nothing is known about partitions. The text does not name the
 // node. Errors are of type *Error.
 func DecodeRegister(text string, factor int64) (sharing.Inventory, error) {
-	f := &finding{text: NodeRegister}
+	f := &firstError{text: NodeRegister}
 	inv := sharing.Inventory{}
 	seen := map[sharing.DeviceID]struct{}{}
-	err := pieces(f, text, ':', func(piece string, offset int) {
-		d := registered(f, piece, offset, factor)
+	err := forEachPiece(f, text, ':', func(piece string, offset int) {
+		d := registeredDevice(f, piece, offset, factor)
 		d.Index = len(inv.Devices)
 		if _, twice := seen[d.ID]; twice {
-			f.failf(at(offset), "device %s is there twice", shown(string(d.ID)))
+			f.failf(bytePosition(offset), "device %s is there twice", quoteExcerpt(string(d.ID)))
 		}
 		seen[d.ID] = struct{}{}
 		inv.Devices = append(inv.Devices, d)
@@ -95,9 +95,9 @@ func DecodeRegister(text string, factor int64) (sharing.Inventory, error) {
 	return inv, nil
 }
 
-// pieces calls each for every piece of a list whose members each end in sep; the
+// forEachPiece calls each for every piece of a list whose members each end in sep; the
 // last separator may be missing. It stops at the first mistake and returns it.
-func pieces(f *finding, text string, sep byte, each func(piece string, offset int)) error {
+func forEachPiece(f *firstError, text string, sep byte, each func(piece string, offset int)) error {
 	if len(text) > MaxText {
 		f.failf("", "is %d bytes long, more than %d", len(text), MaxText)
 	}
@@ -107,24 +107,24 @@ func pieces(f *finding, text string, sep byte, each func(piece string, offset in
 			end = len(text) - offset
 		}
 		if end == 0 {
-			f.failf(at(offset), "an empty device")
+			f.failf(bytePosition(offset), "an empty device")
 			break
 		}
 		each(text[offset:offset+end], offset)
 		offset += end + 1
 	}
-	return f.result()
+	return f.asError()
 }
 
-func registered(f *finding, piece string, offset int, factor int64) sharing.Device {
+func registeredDevice(f *firstError, piece string, offset int, factor int64) sharing.Device {
 	fields := strings.Split(piece, ",")
 	if len(fields) < 5 {
-		f.failf(at(offset), "device %s has %d fields, want 6", shown(piece), len(fields))
+		f.failf(bytePosition(offset), "device %s has %d fields, want 6", quoteExcerpt(piece), len(fields))
 		return sharing.Device{}
 	}
 	d := sharing.Device{
 		ID:        sharing.DeviceID(fields[0]),
-		MaxShares: int(count(f, offset, "count", fields[1], maxShares)),
+		MaxShares: int(parseDecimal(f, offset, "count", fields[1], maxShares)),
 		Memory:    memoryOf(f, offset, fields[2], factor),
 		Model:     strings.TrimPrefix(fields[3], typePrefix+"-"),
 		Cores:     100,
@@ -132,45 +132,45 @@ func registered(f *finding, piece string, offset int, factor int64) sharing.Devi
 		NUMA:      -1,
 	}
 	if !validID(fields[0]) {
-		f.failf(at(offset), "%s is not a device UUID", shown(fields[0]))
+		f.failf(bytePosition(offset), "%s is not a device UUID", quoteExcerpt(fields[0]))
 	}
 	if !validText(fields[3], longestModel) {
-		f.failf(at(offset), "%s is not a device type", shown(fields[3]))
+		f.failf(bytePosition(offset), "%s is not a device type", quoteExcerpt(fields[3]))
 	}
 	if fields[4] != "true" && fields[4] != "false" {
-		f.failf(at(offset), "health %s is not true or false", shown(fields[4]))
+		f.failf(bytePosition(offset), "health %s is not true or false", quoteExcerpt(fields[4]))
 	}
 	d.Healthy = fields[4] == "true" && d.MaxShares > 0
 	if len(fields) > 5 {
 		mode, err := sharing.ParseMode(fields[5])
 		if err != nil {
-			f.failf(at(offset), "%v", err)
+			f.failf(bytePosition(offset), "%v", err)
 		}
 		d.Mode = mode
 	}
 	return d
 }
 
-// count reads a plain decimal number of at most most.
-func count(f *finding, offset int, name, text string, most int64) int64 {
+// parseDecimal reads a plain decimal number of at most most.
+func parseDecimal(f *firstError, offset int, name, text string, most int64) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || strings.TrimLeft(text, "0123456789") != "" {
-		f.failf(at(offset), "%s %s is not a number", name, shown(text))
+		f.failf(bytePosition(offset), "%s %s is not a number", name, quoteExcerpt(text))
 		return 0
 	}
 	if n > most {
-		f.failf(at(offset), "%s %s is more than %d", name, shown(text), most)
+		f.failf(bytePosition(offset), "%s %s is more than %d", name, quoteExcerpt(text), most)
 		return 0
 	}
 	return n
 }
 
 // memoryOf reads an amount in units of factor MiB.
-func memoryOf(f *finding, offset int, text string, factor int64) sharing.Bytes {
-	units := count(f, offset, "memory", text, math.MaxInt64)
-	if units > int64(sharing.MaxBytes/sharing.MiB)/unit(factor) {
-		f.failf(at(offset), "memory %s is more than any device has", shown(text))
+func memoryOf(f *firstError, offset int, text string, factor int64) sharing.Bytes {
+	units := parseDecimal(f, offset, "memory", text, math.MaxInt64)
+	if units > int64(sharing.MaxBytes/sharing.MiB)/factorOrOne(factor) {
+		f.failf(bytePosition(offset), "memory %s is more than any device has", quoteExcerpt(text))
 		return 0
 	}
-	return sharing.MiBs(units * unit(factor))
+	return sharing.MiBs(units * factorOrOne(factor))
 }

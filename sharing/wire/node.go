@@ -50,19 +50,19 @@ func ReadNode(annotations map[string]string, node string, factor int64) (inv sha
 		return sharing.Inventory{}, false, err
 	}
 	if inv.Node != node {
-		return sharing.Inventory{}, false, &Error{inventoryFormat, "node", "is " + shown(inv.Node) + " on node " + shown(node)}
+		return sharing.Inventory{}, false, &Error{inventoryFormat, "node", "is " + quoteExcerpt(inv.Node) + " on node " + quoteExcerpt(node)}
 	}
 	if isRegistered {
-		if err := agree(inv, register, factor); err != nil {
+		if err := checkRegister(inv, register, factor); err != nil {
 			return sharing.Inventory{}, false, err
 		}
 	}
 	return inv, true, nil
 }
 
-// agree compares a register text with the one the inventory would give. Amounts
+// checkRegister compares a register text with the one the inventory would give. Amounts
 // are left out, since the factor may just have been changed.
-func agree(inv sharing.Inventory, register string, factor int64) error {
+func checkRegister(inv sharing.Inventory, register string, factor int64) error {
 	got, err := DecodeRegister(register, factor)
 	if err != nil {
 		return err

@@ -62,8 +62,8 @@ func partitioningOut(p *sharing.Partitioning) *partitioningText {
 	return out
 }
 
-func partitioningIn(f *finding, path string, in *partitioningText) *sharing.Partitioning {
-	p := &sharing.Partitioning{Slices: number(f, path+".slices", in.Slices, 1, maxSlices)}
+func partitioningIn(f *firstError, path string, in *partitioningText) *sharing.Partitioning {
+	p := &sharing.Partitioning{Slices: requireNumber(f, path+".slices", in.Slices, 1, maxSlices)}
 	if len(in.Profiles) > maxProfiles {
 		f.failf(path+".profiles", "there are %d, want at most %d", len(in.Profiles), maxProfiles)
 	}
@@ -100,20 +100,20 @@ func partitioningIn(f *finding, path string, in *partitioningText) *sharing.Part
 	return p
 }
 
-func profileIn(f *finding, path string, in *profileText, slices int) sharing.Profile {
+func profileIn(f *firstError, path string, in *profileText, slices int) sharing.Profile {
 	if !validProfile(in.Name) {
-		f.failf(path+".name", "%s is not a profile name", shown(in.Name))
+		f.failf(path+".name", "%s is not a profile name", quoteExcerpt(in.Name))
 	}
 	q := sharing.Profile{
 		Name:    in.Name,
-		Memory:  sharing.Bytes(number(f, path+".memory", in.Memory, 1, int64(sharing.MaxBytes))),
-		Compute: number(f, path+".compute", in.Compute, 0, maxSlices),
-		Size:    number(f, path+".size", in.Size, 1, max(slices, 1)),
-		Max:     number(f, path+".max", &in.Max, 0, maxSlices),
+		Memory:  sharing.Bytes(requireNumber(f, path+".memory", in.Memory, 1, int64(sharing.MaxBytes))),
+		Compute: requireNumber(f, path+".compute", in.Compute, 0, maxSlices),
+		Size:    requireNumber(f, path+".size", in.Size, 1, max(slices, 1)),
+		Max:     requireNumber(f, path+".max", &in.Max, 0, maxSlices),
 	}
 	for i, start := range in.Starts {
 		below := path + ".starts[" + strconv.Itoa(i) + "]"
-		q.Starts = append(q.Starts, number(f, below, &start, 0, slices-q.Size))
+		q.Starts = append(q.Starts, requireNumber(f, below, &start, 0, slices-q.Size))
 		if i > 0 && start <= in.Starts[i-1] {
 			f.failf(below, "%d follows %d, want ascending and none twice", start, in.Starts[i-1])
 		}
@@ -121,9 +121,9 @@ func profileIn(f *finding, path string, in *profileText, slices int) sharing.Pro
 	return q
 }
 
-func geometryIn(f *finding, path string, in *geometryText) sharing.Geometry {
+func geometryIn(f *firstError, path string, in *geometryText) sharing.Geometry {
 	if !ValidGroup(in.Name) {
-		f.failf(path+".name", "%s is not a group name: letters, digits, '_', '.' and '/' only", shown(in.Name))
+		f.failf(path+".name", "%s is not a group name: letters, digits, '_', '.' and '/' only", quoteExcerpt(in.Name))
 	}
 	g := sharing.Geometry{Name: in.Name}
 	total := 0
@@ -131,15 +131,15 @@ func geometryIn(f *finding, path string, in *geometryText) sharing.Geometry {
 		e := &in.Entries[i]
 		below := path + ".entries[" + strconv.Itoa(i) + "]"
 		if !validProfile(e.Profile) {
-			f.failf(below+".profile", "%s is not a profile name", shown(e.Profile))
+			f.failf(below+".profile", "%s is not a profile name", quoteExcerpt(e.Profile))
 		}
-		count := number(f, below+".count", e.Count, 1, maxCount)
+		count := requireNumber(f, below+".count", e.Count, 1, maxCount)
 		if total += count; total > maxCount {
 			f.failf(below+".count", "the geometry has more than %d partitions", maxCount)
 		}
 		g.Entries = append(g.Entries, sharing.GeometryEntry{
 			Profile: e.Profile,
-			Memory:  sharing.Bytes(number(f, below+".memory", e.Memory, 1, int64(sharing.MaxBytes))),
+			Memory:  sharing.Bytes(requireNumber(f, below+".memory", e.Memory, 1, int64(sharing.MaxBytes))),
 			Count:   count,
 		})
 	}

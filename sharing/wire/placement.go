@@ -62,7 +62,7 @@ func EncodePlacement(p sharing.Placement) (string, error) {
 	if _, err := placementIn(&out); err != nil {
 		return "", err
 	}
-	text, err := render(placementFormat, out)
+	text, err := renderJSON(placementFormat, out)
 	if err == nil && len(text) > MaxText {
 		err = &Error{placementFormat, "", "would be " + strconv.Itoa(len(text)) + " bytes long, more than " + strconv.Itoa(MaxText)}
 	}
@@ -75,7 +75,7 @@ func EncodePlacement(p sharing.Placement) (string, error) {
 // DecodePlacement reads what EncodePlacement writes. Errors are of type *Error.
 func DecodePlacement(text string) (sharing.Placement, error) {
 	var in placementText
-	if err := parse(placementFormat, text, &in); err != nil {
+	if err := parseJSON(placementFormat, text, &in); err != nil {
 		return sharing.Placement{}, err
 	}
 	return placementIn(&in)
@@ -96,12 +96,12 @@ func shareOut(s *sharing.Share) shareText {
 }
 
 func placementIn(in *placementText) (sharing.Placement, error) {
-	f := &finding{text: placementFormat}
+	f := &firstError{text: placementFormat}
 	if !validName(in.Node, longestName) {
-		f.failf("node", "%s is not a node name", shown(in.Node))
+		f.failf("node", "%s is not a node name", quoteExcerpt(in.Node))
 	}
 	if !validText(in.Group, 2*longestName) {
-		f.failf("group", "%s is not a group name", shown(in.Group))
+		f.failf("group", "%s is not a group name", quoteExcerpt(in.Group))
 	}
 	if !validText(in.GeometryHash, longestName) {
 		f.failf("geometryHash", "is not a hash")
@@ -112,20 +112,20 @@ func placementIn(in *placementText) (sharing.Placement, error) {
 		path := "containers[" + strconv.Itoa(i) + "]"
 		c := containerIn(f, path, &in.Containers[i])
 		if _, twice := seen[c.Container]; twice {
-			f.failf(path+".name", "%s is there twice", shown(c.Container))
+			f.failf(path+".name", "%s is there twice", quoteExcerpt(c.Container))
 		}
 		seen[c.Container] = struct{}{}
 		p.Containers = append(p.Containers, c)
 	}
 	if f.err != nil {
-		return sharing.Placement{}, f.result()
+		return sharing.Placement{}, f.asError()
 	}
 	return p, nil
 }
 
-func containerIn(f *finding, path string, in *containerText) sharing.ContainerShares {
+func containerIn(f *firstError, path string, in *containerText) sharing.ContainerShares {
 	if !validName(in.Name, longestName) {
-		f.failf(path+".name", "%s is not a container name", shown(in.Name))
+		f.failf(path+".name", "%s is not a container name", quoteExcerpt(in.Name))
 	}
 	c := sharing.ContainerShares{Container: in.Name}
 	switch in.Kind {
@@ -135,23 +135,23 @@ func containerIn(f *finding, path string, in *containerText) sharing.ContainerSh
 	case sharing.Sidecar.String():
 		c.Kind = sharing.Sidecar
 	default:
-		f.failf(path+".kind", "%s is not app, init or sidecar", shown(in.Kind))
+		f.failf(path+".kind", "%s is not app, init or sidecar", quoteExcerpt(in.Kind))
 	}
 	seen := map[string]struct{}{}
 	for i := range in.Shares {
 		below := path + ".shares[" + strconv.Itoa(i) + "]"
 		c.Shares = append(c.Shares, shareIn(f, below, &in.Shares[i]))
 		if _, twice := seen[in.Shares[i].UUID]; twice {
-			f.failf(below+".uuid", "%s is there twice", shown(in.Shares[i].UUID))
+			f.failf(below+".uuid", "%s is there twice", quoteExcerpt(in.Shares[i].UUID))
 		}
 		seen[in.Shares[i].UUID] = struct{}{}
 	}
 	return c
 }
 
-func shareIn(f *finding, path string, in *shareText) sharing.Share {
+func shareIn(f *firstError, path string, in *shareText) sharing.Share {
 	if !validID(in.UUID) {
-		f.failf(path+".uuid", "%s is not a device UUID", shown(in.UUID))
+		f.failf(path+".uuid", "%s is not a device UUID", quoteExcerpt(in.UUID))
 	}
 	mode, err := sharing.ParseMode(in.Mode)
 	if err != nil {
@@ -160,37 +160,37 @@ func shareIn(f *finding, path string, in *shareText) sharing.Share {
 	s := sharing.Share{
 		Device: sharing.DeviceID(in.UUID),
 		Mode:   mode,
-		Memory: sharing.Bytes(number(f, path+".memory", in.Memory, 1, int64(sharing.MaxBytes))),
-		Cores:  sharing.Percent(number(f, path+".cores", in.Cores, 0, 100)),
+		Memory: sharing.Bytes(requireNumber(f, path+".memory", in.Memory, 1, int64(sharing.MaxBytes))),
+		Cores:  sharing.Percent(requireNumber(f, path+".cores", in.Cores, 0, 100)),
 		Whole:  in.Whole,
 	}
 	if in.User != nil {
-		s.User = sharing.KnownUser(number(f, path+".user", in.User, 0, maxUser))
+		s.User = sharing.KnownUser(requireNumber(f, path+".user", in.User, 0, maxUser))
 	}
 	switch {
 	case mode == sharing.MIG && in.Partition == nil:
 		f.failf(path+".partition", "is missing, mode %s needs one", mode)
 	case mode != sharing.MIG && in.Partition != nil:
-		f.failf(path+".partition", "is there, mode %s has none", shown(in.Mode))
+		f.failf(path+".partition", "is there, mode %s has none", quoteExcerpt(in.Mode))
 	case in.Partition != nil:
 		s.Partition = partitionIn(f, path+".partition", in.Partition)
 	}
 	return s
 }
 
-func partitionIn(f *finding, path string, in *partitionText) sharing.Partition {
+func partitionIn(f *firstError, path string, in *partitionText) sharing.Partition {
 	if !validProfile(in.Profile) {
-		f.failf(path+".profile", "%s is not a profile name", shown(in.Profile))
+		f.failf(path+".profile", "%s is not a profile name", quoteExcerpt(in.Profile))
 	}
 	if in.Geometry != "" && !ValidGroup(in.Geometry) {
-		f.failf(path+".geometry", "%s is not a group name", shown(in.Geometry))
+		f.failf(path+".geometry", "%s is not a group name", quoteExcerpt(in.Geometry))
 	}
-	start := number(f, path+".start", in.Start, 0, maxSlices-1)
+	start := requireNumber(f, path+".start", in.Start, 0, maxSlices-1)
 	return sharing.Partition{
 		Profile:  in.Profile,
 		Start:    start,
-		Size:     number(f, path+".size", in.Size, 1, maxSlices-start),
+		Size:     requireNumber(f, path+".size", in.Size, 1, maxSlices-start),
 		Geometry: in.Geometry,
-		Position: number(f, path+".position", &in.Position, 0, maxCount-1),
+		Position: requireNumber(f, path+".position", &in.Position, 0, maxCount-1),
 	}
 }

@@ -60,17 +60,17 @@ func PlacementKeys() []string { return []string{PodPlacement, PodNode, PodAssign
 // what it really has would count as free. The legacy text is about app containers
 // only, so others are not looked for in it.
 func ReadPlacement(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, factor int64) (p sharing.Placement, found bool, err error) {
-	return read(annotations, containers, resolver{inv: inv}, factor)
+	return readPlacement(annotations, containers, resolver{inv: inv}, factor)
 }
 
 // ReadBegun is like ReadPlacement for a pod that began in a mode, which the legacy text
 // does not name. All devices that a legacy scheduler gives a pod are in one mode, and
 // those that the pod has stay in it, whatever mode the inventory says they get next.
 func ReadBegun(annotations map[string]string, containers []ContainerRef, inv *sharing.Inventory, begun sharing.Mode, factor int64) (p sharing.Placement, found bool, err error) {
-	return read(annotations, containers, resolver{inv, begun}, factor)
+	return readPlacement(annotations, containers, resolver{inv, begun}, factor)
 }
 
-func read(annotations map[string]string, containers []ContainerRef, r resolver, factor int64) (p sharing.Placement, found bool, err error) {
+func readPlacement(annotations map[string]string, containers []ContainerRef, r resolver, factor int64) (p sharing.Placement, found bool, err error) {
 	text, complete := annotations[PodPlacement]
 	assigned := annotations[PodAssigned]
 	if !complete && assigned == "" {
@@ -85,10 +85,10 @@ func read(annotations map[string]string, containers []ContainerRef, r resolver, 
 		p, err = readLegacy(annotations, containers, r, factor)
 	}
 	if err == nil {
-		err = sameNode(&p, annotations, r.inv)
+		err = requireSameNode(&p, annotations, r.inv)
 	}
 	if err == nil {
-		err = covers(&p, containers, complete)
+		err = requireShareCounts(&p, containers, complete)
 	}
 	if err != nil {
 		return sharing.Placement{}, false, err
@@ -103,7 +103,7 @@ func readLegacy(annotations map[string]string, containers []ContainerRef, r reso
 	}
 	p.Node = annotations[PodNode]
 	if !validName(p.Node, longestName) {
-		return sharing.Placement{}, &Error{PodNode, "", shown(p.Node) + " is not a node name"}
+		return sharing.Placement{}, &Error{PodNode, "", quoteExcerpt(p.Node) + " is not a node name"}
 	}
 	if r.inv == nil {
 		return p, nil
@@ -112,28 +112,28 @@ func readLegacy(annotations map[string]string, containers []ContainerRef, r reso
 	// was read under are the only ones there are.
 	p.GeometryHash = r.inv.GeometryHash
 	if modes, ok := annotations[UserMode]; ok {
-		return p, accepted(&p, modes)
+		return p, requireAcceptedModes(&p, modes)
 	}
 	return p, nil
 }
 
-// accepted checks the modes of a decision against those the pod accepts. Legacy
+// requireAcceptedModes checks the modes of a decision against those the pod accepts. Legacy
 // schedulers take every mode they do not know for hami-core.
-func accepted(p *sharing.Placement, modes string) error {
+func requireAcceptedModes(p *sharing.Placement, modes string) error {
 	for _, c := range p.Containers {
 		for _, s := range c.Shares {
 			if !strings.Contains(","+modes+",", ","+string(s.Mode)+",") {
-				return &Error{PodAssigned, "", "gives container " + shown(c.Container) + " a device in mode " +
-					string(s.Mode) + ", the pod accepts " + shown(modes)}
+				return &Error{PodAssigned, "", "gives container " + quoteExcerpt(c.Container) + " a device in mode " +
+					string(s.Mode) + ", the pod accepts " + quoteExcerpt(modes)}
 			}
 		}
 	}
 	return nil
 }
 
-// covers checks that every container has the devices it asks for. A complete text
+// requireShareCounts checks that every container has the devices it asks for. A complete text
 // is about containers of every kind.
-func covers(p *sharing.Placement, containers []ContainerRef, complete bool) error {
+func requireShareCounts(p *sharing.Placement, containers []ContainerRef, complete bool) error {
 	for i := range containers {
 		ref := &containers[i]
 		if !ref.Asks || ref.Count <= 0 || !complete && ref.Kind != sharing.App {
@@ -144,19 +144,19 @@ func covers(p *sharing.Placement, containers []ContainerRef, complete bool) erro
 			held = len(c.Shares)
 		}
 		if held != ref.Count {
-			return &Error{placementFormat, "containers", "gives container " + shown(ref.Name) + " " + strconv.Itoa(held) +
+			return &Error{placementFormat, "containers", "gives container " + quoteExcerpt(ref.Name) + " " + strconv.Itoa(held) +
 				" devices, it asks for " + strconv.Itoa(ref.Count)}
 		}
 	}
 	return nil
 }
 
-func sameNode(p *sharing.Placement, annotations map[string]string, inv *sharing.Inventory) error {
+func requireSameNode(p *sharing.Placement, annotations map[string]string, inv *sharing.Inventory) error {
 	if name, ok := annotations[PodNode]; ok && name != p.Node {
-		return &Error{placementFormat, "node", "is " + shown(p.Node) + ", " + PodNode + " is " + shown(name)}
+		return &Error{placementFormat, "node", "is " + quoteExcerpt(p.Node) + ", " + PodNode + " is " + quoteExcerpt(name)}
 	}
 	if inv != nil && inv.Node != p.Node {
-		return &Error{placementFormat, "node", "is " + shown(p.Node) + ", the inventory is of " + shown(inv.Node)}
+		return &Error{placementFormat, "node", "is " + quoteExcerpt(p.Node) + ", the inventory is of " + quoteExcerpt(inv.Node)}
 	}
 	return nil
 }

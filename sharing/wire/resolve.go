@@ -16,11 +16,11 @@ type resolver struct {
 	begun sharing.Mode
 }
 
-// resolve completes a share with what is known about its device. See DecodeAssigned
+// resolveShare completes a share with what is known about its device. See DecodeAssigned
 // for what is an error. A partition of a device that does not say how it can be cut
 // stays without a place: nothing is cut beside it, and nothing else of the node is
 // affected.
-func (r resolver) resolve(f *finding, offset int, s sharing.Share) sharing.Share {
+func (r resolver) resolveShare(f *firstError, offset int, s sharing.Share) sharing.Share {
 	if r.inv == nil {
 		return s
 	}
@@ -32,23 +32,23 @@ func (r resolver) resolve(f *finding, offset int, s sharing.Share) sharing.Share
 	named := s.Mode == sharing.MIG
 	switch {
 	case named && mode != sharing.MIG:
-		f.failf(at(offset), "a partition of device %s, which is in mode %s", s.Device, mode)
+		f.failf(bytePosition(offset), "a partition of device %s, which is in mode %s", s.Device, mode)
 	case !named && mode == sharing.MIG:
-		f.failf(at(offset), "no partition of device %s, which is in mode %s", s.Device, mode)
+		f.failf(bytePosition(offset), "no partition of device %s, which is in mode %s", s.Device, mode)
 	case !named:
 		s.Mode = mode
 	case d.MIG != nil && len(d.MIG.Profiles) > 0:
-		return partition(f, offset, s, d.MIG)
+		return resolvePartition(f, offset, s, d.MIG)
 	}
 	return s
 }
 
-// partition finds profile and place of a position. The memory is that of the
+// resolvePartition finds profile and place of a position. The memory is that of the
 // partition: the legacy text carries what was asked, which may be less.
-func partition(f *finding, offset int, s sharing.Share, p *sharing.Partitioning) sharing.Share {
+func resolvePartition(f *firstError, offset int, s sharing.Share, p *sharing.Partitioning) sharing.Share {
 	q, ok := mig.At(p, s.Partition.Geometry, s.Partition.Position)
 	if !ok {
-		f.failf(at(offset), "device %s has no partition %d in a geometry %s, or cannot be cut that way",
+		f.failf(bytePosition(offset), "device %s has no partition %d in a geometry %s, or cannot be cut that way",
 			s.Device, s.Partition.Position, s.Partition.Geometry)
 		return s
 	}

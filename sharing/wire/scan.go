@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// deepest bounds how far a text may nest. Ours nest 7 levels.
-const deepest = 32
+// maxDepth bounds how far a text may nest. Ours nest 7 levels.
+const maxDepth = 32
 
 // usualDepth is room for the paths of our formats.
 const usualDepth = 8
@@ -44,15 +44,15 @@ type step struct {
 
 func (s *scanner) scan() error {
 	s.path = make([]step, 0, usualDepth)
-	s.space()
+	s.skipSpace()
 	if s.text[s.next] != '{' {
-		return s.wrong("is not a JSON object")
+		return s.errorHere("is not a JSON object")
 	}
-	return s.value()
+	return s.scanValue()
 }
 
-// wrong places a mistake at the current path and position.
-func (s *scanner) wrong(why string) error {
+// errorHere places a mistake at the current path and position.
+func (s *scanner) errorHere(why string) error {
 	var b strings.Builder
 	for _, p := range s.path {
 		switch {
@@ -64,34 +64,34 @@ func (s *scanner) wrong(why string) error {
 			b.Write(p.key)
 		}
 	}
-	place := at(s.next)
+	place := bytePosition(s.next)
 	if b.Len() > 0 {
-		place = shown(b.String()) + " (" + place + ")"
+		place = quoteExcerpt(b.String()) + " (" + place + ")"
 	}
 	return &Error{s.format, place, why}
 }
 
-func (s *scanner) space() {
+func (s *scanner) skipSpace() {
 	for strings.IndexByte(" \t\r\n", s.text[s.next]) >= 0 {
 		s.next++
 	}
 }
 
-// value walks over one value.
-func (s *scanner) value() error {
-	s.space()
-	if len(s.path) > deepest {
-		return s.wrong("nests too deep")
+// scanValue walks over one value.
+func (s *scanner) scanValue() error {
+	s.skipSpace()
+	if len(s.path) > maxDepth {
+		return s.errorHere("nests too deep")
 	}
 	switch s.text[s.next] {
 	case '{':
-		return s.object()
+		return s.scanObject()
 	case '[':
-		return s.list()
+		return s.scanArray()
 	case '"':
-		s.quoted()
+		s.scanString()
 	case 'n':
-		return s.wrong("is null")
+		return s.errorHere("is null")
 	default:
 		for strings.IndexByte(",]} \t\r\n", s.text[s.next]) < 0 {
 			s.next++
@@ -100,8 +100,8 @@ func (s *scanner) value() error {
 	return nil
 }
 
-// quoted walks over a string and returns it with its quotes.
-func (s *scanner) quoted() []byte {
+// scanString walks over a string and returns it with its quotes.
+func (s *scanner) scanString() []byte {
 	start := s.next
 	for s.next++; s.text[s.next] != '"'; s.next++ {
 		if s.text[s.next] == '\\' {
@@ -112,9 +112,9 @@ func (s *scanner) quoted() []byte {
 	return s.text[start:s.next]
 }
 
-// key reads the key of a member.
-func (s *scanner) key() []byte {
-	q := s.quoted()
+// scanKey reads the key of a member.
+func (s *scanner) scanKey() []byte {
+	q := s.scanString()
 	if !slices.Contains(q, '\\') {
 		return q[1 : len(q)-1]
 	}
@@ -123,34 +123,34 @@ func (s *scanner) key() []byte {
 	return []byte(key)
 }
 
-func (s *scanner) object() error {
-	var seen keys
+func (s *scanner) scanObject() error {
+	var seen keySet
 	s.next++
 	for {
-		s.space()
+		s.skipSpace()
 		if s.text[s.next] == '}' {
 			s.next++
 			return nil
 		}
 		if s.text[s.next] == ',' {
 			s.next++
-			s.space()
+			s.skipSpace()
 		}
-		key := s.key()
+		key := s.scanKey()
 		s.path = append(s.path, step{key: key})
-		if !seen.add(key) {
-			return s.wrong("is there twice")
+		if !seen.addNew(key) {
+			return s.errorHere("is there twice")
 		}
-		s.space()
+		s.skipSpace()
 		s.next++ // the colon
-		s.space()
+		s.skipSpace()
 		from := s.next
 		mig := s.isPartitioning()
 		if mig && s.skipAlike() {
 			s.path = s.path[:len(s.path)-1]
 			continue
 		}
-		if err := s.value(); err != nil {
+		if err := s.scanValue(); err != nil {
 			return err
 		}
 		switch {
@@ -197,10 +197,10 @@ func (s *scanner) cutCopies() []byte {
 	return append(out, s.text[from:]...)
 }
 
-func (s *scanner) list() error {
+func (s *scanner) scanArray() error {
 	s.next++
 	for i := 0; ; i++ {
-		s.space()
+		s.skipSpace()
 		if s.text[s.next] == ']' {
 			s.next++
 			return nil
@@ -209,23 +209,23 @@ func (s *scanner) list() error {
 			s.next++
 		}
 		s.path = append(s.path, step{index: i})
-		if err := s.value(); err != nil {
+		if err := s.scanValue(); err != nil {
 			return err
 		}
 		s.path = s.path[:len(s.path)-1]
 	}
 }
 
-// keys are the keys of one object. Package json ignores case when it looks for
+// keySet are the keys of one object. Package json ignores case when it looks for
 // the field of a key, so two spellings are the same key.
-type keys struct {
+type keySet struct {
 	few  [16][]byte
 	n    int
 	many map[string]struct{}
 }
 
-// add notes a key; false if it is there already.
-func (k *keys) add(key []byte) bool {
+// addNew notes a key; false if it is there already.
+func (k *keySet) addNew(key []byte) bool {
 	for _, other := range k.few[:k.n] {
 		if bytes.EqualFold(key, other) {
 			return false

@@ -26,9 +26,9 @@ type Signed struct {
 	Placement string
 }
 
-// bytes is the text that is signed. The length goes before each part, so that no two values of
-// Signed have one text.
-func (s Signed) bytes() []byte {
+// signingInput is the text that is signed. The length goes before each part, so that no two values
+// of Signed have one text.
+func (s Signed) signingInput() []byte {
 	b := []byte(signatureDomain)
 	for _, part := range []string{string(s.Owner), s.Node, s.Placement} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
@@ -72,7 +72,7 @@ func NewSigningKey(seed []byte) (SigningKey, bool) {
 
 // Sign vouches for a placement. The same key and text always give the same signature.
 func (k SigningKey) Sign(what Signed) Signature {
-	return Signature{Key: k.id, Bytes: [ed25519.SignatureSize]byte(ed25519.Sign(k.private, what.bytes()))}
+	return Signature{Key: k.id, Bytes: [ed25519.SignatureSize]byte(ed25519.Sign(k.private, what.signingInput()))}
 }
 
 // Verdict is what a node makes of a signature.
@@ -95,7 +95,7 @@ func (s Signature) Check(keys []ed25519.PublicKey, what Signed) Verdict {
 		if len(key) != ed25519.PublicKeySize || KeyIDOf(key) != s.Key {
 			continue
 		}
-		if ed25519.Verify(key, what.bytes(), s.Bytes[:]) {
+		if ed25519.Verify(key, what.signingInput(), s.Bytes[:]) {
 			return Genuine
 		}
 		verdict = OtherText
@@ -111,19 +111,19 @@ type signatureText struct {
 
 // EncodeSignature writes a signature as JSON.
 func EncodeSignature(s Signature) (string, error) {
-	return render(signatureFormat, signatureText{Version: version, Key: s.Key.String(), Signature: base64.StdEncoding.EncodeToString(s.Bytes[:])})
+	return renderJSON(signatureFormat, signatureText{Version: version, Key: s.Key.String(), Signature: base64.StdEncoding.EncodeToString(s.Bytes[:])})
 }
 
 // DecodeSignature reads what EncodeSignature writes. Errors are of type *Error.
 func DecodeSignature(text string) (Signature, error) {
 	var in signatureText
-	if err := parse(signatureFormat, text, &in); err != nil {
+	if err := parseJSON(signatureFormat, text, &in); err != nil {
 		return Signature{}, err
 	}
 	var s Signature
 	key, err := hex.DecodeString(in.Key)
 	if err != nil || len(key) != len(s.Key) {
-		return Signature{}, &Error{signatureFormat, "key", shown(in.Key) + " is not the name of a key"}
+		return Signature{}, &Error{signatureFormat, "key", quoteExcerpt(in.Key) + " is not the name of a key"}
 	}
 	bytes, err := base64.StdEncoding.Strict().DecodeString(in.Signature)
 	if err != nil || len(bytes) != len(s.Bytes) {

@@ -37,14 +37,14 @@ func validID(s string) bool {
 		return false
 	}
 	for i := 0; i < len(s); i++ {
-		if !plain(s[i]) {
+		if !isIDByte(s[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func plain(c byte) bool {
+func isIDByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./", c) >= 0
 }
 

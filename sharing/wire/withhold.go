@@ -11,9 +11,9 @@ import "deviceshare/sharing"
 func Withhold(annotations map[string]string, reason string) map[string]string {
 	out := map[string]string{}
 	if inv, err := DecodeInventory(annotations[NodeInventory]); err == nil {
-		text, err := EncodeInventory(withheld(inv, reason))
+		text, err := EncodeInventory(markUnhealthy(inv, reason))
 		if err != nil { // the reason is no line of text, or one too many
-			text, err = EncodeInventory(withheld(inv, ""))
+			text, err = EncodeInventory(markUnhealthy(inv, ""))
 		}
 		if err == nil {
 			out[NodeInventory] = text
@@ -21,13 +21,13 @@ func Withhold(annotations map[string]string, reason string) map[string]string {
 	}
 	if register := annotations[NodeRegister]; register != "" {
 		if inv, err := DecodeRegister(register, 1); err == nil {
-			out[NodeRegister] = EncodeRegister(withheld(inv, ""), 1)
+			out[NodeRegister] = EncodeRegister(markUnhealthy(inv, ""), 1)
 		}
 	}
 	return out
 }
 
-func withheld(inv sharing.Inventory, reason string) sharing.Inventory {
+func markUnhealthy(inv sharing.Inventory, reason string) sharing.Inventory {
 	devices := make([]sharing.Device, 0, len(inv.Devices))
 	for _, d := range inv.Devices {
 		d.Healthy, d.Changing, d.Reason = false, false, reason

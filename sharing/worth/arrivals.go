@@ -90,7 +90,7 @@ func (a *Arrivals) Mix() Mix {
 		if p.Count != q.Count {
 			return q.Count - p.Count
 		}
-		return p.Kind.order(&q.Kind)
+		return p.Kind.compareTo(&q.Kind)
 	})
 	a.fresh, a.mixed = 0, true
 	return m
@@ -108,14 +108,14 @@ type Part struct {
 // maxKinds bounds how many kinds are weighed for each node.
 const maxKinds = 256
 
-// frequent returns the most frequent kinds, which make up 95 of 100 pods.
-func (m Mix) frequent() Mix {
+// frequentKinds returns the most frequent kinds, which make up 95 of 100 pods.
+func (m Mix) frequentKinds() Mix {
 	total, sum := 0, 0
 	for i := range m {
 		total += m[i].Count
 	}
 	for i := range m {
-		if sum*whole >= total*95 || i == maxKinds {
+		if sum*wholeDevice >= total*95 || i == maxKinds {
 			return m[:i]
 		}
 		sum += m[i].Count
@@ -123,13 +123,13 @@ func (m Mix) frequent() Mix {
 	return m
 }
 
-// demand returns how many shares of each size of a class pods ask for. Models and modes that
+// demandBySize returns how many shares of each size of a class pods ask for. Models and modes that
 // they accept do not matter: every class is cut as if it served all.
-func (m Mix) demand(c *Class) bySize {
+func (m Mix) demandBySize(c *Class) bySize {
 	var d bySize
 	for i := range m {
 		k := &m[i].Kind
-		if z := k.size(c); k.Devices > 0 && z > 0 && z < whole {
+		if z := k.sizeByAmounts(c); k.Devices > 0 && z > 0 && z < wholeDevice {
 			d[z] += float64(m[i].Count * k.Devices)
 		}
 	}

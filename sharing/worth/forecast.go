@@ -19,9 +19,9 @@ func Forecasting(backends sharing.Backends, mix Mix, devices map[Class]*sharing.
 			continue
 		}
 		var demands []sharing.Demand
-		for _, c := range slices.SortedFunc(maps.Keys(devices), func(a, b Class) int { return a.order(&b) }) {
+		for _, c := range slices.SortedFunc(maps.Keys(devices), func(a, b Class) int { return a.compareTo(&b) }) {
 			if c.Mode == b.Mode() && len(demands) < maxClasses {
-				demands = append(demands, sharing.Demand{Device: devices[c], Asked: mix.asked(&c)})
+				demands = append(demands, sharing.Demand{Device: devices[c], Asked: mix.requestsFor(&c)})
 			}
 		}
 		out[i] = learner.Learn(demands)
@@ -29,11 +29,11 @@ func Forecasting(backends sharing.Backends, mix Mix, devices map[Class]*sharing.
 	return out
 }
 
-// asked returns what pods asked of a class that they accept.
-func (m Mix) asked(c *Class) []sharing.Asked {
+// requestsFor returns what pods asked of a class that they accept.
+func (m Mix) requestsFor(c *Class) []sharing.Asked {
 	var all []sharing.Asked
 	for i := range m {
-		if k := &m[i].Kind; k.Devices > 0 && k.suits(c) {
+		if k := &m[i].Kind; k.Devices > 0 && k.acceptsClass(c) {
 			request := sharing.Request{Count: k.Devices, Memory: k.memory, Cores: k.cores}
 			all = append(all, sharing.Asked{Request: request, Count: m[i].Count})
 		}

@@ -59,9 +59,9 @@ func KindOf(request *sharing.PodRequest, needs Amounts) Kind {
 	return k
 }
 
-// order is a total order of kinds, so that what is learned does not depend on the order of
+// compareTo is a total order of kinds, so that what is learned does not depend on the order of
 // a map.
-func (k *Kind) order(o *Kind) int {
+func (k *Kind) compareTo(o *Kind) int {
 	absolute := func(k *Kind) sharing.Bytes { b, _ := k.memory.Absolute(); return b }
 	percent := func(k *Kind) sharing.Percent { p, _ := k.memory.Percent(); return p }
 	return cmp.Or(
@@ -73,50 +73,50 @@ func (k *Kind) order(o *Kind) int {
 // sizeOn returns how much of a device of a class a share takes, in hundredths: the larger
 // of the parts of memory and compute; 0 if the class does not suit.
 func (k *Kind) sizeOn(c *Class) int {
-	if k.Devices == 0 || !k.suits(c) {
+	if k.Devices == 0 || !k.acceptsClass(c) {
 		return 0
 	}
-	return k.size(c)
+	return k.sizeByAmounts(c)
 }
 
-// size is sizeOn whatever model and mode the class has.
-func (k *Kind) size(c *Class) int {
+// sizeByAmounts is sizeOn whatever model and mode the class has.
+func (k *Kind) sizeByAmounts(c *Class) int {
 	memory := k.memory.On(c.Memory)
-	if k.memory.Whole() || k.cores >= whole {
-		return whole
+	if k.memory.Whole() || k.cores >= wholeDevice {
+		return wholeDevice
 	}
-	size := max(hundredths(int64(memory), int64(c.Memory)), hundredths(int64(k.cores), int64(c.Cores)))
-	if size > whole {
+	size := max(toHundredths(int64(memory), int64(c.Memory)), toHundredths(int64(k.cores), int64(c.Cores)))
+	if size > wholeDevice {
 		return 0
 	}
 	return size
 }
 
-// suits reports whether the kind accepts devices of a class.
-func (k *Kind) suits(c *Class) bool {
+// acceptsClass reports whether the kind accepts devices of a class.
+func (k *Kind) acceptsClass(c *Class) bool {
 	if k.modes != "" && !slices.Contains(strings.Split(k.modes, ","), string(c.Mode)) {
 		return false
 	}
-	accepts := sharing.Selector{UseModels: list(k.use), NotModels: list(k.not)}
+	accepts := sharing.Selector{UseModels: splitList(k.use), NotModels: splitList(k.not)}
 	return accepts.Accepts(&sharing.Device{Model: c.Model})
 }
 
-func list(text string) []string {
+func splitList(text string) []string {
 	if text == "" {
 		return nil
 	}
 	return strings.Split(text, ",")
 }
 
-// hundredths returns part/of in hundredths, rounded up; 101 for more than all of it.
-func hundredths(part, of int64) int {
+// toHundredths returns part/of in hundredths, rounded up; 101 for more than all of it.
+func toHundredths(part, of int64) int {
 	switch {
 	case part <= 0:
 		return 0
 	case part > of:
-		return whole + 1
+		return wholeDevice + 1
 	case of > 1<<53:
-		return int(part/(of/whole)) + 1
+		return int(part/(of/wholeDevice)) + 1
 	}
-	return int((part*whole + of - 1) / of)
+	return int((part*wholeDevice + of - 1) / of)
 }

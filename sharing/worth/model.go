@@ -24,7 +24,7 @@ func ClassOf(d *sharing.Device) Class {
 	return Class{Model: d.Model, Memory: d.Memory, Cores: d.Cores, Mode: d.Mode}
 }
 
-func (c *Class) order(o *Class) int {
+func (c *Class) compareTo(o *Class) int {
 	return cmp.Or(cmp.Compare(c.Model, o.Model), cmp.Compare(c.Memory, o.Memory), cmp.Compare(c.Cores, o.Cores), cmp.Compare(c.Mode, o.Mode))
 }
 
@@ -68,14 +68,14 @@ const maxClasses = 64
 // the mix says nothing about devices.
 func NewModel(mix Mix, devices map[Class]int) *Model {
 	m := &Model{}
-	for _, c := range slices.SortedFunc(maps.Keys(devices), func(a, b Class) int { return a.order(&b) }) {
+	for _, c := range slices.SortedFunc(maps.Keys(devices), func(a, b Class) int { return a.compareTo(&b) }) {
 		if c.Memory > 0 && c.Cores > 0 && len(m.classes) < maxClasses {
 			m.classes = append(m.classes, class{Class: c})
 		}
 	}
-	m.price(mix)
+	m.priceSizes(mix)
 	total := 0.0
-	for _, part := range mix.frequent() {
+	for _, part := range mix.frequentKinds() {
 		k := &part.Kind
 		mean, n := 0.0, 0
 		for i := range m.classes {
@@ -91,7 +91,7 @@ func NewModel(mix Mix, devices map[Class]int) *Model {
 		m.kinds = append(m.kinds, kind{share: share})
 		total += share
 		for i := range m.classes {
-			m.classes[i].limits = append(m.classes[i].limits, k.limit(&m.classes[i]))
+			m.classes[i].limits = append(m.classes[i].limits, k.limitOn(&m.classes[i]))
 		}
 	}
 	if total == 0 {
@@ -104,13 +104,13 @@ func NewModel(mix Mix, devices map[Class]int) *Model {
 	return m
 }
 
-// price prices the sizes of each class. Classes on which pods ask for the same sizes have
+// priceSizes prices the sizes of each class. Classes on which pods ask for the same sizes have
 // the same prices.
-func (m *Model) price(mix Mix) {
+func (m *Model) priceSizes(mix Mix) {
 	demands := make([]bySize, len(m.classes))
 	for i := range m.classes {
 		c := &m.classes[i]
-		demands[i] = mix.demand(&c.Class)
+		demands[i] = mix.demandBySize(&c.Class)
 		if j := slices.Index(demands[:i], demands[i]); j >= 0 {
 			c.price, c.content = m.classes[j].price, m.classes[j].content
 			continue
@@ -120,14 +120,14 @@ func (m *Model) price(mix Mix) {
 	}
 }
 
-// limit returns what the kind makes of a node with devices of a class.
-func (k *Kind) limit(c *class) limit {
+// limitOn returns what the kind makes of a node with devices of a class.
+func (k *Kind) limitOn(c *class) limit {
 	size := k.sizeOn(&c.Class)
 	l := limit{suits: size > 0 && c.price[size] > 0, cpu: -1, memory: -1}
 	if !l.suits {
 		return l
 	}
-	if size == whole && k.Devices > 1 {
+	if size == wholeDevice && k.Devices > 1 {
 		l.together = k.Devices
 	}
 	served := float64(k.Devices) * c.price[size]
@@ -160,20 +160,20 @@ func (m *Model) Weigh(hosts iter.Seq[Host]) (weighed *Model, knowsAll bool) {
 	knowsAll = true
 	free, usable := 0.0, make([]float64, len(m.kinds))
 	for h := range hosts {
-		n := m.node(h.Views, nil)
+		n := m.summarizeNode(h.Views, nil)
 		knowsAll = knowsAll && !n.unknown
 		for i := range n.used {
 			free += n.groups[i].worth
 		}
 		for t := range m.kinds {
-			usable[t] += m.usable(&n, t, h.Free.CPU, h.Free.Memory)
+			usable[t] += m.usableWorth(&n, t, h.Free.CPU, h.Free.Memory)
 		}
 	}
 	weighed = &Model{classes: m.classes, kinds: slices.Clone(m.kinds)}
 	for t := range weighed.kinds {
 		k := &weighed.kinds[t]
 		k.weight = k.share
-		if free > 0 && !m.together(t) {
+		if free > 0 && !m.needsWholeDevices(t) {
 			scarce := free / max(usable[t], scarcest*free)
 			k.weight *= scarce * scarce
 		}
@@ -181,8 +181,8 @@ func (m *Model) Weigh(hosts iter.Seq[Host]) (weighed *Model, knowsAll bool) {
 	return weighed, knowsAll
 }
 
-// together reports whether pods of a kind need several whole devices of one node.
-func (m *Model) together(t int) bool {
+// needsWholeDevices reports whether pods of a kind need several whole devices of one node.
+func (m *Model) needsWholeDevices(t int) bool {
 	for i := range m.classes {
 		if l := &m.classes[i].limits[t]; l.suits && l.together == 0 {
 			return false

@@ -33,25 +33,25 @@ type group struct {
 	free  int     // devices that are wholly free
 }
 
-// node sums up the devices of a node when a pod has taken something of them.
-func (m *Model) node(views []sharing.View, taken []Taken) (n node) {
+// summarizeNode sums up the devices of a node when a pod has taken something of them.
+func (m *Model) summarizeNode(views []sharing.View, taken []Taken) (n node) {
 	last := -1
 	for d := range views {
 		v := &views[d]
-		if last < 0 || !m.classes[last].is(v.Device) {
-			last = m.find(v.Device)
+		if last < 0 || !m.classes[last].matchesDevice(v.Device) {
+			last = m.classIndex(v.Device)
 		}
 		if last < 0 {
 			n.unknown = true
 			continue
 		}
-		worth, empty := m.classes[last].left(v, find(taken, d))
-		n.add(last, worth, empty)
+		worth, empty := m.classes[last].worthLeft(v, findTaken(taken, d))
+		n.addDevice(last, worth, empty)
 	}
 	return n
 }
 
-func (n *node) add(class int, worth float64, empty bool) {
+func (n *node) addDevice(class int, worth float64, empty bool) {
 	i := 0
 	for i < n.used && n.groups[i].class != class {
 		i++
@@ -69,8 +69,8 @@ func (n *node) add(class int, worth float64, empty bool) {
 	}
 }
 
-// find returns what is taken of a device, nil for nothing.
-func find(taken []Taken, device int) *Taken {
+// findTaken returns what is taken of a device, nil for nothing.
+func findTaken(taken []Taken, device int) *Taken {
 	for i := range taken {
 		if taken[i].Device == device {
 			return &taken[i]
@@ -79,55 +79,55 @@ func find(taken []Taken, device int) *Taken {
 	return nil
 }
 
-// is reports whether a device is of the class.
-func (c *class) is(d *sharing.Device) bool {
+// matchesDevice reports whether a device is of the class.
+func (c *class) matchesDevice(d *sharing.Device) bool {
 	return c.Memory == d.Memory && c.Cores == d.Cores && c.Mode == d.Mode && c.Model == d.Model
 }
 
-// find returns the index of a device's class, -1 if it is not known.
-func (m *Model) find(d *sharing.Device) int {
+// classIndex returns the index of a device's class, -1 if it is not known.
+func (m *Model) classIndex(d *sharing.Device) int {
 	for i := range m.classes {
-		if m.classes[i].is(d) {
+		if m.classes[i].matchesDevice(d) {
 			return i
 		}
 	}
 	return -1
 }
 
-// left returns what is free of a device is worth once something was taken of it, in devices,
+// worthLeft returns what is free of a device is worth once something was taken of it, in devices,
 // and whether it is wholly free. A device that is cut into partitions is worth its free
 // part.
-func (c *class) left(v *sharing.View, t *Taken) (worth float64, empty bool) {
+func (c *class) worthLeft(v *sharing.View, t *Taken) (worth float64, empty bool) {
 	if everyone := (sharing.PodRequest{}); v.Admit(&everyone) != sharing.Fits {
 		return 0, false
 	}
 	if v.Partitioned() {
-		worth = free(v, sharing.Cost{})
+		worth = freeFraction(v, sharing.Cost{})
 		if t != nil {
 			worth = max(0, worth-lostPart(v, t.Cost))
 		}
 		return worth, t == nil && v.Empty()
 	}
 	if t == nil {
-		return c.content[room(v, sharing.Cost{})], v.Empty()
+		return c.content[freeHundredths(v, sharing.Cost{})], v.Empty()
 	}
-	if t.Cost.Cores >= whole || v.Sharers()+t.Shares >= v.Device.MaxShares {
+	if t.Cost.Cores >= wholeDevice || v.Sharers()+t.Shares >= v.Device.MaxShares {
 		return 0, false
 	}
-	return c.content[room(v, t.Cost)], false
+	return c.content[freeHundredths(v, t.Cost)], false
 }
 
-// room returns how many hundredths of a device are free once something was taken: of memory
-// or of compute, of which there is less.
-func room(v *sharing.View, c sharing.Cost) int {
+// freeHundredths returns how many hundredths of a device are free once something was taken: of
+// memory or of compute, of which there is less.
+func freeHundredths(v *sharing.View, c sharing.Cost) int {
 	used := max(
-		hundredths(int64(v.UsedMemory().Plus(c.Memory)), int64(v.Device.Memory)),
-		hundredths(int64(v.UsedCores()+c.Cores), int64(v.Device.Cores)))
-	return max(0, whole-used)
+		toHundredths(int64(v.UsedMemory().Plus(c.Memory)), int64(v.Device.Memory)),
+		toHundredths(int64(v.UsedCores()+c.Cores), int64(v.Device.Cores)))
+	return max(0, wholeDevice-used)
 }
 
-// free is room as a part of the device, exactly.
-func free(v *sharing.View, c sharing.Cost) float64 {
+// freeFraction is room as a part of the device, exactly.
+func freeFraction(v *sharing.View, c sharing.Cost) float64 {
 	used := max(
 		float64(v.UsedMemory().Plus(c.Memory))/float64(max(1, v.Device.Memory)),
 		float64(v.UsedCores()+c.Cores)/float64(max(1, v.Device.Cores)))
@@ -151,18 +151,18 @@ func (m *Model) DeviceLoss(v *sharing.View, c sharing.Cost) float64 {
 	}
 	i := -1
 	if m != nil {
-		i = m.find(v.Device)
+		i = m.classIndex(v.Device)
 	}
 	if i < 0 {
 		return 0
 	}
-	before, _ := m.classes[i].left(v, nil)
-	after, _ := m.classes[i].left(v, &Taken{Cost: c, Shares: 1})
+	before, _ := m.classes[i].worthLeft(v, nil)
+	after, _ := m.classes[i].worthLeft(v, &Taken{Cost: c, Shares: 1})
 	return before - after
 }
 
-// usable returns the devices of a node that are usable to a kind, by worth.
-func (m *Model) usable(n *node, t int, cpu, memory float64) float64 {
+// usableWorth returns the devices of a node that are usable to a kind, by worth.
+func (m *Model) usableWorth(n *node, t int, cpu, memory float64) float64 {
 	devices := 0.0
 	for i := range n.used {
 		g := &n.groups[i]
@@ -192,16 +192,16 @@ func (m *Model) NodeLoss(h Host, taken []Taken, needs Amounts) float64 {
 	if m == nil || len(h.Views) == 0 {
 		return 0
 	}
-	before := m.node(h.Views, nil)
+	before := m.summarizeNode(h.Views, nil)
 	after := before
 	if len(taken) > 0 {
-		after = m.node(h.Views, taken)
+		after = m.summarizeNode(h.Views, taken)
 	}
 	free := h.Free.Less(Amounts{})
 	left := free.Less(needs)
 	lost := 0.0
 	for t := range m.kinds {
-		lost += m.kinds[t].weight * (m.usable(&before, t, free.CPU, free.Memory) - m.usable(&after, t, left.CPU, left.Memory))
+		lost += m.kinds[t].weight * (m.usableWorth(&before, t, free.CPU, free.Memory) - m.usableWorth(&after, t, left.CPU, left.Memory))
 	}
 	if math.IsNaN(lost) {
 		return 0

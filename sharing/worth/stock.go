@@ -4,11 +4,11 @@ package worth
 
 import "slices"
 
-// whole is a whole device in the unit of sizes: hundredths of a device.
-const whole = 100
+// wholeDevice is a whole device in the unit of sizes: hundredths of a device.
+const wholeDevice = 100
 
 // bySize is a number for each size of a share, from 0 to a whole device.
-type bySize [whole + 1]float64
+type bySize [wholeDevice + 1]float64
 
 // maxPivots bounds the work on one set of sizes. Known ones take less than a hundred.
 const maxPivots = 400
@@ -25,27 +25,27 @@ const tolerance = 1e-9
 func priceOf(demand *bySize) bySize {
 	unit := roundTo(demand)
 	var rounded, price bySize
-	for z := 1; z < whole; z++ {
+	for z := 1; z < wholeDevice; z++ {
 		rounded[upTo(z, unit)] += demand[z]
 	}
 	t := newTableau(&rounded)
 	for range maxPivots {
-		if !t.improve(&price) {
+		if !t.improveBasis(&price) {
 			break
 		}
 	}
-	t.prices(&price)
+	t.writePrices(&price)
 	rounded, price = price, bySize{}
-	for z := 1; z < whole; z++ {
+	for z := 1; z < wholeDevice; z++ {
 		if demand[z] > 0 {
 			price[z] = max(0, rounded[upTo(z, unit)])
 		}
 	}
-	best, _ := pack(&price)
+	best, _ := solveKnapsack(&price)
 	for z := range price {
-		price[z] /= max(1, best[whole])
+		price[z] /= max(1, best[wholeDevice])
 	}
-	price[whole] = 1
+	price[wholeDevice] = 1
 	return price
 }
 
@@ -57,7 +57,7 @@ func roundTo(demand *bySize) int {
 	for unit := 1; ; unit++ {
 		var seen bySize
 		n := 0
-		for z := 1; z < whole; z++ {
+		for z := 1; z < wholeDevice; z++ {
 			if r := upTo(z, unit); demand[z] > 0 && seen[r] == 0 {
 				seen[r]++
 				n++
@@ -70,31 +70,31 @@ func roundTo(demand *bySize) int {
 }
 
 // upTo rounds a size up; a share that is less than a device stays so.
-func upTo(size, unit int) int { return min((size+unit-1)/unit*unit, whole-1) }
+func upTo(size, unit int) int { return min((size+unit-1)/unit*unit, wholeDevice-1) }
 
 // contentWorth returns what the best content of each amount that is free is worth: at most 1, and 1
 // for a whole device.
 func contentWorth(price *bySize) bySize {
-	best, _ := pack(price)
+	best, _ := solveKnapsack(price)
 	for r := range best {
 		best[r] = min(1, best[r])
 	}
-	best[whole] = 1
+	best[wholeDevice] = 1
 	return best
 }
 
-// pack returns the most that shares are worth that fit into each amount together, and the
+// solveKnapsack returns the most that shares are worth that fit into each amount together, and the
 // size of one of them; 0 for none.
-func pack(price *bySize) (best bySize, one [whole + 1]int) {
-	var sizes [whole]int
+func solveKnapsack(price *bySize) (best bySize, one [wholeDevice + 1]int) {
+	var sizes [wholeDevice]int
 	n := 0
-	for z := 1; z < whole; z++ {
+	for z := 1; z < wholeDevice; z++ {
 		if price[z] > 0 {
 			sizes[n] = z
 			n++
 		}
 	}
-	for r := 1; r <= whole; r++ {
+	for r := 1; r <= wholeDevice; r++ {
 		best[r] = best[r-1]
 		for _, z := range sizes[:n] {
 			if z > r {
@@ -121,14 +121,14 @@ type tableau struct {
 // newTableau begins with one content for each size: as many of it as a device holds.
 func newTableau(demand *bySize) *tableau {
 	t := &tableau{}
-	for z := 1; z < whole; z++ {
+	for z := 1; z < wholeDevice; z++ {
 		if demand[z] > 0 {
 			t.sizes = append(t.sizes, z)
 		}
 	}
 	for i, z := range t.sizes {
 		row := make([]float64, len(t.sizes))
-		row[i] = 1 / float64(whole/z)
+		row[i] = 1 / float64(wholeDevice/z)
 		t.inverse = append(t.inverse, row)
 		t.amount = append(t.amount, demand[z]*row[i])
 		t.cost = append(t.cost, 1)
@@ -137,8 +137,8 @@ func newTableau(demand *bySize) *tableau {
 	return t
 }
 
-// prices writes the prices that follow from the basis.
-func (t *tableau) prices(price *bySize) {
+// writePrices writes the prices that follow from the basis.
+func (t *tableau) writePrices(price *bySize) {
 	*price = bySize{}
 	for i, z := range t.sizes {
 		t.dual[i] = 0
@@ -149,19 +149,19 @@ func (t *tableau) prices(price *bySize) {
 	}
 }
 
-// improve brings a better column into the basis; false if there is none.
-func (t *tableau) improve(price *bySize) bool {
-	t.prices(price)
+// improveBasis brings a better column into the basis; false if there is none.
+func (t *tableau) improveBasis(price *bySize) bool {
+	t.writePrices(price)
 	column := make([]float64, len(t.sizes))
-	if i := lowest(t.dual); i >= 0 && t.dual[i] < -tolerance {
+	if i := indexOfMin(t.dual); i >= 0 && t.dual[i] < -tolerance {
 		column[i] = -1
 		return t.pivot(column, 0)
 	}
-	best, one := pack(price)
-	if best[whole] <= 1+tolerance {
+	best, one := solveKnapsack(price)
+	if best[wholeDevice] <= 1+tolerance {
 		return false
 	}
-	for r := whole; r > 0; {
+	for r := wholeDevice; r > 0; {
 		if one[r] == 0 {
 			r--
 			continue
@@ -173,8 +173,8 @@ func (t *tableau) improve(price *bySize) bool {
 	return t.pivot(column, 1)
 }
 
-// lowest returns the index of the least number, -1 if there is none.
-func lowest(of []float64) int {
+// indexOfMin returns the index of the least number, -1 if there is none.
+func indexOfMin(of []float64) int {
 	least := -1
 	for i := range of {
 		if least < 0 || of[i] < of[least] {

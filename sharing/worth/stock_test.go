@@ -23,7 +23,7 @@ func contents(sizes []int, visit func(count []int)) {
 		}
 		count[i] = 0
 	}
-	fill(0, whole)
+	fill(0, wholeDevice)
 }
 
 func demandOf(sizes []int, times []float64) *bySize {
@@ -79,7 +79,7 @@ func TestPricesAreOptimalWhateverIsAskedFor(t *testing.T) {
 			}
 		})
 		sum := 0.0
-		for z, n := range d[:whole] {
+		for z, n := range d[:wholeDevice] {
 			if price[z] < 0 || math.IsNaN(price[z]) {
 				t.Fatalf("a share of %d is worth %v", z, price[z])
 			}
@@ -114,7 +114,7 @@ func upper(sizes []int, d *bySize) float64 {
 			most = max(most, sum)
 		})
 		sum := 0.0
-		for z := range d[:whole] {
+		for z := range d[:wholeDevice] {
 			sum += d[z] * price[z] / most
 		}
 		best = max(best, sum)
@@ -131,11 +131,11 @@ func TestTheWorthOfWhatIsFreeGrowsWithIt(t *testing.T) {
 		}
 		price := priceOf(&d)
 		content := contentWorth(&price)
-		if content[0] != 0 || content[whole] != 1 {
-			t.Fatalf("nothing is worth %v, a device %v", content[0], content[whole])
+		if content[0] != 0 || content[wholeDevice] != 1 {
+			t.Fatalf("nothing is worth %v, a device %v", content[0], content[wholeDevice])
 		}
-		for a := 1; a <= whole; a++ {
-			if content[a] < content[a-1] || content[a] > 1 || content[a] < price[a]-1e-6 && a < whole {
+		for a := 1; a <= wholeDevice; a++ {
+			if content[a] < content[a-1] || content[a] > 1 || content[a] < price[a]-1e-6 && a < wholeDevice {
 				t.Fatalf("%d free is worth %v, %d is worth %v", a, content[a], a-1, content[a-1])
 			}
 		}
@@ -145,7 +145,7 @@ func TestTheWorthOfWhatIsFreeGrowsWithIt(t *testing.T) {
 func BenchmarkPrices(b *testing.B) {
 	var d bySize
 	r := rand.New(rand.NewPCG(5, 6))
-	for z := 1; z < whole; z++ {
+	for z := 1; z < wholeDevice; z++ {
 		d[z] = float64(1 + r.IntN(1000))
 	}
 	for b.Loop() {

@@ -14,8 +14,8 @@ func (m Mix) Usable(nodes [][]sharing.View) (unused, usable float64, ok bool) {
 	for _, views := range nodes {
 		for i := range views {
 			if v := &views[i]; v.Device.Healthy {
-				unused += free(v, sharing.Cost{})
-				usable += a.fill(v)
+				unused += freeFraction(v, sharing.Cost{})
+				usable += a.filledPart(v)
 			}
 		}
 		usable += a.fillTogether(views)
@@ -47,7 +47,7 @@ func newAverage(m Mix, nodes [][]sharing.View) *average {
 			numbers[ClassOf(views[i].Device)]++
 		}
 	}
-	for _, part := range m.frequent() {
+	for _, part := range m.frequentKinds() {
 		k := &part.Kind
 		if k.Devices == 0 {
 			continue
@@ -60,12 +60,12 @@ func newAverage(m Mix, nodes [][]sharing.View) *average {
 		}
 		weight := float64(part.Count * k.Devices)
 		if n > 0 {
-			weight *= float64(sum) / float64(n) / whole
+			weight *= float64(sum) / float64(n) / wholeDevice
 		}
 		a.total += weight
 		for c := range numbers {
 			f := filler{weight: weight, size: k.sizeOn(&c)}
-			if f.size == whole && k.Devices > 1 {
+			if f.size == wholeDevice && k.Devices > 1 {
 				f.together = k.Devices
 			}
 			a.classes[c] = append(a.classes[c], f)
@@ -74,19 +74,19 @@ func newAverage(m Mix, nodes [][]sharing.View) *average {
 	return a
 }
 
-// fill returns how much of a device the shares of an average pod fill, in devices. Pods that need
-// several whole devices are left out.
-func (a *average) fill(v *sharing.View) float64 {
+// filledPart returns how much of a device the shares of an average pod fill, in devices. Pods that
+// need several whole devices are left out.
+func (a *average) filledPart(v *sharing.View) float64 {
 	if everyone := (sharing.PodRequest{}); v.Admit(&everyone) != sharing.Fits {
 		return 0
 	}
-	left, slots, filled := room(v, sharing.Cost{}), v.Device.MaxShares-v.Sharers(), 0.0
+	left, slots, filled := freeHundredths(v, sharing.Cost{}), v.Device.MaxShares-v.Sharers(), 0.0
 	for _, f := range a.classes[ClassOf(v.Device)] {
 		if f.size > 0 && f.together == 0 {
 			filled += f.weight * float64(min(left/f.size, slots)*f.size)
 		}
 	}
-	return filled / whole / a.total
+	return filled / wholeDevice / a.total
 }
 
 // fillTogether is fill for pods that need several whole devices of one node.

@@ -14,16 +14,16 @@ import (
 	"deviceshare/sharing/nodeapi/hostnode"
 )
 
-// book is the holdings on disk. The caller holds the turn of the device it works
-// on, see seats.
-type book struct {
+// holdingStore is the holdings on disk. The caller holds the turn of the device it works
+// on, see deviceLocks.
+type holdingStore struct {
 	files hostnode.Files
 	root  string
 }
 
-// name is the file of a container's holding. A pod UID holds no underscore, so
+// holdingFileName is the file of a container's holding. A pod UID holds no underscore, so
 // the name can be taken apart again.
-func name(o sharing.Owner, container string) string { return string(o) + "_" + container }
+func holdingFileName(o sharing.Owner, container string) string { return string(o) + "_" + container }
 
 // ownerOf takes the owner out of a file's name, also of one that a killed process
 // left unfinished.
@@ -32,61 +32,65 @@ func ownerOf(file string) (sharing.Owner, bool) {
 	return sharing.Owner(o), ok && o != ""
 }
 
-func (b *book) dir(id sharing.DeviceID) string { return filepath.Join(b.root, string(id)) }
+func (b *holdingStore) deviceDir(id sharing.DeviceID) string {
+	return filepath.Join(b.root, string(id))
+}
 
-// mark is the file that says that a device was brought into the mode here. Its name
+// enteredPath is the file that says that a device was brought into the mode here. Its name
 // is that of no holding.
-func (b *book) mark(id sharing.DeviceID) string { return filepath.Join(b.dir(id), ".entered") }
+func (b *holdingStore) enteredPath(id sharing.DeviceID) string {
+	return filepath.Join(b.deviceDir(id), ".entered")
+}
 
-// entered reports whether a device was brought into the mode here.
-func (b *book) entered(id sharing.DeviceID) (bool, error) {
-	_, err := b.files.Read(b.mark(id))
+// hasEntered reports whether a device was brought into the mode here.
+func (b *holdingStore) hasEntered(id sharing.DeviceID) (bool, error) {
+	_, err := b.files.Read(b.enteredPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// enter notes that a device was brought into the mode here.
-func (b *book) enter(id sharing.DeviceID) error {
-	if in, err := b.entered(id); in || err != nil {
+// recordEntered notes that a device was brought into the mode here.
+func (b *holdingStore) recordEntered(id sharing.DeviceID) error {
+	if in, err := b.hasEntered(id); in || err != nil {
 		return err
 	}
-	if err := b.files.MakeDir(b.dir(id), 0o700); err != nil {
+	if err := b.files.MakeDir(b.deviceDir(id), 0o700); err != nil {
 		return err
 	}
-	return b.files.Write(b.mark(id), nil, 0o600)
+	return b.files.Write(b.enteredPath(id), nil, 0o600)
 }
 
-// leave notes that a device is in the mode no more.
-func (b *book) leave(id sharing.DeviceID) error {
-	if in, err := b.entered(id); !in || err != nil {
+// recordLeft notes that a device is in the mode no more.
+func (b *holdingStore) recordLeft(id sharing.DeviceID) error {
+	if in, err := b.hasEntered(id); !in || err != nil {
 		return err
 	}
-	return b.files.Remove(b.mark(id))
+	return b.files.Remove(b.enteredPath(id))
 }
 
-// put writes a holding unless it is written already.
-func (b *book) put(h *holding) error {
-	text, err := encode(h)
+// writeHolding writes a holding unless it is written already.
+func (b *holdingStore) writeHolding(h *holding) error {
+	text, err := encodeHolding(h)
 	if err != nil {
 		return err
 	}
-	_, err = hostnode.WriteIfChanged(b.files, filepath.Join(b.dir(h.Device), name(h.Owner, h.Container)), text, 0o600, 0o700)
+	_, err = hostnode.WriteIfChanged(b.files, filepath.Join(b.deviceDir(h.Device), holdingFileName(h.Owner, h.Container)), text, 0o600, 0o700)
 	return err
 }
 
-// own is what is written for a container on a device; false if nothing is, or
+// storedHolding is what is written for a container on a device; false if nothing is, or
 // nothing that can be read.
-func (b *book) own(h *holding) (holding, bool) {
-	have, err := b.read(h.Device, name(h.Owner, h.Container))
+func (b *holdingStore) storedHolding(h *holding) (holding, bool) {
+	have, err := b.readHolding(h.Device, holdingFileName(h.Owner, h.Container))
 	return have, err == nil
 }
 
-// others are the holdings of a device except that of one container. One that
+// listHoldings are the holdings of a device except that of one container. One that
 // cannot be read may be of any place: it is an error.
-func (b *book) others(id sharing.DeviceID, except string) ([]holding, error) {
-	names, err := b.files.List(b.dir(id))
+func (b *holdingStore) listHoldings(id sharing.DeviceID, except string) ([]holding, error) {
+	names, err := b.files.List(b.deviceDir(id))
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +99,7 @@ func (b *book) others(id sharing.DeviceID, except string) ([]holding, error) {
 		if file == except || strings.HasPrefix(file, ".") {
 			continue
 		}
-		h, err := b.read(id, file)
+		h, err := b.readHolding(id, file)
 		if err != nil {
 			return nil, err
 		}
@@ -104,15 +108,15 @@ func (b *book) others(id sharing.DeviceID, except string) ([]holding, error) {
 	return found, nil
 }
 
-// read reads one holding.
-func (b *book) read(id sharing.DeviceID, file string) (holding, error) {
-	path := filepath.Join(b.dir(id), file)
+// readHolding reads one holding.
+func (b *holdingStore) readHolding(id sharing.DeviceID, file string) (holding, error) {
+	path := filepath.Join(b.deviceDir(id), file)
 	text, err := b.files.Read(path)
 	if err != nil {
 		return holding{}, err
 	}
-	h, err := decode(text)
-	if err == nil && (h.Device != id || name(h.Owner, h.Container) != file) {
+	h, err := decodeHolding(text)
+	if err == nil && (h.Device != id || holdingFileName(h.Owner, h.Container) != file) {
 		err = fmt.Errorf("it is of container %s of pod %s on device %s", h.Container, h.Owner, h.Device)
 	}
 	if err != nil {
@@ -122,8 +126,8 @@ func (b *book) read(id sharing.DeviceID, file string) (holding, error) {
 	return h, nil
 }
 
-// devices lists the devices of which an owner may hold something; "" is anyone.
-func (b *book) devices(o sharing.Owner) ([]sharing.DeviceID, error) {
+// devicesHeldBy lists the devices of which an owner may hold something; "" is anyone.
+func (b *holdingStore) devicesHeldBy(o sharing.Owner) ([]sharing.DeviceID, error) {
 	dirs, err := b.files.List(b.root)
 	if err != nil {
 		return nil, err
@@ -141,23 +145,23 @@ func (b *book) devices(o sharing.Owner) ([]sharing.DeviceID, error) {
 	return ids, nil
 }
 
-// forget removes what an owner holds of a device.
-func (b *book) forget(id sharing.DeviceID, o sharing.Owner) error {
-	names, err := b.files.List(b.dir(id))
+// removeHoldings removes what an owner holds of a device.
+func (b *holdingStore) removeHoldings(id sharing.DeviceID, o sharing.Owner) error {
+	names, err := b.files.List(b.deviceDir(id))
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, file := range names {
 		if x, ok := ownerOf(file); ok && x == o {
-			failed = append(failed, b.files.Remove(filepath.Join(b.dir(id), file)))
+			failed = append(failed, b.files.Remove(filepath.Join(b.deviceDir(id), file)))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// owners lists whoever holds something.
-func (b *book) owners() ([]sharing.Owner, error) {
+// listOwners lists whoever holds something.
+func (b *holdingStore) listOwners() ([]sharing.Owner, error) {
 	dirs, err := b.files.List(b.root)
 	if err != nil {
 		return nil, err

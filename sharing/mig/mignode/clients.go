@@ -11,15 +11,15 @@ import (
 	"deviceshare/sharing"
 )
 
-// users says, after "it is used", by what an instance is used as far as anybody knows.
-func (p *Preparer) users(id sharing.DeviceID, in *driver.Instance) string {
+// describeUsers says, after "it is used", by what an instance is used as far as anybody knows.
+func (p *Preparer) describeUsers(id sharing.DeviceID, in *driver.Instance) string {
 	all, err := p.cfg.Driver.Clients(id)
 	if err != nil {
 		return fmt.Sprintf("by what cannot be found out (%v)", err)
 	}
 	theirs := slices.DeleteFunc(slices.Clone(all), func(c driver.Client) bool { return c.GI != in.GI })
 	if len(theirs) > 0 {
-		return fmt.Sprintf("by %s of no pod that this node prepared: end them", names(theirs))
+		return fmt.Sprintf("by %s of no pod that this node prepared: end them", clientNames(theirs))
 	}
 	return "by something that the driver does not name" + openIn(all)
 }
@@ -29,11 +29,11 @@ func openIn(all []driver.Client) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return "; the device is open in " + names(all)
+	return "; the device is open in " + clientNames(all)
 }
 
-// names names a few processes, as a text that is published has room for.
-func names(all []driver.Client) string {
+// clientNames names a few processes, as a text that is published has room for.
+func clientNames(all []driver.Client) string {
 	const most = 4
 	var list []string
 	for _, c := range all[:min(len(all), most)] {

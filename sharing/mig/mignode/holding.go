@@ -48,8 +48,8 @@ type file struct {
 	holding
 }
 
-// holdings are what a claim asks for, one per device.
-func holdings(c *nodeapi.Claim) ([]holding, error) {
+// holdingsFor are what a claim asks for, one per device.
+func holdingsFor(c *nodeapi.Claim) ([]holding, error) {
 	out := make([]holding, 0, len(c.Devices))
 	for i := range c.Devices {
 		s := &c.Devices[i].Share
@@ -57,7 +57,7 @@ func holdings(c *nodeapi.Claim) ([]holding, error) {
 			Device: s.Device, Owner: c.Owner, Container: c.Container, Claim: c.ID, Kind: c.Kind.String(), Order: c.Order,
 			Profile: s.Partition.Profile, Start: s.Partition.Start, Size: s.Partition.Size,
 		}
-		if err := h.check(); err != nil {
+		if err := h.requireValid(); err != nil {
 			return nil, fmt.Errorf("claim %s: %w", c.ID, err)
 		}
 		for j := range out {
@@ -70,20 +70,20 @@ func holdings(c *nodeapi.Claim) ([]holding, error) {
 	return out, nil
 }
 
-// check reports what makes a holding senseless.
-func (h *holding) check() error {
+// requireValid reports what makes a holding senseless.
+func (h *holding) requireValid() error {
 	switch {
 	case h.Profile == "" || h.Size == 0:
 		return fmt.Errorf("the share of device %s names no partition", h.Device)
 	case h.Start < 0 || h.Size < 0 || h.Size > maxSlices || h.Start > maxSlices-h.Size:
 		return fmt.Errorf("the share of device %s is of %d memory slices from %d on, which no device has", h.Device, h.Size, h.Start)
 	}
-	_, err := kind(h.Kind)
+	_, err := parseKind(h.Kind)
 	return err
 }
 
-// kind reads when a container runs.
-func kind(text string) (sharing.ContainerKind, error) {
+// parseKind reads when a container runs.
+func parseKind(text string) (sharing.ContainerKind, error) {
 	for _, k := range []sharing.ContainerKind{sharing.App, sharing.Init, sharing.Sidecar} {
 		if k.String() == text {
 			return k, nil
@@ -92,37 +92,39 @@ func kind(text string) (sharing.ContainerKind, error) {
 	return 0, fmt.Errorf("unknown kind of container %q", text)
 }
 
-// span is the place held.
-func (h *holding) span() sharing.Partition {
+// heldPartition is the place held.
+func (h *holding) heldPartition() sharing.Partition {
 	return sharing.Partition{Profile: h.Profile, Start: h.Start, Size: h.Size}
 }
 
-// at reports whether an instance is at exactly the place held.
-func (h *holding) at(in *driver.Instance) bool { return in.Profile == h.Profile && in.Start == h.Start }
+// matchesInstance reports whether an instance is at exactly the place held.
+func (h *holding) matchesInstance(in *driver.Instance) bool {
+	return in.Profile == h.Profile && in.Start == h.Start
+}
 
-// excludes reports whether two holdings of one device cannot both stand: they need
+// conflictsWith reports whether two holdings of one device cannot both stand: they need
 // a common memory slice, and are not one instance for containers of one pod that
 // never run at the same time. Two instances that overlap would be made in each
 // other's place, since the containers of a pod that have the same slots are prepared
 // together at the start of any of them. The rule is that of the ledger.
-func (h *holding) excludes(o *holding) bool {
-	if !h.span().Overlaps(o.span()) {
+func (h *holding) conflictsWith(o *holding) bool {
+	if !h.heldPartition().Overlaps(o.heldPartition()) {
 		return false
 	}
-	if h.Owner != o.Owner || !h.span().Same(o.span()) {
+	if h.Owner != o.Owner || !h.heldPartition().Same(o.heldPartition()) {
 		return true
 	}
 	earlier, later := h, o
 	if earlier.Order > later.Order {
 		earlier, later = later, earlier
 	}
-	a, _ := kind(earlier.Kind)
-	b, _ := kind(later.Kind)
+	a, _ := parseKind(earlier.Kind)
+	b, _ := parseKind(later.Kind)
 	return sharing.Together(a, b)
 }
 
-// encode writes a holding. Equal holdings give equal texts.
-func encode(h *holding) ([]byte, error) {
+// encodeHolding writes a holding. Equal holdings give equal texts.
+func encodeHolding(h *holding) ([]byte, error) {
 	text, err := json.Marshal(file{Version: version, holding: *h})
 	if err != nil {
 		return nil, fmt.Errorf("encode holding: %w", err)
@@ -130,8 +132,8 @@ func encode(h *holding) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// decode reads a holding. It is total: all of it, or an error.
-func decode(text []byte) (holding, error) {
+// decodeHolding reads a holding. It is total: all of it, or an error.
+func decodeHolding(text []byte) (holding, error) {
 	var f file
 	if err := json.Unmarshal(text, &f); err != nil {
 		return holding{}, fmt.Errorf("decode holding: %w", err)
@@ -142,7 +144,7 @@ func decode(text []byte) (holding, error) {
 	if f.Device == "" || f.Owner == "" || f.Container == "" {
 		return holding{}, fmt.Errorf("decode holding: it has no device, owner or container")
 	}
-	if err := f.check(); err != nil {
+	if err := f.requireValid(); err != nil {
 		return holding{}, fmt.Errorf("decode holding: %w", err)
 	}
 	return f.holding, nil

@@ -18,11 +18,11 @@ func TestHoldingsAreReadBackAsWritten(t *testing.T) {
 	intent := sample()
 	intent.Made = made{}
 	for name, h := range map[string]holding{"made": sample(), "not made yet": intent} {
-		text, err := encode(&h)
+		text, err := encodeHolding(&h)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := decode(text); err != nil || got != h {
+		if got, err := decodeHolding(text); err != nil || got != h {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestHoldingsAreReadBackAsWritten(t *testing.T) {
 
 func TestTheTextOfAHoldingIsAsWrittenDown(t *testing.T) {
 	h := sample()
-	text, err := encode(&h)
+	text, err := encodeHolding(&h)
 	want := `{"version":1,"device":"GPU-a","owner":"uid","container":"main","claim":"id","kind":"init","order":2,"profile":"3g.40gb","start":4,"size":4,"made":{"gi":2,"ci":0,"uuid":"MIG-1"}}` + "\n"
 	if err != nil || string(text) != want {
 		t.Errorf("the text is %s, %v; files of a running node would not be read", text, err)
@@ -39,7 +39,7 @@ func TestTheTextOfAHoldingIsAsWrittenDown(t *testing.T) {
 
 func TestAHoldingIsNeverHalfRead(t *testing.T) {
 	h := sample()
-	good, _ := encode(&h)
+	good, _ := encodeHolding(&h)
 	change := func(from, to string) string { return strings.Replace(string(good), from, to, 1) }
 	cases := map[string]string{
 		"empty":                      "",
@@ -54,7 +54,7 @@ func TestAHoldingIsNeverHalfRead(t *testing.T) {
 		"a number that is too large": change(`"start":4`, `"start":99999999999999999999`),
 	}
 	for name, text := range cases {
-		if got, err := decode([]byte(text)); err == nil || got != (holding{}) {
+		if got, err := decodeHolding([]byte(text)); err == nil || got != (holding{}) {
 			t.Errorf("%s: read %+v, %v", name, got, err)
 		}
 	}
@@ -62,21 +62,21 @@ func TestAHoldingIsNeverHalfRead(t *testing.T) {
 
 func FuzzHolding(f *testing.F) {
 	h := sample()
-	good, _ := encode(&h)
+	good, _ := encodeHolding(&h)
 	f.Add(good)
 	f.Add([]byte(`{"version":1}`))
 	f.Add([]byte(`{"version":1,"device":"a","owner":"b","container":"c","kind":"app","profile":"p","size":1}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		h, err := decode(text)
+		h, err := decodeHolding(text)
 		if err != nil {
 			return
 		}
-		again, err := encode(&h)
+		again, err := encodeHolding(&h)
 		if err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
-		if got, err := decode(again); err != nil || got != h {
+		if got, err := decodeHolding(again); err != nil || got != h {
 			t.Fatalf("what was written reads as %+v, %v", got, err)
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"deviceshare/deviceplugin/driver"
 )
 
-// list names several instances.
-func list(instances []driver.Instance) string {
+// describeInstances names several instances.
+func describeInstances(instances []driver.Instance) string {
 	if len(instances) == 0 {
 		return "no instances"
 	}

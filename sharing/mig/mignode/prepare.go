@@ -39,8 +39,8 @@ type Config struct {
 // memory it only keeps whose turn it is on a device.
 type Preparer struct {
 	cfg   Config
-	book  book
-	seats seats
+	book  holdingStore
+	seats deviceLocks
 }
 
 var (
@@ -51,7 +51,7 @@ var (
 // New returns a preparer.
 func New(cfg Config) *Preparer {
 	if cfg.Pause == nil {
-		cfg.Pause = pause
+		cfg.Pause = waitBackoff
 	}
 	if cfg.Given == nil {
 		cfg.Given = func(sharing.DeviceID) bool { return true }
@@ -59,11 +59,11 @@ func New(cfg Config) *Preparer {
 	if cfg.Note == nil {
 		cfg.Note = func(sharing.DeviceID, string) {}
 	}
-	return &Preparer{cfg: cfg, book: book{files: cfg.Files, root: cfg.Root}}
+	return &Preparer{cfg: cfg, book: holdingStore{files: cfg.Files, root: cfg.Root}}
 }
 
-// pause doubles from 100 ms on.
-func pause(ctx context.Context, n int) error {
+// waitBackoff doubles from 100 ms on.
+func waitBackoff(ctx context.Context, n int) error {
 	timer := time.NewTimer(50 * time.Millisecond << min(n, 6))
 	defer timer.Stop()
 	select {
@@ -86,13 +86,13 @@ func (p *Preparer) Prepare(ctx context.Context, c nodeapi.Claim) (nodeapi.Inject
 	if strings.Contains(string(c.Owner), "_") {
 		return nodeapi.Injection{}, fmt.Errorf("claim %s: the owner %q holds an underscore, which ends the owner in a file's name", c.ID, c.Owner)
 	}
-	wanted, err := holdings(&c)
+	wanted, err := holdingsFor(&c)
 	if err != nil {
 		return nodeapi.Injection{}, err
 	}
 	in := nodeapi.Injection{Devices: make([]sharing.DeviceID, 0, len(wanted))}
 	for i := range wanted {
-		uuid, err := p.hold(ctx, &wanted[i])
+		uuid, err := p.preparePartition(ctx, &wanted[i])
 		if err != nil {
 			return nodeapi.Injection{}, fmt.Errorf("prepare claim %s: device %s: %w", c.ID, wanted[i].Device, err)
 		}
@@ -101,27 +101,27 @@ func (p *Preparer) Prepare(ctx context.Context, c nodeapi.Claim) (nodeapi.Inject
 	return in, nil
 }
 
-// hold makes one partition for a container and returns its MIG device.
-func (p *Preparer) hold(ctx context.Context, want *holding) (string, error) {
-	turn, others, err := p.admit(ctx, want)
+// preparePartition makes one partition for a container and returns its MIG device.
+func (p *Preparer) preparePartition(ctx context.Context, want *holding) (string, error) {
+	turn, others, err := p.waitForPlace(ctx, want)
 	if err != nil {
 		return "", err
 	}
-	defer turn.give()
-	if have, ok := p.book.own(want); ok && have.span() == want.span() {
+	defer turn.unlockDevice()
+	if have, ok := p.book.storedHolding(want); ok && have.heldPartition() == want.heldPartition() {
 		want.Made = have.Made // until it is known to have changed
 	}
-	if err := p.book.put(want); err != nil {
+	if err := p.book.writeHolding(want); err != nil {
 		return "", err
 	}
 	if err := p.switchOn(want.Device); err != nil {
 		return "", err
 	}
 	// Also a device that was in the mode before this was noted.
-	if err := p.book.enter(want.Device); err != nil {
+	if err := p.book.recordEntered(want.Device); err != nil {
 		return "", err
 	}
-	in, err := p.make(ctx, want, others)
+	in, err := p.ensureInstance(ctx, want, others)
 	if err != nil {
 		return "", err
 	}
@@ -129,52 +129,52 @@ func (p *Preparer) hold(ctx context.Context, want *holding) (string, error) {
 		p.cfg.Note(want.Device, fmt.Sprintf("container %s of pod %s had %s, which is gone, and now has %s in its place", want.Container, want.Owner, before, in.Compute[0].UUID))
 	}
 	want.Made = made{GI: in.GI, CI: in.Compute[0].CI, UUID: in.Compute[0].UUID}
-	if err := p.book.put(want); err != nil {
+	if err := p.book.writeHolding(want); err != nil {
 		return "", err
 	}
 	return want.Made.UUID, nil
 }
 
-// taken says who holds what a container needs.
-type taken struct {
+// conflictError says who holds what a container needs.
+type conflictError struct {
 	want, by *holding
 }
 
-func (t *taken) Error() string {
+func (t *conflictError) Error() string {
 	when := "it is free when that pod is gone"
-	if t.own() {
+	if t.isSamePod() {
 		when = "of one pod, only containers that never run together may have one, and then the same; its placement is wrong"
 	}
 	return fmt.Sprintf("%s is held by container %s of pod %s (%s): one partition has one owner; %s",
-		driver.DescribePlace(t.want.span()), t.by.Container, t.by.Owner, driver.DescribePlace(t.by.span()), when)
+		driver.DescribePlace(t.want.heldPartition()), t.by.Container, t.by.Owner, driver.DescribePlace(t.by.heldPartition()), when)
 }
 
-// own reports that another container of the same pod holds the place, which waiting does
+// isSamePod reports that another container of the same pod holds the place, which waiting does
 // not change.
-func (t *taken) own() bool { return t.want.Owner == t.by.Owner }
+func (t *conflictError) isSamePod() bool { return t.want.Owner == t.by.Owner }
 
-// admit waits until a container may hold its partition, at most for the configured
+// waitForPlace waits until a container may hold its partition, at most for the configured
 // patience: the pod that had it before may be ending. It returns with the turn of the
 // device taken, and with what others hold there.
-func (p *Preparer) admit(ctx context.Context, want *holding) (*seat, []holding, error) {
+func (p *Preparer) waitForPlace(ctx context.Context, want *holding) (*deviceLock, []holding, error) {
 	patience := time.NewTimer(p.cfg.Patience)
 	defer patience.Stop()
 	for {
-		turn, err := p.seats.take(ctx, want.Device)
+		turn, err := p.seats.lockDevice(ctx, want.Device)
 		if err != nil {
 			return nil, nil, err
 		}
-		others, err := p.book.others(want.Device, name(want.Owner, want.Container))
-		refusal := refused(want, others)
+		others, err := p.book.listHoldings(want.Device, holdingFileName(want.Owner, want.Container))
+		refusal := findConflict(want, others)
 		if err == nil && refusal == nil {
 			return turn, others, nil
 		}
 		freed := turn.freed
-		turn.give()
+		turn.unlockDevice()
 		switch {
 		case err != nil:
 			return nil, nil, err
-		case refusal.own():
+		case refusal.isSamePod():
 			return nil, nil, &nodeapi.Misplaced{Why: refusal.Error()}
 		}
 		select {
@@ -187,11 +187,11 @@ func (p *Preparer) admit(ctx context.Context, want *holding) (*seat, []holding, 
 	}
 }
 
-// refused returns the holding that conflicts with the wanted one; nil if none does.
-func refused(want *holding, others []holding) *taken {
+// findConflict returns the holding that conflicts with the wanted one; nil if none does.
+func findConflict(want *holding, others []holding) *conflictError {
 	for i := range others {
-		if want.excludes(&others[i]) {
-			return &taken{want: want, by: &others[i]}
+		if want.conflictsWith(&others[i]) {
+			return &conflictError{want: want, by: &others[i]}
 		}
 	}
 	return nil
@@ -200,36 +200,36 @@ func refused(want *holding, others []holding) *taken {
 // Unprepare implements nodeapi.Preparer: the owner holds nothing any more. Its instances
 // stay for the next container that wants them.
 func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
-	devices, err := p.book.devices(o)
+	devices, err := p.book.devicesHeldBy(o)
 	if err != nil {
 		return fmt.Errorf("unprepare owner %s: %w", o, err)
 	}
 	for _, id := range devices {
-		if err := p.release(ctx, id, o); err != nil {
+		if err := p.unprepareDevice(ctx, id, o); err != nil {
 			return fmt.Errorf("unprepare owner %s: %w", o, err)
 		}
 	}
 	return nil
 }
 
-// release removes what an owner holds of one device.
-func (p *Preparer) release(ctx context.Context, id sharing.DeviceID, o sharing.Owner) error {
-	turn, err := p.seats.take(ctx, id)
+// unprepareDevice removes what an owner holds of one device.
+func (p *Preparer) unprepareDevice(ctx context.Context, id sharing.DeviceID, o sharing.Owner) error {
+	turn, err := p.seats.lockDevice(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer turn.give()
-	if err := p.book.forget(id, o); err != nil {
+	defer turn.unlockDevice()
+	if err := p.book.removeHoldings(id, o); err != nil {
 		return err
 	}
-	turn.free()
+	turn.wakeWaiters()
 	return nil
 }
 
 // Owners lists whoever holds something, so that a restarted device plugin can
 // take back what a lost checkpoint no longer names.
 func (p *Preparer) Owners() ([]sharing.Owner, error) {
-	owners, err := p.book.owners()
+	owners, err := p.book.listOwners()
 	if err != nil {
 		return nil, fmt.Errorf("list owners of partitions: %w", err)
 	}

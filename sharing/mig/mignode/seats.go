@@ -10,30 +10,30 @@ import (
 	"deviceshare/sharing"
 )
 
-// seats serializes the work on each device: which instances can be made on one part of a
+// deviceLocks serializes the work on each device: which instances can be made on one part of a
 // device depends on the other parts. The zero value is ready.
-type seats struct {
+type deviceLocks struct {
 	mu  sync.Mutex
-	all map[sharing.DeviceID]*seat
+	all map[sharing.DeviceID]*deviceLock
 }
 
-// seat is the lock of one device.
-type seat struct {
+// deviceLock is the lock of one device.
+type deviceLock struct {
 	turn chan struct{} // holds a token while somebody works
 	// freed is closed, and replaced, when something on the device is released. It is
 	// guarded by turn.
 	freed chan struct{}
 }
 
-// take waits for the turn of a device, but not longer than ctx.
-func (s *seats) take(ctx context.Context, id sharing.DeviceID) (*seat, error) {
+// lockDevice waits for the turn of a device, but not longer than ctx.
+func (s *deviceLocks) lockDevice(ctx context.Context, id sharing.DeviceID) (*deviceLock, error) {
 	s.mu.Lock()
 	if s.all == nil {
-		s.all = map[sharing.DeviceID]*seat{}
+		s.all = map[sharing.DeviceID]*deviceLock{}
 	}
 	x, ok := s.all[id]
 	if !ok {
-		x = &seat{turn: make(chan struct{}, 1), freed: make(chan struct{})}
+		x = &deviceLock{turn: make(chan struct{}, 1), freed: make(chan struct{})}
 		s.all[id] = x
 	}
 	s.mu.Unlock()
@@ -45,11 +45,11 @@ func (s *seats) take(ctx context.Context, id sharing.DeviceID) (*seat, error) {
 	}
 }
 
-// give ends the turn.
-func (x *seat) give() { <-x.turn }
+// unlockDevice ends the turn.
+func (x *deviceLock) unlockDevice() { <-x.turn }
 
-// free wakes everybody who waits for a place on the device. The caller has the turn.
-func (x *seat) free() {
+// wakeWaiters wakes everybody who waits for a place on the device. The caller has the turn.
+func (x *deviceLock) wakeWaiters() {
 	close(x.freed)
 	x.freed = make(chan struct{})
 }

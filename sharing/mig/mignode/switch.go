@@ -27,15 +27,15 @@ func (p *Preparer) Entered(_ context.Context, d sharing.Device) (bool, error) {
 
 // Enter implements nodeapi.Switcher.
 func (p *Preparer) Enter(ctx context.Context, d sharing.Device) error {
-	turn, err := p.seats.take(ctx, d.ID)
+	turn, err := p.seats.lockDevice(ctx, d.ID)
 	if err != nil {
 		return err
 	}
-	defer turn.give()
+	defer turn.unlockDevice()
 	if err := p.switchOn(d.ID); err != nil {
 		return err
 	}
-	return p.book.enter(d.ID)
+	return p.book.recordEntered(d.ID)
 }
 
 // switchOn brings a device into the mode, unless it is in it. Preparing does this too:
@@ -51,28 +51,28 @@ func (p *Preparer) switchOn(id sharing.DeviceID) error {
 	case current && pending:
 		return nil
 	}
-	return p.set(id, current, true)
+	return p.setMIGMode(id, current, true)
 }
 
-// set switches partitioning on or off. A card that needs a reset for it is left to
+// setMIGMode switches partitioning on or off. A card that needs a reset for it is left to
 // its administrator: asked for the mode, the driver may reset or unbind the device
 // by itself (nvml.h at nvmlDeviceSetMigMode), which fails in virtual machines and
 // can disturb other devices on boards with NVSwitch. NVIDIA's DRA driver does the same
 // (kubernetes-sigs/dra-driver-nvidia-gpu#1018). What is only pending is taken back
 // without a reset.
-func (p *Preparer) set(id sharing.DeviceID, current, on bool) error {
-	if err := p.settable(id, current, on); err != nil {
+func (p *Preparer) setMIGMode(id sharing.DeviceID, current, on bool) error {
+	if err := p.requireSwitchable(id, current, on); err != nil {
 		return err
 	}
 	err := p.cfg.Driver.SetMIGMode(id, on)
 	if err == nil {
 		p.cfg.Note(id, fmt.Sprintf("switched partitioning (MIG): on is %v", on))
 	}
-	return p.manual(id, on, err)
+	return p.wrapSwitchError(id, on, err)
 }
 
-// settable says why only an administrator can switch partitioning on or off.
-func (p *Preparer) settable(id sharing.DeviceID, current, on bool) error {
+// requireSwitchable says why only an administrator can switch partitioning on or off.
+func (p *Preparer) requireSwitchable(id sharing.DeviceID, current, on bool) error {
 	if current == on {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (p *Preparer) settable(id sharing.DeviceID, current, on bool) error {
 		return fmt.Errorf("ask whether the mode of device %s changes without a reset: %w", id, err)
 	}
 	if !free {
-		return p.manual(id, on, driver.ErrResetRequired)
+		return p.wrapSwitchError(id, on, driver.ErrResetRequired)
 	}
 	return nil
 }
@@ -91,22 +91,22 @@ func (p *Preparer) settable(id sharing.DeviceID, current, on bool) error {
 // switch it off, or if the instances may be somebody else's. A holding is an error,
 // since the caller says that there is none.
 func (p *Preparer) Leave(ctx context.Context, d sharing.Device) error {
-	turn, err := p.seats.take(ctx, d.ID)
+	turn, err := p.seats.lockDevice(ctx, d.ID)
 	if err != nil {
 		return err
 	}
-	defer turn.give()
-	held, err := p.book.others(d.ID, "")
+	defer turn.unlockDevice()
+	held, err := p.book.listHoldings(d.ID, "")
 	if err != nil {
 		return err
 	}
 	if len(held) > 0 {
 		return fmt.Errorf("device %s cannot leave mode mig: container %s of pod %s holds %s",
-			d.ID, held[0].Container, held[0].Owner, driver.DescribePlace(held[0].span()))
+			d.ID, held[0].Container, held[0].Owner, driver.DescribePlace(held[0].heldPartition()))
 	}
 	current, pending, err := p.cfg.Driver.MIGMode(d.ID)
 	if errors.Is(err, driver.ErrUnsupported) || err == nil && !current && !pending {
-		return p.book.leave(d.ID)
+		return p.book.recordLeft(d.ID)
 	}
 	if err != nil {
 		return fmt.Errorf("ask whether device %s is partitioned: %w", d.ID, err)
@@ -115,57 +115,57 @@ func (p *Preparer) Leave(ctx context.Context, d sharing.Device) error {
 	if err != nil {
 		return fmt.Errorf("list the instances of device %s: %w", d.ID, err)
 	}
-	if err := p.foreign(d, all); err != nil {
+	if err := p.requireOwnInstances(d, all); err != nil {
 		return err
 	}
-	if err := p.settable(d.ID, current, false); err != nil {
-		return emptied(err, all)
+	if err := p.requireSwitchable(d.ID, current, false); err != nil {
+		return addDestroyStep(err, all)
 	}
-	if err := p.clear(ctx, d.ID, all); err != nil {
+	if err := p.destroyInstances(ctx, d.ID, all); err != nil {
 		return err
 	}
-	if err := p.set(d.ID, current, false); err != nil {
+	if err := p.setMIGMode(d.ID, current, false); err != nil {
 		return err
 	}
-	return p.book.leave(d.ID)
+	return p.book.recordLeft(d.ID)
 }
 
-// foreign refuses to destroy instances on a device that was never brought into the mode
+// requireOwnInstances refuses to destroy instances on a device that was never brought into the mode
 // here and leaves it only because nobody chose a mode for it: somebody else made them.
-func (p *Preparer) foreign(d sharing.Device, all []driver.Instance) error {
+func (p *Preparer) requireOwnInstances(d sharing.Device, all []driver.Instance) error {
 	if len(all) == 0 || p.cfg.Given(d.ID) {
 		return nil
 	}
-	ours, err := p.book.entered(d.ID)
+	ours, err := p.book.hasEntered(d.ID)
 	if ours || err != nil {
 		return err
 	}
 	return &nodeapi.Manual{
 		Device: d.ID,
-		Why:    fmt.Sprintf("it has instances that were not made here (%s), and the node configuration gives it no mode", list(all)),
+		Why:    fmt.Sprintf("it has instances that were not made here (%s), and the node configuration gives it no mode", describeInstances(all)),
 		Do: fmt.Sprintf("in the node configuration give it a mode, which gives them up, or list it under filterdevices, which leaves it to who made them; or destroy them: %s",
-			destroyAll(d.ID)),
+			destroyAllCommand(d.ID)),
 	}
 }
 
-// destroyAll is the command with which an administrator destroys all instances.
-func destroyAll(id sharing.DeviceID) string {
+// destroyAllCommand is the command with which an administrator destroys all instances.
+func destroyAllCommand(id sharing.DeviceID) string {
 	return fmt.Sprintf("nvidia-smi mig -i %s -dci, then nvidia-smi mig -i %s -dgi", id, id)
 }
 
-// emptied adds to the instructions of an administrator to destroy the instances first.
-func emptied(err error, all []driver.Instance) error {
+// addDestroyStep adds to the instructions of an administrator to destroy the instances first.
+func addDestroyStep(err error, all []driver.Instance) error {
 	var manual *nodeapi.Manual
 	if len(all) == 0 || !errors.As(err, &manual) {
 		return err
 	}
-	return &nodeapi.Manual{Device: manual.Device, Why: manual.Why, Do: destroyAll(manual.Device) + ", then " + manual.Do}
+	return &nodeapi.Manual{Device: manual.Device, Why: manual.Why, Do: destroyAllCommand(manual.Device) + ", then " + manual.Do}
 }
 
-// clear destroys every instance of a device.
-func (p *Preparer) clear(ctx context.Context, id sharing.DeviceID, all []driver.Instance) error {
+// destroyInstances destroys every instance of a device.
+func (p *Preparer) destroyInstances(ctx context.Context, id sharing.DeviceID, all []driver.Instance) error {
 	for i := range all {
-		err := p.destroy(ctx, id, all[i])
+		err := p.destroyInstance(ctx, id, all[i])
 		if errors.Is(err, driver.ErrInUse) {
 			return &nodeapi.Manual{Device: id, Why: err.Error(), Do: fmt.Sprintf("end what nvidia-smi shows under Processes on device %s", id)}
 		}
@@ -176,9 +176,9 @@ func (p *Preparer) clear(ctx context.Context, id sharing.DeviceID, all []driver.
 	return nil
 }
 
-// manual turns an error that only an administrator can resolve into a *nodeapi.Manual
+// wrapSwitchError turns an error that only an administrator can resolve into a *nodeapi.Manual
 // with the command to type.
-func (p *Preparer) manual(id sharing.DeviceID, on bool, err error) error {
+func (p *Preparer) wrapSwitchError(id sharing.DeviceID, on bool, err error) error {
 	word, digit := "off", 0
 	if on {
 		word, digit = "on", 1

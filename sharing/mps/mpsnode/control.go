@@ -30,8 +30,8 @@ func (d Daemon) Log() string { return filepath.Join(d.Dir, "log") }
 // Shm is the directory that the daemon and its clients have as /dev/shm.
 func (d Daemon) Shm() string { return filepath.Join(d.Dir, "shm") }
 
-// started is the file that says that the daemon has its defaults.
-func (d Daemon) started() string { return filepath.Join(d.Dir, "started") }
+// startedFile is the file that says that the daemon has its defaults.
+func (d Daemon) startedFile() string { return filepath.Join(d.Dir, "started") }
 
 // Control starts control daemons and talks to them. Implementations are safe for
 // concurrent use by different daemons. Containers can write in the pipe directory, so

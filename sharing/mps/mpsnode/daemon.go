@@ -15,13 +15,13 @@ import (
 	"deviceshare/sharing"
 )
 
-func (p *Preparer) daemon(id sharing.DeviceID) Daemon {
+func (p *Preparer) daemonFor(id sharing.DeviceID) Daemon {
 	return Daemon{Device: id, Dir: filepath.Join(p.cfg.Directories, string(id)), MultiUser: p.cfg.MultiUser, Partitioned: p.cfg.Partitions}
 }
 
-// directories makes the directories that the daemon shares with its clients. They stay
+// makeDirectories makes the directories that the daemon shares with its clients. They stay
 // as long as the device is in the mode, because containers have them mounted.
-func (p *Preparer) directories(d Daemon) error {
+func (p *Preparer) makeDirectories(d Daemon) error {
 	for _, dir := range []struct {
 		path string
 		mode fs.FileMode
@@ -36,21 +36,21 @@ func (p *Preparer) directories(d Daemon) error {
 	return nil
 }
 
-// ensure starts the daemon with its defaults if it does not run. A daemon that runs and
+// ensureDaemon starts the daemon with its defaults if it does not run. A daemon that runs and
 // answers is adopted, so its clients keep working. died reports that a daemon ran before
 // and ended: its clients have lost the device, even if a new daemon is started.
-func (p *Preparer) ensure(ctx context.Context, d Daemon, r device) (died bool, err error) {
-	if err := p.directories(d); err != nil {
+func (p *Preparer) ensureDaemon(ctx context.Context, d Daemon, r deviceRecord) (died bool, err error) {
+	if err := p.makeDirectories(d); err != nil {
 		return false, err
 	}
-	before, there, err := p.mark(d)
+	before, there, err := p.loadMark(d)
 	if err != nil {
 		return false, err
 	}
-	pid := p.process(d, before)
+	pid := p.findPID(d, before)
 	want := markOf(d, r, pid)
 	if pid != 0 && before.pid == pid && before.options != want.options {
-		if err := p.replace(ctx, d); err != nil {
+		if err := p.stopOutdated(ctx, d); err != nil {
 			return false, err
 		}
 		pid, there = 0, false // it did not die
@@ -60,11 +60,11 @@ func (p *Preparer) ensure(ctx context.Context, d Daemon, r device) (died bool, e
 			p.endings.Store(d.Device, how)
 		}
 	}
-	if err := p.bound(d); err != nil {
+	if err := p.limitDirectories(d); err != nil {
 		return died, err
 	}
 	if pid == 0 {
-		if pid, err = p.start(ctx, d); err != nil {
+		if pid, err = p.startDaemon(ctx, d); err != nil {
 			return died, err
 		}
 	} else if before == want {
@@ -72,16 +72,16 @@ func (p *Preparer) ensure(ctx context.Context, d Daemon, r device) (died bool, e
 			return false, err
 		}
 	}
-	return died, p.configure(ctx, d, r, pid)
+	return died, p.setDefaults(ctx, d, r, pid)
 }
 
-// start starts a daemon. None may be running.
-func (p *Preparer) start(ctx context.Context, d Daemon) (pid int, err error) {
+// startDaemon starts a daemon. None may be running.
+func (p *Preparer) startDaemon(ctx context.Context, d Daemon) (pid int, err error) {
 	// First of all: the new daemon may give the same names to other partitions.
 	if err := p.forgetPartitions(d.Device); err != nil {
 		return 0, err
 	}
-	if err := p.vacate(d); err != nil {
+	if err := p.emptyPipe(d); err != nil {
 		return 0, err
 	}
 	if err := p.cfg.Control.Start(ctx, d); err != nil {
@@ -93,22 +93,22 @@ func (p *Preparer) start(ctx context.Context, d Daemon) (pid int, err error) {
 	return pid, nil
 }
 
-// configured reports whether a daemon runs and has its defaults.
-func (p *Preparer) configured(d Daemon) bool {
-	m, _, err := p.mark(d)
+// isConfigured reports whether a daemon runs and has its defaults.
+func (p *Preparer) isConfigured(d Daemon) bool {
+	m, _, err := p.loadMark(d)
 	return err == nil && m.pid != 0 && p.cfg.Control.Lives(d, m.pid)
 }
 
-// replace ends a daemon that was started with other options than those configured now.
+// stopOutdated ends a daemon that was started with other options than those configured now.
 // It does nothing while other containers than the one being prepared use the daemon:
 // they keep the options they started with.
-func (p *Preparer) replace(ctx context.Context, d Daemon) error {
-	there, err := p.claims(d.Device)
+func (p *Preparer) stopOutdated(ctx context.Context, d Daemon) error {
+	there, err := p.claimsOnDevice(d.Device)
 	if err == nil && len(there) > 1 {
 		err = fmt.Errorf("%d containers use it; it is replaced when they are gone", len(there)-1)
 	}
 	if err == nil {
-		err = p.quit(ctx, d)
+		err = p.quitDaemon(ctx, d)
 	}
 	if err != nil {
 		return fmt.Errorf("the MPS control daemon of device %s runs with other options than are set now: %w", d.Device, err)
@@ -116,16 +116,16 @@ func (p *Preparer) replace(ctx context.Context, d Daemon) error {
 	return nil
 }
 
-// configure gives a daemon its defaults. They must be there before its first client,
+// setDefaults gives a daemon its defaults. They must be there before its first client,
 // since a server keeps those it was started with.
-func (p *Preparer) configure(ctx context.Context, d Daemon, r device, pid int) error {
+func (p *Preparer) setDefaults(ctx context.Context, d Daemon, r deviceRecord, pid int) error {
 	for _, command := range []string{
 		// By ordinal: of the daemon's devices, of which there is one. The form with
 		// a UUID is taken by the daemon and has no effect.
 		fmt.Sprintf("set_default_device_pinned_mem_limit 0 %dM", r.MemoryMiB),
 		fmt.Sprintf("set_default_active_thread_percentage %d", r.Percentage),
 	} {
-		if _, err := p.tell(ctx, d, command); err != nil {
+		if _, err := p.sendCommand(ctx, d, command); err != nil {
 			return err
 		}
 	}
@@ -136,13 +136,13 @@ func (p *Preparer) configure(ctx context.Context, d Daemon, r device, pid int) e
 	if err != nil {
 		return err
 	}
-	return p.cfg.Files.Write(d.started(), []byte(markOf(d, r, pid).String()), 0o600)
+	return p.cfg.Files.Write(d.startedFile(), []byte(markOf(d, r, pid).String()), 0o600)
 }
 
 // hasDefaults asks a daemon for its defaults. Only the percentage can be compared:
 // it shows memory in whole GiB.
-func (p *Preparer) hasDefaults(ctx context.Context, d Daemon, r device) (bool, error) {
-	text, err := p.tell(ctx, d, "get_default_active_thread_percentage")
+func (p *Preparer) hasDefaults(ctx context.Context, d Daemon, r deviceRecord) (bool, error) {
+	text, err := p.sendCommand(ctx, d, "get_default_active_thread_percentage")
 	if err != nil {
 		return false, err
 	}
@@ -153,7 +153,7 @@ func (p *Preparer) hasDefaults(ctx context.Context, d Daemon, r device) (bool, e
 // errSilent says that the daemon does not answer, or not in time.
 var errSilent = errors.New("it does not answer")
 
-func (p *Preparer) tell(ctx context.Context, d Daemon, command string) (string, error) {
+func (p *Preparer) sendCommand(ctx context.Context, d Daemon, command string) (string, error) {
 	text, err := p.cfg.Control.Tell(ctx, d, command)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNotAsked) {
 		err = fmt.Errorf("%w: %w", errSilent, err)
@@ -164,9 +164,9 @@ func (p *Preparer) tell(ctx context.Context, d Daemon, command string) (string, 
 	return text, nil
 }
 
-// talk runs a series of commands with a common timeout. A daemon that takes longer
+// runCommands runs a series of commands with a common timeout. A daemon that takes longer
 // counts as one that does not answer.
-func talk(ctx context.Context, questions func(ctx context.Context) error) error {
+func runCommands(ctx context.Context, questions func(ctx context.Context) error) error {
 	inner, cancel := context.WithTimeout(ctx, talkTimeout)
 	defer cancel()
 	err := questions(inner)
@@ -176,26 +176,26 @@ func talk(ctx context.Context, questions func(ctx context.Context) error) error 
 	return err
 }
 
-// clients returns the processes that the daemon's servers serve.
-func (p *Preparer) clients(ctx context.Context, d Daemon) (all []string, err error) {
-	return all, talk(ctx, func(ctx context.Context) error {
-		servers, err := p.tell(ctx, d, "get_server_list")
+// listClients returns the processes that the daemon's servers serve.
+func (p *Preparer) listClients(ctx context.Context, d Daemon) (all []string, err error) {
+	return all, runCommands(ctx, func(ctx context.Context) error {
+		servers, err := p.sendCommand(ctx, d, "get_server_list")
 		if err != nil {
 			return err
 		}
-		for _, server := range numbers(servers) {
-			list, err := p.tell(ctx, d, "get_client_list "+server)
+		for _, server := range pidLines(servers) {
+			list, err := p.sendCommand(ctx, d, "get_client_list "+server)
 			if err != nil {
 				return err
 			}
-			all = append(all, numbers(list)...)
+			all = append(all, pidLines(list)...)
 		}
 		return nil
 	})
 }
 
-// numbers returns the lines of an answer that are process ids.
-func numbers(text string) []string {
+// pidLines returns the lines of an answer that are process ids.
+func pidLines(text string) []string {
 	var out []string
 	for _, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
@@ -206,19 +206,19 @@ func numbers(text string) []string {
 	return out
 }
 
-// quit ends a daemon that nobody uses and waits until it has ended. A daemon that does
+// quitDaemon ends a daemon that nobody uses and waits until it has ended. A daemon that does
 // not answer is killed: no container uses it.
-func (p *Preparer) quit(ctx context.Context, d Daemon) error {
-	pid, err := p.living(d)
+func (p *Preparer) quitDaemon(ctx context.Context, d Daemon) error {
+	pid, err := p.daemonPID(d)
 	if err != nil || pid == 0 {
 		return err
 	}
-	clients, err := p.clients(ctx, d)
+	clients, err := p.listClients(ctx, d)
 	if err == nil && len(clients) > 0 {
 		return fmt.Errorf("device %s still has MPS clients, processes %s: it leaves the mode when they have ended", d.Device, strings.Join(clients, ", "))
 	}
 	if err == nil {
-		_, err = p.tell(ctx, d, "quit")
+		_, err = p.sendCommand(ctx, d, "quit")
 	}
 	if errors.Is(err, errSilent) {
 		return p.cfg.Control.Kill(ctx, d, pid)

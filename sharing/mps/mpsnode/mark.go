@@ -28,7 +28,7 @@ type options struct {
 }
 
 // markOf is the mark of a daemon that is as it is wanted now.
-func markOf(d Daemon, r device, pid int) mark {
+func markOf(d Daemon, r deviceRecord, pid int) mark {
 	return mark{
 		pid: pid, options: options{multiUser: d.MultiUser, partitioned: d.Partitioned, bounded: true},
 		memoryMiB: r.MemoryMiB, percentage: r.Percentage,
@@ -75,9 +75,9 @@ func readMark(text string) mark {
 	return m
 }
 
-// mark reads a daemon's mark; false when there is none.
-func (p *Preparer) mark(d Daemon) (mark, bool, error) {
-	text, err := p.cfg.Files.Read(d.started())
+// loadMark reads a daemon's mark; false when there is none.
+func (p *Preparer) loadMark(d Daemon) (mark, bool, error) {
+	text, err := p.cfg.Files.Read(d.startedFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return mark{}, false, nil
 	}
@@ -87,20 +87,20 @@ func (p *Preparer) mark(d Daemon) (mark, bool, error) {
 	return readMark(string(text)), true, nil
 }
 
-// process is the process of a daemon that lives, 0 when there is none. The one of
+// findPID is the process of a daemon that lives, 0 when there is none. The one of
 // its mark is looked at first.
-func (p *Preparer) process(d Daemon, m mark) int {
+func (p *Preparer) findPID(d Daemon, m mark) int {
 	if m.pid != 0 && p.cfg.Control.Lives(d, m.pid) {
 		return m.pid
 	}
 	return p.cfg.Control.PID(d)
 }
 
-// living is the process of a daemon as its mark tells it, 0 when there is none.
-func (p *Preparer) living(d Daemon) (pid int, err error) {
-	m, _, err := p.mark(d)
+// daemonPID is the process of a daemon as its mark tells it, 0 when there is none.
+func (p *Preparer) daemonPID(d Daemon) (pid int, err error) {
+	m, _, err := p.loadMark(d)
 	if err != nil {
 		return 0, err
 	}
-	return p.process(d, m), nil
+	return p.findPID(d, m), nil
 }

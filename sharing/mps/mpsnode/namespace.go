@@ -27,7 +27,7 @@ func (p Program) startInside(d Daemon, cmd *exec.Cmd) error {
 		cmd.Stdin = null
 	}
 	return onThread(func() error {
-		if err := p.enter(d); err != nil {
+		if err := p.enterNamespace(d); err != nil {
 			return fmt.Errorf("make the mount namespace of the MPS control daemon of device %s: %w", d.Device, err)
 		}
 		return cmd.Start()
@@ -52,9 +52,9 @@ func onThread(do func() error) error {
 	return <-done
 }
 
-// enter moves this thread into a mount namespace of its own and makes the mounts. Nothing of
-// that reaches other processes.
-func (p Program) enter(d Daemon) error {
+// enterNamespace moves this thread into a mount namespace of its own and makes the mounts. Nothing
+// of that reaches other processes.
+func (p Program) enterNamespace(d Daemon) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare the mounts: %w", err)
 	}
@@ -77,15 +77,15 @@ func (p Program) enter(d Daemon) error {
 		if err := errors.Join(unix.Chroot(p.Root), unix.Chdir("/")); err != nil {
 			return fmt.Errorf("enter the driver's root %s: %w", p.Root, err)
 		}
-		if err := place(dir, d.Dir); err != nil {
+		if err := mountTree(dir, d.Dir); err != nil {
 			return err
 		}
 	}
-	return place(shm, filepath.Join("/dev", "shm"))
+	return mountTree(shm, filepath.Join("/dev", "shm"))
 }
 
-// place mounts what was taken from elsewhere on a directory, which is made where it is missing.
-func place(tree int, at string) error {
+// mountTree mounts what was taken from elsewhere on a directory, which is made where it is missing.
+func mountTree(tree int, at string) error {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return fmt.Errorf("make a place for a mount: %w", err)
 	}

@@ -55,8 +55,8 @@ func readTable(text string, id sharing.DeviceID) (table, error) {
 	return t, nil
 }
 
-// created reads the answer to sm_partition add: "Partition <id> created".
-func created(text string) (string, bool) {
+// parseCreatedID reads the answer to sm_partition add: "Partition <id> created".
+func parseCreatedID(text string) (string, bool) {
 	for _, line := range strings.Split(text, "\n") {
 		id, ok := strings.CutPrefix(strings.TrimSpace(line), "Partition ")
 		if id, done := strings.CutSuffix(id, " created"); ok && done && strings.Contains(id, "/") {
@@ -66,42 +66,42 @@ func created(text string) (string, bool) {
 	return "", false
 }
 
-// chunks is how many of a device's chunks a share gets: as many as its percentage of what is
-// offered pays for. Shares then never come to more than the device. It is 0 for a share that pays
-// for none.
-func chunks(c *nodeapi.ClaimedDevice, all int) int {
+// chunksForShare is how many of a device's chunks a share gets: as many as its percentage of what
+// is offered pays for. Shares then never come to more than the device. It is 0 for a share that
+// pays for none.
+func chunksForShare(c *nodeapi.ClaimedDevice, all int) int {
 	if c.Share.Whole || c.Share.Cores >= 100 {
 		return all
 	}
-	return int(c.Share.Cores) * all / offered(&c.Device)
+	return int(c.Share.Cores) * all / offeredCores(&c.Device)
 }
 
-// offered is the compute of which shares are parts, in percent.
-func offered(d *sharing.Device) int { return max(100, int(d.Cores)) }
+// offeredCores is the compute of which shares are parts, in percent.
+func offeredCores(d *sharing.Device) int { return max(100, int(d.Cores)) }
 
 // tooSmall says how much a share must ask for at least to get a chunk.
 func tooSmall(c *nodeapi.ClaimedDevice, all int) error {
-	least := (offered(&c.Device) + all - 1) / max(all, 1)
+	least := (offeredCores(&c.Device) + all - 1) / max(all, 1)
 	return fmt.Errorf("in mode mps this node reserves multiprocessors (--mps-compute=partition), and %d%% is less than one of the %d chunks of device %s: set vgpu-cores to %d or more",
 		c.Share.Cores, all, c.Device.ID, least)
 }
 
-// partition gives the container its multiprocessors: those it has, or new ones.
-func (p *Preparer) partition(ctx context.Context, d Daemon, c *nodeapi.Claim) (id string, err error) {
-	return id, talk(ctx, func(ctx context.Context) (err error) {
-		id, err = p.reserve(ctx, d, c)
+// assignChunksInTime gives the container its multiprocessors: those it has, or new ones.
+func (p *Preparer) assignChunksInTime(ctx context.Context, d Daemon, c *nodeapi.Claim) (id string, err error) {
+	return id, runCommands(ctx, func(ctx context.Context) (err error) {
+		id, err = p.assignChunks(ctx, d, c)
 		return err
 	})
 }
 
-// reserve makes a static partition for the container. One that no container is known to
+// assignChunks makes a static partition for the container. One that no container is known to
 // have was made before a crash and is removed.
-func (p *Preparer) reserve(ctx context.Context, d Daemon, c *nodeapi.Claim) (string, error) {
+func (p *Preparer) assignChunks(ctx context.Context, d Daemon, c *nodeapi.Claim) (string, error) {
 	share := &c.Devices[0].Share
 	if !share.Whole && share.Cores == 0 {
 		return "", errors.New("in mode mps this node reserves multiprocessors (--mps-compute=partition), and the container asks for none: set vgpu-cores")
 	}
-	text, err := p.tell(ctx, d, "lspart")
+	text, err := p.sendCommand(ctx, d, "lspart")
 	if err != nil {
 		return "", err
 	}
@@ -109,7 +109,7 @@ func (p *Preparer) reserve(ctx context.Context, d Daemon, c *nodeapi.Claim) (str
 	if err != nil {
 		return "", err
 	}
-	there, err := p.claims(d.Device)
+	there, err := p.claimsOnDevice(d.Device)
 	if err != nil {
 		return "", err
 	}
@@ -127,7 +127,7 @@ func (p *Preparer) reserve(ctx context.Context, d Daemon, c *nodeapi.Claim) (str
 			}
 		}
 	}
-	n := chunks(&c.Devices[0], t.free+t.used)
+	n := chunksForShare(&c.Devices[0], t.free+t.used)
 	if n == 0 {
 		return "", tooSmall(&c.Devices[0], t.free+t.used)
 	}
@@ -137,7 +137,7 @@ func (p *Preparer) reserve(ctx context.Context, d Daemon, c *nodeapi.Claim) (str
 // forgetPartitions takes their partitions from all claims of a device whose daemon is
 // gone: another daemon may give the same names to others.
 func (p *Preparer) forgetPartitions(id sharing.DeviceID) error {
-	there, err := p.claims(id)
+	there, err := p.claimsOnDevice(id)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (p *Preparer) forgetPartitions(id sharing.DeviceID) error {
 			continue
 		}
 		c.Partition = ""
-		if err := p.cfg.Files.Write(filepath.Join(p.limits.Dir(c.owner, c.Container), "claim"), encode(c), 0o600); err != nil {
+		if err := p.cfg.Files.Write(filepath.Join(p.limits.Dir(c.owner, c.Container), "claim"), encodeRecord(c), 0o600); err != nil {
 			return err
 		}
 	}
@@ -154,20 +154,20 @@ func (p *Preparer) forgetPartitions(id sharing.DeviceID) error {
 }
 
 func (p *Preparer) makePartition(ctx context.Context, d Daemon, c *nodeapi.Claim, n int) (string, error) {
-	text, err := p.tell(ctx, d, fmt.Sprintf("sm_partition add %s %d", d.Device, n))
+	text, err := p.sendCommand(ctx, d, fmt.Sprintf("sm_partition add %s %d", d.Device, n))
 	if err != nil {
 		return "", err
 	}
-	id, ok := created(text)
+	id, ok := parseCreatedID(text)
 	if !ok {
 		return "", fmt.Errorf("device %s: %d chunks of multiprocessors are not to be had: %s", d.Device, n, strings.TrimSpace(text))
 	}
-	return id, p.claim(c, id)
+	return id, p.writeClaimRecord(c, id)
 }
 
 func (p *Preparer) removePartition(ctx context.Context, d Daemon, id string) error {
 	_, short, _ := strings.Cut(id, "/")
-	text, err := p.tell(ctx, d, fmt.Sprintf("sm_partition rm %s %s", d.Device, short))
+	text, err := p.sendCommand(ctx, d, fmt.Sprintf("sm_partition rm %s %s", d.Device, short))
 	if err == nil && strings.Contains(text, "Failed") {
 		err = fmt.Errorf("device %s: partition %s is not given back: %s", d.Device, id, strings.TrimSpace(text))
 	}
@@ -187,14 +187,14 @@ func (p *Preparer) giveBack(ctx context.Context, o sharing.Owner) error {
 	return errors.Join(failed...)
 }
 
-func (p *Preparer) giveBackOne(ctx context.Context, c claim) error {
-	defer p.lock(c.Device)()
-	d := p.daemon(c.Device)
-	pid, err := p.living(d)
+func (p *Preparer) giveBackOne(ctx context.Context, c claimRecord) error {
+	defer p.lockDevice(c.Device)()
+	d := p.daemonFor(c.Device)
+	pid, err := p.daemonPID(d)
 	if err != nil || pid == 0 {
 		return err // without a daemon they went with it
 	}
-	text, err := p.tell(ctx, d, "lspart")
+	text, err := p.sendCommand(ctx, d, "lspart")
 	if err != nil {
 		return err
 	}

@@ -216,7 +216,7 @@ func TestAnswersAboutPartitionsThatAreNotUnderstoodAreErrors(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "Failed to create partition", "Partition created", "Partition GPU-a/x"} {
-		if id, ok := created(text); ok {
+		if id, ok := parseCreatedID(text); ok {
 			t.Errorf("%q was read as %s", text, id)
 		}
 	}
@@ -234,7 +234,7 @@ func FuzzTable(f *testing.F) {
 				}
 			}
 		}
-		if id, ok := created(text); ok && !strings.Contains(id, "/") {
+		if id, ok := parseCreatedID(text); ok && !strings.Contains(id, "/") {
 			t.Errorf("%q is no id", id)
 		}
 	})
@@ -253,17 +253,17 @@ func TestTheStandInReservesMultiprocessors(t *testing.T) {
 	}
 	p := over(program, d)
 	p.cfg.Partitions = true
-	d = p.daemon(fakeUUID)
-	if _, err := p.ensure(ctx, d, device{Version: version, MemoryMiB: 8000, Percentage: 100}); err != nil {
+	d = p.daemonFor(fakeUUID)
+	if _, err := p.ensureDaemon(ctx, d, deviceRecord{Version: version, MemoryMiB: 8000, Percentage: 100}); err != nil {
 		t.Fatal(err)
 	}
 	c := wanting(30, asks("uid", "main"))
 	c.Devices[0].Device.ID, c.Devices[0].Share.Device = fakeUUID, fakeUUID
-	id, err := p.partition(ctx, d, &c)
+	id, err := p.assignChunksInTime(ctx, d, &c)
 	if err != nil || !strings.HasPrefix(id, fakeUUID+"/") {
 		t.Fatalf("partition %q, %v", id, err)
 	}
-	if again, err := p.partition(ctx, d, &c); err != nil || again != id {
+	if again, err := p.assignChunksInTime(ctx, d, &c); err != nil || again != id {
 		t.Errorf("asked again it is %q, %v", again, err)
 	}
 	if err := p.Unprepare(ctx, "uid"); err != nil {
@@ -273,7 +273,7 @@ func TestTheStandInReservesMultiprocessors(t *testing.T) {
 	if err != nil || strings.Contains(text, id) {
 		t.Errorf("it is still there: %s (%v)", text, err)
 	}
-	if err := p.quit(ctx, d); err != nil {
+	if err := p.quitDaemon(ctx, d); err != nil {
 		t.Error(err)
 	}
 }

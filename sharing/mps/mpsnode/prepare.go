@@ -69,8 +69,8 @@ func New(cfg Config) *Preparer {
 // Mode implements nodeapi.Preparer.
 func (p *Preparer) Mode() sharing.Mode { return sharing.MPS }
 
-// lock locks a device and returns the function that unlocks it.
-func (p *Preparer) lock(id sharing.DeviceID) (unlock func()) {
+// lockDevice locks a device and returns the function that unlocks it.
+func (p *Preparer) lockDevice(id sharing.DeviceID) (unlock func()) {
 	l, _ := p.locks.LoadOrStore(id, &sync.Mutex{})
 	mu := l.(*sync.Mutex)
 	mu.Lock()
@@ -93,26 +93,26 @@ func (p *Preparer) Prepare(ctx context.Context, c nodeapi.Claim) (nodeapi.Inject
 	if !share.Whole && (share.Memory < sharing.MiB || share.Cores < 0) {
 		return nodeapi.Injection{}, fmt.Errorf("claim %s: the share of device %s has no limits and is no whole device", c.ID, share.Device)
 	}
-	in, err := p.prepare(ctx, &c)
+	in, err := p.prepareClaim(ctx, &c)
 	if err != nil {
 		return nodeapi.Injection{}, fmt.Errorf("prepare claim %s: %w", c.ID, err)
 	}
 	return in, nil
 }
 
-func (p *Preparer) prepare(ctx context.Context, c *nodeapi.Claim) (nodeapi.Injection, error) {
+func (p *Preparer) prepareClaim(ctx context.Context, c *nodeapi.Claim) (nodeapi.Injection, error) {
 	dev := &c.Devices[0].Device
-	partition, died, err := p.admit(ctx, c)
+	partition, died, err := p.admitContainer(ctx, c)
 	if died {
 		p.tellRestart(Restart{Device: dev.ID, Err: err})
 	}
 	if err != nil {
 		return nodeapi.Injection{}, err
 	}
-	d := p.daemon(dev.ID)
+	d := p.daemonFor(dev.ID)
 	in := nodeapi.Injection{
 		Devices: []sharing.DeviceID{dev.ID},
-		Env:     environment(d, &c.Devices[0].Share, partition),
+		Env:     clientEnvironment(d, &c.Devices[0].Share, partition),
 		Mounts:  []nodeapi.Mount{{Host: d.Pipe(), Container: d.Pipe(), ReadOnly: p.cfg.ReadOnlyPipe}, {Host: d.Shm(), Container: "/dev/shm"}},
 	}
 	if c.Devices[0].Share.Whole {
@@ -128,12 +128,12 @@ func (p *Preparer) prepare(ctx context.Context, c *nodeapi.Claim) (nodeapi.Injec
 	return in, nil
 }
 
-// admit checks that the device serves the container beside those that are there, brings the
-// device into the mode, and makes sure that its daemon runs.
-func (p *Preparer) admit(ctx context.Context, c *nodeapi.Claim) (partition string, died bool, err error) {
+// admitContainer checks that the device serves the container beside those that are there, brings
+// the device into the mode, and makes sure that its daemon runs.
+func (p *Preparer) admitContainer(ctx context.Context, c *nodeapi.Claim) (partition string, died bool, err error) {
 	dev := &c.Devices[0].Device
-	defer p.lock(dev.ID)()
-	there, err := p.claims(dev.ID)
+	defer p.lockDevice(dev.ID)()
+	there, err := p.claimsOnDevice(dev.ID)
 	if err != nil {
 		return "", false, err
 	}
@@ -146,30 +146,30 @@ func (p *Preparer) admit(ctx context.Context, c *nodeapi.Claim) (partition strin
 			return "", false, err
 		}
 	}
-	if err := p.claim(c, recorded(c, there)); err != nil {
+	if err := p.writeClaimRecord(c, recordedPartition(c, there)); err != nil {
 		return "", false, err
 	}
-	r, err := p.enter(dev)
+	r, err := p.enterMode(dev)
 	if err != nil {
 		return "", false, err
 	}
 	if !r.Wanted {
 		r.Wanted = true
-		if err := p.remember(dev.ID, r); err != nil {
+		if err := p.writeDeviceRecord(dev.ID, r); err != nil {
 			return "", false, err
 		}
 	}
-	d := p.daemon(dev.ID)
-	died, err = p.ensure(ctx, d, r)
+	d := p.daemonFor(dev.ID)
+	died, err = p.ensureDaemon(ctx, d, r)
 	if err != nil || !p.cfg.Partitions {
 		return "", died, err
 	}
-	partition, err = p.partition(ctx, d, c)
+	partition, err = p.assignChunksInTime(ctx, d, c)
 	return partition, died, err
 }
 
-// recorded is the partition a container is known to have, "" without one.
-func recorded(c *nodeapi.Claim, there []claim) string {
+// recordedPartition is the partition a container is known to have, "" without one.
+func recordedPartition(c *nodeapi.Claim, there []claimRecord) string {
 	for _, o := range there {
 		if o.owner == c.Owner && o.Container == c.Container {
 			return o.Partition
@@ -178,10 +178,10 @@ func recorded(c *nodeapi.Claim, there []claim) string {
 	return ""
 }
 
-// environment is what makes a program in the container a client with limits. They
+// clientEnvironment is what makes a program in the container a client with limits. They
 // are the ordinals of the container's devices, of which there is one. MiB are
 // rounded down so that a limit never promises more.
-func environment(d Daemon, s *sharing.Share, partition string) []nodeapi.Variable {
+func clientEnvironment(d Daemon, s *sharing.Share, partition string) []nodeapi.Variable {
 	env := []nodeapi.Variable{{Name: "CUDA_MPS_PIPE_DIRECTORY", Value: d.Pipe()}}
 	if partition != "" {
 		env = append(env, nodeapi.Variable{Name: "CUDA_MPS_SM_PARTITION", Value: partition})
@@ -222,7 +222,7 @@ func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
 	}
 	var failed []error
 	for _, c := range had {
-		failed = append(failed, p.tidy(c.Device))
+		failed = append(failed, p.emptyUnusedShm(c.Device))
 	}
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("unprepare owner %s: %w", o, err)

@@ -26,7 +26,7 @@ type member struct {
 // PID implements Control. The daemon writes its process id into its pipe directory, but
 // containers can write there too. So the daemon is searched among all processes.
 func (p Program) PID(d Daemon) int {
-	all := p.processes(d)
+	all := p.listProcesses(d)
 	for _, x := range all {
 		// A server that has just been forked looks like the daemon.
 		if !x.server && !slices.ContainsFunc(all, func(o member) bool { return o.pid == x.parent }) {
@@ -38,27 +38,27 @@ func (p Program) PID(d Daemon) int {
 
 // Lives implements Control.
 func (p Program) Lives(d Daemon, pid int) bool {
-	x, ok := p.identify(d, pid)
+	x, ok := p.identifyProcess(d, pid)
 	return ok && !x.server
 }
 
-// processes lists those of a daemon, lowest first.
-func (p Program) processes(d Daemon) []member {
+// listProcesses lists those of a daemon, lowest first.
+func (p Program) listProcesses(d Daemon) []member {
 	procs, _ := procfs.AllProcs()
 	slices.SortFunc(procs, func(a, b procfs.Proc) int { return a.PID - b.PID })
 	var all []member
 	for _, proc := range procs {
-		if x, ok := p.identify(d, proc.PID); ok {
+		if x, ok := p.identifyProcess(d, proc.PID); ok {
 			all = append(all, x)
 		}
 	}
 	return all
 }
 
-// identify tells a process of a daemon by what no container can have: its name, the
+// identifyProcess tells a process of a daemon by what no container can have: its name, the
 // namespace of process numbers of this process, and the daemon's /dev/shm as its
 // own. The kernel keeps 15 bytes of a name, which server and daemon have in common.
-func (p Program) identify(d Daemon, pid int) (member, bool) {
+func (p Program) identifyProcess(d Daemon, pid int) (member, bool) {
 	proc, err := procfs.NewProc(pid)
 	if pid <= 0 || err != nil {
 		return member{}, false
@@ -104,7 +104,7 @@ func (p Program) HasUsers(d Daemon) (bool, error) {
 		if !hasShm(proc.PID, dir) {
 			return false
 		}
-		_, its := p.identify(d, proc.PID)
+		_, its := p.identifyProcess(d, proc.PID)
 		return !its
 	}), nil
 }
@@ -122,15 +122,15 @@ func parentOf(proc procfs.Proc, name string) (int, bool) {
 
 // Kill implements Control. A server whose daemon is gone would keep the device.
 func (p Program) Kill(ctx context.Context, d Daemon, pid int) error {
-	all := slices.DeleteFunc(p.processes(d), func(x member) bool { return x.pid != pid && x.parent != pid })
+	all := slices.DeleteFunc(p.listProcesses(d), func(x member) bool { return x.pid != pid && x.parent != pid })
 	for _, x := range all {
-		if err := p.kill(d, x.pid); err != nil {
+		if err := p.killProcess(d, x.pid); err != nil {
 			return fmt.Errorf("kill the MPS control daemon of device %s, process %d of it: %w", d.Device, x.pid, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
-	for slices.ContainsFunc(all, func(x member) bool { _, lives := p.identify(d, x.pid); return lives }) {
+	for slices.ContainsFunc(all, func(x member) bool { _, lives := p.identifyProcess(d, x.pid); return lives }) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the MPS control daemon of device %s was killed and does not end: %w", d.Device, ctx.Err())
@@ -140,16 +140,16 @@ func (p Program) Kill(ctx context.Context, d Daemon, pid int) error {
 	return nil
 }
 
-// kill ends one process of a daemon. The handle (a pidfd, since Linux 5.4) refers to this
+// killProcess ends one process of a daemon. The handle (a pidfd, since Linux 5.4) refers to this
 // process even if it ends and its number is given to another one. So the process is opened
 // first and identified then, and the signal cannot reach another process.
-func (p Program) kill(d Daemon, pid int) error {
+func (p Program) killProcess(d Daemon, pid int) error {
 	handle, err := os.FindProcess(pid)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = handle.Release() }()
-	if _, ok := p.identify(d, pid); !ok {
+	if _, ok := p.identifyProcess(d, pid); !ok {
 		return nil
 	}
 	if err := handle.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -74,7 +74,7 @@ func (p Program) Start(ctx context.Context, d Daemon) error {
 	if err := start(ctx, d); err != nil {
 		return err
 	}
-	return p.await(ctx, d)
+	return p.awaitAnswer(ctx, d)
 }
 
 // Ending implements Control.
@@ -127,8 +127,8 @@ func endOf(file *os.File) string {
 	return strings.TrimSpace(string(text))
 }
 
-// await waits until a daemon that was started answers.
-func (p Program) await(ctx context.Context, d Daemon) error {
+// awaitAnswer waits until a daemon that was started answers.
+func (p Program) awaitAnswer(ctx context.Context, d Daemon) error {
 	for {
 		_, err := p.Tell(ctx, d, "get_server_list")
 		if err == nil && p.PID(d) != 0 {
@@ -175,7 +175,7 @@ func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, er
 	cmd.WaitDelay = time.Second // for what it left that has the output open
 	var got answer
 	cmd.Stdout, cmd.Stderr = &got, &got
-	err := p.begin(d, cmd)
+	err := p.startCommand(d, cmd)
 	if err == nil {
 		err = cmd.Wait()
 	}
@@ -189,8 +189,8 @@ func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, er
 	return string(got.text), nil
 }
 
-// begin starts a command that talks to a daemon.
-func (p Program) begin(d Daemon, cmd *exec.Cmd) error {
+// startCommand starts a command that talks to a daemon.
+func (p Program) startCommand(d Daemon, cmd *exec.Cmd) error {
 	if p.ownRoot() {
 		return cmd.Start()
 	}

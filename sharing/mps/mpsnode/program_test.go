@@ -95,8 +95,8 @@ func TestTheControlProgramIsStartedToldAdoptedAndEnded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
-	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
-	if _, err := p.ensure(ctx, d, r); err != nil {
+	p, r := over(program, d), deviceRecord{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
+	if _, err := p.ensureDaemon(ctx, d, r); err != nil {
 		t.Fatal(err)
 	}
 	pid := program.PID(d)
@@ -106,7 +106,7 @@ func TestTheControlProgramIsStartedToldAdoptedAndEnded(t *testing.T) {
 	if text, err := program.Tell(ctx, d, "get_default_device_pinned_mem_limit 1"); err != nil || !strings.Contains(text, "Invalid") {
 		t.Errorf("the daemon has a second device: %q, %v", text, err)
 	}
-	if died, err := over(program, d).ensure(ctx, d, r); err != nil || died || program.PID(d) != pid {
+	if died, err := over(program, d).ensureDaemon(ctx, d, r); err != nil || died || program.PID(d) != pid {
 		t.Errorf("after a restart: died %v, %v, process %d", died, err, program.PID(d))
 	}
 	here, err1 := os.Stat(d.Shm())
@@ -117,7 +117,7 @@ func TestTheControlProgramIsStartedToldAdoptedAndEnded(t *testing.T) {
 	if session, _, _ := syscall.RawSyscall(syscall.SYS_GETSID, uintptr(pid), 0, 0); int(session) != pid {
 		t.Errorf("the daemon is in session %d", session)
 	}
-	if err := p.quit(ctx, d); err != nil || program.PID(d) != 0 {
+	if err := p.quitDaemon(ctx, d); err != nil || program.PID(d) != 0 {
 		t.Errorf("quit: %v, process %d", err, program.PID(d))
 	}
 }
@@ -130,13 +130,13 @@ func TestTheControlProgramRunsBelowTheDriversRoot(t *testing.T) {
 	program, d := standIn(t)
 	program.Root = "/proc/thread-self/root" // mount namespaces are made by a thread
 	p := over(program, d)
-	if _, err := p.ensure(ctx, d, device{Version: version, MemoryMiB: 8000, Percentage: 40}); err != nil {
+	if _, err := p.ensureDaemon(ctx, d, deviceRecord{Version: version, MemoryMiB: 8000, Percentage: 40}); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := program.Tell(ctx, d, "get_default_active_thread_percentage"); err != nil || text != "40.0\n" {
 		t.Errorf("it answers %q, %v", text, err)
 	}
-	if err := p.quit(ctx, d); err != nil {
+	if err := p.quitDaemon(ctx, d); err != nil {
 		t.Error(err)
 	}
 }
@@ -145,8 +145,8 @@ func TestAKilledControlProgramIsSeenAsDeadAndStartedInItsDirectory(t *testing.T)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
-	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 100, Wanted: true}
-	if _, err := p.ensure(ctx, d, r); err != nil {
+	p, r := over(program, d), deviceRecord{Version: version, MemoryMiB: 8000, Percentage: 100, Wanted: true}
+	if _, err := p.ensureDaemon(ctx, d, r); err != nil {
 		t.Fatal(err)
 	}
 	pid := program.PID(d)
@@ -167,7 +167,7 @@ func TestAKilledControlProgramIsSeenAsDeadAndStartedInItsDirectory(t *testing.T)
 	if err == nil || !strings.Contains(err.Error(), "Cannot find MPS control daemon") {
 		t.Errorf("a command to it is answered with %v", err)
 	}
-	died, err := p.ensure(ctx, d, r)
+	died, err := p.ensureDaemon(ctx, d, r)
 	if err != nil || !died || program.PID(d) == 0 || program.PID(d) == pid {
 		t.Errorf("started again: died %v, %v, process %d", died, err, program.PID(d))
 	}
@@ -176,7 +176,7 @@ func TestAKilledControlProgramIsSeenAsDeadAndStartedInItsDirectory(t *testing.T)
 func TestAControlProgramThatRefusesSaysWhy(t *testing.T) {
 	program, d := standIn(t)
 	d.Device = "GPU-none"
-	_, err := over(program, d).ensure(context.Background(), d, device{MemoryMiB: 1, Percentage: 100})
+	_, err := over(program, d).ensureDaemon(context.Background(), d, deviceRecord{MemoryMiB: 1, Percentage: 100})
 	if err == nil || !strings.Contains(err.Error(), "No device is visible") {
 		t.Errorf("the answer is %v", err)
 	}
@@ -197,8 +197,8 @@ func TestNothingThatAContainerPutsIntoThePipeDirectoryStopsTheDaemon(t *testing.
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 			defer cancel()
 			program, d := standIn(t)
-			p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
-			if _, err := p.ensure(ctx, d, r); err != nil {
+			p, r := over(program, d), deviceRecord{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
+			if _, err := p.ensureDaemon(ctx, d, r); err != nil {
 				t.Fatal(err)
 			}
 			pid := program.PID(d)
@@ -208,13 +208,13 @@ func TestNothingThatAContainerPutsIntoThePipeDirectoryStopsTheDaemon(t *testing.
 			if err := trap(d.Pipe()); err != nil {
 				t.Fatal(err)
 			}
-			if got := program.PID(d); got != pid || !p.configured(d) {
+			if got := program.PID(d); got != pid || !p.isConfigured(d) {
 				t.Errorf("the daemon is process %d, and taken to be %d", pid, got)
 			}
-			if err := p.quit(ctx, d); err != nil || program.PID(d) != 0 {
+			if err := p.quitDaemon(ctx, d); err != nil || program.PID(d) != 0 {
 				t.Errorf("quit: %v, process %d", err, program.PID(d))
 			}
-			if died, err := p.ensure(ctx, d, r); err != nil || !died {
+			if died, err := p.ensureDaemon(ctx, d, r); err != nil || !died {
 				t.Errorf("started again: died %v, %v", died, err)
 			}
 		})
@@ -234,7 +234,7 @@ func TestAnotherDevicesDaemonIsNotTakenForTheDevices(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
-	if _, err := over(program, d).ensure(ctx, d, device{Version: version, MemoryMiB: 8000, Percentage: 70}); err != nil {
+	if _, err := over(program, d).ensureDaemon(ctx, d, deviceRecord{Version: version, MemoryMiB: 8000, Percentage: 70}); err != nil {
 		t.Fatal(err)
 	}
 	pid, other := program.PID(d), Daemon{Device: "GPU-b", Dir: t.TempDir()}
@@ -253,14 +253,14 @@ func TestADaemonThatHangsIsEndedWithItsServers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	program, d := standIn(t)
-	p, r := over(program, d), device{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
-	if _, err := p.ensure(ctx, d, r); err != nil {
+	p, r := over(program, d), deviceRecord{Version: version, MemoryMiB: 8000, Percentage: 70, Wanted: true}
+	if _, err := p.ensureDaemon(ctx, d, r); err != nil {
 		t.Fatal(err)
 	}
 	// The stand-in's server keeps the connection, so the command does not end.
 	go func() { _, _ = program.Tell(ctx, d, "start_server -uid 0") }()
 	pid := program.PID(d)
-	for all := program.processes(d); len(all) != 2 || all[0].pid != pid || all[1].parent != pid; all = program.processes(d) {
+	for all := program.listProcesses(d); len(all) != 2 || all[0].pid != pid || all[1].parent != pid; all = program.listProcesses(d) {
 		if time.Sleep(10 * time.Millisecond); ctx.Err() != nil {
 			t.Fatalf("daemon %d and its server are %+v", pid, all)
 		}
@@ -273,10 +273,10 @@ func TestADaemonThatHangsIsEndedWithItsServers(t *testing.T) {
 	if _, err := program.Tell(soon, d, "get_server_list"); err == nil || ctx.Err() != nil {
 		t.Errorf("it answers: %v", err)
 	}
-	if err := p.end(ctx, d); err != nil || len(program.processes(d)) > 0 {
-		t.Errorf("left are %v (%v)", program.processes(d), err)
+	if err := p.killSilentDaemon(ctx, d); err != nil || len(program.listProcesses(d)) > 0 {
+		t.Errorf("left are %v (%v)", program.listProcesses(d), err)
 	}
-	if died, err := p.ensure(ctx, d, r); err != nil || !died || program.PID(d) == pid {
+	if died, err := p.ensureDaemon(ctx, d, r); err != nil || !died || program.PID(d) == pid {
 		t.Errorf("started again: died %v, %v", died, err)
 	}
 }
@@ -313,7 +313,7 @@ func TestAContainerIsSeenByItsSharedMemory(t *testing.T) {
 		}
 	}
 	expect(false) // no directory
-	if _, err := over(program, d).ensure(ctx, d, device{Version: version, MemoryMiB: 8000, Percentage: 70}); err != nil {
+	if _, err := over(program, d).ensureDaemon(ctx, d, deviceRecord{Version: version, MemoryMiB: 8000, Percentage: 70}); err != nil {
 		t.Fatal(err)
 	}
 	expect(false) // the daemon alone
@@ -343,7 +343,7 @@ func TestACommandInANamespaceThatCannotBeMadeWasNotAsked(t *testing.T) {
 	if _, err := program.Tell(context.Background(), d, "get_server_list"); !errors.Is(err, ErrNotAsked) || !strings.Contains(err.Error(), d.Dir) {
 		t.Errorf("without the daemon's directories: %v", err)
 	}
-	if err := over(program, d).directories(d); err != nil {
+	if err := over(program, d).makeDirectories(d); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := program.Tell(context.Background(), d, "get_server_list"); !errors.Is(err, ErrNotAsked) {

@@ -19,8 +19,8 @@ import (
 // version is the version of both formats here.
 const version = 1
 
-// device is the record of a device in the mode.
-type device struct {
+// deviceRecord is the record of a device in the mode.
+type deviceRecord struct {
 	Version int `json:"version"`
 	// Before is the compute mode the device had, which it gets back.
 	Before driver.ComputeMode `json:"before"`
@@ -32,8 +32,8 @@ type device struct {
 	Wanted bool `json:"wanted"`
 }
 
-// claim is the record of a container: who it is and as which user it runs.
-type claim struct {
+// claimRecord is the record of a container: who it is and as which user it runs.
+type claimRecord struct {
 	Version   int              `json:"version"`
 	Device    sharing.DeviceID `json:"device"`
 	Namespace string           `json:"namespace"`
@@ -49,8 +49,8 @@ type claim struct {
 	owner sharing.Owner // from the directory's name
 }
 
-// decode reads a value of either format.
-func decode(path string, text []byte, into any, got *int) error {
+// decodeRecord reads a value of either format.
+func decodeRecord(path string, text []byte, into any, got *int) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
@@ -60,8 +60,8 @@ func decode(path string, text []byte, into any, got *int) error {
 	return nil
 }
 
-// encode writes a value of either format.
-func encode(value any) []byte {
+// encodeRecord writes a value of either format.
+func encodeRecord(value any) []byte {
 	text, _ := json.Marshal(value) // numbers and texts always marshal
 	return append(text, '\n')
 }
@@ -70,62 +70,62 @@ func (p *Preparer) devicePath(id sharing.DeviceID) string {
 	return filepath.Join(p.cfg.Root, "devices", string(id))
 }
 
-// device reads the record of a device; false if there is none.
-func (p *Preparer) device(id sharing.DeviceID) (device, bool, error) {
+// readDeviceRecord reads the record of a device; false if there is none.
+func (p *Preparer) readDeviceRecord(id sharing.DeviceID) (deviceRecord, bool, error) {
 	path := p.devicePath(id)
 	text, err := p.cfg.Files.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return device{}, false, nil
+		return deviceRecord{}, false, nil
 	}
 	if err != nil {
-		return device{}, false, err
+		return deviceRecord{}, false, err
 	}
-	var d device
-	err = decode(path, text, &d, &d.Version)
+	var d deviceRecord
+	err = decodeRecord(path, text, &d, &d.Version)
 	return d, err == nil, err
 }
 
-// remember writes the record of a device, unless it is there already.
-func (p *Preparer) remember(id sharing.DeviceID, d device) error {
+// writeDeviceRecord writes the record of a device, unless it is there already.
+func (p *Preparer) writeDeviceRecord(id sharing.DeviceID, d deviceRecord) error {
 	d.Version = version
-	if have, ok, err := p.device(id); err == nil && ok && have == d {
+	if have, ok, err := p.readDeviceRecord(id); err == nil && ok && have == d {
 		return nil
 	}
 	if err := p.cfg.Files.MakeDir(filepath.Join(p.cfg.Root, "devices"), 0o700); err != nil {
 		return err
 	}
-	return p.cfg.Files.Write(p.devicePath(id), encode(d), 0o600)
+	return p.cfg.Files.Write(p.devicePath(id), encodeRecord(d), 0o600)
 }
 
-// claims reads every container that is prepared on a device.
-func (p *Preparer) claims(id sharing.DeviceID) ([]claim, error) {
+// claimsOnDevice reads every container that is prepared on a device.
+func (p *Preparer) claimsOnDevice(id sharing.DeviceID) ([]claimRecord, error) {
 	all, err := p.claimsOf(func(sharing.Owner) bool { return true })
-	return slices.DeleteFunc(all, func(c claim) bool { return c.Device != id }), err
+	return slices.DeleteFunc(all, func(c claimRecord) bool { return c.Device != id }), err
 }
 
 // claimsOf reads the records of the containers of some owners. It returns those that can
 // be read even if there is an error about others.
-func (p *Preparer) claimsOf(some func(sharing.Owner) bool) ([]claim, error) {
+func (p *Preparer) claimsOf(some func(sharing.Owner) bool) ([]claimRecord, error) {
 	dir := filepath.Join(p.cfg.Root, "containers")
 	names, err := p.cfg.Files.List(dir)
 	if err != nil {
 		return nil, err
 	}
-	var all []claim
+	var all []claimRecord
 	var failed []error
 	for _, name := range names {
 		owner, _, _ := strings.Cut(name, "_")
 		if !some(sharing.Owner(owner)) {
 			continue
 		}
-		c := claim{owner: sharing.Owner(owner)}
+		c := claimRecord{owner: sharing.Owner(owner)}
 		path := filepath.Join(dir, name, "claim")
 		text, err := p.cfg.Files.Read(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it is just being prepared, or removed
 		}
 		if err == nil {
-			err = decode(path, text, &c, &c.Version)
+			err = decodeRecord(path, text, &c, &c.Version)
 		}
 		if err != nil {
 			failed = append(failed, err)
@@ -137,18 +137,18 @@ func (p *Preparer) claimsOf(some func(sharing.Owner) bool) ([]claim, error) {
 }
 
 // claimOf returns the record of a claim.
-func claimOf(c *nodeapi.Claim) claim {
-	return claim{
+func claimOf(c *nodeapi.Claim) claimRecord {
+	return claimRecord{
 		Version: version, Device: c.Devices[0].Device.ID, Namespace: c.Namespace, Pod: c.Pod, Container: c.Container,
 		Kind: c.Kind.String(), User: c.User, Shm: c.SharedMemory, owner: c.Owner,
 	}
 }
 
-// claim writes the record of a claim, unless it is there already.
-func (p *Preparer) claim(c *nodeapi.Claim, partition string) error {
+// writeClaimRecord writes the record of a claim, unless it is there already.
+func (p *Preparer) writeClaimRecord(c *nodeapi.Claim, partition string) error {
 	dir, what := p.limits.Dir(c.Owner, c.Container), claimOf(c)
 	what.Partition = partition
-	path, text := filepath.Join(dir, "claim"), encode(what)
+	path, text := filepath.Join(dir, "claim"), encodeRecord(what)
 	if have, err := p.cfg.Files.Read(path); err == nil && string(have) == string(text) {
 		return nil
 	}

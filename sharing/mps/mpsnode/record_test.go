@@ -10,18 +10,18 @@ import (
 
 func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	user := int64(1000)
-	for _, want := range []claim{
+	for _, want := range []claimRecord{
 		{Version: version, Device: "GPU-a", Namespace: "ns", Pod: "p", Container: "c", Kind: "app", User: &user, Shm: 5, Partition: "GPU-a/1"},
 		{Version: version, Device: "GPU-a", Namespace: "ns", Pod: "p", Container: "c", Kind: "init"},
 	} {
-		var got claim
-		if err := decode("claim", encode(want), &got, &got.Version); err != nil || !reflect.DeepEqual(got, want) {
+		var got claimRecord
+		if err := decodeRecord("claim", encodeRecord(want), &got, &got.Version); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("read %+v (%v), want %+v", got, err, want)
 		}
 	}
-	want := device{Version: version, Before: 2, MemoryMiB: 81920, Percentage: 100, Wanted: true}
-	var got device
-	if err := decode("device", encode(want), &got, &got.Version); err != nil || got != want {
+	want := deviceRecord{Version: version, Before: 2, MemoryMiB: 81920, Percentage: 100, Wanted: true}
+	var got deviceRecord
+	if err := decodeRecord("device", encodeRecord(want), &got, &got.Version); err != nil || got != want {
 		t.Errorf("read %+v (%v), want %+v", got, err, want)
 	}
 }
@@ -33,8 +33,8 @@ func TestARecordThatCannotBeReadIsNamed(t *testing.T) {
 		`{"version":2}`:   "version 2, want 1",
 		`{"version":"1"}`: "/x/claim",
 	} {
-		var c claim
-		if err := decode("/x/claim", []byte(text), &c, &c.Version); err == nil || !strings.Contains(err.Error(), want) {
+		var c claimRecord
+		if err := decodeRecord("/x/claim", []byte(text), &c, &c.Version); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is answered with %v", text, err)
 		}
 	}
@@ -47,15 +47,15 @@ func FuzzRecords(f *testing.F) {
 	f.Add([]byte(`{"version":1,"before":3,"memoryMiB":1,"percentage":100,"wanted":true}`))
 	f.Add([]byte(`{"version":1,"user":null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var c, again claim
-		if decode("f", text, &c, &c.Version) == nil {
-			if err := decode("f", encode(c), &again, &again.Version); err != nil || string(encode(again)) != string(encode(c)) {
+		var c, again claimRecord
+		if decodeRecord("f", text, &c, &c.Version) == nil {
+			if err := decodeRecord("f", encodeRecord(c), &again, &again.Version); err != nil || string(encodeRecord(again)) != string(encodeRecord(c)) {
 				t.Errorf("%+v became %+v (%v)", c, again, err)
 			}
 		}
-		var d, second device
-		if decode("f", text, &d, &d.Version) == nil {
-			if err := decode("f", encode(d), &second, &second.Version); err != nil || second != d {
+		var d, second deviceRecord
+		if decodeRecord("f", text, &d, &d.Version) == nil {
+			if err := decodeRecord("f", encodeRecord(d), &second, &second.Version); err != nil || second != d {
 				t.Errorf("%+v became %+v (%v)", d, second, err)
 			}
 		}

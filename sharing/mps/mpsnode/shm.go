@@ -22,7 +22,7 @@ const shmLeast = 64 * sharing.MiB
 // that does not say counts with each, and so does a device without pods. All devices of the node
 // have no more than most together. What is written there counts for the memory of the container
 // that writes, but stays when the container has ended.
-func shmSize(id sharing.DeviceID, all []claim, each, most sharing.Bytes) sharing.Bytes {
+func shmSize(id sharing.DeviceID, all []claimRecord, each, most sharing.Bytes) sharing.Bytes {
 	type pod struct {
 		owner  sharing.Owner
 		device sharing.DeviceID

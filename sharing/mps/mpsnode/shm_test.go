@@ -17,26 +17,26 @@ import (
 )
 
 func TestSharedMemoryIsWhatThePodsOfADeviceMayHaveTogether(t *testing.T) {
-	has := func(owner sharing.Owner, device sharing.DeviceID, shm sharing.Bytes) claim {
-		return claim{owner: owner, Device: device, Shm: shm}
+	has := func(owner sharing.Owner, device sharing.DeviceID, shm sharing.Bytes) claimRecord {
+		return claimRecord{owner: owner, Device: device, Shm: shm}
 	}
 	const each, most = sharing.GiB, 64 * sharing.GiB
 	for name, tc := range map[string]struct {
-		all  []claim
+		all  []claimRecord
 		most sharing.Bytes
 		want sharing.Bytes
 	}{
 		"a device without pods":                    {nil, most, each},
-		"a pod that says nothing":                  {[]claim{has("a", "GPU-a", 0)}, most, each},
-		"a pod that says less":                     {[]claim{has("a", "GPU-a", 256*sharing.MiB)}, most, 256 * sharing.MiB},
-		"two pods":                                 {[]claim{has("a", "GPU-a", 8*sharing.GiB), has("b", "GPU-a", 0)}, most, 9 * sharing.GiB},
-		"two containers of one pod":                {[]claim{has("a", "GPU-a", 8*sharing.GiB), has("a", "GPU-a", 4*sharing.GiB)}, most, 8 * sharing.GiB},
-		"a pod on another device":                  {[]claim{has("a", "GPU-b", 8*sharing.GiB), has("b", "GPU-a", 0)}, most, each},
-		"more than the node gives out":             {[]claim{has("a", "GPU-a", 1<<60)}, most, most},
-		"what other devices leave of the node":     {[]claim{has("a", "GPU-b", 60*sharing.GiB), has("b", "GPU-a", 8*sharing.GiB)}, most, 4 * sharing.GiB},
-		"a node that has given out all":            {[]claim{has("a", "GPU-b", 1<<60), has("b", "GPU-a", 8*sharing.GiB)}, most, shmLeast},
-		"amounts that no number holds together":    {[]claim{has("a", "GPU-a", sharing.MaxBytes), has("b", "GPU-a", sharing.MaxBytes)}, most, most},
-		"a record that somebody has made negative": {[]claim{has("a", "GPU-a", -5)}, most, each},
+		"a pod that says nothing":                  {[]claimRecord{has("a", "GPU-a", 0)}, most, each},
+		"a pod that says less":                     {[]claimRecord{has("a", "GPU-a", 256*sharing.MiB)}, most, 256 * sharing.MiB},
+		"two pods":                                 {[]claimRecord{has("a", "GPU-a", 8*sharing.GiB), has("b", "GPU-a", 0)}, most, 9 * sharing.GiB},
+		"two containers of one pod":                {[]claimRecord{has("a", "GPU-a", 8*sharing.GiB), has("a", "GPU-a", 4*sharing.GiB)}, most, 8 * sharing.GiB},
+		"a pod on another device":                  {[]claimRecord{has("a", "GPU-b", 8*sharing.GiB), has("b", "GPU-a", 0)}, most, each},
+		"more than the node gives out":             {[]claimRecord{has("a", "GPU-a", 1<<60)}, most, most},
+		"what other devices leave of the node":     {[]claimRecord{has("a", "GPU-b", 60*sharing.GiB), has("b", "GPU-a", 8*sharing.GiB)}, most, 4 * sharing.GiB},
+		"a node that has given out all":            {[]claimRecord{has("a", "GPU-b", 1<<60), has("b", "GPU-a", 8*sharing.GiB)}, most, shmLeast},
+		"amounts that no number holds together":    {[]claimRecord{has("a", "GPU-a", sharing.MaxBytes), has("b", "GPU-a", sharing.MaxBytes)}, most, most},
+		"a record that somebody has made negative": {[]claimRecord{has("a", "GPU-a", -5)}, most, each},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := shmSize("GPU-a", tc.all, each, tc.most); got != tc.want {

@@ -30,8 +30,8 @@ const (
 	logSize  = 4 * sharing.MiB
 )
 
-// bound sets the limits of the directories that containers can write.
-func (p *Preparer) bound(d Daemon) error {
+// limitDirectories sets the limits of the directories that containers can write.
+func (p *Preparer) limitDirectories(d Daemon) error {
 	if err := p.cfg.Space.Limit(d.Pipe(), hostnode.Bound{Size: pipeSize, Mode: 0o755, NoLinks: true}); err != nil {
 		return fmt.Errorf("the containers of device %s could fill the host's memory: %w", d.Device, err)
 	}
@@ -48,7 +48,7 @@ func (p *Preparer) bound(d Daemon) error {
 // shmBound is the bound of /dev/shm of a device with the containers that are prepared on it, and
 // more that come. It grows with them. It does not become smaller while there are any: what pods
 // that are gone left there would take the room of those that stay.
-func (p *Preparer) shmBound(id sharing.DeviceID, more ...claim) (hostnode.Bound, error) {
+func (p *Preparer) shmBound(id sharing.DeviceID, more ...claimRecord) (hostnode.Bound, error) {
 	all, err := p.claimsOf(func(sharing.Owner) bool { return true })
 	if err != nil {
 		return hostnode.Bound{}, err
@@ -57,28 +57,28 @@ func (p *Preparer) shmBound(id sharing.DeviceID, more ...claim) (hostnode.Bound,
 }
 
 // emptyShm empties /dev/shm of a device that no container has mounted, for those that come.
-func (p *Preparer) emptyShm(id sharing.DeviceID, more ...claim) error {
+func (p *Preparer) emptyShm(id sharing.DeviceID, more ...claimRecord) error {
 	bound, err := p.shmBound(id, more...)
 	if err != nil {
 		return err
 	}
 	bound.AtLeast = false
-	return p.cfg.Space.Empty(p.daemon(id).Shm(), bound)
+	return p.cfg.Space.Empty(p.daemonFor(id).Shm(), bound)
 }
 
-// boundUnlessUsed is like bound, but skips a daemon that was started before directories
+// boundUnlessUsed is like limitDirectories, but skips a daemon that was started before directories
 // had limits: mounting on them would hide its sockets. Such a daemon is replaced when a
 // container needs it.
 func (p *Preparer) boundUnlessUsed(d Daemon) error {
-	m, _, err := p.mark(d)
-	if err != nil || !m.bounded && p.process(d, m) != 0 {
+	m, _, err := p.loadMark(d)
+	if err != nil || !m.bounded && p.findPID(d, m) != 0 {
 		return err
 	}
-	return p.bound(d)
+	return p.limitDirectories(d)
 }
 
-// release removes a daemon's directories.
-func (p *Preparer) release(d Daemon) error {
+// removeDirectories removes a daemon's directories.
+func (p *Preparer) removeDirectories(d Daemon) error {
 	for _, dir := range []string{d.Pipe(), d.Shm()} {
 		if err := p.cfg.Space.Release(dir); err != nil {
 			return err
@@ -87,9 +87,9 @@ func (p *Preparer) release(d Daemon) error {
 	return p.cfg.Files.Remove(d.Dir)
 }
 
-// vacate empties the pipe directory for a daemon that is about to start. Files there are
+// emptyPipe empties the pipe directory for a daemon that is about to start. Files there are
 // left over from the daemon before, or a container put them there to harm the next one.
-func (p *Preparer) vacate(d Daemon) error {
+func (p *Preparer) emptyPipe(d Daemon) error {
 	names, err := p.cfg.Files.List(d.Pipe())
 	if err != nil {
 		return err
@@ -102,11 +102,11 @@ func (p *Preparer) vacate(d Daemon) error {
 	return nil
 }
 
-// tidy empties /dev/shm of a device if no container has it mounted. It waits for the
+// emptyUnusedShm empties /dev/shm of a device if no container has it mounted. It waits for the
 // lock of the device.
-func (p *Preparer) tidy(id sharing.DeviceID) error {
-	defer p.lock(id)()
-	there, err := p.claims(id)
+func (p *Preparer) emptyUnusedShm(id sharing.DeviceID) error {
+	defer p.lockDevice(id)()
+	there, err := p.claimsOnDevice(id)
 	if err != nil || len(there) > 0 {
 		return err
 	}

@@ -53,7 +53,7 @@ func (p *Preparer) Run(ctx context.Context) error {
 	var looks sync.WaitGroup
 	defer looks.Wait()
 	for {
-		for _, id := range p.wanted() {
+		for _, id := range p.wantedDevices() {
 			w := watches[id]
 			if w == nil {
 				w = &watch{}
@@ -63,7 +63,7 @@ func (p *Preparer) Run(ctx context.Context) error {
 			if w.busy.CompareAndSwap(false, true) {
 				looks.Go(func() {
 					defer w.busy.Store(false)
-					p.look(ctx, id, w)
+					p.checkDaemon(ctx, id, w)
 				})
 			}
 		}
@@ -75,12 +75,12 @@ func (p *Preparer) Run(ctx context.Context) error {
 	}
 }
 
-// look checks one daemon, restarts it if it died, and reports that.
-func (p *Preparer) look(ctx context.Context, id sharing.DeviceID, w *watch) {
+// checkDaemon checks one daemon, restarts it if it died, and reports that.
+func (p *Preparer) checkDaemon(ctx context.Context, id sharing.DeviceID, w *watch) {
 	if time.Now().Before(w.next) {
 		return
 	}
-	died, err := p.revive(ctx, id, w)
+	died, err := p.reviveDaemon(ctx, id, w)
 	if ctx.Err() != nil {
 		return
 	}
@@ -108,16 +108,16 @@ func (p *Preparer) tellRestart(r Restart) {
 	}
 }
 
-// wanted lists the devices whose daemon is kept running. Records that cannot be read are
+// wantedDevices lists the devices whose daemon is kept running. Records that cannot be read are
 // skipped; Prepare reports them.
-func (p *Preparer) wanted() []sharing.DeviceID {
+func (p *Preparer) wantedDevices() []sharing.DeviceID {
 	names, _ := p.cfg.Files.List(filepath.Join(p.cfg.Root, "devices"))
 	var ids []sharing.DeviceID
 	for _, name := range names {
 		if _, unfinished := hostnode.UnfinishedOf(name); unfinished {
 			continue // the device has its file beside it, or none
 		}
-		if r, ok, err := p.device(sharing.DeviceID(name)); err == nil && ok && r.Wanted {
+		if r, ok, err := p.readDeviceRecord(sharing.DeviceID(name)); err == nil && ok && r.Wanted {
 			ids = append(ids, sharing.DeviceID(name))
 		}
 	}
@@ -131,38 +131,38 @@ func (p *Preparer) removeUnfinished() {
 	for _, name := range names {
 		if id, ok := hostnode.UnfinishedOf(name); ok {
 			// Nobody writes this device's record meanwhile. What stays does no harm.
-			unlock := p.lock(sharing.DeviceID(id))
+			unlock := p.lockDevice(sharing.DeviceID(id))
 			_ = p.cfg.Files.Remove(filepath.Join(dir, name))
 			unlock()
 		}
 	}
 }
 
-// revive restarts a daemon that has died or does not answer while containers have its device,
+// reviveDaemon restarts a daemon that has died or does not answer while containers have its device,
 // and finishes a start that was interrupted. A daemon that runs with other options than those
 // configured now is left to Prepare.
-func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID, w *watch) (died bool, err error) {
-	defer p.lock(id)()
-	r, ok, err := p.device(id)
+func (p *Preparer) reviveDaemon(ctx context.Context, id sharing.DeviceID, w *watch) (died bool, err error) {
+	defer p.lockDevice(id)()
+	r, ok, err := p.readDeviceRecord(id)
 	if err != nil || !ok || !r.Wanted {
 		return false, err
 	}
-	d := p.daemon(id)
+	d := p.daemonFor(id)
 	_ = p.cfg.Space.Trim(d.Log(), logSize) // a log that cannot be cut says nothing about the daemon
-	complete := p.configured(d)
+	complete := p.isConfigured(d)
 	if complete && time.Now().Before(w.ask) {
 		return false, nil
 	}
 	if complete {
 		w.ask = time.Now().Add(askEvery)
-		if _, err = p.tell(ctx, d, "get_server_list"); errors.Is(err, ErrNotAsked) {
+		if _, err = p.sendCommand(ctx, d, "get_server_list"); errors.Is(err, ErrNotAsked) {
 			return false, nil // it lives; the next start of a container says what is wrong
 		}
 	} else {
 		if unused, err := p.isUnused(d); unused || err != nil {
 			return false, err
 		}
-		died, err = p.ensure(ctx, d, r)
+		died, err = p.ensureDaemon(ctx, d, r)
 	}
 	if !errors.Is(err, errSilent) {
 		w.silent = 0
@@ -175,27 +175,27 @@ func (p *Preparer) revive(ctx context.Context, id sharing.DeviceID, w *watch) (d
 		return died, err
 	}
 	w.silent = 0
-	if err := p.end(ctx, d); err != nil {
+	if err := p.killSilentDaemon(ctx, d); err != nil {
 		return died, err
 	}
-	return p.ensure(ctx, d, r)
+	return p.ensureDaemon(ctx, d, r)
 }
 
 // isUnused reports whether a daemon is gone whose device no container has: nobody has lost
 // anything, and the next container starts another one.
 func (p *Preparer) isUnused(d Daemon) (bool, error) {
-	if pid, err := p.living(d); err != nil || pid != 0 {
+	if pid, err := p.daemonPID(d); err != nil || pid != 0 {
 		return false, err
 	}
-	if there, err := p.claims(d.Device); err != nil || len(there) > 0 {
+	if there, err := p.claimsOnDevice(d.Device); err != nil || len(there) > 0 {
 		return false, err
 	}
-	return true, p.cfg.Files.Remove(d.started())
+	return true, p.cfg.Files.Remove(d.startedFile())
 }
 
-// end kills a daemon that does not answer. Its mark stays and says that it died.
-func (p *Preparer) end(ctx context.Context, d Daemon) error {
-	pid, err := p.living(d)
+// killSilentDaemon kills a daemon that does not answer. Its mark stays and says that it died.
+func (p *Preparer) killSilentDaemon(ctx context.Context, d Daemon) error {
+	pid, err := p.daemonPID(d)
 	if err != nil || pid == 0 {
 		return err
 	}

@@ -78,7 +78,7 @@ func TestADaemonThatEndsWhileNoContainerHasItsDeviceIsNoNews(t *testing.T) {
 	h.kill("GPU-a")
 	h.noStart = errors.New("the keeper is being replaced")
 	for range 2 {
-		if died, err := p.revive(context.Background(), "GPU-a", &watch{}); died || err != nil {
+		if died, err := p.reviveDaemon(context.Background(), "GPU-a", &watch{}); died || err != nil {
 			t.Errorf("died %v, %v", died, err)
 		}
 	}
@@ -134,17 +134,17 @@ func TestADaemonThatWasNeverNeededOrIsNoLongerIsNotStarted(t *testing.T) {
 	if err := p.Enter(context.Background(), gpu()); err != nil {
 		t.Fatal(err)
 	}
-	if ids := p.wanted(); len(ids) != 0 {
+	if ids := p.wantedDevices(); len(ids) != 0 {
 		t.Errorf("before the first container %v are wanted", ids)
 	}
 	inject(t, h, asks("uid", "main"))
-	if ids := p.wanted(); len(ids) != 1 {
+	if ids := p.wantedDevices(); len(ids) != 1 {
 		t.Errorf("with a container %v are wanted", ids)
 	}
 	if err := p.Leave(context.Background(), gpu()); err != nil {
 		t.Fatal(err)
 	}
-	if ids := p.wanted(); len(ids) != 0 {
+	if ids := p.wantedDevices(); len(ids) != 0 {
 		t.Errorf("in another mode %v are wanted", ids)
 	}
 }
@@ -154,11 +154,11 @@ func TestADaemonThatWasStartedAndNotConfiguredIsConfiguredLater(t *testing.T) {
 	inject(t, h, asks("uid", "main"))
 	h.kill("GPU-a")
 	h.mute = errors.New("it is busy")
-	if died, err := h.fresh().revive(context.Background(), "GPU-a", &watch{}); !died || err == nil {
+	if died, err := h.fresh().reviveDaemon(context.Background(), "GPU-a", &watch{}); !died || err == nil {
 		t.Fatalf("revived: died %v, %v", died, err)
 	}
 	h.mute = nil
-	if died, err := h.fresh().revive(context.Background(), "GPU-a", &watch{}); died || err != nil {
+	if died, err := h.fresh().reviveDaemon(context.Background(), "GPU-a", &watch{}); died || err != nil {
 		t.Errorf("revived again: died %v, %v", died, err)
 	}
 	if d := h.daemonOf("GPU-a"); d.memory != "81920M" {
@@ -170,7 +170,7 @@ func TestADaemonWithOtherOptionsIsLeftToTheNextContainer(t *testing.T) {
 	h := newHost(t)
 	inject(t, h, asks("uid", "main"))
 	h.multiUser = true
-	if died, err := h.fresh().revive(context.Background(), "GPU-a", &watch{}); died || err != nil || h.starts != 1 {
+	if died, err := h.fresh().reviveDaemon(context.Background(), "GPU-a", &watch{}); died || err != nil || h.starts != 1 {
 		t.Errorf("died %v, %v, %d starts", died, err, h.starts)
 	}
 }
@@ -185,7 +185,7 @@ func TestADaemonThatDoesNotAnswerIsEndedAndStartedAnew(t *testing.T) {
 			h.muteOnly = before
 		}
 		w.ask = time.Time{}
-		died, err := p.revive(context.Background(), "GPU-a", w)
+		died, err := p.reviveDaemon(context.Background(), "GPU-a", w)
 		if last := i == silentMost-1; died != last || err != nil {
 			t.Errorf("asked %d times: died %v, %v", i+1, died, err)
 		}
@@ -202,7 +202,7 @@ func TestADaemonThatCannotBeAskedIsLeftAlone(t *testing.T) {
 	h.mute = fmt.Errorf("%w: no such file", ErrNotAsked)
 	for range 3 * silentMost {
 		w.ask = time.Time{}
-		if died, err := p.revive(context.Background(), "GPU-a", w); died || err != nil {
+		if died, err := p.reviveDaemon(context.Background(), "GPU-a", w); died || err != nil {
 			t.Fatalf("died %v, %v", died, err)
 		}
 	}
@@ -215,9 +215,9 @@ func TestADaemonFromBeforeThereWereLimitsIsNotHiddenByThem(t *testing.T) {
 	h := newHost(t)
 	inject(t, h, asks("uid", "main"))
 	p := h.fresh()
-	d := p.daemon("GPU-a")
+	d := p.daemonFor("GPU-a")
 	h.bounds = map[string]hostnode.Bound{}
-	if err := os.WriteFile(d.started(), fmt.Appendf(nil, "pid %d\n", h.daemonOf("GPU-a").pid), 0o600); err != nil {
+	if err := os.WriteFile(d.startedFile(), fmt.Appendf(nil, "pid %d\n", h.daemonOf("GPU-a").pid), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Enter(context.Background(), gpu()); err != nil || len(h.bounds) != 0 {
@@ -236,7 +236,7 @@ func TestADaemonThatAnswersInBetweenIsLeftAlone(t *testing.T) {
 	for range 3 * silentMost {
 		for _, h.mute = range []error{errors.New("it is busy"), errors.New("it is busy"), nil} {
 			w.ask = time.Time{}
-			if died, err := p.revive(context.Background(), "GPU-a", w); died || err != nil {
+			if died, err := p.reviveDaemon(context.Background(), "GPU-a", w); died || err != nil {
 				t.Fatalf("died %v, %v", died, err)
 			}
 		}
@@ -255,7 +255,7 @@ func TestADaemonIsNotEndedBecauseThePluginEnds(t *testing.T) {
 	p, w := h.fresh(), &watch{}
 	for range 2 * silentMost {
 		w.ask = time.Time{}
-		_, _ = p.revive(ctx, "GPU-a", w)
+		_, _ = p.reviveDaemon(ctx, "GPU-a", w)
 	}
 	if err := p.Leave(ctx, gpu()); err == nil || h.daemonOf("GPU-a") == nil {
 		t.Errorf("the daemon was ended (%v)", err)
@@ -283,7 +283,7 @@ func TestARecordThatWasNotFinishedIsNoDevice(t *testing.T) {
 	if err := os.WriteFile(left, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if ids := h.fresh().wanted(); len(ids) != 1 || ids[0] != "GPU-a" {
+	if ids := h.fresh().wantedDevices(); len(ids) != 1 || ids[0] != "GPU-a" {
 		t.Errorf("%v are wanted", ids)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

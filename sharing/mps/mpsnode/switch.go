@@ -15,12 +15,12 @@ import (
 
 // Entered implements nodeapi.Switcher.
 func (p *Preparer) Entered(_ context.Context, d sharing.Device) (bool, error) {
-	defer p.lock(d.ID)()
-	return p.entered(d.ID)
+	defer p.lockDevice(d.ID)()
+	return p.hasEntered(d.ID)
 }
 
-func (p *Preparer) entered(id sharing.DeviceID) (bool, error) {
-	if _, there, err := p.device(id); there || err != nil {
+func (p *Preparer) hasEntered(id sharing.DeviceID) (bool, error) {
+	if _, there, err := p.readDeviceRecord(id); there || err != nil {
 		return there, err
 	}
 	names, err := p.cfg.Files.List(p.cfg.Directories)
@@ -39,13 +39,13 @@ func (p *Preparer) entered(id sharing.DeviceID) (bool, error) {
 // Its directories are made here, so that a device is not offered where they cannot be
 // bounded.
 func (p *Preparer) Enter(_ context.Context, d sharing.Device) error {
-	defer p.lock(d.ID)()
-	_, err := p.enter(&d)
+	defer p.lockDevice(d.ID)()
+	_, err := p.enterMode(&d)
 	if err == nil {
-		err = p.directories(p.daemon(d.ID))
+		err = p.makeDirectories(p.daemonFor(d.ID))
 	}
 	if err == nil {
-		err = p.boundUnlessUsed(p.daemon(d.ID))
+		err = p.boundUnlessUsed(p.daemonFor(d.ID))
 	}
 	if err != nil {
 		return fmt.Errorf("device %s enters mode mps: %w", d.ID, err)
@@ -53,34 +53,34 @@ func (p *Preparer) Enter(_ context.Context, d sharing.Device) error {
 	return nil
 }
 
-// enter brings the device into the mode: what it was like is remembered, then only
+// enterMode brings the device into the mode: what it was like is remembered, then only
 // one process at a time, the MPS server, may have contexts on it.
-func (p *Preparer) enter(d *sharing.Device) (device, error) {
-	r, there, err := p.device(d.ID)
+func (p *Preparer) enterMode(d *sharing.Device) (deviceRecord, error) {
+	r, there, err := p.readDeviceRecord(d.ID)
 	if err != nil {
-		return device{}, err
+		return deviceRecord{}, err
 	}
 	now, err := p.cfg.Hardware.ComputeMode(d.ID)
 	if err != nil {
-		return device{}, forAdministrator(d.ID, driver.ExclusiveProcess, fmt.Errorf("read the compute mode of device %s: %w", d.ID, err))
+		return deviceRecord{}, forAdministrator(d.ID, driver.ExclusiveProcess, fmt.Errorf("read the compute mode of device %s: %w", d.ID, err))
 	}
 	if !there {
-		r = device{Version: version, Before: now}
+		r = deviceRecord{Version: version, Before: now}
 	}
-	r.MemoryMiB, r.Percentage = max(int64(d.Memory/sharing.MiB), 1), percentage(d.Cores)
-	if err := p.remember(d.ID, r); err != nil {
-		return device{}, err
+	r.MemoryMiB, r.Percentage = max(int64(d.Memory/sharing.MiB), 1), defaultPercentage(d.Cores)
+	if err := p.writeDeviceRecord(d.ID, r); err != nil {
+		return deviceRecord{}, err
 	}
 	if now != driver.ExclusiveProcess {
 		if err := p.setComputeMode(d.ID, driver.ExclusiveProcess); err != nil {
-			return device{}, err
+			return deviceRecord{}, err
 		}
 	}
 	return r, nil
 }
 
-// percentage is the daemon's default for a device that offers this much compute.
-func percentage(cores sharing.Percent) int { return int(min(max(cores, 1), 100)) }
+// defaultPercentage is the daemon's default for a device that offers this much compute.
+func defaultPercentage(cores sharing.Percent) int { return int(min(max(cores, 1), 100)) }
 
 func (p *Preparer) setComputeMode(id sharing.DeviceID, mode driver.ComputeMode) error {
 	if err := p.cfg.Hardware.SetComputeMode(id, mode); err != nil {
@@ -103,34 +103,34 @@ func forAdministrator(id sharing.DeviceID, mode driver.ComputeMode, err error) e
 
 // Leave implements nodeapi.Switcher.
 func (p *Preparer) Leave(ctx context.Context, dev sharing.Device) error {
-	defer p.lock(dev.ID)()
-	if there, err := p.entered(dev.ID); err != nil || !there {
+	defer p.lockDevice(dev.ID)()
+	if there, err := p.hasEntered(dev.ID); err != nil || !there {
 		return err
 	}
-	if err := p.leave(ctx, dev.ID); err != nil {
+	if err := p.leaveMode(ctx, dev.ID); err != nil {
 		return fmt.Errorf("device %s leaves mode mps: %w", dev.ID, err)
 	}
 	return nil
 }
 
-// leave undoes enter and ensure, last things first. The record goes last, so that
+// leaveMode undoes enterMode and ensureDaemon, last things first. The record goes last, so that
 // a failure is tried again.
-func (p *Preparer) leave(ctx context.Context, id sharing.DeviceID) error {
-	r, there, err := p.device(id)
+func (p *Preparer) leaveMode(ctx context.Context, id sharing.DeviceID) error {
+	r, there, err := p.readDeviceRecord(id)
 	if err != nil {
 		return err
 	}
 	if there && r.Wanted {
 		r.Wanted = false // nobody is to start it again while it ends
-		if err := p.remember(id, r); err != nil {
+		if err := p.writeDeviceRecord(id, r); err != nil {
 			return err
 		}
 	}
-	d := p.daemon(id)
-	if err := p.quit(ctx, d); err != nil {
+	d := p.daemonFor(id)
+	if err := p.quitDaemon(ctx, d); err != nil {
 		return err
 	}
-	if err := p.release(d); err != nil {
+	if err := p.removeDirectories(d); err != nil {
 		return err
 	}
 	if !there {

@@ -28,15 +28,15 @@ func (t Tmpfs) Empty(dir string, b hostnode.Bound) error {
 		return fmt.Errorf("empty %s: %w", dir, err)
 	}
 	defer func() { _ = root.Close() }()
-	if _, err := sweep(root); err != nil {
+	if _, err := removeUnopened(root); err != nil {
 		return fmt.Errorf("empty %s: %w", dir, err)
 	}
 	return t.Shrink(dir, b)
 }
 
-// sweep removes what nobody has open below a directory, and reports whether that was
+// removeUnopened removes what nobody has open below a directory, and reports whether that was
 // all. The server keeps its own files there for its next client.
-func sweep(root *os.Root) (all bool, err error) {
+func removeUnopened(root *os.Root) (all bool, err error) {
 	dir, err := root.Open(".")
 	if err != nil {
 		return false, err
@@ -48,7 +48,7 @@ func sweep(root *os.Root) (all bool, err error) {
 	}
 	all = true
 	for _, name := range names {
-		free, err := idle(root, name)
+		free, err := mayRemoveEntry(root, name)
 		if err == nil && free {
 			err = root.Remove(name)
 		}
@@ -60,8 +60,8 @@ func sweep(root *os.Root) (all bool, err error) {
 	return all, nil
 }
 
-// idle reports whether an entry may go: nobody has it open, and all below it went.
-func idle(root *os.Root, name string) (bool, error) {
+// mayRemoveEntry reports whether an entry may go: nobody has it open, and all below it went.
+func mayRemoveEntry(root *os.Root, name string) (bool, error) {
 	info, err := root.Lstat(name)
 	switch {
 	case err != nil:
@@ -72,7 +72,7 @@ func idle(root *os.Root, name string) (bool, error) {
 			return false, err
 		}
 		defer func() { _ = below.Close() }()
-		return sweep(below)
+		return removeUnopened(below)
 	case !info.Mode().IsRegular():
 		return true, nil
 	}

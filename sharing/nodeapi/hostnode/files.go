@@ -71,7 +71,7 @@ func (OS) MakeDir(path string, mode fs.FileMode) error {
 // Write implements Files: a temporary file in the same directory, synced, then
 // renamed, then the directory synced, so that the name survives a power cut.
 func (OS) Write(path string, content []byte, mode fs.FileMode) error {
-	return replace(path, content, mode, nil)
+	return replaceFile(path, content, mode, nil)
 }
 
 // Expose implements Files.
@@ -79,15 +79,15 @@ func (o OS) Expose(path string, content []byte, mode fs.FileMode) error {
 	have, err := o.Read(path)
 	switch {
 	case err == nil && bytes.Equal(have, content):
-		return label(o.Labels, path)
+		return applyLabel(o.Labels, path)
 	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrLeased):
 		return err
 	}
-	return replace(path, content, mode, o.Labels)
+	return replaceFile(path, content, mode, o.Labels)
 }
 
-// replace writes a file and labels it before anybody sees it under its name.
-func replace(path string, content []byte, mode fs.FileMode, labels Labels) (err error) {
+// replaceFile writes a file and labels it before anybody sees it under its name.
+func replaceFile(path string, content []byte, mode fs.FileMode, labels Labels) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, Unfinished(filepath.Base(path))+"*")
 	if err != nil {
@@ -104,7 +104,7 @@ func replace(path string, content []byte, mode fs.FileMode, labels Labels) (err 
 		err = f.Chmod(mode)
 	}
 	if err == nil {
-		err = label(labels, f.Name())
+		err = applyLabel(labels, f.Name())
 	}
 	if err == nil {
 		err = f.Sync()

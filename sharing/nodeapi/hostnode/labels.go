@@ -83,8 +83,8 @@ func hasPolicy(own []byte) bool {
 	return strings.TrimRight(string(own), "\x00\n") != "kernel"
 }
 
-// label labels a file where the host needs it.
-func label(l Labels, path string) error {
+// applyLabel labels a file where the host needs it.
+func applyLabel(l Labels, path string) error {
 	if l == nil {
 		return nil
 	}

@@ -34,24 +34,24 @@ var ErrFull = errors.New("every file of the shelf is in use")
 // Shown is the directory of a shelf's files that were put.
 func Shown(shelf string) string { return filepath.Join(shelf, "shown") }
 
-func spares(shelf string) string { return filepath.Join(shelf, "spare") }
+func spareDir(shelf string) string { return filepath.Join(shelf, "spare") }
 
 // Put implements Space.
 func (t Tmpfs) Put(shelf, name string, content []byte, mode fs.FileMode) error {
 	if len(content) == 0 || len(content) > os.Getpagesize() {
 		return fmt.Errorf("put %s on shelf %s: it has %d bytes, want 1 to %d", name, shelf, len(content), os.Getpagesize())
 	}
-	if err := t.stock(shelf); err != nil {
+	if err := t.stockShelf(shelf); err != nil {
 		return err
 	}
-	if err := label(t.Labels, Shown(shelf)); err != nil {
+	if err := applyLabel(t.Labels, Shown(shelf)); err != nil {
 		return fmt.Errorf("put %s on shelf %s: %w", name, shelf, err)
 	}
 	path := filepath.Join(Shown(shelf), name)
 	have, err := OS{}.Read(path)
 	switch {
 	case err == nil && bytes.Equal(have, content):
-		return label(t.Labels, path)
+		return applyLabel(t.Labels, path)
 	case err == nil, errors.Is(err, ErrLeased):
 		if err := t.Drop(shelf, name); err != nil {
 			return err
@@ -59,18 +59,18 @@ func (t Tmpfs) Put(shelf, name string, content []byte, mode fs.FileMode) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	spare, err := OS{}.List(spares(shelf))
+	spare, err := OS{}.List(spareDir(shelf))
 	if err != nil {
 		return err
 	}
 	for _, s := range spare {
-		from := filepath.Join(spares(shelf), s)
-		if err := overwrite(from, content, mode); errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.ENOSPC) {
+		from := filepath.Join(spareDir(shelf), s)
+		if err := overwriteFile(from, content, mode); errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.ENOSPC) {
 			continue // somebody has a lease on it, or has its page
 		} else if err != nil {
 			return fmt.Errorf("put %s on shelf %s: %w", name, shelf, err)
 		}
-		err := label(t.Labels, from)
+		err := applyLabel(t.Labels, from)
 		if err == nil {
 			err = os.Rename(from, path)
 		}
@@ -82,8 +82,9 @@ func (t Tmpfs) Put(shelf, name string, content []byte, mode fs.FileMode) error {
 	return fmt.Errorf("put %s on shelf %s: %w", name, shelf, ErrFull)
 }
 
-// stock makes a shelf with all its files, if it is not there or somebody was stopped in between.
-func (t Tmpfs) stock(shelf string) error {
+// stockShelf makes a shelf with all its files, if it is not there or somebody was stopped in
+// between.
+func (t Tmpfs) stockShelf(shelf string) error {
 	page := os.Getpagesize()
 	if err := t.Limit(shelf, Bound{Size: sharing.Bytes(shelfFiles * page), Mode: 0o700}); err != nil {
 		return err
@@ -95,13 +96,13 @@ func (t Tmpfs) stock(shelf string) error {
 	if now.Bfree == 0 {
 		return nil
 	}
-	if err := errors.Join(OS{}.MakeDir(Shown(shelf), 0o755), OS{}.MakeDir(spares(shelf), 0o700)); err != nil {
+	if err := errors.Join(OS{}.MakeDir(Shown(shelf), 0o755), OS{}.MakeDir(spareDir(shelf), 0o700)); err != nil {
 		return err
 	}
 	for n := range shelfFiles {
-		err := os.WriteFile(filepath.Join(spares(shelf), strconv.Itoa(n)), make([]byte, page), 0o600)
+		err := os.WriteFile(filepath.Join(spareDir(shelf), strconv.Itoa(n)), make([]byte, page), 0o600)
 		if errors.Is(err, syscall.ENOSPC) {
-			return os.Remove(filepath.Join(spares(shelf), strconv.Itoa(n)))
+			return os.Remove(filepath.Join(spareDir(shelf), strconv.Itoa(n)))
 		}
 		if err != nil {
 			return fmt.Errorf("stock shelf %s: %w", shelf, err)
@@ -110,8 +111,9 @@ func (t Tmpfs) stock(shelf string) error {
 	return nil
 }
 
-// overwrite gives a file another content without giving up its page. It does not wait for a lease.
-func overwrite(path string, content []byte, mode fs.FileMode) error {
+// overwriteFile gives a file another content without giving up its page. It does not wait for a
+// lease.
+func overwriteFile(path string, content []byte, mode fs.FileMode) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func overwrite(path string, content []byte, mode fs.FileMode) error {
 
 // Drop implements Space.
 func (Tmpfs) Drop(shelf, name string) error {
-	from, to := filepath.Join(Shown(shelf), name), filepath.Join(spares(shelf), name)
+	from, to := filepath.Join(Shown(shelf), name), filepath.Join(spareDir(shelf), name)
 	if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("drop %s from shelf %s: %w", name, shelf, err)
 	}

@@ -123,7 +123,7 @@ func TestAShelfThatSomebodyBeganIsStocked(t *testing.T) {
 	if err := (Tmpfs{}).Limit(dir, Bound{Size: sharing.Bytes(shelfFiles * os.Getpagesize()), Mode: 0o700}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Mkdir(spares(dir), 0o700), os.WriteFile(filepath.Join(spares(dir), "0"), []byte("x"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(spareDir(dir), 0o700), os.WriteFile(filepath.Join(spareDir(dir), "0"), []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	put(t, dir, "first", "x", 0o600)

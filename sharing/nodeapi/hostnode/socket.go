@@ -50,7 +50,7 @@ func ListenPrivate(ctx context.Context, path string) (*PrivateListener, error) {
 }
 
 func listenLocked(ctx context.Context, dir *os.File, path string) (*net.UnixListener, error) {
-	if err := lock(ctx, dir); err != nil {
+	if err := lockDirectory(ctx, dir); err != nil {
 		return nil, err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +66,8 @@ func listenLocked(ctx context.Context, dir *os.File, path string) (*net.UnixList
 	return listener, nil
 }
 
-// lock takes the lock of an open directory, which the kernel gives back with the process.
-func lock(ctx context.Context, dir *os.File) error {
+// lockDirectory takes the lock of an open directory, which the kernel gives back with the process.
+func lockDirectory(ctx context.Context, dir *os.File) error {
 	for {
 		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {

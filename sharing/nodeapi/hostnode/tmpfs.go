@@ -66,10 +66,10 @@ func (t Tmpfs) Limit(dir string, b Bound) error {
 	flags := flagsOf(b)
 	size := sizeOptions(b.Size)
 	if there {
-		if err := resize(dir, flags, size, b); err != nil {
+		if err := resizeTmpfs(dir, flags, size, b); err != nil {
 			return err
 		}
-		return errors.Join(hostSees(dir), label(t.Labels, dir))
+		return errors.Join(hostSees(dir), applyLabel(t.Labels, dir))
 	}
 	mode := uint32(b.Mode.Perm())
 	if b.Mode&fs.ModeSticky != 0 {
@@ -78,8 +78,8 @@ func (t Tmpfs) Limit(dir string, b Bound) error {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, fmt.Sprintf("%s,mode=%o", size, mode)); err != nil {
 		return fmt.Errorf("mount a tmpfs on %s: %w", dir, err)
 	}
-	if err := errors.Join(hostSees(dir), label(t.Labels, dir)); err != nil {
-		return errors.Join(err, unmount(dir))
+	if err := errors.Join(hostSees(dir), applyLabel(t.Labels, dir)); err != nil {
+		return errors.Join(err, unmountTmpfs(dir))
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (Tmpfs) Shrink(dir string, b Bound) error {
 	if b.Size >= sharing.Bytes(now.Blocks)*sharing.Bytes(now.Bsize) { //nolint:gosec // a tmpfs is no larger than memory
 		return nil
 	}
-	err := resize(dir, flagsOf(b), sizeOptions(b.Size), b)
+	err := resizeTmpfs(dir, flagsOf(b), sizeOptions(b.Size), b)
 	if errors.Is(err, syscall.EINVAL) {
 		return nil // so the kernel says that more is in use
 	}
@@ -118,8 +118,8 @@ func flagsOf(b Bound) uintptr {
 	return flags
 }
 
-// resize gives a tmpfs another size, unless it has that one.
-func resize(dir string, flags uintptr, options string, b Bound) error {
+// resizeTmpfs gives a tmpfs another size, unless it has that one.
+func resizeTmpfs(dir string, flags uintptr, options string, b Bound) error {
 	var now syscall.Statfs_t
 	if err := syscall.Statfs(dir, &now); err != nil {
 		return fmt.Errorf("look at the tmpfs on %s: %w", dir, err)
@@ -208,7 +208,7 @@ func (Tmpfs) Release(dir string) error {
 			return fmt.Errorf("empty %s: %w", dir, err)
 		}
 	}
-	return unmount(dir)
+	return unmountTmpfs(dir)
 }
 
 // Detach implements Space.
@@ -216,7 +216,7 @@ func (Tmpfs) Detach(dir string) error {
 	if there, err := isLimited(dir); err != nil || !there {
 		return err
 	}
-	return unmount(dir)
+	return unmountTmpfs(dir)
 }
 
 // isLimited is ownTmpfs where the directory need not be there.
@@ -227,7 +227,7 @@ func isLimited(dir string) (bool, error) {
 	return ownTmpfs(dir)
 }
 
-func unmount(dir string) error {
+func unmountTmpfs(dir string) error {
 	if err := syscall.Unmount(dir, syscall.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 		return fmt.Errorf("unmount %s: %w", dir, err)
 	}

@@ -63,10 +63,10 @@ func TestAContainerCanUseAllThatItIsGivenAndNothingElse(t *testing.T) {
 	}
 	seen := 0
 	err = filepath.WalkDir(w.root, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || strings.HasPrefix(path, filepath.Join(w.neighbours(), "spare")) {
+		if err != nil || strings.HasPrefix(path, filepath.Join(w.neighboursDir(), "spare")) {
 			return err // a spare file may have been shown before
 		}
-		want := given[path] || given[filepath.Dir(path)] || path == w.neighbours()
+		want := given[path] || given[filepath.Dir(path)] || path == w.neighboursDir()
 		if want {
 			seen++
 		}

@@ -25,22 +25,23 @@ const (
 // limitsVersion is the first line of the limits file.
 const limitsVersion = "vgpu-limits 1"
 
-// limits is the text of the limits file, for a container that has neighbours or not. Memory is in
-// bytes, 0 is unlimited; cores are percent, 0 is unlimited; devices are in the order of the claim.
-func limits(c *nodeapi.Claim, hasNeighbours bool) (string, error) {
+// formatLimits is the text of the limits file, for a container that has neighbours or not. Memory
+// is in bytes, 0 is unlimited; cores are percent, 0 is unlimited; devices are in the order of the
+// claim.
+func formatLimits(c *nodeapi.Claim, hasNeighbours bool) (string, error) {
 	policy, err := policyOf(c)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nregion %s\npolicy %s\npriority %d\n", limitsVersion, regionInside, policy, c.Priority)
-	b.WriteString(words(c.Interception))
+	b.WriteString(formatInterception(c.Interception))
 	if hasNeighbours {
-		fmt.Fprintf(&b, "borrow %s/%s\n", neighboursInside, neighbour(directory(c.Owner, c.Container)))
+		fmt.Fprintf(&b, "borrow %s/%s\n", neighboursInside, neighbourName(directoryName(c.Owner, c.Container)))
 	}
 	for i := range c.Devices {
 		share := &c.Devices[i].Share
-		memory, cores, err := bounds(share)
+		memory, cores, err := enforcedLimits(share)
 		if err != nil {
 			return "", fmt.Errorf("claim %s: %w", c.ID, err)
 		}
@@ -49,9 +50,9 @@ func limits(c *nodeapi.Claim, hasNeighbours bool) (string, error) {
 	return b.String(), nil
 }
 
-// words returns the lines for settings that differ from the library's defaults. An older
-// library, which does not know them, then works as long as nothing differs.
-func words(i nodeapi.Interception) string {
+// formatInterception returns the lines for settings that differ from the library's defaults. An
+// older library, which does not know them, then works as long as nothing differs.
+func formatInterception(i nodeapi.Interception) string {
 	var b strings.Builder
 	for _, w := range []struct {
 		set  bool
@@ -79,10 +80,10 @@ func policyOf(c *nodeapi.Claim) (string, error) {
 	return "", fmt.Errorf("claim %s: compute policy %q: want default, force or disable", c.ID, c.Policy)
 }
 
-// bounds returns what libvgpu.so enforces for one share; 0 is unlimited. A share that is
+// enforcedLimits returns what libvgpu.so enforces for one share; 0 is unlimited. A share that is
 // not a whole device always has a memory limit. One without is a bug elsewhere, and an
 // error here, so that it does not turn into "unlimited".
-func bounds(s *sharing.Share) (sharing.Bytes, sharing.Percent, error) {
+func enforcedLimits(s *sharing.Share) (sharing.Bytes, sharing.Percent, error) {
 	switch {
 	case s.Whole:
 		return 0, 0, nil
@@ -94,10 +95,10 @@ func bounds(s *sharing.Share) (sharing.Bytes, sharing.Percent, error) {
 	return s.Memory, s.Cores, nil
 }
 
-// environment is the same limits for readers that know only variables. The
+// limitsEnvironment is the same limits for readers that know only variables. The
 // limits file wins wherever both are read. Memory is rounded down to whole MiB,
 // the unit of that format, so that it never promises more.
-func environment(c *nodeapi.Claim) []nodeapi.Variable {
+func limitsEnvironment(c *nodeapi.Claim) []nodeapi.Variable {
 	env := []nodeapi.Variable{
 		{Name: "CUDA_DEVICE_MEMORY_SHARED_CACHE", Value: regionInside},
 		{Name: "CUDA_TASK_PRIORITY", Value: strconv.Itoa(c.Priority)},
@@ -112,7 +113,7 @@ func environment(c *nodeapi.Claim) []nodeapi.Variable {
 		s, n := &c.Devices[i].Share, strconv.Itoa(i)
 		cores := "100"
 		if !s.Whole {
-			env = append(env, nodeapi.Variable{Name: "CUDA_DEVICE_MEMORY_LIMIT_" + n, Value: mebibytes(s.Memory)})
+			env = append(env, nodeapi.Variable{Name: "CUDA_DEVICE_MEMORY_LIMIT_" + n, Value: formatMebibytes(s.Memory)})
 			if s.Cores > 0 {
 				cores = strconv.Itoa(int(s.Cores))
 			}
@@ -126,8 +127,8 @@ func environment(c *nodeapi.Claim) []nodeapi.Variable {
 	return env
 }
 
-// mebibytes writes an amount the way HAMi-core reads it. Below 1 MiB it is 1:
+// formatMebibytes writes an amount the way HAMi-core reads it. Below 1 MiB it is 1:
 // that format reads 0 as no limit.
-func mebibytes(b sharing.Bytes) string {
+func formatMebibytes(b sharing.Bytes) string {
 	return strconv.FormatInt(max(int64(b/sharing.MiB), 1), 10) + "m"
 }

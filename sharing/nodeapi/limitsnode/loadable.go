@@ -59,8 +59,8 @@ func wellFormed(content []byte) error {
 	if err != nil {
 		return fmt.Errorf("its %d bytes are no whole library: %w", len(content), err)
 	}
-	if f.Class != elf.ELFCLASS64 || f.Type != elf.ET_DYN || f.Machine != machine() {
-		return fmt.Errorf("it is %v %v for %v, want a 64-bit shared library for %v", f.Class, f.Type, f.Machine, machine())
+	if f.Class != elf.ELFCLASS64 || f.Type != elf.ET_DYN || f.Machine != elfMachine() {
+		return fmt.Errorf("it is %v %v for %v, want a 64-bit shared library for %v", f.Class, f.Type, f.Machine, elfMachine())
 	}
 	loaded := false
 	for _, p := range f.Progs {
@@ -75,9 +75,9 @@ func wellFormed(content []byte) error {
 	return nil
 }
 
-// machine is the instruction set that this program was made for; programs in containers that use
+// elfMachine is the instruction set that this program was made for; programs in containers that use
 // devices have the same.
-func machine() elf.Machine {
+func elfMachine() elf.Machine {
 	switch runtime.GOARCH {
 	case "arm64":
 		return elf.EM_AARCH64

@@ -33,16 +33,16 @@ func holdsCompute(c *nodeapi.Claim) bool {
 	return false
 }
 
-// neighbour returns the name of a container's files among those of its neighbours. They
+// neighbourName returns the name of a container's files among those of its neighbours. They
 // see the name, so it is a hash that reveals nothing about the pod.
-func neighbour(directory string) string {
+func neighbourName(directory string) string {
 	sum := sha256.Sum256([]byte(directory))
 	return hex.EncodeToString(sum[:8])
 }
 
-// entitlement is what the neighbours may know of a claim, in the grammar of the
+// formatEntitlement is what the neighbours may know of a claim, in the grammar of the
 // limits file. Devices have the numbers they have there.
-func entitlement(c *nodeapi.Claim) string {
+func formatEntitlement(c *nodeapi.Claim) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\npriority %d\n", limitsVersion, c.Priority)
 	for i := range c.Devices {
@@ -56,61 +56,61 @@ func entitlement(c *nodeapi.Claim) string {
 	return b.String()
 }
 
-// introduce makes a claim's files among those of its neighbours and returns the mounts, none where
-// there are more containers than files: then it neither lends nor borrows. A container can write
-// its own demand only, so it can lie about nobody else.
-func (w *Writer) introduce(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
+// addNeighbour makes a claim's files among those of its neighbours and returns the mounts, none
+// where there are more containers than files: then it neither lends nor borrows. A container can
+// write its own demand only, so it can lie about nobody else.
+func (w *Writer) addNeighbour(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	if !holdsCompute(c) {
 		return nil, nil
 	}
-	name := neighbour(directory(c.Owner, c.Container))
-	if err := w.files.MakeDir(w.neighbours(), 0o700); err != nil {
+	name := neighbourName(directoryName(c.Owner, c.Container))
+	if err := w.files.MakeDir(w.neighboursDir(), 0o700); err != nil {
 		return nil, err
 	}
 	w.shelf.Lock()
 	defer w.shelf.Unlock()
 	// Made once: a container that runs has this very file mounted. It is never read here.
-	demand := filepath.Join(hostnode.Shown(w.neighbours()), name+".demand")
+	demand := filepath.Join(hostnode.Shown(w.neighboursDir()), name+".demand")
 	made, err := w.files.Exists(demand)
 	if err == nil && !made {
-		err = w.space.Put(w.neighbours(), name+".demand", make([]byte, demandBytes), 0o666)
+		err = w.space.Put(w.neighboursDir(), name+".demand", make([]byte, demandBytes), 0o666)
 	}
 	if err == nil {
-		err = w.space.Put(w.neighbours(), name+".share", []byte(entitlement(c)), 0o444)
+		err = w.space.Put(w.neighboursDir(), name+".share", []byte(formatEntitlement(c)), 0o444)
 	}
 	switch {
 	case errors.Is(err, hostnode.ErrFull):
-		return nil, w.space.Drop(w.neighbours(), name+".demand")
+		return nil, w.space.Drop(w.neighboursDir(), name+".demand")
 	case err != nil:
 		return nil, fmt.Errorf("tell the neighbours: %w", err)
 	}
 	return []nodeapi.Mount{
-		{Host: hostnode.Shown(w.neighbours()), Container: neighboursInside, ReadOnly: true},
+		{Host: hostnode.Shown(w.neighboursDir()), Container: neighboursInside, ReadOnly: true},
 		{Host: demand, Container: neighboursInside + "/" + name + ".demand"},
 	}, nil
 }
 
-// depart removes what introduce made for a container's directory.
-func (w *Writer) depart(directory string) error {
+// removeNeighbour removes what addNeighbour made for a container's directory.
+func (w *Writer) removeNeighbour(directory string) error {
 	w.shelf.Lock()
 	defer w.shelf.Unlock()
-	name := neighbour(directory)
-	return errors.Join(w.space.Drop(w.neighbours(), name+".share"), w.space.Drop(w.neighbours(), name+".demand"))
+	name := neighbourName(directory)
+	return errors.Join(w.space.Drop(w.neighboursDir(), name+".share"), w.space.Drop(w.neighboursDir(), name+".demand"))
 }
 
-// clear removes the shelf when the last container has left it.
-func (w *Writer) clear() error {
+// removeEmptyShelf removes the shelf when the last container has left it.
+func (w *Writer) removeEmptyShelf() error {
 	w.shelf.Lock()
 	defer w.shelf.Unlock()
-	names, err := w.files.List(hostnode.Shown(w.neighbours()))
+	names, err := w.files.List(hostnode.Shown(w.neighboursDir()))
 	if err != nil || len(names) > 0 {
 		return err
 	}
-	if err := w.space.Release(w.neighbours()); err != nil {
+	if err := w.space.Release(w.neighboursDir()); err != nil {
 		return err
 	}
-	return w.files.Remove(w.neighbours())
+	return w.files.Remove(w.neighboursDir())
 }
 
-// neighbours is the shelf with the files of all.
-func (w *Writer) neighbours() string { return filepath.Join(w.root, "neighbours") }
+// neighboursDir is the shelf with the files of all.
+func (w *Writer) neighboursDir() string { return filepath.Join(w.root, "neighbours") }

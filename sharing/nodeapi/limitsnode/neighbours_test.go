@@ -49,7 +49,7 @@ func onTmpfs(t *testing.T) *Writer {
 		for _, o := range owners {
 			err = errors.Join(err, w.Remove(o))
 		}
-		if err := errors.Join(err, (hostnode.Tmpfs{}).Release(w.neighbours())); err != nil {
+		if err := errors.Join(err, (hostnode.Tmpfs{}).Release(w.neighboursDir())); err != nil {
 			t.Error(err)
 		}
 	})
@@ -65,7 +65,7 @@ func share(o sharing.Owner) *nodeapi.Claim {
 
 // demandOf is the file that a container can write.
 func demandOf(w *Writer, c *nodeapi.Claim) string {
-	return filepath.Join(hostnode.Shown(w.neighbours()), neighbour(directory(c.Owner, c.Container))+".demand")
+	return filepath.Join(hostnode.Shown(w.neighboursDir()), neighbourName(directoryName(c.Owner, c.Container))+".demand")
 }
 
 func TestADemandFileThatItsContainerMadeHugeIsNotRead(t *testing.T) {

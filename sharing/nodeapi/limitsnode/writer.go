@@ -68,20 +68,20 @@ func New(files hostnode.Files, space hostnode.Space, root, library string) *Writ
 
 // Write makes every file of the claim and returns what brings them into the
 // container: mounts, libraries that stand in, the hook and, for readers that know only
-// variables, the same limits as environment. The devices are for the caller to
+// variables, the same limits as limitsEnvironment. The devices are for the caller to
 // add. The claim's shares say what is enforced: a share without memory that is no
 // whole device is refused.
 func (w *Writer) Write(ctx context.Context, c *nodeapi.Claim) (in nodeapi.Injection, err error) {
 	if strings.Contains(string(c.Owner), "_") {
 		return in, fmt.Errorf("claim %s: the owner %q holds an underscore, which ends the owner in a directory's name", c.ID, c.Owner)
 	}
-	if _, err := limits(c, false); err != nil { // before anything is written
+	if _, err := formatLimits(c, false); err != nil { // before anything is written
 		return in, err
 	}
 	if err := ctx.Err(); err != nil {
 		return in, fmt.Errorf("prepare claim %s: %w", c.ID, err)
 	}
-	if in.Mounts, err = w.install(c); err == nil && c.Interception.StandIn {
+	if in.Mounts, err = w.installFiles(c); err == nil && c.Interception.StandIn {
 		in.StandIns, err = w.installStandIns(w.Dir(c.Owner, c.Container))
 	}
 	if err == nil {
@@ -90,7 +90,7 @@ func (w *Writer) Write(ctx context.Context, c *nodeapi.Claim) (in nodeapi.Inject
 	if err != nil {
 		return nodeapi.Injection{}, fmt.Errorf("prepare claim %s: %w", c.ID, err)
 	}
-	in.Env = environment(c)
+	in.Env = limitsEnvironment(c)
 	return in, nil
 }
 
@@ -104,8 +104,8 @@ const (
 	sharedSize = 4 * sharing.MiB
 )
 
-// install makes every file of the claim and returns the mounts.
-func (w *Writer) install(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
+// installFiles makes every file of the claim and returns the mounts.
+func (w *Writer) installFiles(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	dir := w.Dir(c.Owner, c.Container)
 	if err := w.files.MakeDir(dir, 0o700); err != nil {
 		return nil, err
@@ -126,11 +126,11 @@ func (w *Writer) install(c *nodeapi.Claim) ([]nodeapi.Mount, error) {
 	if err := w.space.Limit(shared, hostnode.Bound{Size: sharedSize, Mode: anybody}); err != nil {
 		return nil, fmt.Errorf("the container could fill the node's disk: %w", err)
 	}
-	neighbours, err := w.introduce(c)
+	neighbours, err := w.addNeighbour(c)
 	if err != nil {
 		return nil, err
 	}
-	text, err := limits(c, len(neighbours) > 0)
+	text, err := formatLimits(c, len(neighbours) > 0)
 	if err == nil {
 		err = w.files.Expose(file, []byte(text), 0o444)
 	}
@@ -173,52 +173,52 @@ func (w *Writer) copyLibrary(from, to string) error {
 
 // Remove removes everything of an owner's containers.
 func (w *Writer) Remove(o sharing.Owner) error {
-	names, err := w.files.List(w.containers())
+	names, err := w.files.List(w.containersDir())
 	if err != nil {
 		return fmt.Errorf("unprepare owner %s: %w", o, err)
 	}
 	var failed []error
 	for _, name := range names {
 		if owner, _, ok := strings.Cut(name, "_"); ok && owner == string(o) {
-			failed = append(failed, w.remove(name))
+			failed = append(failed, w.removeContainer(name))
 		}
 	}
-	failed = append(failed, w.clear())
+	failed = append(failed, w.removeEmptyShelf())
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("unprepare owner %s: %w", o, err)
 	}
 	return nil
 }
 
-// remove removes everything of one container. Its directory goes last: it is what says that
-// something is left.
-func (w *Writer) remove(name string) error {
-	if err := w.depart(name); err != nil {
+// removeContainer removes everything of one container. Its directory goes last: it is what says
+// that something is left.
+func (w *Writer) removeContainer(name string) error {
+	if err := w.removeNeighbour(name); err != nil {
 		return err
 	}
-	if err := w.space.Release(filepath.Join(w.containers(), name, sharedName)); err != nil {
+	if err := w.space.Release(filepath.Join(w.containersDir(), name, sharedName)); err != nil {
 		return err
 	}
-	return w.files.Remove(filepath.Join(w.containers(), name))
+	return w.files.Remove(filepath.Join(w.containersDir(), name))
 }
 
 // Abandon unmounts everything on a host that nobody will look after any more. Containers that run
 // keep what they have mounted.
 func (w *Writer) Abandon() error {
-	names, err := w.files.List(w.containers())
+	names, err := w.files.List(w.containersDir())
 	if err != nil {
 		return fmt.Errorf("abandon the containers: %w", err)
 	}
-	failed := []error{w.space.Detach(w.neighbours())}
+	failed := []error{w.space.Detach(w.neighboursDir())}
 	for _, name := range names {
-		failed = append(failed, w.space.Detach(filepath.Join(w.containers(), name, sharedName)))
+		failed = append(failed, w.space.Detach(filepath.Join(w.containersDir(), name, sharedName)))
 	}
 	return errors.Join(failed...)
 }
 
 // Owners lists whoever has something on the host.
 func (w *Writer) Owners() ([]sharing.Owner, error) {
-	names, err := w.files.List(w.containers())
+	names, err := w.files.List(w.containersDir())
 	if err != nil {
 		return nil, fmt.Errorf("list prepared owners: %w", err)
 	}
@@ -231,13 +231,13 @@ func (w *Writer) Owners() ([]sharing.Owner, error) {
 	return owners, nil
 }
 
-func (w *Writer) containers() string { return filepath.Join(w.root, "containers") }
+func (w *Writer) containersDir() string { return filepath.Join(w.root, "containers") }
 
 // Dir is the directory of a container, named as upstream's monitor expects it. A
 // pod UID holds no underscore, so the name can be taken apart again.
 func (w *Writer) Dir(o sharing.Owner, container string) string {
-	return filepath.Join(w.containers(), directory(o, container))
+	return filepath.Join(w.containersDir(), directoryName(o, container))
 }
 
-// directory is the name of a container's directory.
-func directory(o sharing.Owner, container string) string { return string(o) + "_" + container }
+// directoryName is the name of a container's directory.
+func directoryName(o sharing.Owner, container string) string { return string(o) + "_" + container }

@@ -36,7 +36,7 @@ func Read(pod *corev1.Pod) podspec.Pod {
 		Containers:    make([]podspec.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers)),
 	}
 	for c, kind := range Containers(pod) {
-		out.Containers = append(out.Containers, podspec.Container{Name: c.Name, Kind: kind, Resources: extended(c), User: User(pod, c)})
+		out.Containers = append(out.Containers, podspec.Container{Name: c.Name, Kind: kind, Resources: extendedResources(c), User: User(pod, c)})
 	}
 	return out
 }
@@ -117,7 +117,7 @@ func listsUnserved(list corev1.ResourceList, names podspec.Names) bool {
 // than zero of any extended resource, whoever publishes it.
 func AsksExtended(pod *corev1.Pod) bool {
 	for c := range Containers(pod) {
-		for _, amount := range extended(c) {
+		for _, amount := range extendedResources(c) {
 			if amount != 0 {
 				return true
 			}
@@ -141,12 +141,12 @@ func (c Container) Amount(name string) (int64, bool) {
 	if !ok {
 		q, ok = c.Resources.Requests[corev1.ResourceName(name)]
 	}
-	return whole(&q), ok
+	return roundQuantity(&q), ok
 }
 
-// whole is the amount as an integer, rounded away from zero. An amount beyond 64
+// roundQuantity is the amount as an integer, rounded away from zero. An amount beyond 64
 // bits becomes the largest one: Quantity.Value makes it an arbitrary one, such as 0.
-func whole(q *resource.Quantity) int64 {
+func roundQuantity(q *resource.Quantity) int64 {
 	if amount, exact := q.AsInt64(); exact {
 		return amount
 	}
@@ -183,14 +183,14 @@ func initKind(c *corev1.Container) sharing.ContainerKind {
 	return sharing.Init
 }
 
-// extended returns the amounts of the extended resources that a container names.
+// extendedResources returns the amounts of the extended resources that a container names.
 // Their names contain a slash.
-func extended(c *corev1.Container) map[string]int64 {
+func extendedResources(c *corev1.Container) map[string]int64 {
 	out := make(map[string]int64, 3)
 	for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
 		for name, q := range list {
 			if strings.Contains(string(name), "/") {
-				out[string(name)] = whole(&q)
+				out[string(name)] = roundQuantity(&q)
 			}
 		}
 	}

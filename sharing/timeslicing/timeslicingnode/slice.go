@@ -22,21 +22,21 @@ import (
 // next, in the steps of nvidia-smi compute-policy; 0 is the driver's own choice.
 type Slice int
 
-// names are the steps in the order of their numbers.
-func names() []string { return []string{"default", "short", "medium", "long"} }
+// sliceNames are the steps in the order of their numbers.
+func sliceNames() []string { return []string{"default", "short", "medium", "long"} }
 
 // ParseSlice reads the name of a step.
 func ParseSlice(name string) (Slice, error) {
-	if i := slices.Index(names(), name); i >= 0 {
+	if i := slices.Index(sliceNames(), name); i >= 0 {
 		return Slice(i), nil
 	}
-	return 0, fmt.Errorf("unknown time slice %q: want one of %s", name, strings.Join(names(), ", "))
+	return 0, fmt.Errorf("unknown time slice %q: want one of %s", name, strings.Join(sliceNames(), ", "))
 }
 
 // String is the name of the step.
 func (s Slice) String() string {
-	if s >= 0 && int(s) < len(names()) {
-		return names()[s]
+	if s >= 0 && int(s) < len(sliceNames()) {
+		return sliceNames()[s]
 	}
 	return "slice " + strconv.Itoa(int(s))
 }

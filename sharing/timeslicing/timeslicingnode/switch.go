@@ -26,11 +26,11 @@ type Setting struct {
 	Slice Slice
 }
 
-func (s *Setting) path(id sharing.DeviceID) string { return filepath.Join(s.Root, string(id)) }
+func (s *Setting) recordPath(id sharing.DeviceID) string { return filepath.Join(s.Root, string(id)) }
 
 // Entered implements nodeapi.Switcher.
 func (s *Setting) Entered(_ context.Context, d sharing.Device) (bool, error) {
-	_, err := s.Files.Read(s.path(d.ID))
+	_, err := s.Files.Read(s.recordPath(d.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -43,10 +43,10 @@ func (s *Setting) Enter(ctx context.Context, d sharing.Device) error {
 	if err := s.Files.MakeDir(s.Root, 0o700); err != nil {
 		return fmt.Errorf("device %s enters mode time-slicing: %w", d.ID, err)
 	}
-	if err := s.Files.Write(s.path(d.ID), []byte("time-slice 1 "+s.Slice.String()+"\n"), 0o600); err != nil {
+	if err := s.Files.Write(s.recordPath(d.ID), []byte("time-slice 1 "+s.Slice.String()+"\n"), 0o600); err != nil {
 		return fmt.Errorf("device %s enters mode time-slicing: %w", d.ID, err)
 	}
-	return s.set(ctx, d.ID, s.Slice)
+	return s.setSlice(ctx, d.ID, s.Slice)
 }
 
 // Leave implements nodeapi.Switcher.
@@ -54,17 +54,17 @@ func (s *Setting) Leave(ctx context.Context, d sharing.Device) error {
 	if there, err := s.Entered(ctx, d); err != nil || !there {
 		return err
 	}
-	if err := s.set(ctx, d.ID, 0); err != nil {
+	if err := s.setSlice(ctx, d.ID, 0); err != nil {
 		return err
 	}
-	if err := s.Files.Remove(s.path(d.ID)); err != nil {
+	if err := s.Files.Remove(s.recordPath(d.ID)); err != nil {
 		return fmt.Errorf("device %s leaves mode time-slicing: %w", d.ID, err)
 	}
 	return nil
 }
 
-// set sets the slice, and returns a *nodeapi.Manual if the driver refuses.
-func (s *Setting) set(ctx context.Context, id sharing.DeviceID, slice Slice) error {
+// setSlice sets the slice, and returns a *nodeapi.Manual if the driver refuses.
+func (s *Setting) setSlice(ctx context.Context, id sharing.DeviceID, slice Slice) error {
 	err := s.Tool.SetSlice(ctx, id, slice)
 	if errors.Is(err, ErrRefused) {
 		return &nodeapi.Manual{Device: id, Why: err.Error(), Do: "nvidia-smi compute-policy -i " + string(id) +

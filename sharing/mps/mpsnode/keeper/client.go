@@ -28,7 +28,7 @@ type Client struct {
 
 // Start implements mpsnode.Keeper.
 func (c Client) Start(ctx context.Context, d mpsnode.Daemon) error {
-	_, err := c.ask(ctx, Request{Version: Version, Start: &Daemon{
+	_, err := c.sendRequest(ctx, Request{Version: Version, Start: &Daemon{
 		Device: d.Device, Directory: d.Dir, MultiUser: d.MultiUser, Partitioned: d.Partitioned,
 	}})
 	return err
@@ -36,7 +36,7 @@ func (c Client) Start(ctx context.Context, d mpsnode.Daemon) error {
 
 // Ending implements mpsnode.Keeper.
 func (c Client) Ending(ctx context.Context, d mpsnode.Daemon, pid int) (how string, known bool) {
-	state, err := c.state(ctx)
+	state, err := c.queryState(ctx)
 	if err != nil {
 		return "", false
 	}
@@ -51,7 +51,7 @@ func (c Client) Ending(ctx context.Context, d mpsnode.Daemon, pid int) (how stri
 // Check returns an error if the keeper cannot start daemons for this device plugin, with what
 // an administrator can do about it.
 func (c Client) Check(ctx context.Context) error {
-	state, err := c.state(ctx)
+	state, err := c.queryState(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -64,14 +64,14 @@ func (c Client) Check(ctx context.Context) error {
 	return nil
 }
 
-func (c Client) state(ctx context.Context) (State, error) {
+func (c Client) queryState(ctx context.Context) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return c.ask(ctx, Request{Version: Version})
+	return c.sendRequest(ctx, Request{Version: Version})
 }
 
-func (c Client) ask(ctx context.Context, r Request) (State, error) {
-	text, err := c.exchange(ctx, r.Encode())
+func (c Client) sendRequest(ctx context.Context, r Request) (State, error) {
+	text, err := c.exchangeLines(ctx, r.Encode())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return State{}, fmt.Errorf("no keeper of MPS daemons runs on this node: %w", err)
 	}
@@ -91,8 +91,8 @@ func (c Client) ask(ctx context.Context, r Request) (State, error) {
 	return *a.State, nil
 }
 
-// exchange sends a line and returns the one that comes back.
-func (c Client) exchange(ctx context.Context, text []byte) ([]byte, error) {
+// exchangeLines sends a line and returns the one that comes back.
+func (c Client) exchangeLines(ctx context.Context, text []byte) ([]byte, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.Socket)
 	if err != nil {
 		return nil, err

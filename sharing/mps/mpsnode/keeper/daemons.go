@@ -28,22 +28,22 @@ type daemons struct {
 	ended    []End
 }
 
-// state is a copy.
-func (d *daemons) state() State {
+// copyState is a copy.
+func (d *daemons) copyState() State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return State{IsEnding: d.isEnding, Running: append([]Process{}, d.running...), Ended: append([]End{}, d.ended...)}
 }
 
-// noMore says that no daemon is started any more.
-func (d *daemons) noMore() {
+// refuseStarts says that no daemon is started any more.
+func (d *daemons) refuseStarts() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.isEnding = true
 }
 
-// started takes a daemon in; false if it is known.
-func (d *daemons) started(p Process) bool {
+// addRunning takes a daemon in; false if it is known.
+func (d *daemons) addRunning(p Process) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if slices.Contains(d.running, p) {
@@ -53,8 +53,8 @@ func (d *daemons) started(p Process) bool {
 	return true
 }
 
-// over takes in that a process has ended; false if it is no daemon's.
-func (d *daemons) over(pid int, how string) (End, bool) {
+// recordEnd takes in that a process has ended; false if it is no daemon's.
+func (d *daemons) recordEnd(pid int, how string) (End, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := slices.IndexFunc(d.running, func(p Process) bool { return p.PID == pid })
@@ -68,9 +68,9 @@ func (d *daemons) over(pid int, how string) (End, bool) {
 	return e, true
 }
 
-// collect takes in all processes that have ended: daemons, and servers that they left. It does
-// nothing while a daemon is started.
-func (s *Server) collect() {
+// reapProcesses takes in all processes that have ended: daemons, and servers that they left. It
+// does nothing while a daemon is started.
+func (s *Server) reapProcesses() {
 	if !s.launching.TryLock() {
 		return
 	}
@@ -84,7 +84,7 @@ func (s *Server) collect() {
 		if err != nil || pid <= 0 {
 			return // there are no children, or none that has ended
 		}
-		if e, is := s.daemons.over(pid, howEnded(status)); is {
+		if e, is := s.daemons.recordEnd(pid, howEnded(status)); is {
 			s.cfg.Log.Info("daemon ended", "device", e.Device, "process", e.PID, "how", e.How)
 		}
 	}
@@ -104,7 +104,7 @@ func howEnded(status syscall.WaitStatus) string {
 // endIdle ends every daemon whose device no container has had for a while, and reports whether
 // no daemon is left.
 func (s *Server) endIdle() (done bool) {
-	running := s.daemons.state().Running
+	running := s.daemons.copyState().Running
 	for _, p := range running {
 		if err := s.endIfIdle(p); err != nil {
 			s.cfg.Log.Error("daemon not ended", "device", p.Device, "process", p.PID, "err", err)
@@ -117,9 +117,9 @@ func (s *Server) endIdle() (done bool) {
 func (s *Server) endIfIdle(p Process) error {
 	// Processes are known by the program's name. The program itself may be gone by now.
 	program := mpsnode.Program{Path: filepath.Base(s.cfg.Control)}
-	daemon := (&Daemon{Device: p.Device}).known(s.cfg.Directories)
+	daemon := (&Daemon{Device: p.Device}).asMPSDaemon(s.cfg.Directories)
 	if !program.Lives(daemon, p.PID) {
-		s.daemons.over(p.PID, "it ended")
+		s.daemons.recordEnd(p.PID, "it ended")
 		return nil
 	}
 	hasUsers, err := program.HasUsers(daemon)

@@ -82,12 +82,12 @@ func (e *VersionError) Error() string {
 }
 
 // Encode returns the line.
-func (r Request) Encode() []byte { return line(r) }
+func (r Request) Encode() []byte { return encodeLine(r) }
 
 // Encode returns the line.
-func (a Answer) Encode() []byte { return line(a) }
+func (a Answer) Encode() []byte { return encodeLine(a) }
 
-func line(value any) []byte {
+func encodeLine(value any) []byte {
 	text, _ := json.Marshal(value) // numbers, texts and lists always marshal
 	return append(text, '\n')
 }
@@ -95,7 +95,7 @@ func line(value any) []byte {
 // ReadRequest reads a line. It takes what Encode writes, byte by byte, and nothing else.
 func ReadRequest(text []byte) (Request, error) {
 	var r Request
-	if err := decode(text, maxRequest, &r); err != nil {
+	if err := decodeLine(text, maxRequest, &r); err != nil {
 		return Request{}, fmt.Errorf("read the request: %w", err)
 	}
 	if !bytes.Equal(r.Encode(), text) {
@@ -115,7 +115,7 @@ func ReadRequest(text []byte) (Request, error) {
 // ReadAnswer reads a line.
 func ReadAnswer(text []byte) (Answer, error) {
 	var a Answer
-	if err := decode(text, maxAnswer, &a); err != nil {
+	if err := decodeLine(text, maxAnswer, &a); err != nil {
 		return Answer{}, fmt.Errorf("read the answer: %w", err)
 	}
 	if (a.Refused == "") == (a.State == nil) {
@@ -124,9 +124,9 @@ func ReadAnswer(text []byte) (Answer, error) {
 	return a, nil
 }
 
-// decode reads one value that takes all of a line. Another version is a *VersionError, whatever
+// decodeLine reads one value that takes all of a line. Another version is a *VersionError, whatever
 // else is in the line.
-func decode(text []byte, most int, into any) error {
+func decodeLine(text []byte, most int, into any) error {
 	if len(text) > most {
 		return fmt.Errorf("it has more than %d bytes", most)
 	}

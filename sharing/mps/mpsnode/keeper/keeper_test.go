@@ -160,7 +160,7 @@ func TestADaemonIsTheKeepersChildAndItsEndIsKnown(t *testing.T) {
 	if got := parent(t, pid); got != keeper.Process.Pid {
 		t.Errorf("the daemon's parent is process %d, the keeper is %d, and this is %d", got, keeper.Process.Pid, os.Getpid())
 	}
-	state, err := m.client.state(ctx)
+	state, err := m.client.queryState(ctx)
 	if err != nil || len(state.Running) != 1 || state.Running[0] != (Process{id, pid}) {
 		t.Errorf("the keeper knows %+v, %v", state, err)
 	}
@@ -243,7 +243,7 @@ func TestHostileBytesStartNothing(t *testing.T) {
 		send(t, m.client.Socket, text)
 	}
 	send(t, m.client.Socket, []byte(strings.Repeat("x", 1<<20)))
-	state, err := m.client.state(ctx)
+	state, err := m.client.queryState(ctx)
 	if err != nil || len(state.Running) > 0 || len(state.Ended) > 0 {
 		t.Errorf("the keeper knows %+v, %v", state, err)
 	}
@@ -436,17 +436,17 @@ func TestOnlyTheLastEndsAreRemembered(t *testing.T) {
 	var d daemons
 	for pid := range 3 * maxEnds {
 		p := Process{Device: sharing.DeviceID(fmt.Sprint("GPU-", pid%5)), PID: pid + 1}
-		if !d.started(p) || d.started(p) {
+		if !d.addRunning(p) || d.addRunning(p) {
 			t.Fatalf("%+v is taken in twice", p)
 		}
-		if _, is := d.over(p.PID, "x"); !is {
+		if _, is := d.recordEnd(p.PID, "x"); !is {
 			t.Fatalf("%+v is not known", p)
 		}
 	}
-	if s := d.state(); len(s.Running) != 0 || len(s.Ended) != maxEnds || s.Ended[maxEnds-1].PID != 3*maxEnds {
+	if s := d.copyState(); len(s.Running) != 0 || len(s.Ended) != maxEnds || s.Ended[maxEnds-1].PID != 3*maxEnds {
 		t.Errorf("%d run, %d have ended, the last of them %+v", len(s.Running), len(s.Ended), s.Ended[len(s.Ended)-1])
 	}
-	if text := (Answer{Version: Version, State: &State{Ended: d.state().Ended}}).Encode(); len(text) > maxAnswer/2 {
+	if text := (Answer{Version: Version, State: &State{Ended: d.copyState().Ended}}).Encode(); len(text) > maxAnswer/2 {
 		t.Errorf("an answer has %d bytes", len(text))
 	}
 }

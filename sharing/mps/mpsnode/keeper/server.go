@@ -45,7 +45,8 @@ type Server struct {
 	// waits for it.
 	launching sync.RWMutex
 	daemons   daemons
-	// idle is since when no container is seen that has a daemon's device. Only watch uses it.
+	// idle is since when no container is seen that has a daemon's device. Only superviseDaemons
+	// uses it.
 	idle map[Process]time.Time
 }
 
@@ -77,16 +78,16 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("take orphans in: %w", err), listener.Close())
 	}
 	var serving sync.WaitGroup
-	serving.Go(func() { s.accept(listener) })
+	serving.Go(func() { s.acceptConnections(listener) })
 	s.cfg.Log.Info("serving", "socket", s.cfg.Socket, "directories", s.cfg.Directories)
-	s.watch(ctx)
+	s.superviseDaemons(ctx)
 	err = listener.Close()
 	serving.Wait()
 	return err
 }
 
-// watch collects what ends, until ctx ends and no daemon is left.
-func (s *Server) watch(ctx context.Context) {
+// superviseDaemons collects what ends, until ctx ends and no daemon is left.
+func (s *Server) superviseDaemons(ctx context.Context) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
 	defer signal.Stop(ended)
@@ -97,19 +98,19 @@ func (s *Server) watch(ctx context.Context) {
 		select {
 		case <-stop:
 			stop = nil
-			s.daemons.noMore()
-			s.cfg.Log.Info("ending when no container has a device in mode mps", "daemons", s.daemons.state().Running)
+			s.daemons.refuseStarts()
+			s.cfg.Log.Info("ending when no container has a device in mode mps", "daemons", s.daemons.copyState().Running)
 		case <-ended:
 		case <-tick.C:
 		}
-		s.collect()
+		s.reapProcesses()
 		if ctx.Err() != nil && s.endIdle() {
 			return
 		}
 	}
 }
 
-func (s *Server) accept(listener net.Listener) {
+func (s *Server) acceptConnections(listener net.Listener) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	for {
@@ -122,35 +123,35 @@ func (s *Server) accept(listener net.Listener) {
 			time.Sleep(lookEvery) // out of descriptors, for example
 			continue
 		}
-		answering.Go(func() { s.serve(conn) })
+		answering.Go(func() { s.serveConnection(conn) })
 	}
 }
 
-// serve answers the one request of a connection.
-func (s *Server) serve(conn net.Conn) {
+// serveConnection answers the one request of a connection.
+func (s *Server) serveConnection(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetReadDeadline(time.Now().Add(patience)) // what cannot be set does not help
 	text, err := bufio.NewReader(io.LimitReader(conn, maxRequest+1)).ReadBytes('\n')
 	if err != nil {
 		return // nothing was asked
 	}
-	a := s.answer(text)
+	a := s.answerRequest(text)
 	_ = conn.SetWriteDeadline(time.Now().Add(patience))
 	_, _ = conn.Write(a.Encode()) // nobody waits for it any more
 }
 
-// answer does what a request asks for.
-func (s *Server) answer(text []byte) Answer {
+// answerRequest does what a request asks for.
+func (s *Server) answerRequest(text []byte) Answer {
 	r, err := ReadRequest(text)
 	if err == nil && r.Start != nil {
-		err = s.start(r.Start)
+		err = s.startDaemon(r.Start)
 	}
 	if err != nil {
 		s.cfg.Log.Error("request refused", "err", err)
 		why := err.Error()
 		return Answer{Version: Version, Refused: why[:min(len(why), 1000)]}
 	}
-	state := s.daemons.state()
+	state := s.daemons.copyState()
 	state.Directories = s.cfg.Directories
 	return Answer{Version: Version, State: &state}
 }
@@ -158,8 +159,8 @@ func (s *Server) answer(text []byte) Answer {
 // startTimeout bounds one run of the control program.
 const startTimeout = 10 * time.Second
 
-// start has the control program bring a daemon up. Whoever asked for it may be gone by then.
-func (s *Server) start(d *Daemon) error {
+// startDaemon has the control program bring a daemon up. Whoever asked for it may be gone by then.
+func (s *Server) startDaemon(d *Daemon) error {
 	if want := filepath.Join(s.cfg.Directories, string(d.Device)); d.Directory != want {
 		return fmt.Errorf("the directory of device %s is %s here, not %s: --mps-root differs", d.Device, want, d.Directory)
 	}
@@ -171,20 +172,20 @@ func (s *Server) start(d *Daemon) error {
 	defer cancel()
 	s.launching.RLock()
 	defer s.launching.RUnlock()
-	if s.daemons.state().IsEnding {
+	if s.daemons.copyState().IsEnding {
 		return errors.New("it is ending")
 	}
-	daemon := d.known(s.cfg.Directories)
+	daemon := d.asMPSDaemon(s.cfg.Directories)
 	err = program.Launch(ctx, daemon)
 	// Also after a failure: the control program may have come that far.
-	if pid := program.PID(daemon); pid != 0 && s.daemons.started(Process{Device: d.Device, PID: pid}) {
+	if pid := program.PID(daemon); pid != 0 && s.daemons.addRunning(Process{Device: d.Device, PID: pid}) {
 		s.cfg.Log.Info("daemon started", "device", d.Device, "process", pid)
 	}
 	return err
 }
 
-// known is the daemon as package mpsnode names it.
-func (d *Daemon) known(directories string) mpsnode.Daemon {
+// asMPSDaemon is the daemon as package mpsnode names it.
+func (d *Daemon) asMPSDaemon(directories string) mpsnode.Daemon {
 	return mpsnode.Daemon{
 		Device: d.Device, Dir: filepath.Join(directories, string(d.Device)), MultiUser: d.MultiUser, Partitioned: d.Partitioned,
 	}
