@@ -21,17 +21,17 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// admit decides whether a container may start with its shares, and records that it
+// admitContainer decides whether a container may start with its shares, and records that it
 // does. The devices of the pod are locked meanwhile: a change of mode that comes
 // before is seen here, and one that comes after sees the record.
-func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (nodeapi.Claim, error) {
+func (k *Keeper) admitContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (nodeapi.Claim, error) {
 	terms := k.cfg.Terms.Terms()
 	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
-	state, err := k.state()
+	state, err := k.scannedState()
 	if err != nil {
-		return nodeapi.Claim{}, k.cfg.Waits.limited(sharing.Owner(pod.UID), err.Error(), "")
+		return nodeapi.Claim{}, k.cfg.Waits.refuseUntilLimit(sharing.Owner(pod.UID), err.Error(), "")
 	}
-	placement, edited, err := entitlement(pod, state.Inventory(), records, terms)
+	placement, edited, err := heldPlacement(pod, state.Inventory(), records, terms)
 	if recordOf(records, c.Name) == nil {
 		if err == nil {
 			err = k.requireSigned(pod, placement.Node)
@@ -45,7 +45,7 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
 	defer unlock()
-	if state, err = k.state(); err != nil {
+	if state, err = k.scannedState(); err != nil {
 		return nodeapi.Claim{}, err
 	}
 	if edited != "" {
@@ -53,17 +53,17 @@ func (k *Keeper) admit(ctx context.Context, pod *corev1.Pod, c kubelet.Container
 	}
 	ask, begun := node.Ask{Owner: sharing.Owner(pod.UID), Container: c.Name, Slots: len(slots), Placement: placement}, len(records) > 0
 	if !begun {
-		ask.Requests, ask.Isolation = requests(pod, terms), corepod.Isolation(pod)
+		ask.Requests, ask.Isolation = readRequests(pod, terms), corepod.Isolation(pod)
 	}
-	admitted, err := k.decide(ctx, state, ask, begun)
+	admitted, err := k.decideAdmission(ctx, state, ask, begun)
 	if err != nil {
 		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
-	cl := claim(pod, c, &admitted, terms)
+	cl := newClaim(pod, c, &admitted, terms)
 	if _, err := k.preparerOf(&cl); err != nil {
 		return nodeapi.Claim{}, err
 	}
-	return cl, k.cfg.Store.Put(k.recorded(&cl, slots))
+	return cl, k.cfg.Store.Put(k.recordWithPartitions(&cl, slots))
 }
 
 // requireSigned returns an error if no scheduler vouches for the pod's placement, where that is
@@ -76,12 +76,12 @@ func (k *Keeper) requireSigned(pod *corev1.Pod, node string) error {
 		wire.Signed{Owner: sharing.Owner(pod.UID), Node: node, Placement: pod.Annotations[wire.PodPlacement]})
 }
 
-// decide admits a container or says why not. Pods that another one would take the devices from are
-// asked for past the watch before: the scheduler may have seen their end earlier.
-func (k *Keeper) decide(ctx context.Context, state node.State, a node.Ask, begun bool) (node.Claim, error) {
+// decideAdmission admits a container or says why not. Pods that another one would take the devices
+// from are asked for past the watch before: the scheduler may have seen their end earlier.
+func (k *Keeper) decideAdmission(ctx context.Context, state node.State, a node.Ask, begun bool) (node.Claim, error) {
 	var running []node.Running // a pod that has begun keeps what it holds, beside whomever
 	if !begun {
-		running = k.running()
+		running = k.runningPods()
 	}
 	admitted, refusal := node.Admit(state, a, begun, running)
 	if refusal != nil && refusal.Reason == node.DeviceTaken {
@@ -92,7 +92,7 @@ func (k *Keeper) decide(ctx context.Context, state node.State, a node.Ask, begun
 		admitted, refusal = node.Admit(state, a, begun, left)
 	}
 	if refusal != nil {
-		return node.Claim{}, k.refused(a.Owner, refusal)
+		return node.Claim{}, k.refusalError(a.Owner, refusal)
 	}
 	k.cfg.Waits.End(a.Owner)
 	return admitted, nil
@@ -111,7 +111,7 @@ func (k *Keeper) stillThere(ctx context.Context, running []node.Running, a *node
 			continue
 		}
 		namespace, name, _ := strings.Cut(r.Pod, "/")
-		over, err := k.ended(ctx, r.Owner, types.NamespacedName{Namespace: namespace, Name: name})
+		over, err := k.hasPodEnded(ctx, r.Owner, types.NamespacedName{Namespace: namespace, Name: name})
 		if err != nil {
 			return nil, err
 		}
@@ -122,14 +122,14 @@ func (k *Keeper) stillThere(ctx context.Context, running []node.Running, a *node
 	return left, nil
 }
 
-// refused is a refusal as an error. A final one is *nodeapi.Misplaced, as preparers say it, and so
-// is one that the pod has met for too long.
-func (k *Keeper) refused(o sharing.Owner, r *node.Refusal) error {
+// refusalError is a refusal as an error. A final one is *nodeapi.Misplaced, as preparers say it,
+// and so is one that the pod has met for too long.
+func (k *Keeper) refusalError(o sharing.Owner, r *node.Refusal) error {
 	switch {
 	case r.IsFinal():
 		return &nodeapi.Misplaced{Why: r.Detail}
 	case r.IsLimited():
-		return k.cfg.Waits.limited(o, r.Detail, r.Hope)
+		return k.cfg.Waits.refuseUntilLimit(o, r.Detail, r.Hope)
 	}
 	return errors.New(r.String())
 }
@@ -150,8 +150,8 @@ func devicesOf(p *sharing.Placement) []string {
 	return keys
 }
 
-// state is the state of the node, once its devices are known.
-func (k *Keeper) state() (node.State, error) {
+// scannedState is the state of the node, once its devices are known.
+func (k *Keeper) scannedState() (node.State, error) {
 	state := k.cfg.Node.State()
 	if why, is := state.IsUnread(); is {
 		return state, fmt.Errorf("the devices of this node are not known: %s", why)

@@ -44,16 +44,16 @@ func TestWhatBecameOfTheDeviceSinceThePlacement(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, twoContainers(ourScheduler, shareOf(1, 1000)), c.share)
 			running := keeperOn(t, &inv)
-			if _, err := running.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil && c.share.Partition.IsZero() {
+			if _, err := running.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil && c.share.Partition.IsZero() {
 				t.Fatalf("before the change: %v", err)
 			}
 			c.change(&inv)
-			_, err := keeperOn(t, &inv).admit(t.Context(), pod, mainContainer(), slotsOf(1))
+			_, err := keeperOn(t, &inv).admitContainer(t.Context(), pod, mainContainer(), slotsOf(1))
 			judge(t, err, c.anew, c.waits)
 			if !c.share.Partition.IsZero() {
-				_ = running.cfg.Store.Put(record(claimOf(t, pod, &inv), slotsOf(1)))
+				_ = running.cfg.Store.Put(newRecord(claimOf(t, pod, &inv), slotsOf(1)))
 			}
-			if _, err := running.admit(t.Context(), pod, mainContainer(), slotsOf(1)); (err == nil) != c.honours {
+			if _, err := running.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); (err == nil) != c.honours {
 				t.Errorf("the container that ran before is told %v", err)
 			}
 		})
@@ -64,11 +64,11 @@ func TestAPodThatHasBegunIsNotRefusedHalfWay(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, twoContainers(ourScheduler, shareOf(1, 1000)), shareOf(0, 1000))
 	k := keeperOn(t, &inv)
-	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
+	if _, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	inv.Devices[1].Mode, inv.GeometryHash = sharing.MPS, "later"
-	c, err := k.admit(t.Context(), pod, kubelet.Container{Name: "second", ID: "id-2"}, []string{"d"})
+	c, err := k.admitContainer(t.Context(), pod, kubelet.Container{Name: "second", ID: "id-2"}, []string{"d"})
 	if err != nil || c.Devices[0].Share.Mode != sharing.HAMiCore {
 		t.Errorf("its second container is told %v, in mode %s", err, c.Devices[0].Share.Mode)
 	}
@@ -78,11 +78,11 @@ func TestAPodOfTodaysSchedulerKeepsTheModeItBeganIn(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, legacyScheduler, shareOf(0, 1000))
 	k := keeperOn(t, &inv)
-	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
+	if _, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	into(sharing.MIG, "default/p holds it")(&inv)
-	c, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1))
+	c, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1))
 	if err != nil || c.Devices[0].Share.Mode != sharing.HAMiCore {
 		t.Errorf("told %v, in mode %v", err, c)
 	}
@@ -92,11 +92,11 @@ func TestABrokenDeviceRefusesRestartsTooAndForNow(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, ourScheduler, shareOf(0, 1000))
 	k := keeperOn(t, &inv)
-	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
+	if _, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	inv.Devices[0].Healthy, inv.Devices[0].Reason = false, "XID 79"
-	_, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1))
+	_, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1))
 	judge(t, err, "", "is broken (XID 79)")
 }
 
@@ -136,7 +136,7 @@ func twoContainers(annotate func(sharing.Placement) (map[string]string, error), 
 func claimOf(t *testing.T, pod *corev1.Pod, inv *sharing.Inventory) *nodeapi.Claim {
 	t.Helper()
 	state := nodeLike{inv}.State()
-	placement, err := decision(pod, *inv, nil, terms())
+	placement, err := readPlacement(pod, *inv, nil, terms())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +144,6 @@ func claimOf(t *testing.T, pod *corev1.Pod, inv *sharing.Inventory) *nodeapi.Cla
 	if no != nil {
 		t.Fatal(no.Detail)
 	}
-	c := claim(pod, mainContainer(), &given, terms())
+	c := newClaim(pod, mainContainer(), &given, terms())
 	return &c
 }

@@ -78,11 +78,11 @@ func (a *Agent) Send(e node.Event) {
 	case !after.Scanned():
 		was, _ := before.IsUnread()
 		if is, _ := after.IsUnread(); is != was {
-			a.wake()
+			a.wakeReaders()
 		}
-	case !a.shown || differs(&before, &after):
+	case !a.shown || hasVisibleChange(&before, &after):
 		a.shown = true
-		a.wake()
+		a.wakeReaders()
 	}
 }
 
@@ -92,18 +92,18 @@ func (a *Agent) Wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.State().Scanned() {
-		a.wake()
+		a.wakeReaders()
 	}
 }
 
-func (a *Agent) wake() {
+func (a *Agent) wakeReaders() {
 	for _, c := range a.readers {
-		poke(c)
+		trySignal(c)
 	}
 }
 
-// differs reports whether anybody would do something else than before.
-func differs(before, after *node.State) bool {
+// hasVisibleChange reports whether anybody would do something else than before.
+func hasVisibleChange(before, after *node.State) bool {
 	resumable := func(p node.Permissions) bool { return p.Resume }
 	type shown struct {
 		published, working sharing.Inventory

@@ -75,15 +75,15 @@ func TestTheLastLookIsOnTheSteadyClock(t *testing.T) {
 	if !m.lastLook().IsZero() {
 		t.Error("a loop that has not begun was seen at work")
 	}
-	m.alive()
+	m.markAlive()
 	at := m.lastLook()
 	if at.IsZero() || at == at.Round(0) {
 		t.Errorf("the look at %v has no reading of the steady clock", at)
 	}
-	if err := hangs(at.Add(time.Minute), vitals{looked: at}); err != nil {
+	if err := findHang(at.Add(time.Minute), vitals{looked: at}); err != nil {
 		t.Error(err)
 	}
-	if err := hangs(at.Add(longestSilence+time.Second), vitals{looked: at}); err == nil {
+	if err := findHang(at.Add(longestSilence+time.Second), vitals{looked: at}); err == nil {
 		t.Error("a loop that is silent for too long is well")
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// decided reports whether a scheduler left a decision on the pod.
-func decided(pod *corev1.Pod) bool {
+// hasPlacement reports whether a scheduler left a decision on the pod.
+func hasPlacement(pod *corev1.Pod) bool {
 	return pod.Annotations[wire.PodPlacement] != "" || pod.Annotations[wire.PodAssigned] != ""
 }
 

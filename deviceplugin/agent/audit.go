@@ -116,17 +116,17 @@ func (a *Audit) LookAll() {
 			continue
 		}
 		for _, p := range processes {
-			use, found := a.stranger(id, tenants[id], p)
+			use, found := a.useWithoutShare(id, tenants[id], p)
 			if !found {
 				continue
 			}
 			key := sighting{id, use.PID, use.Started}
-			seen[key] = min(a.seen[key]+1, sure+1)
-			if seen[key] >= sure {
+			seen[key] = min(a.seen[key]+1, minSightings+1)
+			if seen[key] >= minSightings {
 				uses = append(uses, use)
 			}
-			if seen[key] == sure {
-				a.tell(use)
+			if seen[key] == minSightings {
+				a.reportUse(use)
 			}
 		}
 	}
@@ -136,8 +136,8 @@ func (a *Audit) LookAll() {
 	a.uses = uses
 }
 
-// stranger looks at one process on a device. It is false for one that may be there.
-func (a *Audit) stranger(id sharing.DeviceID, pods occupancy.Pods, p driver.Process) (occupancy.Use, bool) {
+// useWithoutShare looks at one process on a device. It is false for one that may be there.
+func (a *Audit) useWithoutShare(id sharing.DeviceID, pods occupancy.Pods, p driver.Process) (occupancy.Use, bool) {
 	process, groups, err := a.cfg.Processes.Identity(p.PID)
 	if err != nil {
 		return occupancy.Use{}, false
@@ -153,17 +153,17 @@ func (a *Audit) stranger(id sharing.DeviceID, pods occupancy.Pods, p driver.Proc
 			use.Namespace, use.Pod = pod.Namespace, pod.Name
 			use.Container = occupancy.ContainerOf(pod, groups)
 		}
-		return use, !known || !a.cfg.exempts(pod)
+		return use, !known || !a.cfg.isExempt(pod)
 	}
 	return occupancy.Use{}, false
 }
 
-// exempts reports whether a pod may use devices without a share.
-func (o *AuditOptions) exempts(pod *corev1.Pod) bool {
+// isExempt reports whether a pod may use devices without a share.
+func (o *AuditOptions) isExempt(pod *corev1.Pod) bool {
 	return slices.Contains(o.Namespaces, pod.Namespace) || slices.Contains(o.ServiceAccounts, pod.Namespace+"/"+pod.Spec.ServiceAccountName)
 }
 
-func (a *Audit) tell(use occupancy.Use) {
+func (a *Audit) reportUse(use occupancy.Use) {
 	pod, _ := a.cfg.Pods.Pod(use.Owner)
 	a.cfg.Observer.Stranger(pod, use)
 }

@@ -226,7 +226,7 @@ func TestOnlyStrangersAreTold(t *testing.T) {
 						continue
 					}
 					key := fmt.Sprint(pid, id)
-					if now[key] = loose[key] + 1; now[key] == sure {
+					if now[key] = loose[key] + 1; now[key] == minSightings {
 						want++
 					}
 				}

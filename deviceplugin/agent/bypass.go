@@ -16,10 +16,10 @@ import (
 // lookAtRuntime is the time between looks at how the node's runtimes are set.
 const lookAtRuntime = 10 * time.Second
 
-// bypass looks whether the node gives devices to containers that ask for none, past the
+// bypassWatch looks whether the node gives devices to containers that ask for none, past the
 // scheduler and past this plugin. It prevents nothing: these are settings of the node, which
 // its administrator is told about.
-type bypass struct {
+type bypassWatch struct {
 	// runtime says why a container gets devices unasked, if it does; cdi.Runtime does.
 	runtime interface {
 		GivesUnasked(ctx context.Context) (why string, does bool, err error)
@@ -28,13 +28,13 @@ type bypass struct {
 }
 
 // run looks again and again until ctx ends.
-func (b *bypass) run(ctx context.Context, pause time.Duration) error {
-	b.look(ctx)
-	return lookEvery(ctx, pause, func() { b.look(ctx) })
+func (b *bypassWatch) run(ctx context.Context, pause time.Duration) error {
+	b.checkRuntime(ctx)
+	return lookEvery(ctx, pause, func() { b.checkRuntime(ctx) })
 }
 
-// look takes in how the node is set. What cannot be known changes nothing.
-func (b *bypass) look(ctx context.Context) {
+// checkRuntime takes in how the node is set. What cannot be known changes nothing.
+func (b *bypassWatch) checkRuntime(ctx context.Context) {
 	switch why, does, err := b.runtime.GivesUnasked(ctx); {
 	case errors.Is(err, cdi.ErrRuntimeSilent):
 	case err != nil:

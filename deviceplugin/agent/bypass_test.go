@@ -26,7 +26,7 @@ func (s *set) Send(e node.Event) { s.sent = append(s.sent, fmt.Sprintf("%T%v", e
 
 func TestANodeWhereContainersGetDevicesUnaskedIsInTroubleUntilItIsMended(t *testing.T) {
 	s := &set{}
-	b := &bypass{runtime: s, agent: s}
+	b := &bypassWatch{runtime: s, agent: s}
 	for _, c := range []struct {
 		why  string
 		err  error
@@ -39,7 +39,7 @@ func TestANodeWhereContainersGetDevicesUnaskedIsInTroubleUntilItIsMended(t *test
 		{"", nil, []string{"node.Recovered{nvidia-runtime}"}},
 	} {
 		s.why, s.err, s.sent = c.why, c.err, nil
-		if b.look(context.Background()); !slices.Equal(s.sent, c.want) {
+		if b.checkRuntime(context.Background()); !slices.Equal(s.sent, c.want) {
 			t.Errorf("%q, %v: sent %q, want %q", c.why, c.err, s.sent, c.want)
 		}
 	}

@@ -44,9 +44,9 @@ func containerRefs(pod *corev1.Pod, names podspec.Names) []wire.ContainerRef {
 	return refs
 }
 
-// decision reads what the scheduler decided for the pod. records are those of the pod:
+// readPlacement reads what the scheduler decided for the pod. records are those of the pod:
 // one that has begun is in the mode that they name.
-func decision(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t Terms) (placement sharing.Placement, err error) {
+func readPlacement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t Terms) (placement sharing.Placement, err error) {
 	found, refs := false, containerRefs(pod, t.Names)
 	if len(records) > 0 {
 		placement, found, err = wire.ReadBegun(pod.Annotations, refs, &inv, records[0].Mode, t.Factor)
@@ -65,11 +65,11 @@ func decision(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Recor
 	return placement, nil
 }
 
-// entitlement is what the pod holds, see node.Held, and the container of which its annotations say
-// something else than what it got, if there is one. With an error, which is about the
+// heldPlacement is what the pod holds, see node.Held, and the container of which its annotations
+// say something else than what it got, if there is one. With an error, which is about the
 // annotations, it is what is recorded.
-func entitlement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t Terms) (p sharing.Placement, edited string, err error) {
-	decided, err := decision(pod, inv, records, t)
+func heldPlacement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t Terms) (p sharing.Placement, edited string, err error) {
+	decided, err := readPlacement(pod, inv, records, t)
 	if err != nil {
 		decided = sharing.Placement{Node: inv.Node, GeometryHash: inv.GeometryHash}
 	}
@@ -97,25 +97,25 @@ func recordOf(records []checkpoint.Record, container string) *checkpoint.Record 
 	return nil
 }
 
-// requests is what the pod's containers ask for; nil if that cannot be read.
-func requests(pod *corev1.Pod, t Terms) []sharing.Request {
+// readRequests is what the pod's containers ask for; nil if that cannot be read.
+func readRequests(pod *corev1.Pod, t Terms) []sharing.Request {
 	neutral := corepod.Read(pod)
 	asked, _ := request.Read(&neutral, t.Names, t.Factor)
 	return asked.Requests
 }
 
-// claim is what a preparer needs to know of an admitted container.
-func claim(pod *corev1.Pod, c kubelet.Container, admitted *node.Claim, t Terms) nodeapi.Claim {
+// newClaim is what a preparer needs to know of an admitted container.
+func newClaim(pod *corev1.Pod, c kubelet.Container, admitted *node.Claim, t Terms) nodeapi.Claim {
 	return nodeapi.Claim{
 		ID: c.ID, Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name,
-		Priority: priority(pod, c.Name, t.PriorityName), Policy: t.Policy,
-		Kind: admitted.Kind, Order: order(pod, c.Name), User: user(pod, c.Name), SharedMemory: sharedMemory(pod, c.Name),
+		Priority: taskPriority(pod, c.Name, t.PriorityName), Policy: t.Policy,
+		Kind: admitted.Kind, Order: containerIndex(pod, c.Name), User: containerUser(pod, c.Name), SharedMemory: sharedMemory(pod, c.Name),
 		Devices: admitted.Devices, Interception: t.Interception,
 	}
 }
 
-// order is a container's place in the pod's spec, init containers first.
-func order(pod *corev1.Pod, container string) int {
+// containerIndex is a container's place in the pod's spec, init containers first.
+func containerIndex(pod *corev1.Pod, container string) int {
 	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	return slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == container })
 }
@@ -130,8 +130,8 @@ func containerOf(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// priority is the task priority of a container: 1 unless its resource says 0.
-func priority(pod *corev1.Pod, container, name string) int {
+// taskPriority is the task priority of a container: 1 unless its resource says 0.
+func taskPriority(pod *corev1.Pod, container, name string) int {
 	if c := containerOf(pod, container); c != nil {
 		if amount, ok := (corepod.Container{Container: c}).Amount(name); ok && amount == 0 {
 			return 0
@@ -140,8 +140,8 @@ func priority(pod *corev1.Pod, container, name string) int {
 	return 1
 }
 
-// user is the user id a container runs as, nil when its image decides.
-func user(pod *corev1.Pod, container string) *int64 {
+// containerUser is the user id a container runs as, nil when its image decides.
+func containerUser(pod *corev1.Pod, container string) *int64 {
 	if c := containerOf(pod, container); c != nil {
 		if u := corepod.User(pod, c); u.Known {
 			return &u.ID

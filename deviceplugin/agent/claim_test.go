@@ -150,7 +150,7 @@ func TestDevicesAreClaimedInPCIOrderWithTheirOwnShares(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, annotate, shareOf(1, 1000), shareOf(2, 2000), shareOf(0, 3000))
-			c, err := keeperOn(t, &inv).admit(t.Context(), pod, mainContainer(), slotsOf(3))
+			c, err := keeperOn(t, &inv).admitContainer(t.Context(), pod, mainContainer(), slotsOf(3))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +183,7 @@ func TestClaimsThatDoNotAgreeWithTheNodeAreRefused(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, ourScheduler, tc.share)
 			tc.spoil(&inv)
-			_, err := keeperOn(t, &inv).admit(t.Context(), pod, mainContainer(), slotsOf(1))
+			_, err := keeperOn(t, &inv).admitContainer(t.Context(), pod, mainContainer(), slotsOf(1))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want %q in it", err, tc.want)
 			}
@@ -197,7 +197,7 @@ func TestThePriorityOfAContainerIsItsResource(t *testing.T) {
 		if text != "" {
 			pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/priority": resource.MustParse(text)}
 		}
-		if got := priority(pod, "main", "example.com/priority"); got != want {
+		if got := taskPriority(pod, "main", "example.com/priority"); got != want {
 			t.Errorf("priority %q is %d, want %d", text, got, want)
 		}
 	}
@@ -232,7 +232,7 @@ func TestTheUserOfAContainerIsItsOwnThenItsPods(t *testing.T) {
 	for name, c := range cases {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{SecurityContext: c.pod, Containers: []corev1.Container{{Name: "other"}, {Name: "main", SecurityContext: c.main}}}}
 		got := "image"
-		if u := user(pod, "main"); u != nil {
+		if u := containerUser(pod, "main"); u != nil {
 			got = fmt.Sprint(*u)
 		}
 		if got != c.want {
@@ -249,7 +249,7 @@ func TestATotalIsReadAsThePartOfEachDevice(t *testing.T) {
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}}}
 	pod.Annotations = map[string]string{wire.UserSplit: wire.SplitEven}
-	got := requests(pod, Terms{Names: podspec.DefaultNames(), Factor: 1})
+	got := readRequests(pod, Terms{Names: podspec.DefaultNames(), Factor: 1})
 	if len(got) != 1 || got[0].Memory != sharing.AbsoluteMemory(sharing.MiBs(3333)) || got[0].Cores != 33 {
 		t.Errorf("got %+v, want 3333 MiB and 33%% of each", got)
 	}

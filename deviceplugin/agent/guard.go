@@ -78,8 +78,8 @@ func NewGuard(cfg GuardConfig) *Guard {
 // Run looks until ctx ends. It does not wait then for a driver that does not answer.
 func (g *Guard) Run(ctx context.Context) error { return lookEvery(ctx, g.cfg.Look, g.LookAll) }
 
-// limited is a container that runs and has a share which the library holds it to.
-type limited struct {
+// limitedContainer is a container that runs and has a share which the library holds it to.
+type limitedContainer struct {
 	pod       *corev1.Pod
 	container string
 	id        string // the runtime's
@@ -88,7 +88,7 @@ type limited struct {
 // LookAll looks at every device of which somebody has such a share. It belongs to one goroutine.
 func (g *Guard) LookAll() {
 	seen, running := map[process]int{}, map[string]bool{}
-	for device, containers := range g.limited() {
+	for device, containers := range g.limitedContainers() {
 		for _, c := range containers {
 			running[c.id] = true
 		}
@@ -98,7 +98,7 @@ func (g *Guard) LookAll() {
 			continue
 		}
 		for _, user := range users {
-			g.look(device, containers, user.PID, seen)
+			g.inspectProcess(device, containers, user.PID, seen)
 		}
 	}
 	g.seen = seen
@@ -109,39 +109,39 @@ func (g *Guard) LookAll() {
 	}
 }
 
-// limited are the containers with shares, by their devices.
-func (g *Guard) limited() map[sharing.DeviceID][]limited {
-	out := map[sharing.DeviceID][]limited{}
+// limitedContainers are the containers with shares, by their devices.
+func (g *Guard) limitedContainers() map[sharing.DeviceID][]limitedContainer {
+	out := map[sharing.DeviceID][]limitedContainer{}
 	for _, r := range g.cfg.Records.All() {
 		pod, live := g.cfg.Pods.Pod(r.Owner)
 		if !live {
 			continue
 		}
-		id, runs := current(pod, r.Container)
+		id, runs := runtimeIDOf(pod, r.Container)
 		for i := range r.Devices {
 			if device := r.Devices[i].Device; runs && id != "" && r.IsLimited(i) {
-				out[device] = append(out[device], limited{pod, r.Container, id})
+				out[device] = append(out[device], limitedContainer{pod, r.Container, id})
 			}
 		}
 	}
 	return out
 }
 
-// look looks at a process that uses a device.
-func (g *Guard) look(device sharing.DeviceID, containers []limited, pid int, seen map[process]int) {
+// inspectProcess looks at a process that uses a device.
+func (g *Guard) inspectProcess(device sharing.DeviceID, containers []limitedContainer, pid int, seen map[process]int) {
 	p, err := g.cfg.Programs.Program(pid)
 	if err != nil || len(p.Mapped) == 0 || slices.ContainsFunc(p.Mapped, isLibrary) {
 		return
 	}
-	i := slices.IndexFunc(containers, func(c limited) bool { return occupancy.IsOf(p.Groups, c.id) })
+	i := slices.IndexFunc(containers, func(c limitedContainer) bool { return occupancy.IsOf(p.Groups, c.id) })
 	if i < 0 {
 		return // of a container with a whole device, or of the host
 	}
 	key := process{pid, p.Started}
-	if seen[key] = g.seen[key] + 1; seen[key] < sure {
+	if seen[key] = g.seen[key] + 1; seen[key] < minSightings {
 		return
 	}
-	g.found(&containers[i], fmt.Sprintf("process %d (%s) uses device %s without libvgpu.so, so nothing holds it to its share", pid, p.Name, device))
+	g.handleUnlimited(&containers[i], fmt.Sprintf("process %d (%s) uses device %s without libvgpu.so, so nothing holds it to its share", pid, p.Name, device))
 }
 
 // isLibrary reports whether a mapped file says that the library is in a process: itself, or the
@@ -151,7 +151,7 @@ func isLibrary(file string) bool {
 	return name == "libvgpu.so" || strings.HasSuffix(name, ".so.driver")
 }
 
-func (g *Guard) found(c *limited, what string) {
+func (g *Guard) handleUnlimited(c *limitedContainer, what string) {
 	if !g.cfg.OnlyTells {
 		if err := g.cfg.Programs.End(c.id); err != nil {
 			klog.ErrorS(err, "a container that nothing limits cannot be ended", "pod", klog.KObj(c.pod), "container", c.container)

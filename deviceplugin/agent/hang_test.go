@@ -58,11 +58,11 @@ func TestAStartWaitsForADeviceThatIsLookedAtButNotForEver(t *testing.T) {
 	unlock := k.cfg.Devices.Lock(string(inv.Devices[0].ID))
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := k.admit(soon, pod, mainContainer(), slotsOf(1)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := k.admitContainer(soon, pod, mainContainer(), slotsOf(1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("started beside somebody who changes the device: %v", err)
 	}
 	unlock()
-	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
+	if _, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Error(err)
 	}
 }
@@ -123,7 +123,7 @@ func TestAStartThatHangsHoldsUpNothingButItsOwnPod(t *testing.T) {
 func TestReconcileGoesOnPastAReleaseThatHangs(t *testing.T) {
 	k, live := hanging(t)
 	live.Store(false)
-	second := record(claimOf(t, podOf(t, ourScheduler, shareOf(1, 1000)), func() *sharing.Inventory { i := inventoryOf(); return &i }()), slotsOf(1))
+	second := newRecord(claimOf(t, podOf(t, ourScheduler, shareOf(1, 1000)), func() *sharing.Inventory { i := inventoryOf(); return &i }()), slotsOf(1))
 	second.ID, second.Owner, second.Pod = "id-2", "uid-2", "q"
 	if err := k.cfg.Store.Put(second); err != nil {
 		t.Fatal(err)

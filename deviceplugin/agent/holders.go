@@ -16,40 +16,40 @@ import (
 
 // Holders returns who holds a share of the device.
 func (k *Keeper) Holders(id sharing.DeviceID) []node.Holder {
-	return node.HoldersOf(id, nodeRecords(k.cfg.Store.All()), k.running())
+	return node.HoldersOf(id, nodeRecords(k.cfg.Store.All()), k.runningPods())
 }
 
-// running are the live pods that have shares of this node's devices: those of which a container
+// runningPods are the live pods that have shares of this node's devices: those of which a container
 // was prepared, and those of which one has run.
-func (k *Keeper) running() []node.Running {
+func (k *Keeper) runningPods() []node.Running {
 	records, names := k.cfg.Store.ByOwner(), k.cfg.Terms.Terms().Names
 	var all []node.Running
 	for owner := range k.cfg.Pods.Live() {
 		pod, live := k.cfg.Pods.Pod(owner)
-		if !live || len(records[owner]) == 0 && !(decided(pod) && Started(pod, names)) {
+		if !live || len(records[owner]) == 0 && !(hasPlacement(pod) && Started(pod, names)) {
 			continue
 		}
 		r := node.Running{Owner: owner, Pod: pod.Namespace + "/" + pod.Name}
 		var err error
-		r.Placement, err = k.given(pod, records[owner])
+		r.Placement, err = k.placementOf(pod, records[owner])
 		r.Unreadable = err != nil
 		all = append(all, r)
 	}
 	return all
 }
 
-// given is what a pod holds of which a container has started. Legacy text
+// placementOf is what a pod holds of which a container has started. Legacy text
 // names no mode. For a pod with a record it is that of the record; without one
 // another device plugin started the pod, the device may have been given another
 // mode since, and the shares are of mode "". With an error it is what is recorded.
-func (k *Keeper) given(pod *corev1.Pod, records []checkpoint.Record) (sharing.Placement, error) {
+func (k *Keeper) placementOf(pod *corev1.Pod, records []checkpoint.Record) (sharing.Placement, error) {
 	terms := k.cfg.Terms.Terms()
 	if len(records) > 0 || pod.Annotations[wire.PodPlacement] != "" {
-		state, err := k.state()
+		state, err := k.scannedState()
 		if err != nil {
 			return sharing.Placement{}, err
 		}
-		placement, _, err := entitlement(pod, state.Inventory(), records, terms)
+		placement, _, err := heldPlacement(pod, state.Inventory(), records, terms)
 		return placement, err
 	}
 	placement, _, err := wire.ReadPlacement(pod.Annotations, containerRefs(pod, terms.Names), nil, terms.Factor)

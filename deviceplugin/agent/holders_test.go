@@ -108,7 +108,7 @@ func TestWhoHoldsADevice(t *testing.T) {
 	if got := holders(); got != "[] [] []" {
 		t.Errorf("a pod that is only placed holds %s", got)
 	}
-	if _, err := k.admit(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
+	if _, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	both := "[{uid ns/p hami-core}] [{uid ns/p hami-core}] []"

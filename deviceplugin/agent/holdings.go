@@ -90,7 +90,7 @@ func (w *HoldingsWatch) Run(ctx context.Context) error {
 func (w *HoldingsWatch) Look(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.cfg.Keeper.holdings()
+	now := w.cfg.Keeper.podHoldings()
 	record, err := w.cfg.Keeper.cfg.Kubelet.ReadCheckpoint()
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		now.Slots, now.Doubtful = w.cfg.Keeper.slotsOf(record)
@@ -126,8 +126,8 @@ func (w *HoldingsWatch) slotsWithoutCheckpoint(ctx context.Context) []string {
 	return sortedOnce(held)
 }
 
-// holdings is what each pod of the node asks for and was given, without slots.
-func (k *Keeper) holdings() node.Holdings {
+// podHoldings is what each pod of the node asks for and was given, without slots.
+func (k *Keeper) podHoldings() node.Holdings {
 	records, names := k.cfg.Store.ByOwner(), k.cfg.Terms.Terms().Names
 	var all node.Holdings
 	for owner := range k.cfg.Pods.Live() {
@@ -136,9 +136,9 @@ func (k *Keeper) holdings() node.Holdings {
 			continue
 		}
 		h := node.Holding{Owner: owner, Namespace: pod.Namespace, Pod: pod.Name, Asked: askedOf(pod, names)}
-		if decided(pod) || len(records[owner]) > 0 {
+		if hasPlacement(pod) || len(records[owner]) > 0 {
 			var err error
-			if h.Placement, err = k.given(pod, records[owner]); err != nil {
+			if h.Placement, err = k.placementOf(pod, records[owner]); err != nil {
 				klog.V(4).InfoS("what a pod was given cannot be read; it counts with what it asks", "pod", klog.KObj(pod), "why", err)
 			}
 		}

@@ -62,12 +62,12 @@ func Inspect(ctx context.Context, gpus driver.Driver, base cdi.Options, nodeName
 	if seen.DriverEdits, err = seen.firstEdits(ctx, gpus, base, a, &inv); err != nil {
 		return Inspection{}, err
 	}
-	seen.Instances, err = instances(gpus, found)
+	seen.Instances, err = listPartitions(gpus, found)
 	return seen, err
 }
 
-// instances lists the partitions of all devices that are partitioned.
-func instances(gpus driver.Partitions, found []node.Facts) (map[sharing.DeviceID][]driver.Instance, error) {
+// listPartitions lists the partitions of all devices that are partitioned.
+func listPartitions(gpus driver.Partitions, found []node.Facts) (map[sharing.DeviceID][]driver.Instance, error) {
 	all := map[sharing.DeviceID][]driver.Instance{}
 	for i := range found {
 		if !found[i].MIG.Enabled {

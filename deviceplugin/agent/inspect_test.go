@@ -24,12 +24,12 @@ func TestTheInventoryListsThePartitionsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := instances(gpus, found)
+	all, err := listPartitions(gpus, found)
 	if err != nil || len(all) != 1 || len(all[first]) != 1 || all[first][0].Profile != "2g.20gb" || all[first][0].Start != 4 {
 		t.Errorf("listed %+v, %v", all, err)
 	}
 	gpus.Lose(0)
-	if _, err := instances(gpus, found); err == nil || !strings.Contains(err.Error(), string(first)) {
+	if _, err := listPartitions(gpus, found); err == nil || !strings.Contains(err.Error(), string(first)) {
 		t.Errorf("of a device that is lost it says %v", err)
 	}
 }

@@ -61,14 +61,14 @@ func KeepCommand(m *Modes, base *cdi.Options, places *kubelet.Places) *cobra.Com
 			if err := errors.Join(wrong...); err != nil {
 				return err
 			}
-			keep(c.Context(), newDuties(m, places, base.Seen()))
+			runDuties(c.Context(), newDuties(m, places, base.Seen()))
 			return nil
 		},
 	}
 }
 
-// keep carries out duties until ctx ends and each has come to its end.
-func keep(ctx context.Context, d duties) {
+// runDuties carries out duties until ctx ends and each has come to its end.
+func runDuties(ctx context.Context, d duties) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	last := carryOut(lasting, d.last)
 	carryOut(ctx, d.others).Wait()
@@ -91,7 +91,7 @@ func carryOut(ctx context.Context, duties map[string]duty) *sync.WaitGroup {
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(delay(failures, time.Second, 30*time.Second)):
+				case <-time.After(backoffDelay(failures, time.Second, 30*time.Second)):
 				}
 			}
 		})

@@ -175,7 +175,7 @@ func (k *Keeper) Remembered(owner sharing.Owner, container string, slots []strin
 // these slots. An error means it must not start.
 func (k *Keeper) Start(ctx context.Context, slots []string) error {
 	slots = slices.Sorted(slices.Values(slots))
-	pod, err := k.start(ctx, slots)
+	pod, err := k.prepareSlots(ctx, slots)
 	if err != nil {
 		if pod != nil {
 			err = fmt.Errorf("prepare devices of pod %s/%s: %w", pod.Namespace, pod.Name, err)
@@ -186,7 +186,7 @@ func (k *Keeper) Start(ctx context.Context, slots []string) error {
 	return err
 }
 
-func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error) {
+func (k *Keeper) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod, error) {
 	id, err := k.cfg.Resolver.Resolve(ctx, slots)
 	if err != nil {
 		return nil, err
@@ -199,13 +199,13 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 		return pod, fmt.Errorf("pod %s: an earlier start of one of its containers is not over: %w", id.Pod, err)
 	}
 	defer unlock()
-	pod, err := k.pod(ctx, id)
+	pod, err := k.findPod(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	// The kubelet's record has no order; the same start must do the same each time.
 	slices.SortFunc(id.Containers, func(a, b kubelet.Container) int {
-		return cmp.Compare(order(pod, a.Name), order(pod, b.Name))
+		return cmp.Compare(containerIndex(pod, a.Name), containerIndex(pod, b.Name))
 	})
 	wrote := false
 	for _, c := range id.Containers {
@@ -213,7 +213,7 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 			klog.InfoS("container keeps what another device plugin gave it", "pod", id.Pod, "container", c.Name)
 			continue
 		}
-		changed, err := k.prepare(ctx, pod, c, slots)
+		changed, err := k.prepareContainer(ctx, pod, c, slots)
 		if err != nil {
 			return pod, err
 		}
@@ -225,11 +225,11 @@ func (k *Keeper) start(ctx context.Context, slots []string) (*corev1.Pod, error)
 	return pod, k.cfg.Reader.Await(ctx, k.cfg.Settle)
 }
 
-// pod returns the pod with its placement: from the watch, else from the API
+// findPod returns the pod with its placement: from the watch, else from the API
 // server, if that pod is still the same one.
-func (k *Keeper) pod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, error) {
+func (k *Keeper) findPod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, error) {
 	pod, ok := k.cfg.Pods.Pod(id.Owner)
-	if ok && decided(pod) {
+	if ok && hasPlacement(pod) {
 		return pod, nil
 	}
 	fetched, err := k.cfg.Pods.Fetch(ctx, id.Pod)
@@ -244,10 +244,10 @@ func (k *Keeper) pod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, err
 	return fetched, nil
 }
 
-// prepare does one container and reports whether its specification changed.
-func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (bool, error) {
+// prepareContainer does one container and reports whether its specification changed.
+func (k *Keeper) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (bool, error) {
 	began := time.Now()
-	cl, err := k.admit(ctx, pod, c, slots)
+	cl, err := k.admitContainer(ctx, pod, c, slots)
 	if err != nil {
 		return false, err
 	}
@@ -259,10 +259,10 @@ func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c kubelet.Contain
 	if err != nil {
 		return false, err
 	}
-	if err := k.cfg.Store.Put(withMade(record(&cl, slots), in)); err != nil {
+	if err := k.cfg.Store.Put(withMade(newRecord(&cl, slots), in)); err != nil {
 		return false, err
 	}
-	changed, err := k.specify(ctx, cl.ID, in)
+	changed, err := k.writeSpecs(ctx, cl.ID, in)
 	if err != nil {
 		return false, fmt.Errorf("container %s: %w", c.Name, err)
 	}
@@ -271,9 +271,9 @@ func (k *Keeper) prepare(ctx context.Context, pod *corev1.Pod, c kubelet.Contain
 	return changed, nil
 }
 
-// specify writes the specifications that a container is started with, and reports whether one
+// writeSpecs writes the specifications that a container is started with, and reports whether one
 // changed.
-func (k *Keeper) specify(ctx context.Context, id string, in nodeapi.Injection) (bool, error) {
+func (k *Keeper) writeSpecs(ctx context.Context, id string, in nodeapi.Injection) (bool, error) {
 	common, err := k.cfg.Base.Common(ctx)
 	if err != nil {
 		return false, err
@@ -293,8 +293,8 @@ func (k *Keeper) specify(ctx context.Context, id string, in nodeapi.Injection) (
 	return k.cfg.Specs.Write(id, driver, text)
 }
 
-// record is what the checkpoint keeps of a claim.
-func record(c *nodeapi.Claim, slots []string) checkpoint.Record {
+// newRecord is what the checkpoint keeps of a claim.
+func newRecord(c *nodeapi.Claim, slots []string) checkpoint.Record {
 	r := checkpoint.Record{
 		ID: c.ID, Owner: c.Owner, Namespace: c.Namespace, Pod: c.Pod, Container: c.Container,
 		Slots: slots, Mode: c.Devices[0].Share.Mode,
@@ -309,10 +309,10 @@ func record(c *nodeapi.Claim, slots []string) checkpoint.Record {
 	return r
 }
 
-// recorded is the record of a claim with the MIG devices that the allocation had
+// recordWithPartitions is the record of a claim with the MIG devices that the allocation had
 // when it was last prepared, so that a restart changes nothing on disk.
-func (k *Keeper) recorded(c *nodeapi.Claim, slots []string) checkpoint.Record {
-	r := record(c, slots)
+func (k *Keeper) recordWithPartitions(c *nodeapi.Claim, slots []string) checkpoint.Record {
+	r := newRecord(c, slots)
 	for _, old := range k.cfg.Store.Of(r.Owner) {
 		if old.ID != r.ID || len(old.Devices) != len(r.Devices) {
 			continue

@@ -43,24 +43,24 @@ func (l *KeyedLock) Lock(keys ...string) (unlock func()) {
 // in one order whatever the order they are given in, so that two callers with
 // several keys cannot wait for each other.
 func (l *KeyedLock) LockContext(ctx context.Context, keys ...string) (unlock func(), err error) {
-	return l.all(ctx, 0, keys)
+	return l.lockAll(ctx, 0, keys)
 }
 
 // LockWithPatience is like LockContext, but fails with ErrStuck if no holder has
 // released a lock for the given duration. Long queues are fine as long as they move.
 func (l *KeyedLock) LockWithPatience(ctx context.Context, patience time.Duration, keys ...string) (unlock func(), err error) {
-	return l.all(ctx, patience, keys)
+	return l.lockAll(ctx, patience, keys)
 }
 
-func (l *KeyedLock) all(ctx context.Context, patience time.Duration, keys []string) (unlock func(), err error) {
+func (l *KeyedLock) lockAll(ctx context.Context, patience time.Duration, keys []string) (unlock func(), err error) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	give := func(keys []string) {
 		for _, key := range keys {
-			l.give(key)
+			l.unlockKey(key)
 		}
 	}
 	for i, key := range keys {
-		if err := l.take(ctx, patience, key); err != nil {
+		if err := l.lockKey(ctx, patience, key); err != nil {
 			give(keys[:i])
 			return nil, fmt.Errorf("lock %s: %w", key, err)
 		}
@@ -68,8 +68,8 @@ func (l *KeyedLock) all(ctx context.Context, patience time.Duration, keys []stri
 	return func() { give(keys) }, nil
 }
 
-func (l *KeyedLock) take(ctx context.Context, patience time.Duration, key string) error {
-	k, given := l.enter(key)
+func (l *KeyedLock) lockKey(ctx context.Context, patience time.Duration, key string) error {
+	k, given := l.addUser(key)
 	var stuck <-chan time.Time
 	for {
 		if patience > 0 {
@@ -79,21 +79,21 @@ func (l *KeyedLock) take(ctx context.Context, patience time.Duration, key string
 		case k.turn <- struct{}{}:
 			return nil
 		case <-ctx.Done():
-			l.leave(key)
+			l.removeUser(key)
 			return ctx.Err()
 		case <-stuck:
 		}
-		now := l.times(k)
+		now := l.unlockCount(k)
 		if now == given {
-			l.leave(key)
+			l.removeUser(key)
 			return fmt.Errorf("%w for %s", ErrStuck, patience)
 		}
 		given = now
 	}
 }
 
-// enter makes the caller a user of a lock, which it need not have got yet.
-func (l *KeyedLock) enter(key string) (k *keyedLock, given int) {
+// addUser makes the caller a user of a lock, which it need not have got yet.
+func (l *KeyedLock) addUser(key string) (k *keyedLock, given int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held == nil {
@@ -108,22 +108,22 @@ func (l *KeyedLock) enter(key string) (k *keyedLock, given int) {
 	return k, k.given
 }
 
-func (l *KeyedLock) times(k *keyedLock) int {
+func (l *KeyedLock) unlockCount(k *keyedLock) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return k.given
 }
 
-func (l *KeyedLock) give(key string) {
+func (l *KeyedLock) unlockKey(key string) {
 	l.mu.Lock()
 	<-l.held[key].turn
 	l.held[key].given++
 	l.mu.Unlock()
-	l.leave(key)
+	l.removeUser(key)
 }
 
-// leave takes one user off a lock.
-func (l *KeyedLock) leave(key string) {
+// removeUser takes one user off a lock.
+func (l *KeyedLock) removeUser(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.held[key]

@@ -138,7 +138,7 @@ func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.Devic
 	space := hostnode.Tmpfs{Labels: labels}
 	config := nodefactory.Config{
 		Files: hostnode.OS{Labels: labels}, Space: space, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d,
-		MPS: m.mps(d, root, mpsnode.Tmpfs{Tmpfs: space}, memory, died), Given: given,
+		MPS: m.configureMPS(d, root, mpsnode.Tmpfs{Tmpfs: space}, memory, died), Given: given,
 		Note: func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
 	}
 	if m.TimeSlice != "" {
@@ -168,9 +168,9 @@ func nodeMemory() (sharing.Bytes, error) {
 	return sharing.Bytes(min(*info.MemTotalBytes, uint64(sharing.MaxBytes))), nil //nolint:gosec // bounded
 }
 
-// mps is what mode mps needs on a node with so much memory. Without the control program the
-// mode is not served, and devices in it are published as unusable with that reason.
-func (m *Modes) mps(d driver.Driver, root string, space mpsnode.Space, memory sharing.Bytes, died func(mpsnode.Restart)) nodefactory.MPS {
+// configureMPS is what mode mps needs on a node with so much memory. Without the control program
+// the mode is not served, and devices in it are published as unusable with that reason.
+func (m *Modes) configureMPS(d driver.Driver, root string, space mpsnode.Space, memory sharing.Bytes, died func(mpsnode.Restart)) nodefactory.MPS {
 	program, err := mpsnode.FindProgram(m.MPSControl, root)
 	if err != nil {
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
@@ -179,12 +179,12 @@ func (m *Modes) mps(d driver.Driver, root string, space mpsnode.Space, memory sh
 	if m.MPSKeeper == "" {
 		klog.InfoS("MPS daemons are children of this process, and end with its container if it runs in one (--mps-keeper-socket)")
 	} else {
-		program.Keeper = m.keeper()
+		program.Keeper = m.keeperClient()
 	}
 	return nodefactory.MPS{
 		Control: program, Hardware: d, Partitions: m.MPSCompute == "partition" && knowsPartitions(program),
 		Space: space, Shm: sharing.Bytes(m.MPSShm.Value()), ShmMost: memory / 2, // as a tmpfs has by itself
-		Directories: filepath.Clean(m.MPSRoot), Tenants: m.MPSTenants.served(), Restarted: died,
+		Directories: filepath.Clean(m.MPSRoot), Tenants: m.MPSTenants.forPreparer(), Restarted: died,
 	}
 }
 
@@ -229,7 +229,7 @@ func Abandon(state node.State, preparers []nodeapi.Preparer) {
 func (m *Modes) Unserved() map[sharing.Mode]string {
 	out := map[sharing.Mode]string{}
 	for _, mode := range []sharing.Mode{sharing.HAMiCore, sharing.MPS} {
-		if err := m.loadable(mode); err != nil {
+		if err := m.checkLibrary(mode); err != nil {
 			klog.ErrorS(err, "containers would run without limits; the mode is not served until that is mended", "mode", mode)
 			out[mode] = err.Error()
 		}
@@ -237,7 +237,7 @@ func (m *Modes) Unserved() map[sharing.Mode]string {
 	return out
 }
 
-func (m *Modes) loadable(mode sharing.Mode) error {
+func (m *Modes) checkLibrary(mode sharing.Mode) error {
 	return limitsnode.Loadable(hostnode.OS{}, hostnode.OS{}, filepath.Join(m.StateDir, string(mode)), filepath.Join(m.LibraryDir, "libvgpu.so"))
 }
 
@@ -252,7 +252,7 @@ func (m *Modes) WatchUnserved(ctx context.Context, a *Agent, unserved map[sharin
 		case <-time.After(every):
 		}
 		waiting = slices.DeleteFunc(waiting, func(mode sharing.Mode) bool {
-			if m.loadable(mode) != nil {
+			if m.checkLibrary(mode) != nil {
 				return false
 			}
 			klog.InfoS("containers can load the library again; the mode is served", "mode", mode)
@@ -265,7 +265,7 @@ func (m *Modes) WatchUnserved(ctx context.Context, a *Agent, unserved map[sharin
 
 // Powers is what a node with these preparers can do, but for the modes that it does not serve.
 func (m *Modes) Powers(preparers []nodeapi.Preparer, unserved map[sharing.Mode]string) node.Powers {
-	powers := node.Powers{Switches: true, MPS: m.MPSTenants.published(), Unserved: unserved}
+	powers := node.Powers{Switches: true, MPS: m.MPSTenants.forScheduler(), Unserved: unserved}
 	for _, x := range preparers {
 		if _, not := unserved[x.Mode()]; !not {
 			powers.Serves = append(powers.Serves, x.Mode())

@@ -32,8 +32,8 @@ type MonitorConfig struct {
 // when ctx ends.
 type Withholder interface{ Withhold(ctx context.Context) }
 
-// lastWord is how long Withholder has before the process ends.
-const lastWord = 5 * time.Second
+// withholdTimeout is how long Withholder has before the process ends.
+const withholdTimeout = 5 * time.Second
 
 func (c MonitorConfig) withDefaults() MonitorConfig {
 	setDefault(&c.Probe, 5*time.Second)
@@ -65,7 +65,7 @@ type Monitor struct {
 	looked atomic.Int64
 }
 
-func (m *Monitor) alive() { m.looked.Store(max(1, int64(m.now()))) }
+func (m *Monitor) markAlive() { m.looked.Store(max(1, int64(m.now()))) }
 
 // lastLook is looked as a time, zero before the loop has begun. It is on the clock that never goes
 // back: a clock of the machine that is set does not make the loop silent, nor hide that it is.
@@ -89,8 +89,8 @@ func (m *Monitor) now() node.Moment { return node.Moment(time.Since(m.began)) }
 // unless FailFast is set and it never worked.
 func (m *Monitor) Run(ctx context.Context) error {
 	for first := true; ctx.Err() == nil; first = false {
-		m.alive()
-		err := m.session(ctx)
+		m.markAlive()
+		err := m.runSession(ctx)
 		if ctx.Err() != nil {
 			break
 		}
@@ -99,7 +99,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		}
 		m.agent.Send(node.DriverFailed{Why: err.Error()})
 		if first && m.cfg.FailFast {
-			m.withhold(ctx)
+			m.withholdNode(ctx)
 			return fmt.Errorf("start the driver: %w", err)
 		}
 		select {
@@ -110,12 +110,12 @@ func (m *Monitor) Run(ctx context.Context) error {
 	return m.driver.Close()
 }
 
-// withhold says on the node that it takes no pods, because the process ends.
-func (m *Monitor) withhold(ctx context.Context) {
+// withholdNode says on the node that it takes no pods, because the process ends.
+func (m *Monitor) withholdNode(ctx context.Context) {
 	if m.cfg.Last == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lastWord)
+	ctx, cancel := context.WithTimeout(ctx, withholdTimeout)
 	defer cancel()
 	m.cfg.Last.Withhold(ctx)
 }
@@ -151,9 +151,9 @@ func (m *Monitor) serveRescan() {
 	}
 }
 
-// session uses the driver from opening to closing. It returns nil when the driver
+// runSession uses the driver from opening to closing. It returns nil when the driver
 // should be opened afresh.
-func (m *Monitor) session(ctx context.Context) error {
+func (m *Monitor) runSession(ctx context.Context) error {
 	if err := m.driver.Open(); err != nil {
 		return err
 	}
@@ -175,8 +175,8 @@ func (m *Monitor) session(ctx context.Context) error {
 	}
 	m.cfg.Opened()
 	m.agent.Send(node.Scanned{Devices: found, Unread: len(devices) - len(found)})
-	here := newRound(devices, found)
-	watch, err := m.driver.Watch(here.answering())
+	here := newSessionDevices(devices, found)
+	watch, err := m.driver.Watch(here.answeringDevices())
 	if errors.Is(err, driver.ErrLost) {
 		return nil // lost since the scan: look again
 	}
@@ -184,17 +184,17 @@ func (m *Monitor) session(ctx context.Context) error {
 		return fmt.Errorf("watch devices: %w", err)
 	}
 	defer func() { _ = watch.Close() }()
-	return m.listen(ctx, watch, here)
+	return m.watchDevices(ctx, watch, here)
 }
 
-// listen takes in critical errors and probes until ctx ends, the driver breaks, or
+// watchDevices takes in critical errors and probes until ctx ends, the driver breaks, or
 // opening it afresh may show something new.
-func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) error {
-	m.probe(here)
+func (m *Monitor) watchDevices(ctx context.Context, watch driver.Watch, here *sessionDevices) error {
+	m.probeDevices(here)
 	opened := time.Now()
 	next := opened.Add(m.cfg.Probe)
 	for ctx.Err() == nil {
-		m.alive()
+		m.markAlive()
 		m.serveRescan()
 		event, err := watch.Wait(min(time.Until(next), time.Second))
 		switch {
@@ -213,7 +213,7 @@ func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) e
 		if time.Now().Before(next) {
 			continue
 		}
-		m.probe(here)
+		m.probeDevices(here)
 		if m.isStale(here) && time.Since(opened) >= m.cfg.Retry {
 			return nil
 		}
@@ -224,7 +224,7 @@ func (m *Monitor) listen(ctx context.Context, watch driver.Watch, here *round) e
 
 // isStale reports that opening the driver afresh may show something new: a device
 // does not answer, none is there yet, or their number changed.
-func (m *Monitor) isStale(here *round) bool {
+func (m *Monitor) isStale(here *sessionDevices) bool {
 	if here.listed == 0 || here.listed != len(here.order) || len(here.silent) > 0 {
 		return true
 	}
@@ -232,14 +232,14 @@ func (m *Monitor) isStale(here *round) bool {
 	return err != nil || len(now) != here.listed
 }
 
-// probe asks every device for a sign of life.
-func (m *Monitor) probe(here *round) {
+// probeDevices asks every device for a sign of life.
+func (m *Monitor) probeDevices(here *sessionDevices) {
 	for _, id := range here.order {
 		if here.silent[id] {
 			continue
 		}
 		err := here.handle[id].Probe()
-		m.alive()
+		m.markAlive()
 		if err != nil {
 			if !errors.Is(err, driver.ErrRepair) { // one that waits for its repair is asked again
 				here.silent[id] = true

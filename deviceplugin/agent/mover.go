@@ -62,12 +62,12 @@ func (c MoverConfig) withDefaults() MoverConfig {
 	return c
 }
 
-// delay is how long to wait before a step is tried that has failed before.
-func (c *MoverConfig) delay(s *node.Step) time.Duration {
+// retryDelay is how long to wait before a step is tried that has failed before.
+func (c *MoverConfig) retryDelay(s *node.Step) time.Duration {
 	if s.ByHand {
 		return c.Again
 	}
-	return delay(s.Attempts, c.First, c.Most)
+	return backoffDelay(s.Attempts, c.First, c.Most)
 }
 
 // Mover brings idle devices into their modes. One goroutine works for each
@@ -85,7 +85,7 @@ func NewMover(cfg MoverConfig) *Mover {
 
 // Released makes the mover look again, since somebody may have given back a
 // device. It does not block.
-func (m *Mover) Released() { poke(m.released) }
+func (m *Mover) Released() { trySignal(m.released) }
 
 // AwaitLook returns when Looked is closed, or after a while: a device that takes long
 // must not keep the others from being published.
@@ -103,7 +103,7 @@ func (m *Mover) AwaitLook(ctx context.Context) {
 // would show devices as unready that are not.
 func (m *Mover) Looked() <-chan struct{} { return m.looked }
 
-func poke(c chan struct{}) {
+func trySignal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -133,7 +133,7 @@ func (m *Mover) Run(ctx context.Context) error {
 				}
 				working.Go(func() { w.run(ctx) })
 			}
-			poke(w.look)
+			trySignal(w.look)
 		}
 		if first {
 			go func() { looks.Wait(); close(m.looked) }()
@@ -148,7 +148,7 @@ func (m *Mover) Run(ctx context.Context) error {
 	}
 }
 
-func (m *Mover) switcher(mode sharing.Mode) nodeapi.Switcher {
+func (m *Mover) switcherOf(mode sharing.Mode) nodeapi.Switcher {
 	for _, s := range m.cfg.Switchers {
 		if s.Mode() == mode {
 			return s

@@ -22,37 +22,37 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 		n := &notices[i]
 		switch n.Kind {
 		case node.DeviceBroke, node.DeviceWorks, node.ModeUnusable, node.ModeInterrupted, node.ModeRestored:
-			r.device(n)
+			r.reportDevice(n)
 		case node.ModeReached, node.ModeWaits, node.ModeFailed, node.ModeByHand:
-			r.mode(n)
+			r.reportMode(n)
 		case node.ConfigUnusable:
 			r.Trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", errors.New(n.Detail))
 		case node.ConfigUsable:
 			r.Trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", nil)
 		case node.PodMisplaced:
-			r.placement(&n.Pod)
+			r.reportMisplaced(&n.Pod)
 		case node.PartFailed, node.PartWorks:
-			r.part(n)
+			r.reportPart(n)
 		case node.OfferExceeded, node.OfferMet:
-			r.overhang(n)
+			r.reportOffer(n)
 		}
 	}
 }
 
-// placement reports a pod that this node refused for good.
-func (r *Reporter) placement(m *node.Misplaced) {
+// reportMisplaced reports a pod that this node refused for good.
+func (r *Reporter) reportMisplaced(m *node.Misplaced) {
 	r.metrics.Misplaced(m.Fate.String())
 	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Namespace, Name: m.Pod, UID: types.UID(m.Owner)}
 	reason, text := "DevicePlacementRefused", "this node cannot start the pod as it was placed: "
 	if m.Fate == node.Evicted {
 		reason, text = "DevicePlacedAnew", "evicting the pod so that it is placed anew, since this node cannot start it as it was placed: "
 	}
-	r.recorder.Event(pod, corev1.EventTypeWarning, reason, text+short(m.Why))
+	r.recorder.Event(pod, corev1.EventTypeWarning, reason, text+truncateMessage(m.Why))
 }
 
-// overhang reports what pods hold beyond what the node wants to offer, to the node and to each of
-// those pods.
-func (r *Reporter) overhang(n *node.Notice) {
+// reportOffer reports what pods hold beyond what the node wants to offer, to the node and to each
+// of those pods.
+func (r *Reporter) reportOffer(n *node.Notice) {
 	what := "memory of this node"
 	if n.Device != "" {
 		what = "device " + string(n.Device)
@@ -66,7 +66,7 @@ func (r *Reporter) overhang(n *node.Notice) {
 	for i := range n.Pods {
 		names = append(names, n.Pods[i].Namespace+"/"+n.Pods[i].Pod)
 	}
-	r.recorder.Event(r.node, corev1.EventTypeNormal, "DeviceOfferExceeded", short(fmt.Sprintf(
+	r.recorder.Event(r.node, corev1.EventTypeNormal, "DeviceOfferExceeded", truncateMessage(fmt.Sprintf(
 		"%s: %s. %d pods keep what they hold until they end, and the kubelet is offered that much longer: %s",
 		what, n.Detail, len(names), strings.Join(names, ", "))))
 	for i := range n.Pods {
@@ -75,13 +75,13 @@ func (r *Reporter) overhang(n *node.Notice) {
 	}
 }
 
-// part reports that a part of the surroundings fails or works again.
-func (r *Reporter) part(n *node.Notice) {
+// reportPart reports that a part of the surroundings fails or works again.
+func (r *Reporter) reportPart(n *node.Notice) {
 	if n.Part == node.PartAmounts {
 		// A passing state and no trouble: its end is no news.
 		if n.Kind == node.PartFailed {
 			klog.InfoS("memory and cores cannot simply be in the node's capacity", "why", n.Detail)
-			r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceAmountsInTransition", short(n.Detail))
+			r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceAmountsInTransition", truncateMessage(n.Detail))
 		}
 		return
 	}
@@ -108,12 +108,12 @@ func problemOf(p node.Part) (kind, reason string) {
 	return metrics.ProblemIdentity, "KubeletRecordUnavailable"
 }
 
-// device reports that a device broke, came back, or cannot be used in its mode.
-func (r *Reporter) device(n *node.Notice) {
+// reportDevice reports that a device broke, came back, or cannot be used in its mode.
+func (r *Reporter) reportDevice(n *node.Notice) {
 	switch n.Kind {
 	case node.DeviceBroke:
 		klog.InfoS("device is broken", "device", n.Device, "why", n.Detail)
-		r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUUnhealthy", "device %s gets no new pods: %s", n.Device, short(n.Detail))
+		r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUUnhealthy", "device %s gets no new pods: %s", n.Device, truncateMessage(n.Detail))
 	case node.DeviceWorks:
 		klog.InfoS("device is healthy again", "device", n.Device)
 		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUHealthy", "device %s is healthy again", n.Device)
@@ -122,14 +122,14 @@ func (r *Reporter) device(n *node.Notice) {
 		r.metrics.Problem(metrics.ProblemConfiguration)
 		r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUModeUnusable", "device %s is not offered: %s", n.Device, n.Detail)
 	case node.ModeInterrupted:
-		r.problem("GPUModeInterrupted", "device %s (index %d) takes no new pods in mode %s: %s", n.Device, n.Index, n.Mode, short(n.Detail))
+		r.reportModeProblem("GPUModeInterrupted", "device %s (index %d) takes no new pods in mode %s: %s", n.Device, n.Index, n.Mode, truncateMessage(n.Detail))
 	case node.ModeRestored:
 		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeRestored", "device %s (index %d) takes pods in mode %s again", n.Device, n.Index, n.Mode)
 	}
 }
 
-// mode reports how far a device is on its way into its mode.
-func (r *Reporter) mode(n *node.Notice) {
+// reportMode reports how far a device is on its way into its mode.
+func (r *Reporter) reportMode(n *node.Notice) {
 	switch n.Kind {
 	case node.ModeReached:
 		klog.InfoS("device is in its mode", "device", n.Device, "mode", n.Mode)
@@ -137,17 +137,17 @@ func (r *Reporter) mode(n *node.Notice) {
 		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeChanged", "device %s (index %d) is in mode %s", n.Device, n.Index, n.Mode)
 	case node.ModeWaits:
 		klog.InfoS("device keeps its mode for now", "device", n.Device, "wanted", n.Mode, "why", n.Detail)
-		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeWaiting", "device %s (index %d) takes no new pods: %s", n.Device, n.Index, short(n.Detail))
-		r.tellHolders(n)
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeWaiting", "device %s (index %d) takes no new pods: %s", n.Device, n.Index, truncateMessage(n.Detail))
+		r.notifyHolders(n)
 	case node.ModeFailed:
-		r.problem("GPUModeChangeFailed", "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, short(n.Detail))
+		r.reportModeProblem("GPUModeChangeFailed", "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, truncateMessage(n.Detail))
 	case node.ModeByHand:
-		r.problem("GPUModeNeedsAdministrator", "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, short(n.Detail))
+		r.reportModeProblem("GPUModeNeedsAdministrator", "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, truncateMessage(n.Detail))
 	}
 }
 
-// tellHolders tells every pod that keeps a device in another mode than the wanted one.
-func (r *Reporter) tellHolders(n *node.Notice) {
+// notifyHolders tells every pod that keeps a device in another mode than the wanted one.
+func (r *Reporter) notifyHolders(n *node.Notice) {
 	for _, h := range n.Holders {
 		stays := "stays in mode " + string(h.Mode)
 		if h.Mode == "" {

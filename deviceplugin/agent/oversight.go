@@ -21,7 +21,7 @@ type Oversight struct {
 	Witness *Witness
 	Audit   *Audit
 	guard   *Guard
-	bypass  *bypass
+	bypass  *bypassWatch
 }
 
 // OversightConfig is what an Oversight works with.
@@ -46,7 +46,7 @@ func NewOversight(c OversightConfig) *Oversight {
 		Audit: NewAudit(AuditConfig{
 			AuditOptions: c.Modes.Audit, Records: c.Records, Pods: c.Pods, Offered: c.Agent, Devices: c.Devices, Processes: c.Processes, Observer: c.Report,
 		}),
-		bypass: &bypass{runtime: c.Runtime, agent: c.Agent},
+		bypass: &bypassWatch{runtime: c.Runtime, agent: c.Agent},
 	}
 }
 

@@ -117,14 +117,14 @@ func (h HostProcesses) End(container string) error {
 	}
 	var failed []error
 	for _, pid := range pids {
-		if err := h.end(pid, container); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := h.killProcess(pid, container); err != nil && !errors.Is(err, unix.ESRCH) {
 			failed = append(failed, fmt.Errorf("kill process %d: %w", pid, err))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-func (h HostProcesses) end(pid int, container string) error {
+func (h HostProcesses) killProcess(pid int, container string) error {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return err

@@ -113,7 +113,7 @@ func (r *raceway) start(t *testing.T, owner string, m sharing.Mode) (in, anew bo
 	share := sharing.Share{Device: r.device, Mode: m, Memory: sharing.MiBs(1000)}
 	pod := podOf(t, ourScheduler, share)
 	pod.UID, pod.Name = types.UID(owner), owner
-	_, err := r.keeper.admit(context.Background(), pod, kubelet.Container{Name: "main", ID: owner}, slotsOf(1))
+	_, err := r.keeper.admitContainer(context.Background(), pod, kubelet.Container{Name: "main", ID: owner}, slotsOf(1))
 	var misplaced *nodeapi.Misplaced
 	return err == nil, errors.As(err, &misplaced)
 }

@@ -37,7 +37,7 @@ func (k *Keeper) Release(ctx context.Context, o sharing.Owner) error {
 	if _, live := k.cfg.Pods.Pod(o); live {
 		return nil
 	}
-	err = k.release(ctx, o)
+	err = k.releaseOwner(ctx, o)
 	k.cfg.Observer.Released(o, err)
 	return err
 }
@@ -68,7 +68,7 @@ func (k *Keeper) releaseAll(ctx context.Context, owners []sharing.Owner) error {
 	return errors.Join(failed...)
 }
 
-func (k *Keeper) release(ctx context.Context, o sharing.Owner) error {
+func (k *Keeper) releaseOwner(ctx context.Context, o sharing.Owner) error {
 	records := k.cfg.Store.Of(o)
 	var failed []error
 	for _, r := range records {
@@ -93,12 +93,12 @@ func (k *Keeper) release(ctx context.Context, o sharing.Owner) error {
 // this machine, so that devices can be told apart from idle ones at once. The pods
 // must be known before it is called.
 func (k *Keeper) Recall() {
-	held, _ := k.held()
-	k.recall(held)
+	held, _ := k.readHeldSlots()
+	k.recallAllocations(held)
 }
 
-// held is the kubelet's record, and whether it could be read.
-func (k *Keeper) held() ([]kubelet.Held, bool) {
+// readHeldSlots is the kubelet's record, and whether it could be read.
+func (k *Keeper) readHeldSlots() ([]kubelet.Held, bool) {
 	record, err := k.cfg.Kubelet.ReadCheckpoint()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -113,18 +113,18 @@ func (k *Keeper) held() ([]kubelet.Held, bool) {
 // that are gone, records live ones that a lost checkpoint forgot, and removes
 // specifications of nobody. The pods must be known before it is called.
 func (k *Keeper) Reconcile(ctx context.Context) error {
-	held, known := k.held()
-	k.recall(held)
+	held, known := k.readHeldSlots()
+	k.recallAllocations(held)
 	var failed []error
 	var over []sharing.Owner
-	for owner, name := range k.owners() {
-		gone, err := k.gone(ctx, owner, name, held, known)
+	for owner, name := range k.preparedOwners() {
+		gone, err := k.isOwnerGone(ctx, owner, name, held, known)
 		if gone {
 			over = append(over, owner)
 		}
 		failed = append(failed, err)
 	}
-	failed = append(failed, k.releaseAll(ctx, over), k.sweep())
+	failed = append(failed, k.releaseAll(ctx, over), k.removeOrphanSpecs())
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("reconcile: %w", err)
 	}
@@ -146,9 +146,9 @@ func (k *Keeper) Repair(ctx context.Context, failed func(error)) error {
 	}
 }
 
-// owners are all owners that something was made for, with their pods' names where
+// preparedOwners are all owners that something was made for, with their pods' names where
 // the checkpoint has them.
-func (k *Keeper) owners() map[sharing.Owner]types.NamespacedName {
+func (k *Keeper) preparedOwners() map[sharing.Owner]types.NamespacedName {
 	owners := map[sharing.Owner]types.NamespacedName{}
 	for _, p := range k.cfg.Preparers {
 		l, ok := p.(nodeapi.OwnerLister)
@@ -169,10 +169,10 @@ func (k *Keeper) owners() map[sharing.Owner]types.NamespacedName {
 	return owners
 }
 
-// gone reports that a pod certainly ended. The watch alone is not trusted, since
+// isOwnerGone reports that a pod certainly ended. The watch alone is not trusted, since
 // it may start from an old state: the API server is asked by name, and an owner
 // without a name must be unknown to the kubelet as well.
-func (k *Keeper) gone(ctx context.Context, o sharing.Owner, name types.NamespacedName, held []kubelet.Held, heldKnown bool) (bool, error) {
+func (k *Keeper) isOwnerGone(ctx context.Context, o sharing.Owner, name types.NamespacedName, held []kubelet.Held, heldKnown bool) (bool, error) {
 	if _, live := k.cfg.Pods.Pod(o); live {
 		return false, nil
 	}
@@ -180,11 +180,11 @@ func (k *Keeper) gone(ctx context.Context, o sharing.Owner, name types.Namespace
 		known := slices.ContainsFunc(held, func(h kubelet.Held) bool { return h.Owner == o })
 		return heldKnown && !known, nil
 	}
-	return k.ended(ctx, o, name)
+	return k.hasPodEnded(ctx, o, name)
 }
 
-// ended asks the API server whether a pod is gone or has run to its end.
-func (k *Keeper) ended(ctx context.Context, o sharing.Owner, name types.NamespacedName) (bool, error) {
+// hasPodEnded asks the API server whether a pod is gone or has run to its end.
+func (k *Keeper) hasPodEnded(ctx context.Context, o sharing.Owner, name types.NamespacedName) (bool, error) {
 	pod, err := k.cfg.Pods.Fetch(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return true, nil
@@ -195,9 +195,9 @@ func (k *Keeper) ended(ctx context.Context, o sharing.Owner, name types.Namespac
 	return sharing.Owner(pod.UID) != o || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed, nil
 }
 
-// recall records live allocations that the checkpoint does not know: their pods
+// recallAllocations records live allocations that the checkpoint does not know: their pods
 // run with them. What cannot be read is left to the container's next start.
-func (k *Keeper) recall(held []kubelet.Held) {
+func (k *Keeper) recallAllocations(held []kubelet.Held) {
 	known := map[string]bool{}
 	for _, r := range k.cfg.Store.All() {
 		known[r.ID] = true
@@ -220,12 +220,12 @@ func (k *Keeper) recall(held []kubelet.Held) {
 
 // recallOne records an allocation as it is, whether or not it could be made now.
 func (k *Keeper) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
-	state, err := k.state()
+	state, err := k.scannedState()
 	if err != nil {
 		return err
 	}
 	terms := k.cfg.Terms.Terms()
-	placement, err := decision(pod, state.Inventory(), nil, terms)
+	placement, err := readPlacement(pod, state.Inventory(), nil, terms)
 	if err != nil {
 		return err
 	}
@@ -233,14 +233,14 @@ func (k *Keeper) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
 	if refusal != nil {
 		return fmt.Errorf("container %s: %s", h.Container, refusal)
 	}
-	c := claim(pod, kubelet.Container{Name: h.Container, ID: id}, &given, terms)
+	c := newClaim(pod, kubelet.Container{Name: h.Container, ID: id}, &given, terms)
 	klog.InfoS("running allocation recorded again", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)
-	return k.cfg.Store.Put(record(&c, h.Slots))
+	return k.cfg.Store.Put(newRecord(&c, h.Slots))
 }
 
-// sweep removes specifications that no record names. A live container whose
+// removeOrphanSpecs removes specifications that no record names. A live container whose
 // specification is lost gets it again at its next start.
-func (k *Keeper) sweep() error {
+func (k *Keeper) removeOrphanSpecs() error {
 	ids, err := k.cfg.Specs.IDs()
 	if err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 // and daemons go within seconds.
 const releaseAttempt = time.Minute
 
-// leaving is how long Releaser.Run waits in the end for what is under way.
-const leaving = 5 * time.Second
+// drainTimeout is how long Releaser.Run waits in the end for what is under way.
+const drainTimeout = 5 * time.Second
 
 // Releasing takes back everything that was made for an owner.
 type Releasing interface {
@@ -58,7 +58,7 @@ func NewReleaser(a *Agent, work Releasing) *Releaser {
 // Gone takes in that an owner is gone; it does not block for long.
 func (r *Releaser) Gone(o sharing.Owner) {
 	r.agent.Send(node.OwnerGone{Owner: o})
-	poke(r.wake)
+	trySignal(r.wake)
 }
 
 // Run works until ctx ends. Attempts that do not heed their context are left behind
@@ -67,8 +67,8 @@ func (r *Releaser) Run(ctx context.Context) error {
 	defer close(r.stopped)
 	var working sync.WaitGroup
 	for ctx.Err() == nil {
-		pause := r.begin(time.Now(), func(o sharing.Owner) {
-			working.Go(func() { r.attempt(ctx, o) })
+		pause := r.startDueAttempts(time.Now(), func(o sharing.Owner) {
+			working.Go(func() { r.tryRelease(ctx, o) })
 		})
 		select {
 		case <-ctx.Done():
@@ -80,13 +80,13 @@ func (r *Releaser) Run(ctx context.Context) error {
 	go func() { working.Wait(); close(over) }()
 	select {
 	case <-over:
-	case <-time.After(leaving):
+	case <-time.After(drainTimeout):
 	}
 	return nil
 }
 
-// begin starts what is due and returns after how long something else may be.
-func (r *Releaser) begin(now time.Time, start func(sharing.Owner)) (pause time.Duration) {
+// startDueAttempts starts what is due and returns after how long something else may be.
+func (r *Releaser) startDueAttempts(now time.Time, start func(sharing.Owner)) (pause time.Duration) {
 	pause = time.Hour
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,8 +107,8 @@ func (r *Releaser) begin(now time.Time, start func(sharing.Owner)) (pause time.D
 	return pause
 }
 
-// attempt makes one attempt.
-func (r *Releaser) attempt(ctx context.Context, o sharing.Owner) {
+// tryRelease makes one attempt.
+func (r *Releaser) tryRelease(ctx context.Context, o sharing.Owner) {
 	ctx, cancel := context.WithTimeout(ctx, releaseAttempt)
 	defer cancel()
 	err := r.work.Release(ctx, o)
@@ -118,12 +118,12 @@ func (r *Releaser) attempt(ctx context.Context, o sharing.Owner) {
 	} else {
 		r.agent.Send(node.Released{Owner: o})
 	}
-	r.end(o, err, time.Now())
-	poke(r.wake)
+	r.finishAttempt(o, err, time.Now())
+	trySignal(r.wake)
 }
 
-// end takes in how an attempt ended. One that says what is wrong does not hang.
-func (r *Releaser) end(o sharing.Owner, err error, now time.Time) {
+// finishAttempt takes in how an attempt ended. One that says what is wrong does not hang.
+func (r *Releaser) finishAttempt(o sharing.Owner, err error, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.running, o)
@@ -133,14 +133,14 @@ func (r *Releaser) end(o sharing.Owner, err error, now time.Time) {
 	delete(r.next, o)
 	for _, step := range node.Plan(r.agent.State()) {
 		if step.Kind == node.TakeBack && step.Owner == o {
-			r.next[o] = now.Add(delay(step.Attempts, time.Second, 2*time.Minute))
+			r.next[o] = now.Add(backoffDelay(step.Attempts, time.Second, 2*time.Minute))
 		}
 	}
 }
 
-// delay is the wait before a repetition: first, then twice as long each time, at most
+// backoffDelay is the wait before a repetition: first, then twice as long each time, at most
 // most.
-func delay(attempts int, first, most time.Duration) time.Duration {
+func backoffDelay(attempts int, first, most time.Duration) time.Duration {
 	backoff := wait.Backoff{Duration: first, Factor: 2, Cap: most, Steps: attempts - 1}
 	for backoff.Steps > 0 {
 		backoff.Step()
@@ -148,9 +148,9 @@ func delay(attempts int, first, most time.Duration) time.Duration {
 	return backoff.Duration
 }
 
-// oldest is the owner whose release hangs for longest, and since when; the time is
+// longestHanging is the owner whose release hangs for longest, and since when; the time is
 // zero if none does.
-func (r *Releaser) oldest() (owner sharing.Owner, since time.Time) {
+func (r *Releaser) longestHanging() (owner sharing.Owner, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for o, t := range r.hanging {

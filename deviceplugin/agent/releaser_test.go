@@ -34,7 +34,7 @@ func TestOnlyWhatHangsForLongMakesThePluginUnwell(t *testing.T) {
 		"a clock that was set back is no sign of trouble": {vitals{looked: ago(-time.Hour), owner: "uid", since: ago(-time.Hour)}, ""},
 	}
 	for name, c := range cases {
-		err := hangs(now, c.vitals)
+		err := findHang(now, c.vitals)
 		if (err == nil) != (c.want == "") || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -58,22 +58,22 @@ func TestAReleaseHangsFromItsFirstAttemptUntilOneReturnsInTime(t *testing.T) {
 		r := NewReleaser(a, nil)
 		begins := func(o sharing.Owner, at time.Time) { // at which the next attempt is due
 			a.Send(node.OwnerGone{Owner: o})
-			r.begin(at, func(sharing.Owner) {})
+			r.startDueAttempts(at, func(sharing.Owner) {})
 		}
 		at := start
 		for _, end := range c.ends {
 			begins("uid", at)
-			r.end("uid", end, at)
+			r.finishAttempt("uid", end, at)
 			at = at.Add(time.Minute)
 		}
 		begins("uid", at)
 		begins("younger", at.Add(time.Second))
-		if owner, since := r.oldest(); owner != "uid" || since.Sub(start) != c.want {
+		if owner, since := r.longestHanging(); owner != "uid" || since.Sub(start) != c.want {
 			t.Errorf("%s: %s hangs from %s, want %s", name, owner, since.Sub(start), c.want)
 		}
-		r.end("uid", nil, at)
-		r.end("younger", nil, at)
-		if owner, since := r.oldest(); !since.IsZero() {
+		r.finishAttempt("uid", nil, at)
+		r.finishAttempt("younger", nil, at)
+		if owner, since := r.longestHanging(); !since.IsZero() {
 			t.Errorf("%s: in the end %s hangs", name, owner)
 		}
 	}
@@ -97,7 +97,7 @@ func TestAReleaseThatHangsHoldsUpNoOtherPod(t *testing.T) {
 	}))
 	go func() { defer close(ended); _ = r.Run(ctx) }()
 	r.Gone("stuck")
-	for owner := sharing.Owner(""); owner == ""; owner, _ = r.oldest() {
+	for owner := sharing.Owner(""); owner == ""; owner, _ = r.longestHanging() {
 		time.Sleep(time.Millisecond)
 	}
 	r.Gone("other")
@@ -106,7 +106,7 @@ func TestAReleaseThatHangsHoldsUpNoOtherPod(t *testing.T) {
 	case <-time.After(10 * time.Minute):
 		t.Error("the other pod is not released")
 	}
-	if owner, _ := r.oldest(); owner != "stuck" && owner != "other" {
+	if owner, _ := r.longestHanging(); owner != "stuck" && owner != "other" {
 		t.Errorf("%q hangs", owner)
 	}
 	close(stuck)
@@ -164,12 +164,12 @@ func TestAReleaseThatHangsIsNotBegunTwice(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r.Gone("uid")
 		synctest.Wait()
-		if _, since := r.oldest(); begun != 1 || time.Since(since) != 10*time.Minute {
+		if _, since := r.longestHanging(); begun != 1 || time.Since(since) != 10*time.Minute {
 			t.Errorf("%d attempts, it hangs since %s", begun, time.Since(since))
 		}
 		close(stuck)
 		time.Sleep(time.Minute)
-		if _, since := r.oldest(); begun != 2 || !since.IsZero() {
+		if _, since := r.longestHanging(); begun != 2 || !since.IsZero() {
 			t.Errorf("afterwards %d attempts, hangs: %v", begun, !since.IsZero())
 		}
 		cancel()

@@ -81,7 +81,7 @@ func (r *Reporter) Trouble(kind, reason string, err error) {
 	}
 	klog.ErrorS(err, "trouble", "part", kind)
 	r.metrics.Problem(kind)
-	r.recorder.Event(r.node, corev1.EventTypeWarning, reason, short(err.Error()))
+	r.recorder.Event(r.node, corev1.EventTypeWarning, reason, truncateMessage(err.Error()))
 }
 
 // Source takes in whether one of the kubelet's records can be used; pods are told
@@ -137,8 +137,8 @@ func (r *Reporter) Part(p node.Part, err error) {
 	r.agent.Send(node.Recovered{Part: p})
 }
 
-// problem tells about something wrong with the node and counts it.
-func (r *Reporter) problem(reason, format string, args ...any) {
+// reportModeProblem tells about something wrong with the node and counts it.
+func (r *Reporter) reportModeProblem(reason, format string, args ...any) {
 	r.metrics.Problem(metrics.ProblemMode)
 	r.recorder.Eventf(r.node, corev1.EventTypeWarning, reason, format, args...)
 }
@@ -153,21 +153,21 @@ func (r *Reporter) Configuration(rep live.Report) {
 		rep.Source.Namespace, rep.Source.Name, strings.Join(lines, "; "))
 	klog.ErrorS(nil, text, "version", rep.Source.Version)
 	r.metrics.Problem(metrics.ProblemConfiguration)
-	r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceConfigInvalid", short(text))
+	r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceConfigInvalid", truncateMessage(text))
 }
 
 // Refused reports a container that may not start.
 func (r *Reporter) Refused(pod *corev1.Pod, err error) {
 	r.metrics.Refused()
 	if pod == nil {
-		r.recorder.Event(r.node, corev1.EventTypeWarning, "DevicePrepareFailed", short(err.Error()))
+		r.recorder.Event(r.node, corev1.EventTypeWarning, "DevicePrepareFailed", truncateMessage(err.Error()))
 		return
 	}
 	reason := "DevicePrepareFailed"
 	if unsigned := (*signing.Unsigned)(nil); errors.As(err, &unsigned) {
 		reason = "DevicePlacementUnsigned"
 	}
-	r.recorder.Event(pod, corev1.EventTypeWarning, reason, short(err.Error()))
+	r.recorder.Event(pod, corev1.EventTypeWarning, reason, truncateMessage(err.Error()))
 }
 
 // Edited reports annotations that somebody has changed since a container began.
@@ -179,12 +179,12 @@ func (r *Reporter) Edited(pod *corev1.Pod, container string) {
 
 // Unenforced reports a container that was ended because it had nothing of what it was given.
 func (r *Reporter) Unenforced(pod *corev1.Pod, container, why string) {
-	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceInjectionIgnored", short(fmt.Sprintf("container %s was ended: %s", container, why)))
+	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceInjectionIgnored", truncateMessage(fmt.Sprintf("container %s was ended: %s", container, why)))
 }
 
 // Unlimited reports a container with a process that goes past the library.
 func (r *Reporter) Unlimited(pod *corev1.Pod, container, what string) {
-	r.recorder.Event(pod, corev1.EventTypeWarning, "ProcessUnlimited", short(fmt.Sprintf("container %s: %s. "+
+	r.recorder.Event(pod, corev1.EventTypeWarning, "ProcessUnlimited", truncateMessage(fmt.Sprintf("container %s: %s. "+
 		"Programs that are static, for musl, or started past the loader can have a whole device, or a partition in mode mig", container, what)))
 }
 
@@ -192,20 +192,20 @@ func (r *Reporter) Unlimited(pod *corev1.Pod, container, what string) {
 func (r *Reporter) Stranger(pod *corev1.Pod, use occupancy.Use) {
 	klog.InfoS("a device is used without a share", "pod", klog.KRef(use.Namespace, use.Pod), "use", use.String())
 	if pod == nil {
-		r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceUsedWithoutShare", short(use.String()))
+		r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceUsedWithoutShare", truncateMessage(use.String()))
 		return
 	}
-	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceUsedWithoutShare", short(use.String()+
+	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceUsedWithoutShare", truncateMessage(use.String()+
 		": ask for volcano.sh/vgpu-number, so that the scheduler counts it"))
 }
 
 // Evicted takes in a pod that goes so that it is placed anew.
-func (r *Reporter) Evicted(pod *corev1.Pod, why string) { r.misplaced(pod, node.Evicted, why) }
+func (r *Reporter) Evicted(pod *corev1.Pod, why string) { r.sendMisplaced(pod, node.Evicted, why) }
 
 // Kept takes in a pod that was refused for good and stays.
-func (r *Reporter) Kept(pod *corev1.Pod, why string) { r.misplaced(pod, node.Kept, why) }
+func (r *Reporter) Kept(pod *corev1.Pod, why string) { r.sendMisplaced(pod, node.Kept, why) }
 
-func (r *Reporter) misplaced(pod *corev1.Pod, fate node.Fate, why string) {
+func (r *Reporter) sendMisplaced(pod *corev1.Pod, fate node.Fate, why string) {
 	r.agent.Send(node.Misplaced{Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Fate: fate, Why: why})
 }
 
@@ -230,7 +230,7 @@ func (r *Reporter) DaemonDied(died mpsnode.Restart) {
 	}
 	text := fmt.Sprintf("the MPS control daemon of device %s died%s: %s", died.Device, how, what)
 	klog.ErrorS(died.Err, "MPS control daemon died", "device", died.Device)
-	r.recorder.Event(r.node, corev1.EventTypeWarning, "MPSDaemonDied", short(text))
+	r.recorder.Event(r.node, corev1.EventTypeWarning, "MPSDaemonDied", truncateMessage(text))
 	told := map[sharing.Owner]bool{}
 	for _, record := range r.records.All() {
 		if record.Mode != sharing.MPS || told[record.Owner] {
@@ -238,15 +238,15 @@ func (r *Reporter) DaemonDied(died mpsnode.Restart) {
 		}
 		for _, d := range record.Devices {
 			if pod, live := r.pods.Pod(record.Owner); live && d.Device == died.Device {
-				r.recorder.Event(pod, corev1.EventTypeWarning, "MPSDaemonDied", short(text))
+				r.recorder.Event(pod, corev1.EventTypeWarning, "MPSDaemonDied", truncateMessage(text))
 				told[record.Owner] = true
 			}
 		}
 	}
 }
 
-// short keeps a message within the 1024 bytes of an event.
-func short(text string) string {
+// truncateMessage keeps a message within the 1024 bytes of an event.
+func truncateMessage(text string) string {
 	const most = 1000
 	if len(text) <= most {
 		return text

@@ -67,7 +67,7 @@ func named(t *testing.T, name string, shares ...sharing.Share) *corev1.Pod {
 // start is a start of the container of a pod that has a share.
 func start(t *testing.T, k *Keeper, pod *corev1.Pod) (nodeapi.Claim, error) {
 	t.Helper()
-	return k.admit(t.Context(), pod, kubelet.Container{Name: "main", ID: "id-of-" + pod.Name}, slotsOf(1))
+	return k.admitContainer(t.Context(), pod, kubelet.Container{Name: "main", ID: "id-of-" + pod.Name}, slotsOf(1))
 }
 
 // crowded is a keeper with a pod on the first device that has begun, and a second pod there.
@@ -216,7 +216,7 @@ func TestAContainerThatHasNotBegunIsNotGuessed(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod.Annotations[wire.PodPlacement] = "{"
-	if c, err := k.admit(t.Context(), pod, kubelet.Container{Name: "second", ID: "id-2"}, []string{"d"}); err == nil {
+	if c, err := k.admitContainer(t.Context(), pod, kubelet.Container{Name: "second", ID: "id-2"}, []string{"d"}); err == nil {
 		t.Errorf("it gets %+v", c.Devices)
 	}
 }

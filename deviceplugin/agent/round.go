@@ -8,18 +8,18 @@ import (
 	"deviceshare/sharing"
 )
 
-// round is the devices of one session. A device that falls silent stays silent
+// sessionDevices is the devices of one session. A device that falls silent stays silent
 // for the rest of it: its handle and its events are not to be trusted, even if it
 // answers again.
-type round struct {
+type sessionDevices struct {
 	listed int
 	order  []sharing.DeviceID
 	handle map[sharing.DeviceID]driver.Device
 	silent map[sharing.DeviceID]bool
 }
 
-func newRound(devices []driver.Device, found []node.Facts) *round {
-	r := &round{listed: len(devices), handle: map[sharing.DeviceID]driver.Device{}, silent: map[sharing.DeviceID]bool{}}
+func newSessionDevices(devices []driver.Device, found []node.Facts) *sessionDevices {
+	r := &sessionDevices{listed: len(devices), handle: map[sharing.DeviceID]driver.Device{}, silent: map[sharing.DeviceID]bool{}}
 	for i := range found {
 		for _, d := range devices {
 			if d.Index() == found[i].Index {
@@ -31,8 +31,8 @@ func newRound(devices []driver.Device, found []node.Facts) *round {
 	return r
 }
 
-// answering are the handles of the devices that answered the scan.
-func (r *round) answering() []driver.Device {
+// answeringDevices are the handles of the devices that answered the scan.
+func (r *sessionDevices) answeringDevices() []driver.Device {
 	handles := make([]driver.Device, 0, len(r.order))
 	for _, id := range r.order {
 		handles = append(handles, r.handle[id])

@@ -31,8 +31,8 @@ type serviceWatch struct {
 	failed bool   // the last look found a failure
 }
 
-// keeper is the keeper that the flags name.
-func (m *Modes) keeper() keeper.Client {
+// keeperClient is the keeper that the flags name.
+func (m *Modes) keeperClient() keeper.Client {
 	return keeper.Client{Socket: m.MPSKeeper, Directories: filepath.Clean(m.MPSRoot)}
 }
 
@@ -42,8 +42,8 @@ func (m *Modes) WatchKeeper(ctx context.Context, group *errgroup.Group, a *Agent
 	if m.MPSKeeper == "" {
 		return
 	}
-	w := &serviceWatch{agent: a, mode: sharing.MPS, service: m.keeper(), every: time.Second, failed: true}
-	w.look(ctx)
+	w := &serviceWatch{agent: a, mode: sharing.MPS, service: m.keeperClient(), every: time.Second, failed: true}
+	w.checkService(ctx)
 	group.Go(func() error { return w.run(ctx) })
 }
 
@@ -54,12 +54,13 @@ func (w *serviceWatch) run(ctx context.Context) error {
 			return nil
 		case <-time.After(w.every):
 		}
-		w.look(ctx)
+		w.checkService(ctx)
 	}
 }
 
-// look asks once. A failure counts when the next look finds one too, since one may be passing.
-func (w *serviceWatch) look(ctx context.Context) {
+// checkService asks once. A failure counts when the next look finds one too, since one may be
+// passing.
+func (w *serviceWatch) checkService(ctx context.Context) {
 	err := w.service.Check(ctx)
 	if ctx.Err() != nil {
 		return

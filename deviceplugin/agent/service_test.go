@@ -44,7 +44,7 @@ func TestAModeIsOutOfServiceWhileWhatItNeedsDoesNotWork(t *testing.T) {
 		{nil, ""},
 	} {
 		r = replies{step.answer}
-		w.look(context.Background())
+		w.checkService(context.Background())
 		c, _ := a.State().Condition("GPU-0")
 		if c.Detail != step.want || (c.Kind == node.Interrupted) != (step.want != "") {
 			t.Errorf("step %d: the device is %v, want %q", i, c, step.want)
@@ -54,7 +54,7 @@ func TestAModeIsOutOfServiceWhileWhatItNeedsDoesNotWork(t *testing.T) {
 	cancel()
 	for range 3 {
 		r = replies{gone}
-		w.look(ended)
+		w.checkService(ended)
 	}
 	if c, _ := a.State().Condition("GPU-0"); c.Kind != node.Ready {
 		t.Errorf("questions that were broken off make the device %v", c)
@@ -82,7 +82,7 @@ func TestADutyThatFailsIsBegunAgainAndEndsNoOther(t *testing.T) {
 	bad, good := &failing{runs: make(chan struct{}, 1)}, &failing{runs: make(chan struct{}, 1)}
 	bad.left.Store(2)
 	over := make(chan struct{})
-	go func() { keep(ctx, duties{others: map[string]duty{"bad": bad, "good": good}}); close(over) }()
+	go func() { runDuties(ctx, duties{others: map[string]duty{"bad": bad, "good": good}}); close(over) }()
 	for _, d := range []*failing{good, bad} {
 		select {
 		case <-d.runs:
@@ -111,7 +111,7 @@ func TestADutyThatLastsIsToldToEndAfterTheOthers(t *testing.T) {
 	hold, told := holding{make(chan struct{})}, make(chan struct{})
 	over := make(chan struct{})
 	go func() {
-		keep(ctx, duties{others: map[string]duty{"hold": hold}, last: map[string]duty{"serve": untilTold{told}}})
+		runDuties(ctx, duties{others: map[string]duty{"hold": hold}, last: map[string]duty{"serve": untilTold{told}}})
 		close(over)
 	}()
 	cancel()

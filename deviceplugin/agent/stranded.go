@@ -41,7 +41,7 @@ func (k *Keeper) Stranded(notes Notes) *Stranded {
 func (s *Stranded) Run(ctx context.Context) error {
 	ticker := time.NewTicker(strandedLook)
 	defer ticker.Stop()
-	s.note("") // of an earlier process; at every start the driver takes a moment
+	s.updateNote("") // of an earlier process; at every start the driver takes a moment
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,26 +58,27 @@ func (s *Stranded) Run(ctx context.Context) error {
 func (s *Stranded) LookAll() bool {
 	why, is := s.cfg.Node.State().IsUnread()
 	if !is {
-		s.note("")
+		s.updateNote("")
 		return false
 	}
 	const hope = "the container starts when the driver answers"
 	why = "the devices of this node are not known: " + why
-	s.note(why + "; " + hope)
+	s.updateNote(why + "; " + hope)
 	begun, live := s.cfg.Store.ByOwner(), s.cfg.Pods.Live()
 	names := s.cfg.Terms.Terms().Names
 	for owner := range live {
 		pod, is := s.cfg.Pods.Pod(owner)
-		if is && len(begun[owner]) == 0 && decided(pod) && !Started(pod, names) && pod.DeletionTimestamp == nil {
-			s.tell(pod, s.cfg.Waits.limited(owner, why, hope))
+		if is && len(begun[owner]) == 0 && hasPlacement(pod) && !Started(pod, names) && pod.DeletionTimestamp == nil {
+			s.reportRefusal(pod, s.cfg.Waits.refuseUntilLimit(owner, why, hope))
 		}
 	}
 	maps.DeleteFunc(s.told, func(o sharing.Owner, _ string) bool { _, is := live[o]; return !is })
 	return true
 }
 
-// note tells the proxy. It may have the note of an earlier process, so that the first one counts.
-func (s *Stranded) note(why string) {
+// updateNote tells the proxy. It may have the note of an earlier process, so that the first one
+// counts.
+func (s *Stranded) updateNote(why string) {
 	if s.noted == why && why != "" {
 		return
 	}
@@ -88,8 +89,8 @@ func (s *Stranded) note(why string) {
 	s.noted = why
 }
 
-// tell tells a pod what it has not been told.
-func (s *Stranded) tell(pod *corev1.Pod, err error) {
+// reportRefusal tells a pod what it has not been told.
+func (s *Stranded) reportRefusal(pod *corev1.Pod, err error) {
 	owner := sharing.Owner(pod.UID)
 	if s.told[owner] == err.Error() {
 		return

@@ -54,12 +54,12 @@ func (t *Tenants) Check() []error {
 	return wrong
 }
 
-// served is what the node's half of the mode allows.
-func (t *Tenants) served() nodefactory.Tenants {
+// forPreparer is what the node's half of the mode allows.
+func (t *Tenants) forPreparer() nodefactory.Tenants {
 	return nodefactory.Tenants{MultiUser: t.Users == "any", MultiNamespace: t.Namespaces == "any", Root: t.Root == "allow", ReadOnlyPipe: t.Pipe == "ro"}
 }
 
-// published is what the scheduler is told of that.
-func (t *Tenants) published() node.Tenants {
+// forScheduler is what the scheduler is told of that.
+func (t *Tenants) forScheduler() node.Tenants {
 	return node.Tenants{OneUser: t.Users == "one", OneNamespace: t.Namespaces == "namespace", NoRoot: t.Root == "refuse"}
 }

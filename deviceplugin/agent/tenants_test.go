@@ -28,7 +28,7 @@ func TestTheSchedulerIsToldWhatTheNodeRefuses(t *testing.T) {
 		if wrong := m.MPSTenants.Check(); len(wrong) > 0 {
 			t.Errorf("%s: %v", name, wrong)
 		}
-		if got := m.MPSTenants.served(); got != c.served {
+		if got := m.MPSTenants.forPreparer(); got != c.served {
 			t.Errorf("%s: the node serves %+v, want %+v", name, got, c.served)
 		}
 		if got := m.Powers(nil, nil).MPS; got != c.told {

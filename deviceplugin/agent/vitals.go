@@ -34,9 +34,9 @@ type vitals struct {
 	since time.Time
 }
 
-// hangs says what hangs for so long that only a restart may help, nil if nothing
+// findHang says what hangs for so long that only a restart may help, nil if nothing
 // does. What fails and says why does not count: a restart would not mend it.
-func hangs(now time.Time, v vitals) error {
+func findHang(now time.Time, v vitals) error {
 	if silent := now.Sub(v.looked); !v.looked.IsZero() && silent > longestSilence+v.pause {
 		return fmt.Errorf("a call of the driver does not return: the devices have not been looked at for %s", silent.Round(time.Second))
 	}
@@ -67,8 +67,8 @@ func (h Health) Check() error {
 		return fmt.Errorf("the state directory is out of reach: %w", err)
 	}
 	v := vitals{pause: h.Monitor.cfg.Retry, looked: h.Monitor.lastLook()}
-	v.owner, v.since = h.Releaser.oldest()
-	err := hangs(time.Now(), v)
+	v.owner, v.since = h.Releaser.longestHanging()
+	err := findHang(time.Now(), v)
 	if err != nil {
 		klog.ErrorS(err, "unwell", "owner", v.owner)
 	}

@@ -49,9 +49,9 @@ func (w *Waits) End(o sharing.Owner) {
 	delete(w.since, o)
 }
 
-// limited is an error that may pass, and is *nodeapi.Misplaced once the pod has waited for too
-// long.
-func (w *Waits) limited(o sharing.Owner, why, hope string) error {
+// refuseUntilLimit is an error that may pass, and is *nodeapi.Misplaced once the pod has waited for
+// too long.
+func (w *Waits) refuseUntilLimit(o sharing.Owner, why, hope string) error {
 	if w.IsOver(o) {
 		return &nodeapi.Misplaced{Why: fmt.Sprintf("%s; the pod has waited for %s", why, w.limit)}
 	}

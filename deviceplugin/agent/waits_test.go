@@ -49,11 +49,11 @@ func TestARefusalThatLastsIsFinalAndPromisesNothing(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	waits := NewWaits(DefaultWait, now)
 	var misplaced *nodeapi.Misplaced
-	if err := waits.limited("a", "it is broken", "it starts later"); err.Error() != "it is broken; it starts later" || errors.As(err, &misplaced) {
+	if err := waits.refuseUntilLimit("a", "it is broken", "it starts later"); err.Error() != "it is broken; it starts later" || errors.As(err, &misplaced) {
 		t.Errorf("at first: %v", err)
 	}
 	now.SetTime(time.Unix(1300, 0))
-	if err := waits.limited("a", "it is broken", "it starts later"); err.Error() != "it is broken; the pod has waited for 5m0s" || !errors.As(err, &misplaced) {
+	if err := waits.refuseUntilLimit("a", "it is broken", "it starts later"); err.Error() != "it is broken; the pod has waited for 5m0s" || !errors.As(err, &misplaced) {
 		t.Errorf("in the end: %v", err)
 	}
 }

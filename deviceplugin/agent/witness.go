@@ -90,7 +90,7 @@ func NewWitness(cfg WitnessConfig) *Witness {
 
 // Prepared expects a container to start with what it is given.
 func (w *Witness) Prepared(pod *corev1.Pod, c *nodeapi.Claim) {
-	before, _ := current(pod, c.Container)
+	before, _ := runtimeIDOf(pod, c.Container)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expected[containerKey{c.Owner, c.Container}] = expected{allocation: c.ID, before: before}
@@ -121,7 +121,7 @@ func (w *Witness) AskRuntime(ctx context.Context) {
 	w.isVouched = why == "" && err == nil
 	switch {
 	case why != "":
-		w.trouble(why)
+		w.blockStarts(why)
 	case err != nil && !errors.Is(err, cdi.ErrRuntimeSilent):
 		klog.V(2).InfoS("the container runtime does not say how it is set", "why", err)
 	case w.isTroubled && time.Now().After(w.untilAgain):
@@ -130,8 +130,8 @@ func (w *Witness) AskRuntime(ctx context.Context) {
 	}
 }
 
-// trouble keeps containers from starting. The caller holds the lock.
-func (w *Witness) trouble(why string) {
+// blockStarts keeps containers from starting. The caller holds the lock.
+func (w *Witness) blockStarts(why string) {
 	w.isTroubled = true
 	w.cfg.Agent.Send(node.Troubled{Part: node.PartRuntime, Why: why})
 }
@@ -147,21 +147,21 @@ func (w *Witness) LookAll() {
 	for key, e := range all {
 		pod, live := w.cfg.Pods.Pod(key.owner)
 		if !live {
-			w.settle(key, e)
+			w.dropExpected(key, e)
 			continue
 		}
-		switch seen, id := w.look(pod, key.container, e); seen {
-		case seenWhole, seenOver:
-			w.settle(key, e)
-		case seenBare:
-			w.bare(pod, key, e, id)
+		switch seen, id := w.inspectContainer(pod, key.container, e); seen {
+		case seenSealed, seenEnded:
+			w.dropExpected(key, e)
+		case seenUnsealed:
+			w.handleUnsealed(pod, key, e, id)
 		case seenNothing:
 		}
 	}
 }
 
-// settle expects a container no more.
-func (w *Witness) settle(key containerKey, e expected) {
+// dropExpected expects a container no more.
+func (w *Witness) dropExpected(key containerKey, e expected) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.expected[key] == e { // else it is about to start anew
@@ -173,20 +173,20 @@ func (w *Witness) settle(key containerKey, e expected) {
 type sight uint8
 
 const (
-	seenNothing sight = iota // it has not started yet, or cannot be looked at
-	seenWhole                // it has what it was given
-	seenBare                 // it runs, and does not have it
-	seenOver                 // it has ended before anybody looked
+	seenNothing  sight = iota // it has not started yet, or cannot be looked at
+	seenSealed                // it has what it was given
+	seenUnsealed              // it runs, and does not have it
+	seenEnded                 // it has ended before anybody looked
 )
 
-// look looks at one container, and says what its runtime calls it.
-func (w *Witness) look(pod *corev1.Pod, container string, e expected) (sight, string) {
-	id, runs := current(pod, container)
+// inspectContainer looks at one container, and says what its runtime calls it.
+func (w *Witness) inspectContainer(pod *corev1.Pod, container string, e expected) (sight, string) {
+	id, runs := runtimeIDOf(pod, container)
 	switch {
 	case id == "" || id == e.before:
 		return seenNothing, id
 	case !runs:
-		return seenOver, id
+		return seenEnded, id
 	}
 	pids, err := w.cfg.Processes.Of(id)
 	if err != nil {
@@ -199,57 +199,57 @@ func (w *Witness) look(pod *corev1.Pod, container string, e expected) (sight, st
 		switch {
 		case err != nil || len(points) == 0: // it has ended
 		case cdi.IsSealed(points, e.allocation):
-			return seenWhole, id
+			return seenSealed, id
 		default:
-			seen = seenBare
+			seen = seenUnsealed
 		}
 	}
 	return seen, id
 }
 
-// sure is in how many looks a container, or a process, has to be seen without what it should have:
-// one that the runtime is just bringing into a container has the host's mounts and files for a
-// moment.
-const sure = 2
+// minSightings is in how many looks a container, or a process, has to be seen without what it
+// should have: one that the runtime is just bringing into a container has the host's mounts and
+// files for a moment.
+const minSightings = 2
 
 // What is said of a container that has nothing, and of its node if it is to blame.
 const (
-	ignored = "the container runtime started a container without the devices and limits it was given: " +
+	ignoredMessage = "the container runtime started a container without the devices and limits it was given: " +
 		"turn on CDI in the runtime (containerd: enable_cdi = true), and restart it"
-	unfit = "it was started without the devices and limits it was given, by a runtime that gives them to others: " +
+	unfitMessage = "it was started without the devices and limits it was given, by a runtime that gives them to others: " +
 		"a pod with devices cannot have a runtimeClassName whose containers are virtual machines"
 )
 
-// bare takes in that a container was seen without what it was given. Where the runtime vouches for
-// itself this container alone is to blame: else whoever may name a RuntimeClass could stop the
-// node.
-func (w *Witness) bare(pod *corev1.Pod, key containerKey, e expected, id string) {
+// handleUnsealed takes in that a container was seen without what it was given. Where the runtime
+// vouches for itself this container alone is to blame: else whoever may name a RuntimeClass could
+// stop the node.
+func (w *Witness) handleUnsealed(pod *corev1.Pod, key containerKey, e expected, id string) {
 	again := e
 	again.bare++
 	w.mu.Lock()
 	if w.expected[key] == e {
 		w.expected[key] = again
 	}
-	why := unfit
-	if again.bare >= sure && !w.isVouched {
-		why = ignored
+	why := unfitMessage
+	if again.bare >= minSightings && !w.isVouched {
+		why = ignoredMessage
 		w.untilAgain = time.Now().Add(w.cfg.Again)
-		w.trouble(why) // first, so that it is not started again
+		w.blockStarts(why) // first, so that it is not started again
 	}
 	w.mu.Unlock()
-	if again.bare < sure {
+	if again.bare < minSightings {
 		return
 	}
 	if err := w.cfg.Processes.End(id); err != nil {
 		klog.ErrorS(err, "a container without its limits cannot be ended", "pod", klog.KObj(pod), "container", key.container)
 	}
-	if again.bare == sure {
+	if again.bare == minSightings {
 		w.cfg.Ended(pod, key.container, why)
 	}
 }
 
-// current is what the runtime calls a container, "" if it has none, and whether it runs.
-func current(pod *corev1.Pod, container string) (id string, runs bool) {
+// runtimeIDOf is what the runtime calls a container, "" if it has none, and whether it runs.
+func runtimeIDOf(pod *corev1.Pod, container string) (id string, runs bool) {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range list {
 			if s := &list[i]; s.Name == container {

@@ -136,7 +136,7 @@ func TestAContainerIsEndedThatHasNothingOfWhatItWasGiven(t *testing.T) {
 			w.prepare("p", "a", "id")
 			w.place("p", tt.status)
 			w.mounts["c1"], w.mounts["c0"] = tt.processes, tt.processes
-			for range sure {
+			for range minSightings {
 				if len(w.ended) > 0 {
 					t.Error("ended at first sight")
 				}
@@ -159,7 +159,7 @@ func TestARuntimeThatVouchesForItselfIsNotBlamed(t *testing.T) {
 	w.prepare("p", "a", "id")
 	w.place("p", runs("a", "c1"))
 	w.mounts["c1"] = [][]string{unsealed}
-	for range sure {
+	for range minSightings {
 		w.LookAll()
 	}
 	if len(w.ended) != 1 || len(w.told) != 1 || w.troubled != "" {
@@ -260,7 +260,7 @@ func TestTheWitnessInRandomOrders(t *testing.T) {
 					if w.mounts[id] == nil || len(shown) == 0 || shown[0].ContainerID != "containerd://"+id {
 						continue
 					}
-					if seen[id]++; !whole[id] && seen[id] >= sure {
+					if seen[id]++; !whole[id] && seen[id] >= minSightings {
 						t.Fatalf("seed %d: %s runs without what it was given", seed, id)
 					}
 				}

@@ -43,29 +43,29 @@ func (w *worker) run(ctx context.Context) {
 		case <-w.look:
 		case <-retry.C:
 		}
-		w.once(ctx)
+		w.reconcileDevice(ctx)
 		w.done()
 		w.done = func() {}
 		if w.unsure {
 			retry.Reset(w.m.cfg.First)
-		} else if steps := w.plan(); len(steps) > 0 && steps[0].Attempts > 0 {
-			retry.Reset(time.Until(w.next(&steps[0])))
+		} else if steps := w.planSteps(); len(steps) > 0 && steps[0].Attempts > 0 {
+			retry.Reset(time.Until(w.retryTime(&steps[0])))
 		}
 	}
 }
 
-// plan is what is to be done with the device.
-func (w *worker) plan() []node.Step {
+// planSteps is what is to be done with the device.
+func (w *worker) planSteps() []node.Step {
 	return slices.DeleteFunc(node.Plan(w.m.cfg.Agent.State()), func(s node.Step) bool {
 		return s.Kind == node.TakeBack || s.Device != w.id
 	})
 }
 
-// next is when a step that failed may be tried again.
-func (w *worker) next(s *node.Step) time.Time { return w.failed.Add(w.m.cfg.delay(s)) }
+// retryTime is when a step that failed may be tried again.
+func (w *worker) retryTime(s *node.Step) time.Time { return w.failed.Add(w.m.cfg.retryDelay(s)) }
 
-// once looks at the device and does what must be done.
-func (w *worker) once(ctx context.Context) {
+// reconcileDevice looks at the device and does what must be done.
+func (w *worker) reconcileDevice(ctx context.Context) {
 	w.unsure = false
 	state := w.m.cfg.Agent.State()
 	devices := state.Changeable()
@@ -73,39 +73,39 @@ func (w *worker) once(ctx context.Context) {
 	if i < 0 {
 		return
 	}
-	steps := w.examine(ctx, &devices[i])
-	if len(steps) == 0 || steps[0].Attempts > 0 && time.Now().Before(w.next(&steps[0])) {
+	steps := w.inspectDevice(ctx, &devices[i])
+	if len(steps) == 0 || steps[0].Attempts > 0 && time.Now().Before(w.retryTime(&steps[0])) {
 		return
 	}
 	d := devices[i]
 	d.Mode = steps[0].Wanted // it may have been edited since
-	w.change(ctx, &d, steps)
+	w.runSteps(ctx, &d, steps)
 }
 
-// examine looks at the device and returns the steps to take. It holds the lock of the
+// inspectDevice looks at the device and returns the steps to take. It holds the lock of the
 // device from the look to the new state: what is recorded before is seen here, and
 // what comes after sees that the device is changing.
-func (w *worker) examine(ctx context.Context, d *sharing.Device) []node.Step {
+func (w *worker) inspectDevice(ctx context.Context, d *sharing.Device) []node.Step {
 	unlock := w.m.cfg.Devices.Lock(string(d.ID))
 	defer unlock()
 	holders := w.m.cfg.Holders.Holders(d.ID)
-	entered, err := w.entered(ctx, d, holders)
+	entered, err := w.enteredModes(ctx, d, holders)
 	switch {
 	case err == nil:
 		w.m.cfg.Agent.Send(node.Looked{Device: d.ID, Entered: entered, Holders: holders})
-	case w.passes(err):
+	case w.notePassing(err):
 		return nil
 	default:
 		w.failed = time.Now()
 		w.m.cfg.Failed(d.Mode, false)
 		w.m.cfg.Agent.Send(node.LookFailed{Device: d.ID, Why: err.Error()})
 	}
-	return slices.DeleteFunc(w.plan(), func(s node.Step) bool { return s.Kind != node.Act })
+	return slices.DeleteFunc(w.planSteps(), func(s node.Step) bool { return s.Kind != node.Act })
 }
 
-// entered finds out in which modes the device is. Where the holders decide alone it
+// enteredModes finds out in which modes the device is. Where the holders decide alone it
 // asks nobody.
-func (w *worker) entered(ctx context.Context, d *sharing.Device, holders []node.Holder) ([]sharing.Mode, error) {
+func (w *worker) enteredModes(ctx context.Context, d *sharing.Device, holders []node.Holder) ([]sharing.Mode, error) {
 	unrecorded := func(h node.Holder) bool { return h.Mode == "" }
 	if len(holders) > 0 && !slices.ContainsFunc(holders, unrecorded) {
 		return nil, nil
@@ -124,33 +124,33 @@ func (w *worker) entered(ctx context.Context, d *sharing.Device, holders []node.
 	return entered, errors.Join(failed...)
 }
 
-// passes reports, and notes, an error after which the same is tried soon and nothing
+// notePassing reports, and notes, an error after which the same is tried soon and nothing
 // is told.
-func (w *worker) passes(err error) bool {
+func (w *worker) notePassing(err error) bool {
 	w.unsure = w.m.cfg.IsPassing(err)
 	return w.unsure
 }
 
-// change takes the steps. Nothing is recorded on the device meanwhile: its state says
+// runSteps takes the steps. Nothing is recorded on the device meanwhile: its state says
 // that it is changing.
-func (w *worker) change(ctx context.Context, d *sharing.Device, steps []node.Step) {
+func (w *worker) runSteps(ctx context.Context, d *sharing.Device, steps []node.Step) {
 	began := time.Now()
 	for i := range steps {
-		if err := w.act(ctx, d, steps[i].Action); err != nil {
-			if ctx.Err() == nil && !w.passes(err) {
-				w.fail(d, err)
+		if err := w.runAction(ctx, d, steps[i].Action); err != nil {
+			if ctx.Err() == nil && !w.notePassing(err) {
+				w.reportFailure(d, err)
 			}
 			return
 		}
 		klog.InfoS("device changed", "device", d.ID, "step", steps[i].Action.String(), "took", time.Since(began))
 	}
-	w.rescan(ctx)
-	w.send(node.ModeEntered{Device: d.ID, Mode: d.Mode})
+	w.rescanDevices(ctx)
+	w.sendUnderLock(node.ModeEntered{Device: d.ID, Mode: d.Mode})
 }
 
-// rescan has the device read again, so that the state is not ready under facts from
+// rescanDevices has the device read again, so that the state is not ready under facts from
 // before the change. A driver that hangs is not waited for.
-func (w *worker) rescan(ctx context.Context) {
+func (w *worker) rescanDevices(ctx context.Context) {
 	if w.m.cfg.Driver == nil {
 		return
 	}
@@ -159,8 +159,8 @@ func (w *worker) rescan(ctx context.Context) {
 	w.m.cfg.Driver.Rescan(ctx)
 }
 
-func (w *worker) act(ctx context.Context, d *sharing.Device, a node.Action) error {
-	s := w.m.switcher(a.Mode)
+func (w *worker) runAction(ctx context.Context, d *sharing.Device, a node.Action) error {
+	s := w.m.switcherOf(a.Mode)
 	do := s.Enter
 	if a.Leave {
 		do = s.Leave
@@ -171,8 +171,8 @@ func (w *worker) act(ctx context.Context, d *sharing.Device, a node.Action) erro
 	return nil
 }
 
-// fail takes in that a step failed.
-func (w *worker) fail(d *sharing.Device, err error) {
+// reportFailure takes in that a step failed.
+func (w *worker) reportFailure(d *sharing.Device, err error) {
 	event := node.ChangeFailed{Device: d.ID, Mode: d.Mode, Why: err.Error()}
 	var manual *nodeapi.Manual
 	if errors.As(err, &manual) {
@@ -181,11 +181,11 @@ func (w *worker) fail(d *sharing.Device, err error) {
 	klog.ErrorS(err, "device cannot be brought into its mode", "device", d.ID, "mode", d.Mode)
 	w.failed = time.Now()
 	w.m.cfg.Failed(d.Mode, event.Manual)
-	w.send(event)
+	w.sendUnderLock(event)
 }
 
-// send sends an event with the lock of the device held.
-func (w *worker) send(e node.Event) {
+// sendUnderLock sends an event with the lock of the device held.
+func (w *worker) sendUnderLock(e node.Event) {
 	unlock := w.m.cfg.Devices.Lock(string(w.id))
 	defer unlock()
 	w.m.cfg.Agent.Send(e)

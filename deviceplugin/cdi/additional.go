@@ -37,8 +37,8 @@ func (a *Additional) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&a.IMEXChannels, "imex-channel-ids", a.IMEXChannels, fmt.Sprintf(too, "/dev/nvidia-caps-imex-channels/channel<N> for each of these numbers"))
 }
 
-// check returns every mistake at once.
-func (a *Additional) check(edits string) []error {
+// checkFlags returns every mistake at once.
+func (a *Additional) checkFlags(edits string) []error {
 	var wrong []error
 	seen := map[string]bool{}
 	for i, id := range a.IMEXChannels {
@@ -51,14 +51,14 @@ func (a *Additional) check(edits string) []error {
 		}
 		seen[id] = true
 	}
-	if edits != "nvcdi" && len(a.wants()) > 0 {
+	if edits != "nvcdi" && len(a.enabledKinds()) > 0 {
 		wrong = append(wrong, errors.New("--gdrcopy-enabled, --gds-enabled, --mofed-enabled and --imex-channel-ids work with --driver-edits=nvcdi only"))
 	}
 	return wrong
 }
 
-// want is one kind of nodes.
-type want struct {
+// nodeKind is one kind of nodes.
+type nodeKind struct {
 	mode nvcdi.Mode
 	// device is the toolkit's name for the nodes.
 	device string
@@ -66,23 +66,23 @@ type want struct {
 	flag, nodes, help string
 }
 
-// wants lists the kinds that are asked for.
-func (a *Additional) wants() []want {
-	var out []want
+// enabledKinds lists the kinds that are asked for.
+func (a *Additional) enabledKinds() []nodeKind {
+	var out []nodeKind
 	for _, k := range []struct {
 		on   bool
-		want want
+		want nodeKind
 	}{
-		{a.GDRCopy, want{nvcdi.ModeGdrcopy, "all", "--gdrcopy-enabled", "/dev/gdrdrv", "load the module gdrdrv"}},
-		{a.GDS, want{nvcdi.ModeGds, "all", "--gds-enabled", "/dev/nvidia-fs*", "load the module nvidia-fs"}},
-		{a.MOFED, want{nvcdi.ModeMofed, "all", "--mofed-enabled", "/dev/infiniband/uverbs* nor rdma_cm", "load the modules ib_uverbs and rdma_cm"}},
+		{a.GDRCopy, nodeKind{nvcdi.ModeGdrcopy, "all", "--gdrcopy-enabled", "/dev/gdrdrv", "load the module gdrdrv"}},
+		{a.GDS, nodeKind{nvcdi.ModeGds, "all", "--gds-enabled", "/dev/nvidia-fs*", "load the module nvidia-fs"}},
+		{a.MOFED, nodeKind{nvcdi.ModeMofed, "all", "--mofed-enabled", "/dev/infiniband/uverbs* nor rdma_cm", "load the modules ib_uverbs and rdma_cm"}},
 	} {
 		if k.on {
 			out = append(out, k.want)
 		}
 	}
 	for _, id := range a.IMEXChannels {
-		out = append(out, want{nvcdi.ModeImex, id, "--imex-channel-ids", "/dev/nvidia-caps-imex-channels/channel" + id,
+		out = append(out, nodeKind{nvcdi.ModeImex, id, "--imex-channel-ids", "/dev/nvidia-caps-imex-channels/channel" + id,
 			"make it with nvidia-modprobe, or NVreg_CreateImexChannel0=1"})
 	}
 	return out
@@ -97,14 +97,14 @@ type NodesObserver interface {
 
 // nodeSource finds the nodes of one kind; nil edits if there are none.
 type nodeSource interface {
-	nodes(w want) (*specs.ContainerEdits, error)
+	nodeEdits(w nodeKind) (*specs.ContainerEdits, error)
 }
 
 // additional is a base whose containers get additional nodes. They are looked for each time: that
 // costs a look into /dev, and a module may be loaded at any time.
 type additional struct {
 	Base
-	wants    []want
+	wants    []nodeKind
 	source   nodeSource
 	observer NodesObserver
 
@@ -114,12 +114,12 @@ type additional struct {
 
 // withAdditional adds the nodes that a asks for to a base.
 func withAdditional(base Base, a *Additional, source nodeSource, observer NodesObserver) Base {
-	wants := a.wants()
+	wants := a.enabledKinds()
 	if len(wants) == 0 {
 		return base
 	}
 	out := &additional{Base: base, wants: wants, source: source, observer: observer}
-	out.look() // so that people hear of what is missing before a pod lacks it
+	out.findNodes() // so that people hear of what is missing before a pod lacks it
 	return out
 }
 
@@ -130,21 +130,21 @@ func (a *additional) Edits(ctx context.Context, devices []sharing.DeviceID) (*sp
 		return nil, err
 	}
 	edits := *base // its lists are not changed
-	for _, found := range a.look() {
+	for _, found := range a.findNodes() {
 		edits.DeviceNodes = append(edits.DeviceNodes[:len(edits.DeviceNodes):len(edits.DeviceNodes)], found.DeviceNodes...)
 		edits.Mounts = append(edits.Mounts[:len(edits.Mounts):len(edits.Mounts)], found.Mounts...)
 	}
 	return &edits, nil
 }
 
-// look finds the nodes and tells what is missing.
-func (a *additional) look() []*specs.ContainerEdits {
+// findNodes finds the nodes and tells what is missing.
+func (a *additional) findNodes() []*specs.ContainerEdits {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var found []*specs.ContainerEdits
 	var missing []error
 	for _, w := range a.wants {
-		switch edits, err := a.source.nodes(w); {
+		switch edits, err := a.source.nodeEdits(w); {
 		case err != nil:
 			missing = append(missing, fmt.Errorf("%s: look for %s: %w", w.flag, w.nodes, err))
 		case edits == nil:
@@ -153,12 +153,12 @@ func (a *additional) look() []*specs.ContainerEdits {
 			found = append(found, edits)
 		}
 	}
-	a.tell(errors.Join(missing...))
+	a.reportMissing(errors.Join(missing...))
 	return found
 }
 
-// tell tells what is missing if it is something else than before. The lock is held.
-func (a *additional) tell(err error) {
+// reportMissing tells what is missing if it is something else than before. The lock is held.
+func (a *additional) reportMissing(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -175,14 +175,14 @@ type noDriver struct{ gonvml.Interface }
 // Init implements gonvml.Interface.
 func (noDriver) Init() gonvml.Return { return gonvml.ERROR_LIBRARY_NOT_FOUND }
 
-// nodes implements nodeSource. The driver is not asked, so a driver that hangs keeps nobody.
-func (n *nvidia) nodes(w want) (*specs.ContainerEdits, error) {
+// nodeEdits implements nodeSource. The driver is not asked, so a driver that hangs keeps nobody.
+func (n *nvidia) nodeEdits(w nodeKind) (*specs.ContainerEdits, error) {
 	root := cmp.Or(n.cfg.SeenRoot, n.cfg.DriverRoot)
 	if w.mode == nvcdi.ModeMofed {
 		root = n.cfg.DevRoot // in this mode the toolkit looks for nodes there
 	}
 	lib, err := nvcdi.New(
-		nvcdi.WithLogger(chatter{}), nvcdi.WithNvmlLib(noDriver{}),
+		nvcdi.WithLogger(toolkitLog{}), nvcdi.WithNvmlLib(noDriver{}),
 		nvcdi.WithFeatureFlags(nvcdi.FeatureDisableNvsandboxUtils),
 		nvcdi.WithDriverRoot(root), nvcdi.WithDevRoot(n.cfg.DevRoot),
 		nvcdi.WithNVIDIACDIHookPath(n.cfg.HookPath), nvcdi.WithMode(w.mode),

@@ -267,8 +267,8 @@ func TestWhatIsMissingIsToldOnceAndContainersStartWithout(t *testing.T) {
 // unreadable is a machine that cannot be looked at.
 type unreadable struct{}
 
-// nodes implements nodeSource.
-func (unreadable) nodes(want) (*specs.ContainerEdits, error) {
+// nodeEdits implements nodeSource.
+func (unreadable) nodeEdits(nodeKind) (*specs.ContainerEdits, error) {
 	return nil, errors.New("input/output error")
 }
 

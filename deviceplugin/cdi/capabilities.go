@@ -40,12 +40,12 @@ type MIGLocator interface {
 	MIGDevice(uuid string) (driver.MIGDevice, error)
 }
 
-// partition reports whether an id is that of a MIG device.
-func partition(id sharing.DeviceID) bool { return strings.HasPrefix(string(id), "MIG-") }
+// isMIGDevice reports whether an id is that of a MIG device.
+func isMIGDevice(id sharing.DeviceID) bool { return strings.HasPrefix(string(id), "MIG-") }
 
-// nodes are the two capability nodes of a MIG device. One that is missing is an
+// instanceNodes are the two capability nodes of a MIG device. One that is missing is an
 // error: without it the container would start and find no device.
-func (c *Capabilities) nodes(m driver.MIGDevice) ([]*specs.DeviceNode, error) {
+func (c *Capabilities) instanceNodes(m driver.MIGDevice) ([]*specs.DeviceNode, error) {
 	text, err := os.ReadFile(c.Minors)
 	if err != nil {
 		return nil, fmt.Errorf("read the numbers of capability nodes: %w", err)
@@ -62,7 +62,7 @@ func (c *Capabilities) nodes(m driver.MIGDevice) ([]*specs.DeviceNode, error) {
 		}
 		name := fmt.Sprintf("nvidia-cap%d", minor)
 		host := filepath.Join(c.Root, name)
-		if err := c.ensure(host, minor); err != nil {
+		if err := c.ensureNode(host, minor); err != nil {
 			return nil, fmt.Errorf("capability node of %s (nvidia-modprobe -f /proc/driver/nvidia/capabilities/%s makes it): %w",
 				capability, strings.Replace(capability, "/", "/mig/", 1), err)
 		}
@@ -71,8 +71,8 @@ func (c *Capabilities) nodes(m driver.MIGDevice) ([]*specs.DeviceNode, error) {
 	return nodes, nil
 }
 
-// ensure makes a node unless it is there.
-func (c *Capabilities) ensure(path string, minor int) error {
+// ensureNode makes a node unless it is there.
+func (c *Capabilities) ensureNode(path string, minor int) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) || c.Maker == nil {
 		return err

@@ -29,12 +29,12 @@ const (
 func DriverSpec(common *specs.ContainerEdits) ([]byte, error) {
 	edits := *common
 	edits.Mounts = slices.DeleteFunc(slices.Clone(common.Mounts), isReplaceable)
-	env, err := merged(edits.Env, []nodeapi.Variable{NoneVisible()})
+	env, err := mergeEnv(edits.Env, []nodeapi.Variable{NoneVisible()})
 	if err != nil {
 		return nil, fmt.Errorf("render what containers need of the driver: %w", err)
 	}
 	edits.Env = env
-	text, err := render(driverKind, driverDevice, &edits)
+	text, err := renderSpec(driverKind, driverDevice, &edits)
 	if err != nil {
 		return nil, fmt.Errorf("render what containers need of the driver: %w", err)
 	}

@@ -28,7 +28,7 @@ func fullDriver(files int) *specs.ContainerEdits {
 	}
 	for i := range files {
 		path := fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-part%d.so.580.95.05", i)
-		edits.Mounts = append(edits.Mounts, bind(path, path, true))
+		edits.Mounts = append(edits.Mounts, bindMount(path, path, true))
 	}
 	for _, name := range []string{"uvm", "uvm-tools", "modeset"} {
 		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: "/dev/nvidia-" + name, HostPath: "/dev/null"})
@@ -100,7 +100,7 @@ func TestNothingOfTheDriverIsLostBetweenTheTwoSpecifications(t *testing.T) {
 		var want []string
 		for _, i := range random.Perm(len(libraries))[:random.IntN(len(libraries)+1)] {
 			path := fmt.Sprintf("/lib%d/%s", random.IntN(2), libraries[i])
-			common.Mounts = append(common.Mounts, bind("/host"+path, path, true))
+			common.Mounts = append(common.Mounts, bindMount("/host"+path, path, true))
 			want = append(want, "/host"+path+" "+path)
 		}
 		slices.Sort(want)

@@ -50,7 +50,7 @@ func (d *Directory) Remove(id string) error {
 		return fmt.Errorf("remove CDI specification: %w", err)
 	}
 	for _, name := range names {
-		if got, ours := belongs(name); ours && got == id {
+		if got, ours := parseFileName(name); ours && got == id {
 			if err := d.Files.Remove(filepath.Join(d.Path, name)); err != nil {
 				return fmt.Errorf("remove CDI specification: %w", err)
 			}
@@ -73,15 +73,15 @@ func (d *Directory) IDs() ([]string, error) {
 	}
 	var ids []string
 	for _, name := range names {
-		if id, ours := belongs(name); ours && !slices.Contains(ids, id) {
+		if id, ours := parseFileName(name); ours && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
 	return ids, nil
 }
 
-// belongs takes the allocation id out of the name of a file, finished or not.
-func belongs(name string) (string, bool) {
+// parseFileName takes the allocation id out of the name of a file, finished or not.
+func parseFileName(name string) (string, bool) {
 	if id, ours := FileID(name); ours {
 		return id, true
 	}

@@ -55,7 +55,7 @@ func ParseDriverFile(text string) (DriverFile, error) {
 	}
 	f.Host, f.Container = parts[0], parts[1]
 	for _, p := range parts[:2] {
-		if err := clean(p); err != nil {
+		if err := requireCleanPath(p); err != nil {
 			return DriverFile{}, fmt.Errorf("driver file %q: %w", text, err)
 		}
 	}
@@ -72,7 +72,7 @@ func controlNodes() []string {
 func (f *Files) Edits(_ context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
 	edits := &specs.ContainerEdits{}
 	for _, id := range devices {
-		nodes, err := f.nodes(id)
+		nodes, err := f.nodesOf(id)
 		if err != nil {
 			return nil, err
 		}
@@ -89,25 +89,25 @@ func (f *Files) Common(context.Context) (*specs.ContainerEdits, error) {
 	for _, name := range controlNodes() {
 		_, err := os.Stat(filepath.Join(f.DevRoot, name))
 		if err == nil {
-			edits.DeviceNodes = append(edits.DeviceNodes, f.node(name))
+			edits.DeviceNodes = append(edits.DeviceNodes, f.deviceNode(name))
 		} else if !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("look for %s: %w", name, err)
 		}
 	}
 	for _, d := range f.Driver {
-		edits.Mounts = append(edits.Mounts, bind(d.Host, d.Container, !d.Writable))
+		edits.Mounts = append(edits.Mounts, bindMount(d.Host, d.Container, !d.Writable))
 	}
 	return edits, nil
 }
 
-// nodes are the nodes of one device, or of one MIG device and its parent.
-func (f *Files) nodes(id sharing.DeviceID) ([]*specs.DeviceNode, error) {
+// nodesOf are the nodes of one device, or of one MIG device and its parent.
+func (f *Files) nodesOf(id sharing.DeviceID) ([]*specs.DeviceNode, error) {
 	minor, ok := 0, false
 	var capabilities []*specs.DeviceNode
-	if partition(id) {
+	if isMIGDevice(id) {
 		m, err := f.MIG.Devices.MIGDevice(string(id))
 		if err == nil {
-			capabilities, err = f.MIG.nodes(m)
+			capabilities, err = f.MIG.instanceNodes(m)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("nodes of MIG device %s: %w", id, err)
@@ -123,9 +123,9 @@ func (f *Files) nodes(id sharing.DeviceID) ([]*specs.DeviceNode, error) {
 	if _, err := os.Stat(filepath.Join(f.DevRoot, name)); err != nil {
 		return nil, fmt.Errorf("node of device %s: %w", id, err)
 	}
-	return append(capabilities, f.node(name)), nil
+	return append(capabilities, f.deviceNode(name)), nil
 }
 
-func (f *Files) node(name string) *specs.DeviceNode {
+func (f *Files) deviceNode(name string) *specs.DeviceNode {
 	return &specs.DeviceNode{Path: path.Join("/dev", name), HostPath: filepath.Join(f.DevRoot, name), Permissions: "rw"}
 }

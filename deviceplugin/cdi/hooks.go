@@ -19,12 +19,12 @@ const hookTimeout = 10
 // they see the image, and nothing that is mounted over it.
 func addHooks(edits *specs.ContainerEdits, hooks []nodeapi.Hook) error {
 	for _, h := range hooks {
-		if err := clean(h.Path); err != nil {
+		if err := requireCleanPath(h.Path); err != nil {
 			return fmt.Errorf("hook: %w", err)
 		}
 		args, timeout := []string{path.Base(h.Path)}, hookTimeout
 		for _, a := range h.Args {
-			if !writable(a) {
+			if !isEncodable(a) {
 				return fmt.Errorf("hook %s: argument %q cannot be written down", h.Path, a)
 			}
 			args = append(args, a)

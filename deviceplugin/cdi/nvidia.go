@@ -20,14 +20,14 @@ import (
 // nvidia is NVIDIA's container toolkit.
 type nvidia struct{ cfg ToolkitConfig }
 
-// ask implements editSource.
-func (n *nvidia) ask(common bool, devices []sharing.DeviceID) (answers, error) {
+// findEdits implements editSource.
+func (n *nvidia) findEdits(common bool, devices []sharing.DeviceID) (answers, error) {
 	found := answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
 	if !common && len(devices) == 0 {
 		return found, nil
 	}
 	lib, err := nvcdi.New(
-		nvcdi.WithLogger(chatter{}),
+		nvcdi.WithLogger(toolkitLog{}),
 		nvcdi.WithNvmlLib(n.cfg.Library.Library()),
 		nvcdi.WithDriverRoot(cmp.Or(n.cfg.SeenRoot, n.cfg.DriverRoot)),
 		nvcdi.WithDevRoot(n.cfg.DevRoot),
@@ -69,19 +69,19 @@ func (n *nvidia) askFor(lib nvcdi.Interface, id sharing.DeviceID) (*cdi.Containe
 	if err != nil {
 		return nil, err
 	}
-	return edits, n.open(id, edits)
+	return edits, n.addCapabilityNodes(id, edits)
 }
 
-// open adds the capability nodes of a MIG device that the toolkit did not see.
-func (n *nvidia) open(id sharing.DeviceID, edits *cdi.ContainerEdits) error {
-	if !partition(id) {
+// addCapabilityNodes adds the capability nodes of a MIG device that the toolkit did not see.
+func (n *nvidia) addCapabilityNodes(id sharing.DeviceID, edits *cdi.ContainerEdits) error {
+	if !isMIGDevice(id) {
 		return nil
 	}
 	m, err := n.cfg.MIG.Devices.MIGDevice(string(id))
 	if err != nil {
 		return err
 	}
-	nodes, err := n.cfg.MIG.nodes(m)
+	nodes, err := n.cfg.MIG.instanceNodes(m)
 	if err != nil {
 		return err
 	}
@@ -106,14 +106,14 @@ func (n *nvidia) asHostSees(edits *specs.ContainerEdits) (*cdi.ContainerEdits, e
 	return &cdi.ContainerEdits{ContainerEdits: &spec.ContainerEdits}, nil
 }
 
-// chatter is the toolkit's log: it tells of every file it looks for, found or
+// toolkitLog is the toolkit's log: it tells of every file it looks for, found or
 // not, which matters only to somebody who looks for one.
-type chatter struct{}
+type toolkitLog struct{}
 
-func (chatter) Errorf(format string, args ...any)   { klog.ErrorS(nil, fmt.Sprintf(format, args...)) }
-func (chatter) Warning(args ...any)                 { klog.V(2).InfoS(fmt.Sprint(args...)) }
-func (chatter) Warningf(format string, args ...any) { klog.V(2).InfoS(fmt.Sprintf(format, args...)) }
-func (chatter) Info(args ...any)                    { klog.V(3).InfoS(fmt.Sprint(args...)) }
-func (chatter) Infof(format string, args ...any)    { klog.V(3).InfoS(fmt.Sprintf(format, args...)) }
-func (chatter) Debugf(format string, args ...any)   { klog.V(4).InfoS(fmt.Sprintf(format, args...)) }
-func (chatter) Tracef(format string, args ...any)   { klog.V(5).InfoS(fmt.Sprintf(format, args...)) }
+func (toolkitLog) Errorf(format string, args ...any)   { klog.ErrorS(nil, fmt.Sprintf(format, args...)) }
+func (toolkitLog) Warning(args ...any)                 { klog.V(2).InfoS(fmt.Sprint(args...)) }
+func (toolkitLog) Warningf(format string, args ...any) { klog.V(2).InfoS(fmt.Sprintf(format, args...)) }
+func (toolkitLog) Info(args ...any)                    { klog.V(3).InfoS(fmt.Sprint(args...)) }
+func (toolkitLog) Infof(format string, args ...any)    { klog.V(3).InfoS(fmt.Sprintf(format, args...)) }
+func (toolkitLog) Debugf(format string, args ...any)   { klog.V(4).InfoS(fmt.Sprintf(format, args...)) }
+func (toolkitLog) Tracef(format string, args ...any)   { klog.V(5).InfoS(fmt.Sprintf(format, args...)) }

@@ -46,7 +46,7 @@ func (r Runtime) GivesUnasked(ctx context.Context) (why string, does bool, err e
 		return "", false, err
 	}
 	defer end()
-	settings, err := client.settings(ctx)
+	settings, err := client.readSettings(ctx)
 	if err != nil {
 		return "", false, err
 	}
@@ -58,16 +58,16 @@ func (r Runtime) GivesUnasked(ctx context.Context) (why string, does bool, err e
 		if !h.isNVIDIA() {
 			continue
 		}
-		if why, does := r.unasked(h); does {
+		if why, does := r.handlerGivesUnasked(h); does {
 			return why, true, nil
 		}
 	}
 	return "", false, nil
 }
 
-// unasked says why containers of one of NVIDIA's runtimes get devices that nobody asked for, if
-// they do.
-func (r Runtime) unasked(h handler) (why string, does bool) {
+// handlerGivesUnasked says why containers of one of NVIDIA's runtimes get devices that nobody asked
+// for, if they do.
+func (r Runtime) handlerGivesUnasked(h handler) (why string, does bool) {
 	file, accepts, err := r.nvidiaSettings(h.program)
 	switch {
 	case err == nil && !accepts:

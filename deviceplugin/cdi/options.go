@@ -76,15 +76,15 @@ func (o *Options) Check() []error {
 	if o.Edits == "nvcdi" && len(o.DriverFiles) > 0 {
 		add("--driver-file works with --driver-edits=files only")
 	}
-	if _, err := o.files(); err != nil {
+	if _, err := o.parseDriverFiles(); err != nil {
 		wrong = append(wrong, err)
 	}
-	return append(wrong, o.Additional.check(o.Edits)...)
+	return append(wrong, o.Additional.checkFlags(o.Edits)...)
 }
 
 // Library is where the driver's library is looked for.
-func (o *Options) Library() driver.Place {
-	place := driver.Place{Path: o.NVML}
+func (o *Options) Library() driver.LibraryLocation {
+	place := driver.LibraryLocation{Path: o.NVML}
 	if root := o.Seen(); root != "/" {
 		place.Root = root
 	}
@@ -106,7 +106,7 @@ func (o *Options) capsRoot() string {
 	return o.CapsRoot
 }
 
-func (o *Options) files() ([]DriverFile, error) {
+func (o *Options) parseDriverFiles() ([]DriverFile, error) {
 	files := make([]DriverFile, 0, len(o.DriverFiles))
 	for _, text := range o.DriverFiles {
 		f, err := ParseDriverFile(text)
@@ -156,7 +156,7 @@ func (o *Options) NewBase(gpus driver.Driver, minors Minors, observer NodesObser
 		toolkit := newToolkit(source)
 		return withAdditional(toolkit, &o.Additional, source, observer), toolkit.Forget, nil
 	}
-	files, err := o.files()
+	files, err := o.parseDriverFiles()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -42,7 +42,7 @@ func (r *Reader) Await(ctx context.Context, least time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("read all CDI specifications: %w", ctx.Err())
-	case look := <-r.look():
+	case look := <-r.measureRead():
 		if look.Err != nil {
 			return fmt.Errorf("read all CDI specifications: %w", look.Err)
 		}
@@ -56,9 +56,9 @@ func (r *Reader) Await(ctx context.Context, least time.Duration) error {
 	}
 }
 
-// look looks at all specifications, and tells how long it took. The look begins after the call.
-// Calls that come while it has not begun share it.
-func (r *Reader) look() <-chan singleflight.Result {
+// measureRead looks at all specifications, and tells how long it took. The look begins after the
+// call. Calls that come while it has not begun share it.
+func (r *Reader) measureRead() <-chan singleflight.Result {
 	return r.next.DoChan("", func() (any, error) {
 		r.reading.Lock()
 		defer r.reading.Unlock()

@@ -75,18 +75,18 @@ func (r Runtime) Ignores(ctx context.Context) (why string, err error) {
 		return "", err
 	}
 	defer end()
-	settings, err := client.settings(ctx)
+	settings, err := client.readSettings(ctx)
 	if err != nil {
 		return "", err
 	}
-	why, err = r.ignores(settings)
+	why, err = r.containerdIgnores(settings)
 	if !errors.Is(err, ErrRuntimeSilent) {
 		return why, err
 	}
 	version, err := client.Version(ctx, &cri.VersionRequest{})
 	switch {
 	case err != nil:
-		return "", client.failed(err)
+		return "", client.wrapError(err)
 	case version.GetRuntimeName() == alwaysReads:
 		return "", nil
 	}
@@ -101,27 +101,27 @@ type client struct {
 
 // dial finds the container runtime. end ends the connection.
 func (r Runtime) dial() (c client, end func(), err error) {
-	socket, found := r.socket()
+	socket, found := r.findSocket()
 	if !found {
 		return client{}, nil, ErrRuntimeSilent
 	}
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return client{}, nil, client{socket: socket}.failed(err)
+		return client{}, nil, client{socket: socket}.wrapError(err)
 	}
 	return client{cri.NewRuntimeServiceClient(conn), socket}, func() { _ = conn.Close() }, nil
 }
 
-func (c client) failed(err error) error {
+func (c client) wrapError(err error) error {
 	return fmt.Errorf("ask the container runtime at %s: %w", c.socket, err)
 }
 
-// settings is what the runtime says of how it is set, in a form of its own; empty if it says
+// readSettings is what the runtime says of how it is set, in a form of its own; empty if it says
 // nothing.
-func (c client) settings(ctx context.Context) (string, error) {
+func (c client) readSettings(ctx context.Context) (string, error) {
 	status, err := c.Status(ctx, &cri.StatusRequest{Verbose: true})
 	if err != nil {
-		return "", c.failed(err)
+		return "", c.wrapError(err)
 	}
 	return status.GetInfo()["config"], nil
 }
@@ -130,8 +130,8 @@ func (c client) settings(ctx context.Context) (string, error) {
 // not to.
 const alwaysReads = "cri-o"
 
-// socket is the first that exists, as this process names it.
-func (r Runtime) socket() (string, bool) {
+// findSocket is the first that exists, as this process names it.
+func (r Runtime) findSocket() (string, bool) {
 	for _, s := range r.Sockets {
 		path, err := r.onHost(s)
 		if err != nil {
@@ -147,8 +147,8 @@ func (r Runtime) socket() (string, bool) {
 // onHost is a path of the host as this process names it: links lead to places of the host.
 func (r Runtime) onHost(path string) (string, error) { return securejoin.SecureJoin(r.Root, path) }
 
-// ignores reads the settings of containerd 1.7 or 2.
-func (r Runtime) ignores(settings string) (why string, err error) {
+// containerdIgnores reads the settings of containerd 1.7 or 2.
+func (r Runtime) containerdIgnores(settings string) (why string, err error) {
 	var containerd struct {
 		EnableCDI *bool    `json:"enableCDI"`
 		SpecDirs  []string `json:"cdiSpecDirs"`

@@ -96,14 +96,14 @@ func TestTheRuntimeIsAskedWhetherItReadsOurSpecifications(t *testing.T) {
 }
 
 func TestAProcessIsSealedByItsOwnAllocation(t *testing.T) {
-	own := seal("0123").ContainerPath
+	own := sealMount("0123").ContainerPath
 	for name, c := range map[string]struct {
 		points []string
 		want   bool
 	}{
 		"its own":                            {[]string{"/", "/proc", own}, true},
 		"in an image in which /run leads on": {[]string{"/", "/var" + own}, true},
-		"that of another":                    {[]string{"/", seal("0124").ContainerPath}, false},
+		"that of another":                    {[]string{"/", sealMount("0124").ContainerPath}, false},
 		"none":                               {[]string{"/", "/run"}, false},
 		"nothing":                            {nil, false},
 	} {

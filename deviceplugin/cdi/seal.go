@@ -12,10 +12,10 @@ import (
 // seals is the directory with a mount for the allocation that a container was started with.
 const seals = "/volcano-vgpu/"
 
-// seal is an empty mount that bears the allocation's id. A process that has it was started with
-// this specification, and so with everything in it. It is a file system of its own: a file of the
-// host that containers can open could be leased by them, and whoever opens it next would wait.
-func seal(id string) *specs.Mount {
+// sealMount is an empty mount that bears the allocation's id. A process that has it was started
+// with this specification, and so with everything in it. It is a file system of its own: a file of
+// the host that containers can open could be leased by them, and whoever opens it next would wait.
+func sealMount(id string) *specs.Mount {
 	return &specs.Mount{
 		HostPath: "volcano-vgpu-" + id, ContainerPath: "/run" + seals + id, Type: "tmpfs",
 		Options: []string{"ro", "nosuid", "nodev", "noexec", "mode=555", "size=4k"},

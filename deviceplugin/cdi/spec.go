@@ -79,20 +79,20 @@ func FileID(name string) (string, bool) {
 // that the CDI library accepts. Of what is common to all it has what ownMounts says. Equal
 // arguments give equal texts.
 func Spec(id string, common, base *specs.ContainerEdits, in nodeapi.Injection) ([]byte, error) {
-	edits, err := merge(ownMounts(common), base, in)
+	edits, err := mergeEdits(ownMounts(common), base, in)
 	if err != nil {
 		return nil, fmt.Errorf("render allocation %s: %w", id, err)
 	}
-	edits.Mounts = append(edits.Mounts, seal(id))
-	text, err := render(Kind, id, edits)
+	edits.Mounts = append(edits.Mounts, sealMount(id))
+	text, err := renderSpec(Kind, id, edits)
 	if err != nil {
 		return nil, fmt.Errorf("render allocation %s: %w", id, err)
 	}
 	return text, nil
 }
 
-// render writes a specification of one device.
-func render(kind, name string, edits *specs.ContainerEdits) ([]byte, error) {
+// renderSpec writes a specification of one device.
+func renderSpec(kind, name string, edits *specs.ContainerEdits) ([]byte, error) {
 	spec := &specs.Spec{Kind: kind, Devices: []specs.Device{{Name: name, ContainerEdits: *edits}}}
 	if err := parser.ValidateDeviceName(name); err != nil {
 		return nil, err
@@ -108,23 +108,23 @@ func render(kind, name string, edits *specs.ContainerEdits) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// merge puts the injection over the base: variables replace, the rest is added.
+// mergeEdits puts the injection over the base: variables replace, the rest is added.
 // In the container ours come after the pod's own, and runc lets the last of two
 // win; the limits that matter are in a read-only file all the same.
-func merge(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injection) (*specs.ContainerEdits, error) {
+func mergeEdits(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injection) (*specs.ContainerEdits, error) {
 	edits := &specs.ContainerEdits{}
 	if base != nil {
 		*edits = *base
 		edits.DeviceNodes, edits.Hooks = slices.Clone(base.DeviceNodes), slices.Clone(base.Hooks)
 	}
 	edits.Mounts = slices.Concat(own, edits.Mounts)
-	env, err := merged(edits.Env, append(slices.Clone(in.Env), NoneVisible()))
+	env, err := mergeEnv(edits.Env, append(slices.Clone(in.Env), NoneVisible()))
 	if err != nil {
 		return nil, err
 	}
 	edits.Env = env
 	for _, node := range in.DeviceNodes {
-		if err := clean(node); err != nil {
+		if err := requireCleanPath(node); err != nil {
 			return nil, fmt.Errorf("device node: %w", err)
 		}
 		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: node, HostPath: node})
@@ -133,13 +133,13 @@ func merge(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injection)
 		return nil, err
 	}
 	for _, m := range in.Mounts {
-		if err := clean(m.Host); err != nil {
+		if err := requireCleanPath(m.Host); err != nil {
 			return nil, fmt.Errorf("mount: %w", err)
 		}
-		if err := clean(m.Container); err != nil {
+		if err := requireCleanPath(m.Container); err != nil {
 			return nil, fmt.Errorf("mount: %w", err)
 		}
-		edits.Mounts = append(edits.Mounts, bind(m.Host, m.Container, m.ReadOnly))
+		edits.Mounts = append(edits.Mounts, bindMount(m.Host, m.Container, m.ReadOnly))
 	}
 	return edits, addHooks(edits, in.Hooks)
 }
@@ -151,8 +151,8 @@ func NoneVisible() nodeapi.Variable {
 	return nodeapi.Variable{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}
 }
 
-// bind is a bind mount that lets in neither device nodes nor set-user-id files.
-func bind(host, container string, readOnly bool) *specs.Mount {
+// bindMount is a bind mount that lets in neither device nodes nor set-user-id files.
+func bindMount(host, container string, readOnly bool) *specs.Mount {
 	access := "rw"
 	if readOnly {
 		access = "ro"
@@ -160,8 +160,8 @@ func bind(host, container string, readOnly bool) *specs.Mount {
 	return &specs.Mount{HostPath: host, ContainerPath: container, Options: []string{access, "nosuid", "nodev", "rbind", "rprivate"}}
 }
 
-// merged is the variables of base with those of over in place, sorted by name.
-func merged(base []string, over []nodeapi.Variable) ([]string, error) {
+// mergeEnv is the variables of base with those of over in place, sorted by name.
+func mergeEnv(base []string, over []nodeapi.Variable) ([]string, error) {
 	values := map[string]string{}
 	for _, line := range base {
 		name, value, ok := strings.Cut(line, "=")
@@ -171,7 +171,7 @@ func merged(base []string, over []nodeapi.Variable) ([]string, error) {
 		values[name] = value
 	}
 	for _, v := range over {
-		if v.Name == "" || strings.Contains(v.Name, "=") || !writable(v.Name) || !writable(v.Value) {
+		if v.Name == "" || strings.Contains(v.Name, "=") || !isEncodable(v.Name) || !isEncodable(v.Value) {
 			return nil, fmt.Errorf("variable %q cannot be set", v.Name)
 		}
 		values[v.Name] = v.Value
@@ -184,18 +184,18 @@ func merged(base []string, over []nodeapi.Variable) ([]string, error) {
 	return env, nil
 }
 
-// clean refuses paths that are not absolute, or not in their shortest form.
-func clean(p string) error {
-	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || !writable(p) {
+// requireCleanPath refuses paths that are not absolute, or not in their shortest form.
+func requireCleanPath(p string) error {
+	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || !isEncodable(p) {
 		return fmt.Errorf("%q is not a clean absolute path", p)
 	}
 	return nil
 }
 
-// writable reports whether a text survives the way into the container. The CDI
+// isEncodable reports whether a text survives the way into the container. The CDI
 // library reads specifications as YAML, which has no place for some characters
 // that JSON leaves as they are; nothing after a zero byte would arrive.
-func writable(s string) bool {
+func isEncodable(s string) bool {
 	for i, r := range s {
 		switch {
 		case r == 0, r >= 0x7f && r < 0xa0, r == 0xfeff, r == 0xfffe, r == 0xffff:

@@ -34,7 +34,7 @@ func driverEdits() *specs.ContainerEdits {
 		Env:         []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=utility"},
 		DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidiactl", HostPath: "/run/dev/nvidiactl", Permissions: "rw"}},
 		Mounts: []*specs.Mount{
-			bind("/opt/libcuda.so.1", "/usr/lib/libcuda.so.1", true), bind("/opt/libnvidia-ptxjitcompiler.so.1", "/usr/lib/libnvidia-ptxjitcompiler.so.1", true),
+			bindMount("/opt/libcuda.so.1", "/usr/lib/libcuda.so.1", true), bindMount("/opt/libnvidia-ptxjitcompiler.so.1", "/usr/lib/libnvidia-ptxjitcompiler.so.1", true),
 		},
 		Hooks: []*specs.Hook{{HookName: "createContainer", Path: "/usr/bin/nvidia-cdi-hook", Args: []string{"nvidia-cdi-hook", "update-ldcache"}}},
 	}

@@ -20,7 +20,7 @@ import (
 // stand in for it.
 func standIn(mounts []*specs.Mount, standIns []nodeapi.StandIn) ([]*specs.Mount, error) {
 	for _, s := range standIns {
-		if err := clean(s.Host); err != nil {
+		if err := requireCleanPath(s.Host); err != nil {
 			return nil, fmt.Errorf("library to stand in for %s: %w", s.Library, err)
 		}
 		next := make([]*specs.Mount, 0, len(mounts)+1)
@@ -31,7 +31,7 @@ func standIn(mounts []*specs.Mount, standIns []nodeapi.StandIn) ([]*specs.Mount,
 				next = append(next, m)
 				continue
 			}
-			next = append(next, bind(s.Host, m.ContainerPath, true))
+			next = append(next, bindMount(s.Host, m.ContainerPath, true))
 			if !moved[dir] {
 				own := *m
 				own.ContainerPath = dir + s.Library + ".driver"

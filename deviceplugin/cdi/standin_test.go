@@ -44,10 +44,10 @@ func TestALibraryThatStandsInHasEveryNameOfTheDriversAndItBesideIt(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			base := &specs.ContainerEdits{}
 			for _, f := range tc.files {
-				base.Mounts = append(base.Mounts, bind("/host"+f[strings.LastIndex(f, "/"):], f, true))
+				base.Mounts = append(base.Mounts, bindMount("/host"+f[strings.LastIndex(f, "/"):], f, true))
 			}
 			before := mounted(base.Mounts)
-			edits, err := merge(ownMounts(base), nil, nodeapi.Injection{StandIns: cuda})
+			edits, err := mergeEdits(ownMounts(base), nil, nodeapi.Injection{StandIns: cuda})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestWhatCannotBeStoodInForIsRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := merge(ownMounts(driverEdits()), nil, nodeapi.Injection{StandIns: []nodeapi.StandIn{tc.standIn}})
+			_, err := mergeEdits(ownMounts(driverEdits()), nil, nodeapi.Injection{StandIns: []nodeapi.StandIn{tc.standIn}})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want %q in it", err, tc.want)
 			}

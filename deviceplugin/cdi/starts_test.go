@@ -99,9 +99,9 @@ func TestWhoeverAsksDuringALookGetsTheNext(t *testing.T) {
 		return end.Close
 	}
 	reader := NewReader(dir)
-	first := reader.look()
+	first := reader.measureRead()
 	letGo := hold()
-	second, third := reader.look(), reader.look()
+	second, third := reader.measureRead(), reader.measureRead()
 	if err := letGo(); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ type Toolkit struct {
 // editSource knows the edits of devices, and those that belong to none if common. One
 // question is asked at a time; it may take for ever.
 type editSource interface {
-	ask(common bool, devices []sharing.DeviceID) (answers, error)
+	findEdits(common bool, devices []sharing.DeviceID) (answers, error)
 }
 
 // answers is what the toolkit said.
@@ -83,7 +83,7 @@ func (t *Toolkit) Forget() {
 
 // Common implements Base.
 func (t *Toolkit) Common(ctx context.Context) (*specs.ContainerEdits, error) {
-	known, err := t.learn(ctx, nil)
+	known, err := t.ensureKnown(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (t *Toolkit) Common(ctx context.Context) (*specs.ContainerEdits, error) {
 
 // Edits implements Base.
 func (t *Toolkit) Edits(ctx context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
-	known, err := t.learn(ctx, devices)
+	known, err := t.ensureKnown(ctx, devices)
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +103,10 @@ func (t *Toolkit) Edits(ctx context.Context, devices []sharing.DeviceID) (*specs
 	return edits.ContainerEdits, nil
 }
 
-// learn is what is known of the devices and of what is common to all, after the toolkit was asked
-// for what is missing.
-func (t *Toolkit) learn(ctx context.Context, devices []sharing.DeviceID) (answers, error) {
-	known, unknown, era := t.recall(devices)
+// ensureKnown is what is known of the devices and of what is common to all, after the toolkit was
+// asked for what is missing.
+func (t *Toolkit) ensureKnown(ctx context.Context, devices []sharing.DeviceID) (answers, error) {
+	known, unknown, era := t.snapshotKnown(devices)
 	if known.common != nil && len(unknown) == 0 {
 		return known, nil
 	}
@@ -116,20 +116,20 @@ func (t *Toolkit) learn(ctx context.Context, devices []sharing.DeviceID) (answer
 		return known, fmt.Errorf("wait for the driver, which has not answered an earlier question yet: %w", ctx.Err())
 	}
 	defer func() { <-t.asking }()
-	known, unknown, era = t.recall(devices) // somebody may have asked meanwhile
-	found, err := t.source.ask(known.common == nil, unknown)
+	known, unknown, era = t.snapshotKnown(devices) // somebody may have asked meanwhile
+	found, err := t.source.findEdits(known.common == nil, unknown)
 	if err != nil {
 		return known, err
 	}
-	t.keep(found, era)
+	t.cacheAnswers(found, era)
 	known.common = cmp.Or(known.common, found.common)
 	maps.Copy(known.devices, found.devices)
 	return known, nil
 }
 
-// recall is what is known already, a copy, which devices are not, and since which
+// snapshotKnown is what is known already, a copy, which devices are not, and since which
 // Forget.
-func (t *Toolkit) recall(devices []sharing.DeviceID) (known answers, unknown []sharing.DeviceID, era int) {
+func (t *Toolkit) snapshotKnown(devices []sharing.DeviceID) (known answers, unknown []sharing.DeviceID, era int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known = answers{common: t.known.common, devices: maps.Clone(t.known.devices)}
@@ -137,9 +137,9 @@ func (t *Toolkit) recall(devices []sharing.DeviceID) (known answers, unknown []s
 	return known, unknown, t.era
 }
 
-// keep remembers answers unless they were made for forgetting since. MIG devices
+// cacheAnswers remembers answers unless they were made for forgetting since. MIG devices
 // come and go and are not remembered.
-func (t *Toolkit) keep(found answers, era int) {
+func (t *Toolkit) cacheAnswers(found answers, era int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if era != t.era {
@@ -147,7 +147,7 @@ func (t *Toolkit) keep(found answers, era int) {
 	}
 	t.known.common = cmp.Or(t.known.common, found.common)
 	for id, edits := range found.devices {
-		if !partition(id) {
+		if !isMIGDevice(id) {
 			t.known.devices[id] = edits
 		}
 	}

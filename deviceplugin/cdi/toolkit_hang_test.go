@@ -21,7 +21,7 @@ type stalling struct {
 	asked           int
 }
 
-func (s *stalling) ask(common bool, devices []sharing.DeviceID) (answers, error) {
+func (s *stalling) findEdits(common bool, devices []sharing.DeviceID) (answers, error) {
 	s.asked++
 	found := answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
 	if common {

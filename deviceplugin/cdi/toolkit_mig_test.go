@@ -30,7 +30,7 @@ func askForPartition(root string) error {
 	if err := syscall.Mount("none", "/proc/driver", "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("cannot mount here: %w", err)
 	}
-	gpus := driver.NewNVML(driver.Place{})
+	gpus := driver.NewNVML(driver.LibraryLocation{})
 	if err := gpus.Open(); err != nil {
 		return err
 	}

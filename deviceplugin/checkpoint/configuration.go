@@ -35,7 +35,7 @@ type keptFile struct {
 	Text      string `json:"text,omitempty"`
 }
 
-func (c Configuration) path(name string) string { return filepath.Join(c.Directory, name+".json") }
+func (c Configuration) pathOf(name string) string { return filepath.Join(c.Directory, name+".json") }
 
 // Keep writes what is good of a ConfigMap, unless it is written.
 func (c Configuration) Keep(name string, last live.Kept) {
@@ -43,16 +43,16 @@ func (c Configuration) Keep(name string, last live.Kept) {
 		Format: 1, Namespace: last.Source.Namespace, Name: last.Source.Name, Version: last.Source.Version, Text: last.Text,
 	})
 	if err == nil {
-		_, err = hostnode.WriteIfChanged(c.Files, c.path(name), text, 0o600, 0o700)
+		_, err = hostnode.WriteIfChanged(c.Files, c.pathOf(name), text, 0o600, 0o700)
 	}
 	if err != nil {
-		c.trouble(fmt.Errorf("keep ConfigMap %s for the next start: %w", name, err))
+		c.reportTrouble(fmt.Errorf("keep ConfigMap %s for the next start: %w", name, err))
 	}
 }
 
 // Recall reads what was good of a ConfigMap; false if nothing is known.
 func (c Configuration) Recall(name string) (live.Kept, bool) {
-	text, err := c.Files.Read(c.path(name))
+	text, err := c.Files.Read(c.pathOf(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return live.Kept{}, false
 	}
@@ -64,13 +64,13 @@ func (c Configuration) Recall(name string) (live.Kept, bool) {
 		err = fmt.Errorf("format %d, this program reads format 1", f.Format)
 	}
 	if err != nil {
-		c.trouble(fmt.Errorf("read what ConfigMap %s said before this start, %s: %w", name, c.path(name), err))
+		c.reportTrouble(fmt.Errorf("read what ConfigMap %s said before this start, %s: %w", name, c.pathOf(name), err))
 		return live.Kept{}, false
 	}
 	return live.Kept{Source: live.Source{Namespace: f.Namespace, Name: f.Name, Version: f.Version}, Text: f.Text}, true
 }
 
-func (c Configuration) trouble(err error) {
+func (c Configuration) reportTrouble(err error) {
 	if c.Trouble != nil {
 		c.Trouble(err)
 	}

@@ -29,7 +29,7 @@ func TestWhatIsKeptOfAConfigMapIsReadBackOrReported(t *testing.T) {
 	}
 	for name, text := range map[string]string{"cut off": `{"format":1,"text":"te`, "of another format": `{"format":2}`, "empty": ""} {
 		told = nil
-		if err := os.WriteFile(k.path("a"), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(k.pathOf("a"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if last, ok := k.Recall("a"); ok || len(told) != 1 {

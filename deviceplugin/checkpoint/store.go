@@ -35,7 +35,7 @@ func Open(files hostnode.Files, path string) (s *Store, broken, err error) {
 	if err := files.MakeDir(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("open checkpoint: %w", err)
 	}
-	if err := s.clear(); err != nil {
+	if err := s.removeUnfinished(); err != nil {
 		return nil, nil, fmt.Errorf("open checkpoint: %w", err)
 	}
 	text, err := files.Read(path)
@@ -59,8 +59,8 @@ func Open(files hostnode.Files, path string) (s *Store, broken, err error) {
 	return s, fmt.Errorf("%s is not readable and was kept as %s: %w", path, aside, broken), nil
 }
 
-// clear removes what processes left that were killed while they wrote.
-func (s *Store) clear() error {
+// removeUnfinished removes what processes left that were killed while they wrote.
+func (s *Store) removeUnfinished() error {
 	names, err := s.files.List(filepath.Dir(s.path))
 	if err != nil {
 		return err
@@ -99,12 +99,12 @@ func (s *Store) setAside(text []byte) (string, error) {
 func (s *Store) Put(r Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old, ok := s.records[r.ID]; ok && equal(old, r) {
+	if old, ok := s.records[r.ID]; ok && recordsEqual(old, r) {
 		return nil
 	}
 	next := maps.Clone(s.records)
 	next[r.ID] = r
-	return s.save(next)
+	return s.saveRecords(next)
 }
 
 // Forget removes every record of an owner. An unknown owner is no mistake.
@@ -116,11 +116,11 @@ func (s *Store) Forget(o sharing.Owner) error {
 	if len(next) == len(s.records) {
 		return nil
 	}
-	return s.save(next)
+	return s.saveRecords(next)
 }
 
-// save writes next and then takes it over. The caller holds the lock.
-func (s *Store) save(next map[string]Record) error {
+// saveRecords writes next and then takes it over. The caller holds the lock.
+func (s *Store) saveRecords(next map[string]Record) error {
 	text, err := Encode(slices.Collect(maps.Values(next)))
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (s *Store) ByOwner() map[sharing.Owner][]Record {
 	return out
 }
 
-func equal(a, b Record) bool {
+func recordsEqual(a, b Record) bool {
 	return a.ID == b.ID && a.Owner == b.Owner && a.Namespace == b.Namespace && a.Pod == b.Pod &&
 		a.Container == b.Container && a.Mode == b.Mode && slices.Equal(a.Slots, b.Slots) && slices.Equal(a.Devices, b.Devices)
 }

@@ -64,7 +64,7 @@ func NewEvictor(cfg EvictorConfig) *Evictor {
 // pod that is refused again and again is noted once.
 func (e *Evictor) Replace(p *corev1.Pod, why string) {
 	key := KeyOf(p)
-	if kept := e.keeps(p); kept != nil {
+	if kept := e.requireEvictable(p); kept != nil {
 		if p.DeletionTimestamp == nil {
 			e.cfg.Placements.Kept(p, why+": "+kept.Error())
 		}
@@ -84,8 +84,8 @@ type keptError string
 
 func (k keptError) Error() string { return string(k) }
 
-// keeps is nil if the pod may be evicted.
-func (e *Evictor) keeps(p *corev1.Pod) error {
+// requireEvictable is nil if the pod may be evicted.
+func (e *Evictor) requireEvictable(p *corev1.Pod) error {
 	again := fmt.Sprintf("kubectl delete pod -n %s %s", p.Namespace, p.Name)
 	owner := metav1.GetControllerOf(p)
 	switch {
@@ -104,7 +104,7 @@ func (e *Evictor) keeps(p *corev1.Pod) error {
 // Run evicts until ctx ends. What fails is tried again later.
 func (e *Evictor) Run(ctx context.Context) error {
 	return e.queue.Run(ctx, func(ctx context.Context, p PodKey) error {
-		if err := e.evict(ctx, p); err != nil {
+		if err := e.evictPod(ctx, p); err != nil {
 			return err
 		}
 		e.mu.Lock()
@@ -114,16 +114,16 @@ func (e *Evictor) Run(ctx context.Context) error {
 	})
 }
 
-// evict looks at the pod as the API server has it and evicts exactly that state of
+// evictPod looks at the pod as the API server has it and evicts exactly that state of
 // it: one that began meanwhile has another version and is looked at again.
-func (e *Evictor) evict(ctx context.Context, p PodKey) error {
+func (e *Evictor) evictPod(ctx context.Context, p PodKey) error {
 	now, err := e.cfg.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("look at pod %s before it is evicted: %w", p, err)
-	case now.UID != p.UID || e.keeps(now) != nil:
+	case now.UID != p.UID || e.requireEvictable(now) != nil:
 		return nil
 	}
 	e.mu.Lock()

@@ -40,15 +40,15 @@ type PodObserver interface {
 
 // NewPods returns the pods of a node; none are known until Run.
 func NewPods(client kubernetes.Interface, node string, observer PodObserver) (*Pods, error) {
-	informer := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, where("spec.nodeName", node))
+	informer := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, fieldSelector("spec.nodeName", node))
 	s := &Pods{
 		client: client, node: node, observer: observer, informer: informer,
 		live: map[sharing.Owner]*corev1.Pod{}, changed: make(chan struct{}),
 	}
 	registration, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { s.take(o) },
-		UpdateFunc: s.update,
-		DeleteFunc: func(o any) { s.drop(o) },
+		AddFunc:    func(o any) { s.addPod(o) },
+		UpdateFunc: s.updatePod,
+		DeleteFunc: func(o any) { s.removePod(o) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch the pods of node %s: %w", node, err)
@@ -57,9 +57,9 @@ func NewPods(client kubernetes.Interface, node string, observer PodObserver) (*P
 	return s, nil
 }
 
-// where restricts a watch to the objects with this value in a field, so that a node
+// fieldSelector restricts a watch to the objects with this value in a field, so that a node
 // does not keep the whole cluster in memory.
-func where(field, value string) func(*metav1.ListOptions) {
+func fieldSelector(field, value string) func(*metav1.ListOptions) {
 	return func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }
 }
 
@@ -73,35 +73,35 @@ func (s *Pods) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), s.handled)
 }
 
-// update takes in a pod that changed. One that was deleted and created again under
+// updatePod takes in a pod that changed. One that was deleted and created again under
 // its name while nobody watched comes as a change too: the old one is gone then,
 // and nothing else will say so.
-func (s *Pods) update(before, after any) {
+func (s *Pods) updatePod(before, after any) {
 	old, ok := before.(*corev1.Pod)
 	fresh, also := after.(*corev1.Pod)
 	if ok && also && old.UID != fresh.UID {
-		s.drop(old)
+		s.removePod(old)
 	}
-	s.take(after)
+	s.addPod(after)
 }
 
-func (s *Pods) take(object any) {
+func (s *Pods) addPod(object any) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok || pod.Spec.NodeName != s.node {
 		return
 	}
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		s.drop(pod)
+		s.removePod(pod)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live[sharing.Owner(pod.UID)] = pod
-	s.wake()
+	s.notifyWaiters()
 }
 
-// wake wakes who waits for a change. The caller holds the lock.
-func (s *Pods) wake() {
+// notifyWaiters wakes who waits for a change. The caller holds the lock.
+func (s *Pods) notifyWaiters() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -113,7 +113,7 @@ func (s *Pods) Changed() <-chan struct{} {
 	return s.changed
 }
 
-func (s *Pods) drop(object any) {
+func (s *Pods) removePod(object any) {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}
@@ -126,7 +126,7 @@ func (s *Pods) drop(object any) {
 	_, was := s.live[owner]
 	delete(s.live, owner)
 	if was {
-		s.wake()
+		s.notifyWaiters()
 	}
 	s.mu.Unlock()
 	if was {

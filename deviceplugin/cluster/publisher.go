@@ -77,7 +77,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if cfg.Late == 0 {
 		cfg.Late = 10 * time.Second
 	}
-	informer := coreinformers.NewFilteredNodeInformer(cfg.Client, 0, cache.Indexers{}, where("metadata.name", cfg.Node))
+	informer := coreinformers.NewFilteredNodeInformer(cfg.Client, 0, cache.Indexers{}, fieldSelector("metadata.name", cfg.Node))
 	p := &Publisher{cfg: cfg, informer: informer, seen: make(chan struct{}, 1), ready: make(chan struct{})}
 	poke := func(any) {
 		select {
@@ -113,8 +113,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-again:
 		}
 		again = nil
-		wait, err := p.publish(ctx)
-		if p.ended(err); err != nil {
+		wait, err := p.reconcileNode(ctx)
+		if p.reportOutcome(err); err != nil {
 			wait = p.cfg.Retry
 		}
 		if wait > 0 {
@@ -123,8 +123,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// ended tells how an attempt to publish ended.
-func (p *Publisher) ended(err error) {
+// reportOutcome tells how an attempt to publish ended.
+func (p *Publisher) reportOutcome(err error) {
 	if p.cfg.Ended != nil {
 		p.cfg.Ended(err)
 	}
@@ -153,8 +153,8 @@ func (p *Publisher) withholdUntilReady(ctx context.Context) bool {
 		if !isFailing && !isLate {
 			continue
 		}
-		err := p.withhold(ctx, why)
-		if p.ended(err); err != nil {
+		err := p.withholdDevices(ctx, why)
+		if p.reportOutcome(err); err != nil {
 			again = time.After(p.cfg.Retry)
 		}
 	}
@@ -167,26 +167,26 @@ func (p *Publisher) Withhold(ctx context.Context) {
 		return
 	}
 	why, _ := p.cfg.Source.Unread()
-	p.ended(p.withhold(ctx, why))
+	p.reportOutcome(p.withholdDevices(ctx, why))
 }
 
-// withhold makes what the node says of its devices say that they take no pods.
-func (p *Publisher) withhold(ctx context.Context, why string) error {
+// withholdDevices makes what the node says of its devices say that they take no pods.
+func (p *Publisher) withholdDevices(ctx context.Context, why string) error {
 	object, exists, err := p.informer.GetStore().GetByKey(p.cfg.Node)
 	node, ok := object.(*corev1.Node)
 	if err != nil || !exists || !ok {
 		return fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
 	}
 	want := DesiredNode{Annotations: wire.Withhold(node.Annotations, why)}
-	if err := p.patch(ctx, annotationPatch(node, want, time.Now().UTC().Format(time.RFC3339), false)); err != nil {
+	if err := p.patchNode(ctx, annotationPatch(node, want, time.Now().UTC().Format(time.RFC3339), false)); err != nil {
 		return fmt.Errorf("write annotations of node %s: %w", p.cfg.Node, err)
 	}
 	return nil
 }
 
-// publish makes the node equal to what is wanted. Where something is wanted later, wait says
+// reconcileNode makes the node equal to what is wanted. Where something is wanted later, wait says
 // when; else it is 0.
-func (p *Publisher) publish(ctx context.Context) (wait time.Duration, err error) {
+func (p *Publisher) reconcileNode(ctx context.Context) (wait time.Duration, err error) {
 	object, exists, err := p.informer.GetStore().GetByKey(p.cfg.Node)
 	node, ok := object.(*corev1.Node)
 	if ok {
@@ -203,7 +203,7 @@ func (p *Publisher) publish(ctx context.Context) (wait time.Duration, err error)
 		p.cfg.Source.Withdraw()
 	}
 	if state.Withdrawn {
-		return 0, p.patch(ctx, withoutAnnotations(node))
+		return 0, p.patchNode(ctx, withoutAnnotations(node))
 	}
 	want, err := Desired(state)
 	if err != nil {
@@ -213,13 +213,13 @@ func (p *Publisher) publish(ctx context.Context) (wait time.Duration, err error)
 	now := time.Now()
 	isDue, wait := signOfLife(node, p.signed, now)
 	changes := annotationPatch(node, want, now.UTC().Format(time.RFC3339), isDue)
-	if err := p.patch(ctx, changes); err != nil {
+	if err := p.patchNode(ctx, changes); err != nil {
 		return 0, fmt.Errorf("write annotations of node %s: %w", p.cfg.Node, err)
 	}
 	if changes != nil {
 		p.signed = now
 	}
-	if err := p.patch(ctx, capacityPatch(node, want, p.stale), "status"); err != nil {
+	if err := p.patchNode(ctx, capacityPatch(node, want, p.stale), "status"); err != nil {
 		return 0, fmt.Errorf("write capacity of node %s: %w", p.cfg.Node, err)
 	}
 	return wait, nil
@@ -241,7 +241,7 @@ func (p *Publisher) noteStaleNames(want DesiredNode) {
 	p.last = slices.Sorted(maps.Keys(want.Capacity))
 }
 
-func (p *Publisher) patch(ctx context.Context, patch map[string]any, subresource ...string) error {
+func (p *Publisher) patchNode(ctx context.Context, patch map[string]any, subresource ...string) error {
 	if patch == nil {
 		return nil
 	}
@@ -249,7 +249,7 @@ func (p *Publisher) patch(ctx context.Context, patch map[string]any, subresource
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, attempt)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := p.cfg.Client.CoreV1().Nodes().Patch(ctx, p.cfg.Node, types.MergePatchType, text, metav1.PatchOptions{}, subresource...); err != nil {
 		return err

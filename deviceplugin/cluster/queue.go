@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// attempt is how long one exchange with the API server may take.
-const attempt = 15 * time.Second
+// callTimeout is how long one exchange with the API server may take.
+const callTimeout = 15 * time.Second
 
 // PodKey names one exact pod, and not one of the same name that comes later.
 type PodKey struct {
@@ -57,13 +57,13 @@ func (q *Queue[T]) Run(ctx context.Context, do func(ctx context.Context, key T) 
 		if end {
 			return nil
 		}
-		q.one(ctx, key, do)
+		q.handleKey(ctx, key, do)
 	}
 }
 
-// one does a key and puts it back if it was not done.
-func (q *Queue[T]) one(ctx context.Context, key T, do func(ctx context.Context, key T) error) {
-	ctx, cancel := context.WithTimeout(ctx, attempt)
+// handleKey does a key and puts it back if it was not done.
+func (q *Queue[T]) handleKey(ctx context.Context, key T, do func(ctx context.Context, key T) error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := do(ctx, key); err != nil {
 		klog.ErrorS(err, "not done; trying again later")

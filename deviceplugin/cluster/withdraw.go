@@ -96,12 +96,12 @@ func isToWithdraw(node *corev1.Node, now time.Time) bool {
 // they say by removing their inventory, or when patience is over.
 func (w Withdrawal) awaitDevices(ctx context.Context) error {
 	until := time.Now().Add(withdrawFor).UTC().Format(time.RFC3339)
-	mark, err := json.Marshal(annotations(map[string]any{wire.NodeWithdraw: until}))
+	mark, err := json.Marshal(wrapAnnotations(map[string]any{wire.NodeWithdraw: until}))
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
 	told := map[string]bool{}
-	return w.await(ctx, "device plugins take their devices back", func(ctx context.Context) (left []string, err error) {
+	return w.pollUntilEmpty(ctx, "device plugins take their devices back", func(ctx context.Context) (left []string, err error) {
 		nodes, err := w.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("list the nodes: %w", err)
@@ -126,7 +126,7 @@ func (w Withdrawal) awaitDevices(ctx context.Context) error {
 
 // awaitEnd returns when no pod of the DaemonSet is left, or when patience is over.
 func (w Withdrawal) awaitEnd(ctx context.Context) error {
-	return w.await(ctx, "device plugins end", func(ctx context.Context) (left []string, err error) {
+	return w.pollUntilEmpty(ctx, "device plugins end", func(ctx context.Context) (left []string, err error) {
 		pods, err := w.Client.CoreV1().Pods(w.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("list the device plugins: %w", err)
@@ -140,8 +140,8 @@ func (w Withdrawal) awaitEnd(ctx context.Context) error {
 	})
 }
 
-// await asks until nothing is left, or until patience is over: that is told only.
-func (w Withdrawal) await(ctx context.Context, what string, ask func(context.Context) (left []string, err error)) error {
+// pollUntilEmpty asks until nothing is left, or until patience is over: that is told only.
+func (w Withdrawal) pollUntilEmpty(ctx context.Context, what string, ask func(context.Context) (left []string, err error)) error {
 	var left []string
 	err := wait.PollUntilContextTimeout(ctx, time.Second, w.Patience, true, func(ctx context.Context) (done bool, _ error) {
 		now, err := ask(ctx)
@@ -225,10 +225,10 @@ func withoutAnnotations(node *corev1.Node, further ...string) map[string]any {
 	if len(gone) == 0 {
 		return nil
 	}
-	return annotations(gone)
+	return wrapAnnotations(gone)
 }
 
-func annotations(changes map[string]any) map[string]any {
+func wrapAnnotations(changes map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": changes}}
 }
 

@@ -17,12 +17,12 @@ import (
 
 // Clients implements Partitions.
 func (r *NVML) Clients(id sharing.DeviceID) ([]Client, error) {
-	handle, done, err := r.partitioned(id, "nvmlDeviceGetMinorNumber")
+	handle, done, err := r.acquireForMIG(id, "nvmlDeviceGetMinorNumber")
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	listed, err := r.listed(handle)
+	listed, err := r.listProcesses(handle)
 	if err != nil {
 		return nil, fmt.Errorf("list the processes on device %s: %w", id, err)
 	}
@@ -32,28 +32,28 @@ func (r *NVML) Clients(id sharing.DeviceID) ([]Client, error) {
 		if p.GpuInstanceId != noInstance {
 			gi = int(p.GpuInstanceId)
 		}
-		clients = append(clients, Client{PID: int(p.Pid), Name: r.program(p.Pid), GI: gi})
+		clients = append(clients, Client{PID: int(p.Pid), Name: r.programName(p.Pid), GI: gi})
 	}
 	if minor, ret := handle.GetMinorNumber(); ret == nvml.SUCCESS {
-		clients = append(clients, openers(procfs.DefaultMountPoint, fmt.Sprint("/dev/nvidia", minor))...)
+		clients = append(clients, clientsWithOpenFile(procfs.DefaultMountPoint, fmt.Sprint("/dev/nvidia", minor))...)
 	}
-	return others(clients), nil
+	return otherClients(clients), nil
 }
 
 // noInstance is what NVML says of a process that runs on the whole device.
 const noInstance = 0xffffffff
 
-// others has every process once, by number, without this one. What the driver said of it comes
-// before what /proc says.
-func others(clients []Client) []Client {
+// otherClients has every process once, by number, without this one. What the driver said of it
+// comes before what /proc says.
+func otherClients(clients []Client) []Client {
 	slices.SortStableFunc(clients, func(a, b Client) int { return cmp.Compare(a.PID, b.PID) })
 	clients = slices.CompactFunc(clients, func(a, b Client) bool { return a.PID == b.PID })
 	return slices.DeleteFunc(clients, func(c Client) bool { return c.PID == os.Getpid() })
 }
 
-// program is the name of a process's program as the driver says it.
-func (r *NVML) program(pid uint32) string {
-	if !r.has("nvmlSystemGetProcessName") {
+// programName is the name of a process's program as the driver says it.
+func (r *NVML) programName(pid uint32) string {
+	if !r.hasSymbol("nvmlSystemGetProcessName") {
 		return ""
 	}
 	name, ret := r.Library().SystemGetProcessName(int(pid))
@@ -63,9 +63,9 @@ func (r *NVML) program(pid uint32) string {
 	return filepath.Base(name)
 }
 
-// openers are the processes below a /proc that have a file open under this path. Those that cannot
-// be read are left out: it is for people.
-func openers(proc, path string) []Client {
+// clientsWithOpenFile are the processes below a /proc that have a file open under this path. Those
+// that cannot be read are left out: it is for people.
+func clientsWithOpenFile(proc, path string) []Client {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
 		return nil

@@ -32,86 +32,87 @@ func (d *nvmlDevice) Index() int { return d.index }
 
 // Probe implements Device.
 func (d *nvmlDevice) Probe() error {
-	if err := d.reached(); err != nil {
+	if err := d.checkReachable(); err != nil {
 		return err
 	}
-	return d.recovered()
+	return d.checkRecovery()
 }
 
-// reached asks for UUID and memory, which the driver answers only while it reaches the device.
-func (d *nvmlDevice) reached() error {
+// checkReachable asks for UUID and memory, which the driver answers only while it reaches the
+// device.
+func (d *nvmlDevice) checkReachable() error {
 	if d.broken != nil {
 		return d.broken
 	}
-	if err := d.driver.usable(); err != nil {
+	if err := d.driver.requireOpen(); err != nil {
 		return err
 	}
 	if _, ret := d.handle.GetUUID(); ret != nvml.SUCCESS {
-		return failure("nvmlDeviceGetUUID", ret)
+		return nvmlFailure("nvmlDeviceGetUUID", ret)
 	}
 	_, ret := d.handle.GetMemoryInfo()
-	return failure("nvmlDeviceGetMemoryInfo", ret)
+	return nvmlFailure("nvmlDeviceGetMemoryInfo", ret)
 }
 
-// memory is what programs can have in all: what the device has without what the
+// usableMemory is what programs can have in all: what the device has without what the
 // driver keeps for itself. An H200 has 143,771 MiB, of which no program ever gets
 // the last 615: shares that add up to all of it would not hold. Drivers before
 // 510 do not tell the two apart.
-func (d *nvmlDevice) memory() (sharing.Bytes, error) {
+func (d *nvmlDevice) usableMemory() (sharing.Bytes, error) {
 	if v2, ret := d.handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS && v2.Reserved < v2.Total {
 		return sharing.Bytes(min(v2.Total-v2.Reserved, uint64(sharing.MaxBytes))), nil
 	}
 	v1, ret := d.handle.GetMemoryInfo()
-	return sharing.Bytes(min(v1.Total, uint64(sharing.MaxBytes))), failure("nvmlDeviceGetMemoryInfo", ret)
+	return sharing.Bytes(min(v1.Total, uint64(sharing.MaxBytes))), nvmlFailure("nvmlDeviceGetMemoryInfo", ret)
 }
 
 // Facts implements Device.
 func (d *nvmlDevice) Facts() (node.Facts, error) {
-	if err := d.reached(); err != nil {
+	if err := d.checkReachable(); err != nil {
 		return node.Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
 	}
 	f := node.Facts{NUMA: -1}
 	uuid, ret := d.handle.GetUUID()
-	err := failure("nvmlDeviceGetUUID", ret)
+	err := nvmlFailure("nvmlDeviceGetUUID", ret)
 	if err == nil {
 		f.UUID = sharing.DeviceID(uuid)
 		f.Model, ret = d.handle.GetName()
-		err = failure("nvmlDeviceGetName", ret)
+		err = nvmlFailure("nvmlDeviceGetName", ret)
 	}
 	if err == nil {
-		f.Memory, err = d.memory()
+		f.Memory, err = d.usableMemory()
 	}
 	if err == nil {
 		f.Minor, ret = d.handle.GetMinorNumber()
-		err = failure("nvmlDeviceGetMinorNumber", ret)
+		err = nvmlFailure("nvmlDeviceGetMinorNumber", ret)
 	}
 	if err == nil {
-		f.PCI, err = d.pci()
+		f.PCI, err = d.pciBusID()
 	}
 	if err != nil {
 		return node.Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
 	}
-	f.NUMA = d.numa(f.PCI)
-	f.Compute, f.CUDA = d.generation()
-	f.MIG, err = d.mig()
+	f.NUMA = d.numaNode(f.PCI)
+	f.Compute, f.CUDA = d.readComputeVersions()
+	f.MIG, err = d.readMIG()
 	if err != nil {
 		return node.Facts{}, fmt.Errorf("read partitions of device %d: %w", d.index, err)
 	}
 	return f, nil
 }
 
-// pci is the bus id as the kernel spells it.
-func (d *nvmlDevice) pci() (string, error) {
+// pciBusID is the bus id as the kernel spells it.
+func (d *nvmlDevice) pciBusID() (string, error) {
 	info, ret := d.handle.GetPciInfo()
-	if err := failure("nvmlDeviceGetPciInfo", ret); err != nil {
+	if err := nvmlFailure("nvmlDeviceGetPciInfo", ret); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%04x:%02x:%02x.0", info.Domain, info.Bus, info.Device), nil
 }
 
-// numa asks the driver, then the kernel; -1 when neither knows.
-func (d *nvmlDevice) numa(pci string) int {
-	if d.driver.has("nvmlDeviceGetNumaNodeId") {
+// numaNode asks the driver, then the kernel; -1 when neither knows.
+func (d *nvmlDevice) numaNode(pci string) int {
+	if d.driver.hasSymbol("nvmlDeviceGetNumaNodeId") {
 		if node, ret := d.handle.GetNumaNodeId(); ret == nvml.SUCCESS && node >= 0 {
 			return node
 		}
@@ -136,14 +137,14 @@ func (d *nvmlDevice) Link(to Device) (sharing.Link, error) {
 	if d.broken != nil || other.broken != nil {
 		return sharing.Link{}, fmt.Errorf("link of device %d to %d: %w", d.index, other.index, ErrLost)
 	}
-	if n := d.nvlinks(other); n > 0 {
+	if n := d.countNVLinks(other); n > 0 {
 		return sharing.Link{Kind: "nvlink", Count: n}, nil
 	}
-	if !d.driver.has("nvmlDeviceGetTopologyCommonAncestor") {
+	if !d.driver.hasSymbol("nvmlDeviceGetTopologyCommonAncestor") {
 		return sharing.Link{}, ErrUnsupported
 	}
 	level, ret := d.handle.GetTopologyCommonAncestor(other.handle)
-	if err := failure("nvmlDeviceGetTopologyCommonAncestor", ret); err != nil {
+	if err := nvmlFailure("nvmlDeviceGetTopologyCommonAncestor", ret); err != nil {
 		return sharing.Link{}, err
 	}
 	switch level {
@@ -159,15 +160,15 @@ func (d *nvmlDevice) Link(to Device) (sharing.Link, error) {
 	return sharing.Link{Kind: "sys"}, nil
 }
 
-// nvlinks counts the active NVLinks to the other device, directly or through switches. Through
+// countNVLinks counts the active NVLinks to the other device, directly or through switches. Through
 // those every device reaches every other, by as many links as the one with fewer has.
-func (d *nvmlDevice) nvlinks(other *nvmlDevice) int {
+func (d *nvmlDevice) countNVLinks(other *nvmlDevice) int {
 	for _, symbol := range []string{"nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemoteDeviceType"} {
-		if !d.driver.has(symbol) {
+		if !d.driver.hasSymbol(symbol) {
 			return 0
 		}
 	}
-	target, err := other.pci()
+	target, err := other.pciBusID()
 	if err != nil {
 		return 0
 	}

@@ -25,17 +25,17 @@ func migFailure(call string, ret nvml.Return) error {
 	if ret == nvml.ERROR_RESET_REQUIRED {
 		return fmt.Errorf("%s: %w", call, ErrResetRequired)
 	}
-	return failure(call, ret)
+	return nvmlFailure(call, ret)
 }
 
-// partitioned finds a device for calls about partitions, see find.
-func (r *NVML) partitioned(id sharing.DeviceID, symbols ...string) (handle nvml.Device, done func(), err error) {
-	return r.find(id, migFailure, symbols...)
+// acquireForMIG finds a device for calls about partitions, see acquireDevice.
+func (r *NVML) acquireForMIG(id sharing.DeviceID, symbols ...string) (handle nvml.Device, done func(), err error) {
+	return r.acquireDevice(id, migFailure, symbols...)
 }
 
 // MIGMode implements Partitions.
 func (r *NVML) MIGMode(id sharing.DeviceID) (current, pending bool, err error) {
-	handle, done, err := r.partitioned(id, "nvmlDeviceGetMigMode")
+	handle, done, err := r.acquireForMIG(id, "nvmlDeviceGetMigMode")
 	if err != nil {
 		return false, false, err
 	}
@@ -44,8 +44,8 @@ func (r *NVML) MIGMode(id sharing.DeviceID) (current, pending bool, err error) {
 	return now == nvml.DEVICE_MIG_ENABLE, next == nvml.DEVICE_MIG_ENABLE, migFailure("nvmlDeviceGetMigMode", ret)
 }
 
-// profiles are the shapes a device offers, by the driver's id.
-func profiles(handle nvml.Device) (map[uint32]nvml.GpuInstanceProfileInfo_v2, error) {
+// gpuInstanceProfiles are the shapes a device offers, by the driver's id.
+func gpuInstanceProfiles(handle nvml.Device) (map[uint32]nvml.GpuInstanceProfileInfo_v2, error) {
 	found := map[uint32]nvml.GpuInstanceProfileInfo_v2{}
 	for number := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 		info, ret := handle.GetGpuInstanceProfileInfoV(number).V2()
@@ -62,7 +62,7 @@ func profiles(handle nvml.Device) (map[uint32]nvml.GpuInstanceProfileInfo_v2, er
 
 // Instances implements Partitions.
 func (r *NVML) Instances(id sharing.DeviceID) ([]Instance, error) {
-	handle, done, err := r.partitioned(id, "nvmlDeviceGetMigMode", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuInstances",
+	handle, done, err := r.acquireForMIG(id, "nvmlDeviceGetMigMode", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuInstances",
 		"nvmlGpuInstanceGetInfo", "nvmlGpuInstanceGetComputeInstanceProfileInfo", "nvmlGpuInstanceGetComputeInstances", "nvmlComputeInstanceGetInfo_v2")
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (r *NVML) Instances(id sharing.DeviceID) ([]Instance, error) {
 	if now, _, ret := handle.GetMigMode(); ret != nvml.SUCCESS || now != nvml.DEVICE_MIG_ENABLE {
 		return nil, migFailure("nvmlDeviceGetMigMode", ret)
 	}
-	shapes, err := profiles(handle)
+	shapes, err := gpuInstanceProfiles(handle)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func computeOf(gi nvml.GpuInstance, compute uint32) ([]ComputeInstance, error) {
 			return nil, err
 		}
 		for _, ci := range handles {
-			c, err := describe(ci)
+			c, err := readComputeInstance(ci)
 			if errors.Is(err, ErrNotFound) {
 				continue // destroyed since
 			}
@@ -167,10 +167,10 @@ func computeOf(gi nvml.GpuInstance, compute uint32) ([]ComputeInstance, error) {
 	return all, nil
 }
 
-// describe asks a compute instance for its MIG device. It is taken from the
+// readComputeInstance asks a compute instance for its MIG device. It is taken from the
 // compute instance itself: to walk the MIG devices of a busy node can take seconds,
 // and their index says nothing about places.
-func describe(ci nvml.ComputeInstance) (ComputeInstance, error) {
+func readComputeInstance(ci nvml.ComputeInstance) (ComputeInstance, error) {
 	info, ret := ci.GetInfo()
 	if err := migFailure("nvmlComputeInstanceGetInfo", ret); err != nil {
 		return ComputeInstance{}, err
@@ -184,7 +184,7 @@ func describe(ci nvml.ComputeInstance) (ComputeInstance, error) {
 
 // Processes implements Partitions.
 func (r *NVML) Processes(id sharing.DeviceID, gi int) ([]int, error) {
-	handle, done, err := r.partitioned(id)
+	handle, done, err := r.acquireForMIG(id)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (r *NVML) Processes(id sharing.DeviceID, gi int) ([]int, error) {
 
 // MIGDevice implements Driver.
 func (r *NVML) MIGDevice(uuid string) (MIGDevice, error) {
-	handle, done, err := r.partitioned(sharing.DeviceID(uuid), "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
+	handle, done, err := r.acquireForMIG(sharing.DeviceID(uuid), "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
 	if err != nil {
 		return MIGDevice{}, err
 	}

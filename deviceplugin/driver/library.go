@@ -15,8 +15,8 @@ import (
 	securejoin "github.com/cyphar/filepath-securejoin"
 )
 
-// Place says where the driver's library is.
-type Place struct {
+// LibraryLocation says where the driver's library is.
+type LibraryLocation struct {
 	// Path is the file libnvidia-ml.so.1; empty looks for it.
 	Path string
 	// Root is the root of the system that the driver is installed in, as this process sees it;
@@ -47,9 +47,9 @@ func libraryDirectories() []string {
 // errNoLibrary: the search found nothing.
 var errNoLibrary = errors.New("no " + libraryName)
 
-// find returns the library's path for the dynamic linker. It looks anew each time: a driver that
-// comes in a container may be installed later, and replaced by another version.
-func (p Place) find() (string, error) {
+// findLibrary returns the library's path for the dynamic linker. It looks anew each time: a driver
+// that comes in a container may be installed later, and replaced by another version.
+func (p LibraryLocation) findLibrary() (string, error) {
 	if p.Path != "" {
 		return p.Path, nil
 	}
@@ -64,7 +64,7 @@ func (p Place) find() (string, error) {
 			unfit = append(unfit, fmt.Errorf("%s: %w", filepath.Join(p.Root, dir), err))
 			continue
 		}
-		err = loads(path)
+		err = checkLibrary(path)
 		if err == nil {
 			return path, nil
 		}
@@ -82,9 +82,9 @@ func (p Place) find() (string, error) {
 // machines are what libraries are compiled for, by GOARCH.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// loads reports why a file is no library for this program: many systems have libraries of 32 bits
-// beside the others.
-func loads(path string) error {
+// checkLibrary reports why a file is no library for this program: many systems have libraries of 32
+// bits beside the others.
+func checkLibrary(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

@@ -108,7 +108,7 @@ func TestTheLibraryIsFoundBelowTheDriversRoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := filepath.Join(t.TempDir(), "root")
 			c.system(t, root)
-			got, err := Place{Root: root}.find()
+			got, err := LibraryLocation{Root: root}.findLibrary()
 			if err != nil || got != root+c.want {
 				t.Errorf("got %s, %v, want %s", got, err, root+c.want)
 			}
@@ -133,7 +133,7 @@ func TestWhereThereIsNoLibraryTheErrorSaysWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			c.system(t, root)
-			got, err := Place{Root: root}.find()
+			got, err := LibraryLocation{Root: root}.findLibrary()
 			if !errors.Is(err, errNoLibrary) || got != "" {
 				t.Fatalf("got %s, %v", got, err)
 			}
@@ -147,10 +147,10 @@ func TestWhereThereIsNoLibraryTheErrorSaysWhy(t *testing.T) {
 }
 
 func TestAPathThatIsGivenIsTaken(t *testing.T) {
-	if got, err := (Place{Path: "/a/b.so", Root: "/none"}).find(); got != "/a/b.so" || err != nil {
+	if got, err := (LibraryLocation{Path: "/a/b.so", Root: "/none"}).findLibrary(); got != "/a/b.so" || err != nil {
 		t.Errorf("got %s, %v", got, err)
 	}
-	if got, err := (Place{}).find(); got != libraryName || err != nil {
+	if got, err := (LibraryLocation{}).findLibrary(); got != libraryName || err != nil {
 		t.Errorf("got %s, %v: the dynamic linker knows its own directories", got, err)
 	}
 }
@@ -181,7 +181,7 @@ func TestNothingOutsideTheRootIsFound(t *testing.T) {
 				link(t, fmt.Sprintf("/%s/%s", libraryDirectories()[r.IntN(len(libraryDirectories()))], libraryName), path)
 			}
 		}
-		got, err := Place{Root: root}.find()
+		got, err := LibraryLocation{Root: root}.findLibrary()
 		if err != nil {
 			continue
 		}

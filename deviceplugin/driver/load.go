@@ -25,20 +25,20 @@ type Load struct {
 
 // Load implements Driver.
 func (r *NVML) Load(id string) (Load, error) {
-	handle, done, err := r.partitioned(sharing.DeviceID(id))
+	handle, done, err := r.acquireForMIG(sharing.DeviceID(id))
 	if err != nil {
 		return Load{}, err
 	}
 	defer done()
-	l, err := memoryOf(handle, r.has("nvmlDeviceGetMemoryInfo_v2"))
+	l, err := memoryOf(handle, r.hasSymbol("nvmlDeviceGetMemoryInfo_v2"))
 	if err != nil {
 		return Load{}, fmt.Errorf("read the memory in use of device %s: %w", id, err)
 	}
-	if !r.has("nvmlDeviceGetUtilizationRates") {
+	if !r.hasSymbol("nvmlDeviceGetUtilizationRates") {
 		return l, nil
 	}
 	if rates, ret := handle.GetUtilizationRates(); ret == nvml.SUCCESS {
-		l.Busy, l.IsBusyKnown = ratio(rates.Gpu), true
+		l.Busy, l.IsBusyKnown = percentToRatio(rates.Gpu), true
 	}
 	return l, nil
 }
@@ -57,7 +57,7 @@ func memoryOf(handle nvml.Device, tellsReserved bool) (Load, error) {
 
 // BusyByProcess implements Driver. A process that is in several samples counts with the latest.
 func (r *NVML) BusyByProcess(id sharing.DeviceID, within time.Duration) (map[int]float64, error) {
-	handle, done, err := r.partitioned(id, "nvmlDeviceGetProcessUtilization")
+	handle, done, err := r.acquireForMIG(id, "nvmlDeviceGetProcessUtilization")
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +79,11 @@ func latestLoads(samples []nvml.ProcessUtilizationSample, since, until uint64) m
 	latest, busy := map[int]uint64{}, make(map[int]float64, len(samples))
 	for _, s := range samples {
 		if pid := int(s.Pid); pid > 0 && s.TimeStamp >= max(since, latest[pid]) && s.TimeStamp <= until {
-			latest[pid], busy[pid] = s.TimeStamp, ratio(s.SmUtil)
+			latest[pid], busy[pid] = s.TimeStamp, percentToRatio(s.SmUtil)
 		}
 	}
 	return busy
 }
 
-// ratio is a percentage as a part of 1.
-func ratio(percent uint32) float64 { return float64(min(percent, 100)) / 100 }
+// percentToRatio is a percentage as a part of 1.
+func percentToRatio(percent uint32) float64 { return float64(min(percent, 100)) / 100 }

@@ -14,25 +14,25 @@ import (
 	"deviceshare/sharing"
 )
 
-// mig reads the partition mode and the profiles with their legal places. A
+// readMIG reads the partition mode and the profiles with their legal places. A
 // device without MIG is no mistake.
-func (d *nvmlDevice) mig() (node.MIG, error) {
-	if !d.driver.has("nvmlDeviceGetMigMode") {
+func (d *nvmlDevice) readMIG() (node.MIG, error) {
+	if !d.driver.hasSymbol("nvmlDeviceGetMigMode") {
 		return node.MIG{}, nil
 	}
 	current, pending, ret := d.handle.GetMigMode()
-	if err := failure("nvmlDeviceGetMigMode", ret); err != nil {
+	if err := nvmlFailure("nvmlDeviceGetMigMode", ret); err != nil {
 		if errors.Is(err, ErrUnsupported) {
 			return node.MIG{}, nil
 		}
 		return node.MIG{}, err
 	}
 	m := node.MIG{Capable: true, Enabled: current == nvml.DEVICE_MIG_ENABLE, Pending: pending == nvml.DEVICE_MIG_ENABLE}
-	if !d.driver.has("nvmlDeviceGetGpuInstanceProfileInfoV") || !d.driver.has("nvmlDeviceGetGpuInstancePossiblePlacements_v2") {
+	if !d.driver.hasSymbol("nvmlDeviceGetGpuInstanceProfileInfoV") || !d.driver.hasSymbol("nvmlDeviceGetGpuInstancePossiblePlacements_v2") {
 		return m, nil
 	}
 	for number := range nvml.GPU_INSTANCE_PROFILE_COUNT {
-		profile, slices, err := d.profile(number)
+		profile, slices, err := d.readProfile(number)
 		if errors.Is(err, ErrUnsupported) {
 			continue
 		}
@@ -45,18 +45,18 @@ func (d *nvmlDevice) mig() (node.MIG, error) {
 	return m, nil
 }
 
-// profile reads one profile and how many memory slices its last place reaches.
-func (d *nvmlDevice) profile(number int) (sharing.Profile, int, error) {
+// readProfile reads one profile and how many memory slices its last place reaches.
+func (d *nvmlDevice) readProfile(number int) (sharing.Profile, int, error) {
 	info, ret := d.handle.GetGpuInstanceProfileInfoV(number).V2()
 	if ret == nvml.ERROR_INVALID_ARGUMENT {
 		// A driver older than the list of profiles does not know the number.
 		return sharing.Profile{}, 0, ErrUnsupported
 	}
-	if err := failure("nvmlDeviceGetGpuInstanceProfileInfoV", ret); err != nil {
+	if err := nvmlFailure("nvmlDeviceGetGpuInstanceProfileInfoV", ret); err != nil {
 		return sharing.Profile{}, 0, err
 	}
 	places, ret := d.handle.GetGpuInstancePossiblePlacements(&nvml.GpuInstanceProfileInfo{Id: info.Id})
-	if err := failure("nvmlDeviceGetGpuInstancePossiblePlacements", ret); err != nil {
+	if err := nvmlFailure("nvmlDeviceGetGpuInstancePossiblePlacements", ret); err != nil {
 		return sharing.Profile{}, 0, err
 	}
 	if len(places) == 0 {
@@ -79,10 +79,10 @@ func (d *nvmlDevice) profile(number int) (sharing.Profile, int, error) {
 }
 
 // profileName is a profile's name as people write it: "3g.40gb".
-func profileName(raw []uint8) string { return strings.TrimPrefix(text(raw), "MIG ") }
+func profileName(raw []uint8) string { return strings.TrimPrefix(decodeCString(raw), "MIG ") }
 
-// text cuts a C string at its end.
-func text(raw []uint8) string {
+// decodeCString cuts a C string at its end.
+func decodeCString(raw []uint8) string {
 	if end := bytes.IndexByte(raw, 0); end >= 0 {
 		raw = raw[:end]
 	}

@@ -15,14 +15,14 @@ import (
 
 // NVML is the driver on this machine.
 type NVML struct {
-	place Place
+	place LibraryLocation
 
 	mu   sync.Mutex
 	open bool
 	// users is held to change how many use the library: the binding reads that
 	// number, when it is asked for a symbol, without a lock of its own.
 	users sync.RWMutex
-	using int // of those, the ones that begin has counted
+	using int // of those, the ones that initLibrary has counted
 	// path is where the library in use is. Both change only while nobody uses it.
 	path string
 	lib  atomic.Pointer[nvml.Interface]
@@ -32,13 +32,13 @@ type NVML struct {
 
 // NewNVML returns the driver whose library is at the place. Two of different places do not work in
 // one process.
-func NewNVML(place Place) *NVML {
+func NewNVML(place LibraryLocation) *NVML {
 	r := &NVML{place: place}
-	r.use(libraryName)
+	r.useLibrary(libraryName)
 	return r
 }
 
-func (r *NVML) use(path string) {
+func (r *NVML) useLibrary(path string) {
 	lib := nvml.New(nvml.WithLibraryPath(path))
 	r.path = path
 	r.lib.Store(&lib)
@@ -55,23 +55,23 @@ func (r *NVML) Open() error {
 	if r.open {
 		return nil
 	}
-	err := r.begin()
+	err := r.initLibrary()
 	r.open = err == nil
 	return err
 }
 
-// begin uses the library, in addition to whoever uses it already: it counts them,
+// initLibrary uses the library, in addition to whoever uses it already: it counts them,
 // and stays until each has shut it down.
-func (r *NVML) begin() error {
+func (r *NVML) initLibrary() error {
 	r.users.Lock()
 	defer r.users.Unlock()
 	if r.using == 0 {
-		path, err := r.place.find()
+		path, err := r.place.findLibrary()
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrNoDriver, err)
 		}
 		if path != r.path {
-			r.use(path)
+			r.useLibrary(path)
 		}
 	}
 	switch ret := r.Library().Init(); ret {
@@ -83,7 +83,7 @@ func (r *NVML) begin() error {
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return fmt.Errorf("%w: the kernel module is not loaded", ErrNoDriver)
 	default:
-		return fmt.Errorf("%w: nvmlInit: %w", ErrNoDriver, failure("nvmlInit", ret))
+		return fmt.Errorf("%w: nvmlInit: %w", ErrNoDriver, nvmlFailure("nvmlInit", ret))
 	}
 }
 
@@ -95,33 +95,33 @@ func (r *NVML) Close() error {
 		return nil
 	}
 	r.open = false
-	return r.end()
+	return r.shutdownLibrary()
 }
 
-// end is the counterpart of begin.
-func (r *NVML) end() error {
+// shutdownLibrary is the counterpart of initLibrary.
+func (r *NVML) shutdownLibrary() error {
 	r.users.Lock()
 	defer r.users.Unlock()
 	r.using--
-	return failure("nvmlShutdown", r.Library().Shutdown())
+	return nvmlFailure("nvmlShutdown", r.Library().Shutdown())
 }
 
 // Version implements Driver.
 func (r *NVML) Version() (string, error) {
-	if err := r.usable(); err != nil {
+	if err := r.requireOpen(); err != nil {
 		return "", err
 	}
 	v, ret := r.Library().SystemGetDriverVersion()
-	return v, failure("nvmlSystemGetDriverVersion", ret)
+	return v, nvmlFailure("nvmlSystemGetDriverVersion", ret)
 }
 
 // Devices implements Driver.
 func (r *NVML) Devices() ([]Device, error) {
-	if err := r.usable(); err != nil {
+	if err := r.requireOpen(); err != nil {
 		return nil, err
 	}
 	n, ret := r.Library().DeviceGetCount()
-	if err := failure("nvmlDeviceGetCount", ret); err != nil {
+	if err := nvmlFailure("nvmlDeviceGetCount", ret); err != nil {
 		return nil, err
 	}
 	devices := make([]Device, 0, n)
@@ -129,13 +129,13 @@ func (r *NVML) Devices() ([]Device, error) {
 		handle, ret := r.Library().DeviceGetHandleByIndex(i)
 		devices = append(devices, &nvmlDevice{
 			driver: r, index: i, handle: handle,
-			broken: failure(fmt.Sprintf("nvmlDeviceGetHandleByIndex(%d)", i), ret),
+			broken: nvmlFailure(fmt.Sprintf("nvmlDeviceGetHandleByIndex(%d)", i), ret),
 		})
 	}
 	return devices, nil
 }
 
-func (r *NVML) usable() error {
+func (r *NVML) requireOpen() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.open {
@@ -144,25 +144,25 @@ func (r *NVML) usable() error {
 	return nil
 }
 
-// has reports whether the library exports a function. A call to a missing one
+// hasSymbol reports whether the library exports a function. A call to a missing one
 // would end the process, and drivers of different ages differ.
-func (r *NVML) has(symbol string) bool {
+func (r *NVML) hasSymbol(symbol string) bool {
 	r.users.RLock()
 	defer r.users.RUnlock()
 	return r.Library().Extensions().LookupSymbol(symbol) == nil
 }
 
-// find returns the handle of a device, and makes sure that the library has what is about
+// acquireDevice returns the handle of a device, and makes sure that the library has what is about
 // to be called. Until done is called, a Close elsewhere does not take the library away:
 // whoever watches the devices closes it at any time, and while a device is lost every few
 // seconds. Whether it is open there says nothing about this device.
-func (r *NVML) find(id sharing.DeviceID, failure func(call string, ret nvml.Return) error, symbols ...string) (handle nvml.Device, done func(), err error) {
-	if err := r.begin(); err != nil {
+func (r *NVML) acquireDevice(id sharing.DeviceID, failure func(call string, ret nvml.Return) error, symbols ...string) (handle nvml.Device, done func(), err error) {
+	if err := r.initLibrary(); err != nil {
 		return nil, nil, err
 	}
-	done = func() { _ = r.end() }
+	done = func() { _ = r.shutdownLibrary() }
 	for _, symbol := range symbols {
-		if !r.has(symbol) {
+		if !r.hasSymbol(symbol) {
 			done()
 			return nil, nil, fmt.Errorf("this driver has no %s: %w", symbol, ErrUnsupported)
 		}
@@ -175,8 +175,8 @@ func (r *NVML) find(id sharing.DeviceID, failure func(call string, ret nvml.Retu
 	return handle, done, nil
 }
 
-// failure turns a return code into an error; nil for success.
-func failure(call string, ret nvml.Return) error {
+// nvmlFailure turns a return code into an error; nil for success.
+func nvmlFailure(call string, ret nvml.Return) error {
 	switch ret {
 	case nvml.SUCCESS:
 		return nil

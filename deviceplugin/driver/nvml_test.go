@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 func play(scene string) error {
-	gpus := driver.NewNVML(driver.Place{})
+	gpus := driver.NewNVML(driver.LibraryLocation{})
 	if scene == "missing" {
 		fmt.Println(errors.Is(gpus.Open(), driver.ErrNoDriver))
 		return nil

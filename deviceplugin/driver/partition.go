@@ -19,7 +19,7 @@ const hopper = 9
 
 // Resetless implements Partitions.
 func (r *NVML) Resetless(id sharing.DeviceID) (bool, error) {
-	handle, done, err := r.partitioned(id)
+	handle, done, err := r.acquireForMIG(id)
 	if err != nil {
 		return false, err
 	}
@@ -33,7 +33,7 @@ func (r *NVML) Resetless(id sharing.DeviceID) (bool, error) {
 // nvmlDeviceSetMigMode). The binding returns the second one first. Watches are closed
 // meanwhile, see ErrMissed.
 func (r *NVML) SetMIGMode(id sharing.DeviceID, on bool) error {
-	handle, done, err := r.partitioned(id, "nvmlDeviceSetMigMode", "nvmlDeviceGetMigMode")
+	handle, done, err := r.acquireForMIG(id, "nvmlDeviceSetMigMode", "nvmlDeviceGetMigMode")
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,13 @@ func (r *NVML) SetMIGMode(id sharing.DeviceID, on bool) error {
 
 // CreateGPUInstance implements Partitions.
 func (r *NVML) CreateGPUInstance(id sharing.DeviceID, profile string, start int) (int, error) {
-	handle, done, err := r.partitioned(id, "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+	handle, done, err := r.acquireForMIG(id, "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
 		"nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceGetInfo")
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	shapes, err := profiles(handle)
+	shapes, err := gpuInstanceProfiles(handle)
 	if err != nil {
 		return 0, err
 	}
@@ -77,7 +77,7 @@ func (r *NVML) CreateGPUInstance(id sharing.DeviceID, profile string, start int)
 		if profileName(shape.Name[:]) != profile {
 			continue
 		}
-		place, err := placement(handle, shape.Id, start)
+		place, err := findLegalPlace(handle, shape.Id, start)
 		if err != nil {
 			return 0, fmt.Errorf("profile %s: %w", profile, err)
 		}
@@ -91,8 +91,8 @@ func (r *NVML) CreateGPUInstance(id sharing.DeviceID, profile string, start int)
 	return 0, fmt.Errorf("profile %s: %w", profile, ErrNotFound)
 }
 
-// placement is the legal place of a profile that starts at a memory slice.
-func placement(handle nvml.Device, profile uint32, start int) (nvml.GpuInstancePlacement, error) {
+// findLegalPlace is the legal place of a profile that starts at a memory slice.
+func findLegalPlace(handle nvml.Device, profile uint32, start int) (nvml.GpuInstancePlacement, error) {
 	places, ret := handle.GetGpuInstancePossiblePlacements(&nvml.GpuInstanceProfileInfo{Id: profile})
 	if err := migFailure("nvmlDeviceGetGpuInstancePossiblePlacements", ret); err != nil {
 		return nvml.GpuInstancePlacement{}, err
@@ -105,9 +105,9 @@ func placement(handle nvml.Device, profile uint32, start int) (nvml.GpuInstanceP
 	return nvml.GpuInstancePlacement{}, fmt.Errorf("it cannot start at memory slice %d: %w", start, ErrNotFound)
 }
 
-// gpuInstance finds a GPU instance by its number. done is as of partitioned.
+// gpuInstance finds a GPU instance by its number. done is as of acquireForMIG.
 func (r *NVML) gpuInstance(id sharing.DeviceID, number int, symbols ...string) (gi nvml.GpuInstance, done func(), err error) {
-	handle, done, err := r.partitioned(id, append(symbols, "nvmlDeviceGetGpuInstanceById")...)
+	handle, done, err := r.acquireForMIG(id, append(symbols, "nvmlDeviceGetGpuInstanceById")...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,7 +144,7 @@ func (r *NVML) CreateComputeInstance(id sharing.DeviceID, number int) (ComputeIn
 	if err := migFailure("nvmlGpuInstanceCreateComputeInstance", ret); err != nil {
 		return ComputeInstance{}, err
 	}
-	c, err := describe(ci)
+	c, err := readComputeInstance(ci)
 	c.Spans = true
 	return c, err
 }

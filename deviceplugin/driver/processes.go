@@ -28,24 +28,24 @@ const unknownMemory = math.MaxUint64
 // MemoryByProcess implements Driver. A process that computes and draws is in several of
 // NVML's lists, with the same amount.
 func (r *NVML) MemoryByProcess(id sharing.DeviceID) ([]Process, error) {
-	handle, done, err := r.partitioned(id)
+	handle, done, err := r.acquireForMIG(id)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	all, err := r.listed(handle)
+	all, err := r.listProcesses(handle)
 	if err != nil {
 		return nil, fmt.Errorf("list the processes on device %s: %w", id, err)
 	}
-	processes, err := merge(all)
+	processes, err := mergeProcesses(all)
 	if err != nil {
 		return nil, fmt.Errorf("list the processes on device %s: %w", id, err)
 	}
 	return processes, nil
 }
 
-// listed is every list of processes that the driver has of a device.
-func (r *NVML) listed(handle nvml.Device) (all []nvml.ProcessInfo, err error) {
+// listProcesses is every list of processes that the driver has of a device.
+func (r *NVML) listProcesses(handle nvml.Device) (all []nvml.ProcessInfo, err error) {
 	for _, list := range []struct {
 		call string
 		ask  func() ([]nvml.ProcessInfo, nvml.Return)
@@ -54,14 +54,14 @@ func (r *NVML) listed(handle nvml.Device) (all []nvml.ProcessInfo, err error) {
 		{"nvmlDeviceGetGraphicsRunningProcesses", handle.GetGraphicsRunningProcesses},
 		{"nvmlDeviceGetMPSComputeRunningProcesses", handle.GetMPSComputeRunningProcesses},
 	} {
-		if !r.has(list.call) {
+		if !r.hasSymbol(list.call) {
 			continue
 		}
 		found, ret := list.ask()
 		if ret == nvml.ERROR_NOT_SUPPORTED {
 			continue
 		}
-		if err := failure(list.call, ret); err != nil {
+		if err := nvmlFailure(list.call, ret); err != nil {
 			return nil, err
 		}
 		all = append(all, found...)
@@ -69,10 +69,10 @@ func (r *NVML) listed(handle nvml.Device) (all []nvml.ProcessInfo, err error) {
 	return all, nil
 }
 
-// merge has every process once. Some drivers give 0 for all instead of saying that
+// mergeProcesses has every process once. Some drivers give 0 for all instead of saying that
 // they cannot tell (open-gpu-kernel-modules issue 614); a process that is listed has
 // a context, which is more than 0.
-func merge(all []nvml.ProcessInfo) ([]Process, error) {
+func mergeProcesses(all []nvml.ProcessInfo) ([]Process, error) {
 	memory, sum := map[int]sharing.Bytes{}, sharing.Bytes(0)
 	for _, p := range all {
 		if p.UsedGpuMemory == unknownMemory {

@@ -28,7 +28,7 @@ func TestEveryProcessIsListedOnceWithItsMemory(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := merge(c.all)
+			got, err := mergeProcesses(c.all)
 			if fmt.Sprint(got) != c.want || errors.Is(err, ErrUnsupported) != c.unknown {
 				t.Errorf("it is %v, %v", got, err)
 			}
@@ -55,14 +55,14 @@ func TestAMonitoringServiceThatTheDriverDoesNotListIsNamed(t *testing.T) {
 	service("7", "nv-hostengine", "/dev/null", "/dev/nvidiactl", "/dev/nvidia1")
 	service("8", "elsewhere", "/dev/nvidia10", "/dev/nvidiactl")
 	service(strconv.Itoa(os.Getpid()), "ourselves", "/dev/nvidia1")
-	found := others(append([]Client{{PID: 9, Name: "python", GI: 3}}, openers(proc, "/dev/nvidia1")...))
+	found := otherClients(append([]Client{{PID: 9, Name: "python", GI: 3}}, clientsWithOpenFile(proc, "/dev/nvidia1")...))
 	if want := []Client{{PID: 7, Name: "nv-hostengine", GI: WholeDevice}, {PID: 9, Name: "python", GI: 3}}; !slices.Equal(found, want) {
 		t.Errorf("found %+v, want %+v", found, want)
 	}
 	if got := found[0].String(); got != "nv-hostengine (process 7)" {
 		t.Errorf("it is called %s", got)
 	}
-	twice := others([]Client{{PID: 9, Name: "python", GI: 3}, {PID: 9, Name: "python3", GI: WholeDevice}})
+	twice := otherClients([]Client{{PID: 9, Name: "python", GI: 3}, {PID: 9, Name: "python3", GI: WholeDevice}})
 	if len(twice) != 1 || twice[0].GI != 3 {
 		t.Errorf("a process that is listed and has it open is %+v", twice)
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// recovered asks whether the device waits for somebody to repair it. It may answer everything
+// checkRecovery asks whether the device waits for somebody to repair it. It may answer everything
 // meanwhile, and lose the work of whoever uses it. Drivers before 555 do not know the question
 // about the action, devices before Ampere not the one about rows. Rows that wait to be remapped
 // are no reason: NVIDIA says that new work may start on such a device ("GPU Memory Error
 // Management", Error Recovery and Response Flags).
-func (d *nvmlDevice) recovered() error {
+func (d *nvmlDevice) checkRecovery() error {
 	fields := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
 	if ret := d.handle.GetFieldValues(fields); ret == nvml.SUCCESS && nvml.Return(fields[0].NvmlReturn) == nvml.SUCCESS {
 		action := nvml.DeviceGpuRecoveryAction(binary.NativeEndian.Uint32(fields[0].Value[:4]))
-		if what := remedy(action); what != "" {
+		if what := recoveryAdvice(action); what != "" {
 			return fmt.Errorf("%w, says the driver: %s", ErrRepair, what)
 		}
 	}
@@ -28,8 +28,8 @@ func (d *nvmlDevice) recovered() error {
 	return nil
 }
 
-// remedy is what a person has to do by the driver's word; "" if nothing.
-func remedy(action nvml.DeviceGpuRecoveryAction) string {
+// recoveryAdvice is what a person has to do by the driver's word; "" if nothing.
+func recoveryAdvice(action nvml.DeviceGpuRecoveryAction) string {
 	switch action {
 	case nvml.GPU_RECOVERY_ACTION_NONE:
 		return ""

@@ -40,7 +40,7 @@ type nvmlWatch struct {
 // Watch implements Driver. Devices that cannot report errors are left out: the
 // periodic probe is all there is for them.
 func (r *NVML) Watch(devices []Device) (Watch, error) {
-	if err := r.usable(); err != nil {
+	if err := r.requireOpen(); err != nil {
 		return nil, err
 	}
 	w := &nvmlWatch{driver: r}
@@ -52,7 +52,7 @@ func (r *NVML) Watch(devices []Device) (Watch, error) {
 	r.watches.mu.Lock()
 	defer r.watches.mu.Unlock()
 	if w.paused = r.watches.paused > 0; !w.paused {
-		if err := w.listen(); err != nil {
+		if err := w.openEventSet(); err != nil {
 			return nil, err
 		}
 	}
@@ -67,7 +67,7 @@ func (r *NVML) pauseWatches() (resume func()) {
 	r.watches.paused++
 	if r.watches.paused == 1 {
 		for _, w := range r.watches.open {
-			w.pause()
+			w.closeEventSet()
 		}
 	}
 	return r.resumeWatches
@@ -79,21 +79,21 @@ func (r *NVML) resumeWatches() {
 	r.watches.paused--
 	if r.watches.paused == 0 {
 		for _, w := range r.watches.open {
-			w.resume()
+			w.reopenEventSet()
 		}
 	}
 }
 
-// listen opens an event set for the devices.
-func (w *nvmlWatch) listen() error {
+// openEventSet opens an event set for the devices.
+func (w *nvmlWatch) openEventSet() error {
 	set, ret := w.driver.Library().EventSetCreate()
-	if err := failure("nvmlEventSetCreate", ret); err != nil {
+	if err := nvmlFailure("nvmlEventSetCreate", ret); err != nil {
 		return err
 	}
 	known := map[nvml.Device]sharing.DeviceID{}
 	var failed []error
 	for _, d := range w.devices {
-		uuid, err := register(d, set)
+		uuid, err := addToEventSet(d, set)
 		switch {
 		case errors.Is(err, ErrUnsupported):
 		case err != nil:
@@ -110,10 +110,10 @@ func (w *nvmlWatch) listen() error {
 	return nil
 }
 
-// register adds a device to an event set.
-func register(d *nvmlDevice, set nvml.EventSet) (sharing.DeviceID, error) {
+// addToEventSet adds a device to an event set.
+func addToEventSet(d *nvmlDevice, set nvml.EventSet) (sharing.DeviceID, error) {
 	supported, ret := d.handle.GetSupportedEventTypes()
-	if err := failure("nvmlDeviceGetSupportedEventTypes", ret); err != nil {
+	if err := nvmlFailure("nvmlDeviceGetSupportedEventTypes", ret); err != nil {
 		return "", err
 	}
 	wanted := supported & nvml.EventTypeXidCriticalError
@@ -121,19 +121,19 @@ func register(d *nvmlDevice, set nvml.EventSet) (sharing.DeviceID, error) {
 		return "", ErrUnsupported
 	}
 	uuid, ret := d.handle.GetUUID()
-	if err := failure("nvmlDeviceGetUUID", ret); err != nil {
+	if err := nvmlFailure("nvmlDeviceGetUUID", ret); err != nil {
 		return "", err
 	}
-	return sharing.DeviceID(uuid), failure("nvmlDeviceRegisterEvents", d.handle.RegisterEvents(wanted, set))
+	return sharing.DeviceID(uuid), nvmlFailure("nvmlDeviceRegisterEvents", d.handle.RegisterEvents(wanted, set))
 }
 
-// pause closes the event set, when who waits for an event has returned. What has happened until
-// then is kept.
-func (w *nvmlWatch) pause() {
+// closeEventSet closes the event set, when who waits for an event has returned. What has happened
+// until then is kept.
+func (w *nvmlWatch) closeEventSet() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.failed == nil {
-		e, err := w.take(0)
+		e, err := w.nextEvent(0)
 		if err != nil {
 			break
 		}
@@ -145,12 +145,12 @@ func (w *nvmlWatch) pause() {
 	w.paused = true
 }
 
-// resume opens an event set again.
-func (w *nvmlWatch) resume() {
+// reopenEventSet opens an event set again.
+func (w *nvmlWatch) reopenEventSet() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.paused, w.missed, w.failed = false, true, nil
-	if err := w.listen(); err != nil {
+	if err := w.openEventSet(); err != nil {
 		w.failed = fmt.Errorf("watch the devices again after the mode of one was switched: %w", err)
 	}
 }
@@ -178,13 +178,13 @@ func (w *nvmlWatch) Wait(atMost time.Duration) (Event, error) {
 		w.missed = false
 		return Event{}, ErrMissed
 	}
-	return w.take(atMost)
+	return w.nextEvent(atMost)
 }
 
-// take waits for an event of the set.
-func (w *nvmlWatch) take(atMost time.Duration) (Event, error) {
+// nextEvent waits for an event of the set.
+func (w *nvmlWatch) nextEvent(atMost time.Duration) (Event, error) {
 	data, ret := w.set.Wait(uint32(max(atMost.Milliseconds(), 1)))
-	if err := failure("nvmlEventSetWait", ret); err != nil {
+	if err := nvmlFailure("nvmlEventSetWait", ret); err != nil {
 		return Event{}, err
 	}
 	if data.EventType != nvml.EventTypeXidCriticalError {
@@ -209,5 +209,5 @@ func (w *nvmlWatch) Close() error {
 	if w.paused || w.failed != nil {
 		return nil
 	}
-	return failure("nvmlEventSetFree", w.set.Free())
+	return nvmlFailure("nvmlEventSetFree", w.set.Free())
 }

@@ -17,7 +17,7 @@ import (
 // noted.
 type Absence string
 
-func (d Absence) path() string { return filepath.Join(string(d), "absent") }
+func (d Absence) notePath() string { return filepath.Join(string(d), "absent") }
 
 // longestNote is the size of a note in bytes.
 const longestNote = 600
@@ -28,7 +28,7 @@ func (d Absence) NoteAbsence(why string) error {
 	case d == "":
 		return nil
 	case why == "":
-		if err := os.Remove(d.path()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(d.notePath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove the note for the keeper: %w", err)
 		}
 		return nil
@@ -37,18 +37,18 @@ func (d Absence) NoteAbsence(why string) error {
 		return fmt.Errorf("make the keeper's directory: %w", err)
 	}
 	// A rename, so that the keeper never reads half a note.
-	if err := os.WriteFile(d.path()+".new", []byte(why), 0o600); err != nil {
+	if err := os.WriteFile(d.notePath()+".new", []byte(why), 0o600); err != nil {
 		return fmt.Errorf("note for the keeper why the device plugin does not register: %w", err)
 	}
-	if err := os.Rename(d.path()+".new", d.path()); err != nil {
+	if err := os.Rename(d.notePath()+".new", d.notePath()); err != nil {
 		return fmt.Errorf("note for the keeper why the device plugin does not register: %w", err)
 	}
 	return nil
 }
 
-// read is the note as one line; "" where there is none.
-func (d Absence) read() string {
-	f, err := os.Open(d.path())
+// readNote is the note as one line; "" where there is none.
+func (d Absence) readNote() string {
+	f, err := os.Open(d.notePath())
 	if err != nil {
 		return ""
 	}

@@ -17,7 +17,7 @@ func TestANoteForTheKeeperComesBackAndGoes(t *testing.T) {
 		if err := d.NoteAbsence(why); err != nil {
 			t.Fatal(err)
 		}
-		if got := d.read(); got != why {
+		if got := d.readNote(); got != why {
 			t.Errorf("noted %q, read %q", why, got)
 		}
 	}
@@ -38,10 +38,10 @@ func FuzzAbsence(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\xff", longestNote+1)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d := Absence(t.TempDir())
-		if err := os.WriteFile(d.path(), text, 0o600); err != nil {
+		if err := os.WriteFile(d.notePath(), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := d.read()
+		got := d.readNote()
 		if len(got) > longestNote || !utf8.ValidString(got) || strings.IndexFunc(got, unicode.IsControl) >= 0 {
 			t.Errorf("%q reads as %q", text, got)
 		}

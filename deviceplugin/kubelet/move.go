@@ -16,55 +16,57 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// place is where a Server registers until it moves.
-type place struct {
+// registrationTarget is where a Server registers until it moves.
+type registrationTarget struct {
 	with      registrar
 	directory string
 	moved     chan struct{} // closed when the Server is to be registered elsewhere
 }
 
 // registrarSocket is where the kubelet or the Proxy takes registrations.
-func (p *place) registrarSocket() string { return filepath.Join(p.directory, kubeletSocket) }
+func (p *registrationTarget) registrarSocket() string {
+	return filepath.Join(p.directory, kubeletSocket)
+}
 
-// place returns where to register now.
-func (s *Server) place() *place {
+// currentTarget returns where to register now.
+func (s *Server) currentTarget() *registrationTarget {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.where
 }
 
-// begin makes the first place.
-func (s *Server) begin() {
+// resetTarget makes the first place.
+func (s *Server) resetTarget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stay = stay{with: theKubelet}
 	if s.cfg.Keeper != "" {
 		s.stay = firstStay(time.Now())
 	}
-	s.where, s.arrived = s.placeOf(s.stay.with), nil
+	s.where, s.arrived = s.targetFor(s.stay.with), nil
 }
 
-func (s *Server) placeOf(with registrar) *place {
+func (s *Server) targetFor(with registrar) *registrationTarget {
 	directory := s.cfg.Directory
 	if with == theKeeper {
 		directory = s.cfg.Keeper
 	}
-	return &place{with: with, directory: directory, moved: make(chan struct{})}
+	return &registrationTarget{with: with, directory: directory, moved: make(chan struct{})}
 }
 
 // lookEvery is how much time passes between two looks at the keeper.
 func (t MoveTimes) lookEvery() time.Duration { return min(t.Patience/10, 500*time.Millisecond) }
 
-// answer is how long the keeper may take for an answer. A look waits for two.
-func (t MoveTimes) answer() time.Duration { return min(t.Patience*2/5, 2*time.Second) }
+// answerTimeout is how long the keeper may take for an answer. A look waits for two.
+func (t MoveTimes) answerTimeout() time.Duration { return min(t.Patience*2/5, 2*time.Second) }
 
-// letGo is how long the kubelet is given to notice that a stream has ended. It forgets by the
-// resource's name, so it would forget whoever has registered before it notices.
-const letGo = 500 * time.Millisecond
+// streamEndGrace is how long the kubelet is given to notice that a stream has ended. It forgets by
+// the resource's name, so it would forget whoever has registered before it notices.
+const streamEndGrace = 500 * time.Millisecond
 
 // followKeeper looks at the keeper until ctx ends, and decides where to be registered.
 func (s *Server) followKeeper(ctx context.Context) {
-	conn, err := connect(filepath.Join(s.cfg.Keeper, kubeletSocket))
+	conn, err := dialSocket(filepath.Join(s.cfg.Keeper, kubeletSocket))
 	if err != nil {
 		klog.ErrorS(err, "the keeper cannot be asked whether it is here", "directory", s.cfg.Keeper)
 		return
@@ -72,9 +74,9 @@ func (s *Server) followKeeper(ctx context.Context) {
 	defer func() { _ = conn.Close() }()
 	client := healthpb.NewHealthClient(conn)
 	for ctx.Err() == nil {
-		err := s.look(ctx, client)
+		err := s.checkKeeper(ctx, client)
 		if status.Code(err) == codes.DeadlineExceeded {
-			err = s.look(ctx, client) // it may have been we who did not run
+			err = s.checkKeeper(ctx, client) // it may have been we who did not run
 		}
 		if ctx.Err() != nil {
 			return
@@ -82,22 +84,22 @@ func (s *Server) followKeeper(ctx context.Context) {
 		if s.keeperAnswers.Swap(err == nil) != (err == nil) {
 			s.tellTaken()
 		}
-		s.note(err == nil)
-		pause(ctx, s.cfg.Move.lookEvery())
+		s.recordKeeperCheck(err == nil)
+		sleepContext(ctx, s.cfg.Move.lookEvery())
 	}
 }
 
-// look asks the keeper for a sign of life.
-func (s *Server) look(ctx context.Context, client healthpb.HealthClient) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Move.answer())
+// checkKeeper asks the keeper for a sign of life.
+func (s *Server) checkKeeper(ctx context.Context, client healthpb.HealthClient) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Move.answerTimeout())
 	defer cancel()
 	_, err := client.Check(ctx, &healthpb.HealthCheckRequest{})
 	return err
 }
 
-// note takes in a look at the keeper, and moves if that follows. A keeper that we are with must
-// read our list, too.
-func (s *Server) note(answers bool) {
+// recordKeeperCheck takes in a look at the keeper, and moves if that follows. A keeper that we are
+// with must read our list, too.
+func (s *Server) recordKeeperCheck(answers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.arrived != s.where {
@@ -111,23 +113,23 @@ func (s *Server) note(answers bool) {
 	}
 	klog.InfoS("the registration moves", "from", before, "to", s.stay.with, "resource", s.cfg.Offer.ResourceName())
 	if s.stay.with == theKubelet {
-		if err := superseding(s.cfg.Keeper).leave(); err != nil {
+		if err := supersededMark(s.cfg.Keeper).writeFile(); err != nil {
 			klog.ErrorS(err, "a keeper that comes back may offer the kubelet an old list")
 		}
 	}
 	old := s.where
-	s.where = s.placeOf(s.stay.with)
+	s.where = s.targetFor(s.stay.with)
 	close(old.moved)
 }
 
-// arrive is called before each session. Only now the keeper's time begins, if it is with it. A
+// noteArrival is called before each session. Only now the keeper's time begins, if it is with it. A
 // Proxy names allocations of which it tells us when their containers start, and not at all if it
 // was replaced meanwhile.
-func (s *Server) arrive(where *place) {
+func (s *Server) noteArrival(where *registrationTarget) {
 	s.mu.Lock()
 	before := s.arrived
 	if before != where {
-		s.arrived, s.stay = where, s.stay.begin(time.Now())
+		s.arrived, s.stay = where, s.stay.restartedAt(time.Now())
 	}
 	s.mu.Unlock()
 	ofProxy := where.with == theKeeper || before != nil && before.with == theKeeper
@@ -136,22 +138,22 @@ func (s *Server) arrive(where *place) {
 	}
 }
 
-// depart makes ready for the end of a session with the kubelet, which goes on being served until
-// the pods that are on their way have come.
-func (s *Server) depart(ctx context.Context, now *session) {
+// drainSession makes ready for the end of a session with the kubelet, which goes on being served
+// until the pods that are on their way have come.
+func (s *Server) drainSession(ctx context.Context, now *session) {
 	if now.where.with != theKubelet || !now.isTaken() {
 		return
 	}
 	now.withdrawn.Store(true)
 	s.tellTaken()
-	pause(ctx, s.cfg.Move.Leave)
+	sleepContext(ctx, s.cfg.Move.Leave)
 }
 
 // followProxy takes in whether the kubelet has taken the list of the Proxy, until ctx ends. It
 // has not while the Proxy does not say so.
 func (s *session) followProxy(ctx context.Context) {
 	socket := s.where.registrarSocket()
-	conn, err := connect(socket)
+	conn, err := dialSocket(socket)
 	if err != nil {
 		klog.ErrorS(err, "the proxy cannot be asked about the kubelet", "socket", socket)
 		return
@@ -170,46 +172,46 @@ func (s *session) followProxy(ctx context.Context) {
 				s.tellTaken()
 			}
 		}
-		pause(ctx, quick)
+		sleepContext(ctx, minRetryDelay)
 	}
 }
 
-// pause returns when d has passed or ctx ended.
-func pause(ctx context.Context, d time.Duration) {
+// sleepContext returns when d has passed or ctx ended.
+func sleepContext(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
 }
 
-// superseding is the directory of a Proxy in which a device plugin leaves a mark before it
+// supersededMark is the directory of a Proxy in which a device plugin leaves a mark before it
 // registers with the kubelet itself. A registration that a Proxy holds since before is then no
 // longer in force, and the Proxy may not know: it may have been frozen meanwhile. The mark stays
 // when the plugin ends, and goes when the Proxy has a list of a plugin again.
-type superseding string
+type supersededMark string
 
-func (d superseding) path() string { return filepath.Join(string(d), "superseded") }
+func (d supersededMark) filePath() string { return filepath.Join(string(d), "superseded") }
 
-// leave leaves the mark.
-func (d superseding) leave() error {
+// writeFile leaves the mark.
+func (d supersededMark) writeFile() error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return fmt.Errorf("make the keeper's directory: %w", err)
 	}
-	if err := os.WriteFile(d.path(), nil, 0o600); err != nil {
+	if err := os.WriteFile(d.filePath(), nil, 0o600); err != nil {
 		return fmt.Errorf("tell the keeper that it is superseded: %w", err)
 	}
 	return nil
 }
 
 // isLeft reports whether the mark is there.
-func (d superseding) isLeft() bool {
-	_, err := os.Lstat(d.path())
+func (d supersededMark) isLeft() bool {
+	_, err := os.Lstat(d.filePath())
 	return err == nil
 }
 
-// clear removes the mark.
-func (d superseding) clear() error {
-	if err := os.Remove(d.path()); err != nil && !errors.Is(err, os.ErrNotExist) {
+// removeFile removes the mark.
+func (d supersededMark) removeFile() error {
+	if err := os.Remove(d.filePath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("take note that the keeper is no longer superseded: %w", err)
 	}
 	return nil

@@ -68,29 +68,29 @@ func (p *PodResources) Close() error { return p.conn.Close() }
 // Get implements Resources.
 func (p *PodResources) Get(ctx context.Context, pod types.NamespacedName) (PodSlots, error) {
 	var answer *podresources.GetPodResourcesResponse
-	err := patiently(ctx, func(ctx context.Context) (err error) {
+	err := retryRateLimited(ctx, func(ctx context.Context) (err error) {
 		answer, err = p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodName: pod.Name, PodNamespace: pod.Namespace})
 		return err
 	})
 	if err != nil {
-		return PodSlots{}, explain("get resources of pod "+pod.String(), err)
+		return PodSlots{}, wrapCallError("get resources of pod "+pod.String(), err)
 	}
-	return p.usage(answer.GetPodResources()), nil
+	return p.podSlots(answer.GetPodResources()), nil
 }
 
 // List implements Resources.
 func (p *PodResources) List(ctx context.Context) ([]PodSlots, error) {
 	var answer *podresources.ListPodResourcesResponse
-	err := patiently(ctx, func(ctx context.Context) (err error) {
+	err := retryRateLimited(ctx, func(ctx context.Context) (err error) {
 		answer, err = p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 		return err
 	})
 	if err != nil {
-		return nil, explain("list resources of pods", err)
+		return nil, wrapCallError("list resources of pods", err)
 	}
 	var all []PodSlots
 	for _, pod := range answer.GetPodResources() {
-		if u := p.usage(pod); len(u.Slots) > 0 {
+		if u := p.podSlots(pod); len(u.Slots) > 0 {
 			all = append(all, u)
 		}
 	}
@@ -101,9 +101,9 @@ func (p *PodResources) List(ctx context.Context) ([]PodSlots, error) {
 // s in which a container start must be answered.
 const mostWait = 8 * time.Second
 
-// patiently repeats a call that the kubelet turned away because of its rate limit
+// retryRateLimited repeats a call that the kubelet turned away because of its rate limit
 // (100 calls per second, bursts of 10), which many pods starting at once reach.
-func patiently(ctx context.Context, call func(context.Context) error) error {
+func retryRateLimited(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, mostWait)
 	defer cancel()
 	for {
@@ -119,8 +119,8 @@ func patiently(ctx context.Context, call func(context.Context) error) error {
 	}
 }
 
-// usage keeps what concerns our resource.
-func (p *PodResources) usage(pod *podresources.PodResources) PodSlots {
+// podSlots keeps what concerns our resource.
+func (p *PodResources) podSlots(pod *podresources.PodResources) PodSlots {
 	u := PodSlots{Pod: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetName()}, Slots: map[string][]string{}}
 	resource := p.resource.ResourceName()
 	for _, c := range pod.GetContainers() {
@@ -138,9 +138,9 @@ func (p *PodResources) usage(pod *podresources.PodResources) PodSlots {
 	return u
 }
 
-// explain marks the answers of kubelets that do not offer the call: an unknown
+// wrapCallError marks the answers of kubelets that do not offer the call: an unknown
 // method, a method switched off, or no socket.
-func explain(what string, err error) error {
+func wrapCallError(what string, err error) error {
 	switch status.Code(err) {
 	case codes.Unimplemented, codes.Unavailable:
 		return fmt.Errorf("%s: %w: %w", what, ErrNoPodResources, err)

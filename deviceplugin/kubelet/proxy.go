@@ -78,18 +78,18 @@ func NewProxy(cfg ProxyConfig) *Proxy {
 	p := &Proxy{cfg: cfg, health: health.NewServer()}
 	p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	p.server = NewServer(ServerConfig{
-		Directory: cfg.Kubelet, Socket: "deviceshare-proxy.sock", Offer: proxyOffer{p}, Handler: proxyHandler{p}, Taken: p.tell,
+		Directory: cfg.Kubelet, Socket: "deviceshare-proxy.sock", Offer: proxyOffer{p}, Handler: proxyHandler{p}, Taken: p.updateHealth,
 	})
 	return p
 }
 
-// tell tells the plugin whether the kubelet takes the list.
-func (p *Proxy) tell() {
+// updateHealth tells the plugin whether the kubelet takes the list.
+func (p *Proxy) updateHealth() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	taken := p.server.Taken()
 	if !taken && !p.state.present {
-		p.look()
+		p.checkMark()
 	}
 	if !taken && p.standing == superseded && p.dismiss != nil {
 		p.dismiss() // before it registers again
@@ -119,7 +119,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	select {
 	case <-working.Done():
 	case <-ctx.Done():
-		p.leave(working)
+		p.drainPlugin(working)
 	}
 	end()
 	plugins.Stop()
@@ -137,23 +137,23 @@ func listenForPlugins(directory string) (net.Listener, error) {
 // serveKubelet is registered with the kubelet whenever there is a list to offer.
 func (p *Proxy) serveKubelet(ctx context.Context) error {
 	for p.awaitSlots(ctx) {
-		if err := p.server.Run(p.enter(ctx)); err != nil {
+		if err := p.server.Run(p.beginRegistration(ctx)); err != nil {
 			return err
 		}
-		pause(ctx, letGo)
+		sleepContext(ctx, streamEndGrace)
 	}
 	return nil
 }
 
-// leave tells the plugin that the kubelet will not know its devices any more, and works on until
-// the plugin has had its time or is away.
-func (p *Proxy) leave(working context.Context) {
+// drainPlugin tells the plugin that the kubelet will not know its devices any more, and works on
+// until the plugin has had its time or is away.
+func (p *Proxy) drainPlugin(working context.Context) {
 	p.health.Shutdown()
-	changes, stop := p.changes()
+	changes, stop := p.subscribeChanges()
 	defer stop()
 	enough := time.After(p.cfg.Leave)
 	klog.InfoS("stopping; the device plugin is told", "stops-within", p.cfg.Leave)
-	for p.snapshot().present {
+	for p.currentState().present {
 		select {
 		case <-working.Done():
 			return
@@ -166,7 +166,7 @@ func (p *Proxy) leave(working context.Context) {
 
 // awaitSlots returns when there is a list to offer, and false if ctx ends before that.
 func (p *Proxy) awaitSlots(ctx context.Context) bool {
-	changes, stop := p.changes()
+	changes, stop := p.subscribeChanges()
 	defer stop()
 	for !p.hasOffer() {
 		select {
@@ -184,14 +184,15 @@ func (p *Proxy) hasOffer() bool {
 	return p.state.isKnown() && p.standing != superseded
 }
 
-func (p *Proxy) snapshot() proxyState {
+func (p *Proxy) currentState() proxyState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
 }
 
-// changes gives a channel that holds a token after every change of the state, until stopped.
-func (p *Proxy) changes() (changes <-chan struct{}, stop func()) {
+// subscribeChanges gives a channel that holds a token after every change of the state, until
+// stopped.
+func (p *Proxy) subscribeChanges() (changes <-chan struct{}, stop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := make(chan struct{}, 1)
@@ -203,8 +204,8 @@ func (p *Proxy) changes() (changes <-chan struct{}, stop func()) {
 	}
 }
 
-// wake wakes the readers of changes. The caller holds the lock.
-func (p *Proxy) wake() {
+// notifyReaders wakes the subscribers. The caller holds the lock.
+func (p *Proxy) notifyReaders() {
 	for _, c := range p.readers {
 		select {
 		case c <- struct{}{}:
@@ -217,13 +218,13 @@ func (p *Proxy) wake() {
 type proxyOffer struct{ *Proxy }
 
 // ResourceName implements Offer.
-func (o proxyOffer) ResourceName() string { return o.snapshot().resource }
+func (o proxyOffer) ResourceName() string { return o.currentState().resource }
 
 // Devices implements Offer.
 func (o proxyOffer) Devices() []*pluginapi.Device {
-	s := o.snapshot()
+	s := o.currentState()
 	held := sync.OnceValue(func() func(string) bool { return o.heldSlots(s.resource) })
-	return s.offer(time.Now(), o.cfg.Grace, func(slot string) bool { return held()(slot) })
+	return s.offeredSlots(time.Now(), o.cfg.Grace, func(slot string) bool { return held()(slot) })
 }
 
 // heldSlots tells which slots the kubelet recorded for some container. Where its record cannot be
@@ -244,7 +245,7 @@ func (o proxyOffer) heldSlots(resource string) func(slot string) bool {
 }
 
 // Changes implements Offer.
-func (o proxyOffer) Changes() (<-chan struct{}, func()) { return o.changes() }
+func (o proxyOffer) Changes() (<-chan struct{}, func()) { return o.subscribeChanges() }
 
 // proxyHandler answers the kubelet's calls about containers.
 type proxyHandler struct{ *Proxy }

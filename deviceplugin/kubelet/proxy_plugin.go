@@ -44,22 +44,22 @@ func (r *proxyRegistry) Register(_ context.Context, q *pluginapi.RegisterRequest
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	socket := filepath.Join(r.cfg.Directory, q.GetEndpoint())
-	conn, err := connect(socket)
+	conn, err := dialSocket(socket)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("connect to the device plugin at %s: %v", socket, err))
 	}
 	s := &pluginSession{resource: q.GetResourceName(), conn: conn, client: pluginapi.NewDevicePluginClient(conn)}
 	s.ctx, s.cancel = context.WithCancel(r.ended)
-	r.begin(s) // which looks for the plugin's mark before it is answered
-	r.group.Go(func() error { r.follow(s); return nil })
+	r.beginSession(s) // which looks for the plugin's mark before it is answered
+	r.group.Go(func() error { r.followSession(s); return nil })
 	return &pluginapi.Empty{}, nil
 }
 
-// begin gives a session its number. One that was still to list its slots ends.
-func (p *Proxy) begin(s *pluginSession) {
+// beginSession gives a session its number. One that was still to list its slots ends.
+func (p *Proxy) beginSession(s *pluginSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.look()
+	p.checkMark()
 	p.count++
 	s.number = p.count
 	if p.next != nil {
@@ -68,14 +68,14 @@ func (p *Proxy) begin(s *pluginSession) {
 	p.next = s
 }
 
-// firstList is how long a plugin that has registered may take to list its slots.
-const firstList = 10 * time.Second
+// firstListTimeout is how long a plugin that has registered may take to list its slots.
+const firstListTimeout = 10 * time.Second
 
-// follow takes in a session's lists until its stream ends.
-func (p *Proxy) follow(s *pluginSession) {
+// followSession takes in a session's lists until its stream ends.
+func (p *Proxy) followSession(s *pluginSession) {
 	defer func() { _ = s.conn.Close() }()
 	defer s.cancel()
-	late := time.AfterFunc(firstList, s.cancel)
+	late := time.AfterFunc(firstListTimeout, s.cancel)
 	defer late.Stop()
 	stream, err := s.client.ListAndWatch(s.ctx, &pluginapi.Empty{})
 	for err == nil {
@@ -85,14 +85,14 @@ func (p *Proxy) follow(s *pluginSession) {
 		}
 		late.Stop()
 		if err = checkSlots(answer.GetDevices()); err == nil {
-			p.take(s, answer.GetDevices())
+			p.acceptList(s, answer.GetDevices())
 		}
 	}
-	p.end(s, err)
+	p.endSession(s, err)
 }
 
-// take takes in a list.
-func (p *Proxy) take(s *pluginSession, slots []*pluginapi.Device) {
+// acceptList takes in a list.
+func (p *Proxy) acceptList(s *pluginSession, slots []*pluginapi.Device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != s {
@@ -107,14 +107,14 @@ func (p *Proxy) take(s *pluginSession, slots []*pluginapi.Device) {
 		if p.next == s {
 			p.next = nil
 		}
-		p.rejoin()
+		p.renewRegistration()
 	}
 	p.state = p.state.afterList(s.number, s.resource, slots)
-	p.wake()
+	p.notifyReaders()
 }
 
-// end takes in the end of a session.
-func (p *Proxy) end(s *pluginSession, why error) {
+// endSession takes in the end of a session.
+func (p *Proxy) endSession(s *pluginSession, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.next == s {
@@ -125,24 +125,24 @@ func (p *Proxy) end(s *pluginSession, why error) {
 		return
 	}
 	p.current, p.state = nil, p.state.afterEnd(s.number, time.Now())
-	if p.look(); p.standing == superseded {
+	if p.checkMark(); p.standing == superseded {
 		return // the list is no longer ours to offer, and neither is its end
 	}
 	klog.InfoS("the device plugin is away; its slots stay healthy for now", "resource", s.resource, "session", s.number,
 		"for", p.cfg.Grace, "why", why)
-	p.wake()
-	time.AfterFunc(p.cfg.Grace, p.expire)
+	p.notifyReaders()
+	time.AfterFunc(p.cfg.Grace, p.expireGrace)
 }
 
-// expire tells the kubelet if the plugin has been away for too long.
-func (p *Proxy) expire() {
+// expireGrace tells the kubelet if the plugin has been away for too long.
+func (p *Proxy) expireGrace() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.look(); p.standing == superseded || !p.state.hasExpired(time.Now(), p.cfg.Grace) {
+	if p.checkMark(); p.standing == superseded || !p.state.hasExpired(time.Now(), p.cfg.Grace) {
 		return
 	}
-	klog.ErrorS(errors.New(p.state.absence(time.Now())), "the device plugin is away for too long; its slots that nobody holds are unhealthy", "resource", p.state.resource)
-	p.wake()
+	klog.ErrorS(errors.New(p.state.describeAbsence(time.Now())), "the device plugin is away for too long; its slots that nobody holds are unhealthy", "resource", p.state.resource)
+	p.notifyReaders()
 }
 
 // Times of forwarding: how long before the kubelet's deadline it is told that the plugin is away,
@@ -162,27 +162,27 @@ func (h proxyHandler) Start(ctx context.Context, slots []string) error {
 		wait, stop = context.WithDeadline(wait, deadline.Add(-proxyMargin))
 		defer stop()
 	}
-	changes, stop := h.changes()
+	changes, stop := h.subscribeChanges()
 	defer stop()
 	for {
-		if client := h.plugin(); client != nil {
-			if err := h.forward(ctx, client, slots); !isGone(ctx, err) {
+		if client := h.pluginClient(); client != nil {
+			if err := h.forwardStart(ctx, client, slots); !isGone(ctx, err) {
 				return err
 			}
-		} else if why := Absence(h.cfg.Directory).read(); why != "" {
+		} else if why := Absence(h.cfg.Directory).readNote(); why != "" {
 			return errors.New(why) // it is there, and has nothing to register: to wait would not help
 		}
 		select {
 		case <-wait.Done():
-			return fmt.Errorf("the device plugin of this node does not answer the keeper, %s: the container starts when it is back", h.snapshot().absence(time.Now()))
+			return fmt.Errorf("the device plugin of this node does not answer the keeper, %s: the container starts when it is back", h.currentState().describeAbsence(time.Now()))
 		case <-changes:
 		case <-time.After(proxyAgain):
 		}
 	}
 }
 
-// plugin is the client of the session in force, nil while the plugin is away.
-func (p *Proxy) plugin() pluginapi.DevicePluginClient {
+// pluginClient is the client of the session in force, nil while the plugin is away.
+func (p *Proxy) pluginClient() pluginapi.DevicePluginClient {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current == nil {
@@ -194,8 +194,8 @@ func (p *Proxy) plugin() pluginapi.DevicePluginClient {
 // allocationKey is the key under which a call carries the name that the proxy gave its allocation.
 const allocationKey = "deviceshare-allocation"
 
-// forward asks the plugin. It tells it the allocation, which the plugin has not named.
-func (h proxyHandler) forward(ctx context.Context, client pluginapi.DevicePluginClient, slots []string) error {
+// forwardStart asks the plugin. It tells it the allocation, which the plugin has not named.
+func (h proxyHandler) forwardStart(ctx context.Context, client pluginapi.DevicePluginClient, slots []string) error {
 	if name, ok := h.allocations.Get(slots); ok {
 		ctx = metadata.AppendToOutgoingContext(ctx, allocationKey, name)
 	}

@@ -22,25 +22,25 @@ const (
 	renewing
 )
 
-// mark is where the plugin leaves its mark.
-func (p *Proxy) mark() superseding { return superseding(p.cfg.Directory) }
+// pluginMark is where the plugin leaves its mark.
+func (p *Proxy) pluginMark() supersededMark { return supersededMark(p.cfg.Directory) }
 
-// look takes in the mark of the plugin. The caller holds the lock.
-func (p *Proxy) look() {
-	if p.standing != superseded && p.mark().isLeft() {
+// checkMark takes in the mark of the plugin. The caller holds the lock.
+func (p *Proxy) checkMark() {
+	if p.standing != superseded && p.pluginMark().isLeft() {
 		klog.InfoS("the device plugin has registered with the kubelet itself; its slots are not offered here", "resource", p.state.resource)
 		p.standing = superseded
 		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	}
 }
 
-// rejoin takes in that the plugin has listed its slots here, for the first time in a session. The
-// caller holds the lock.
-func (p *Proxy) rejoin() {
-	if p.look(); p.standing != superseded {
+// renewRegistration takes in that the plugin has listed its slots here, for the first time in a
+// session. The caller holds the lock.
+func (p *Proxy) renewRegistration() {
+	if p.checkMark(); p.standing != superseded {
 		return
 	}
-	if err := p.mark().clear(); err != nil {
+	if err := p.pluginMark().removeFile(); err != nil {
 		klog.ErrorS(err, "registering anew with the kubelet; it will be done again with every start of the device plugin")
 	}
 	p.standing = renewing
@@ -50,8 +50,8 @@ func (p *Proxy) rejoin() {
 	}
 }
 
-// enter begins a registration with the kubelet, which ends with its context.
-func (p *Proxy) enter(ctx context.Context) context.Context {
+// beginRegistration begins a registration with the kubelet, which ends with its context.
+func (p *Proxy) beginRegistration(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -44,10 +44,10 @@ func (s proxyState) afterEnd(session int, now time.Time) proxyState {
 	return s
 }
 
-// offer is the list for the kubelet: the plugin's own, and after it has been away for longer than
-// the grace the same slots, unhealthy but for those that are held: a kubelet that starts would fail
-// the pods that hold them, which can wait for the plugin.
-func (s proxyState) offer(now time.Time, grace time.Duration, isHeld func(slot string) bool) []*pluginapi.Device {
+// offeredSlots is the list for the kubelet: the plugin's own, and after it has been away for longer
+// than the grace the same slots, unhealthy but for those that are held: a kubelet that starts would
+// fail the pods that hold them, which can wait for the plugin.
+func (s proxyState) offeredSlots(now time.Time, grace time.Duration, isHeld func(slot string) bool) []*pluginapi.Device {
 	if !s.hasExpired(now, grace) {
 		return s.slots
 	}
@@ -67,8 +67,8 @@ func (s proxyState) hasExpired(now time.Time, grace time.Duration) bool {
 	return s.isKnown() && !s.present && now.Sub(s.left) >= grace
 }
 
-// absence says for people since when the plugin does not answer.
-func (s proxyState) absence(now time.Time) string {
+// describeAbsence says for people since when the plugin does not answer.
+func (s proxyState) describeAbsence(now time.Time) string {
 	switch {
 	case !s.isKnown():
 		return "it has not been here since the keeper was started"

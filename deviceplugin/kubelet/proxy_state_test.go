@@ -74,7 +74,7 @@ func TestWhatIsHeldInRandomOrders(t *testing.T) {
 				continue
 			}
 			name, healthy := l.offered(now, grace)
-			got := h.offer(now, grace, func(string) bool { return false })
+			got := h.offeredSlots(now, grace, func(string) bool { return false })
 			if len(got) != 1 || got[0].GetID() != name || (got[0].GetHealth() == pluginapi.Healthy) != healthy {
 				t.Fatalf("seed %d, step %d: offered %v, want %s, healthy %v", seed, step, got, name, healthy)
 			}
@@ -85,7 +85,7 @@ func TestWhatIsHeldInRandomOrders(t *testing.T) {
 func TestAnUnhealthyOfferLeavesThePluginsListAlone(t *testing.T) {
 	slots := []*pluginapi.Device{{ID: "a", Health: pluginapi.Healthy, Topology: &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: 1}}}}}
 	h := proxyState{}.afterList(1, "example.com/a", slots).afterEnd(1, time.Unix(100, 0))
-	got := h.offer(time.Unix(200, 0), time.Minute, func(slot string) bool { return slot != "a" })
+	got := h.offeredSlots(time.Unix(200, 0), time.Minute, func(slot string) bool { return slot != "a" })
 	if got[0].GetHealth() != pluginapi.Unhealthy || slots[0].GetHealth() != pluginapi.Healthy {
 		t.Errorf("offered %v from %v", got, slots)
 	}

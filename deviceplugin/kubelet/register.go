@@ -14,18 +14,18 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// quick is the first wait after a registration that failed. The kubelet's socket
+// minRetryDelay is the first wait after a registration that failed. The kubelet's socket
 // file is there a moment before anybody listens on it, and a kubelet refuses the
 // pods that it looks at before we have registered.
-const quick = 50 * time.Millisecond
+const minRetryDelay = 50 * time.Millisecond
 
-// pauses are the waits after registrations that fail one after the other.
-func (s *Server) pauses() wait.Backoff {
-	return wait.Backoff{Duration: quick, Factor: 2, Cap: s.tick, Steps: math.MaxInt}
+// retryBackoff are the waits after registrations that fail one after the other.
+func (s *Server) retryBackoff() wait.Backoff {
+	return wait.Backoff{Duration: minRetryDelay, Factor: 2, Cap: s.tick, Steps: math.MaxInt}
 }
 
-// register tells a kubelet, or a Proxy, about us. It gives up when we are to move.
-func (s *Server) register(ctx context.Context, where *place, resource string) error {
+// registerAt tells a kubelet, or a Proxy, about us. It gives up when we are to move.
+func (s *Server) registerAt(ctx context.Context, where *registrationTarget, resource string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	go func() {
@@ -36,13 +36,13 @@ func (s *Server) register(ctx context.Context, where *place, resource string) er
 		}
 	}()
 	socket := where.registrarSocket()
-	conn, err := connect(socket)
+	conn, err := dialSocket(socket)
 	if err != nil {
 		return fmt.Errorf("register with the %s: %w", where.with, err)
 	}
 	defer func() { _ = conn.Close() }()
 	_, err = pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{
-		Version: pluginapi.Version, Endpoint: s.cfg.Socket, ResourceName: resource, Options: s.options(),
+		Version: pluginapi.Version, Endpoint: s.cfg.Socket, ResourceName: resource, Options: s.pluginOptions(),
 	})
 	if err != nil {
 		return fmt.Errorf("register %s with the %s at %s: %w", resource, where.with, socket, err)
@@ -53,7 +53,7 @@ func (s *Server) register(ctx context.Context, where *place, resource string) er
 // awaitKubelet returns when the socket that takes registrations is made anew, when we are to move,
 // or after a while, when it is time to try all the same. A kubelet that has just started refuses
 // the pods that it comes upon before we are registered: no moment may be lost.
-func (s *Server) awaitKubelet(ctx context.Context, where *place, watcher *fsnotify.Watcher, while time.Duration) {
+func (s *Server) awaitKubelet(ctx context.Context, where *registrationTarget, watcher *fsnotify.Watcher, while time.Duration) {
 	later := time.After(while)
 	for {
 		select {
@@ -65,7 +65,7 @@ func (s *Server) awaitKubelet(ctx context.Context, where *place, watcher *fsnoti
 			return
 		case e := <-watcher.Events:
 			if filepath.Base(e.Name) == kubeletSocket && e.Has(fsnotify.Create) {
-				s.pause = s.pauses()
+				s.pause = s.retryBackoff()
 				return
 			}
 		}

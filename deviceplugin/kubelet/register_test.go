@@ -13,8 +13,8 @@ import (
 // However long it means to wait, since its lists were not read again and again: a kubelet that
 // starts is not kept waiting.
 func TestAKubeletThatStartsEndsEveryWait(t *testing.T) {
-	where := &place{with: theKubelet, directory: t.TempDir(), moved: make(chan struct{})}
-	watcher, err := where.watch()
+	where := &registrationTarget{with: theKubelet, directory: t.TempDir(), moved: make(chan struct{})}
+	watcher, err := where.watchDirectory()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func (r *Resolver) Resolve(ctx context.Context, slots []string) (Identity, error
 		return Identity{}, errors.New("the kubelet named no slots")
 	}
 	record, checkpointErr := r.Checkpoint.ReadCheckpoint()
-	r.tell(SourceCheckpoint, checkpointErr)
+	r.reportSource(SourceCheckpoint, checkpointErr)
 	if checkpointErr == nil {
 		return r.fromCheckpoint(ctx, slots, record.Of(r.Resource.ResourceName()))
 	}
@@ -113,7 +113,7 @@ func (r *Resolver) Resolve(ctx context.Context, slots []string) (Identity, error
 	return id, nil
 }
 
-func (r *Resolver) tell(s Source, err error) {
+func (r *Resolver) reportSource(s Source, err error) {
 	if r.Source != nil {
 		r.Source(s, err)
 	}
@@ -134,7 +134,7 @@ func (r *Resolver) fromCheckpoint(ctx context.Context, slots []string, held []He
 	}
 	for _, h := range held {
 		if h.Owner == id.Owner && slices.Equal(h.Slots, slots) {
-			c, err := r.container(h)
+			c, err := r.readAllocation(h)
 			if err != nil {
 				return Identity{}, err
 			}
@@ -144,11 +144,11 @@ func (r *Resolver) fromCheckpoint(ctx context.Context, slots []string, held []He
 	if len(id.Containers) == 0 {
 		return Identity{}, fmt.Errorf("pod %s holds the slots %s only together with others, which no container start can ask for", id.Pod, strings.Join(slots, ","))
 	}
-	return id, r.confirm(ctx, id, slots)
+	return id, r.confirmOwner(ctx, id, slots)
 }
 
-// container reads the allocation out of what the kubelet kept.
-func (r *Resolver) container(h Held) (Container, error) {
+// readAllocation reads the allocation out of what the kubelet kept.
+func (r *Resolver) readAllocation(h Held) (Container, error) {
 	c := Container{Name: h.Container}
 	for _, name := range h.CDI {
 		id, ours := cdi.ID(name)
@@ -166,9 +166,9 @@ func (r *Resolver) container(h Held) (Container, error) {
 	return c, nil
 }
 
-// await returns the name of a live pod. It waits for one that is not known yet until ctx ends, and
-// for the same one only once.
-func (r *Resolver) await(ctx context.Context, owner sharing.Owner) (types.NamespacedName, bool) {
+// awaitPod returns the name of a live pod. It waits for one that is not known yet until ctx ends,
+// and for the same one only once.
+func (r *Resolver) awaitPod(ctx context.Context, owner sharing.Owner) (types.NamespacedName, bool) {
 	r.mu.Lock()
 	wasAbsent := r.absent[owner]
 	r.mu.Unlock()
@@ -202,7 +202,7 @@ func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sha
 	defer cancel()
 	var live []Identity
 	for owner := range owners {
-		if name, ok := r.await(wait, owner); ok {
+		if name, ok := r.awaitPod(wait, owner); ok {
 			live = append(live, Identity{Owner: owner, Pod: name})
 		}
 	}
@@ -220,7 +220,7 @@ func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sha
 	}
 	// The pod is too new for the informer: the kubelet knows its name.
 	for owner := range owners {
-		u, err := r.listed(ctx, slots)
+		u, err := r.findPodBySlots(ctx, slots)
 		if err != nil {
 			return Identity{}, fmt.Errorf("pod %s is not known to the API server's watch yet: %w", owner, err)
 		}
@@ -229,18 +229,18 @@ func (r *Resolver) liveOwner(ctx context.Context, slots []string, owners map[sha
 	return Identity{}, errors.New("unreachable")
 }
 
-// confirm asks the kubelet about the pod. Init containers are not in its answer,
+// confirmOwner asks the kubelet about the pod. Init containers are not in its answer,
 // so silence about the slots is no contradiction; another container with them is.
-func (r *Resolver) confirm(ctx context.Context, id Identity, slots []string) error {
+func (r *Resolver) confirmOwner(ctx context.Context, id Identity, slots []string) error {
 	usage, err := r.Resources.Get(ctx, id.Pod)
 	if errors.Is(err, ErrNoPodResources) {
-		r.tell(SourcePodResources, err)
+		r.reportSource(SourcePodResources, err)
 		return nil // the checkpoint alone is exact
 	}
 	if err != nil {
 		return err
 	}
-	r.tell(SourcePodResources, nil)
+	r.reportSource(SourcePodResources, nil)
 	for container, has := range usage.Slots {
 		known := slices.ContainsFunc(id.Containers, func(c Container) bool { return c.Name == container })
 		if slices.Equal(has, slots) && !known {
@@ -253,7 +253,7 @@ func (r *Resolver) confirm(ctx context.Context, id Identity, slots []string) err
 // fromResources finds the owner without the checkpoint. It serves app containers
 // and sidecars only.
 func (r *Resolver) fromResources(ctx context.Context, slots []string) (Identity, error) {
-	usage, err := r.listed(ctx, slots)
+	usage, err := r.findPodBySlots(ctx, slots)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -282,8 +282,8 @@ func (r *Resolver) fromResources(ctx context.Context, slots []string) (Identity,
 	return id, nil
 }
 
-// listed finds the one pod that holds all the slots by listing.
-func (r *Resolver) listed(ctx context.Context, slots []string) (PodSlots, error) {
+// findPodBySlots finds the one pod that holds all the slots by listing.
+func (r *Resolver) findPodBySlots(ctx context.Context, slots []string) (PodSlots, error) {
 	all, err := r.Resources.List(ctx)
 	if err != nil {
 		return PodSlots{}, err

@@ -93,15 +93,15 @@ type Server struct {
 
 	mu      sync.Mutex
 	stay    stay
-	where   *place // that of stay
-	arrived *place // that of the latest session
+	where   *registrationTarget // that of stay
+	arrived *registrationTarget // that of the latest session
 }
 
 // NewServer returns a server that has not started.
 func NewServer(cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, tick: 3 * time.Second}
-	s.pause, s.again = s.pauses(), s.pauses()
-	s.begin()
+	s.pause, s.again = s.retryBackoff(), s.retryBackoff()
+	s.resetTarget()
 	return s
 }
 
@@ -120,8 +120,8 @@ func (s *Server) IsHeld() bool {
 	return now != nil && now.where.with == theKeeper && now.isTaken()
 }
 
-// enter makes a session the one that is served.
-func (s *Server) enter(now *session) {
+// setSession makes a session the one that is served.
+func (s *Server) setSession(now *session) {
 	s.now.Store(now)
 	s.tellTaken()
 }
@@ -135,18 +135,18 @@ func (s *Server) tellTaken() {
 // Run serves and stays registered until ctx ends. A kubelet that restarts empties
 // the directory and makes its socket anew: then everything starts over.
 func (s *Server) Run(ctx context.Context) error {
-	s.begin()
+	s.resetTarget()
 	var following sync.WaitGroup
 	defer following.Wait()
 	if s.cfg.Keeper != "" {
 		following.Go(func() { s.followKeeper(ctx) })
 	}
 	for ctx.Err() == nil {
-		where := s.place()
-		s.arrive(where)
-		err := s.session(ctx, where)
-		if ctx.Err() == nil && where.with == theKubelet && s.place() != where {
-			pause(ctx, letGo)
+		where := s.currentTarget()
+		s.noteArrival(where)
+		err := s.runSession(ctx, where)
+		if ctx.Err() == nil && where.with == theKubelet && s.currentTarget() != where {
+			sleepContext(ctx, streamEndGrace)
 		}
 		if err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "device plugin server stopped; starting it again", "resource", s.cfg.Offer.ResourceName(), "in", s.tick)
@@ -160,23 +160,23 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// session serves from one registration to the next.
-func (s *Server) session(ctx context.Context, where *place) error {
-	watcher, err := where.watch()
+// runSession serves from one registration to the next.
+func (s *Server) runSession(ctx context.Context, where *registrationTarget) error {
+	watcher, err := where.watchDirectory()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = watcher.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	now, stop, err := s.listen(ctx, where)
+	now, stop, err := s.startSession(ctx, where)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	resource := s.cfg.Offer.ResourceName()
 	before := socketAt(where.registrarSocket())
-	if err := s.register(ctx, where, resource); err != nil {
+	if err := s.registerAt(ctx, where, resource); err != nil {
 		klog.ErrorS(err, "not registered; waiting", "for", where.with, "resource", resource)
 		s.awaitKubelet(ctx, where, watcher, s.pause.Step())
 		return nil
@@ -184,23 +184,23 @@ func (s *Server) session(ctx context.Context, where *place) error {
 	if before.isSameAs(socketAt(where.registrarSocket())) {
 		now.at = before
 	}
-	s.pause = s.pauses()
+	s.pause = s.retryBackoff()
 	klog.InfoS("registered", "with", where.with, "resource", resource, "slots", len(s.cfg.Offer.Devices()))
 	if where.with == theKeeper {
 		over := make(chan struct{})
 		go func() { defer close(over); now.followProxy(ctx) }()
 		defer func() { cancel(); <-over }()
 	}
-	err = s.watch(ctx, watcher, now, resource)
-	if s.place() != where {
-		s.depart(ctx, now)
+	err = s.watchSession(ctx, watcher, now, resource)
+	if s.currentTarget() != where {
+		s.drainSession(ctx, now)
 	}
 	return err
 }
 
-// watch watches a place's directory. It does so before registering, so that no restart in between
-// is missed.
-func (p *place) watch() (*fsnotify.Watcher, error) {
+// watchDirectory watches a place's directory. It does so before registering, so that no restart in
+// between is missed.
+func (p *registrationTarget) watchDirectory() (*fsnotify.Watcher, error) {
 	if p.with == theKeeper {
 		if err := os.MkdirAll(p.directory, 0o700); err != nil {
 			return nil, fmt.Errorf("make the keeper's directory: %w", err)
@@ -217,7 +217,7 @@ func (p *place) watch() (*fsnotify.Watcher, error) {
 	return watcher, nil
 }
 
-// watch returns nil when it is time to register again. News of the socket at which we are
+// watchSession returns nil when it is time to register again. News of the socket at which we are
 // registered is no reason: a kubelet that came after we had begun to watch was there when we
 // registered, and a second time could make it forget us.
 //
@@ -226,7 +226,7 @@ func (p *place) watch() (*fsnotify.Watcher, error) {
 // has ended, and that may be the stream of the process before this one, after this
 // one has registered. It then counts the resource as gone until somebody
 // registers.
-func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *session, resource string) error {
+func (s *Server) watchSession(ctx context.Context, watcher *fsnotify.Watcher, now *session, resource string) error {
 	ticker := time.NewTicker(s.tick)
 	defer ticker.Stop()
 	for ticks := 0; ; {
@@ -252,7 +252,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 				return nil
 			}
 			if ticks++; now.streams.Load() > 0 {
-				ticks, s.again = 0, s.pauses()
+				ticks, s.again = 0, s.retryBackoff()
 			}
 			if ticks > 1 {
 				klog.InfoS("the kubelet reads no list; registering again", "resource", resource)
@@ -261,7 +261,7 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 		case <-now.unread:
 			klog.InfoS("our list is no longer read; registering again", "by", now.where.with, "resource", resource)
 			if now.where.with == theKeeper {
-				s.note(false)
+				s.recordKeeperCheck(false)
 			}
 			s.awaitKubelet(ctx, now.where, watcher, s.again.Step())
 			return nil
@@ -271,11 +271,11 @@ func (s *Server) watch(ctx context.Context, watcher *fsnotify.Watcher, now *sess
 
 // socketIsGone reports that our socket is not there: an event may be about the socket of
 // the process before this one, which this one removed.
-func (s *Server) socketIsGone(where *place) bool {
+func (s *Server) socketIsGone(where *registrationTarget) bool {
 	_, err := os.Lstat(filepath.Join(where.directory, s.cfg.Socket))
 	return errors.Is(err, os.ErrNotExist)
 }
 
-func (s *Server) options() *pluginapi.DevicePluginOptions {
+func (s *Server) pluginOptions() *pluginapi.DevicePluginOptions {
 	return &pluginapi.DevicePluginOptions{PreStartRequired: s.cfg.Handler != nil}
 }

@@ -21,7 +21,7 @@ import (
 // session answers calls from one registration to the next; it ends streams when serving ends.
 type session struct {
 	*Server
-	where  *place
+	where  *registrationTarget
 	ended  context.Context
 	broken chan error    // gets the error that ends serving
 	unread chan struct{} // holds a token when a stream has ended
@@ -35,8 +35,8 @@ type session struct {
 	withdrawn atomic.Bool
 }
 
-// listen serves on our socket at a place.
-func (s *Server) listen(ctx context.Context, where *place) (now *session, stop func(), err error) {
+// startSession serves on our socket at a place.
+func (s *Server) startSession(ctx context.Context, where *registrationTarget) (now *session, stop func(), err error) {
 	listener, err := listenAt(filepath.Join(where.directory, s.cfg.Socket))
 	if err != nil {
 		return nil, nil, err
@@ -45,8 +45,8 @@ func (s *Server) listen(ctx context.Context, where *place) (now *session, stop f
 	now = &session{Server: s, where: where, ended: ctx, broken: make(chan error, 1), unread: make(chan struct{}, 1)}
 	pluginapi.RegisterDevicePluginServer(server, now)
 	go func() { now.broken <- server.Serve(listener) }()
-	s.enter(now)
-	return now, func() { s.enter(nil); server.Stop() }, nil
+	s.setSession(now)
+	return now, func() { s.setSession(nil); server.Stop() }, nil
 }
 
 // isTaken reports whether the kubelet has taken the list of this session and still watches it.
@@ -62,14 +62,14 @@ func (s *session) countStreams(more int32) {
 
 // GetDevicePluginOptions implements the protocol.
 func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
-	return s.options(), nil
+	return s.pluginOptions(), nil
 }
 
 // ListAndWatch implements the protocol.
 func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
 	changes, stop := s.cfg.Offer.Changes()
 	defer stop()
-	told, err := s.tell(stream, nil)
+	told, err := s.sendDevices(stream, nil)
 	if err != nil {
 		return err
 	}
@@ -88,16 +88,16 @@ func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSe
 		case <-stream.Context().Done():
 			return nil
 		case <-changes:
-			if told, err = s.tell(stream, told); err != nil {
+			if told, err = s.sendDevices(stream, told); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// tell sends the list of devices as it is now, and returns it. The kubelet writes a file for each
-// list that it is told, so one that was told before is not repeated.
-func (s *session) tell(stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse], before *pluginapi.ListAndWatchResponse) (*pluginapi.ListAndWatchResponse, error) {
+// sendDevices sends the list of devices as it is now, and returns it. The kubelet writes a file for
+// each list that it is told, so one that was told before is not repeated.
+func (s *session) sendDevices(stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse], before *pluginapi.ListAndWatchResponse) (*pluginapi.ListAndWatchResponse, error) {
 	now := &pluginapi.ListAndWatchResponse{Devices: s.cfg.Offer.Devices()}
 	if before != nil && proto.Equal(before, now) {
 		return before, nil

@@ -48,11 +48,11 @@ func (f socketFile) isSameAs(other socketFile) bool {
 	return f.FileInfo != nil && other.FileInfo != nil && os.SameFile(f.FileInfo, other.FileInfo) && f.ModTime().Equal(other.ModTime())
 }
 
-// connect makes a client of a socket, which connects when it is used. A process that was killed may
-// accept a connection over its death, and a call then waits for the next attempt: gRPC would make
-// it after a second, and the kubelet admits pods a second after its start.
-func connect(socket string) (*grpc.ClientConn, error) {
-	soon := backoff.Config{BaseDelay: quick, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}
+// dialSocket makes a client of a socket, which connects when it is used. A process that was killed
+// may accept a connection over its death, and a call then waits for the next attempt: gRPC would
+// make it after a second, and the kubelet admits pods a second after its start.
+func dialSocket(socket string) (*grpc.ClientConn, error) {
+	soon := backoff.Config{BaseDelay: minRetryDelay, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}
 	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: 5 * time.Second}))
 }

@@ -51,8 +51,8 @@ type stay struct {
 // firstStay is with the keeper: it may be a moment later than we.
 func firstStay(now time.Time) stay { return stay{with: theKeeper, since: now, good: now} }
 
-// begin is the stay from the moment at which we come to register there.
-func (s stay) begin(now time.Time) stay {
+// restartedAt is the stay from the moment at which we come to register there.
+func (s stay) restartedAt(now time.Time) stay {
 	return stay{with: s.with, since: now, good: now, failed: s.failed}
 }
 
@@ -62,24 +62,24 @@ func (s stay) afterLook(here bool, now time.Time, t MoveTimes) stay {
 	if here != s.here {
 		s.here, s.since = here, now
 	}
-	isSteady := here && now.Sub(s.since) >= s.steady(t)
+	isSteady := here && now.Sub(s.since) >= s.steadyPeriod(t)
 	switch {
 	case s.with == theKubelet && isSteady:
 		s.with = theKeeper
-		return s.begin(now)
+		return s.restartedAt(now)
 	case s.with == theKubelet:
 		return s
 	case isSteady:
 		s.good, s.failed = now, 0
 	case !here && now.Sub(s.good) >= t.Patience:
 		s.with, s.failed = theKubelet, s.failed+1
-		return s.begin(now)
+		return s.restartedAt(now)
 	}
 	return s
 }
 
-// steady is for how long the keeper must do its part to be trusted.
-func (s stay) steady(t MoveTimes) time.Duration {
+// steadyPeriod is for how long the keeper must do its part to be trusted.
+func (s stay) steadyPeriod(t MoveTimes) time.Duration {
 	const most = 100
 	if s.with == theKeeper || s.failed <= 1 {
 		return t.Steady

@@ -51,7 +51,7 @@ func ChooseAmountSource(setting string, record kubelet.Record, names []string, l
 		units, resources, maxUnits)
 	switch {
 	case setting == string(FromNodeStatus):
-		return FromNodeStatus, forced(resources, holders, registered)
+		return FromNodeStatus, forcedStatusWarning(resources, holders, registered)
 	case setting == string(FromDevicePlugin) && fits:
 		return FromDevicePlugin, nil
 	case setting == string(FromDevicePlugin):
@@ -66,8 +66,9 @@ func ChooseAmountSource(setting string, record kubelet.Record, names []string, l
 	return FromNodeStatus, nil
 }
 
-// forced is the warning that the administrator's choice fails pods, nil if it does not.
-func forced(resources string, holders int, registered bool) error {
+// forcedStatusWarning is the warning that the administrator's choice fails pods, nil if it does
+// not.
+func forcedStatusWarning(resources string, holders int, registered bool) error {
 	if holders == 0 && !registered {
 		return nil
 	}

@@ -56,9 +56,9 @@ func needsReceipt(p *corev1.Pod) bool {
 }
 
 // Run writes until ctx ends. A receipt that fails is written again later.
-func (w *ReceiptWriter) Run(ctx context.Context) error { return w.queue.Run(ctx, w.write) }
+func (w *ReceiptWriter) Run(ctx context.Context) error { return w.queue.Run(ctx, w.writeReceipt) }
 
-func (w *ReceiptWriter) write(ctx context.Context, p receipt) error {
+func (w *ReceiptWriter) writeReceipt(ctx context.Context, p receipt) error {
 	// The UID makes the API server refuse a pod of the same name that came later.
 	patch := map[string]any{"metadata": map[string]any{"uid": p.UID, "annotations": wire.Receipt()}}
 	text, err := json.Marshal(patch)
@@ -70,17 +70,17 @@ func (w *ReceiptWriter) write(ctx context.Context, p receipt) error {
 	if apierrors.IsForbidden(err) {
 		klog.ErrorS(err, "a scheduler that knows only the legacy annotations waits for a receipt, which this device plugin may not write; "+
 			"set devicePlugin.legacyReceipts in the chart's values", "pod", klog.KRef(p.Namespace, p.Name))
-		return w.unlock(ctx, p)
+		return w.unlockNode(ctx, p)
 	}
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("write the receipt of pod %s: %w", p, err)
 	}
-	return w.unlock(ctx, p)
+	return w.unlockNode(ctx, p)
 }
 
-// unlock removes the lock of the node that the legacy scheduler took for the pod, if
+// unlockNode removes the lock of the node that the legacy scheduler took for the pod, if
 // it took one. Nobody else removes it before it expires.
-func (w *ReceiptWriter) unlock(ctx context.Context, p receipt) error {
+func (w *ReceiptWriter) unlockNode(ctx context.Context, p receipt) error {
 	node, err := w.client.CoreV1().Nodes().Get(ctx, w.node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("look for the lock of node %s: %w", w.node, err)

@@ -79,7 +79,7 @@ func receiptOf(name, bound string) receipt {
 
 func TestAPodThatIsGoneNeedsNoReceipt(t *testing.T) {
 	api := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	if err := NewReceiptWriter(api, "n").write(context.Background(), receiptOf("gone", "")); err != nil {
+	if err := NewReceiptWriter(api, "n").writeReceipt(context.Background(), receiptOf("gone", "")); err != nil {
 		t.Error(err)
 	}
 }
@@ -119,10 +119,10 @@ func TestTheLockOfAnotherPodStays(t *testing.T) {
 		return false, nil, api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), taken, "")
 	})
 	p := receiptOf("p", "1767225600")
-	if err := w.unlock(context.Background(), p); err == nil {
+	if err := w.unlockNode(context.Background(), p); err == nil {
 		t.Error("nobody noticed that the lock is another one")
 	}
-	if err := w.unlock(context.Background(), p); err != nil {
+	if err := w.unlockNode(context.Background(), p); err != nil {
 		t.Errorf("the next look: %v", err)
 	}
 	n, err := api.CoreV1().Nodes().Get(context.Background(), "n", metav1.GetOptions{})

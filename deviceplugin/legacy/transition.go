@@ -90,7 +90,7 @@ func (a *Amounts) Run(ctx context.Context) error {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
-		a.decide(ctx)
+		a.updateSource(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -100,8 +100,8 @@ func (a *Amounts) Run(ctx context.Context) error {
 	}
 }
 
-// decide looks at the kubelet's record and changes the source if it must.
-func (a *Amounts) decide(ctx context.Context) {
+// updateSource looks at the kubelet's record and changes the source if it must.
+func (a *Amounts) updateSource(ctx context.Context) {
 	record, err := a.cfg.Checkpoint.ReadCheckpoint()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		klog.ErrorS(err, "cannot tell what the legacy device plugin left; taking it for nothing")
@@ -121,13 +121,13 @@ func (a *Amounts) decide(ctx context.Context) {
 		a.stop = nil
 	}
 	if source == FromDevicePlugin {
-		a.serve(ctx)
+		a.startServers(ctx)
 	}
 	a.cfg.Observer.SourceChanged()
 }
 
-// serve offers the amounts the legacy way until stopped.
-func (a *Amounts) serve(ctx context.Context) {
+// startServers offers the amounts the legacy way until stopped.
+func (a *Amounts) startServers(ctx context.Context) {
 	ctx, a.stop = context.WithCancel(ctx)
 	for socket, offer := range map[string]kubelet.Offer{
 		"deviceshare-memory.sock": memoryOffer{a.cfg},

@@ -75,7 +75,7 @@ func (u *used) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (u *used) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	report := u.source.Report(ctx)
 	for labels, d := range perLabels(report.Containers) {
@@ -97,11 +97,11 @@ func (u *used) Collect(out chan<- prometheus.Metric) {
 	for id, bytes := range report.Untracked {
 		out <- prometheus.MustNewConstMetric(u.untracked, prometheus.GaugeValue, float64(bytes), string(id))
 	}
-	u.loads(out, &report)
+	u.collectLoads(out, &report)
 }
 
-// loads sends what the driver says of devices and partitions as a whole.
-func (u *used) loads(out chan<- prometheus.Metric, report *Usage) {
+// collectLoads sends what the driver says of devices and partitions as a whole.
+func (u *used) collectLoads(out chan<- prometheus.Metric, report *Usage) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}

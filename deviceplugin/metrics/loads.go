@@ -71,7 +71,7 @@ func (s *Survey) partitionLoads(ctx context.Context) []PartitionLoad {
 // not known yet.
 func (s *Survey) measureCompute(ctx context.Context, containers []ContainerUsage) {
 	tenants := occupancy.ByDevice(s.cfg.Records.All(), s.cfg.Pods)
-	busy := map[sharing.DeviceID]map[holding]float64{}
+	busy := map[sharing.DeviceID]map[containerKey]float64{}
 	for i := range containers {
 		r := &containers[i].Record
 		for k := range containers[i].Devices {
@@ -83,7 +83,7 @@ func (s *Survey) measureCompute(ctx context.Context, containers []ContainerUsage
 				busy[d.ID] = s.busyOn(d.ID, tenants[d.ID])
 			}
 			if by := busy[d.ID]; by != nil {
-				d.Compute, d.IsComputeKnown = min(by[holding{r.Owner, r.Container}], 1), true
+				d.Compute, d.IsComputeKnown = min(by[containerKey{r.Owner, r.Container}], 1), true
 			}
 		}
 	}
@@ -91,12 +91,12 @@ func (s *Survey) measureCompute(ctx context.Context, containers []ContainerUsage
 
 // busyOn adds up the processes that keep a device busy by container; nil if the driver does not
 // tell, or none of the processes that it names is known here.
-func (s *Survey) busyOn(id sharing.DeviceID, pods occupancy.Pods) map[holding]float64 {
+func (s *Survey) busyOn(id sharing.DeviceID, pods occupancy.Pods) map[containerKey]float64 {
 	processes, err := s.cfg.Devices.BusyByProcess(id, recent)
 	if err != nil {
 		return nil
 	}
-	out, recognised := map[holding]float64{}, len(processes) == 0
+	out, recognised := map[containerKey]float64{}, len(processes) == 0
 	for pid, part := range processes {
 		groups, err := s.cfg.Host.Cgroups(pid)
 		if err != nil {
@@ -104,7 +104,7 @@ func (s *Survey) busyOn(id sharing.DeviceID, pods occupancy.Pods) map[holding]fl
 		}
 		recognised = true
 		if who := pods.Of(groups); who.Kind == occupancy.Holder || who.Kind == occupancy.Undecided {
-			out[holding{who.Owner, who.Container}] += part
+			out[containerKey{who.Owner, who.Container}] += part
 		}
 	}
 	if !recognised {

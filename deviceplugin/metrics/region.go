@@ -81,15 +81,15 @@ type DeviceUsage struct {
 // then there is no Overflow, Imported and Busy.
 func DecodeRegion(file io.ReaderAt, alive func(slot int) (bool, error)) (Region, error) {
 	r := reader{file: file, alive: alive}
-	if err := r.head(); err != nil {
+	if err := r.readHeader(); err != nil {
 		return Region{}, fmt.Errorf("read a region: %w", err)
 	}
 	for slot := range r.slots {
-		if err := r.process(slot); err != nil {
+		if err := r.addProcess(slot); err != nil {
 			return Region{}, fmt.Errorf("read a region: slot %d: %w", slot, err)
 		}
 	}
-	if err := r.times(); err != nil {
+	if err := r.readGPUTimes(); err != nil {
 		return Region{}, fmt.Errorf("read a region: %w", err)
 	}
 	var out Region
@@ -113,8 +113,8 @@ type reader struct {
 	buffer   [processStatusEnd]byte // the largest piece
 }
 
-// at reads exactly n bytes; the slice is good until the next call.
-func (r *reader) at(offset int64, n int) ([]byte, error) {
+// readAt reads exactly n bytes; the slice is good until the next call.
+func (r *reader) readAt(offset int64, n int) ([]byte, error) {
 	b := r.buffer[:n]
 	if got, err := r.file.ReadAt(b, offset); got < n {
 		if err == nil || err == io.EOF { //nolint:errorlint // a ReaderAt returns io.EOF itself
@@ -125,56 +125,56 @@ func (r *reader) at(offset int64, n int) ([]byte, error) {
 	return b, nil
 }
 
-// head reads what is not of a process.
-func (r *reader) head() error {
-	b, err := r.at(0, processesAt)
+// readHeader reads what is not of a process.
+func (r *reader) readHeader() error {
+	b, err := r.readAt(0, processesAt)
 	if err != nil {
 		return err
 	}
-	if m, major := number32(b), number32(b[4:]); m != magic || major != 1 {
+	if m, major := decodeInt32(b), decodeInt32(b[4:]); m != magic || major != 1 {
 		return fmt.Errorf("it begins with %d, %d, want %d, 1: it is none, or is being made", m, major, magic)
 	}
 	for i := range r.devices {
 		uuid, _, _ := bytes.Cut(b[uuidsAt+i*uuidSize:uuidsAt+(i+1)*uuidSize], []byte{0})
 		r.devices[i].ID = sharing.DeviceID(uuid)
-		if r.devices[i].Limit, err = amount(b[limitsAt+8*i:]); err != nil {
+		if r.devices[i].Limit, err = decodeAmount(b[limitsAt+8*i:]); err != nil {
 			return fmt.Errorf("limit of device %d: %w", i, err)
 		}
 	}
-	if b, err = r.at(processCountAt, 4); err != nil {
+	if b, err = r.readAt(processCountAt, 4); err != nil {
 		return err
 	}
-	n := number32(b)
+	n := decodeInt32(b)
 	if n < 0 || n > maxProcesses {
 		return fmt.Errorf("it says that %d slots are used, of %d", n, maxProcesses)
 	}
 	r.slots = int(n)
-	if b, err = r.at(extensionAt, 12); err != nil {
+	if b, err = r.readAt(extensionAt, 12); err != nil {
 		return err
 	}
 	if m := binary.LittleEndian.Uint64(b); m != extensionMagic {
 		return fmt.Errorf("its extension begins with %#x: it has none, or is being made", m)
 	}
-	version := number32(b[8:])
+	version := decodeInt32(b[8:])
 	r.extended = version >= extensionOldest && version <= extensionVersion
 	return nil
 }
 
-// process adds what the process of a slot uses.
-func (r *reader) process(slot int) error {
-	b, err := r.at(processesAt+int64(slot)*processSize, processStatusEnd)
-	if err != nil || number32(b[processStatusAt:]) == 0 {
+// addProcess adds what the process of a slot uses.
+func (r *reader) addProcess(slot int) error {
+	b, err := r.readAt(processesAt+int64(slot)*processSize, processStatusEnd)
+	if err != nil || decodeInt32(b[processStatusAt:]) == 0 {
 		return err
 	}
 	if alive, err := r.alive(slot); err != nil || !alive {
 		return err
 	}
-	pid := number32(b)
+	pid := decodeInt32(b)
 	for i := range r.devices {
 		d, used := &r.devices[i], b[processUsedAt+i*processUsedSize:]
 		var parts [5]sharing.Bytes
 		for k := range parts {
-			if parts[k], err = amount(used[8*k:]); err != nil {
+			if parts[k], err = decodeAmount(used[8*k:]); err != nil {
 				return fmt.Errorf("device %d: %w", i, err)
 			}
 		}
@@ -188,24 +188,24 @@ func (r *reader) process(slot int) error {
 			r.pids[i][pid] = true
 		}
 	}
-	return r.shown(slot)
+	return r.addImportsAndOverflow(slot)
 }
 
-// shown adds what a slot tells and does not count.
-func (r *reader) shown(slot int) error {
+// addImportsAndOverflow adds what a slot tells and does not count.
+func (r *reader) addImportsAndOverflow(slot int) error {
 	if !r.extended {
 		return nil
 	}
-	b, err := r.at(slotsAt+int64(slot)*slotSize+slotShownAt, 2*maxDevices*8)
+	b, err := r.readAt(slotsAt+int64(slot)*slotSize+slotShownAt, 2*maxDevices*8)
 	if err != nil {
 		return err
 	}
 	for i := range r.devices {
-		imported, err := amount(b[8*i:])
+		imported, err := decodeAmount(b[8*i:])
 		if err != nil {
 			return fmt.Errorf("imports of device %d: %w", i, err)
 		}
-		overflow, err := amount(b[8*(maxDevices+i):])
+		overflow, err := decodeAmount(b[8*(maxDevices+i):])
 		if err != nil {
 			return fmt.Errorf("overflow of device %d: %w", i, err)
 		}
@@ -215,18 +215,18 @@ func (r *reader) shown(slot int) error {
 	return nil
 }
 
-// times reads the GPU time.
-func (r *reader) times() error {
+// readGPUTimes reads the GPU time.
+func (r *reader) readGPUTimes() error {
 	if !r.extended {
 		return nil
 	}
-	b, err := r.at(pacesAt, maxDevices*paceSize)
+	b, err := r.readAt(pacesAt, maxDevices*paceSize)
 	if err != nil {
 		return err
 	}
 	for i := range r.devices {
 		pace := b[i*paceSize:]
-		spent, err := amount(pace[paceSpentAt:])
+		spent, err := decodeAmount(pace[paceSpentAt:])
 		if err != nil {
 			return fmt.Errorf("GPU time of device %d: %w", i, err)
 		}
@@ -236,10 +236,10 @@ func (r *reader) times() error {
 	return nil
 }
 
-func number32(b []byte) int32 { return int32(binary.LittleEndian.Uint32(b)) } //nolint:gosec // two's complement is meant
+func decodeInt32(b []byte) int32 { return int32(binary.LittleEndian.Uint32(b)) } //nolint:gosec // two's complement is meant
 
-// amount is a number that cannot be one of ours when it does not fit.
-func amount(b []byte) (sharing.Bytes, error) {
+// decodeAmount is a number that cannot be one of ours when it does not fit.
+func decodeAmount(b []byte) (sharing.Bytes, error) {
 	n := binary.LittleEndian.Uint64(b)
 	if n > uint64(sharing.MaxBytes) {
 		return 0, fmt.Errorf("it says %d", n)

@@ -25,7 +25,7 @@ const (
 // link is followed, and nothing is opened that is no regular file: opening a device
 // node or a pipe has effects, and may block.
 func ReadRegion(path string, goAhead func() error) (Region, error) {
-	file, err := open(path)
+	file, err := openRegularFile(path)
 	if err != nil {
 		return Region{}, fmt.Errorf("open region %s: %w", path, err)
 	}
@@ -35,7 +35,7 @@ func ReadRegion(path string, goAhead func() error) (Region, error) {
 		if err := goAhead(); err != nil {
 			return false, err
 		}
-		return locked(fd, slotLockAt+int64(slot))
+		return isByteLocked(fd, slotLockAt+int64(slot))
 	})
 	if err != nil {
 		return Region{}, fmt.Errorf("%s: %w", path, err)
@@ -43,10 +43,10 @@ func ReadRegion(path string, goAhead func() error) (Region, error) {
 	return region, nil
 }
 
-// open finds out what path is before it is opened for reading, and opens what was
+// openRegularFile finds out what path is before it is opened for reading, and opens what was
 // looked at, whatever lies at path by then. A lease of somebody else is an error
 // and no wait.
-func open(path string) (*os.File, error) {
+func openRegularFile(path string) (*os.File, error) {
 	found, err := syscall.Open(path, openPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -66,11 +66,11 @@ func open(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// locked asks whether anybody has a byte locked, as libvgpu.so asks: a process has
+// isByteLocked asks whether anybody has a byte locked, as libvgpu.so asks: a process has
 // that of its slot for life, and the kernel takes the lock back however it ends. The
 // question takes no lock. A kernel before 3.15, which does not know such locks, has
 // no answer: then every slot counts.
-func locked(fd uintptr, byte int64) (bool, error) {
+func isByteLocked(fd uintptr, byte int64) (bool, error) {
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: byte, Len: 1}
 	switch err := syscall.FcntlFlock(fd, getOFDLck, &lock); {
 	case errors.Is(err, syscall.EINVAL):

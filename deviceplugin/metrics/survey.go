@@ -65,8 +65,8 @@ type Survey struct {
 	failures map[string]int // in a row, by a record's id; told is for good
 }
 
-// told is a number of failures that was told.
-const told = -1
+// failureReported is a number of failures that was told.
+const failureReported = -1
 
 // NewSurvey returns a survey.
 func NewSurvey(cfg SurveyConfig) *Survey {
@@ -105,10 +105,10 @@ func (s *Survey) Report(ctx context.Context) Usage {
 	results := make(chan Usage, 3)
 	go func() { // it ends when the disk and the driver answer; meanwhile nobody else asks them
 		defer func() { <-s.turn }()
-		containers := s.containers(ctx)
+		containers := s.readRegions(ctx)
 		results <- Usage{Containers: containers}
-		untracked := s.untracked(ctx, containers)
-		containers = slices.Concat(containers, s.unlimited(ctx))
+		untracked := s.measureUntracked(ctx, containers)
+		containers = slices.Concat(containers, s.measureUnlimited(ctx))
 		results <- Usage{Containers: containers, Untracked: untracked}
 		measured := withOwnDevices(containers) // the others are being read already
 		s.measureCompute(ctx, measured)
@@ -134,8 +134,8 @@ func withOwnDevices(containers []ContainerUsage) []ContainerUsage {
 	return out
 }
 
-// containers reads the regions, as many as there is time for.
-func (s *Survey) containers(ctx context.Context) []ContainerUsage {
+// readRegions reads the regions, as many as there is time for.
+func (s *Survey) readRegions(ctx context.Context) []ContainerUsage {
 	var out []ContainerUsage
 	known := map[string]bool{}
 	for _, r := range s.cfg.Records.All() {
@@ -143,30 +143,30 @@ func (s *Survey) containers(ctx context.Context) []ContainerUsage {
 		if !r.HasLimits() {
 			continue
 		}
-		region, err := ReadRegion(s.path(&r), ctx.Err)
+		region, err := ReadRegion(s.regionPath(&r), ctx.Err)
 		if ctx.Err() != nil {
 			return out
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
-		s.note(r, err)
+		s.noteResult(r, err)
 		if err == nil {
-			out = append(out, ContainerUsage{Record: r, Devices: shares(&r, region)})
+			out = append(out, ContainerUsage{Record: r, Devices: shareUsage(&r, region)})
 		}
 	}
-	s.forget(known)
+	s.pruneFailures(known)
 	return out
 }
 
-// path is where a container's region is, as package limitsnode has it.
-func (s *Survey) path(r *checkpoint.Record) string {
+// regionPath is where a container's region is, as package limitsnode has it.
+func (s *Survey) regionPath(r *checkpoint.Record) string {
 	return filepath.Join(s.cfg.StateDir, string(r.Mode), "containers", string(r.Owner)+"_"+r.Container, "vgpu", "vgpu.cache")
 }
 
-// shares is what the region says of the devices of a record. A device that only the
+// shareUsage is what the region says of the devices of a record. A device that only the
 // region knows is passed over: its name could be anything.
-func shares(r *checkpoint.Record, region Region) []DeviceUsage {
+func shareUsage(r *checkpoint.Record, region Region) []DeviceUsage {
 	out := make([]DeviceUsage, 0, len(r.Devices))
 	for i := range r.Devices {
 		use := DeviceUsage{ID: r.Devices[i].Device}
@@ -176,25 +176,25 @@ func shares(r *checkpoint.Record, region Region) []DeviceUsage {
 				break
 			}
 		}
-		use.Limit = enforced(r, i)
+		use.Limit = enforcedLimit(r, i)
 		out = append(out, use)
 	}
 	return out
 }
 
-// note counts a failure, and tells of the second in a row: one may be a file that
+// noteResult counts a failure, and tells of the second in a row: one may be a file that
 // was being made.
-func (s *Survey) note(r checkpoint.Record, err error) {
+func (s *Survey) noteResult(r checkpoint.Record, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch n := s.failures[r.ID]; {
-	case n == told:
+	case n == failureReported:
 	case err == nil:
 		delete(s.failures, r.ID)
 	case n == 0:
 		s.failures[r.ID] = 1
 	default:
-		s.failures[r.ID] = told
+		s.failures[r.ID] = failureReported
 		if s.cfg.Trouble == nil {
 			return
 		}
@@ -202,8 +202,8 @@ func (s *Survey) note(r checkpoint.Record, err error) {
 	}
 }
 
-// forget drops what is known of records that are gone.
-func (s *Survey) forget(known map[string]bool) {
+// pruneFailures drops what is known of records that are gone.
+func (s *Survey) pruneFailures(known map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id := range s.failures {
@@ -213,6 +213,6 @@ func (s *Survey) forget(known map[string]bool) {
 	}
 }
 
-// patience is how long a scrape waits for a report: well below Prometheus'
+// scrapeTimeout is how long a scrape waits for a report: well below Prometheus'
 // default of 10 s.
-const patience = 3 * time.Second
+const scrapeTimeout = 3 * time.Second

@@ -175,7 +175,7 @@ func TestUntrackedIsWhatPodsHaveBeyondTheirRegions(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got, ok := beyond(c.processes, c.owners, c.pods); got != c.want || ok != c.ok {
+			if got, ok := untrackedMemory(c.processes, c.owners, c.pods); got != c.want || ok != c.ok {
 				t.Errorf("%v, %v, want %v, %v", got, ok, c.want, c.ok)
 			}
 		})
@@ -185,7 +185,7 @@ func TestUntrackedIsWhatPodsHaveBeyondTheirRegions(t *testing.T) {
 func TestAPodWithAWholeDeviceIsLeftOut(t *testing.T) {
 	whole, shared := record("a"), record("b")
 	whole.Devices[0].Whole = true
-	got := tracked([]checkpoint.Record{whole, shared}, []ContainerUsage{{Record: shared, Devices: []DeviceUsage{{ID: "GPU-a", Used: 9, Overflow: 2, Uncounted: 1}}}})
+	got := trackedMemory([]checkpoint.Record{whole, shared}, []ContainerUsage{{Record: shared, Devices: []DeviceUsage{{ID: "GPU-a", Used: 9, Overflow: 2, Uncounted: 1}}}})
 	if len(got["GPU-a"]) != 1 || got["GPU-a"]["b"] != 8 {
 		t.Errorf("tracked is %v", got)
 	}

@@ -102,7 +102,7 @@ func TestWhatNobodyLimitsIsAskedOfTheDriver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := NewSurvey(SurveyConfig{StateDir: t.TempDir(), Records: recorded(c.records), Pods: pods, Devices: c.devices, Host: host})
 			var got []DeviceUsage
-			for _, u := range s.unlimited(context.Background()) {
+			for _, u := range s.measureUnlimited(context.Background()) {
 				got = append(got, u.Devices...)
 			}
 			if len(got) != len(c.want) {

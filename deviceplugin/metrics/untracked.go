@@ -11,11 +11,11 @@ import (
 	"deviceshare/sharing"
 )
 
-// untracked asks the driver about every device that a limited container has a part
+// measureUntracked asks the driver about every device that a limited container has a part
 // of.
-func (s *Survey) untracked(ctx context.Context, containers []ContainerUsage) map[sharing.DeviceID]sharing.Bytes {
+func (s *Survey) measureUntracked(ctx context.Context, containers []ContainerUsage) map[sharing.DeviceID]sharing.Bytes {
 	out := map[sharing.DeviceID]sharing.Bytes{}
-	for id, pods := range tracked(s.cfg.Records.All(), containers) {
+	for id, pods := range trackedMemory(s.cfg.Records.All(), containers) {
 		if ctx.Err() != nil {
 			return out
 		}
@@ -29,17 +29,17 @@ func (s *Survey) untracked(ctx context.Context, containers []ContainerUsage) map
 				owners[i], _ = occupancy.PodOf(groups)
 			}
 		}
-		if bytes, ok := beyond(processes, owners, pods); ok {
+		if bytes, ok := untrackedMemory(processes, owners, pods); ok {
 			out[id] = bytes
 		}
 	}
 	return out
 }
 
-// tracked is what the regions say of each device and pod. A pod that has all of the
+// trackedMemory is what the regions say of each device and pod. A pod that has all of the
 // device for one of its containers is left out: nothing limits that one, and the
 // driver's processes are known by pods. A region that cannot be read says nothing.
-func tracked(records []checkpoint.Record, containers []ContainerUsage) map[sharing.DeviceID]map[sharing.Owner]sharing.Bytes {
+func trackedMemory(records []checkpoint.Record, containers []ContainerUsage) map[sharing.DeviceID]map[sharing.Owner]sharing.Bytes {
 	out := map[sharing.DeviceID]map[sharing.Owner]sharing.Bytes{}
 	each := func(want bool, do func(pods map[sharing.Owner]sharing.Bytes, owner sharing.Owner)) {
 		for i := range records {
@@ -74,11 +74,11 @@ func tracked(records []checkpoint.Record, containers []ContainerUsage) map[shari
 	return out
 }
 
-// beyond is how much more than they say pods have of a device, pod by pod, so that
+// untrackedMemory is how much more than they say pods have of a device, pod by pod, so that
 // one that says too much hides no other. owners are those of the processes, "" for
 // unknown. It is false when the driver's list cannot be about these pods: they say
 // that they have memory, or there are processes, and none of them was recognised.
-func beyond(processes []driver.Process, owners []sharing.Owner, pods map[sharing.Owner]sharing.Bytes) (sharing.Bytes, bool) {
+func untrackedMemory(processes []driver.Process, owners []sharing.Owner, pods map[sharing.Owner]sharing.Bytes) (sharing.Bytes, bool) {
 	told, recognised := map[sharing.Owner]sharing.Bytes{}, len(processes) == 0
 	for i, p := range processes {
 		recognised = recognised || owners[i] != ""

@@ -119,12 +119,12 @@ func (r *Refusal) IsLimited() bool {
 	return false
 }
 
-func refuse(r RefusalReason, format string, args ...any) *Refusal {
+func newRefusal(r RefusalReason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: r, Detail: fmt.Sprintf(format, args...)}
 }
 
-// hoping is the refusal with when the container starts after all.
-func (r *Refusal) hoping(when string) *Refusal {
+// withHope is the refusal with when the container starts after all.
+func (r *Refusal) withHope(when string) *Refusal {
 	r.Hope = when
 	return r
 }
@@ -150,7 +150,7 @@ func Admit(s State, a Ask, begun bool, running []Running) (Claim, *Refusal) {
 		}
 	}
 	if serves := s.cfg.Powers.Serves; serves != nil && !slices.Contains(serves, claim.Mode) {
-		return Claim{}, refuse(ModeUnserved, "this node cannot serve mode %q", claim.Mode)
+		return Claim{}, newRefusal(ModeUnserved, "this node cannot serve mode %q", claim.Mode)
 	}
 	return claim, nil
 }
@@ -162,9 +162,9 @@ func ClaimOf(s State, a Ask) (Claim, *Refusal) {
 	given, ok := a.Placement.Container(a.Container)
 	switch {
 	case !ok || len(given.Shares) == 0:
-		return Claim{}, refuse(NothingGiven, "the scheduler gave container %s nothing, the kubelet %d slots", a.Container, a.Slots)
+		return Claim{}, newRefusal(NothingGiven, "the scheduler gave container %s nothing, the kubelet %d slots", a.Container, a.Slots)
 	case len(given.Shares) != a.Slots:
-		return Claim{}, refuse(OtherCount, "the scheduler gave container %s %d devices, the kubelet %d slots", a.Container, len(given.Shares), a.Slots)
+		return Claim{}, newRefusal(OtherCount, "the scheduler gave container %s %d devices, the kubelet %d slots", a.Container, len(given.Shares), a.Slots)
 	}
 	devices := make([]sharing.Device, 0, len(given.Shares))
 	for _, share := range given.Shares {
@@ -173,7 +173,7 @@ func ClaimOf(s State, a Ask) (Claim, *Refusal) {
 		case !ok:
 			return Claim{}, s.refuseUnknown(share.Device)
 		case share.Mode != given.Shares[0].Mode:
-			return Claim{}, refuse(MixedModes, "it has shares of modes %s and %s; one container is served in one mode", given.Shares[0].Mode, share.Mode)
+			return Claim{}, newRefusal(MixedModes, "it has shares of modes %s and %s; one container is served in one mode", given.Shares[0].Mode, share.Mode)
 		}
 		devices = append(devices, *d)
 	}
@@ -194,38 +194,38 @@ func (s State) requireWorking(d *sharing.Device) *Refusal {
 	case c.Kind.May().Resume:
 		return nil
 	case c.Kind == Unenforced:
-		return refuse(NotEnforced, "no container with devices starts on this node: %s", c.Detail).hoping("the container starts when that is mended")
+		return newRefusal(NotEnforced, "no container with devices starts on this node: %s", c.Detail).withHope("the container starts when that is mended")
 	}
-	return refuse(DeviceBroken, "device %s (index %d) is broken (%s)", d.ID, d.Index, c.Detail).hoping("the container starts when it works again")
+	return newRefusal(DeviceBroken, "device %s (index %d) is broken (%s)", d.ID, d.Index, c.Detail).withHope("the container starts when it works again")
 }
 
 // refuseUnknown refuses a device that is not offered.
 func (s State) refuseUnknown(id sharing.DeviceID) *Refusal {
-	d := s.device(id)
+	d := s.findDevice(id)
 	why, isUnread := s.IsUnread()
 	switch {
 	case isUnread:
-		return refuse(DeviceUnread, "device %s is not known: %s", id, why).hoping("the container starts when the driver answers")
+		return newRefusal(DeviceUnread, "device %s is not known: %s", id, why).withHope("the container starts when the driver answers")
 	case s.settings.Offers == nil:
-		return refuse(DeviceUnread, "device %s is not known: the configuration has not been read yet", id)
+		return newRefusal(DeviceUnread, "device %s is not known: the configuration has not been read yet", id)
 	case d != nil && d.presence == replaced:
-		return refuse(UnknownDevice, "device %s is not on this node any more: another one is in its place", id)
+		return newRefusal(UnknownDevice, "device %s is not on this node any more: another one is in its place", id)
 	case d != nil:
-		return refuse(UnknownDevice, "device %s is not offered any more: the node configuration hides it", id)
+		return newRefusal(UnknownDevice, "device %s is not offered any more: the node configuration hides it", id)
 	case s.unread > 0:
-		return refuse(DeviceUnread, "device %s is not among those that answer; %d do not", id, s.unread).hoping("the container starts when it does")
+		return newRefusal(DeviceUnread, "device %s is not among those that answer; %d do not", id, s.unread).withHope("the container starts when it does")
 	}
-	return refuse(UnknownDevice, "device %s is not on this node", id)
+	return newRefusal(UnknownDevice, "device %s is not on this node", id)
 }
 
 // requireNew makes the checks that only a pod meets of which nothing has started. All of
 // the placement is looked at, so that a pod is not refused half way.
 func (s State) requireNew(a *Ask, running []Running) *Refusal {
 	if why, is := s.cfg.Isolation.Refusal(a.Isolation); is {
-		return refuse(PodUnfit, "the pod cannot have devices: %s", why)
+		return newRefusal(PodUnfit, "the pod cannot have devices: %s", why)
 	}
 	if why, is := s.ConfigUnknown(); is {
-		return refuse(NoNewPods, "no container of a new pod starts now: %s", why)
+		return newRefusal(NoNewPods, "no container of a new pod starts now: %s", why)
 	}
 	if no := s.requireCurrent(&a.Placement); no != nil {
 		return no
@@ -246,12 +246,12 @@ func (s State) requireCurrent(p *sharing.Placement) *Refusal {
 			case !ok:
 				return s.refuseUnknown(share.Device)
 			case share.Mode != d.Mode:
-				return refuse(OtherMode, "device %s is in mode %s now; the pod was placed in %s", d.ID, d.Mode, share.Mode)
+				return newRefusal(OtherMode, "device %s is in mode %s now; the pod was placed in %s", d.ID, d.Mode, share.Mode)
 			case share.Mode == sharing.MIG && p.GeometryHash != inv.GeometryHash:
-				return refuse(OtherGeometries, "its partitions were chosen under geometries %q, the node applies %q now", p.GeometryHash, inv.GeometryHash)
+				return newRefusal(OtherGeometries, "its partitions were chosen under geometries %q, the node applies %q now", p.GeometryHash, inv.GeometryHash)
 			}
 			if c, _ := s.Condition(d.ID); !c.Kind.May().Begin {
-				return refuse(NotReady, "device %s (index %d) takes no pods now: %s", d.ID, d.Index, c.Detail).hoping("the container starts when it does")
+				return newRefusal(NotReady, "device %s (index %d) takes no pods now: %s", d.ID, d.Index, c.Detail).withHope("the container starts when it does")
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"deviceshare/sharing"
 )
 
-// change is how far a device is on its way into the mode the administrator wants.
-type change struct {
+// modeChange is how far a device is on its way into the mode the administrator wants.
+type modeChange struct {
 	// verdict is what followed from the last look or step.
 	verdict verdict
 	// entered are the modes the device was in, or had anything left of, at the last
@@ -87,7 +87,7 @@ type decision struct {
 
 func (d decision) isReady() bool { return !d.wait && len(d.actions) == 0 }
 
-// decide says how the device gets into the wanted mode.
+// decideModeChange says how the device gets into the wanted mode.
 //
 // Somebody who holds a share in the wanted mode was given it when the device was
 // in that mode, and it has not been touched since: then the device is ready. Its
@@ -95,7 +95,7 @@ func (d decision) isReady() bool { return !d.wait && len(d.actions) == 0 }
 // nothing by us and stands in the way of every mode that needs something of the
 // device or of the device plugin that keeps it: only a device in none of the
 // switched modes goes on as hami-core beside it.
-func decide(s situation) decision {
+func decideModeChange(s situation) decision {
 	if len(s.holders) > 0 {
 		why, wait := inTheWay(s)
 		return decision{wait: wait, why: why}
@@ -146,8 +146,8 @@ func inTheWay(s situation) (why string, is bool) {
 }
 
 // afterLook is the change after somebody looked at the device.
-func (c change) afterLook(s situation) change {
-	d := decide(s)
+func (c modeChange) afterLook(s situation) modeChange {
+	d := decideModeChange(s)
 	c.entered = s.entered
 	c.verdict = verdict{wanted: s.wanted, holders: s.holders}
 	switch {
@@ -178,7 +178,7 @@ func (c change) afterLook(s situation) change {
 }
 
 // afterFailure is the change after a look or an action that failed.
-func (c change) afterFailure(wanted sharing.Mode, entered []sharing.Mode, kind Kind, why string) change {
+func (c modeChange) afterFailure(wanted sharing.Mode, entered []sharing.Mode, kind Kind, why string) modeChange {
 	next := failure{attempts: 1, wanted: wanted, entered: entered, kind: kind, why: why}
 	if c.failure.wanted == wanted {
 		next.attempts += c.failure.attempts
@@ -189,7 +189,7 @@ func (c change) afterFailure(wanted sharing.Mode, entered []sharing.Mode, kind K
 }
 
 // afterEntering is the change after all actions have been taken.
-func (c change) afterEntering(mode sharing.Mode) change {
+func (c modeChange) afterEntering(mode sharing.Mode) modeChange {
 	c.failure, c.settled, c.arrived = failure{}, mode, arrival{true, mode}
 	c.verdict = verdict{wanted: mode}
 	return c
@@ -197,7 +197,7 @@ func (c change) afterEntering(mode sharing.Mode) change {
 
 // whileUntouchable is the change of a device that must not be changed now. What it
 // comes back as is not known: a reset may have taken its mode.
-func (c change) whileUntouchable() change {
+func (c modeChange) whileUntouchable() modeChange {
 	c.failure, c.settled, c.verdict.actions = failure{}, "", nil
 	return c
 }

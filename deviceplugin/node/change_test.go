@@ -62,7 +62,7 @@ func TestWhatIsDoneWithADevice(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := decide(situation{wanted: c.wanted, switched: in(mig, server), entered: c.entered, settled: c.settled, holders: c.holders})
+			d := decideModeChange(situation{wanted: c.wanted, switched: in(mig, server), entered: c.entered, settled: c.settled, holders: c.holders})
 			var steps []string
 			for _, s := range d.actions {
 				steps = append(steps, s.String())
@@ -97,7 +97,7 @@ func TestStepsLeadToTheWantedModeAndNeverUnderAHolder(t *testing.T) {
 					if holder != "" {
 						f.holders = held(holder, "a/p")
 					}
-					if says := wrong(f, decide(f)); says != "" {
+					if says := wrong(f, decideModeChange(f)); says != "" {
 						t.Errorf("%+v: %s", f, says)
 					}
 				}

@@ -98,13 +98,13 @@ func Diff(before, after State) []Notice {
 	all = append(all, overhangNotices(&before, &after)...)
 	for i := range after.devices {
 		d := &after.devices[i]
-		old := before.device(d.facts.UUID)
+		old := before.findDevice(d.facts.UUID)
 		if old == nil {
 			old = &device{}
 		}
-		n := Notice{Device: d.facts.UUID, Index: d.facts.Index, Mode: after.offer(d).Mode}
+		n := Notice{Device: d.facts.UUID, Index: d.facts.Index, Mode: after.offerOf(d).Mode}
 		all = append(all, healthNotices(n, old, d)...)
-		if !after.offer(d).Hidden {
+		if !after.offerOf(d).Hidden {
 			all = append(all, modeNotices(n, &before, old, &after, d)...)
 		}
 	}
@@ -132,14 +132,14 @@ func modeNotices(n Notice, before *State, old *device, after *State, d *device) 
 		n.Kind, n.Detail, n.Holders = kind, detail, holders
 		all = append(all, n)
 	}
-	if why, is := after.unusable(d); is {
-		if earlier, was := before.unusable(old); !was || earlier != why {
+	if why, is := after.unusableReason(d); is {
+		if earlier, was := before.unusableReason(old); !was || earlier != why {
 			tell(ModeUnusable, why, nil)
 		}
 	}
-	why, is := after.interruption(d)
-	same := before.offer(old).Mode == n.Mode
-	switch earlier, was := before.interruption(old); {
+	why, is := after.deviceInterruption(d)
+	same := before.offerOf(old).Mode == n.Mode
+	switch earlier, was := before.deviceInterruption(old); {
 	case is && !(was && same && earlier == why):
 		tell(ModeInterrupted, why, nil)
 	case was && !is && same:
@@ -149,7 +149,7 @@ func modeNotices(n Notice, before *State, old *device, after *State, d *device) 
 }
 
 // changeNotices are about how far the device is on its way into its mode.
-func changeNotices(n Notice, was, is *change) []Notice {
+func changeNotices(n Notice, was, is *modeChange) []Notice {
 	var all []Notice
 	tell := func(kind NoticeKind, detail string, holders []Holder) {
 		n := n
@@ -173,25 +173,26 @@ func changeNotices(n Notice, was, is *change) []Notice {
 	return all
 }
 
-// interruption says what the mode of an offered device lacks, whether or not the device works.
-func (s *State) interruption(d *device) (why string, is bool) {
-	mode := s.offer(d).Mode
-	if _, not := s.cfg.Powers.unsupported(&d.facts, mode); not || !s.isWanted(d) {
+// deviceInterruption says what the mode of an offered device lacks, whether or not the device
+// works.
+func (s *State) deviceInterruption(d *device) (why string, is bool) {
+	mode := s.offerOf(d).Mode
+	if _, not := s.cfg.Powers.unsupportedReason(&d.facts, mode); not || !s.isWanted(d) {
 		return "", false
 	}
-	return s.interrupted(mode)
+	return s.modeInterruption(mode)
 }
 
 // isWanted reports whether it is known that a device is to be offered.
 func (s *State) isWanted(d *device) bool {
-	return !s.unknown.is && d.facts.UUID != "" && d.presence != replaced && !s.offer(d).Hidden
+	return !s.unknown.is && d.facts.UUID != "" && d.presence != replaced && !s.offerOf(d).Hidden
 }
 
-// unusable says why an offered device cannot be used in its mode, whether or not it
+// unusableReason says why an offered device cannot be used in its mode, whether or not it
 // works. What it is to be used in must be known for that.
-func (s *State) unusable(d *device) (why string, is bool) {
+func (s *State) unusableReason(d *device) (why string, is bool) {
 	if !s.isWanted(d) {
 		return "", false
 	}
-	return s.cfg.Powers.unsupported(&d.facts, s.offer(d).Mode)
+	return s.cfg.Powers.unsupportedReason(&d.facts, s.offerOf(d).Mode)
 }

@@ -10,19 +10,19 @@ import (
 
 // Event is something that happened. The events are the types of this file.
 type Event interface {
-	apply(s *State)
+	applyTo(s *State)
 }
 
 // Reduce returns the state after an event. It changes neither of its arguments.
 func Reduce(s State, e Event) State {
 	s.devices = slices.Clone(s.devices)
-	e.apply(&s)
+	e.applyTo(&s)
 	switch e.(type) {
 	case Scanned, Configured, ConfigLost, Holdings:
-		s.offered = s.count()
+		s.offered = s.countOffered()
 	}
 	for i := range s.devices {
-		if d := &s.devices[i]; !s.condition(d).Kind.May().Change {
+		if d := &s.devices[i]; !s.conditionOf(d).Kind.May().Change {
 			d.change = d.change.whileUntouchable()
 		}
 	}
@@ -37,13 +37,13 @@ type Scanned struct {
 	Unread int
 }
 
-func (e Scanned) apply(s *State) {
+func (e Scanned) applyTo(s *State) {
 	s.scanned, s.unread = true, e.Unread
-	s.troubles = without(s.troubles, PartDriver)
+	s.troubles = withoutTrouble(s.troubles, PartDriver)
 	merged := make([]device, 0, len(e.Devices))
 	for _, f := range e.Devices {
 		next := device{facts: f}
-		if old := s.device(f.UUID); old != nil {
+		if old := s.findDevice(f.UUID); old != nil {
 			next.health, next.change = old.health, old.change
 		}
 		merged = append(merged, next)
@@ -68,8 +68,8 @@ func (e Scanned) apply(s *State) {
 // a driver that stopped working says no more that its devices work.
 type DriverFailed struct{ Why string }
 
-func (e DriverFailed) apply(s *State) {
-	s.troubles = with(s.troubles, PartDriver, e.Why)
+func (e DriverFailed) applyTo(s *State) {
+	s.troubles = withTrouble(s.troubles, PartDriver, e.Why)
 	for i := range s.devices {
 		s.devices[i].health = s.devices[i].health.afterSilence(e.Why)
 	}
@@ -82,8 +82,8 @@ type Answered struct {
 	At     Moment
 }
 
-func (e Answered) apply(s *State) {
-	if d := s.device(e.Device); d != nil && d.presence == present {
+func (e Answered) applyTo(s *State) {
+	if d := s.findDevice(e.Device); d != nil && d.presence == present {
 		d.health = d.health.afterAnswer(e.At, s.cfg.Health.Quiet)
 	}
 }
@@ -94,8 +94,8 @@ type Silent struct {
 	Why    string
 }
 
-func (e Silent) apply(s *State) {
-	if d := s.device(e.Device); d != nil {
+func (e Silent) applyTo(s *State) {
+	if d := s.findDevice(e.Device); d != nil {
 		d.health = d.health.afterSilence(e.Why)
 	}
 }
@@ -108,7 +108,7 @@ type Faulted struct {
 	At     Moment
 }
 
-func (e Faulted) apply(s *State) {
+func (e Faulted) applyTo(s *State) {
 	if !s.cfg.Health.Counts(e.XID) {
 		return
 	}
@@ -122,7 +122,7 @@ func (e Faulted) apply(s *State) {
 // Configured: the administrator's settings are known.
 type Configured struct{ Settings Settings }
 
-func (e Configured) apply(s *State) { s.settings, s.unknown = e.Settings, unknown{} }
+func (e Configured) applyTo(s *State) { s.settings, s.unknown = e.Settings, unknownConfig{} }
 
 // ConfigLost: it is not known what the administrator wants. The settings are what
 // is in force meanwhile, such as the defaults; nothing is concluded from them
@@ -132,7 +132,7 @@ type ConfigLost struct {
 	Why      string
 }
 
-func (e ConfigLost) apply(s *State) { s.settings, s.unknown = e.Settings, unknown{true, e.Why} }
+func (e ConfigLost) applyTo(s *State) { s.settings, s.unknown = e.Settings, unknownConfig{true, e.Why} }
 
 // Looked: somebody looked at a device with its lock held.
 type Looked struct {
@@ -141,12 +141,12 @@ type Looked struct {
 	Holders []Holder
 }
 
-func (e Looked) apply(s *State) {
-	d := s.device(e.Device)
-	if d == nil || !s.condition(d).Kind.May().Change {
+func (e Looked) applyTo(s *State) {
+	d := s.findDevice(e.Device)
+	if d == nil || !s.conditionOf(d).Kind.May().Change {
 		return
 	}
-	wanted := s.offer(d).Mode
+	wanted := s.offerOf(d).Mode
 	d.change = d.change.afterLook(situation{
 		wanted: wanted, switched: s.cfg.Powers.Switched, entered: e.Entered,
 		settled: d.change.settled == wanted, holders: e.Holders,
@@ -159,9 +159,9 @@ type LookFailed struct {
 	Why    string
 }
 
-func (e LookFailed) apply(s *State) {
-	if d := s.device(e.Device); d != nil && s.condition(d).Kind.May().Change {
-		d.change = d.change.afterFailure(s.offer(d).Mode, nil, Failing, e.Why)
+func (e LookFailed) applyTo(s *State) {
+	if d := s.findDevice(e.Device); d != nil && s.conditionOf(d).Kind.May().Change {
+		d.change = d.change.afterFailure(s.offerOf(d).Mode, nil, Failing, e.Why)
 	}
 }
 
@@ -171,8 +171,8 @@ type ModeEntered struct {
 	Mode   sharing.Mode
 }
 
-func (e ModeEntered) apply(s *State) {
-	if d := s.device(e.Device); d != nil {
+func (e ModeEntered) applyTo(s *State) {
+	if d := s.findDevice(e.Device); d != nil {
 		d.change = d.change.afterEntering(e.Mode)
 	}
 }
@@ -186,8 +186,8 @@ type ChangeFailed struct {
 	Manual bool
 }
 
-func (e ChangeFailed) apply(s *State) {
-	d := s.device(e.Device)
+func (e ChangeFailed) applyTo(s *State) {
+	d := s.findDevice(e.Device)
 	if d == nil {
 		return
 	}

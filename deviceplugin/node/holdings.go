@@ -32,10 +32,10 @@ type Holdings struct {
 	Slots, Doubtful []string
 }
 
-func (e Holdings) apply(s *State) { s.holdings = e }
+func (e Holdings) applyTo(s *State) { s.holdings = e }
 
-// asked adds up what the pods ask for.
-func (h *Holdings) asked() Amounts {
+// totalAsked adds up what the pods ask for.
+func (h *Holdings) totalAsked() Amounts {
 	var sum Amounts
 	for i := range h.Pods {
 		sum = sum.plus(h.Pods[i].Asked)

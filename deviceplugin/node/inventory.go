@@ -13,9 +13,9 @@ import (
 	"deviceshare/sharing/mps"
 )
 
-// describe translates the driver's facts and the administrator's offer into the
+// deviceFromFacts translates the driver's facts and the administrator's offer into the
 // published device, without its health.
-func describe(f *Facts, o Offer) sharing.Device {
+func deviceFromFacts(f *Facts, o Offer) sharing.Device {
 	if o.Mode == sharing.MIG {
 		o.MemoryScaling, o.CoreScaling = 1, 1 // hardware gives a partition what it has
 	}
@@ -26,8 +26,8 @@ func describe(f *Facts, o Offer) sharing.Device {
 		MaxShares: max(o.MaxShares, 1),
 		Mode:      o.Mode,
 		NUMA:      f.NUMA, PCI: f.PCI, Links: f.Links,
-		MIG:        partitioning(f, o),
-		MaxClients: clients(f, o),
+		MIG:        offeredPartitioning(f, o),
+		MaxClients: mpsClientLimit(f, o),
 	}
 	if there := scaledMemory(f.Memory, 1); there != d.Memory {
 		d.Physical = there
@@ -50,8 +50,8 @@ func (s State) NUMA() int {
 	return numa
 }
 
-// clients is how many clients the device's MPS server serves, 0 in other modes.
-func clients(f *Facts, o Offer) int {
+// mpsClientLimit is how many clients the device's MPS server serves, 0 in other modes.
+func mpsClientLimit(f *Facts, o Offer) int {
 	if o.Mode != sharing.MPS {
 		return 0
 	}
@@ -62,8 +62,8 @@ func clients(f *Facts, o Offer) int {
 	return most
 }
 
-// partitioning is nil for a device that cannot be partitioned.
-func partitioning(f *Facts, o Offer) *sharing.Partitioning {
+// offeredPartitioning is nil for a device that cannot be partitioned.
+func offeredPartitioning(f *Facts, o Offer) *sharing.Partitioning {
 	if !f.MIG.Capable || len(f.MIG.Profiles) == 0 {
 		return nil
 	}
@@ -81,8 +81,8 @@ func offeredLinks(links []sharing.Link, inv *sharing.Inventory) []sharing.Link {
 	})
 }
 
-// legible makes a reason fit for an annotation: one line of bounded length.
-func legible(why string) string {
+// sanitizeReason makes a reason fit for an annotation: one line of bounded length.
+func sanitizeReason(why string) string {
 	const most = 300
 	why = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

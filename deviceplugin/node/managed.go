@@ -42,17 +42,17 @@ func Rival(labels map[string]string) (why string, is bool) {
 // Labelled: the labels of the node are known.
 type Labelled struct{ Labels map[string]string }
 
-func (e Labelled) apply(s *State) {
+func (e Labelled) applyTo(s *State) {
 	if why, is := Rival(e.Labels); is {
-		ServiceLost{sharing.MIG, why}.apply(s)
+		ServiceLost{sharing.MIG, why}.applyTo(s)
 		return
 	}
-	ServiceBack{sharing.MIG}.apply(s)
+	ServiceBack{sharing.MIG}.applyTo(s)
 }
 
 // IsNews reports whether these labels would change the state.
 func (s State) IsNews(e Labelled) bool {
 	why, is := Rival(e.Labels)
-	known, was := s.interrupted(sharing.MIG)
+	known, was := s.modeInterruption(sharing.MIG)
 	return is != was || why != known
 }

@@ -31,7 +31,7 @@ type Misplaced struct {
 	Why            string
 }
 
-func (e Misplaced) apply(s *State) {
+func (e Misplaced) applyTo(s *State) {
 	if !slices.ContainsFunc(s.misplaced, e.sameOwner) {
 		s.misplaced = append(slices.Clip(s.misplaced), e)
 	}

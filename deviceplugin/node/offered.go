@@ -44,19 +44,19 @@ type offered struct {
 	overhangs []Overhang
 }
 
-func (s *State) count() offered {
+func (s *State) countOffered() offered {
 	inv := s.Inventory()
-	o := offered{amounts: s.wanted(&inv), overhangs: s.countOverhangs(&inv)}
+	o := offered{amounts: s.configuredAmounts(&inv), overhangs: s.countOverhangs(&inv)}
 	for i := range o.overhangs {
 		o.amounts = o.amounts.plus(o.overhangs[i].Beyond)
 	}
-	o.amounts = o.amounts.atLeast(s.holdings.asked())
+	o.amounts = o.amounts.atLeast(s.holdings.totalAsked())
 	o.slots = slotNames(int(min(o.amounts.Number, MaxSlots)), s.holdings.Slots, s.holdings.Doubtful)
 	return o
 }
 
-// wanted is what the administrator wants to offer.
-func (s *State) wanted(inv *sharing.Inventory) Amounts {
+// configuredAmounts is what the administrator wants to offer.
+func (s *State) configuredAmounts(inv *sharing.Inventory) Amounts {
 	var sum Amounts
 	for i := range inv.Devices {
 		sum = sum.plus(s.settings.amountsOf(&inv.Devices[i]))
@@ -66,16 +66,16 @@ func (s *State) wanted(inv *sharing.Inventory) Amounts {
 
 // amountsOf is what one device offers. Units are rounded down per device.
 func (s *Settings) amountsOf(d *sharing.Device) Amounts {
-	return Amounts{Number: int64(d.MaxShares), Memory: int64(d.Memory/sharing.MiB) / s.unit(), Cores: int64(d.Cores)}
+	return Amounts{Number: int64(d.MaxShares), Memory: int64(d.Memory/sharing.MiB) / s.mibPerUnit(), Cores: int64(d.Cores)}
 }
 
-// unit is the MiB of a unit of memory.
-func (s *Settings) unit() int64 { return max(s.Unit, 1) }
+// mibPerUnit is the MiB of a unit of memory.
+func (s *Settings) mibPerUnit() int64 { return max(s.Unit, 1) }
 
 // unitsOf is how many units memory takes, rounded up.
 func (s *Settings) unitsOf(memory sharing.Bytes) int64 {
 	mib := int64(memory / sharing.MiB)
-	return mib/s.unit() + min(mib%s.unit(), 1)
+	return mib/s.mibPerUnit() + min(mib%s.mibPerUnit(), 1)
 }
 
 func slotNames(total int, held, doubtful []string) []string {

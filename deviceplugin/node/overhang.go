@@ -50,8 +50,8 @@ func (s *State) countOverhangs(inv *sharing.Inventory) []Overhang {
 		if len(v.Held()) == 0 {
 			continue
 		}
-		holders := s.holdings.on(v.Device.ID)
-		for _, o := range s.beyond(&v, i < len(inv.Devices)) {
+		holders := s.holdings.podsOn(v.Device.ID)
+		for _, o := range s.deviceOverhangs(&v, i < len(inv.Devices)) {
 			o.Device, o.Pods = v.Device.ID, holders
 			out = append(out, o)
 		}
@@ -59,12 +59,12 @@ func (s *State) countOverhangs(inv *sharing.Inventory) []Overhang {
 	return append(out, s.otherUnits()...)
 }
 
-// beyond compares what is held of one device with what it offers.
-func (s *State) beyond(v *sharing.View, isOffered bool) []Overhang {
+// deviceOverhangs compares what is held of one device with what it offers.
+func (s *State) deviceOverhangs(v *sharing.View, isOffered bool) []Overhang {
 	used := Amounts{Number: int64(v.Sharers()), Memory: s.settings.unitsOf(v.UsedMemory()), Cores: int64(v.UsedCores())}
 	if !isOffered {
 		cause := CauseAway
-		if d := s.device(v.Device.ID); d != nil && d.presence != replaced {
+		if d := s.findDevice(v.Device.ID); d != nil && d.presence != replaced {
 			cause = CauseHidden
 		}
 		return []Overhang{{Cause: cause, Beyond: used}}
@@ -96,7 +96,7 @@ func (s *State) otherUnits() []Overhang {
 	o := Overhang{Cause: CauseUnit}
 	for i := range s.holdings.Pods {
 		h := &s.holdings.Pods[i]
-		if n := h.Asked.Memory - s.settings.unitsOf(h.memory()); h.memory() > 0 && n > 0 {
+		if n := h.Asked.Memory - s.settings.unitsOf(h.heldMemory()); h.heldMemory() > 0 && n > 0 {
 			o.Beyond = o.Beyond.plus(Amounts{Memory: n})
 			o.Pods = append(o.Pods, *h)
 		}
@@ -107,8 +107,8 @@ func (s *State) otherUnits() []Overhang {
 	return []Overhang{o}
 }
 
-// memory is what the pod's shares add up to.
-func (h *Holding) memory() sharing.Bytes {
+// heldMemory is what the pod's shares add up to.
+func (h *Holding) heldMemory() sharing.Bytes {
 	var sum sharing.Bytes
 	for i := range h.Placement.Containers {
 		for _, s := range h.Placement.Containers[i].Shares {
@@ -118,8 +118,8 @@ func (h *Holding) memory() sharing.Bytes {
 	return sum
 }
 
-// on are the pods that hold a share of a device.
-func (h *Holdings) on(id sharing.DeviceID) []Holding {
+// podsOn are the pods that hold a share of a device.
+func (h *Holdings) podsOn(id sharing.DeviceID) []Holding {
 	var pods []Holding
 	for i := range h.Pods {
 		if h.Pods[i].Placement.Uses(id) {
@@ -150,7 +150,7 @@ func overhangNotices(before, after *State) []Notice {
 	var all []Notice
 	was, is := before.knownOverhangs(), after.knownOverhangs()
 	for _, o := range is {
-		told := find(was, &o).Pods
+		told := findOverhang(was, &o).Pods
 		n := Notice{Kind: OfferExceeded, Device: o.Device, Detail: string(o.Cause)}
 		for _, pod := range o.Pods {
 			if !slices.ContainsFunc(told, func(h Holding) bool { return h.Owner == pod.Owner }) {
@@ -162,7 +162,7 @@ func overhangNotices(before, after *State) []Notice {
 		}
 	}
 	for _, o := range was {
-		if len(find(is, &o).Pods) == 0 && after.isConfigKnown() {
+		if len(findOverhang(is, &o).Pods) == 0 && after.isConfigKnown() {
 			all = append(all, Notice{Kind: OfferMet, Device: o.Device, Detail: string(o.Cause)})
 		}
 	}
@@ -180,8 +180,8 @@ func (s *State) knownOverhangs() []Overhang {
 
 func (s *State) isConfigKnown() bool { return !s.unknown.is && s.settings.Offers != nil }
 
-// find is the overhang of the same device and cause; an empty one if there is none.
-func find(all []Overhang, o *Overhang) Overhang {
+// findOverhang is the overhang of the same device and cause; an empty one if there is none.
+func findOverhang(all []Overhang, o *Overhang) Overhang {
 	i := slices.IndexFunc(all, func(x Overhang) bool { return x.Device == o.Device && x.Cause == o.Cause })
 	if i < 0 {
 		return Overhang{}

@@ -45,12 +45,12 @@ func Plan(s State) []Step {
 	var steps []Step
 	for i := range s.devices {
 		d := &s.devices[i]
-		c := s.condition(d)
+		c := s.conditionOf(d)
 		if !c.Kind.May().Change || !s.cfg.Powers.Switches {
 			continue
 		}
 		f, v := d.change.failure, d.change.verdict
-		current := v.wanted == s.offer(d).Mode
+		current := v.wanted == s.offerOf(d).Mode
 		if !current || len(v.actions) == 0 && c.Kind != Ready {
 			// One that waits, or whose last attempt failed, is looked at again.
 			steps = append(steps, Step{Kind: Look, Device: d.facts.UUID, Attempts: f.attempts, ByHand: f.kind == NeedsAdministrator})

@@ -22,17 +22,17 @@ func (s State) requireAsked(a *Ask) *Refusal {
 		}
 		for j := range given.Shares {
 			share := &given.Shares[j]
-			if d, ok := inv.Device(share.Device); ok && exceeds(share, req, d) {
-				return refuse(OtherAmounts, "container %s was given %s of device %s, more than its spec asks for", req.Container, amount(share), share.Device)
+			if d, ok := inv.Device(share.Device); ok && exceedsRequest(share, req, d) {
+				return newRefusal(OtherAmounts, "container %s was given %s of device %s, more than its spec asks for", req.Container, formatAmount(share), share.Device)
 			}
 		}
 	}
 	return nil
 }
 
-// exceeds reports whether a share is more than what is asked of a device. A partition may be:
-// there is none of every size. Compute that is not asked for may have been given by default.
-func exceeds(share *sharing.Share, req *sharing.Request, d *sharing.Device) bool {
+// exceedsRequest reports whether a share is more than what is asked of a device. A partition may
+// be: there is none of every size. Compute that is not asked for may have been given by default.
+func exceedsRequest(share *sharing.Share, req *sharing.Request, d *sharing.Device) bool {
 	if !share.Partition.IsZero() {
 		return false
 	}
@@ -42,8 +42,8 @@ func exceeds(share *sharing.Share, req *sharing.Request, d *sharing.Device) bool
 	return share.Memory > ask || partial && unbound || share.Whole && (partial || ask < d.Memory)
 }
 
-// amount is a share for people.
-func amount(s *sharing.Share) string {
+// formatAmount is a share for people.
+func formatAmount(s *sharing.Share) string {
 	if s.Whole {
 		return "all"
 	}
@@ -58,7 +58,7 @@ func (s State) requireRoom(a *Ask, running []Running) *Refusal {
 	inv := s.Inventory()
 	ledger := sharing.NewLedger(&inv, s.cfg.Backends)
 	if err := ledger.Room(a.Owner, a.Placement); err != nil {
-		return refuse(PlacementWrong, "its placement is wrong: %v", err)
+		return newRefusal(PlacementWrong, "its placement is wrong: %v", err)
 	}
 	var beside []string
 	for i := range running {
@@ -73,5 +73,5 @@ func (s State) requireRoom(a *Ask, running []Running) *Refusal {
 		return nil
 	}
 	slices.Sort(beside)
-	return refuse(DeviceTaken, "it was given what it cannot have beside %s: %v", strings.Join(beside, ", "), err)
+	return newRefusal(DeviceTaken, "it was given what it cannot have beside %s: %v", strings.Join(beside, ", "), err)
 }

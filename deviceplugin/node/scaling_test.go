@@ -12,7 +12,7 @@ import (
 // Hardware gives a partition what it has, whatever the administrator wants to be offered.
 func TestNothingIsScaledInModeMIG(t *testing.T) {
 	f := Facts{UUID: "GPU-0", Memory: 40 * sharing.GiB}
-	d := describe(&f, Offer{Mode: sharing.MIG, MemoryScaling: 0.5, CoreScaling: 2, MaxShares: 10})
+	d := deviceFromFacts(&f, Offer{Mode: sharing.MIG, MemoryScaling: 0.5, CoreScaling: 2, MaxShares: 10})
 	if d.Memory != f.Memory || d.Physical != 0 || d.Cores != 100 {
 		t.Errorf("%+v is offered", d)
 	}

@@ -27,13 +27,13 @@ type Config struct {
 type State struct {
 	cfg      Config
 	settings Settings
-	unknown  unknown
+	unknown  unknownConfig
 	scanned  bool
 	unread   int // devices that the driver lists and that did not answer the last scan
 	devices  []device
 	intake   intake
 	troubles []trouble
-	lost     []service
+	lost     []lostService
 	releases []Release
 	// misplaced are pods that are there and were refused for good.
 	misplaced []Misplaced
@@ -41,8 +41,8 @@ type State struct {
 	offered   offered
 }
 
-// unknown is why it is not known what the administrator wants, if it is not.
-type unknown struct {
+// unknownConfig is why it is not known what the administrator wants, if it is not.
+type unknownConfig struct {
 	is  bool
 	why string
 }
@@ -52,7 +52,7 @@ type device struct {
 	facts    Facts
 	presence presence
 	health   health
-	change   change
+	change   modeChange
 }
 
 // presence is whether the driver lists a device.
@@ -77,8 +77,8 @@ func (s State) IsUnread() (why string, is bool) {
 	if s.scanned {
 		return "", false
 	}
-	if why, fails := s.troubled(PartDriver); fails {
-		return legible("the driver cannot be used: " + why), true
+	if why, fails := s.partTrouble(PartDriver); fails {
+		return sanitizeReason("the driver cannot be used: " + why), true
 	}
 	return "the device plugin was started and has not read the driver yet", true
 }
@@ -91,8 +91,8 @@ func (s State) ConfigUnknown() (why string, is bool) { return s.unknown.why, s.u
 
 // Condition returns the condition of a device that was ever found.
 func (s State) Condition(id sharing.DeviceID) (Condition, bool) {
-	if d := s.device(id); d != nil {
-		return s.condition(d), true
+	if d := s.findDevice(id); d != nil {
+		return s.conditionOf(d), true
 	}
 	return Condition{}, false
 }
@@ -100,7 +100,7 @@ func (s State) Condition(id sharing.DeviceID) (Condition, bool) {
 // Facts returns what the driver said of a device, and false if it is not known or
 // another one is in its place.
 func (s State) Facts(id sharing.DeviceID) (Facts, bool) {
-	if d := s.device(id); d != nil && d.presence != replaced {
+	if d := s.findDevice(id); d != nil && d.presence != replaced {
 		return d.facts, true
 	}
 	return Facts{}, false
@@ -109,8 +109,8 @@ func (s State) Facts(id sharing.DeviceID) (Facts, bool) {
 // IsModeGiven reports whether the administrator gave the device its mode, rather
 // than that it is the default; false for a device that is not known.
 func (s State) IsModeGiven(id sharing.DeviceID) bool {
-	d := s.device(id)
-	return d != nil && d.presence != replaced && s.offer(d).Given
+	d := s.findDevice(id)
+	return d != nil && d.presence != replaced && s.offerOf(d).Given
 }
 
 // Inventory returns the offered devices as the scheduler may use them.
@@ -129,18 +129,18 @@ func (s State) View(permitted func(Permissions) bool) sharing.Inventory {
 	inv := sharing.Inventory{Node: s.cfg.Node, GeometryHash: s.settings.GeometryHash}
 	for i := range s.devices {
 		d := &s.devices[i]
-		offer := s.offer(d)
+		offer := s.offerOf(d)
 		if d.presence == replaced || offer.Hidden {
 			continue
 		}
-		published := describe(&d.facts, offer)
+		published := deviceFromFacts(&d.facts, offer)
 		if who := s.cfg.Powers.MPS; offer.Mode == sharing.MPS {
 			published.OneUser, published.OneNamespace, published.NoRoot = who.OneUser, who.OneNamespace, who.NoRoot
 		}
-		condition := s.condition(d)
+		condition := s.conditionOf(d)
 		published.Healthy = permitted(condition.Kind.May())
 		if !published.Healthy {
-			published.Reason = legible(condition.Detail)
+			published.Reason = sanitizeReason(condition.Detail)
 		}
 		inv.Devices = append(inv.Devices, published)
 	}
@@ -157,7 +157,7 @@ func (s State) Changeable() []sharing.Device {
 	return slices.DeleteFunc(inv.Devices, func(d sharing.Device) bool { return !d.Healthy })
 }
 
-func (s *State) device(id sharing.DeviceID) *device {
+func (s *State) findDevice(id sharing.DeviceID) *device {
 	for i := range s.devices {
 		if s.devices[i].facts.UUID == id {
 			return &s.devices[i]
@@ -166,8 +166,8 @@ func (s *State) device(id sharing.DeviceID) *device {
 	return nil
 }
 
-// offer is how a device is offered; before any settings it is hidden.
-func (s *State) offer(d *device) Offer {
+// offerOf is how a device is offered; before any settings it is hidden.
+func (s *State) offerOf(d *device) Offer {
 	if s.settings.Offers == nil {
 		return Offer{Hidden: true}
 	}
@@ -178,9 +178,9 @@ func (s *State) offer(d *device) Offer {
 	return offer
 }
 
-// condition decides which of the conditions is the device's.
-func (s *State) condition(d *device) Condition {
-	offer := s.offer(d)
+// conditionOf decides which of the conditions is the device's.
+func (s *State) conditionOf(d *device) Condition {
+	offer := s.offerOf(d)
 	switch {
 	case d.presence != present:
 		return Condition{Absent, d.health.cause}
@@ -191,16 +191,16 @@ func (s *State) condition(d *device) Condition {
 	case offer.Hidden:
 		return Condition{Hidden, "the node configuration does not offer it"}
 	}
-	if why, is := s.troubled(PartRuntime); is {
+	if why, is := s.partTrouble(PartRuntime); is {
 		return Condition{Unenforced, why}
 	}
 	if s.unknown.is {
 		return Condition{ConfigUnknown, s.unknown.why}
 	}
-	if why, not := s.cfg.Powers.unsupported(&d.facts, offer.Mode); not {
+	if why, not := s.cfg.Powers.unsupportedReason(&d.facts, offer.Mode); not {
 		return Condition{Unsupported, why}
 	}
-	if why, is := s.interrupted(offer.Mode); is {
+	if why, is := s.modeInterruption(offer.Mode); is {
 		return Condition{Interrupted, why}
 	}
 	switch {
@@ -212,9 +212,9 @@ func (s *State) condition(d *device) Condition {
 	return Condition{Unchecked, fmt.Sprintf("it has not been brought into mode %s yet", offer.Mode)}
 }
 
-// unsupported says why a device that works cannot be used in a mode on this node,
+// unsupportedReason says why a device that works cannot be used in a mode on this node,
 // if it cannot.
-func (p Powers) unsupported(f *Facts, mode sharing.Mode) (why string, is bool) {
+func (p Powers) unsupportedReason(f *Facts, mode sharing.Mode) (why string, is bool) {
 	switch {
 	case p.Serves != nil && !slices.Contains(p.Serves, mode):
 		why = fmt.Sprintf("this node cannot prepare containers in mode %s", mode)

@@ -39,7 +39,7 @@ type trouble struct {
 // The errors of two starts differ in the pod they name.
 func (p Part) keepsFirst() bool { return p == PartKubelet || p == PartResources }
 
-func with(all []trouble, part Part, why string) []trouble {
+func withTrouble(all []trouble, part Part, why string) []trouble {
 	i := slices.IndexFunc(all, func(t trouble) bool { return t.part == part })
 	switch {
 	case i < 0:
@@ -52,8 +52,8 @@ func with(all []trouble, part Part, why string) []trouble {
 	return all
 }
 
-// troubled says why a part fails, if it does.
-func (s *State) troubled(part Part) (why string, is bool) {
+// partTrouble says why a part fails, if it does.
+func (s *State) partTrouble(part Part) (why string, is bool) {
 	for _, t := range s.troubles {
 		if t.part == part {
 			return t.why, true
@@ -64,11 +64,11 @@ func (s *State) troubled(part Part) (why string, is bool) {
 
 // Fails reports whether a part is in trouble.
 func (s State) Fails(part Part) bool {
-	_, is := s.troubled(part)
+	_, is := s.partTrouble(part)
 	return is
 }
 
-func without(all []trouble, part Part) []trouble {
+func withoutTrouble(all []trouble, part Part) []trouble {
 	return slices.DeleteFunc(slices.Clone(all), func(t trouble) bool { return t.part == part })
 }
 
@@ -78,15 +78,15 @@ type Troubled struct {
 	Why  string
 }
 
-func (e Troubled) apply(s *State) { s.troubles = with(s.troubles, e.Part, e.Why) }
+func (e Troubled) applyTo(s *State) { s.troubles = withTrouble(s.troubles, e.Part, e.Why) }
 
 // Recovered: a part works.
 type Recovered struct{ Part Part }
 
-func (e Recovered) apply(s *State) { s.troubles = without(s.troubles, e.Part) }
+func (e Recovered) applyTo(s *State) { s.troubles = withoutTrouble(s.troubles, e.Part) }
 
-// service is what a mode needs beside the devices, of which a part does not work.
-type service struct {
+// lostService is what a mode needs beside the devices, of which a part does not work.
+type lostService struct {
 	mode sharing.Mode
 	why  string
 }
@@ -97,22 +97,22 @@ type ServiceLost struct {
 	Why  string
 }
 
-func (e ServiceLost) apply(s *State) {
-	ServiceBack{e.Mode}.apply(s)
-	s.lost = append(s.lost, service{e.Mode, e.Why})
+func (e ServiceLost) applyTo(s *State) {
+	ServiceBack{e.Mode}.applyTo(s)
+	s.lost = append(s.lost, lostService{e.Mode, e.Why})
 }
 
 // ServiceBack: it works.
 type ServiceBack struct{ Mode sharing.Mode }
 
-func (e ServiceBack) apply(s *State) {
-	s.lost = slices.DeleteFunc(slices.Clone(s.lost), func(x service) bool { return x.mode == e.Mode })
+func (e ServiceBack) applyTo(s *State) {
+	s.lost = slices.DeleteFunc(slices.Clone(s.lost), func(x lostService) bool { return x.mode == e.Mode })
 }
 
 // ModeServed: a mode that was among Powers.Unserved can be served now.
 type ModeServed struct{ Mode sharing.Mode }
 
-func (e ModeServed) apply(s *State) {
+func (e ModeServed) applyTo(s *State) {
 	p := &s.cfg.Powers
 	if _, was := p.Unserved[e.Mode]; !was {
 		return
@@ -122,8 +122,8 @@ func (e ModeServed) apply(s *State) {
 	p.Serves = append(slices.Clone(p.Serves), e.Mode)
 }
 
-// interrupted says what a mode lacks, if it lacks anything.
-func (s *State) interrupted(mode sharing.Mode) (why string, is bool) {
+// modeInterruption says what a mode lacks, if it lacks anything.
+func (s *State) modeInterruption(mode sharing.Mode) (why string, is bool) {
 	for _, x := range s.lost {
 		if x.mode == mode {
 			return x.why, true
@@ -143,19 +143,19 @@ type intake struct {
 // Kubelet: the kubelet has taken our devices, or has not yet.
 type Kubelet struct{ Knows bool }
 
-func (e Kubelet) apply(s *State) { s.intake.kubelet = e.Knows }
+func (e Kubelet) applyTo(s *State) { s.intake.kubelet = e.Knows }
 
 // Stopping: the plugin was told to stop.
 type Stopping struct{}
 
-func (Stopping) apply(s *State) { s.intake.stopping = true }
+func (Stopping) applyTo(s *State) { s.intake.stopping = true }
 
 // Withdrawing: the plugins of the cluster are being uninstalled. From now on every device is
 // wanted in mode hami-core, which leaves nothing on a device, as if nobody had given it a
 // mode: what others have made on it stays.
 type Withdrawing struct{}
 
-func (Withdrawing) apply(s *State) { s.intake.withdrawing = true }
+func (Withdrawing) applyTo(s *State) { s.intake.withdrawing = true }
 
 // IsWithdrawing reports that the plugins of the cluster are being uninstalled.
 func (s State) IsWithdrawing() bool { return s.intake.withdrawing }
@@ -171,7 +171,7 @@ func (s State) IsWithdrawn() bool {
 		return false
 	}
 	for i := range s.devices {
-		switch s.condition(&s.devices[i]).Kind {
+		switch s.conditionOf(&s.devices[i]).Kind {
 		case Unchecked, Changing, Failing:
 			return false
 		}
@@ -216,7 +216,7 @@ type Release struct {
 // OwnerGone: a pod has ended; what was made for it is to be taken back.
 type OwnerGone struct{ Owner sharing.Owner }
 
-func (e OwnerGone) apply(s *State) {
+func (e OwnerGone) applyTo(s *State) {
 	s.misplaced = slices.DeleteFunc(slices.Clone(s.misplaced), Misplaced{Owner: e.Owner}.sameOwner)
 	if !slices.ContainsFunc(s.releases, func(r Release) bool { return r.Owner == e.Owner }) {
 		s.releases = append(slices.Clip(s.releases), Release{Owner: e.Owner})
@@ -226,14 +226,14 @@ func (e OwnerGone) apply(s *State) {
 // Released: everything of an owner was taken back.
 type Released struct{ Owner sharing.Owner }
 
-func (e Released) apply(s *State) {
+func (e Released) applyTo(s *State) {
 	s.releases = slices.DeleteFunc(slices.Clone(s.releases), func(r Release) bool { return r.Owner == e.Owner })
 }
 
 // ReleaseFailed: something of an owner could not be taken back.
 type ReleaseFailed struct{ Owner sharing.Owner }
 
-func (e ReleaseFailed) apply(s *State) {
+func (e ReleaseFailed) applyTo(s *State) {
 	s.releases = slices.Clone(s.releases)
 	for i := range s.releases {
 		if s.releases[i].Owner == e.Owner {

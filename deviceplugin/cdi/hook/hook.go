@@ -56,7 +56,7 @@ func (p Preload) Merge(state io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("read what the image preloads by itself, %s: %w", preloadInside, err)
 	}
-	if err := rewrite(p.File, preload.Merge(p.Library, image)); err != nil {
+	if err := rewriteFile(p.File, preload.Merge(p.Library, image)); err != nil {
 		return fmt.Errorf("keep what the image preloads by itself: %w", err)
 	}
 	return nil
@@ -65,7 +65,7 @@ func (p Preload) Merge(state io.Reader) error {
 // rootOf returns the root of the container that the runtime's text names.
 func rootOf(state io.Reader) (string, error) {
 	var s oci.State
-	if err := decode(state, mostState, &s); err != nil {
+	if err := decodeJSON(state, mostState, &s); err != nil {
 		return "", fmt.Errorf("read the runtime's state of the container: %w", err)
 	}
 	if !filepath.IsAbs(s.Bundle) {
@@ -77,7 +77,7 @@ func rootOf(state io.Reader) (string, error) {
 	}
 	defer f.Close()
 	var spec struct{ Root *oci.Root }
-	if err := decode(f, mostBundle, &spec); err != nil {
+	if err := decodeJSON(f, mostBundle, &spec); err != nil {
 		return "", fmt.Errorf("read the container's bundle: %s: %w", f.Name(), err)
 	}
 	switch {
@@ -89,8 +89,8 @@ func rootOf(state io.Reader) (string, error) {
 	return filepath.Join(s.Bundle, spec.Root.Path), nil
 }
 
-// decode reads one JSON text of a bounded size.
-func decode(r io.Reader, most int64, into any) error {
+// decodeJSON reads one JSON text of a bounded size.
+func decodeJSON(r io.Reader, most int64, into any) error {
 	text, err := readBounded(r, most)
 	if err != nil {
 		return err
@@ -134,9 +134,9 @@ func readImage(root string) ([]byte, error) {
 	return readBounded(f, mostPreload)
 }
 
-// rewrite gives the container's file another content. It stays the same file: the container may
+// rewriteFile gives the container's file another content. It stays the same file: the container may
 // have it mounted already. A program that has a lease on it does not hold the hook up.
-func rewrite(path string, content []byte) (err error) {
+func rewriteFile(path string, content []byte) (err error) {
 	f, err := os.OpenFile(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err

@@ -46,13 +46,13 @@ func podOfPath(path string) (sharing.Owner, bool) {
 		if systemd {
 			// "kubepods-burstable-pod<uid>", perhaps behind the kubelet's own root.
 			if i := strings.LastIndex(slice, "-pod"); i >= 0 && isKubepods(slice[:i]) {
-				return owner(strings.ReplaceAll(slice[i+len("-pod"):], "_", "-"))
+				return parseOwner(strings.ReplaceAll(slice[i+len("-pod"):], "_", "-"))
 			}
 			below = below || isKubepods(slice)
 			continue
 		}
 		if uid, ok := strings.CutPrefix(name, "pod"); ok && below {
-			return owner(uid)
+			return parseOwner(uid)
 		}
 		// "..": as seen from a container's cgroup namespace, which is below kubepods.
 		below = below || name == "kubepods" || name == ".."
@@ -72,8 +72,8 @@ func IsOf(groups []procfs.Cgroup, id string) bool {
 	return slices.ContainsFunc(groups, func(g procfs.Cgroup) bool { return strings.Contains(g.Path, id) })
 }
 
-// owner checks a UID: the API server's have 36 characters.
-func owner(uid string) (sharing.Owner, bool) {
+// parseOwner checks a UID: the API server's have 36 characters.
+func parseOwner(uid string) (sharing.Owner, bool) {
 	if uid == "" || len(uid) > 64 || strings.Trim(uid, "0123456789abcdefABCDEF-") != "" {
 		return "", false
 	}
