@@ -20,15 +20,15 @@ import (
 // asks for none of the resources nothing is added. The pod is not changed. Completing a
 // completed pod returns nil.
 func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
-	if mirror(pod) {
+	if isMirrorPod(pod) {
 		return nil
 	}
 	var patch []jsonpatch.Operation
 	if corepod.Asks(pod, s.Names) {
 		patch = missingFields(pod, s)
 	}
-	for _, key := range copied(pod) {
-		patch = append(patch, jsonpatch.NewOperation("remove", "/metadata/annotations/"+escape(key), nil))
+	for _, key := range copiedKeys(pod) {
+		patch = append(patch, jsonpatch.NewOperation("remove", "/metadata/annotations/"+escapePointer(key), nil))
 	}
 	return patch
 }
@@ -36,8 +36,8 @@ func Complete(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 // missingFields returns the patch that adds what a pod that asks for devices left out.
 func missingFields(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
-	for at, c := range asking(pod, s) {
-		patch = append(append(patch, addNumber(c, at.pointer(), s)...), dropVisible(c, at.pointer())...)
+	for at, c := range askingContainers(pod, s) {
+		patch = append(append(patch, addNumber(c, at.jsonPointer(), s)...), dropVisible(c, at.jsonPointer())...)
 	}
 	if name := pod.Spec.SchedulerName; name == "" || name == corev1.DefaultSchedulerName {
 		if name != s.Schedulers[0] {
@@ -47,9 +47,9 @@ func missingFields(pod *corev1.Pod, s Settings) []jsonpatch.Operation {
 	return patch
 }
 
-// mirror reports whether the pod only shows what a kubelet runs from a file. Changing such
+// isMirrorPod reports whether the pod only shows what a kubelet runs from a file. Changing such
 // a pod makes the kubelet delete it and try again.
-func mirror(pod *corev1.Pod) bool {
+func isMirrorPod(pod *corev1.Pod) bool {
 	_, there := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return there
 }
@@ -60,11 +60,12 @@ type position struct {
 	index int
 }
 
-// pointer is the position as a JSON pointer (RFC 6901).
-func (p position) pointer() string { return "/spec/" + p.list + "/" + strconv.Itoa(p.index) }
+// jsonPointer is the position as a JSON pointer (RFC 6901).
+func (p position) jsonPointer() string { return "/spec/" + p.list + "/" + strconv.Itoa(p.index) }
 
-// containers yields the containers of a pod that are there from its start, init containers first.
-func containers(pod *corev1.Pod) iter.Seq2[position, *corev1.Container] {
+// nonEphemeralContainers yields the containers of a pod that are there from its start, init
+// containers first.
+func nonEphemeralContainers(pod *corev1.Pod) iter.Seq2[position, *corev1.Container] {
 	return func(yield func(position, *corev1.Container) bool) {
 		for i := range pod.Spec.InitContainers {
 			if !yield(position{"initContainers", i}, &pod.Spec.InitContainers[i]) {
@@ -79,10 +80,10 @@ func containers(pod *corev1.Pod) iter.Seq2[position, *corev1.Container] {
 	}
 }
 
-// asking yields those of the containers that ask for devices.
-func asking(pod *corev1.Pod, s Settings) iter.Seq2[position, *corev1.Container] {
+// askingContainers yields those of the containers that ask for devices.
+func askingContainers(pod *corev1.Pod, s Settings) iter.Seq2[position, *corev1.Container] {
 	return func(yield func(position, *corev1.Container) bool) {
-		for at, c := range containers(pod) {
+		for at, c := range nonEphemeralContainers(pod) {
 			if podspec.ContainerAsks(corepod.Container{Container: c}, s.Names) && !yield(at, c) {
 				return
 			}
@@ -110,7 +111,7 @@ func addAmount(list corev1.ResourceList, path, name, amount string) jsonpatch.Op
 	if len(list) == 0 {
 		return jsonpatch.NewOperation("add", path, map[string]any{name: amount})
 	}
-	return jsonpatch.NewOperation("add", path+"/"+escape(name), amount)
+	return jsonpatch.NewOperation("add", path+"/"+escapePointer(name), amount)
 }
 
 // VisibleVariable makes NVIDIA's runtime give a container the devices that it names, past every
@@ -129,7 +130,7 @@ func dropVisible(c *corev1.Container, path string) []jsonpatch.Operation {
 	return patch
 }
 
-// escape writes a key as a step of a JSON pointer (RFC 6901).
-func escape(key string) string {
+// escapePointer writes a key as a step of a JSON pointer (RFC 6901).
+func escapePointer(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }

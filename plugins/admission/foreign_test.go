@@ -76,7 +76,7 @@ func TestAShareThatComesFromALimitRangeIsWarnedOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := annotated(podOf(container("a", c.limits)), LimitRangeKey, c.note)
-			got := strings.Join(defaulted(pod, defaults()), "\n")
+			got := strings.Join(limitRangeWarnings(pod, defaults()), "\n")
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("warning %q, want %q", got, c.want)
 			}
@@ -88,7 +88,7 @@ func TestAShareThatComesFromALimitRangeIsWarnedOf(t *testing.T) {
 // then can be told what the pod itself has said.
 func TestTheMutationWarnsOfAShareThatComesFromALimitRange(t *testing.T) {
 	pod := annotated(podOf(container("a", amounts{memory: "4000"})), LimitRangeKey, "LimitRanger plugin set: volcano.sh/vgpu-memory request for container a; volcano.sh/vgpu-memory limit for container a")
-	if got := newTestHandlers(t, defaults()).mutate(t.Context(), creation(mustJSON(t, pod))).Warnings; len(got) != 1 || !strings.Contains(got[0], "LimitRange") {
+	if got := newTestHandlers(t, defaults()).mutatePod(t.Context(), creation(mustJSON(t, pod))).Warnings; len(got) != 1 || !strings.Contains(got[0], "LimitRange") {
 		t.Errorf("warnings: %q", got)
 	}
 }

@@ -27,8 +27,8 @@ func FuzzHandlers(f *testing.F) {
 	f.Add([]byte(`[]`))
 	h := newTestHandlers(f, defaults())
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		h.mutate(t.Context(), creation(raw))
-		h.validate(t.Context(), creation(raw))
+		h.mutatePod(t.Context(), creation(raw))
+		h.validatePod(t.Context(), creation(raw))
 
 		pod := &corev1.Pod{}
 		if json.Unmarshal(raw, pod) != nil {
@@ -37,7 +37,7 @@ func FuzzHandlers(f *testing.F) {
 		// The API server sends what it has decoded, so the canonical form of a pod.
 		pod.APIVersion, pod.Kind = "v1", "Pod"
 		canonical := mustJSON(t, pod)
-		resp := h.mutate(t.Context(), creation(canonical))
+		resp := h.mutatePod(t.Context(), creation(canonical))
 		if !resp.Allowed {
 			t.Fatalf("mutation refused a pod: %v", resp.Result)
 		}
@@ -54,7 +54,7 @@ func FuzzHandlers(f *testing.F) {
 			}
 			_, limit := r.Limits[number]
 			_, request := r.Requests[number]
-			if corepod.Asks(completed, defaults().Names) && !mirror(completed) && !wanted.IsZero() && !limit && !request {
+			if corepod.Asks(completed, defaults().Names) && !isMirrorPod(completed) && !wanted.IsZero() && !limit && !request {
 				t.Fatalf("container %d still has no number", i)
 			}
 		}

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// guard refuses a change of the annotations by which a pod holds devices, except by
+// guardPlacement refuses a change of the annotations by which a pod holds devices, except by
 // those who write them. The API server asks only about such changes (package
 // registration). A call that cannot be read is answered with an error: nothing else
 // depends on the answer.
-func (h *Handlers) guard(_ context.Context, req admission.Request) admission.Response {
+func (h *Handlers) guardPlacement(_ context.Context, req admission.Request) admission.Response {
 	changed, err := changedKeys(req)
 	if err != nil {
 		h.calls.WithLabelValues("guard", resultUnreadable).Inc()

@@ -40,7 +40,7 @@ func TestOnlyWritersMayChangeWhatAPodHolds(t *testing.T) {
 		"a writer":                   {placed, bare, "the-scheduler", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := h.guard(t.Context(), updating(t, c.before, c.after, c.user))
+			got := h.guardPlacement(t.Context(), updating(t, c.before, c.after, c.user))
 			if got.Allowed != (c.key == "") || c.key != "" && !strings.Contains(got.Result.Message, "may not change metadata.annotations: "+c.key+":") {
 				t.Errorf("%+v", got.AdmissionResponse)
 			}
@@ -58,7 +58,7 @@ func TestAnUpdateThatCannotBeReadIsNotLetThrough(t *testing.T) {
 	} {
 		r := updating(t, pod, pod, "somebody")
 		change(&r)
-		if got := h.guard(t.Context(), r); got.Allowed || got.Result.Code != http.StatusInternalServerError {
+		if got := h.guardPlacement(t.Context(), r); got.Allowed || got.Result.Code != http.StatusInternalServerError {
 			t.Errorf("%s: %+v", name, got.AdmissionResponse)
 		}
 	}

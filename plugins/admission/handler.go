@@ -72,36 +72,36 @@ func NewHandlers(source SettingsSource, metrics prometheus.Registerer) (*Handler
 // goes on as if the webhook were down.
 func (h *Handlers) Register(server webhook.Server) {
 	letFail := false
-	server.Register(MutatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.mutate), RecoverPanic: &letFail})
-	server.Register(ValidatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.validate), RecoverPanic: &letFail})
-	server.Register(GuardPath, &admission.Webhook{Handler: admission.HandlerFunc(h.guard), RecoverPanic: &letFail})
-	server.Register(VoidPath, &admission.Webhook{Handler: admission.HandlerFunc(h.void), RecoverPanic: &letFail})
+	server.Register(MutatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.mutatePod), RecoverPanic: &letFail})
+	server.Register(ValidatePath, &admission.Webhook{Handler: admission.HandlerFunc(h.validatePod), RecoverPanic: &letFail})
+	server.Register(GuardPath, &admission.Webhook{Handler: admission.HandlerFunc(h.guardPlacement), RecoverPanic: &letFail})
+	server.Register(VoidPath, &admission.Webhook{Handler: admission.HandlerFunc(h.voidUnasked), RecoverPanic: &letFail})
 }
 
-func (h *Handlers) mutate(_ context.Context, req admission.Request) admission.Response {
-	pod, err := h.pod(req)
+func (h *Handlers) mutatePod(_ context.Context, req admission.Request) admission.Response {
+	pod, err := h.decodePod(req)
 	if err != nil {
-		return h.unreadable("mutate", err)
+		return h.admitUnchecked("mutate", err)
 	}
 	settings := h.source.Settings()
-	patch, warnings := Complete(pod, settings), defaulted(pod, settings)
+	patch, warnings := Complete(pod, settings), limitRangeWarnings(pod, settings)
 	if len(patch) == 0 {
 		h.calls.WithLabelValues("mutate", resultUntouched).Inc()
 		return admission.Allowed("").WithWarnings(warnings...)
 	}
 	h.calls.WithLabelValues("mutate", resultCompleted).Inc()
 	response := admission.Patched("", patch...).WithWarnings(warnings...)
-	if keys := copied(pod); len(keys) > 0 {
+	if keys := copiedKeys(pod); len(keys) > 0 {
 		response = response.WithWarnings("metadata.annotations: removed " + strings.Join(keys, ", ") +
 			": only the scheduler writes that, so it was probably copied from another pod")
 	}
 	return response
 }
 
-func (h *Handlers) validate(_ context.Context, req admission.Request) admission.Response {
-	pod, err := h.pod(req)
+func (h *Handlers) validatePod(_ context.Context, req admission.Request) admission.Response {
+	pod, err := h.decodePod(req)
 	if err != nil {
-		return h.unreadable("validate", err)
+		return h.admitUnchecked("validate", err)
 	}
 	verdict := Review(pod, h.source.Settings())
 	response, result := admission.Allowed(""), resultAccepted
@@ -115,20 +115,20 @@ func (h *Handlers) validate(_ context.Context, req admission.Request) admission.
 	return response.WithWarnings(verdict.Warnings...)
 }
 
-// void answers for new pods and for new ephemeral containers of pods that exist.
-func (h *Handlers) void(_ context.Context, req admission.Request) admission.Response {
+// voidUnasked answers for new pods and for new ephemeral containers of pods that exist.
+func (h *Handlers) voidUnasked(_ context.Context, req admission.Request) admission.Response {
 	var patch []jsonpatch.Operation
 	var warnings []string
 	if req.SubResource == ephemeralContainers {
 		pod, before := &corev1.Pod{}, &corev1.Pod{}
 		if err := errors.Join(h.decoder.DecodeRaw(req.Object, pod), h.decoder.DecodeRaw(req.OldObject, before)); err != nil {
-			return h.unreadable("void", fmt.Errorf("decode the pod and what it was before: %w", err))
+			return h.admitUnchecked("void", fmt.Errorf("decode the pod and what it was before: %w", err))
 		}
 		patch, warnings = VoidEphemeral(pod, before, h.source.Settings())
 	} else {
-		pod, err := h.pod(req)
+		pod, err := h.decodePod(req)
 		if err != nil {
-			return h.unreadable("void", err)
+			return h.admitUnchecked("void", err)
 		}
 		patch, warnings = Void(pod, h.source.Settings())
 	}
@@ -143,14 +143,14 @@ func (h *Handlers) void(_ context.Context, req admission.Request) admission.Resp
 // ephemeralContainers is the subresource by which a pod that exists gets containers.
 const ephemeralContainers = "ephemeralcontainers"
 
-// unreadable admits the pod with a warning. The API server has decoded the pod already, so
+// admitUnchecked admits the pod with a warning. The API server has decoded the pod already, so
 // the fault is the webhook's, which fails open.
-func (h *Handlers) unreadable(half string, err error) admission.Response {
+func (h *Handlers) admitUnchecked(half string, err error) admission.Response {
 	h.calls.WithLabelValues(half, resultUnreadable).Inc()
 	return admission.Allowed("").WithWarnings(fmt.Sprintf("the request for GPU shares was not checked: %v", err))
 }
 
-func (h *Handlers) pod(req admission.Request) (*corev1.Pod, error) {
+func (h *Handlers) decodePod(req admission.Request) (*corev1.Pod, error) {
 	if req.Operation != admissionv1.Create {
 		return nil, fmt.Errorf("operation %q is not handled, only the creation of pods", req.Operation)
 	}

@@ -69,7 +69,7 @@ func TestWhatCannotBeReadPassesWithAWarning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := creation(good)
 			change(&req)
-			for _, half := range []func(context.Context, admission.Request) admission.Response{h.mutate, h.validate} {
+			for _, half := range []func(context.Context, admission.Request) admission.Response{h.mutatePod, h.validatePod} {
 				resp := half(t.Context(), req)
 				if !resp.Allowed || len(resp.Warnings) != 1 || len(resp.Patches) != 0 {
 					t.Errorf("allowed %v, warnings %q, %d patches; want it to pass with one warning",
@@ -86,12 +86,12 @@ func TestEveryReviewIsCountedByItsResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.mutate(t.Context(), creation(mustJSON(t, podOf(container("a", nil)))))
-	h.mutate(t.Context(), creation(mustJSON(t, podOf(container("a", amounts{memory: "5"})))))
-	h.validate(t.Context(), creation(mustJSON(t, ours(podOf(container("a", amounts{number: "1"}))))))
-	h.validate(t.Context(), creation(mustJSON(t, podOf(container("a", amounts{number: "1"})))))
-	h.validate(t.Context(), creation(mustJSON(t, podOf(container("a", amounts{number: "-1"})))))
-	h.validate(t.Context(), creation(nil))
+	h.mutatePod(t.Context(), creation(mustJSON(t, podOf(container("a", nil)))))
+	h.mutatePod(t.Context(), creation(mustJSON(t, podOf(container("a", amounts{memory: "5"})))))
+	h.validatePod(t.Context(), creation(mustJSON(t, ours(podOf(container("a", amounts{number: "1"}))))))
+	h.validatePod(t.Context(), creation(mustJSON(t, podOf(container("a", amounts{number: "1"})))))
+	h.validatePod(t.Context(), creation(mustJSON(t, podOf(container("a", amounts{number: "-1"})))))
+	h.validatePod(t.Context(), creation(nil))
 	want := map[string]float64{
 		"mutate completed": 1, "mutate untouched": 1,
 		"validate accepted": 1, "validate refused": 1, "validate unreadable": 1, "validate warned": 1,

@@ -16,16 +16,16 @@ import (
 // does so before it calls webhooks.
 const LimitRangeKey = "kubernetes.io/limit-ranger"
 
-// defaulted returns a warning for each container that asks for devices only because a LimitRange of
-// its namespace has a default for one of their resources. Whether the container is to have them,
-// only its author knows.
-func defaulted(pod *corev1.Pod, s Settings) []string {
+// limitRangeWarnings returns a warning for each container that asks for devices only because a
+// LimitRange of its namespace has a default for one of their resources. Whether the container is to
+// have them, only its author knows.
+func limitRangeWarnings(pod *corev1.Pod, s Settings) []string {
 	note := pod.Annotations[LimitRangeKey]
 	if note == "" {
 		return nil
 	}
 	var out []string
-	for at, c := range asking(pod, s) {
+	for at, c := range askingContainers(pod, s) {
 		kind := "container "
 		if at.list == "initContainers" {
 			kind = "init container "
@@ -41,14 +41,14 @@ func defaulted(pod *corev1.Pod, s Settings) []string {
 		})
 		if !own && len(from) > 0 {
 			out = append(out, fmt.Sprintf("spec.%s[%d] (%s) resources.limits[%s]: comes from a LimitRange of the namespace, not from the pod, "+
-				"and makes this a container with a GPU: if it needs none, write %s", at.list, at.index, c.Name, strings.Join(from, ", "), zeros(from)))
+				"and makes this a container with a GPU: if it needs none, write %s", at.list, at.index, c.Name, strings.Join(from, ", "), zeroLimits(from)))
 		}
 	}
 	return out
 }
 
-// zeros is what a container writes to ask for none of some resources.
-func zeros(names []string) string {
+// zeroLimits is what a container writes to ask for none of some resources.
+func zeroLimits(names []string) string {
 	lines := make([]string, 0, len(names))
 	for _, name := range names {
 		lines = append(lines, name+": 0")

@@ -42,7 +42,7 @@ func (v Verdict) Message() string {
 // Review judges a pod. A pod that asks for none of our resources, nor for one that we are
 // mistaken for, is never refused. The pod is not changed.
 func Review(pod *corev1.Pod, s Settings) Verdict {
-	if mirror(pod) {
+	if isMirrorPod(pod) {
 		return Verdict{}
 	}
 	read := corepod.Read(pod)
@@ -51,7 +51,7 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 	if !asks && !(ours && corepod.AsksUnserved(pod, s.Names)) {
 		return Verdict{Warnings: warnOf(foreign)}
 	}
-	_, mistakes := request.Read(&read, s.Names, s.MemoryFactor, s.reading()...)
+	_, mistakes := request.Read(&read, s.Names, s.MemoryFactor, s.requestOptions()...)
 	if ours {
 		mistakes, foreign = append(mistakes, foreign...), nil
 	}
@@ -59,8 +59,8 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 		mistakes = append(mistakes, request.Mistake{Path: "spec.nodeName", Message: "a pod that names its node is never seen by the scheduler, " +
 			"so no device is chosen for it: use nodeSelector with kubernetes.io/hostname: " + pod.Spec.NodeName})
 	}
-	mistakes = append(append(mistakes, stale(pod)...), visible(pod, s)...)
-	return Verdict{Mistakes: mistakes, Warnings: append(warnings(pod, s), warnOf(foreign)...)}
+	mistakes = append(append(mistakes, copiedKeyMistakes(pod)...), visibleEnvMistakes(pod, s)...)
+	return Verdict{Mistakes: mistakes, Warnings: append(schedulerWarnings(pod, s), warnOf(foreign)...)}
 }
 
 // warnOf returns mistakes as warnings: somebody else may serve what we do not.
@@ -72,8 +72,8 @@ func warnOf(mistakes []request.Mistake) []string {
 	return out
 }
 
-// warnings names what is legal and probably not meant.
-func warnings(pod *corev1.Pod, s Settings) []string {
+// schedulerWarnings names what is legal and probably not meant.
+func schedulerWarnings(pod *corev1.Pod, s Settings) []string {
 	var out []string
 	if name := pod.Spec.SchedulerName; !slices.Contains(s.Schedulers, name) {
 		out = append(out, fmt.Sprintf("spec.schedulerName is %q: GPU shares are given by %s only; "+
@@ -83,22 +83,22 @@ func warnings(pod *corev1.Pod, s Settings) []string {
 	return out
 }
 
-// stale refuses what only a scheduler writes. Complete removes it; what is there all
+// copiedKeyMistakes refuses what only a scheduler writes. Complete removes it; what is there all
 // the same was put back by somebody, and a scheduler that does not overwrite it
 // would give the pod what stands there.
-func stale(pod *corev1.Pod) []request.Mistake {
+func copiedKeyMistakes(pod *corev1.Pod) []request.Mistake {
 	var out []request.Mistake
-	for _, key := range copied(pod) {
+	for _, key := range copiedKeys(pod) {
 		out = append(out, request.Mistake{Path: "metadata.annotations[" + key + "]",
 			Message: "is written by the scheduler when it binds the pod, so this is probably copied from another pod: remove it"})
 	}
 	return out
 }
 
-// visible refuses what Complete removes, and another webhook has put back.
-func visible(pod *corev1.Pod, s Settings) []request.Mistake {
+// visibleEnvMistakes refuses what Complete removes, and another webhook has put back.
+func visibleEnvMistakes(pod *corev1.Pod, s Settings) []request.Mistake {
 	var out []request.Mistake
-	for at, c := range asking(pod, s) {
+	for at, c := range askingContainers(pod, s) {
 		if slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == VisibleVariable }) {
 			out = append(out, request.Mistake{Path: fmt.Sprintf("spec.%s[%d] (%s) env[%s]", at.list, at.index, c.Name, VisibleVariable),
 				Message: "NVIDIA's runtime would give the container the devices that it names, past every share: remove it"})
@@ -107,8 +107,8 @@ func visible(pod *corev1.Pod, s Settings) []request.Mistake {
 	return out
 }
 
-// copied returns which annotations of a new pod only a scheduler can have written.
-func copied(pod *corev1.Pod) []string {
+// copiedKeys returns which annotations of a new pod only a scheduler can have written.
+func copiedKeys(pod *corev1.Pod) []string {
 	return slices.DeleteFunc(schedulerKeys(), func(key string) bool {
 		_, there := pod.Annotations[key]
 		return !there

@@ -58,6 +58,6 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-func (s Settings) reading() []request.Option {
+func (s Settings) requestOptions() []request.Option {
 	return []request.Option{request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults)}
 }

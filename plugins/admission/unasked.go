@@ -53,12 +53,12 @@ func namesDevices(v *corev1.EnvVar) bool {
 // afterwards. From a container that asks, names of devices are removed: its device plugin says
 // which it gets. The pod is not changed. Voiding a voided pod returns nothing.
 func Void(pod *corev1.Pod, s Settings) (patch []jsonpatch.Operation, warnings []string) {
-	if mirror(pod) {
+	if isMirrorPod(pod) {
 		return nil, nil
 	}
-	v := voiding{settings: s}
-	for at, c := range containers(pod) {
-		v.container(c, at.pointer())
+	v := voidPatch{settings: s}
+	for at, c := range nonEphemeralContainers(pod) {
+		v.voidContainer(c, at.jsonPointer())
 	}
 	return v.patch, v.warnings
 }
@@ -66,28 +66,28 @@ func Void(pod *corev1.Pod, s Settings) (patch []jsonpatch.Operation, warnings []
 // VoidEphemeral is Void for the ephemeral containers that a pod has and had not before. The others
 // cannot be changed any more.
 func VoidEphemeral(pod, before *corev1.Pod, s Settings) (patch []jsonpatch.Operation, warnings []string) {
-	v := voiding{settings: s}
+	v := voidPatch{settings: s}
 	for i := range pod.Spec.EphemeralContainers {
 		c := corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		if !slices.ContainsFunc(before.Spec.EphemeralContainers, func(b corev1.EphemeralContainer) bool { return b.Name == c.Name }) {
-			v.container(&c, "/spec/ephemeralContainers/"+strconv.Itoa(i))
+			v.voidContainer(&c, "/spec/ephemeralContainers/"+strconv.Itoa(i))
 		}
 	}
 	return v.patch, v.warnings
 }
 
-// voiding is a patch in the making.
-type voiding struct {
+// voidPatch is a patch in the making.
+type voidPatch struct {
 	settings Settings
 	patch    []jsonpatch.Operation
 	warnings []string
 }
 
-func (v *voiding) container(c *corev1.Container, path string) {
+func (v *voidPatch) voidContainer(c *corev1.Container, path string) {
 	if v.settings.Unasked != UnaskedVoid && v.settings.Unasked != UnaskedDeny {
 		return
 	}
-	asks, says := v.settings.asks(c), false
+	asks, says := v.settings.asksForDevices(c), false
 	void := map[string]any{"name": VisibleVariable, "value": visibleNone}
 	for i := range slices.Backward(c.Env) { // the last one first: each removal moves those behind it
 		says = says || c.Env[i].Name == VisibleVariable
@@ -112,9 +112,9 @@ func (v *voiding) container(c *corev1.Container, path string) {
 	}
 }
 
-// asks reports whether a container asks for devices, ours or those of another device plugin or of a
-// driver for dynamic allocation. An amount of zero asks for nothing.
-func (s Settings) asks(c *corev1.Container) bool {
+// asksForDevices reports whether a container asks for devices, ours or those of another device
+// plugin or of a driver for dynamic allocation. An amount of zero asks for nothing.
+func (s Settings) asksForDevices(c *corev1.Container) bool {
 	if len(c.Resources.Claims) > 0 || podspec.ContainerAsks(corepod.Container{Container: c}, s.Names) {
 		return true
 	}

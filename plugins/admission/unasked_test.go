@@ -120,7 +120,7 @@ func TestOnlyNewEphemeralContainersOfAPodAreVoided(t *testing.T) {
 	old := says(container("old", nil), "NVIDIA_VISIBLE_DEVICES=all")
 	before, pod := ephemeral(old), ephemeral(old, container("new", nil), says(container("newer", nil), "NVIDIA_VISIBLE_DEVICES=0"))
 	h := newTestHandlers(t, under(UnaskedVoid))
-	resp := h.void(t.Context(), update(mustJSON(t, before), mustJSON(t, pod)))
+	resp := h.voidUnasked(t.Context(), update(mustJSON(t, before), mustJSON(t, pod)))
 	if !resp.Allowed || len(resp.Warnings) != 1 || !strings.Contains(resp.Warnings[0], "container newer: NVIDIA_VISIBLE_DEVICES named devices") {
 		t.Fatalf("%+v", resp)
 	}
@@ -134,7 +134,7 @@ func TestOnlyNewEphemeralContainersOfAPodAreVoided(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if resp := h.void(t.Context(), update(mustJSON(t, before), mustJSON(t, before))); !resp.Allowed || len(resp.Patches) > 0 {
+	if resp := h.voidUnasked(t.Context(), update(mustJSON(t, before), mustJSON(t, before))); !resp.Allowed || len(resp.Patches) > 0 {
 		t.Errorf("an update that adds nothing: %+v", resp)
 	}
 }
@@ -152,7 +152,7 @@ func TestWhatCannotBeReadIsNotVoidedAndNotRefused(t *testing.T) {
 	for name, q := range map[string]admission.Request{
 		"a new pod": creation([]byte("[]")), "an update": update([]byte("{"), mustJSON(t, ephemeral())), "an update without what was": update(nil, mustJSON(t, ephemeral())),
 	} {
-		if resp := h.void(t.Context(), q); !resp.Allowed || len(resp.Patches) > 0 || len(resp.Warnings) != 1 {
+		if resp := h.voidUnasked(t.Context(), q); !resp.Allowed || len(resp.Patches) > 0 || len(resp.Warnings) != 1 {
 			t.Errorf("%s: %+v", name, resp)
 		}
 	}
@@ -179,14 +179,14 @@ func FuzzVoid(f *testing.F) {
 	f.Add([]byte(`[]`))
 	h := newTestHandlers(f, under(UnaskedVoid))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		h.void(t.Context(), creation(raw))
-		h.void(t.Context(), update(raw, raw))
+		h.voidUnasked(t.Context(), creation(raw))
+		h.voidUnasked(t.Context(), update(raw, raw))
 		pod := &corev1.Pod{}
-		if json.Unmarshal(raw, pod) != nil || mirror(pod) {
+		if json.Unmarshal(raw, pod) != nil || isMirrorPod(pod) {
 			return
 		}
 		pod.APIVersion, pod.Kind = "v1", "Pod"
-		resp := h.void(t.Context(), creation(mustJSON(t, pod)))
+		resp := h.voidUnasked(t.Context(), creation(mustJSON(t, pod)))
 		if !resp.Allowed {
 			t.Fatalf("a pod is refused: %v", resp.Result)
 		}

@@ -24,15 +24,15 @@ func TestAnswersAreRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
 			n := p.nodes["n1"]
 			task := func(name string, memory int64) *api.TaskInfo {
 				ti := api.NewTaskInfo(podOf(name, "g", asks{number: 1, memory: memory, cores: 20}))
-				p.remember(ti)
+				p.rememberAsk(ti)
 				return ti
 			}
 			refuses := func(ti *api.TaskInfo) bool {
-				r, _ := p.judge(p.ask(ti), n, ti, info, nil)
+				r, _ := p.checkDevices(p.askOf(ti), n, ti, info, nil)
 				return r.Refused()
 			}
 			remembered := func(ti *api.TaskInfo) bool {
-				q := nodes.Question{Ledger: p.overlay.now(n), Era: p.store.era, Kind: p.ask(ti).kind.Kind}
+				q := nodes.Question{Ledger: p.overlay.currentLedger(n), Era: p.store.era, Kind: p.askOf(ti).kind.Kind}
 				return n.Remembered(&q) != nil
 			}
 			first, second, small, large := task("a", memory), task("b", memory), task("c", 2000), task("d", 4000)
@@ -61,7 +61,7 @@ func TestAnswersAreRememberedForEqualPodsOnAnUnchangedNodeOnly(t *testing.T) {
 					fork.Record(sharing.Owner(fmt.Sprint("late-", i)), held)
 				}
 			}
-			p.overlay.replace("n1", fork)
+			p.overlay.replaceLedger("n1", fork)
 			if refuses(second) == answer {
 				t.Error("the node changed and still answers the same")
 			}
@@ -76,7 +76,7 @@ func (k *walk) checkAnswers() {
 	p := k.w.plugin
 	for _, j := range k.ssn.Jobs {
 		for _, t := range j.TaskStatusIndex[api.Pending] {
-			p.remember(t)
+			p.rememberAsk(t)
 			for name, n := range p.nodes {
 				k.checkAnswer(t, n, k.ssn.Nodes[name])
 			}
@@ -87,12 +87,12 @@ func (k *walk) checkAnswers() {
 func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
 	k.t.Helper()
 	p := k.w.plugin
-	known, anew := p.ask(t), readAsk(t.Pod, p.settings)
-	score, err := p.order(t, info)
+	known, anew := p.askOf(t), readAsk(t.Pod, p.settings)
+	score, err := p.nodeOrder(t, info)
 	want := 0.0
 	if known != nil || p.valuesBare() {
-		q := nodes.Question{Ledger: p.ledger(n, t, info), Free: freeFor(t, info)}
-		want = p.weigh(anew, n, t, info, &q) + p.store.rank[n.Name]*tieBreak
+		q := nodes.Question{Ledger: p.ledgerFor(n, t, info), Free: freeFor(t, info)}
+		want = p.computeScore(anew, n, t, info, &q) + p.store.rank[n.Name]*tieBreak
 	}
 	if err != nil || score != want {
 		k.t.Errorf("%s on %s scores %v (%v), and %v anew", t.Name, n.Name, score, err, want)
@@ -103,14 +103,14 @@ func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
 	if known.kind.repeated {
 		k.remembered++
 	}
-	w := p.allowance(t, known)
+	w := p.allowanceAfter(t, known)
 	for range 2 {
-		got, short := p.judge(known, n, t, info, w)
-		want, alsoShort := p.judge(anew, n, t, info, w)
+		got, short := p.checkDevices(known, n, t, info, w)
+		want, alsoShort := p.checkDevices(anew, n, t, info, w)
 		if got != want || (short == nil) != (alsoShort == nil) {
 			k.t.Errorf("%s on %s is answered %+v, and %+v anew", t.Name, n.Name, got, want)
 		}
-		if p.judgesNow(t, info) && p.knowsToFit(known, p.index.entry(info)) {
+		if p.judgesNow(t, info) && p.knowsToFit(known, p.index.nodeEntry(info)) {
 			k.fits++
 		}
 		fits := p.requireServing(known, n) == nil && !want.Refused() && alsoShort == nil

@@ -89,8 +89,8 @@ type Mistake struct {
 
 func (m Mistake) String() string { return m.Path + ": " + m.Message }
 
-// worst is the worst consequence of mistakes, LeftOut if there are none.
-func worst(mistakes []Mistake) Consequence {
+// worstConsequence is the worst consequence of mistakes, LeftOut if there are none.
+func worstConsequence(mistakes []Mistake) Consequence {
 	out := LeftOut
 	for _, m := range mistakes {
 		out = max(out, m.Consequence)
@@ -103,14 +103,14 @@ func worst(mistakes []Mistake) Consequence {
 func ReadArguments(in framework.Arguments) (Arguments, []Mistake) {
 	r := reader{in: in, known: refusedArguments()}
 	out := Arguments{
-		Enabled:         r.boolean(argEnabled, true, Withholding),
-		ConfigName:      r.text(argConfigName, defaultConfigName, Withholding),
-		ConfigNamespace: r.text(argConfigNamespace, defaultConfigNamespace, Withholding),
-		Weight:          r.number(argWeight, defaultWeight),
+		Enabled:         r.readBool(argEnabled, true, Withholding),
+		ConfigName:      r.readText(argConfigName, defaultConfigName, Withholding),
+		ConfigNamespace: r.readText(argConfigNamespace, defaultConfigNamespace, Withholding),
+		Weight:          r.readNumber(argWeight, defaultWeight),
 	}
 	for _, m := range sharing.Modes() {
-		if n := r.number(argModeWeight+string(m), 0); n > policy.MaxWeight {
-			r.mistake(Defaulted, argModeWeight+string(m), "want a number up to %d, got %v", policy.MaxWeight, n)
+		if n := r.readNumber(argModeWeight+string(m), 0); n > policy.MaxWeight {
+			r.addMistake(Defaulted, argModeWeight+string(m), "want a number up to %d, got %v", policy.MaxWeight, n)
 		} else if n > 0 {
 			if out.ModeWeights == nil {
 				out.ModeWeights = policy.Weights{}
@@ -119,15 +119,15 @@ func ReadArguments(in framework.Arguments) (Arguments, []Mistake) {
 		}
 	}
 	if len(out.ModeWeights) > 0 {
-		out.weighted = policies(out.ModeWeights)
+		out.weighted = weightedPolicies(out.ModeWeights)
 	}
-	out.Policy = r.policy(r.text(argPolicy, defaultPolicy, Defaulted))
-	if r.boolean(argNodeLock, false, LeftOut) {
+	out.Policy = r.resolvePolicy(r.readText(argPolicy, defaultPolicy, Defaulted))
+	if r.readBool(argNodeLock, false, LeftOut) {
 		out.Notes = append(out.Notes, argNodeLock+" has no effect: there is no node lock")
 	}
-	out.Apart = r.apart(argExclusiveRules)
-	r.refused()
-	r.unknown()
+	out.Apart = r.readExclusiveRules(argExclusiveRules)
+	r.checkRefused()
+	r.checkUnknown()
 	slices.SortFunc(r.mistakes, func(a, b Mistake) int { return strings.Compare(a.Path, b.Path) })
 	return out, r.mistakes
 }
@@ -139,12 +139,12 @@ type reader struct {
 	mistakes []Mistake
 }
 
-func (r *reader) mistake(c Consequence, path, format string, args ...any) {
+func (r *reader) addMistake(c Consequence, path, format string, args ...any) {
 	r.mistakes = append(r.mistakes, Mistake{Path: path, Message: fmt.Sprintf(format, args...), Consequence: c})
 }
 
-// boolean reads true or false, also as a text that says so, and as 1 or 0.
-func (r *reader) boolean(key string, def bool, c Consequence) bool {
+// readBool reads true or false, also as a text that says so, and as 1 or 0.
+func (r *reader) readBool(key string, def bool, c Consequence) bool {
 	r.known = append(r.known, key)
 	v, ok := r.in[key]
 	if !ok {
@@ -152,7 +152,7 @@ func (r *reader) boolean(key string, def bool, c Consequence) bool {
 	}
 	is, ok := truthOf(v)
 	if !ok {
-		r.mistake(c, key, "want true or false, got %v (%T)", v, v)
+		r.addMistake(c, key, "want true or false, got %v (%T)", v, v)
 		return def
 	}
 	return is
@@ -171,26 +171,26 @@ func truthOf(v any) (is, ok bool) {
 	return n == 1, ok && (n == 0 || n == 1)
 }
 
-// text reads a text. A whole number is one whose quotes were forgotten.
-func (r *reader) text(key, def string, c Consequence) string {
+// readText reads a text. A whole number is one whose quotes were forgotten.
+func (r *reader) readText(key, def string, c Consequence) string {
 	r.known = append(r.known, key)
 	switch v := r.in[key].(type) {
 	case nil:
 		if _, ok := r.in[key]; !ok {
 			return def
 		}
-		r.mistake(c, key, "want a text, got nothing")
+		r.addMistake(c, key, "want a text, got nothing")
 	case string:
 		return v
 	case int, int64:
 		return fmt.Sprint(v)
 	default:
-		r.mistake(c, key, "want a text, got %v (%T)", v, v)
+		r.addMistake(c, key, "want a text, got %v (%T)", v, v)
 	}
 	return def
 }
 
-func (r *reader) number(key string, def float64) float64 {
+func (r *reader) readNumber(key string, def float64) float64 {
 	r.known = append(r.known, key)
 	v, ok := r.in[key]
 	if !ok {
@@ -198,11 +198,11 @@ func (r *reader) number(key string, def float64) float64 {
 	}
 	n, ok := numberOf(v)
 	if !ok {
-		r.mistake(Defaulted, key, "want a number, got %v (%T)", v, v)
+		r.addMistake(Defaulted, key, "want a number, got %v (%T)", v, v)
 		return def
 	}
 	if n < 0 || n != n || math.IsInf(n, 0) {
-		r.mistake(Defaulted, key, "want a number from 0 up, got %v", n)
+		r.addMistake(Defaulted, key, "want a number from 0 up, got %v", n)
 		return def
 	}
 	return n
@@ -224,31 +224,31 @@ func numberOf(v any) (n float64, ok bool) {
 	return 0, false
 }
 
-func (r *reader) policy(name string) policy.Policy {
+func (r *reader) resolvePolicy(name string) policy.Policy {
 	if name == "" {
 		name = defaultPolicy
 	}
 	p, ok := policy.Named(name)
 	if !ok {
-		r.mistake(Defaulted, argPolicy, "unknown policy %q: want one of %s", name, strings.Join(policy.Names(), ", "))
+		r.addMistake(Defaulted, argPolicy, "unknown policy %q: want one of %s", name, strings.Join(policy.Names(), ", "))
 		p, _ = policy.Named(defaultPolicy)
 	}
 	return p
 }
 
-func (r *reader) refused() {
+func (r *reader) checkRefused() {
 	for _, key := range refusedArguments() {
-		if _, ok := r.in[key]; ok && r.boolean(key, false, LeftOut) {
-			r.mistake(LeftOut, key, "not served by this scheduler, which goes on without: remove it, or run the scheduler that Volcano ships")
+		if _, ok := r.in[key]; ok && r.readBool(key, false, LeftOut) {
+			r.addMistake(LeftOut, key, "not served by this scheduler, which goes on without: remove it, or run the scheduler that Volcano ships")
 		}
 	}
 }
 
-func (r *reader) unknown() {
+func (r *reader) checkUnknown() {
 	for key := range r.in {
 		if !slices.Contains(r.known, key) {
 			known := slices.Sorted(slices.Values(r.known))
-			r.mistake(LeftOut, key, "unknown argument, which is left out: want one of %s", strings.Join(slices.Compact(known), ", "))
+			r.addMistake(LeftOut, key, "unknown argument, which is left out: want one of %s", strings.Join(slices.Compact(known), ", "))
 		}
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 )
 
-// apart reads the rules of Volcano 1.15 that keep pods on different devices: a list of maps of
-// labels. What a rule does not say exactly is read so that it concerns more pods, never fewer.
-func (r *reader) apart(key string) nodes.ApartRules {
+// readExclusiveRules reads the rules of Volcano 1.15 that keep pods on different devices: a list of
+// maps of labels. What a rule does not say exactly is read so that it concerns more pods, never
+// fewer.
+func (r *reader) readExclusiveRules(key string) nodes.ApartRules {
 	r.known = append(r.known, key)
 	given := r.in[key]
 	if given == nil {
@@ -18,7 +19,7 @@ func (r *reader) apart(key string) nodes.ApartRules {
 	}
 	list, ok := given.([]any)
 	if !ok {
-		r.mistake(Withholding, key, "want a list of maps of labels, got %v (%T)", given, given)
+		r.addMistake(Withholding, key, "want a list of maps of labels, got %v (%T)", given, given)
 		return nil
 	}
 	var out nodes.ApartRules
@@ -26,18 +27,18 @@ func (r *reader) apart(key string) nodes.ApartRules {
 		at := fmt.Sprintf("%s[%d]", key, i)
 		labels, ok := labelsOf(item)
 		if !ok {
-			r.mistake(Withholding, key, "[%d]: want a map of labels, got %v (%T)", i, item, item)
+			r.addMistake(Withholding, key, "[%d]: want a map of labels, got %v (%T)", i, item, item)
 			continue
 		}
 		if len(labels) == 0 {
-			r.mistake(LeftOut, key, "[%d]: names no label, and concerns no pod", i)
+			r.addMistake(LeftOut, key, "[%d]: names no label, and concerns no pod", i)
 			continue
 		}
 		rule := nodes.ApartRule{Name: at}
 		for name, value := range labels {
 			text, isText := value.(string)
 			if !isText {
-				r.mistake(LeftOut, key, "[%d].%s: want a text, got %v (%T): put it in quotes; until then any value of the label will do", i, name, value, value)
+				r.addMistake(LeftOut, key, "[%d].%s: want a text, got %v (%T): put it in quotes; until then any value of the label will do", i, name, value, value)
 			}
 			rule.Labels = append(rule.Labels, nodes.ApartLabel{Key: name, Value: text, Any: !isText})
 		}

@@ -109,7 +109,7 @@ func TestOnlyMistakesThatNobodyMayGuessKeepPodsWaiting(t *testing.T) {
 			s := NewStore(Options{Report: &reportRecorder{}, Backends: bare(t, n1).store.backends})
 			s.pods = noPods{}
 			p := s.Build(c.arguments).(*Plugin)
-			if !p.prepare(ssn) {
+			if !p.joinSession(ssn) {
 				t.Fatal("the plugin is off: devices would be given unseen")
 			}
 			if err := try(p, n1); (err == nil) != c.fits {
@@ -125,9 +125,9 @@ func TestAValueThatCannotBeUsedKeepsTheLastGoodArguments(t *testing.T) {
 		ssn, _ := sessionOf(n1)
 		s := NewStore(Options{Report: &reportRecorder{}, Backends: bare(t, n1).store.backends})
 		s.pods = noPods{}
-		s.Build(framework.Arguments{"deviceshare.ScheduleWeight": 5}).(*Plugin).prepare(ssn)
+		s.Build(framework.Arguments{"deviceshare.ScheduleWeight": 5}).(*Plugin).joinSession(ssn)
 		p := s.Build(bad).(*Plugin)
-		if !p.prepare(ssn) || try(p, n1) != nil || p.args.Weight != 5 {
+		if !p.joinSession(ssn) || try(p, n1) != nil || p.args.Weight != 5 {
 			t.Errorf("%v: %+v", bad, p.args)
 		}
 	}
@@ -137,7 +137,7 @@ func TestThePluginCanBeTurnedOff(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
 	p := bare(t, n1).store.Build(framework.Arguments{"deviceshare.VGPUEnable": false}).(*Plugin)
 	ssn, _ := sessionOf(n1)
-	if p.prepare(ssn) {
+	if p.joinSession(ssn) {
 		t.Error("it takes part in the session")
 	}
 	p.OnSessionClose(ssn)
@@ -150,7 +150,7 @@ func FuzzReadArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, text string, n int64, x float64, b bool, kind uint8) {
 		values := []any{text, int(n), n, x, b, nil, []any{text}, map[any]any{text: n}, []any{map[any]any{text: b}}, []any{map[any]any{text: text}}}
 		got, mistakes := ReadArguments(framework.Arguments{key: values[int(kind)%len(values)]})
-		usable := worst(mistakes) < Withholding
+		usable := worstConsequence(mistakes) < Withholding
 		for m, w := range got.ModeWeights {
 			if usable && !(w > 0 && w <= policy.MaxWeight) {
 				t.Errorf("%q: usable arguments with weight %v of %s", key, w, m)

@@ -30,7 +30,7 @@ type ask struct {
 	looks string
 	// kind is what nodes remember their answers by, nil before a session has seen the
 	// pod. The session goroutine sets it before workers ask.
-	kind sighting
+	kind sessionKind
 	// uncertain says that the pod may ask for devices under a name nobody knows yet.
 	uncertain bool
 	// policy is nil if the pod names none.
@@ -38,16 +38,16 @@ type ask struct {
 	// mistakes is why no node can ever serve the pod, nil if one may.
 	mistakes error
 	// last is what was last said about a refusal.
-	last atomic.Pointer[said]
+	last atomic.Pointer[cachedRefusal]
 	// toldTooLarge is what the user was told when no device is large enough. It is handed on when
 	// the pod is read again. The session goroutine owns it.
 	toldTooLarge string
 }
 
-// sighting is what a pod asks for as nodes remember it, and whether another asked for the same
+// sessionKind is what a pod asks for as nodes remember it, and whether another asked for the same
 // before: new answers are remembered for those only. The kind is nil if answers depend on which pod
 // it is. The session numbers kinds in the order in which it sees them.
-type sighting struct {
+type sessionKind struct {
 	*nodes.Kind
 	number   int
 	repeated bool
@@ -57,15 +57,15 @@ type sighting struct {
 type turn struct {
 	task *api.TaskInfo
 	ask  *ask
-	kind sighting
+	kind sessionKind
 }
 
-// of reports whether it is the turn of this task.
-func (u *turn) of(t *api.TaskInfo) bool { return u.task == t }
+// isFor reports whether it is the turn of this task.
+func (u *turn) isFor(t *api.TaskInfo) bool { return u.task == t }
 
-// said is a refusal with its text. Most nodes refuse a pod for the same reasons, and
+// cachedRefusal is a refusal with its text. Most nodes refuse a pod for the same reasons, and
 // formatting the text takes longer than finding the refusal.
-type said struct {
+type cachedRefusal struct {
 	refused sharing.Refusals
 	text    string
 }
@@ -77,7 +77,7 @@ func (a *ask) refusalText(r *sharing.Refusals) string {
 		return last.text
 	}
 	text := "node(s) where " + r.String()
-	a.last.Store(&said{refused: *r, text: text})
+	a.last.Store(&cachedRefusal{refused: *r, text: text})
 	return text
 }
 

@@ -58,7 +58,7 @@ func bare(t testing.TB, infos ...*api.NodeInfo) *Plugin {
 	s.pods = noPods{}
 	p := s.Build(framework.Arguments{}).(*Plugin)
 	ssn, _ := sessionOf(infos...)
-	p.prepare(ssn)
+	p.joinSession(ssn)
 	return p
 }
 
@@ -95,7 +95,7 @@ func BenchmarkPredicate(b *testing.B) {
 		{"several-fit", podOf("new", "g", asks{number: 4, memory: 2000, cores: 20}), true},
 	} {
 		task := api.NewTaskInfo(c.pod)
-		p.remember(task)
+		p.rememberAsk(task)
 		b.Run(c.name, func(b *testing.B) {
 			compare(b, func() {
 				if (p.predicate(task, info) == nil) != c.fits {
@@ -157,7 +157,7 @@ func BenchmarkDecision(b *testing.B) {
 	for name, amounts := range map[string][2]int64{"refuse": {3000, 3000}, "refuse-other": {4000, 5000}} {
 		for i, amount := range amounts {
 			task := api.NewTaskInfo(podOf(fmt.Sprintf("%s-%d", name, i), "g", asks{number: 1, memory: amount, cores: 20}))
-			p.remember(task)
+			p.rememberAsk(task)
 			tasks[name] = append(tasks[name], task)
 		}
 	}
@@ -167,7 +167,7 @@ func BenchmarkDecision(b *testing.B) {
 			compare(b, func() {
 				turn++
 				task := pair[turn%2]
-				if refused, _ := p.judge(p.ask(task), p.nodes[info.Name], task, info, nil); !refused.Refused() {
+				if refused, _ := p.checkDevices(p.askOf(task), p.nodes[info.Name], task, info, nil); !refused.Refused() {
 					b.Fatal("fits")
 				}
 			}, func() {
@@ -245,7 +245,7 @@ func BenchmarkSessionOpen(b *testing.B) {
 	ssn, _ := sessionOf(infos...)
 	session := func(s *Store) {
 		next := s.Build(framework.Arguments{}).(*Plugin)
-		next.prepare(ssn)
+		next.joinSession(ssn)
 		next.OnSessionClose(ssn)
 	}
 	b.Run("unchanged", func(b *testing.B) {

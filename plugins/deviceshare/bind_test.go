@@ -115,7 +115,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := newBinder(states, nil, nobodyMustHaveDevices{}, alone{}, newMetrics())
+	b := newBinder(states, nil, nobodyMustHaveDevices{}, soleLeader{}, newMetrics())
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -198,7 +198,7 @@ func TestAGangIsBoundAFewPodsAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBinder(nodes.NewCluster(nil, nil).Pods(), nil, nobodyMustHaveDevices{}, alone{}, newMetrics())
+	b := newBinder(nodes.NewCluster(nil, nil).Pods(), nil, nobodyMustHaveDevices{}, soleLeader{}, newMetrics())
 	var calls sync.WaitGroup
 	for i := range pods {
 		task := api.NewTaskInfo(podOf(fmt.Sprint("p", i), "g"))

@@ -58,11 +58,11 @@ type Leadership interface {
 	Begin() (until time.Time, done func(), err error)
 }
 
-// alone is the leadership of a scheduler that is the only one.
-type alone struct{}
+// soleLeader is the leadership of a scheduler that is the only one.
+type soleLeader struct{}
 
 // Begin implements Leadership.
-func (alone) Begin() (until time.Time, done func(), err error) {
+func (soleLeader) Begin() (until time.Time, done func(), err error) {
 	return time.Now().Add(bindTimeout), func() {}, nil
 }
 
@@ -78,7 +78,7 @@ type deviceRule interface {
 func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[api.TaskID]string {
 	failed := make(map[api.TaskID]string)
 	for _, t := range tasks {
-		if err := b.bind(client, t); err != nil {
+		if err := b.bindTask(client, t); err != nil {
 			klog.ErrorS(err, "Bind failed", "pod", klog.KObj(t.Pod), "node", t.NodeName)
 			failed[t.UID] = withoutVerbs(err.Error())
 			continue
@@ -88,7 +88,7 @@ func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[ap
 	return failed
 }
 
-func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) {
+func (b *Binder) bindTask(client kubernetes.Interface, t *api.TaskInfo) (err error) {
 	// The time of a call begins when its turn has come.
 	b.places <- struct{}{}
 	defer func() { <-b.places }()
@@ -125,7 +125,7 @@ func (b *Binder) bind(client kubernetes.Interface, t *api.TaskInfo) (err error) 
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
 	}
 	if decided != nil {
-		b.metrics.placed(time.Since(t.Pod.CreationTimestamp.Time))
+		b.metrics.observePlacement(time.Since(t.Pod.CreationTimestamp.Time))
 	}
 	if fallback != nil {
 		object := nodes.PodReference(t.Pod)

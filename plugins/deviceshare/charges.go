@@ -29,8 +29,8 @@ type hardware struct {
 	total, all quota.Amounts
 }
 
-// follow brings the charges up to date and returns the devices of the cluster.
-func (c *charges) follow(known map[string]*nodes.Node) hardware {
+// updateFromNodes brings the charges up to date and returns the devices of the cluster.
+func (c *charges) updateFromNodes(known map[string]*nodes.Node) hardware {
 	changed := len(c.nodes) != len(known)
 	next := make(map[string]charge, len(known))
 	for name, n := range known {
@@ -75,8 +75,9 @@ func chargeOf(n *nodes.Node) charge {
 	return c
 }
 
-// of returns what an owner that the snapshot shows on a node takes; false if it is not known.
-func (c *charges) of(n *nodes.Node, o sharing.Owner) (quota.Amounts, bool) {
+// ownerAmounts returns what an owner that the snapshot shows on a node takes; false if it is not
+// known.
+func (c *charges) ownerAmounts(n *nodes.Node, o sharing.Owner) (quota.Amounts, bool) {
 	a, known := c.nodes[n.Name].owners[o]
 	return a, known
 }

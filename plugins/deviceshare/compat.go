@@ -56,8 +56,8 @@ func RegisterBinder(b cache.Binder) { cache.RegisterBindMethod(b) }
 // accounting. It must run before the first pod is seen, since pods are read once.
 func IgnoreSums(names ...string) { api.IgnoredDevicesList.Append(names...) }
 
-// register adds what the plugin does in a session.
-func (p *Plugin) register(ssn *framework.Session) {
+// registerCallbacks adds what the plugin does in a session.
+func (p *Plugin) registerCallbacks(ssn *framework.Session) {
 	ssn.AddJobEnqueueableFn(PluginName, func(job any) int {
 		if j, ok := job.(*api.JobInfo); ok {
 			p.reportTooLarge(j)
@@ -66,9 +66,9 @@ func (p *Plugin) register(ssn *framework.Session) {
 	})
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)
-	ssn.AddNodeOrderFn(PluginName, p.order)
-	ssn.AddPreemptableFn(PluginName, vote(ssn.Preemptable, p.preemptable))
-	ssn.AddReclaimableFn(PluginName, vote(ssn.Reclaimable, p.reclaimable))
+	ssn.AddNodeOrderFn(PluginName, p.nodeOrder)
+	ssn.AddPreemptableFn(PluginName, asEvictableFn(ssn.Preemptable, p.choosePreemptVictims))
+	ssn.AddReclaimableFn(PluginName, asEvictableFn(ssn.Reclaimable, p.chooseReclaimVictims))
 	ssn.AddSimulatePredicateFn(PluginName, func(_ context.Context, _ fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
 		return p.afterEvictions(task, node)
 	})
@@ -83,13 +83,13 @@ type victimOrder interface {
 	BuildVictimsPriorityQueue(victims []*api.TaskInfo, preemptor *api.TaskInfo) *util.PriorityQueue
 }
 
-// vote turns a choice of victims into Volcano's form. Without an opinion it leaves the
+// asEvictableFn turns a choice of victims into Volcano's form. Without an opinion it leaves the
 // choice to other plugins.
 //
 // To learn what the others allow, it asks Volcano, which asks this plugin again: then it
 // allows everybody. It recognises such a question by its task, a copy made for the
 // question, so dry runs can ask from many goroutines.
-func vote(decide others, choose func(*api.TaskInfo, []*api.TaskInfo, others) (victims []*api.TaskInfo, opinion bool)) api.EvictableFn {
+func asEvictableFn(decide victimFilter, choose func(*api.TaskInfo, []*api.TaskInfo, victimFilter) (victims []*api.TaskInfo, opinion bool)) api.EvictableFn {
 	var questions sync.Map
 	agree := func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo {
 		question := task.Clone()
@@ -115,9 +115,9 @@ func vote(decide others, choose func(*api.TaskInfo, []*api.TaskInfo, others) (vi
 // models, answers of the API server.
 func withoutVerbs(text string) string { return strings.ReplaceAll(text, "%", "\uff05") }
 
-// refusal makes the fit error of one task on one node. Volcano evicts pods only
+// refusalOn makes the fit error of one task on one node. Volcano evicts pods only
 // for a refusal that is curable.
-func refusal(task *api.TaskInfo, node *api.NodeInfo, curable bool, text string) error {
+func refusalOn(task *api.TaskInfo, node *api.NodeInfo, curable bool, text string) error {
 	code := api.UnschedulableAndUnresolvable
 	if curable {
 		code = api.Unschedulable
@@ -146,9 +146,9 @@ func judgedNow(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return task.InitResreq.LessEqual(node.Idle, api.Zero)
 }
 
-// leaving reports whether the pods that are leaving the node hold any of the
+// hasReleasing reports whether the pods that are leaving the node hold any of the
 // resource.
-func leaving(node *api.NodeInfo, resource string) bool {
+func hasReleasing(node *api.NodeInfo, resource string) bool {
 	return node.Releasing.ScalarResources[corev1.ResourceName(resource)] > 0
 }
 
@@ -164,16 +164,17 @@ func freeOn(node *api.NodeInfo) worth.Amounts {
 
 // freeFor returns what is free of a node when Volcano uses it for the task.
 func freeFor(task *api.TaskInfo, node *api.NodeInfo) worth.Amounts {
-	if settled(node.Releasing) && settled(node.Pipelined) || judgedNow(task, node) {
+	if hasNoCPUOrMemory(node.Releasing) && hasNoCPUOrMemory(node.Pipelined) || judgedNow(task, node) {
 		return freeOn(node)
 	}
 	future := node.FutureIdle()
 	return worth.Amounts{CPU: future.MilliCPU, Memory: future.Memory}
 }
 
-// settled reports whether what leaves a node, or is promised there, is no CPU and no memory. It is
-// asked for every node and every pod, and judgedNow compares amounts of all resources.
-func settled(r *api.Resource) bool { return r.MilliCPU == 0 && r.Memory == 0 }
+// hasNoCPUOrMemory reports whether what leaves a node, or is promised there, is no CPU and no
+// memory. It is asked for every node and every pod, and judgedNow compares amounts of all
+// resources.
+func hasNoCPUOrMemory(r *api.Resource) bool { return r.MilliCPU == 0 && r.Memory == 0 }
 
 // tasksOf yields every task of a session once or more often: those on nodes, and those of jobs.
 func tasksOf(ssn *framework.Session) iter.Seq[*api.TaskInfo] {
@@ -205,8 +206,8 @@ const (
 	moved                   // another pod began or ceased to leave the node
 )
 
-// allocated translates the status of a task in an allocate event.
-func allocated(task *api.TaskInfo) change {
+// changeOnAllocate translates the status of a task in an allocate event.
+func changeOnAllocate(task *api.TaskInfo) change {
 	switch task.Status {
 	case api.Allocated:
 		return reserved
@@ -217,8 +218,8 @@ func allocated(task *api.TaskInfo) change {
 	}
 }
 
-// deallocated translates the status of a task in a deallocate event.
-func deallocated(task *api.TaskInfo) change {
+// changeOnDeallocate translates the status of a task in a deallocate event.
+func changeOnDeallocate(task *api.TaskInfo) change {
 	if task.Status == api.Pending {
 		return withdrawn
 	}
@@ -327,9 +328,9 @@ func nodesToFind(nodes int) int {
 	return int(util.CalculateNumOfFeasibleNodesToFind(int32(nodes)))
 }
 
-// evicts reports whether a plugin of Volcano, with these options, says which pods
+// selectsVictims reports whether a plugin of Volcano, with these options, says which pods
 // may be preempted and which may be reclaimed.
-func evicts(o *conf.PluginOption) (preempts, reclaims bool) {
+func selectsVictims(o *conf.PluginOption) (preempts, reclaims bool) {
 	on := func(b *bool) bool { return b != nil && *b }
 	asked := func(key string) bool { verb, _ := o.Arguments[key].(string); return verb != "" }
 	switch o.Name {
@@ -347,8 +348,8 @@ func evicts(o *conf.PluginOption) (preempts, reclaims bool) {
 	return preempts && on(o.EnabledPreemptable), reclaims && on(o.EnabledReclaimable)
 }
 
-// runs reports whether an action is configured.
-func runs(action string) bool { return conf.EnabledActionMap[action] }
+// isActionEnabled reports whether an action is configured.
+func isActionEnabled(action string) bool { return conf.EnabledActionMap[action] }
 
 // observeBound counts a bound pod in Volcano's own metrics, as its default
 // binder does.

@@ -24,9 +24,9 @@ const (
 	questions
 )
 
-// voters are the plugins that may say no to a question. One that is not listed is not named when
-// it does.
-func voters(q question) []string {
+// votingPlugins are the plugins that may say no to a question. One that is not listed is not named
+// when it does.
+func votingPlugins(q question) []string {
 	switch q {
 	case mayEnqueue:
 		return []string{"resourcequota", "extender", "overcommit", "proportion", "capacity", PluginName}
@@ -40,7 +40,7 @@ func voters(q question) []string {
 // isAsked reports whether the configuration has Volcano ask a plugin the question.
 func isAsked(o *conf.PluginOption, q question) bool {
 	enabled := [questions]*bool{mayEnqueue: o.EnabledJobEnqueued, mayAllocate: o.EnabledAllocatable, isOverused: o.EnabledOverused}[q]
-	return enabled != nil && *enabled && slices.Contains(voters(q), o.Name)
+	return enabled != nil && *enabled && slices.Contains(votingPlugins(q), o.Name)
 }
 
 // witness finds out which plugin said no. Volcano tells nobody, and asking a plugin again would
@@ -60,35 +60,35 @@ func (w *witness) standBy(ssn *framework.Session) {
 	for i := range ssn.Tiers {
 		for j := range ssn.Tiers[i].Plugins {
 			o := ssn.Tiers[i].Plugins[j]
-			before, after := w.marks(ssn, &o)
+			before, after := w.addObservers(ssn, &o)
 			tiers[i].Plugins = append(append(append(tiers[i].Plugins, before...), o), after...)
 		}
 	}
 	ssn.Tiers = tiers
 }
 
-// marks returns what stands before and after a plugin.
-func (w *witness) marks(ssn *framework.Session, o *conf.PluginOption) (before, after []conf.PluginOption) {
+// addObservers returns what stands before and after a plugin.
+func (w *witness) addObservers(ssn *framework.Session, o *conf.PluginOption) (before, after []conf.PluginOption) {
 	yes := true
 	first := conf.PluginOption{Name: PluginName + "/before/" + o.Name}
 	last := conf.PluginOption{Name: PluginName + "/after/" + o.Name}
 	if isAsked(o, mayEnqueue) {
 		first.EnabledJobEnqueued, last.EnabledJobEnqueued = &yes, &yes
-		ssn.AddJobEnqueueableFn(first.Name, func(job any) int { return w.enqueues(job, o.Name) })
-		ssn.AddJobEnqueueableFn(last.Name, func(job any) int { return w.enqueues(job, "") })
+		ssn.AddJobEnqueueableFn(first.Name, func(job any) int { return w.noteEnqueue(job, o.Name) })
+		ssn.AddJobEnqueueableFn(last.Name, func(job any) int { return w.noteEnqueue(job, "") })
 	}
 	if isAsked(o, mayAllocate) {
 		first.EnabledAllocatable, last.EnabledAllocatable = &yes, &yes
 		ssn.AddAllocatableFn(first.Name, func(_ *api.QueueInfo, t *api.TaskInfo) bool {
-			w.note(mayAllocate, string(t.UID), o.Name)
+			w.noteAsked(mayAllocate, string(t.UID), o.Name)
 			return true
 		})
-		ssn.AddAllocatableFn(last.Name, func(_ *api.QueueInfo, t *api.TaskInfo) bool { w.note(mayAllocate, string(t.UID), ""); return true })
+		ssn.AddAllocatableFn(last.Name, func(_ *api.QueueInfo, t *api.TaskInfo) bool { w.noteAsked(mayAllocate, string(t.UID), ""); return true })
 	}
 	if isAsked(o, isOverused) {
 		first.EnabledOverused, last.EnabledOverused = &yes, &yes
-		ssn.AddOverusedFn(first.Name, func(queue any) bool { return w.overuses(queue, o.Name) })
-		ssn.AddOverusedFn(last.Name, func(queue any) bool { return w.overuses(queue, "") })
+		ssn.AddOverusedFn(first.Name, func(queue any) bool { return w.noteOverused(queue, o.Name) })
+		ssn.AddOverusedFn(last.Name, func(queue any) bool { return w.noteOverused(queue, "") })
 	}
 	if first.EnabledJobEnqueued == nil && first.EnabledAllocatable == nil && first.EnabledOverused == nil {
 		return nil, nil
@@ -96,31 +96,31 @@ func (w *witness) marks(ssn *framework.Session, o *conf.PluginOption) (before, a
 	return []conf.PluginOption{first}, []conf.PluginOption{last}
 }
 
-func (w *witness) enqueues(job any, next string) int {
+func (w *witness) noteEnqueue(job any, next string) int {
 	if j, ok := job.(*api.JobInfo); ok {
-		w.note(mayEnqueue, string(j.UID), next)
+		w.noteAsked(mayEnqueue, string(j.UID), next)
 	}
 	return pluginutil.Abstain
 }
 
-func (w *witness) overuses(queue any, next string) bool {
+func (w *witness) noteOverused(queue any, next string) bool {
 	if q, ok := queue.(*api.QueueInfo); ok {
-		w.note(isOverused, string(q.UID), next)
+		w.noteAsked(isOverused, string(q.UID), next)
 	}
 	return false
 }
 
-// note notes that a plugin is asked next about a subject; "" for one that is not known.
-func (w *witness) note(q question, subject, next string) {
+// noteAsked notes that a plugin is asked next about a subject; "" for one that is not known.
+func (w *witness) noteAsked(q question, subject, next string) {
 	if w.subject[q] != subject {
-		w.settle(q)
+		w.recordOutcome(q)
 		w.subject[q] = subject
 	}
 	w.voter[q] = next
 }
 
-// settle writes down how the last question ended: the next plugin was not asked about it.
-func (w *witness) settle(q question) {
+// recordOutcome writes down how the last question ended: the next plugin was not asked about it.
+func (w *witness) recordOutcome(q question) {
 	switch subject, voter := w.subject[q], w.voter[q]; {
 	case subject == "":
 	case voter == "":
@@ -136,7 +136,7 @@ func (w *witness) settle(q question) {
 
 // saidNo returns the plugin that said no to a question about a subject, "" if none is known to.
 func (w *witness) saidNo(q question, subject string) string {
-	w.settle(q)
+	w.recordOutcome(q)
 	return w.refused[q][subject]
 }
 
@@ -176,7 +176,7 @@ func (a explainedAction) Execute(ssn *framework.Session) {
 	}
 	p.countEvictions(a.Name())
 	if p.actions++; p.actions >= len(conf.EnabledActionMap) {
-		p.explain(ssn)
+		p.explainWaiting(ssn)
 	}
 }
 
@@ -184,8 +184,9 @@ func (a explainedAction) Execute(ssn *framework.Session) {
 // of its kind fitted nowhere.
 const triedBefore = "has already predicated failed, skip"
 
-// waits reports whether Volcano has nothing to say of the task: it is not promised anything.
-func waits(t *api.TaskInfo) bool {
+// isStillPending reports whether Volcano has nothing to say of the task: it is not promised
+// anything.
+func isStillPending(t *api.TaskInfo) bool {
 	if t.SchGated {
 		return false // the API server says why
 	}
@@ -195,8 +196,10 @@ func waits(t *api.TaskInfo) bool {
 	return t.Status == api.Pending
 }
 
-// show makes Volcano write the text into the condition and the event of the task's pod.
-func show(job *api.JobInfo, t *api.TaskInfo, text *api.FitErrors) { job.NodesFitErrors[t.UID] = text }
+// setFitErrors makes Volcano write the text into the condition and the event of the task's pod.
+func setFitErrors(job *api.JobInfo, t *api.TaskInfo, text *api.FitErrors) {
+	job.NodesFitErrors[t.UID] = text
+}
 
 // showJob makes Volcano write the text of a pod into the condition and the event of the job's
 // group.

@@ -49,7 +49,7 @@ func (s *Store) readArguments(raw framework.Arguments) (args Arguments, usable b
 	last.raw, last.seen = maps.Clone(raw), true
 	args, mistakes := ReadArguments(raw)
 	s.metrics.argumentMistakes.Set(float64(len(mistakes)))
-	bad := worst(mistakes)
+	bad := worstConsequence(mistakes)
 	for _, m := range mistakes {
 		klog.ErrorS(nil, "Mistake in the arguments of plugin "+PluginName, "argument", m.Path, "mistake", m.Message,
 			"keepsEarlier", last.usable && bad > LeftOut, "stopsPods", !last.usable && bad == Withholding)

@@ -53,7 +53,7 @@ func (c *scene) exists(pods ...*corev1.Pod) {
 func (c *scene) see(infos ...*api.NodeInfo) *Plugin {
 	p := c.store.Build(framework.Arguments{}).(*Plugin)
 	ssn, _ := sessionOf(infos...)
-	p.prepare(ssn)
+	p.joinSession(ssn)
 	return p
 }
 

@@ -73,7 +73,7 @@ type shareText struct {
 // endpoint.Access.Guard, which lets GET through alone.
 func (s *Store) LedgerHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		shown := s.show()
+		shown := s.copyLedgers()
 		if only := r.URL.Query().Get("node"); only != "" {
 			n, known := shown.nodes[only]
 			if !known {
@@ -83,27 +83,27 @@ func (s *Store) LedgerHandler() http.Handler {
 			shown.nodes = map[string]*nodes.Node{only: n}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		if err := shown.write(w); err != nil {
+		if err := shown.writeJSON(w); err != nil {
 			klog.V(2).InfoS("Answer of "+LedgerPath+" was cut short", "err", err)
 		}
 	})
 }
 
-// shown is what an answer is made of. Nobody else changes it.
-type shown struct {
+// ledgerPage is what an answer is made of. Nobody else changes it.
+type ledgerPage struct {
 	nodes   map[string]*nodes.Node
 	awaited map[string]string
 	assumed map[sharing.Owner]struct{}
 }
 
-// show takes what an answer is made of from the store.
-func (s *Store) show() shown {
+// copyLedgers takes what an answer is made of from the store.
+func (s *Store) copyLedgers() ledgerPage {
 	pods := s.cluster.Pods()
-	return shown{nodes: s.cluster.Copy(), awaited: pods.Awaited(), assumed: pods.Assumed()}
+	return ledgerPage{nodes: s.cluster.Copy(), awaited: pods.Awaited(), assumed: pods.Assumed()}
 }
 
-// write writes the answer in pieces, each as json.Encoder would have it in the whole.
-func (s shown) write(w io.Writer) error {
+// writeJSON writes the answer in pieces, each as json.Encoder would have it in the whole.
+func (s ledgerPage) writeJSON(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprint(out, "{\n  \"nodes\": {") // errors stay in the buffer until Flush
 	for i, name := range slices.Sorted(maps.Keys(s.nodes)) {
@@ -111,7 +111,7 @@ func (s shown) write(w io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("encode the name of node %s: %w", name, err)
 		}
-		value, err := json.MarshalIndent(s.describe(s.nodes[name]), "    ", "  ")
+		value, err := json.MarshalIndent(s.describeNode(s.nodes[name]), "    ", "  ")
 		if err != nil {
 			return fmt.Errorf("encode node %s: %w", name, err)
 		}
@@ -126,7 +126,7 @@ func (s shown) write(w io.Writer) error {
 	return out.Flush()
 }
 
-func (s shown) describe(n *nodes.Node) nodeText {
+func (s ledgerPage) describeNode(n *nodes.Node) nodeText {
 	out := nodeText{
 		Devices: []deviceText{}, Owners: map[string]ownerText{},
 		Blocked: []string{}, Problems: []string{},

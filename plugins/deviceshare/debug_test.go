@@ -67,7 +67,7 @@ func TestAReaderOfTheLedgerWhoDoesNotReadDelaysNoSession(t *testing.T) {
 		defer close(over)
 		ssn, _ := sessionOf(infos...)
 		next := p.store.Build(framework.Arguments{}).(*Plugin)
-		next.prepare(ssn)
+		next.joinSession(ssn)
 		next.OnSessionClose(ssn)
 	}()
 	select {

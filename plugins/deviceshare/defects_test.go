@@ -120,7 +120,7 @@ func TestDefect06_AnAllocateThatFailsLeavesNothing(t *testing.T) {
 		t.Fatal("three times 6000 MiB fit on two devices of 10000")
 	}
 	_ = stmt.UnAllocate(task)
-	for _, v := range w.plugin.overlay.now(w.plugin.nodes["n1"]).Views() {
+	for _, v := range w.plugin.overlay.currentLedger(w.plugin.nodes["n1"]).Views() {
 		if !v.Empty() {
 			t.Errorf("device %s has %v used", v.Device.ID, v.UsedMemory())
 		}
@@ -153,7 +153,7 @@ func TestDefect08_ADiscardedGangGivesItsDevicesBackInTheSameSession(t *testing.T
 		}
 	}
 	stmt.Discard()
-	for _, v := range w.plugin.overlay.now(w.plugin.nodes["n1"]).Views() {
+	for _, v := range w.plugin.overlay.currentLedger(w.plugin.nodes["n1"]).Views() {
 		if v.UsedMemory() != 0 {
 			t.Errorf("device %s has %v used on an idle node", v.Device.ID, v.UsedMemory())
 		}
@@ -311,7 +311,7 @@ func TestDefect16_ManyGoroutinesMayAskAboutOneNode(t *testing.T) {
 			defer wait.Done()
 			for _, a := range []asks{{number: 1, memory: 2000}, {number: 1, memory: 4000}, {number: 30, memory: 1}} {
 				task := api.NewTaskInfo(podOf("p", "g", a))
-				score, _ := p.order(task, n1)
+				score, _ := p.nodeOrder(task, n1)
 				answers[i] += fmt.Sprint(p.predicate(task, n1), score)
 			}
 		}()
@@ -329,10 +329,10 @@ func TestDefect17_AScoreDependsOnItsArgumentsOnly(t *testing.T) {
 	n1, n2 := infoOf(node, pods), infoOf(nodeOf(t, devices("n2", 8, 10000)), nil)
 	p := bare(t, n1, n2)
 	small, large := api.NewTaskInfo(podOf("s", "g", asks{number: 1, memory: 100})), api.NewTaskInfo(podOf("l", "g", asks{number: 4, memory: 2000}))
-	first, _ := p.order(small, n1)
+	first, _ := p.nodeOrder(small, n1)
 	_ = p.predicate(large, n1)
-	_, _ = p.order(large, n2)
-	if again, _ := p.order(small, n1); again != first {
+	_, _ = p.nodeOrder(large, n2)
+	if again, _ := p.nodeOrder(small, n1); again != first {
 		t.Errorf("score %v, and %v after another pod was scored", first, again)
 	}
 }

@@ -19,7 +19,7 @@ func (p *Plugin) reportTooLarge(job *api.JobInfo) {
 		return // no device is known yet: nothing to compare with
 	}
 	for _, t := range job.TaskStatusIndex[api.Pending] {
-		a := p.remember(t)
+		a := p.rememberAsk(t)
 		if a == nil || a.mistakes != nil {
 			continue
 		}

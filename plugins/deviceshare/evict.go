@@ -12,10 +12,10 @@ import (
 	"deviceshare/sharing"
 )
 
-// others returns the candidates that all other plugins of the session allow to evict for
+// victimFilter returns the candidates that all other plugins of the session allow to evict for
 // a task. Volcano evicts only pods that every plugin allows. If one pod of a set that
 // must leave together is not allowed, evicting the rest helps nobody.
-type others func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo
+type victimFilter func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo
 
 // eviction is how an action of Volcano evicts the victims that it was given. The totals
 // that it goes by are per resource and node, and know nothing of single devices.
@@ -31,32 +31,32 @@ const (
 	preemptByDryRun
 )
 
-// preemptable says which of the candidates, all on one node, may be evicted for a
+// choosePreemptVictims says which of the candidates, all on one node, may be evicted for a
 // task of the same queue.
-func (p *Plugin) preemptable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others) ([]*api.TaskInfo, bool) {
+func (p *Plugin) choosePreemptVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
 	if p.dryRuns {
-		return p.evictable(task, candidates, agree, preemptByDryRun)
+		return p.chooseVictims(task, candidates, agree, preemptByDryRun)
 	}
-	return p.evictable(task, candidates, agree, preemptByTotals)
+	return p.chooseVictims(task, candidates, agree, preemptByTotals)
 }
 
-// reclaimable says which of the candidates, all on one node, may be evicted for a
+// chooseReclaimVictims says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
-func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others) ([]*api.TaskInfo, bool) {
+func (p *Plugin) chooseReclaimVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
 	if p.quota != nil {
 		// Which ones the others allow depends on the order: ours must be among them.
 		allowed := agree(task, candidates)
 		if left := p.givenUp(task, allowed); len(left) < len(allowed) {
-			if victims, opinion := p.evictable(task, left, agree, reclaimByTotals); opinion {
+			if victims, opinion := p.chooseVictims(task, left, agree, reclaimByTotals); opinion {
 				return victims, true
 			}
 			return left, true
 		}
 	}
-	return p.evictable(task, candidates, agree, reclaimByTotals)
+	return p.chooseVictims(task, candidates, agree, reclaimByTotals)
 }
 
-// evictable returns the candidates, all on one node, that may be evicted for a task that
+// chooseVictims returns the candidates, all on one node, that may be evicted for a task that
 // asks for devices. They are the pods whose devices make it fit, and all pods without
 // devices, since other resources may be short as well. Without this vote Volcano chooses
 // by its totals: it takes four pods of 2 GiB on four devices for room of 8 GiB.
@@ -67,8 +67,8 @@ func (p *Plugin) reclaimable(task *api.TaskInfo, candidates []*api.TaskInfo, agr
 // It allows nobody if the task would not fit even without all candidates, if Volcano would stop
 // before every pod has left that must, or if the queue has room as soon as pods have ended that are
 // leaving already: such evictions help nobody.
-func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree others, how eviction) ([]*api.TaskInfo, bool) {
-	a := p.ask(task)
+func (p *Plugin) chooseVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter, how eviction) ([]*api.TaskInfo, bool) {
+	a := p.askOf(task)
 	switch {
 	case a == nil:
 		return nil, false
@@ -85,7 +85,7 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 	candidates = agree(task, candidates)
 	var victims, holders []*api.TaskInfo
 	for _, c := range candidates {
-		if holds(p.overlay.now(n), c) {
+		if holdsDevices(p.overlay.currentLedger(n), c) {
 			holders = append(holders, c)
 		} else {
 			victims = append(victims, c)
@@ -96,7 +96,7 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 		return nil, true
 	}
 	sets := [][]*api.TaskInfo{append(victims, leave...), candidates}
-	if p.allowance(task, a).short() != nil {
+	if p.allowanceAfter(task, a).unavoidableShortage() != nil {
 		// Volcano evicts until the queue has room: pods without devices would leave in vain.
 		sets = slices.Insert(sets, 0, leave)
 	}
@@ -111,14 +111,14 @@ func (p *Plugin) evictable(task *api.TaskInfo, candidates []*api.TaskInfo, agree
 // fitsWithout reports whether a task fits, its node and its queue, once the pods that are
 // leaving the node, and these tasks as well, are gone.
 func (p *Plugin) fitsWithout(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
-	ledger := p.overlay.future(n, info)
+	ledger := p.overlay.futureLedger(n, info)
 	if len(leave) > 0 {
 		ledger = ledger.Fork()
 	}
 	for _, t := range leave {
 		ledger.Release(sharing.Owner(t.Pod.UID))
 	}
-	_, refused, short := decide(ledger, n, &a.request, p.backends(a), p.policy(a), p.allowance(task, a, leave...))
+	_, refused, short := findPlacement(ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), p.allowanceAfter(task, a, leave...))
 	return !refused.Refused() && short == nil
 }
 
@@ -157,7 +157,7 @@ func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *
 	}
 	var gone []*api.TaskInfo
 	for queue := p.victims.BuildVictimsPriorityQueue(victims, task); !queue.Empty(); {
-		if task.InitResreq.LessEqual(room, api.Zero) && p.stops(task, a, gone, how) {
+		if task.InitResreq.LessEqual(room, api.Zero) && p.stopsEvicting(task, a, gone, how) {
 			break
 		}
 		v := queue.Pop().(*api.TaskInfo)
@@ -167,30 +167,30 @@ func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *
 	return task.InitResreq.LessEqual(room, api.Zero) && p.fitsWithout(task, a, n, info, gone)
 }
 
-// stops reports whether Volcano stops evicting when the totals have room: reclaim evicts the first
-// victim in any case, preempt goes on until the queue has room as well.
-func (p *Plugin) stops(task *api.TaskInfo, a *ask, gone []*api.TaskInfo, how eviction) bool {
+// stopsEvicting reports whether Volcano stops evicting when the totals have room: reclaim evicts
+// the first victim in any case, preempt goes on until the queue has room as well.
+func (p *Plugin) stopsEvicting(task *api.TaskInfo, a *ask, gone []*api.TaskInfo, how eviction) bool {
 	if how == reclaimByTotals {
 		return len(gone) > 0
 	}
-	return p.allowance(task, a, gone...).short() == nil
+	return p.allowanceAfter(task, a, gone...).unavoidableShortage() == nil
 }
 
 // afterEvictions is the predicate on a copy of a node from which Volcano has taken
 // pods, to see whether their leaving helps. It runs in many goroutines and changes
 // nothing.
 func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
-	a := p.ask(task)
+	a := p.askOf(task)
 	if a == nil {
 		return nil
 	}
 	n, info := p.nodes[tried.Name], p.infos[tried.Name]
 	if err := p.requireServing(a, n); err != nil {
-		return refusal(task, tried, false, err.Error())
+		return refusalOn(task, tried, false, err.Error())
 	}
 	// The copy is compared with its node and not with the ledger, in which pods may
 	// be that Volcano has lost sight of.
-	ledger := p.overlay.future(n, info).Fork()
+	ledger := p.overlay.futureLedger(n, info).Fork()
 	var gone []*api.TaskInfo
 	for key, t := range info.Tasks {
 		if _, there := tried.Tasks[key]; !there {
@@ -198,12 +198,12 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 			gone = append(gone, t)
 		}
 	}
-	_, refused, short := decide(ledger, n, &a.request, p.backends(a), p.policy(a), p.allowance(task, a, gone...))
+	_, refused, short := findPlacement(ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), p.allowanceAfter(task, a, gone...))
 	switch {
 	case short != nil:
-		return refusal(task, tried, true, overQuota(short))
+		return refusalOn(task, tried, true, overQuota(short))
 	case refused.Refused():
-		return refusal(task, tried, true, a.refusalText(&refused))
+		return refusalOn(task, tried, true, a.refusalText(&refused))
 	}
 	return nil
 }
@@ -214,8 +214,8 @@ func (p *Plugin) lowestFirst(x, y *api.TaskInfo) int {
 		cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 }
 
-// holds reports whether a task has devices, or may have some that cannot be read.
-func holds(l *sharing.Ledger, t *api.TaskInfo) bool {
+// holdsDevices reports whether a task has devices, or may have some that cannot be read.
+func holdsDevices(l *sharing.Ledger, t *api.TaskInfo) bool {
 	owner := sharing.Owner(t.Pod.UID)
 	_, held := l.Placement(owner)
 	return held || slices.Contains(l.Blocking(), owner)

@@ -63,7 +63,7 @@ func TestOnlyPodsWhoseDevicesMakeRoomAreEvictable(t *testing.T) {
 			for _, pod := range pods {
 				candidates = append(candidates, api.NewTaskInfo(pod))
 			}
-			got, opinion := p.evictable(api.NewTaskInfo(podOf("new", "g", c.asks)), candidates, everybody, c.how)
+			got, opinion := p.chooseVictims(api.NewTaskInfo(podOf("new", "g", c.asks)), candidates, everybody, c.how)
 			var names []string
 			for _, v := range got {
 				names = append(names, v.Name)
@@ -84,7 +84,7 @@ func everybody(_ *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo { re
 
 func TestAPodWithoutDevicesLeavesTheChoiceToOthers(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
-	if got, opinion := bare(t, n1).evictable(api.NewTaskInfo(podOf("new", "g", asks{})), nil, everybody, preemptByTotals); opinion || got != nil {
+	if got, opinion := bare(t, n1).chooseVictims(api.NewTaskInfo(podOf("new", "g", asks{})), nil, everybody, preemptByTotals); opinion || got != nil {
 		t.Errorf("%v, %t", got, opinion)
 	}
 }
@@ -93,7 +93,7 @@ func TestAPodThatCannotBeReadMayBeEvicted(t *testing.T) {
 	odd := boundTo(podOf("odd", "g", asks{number: 1}), "n1")
 	odd.Annotations[wire.PodPlacement] = "{"
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), []*corev1.Pod{odd})
-	got, _ := bare(t, n1).evictable(api.NewTaskInfo(podOf("new", "g", asks{number: 1})), []*api.TaskInfo{api.NewTaskInfo(odd)}, everybody, preemptByDryRun)
+	got, _ := bare(t, n1).chooseVictims(api.NewTaskInfo(podOf("new", "g", asks{number: 1})), []*api.TaskInfo{api.NewTaskInfo(odd)}, everybody, preemptByDryRun)
 	if len(got) != 1 || sharing.Owner(got[0].Pod.UID) != "uid-odd" {
 		t.Errorf("evictable %v", got)
 	}

@@ -24,17 +24,17 @@ type explanation struct {
 	// held are the reasons of jobs that were not let in, by what they depend on.
 	held map[heldBy]string
 	// found is scratch space of explainJob.
-	found []found
+	found []taskCause
 	// waiting counts the pods that wait.
-	waiting tally
+	waiting waitCounts
 	// joined are texts of several sentences, by their sentences.
 	joined map[[4]string]string
 	// facts are those of the job that is being explained.
 	facts jobFacts
 }
 
-// found is why one task waits.
-type found struct {
+// taskCause is why one task waits.
+type taskCause struct {
 	task  *api.TaskInfo
 	cause waiting.Cause
 	text  string
@@ -47,7 +47,7 @@ type heldBy struct {
 	wants string
 }
 
-// explain tells each pod that waits for devices why, with one text for its condition and its
+// explainWaiting tells each pod that waits for devices why, with one text for its condition and its
 // event, which Volcano writes when the session closes. It runs when the last action has ended, and
 // takes no decision: what it says is what the predicate and Volcano's plugins have decided.
 //
@@ -55,7 +55,7 @@ type heldBy struct {
 // of pods, however they are divided among jobs. It makes a text for each set of pods that wait for
 // the same, asks the domain about at most lookLimit nodes, and changes what pods were told as
 // package waiting allows.
-func (p *Plugin) explain(ssn *framework.Session) {
+func (p *Plugin) explainWaiting(ssn *framework.Session) {
 	if p.overlay == nil || p.explained {
 		return
 	}
@@ -63,10 +63,10 @@ func (p *Plugin) explain(ssn *framework.Session) {
 	p.dropClaims()
 	e := &explanation{
 		Plugin: p, ssn: ssn, sums: newSums(ssn), texts: map[string]*api.FitErrors{}, advice: map[string]string{},
-		held: map[heldBy]string{}, waiting: tally{}, joined: map[[4]string]string{},
+		held: map[heldBy]string{}, waiting: waitCounts{}, joined: map[[4]string]string{},
 	}
-	p.store.looks.begin(p.store.seconds())
-	p.store.told.Begin(p.store.seconds())
+	p.store.looks.beginSession(p.store.uptimeSeconds())
+	p.store.told.Begin(p.store.uptimeSeconds())
 	for _, job := range ssn.Jobs {
 		if job.PodGroup != nil && len(job.TaskStatusIndex[api.Pending]) > 0 {
 			e.explainJob(job)
@@ -75,7 +75,7 @@ func (p *Plugin) explain(ssn *framework.Session) {
 	}
 	p.store.waiting.Store(&e.waiting)
 	p.store.told.End()
-	p.store.looks.end()
+	p.store.looks.endSession()
 }
 
 // explainJob tells the waiting pods of one job. The job gets the text of its first pod by name:
@@ -83,14 +83,14 @@ func (p *Plugin) explain(ssn *framework.Session) {
 func (e *explanation) explainJob(job *api.JobInfo) {
 	e.found, e.facts = e.found[:0], jobFacts{}
 	for _, t := range job.TaskStatusIndex[api.Pending] {
-		a := e.remember(t)
+		a := e.rememberAsk(t)
 		if a == nil {
 			continue
 		}
-		cause, text := e.cause(job, t, a)
-		e.waiting.add(job.Queue, cause, memoryOf(&a.request, e.store.largest))
+		cause, text := e.findCause(job, t, a)
+		e.waiting.countPod(job.Queue, cause, memoryOf(&a.request, e.store.largest))
 		if text != "" {
-			e.found = append(e.found, found{t, cause, text})
+			e.found = append(e.found, taskCause{t, cause, text})
 		}
 	}
 	// What nodes said to one pod may be the reason of another: it is replaced at the end.
@@ -103,7 +103,7 @@ func (e *explanation) explainJob(job *api.JobInfo) {
 			shown = asFitErrors(text)
 			e.texts[text] = shown
 		}
-		show(job, f.task, shown)
+		setFitErrors(job, f.task, shown)
 		if first == nil || f.task.Name < first.Name {
 			first, said = f.task, text
 		}
@@ -113,50 +113,50 @@ func (e *explanation) explainJob(job *api.JobInfo) {
 	}
 }
 
-// cause is why a task waits, the cause before its effects, with a text for people: "" if they are
-// told by others, or nobody knows.
-func (e *explanation) cause(job *api.JobInfo, t *api.TaskInfo, a *ask) (waiting.Cause, string) {
+// findCause is why a task waits, the cause before its effects, with a text for people: "" if they
+// are told by others, or nobody knows.
+func (e *explanation) findCause(job *api.JobInfo, t *api.TaskInfo, a *ask) (waiting.Cause, string) {
 	switch {
 	case t.SchGated:
 		return waiting.Gate, ""
-	case !waits(t):
+	case !isStillPending(t):
 		return waiting.Gang, "" // it would have a node, if the gang could start
 	case e.off != nil:
-		return waiting.Settings, e.everywhere(e.off)
+		return waiting.Settings, e.unavailableText(e.off)
 	case a.mistakes != nil:
-		return waiting.Request, e.everywhere(a.mistakes)
+		return waiting.Request, e.unavailableText(a.mistakes)
 	}
 	if text := e.overQuota(job, t, a); text != "" {
-		return waiting.Quota, e.sentences(text)
+		return waiting.Quota, e.joinSentences(text)
 	}
 	if job.IsPending() {
-		devices := e.devices(t, a)
-		return waiting.Enqueue, e.sentences(e.heldBack(job), devices, e.helps(devices))
+		devices := e.summarizeDevices(t, a)
+		return waiting.Enqueue, e.joinSentences(e.heldBack(job), devices, e.adviceFor(devices))
 	}
 	if text := e.gangIncomplete(job); text != "" {
-		return waiting.Gang, e.sentences(text)
+		return waiting.Gang, e.joinSentences(text)
 	}
 	if text, devices := e.nodesSay(job, t, a); text != "" {
-		return waiting.Nodes, e.sentences(text, devices, e.gangFits(job), e.helps(text+devices))
+		return waiting.Nodes, e.joinSentences(text, devices, e.gangFits(job), e.adviceFor(text+devices))
 	}
 	if text := e.queueRefuses(job, t); text != "" {
-		devices := e.devices(t, a)
-		return waiting.Queue, e.sentences(text, devices, e.helps(devices))
+		devices := e.summarizeDevices(t, a)
+		return waiting.Queue, e.joinSentences(text, devices, e.adviceFor(devices))
 	}
 	if text := e.othersFirst(job); text != "" {
-		return waiting.Gang, e.sentences(text)
+		return waiting.Gang, e.joinSentences(text)
 	}
 	return waiting.Turn, ""
 }
 
-// everywhere is the text of what no node can mend, in Volcano's form.
-func (e *explanation) everywhere(why error) string {
+// unavailableText is the text of what no node can mend, in Volcano's form.
+func (e *explanation) unavailableText(why error) string {
 	n := len(e.infos)
 	return fmt.Sprintf("0/%d nodes are unavailable: %d %s.", n, n, why)
 }
 
-// sentences joins up to four sentences, those that there are; "" if there are none.
-func (e *explanation) sentences(parts ...string) string {
+// joinSentences joins up to four sentences, those that there are; "" if there are none.
+func (e *explanation) joinSentences(parts ...string) string {
 	var key [4]string
 	copy(key[:], parts)
 	if text, known := e.joined[key]; known {

@@ -19,10 +19,11 @@ import (
 // answer, and nothing is remembered by it.
 
 const (
-	// lookLimit is how many nodes a session asks for such pods before it asks for no other shape.
-	lookLimit = 5000
-	// lookAge is after how many seconds the nodes are asked again for pods of one shape.
-	lookAge = 3
+	// maxNodesAsked is how many nodes a session asks for such pods before it asks for no other
+	// shape.
+	maxNodesAsked = 5000
+	// answerMaxAge is after how many seconds the nodes are asked again for pods of one shape.
+	answerMaxAge = 3
 	// answersShown is how many different answers of nodes are shown, those of most nodes first.
 	answersShown = 5
 )
@@ -30,48 +31,48 @@ const (
 // haveRoom is what nodes say that have room for a pod which something else keeps waiting.
 const haveRoom = "node(s) have room now"
 
-// looks remembers what the devices said, by the shape of what is asked for. The session
+// deviceAnswers remembers what the devices said, by the shape of what is asked for. The session
 // goroutine owns it.
-type looks struct {
-	said map[string]*look
+type deviceAnswers struct {
+	said map[string]*deviceAnswer
 	now  int64
 	left int
 }
 
-// look is what the devices said, and when.
-type look struct {
+// deviceAnswer is what the devices said, and when.
+type deviceAnswer struct {
 	text  string
 	at    int64
 	asked bool
 }
 
-// begin begins a session at a time in seconds.
-func (l *looks) begin(now int64) {
+// beginSession begins a session at a time in seconds.
+func (l *deviceAnswers) beginSession(now int64) {
 	if l.said == nil {
-		l.said = map[string]*look{}
+		l.said = map[string]*deviceAnswer{}
 	}
-	l.now, l.left = now, lookLimit
+	l.now, l.left = now, maxNodesAsked
 }
 
-// end forgets what nobody has asked for in this session.
-func (l *looks) end() {
-	maps.DeleteFunc(l.said, func(_ string, known *look) bool {
+// endSession forgets what nobody has asked for in this session.
+func (l *deviceAnswers) endSession() {
+	maps.DeleteFunc(l.said, func(_ string, known *deviceAnswer) bool {
 		unasked := !known.asked
 		known.asked = false
 		return unasked
 	})
 }
 
-// devices counts what the nodes and their devices say to a task, "" if that is not known.
-func (e *explanation) devices(t *api.TaskInfo, a *ask) string {
+// summarizeDevices counts what the nodes and their devices say to a task, "" if that is not known.
+func (e *explanation) summarizeDevices(t *api.TaskInfo, a *ask) string {
 	if a.uncertain {
 		return ""
 	}
 	shape, l := a.lookShape(), &e.store.looks
 	known := l.said[shape]
-	if (known == nil || l.now-known.at >= lookAge || l.now < known.at) && l.left > 0 {
+	if (known == nil || l.now-known.at >= answerMaxAge || l.now < known.at) && l.left > 0 {
 		l.left -= len(e.nodes)
-		known = &look{text: e.askDevices(t, a), at: l.now}
+		known = &deviceAnswer{text: e.askDevices(t, a), at: l.now}
 		l.said[shape] = known
 	}
 	if known == nil {
@@ -97,7 +98,7 @@ func (e *explanation) askDevices(t *api.TaskInfo, a *ask) string {
 			counts[closed]++
 		} else if err := e.requireServing(a, n); err != nil {
 			counts[err.Error()]++
-		} else if refused, _ := e.judge(a, n, t, info, nil); refused.Refused() {
+		} else if refused, _ := e.checkDevices(a, n, t, info, nil); refused.Refused() {
 			counts[a.refusalText(&refused)]++
 		} else {
 			counts[haveRoom]++
@@ -141,9 +142,9 @@ func (a *ask) lookShape() string {
 	return a.looks
 }
 
-// helps is what a person can do about the reason for which nodes refuse most devices, "" if devices
-// are not what is short.
-func (e *explanation) helps(said string) string {
+// adviceFor is what a person can do about the reason for which nodes refuse most devices, "" if
+// devices are not what is short.
+func (e *explanation) adviceFor(said string) string {
 	advice, known := e.advice[said]
 	if !known {
 		if main := sharing.MainReason(said); main != sharing.Fits && !strings.Contains(said, haveRoom) {

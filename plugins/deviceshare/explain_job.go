@@ -11,14 +11,14 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 )
 
-// fact is something that is found out when it is first asked for.
-type fact[T any] struct {
+// lazyValue is something that is found out when it is first asked for.
+type lazyValue[T any] struct {
 	known bool
 	value T
 }
 
-// get returns the fact, and finds it out if it is not known.
-func (f *fact[T]) get(find func() T) T {
+// computeOnce returns the fact, and finds it out if it is not known.
+func (f *lazyValue[T]) computeOnce(find func() T) T {
 	if !f.known {
 		f.known, f.value = true, find()
 	}
@@ -28,12 +28,12 @@ func (f *fact[T]) get(find func() T) T {
 // jobFacts are what the waiting pods of one job have in common. To find them out takes a look at
 // all pods of the job, so no pod must do that for itself.
 type jobFacts struct {
-	incomplete, held, gangFits, othersFirst, short fact[string]
-	fitting                                        fact[int]
+	incomplete, held, gangFits, othersFirst, short lazyValue[string]
+	fitting                                        lazyValue[int]
 	// refused are texts of shortages of quota, "" for none, by what is asked for.
 	refused map[*nodes.Kind]string
 	// asked are the answers of nodes to one pod of each role, for those that were not asked about.
-	asked fact[map[string]*api.FitErrors]
+	asked lazyValue[map[string]*api.FitErrors]
 	// said are the texts of such answers.
 	said map[*api.FitErrors]answer
 }
@@ -47,7 +47,7 @@ type answer struct {
 // gangIncomplete is why plugin gang does not look at a job yet, "" if it does: the job has too few
 // pods.
 func (e *explanation) gangIncomplete(job *api.JobInfo) string {
-	return e.facts.incomplete.get(func() string {
+	return e.facts.incomplete.computeOnce(func() string {
 		v := e.ssn.JobValid(job)
 		if v == nil || v.Pass {
 			return ""
@@ -71,15 +71,15 @@ func (e *explanation) nodesSay(job *api.JobInfo, t *api.TaskInfo, a *ask) (text,
 			f = asked
 		}
 	}
-	said := e.answer(f)
+	said := e.readAnswer(f)
 	if said.sums {
-		return said.text, e.devices(t, a)
+		return said.text, e.summarizeDevices(t, a)
 	}
 	return said.text, ""
 }
 
-// answer returns the text of what nodes said.
-func (e *explanation) answer(f *api.FitErrors) answer {
+// readAnswer returns the text of what nodes said.
+func (e *explanation) readAnswer(f *api.FitErrors) answer {
 	if known, ok := e.facts.said[f]; ok {
 		return known
 	}
@@ -101,7 +101,7 @@ func wasSkipped(f *api.FitErrors) bool { return strings.HasSuffix(f.Error(), tri
 // the task's place, nil if there is none. Of several it is that of the first one by name, so that
 // the text does not change from one session to the next.
 func (e *explanation) askedFor(job *api.JobInfo, t *api.TaskInfo) *api.FitErrors {
-	return e.facts.asked.get(func() map[string]*api.FitErrors {
+	return e.facts.asked.computeOnce(func() map[string]*api.FitErrors {
 		asked, first := map[string]*api.FitErrors{}, map[string]string{}
 		for id, other := range job.TaskStatusIndex[api.Pending] {
 			f := job.NodesFitErrors[id]
@@ -119,8 +119,8 @@ func (e *explanation) askedFor(job *api.JobInfo, t *api.TaskInfo) *api.FitErrors
 
 // gangFits says how many pods of a gang would fit, if any would.
 func (e *explanation) gangFits(job *api.JobInfo) string {
-	return e.facts.gangFits.get(func() string {
-		if fit := e.fitting(job); job.MinAvailable > 1 && fit > 0 {
+	return e.facts.gangFits.computeOnce(func() string {
+		if fit := e.countFittingPods(job); job.MinAvailable > 1 && fit > 0 {
 			return fmt.Sprintf("Of the %d pods the gang needs to start, %d fit", job.MinAvailable, fit)
 		}
 		return ""
@@ -130,20 +130,21 @@ func (e *explanation) gangFits(job *api.JobInfo) string {
 // othersFirst is why a task was not looked at: the gang had failed before, or its turn has not
 // come.
 func (e *explanation) othersFirst(job *api.JobInfo) string {
-	return e.facts.othersFirst.get(func() string {
+	return e.facts.othersFirst.computeOnce(func() string {
 		if job.MinAvailable < 2 {
 			return ""
 		}
-		return fmt.Sprintf("the gang needs %d pods to start, %d fit: see the events of its other pods", job.MinAvailable, e.fitting(job))
+		return fmt.Sprintf("the gang needs %d pods to start, %d fit: see the events of its other pods", job.MinAvailable, e.countFittingPods(job))
 	})
 }
 
-// fitting is how many pods of a job have a node, or would have one if the gang could start.
-func (e *explanation) fitting(job *api.JobInfo) int {
-	return e.facts.fitting.get(func() int {
+// countFittingPods is how many pods of a job have a node, or would have one if the gang could
+// start.
+func (e *explanation) countFittingPods(job *api.JobInfo) int {
+	return e.facts.fitting.computeOnce(func() int {
 		n := int(job.ReadyTaskNum() + job.WaitingTaskNum())
 		for _, t := range job.TaskStatusIndex[api.Pending] {
-			if !waits(t) && !t.SchGated {
+			if !isStillPending(t) && !t.SchGated {
 				n++
 			}
 		}
@@ -157,10 +158,10 @@ func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo, a *ask) strin
 	if e.quota == nil {
 		return ""
 	}
-	if text := e.shortage(t, a); text != "" {
+	if text := e.shortageText(t, a); text != "" {
 		return text
 	}
-	return e.facts.short.get(func() string {
+	return e.facts.short.computeOnce(func() string {
 		if short, is := e.JobQuotaShortage(job); is {
 			return short.String()
 		}
@@ -168,11 +169,11 @@ func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo, a *ask) strin
 	})
 }
 
-// shortage is the text of QuotaShortage, "" for none. It is found out once for tasks of a kind.
-func (e *explanation) shortage(t *api.TaskInfo, a *ask) string {
+// shortageText is the text of QuotaShortage, "" for none. It is found out once for tasks of a kind.
+func (e *explanation) shortageText(t *api.TaskInfo, a *ask) string {
 	text, known := e.facts.refused[a.kind.Kind]
 	if !known || a.kind.Kind == nil {
-		if short := e.allowanceNow(t, a).short(); short != nil {
+		if short := e.allowanceNow(t, a).unavoidableShortage(); short != nil {
 			text = short.String()
 		} else {
 			text = ""

@@ -121,7 +121,7 @@ func TestAJobIsLookedAtOnceHoweverManyOfItsPodsWait(t *testing.T) {
 			return nil
 		})
 		ssn.Tiers = append(ssn.Tiers, conf.Tier{Plugins: []conf.PluginOption{{Name: "counts"}}})
-		p.explain(ssn)
+		p.explainWaiting(ssn)
 		if looks != 1 {
 			t.Errorf("the job of %d pods was looked at %d times", pods, looks)
 		}
@@ -150,6 +150,6 @@ func BenchmarkExplainOneJobOf8000Pods(b *testing.B) {
 	b.ResetTimer()
 	for range b.N {
 		job.NodesFitErrors, p.explained = maps.Clone(said), false
-		p.explain(ssn)
+		p.explainWaiting(ssn)
 	}
 }

@@ -18,12 +18,12 @@ import (
 
 // heldBack is why a job was not let in: no node was looked at.
 func (e *explanation) heldBack(job *api.JobInfo) string {
-	return e.facts.held.get(func() string { return e.findHeldBack(job) })
+	return e.facts.held.computeOnce(func() string { return e.findHeldBack(job) })
 }
 
 // findHeldBack is heldBack. Jobs that are held back by the same share a text.
 func (e *explanation) findHeldBack(job *api.JobInfo) string {
-	by := heldBy{voter: e.witness.saidNo(mayEnqueue, string(job.UID)), queue: job.Queue, wants: wants(job)}
+	by := heldBy{voter: e.witness.saidNo(mayEnqueue, string(job.UID)), queue: job.Queue, wants: minResourcesKey(job)}
 	text, known := e.held[by]
 	if !known {
 		text = e.whyHeld(job, by.voter)
@@ -34,14 +34,14 @@ func (e *explanation) findHeldBack(job *api.JobInfo) string {
 
 func (e *explanation) whyHeld(job *api.JobInfo, voter string) string {
 	const held = "the job is held back before any node is looked at: "
-	if closed := e.closed(job); closed != "" {
+	if closed := e.queueClosedText(job); closed != "" {
 		return held + closed
 	}
 	switch voter {
 	case "":
 		return held + "its turn has not come, or a plugin of the scheduler keeps it"
 	case "overcommit":
-		return held + e.overcommitted(job)
+		return held + e.overcommitText(job)
 	case "proportion", "capacity":
 		return held + e.queueIsFull(job, voter)
 	case "resourcequota":
@@ -51,8 +51,8 @@ func (e *explanation) whyHeld(job *api.JobInfo, voter string) string {
 	}
 }
 
-// closed says that the queue of a job takes none, "" if it does.
-func (e *explanation) closed(job *api.JobInfo) string {
+// queueClosedText says that the queue of a job takes none, "" if it does.
+func (e *explanation) queueClosedText(job *api.JobInfo) string {
 	q, ok := e.ssn.Queues[job.Queue]
 	if !ok {
 		return "there is no queue " + string(job.Queue)
@@ -63,17 +63,17 @@ func (e *explanation) closed(job *api.JobInfo) string {
 	return ""
 }
 
-// overcommitted says what plugin overcommit counts. Its sums are those of the whole cluster.
-func (e *explanation) overcommitted(job *api.JobInfo) string {
+// overcommitText says what plugin overcommit counts. Its sums are those of the whole cluster.
+func (e *explanation) overcommitText(job *api.JobInfo) string {
 	factor := overcommitFactor(e.ssn.Tiers)
 	text := fmt.Sprintf("plugin overcommit lets jobs ask for %s times what the cluster has", strconv.FormatFloat(factor, 'g', -1, 64))
 	want := job.GetMinResources()
 	for _, name := range namesIn(want) {
 		has := e.ssn.TotalResource.Get(name)
-		taken := e.sums.used(name) + e.sums.promised(name)
+		taken := e.sums.usedAmount(name) + e.sums.promisedAmount(name)
 		if limit := has * factor; taken+want.Get(name) > limit {
 			text += fmt.Sprintf("; the job asks for %s of %s, %s of %s are used or promised",
-				e.amount(name, want.Get(name)), name, e.amount(name, taken), e.amount(name, limit))
+				e.formatAmount(name, want.Get(name)), name, e.formatAmount(name, taken), e.formatAmount(name, limit))
 		}
 	}
 	return text
@@ -90,7 +90,7 @@ func (e *explanation) queueIsFull(job *api.JobInfo, voter string) string {
 		taken := used.Get(name) + e.sums.promisedIn(job.Queue, name)
 		if limited && !limit.IsZero() && taken+want.Get(name) > capability.Get(name) {
 			text += fmt.Sprintf("; the job asks for %s of %s, %s of the queue's capability of %s are used or promised",
-				e.amount(name, want.Get(name)), name, e.amount(name, taken), e.amount(name, capability.Get(name)))
+				e.formatAmount(name, want.Get(name)), name, e.formatAmount(name, taken), e.formatAmount(name, capability.Get(name)))
 		}
 	}
 	return fmt.Sprintf("queue %s has no room for it (plugin %s)%s", q.Name, voter, text)
@@ -106,7 +106,7 @@ func (e *explanation) queueRefuses(job *api.JobInfo, t *api.TaskInfo) string {
 	if voter == "" {
 		return ""
 	}
-	if closed := e.closed(job); closed != "" {
+	if closed := e.queueClosedText(job); closed != "" {
 		return closed
 	}
 	return fmt.Sprintf("queue %s has all that plugin %s gives it now: pods of the queue have to end, or of queues that have more than their share",
@@ -126,8 +126,8 @@ func newSums(ssn *framework.Session) *sums {
 	return &sums{ssn: ssn, inUse: map[corev1.ResourceName]float64{}}
 }
 
-// used is what pods have of a resource.
-func (s *sums) used(name corev1.ResourceName) float64 {
+// usedAmount is what pods have of a resource.
+func (s *sums) usedAmount(name corev1.ResourceName) float64 {
 	sum, known := s.inUse[name]
 	if !known {
 		for _, n := range s.ssn.Nodes {
@@ -138,22 +138,22 @@ func (s *sums) used(name corev1.ResourceName) float64 {
 	return sum
 }
 
-// promised is what jobs ask for that were let in and do not run yet.
-func (s *sums) promised(name corev1.ResourceName) float64 {
-	s.count()
+// promisedAmount is what jobs ask for that were let in and do not run yet.
+func (s *sums) promisedAmount(name corev1.ResourceName) float64 {
+	s.sumPromised()
 	return s.inqueue.Get(name)
 }
 
 // promisedIn is promised in one queue.
 func (s *sums) promisedIn(queue api.QueueID, name corev1.ResourceName) float64 {
-	s.count()
+	s.sumPromised()
 	if r, ok := s.byQueue[queue]; ok {
 		return r.Get(name)
 	}
 	return 0
 }
 
-func (s *sums) count() {
+func (s *sums) sumPromised() {
 	if s.wasAsked {
 		return
 	}
@@ -171,9 +171,9 @@ func (s *sums) count() {
 	}
 }
 
-// wants is what a job asks for as a text that is equal for equal amounts. The order of a map may
-// make several texts of one amount: then a reason is written twice.
-func wants(job *api.JobInfo) string {
+// minResourcesKey is what a job asks for as a text that is equal for equal amounts. The order of a
+// map may make several texts of one amount: then a reason is written twice.
+func minResourcesKey(job *api.JobInfo) string {
 	if job.PodGroup.Spec.MinResources == nil {
 		return ""
 	}
@@ -192,8 +192,8 @@ func namesIn(r *api.Resource) []corev1.ResourceName {
 	return list
 }
 
-// amount writes an amount as people write it, memory and compute of devices with their unit.
-func (e *explanation) amount(name corev1.ResourceName, v float64) string {
+// formatAmount writes an amount as people write it, memory and compute of devices with their unit.
+func (e *explanation) formatAmount(name corev1.ResourceName, v float64) string {
 	units := resource.NewQuantity(int64(math.Round(v/1000)), resource.DecimalSI)
 	if limits := e.settings.Limits(corev1.ResourceList{name: *units}); len(limits) > 0 {
 		return limits[0].Text()

@@ -361,7 +361,7 @@ func waitingJobs(t testing.TB, n int) (*Plugin, *framework.Session) {
 		job.SetPodGroup(&api.PodGroup{PodGroup: scheduling.PodGroup{Spec: scheduling.PodGroupSpec{Queue: "default", MinMember: 1,
 			MinResources: heldGroup("g", 1, number).Spec.MinResources}, Status: scheduling.PodGroupStatus{Phase: scheduling.PodGroupPending}}})
 		ssn.Jobs[job.UID] = job
-		p.witness.note(mayEnqueue, string(job.UID), "overcommit")
+		p.witness.noteAsked(mayEnqueue, string(job.UID), "overcommit")
 	}
 	p.jobs = ssn.Jobs
 	return p, ssn
@@ -369,7 +369,7 @@ func waitingJobs(t testing.TB, n int) (*Plugin, *framework.Session) {
 
 func TestPodsThatWaitForTheSameShareOneText(t *testing.T) {
 	p, ssn := waitingJobs(t, 1000)
-	p.explain(ssn)
+	p.explainWaiting(ssn)
 	texts := map[*api.FitErrors]string{}
 	for _, job := range ssn.Jobs {
 		for _, f := range job.NodesFitErrors {
@@ -395,7 +395,7 @@ func TestOtherNumbersAreToldWhenTheirTimeHasCome(t *testing.T) {
 	p.store.now = func() time.Time { return time.Unix(now, 0) }
 	told := func() (text string) {
 		p.explained = false
-		p.explain(ssn)
+		p.explainWaiting(ssn)
 		for _, job := range ssn.Jobs {
 			for _, f := range job.NodesFitErrors {
 				text = f.Error()
@@ -429,7 +429,7 @@ func TestASessionAsksDevicesForAFewShapesAndTheNextForOthers(t *testing.T) {
 	p.store.now = func() time.Time { return time.Unix(1000, 0) }
 	told := func() (withDevices int) {
 		p.explained, p.store.told = false, waiting.NewMemory(toldLimits()) // this is about what is found
-		p.explain(ssn)
+		p.explainWaiting(ssn)
 		for _, job := range ssn.Jobs {
 			for _, f := range job.NodesFitErrors {
 				if strings.Contains(f.Error(), "Devices: ") {
@@ -440,7 +440,7 @@ func TestASessionAsksDevicesForAFewShapesAndTheNextForOthers(t *testing.T) {
 		return withDevices
 	}
 	// Ten shapes ask one node each: as if there were half as many sessions' worth of nodes.
-	for i := range lookLimit/2 - 1 {
+	for i := range maxNodesAsked/2 - 1 {
 		p.nodes[fmt.Sprintf("gone-%d", i)] = p.nodes["n1"]
 	}
 	for session, want := range []int{2, 4, 6, 8, 10, 10} {
@@ -454,10 +454,10 @@ func TestASessionAsksDevicesForAFewShapesAndTheNextForOthers(t *testing.T) {
 func BenchmarkExplain5000WaitingPods(b *testing.B) {
 	silence(b)
 	p, ssn := waitingJobs(b, 5000)
-	p.explain(ssn)
+	p.explainWaiting(ssn)
 	b.ResetTimer()
 	for range b.N {
 		p.explained = false
-		p.explain(ssn)
+		p.explainWaiting(ssn)
 	}
 }

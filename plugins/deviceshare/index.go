@@ -44,8 +44,8 @@ func newIndex(infos map[string]*api.NodeInfo, known map[string]*nodes.Node, rank
 	return x
 }
 
-// entry returns that of the node, nil if there is none. Safe for concurrent use.
-func (x *index) entry(info *api.NodeInfo) *entry {
+// nodeEntry returns that of the node, nil if there is none. Safe for concurrent use.
+func (x *index) nodeEntry(info *api.NodeInfo) *entry {
 	if x == nil {
 		return nil
 	}
@@ -55,9 +55,9 @@ func (x *index) entry(info *api.NodeInfo) *entry {
 	return nil
 }
 
-// forget drops what is known to fit the node. Call it when its devices change.
-func (x *index) forget(info *api.NodeInfo) {
-	if e := x.entry(info); e != nil {
+// forgetFits drops what is known to fit the node. Call it when its devices change.
+func (x *index) forgetFits(info *api.NodeInfo) {
+	if e := x.nodeEntry(info); e != nil {
 		e.fits.Store(0)
 	}
 }
@@ -70,16 +70,16 @@ func (x *index) forgetAll() {
 }
 
 // knownToFit reports whether that kind of tasks is. Safe for concurrent use.
-func (e *entry) knownToFit(k sighting) bool {
-	return e != nil && k.countable() && e.fits.Load()&(1<<k.number) != 0
+func (e *entry) knownToFit(k sessionKind) bool {
+	return e != nil && k.hasFitBit() && e.fits.Load()&(1<<k.number) != 0
 }
 
 // noteFit keeps that the kind fits. Safe for concurrent use.
-func (e *entry) noteFit(k sighting) {
-	if e != nil && k.countable() {
+func (e *entry) noteFit(k sessionKind) {
+	if e != nil && k.hasFitBit() {
 		e.fits.Or(1 << k.number)
 	}
 }
 
-// countable reports whether the kind has a bit.
-func (k sighting) countable() bool { return k.Kind != nil && k.repeated && k.number < fitKinds }
+// hasFitBit reports whether the kind has a bit.
+func (k sessionKind) hasFitBit() bool { return k.Kind != nil && k.repeated && k.number < fitKinds }

@@ -41,7 +41,7 @@ func TestAFitIsKnownUntilSomethingChanges(t *testing.T) {
 		because string
 	}{
 		"nothing": {func(*Plugin) {}, true, true, "it was found out"},
-		"devices of one node": {func(p *Plugin) { p.overlay.replace("n1", p.overlay.now(p.nodes["n1"]).Fork()) }, false, true,
+		"devices of one node": {func(p *Plugin) { p.overlay.replaceLedger("n1", p.overlay.currentLedger(p.nodes["n1"]).Fork()) }, false, true,
 			"only that node has changed"},
 		"what was learned": {func(p *Plugin) { p.readMix() }, false, false,
 			"which devices a container gets, and so what is left for the next, is the policy's choice"},
@@ -50,7 +50,7 @@ func TestAFitIsKnownUntilSomethingChanges(t *testing.T) {
 			p, task, infos := twoNodes(t)
 			c.change(p)
 			for node, want := range map[string]bool{"n1": c.n1, "n2": c.n2} {
-				if got := p.index.entry(infos[node]).knownToFit(p.ask(task).kind); got != want {
+				if got := p.index.nodeEntry(infos[node]).knownToFit(p.askOf(task).kind); got != want {
 					t.Errorf("%s: %t, want %t: %s", node, got, want, c.because)
 				}
 			}
@@ -88,7 +88,7 @@ func TestAFitOnceOthersHaveLeftIsNoFitNow(t *testing.T) {
 
 func TestAPodThatCannotBeReadIsNotKnownToFit(t *testing.T) {
 	p, task, infos := twoNodes(t)
-	p.ask(task).mistakes = errors.New("one")
+	p.askOf(task).mistakes = errors.New("one")
 	if err := p.predicate(task, infos["n1"]); err == nil {
 		t.Error("the node takes a pod that cannot be read, since it asks for the same as others")
 	}
@@ -97,14 +97,14 @@ func TestAPodThatCannotBeReadIsNotKnownToFit(t *testing.T) {
 func TestNothingIsKnownOfCopiesOfANode(t *testing.T) {
 	p, task, infos := twoNodes(t)
 	copied := infos["n1"].Clone()
-	if p.index.entry(copied) != nil {
+	if p.index.nodeEntry(copied) != nil {
 		t.Error("a copy is in the index: what a dry run takes off it would not be seen")
 	}
 	if err := p.predicate(task, copied); err != nil {
 		t.Errorf("the copy answers %v", err)
 	}
-	score, _ := p.order(task, copied)
-	if want, _ := p.order(task, infos["n1"]); score != want {
+	score, _ := p.nodeOrder(task, copied)
+	if want, _ := p.nodeOrder(task, infos["n1"]); score != want {
 		t.Errorf("the copy scores %v, the node %v", score, want)
 	}
 }
@@ -112,21 +112,21 @@ func TestNothingIsKnownOfCopiesOfANode(t *testing.T) {
 func TestOnlyKindsThatHaveABitAreNoted(t *testing.T) {
 	kind := nodes.NewKind("s", needsOf(api.NewTaskInfo(podOf("a", "g"))))
 	for name, c := range map[string]struct {
-		kind sighting
+		kind sessionKind
 		want bool
 	}{
-		"a kind that was seen before": {sighting{Kind: kind, repeated: true}, true},
-		"the last that has a bit":     {sighting{Kind: kind, repeated: true, number: fitKinds - 1}, true},
-		"the first that has none":     {sighting{Kind: kind, repeated: true, number: fitKinds}, false},
-		"a pod alone of its kind":     {sighting{Kind: kind}, false},
-		"a pod of no kind":            {sighting{repeated: true}, false},
+		"a kind that was seen before": {sessionKind{Kind: kind, repeated: true}, true},
+		"the last that has a bit":     {sessionKind{Kind: kind, repeated: true, number: fitKinds - 1}, true},
+		"the first that has none":     {sessionKind{Kind: kind, repeated: true, number: fitKinds}, false},
+		"a pod alone of its kind":     {sessionKind{Kind: kind}, false},
+		"a pod of no kind":            {sessionKind{repeated: true}, false},
 	} {
 		var e entry
 		e.noteFit(c.kind)
 		if got := e.knownToFit(c.kind); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
-		if e.fits.Load() != 0 && e.knownToFit(sighting{Kind: kind, repeated: true, number: 7}) {
+		if e.fits.Load() != 0 && e.knownToFit(sessionKind{Kind: kind, repeated: true, number: 7}) {
 			t.Errorf("%s: another kind is known too", name)
 		}
 	}
@@ -137,13 +137,13 @@ func TestEveryNodeOfASessionHasItsOwnEntry(t *testing.T) {
 	infos["unknown"] = infoOf(full(t, "unknown"))
 	x := newIndex(infos, p.nodes, map[string]float64{"n1": 1, "n2": 2})
 	for name, rank := range map[string]float64{"n1": 1, "n2": 2, "unknown": 0} {
-		if e := x.entry(infos[name]); e == nil || e.node != p.nodes[name] || e.rank != rank {
+		if e := x.nodeEntry(infos[name]); e == nil || e.node != p.nodes[name] || e.rank != rank {
 			t.Errorf("%s has entry %+v", name, e)
 		}
 	}
 	var none *index
 	none.forgetAll()
-	if none.entry(infos["n1"]) != nil {
+	if none.nodeEntry(infos["n1"]) != nil {
 		t.Error("an index that is not there has an entry")
 	}
 }

@@ -19,8 +19,9 @@ import (
 	"deviceshare/sharing/worth"
 )
 
-// reweigh is after how many placements the weights of what has been learned are renewed.
-const reweigh = 200
+// placementsPerRenewal is after how many placements the weights of what has been learned are
+// renewed.
+const placementsPerRenewal = 200
 
 // learner is what the policy fragmentation has learned from the pods that arrived. It outlives
 // sessions, and nothing is stored of it: at the start it is learned again from the pods that
@@ -34,9 +35,9 @@ type learner struct {
 	begun    bool
 }
 
-// learn notes a pod that Volcano is about to place, and reads the mix again when it has changed.
-// The session goroutine calls it before workers ask for the task.
-func (p *Plugin) learn(t *api.TaskInfo, a *ask) {
+// noteArrival notes a pod that Volcano is about to place, and reads the mix again when it has
+// changed. The session goroutine calls it before workers ask for the task.
+func (p *Plugin) noteArrival(t *api.TaskInfo, a *ask) {
 	l := &p.store.learner
 	if owner := sharing.Owner(t.Pod.UID); !l.arrivals.Knows(owner) {
 		var asked *sharing.PodRequest
@@ -48,8 +49,8 @@ func (p *Plugin) learn(t *api.TaskInfo, a *ask) {
 	switch {
 	case l.arrivals.Due():
 		p.readMix()
-	case l.placed >= reweigh:
-		if knowsAll := p.reweigh(); !knowsAll {
+	case l.placed >= placementsPerRenewal:
+		if knowsAll := p.renewWeights(); !knowsAll {
 			p.readMix()
 		}
 	}
@@ -59,16 +60,16 @@ func (p *Plugin) learn(t *api.TaskInfo, a *ask) {
 func (p *Plugin) readMix() {
 	l, mix := &p.store.learner, p.store.learner.arrivals.Mix()
 	p.store.mix.Store(&mix)
-	numbers, samples := p.classes()
+	numbers, samples := p.countClasses()
 	l.model = worth.NewModel(mix, numbers)
 	l.backends = worth.Forecasting(p.store.backends, mix, samples)
-	p.reweigh()
+	p.renewWeights()
 }
 
-// reweigh renews the weights. It reports whether the classes of all devices are known.
-func (p *Plugin) reweigh() bool {
+// renewWeights renews the weights. It reports whether the classes of all devices are known.
+func (p *Plugin) renewWeights() bool {
 	l := &p.store.learner
-	weighed, knowsAll := l.model.Weigh(p.hosts())
+	weighed, knowsAll := l.model.Weigh(p.deviceHosts())
 	l.model, l.placed = weighed, 0
 	p.store.era++
 	p.useLearned()
@@ -85,18 +86,18 @@ func (p *Plugin) useLearned() {
 	}
 }
 
-// backends returns those that place a pod: they forecast by what was learned if the pod's policy
+// backendsFor returns those that place a pod: they forecast by what was learned if the pod's policy
 // weighs that.
-func (p *Plugin) backends(a *ask) sharing.Backends {
-	if _, learns := p.policy(a).(policy.Valuer); learns {
+func (p *Plugin) backendsFor(a *ask) sharing.Backends {
+	if _, learns := p.policyFor(a).(policy.Valuer); learns {
 		return p.forecasting
 	}
 	return p.store.backends
 }
 
-// classes counts the devices of the cluster by their classes, and returns one of each: the first
-// in the order of nodes, since what is learned must not depend on the order of a map.
-func (p *Plugin) classes() (numbers map[worth.Class]int, samples map[worth.Class]*sharing.Device) {
+// countClasses counts the devices of the cluster by their classes, and returns one of each: the
+// first in the order of nodes, since what is learned must not depend on the order of a map.
+func (p *Plugin) countClasses() (numbers map[worth.Class]int, samples map[worth.Class]*sharing.Device) {
 	numbers, samples = map[worth.Class]int{}, map[worth.Class]*sharing.Device{}
 	for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
 		inventory := p.nodes[name].Inventory
@@ -111,24 +112,24 @@ func (p *Plugin) classes() (numbers map[worth.Class]int, samples map[worth.Class
 	return numbers, samples
 }
 
-// hosts yields the nodes with devices as they are in the session, always in the same order: sums
-// of floats depend on it.
-func (p *Plugin) hosts() iter.Seq[worth.Host] {
+// deviceHosts yields the nodes with devices as they are in the session, always in the same order:
+// sums of floats depend on it.
+func (p *Plugin) deviceHosts() iter.Seq[worth.Host] {
 	return func(yield func(worth.Host) bool) {
 		for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
 			n, info := p.nodes[name], p.infos[name]
 			if n.Inventory == nil || info == nil {
 				continue
 			}
-			if !yield(worth.Host{Views: p.overlay.now(n).Views(), Free: freeOn(info)}) {
+			if !yield(worth.Host{Views: p.overlay.currentLedger(n).Views(), Free: freeOn(info)}) {
 				return
 			}
 		}
 	}
 }
 
-// begin learns from the pods of the first snapshot, so that a restart forgets little.
-func (l *learner) begin(snapshot iter.Seq[*api.TaskInfo], s *nodes.Settings) {
+// learnAtStart learns from the pods of the first snapshot, so that a restart forgets little.
+func (l *learner) learnAtStart(snapshot iter.Seq[*api.TaskInfo], s *nodes.Settings) {
 	if l.begun {
 		return
 	}
@@ -160,9 +161,9 @@ func (p *Plugin) valuesBare() bool {
 	return values && p.args.Weight > 0
 }
 
-// points returns the score of a node by what is lost there, in points; false if the pod's policy
-// does not score so.
-func (p *Plugin) points(a *ask, t *api.TaskInfo, q *nodes.Question) (float64, bool) {
+// lossPoints returns the score of a node by what is lost there, in points; false if the pod's
+// policy does not score so.
+func (p *Plugin) lossPoints(a *ask, t *api.TaskInfo, q *nodes.Question) (float64, bool) {
 	h := worth.Host{Free: q.Free}
 	if q.Ledger != nil {
 		h.Views = q.Ledger.Views()
@@ -170,11 +171,11 @@ func (p *Plugin) points(a *ask, t *api.TaskInfo, q *nodes.Question) (float64, bo
 	if a == nil {
 		return place.Points(h, nil, needsOf(t), p.forecasting, p.learnedBare)
 	}
-	chosen := p.policy(a)
+	chosen := p.policyFor(a)
 	if _, ok := chosen.(policy.Valuer); !ok {
 		return 0, false
 	}
-	if points, fits := place.Points(h, &a.request, needsOf(t), p.backends(a), chosen); fits {
+	if points, fits := place.Points(h, &a.request, needsOf(t), p.backendsFor(a), chosen); fits {
 		return points, true
 	}
 	return -2 * policy.MaxPoints, true

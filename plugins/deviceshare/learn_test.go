@@ -46,7 +46,7 @@ func (w *world) scores(pod string) map[string]float64 {
 	_ = ssn.PrePredicateFn(task)
 	out := map[string]float64{}
 	for _, name := range []string{"n1", "n2", "n3"} {
-		score, err := w.plugin.order(task, ssn.Nodes[name])
+		score, err := w.plugin.nodeOrder(task, ssn.Nodes[name])
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestWeightsAreRenewedAfterPlacements(t *testing.T) {
 	}
 	ssn := w.open()
 	defer framework.CloseSession(ssn)
-	for range reweigh {
+	for range placementsPerRenewal {
 		w.plugin.onAllocate(&framework.Event{Task: api.NewTaskInfo(podOf("other", "g", asks{}))})
 	}
 	if _ = ssn.PrePredicateFn(w.task(ssn, "p")); w.store.learner.model == model || w.store.learner.placed != 0 {

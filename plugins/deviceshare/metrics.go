@@ -61,8 +61,8 @@ func newMetrics() *Metrics {
 	return m
 }
 
-// refused counts a refused node. Safe for concurrent use.
-func (m *Metrics) refused(r *sharing.Refusals) {
+// countRefusals counts a refused node. Safe for concurrent use.
+func (m *Metrics) countRefusals(r *sharing.Refusals) {
 	for reason := sharing.Fits + 1; reason < sharing.Reasons; reason++ {
 		if r.Count[reason] > 0 {
 			m.refusals[reason].Inc()
@@ -70,9 +70,11 @@ func (m *Metrics) refused(r *sharing.Refusals) {
 	}
 }
 
-// placed counts a pod with devices that was bound so long after it was made. Safe for concurrent
-// use.
-func (m *Metrics) placed(after time.Duration) { m.placementWait.Observe(max(0, after.Seconds())) }
+// observePlacement counts a pod with devices that was bound so long after it was made. Safe for
+// concurrent use.
+func (m *Metrics) observePlacement(after time.Duration) {
+	m.placementWait.Observe(max(0, after.Seconds()))
+}
 
 var _ prometheus.Collector = (*Store)(nil)
 
@@ -83,7 +85,7 @@ func newGauge(name, help string, labels ...string) gauge {
 	return gauge{prometheus.NewDesc("deviceshare_"+name, help, labels, nil)}
 }
 
-func (g gauge) send(out chan<- prometheus.Metric, v float64, labels ...string) {
+func (g gauge) sendValue(out chan<- prometheus.Metric, v float64, labels ...string) {
 	out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v, labels...)
 }
 
@@ -141,7 +143,7 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	if part(s.part.Load()) == takesPart {
 		enabled = 1
 	}
-	s.metrics.gauges.enabled.send(out, enabled)
+	s.metrics.gauges.enabled.sendValue(out, enabled)
 	if part(s.part.Load()) == standsAway {
 		return // what was true in its last session need not be true now
 	}
@@ -149,17 +151,17 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 
 	known := s.cluster.Copy()
 	s.collectConfig(out, known)
-	s.metrics.gauges.nodes(out, known)
+	s.metrics.gauges.collectNodes(out, known)
 	s.collectFree(out, known)
 	if t := s.waiting.Load(); t != nil {
-		t.collect(out, s.metrics.gauges.waitingPods, s.metrics.gauges.waitingMemory)
+		t.collectWaiters(out, s.metrics.gauges.waitingPods, s.metrics.gauges.waitingMemory)
 	}
-	s.metrics.gauges.assumed.send(out, float64(s.cluster.Pods().Decisions()))
-	s.metrics.gauges.warming.send(out, float64(len(s.cluster.Pods().Awaited())))
+	s.metrics.gauges.assumed.sendValue(out, float64(s.cluster.Pods().Decisions()))
+	s.metrics.gauges.warming.sendValue(out, float64(len(s.cluster.Pods().Awaited())))
 }
 
-// nodes sends what is known of the nodes.
-func (g *gauges) nodes(out chan<- prometheus.Metric, known map[string]*nodes.Node) {
+// collectNodes sends what is known of the nodes.
+func (g *gauges) collectNodes(out chan<- prometheus.Metric, known map[string]*nodes.Node) {
 	undecodable, edited, unplaced, blocked, setAside := 0, 0, 0, 0, 0
 	for _, n := range known {
 		undecodable, edited, unplaced = undecodable+len(n.Blocking), edited+len(n.Edited), unplaced+len(n.Unplaced)
@@ -170,14 +172,14 @@ func (g *gauges) nodes(out chan<- prometheus.Metric, known map[string]*nodes.Nod
 			setAside++
 		}
 		if n.Inventory != nil {
-			g.devices(out, n)
+			g.collectDevices(out, n)
 		}
 	}
-	g.undecodable.send(out, float64(undecodable))
-	g.edited.send(out, float64(edited))
-	g.unplaced.send(out, float64(unplaced))
-	g.blocked.send(out, float64(blocked))
-	g.setAside.send(out, float64(setAside))
+	g.undecodable.sendValue(out, float64(undecodable))
+	g.edited.sendValue(out, float64(edited))
+	g.unplaced.sendValue(out, float64(unplaced))
+	g.blocked.sendValue(out, float64(blocked))
+	g.setAside.sendValue(out, float64(setAside))
 }
 
 // collectConfig sends which configuration is in force here and how many nodes have
@@ -188,7 +190,7 @@ func (s *Store) collectConfig(out chan<- prometheus.Metric, known map[string]*no
 		ours = *v
 	}
 	g := &s.metrics.gauges
-	g.config.send(out, 1, ours.Device, ours.Node, ours.Geometry)
+	g.config.sendValue(out, 1, ours.Device, ours.Node, ours.Geometry)
 	disagreeing := 0
 	for _, n := range known {
 		if ours.Device == "" || n.Object == nil || n.Inventory == nil {
@@ -199,7 +201,7 @@ func (s *Store) collectConfig(out chan<- prometheus.Metric, known map[string]*no
 			disagreeing++
 		}
 	}
-	g.disagreeing.send(out, float64(disagreeing))
+	g.disagreeing.sendValue(out, float64(disagreeing))
 }
 
 // collectFree sends how much is free, and how much of it is usable to pods as they arrived last.
@@ -219,13 +221,13 @@ func (s *Store) collectFree(out chan<- prometheus.Metric, known map[string]*node
 	if !ok {
 		return
 	}
-	s.metrics.gauges.freeDevices.send(out, free)
+	s.metrics.gauges.freeDevices.sendValue(out, free)
 	if free > 0 {
-		s.metrics.gauges.freeUsable.send(out, usable/free)
+		s.metrics.gauges.freeUsable.sendValue(out, usable/free)
 	}
 }
 
-func (g *gauges) devices(out chan<- prometheus.Metric, n *nodes.Node) {
+func (g *gauges) collectDevices(out chan<- prometheus.Metric, n *nodes.Node) {
 	views := n.Ledger.Views()
 	for i := range views {
 		v := &views[i]
@@ -234,11 +236,11 @@ func (g *gauges) devices(out chan<- prometheus.Metric, n *nodes.Node) {
 		if v.Device.Healthy {
 			healthy = 1
 		}
-		g.memory.send(out, float64(v.Device.Memory), labels...)
-		g.memoryUsed.send(out, float64(v.UsedMemory()), labels...)
-		g.cores.send(out, float64(v.Device.Cores), labels...)
-		g.coresUsed.send(out, float64(v.UsedCores()), labels...)
-		g.shares.send(out, float64(v.Sharers()), labels...)
-		g.healthy.send(out, healthy, labels...)
+		g.memory.sendValue(out, float64(v.Device.Memory), labels...)
+		g.memoryUsed.sendValue(out, float64(v.UsedMemory()), labels...)
+		g.cores.sendValue(out, float64(v.Device.Cores), labels...)
+		g.coresUsed.sendValue(out, float64(v.UsedCores()), labels...)
+		g.shares.sendValue(out, float64(v.Sharers()), labels...)
+		g.healthy.sendValue(out, healthy, labels...)
 	}
 }

@@ -23,8 +23,8 @@ const modeStep = 1e7
 // pointsOfPercent is one percent of a device in the points of policy.Points.
 const pointsOfPercent = 0.1
 
-// policies returns the placement policies of a session, weighted by mode.
-func policies(w policy.Weights) map[string]policy.Policy {
+// weightedPolicies returns the placement policies of a session, weighted by mode.
+func weightedPolicies(w policy.Weights) map[string]policy.Policy {
 	out := map[string]policy.Policy{}
 	for _, name := range policy.Names() {
 		if p, ok := policy.Named(name); ok {
@@ -34,11 +34,11 @@ func policies(w policy.Weights) map[string]policy.Policy {
 	return out
 }
 
-// preference returns what the mode that the pod would get on a node adds to the node's
+// modeScore returns what the mode that the pod would get on a node adds to the node's
 // score. For a pod that names several modes, a node where it gets an earlier one comes
 // before every node where it gets a later one. For a pod that names none, it is the
 // mode's weight, and the documented order of modes decides between equals.
-func (p *Plugin) preference(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
+func (p *Plugin) modeScore(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
 	named := a.request.Modes
 	if len(named) == 1 {
 		return 0
@@ -52,7 +52,7 @@ func (p *Plugin) preference(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.No
 	}
 	order := p.store.backends
 	weight := p.args.ModeWeights[mode]
-	if _, valued := p.policy(a).(policy.Valuer); valued {
+	if _, valued := p.policyFor(a).(policy.Valuer); valued {
 		weight *= pointsOfPercent
 	}
 	return weight*p.args.Weight + float64(len(order)-order.Index(mode))*tieBreak
@@ -64,16 +64,16 @@ func (p *Plugin) modeOn(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeIn
 	if n.Only != "" {
 		return n.Only, len(a.request.Modes) == 0 || slices.Contains(a.request.Modes, n.Only)
 	}
-	placement, refused := place.Place(p.ledger(n, t, info).Views(), &a.request, p.backends(a), p.policy(a))
+	placement, refused := place.Place(p.ledgerFor(n, t, info).Views(), &a.request, p.backendsFor(a), p.policyFor(a))
 	if refused.Refused() {
 		return "", false
 	}
-	return weakest(&placement, p.store.backends)
+	return weakestMode(&placement, p.store.backends)
 }
 
-// weakest is the mode of the share whose backend comes last in the list, which
+// weakestMode is the mode of the share whose backend comes last in the list, which
 // begins with the strongest isolation.
-func weakest(p *sharing.Placement, order sharing.Backends) (sharing.Mode, bool) {
+func weakestMode(p *sharing.Placement, order sharing.Backends) (sharing.Mode, bool) {
 	last := -1
 	for i := range p.Containers {
 		for j := range p.Containers[i].Shares {
@@ -86,12 +86,12 @@ func weakest(p *sharing.Placement, order sharing.Backends) (sharing.Mode, bool) 
 	return order[last].Mode(), true
 }
 
-// fallback returns the event for a pod that names several modes and gets another than the
+// modeFallback returns the event for a pod that names several modes and gets another than the
 // first: which mode, and why the earlier ones did not fit. For any other pod it is nil.
 // It looks at the whole cluster, so replicas of one shape share the answer within a
 // session.
-func (p *Plugin) fallback(a *ask, placement *sharing.Placement) *nodes.Fallback {
-	mode, ok := weakest(placement, p.store.backends)
+func (p *Plugin) modeFallback(a *ask, placement *sharing.Placement) *nodes.Fallback {
+	mode, ok := weakestMode(placement, p.store.backends)
 	choice := slices.Index(a.request.Modes, mode)
 	if !ok || choice < 1 {
 		return nil
@@ -107,7 +107,7 @@ func (p *Plugin) fallback(a *ask, placement *sharing.Placement) *nodes.Fallback 
 		p.fallbacks[key] = why
 	}
 	return &nodes.Fallback{
-		Why: fmt.Sprintf("the devices are in mode %s, choice %d of %s: %s", mode, choice+1, names(a.request.Modes), why),
+		Why: fmt.Sprintf("the devices are in mode %s, choice %d of %s: %s", mode, choice+1, joinModes(a.request.Modes), why),
 	}
 }
 
@@ -122,7 +122,7 @@ func (p *Plugin) whyNot(a *ask, m sharing.Mode) string {
 			continue
 		}
 		var views []sharing.View
-		for _, v := range p.overlay.now(n).Views() {
+		for _, v := range p.overlay.currentLedger(n).Views() {
 			if v.Device.Mode == m {
 				views = append(views, v)
 			}
@@ -130,8 +130,8 @@ func (p *Plugin) whyNot(a *ask, m sharing.Mode) string {
 		if len(views) == 0 {
 			continue
 		}
-		if _, refused := place.Place(views, &request, p.backends(a), p.policy(a)); refused.Refused() {
-			add(&sum, &refused)
+		if _, refused := place.Place(views, &request, p.backendsFor(a), p.policyFor(a)); refused.Refused() {
+			addRefusals(&sum, &refused)
 		} else {
 			fit++
 		}
@@ -157,9 +157,9 @@ func (p *Plugin) passedOver(fit int) string {
 	return which + " not chosen, for other reasons than devices"
 }
 
-// add adds the refusals of one node to a sum. A node's refusals are about one container;
+// addRefusals adds the refusals of one node to a sum. A node's refusals are about one container;
 // the sum names the first of them by name, whatever the order of nodes.
-func add(sum, r *sharing.Refusals) {
+func addRefusals(sum, r *sharing.Refusals) {
 	if sum.Container == "" || r.Container < sum.Container {
 		sum.Container, sum.Wanted = r.Container, r.Wanted
 	}
@@ -169,7 +169,7 @@ func add(sum, r *sharing.Refusals) {
 	}
 }
 
-func names(modes []sharing.Mode) string {
+func joinModes(modes []sharing.Mode) string {
 	texts := make([]string, 0, len(modes))
 	for _, m := range modes {
 		texts = append(texts, string(m))

@@ -132,7 +132,7 @@ func TestAPodNeverGetsAModeItDidNotName(t *testing.T) {
 	for i, has := range all {
 		for _, asks := range [][]sharing.Mode{{all[(i+1)%4]}, {all[(i+1)%4], all[(i+2)%4]}, {all[(i+3)%4], all[(i+2)%4], all[(i+1)%4]}} {
 			t.Run(fmt.Sprint(asks, " where only ", has, " is"), func(t *testing.T) {
-				w := newWorld(t, nodeOf(t, modesNode("n1", has, has)), groupOf("g", 1), naming("p", names(asks)))
+				w := newWorld(t, nodeOf(t, modesNode("n1", has, has)), groupOf("g", 1), naming("p", joinModes(asks)))
 				w.schedule()
 				if _, ok := w.binding("p"); ok {
 					t.Fatal("it was bound")
@@ -209,9 +209,9 @@ func TestTheModeOfANodeIsScoredWithoutWritingAnything(t *testing.T) {
 	p := bare(t, n1)
 	p.arguments = framework.Arguments{}
 	task := api.NewTaskInfo(naming("p", "mps,hami-core"))
-	p.remember(task)
-	first, err := p.order(task, n1)
-	again, _ := p.order(task, n1)
+	p.rememberAsk(task)
+	first, err := p.nodeOrder(task, n1)
+	again, _ := p.nodeOrder(task, n1)
 	if err != nil || first != again || len(p.overlay.placed) != 0 {
 		t.Errorf("scores %v and %v, %v; placed %v", first, again, err, p.overlay.placed)
 	}
@@ -263,7 +263,7 @@ func TestAFallbackDoesNotClaimThatNodesWereLookedAtWhichMayNotHaveBeen(t *testin
 		40:  "mps: 10 nodes have room for it and were not chosen: for other reasons than devices, or not looked at, since Volcano stops when 4 of 10 nodes fit (--percentage-nodes-to-find)",
 	} {
 		options.ServerOpts = &options.ServerOption{MinNodesToFind: 1, PercentageOfNodesToFind: percentage}
-		if got := p.whyNot(p.ask(api.NewTaskInfo(naming("p", "mps,hami-core"))), sharing.MPS); got != want {
+		if got := p.whyNot(p.askOf(api.NewTaskInfo(naming("p", "mps,hami-core"))), sharing.MPS); got != want {
 			t.Errorf("%d %%: said %q, want %q", percentage, got, want)
 		}
 	}

@@ -42,21 +42,21 @@ func newOverlay(changed func(node string)) *overlay {
 	return &overlay{ledgers: map[string]*sharing.Ledger{}, placed: map[sharing.Owner]reservation{}, changed: changed}
 }
 
-// now returns the node's ledger as it is. Pods that are leaving still hold their devices,
+// currentLedger returns the node's ledger as it is. Pods that are leaving still hold their devices,
 // and devices promised to waiting pods are not free either.
-func (o *overlay) now(n *nodes.Node) *sharing.Ledger {
+func (o *overlay) currentLedger(n *nodes.Node) *sharing.Ledger {
 	if l, ok := o.ledgers[n.Name]; ok {
 		return l
 	}
 	return n.Ledger
 }
 
-// future returns the node's ledger as it will be when the pods that are leaving are gone.
-func (o *overlay) future(n *nodes.Node, info *api.NodeInfo) *sharing.Ledger {
+// futureLedger returns the node's ledger as it will be when the pods that are leaving are gone.
+func (o *overlay) futureLedger(n *nodes.Node, info *api.NodeInfo) *sharing.Ledger {
 	if l, ok := o.futures.Load(n.Name); ok {
 		return l.(*sharing.Ledger)
 	}
-	ledger := o.now(n).Fork()
+	ledger := o.currentLedger(n).Fork()
 	for _, t := range info.Tasks {
 		if t.Status == api.Releasing {
 			ledger.Release(sharing.Owner(t.Pod.UID))
@@ -70,10 +70,10 @@ func (o *overlay) future(n *nodes.Node, info *api.NodeInfo) *sharing.Ledger {
 // an eviction was undone.
 func (o *overlay) forgetFuture(node string) { o.futures.Delete(node) }
 
-// decide finds devices on a ledger of one node, within what the pod may take of its queue. The
-// answer is a placement, or what the devices lack, or which limit of a queue every choice of them
-// would exceed. It changes nothing.
-func decide(l *sharing.Ledger, n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) (sharing.Placement, sharing.Refusals, *quota.Shortage) {
+// findPlacement finds devices on a ledger of one node, within what the pod may take of its queue.
+// The answer is a placement, or what the devices lack, or which limit of a queue every choice of
+// them would exceed. It changes nothing.
+func findPlacement(l *sharing.Ledger, n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) (sharing.Placement, sharing.Refusals, *quota.Shortage) {
 	views := l.Views()
 	var first *quota.Shortage
 	for {
@@ -91,7 +91,7 @@ func decide(l *sharing.Ledger, n *nodes.Node, req *sharing.PodRequest, b sharing
 			}
 		}
 		placement.Node = n.Name
-		if partitioned(&placement) {
+		if hasPartition(&placement) {
 			placement.GeometryHash = n.Inventory.GeometryHash
 		}
 		return placement, refused, nil
@@ -104,8 +104,8 @@ func viewsWithout(views []sharing.View, id sharing.DeviceID) []sharing.View {
 	return slices.DeleteFunc(slices.Clone(views), func(v sharing.View) bool { return v.Device.ID == id })
 }
 
-// mates returns the other pods of the task's job on the node, in a stable order.
-func mates(t *api.TaskInfo, info *api.NodeInfo) []sharing.Owner {
+// jobMates returns the other pods of the task's job on the node, in a stable order.
+func jobMates(t *api.TaskInfo, info *api.NodeInfo) []sharing.Owner {
 	if t.Job == "" || info == nil {
 		return nil
 	}
@@ -119,9 +119,9 @@ func mates(t *api.TaskInfo, info *api.NodeInfo) []sharing.Owner {
 	return all
 }
 
-// partitioned reports whether any share is a partition: only those depend on the
+// hasPartition reports whether any share is a partition: only those depend on the
 // geometries that the node applied.
-func partitioned(p *sharing.Placement) bool {
+func hasPartition(p *sharing.Placement) bool {
 	for i := range p.Containers {
 		for j := range p.Containers[i].Shares {
 			if !p.Containers[i].Shares[j].Partition.IsZero() {
@@ -132,48 +132,48 @@ func partitioned(p *sharing.Placement) bool {
 	return false
 }
 
-// reserve gives the pod devices that are free now. It is idempotent for the same node;
+// reserveDevices gives the pod devices that are free now. It is idempotent for the same node;
 // for another node it moves the pod.
-func (o *overlay) reserve(n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) error {
+func (o *overlay) reserveDevices(n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) error {
 	if done, ok := o.placed[req.Owner]; ok && done.node == n.Name {
 		return nil
 	}
-	o.withdraw(req.Owner)
-	placement, refused, short := decide(o.now(n), n, req, b, p, w)
+	o.releaseDevices(req.Owner)
+	placement, refused, short := findPlacement(o.currentLedger(n), n, req, b, p, w)
 	if short != nil {
 		return fmt.Errorf("give pod %s devices of node %s: %s", req.Owner, n.Name, short)
 	}
 	if refused.Refused() {
 		return fmt.Errorf("give pod %s devices of node %s: %s", req.Owner, n.Name, refused.String())
 	}
-	ledger := o.now(n).Fork()
+	ledger := o.currentLedger(n).Fork()
 	if err := ledger.Reserve(req.Owner, placement); err != nil {
 		return fmt.Errorf("give pod %s devices of node %s: %w", req.Owner, n.Name, err)
 	}
-	o.put(n.Name, ledger, req.Owner, placement)
+	o.recordPlacement(n.Name, ledger, req.Owner, placement)
 	return nil
 }
 
-// promise gives the pod devices that will be free when others have left, if there are
+// promiseDevices gives the pod devices that will be free when others have left, if there are
 // any, or returns why not. It overlaps with what those still hold, so it is recorded without a
 // check.
-func (o *overlay) promise(n *nodes.Node, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) (why string) {
-	o.withdraw(req.Owner)
-	placement, refused, short := decide(o.future(n, info), n, req, b, p, w)
+func (o *overlay) promiseDevices(n *nodes.Node, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) (why string) {
+	o.releaseDevices(req.Owner)
+	placement, refused, short := findPlacement(o.futureLedger(n, info), n, req, b, p, w)
 	switch {
 	case short != nil:
 		return short.String()
 	case refused.Refused():
 		return refused.String()
 	}
-	ledger := o.now(n).Fork()
+	ledger := o.currentLedger(n).Fork()
 	ledger.Record(req.Owner, placement)
-	o.put(n.Name, ledger, req.Owner, placement)
+	o.recordPlacement(n.Name, ledger, req.Owner, placement)
 	return ""
 }
 
-// withdraw takes back what the session gave to a pod, if it gave any.
-func (o *overlay) withdraw(owner sharing.Owner) {
+// releaseDevices takes back what the session gave to a pod, if it gave any.
+func (o *overlay) releaseDevices(owner sharing.Owner) {
 	r, ok := o.placed[owner]
 	if !ok {
 		return
@@ -181,16 +181,16 @@ func (o *overlay) withdraw(owner sharing.Owner) {
 	delete(o.placed, owner)
 	ledger := o.ledgers[r.node].Fork()
 	ledger.Release(owner)
-	o.replace(r.node, ledger)
+	o.replaceLedger(r.node, ledger)
 }
 
-func (o *overlay) put(node string, ledger *sharing.Ledger, owner sharing.Owner, p sharing.Placement) {
+func (o *overlay) recordPlacement(node string, ledger *sharing.Ledger, owner sharing.Owner, p sharing.Placement) {
 	o.placed[owner] = reservation{node: node, placement: p}
-	o.replace(node, ledger)
+	o.replaceLedger(node, ledger)
 }
 
-// replace gives the node another ledger, and drops what was derived from the one it had.
-func (o *overlay) replace(node string, ledger *sharing.Ledger) {
+// replaceLedger gives the node another ledger, and drops what was derived from the one it had.
+func (o *overlay) replaceLedger(node string, ledger *sharing.Ledger) {
 	o.ledgers[node] = ledger
 	o.forgetFuture(node)
 	o.changed(node)

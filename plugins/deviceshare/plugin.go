@@ -46,12 +46,12 @@ type Plugin struct {
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
 	// kinds are what tasks of this session ask for.
-	kinds map[nodes.Kind]sighting
+	kinds map[nodes.Kind]sessionKind
 	// turn is the task that Volcano is placing.
 	turn turn
 	// index is nil until the first task is placed.
 	index *index
-	// fallbacks are the texts of fallback, by what is asked.
+	// fallbacks are the texts of modeFallback, by what is asked.
 	fallbacks map[string]string
 	// awaited says which pods have yet to appear on a node, for nodes that are not used
 	// until then.
@@ -80,16 +80,16 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	start := time.Now()
 	defer func() { p.store.metrics.sessionOpen.Observe(time.Since(start).Seconds()) }()
 
-	if p.prepare(ssn) {
-		p.register(ssn)
+	if p.joinSession(ssn) {
+		p.registerCallbacks(ssn)
 		p.witness = &witness{}
 		p.witness.standBy(ssn)
 		p.store.current = p
 	}
 }
 
-// prepare readies the plugin for the session; false if the plugin is turned off.
-func (p *Plugin) prepare(ssn *framework.Session) bool {
+// joinSession readies the plugin for the session; false if the plugin is turned off.
+func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	var usable bool
 	p.args, usable = p.store.readArguments(p.arguments)
 	p.store.enabled.Store(!usable || p.args.Enabled)
@@ -104,7 +104,7 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 	case !usable:
 		p.off = errBadArguments
 	case p.settings == nil:
-		p.off = p.store.unread()
+		p.off = p.store.unreadConfigError()
 	}
 	if p.settings == nil {
 		defaults := nodes.DefaultSettings()
@@ -112,15 +112,15 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 		p.settings = &defaults
 	} else {
 		p.settings = p.store.withRules(p.settings, p.args.Apart)
-		p.store.follow(ssn, p.settings)
+		p.store.updateFromSnapshot(ssn, p.settings)
 	}
 	p.dryRuns = dryRunPreemption(ssn)
 	p.victims = ssn
 	p.nodes, p.infos, p.jobs = p.store.cluster.Nodes(), ssn.Nodes, ssn.Jobs
 	p.overlay, p.awaited = newOverlay(p.devicesChanged), p.store.cluster.Pods().Awaited()
-	p.store.learner.begin(tasksOf(ssn), p.settings)
+	p.store.learner.learnAtStart(tasksOf(ssn), p.settings)
 	p.useLearned()
-	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]sighting{}, map[string]string{}
+	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]sessionKind{}, map[string]string{}
 	p.quota, p.cycle = p.openQuotas(queuesOf(ssn, p.settings)), ssn
 	if p.quota != nil {
 		p.store.reportDoubts(ssn, p.settings)
@@ -131,7 +131,7 @@ func (p *Plugin) prepare(ssn *framework.Session) bool {
 // OnSessionClose drops what the session reserved. Decisions that were committed
 // have been assumed by then.
 func (p *Plugin) OnSessionClose(ssn *framework.Session) {
-	p.explain(ssn) // where an action that is not Volcano's came last
+	p.explainWaiting(ssn) // where an action that is not Volcano's came last
 	p.store.current = nil
 	if p.asks != nil {
 		p.store.asks = p.asks
@@ -145,28 +145,28 @@ func (p *Plugin) OnSessionClose(ssn *framework.Session) {
 // session.
 func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContext) {
 	t := bind.TaskInfo
-	if p.overlay == nil || !p.ask(t).needsDevicesOf(p.infos[t.NodeName]) {
+	if p.overlay == nil || !p.askOf(t).needsDevicesOf(p.infos[t.NodeName]) {
 		return
 	}
 	h, d := nodes.Handover{Pod: t.Pod, Job: string(t.Job)}, podstate.Decision{Node: t.NodeName}
 	if r, ok := p.overlay.placed[sharing.Owner(t.Pod.UID)]; ok && r.node == t.NodeName {
 		d.Placement = r.placement
-		d.Annotations, d.Refusal = p.annotate(t, &r.placement)
+		d.Annotations, d.Refusal = p.buildAnnotations(t, &r.placement)
 		if n := p.nodes[t.NodeName]; n != nil && n.HasOurPlugin() && d.Refusal == nil {
 			// Should the node go back to the legacy device plugin, that one must not take the
 			// pod for one that waits.
 			maps.Copy(d.Annotations, wire.Receipt())
 		}
-		h.Fallback = p.fallback(p.ask(t), &r.placement)
+		h.Fallback = p.modeFallback(p.askOf(t), &r.placement)
 	} else {
 		d.Refusal = errNoPlacement
 	}
 	p.store.cluster.Pods().Decide(h, d)
 }
 
-// annotate returns the texts of a decision. Where placements are signed, one that cannot be is an
-// error: the node would not start its pod.
-func (p *Plugin) annotate(t *api.TaskInfo, decided *sharing.Placement) (map[string]string, error) {
+// buildAnnotations returns the texts of a decision. Where placements are signed, one that cannot be
+// is an error: the node would not start its pod.
+func (p *Plugin) buildAnnotations(t *api.TaskInfo, decided *sharing.Placement) (map[string]string, error) {
 	texts, err := wire.PlacementAnnotations(*decided, p.settings.Factor, p.store.now().Unix(), corepod.Refs(t.Pod, p.settings.Names)...)
 	if err != nil || p.store.signer == nil {
 		return texts, err
@@ -179,10 +179,10 @@ func (p *Plugin) annotate(t *api.TaskInfo, decided *sharing.Placement) (map[stri
 	return texts, nil
 }
 
-// ask returns what a task asks for, nil if it asks for no devices. Workers call
+// askOf returns what a task asks for, nil if it asks for no devices. Workers call
 // it: it stores nothing.
-func (p *Plugin) ask(t *api.TaskInfo) *ask {
-	if p.turn.of(t) {
+func (p *Plugin) askOf(t *api.TaskInfo) *ask {
+	if p.turn.isFor(t) {
 		return p.turn.ask
 	}
 	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
@@ -191,9 +191,9 @@ func (p *Plugin) ask(t *api.TaskInfo) *ask {
 	return readAsk(t.Pod, p.settings)
 }
 
-// remember keeps what a task asks for, from the last session if it has not
+// rememberAsk keeps what a task asks for, from the last session if it has not
 // changed. The session goroutine calls it before workers ask for the task.
-func (p *Plugin) remember(t *api.TaskInfo) *ask {
+func (p *Plugin) rememberAsk(t *api.TaskInfo) *ask {
 	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
 		return a
 	}
@@ -207,16 +207,16 @@ func (p *Plugin) remember(t *api.TaskInfo) *ask {
 	}
 	switch {
 	case a == nil:
-		p.sight(nodes.Kind{Needs: needsOf(t)}, false)
+		p.noteKind(nodes.Kind{Needs: needsOf(t)}, false)
 	case a.shape != "":
-		a.kind = p.sight(nodes.Kind{Shape: a.shape, Needs: needsOf(t)}, known)
+		a.kind = p.noteKind(nodes.Kind{Shape: a.shape, Needs: needsOf(t)}, known)
 	}
 	p.asks[t.UID] = a
 	return a
 }
 
-// sight notes what a task asks for. Again says that the task was there in the last session.
-func (p *Plugin) sight(of nodes.Kind, again bool) sighting {
+// noteKind notes what a task asks for. Again says that the task was there in the last session.
+func (p *Plugin) noteKind(of nodes.Kind, again bool) sessionKind {
 	k, seen := p.kinds[of]
 	if !seen {
 		k.Kind, k.number = nodes.NewKind(of.Shape, of.Needs), len(p.kinds)
@@ -226,9 +226,9 @@ func (p *Plugin) sight(of nodes.Kind, again bool) sighting {
 	return k
 }
 
-// policy is the pod's, or else the scheduler's, with what modes are worth to a pod
+// policyFor is the pod's, or else the scheduler's, with what modes are worth to a pod
 // that names none.
-func (p *Plugin) policy(a *ask) policy.Policy {
+func (p *Plugin) policyFor(a *ask) policy.Policy {
 	chosen := a.policy
 	if chosen == nil {
 		chosen = p.args.Policy
@@ -249,53 +249,53 @@ func (p *Plugin) policy(a *ask) policy.Policy {
 // onAllocate follows Volcano when it puts a task on a node.
 func (p *Plugin) onAllocate(e *framework.Event) {
 	p.store.learner.placed++
-	a := p.remember(e.Task)
+	a := p.rememberAsk(e.Task)
 	if !a.needsDevicesOf(p.infos[e.Task.NodeName]) {
 		return
 	}
 	n, ok := p.nodes[e.Task.NodeName]
 	if !ok || n.Inventory == nil || a.mistakes != nil || p.off != nil {
-		if allocated(e.Task) == reserved {
+		if changeOnAllocate(e.Task) == reserved {
 			e.Err = errNotPlaced(e.Task.NodeName)
 		}
 		return
 	}
 	request := a.request
-	request.Mates = mates(e.Task, p.infos[n.Name])
-	switch allocated(e.Task) {
+	request.Mates = jobMates(e.Task, p.infos[n.Name])
+	switch changeOnAllocate(e.Task) {
 	case reserved:
-		e.Err = p.overlay.reserve(n, &request, p.backends(a), p.policy(a), p.allowanceNow(e.Task, a))
-		p.count(e.Task, quota.Stays)
+		e.Err = p.overlay.reserveDevices(n, &request, p.backendsFor(a), p.policyFor(a), p.allowanceNow(e.Task, a))
+		p.chargeQueue(e.Task, quota.Stays)
 	case promised:
 		// Volcano keeps a task it has pipelined even if a handler objects, so
 		// there is no error to give. It holds no devices then, and takes part in
 		// the next session.
-		why := p.overlay.promise(n, p.infos[n.Name], &request, p.backends(a), p.policy(a), p.allowance(e.Task, a))
-		p.count(e.Task, quota.Arrives)
+		why := p.overlay.promiseDevices(n, p.infos[n.Name], &request, p.backendsFor(a), p.policyFor(a), p.allowanceAfter(e.Task, a))
+		p.chargeQueue(e.Task, quota.Arrives)
 		if why != "" {
 			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
 				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "why", why)
 		}
 	default:
 		p.overlay.forgetFuture(n.Name)
-		p.evicted(e.Task, false)
-		p.count(e.Task, quota.Stays)
+		p.setEvicted(e.Task, false)
+		p.chargeQueue(e.Task, quota.Stays)
 	}
 }
 
 // onDeallocate follows Volcano when it takes a task off a node or evicts it.
 func (p *Plugin) onDeallocate(e *framework.Event) {
-	if p.remember(e.Task) == nil {
+	if p.rememberAsk(e.Task) == nil {
 		return
 	}
-	if deallocated(e.Task) == moved {
-		p.count(e.Task, quota.Leaves)
-		p.evicted(e.Task, true)
+	if changeOnDeallocate(e.Task) == moved {
+		p.chargeQueue(e.Task, quota.Leaves)
+		p.setEvicted(e.Task, true)
 		p.overlay.forgetFuture(e.Task.NodeName)
 		return
 	}
-	p.uncount(e.Task)
+	p.unchargeQueue(e.Task)
 	owner := sharing.Owner(e.Task.Pod.UID)
-	p.overlay.withdraw(owner)
+	p.overlay.releaseDevices(owner)
 	p.store.cluster.Pods().Withdraw(owner)
 }

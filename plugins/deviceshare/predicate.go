@@ -16,13 +16,13 @@ import (
 // prePredicate reads what the task asks for and refuses what no node can serve. It runs in
 // the session goroutine before predicate runs for the task.
 func (p *Plugin) prePredicate(t *api.TaskInfo) error {
-	a := p.remember(t)
+	a := p.rememberAsk(t)
 	p.beginTrial(t)
-	p.learn(t, a)
+	p.noteArrival(t, a)
 	if p.index == nil {
 		p.index = newIndex(p.infos, p.nodes, p.store.rank)
 	}
-	p.turn = turn{task: t, ask: a, kind: p.kind(a, t)}
+	p.turn = turn{task: t, ask: a, kind: p.kindOf(a, t)}
 	switch {
 	case a == nil || a.uncertain:
 		return nil
@@ -37,36 +37,36 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 // predicate says whether the node has devices for the task. It runs in many
 // goroutines and changes nothing.
 func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
-	a := p.ask(t)
+	a := p.askOf(t)
 	if !a.needsDevicesOf(info) {
 		return nil
 	}
-	e, now := p.index.entry(info), p.judgesNow(t, info)
+	e, now := p.index.nodeEntry(info), p.judgesNow(t, info)
 	if now && p.knowsToFit(a, e) {
 		return nil
 	}
 	n := p.nodes[info.Name]
 	if err := p.requireServing(a, n); err != nil {
-		return refusal(t, info, false, err.Error())
+		return refusalOn(t, info, false, err.Error())
 	}
 	w := p.allowanceOn(t, a, info)
-	if short := w.short(); short != nil && short.Leaving > 0 {
-		return refusal(t, info, true, overQuota(short)) // whatever devices the node has
+	if short := w.unavoidableShortage(); short != nil && short.Leaving > 0 {
+		return refusalOn(t, info, true, overQuota(short)) // whatever devices the node has
 	}
-	refused, short := p.judge(a, n, t, info, w)
+	refused, short := p.checkDevices(a, n, t, info, w)
 	switch {
 	case short != nil:
-		return refusal(t, info, w.mayEvictFor(short), overQuota(short))
+		return refusalOn(t, info, w.mayEvictFor(short), overQuota(short))
 	case !refused.Refused():
 		if now {
 			e.noteFit(a.kind)
 		}
 		return nil
 	}
-	p.store.metrics.refused(&refused)
+	p.store.metrics.countRefusals(&refused)
 	// Evicting everybody does not help a pod that does not fit an empty node.
 	curable := refused.Curable() && !n.Empty.Refuses(&a.request) && w.mayEvictOn(n, &a.request)
-	return refusal(t, info, curable, a.refusalText(&refused))
+	return refusalOn(t, info, curable, a.refusalText(&refused))
 }
 
 // knowsToFit reports whether it was found out before, in this session, that the node as it is now
@@ -77,44 +77,44 @@ func (p *Plugin) knowsToFit(a *ask, e *entry) bool {
 }
 
 // devicesChanged is told when the session gives devices of a node away, or takes them back.
-func (p *Plugin) devicesChanged(node string) { p.index.forget(p.infos[node]) }
+func (p *Plugin) devicesChanged(node string) { p.index.forgetFits(p.infos[node]) }
 
 // overQuota returns the text of a refusal by a limit of a queue as it stands in the pod's event,
 // where Volcano writes the number of nodes in front of it.
 func overQuota(short *quota.Shortage) string { return "node(s) where " + short.String() }
 
-// judge asks the domain, unless the node has just answered the same request. A ledger that
+// checkDevices asks the domain, unless the node has just answered the same request. A ledger that
 // a predicate has seen is not changed any more, so the answer to the same request stays
 // the same: the replicas of a deployment and the members of a gang ask a cluster one
 // after the other, and the session after that again. Each of them changes one node.
 // Refusing a second time allocates nothing.
 //
 // What the limits of a queue allow is not remembered: it depends on the queue.
-func (p *Plugin) judge(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *allowance) (sharing.Refusals, *quota.Shortage) {
-	q := nodes.Question{Ledger: p.ledger(n, t, info), Era: p.store.era, Kind: a.kind.Kind}
+func (p *Plugin) checkDevices(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *allowance) (sharing.Refusals, *quota.Shortage) {
+	q := nodes.Question{Ledger: p.ledgerFor(n, t, info), Era: p.store.era, Kind: a.kind.Kind}
 	if refused := n.Remembered(&q); refused != nil && (w == nil || refused.Refused()) {
 		return *refused, nil
 	}
-	_, refused, short := decide(q.Ledger, n, &a.request, p.backends(a), p.policy(a), w)
+	_, refused, short := findPlacement(q.Ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), w)
 	if a.kind.repeated && (w == nil || refused.Refused()) {
 		n.Remember(q, refused)
 	}
 	return refused, short
 }
 
-// ledger returns the node's ledger as Volcano will use it for the task: as it is, or as it
+// ledgerFor returns the node's ledger as Volcano will use it for the task: as it is, or as it
 // will be when the pods that are leaving are gone.
-func (p *Plugin) ledger(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
+func (p *Plugin) ledgerFor(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
 	if p.judgesNow(t, info) {
-		return p.overlay.now(n)
+		return p.overlay.currentLedger(n)
 	}
-	return p.overlay.future(n, p.infos[info.Name])
+	return p.overlay.futureLedger(n, p.infos[info.Name])
 }
 
 // judgesNow reports whether Volcano will use the node for the task as it is, and not as it will be
 // when pods that are leaving are gone.
 func (p *Plugin) judgesNow(t *api.TaskInfo, info *api.NodeInfo) bool {
-	return !leaving(info, p.settings.Names.Number) || judgedNow(t, info)
+	return !hasReleasing(info, p.settings.Names.Number) || judgedNow(t, info)
 }
 
 // requireServing returns an error if the node cannot serve the task whoever leaves it.
@@ -135,73 +135,73 @@ func (p *Plugin) requireServing(a *ask, n *nodes.Node) error {
 	return nil
 }
 
-// order scores a node for the task: the policy's score times the weight, plus the worth
+// nodeOrder scores a node for the task: the policy's score times the weight, plus the worth
 // of the mode that the pod would get there, plus the node's place in the order of names.
 // The last decides between equals: Volcano draws lots among equal scores, which would
 // scatter pods that belong together.
 //
 // A pod without devices is scored only by a policy that weighs what later pods lose: the CPU beside
 // free devices.
-func (p *Plugin) order(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
-	a := p.ask(t)
+func (p *Plugin) nodeOrder(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
+	a := p.askOf(t)
 	n, rank := p.lookUp(info)
 	if n == nil || p.off != nil || a != nil && n.Inventory == nil || a == nil && !p.valuesBare() {
 		return 0, nil
 	}
-	return p.score(a, n, t, info) + rank*tieBreak, nil
+	return p.scoreNode(a, n, t, info) + rank*tieBreak, nil
 }
 
 // lookUp returns the node, nil if the plugin knows none of that name, and its place in the order of
 // names.
 func (p *Plugin) lookUp(info *api.NodeInfo) (n *nodes.Node, rank float64) {
-	if e := p.index.entry(info); e != nil {
+	if e := p.index.nodeEntry(info); e != nil {
 		return e.node, e.rank
 	}
 	return p.nodes[info.Name], p.store.rank[info.Name]
 }
 
-// score is what order says of a node apart from its name, from memory if the node has just been
+// scoreNode is what order says of a node apart from its name, from memory if the node has just been
 // asked the same.
-func (p *Plugin) score(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
-	k := p.kind(a, t)
+func (p *Plugin) scoreNode(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
+	k := p.kindOf(a, t)
 	q := nodes.Question{Era: p.store.era, Kind: k.Kind, Free: freeFor(t, info)}
 	if n.Inventory != nil {
-		q.Ledger = p.ledger(n, t, info)
+		q.Ledger = p.ledgerFor(n, t, info)
 	}
 	if score, known := n.RememberedScore(&q); known {
 		return score
 	}
-	score := p.weigh(a, n, t, info, &q)
+	score := p.computeScore(a, n, t, info, &q)
 	if k.repeated {
 		n.RememberScore(q, score)
 	}
 	return score
 }
 
-// kind is what the task asks for.
-func (p *Plugin) kind(a *ask, t *api.TaskInfo) sighting {
+// kindOf is what the task asks for.
+func (p *Plugin) kindOf(a *ask, t *api.TaskInfo) sessionKind {
 	switch {
 	case a != nil:
 		return a.kind
-	case p.turn.of(t):
+	case p.turn.isFor(t):
 		return p.turn.kind
 	}
 	return p.kinds[nodes.Kind{Needs: needsOf(t)}]
 }
 
-// weigh asks the policy for its score.
-func (p *Plugin) weigh(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, q *nodes.Question) float64 {
+// computeScore asks the policy for its score.
+func (p *Plugin) computeScore(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, q *nodes.Question) float64 {
 	points, valued := 0.0, false
 	if p.args.Weight > 0 {
-		points, valued = p.points(a, t, q)
+		points, valued = p.lossPoints(a, t, q)
 	}
 	switch {
 	case a == nil:
 		return points * p.args.Weight
 	case !valued && p.args.Weight > 0:
-		points = float64(place.Score(p.overlay.now(n).Views(), &a.request, p.backends(a), p.policy(a)))
+		points = float64(place.Score(p.overlay.currentLedger(n).Views(), &a.request, p.backendsFor(a), p.policyFor(a)))
 	}
-	return points*p.args.Weight + p.preference(a, n, t, info)
+	return points*p.args.Weight + p.modeScore(a, n, t, info)
 }
 
 // tieBreak is small beside one point of any score and large beside the rounding

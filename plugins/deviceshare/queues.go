@@ -22,10 +22,10 @@ import (
 
 // registerQuota answers for the queues in a session. Volcano allows what all plugins allow.
 func (p *Plugin) registerQuota(ssn *framework.Session) {
-	ssn.AddAllocatableFn(PluginName, func(_ *api.QueueInfo, t *api.TaskInfo) bool { return p.allocatable(t) })
+	ssn.AddAllocatableFn(PluginName, func(_ *api.QueueInfo, t *api.TaskInfo) bool { return p.queueAllows(t) })
 	ssn.AddPreemptiveFn(PluginName, func(_, candidate any) bool {
 		t, ok := candidate.(*api.TaskInfo)
-		return !ok || p.preemptive(t)
+		return !ok || p.mayReclaimFor(t)
 	})
 	ssn.AddSimulateAllocatableFn(PluginName, func(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, t *api.TaskInfo) bool {
 		tried, err := trialIn(state)
@@ -49,14 +49,14 @@ func (p *Plugin) registerQuota(ssn *framework.Session) {
 
 // allocatableAfter is allocatable in a dry run. It changes nothing.
 func (p *Plugin) allocatableAfter(t *api.TaskInfo, tried *trial) bool {
-	w := p.allowance(t, p.ask(t))
+	w := p.allowanceAfter(t, p.askOf(t))
 	if w == nil {
 		return true
 	}
 	for _, gone := range tried.gone {
 		w.ask.Gone = append(w.ask.Gone, sharing.Owner(gone.Pod.UID))
 	}
-	return w.short() == nil
+	return w.unavoidableShortage() == nil
 }
 
 // cycleStates is where Volcano keeps what is tried for a task. The session is one.

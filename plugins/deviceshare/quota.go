@@ -35,7 +35,7 @@ func (p *Plugin) openQuotas(queues []quota.Queue) *quotas {
 		p.store.queues = nil
 		return nil
 	}
-	devices := p.store.charges.follow(p.nodes)
+	devices := p.store.charges.updateFromNodes(p.nodes)
 	p.store.doubts.total = devices.all
 	q := &quotas{
 		book: quota.NewBook(quota.NewHierarchy(queues, devices.total)), kinds: devices.kinds,
@@ -52,7 +52,7 @@ func (p *Plugin) openQuotas(queues []quota.Queue) *quotas {
 				if tenure == quota.Leaves && p.nodes[t.NodeName] == nil {
 					continue // it never had a node, or that is gone with its devices
 				}
-				if a := p.taken(q.kinds, t); len(a) > 0 {
+				if a := p.takenAmounts(q.kinds, t); len(a) > 0 {
 					owner := sharing.Owner(t.Pod.UID)
 					queueOf[owner] = string(job.Queue)
 					q.book.Put(owner, string(job.Queue), a, tenure)
@@ -89,29 +89,29 @@ func (p *Plugin) countHolders(q *quotas, queueOf map[sharing.Owner]string) {
 // hasLimits reports whether a queue was given a limit of devices.
 func hasLimits(q quota.Queue) bool { return len(q.Capability)+len(q.Guarantee)+len(q.Deserved) > 0 }
 
-// taken returns what a task takes: what it holds, or, as long as that is not known, the least
-// that it may hold.
-func (p *Plugin) taken(kinds quota.Kinds, t *api.TaskInfo) quota.Amounts {
+// takenAmounts returns what a task takes: what it holds, or, as long as that is not known, the
+// least that it may hold.
+func (p *Plugin) takenAmounts(kinds quota.Kinds, t *api.TaskInfo) quota.Amounts {
 	owner := sharing.Owner(t.Pod.UID)
 	if n := p.nodes[t.NodeName]; n != nil && n.Ledger != nil {
 		if r, ok := p.overlay.placed[owner]; ok && r.node == n.Name {
 			return quota.Held(&r.placement, n.Inventory)
 		}
-		if a, known := p.store.charges.of(n, owner); known {
+		if a, known := p.store.charges.ownerAmounts(n, owner); known {
 			return a
 		}
 	}
 	if !corepod.Asks(t.Pod, p.settings.Names) {
 		return nil
 	}
-	if a := p.ask(t); a != nil && a.mistakes == nil {
+	if a := p.askOf(t); a != nil && a.mistakes == nil {
 		return quota.Asked(&a.request, kinds)
 	}
 	return nil
 }
 
-// count notes what a task takes after Volcano put it on a node, evicted it, or undid that.
-func (p *Plugin) count(t *api.TaskInfo, tenure quota.Tenure) {
+// chargeQueue notes what a task takes after Volcano put it on a node, evicted it, or undid that.
+func (p *Plugin) chargeQueue(t *api.TaskInfo, tenure quota.Tenure) {
 	if p.quota == nil {
 		return
 	}
@@ -120,11 +120,11 @@ func (p *Plugin) count(t *api.TaskInfo, tenure quota.Tenure) {
 	if tenure == quota.Leaves {
 		p.quota.evicted[owner] = struct{}{}
 	}
-	p.quota.book.Put(owner, p.queueOf(t), p.taken(p.quota.kinds, t), tenure)
+	p.quota.book.Put(owner, p.queueOf(t), p.takenAmounts(p.quota.kinds, t), tenure)
 }
 
-// uncount notes that a task takes nothing after Volcano took it off a node.
-func (p *Plugin) uncount(t *api.TaskInfo) {
+// unchargeQueue notes that a task takes nothing after Volcano took it off a node.
+func (p *Plugin) unchargeQueue(t *api.TaskInfo) {
 	if p.quota != nil {
 		p.quota.book.Drop(sharing.Owner(t.Pod.UID))
 	}
@@ -147,8 +147,9 @@ type allowance struct {
 	least quota.Amounts
 }
 
-// allowance returns what a task may take once the pods that are leaving, and some others, are gone.
-func (p *Plugin) allowance(t *api.TaskInfo, a *ask, gone ...*api.TaskInfo) *allowance {
+// allowanceAfter returns what a task may take once the pods that are leaving, and some others, are
+// gone.
+func (p *Plugin) allowanceAfter(t *api.TaskInfo, a *ask, gone ...*api.TaskInfo) *allowance {
 	if p.quota == nil || a == nil || a.mistakes != nil || a.uncertain {
 		return nil
 	}
@@ -163,7 +164,7 @@ func (p *Plugin) allowance(t *api.TaskInfo, a *ask, gone ...*api.TaskInfo) *allo
 
 // allowanceNow returns what a task may take at once.
 func (p *Plugin) allowanceNow(t *api.TaskInfo, a *ask) *allowance {
-	w := p.allowance(t, a)
+	w := p.allowanceAfter(t, a)
 	if w != nil {
 		w.ask.Now = true
 	}
@@ -173,7 +174,7 @@ func (p *Plugin) allowanceNow(t *api.TaskInfo, a *ask) *allowance {
 // allowanceOn returns what a task may take on a node, when Volcano uses the node for it: at once,
 // or once others have left.
 func (p *Plugin) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *allowance {
-	w := p.allowance(t, a)
+	w := p.allowanceAfter(t, a)
 	if w != nil {
 		w.ask.Now = judgedNow(t, info)
 	}
@@ -188,7 +189,7 @@ func (p *Plugin) awaitsLeaving(t *api.TaskInfo, a *ask) bool {
 		return false
 	}
 	w.ask.Gone = slices.AppendSeq(w.ask.Gone, maps.Keys(p.quota.evicted))
-	short := w.short()
+	short := w.unavoidableShortage()
 	return short != nil && short.Leaving > 0
 }
 
@@ -214,8 +215,9 @@ func (w *allowance) shortOf(a quota.Amounts) *quota.Shortage {
 	return nil
 }
 
-// short returns which limit the task would exceed on any node, nil if it may fit on some.
-func (w *allowance) short() *quota.Shortage {
+// unavoidableShortage returns which limit the task would exceed on any node, nil if it may fit on
+// some.
+func (w *allowance) unavoidableShortage() *quota.Shortage {
 	if w == nil {
 		return nil
 	}
@@ -252,33 +254,33 @@ func largestCharge(short *quota.Shortage, p *sharing.Placement, inv *sharing.Inv
 	return worst
 }
 
-// allocatable answers Volcano whether a queue may take a task, before a node is chosen. What pods
+// queueAllows answers Volcano whether a queue may take a task, before a node is chosen. What pods
 // that are leaving still hold does not count here, so that the task can be promised a node that
 // they leave. It counts on each node that would take the task at once.
-func (p *Plugin) allocatable(t *api.TaskInfo) bool {
+func (p *Plugin) queueAllows(t *api.TaskInfo) bool {
 	if p.quota == nil {
 		return true
 	}
-	w := p.allowance(t, p.remember(t))
-	if short := w.short(); short != nil {
+	w := p.allowanceAfter(t, p.rememberAsk(t))
+	if short := w.unavoidableShortage(); short != nil {
 		p.quota.refused[t.UID] = *short
 		return false
 	}
 	delete(p.quota.refused, t.UID)
-	p.claim(t, w)
+	p.claimRoom(t, w)
 	return true
 }
 
-// claim keeps room for a task whose queue has room only when pods have ended: without it, tasks
+// claimRoom keeps room for a task whose queue has room only when pods have ended: without it, tasks
 // that come later would take the room as it becomes free. Evictions of this session make no claims,
 // since they may be undone.
-func (p *Plugin) claim(t *api.TaskInfo, w *allowance) {
+func (p *Plugin) claimRoom(t *api.TaskInfo, w *allowance) {
 	if w == nil || len(p.quota.evicted) > 0 {
 		return
 	}
 	now := *w
 	now.ask.Now = true
-	if now.short() != nil {
+	if now.unavoidableShortage() != nil {
 		p.quota.book.Put(w.ask.Owner, w.ask.Queue, w.least, quota.Arrives)
 		p.quota.claims = append(p.quota.claims, w.ask.Owner)
 	}
@@ -297,11 +299,11 @@ func (p *Plugin) dropClaims() {
 	p.quota.claims = nil
 }
 
-// preemptive answers Volcano whether a queue may evict pods of other queues for a task: not if it
-// could not take the task even if all pods of other queues left, nor if it does not deserve that
+// mayReclaimFor answers Volcano whether a queue may evict pods of other queues for a task: not if
+// it could not take the task even if all pods of other queues left, nor if it does not deserve that
 // much, nor if it only waits until pods have ended.
-func (p *Plugin) preemptive(t *api.TaskInfo) bool {
-	a := p.remember(t)
+func (p *Plugin) mayReclaimFor(t *api.TaskInfo) bool {
+	a := p.rememberAsk(t)
 	if p.quota == nil || a == nil || a.mistakes != nil || a.uncertain {
 		return true
 	}
@@ -321,7 +323,7 @@ func (p *Plugin) givenUp(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.
 		return candidates
 	}
 	sorted := slices.SortedStableFunc(slices.Values(candidates), p.lowestFirst)
-	guaranteedOnly := p.ask(task) == nil
+	guaranteedOnly := p.askOf(task) == nil
 	var left []*api.TaskInfo
 	var gone []sharing.Owner
 	for _, c := range sorted {
@@ -342,7 +344,7 @@ func (p *Plugin) QuotaShortage(t *api.TaskInfo) (quota.Shortage, bool) {
 	if p.quota == nil {
 		return quota.Shortage{}, false
 	}
-	if short := p.allowanceNow(t, p.ask(t)).short(); short != nil {
+	if short := p.allowanceNow(t, p.askOf(t)).unavoidableShortage(); short != nil {
 		return *short, true
 	}
 	short, refused := p.quota.refused[t.UID]
@@ -362,7 +364,7 @@ func (p *Plugin) JobQuotaShortage(job *api.JobInfo) (quota.Shortage, bool) {
 	missing := int(job.MinAvailable) - int(job.ReadyTaskNum())
 	var sum quota.Amounts
 	for _, t := range pending[:min(max(missing, 1), len(pending))] {
-		w := p.allowanceNow(t, p.ask(t))
+		w := p.allowanceNow(t, p.askOf(t))
 		if w == nil {
 			continue
 		}
@@ -377,7 +379,7 @@ func (p *Plugin) JobQuotaShortage(job *api.JobInfo) (quota.Shortage, bool) {
 // askedMemory is the least memory that a task takes.
 func (p *Plugin) askedMemory(t *api.TaskInfo) int64 {
 	var sum int64
-	if a := p.ask(t); a != nil && a.mistakes == nil {
+	if a := p.askOf(t); a != nil && a.mistakes == nil {
 		for _, part := range quota.Asked(&a.request, p.quota.kinds) {
 			sum += part.Memory
 		}

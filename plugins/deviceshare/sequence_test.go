@@ -196,7 +196,7 @@ func (k *walk) check() {
 			switch {
 			case t.Status == api.Releasing:
 				future.Release(owner)
-			case t.Status == api.Allocated && !placed && k.w.plugin.ask(t) != nil:
+			case t.Status == api.Allocated && !placed && k.w.plugin.askOf(t) != nil:
 				k.t.Errorf("%s is allocated and holds nothing", t.Name)
 			case (t.Status == api.Allocated || t.Status == api.Pipelined) && placed:
 				if r.node != name {
@@ -207,10 +207,10 @@ func (k *walk) check() {
 				promised = promised || t.Status == api.Pipelined
 			}
 		}
-		if got, want := picture(o.now(n)), picture(now); got != want {
+		if got, want := picture(o.currentLedger(n)), picture(now); got != want {
 			k.t.Errorf("%s now is\n%s\nwant\n%s", name, got, want)
 		}
-		if got, want := picture(o.future(n, k.ssn.Nodes[name])), picture(future); got != want {
+		if got, want := picture(o.futureLedger(n, k.ssn.Nodes[name])), picture(future); got != want {
 			k.t.Errorf("%s in the future is\n%s\nwant\n%s", name, got, want)
 		}
 		if err := now.Check(); err != nil && !promised {
@@ -231,7 +231,7 @@ func (k *walk) checkQuota() {
 			owner := sharing.Owner(t.Pod.UID)
 			var want int64
 			if t.Status == api.Running || t.Status == api.Allocated || t.Status == api.Pipelined || t.Status == api.Releasing {
-				held, known := p.overlay.now(p.nodes[t.NodeName]).Placement(owner)
+				held, known := p.overlay.currentLedger(p.nodes[t.NodeName]).Placement(owner)
 				if !known {
 					want = p.askedMemory(t) // promised, and the devices do not fit after all
 				}

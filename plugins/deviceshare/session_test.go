@@ -206,7 +206,7 @@ func TestAFailedAllocateLeavesNothing(t *testing.T) {
 	if err := stmt.UnAllocate(task); err != nil {
 		t.Fatal(err)
 	}
-	l := w.plugin.overlay.now(w.plugin.nodes["n1"])
+	l := w.plugin.overlay.currentLedger(w.plugin.nodes["n1"])
 	if l.Len() != 0 || l.Views()[0].UsedMemory() != 0 {
 		t.Errorf("%d owners, %v used", l.Len(), l.Views()[0].UsedMemory())
 	}
@@ -245,7 +245,7 @@ func TestEqualNodesAreTakenInTheOrderOfTheirNames(t *testing.T) {
 	task := api.NewTaskInfo(podOf("p", "g", asks{number: 1, memory: 1000}))
 	scores := map[string]float64{}
 	for _, info := range infos {
-		s, err := p.order(task, info)
+		s, err := p.nodeOrder(task, info)
 		if err != nil {
 			t.Fatal(err)
 		}

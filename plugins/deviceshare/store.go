@@ -66,7 +66,7 @@ type Store struct {
 	withheld atomic.Pointer[string]
 	// waiting is who waits since the last session, mix the pods that arrived last; both for
 	// metrics.
-	waiting atomic.Pointer[tally]
+	waiting atomic.Pointer[waitCounts]
 	mix     atomic.Pointer[worth.Mix]
 	// enabled says that the arguments do not turn the plugin off; part is its part in the last
 	// session.
@@ -88,7 +88,7 @@ type Store struct {
 	current *Plugin
 	// told is what waiting pods were told, looks what devices said to them.
 	told    *waiting.Memory
-	looks   looks
+	looks   deviceAnswers
 	charges charges
 	doubts  doubts
 	// queues are those of pods that hold devices, as of the last session.
@@ -129,7 +129,7 @@ func NewStore(o Options) *Store {
 	}
 	s.began = s.now()
 	if s.lead == nil {
-		s.lead = alone{}
+		s.lead = soleLeader{}
 	}
 	s.metrics = newMetrics()
 	if o.Config == nil {
@@ -147,8 +147,8 @@ func (s *Store) Configure(settings nodes.Settings) { s.settings.Store(&settings)
 // Settings that are in force stay so. Safe for concurrent use.
 func (s *Store) Withhold(why string) { s.withheld.Store(&why) }
 
-// unread is why no pod with devices is placed before there are settings.
-func (s *Store) unread() error {
+// unreadConfigError is why no pod with devices is placed before there are settings.
+func (s *Store) unreadConfigError() error {
 	if why := s.withheld.Load(); why != nil {
 		return fmt.Errorf("%w: %s", errUnread, *why)
 	}
@@ -194,8 +194,8 @@ func (s *Store) standAside() {
 	s.waiting.Store(nil)
 }
 
-// follow brings the store up to date with the snapshot of a session.
-func (s *Store) follow(ssn *framework.Session, settings *nodes.Settings) {
+// updateFromSnapshot brings the store up to date with the snapshot of a session.
+func (s *Store) updateFromSnapshot(ssn *framework.Session, settings *nodes.Settings) {
 	change := s.cluster.Follow(snapshotOf(ssn, s.pods), settings)
 	if change.Names {
 		s.rank = rankByName(s.cluster.Nodes())
@@ -205,8 +205,8 @@ func (s *Store) follow(ssn *framework.Session, settings *nodes.Settings) {
 	}
 }
 
-// seconds is the time on a clock that goes on when that of the machine is set.
-func (s *Store) seconds() int64 { return int64(s.now().Sub(s.began) / time.Second) }
+// uptimeSeconds is the time on a clock that goes on when that of the machine is set.
+func (s *Store) uptimeSeconds() int64 { return int64(s.now().Sub(s.began) / time.Second) }
 
 // rankByName gives every node its place in the order of names, as a fraction of at most
 // one. It decides between nodes of equal score, which Volcano would draw lots for.

@@ -76,7 +76,7 @@ func TestAMalformedInventoryIsReportedOnceAndAgainAfterItWasMended(t *testing.T)
 	}{{bad, 1}, {bad, 1}, {heartbeat, 1}, {good, 1}, {bad, 2}} {
 		ssn, _ := sessionOf(infoOf(step.node, nil))
 		p := s.Build(framework.Arguments{}).(*Plugin)
-		p.prepare(ssn)
+		p.joinSession(ssn)
 		p.OnSessionClose(ssn)
 		if got := report.all(); len(got) != step.want {
 			t.Fatalf("step %d: reported %q, want %d reports", i, got, step.want)
@@ -181,7 +181,7 @@ func TestAPodThatAskedUnderNamesOfBeforeKeepsItsDevices(t *testing.T) {
 	names.Number, names.Memory, names.Cores = "example.com/gpus", "example.com/memory", "example.com/cores"
 	p.store.Configure(nodes.Settings{Names: names, Factor: 1})
 	ssn, _ := sessionOf(n1)
-	p.store.Build(framework.Arguments{}).(*Plugin).prepare(ssn)
+	p.store.Build(framework.Arguments{}).(*Plugin).joinSession(ssn)
 	if got := len(p.store.cluster.Nodes()["n1"].Ledger.Owners()); got != 40 {
 		t.Errorf("%d of 40 pods hold devices after the resources were renamed", got)
 	}
@@ -217,7 +217,7 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 		before := s.cluster.Nodes()["n1"]
 		ssn, _ := sessionOf(step.info)
 		p := s.Build(framework.Arguments{}).(*Plugin)
-		p.prepare(ssn)
+		p.joinSession(ssn)
 		if (s.cluster.Nodes()["n1"] == before) != (step.name == "unchanged") {
 			t.Errorf("%s: read anew: %t", step.name, s.cluster.Nodes()["n1"] != before)
 		}
@@ -230,7 +230,7 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 		p.OnSessionClose(ssn)
 	}
 	ssn, _ := sessionOf(infoOf(nodeOf(t, devices("n2", 1, 10000)), nil))
-	s.Build(framework.Arguments{}).(*Plugin).prepare(ssn)
+	s.Build(framework.Arguments{}).(*Plugin).joinSession(ssn)
 	if _, ok := s.cluster.Nodes()["n1"]; ok || len(s.rank) != 1 {
 		t.Error("a node that is gone is still known")
 	}
@@ -247,7 +247,7 @@ func TestAnEditOfTheConfigurationTakesEffectWithTheNextSession(t *testing.T) {
 	}
 	ssn, _ := sessionOf(n1)
 	next := p.store.Build(framework.Arguments{}).(*Plugin)
-	next.prepare(ssn)
+	next.joinSession(ssn)
 	if err := try(next, n1); err == nil || !strings.Contains(err.Error(), "example.com/gpus") {
 		t.Errorf("the next session says %v", err)
 	}
@@ -265,7 +265,7 @@ func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 	ssn, _ := sessionOf(n1)
 	open := func() *Plugin {
 		p := s.Build(framework.Arguments{argConfigName: "mine", argConfigNamespace: "here"}).(*Plugin)
-		p.prepare(ssn)
+		p.joinSession(ssn)
 		return p
 	}
 	if err := try(open(), n1); err == nil || !strings.Contains(err.Error(), "configuration") {
@@ -296,7 +296,7 @@ func TestAPodThatMayAskUnderANameNobodyKnowsYetIsKeptFromNodesWithDevicesOnly(t 
 	n2 := infoOf(plain, nil)
 	ssn, _ := sessionOf(n1, n2)
 	p := s.Build(framework.Arguments{}).(*Plugin)
-	p.prepare(ssn)
+	p.joinSession(ssn)
 	renamed := podOf("renamed", "g", asks{})
 	renamed.Spec.Containers[0].Resources.Limits["x/gpu"] = resource.MustParse("1")
 	for _, c := range []struct {

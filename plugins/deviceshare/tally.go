@@ -11,9 +11,9 @@ import (
 	"deviceshare/sharing"
 )
 
-// tally is which pods wait for devices after a session: by queue, and by cause. It is not changed
-// any more when it is published.
-type tally map[api.QueueID]*[waiting.Causes]waiters
+// waitCounts is which pods wait for devices after a session: by queue, and by cause. It is not
+// changed any more when it is published.
+type waitCounts map[api.QueueID]*[waiting.Causes]waiters
 
 // waiters are pods that wait, and the device memory that they ask for in all.
 type waiters struct {
@@ -21,8 +21,8 @@ type waiters struct {
 	memory sharing.Bytes
 }
 
-// add counts a pod of a queue.
-func (t tally) add(queue api.QueueID, cause waiting.Cause, memory sharing.Bytes) {
+// countPod counts a pod of a queue.
+func (t waitCounts) countPod(queue api.QueueID, cause waiting.Cause, memory sharing.Bytes) {
 	by := t[queue]
 	if by == nil {
 		by = &[waiting.Causes]waiters{}
@@ -35,8 +35,8 @@ func (t tally) add(queue api.QueueID, cause waiting.Cause, memory sharing.Bytes)
 // countLeaving counts the pods of a job that have a node and wait for others to leave it.
 func (e *explanation) countLeaving(job *api.JobInfo) {
 	for _, t := range job.TaskStatusIndex[api.Pipelined] {
-		if a := e.ask(t); a != nil {
-			e.waiting.add(job.Queue, waiting.Leaving, memoryOf(&a.request, e.store.largest))
+		if a := e.askOf(t); a != nil {
+			e.waiting.countPod(job.Queue, waiting.Leaving, memoryOf(&a.request, e.store.largest))
 		}
 	}
 }
@@ -60,20 +60,20 @@ func memoryOf(r *sharing.PodRequest, largest sharing.Bytes) sharing.Bytes {
 	return max(together, early)
 }
 
-// collect sends the tally. A queue has all causes from its first waiting pod on, so that a graph
-// shows that one has ended.
-func (t tally) collect(out chan<- prometheus.Metric, pods, memory gauge) {
+// collectWaiters sends the tally. A queue has all causes from its first waiting pod on, so that a
+// graph shows that one has ended.
+func (t waitCounts) collectWaiters(out chan<- prometheus.Metric, pods, memory gauge) {
 	for queue, by := range t {
 		for cause := range waiting.Causes {
-			pods.send(out, float64(by[cause].pods), string(queue), cause.String())
-			memory.send(out, float64(by[cause].memory), string(queue), cause.String())
+			pods.sendValue(out, float64(by[cause].pods), string(queue), cause.String())
+			memory.sendValue(out, float64(by[cause].memory), string(queue), cause.String())
 		}
 	}
 }
 
-// evicted notes that Volcano evicts a pod with devices in this session, or that it does not after
-// all.
-func (p *Plugin) evicted(t *api.TaskInfo, is bool) {
+// setEvicted notes that Volcano evicts a pod with devices in this session, or that it does not
+// after all.
+func (p *Plugin) setEvicted(t *api.TaskInfo, is bool) {
 	if !is {
 		delete(p.victimsNow, t.UID)
 		return

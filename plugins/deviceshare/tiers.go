@@ -21,10 +21,10 @@ import (
 func tierMistakes(tiers []conf.Tier, preempt, reclaim bool) []string {
 	var said []string
 	if preempt {
-		said = append(said, overrulersOf("preempt", tiers, func(o *conf.PluginOption) bool { yes, _ := evicts(o); return yes })...)
+		said = append(said, overrulersOf("preempt", tiers, func(o *conf.PluginOption) bool { yes, _ := selectsVictims(o); return yes })...)
 	}
 	if reclaim {
-		said = append(said, overrulersOf("reclaim", tiers, func(o *conf.PluginOption) bool { _, yes := evicts(o); return yes })...)
+		said = append(said, overrulersOf("reclaim", tiers, func(o *conf.PluginOption) bool { _, yes := selectsVictims(o); return yes })...)
 	}
 	return said
 }
@@ -61,7 +61,7 @@ func overrulersOf(action string, tiers []conf.Tier, evicts func(*conf.PluginOpti
 // checkTiers logs what is wrong with the tiers, once for each configuration. The session
 // goroutine calls it.
 func (s *Store) checkTiers(tiers []conf.Tier) {
-	said := strings.Join(tierMistakes(tiers, runs("preempt"), runs("reclaim")), "; ")
+	said := strings.Join(tierMistakes(tiers, isActionEnabled("preempt"), isActionEnabled("reclaim")), "; ")
 	if said != s.arguments.tiers && said != "" {
 		klog.ErrorS(nil, "Pods may be evicted in vain: put all plugins that say who may be evicted into the tier of plugin "+PluginName, "tiers", said)
 	}

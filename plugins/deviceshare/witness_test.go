@@ -68,7 +68,7 @@ func TestAWitnessNamesTheFirstPluginThatSaidNo(t *testing.T) {
 			for _, q := range []question{mayAllocate, isOverused} {
 				// Of one that is not known to have a say nobody is named.
 				named := want
-				if !slices.Contains(voters(q), want) {
+				if !slices.Contains(votingPlugins(q), want) {
 					named = ""
 				}
 				if got := w.saidNo(q, subject); got != named {
@@ -81,12 +81,12 @@ func TestAWitnessNamesTheFirstPluginThatSaidNo(t *testing.T) {
 
 func TestAWitnessForgetsANoThatBecameAYes(t *testing.T) {
 	w := &witness{}
-	w.note(isOverused, "q", "proportion")
+	w.noteAsked(isOverused, "q", "proportion")
 	if got := w.saidNo(isOverused, "q"); got != "proportion" {
 		t.Fatalf("it names %q", got)
 	}
-	w.note(isOverused, "q", "proportion")
-	w.note(isOverused, "q", "")
+	w.noteAsked(isOverused, "q", "proportion")
+	w.noteAsked(isOverused, "q", "")
 	if got := w.saidNo(isOverused, "q"); got != "" {
 		t.Errorf("it still names %q", got)
 	}

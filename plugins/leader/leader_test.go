@@ -36,15 +36,15 @@ func TestAWriteBeginsWithinTheTermOnly(t *testing.T) {
 	if begins() {
 		t.Error("a write began before the election")
 	}
-	term.extend(term.now().add(15 * time.Second))
-	term.extend(term.now().add(5 * time.Second)) // an answer that came late
+	term.extendTo(term.now().add(15 * time.Second))
+	term.extendTo(term.now().add(5 * time.Second)) // an answer that came late
 	for seconds, want := range map[int64]bool{1000: true, 1014: true, 1015: false, 2000: false} {
 		if now.SetTime(time.Unix(seconds, 0)); begins() != want {
 			t.Errorf("a write begins %d s after the renewal: %v, want %v", seconds-1000, !want, want)
 		}
 	}
-	term.extend(term.now().add(15 * time.Second))
-	if term.end(); begins() {
+	term.extendTo(term.now().add(15 * time.Second))
+	if term.drainWrites(); begins() {
 		t.Error("a write began after the end")
 	}
 }
@@ -238,7 +238,7 @@ func TestOfProcessesThatSleepAtAnyMomentOneWrites(t *testing.T) {
 			switch {
 			case s.sent > 0: // the answer
 				if s.taken {
-					s.term.extend(moment{time.Unix(s.sent+lease, 0), time.Unix(s.sent+lease, 0)})
+					s.term.extendTo(moment{time.Unix(s.sent+lease, 0), time.Unix(s.sent+lease, 0)})
 				}
 				s.sent = 0
 			case s.seen != version && holder != i:

@@ -29,7 +29,7 @@ func Run(ctx context.Context, lock resourcelock.Interface, timing Timing, term *
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	finish := func() {
-		term.end()
+		term.drainWrites()
 		stop()
 	}
 	defer context.AfterFunc(ctx, finish)()
@@ -73,7 +73,7 @@ func (r renewals) Create(ctx context.Context, record resourcelock.LeaderElection
 	began := r.term.now()
 	err := r.Interface.Create(ctx, record)
 	if err == nil {
-		r.term.extend(began.add(r.lease))
+		r.term.extendTo(began.add(r.lease))
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func (r renewals) Update(ctx context.Context, record resourcelock.LeaderElection
 	began := r.term.now()
 	err := r.Interface.Update(ctx, record)
 	if err == nil {
-		r.term.extend(began.add(r.lease))
+		r.term.extendTo(began.add(r.lease))
 	}
 	return err
 }

@@ -47,18 +47,18 @@ func (m moment) isBefore(u moment) bool { return m.steady.Before(u.steady) && m.
 func (t *Term) Begin() (until time.Time, done func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.leads() {
+	if !t.isLeading() {
 		return time.Time{}, nil, ErrNotLeading
 	}
 	t.writes.Add(1)
 	return t.until.steady, t.writes.Done, nil
 }
 
-// leads reports whether no other process may lead now. The lock is held.
-func (t *Term) leads() bool { return !t.over && t.now().isBefore(t.until) }
+// isLeading reports whether no other process may lead now. The lock is held.
+func (t *Term) isLeading() bool { return !t.over && t.now().isBefore(t.until) }
 
-// extend notes that the lease is this process's until then.
-func (t *Term) extend(until moment) {
+// extendTo notes that the lease is this process's until then.
+func (t *Term) extendTo(until moment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if until.steady.After(t.until.steady) {
@@ -73,8 +73,8 @@ func (t *Term) mayRelease() bool {
 	return t.now().isBefore(t.until)
 }
 
-// end lets no further write begin, and returns when those under way are over.
-func (t *Term) end() {
+// drainWrites lets no further write begin, and returns when those under way are over.
+func (t *Term) drainWrites() {
 	t.mu.Lock()
 	t.over = true
 	t.mu.Unlock()

@@ -26,50 +26,50 @@ import (
 // Register has sessions use this plugin under the name of Volcano's. The last registration of a
 // name wins, so it must run after Volcano's plugins were imported.
 func Register() {
-	all := &descriptions{of: map[string]*k8sframework.NodeInfo{}}
-	framework.RegisterPluginBuilder(nodeorder.PluginName, func(a framework.Arguments) framework.Plugin { return build(a, all) })
+	all := &nodeInfoCache{of: map[string]*k8sframework.NodeInfo{}}
+	framework.RegisterPluginBuilder(nodeorder.PluginName, func(a framework.Arguments) framework.Plugin { return newPlugin(a, all) })
 }
 
-// build makes the plugin of one session. The arguments are those of Volcano's.
-func build(arguments framework.Arguments, known *descriptions) framework.Plugin {
+// newPlugin makes the plugin of one session. The arguments are those of Volcano's.
+func newPlugin(arguments framework.Arguments, known *nodeInfoCache) framework.Plugin {
 	theirs, ok := nodeorder.New(arguments).(*nodeorder.NodeOrderPlugin)
 	if !ok { // another version of Volcano: its plugin as it is
 		return nodeorder.New(arguments)
 	}
-	return &plugin{NodeOrderPlugin: theirs, known: known, weighted: weights(arguments)}
+	return &plugin{NodeOrderPlugin: theirs, known: known, weighted: weightedScores(arguments)}
 }
 
 type plugin struct {
 	*nodeorder.NodeOrderPlugin
-	known    *descriptions
-	weighted []weighted
+	known    *nodeInfoCache
+	weighted []weightedScore
 }
 
-// weighted is a score that is asked for all nodes at once.
-type weighted struct {
+// weightedScore is a score that is asked for all nodes at once.
+type weightedScore struct {
 	name   string
 	weight int
 }
 
-// weights are the scores in Volcano's order, with its weights where the arguments name none.
-func weights(arguments framework.Arguments) []weighted {
+// weightedScores are the scores in Volcano's order, with its weights where the arguments name none.
+func weightedScores(arguments framework.Arguments) []weightedScore {
 	affinity, taints, spread := 2, 3, 2
 	arguments.GetInt(&affinity, nodeorder.PodAffinityWeight)
 	arguments.GetInt(&taints, nodeorder.TaintTolerationWeight)
 	arguments.GetInt(&spread, nodeorder.PodTopologySpreadWeight)
-	return []weighted{{interpodaffinity.Name, affinity}, {tainttoleration.Name, taints}, {podtopologyspread.Name, spread}}
+	return []weightedScore{{interpodaffinity.Name, affinity}, {tainttoleration.Name, taints}, {podtopologyspread.Name, spread}}
 }
 
 // OnSessionOpen implements framework.Plugin.
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.NodeOrderPlugin.OnSessionOpen(ssn)
-	p.known.forget(len(ssn.Nodes))
-	ssn.AddBatchNodeOrderFn(p.Name(), p.scores)
+	p.known.dropIfMoreThan(len(ssn.Nodes))
+	ssn.AddBatchNodeOrderFn(p.Name(), p.scoreNodes)
 }
 
-// scores returns the sum of the scores of each node.
-func (p *plugin) scores(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]float64, error) {
-	state, described := k8sframework.NewCycleState(), p.known.describe(nodes)
+// scoreNodes returns the sum of the scores of each node.
+func (p *plugin) scoreNodes(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]float64, error) {
+	state, described := k8sframework.NewCycleState(), p.known.describeNodes(nodes)
 	sum := make(map[string]float64, len(nodes))
 	for _, n := range nodes {
 		sum[n.Node.Name] = 0
@@ -90,16 +90,16 @@ func (p *plugin) scores(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]f
 	return sum, nil
 }
 
-// descriptions are those of nodes without their pods, as Volcano makes them. Informers replace a
+// nodeInfoCache are those of nodes without their pods, as Volcano makes them. Informers replace a
 // node's object when it changes, and a description holds the object, so that its address is not
 // used again. Safe for concurrent use.
-type descriptions struct {
+type nodeInfoCache struct {
 	mu sync.Mutex
 	of map[string]*k8sframework.NodeInfo
 }
 
-// describe returns the description of each node.
-func (d *descriptions) describe(nodes []*api.NodeInfo) []fwk.NodeInfo {
+// describeNodes returns the description of each node.
+func (d *nodeInfoCache) describeNodes(nodes []*api.NodeInfo) []fwk.NodeInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := make([]fwk.NodeInfo, 0, len(nodes))
@@ -115,8 +115,8 @@ func (d *descriptions) describe(nodes []*api.NodeInfo) []fwk.NodeInfo {
 	return out
 }
 
-// forget drops all descriptions if there are more than nodes: some nodes are gone.
-func (d *descriptions) forget(nodes int) {
+// dropIfMoreThan drops all descriptions if there are more than nodes: some nodes are gone.
+func (d *nodeInfoCache) dropIfMoreThan(nodes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.of) > nodes {

@@ -44,7 +44,7 @@ func opened(t testing.TB, factory informers.SharedInformerFactory, arguments fra
 		byName[n.Name] = n
 	}
 	r := &room{nodes: nodes}
-	p, ok := build(arguments, &descriptions{of: map[string]*k8sframework.NodeInfo{}}).(*plugin)
+	p, ok := newPlugin(arguments, &nodeInfoCache{of: map[string]*k8sframework.NodeInfo{}}).(*plugin)
 	if !ok {
 		t.Fatal("this version of Volcano has another plugin")
 	}
@@ -107,7 +107,7 @@ func drawPod(random *rand.Rand, name string) *corev1.Pod {
 // The oracle is Volcano's own function. Between two pods nodes change, come and go.
 func TestEveryScoreIsVolcanos(t *testing.T) {
 	told, factory := map[bool]int{}, informed()
-	known := &descriptions{of: map[string]*k8sframework.NodeInfo{}}
+	known := &nodeInfoCache{of: map[string]*k8sframework.NodeInfo{}}
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		arguments := framework.Arguments{}
@@ -118,7 +118,7 @@ func TestEveryScoreIsVolcanos(t *testing.T) {
 		}
 		r := opened(t, factory, arguments, draw(random))
 		r.plugin.known = known
-		known.forget(len(r.nodes))
+		known.dropIfMoreThan(len(r.nodes))
 		for i := range 3 {
 			some := r.nodes[random.IntN(len(r.nodes)):] // those that fit
 			told[check(t, r, drawPod(random, fmt.Sprint("new-", i)), some)]++
@@ -143,7 +143,7 @@ func check(t *testing.T, r *room, pod *corev1.Pod, nodes []*api.NodeInfo) (diffe
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.plugin.scores(task, nodes)
+	got, err := r.plugin.scoreNodes(task, nodes)
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("scores %v, %v; Volcano's are %v", got, err, want)
 	}
@@ -154,11 +154,11 @@ func check(t *testing.T, r *room, pod *corev1.Pod, nodes []*api.NodeInfo) (diffe
 }
 
 func TestNodesThatAreGoneAreForgotten(t *testing.T) {
-	known := &descriptions{of: map[string]*k8sframework.NodeInfo{}}
+	known := &nodeInfoCache{of: map[string]*k8sframework.NodeInfo{}}
 	for i := range 100 {
 		n := api.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
-		known.forget(1)
-		known.describe([]*api.NodeInfo{n})
+		known.dropIfMoreThan(1)
+		known.describeNodes([]*api.NodeInfo{n})
 	}
 	if len(known.of) > 2 {
 		t.Errorf("%d nodes are described, and there is one", len(known.of))
@@ -181,7 +181,7 @@ func BenchmarkScores(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_, _ = r.plugin.scores(task, nodes)
+			_, _ = r.plugin.scoreNodes(task, nodes)
 		}
 	})
 	b.Run("Volcano's", func(b *testing.B) {

@@ -109,7 +109,7 @@ func (r Reason) String() string {
 
 // Due decides what has to be done at now for a server called by hosts.
 func Due(s State, now time.Time, hosts []string, policy Policy) Plan {
-	left := trusted(s, now, policy)
+	left := trustedState(s, now, policy)
 	plan := Plan{Drop: len(s.Authorities) + len(s.Retired) - len(left.Authorities) - len(left.Retired)}
 	switch newest := len(left.Authorities) - 1; {
 	case !slices.ContainsFunc(left.Authorities, func(a Pair) bool { return isValid(a.Certificate, now) }):
@@ -123,16 +123,16 @@ func Due(s State, now time.Time, hosts []string, policy Policy) Plan {
 	return plan
 }
 
-// trusted returns s without the authorities that have expired, and without those of which no
+// trustedState returns s without the authorities that have expired, and without those of which no
 // server can have a certificate any more. An authority that was not published in the first half of
 // its handover is none: when it signs is counted from when it was made.
-func trusted(s State, now time.Time, policy Policy) State {
+func trustedState(s State, now time.Time, policy Policy) State {
 	isOver := func(c *x509.Certificate) bool { return !now.Before(c.NotAfter) }
 	isLate := func(a Pair) bool {
 		return a.Unpublished && !now.Before(madeAt(a.Certificate, policy).Add(policy.Handover/2))
 	}
 	left := State{Serving: s.Serving, Authorities: slices.Clone(s.Authorities), Retired: slices.Clone(s.Retired)}
-	if i := issuer(s); i >= 0 && !now.Before(madeAt(s.Serving.Certificate, policy).Add(policy.Retire)) {
+	if i := issuerIndex(s); i >= 0 && !now.Before(madeAt(s.Serving.Certificate, policy).Add(policy.Retire)) {
 		left.Authorities, left.Retired = left.Authorities[i:], nil
 	}
 	left.Authorities = slices.DeleteFunc(left.Authorities, func(a Pair) bool { return isOver(a.Certificate) || isLate(a) })
@@ -151,7 +151,7 @@ func reissueReason(s State, now time.Time, hosts []string, policy Policy) Reason
 	if !coversHosts(s.Serving.Certificate, hosts) {
 		return HostsChanged
 	}
-	by, isKnown := signer(s.Authorities, now, policy)
+	by, isKnown := chooseSigner(s.Authorities, now, policy)
 	isItsOwn := by.Certificate != nil && s.Serving.Certificate.CheckSignatureFrom(by.Certificate) == nil
 	switch {
 	case !isKnown && !isItsOwn:
@@ -164,8 +164,8 @@ func reissueReason(s State, now time.Time, hosts []string, policy Policy) Reason
 	return NotDue
 }
 
-// issuer is the index of the authority that signed the serving certificate, -1 if none did.
-func issuer(s State) int {
+// issuerIndex is the index of the authority that signed the serving certificate, -1 if none did.
+func issuerIndex(s State) int {
 	if s.Serving == nil {
 		return -1
 	}
@@ -173,15 +173,15 @@ func issuer(s State) int {
 }
 
 func isSignedByAny(s State) bool {
-	return issuer(s) >= 0 || slices.ContainsFunc(s.Retired, func(c *x509.Certificate) bool {
+	return issuerIndex(s) >= 0 || slices.ContainsFunc(s.Retired, func(c *x509.Certificate) bool {
 		return s.Serving.Certificate.CheckSignatureFrom(c) == nil
 	})
 }
 
-// signer returns the newest valid authority that clients know, which is one that has been
+// chooseSigner returns the newest valid authority that clients know, which is one that has been
 // trusted for the handover time. If there is none, it returns the oldest valid one, which
 // clients have known for longest, and false. Without a valid one it is the zero Pair.
-func signer(authorities []Pair, now time.Time, policy Policy) (by Pair, isKnown bool) {
+func chooseSigner(authorities []Pair, now time.Time, policy Policy) (by Pair, isKnown bool) {
 	for _, a := range slices.Backward(authorities) {
 		if !isValid(a.Certificate, now) {
 			continue

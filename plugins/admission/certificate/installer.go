@@ -90,7 +90,7 @@ func (i *Installer) Install(ctx context.Context) error {
 // certificate is handed to servers only when its CA is published.
 func (i *Installer) Sync(ctx context.Context) (State, error) {
 	for range maxTries {
-		state, err := i.try(ctx)
+		state, err := i.syncOnce(ctx)
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return state, err
 		}
@@ -98,9 +98,9 @@ func (i *Installer) Sync(ctx context.Context) (State, error) {
 	return State{}, fmt.Errorf("install the webhook's certificates: other writers won %d times in a row", maxTries)
 }
 
-// try is one Sync. An error that is a conflict says that another installer was faster.
-func (i *Installer) try(ctx context.Context) (State, error) {
-	authorities, serving, state, err := i.read(ctx)
+// syncOnce is one Sync. An error that is a conflict says that another installer was faster.
+func (i *Installer) syncOnce(ctx context.Context) (State, error) {
+	authorities, serving, state, err := i.readState(ctx)
 	if err != nil {
 		return State{}, err
 	}
@@ -112,7 +112,7 @@ func (i *Installer) try(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	if authorities, err = i.write(ctx, i.o.Authorities, authorities, data); err != nil {
+	if authorities, err = i.writeSecret(ctx, i.o.Authorities, authorities, data); err != nil {
 		return State{}, err
 	}
 	if err := i.o.Publisher.Publish(ctx, Bundle(next)); err != nil {
@@ -124,7 +124,7 @@ func (i *Installer) try(ctx context.Context) (State, error) {
 	if data, err = EncodeServing(next); err != nil {
 		return State{}, err
 	}
-	if _, err := i.write(ctx, i.o.Serving, serving, data); err != nil {
+	if _, err := i.writeSecret(ctx, i.o.Serving, serving, data); err != nil {
 		return State{}, err
 	}
 	if !plan.IsEmpty() {
@@ -134,28 +134,28 @@ func (i *Installer) try(ctx context.Context) (State, error) {
 	return next, nil
 }
 
-// read returns both Secrets, nil where there is none, and what they hold. Damaged data of
+// readState returns both Secrets, nil where there is none, and what they hold. Damaged data of
 // ours counts as empty: new material is made, and published before it is served.
-func (i *Installer) read(ctx context.Context) (authorities, serving *corev1.Secret, s State, err error) {
-	if authorities, err = i.get(ctx, i.o.Authorities); err != nil {
+func (i *Installer) readState(ctx context.Context) (authorities, serving *corev1.Secret, s State, err error) {
+	if authorities, err = i.readSecret(ctx, i.o.Authorities); err != nil {
 		return nil, nil, State{}, err
 	}
-	if serving, err = i.get(ctx, i.o.Serving); err != nil {
+	if serving, err = i.readSecret(ctx, i.o.Serving); err != nil {
 		return nil, nil, State{}, err
 	}
 	pairs, err := DecodeAuthorities(dataOf(authorities))
-	if err := i.damaged(i.o.Authorities, err); err != nil {
+	if err := i.tolerateDamage(i.o.Authorities, err); err != nil {
 		return nil, nil, State{}, err
 	}
 	served, bundle, err := DecodeServing(dataOf(serving))
-	if err := i.damaged(i.o.Serving, err); err != nil {
+	if err := i.tolerateDamage(i.o.Serving, err); err != nil {
 		return nil, nil, State{}, err
 	}
 	return authorities, serving, newState(pairs, served, bundle), nil
 }
 
-// damaged logs what is wrong with data of ours, and returns an error for that of others.
-func (i *Installer) damaged(name string, err error) error {
+// tolerateDamage logs what is wrong with data of ours, and returns an error for that of others.
+func (i *Installer) tolerateDamage(name string, err error) error {
 	if errors.Is(err, ErrForeign) {
 		return fmt.Errorf("certificate Secret %s/%s: %w; empty it, or name another one", i.o.Namespace, name, err)
 	}
@@ -172,7 +172,7 @@ func dataOf(s *corev1.Secret) map[string][]byte {
 	return s.Data
 }
 
-func (i *Installer) get(ctx context.Context, name string) (*corev1.Secret, error) {
+func (i *Installer) readSecret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := i.o.Client.Get(ctx, types.NamespacedName{Namespace: i.o.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
@@ -184,9 +184,9 @@ func (i *Installer) get(ctx context.Context, name string) (*corev1.Secret, error
 	return secret, nil
 }
 
-// write creates or updates a Secret if it holds something else, and returns it. The resource
+// writeSecret creates or updates a Secret if it holds something else, and returns it. The resource
 // version of what was read makes the API server refuse a write over somebody else's.
-func (i *Installer) write(ctx context.Context, name string, read *corev1.Secret, data map[string][]byte) (*corev1.Secret, error) {
+func (i *Installer) writeSecret(ctx context.Context, name string, read *corev1.Secret, data map[string][]byte) (*corev1.Secret, error) {
 	if read == nil {
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: i.o.Namespace, Name: name},
@@ -212,7 +212,7 @@ func (i *Installer) write(ctx context.Context, name string, read *corev1.Secret,
 // requireUnchanged returns a conflict if the authorities are no longer those that were published:
 // another installer may have published its own before.
 func (i *Installer) requireUnchanged(ctx context.Context, authorities *corev1.Secret) error {
-	now, err := i.get(ctx, i.o.Authorities)
+	now, err := i.readSecret(ctx, i.o.Authorities)
 	if err != nil {
 		return err
 	}

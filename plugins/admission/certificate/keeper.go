@@ -94,11 +94,11 @@ func (k *Keeper) Sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.serve(*state.Serving)
+	k.servePair(*state.Serving)
 	return nil
 }
 
-func (k *Keeper) serve(p Pair) {
+func (k *Keeper) servePair(p Pair) {
 	old := k.current.Load()
 	if old != nil && old.Leaf.Equal(p.Certificate) {
 		return

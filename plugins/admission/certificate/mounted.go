@@ -40,12 +40,12 @@ func NewMounted(dir string, clock clock.Clock, log logr.Logger, onServe func(not
 		return nil, fmt.Errorf("read the serving certificate in %s: %w", dir, err)
 	}
 	m := &Mounted{watcher: watcher, clock: clock, log: log, onServe: onServe}
-	watcher.RegisterCallback(m.served)
+	watcher.RegisterCallback(m.noteServed)
 	return m, nil
 }
 
-// served is told of each certificate, by the watcher.
-func (m *Mounted) served(c tls.Certificate) {
+// noteServed is told of each certificate, by the watcher.
+func (m *Mounted) noteServed(c tls.Certificate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.told != nil && m.told.Equal(c.Leaf) {
@@ -87,7 +87,7 @@ func (m *Mounted) Start(ctx context.Context) error {
 	watched := make(chan error, 1)
 	go func() { watched <- m.watcher.Start(ctx) }()
 	for {
-		m.warn()
+		m.warnIfOverdue()
 		timer := m.clock.NewTimer(warnEvery)
 		select {
 		case err := <-watched:
@@ -101,7 +101,7 @@ func (m *Mounted) Start(ctx context.Context) error {
 	}
 }
 
-func (m *Mounted) warn() {
+func (m *Mounted) warnIfOverdue() {
 	c, err := m.GetCertificate(nil)
 	if err == nil && isOverdue(c.Leaf, m.clock.Now()) {
 		m.log.Error(nil, "nobody has renewed the serving certificate: look at the Jobs that make it; when it has expired the API server calls nobody",

@@ -23,7 +23,7 @@ func Renew(s State, now time.Time, hosts []string, policy Policy) (State, Plan, 
 		return s, Plan{}, errors.New("renew certificates: no host name to serve under")
 	}
 	plan := Due(s, now, hosts, policy)
-	next := trusted(s, now, policy)
+	next := trustedState(s, now, policy)
 	if plan.AddAuthority != NotDue {
 		made, err := newAuthority(now, policy)
 		if err != nil {
@@ -32,7 +32,7 @@ func Renew(s State, now time.Time, hosts []string, policy Policy) (State, Plan, 
 		next.Authorities = append(next.Authorities, made)
 	}
 	if plan.Reissue != NotDue {
-		by, _ := signer(next.Authorities, now, policy)
+		by, _ := chooseSigner(next.Authorities, now, policy)
 		made, err := newServing(by, now, hosts, policy)
 		if err != nil {
 			return s, plan, fmt.Errorf("issue a serving certificate for %v: %w", hosts, err)
@@ -43,7 +43,7 @@ func Renew(s State, now time.Time, hosts []string, policy Policy) (State, Plan, 
 }
 
 func newAuthority(now time.Time, policy Policy) (Pair, error) {
-	template, err := template("deviceshare webhook CA", now.Add(-policy.Skew), now.Add(policy.AuthorityLife))
+	template, err := newTemplate("deviceshare webhook CA", now.Add(-policy.Skew), now.Add(policy.AuthorityLife))
 	if err != nil {
 		return Pair{}, err
 	}
@@ -51,7 +51,7 @@ func newAuthority(now time.Time, policy Policy) (Pair, error) {
 	template.MaxPathLenZero = true
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign
-	return sign(template, nil)
+	return issuePair(template, nil)
 }
 
 func newServing(authority Pair, now time.Time, hosts []string, policy Policy) (Pair, error) {
@@ -59,7 +59,7 @@ func newServing(authority Pair, now time.Time, hosts []string, policy Policy) (P
 	if last := authority.Certificate.NotAfter; end.After(last) {
 		end = last
 	}
-	template, err := template("deviceshare webhook", now.Add(-policy.Skew), end)
+	template, err := newTemplate("deviceshare webhook", now.Add(-policy.Skew), end)
 	if err != nil {
 		return Pair{}, err
 	}
@@ -72,12 +72,12 @@ func newServing(authority Pair, now time.Time, hosts []string, policy Policy) (P
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	return sign(template, &authority)
+	return issuePair(template, &authority)
 }
 
-// template gives each certificate a random serial number: two authorities of
+// newTemplate gives each certificate a random serial number: two authorities of
 // one name with one serial would be taken for the same by some clients.
-func template(name string, from, to time.Time) (*x509.Certificate, error) {
+func newTemplate(name string, from, to time.Time) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("draw a serial number: %w", err)
@@ -90,8 +90,8 @@ func template(name string, from, to time.Time) (*x509.Certificate, error) {
 	}, nil
 }
 
-// sign makes a key pair and signs the template with parent, or with itself.
-func sign(template *x509.Certificate, parent *Pair) (Pair, error) {
+// issuePair makes a key pair and signs the template with parent, or with itself.
+func issuePair(template *x509.Certificate, parent *Pair) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, fmt.Errorf("make a key: %w", err)

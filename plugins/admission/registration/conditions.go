@@ -17,20 +17,20 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// needsALook is true of pods of which any container names an extended resource, and of pods that
-// claim devices, but for those that are plainly right. Whose resource it is does not matter: an
-// administrator may rename ours at any time, and then nobody who may write here need know. Where
+// reviewCondition is true of pods of which any container names an extended resource, and of pods
+// that claim devices, but for those that are plainly right. Whose resource it is does not matter:
+// an administrator may rename ours at any time, and then nobody who may write here need know. Where
 // the names are out of date, the webhook is called for every pod that asks under the new ones.
-func needsALook(scheduler string, called podspec.Names) *acadmission.MatchConditionApplyConfiguration {
+func reviewCondition(scheduler string, called podspec.Names) *acadmission.MatchConditionApplyConfiguration {
 	return acadmission.MatchCondition().WithName("asks-or-claims-and-is-not-plainly-right").
-		WithExpression("(" + names(`r.contains("/")`) + " || " + claims() + " || " + strange() + ") && !(" + plainlyRight(scheduler, called) + ")")
+		WithExpression("(" + anyResource(`r.contains("/")`) + " || " + placementKeyExpr() + " || " + unknownKeyExpr() + ") && !(" + plainlyRight(scheduler, called) + ")")
 }
 
-// strange is true of a pod with an annotation or a label that begins as ours do and is none.
-func strange() string {
+// unknownKeyExpr is true of a pod with an annotation or a label that begins as ours do and is none.
+func unknownKeyExpr() string {
 	known := slices.DeleteFunc(append(wire.UserKeys(), wire.WrittenKeys()...), func(key string) bool { return !wire.IsOurs(key) })
 	begins := "k.lowerAscii().startsWith(" + strconv.Quote(wire.Family) + ")"
-	return anyKey("annotations", begins+" && !(k in ["+quoted(known)+"])") + " || " + anyKey("labels", begins)
+	return anyKey("annotations", begins+" && !(k in ["+quoteList(known)+"])") + " || " + anyKey("labels", begins)
 }
 
 // anyKey is true of a pod of which the condition is true of a key k of a map of its metadata.
@@ -39,8 +39,8 @@ func anyKey(field, condition string) string {
 	return "(has(" + field + ") && " + field + ".exists(k, " + condition + "))"
 }
 
-// quoted writes texts as the members of a list.
-func quoted(texts []string) string {
+// quoteList writes texts as the members of a list.
+func quoteList(texts []string) string {
 	out := make([]string, 0, len(texts))
 	for _, text := range texts {
 		out = append(out, strconv.Quote(text))
@@ -48,8 +48,8 @@ func quoted(texts []string) string {
 	return strings.Join(out, ", ")
 }
 
-// wishes is true of a key k that the webhook may say something about.
-func wishes() string {
+// reviewedKeyExpr is true of a key k that the webhook may say something about.
+func reviewedKeyExpr() string {
 	begins := make([]string, 0, len(admission.KeyPrefixes()))
 	for _, prefix := range admission.KeyPrefixes() {
 		begins = append(begins, "k.lowerAscii().startsWith("+strconv.Quote(prefix)+")")
@@ -57,8 +57,8 @@ func wishes() string {
 	return strings.Join(begins, " || ")
 }
 
-// claims is true of a pod that carries an annotation by which a pod holds devices.
-func claims() string {
+// placementKeyExpr is true of a pod that carries an annotation by which a pod holds devices.
+func placementKeyExpr() string {
 	carries := make([]string, 0, len(admission.PlacementKeys()))
 	for _, key := range admission.PlacementKeys() {
 		carries = append(carries, strconv.Quote(key)+" in object.metadata.annotations")
@@ -78,8 +78,8 @@ func plainlyRight(scheduler string, called podspec.Names) string {
 	return strings.Join([]string{
 		"has(object.spec.schedulerName) && object.spec.schedulerName == " + strconv.Quote(scheduler),
 		"!has(object.spec.nodeName)",
-		"!" + anyKey("annotations", "k in ["+quoted(others)+"] || "+limitRange+" || "+wishes()),
-		"!" + anyKey("labels", wishes()),
+		"!" + anyKey("annotations", "k in ["+quoteList(others)+"] || "+limitRange+" || "+reviewedKeyExpr()),
+		"!" + anyKey("labels", reviewedKeyExpr()),
 		plainContainers("containers", called),
 		plainContainers("initContainers", called),
 	}, " && ")
@@ -112,10 +112,10 @@ func notMirror() *acadmission.MatchConditionApplyConfiguration {
 		"!(has(object.metadata.annotations) && " + strconv.Quote(corev1.MirrorPodAnnotationKey) + " in object.metadata.annotations)")
 }
 
-// guarded let through updates that add, change or remove an annotation by which a
+// guardConditions let through updates that add, change or remove an annotation by which a
 // pod holds devices, by anybody but those who write them. They are written so that
 // no pod can make them fail: an error would refuse the update.
-func guarded(writers []string) []*acadmission.MatchConditionApplyConfiguration {
+func guardConditions(writers []string) []*acadmission.MatchConditionApplyConfiguration {
 	value := func(pod, key string) string {
 		return "(has(" + pod + ".metadata.annotations) && " + key + " in " + pod + ".metadata.annotations ? '=' + " + pod + ".metadata.annotations[" + key + "] : '')"
 	}
@@ -133,9 +133,9 @@ func guarded(writers []string) []*acadmission.MatchConditionApplyConfiguration {
 	}
 }
 
-// names is true of a pod of which any container names a resource r, as limit or as request,
+// anyResource is true of a pod of which any container names a resource r, as limit or as request,
 // of which the condition is true.
-func names(condition string) string {
+func anyResource(condition string) string {
 	in := func(field string) string {
 		return "(has(c.resources." + field + ") && c.resources." + field + ".exists(r, " + condition + "))"
 	}

@@ -32,7 +32,7 @@ func Fill(ctx context.Context, c client.Client, bundle []byte) error {
 	trust := func() *acadmission.WebhookClientConfigApplyConfiguration {
 		return acadmission.WebhookClientConfig().WithCABundle(bundle...)
 	}
-	return write(ctx, c,
+	return applyConfigurations(ctx, c,
 		acadmission.MutatingWebhookConfiguration(Name).WithWebhooks(
 			acadmission.MutatingWebhook().WithName(mutateName).WithClientConfig(trust())),
 		acadmission.ValidatingWebhookConfiguration(Name).WithWebhooks(

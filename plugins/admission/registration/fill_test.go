@@ -16,7 +16,7 @@ import (
 // condition that names resources, and in a way that fails when a field belongs to another.
 func install(t *testing.T, c client.Client) {
 	t.Helper()
-	m, v := inCluster().mutating(nil), inCluster().validating(nil)
+	m, v := inCluster().mutatingConfig(nil), inCluster().validatingConfig(nil)
 	m.Webhooks[0].ClientConfig.CABundle = nil
 	for i := range v.Webhooks {
 		v.Webhooks[i].ClientConfig.CABundle = nil

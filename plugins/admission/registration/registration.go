@@ -111,10 +111,10 @@ func SystemNamespaces() []string {
 // is for a webhook outside of the cluster, which no chart registers. When they are as wanted
 // already, nothing is written in the cluster.
 func Apply(ctx context.Context, c client.Client, r Registration, bundle []byte) error {
-	return write(ctx, c, r.mutating(bundle), r.validating(bundle))
+	return applyConfigurations(ctx, c, r.mutatingConfig(bundle), r.validatingConfig(bundle))
 }
 
-func write(ctx context.Context, c client.Client, m *acadmission.MutatingWebhookConfigurationApplyConfiguration,
+func applyConfigurations(ctx context.Context, c client.Client, m *acadmission.MutatingWebhookConfigurationApplyConfiguration,
 	v *acadmission.ValidatingWebhookConfigurationApplyConfiguration) error {
 	if err := c.Apply(ctx, m, fieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply MutatingWebhookConfiguration %q: %w", Name, err)
@@ -125,15 +125,15 @@ func write(ctx context.Context, c client.Client, m *acadmission.MutatingWebhookC
 	return nil
 }
 
-// mutating is called again for a pod that a later webhook has changed: that may
+// mutatingConfig is called again for a pod that a later webhook has changed: that may
 // have added a container.
-func (r Registration) mutating(bundle []byte) *acadmission.MutatingWebhookConfigurationApplyConfiguration {
+func (r Registration) mutatingConfig(bundle []byte) *acadmission.MutatingWebhookConfigurationApplyConfiguration {
 	return acadmission.MutatingWebhookConfiguration(Name).WithWebhooks(acadmission.MutatingWebhook().
 		WithName(mutateName).
 		WithClientConfig(r.Target.clientConfig(admission.MutatePath, bundle)).
-		WithRules(pods(admissionv1.Create)).
-		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(needsALook(r.Scheduler, r.Names), notMirror()).
+		WithRules(podRule(admissionv1.Create)).
+		WithNamespaceSelector(r.namespaceSelector()).
+		WithMatchConditions(reviewCondition(r.Scheduler, r.Names), notMirror()).
 		WithReinvocationPolicy(admissionv1.IfNeededReinvocationPolicy).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
@@ -142,29 +142,29 @@ func (r Registration) mutating(bundle []byte) *acadmission.MutatingWebhookConfig
 		WithAdmissionReviewVersions("v1"))
 }
 
-func (r Registration) validating(bundle []byte) *acadmission.ValidatingWebhookConfigurationApplyConfiguration {
+func (r Registration) validatingConfig(bundle []byte) *acadmission.ValidatingWebhookConfigurationApplyConfiguration {
 	return acadmission.ValidatingWebhookConfiguration(Name).WithWebhooks(acadmission.ValidatingWebhook().
 		WithName(validateName).
 		WithClientConfig(r.Target.clientConfig(admission.ValidatePath, bundle)).
-		WithRules(pods(admissionv1.Create)).
-		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(needsALook(r.Scheduler, r.Names), notMirror()).
+		WithRules(podRule(admissionv1.Create)).
+		WithNamespaceSelector(r.namespaceSelector()).
+		WithMatchConditions(reviewCondition(r.Scheduler, r.Names), notMirror()).
 		WithFailurePolicy(admissionv1.Ignore).
 		WithMatchPolicy(admissionv1.Equivalent).
 		WithSideEffects(admissionv1.SideEffectClassNone).
 		WithTimeoutSeconds(int32(Timeout.Seconds())).
-		WithAdmissionReviewVersions("v1"), r.guard(bundle))
+		WithAdmissionReviewVersions("v1"), r.guardWebhook(bundle))
 }
 
-// guard is called for what nobody but a writer may do, and so fails closed: while
+// guardWebhook is called for what nobody but a writer may do, and so fails closed: while
 // nobody answers, just that is refused, and no other update of a pod waits.
-func (r Registration) guard(bundle []byte) *acadmission.ValidatingWebhookApplyConfiguration {
+func (r Registration) guardWebhook(bundle []byte) *acadmission.ValidatingWebhookApplyConfiguration {
 	return acadmission.ValidatingWebhook().
 		WithName(guardName).
 		WithClientConfig(r.Target.clientConfig(admission.GuardPath, bundle)).
-		WithRules(pods(admissionv1.Update)).
-		WithNamespaceSelector(r.namespaces()).
-		WithMatchConditions(guarded(r.Writers)...).
+		WithRules(podRule(admissionv1.Update)).
+		WithNamespaceSelector(r.namespaceSelector()).
+		WithMatchConditions(guardConditions(r.Writers)...).
 		WithFailurePolicy(admissionv1.Fail).
 		WithMatchPolicy(admissionv1.Equivalent).
 		WithSideEffects(admissionv1.SideEffectClassNone).
@@ -172,13 +172,13 @@ func (r Registration) guard(bundle []byte) *acadmission.ValidatingWebhookApplyCo
 		WithAdmissionReviewVersions("v1")
 }
 
-func pods(operation admissionv1.OperationType) *acadmission.RuleWithOperationsApplyConfiguration {
+func podRule(operation admissionv1.OperationType) *acadmission.RuleWithOperationsApplyConfiguration {
 	return acadmission.RuleWithOperations().
 		WithOperations(operation).
 		WithAPIGroups("").WithAPIVersions("v1").WithResources("pods").WithScope(admissionv1.NamespacedScope)
 }
 
-func (r Registration) namespaces() *acmeta.LabelSelectorApplyConfiguration {
+func (r Registration) namespaceSelector() *acmeta.LabelSelectorApplyConfiguration {
 	excluded := append(SystemNamespaces(), r.Excluded...)
 	slices.Sort(excluded)
 	return acmeta.LabelSelector().WithMatchExpressions(acmeta.LabelSelectorRequirement().

@@ -51,8 +51,8 @@ func (q *Question) equals(other *Question) bool {
 // Clusters see tens of kinds; those that arrive in numbers are few at a time.
 const kinds = 8
 
-// memory keeps the last answers, for each kind the last. Safe for concurrent use.
-type memory[Answer any] struct {
+// answerCache keeps the last answers, for each kind the last. Safe for concurrent use.
+type answerCache[Answer any] struct {
 	last [kinds]atomic.Pointer[answered[Answer]]
 }
 
@@ -61,12 +61,13 @@ type answered[Answer any] struct {
 	answer   Answer
 }
 
-func (m *memory[Answer]) put(q Question, a Answer) {
+func (m *answerCache[Answer]) storeAnswer(q Question, a Answer) {
 	m.last[q.Kind.slot].Store(&answered[Answer]{question: q, answer: a})
 }
 
-// get returns the answer to the same question, nil if it is not known. It must not be changed.
-func (m *memory[Answer]) get(q *Question) *Answer {
+// findAnswer returns the answer to the same question, nil if it is not known. It must not be
+// changed.
+func (m *answerCache[Answer]) findAnswer(q *Question) *Answer {
 	if q.Kind == nil {
 		return nil
 	}
@@ -78,19 +79,19 @@ func (m *memory[Answer]) get(q *Question) *Answer {
 
 // Remember keeps what devices of the node refuse; nothing, if the pod fits. The question has a
 // kind. Safe for concurrent use.
-func (n *Node) Remember(q Question, refused sharing.Refusals) { n.refusals.put(q, refused) }
+func (n *Node) Remember(q Question, refused sharing.Refusals) { n.refusals.storeAnswer(q, refused) }
 
 // Remembered returns what was kept for the same question, nil if nothing was. It must not be
 // changed. Safe for concurrent use.
-func (n *Node) Remembered(q *Question) *sharing.Refusals { return n.refusals.get(q) }
+func (n *Node) Remembered(q *Question) *sharing.Refusals { return n.refusals.findAnswer(q) }
 
 // RememberScore keeps the score of the node. The question has a kind. Safe for concurrent use.
-func (n *Node) RememberScore(q Question, score float64) { n.scores.put(q, score) }
+func (n *Node) RememberScore(q Question, score float64) { n.scores.storeAnswer(q, score) }
 
 // RememberedScore returns the score that was kept for the same question, and whether one was.
 // Safe for concurrent use.
 func (n *Node) RememberedScore(q *Question) (score float64, known bool) {
-	if s := n.scores.get(q); s != nil {
+	if s := n.scores.findAnswer(q); s != nil {
 		return *s, true
 	}
 	return 0, false

@@ -28,19 +28,19 @@ type ApartLabel struct {
 	Any        bool
 }
 
-// allow reports whether a pod has the label.
-func (l ApartLabel) allow(labels map[string]string) bool {
+// isPresentIn reports whether a pod has the label.
+func (l ApartLabel) isPresentIn(labels map[string]string) bool {
 	value, has := labels[l.Key]
 	return has && (l.Any || value == l.Value)
 }
 
-// matches reports whether the rule concerns a pod with these labels.
-func (r ApartRule) matches(labels map[string]string) bool {
-	return !slices.ContainsFunc(r.Labels, func(l ApartLabel) bool { return !l.allow(labels) })
+// matchesLabels reports whether the rule concerns a pod with these labels.
+func (r ApartRule) matchesLabels(labels map[string]string) bool {
+	return !slices.ContainsFunc(r.Labels, func(l ApartLabel) bool { return !l.isPresentIn(labels) })
 }
 
-// covers reports whether every pod that the other rule concerns is a pod of this one.
-func (r ApartRule) covers(other ApartRule) bool {
+// coversPodsOf reports whether every pod that the other rule concerns is a pod of this one.
+func (r ApartRule) coversPodsOf(other ApartRule) bool {
 	return !slices.ContainsFunc(r.Labels, func(l ApartLabel) bool {
 		return !slices.ContainsFunc(other.Labels, func(o ApartLabel) bool {
 			return l.Key == o.Key && (l.Any || !o.Any && l.Value == o.Value)
@@ -52,8 +52,8 @@ func (r ApartRule) covers(other ApartRule) bool {
 func (r ApartRules) Reduce() ApartRules {
 	var out ApartRules
 	for i, rule := range r {
-		if !slices.ContainsFunc(r[:i], func(o ApartRule) bool { return o.covers(rule) }) &&
-			!slices.ContainsFunc(r[i+1:], func(o ApartRule) bool { return o.covers(rule) && !rule.covers(o) }) {
+		if !slices.ContainsFunc(r[:i], func(o ApartRule) bool { return o.coversPodsOf(rule) }) &&
+			!slices.ContainsFunc(r[i+1:], func(o ApartRule) bool { return o.coversPodsOf(rule) && !rule.coversPodsOf(o) }) {
 			out = append(out, rule)
 		}
 	}
@@ -64,8 +64,8 @@ func (r ApartRules) Reduce() ApartRules {
 // rules leaves the groups of pods as they are.
 const apartPrefix = "deviceshare.GPUExclusiveRules/"
 
-// group is a name for the pods that the rule concerns.
-func (r ApartRule) group() string {
+// groupName is a name for the pods that the rule concerns.
+func (r ApartRule) groupName() string {
 	var said []string
 	for _, l := range r.Labels {
 		said = append(said, fmt.Sprintf("%q=%q,%v", l.Key, l.Value, l.Any))
@@ -81,7 +81,7 @@ func (r ApartRules) Group(labels map[string]string, own string) (string, error) 
 	found := -1
 	for i, rule := range r {
 		switch {
-		case !rule.matches(labels):
+		case !rule.matchesLabels(labels):
 		case found >= 0:
 			return "", fmt.Errorf("its labels match %s and %s, and a pod can be kept apart by one rule only: change its labels or the rules", r[found].Name, rule.Name)
 		case own != "":
@@ -94,16 +94,16 @@ func (r ApartRules) Group(labels map[string]string, own string) (string, error) 
 	if found < 0 {
 		return own, nil
 	}
-	return r[found].group(), nil
+	return r[found].groupName(), nil
 }
 
-// held returns the group that a pod counts as on its devices: by the rules in force, which may be
-// newer than the placement. Where several could hold, which no new pod is given, a rule comes
-// first.
-func (r ApartRules) held(labels map[string]string, own string) string {
+// effectiveGroup returns the group that a pod counts as on its devices: by the rules in force,
+// which may be newer than the placement. Where several could hold, which no new pod is given, a
+// rule comes first.
+func (r ApartRules) effectiveGroup(labels map[string]string, own string) string {
 	for _, rule := range r {
-		if rule.matches(labels) {
-			return rule.group()
+		if rule.matchesLabels(labels) {
+			return rule.groupName()
 		}
 	}
 	if strings.HasPrefix(own, apartPrefix) {

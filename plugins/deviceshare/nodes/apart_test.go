@@ -64,7 +64,7 @@ func TestPodsOfOneRuleHaveOneGroupAndOthersHaveNot(t *testing.T) {
 		if _, err := reduced.Group(b, own); err != nil {
 			continue
 		}
-		held := reduced.held(b, own)
+		held := reduced.effectiveGroup(b, own)
 		want := concern(labels, a, b) || own != "" && group == own && held == own
 		if got := group != "" && group == held; got != want {
 			t.Fatalf("%d: rules %v, pods %v and %v with group %q: kept apart %v, want %v", i, labels, a, b, own, got, want)
@@ -89,7 +89,7 @@ func TestAnEditOfOtherRulesLeavesTheGroupsOfPodsAsTheyAre(t *testing.T) {
 	if before == "" || before != after {
 		t.Errorf("%q, then %q", before, after)
 	}
-	if got := (ApartRules{tier}).held(labels, before); got != "" {
+	if got := (ApartRules{tier}).effectiveGroup(labels, before); got != "" {
 		t.Errorf("a rule that is gone leaves the group %q", got)
 	}
 	withTier := maps.Clone(labels)

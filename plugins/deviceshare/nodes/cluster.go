@@ -60,12 +60,12 @@ type Change struct {
 // Follow brings the cluster up to date with a snapshot.
 func (c *Cluster) Follow(snapshot Snapshot, settings *Settings) Change {
 	c.pods.compareDecisions(snapshot)
-	fresh := c.reread(snapshot, settings)
+	fresh := c.readChangedNodes(snapshot, settings)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lister := snapshot.Pods()
-	c.pods.await(appeared(c.nodes, fresh), lister, settings)
+	c.pods.markAwaited(addedNodes(c.nodes, fresh), lister, settings)
 	c.pods.compareAwaited(snapshot, lister)
 	var change Change
 	for _, n := range fresh {
@@ -78,7 +78,7 @@ func (c *Cluster) Follow(snapshot Snapshot, settings *Settings) Change {
 		maps.DeleteFunc(c.nodes, func(name string, _ *Node) bool {
 			gone := snapshot.Host(name) == nil
 			if gone {
-				c.pods.left(name)
+				c.pods.noteNodeRemoved(name)
 			}
 			return gone
 		})
@@ -86,17 +86,17 @@ func (c *Cluster) Follow(snapshot Snapshot, settings *Settings) Change {
 	}
 	c.pods.compareBound(snapshot, lister)
 	change.Nodes = change.Names || len(fresh) > 0
-	c.announce(fresh)
+	c.reportProblems(fresh)
 	return change
 }
 
-// announce reports the problems of nodes that changed, each once until it is solved.
-func (c *Cluster) announce(fresh []*Node) {
+// reportProblems reports the problems of nodes that changed, each once until it is solved.
+func (c *Cluster) reportProblems(fresh []*Node) {
 	for _, n := range fresh {
 		for p := range n.Problems() {
 			if _, done := c.reported[p]; !done {
 				c.reported[p] = struct{}{}
-				c.report.Report(p.reference(), p.Reason, p.Message)
+				c.report.Report(p.objectReference(), p.Reason, p.Message)
 			}
 		}
 	}

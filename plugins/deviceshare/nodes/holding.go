@@ -27,23 +27,23 @@ type holding struct {
 	unplaced bool
 }
 
-// read finds out which devices a pod on the node holds, from what its state believes or from its
-// annotations, and the group that keeps others off them.
-func (n *Node) read(pod *corev1.Pod, state podstate.State) holding {
-	h := n.believe(pod, state)
+// readHolding finds out which devices a pod on the node holds, from what its state believes or from
+// its annotations, and the group that keeps others off them.
+func (n *Node) readHolding(pod *corev1.Pod, state podstate.State) holding {
+	h := n.selectHolding(pod, state)
 	if h.placement == nil {
 		return h
 	}
-	if group := n.settings.Apart.held(pod.Labels, h.placement.Group); group != h.placement.Group {
+	if group := n.settings.Apart.effectiveGroup(pod.Labels, h.placement.Group); group != h.placement.Group {
 		p := *h.placement
 		p.Group, h.placement = group, &p
 	}
 	return h
 }
 
-// believe finds out which devices a pod on the node was given.
-func (n *Node) believe(pod *corev1.Pod, state podstate.State) holding {
-	from := state.Sources(n.Name, pod.Annotations, scheduled(pod))
+// selectHolding finds out which devices a pod on the node was given.
+func (n *Node) selectHolding(pod *corev1.Pod, state podstate.State) holding {
+	from := state.Sources(n.Name, pod.Annotations, isScheduled(pod))
 	if from.Given != nil {
 		return holding{placement: from.Given, edited: from.Edited}
 	}
@@ -51,7 +51,7 @@ func (n *Node) believe(pod *corev1.Pod, state podstate.State) holding {
 	if from.First != nil {
 		annotations = from.First.Annotations()
 	}
-	h := n.decode(pod, annotations)
+	h := n.decodeHolding(pod, annotations)
 	if h.placement == nil && from.Otherwise != nil {
 		h = holding{placement: from.Otherwise}
 	}
@@ -59,8 +59,8 @@ func (n *Node) believe(pod *corev1.Pod, state podstate.State) holding {
 	return h
 }
 
-// decode reads what a pod on the node holds from annotations.
-func (n *Node) decode(pod *corev1.Pod, annotations map[string]string) (h holding) {
+// decodeHolding reads what a pod on the node holds from annotations.
+func (n *Node) decodeHolding(pod *corev1.Pod, annotations map[string]string) (h holding) {
 	names := n.settings.Names
 	p, found, err := wire.ReadPlacement(annotations, corepod.Refs(pod, names), n.Inventory, n.settings.Factor)
 	switch {
@@ -74,7 +74,7 @@ func (n *Node) decode(pod *corev1.Pod, annotations map[string]string) (h holding
 		h.unreadable = fmt.Errorf("read the placement of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	case found:
 		h.unreadable = fmt.Errorf("pod %s/%s is on node %s but its placement is for node %s", pod.Namespace, pod.Name, n.Name, p.Node)
-	case n.HasOurPlugin() && !started(pod, names):
+	case n.HasOurPlugin() && !hasRunDeviceContainer(pod, names):
 		h.unplaced = true
 	default:
 		h.unreadable = fmt.Errorf("pod %s/%s asks for devices and has no placement", pod.Namespace, pod.Name)
@@ -86,13 +86,13 @@ func (n *Node) decode(pod *corev1.Pod, annotations map[string]string) (h holding
 // container that no scheduler has given devices.
 func (n *Node) HasOurPlugin() bool { return n.Object.Annotations[wire.NodeInventory] != "" }
 
-// started reports whether a container that asks for devices has ever run: then
+// hasRunDeviceContainer reports whether a container that asks for devices has ever run: then
 // there was a placement, and somebody has removed it.
-func started(pod *corev1.Pod, names podspec.Names) bool {
+func hasRunDeviceContainer(pod *corev1.Pod, names podspec.Names) bool {
 	for _, ref := range corepod.Refs(pod, names) {
 		for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 			for i := range list {
-				if c := &list[i]; ref.Asks && c.Name == ref.Name && (ran(&c.State) || ran(&c.LastTerminationState)) {
+				if c := &list[i]; ref.Asks && c.Name == ref.Name && (wasStarted(&c.State) || wasStarted(&c.LastTerminationState)) {
 					return true
 				}
 			}
@@ -101,8 +101,8 @@ func started(pod *corev1.Pod, names podspec.Names) bool {
 	return false
 }
 
-// ran reports whether a container's state shows that it was started.
-func ran(s *corev1.ContainerState) bool {
+// wasStarted reports whether a container's state shows that it was started.
+func wasStarted(s *corev1.ContainerState) bool {
 	return s.Running != nil || s.Terminated != nil && !s.Terminated.StartedAt.IsZero()
 }
 

@@ -55,8 +55,8 @@ type Node struct {
 	// holdings are kept by pod object, for pods that did not change.
 	holdings map[*corev1.Pod]holding
 	// refusals and scores are the only things that are written later.
-	refusals memory[sharing.Refusals]
-	scores   memory[float64]
+	refusals answerCache[sharing.Refusals]
+	scores   answerCache[float64]
 }
 
 // Problem is something wrong with an object that its owner has to know. It is
@@ -67,8 +67,8 @@ type Problem struct {
 	Message string
 }
 
-// reference returns the object the problem is about.
-func (p Problem) reference() *corev1.ObjectReference { return &p.Object }
+// objectReference returns the object the problem is about.
+func (p Problem) objectReference() *corev1.ObjectReference { return &p.Object }
 
 // Problems visits everything that is wrong with the node and the pods on it.
 func (n *Node) Problems() iter.Seq[Problem] {
@@ -131,7 +131,7 @@ func (c *Cluster) readNode(prev *Node, host Host, s *Settings) *Node {
 	for key, pod := range host.Pods() {
 		n.tasks[key] = pod
 		if state := c.pods.State(ownerOf(pod)); state.FirstOn(n.Name) || mayHold(pod, s) {
-			n.hold(prev, pod, state)
+			n.recordHolding(prev, pod, state)
 		}
 	}
 	return n
@@ -156,11 +156,11 @@ func (n *Node) readInventory(prev *Node) {
 	}
 }
 
-// hold records the devices of one pod.
-func (n *Node) hold(prev *Node, pod *corev1.Pod, state podstate.State) {
-	h, unchanged := n.known(prev, pod)
+// recordHolding records the devices of one pod.
+func (n *Node) recordHolding(prev *Node, pod *corev1.Pod, state podstate.State) {
+	h, unchanged := n.previousHolding(prev, pod)
 	if !unchanged {
-		h = n.read(pod, state)
+		h = n.readHolding(pod, state)
 	}
 	if state.Decision() == nil {
 		n.holdings[pod] = h
@@ -193,9 +193,9 @@ func (n *Node) hold(prev *Node, pod *corev1.Pod, state podstate.State) {
 	}
 }
 
-// known returns what was read from this pod object before. A decision is not read from
+// previousHolding returns what was read from this pod object before. A decision is not read from
 // the pod, so what rests on one is not kept.
-func (n *Node) known(prev *Node, pod *corev1.Pod) (holding, bool) {
+func (n *Node) previousHolding(prev *Node, pod *corev1.Pod) (holding, bool) {
 	if prev == nil || prev.Inventory != n.Inventory || prev.settings != n.settings {
 		return holding{}, false
 	}

@@ -56,8 +56,8 @@ func newPods() *Pods {
 	}
 }
 
-// apply sends an event to a pod and keeps the indexes in step. The lock is held.
-func (s *Pods) apply(owner sharing.Owner, pod types.NamespacedName, e podstate.Event) {
+// applyEvent sends an event to a pod and keeps the indexes in step. The lock is held.
+func (s *Pods) applyEvent(owner sharing.Owner, pod types.NamespacedName, e podstate.Event) {
 	before := s.states[owner]
 	after := before.After(e)
 	if after == (podstate.State{}) {
@@ -75,12 +75,12 @@ func (s *Pods) apply(owner sharing.Owner, pod types.NamespacedName, e podstate.E
 			delete(s.decided, owner)
 		}
 	}
-	reindex(s.bound, before.BoundTo(), after.BoundTo(), owner, pod)
-	reindex(s.awaited, before.AwaitedOn(), after.AwaitedOn(), owner, pod)
+	moveInIndex(s.bound, before.BoundTo(), after.BoundTo(), owner, pod)
+	moveInIndex(s.awaited, before.AwaitedOn(), after.AwaitedOn(), owner, pod)
 }
 
-// reindex moves a pod from one node to another; "" is none.
-func reindex(index map[string]map[sharing.Owner]types.NamespacedName, from, to string, owner sharing.Owner, pod types.NamespacedName) {
+// moveInIndex moves a pod from one node to another; "" is none.
+func moveInIndex(index map[string]map[sharing.Owner]types.NamespacedName, from, to string, owner sharing.Owner, pod types.NamespacedName) {
 	if from == to {
 		return
 	}
@@ -129,7 +129,7 @@ func (s *Pods) Decide(h Handover, d podstate.Decision) {
 	owner := ownerOf(h.Pod)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apply(owner, nameOf(h.Pod), podstate.Event{Kind: podstate.Decide, Decision: &d})
+	s.applyEvent(owner, nameOf(h.Pod), podstate.Event{Kind: podstate.Decide, Decision: &d})
 	s.decided[owner] = h
 }
 
@@ -137,7 +137,7 @@ func (s *Pods) Decide(h Handover, d podstate.Decision) {
 func (s *Pods) Withdraw(owner sharing.Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apply(owner, types.NamespacedName{}, podstate.Event{Kind: podstate.Withdraw})
+	s.applyEvent(owner, types.NamespacedName{}, podstate.Event{Kind: podstate.Withdraw})
 }
 
 // BeginBind notes that the bind call of a pod to a node is about to be made, and returns what
@@ -155,7 +155,7 @@ func (s *Pods) BeginBind(pod *corev1.Pod, node string) (d *podstate.Decision, fa
 		return d, nil, fmt.Errorf("bind pod %s/%s to node %s: its devices are on node %s", pod.Namespace, pod.Name, node, d.Node)
 	}
 	fallback = s.decided[owner].Fallback
-	s.apply(owner, nameOf(pod), podstate.Event{Kind: podstate.Begin, Node: node})
+	s.applyEvent(owner, nameOf(pod), podstate.Event{Kind: podstate.Begin, Node: node})
 	return d, fallback, s.states[owner].Refuses()
 }
 
@@ -167,7 +167,7 @@ func (s *Pods) EndBind(owner sharing.Owner, node string, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apply(owner, types.NamespacedName{}, podstate.Event{Kind: kind, Node: node})
+	s.applyEvent(owner, types.NamespacedName{}, podstate.Event{Kind: kind, Node: node})
 }
 
 // compareDecisions tells each pod with a decision whether the snapshot shows it where
@@ -177,16 +177,16 @@ func (s *Pods) compareDecisions(snapshot Snapshot) {
 	defer s.mu.Unlock()
 	for owner, h := range s.decided {
 		e := podstate.Event{Kind: podstate.Missing}
-		if pod := h.find(s.states[owner].Decision().Node, snapshot); pod != nil {
+		if pod := h.findPod(s.states[owner].Decision().Node, snapshot); pod != nil {
 			e = podstate.Event{Kind: podstate.Match, Annotations: pod.Annotations}
 		}
-		s.apply(owner, nameOf(h.Pod), e)
+		s.applyEvent(owner, nameOf(h.Pod), e)
 	}
 }
 
-// find returns the pod if the snapshot shows it on a node, else nil. A node that is not
+// findPod returns the pod if the snapshot shows it on a node, else nil. A node that is not
 // in the snapshot says nothing; then the pod's job tells.
-func (h *Handover) find(node string, snapshot Snapshot) *corev1.Pod {
+func (h *Handover) findPod(node string, snapshot Snapshot) *corev1.Pod {
 	host := snapshot.Host(node)
 	if host == nil {
 		return snapshot.Assigned(h.Job, h.Pod.UID, node)

@@ -244,7 +244,7 @@ func TestEveryIndexIsEmptyWhenNothingIsKnownOfThePod(t *testing.T) {
 	there, gone := shows(podsOn("n1", pod)), shows(podsOn("n1"))
 	there.api = []*corev1.Pod{pod}
 	states.mu.Lock()
-	states.apply("uid-p", nameOf(pod), podstate.Event{Kind: podstate.List, Node: "n1"})
+	states.applyEvent("uid-p", nameOf(pod), podstate.Event{Kind: podstate.List, Node: "n1"})
 	states.mu.Unlock()
 	if said := states.Awaited()["n1"]; said != "pod ns/p" {
 		t.Errorf("awaited: %q", said)

@@ -10,10 +10,10 @@ import (
 // minChunk is how many nodes are worth a goroutine of their own.
 const minChunk = 64
 
-// reread returns the new state of every node that the snapshot shows changed. Most
+// readChangedNodes returns the new state of every node that the snapshot shows changed. Most
 // sessions change few of thousands of nodes, so what costs is the comparison; it is
 // spread over the processors.
-func (c *Cluster) reread(snapshot Snapshot, settings *Settings) []*Node {
+func (c *Cluster) readChangedNodes(snapshot Snapshot, settings *Settings) []*Node {
 	touched, hosts := c.pods.touchedNodes(), snapshot.Hosts()
 	size := max(minChunk, (len(hosts)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var (

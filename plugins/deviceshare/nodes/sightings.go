@@ -18,9 +18,9 @@ import (
 
 // This file tells pods what snapshots and the API server show of them.
 
-// appeared returns the nodes that were not in the snapshot before, by name. A node
+// addedNodes returns the nodes that were not in the snapshot before, by name. A node
 // of another UID is another node.
-func appeared(known map[string]*Node, fresh []*Node) map[string]struct{} {
+func addedNodes(known map[string]*Node, fresh []*Node) map[string]struct{} {
 	var out map[string]struct{}
 	for _, n := range fresh {
 		if old, ok := known[n.Name]; ok && old.uid() == n.uid() {
@@ -34,13 +34,13 @@ func appeared(known map[string]*Node, fresh []*Node) map[string]struct{} {
 	return out
 }
 
-// await lists, for nodes that appeared, the pods with devices that the API server has
+// markAwaited lists, for nodes that appeared, the pods with devices that the API server has
 // bound to them. Such a node is not used until the snapshot shows them. Volcano opens
 // its first sessions when the informers have their lists, which is before its cache
 // has worked through them: a node can be seen before its pods. So can a node that was
 // deleted and registered anew: Volcano forgets its pods with it, and takes each in
 // again when that pod changes next.
-func (s *Pods) await(nodes map[string]struct{}, pods corelisters.PodLister, settings *Settings) {
+func (s *Pods) markAwaited(nodes map[string]struct{}, pods corelisters.PodLister, settings *Settings) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -52,10 +52,10 @@ func (s *Pods) await(nodes map[string]struct{}, pods corelisters.PodLister, sett
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, pod := range all {
-		if _, appears := nodes[pod.Spec.NodeName]; !appears || !scheduled(pod) || over(pod) || !mayHold(pod, settings) {
+		if _, appears := nodes[pod.Spec.NodeName]; !appears || !isScheduled(pod) || isTerminal(pod) || !mayHold(pod, settings) {
 			continue
 		}
-		s.apply(ownerOf(pod), nameOf(pod), podstate.Event{Kind: podstate.List, Node: pod.Spec.NodeName})
+		s.applyEvent(ownerOf(pod), nameOf(pod), podstate.Event{Kind: podstate.List, Node: pod.Spec.NodeName})
 	}
 }
 
@@ -66,10 +66,10 @@ func (s *Pods) compareAwaited(snapshot Snapshot, pods corelisters.PodLister) {
 	for node, awaited := range s.awaited {
 		for owner, pod := range awaited {
 			switch {
-			case shown(snapshot.Host(node), owner, pod):
-				s.apply(owner, pod, podstate.Event{Kind: podstate.Show})
-			case gone(pods, owner, pod):
-				s.apply(owner, pod, podstate.Event{Kind: podstate.End})
+			case showsPod(snapshot.Host(node), owner, pod):
+				s.applyEvent(owner, pod, podstate.Event{Kind: podstate.Show})
+			case isPodGone(pods, owner, pod):
+				s.applyEvent(owner, pod, podstate.Event{Kind: podstate.End})
 			}
 		}
 	}
@@ -80,23 +80,23 @@ func (s *Pods) readFrom(n *Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pod, h := range n.holdings {
-		if h.placement == nil || !scheduled(pod) || s.states[ownerOf(pod)].FirstOn(n.Name) {
+		if h.placement == nil || !isScheduled(pod) || s.states[ownerOf(pod)].FirstOn(n.Name) {
 			continue
 		}
-		s.apply(ownerOf(pod), nameOf(pod), podstate.Event{Kind: podstate.Read, Node: n.Name, Annotations: pod.Annotations})
+		s.applyEvent(ownerOf(pod), nameOf(pod), podstate.Event{Kind: podstate.Read, Node: n.Name, Annotations: pod.Annotations})
 	}
-	s.look(n.Name)
+	s.markUnseen(n.Name)
 }
 
-// left notes that a node is not in the snapshot any more.
-func (s *Pods) left(node string) {
+// noteNodeRemoved notes that a node is not in the snapshot any more.
+func (s *Pods) noteNodeRemoved(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.look(node)
+	s.markUnseen(node)
 }
 
-// look makes compareBound look at the bound pods of a node. The lock is held.
-func (s *Pods) look(node string) {
+// markUnseen makes compareBound look at the bound pods of a node. The lock is held.
+func (s *Pods) markUnseen(node string) {
 	if len(s.bound[node]) > 0 {
 		s.unseen[node] = struct{}{}
 	}
@@ -111,9 +111,9 @@ func (s *Pods) compareBound(snapshot Snapshot, pods corelisters.PodLister) {
 		away := false
 		for owner, pod := range s.bound[node] {
 			switch {
-			case shown(snapshot.Host(node), owner, pod):
-			case gone(pods, owner, pod):
-				s.apply(owner, pod, podstate.Event{Kind: podstate.End})
+			case showsPod(snapshot.Host(node), owner, pod):
+			case isPodGone(pods, owner, pod):
+				s.applyEvent(owner, pod, podstate.Event{Kind: podstate.End})
 			default:
 				away = true
 			}
@@ -143,9 +143,9 @@ func (s *Pods) Awaited() map[string]string {
 	return out
 }
 
-// shown reports whether the snapshot has the pod on the node. A node that is not in
+// showsPod reports whether the snapshot has the pod on the node. A node that is not in
 // the snapshot shows nothing, and is not used either.
-func shown(host Host, owner sharing.Owner, pod types.NamespacedName) bool {
+func showsPod(host Host, owner sharing.Owner, pod types.NamespacedName) bool {
 	if host == nil {
 		return false
 	}
@@ -153,16 +153,16 @@ func shown(host Host, owner sharing.Owner, pod types.NamespacedName) bool {
 	return seen != nil && ownerOf(seen) == owner
 }
 
-// gone reports whether the pod was deleted or has ended.
-func gone(pods corelisters.PodLister, owner sharing.Owner, pod types.NamespacedName) bool {
+// isPodGone reports whether the pod was deleted or has ended.
+func isPodGone(pods corelisters.PodLister, owner sharing.Owner, pod types.NamespacedName) bool {
 	now, err := pods.Pods(pod.Namespace).Get(pod.Name)
-	return err != nil || ownerOf(now) != owner || over(now)
+	return err != nil || ownerOf(now) != owner || isTerminal(now)
 }
 
-// scheduled reports whether the API server has this pod bound to a node. The node name
+// isScheduled reports whether the API server has this pod bound to a node. The node name
 // does not tell: Volcano writes it into the pods of its own cache before they are
 // bound.
-func scheduled(pod *corev1.Pod) bool {
+func isScheduled(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
 			return c.Status == corev1.ConditionTrue
@@ -171,7 +171,7 @@ func scheduled(pod *corev1.Pod) bool {
 	return false
 }
 
-// over reports whether the pod will never run again.
-func over(pod *corev1.Pod) bool {
+// isTerminal reports whether the pod will never run again.
+func isTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

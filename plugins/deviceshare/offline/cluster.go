@@ -79,7 +79,7 @@ func New(o Options) (*Cluster, error) {
 	ready := &atomic.Bool{}
 	ready.Store(true)
 	volcano.HyperNodesInfo = api.NewHyperNodesInfoWithCache(map[string]*api.HyperNodeInfo{}, map[int]sets.Set[string]{}, map[string]sets.Set[string]{}, ready)
-	volcano.Client().(*fake.Clientset).PrependReactor("create", "pods", s.bind)
+	volcano.Client().(*fake.Clientset).PrependReactor("create", "pods", s.recordBinding)
 	c := &Cluster{schedulerName: o.SchedulerName, store: store, config: config, server: s, cache: &sessionCache{SchedulerCache: volcano}}
 	return c, nil
 }
@@ -122,14 +122,14 @@ func (c *Cluster) addPod(p *corev1.Pod) error {
 	if err := c.podIndexer().Add(known); err != nil {
 		return fmt.Errorf("add pod %s: %w", name, err)
 	}
-	if c.schedules(p) {
+	if c.belongsInCache(p) {
 		c.cache.AddPod(known)
 	}
 	return nil
 }
 
-// schedules reports whether Volcano's cache knows a pod.
-func (c *Cluster) schedules(p *corev1.Pod) bool {
+// belongsInCache reports whether Volcano's cache knows a pod.
+func (c *Cluster) belongsInCache(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" || p.Spec.SchedulerName == c.schedulerName
 }
 
@@ -141,7 +141,7 @@ func (c *Cluster) RemovePod(name types.NamespacedName) error {
 	}
 	delete(c.server.pods, name)
 	delete(c.server.said, p.UID)
-	if c.schedules(p) {
+	if c.belongsInCache(p) {
 		c.cache.DeletePod(p)
 	}
 	if err := c.podIndexer().Delete(p); err != nil {
@@ -153,7 +153,7 @@ func (c *Cluster) RemovePod(name types.NamespacedName) error {
 // RemoveGroup removes a group, whose pods must have been removed.
 func (c *Cluster) RemoveGroup(name types.NamespacedName) {
 	delete(c.server.groups, name)
-	c.cache.forget(api.JobID(name.String()))
+	c.cache.removeJob(api.JobID(name.String()))
 }
 
 // Pods returns all pods as they are now, in the order of their names.
@@ -203,8 +203,8 @@ func (c *Cluster) Cycle() (changed bool, err error) {
 		}
 	}
 	deviceshare.Register(c.store.Build)
-	conf.EnabledActionMap = c.config.enabled()
-	c.cache.begin()
+	conf.EnabledActionMap = c.config.enabledActions()
+	c.cache.resetDecisions()
 	ssn := framework.OpenSession(c.cache, c.config.tiers, c.config.arguments)
 	for _, a := range c.config.actions {
 		a.Execute(ssn)

@@ -45,13 +45,13 @@ func readConfiguration(text, policy string) (configuration, error) {
 	for i := range c.tiers {
 		for k := range c.tiers[i].Plugins {
 			o := &c.tiers[i].Plugins[k]
-			mistakes = append(mistakes, c.check(o, fmt.Sprintf("tiers[%d].plugins[%d]", i, k))...)
+			mistakes = append(mistakes, c.checkPlugin(o, fmt.Sprintf("tiers[%d].plugins[%d]", i, k))...)
 			if o.Name != deviceshare.PluginName {
 				continue
 			}
 			found = true
 			if policy != "" {
-				o.Arguments = with(o.Arguments, policyArgument, policy)
+				o.Arguments = withArgument(o.Arguments, policyArgument, policy)
 			}
 			_, wrong := deviceshare.ReadArguments(o.Arguments)
 			for _, m := range wrong {
@@ -71,8 +71,8 @@ func readConfiguration(text, policy string) (configuration, error) {
 	return c, nil
 }
 
-// check refuses a plugin that is not there, or that would ask somebody else.
-func (c *configuration) check(o *conf.PluginOption, path string) []error {
+// checkPlugin refuses a plugin that is not there, or that would ask somebody else.
+func (c *configuration) checkPlugin(o *conf.PluginOption, path string) []error {
 	if o.Name == "extender" {
 		return []error{fmt.Errorf("%s: plugin extender asks a server, which a simulation must not: leave it out", path)}
 	}
@@ -82,8 +82,8 @@ func (c *configuration) check(o *conf.PluginOption, path string) []error {
 	return nil
 }
 
-// with returns the arguments with one more, and leaves those given as they are.
-func with(a framework.Arguments, key string, value any) framework.Arguments {
+// withArgument returns the arguments with one more, and leaves those given as they are.
+func withArgument(a framework.Arguments, key string, value any) framework.Arguments {
 	out := framework.Arguments{key: value}
 	for k, v := range a {
 		if k != key {
@@ -93,8 +93,8 @@ func with(a framework.Arguments, key string, value any) framework.Arguments {
 	return out
 }
 
-// enabled are the names of the actions, as Volcano asks which are enabled.
-func (c *configuration) enabled() map[string]bool {
+// enabledActions are the names of the actions, as Volcano asks which are enabled.
+func (c *configuration) enabledActions() map[string]bool {
 	out := map[string]bool{}
 	for _, a := range c.actions {
 		out[a.Name()] = true

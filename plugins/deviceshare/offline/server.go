@@ -39,8 +39,8 @@ type Eviction struct {
 	Reason string
 }
 
-// begin forgets what the last session decided.
-func (s *sessionCache) begin() { s.binds, s.leaves = nil, nil }
+// resetDecisions forgets what the last session decided.
+func (s *sessionCache) resetDecisions() { s.binds, s.leaves = nil, nil }
 
 // AddBindTask implements cache.Cache: it takes from the queue what Volcano has just put into it.
 func (s *sessionCache) AddBindTask(b *cache.BindContext) error {
@@ -60,8 +60,8 @@ func (s *sessionCache) Evict(t *api.TaskInfo, reason string) error {
 	return nil
 }
 
-// forget removes a job: Volcano removes it in a goroutine, which this cache does not have.
-func (s *sessionCache) forget(job api.JobID) {
+// removeJob removes a job: Volcano removes it in a goroutine, which this cache does not have.
+func (s *sessionCache) removeJob(job api.JobID) {
 	s.Mutex.Lock()
 	defer s.Mutex.Unlock()
 	delete(s.Jobs, job)
@@ -94,8 +94,8 @@ func newServer() *server {
 	}
 }
 
-// bind is the API server's side of a Binding.
-func (s *server) bind(action k8stesting.Action) (bool, runtime.Object, error) {
+// recordBinding is the API server's side of a Binding.
+func (s *server) recordBinding(action k8stesting.Action) (bool, runtime.Object, error) {
 	create, ok := action.(k8stesting.CreateAction)
 	if !ok || action.GetSubresource() != "binding" {
 		return false, nil, nil
@@ -159,7 +159,7 @@ func (c *Cluster) carryOut() (changed bool, err error) {
 		c.server.evicted = append(c.server.evicted, e)
 	}
 	for _, b := range c.cache.binds {
-		if err := c.bind(b.TaskInfo); err != nil {
+		if err := c.bindAndRun(b.TaskInfo); err != nil {
 			return false, err
 		}
 	}
@@ -179,8 +179,8 @@ func (c *Cluster) carryOut() (changed bool, err error) {
 	return changed, nil
 }
 
-// bind binds a pod through the scheduler's binder, and has it run.
-func (c *Cluster) bind(t *api.TaskInfo) error {
+// bindAndRun binds a pod through the scheduler's binder, and has it run.
+func (c *Cluster) bindAndRun(t *api.TaskInfo) error {
 	name := nameOf(t.Pod)
 	if failed := c.store.Binder().Bind(c.cache.Client(), []*api.TaskInfo{t}); len(failed) > 0 {
 		return fmt.Errorf("bind pod %s: %s", name, failed[t.UID])

@@ -60,22 +60,22 @@ func (s State) After(e Event) State {
 	case Decide:
 		s.phase, s.decision = Decided, e.Decision
 	case Withdraw:
-		return s.withdrawn()
+		return s.afterWithdraw()
 	case Begin:
-		return s.begun(e.Node)
+		return s.afterBegin(e.Node)
 	case Accept:
-		return s.returned(e.Node, Accepted)
+		return s.afterReturn(e.Node, Accepted)
 	case Fail:
-		return s.returned(e.Node, Unanswered)
+		return s.afterReturn(e.Node, Unanswered)
 	case Match:
-		if s.decision != nil && s.decision.matches(e.Annotations) {
+		if s.decision != nil && s.decision.matchesAnnotations(e.Annotations) {
 			return s.atRest()
 		}
 	case Missing:
-		return s.missing()
+		return s.afterMissing()
 	case Read:
 		if s.phase == Unknown {
-			s.phase, s.first = Bound, &first{node: e.Node, texts: TextsOf(e.Annotations)}
+			s.phase, s.first = Bound, &firstBinding{node: e.Node, texts: TextsOf(e.Annotations)}
 		}
 	case List:
 		s.awaited = e.Node
@@ -99,9 +99,9 @@ func (s State) Refuses() error {
 	return s.decision.Refusal
 }
 
-// withdrawn gives up a decision whose bind call has not begun. Of one that has, only
+// afterWithdraw gives up a decision whose bind call has not begun. Of one that has, only
 // the answer and the next snapshots tell.
-func (s State) withdrawn() State {
+func (s State) afterWithdraw() State {
 	if s.phase != Decided {
 		return s
 	}
@@ -111,8 +111,8 @@ func (s State) withdrawn() State {
 	return s
 }
 
-// begun notes a bind call. From here on the decision cannot be withdrawn.
-func (s State) begun(node string) State {
+// afterBegin notes a bind call. From here on the decision cannot be withdrawn.
+func (s State) afterBegin(node string) State {
 	switch {
 	case s.decision == nil || s.decision.Node != node:
 	case s.decision.Refusal != nil:
@@ -123,22 +123,22 @@ func (s State) begun(node string) State {
 	return s
 }
 
-// returned notes the answer to a bind call. That of a call to another node belongs to
+// afterReturn notes the answer to a bind call. That of a call to another node belongs to
 // an earlier decision.
-func (s State) returned(node string, phase Phase) State {
+func (s State) afterReturn(node string, phase Phase) State {
 	if s.phase == Calling && s.decision.Node == node {
 		s.phase = phase
 	}
 	return s
 }
 
-// missing is what a snapshot without the pod means. Before the bind call has begun,
+// afterMissing is what a snapshot without the pod means. Before the bind call has begun,
 // Volcano took the pod off the node: the decision is given up first, so that a call
 // that begins all the same fails, and dropped by the next snapshot.
-func (s State) missing() State {
+func (s State) afterMissing() State {
 	switch s.phase {
 	case Decided:
-		return s.withdrawn()
+		return s.afterWithdraw()
 	case Withdrawn, Unanswered, Accepted:
 		return s.atRest()
 	}

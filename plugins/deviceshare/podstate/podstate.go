@@ -100,15 +100,15 @@ type Decision struct {
 	Refusal error
 }
 
-// matches reports whether annotations carry exactly what the decision sent. Those of
+// matchesAnnotations reports whether annotations carry exactly what the decision sent. Those of
 // an earlier attempt do not match.
-func (d *Decision) matches(annotations map[string]string) bool {
+func (d *Decision) matchesAnnotations(annotations map[string]string) bool {
 	sent := TextsOf(d.Annotations)
 	return sent.Placement != "" && sent.SameIn(annotations)
 }
 
-// first is what a pod was bound with.
-type first struct {
+// firstBinding is what a pod was bound with.
+type firstBinding struct {
 	node  string
 	texts Texts
 }
@@ -117,9 +117,9 @@ type first struct {
 // is a pod of which nothing is known.
 type State struct {
 	phase    Phase
-	decision *Decision // from Decided to Accepted
-	first    *first    // always in Bound, in others if the pod was Bound before
-	awaited  string    // the node on which it is awaited, "" if it is not
+	decision *Decision     // from Decided to Accepted
+	first    *firstBinding // always in Bound, in others if the pod was Bound before
+	awaited  string        // the node on which it is awaited, "" if it is not
 }
 
 // Phase returns how far the decision has come.
@@ -176,7 +176,7 @@ func (s State) Sources(node string, annotations map[string]string, scheduled boo
 	if s.decision != nil && s.decision.Node == node {
 		open := s.phase == Decided || s.phase == Calling || s.phase == Accepted
 		if open || !scheduled {
-			edited := s.phase == Accepted && scheduled && !s.decision.matches(annotations)
+			edited := s.phase == Accepted && scheduled && !s.decision.matchesAnnotations(annotations)
 			return Sources{Given: &s.decision.Placement, Edited: edited}
 		}
 		out.Otherwise = &s.decision.Placement

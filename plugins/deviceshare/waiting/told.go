@@ -58,12 +58,12 @@ func (t Told) After(cause Cause, text string, now int64) (next Told, news bool) 
 		t.Next, t.Since = "", 0
 		return t, false
 	}
-	t = t.refilled(now)
+	t = t.withRefill(now)
 	if !t.isNews(cause) {
 		if change == Numbers {
 			t.Next, t.Since = "", 0
 		}
-		if change == Words && !t.lasts(text, now) {
+		if change == Words && !t.hasPending(text, now) {
 			t.Next, t.Since = text, now
 			return t, false
 		}
@@ -75,13 +75,13 @@ func (t Told) After(cause Cause, text string, now int64) (next Told, news bool) 
 	return Told{Text: text, Cause: cause, At: now, Spent: min(t.Spent+1, Allowance), Counted: t.Counted}, true
 }
 
-// lasts reports whether the words of a text have been true before this time.
-func (t Told) lasts(text string, now int64) bool {
+// hasPending reports whether the words of a text have been true before this time.
+func (t Told) hasPending(text string, now int64) bool {
 	return t.Next != "" && now >= t.Since && Difference(t.Next, text) != Words
 }
 
-// refilled gives back what time has earned. A clock that was set back earns nothing.
-func (t Told) refilled(now int64) Told {
+// withRefill gives back what time has earned. A clock that was set back earns nothing.
+func (t Told) withRefill(now int64) Told {
 	if t.Spent == 0 || now < t.Counted {
 		t.Counted = now
 		return t
@@ -98,8 +98,8 @@ func Difference(old, text string) Change {
 		return Nothing
 	}
 	for {
-		a, oldRest := word(old)
-		b, textRest := word(text)
+		a, oldRest := splitAtNumber(old)
+		b, textRest := splitAtNumber(text)
 		if a != b {
 			return Words
 		}
@@ -110,9 +110,9 @@ func Difference(old, text string) Change {
 	}
 }
 
-// word returns what stands before the first number, with a mark if there is a number, and what
-// stands behind that number.
-func word(s string) (head, rest string) {
+// splitAtNumber returns what stands before the first number, with a mark if there is a number, and
+// what stands behind that number.
+func splitAtNumber(s string) (head, rest string) {
 	i := strings.IndexAny(s, digits)
 	if i < 0 {
 		return s, ""
