@@ -103,7 +103,7 @@ func (d Device) Defaults() request.Defaults {
 // Geometries returns the geometries of the first entry of which one name means the
 // model. The caller must not change the result.
 func (d Device) Geometries(model string) []sharing.Geometry {
-	if known := d.known(model); known != nil {
+	if known := d.modelEntry(model); known != nil {
 		return known.Geometries
 	}
 	return nil
@@ -111,14 +111,14 @@ func (d Device) Geometries(model string) []sharing.Geometry {
 
 // Policy returns how partitions are chosen on a model.
 func (d Device) Policy(model string) sharing.PartitionPolicy {
-	if known := d.known(model); known != nil && known.Policy != nil {
+	if known := d.modelEntry(model); known != nil && known.Policy != nil {
 		return *known.Policy
 	}
 	return d.MIGPolicy
 }
 
-// known is the entry that holds for a model, nil if there is none.
-func (d Device) known(model string) *ModelGeometries {
+// modelEntry is the entry that holds for a model, nil if there is none.
+func (d Device) modelEntry(model string) *ModelGeometries {
 	for i := range d.Known {
 		for _, name := range d.Known[i].Models {
 			if sharing.IsModel(name, model) {
@@ -130,7 +130,7 @@ func (d Device) known(model string) *ModelGeometries {
 }
 
 // Hash identifies the content: two texts that say the same have the same hash.
-func (d Device) Hash() string { return hash(d) }
+func (d Device) Hash() string { return contentHash(d) }
 
 // GeometryHash identifies the geometries and their policies alone, so that a
 // change of another setting does not make placements in partitions stale. Where
@@ -138,14 +138,14 @@ func (d Device) Hash() string { return hash(d) }
 // were policies.
 func (d Device) GeometryHash() string {
 	if d.MIGPolicy == sharing.FirstMatch {
-		return hash(d.Known)
+		return contentHash(d.Known)
 	}
-	return hash([]any{d.MIGPolicy, d.Known})
+	return contentHash([]any{d.MIGPolicy, d.Known})
 }
 
-// hash is the beginning of the SHA-256 of the value as JSON, whose field order is
+// contentHash is the beginning of the SHA-256 of the value as JSON, whose field order is
 // that of the type. 64 bits are plenty to tell a handful of versions apart.
-func hash(value any) string {
+func contentHash(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return "" // numbers, texts and lists always marshal

@@ -78,14 +78,14 @@ func LoadNode(data []byte) (Node, []Problem) {
 		return Node{}, p
 	}
 	var n Node
-	root.each("nodeconfig", func(path string, value any) {
+	root.readList("nodeconfig", func(path string, value any) {
 		s := nodeSettings(path, value, &p)
 		if s.Name != "" && slices.ContainsFunc(n.Nodes, func(t NodeSettings) bool { return t.Name == s.Name }) {
 			p.add(path+".name", "%s is there twice", s.Name)
 		}
 		n.Nodes = append(n.Nodes, s)
 	})
-	root.require("nodeconfig")
+	root.requireField("nodeconfig")
 	root.reportUnknown()
 	if len(p) > 0 {
 		return Node{}, p
@@ -104,7 +104,7 @@ func (n Node) For(name string) NodeSettings {
 }
 
 // Hash identifies the content: two texts that say the same have the same hash.
-func (n Node) Hash() string { return hash(n) }
+func (n Node) Hash() string { return contentHash(n) }
 
 // Device returns what holds for one device: the first rule that matches it, over
 // the settings of the node, over the cluster-wide configuration.
@@ -116,17 +116,17 @@ func (s NodeSettings) Device(d Device, id sharing.DeviceID, index int, model str
 		CoreScaling:   d.CoreScaling,
 		MaxShares:     int(d.SplitCount),
 	}
-	out.apply(s.Mode, s.MemoryScaling, s.CoreScaling, s.SplitCount, s.MPSClients)
+	out.applyOverrides(s.Mode, s.MemoryScaling, s.CoreScaling, s.SplitCount, s.MPSClients)
 	for _, r := range s.Devices {
-		if r.matches(id, index, model) {
-			out.apply(r.Mode, r.MemoryScaling, r.CoreScaling, r.SplitCount, r.MPSClients)
+		if r.matchesDevice(id, index, model) {
+			out.applyOverrides(r.Mode, r.MemoryScaling, r.CoreScaling, r.SplitCount, r.MPSClients)
 			break
 		}
 	}
 	return out
 }
 
-func (s *DeviceSettings) apply(mode sharing.Mode, memory, cores float64, splits, clients int64) {
+func (s *DeviceSettings) applyOverrides(mode sharing.Mode, memory, cores float64, splits, clients int64) {
 	if clients > 0 {
 		s.MaxClients = int(clients)
 	}
@@ -144,7 +144,7 @@ func (s *DeviceSettings) apply(mode sharing.Mode, memory, cores float64, splits,
 	}
 }
 
-func (r *DeviceRule) matches(id sharing.DeviceID, index int, model string) bool {
+func (r *DeviceRule) matchesDevice(id sharing.DeviceID, index int, model string) bool {
 	switch {
 	case r.ID != "":
 		return r.ID == id
@@ -160,40 +160,40 @@ func nodeSettings(path string, value any, p *problems) NodeSettings {
 	if !ok {
 		return s
 	}
-	o.text("name", &s.Name, checkNotEmpty)
-	o.require("name")
-	o.mode("operatingmode", &s.Mode)
-	o.fraction("devicememoryscaling", &s.MemoryScaling, true)
-	o.fraction("devicecorescaling", &s.CoreScaling, true)
-	o.whole("devicesplitcount", &s.SplitCount, 0, mostSplits)
-	o.whole("mpsclients", &s.MPSClients, 0, mostSplits)
-	o.text("migstrategy", &s.MigStrategy, checkStrategy)
-	o.filter(&s)
-	o.each("devices", func(path string, value any) {
+	o.readString("name", &s.Name, checkNotEmpty)
+	o.requireField("name")
+	o.readMode("operatingmode", &s.Mode)
+	o.readFloat("devicememoryscaling", &s.MemoryScaling, true)
+	o.readFloat("devicecorescaling", &s.CoreScaling, true)
+	o.readInt("devicesplitcount", &s.SplitCount, 0, mostSplits)
+	o.readInt("mpsclients", &s.MPSClients, 0, mostSplits)
+	o.readString("migstrategy", &s.MigStrategy, checkStrategy)
+	o.readHiddenDevices(&s)
+	o.readList("devices", func(path string, value any) {
 		s.Devices = append(s.Devices, deviceRule(path, value, p))
 	})
 	o.reportUnknown()
 	return s
 }
 
-func (o *object) filter(s *NodeSettings) {
-	value, ok := o.field("filterdevices")
+func (o *object) readHiddenDevices(s *NodeSettings) {
+	value, ok := o.readField("filterdevices")
 	if !ok {
 		return
 	}
-	f, ok := objectOf(value, o.at("filterdevices"), o.p)
+	f, ok := objectOf(value, o.fieldPath("filterdevices"), o.p)
 	if !ok {
 		return
 	}
-	f.each("uuid", func(path string, value any) {
+	f.readList("uuid", func(path string, value any) {
 		if id, ok := value.(string); !ok || id == "" {
-			o.p.add(path, "is %s, want a device UUID", describe(value))
+			o.p.add(path, "is %s, want a device UUID", describeValue(value))
 		} else {
 			s.HiddenIDs = append(s.HiddenIDs, sharing.DeviceID(id))
 		}
 	})
-	f.each("index", func(path string, value any) {
-		if n, ok := integer(value, path, o.p, 0, mostIndex); ok {
+	f.readList("index", func(path string, value any) {
+		if n, ok := parseInteger(value, path, o.p, 0, mostIndex); ok {
 			s.HiddenIndexes = append(s.HiddenIndexes, int(n))
 		}
 	})
@@ -208,11 +208,11 @@ func deviceRule(path string, value any, p *problems) DeviceRule {
 	}
 	var id string
 	var index int64
-	o.text("uuid", &id, checkNotEmpty)
-	if o.whole("index", &index, 0, mostIndex) {
+	o.readString("uuid", &id, checkNotEmpty)
+	if o.readInt("index", &index, 0, mostIndex) {
 		r.Index = int(index)
 	}
-	o.text("model", &r.Model, checkModel)
+	o.readString("model", &r.Model, checkModel)
 	r.ID = sharing.DeviceID(id)
 	selectors := 0
 	for _, name := range []string{"uuid", "index", "model"} {
@@ -223,19 +223,19 @@ func deviceRule(path string, value any, p *problems) DeviceRule {
 	if selectors != 1 {
 		p.add(path, "has %d of uuid, index and model: want exactly one", selectors)
 	}
-	o.mode("mode", &r.Mode)
-	o.fraction("memoryscaling", &r.MemoryScaling, true)
-	o.fraction("corescaling", &r.CoreScaling, true)
-	o.whole("splitcount", &r.SplitCount, 0, mostSplits)
-	o.whole("mpsclients", &r.MPSClients, 0, mostSplits)
+	o.readMode("mode", &r.Mode)
+	o.readFloat("memoryscaling", &r.MemoryScaling, true)
+	o.readFloat("corescaling", &r.CoreScaling, true)
+	o.readInt("splitcount", &r.SplitCount, 0, mostSplits)
+	o.readInt("mpsclients", &r.MPSClients, 0, mostSplits)
 	o.reportUnknown()
 	return r
 }
 
-// mode reads a mode; an empty one is the same as none.
-func (o *object) mode(name string, dst *sharing.Mode) {
+// readMode reads a mode; an empty one is the same as none.
+func (o *object) readMode(name string, dst *sharing.Mode) {
 	var text string
-	o.text(name, &text, optional(func(s string) error {
+	o.readString(name, &text, allowEmpty(func(s string) error {
 		_, err := sharing.ParseMode(s)
 		return err
 	}))
@@ -261,5 +261,5 @@ func checkStrategy(s string) error {
 	case "", "none", "single", "mixed":
 		return nil
 	}
-	return fmt.Errorf("%q is not none, single or mixed", shorten(s))
+	return fmt.Errorf("%q is not none, single or mixed", shortenText(s))
 }

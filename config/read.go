@@ -29,13 +29,13 @@ func readDevice(data []byte, base Device) (Device, []Problem) {
 		return Device{}, p
 	}
 	// The file belongs to Volcano: it also configures other devices.
-	root.field("vnpus")
-	root.require("nvidia")
-	nvidia, there := root.field("nvidia")
+	root.readField("vnpus")
+	root.requireField("nvidia")
+	nvidia, there := root.readField("nvidia")
 	root.reportUnknown()
 	if there {
 		if o, ok := objectOf(nvidia, "nvidia", &p); ok {
-			o.device(&base)
+			o.readDeviceFields(&base)
 			o.reportUnknown()
 		}
 	}
@@ -45,30 +45,30 @@ func readDevice(data []byte, base Device) (Device, []Problem) {
 	return base, nil
 }
 
-func (o *object) device(d *Device) {
-	o.text("resourceCountName", &d.CountName, checkResource)
-	o.text("resourceMemoryName", &d.MemoryName, checkResource)
-	o.text("resourceCoreName", &d.CoreName, checkResource)
-	o.text("resourceMemoryPercentageName", &d.PercentageName, optional(checkResource))
-	o.text("resourcePriorityName", &d.PriorityName, optional(checkResource))
+func (o *object) readDeviceFields(d *Device) {
+	o.readString("resourceCountName", &d.CountName, checkResource)
+	o.readString("resourceMemoryName", &d.MemoryName, checkResource)
+	o.readString("resourceCoreName", &d.CoreName, checkResource)
+	o.readString("resourceMemoryPercentageName", &d.PercentageName, allowEmpty(checkResource))
+	o.readString("resourcePriorityName", &d.PriorityName, allowEmpty(checkResource))
 	o.requireDistinctNames(d)
-	o.boolean("overwriteEnv", &d.OverwriteEnv)
-	o.whole("defaultMemory", &d.DefaultMemory, 0, mostMemory)
-	o.whole("defaultCores", &d.DefaultCores, 0, 100)
-	o.whole("defaultGPUNum", &d.DefaultCount, 1, mostDevices)
-	o.whole("deviceSplitCount", &d.SplitCount, 1, mostSplits)
-	o.fraction("deviceMemoryScaling", &d.MemoryScaling, false)
-	o.fraction("deviceCoreScaling", &d.CoreScaling, false)
-	o.boolean("disableCoreLimit", &d.DisableCoreLimit)
-	o.choice("idleCompute", &d.LeaveIdle, "borrow", "leave")
-	o.choice("contextMemory", &d.ContextFree, "charge", "free")
-	o.choice("deepbind", &d.KeepDeepbind, "drop", "keep")
-	o.boolean("standIn", &d.StandIn)
-	o.whole("gpuMemoryFactor", &d.MemoryFactor, 1, mostMemory)
-	o.boolean("passDeviceSpecs", &d.PassDeviceSpecs)
-	o.policy("migPolicy", &d.MIGPolicy)
+	o.readBool("overwriteEnv", &d.OverwriteEnv)
+	o.readInt("defaultMemory", &d.DefaultMemory, 0, mostMemory)
+	o.readInt("defaultCores", &d.DefaultCores, 0, 100)
+	o.readInt("defaultGPUNum", &d.DefaultCount, 1, mostDevices)
+	o.readInt("deviceSplitCount", &d.SplitCount, 1, mostSplits)
+	o.readFloat("deviceMemoryScaling", &d.MemoryScaling, false)
+	o.readFloat("deviceCoreScaling", &d.CoreScaling, false)
+	o.readBool("disableCoreLimit", &d.DisableCoreLimit)
+	o.readChoice("idleCompute", &d.LeaveIdle, "borrow", "leave")
+	o.readChoice("contextMemory", &d.ContextFree, "charge", "free")
+	o.readChoice("deepbind", &d.KeepDeepbind, "drop", "keep")
+	o.readBool("standIn", &d.StandIn)
+	o.readInt("gpuMemoryFactor", &d.MemoryFactor, 1, mostMemory)
+	o.readBool("passDeviceSpecs", &d.PassDeviceSpecs)
+	o.readPolicy("migPolicy", &d.MIGPolicy)
 	var known []ModelGeometries
-	switch listed := o.each("knownMigGeometries", func(path string, value any) {
+	switch listed := o.readList("knownMigGeometries", func(path string, value any) {
 		known = append(known, modelGeometries(path, value, o.p))
 	}); {
 	case listed:
@@ -80,12 +80,12 @@ func (o *object) device(d *Device) {
 	}
 }
 
-// policy reads how partitions are chosen; it reports whether the field is there.
-func (o *object) policy(name string, dst *sharing.PartitionPolicy) bool {
+// readPolicy reads how partitions are chosen; it reports whether the field is there.
+func (o *object) readPolicy(name string, dst *sharing.PartitionPolicy) bool {
 	var text string
-	o.text(name, &text, func(s string) error {
+	o.readString(name, &text, func(s string) error {
 		if _, err := sharing.ParsePartitionPolicy(s); err != nil {
-			return fmt.Errorf("%q is not a policy: want first-match or best-fit", shorten(s))
+			return fmt.Errorf("%q is not a policy: want first-match or best-fit", shortenText(s))
 		}
 		return nil
 	})
@@ -103,7 +103,7 @@ func (o *object) requireDistinctNames(d *Device) {
 	for i := range values {
 		for j := range i {
 			if values[i] != "" && values[i] == values[j] {
-				o.p.add(o.at(names[i]), "%s is the name of %s too", values[i], names[j])
+				o.p.add(o.fieldPath(names[i]), "%s is the name of %s too", values[i], names[j])
 			}
 		}
 	}
@@ -115,11 +115,11 @@ func checkResource(s string) error {
 	if ok && isPlain(domain) && isPlain(name) && len(s) <= 253 && len(name) <= 63 {
 		return nil
 	}
-	return fmt.Errorf("%q is not a resource name: want domain/name", shorten(s))
+	return fmt.Errorf("%q is not a resource name: want domain/name", shortenText(s))
 }
 
-// optional is a check that accepts an empty text too.
-func optional(check func(string) error) func(string) error {
+// allowEmpty is a check that accepts an empty text too.
+func allowEmpty(check func(string) error) func(string) error {
 	return func(s string) error {
 		if s == "" {
 			return nil
@@ -139,70 +139,70 @@ func modelGeometries(path string, value any, p *problems) ModelGeometries {
 	if !ok {
 		return m
 	}
-	if !o.each("models", func(path string, value any) {
+	if !o.readList("models", func(path string, value any) {
 		s, ok := value.(string)
 		switch {
 		case !ok:
-			p.add(path, "is %s, want words of a product name", describe(value))
+			p.add(path, "is %s, want words of a product name", describeValue(value))
 		case sharing.ModelWords(s) == "":
 			p.add(path, "has no letter or digit: want words of a product name, such as A100-SXM4")
 		default:
 			m.Models = append(m.Models, s)
 		}
 	}) {
-		o.require("models")
+		o.requireField("models")
 	} else if len(m.Models) == 0 && len(*p) == 0 {
-		p.add(o.at("models"), "is an empty list: the entry never matches")
+		p.add(o.fieldPath("models"), "is an empty list: the entry never matches")
 	}
-	if !o.each("allowedGeometries", func(path string, value any) {
-		m.Geometries = append(m.Geometries, geometry(path, value, p, m.Geometries))
+	if !o.readList("allowedGeometries", func(path string, value any) {
+		m.Geometries = append(m.Geometries, readGeometry(path, value, p, m.Geometries))
 	}) {
-		o.require("allowedGeometries")
+		o.requireField("allowedGeometries")
 	}
 	if n := len(m.Geometries); n > wire.MaxGeometries {
-		p.add(o.at("allowedGeometries"), "has %d groups, want at most %d: every placement looks at all of them", n, wire.MaxGeometries)
+		p.add(o.fieldPath("allowedGeometries"), "has %d groups, want at most %d: every placement looks at all of them", n, wire.MaxGeometries)
 	}
 	var policy sharing.PartitionPolicy
-	if o.policy("migPolicy", &policy) {
+	if o.readPolicy("migPolicy", &policy) {
 		m.Policy = &policy
 	}
 	o.reportUnknown()
 	return m
 }
 
-// require notes a field that must be there, unless something is wrong with it.
-func (o *object) require(name string) {
+// requireField notes a field that must be there, unless something is wrong with it.
+func (o *object) requireField(name string) {
 	if _, there := o.fields[name]; !there {
-		o.p.add(o.at(name), "is missing")
+		o.p.add(o.fieldPath(name), "is missing")
 	}
 }
 
-// geometry reads one group. before are the groups already read for these models.
-func geometry(path string, value any, p *problems, before []sharing.Geometry) sharing.Geometry {
+// readGeometry reads one group. before are the groups already read for these models.
+func readGeometry(path string, value any, p *problems, before []sharing.Geometry) sharing.Geometry {
 	var g sharing.Geometry
 	o, ok := objectOf(value, path, p)
 	if !ok {
 		return g
 	}
-	o.text("group", &g.Name, checkGroup)
-	o.require("group")
+	o.readString("group", &g.Name, checkGroup)
+	o.requireField("group")
 	for i := range before {
 		if g.Name != "" && before[i].Name == g.Name {
-			p.add(o.at("group"), "%s is there twice for these models", g.Name)
+			p.add(o.fieldPath("group"), "%s is there twice for these models", g.Name)
 		}
 	}
 	var total int64
-	o.each("geometries", func(path string, value any) {
-		e := entry(path, value, p)
+	o.readList("geometries", func(path string, value any) {
+		e := readGeometryEntry(path, value, p)
 		g.Entries = append(g.Entries, e)
 		if total += int64(e.Count); total > mostPartitions {
 			p.add(path+".count", "the group has more than %d partitions", mostPartitions)
 			total = 0
 		}
 	})
-	o.require("geometries")
+	o.requireField("geometries")
 	if list, isList := o.fields["geometries"].([]any); isList && len(list) == 0 {
-		p.add(o.at("geometries"), "is an empty list")
+		p.add(o.fieldPath("geometries"), "is an empty list")
 	}
 	o.reportUnknown()
 	return g
@@ -217,22 +217,22 @@ func checkGroup(s string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is not a group name: it is part of the id uuid[group-position], so it must not be empty "+
-		"or hold '-', '[', ']', a space or a separator", shorten(s))
+		"or hold '-', '[', ']', a space or a separator", shortenText(s))
 }
 
-func entry(path string, value any, p *problems) sharing.GeometryEntry {
+func readGeometryEntry(path string, value any, p *problems) sharing.GeometryEntry {
 	var e sharing.GeometryEntry
 	o, ok := objectOf(value, path, p)
 	if !ok {
 		return e
 	}
 	var memory, count int64
-	o.text("name", &e.Profile, checkProfile)
-	o.require("name")
-	o.whole("memory", &memory, 1, mostMemory)
-	o.require("memory")
-	o.whole("count", &count, 1, mostPartitions)
-	o.require("count")
+	o.readString("name", &e.Profile, checkProfile)
+	o.requireField("name")
+	o.readInt("memory", &memory, 1, mostMemory)
+	o.requireField("memory")
+	o.readInt("count", &count, 1, mostPartitions)
+	o.requireField("count")
 	o.reportUnknown()
 	e.Memory, e.Count = sharing.MiBs(memory), int(count)
 	return e
@@ -247,7 +247,7 @@ func checkProfile(s string) error {
 	if ok && gb && isNumber(compute) && isNumber(memory) && plainAttribute {
 		return nil
 	}
-	return fmt.Errorf("%q is not a profile name: want the form 1g.10gb", shorten(s))
+	return fmt.Errorf("%q is not a profile name: want the form 1g.10gb", shortenText(s))
 }
 
 // isNumber reports a whole number from 1 to 9999.

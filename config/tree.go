@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// longest is the longest text that is looked at: what the API server accepts as
+// maxTextBytes is the longest text that is looked at: what the API server accepts as
 // one ConfigMap.
-const longest = 1 << 20
+const maxTextBytes = 1 << 20
 
 // problems collects every mistake of one text.
 type problems []Problem
@@ -24,17 +24,17 @@ func (p *problems) add(path, format string, args ...any) {
 	*p = append(*p, Problem{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// parse turns YAML, of which JSON is a part, into maps, lists and scalars. Keys
+// parseYAML turns YAML, of which JSON is a part, into maps, lists and scalars. Keys
 // that are there twice are problems but do not end the reading, so that the rest
 // is checked too.
-func parse(data []byte, p *problems) (any, bool) {
-	if len(data) > longest {
-		p.add("", "is %d bytes long, more than %d", len(data), longest)
+func parseYAML(data []byte, p *problems) (any, bool) {
+	if len(data) > maxTextBytes {
+		p.add("", "is %d bytes long, more than %d", len(data), maxTextBytes)
 		return nil, false
 	}
 	text, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		syntax(err, p)
+		addSyntaxErrors(err, p)
 		if text, err = yaml.YAMLToJSON(data); err != nil {
 			return nil, false
 		}
@@ -53,9 +53,9 @@ func parse(data []byte, p *problems) (any, bool) {
 	return tree, true
 }
 
-// syntax turns the error of the YAML reader, one line for each mistake, into
+// addSyntaxErrors turns the error of the YAML reader, one line for each mistake, into
 // problems.
-func syntax(err error, p *problems) {
+func addSyntaxErrors(err error, p *problems) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "error converting YAML to JSON: ")
 		line = strings.TrimPrefix(line, "yaml: ")
@@ -80,7 +80,7 @@ type object struct {
 
 // rootOf reads a text whose outermost value is a map.
 func rootOf(data []byte, p *problems) (*object, bool) {
-	tree, ok := parse(data, p)
+	tree, ok := parseYAML(data, p)
 	if !ok {
 		return nil, false
 	}
@@ -91,26 +91,26 @@ func rootOf(data []byte, p *problems) (*object, bool) {
 func objectOf(value any, path string, p *problems) (*object, bool) {
 	fields, ok := value.(map[string]any)
 	if !ok {
-		p.add(path, "is %s, want a map", describe(value))
+		p.add(path, "is %s, want a map", describeValue(value))
 		return nil, false
 	}
 	return &object{path: path, fields: fields, p: p}, true
 }
 
-func (o *object) at(name string) string {
+func (o *object) fieldPath(name string) string {
 	if o.path == "" {
 		return name
 	}
 	return o.path + "." + name
 }
 
-// field returns a field that is there. A field without a value is a problem: it
+// readField returns a field that is there. A field without a value is a problem: it
 // is not clear whether it means the default or nothing.
-func (o *object) field(name string) (any, bool) {
+func (o *object) readField(name string) (any, bool) {
 	o.known = append(o.known, name)
 	value, ok := o.fields[name]
 	if ok && value == nil {
-		o.p.add(o.at(name), "has no value: give one or remove the field")
+		o.p.add(o.fieldPath(name), "has no value: give one or remove the field")
 		return nil, false
 	}
 	return value, ok
@@ -128,77 +128,77 @@ func (o *object) reportUnknown() {
 	for _, name := range unknown {
 		i := slices.IndexFunc(o.known, func(k string) bool { return strings.EqualFold(k, name) })
 		if i >= 0 {
-			o.p.add(o.at(name), "is not known: write %s", o.known[i])
+			o.p.add(o.fieldPath(name), "is not known: write %s", o.known[i])
 		} else {
-			o.p.add(o.at(name), "is not known: want one of %s", strings.Join(o.known, ", "))
+			o.p.add(o.fieldPath(name), "is not known: want one of %s", strings.Join(o.known, ", "))
 		}
 	}
 }
 
-// text reads a string into dst if it is there and passes the check.
-func (o *object) text(name string, dst *string, check func(string) error) {
-	value, ok := o.field(name)
+// readString reads a string into dst if it is there and passes the check.
+func (o *object) readString(name string, dst *string, check func(string) error) {
+	value, ok := o.readField(name)
 	if !ok {
 		return
 	}
 	s, ok := value.(string)
 	if !ok {
-		o.p.add(o.at(name), "is %s, want a text", describe(value))
+		o.p.add(o.fieldPath(name), "is %s, want a text", describeValue(value))
 		return
 	}
 	if err := check(s); err != nil {
-		o.p.add(o.at(name), "%v", err)
+		o.p.add(o.fieldPath(name), "%v", err)
 		return
 	}
 	*dst = s
 }
 
-func (o *object) boolean(name string, dst *bool) {
-	value, ok := o.field(name)
+func (o *object) readBool(name string, dst *bool) {
+	value, ok := o.readField(name)
 	if !ok {
 		return
 	}
 	b, ok := value.(bool)
 	if !ok {
-		o.p.add(o.at(name), "is %s, want true or false", describe(value))
+		o.p.add(o.fieldPath(name), "is %s, want true or false", describeValue(value))
 		return
 	}
 	*dst = b
 }
 
-// choice reads one of two words; dst becomes whether it is the second.
-func (o *object) choice(name string, dst *bool, no, yes string) {
+// readChoice reads one of two words; dst becomes whether it is the second.
+func (o *object) readChoice(name string, dst *bool, no, yes string) {
 	word := no
 	if *dst {
 		word = yes
 	}
-	o.text(name, &word, func(s string) error {
+	o.readString(name, &word, func(s string) error {
 		if s == no || s == yes {
 			return nil
 		}
-		return fmt.Errorf("%q is not known: want %s or %s", shorten(s), no, yes)
+		return fmt.Errorf("%q is not known: want %s or %s", shortenText(s), no, yes)
 	})
 	*dst = word == yes
 }
 
-// whole reads an integer from low to high.
-func (o *object) whole(name string, dst *int64, low, high int64) bool {
-	value, ok := o.field(name)
+// readInt reads an integer from low to high.
+func (o *object) readInt(name string, dst *int64, low, high int64) bool {
+	value, ok := o.readField(name)
 	if !ok {
 		return false
 	}
-	n, ok := integer(value, o.at(name), o.p, low, high)
+	n, ok := parseInteger(value, o.fieldPath(name), o.p, low, high)
 	if ok {
 		*dst = n
 	}
 	return ok
 }
 
-// integer reads one integer; false, with a problem noted, if it is none.
-func integer(value any, path string, p *problems, low, high int64) (int64, bool) {
+// parseInteger reads one integer; false, with a problem noted, if it is none.
+func parseInteger(value any, path string, p *problems, low, high int64) (int64, bool) {
 	number, ok := value.(json.Number)
 	if !ok {
-		p.add(path, "is %s, want a whole number", describe(value))
+		p.add(path, "is %s, want a whole number", describeValue(value))
 		return 0, false
 	}
 	n, err := strconv.ParseInt(number.String(), 10, 64)
@@ -213,52 +213,52 @@ func integer(value any, path string, p *problems, low, high int64) (int64, bool)
 	return n, true
 }
 
-// fraction reads a number above low, or equal to it if zero is allowed, up to high.
-func (o *object) fraction(name string, dst *float64, zero bool) {
-	value, ok := o.field(name)
+// readFloat reads a number above low, or equal to it if zero is allowed, up to high.
+func (o *object) readFloat(name string, dst *float64, zero bool) {
+	value, ok := o.readField(name)
 	if !ok {
 		return
 	}
 	number, ok := value.(json.Number)
 	if !ok {
-		o.p.add(o.at(name), "is %s, want a number", describe(value))
+		o.p.add(o.fieldPath(name), "is %s, want a number", describeValue(value))
 		return
 	}
 	f, err := number.Float64()
 	if err != nil || f < 0 || f > mostScaling || f == 0 && !zero {
-		o.p.add(o.at(name), "%s is outside 0 to %d", number, mostScaling)
+		o.p.add(o.fieldPath(name), "%s is outside 0 to %d", number, mostScaling)
 		return
 	}
 	*dst = f
 }
 
-// each calls read for every member of a list, if the field is there. It reports
+// readList calls read for every member of a list, if the field is there. It reports
 // whether it was.
-func (o *object) each(name string, read func(path string, value any)) bool {
-	value, ok := o.field(name)
+func (o *object) readList(name string, read func(path string, value any)) bool {
+	value, ok := o.readField(name)
 	if !ok {
 		return false
 	}
 	list, ok := value.([]any)
 	if !ok {
-		o.p.add(o.at(name), "is %s, want a list", describe(value))
+		o.p.add(o.fieldPath(name), "is %s, want a list", describeValue(value))
 		return false
 	}
 	for i, member := range list {
-		read(o.at(name)+"["+strconv.Itoa(i)+"]", member)
+		read(o.fieldPath(name)+"["+strconv.Itoa(i)+"]", member)
 	}
 	return true
 }
 
-// describe names what a value is, for people.
-func describe(value any) string {
+// describeValue names what a value is, for people.
+func describeValue(value any) string {
 	switch v := value.(type) {
 	case nil:
 		return "empty"
 	case string:
-		return "the text " + strconv.Quote(shorten(v))
+		return "the text " + strconv.Quote(shortenText(v))
 	case json.Number:
-		return "the number " + shorten(v.String())
+		return "the number " + shortenText(v.String())
 	case bool:
 		return strconv.FormatBool(v)
 	case []any:
@@ -267,8 +267,8 @@ func describe(value any) string {
 	return "a map"
 }
 
-// shorten cuts a foreign text to a bearable length.
-func shorten(s string) string {
+// shortenText cuts a foreign text to a bearable length.
+func shortenText(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "..."
 	}

@@ -78,7 +78,7 @@ type Access struct {
 	salt             [sha256.Size]byte
 	pace             flowcontrol.RateLimiter
 	granted, refused *cache.LRUExpireCache
-	room             *room
+	room             *requestLimiter
 }
 
 // NewAccess returns an Access that asks by a client. The client's account needs the right to create
@@ -90,7 +90,7 @@ func NewAccess(client kubernetes.Interface) *Access {
 
 func newAccess(client kubernetes.Interface, now cache.Clock, pace flowcontrol.RateLimiter) *Access {
 	a := &Access{
-		client: client, pace: pace, room: newRoom(requestsAtOnce, requestsOfOneAddress),
+		client: client, pace: pace, room: newRequestLimiter(requestsAtOnce, requestsOfOneAddress),
 		granted: cache.NewLRUExpireCacheWithClock(remembered, now),
 		refused: cache.NewLRUExpireCacheWithClock(remembered, now),
 	}
@@ -98,16 +98,17 @@ func newAccess(client kubernetes.Interface, now cache.Clock, pace flowcontrol.Ra
 	return a
 }
 
-// WithRoom returns an Access that knows what a knows and answers that many requests at once, in all
-// and for one address: for pages whose readers come from one address, or stay for long.
-func (a *Access) WithRoom(all, each int) *Access {
+// WithRequestLimits returns an Access that knows what a knows and answers that many requests at
+// once, in all and for one address: for pages whose readers come from one address, or stay for
+// long.
+func (a *Access) WithRequestLimits(all, each int) *Access {
 	b := *a
-	b.room = newRoom(all, each)
+	b.room = newRequestLimiter(all, each)
 	return &b
 }
 
-// decide says whether a token may get a path. An error means that this is not known.
-func (a *Access) decide(ctx context.Context, token, path string) (decision, error) {
+// authorizeToken says whether a token may get a path. An error means that this is not known.
+func (a *Access) authorizeToken(ctx context.Context, token, path string) (decision, error) {
 	k := key{path: path}
 	mac := hmac.New(sha256.New, a.salt[:])
 	_, _ = mac.Write([]byte(token)) // a hash never fails
@@ -117,7 +118,7 @@ func (a *Access) decide(ctx context.Context, token, path string) (decision, erro
 			return d.(decision), nil
 		}
 	}
-	d, err := a.ask(ctx, token, path)
+	d, err := a.reviewToken(ctx, token, path)
 	switch {
 	case err != nil:
 		return decision{}, err
@@ -129,8 +130,8 @@ func (a *Access) decide(ctx context.Context, token, path string) (decision, erro
 	return d, nil
 }
 
-// ask asks the API server.
-func (a *Access) ask(ctx context.Context, token, path string) (decision, error) {
+// reviewToken asks the API server.
+func (a *Access) reviewToken(ctx context.Context, token, path string) (decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewPatience)
 	defer cancel()
 	if err := a.pace.Wait(ctx); err != nil {
@@ -148,7 +149,7 @@ func (a *Access) ask(ctx context.Context, token, path string) (decision, error) 
 	user := who.Status.User
 	may, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: convertExtra(user.Extra),
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 		},
 	}, metav1.CreateOptions{})
@@ -161,8 +162,9 @@ func (a *Access) ask(ctx context.Context, token, path string) (decision, error) 
 	return decision{Granted, user.Username}, nil
 }
 
-// extra is what one API calls authentication.ExtraValue and the other authorization.ExtraValue.
-func extra(from map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
+// convertExtra is what one API calls authentication.ExtraValue and the other
+// authorization.ExtraValue.
+func convertExtra(from map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
 	if len(from) == 0 {
 		return nil
 	}

@@ -30,31 +30,31 @@ func (a *Access) Guard(path string, page http.Handler) http.Handler {
 			http.Error(w, "only GET is served here", http.StatusMethodNotAllowed)
 			return
 		}
-		token, ok := bearer(r.Header.Values("Authorization"))
+		token, ok := parseBearerToken(r.Header.Values("Authorization"))
 		if !ok {
-			refuse(w, decision{verdict: NoToken}, path)
+			writeRefusal(w, decision{verdict: NoToken}, path)
 			return
 		}
-		address := host(r.RemoteAddr)
-		if !a.room.enter(address) {
-			overrun(w)
+		address := stripPort(r.RemoteAddr)
+		if !a.room.acquireSlot(address) {
+			writeTooManyRequests(w)
 			return
 		}
-		defer a.room.leave(address)
-		switch d, err := a.decide(r.Context(), token, path); {
+		defer a.room.releaseSlot(address)
+		switch d, err := a.authorizeToken(r.Context(), token, path); {
 		case err != nil:
-			unknown(w, err)
+			writeReviewError(w, err)
 		case d.verdict != Granted:
-			refuse(w, d, path)
+			writeRefusal(w, d, path)
 		default:
 			page.ServeHTTP(w, r)
 		}
 	})
 }
 
-// bearer reads the token of a request. It is false where there is none, or what cannot be one: of
-// that the API server is not asked.
-func bearer(headers []string) (string, bool) {
+// parseBearerToken reads the token of a request. It is false where there is none, or what cannot be
+// one: of that the API server is not asked.
+func parseBearerToken(headers []string) (string, bool) {
 	if len(headers) != 1 {
 		return "", false
 	}
@@ -76,16 +76,16 @@ func isTokenByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~+/=", c) >= 0
 }
 
-// host is an address without its port.
-func host(address string) string {
+// stripPort is an address without its port.
+func stripPort(address string) string {
 	if h, _, err := net.SplitHostPort(address); err == nil {
 		return h
 	}
 	return address
 }
 
-// refuse says why a request does not get the page, and what to do.
-func refuse(w http.ResponseWriter, d decision, path string) {
+// writeRefusal says why a request does not get the page, and what to do.
+func writeRefusal(w http.ResponseWriter, d decision, path string) {
 	if d.verdict == Forbidden {
 		http.Error(w, fmt.Sprintf("user %q may not get %s: bind ClusterRole %s to it, "+
 			"as in \"kubectl create clusterrolebinding\"", d.user, path, ReaderRole), http.StatusForbidden)
@@ -100,11 +100,11 @@ func refuse(w http.ResponseWriter, d decision, path string) {
 		ReaderRole+`, such as "kubectl create token" gives`, http.StatusUnauthorized)
 }
 
-// unknown refuses a request about which nothing could be found out. The log has the cause, which
-// may name what strangers need not know.
-func unknown(w http.ResponseWriter, err error) {
+// writeReviewError refuses a request about which nothing could be found out. The log has the cause,
+// which may name what strangers need not know.
+func writeReviewError(w http.ResponseWriter, err error) {
 	if errors.Is(err, errOverrun) {
-		overrun(w)
+		writeTooManyRequests(w)
 		return
 	}
 	if !errors.Is(err, context.Canceled) { // who hangs up writes nothing into the log
@@ -118,8 +118,8 @@ func unknown(w http.ResponseWriter, err error) {
 	http.Error(w, text, http.StatusServiceUnavailable)
 }
 
-// overrun refuses a request beyond the bounds.
-func overrun(w http.ResponseWriter) {
+// writeTooManyRequests refuses a request beyond the bounds.
+func writeTooManyRequests(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "5")
 	http.Error(w, "too many requests are being answered: try again in a moment", http.StatusTooManyRequests)
 }

@@ -268,7 +268,7 @@ func TestPagesWithARoomOfTheirOwnDoNotTakeThatOfTheOthers(t *testing.T) {
 	u.Allow("user", "/page", true)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	a := unpaced(t, u, clock.RealClock{})
-	long := a.WithRoom(3, 2).Guard("/page", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	long := a.WithRequestLimits(3, 2).Guard("/page", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		entered <- struct{}{}
 		<-leave
 	}))

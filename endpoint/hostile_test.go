@@ -124,13 +124,13 @@ func TestOneAddressTakesItsPartOfTheRoomOnly(t *testing.T) {
 }
 
 func TestARoomIsNeverFullerThanItsBoundsAndIsEmptyInTheEnd(t *testing.T) {
-	r := newRoom(10, 3)
+	r := newRequestLimiter(10, 3)
 	var crowd sync.WaitGroup
 	for i := range 50 {
 		crowd.Go(func() {
 			address := fmt.Sprint(i % 7)
 			for range 200 {
-				if !r.enter(address) {
+				if !r.acquireSlot(address) {
 					continue
 				}
 				r.mu.Lock()
@@ -138,7 +138,7 @@ func TestARoomIsNeverFullerThanItsBoundsAndIsEmptyInTheEnd(t *testing.T) {
 					t.Errorf("%d inside, %d of one address", r.inside, r.from[address])
 				}
 				r.mu.Unlock()
-				r.leave(address)
+				r.releaseSlot(address)
 			}
 		})
 	}
@@ -149,7 +149,7 @@ func TestARoomIsNeverFullerThanItsBoundsAndIsEmptyInTheEnd(t *testing.T) {
 }
 
 // count is how many are inside.
-func (r *room) count() int {
+func (r *requestLimiter) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.inside
@@ -158,7 +158,7 @@ func (r *room) count() int {
 // open serves a handler on a free port until the test ends.
 func open(t *testing.T, h http.Handler, l limits) string {
 	t.Helper()
-	s, err := listen("127.0.0.1:0", h, l)
+	s, err := listenWithLimits("127.0.0.1:0", h, l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import "sync"
 // that waits for the API server or for a slow reader counts.
 const requestsAtOnce, requestsOfOneAddress = 32, 8
 
-// room bounds the requests that are answered at once. One address gets a part of it only, so that a
-// stranger does not keep everybody else out. Safe for concurrent use.
-type room struct {
+// requestLimiter bounds the requests that are answered at once. One address gets a part of it only,
+// so that a stranger does not keep everybody else out. Safe for concurrent use.
+type requestLimiter struct {
 	all, each int
 
 	mu     sync.Mutex
@@ -18,10 +18,13 @@ type room struct {
 	from   map[string]int
 }
 
-func newRoom(all, each int) *room { return &room{all: all, each: each, from: map[string]int{}} }
+func newRequestLimiter(all, each int) *requestLimiter {
+	return &requestLimiter{all: all, each: each, from: map[string]int{}}
+}
 
-// enter takes a place for an address, and reports whether there was one. The caller leaves it.
-func (r *room) enter(address string) bool {
+// acquireSlot takes a place for an address, and reports whether there was one. The caller leaves
+// it.
+func (r *requestLimiter) acquireSlot(address string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.inside >= r.all || r.from[address] >= r.each {
@@ -32,8 +35,8 @@ func (r *room) enter(address string) bool {
 	return true
 }
 
-// leave gives the place back.
-func (r *room) leave(address string) {
+// releaseSlot gives the place back.
+func (r *requestLimiter) releaseSlot(address string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inside--

@@ -39,10 +39,10 @@ type Server struct {
 
 // Listen opens an address for a handler. Serve answers there, over HTTPS.
 func Listen(address string, handler http.Handler) (*Server, error) {
-	return listen(address, handler, defaultLimits())
+	return listenWithLimits(address, handler, defaultLimits())
 }
 
-func listen(address string, handler http.Handler, l limits) (*Server, error) {
+func listenWithLimits(address string, handler http.Handler, l limits) (*Server, error) {
 	certificate, err := selfSigned()
 	if err != nil {
 		return nil, err

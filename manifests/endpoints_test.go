@@ -10,8 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
-	"deviceshare/plugins/deviceshare"
 	"deviceshare/endpoint"
+	"deviceshare/plugins/deviceshare"
 	"deviceshare/view/forward"
 )
 

@@ -45,28 +45,28 @@ type Segment struct {
 	Width int `json:"width"`
 }
 
-// whole is the width of a strip, narrowest that of a share that has little of it.
-const whole, narrowest = 1000, 12
+// wholePermille is the width of a strip, narrowest that of a share that has little of it.
+const wholePermille, narrowest = 1000, 12
 
-// card draws one node.
-func card(n *NodeDevices) Card {
+// drawCard draws one node.
+func drawCard(n *NodeDevices) Card {
 	out := Card{Node: n.Node, Group: groupName(n), Unusable: n.Unusable, Strips: make([]Strip, 0, len(n.Devices))}
 	for i := range n.Devices {
-		out.Strips = append(out.Strips, n.Devices[i].strip())
+		out.Strips = append(out.Strips, n.Devices[i].drawStrip())
 	}
 	return out
 }
 
-func (d *Device) strip() Strip {
-	s := Strip{Index: d.Index, Mode: d.Mode, Model: d.Model, Text: d.promised(), Place: d.place(), Slots: d.Slices, Segments: d.segments()}
+func (d *Device) drawStrip() Strip {
+	s := Strip{Index: d.Index, Mode: d.Mode, Model: d.Model, Text: d.promisedText(), Place: d.identityText(), Slots: d.Slices, Segments: d.layOutSegments()}
 	if d.Health != "ok" {
 		s.Trouble = d.Health
 	}
 	return s
 }
 
-// place says what identifies a device: its UUID, where it is in its node, and its links.
-func (d *Device) place() string {
+// identityText says what identifies a device: its UUID, where it is in its node, and its links.
+func (d *Device) identityText() string {
 	parts := []string{d.ID}
 	if d.PCI != "" {
 		parts = append(parts, d.PCI)
@@ -77,29 +77,29 @@ func (d *Device) place() string {
 	return strings.Join(append(parts, d.Links...), "  ")
 }
 
-// segments lays the shares out. A partition has its place; other shares follow one another, each as
-// wide as its part of the memory. Where that is more than there is, all are narrower.
-func (d *Device) segments() []Segment {
+// layOutSegments lays the shares out. A partition has its place; other shares follow one another,
+// each as wide as its part of the memory. Where that is more than there is, all are narrower.
+func (d *Device) layOutSegments() []Segment {
 	out := make([]Segment, 0, len(d.Sharers))
 	end := 0
 	for i := range d.Sharers {
 		s := &d.Sharers[i]
-		g := Segment{Letter: letter(i), Text: s.text(), Start: end}
+		g := Segment{Letter: shareLetter(i), Text: s.describeShare(), Start: end}
 		if d.Slices > 0 {
-			g.Start, g.Width = s.Start*whole/d.Slices, s.Size*whole/d.Slices
+			g.Start, g.Width = s.Start*wholePermille/d.Slices, s.Size*wholePermille/d.Slices
 		} else {
 			g.Width = narrowest
 			if d.Memory > 0 {
-				g.Width = max(narrowest, int(float64(s.Memory)/float64(d.Memory)*whole))
+				g.Width = max(narrowest, int(float64(s.Memory)/float64(d.Memory)*wholePermille))
 			}
 			end += g.Width
 		}
 		out = append(out, g)
 	}
-	if end > whole {
+	if end > wholePermille {
 		for i := range out {
-			next := (out[i].Start + out[i].Width) * whole / end
-			out[i].Start = out[i].Start * whole / end
+			next := (out[i].Start + out[i].Width) * wholePermille / end
+			out[i].Start = out[i].Start * wholePermille / end
 			out[i].Width = next - out[i].Start
 		}
 	}
@@ -148,27 +148,27 @@ func Cards(list []NodeDevices, f Filter, offset, limit int) ([]Card, int) {
 	f.Text = strings.ToLower(strings.TrimSpace(f.Text))
 	out, total := []Card{}, 0
 	for i := range list {
-		if !f.selects(&list[i]) {
+		if !f.selectsNode(&list[i]) {
 			continue
 		}
 		if total >= offset && len(out) < limit {
-			out = append(out, card(&list[i]))
+			out = append(out, drawCard(&list[i]))
 		}
 		total++
 	}
 	return out, total
 }
 
-func (f *Filter) selects(n *NodeDevices) bool {
-	return (f.Group == "" || groupName(n) == f.Group) && f.hasMode(n) && f.holds(n) && f.mentions(n)
+func (f *Filter) selectsNode(n *NodeDevices) bool {
+	return (f.Group == "" || groupName(n) == f.Group) && f.hasMode(n) && f.matchesCondition(n) && f.matchesText(n)
 }
 
 func (f *Filter) hasMode(n *NodeDevices) bool {
 	return f.Mode == "" || slices.ContainsFunc(n.Devices, func(d Device) bool { return d.Mode == f.Mode })
 }
 
-// holds looks at one condition. Room of a node that takes no pods is no room.
-func (f *Filter) holds(n *NodeDevices) bool {
+// matchesCondition looks at one condition. Room of a node that takes no pods is no room.
+func (f *Filter) matchesCondition(n *NodeDevices) bool {
 	well := func(d *Device) bool { return n.Unusable == "" && d.Health == "ok" }
 	any := func(is func(*Device) bool) bool {
 		return slices.ContainsFunc(n.Devices, func(d Device) bool { return is(&d) })
@@ -184,7 +184,7 @@ func (f *Filter) holds(n *NodeDevices) bool {
 	return true
 }
 
-func (f *Filter) mentions(n *NodeDevices) bool {
+func (f *Filter) matchesText(n *NodeDevices) bool {
 	has := func(text string) bool { return strings.Contains(strings.ToLower(text), f.Text) }
 	return f.Text == "" || has(n.Node) || slices.ContainsFunc(n.Devices, func(d Device) bool {
 		return has(d.Model) || slices.ContainsFunc(d.Sharers, func(s Sharer) bool { return has(s.Pod) })

@@ -58,7 +58,7 @@ func Read(s *capture.State, b sharing.Backends) *Cluster {
 	}
 	for _, p := range s.Pods {
 		c.owners[sharing.Owner(p.UID)] = p
-		if on := snapshot.hosts[p.Spec.NodeName]; on != nil && !ended(p) {
+		if on := snapshot.hosts[p.Spec.NodeName]; on != nil && !hasEnded(p) {
 			on.pods = append(on.pods, p)
 		}
 	}
@@ -83,23 +83,24 @@ func (c *Cluster) readConfig() {
 	}
 }
 
-// ended reports whether a pod has ended and holds nothing any more.
-func ended(p *corev1.Pod) bool {
+// hasEnded reports whether a pod has ended and holds nothing any more.
+func hasEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// waits reports whether a pod that asks for devices has no node yet.
-func (c *Cluster) waits(p *corev1.Pod) bool {
-	return p.Spec.NodeName == "" && !ended(p) && p.DeletionTimestamp == nil && c.asks(p)
+// isWaiting reports whether a pod that asks for devices has no node yet.
+func (c *Cluster) isWaiting(p *corev1.Pod) bool {
+	return p.Spec.NodeName == "" && !hasEnded(p) && p.DeletionTimestamp == nil && c.asksForDevices(p)
 }
 
-// asks reports whether a pod asks for devices, or by names that nobody serves.
-func (c *Cluster) asks(p *corev1.Pod) bool {
+// asksForDevices reports whether a pod asks for devices, or by names that nobody serves.
+func (c *Cluster) asksForDevices(p *corev1.Pod) bool {
 	return corepod.Asks(p, c.settings.Names) || corepod.AsksUnserved(p, c.settings.Names)
 }
 
-// ask reads what a pod asks for as the scheduler's plugin does; mistakes are why it cannot.
-func (c *Cluster) ask(p *corev1.Pod) (sharing.PodRequest, []request.Mistake) {
+// readPodRequest reads what a pod asks for as the scheduler's plugin does; mistakes are why it
+// cannot.
+func (c *Cluster) readPodRequest(p *corev1.Pod) (sharing.PodRequest, []request.Mistake) {
 	neutral := corepod.Read(p)
 	req, mistakes := request.Read(&neutral, c.settings.Names, c.settings.Factor,
 		request.WithPolicies(policy.Names()...), request.WithDefaults(c.settings.Defaults))
@@ -119,8 +120,8 @@ func policyOf(r *sharing.PodRequest) policy.Policy {
 	return policy.Fragmentation(nil)
 }
 
-// pod returns a pod by its name.
-func (c *Cluster) pod(namespace, name string) (*corev1.Pod, bool) {
+// findPod returns a pod by its name.
+func (c *Cluster) findPod(namespace, name string) (*corev1.Pod, bool) {
 	i := slices.IndexFunc(c.state.Pods, func(p *corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
 	if i < 0 {
 		return nil, false

@@ -55,15 +55,15 @@ type Sharer struct {
 	Size    int    `json:"size,omitempty"`
 }
 
-// holder is who the device plugin's metrics call the sharer of a device.
-func (s *Sharer) holder(device string) usage.Holder {
+// usageHolder is who the device plugin's metrics call the sharer of a device.
+func (s *Sharer) usageHolder(device string) usage.Holder {
 	namespace, pod, _ := strings.Cut(s.Pod, "/")
 	return usage.Holder{Namespace: namespace, Pod: pod, Container: s.Container, Device: device}
 }
 
 // Devices lists the devices of one node, or of all with "".
 func (c *Cluster) Devices(node string) []NodeDevices {
-	out, rooms := []NodeDevices{}, c.newRooms()
+	out, rooms := []NodeDevices{}, c.newCapacityCache()
 	for _, n := range c.nodes {
 		if n.Ledger == nil || node != "" && n.Name != node {
 			continue
@@ -74,25 +74,25 @@ func (c *Cluster) Devices(node string) []NodeDevices {
 		}
 		views := n.Ledger.Views()
 		for i := range views {
-			one.Devices = append(one.Devices, c.device(n, &views[i], rooms))
+			one.Devices = append(one.Devices, c.describeDevice(n, &views[i], rooms))
 		}
 		out = append(out, one)
 	}
 	return out
 }
 
-func (c *Cluster) device(n *nodes.Node, v *sharing.View, rooms *rooms) Device {
+func (c *Cluster) describeDevice(n *nodes.Node, v *sharing.View, rooms *capacityCache) Device {
 	d := v.Device
 	out := Device{
-		Index: d.Index, ID: string(d.ID), Model: d.Model, Mode: string(d.Mode), Health: health(d), NUMA: d.NUMA, PCI: d.PCI,
+		Index: d.Index, ID: string(d.ID), Model: d.Model, Mode: string(d.Mode), Health: healthText(d), NUMA: d.NUMA, PCI: d.PCI,
 		Memory: int64(d.Memory), MemoryPromised: int64(v.UsedMemory()), Cores: int(d.Cores), CoresPromised: int(v.UsedCores()),
-		MemoryFree: int64(rooms.of(v).memory),
+		MemoryFree: int64(rooms.freeOn(v).memory),
 	}
 	if d.MIG != nil && d.Mode == sharing.MIG {
 		out.Slices = d.MIG.Slices
 	}
 	for _, l := range d.Links {
-		out.Links = append(out.Links, peer(n.Inventory, l))
+		out.Links = append(out.Links, linkText(n.Inventory, l))
 	}
 	for _, h := range v.Held() {
 		s := Sharer{Pod: c.nameOf(h.Owner), Container: h.Container, Memory: int64(h.Share.Memory), Cores: int(h.Share.Cores), Whole: h.Share.Whole}
@@ -105,8 +105,8 @@ func (c *Cluster) device(n *nodes.Node, v *sharing.View, rooms *rooms) Device {
 	return out
 }
 
-// health says in a word how a device is, and why.
-func health(d *sharing.Device) string {
+// healthText says in a word how a device is, and why.
+func healthText(d *sharing.Device) string {
 	switch {
 	case d.Changing:
 		return "changing mode"
@@ -118,8 +118,8 @@ func health(d *sharing.Device) string {
 	return "broken: " + d.Reason
 }
 
-// peer is "nvlink:3" for a link to the device with index 3.
-func peer(inv *sharing.Inventory, l sharing.Link) string {
+// linkText is "nvlink:3" for a link to the device with index 3.
+func linkText(inv *sharing.Inventory, l sharing.Link) string {
 	if d, ok := inv.Device(l.Peer); ok {
 		return l.Kind + ":" + itoa(d.Index)
 	}

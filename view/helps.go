@@ -13,8 +13,8 @@ import (
 // mostHelps bounds how many pods are named that could leave, mostTries how many are tried.
 const mostHelps, mostTries = 3, 20000
 
-// helps says what would let the pod in: a pod that leaves, or a smaller ask.
-func (c *Cluster) helps(ask *sharing.PodRequest) []string {
+// findRemedies says what would let the pod in: a pod that leaves, or a smaller ask.
+func (c *Cluster) findRemedies(ask *sharing.PodRequest) []string {
 	var out []string
 	tries := 0
 	for _, n := range c.nodes {
@@ -41,10 +41,10 @@ func (c *Cluster) helps(ask *sharing.PodRequest) []string {
 func (c *Cluster) fitsWithout(n *nodes.Node, ask *sharing.PodRequest, owner sharing.Owner) bool {
 	ledger := n.Ledger.Fork()
 	ledger.Release(owner)
-	return c.fits(ledger.Views(), ask)
+	return c.fitsDevices(ledger.Views(), ask)
 }
 
-func (c *Cluster) fits(views []sharing.View, ask *sharing.PodRequest) bool {
+func (c *Cluster) fitsDevices(views []sharing.View, ask *sharing.PodRequest) bool {
 	_, refused := place.Place(views, ask, c.backends, policyOf(ask))
 	return !refused.Refused()
 }
@@ -64,7 +64,7 @@ func (c *Cluster) mostMemory(ask *sharing.PodRequest) (node string, most sharing
 		r := ask.Requests[0]
 		r.Memory = sharing.AbsoluteMemory(sharing.MiBs(mib))
 		smaller.Requests = []sharing.Request{r}
-		return c.fits(n.Ledger.Views(), &smaller)
+		return c.fitsDevices(n.Ledger.Views(), &smaller)
 	}
 	var best int64
 	for _, n := range c.nodes {

@@ -52,27 +52,27 @@ func (c *Cluster) Overview(devices []NodeDevices) Overview {
 		if groups[name] == nil {
 			groups[name] = &Sum{Name: name}
 		}
-		groups[name].add(n)
-		o.Total.add(n)
+		groups[name].addNode(n)
+		o.Total.addNode(n)
 		for k := range n.Devices {
 			modes[n.Devices[k].Mode] = true
 		}
 	}
 	for _, g := range groups {
-		g.conclude()
+		g.fillDerived()
 		o.Groups = append(o.Groups, *g)
 	}
 	slices.SortFunc(o.Groups, func(a, b Sum) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Name, b.Name)) })
-	o.Total.conclude()
+	o.Total.fillDerived()
 	o.Modes = append(o.Modes, slices.Sorted(maps.Keys(modes))...)
-	o.Trouble = append(o.Trouble, c.troubles()...)
+	o.Trouble = append(o.Trouble, c.findTroubles()...)
 	if more := len(o.Trouble) - mostTrouble; more > 0 {
 		o.Trouble, o.MoreTrouble = o.Trouble[:mostTrouble], more
 	}
 	return o
 }
 
-func (s *Sum) add(n *NodeDevices) {
+func (s *Sum) addNode(n *NodeDevices) {
 	s.Nodes++
 	for i := range n.Devices {
 		d := &n.Devices[i]
@@ -89,10 +89,10 @@ func (s *Sum) add(n *NodeDevices) {
 // From manyBytes and manyCores on sums are told in larger units than those of one device.
 const tib, manyBytes, manyCores = 1 << 40, 10 << 40, 100 * 100
 
-// conclude fills in what is told of the sums.
-func (s *Sum) conclude() {
-	s.MemoryPart, s.CoresPart = part(s.memoryPromised, s.memory), part(int64(s.coresPromised), int64(s.cores))
-	s.Memory = gib(s.memoryPromised) + " of " + gib(s.memory)
+// fillDerived fills in what is told of the sums.
+func (s *Sum) fillDerived() {
+	s.MemoryPart, s.CoresPart = permilleOf(s.memoryPromised, s.memory), permilleOf(int64(s.coresPromised), int64(s.cores))
+	s.Memory = memoryText(s.memoryPromised) + " of " + memoryText(s.memory)
 	if s.memory >= manyBytes {
 		s.Memory = fmt.Sprintf("%.1f of %.1f TiB", float64(s.memoryPromised)/tib, float64(s.memory)/tib)
 	}
@@ -102,12 +102,12 @@ func (s *Sum) conclude() {
 	}
 }
 
-// part is how many thousandths some is of all.
-func part(some, all int64) int {
+// permilleOf is how many thousandths some is of all.
+func permilleOf(some, all int64) int {
 	if all == 0 {
 		return 0
 	}
-	return int(float64(some) / float64(all) * whole)
+	return int(float64(some) / float64(all) * wholePermille)
 }
 
 // Waiting is a pod that waits, with why.
@@ -125,7 +125,7 @@ func (c *Cluster) Waiting(offset, limit int) ([]Waiting, int) {
 	pods := c.waitingPods()
 	out := []Waiting{}
 	for i := offset; i >= 0 && i < len(pods) && len(out) < limit; i++ {
-		w := Waiting{Why: c.why(pods[i])}
+		w := Waiting{Why: c.explainPod(pods[i])}
 		if !pods[i].CreationTimestamp.IsZero() {
 			w.Since = pods[i].CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z")
 		}

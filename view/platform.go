@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// platform names nodes with devices whose kubelet or container runtime is too old, see "What it
-// needs" in docs/install.md.
-func (e *examiner) platform() {
+// checkPlatform names nodes with devices whose kubelet or container runtime is too old, see "What
+// it needs" in docs/install.md.
+func (e *examiner) checkPlatform() {
 	nodes := map[Trouble][]string{}
 	for _, n := range e.cluster.nodes {
 		if n.Object == nil || n.Inventory == nil && n.SetAside == nil {
@@ -30,7 +30,7 @@ func (e *examiner) platform() {
 		}
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(nodes), func(a, b Trouble) int { return strings.Compare(a.What, b.What) }) {
-		e.find(firstOf(nodes[t]), t.What, t.Do)
+		e.addProblem(firstOf(nodes[t]), t.What, t.Do)
 	}
 }
 
@@ -47,15 +47,15 @@ func (h *Health) Text(p Paint) string {
 	if len(h.Problems) == 0 {
 		b.WriteString("Nothing is wrong.\n")
 	} else {
-		fmt.Fprintf(&b, "%s\n", p.alarm(count(len(h.Problems), "problem")+":"))
+		fmt.Fprintf(&b, "%s\n", p.alarm(countText(len(h.Problems), "problem")+":"))
 	}
 	for _, t := range h.Problems {
-		fmt.Fprintf(&b, "  %s: %s\n    %s\n", plain(t.On), plain(t.What), p.faint("do: "+plain(t.Do)))
+		fmt.Fprintf(&b, "  %s: %s\n    %s\n", plainText(t.On), plainText(t.What), p.faint("do: "+plainText(t.Do)))
 	}
 	if len(h.Unknown) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", p.bold("Not looked at:"))
 		for _, u := range h.Unknown {
-			fmt.Fprintf(&b, "  %s\n", plain(u))
+			fmt.Fprintf(&b, "  %s\n", plainText(u))
 		}
 	}
 	return b.String()

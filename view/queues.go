@@ -40,7 +40,7 @@ type Shown struct {
 func (c *Cluster) Queues() []Queue {
 	out := []Queue{}
 	for _, q := range c.state.Queues {
-		rows := c.quotas(q)
+		rows := c.quotaRows(q)
 		if len(rows) == 0 {
 			rows = []Queue{{Queue: q.Name, State: string(q.Status.State), Resource: c.settings.Names.Number, Used: "0", Shown: Shown{Used: "0"}}}
 		}
@@ -49,7 +49,7 @@ func (c *Cluster) Queues() []Queue {
 	return out
 }
 
-func (c *Cluster) quotas(q *schedulingv1beta1.Queue) []Queue {
+func (c *Cluster) quotaRows(q *schedulingv1beta1.Queue) []Queue {
 	names := map[corev1.ResourceName]bool{}
 	for _, list := range []corev1.ResourceList{q.Spec.Capability, q.Spec.Deserved, q.Status.Allocated} {
 		for name := range list {
@@ -60,21 +60,21 @@ func (c *Cluster) quotas(q *schedulingv1beta1.Queue) []Queue {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		used := q.Status.Allocated[name]
 		row := Queue{Queue: q.Name, State: string(q.Status.State), Resource: string(name), Used: used.String()}
-		row.Shown.Used = c.shown(name, used)
+		row.Shown.Used = c.amountText(name, used)
 		if most, ok := q.Spec.Capability[name]; ok {
-			row.Quota, row.Shown.Quota = most.String(), c.shown(name, most)
+			row.Quota, row.Shown.Quota = most.String(), c.amountText(name, most)
 		}
 		if deserved, ok := q.Spec.Deserved[name]; ok {
-			row.Deserved, row.Shown.Deserved = deserved.String(), c.shown(name, deserved)
+			row.Deserved, row.Shown.Deserved = deserved.String(), c.amountText(name, deserved)
 		}
 		out = append(out, row)
 	}
 	return out
 }
 
-// shown writes an amount of a resource with its unit: memory of devices in GiB, compute in percent
-// of one device.
-func (c *Cluster) shown(name corev1.ResourceName, amount resource.Quantity) string {
+// amountText writes an amount of a resource with its unit: memory of devices in GiB, compute in
+// percent of one device.
+func (c *Cluster) amountText(name corev1.ResourceName, amount resource.Quantity) string {
 	limits := c.settings.Limits(corev1.ResourceList{name: amount})
 	switch {
 	case len(limits) == 0:
@@ -82,11 +82,11 @@ func (c *Cluster) shown(name corev1.ResourceName, amount resource.Quantity) stri
 	case limits[0].Resource == quota.Cores:
 		return fmt.Sprintf("%d%%", limits[0].Amount)
 	}
-	return gib(limits[0].Amount)
+	return memoryText(limits[0].Amount)
 }
 
-// limits names the limits of queues that cannot be meant.
-func (e *examiner) limits() {
+// checkQueueLimits names the limits of queues that cannot be meant.
+func (e *examiner) checkQueueLimits() {
 	c := e.cluster
 	var inventories []*sharing.Inventory
 	for _, n := range c.nodes {
@@ -97,7 +97,7 @@ func (e *examiner) limits() {
 	total := quota.Total(inventories...)
 	for _, q := range c.state.Queues {
 		for _, doubt := range quota.Doubts(nodes.QueueEntries(q.Spec.Capability, q.Spec.Deserved, q.Spec.Guarantee.Resource), c.settings.LimitNames(), total) {
-			e.find("queue "+q.Name, doubt, "kubectl edit queue "+q.Name)
+			e.addProblem("queue "+q.Name, doubt, "kubectl edit queue "+q.Name)
 		}
 	}
 }

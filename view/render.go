@@ -17,18 +17,18 @@ func (s *Status) Text(p Paint) string {
 		b.WriteString("No node publishes devices.\n")
 	} else {
 		t := table{}
-		t.row("MODEL", "DEVICES", "SHARES", "MEMORY PROMISED", "FREE", "COMPUTE PROMISED", "FREE")
+		t.addRow("MODEL", "DEVICES", "SHARES", "MEMORY PROMISED", "FREE", "COMPUTE PROMISED", "FREE")
 		for _, m := range s.Models {
-			t.row(m.Model, m.counted(), itoa(m.Shares), gib(m.MemoryPromised)+" of "+gib(m.Memory), gib(m.MemoryFree),
+			t.addRow(m.Model, m.deviceCountText(), itoa(m.Shares), memoryText(m.MemoryPromised)+" of "+memoryText(m.Memory), memoryText(m.MemoryFree),
 				fmt.Sprintf("%d of %d%%", m.CoresPromised, m.Cores), fmt.Sprintf("%d%%", m.CoresFree))
 		}
-		t.write(&b, p)
-		fmt.Fprintf(&b, "on %s\n", count(s.Nodes, "node"))
+		t.writeRows(&b, p)
+		fmt.Fprintf(&b, "on %s\n", countText(s.Nodes, "node"))
 	}
 	if s.Waiting > 0 {
-		fmt.Fprintf(&b, "\n%s\n", p.bold(plain(fmt.Sprintf("Waiting: %s", count(s.Waiting, "pod")))))
+		fmt.Fprintf(&b, "\n%s\n", p.bold(plainText(fmt.Sprintf("Waiting: %s", countText(s.Waiting, "pod")))))
 		for _, w := range s.Longest {
-			fmt.Fprintf(&b, "  %s\n", plain(w.Answer))
+			fmt.Fprintf(&b, "  %s\n", plainText(w.Answer))
 		}
 		if more := s.Waiting - len(s.Longest); more > 0 {
 			fmt.Fprintf(&b, "  and %d more\n", more)
@@ -37,7 +37,7 @@ func (s *Status) Text(p Paint) string {
 	if len(s.Trouble) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", p.alarm("Problems:"))
 		for _, t := range s.Trouble {
-			fmt.Fprintf(&b, "  %s: %s\n    %s\n", plain(t.On), plain(t.What), p.faint("do: "+plain(t.Do)))
+			fmt.Fprintf(&b, "  %s: %s\n    %s\n", plainText(t.On), plainText(t.What), p.faint("do: "+plainText(t.Do)))
 		}
 		if s.MoreTrouble > 0 {
 			fmt.Fprintf(&b, "  and %d more\n", s.MoreTrouble)
@@ -46,7 +46,7 @@ func (s *Status) Text(p Paint) string {
 	return b.String()
 }
 
-func (m *Model) counted() string {
+func (m *Model) deviceCountText() string {
 	text := itoa(m.Devices)
 	if m.Broken > 0 {
 		text += fmt.Sprintf(", %d broken", m.Broken)
@@ -64,13 +64,13 @@ func DevicesText(list []NodeDevices, p Paint, wide bool) string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(p.bold(plain(n.Node)))
+		b.WriteString(p.bold(plainText(n.Node)))
 		if n.Unusable != "" {
-			b.WriteString(" " + p.alarm(plain("takes no pods with devices: "+n.Unusable)))
+			b.WriteString(" " + p.alarm(plainText("takes no pods with devices: "+n.Unusable)))
 		}
 		b.WriteByte('\n')
 		for k := range n.Devices {
-			n.Devices[k].text(&b, p, wide)
+			n.Devices[k].writeText(&b, p, wide)
 		}
 	}
 	if len(list) == 0 {
@@ -79,30 +79,30 @@ func DevicesText(list []NodeDevices, p Paint, wide bool) string {
 	return b.String()
 }
 
-func (d *Device) text(b *strings.Builder, p Paint, wide bool) {
-	fmt.Fprintf(b, "  %2d %s %s  %s  %s", d.Index, bar(d), d.promised(), plain(d.Mode), plain(d.Model))
+func (d *Device) writeText(b *strings.Builder, p Paint, wide bool) {
+	fmt.Fprintf(b, "  %2d %s %s  %s  %s", d.Index, drawBar(d), d.promisedText(), plainText(d.Mode), plainText(d.Model))
 	if d.NUMA >= 0 {
 		fmt.Fprintf(b, "  numa %d", d.NUMA)
 	}
 	if d.Health != "ok" {
-		b.WriteString("  " + p.alarm(plain(d.Health)))
+		b.WriteString("  " + p.alarm(plainText(d.Health)))
 	}
 	b.WriteByte('\n')
 	if wide {
-		fmt.Fprintf(b, "     %s\n", plain(strings.Join(slices.DeleteFunc([]string{d.ID, d.PCI, strings.Join(d.Links, " ")}, func(s string) bool { return s == "" }), "  ")))
+		fmt.Fprintf(b, "     %s\n", plainText(strings.Join(slices.DeleteFunc([]string{d.ID, d.PCI, strings.Join(d.Links, " ")}, func(s string) bool { return s == "" }), "  ")))
 	}
 	for i, s := range d.Sharers {
-		fmt.Fprintf(b, "     %s %s\n", letter(i), p.faint(plain(s.text())))
+		fmt.Fprintf(b, "     %s %s\n", shareLetter(i), p.faint(plainText(s.describeShare())))
 	}
 }
 
-// promised is what of the device is promised, for people.
-func (d *Device) promised() string {
-	return fmt.Sprintf("%s of %s, %d of %d%%", gib(d.MemoryPromised), gib(d.Memory), d.CoresPromised, d.Cores)
+// promisedText is what of the device is promised, for people.
+func (d *Device) promisedText() string {
+	return fmt.Sprintf("%s of %s, %d of %d%%", memoryText(d.MemoryPromised), memoryText(d.Memory), d.CoresPromised, d.Cores)
 }
 
-func (s *Sharer) text() string {
-	text := fmt.Sprintf("%s:%s %s", s.Pod, s.Container, gib(s.Memory))
+func (s *Sharer) describeShare() string {
+	text := fmt.Sprintf("%s:%s %s", s.Pod, s.Container, memoryText(s.Memory))
 	if s.Cores > 0 {
 		text += fmt.Sprintf(", %d%%", s.Cores)
 	}
@@ -125,20 +125,20 @@ func PodsText(list []Holding, p Paint, wide bool) string {
 	if wide {
 		head = append(head, "MODE", "PARTITION")
 	}
-	t.row(head...)
+	t.addRow(head...)
 	for _, h := range list {
 		cores := "-"
 		if h.Cores > 0 {
 			cores = fmt.Sprintf("%d%%", h.Cores)
 		}
-		row := []string{h.Namespace, h.Pod, h.Container, h.Node, itoa(h.Device), gib(h.Memory), cores}
+		row := []string{h.Namespace, h.Pod, h.Container, h.Node, itoa(h.Device), memoryText(h.Memory), cores}
 		if wide {
 			row = append(row, h.Mode, orDash(h.Profile))
 		}
-		t.row(row...)
+		t.addRow(row...)
 	}
 	var b strings.Builder
-	t.write(&b, p)
+	t.writeRows(&b, p)
 	return b.String()
 }
 
@@ -155,26 +155,26 @@ func QueuesText(list []Queue, p Paint) string {
 		return "There are no queues.\n"
 	}
 	t := table{}
-	t.row("QUEUE", "STATE", "RESOURCE", "QUOTA", "USED", "DESERVED")
+	t.addRow("QUEUE", "STATE", "RESOURCE", "QUOTA", "USED", "DESERVED")
 	for _, q := range list {
-		t.row(q.Queue, orDash(q.State), q.Resource, orDash(q.Shown.Quota), q.Shown.Used, orDash(q.Shown.Deserved))
+		t.addRow(q.Queue, orDash(q.State), q.Resource, orDash(q.Shown.Quota), q.Shown.Used, orDash(q.Shown.Deserved))
 	}
 	var b strings.Builder
-	t.write(&b, p)
+	t.writeRows(&b, p)
 	return b.String()
 }
 
 // Text writes the answer for people; wide adds every node and card.
 func (w *Why) Text(p Paint, wide bool) string {
 	var b strings.Builder
-	b.WriteString(p.bold(plain(w.Answer)) + "\n")
+	b.WriteString(p.bold(plainText(w.Answer)) + "\n")
 	if w.Scheduler != "" {
-		fmt.Fprintf(&b, "\nThe scheduler says: %s\n", plain(w.Scheduler))
+		fmt.Fprintf(&b, "\nThe scheduler says: %s\n", plainText(w.Scheduler))
 	}
 	if len(w.Helps) > 0 {
 		b.WriteString("\nWhat would help:\n")
 		for _, h := range w.Helps {
-			fmt.Fprintf(&b, "  %s\n", plain(h))
+			fmt.Fprintf(&b, "  %s\n", plainText(h))
 		}
 	}
 	if len(w.Nodes) == 0 {
@@ -186,28 +186,28 @@ func (w *Why) Text(p Paint, wide bool) string {
 			fmt.Fprintf(&b, "  and %d more (-o wide)\n", len(w.Nodes)-i)
 			break
 		}
-		v.write(&b)
+		v.writeText(&b)
 	}
 	return b.String()
 }
 
-func (v *Verdict) write(b *strings.Builder) {
+func (v *Verdict) writeText(b *strings.Builder) {
 	if v.Fits {
-		fmt.Fprintf(b, "  %s: fits\n", plain(v.Node))
+		fmt.Fprintf(b, "  %s: fits\n", plainText(v.Node))
 		return
 	}
-	fmt.Fprintf(b, "  %s: %s\n", plain(v.Node), plain(v.Reason))
-	for _, same := range v.alike() {
+	fmt.Fprintf(b, "  %s: %s\n", plainText(v.Node), plainText(v.Reason))
+	for _, same := range v.groupByReason() {
 		d := same[0]
-		fmt.Fprintf(b, "    %s (%s): %s\n", devicesText(same), plain(d.Mode), plain(d.Text))
+		fmt.Fprintf(b, "    %s (%s): %s\n", devicesText(same), plainText(d.Mode), plainText(d.Text))
 		if d.Reason != sharing.Fits.String() {
-			fmt.Fprintf(b, "      what helps: %s\n", plain(d.Help))
+			fmt.Fprintf(b, "      what helps: %s\n", plainText(d.Help))
 		}
 	}
 }
 
-// alike groups the devices that say the same.
-func (v *Verdict) alike() [][]DeviceVerdict {
+// groupByReason groups the devices that say the same.
+func (v *Verdict) groupByReason() [][]DeviceVerdict {
 	var groups [][]DeviceVerdict
 	for _, d := range v.Devices {
 		i := slices.IndexFunc(groups, func(g []DeviceVerdict) bool { return g[0].Text == d.Text && g[0].Mode == d.Mode })

@@ -11,29 +11,31 @@ import (
 	"deviceshare/sharing/place"
 )
 
-// rooms finds out what of devices pods can still get, once for devices that are alike.
-type rooms struct {
+// capacityCache finds out what of devices pods can still get, once for devices that are alike.
+type capacityCache struct {
 	cluster *Cluster
-	known   map[string]room
+	known   map[string]freeCapacity
 }
 
-// room is what of a device pods can still get.
-type room struct {
+// freeCapacity is what of a device pods can still get.
+type freeCapacity struct {
 	memory sharing.Bytes
 	cores  sharing.Percent
 }
 
-func (c *Cluster) newRooms() *rooms { return &rooms{cluster: c, known: map[string]room{}} }
+func (c *Cluster) newCapacityCache() *capacityCache {
+	return &capacityCache{cluster: c, known: map[string]freeCapacity{}}
+}
 
-// of returns what of a device pods can still get. Memory that no share can have any more is not
+// freeOn returns what of a device pods can still get. Memory that no share can have any more is not
 // free: that of a device which one container holds alone, which has as many shares as it may, or
 // which is cut into partitions that leave no place for another one.
-func (r *rooms) of(v *sharing.View) room {
+func (r *capacityCache) freeOn(v *sharing.View) freeCapacity {
 	if v.Admit(&sharing.PodRequest{}) != sharing.Fits {
-		return room{}
+		return freeCapacity{}
 	}
 	if !v.Partitioned() {
-		return room{v.FreeMemory(), v.FreeCores()}
+		return freeCapacity{v.FreeMemory(), v.FreeCores()}
 	}
 	var key strings.Builder
 	d := v.Device
@@ -46,15 +48,15 @@ func (r *rooms) of(v *sharing.View) room {
 	}
 	found, known := r.known[key.String()]
 	if !known {
-		found = r.fill(v)
+		found = r.packPartitions(v)
 		r.known[key.String()] = found
 	}
 	return found
 }
 
-// fill gives a device away, the largest partition first, until no more can be had.
-func (r *rooms) fill(v *sharing.View) room {
-	var sum room
+// packPartitions gives a device away, the largest partition first, until no more can be had.
+func (r *capacityCache) packPartitions(v *sharing.View) freeCapacity {
+	var sum freeCapacity
 	held := slices.Clone(v.Held())
 	full := *v
 	for _, memory := range sizesToTry(v.Device) {
@@ -72,7 +74,7 @@ func (r *rooms) fill(v *sharing.View) room {
 			full = sharing.NewView(v.Device, held, r.cluster.backends)
 		}
 	}
-	return room{min(sum.memory, v.FreeMemory()), min(sum.cores, v.FreeCores())}
+	return freeCapacity{min(sum.memory, v.FreeMemory()), min(sum.cores, v.FreeCores())}
 }
 
 // sizesToTry are the amounts of memory that partitions of a device have, the largest first.

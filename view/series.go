@@ -77,28 +77,28 @@ func SeriesText(all []Series, p Paint) string {
 	fmt.Fprintf(&b, "Memory promised, of all there is (full block: all of it), from second 0 to %d:\n", end)
 	names := table{}
 	for i := range all {
-		names.row(all[i].Policy, "|"+chart(&all[i], end)+"|")
+		names.addRow(all[i].Policy, "|"+drawChart(&all[i], end)+"|")
 	}
-	names.write(&b, Paint{})
+	names.writeRows(&b, Paint{})
 	b.WriteByte('\n')
 	t := table{}
-	t.row("POLICY", "PLACED", "NEVER PLACED", "MEAN MEMORY PROMISED", "MEAN COMPUTE PROMISED", "MEAN WAIT")
+	t.addRow("POLICY", "PLACED", "NEVER PLACED", "MEAN MEMORY PROMISED", "MEAN COMPUTE PROMISED", "MEAN WAIT")
 	for i := range all {
 		s := &all[i]
-		memory, cores := s.means(end)
+		memory, cores := s.meanPromised(end)
 		wait := "-"
 		if s.Placed > 0 {
 			wait = fmt.Sprintf("%.1fs", float64(s.Waited)/float64(s.Placed))
 		}
-		t.row(s.Policy, itoa(s.Placed), itoa(s.NeverPlaced), fmt.Sprintf("%.1f%%", memory), fmt.Sprintf("%.1f%%", cores), wait)
+		t.addRow(s.Policy, itoa(s.Placed), itoa(s.NeverPlaced), fmt.Sprintf("%.1f%%", memory), fmt.Sprintf("%.1f%%", cores), wait)
 	}
-	t.write(&b, p)
+	t.writeRows(&b, p)
 	return b.String()
 }
 
-// means are the means over time until end, in percent of what there is.
-func (s *Series) means(end int64) (memory, cores float64) {
-	s.each(end, func(m Moment, seconds int64) {
+// meanPromised are the means over time until end, in percent of what there is.
+func (s *Series) meanPromised(end int64) (memory, cores float64) {
+	s.visitMoments(end, func(m Moment, seconds int64) {
 		memory, cores = memory+float64(m.Memory)*float64(seconds), cores+float64(m.Cores)*float64(seconds)
 	})
 	return percentOf(memory, float64(s.Memory)*float64(end)), percentOf(cores, float64(s.Cores)*float64(end))
@@ -111,8 +111,8 @@ func percentOf(part, whole float64) float64 {
 	return 100 * part / whole
 }
 
-// each visits every moment with how long it lasts.
-func (s *Series) each(end int64, visit func(Moment, int64)) {
+// visitMoments visits every moment with how long it lasts.
+func (s *Series) visitMoments(end int64, visit func(Moment, int64)) {
 	for i, m := range s.Points {
 		until := end
 		if i+1 < len(s.Points) {
@@ -122,15 +122,15 @@ func (s *Series) each(end int64, visit func(Moment, int64)) {
 	}
 }
 
-// chart draws the mean memory promised of each of its columns.
-func chart(s *Series, end int64) string {
+// drawChart draws the mean memory promised of each of its columns.
+func drawChart(s *Series, end int64) string {
 	blocks := []rune(" ▁▂▃▄▅▆▇█")
 	sums := make([]float64, chartWidth)
 	width := float64(end) / chartWidth
 	if width == 0 || s.Memory == 0 {
 		return strings.Repeat(" ", chartWidth)
 	}
-	s.each(end, func(m Moment, seconds int64) {
+	s.visitMoments(end, func(m Moment, seconds int64) {
 		from, to := float64(m.Second)/width, float64(m.Second+seconds)/width
 		for column := int(from); column < chartWidth && float64(column) < to; column++ {
 			covered := min(to, float64(column+1)) - max(from, float64(column))

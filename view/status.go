@@ -62,7 +62,7 @@ const mostWaiting, mostTrouble = 5, 20
 // Status sums the cluster up.
 func (c *Cluster) Status() Status {
 	models := map[string]*Model{}
-	s, rooms := Status{}, c.newRooms()
+	s, rooms := Status{}, c.newCapacityCache()
 	for _, n := range c.nodes {
 		if n.Ledger == nil {
 			continue
@@ -70,22 +70,22 @@ func (c *Cluster) Status() Status {
 		s.Nodes++
 		views := n.Ledger.Views()
 		for i := range views {
-			add(models, &views[i], n, rooms)
+			addDevice(models, &views[i], n, rooms)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(models)) {
 		s.Models = append(s.Models, *models[name])
 	}
-	c.waiting(&s)
-	s.Trouble = c.troubles()
+	c.fillWaiting(&s)
+	s.Trouble = c.findTroubles()
 	if more := len(s.Trouble) - mostTrouble; more > 0 {
 		s.Trouble, s.MoreTrouble = s.Trouble[:mostTrouble], more
 	}
 	return s
 }
 
-// add counts one device. What is free of a device that takes no pods is not free for anybody.
-func add(models map[string]*Model, v *sharing.View, n *nodes.Node, rooms *rooms) {
+// addDevice counts one device. What is free of a device that takes no pods is not free for anybody.
+func addDevice(models map[string]*Model, v *sharing.View, n *nodes.Node, rooms *capacityCache) {
 	d := v.Device
 	m := models[d.Model]
 	if m == nil {
@@ -102,17 +102,17 @@ func add(models map[string]*Model, v *sharing.View, n *nodes.Node, rooms *rooms)
 	case !d.Healthy:
 		m.Broken++
 	case n.Unusable == nil && len(n.Ledger.Blocking()) == 0:
-		free := rooms.of(v)
+		free := rooms.freeOn(v)
 		m.MemoryFree, m.CoresFree = m.MemoryFree+int64(free.memory), m.CoresFree+int(free.cores)
 	}
 }
 
-// waiting counts the pods that wait and says of the oldest why.
-func (c *Cluster) waiting(s *Status) {
+// fillWaiting counts the pods that wait and says of the oldest why.
+func (c *Cluster) fillWaiting(s *Status) {
 	pods := c.waitingPods()
 	s.Waiting = len(pods)
 	for _, p := range pods[:min(len(pods), mostWaiting)] {
-		w := c.why(p)
+		w := c.explainPod(p)
 		w.Nodes, w.Helps = nil, nil // `why` shows them
 		s.Longest = append(s.Longest, w)
 	}
@@ -121,15 +121,15 @@ func (c *Cluster) waiting(s *Status) {
 // waitingPods are the pods that ask for devices and have no node, the oldest first.
 func (c *Cluster) waitingPods() []*corev1.Pod {
 	pods := slices.Clone(c.state.Pods)
-	pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !c.waits(p) })
+	pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !c.isWaiting(p) })
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return pods
 }
 
-// troubles lists what is wrong: with the configuration, with nodes, with devices, with pods.
-func (c *Cluster) troubles() []Trouble {
+// findTroubles lists what is wrong: with the configuration, with nodes, with devices, with pods.
+func (c *Cluster) findTroubles() []Trouble {
 	var out []Trouble
 	for _, m := range c.configMistakes {
 		out = append(out, Trouble{"device configuration", m, "correct the ConfigMap, see its event DeviceConfigurationInvalid; the last valid one stays in force"})

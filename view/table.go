@@ -11,16 +11,16 @@ import (
 // Paint colours texts for a terminal; the zero value leaves them as they are.
 type Paint struct{ Colour bool }
 
-func (p Paint) with(code, s string) string {
+func (p Paint) applyCode(code, s string) string {
 	if !p.Colour || s == "" {
 		return s
 	}
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-func (p Paint) bold(s string) string  { return p.with("1", s) }
-func (p Paint) alarm(s string) string { return p.with("31", s) }
-func (p Paint) faint(s string) string { return p.with("2", s) }
+func (p Paint) bold(s string) string  { return p.applyCode("1", s) }
+func (p Paint) alarm(s string) string { return p.applyCode("31", s) }
+func (p Paint) faint(s string) string { return p.applyCode("2", s) }
 
 // table lines columns up. Texts of others may hold anything: what moves a terminal's cursor or
 // colours it is replaced.
@@ -28,15 +28,15 @@ type table struct {
 	rows [][]string
 }
 
-func (t *table) row(cells ...string) {
+func (t *table) addRow(cells ...string) {
 	for i := range cells {
-		cells[i] = plain(cells[i])
+		cells[i] = plainText(cells[i])
 	}
 	t.rows = append(t.rows, cells)
 }
 
-// write writes the rows; the first is the head.
-func (t *table) write(b *strings.Builder, p Paint) {
+// writeRows writes the rows; the first is the head.
+func (t *table) writeRows(b *strings.Builder, p Paint) {
 	var widths []int
 	for _, row := range t.rows {
 		for i, cell := range row {
@@ -62,8 +62,8 @@ func (t *table) write(b *strings.Builder, p Paint) {
 	}
 }
 
-// plain replaces control characters.
-func plain(s string) string {
+// plainText replaces control characters.
+func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
 			return '?'
@@ -72,8 +72,8 @@ func plain(s string) string {
 	}, s)
 }
 
-// gib is an amount of memory for people.
-func gib(b int64) string {
+// memoryText is an amount of memory for people.
+func memoryText(b int64) string {
 	switch {
 	case b == 0:
 		return "0"
@@ -88,7 +88,7 @@ func gib(b int64) string {
 // letters name the sharers of one device in its bar.
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-func letter(i int) string {
+func shareLetter(i int) string {
 	if i < len(letters) {
 		return letters[i : i+1]
 	}
@@ -98,10 +98,10 @@ func letter(i int) string {
 // barWidth is how many cells a bar of memory has.
 const barWidth = 24
 
-// bar draws the memory of a device: each sharer has the cells of its part, at least one.
-func bar(d *Device) string {
+// drawBar draws the memory of a device: each sharer has the cells of its part, at least one.
+func drawBar(d *Device) string {
 	if d.Slices > 0 {
-		return strip(d)
+		return drawSlices(d)
 	}
 	var b strings.Builder
 	for i, s := range d.Sharers {
@@ -109,7 +109,7 @@ func bar(d *Device) string {
 		if d.Memory > 0 {
 			cells = int(float64(s.Memory) / float64(d.Memory) * barWidth)
 		}
-		b.WriteString(strings.Repeat(letter(i), max(1, min(cells, barWidth))))
+		b.WriteString(strings.Repeat(shareLetter(i), max(1, min(cells, barWidth))))
 	}
 	text := b.String()
 	if len(text) > barWidth {
@@ -118,8 +118,8 @@ func bar(d *Device) string {
 	return "[" + text + strings.Repeat(".", barWidth-len(text)) + "]"
 }
 
-// strip draws the memory slices of a device in mode mig: "[aa|bb|.|.|.|.]".
-func strip(d *Device) string {
+// drawSlices draws the memory slices of a device in mode mig: "[aa|bb|.|.|.|.]".
+func drawSlices(d *Device) string {
 	owner := make([]int, d.Slices)
 	for i, s := range d.Sharers {
 		for k := max(s.Start, 0); k < min(s.Start+s.Size, d.Slices); k++ {
@@ -134,7 +134,7 @@ func strip(d *Device) string {
 		if o == 0 {
 			b.WriteByte('.')
 		} else {
-			b.WriteString(letter(o - 1))
+			b.WriteString(shareLetter(o - 1))
 		}
 	}
 	return "[" + b.String() + "]"

@@ -70,18 +70,18 @@ func Top(devices []NodeDevices, readings map[string]Reading) []NodeTop {
 		}
 		one := NodeTop{Node: n.Node, Unread: r.Unread}
 		for k := range n.Devices {
-			one.Devices = append(one.Devices, r.device(&n.Devices[k]))
+			one.Devices = append(one.Devices, r.deviceUsage(&n.Devices[k]))
 		}
 		out = append(out, one)
 	}
 	return out
 }
 
-func (r *Reading) device(d *Device) DeviceTop {
+func (r *Reading) deviceUsage(d *Device) DeviceTop {
 	out := DeviceTop{Index: d.Index, ID: d.ID, Model: d.Model, Mode: d.Mode, Memory: d.Memory, MemoryAllocated: d.MemoryPromised}
 	at := map[usage.Holder]int{}
 	for _, s := range d.Sharers {
-		h := s.holder(d.ID)
+		h := s.usageHolder(d.ID)
 		i, known := at[h]
 		if !known {
 			i = len(out.Containers)
@@ -104,14 +104,14 @@ func (r *Reading) device(d *Device) DeviceTop {
 			i = len(out.Containers)
 			out.Containers = append(out.Containers, ContainerTop{Pod: h.Namespace + "/" + h.Pod, Container: h.Container})
 		}
-		r.use(&out.Containers[i], h)
+		r.fillUsage(&out.Containers[i], h)
 		out.MemoryUsed += out.Containers[i].MemoryUsed
 	}
 	return out
 }
 
-// use fills in what a container uses.
-func (r *Reading) use(c *ContainerTop, h usage.Holder) {
+// fillUsage fills in what a container uses.
+func (r *Reading) fillUsage(c *ContainerTop, h usage.Holder) {
 	now := r.Now.Uses[h]
 	c.Known, c.MemoryUsed, c.MemoryLimit = true, now.Memory, now.Limit
 	if r.Before == nil || !now.Measured || r.Seconds <= 0 {

@@ -21,60 +21,60 @@ func TopText(list []NodeTop, p Paint) string {
 			b.WriteByte('\n')
 		}
 		n := &list[i]
-		b.WriteString(p.bold(plain(n.Node)))
+		b.WriteString(p.bold(plainText(n.Node)))
 		if n.Unread != "" {
-			b.WriteString(" " + p.alarm(plain("does not say what is used: "+n.Unread)))
+			b.WriteString(" " + p.alarm(plainText("does not say what is used: "+n.Unread)))
 		}
 		b.WriteByte('\n')
 		for k := range n.Devices {
-			n.Devices[k].text(&b, p, n.Unread == "")
+			n.Devices[k].writeText(&b, p, n.Unread == "")
 		}
 	}
 	return b.String()
 }
 
-func (d *DeviceTop) text(b *strings.Builder, p Paint, known bool) {
+func (d *DeviceTop) writeText(b *strings.Builder, p Paint, known bool) {
 	used := "?"
 	if known {
-		used = gib(d.MemoryUsed)
+		used = memoryText(d.MemoryUsed)
 	}
-	fmt.Fprintf(b, "  %2d %s %s used, %s allocated of %s  %s  %s", d.Index, d.bar(), used, gib(d.MemoryAllocated), gib(d.Memory),
-		plain(d.Mode), plain(d.Model))
+	fmt.Fprintf(b, "  %2d %s %s used, %s allocated of %s  %s  %s", d.Index, d.usageBar(), used, memoryText(d.MemoryAllocated), memoryText(d.Memory),
+		plainText(d.Mode), plainText(d.Model))
 	if d.Strangers > 0 {
-		b.WriteString("  " + p.alarm(gib(d.Strangers)+" in processes that were given nothing"))
+		b.WriteString("  " + p.alarm(memoryText(d.Strangers)+" in processes that were given nothing"))
 	}
 	b.WriteByte('\n')
 	if len(d.Containers) == 0 {
 		return
 	}
 	t := table{}
-	t.row("CONTAINER", "MEMORY", "USED", "ALLOCATED", "LIMIT", "COMPUTE", "ALLOCATED")
+	t.addRow("CONTAINER", "MEMORY", "USED", "ALLOCATED", "LIMIT", "COMPUTE", "ALLOCATED")
 	for i := range d.Containers {
-		t.row(d.Containers[i].cells()...)
+		t.addRow(d.Containers[i].tableCells()...)
 	}
 	var rows strings.Builder
-	t.write(&rows, Paint{})
+	t.writeRows(&rows, Paint{})
 	for line := range strings.Lines(rows.String()) {
 		b.WriteString("     " + line)
 	}
 }
 
-// bar draws what is used (#) and what is promised beyond that (=).
-func (d *DeviceTop) bar() string {
-	used := cells(d.MemoryUsed+d.Strangers, d.Memory, barWidth)
-	promised := max(cells(d.MemoryAllocated, d.Memory, barWidth), used)
+// usageBar draws what is used (#) and what is promised beyond that (=).
+func (d *DeviceTop) usageBar() string {
+	used := filledCells(d.MemoryUsed+d.Strangers, d.Memory, barWidth)
+	promised := max(filledCells(d.MemoryAllocated, d.Memory, barWidth), used)
 	return "[" + strings.Repeat("#", used) + strings.Repeat("=", promised-used) + strings.Repeat(".", barWidth-promised) + "]"
 }
 
-func (c *ContainerTop) cells() []string {
-	row := []string{c.Pod + ":" + c.Container, "?", "?", gib(c.MemoryAllocated), "?", "-", "-"}
+func (c *ContainerTop) tableCells() []string {
+	row := []string{c.Pod + ":" + c.Container, "?", "?", memoryText(c.MemoryAllocated), "?", "-", "-"}
 	if c.Known {
 		whole := max(c.MemoryLimit, c.MemoryAllocated)
-		used := cells(c.MemoryUsed, whole, smallBar)
+		used := filledCells(c.MemoryUsed, whole, smallBar)
 		row[1] = "[" + strings.Repeat("#", used) + strings.Repeat(".", smallBar-used) + "]"
-		row[2], row[4] = gib(c.MemoryUsed), "-"
+		row[2], row[4] = memoryText(c.MemoryUsed), "-"
 		if c.MemoryLimit > 0 {
-			row[4] = gib(c.MemoryLimit)
+			row[4] = memoryText(c.MemoryLimit)
 		}
 	}
 	if c.ComputeUsed != nil {
@@ -86,8 +86,9 @@ func (c *ContainerTop) cells() []string {
 	return row
 }
 
-// cells is how many of so many cells a part of a whole fills. What is there fills one at least.
-func cells(part, whole int64, of int) int {
+// filledCells is how many of so many cells a part of a whole fills. What is there fills one at
+// least.
+func filledCells(part, whole int64, of int) int {
 	if part <= 0 || whole <= 0 {
 		return 0
 	}

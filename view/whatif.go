@@ -109,13 +109,13 @@ func (w *WhatIf) Text(p Paint, wide bool) string {
 	var b strings.Builder
 	w.writePods(&b, p)
 	for _, e := range w.Evicted {
-		fmt.Fprintf(&b, "%s\n", p.alarm(plain(fmt.Sprintf("evicted: %s from node %s: %s", e.Pod, e.Node, e.Why))))
+		fmt.Fprintf(&b, "%s\n", p.alarm(plainText(fmt.Sprintf("evicted: %s from node %s: %s", e.Pod, e.Node, e.Why))))
 	}
-	fmt.Fprintf(&b, "%s before | %d after; waiting: %d before | %d after\n\n", count(w.Before.Placed, "pod"), w.After.Placed, w.Before.Waiting, w.After.Waiting)
+	fmt.Fprintf(&b, "%s before | %d after; waiting: %d before | %d after\n\n", countText(w.Before.Placed, "pod"), w.After.Placed, w.Before.Waiting, w.After.Waiting)
 	w.writeModels(&b, p)
 	w.writeNodes(&b, p, wide)
 	for _, n := range w.Notes {
-		fmt.Fprintf(&b, "%s\n", p.faint(plain(n)))
+		fmt.Fprintf(&b, "%s\n", p.faint(plainText(n)))
 	}
 	return b.String()
 }
@@ -125,26 +125,26 @@ func (w *WhatIf) writePods(b *strings.Builder, p Paint) {
 		return
 	}
 	t := table{}
-	t.row("POD", "WAS", "NODE", "CONTAINER", "DEVICE", "MEMORY", "COMPUTE", "MODE")
+	t.addRow("POD", "WAS", "NODE", "CONTAINER", "DEVICE", "MEMORY", "COMPUTE", "MODE")
 	for i := range w.Pods {
 		o := &w.Pods[i]
 		switch {
 		case o.Node == "":
-			t.row(o.Pod, string(o.Was), "waits")
+			t.addRow(o.Pod, string(o.Was), "waits")
 		case len(o.Holds) == 0:
-			t.row(o.Pod, string(o.Was), o.Node)
+			t.addRow(o.Pod, string(o.Was), o.Node)
 		}
 		for _, h := range o.Holds {
-			t.row(o.Pod, string(o.Was), o.Node, h.Container, itoa(h.Device), gib(h.Memory), compute(h.Cores), strings.TrimSpace(h.Mode+" "+h.Profile))
+			t.addRow(o.Pod, string(o.Was), o.Node, h.Container, itoa(h.Device), memoryText(h.Memory), coresText(h.Cores), strings.TrimSpace(h.Mode+" "+h.Profile))
 		}
 	}
-	t.write(b, p)
+	t.writeRows(b, p)
 	b.WriteByte('\n')
 	waiting := false
 	for i := range w.Pods {
 		if o := &w.Pods[i]; o.Node == "" {
 			waiting = true
-			fmt.Fprintf(b, "%s\n", plain(fmt.Sprintf("%s waits: %s", o.Pod, o.Why)))
+			fmt.Fprintf(b, "%s\n", plainText(fmt.Sprintf("%s waits: %s", o.Pod, o.Why)))
 		}
 	}
 	if waiting {
@@ -152,7 +152,7 @@ func (w *WhatIf) writePods(b *strings.Builder, p Paint) {
 	}
 }
 
-func compute(cores int) string {
+func coresText(cores int) string {
 	if cores == 0 {
 		return "-"
 	}
@@ -174,17 +174,17 @@ func (w *WhatIf) writeModels(b *strings.Builder, p Paint) {
 	}
 	slices.Sort(names)
 	t := table{}
-	t.row("MODEL", "DEVICES", "SHARES", "MEMORY PROMISED", "MEMORY FREE", "COMPUTE PROMISED")
+	t.addRow("MODEL", "DEVICES", "SHARES", "MEMORY PROMISED", "MEMORY FREE", "COMPUTE PROMISED")
 	for _, name := range slices.Compact(names) {
 		x, y := before[name], after[name]
-		t.row(name, both(itoa(x.Devices), itoa(y.Devices)), both(itoa(x.Shares), itoa(y.Shares)), both(gib(x.MemoryPromised), gib(y.MemoryPromised)),
-			both(gib(x.MemoryFree), gib(y.MemoryFree)), both(fmt.Sprintf("%d%%", x.CoresPromised), fmt.Sprintf("%d%%", y.CoresPromised)))
+		t.addRow(name, beforeAndAfter(itoa(x.Devices), itoa(y.Devices)), beforeAndAfter(itoa(x.Shares), itoa(y.Shares)), beforeAndAfter(memoryText(x.MemoryPromised), memoryText(y.MemoryPromised)),
+			beforeAndAfter(memoryText(x.MemoryFree), memoryText(y.MemoryFree)), beforeAndAfter(fmt.Sprintf("%d%%", x.CoresPromised), fmt.Sprintf("%d%%", y.CoresPromised)))
 	}
-	t.write(b, p)
+	t.writeRows(b, p)
 }
 
-// both sets before and after side by side.
-func both(before, after string) string { return before + " | " + after }
+// beforeAndAfter sets before and after side by side.
+func beforeAndAfter(before, after string) string { return before + " | " + after }
 
 func (w *WhatIf) writeNodes(b *strings.Builder, p Paint, wide bool) {
 	if len(w.Nodes) == 0 {
@@ -195,12 +195,12 @@ func (w *WhatIf) writeNodes(b *strings.Builder, p Paint, wide bool) {
 	if !wide {
 		shown = shown[:min(len(shown), mostNodes)]
 	}
-	t.row("NODE", "SHARES", "MEMORY PROMISED", "COMPUTE PROMISED")
+	t.addRow("NODE", "SHARES", "MEMORY PROMISED", "COMPUTE PROMISED")
 	for _, n := range shown {
-		t.row(n.Node, both(itoa(n.Before.Shares), itoa(n.After.Shares)), both(gib(n.Before.Memory), gib(n.After.Memory)),
-			both(fmt.Sprintf("%d%%", n.Before.Cores), fmt.Sprintf("%d%%", n.After.Cores)))
+		t.addRow(n.Node, beforeAndAfter(itoa(n.Before.Shares), itoa(n.After.Shares)), beforeAndAfter(memoryText(n.Before.Memory), memoryText(n.After.Memory)),
+			beforeAndAfter(fmt.Sprintf("%d%%", n.Before.Cores), fmt.Sprintf("%d%%", n.After.Cores)))
 	}
-	t.write(b, p)
+	t.writeRows(b, p)
 	if more := len(w.Nodes) - len(shown); more > 0 {
 		fmt.Fprintf(b, "and %d more (-o wide)\n", more)
 	}

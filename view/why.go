@@ -56,20 +56,20 @@ const mostVerdicts = 50
 
 // Why answers for one pod; false if there is no such pod among those that ask for devices.
 func (c *Cluster) Why(namespace, name string) (Why, bool) {
-	p, ok := c.pod(namespace, name)
+	p, ok := c.findPod(namespace, name)
 	if !ok {
 		return Why{}, false
 	}
-	return c.why(p), true
+	return c.explainPod(p), true
 }
 
-func (c *Cluster) why(p *corev1.Pod) Why {
+func (c *Cluster) explainPod(p *corev1.Pod) Why {
 	w := Why{Pod: p.Namespace + "/" + p.Name, Scheduler: lastSaid(p)}
-	if answer, settled := c.settled(p, w.Pod); settled {
+	if answer, settled := c.explainWithoutNodes(p, w.Pod); settled {
 		w.Answer = answer
 		return w
 	}
-	ask, mistakes := c.ask(p)
+	ask, mistakes := c.readPodRequest(p)
 	if len(mistakes) > 0 {
 		texts := make([]string, 0, len(mistakes))
 		for _, m := range mistakes {
@@ -78,21 +78,21 @@ func (c *Cluster) why(p *corev1.Pod) Why {
 		w.Answer = fmt.Sprintf("%s waits because its device request cannot be read: %s.", w.Pod, strings.Join(texts, "; "))
 		return w
 	}
-	c.judge(&w, p, &ask)
-	c.conclude(&w, p, &ask)
+	c.addVerdicts(&w, p, &ask)
+	c.writeAnswer(&w, p, &ask)
 	return w
 }
 
-// settled answers for pods that no node has to be asked about.
-func (c *Cluster) settled(p *corev1.Pod, name string) (string, bool) {
+// explainWithoutNodes answers for pods that no node has to be asked about.
+func (c *Cluster) explainWithoutNodes(p *corev1.Pod, name string) (string, bool) {
 	switch {
-	case ended(p):
+	case hasEnded(p):
 		return fmt.Sprintf("%s has ended (%s) and holds no devices.", name, p.Status.Phase), true
 	case p.Spec.NodeName != "":
 		return c.placedWhere(p, name), true
 	case p.DeletionTimestamp != nil:
 		return name + " is being deleted and is not scheduled any more.", true
-	case !c.asks(p):
+	case !c.asksForDevices(p):
 		return fmt.Sprintf("%s asks for no shared devices: no container names %s.", name, c.settings.Names.Number), true
 	case len(p.Spec.SchedulingGates) > 0:
 		return fmt.Sprintf("%s waits because of its scheduling gate %q: whoever set it has to remove it.", name, p.Spec.SchedulingGates[0].Name), true
@@ -135,19 +135,19 @@ func sharesText(n *nodes.Node, p *sharing.Placement) string {
 	return strings.Join(parts, ", ")
 }
 
-// judge asks every node with devices.
-func (c *Cluster) judge(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
+// addVerdicts asks every node with devices.
+func (c *Cluster) addVerdicts(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
 	for _, n := range c.nodes {
 		if n.Inventory == nil && n.SetAside == nil {
 			continue
 		}
-		w.Nodes = append(w.Nodes, c.verdict(n, p, ask))
+		w.Nodes = append(w.Nodes, c.judgeNode(n, p, ask))
 	}
 }
 
-// verdict asks one node in the scheduler's order: may the pod be there, can it serve at all, do the
-// devices fit.
-func (c *Cluster) verdict(n *nodes.Node, p *corev1.Pod, ask *sharing.PodRequest) Verdict {
+// judgeNode asks one node in the scheduler's order: may the pod be there, can it serve at all, do
+// the devices fit.
+func (c *Cluster) judgeNode(n *nodes.Node, p *corev1.Pod, ask *sharing.PodRequest) Verdict {
 	v := Verdict{Node: n.Name}
 	if closed := nodes.KeptOff(p, n.Object); closed != "" {
 		v.Reason, v.Help = closed, "uncordon the node, tolerate its taint, or correct the pod's selector"
@@ -223,8 +223,8 @@ func partitionSizes(p *sharing.Partitioning) string {
 	return text.String()
 }
 
-// conclude writes the answer from the verdicts and what the pod's group and queue say.
-func (c *Cluster) conclude(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
+// writeAnswer writes the answer from the verdicts and what the pod's group and queue say.
+func (c *Cluster) writeAnswer(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
 	if len(w.Nodes) == 0 {
 		w.Answer = w.Pod + " waits because no node publishes devices: is the device plugin installed?"
 		return
@@ -247,18 +247,18 @@ func (c *Cluster) conclude(w *Why, p *corev1.Pod, ask *sharing.PodRequest) {
 			w.Answer = fmt.Sprintf("%s waits for another reason than devices, which fit node %s: the scheduler says what, below.", w.Pod, fits)
 		}
 	case usable == 0:
-		w.Answer = fmt.Sprintf("%s waits because no node takes it: %s.", w.Pod, closest(w).text())
+		w.Answer = fmt.Sprintf("%s waits because no node takes it: %s.", w.Pod, closestRefusal(w).reasonText())
 	default:
-		w.Answer = fmt.Sprintf("%s waits because its devices fit on none of %s: %s.", w.Pod, count(len(w.Nodes), "node"), closest(w).text())
-		w.Helps = c.helps(ask)
+		w.Answer = fmt.Sprintf("%s waits because its devices fit on none of %s: %s.", w.Pod, countText(len(w.Nodes), "node"), closestRefusal(w).reasonText())
+		w.Helps = c.findRemedies(ask)
 		if isHeld {
 			w.Helps = append(w.Helps, "besides, "+held)
 		}
 	}
 }
 
-// closest is the refusal of the first node whose devices were asked, else of the first node.
-func closest(w *Why) *Verdict {
+// closestRefusal is the refusal of the first node whose devices were asked, else of the first node.
+func closestRefusal(w *Why) *Verdict {
 	for i := range w.Nodes {
 		if len(w.Nodes[i].Devices) > 0 {
 			return &w.Nodes[i]
@@ -267,8 +267,8 @@ func closest(w *Why) *Verdict {
 	return &w.Nodes[0]
 }
 
-// text is the reason of a node with what helps, in one sentence or two.
-func (v *Verdict) text() string {
+// reasonText is the reason of a node with what helps, in one sentence or two.
+func (v *Verdict) reasonText() string {
 	if v.Help == "" {
 		return v.Node + ": " + v.Reason
 	}
@@ -285,7 +285,7 @@ func (c *Cluster) heldBack(p *corev1.Pod, ask *sharing.PodRequest) (string, bool
 	case g == nil:
 		return fmt.Sprintf("its group %s does not exist", name), true
 	}
-	if have := c.members(p); have < int(g.Spec.MinMember) {
+	if have := c.countMembers(p); have < int(g.Spec.MinMember) {
 		return fmt.Sprintf("its group %s is not complete: it has %d of the %d pods it needs to start", name, have, g.Spec.MinMember), true
 	}
 	if full, ok := c.fullQueue(p, ask); ok {
@@ -297,21 +297,22 @@ func (c *Cluster) heldBack(p *corev1.Pod, ask *sharing.PodRequest) (string, bool
 	return "", false
 }
 
-// members counts the pods of the pod's group that count for its minimum, with devices or without.
-func (c *Cluster) members(p *corev1.Pod) int {
+// countMembers counts the pods of the pod's group that count for its minimum, with devices or
+// without.
+func (c *Cluster) countMembers(p *corev1.Pod) int {
 	name, _ := groupOf(p)
 	n := 0
 	for _, q := range c.state.Pods {
-		if of, ok := groupOf(q); ok && of == name && counts(q) {
+		if of, ok := groupOf(q); ok && of == name && countsAsMember(q) {
 			n++
 		}
 	}
 	return n
 }
 
-// counts reports whether Volcano counts a pod for the minimum of its group: one that has succeeded
-// counts, one that has failed or is being deleted does not.
-func counts(p *corev1.Pod) bool {
+// countsAsMember reports whether Volcano counts a pod for the minimum of its group: one that has
+// succeeded counts, one that has failed or is being deleted does not.
+func countsAsMember(p *corev1.Pod) bool {
 	switch p.Status.Phase {
 	case corev1.PodSucceeded:
 		return true
@@ -331,7 +332,7 @@ func lastSaid(p *corev1.Pod) string {
 	return ""
 }
 
-func count(n int, what string) string {
+func countText(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -58,7 +58,7 @@ func TestTheNodeGoesOnWhateverBecomesOfItsKeeper(t *testing.T) {
 			tuned.places.Move = kubelet.MoveTimes{Patience: time.Second, Steady: 500 * time.Millisecond, Leave: 200 * time.Millisecond}
 			o = tuned
 		}
-		p.tune(defaults())
+		p.tune(defaultOptions())
 		keeper = p.keep(o)
 	})
 	// The kubelet forgets the latest registration when it notices that the stream of an earlier one

@@ -78,7 +78,7 @@ func keeper(p *program) {
 	p.tune = func(o *options) {
 		o.places.Keeper, o.places.Grace, o.places.Move = directory, time.Hour, kubelet.MoveTimes{Patience: never, Steady: never}
 	}
-	o := defaults()
+	o := defaultOptions()
 	p.tune(o)
 	o.places.Root = kubelet.Directory(p.kubelet.Directory)
 	ctx, cancel := context.WithCancel(context.Background())

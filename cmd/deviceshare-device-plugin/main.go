@@ -25,7 +25,7 @@ var version = "unreleased"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
+	if err := rootCommand().ExecuteContext(ctx); err != nil {
 		klog.Flush()
 		fmt.Fprintln(os.Stderr, "deviceshare-device-plugin:", err)
 		stop()
@@ -34,8 +34,8 @@ func main() {
 	klog.Flush()
 }
 
-func command() *cobra.Command {
-	o := defaults()
+func rootCommand() *cobra.Command {
+	o := defaultOptions()
 	c := &cobra.Command{
 		Use:           "deviceshare-device-plugin",
 		Short:         "Publish and prepare the shared GPUs of one node",
@@ -44,13 +44,13 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := o.validateFlags(); err != nil {
 				return err
 			}
 			return run(c.Context(), o)
 		},
 	}
-	o.flags(c.PersistentFlags())
+	o.addFlags(c.PersistentFlags())
 	c.AddCommand(newInventory(o), agent.KeepCommand(&o.modes, &o.base, &o.places), cluster.WithdrawCommand(&o.kubeconfig))
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)

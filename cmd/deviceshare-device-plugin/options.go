@@ -31,7 +31,7 @@ type options struct {
 	driverRetry          time.Duration
 }
 
-func defaults() *options {
+func defaultOptions() *options {
 	o := &options{
 		nodeName: os.Getenv("NODE_NAME"), places: kubelet.DefaultPlaces(), runtime: cdi.DefaultRuntime(),
 		base: cdi.DefaultOptions(), modes: agent.DefaultModes(), metricsAddress: ":9394", memoryResources: "auto",
@@ -43,7 +43,7 @@ func defaults() *options {
 	return o
 }
 
-func (o *options) flags(f *pflag.FlagSet) {
+func (o *options) addFlags(f *pflag.FlagSet) {
 	o.base.AddFlags(f)
 	o.modes.AddFlags(f)
 	o.health.AddFlags(f)
@@ -60,8 +60,8 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.driverRetry, "driver-retry", o.driverRetry, "wait before the driver is opened again while it, or a device, does not answer")
 }
 
-// check returns every mistake at once.
-func (o *options) check() error {
+// validateFlags returns every mistake at once.
+func (o *options) validateFlags() error {
 	wrong := slices.Concat(o.base.Check(), o.modes.Check(), o.health.Check(), o.places.Check(), o.runtime.Check())
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if o.nodeName == "" {

@@ -20,14 +20,14 @@ import (
 
 func parse(t *testing.T, args ...string) error {
 	t.Helper()
-	o := defaults()
+	o := defaultOptions()
 	o.nodeName = "n"
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	o.flags(flags)
+	o.addFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	return o.check()
+	return o.validateFlags()
 }
 
 func TestEveryMistakeOfTheCommandLineIsNamedAtOnce(t *testing.T) {

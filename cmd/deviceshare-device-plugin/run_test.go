@@ -85,7 +85,7 @@ func unmountBelow(t *testing.T, dir string) {
 // start starts the plugin, the first one or one after another.
 func (p *program) start() {
 	p.t.Helper()
-	o := defaults()
+	o := defaultOptions()
 	o.nodeName, o.places.Root, o.runtime.Specs, o.modes.StateDir = "n", kubelet.Directory(p.kubelet.Directory), filepath.Join(p.dir, "cdi"), filepath.Join(p.dir, "state")
 	o.modes.LibraryDir, o.base.DevRoot, o.base.Edits = filepath.Join(p.dir, "lib"), filepath.Join(p.dir, "dev"), "files"
 	o.metricsAddress, o.settle, o.healthProbe, o.health.Quiet = "", time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
@@ -94,13 +94,13 @@ func (p *program) start() {
 		p.tune(o)
 	}
 	var err error
-	if p.plugin, err = assemble(p.api, p.driver, o); err != nil {
+	if p.plugin, err = assemblePlugin(p.api, p.driver, o); err != nil {
 		p.t.Fatal(err)
 	}
 	plugin := p.plugin
 	ctx, cancel := context.WithCancel(context.Background())
 	group, ctx := errgroup.WithContext(ctx)
-	plugin.start(ctx, group)
+	plugin.startParts(ctx, group)
 	p.end = sync.OnceFunc(func() {
 		cancel()
 		if err := group.Wait(); err != nil {

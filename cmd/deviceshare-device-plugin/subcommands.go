@@ -19,7 +19,7 @@ func newInventory(o *options) *cobra.Command {
 		Short: "Print what the driver reports and what a container would get of it, and change nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := o.validateFlags(); err != nil {
 				return err
 			}
 			seen, err := agent.Inspect(c.Context(), driver.NewNVML(o.base.Library()), o.base, o.nodeName)

@@ -63,7 +63,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("%w (--kubeconfig)", err)
 	}
-	p, err := assemble(client, driver.NewNVML(o.base.Library()), o)
+	p, err := assemblePlugin(client, driver.NewNVML(o.base.Library()), o)
 	if err != nil {
 		return err
 	}
@@ -77,15 +77,15 @@ func run(ctx context.Context, o *options) error {
 		p.agent.Leave(ctx, working, p.slots, agent.LeaveFor)
 		return nil
 	})
-	p.start(working, group)
+	p.startParts(working, group)
 	err = group.Wait()
 	agent.Abandon(p.agent.State(), p.preparers)
 	klog.InfoS("stopped")
 	return err
 }
 
-// assemble makes every part; nothing runs yet.
-func assemble(client kubernetes.Interface, gpus driver.Driver, o *options) (p *plugin, err error) {
+// assemblePlugin makes every part; nothing runs yet.
+func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options) (p *plugin, err error) {
 	p = &plugin{o: o, receipts: legacy.NewReceiptWriter(client, o.nodeName), access: endpoint.NewAccess(client)}
 	given := func(id sharing.DeviceID) bool { return p.agent.State().IsModeGiven(id) }
 	if p.preparers, err = o.modes.Preparers(gpus, o.base.Seen(), given, func(r mpsnode.Restart) { p.report.DaemonDied(r) }); err != nil {
@@ -175,11 +175,11 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	return nil
 }
 
-// start runs every part. Devices are looked at only after the configuration was
+// startParts runs every part. Devices are looked at only after the configuration was
 // read, so that nothing is offered under settings that are not the
 // administrator's; the kubelet is told only after the devices are known, so that
 // a restart does not take the node's capacity away.
-func (p *plugin) start(ctx context.Context, group *errgroup.Group) {
+func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{p.config.Run, p.receipts.Run, p.evictor.Run, p.publisher.Run} {
 		group.Go(func() error { return run(ctx) })
 	}

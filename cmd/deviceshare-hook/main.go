@@ -18,13 +18,13 @@ import (
 var version = "dev"
 
 func main() {
-	if err := command(os.Stdin).Execute(); err != nil {
+	if err := rootCommand(os.Stdin).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "deviceshare-hook:", err)
 		os.Exit(1)
 	}
 }
 
-func command(state io.Reader) *cobra.Command {
+func rootCommand(state io.Reader) *cobra.Command {
 	c := &cobra.Command{
 		Use: "deviceshare-hook", Short: "Prepare a container with a share of a GPU", Version: version,
 		SilenceErrors: true, SilenceUsage: true,

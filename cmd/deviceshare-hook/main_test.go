@@ -19,7 +19,7 @@ func TestTheHookSaysWhatItLacks(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := command(strings.NewReader(""))
+			c := rootCommand(strings.NewReader(""))
 			c.SetArgs(tc.args)
 			c.SetOut(io.Discard)
 			c.SetErr(io.Discard)

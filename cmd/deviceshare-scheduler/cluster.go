@@ -17,8 +17,8 @@ import (
 	commonutil "volcano.sh/volcano/pkg/util"
 )
 
-// connect makes the client for what is not Volcano's: configuration and events.
-func connect(o *options.ServerOption) (kubernetes.Interface, error) {
+// newClient makes the client for what is not Volcano's: configuration and events.
+func newClient(o *options.ServerOption) (kubernetes.Interface, error) {
 	config, err := kube.BuildConfig(o.KubeClientOptions)
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
@@ -30,27 +30,27 @@ func connect(o *options.ServerOption) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// events reports problems as events and in the log. Sending is done by the
+// eventReporter reports problems as events and in the log. Sending is done by the
 // broadcaster's own goroutine.
-type events struct {
+type eventReporter struct {
 	recorder record.EventRecorder
 }
 
-func newEvents(client kubernetes.Interface, schedulers []string) *events {
+func newEventReporter(client kubernetes.Interface, schedulers []string) *eventReporter {
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	source := corev1.EventSource{Component: commonutil.GenerateComponentName(schedulers)}
-	return &events{recorder: b.NewRecorder(scheme.Scheme, source)}
+	return &eventReporter{recorder: b.NewRecorder(scheme.Scheme, source)}
 }
 
 // Report implements deviceshare.Reporter.
-func (e *events) Report(object *corev1.ObjectReference, reason, message string) {
+func (e *eventReporter) Report(object *corev1.ObjectReference, reason, message string) {
 	klog.ErrorS(nil, message, "kind", object.Kind, "namespace", object.Namespace, "name", object.Name, "reason", reason)
 	e.recorder.Event(object, corev1.EventTypeWarning, reason, message)
 }
 
 // Tell implements deviceshare.Reporter.
-func (e *events) Tell(object *corev1.ObjectReference, reason, message string) {
+func (e *eventReporter) Tell(object *corev1.ObjectReference, reason, message string) {
 	klog.InfoS(message, "kind", object.Kind, "namespace", object.Namespace, "name", object.Name, "reason", reason)
 	e.recorder.Event(object, corev1.EventTypeNormal, reason, message)
 }

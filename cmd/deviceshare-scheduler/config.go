@@ -24,7 +24,7 @@ import (
 type configFeed struct {
 	client  kubernetes.Interface
 	report  deviceshare.Reporter
-	follows follower
+	follows configReceiver
 
 	mu              sync.Mutex
 	namespace, name string
@@ -35,8 +35,8 @@ type configFeed struct {
 	shown wire.ConfigVersions
 }
 
-// follower is who goes by the configuration: the plugin's store.
-type follower interface {
+// configReceiver is who goes by the configuration: the plugin's store.
+type configReceiver interface {
 	// Configure puts settings in force.
 	Configure(nodes.Settings)
 	// Withhold says why there are none to put in force.
@@ -59,9 +59,9 @@ func (f *configFeed) Use(namespace, name string) {
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
 	w := live.New(live.Options{
-		Client: f.client, DeviceName: name, Namespaces: namespaces(namespace),
-		Changed: func(v live.Value) { f.put(ctx, v) },
-		Problem: f.problem,
+		Client: f.client, DeviceName: name, Namespaces: configNamespaces(namespace),
+		Changed: func(v live.Value) { f.applyConfig(ctx, v) },
+		Problem: f.reportProblems,
 	})
 	go func() {
 		if err := w.Run(ctx); err != nil {
@@ -70,22 +70,22 @@ func (f *configFeed) Use(namespace, name string) {
 	}()
 	go func() {
 		if w.Wait(ctx) == nil {
-			f.put(ctx, w.Current())
+			f.applyConfig(ctx, w.Current())
 		}
 	}()
 }
 
-// namespaces are the places to look in: the one that is named, and the one the
+// configNamespaces are the places to look in: the one that is named, and the one the
 // device plugin looks in after kube-system.
-func namespaces(first string) []string {
+func configNamespaces(first string) []string {
 	return slices.Compact([]string{first, "volcano-system"})
 }
 
-// put brings a configuration in force, unless another ConfigMap was named since.
+// applyConfig brings a configuration in force, unless another ConfigMap was named since.
 // What could not be read is not replaced by defaults: under other resource names
 // and another memory factor, pods would get other devices than they ask for, or
 // none.
-func (f *configFeed) put(ctx context.Context, v live.Value) {
+func (f *configFeed) applyConfig(ctx context.Context, v live.Value) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ctx.Err() != nil {
@@ -115,27 +115,27 @@ func settingsOf(d config.Device) nodes.Settings {
 	}
 }
 
-// problem tells what is wrong with the ConfigMap, on the ConfigMap and, while there
+// reportProblems tells what is wrong with the ConfigMap, on the ConfigMap and, while there
 // is nothing to go by, to the pods that wait for it.
-func (f *configFeed) problem(r live.Report) {
+func (f *configFeed) reportProblems(r live.Report) {
 	object := &corev1.ObjectReference{
 		Kind: "ConfigMap", APIVersion: "v1", Namespace: r.Source.Namespace, Name: r.Source.Name, ResourceVersion: r.Source.Version,
 	}
 	then, texts := " (what was in force before stays so)", make([]string, 0, len(r.Problems))
-	if f.awaits(r.Source.Name) {
+	if f.isWaitingFor(r.Source.Name) {
 		then = " (no pod gets devices before it can be read)"
 	}
 	for _, p := range r.Problems {
 		texts = append(texts, p.String())
 		f.report.Report(object, "DeviceConfigurationInvalid", p.String()+then)
 	}
-	if f.awaits(r.Source.Name) {
+	if f.isWaitingFor(r.Source.Name) {
 		f.follows.Withhold("ConfigMap " + r.Source.Namespace + "/" + r.Source.Name + ": " + strings.Join(texts, "; "))
 	}
 }
 
-// awaits reports whether the ConfigMap is the one that has to be read first.
-func (f *configFeed) awaits(name string) bool {
+// isWaitingFor reports whether the ConfigMap is the one that has to be read first.
+func (f *configFeed) isWaitingFor(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hash == "" && name == f.name

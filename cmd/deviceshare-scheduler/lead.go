@@ -18,9 +18,9 @@ import (
 	"deviceshare/plugins/leader"
 )
 
-// schedule runs Volcano's scheduler, as soon as this process leads where there are several. The
+// runScheduler runs Volcano's scheduler, as soon as this process leads where there are several. The
 // election is ours and not Volcano's, for the reasons that package leader gives.
-func schedule(volcano *options.ServerOption, cluster kubernetes.Interface, said *events, term *leader.Term) error {
+func runScheduler(volcano *options.ServerOption, cluster kubernetes.Interface, said *eventReporter, term *leader.Term) error {
 	elect := volcano.LeaderElection
 	if !elect.LeaderElect {
 		return app.Run(volcano)

@@ -41,7 +41,7 @@ import (
 var version = "unreleased"
 
 func main() {
-	volcano, ours := flags(pflag.CommandLine)
+	volcano, ours := parseFlags(pflag.CommandLine)
 	if volcano.PrintVersion {
 		fmt.Println("deviceshare-scheduler version", version, "on Volcano", volcanoVersion())
 		return
@@ -73,8 +73,8 @@ type ownOptions struct {
 	sessionLimit time.Duration
 }
 
-// flags reads the command line.
-func flags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
+// parseFlags reads the command line.
+func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 	klog.InitFlags(nil)
 	var ours ownOptions
 	set.DurationVar(&ours.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
@@ -112,11 +112,11 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	defer klog.Flush()
 	boundMemory(context.Background(), memlimit.FromCgroup)
 
-	cluster, err := connect(volcano)
+	cluster, err := newClient(volcano)
 	if err != nil {
 		return err
 	}
-	said := newEvents(cluster, volcano.SchedulerNames)
+	said := newEventReporter(cluster, volcano.SchedulerNames)
 	settings := &configFeed{client: cluster, report: said}
 	sessions := liveness.NewPulse(clock.RealClock{}, ours.sessionLimit)
 	o := deviceshare.Options{Backends: factory.New(), Report: said, Config: settings, Pulse: sessions}
@@ -142,13 +142,13 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	store.ExplainAfterActions()
 	deviceshare.RegisterBinder(store.Binder())
 	prometheus.MustRegister(store)
-	if err := serve(volcano, ours, store, endpoint.NewAccess(cluster)); err != nil {
+	if err := serveMetricsAndLedger(volcano, ours, store, endpoint.NewAccess(cluster)); err != nil {
 		return err
 	}
 	if err := serveHealth(volcano, sessions); err != nil {
 		return err
 	}
-	if err := schedule(volcano, cluster, said, term); err != nil {
+	if err := runScheduler(volcano, cluster, said, term); err != nil {
 		return fmt.Errorf("run the scheduler: %w", err)
 	}
 	return nil

@@ -228,7 +228,7 @@ func TestTheLedgerIsServedBesideTheMetricsAndAtItsOwnAddressToItsReaders(t *test
 	for _, path := range paths {
 		users.Allow("reader", path, true)
 	}
-	if err := serve(volcano, ownOptions{debugAddress: debug}, store, endpoint.NewAccess(users.Client(t))); err != nil {
+	if err := serveMetricsAndLedger(volcano, ownOptions{debugAddress: debug}, store, endpoint.NewAccess(users.Client(t))); err != nil {
 		t.Fatal(err)
 	}
 	if volcano.EnableMetrics || volcano.EnablePprof {
@@ -264,7 +264,7 @@ func TestAnAddressThatCannotBeServedNamesItsFlag(t *testing.T) {
 		"--deviceshare-debug-address": {ours: ownOptions{debugAddress: "256.0.0.1:0"}},
 	} {
 		access := endpoint.NewAccess(fake.NewClientset())
-		if err := serve(&o.volcano, o.ours, store, access); err == nil || !strings.Contains(err.Error(), flag) {
+		if err := serveMetricsAndLedger(&o.volcano, o.ours, store, access); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}

@@ -17,14 +17,14 @@ import (
 	"deviceshare/plugins/deviceshare"
 )
 
-// serve serves what Volcano would at its metrics address, with who holds which
+// serveMetricsAndLedger serves what Volcano would at its metrics address, with who holds which
 // devices beside it, and tells Volcano not to: it has no way to add a page to
 // its server, and asks nobody for a token. The ledger is served at our own address
 // too, if one is given.
-func serve(volcano *options.ServerOption, ours ownOptions, store *deviceshare.Store, access *endpoint.Access) error {
+func serveMetricsAndLedger(volcano *options.ServerOption, ours ownOptions, store *deviceshare.Store, access *endpoint.Access) error {
 	ledger := map[string]http.Handler{deviceshare.LedgerPath: store.LedgerHandler()}
 	if ours.debugAddress != "" {
-		if err := listen("--deviceshare-debug-address", ours.debugAddress, ledger, access); err != nil {
+		if err := servePages("--deviceshare-debug-address", ours.debugAddress, ledger, access); err != nil {
 			return err
 		}
 	}
@@ -41,11 +41,11 @@ func serve(volcano *options.ServerOption, ours ownOptions, store *deviceshare.St
 		pages["/debug/pprof/trace"] = http.HandlerFunc(pprof.Trace)
 	}
 	volcano.EnableMetrics, volcano.EnablePprof = false, false
-	return listen("--listen-address", volcano.ListenAddress, pages, access)
+	return servePages("--listen-address", volcano.ListenAddress, pages, access)
 }
 
-// listen serves pages, to those who may read them, at an address that a flag gave.
-func listen(flag, address string, pages map[string]http.Handler, access *endpoint.Access) error {
+// servePages serves pages, to those who may read them, at an address that a flag gave.
+func servePages(flag, address string, pages map[string]http.Handler, access *endpoint.Access) error {
 	mux := http.NewServeMux()
 	for path, page := range pages {
 		mux.Handle(path, access.Guard(path, page))

@@ -24,7 +24,7 @@ var version = "unreleased"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
+	err := rootCommand().ExecuteContext(ctx)
 	stop()
 	klog.Flush()
 	if err != nil {
@@ -38,7 +38,7 @@ type options struct {
 	kubeconfig, address, configNamespace string
 }
 
-func command() *cobra.Command {
+func rootCommand() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:           "deviceshare-view",

@@ -52,13 +52,13 @@ func run(ctx context.Context, o *options) error {
 	defer cancel(nil)
 	follower := live.New(core, batch, o.configNamespace)
 	h := &handler{}
-	served, err := endpoint.Listen(o.address, h.mux(endpoint.NewAccess(core)))
+	served, err := endpoint.Listen(o.address, h.newMux(endpoint.NewAccess(core)))
 	if err != nil {
 		return fmt.Errorf("serve the page (--address): %w", err)
 	}
 	var parts sync.WaitGroup
 	parts.Go(func() { follower.Run(ctx) })
-	parts.Go(func() { h.begin(ctx, follower) })
+	parts.Go(func() { h.followCluster(ctx, follower) })
 	parts.Go(func() { cancel(served.Serve(ctx)) })
 	parts.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
@@ -72,8 +72,8 @@ type handler struct {
 	page atomic.Pointer[page.Server]
 }
 
-// begin reads the cluster and follows it until ctx ends.
-func (h *handler) begin(ctx context.Context, f *live.Follower) {
+// followCluster reads the cluster and follows it until ctx ends.
+func (h *handler) followCluster(ctx context.Context, f *live.Follower) {
 	for {
 		err := f.Wait(ctx)
 		if err == nil {
@@ -95,8 +95,8 @@ func (h *handler) begin(ctx context.Context, f *live.Follower) {
 	s.Follow(ctx)
 }
 
-// mux has the page behind the API server's decision, and health for everybody.
-func (h *handler) mux(access *endpoint.Access) *http.ServeMux {
+// newMux has the page behind the API server's decision, and health for everybody.
+func (h *handler) newMux(access *endpoint.Access) *http.ServeMux {
 	mux := http.NewServeMux()
 	guarded := func(access *endpoint.Access, part func(*page.Server) http.Handler) http.Handler {
 		return access.Guard(forward.PagePath, http.StripPrefix(forward.PagePath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,8 +109,8 @@ func (h *handler) mux(access *endpoint.Access) *http.ServeMux {
 			part(s).ServeHTTP(w, r)
 		})))
 	}
-	mux.Handle(forward.PagePath+"/", guarded(access.WithRoom(requests, requestsOfOne), (*page.Server).Page))
-	mux.Handle(forward.PagePath+page.EventsPath, guarded(access.WithRoom(viewers, viewersOfOne), (*page.Server).Events))
+	mux.Handle(forward.PagePath+"/", guarded(access.WithRequestLimits(requests, requestsOfOne), (*page.Server).Page))
+	mux.Handle(forward.PagePath+page.EventsPath, guarded(access.WithRequestLimits(viewers, viewersOfOne), (*page.Server).Events))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if h.page.Load() == nil {

@@ -23,7 +23,7 @@ func TestThePageIsForItsReadersAndHealthForEverybody(t *testing.T) {
 	users.Issue("stranger", "stranger")
 	users.Allow("stranger", "/metrics", true)
 	h := &handler{}
-	server := httptest.NewServer(h.mux(endpoint.NewAccess(users.Client(t))))
+	server := httptest.NewServer(h.newMux(endpoint.NewAccess(users.Client(t))))
 	defer server.Close()
 	ask := func(path, token string) (int, string) {
 		request, err := http.NewRequest(http.MethodGet, server.URL+path, http.NoBody)
@@ -67,7 +67,7 @@ func TestThePageIsForItsReadersAndHealthForEverybody(t *testing.T) {
 }
 
 func TestMistakesOfTheCommandLineAreToldAtOnce(t *testing.T) {
-	c := command()
+	c := rootCommand()
 	c.SetArgs([]string{"--address=8443", "--config-namespace="})
 	err := c.Execute()
 	for _, want := range []string{"--address", "--config-namespace"} {

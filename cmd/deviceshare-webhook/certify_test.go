@@ -63,7 +63,7 @@ func TestEveryConfigurationOfTheChartIsFilled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := registered(tt.there...)
-			err := filler{c, tt.unasked}.Publish(t.Context(), []byte("CA"))
+			err := chartPublisher{c, tt.unasked}.Publish(t.Context(), []byte("CA"))
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("got %v, want %q", err, tt.says)
 			}

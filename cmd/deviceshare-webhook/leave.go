@@ -22,8 +22,8 @@ const leaveFor = 10 * time.Second
 // over a new one, which leads to another webhook as soon as the API server knows of one.
 type exit struct{ leaving atomic.Bool }
 
-// after returns a context that ends some time after ctx, during which the webhook leaves.
-func (e *exit) after(ctx context.Context, some time.Duration) (working context.Context, end context.CancelFunc) {
+// extendContext returns a context that ends some time after ctx, during which the webhook leaves.
+func (e *exit) extendContext(ctx context.Context, some time.Duration) (working context.Context, end context.CancelFunc) {
 	working, end = context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
 		e.leaving.Store(true)

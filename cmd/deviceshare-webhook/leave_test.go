@@ -63,7 +63,7 @@ func TestAWebhookThatLeavesAnswersAndKeepsNoConnection(t *testing.T) {
 func TestAWebhookThatIsToldToStopLeavesForAMomentAndThenEnds(t *testing.T) {
 	var e exit
 	told, tell := context.WithCancel(t.Context())
-	working, stop := e.after(told, time.Millisecond)
+	working, stop := e.extendContext(told, time.Millisecond)
 	defer stop()
 	if e.leaving.Load() || working.Err() != nil {
 		t.Error("it leaves without being told")
@@ -75,7 +75,7 @@ func TestAWebhookThatIsToldToStopLeavesForAMomentAndThenEnds(t *testing.T) {
 	}
 
 	var long exit
-	working, stop = long.after(told, time.Hour)
+	working, stop = long.extendContext(told, time.Hour)
 	defer stop()
 	if err := eventually(t.Context(), long.leaving.Load); err != nil || working.Err() != nil {
 		t.Errorf("it works on until its time is over: %v, %v", err, working.Err())

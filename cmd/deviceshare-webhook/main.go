@@ -20,7 +20,7 @@ var version = "unreleased"
 
 func main() {
 	ctrl.SetLogger(klog.Background())
-	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+	if err := rootCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		klog.Flush()
 		fmt.Fprintf(os.Stderr, "deviceshare-webhook: %v\n", err)
 		os.Exit(1)
@@ -28,7 +28,7 @@ func main() {
 	klog.Flush()
 }
 
-func command() *cobra.Command {
+func rootCommand() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "deviceshare-webhook",
@@ -41,7 +41,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.validate(); err != nil {
+			if err := o.validateFlags(); err != nil {
 				return fmt.Errorf("%w\nsee deviceshare-webhook --help", err)
 			}
 			return run(c.Context(), &o)

@@ -25,7 +25,7 @@ type options struct {
 	schedulers     []string
 	metricsAddress string
 	healthAddress  string
-	secrets        secrets
+	secrets        secretNames
 	deviceConfig   string
 	writers        []string
 	unasked        string
@@ -44,7 +44,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 		"name of a scheduler that gives GPU shares, may be repeated; the first is written into pods that name none")
 	f.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics, such as :8080, over HTTPS and for ClusterRole deviceshare-metrics-reader; empty serves none")
 	f.StringVar(&o.healthAddress, "health-address", "", "address of /healthz and /readyz, such as :8081; empty serves none")
-	f.StringSliceVar(&o.writers, "placement-writer", writers(),
+	f.StringSliceVar(&o.writers, "placement-writer", defaultWriters(),
 		"user who may change the annotations by which pods hold devices, may be repeated: the service accounts of the scheduler and the device plugin, and of Volcano's own scheduler where one runs beside it")
 	f.StringVar(&o.deviceConfig, "device-config", "",
 		"namespace/name of the device ConfigMap; empty looks for volcano-vgpu-device-config in kube-system, then volcano-system")
@@ -54,24 +54,24 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 		"resource of another device plugin by which containers ask for devices, may be repeated; a * at the end stands for any end of the name")
 }
 
-// voids reports whether pods that ask for no device are changed.
-func (o *options) voids() bool { return o.unasked != string(admission.UnaskedAllow) }
+// voidsUnasked reports whether pods that ask for no device are changed.
+func (o *options) voidsUnasked() bool { return o.unasked != string(admission.UnaskedAllow) }
 
-// writers are the accounts of the manifests, and that of Volcano's own scheduler.
-func writers() []string {
+// defaultWriters are the accounts of the manifests, and that of Volcano's own scheduler.
+func defaultWriters() []string {
 	return []string{
 		"system:serviceaccount:deviceshare-system:deviceshare-scheduler",
 		"system:serviceaccount:volcano-system:volcano-scheduler",
 	}
 }
 
-// target is where the API server calls, with --url.
-func (o *options) target() registration.Target {
+// urlTarget is where the API server calls, with --url.
+func (o *options) urlTarget() registration.Target {
 	return registration.Target{Address: strings.TrimSuffix(strings.TrimPrefix(o.url, "https://"), "/")}
 }
 
-// validate reports every mistake of the command line at once.
-func (o *options) validate() error {
+// validateFlags reports every mistake of the command line at once.
+func (o *options) validateFlags() error {
 	var mistakes []error
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
 	switch {
@@ -80,14 +80,14 @@ func (o *options) validate() error {
 	case o.url != "" && o.certificateDir != "":
 		wrong("--certificate-dir and --url exclude each other: remove one")
 	case o.url != "":
-		if err := o.target().Validate(); err != nil {
+		if err := o.urlTarget().Validate(); err != nil {
 			wrong("--url: %w", err)
 		}
 	}
 	if o.namespace == "" {
 		wrong("--namespace must not be empty")
 	}
-	if err := o.secrets.validate(); err != nil {
+	if err := o.secrets.validateFlags(); err != nil {
 		wrong("%w", err)
 	}
 	if o.port < 1 || o.port > 65535 {
@@ -99,19 +99,19 @@ func (o *options) validate() error {
 	if slices.Contains(o.writers, "") {
 		wrong("--placement-writer must not be empty")
 	}
-	if _, _, err := o.config(); err != nil {
+	if _, _, err := o.splitDeviceConfig(); err != nil {
 		wrong("%w", err)
 	}
 	if err := admission.Unasked(o.unasked).Validate(); err != nil {
 		wrong("--unasked-devices: %w", err)
-	} else if o.voids() && o.url != "" {
+	} else if o.voidsUnasked() && o.url != "" {
 		wrong("--unasked-devices=%s: the chart registers whom this concerns and whom not, which --url does without", o.unasked)
 	}
 	return errors.Join(mistakes...)
 }
 
-// config splits --device-config; both parts are empty when it is.
-func (o *options) config() (namespace, name string, err error) {
+// splitDeviceConfig splits --device-config; both parts are empty when it is.
+func (o *options) splitDeviceConfig() (namespace, name string, err error) {
 	if o.deviceConfig == "" {
 		return "", "", nil
 	}
@@ -122,10 +122,10 @@ func (o *options) config() (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-// host is the address to listen on.
-func (o *options) host() string {
+// listenHost is the address to listen on.
+func (o *options) listenHost() string {
 	if o.bindAddress == "" && o.url != "" {
-		return o.target().Hosts()[0]
+		return o.urlTarget().Hosts()[0]
 	}
 	return o.bindAddress
 }

@@ -20,7 +20,7 @@ func parse(args ...string) (*options, error) {
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	return &o, o.validate()
+	return &o, o.validateFlags()
 }
 
 func TestCommandLinesAndWhatIsWrongWithThem(t *testing.T) {
@@ -74,7 +74,7 @@ func TestItListensWhereTheURLPoints(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		if got := o.host(); got != want {
+		if got := o.listenHost(); got != want {
 			t.Errorf("%s: listens on %q, want %q", args, got, want)
 		}
 	}
@@ -96,7 +96,7 @@ func TestTheManifestsCommandLineIsAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := writers(); len(o.writers) != len(want) || slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(o.writers, w) }) {
+		if want := defaultWriters(); len(o.writers) != len(want) || slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(o.writers, w) }) {
 			t.Errorf("writers %q, the flag's default is %q", o.writers, want)
 		}
 		if o.certificateDir != "/certificate" || o.healthAddress == "" {

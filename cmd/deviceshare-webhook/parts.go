@@ -20,10 +20,10 @@ import (
 	"deviceshare/endpoint"
 )
 
-// start runs the parts in the order in which they need each other: pods are judged by the
+// runParts runs the parts in the order in which they need each other: pods are judged by the
 // configuration, and the port opens when there is a certificate that the API server trusts,
 // so that an open port means that pods are looked at.
-func (s *server) start(ctx context.Context) error {
+func (s *server) runParts(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var parts sync.WaitGroup
@@ -35,8 +35,8 @@ func (s *server) start(ctx context.Context) error {
 		})
 	}
 	run("follow the configuration", s.config.Run)
-	run("keep the certificates", s.keep)
-	err := s.serve(ctx)
+	run("keep the certificates", s.keepCertificates)
+	err := s.serveReviews(ctx)
 	cancel(err)
 	parts.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
@@ -45,8 +45,8 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
-// keep keeps the certificates as soon as the configuration can be read.
-func (s *server) keep(ctx context.Context) error {
+// keepCertificates keeps the certificates as soon as the configuration can be read.
+func (s *server) keepCertificates(ctx context.Context) error {
 	if s.config.Wait(ctx) != nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (s *server) keep(ctx context.Context) error {
 	}
 }
 
-func (s *server) serve(ctx context.Context) error {
+func (s *server) serveReviews(ctx context.Context) error {
 	for _, until := range []<-chan struct{}{s.read, s.certificates.Serving()} {
 		select {
 		case <-until:
@@ -86,11 +86,11 @@ func (s *server) serveMetrics(ctx context.Context) error {
 	return served.Serve(ctx)
 }
 
-// alive is the liveness check. A process that waits for the API server is alive.
-func (s *server) alive(*http.Request) error { return nil }
+// checkLiveness is the liveness check. A process that waits for the API server is alive.
+func (s *server) checkLiveness(*http.Request) error { return nil }
 
-// watch follows the device configuration, which can rename the resources.
-func watch(client kubernetes.Interface, o *options, m *gauges, changed func(live.Value)) *live.Watcher {
+// newWatcher follows the device configuration, which can rename the resources.
+func newWatcher(client kubernetes.Interface, o *options, m *gauges, changed func(live.Value)) *live.Watcher {
 	log := ctrl.Log.WithName("configuration")
 	l := live.Options{
 		Client: client,
@@ -106,7 +106,7 @@ func watch(client kubernetes.Interface, o *options, m *gauges, changed func(live
 			}
 		},
 	}
-	if namespace, name, err := o.config(); err == nil && name != "" {
+	if namespace, name, err := o.splitDeviceConfig(); err == nil && name != "" {
 		l.Namespaces, l.DeviceName = []string{namespace}, name
 	}
 	return live.New(l)
@@ -137,4 +137,4 @@ func newGauges(registry prometheus.Registerer) (*gauges, error) {
 	return m, nil
 }
 
-func (m *gauges) serving(end time.Time) { m.expiry.Set(float64(end.Unix())) }
+func (m *gauges) setExpiry(end time.Time) { m.expiry.Set(float64(end.Unix())) }

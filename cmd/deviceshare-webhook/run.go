@@ -46,13 +46,13 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	if err := mgr.AddHealthzCheck("alive", s.alive); err != nil {
+	if err := mgr.AddHealthzCheck("alive", s.checkLiveness); err != nil {
 		return fmt.Errorf("add the health check: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("certificate", s.ready); err != nil {
+	if err := mgr.AddReadyzCheck("certificate", s.checkReadiness); err != nil {
 		return fmt.Errorf("add the readiness check: %w", err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(s.start)); err != nil {
+	if err := mgr.Add(manager.RunnableFunc(s.runParts)); err != nil {
 		return fmt.Errorf("add the webhook: %w", err)
 	}
 	if o.metricsAddress != "" {
@@ -60,7 +60,7 @@ func run(ctx context.Context, o *options) error {
 			return fmt.Errorf("add the metrics: %w", err)
 		}
 	}
-	working, end := s.exit.after(ctx, leaveFor)
+	working, end := s.exit.extendContext(ctx, leaveFor)
 	defer end()
 	if err := mgr.Start(working); err != nil {
 		return fmt.Errorf("serve: %w", err)
@@ -96,7 +96,7 @@ type server struct {
 	direct       client.Client
 	clientset    kubernetes.Interface
 	config       *live.Watcher
-	certificates certificates
+	certificates certificateSource
 	hooks        webhook.Server
 	exit         exit
 	// read is closed once the configuration was known: a later mistake leaves in force
@@ -105,9 +105,9 @@ type server struct {
 	readOnce sync.Once
 }
 
-// certificates are where the serving certificate comes from: a directory, or a keeper that
+// certificateSource are where the serving certificate comes from: a directory, or a keeper that
 // makes it.
-type certificates interface {
+type certificateSource interface {
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// Ready says why clients refuse what is served.
 	Ready(*http.Request) error
@@ -124,11 +124,11 @@ func (s *server) noteConfig(v live.Value) {
 	}
 }
 
-// unread reports why this process cannot judge pods: it has started while nobody can
+// requireConfig reports why this process cannot judge pods: it has started while nobody can
 // say what the configuration is. Under the default resource names it would complete
 // the wrong pods and miss the right ones, so it does not serve, like one that is down:
 // pods are created, and the scheduler says what they lack.
-func (s *server) unread() error {
+func (s *server) requireConfig() error {
 	select {
 	case <-s.read:
 		return nil
@@ -137,9 +137,9 @@ func (s *server) unread() error {
 	}
 }
 
-// ready is the readiness check.
-func (s *server) ready(r *http.Request) error {
-	return errors.Join(s.unread(), s.certificates.Ready(r))
+// checkReadiness is the readiness check.
+func (s *server) checkReadiness(r *http.Request) error {
+	return errors.Join(s.requireConfig(), s.certificates.Ready(r))
 }
 
 // Settings implements admission.SettingsSource.
@@ -154,7 +154,7 @@ func (s *server) Settings() admission.Settings {
 // chart, and registers itself.
 func (s *server) Publish(ctx context.Context, bundle []byte) error {
 	return registration.Apply(ctx, s.direct, registration.Registration{
-		Target: s.options.target(), Excluded: []string{s.options.namespace}, Writers: s.options.writers,
+		Target: s.options.urlTarget(), Excluded: []string{s.options.namespace}, Writers: s.options.writers,
 		Scheduler: s.options.schedulers[0], Names: s.config.Current().Device.Names(),
 	}, bundle)
 }
@@ -186,29 +186,29 @@ func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*s
 		return nil, err
 	}
 	s := &server{options: o, direct: direct, clientset: clientset, read: make(chan struct{})}
-	s.config = watch(clientset, o, m, s.noteConfig)
-	if s.certificates, err = s.newCertificates(m.serving); err != nil {
+	s.config = newWatcher(clientset, o, m, s.noteConfig)
+	if s.certificates, err = s.newCertificates(m.setExpiry); err != nil {
 		return nil, fmt.Errorf("prepare the certificates: %w", err)
 	}
 	handlers, err := admission.NewHandlers(s, registry)
 	if err != nil {
 		return nil, err
 	}
-	s.hooks = webhook.NewServer(webhook.Options{Host: o.host(), Port: o.port, TLSOpts: []func(*tls.Config){
+	s.hooks = webhook.NewServer(webhook.Options{Host: o.listenHost(), Port: o.port, TLSOpts: []func(*tls.Config){
 		func(c *tls.Config) { c.GetCertificate = s.certificates.GetCertificate; c.MinVersion = tls.VersionTLS12 }}})
 	handlers.Register(leavingServer{s.hooks, &s.exit})
 	return s, nil
 }
 
 // newCertificates returns the source of the serving certificate that the options name.
-func (s *server) newCertificates(onServe func(end time.Time)) (certificates, error) {
+func (s *server) newCertificates(onServe func(end time.Time)) (certificateSource, error) {
 	o, log := s.options, ctrl.Log.WithName("certificates")
 	if o.certificateDir != "" {
 		return certificate.NewMounted(o.certificateDir, clock.RealClock{}, log, onServe)
 	}
 	installer, err := certificate.NewInstaller(certificate.Options{
 		Client: s.direct, Namespace: o.namespace, Authorities: o.secrets.authorities, Serving: o.secrets.serving,
-		Hosts: o.target().Hosts(), Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{}, Publisher: s, Log: log,
+		Hosts: o.urlTarget().Hosts(), Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{}, Publisher: s, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -181,7 +181,7 @@ func startWebhook(t *testing.T, fake *apiServer, flags ...string) (s *server, ad
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.start(ctx) }()
+	go func() { done <- s.runParts(ctx) }()
 	return s, address, func() error {
 		cancel()
 		return <-done
@@ -290,10 +290,10 @@ func TestAWebhookThatCannotReadItsConfigurationIsLikeOneThatIsDown(t *testing.T)
 	fake := &apiServer{let: true, config: "nvidia: {resourceCountName: x/gpu, gpuMemoryFactor: many}", refusals: make(chan struct{}, 1)}
 	s, address, end := startWebhook(t, fake)
 	if err := eventually(t.Context(), func() bool {
-		err := s.ready(nil)
+		err := s.checkReadiness(nil)
 		return err != nil && strings.Contains(err.Error(), "device configuration cannot be read")
 	}); err != nil {
-		t.Errorf("%v: readiness says %v", err, s.ready(nil))
+		t.Errorf("%v: readiness says %v", err, s.checkReadiness(nil))
 	}
 	if open(address) {
 		t.Error("the port is open")

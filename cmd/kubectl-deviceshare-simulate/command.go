@@ -33,7 +33,7 @@ type options struct {
 	trace, series                                          string
 }
 
-func command(streams genericiooptions.IOStreams) *cobra.Command {
+func rootCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams}
 	c := &cobra.Command{
 		Use: "kubectl-deviceshare-simulate FILE", Short: "Say what the scheduler would do with a captured cluster; - is the standard input",
@@ -62,7 +62,7 @@ func (o *options) run(path string) error {
 	if err := o.validate(path); err != nil {
 		return err
 	}
-	state, err := open(o, path, "capture", capture.ReadAll)
+	state, err := readInput(o, path, "capture", capture.ReadAll)
 	if err != nil {
 		return err
 	}
@@ -75,13 +75,13 @@ func (o *options) run(path string) error {
 		q.Config = string(text)
 	}
 	if o.trace != "" {
-		return o.replay(state, &q)
+		return o.replayTrace(state, &q)
 	}
 	if len(o.policies) > 0 {
 		q.Policy = o.policies[0]
 	}
 	if o.add != "" {
-		q.Add, err = open(o, o.add, "pods to add", func(r io.Reader) (simulate.Added, error) { return simulate.Decode(r, o.namespace) })
+		q.Add, err = readInput(o, o.add, "pods to add", func(r io.Reader) (simulate.Added, error) { return simulate.Decode(r, o.namespace) })
 		if err != nil {
 			return err
 		}
@@ -90,12 +90,12 @@ func (o *options) run(path string) error {
 	if err != nil {
 		return err
 	}
-	return o.show(w, func(p view.Paint) string { return w.Text(p, o.output == "wide") })
+	return o.writeAnswer(w, func(p view.Paint) string { return w.Text(p, o.output == "wide") })
 }
 
-// replay lets the pods of a trace come and go, once for each policy.
-func (o *options) replay(state *capture.State, q *simulate.Question) error {
-	pods, err := open(o, o.trace, "trace", simulate.ReadTrace)
+// replayTrace lets the pods of a trace come and go, once for each policy.
+func (o *options) replayTrace(state *capture.State, q *simulate.Question) error {
+	pods, err := readInput(o, o.trace, "trace", simulate.ReadTrace)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (o *options) replay(state *capture.State, q *simulate.Question) error {
 			return nil
 		}
 	}
-	return o.show(all, func(p view.Paint) string { return view.SeriesText(all, p) })
+	return o.writeAnswer(all, func(p view.Paint) string { return view.SeriesText(all, p) })
 }
 
 func (o *options) writeSeries(all []view.Series) error {
@@ -161,8 +161,8 @@ func (o *options) validate(path string) error {
 	return nil
 }
 
-// open reads a file, or the standard input for "-".
-func open[T any](o *options, path, what string, read func(io.Reader) (T, error)) (T, error) {
+// readInput reads a file, or the standard input for "-".
+func readInput[T any](o *options, path, what string, read func(io.Reader) (T, error)) (T, error) {
 	var none T
 	if path == "-" {
 		return read(o.streams.In)
@@ -179,7 +179,7 @@ func open[T any](o *options, path, what string, read func(io.Reader) (T, error))
 	return out, nil
 }
 
-func (o *options) show(value any, text func(view.Paint) string) error {
+func (o *options) writeAnswer(value any, text func(view.Paint) string) error {
 	var out []byte
 	var err error
 	switch o.output {
@@ -189,7 +189,7 @@ func (o *options) show(value any, text func(view.Paint) string) error {
 	case "yaml":
 		out, err = yaml.Marshal(value)
 	default:
-		out = []byte(text(o.paint()))
+		out = []byte(text(o.terminalPaint()))
 	}
 	if err != nil {
 		return fmt.Errorf("write the answer: %w", err)
@@ -200,8 +200,8 @@ func (o *options) show(value any, text func(view.Paint) string) error {
 	return nil
 }
 
-// paint colours only what a person reads at a terminal that has not asked for none.
-func (o *options) paint() view.Paint {
+// terminalPaint colours only what a person reads at a terminal that has not asked for none.
+func (o *options) terminalPaint() view.Paint {
 	f, isFile := o.streams.Out.(*os.File)
 	if !isFile || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return view.Paint{}

@@ -20,7 +20,7 @@ var version = "unreleased"
 func main() {
 	klog.SetLogger(logr.Discard()) // what matters of it is in the answer
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	if err := command(streams).Execute(); err != nil {
+	if err := rootCommand(streams).Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "kubectl deviceshare simulate: %v\n", err)
 		os.Exit(1)
 	}

@@ -45,7 +45,7 @@ const prompt = "$ kubectl deviceshare simulate "
 func run(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	c := command(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})
+	c := rootCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})
 	c.SetArgs(args)
 	err := c.Execute()
 	return out.String(), err
@@ -154,7 +154,7 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flags := command(genericiooptions.IOStreams{}).Flags()
+	flags := rootCommand(genericiooptions.IOStreams{}).Flags()
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !strings.Contains(text, "`--"+f.Name) && !strings.Contains(text, " --"+f.Name) {
 			t.Errorf("%s does not name --%s", page, f.Name)

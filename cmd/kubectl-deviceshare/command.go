@@ -12,8 +12,8 @@ import (
 	"deviceshare/view"
 )
 
-// command is the program with all its subcommands.
-func command(streams genericiooptions.IOStreams) *cobra.Command {
+// rootCommand is the program with all its subcommands.
+func rootCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, flags: genericclioptions.NewConfigFlags(true)}
 	root := &cobra.Command{
 		Use:           "kubectl-deviceshare",
@@ -27,23 +27,23 @@ func command(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	o.addFlags(root.PersistentFlags())
-	root.AddCommand(o.status(), o.devices(), o.pods(), o.queues(), o.why(), o.top(), o.web(), o.doctor(), o.capture(), o.simulate())
+	root.AddCommand(o.statusCommand(), o.devicesCommand(), o.podsCommand(), o.queuesCommand(), o.whyCommand(), o.topCommand(), o.webCommand(), o.doctorCommand(), o.captureCommand(), o.simulateCommand())
 	return root
 }
 
-func (o *options) status() *cobra.Command {
+func (o *options) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Sum up devices by model, pods that wait, and problems with what to do", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.show(c.Context(), func(cluster *view.Cluster) (answer, error) {
+			return o.showAnswer(c.Context(), func(cluster *view.Cluster) (answer, error) {
 				s := cluster.Status()
-				return answer{value: s, text: s.Text(o.paint())}, nil
+				return answer{value: s, text: s.Text(o.terminalPaint())}, nil
 			})
 		},
 	}
 }
 
-func (o *options) devices() *cobra.Command {
+func (o *options) devicesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "devices [NODE]", Short: "Draw every device with its sharers", Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.completeNodes,
@@ -52,29 +52,29 @@ func (o *options) devices() *cobra.Command {
 			if len(args) > 0 {
 				node = args[0]
 			}
-			return o.show(c.Context(), func(cluster *view.Cluster) (answer, error) {
+			return o.showAnswer(c.Context(), func(cluster *view.Cluster) (answer, error) {
 				list := cluster.Devices(node)
 				if node != "" && len(list) == 0 {
 					return answer{}, fmt.Errorf("node %s publishes no devices", node)
 				}
-				return answer{value: list, text: view.DevicesText(list, o.paint(), o.output == "wide")}, nil
+				return answer{value: list, text: view.DevicesText(list, o.terminalPaint(), o.output == "wide")}, nil
 			})
 		},
 	}
 }
 
-func (o *options) pods() *cobra.Command {
+func (o *options) podsCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use: "pods", Short: "List which container has what of which device", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			namespace, err := o.namespace(all)
+			namespace, err := o.targetNamespace(all)
 			if err != nil {
 				return err
 			}
-			return o.show(c.Context(), func(cluster *view.Cluster) (answer, error) {
+			return o.showAnswer(c.Context(), func(cluster *view.Cluster) (answer, error) {
 				list := cluster.Pods(namespace)
-				return answer{value: list, text: view.PodsText(list, o.paint(), o.output == "wide")}, nil
+				return answer{value: list, text: view.PodsText(list, o.terminalPaint(), o.output == "wide")}, nil
 			})
 		},
 	}
@@ -82,39 +82,39 @@ func (o *options) pods() *cobra.Command {
 	return c
 }
 
-func (o *options) queues() *cobra.Command {
+func (o *options) queuesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "queues", Short: "List quota, use and deserved of every queue", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.show(c.Context(), func(cluster *view.Cluster) (answer, error) {
+			return o.showAnswer(c.Context(), func(cluster *view.Cluster) (answer, error) {
 				list := cluster.Queues()
-				return answer{value: list, text: view.QueuesText(list, o.paint())}, nil
+				return answer{value: list, text: view.QueuesText(list, o.terminalPaint())}, nil
 			})
 		},
 	}
 }
 
-func (o *options) why() *cobra.Command {
+func (o *options) whyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "why POD", Short: "Say why a pod waits, and what would let it in", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: o.completePods,
 		RunE: func(c *cobra.Command, args []string) error {
-			namespace, err := o.namespace(false)
+			namespace, err := o.targetNamespace(false)
 			if err != nil {
 				return err
 			}
-			return o.show(c.Context(), func(cluster *view.Cluster) (answer, error) {
+			return o.showAnswer(c.Context(), func(cluster *view.Cluster) (answer, error) {
 				w, ok := cluster.Why(namespace, args[0])
 				if !ok {
 					return answer{}, fmt.Errorf("no pod %s/%s asks for shared devices: is the namespace right? (-n)", namespace, args[0])
 				}
-				return answer{value: w, text: w.Text(o.paint(), o.output == "wide")}, nil
+				return answer{value: w, text: w.Text(o.terminalPaint(), o.output == "wide")}, nil
 			})
 		},
 	}
 }
 
-func (o *options) capture() *cobra.Command {
+func (o *options) captureCommand() *cobra.Command {
 	var hash bool
 	c := &cobra.Command{
 		Use: "capture FILE", Short: "Write what the other commands read into a file, without secrets; - is the standard output",

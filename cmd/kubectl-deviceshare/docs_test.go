@@ -86,7 +86,7 @@ func TestThePageNamesEveryCommandAndFlag(t *testing.T) {
 	text := readPage(t, kubectlPage)
 	kubectl := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
 	genericclioptions.NewConfigFlags(true).AddFlags(kubectl)
-	root := command(genericiooptions.IOStreams{})
+	root := rootCommand(genericiooptions.IOStreams{})
 	check := func(flags *pflag.FlagSet) {
 		flags.VisitAll(func(f *pflag.Flag) {
 			named := strings.Contains(text, "--"+f.Name) || f.Shorthand != "" && strings.Contains(text, "-"+f.Shorthand+" ") ||

@@ -29,7 +29,7 @@ import (
 // registration is the name of the objects by which the API server calls the webhook.
 const registration = "deviceshare"
 
-func (o *options) doctor() *cobra.Command {
+func (o *options) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Look for what is wrong with the installation, and say what mends it", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -45,15 +45,15 @@ func (o *options) doctor() *cobra.Command {
 			if err := o.readClusterInto(c.Context(), s); err != nil {
 				return err
 			}
-			return o.diagnose(s)
+			return o.writeDiagnosis(s)
 		},
 	}
 }
 
-// diagnose writes what is wrong; that something is, is an error.
-func (o *options) diagnose(s *capture.State) error {
+// writeDiagnosis writes what is wrong; that something is, is an error.
+func (o *options) writeDiagnosis(s *capture.State) error {
 	health := view.Read(s, factory.New()).Doctor(version)
-	text, err := o.render(answer{value: health, text: health.Text(o.paint())})
+	text, err := o.renderAnswer(answer{value: health, text: health.Text(o.terminalPaint())})
 	if err != nil {
 		return err
 	}
@@ -71,15 +71,15 @@ func (o *options) readInstallation(ctx context.Context, core kubernetes.Interfac
 	if s.Installation == nil {
 		return nil
 	}
-	namespace, err := o.namespace(false)
+	namespace, err := o.targetNamespace(false)
 	if err != nil {
 		return err
 	}
 	if err := readHooks(ctx, core, s); err != nil {
 		return err
 	}
-	for _, right := range o.rights() {
-		if right.Allowed, err = may(ctx, core, &right); err != nil {
+	for _, right := range o.neededRights() {
+		if right.Allowed, err = isAllowed(ctx, core, &right); err != nil {
 			return err
 		}
 		s.Installation.Rights = append(s.Installation.Rights, right)
@@ -87,12 +87,12 @@ func (o *options) readInstallation(ctx context.Context, core kubernetes.Interfac
 	if namespace == o.installNamespace || strings.HasPrefix(namespace, "kube-") {
 		namespace = metav1.NamespaceDefault // the webhook is not asked about pods of these
 	}
-	return probe(ctx, core, namespace, s)
+	return probeWebhook(ctx, core, namespace, s)
 }
 
-// rights are what the commands need beside lists of nodes and pods, without which there is no
+// neededRights are what the commands need beside lists of nodes and pods, without which there is no
 // answer at all.
-func (o *options) rights() []capture.Right {
+func (o *options) neededRights() []capture.Right {
 	const volcano, all, hooks = "scheduling.volcano.sh", "status and why", "admissionregistration.k8s.io"
 	return []capture.Right{
 		{For: all, Verb: "list", Group: volcano, Resource: "queues"},
@@ -105,8 +105,8 @@ func (o *options) rights() []capture.Right {
 	}
 }
 
-// may asks the API server whether the user may do something.
-func may(ctx context.Context, core kubernetes.Interface, r *capture.Right) (bool, error) {
+// isAllowed asks the API server whether the user may do something.
+func isAllowed(ctx context.Context, core kubernetes.Interface, r *capture.Right) (bool, error) {
 	kind, part, _ := strings.Cut(r.Resource, "/")
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -147,11 +147,11 @@ func readHooks(ctx context.Context, core kubernetes.Interface, s *capture.State)
 	return nil
 }
 
-// probe asks the API server to admit a pod with devices, without making it: the webhook, where it
-// answers, gives such a pod its scheduler. Most webhooks are called so that pods are admitted while
-// they are away, so that no answer is no error.
-func probe(ctx context.Context, core kubernetes.Interface, namespace string, s *capture.State) error {
-	allowed, err := may(ctx, core, &capture.Right{Verb: "create", Resource: "pods", Namespace: namespace})
+// probeWebhook asks the API server to admit a pod with devices, without making it: the webhook,
+// where it answers, gives such a pod its scheduler. Most webhooks are called so that pods are
+// admitted while they are away, so that no answer is no error.
+func probeWebhook(ctx context.Context, core kubernetes.Interface, namespace string, s *capture.State) error {
+	allowed, err := isAllowed(ctx, core, &capture.Right{Verb: "create", Resource: "pods", Namespace: namespace})
 	if err != nil || !allowed {
 		return err
 	}

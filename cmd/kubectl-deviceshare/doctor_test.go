@@ -112,7 +112,7 @@ func diagnosed(t *testing.T, core *fake.Clientset) (string, error) {
 	if err := errors.Join(readInto(t.Context(), core, batch, o.configNamespace, s), o.readInstallation(t.Context(), core, s)); err != nil {
 		t.Fatal(err)
 	}
-	err := o.diagnose(s)
+	err := o.writeDiagnosis(s)
 	return out.String(), err
 }
 

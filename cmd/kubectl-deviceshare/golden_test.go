@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func run(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	c := command(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
+	c := rootCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
 	c.SetArgs(args)
 	err := c.ExecuteContext(t.Context())
 	return out.String(), err

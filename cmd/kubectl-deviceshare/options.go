@@ -54,13 +54,13 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.installNamespace, "install-namespace", "deviceshare-system", "namespace in which the product is installed, for top, capture and doctor")
 }
 
-// show reads the cluster, asks it, and writes the answer; with --watch again and again.
-func (o *options) show(ctx context.Context, ask func(*view.Cluster) (answer, error)) error {
+// showAnswer reads the cluster, asks it, and writes the answer; with --watch again and again.
+func (o *options) showAnswer(ctx context.Context, ask func(*view.Cluster) (answer, error)) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
 	for last := ""; ; {
-		text, err := o.once(ctx, ask)
+		text, err := o.answerOnce(ctx, ask)
 		switch {
 		case err != nil && (!o.watch || last == ""):
 			return err
@@ -68,12 +68,12 @@ func (o *options) show(ctx context.Context, ask func(*view.Cluster) (answer, err
 			fmt.Fprintf(o.streams.ErrOut, "%v; trying again\n", err)
 		case text != last:
 			if last != "" && o.output != "json" {
-				text = separator(o.output) + text
+				text = watchSeparator(o.output) + text
 			}
 			if _, err := io.WriteString(o.streams.Out, text); err != nil {
 				return fmt.Errorf("write the answer: %w", err)
 			}
-			last = strings.TrimPrefix(text, separator(o.output))
+			last = strings.TrimPrefix(text, watchSeparator(o.output))
 		}
 		if !o.watch {
 			return nil
@@ -86,8 +86,8 @@ func (o *options) show(ctx context.Context, ask func(*view.Cluster) (answer, err
 	}
 }
 
-// separator stands between two answers of --watch.
-func separator(output string) string {
+// watchSeparator stands between two answers of --watch.
+func watchSeparator(output string) string {
 	if output == "yaml" {
 		return "---\n"
 	}
@@ -106,8 +106,8 @@ func (o *options) validate() error {
 	return nil
 }
 
-func (o *options) once(ctx context.Context, ask func(*view.Cluster) (answer, error)) (string, error) {
-	state, err := o.state(ctx)
+func (o *options) answerOnce(ctx context.Context, ask func(*view.Cluster) (answer, error)) (string, error) {
+	state, err := o.readState(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -115,11 +115,11 @@ func (o *options) once(ctx context.Context, ask func(*view.Cluster) (answer, err
 	if err != nil {
 		return "", err
 	}
-	return o.render(a)
+	return o.renderAnswer(a)
 }
 
-// render writes an answer in the form that was asked for.
-func (o *options) render(a answer) (string, error) {
+// renderAnswer writes an answer in the form that was asked for.
+func (o *options) renderAnswer(a answer) (string, error) {
 	switch o.output {
 	case "json":
 		text, err := json.MarshalIndent(a.value, "", "  ")
@@ -131,8 +131,8 @@ func (o *options) render(a answer) (string, error) {
 	return a.text, nil
 }
 
-// state reads the capture of --from, or else the cluster.
-func (o *options) state(ctx context.Context) (*capture.State, error) {
+// readState reads the capture of --from, or else the cluster.
+func (o *options) readState(ctx context.Context) (*capture.State, error) {
 	switch o.from {
 	case "":
 		return o.readCluster(ctx)
@@ -149,7 +149,7 @@ func (o *options) state(ctx context.Context) (*capture.State, error) {
 
 // captureTo writes the state into a file that did not exist, which only its owner may read.
 func (o *options) captureTo(ctx context.Context, path string, hash bool) error {
-	state, err := o.whole(ctx)
+	state, err := o.readFullState(ctx)
 	if err != nil {
 		return err
 	}
@@ -171,8 +171,8 @@ func (o *options) captureTo(ctx context.Context, path string, hash bool) error {
 	return nil
 }
 
-// namespace is the one of -n or of the kubeconfig's context; "" for all.
-func (o *options) namespace(all bool) (string, error) {
+// targetNamespace is the one of -n or of the kubeconfig's context; "" for all.
+func (o *options) targetNamespace(all bool) (string, error) {
 	if all {
 		return "", nil
 	}
@@ -186,8 +186,8 @@ func (o *options) namespace(all bool) (string, error) {
 	return namespace, nil
 }
 
-// paint colours only what a person reads at a terminal that has not asked for none.
-func (o *options) paint() view.Paint {
+// terminalPaint colours only what a person reads at a terminal that has not asked for none.
+func (o *options) terminalPaint() view.Paint {
 	f, isFile := o.streams.Out.(*os.File)
 	if !isFile || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return view.Paint{}
@@ -197,7 +197,7 @@ func (o *options) paint() view.Paint {
 }
 
 func (o *options) completeNodes(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return o.complete(c, args, func(s *capture.State) (names []string) {
+	return o.completeNames(c, args, func(s *capture.State) (names []string) {
 		for _, n := range s.Nodes {
 			names = append(names, n.Name)
 		}
@@ -206,11 +206,11 @@ func (o *options) completeNodes(c *cobra.Command, args []string, _ string) ([]st
 }
 
 func (o *options) completePods(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	namespace, err := o.namespace(false)
+	namespace, err := o.targetNamespace(false)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	return o.complete(c, args, func(s *capture.State) (names []string) {
+	return o.completeNames(c, args, func(s *capture.State) (names []string) {
 		for _, p := range s.Pods {
 			if p.Namespace == namespace {
 				names = append(names, p.Name)
@@ -220,11 +220,11 @@ func (o *options) completePods(c *cobra.Command, args []string, _ string) ([]str
 	})
 }
 
-func (o *options) complete(c *cobra.Command, args []string, names func(*capture.State) []string) ([]string, cobra.ShellCompDirective) {
+func (o *options) completeNames(c *cobra.Command, args []string, names func(*capture.State) []string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	state, err := o.state(c.Context())
+	state, err := o.readState(c.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

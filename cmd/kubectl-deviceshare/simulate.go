@@ -25,9 +25,9 @@ const simulator = "kubectl-deviceshare-simulate"
 // The ConfigMap of the scheduler's configuration, as the chart installs it.
 const schedulerConfigName, schedulerConfigKey = "deviceshare-scheduler-config", "volcano-scheduler.conf"
 
-// simulate hands over to the simulator. kubectl finds it by its name without this command; this one
-// is for help, and for those who run the program itself.
-func (o *options) simulate() *cobra.Command {
+// simulateCommand hands over to the simulator. kubectl finds it by its name without this command;
+// this one is for help, and for those who run the program itself.
+func (o *options) simulateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "simulate FILE", Short: "Say what the scheduler would do with a captured cluster: if pods came, if nodes left, by another policy",
 		DisableFlagParsing: true,
@@ -55,8 +55,8 @@ func findSimulator() (string, error) {
 	return path, nil
 }
 
-// whole is state with what only a simulation needs.
-func (o *options) whole(ctx context.Context) (*capture.State, error) {
+// readFullState is state with what only a simulation needs.
+func (o *options) readFullState(ctx context.Context) (*capture.State, error) {
 	switch o.from {
 	case "":
 		s := &capture.State{Taken: time.Now().UTC().Truncate(time.Second), Scheduling: &capture.Scheduling{}}

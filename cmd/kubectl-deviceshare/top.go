@@ -18,7 +18,7 @@ import (
 // topPause is between two readings, over which compute is told.
 const topPause = 2 * time.Second
 
-func (o *options) top() *cobra.Command {
+func (o *options) topCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "top [NODE]", Short: "Show what containers use of devices now: used, allocated and limit", Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.completeNodes,
@@ -34,17 +34,17 @@ func (o *options) top() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(c.Context(), func(cluster *view.Cluster) (answer, error) {
+			return o.showAnswer(c.Context(), func(cluster *view.Cluster) (answer, error) {
 				devices := cluster.Devices(node)
 				if node != "" && len(devices) == 0 {
 					return answer{}, fmt.Errorf("node %s publishes no devices", node)
 				}
-				readings, err := m.read(c.Context())
+				readings, err := m.readUsage(c.Context())
 				if err != nil {
 					return answer{}, err
 				}
 				list := view.Top(devices, readings)
-				return answer{value: list, text: view.TopText(list, o.paint())}, nil
+				return answer{value: list, text: view.TopText(list, o.terminalPaint())}, nil
 			})
 		},
 	}
@@ -69,8 +69,8 @@ func (o *options) newMeter(node string) (*meter, error) {
 	return &meter{reader: forward.New(config, client, o.installNamespace), node: node}, nil
 }
 
-// read asks the device plugins. The first time it asks twice: compute is told over a time.
-func (m *meter) read(ctx context.Context) (map[string]view.Reading, error) {
+// readUsage asks the device plugins. The first time it asks twice: compute is told over a time.
+func (m *meter) readUsage(ctx context.Context) (map[string]view.Reading, error) {
 	wanted := func(node string) bool { return m.node == "" || node == m.node }
 	if m.last == nil {
 		first, err := m.reader.Read(ctx, wanted)

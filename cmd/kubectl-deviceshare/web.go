@@ -17,7 +17,7 @@ import (
 	"deviceshare/view/page"
 )
 
-func (o *options) web() *cobra.Command {
+func (o *options) webCommand() *cobra.Command {
 	var port int
 	var local bool
 	c := &cobra.Command{
@@ -48,11 +48,11 @@ func (o *options) web() *cobra.Command {
 // webPage is the page of a capture, of this program, or of the installation.
 func (o *options) webPage(ctx context.Context, local bool) (http.Handler, error) {
 	if o.from != "" {
-		state, err := o.state(ctx)
+		state, err := o.readState(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return whole(page.New(page.Captured{Of: state})), nil
+		return pageWithEvents(page.New(page.Captured{Of: state})), nil
 	}
 	config, err := o.flags.ToRESTConfig()
 	if err != nil {
@@ -63,7 +63,7 @@ func (o *options) webPage(ctx context.Context, local bool) (http.Handler, error)
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	if !local {
-		door := forward.NewDoor(forward.New(config, core, o.installNamespace))
+		door := forward.NewPageProxy(forward.New(config, core, o.installNamespace))
 		return door, door.Check(ctx)
 	}
 	batch, err := volcano.NewForConfig(config)
@@ -77,11 +77,11 @@ func (o *options) webPage(ctx context.Context, local bool) (http.Handler, error)
 	}
 	s := page.New(f)
 	go s.Follow(ctx)
-	return whole(s), nil
+	return pageWithEvents(s), nil
 }
 
-// whole is a page with its events.
-func whole(s *page.Server) http.Handler {
+// pageWithEvents is a page with its events.
+func pageWithEvents(s *page.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", s.Page())
 	mux.Handle(page.EventsPath, s.Events())

@@ -19,8 +19,8 @@ import (
 	"deviceshare/config"
 )
 
-// key names one ConfigMap that is followed.
-type key struct{ namespace, name string }
+// objectKey names one ConfigMap that is followed.
+type objectKey struct{ namespace, name string }
 
 // object is the part of a ConfigMap that matters.
 type object struct {
@@ -37,30 +37,30 @@ func (w *Watcher) Run(ctx context.Context) error {
 	var working sync.WaitGroup
 	for _, name := range []string{w.options.DeviceName, w.options.NodeName} {
 		for _, namespace := range w.options.Namespaces {
-			f, err := w.follow(key{namespace, name})
+			f, err := w.newFollower(objectKey{namespace, name})
 			if err != nil {
 				return err
 			}
 			working.Go(func() { f.informer.RunWithContext(ctx) })
 			followed = append(followed, f)
-			settled = append(settled, func() bool { return w.settled(f.key, f.listed) })
+			settled = append(settled, func() bool { return w.isListedOrForbidden(f.key, f.listed) })
 		}
 	}
 	if cache.WaitForCacheSync(ctx.Done(), settled...) {
 		for _, f := range followed {
 			if f.listed() {
-				w.list(f.key)
+				w.markListed(f.key)
 				continue
 			}
 			working.Go(func() {
 				if cache.WaitForCacheSync(ctx.Done(), f.listed) {
-					w.list(f.key)
+					w.markListed(f.key)
 				}
 			})
 		}
 		w.mu.Lock()
 		w.ready = true
-		w.apply()
+		w.applyConfigMaps()
 		w.mu.Unlock()
 		close(w.synced)
 		<-ctx.Done()
@@ -73,37 +73,37 @@ func (w *Watcher) Run(ctx context.Context) error {
 // type, and here are several: a role may name the objects that can be read, and only a
 // watch of one object by its name is allowed then.
 type follower struct {
-	key      key
+	key      objectKey
 	informer cache.SharedIndexInformer
 	listed   cache.InformerSynced
 }
 
-// list notes that it is known whether there is an object.
-func (w *Watcher) list(k key) {
+// markListed notes that it is known whether there is an object.
+func (w *Watcher) markListed(k objectKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listed[k] = true
-	w.readable(k)
+	w.clearReadFailure(k)
 	if w.ready {
-		w.apply()
+		w.applyConfigMaps()
 	}
 }
 
-// follow makes an informer for a single object.
-func (w *Watcher) follow(k key) (*follower, error) {
+// newFollower makes an informer for a single object.
+func (w *Watcher) newFollower(k objectKey) (*follower, error) {
 	informer := coreinformers.NewFilteredConfigMapInformer(w.options.Client, k.namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", k.name).String()
 	})
 	err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
-		w.failed(ctx, k, err)
+		w.reportReadFailure(ctx, k, err)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
 	}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { w.see(k, o) },
-		UpdateFunc: func(_, o any) { w.see(k, o) },
-		DeleteFunc: func(o any) { w.forget(k, o) },
+		AddFunc:    func(o any) { w.recordObject(k, o) },
+		UpdateFunc: func(_, o any) { w.recordObject(k, o) },
+		DeleteFunc: func(o any) { w.dropObject(k, o) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("follow ConfigMap %s/%s: %w", k.namespace, k.name, err)
@@ -111,9 +111,9 @@ func (w *Watcher) follow(k key) (*follower, error) {
 	return &follower{key: k, informer: informer, listed: registration.HasSynced}, nil
 }
 
-// see notes a version of an object. Until all have been listed nothing is
+// recordObject notes a version of an object. Until all have been listed nothing is
 // applied: the object that counts may come last.
-func (w *Watcher) see(k key, o any) {
+func (w *Watcher) recordObject(k objectKey, o any) {
 	m, ok := o.(*corev1.ConfigMap)
 	if !ok || m.Name != k.name || m.Namespace != k.namespace {
 		return
@@ -121,13 +121,13 @@ func (w *Watcher) see(k key, o any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen[k] = object{version: m.ResourceVersion, data: m.Data}
-	w.readable(k)
+	w.clearReadFailure(k)
 	if w.ready {
-		w.apply()
+		w.applyConfigMaps()
 	}
 }
 
-func (w *Watcher) forget(k key, o any) {
+func (w *Watcher) dropObject(k objectKey, o any) {
 	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
 	}
@@ -138,19 +138,19 @@ func (w *Watcher) forget(k key, o any) {
 	defer w.mu.Unlock()
 	delete(w.seen, k)
 	if w.ready {
-		w.apply()
+		w.applyConfigMaps()
 	}
 }
 
-// readable notes that an object could be read after all. The lock is held.
-func (w *Watcher) readable(k key) {
+// clearReadFailure notes that an object could be read after all. The lock is held.
+func (w *Watcher) clearReadFailure(k objectKey) {
 	delete(w.unreadable, k)
 	delete(w.forbidden, k)
 }
 
-// failed reports that an object cannot be listed or watched. A watch that ends is
+// reportReadFailure reports that an object cannot be listed or watched. A watch that ends is
 // no failure: it always ends some time and is begun anew.
-func (w *Watcher) failed(ctx context.Context, k key, err error) {
+func (w *Watcher) reportReadFailure(ctx context.Context, k objectKey, err error) {
 	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
@@ -170,8 +170,8 @@ func (w *Watcher) failed(ctx context.Context, k key, err error) {
 	}
 }
 
-// settled reports whether it is known what an object says, or that nobody may know.
-func (w *Watcher) settled(k key, listed cache.InformerSynced) bool {
+// isListedOrForbidden reports whether it is known what an object says, or that nobody may know.
+func (w *Watcher) isListedOrForbidden(k objectKey, listed cache.InformerSynced) bool {
 	if listed() {
 		return true
 	}

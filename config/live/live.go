@@ -88,14 +88,14 @@ type Watcher struct {
 
 	mu    sync.Mutex // guards what follows and orders the callbacks
 	ready bool
-	seen  map[key]object
+	seen  map[objectKey]object
 	// told is the version whose problems were told last, and unreadable why an object
 	// cannot be read now. Programs that have no model of a node follow ConfigMaps too:
 	// that each is told once is remembered here.
-	told       map[key]Source
-	unreadable map[key]string
-	forbidden  map[key]bool // it can never be read: it is not waited for
-	listed     map[key]bool // it is known whether there is an object
+	told       map[objectKey]Source
+	unreadable map[objectKey]string
+	forbidden  map[objectKey]bool // it can never be read: it is not waited for
+	listed     map[objectKey]bool // it is known whether there is an object
 	// known has the names of the ConfigMaps of which something good is in force, the
 	// defaults because there is none included.
 	known map[string]bool
@@ -113,8 +113,8 @@ func New(o Options) *Watcher {
 		o.NodeName = config.NodeName
 	}
 	w := &Watcher{
-		options: o, synced: make(chan struct{}), seen: map[key]object{}, told: map[key]Source{},
-		unreadable: map[key]string{}, forbidden: map[key]bool{}, listed: map[key]bool{}, known: map[string]bool{},
+		options: o, synced: make(chan struct{}), seen: map[objectKey]object{}, told: map[objectKey]Source{},
+		unreadable: map[objectKey]string{}, forbidden: map[objectKey]bool{}, listed: map[objectKey]bool{}, known: map[string]bool{},
 	}
 	w.current.Store(&Value{Device: config.DefaultDevice()})
 	return w
@@ -136,9 +136,9 @@ func (w *Watcher) Wait(ctx context.Context) error {
 	}
 }
 
-// apply reads what is there now and puts it in force where it is good. The lock
+// applyConfigMaps reads what is there now and puts it in force where it is good. The lock
 // is held.
-func (w *Watcher) apply() {
+func (w *Watcher) applyConfigMaps() {
 	old := w.current.Load()
 	next := *old
 	w.applyDevice(&next)
@@ -185,12 +185,12 @@ func (w *Watcher) applyNode(v *Value) {
 
 // applyHalf puts in force what is there, if it is good, or what was good last.
 func (w *Watcher) applyHalf(h half) {
-	text, from, found := w.pick(h.name, h.key, *h.from)
+	text, from, found := w.findConfigMap(h.name, h.key, *h.from)
 	switch found {
 	case absent:
 		*h.unread = false
 		if !w.known[h.name] {
-			w.keep(h.name, Kept{}) // the defaults are meant
+			w.storeLastGood(h.name, Kept{}) // the defaults are meant
 		}
 		return
 	case usable:
@@ -200,28 +200,28 @@ func (w *Watcher) applyHalf(h half) {
 		problems := h.read(text)
 		if len(problems) == 0 {
 			*h.from, *h.unread = from, false
-			w.keep(h.name, Kept{Source: from, Text: text})
+			w.storeLastGood(h.name, Kept{Source: from, Text: text})
 			return
 		}
-		w.tell(from, problems)
+		w.reportOnce(from, problems)
 	case unusable: // told already
 	}
 	if !w.known[h.name] {
-		*h.unread = !w.recall(h)
+		*h.unread = !w.restoreLastGood(h)
 	}
 }
 
-// keep notes what is good, for a process that comes after this one.
-func (w *Watcher) keep(name string, last Kept) {
+// storeLastGood notes what is good, for a process that comes after this one.
+func (w *Watcher) storeLastGood(name string, last Kept) {
 	w.known[name] = true
 	if w.options.Store != nil {
 		w.options.Store.Keep(name, last)
 	}
 }
 
-// recall puts in force what a process before this one kept; false if it kept
+// restoreLastGood puts in force what a process before this one kept; false if it kept
 // nothing, or what this version of the program does not take.
-func (w *Watcher) recall(h half) bool {
+func (w *Watcher) restoreLastGood(h half) bool {
 	if w.options.Store == nil {
 		return false
 	}
@@ -249,14 +249,14 @@ const (
 	usable
 )
 
-// pick finds the text of a ConfigMap in the first namespace that has the object.
+// findConfigMap finds the text of a ConfigMap in the first namespace that has the object.
 // An object without the key is a problem, and so is one that was in force and is
 // gone. A namespace in which nobody may look hides those after it: the object that
 // counts may be there.
-func (w *Watcher) pick(name, dataKey string, force Source) (string, Source, finding) {
+func (w *Watcher) findConfigMap(name, dataKey string, force Source) (string, Source, finding) {
 	for _, namespace := range w.options.Namespaces {
-		o, ok := w.seen[key{namespace, name}]
-		if !ok && !w.listed[key{namespace, name}] {
+		o, ok := w.seen[objectKey{namespace, name}]
+		if !ok && !w.listed[objectKey{namespace, name}] {
 			return "", Source{}, unusable
 		}
 		if !ok {
@@ -265,21 +265,21 @@ func (w *Watcher) pick(name, dataKey string, force Source) (string, Source, find
 		from := Source{Namespace: namespace, Name: name, Version: o.version}
 		text, ok := o.data[dataKey]
 		if !ok {
-			w.tell(from, []config.Problem{{Path: "data", Message: "has no key " + dataKey}})
+			w.reportOnce(from, []config.Problem{{Path: "data", Message: "has no key " + dataKey}})
 			return "", from, unusable
 		}
 		return text, from, usable
 	}
 	if force != (Source{}) {
 		force.Version = ""
-		w.tell(force, []config.Problem{{Message: "is deleted: what it said last stays in force"}})
+		w.reportOnce(force, []config.Problem{{Message: "is deleted: what it said last stays in force"}})
 	}
 	return "", Source{}, absent
 }
 
-// tell reports the problems of one version once.
-func (w *Watcher) tell(from Source, problems []config.Problem) {
-	k := key{from.Namespace, from.Name}
+// reportOnce reports the problems of one version once.
+func (w *Watcher) reportOnce(from Source, problems []config.Problem) {
+	k := objectKey{from.Namespace, from.Name}
 	if w.told[k] == from {
 		return
 	}

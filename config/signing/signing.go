@@ -23,20 +23,20 @@ type Signer struct{ Path string }
 
 // Check reports why the key cannot be read.
 func (s Signer) Check() error {
-	_, err := s.key()
+	_, err := s.readKey()
 	return err
 }
 
 // Sign returns the text by which the holder of the key vouches for a placement.
 func (s Signer) Sign(what wire.Signed) (string, error) {
-	key, err := s.key()
+	key, err := s.readKey()
 	if err != nil {
 		return "", err
 	}
 	return wire.EncodeSignature(key.Sign(what))
 }
 
-func (s Signer) key() (wire.SigningKey, error) {
+func (s Signer) readKey() (wire.SigningKey, error) {
 	text, err := os.ReadFile(s.Path)
 	if err != nil {
 		return wire.SigningKey{}, fmt.Errorf("read the signing key: %w", err)
@@ -60,7 +60,7 @@ type Keys struct{ Directory string }
 // Require returns an error if no known key vouches for a placement by a signature: *Unsigned,
 // unless the keys cannot be read.
 func (k Keys) Require(signature string, what wire.Signed) error {
-	keys, err := k.read()
+	keys, err := k.readDirectory()
 	if err != nil {
 		return err
 	}
@@ -85,11 +85,11 @@ func Judge(keys []ed25519.PublicKey, signature string, what wire.Signed) error {
 	case wire.OtherText:
 		return &Unsigned{"the signature is of another pod, another node or another placement"}
 	}
-	return &Unsigned{"this node does not know the key " + s.Key.String() + ", it knows " + names(keys)}
+	return &Unsigned{"this node does not know the key " + s.Key.String() + ", it knows " + formatKeyIDs(keys)}
 }
 
-// names lists keys for people.
-func names(keys []ed25519.PublicKey) string {
+// formatKeyIDs lists keys for people.
+func formatKeyIDs(keys []ed25519.PublicKey) string {
 	if len(keys) == 0 {
 		return "none"
 	}
@@ -100,8 +100,9 @@ func names(keys []ed25519.PublicKey) string {
 	return strings.Join(all, ", ")
 }
 
-// read reads all files of the directory. Hidden ones are how a kubelet replaces a volume's content.
-func (k Keys) read() ([]ed25519.PublicKey, error) {
+// readDirectory reads all files of the directory. Hidden ones are how a kubelet replaces a volume's
+// content.
+func (k Keys) readDirectory() ([]ed25519.PublicKey, error) {
 	files, err := os.ReadDir(k.Directory)
 	if err != nil {
 		return nil, fmt.Errorf("read the public keys: %w", err)

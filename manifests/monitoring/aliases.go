@@ -26,46 +26,46 @@ const mebibyte = " / 1048576"
 // here knows is left out: labels for the index of a device within a container, and for the
 // parts of memory.
 func Aliases() []Alias {
-	return append(append(volcano(), hami()...), hamiLegacy()...)
+	return append(append(volcanoAliases(), hamiAliases()...), hamiLegacy()...)
 }
 
-// volcano are the metrics of Volcano's scheduler, with memory in MiB.
-func volcano() []Alias {
+// volcanoAliases are the metrics of Volcano's scheduler, with memory in MiB.
+func volcanoAliases() []Alias {
 	device := []label{{ours: "device", theirs: "devID"}, {ours: "node", theirs: "NodeName"}}
 	pod := append(device, label{ours: "pod", theirs: "podName"})
 	const name = "volcano_vgpu_device_"
 	return []Alias{
-		{Name: name + "shared_number", Query: renamed("deviceshare_device_shares", device)},
-		{Name: name + "allocated_memory", Query: renamed("deviceshare_device_memory_allocated_bytes"+mebibyte, device)},
-		{Name: name + "allocated_cores", Query: renamed("deviceshare_device_cores_allocated_percent", device)},
-		{Name: name + "memory_limit", Query: renamed("deviceshare_device_memory_bytes"+mebibyte, device)},
-		{Name: name + "memory_allocation_for_a_certain_pod", Query: renamed("deviceshare_node_share_memory_bytes"+mebibyte, pod)},
-		{Name: name + "core_allocation_for_a_certain_pod", Query: renamed("deviceshare_node_share_cores_percent", pod)},
+		{Name: name + "shared_number", Query: renameLabels("deviceshare_device_shares", device)},
+		{Name: name + "allocated_memory", Query: renameLabels("deviceshare_device_memory_allocated_bytes"+mebibyte, device)},
+		{Name: name + "allocated_cores", Query: renameLabels("deviceshare_device_cores_allocated_percent", device)},
+		{Name: name + "memory_limit", Query: renameLabels("deviceshare_device_memory_bytes"+mebibyte, device)},
+		{Name: name + "memory_allocation_for_a_certain_pod", Query: renameLabels("deviceshare_node_share_memory_bytes"+mebibyte, pod)},
+		{Name: name + "core_allocation_for_a_certain_pod", Query: renameLabels("deviceshare_node_share_cores_percent", pod)},
 	}
 }
 
-// hami are the metrics of HAMi since 2.9. Its ratios of compute go to 100.
-func hami() []Alias {
+// hamiAliases are the metrics of HAMi since 2.9. Its ratios of compute go to 100.
+func hamiAliases() []Alias {
 	host := []label{{ours: "index", theirs: "device_index"}, {ours: "device", theirs: "device_uuid"}, {ours: "model", theirs: "device_type", prefix: "NVIDIA-"}}
 	device := append([]label{{ours: "node", theirs: "node"}}, host...)
 	container := []label{{ours: "namespace", theirs: "namespace"}, {ours: "pod", theirs: "pod"}, {ours: "container", theirs: "container"},
 		{ours: "device", theirs: "device_uuid"}}
 	placed := append([]label{{ours: "node", theirs: "node"}}, container...)
-	return zoned([]Alias{
-		{Name: "hami_gpu_memory_limit_bytes", Query: renamed("deviceshare_device_memory_bytes"+withIndex, device)},
-		{Name: "hami_gpu_core_limit_ratio", Query: renamed("deviceshare_device_cores_percent"+withIndex, device)},
-		{Name: "hami_gpu_memory_allocated_bytes", Query: renamed("deviceshare_device_memory_allocated_bytes"+withIndex, device)},
-		{Name: "hami_gpu_core_allocated_ratio", Query: renamed("deviceshare_device_cores_allocated_percent"+withIndex, device)},
-		{Name: "hami_gpu_shared_count", Query: renamed("deviceshare_device_shares"+withIndex, device)},
+	return withZone([]Alias{
+		{Name: "hami_gpu_memory_limit_bytes", Query: renameLabels("deviceshare_device_memory_bytes"+withIndex, device)},
+		{Name: "hami_gpu_core_limit_ratio", Query: renameLabels("deviceshare_device_cores_percent"+withIndex, device)},
+		{Name: "hami_gpu_memory_allocated_bytes", Query: renameLabels("deviceshare_device_memory_allocated_bytes"+withIndex, device)},
+		{Name: "hami_gpu_core_allocated_ratio", Query: renameLabels("deviceshare_device_cores_allocated_percent"+withIndex, device)},
+		{Name: "hami_gpu_shared_count", Query: renameLabels("deviceshare_device_shares"+withIndex, device)},
 		{Name: "hami_node_gpu_memory_allocated_ratio",
-			Query: renamed("deviceshare_device_memory_allocated_bytes / deviceshare_device_memory_bytes"+withIndex, device[:3])},
-		{Name: "hami_vgpu_memory_allocated_bytes", Query: renamed("deviceshare_node_share_memory_bytes", placed)},
-		{Name: "hami_vgpu_core_allocated_ratio", Query: renamed("deviceshare_node_share_cores_percent", placed)},
-		{Name: "hami_host_gpu_memory_used_bytes", Query: renamed("deviceshare_node_device_memory_used_bytes", device)},
-		{Name: "hami_host_gpu_utilization_ratio", Query: renamed("deviceshare_node_device_compute_used_ratio * 100", device)},
-		{Name: "hami_vgpu_memory_used_bytes", Query: renamed("deviceshare_container_memory_used_bytes", container)},
-		{Name: "hami_vgpu_memory_limit_bytes", Query: renamed("deviceshare_container_memory_limit_bytes", container)},
-		{Name: "hami_container_device_utilization_ratio", Query: renamed("deviceshare_container_compute_used_ratio * 100", container)},
+			Query: renameLabels("deviceshare_device_memory_allocated_bytes / deviceshare_device_memory_bytes"+withIndex, device[:3])},
+		{Name: "hami_vgpu_memory_allocated_bytes", Query: renameLabels("deviceshare_node_share_memory_bytes", placed)},
+		{Name: "hami_vgpu_core_allocated_ratio", Query: renameLabels("deviceshare_node_share_cores_percent", placed)},
+		{Name: "hami_host_gpu_memory_used_bytes", Query: renameLabels("deviceshare_node_device_memory_used_bytes", device)},
+		{Name: "hami_host_gpu_utilization_ratio", Query: renameLabels("deviceshare_node_device_compute_used_ratio * 100", device)},
+		{Name: "hami_vgpu_memory_used_bytes", Query: renameLabels("deviceshare_container_memory_used_bytes", container)},
+		{Name: "hami_vgpu_memory_limit_bytes", Query: renameLabels("deviceshare_container_memory_limit_bytes", container)},
+		{Name: "hami_container_device_utilization_ratio", Query: renameLabels("deviceshare_container_compute_used_ratio * 100", container)},
 	})
 }
 
@@ -77,34 +77,34 @@ func hamiLegacy() []Alias {
 	container := []label{{ours: "namespace", theirs: "podnamespace"}, {ours: "pod", theirs: "podname"}, {ours: "container", theirs: "ctrname"},
 		{ours: "device", theirs: "deviceuuid"}}
 	placed := []label{container[0], container[1], container[3], {ours: "node", theirs: "nodename"}}
-	return zoned([]Alias{
-		{Name: "GPUDeviceMemoryLimit", Query: renamed("deviceshare_device_memory_bytes"+withIndex, device)},
-		{Name: "GPUDeviceCoreLimit", Query: renamed("deviceshare_device_cores_percent"+withIndex, device)},
-		{Name: "GPUDeviceMemoryAllocated", Query: renamed("deviceshare_device_memory_allocated_bytes"+withIndex, device)},
-		{Name: "GPUDeviceCoreAllocated", Query: renamed("deviceshare_device_cores_allocated_percent"+withIndex, device)},
-		{Name: "GPUDeviceSharedNum", Query: renamed("deviceshare_device_shares"+withIndex, device)},
-		{Name: "nodeGPUMemoryPercentage", Query: renamed("deviceshare_device_memory_allocated_bytes / deviceshare_device_memory_bytes"+withIndex, device)},
-		{Name: "vGPUMemoryAllocated", Query: renamed("deviceshare_node_share_memory_bytes", placed)},
-		{Name: "vGPUCoreAllocated", Query: renamed("deviceshare_node_share_cores_percent", placed)},
-		{Name: "HostGPUMemoryUsage", Query: renamed("deviceshare_node_device_memory_used_bytes", host)},
-		{Name: "HostCoreUtilization", Query: renamed("deviceshare_node_device_compute_used_ratio * 100", host)},
-		{Name: "vGPU_device_memory_usage_in_bytes", Query: renamed("deviceshare_container_memory_used_bytes", container)},
-		{Name: "vGPU_device_memory_limit_in_bytes", Query: renamed("deviceshare_container_memory_limit_bytes", container)},
-		{Name: "Device_memory_desc_of_container", Query: renamed("deviceshare_container_memory_used_bytes", container)},
-		{Name: "Device_utilization_desc_of_container", Query: renamed("deviceshare_container_compute_used_ratio * 100", container)},
+	return withZone([]Alias{
+		{Name: "GPUDeviceMemoryLimit", Query: renameLabels("deviceshare_device_memory_bytes"+withIndex, device)},
+		{Name: "GPUDeviceCoreLimit", Query: renameLabels("deviceshare_device_cores_percent"+withIndex, device)},
+		{Name: "GPUDeviceMemoryAllocated", Query: renameLabels("deviceshare_device_memory_allocated_bytes"+withIndex, device)},
+		{Name: "GPUDeviceCoreAllocated", Query: renameLabels("deviceshare_device_cores_allocated_percent"+withIndex, device)},
+		{Name: "GPUDeviceSharedNum", Query: renameLabels("deviceshare_device_shares"+withIndex, device)},
+		{Name: "nodeGPUMemoryPercentage", Query: renameLabels("deviceshare_device_memory_allocated_bytes / deviceshare_device_memory_bytes"+withIndex, device)},
+		{Name: "vGPUMemoryAllocated", Query: renameLabels("deviceshare_node_share_memory_bytes", placed)},
+		{Name: "vGPUCoreAllocated", Query: renameLabels("deviceshare_node_share_cores_percent", placed)},
+		{Name: "HostGPUMemoryUsage", Query: renameLabels("deviceshare_node_device_memory_used_bytes", host)},
+		{Name: "HostCoreUtilization", Query: renameLabels("deviceshare_node_device_compute_used_ratio * 100", host)},
+		{Name: "vGPU_device_memory_usage_in_bytes", Query: renameLabels("deviceshare_container_memory_used_bytes", container)},
+		{Name: "vGPU_device_memory_limit_in_bytes", Query: renameLabels("deviceshare_container_memory_limit_bytes", container)},
+		{Name: "Device_memory_desc_of_container", Query: renameLabels("deviceshare_container_memory_used_bytes", container)},
+		{Name: "Device_utilization_desc_of_container", Query: renameLabels("deviceshare_container_compute_used_ratio * 100", container)},
 	})
 }
 
-// zoned gives aliases the label zone that HAMi's metrics have.
-func zoned(all []Alias) []Alias {
+// withZone gives aliases the label zone that HAMi's metrics have.
+func withZone(all []Alias) []Alias {
 	for i := range all {
 		all[i].Zone = "vGPU"
 	}
 	return all
 }
 
-// renamed is a query with labels as an alias has them, and no others.
-func renamed(query string, labels []label) string {
+// renameLabels is a query with labels as an alias has them, and no others.
+func renameLabels(query string, labels []label) string {
 	var names []string
 	for _, l := range labels {
 		names = append(names, l.theirs)
@@ -125,5 +125,5 @@ func aliasRules() ([]byte, error) {
 		}
 		g.Rules = append(g.Rules, r)
 	}
-	return marshal("aliases", ruleFile{Groups: []group{g}})
+	return marshalRules("aliases", ruleFile{Groups: []group{g}})
 }

@@ -35,10 +35,10 @@ const (
 
 // Boards returns the dashboards.
 func Boards() []Board {
-	return []Board{cluster(), node(), namespace(), queue()}
+	return []Board{clusterBoard(), nodeBoard(), namespaceBoard(), queueBoard()}
 }
 
-func cluster() Board {
+func clusterBoard() Board {
 	return Board{Name: "cluster", Title: "deviceshare: cluster", Panels: []Panel{
 		{"Memory of all devices", ratio, []Line{
 			{"cluster:deviceshare_memory_allocated:ratio", "allocated"}, {"cluster:deviceshare_memory_used:ratio", "used"}}},
@@ -61,7 +61,7 @@ func cluster() Board {
 	}}
 }
 
-func node() Board {
+func nodeBoard() Board {
 	return Board{Name: "node", Title: "deviceshare: node", Variable: "node", Values: "deviceshare_node_device_memory_bytes", Panels: []Panel{
 		{"Memory allocated", ratio, []Line{
 			{`deviceshare_device_memory_allocated_bytes{node=~"$node"} / deviceshare_device_memory_bytes{node=~"$node"}`, "{{device}} {{mode}}"}}},
@@ -89,7 +89,7 @@ func node() Board {
 	}}
 }
 
-func namespace() Board {
+func namespaceBoard() Board {
 	const of = `{namespace=~"$namespace"}`
 	return Board{Name: "namespace", Title: "deviceshare: namespace", Variable: "namespace", Values: "deviceshare_node_share_memory_bytes", Panels: []Panel{
 		{"Memory", memory, []Line{
@@ -105,7 +105,7 @@ func namespace() Board {
 	}}
 }
 
-func queue() Board {
+func queueBoard() Board {
 	const of = `{queue=~"$queue"}`
 	return Board{Name: "queue", Title: "deviceshare: queue", Variable: "queue", Values: "deviceshare_waiting_pods", Panels: []Panel{
 		{"Pods that wait", count, []Line{{"queue:deviceshare_waiting_pods:sum" + of, "{{queue}}"}}},

@@ -60,8 +60,8 @@ type rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// page is where people read what an alert means.
-const page = "docs/metrics-alerts.md"
+// alertsPage is where people read what an alert means.
+const alertsPage = "docs/metrics-alerts.md"
 
 // Rules returns the file with all recording rules and alerts.
 func Rules() ([]byte, error) {
@@ -73,14 +73,14 @@ func Rules() ([]byte, error) {
 		alerts.Rules = append(alerts.Rules, rule{
 			Alert: a.Name, Expr: a.Query, For: a.For,
 			Labels:      map[string]string{"severity": string(a.Severity)},
-			Annotations: map[string]string{"summary": a.Summary, "description": a.Action, "documentation": page},
+			Annotations: map[string]string{"summary": a.Summary, "description": a.Action, "documentation": alertsPage},
 		})
 	}
-	return marshal("rules", ruleFile{Groups: []group{records, alerts}})
+	return marshalRules("rules", ruleFile{Groups: []group{records, alerts}})
 }
 
-// marshal writes a file of rules with a comment on where it comes from.
-func marshal(what string, file ruleFile) ([]byte, error) {
+// marshalRules writes a file of rules with a comment on where it comes from.
+func marshalRules(what string, file ruleFile) ([]byte, error) {
 	text, err := yaml.Marshal(file)
 	if err != nil {
 		return nil, fmt.Errorf("write the %s: %w", what, err)

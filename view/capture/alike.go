@@ -8,9 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// alike reads equal texts of containers once. Most pods of a large cluster are made from few
-// templates, and their containers would take most of the time and memory. It is for one goroutine.
-type alike struct {
+// containerCache reads equal texts of containers once. Most pods of a large cluster are made from
+// few templates, and their containers would take most of the time and memory. It is for one
+// goroutine.
+type containerCache struct {
 	read    map[string][]corev1.Container
 	trimmed map[*corev1.Container][]corev1.Container
 	// pod is used again for each pod, since what is kept of one is a copy.
@@ -30,12 +31,12 @@ type specText struct {
 	Containers     json.RawMessage `json:"containers,omitempty"`
 }
 
-func newAlike() *alike {
-	return &alike{read: map[string][]corev1.Container{}, trimmed: map[*corev1.Container][]corev1.Container{}}
+func newContainerCache() *containerCache {
+	return &containerCache{read: map[string][]corev1.Container{}, trimmed: map[*corev1.Container][]corev1.Container{}}
 }
 
 // readPod reads a pod, which holds until the next one is read.
-func (a *alike) readPod(text []byte) (*corev1.Pod, error) {
+func (a *containerCache) readPod(text []byte) (*corev1.Pod, error) {
 	a.pod = podText{}
 	if err := json.Unmarshal(text, &a.pod); err != nil {
 		return nil, err
@@ -43,14 +44,14 @@ func (a *alike) readPod(text []byte) (*corev1.Pod, error) {
 	p := &a.pod.Pod
 	p.Spec = a.pod.Spec.PodSpec
 	var err error
-	if p.Spec.InitContainers, err = a.containers(a.pod.Spec.InitContainers); err != nil {
+	if p.Spec.InitContainers, err = a.readContainers(a.pod.Spec.InitContainers); err != nil {
 		return nil, err
 	}
-	p.Spec.Containers, err = a.containers(a.pod.Spec.Containers)
+	p.Spec.Containers, err = a.readContainers(a.pod.Spec.Containers)
 	return p, err
 }
 
-func (a *alike) containers(text json.RawMessage) ([]corev1.Container, error) {
+func (a *containerCache) readContainers(text json.RawMessage) ([]corev1.Container, error) {
 	list, known := a.read[string(text)]
 	if known || text == nil {
 		return list, nil
@@ -62,8 +63,8 @@ func (a *alike) containers(text json.RawMessage) ([]corev1.Container, error) {
 	return list, nil
 }
 
-// trim is trimContainers. Lists that were read as one stay one.
-func (a *alike) trim(list []corev1.Container) []corev1.Container {
+// trimCached is trimContainers. Lists that were read as one stay one.
+func (a *containerCache) trimCached(list []corev1.Container) []corev1.Container {
 	if a == nil || len(list) == 0 {
 		return trimContainers(list)
 	}

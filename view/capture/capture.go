@@ -33,22 +33,22 @@ type State struct {
 	// Unread are the lines that could not be read, for people.
 	Unread []string
 	// alike is set while a text is read.
-	alike *alike
+	alike *containerCache
 }
 
 // Add takes in one object, trimmed, and reports whether it was kept. Where Scheduling is not nil it
 // takes in its half of every object, and where Installation is not, what belongs to it.
 func (s *State) Add(object any) bool {
-	kept := s.Installation != nil && s.Installation.add(object)
+	kept := s.Installation != nil && s.Installation.addObject(object)
 	if s.Scheduling != nil {
-		kept = s.Scheduling.add(object) || kept
+		kept = s.Scheduling.addObject(object) || kept
 	}
-	return s.add(object) || kept
+	return s.addForViews(object) || kept
 }
 
-// add takes in what views show.
-func (s *State) add(object any) bool {
-	kept, ok := trim(object, s.alike)
+// addForViews takes in what views show.
+func (s *State) addForViews(object any) bool {
+	kept, ok := trimObject(object, s.alike)
 	switch o := kept.(type) {
 	case *corev1.Node:
 		s.Nodes = append(s.Nodes, o)
@@ -65,9 +65,9 @@ func (s *State) add(object any) bool {
 // Trim returns what views show of one object, and false if they show nothing of it. They show pods
 // that ask for extended resources or have a placement, and those that name a group: a gang counts
 // all its pods.
-func Trim(object any) (any, bool) { return trim(object, nil) }
+func Trim(object any) (any, bool) { return trimObject(object, nil) }
 
-func trim(object any, like *alike) (any, bool) {
+func trimObject(object any, like *containerCache) (any, bool) {
 	switch o := object.(type) {
 	case *corev1.Node:
 		return trimNode(o), true
@@ -83,15 +83,15 @@ func trim(object any, like *alike) (any, bool) {
 	return nil, false
 }
 
-// join adds the objects of another state.
-func (s *State) join(o *State) {
+// appendObjects adds the objects of another state.
+func (s *State) appendObjects(o *State) {
 	if o.DeviceConfig != nil {
 		s.DeviceConfig = o.DeviceConfig
 	}
 	s.Nodes, s.Pods = append(s.Nodes, o.Nodes...), append(s.Pods, o.Pods...)
 	s.Groups, s.Queues = append(s.Groups, o.Groups...), append(s.Queues, o.Queues...)
 	if s.Scheduling != nil {
-		s.Scheduling.join(o.Scheduling)
+		s.Scheduling.appendObjects(o.Scheduling)
 	}
 }
 

@@ -29,33 +29,33 @@ func (s *State) Hash(salt []byte) *State {
 		out.Forbidden = append(out.Forbidden, read)
 	}
 	for _, n := range s.Nodes {
-		out.Nodes = append(out.Nodes, h.node(n.DeepCopy()))
+		out.Nodes = append(out.Nodes, h.hashNode(n.DeepCopy()))
 	}
 	for _, p := range s.Pods {
 		out.Pods = append(out.Pods, h.shownPod(p.DeepCopy()))
 	}
 	for _, g := range s.Groups {
 		g = g.DeepCopy()
-		h.meta(&g.ObjectMeta)
-		g.Spec.Queue, g.Spec.PriorityClassName = h.name(g.Spec.Queue), h.class(g.Spec.PriorityClassName)
-		g.Spec.MinTaskMember = h.tasks(g.Spec.MinTaskMember)
+		h.hashMeta(&g.ObjectMeta)
+		g.Spec.Queue, g.Spec.PriorityClassName = h.hashName(g.Spec.Queue), h.hashPriorityClass(g.Spec.PriorityClassName)
+		g.Spec.MinTaskMember = h.hashTaskNames(g.Spec.MinTaskMember)
 		out.Groups = append(out.Groups, g)
 	}
 	for _, q := range s.Queues {
 		q = q.DeepCopy()
-		h.meta(&q.ObjectMeta)
-		q.Spec.Parent = h.name(q.Spec.Parent)
+		h.hashMeta(&q.ObjectMeta)
+		q.Spec.Parent = h.hashName(q.Spec.Parent)
 		out.Queues = append(out.Queues, q)
 	}
-	out.Scheduling = h.scheduling(s.Scheduling)
+	out.Scheduling = h.hashScheduling(s.Scheduling)
 	out.Sort()
 	return out
 }
 
 type hasher struct{ salt []byte }
 
-// name hashes one name; "" stays.
-func (h hasher) name(s string) string {
+// hashName hashes one name; "" stays.
+func (h hasher) hashName(s string) string {
 	if s == "" {
 		return ""
 	}
@@ -64,12 +64,12 @@ func (h hasher) name(s string) string {
 	return "h" + hex.EncodeToString(mac.Sum(nil)[:6])
 }
 
-func (h hasher) meta(m *metav1.ObjectMeta) {
-	m.Namespace, m.Name, m.UID = h.name(m.Namespace), h.name(m.Name), types.UID(h.name(string(m.UID)))
+func (h hasher) hashMeta(m *metav1.ObjectMeta) {
+	m.Namespace, m.Name, m.UID = h.hashName(m.Namespace), h.hashName(m.Name), types.UID(h.hashName(string(m.UID)))
 }
 
-// set replaces an annotation that is there.
-func set(m *metav1.ObjectMeta, key string, change func(string) string) {
+// replaceAnnotation replaces an annotation that is there.
+func replaceAnnotation(m *metav1.ObjectMeta, key string, change func(string) string) {
 	if value, ok := m.Annotations[key]; ok {
 		m.Annotations[key] = change(value)
 	}
@@ -78,16 +78,16 @@ func set(m *metav1.ObjectMeta, key string, change func(string) string) {
 // unreadable stands for a text that could not be read and may hold names.
 const unreadable = "{unreadable"
 
-func (l labelHasher) node(n *corev1.Node) *corev1.Node {
+func (l labelHasher) hashNode(n *corev1.Node) *corev1.Node {
 	h := l.hasher
-	l.meta(&n.ObjectMeta)
+	l.hashMeta(&n.ObjectMeta)
 	l.nodeLabels(n)
-	set(&n.ObjectMeta, wire.NodeInventory, func(text string) string {
+	replaceAnnotation(&n.ObjectMeta, wire.NodeInventory, func(text string) string {
 		inv, err := wire.DecodeInventory(text)
 		if err != nil {
 			return unreadable
 		}
-		inv.Node = h.name(inv.Node)
+		inv.Node = h.hashName(inv.Node)
 		if text, err = wire.EncodeInventory(inv); err != nil {
 			return unreadable
 		}
@@ -98,24 +98,24 @@ func (l labelHasher) node(n *corev1.Node) *corev1.Node {
 
 func (l labelHasher) shownPod(p *corev1.Pod) *corev1.Pod {
 	h := l.hasher
-	l.meta(&p.ObjectMeta)
+	l.hashMeta(&p.ObjectMeta)
 	l.nodesOf(p)
 	for _, key := range []string{wire.PodNode, wire.GroupName, wire.VolcanoGroupName} {
-		set(&p.ObjectMeta, key, h.name)
+		replaceAnnotation(&p.ObjectMeta, key, h.hashName)
 	}
-	set(&p.ObjectMeta, wire.PodPlacement, h.placement)
-	p.Spec.NodeName = h.name(p.Spec.NodeName)
+	replaceAnnotation(&p.ObjectMeta, wire.PodPlacement, h.hashPlacement)
+	p.Spec.NodeName = h.hashName(p.Spec.NodeName)
 	for i := range p.Spec.SchedulingGates {
-		p.Spec.SchedulingGates[i].Name = h.name(p.Spec.SchedulingGates[i].Name)
+		p.Spec.SchedulingGates[i].Name = h.hashName(p.Spec.SchedulingGates[i].Name)
 	}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
-			list[i].Name = h.name(list[i].Name)
+			list[i].Name = h.hashName(list[i].Name)
 		}
 	}
 	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range list {
-			list[i].Name = h.name(list[i].Name)
+			list[i].Name = h.hashName(list[i].Name)
 		}
 	}
 	for i := range p.Status.Conditions {
@@ -124,24 +124,24 @@ func (l labelHasher) shownPod(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// group hashes the parts of namespace/name, as the pods of the group have them.
-func (h hasher) group(s string) string {
+// hashGroup hashes the parts of namespace/name, as the pods of the group have them.
+func (h hasher) hashGroup(s string) string {
 	namespace, name, ok := strings.Cut(s, "/")
 	if !ok {
-		return h.name(s)
+		return h.hashName(s)
 	}
-	return h.name(namespace) + "/" + h.name(name)
+	return h.hashName(namespace) + "/" + h.hashName(name)
 }
 
-func (h hasher) placement(text string) string {
+func (h hasher) hashPlacement(text string) string {
 	p, err := wire.DecodePlacement(text)
 	if err != nil {
 		return unreadable
 	}
-	p.Node, p.Group = h.name(p.Node), h.group(p.Group)
+	p.Node, p.Group = h.hashName(p.Node), h.hashGroup(p.Group)
 	containers := make([]sharing.ContainerShares, len(p.Containers))
 	for i, c := range p.Containers {
-		c.Container = h.name(c.Container)
+		c.Container = h.hashName(c.Container)
 		containers[i] = c
 	}
 	p.Containers = containers

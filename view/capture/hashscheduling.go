@@ -12,10 +12,10 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// scheduling hashes what a simulation needs. Labels, and whatever selects by them, get hashes too:
-// equal ones stay equal, so that the same nodes and pods are selected. Values that are compared as
-// numbers stay as they are, since a hash has no order.
-func (l labelHasher) scheduling(s *Scheduling) *Scheduling {
+// hashScheduling hashes what a simulation needs. Labels, and whatever selects by them, get hashes
+// too: equal ones stay equal, so that the same nodes and pods are selected. Values that are
+// compared as numbers stay as they are, since a hash has no order.
+func (l labelHasher) hashScheduling(s *Scheduling) *Scheduling {
 	if s == nil {
 		return nil
 	}
@@ -23,22 +23,22 @@ func (l labelHasher) scheduling(s *Scheduling) *Scheduling {
 	out := &Scheduling{Config: s.Config}
 	for _, n := range s.Nodes {
 		n = n.DeepCopy()
-		h.meta(&n.ObjectMeta)
+		h.hashMeta(&n.ObjectMeta)
 		l.nodeLabels(n)
 		out.Nodes = append(out.Nodes, n)
 	}
 	for _, p := range s.Pods {
-		out.Pods = append(out.Pods, l.pod(p.DeepCopy()))
+		out.Pods = append(out.Pods, l.hashSchedulingPod(p.DeepCopy()))
 	}
 	for _, q := range s.Queues {
 		q = q.DeepCopy()
-		h.meta(&q.ObjectMeta)
-		q.Spec.Parent = h.name(q.Spec.Parent)
+		h.hashMeta(&q.ObjectMeta)
+		q.Spec.Parent = h.hashName(q.Spec.Parent)
 		out.Queues = append(out.Queues, q)
 	}
 	for _, c := range s.Classes {
 		c = c.DeepCopy()
-		c.Name, c.UID = h.class(c.Name), ""
+		c.Name, c.UID = h.hashPriorityClass(c.Name), ""
 		out.Classes = append(out.Classes, c)
 	}
 	return out
@@ -46,38 +46,38 @@ func (l labelHasher) scheduling(s *Scheduling) *Scheduling {
 
 // nodeLabels hashes the labels and taints of a node.
 func (l labelHasher) nodeLabels(n *corev1.Node) {
-	n.Labels = l.labels(n.Labels)
+	n.Labels = l.hashLabels(n.Labels)
 	for i := range n.Spec.Taints {
 		t := &n.Spec.Taints[i]
-		t.Key, t.Value = l.key(t.Key), l.value(t.Key, t.Value)
+		t.Key, t.Value = l.hashLabelKey(t.Key), l.hashLabelValue(t.Key, t.Value)
 	}
 }
 
 // nodesOf hashes what a pod says of the nodes that it may be on, and its affinity to pods.
 func (l labelHasher) nodesOf(p *corev1.Pod) {
-	p.Spec.NodeSelector = l.labels(p.Spec.NodeSelector)
+	p.Spec.NodeSelector = l.hashLabels(p.Spec.NodeSelector)
 	for i := range p.Spec.Tolerations {
 		t := &p.Spec.Tolerations[i]
-		t.Key, t.Value = l.key(t.Key), l.value(t.Key, t.Value)
+		t.Key, t.Value = l.hashLabelKey(t.Key), l.hashLabelValue(t.Key, t.Value)
 	}
-	l.affinity(p)
+	l.hashAffinity(p)
 }
 
-// class hashes the name of a priority class, but for those of Kubernetes itself.
-func (h hasher) class(name string) string {
+// hashPriorityClass hashes the name of a priority class, but for those of Kubernetes itself.
+func (h hasher) hashPriorityClass(name string) string {
 	if strings.HasPrefix(name, "system-") {
 		return name
 	}
-	return h.name(name)
+	return h.hashName(name)
 }
 
-func (h hasher) tasks(members map[string]int32) map[string]int32 {
+func (h hasher) hashTaskNames(members map[string]int32) map[string]int32 {
 	var out map[string]int32
 	for name, n := range members {
 		if out == nil {
 			out = map[string]int32{}
 		}
-		out[h.name(name)] = n
+		out[h.hashName(name)] = n
 	}
 	return out
 }
@@ -101,31 +101,32 @@ func newLabelHasher(salt []byte, s *State) labelHasher {
 	return l
 }
 
-// key hashes the key of a label or a taint, but for those that Kubernetes and Volcano define.
-func (l labelHasher) key(key string) string {
+// hashLabelKey hashes the key of a label or a taint, but for those that Kubernetes and Volcano
+// define.
+func (l labelHasher) hashLabelKey(key string) string {
 	domain, _, _ := strings.Cut(key, "/")
 	for _, known := range []string{"kubernetes.io", "k8s.io", "volcano.sh"} {
 		if domain == known || strings.HasSuffix(domain, "."+known) {
 			return key
 		}
 	}
-	return l.name(key)
+	return l.hashName(key)
 }
 
-func (l labelHasher) value(key, value string) string {
+func (l labelHasher) hashLabelValue(key, value string) string {
 	if l.numbers[key] {
 		return value
 	}
-	return l.name(value)
+	return l.hashName(value)
 }
 
-func (l labelHasher) labels(in map[string]string) map[string]string {
+func (l labelHasher) hashLabels(in map[string]string) map[string]string {
 	if in == nil {
 		return nil
 	}
 	out := make(map[string]string, len(in))
 	for key, value := range in {
-		out[l.key(key)] = l.value(key, value)
+		out[l.hashLabelKey(key)] = l.hashLabelValue(key, value)
 	}
 	return out
 }
@@ -160,43 +161,43 @@ func eachNodeTerm(p *corev1.Pod, visit func(*corev1.NodeSelectorRequirement)) {
 	}
 }
 
-func (l labelHasher) pod(p *corev1.Pod) *corev1.Pod {
-	l.meta(&p.ObjectMeta)
-	p.Labels = l.labels(p.Labels)
+func (l labelHasher) hashSchedulingPod(p *corev1.Pod) *corev1.Pod {
+	l.hashMeta(&p.ObjectMeta)
+	p.Labels = l.hashLabels(p.Labels)
 	for _, key := range []string{wire.GroupName, wire.VolcanoGroupName, "volcano.sh/task-spec", "scheduling.volcano.sh/queue-name"} {
-		set(&p.ObjectMeta, key, l.name)
+		replaceAnnotation(&p.ObjectMeta, key, l.hashName)
 	}
 	spec := &p.Spec
-	spec.NodeName, spec.PriorityClassName = l.name(spec.NodeName), l.class(spec.PriorityClassName)
+	spec.NodeName, spec.PriorityClassName = l.hashName(spec.NodeName), l.hashPriorityClass(spec.PriorityClassName)
 	l.nodesOf(p)
 	for i := range spec.SchedulingGates {
-		spec.SchedulingGates[i].Name = l.name(spec.SchedulingGates[i].Name)
+		spec.SchedulingGates[i].Name = l.hashName(spec.SchedulingGates[i].Name)
 	}
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
-			list[i].Name = l.name(list[i].Name)
+			list[i].Name = l.hashName(list[i].Name)
 		}
 	}
 	for i := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[i]
-		c.TopologyKey, c.LabelSelector = l.key(c.TopologyKey), l.selector(c.LabelSelector)
-		l.keys(c.MatchLabelKeys)
+		c.TopologyKey, c.LabelSelector = l.hashLabelKey(c.TopologyKey), l.hashSelector(c.LabelSelector)
+		l.hashLabelKeys(c.MatchLabelKeys)
 	}
 	return p
 }
 
-func (l labelHasher) keys(list []string) {
+func (l labelHasher) hashLabelKeys(list []string) {
 	for i := range list {
-		list[i] = l.key(list[i])
+		list[i] = l.hashLabelKey(list[i])
 	}
 }
 
-func (l labelHasher) affinity(p *corev1.Pod) {
+func (l labelHasher) hashAffinity(p *corev1.Pod) {
 	eachNodeTerm(p, func(r *corev1.NodeSelectorRequirement) {
 		for i := range r.Values {
-			r.Values[i] = l.value(r.Key, r.Values[i])
+			r.Values[i] = l.hashLabelValue(r.Key, r.Values[i])
 		}
-		r.Key = l.key(r.Key)
+		r.Key = l.hashLabelKey(r.Key)
 	})
 	if p.Spec.Affinity == nil {
 		return
@@ -218,7 +219,7 @@ func (l labelHasher) nodeFields(a *corev1.NodeAffinity) {
 	fields := func(t *corev1.NodeSelectorTerm) {
 		for i := range t.MatchFields {
 			for k, name := range t.MatchFields[i].Values {
-				t.MatchFields[i].Values[k] = l.name(name)
+				t.MatchFields[i].Values[k] = l.hashName(name)
 			}
 		}
 	}
@@ -234,12 +235,12 @@ func (l labelHasher) nodeFields(a *corev1.NodeAffinity) {
 
 func (l labelHasher) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
 	term := func(t *corev1.PodAffinityTerm) {
-		t.TopologyKey, t.LabelSelector, t.NamespaceSelector = l.key(t.TopologyKey), l.selector(t.LabelSelector), l.selector(t.NamespaceSelector)
+		t.TopologyKey, t.LabelSelector, t.NamespaceSelector = l.hashLabelKey(t.TopologyKey), l.hashSelector(t.LabelSelector), l.hashSelector(t.NamespaceSelector)
 		for i := range t.Namespaces {
-			t.Namespaces[i] = l.name(t.Namespaces[i])
+			t.Namespaces[i] = l.hashName(t.Namespaces[i])
 		}
-		l.keys(t.MatchLabelKeys)
-		l.keys(t.MismatchLabelKeys)
+		l.hashLabelKeys(t.MatchLabelKeys)
+		l.hashLabelKeys(t.MismatchLabelKeys)
 	}
 	for i := range required {
 		term(&required[i])
@@ -249,17 +250,17 @@ func (l labelHasher) podTerms(required []corev1.PodAffinityTerm, preferred []cor
 	}
 }
 
-func (l labelHasher) selector(s *metav1.LabelSelector) *metav1.LabelSelector {
+func (l labelHasher) hashSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
 	if s == nil {
 		return nil
 	}
-	s.MatchLabels = l.labels(s.MatchLabels)
+	s.MatchLabels = l.hashLabels(s.MatchLabels)
 	for i := range s.MatchExpressions {
 		r := &s.MatchExpressions[i]
 		for k, value := range r.Values {
-			r.Values[k] = l.value(r.Key, value)
+			r.Values[k] = l.hashLabelValue(r.Key, value)
 		}
-		r.Key = l.key(r.Key)
+		r.Key = l.hashLabelKey(r.Key)
 	}
 	return s
 }

@@ -81,8 +81,9 @@ const (
 	Prefix          = "deviceshare-"
 )
 
-// add takes in a program or the webhooks of a registration. It reports whether it is one of those.
-func (n *Installation) add(object any) bool {
+// addObject takes in a program or the webhooks of a registration. It reports whether it is one of
+// those.
+func (n *Installation) addObject(object any) bool {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		return n.addPod(o)

@@ -35,7 +35,7 @@ func eachPart(in *bufio.Scanner, all bool, take func(*part)) {
 		texts <- nil
 		go func() {
 			for p := range unread {
-				texts <- p.read()
+				texts <- p.readLines()
 				close(p.done)
 			}
 		}()
@@ -49,7 +49,7 @@ func eachPart(in *bufio.Scanner, all bool, take func(*part)) {
 			if all {
 				p.state.Scheduling = &Scheduling{}
 			}
-			if !p.fill(in) {
+			if !p.scanLines(in) {
 				return
 			}
 			first += len(p.ends)
@@ -63,8 +63,8 @@ func eachPart(in *bufio.Scanner, all bool, take func(*part)) {
 	}
 }
 
-// fill takes lines from the text; false if there are none left.
-func (p *part) fill(in *bufio.Scanner) bool {
+// scanLines takes lines from the text; false if there are none left.
+func (p *part) scanLines(in *bufio.Scanner) bool {
 	for len(p.text) < partSize && in.Scan() {
 		p.text = append(p.text, in.Bytes()...)
 		p.ends = append(p.ends, len(p.text))
@@ -72,9 +72,9 @@ func (p *part) fill(in *bufio.Scanner) bool {
 	return len(p.ends) > 0
 }
 
-// read reads the lines and returns the room that their text took.
-func (p *part) read() []byte {
-	p.state.alike = newAlike()
+// readLines reads the lines and returns the room that their text took.
+func (p *part) readLines() []byte {
+	p.state.alike = newContainerCache()
 	from := 0
 	for i, to := range p.ends {
 		text := bytes.TrimSpace(p.text[from:to])

@@ -24,12 +24,12 @@ const mostUnread = 20
 // Read reads what Write writes, line by line, but for Scheduling, whose lines it skips. It is an
 // error if the text is of another version or ends in the middle of the first line. Any other line
 // that cannot be read is set aside in Unread.
-func Read(r io.Reader) (*State, error) { return read(r, false) }
+func Read(r io.Reader) (*State, error) { return readCapture(r, false) }
 
 // ReadAll is Read with Scheduling. It is nil if the text is of version 1, which did not have it.
-func ReadAll(r io.Reader) (*State, error) { return read(r, true) }
+func ReadAll(r io.Reader) (*State, error) { return readCapture(r, true) }
 
-func read(r io.Reader, all bool) (*State, error) {
+func readCapture(r io.Reader, all bool) (*State, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 64<<10), longestLine)
 	if !in.Scan() {
@@ -47,7 +47,7 @@ func read(r io.Reader, all bool) (*State, error) {
 	}
 	mistakes := 0
 	eachPart(in, s.Scheduling != nil, func(p *part) {
-		s.join(&p.state)
+		s.appendObjects(&p.state)
 		s.Unread = append(s.Unread, p.unread[:min(len(p.unread), mostUnread-len(s.Unread))]...)
 		mistakes += p.mistakes
 	})
@@ -118,13 +118,13 @@ func (s *State) readObject(l *rawLine) error {
 		s.DeviceConfig = &config
 		return nil
 	case kindNode:
-		return take(s, l, &corev1.Node{})
+		return decodeAndAdd(s, l, &corev1.Node{})
 	case kindPod:
 		return s.takePod(l)
 	case kindGroup:
-		return take(s, l, &schedulingv1beta1.PodGroup{})
+		return decodeAndAdd(s, l, &schedulingv1beta1.PodGroup{})
 	case kindQueue:
-		return take(s, l, &schedulingv1beta1.Queue{})
+		return decodeAndAdd(s, l, &schedulingv1beta1.Queue{})
 	case kindNodeScheduling, kindPodScheduling, kindQueueScheduling, kindClass, kindScheduler:
 		return s.readScheduling(l)
 	}
@@ -165,10 +165,10 @@ func (s *State) readScheduling(l *rawLine) error {
 	case kindClass:
 		object = &schedulingv1.PriorityClass{}
 	}
-	if err := l.read(object); err != nil {
+	if err := l.decodeObject(object); err != nil {
 		return err
 	}
-	s.Scheduling.add(object)
+	s.Scheduling.addObject(object)
 	return nil
 }
 
@@ -180,19 +180,19 @@ func (s *State) takePod(l *rawLine) error {
 	if err != nil {
 		return fmt.Errorf("read a %s: %w", l.Kind, err)
 	}
-	s.add(p)
+	s.addForViews(p)
 	return nil
 }
 
-func take(s *State, l *rawLine, into any) error {
-	if err := l.read(into); err != nil {
+func decodeAndAdd(s *State, l *rawLine, into any) error {
+	if err := l.decodeObject(into); err != nil {
 		return err
 	}
-	s.add(into)
+	s.addForViews(into)
 	return nil
 }
 
-func (l *rawLine) read(into any) error {
+func (l *rawLine) decodeObject(into any) error {
 	if !l.hasObject() {
 		return fmt.Errorf("a %s without an object", l.Kind)
 	}

@@ -37,8 +37,8 @@ func schedulingPodKeys() []string {
 	}
 }
 
-// add takes in one object, trimmed. It reports whether the object was kept.
-func (s *Scheduling) add(object any) bool {
+// addObject takes in one object, trimmed. It reports whether the object was kept.
+func (s *Scheduling) addObject(object any) bool {
 	switch o := object.(type) {
 	case *corev1.Node:
 		s.Nodes = append(s.Nodes, schedulingNode(o))
@@ -59,8 +59,8 @@ func (s *Scheduling) add(object any) bool {
 	return true
 }
 
-// join adds what another has.
-func (s *Scheduling) join(o *Scheduling) {
+// appendObjects adds what another has.
+func (s *Scheduling) appendObjects(o *Scheduling) {
 	if o.Config != nil {
 		s.Config = o.Config
 	}

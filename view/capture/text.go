@@ -69,10 +69,10 @@ func Write(w io.Writer, s *State) error {
 			return err
 		}
 	}
-	err := errors.Join(each(s.Queues, kindQueue, write), each(s.Groups, kindGroup, write),
-		each(s.Nodes, kindNode, write), each(s.Pods, kindPod, write))
+	err := errors.Join(writeEach(s.Queues, kindQueue, write), writeEach(s.Groups, kindGroup, write),
+		writeEach(s.Nodes, kindNode, write), writeEach(s.Pods, kindPod, write))
 	if err == nil && s.Scheduling != nil {
-		err = s.Scheduling.write(write)
+		err = s.Scheduling.writeLines(write)
 	}
 	if err != nil {
 		return err
@@ -83,18 +83,18 @@ func Write(w io.Writer, s *State) error {
 	return nil
 }
 
-// write writes the lines that views skip.
-func (s *Scheduling) write(write func(string, any) error) error {
+// writeLines writes the lines that views skip.
+func (s *Scheduling) writeLines(write func(string, any) error) error {
 	if s.Config != nil {
 		if err := write(kindScheduler, *s.Config); err != nil {
 			return err
 		}
 	}
-	return errors.Join(each(s.Classes, kindClass, write), each(s.Queues, kindQueueScheduling, write),
-		each(s.Nodes, kindNodeScheduling, write), each(s.Pods, kindPodScheduling, write))
+	return errors.Join(writeEach(s.Classes, kindClass, write), writeEach(s.Queues, kindQueueScheduling, write),
+		writeEach(s.Nodes, kindNodeScheduling, write), writeEach(s.Pods, kindPodScheduling, write))
 }
 
-func each[T any](list []T, kind string, write func(string, any) error) error {
+func writeEach[T any](list []T, kind string, write func(string, any) error) error {
 	for _, o := range list {
 		if err := write(kind, o); err != nil {
 			return err

@@ -66,7 +66,7 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	return out
 }
 
-func trimPod(p *corev1.Pod, like *alike) *corev1.Pod {
+func trimPod(p *corev1.Pod, like *containerCache) *corev1.Pod {
 	if !hasDevices(p) {
 		return trimMember(p)
 	}
@@ -74,7 +74,7 @@ func trimPod(p *corev1.Pod, like *alike) *corev1.Pod {
 	out.Spec = corev1.PodSpec{
 		NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName,
 		SchedulingGates: slices.Clone(p.Spec.SchedulingGates), SecurityContext: onlyPodUser(p.Spec.SecurityContext),
-		InitContainers: like.trim(p.Spec.InitContainers), Containers: like.trim(p.Spec.Containers),
+		InitContainers: like.trimCached(p.Spec.InitContainers), Containers: like.trimCached(p.Spec.Containers),
 	}
 	if p.Spec.NodeName == "" { // what keeps it off nodes
 		out.Spec.NodeSelector, out.Spec.Tolerations, out.Spec.Affinity = p.Spec.NodeSelector, p.Spec.Tolerations, onlyRequiredNodes(p.Spec.Affinity)

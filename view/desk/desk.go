@@ -32,7 +32,7 @@ func Listen(port int, page http.Handler) (*Desk, error) {
 		return nil, fmt.Errorf("open a port for the browser: %w", err)
 	}
 	d := &Desk{listener: listener, key: rand.Text()}
-	d.http = &http.Server{Handler: d.guard(page), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	d.http = &http.Server{Handler: d.requireKey(page), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	return d, nil
 }
 
@@ -50,9 +50,9 @@ func (d *Desk) Serve(ctx context.Context) error {
 	return nil
 }
 
-// guard passes on what names this address and has the key. Another name of the address is one of a
-// stranger's page that has its name lead here.
-func (d *Desk) guard(page http.Handler) http.Handler {
+// requireKey passes on what names this address and has the key. Another name of the address is one
+// of a stranger's page that has its name lead here.
+func (d *Desk) requireKey(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, rest, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		switch {

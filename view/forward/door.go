@@ -25,25 +25,25 @@ const PagePath = "/deviceshare/page"
 // pageLabels are those of the page's pods, pagePort is the name of their port.
 const pageLabels, pagePort = "app.kubernetes.io/name=deviceshare-view", "page"
 
-// Door leads to the page of an installation: a handler that passes requests on to one of the page's
-// pods, through the API server, with the token of Account. Safe for concurrent use.
-type Door struct {
+// PageProxy leads to the page of an installation: a handler that passes requests on to one of the
+// page's pods, through the API server, with the token of Account. Safe for concurrent use.
+type PageProxy struct {
 	mu     sync.Mutex // guards reader
 	reader *Reader
 	proxy  *httputil.ReverseProxy
 }
 
-// NewDoor returns the door of the installation that the reader reads. From then on the reader is
-// the door's.
-func NewDoor(r *Reader) *Door {
-	d := &Door{reader: r}
+// NewPageProxy returns the door of the installation that the reader reads. From then on the reader
+// is the door's.
+func NewPageProxy(r *Reader) *PageProxy {
+	d := &PageProxy{reader: r}
 	transport := &http.Transport{
-		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return d.dial(ctx) },
+		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return d.dialPage(ctx) },
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 20 * time.Second,
 	}
 	d.proxy = &httputil.ReverseProxy{
 		Transport: transport,
-		Rewrite:   func(p *httputil.ProxyRequest) { d.rewrite(p) },
+		Rewrite:   func(p *httputil.ProxyRequest) { d.rewriteRequest(p) },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
@@ -53,12 +53,12 @@ func NewDoor(r *Reader) *Door {
 
 // Check tries to reach the page, so that somebody who lacks a right, or whose installation has no
 // page, is told so at once.
-func (d *Door) Check(ctx context.Context) error {
+func (d *PageProxy) Check(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://page"+PagePath+"/icon.svg", http.NoBody)
 	if err != nil {
 		return err
 	}
-	if err := d.authorize(ctx, request.Header); err != nil {
+	if err := d.addToken(ctx, request.Header); err != nil {
 		return err
 	}
 	answer, err := d.proxy.Transport.RoundTrip(request)
@@ -73,39 +73,39 @@ func (d *Door) Check(ctx context.Context) error {
 }
 
 // ServeHTTP implements http.Handler.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.proxy.ServeHTTP(w, r) }
+func (d *PageProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.proxy.ServeHTTP(w, r) }
 
-// rewrite sends nothing of the browser's on but what is asked for.
-func (d *Door) rewrite(p *httputil.ProxyRequest) {
+// rewriteRequest sends nothing of the browser's on but what is asked for.
+func (d *PageProxy) rewriteRequest(p *httputil.ProxyRequest) {
 	p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "https", "page", "page"
 	p.Out.URL.Path, p.Out.URL.RawPath = PagePath+p.In.URL.Path, ""
 	p.Out.Header = http.Header{}
-	_ = d.authorize(p.In.Context(), p.Out.Header) // without a token the page refuses, and says why
+	_ = d.addToken(p.In.Context(), p.Out.Header) // without a token the page refuses, and says why
 }
 
-// authorize adds the token.
-func (d *Door) authorize(ctx context.Context, h http.Header) error {
+// addToken adds the token.
+func (d *PageProxy) addToken(ctx context.Context, h http.Header) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.reader.renew(ctx); err != nil {
+	if err := d.reader.renewToken(ctx); err != nil {
 		return err
 	}
 	h.Set("Authorization", "Bearer "+d.reader.token)
 	return nil
 }
 
-// dial opens a connection to a pod of the page, in a tunnel of its own: when the pod is replaced,
-// the next connection finds the new one.
-func (d *Door) dial(ctx context.Context) (net.Conn, error) {
-	p, port, err := d.find(ctx)
+// dialPage opens a connection to a pod of the page, in a tunnel of its own: when the pod is
+// replaced, the next connection finds the new one.
+func (d *PageProxy) dialPage(ctx context.Context) (net.Conn, error) {
+	p, port, err := d.findReadyPod(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tunnel, err := d.reader.dial(p)
+	tunnel, err := d.reader.openTunnel(p)
 	if err != nil {
 		return nil, fmt.Errorf("reach pod %s through the API server: %w", p.Name, err)
 	}
-	s, err := open(tunnel, port)
+	s, err := openStream(tunnel, port)
 	if err != nil {
 		_ = tunnel.Close()
 		return nil, fmt.Errorf("reach port %d of pod %s: %w", port, p.Name, err)
@@ -118,8 +118,8 @@ func (d *Door) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// find looks for a pod that is ready.
-func (d *Door) find(ctx context.Context) (*corev1.Pod, int32, error) {
+// findReadyPod looks for a pod that is ready.
+func (d *PageProxy) findReadyPod(ctx context.Context) (*corev1.Pod, int32, error) {
 	pods, err := d.reader.client.CoreV1().Pods(d.reader.namespace).List(ctx, metav1.ListOptions{LabelSelector: pageLabels})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list the pods of the page in namespace %s: %w", d.reader.namespace, err)

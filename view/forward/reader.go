@@ -68,7 +68,7 @@ func (r *Reader) Read(ctx context.Context, wanted func(node string) bool) (map[s
 	if len(pods.Items) == 0 {
 		return nil, fmt.Errorf("no device plugin runs in namespace %s: is it installed in another? (--install-namespace)", r.namespace)
 	}
-	if err := r.renew(ctx); err != nil {
+	if err := r.renewToken(ctx); err != nil {
 		return nil, err
 	}
 	var mu sync.Mutex
@@ -81,7 +81,7 @@ func (r *Reader) Read(ctx context.Context, wanted func(node string) bool) (map[s
 			continue
 		}
 		group.Go(func() error {
-			s := r.sample(ctx, p)
+			s := r.samplePlugin(ctx, p)
 			mu.Lock()
 			defer mu.Unlock()
 			// While a pod is replaced there are two: the one that answers counts.
@@ -94,20 +94,20 @@ func (r *Reader) Read(ctx context.Context, wanted func(node string) bool) (map[s
 	return samples, group.Wait()
 }
 
-// sample asks one device plugin.
-func (r *Reader) sample(ctx context.Context, p *corev1.Pod) Sample {
+// samplePlugin asks one device plugin.
+func (r *Reader) samplePlugin(ctx context.Context, p *corev1.Pod) Sample {
 	if p.Status.Phase != corev1.PodRunning {
 		return Sample{Err: fmt.Errorf("its device plugin %s is %s", p.Name, strings.ToLower(string(p.Status.Phase)))}
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s := Sample{At: time.Now()}
-	s.Page, s.Err = r.fetch(ctx, p)
+	s.Page, s.Err = r.fetchMetrics(ctx, p)
 	return s
 }
 
-// renew gets a token if there is none that holds for a while.
-func (r *Reader) renew(ctx context.Context) error {
+// renewToken gets a token if there is none that holds for a while.
+func (r *Reader) renewToken(ctx context.Context) error {
 	asked := time.Now()
 	if asked.Before(r.until) {
 		return nil

@@ -25,26 +25,26 @@ import (
 // each are 1 MiB.
 const largestPage = 16 << 20
 
-// fetch reads the metrics of one device plugin through the API server.
-func (r *Reader) fetch(ctx context.Context, p *corev1.Pod) (*usage.Page, error) {
+// fetchMetrics reads the metrics of one device plugin through the API server.
+func (r *Reader) fetchMetrics(ctx context.Context, p *corev1.Pod) (*usage.Page, error) {
 	port, err := portOf(p)
 	if err != nil {
 		return nil, err
 	}
-	tunnel, err := r.dial(p)
+	tunnel, err := r.openTunnel(p)
 	if err != nil {
 		return nil, fmt.Errorf("reach its device plugin %s through the API server: %w", p.Name, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = tunnel.Close() })
 	defer tunnel.Close()
 	defer stop()
-	conn, err := open(tunnel, port)
+	conn, err := openStream(tunnel, port)
 	if err != nil {
 		return nil, fmt.Errorf("reach port %d of its device plugin %s: %w", port, p.Name, err)
 	}
-	page, err := r.get(ctx, conn)
+	page, err := r.requestMetrics(ctx, conn)
 	if err != nil {
-		if said := conn.refusal(); said != "" {
+		if said := conn.remoteError(); said != "" {
 			err = fmt.Errorf("%s: %w", said, err)
 		}
 		return nil, fmt.Errorf("read the metrics of its device plugin %s: %w", p.Name, err)
@@ -52,9 +52,9 @@ func (r *Reader) fetch(ctx context.Context, p *corev1.Pod) (*usage.Page, error) 
 	return page, nil
 }
 
-// dial opens a tunnel to a pod: by a websocket, or by SPDY where something between does not let one
-// through, as kubectl does.
-func (r *Reader) dial(p *corev1.Pod) (httpstream.Connection, error) {
+// openTunnel opens a tunnel to a pod: by a websocket, or by SPDY where something between does not
+// let one through, as kubectl does.
+func (r *Reader) openTunnel(p *corev1.Pod) (httpstream.Connection, error) {
 	target := r.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(r.config)
 	if err != nil {
@@ -71,9 +71,9 @@ func (r *Reader) dial(p *corev1.Pod) (httpstream.Connection, error) {
 	return tunnel, err
 }
 
-// get asks for the page on a connection. The certificate is signed by nobody, see package endpoint;
-// it is the API server that vouches for the pod.
-func (r *Reader) get(ctx context.Context, conn net.Conn) (*usage.Page, error) {
+// requestMetrics asks for the page on a connection. The certificate is signed by nobody, see
+// package endpoint; it is the API server that vouches for the pod.
+func (r *Reader) requestMetrics(ctx context.Context, conn net.Conn) (*usage.Page, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
@@ -106,8 +106,8 @@ type stream struct {
 	said chan string
 }
 
-// open opens a connection to a port of the pod at the other end.
-func open(tunnel httpstream.Connection, port int32) (*stream, error) {
+// openStream opens a connection to a port of the pod at the other end.
+func openStream(tunnel httpstream.Connection, port int32) (*stream, error) {
 	header := http.Header{}
 	header.Set(corev1.StreamType, corev1.StreamTypeError)
 	header.Set(corev1.PortHeader, strconv.Itoa(int(port)))
@@ -130,9 +130,9 @@ func open(tunnel httpstream.Connection, port int32) (*stream, error) {
 	return s, nil
 }
 
-// refusal is what the other end said went wrong, "" if nothing. It waits a moment: what went wrong
-// comes on another stream than the end of the data.
-func (s *stream) refusal() string {
+// remoteError is what the other end said went wrong, "" if nothing. It waits a moment: what went
+// wrong comes on another stream than the end of the data.
+func (s *stream) remoteError() string {
 	select {
 	case text := <-s.said:
 		return text

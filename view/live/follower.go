@@ -51,16 +51,16 @@ func New(core kubernetes.Interface, batch volcano.Interface, configNamespace str
 	nodes, pods := core.CoreV1().Nodes(), core.CoreV1().Pods(metav1.NamespaceAll)
 	queues, groups := batch.SchedulingV1beta1().Queues(), batch.SchedulingV1beta1().PodGroups(metav1.NamespaceAll)
 	f.stores = []*store{
-		newStore(f, "nodes", false, &corev1.Node{}, lister(nodes.List), nodes.Watch),
-		newStore(f, "pods", false, &corev1.Pod{}, lister(pods.List), pods.Watch),
-		newStore(f, "queues.scheduling.volcano.sh", true, &schedulingv1beta1.Queue{}, lister(queues.List), queues.Watch),
-		newStore(f, "podgroups.scheduling.volcano.sh", true, &schedulingv1beta1.PodGroup{}, lister(groups.List), groups.Watch),
+		newStore(f, "nodes", false, &corev1.Node{}, untypedLister(nodes.List), nodes.Watch),
+		newStore(f, "pods", false, &corev1.Pod{}, untypedLister(pods.List), pods.Watch),
+		newStore(f, "queues.scheduling.volcano.sh", true, &schedulingv1beta1.Queue{}, untypedLister(queues.List), queues.Watch),
+		newStore(f, "podgroups.scheduling.volcano.sh", true, &schedulingv1beta1.PodGroup{}, untypedLister(groups.List), groups.Watch),
 	}
 	return f
 }
 
-// lister is a typed list as the one of any type.
-func lister[T runtime.Object](list func(context.Context, metav1.ListOptions) (T, error)) cache.ListWithContextFunc {
+// untypedLister is a typed list as the one of any type.
+func untypedLister[T runtime.Object](list func(context.Context, metav1.ListOptions) (T, error)) cache.ListWithContextFunc {
 	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 }
 
@@ -68,7 +68,7 @@ func lister[T runtime.Object](list func(context.Context, metav1.ListOptions) (T,
 func (f *Follower) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	for _, s := range f.stores {
-		parts.Go(func() { s.follow(ctx) })
+		parts.Go(func() { s.listAndWatch(ctx) })
 	}
 	parts.Go(func() { f.followConfig(ctx) })
 	parts.Wait()
@@ -87,10 +87,10 @@ func (f *Follower) followConfig(ctx context.Context) {
 		if err != nil { // what was known before is better than the defaults
 			f.config.text, f.config.forbidden = before.text, before.forbidden
 		}
-		same := before.done && equal(before.text, f.config.text) && slices.Equal(before.forbidden, f.config.forbidden)
+		same := before.done && equalText(before.text, f.config.text) && slices.Equal(before.forbidden, f.config.forbidden)
 		f.mu.Unlock()
 		if !same {
-			f.poke()
+			f.signalChange()
 		}
 		select {
 		case <-ctx.Done():
@@ -100,12 +100,12 @@ func (f *Follower) followConfig(ctx context.Context) {
 	}
 }
 
-func equal(a, b *string) bool {
+func equalText(a, b *string) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// poke says that the state is another one.
-func (f *Follower) poke() {
+// signalChange says that the state is another one.
+func (f *Follower) signalChange() {
 	select {
 	case f.changed <- struct{}{}:
 	default: // somebody has not looked yet at what was changed before
@@ -155,7 +155,7 @@ func (f *Follower) Wait(ctx context.Context) error {
 // Trouble is why the state may be old, "" if it is not.
 func (f *Follower) Trouble() string {
 	for _, s := range f.stores {
-		if err := s.trouble(); err != nil {
+		if err := s.lastError(); err != nil {
 			return err.Error()
 		}
 	}
@@ -171,7 +171,7 @@ func (f *Follower) Trouble() string {
 func (f *Follower) State() *capture.State {
 	s := &capture.State{Taken: time.Now().UTC().Truncate(time.Second)}
 	for _, from := range f.stores {
-		from.into(s)
+		from.appendTo(s)
 	}
 	f.mu.Lock()
 	s.DeviceConfig = f.config.text

@@ -21,8 +21,9 @@ import (
 	"deviceshare/view/capture"
 )
 
-// again is how long an optional resource that is not there, or may not be read, is left alone.
-const again = time.Minute
+// absentRetryDelay is how long an optional resource that is not there, or may not be read, is left
+// alone.
+const absentRetryDelay = time.Minute
 
 // store holds the objects of one resource, trimmed. It implements cache.ReflectorStore.
 type store struct {
@@ -48,28 +49,28 @@ func newStore(f *Follower, what string, optional bool, kind runtime.Object, list
 	s.reflector = cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			objects, err := list(ctx, o)
-			s.note(ctx, "list", err)
+			s.recordResult(ctx, "list", err)
 			return objects, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := follow(ctx, o)
-			s.note(ctx, "watch", err)
+			s.recordResult(ctx, "watch", err)
 			return w, err
 		},
 	}, kind, s, cache.ReflectorOptions{Name: "view " + what})
 	return s
 }
 
-// follow lists and watches until ctx ends. The reflector lists again after an error, later and
-// later.
-func (s *store) follow(ctx context.Context) {
+// listAndWatch lists and watches until ctx ends. The reflector lists again after an error, later
+// and later.
+func (s *store) listAndWatch(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := s.reflector.ListAndWatchWithContext(ctx); err != nil && s.trouble() == nil {
-			s.note(ctx, "follow", err)
+		if err := s.reflector.ListAndWatchWithContext(ctx); err != nil && s.lastError() == nil {
+			s.recordResult(ctx, "follow", err)
 		}
 		pause := time.Second
 		if s.isAbsent() {
-			pause = again
+			pause = absentRetryDelay
 		}
 		select {
 		case <-ctx.Done():
@@ -78,8 +79,8 @@ func (s *store) follow(ctx context.Context) {
 	}
 }
 
-// note remembers how asking the API server went.
-func (s *store) note(ctx context.Context, verb string, err error) {
+// recordResult remembers how asking the API server went.
+func (s *store) recordResult(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return // what is too old is listed anew
 	}
@@ -88,7 +89,7 @@ func (s *store) note(ctx context.Context, verb string, err error) {
 	missing := apierrors.IsNotFound(err)
 	if s.optional && (missing || apierrors.IsForbidden(err)) {
 		if !s.absent {
-			defer s.owner.poke()
+			defer s.owner.signalChange()
 		}
 		s.absent, s.forbidden, s.err = true, !missing, nil
 		return
@@ -110,14 +111,14 @@ func (s *store) isRead() (bool, error) {
 	return s.read || s.absent, s.err
 }
 
-func (s *store) trouble() error {
+func (s *store) lastError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// into adds the objects to a state.
-func (s *store) into(state *capture.State) {
+// appendTo adds the objects to a state.
+func (s *store) appendTo(state *capture.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.forbidden {
@@ -138,12 +139,12 @@ func (s *store) into(state *capture.State) {
 }
 
 // Add implements cache.ReflectorStore.
-func (s *store) Add(object any) error { return s.put(object) }
+func (s *store) Add(object any) error { return s.putObject(object) }
 
 // Update implements cache.ReflectorStore.
-func (s *store) Update(object any) error { return s.put(object) }
+func (s *store) Update(object any) error { return s.putObject(object) }
 
-func (s *store) put(object any) error {
+func (s *store) putObject(object any) error {
 	key, err := cache.MetaNamespaceKeyFunc(object)
 	if err != nil {
 		return err
@@ -160,7 +161,7 @@ func (s *store) put(object any) error {
 	// Most of what is written into nodes and pods, a node's signs of life for instance, is not
 	// kept.
 	if keep != had || keep && !equality.Semantic.DeepEqual(before, kept) {
-		s.owner.poke()
+		s.owner.signalChange()
 	}
 	return nil
 }
@@ -176,7 +177,7 @@ func (s *store) Delete(object any) error {
 	delete(s.objects, key)
 	s.mu.Unlock()
 	if had {
-		s.owner.poke()
+		s.owner.signalChange()
 	}
 	return nil
 }
@@ -200,7 +201,7 @@ func (s *store) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	s.objects, s.read, s.absent, s.forbidden = objects, true, false, false
 	s.mu.Unlock()
-	s.owner.poke()
+	s.owner.signalChange()
 	return errors.Join(mistakes...)
 }
 

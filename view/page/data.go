@@ -22,27 +22,27 @@ type state struct {
 	Taken int64 `json:"taken"`
 }
 
-func (s *snapshot) state() state {
+func (s *snapshot) versionInfo() state {
 	if s.taken.IsZero() {
 		return state{Version: s.version}
 	}
 	return state{Version: s.version, Taken: s.taken.Unix()}
 }
 
-func (s *Server) overview(w http.ResponseWriter, _ *http.Request) {
-	now := s.current()
-	answer(w, struct {
+func (s *Server) serveOverview(w http.ResponseWriter, _ *http.Request) {
+	now := s.currentSnapshot()
+	writeJSON(w, struct {
 		state
 		// Stale is why the state may be old, Live whether it changes.
 		Stale string `json:"stale,omitempty"`
 		Live  bool   `json:"live"`
 		view.Overview
-	}{now.state(), s.source.Trouble(), s.source.Changed() != nil, now.overview})
+	}{now.versionInfo(), s.source.Trouble(), s.source.Changed() != nil, now.overview})
 }
 
-func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveNodes(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	offset, limit, err := window(q, mostCards)
+	offset, limit, err := parseWindow(q, mostCards)
 	f := view.Filter{Text: q.Get("text"), Group: q.Get("group"), Mode: q.Get("mode"), Condition: view.Condition(q.Get("condition"))}
 	switch f.Condition {
 	case view.AnyCondition, view.InTrouble, view.HasRoom, view.HasIdle:
@@ -56,55 +56,55 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	now := s.current()
+	now := s.currentSnapshot()
 	cards, total := view.Cards(now.devices, f, offset, limit)
-	answer(w, struct {
+	writeJSON(w, struct {
 		state
 		Total int         `json:"total"`
 		Nodes []view.Card `json:"nodes"`
-	}{now.state(), total, cards})
+	}{now.versionInfo(), total, cards})
 }
 
-func (s *Server) waiting(w http.ResponseWriter, r *http.Request) {
-	offset, _, err := window(r.URL.Query(), mostWhys)
+func (s *Server) serveWaiting(w http.ResponseWriter, r *http.Request) {
+	offset, _, err := parseWindow(r.URL.Query(), mostWhys)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	now := s.current()
-	some := now.waiting(offset)
-	answer(w, struct {
+	now := s.currentSnapshot()
+	some := now.waitingPods(offset)
+	writeJSON(w, struct {
 		state
 		Total int            `json:"total"`
 		Page  int            `json:"page"`
 		Pods  []view.Waiting `json:"pods"`
-	}{now.state(), some.total, mostWhys, some.list})
+	}{now.versionInfo(), some.total, mostWhys, some.list})
 }
 
-func (s *Server) past(w http.ResponseWriter, r *http.Request) {
-	after, err := number(r.URL.Query(), "after", 0)
+func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
+	after, err := parseNumber(r.URL.Query(), "after", 0)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	s.mu.Lock()
-	samples := s.history.after(int64(after))
+	samples := s.history.samplesAfter(int64(after))
 	s.mu.Unlock()
-	answer(w, struct {
+	writeJSON(w, struct {
 		Samples []Sample `json:"samples"`
 	}{samples})
 }
 
-// window reads which part of a list is asked for.
-func window(q url.Values, most int) (offset, limit int, err error) {
-	if offset, err = number(q, "offset", 0); err != nil {
+// parseWindow reads which part of a list is asked for.
+func parseWindow(q url.Values, most int) (offset, limit int, err error) {
+	if offset, err = parseNumber(q, "offset", 0); err != nil {
 		return 0, 0, err
 	}
-	limit, err = number(q, "limit", most)
+	limit, err = parseNumber(q, "limit", most)
 	return offset, min(limit, most), err
 }
 
-func number(q url.Values, name string, missing int) (int, error) {
+func parseNumber(q url.Values, name string, missing int) (int, error) {
 	text := q.Get(name)
 	if text == "" {
 		return missing, nil
@@ -116,8 +116,8 @@ func number(q url.Values, name string, missing int) (int, error) {
 	return n, nil
 }
 
-// answer writes JSON. What stands in it for <, > and & no browser takes for markup.
-func answer(w http.ResponseWriter, value any) {
+// writeJSON writes JSON. What stands in it for <, > and & no browser takes for markup.
+func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(value) // who hangs up needs no answer
 }

@@ -25,16 +25,16 @@ type viewers struct {
 
 func newViewers() *viewers { return &viewers{changed: make(chan struct{})} }
 
-// tell wakes all viewers.
-func (v *viewers) tell() {
+// wakeAll wakes all viewers.
+func (v *viewers) wakeAll() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	close(v.changed)
 	v.changed = make(chan struct{})
 }
 
-// next is closed by the next change.
-func (v *viewers) next() <-chan struct{} {
+// nextChange is closed by the next change.
+func (v *viewers) nextChange() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.changed
@@ -43,9 +43,9 @@ func (v *viewers) next() <-chan struct{} {
 // Events serves the stream of changes as server-sent events: "change" with the version of the
 // state. What has changed the page asks for itself, as much of it as it shows. A viewer that is
 // slow misses versions and never the last one.
-func (s *Server) Events() http.Handler { return secured(http.HandlerFunc(s.stream)) }
+func (s *Server) Events() http.Handler { return withSecurityHeaders(http.HandlerFunc(s.serveEvents)) }
 
-func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
 	// The bounds of a usual request would end the stream; those of one event take their place. Not
@@ -59,8 +59,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	end, beats := s.clock.After(longestStream), s.clock.NewTicker(beat)
 	defer beats.Stop()
 	for last := int64(0); ; {
-		next := s.viewers.next()
-		if now := s.current().version; now != last {
+		next := s.viewers.nextChange()
+		if now := s.currentSnapshot().version; now != last {
 			if last = now; !send("retry: 1000\nevent: change\ndata: %d\n\n", now) {
 				return
 			}

@@ -29,8 +29,8 @@ type Sample struct {
 // history is the last hour, the oldest sample first.
 type history struct{ samples []Sample }
 
-// add notes a sample and forgets the oldest beyond an hour's worth.
-func (h *history) add(at time.Time, o *view.Overview) {
+// addSample notes a sample and forgets the oldest beyond an hour's worth.
+func (h *history) addSample(at time.Time, o *view.Overview) {
 	s := Sample{At: at.Unix(), Memory: o.Total.MemoryPart, Cores: o.Total.CoresPart, Waiting: o.Waiting}
 	if len(h.samples) == keptSamples {
 		h.samples = slices.Delete(h.samples, 0, 1)
@@ -38,8 +38,8 @@ func (h *history) add(at time.Time, o *view.Overview) {
 	h.samples = append(h.samples, s)
 }
 
-// after are the samples since a time, in seconds since 1970.
-func (h *history) after(at int64) []Sample {
+// samplesAfter are the samples since a time, in seconds since 1970.
+func (h *history) samplesAfter(at int64) []Sample {
 	i, _ := slices.BinarySearchFunc(h.samples, at+1, func(s Sample, at int64) int { return cmp.Compare(s.At, at) })
 	return append([]Sample{}, h.samples[i:]...)
 }

@@ -18,12 +18,12 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// shortest is the shortest time between two readings of the cluster, and idle how many times as
+// minPause is the shortest time between two readings of the cluster, and idle how many times as
 // long as a reading the pause after it is: in a large cluster something always changes, and this
 // program leaves the processor to others.
 const (
-	shortest = 250 * time.Millisecond
-	idle     = 3
+	minPause    = 250 * time.Millisecond
+	pauseFactor = 3
 )
 
 // Source is a cluster that changes.
@@ -54,17 +54,17 @@ func New(source Source) *Server { return newServer(source, clock.RealClock{}) }
 
 func newServer(source Source, c clock.WithTicker) *Server {
 	s := &Server{clock: c, source: source, mux: http.NewServeMux(), viewers: newViewers()}
-	s.read()
-	s.sample()
+	s.readSource()
+	s.recordSample()
 	files, err := fs.Sub(assets, "assets")
 	if err != nil {
 		panic(err) // the directory is part of the program
 	}
 	s.mux.Handle("GET /", http.FileServerFS(files))
-	s.mux.HandleFunc("GET /data/overview", s.overview)
-	s.mux.HandleFunc("GET /data/nodes", s.nodes)
-	s.mux.HandleFunc("GET /data/waiting", s.waiting)
-	s.mux.HandleFunc("GET /data/history", s.past)
+	s.mux.HandleFunc("GET /data/overview", s.serveOverview)
+	s.mux.HandleFunc("GET /data/nodes", s.serveNodes)
+	s.mux.HandleFunc("GET /data/waiting", s.serveWaiting)
+	s.mux.HandleFunc("GET /data/history", s.serveHistory)
 	return s
 }
 
@@ -77,8 +77,8 @@ func (s *Server) Follow(ctx context.Context) {
 		case <-ctx.Done():
 		case <-s.source.Changed():
 			begun := s.clock.Now()
-			s.read()
-			pause := max(shortest, idle*s.clock.Since(begun))
+			s.readSource()
+			pause := max(minPause, pauseFactor*s.clock.Since(begun))
 			select {
 			case <-ctx.Done():
 			case <-s.clock.After(pause):
@@ -88,20 +88,20 @@ func (s *Server) Follow(ctx context.Context) {
 	parts.Wait()
 }
 
-// read reads the source and tells the viewers.
-func (s *Server) read() {
+// readSource reads the source and tells the viewers.
+func (s *Server) readSource() {
 	version := int64(1)
-	if before := s.current(); before != nil {
+	if before := s.currentSnapshot(); before != nil {
 		version = before.version + 1
 	}
 	now := newSnapshot(version, s.source.State())
 	s.mu.Lock()
 	s.now = now
 	s.mu.Unlock()
-	s.viewers.tell()
+	s.viewers.wakeAll()
 }
 
-func (s *Server) current() *snapshot {
+func (s *Server) currentSnapshot() *snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
@@ -116,20 +116,20 @@ func (s *Server) keepTime(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C():
-			s.sample()
+			s.recordSample()
 		}
 	}
 }
 
-func (s *Server) sample() {
+func (s *Server) recordSample() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.history.add(s.clock.Now(), &s.now.overview)
+	s.history.addSample(s.clock.Now(), &s.now.overview)
 }
 
 // Page serves the page and its data below "/". What Events serves belongs to EventsPath: it is
 // apart because it lasts, so that whoever bounds requests can bound it by itself.
-func (s *Server) Page() http.Handler { return secured(s.mux) }
+func (s *Server) Page() http.Handler { return withSecurityHeaders(s.mux) }
 
 // EventsPath is where the page looks for the stream of changes.
 const EventsPath = "/data/events"
@@ -151,8 +151,8 @@ func (c Captured) Trouble() string { return "" }
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// secured sets what keeps a browser from doing more with an answer than show it.
-func secured(next http.Handler) http.Handler {
+// withSecurityHeaders sets what keeps a browser from doing more with an answer than show it.
+func withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)

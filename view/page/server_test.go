@@ -205,7 +205,7 @@ func TestTheTimeLineKeepsAnHour(t *testing.T) {
 	const samples = keptSamples + 100
 	for range samples - 1 { // one was taken at the start
 		now.Step(sampleEvery)
-		s.sample()
+		s.recordSample()
 	}
 	var got struct {
 		Samples []Sample

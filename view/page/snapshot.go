@@ -46,8 +46,8 @@ func newSnapshot(version int64, s *capture.State) *snapshot {
 	}
 }
 
-// waiting lists mostWhys pods that wait.
-func (s *snapshot) waiting(offset int) whys {
+// waitingPods lists mostWhys pods that wait.
+func (s *snapshot) waitingPods(offset int) whys {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w, known := s.whys[offset]

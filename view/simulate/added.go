@@ -47,7 +47,7 @@ func Decode(r io.Reader, namespace string) (Added, error) {
 		if err != nil {
 			return Added{}, fmt.Errorf("read the pods to add: %w", err)
 		}
-		if err := out.decode(text, fmt.Sprintf("document %d", n)); err != nil {
+		if err := out.decodeDocument(text, fmt.Sprintf("document %d", n)); err != nil {
 			mistakes = append(mistakes, err)
 		}
 	}
@@ -69,8 +69,8 @@ func inNamespace(m *metav1.ObjectMeta, namespace string) {
 	}
 }
 
-// decode reads one document.
-func (a *Added) decode(text []byte, where string) error {
+// decodeDocument reads one document.
+func (a *Added) decodeDocument(text []byte, where string) error {
 	var kind struct {
 		metav1.TypeMeta `json:",inline"`
 		Items           []json.RawMessage `json:"items"`
@@ -85,7 +85,7 @@ func (a *Added) decode(text []byte, where string) error {
 	case kind.Kind == "List" && kind.APIVersion == "v1", kind.Kind == "PodList" && kind.APIVersion == "v1":
 		var mistakes []error
 		for i, item := range kind.Items {
-			mistakes = append(mistakes, a.decode(item, fmt.Sprintf("%s: items[%d]", where, i)))
+			mistakes = append(mistakes, a.decodeDocument(item, fmt.Sprintf("%s: items[%d]", where, i)))
 		}
 		return errors.Join(mistakes...)
 	case kind.Kind == "Pod" && kind.APIVersion == "v1":
@@ -132,7 +132,7 @@ type admitter struct {
 	made int
 }
 
-func (a *admitter) admit(p *corev1.Pod) (arrival, error) {
+func (a *admitter) admitPod(p *corev1.Pod) (arrival, error) {
 	p = p.DeepCopy()
 	a.made++
 	if p.Name == "" && p.GenerateName != "" {
@@ -147,24 +147,24 @@ func (a *admitter) admit(p *corev1.Pod) (arrival, error) {
 	case len(p.Spec.Containers) == 0:
 		return arrival{}, fmt.Errorf("%s: it has no containers", where)
 	}
-	p.UID, p.CreationTimestamp = types.UID("simulated/"+p.Namespace+"/"+p.Name), metav1.NewTime(a.born.Add(millisecond(a.made)))
+	p.UID, p.CreationTimestamp = types.UID("simulated/"+p.Namespace+"/"+p.Name), metav1.NewTime(a.born.Add(birthOffset(a.made)))
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	defaults.SetObjectDefaults_Pod(p)
-	p, err := patched(p, a.settings)
+	p, err := applyWebhookPatch(p, a.settings)
 	if err != nil {
 		return arrival{}, fmt.Errorf("%s: %w", where, err)
 	}
 	if v := admission.Review(p, a.settings); v.Refused() {
 		return arrival{pod: p, refused: v.Message()}, nil
 	}
-	if err := a.prioritise(p); err != nil {
+	if err := a.setPriority(p); err != nil {
 		return arrival{}, fmt.Errorf("%s: %w", where, err)
 	}
-	return arrival{pod: p, group: a.group(p)}, nil
+	return arrival{pod: p, group: a.ensureGroup(p)}, nil
 }
 
-// patched returns the pod as the webhook would complete it.
-func patched(p *corev1.Pod, s admission.Settings) (*corev1.Pod, error) {
+// applyWebhookPatch returns the pod as the webhook would complete it.
+func applyWebhookPatch(p *corev1.Pod, s admission.Settings) (*corev1.Pod, error) {
 	operations := admission.Complete(p, s)
 	if len(operations) == 0 {
 		return p, nil
@@ -193,8 +193,8 @@ func patched(p *corev1.Pod, s admission.Settings) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// prioritise gives a pod the priority of its class, or of the default one.
-func (a *admitter) prioritise(p *corev1.Pod) error {
+// setPriority gives a pod the priority of its class, or of the default one.
+func (a *admitter) setPriority(p *corev1.Pod) error {
 	name := p.Spec.PriorityClassName
 	i := slices.IndexFunc(a.classes, func(c *schedulingv1.PriorityClass) bool { return c.Name == name || name == "" && c.GlobalDefault })
 	switch {
@@ -208,8 +208,9 @@ func (a *admitter) prioritise(p *corev1.Pod) error {
 	return nil
 }
 
-// group returns the group that Volcano's controller makes for a pod which names none, else nil.
-func (a *admitter) group(p *corev1.Pod) *schedulingv1beta1.PodGroup {
+// ensureGroup returns the group that Volcano's controller makes for a pod which names none, else
+// nil.
+func (a *admitter) ensureGroup(p *corev1.Pod) *schedulingv1beta1.PodGroup {
 	if p.Spec.SchedulerName != a.scheduler {
 		return nil
 	}

@@ -26,7 +26,7 @@ func wholeNodes(s *capture.State) []*corev1.Node {
 		n = n.DeepCopy()
 		if half := halves[n.Name]; half != nil {
 			n.Labels, n.Spec.Taints = half.Labels, half.Spec.Taints
-			n.Status.Allocatable = union(n.Status.Allocatable, half.Status.Allocatable)
+			n.Status.Allocatable = mergeResources(n.Status.Allocatable, half.Status.Allocatable)
 		}
 		n.Status.Capacity = n.Status.Allocatable
 		out = append(out, n)
@@ -45,15 +45,15 @@ func wholePods(s *capture.State) []*corev1.Pod {
 	for _, p := range s.Scheduling.Pods {
 		p = p.DeepCopy()
 		if half := halves[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]; half != nil && half.UID == p.UID {
-			complete(p, half)
+			completePod(p, half)
 		}
 		out = append(out, p)
 	}
 	return out
 }
 
-// complete adds to a pod what the half that views read has of it.
-func complete(p, half *corev1.Pod) {
+// completePod adds to a pod what the half that views read has of it.
+func completePod(p, half *corev1.Pod) {
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
 	}
@@ -72,11 +72,11 @@ func completeContainers(list, halves []corev1.Container) {
 		}
 		c, half := &list[i], &halves[i]
 		c.SecurityContext, c.Resources.Limits = half.SecurityContext, half.Resources.Limits
-		c.Resources.Requests = union(c.Resources.Requests, half.Resources.Requests)
+		c.Resources.Requests = mergeResources(c.Resources.Requests, half.Resources.Requests)
 	}
 }
 
-func union(a, b corev1.ResourceList) corev1.ResourceList {
+func mergeResources(a, b corev1.ResourceList) corev1.ResourceList {
 	out := maps.Clone(a)
 	if out == nil {
 		out = corev1.ResourceList{}

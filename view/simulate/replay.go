@@ -43,26 +43,26 @@ const traceNamespace = "trace"
 // at which pods end or come, first the former leave, and then the scheduler looks at all that wait.
 // A pod runs for its duration from the moment at which it is placed.
 func Replay(s *capture.State, q *Question, pods []TracePod) (*view.Series, error) {
-	r, err := begin(s, q)
+	r, err := newRun(s, q)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.load(), r.settle()); err != nil {
+	if err := errors.Join(r.loadCapture(), r.runScheduler()); err != nil {
 		return nil, err
 	}
 	p := &replay{run: r, series: &view.Series{Policy: cmp.Or(q.Policy, "as configured")}, running: map[int64][]*TracePod{}}
-	if err := p.measure(); err != nil {
+	if err := p.measureCapacity(); err != nil {
 		return nil, err
 	}
-	p.point()
+	p.recordPoint()
 	for len(pods) > 0 || len(p.running) > 0 {
-		next := p.next(pods)
+		next := p.nextSecond(pods)
 		coming := 0
 		for coming < len(pods) && pods[coming].Arrival <= next {
 			coming++
 		}
 		p.now = next
-		if err := p.step(pods[:coming]); err != nil {
+		if err := p.processSecond(pods[:coming]); err != nil {
 			return nil, err
 		}
 		pods = pods[coming:]
@@ -71,9 +71,9 @@ func Replay(s *capture.State, q *Question, pods []TracePod) (*view.Series, error
 	return p.series, nil
 }
 
-// next is the next second at which something happens.
-func (r *replay) next(pods []TracePod) int64 {
-	next := int64(mostOf) * 4
+// nextSecond is the next second at which something happens.
+func (r *replay) nextSecond(pods []TracePod) int64 {
+	next := int64(maxTraceNumber) * 4
 	if len(pods) > 0 {
 		next = pods[0].Arrival
 	}
@@ -83,9 +83,9 @@ func (r *replay) next(pods []TracePod) int64 {
 	return next
 }
 
-// measure reads what the cluster has, and what its own pods were promised.
-func (r *replay) measure() error {
-	for _, n := range r.after().Devices("") {
+// measureCapacity reads what the cluster has, and what its own pods were promised.
+func (r *replay) measureCapacity() error {
+	for _, n := range r.currentCluster().Devices("") {
 		for i := range n.Devices {
 			d := &n.Devices[i]
 			r.series.Memory, r.series.Cores = r.series.Memory+d.Memory, r.series.Cores+d.Cores
@@ -98,35 +98,35 @@ func (r *replay) measure() error {
 	return nil
 }
 
-// step lets one second happen.
-func (r *replay) step(coming []TracePod) error {
+// processSecond lets one second happen.
+func (r *replay) processSecond(coming []TracePod) error {
 	for _, p := range r.running[r.now] {
-		if err := r.leave(p); err != nil {
+		if err := r.finishPod(p); err != nil {
 			return err
 		}
 	}
 	delete(r.running, r.now)
 	for i := range coming {
-		if err := r.come(&coming[i]); err != nil {
+		if err := r.submitPod(&coming[i]); err != nil {
 			return err
 		}
 	}
-	if err := r.settle(); err != nil {
+	if err := r.runScheduler(); err != nil {
 		return err
 	}
 	for ; r.evicted < len(r.cluster.Evicted()); r.evicted++ {
-		if err := r.hold(r.cluster.Evicted()[r.evicted].Pod, -1); err != nil {
+		if err := r.adjustPromised(r.cluster.Evicted()[r.evicted].Pod, -1); err != nil {
 			return err
 		}
 	}
-	if err := r.look(); err != nil {
+	if err := r.recordPlaced(); err != nil {
 		return err
 	}
-	r.point()
+	r.recordPoint()
 	return nil
 }
 
-func (r *replay) point() {
+func (r *replay) recordPoint() {
 	m := view.Moment{Second: r.now, Running: r.count, Waiting: len(r.waiting), Memory: r.memoryHeld, Cores: r.coresHeld}
 	if n := len(r.series.Points); n > 0 && r.series.Points[n-1].Second == r.now {
 		r.series.Points[n-1] = m
@@ -135,13 +135,13 @@ func (r *replay) point() {
 	r.series.Points = append(r.series.Points, m)
 }
 
-func (p *TracePod) key() types.NamespacedName {
+func (p *TracePod) namespacedName() types.NamespacedName {
 	return types.NamespacedName{Namespace: traceNamespace, Name: p.Name}
 }
 
-// come brings a pod into the cluster.
-func (r *replay) come(p *TracePod) error {
-	a, err := r.admitter.admit(p.object(r.admitter.scheduler, &r.settings))
+// submitPod brings a pod into the cluster.
+func (r *replay) submitPod(p *TracePod) error {
+	a, err := r.admitter.admitPod(p.toPod(r.admitter.scheduler, &r.settings))
 	if err != nil {
 		return fmt.Errorf("replay the trace: %w", err)
 	}
@@ -155,33 +155,33 @@ func (r *replay) come(p *TracePod) error {
 	return r.cluster.Add(a.pod)
 }
 
-// leave takes a pod out of the cluster that has ended.
-func (r *replay) leave(p *TracePod) error {
-	pod, there := r.cluster.Pod(p.key())
+// finishPod takes a pod out of the cluster that has ended.
+func (r *replay) finishPod(p *TracePod) error {
+	pod, there := r.cluster.Pod(p.namespacedName())
 	if !there {
 		return nil // it was evicted
 	}
-	if err := r.hold(pod, -1); err != nil {
+	if err := r.adjustPromised(pod, -1); err != nil {
 		return err
 	}
 	group := types.NamespacedName{Namespace: traceNamespace, Name: pod.Annotations[wire.GroupName]}
-	if err := r.cluster.RemovePod(p.key()); err != nil {
+	if err := r.cluster.RemovePod(p.namespacedName()); err != nil {
 		return err
 	}
 	r.cluster.RemoveGroup(group)
 	return nil
 }
 
-// look notes which pods have a node now.
-func (r *replay) look() error {
+// recordPlaced notes which pods have a node now.
+func (r *replay) recordPlaced() error {
 	still := r.waiting[:0]
 	for _, p := range r.waiting {
-		pod, there := r.cluster.Pod(p.key())
+		pod, there := r.cluster.Pod(p.namespacedName())
 		if !there || pod.Spec.NodeName == "" {
 			still = append(still, p)
 			continue
 		}
-		if err := r.hold(pod, 1); err != nil {
+		if err := r.adjustPromised(pod, 1); err != nil {
 			return err
 		}
 		end := r.now + p.Duration
@@ -192,8 +192,8 @@ func (r *replay) look() error {
 	return nil
 }
 
-// hold adds what a pod was promised, or takes it away again.
-func (r *replay) hold(p *corev1.Pod, times int) error {
+// adjustPromised adds what a pod was promised, or takes it away again.
+func (r *replay) adjustPromised(p *corev1.Pod, times int) error {
 	r.count += times
 	text := p.Annotations[wire.PodPlacement]
 	if text == "" {
@@ -211,8 +211,8 @@ func (r *replay) hold(p *corev1.Pod, times int) error {
 	return nil
 }
 
-// object is the pod as its owner would write it, with the names and units that are in force.
-func (p *TracePod) object(scheduler string, s *nodes.Settings) *corev1.Pod {
+// toPod is the pod as its owner would write it, with the names and units that are in force.
+func (p *TracePod) toPod(scheduler string, s *nodes.Settings) *corev1.Pod {
 	list := corev1.ResourceList{}
 	put := func(name corev1.ResourceName, amount *resource.Quantity) {
 		if !amount.IsZero() {

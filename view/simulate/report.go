@@ -13,11 +13,11 @@ import (
 	"deviceshare/view/capture"
 )
 
-// report says what became of the pods, and of the cluster.
-func (r *run) report() {
-	after := r.after()
+// fillReport says what became of the pods, and of the cluster.
+func (r *run) fillReport() {
+	after := r.currentCluster()
 	before := view.Read(r.state, r.question.Backends)
-	r.out.Before, r.out.After = r.totals(before, wholePods(r.state)), r.totals(after, r.cluster.Pods())
+	r.out.Before, r.out.After = r.countTotals(before, wholePods(r.state)), r.countTotals(after, r.cluster.Pods())
 	r.out.Nodes = view.CompareNodes(before, after)
 	holdings := map[string][]view.Holding{}
 	for _, h := range after.Pods("") {
@@ -25,7 +25,7 @@ func (r *run) report() {
 		holdings[name] = append(holdings[name], h)
 	}
 	for _, a := range r.asked {
-		if o := r.outcome(&a); a.was != view.Waited || o.Node != "" {
+		if o := r.podOutcome(&a); a.was != view.Waited || o.Node != "" {
 			o.Holds = holdings[o.Pod]
 			r.out.Pods = append(r.out.Pods, o)
 		}
@@ -34,12 +34,12 @@ func (r *run) report() {
 		r.out.Evicted = append(r.out.Evicted, view.Evicted{Pod: e.Pod.Namespace + "/" + e.Pod.Name, Node: e.Pod.Spec.NodeName, Why: e.Reason})
 	}
 	for _, p := range slices.Sorted(slices.Values(r.cluster.Problems())) {
-		r.note("The scheduler reports: " + p)
+		r.addNote("The scheduler reports: " + p)
 	}
 }
 
-// outcome says where a pod is, or why it is nowhere.
-func (r *run) outcome(a *asked) view.Outcome {
+// podOutcome says where a pod is, or why it is nowhere.
+func (r *run) podOutcome(a *asked) view.Outcome {
 	o := view.Outcome{Pod: a.name.String(), Was: a.was}
 	p, there := r.cluster.Pod(a.name)
 	switch {
@@ -59,8 +59,8 @@ func (r *run) outcome(a *asked) view.Outcome {
 	return o
 }
 
-// after is the cluster as views show it when all is done.
-func (r *run) after() *view.Cluster {
+// currentCluster is the cluster as views show it when all is done.
+func (r *run) currentCluster() *view.Cluster {
 	s := &capture.State{Taken: r.state.Taken, Hashed: r.state.Hashed, DeviceConfig: r.state.DeviceConfig, Queues: r.state.Queues}
 	for _, n := range r.nodes {
 		s.Add(n)
@@ -75,13 +75,13 @@ func (r *run) after() *view.Cluster {
 	return view.Read(s, r.question.Backends)
 }
 
-// totals sums a cluster up. Waiting counts the pods of Volcano that have no node, with devices or
-// without.
-func (r *run) totals(c *view.Cluster, pods []*corev1.Pod) view.Totals {
+// countTotals sums a cluster up. Waiting counts the pods of Volcano that have no node, with devices
+// or without.
+func (r *run) countTotals(c *view.Cluster, pods []*corev1.Pod) view.Totals {
 	t := view.Totals{Models: c.Status().Models}
 	for _, p := range pods {
 		switch {
-		case r.waits(p):
+		case r.isWaiting(p):
 			t.Waiting++
 		case p.Spec.NodeName != "" && (p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodPending):
 			t.Placed++

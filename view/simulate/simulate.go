@@ -63,20 +63,20 @@ type asked struct {
 
 // Run answers the question about a captured cluster, which is not changed.
 func Run(s *capture.State, q *Question) (*view.WhatIf, error) {
-	r, err := begin(s, q)
+	r, err := newRun(s, q)
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{r.load, r.settle, r.noteWaiting, r.remove, r.add} {
+	for _, step := range []func() error{r.loadCapture, r.runScheduler, r.noteWaiting, r.removeNodes, r.addNewPods} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	r.report()
+	r.fillReport()
 	return r.out, nil
 }
 
-func begin(s *capture.State, q *Question) (*run, error) {
+func newRun(s *capture.State, q *Question) (*run, error) {
 	if s.Scheduling == nil {
 		return nil, errNoScheduling
 	}
@@ -92,7 +92,7 @@ func begin(s *capture.State, q *Question) (*run, error) {
 	case s.Scheduling.Config != nil:
 		text = *s.Scheduling.Config
 	default:
-		r.note("The capture does not have the scheduler's configuration: the shipped one is assumed (--scheduler-config).")
+		r.addNote("The capture does not have the scheduler's configuration: the shipped one is assumed (--scheduler-config).")
 	}
 	r.admitter = admitter{
 		settings: admission.NewSettings(device, []string{q.SchedulerName}), classes: s.Scheduling.Classes,
@@ -107,7 +107,7 @@ func begin(s *capture.State, q *Question) (*run, error) {
 // deviceConfig reads the captured device configuration, or is the default one.
 func (r *run) deviceConfig() (config.Device, error) {
 	if r.state.DeviceConfig == nil {
-		r.note("The capture does not have the device configuration: the default one is assumed.")
+		r.addNote("The capture does not have the device configuration: the default one is assumed.")
 		return config.DefaultDevice(), nil
 	}
 	d, problems := config.LoadDevice([]byte(*r.state.DeviceConfig))
@@ -121,10 +121,10 @@ func (r *run) deviceConfig() (config.Device, error) {
 	return d, nil
 }
 
-func (r *run) note(text string) { r.out.Notes = append(r.out.Notes, text) }
+func (r *run) addNote(text string) { r.out.Notes = append(r.out.Notes, text) }
 
-// load brings in the captured objects.
-func (r *run) load() error {
+// loadCapture brings in the captured objects.
+func (r *run) loadCapture() error {
 	r.nodes = wholeNodes(r.state)
 	for _, c := range r.state.Scheduling.Classes {
 		if err := r.cluster.Add(c); err != nil {
@@ -152,16 +152,16 @@ func (r *run) load() error {
 		}
 	}
 	for _, u := range r.state.Unread {
-		r.note("Not read of the capture: " + u + ".")
+		r.addNote("Not read of the capture: " + u + ".")
 	}
 	for _, f := range r.state.Forbidden {
-		r.note("Not in the capture, for want of a right: " + f + ".")
+		r.addNote("Not in the capture, for want of a right: " + f + ".")
 	}
 	return nil
 }
 
-// settle has the scheduler run until it changes nothing.
-func (r *run) settle() error {
+// runScheduler has the scheduler run until it changes nothing.
+func (r *run) runScheduler() error {
 	n, err := r.cluster.Settle()
 	r.out.Cycles += n
 	return err
@@ -170,20 +170,20 @@ func (r *run) settle() error {
 // noteWaiting remembers who waited in the capture, and was placed as soon as the scheduler looked.
 func (r *run) noteWaiting() error {
 	for _, p := range wholePods(r.state) {
-		if r.waits(p) {
+		if r.isWaiting(p) {
 			r.asked = append(r.asked, asked{name: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, was: view.Waited})
 		}
 	}
 	return nil
 }
 
-func (r *run) waits(p *corev1.Pod) bool {
+func (r *run) isWaiting(p *corev1.Pod) bool {
 	return p.Spec.NodeName == "" && p.Spec.SchedulerName == r.question.SchedulerName && p.DeletionTimestamp == nil &&
 		p.Status.Phase == corev1.PodPending
 }
 
-// remove takes nodes out of the cluster, and has their pods made anew.
-func (r *run) remove() error {
+// removeNodes takes nodes out of the cluster, and has their pods made anew.
+func (r *run) removeNodes() error {
 	for _, name := range r.question.Remove {
 		i := slices.IndexFunc(r.nodes, func(n *corev1.Node) bool { return n.Name == name })
 		if i < 0 {
@@ -212,7 +212,7 @@ func (r *run) remove() error {
 		}
 	}
 	if len(r.question.Remove) > 0 {
-		return r.settle()
+		return r.runScheduler()
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (r *run) remove() error {
 func (r *run) placeAnew(old *corev1.Pod) error {
 	p := old.DeepCopy()
 	r.admitter.made++
-	p.UID, p.CreationTimestamp = old.UID+"/again", metav1.NewTime(r.admitter.born.Add(millisecond(r.admitter.made)))
+	p.UID, p.CreationTimestamp = old.UID+"/again", metav1.NewTime(r.admitter.born.Add(birthOffset(r.admitter.made)))
 	p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
 	for _, key := range admission.PlacementKeys() {
 		delete(p.Annotations, key)
@@ -244,8 +244,8 @@ func (r *run) placeAnew(old *corev1.Pod) error {
 	return r.cluster.Add(p)
 }
 
-// add has the pods of the question come.
-func (r *run) add() error {
+// addNewPods has the pods of the question come.
+func (r *run) addNewPods() error {
 	for _, g := range r.question.Add.Groups {
 		g = g.DeepCopy()
 		if g.CreationTimestamp.IsZero() {
@@ -265,13 +265,13 @@ func (r *run) add() error {
 		}
 	}
 	if !r.question.OneByOne && len(r.question.Add.Pods) > 0 {
-		return r.settle()
+		return r.runScheduler()
 	}
 	return nil
 }
 
 func (r *run) addOne(p *corev1.Pod) error {
-	a, err := r.admitter.admit(p)
+	a, err := r.admitter.admitPod(p)
 	if err != nil {
 		return fmt.Errorf("add a pod: %w", err)
 	}
@@ -292,9 +292,9 @@ func (r *run) addOne(p *corev1.Pod) error {
 		return err
 	}
 	if r.question.OneByOne {
-		return r.settle()
+		return r.runScheduler()
 	}
 	return nil
 }
 
-func millisecond(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+func birthOffset(n int) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -45,9 +45,9 @@ func ReadTrace(r io.Reader) ([]TracePod, error) {
 		return nil, fmt.Errorf("read the trace: its first line, the names of the columns: %w", err)
 	}
 	t := traceReader{columns: map[string]int{}}
-	t.head(head)
+	t.readHeader(head)
 	if len(t.mistakes) > 0 {
-		return nil, t.failed()
+		return nil, t.joinMistakes()
 	}
 	var out []TracePod
 	names := map[string]int{}
@@ -60,18 +60,18 @@ func ReadTrace(r io.Reader) ([]TracePod, error) {
 			return nil, fmt.Errorf("read the trace: %w", err)
 		}
 		t.line, _ = in.FieldPos(0)
-		p := t.pod(row, len(head), len(out))
+		p := t.readPod(row, len(head), len(out))
 		if before, there := names[p.Name]; there {
-			t.mistake("name: %q is that of line %d too", p.Name, before)
+			t.addMistake("name: %q is that of line %d too", p.Name, before)
 		}
 		names[p.Name] = t.line
 		out = append(out, p)
 	}
 	if len(out) == 0 && len(t.mistakes) == 0 {
-		t.mistake("there is no pod")
+		t.addMistake("there is no pod")
 	}
 	if len(t.mistakes) > 0 {
-		return nil, t.failed()
+		return nil, t.joinMistakes()
 	}
 	slices.SortStableFunc(out, func(a, b TracePod) int { return int(min(max(a.Arrival-b.Arrival, -1), 1)) })
 	return out, nil
@@ -84,7 +84,7 @@ type traceReader struct {
 	more     int
 }
 
-func (t *traceReader) mistake(format string, args ...any) {
+func (t *traceReader) addMistake(format string, args ...any) {
 	if len(t.mistakes) == mostMistakes {
 		t.more++
 		return
@@ -92,50 +92,50 @@ func (t *traceReader) mistake(format string, args ...any) {
 	t.mistakes = append(t.mistakes, fmt.Errorf("line %d: %s", max(t.line, 1), fmt.Sprintf(format, args...)))
 }
 
-func (t *traceReader) failed() error {
+func (t *traceReader) joinMistakes() error {
 	if t.more > 0 {
 		t.mistakes = append(t.mistakes, fmt.Errorf("and %d mistakes more", t.more))
 	}
 	return fmt.Errorf("read the trace: %w", errors.Join(t.mistakes...))
 }
 
-// head reads the names of the columns.
-func (t *traceReader) head(names []string) {
+// readHeader reads the names of the columns.
+func (t *traceReader) readHeader(names []string) {
 	known := traceColumns()
 	for i, name := range names {
 		name = strings.TrimSpace(name)
 		if _, twice := t.columns[name]; twice {
-			t.mistake("column %q is there twice", name)
+			t.addMistake("column %q is there twice", name)
 		}
 		if !slices.Contains(known, name) {
-			t.mistake("unknown column %q: want some of %s", name, strings.Join(known, ", "))
+			t.addMistake("unknown column %q: want some of %s", name, strings.Join(known, ", "))
 		}
 		t.columns[name] = i
 	}
 	for _, name := range known[:requiredColumns] {
 		if _, there := t.columns[name]; !there {
-			t.mistake("column %q is missing", name)
+			t.addMistake("column %q is missing", name)
 		}
 	}
 }
 
-// mostOf bounds numbers, so that sums of them fit.
-const mostOf = 1 << 40
+// maxTraceNumber bounds numbers, so that sums of them fit.
+const maxTraceNumber = 1 << 40
 
-func (t *traceReader) pod(row []string, columns, before int) TracePod {
+func (t *traceReader) readPod(row []string, columns, before int) TracePod {
 	if len(row) != columns {
-		t.mistake("%d fields, want %d", len(row), columns)
+		t.addMistake("%d fields, want %d", len(row), columns)
 		return TracePod{Name: fmt.Sprintf("line-%d", t.line)}
 	}
 	p := TracePod{
-		Arrival: t.number(row, "arrival", 0, mostOf), Duration: t.number(row, "duration", 1, mostOf),
-		Devices: t.number(row, "devices", 0, 64), Memory: t.number(row, "memory_mib", 0, 1<<30), Cores: t.number(row, "cores", 0, 100),
-		CPU: t.number(row, "cpu_milli", 0, 1<<30), RAM: t.number(row, "ram_mib", 0, 1<<30),
-		Name: t.text(row, "name"), Queue: t.text(row, "queue"), Priority: t.text(row, "priority_class"),
-		Policy: t.text(row, "policy"), Mode: t.text(row, "mode"),
+		Arrival: t.numberField(row, "arrival", 0, maxTraceNumber), Duration: t.numberField(row, "duration", 1, maxTraceNumber),
+		Devices: t.numberField(row, "devices", 0, 64), Memory: t.numberField(row, "memory_mib", 0, 1<<30), Cores: t.numberField(row, "cores", 0, 100),
+		CPU: t.numberField(row, "cpu_milli", 0, 1<<30), RAM: t.numberField(row, "ram_mib", 0, 1<<30),
+		Name: t.textField(row, "name"), Queue: t.textField(row, "queue"), Priority: t.textField(row, "priority_class"),
+		Policy: t.textField(row, "policy"), Mode: t.textField(row, "mode"),
 	}
 	if p.Devices == 0 && (p.Memory > 0 || p.Cores > 0) {
-		t.mistake("memory_mib and cores are of each device, and devices is 0")
+		t.addMistake("memory_mib and cores are of each device, and devices is 0")
 	}
 	if p.Name == "" {
 		p.Name = fmt.Sprintf("pod-%06d", before+1)
@@ -143,7 +143,7 @@ func (t *traceReader) pod(row []string, columns, before int) TracePod {
 	return p
 }
 
-func (t *traceReader) text(row []string, column string) string {
+func (t *traceReader) textField(row []string, column string) string {
 	i, there := t.columns[column]
 	if !there {
 		return ""
@@ -151,15 +151,15 @@ func (t *traceReader) text(row []string, column string) string {
 	return strings.TrimSpace(row[i])
 }
 
-// number reads a whole number; an empty field of a column that may be missing is 0.
-func (t *traceReader) number(row []string, column string, least, most int64) int64 {
-	text := t.text(row, column)
+// numberField reads a whole number; an empty field of a column that may be missing is 0.
+func (t *traceReader) numberField(row []string, column string, least, most int64) int64 {
+	text := t.textField(row, column)
 	if text == "" && !slices.Contains(traceColumns()[:requiredColumns], column) {
 		return 0
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {
-		t.mistake("%s: %q: want a whole number from %d to %d", column, text, least, most)
+		t.addMistake("%s: %q: want a whole number from %d to %d", column, text, least, most)
 		return least
 	}
 	return n

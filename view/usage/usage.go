@@ -51,26 +51,26 @@ func Read(r io.Reader) (*Page, error) {
 		return nil, fmt.Errorf("read the metrics: %w", err)
 	}
 	p := &Page{Uses: map[Holder]Use{}, Strangers: map[string]int64{}}
-	p.each(families[memoryUsed], func(u *Use, v float64) { u.Memory += int64(v) })
-	p.each(families[memoryLimit], func(u *Use, v float64) { u.Limit += int64(v) })
-	p.each(families[gpuSeconds], func(u *Use, v float64) { u.Seconds, u.Measured = u.Seconds+v, true })
+	p.addMetric(families[memoryUsed], func(u *Use, v float64) { u.Memory += int64(v) })
+	p.addMetric(families[memoryLimit], func(u *Use, v float64) { u.Limit += int64(v) })
+	p.addMetric(families[gpuSeconds], func(u *Use, v float64) { u.Seconds, u.Measured = u.Seconds+v, true })
 	for _, m := range families[strangers].GetMetric() {
-		p.Strangers[label(m, "device")] += int64(value(m))
+		p.Strangers[labelValue(m, "device")] += int64(metricValue(m))
 	}
 	return p, nil
 }
 
-// each adds one metric to the uses.
-func (p *Page) each(family *dto.MetricFamily, add func(*Use, float64)) {
+// addMetric adds one metric to the uses.
+func (p *Page) addMetric(family *dto.MetricFamily, add func(*Use, float64)) {
 	for _, m := range family.GetMetric() {
-		h := Holder{Namespace: label(m, "namespace"), Pod: label(m, "pod"), Container: label(m, "container"), Device: label(m, "device")}
+		h := Holder{Namespace: labelValue(m, "namespace"), Pod: labelValue(m, "pod"), Container: labelValue(m, "container"), Device: labelValue(m, "device")}
 		u := p.Uses[h]
-		add(&u, value(m))
+		add(&u, metricValue(m))
 		p.Uses[h] = u
 	}
 }
 
-func label(m *dto.Metric, name string) string {
+func labelValue(m *dto.Metric, name string) string {
 	for _, l := range m.GetLabel() {
 		if l.GetName() == name {
 			return l.GetValue()
@@ -79,8 +79,8 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// value is the number of a metric; none is negative.
-func value(m *dto.Metric) float64 {
+// metricValue is the number of a metric; none is negative.
+func metricValue(m *dto.Metric) float64 {
 	v := max(m.GetGauge().GetValue(), m.GetCounter().GetValue(), m.GetUntyped().GetValue())
 	if v != v || v < 0 { // not a number
 		return 0

@@ -16,14 +16,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: generate DIRECTORY")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1]); err != nil {
+	if err := writeFiles(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
 
-// write writes every file below a directory.
-func write(directory string) error {
+// writeFiles writes every file below a directory.
+func writeFiles(directory string) error {
 	files, err := monitoring.Files()
 	if err != nil {
 		return err
