@@ -47,7 +47,8 @@ func domainRules() []rule {
 			Name: "the domain and the model of a node import the standard library and the domain only",
 			Why:  "decisions must be repeatable on a laptop, from their inputs alone",
 			Breaks: func(from, to string) bool {
-				return pure(from) && !standard(to) && !under("sharing")(to)
+				claims := from == "deviceshare/deviceplugin/node" && to == "deviceshare/deviceplugin/modes"
+				return pure(from) && !standard(to) && !under("sharing")(to) && !claims
 			},
 			Example: [2]string{"deviceshare/sharing/place", "k8s.io/api/core/v1"},
 		},
@@ -57,26 +58,22 @@ func domainRules() []rule {
 			Breaks:  func(from, to string) bool { return pure(from) && effects(to) },
 			Example: [2]string{"deviceshare/sharing/policy", "time"},
 		},
-		{
-			Name:    "neither of them knows the node halves",
-			Why:     "the scheduler would link the driver, and a model must not act",
-			Breaks:  func(from, to string) bool { return pure(from) && nodeHalf(to) },
-			Example: [2]string{"deviceshare/sharing/wire", "deviceshare/sharing/hamicore/hamicorenode"},
-		},
 	}
 }
 
 func backendRules(backends []string) []rule {
-	// backend names the folder of the backend that the package belongs to, or "".
+	// backend names the backend that the package belongs to, or "".
 	backend := func(p string) string {
 		for _, b := range backends {
-			if under(b)(p) {
+			if under("sharing/"+b, "deviceplugin/modes/"+b)(p) {
 				return b
 			}
 		}
 		return ""
 	}
-	vocabulary := under("sharing/nodeapi")
+	vocabulary := func(p string) bool {
+		return under("deviceplugin/host", "deviceplugin/limits")(p) || p == "deviceshare/deviceplugin/modes" || p == "deviceshare/deviceplugin/modes/modestest"
+	}
 	return []rule{
 		{
 			Name: "the reader of Kubernetes' pods knows their types and podspec only",
@@ -98,7 +95,7 @@ func backendRules(backends []string) []rule {
 			Breaks: func(from, to string) bool {
 				return backend(from) != "" && backend(to) != "" && backend(from) != backend(to)
 			},
-			Example: [2]string{"deviceshare/" + backends[0] + "/xnode", "deviceshare/" + backends[1]},
+			Example: [2]string{"deviceshare/deviceplugin/modes/" + backends[0], "deviceshare/sharing/" + backends[1]},
 		},
 		{
 			Name: "the core does not know a backend",
@@ -108,22 +105,16 @@ func backendRules(backends []string) []rule {
 				names := from == "deviceshare/sharing/wire" && to == "deviceshare/sharing/mig"
 				return pureDomain(from) && backend(from) == "" && from != "deviceshare/sharing/factory" && backend(to) != "" && !names
 			},
-			Example: [2]string{"deviceshare/sharing/place", "deviceshare/" + backends[0]},
+			Example: [2]string{"deviceshare/sharing/place", "deviceshare/sharing/" + backends[0]},
 		},
 		{
 			Name: "the vocabulary of the node halves knows the domain and no backend",
 			Why:  "every node half speaks it",
 			Breaks: func(from, to string) bool {
-				host := under("sharing/nodeapi/hostnode")(from) && (to == "golang.org/x/sys/unix" || to == "github.com/moby/sys/mountinfo")
+				host := under("deviceplugin/host")(from) && (to == "golang.org/x/sys/unix" || to == "github.com/moby/sys/mountinfo")
 				return vocabulary(from) && !standard(to) && to != "deviceshare/sharing" && !vocabulary(to) && !host
 			},
-			Example: [2]string{"deviceshare/sharing/nodeapi", "deviceshare/" + backends[0]},
-		},
-		{
-			Name:    "the domain does not know the vocabulary of the node halves",
-			Why:     "the scheduler decides and prepares nothing",
-			Breaks:  func(from, to string) bool { return pureDomain(from) && vocabulary(to) },
-			Example: [2]string{"deviceshare/sharing/place", "deviceshare/sharing/nodeapi"},
+			Example: [2]string{"deviceshare/deviceplugin/modes", "deviceshare/sharing/" + backends[0]},
 		},
 		{
 			Name: "the driver's adapter knows no backend",
@@ -131,16 +122,16 @@ func backendRules(backends []string) []rule {
 			Breaks: func(from, to string) bool {
 				return under("deviceplugin/driver")(from) && backend(to) != ""
 			},
-			Example: [2]string{"deviceshare/deviceplugin/driver", "deviceshare/sharing/mig/mignode"},
+			Example: [2]string{"deviceshare/deviceplugin/driver", "deviceshare/deviceplugin/modes/mig"},
 		},
 		{
 			Name: "a node half knows neither Kubernetes nor the adapters, but for the driver's interfaces",
 			Why:  "it is tested with a temporary directory",
 			Breaks: func(from, to string) bool {
-				adapters := under("plugins", "deviceplugin", "config")(to) && !under("deviceplugin/driver")(to)
+				adapters := under("plugins", "deviceplugin", "config")(to) && !under("deviceplugin/driver")(to) && !nodeHalf(to)
 				return nodeHalf(from) && (adapters || external("k8s.io/", "volcano.sh/")(to))
 			},
-			Example: [2]string{"deviceshare/sharing/hamicore/hamicorenode", "k8s.io/client-go/kubernetes"},
+			Example: [2]string{"deviceshare/deviceplugin/modes/hamicore", "k8s.io/client-go/kubernetes"},
 		},
 	}
 }
@@ -151,7 +142,7 @@ func schedulerRules() []rule {
 		{
 			Name: "the scheduler does not know the device plugin", Transitive: true,
 			Why:     "they meet on the wire, so that a fleet can be moved node by node",
-			Breaks:  func(from, to string) bool { return scheduler(from) && (under("deviceplugin")(to) || nodeHalf(to)) },
+			Breaks:  func(from, to string) bool { return scheduler(from) && under("deviceplugin")(to) },
 			Example: [2]string{"deviceshare/plugins/deviceshare", "deviceshare/deviceplugin/cdi"},
 		},
 		{
@@ -204,7 +195,7 @@ func adapterRules() []rule {
 				known := under("deviceplugin/cdi/hook")(to)
 				return under("deviceplugin/cdi/hook", "cmd/deviceshare-hook")(from) && (strings.HasPrefix(to, "deviceshare/") && !known || external("k8s.io/")(to))
 			},
-			Example: [2]string{"deviceshare/deviceplugin/cdi/hook", "deviceshare/sharing/nodeapi"},
+			Example: [2]string{"deviceshare/deviceplugin/cdi/hook", "deviceshare/deviceplugin/modes"},
 		},
 		{
 			Name: "configuration does not know the adapters",
@@ -286,47 +277,48 @@ func TestImportsFollowTheArchitecture(t *testing.T) {
 	}
 }
 
-// backends returns the folders of the backends: those whose scheduler half factory
-// imports or whose node half nodefactory does.
+// factories returns the lists of backends, each with the folder of what it lists.
+func factories() map[string]string {
+	return map[string]string{
+		"deviceshare/sharing/factory":            "deviceshare/sharing/",
+		"deviceshare/deviceplugin/modes/factory": "deviceshare/deviceplugin/modes/",
+	}
+}
+
+// backends returns the names of the backends: of those folders that a list imports.
 func backends(t *testing.T, pkgs []pkg) []string {
 	t.Helper()
-	var folders []string
+	var names []string
 	for _, p := range pkgs {
+		folder, isList := factories()[p.ImportPath]
 		for _, to := range p.Imports {
-			rest, _ := strings.CutPrefix(to, "deviceshare/sharing/")
-			folder, half, _ := strings.Cut(rest, "/")
-			if p.ImportPath == "deviceshare/sharing/factory" && rest == folder && rest != to ||
-				p.ImportPath == "deviceshare/sharing/factory/nodefactory" && half == folder+"node" {
-				folders = append(folders, "sharing/"+folder)
+			if name, inside := strings.CutPrefix(to, folder); isList && inside && !strings.Contains(name, "/") {
+				names = append(names, name)
 			}
 		}
 	}
-	slices.Sort(folders)
-	folders = slices.Compact(folders)
-	if len(folders) < 2 {
-		t.Fatalf("the factories list the backends %v: the rules would guard nothing", folders)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) < 2 {
+		t.Fatalf("the factories list the backends %v: the rules would guard nothing", names)
 	}
-	return folders
+	return names
 }
 
 func TestBothListsHaveEveryBackend(t *testing.T) {
 	pkgs := list(t)
-	for _, folder := range backends(t, pkgs) {
-		name := folder[strings.LastIndex(folder, "/")+1:]
-		for list, half := range map[string]string{
-			"deviceshare/sharing/factory":             "deviceshare/" + folder,
-			"deviceshare/sharing/factory/nodefactory": "deviceshare/" + folder + "/" + name + "node",
-		} {
+	for _, name := range backends(t, pkgs) {
+		for list, folder := range factories() {
 			i := slices.IndexFunc(pkgs, func(p pkg) bool { return p.ImportPath == list })
-			if i < 0 || !slices.Contains(pkgs[i].Imports, half) {
-				t.Errorf("%s does not import %s: a backend has a half for the scheduler and one for the node", list, half)
+			if i < 0 || !slices.Contains(pkgs[i].Imports, folder+name) {
+				t.Errorf("%s does not import %s: a backend has a half for the scheduler and one for the node", list, folder+name)
 			}
 		}
 	}
 }
 
 func TestEveryImportRuleCatchesItsExample(t *testing.T) {
-	for _, r := range rules([]string{"sharing/mig", "sharing/mps"}) {
+	for _, r := range rules([]string{"mig", "mps"}) {
 		p := pkg{ImportPath: r.Example[0], Imports: r.Example[1:], Deps: r.Example[1:]}
 		if got := violations([]pkg{p}, []rule{r}); len(got) != 1 {
 			t.Errorf("rule %q did not catch %s importing %s", r.Name, r.Example[0], r.Example[1])
@@ -399,10 +391,9 @@ func external(prefixes ...string) func(string) bool {
 	}
 }
 
-// nodeHalf matches the packages with effects inside sharing.
+// nodeHalf matches what prepares containers: the node halves of the backends and their vocabulary.
 func nodeHalf(p string) bool {
-	return under("sharing")(p) && (p == "deviceshare/sharing/factory/nodefactory" ||
-		strings.HasSuffix(p, "node") || strings.Contains(p, "node/"))
+	return under("deviceplugin/modes", "deviceplugin/host", "deviceplugin/limits")(p)
 }
 
 // corepod matches the one adapter in sharing: it reads Kubernetes' pods for both
@@ -418,11 +409,9 @@ func pure(p string) bool {
 	return pureDomain(p) || p == "deviceshare/deviceplugin/node" || p == "deviceshare/deviceplugin/cdi/hook/preload"
 }
 
-// pureDomain is sharing without the node halves, their vocabulary, the reader of
-// Kubernetes' pods and the support code of tests.
+// pureDomain is sharing without the reader of Kubernetes' pods and the support code of tests.
 func pureDomain(p string) bool {
-	return under("sharing")(p) && !nodeHalf(p) && !corepod(p) &&
-		!under("sharing/nodeapi", "sharing/sharingtest")(p)
+	return under("sharing")(p) && !corepod(p) && !under("sharing/sharingtest")(p)
 }
 
 func effects(p string) bool {

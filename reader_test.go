@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -118,40 +117,5 @@ func TestEveryStepOfOnePodIsAFunction(t *testing.T) {
 	}
 	if steps < 20 {
 		t.Errorf("the section names %d functions only", steps)
-	}
-}
-
-// The node's rooms; docs/architecture.md says what each is for.
-func TestTheDevicePluginHasItsNineRoomsAndTheCommandOnlyWires(t *testing.T) {
-	rooms := []string{"agent", "cdi", "checkpoint", "cluster", "driver", "kubelet", "legacy", "metrics", "node"}
-	entries, err := os.ReadDir("deviceplugin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var have []string
-	for _, e := range entries {
-		if files, _ := filepath.Glob(filepath.Join("deviceplugin", e.Name(), "*.go")); len(files) > 0 {
-			have = append(have, e.Name())
-		}
-	}
-	if !slices.Equal(have, rooms) {
-		t.Errorf("deviceplugin has %v, want %v", have, rooms)
-	}
-	files, err := filepath.Glob("cmd/deviceshare-device-plugin/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := 0
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasSuffix(f, "_test.go") {
-			lines += strings.Count(string(text), "\n")
-		}
-	}
-	if lines == 0 || lines > 400 {
-		t.Errorf("the command has %d lines, want at most 400: what decides belongs into a room", lines)
 	}
 }

@@ -23,9 +23,9 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/modes/modestest"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/nodeapitest"
 	"deviceshare/sharing/wire"
 )
 
@@ -91,7 +91,7 @@ func settle(t *testing.T, r *rand.Rand, cards int) *estate {
 		e.program = p
 		p.driver = drivertest.New(e.cards...)
 		for i := range cards {
-			if err := os.WriteFile(filepath.Join(p.dir, "dev", fmt.Sprintf("nvidia%d", i)), nodeapitest.Library(), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(p.dir, "dev", fmt.Sprintf("nvidia%d", i)), modestest.Library(), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/host"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/wire"
 )
 
@@ -90,7 +90,7 @@ func TestATypoMetByANewProcessTakesNoDeviceOutOfItsMode(t *testing.T) {
 
 func TestTheLastGoodConfigurationStaysInForceOverARestart(t *testing.T) {
 	p := launch(t, cutBefore, func(p *program) {
-		before := checkpoint.Configuration{Files: hostnode.OS{}, Directory: filepath.Join(p.dir, "state", "config"), Trouble: func(err error) { t.Error(err) }}
+		before := checkpoint.Configuration{Files: host.OS{}, Directory: filepath.Join(p.dir, "state", "config"), Trouble: func(err error) { t.Error(err) }}
 		before.Keep(config.NodeName, live.Kept{Source: live.Source{Namespace: "kube-system", Name: config.NodeName, Version: "1"}, Text: inMIG})
 		p.configure(typo)
 	})

@@ -16,8 +16,8 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"deviceshare/config"
+	"deviceshare/deviceplugin/modes/modestest"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/nodeapitest"
 	"deviceshare/sharing/wire"
 )
 
@@ -178,7 +178,7 @@ func (p *program) healthy(want bool) func() bool {
 
 func TestANodeWhoseLibraryIsCutOffersNoDevicesAndSaysWhy(t *testing.T) {
 	p := launch(t, func(p *program) {
-		whole := nodeapitest.Library()
+		whole := modestest.Library()
 		p.library(whole[:len(whole)/2])
 	})
 	p.await("the devices are known", func() bool { return len(p.inventory().Devices) == 2 })
@@ -192,7 +192,7 @@ func TestANodeWhoseLibraryIsCutOffersNoDevicesAndSaysWhy(t *testing.T) {
 
 // A disk that is full at the start is one such cause: nothing but a look tells when it is mended.
 func TestANodeWhoseLibraryIsMendedOffersItsDevices(t *testing.T) {
-	whole := nodeapitest.Library()
+	whole := modestest.Library()
 	p := launch(t, func(p *program) { p.library(whole[:len(whole)/2]) })
 	p.event("GPUModeUnusable", "its 2048 bytes end")
 	p.await("the devices are not offered", p.healthy(false))

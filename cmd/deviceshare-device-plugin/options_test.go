@@ -13,9 +13,9 @@ import (
 	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 func parse(t *testing.T, args ...string) error {
@@ -112,10 +112,10 @@ func TestTheConfigurationReachesDevicesAndContainers(t *testing.T) {
 		t.Errorf("another node got the settings of this one: %+v", other.Devices[0])
 	}
 	got := agent.TermsOf(device, v.Node.For("n"))
-	if all := (nodeapi.Interception{ContextFree: true, KeepDeepbind: true, StandIn: true, Oversubscribe: true}); got.Interception != all {
+	if all := (modes.Interception{ContextFree: true, KeepDeepbind: true, StandIn: true, Oversubscribe: true}); got.Interception != all {
 		t.Errorf("libvgpu.so is told %+v", got.Interception)
 	}
-	if got := agent.TermsOf(config.DefaultDevice(), config.NodeSettings{}); got.Interception != (nodeapi.Interception{}) {
+	if got := agent.TermsOf(config.DefaultDevice(), config.NodeSettings{}); got.Interception != (modes.Interception{}) {
 		t.Errorf("by default libvgpu.so is told %+v", got.Interception)
 	}
 	scaledNode := config.NodeSettings{Devices: []config.DeviceRule{{Index: 0, MemoryScaling: 1.1}}}

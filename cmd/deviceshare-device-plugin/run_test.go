@@ -24,8 +24,8 @@ import (
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
+	"deviceshare/deviceplugin/modes/modestest"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/nodeapitest"
 	"deviceshare/sharing/wire"
 )
 
@@ -56,7 +56,7 @@ func launch(t *testing.T, prepare ...func(*program)) *program {
 		}
 	}
 	for _, f := range []string{"dev/nvidia0", "dev/nvidia1", "lib/libvgpu.so", "lib/deviceshare-hook"} {
-		if err := os.WriteFile(filepath.Join(p.dir, f), nodeapitest.Library(), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(p.dir, f), modestest.Library(), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,16 +18,16 @@ import (
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/modes"
+	"deviceshare/deviceplugin/modes/mps"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/endpoint"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
-	"deviceshare/sharing/mps/mpsnode"
-	"deviceshare/sharing/nodeapi"
-	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // plugin is every part that runs. assemble makes them in the order in which they need each other.
@@ -45,7 +45,7 @@ type plugin struct {
 	amounts   *legacy.Amounts
 	publisher *cluster.Publisher
 	monitor   *agent.Monitor
-	preparers []nodeapi.Preparer
+	preparers []modes.Preparer
 	mover     *agent.Mover
 	keeper    *agent.Keeper
 	holdings  *agent.HoldingsWatch
@@ -88,11 +88,11 @@ func run(ctx context.Context, o *options) error {
 func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options) (p *plugin, err error) {
 	p = &plugin{o: o, receipts: legacy.NewReceiptWriter(client, o.nodeName), access: endpoint.NewAccess(client)}
 	given := func(id sharing.DeviceID) bool { return p.agent.State().IsModeGiven(id) }
-	if p.preparers, err = o.modes.Preparers(gpus, o.base.Seen(), given, func(r mpsnode.Restart) { p.report.DaemonDied(r) }); err != nil {
+	if p.preparers, err = o.modes.Preparers(gpus, o.base.Seen(), given, func(r mps.Restart) { p.report.DaemonDied(r) }); err != nil {
 		return nil, err
 	}
 	var broken error
-	if p.store, broken, err = checkpoint.Open(hostnode.OS{}, filepath.Join(o.modes.StateDir, "checkpoint.json")); err != nil {
+	if p.store, broken, err = checkpoint.Open(host.OS{}, filepath.Join(o.modes.StateDir, "checkpoint.json")); err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
 	processes, err := agent.NewHostProcesses(procfs.DefaultMountPoint)
@@ -123,7 +123,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	p.report.Checkpoint(broken)
 	p.config = live.New(live.Options{
 		Client: client, Problem: p.report.Configuration, Changed: p.agent.Configured,
-		Store: checkpoint.Configuration{Files: hostnode.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
+		Store: checkpoint.Configuration{Files: host.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
 	})
 	p.settings = agent.Configuration{Watcher: p.config, Node: o.nodeName}
 	p.evictor = cluster.NewEvictor(cluster.EvictorConfig{Client: client, Placements: agent.Placements{Reporter: p.report, Configuration: p.settings}})
@@ -137,7 +137,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 // assembleNode makes the parts that work on devices, containers and the node object.
 func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, followers *agent.Followers) error {
 	o := p.o
-	if err := o.base.CarryHook(hostnode.OS{}, o.modes.LibraryDir, o.modes.StateDir); err != nil {
+	if err := o.base.CarryHook(host.OS{}, o.modes.LibraryDir, o.modes.StateDir); err != nil {
 		return err
 	}
 	base, forget, err := o.base.NewBase(gpus, p.agent, p.report)
@@ -153,7 +153,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	resolver := &kubelet.Resolver{Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: p.report.Source}
 	p.keeper = agent.NewKeeper(agent.KeeperConfig{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
-		Base: base, Specs: &cdi.Directory{Files: hostnode.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
+		Base: base, Specs: &cdi.Directory{Files: host.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
 		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers, Waits: followers.Waits,
 	})
 	resolver.Memory = p.keeper
@@ -199,7 +199,7 @@ func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
 		group.Go(func() error { return p.keeper.Stranded(kubelet.Absence(p.o.places.Keeper)).Run(ctx) })
 		group.Go(func() error { return p.monitor.Run(ctx) })
 		for _, x := range p.preparers {
-			if r, ok := x.(nodeapi.Runner); ok {
+			if r, ok := x.(modes.Runner); ok {
 				group.Go(func() error { return r.Run(ctx) })
 			}
 		}

@@ -14,9 +14,9 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
 )
@@ -24,12 +24,12 @@ import (
 // admitContainer decides whether a container may start with its shares, and records that it
 // does. The devices of the pod are locked meanwhile: a change of mode that comes
 // before is seen here, and one that comes after sees the record.
-func (k *Keeper) admitContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (nodeapi.Claim, error) {
+func (k *Keeper) admitContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (modes.Claim, error) {
 	terms := k.cfg.Terms.Terms()
 	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
 	state, err := k.scannedState()
 	if err != nil {
-		return nodeapi.Claim{}, k.cfg.Waits.refuseUntilLimit(sharing.Owner(pod.UID), err.Error(), "")
+		return modes.Claim{}, k.cfg.Waits.refuseUntilLimit(sharing.Owner(pod.UID), err.Error(), "")
 	}
 	placement, edited, err := heldPlacement(pod, state.Inventory(), records, terms)
 	if recordOf(records, c.Name) == nil {
@@ -37,16 +37,16 @@ func (k *Keeper) admitContainer(ctx context.Context, pod *corev1.Pod, c kubelet.
 			err = k.requireSigned(pod, placement.Node)
 		}
 		if err != nil {
-			return nodeapi.Claim{}, err
+			return modes.Claim{}, err
 		}
 	}
 	unlock, err := k.cfg.Devices.LockWithPatience(ctx, deviceWait, devicesOf(&placement)...)
 	if err != nil {
-		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
+		return modes.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
 	defer unlock()
 	if state, err = k.scannedState(); err != nil {
-		return nodeapi.Claim{}, err
+		return modes.Claim{}, err
 	}
 	if edited != "" {
 		k.cfg.Observer.Edited(pod, edited)
@@ -57,11 +57,11 @@ func (k *Keeper) admitContainer(ctx context.Context, pod *corev1.Pod, c kubelet.
 	}
 	admitted, err := k.decideAdmission(ctx, state, ask, begun)
 	if err != nil {
-		return nodeapi.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
+		return modes.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
 	cl := newClaim(pod, c, &admitted, terms)
 	if _, err := k.preparerOf(&cl); err != nil {
-		return nodeapi.Claim{}, err
+		return modes.Claim{}, err
 	}
 	return cl, k.cfg.Store.Put(k.recordWithPartitions(&cl, slots))
 }
@@ -122,12 +122,12 @@ func (k *Keeper) stillThere(ctx context.Context, running []node.Running, a *node
 	return left, nil
 }
 
-// refusalError is a refusal as an error. A final one is *nodeapi.Misplaced, as preparers say it,
+// refusalError is a refusal as an error. A final one is *modes.Misplaced, as preparers say it,
 // and so is one that the pod has met for too long.
 func (k *Keeper) refusalError(o sharing.Owner, r *node.Refusal) error {
 	switch {
 	case r.IsFinal():
-		return &nodeapi.Misplaced{Why: r.Detail}
+		return &modes.Misplaced{Why: r.Detail}
 	case r.IsLimited():
 		return k.cfg.Waits.refuseUntilLimit(o, r.Detail, r.Hope)
 	}
@@ -173,7 +173,7 @@ func nodeRecords(records []checkpoint.Record) []node.Record {
 	return out
 }
 
-func (k *Keeper) preparerOf(c *nodeapi.Claim) (nodeapi.Preparer, error) {
+func (k *Keeper) preparerOf(c *modes.Claim) (modes.Preparer, error) {
 	mode := c.Devices[0].Share.Mode
 	for _, p := range k.cfg.Preparers {
 		if p.Mode() == mode {

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 func partition(index int) sharing.Share {
@@ -104,7 +104,7 @@ func TestABrokenDeviceRefusesRestartsTooAndForNow(t *testing.T) {
 // trying again and placing anew is asked for.
 func judge(t *testing.T, err error, anew, waits string) {
 	t.Helper()
-	var misplaced *nodeapi.Misplaced
+	var misplaced *modes.Misplaced
 	switch is := errors.As(err, &misplaced); {
 	case anew == "" && waits == "":
 		if err != nil {
@@ -133,7 +133,7 @@ func twoContainers(annotate func(sharing.Placement) (map[string]string, error), 
 }
 
 // claimOf is what a container of the pod was given, whether it is current or not.
-func claimOf(t *testing.T, pod *corev1.Pod, inv *sharing.Inventory) *nodeapi.Claim {
+func claimOf(t *testing.T, pod *corev1.Pod, inv *sharing.Inventory) *modes.Claim {
 	t.Helper()
 	state := nodeLike{inv}.State()
 	placement, err := readPlacement(pod, *inv, nil, terms())

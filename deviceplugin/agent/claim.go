@@ -10,9 +10,9 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/request"
@@ -30,7 +30,7 @@ type Terms struct {
 	// Policy is when compute limits apply: "", "default", "force" or "disable".
 	Policy string
 	// Interception is how libvgpu.so behaves in containers.
-	Interception nodeapi.Interception
+	Interception modes.Interception
 }
 
 // containerRefs lists the pod's containers for the reader of placements. The number
@@ -105,8 +105,8 @@ func readRequests(pod *corev1.Pod, t Terms) []sharing.Request {
 }
 
 // newClaim is what a preparer needs to know of an admitted container.
-func newClaim(pod *corev1.Pod, c kubelet.Container, admitted *node.Claim, t Terms) nodeapi.Claim {
-	return nodeapi.Claim{
+func newClaim(pod *corev1.Pod, c kubelet.Container, admitted *node.Claim, t Terms) modes.Claim {
+	return modes.Claim{
 		ID: c.ID, Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name,
 		Priority: taskPriority(pod, c.Name, t.PriorityName), Policy: t.Policy,
 		Kind: admitted.Kind, Order: containerIndex(pod, c.Name), User: containerUser(pod, c.Name), SharedMemory: sharedMemory(pod, c.Name),

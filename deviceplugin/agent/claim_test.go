@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/deviceplugin/checkpoint"
+	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
-	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
@@ -88,13 +88,13 @@ func (number) ResourceName() string { return wire.ResourceNumber }
 // works if the only reason against it is the way into its mode.
 func keeperOn(t *testing.T, inv *sharing.Inventory) *Keeper {
 	t.Helper()
-	store, _, err := checkpoint.Open(hostnode.OS{}, filepath.Join(t.TempDir(), "checkpoint.json"))
+	store, _, err := checkpoint.Open(host.OS{}, filepath.Join(t.TempDir(), "checkpoint.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return NewKeeper(KeeperConfig{
 		Node: nodeLike{inv}, Devices: &KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{}, Pods: nobody{},
-		Preparers: []nodeapi.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
+		Preparers: []modes.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
 	})
 }
 
@@ -137,8 +137,8 @@ type serves struct{ mode sharing.Mode }
 
 func (s serves) Mode() sharing.Mode { return s.mode }
 
-func (serves) Prepare(context.Context, nodeapi.Claim) (nodeapi.Injection, error) {
-	return nodeapi.Injection{}, errors.New("not asked")
+func (serves) Prepare(context.Context, modes.Claim) (modes.Injection, error) {
+	return modes.Injection{}, errors.New("not asked")
 }
 
 func (serves) Unprepare(context.Context, sharing.Owner) error { return nil }

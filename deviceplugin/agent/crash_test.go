@@ -38,7 +38,7 @@ func TestAProcessThatDiesBetweenAnyTwoEffectsIsFinishedByTheNext(t *testing.T) {
 // killAt reports whether there was an effect to be killed at.
 func killAt(t *testing.T, from, to sharing.Mode, at int) bool {
 	b := newBench(t, one(from))
-	b.entered[gpu][from] = from == mig || from == mps
+	b.entered[gpu][from] = from == migMode || from == mpsMode
 	effects, died := 0, make(chan struct{})
 	b.killed = func() {
 		if effects++; effects == at {
@@ -64,7 +64,7 @@ func killAt(t *testing.T, from, to sharing.Mode, at int) bool {
 }
 
 func TestADeviceThatGoesAwayAfterAFailureIsNotLookedForInALoop(t *testing.T) {
-	b := newBench(t, one(mig))
+	b := newBench(t, one(migMode))
 	b.fails["enter mig"] = errors.New("no")
 	b.start()
 	b.await("the reason", func() bool { return strings.Contains(b.shown(gpu).why, "no") })
@@ -80,6 +80,6 @@ func TestADeviceThatGoesAwayAfterAFailureIsNotLookedForInALoop(t *testing.T) {
 			t.Errorf("asked %d times in %s", n, took)
 		}
 	})
-	b.want(gpu, mig)
-	b.await("mig when it is back", b.ready(gpu, mig))
+	b.want(gpu, migMode)
+	b.await("mig when it is back", b.ready(gpu, migMode))
 }

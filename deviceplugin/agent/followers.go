@@ -11,8 +11,8 @@ import (
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // Followers are the parts that something follows for when a container starts, is
@@ -33,7 +33,7 @@ type Followers struct {
 func (f *Followers) Allocated() { f.Metrics.Allocated() }
 
 // Prepared implements KeeperObserver.
-func (f *Followers) Prepared(pod *corev1.Pod, c nodeapi.Claim, took time.Duration) {
+func (f *Followers) Prepared(pod *corev1.Pod, c modes.Claim, took time.Duration) {
 	f.Witness.Prepared(pod, &c)
 	f.Receipts.Prepared(pod)
 	f.Metrics.Prepared(c.Devices[0].Share.Mode, took)
@@ -42,7 +42,7 @@ func (f *Followers) Prepared(pod *corev1.Pod, c nodeapi.Claim, took time.Duratio
 // Refused implements KeeperObserver. A pod that was refused for good is evicted.
 func (f *Followers) Refused(pod *corev1.Pod, err error) {
 	f.Report.Refused(pod, err)
-	var misplaced *nodeapi.Misplaced
+	var misplaced *modes.Misplaced
 	if pod != nil && errors.As(err, &misplaced) {
 		f.Evictor.Replace(pod, misplaced.Why)
 	}

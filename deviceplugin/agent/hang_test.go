@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
-	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // deaf is a mode whose driver does not return while a container is prepared, and
@@ -28,10 +28,10 @@ type deaf struct {
 	returns chan struct{}
 }
 
-func (d deaf) Prepare(context.Context, nodeapi.Claim) (nodeapi.Injection, error) {
+func (d deaf) Prepare(context.Context, modes.Claim) (modes.Injection, error) {
 	d.inside <- struct{}{}
 	<-d.returns
-	return nodeapi.Injection{}, errors.New("the driver is back")
+	return modes.Injection{}, errors.New("the driver is back")
 }
 
 // onePodAt knows one pod while it is live.
@@ -76,9 +76,9 @@ func hanging(t *testing.T) (k *Keeper, live *atomic.Bool) {
 	d := deaf{serves{sharing.HAMiCore}, make(chan struct{}), make(chan struct{})}
 	c := &k.cfg
 	c.Pods = onePodAt{pod: podOf(t, ourScheduler, shareOf(0, 1000)), live: live}
-	c.Preparers = []nodeapi.Preparer{d}
+	c.Preparers = []modes.Preparer{d}
 	c.Resolver = says{Owner: "uid", Pod: types.NamespacedName{Namespace: "ns", Name: "p"}, Containers: []kubelet.Container{mainContainer()}}
-	c.Specs = &cdi.Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	c.Specs = &cdi.Directory{Files: host.OS{}, Path: t.TempDir()}
 	c.Kubelet = kubelet.Directory(t.TempDir()) // it has no record
 	c.Patience = 500 * time.Millisecond
 	ended := make(chan struct{})

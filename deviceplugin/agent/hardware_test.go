@@ -11,19 +11,19 @@ import (
 	"testing"
 	"time"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 var errPassing = errors.New("the driver is just being opened")
 
 // The modes as these tests name them.
 const (
-	core  = sharing.HAMiCore
-	mig   = sharing.MIG
-	mps   = sharing.MPS
-	slice = sharing.TimeSlicing
+	core    = sharing.HAMiCore
+	migMode = sharing.MIG
+	mpsMode = sharing.MPS
+	slice   = sharing.TimeSlicing
 )
 
 func held(mode sharing.Mode, pods ...string) []node.Holder {
@@ -90,7 +90,7 @@ func (b *bench) start() {
 }
 
 func (b *bench) startUnlooked() {
-	b.agent = New(node.Config{Node: "n", Powers: node.Powers{Switches: true, Switched: []sharing.Mode{mig, mps}}}, b)
+	b.agent = New(node.Config{Node: "n", Powers: node.Powers{Switches: true, Switched: []sharing.Mode{migMode, mpsMode}}}, b)
 	var found []node.Facts
 	for id := range b.wanted {
 		found = append(found, node.Facts{UUID: id, PCI: string(id), MIG: node.MIG{Capable: true}})
@@ -98,7 +98,7 @@ func (b *bench) startUnlooked() {
 	b.agent.Send(node.Configured{Settings: node.Settings{Offers: maps.Clone(b.wanted)}})
 	b.agent.Send(node.Scanned{Devices: found})
 	b.mover = NewMover(MoverConfig{
-		Agent: b.agent, Switchers: []nodeapi.Switcher{&state{b, mig}, &state{b, mps}}, Holders: b, Devices: &b.locks,
+		Agent: b.agent, Switchers: []modes.Switcher{&state{b, migMode}, &state{b, mpsMode}}, Holders: b, Devices: &b.locks,
 		IsPassing: func(err error) bool { return errors.Is(err, errPassing) },
 		First:     time.Millisecond, Most: 5 * time.Millisecond, Again: 10 * time.Millisecond,
 	})
@@ -207,7 +207,7 @@ func (b *bench) ready(id sharing.DeviceID, m sharing.Mode) func() bool {
 
 // only reports that the device is in the state of this mode and of no other.
 func (b *bench) only(id sharing.DeviceID, m sharing.Mode) bool {
-	for _, x := range []sharing.Mode{mig, mps} {
+	for _, x := range []sharing.Mode{migMode, mpsMode} {
 		if b.entered[id][x] != (x == m) {
 			return false
 		}
@@ -224,8 +224,8 @@ type state struct {
 
 func (s *state) Mode() sharing.Mode { return s.mode }
 
-func (s *state) Prepare(context.Context, nodeapi.Claim) (nodeapi.Injection, error) {
-	return nodeapi.Injection{}, errors.New("not asked")
+func (s *state) Prepare(context.Context, modes.Claim) (modes.Injection, error) {
+	return modes.Injection{}, errors.New("not asked")
 }
 
 func (s *state) Unprepare(context.Context, sharing.Owner) error { return nil }

@@ -28,13 +28,13 @@ import (
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
+	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
+	"deviceshare/deviceplugin/modes/factory"
+	"deviceshare/deviceplugin/modes/modestest"
 	nodemodel "deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/factory/nodefactory"
-	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/nodeapi/nodeapitest"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
@@ -60,24 +60,24 @@ type bench struct {
 	pods   *cluster.Pods
 	gone   chan sharing.Owner
 	broken error
-	rooms  nodeapitest.Rooms
+	rooms  modestest.Rooms
 	stop   func()
 }
 
 // newBench is a node with two devices of forty slots each.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	return newBenchOn(t, hostnode.OS{})
+	return newBenchOn(t, host.OS{})
 }
 
 // newBenchOn is one whose device plugin works on files.
-func newBenchOn(t *testing.T, files hostnode.Files) *bench {
+func newBenchOn(t *testing.T, files host.Files) *bench {
 	t.Helper()
 	return newBenchIn(t, files, sharing.HAMiCore)
 }
 
 // newBenchIn is one whose devices are in a mode.
-func newBenchIn(t *testing.T, files hostnode.Files, mode sharing.Mode) *bench {
+func newBenchIn(t *testing.T, files host.Files, mode sharing.Mode) *bench {
 	t.Helper()
 	b := &bench{t: t, mode: mode, kubelet: kubelettest.Start(t), api: fake.NewClientset(), dir: t.TempDir(), gone: make(chan sharing.Owner, 1000)}
 	for _, d := range []string{"dev", "cdi", "lib", "state"} {
@@ -130,7 +130,7 @@ func must(t *testing.T, err error) {
 }
 
 // start starts the device plugin over files.
-func (b *bench) start(files hostnode.Files) {
+func (b *bench) start(files host.Files) {
 	t := b.t
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -151,7 +151,7 @@ func (b *bench) start(files hostnode.Files) {
 	}
 	b.keeper = agent.NewKeeper(agent.KeeperConfig{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
-		Preparers: nodefactory.New(nodefactory.Config{Files: files, Space: b.space(files), StateDir: filepath.Join(b.dir, "state"),
+		Preparers: factory.New(factory.Config{Files: files, Space: b.space(files), StateDir: filepath.Join(b.dir, "state"),
 			LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
 		Base:  &cdi.Files{DevRoot: filepath.Join(b.dir, "dev"), Minors: b.agent, MIG: b.capabilities()},
 		Specs: &cdi.Directory{Files: files, Path: filepath.Join(b.dir, "cdi")},
@@ -180,15 +180,15 @@ type defaults struct{}
 func (defaults) Terms() agent.Terms { return agent.Terms{Names: podspec.DefaultNames(), Factor: 1} }
 
 // space bounds what containers can write, in effects of the same process as those on files.
-func (b *bench) space(files hostnode.Files) hostnode.Space {
-	if c, ok := files.(*nodeapitest.Crashing); ok {
+func (b *bench) space(files host.Files) host.Space {
+	if c, ok := files.(*modestest.Crashing); ok {
 		return c.Space(&b.rooms)
 	}
 	return &b.rooms
 }
 
 // restart is a device plugin that dies and comes back.
-func (b *bench) restart(files hostnode.Files) {
+func (b *bench) restart(files host.Files) {
 	b.t.Helper()
 	b.stop()
 	seen := 0

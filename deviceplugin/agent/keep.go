@@ -17,7 +17,7 @@ import (
 
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/kubelet"
-	"deviceshare/sharing/mps/mpsnode/keeper"
+	"deviceshare/deviceplugin/modes/mps/keeper"
 )
 
 // duty is something that a node's keeper holds for the device plugin, which may end and start

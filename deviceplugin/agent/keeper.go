@@ -18,9 +18,9 @@ import (
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/wire"
 )
 
@@ -47,7 +47,7 @@ type StateReader interface {
 type KeeperConfig struct {
 	Pods      Pods
 	Resolver  Resolver
-	Preparers []nodeapi.Preparer
+	Preparers []modes.Preparer
 	Store     *checkpoint.Store
 	Base      cdi.Base
 	Specs     *cdi.Directory
@@ -89,7 +89,7 @@ type TermsReader interface {
 // KeeperObserver is told what happened. It must not block.
 type KeeperObserver interface {
 	Allocated()
-	Prepared(pod *corev1.Pod, c nodeapi.Claim, took time.Duration)
+	Prepared(pod *corev1.Pod, c modes.Claim, took time.Duration)
 	// Refused is told about a start that was refused; pod is nil when it is not
 	// known whose it was.
 	Refused(pod *corev1.Pod, err error)
@@ -102,11 +102,11 @@ type KeeperObserver interface {
 // unobserved tells nobody.
 type unobserved struct{}
 
-func (unobserved) Allocated()                                         {}
-func (unobserved) Prepared(*corev1.Pod, nodeapi.Claim, time.Duration) {}
-func (unobserved) Refused(*corev1.Pod, error)                         {}
-func (unobserved) Edited(*corev1.Pod, string)                         {}
-func (unobserved) Released(sharing.Owner, error)                      {}
+func (unobserved) Allocated()                                       {}
+func (unobserved) Prepared(*corev1.Pod, modes.Claim, time.Duration) {}
+func (unobserved) Refused(*corev1.Pod, error)                       {}
+func (unobserved) Edited(*corev1.Pod, string)                       {}
+func (unobserved) Released(sharing.Owner, error)                    {}
 
 // Keeper carries one allocation from the kubelet's first call to the end of its pod:
 //
@@ -273,7 +273,7 @@ func (k *Keeper) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubele
 
 // writeSpecs writes the specifications that a container is started with, and reports whether one
 // changed.
-func (k *Keeper) writeSpecs(ctx context.Context, id string, in nodeapi.Injection) (bool, error) {
+func (k *Keeper) writeSpecs(ctx context.Context, id string, in modes.Injection) (bool, error) {
 	common, err := k.cfg.Base.Common(ctx)
 	if err != nil {
 		return false, err
@@ -294,7 +294,7 @@ func (k *Keeper) writeSpecs(ctx context.Context, id string, in nodeapi.Injection
 }
 
 // newRecord is what the checkpoint keeps of a claim.
-func newRecord(c *nodeapi.Claim, slots []string) checkpoint.Record {
+func newRecord(c *modes.Claim, slots []string) checkpoint.Record {
 	r := checkpoint.Record{
 		ID: c.ID, Owner: c.Owner, Namespace: c.Namespace, Pod: c.Pod, Container: c.Container,
 		Slots: slots, Mode: c.Devices[0].Share.Mode,
@@ -311,7 +311,7 @@ func newRecord(c *nodeapi.Claim, slots []string) checkpoint.Record {
 
 // recordWithPartitions is the record of a claim with the MIG devices that the allocation had
 // when it was last prepared, so that a restart changes nothing on disk.
-func (k *Keeper) recordWithPartitions(c *nodeapi.Claim, slots []string) checkpoint.Record {
+func (k *Keeper) recordWithPartitions(c *modes.Claim, slots []string) checkpoint.Record {
 	r := newRecord(c, slots)
 	for _, old := range k.cfg.Store.Of(r.Owner) {
 		if old.ID != r.ID || len(old.Devices) != len(r.Devices) {
@@ -329,7 +329,7 @@ func (k *Keeper) recordWithPartitions(c *nodeapi.Claim, slots []string) checkpoi
 }
 
 // withMade is the record with the MIG devices that an injection names.
-func withMade(r checkpoint.Record, in nodeapi.Injection) checkpoint.Record {
+func withMade(r checkpoint.Record, in modes.Injection) checkpoint.Record {
 	r.Devices = slices.Clone(r.Devices)
 	for i := range r.Devices {
 		if r.Devices[i].Partition.Size > 0 && i < len(in.Devices) {

@@ -18,14 +18,14 @@ import (
 
 	"deviceshare/config/signing"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/host"
+	"deviceshare/deviceplugin/limits"
+	"deviceshare/deviceplugin/modes"
+	"deviceshare/deviceplugin/modes/factory"
+	"deviceshare/deviceplugin/modes/mps"
+	"deviceshare/deviceplugin/modes/timeslicing"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/factory/nodefactory"
-	"deviceshare/sharing/mps/mpsnode"
-	"deviceshare/sharing/nodeapi"
-	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/nodeapi/limitsnode"
-	"deviceshare/sharing/timeslicing/timeslicingnode"
 )
 
 // Modes are the flags that say what the modes of this node work with.
@@ -99,7 +99,7 @@ func (m *Modes) Check() []error {
 			add("--%s=%q: want an absolute path", flag, path)
 		}
 	}
-	if _, err := timeslicingnode.ParseSlice(m.TimeSlice); m.TimeSlice != "" && err != nil {
+	if _, err := timeslicing.ParseSlice(m.TimeSlice); m.TimeSlice != "" && err != nil {
 		add("--time-slice: %w", err)
 	}
 	if m.Unlimited != "end" && m.Unlimited != "tell" {
@@ -125,8 +125,8 @@ func (m *Modes) Signatures() Signatures {
 // Preparers returns the node halves of the modes that this node serves. root is that
 // of the driver's installation as this process sees it; given reports whether the
 // administrator gave a device its mode; died is told about MPS daemons.
-func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.DeviceID) bool, died func(mpsnode.Restart)) ([]nodeapi.Preparer, error) {
-	labels, err := hostnode.LabelsOf(procfs.DefaultMountPoint)
+func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.DeviceID) bool, died func(mps.Restart)) ([]modes.Preparer, error) {
+	labels, err := host.LabelsOf(procfs.DefaultMountPoint)
 	if err != nil {
 		return nil, err
 	}
@@ -135,24 +135,24 @@ func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.Devic
 	if err != nil {
 		return nil, err
 	}
-	space := hostnode.Tmpfs{Labels: labels}
-	config := nodefactory.Config{
-		Files: hostnode.OS{Labels: labels}, Space: space, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d,
-		MPS: m.configureMPS(d, root, mpsnode.Tmpfs{Tmpfs: space}, memory, died), Given: given,
+	space := host.Tmpfs{Labels: labels}
+	config := factory.Config{
+		Files: host.OS{Labels: labels}, Space: space, StateDir: m.StateDir, LibraryDir: m.LibraryDir, MIG: d,
+		MPS: m.configureMPS(d, root, mps.Tmpfs{Tmpfs: space}, memory, died), Given: given,
 		Note: func(id sharing.DeviceID, what string) { klog.InfoS("hardware changed", "device", id, "what", what) },
 	}
 	if m.TimeSlice != "" {
-		step, err := timeslicingnode.ParseSlice(m.TimeSlice)
+		step, err := timeslicing.ParseSlice(m.TimeSlice)
 		if err != nil {
 			return nil, fmt.Errorf("--time-slice: %w", err)
 		}
-		tool, err := timeslicingnode.FindSMI(root)
+		tool, err := timeslicing.FindSMI(root)
 		if err != nil {
 			return nil, fmt.Errorf("--time-slice=%s: %w", m.TimeSlice, err)
 		}
 		config.TimeSlice, config.TimeSliceStep = tool, step
 	}
-	return nodefactory.New(config), nil
+	return factory.New(config), nil
 }
 
 // nodeMemory is how much memory this node has.
@@ -170,18 +170,18 @@ func nodeMemory() (sharing.Bytes, error) {
 
 // configureMPS is what mode mps needs on a node with so much memory. Without the control program
 // the mode is not served, and devices in it are published as unusable with that reason.
-func (m *Modes) configureMPS(d driver.Driver, root string, space mpsnode.Space, memory sharing.Bytes, died func(mpsnode.Restart)) nodefactory.MPS {
-	program, err := mpsnode.FindProgram(m.MPSControl, root)
+func (m *Modes) configureMPS(d driver.Driver, root string, space mps.Space, memory sharing.Bytes, died func(mps.Restart)) factory.MPS {
+	program, err := mps.FindProgram(m.MPSControl, root)
 	if err != nil {
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
-		return nodefactory.MPS{}
+		return factory.MPS{}
 	}
 	if m.MPSKeeper == "" {
 		klog.InfoS("MPS daemons are children of this process, and end with its container if it runs in one (--mps-keeper-socket)")
 	} else {
 		program.Keeper = m.keeperClient()
 	}
-	return nodefactory.MPS{
+	return factory.MPS{
 		Control: program, Hardware: d, Partitions: m.MPSCompute == "partition" && knowsPartitions(program),
 		Space: space, Shm: sharing.Bytes(m.MPSShm.Value()), ShmMost: memory / 2, // as a tmpfs has by itself
 		Directories: filepath.Clean(m.MPSRoot), Tenants: m.MPSTenants.forPreparer(), Restarted: died,
@@ -190,7 +190,7 @@ func (m *Modes) configureMPS(d driver.Driver, root string, space mpsnode.Space, 
 
 // knowsPartitions asks the control program. Where it knows none, compute is held by
 // percentages, and that is told.
-func knowsPartitions(program mpsnode.Program) bool {
+func knowsPartitions(program mps.Program) bool {
 	known, err := program.KnowsPartitions(context.Background())
 	if !known {
 		klog.ErrorS(err, "the MPS control program knows no static partitions; mode mps caps compute by percentages instead (--mps-compute)")
@@ -199,10 +199,10 @@ func knowsPartitions(program mpsnode.Program) bool {
 }
 
 // SwitchersOf are the preparers whose mode is a state of the device.
-func SwitchersOf(preparers []nodeapi.Preparer) []nodeapi.Switcher {
-	var out []nodeapi.Switcher
+func SwitchersOf(preparers []modes.Preparer) []modes.Switcher {
+	var out []modes.Switcher
 	for _, x := range preparers {
-		if s, ok := x.(nodeapi.Switcher); ok {
+		if s, ok := x.(modes.Switcher); ok {
 			out = append(out, s)
 		}
 	}
@@ -211,12 +211,12 @@ func SwitchersOf(preparers []nodeapi.Preparer) []nodeapi.Switcher {
 
 // Abandon takes away what no device plugin will look after any more, when they are uninstalled.
 // Containers that run keep what they have.
-func Abandon(state node.State, preparers []nodeapi.Preparer) {
+func Abandon(state node.State, preparers []modes.Preparer) {
 	if !state.IsFinal() {
 		return
 	}
 	for _, x := range preparers {
-		if a, ok := x.(nodeapi.Abandoner); ok {
+		if a, ok := x.(modes.Abandoner); ok {
 			if err := a.Abandon(); err != nil {
 				klog.ErrorS(err, "something is left on the node", "mode", x.Mode())
 			}
@@ -238,7 +238,7 @@ func (m *Modes) Unserved() map[sharing.Mode]string {
 }
 
 func (m *Modes) checkLibrary(mode sharing.Mode) error {
-	return limitsnode.Loadable(hostnode.OS{}, hostnode.OS{}, filepath.Join(m.StateDir, string(mode)), filepath.Join(m.LibraryDir, "libvgpu.so"))
+	return limits.Loadable(host.OS{}, host.OS{}, filepath.Join(m.StateDir, string(mode)), filepath.Join(m.LibraryDir, "libvgpu.so"))
 }
 
 // WatchUnserved looks again at modes that are not served until all of them are, or ctx ends: a disk
@@ -264,7 +264,7 @@ func (m *Modes) WatchUnserved(ctx context.Context, a *Agent, unserved map[sharin
 }
 
 // Powers is what a node with these preparers can do, but for the modes that it does not serve.
-func (m *Modes) Powers(preparers []nodeapi.Preparer, unserved map[sharing.Mode]string) node.Powers {
+func (m *Modes) Powers(preparers []modes.Preparer, unserved map[sharing.Mode]string) node.Powers {
 	powers := node.Powers{Switches: true, MPS: m.MPSTenants.forScheduler(), Unserved: unserved}
 	for _, x := range preparers {
 		if _, not := unserved[x.Mode()]; !not {

@@ -9,9 +9,9 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // Holders tells who holds a device. It is asked with the device's lock held.
@@ -28,7 +28,7 @@ type Rescanner interface {
 // are needed.
 type MoverConfig struct {
 	Agent     *Agent
-	Switchers []nodeapi.Switcher
+	Switchers []modes.Switcher
 	Holders   Holders
 	// Devices has one lock per device, by its id. Whoever records a share of a device
 	// holds it from the look at the state to the record.
@@ -148,7 +148,7 @@ func (m *Mover) Run(ctx context.Context) error {
 	}
 }
 
-func (m *Mover) switcherOf(mode sharing.Mode) nodeapi.Switcher {
+func (m *Mover) switcherOf(mode sharing.Mode) modes.Switcher {
 	for _, s := range m.cfg.Switchers {
 		if s.Mode() == mode {
 			return s

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 const gpu = sharing.DeviceID("GPU-0")
@@ -23,14 +23,14 @@ func one(m sharing.Mode) map[sharing.DeviceID]sharing.Mode {
 func TestAnIdleDeviceGoesThroughAllModes(t *testing.T) {
 	b := newBench(t, one(core))
 	b.start()
-	for _, m := range []sharing.Mode{mps, mig, slice, mig, core, mps, mps} {
+	for _, m := range []sharing.Mode{mpsMode, migMode, slice, migMode, core, mpsMode, mpsMode} {
 		b.want(gpu, m)
 		b.await("mode "+string(m), b.ready(gpu, m))
 	}
 }
 
 func TestDevicesOfOneNodeAreInDifferentModes(t *testing.T) {
-	modes := map[sharing.DeviceID]sharing.Mode{"GPU-0": core, "GPU-1": mig, "GPU-2": mps}
+	modes := map[sharing.DeviceID]sharing.Mode{"GPU-0": core, "GPU-1": migMode, "GPU-2": mpsMode}
 	b := newBench(t, modes)
 	b.start()
 	for id, m := range modes {
@@ -39,27 +39,27 @@ func TestDevicesOfOneNodeAreInDifferentModes(t *testing.T) {
 }
 
 func TestABusyDeviceMovesWhenItBecomesIdle(t *testing.T) {
-	b := newBench(t, one(mps))
+	b := newBench(t, one(mpsMode))
 	b.start()
-	b.await("mps", b.ready(gpu, mps))
-	if !b.hold(gpu, mps, "default/p") || !b.hold(gpu, mps, "default/a") {
+	b.await("mps", b.ready(gpu, mpsMode))
+	if !b.hold(gpu, mpsMode, "default/p") || !b.hold(gpu, mpsMode, "default/a") {
 		t.Fatal("the device takes no pod")
 	}
-	b.want(gpu, mig)
+	b.want(gpu, migMode)
 	b.await("the reason to wait", func() bool { return strings.Contains(b.shown(gpu).why, "default/a, default/p") })
 	b.set(func() { b.holders[gpu] = b.holders[gpu][:1] })
 	b.mover.Released()
 	b.await("the reason to name who is left", func() bool { return strings.HasSuffix(b.shown(gpu).why, ": default/p") })
 	b.set(func() {
-		if !b.entered[gpu][mps] {
+		if !b.entered[gpu][mpsMode] {
 			t.Error("the mode was left under its holder")
 		}
 	})
-	if b.hold(gpu, mig, "default/q") || b.hold(gpu, mps, "default/q") {
+	if b.hold(gpu, migMode, "default/q") || b.hold(gpu, mpsMode, "default/q") {
 		t.Error("a device that waits to change its mode took a pod")
 	}
 	b.release(gpu)
-	b.await("mig", b.ready(gpu, mig))
+	b.await("mig", b.ready(gpu, migMode))
 	b.set(func() {
 		if n := strings.Count(strings.Join(b.told, "\n"), "waits for 2: "); n != 1 {
 			t.Errorf("told %d times that it waits: %q", n, b.told)
@@ -68,16 +68,16 @@ func TestABusyDeviceMovesWhenItBecomesIdle(t *testing.T) {
 }
 
 func TestAModeWantedBackBeforeItsPodsWereGoneChangesNothing(t *testing.T) {
-	b := newBench(t, one(mps))
+	b := newBench(t, one(mpsMode))
 	b.start()
-	b.await("mps", b.ready(gpu, mps))
-	b.hold(gpu, mps, "default/p")
+	b.await("mps", b.ready(gpu, mpsMode))
+	b.hold(gpu, mpsMode, "default/p")
 	tries := 0
 	b.set(func() { tries = b.tries })
 	b.want(gpu, core)
 	b.await("the reason to wait", func() bool { return b.shown(gpu).why != "" })
-	b.want(gpu, mps)
-	b.await("mps again", b.ready(gpu, mps))
+	b.want(gpu, mpsMode)
+	b.await("mps again", b.ready(gpu, mpsMode))
 	b.set(func() {
 		if b.tries != tries {
 			t.Error("the device was touched")
@@ -86,12 +86,12 @@ func TestAModeWantedBackBeforeItsPodsWereGoneChangesNothing(t *testing.T) {
 }
 
 func TestAfterARestartNothingIsTouchedThatIsHeld(t *testing.T) {
-	b := newBench(t, map[sharing.DeviceID]sharing.Mode{"GPU-0": mig, "GPU-1": core})
-	b.entered["GPU-0"][mig], b.entered["GPU-1"][mps] = true, true
-	b.holders["GPU-0"], b.holders["GPU-1"] = held(mig, "default/p"), held(mps, "default/q")
+	b := newBench(t, map[sharing.DeviceID]sharing.Mode{"GPU-0": migMode, "GPU-1": core})
+	b.entered["GPU-0"][migMode], b.entered["GPU-1"][mpsMode] = true, true
+	b.holders["GPU-0"], b.holders["GPU-1"] = held(migMode, "default/p"), held(mpsMode, "default/q")
 	b.start()
 	b.set(func() {
-		if b.shown("GPU-0") != (standing{mode: mig}) || b.tries != 0 {
+		if b.shown("GPU-0") != (standing{mode: migMode}) || b.tries != 0 {
 			t.Errorf("shown %+v after %d changes", b.shown("GPU-0"), b.tries)
 		}
 	})
@@ -101,8 +101,8 @@ func TestAfterARestartNothingIsTouchedThatIsHeld(t *testing.T) {
 }
 
 func TestADeviceIsNotChangedUnderAPodThatAnotherDevicePluginStarted(t *testing.T) {
-	b := newBench(t, map[sharing.DeviceID]sharing.Mode{"GPU-0": mig, "GPU-1": core, "GPU-2": core})
-	b.entered["GPU-2"][mig] = true
+	b := newBench(t, map[sharing.DeviceID]sharing.Mode{"GPU-0": migMode, "GPU-1": core, "GPU-2": core})
+	b.entered["GPU-2"][migMode] = true
 	for id := range b.wanted {
 		b.holders[id] = held("", "default/p")
 	}
@@ -118,14 +118,14 @@ func TestADeviceIsNotChangedUnderAPodThatAnotherDevicePluginStarted(t *testing.T
 		}
 	})
 	b.release("GPU-0")
-	b.await("mig when it is gone", b.ready("GPU-0", mig))
+	b.await("mig when it is gone", b.ready("GPU-0", migMode))
 }
 
 func TestAModeThatAnotherProcessEnteredHalfIsEnteredAgain(t *testing.T) {
-	b := newBench(t, one(mps))
-	b.entered[gpu][mps] = true // or only a directory of it
+	b := newBench(t, one(mpsMode))
+	b.entered[gpu][mpsMode] = true // or only a directory of it
 	b.start()
-	b.await("mps", b.ready(gpu, mps))
+	b.await("mps", b.ready(gpu, mpsMode))
 	b.set(func() {
 		if b.tries != 1 {
 			t.Errorf("it was entered %d times, want once", b.tries)
@@ -134,15 +134,15 @@ func TestAModeThatAnotherProcessEnteredHalfIsEnteredAgain(t *testing.T) {
 }
 
 func TestEachChangeIsToldOnceAndARestartTellsNothing(t *testing.T) {
-	b := newBench(t, one(mps))
+	b := newBench(t, one(mpsMode))
 	b.start()
-	for _, m := range []sharing.Mode{core, slice, mig} {
+	for _, m := range []sharing.Mode{core, slice, migMode} {
 		b.want(gpu, m)
 		b.await("mode "+string(m), b.ready(gpu, m))
 	}
 	b.stop()
 	b.start()
-	b.await("mig again", b.ready(gpu, mig))
+	b.await("mig again", b.ready(gpu, migMode))
 	b.stop()
 	want := "GPU-0 is in mps, GPU-0 is in hami-core, GPU-0 is in time-slicing, GPU-0 is in mig"
 	if got := strings.Join(b.told, ", "); got != want {
@@ -151,18 +151,18 @@ func TestEachChangeIsToldOnceAndARestartTellsNothing(t *testing.T) {
 }
 
 func TestWhatTookTheDeviceOutOfItsModeIsUndone(t *testing.T) {
-	b := newBench(t, one(mig))
+	b := newBench(t, one(migMode))
 	b.start()
-	b.await("mig", b.ready(gpu, mig))
-	b.set(func() { b.entered[gpu][mig] = false }) // a reset
-	b.await("mig again", func() bool { return b.entered[gpu][mig] && b.shown(gpu).mode == mig })
+	b.await("mig", b.ready(gpu, migMode))
+	b.set(func() { b.entered[gpu][migMode] = false }) // a reset
+	b.await("mig again", func() bool { return b.entered[gpu][migMode] && b.shown(gpu).mode == migMode })
 }
 
 func TestAFailureIsShownToldOnceAndTriedAgain(t *testing.T) {
 	for _, step := range []string{"enter mig", "leave mps", "entered mps"} {
 		t.Run(step, func(t *testing.T) {
-			b := newBench(t, one(mig))
-			b.entered[gpu][mps] = true
+			b := newBench(t, one(migMode))
+			b.entered[gpu][mpsMode] = true
 			b.fails[step] = errors.New("in use by a monitor")
 			b.start()
 			b.await("the reason", func() bool { return strings.Contains(b.shown(gpu).why, "in use by a monitor") })
@@ -175,7 +175,7 @@ func TestAFailureIsShownToldOnceAndTriedAgain(t *testing.T) {
 				}
 				delete(b.fails, step)
 			})
-			b.await("mig", b.ready(gpu, mig))
+			b.await("mig", b.ready(gpu, migMode))
 		})
 	}
 }
@@ -187,7 +187,7 @@ func TestAnErrorThatPassesIsNeitherShownNorToldAndTriedAgain(t *testing.T) {
 		shown  standing
 	}{
 		"looking at a device that is ready":    {"entered mps", core, standing{mode: core}},
-		"a step on the way into a wanted mode": {"enter mig", mig, standing{why: "it is being brought into mode mig"}},
+		"a step on the way into a wanted mode": {"enter mig", migMode, standing{why: "it is being brought into mode mig"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, one(core))
@@ -209,8 +209,8 @@ func TestAnErrorThatPassesIsNeitherShownNorToldAndTriedAgain(t *testing.T) {
 }
 
 func TestWhatOnlyAnAdministratorCanDoIsToldOnceAndNotTriedInALoop(t *testing.T) {
-	b := newBench(t, one(mig))
-	b.fails["enter mig"] = fmt.Errorf("switch: %w", &nodeapi.Manual{Device: gpu, Why: "a reset is needed", Do: "nvidia-smi --gpu-reset -i 0"})
+	b := newBench(t, one(migMode))
+	b.fails["enter mig"] = fmt.Errorf("switch: %w", &modes.Manual{Device: gpu, Why: "a reset is needed", Do: "nvidia-smi --gpu-reset -i 0"})
 	b.start()
 	begin := time.Now()
 	b.await("tries", func() bool { return b.tries >= 4 })
@@ -226,38 +226,38 @@ func TestWhatOnlyAnAdministratorCanDoIsToldOnceAndNotTriedInALoop(t *testing.T) 
 		}
 		delete(b.fails, "enter mig")
 	})
-	b.await("mig", b.ready(gpu, mig))
+	b.await("mig", b.ready(gpu, migMode))
 }
 
 func TestADeviceThatCannotBeChangedGoesBackWhenItsOldModeIsWanted(t *testing.T) {
-	b := newBench(t, one(mps))
+	b := newBench(t, one(mpsMode))
 	b.start()
-	b.await("mps", b.ready(gpu, mps))
+	b.await("mps", b.ready(gpu, mpsMode))
 	b.set(func() { b.fails["enter mig"] = errors.New("no") })
-	b.want(gpu, mig)
+	b.want(gpu, migMode)
 	b.await("the reason", func() bool { return strings.Contains(b.shown(gpu).why, "enter mig: no") })
-	b.want(gpu, mps)
-	b.await("mps", b.ready(gpu, mps))
+	b.want(gpu, mpsMode)
+	b.await("mps", b.ready(gpu, mpsMode))
 }
 
 func TestASlowDeviceHoldsUpNoOther(t *testing.T) {
 	b := newBench(t, map[sharing.DeviceID]sharing.Mode{"GPU-0": core, "GPU-1": core})
 	b.start()
 	b.set(func() { b.slow = make(chan struct{}) })
-	b.want("GPU-0", mig)
+	b.want("GPU-0", migMode)
 	b.want("GPU-1", slice)
 	b.await("the other device", b.ready("GPU-1", slice))
 	b.await("the reason", func() bool { return b.shown("GPU-0").why == "it is being brought into mode mig" })
 	close(b.slow)
-	b.await("the slow device", b.ready("GPU-0", mig))
+	b.await("the slow device", b.ready("GPU-0", migMode))
 }
 
 // A placement may arrive at any moment of a change. Whoever gets in holds a device
 // that is in his mode and stays there; the switchers report any other order.
 func TestContainersThatStartWhileTheModeChangesGetTheirModeOrNothing(t *testing.T) {
-	b := newBench(t, one(mps))
+	b := newBench(t, one(mpsMode))
 	b.start()
-	modes := []sharing.Mode{mps, mig, core, slice}
+	modes := []sharing.Mode{mpsMode, migMode, core, slice}
 	var wait sync.WaitGroup
 	started := make([]int, len(modes))
 	for i, m := range modes {
@@ -269,7 +269,7 @@ func TestContainersThatStartWhileTheModeChangesGetTheirModeOrNothing(t *testing.
 				}
 				started[i]++
 				b.set(func() {
-					if switched := m == mig || m == mps; switched && !b.only(gpu, m) {
+					if switched := m == migMode || m == mpsMode; switched && !b.only(gpu, m) {
 						t.Errorf("a pod of mode %s holds a device with %v", m, b.entered[gpu])
 					}
 				})
@@ -282,7 +282,7 @@ func TestContainersThatStartWhileTheModeChangesGetTheirModeOrNothing(t *testing.
 		time.Sleep(300 * time.Microsecond)
 	}
 	wait.Wait()
-	b.want(gpu, mig)
-	b.await("the end", b.ready(gpu, mig))
+	b.want(gpu, migMode)
+	b.await("the end", b.ready(gpu, migMode))
 	t.Logf("started %v", started)
 }

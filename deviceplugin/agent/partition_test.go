@@ -17,9 +17,9 @@ import (
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/migtest"
+	"deviceshare/deviceplugin/host"
+	"deviceshare/deviceplugin/modes/modestest"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 // partitioned makes what mode mig needs on the node.
@@ -56,8 +56,8 @@ func (b *bench) device(index int) sharing.DeviceID {
 }
 
 // hardware is the driver of a process that dies where its files do.
-func (b *bench) hardware(files hostnode.Files) driver.Partitions {
-	if c, ok := files.(*nodeapitest.Crashing); ok {
+func (b *bench) hardware(files host.Files) driver.Partitions {
+	if c, ok := files.(*modestest.Crashing); ok {
 		return migtest.Crashing(b.driver, c)
 	}
 	return b.driver
@@ -76,7 +76,7 @@ func part(profile string, start, size int) sharing.Partition {
 
 // onePart is a bench on which smaller instances that nobody holds are where its
 // one pod is to get its own.
-func onePart(t *testing.T, files hostnode.Files) (*bench, *corev1.Pod) {
+func onePart(t *testing.T, files host.Files) (*bench, *corev1.Pod) {
 	t.Helper()
 	b := newBenchIn(t, files, sharing.MIG)
 	for _, start := range []int{4, 6} {
@@ -124,7 +124,7 @@ func (b *bench) got(pod *corev1.Pod) string {
 const itsOwn = "3g.40gb at 4 of device 0"
 
 func TestAContainerGetsTheNodesOfItsPartitionAndNoOthers(t *testing.T) {
-	b, pod := onePart(t, hostnode.OS{})
+	b, pod := onePart(t, host.OS{})
 	_, err := b.begin(pod, "main")
 	must(t, err)
 	if got := b.got(pod); got != itsOwn {
@@ -140,7 +140,7 @@ func TestAContainerGetsTheNodesOfItsPartitionAndNoOthers(t *testing.T) {
 }
 
 func TestARestartOfAContainerWithAPartitionWritesNothing(t *testing.T) {
-	counting := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
+	counting := &modestest.Crashing{Under: host.OS{}, At: -1}
 	b, pod := onePart(t, counting)
 	_, err := b.begin(pod, "main")
 	must(t, err)
@@ -161,7 +161,7 @@ func TestACrashAtAnyEffectOfStartingWithAPartitionIsRepaired(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			counting := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
+			counting := &modestest.Crashing{Under: host.OS{}, At: -1}
 			b, pod := onePart(t, counting)
 			before := counting.Effects()
 			_, err := b.begin(pod, "main")
@@ -171,12 +171,12 @@ func TestACrashAtAnyEffectOfStartingWithAPartitionIsRepaired(t *testing.T) {
 				t.Fatalf("a start has only %d effects; the test counts wrong", total)
 			}
 			for at := range 2 * total {
-				b, pod := onePart(t, &nodeapitest.Crashing{Under: hostnode.OS{}, At: before + at/2, Late: at%2 == 1})
+				b, pod := onePart(t, &modestest.Crashing{Under: host.OS{}, At: before + at/2, Late: at%2 == 1})
 				if _, err := b.begin(pod, "main"); err == nil {
 					t.Errorf("effect %d: the crash was not noticed", at/2)
 				}
 				between(b)
-				b.restart(hostnode.OS{})
+				b.restart(host.OS{})
 				must(t, b.keeper.Reconcile(context.Background()))
 				_, err := b.begin(pod, "main")
 				if got := b.got(pod); err != nil || got != itsOwn {
@@ -190,10 +190,10 @@ func TestACrashAtAnyEffectOfStartingWithAPartitionIsRepaired(t *testing.T) {
 func TestACrashAtAnyEffectOfReleasingAPartitionIsRepaired(t *testing.T) {
 	total := 1
 	for at := 0; at <= 2*total; at++ {
-		b, pod := onePart(t, hostnode.OS{})
+		b, pod := onePart(t, host.OS{})
 		_, err := b.begin(pod, "main")
 		must(t, err)
-		crash := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
+		crash := &modestest.Crashing{Under: host.OS{}, At: -1}
 		b.restart(crash)
 		must(t, b.api.CoreV1().Pods("default").Delete(context.Background(), "p", metav1.DeleteOptions{}))
 		must(t, b.kubelet.Forget(pod))
@@ -209,7 +209,7 @@ func TestACrashAtAnyEffectOfReleasingAPartitionIsRepaired(t *testing.T) {
 		} else if err == nil {
 			t.Errorf("effect %d: the crash was not noticed", (at-1)/2)
 		}
-		b.restart(hostnode.OS{})
+		b.restart(host.OS{})
 		must(t, b.keeper.Reconcile(context.Background()))
 		for _, line := range strings.Split(b.files(), "\n") {
 			if strings.Contains(line, "uid-p") || strings.HasPrefix(line, "cdi/") {
@@ -229,13 +229,13 @@ func TestACrashAtAnyEffectOfReleasingAPartitionIsRepaired(t *testing.T) {
 }
 
 func TestALostCheckpointDoesNotLoseTheOwnersOfPartitions(t *testing.T) {
-	b, pod := onePart(t, hostnode.OS{})
+	b, pod := onePart(t, host.OS{})
 	_, err := b.begin(pod, "main")
 	must(t, err)
 	must(t, os.Remove(filepath.Join(b.dir, "state", "checkpoint.json")))
 	must(t, b.api.CoreV1().Pods("default").Delete(context.Background(), "p", metav1.DeleteOptions{}))
 	must(t, b.kubelet.Forget(pod))
-	b.restart(hostnode.OS{})
+	b.restart(host.OS{})
 	must(t, b.keeper.Reconcile(context.Background()))
 	if strings.Contains(b.files(), "uid-p") {
 		t.Errorf("left behind:\n%s", b.files())
@@ -243,7 +243,7 @@ func TestALostCheckpointDoesNotLoseTheOwnersOfPartitions(t *testing.T) {
 }
 
 func TestInitAndAppContainersOfAPodMayHaveTheSamePartition(t *testing.T) {
-	b := newBenchIn(t, hostnode.OS{}, sharing.MIG)
+	b := newBenchIn(t, host.OS{}, sharing.MIG)
 	pod := b.pod("p",
 		ask{name: "warm-up", kind: sharing.Init, devices: []int{0}, mib: 40192, part: part("3g.40gb", 4, 4)},
 		ask{name: "main", devices: []int{0}, mib: 40192, part: part("3g.40gb", 4, 4)})
@@ -265,7 +265,7 @@ func TestInitAndAppContainersOfAPodMayHaveTheSamePartition(t *testing.T) {
 // Schedulers before have let an app container's partition overlap that of its init
 // container. Both have the same slots, so every start prepares both.
 func TestPartitionsOfOnePodThatOverlapNeverDestroyEachOther(t *testing.T) {
-	b := newBenchIn(t, hostnode.OS{}, sharing.MIG)
+	b := newBenchIn(t, host.OS{}, sharing.MIG)
 	pod := b.pod("p",
 		ask{name: "warm-up", kind: sharing.Init, devices: []int{0}, mib: 9728, part: part("1g.10gb", 6, 1)},
 		ask{name: "main", devices: []int{0}, mib: 80896, part: part("7g.80gb", 0, 8)})
@@ -282,7 +282,7 @@ func TestPartitionsOfOnePodThatOverlapNeverDestroyEachOther(t *testing.T) {
 }
 
 func TestTwoContainersThatRunTogetherNeverGetTheSamePartition(t *testing.T) {
-	b := newBenchIn(t, hostnode.OS{}, sharing.MIG)
+	b := newBenchIn(t, host.OS{}, sharing.MIG)
 	pod := b.pod("p",
 		ask{name: "side", kind: sharing.Sidecar, devices: []int{0}, mib: 40192, part: part("3g.40gb", 4, 4)},
 		ask{name: "main", devices: []int{0}, mib: 9728, part: part("1g.10gb", 5, 1)})

@@ -17,9 +17,9 @@ import (
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // daemon is a mode that is a state of one device. Enter and Leave report a device
@@ -91,10 +91,10 @@ func newRaceway(t *testing.T) *raceway {
 	r.keeper = keeperOn(t, &sharing.Inventory{})
 	c := &r.keeper.cfg
 	c.Pods, c.Node = nobody{}, r.agent
-	c.Preparers = []nodeapi.Preparer{serves{sharing.HAMiCore}, r.mps}
+	c.Preparers = []modes.Preparer{serves{sharing.HAMiCore}, r.mps}
 	r.mps.held = func() []node.Holder { return r.keeper.Holders(r.device) }
 	r.mover = NewMover(MoverConfig{
-		Agent: r.agent, Switchers: []nodeapi.Switcher{r.mps}, Holders: r.keeper, Devices: c.Devices,
+		Agent: r.agent, Switchers: []modes.Switcher{r.mps}, Holders: r.keeper, Devices: c.Devices,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -114,7 +114,7 @@ func (r *raceway) start(t *testing.T, owner string, m sharing.Mode) (in, anew bo
 	pod := podOf(t, ourScheduler, share)
 	pod.UID, pod.Name = types.UID(owner), owner
 	_, err := r.keeper.admitContainer(context.Background(), pod, kubelet.Container{Name: "main", ID: owner}, slotsOf(1))
-	var misplaced *nodeapi.Misplaced
+	var misplaced *modes.Misplaced
 	return err == nil, errors.As(err, &misplaced)
 }
 

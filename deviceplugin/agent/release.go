@@ -17,9 +17,9 @@ import (
 
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // Release takes back everything that was made for an owner. It does nothing while
@@ -151,7 +151,7 @@ func (k *Keeper) Repair(ctx context.Context, failed func(error)) error {
 func (k *Keeper) preparedOwners() map[sharing.Owner]types.NamespacedName {
 	owners := map[sharing.Owner]types.NamespacedName{}
 	for _, p := range k.cfg.Preparers {
-		l, ok := p.(nodeapi.OwnerLister)
+		l, ok := p.(modes.OwnerLister)
 		if !ok {
 			continue
 		}

@@ -12,18 +12,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"deviceshare/deviceplugin/host"
+	"deviceshare/deviceplugin/modes/modestest"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 // onePod is a bench whose one pod is admitted and not started.
 func onePod(t *testing.T) (*bench, *corev1.Pod) {
 	t.Helper()
-	return onePodOn(t, hostnode.OS{})
+	return onePodOn(t, host.OS{})
 }
 
-func onePodOn(t *testing.T, files hostnode.Files) (*bench, *corev1.Pod) {
+func onePodOn(t *testing.T, files host.Files) (*bench, *corev1.Pod) {
 	t.Helper()
 	b := newBenchOn(t, files)
 	pod := b.pod("p", ask{name: "main", devices: []int{0}, mib: 2000})
@@ -48,7 +48,7 @@ func normal(b *bench) string {
 }
 
 func TestACrashAtAnyEffectOfAStartIsRepairedByTheNextStart(t *testing.T) {
-	counting := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
+	counting := &modestest.Crashing{Under: host.OS{}, At: -1}
 	b, pod := onePodOn(t, counting)
 	before := counting.Effects()
 	_, err := b.begin(pod, "main")
@@ -59,11 +59,11 @@ func TestACrashAtAnyEffectOfAStartIsRepairedByTheNextStart(t *testing.T) {
 		t.Fatalf("a start has only %d effects; the test counts wrong", total)
 	}
 	for at := range 2 * total {
-		b, pod := onePodOn(t, &nodeapitest.Crashing{Under: hostnode.OS{}, At: before + at/2, Late: at%2 == 1})
+		b, pod := onePodOn(t, &modestest.Crashing{Under: host.OS{}, At: before + at/2, Late: at%2 == 1})
 		if _, err := b.begin(pod, "main"); err == nil {
 			t.Errorf("effect %d: the crash was not noticed", at/2)
 		}
-		b.restart(hostnode.OS{})
+		b.restart(host.OS{})
 		env, err := b.begin(pod, "main")
 		if err != nil || limit(env) != "2000m" {
 			t.Errorf("effect %d (late %v): after the repair %s, %v", at/2, at%2 == 1, limit(env), err)
@@ -76,11 +76,11 @@ func TestACrashAtAnyEffectOfAStartIsRepairedByTheNextStart(t *testing.T) {
 
 func TestACrashAtAnyEffectLeavesNothingOnceThePodIsGone(t *testing.T) {
 	for at := range 10 {
-		b, pod := onePodOn(t, &nodeapitest.Crashing{Under: hostnode.OS{}, At: at/2 + 1, Late: at%2 == 1})
+		b, pod := onePodOn(t, &modestest.Crashing{Under: host.OS{}, At: at/2 + 1, Late: at%2 == 1})
 		_, _ = b.begin(pod, "main")
 		must(t, b.api.CoreV1().Pods("default").Delete(context.Background(), "p", metav1.DeleteOptions{}))
 		must(t, b.kubelet.Forget(pod))
-		b.restart(hostnode.OS{})
+		b.restart(host.OS{})
 		must(t, b.keeper.Reconcile(context.Background()))
 		for _, line := range strings.Split(b.files(), "\n") {
 			if strings.Contains(line, "uid-p") || strings.HasPrefix(line, "cdi/") {
@@ -138,7 +138,7 @@ func TestABrokenCheckpointIsKeptAsideAndRebuiltFromWhatRuns(t *testing.T) {
 	want := b.store.All()
 	path := filepath.Join(b.dir, "state", "checkpoint.json")
 	must(t, os.WriteFile(path, []byte(`{"version":1,"checksum":"x","records":[]}`), 0o600))
-	b.restart(hostnode.OS{})
+	b.restart(host.OS{})
 	if b.broken == nil || len(b.store.All()) != 0 {
 		t.Fatalf("the broken checkpoint was taken for good: %v", b.broken)
 	}

@@ -22,9 +22,9 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/metrics/occupancy"
+	"deviceshare/deviceplugin/modes/mps"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mps/mpsnode"
 )
 
 // Reporter says what is wrong where users look: events on the node or the pod,
@@ -218,7 +218,7 @@ func (r *Reporter) InTransition(obstacle error) { r.Part(node.PartAmounts, obsta
 // DaemonDied tells the node, and every pod that was a client, that an MPS control
 // daemon died. It may be called for several devices at the same time. It must not wait
 // for a preparer, which may be the caller.
-func (r *Reporter) DaemonDied(died mpsnode.Restart) {
+func (r *Reporter) DaemonDied(died mps.Restart) {
 	r.metrics.Problem(metrics.ProblemMPS)
 	what := "it runs again; processes that used it get CUDA errors until they are started again"
 	if died.Err != nil {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/wire"
 )
 
@@ -65,7 +65,7 @@ func named(t *testing.T, name string, shares ...sharing.Share) *corev1.Pod {
 }
 
 // start is a start of the container of a pod that has a share.
-func start(t *testing.T, k *Keeper, pod *corev1.Pod) (nodeapi.Claim, error) {
+func start(t *testing.T, k *Keeper, pod *corev1.Pod) (modes.Claim, error) {
 	t.Helper()
 	return k.admitContainer(t.Context(), pod, kubelet.Container{Name: "main", ID: "id-of-" + pod.Name}, slotsOf(1))
 }

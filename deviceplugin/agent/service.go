@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"deviceshare/deviceplugin/modes/mps/keeper"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mps/mpsnode/keeper"
 )
 
 // service is something beside the devices that a mode needs.

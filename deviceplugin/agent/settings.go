@@ -11,8 +11,8 @@ import (
 
 	"deviceshare/config"
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
-	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/wire"
 )
 
@@ -52,7 +52,7 @@ func TermsOf(c config.Device, here config.NodeSettings) Terms {
 	case c.LeaveIdle:
 		t.Policy = "force"
 	}
-	t.Interception = nodeapi.Interception{
+	t.Interception = modes.Interception{
 		ContextFree: c.ContextFree, KeepDeepbind: c.KeepDeepbind, StandIn: c.StandIn,
 		Oversubscribe: isScaled(c, here),
 	}

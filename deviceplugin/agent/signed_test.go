@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/config/signing"
+	"deviceshare/deviceplugin/host"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/wire"
 )
 
@@ -45,7 +45,7 @@ func TestAContainerStartsOnlyWithAPlacementThatASchedulerVouchesFor(t *testing.T
 	b := newBench(t)
 	keys := vouched{}
 	b.signatures = keys
-	b.restart(hostnode.OS{})
+	b.restart(host.OS{})
 
 	first, _ := b.pods.Pod(keys.signed(b, "first", "of first", ask{name: "main", devices: []int{0}, mib: 1000}))
 	must(t, b.kubelet.Admit(first))
@@ -72,7 +72,7 @@ func TestAContainerThatBeganNeedsNoSignatureWhenItStartsAgain(t *testing.T) {
 	_, err := b.begin(pod, "main")
 	must(t, err)
 	b.signatures = vouched{}
-	b.restart(hostnode.OS{})
+	b.restart(host.OS{})
 	if _, err := b.begin(pod, "main"); err != nil {
 		t.Errorf("the container that began is refused: %v", err)
 	}
@@ -89,7 +89,7 @@ func (noKeys) Require(string, wire.Signed) error { return errors.New("no such di
 func TestKeysThatCannotBeReadStartNothing(t *testing.T) {
 	b := newBench(t)
 	b.signatures = noKeys{}
-	b.restart(hostnode.OS{})
+	b.restart(host.OS{})
 	pod := b.pod("p", ask{name: "main", devices: []int{0}, mib: 1000})
 	must(t, b.kubelet.Admit(pod))
 	if _, err := b.begin(pod, "main"); err == nil || !strings.Contains(err.Error(), "no such directory") {

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/hostnode"
 	"deviceshare/sharing/wire"
 )
 
@@ -121,7 +121,7 @@ func TestIdentityDoesNotDependOnOneSource(t *testing.T) {
 			must(b.t, os.WriteFile(b.kubelet.Checkpoint(), []byte("{"), 0o600))
 		}, ""},
 		"a missing checkpoint and a restarted device plugin are served from the own checkpoint": {func(b *bench) {
-			b.restart(hostnode.OS{})
+			b.restart(host.OS{})
 			must(b.t, os.Remove(b.kubelet.Checkpoint()))
 		}, ""},
 	}
@@ -147,7 +147,7 @@ func TestWithoutTheKubeletsCheckpointAnAppContainerKeepsItsOwnAllocation(t *test
 	must(t, b.kubelet.Admit(pod))
 	_, err := b.begin(pod, "main")
 	must(t, err)
-	b.restart(hostnode.OS{}) // nothing is in memory
+	b.restart(host.OS{}) // nothing is in memory
 	must(t, os.Remove(b.kubelet.Checkpoint()))
 	if env, err := b.begin(pod, "main"); err != nil || limit(env) != "4000m" {
 		t.Errorf("main got %s, %v", limit(env), err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"deviceshare/deviceplugin/modes/factory"
 	"deviceshare/deviceplugin/node"
-	"deviceshare/sharing/factory/nodefactory"
 )
 
 // Tenants are the flags that say which containers share a device in mode mps.
@@ -55,8 +55,8 @@ func (t *Tenants) Check() []error {
 }
 
 // forPreparer is what the node's half of the mode allows.
-func (t *Tenants) forPreparer() nodefactory.Tenants {
-	return nodefactory.Tenants{MultiUser: t.Users == "any", MultiNamespace: t.Namespaces == "any", Root: t.Root == "allow", ReadOnlyPipe: t.Pipe == "ro"}
+func (t *Tenants) forPreparer() factory.Tenants {
+	return factory.Tenants{MultiUser: t.Users == "any", MultiNamespace: t.Namespaces == "any", Root: t.Root == "allow", ReadOnlyPipe: t.Pipe == "ro"}
 }
 
 // forScheduler is what the scheduler is told of that.

@@ -6,21 +6,21 @@ import (
 	"strings"
 	"testing"
 
+	"deviceshare/deviceplugin/modes/factory"
 	"deviceshare/deviceplugin/node"
-	"deviceshare/sharing/factory/nodefactory"
 )
 
 func TestTheSchedulerIsToldWhatTheNodeRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Tenants)
-		served nodefactory.Tenants
+		served factory.Tenants
 		told   node.Tenants
 	}{
-		"by default nobody meets": {func(*Tenants) {}, nodefactory.Tenants{}, node.Tenants{OneUser: true, OneNamespace: true, NoRoot: true}},
-		"all users":               {func(x *Tenants) { x.Users = "any" }, nodefactory.Tenants{MultiUser: true}, node.Tenants{OneNamespace: true, NoRoot: true}},
-		"all namespaces":          {func(x *Tenants) { x.Namespaces = "any" }, nodefactory.Tenants{MultiNamespace: true}, node.Tenants{OneUser: true, NoRoot: true}},
-		"root":                    {func(x *Tenants) { x.Root = "allow" }, nodefactory.Tenants{Root: true}, node.Tenants{OneUser: true, OneNamespace: true}},
-		"a pipe to be read": {func(x *Tenants) { x.Pipe = "ro" }, nodefactory.Tenants{ReadOnlyPipe: true},
+		"by default nobody meets": {func(*Tenants) {}, factory.Tenants{}, node.Tenants{OneUser: true, OneNamespace: true, NoRoot: true}},
+		"all users":               {func(x *Tenants) { x.Users = "any" }, factory.Tenants{MultiUser: true}, node.Tenants{OneNamespace: true, NoRoot: true}},
+		"all namespaces":          {func(x *Tenants) { x.Namespaces = "any" }, factory.Tenants{MultiNamespace: true}, node.Tenants{OneUser: true, NoRoot: true}},
+		"root":                    {func(x *Tenants) { x.Root = "allow" }, factory.Tenants{Root: true}, node.Tenants{OneUser: true, OneNamespace: true}},
+		"a pipe to be read": {func(x *Tenants) { x.Pipe = "ro" }, factory.Tenants{ReadOnlyPipe: true},
 			node.Tenants{OneUser: true, OneNamespace: true, NoRoot: true}},
 	} {
 		m := DefaultModes()

@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // Waits tells for how long pods have waited for devices that take no pods. What a process saw is
@@ -49,11 +49,11 @@ func (w *Waits) End(o sharing.Owner) {
 	delete(w.since, o)
 }
 
-// refuseUntilLimit is an error that may pass, and is *nodeapi.Misplaced once the pod has waited for
+// refuseUntilLimit is an error that may pass, and is *modes.Misplaced once the pod has waited for
 // too long.
 func (w *Waits) refuseUntilLimit(o sharing.Owner, why, hope string) error {
 	if w.IsOver(o) {
-		return &nodeapi.Misplaced{Why: fmt.Sprintf("%s; the pod has waited for %s", why, w.limit)}
+		return &modes.Misplaced{Why: fmt.Sprintf("%s; the pod has waited for %s", why, w.limit)}
 	}
 	if hope != "" {
 		why += "; " + hope

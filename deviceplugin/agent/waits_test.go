@@ -11,8 +11,8 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // TestEveryPodWaitsForItsOwnTime lets random pods be refused, start and be refused again.
@@ -48,7 +48,7 @@ func TestEveryPodWaitsForItsOwnTime(t *testing.T) {
 func TestARefusalThatLastsIsFinalAndPromisesNothing(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	waits := NewWaits(DefaultWait, now)
-	var misplaced *nodeapi.Misplaced
+	var misplaced *modes.Misplaced
 	if err := waits.refuseUntilLimit("a", "it is broken", "it starts later"); err.Error() != "it is broken; it starts later" || errors.As(err, &misplaced) {
 		t.Errorf("at first: %v", err)
 	}

@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // Processes are those of the host, by the container that they belong to.
@@ -89,7 +89,7 @@ func NewWitness(cfg WitnessConfig) *Witness {
 }
 
 // Prepared expects a container to start with what it is given.
-func (w *Witness) Prepared(pod *corev1.Pod, c *nodeapi.Claim) {
+func (w *Witness) Prepared(pod *corev1.Pod, c *modes.Claim) {
 	before, _ := runtimeIDOf(pod, c.Container)
 	w.mu.Lock()
 	defer w.mu.Unlock()

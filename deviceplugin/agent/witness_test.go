@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"deviceshare/deviceplugin/cdi"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // witnessed is a node with containers, as a Witness sees it.
@@ -101,7 +101,7 @@ func hasEnded(name, id string) corev1.ContainerStatus {
 }
 
 func (w *witnessed) prepare(pod, container, allocation string) {
-	w.Prepared(w.pods[sharing.Owner(pod)], &nodeapi.Claim{Owner: sharing.Owner(pod), Container: container, ID: allocation})
+	w.Prepared(w.pods[sharing.Owner(pod)], &modes.Claim{Owner: sharing.Owner(pod), Container: container, ID: allocation})
 }
 
 var (

@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // worker changes one device. Its fields belong to its goroutine but for look.
@@ -174,7 +174,7 @@ func (w *worker) runAction(ctx context.Context, d *sharing.Device, a node.Action
 // reportFailure takes in that a step failed.
 func (w *worker) reportFailure(d *sharing.Device, err error) {
 	event := node.ChangeFailed{Device: d.ID, Mode: d.Mode, Why: err.Error()}
-	var manual *nodeapi.Manual
+	var manual *modes.Manual
 	if errors.As(err, &manual) {
 		event.Manual, event.Why = true, manual.Why+": "+manual.Do
 	}

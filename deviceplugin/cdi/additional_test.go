@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // told remembers what an observer was told.
@@ -214,9 +214,9 @@ func TestASpecificationWithAdditionalNodesIsValidForEveryMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, in := range map[string]nodeapi.Injection{
+	for name, in := range map[string]modes.Injection{
 		"a whole device": {},
-		"hami-core":      {Env: []nodeapi.Variable{{Name: "A", Value: "b"}}, Mounts: []nodeapi.Mount{{Host: "/a", Container: "/b", ReadOnly: true}}},
+		"hami-core":      {Env: []modes.Variable{{Name: "A", Value: "b"}}, Mounts: []modes.Mount{{Host: "/a", Container: "/b", ReadOnly: true}}},
 		"a partition":    {DeviceNodes: []string{"/dev/nvidia-caps/nvidia-cap3"}},
 	} {
 		text, err := Spec("abc", nil, edits, in)

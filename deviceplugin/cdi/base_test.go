@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"deviceshare/deviceplugin/host"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 func TestDriverFilesAreReadStrictly(t *testing.T) {
@@ -79,7 +79,7 @@ func TestFilesGiveNodesInOrderAndOnlyControlNodesThatExist(t *testing.T) {
 }
 
 func TestTheDirectoryWritesOnceAndForgetsWithoutComplaint(t *testing.T) {
-	d := &Directory{Files: hostnode.OS{}, Path: filepath.Join(t.TempDir(), "cdi")}
+	d := &Directory{Files: host.OS{}, Path: filepath.Join(t.TempDir(), "cdi")}
 	for i, want := range []bool{true, false} {
 		if changed, err := d.Write("a", []byte("driver"), []byte("text")); err != nil || changed != want {
 			t.Errorf("write %d: changed %v, %v", i, changed, err)
@@ -102,7 +102,7 @@ func TestTheDirectoryWritesOnceAndForgetsWithoutComplaint(t *testing.T) {
 }
 
 func TestWhatAKilledProcessLeftIsFoundAndRemoved(t *testing.T) {
-	d := &Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	d := &Directory{Files: host.OS{}, Path: t.TempDir()}
 	for _, name := range []string{".volcano.sh-vgpu-a.json.tmp-123", ".nvidia.yaml.tmp-1", ".volcano.sh-vgpu-.json.tmp-1"} {
 		if err := os.WriteFile(filepath.Join(d.Path, name), nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"deviceshare/sharing/nodeapi"
+	"deviceshare/deviceplugin/modes"
 )
 
 // DriverName is the CDI device that brings what every container with a device needs. Each gets it
@@ -29,7 +29,7 @@ const (
 func DriverSpec(common *specs.ContainerEdits) ([]byte, error) {
 	edits := *common
 	edits.Mounts = slices.DeleteFunc(slices.Clone(common.Mounts), isReplaceable)
-	env, err := mergeEnv(edits.Env, []nodeapi.Variable{NoneVisible()})
+	env, err := mergeEnv(edits.Env, []modes.Variable{NoneVisible()})
 	if err != nil {
 		return nil, fmt.Errorf("render what containers need of the driver: %w", err)
 	}

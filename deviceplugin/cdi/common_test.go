@@ -16,8 +16,8 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"deviceshare/sharing/nodeapi"
-	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/deviceplugin/host"
+	"deviceshare/deviceplugin/modes"
 )
 
 // fullDriver is what NVIDIA's toolkit finds of a driver: so many files, hooks, control nodes.
@@ -38,9 +38,9 @@ func fullDriver(files int) *specs.ContainerEdits {
 }
 
 // written is a directory with the driver's specification and one of each container.
-func written(t testing.TB, common *specs.ContainerEdits, in nodeapi.Injection, ids ...string) *Directory {
+func written(t testing.TB, common *specs.ContainerEdits, in modes.Injection, ids ...string) *Directory {
 	t.Helper()
-	dir := &Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	dir := &Directory{Files: host.OS{}, Path: t.TempDir()}
 	driver, err := DriverSpec(common)
 	for _, id := range ids {
 		var text []byte
@@ -76,7 +76,7 @@ func mountsOf(t *testing.T, dir *Directory, names ...string) []string {
 }
 
 func TestALibraryStandsInWhicheverSpecificationIsReadFirst(t *testing.T) {
-	in := nodeapi.Injection{StandIns: []nodeapi.StandIn{{Library: "libcuda.so", Host: "/state/libcuda.so"}}}
+	in := modes.Injection{StandIns: []modes.StandIn{{Library: "libcuda.so", Host: "/state/libcuda.so"}}}
 	dir := written(t, fullDriver(3), in, "a")
 	one, other := mountsOf(t, dir, DriverName, Name("a")), mountsOf(t, dir, Name("a"), DriverName)
 	if !slices.Equal(one, other) {
@@ -104,7 +104,7 @@ func TestNothingOfTheDriverIsLostBetweenTheTwoSpecifications(t *testing.T) {
 			want = append(want, "/host"+path+" "+path)
 		}
 		slices.Sort(want)
-		got := mountsOf(t, written(t, common, nodeapi.Injection{}, "a"), DriverName, Name("a"))
+		got := mountsOf(t, written(t, common, modes.Injection{}, "a"), DriverName, Name("a"))
 		got = slices.DeleteFunc(got, func(line string) bool { return strings.Contains(line, seals) })
 		if !slices.Equal(got, want) {
 			t.Fatalf("mounted are %q, want %q", got, want)
@@ -129,7 +129,7 @@ func TestTheSpecificationOfAContainerDoesNotGrowWithTheDriver(t *testing.T) {
 // The driver's specification belongs to no allocation, so nobody takes it for one that is left
 // over.
 func TestTheDriversSpecificationIsNoAllocation(t *testing.T) {
-	dir := written(t, fullDriver(1), nodeapi.Injection{}, "a")
+	dir := written(t, fullDriver(1), modes.Injection{}, "a")
 	if ids, err := dir.IDs(); err != nil || !slices.Equal(ids, []string{"a"}) {
 		t.Errorf("allocations are %q, %v", ids, err)
 	}
@@ -139,7 +139,7 @@ func TestTheDriversSpecificationIsNoAllocation(t *testing.T) {
 }
 
 func TestTheDriversSpecificationIsThereAsLongAsAnyOther(t *testing.T) {
-	dir := written(t, fullDriver(1), nodeapi.Injection{}, "a", "b")
+	dir := written(t, fullDriver(1), modes.Injection{}, "a", "b")
 	for _, step := range []struct {
 		remove string
 		there  bool
@@ -155,7 +155,7 @@ func TestTheDriversSpecificationIsThereAsLongAsAnyOther(t *testing.T) {
 
 // Containers come and go at once: whenever one's specification is there, so is the driver's.
 func TestContainersThatComeWhileTheLastOneGoesFindTheDriver(t *testing.T) {
-	dir := &Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	dir := &Directory{Files: host.OS{}, Path: t.TempDir()}
 	driver, err := DriverSpec(fullDriver(1))
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestContainersThatComeWhileTheLastOneGoesFindTheDriver(t *testing.T) {
 	for c := range 4 {
 		all.Go(func() {
 			id := fmt.Sprint("id", c)
-			text, err := Spec(id, fullDriver(1), nil, nodeapi.Injection{})
+			text, err := Spec(id, fullDriver(1), nil, modes.Injection{})
 			for range 100 {
 				if err == nil {
 					_, err = dir.Write(id, driver, text)
@@ -198,7 +198,7 @@ func BenchmarkRefresh(b *testing.B) {
 		in := injections()["hami-core"]
 		if name == "in each" {
 			for _, m := range fullDriver(35).Mounts {
-				in.Mounts = append(in.Mounts, nodeapi.Mount{Host: m.HostPath, Container: m.ContainerPath, ReadOnly: true})
+				in.Mounts = append(in.Mounts, modes.Mount{Host: m.HostPath, Container: m.ContainerPath, ReadOnly: true})
 			}
 		}
 		cache, err := cdi.NewCache(cdi.WithSpecDirs(written(b, driver, in, ids...).Path), cdi.WithAutoRefresh(false))

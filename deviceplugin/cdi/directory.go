@@ -9,14 +9,14 @@ import (
 	"strings"
 	"sync"
 
-	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/deviceplugin/host"
 )
 
 // Directory is where the container runtime looks for specifications. Files are
 // written beside their final name and renamed, because runtimes react to renames
 // and removals and must never read half a file. It is safe for concurrent use.
 type Directory struct {
-	Files hostnode.Files
+	Files host.Files
 	Path  string
 
 	mu sync.Mutex // the driver's specification is there while any other is
@@ -31,7 +31,7 @@ func (d *Directory) Write(id string, driver, text []byte) (changed bool, err err
 		name string
 		text []byte
 	}{{driverFile, driver}, {File(id), text}} {
-		wrote, err := hostnode.WriteIfChanged(d.Files, filepath.Join(d.Path, file.name), file.text, 0o644, 0o755)
+		wrote, err := host.WriteIfChanged(d.Files, filepath.Join(d.Path, file.name), file.text, 0o644, 0o755)
 		if err != nil {
 			return false, fmt.Errorf("write CDI specification: %w", err)
 		}
@@ -87,5 +87,5 @@ func parseFileName(name string) (string, bool) {
 	}
 	begin, _, cut := strings.Cut(name, ".json.tmp-")
 	id, ours := FileID(strings.TrimPrefix(begin, ".") + ".json")
-	return id, ours && cut && name != begin && strings.HasPrefix(name, hostnode.Unfinished(File(id)))
+	return id, ours && cut && name != begin && strings.HasPrefix(name, host.Unfinished(File(id)))
 }

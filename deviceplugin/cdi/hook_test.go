@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/nodeapi/nodeapitest"
+	"deviceshare/deviceplugin/host"
+	"deviceshare/deviceplugin/modes/modestest"
 )
 
 // imageWithHook is the directory of an image with a hook in it.
@@ -41,7 +41,7 @@ func TestTheHookComesFromTheImageUnlessOneOfTheHostIsNamed(t *testing.T) {
 			if tc.image != "" {
 				image = imageWithHook(t, tc.image)
 			}
-			err := tc.options.CarryHook(hostnode.OS{}, image, state)
+			err := tc.options.CarryHook(host.OS{}, image, state)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("got %v, want %q in it", err, tc.err)
@@ -69,14 +69,14 @@ func TestTheHookComesFromTheImageUnlessOneOfTheHostIsNamed(t *testing.T) {
 // A container may be starting just then: it finds the old hook or the new one, never half of one.
 func TestAHookThatIsReplacedIsNeverHalfThere(t *testing.T) {
 	state := t.TempDir()
-	carry := func(files hostnode.Files, text string) error {
+	carry := func(files host.Files, text string) error {
 		return (&Options{Edits: "nvcdi"}).CarryHook(files, imageWithHook(t, text), state)
 	}
-	if err := carry(hostnode.OS{}, "old"); err != nil {
+	if err := carry(host.OS{}, "old"); err != nil {
 		t.Fatal(err)
 	}
 	for at := 0; ; at++ {
-		crashing := &nodeapitest.Crashing{Under: hostnode.OS{}, At: at}
+		crashing := &modestest.Crashing{Under: host.OS{}, At: at}
 		err := carry(crashing, "new")
 		got, readErr := os.ReadFile(filepath.Join(state, "hook", hook))
 		if text := string(got); readErr != nil || text != "old" && text != "new" {

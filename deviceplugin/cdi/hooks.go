@@ -9,7 +9,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"deviceshare/sharing/nodeapi"
+	"deviceshare/deviceplugin/modes"
 )
 
 // hookTimeout is how long one of our hooks may take, in seconds. It reads one small file.
@@ -17,7 +17,7 @@ const hookTimeout = 10
 
 // addHooks adds hooks that run in the namespaces of the host when the container's root is there:
 // they see the image, and nothing that is mounted over it.
-func addHooks(edits *specs.ContainerEdits, hooks []nodeapi.Hook) error {
+func addHooks(edits *specs.ContainerEdits, hooks []modes.Hook) error {
 	for _, h := range hooks {
 		if err := requireCleanPath(h.Path); err != nil {
 			return fmt.Errorf("hook: %w", err)

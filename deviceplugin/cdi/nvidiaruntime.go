@@ -14,7 +14,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/deviceplugin/host"
 )
 
 // nvidiaRuntime is how the names of NVIDIA's runtimes begin: there are also ones for each of its
@@ -96,7 +96,7 @@ func (r Runtime) nvidiaSettings(program string) (file string, accepts bool, err 
 		if err != nil {
 			return file, true, fmt.Errorf("find %s: %w", file, err)
 		}
-		text, err := hostnode.OS{}.Read(path)
+		text, err := host.OS{}.Read(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

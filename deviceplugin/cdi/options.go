@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"deviceshare/deviceplugin/driver"
-	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/deviceplugin/host"
 )
 
 // Options are the flags that say what brings the driver into containers.
@@ -124,7 +124,7 @@ const hook = "nvidia-cdi-hook"
 // CarryHook copies the hook from a directory of the image to one that the container runtime sees
 // under the same path, unless one of the host is named: specifications and hook are of one version
 // then. The container runtime would run an old one beside new specifications, or none at all.
-func (o *Options) CarryHook(files hostnode.Files, from, to string) error {
+func (o *Options) CarryHook(files host.Files, from, to string) error {
 	if o.Edits != "nvcdi" || o.HookPath != "" {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (o *Options) CarryHook(files hostnode.Files, from, to string) error {
 		return fmt.Errorf("bring %s to the host: the image has none: %w (--nvidia-cdi-hook-path)", hook, err)
 	}
 	path := filepath.Join(to, "hook", hook)
-	if _, err := hostnode.WriteIfChanged(files, path, content, 0o755, 0o755); err != nil {
+	if _, err := host.WriteIfChanged(files, path, content, 0o755, 0o755); err != nil {
 		return fmt.Errorf("bring %s to the host: %w (--state-dir)", hook, err)
 	}
 	o.HookPath = path

@@ -22,8 +22,8 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // Vendor, class and kind of our CDI devices. They differ from every kind of
@@ -78,7 +78,7 @@ func FileID(name string) (string, bool) {
 // Spec renders an injection over the edits of its devices into the text of a specification
 // that the CDI library accepts. Of what is common to all it has what ownMounts says. Equal
 // arguments give equal texts.
-func Spec(id string, common, base *specs.ContainerEdits, in nodeapi.Injection) ([]byte, error) {
+func Spec(id string, common, base *specs.ContainerEdits, in modes.Injection) ([]byte, error) {
 	edits, err := mergeEdits(ownMounts(common), base, in)
 	if err != nil {
 		return nil, fmt.Errorf("render allocation %s: %w", id, err)
@@ -111,7 +111,7 @@ func renderSpec(kind, name string, edits *specs.ContainerEdits) ([]byte, error) 
 // mergeEdits puts the injection over the base: variables replace, the rest is added.
 // In the container ours come after the pod's own, and runc lets the last of two
 // win; the limits that matter are in a read-only file all the same.
-func mergeEdits(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injection) (*specs.ContainerEdits, error) {
+func mergeEdits(own []*specs.Mount, base *specs.ContainerEdits, in modes.Injection) (*specs.ContainerEdits, error) {
 	edits := &specs.ContainerEdits{}
 	if base != nil {
 		*edits = *base
@@ -147,8 +147,8 @@ func mergeEdits(own []*specs.Mount, base *specs.ContainerEdits, in nodeapi.Injec
 // NoneVisible returns the variable that keeps NVIDIA's runtime, where it is the default, from
 // adding devices of its own. The runtime gives a container the devices that this variable names,
 // which is all of them in many images.
-func NoneVisible() nodeapi.Variable {
-	return nodeapi.Variable{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}
+func NoneVisible() modes.Variable {
+	return modes.Variable{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}
 }
 
 // bindMount is a bind mount that lets in neither device nodes nor set-user-id files.
@@ -161,7 +161,7 @@ func bindMount(host, container string, readOnly bool) *specs.Mount {
 }
 
 // mergeEnv is the variables of base with those of over in place, sorted by name.
-func mergeEnv(base []string, over []nodeapi.Variable) ([]string, error) {
+func mergeEnv(base []string, over []modes.Variable) ([]string, error) {
 	values := map[string]string{}
 	for _, line := range base {
 		name, value, ok := strings.Cut(line, "=")

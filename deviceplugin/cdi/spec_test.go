@@ -16,9 +16,9 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"deviceshare/deviceplugin/host"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
-	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -40,18 +40,18 @@ func driverEdits() *specs.ContainerEdits {
 	}
 }
 
-func injections() map[string]nodeapi.Injection {
-	return map[string]nodeapi.Injection{
+func injections() map[string]modes.Injection {
+	return map[string]modes.Injection{
 		"hami-core": {
 			Devices: []sharing.DeviceID{"GPU-a"},
-			Env: []nodeapi.Variable{
+			Env: []modes.Variable{
 				{Name: "CUDA_DEVICE_MEMORY_LIMIT_0", Value: "3000m"}, {Name: "CUDA_DEVICE_MEMORY_SHARED_CACHE", Value: "/tmp/vgpu/vgpu.cache"},
 			},
-			Mounts: []nodeapi.Mount{
+			Mounts: []modes.Mount{
 				{Host: "/state/lib/libvgpu-1.so", Container: "/usr/local/vgpu/libvgpu.so", ReadOnly: true},
 				{Host: "/state/containers/uid_main/vgpu", Container: "/tmp/vgpu"},
 			},
-			Hooks: []nodeapi.Hook{{Path: "/state/hook/deviceshare-hook", Args: []string{"merge-preload", "--file=/state/containers/uid_main/ld.so.preload"}}},
+			Hooks: []modes.Hook{{Path: "/state/hook/deviceshare-hook", Args: []string{"merge-preload", "--file=/state/containers/uid_main/ld.so.preload"}}},
 		},
 		"whole-device": {Devices: []sharing.DeviceID{"GPU-a"}},
 		"partition":    {Devices: []sharing.DeviceID{"MIG-a"}, DeviceNodes: []string{"/dev/nvidia-caps/nvidia-cap12"}},
@@ -80,13 +80,13 @@ func TestSpecificationsAreAsWrittenDown(t *testing.T) {
 }
 
 func TestTheRuntimeResolvesTheNameToExactlyThisContainer(t *testing.T) {
-	dir := &Directory{Files: hostnode.OS{}, Path: t.TempDir()}
+	dir := &Directory{Files: host.OS{}, Path: t.TempDir()}
 	driver, err := DriverSpec(&specs.ContainerEdits{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"one", "two"} {
-		text, err := Spec(id, nil, nil, nodeapi.Injection{Env: []nodeapi.Variable{{Name: "WHO", Value: id}, {Name: "PATH_LIKE", Value: "a=b"}}})
+		text, err := Spec(id, nil, nil, modes.Injection{Env: []modes.Variable{{Name: "WHO", Value: id}, {Name: "PATH_LIKE", Value: "a=b"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,21 +131,21 @@ func TestWhatTheRuntimeWouldMisreadIsRefused(t *testing.T) {
 	cases := map[string]struct {
 		id   string
 		base *specs.ContainerEdits
-		in   nodeapi.Injection
+		in   modes.Injection
 	}{
 		"an id with a slash":                                {id: "a/b"},
 		"an empty id":                                       {id: ""},
-		"a variable with an equal sign":                     {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Name: "A=B", Value: "c"}}}},
-		"a variable without a name":                         {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Value: "c"}}}},
-		"a relative mount":                                  {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "x", Container: "/y"}}}},
-		"a mount that climbs":                               {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "/x", Container: "/y/../etc"}}}},
-		"a hook without a folder":                           {id: "a", in: nodeapi.Injection{Hooks: []nodeapi.Hook{{Path: "hook"}}}},
-		"a hook with an argument that would be cut":         {id: "a", in: nodeapi.Injection{Hooks: []nodeapi.Hook{{Path: "/hook", Args: []string{"a\x00b"}}}}},
-		"a mount over the root":                             {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "/x", Container: "/"}}}},
-		"a device node without a path":                      {id: "a", in: nodeapi.Injection{DeviceNodes: []string{""}}},
-		"a variable with a character YAML has no place for": {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Name: "A", Value: "\x7f"}}}},
-		"a variable that is not UTF-8":                      {id: "a", in: nodeapi.Injection{Env: []nodeapi.Variable{{Name: "A", Value: "\xff"}}}},
-		"a mount with a byte-order mark":                    {id: "a", in: nodeapi.Injection{Mounts: []nodeapi.Mount{{Host: "/a", Container: "/\ufeff"}}}},
+		"a variable with an equal sign":                     {id: "a", in: modes.Injection{Env: []modes.Variable{{Name: "A=B", Value: "c"}}}},
+		"a variable without a name":                         {id: "a", in: modes.Injection{Env: []modes.Variable{{Value: "c"}}}},
+		"a relative mount":                                  {id: "a", in: modes.Injection{Mounts: []modes.Mount{{Host: "x", Container: "/y"}}}},
+		"a mount that climbs":                               {id: "a", in: modes.Injection{Mounts: []modes.Mount{{Host: "/x", Container: "/y/../etc"}}}},
+		"a hook without a folder":                           {id: "a", in: modes.Injection{Hooks: []modes.Hook{{Path: "hook"}}}},
+		"a hook with an argument that would be cut":         {id: "a", in: modes.Injection{Hooks: []modes.Hook{{Path: "/hook", Args: []string{"a\x00b"}}}}},
+		"a mount over the root":                             {id: "a", in: modes.Injection{Mounts: []modes.Mount{{Host: "/x", Container: "/"}}}},
+		"a device node without a path":                      {id: "a", in: modes.Injection{DeviceNodes: []string{""}}},
+		"a variable with a character YAML has no place for": {id: "a", in: modes.Injection{Env: []modes.Variable{{Name: "A", Value: "\x7f"}}}},
+		"a variable that is not UTF-8":                      {id: "a", in: modes.Injection{Env: []modes.Variable{{Name: "A", Value: "\xff"}}}},
+		"a mount with a byte-order mark":                    {id: "a", in: modes.Injection{Mounts: []modes.Mount{{Host: "/a", Container: "/\ufeff"}}}},
 		"a driver variable half set":                        {id: "a", base: &specs.ContainerEdits{Env: []string{"NOVALUE"}}},
 		"a driver hook at no stage":                         {id: "a", base: &specs.ContainerEdits{Hooks: []*specs.Hook{{HookName: "never", Path: "/x"}}}},
 	}
@@ -177,9 +177,9 @@ func FuzzSpec(f *testing.F) {
 	f.Add("0", "0", "\x7f", "/0", "/0", "/0") // found by the fuzzer: YAML refuses it
 	f.Add("A.b:c-d_e", "A", "\n\"\\", "/a b", "/é", "/dev/x")
 	f.Fuzz(func(t *testing.T, id, name, value, host, inside, node string) {
-		text, err := Spec(id, driverEdits(), deviceEdits(), nodeapi.Injection{
-			Env:         []nodeapi.Variable{{Name: name, Value: value}},
-			Mounts:      []nodeapi.Mount{{Host: host, Container: inside}},
+		text, err := Spec(id, driverEdits(), deviceEdits(), modes.Injection{
+			Env:         []modes.Variable{{Name: name, Value: value}},
+			Mounts:      []modes.Mount{{Host: host, Container: inside}},
 			DeviceNodes: []string{node},
 		})
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"deviceshare/sharing/nodeapi"
+	"deviceshare/deviceplugin/modes"
 )
 
 // standIn puts files in the place of the driver's libraries. Whatever name a
@@ -18,7 +18,7 @@ import (
 // driver's own lies beside it as <library>.driver, where that file looks for it.
 // A library that the container does not get by itself is an error: nothing would
 // stand in for it.
-func standIn(mounts []*specs.Mount, standIns []nodeapi.StandIn) ([]*specs.Mount, error) {
+func standIn(mounts []*specs.Mount, standIns []modes.StandIn) ([]*specs.Mount, error) {
 	for _, s := range standIns {
 		if err := requireCleanPath(s.Host); err != nil {
 			return nil, fmt.Errorf("library to stand in for %s: %w", s.Library, err)

@@ -8,7 +8,7 @@ import (
 
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"deviceshare/sharing/nodeapi"
+	"deviceshare/deviceplugin/modes"
 )
 
 // mounted is the mounts as "host container" lines.
@@ -21,7 +21,7 @@ func mounted(mounts []*specs.Mount) string {
 }
 
 func TestALibraryThatStandsInHasEveryNameOfTheDriversAndItBesideIt(t *testing.T) {
-	cuda := []nodeapi.StandIn{{Library: "libcuda.so", Host: "/state/lib/libcuda-1.so"}}
+	cuda := []modes.StandIn{{Library: "libcuda.so", Host: "/state/lib/libcuda-1.so"}}
 	cases := map[string]struct {
 		files []string
 		want  string
@@ -47,7 +47,7 @@ func TestALibraryThatStandsInHasEveryNameOfTheDriversAndItBesideIt(t *testing.T)
 				base.Mounts = append(base.Mounts, bindMount("/host"+f[strings.LastIndex(f, "/"):], f, true))
 			}
 			before := mounted(base.Mounts)
-			edits, err := mergeEdits(ownMounts(base), nil, nodeapi.Injection{StandIns: cuda})
+			edits, err := mergeEdits(ownMounts(base), nil, modes.Injection{StandIns: cuda})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,16 +63,16 @@ func TestALibraryThatStandsInHasEveryNameOfTheDriversAndItBesideIt(t *testing.T)
 
 func TestWhatCannotBeStoodInForIsRefused(t *testing.T) {
 	cases := map[string]struct {
-		standIn nodeapi.StandIn
+		standIn modes.StandIn
 		want    string
 	}{
-		"a library the container does not get": {nodeapi.StandIn{Library: "libnvidia-ml.so", Host: "/x.so"}, "libnvidia-ml.so is not among"},
-		"a library of a similar name":          {nodeapi.StandIn{Library: "libcud.so", Host: "/x.so"}, "libcud.so is not among"},
-		"a path that climbs":                   {nodeapi.StandIn{Library: "libcuda.so", Host: "/x/../y.so"}, "clean absolute path"},
+		"a library the container does not get": {modes.StandIn{Library: "libnvidia-ml.so", Host: "/x.so"}, "libnvidia-ml.so is not among"},
+		"a library of a similar name":          {modes.StandIn{Library: "libcud.so", Host: "/x.so"}, "libcud.so is not among"},
+		"a path that climbs":                   {modes.StandIn{Library: "libcuda.so", Host: "/x/../y.so"}, "clean absolute path"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := mergeEdits(ownMounts(driverEdits()), nil, nodeapi.Injection{StandIns: []nodeapi.StandIn{tc.standIn}})
+			_, err := mergeEdits(ownMounts(driverEdits()), nil, modes.Injection{StandIns: []modes.StandIn{tc.standIn}})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want %q in it", err, tc.want)
 			}

@@ -19,8 +19,8 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // askForPartition makes a partition on the second device, asks the toolkit for it
@@ -73,7 +73,7 @@ func askForPartition(root string) error {
 	if err != nil {
 		return err
 	}
-	spec, err := Spec("abc", common, edits, nodeapi.Injection{})
+	spec, err := Spec("abc", common, edits, modes.Injection{})
 	if err != nil {
 		return err
 	}

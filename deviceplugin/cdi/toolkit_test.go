@@ -18,8 +18,8 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 )
 
 // TestMain lets the test binary ask the toolkit in a process whose dynamic linker
@@ -65,7 +65,7 @@ func askToolkit(root string) error {
 		if err != nil {
 			return err
 		}
-		text, err := Spec("abc", common, edits, nodeapi.Injection{})
+		text, err := Spec("abc", common, edits, modes.Injection{})
 		if err != nil {
 			return err
 		}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"deviceshare/deviceplugin/host"
+	"deviceshare/deviceplugin/modes/modestest"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/hostnode"
-	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 func sample(id string, owner sharing.Owner) Record {
@@ -142,7 +142,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func open(t *testing.T, files hostnode.Files, path string) *Store {
+func open(t *testing.T, files host.Files, path string) *Store {
 	t.Helper()
 	s, broken, err := Open(files, path)
 	if err != nil || broken != nil {
@@ -153,7 +153,7 @@ func open(t *testing.T, files hostnode.Files, path string) *Store {
 
 func TestTheStoreSurvivesARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "checkpoint.json")
-	s := open(t, hostnode.OS{}, path)
+	s := open(t, host.OS{}, path)
 	for _, r := range []Record{sample("a", "uid-1"), sample("b", "uid-1"), sample("c", "uid-2")} {
 		if err := s.Put(r); err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestTheStoreSurvivesARestart(t *testing.T) {
 	if err := s.Forget("uid-2"); err != nil {
 		t.Fatal(err)
 	}
-	again := open(t, hostnode.OS{}, path)
+	again := open(t, host.OS{}, path)
 	if got := again.All(); !reflect.DeepEqual(got, []Record{sample("a", "uid-1"), sample("b", "uid-1")}) {
 		t.Errorf("after the restart: %+v", got)
 	}
@@ -173,23 +173,23 @@ func TestTheStoreSurvivesARestart(t *testing.T) {
 
 func TestAFailedWriteChangesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint.json")
-	s := open(t, &nodeapitest.Crashing{Under: hostnode.OS{}, At: 2}, path)
+	s := open(t, &modestest.Crashing{Under: host.OS{}, At: 2}, path)
 	if err := s.Put(sample("a", "uid-1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put(sample("b", "uid-2")); !errors.Is(err, nodeapitest.ErrCrash) {
+	if err := s.Put(sample("b", "uid-2")); !errors.Is(err, modestest.ErrCrash) {
 		t.Fatalf("the write answered %v", err)
 	}
 	if got := s.All(); len(got) != 1 || got[0].ID != "a" {
 		t.Errorf("memory holds %+v", got)
 	}
-	if got := open(t, hostnode.OS{}, path).All(); len(got) != 1 || got[0].ID != "a" {
+	if got := open(t, host.OS{}, path).All(); len(got) != 1 || got[0].ID != "a" {
 		t.Errorf("the disk holds %+v", got)
 	}
 }
 
 func TestPuttingTheSameRecordAgainWritesNothing(t *testing.T) {
-	counting := &nodeapitest.Crashing{Under: hostnode.OS{}, At: -1}
+	counting := &modestest.Crashing{Under: host.OS{}, At: -1}
 	s := open(t, counting, filepath.Join(t.TempDir(), "checkpoint.json"))
 	for range 3 {
 		if err := s.Put(sample("a", "uid-1")); err != nil {
@@ -208,7 +208,7 @@ func TestWhatAKilledWriterLeftIsCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	open(t, hostnode.OS{}, filepath.Join(dir, "checkpoint.json"))
+	open(t, host.OS{}, filepath.Join(dir, "checkpoint.json"))
 	if names, _ := os.ReadDir(dir); len(names) != 1 || names[0].Name() != ".other.tmp-1" {
 		t.Errorf("left are %v", names)
 	}
@@ -221,7 +221,7 @@ func TestBrokenFilesAreKeptAsideUnderFreshNumbers(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, broken, err := Open(hostnode.OS{}, path)
+		s, broken, err := Open(host.OS{}, path)
 		if err != nil || broken == nil || len(s.All()) != 0 {
 			t.Fatalf("opened with %v, %v, %v", s.All(), broken, err)
 		}

@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 
 	"deviceshare/config/live"
-	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/deviceplugin/host"
 )
 
 // Configuration is the last good text of each ConfigMap on this node's disk, so that
 // a restart while one is wrong or out of reach changes nothing. It implements
 // live.Store.
 type Configuration struct {
-	Files     hostnode.Files
+	Files     host.Files
 	Directory string
 	// Trouble is told what cannot be written or read. It may be nil.
 	Trouble func(error)
@@ -43,7 +43,7 @@ func (c Configuration) Keep(name string, last live.Kept) {
 		Format: 1, Namespace: last.Source.Namespace, Name: last.Source.Name, Version: last.Source.Version, Text: last.Text,
 	})
 	if err == nil {
-		_, err = hostnode.WriteIfChanged(c.Files, c.pathOf(name), text, 0o600, 0o700)
+		_, err = host.WriteIfChanged(c.Files, c.pathOf(name), text, 0o600, 0o700)
 	}
 	if err != nil {
 		c.reportTrouble(fmt.Errorf("keep ConfigMap %s for the next start: %w", name, err))

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"deviceshare/config/live"
-	"deviceshare/sharing/nodeapi/hostnode"
+	"deviceshare/deviceplugin/host"
 )
 
 func TestWhatIsKeptOfAConfigMapIsReadBackOrReported(t *testing.T) {
 	var told []string
-	k := Configuration{Files: hostnode.OS{}, Directory: filepath.Join(t.TempDir(), "config"), Trouble: func(err error) { told = append(told, err.Error()) }}
+	k := Configuration{Files: host.OS{}, Directory: filepath.Join(t.TempDir(), "config"), Trouble: func(err error) { told = append(told, err.Error()) }}
 	if last, ok := k.Recall("a"); ok {
 		t.Errorf("before anything was kept: %+v", last)
 	}

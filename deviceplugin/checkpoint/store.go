@@ -12,15 +12,15 @@ import (
 	"strings"
 	"sync"
 
+	"deviceshare/deviceplugin/host"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // Store is the records in memory and on disk. A method that changes them returns
 // only after the change is durable, and changes nothing when that fails. It is
 // safe for concurrent use.
 type Store struct {
-	files hostnode.Files
+	files host.Files
 	path  string
 
 	mu      sync.Mutex
@@ -30,7 +30,7 @@ type Store struct {
 // Open reads the checkpoint at path. A missing file is an empty one. A file that
 // cannot be understood is kept aside as <path>.broken-<n>, and broken says why:
 // the caller then rebuilds the records. err means the disk does not work.
-func Open(files hostnode.Files, path string) (s *Store, broken, err error) {
+func Open(files host.Files, path string) (s *Store, broken, err error) {
 	s = &Store{files: files, path: path, records: map[string]Record{}}
 	if err := files.MakeDir(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("open checkpoint: %w", err)
@@ -66,7 +66,7 @@ func (s *Store) removeUnfinished() error {
 		return err
 	}
 	for _, name := range names {
-		if !strings.HasPrefix(name, hostnode.Unfinished(filepath.Base(s.path))) {
+		if !strings.HasPrefix(name, host.Unfinished(filepath.Base(s.path))) {
 			continue
 		}
 		if err := s.files.Remove(filepath.Join(filepath.Dir(s.path), name)); err != nil {

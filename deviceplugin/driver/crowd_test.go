@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/host"
+	"deviceshare/deviceplugin/modes"
+	"deviceshare/deviceplugin/modes/mig"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
-	"deviceshare/sharing/nodeapi"
-	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // cardOf is the UUID of a device of the crowd's machine.
@@ -46,15 +46,15 @@ func playCrowd(gpus *driver.NVML) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(root) }()
-	p := mignode.New(mignode.Config{Files: hostnode.OS{}, Root: root, Driver: gpus})
+	p := mig.New(mig.Config{Files: host.OS{}, Root: root, Driver: gpus})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // ends what hangs
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for n := range 8 * 7 {
 		group.Go(func() error {
-			_, err := p.Prepare(ctx, nodeapi.Claim{
+			_, err := p.Prepare(ctx, modes.Claim{
 				ID: fmt.Sprint("id-", n), Owner: sharing.Owner(fmt.Sprint("pod-", n)), Container: "main",
-				Devices: []nodeapi.ClaimedDevice{{
+				Devices: []modes.ClaimedDevice{{
 					Device: sharing.Device{ID: cardOf(n / 7)},
 					Share:  sharing.Share{Device: cardOf(n / 7), Mode: sharing.MIG, Partition: sharing.Partition{Profile: "1g.10gb", Start: n % 7, Size: 1}},
 				}},

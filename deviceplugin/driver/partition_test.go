@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/host"
+	"deviceshare/deviceplugin/modes"
+	"deviceshare/deviceplugin/modes/mig"
 	"deviceshare/sharing"
-	"deviceshare/sharing/mig/mignode"
-	"deviceshare/sharing/nodeapi"
-	"deviceshare/sharing/nodeapi/hostnode"
 )
 
 // ages is a card whose mode changes at once, one that wants a reset, and one that
@@ -193,10 +193,10 @@ func playPrepare(gpus *driver.NVML) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(root) }()
-	p := mignode.New(mignode.Config{Files: hostnode.OS{}, Root: root, Driver: gpus})
+	p := mig.New(mig.Config{Files: host.OS{}, Root: root, Driver: gpus})
 	give := func(owner sharing.Owner, profile string, start, size int) (string, error) {
-		in, err := p.Prepare(context.Background(), nodeapi.Claim{
-			ID: "id-" + string(owner), Owner: owner, Container: "main", Devices: []nodeapi.ClaimedDevice{{
+		in, err := p.Prepare(context.Background(), modes.Claim{
+			ID: "id-" + string(owner), Owner: owner, Container: "main", Devices: []modes.ClaimedDevice{{
 				Device: sharing.Device{ID: gpuHopper},
 				Share: sharing.Share{Device: gpuHopper, Mode: sharing.MIG,
 					Partition: sharing.Partition{Profile: profile, Start: start, Size: size}},

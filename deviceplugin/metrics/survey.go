@@ -159,7 +159,7 @@ func (s *Survey) readRegions(ctx context.Context) []ContainerUsage {
 	return out
 }
 
-// regionPath is where a container's region is, as package limitsnode has it.
+// regionPath is where a container's region is, as package limits has it.
 func (s *Survey) regionPath(r *checkpoint.Record) string {
 	return filepath.Join(s.cfg.StateDir, string(r.Mode), "containers", string(r.Owner)+"_"+r.Container, "vgpu", "vgpu.cache")
 }

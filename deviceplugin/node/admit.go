@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi"
 	"deviceshare/sharing/podspec"
 )
 
@@ -30,7 +30,7 @@ type Ask struct {
 type Claim struct {
 	Kind    sharing.ContainerKind
 	Mode    sharing.Mode
-	Devices []nodeapi.ClaimedDevice
+	Devices []modes.ClaimedDevice
 }
 
 // RefusalReason is why a container may not start.
@@ -182,7 +182,7 @@ func ClaimOf(s State, a Ask) (Claim, *Refusal) {
 		share := given.Shares[i]
 		// A scheduler that does not know what is physically there takes all that is offered for it.
 		share.Whole = share.Whole && devices[i].IsWhole(share.Memory, share.Cores)
-		claim.Devices = append(claim.Devices, nodeapi.ClaimedDevice{Device: devices[i], Share: share})
+		claim.Devices = append(claim.Devices, modes.ClaimedDevice{Device: devices[i], Share: share})
 	}
 	return claim, nil
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/modes/modestest"
 	"deviceshare/sharing"
-	"deviceshare/sharing/nodeapi/nodeapitest"
 )
 
 // on does something to a card of a test; an unknown one is the test's mistake.
@@ -108,18 +108,18 @@ func (h *Hardware) Locate(uuid string) (id sharing.DeviceID, gi, ci int, ok bool
 
 // Crashing is a driver of a process that dies at one of the effects that at
 // counts, on files and on the hardware alike.
-func Crashing(under driver.Partitions, at *nodeapitest.Crashing) driver.Partitions {
+func Crashing(under driver.Partitions, at *modestest.Crashing) driver.Partitions {
 	return &crashing{under: under, at: at}
 }
 
 type crashing struct {
 	under driver.Partitions
-	at    *nodeapitest.Crashing
+	at    *modestest.Crashing
 }
 
 func (c *crashing) read(do func() error) error {
 	if c.at.Dead() {
-		return nodeapitest.ErrCrash
+		return modestest.ErrCrash
 	}
 	return do()
 }

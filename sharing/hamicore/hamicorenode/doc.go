@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-// Package hamicorenode prepares containers of mode hami-core: package limitsnode mounts
-// libvgpu.so and the limits that it enforces.
-//
-// A container whose shares are all whole devices gets neither library nor limits, because
-// there is nothing to enforce.
-package hamicorenode
