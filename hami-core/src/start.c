@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * start.c: the one place that names all parts of the library. Everything else knows the parts
- * below it only; what has to reach all of them goes through this table (settings/modules.h).
+ * below it only; what has to reach all of them goes through this table (settings/components.h).
  */
 #include "compute/borrow.h"
 #include "compute/limiter.h"
 #include "context/green.h"
 #include "context/primary.h"
-#include "memory/aside.h"
+#include "memory/context_limits.h"
 #include "memory/blocks.h"
 #include "memory/graphs.h"
 #include "memory/handles.h"
-#include "memory/measure.h"
+#include "memory/nvml_memory.h"
 #include "memory/overhead.h"
 #include "memory/pools.h"
 #include "memory/sparse.h"
 #include "model/pages.h"
 #include "model/table.h"
-#include "settings/modules.h"
+#include "settings/components.h"
 #include "shm/region.h"
 
-const struct module modules[] = {
+const struct component components[] = {
 	{.after_fork = region_after_fork},
 	{.after_fork = table_reset},
 	{.after_fork = pages_reset},
@@ -29,13 +29,13 @@ const struct module modules[] = {
 	{.after_fork = blocks_after_fork},
 	{.after_fork = handles_after_fork},
 	{.after_fork = sparse_after_fork},
-	{.after_fork = aside_after_fork},
+	{.after_fork = context_limits_after_fork},
 	{.refresh = pools_refresh, .after_fork = pools_after_fork},
 	{.refresh = graphs_refresh, .after_fork = graphs_after_fork},
-	{.after_fork = measure_after_fork},
+	{.after_fork = nvml_memory_after_fork},
 	/* The last to refresh: what it finds is what the others do not explain. */
-	{.refresh = overhead_settle, .after_fork = overhead_after_fork},
+	{.refresh = overhead_reconcile, .after_fork = overhead_after_fork},
 	{.after_fork = limiter_after_fork},
 	{.after_fork = borrow_after_fork},
 };
-const unsigned module_count = sizeof modules / sizeof *modules;
+const unsigned component_count = sizeof components / sizeof *components;

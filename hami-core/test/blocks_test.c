@@ -10,12 +10,12 @@
 
 #include "driver/resolve.h"
 #include "memory/blocks.h"
-#include "memory/books.h"
+#include "memory/reservation.h"
 #include "memory/overflow.h"
 #include "model/limit.h"
 #include "platform/log.h"
-#include "settings/modules.h"
-#include "settings/runtime.h"
+#include "settings/components.h"
+#include "settings/settings.h"
 #include "shm/region.h"
 
 #define P PAGE_BYTES
@@ -41,14 +41,14 @@ static CUresult play_free(CUdeviceptr at)
 	return driver_frees ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-void *originals[SYMBOL_COUNT]; /* nothing is known: original_found is asked */
+void *originals[SYMBOL_COUNT]; /* nothing is known: original_resolve is asked */
 
-void *original_found(enum symbol_id id)
+void *original_resolve(enum symbol_id id)
 {
 	return id == ID_cuMemFree_v2 ? (void *)play_free : NULL;
 }
 
-uint64_t runtime_memory_limit(int index)
+uint64_t settings_memory_limit(int index)
 {
 	(void)index;
 	return LIMIT;
@@ -59,19 +59,19 @@ void overflow_freed(CUdeviceptr pointer)
 	(void)pointer;
 }
 
-int account_admit(struct charge *c)
+int charge_admit(struct charge *c)
 {
 	*c = (struct charge){.context = 7};
 	return c->device;
 }
 
-int account_begin(struct charge *c, int device, uint64_t bytes)
+int charge_reserve(struct charge *c, int device, uint64_t bytes)
 {
-	c->reserved = limit_pages(bytes);
-	return books_reserve(device, c->reserved) ? CUDA_ERROR_OUT_OF_MEMORY : 0;
+	c->reserved = limit_round_to_pages(bytes);
+	return reservation_try(device, c->reserved) ? CUDA_ERROR_OUT_OF_MEMORY : 0;
 }
 
-void modules_refresh(int device)
+void components_refresh(int device)
 {
 	(void)device;
 }
@@ -98,16 +98,16 @@ static void start(void)
 static CUresult make(uint64_t at, uint64_t bytes)
 {
 	struct charge c;
-	if (block_begin(&c, PAGES_PLAIN, bytes))
+	if (block_alloc_begin(&c, PAGES_PLAIN, bytes))
 		return c.refusal;
-	return block_end(&c, CUDA_SUCCESS, at, bytes);
+	return block_alloc_end(&c, CUDA_SUCCESS, at, bytes);
 }
 
 static void drop(uint64_t at)
 {
 	struct table_entry e;
-	CHECK(block_take(at, &e));
-	block_gone(&e);
+	CHECK(block_free_begin(at, &e));
+	block_free_end(&e);
 }
 
 TEST("a call that the driver refuses leaves nothing reserved and nobody waiting")
@@ -115,8 +115,8 @@ TEST("a call that the driver refuses leaves nothing reserved and nobody waiting"
 	struct charge c;
 	start();
 	for (int i = 0; i < 3; i++) {
-		CHECK_EQ(block_begin(&c, PAGES_PLAIN, 512), 0);
-		CHECK_EQ(block_end(&c, CUDA_ERROR_OUT_OF_MEMORY, 0, 512), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQ(block_alloc_begin(&c, PAGES_PLAIN, 512), 0);
+		CHECK_EQ(block_alloc_end(&c, CUDA_ERROR_OUT_OF_MEMORY, 0, 512), CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK_EQ(region_used(0), 0);
 	}
 }
@@ -170,11 +170,11 @@ TEST("a block with a larger pitch than usual pays the rest, or is given back")
 {
 	struct charge c;
 	start();
-	CHECK_EQ(block_begin(&c, PAGES_PLAIN, 512), 0);
-	CHECK_EQ(block_end(&c, CUDA_SUCCESS, AT, 3 * P), CUDA_SUCCESS);
+	CHECK_EQ(block_alloc_begin(&c, PAGES_PLAIN, 512), 0);
+	CHECK_EQ(block_alloc_end(&c, CUDA_SUCCESS, AT, 3 * P), CUDA_SUCCESS);
 	CHECK_EQ(region_used(0), 3 * P);
-	CHECK_EQ(block_begin(&c, PAGES_PLAIN, 512), 0);
-	CHECK_EQ(block_end(&c, CUDA_SUCCESS, AT + 10 * P, 2 * P), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(block_alloc_begin(&c, PAGES_PLAIN, 512), 0);
+	CHECK_EQ(block_alloc_end(&c, CUDA_SUCCESS, AT + 10 * P, 2 * P), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(region_used(0) == 3 * P && frees == 1);
 }
 
@@ -198,7 +198,7 @@ static struct table_entry leaving;
 
 static void *finish_freeing(void *unused)
 {
-	block_gone(&leaving);
+	block_free_end(&leaving);
 	return unused;
 }
 
@@ -213,12 +213,12 @@ TEST("a page that is freed while a block is made for it pays for the page that t
 	start();
 	CHECK_EQ(make(AT, 512), CUDA_SUCCESS);
 	CHECK_EQ(make(AT + 10 * P, 3 * P), CUDA_SUCCESS);
-	CHECK_EQ(block_begin(&c, PAGES_PLAIN, 512), 0);
-	CHECK(block_take(AT, &leaving));
+	CHECK_EQ(block_alloc_begin(&c, PAGES_PLAIN, 512), 0);
+	CHECK(block_free_begin(AT, &leaving));
 	CHECK(!pthread_create(&t, NULL, finish_freeing, NULL));
 	usleep(20000);
 	CHECK_EQ(region_used(0), 4 * P);
-	CHECK_EQ(block_end(&c, CUDA_SUCCESS, AT + P, 512), CUDA_SUCCESS);
+	CHECK_EQ(block_alloc_end(&c, CUDA_SUCCESS, AT + P, 512), CUDA_SUCCESS);
 	pthread_join(t, NULL);
 	CHECK(region_used(0) == 4 * P && frees == 0);
 	drop(AT + P);
@@ -231,10 +231,10 @@ TEST("a block that the driver did not free after all is booked again when its ch
 	start();
 	CHECK_EQ(make(AT, 512), CUDA_SUCCESS);
 	CHECK_EQ(make(AT + 10 * P, 3 * P), CUDA_SUCCESS);
-	CHECK_EQ(block_begin(&c, PAGES_PLAIN, 512), 0);
-	CHECK(block_take(AT, &leaving));
-	CHECK_EQ(block_end(&c, CUDA_SUCCESS, AT + P, 512), CUDA_SUCCESS);
-	block_stays(&leaving);
+	CHECK_EQ(block_alloc_begin(&c, PAGES_PLAIN, 512), 0);
+	CHECK(block_free_begin(AT, &leaving));
+	CHECK_EQ(block_alloc_end(&c, CUDA_SUCCESS, AT + P, 512), CUDA_SUCCESS);
+	block_free_cancel(&leaving);
 	CHECK_EQ(region_used(0), 5 * P);
 	drop(AT);
 	drop(AT + P);

@@ -10,9 +10,9 @@ cc=$1 objects=$2 layers=$3
 shift 3
 echo "== layers"
 
-# The read-only tables that a lower layer declares and the top fills: start.c's modules, the
+# The read-only tables that a lower layer declares and the top fills: start.c's components, the
 # generated symbols.
-tables='modules module_count symbols'
+tables='components component_count symbols'
 
 # violations UNITS...: one line for each use of a higher layer, of a sibling, or in a circle.
 violations() {

@@ -22,29 +22,29 @@ TEST("a limit admits up to itself and not a byte more")
 
 TEST("bytes are rounded up to whole pages without overflow")
 {
-	CHECK_EQ(limit_pages(0), 0);
-	CHECK_EQ(limit_pages(1), PAGE_BYTES);
-	CHECK_EQ(limit_pages(PAGE_BYTES), PAGE_BYTES);
-	CHECK_EQ(limit_pages(PAGE_BYTES + 1), 2 * PAGE_BYTES);
-	CHECK_EQ(limit_pages(UINT64_MAX), UINT64_MAX);
-	CHECK_EQ(limit_pages(UINT64_MAX - PAGE_BYTES + 1), UINT64_MAX - PAGE_BYTES + 1);
+	CHECK_EQ(limit_round_to_pages(0), 0);
+	CHECK_EQ(limit_round_to_pages(1), PAGE_BYTES);
+	CHECK_EQ(limit_round_to_pages(PAGE_BYTES), PAGE_BYTES);
+	CHECK_EQ(limit_round_to_pages(PAGE_BYTES + 1), 2 * PAGE_BYTES);
+	CHECK_EQ(limit_round_to_pages(UINT64_MAX), UINT64_MAX);
+	CHECK_EQ(limit_round_to_pages(UINT64_MAX - PAGE_BYTES + 1), UINT64_MAX - PAGE_BYTES + 1);
 }
 
 TEST("a program is told the smaller of what there is and what it may have")
 {
-	CHECK_EQ(limit_total(80, 10), 10);
-	CHECK_EQ(limit_total(8, 10), 8);
-	CHECK_EQ(limit_total(80, 0), 80);
-	CHECK_EQ(limit_free(80, 3, 10), 7);
-	CHECK_EQ(limit_free(5, 3, 10), 5);
-	CHECK_EQ(limit_free(80, 3, 0), 80);
-	CHECK_EQ(limit_free(80, 12, 10), 0);
+	CHECK_EQ(limit_visible_total(80, 10), 10);
+	CHECK_EQ(limit_visible_total(8, 10), 8);
+	CHECK_EQ(limit_visible_total(80, 0), 80);
+	CHECK_EQ(limit_visible_free(80, 3, 10), 7);
+	CHECK_EQ(limit_visible_free(5, 3, 10), 5);
+	CHECK_EQ(limit_visible_free(80, 3, 0), 80);
+	CHECK_EQ(limit_visible_free(80, 12, 10), 0);
 }
 
 TEST("answers of 32 bits end at their largest number")
 {
-	CHECK_EQ(limit_narrow(7), 7);
-	CHECK_EQ(limit_narrow(1ULL << 32), UINT32_MAX);
+	CHECK_EQ(limit_clamp_u32(7), 7);
+	CHECK_EQ(limit_clamp_u32(1ULL << 32), UINT32_MAX);
 }
 
 TEST("an array takes its texels, a mipmap all its levels, layers do not shrink")

@@ -220,7 +220,7 @@ TEST("sizes are read as people write them, and nonsense is refused")
 	};
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		uint64_t bytes = UINT64_MAX;
-		if (limits_size(table[i].text, &bytes))
+		if (limits_parse_size(table[i].text, &bytes))
 			bytes = UINT64_MAX;
 		if (bytes != table[i].bytes)
 			printf("    \"%s\"\n", table[i].text);
@@ -305,7 +305,7 @@ TEST("a container has a limit when memory or an enforced share of a device is li
 		char text[256], why[256];
 		int n = snprintf(text, sizeof text, "vgpu-limits 1\n%s", table[i].lines);
 		CHECK_EQ(limits_parse(text, (size_t)n, &l, why, sizeof why), 0);
-		CHECK_EQ(limits_any(&l), table[i].any);
+		CHECK_EQ(limits_has_any(&l), table[i].any);
 	}
 }
 

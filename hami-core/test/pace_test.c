@@ -37,9 +37,9 @@ TEST("a debt is waited for until the share has paid it")
 
 TEST("no more than 4 ms are queued, but one kernel may always follow another")
 {
-	CHECK_EQ(pace_ahead(4 * MS, 9), 0);
-	CHECK_EQ(pace_ahead(500 * MS, 1), 0);
-	CHECK(pace_ahead(5 * MS, 2) == MS && pace_ahead(4 * MS + 1, 3) == MS / 10);
+	CHECK_EQ(pace_queue_wait(4 * MS, 9), 0);
+	CHECK_EQ(pace_queue_wait(500 * MS, 1), 0);
+	CHECK(pace_queue_wait(5 * MS, 2) == MS && pace_queue_wait(4 * MS + 1, 3) == MS / 10);
 }
 
 TEST("a container borrows what nobody who wants to work is guaranteed")
@@ -76,12 +76,12 @@ TEST("whatever the claims, a rate is no less than the guarantee and no more than
 	for (int i = 0; i < 100000; i++) {
 		struct pace_claim c[4];
 		for (int k = 0; k < 4; k++) {
-			unsigned r = (unsigned)pace_batch(&seed);
+			unsigned r = (unsigned)pace_batch_size(&seed);
 			c[k] = (struct pace_claim){r % 7 ? r % 101 : r * 2654435761u,
 						   (int)(r / 3 % 5) - 1, r / 101 & 1,
 						   !(r / 11 % 16)};
 		}
-		unsigned percent = 1 + (unsigned)pace_batch(&seed) % 100,
+		unsigned percent = 1 + (unsigned)pace_batch_size(&seed) % 100,
 			 rate = pace_rate(percent, 1, c, 4);
 		CHECK(rate >= percent && rate <= 100);
 	}
@@ -92,7 +92,7 @@ TEST("batches have a quarter to seven quarters of a millisecond, and one in the 
 	uint32_t seed = 1;
 	uint64_t sum = 0, least = UINT64_MAX, most = 0;
 	for (int i = 0; i < 1000; i++) {
-		uint64_t n = pace_batch(&seed);
+		uint64_t n = pace_batch_size(&seed);
 		sum += n;
 		least = n < least ? n : least;
 		most = n > most ? n : most;
@@ -243,15 +243,15 @@ TEST("a launch that loads code begins when that is done, and takes what is paid 
 		{5 * MS, 4 * MS, MS, 5 * MS},             /* events that make no sense */
 	};
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-		CHECK_EQ(pace_from(table[i].start, table[i].end, table[i].loading), table[i].want);
+		CHECK_EQ(pace_work_start(table[i].start, table[i].end, table[i].loading), table[i].want);
 }
 
 /* Settles a batch by what was measured alone. */
 static uint64_t settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charged_then,
 		       uint64_t predicted)
 {
-	uint64_t charge = pace_charge(pace_rest(line, start, end, charged_then), predicted, 0);
-	pace_settle(line, start, end, charge);
+	uint64_t charge = pace_charge(pace_uncharged(line, start, end, charged_then), predicted, 0);
+	pace_note_charge(line, start, end, charge);
 	return charge;
 }
 
@@ -302,13 +302,13 @@ TEST("whatever the order, threads pay together for what the device did")
 			uint64_t start, work, then;
 		} batch[4] = {{0, 0, 0}};
 		uint64_t now = 1000, busy = 0;
-		unsigned threads = 1 + (unsigned)pace_batch(&seed) % 4,
-			 pauses = (unsigned)pace_batch(&seed) % 3;
+		unsigned threads = 1 + (unsigned)pace_batch_size(&seed) % 4,
+			 pauses = (unsigned)pace_batch_size(&seed) % 3;
 		for (int i = 0; i < 4000; i++) {
-			unsigned t = (unsigned)pace_batch(&seed) / 7 % threads;
-			uint64_t kernel = 20 + pace_batch(&seed) / 11 % 100;
-			now += pauses && pace_batch(&seed) / 13 % 8 < pauses
-				       ? pace_batch(&seed) % 300
+			unsigned t = (unsigned)pace_batch_size(&seed) / 7 % threads;
+			uint64_t kernel = 20 + pace_batch_size(&seed) / 11 % 100;
+			now += pauses && pace_batch_size(&seed) / 13 % 8 < pauses
+				       ? pace_batch_size(&seed) % 300
 				       : 0;
 			if (!batch[t].work) {
 				batch[t].start = now;

@@ -127,8 +127,8 @@ TEST("SIGKILL gives memory back, a hundred times")
 		CHECK_EQ(region_reserve(0, 100 * MIB, 100 * MIB), 0);
 		region_release(0, 100 * MIB);
 	}
-	CHECK_EQ(region_slot(), 0);
-	CHECK(region_memory()->hami.proc_num <= 2);
+	CHECK_EQ(region_own_slot(), 0);
+	CHECK(region_mapping()->hami.proc_num <= 2);
 	clean(dir);
 }
 
@@ -136,7 +136,7 @@ static int die_in_lock(void)
 {
 	attach();
 	region_reserve(0, 10 * MIB, 100 * MIB);
-	struct vgpu_extension *x = &region_memory()->ext;
+	struct vgpu_extension *x = &region_mapping()->ext;
 	CHECK_EQ(region_lock(), 0);
 	x->reserved[0] += 77 * MIB; /* half of a change */
 	return raise(SIGKILL);
@@ -165,7 +165,7 @@ static int race(void)
 		uint64_t ask = (uint64_t)(rand() % 20 + 1) * MIB;
 		if (region_reserve(0, ask, 100 * MIB) == 0)
 			mine += ask;
-		if (region_memory()->ext.reserved[0] > 100 * MIB)
+		if (region_mapping()->ext.reserved[0] > 100 * MIB)
 			return 1;
 		if (rand() % 2) {
 			region_release(0, mine);
@@ -271,7 +271,7 @@ TEST("a file that cannot be used is told with a reason, and can be tried again")
 	for (int i = 0; i < 3; i++) {
 		CHECK(region_attach(&limits, why, sizeof why));
 		CHECK(strstr(why, limits.region) && strstr(why, "No such file or directory"));
-		CHECK(region_memory() == NULL);
+		CHECK(region_mapping() == NULL);
 		CHECK(region_reserve(0, 1, 100 * MIB)); /* nothing is admitted meanwhile */
 		CHECK_EQ(region_used(0), 0);
 	}
@@ -297,8 +297,8 @@ TEST("attempts that fail leave no descriptor and no lock behind")
 	const char *dir = fresh();
 	char why[256] = "";
 	attach();
-	region_memory()->ext.version = 2;
-	region_memory()->ext.size += 64;
+	region_mapping()->ext.version = 2;
+	region_mapping()->ext.size += 64;
 	pid_t pid = fork(); /* the parent's slot stays taken */
 	if (pid == 0) {
 		region_after_fork();
@@ -361,7 +361,7 @@ TEST("a region whose slots are all taken says so, and has room again when one is
 	all.l_len = 1;
 	CHECK(!fcntl(fd, F_OFD_SETLK, &all));
 	attach();
-	CHECK_EQ(region_slot(), 7);
+	CHECK_EQ(region_own_slot(), 7);
 	close(fd);
 	clean(dir);
 }
@@ -374,7 +374,7 @@ TEST("without a usable file private accounts hold the limit in the process")
 		strcpy(limits.region, paths[i]);
 		CHECK(region_attach(&limits, why, sizeof why));
 		CHECK(strstr(why, paths[i]) != NULL);
-		region_attach_alone(&limits);
+		region_attach_private(&limits);
 		CHECK_EQ(region_reserve(0, 100, 100), 0);
 		CHECK(region_reserve(0, 1, 100));
 		CHECK_EQ(region_used(0), 100);
@@ -386,18 +386,18 @@ TEST("without a usable file private accounts hold the limit in the process")
 static int slot_of_child(void)
 {
 	attach();
-	return region_slot();
+	return region_own_slot();
 }
 
 TEST("a slot never moves, and a child after fork has its own")
 {
 	const char *dir = fresh();
 	attach();
-	CHECK_EQ(region_slot(), 0);
+	CHECK_EQ(region_own_slot(), 0);
 	CHECK_EQ(in_child(slot_of_child), 1);
 	CHECK_EQ(in_child(slot_of_child), 1);
 	CHECK_EQ(region_reserve(0, MIB, 0), 0);
-	CHECK_EQ(region_memory()->ext.slot[0].used[0], MIB);
+	CHECK_EQ(region_mapping()->ext.slot[0].used[0], MIB);
 	clean(dir);
 }
 
@@ -429,9 +429,9 @@ TEST("a process whose slot was wiped by somebody books again what it holds")
 	const char *dir = fresh();
 	attach();
 	CHECK_EQ(region_reserve(0, 40 * MIB, 100 * MIB), 0);
-	struct vgpu_extension *x = &region_memory()->ext;
+	struct vgpu_extension *x = &region_mapping()->ext;
 	memset(&x->slot[0], 0, sizeof x->slot[0]);
-	memset(&region_memory()->hami.procs[0], 0, sizeof region_memory()->hami.procs[0]);
+	memset(&region_mapping()->hami.procs[0], 0, sizeof region_mapping()->hami.procs[0]);
 	x->reserved[0] = 0;
 	CHECK(region_reserve(0, 61 * MIB, 100 * MIB));
 	CHECK_EQ(region_used(0), 40 * MIB);
@@ -443,7 +443,7 @@ static int known_in_child(void)
 {
 	int parent = getppid();
 	attach();
-	region_flight(0, 1);
+	region_add_in_flight(0, 1);
 	if (!region_has_process(parent) || !region_has_process(getpid()) || region_has_process(parent + 100000) || region_has_process(0))
 		return 1;
 	return raise(SIGKILL);
@@ -453,13 +453,13 @@ TEST("processes of the container are known, and who dies in a call disturbs nobo
 {
 	const char *dir = fresh();
 	attach();
-	CHECK(region_quiet(0));
-	region_flight(0, 1);
-	CHECK(!region_quiet(0) && region_quiet(1));
-	region_flight(0, -1);
+	CHECK(region_is_quiet(0));
+	region_add_in_flight(0, 1);
+	CHECK(!region_is_quiet(0) && region_is_quiet(1));
+	region_add_in_flight(0, -1);
 	CHECK_EQ(in_child(known_in_child), 128 + SIGKILL);
 	CHECK_EQ(region_used(0), 0); /* reaps */
-	CHECK(region_quiet(0));
+	CHECK(region_is_quiet(0));
 	clean(dir);
 }
 
@@ -467,13 +467,13 @@ TEST("what is told and not counted lives and dies with its slot")
 {
 	const char *dir = fresh();
 	attach();
-	region_show(0, VGPU_IMPORTED, 30 * (int64_t)MIB);
-	region_show(0, VGPU_OVERFLOW, 5 * (int64_t)MIB);
-	struct vgpu_slot *s = &region_memory()->ext.slot[region_slot()];
+	region_add_uncounted(0, VGPU_IMPORTED, 30 * (int64_t)MIB);
+	region_add_uncounted(0, VGPU_OVERFLOW, 5 * (int64_t)MIB);
+	struct vgpu_slot *s = &region_mapping()->ext.slot[region_own_slot()];
 	CHECK_EQ(s->shown[VGPU_IMPORTED][0], 30 * MIB);
 	CHECK_EQ(region_used(0), 0);
 	memset(s, 0, sizeof *s); /* somebody wipes the slot: it is taken again as it was */
-	region_show(0, VGPU_OVERFLOW, -5 * (int64_t)MIB);
+	region_add_uncounted(0, VGPU_OVERFLOW, -5 * (int64_t)MIB);
 	CHECK_EQ(s->shown[VGPU_IMPORTED][0], 30 * MIB);
 	CHECK_EQ(s->shown[VGPU_OVERFLOW][0], 0);
 	clean(dir);
@@ -548,7 +548,7 @@ TEST("whatever stands in the lock word, everybody goes on and the books stay rig
 	double began = seconds();
 	for (size_t i = 0; i < 1000; i++) {
 		uint32_t any = (uint32_t)rand() << 1 ^ (uint32_t)rand();
-		region_memory()->ext.lock = i < sizeof words / sizeof *words ? words[i] : any;
+		region_mapping()->ext.lock = i < sizeof words / sizeof *words ? words[i] : any;
 		CHECK_EQ(region_reserve(0, 80 * MIB, 100 * MIB), 0);
 		CHECK(region_reserve(0, 1, 100 * MIB));
 		region_release(0, 80 * MIB);
@@ -702,7 +702,7 @@ TEST("a spoilt header of a file that somebody uses is written again, and nothing
 	const char *dir = fresh();
 	attach();
 	CHECK_EQ(region_reserve(0, 60 * MIB, 100 * MIB), 0);
-	struct vgpu_region *r = region_memory();
+	struct vgpu_region *r = region_mapping();
 	for (int kind = 0; kind < 6; kind++) {
 		void *words[] = {&r->hami.magic, &r->hami.major, &r->ext.magic, &r->ext.version,
 				 &r->ext.size};
@@ -711,7 +711,7 @@ TEST("a spoilt header of a file that somebody uses is written again, and nothing
 		else
 			memset(r, 0, offsetof(struct vgpu_region, ext.slot)); /* the sums with it */
 		CHECK_EQ(in_child(rest_is_40), 0);
-		CHECK_EQ(region_slot(), 0);
+		CHECK_EQ(region_own_slot(), 0);
 		CHECK(r->hami.magic == HAMI_MAGIC && r->hami.major == 1);
 		CHECK(r->ext.magic == VGPU_EXTENSION_MAGIC);
 		CHECK(r->ext.version == VGPU_EXTENSION_VERSION && r->ext.size == sizeof r->ext);
@@ -728,7 +728,7 @@ static int alone_beside_another_version(void)
 	char why[256] = "";
 	if (!region_attach(&limits, why, sizeof why) || !strstr(why, "another version"))
 		return 1;
-	region_attach_alone(&limits);
+	region_attach_private(&limits);
 	return region_reserve(0, 100 * MIB, 100 * MIB) || !region_reserve(0, 1, 100 * MIB) ? 2 : 0;
 }
 
@@ -738,7 +738,7 @@ TEST("a file that processes of another version use is left alone, one that they 
 	const char *dir = fresh();
 	attach();
 	CHECK_EQ(region_reserve(0, 60 * MIB, 100 * MIB), 0);
-	struct vgpu_extension *x = &region_memory()->ext;
+	struct vgpu_extension *x = &region_mapping()->ext;
 	x->version = 2;
 	x->size = sizeof *x + 64;
 	CHECK_EQ(in_child(alone_beside_another_version), 0);
@@ -868,9 +868,9 @@ TEST("a slot that claims any amount is right again when its owner does something
 		attach();
 		pid_t other = beside(go_on_when_asked);
 		CHECK(waitpid(other, &status, WUNTRACED) == other && WIFSTOPPED(status));
-		struct vgpu_slot *theirs = &region_memory()->ext.slot[1];
+		struct vgpu_slot *theirs = &region_mapping()->ext.slot[1];
 		theirs->used[0] = claims[i];
-		region_memory()->ext.changed = 1;
+		region_mapping()->ext.changed = 1;
 		CHECK(region_reserve(0, MIB, 100 * MIB));
 		CHECK_EQ(region_reserve(1, MIB, 0), 0); /* no limit: nobody's sum refuses */
 		kill(other, SIGCONT);
@@ -894,12 +894,12 @@ TEST("numbers of slots that cannot be are put right")
 	pid_t other = beside(hold_20_and_wait);
 	struct region_process list[4];
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-		region_memory()->hami.proc_num = counts[i];
+		region_mapping()->hami.proc_num = counts[i];
 		CHECK(region_reserve(0, 81 * MIB, 100 * MIB));
-		CHECK_EQ(region_memory()->hami.proc_num, 2);
-		region_memory()->hami.proc_num = counts[i];
+		CHECK_EQ(region_mapping()->hami.proc_num, 2);
+		region_mapping()->hami.proc_num = counts[i];
 		CHECK_EQ(region_processes(0, list, 4), 1);
-		CHECK(region_has_process(other) && region_quiet(0));
+		CHECK(region_has_process(other) && region_is_quiet(0));
 	}
 	end(other);
 	clean(dir);
@@ -914,7 +914,7 @@ TEST("the size of a context that somebody has written is not believed")
 		region_learn_context(0, 527 * MIB + (uint64_t)i, REGION_EXACT);
 		CHECK_EQ(region_context_bytes(0, &tries), 527 * MIB + (uint64_t)i);
 		CHECK_EQ(tries, REGION_CONTEXT_TRIES);
-		region_memory()->ext.context[0] ^= 1ULL << (i % 64);
+		region_mapping()->ext.context[0] ^= 1ULL << (i % 64);
 		CHECK_EQ(region_context_bytes(0, &tries), 0);
 		CHECK_EQ(tries, 0);
 	}

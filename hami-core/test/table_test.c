@@ -30,8 +30,8 @@ TEST("an entry whose key is known takes its place, and the old one is told")
 {
 	struct table_entry first = {.kind = TABLE_PLAIN, .key = 7, .size = 1}, second = first, old;
 	second.size = 2;
-	CHECK_EQ(table_swap(&first, &old), 0);
-	CHECK_EQ(table_swap(&second, &old), 1);
+	CHECK_EQ(table_replace(&first, &old), 0);
+	CHECK_EQ(table_replace(&second, &old), 1);
 	CHECK_EQ(old.size, 1);
 	CHECK(table_take(TABLE_PLAIN, 7, &old) && old.size == 2);
 	CHECK(!table_get(TABLE_PLAIN, 7, &old));

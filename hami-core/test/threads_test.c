@@ -97,11 +97,11 @@ static void *add_and_take(void *number)
 	for (uint64_t i = 0; i < ROUNDS; i++) {
 		e.key = base + i % 50 * PAGE_BYTES;
 		CHECK_EQ(table_add(&e), 0);
-		paid += pages_enter(&by, e.key, e.size, PAGE_BYTES);
-		(void)pages_with_room(&by, 512);
+		paid += pages_add(&by, e.key, e.size, PAGE_BYTES);
+		(void)pages_find_room(&by, 512);
 		CHECK(table_take(TABLE_PLAIN, e.key, &e));
-		pages_leaving(e.key, e.size);
-		credited += pages_left(e.key, e.size);
+		pages_free_begin(e.key, e.size);
+		credited += pages_free_end(e.key, e.size);
 	}
 	__atomic_add_fetch(&balance, paid - credited, __ATOMIC_RELAXED);
 	return NULL;
@@ -111,7 +111,7 @@ TEST("threads share the table, and its pages are counted right in the end")
 {
 	together(add_and_take);
 	CHECK_EQ(balance, 0);
-	CHECK_EQ(pages_enter(NULL, 1ULL << 40, 4096, 0), PAGE_BYTES);
+	CHECK_EQ(pages_add(NULL, 1ULL << 40, 4096, 0), PAGE_BYTES);
 }
 
 static struct limits limits = {.source = LIMITS_FILE};
@@ -122,14 +122,14 @@ static void *reserve_and_release(void *number)
 	for (int i = 0; i < ROUNDS; i++) {
 		if (region_reserve(0, PAGE_BYTES, LIMIT) == 0)
 			region_release(0, PAGE_BYTES);
-		region_overhead(0, REGION_MODULE, 4096, 1);
-		region_overhead(0, REGION_MODULE, -4096, 1);
+		region_add_overhead(0, REGION_MODULE, 4096, 1);
+		region_add_overhead(0, REGION_MODULE, -4096, 1);
 		struct region_process list[4];
 		unsigned tries;
 		(void)region_processes(0, list, 4);
 		region_learn_context(0, 5 << 20, REGION_ALONE);
 		(void)region_context_bytes(0, &tries);
-		(void)region_context_event(0);
+		(void)region_count_context_event(0);
 	}
 	return NULL;
 }

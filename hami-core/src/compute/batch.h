@@ -15,13 +15,13 @@
 #define BATCH_NO_STREAM ((CUstream)-1)
 
 struct batch {
-	/* for batch_counts, in one line of the cache: */
+	/* for batch_try_count, in one line of the cache: */
 	/* a launch on it belongs to this batch; BATCH_NO_STREAM: ask */
 	CUstream only;
 	/* where the batch is; when it is not open, the last one seen not to be limited, or NULL */
-	struct place *place;
+	struct compute_context *compute_context;
 	uint64_t size, sum;  /* nanoseconds: when to close it; launched so far */
-	uint32_t generation; /* of that place */
+	uint32_t generation; /* of that context */
 	int launches;
 	uint64_t before; /* the key of what the thread launched last, wherever */
 	/* `only` is of the context that is current, this one; NULL: it is made */
@@ -41,21 +41,21 @@ extern _Thread_local struct batch thread_batch
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* Whether a context has gone since the thread was there. */
-static inline int batch_stale(const struct batch *b)
+static inline int batch_is_stale(const struct batch *b)
 {
-	return b->generation != place_generation(b->place);
+	return b->generation != compute_context_generation(b->compute_context);
 }
 
 /* The context that is current, green ones as they are. */
-CUcontext batch_current(void);
+CUcontext batch_current_context(void);
 
 /* Counts a launch that neither begins nor ends a batch. 0: it may do so, and is not counted. */
-static inline int batch_counts(CUstream stream, uint64_t key)
+static inline int batch_try_count(CUstream stream, uint64_t key)
 {
 	struct batch *b = &thread_batch;
-	if (b->only != stream || !b->place || batch_stale(b))
+	if (b->only != stream || !b->compute_context || batch_is_stale(b))
 		return 0;
-	if (__builtin_expect(b->current != NULL, 0) && b->current != batch_current())
+	if (__builtin_expect(b->current != NULL, 0) && b->current != batch_current_context())
 		return 0;
 	uint64_t cost = cost_of(key, b->before), sum = b->sum + cost;
 	if (!cost || sum >= b->size || b->launches >= BATCH_LAUNCHES - 1)

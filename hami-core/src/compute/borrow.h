@@ -22,9 +22,9 @@ unsigned borrow_rate(int device, unsigned percent, uint64_t now_ns);
 
 /*
  * Whether a neighbour wants the device, too, and we want all that we are entitled to and have it,
- * as of the last look: then there is a line to stand in, see turns.h.
+ * as of the last look: then there is a line to stand in, see turn_queue.h.
  */
-int borrow_contended(int device);
+int borrow_is_contended(int device);
 
 /* In a child after fork. */
 void borrow_after_fork(void);

@@ -20,7 +20,7 @@
  * device.
  * Thread-safe.
  */
-uint64_t lease_wait(int device, const struct spans_flight *f, uint64_t now_ns);
+uint64_t lease_wait(int device, const struct work_in_flight *f, uint64_t now_ns);
 
 /* The holder launches: its work on the device ends then, by estimate, or by a guess. */
 void lease_extend(int device, uint64_t until_ns, int unknown, uint64_t now_ns);
@@ -29,10 +29,10 @@ void lease_extend(int device, uint64_t until_ns, int unknown, uint64_t now_ns);
  * The container has to wait anyway: a good moment to give the lease back, if this process has had
  * it for a while.
  */
-void lease_pause(int device, const struct spans_flight *f, uint64_t now_ns);
+void lease_yield(int device, const struct work_in_flight *f, uint64_t now_ns);
 
 /* This process has waited for its work: what is left of it ends then. */
-void lease_settle(int device, uint64_t until_ns);
+void lease_shorten(int device, uint64_t until_ns);
 
 /* When the container's work on the device ends, by estimate; 0: not known. */
 uint64_t lease_until(int device, uint64_t now_ns);

@@ -52,19 +52,19 @@ CUresult limiter_after(struct launch *l, CUresult result);
  * Instead of limiter_after, before the driver is called: the launch, and what the thread launched
  * before it, is paid by estimate.
  */
-void limiter_estimate(struct launch *l);
+void limiter_pay_by_estimate(struct launch *l);
 
 /*
  * The context whose work a thread is about to wait for (NULL: the current one's); settle it then.
  * NULL where nothing is limited.
  */
-CUcontext limiter_waits(CUstream stream);
+CUcontext limiter_context_to_settle(CUstream stream);
 /*
  * Before the driver is asked to wait, until `ended(handle)`: looks whether others have the device
  * meanwhile, or a long kernel that the program waits for would be charged for them. Returns before
  * the work ends where the program is alone on the device, so that its wait is no longer.
  */
-void limiter_watch(CUcontext context, int (*ended)(const void *handle), const void *handle);
+void limiter_watch_until(CUcontext context, int (*ended)(const void *handle), const void *handle);
 /*
  * What has ended in a context is paid now: the program may end without a further launch. Cheap when
  * nothing is in flight.
@@ -74,17 +74,18 @@ void limiter_settle(CUcontext context);
 /*
  * Around the driver's call that takes a context away:
  *
- *	limiter_settle(context);               // what has ended is paid
- *	limiter_leave_begin(&rest, context);   // its events are not asked again
+ *	limiter_settle(context);                      // what has ended is paid
+ *	limiter_remove_context_begin(&rest, context); // its events are not asked again
  *	r = original(...);
- *	limiter_leave_end(&rest);              // what was in flight is paid by the host's clock,
- *the call included
+ *	limiter_remove_context_end(&rest);
+ *
+ * What was in flight is paid by the host's clock, the call included.
  */
-void limiter_leave_begin(struct span_rest *rest, CUcontext context);
-void limiter_leave_end(const struct span_rest *rest);
+void limiter_remove_context_begin(struct unmeasured_work *rest, CUcontext context);
+void limiter_remove_context_end(const struct unmeasured_work *rest);
 
 /* A context has gone or is about to, with its events: both of the above at once. */
-void limiter_forget(CUcontext context);
+void limiter_remove_context(CUcontext context);
 
 /* In a child after fork: CUDA is gone there. */
 void limiter_after_fork(void);

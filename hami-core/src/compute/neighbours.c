@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "model/limits.h"
-#include "compute/share.h"
+#include "compute/budget.h"
 #include "platform/prim.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 /* a second change may bear the same time as the first: look again */
 #define SETTLE_NS 1000000000ULL
@@ -21,20 +21,20 @@ static struct {
 
 static int kept; /* our own file is open for writing; a child after fork keeps that, too */
 
-int neighbours_enter(void)
+int neighbours_try_lock(void)
 {
 	return !__atomic_exchange_n(&self.busy, 1, __ATOMIC_ACQUIRE);
 }
 
-void neighbours_leave(void)
+void neighbours_unlock(void)
 {
 	__atomic_store_n(&self.busy, 0, __ATOMIC_RELEASE);
 }
 
 /* The path of a file in our directory; of our own with name NULL. NULL when it is too long. */
-static const char *file_of(const char *name, const char *ending, char *out, size_t room)
+static const char *neighbour_path(const char *name, const char *ending, char *out, size_t room)
 {
-	const char *own = runtime_borrow();
+	const char *own = settings_borrow_path();
 	size_t directory = name ? (size_t)(strrchr(own, '/') - own) + 1 : strlen(own),
 	       n = name ? strlen(name) : 0;
 	if (directory + n + strlen(ending) >= room)
@@ -45,7 +45,7 @@ static const char *file_of(const char *name, const char *ending, char *out, size
 	return out;
 }
 
-static uint64_t hash_of(const char *name)
+static uint64_t hash_name(const char *name)
 {
 	uint64_t hash = 14695981039346656037ULL; /* FNV-1a */
 	for (; *name; name++)
@@ -57,9 +57,9 @@ static uint64_t hash_of(const char *name)
  * The container's patience with a neighbour, new if it has none yet; NULL when there is no room for
  * it.
  */
-static struct vgpu_patience *patience_with(uint64_t who, int device)
+static struct vgpu_patience *find_patience(uint64_t who, int device)
 {
-	struct vgpu_patience *p = share_common(device)->patience;
+	struct vgpu_patience *p = budget_common(device)->patience;
 	for (int i = 0; i < NEIGHBOURS; i++) {
 		uint64_t before = 0;
 		if (__atomic_compare_exchange_n(&p[i].who, &before, who, 0, __ATOMIC_RELAXED,
@@ -76,26 +76,27 @@ static int read_share(struct neighbour *n)
 	static char text[8192]; /* both are under `busy` */
 	static struct limits theirs;
 	char path[512], why[200];
-	const char *file = file_of(n->name, ".share", path, sizeof path);
+	const char *file = neighbour_path(n->name, ".share", path, sizeof path);
 	long length = file ? prim_read(file, text, sizeof text) : -1;
 	if (length < 0 || limits_parse(text, (size_t)length, &theirs, why, sizeof why))
 		return -1;
 	for (int i = 0; i < HAMI_DEVICES; i++) {
-		const char *uuid = runtime_uuid(i);
+		const char *uuid = settings_uuid(i);
 		int number = *uuid ? limits_find(&theirs, uuid) : -1;
 		unsigned cores = number < 0 ? 100 : theirs.device[number].cores;
 		n->number[i] = number;
 		n->claim[i] = (struct pace_claim){.percent = cores < 100 ? cores : 0,
 						  .priority = theirs.priority};
-		n->patience[i] = n->claim[i].percent ? patience_with(hash_of(n->name), i) : NULL;
+		n->patience[i] = n->claim[i].percent ? find_patience(hash_name(n->name), i) : NULL;
 	}
 	return 0;
 }
 
-static void add(const char *file, void *unused)
+static void add_neighbour(const char *file, void *unused)
 {
 	(void)unused;
-	const char *ending = strstr(file, ".share"), *own = strrchr(runtime_borrow(), '/') + 1;
+	const char *ending = strstr(file, ".share");
+	const char *own = strrchr(settings_borrow_path(), '/') + 1;
 	size_t length = ending ? (size_t)(ending - file) : 0;
 	if (!ending || ending[6] || (strlen(own) == length && !memcmp(own, file, length)))
 		return;
@@ -115,14 +116,14 @@ static void add(const char *file, void *unused)
 int neighbours_scan(uint64_t now)
 {
 	char path[512];
-	const char *directory = file_of("", "", path, sizeof path);
-	uint64_t changed = directory ? prim_changed(directory) : 0;
+	const char *directory = neighbour_path("", "", path, sizeof path);
+	uint64_t changed = directory ? prim_directory_changed_ns(directory) : 0;
 	int new = !changed || changed != self.changed;
 	if (new || (self.again_ns && now >= self.again_ns)) {
 		self.changed = changed;
 		self.count = 0;
 		self.unreadable = 0;
-		if (!directory || prim_list(directory, add, NULL))
+		if (!directory || prim_list(directory, add_neighbour, NULL))
 			self.unreadable = 1;
 		self.again_ns = new || self.unreadable ? now + SETTLE_NS : 0;
 	}
@@ -134,30 +135,30 @@ struct neighbour *neighbours_at(int i)
 	return &self.neighbour[i];
 }
 
-int neighbours_hear(const struct neighbour *n, int device, struct vgpu_demand *out)
+int neighbours_read_demand(const struct neighbour *n, int device, struct vgpu_demand *out)
 {
 	struct vgpu_demand all[HAMI_DEVICES + 1] = {{0}};
 	char path[512];
-	const char *file = file_of(n->name, ".demand", path, sizeof path);
+	const char *file = neighbour_path(n->name, ".demand", path, sizeof path);
 	if (!file || prim_read(file, (char *)all, sizeof all) < 0)
 		return -1;
 	*out = all[n->number[device]];
 	return 0;
 }
 
-struct vgpu_demand *neighbours_own(int device)
+struct vgpu_demand *neighbours_own_demand(int device)
 {
-	return &share_common(device)->demand;
+	return &budget_common(device)->demand;
 }
 
-void neighbours_tell(int device)
+void neighbours_publish_demand(int device)
 {
 	char path[512];
-	const char *file = file_of(NULL, ".demand", path, sizeof path);
+	const char *file = neighbour_path(NULL, ".demand", path, sizeof path);
 	if (file && !kept)
 		kept = !prim_keep_writable(file);
 	if (file)
-		prim_write_at(file, device * VGPU_DEMAND_BYTES, neighbours_own(device),
+		prim_write_at(file, device * VGPU_DEMAND_BYTES, neighbours_own_demand(device),
 			      VGPU_DEMAND_BYTES);
 }
 

@@ -37,8 +37,8 @@ struct neighbour {
  * Takes the files for this thread. 0 when another thread has them: go without. What is below needs
  * them.
  */
-int neighbours_enter(void);
-void neighbours_leave(void);
+int neighbours_try_lock(void);
+void neighbours_unlock(void);
 
 /*
  * Looks who there is, where that may have changed. The number; -1 when one of them cannot be read.
@@ -47,14 +47,14 @@ int neighbours_scan(uint64_t now_ns);
 struct neighbour *neighbours_at(int i);
 
 /* What one says of our device. 0, or -1 when that cannot be read. pre: it has a share of it. */
-int neighbours_hear(const struct neighbour *n, int device, struct vgpu_demand *out);
+int neighbours_read_demand(const struct neighbour *n, int device, struct vgpu_demand *out);
 
 /*
  * What the container says of a device, which lies in its region: several processes say it. Change
  * it, then tell.
  */
-struct vgpu_demand *neighbours_own(int device);
-void neighbours_tell(int device);
+struct vgpu_demand *neighbours_own_demand(int device);
+void neighbours_publish_demand(int device);
 
 /* In a child after fork. */
 void neighbours_after_fork(void);

@@ -4,7 +4,7 @@
 #include "driver/resolve.h"
 
 /* The mode before; -1: nothing was changed. */
-static int exchange(int mode)
+static int exchange_mode(int mode)
 {
 	fn_cuThreadExchangeStreamCaptureMode call = ORIGINAL(cuThreadExchangeStreamCaptureMode);
 	return call && mode >= 0 && call(&mode) == CUDA_SUCCESS ? mode : -1;
@@ -12,15 +12,15 @@ static int exchange(int mode)
 
 int capture_relax(void)
 {
-	return exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+	return exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
 void capture_restore(int before)
 {
-	exchange(before);
+	exchange_mode(before);
 }
 
-int capture_active(CUstream stream)
+int capture_is_active(CUstream stream)
 {
 	int status = 0;
 	fn_cuStreamIsCapturing get = ORIGINAL(cuStreamIsCapturing);

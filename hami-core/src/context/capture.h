@@ -13,6 +13,6 @@ int capture_relax(void);
 void capture_restore(int before);
 
 /* Whether a stream is recorded and not run (or cannot be asked). */
-int capture_active(CUstream stream);
+int capture_is_active(CUstream stream);
 
 #endif

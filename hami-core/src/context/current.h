@@ -16,7 +16,7 @@ CUcontext current_context(void);
  * The context of a stream's work: a stream's own, whatever is current (a kernel without a context
  * takes the stream's, too), and the current one for the default streams. NULL when there is none.
  */
-CUcontext stream_context(CUstream stream);
+CUcontext current_stream_context(CUstream stream);
 
 /* Whether a handle is a stream that somebody made, which has a context of its own. */
 static inline int stream_is_made(CUstream stream)
@@ -26,9 +26,9 @@ static inline int stream_is_made(CUstream stream)
 
 /*
  * Makes a context current for a while, unless it or a green one of it is already.
- * Returns what context_leave needs.
+ * Returns what current_pop needs.
  */
-int context_enter(CUcontext context);
-void context_leave(int entered);
+int current_push(CUcontext context);
+void current_pop(int entered);
 
 #endif

@@ -5,7 +5,7 @@
 
 static unsigned known; /* contexts of green contexts, so that a program without them pays nothing */
 
-CUcontext context_owner(CUcontext context)
+CUcontext green_owner(CUcontext context)
 {
 	struct table_entry e;
 	if (!__atomic_load_n(&known, __ATOMIC_ACQUIRE) ||
@@ -39,15 +39,15 @@ int green_find(CUgreenCtx green, CUdevice *device, CUcontext *context)
 	return 1;
 }
 
-void green_leave_begin(struct green_leaving *l, CUgreenCtx green)
+void green_destroy_begin(struct green_destruction *l, CUgreenCtx green)
 {
-	*l = (struct green_leaving){0};
+	*l = (struct green_destruction){0};
 	l->found = table_take(TABLE_GREEN, (uintptr_t)green, &l->green);
 	l->had_context = l->found && l->green.link &&
 			 table_take(TABLE_GREEN_CONTEXT, l->green.link, &l->context);
 }
 
-void green_leave_end(const struct green_leaving *l, CUresult result)
+void green_destroy_end(const struct green_destruction *l, CUresult result)
 {
 	if (result == CUDA_SUCCESS) {
 		if (l->had_context)

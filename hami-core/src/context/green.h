@@ -15,7 +15,7 @@
 #include "model/table.h"
 
 /* The context whose memory a context uses: a green one's primary one, itself for all others. */
-CUcontext context_owner(CUcontext context);
+CUcontext green_owner(CUcontext context);
 
 /* Remembers a green context, its device and the context that it is used by (NULL: not known). */
 void green_learn(CUgreenCtx green, CUdevice device, CUcontext context);
@@ -27,12 +27,12 @@ int green_find(CUgreenCtx green, CUdevice *device, CUcontext *context);
  * Destroying one has two halves, since the driver may refuse: take what is known, call the
  * driver, then settle with its answer.
  */
-struct green_leaving {
+struct green_destruction {
 	int found, had_context;
 	struct table_entry green, context;
 };
-void green_leave_begin(struct green_leaving *l, CUgreenCtx green);
-void green_leave_end(const struct green_leaving *l, CUresult result);
+void green_destroy_begin(struct green_destruction *l, CUgreenCtx green);
+void green_destroy_end(const struct green_destruction *l, CUresult result);
 
 /* In a child after fork. */
 void green_after_fork(void);

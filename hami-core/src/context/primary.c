@@ -27,7 +27,7 @@ void primary_remember(CUdevice device, CUcontext context)
 		__atomic_store_n(&primary[device], context, __ATOMIC_RELEASE);
 }
 
-int primary_count(CUdevice device, int change)
+int primary_add_references(CUdevice device, int change)
 {
 	return is_kept(device) ? __atomic_add_fetch(&references[device], change, __ATOMIC_ACQ_REL)
 			       : 0;
@@ -38,7 +38,7 @@ unsigned primary_generation(CUdevice device)
 	return is_kept(device) ? __atomic_load_n(&generation[device], __ATOMIC_ACQUIRE) : 0;
 }
 
-void primary_made(CUdevice device)
+void primary_bump_generation(CUdevice device)
 {
 	if (is_kept(device))
 		__atomic_add_fetch(&generation[device], 1, __ATOMIC_ACQ_REL);
@@ -52,7 +52,7 @@ int primary_is_active(CUdevice device)
 	return !state || state(device, &flags, &active) != CUDA_SUCCESS || active;
 }
 
-CUcontext primary_ask(CUdevice device)
+CUcontext primary_query(CUdevice device)
 {
 	CUcontext context = NULL;
 	fn_cuDevicePrimaryCtxRetain retain = ORIGINAL(cuDevicePrimaryCtxRetain);
@@ -64,7 +64,7 @@ CUcontext primary_ask(CUdevice device)
 	return context;
 }
 
-int is_primary(CUcontext context)
+int primary_includes(CUcontext context)
 {
 	int found = 0;
 	/*

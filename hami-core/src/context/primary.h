@@ -13,20 +13,20 @@ CUcontext primary_of(CUdevice device);
 void primary_remember(CUdevice device, CUcontext context);
 
 /* Counts references that this process takes and gives back; how many there are then. */
-int primary_count(CUdevice device, int change);
+int primary_add_references(CUdevice device, int change);
 
 /* A number that changes when a device has another primary context than before. */
 unsigned primary_generation(CUdevice device);
-void primary_made(CUdevice device);
+void primary_bump_generation(CUdevice device);
 
 /* Whether a device's primary context exists; 1 when the driver does not say. */
 int primary_is_active(CUdevice device);
 
 /* Asks the driver for an active primary context and remembers it. NULL when it does not say. */
-CUcontext primary_ask(CUdevice device);
+CUcontext primary_query(CUdevice device);
 
 /* Whether a context is some device's active primary one. */
-int is_primary(CUcontext context);
+int primary_includes(CUcontext context);
 
 /* In a child after fork: CUDA is gone there. */
 void primary_after_fork(void);

@@ -16,7 +16,7 @@ __attribute__((visibility("hidden"))) void *vgpu_real_dlsym, *vgpu_real_dlvsym;
 __attribute__((visibility("hidden"))) void *vgpu_route(void *handle, const char *name,
 						       const char *version, void *caller);
 
-static void find_real(void)
+static void find_real_dlsym(void)
 {
 	static const char *const libc[] = {"libc.so.", "libc-", "libdl.so.", "libdl-", NULL};
 	if (__atomic_load_n(&vgpu_real_dlsym, __ATOMIC_ACQUIRE))
@@ -28,19 +28,19 @@ static void find_real(void)
 __attribute__((constructor)) static void at_load(void)
 {
 	prim_note_start();
-	find_real();
+	find_real_dlsym();
 }
 
-void *real_dlsym(void *handle, const char *name)
+void *lookup_real_dlsym(void *handle, const char *name)
 {
-	find_real();
+	find_real_dlsym();
 	void *(*real)(void *, const char *) = (void *(*)(void *, const char *))vgpu_real_dlsym;
 	return real ? real(handle, name) : NULL;
 }
 
-void *real_dlvsym(void *handle, const char *name, const char *version)
+void *lookup_real_dlvsym(void *handle, const char *name, const char *version)
 {
-	find_real();
+	find_real_dlsym();
 	void *(*real)(void *, const char *, const char *) =
 		(void *(*)(void *, const char *, const char *))vgpu_real_dlvsym;
 	return real ? real(handle, name, version) : NULL;
@@ -59,7 +59,7 @@ static int is_driver_name(const char *n)
 	return n[0] == 'n' && n[1] == 'v' && n[2] == 'm' && n[3] == 'l' && is_capital(n[4]);
 }
 
-static int compare(const char *a, const char *b)
+static int compare_names(const char *a, const char *b)
 {
 	for (; *a && *a == *b; a++, b++)
 		;
@@ -67,11 +67,11 @@ static int compare(const char *a, const char *b)
 }
 
 /* The symbol of this name if it is hooked, else NULL. */
-static const struct symbol *hooked(const char *name)
+static const struct symbol *find_hooked_symbol(const char *name)
 {
 	int low = 0, high = SYMBOL_COUNT;
 	while (low < high) {
-		int middle = (low + high) / 2, order = compare(name, symbols[middle].name);
+		int middle = (low + high) / 2, order = compare_names(name, symbols[middle].name);
 		if (order == 0)
 			return symbols[middle].hook ? &symbols[middle] : NULL;
 		if (order < 0)
@@ -94,7 +94,7 @@ static void note_missing(void *handle, const char *name)
 		text[n] = *name++;
 	for (unsigned i = 0; i < sizeof why; i++)
 		text[n++] = why[i];
-	(void)real_dlsym(handle, text);
+	(void)lookup_real_dlsym(handle, text);
 }
 
 #define NOT_THERE ((void *)1) /* dlsym.S answers NULL */
@@ -102,7 +102,8 @@ static void note_missing(void *handle, const char *name)
 /* What the C library answers to this question, as far as that does not depend on who asks. */
 static void *real_answer(void *handle, const char *name, const char *version)
 {
-	return version ? real_dlvsym(handle, name, version) : real_dlsym(handle, name);
+	return version ? lookup_real_dlvsym(handle, name, version)
+		       : lookup_real_dlsym(handle, name);
 }
 
 /*
@@ -110,7 +111,7 @@ static void *real_answer(void *handle, const char *name, const char *version)
  * without us; NULL when there is none. A linked library that is loaded behind us counts, too:
  * only because of us it is not found.
  */
-static void *others(void *handle, const char *name, void *answer, void *caller)
+static void *find_foreign_definition(void *handle, const char *name, void *answer, void *caller)
 {
 	if (answer && !prim_is_driver(answer))
 		return answer;
@@ -130,8 +131,8 @@ static void *others(void *handle, const char *name, void *answer, void *caller)
  */
 void *vgpu_route(void *handle, const char *name, const char *version, void *caller)
 {
-	find_real();
-	const struct symbol *s = name && is_driver_name(name) ? hooked(name) : NULL;
+	find_real_dlsym();
+	const struct symbol *s = name && is_driver_name(name) ? find_hooked_symbol(name) : NULL;
 	if (!s)
 		return NULL;
 	void *own;
@@ -139,7 +140,7 @@ void *vgpu_route(void *handle, const char *name, const char *version, void *call
 	if (standing_in && own && prim_is_nvidia(caller))
 		return own;
 	void *answer = handle == RTLD_NEXT ? NULL : real_answer(handle, name, version);
-	void *other = version ? NULL : others(handle, name, answer, caller);
+	void *other = version ? NULL : find_foreign_definition(handle, name, answer, caller);
 	if (other)
 		return other;
 	if (standing_in && !own) {

@@ -40,7 +40,7 @@ static void resolve_by_proc(void)
  * The driver's own library. Where we stand in for it (we, or another copy of us), it has
  * another name, and comes with whoever stands in for it.
  */
-static void *driver(enum library library)
+static void *open_driver(enum library library)
 {
 	void *handle = NULL, *any;
 	/* Asked for in vain it would leave an error in dlerror */
@@ -56,12 +56,12 @@ static void *driver(enum library library)
  * loaded it. It is not looked for on disk again, unless there was no descriptor to find it with:
  * callers may hold a lock by then.
  */
-static void resolve(enum library library)
+static void resolve_library(enum library library)
 {
 	void *any, *handle = NULL;
 	int in_vain = __atomic_load_n(&absent[library], __ATOMIC_RELAXED);
 	if (!in_vain || prim_symbol_in(public_names[library], "", &any))
-		handle = driver(library);
+		handle = open_driver(library);
 	if (!handle) {
 		if (prim_can_open() == 0)
 			__atomic_store_n(&absent[library], 1, __ATOMIC_RELAXED);
@@ -69,7 +69,7 @@ static void resolve(enum library library)
 	}
 	for (int i = 0; i < SYMBOL_COUNT; i++)
 		if (symbols[i].library == library)
-			__atomic_store_n(&originals[i], real_dlsym(handle, symbols[i].name),
+			__atomic_store_n(&originals[i], lookup_real_dlsym(handle, symbols[i].name),
 					 __ATOMIC_RELEASE);
 	if (library == LIBRARY_CUDA)
 		resolve_by_proc();
@@ -80,18 +80,18 @@ static void resolve(enum library library)
  * Resolves a library unless that has been done. The driver's start-up code may call a hook: it
  * finds nothing yet.
  */
-static void need(enum library library)
+static void ensure_resolved(enum library library)
 {
 	if (inside || __atomic_load_n(&resolved[library], __ATOMIC_ACQUIRE))
 		return;
 	inside = 1;
-	resolve(library);
+	resolve_library(library);
 	inside = 0;
 }
 
-void *original_found(enum symbol_id id)
+void *original_resolve(enum symbol_id id)
 {
-	need(symbols[id].library);
+	ensure_resolved(symbols[id].library);
 	return original_known(id);
 }
 
@@ -103,9 +103,9 @@ int original_missing(enum symbol_id id)
 	return loaded ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-void *hook_for(const char *base, void *original)
+void *resolve_hook(const char *base, void *original)
 {
-	need(LIBRARY_CUDA); /* another thread may have filled the tables in part */
+	ensure_resolved(LIBRARY_CUDA); /* another thread may have filled the tables in part */
 	for (int i = 0; i < SYMBOL_COUNT; i++) {
 		/*
 		 * A prefix: since 12.0 cuGraphInstantiate is answered with

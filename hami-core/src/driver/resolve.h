@@ -37,11 +37,11 @@ static inline void *original_known(enum symbol_id id)
  * The driver's function; NULL when the library or the symbol is not there. The first call for a
  * library loads it and takes the loader's lock: no lock of ours is held around it.
  */
-void *original_found(enum symbol_id id);
+void *original_resolve(enum symbol_id id);
 static inline void *original_of(enum symbol_id id)
 {
 	void *known = original_known(id);
-	return __builtin_expect(known != NULL, 1) ? known : original_found(id);
+	return __builtin_expect(known != NULL, 1) ? known : original_resolve(id);
 }
 #define ORIGINAL(name) ((fn_##name)original_of(ID_##name))
 
@@ -52,13 +52,13 @@ extern const char *const driver_names[LIBRARY_COUNT];
 int original_missing(enum symbol_id id);
 
 /* The hook for a pointer that the driver gave out for `base`, or the pointer itself. */
-void *hook_for(const char *base, void *original);
+void *resolve_hook(const char *base, void *original);
 
 /*
  * The real functions, from the C library itself; NULL as they answer, too, where they are not to be
  * found.
  */
-void *real_dlsym(void *handle, const char *name);
-void *real_dlvsym(void *handle, const char *name, const char *version);
+void *lookup_real_dlsym(void *handle, const char *name);
+void *lookup_real_dlvsym(void *handle, const char *name, const char *version);
 
 #endif

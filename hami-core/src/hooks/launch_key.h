@@ -37,7 +37,7 @@ static inline uint64_t launch_key_of_config(const CUlaunchConfig *c, CUfunction 
  * In a per-thread (_ptsz) twin the stream NULL is the thread's own, which has the handle
  * CU_STREAM_PER_THREAD in all functions.
  */
-static inline CUstream launch_own(CUstream stream)
+static inline CUstream launch_thread_stream(CUstream stream)
 {
 	return stream ? stream : CU_STREAM_PER_THREAD;
 }
@@ -47,7 +47,7 @@ static inline int counts_launch_kernel(CUfunction f, unsigned gx, unsigned gy, u
 				       CUstream stream, void **params, void **extra)
 {
 	(void)shared, (void)params, (void)extra;
-	return batch_counts(stream, launch_key(f, gx, gy, gz, bx, by, bz));
+	return batch_try_count(stream, launch_key(f, gx, gy, gz, bx, by, bz));
 }
 
 static inline int counts_launch_kernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
@@ -55,7 +55,7 @@ static inline int counts_launch_kernel_ptsz(CUfunction f, unsigned gx, unsigned 
 					    CUstream stream, void **params, void **extra)
 {
 	(void)shared, (void)params, (void)extra;
-	return batch_counts(launch_own(stream), launch_key(f, gx, gy, gz, bx, by, bz));
+	return batch_try_count(launch_thread_stream(stream), launch_key(f, gx, gy, gz, bx, by, bz));
 }
 
 static inline int counts_launch_together(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
@@ -63,7 +63,7 @@ static inline int counts_launch_together(CUfunction f, unsigned gx, unsigned gy,
 					 CUstream stream, void **params)
 {
 	(void)shared, (void)params;
-	return batch_counts(stream, launch_key(f, gx, gy, gz, bx, by, bz));
+	return batch_try_count(stream, launch_key(f, gx, gy, gz, bx, by, bz));
 }
 
 static inline int counts_launch_together_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
@@ -71,36 +71,36 @@ static inline int counts_launch_together_ptsz(CUfunction f, unsigned gx, unsigne
 					      unsigned shared, CUstream stream, void **params)
 {
 	(void)shared, (void)params;
-	return batch_counts(launch_own(stream), launch_key(f, gx, gy, gz, bx, by, bz));
+	return batch_try_count(launch_thread_stream(stream), launch_key(f, gx, gy, gz, bx, by, bz));
 }
 
 static inline int counts_launch_ex(const CUlaunchConfig *c, CUfunction f, void **params,
 				   void **extra)
 {
 	(void)params, (void)extra;
-	return c && batch_counts(c->hStream, launch_key_of_config(c, f));
+	return c && batch_try_count(c->hStream, launch_key_of_config(c, f));
 }
 
 static inline int counts_launch_ex_ptsz(const CUlaunchConfig *c, CUfunction f, void **params,
 					void **extra)
 {
 	(void)params, (void)extra;
-	return c && batch_counts(launch_own(c->hStream), launch_key_of_config(c, f));
+	return c && batch_try_count(launch_thread_stream(c->hStream), launch_key_of_config(c, f));
 }
 
 static inline int counts_launch_plain(CUfunction f)
 {
-	return batch_counts(NULL, launch_key_of_grid(f, 1, 1));
+	return batch_try_count(NULL, launch_key_of_grid(f, 1, 1));
 }
 
 static inline int counts_launch_grid(CUfunction f, int width, int height)
 {
-	return batch_counts(NULL, launch_key_of_grid(f, width, height));
+	return batch_try_count(NULL, launch_key_of_grid(f, width, height));
 }
 
 static inline int counts_launch_grid_async(CUfunction f, int width, int height, CUstream stream)
 {
-	return batch_counts(stream, launch_key_of_grid(f, width, height));
+	return batch_try_count(stream, launch_key_of_grid(f, width, height));
 }
 
 #endif

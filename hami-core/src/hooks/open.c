@@ -12,7 +12,7 @@
 #include <dlfcn.h>
 
 #include "platform/prim.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 __attribute__((visibility("hidden"))) void *vgpu_real_dlopen, *vgpu_real_dlmopen;
 __attribute__((visibility("hidden"))) int vgpu_open_mode(const char *file, int mode, void *caller);
@@ -25,7 +25,7 @@ struct open_arguments {
 };
 __attribute__((visibility("hidden"))) void vgpu_open_in(struct open_arguments *a, void *caller);
 
-__attribute__((constructor)) static void find_real(void)
+__attribute__((constructor)) static void find_real_dlopen(void)
 {
 	static const char *const libc[] = {"libc.so.", "libc-", "libdl.so.", "libdl-", NULL};
 	if (__atomic_load_n(&vgpu_real_dlopen, __ATOMIC_ACQUIRE))
@@ -35,23 +35,24 @@ __attribute__((constructor)) static void find_real(void)
 }
 
 /* 1 when the file is loaded by the driver, or is part of it. */
-static int is_drivers(const char *file, const void *caller)
+static int is_loaded_by_driver(const char *file, const void *caller)
 {
 	return !file || prim_is_nvidia_path(file) || prim_is_nvidia(caller);
 }
 
 int vgpu_open_mode(const char *file, int mode, void *caller)
 {
-	find_real();
-	if (!(mode & RTLD_DEEPBIND) || is_drivers(file, caller) || !runtime_guards_loading())
+	find_real_dlopen();
+	if (!(mode & RTLD_DEEPBIND) || is_loaded_by_driver(file, caller) ||
+	    !settings_guards_loading())
 		return mode;
 	return mode & ~RTLD_DEEPBIND;
 }
 
 void vgpu_open_in(struct open_arguments *a, void *caller)
 {
-	find_real();
-	if (prim_is_nvidia(caller) || !runtime_guards_loading())
+	find_real_dlopen();
+	if (prim_is_nvidia(caller) || !settings_guards_loading())
 		return;
 	a->mode &= ~(unsigned long)RTLD_DEEPBIND;
 	if ((long)a->space != LM_ID_NEWLM)

@@ -14,34 +14,35 @@
  * Reserves whole pages for a shape, so that it never rides on a shared one; a NULL shape is for the
  * driver to refuse.
  */
-static int begin(struct charge *c, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
+static int begin_charge(struct charge *c, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
-	return charge_begin(c, shape ? limit_pages(array_bytes(shape, levels)) : 0);
+	return charge_begin(c, shape ? limit_round_to_pages(array_bytes(shape, levels)) : 0);
 }
 
 /* A shape of two dimensions, from either version of the API. */
-static CUDA_ARRAY3D_DESCRIPTOR flat(size_t width, size_t height, int format, unsigned int channels)
+static CUDA_ARRAY3D_DESCRIPTOR shape_2d(size_t width, size_t height, int format,
+					unsigned int channels)
 {
 	return (CUDA_ARRAY3D_DESCRIPTOR){
 		.Width = width, .Height = height, .Format = format, .NumChannels = channels};
 }
 
 /* Around the destruction of an array, with what is mapped into it. */
-struct destroying {
+struct array_destruction {
 	int found;
 	struct table_entry entry;
 	struct tile *mapped;
 };
 
-static void destroy_begin(struct destroying *d, uint64_t array)
+static void destroy_array_begin(struct array_destruction *d, uint64_t array)
 {
 	d->mapped = sparse_take(array);
 	d->found = table_take(TABLE_ARRAY, array, &d->entry);
 	if (d->found)
-		region_flight(d->entry.device, 1);
+		region_add_in_flight(d->entry.device, 1);
 }
 
-static CUresult destroy_end(const struct destroying *d, CUresult result)
+static CUresult destroy_array_end(const struct array_destruction *d, CUresult result)
 {
 	sparse_settle(d->mapped, result == CUDA_SUCCESS);
 	if (!d->found)
@@ -50,7 +51,7 @@ static CUresult destroy_end(const struct destroying *d, CUresult result)
 		region_release(d->entry.device, d->entry.size);
 	else
 		table_put_back(&d->entry);
-	region_flight(d->entry.device, -1);
+	region_add_in_flight(d->entry.device, -1);
 	return result;
 }
 
@@ -60,11 +61,11 @@ CUresult hook_array_create(original_array_create original, CUarray *array,
 	struct charge c;
 	CUDA_ARRAY3D_DESCRIPTOR full = {0};
 	if (shape)
-		full = flat(shape->Width, shape->Height, shape->Format, shape->NumChannels);
-	if (begin(&c, shape ? &full : NULL, 1))
+		full = shape_2d(shape->Width, shape->Height, shape->Format, shape->NumChannels);
+	if (begin_charge(&c, shape ? &full : NULL, 1))
 		return c.refusal;
 	CUresult r = original(array, shape);
-	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+	return charge_end(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_array_create_v1(original_array_create_v1 original, CUarray *array,
@@ -73,21 +74,21 @@ CUresult hook_array_create_v1(original_array_create_v1 original, CUarray *array,
 	struct charge c;
 	CUDA_ARRAY3D_DESCRIPTOR full = {0};
 	if (shape)
-		full = flat(shape->Width, shape->Height, shape->Format, shape->NumChannels);
-	if (begin(&c, shape ? &full : NULL, 1))
+		full = shape_2d(shape->Width, shape->Height, shape->Format, shape->NumChannels);
+	if (begin_charge(&c, shape ? &full : NULL, 1))
 		return c.refusal;
 	CUresult r = original(array, shape);
-	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+	return charge_end(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_array_create_3d(original_array_create_3d original, CUarray *array,
 			      const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
 	struct charge c;
-	if (begin(&c, shape, 1))
+	if (begin_charge(&c, shape, 1))
 		return c.refusal;
 	CUresult r = original(array, shape);
-	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+	return charge_end(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_array_create_3d_v1(original_array_create_3d_v1 original, CUarray *array,
@@ -98,32 +99,32 @@ CUresult hook_array_create_3d_v1(original_array_create_3d_v1 original, CUarray *
 	if (shape)
 		full = (CUDA_ARRAY3D_DESCRIPTOR){shape->Width,	shape->Height,	    shape->Depth,
 						 shape->Format, shape->NumChannels, shape->Flags};
-	if (begin(&c, shape ? &full : NULL, 1))
+	if (begin_charge(&c, shape ? &full : NULL, 1))
 		return c.refusal;
 	CUresult r = original(array, shape);
-	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+	return charge_end(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_array_destroy(original_array_destroy original, CUarray array)
 {
-	struct destroying d;
-	destroy_begin(&d, (uintptr_t)array);
-	return destroy_end(&d, original(array));
+	struct array_destruction d;
+	destroy_array_begin(&d, (uintptr_t)array);
+	return destroy_array_end(&d, original(array));
 }
 
 CUresult hook_mipmap_create(original_mipmap_create original, CUmipmappedArray *array,
 			    const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 {
 	struct charge c;
-	if (begin(&c, shape, levels))
+	if (begin_charge(&c, shape, levels))
 		return c.refusal;
 	CUresult r = original(array, shape, levels);
-	return charge_keep(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+	return charge_end(&c, r, TABLE_ARRAY, r == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult hook_mipmap_destroy(original_mipmap_destroy original, CUmipmappedArray array)
 {
-	struct destroying d;
-	destroy_begin(&d, (uintptr_t)array);
-	return destroy_end(&d, original(array));
+	struct array_destruction d;
+	destroy_array_begin(&d, (uintptr_t)array);
+	return destroy_array_end(&d, original(array));
 }

@@ -13,92 +13,92 @@
 #include "context/primary.h"
 #include "driver/resolve.h"
 #include "memory/account.h"
-#include "memory/leaving.h"
+#include "memory/release.h"
 #include "memory/overhead.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 /* The context that a successful call wrote to `out`, which callers may leave NULL. */
-static CUcontext made(CUresult result, const CUcontext *out)
+static CUcontext made_context(CUresult result, const CUcontext *out)
 {
 	return result == CUDA_SUCCESS && out ? *out : NULL;
 }
 
 CUresult hook_primary_retain(original_primary_retain original, CUcontext *context, CUdevice device)
 {
-	struct context_making m = {.device = -1};
+	struct context_creation m = {.device = -1};
 	int is_new = !primary_is_active(device);
 	if (is_new)
-		overhead_context_begin(&m, device);
+		overhead_add_context_begin(&m, device);
 	CUresult r = original(context, device);
-	if (made(r, context)) {
+	if (made_context(r, context)) {
 		primary_remember(device, *context);
-		primary_count(device, 1);
+		primary_add_references(device, 1);
 		if (is_new)
-			primary_made(device);
+			primary_bump_generation(device);
 	}
-	return overhead_context_end(&m, r, made(r, context));
+	return overhead_add_context_end(&m, r, made_context(r, context));
 }
 
 CUresult hook_ctx_create(original_ctx_create original, CUcontext *context, unsigned int flags,
 			 CUdevice device)
 {
-	struct context_making m;
-	overhead_context_begin(&m, device);
+	struct context_creation m;
+	overhead_add_context_begin(&m, device);
 	CUresult r = original(context, flags, device);
-	return overhead_context_end(&m, r, made(r, context));
+	return overhead_add_context_end(&m, r, made_context(r, context));
 }
 
 CUresult hook_ctx_create_v3(original_ctx_create_v3 original, CUcontext *context, void *affinity,
 			    int count, unsigned int flags, CUdevice device)
 {
-	struct context_making m;
-	overhead_context_begin(&m, device);
+	struct context_creation m;
+	overhead_add_context_begin(&m, device);
 	CUresult r = original(context, affinity, count, flags, device);
-	return overhead_context_end(&m, r, made(r, context));
+	return overhead_add_context_end(&m, r, made_context(r, context));
 }
 
 CUresult hook_ctx_create_v4(original_ctx_create_v4 original, CUcontext *context, void *params,
 			    unsigned int flags, CUdevice device)
 {
-	struct context_making m;
-	overhead_context_begin(&m, device);
+	struct context_creation m;
+	overhead_add_context_begin(&m, device);
 	CUresult r = original(context, params, flags, device);
-	return overhead_context_end(&m, r, made(r, context));
+	return overhead_add_context_end(&m, r, made_context(r, context));
 }
 
 /* Settles a context that has gone, when that was not known before the call. */
-static void forget(CUcontext context)
+static void settle_gone_context(CUcontext context)
 {
-	struct departing d;
-	limiter_forget(context);
-	departing_begin(&d, context);
-	departing_end(&d, CUDA_SUCCESS);
+	struct context_release d;
+	limiter_remove_context(context);
+	release_context_begin(&d, context);
+	release_context_end(&d, CUDA_SUCCESS);
 }
 
 /* After a reference to a primary context has gone: only now it shows whether it was the last. */
-static void settle_primary(CUdevice device, CUcontext context)
+static void settle_if_inactive(CUdevice device, CUcontext context)
 {
 	if (!primary_is_active(device))
-		forget(context);
+		settle_gone_context(context);
 }
 
 /* Around a call that takes a context away: its memory and the work in flight. */
-struct taking_away {
-	struct departing memory;
-	struct span_rest work;
+struct context_teardown {
+	struct context_release memory;
+	struct unmeasured_work work;
 };
 
-static void take_away_begin(struct taking_away *t, CUcontext context)
+static void teardown_begin(struct context_teardown *t, CUcontext context)
 {
 	limiter_settle(context);
-	limiter_leave_begin(&t->work, context);
-	departing_begin(&t->memory, context);
+	limiter_remove_context_begin(&t->work, context);
+	release_context_begin(&t->memory, context);
 }
 
-static CUresult take_away_end(struct taking_away *t, CUresult result)
+static CUresult teardown_end(struct context_teardown *t, CUresult result)
 {
-	limiter_leave_end(&t->work);
-	return departing_end(&t->memory, result);
+	limiter_remove_context_end(&t->work);
+	return release_context_end(&t->memory, result);
 }
 
 /*
@@ -106,37 +106,37 @@ static CUresult take_away_end(struct taking_away *t, CUresult result)
  */
 static CUresult release_last(original_primary_release original, CUdevice device)
 {
-	struct taking_away t;
+	struct context_teardown t;
 	unsigned before = primary_generation(device);
-	take_away_begin(&t, primary_of(device));
+	teardown_begin(&t, primary_of(device));
 	CUresult r = original(device);
 	int stays = r == CUDA_SUCCESS && primary_generation(device) == before &&
 		    primary_is_active(device);
 	if (r == CUDA_SUCCESS)
-		primary_count(device, -1);
-	take_away_end(&t, stays ? CUDA_ERROR_UNKNOWN : r);
+		primary_add_references(device, -1);
+	teardown_end(&t, stays ? CUDA_ERROR_UNKNOWN : r);
 	return r;
 }
 
 CUresult hook_primary_release(original_primary_release original, CUdevice device)
 {
-	if (primary_count(device, 0) == 1)
+	if (primary_add_references(device, 0) == 1)
 		return release_last(original, device);
 	CUcontext context = primary_of(device);
 	limiter_settle(context);
 	CUresult r = original(device);
 	if (r == CUDA_SUCCESS) {
-		primary_count(device, -1);
-		settle_primary(device, context);
+		primary_add_references(device, -1);
+		settle_if_inactive(device, context);
 	}
 	return r;
 }
 
 CUresult hook_primary_reset(original_primary_reset original, CUdevice device)
 {
-	struct taking_away t;
-	take_away_begin(&t, primary_of(device));
-	return take_away_end(&t, original(device));
+	struct context_teardown t;
+	teardown_begin(&t, primary_of(device));
+	return teardown_end(&t, original(device));
 }
 
 /*
@@ -145,7 +145,7 @@ CUresult hook_primary_reset(original_primary_reset original, CUdevice device)
  */
 static int is_released(CUcontext context)
 {
-	return context_owner(context) != context || is_primary(context);
+	return green_owner(context) != context || primary_includes(context);
 }
 
 /*
@@ -157,12 +157,12 @@ CUresult hook_ctx_destroy(original_ctx_destroy original, CUcontext context)
 	if (is_released(context)) {
 		CUresult r = original(context);
 		if (r == CUDA_SUCCESS)
-			forget(context);
+			settle_gone_context(context);
 		return r;
 	}
-	struct taking_away t;
-	take_away_begin(&t, context);
-	return take_away_end(&t, original(context));
+	struct context_teardown t;
+	teardown_begin(&t, context);
+	return teardown_end(&t, original(context));
 }
 
 CUresult hook_ctx_attach(original_ctx_attach original, CUcontext *context, unsigned int flags)
@@ -199,16 +199,16 @@ static CUcontext context_of(CUgreenCtx green)
 CUresult hook_green_create(original_green_create original, CUgreenCtx *green,
 			   CUdevResourceDesc parts, CUdevice device, unsigned int flags)
 {
-	struct context_making m = {.device = -1};
+	struct context_creation m = {.device = -1};
 	CUcontext owner = NULL;
 	if (!primary_is_active(device))
-		overhead_context_begin(&m, device);
+		overhead_add_context_begin(&m, device);
 	CUresult r = original(green, parts, device, flags);
-	if (r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED) {
-		owner = primary_ask(device); /* first: streams name it, and learning needs it */
+	if (r == CUDA_SUCCESS && settings_gate() == GATE_LIMITED) {
+		owner = primary_query(device); /* first: streams name it, and learning needs it */
 		green_learn(*green, device, context_of(*green));
 	}
-	return overhead_context_end(&m, r, owner);
+	return overhead_add_context_end(&m, r, owner);
 }
 
 CUresult hook_ctx_from_green(original_ctx_from_green original, CUcontext *context, CUgreenCtx green)
@@ -223,15 +223,15 @@ CUresult hook_ctx_from_green(original_ctx_from_green original, CUcontext *contex
 
 CUresult hook_green_destroy(original_green_destroy original, CUgreenCtx green)
 {
-	struct green_leaving l;
-	green_leave_begin(&l, green);
+	struct green_destruction l;
+	green_destroy_begin(&l, green);
 	if (!l.found)
 		return original(green);
 	CUdevice device = l.green.device;
 	limiter_settle(primary_of(device)); /* it may go, too */
 	CUresult r = original(green);
-	green_leave_end(&l, r);
+	green_destroy_end(&l, r);
 	if (r == CUDA_SUCCESS)
-		settle_primary(device, primary_of(device));
+		settle_if_inactive(device, primary_of(device));
 	return r;
 }

@@ -5,23 +5,23 @@
  */
 #include "driver/resolve.h"
 #include "memory/graphs.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 /* Where no memory is given out, no graph is made ready that would take some when it runs. */
-static CUresult admit(CUgraph graph)
+static CUresult admit_graph(CUgraph graph)
 {
 	struct graph_need need;
-	if (runtime_gate() != GATE_CLOSED)
+	if (settings_gate() != GATE_CLOSED)
 		return CUDA_SUCCESS;
 	(void)graph_measure(&need, graph);
 	return need.allocates ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
 /* Books a graph that was made ready. One that the driver says nothing of stays unknown. */
-static CUresult made(CUresult result, const CUgraphExec *exec, CUgraph graph)
+static CUresult note_instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph)
 {
 	struct graph_need need;
-	if (result == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED &&
+	if (result == CUDA_SUCCESS && settings_gate() == GATE_LIMITED &&
 	    graph_measure(&need, graph) == 0)
 		graph_exec_made(*exec, &need, 0);
 	return result;
@@ -30,15 +30,17 @@ static CUresult made(CUresult result, const CUgraphExec *exec, CUgraph graph)
 CUresult hook_graph_instantiate(original_graph_instantiate original, CUgraphExec *exec,
 				CUgraph graph, CUgraphNode *failed, char *log, size_t size)
 {
-	CUresult r = admit(graph);
-	return r != CUDA_SUCCESS ? r : made(original(exec, graph, failed, log, size), exec, graph);
+	CUresult r = admit_graph(graph);
+	if (r != CUDA_SUCCESS)
+		return r;
+	return note_instantiated(original(exec, graph, failed, log, size), exec, graph);
 }
 
 CUresult hook_graph_instantiate_flags(original_graph_instantiate_flags original, CUgraphExec *exec,
 				      CUgraph graph, unsigned long long flags)
 {
-	CUresult r = admit(graph);
-	return r != CUDA_SUCCESS ? r : made(original(exec, graph, flags), exec, graph);
+	CUresult r = admit_graph(graph);
+	return r != CUDA_SUCCESS ? r : note_instantiated(original(exec, graph, flags), exec, graph);
 }
 
 /* It may upload the graph, too. */
@@ -49,11 +51,11 @@ CUresult hook_graph_instantiate_params(original_graph_instantiate_params origina
 	struct graph_need need;
 	struct graph_run run;
 	int uploads = params && params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-	CUresult r = admit(graph);
+	CUresult r = admit_graph(graph);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!uploads || runtime_gate() != GATE_LIMITED || graph_measure(&need, graph))
-		return made(original(exec, graph, params), exec, graph);
+	if (!uploads || settings_gate() != GATE_LIMITED || graph_measure(&need, graph))
+		return note_instantiated(original(exec, graph, params), exec, graph);
 	r = graph_upload_begin(&run, &need);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -67,11 +69,12 @@ CUresult hook_graph_exec_update(original_graph_exec_update original, CUgraphExec
 				CUgraph graph, CUgraphNode *failed, int *why)
 {
 	struct graph_need need;
-	CUresult r = admit(graph);
+	CUresult r = admit_graph(graph);
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = original(exec, graph, failed, why);
-	if (r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED && graph_measure(&need, graph) == 0)
+	if (r == CUDA_SUCCESS && settings_gate() == GATE_LIMITED &&
+	    graph_measure(&need, graph) == 0)
 		graph_exec_updated(exec, &need);
 	return r;
 }
@@ -80,11 +83,12 @@ CUresult hook_graph_exec_update_v2(original_graph_exec_update_v2 original, CUgra
 				   CUgraph graph, CUgraphExecUpdateResultInfo *why)
 {
 	struct graph_need need;
-	CUresult r = admit(graph);
+	CUresult r = admit_graph(graph);
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = original(exec, graph, why);
-	if (r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED && graph_measure(&need, graph) == 0)
+	if (r == CUDA_SUCCESS && settings_gate() == GATE_LIMITED &&
+	    graph_measure(&need, graph) == 0)
 		graph_exec_updated(exec, &need);
 	return r;
 }
@@ -103,11 +107,11 @@ CUresult hook_graph_mem_trim(original_graph_mem_trim original, CUdevice device)
 
 CUresult hook_graph_exec_destroy(original_graph_exec_destroy original, CUgraphExec exec)
 {
-	if (runtime_gate() != GATE_LIMITED)
+	if (settings_gate() != GATE_LIMITED)
 		return original(exec);
 	struct graph_exec *e = graph_exec_take(exec);
 	CUresult r = original(exec);
-	graph_exec_gone(e, r);
+	graph_exec_settle(e, r);
 	for (int i = 0; r == CUDA_SUCCESS && i < HAMI_DEVICES; i++)
 		graphs_refresh(i);
 	return r;

@@ -8,20 +8,20 @@
 #include "context/current.h"
 #include "memory/account.h"
 #include "driver/resolve.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 /* Where the calling thread's device is limited: its index, else -1. */
 static int limited_device(void)
 {
-	return runtime_gate() == GATE_LIMITED ? runtime_current_device() : -1;
+	return settings_gate() == GATE_LIMITED ? settings_current_device() : -1;
 }
 
-static CUresult gone(uint64_t key, CUresult result)
+static CUresult close_import(uint64_t key, CUresult result)
 {
 	struct table_entry e;
-	if (result == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED &&
+	if (result == CUDA_SUCCESS && settings_gate() == GATE_LIMITED &&
 	    table_use(TABLE_IMPORT, key, -1, &e) == 0)
-		account_shown_gone(&e);
+		account_remove_uncounted(&e);
 	return result;
 }
 
@@ -38,13 +38,13 @@ CUresult hook_ipc_open(original_ipc_open original, CUdeviceptr *pointer, CUipcMe
 		return r;
 	/* What is opened once more has the same address. */
 	if (table_use(TABLE_IMPORT, *pointer, 1, &e) < 0)
-		account_show(TABLE_IMPORT, device, *pointer, bytes, current_context());
+		account_add_uncounted(TABLE_IMPORT, device, *pointer, bytes, current_context());
 	return r;
 }
 
 CUresult hook_ipc_close(original_ipc_close original, CUdeviceptr pointer)
 {
-	return gone(pointer, original(pointer));
+	return close_import(pointer, original(pointer));
 }
 
 CUresult hook_import_external(original_import_external original, CUexternalMemory *memory,
@@ -53,12 +53,12 @@ CUresult hook_import_external(original_import_external original, CUexternalMemor
 	CUresult r = original(memory, what);
 	int device = r == CUDA_SUCCESS ? limited_device() : -1;
 	if (device >= 0)
-		account_show(TABLE_IMPORT, device, (uintptr_t)*memory, what->size,
-			     current_context());
+		account_add_uncounted(TABLE_IMPORT, device, (uintptr_t)*memory, what->size,
+				      current_context());
 	return r;
 }
 
 CUresult hook_destroy_external(original_destroy_external original, CUexternalMemory memory)
 {
-	return gone((uintptr_t)memory, original(memory));
+	return close_import((uintptr_t)memory, original(memory));
 }

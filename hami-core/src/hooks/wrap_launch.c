@@ -9,7 +9,7 @@
 #include "hooks/launch_key.h"
 #include "compute/limiter.h"
 #include "driver/resolve.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 CUresult hook_launch_kernel(original_launch_kernel original, CUfunction f, unsigned int gx,
 			    unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
@@ -27,7 +27,7 @@ CUresult hook_launch_kernel_ptsz(original_launch_kernel_ptsz original, CUfunctio
 				 unsigned int by, unsigned int bz, unsigned int shared,
 				 CUstream stream, void **params, void **extra)
 {
-	struct launch l = {.stream = launch_own(stream),
+	struct launch l = {.stream = launch_thread_stream(stream),
 			   .key = launch_key(f, gx, gy, gz, bx, by, bz)};
 	limiter_before(&l);
 	return limiter_after(&l,
@@ -48,7 +48,7 @@ CUresult hook_launch_together_ptsz(original_launch_together_ptsz original, CUfun
 				   unsigned int bx, unsigned int by, unsigned int bz,
 				   unsigned int shared, CUstream stream, void **params)
 {
-	struct launch l = {.stream = launch_own(stream),
+	struct launch l = {.stream = launch_thread_stream(stream),
 			   .key = launch_key(f, gx, gy, gz, bx, by, bz)};
 	limiter_before(&l);
 	return limiter_after(&l, original(f, gx, gy, gz, bx, by, bz, shared, stream, params));
@@ -80,7 +80,7 @@ CUresult hook_launch_devices(original_launch_devices original, CUDA_LAUNCH_PARAM
 					  .key = key_of_params(&list[last])};
 		limiter_before(&l[last]);
 		if (i + 1 < count)
-			limiter_estimate(&l[last]);
+			limiter_pay_by_estimate(&l[last]);
 	}
 	return limiter_after(&l[last], original(list, count, flags));
 }
@@ -96,7 +96,7 @@ CUresult hook_launch_ex(original_launch_ex original, const CUlaunchConfig *c, CU
 CUresult hook_launch_ex_ptsz(original_launch_ex_ptsz original, const CUlaunchConfig *c,
 			     CUfunction f, void **params, void **extra)
 {
-	struct launch l = {.stream = launch_own(c ? c->hStream : NULL),
+	struct launch l = {.stream = launch_thread_stream(c ? c->hStream : NULL),
 			   .key = launch_key_of_config(c, f)};
 	limiter_before(&l);
 	return limiter_after(&l, original(c, f, params, extra));
@@ -128,8 +128,8 @@ CUresult hook_launch_grid_async(original_launch_grid_async original, CUfunction 
 }
 
 /* A graph that allocates is refused when there is no room for it. */
-static CUresult backed(original_graph_launch original, CUgraphExec exec, CUstream stream,
-		       CUstream at)
+static CUresult launch_backed(original_graph_launch original, CUgraphExec exec, CUstream stream,
+			      CUstream at)
 {
 	struct graph_run run;
 	CUresult r = graph_run_begin(&run, exec, at);
@@ -141,10 +141,10 @@ static CUresult launch_graph(original_graph_launch original, CUgraphExec exec, C
 			     CUstream at)
 {
 	if (limiter_idle())
-		return backed(original, exec, stream, at);
+		return launch_backed(original, exec, stream, at);
 	struct launch l = {.stream = at, .key = (uintptr_t)exec | 1, .graph = 1};
 	limiter_before(&l);
-	return limiter_after(&l, backed(original, exec, stream, at));
+	return limiter_after(&l, launch_backed(original, exec, stream, at));
 }
 
 CUresult hook_graph_launch(original_graph_launch original, CUgraphExec exec, CUstream stream)
@@ -155,5 +155,5 @@ CUresult hook_graph_launch(original_graph_launch original, CUgraphExec exec, CUs
 CUresult hook_graph_launch_ptsz(original_graph_launch_ptsz original, CUgraphExec exec,
 				CUstream stream)
 {
-	return launch_graph(original, exec, stream, launch_own(stream));
+	return launch_graph(original, exec, stream, launch_thread_stream(stream));
 }

@@ -5,7 +5,7 @@
 
 CUresult hook_module_load(original_module_load original, CUmodule *module, const char *path)
 {
-	struct code_loading l;
+	struct code_load l;
 	overhead_code_begin(&l);
 	return overhead_code_end(&l, original(module, path));
 }
@@ -13,7 +13,7 @@ CUresult hook_module_load(original_module_load original, CUmodule *module, const
 CUresult hook_module_load_data(original_module_load_data original, CUmodule *module,
 			       const void *image)
 {
-	struct code_loading l;
+	struct code_load l;
 	overhead_code_begin(&l);
 	return overhead_code_end(&l, original(module, image));
 }
@@ -22,7 +22,7 @@ CUresult hook_module_load_data_ex(original_module_load_data_ex original, CUmodul
 				  const void *image, unsigned int count, int *options,
 				  void **values)
 {
-	struct code_loading l;
+	struct code_load l;
 	overhead_code_begin(&l);
 	return overhead_code_end(&l, original(module, image, count, options, values));
 }
@@ -32,7 +32,7 @@ CUresult hook_library_load_data(original_library_load_data original, CUlibrary *
 				unsigned int jit_count, int *options, void **values,
 				unsigned int count)
 {
-	struct code_loading l;
+	struct code_load l;
 	overhead_code_begin(&l);
 	return overhead_code_end(
 		&l, original(library, code, jit, jit_values, jit_count, options, values, count));
@@ -43,7 +43,7 @@ CUresult hook_library_load_file(original_library_load_file original, CUlibrary *
 				unsigned int jit_count, int *options, void **values,
 				unsigned int count)
 {
-	struct code_loading l;
+	struct code_load l;
 	overhead_code_begin(&l);
 	return overhead_code_end(
 		&l, original(library, path, jit, jit_values, jit_count, options, values, count));
@@ -53,7 +53,7 @@ CUresult hook_module_unload(original_module_unload original, CUmodule module)
 {
 	CUresult r = original(module);
 	if (r == CUDA_SUCCESS)
-		overhead_code_gone();
+		overhead_code_unloaded();
 	return r;
 }
 
@@ -61,6 +61,6 @@ CUresult hook_library_unload(original_library_unload original, CUlibrary library
 {
 	CUresult r = original(library);
 	if (r == CUDA_SUCCESS)
-		overhead_code_gone();
+		overhead_code_unloaded();
 	return r;
 }

@@ -5,31 +5,32 @@
 #include "memory/overflow.h"
 #include "shm/region.h"
 #include "driver/resolve.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 /* Index of an NVML device with a memory limit, or -1: then NVML's own figures stand. */
 static int limited_device(nvmlDevice_t device)
 {
 	char uuid[96];
 	fn_nvmlDeviceGetUUID get = ORIGINAL(nvmlDeviceGetUUID);
-	if (runtime_gate() != GATE_LIMITED || !get ||
+	if (settings_gate() != GATE_LIMITED || !get ||
 	    get(device, uuid, sizeof uuid) != NVML_SUCCESS)
 		return -1;
-	int index = runtime_device_by_uuid(uuid);
-	return index >= 0 && runtime_memory_limit(index) ? index : -1;
+	int index = settings_device_by_uuid(uuid);
+	return index >= 0 && settings_memory_limit(index) ? index : -1;
 }
 
 /* What a program is told of a device with a limit, in bytes. */
-struct told {
+struct device_figures {
 	uint64_t total, free, used;
 };
 
 /* The container's figures in place of the card's. */
-static struct told confined(int index, uint64_t card_total, uint64_t card_free)
+static struct device_figures confined_figures(int index, uint64_t card_total, uint64_t card_free)
 {
-	uint64_t limit = runtime_memory_limit(index), used = region_used(index);
-	struct told t = {.total = overflow_total(card_total, limit),
-			 .free = limit_free(overflow_free(card_free), used, limit)};
+	uint64_t limit = settings_memory_limit(index), used = region_used(index);
+	struct device_figures t = {.total = overflow_visible_total(card_total, limit),
+				   .free = limit_visible_free(overflow_visible_free(card_free),
+							      used, limit)};
 	/* contexts are not refused, so more may be in use */
 	t.used = used < t.total ? used : t.total;
 	return t;
@@ -42,7 +43,7 @@ nvmlReturn_t hook_nvml_memory_info(original_nvml_memory_info original, nvmlDevic
 	int index = r == NVML_SUCCESS ? limited_device(device) : -1;
 	if (index < 0)
 		return r;
-	struct told t = confined(index, memory->total, memory->free);
+	struct device_figures t = confined_figures(index, memory->total, memory->free);
 	memory->total = t.total;
 	memory->free = t.free;
 	memory->used = t.used;
@@ -60,7 +61,7 @@ nvmlReturn_t hook_nvml_memory_info_v2(original_nvml_memory_info_v2 original, nvm
 	int index = r == NVML_SUCCESS ? limited_device(device) : -1;
 	if (index < 0)
 		return r;
-	struct told t = confined(index, memory->total, memory->free);
+	struct device_figures t = confined_figures(index, memory->total, memory->free);
 	uint64_t unused = t.total - t.used;
 	memory->total = t.total;
 	memory->free = t.free;

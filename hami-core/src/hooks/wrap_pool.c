@@ -3,10 +3,10 @@
 #include "context/current.h"
 #include "driver/resolve.h"
 #include "memory/account.h"
-#include "memory/leaving.h"
+#include "memory/release.h"
 #include "memory/overhead.h"
 #include "memory/pools.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 #include "shm/region.h"
 
 struct request {
@@ -19,7 +19,7 @@ struct request {
 	original_mem_alloc_from_pool from_pool;
 };
 
-static CUresult call(const struct request *q)
+static CUresult call_driver(const struct request *q)
 {
 	return q->alloc ? q->alloc(q->pointer, q->bytes, q->stream)
 			: q->from_pool(q->pointer, q->bytes, q->pool, q->stream);
@@ -37,7 +37,7 @@ static CUstream stream_of(const struct request *q)
  * Whether the stream records into a graph, or what else there is to say of it when the driver does
  * not.
  */
-static int recording(CUstream stream, int unknown)
+static int is_recording(CUstream stream, int unknown)
 {
 	int status = 0;
 	fn_cuStreamIsCapturing ask = ORIGINAL(cuStreamIsCapturing);
@@ -45,12 +45,13 @@ static int recording(CUstream stream, int unknown)
 }
 
 /* Waits for the stream unless it is recording. Waiting must not spoil what other streams record. */
-static void wait_for(CUstream stream)
+static void wait_for_stream(CUstream stream)
 {
 	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	fn_cuStreamSynchronize synchronize = ORIGINAL(cuStreamSynchronize);
 	fn_cuThreadExchangeStreamCaptureMode exchange = ORIGINAL(cuThreadExchangeStreamCaptureMode);
-	if (!synchronize || recording(stream, 1) || (exchange && exchange(&mode) != CUDA_SUCCESS))
+	if (!synchronize || is_recording(stream, 1) ||
+	    (exchange && exchange(&mode) != CUDA_SUCCESS))
 		return;
 	synchronize(stream);
 	if (exchange)
@@ -62,35 +63,35 @@ static void wait_for(CUstream stream)
  * A pool can be trimmed of it only when the stream has come to the freeing, which may take another
  * thread to do something: nothing is held meanwhile.
  */
-static CUresult take_back(struct pool_alloc *a, CUmemoryPool handle, const struct request *q,
-			  uint64_t over)
+static CUresult undo_allocation(struct pool_alloc *a, CUmemoryPool handle, const struct request *q,
+				uint64_t over)
 {
 	fn_cuMemFreeAsync release = ORIGINAL(cuMemFreeAsync);
 	fn_cuMemPoolTrimTo trim = ORIGINAL(cuMemPoolTrimTo);
 	if (release)
 		release(*q->pointer, stream_of(q));
-	wait_for(stream_of(q));
+	wait_for_stream(stream_of(q));
 	if (trim)
 		trim(handle, 0);
 	pool_alloc_undone(a, over);
 	return account_refuse(a->device, q->bytes);
 }
 
-static CUresult allocate(const struct request *q, CUmemoryPool handle, int device)
+static CUresult allocate_from_pool(const struct request *q, CUmemoryPool handle, int device)
 {
 	struct pool_alloc a;
 	switch (pool_alloc_begin(&a, handle, device, q->bytes)) {
 	case POOL_GO: break;
-	case POOL_FREE: return call(q);
+	case POOL_FREE: return call_driver(q);
 	case POOL_CLOSED: return CUDA_ERROR_NOT_PERMITTED;
 	case POOL_REFUSED: return account_refuse(a.device, q->bytes);
 	}
-	region_flight(a.device, 1);
-	CUresult r = call(q);
+	region_add_in_flight(a.device, 1);
+	CUresult r = call_driver(q);
 	uint64_t over = pool_alloc_end(&a, r, r == CUDA_SUCCESS ? *q->pointer : 0);
 	if (over)
-		r = take_back(&a, handle, q, over);
-	region_flight(a.device, -1);
+		r = undo_allocation(&a, handle, q, over);
+	region_add_in_flight(a.device, -1);
 	return r;
 }
 
@@ -100,15 +101,15 @@ static CUresult device_of(CUstream stream, CUdevice *out, CUcontext *context)
 	fn_cuCtxGetDevice device = ORIGINAL(cuCtxGetDevice);
 	if (!device)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	*context = stream_context(stream);
-	int entered = context_enter(*context);
+	*context = current_stream_context(stream);
+	int entered = current_push(*context);
 	CUresult r = device(out);
-	context_leave(entered);
+	current_pop(entered);
 	return r;
 }
 
 /* The pool a request goes to: the named one, else the current one of the stream's device. */
-static CUmemoryPool target(const struct request *q, CUdevice ordinal)
+static CUmemoryPool pool_of_request(const struct request *q, CUdevice ordinal)
 {
 	CUmemoryPool pool = NULL;
 	fn_cuDeviceGetMemPool of_device = ORIGINAL(cuDeviceGetMemPool);
@@ -124,7 +125,8 @@ static CUmemoryPool target(const struct request *q, CUdevice ordinal)
 static int home_of(CUmemLocation where, int managed)
 {
 	if (where.type == CU_MEM_LOCATION_TYPE_DEVICE)
-		return runtime_device(where.id) < 0 ? POOL_NOT_IN_LIMITS : runtime_device(where.id);
+		return settings_device(where.id) < 0 ? POOL_NOT_IN_LIMITS
+						     : settings_device(where.id);
 	return managed ? POOL_WHERE_USED : POOL_IN_HOST;
 }
 
@@ -167,55 +169,57 @@ static void find_home(CUmemoryPool pool)
 			   kind == CU_MEM_ALLOCATION_TYPE_MANAGED);
 }
 
-static CUresult guarded(const struct request *q)
+static CUresult allocate_if_admitted(const struct request *q)
 {
 	CUdevice ordinal;
 	CUcontext context;
-	enum gate gate = runtime_gate();
+	enum gate gate = settings_gate();
 	if (gate == GATE_CLOSED)
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (gate == GATE_OPEN || !q->bytes ||
 	    device_of(q->stream, &ordinal, &context) != CUDA_SUCCESS)
-		return call(q); /* not limited, or for the driver to refuse */
-	int device = runtime_device(ordinal); /* the stream's; the pool may be of another */
-	CUmemoryPool handle = target(q, ordinal);
+		return call_driver(q); /* not limited, or for the driver to refuse */
+	int device = settings_device(ordinal); /* the stream's; the pool may be of another */
+	CUmemoryPool handle = pool_of_request(q, ordinal);
 	CUstream stream = stream_of(q);
 	if (device == -1 && !q->from_pool)
 		return CUDA_ERROR_NOT_PERMITTED;
-	if (device == -2 || !handle || (stream && recording(stream, 0)))
-		return call(q); /* what a stream records is taken when the graph is launched */
+	/* what a stream records is taken when the graph is launched */
+	if (device == -2 || !handle || (stream && is_recording(stream, 0)))
+		return call_driver(q);
 	if (device >= 0)
-		overhead_seen(device, context);
+		overhead_note_context(device, context);
 	if (q->from_pool && !pool_is_known(handle))
 		find_home(handle);
-	return allocate(q, handle, device);
+	return allocate_from_pool(q, handle, device);
 }
 
 CUresult hook_mem_alloc_async(original_mem_alloc_async original, CUdeviceptr *pointer, size_t bytes,
 			      CUstream stream)
 {
-	return guarded(&(struct request){
+	return allocate_if_admitted(&(struct request){
 		.pointer = pointer, .bytes = bytes, .stream = stream, .alloc = original});
 }
 
 CUresult hook_mem_alloc_from_pool(original_mem_alloc_from_pool original, CUdeviceptr *pointer,
 				  size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-	return guarded(&(struct request){pointer, bytes, pool, stream, .from_pool = original});
+	return allocate_if_admitted(
+		&(struct request){pointer, bytes, pool, stream, .from_pool = original});
 }
 
 CUresult hook_mem_free_async(original_mem_free_async original, CUdeviceptr pointer, CUstream stream)
 {
-	struct freeing f;
-	free_begin(&f, pointer);
-	return free_end(&f, original(pointer, stream));
+	struct address_release f;
+	release_address_begin(&f, pointer);
+	return release_address_end(&f, original(pointer, stream));
 }
 
 CUresult hook_mem_pool_create(original_mem_pool_create original, CUmemoryPool *pool,
 			      const CUmemPoolProps *props)
 {
 	CUresult r = original(pool, props);
-	if (r != CUDA_SUCCESS || runtime_gate() != GATE_LIMITED)
+	if (r != CUDA_SUCCESS || settings_gate() != GATE_LIMITED)
 		return r;
 	int managed = props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
 	pool_made(*pool, home_of(props->location, managed), managed);

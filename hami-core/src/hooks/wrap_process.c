@@ -7,7 +7,7 @@
 #include "memory/account.h"
 #include "shm/region.h"
 #include "driver/resolve.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 #define NO_INSTANCE 0xffffffffu /* not on a MIG instance */
 
@@ -16,21 +16,21 @@ static int listed_device(nvmlDevice_t device)
 {
 	char uuid[96];
 	fn_nvmlDeviceGetUUID get = ORIGINAL(nvmlDeviceGetUUID);
-	if (runtime_gate() != GATE_LIMITED || !get ||
+	if (settings_gate() != GATE_LIMITED || !get ||
 	    get(device, uuid, sizeof uuid) != NVML_SUCCESS)
 		return -1;
-	return runtime_device_by_uuid(uuid);
+	return settings_device_by_uuid(uuid);
 }
 
 /* NVML's answer to "how many": codes of a working device mean that ours may be given instead. */
-static int answers(nvmlReturn_t r)
+static int may_be_replaced(nvmlReturn_t r)
 {
 	return r == NVML_SUCCESS || r == NVML_ERROR_INSUFFICIENT_SIZE ||
 	       r == NVML_ERROR_NOT_SUPPORTED;
 }
 
 /* As NVML: the number there are, in any case; INSUFFICIENT_SIZE when they were more than fit. */
-static nvmlReturn_t finish(unsigned int *count, unsigned int there)
+static nvmlReturn_t report_count(unsigned int *count, unsigned int there)
 {
 	unsigned int room = *count;
 	*count = there;
@@ -46,7 +46,7 @@ nvmlReturn_t hook_nvml_compute(original_nvml_compute original, nvmlDevice_t devi
 	if (index < 0 || (*count && !out))
 		return original(device, count, out);
 	nvmlReturn_t r = original(device, &none, NULL);
-	if (!answers(r))
+	if (!may_be_replaced(r))
 		return r;
 	unsigned there = region_processes(index, found, HAMI_PROCESSES);
 	for (unsigned i = 0; i < there && i < *count; i++)
@@ -54,7 +54,7 @@ nvmlReturn_t hook_nvml_compute(original_nvml_compute original, nvmlDevice_t devi
 						.usedGpuMemory = found[i].bytes,
 						.gpuInstanceId = NO_INSTANCE,
 						.computeInstanceId = NO_INSTANCE};
-	return finish(count, there);
+	return report_count(count, there);
 }
 
 nvmlReturn_t hook_nvml_compute_v1(original_nvml_compute_v1 original, nvmlDevice_t device,
@@ -66,13 +66,13 @@ nvmlReturn_t hook_nvml_compute_v1(original_nvml_compute_v1 original, nvmlDevice_
 	if (index < 0 || (*count && !out))
 		return original(device, count, out);
 	nvmlReturn_t r = original(device, &none, NULL);
-	if (!answers(r))
+	if (!may_be_replaced(r))
 		return r;
 	unsigned there = region_processes(index, found, HAMI_PROCESSES);
 	for (unsigned i = 0; i < there && i < *count; i++)
 		out[i] = (nvmlProcessInfo_v1_t){.pid = (unsigned)found[i].pid,
 						.usedGpuMemory = found[i].bytes};
-	return finish(count, there);
+	return report_count(count, there);
 }
 
 #define MODE_COMPUTE 0
@@ -90,7 +90,7 @@ nvmlReturn_t hook_nvml_details(original_nvml_details original, nvmlDevice_t devi
 		return original(device, list);
 	nvmlProcessDetailList_t none = {.version = list->version, .mode = list->mode};
 	nvmlReturn_t r = original(device, &none);
-	if (!answers(r))
+	if (!may_be_replaced(r))
 		return r;
 	if (list->version != (sizeof *list | 1u << 24))
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
@@ -103,7 +103,7 @@ nvmlReturn_t hook_nvml_details(original_nvml_details original, nvmlDevice_t devi
 							      .usedGpuMemory = found[i].bytes,
 							      .gpuInstanceId = NO_INSTANCE,
 							      .computeInstanceId = NO_INSTANCE};
-	return finish(&list->numProcArrayEntries, there);
+	return report_count(&list->numProcArrayEntries, there);
 }
 
 /*
@@ -150,7 +150,7 @@ nvmlReturn_t hook_nvml_others(original_nvml_others original, nvmlDevice_t device
 	if (!count || listed_device(device) < 0)
 		return original(device, count, out);
 	nvmlReturn_t r = original(device, &none, NULL);
-	return answers(r) ? finish(count, 0) : r;
+	return may_be_replaced(r) ? report_count(count, 0) : r;
 }
 
 nvmlReturn_t hook_nvml_others_v1(original_nvml_others_v1 original, nvmlDevice_t device,
@@ -160,5 +160,5 @@ nvmlReturn_t hook_nvml_others_v1(original_nvml_others_v1 original, nvmlDevice_t 
 	if (!count || listed_device(device) < 0)
 		return original(device, count, out);
 	nvmlReturn_t r = original(device, &none, NULL);
-	return answers(r) ? finish(count, 0) : r;
+	return may_be_replaced(r) ? report_count(count, 0) : r;
 }

@@ -5,12 +5,12 @@
  */
 #include "driver/resolve.h"
 #include "memory/sparse.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 CUresult hook_map_array(original_map_array original, CUarrayMapInfo *list, unsigned int count,
 			CUstream stream)
 {
-	if (!list || !count || runtime_gate() != GATE_LIMITED)
+	if (!list || !count || settings_gate() != GATE_LIMITED)
 		return original(list, count, stream);
 	struct tile **made = sparse_map_begin(list, count);
 	if (!made)

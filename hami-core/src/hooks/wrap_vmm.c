@@ -6,7 +6,7 @@
 #include "driver/resolve.h"
 #include "memory/account.h"
 #include "memory/handles.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 CUresult hook_mem_create(original_mem_create original, CUmemGenericAllocationHandle *handle,
 			 size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
@@ -17,7 +17,7 @@ CUresult hook_mem_create(original_mem_create original, CUmemGenericAllocationHan
 	if (charge_begin_on(&c, prop->location.id, bytes))
 		return c.refusal;
 	CUresult r = original(handle, bytes, prop, flags);
-	return charge_keep(&c, r, TABLE_HANDLE, r == CUDA_SUCCESS ? *handle : 0);
+	return charge_end(&c, r, TABLE_HANDLE, r == CUDA_SUCCESS ? *handle : 0);
 }
 
 CUresult hook_mem_release(original_mem_release original, CUmemGenericAllocationHandle handle)
@@ -40,7 +40,7 @@ CUresult hook_import_handle(original_import_handle original, CUmemGenericAllocat
 			    void *shared, int type)
 {
 	CUresult r = original(handle, shared, type);
-	if (r == CUDA_SUCCESS && runtime_gate() == GATE_LIMITED)
+	if (r == CUDA_SUCCESS && settings_gate() == GATE_LIMITED)
 		handle_imported(*handle);
 	return r;
 }

@@ -11,7 +11,7 @@
 #include "memory/pools.h"
 
 /* After a wait for work of a context, which is asked for before: its stream may be gone then. */
-static CUresult waited(CUcontext where, CUresult result)
+static CUresult settle_after_wait(CUcontext where, CUresult result)
 {
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -40,37 +40,37 @@ static int event_ended(const void *event)
 
 CUresult hook_ctx_synchronize(original_ctx_synchronize original)
 {
-	CUcontext where = limiter_waits(NULL);
-	limiter_watch(where, context_ended, NULL);
-	return waited(where, original());
+	CUcontext where = limiter_context_to_settle(NULL);
+	limiter_watch_until(where, context_ended, NULL);
+	return settle_after_wait(where, original());
 }
 
 /* Waits for the context that it names; NULL: for the current one. */
 CUresult hook_ctx_synchronize_v2(original_ctx_synchronize_v2 original, CUcontext context)
 {
-	CUcontext where = context ? context_owner(context) : limiter_waits(NULL);
-	limiter_watch(where, context_ended, NULL);
-	return waited(where, original(context));
+	CUcontext where = context ? green_owner(context) : limiter_context_to_settle(NULL);
+	limiter_watch_until(where, context_ended, NULL);
+	return settle_after_wait(where, original(context));
 }
 
 CUresult hook_stream_synchronize(original_stream_synchronize original, CUstream stream)
 {
-	CUcontext where = limiter_waits(stream);
-	limiter_watch(where, stream_ended, stream);
-	return waited(where, original(stream));
+	CUcontext where = limiter_context_to_settle(stream);
+	limiter_watch_until(where, stream_ended, stream);
+	return settle_after_wait(where, original(stream));
 }
 
 /* In either twin a default stream belongs to the current context. */
 CUresult hook_stream_synchronize_ptsz(original_stream_synchronize_ptsz original, CUstream stream)
 {
-	CUcontext where = limiter_waits(stream);
-	limiter_watch(where, stream_ended, stream ? stream : CU_STREAM_PER_THREAD);
-	return waited(where, original(stream));
+	CUcontext where = limiter_context_to_settle(stream);
+	limiter_watch_until(where, stream_ended, stream ? stream : CU_STREAM_PER_THREAD);
+	return settle_after_wait(where, original(stream));
 }
 
 CUresult hook_event_synchronize(original_event_synchronize original, CUevent event)
 {
-	CUcontext where = limiter_waits(NULL);
-	limiter_watch(where, event_ended, event);
-	return waited(where, original(event));
+	CUcontext where = limiter_context_to_settle(NULL);
+	limiter_watch_until(where, event_ended, event);
+	return settle_after_wait(where, original(event));
 }

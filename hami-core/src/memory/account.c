@@ -3,11 +3,11 @@
 
 #include "model/limit.h"
 #include "platform/log.h"
-#include "memory/books.h"
+#include "memory/reservation.h"
 #include "memory/overhead.h"
 #include "shm/region.h"
-#include "settings/modules.h"
-#include "settings/runtime.h"
+#include "settings/components.h"
+#include "settings/settings.h"
 #include "model/table.h"
 
 static int told[HAMI_DEVICES]; /* the refusal of a device has been logged as a warning */
@@ -20,16 +20,16 @@ CUresult account_refuse(int device, uint64_t bytes)
 	log_line(level, "device %d: %llu %s refused: the container uses %llu of its %llu MiB",
 		 device, (unsigned long long)(large ? bytes >> 20 : bytes), large ? "MiB" : "bytes",
 		 (unsigned long long)(region_used(device) >> 20),
-		 (unsigned long long)(runtime_memory_limit(device) >> 20));
+		 (unsigned long long)(settings_memory_limit(device) >> 20));
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult account_reserve(int device, uint64_t bytes)
 {
-	if (books_reserve(device, bytes) == 0)
+	if (reservation_try(device, bytes) == 0)
 		return CUDA_SUCCESS;
-	modules_refresh(device);
-	return books_reserve(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	components_refresh(device);
+	return reservation_try(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /*
@@ -38,7 +38,7 @@ CUresult account_reserve(int device, uint64_t bytes)
  */
 static int is_limited(struct charge *c)
 {
-	enum gate gate = runtime_gate();
+	enum gate gate = settings_gate();
 	*c = (struct charge){.device = -1,
 			     .refusal = gate == GATE_CLOSED ? CUDA_ERROR_NOT_PERMITTED
 							    : CUDA_SUCCESS};
@@ -46,34 +46,34 @@ static int is_limited(struct charge *c)
 }
 
 /* A device that the limits do not name gives out nothing. */
-static int named_device(struct charge *c, int device)
+static int refuse_unnamed_device(struct charge *c, int device)
 {
 	if (device == -1)
 		c->refusal = CUDA_ERROR_NOT_PERMITTED;
 	return device;
 }
 
-int account_admit(struct charge *c)
+int charge_admit(struct charge *c)
 {
 	CUcontext context;
 	if (!is_limited(c))
 		return -1;
-	int device = named_device(c, overhead_current(&context));
+	int device = refuse_unnamed_device(c, overhead_note_current(&context));
 	c->context = (uintptr_t)context;
 	return device;
 }
 
-int account_begin(struct charge *c, int device, uint64_t bytes)
+int charge_reserve(struct charge *c, int device, uint64_t bytes)
 {
-	uint64_t pages = limit_pages(bytes);
+	uint64_t pages = limit_round_to_pages(bytes);
 	for (int tries = 2;;) {
-		region_flight(device, 1); /* before the books change */
-		if (books_reserve(device, pages) == 0)
+		region_add_in_flight(device, 1); /* before the books change */
+		if (reservation_try(device, pages) == 0)
 			break;
-		region_flight(device, -1);
+		region_add_in_flight(device, -1);
 		if (!--tries)
 			return c->refusal = account_refuse(device, bytes);
-		modules_refresh(device);
+		components_refresh(device);
 	}
 	c->reserved = pages;
 	c->device = device;
@@ -82,22 +82,22 @@ int account_begin(struct charge *c, int device, uint64_t bytes)
 
 int charge_begin(struct charge *c, uint64_t bytes)
 {
-	int device = account_admit(c);
-	return device < 0 ? (int)c->refusal : account_begin(c, device, bytes);
+	int device = charge_admit(c);
+	return device < 0 ? (int)c->refusal : charge_reserve(c, device, bytes);
 }
 
 int charge_begin_on(struct charge *c, CUdevice ordinal, uint64_t bytes)
 {
 	CUcontext context;
-	int device = is_limited(c) ? named_device(c, runtime_device(ordinal)) : -1;
+	int device = is_limited(c) ? refuse_unnamed_device(c, settings_device(ordinal)) : -1;
 	if (device < 0)
 		return c->refusal;
 	/* else nobody looks at it in a program that allocates so alone */
-	(void)overhead_current(&context);
-	return account_begin(c, device, bytes);
+	(void)overhead_note_current(&context);
+	return charge_reserve(c, device, bytes);
 }
 
-CUresult charge_keep(struct charge *c, CUresult result, enum table_kind kind, uint64_t handle)
+CUresult charge_end(struct charge *c, CUresult result, enum table_kind kind, uint64_t handle)
 {
 	struct table_entry e = {.kind = kind,
 				.device = c->device,
@@ -110,7 +110,7 @@ CUresult charge_keep(struct charge *c, CUresult result, enum table_kind kind, ui
 	else if (c->device >= 0)
 		region_release(c->device, c->reserved);
 	if (c->device >= 0)
-		region_flight(c->device, -1);
+		region_add_in_flight(c->device, -1);
 	return result;
 }
 
@@ -119,7 +119,8 @@ static enum vgpu_shown shown_as(enum table_kind kind)
 	return kind == TABLE_IMPORT ? VGPU_IMPORTED : VGPU_OVERFLOW;
 }
 
-void account_show(enum table_kind kind, int device, uint64_t key, uint64_t bytes, CUcontext context)
+void account_add_uncounted(enum table_kind kind, int device, uint64_t key, uint64_t bytes,
+			   CUcontext context)
 {
 	struct table_entry e = {.kind = kind,
 				.device = device,
@@ -128,10 +129,10 @@ void account_show(enum table_kind kind, int device, uint64_t key, uint64_t bytes
 				.link = (uintptr_t)context,
 				.uses = 1};
 	if (table_add(&e) == 0)
-		region_show(device, shown_as(kind), (int64_t)bytes);
+		region_add_uncounted(device, shown_as(kind), (int64_t)bytes);
 }
 
-void account_shown_gone(const struct table_entry *entry)
+void account_remove_uncounted(const struct table_entry *entry)
 {
-	region_show(entry->device, shown_as(entry->kind), -(int64_t)entry->size);
+	region_add_uncounted(entry->device, shown_as(entry->kind), -(int64_t)entry->size);
 }

@@ -7,7 +7,7 @@
  *	if (charge_begin(&c, bytes))           // refused: nothing was reserved
  *		return c.refusal;
  *	CUresult r = original(&array, shape);
- *	return charge_keep(&c, r, TABLE_ARRAY, handle);
+ *	return charge_end(&c, r, TABLE_ARRAY, handle);
  *
  * Memory that is told apart by its address is charged by blocks.h.
  */
@@ -36,9 +36,9 @@ struct charge {
  * Whether a call on the current device is accounted: the device's index; else negative, with
  * c->refusal if refused.
  */
-int account_admit(struct charge *c);
+int charge_admit(struct charge *c);
 /* Reserves whole pages on an admitted device, after a refresh if need be. Non-zero: refused. */
-int account_begin(struct charge *c, int device, uint64_t bytes);
+int charge_reserve(struct charge *c, int device, uint64_t bytes);
 
 /* Reserves whole pages on the current device. Non-zero: refused, with c->refusal. */
 int charge_begin(struct charge *c, uint64_t bytes);
@@ -49,12 +49,12 @@ int charge_begin_on(struct charge *c, CUdevice ordinal, uint64_t bytes);
  * Settles an allocation without an address: keeps what was reserved under its handle, or gives it
  * back.
  */
-CUresult charge_keep(struct charge *c, CUresult result, enum table_kind kind, uint64_t handle);
+CUresult charge_end(struct charge *c, CUresult result, enum table_kind kind, uint64_t handle);
 
 /* Tells of bytes that are not counted, until the entry of that kind and key goes. */
-void account_show(enum table_kind kind, int device, uint64_t key, uint64_t bytes,
-		  CUcontext context);
-void account_shown_gone(const struct table_entry *entry);
+void account_add_uncounted(enum table_kind kind, int device, uint64_t key, uint64_t bytes,
+			   CUcontext context);
+void account_remove_uncounted(const struct table_entry *entry);
 
 /* Reserves bytes of a device, after making room if need be. CUDA_SUCCESS, or OUT_OF_MEMORY. */
 CUresult account_reserve(int device, uint64_t bytes);

@@ -24,11 +24,11 @@
 #include "driver/resolve.h"
 #include "memory/overflow.h"
 #include "memory/overhead.h"
-#include "memory/books.h"
+#include "memory/reservation.h"
 #include "model/limit.h"
 #include "platform/log.h"
-#include "settings/modules.h"
-#include "settings/runtime.h"
+#include "settings/components.h"
+#include "settings/settings.h"
 #include "shm/region.h"
 
 #include <pthread.h>
@@ -38,7 +38,7 @@ static struct {
 	int distrusted;                      /* the driver does not pack as pages.h foresees */
 } self = {.mutex = {[0 ... HAMI_DEVICES - 1] = PTHREAD_MUTEX_INITIALIZER}};
 
-static void release(int device, uint64_t bytes)
+static void release_bytes(int device, uint64_t bytes)
 {
 	if (bytes)
 		region_release(device, bytes);
@@ -47,52 +47,52 @@ static void release(int device, uint64_t bytes)
 /* Where nothing is ever refused, nothing has to be foreseen. */
 static int shares_pages(int device, uint64_t bytes)
 {
-	return bytes <= SMALL_MOST && runtime_memory_limit(device);
+	return bytes <= SMALL_MOST && settings_memory_limit(device);
 }
 
 /* Takes the mutex and a page, or finds one of ours; 0 with the mutex held, -1 without. */
-static int try_small(struct charge *c, int device, uint64_t bytes)
+static int reserve_small(struct charge *c, int device, uint64_t bytes)
 {
-	uint64_t page = limit_pages(bytes);
-	region_flight(device, 1);
+	uint64_t page = limit_round_to_pages(bytes);
+	region_add_in_flight(device, 1);
 	pthread_mutex_lock(&self.mutex[device]);
-	if (books_reserve(device, page) == 0)
+	if (reservation_try(device, page) == 0)
 		c->reserved = page;
 	else if (!__atomic_load_n(&self.distrusted, __ATOMIC_RELAXED))
-		c->page = pages_with_room(&c->packing, bytes);
+		c->page = pages_find_room(&c->packing, bytes);
 	if (c->reserved == page || c->page)
 		return 0;
 	pthread_mutex_unlock(&self.mutex[device]);
-	region_flight(device, -1);
+	region_add_in_flight(device, -1);
 	return -1;
 }
 
-int block_begin(struct charge *c, enum pages_kind kind, uint64_t bytes)
+int block_alloc_begin(struct charge *c, enum pages_kind kind, uint64_t bytes)
 {
-	int device = account_admit(c);
+	int device = charge_admit(c);
 	if (device < 0)
 		return c->refusal;
 	c->packing = (struct packing){device, kind, c->context};
 	c->serial = shares_pages(device, bytes);
 	if (!c->serial)
-		return account_begin(c, device, bytes);
-	if (try_small(c, device, bytes)) {
-		modules_refresh(device); /* takes locks of its own, and time */
-		if (try_small(c, device, bytes))
+		return charge_reserve(c, device, bytes);
+	if (reserve_small(c, device, bytes)) {
+		components_refresh(device); /* takes locks of its own, and time */
+		if (reserve_small(c, device, bytes))
 			return c->refusal = account_refuse(device, bytes);
 	}
 	c->device = device;
 	return 0;
 }
 
-static void unlock(const struct charge *c)
+static void unlock_device(const struct charge *c)
 {
 	if (c->serial)
 		pthread_mutex_unlock(&self.mutex[c->device]);
 }
 
 /* Says once that the driver packs otherwise. Unlocked: a log may be slow to write. */
-static void tell_distrust(void)
+static void log_distrust(void)
 {
 	log_line(LOG_WARN,
 		 "the driver does not pack small allocations as foreseen: at its limit this "
@@ -106,11 +106,11 @@ static void tell_distrust(void)
 static int pay_rest(const struct charge *c, const struct table_entry *block, uint64_t owed,
 		    int *surprised)
 {
-	if (c->page && owed == PAGE_BYTES && pages_move(c->page, block->key, block->size))
+	if (c->page && owed == PAGE_BYTES && pages_move_charge(c->page, block->key, block->size))
 		return 1;
 	if (c->page)
 		*surprised = !__atomic_exchange_n(&self.distrusted, 1, __ATOMIC_RELAXED);
-	if (books_reserve(c->device, owed - c->reserved))
+	if (reservation_try(c->device, owed - c->reserved))
 		return 0;
 	pages_pay(block->key, block->size);
 	return 1;
@@ -125,13 +125,13 @@ static CUresult free_at_once(CUdeviceptr address)
 }
 
 /* No memory to remember a block by. What cannot be freed stays charged until the process ends. */
-static CUresult forget(const struct charge *c, CUdeviceptr address, uint64_t bytes)
+static CUresult drop_unrecorded(const struct charge *c, CUdeviceptr address, uint64_t bytes)
 {
-	uint64_t pages = limit_pages(bytes);
+	uint64_t pages = limit_round_to_pages(bytes);
 	if (free_at_once(address) == CUDA_SUCCESS)
-		release(c->device, c->reserved);
+		release_bytes(c->device, c->reserved);
 	else if (pages > c->reserved)
-		books_force(c->device, pages - c->reserved);
+		reservation_force(c->device, pages - c->reserved);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -139,46 +139,48 @@ static CUresult forget(const struct charge *c, CUdeviceptr address, uint64_t byt
  * There is no room for what a block took. Nobody pays for its pages, unless another block has come
  * into them meanwhile, and has paid. What cannot be freed is booked, so that the books stay true.
  */
-static CUresult give_back(const struct charge *c, const struct table_entry *block)
+static CUresult return_block(const struct charge *c, const struct table_entry *block)
 {
-	uint64_t alone = pages_alone(block->key, block->size);
+	uint64_t alone = pages_exclusive_bytes(block->key, block->size);
 	if (free_at_once(block->key) == CUDA_SUCCESS) {
-		release(c->device, c->reserved + pages_left(block->key, block->size) - alone);
+		uint64_t gone = pages_free_end(block->key, block->size);
+		release_bytes(c->device, c->reserved + gone - alone);
 	} else {
-		uint64_t owed = alone + pages_stay(block->key, block->size);
+		uint64_t owed = alone + pages_free_cancel(block->key, block->size);
 		if (owed > c->reserved)
-			books_force(c->device, owed - c->reserved);
+			reservation_force(c->device, owed - c->reserved);
 		else
-			release(c->device, c->reserved - owed);
+			release_bytes(c->device, c->reserved - owed);
 		table_put_back(block);
 	}
 	return account_refuse(c->device, block->size);
 }
 
 /* The block is in the table. Settles its charge, and gives the mutex back. */
-static CUresult settle(const struct charge *c, const struct table_entry *block)
+static CUresult settle_block(const struct charge *c, const struct table_entry *block)
 {
 	struct table_entry e;
 	int surprised = 0;
 	const struct packing *by = block->size <= SMALL_MOST ? &c->packing : NULL;
-	uint64_t owed = pages_enter(by, block->key, block->size, c->reserved);
+	uint64_t owed = pages_add(by, block->key, block->size, c->reserved);
 	int paid = owed <= c->reserved ||
 		   (owed != UINT64_MAX && pay_rest(c, block, owed, &surprised));
 	if (paid && owed < c->reserved)
-		release(c->device, c->reserved - owed);
+		release_bytes(c->device, c->reserved - owed);
 	if (!paid)
 		table_take(TABLE_PLAIN, block->key, &e);
 	if (!paid && owed != UINT64_MAX)
-		pages_leaving(block->key, block->size);
-	unlock(c);
+		pages_free_begin(block->key, block->size);
+	unlock_device(c);
 	if (surprised)
-		tell_distrust();
+		log_distrust();
 	if (paid)
 		return CUDA_SUCCESS;
-	return owed == UINT64_MAX ? forget(c, block->key, block->size) : give_back(c, block);
+	return owed == UINT64_MAX ? drop_unrecorded(c, block->key, block->size)
+				  : return_block(c, block);
 }
 
-static CUresult keep(const struct charge *c, CUdeviceptr address, uint64_t bytes)
+static CUresult record_block(const struct charge *c, CUdeviceptr address, uint64_t bytes)
 {
 	struct table_entry block = {.kind = TABLE_PLAIN,
 				    .device = c->device,
@@ -186,66 +188,66 @@ static CUresult keep(const struct charge *c, CUdeviceptr address, uint64_t bytes
 				    .size = bytes,
 				    .link = c->context},
 			   stale;
-	int known = table_swap(&block, &stale);
+	int known = table_replace(&block, &stale);
 	if (known < 0) {
-		unlock(c);
-		return forget(c, address, bytes);
+		unlock_device(c);
+		return drop_unrecorded(c, address, bytes);
 	}
 	if (known) /* the driver must have dropped it by itself: its address is in use again */
-		pages_leaving(stale.key, stale.size);
-	CUresult r = settle(c, &block);
+		pages_free_begin(stale.key, stale.size);
+	CUresult r = settle_block(c, &block);
 	if (known)
-		block_gone(&stale);
+		block_free_end(&stale);
 	return r;
 }
 
-CUresult block_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes)
+CUresult block_alloc_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes)
 {
 	if (c->device < 0)
 		return result;
 	if (result == CUDA_SUCCESS) {
-		result = keep(c, address, bytes);
+		result = record_block(c, address, bytes);
 	} else {
-		release(c->device, c->reserved);
-		unlock(c);
+		release_bytes(c->device, c->reserved);
+		unlock_device(c);
 	}
-	region_flight(c->device, -1);
+	region_add_in_flight(c->device, -1);
 	return result;
 }
 
-int block_take(CUdeviceptr address, struct table_entry *out)
+int block_free_begin(CUdeviceptr address, struct table_entry *out)
 {
 	if (!table_take(TABLE_PLAIN, address, out))
 		return 0;
-	pages_leaving(out->key, out->size);
+	pages_free_begin(out->key, out->size);
 	return 1;
 }
 
-struct table_entry *block_take_all(uint64_t context)
+struct table_entry *block_free_all_begin(uint64_t context)
 {
 	struct table_entry *list = table_take_linked(TABLE_PLAIN, context);
 	for (const struct table_entry *e = list; e; e = e->next)
-		pages_leaving(e->key, e->size);
+		pages_free_begin(e->key, e->size);
 	return list;
 }
 
-void block_gone(const struct table_entry *block)
+void block_free_end(const struct table_entry *block)
 {
 	int serial = shares_pages(block->device, block->size);
-	if (serial && pages_left_to_others(block->key, block->size))
+	if (serial && pages_try_leave_shared(block->key, block->size))
 		return;
 	if (serial)
 		pthread_mutex_lock(&self.mutex[block->device]);
-	release(block->device, pages_left(block->key, block->size));
+	release_bytes(block->device, pages_free_end(block->key, block->size));
 	if (serial)
 		pthread_mutex_unlock(&self.mutex[block->device]);
 }
 
-void block_stays(const struct table_entry *block)
+void block_free_cancel(const struct table_entry *block)
 {
-	uint64_t owed = pages_stay(block->key, block->size);
+	uint64_t owed = pages_free_cancel(block->key, block->size);
 	if (owed)
-		books_force(block->device, owed);
+		reservation_force(block->device, owed);
 	table_put_back(block);
 }
 

@@ -4,10 +4,10 @@
  * driver gives this process is paid for before it is taken and until it has gone. Thread-safe.
  *
  *	struct charge c;
- *	if (block_begin(&c, PAGES_PLAIN, bytes)) // refused: nothing was reserved
+ *	if (block_alloc_begin(&c, PAGES_PLAIN, bytes)) // refused: nothing was reserved
  *		return c.refusal;
  *	CUresult r = original(pointer, bytes);
- *	return block_end(&c, r, address, bytes); // must follow: begin may hold a mutex
+ *	return block_alloc_end(&c, r, address, bytes); // must follow: begin may hold a mutex
  */
 #ifndef BLOCKS_H
 #define BLOCKS_H
@@ -15,25 +15,25 @@
 #include "memory/account.h"
 
 /* Reserves room for a block on the current device. Non-zero: refused, with c->refusal. */
-int block_begin(struct charge *c, enum pages_kind kind, uint64_t bytes);
+int block_alloc_begin(struct charge *c, enum pages_kind kind, uint64_t bytes);
 
 /*
  * Settles after the driver's answer: keeps what the block at `address` takes and gives the rest
  * back. A driver that takes more than was foreseen gets the block back where there is no room for
  * that.
  */
-CUresult block_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes);
+CUresult block_alloc_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes);
 
 /*
  * Freeing: take it, call the driver, then say whether it is gone or stays. Taking gives 1 when it
  * is ours.
  */
-int block_take(CUdeviceptr address, struct table_entry *out);
-void block_gone(const struct table_entry *block);
-void block_stays(const struct table_entry *block);
+int block_free_begin(CUdeviceptr address, struct table_entry *out);
+void block_free_end(const struct table_entry *block);
+void block_free_cancel(const struct table_entry *block);
 
 /* All blocks of a context at once, as a list to be settled one by one and freed. */
-struct table_entry *block_take_all(uint64_t context);
+struct table_entry *block_free_all_begin(uint64_t context);
 
 /* In a child after fork. */
 void blocks_after_fork(void);

@@ -9,7 +9,7 @@
 #include "driver/resolve.h"
 #include "memory/graphs.h"
 #include "model/limit.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 #define DEEPEST 32 /* graphs within graphs */
 
@@ -25,7 +25,7 @@ struct ranges {
 	int allocates;
 };
 
-static int add(struct ranges *r, int device, CUdevice ordinal, uint64_t at, uint64_t bytes)
+static int add_range(struct ranges *r, int device, CUdevice ordinal, uint64_t at, uint64_t bytes)
 {
 	if (r->count == r->room) {
 		size_t room = r->room ? 2 * r->room : 16;
@@ -36,7 +36,7 @@ static int add(struct ranges *r, int device, CUdevice ordinal, uint64_t at, uint
 		r->room = room;
 	}
 	uint64_t from = at & ~(PAGE_BYTES - 1);
-	uint64_t to = from + limit_pages(at - from + bytes);
+	uint64_t to = from + limit_round_to_pages(at - from + bytes);
 	r->list[r->count++] = (struct range){device, ordinal, from, to};
 	return 0;
 }
@@ -47,14 +47,14 @@ static int add_allocation(struct ranges *r, CUgraphNode node)
 	CUDA_MEM_ALLOC_NODE_PARAMS p;
 	fn_cuGraphMemAllocNodeGetParams get = ORIGINAL(cuGraphMemAllocNodeGetParams);
 	r->allocates = 1;
-	if (runtime_gate() != GATE_LIMITED)
+	if (settings_gate() != GATE_LIMITED)
 		return 0; /* devices have no index there */
 	if (!get || get(node, &p) != CUDA_SUCCESS)
 		return -1;
 	if (p.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return 0;
-	int device = runtime_device(p.poolProps.location.id);
-	return device < 0 ? 0 : add(r, device, p.poolProps.location.id, p.dptr, p.bytesize);
+	int device = settings_device(p.poolProps.location.id);
+	return device < 0 ? 0 : add_range(r, device, p.poolProps.location.id, p.dptr, p.bytesize);
 }
 
 static int add_graph(struct ranges *r, CUgraph graph, int depth);
@@ -90,7 +90,7 @@ static int add_graph(struct ranges *r, CUgraph graph, int depth)
 	return failed ? -1 : 0;
 }
 
-static int by_place(const void *a, const void *b)
+static int compare_ranges(const void *a, const void *b)
 {
 	const struct range *x = a, *y = b;
 	if (x->device != y->device)
@@ -105,7 +105,7 @@ int graph_measure(struct graph_need *need, CUgraph graph)
 	int failed = add_graph(&r, graph, 0), device = -1;
 	uint64_t end = 0; /* of what is counted of this device */
 	if (r.count)
-		qsort(r.list, r.count, sizeof *r.list, by_place);
+		qsort(r.list, r.count, sizeof *r.list, compare_ranges);
 	for (size_t i = 0; i < r.count; i++) {
 		if (r.list[i].device != device)
 			end = 0;

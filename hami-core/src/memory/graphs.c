@@ -16,9 +16,9 @@
 #include "context/capture.h"
 #include "driver/resolve.h"
 #include "memory/account.h"
-#include "memory/books.h"
-#include "settings/modules.h"
-#include "settings/runtime.h"
+#include "memory/reservation.h"
+#include "settings/components.h"
+#include "settings/settings.h"
 #include "shm/region.h"
 
 #define BUCKETS 256
@@ -33,7 +33,7 @@ struct graph_exec {
 };
 
 /* Memory of one device that graphs have, in bytes. */
-struct held {
+struct device_graph_memory {
 	CUdevice ordinal;
 	uint64_t charged;  /* never less than is reserved, but for launches that nobody saw */
 	uint64_t reserved; /* by the driver, when it was asked last */
@@ -46,18 +46,18 @@ struct held {
 
 static struct {
 	pthread_mutex_t mutex;
-	struct held device[HAMI_DEVICES]; /* by index in the limits */
+	struct device_graph_memory device[HAMI_DEVICES]; /* by index in the limits */
 	struct graph_exec *bucket[BUCKETS];
 } graphs = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static uint64_t ask(CUdevice ordinal, int attribute)
+static uint64_t query_attribute(CUdevice ordinal, int attribute)
 {
 	uint64_t bytes = 0;
 	fn_cuDeviceGetGraphMemAttribute get = ORIGINAL(cuDeviceGetGraphMemAttribute);
 	return get && get(ordinal, attribute, &bytes) == CUDA_SUCCESS ? bytes : 0;
 }
 
-static struct graph_exec **find(CUgraphExec handle)
+static struct graph_exec **find_exec(CUgraphExec handle)
 {
 	uint64_t hash = (uintptr_t)handle * 0x9e3779b97f4a7c15ULL;
 	struct graph_exec **at = &graphs.bucket[hash >> 56];
@@ -70,11 +70,13 @@ static struct graph_exec **find(CUgraphExec handle)
  * Books what is reserved now (needs the mutex). 1 when it was more than was charged. Launches under
  * way can make it at most what is used with what they need.
  */
-static int settle(int device)
+static int settle_device(int device)
 {
-	struct held *h = &graphs.device[device];
-	uint64_t now = ask(h->ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), before = h->charged;
-	uint64_t used = h->flying ? ask(h->ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) : 0;
+	struct device_graph_memory *h = &graphs.device[device];
+	uint64_t now = query_attribute(h->ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+	uint64_t used = 0, before = h->charged;
+	if (h->flying)
+		used = query_attribute(h->ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
 	uint64_t want = used + h->flying > now ? used + h->flying : now;
 	if (h->left > now)
 		h->left = now;
@@ -82,7 +84,7 @@ static int settle(int device)
 		h->last = NULL; /* trimmed */
 	h->reserved = now;
 	if (now > before)
-		books_force(device, now - before);
+		reservation_force(device, now - before);
 	else if (want < before)
 		region_release(device, before - want);
 	if (now > before || want < before)
@@ -92,10 +94,10 @@ static int settle(int device)
 
 CUresult graph_trim(CUresult (*trim)(CUdevice), CUdevice ordinal)
 {
-	int device = runtime_gate() == GATE_LIMITED ? runtime_device(ordinal) : -1;
+	int device = settings_gate() == GATE_LIMITED ? settings_device(ordinal) : -1;
 	if (device < 0)
 		return trim(ordinal);
-	struct held *h = &graphs.device[device];
+	struct device_graph_memory *h = &graphs.device[device];
 	pthread_mutex_lock(&graphs.mutex);
 	h->events++;
 	pthread_mutex_unlock(&graphs.mutex);
@@ -104,21 +106,21 @@ CUresult graph_trim(CUresult (*trim)(CUdevice), CUdevice ordinal)
 	h->events++;
 	h->last = NULL;
 	h->ordinal = ordinal;
-	settle(device);
+	settle_device(device);
 	pthread_mutex_unlock(&graphs.mutex);
 	return r;
 }
 
 void graphs_charge(CUdevice ordinal)
 {
-	int device = runtime_gate() == GATE_LIMITED ? runtime_device(ordinal) : -1;
+	int device = settings_gate() == GATE_LIMITED ? settings_device(ordinal) : -1;
 	if (device < 0)
 		return;
 	fn_cuDeviceGraphMemTrim trim = ORIGINAL(cuDeviceGraphMemTrim);
-	uint64_t limit = runtime_memory_limit(device);
+	uint64_t limit = settings_memory_limit(device);
 	pthread_mutex_lock(&graphs.mutex);
 	graphs.device[device].ordinal = ordinal;
-	int more = settle(device);
+	int more = settle_device(device);
 	pthread_mutex_unlock(&graphs.mutex);
 	if (more && limit && region_used(device) > limit && trim)
 		graph_trim(trim, ordinal);
@@ -128,16 +130,16 @@ void graphs_refresh(int device)
 {
 	CUdevice current;
 	fn_cuCtxGetDevice get = ORIGINAL(cuCtxGetDevice);
-	if (get && get(&current) == CUDA_SUCCESS && runtime_device(current) == device)
+	if (get && get(&current) == CUDA_SUCCESS && settings_device(current) == device)
 		graphs_charge(current); /* a graph that nobody saw made may have run there */
 	pthread_mutex_lock(&graphs.mutex);
 	if (graphs.device[device].charged)
-		settle(device);
+		settle_device(device);
 	pthread_mutex_unlock(&graphs.mutex);
 }
 
 /* Adds to what all graphs need that have run (needs the mutex). */
-static void count_all(const struct graph_need *need, int sign)
+static void count_need(const struct graph_need *need, int sign)
 {
 	for (int i = 0; i < HAMI_DEVICES; i++)
 		graphs.device[i].all += sign > 0 ? need->bytes[i] : -need->bytes[i];
@@ -146,17 +148,17 @@ static void count_all(const struct graph_need *need, int sign)
 /* A number that the driver gives again is of a new graph. */
 void graph_exec_made(CUgraphExec exec, const struct graph_need *need, int uploaded)
 {
-	graph_exec_gone(graph_exec_take(exec), CUDA_SUCCESS);
+	graph_exec_settle(graph_exec_take(exec), CUDA_SUCCESS);
 	struct graph_exec *e = malloc(sizeof *e);
 	if (!e)
 		return; /* it is charged when it has run */
 	*e = (struct graph_exec){.handle = exec, .need = *need, .has_run = uploaded};
 	pthread_mutex_lock(&graphs.mutex);
-	struct graph_exec **at = find(exec);
+	struct graph_exec **at = find_exec(exec);
 	e->next = *at;
 	*at = e;
 	if (uploaded)
-		count_all(need, 1);
+		count_need(need, 1);
 	pthread_mutex_unlock(&graphs.mutex);
 }
 
@@ -164,9 +166,9 @@ void graph_exec_made(CUgraphExec exec, const struct graph_need *need, int upload
 void graph_exec_updated(CUgraphExec exec, const struct graph_need *need)
 {
 	pthread_mutex_lock(&graphs.mutex);
-	struct graph_exec *e = *find(exec);
+	struct graph_exec *e = *find_exec(exec);
 	for (int i = 0; e && i < HAMI_DEVICES; i++) {
-		struct held *h = &graphs.device[i];
+		struct device_graph_memory *h = &graphs.device[i];
 		uint64_t old = e->need.bytes[i];
 		uint64_t more = need->bytes[i] > old ? need->bytes[i] - old : 0;
 		h->all += more && (e->has_run || e->calls) ? more : 0;
@@ -184,7 +186,7 @@ void graph_exec_updated(CUgraphExec exec, const struct graph_need *need)
 struct graph_exec *graph_exec_take(CUgraphExec exec)
 {
 	pthread_mutex_lock(&graphs.mutex);
-	struct graph_exec **at = find(exec), *e = *at;
+	struct graph_exec **at = find_exec(exec), *e = *at;
 	if (e)
 		*at = e->next;
 	for (int i = 0; i < HAMI_DEVICES; i++)
@@ -194,18 +196,18 @@ struct graph_exec *graph_exec_take(CUgraphExec exec)
 	return e;
 }
 
-void graph_exec_gone(struct graph_exec *e, CUresult result)
+void graph_exec_settle(struct graph_exec *e, CUresult result)
 {
 	if (!e)
 		return;
 	pthread_mutex_lock(&graphs.mutex);
 	if (result != CUDA_SUCCESS) {
-		struct graph_exec **at = find(e->handle);
+		struct graph_exec **at = find_exec(e->handle);
 		e->next = *at;
 		*at = e;
 		e = NULL;
 	} else if (e->has_run || e->calls) {
-		count_all(&e->need, -1);
+		count_need(&e->need, -1);
 		for (int i = 0; i < HAMI_DEVICES; i++)
 			graphs.device[i].left += e->need.bytes[i];
 	}
@@ -217,25 +219,26 @@ void graph_exec_gone(struct graph_exec *e, CUresult result)
  * The most that graphs will have of a device when this one has got its memory, too (needs the
  * mutex).
  */
-static uint64_t most(struct held *h, const struct graph_run *run, uint64_t need)
+static uint64_t most_after_run(struct device_graph_memory *h, const struct graph_run *run,
+			       uint64_t need)
 {
 	if (run->exec && run->exec == h->last && !h->flying)
 		return h->reserved; /* nobody else has come to it since */
-	uint64_t used = ask(h->ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+	uint64_t used = query_attribute(h->ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
 	h->left = h->left < used ? h->left : used;
 	uint64_t now = used + h->flying + need, all = h->all + h->left;
 	return now < all ? now : all;
 }
 
 /* Reserves for one device (needs the mutex). 0, or -1. */
-static int reserve(struct graph_run *run, int device)
+static int reserve_on_device(struct graph_run *run, int device)
 {
-	struct held *h = &graphs.device[device];
+	struct device_graph_memory *h = &graphs.device[device];
 	h->ordinal = run->need.ordinal[device];
-	settle(device);
-	uint64_t want = most(h, run, run->need.bytes[device]);
+	settle_device(device);
+	uint64_t want = most_after_run(h, run, run->need.bytes[device]);
 	uint64_t more = want > h->charged ? want - h->charged : 0;
-	if (more && books_reserve(device, more))
+	if (more && reservation_try(device, more))
 		return -1;
 	h->charged += more;
 	h->flying += run->need.bytes[device];
@@ -245,12 +248,12 @@ static int reserve(struct graph_run *run, int device)
 }
 
 /* Reserves for all devices of a run; the first that there is no room on, or -1. */
-static int reserve_all(struct graph_run *run)
+static int reserve_run(struct graph_run *run)
 {
 	int refused = -1;
 	pthread_mutex_lock(&graphs.mutex);
 	for (int i = 0; i < HAMI_DEVICES && refused < 0; i++)
-		if (run->need.bytes[i] && reserve(run, i))
+		if (run->need.bytes[i] && reserve_on_device(run, i))
 			refused = i;
 	for (int i = 0; i < refused; i++)
 		graphs.device[i].flying -= run->need.bytes[i];
@@ -259,55 +262,55 @@ static int reserve_all(struct graph_run *run)
 }
 
 /* Gives back what no graph uses any more, and looks at everything else again. */
-static void make_room(CUdevice ordinal, int device)
+static void trim_and_refresh(CUdevice ordinal, int device)
 {
 	fn_cuDeviceGraphMemTrim trim = ORIGINAL(cuDeviceGraphMemTrim);
 	if (trim)
 		graph_trim(trim, ordinal);
-	modules_refresh(device);
+	components_refresh(device);
 }
 
 /* Counts a graph that is about to run among those that have, or no longer (needs the mutex). */
-static void enter(struct graph_run *run)
+static void note_run_begin(struct graph_run *run)
 {
-	struct graph_exec *e = run->exec ? *find(run->exec) : NULL;
+	struct graph_exec *e = run->exec ? *find_exec(run->exec) : NULL;
 	if (!e || (!e->has_run && !e->calls))
-		count_all(&run->need, 1);
+		count_need(&run->need, 1);
 	if (e)
 		e->calls++;
 }
 
-static void leave(struct graph_run *run, int has_run)
+static void note_run_end(struct graph_run *run, int has_run)
 {
-	struct graph_exec *e = run->exec ? *find(run->exec) : NULL;
+	struct graph_exec *e = run->exec ? *find_exec(run->exec) : NULL;
 	if (e) {
 		e->calls--;
 		e->has_run |= has_run;
 	}
 	if (run->exec ? e && !e->has_run && !e->calls : 1)
-		count_all(&run->need, -1);
+		count_need(&run->need, -1);
 }
 
 /* Reserves for a run that has memory. CUDA_SUCCESS, or refused. */
-static CUresult begin(struct graph_run *run)
+static CUresult begin_run(struct graph_run *run)
 {
 	pthread_mutex_lock(&graphs.mutex);
-	enter(run);
+	note_run_begin(run);
 	pthread_mutex_unlock(&graphs.mutex);
-	int refused = reserve_all(run);
+	int refused = reserve_run(run);
 	if (refused >= 0) {
-		make_room(run->need.ordinal[refused], refused);
-		refused = reserve_all(run);
+		trim_and_refresh(run->need.ordinal[refused], refused);
+		refused = reserve_run(run);
 	}
 	if (refused >= 0) {
 		pthread_mutex_lock(&graphs.mutex);
-		leave(run, 0);
+		note_run_end(run, 0);
 		pthread_mutex_unlock(&graphs.mutex);
 		return account_refuse(refused, run->need.bytes[refused]);
 	}
 	for (int i = 0; i < HAMI_DEVICES; i++)
 		if (run->need.bytes[i])
-			region_flight(i, 1);
+			region_add_in_flight(i, 1);
 	return CUDA_SUCCESS;
 }
 
@@ -315,36 +318,36 @@ CUresult graph_run_begin(struct graph_run *run, CUgraphExec exec, CUstream strea
 {
 	run->exec = exec;
 	run->unknown = run->need.any = 0;
-	if (runtime_gate() != GATE_LIMITED)
+	if (settings_gate() != GATE_LIMITED)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&graphs.mutex);
-	struct graph_exec *e = *find(exec);
+	struct graph_exec *e = *find_exec(exec);
 	run->unknown = !e;
 	if (e && e->need.any)
 		run->need = e->need;
 	pthread_mutex_unlock(&graphs.mutex);
-	if (!run->need.any || (stream && capture_active(stream))) {
+	if (!run->need.any || (stream && capture_is_active(stream))) {
 		run->need.any = 0; /* recorded: the graph that it goes into takes the memory */
 		return CUDA_SUCCESS;
 	}
-	return begin(run);
+	return begin_run(run);
 }
 
 CUresult graph_upload_begin(struct graph_run *run, const struct graph_need *need)
 {
 	*run = (struct graph_run){.need = *need};
-	return need->any ? begin(run) : CUDA_SUCCESS;
+	return need->any ? begin_run(run) : CUDA_SUCCESS;
 }
 
 /* Ends a run on one device (needs the mutex). */
 static void settle_run(const struct graph_run *run, int device)
 {
-	struct held *h = &graphs.device[device];
+	struct device_graph_memory *h = &graphs.device[device];
 	h->flying -= run->need.bytes[device];
-	settle(device);
+	settle_device(device);
 	/* Otherwise nobody knows in what order the driver was called. */
 	h->last = run->serial[device] == h->events ? run->exec : NULL;
-	region_flight(device, -1);
+	region_add_in_flight(device, -1);
 }
 
 CUresult graph_run_end(struct graph_run *run, CUresult result)
@@ -359,7 +362,7 @@ CUresult graph_run_end(struct graph_run *run, CUresult result)
 	for (int i = 0; i < HAMI_DEVICES; i++)
 		if (run->need.bytes[i])
 			settle_run(run, i);
-	leave(run, result == CUDA_SUCCESS);
+	note_run_end(run, result == CUDA_SUCCESS);
 	pthread_mutex_unlock(&graphs.mutex);
 	return result;
 }

@@ -44,7 +44,7 @@ CUresult graph_run_end(struct graph_run *run, CUresult result);
 /* Around the driver's destruction of one. */
 struct graph_exec;
 struct graph_exec *graph_exec_take(CUgraphExec exec);
-void graph_exec_gone(struct graph_exec *e, CUresult result);
+void graph_exec_settle(struct graph_exec *e, CUresult result);
 
 /* Has the driver give back what no graph of a device uses any more, and credits that. */
 CUresult graph_trim(CUresult (*trim)(CUdevice), CUdevice ordinal);

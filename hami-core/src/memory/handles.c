@@ -6,7 +6,7 @@
 
 #include "driver/resolve.h"
 #include "memory/account.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 #include "shm/region.h"
 
 /* Link of a handle that another process made, and pays for; its size here is 0. */
@@ -45,7 +45,7 @@ void handle_release_begin(struct handle_release *r, uint64_t handle)
 	r->handle = handle;
 	r->uses = table_use(TABLE_HANDLE, handle, -1, &r->entry);
 	if (r->uses == 0)
-		region_flight(r->entry.device, 1);
+		region_add_in_flight(r->entry.device, 1);
 }
 
 CUresult handle_release_end(struct handle_release *r, CUresult result)
@@ -59,7 +59,7 @@ CUresult handle_release_end(struct handle_release *r, CUresult result)
 		table_add(&r->entry);
 	}
 	if (r->uses == 0)
-		region_flight(r->entry.device, -1);
+		region_add_in_flight(r->entry.device, -1);
 	return result;
 }
 
@@ -74,21 +74,22 @@ void handle_imported(uint64_t handle)
 	if (!ask || ask(&prop, handle) != CUDA_SUCCESS ||
 	    prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return;
-	int device = runtime_device(prop.location.id);
+	int device = settings_device(prop.location.id);
 	struct table_entry e = {
 		.kind = TABLE_HANDLE, .device = device, .key = handle, .link = IMPORTED, .uses = 1};
 	if (device >= 0)
 		table_add(&e);
 }
 
-static uint64_t priority(const struct mapping *m)
+static uint64_t heap_priority(const struct mapping *m)
 {
 	uint64_t h = m->at * 0x9e3779b97f4a7c15ULL;
 	return h ^ h >> 32;
 }
 
 /* Parts a tree into what lies below an address and the rest. */
-static void split(struct mapping *t, uint64_t at, struct mapping **below, struct mapping **rest)
+static void split_tree(struct mapping *t, uint64_t at, struct mapping **below,
+		       struct mapping **rest)
 {
 	while (t)
 		if (t->at < at) {
@@ -104,11 +105,11 @@ static void split(struct mapping *t, uint64_t at, struct mapping **below, struct
 }
 
 /* Joins two trees; all of `a` lies below all of `b`. */
-static struct mapping *join(struct mapping *a, struct mapping *b)
+static struct mapping *join_trees(struct mapping *a, struct mapping *b)
 {
 	struct mapping *root = NULL, **to = &root;
 	while (a && b)
-		if (priority(a) > priority(b)) {
+		if (heap_priority(a) > heap_priority(b)) {
 			*to = a;
 			to = &a->right;
 			a = a->right;
@@ -122,21 +123,21 @@ static struct mapping *join(struct mapping *a, struct mapping *b)
 }
 
 /* Needs the mutex. What was known at the address is gone: the driver has given it to this one. */
-static struct mapping *put(struct mapping *m)
+static struct mapping *put_mapping(struct mapping *m)
 {
 	struct mapping *below, *old, *above;
-	split(mappings.root, m->at, &below, &above);
-	split(above, m->at + 1, &old, &above);
+	split_tree(mappings.root, m->at, &below, &above);
+	split_tree(above, m->at + 1, &old, &above);
 	m->left = m->right = NULL;
-	mappings.root = join(join(below, m), above);
+	mappings.root = join_trees(join_trees(below, m), above);
 	return old;
 }
 
-static void drop(struct mapping *m)
+static void drop_mapping(struct mapping *m)
 {
 	struct table_entry import;
 	if (table_take(TABLE_IMPORT, m->at, &import))
-		account_shown_gone(&import);
+		account_remove_uncounted(&import);
 	handle_drop(m->handle);
 	free(m);
 }
@@ -149,12 +150,12 @@ void handle_mapped(uint64_t handle, uint64_t address, uint64_t bytes)
 		return; /* the use stays: charged until the process ends */
 	*m = (struct mapping){.at = address, .handle = handle};
 	pthread_mutex_lock(&mappings.mutex);
-	old = put(m);
+	old = put_mapping(m);
 	pthread_mutex_unlock(&mappings.mutex);
 	if (old)
-		drop(old);
+		drop_mapping(old);
 	if (table_get(TABLE_HANDLE, handle, &e) && e.link == IMPORTED)
-		account_show(TABLE_IMPORT, e.device, address, bytes, NULL);
+		account_add_uncounted(TABLE_IMPORT, e.device, address, bytes, NULL);
 }
 
 struct mapping *handles_unmap_begin(uint64_t address, uint64_t bytes)
@@ -163,35 +164,35 @@ struct mapping *handles_unmap_begin(uint64_t address, uint64_t bytes)
 	uint64_t end = bytes < UINT64_MAX - address ? address + bytes : UINT64_MAX;
 	pthread_mutex_lock(&mappings.mutex);
 	if (mappings.root) {
-		split(mappings.root, address, &below, &above);
-		split(above, end, &within, &above);
-		mappings.root = join(below, above);
+		split_tree(mappings.root, address, &below, &above);
+		split_tree(above, end, &within, &above);
+		mappings.root = join_trees(below, above);
 	}
 	pthread_mutex_unlock(&mappings.mutex);
 	return within;
 }
 
 /* Takes a tree apart without going down into it: its depth is not bounded by much. */
-static struct mapping *take_one(struct mapping **tree)
+static struct mapping *take_root(struct mapping **tree)
 {
 	struct mapping *m = *tree;
 	if (m)
-		*tree = join(m->left, m->right);
+		*tree = join_trees(m->left, m->right);
 	return m;
 }
 
 CUresult handles_unmap_end(struct mapping *list, CUresult result)
 {
-	for (struct mapping *m; (m = take_one(&list));) {
+	for (struct mapping *m; (m = take_root(&list));) {
 		if (result == CUDA_SUCCESS) {
-			drop(m);
+			drop_mapping(m);
 			continue;
 		}
 		pthread_mutex_lock(&mappings.mutex);
-		struct mapping *old = put(m);
+		struct mapping *old = put_mapping(m);
 		pthread_mutex_unlock(&mappings.mutex);
 		if (old)
-			drop(old);
+			drop_mapping(old);
 	}
 	return result;
 }

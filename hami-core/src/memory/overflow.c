@@ -3,7 +3,7 @@
 
 #include "model/limit.h"
 #include "driver/resolve.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 /*
  * Without concurrent access every launch would move all of it, and the host may not touch it
@@ -20,7 +20,7 @@ static int shares_with_host(CUdevice device)
 
 CUresult overflow_alloc(struct charge *c, CUresult refusal, CUdeviceptr *pointer, uint64_t bytes)
 {
-	if (refusal != CUDA_ERROR_OUT_OF_MEMORY || c->device < 0 || !runtime_oversubscribes())
+	if (refusal != CUDA_ERROR_OUT_OF_MEMORY || c->device < 0 || !settings_oversubscribes())
 		return refusal;
 	CUdevice device;
 	fn_cuCtxGetDevice current = ORIGINAL(cuCtxGetDevice);
@@ -35,24 +35,24 @@ CUresult overflow_alloc(struct charge *c, CUresult refusal, CUdeviceptr *pointer
 		advise(*pointer, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, device);
 	}
 	c->packing.kind = PAGES_MANAGED;
-	account_show(TABLE_OVERFLOW, c->device, *pointer, limit_pages(bytes),
-		     (CUcontext)(uintptr_t)c->context);
+	account_add_uncounted(TABLE_OVERFLOW, c->device, *pointer, limit_round_to_pages(bytes),
+			      (CUcontext)(uintptr_t)c->context);
 	return CUDA_SUCCESS;
 }
 
 void overflow_freed(CUdeviceptr pointer)
 {
 	struct table_entry e;
-	if (runtime_oversubscribes() && table_take(TABLE_OVERFLOW, pointer, &e))
-		account_shown_gone(&e);
+	if (settings_oversubscribes() && table_take(TABLE_OVERFLOW, pointer, &e))
+		account_remove_uncounted(&e);
 }
 
-uint64_t overflow_free(uint64_t card_free)
+uint64_t overflow_visible_free(uint64_t card_free)
 {
-	return runtime_oversubscribes() ? UINT64_MAX : card_free;
+	return settings_oversubscribes() ? UINT64_MAX : card_free;
 }
 
-uint64_t overflow_total(uint64_t card_total, uint64_t limit)
+uint64_t overflow_visible_total(uint64_t card_total, uint64_t limit)
 {
-	return runtime_oversubscribes() && limit ? limit : limit_total(card_total, limit);
+	return settings_oversubscribes() && limit ? limit : limit_visible_total(card_total, limit);
 }

@@ -19,7 +19,7 @@ CUresult overflow_alloc(struct charge *c, CUresult refusal, CUdeviceptr *pointer
 void overflow_freed(CUdeviceptr pointer);
 
 /* What is free to a program: the card does not bound it where the host helps out. */
-uint64_t overflow_free(uint64_t card_free);
-uint64_t overflow_total(uint64_t card_total, uint64_t limit);
+uint64_t overflow_visible_free(uint64_t card_free);
+uint64_t overflow_visible_total(uint64_t card_total, uint64_t limit);
 
 #endif

@@ -6,20 +6,20 @@
 #include <string.h>
 
 #include "memory/account.h"
-#include "memory/books.h"
+#include "memory/reservation.h"
 #include "platform/log.h"
-#include "memory/measure.h"
-#include "memory/sizing.h"
+#include "memory/nvml_memory.h"
+#include "memory/context_size.h"
 #include "platform/prim.h"
 #include "shm/region.h"
 #include "driver/resolve.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 #include "model/table.h"
 
 #define OFTEN 100          /* ms between two looks at NVML when somebody asks or is refused */
 #define SELDOM 2000        /* ms between two looks while memory is allocated */
 #define YOUNG 2000         /* age of a context, ms, until which each look follows soon */
-/* What code and what contexts set aside can be believed to take: see unlikely. */
+/* What code and what contexts set aside can be believed to take: see is_implausible. */
 #define CODE_MOST (8ULL << 30)
 /* Ms between two looks while threads kept the last ones from seeing clearly. */
 #define SOON 10
@@ -54,8 +54,8 @@ static _Thread_local struct {
 
 static void tell_when_over(int device)
 {
-	uint64_t limit = runtime_memory_limit(device);
-	if (!limit || !runtime_charges_overhead() || self.of[device].told ||
+	uint64_t limit = settings_memory_limit(device);
+	if (!limit || !settings_charges_overhead() || self.of[device].told ||
 	    region_used(device) <= limit)
 		return;
 	self.of[device].told = 1;
@@ -68,14 +68,14 @@ static void tell_when_over(int device)
 }
 
 /* Books what the contexts of this process take by what is known now (needs the mutex). */
-static void settle(int device)
+static void settle_contexts(int device)
 {
 	unsigned tries;
 	uint64_t want = self.of[device].contexts * region_context_bytes(device, &tries);
 	if (want == self.of[device].booked)
 		return;
-	region_overhead(device, REGION_CONTEXT, (int64_t)(want - self.of[device].booked),
-			runtime_charges_overhead());
+	region_add_overhead(device, REGION_CONTEXT, (int64_t)(want - self.of[device].booked),
+			    settings_charges_overhead());
 	int more = want > self.of[device].booked;
 	self.of[device].booked = want;
 	if (more)
@@ -89,20 +89,20 @@ static void settle(int device)
  * H200's threads, with 16 KiB each, take 4. A process that was seen to come onto the list is
  * believed anything.
  */
-static int unlikely(uint64_t beyond)
+static int is_implausible(uint64_t beyond)
 {
 	return beyond > CODE_MOST && !__atomic_load_n(&self.verified, __ATOMIC_RELAXED);
 }
 
 /* Charges so much for what is neither data nor a context (needs the mutex). */
-static void correct(int device, uint64_t want)
+static void charge_beyond(int device, uint64_t want)
 {
 	uint64_t before = self.of[device].beyond;
 	if (want == before)
 		return;
 	self.of[device].beyond = want;
-	region_overhead(device, REGION_MODULE, (int64_t)(want - before),
-			runtime_charges_overhead());
+	region_add_overhead(device, REGION_MODULE, (int64_t)(want - before),
+			    settings_charges_overhead());
 	if (want > before)
 		tell_when_over(device);
 }
@@ -113,11 +113,11 @@ static int is_making(int device)
 }
 
 /* One reading of NVML beside the books; 1 when it has settled the matter (needs the mutex). */
-static int look_once(int device)
+static int look_at_nvml_once(int device)
 {
-	struct measure_reading r;
+	struct nvml_memory_reading r;
 	int making = is_making(device);
-	measure_read(device, &r);
+	nvml_memory_read(device, &r);
 	making |= is_making(device);
 	if (!r.listed) {
 		__atomic_add_fetch(&self.of[device].misses, 1, __ATOMIC_RELAXED);
@@ -127,28 +127,28 @@ static int look_once(int device)
 	uint64_t beyond = r.own > known ? r.own - known : 0;
 	if (r.grew || making)
 		return 0; /* what was taken meanwhile would look like code */
-	int foreign = unlikely(beyond);
+	int foreign = is_implausible(beyond);
 	__atomic_store_n(&self.of[device].misses, foreign ? MISSES : 0, __ATOMIC_RELAXED);
 	if (foreign)
-		measure_not_ours(device, r.own);
+		nvml_memory_distrust_pid(device, r.own);
 	if (foreign || r.still)
-		return correct(device, foreign ? 0 : beyond), 1;
+		return charge_beyond(device, foreign ? 0 : beyond), 1;
 	if (beyond > self.of[device].beyond)
-		correct(device, beyond); /* there is at least that much */
+		charge_beyond(device, beyond); /* there is at least that much */
 	return 0;
 }
 
 /* Books what NVML says this process has beyond its data and its contexts (needs the mutex). */
-static void look(int device)
+static void look_at_nvml(int device)
 {
 	int tries = TRIES, quick = self.of[device].quick;
 	__atomic_store_n(&self.of[device].looked, prim_coarse_ms(), __ATOMIC_RELAXED);
 	if (!self.of[device].contexts) {
 		__atomic_store_n(&self.of[device].misses, 0, __ATOMIC_RELAXED);
-		correct(device, 0);
+		charge_beyond(device, 0);
 		return;
 	}
-	while (tries && !look_once(device))
+	while (tries && !look_at_nvml_once(device))
 		tries--;
 	if (tries)
 		quick = 0; /* it was seen clearly */
@@ -178,29 +178,29 @@ static int is_due(int device, int age)
 				 is_young(device, now));
 }
 
-void overhead_settle(int device)
+void overhead_reconcile(int device)
 {
 	pthread_mutex_lock(&self.mutex);
-	settle(device);
+	settle_contexts(device);
 	if (is_due(device, OFTEN))
-		look(device);
+		look_at_nvml(device);
 	pthread_mutex_unlock(&self.mutex);
 }
 
-void overhead_context_begin(struct context_making *m, CUdevice ordinal)
+void overhead_add_context_begin(struct context_creation *m, CUdevice ordinal)
 {
-	*m = (struct context_making){.device = -1};
-	if (runtime_gate() != GATE_LIMITED || (m->device = runtime_device(ordinal)) < 0)
+	*m = (struct context_creation){.device = -1};
+	if (settings_gate() != GATE_LIMITED || (m->device = settings_device(ordinal)) < 0)
 		return;
-	m->serial = region_context_event(m->device);
+	m->serial = region_count_context_event(m->device);
 	__atomic_add_fetch(&self.of[m->device].making, 1, __ATOMIC_ACQ_REL);
 	int first = !__atomic_load_n(&self.of[m->device].had, __ATOMIC_RELAXED) &&
 		    !region_own_data(m->device);
-	sizing_begin(&m->sizing, m->device, first);
+	context_size_begin(&m->size_sample, m->device, first);
 }
 
 /* Counts a context once; 1 when it was new (needs the mutex). */
-static int count(int device, CUcontext context)
+static int count_context(int device, CUcontext context)
 {
 	struct table_entry e = {.kind = TABLE_CONTEXT,
 				.device = device,
@@ -217,24 +217,24 @@ static int count(int device, CUcontext context)
 	return 1;
 }
 
-static void settle_made(const struct context_making *m, CUcontext context, int alone)
+static void settle_created(const struct context_creation *m, CUcontext context, int alone)
 {
-	if (sizing_end(&m->sizing, m->device, alone))
+	if (context_size_end(&m->size_sample, m->device, alone))
 		__atomic_store_n(&self.verified, 1, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&self.mutex);
-	count(m->device, context);
-	settle(m->device);
+	count_context(m->device, context);
+	settle_contexts(m->device);
 	pthread_mutex_unlock(&self.mutex);
 }
 
-CUresult overhead_context_end(struct context_making *m, CUresult result, CUcontext context)
+CUresult overhead_add_context_end(struct context_creation *m, CUresult result, CUcontext context)
 {
 	if (m->device < 0)
 		return result;
-	int alone = region_context_event(m->device) == m->serial + 1;
+	int alone = region_count_context_event(m->device) == m->serial + 1;
 	if (result == CUDA_SUCCESS && context)
-		settle_made(m, context, alone);
-	books_note_growth(m->device);
+		settle_created(m, context, alone);
+	reservation_bump_generation(m->device);
 	__atomic_sub_fetch(&self.of[m->device].making, 1, __ATOMIC_ACQ_REL);
 	return result;
 }
@@ -246,38 +246,38 @@ static int is_known(CUcontext context)
 	       seen.epoch == __atomic_load_n(&self.epoch, __ATOMIC_ACQUIRE);
 }
 
-int overhead_current(CUcontext *owner)
+int overhead_note_current(CUcontext *owner)
 {
 	CUcontext now = NULL;
 	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
 	/* a green one never is: its owner is */
 	if (!get || get(&now) != CUDA_SUCCESS || !is_known(now)) {
-		int device = runtime_current_device();
+		int device = settings_current_device();
 		*owner = device >= 0 ? current_context() : NULL;
 		if (device >= 0)
-			overhead_seen(device, *owner);
+			overhead_note_context(device, *owner);
 		return device;
 	}
 	*owner = now;
 	if (is_due(seen.device, SELDOM))
-		overhead_settle(seen.device);
+		overhead_reconcile(seen.device);
 	return seen.device;
 }
 
-void overhead_seen(int device, CUcontext context)
+void overhead_note_context(int device, CUcontext context)
 {
 	unsigned epoch = __atomic_load_n(&self.epoch, __ATOMIC_ACQUIRE);
 	if (!context)
 		return;
 	if (is_known(context)) {
 		if (is_due(device, SELDOM))
-			overhead_settle(device);
+			overhead_reconcile(device);
 		return;
 	}
 	pthread_mutex_lock(&self.mutex);
-	if (count(device, context)) {
-		sizing_found(device);
-		settle(device);
+	if (count_context(device, context)) {
+		context_size_learn_existing(device);
+		settle_contexts(device);
 	}
 	pthread_mutex_unlock(&self.mutex);
 	seen.context = context;
@@ -285,13 +285,13 @@ void overhead_seen(int device, CUcontext context)
 	seen.device = device;
 }
 
-void overhead_leave_begin(struct context_leaving *l, CUcontext context)
+void overhead_remove_context_begin(struct context_removal *l, CUcontext context)
 {
 	__atomic_add_fetch(&self.epoch, 1, __ATOMIC_RELEASE);
 	l->found = table_take(TABLE_CONTEXT, (uintptr_t)context, &l->entry);
 }
 
-void overhead_leave_end(const struct context_leaving *l, int gone)
+void overhead_remove_context_end(const struct context_removal *l, int gone)
 {
 	struct table_entry again;
 	int device = l->entry.device;
@@ -299,10 +299,10 @@ void overhead_leave_end(const struct context_leaving *l, int gone)
 	__atomic_add_fetch(&self.epoch, 1, __ATOMIC_RELEASE);
 	if (l->found && gone) {
 		self.of[device].contexts--;
-		settle(device);
+		settle_contexts(device);
 		if (self.of[device].beyond)
-			look(device);
-	} else if (l->found && table_swap(&l->entry, &again) > 0) {
+			look_at_nvml(device);
+	} else if (l->found && table_replace(&l->entry, &again) > 0) {
 		/* Another thread has met it meanwhile and counted it again */
 		self.of[device].contexts--;
 	}
@@ -317,37 +317,37 @@ static size_t card_free(void)
 	return info && info(&left, &all) == CUDA_SUCCESS ? left : 0;
 }
 
-void overhead_code_begin(struct code_loading *l)
+void overhead_code_begin(struct code_load *l)
 {
-	*l = (struct code_loading){.device = -1};
-	if (runtime_gate() != GATE_LIMITED)
+	*l = (struct code_load){.device = -1};
+	if (settings_gate() != GATE_LIMITED)
 		return;
 	CUcontext context;
-	l->device = overhead_current(&context);
+	l->device = overhead_note_current(&context);
 	if (l->device < 0)
 		return;
 	l->card_free = card_free();
 }
 
-CUresult overhead_code_end(struct code_loading *l, CUresult result)
+CUresult overhead_code_end(struct code_load *l, CUresult result)
 {
 	if (l->device < 0 || result != CUDA_SUCCESS || card_free() >= l->card_free)
 		return result; /* the usual case: nothing was taken */
 	pthread_mutex_lock(&self.mutex);
 	if (self.of[l->device].misses < MISSES)
-		look(l->device);
+		look_at_nvml(l->device);
 	pthread_mutex_unlock(&self.mutex);
 	return result;
 }
 
-void overhead_code_gone(void)
+void overhead_code_unloaded(void)
 {
-	if (runtime_gate() != GATE_LIMITED)
+	if (settings_gate() != GATE_LIMITED)
 		return;
 	pthread_mutex_lock(&self.mutex);
 	for (int i = 0; i < HAMI_DEVICES; i++)
 		if (self.of[i].beyond)
-			look(i);
+			look_at_nvml(i);
 	pthread_mutex_unlock(&self.mutex);
 }
 

@@ -4,8 +4,9 @@
  * context sets aside. It is charged like data and never refused, since a program cannot
  * start without it: a limit below a context's size leaves room for nothing else.
  *
- * A context's size is sizing.h's. All else (code, also that loaded at a first launch; padding) is
- * what NVML says beyond contexts and data, looked at when code was loaded and from time to time.
+ * A context's size is context_size.h's. All else (code, also that loaded at a first launch;
+ * padding) is what NVML says beyond contexts and data, looked at when code was loaded and from time
+ * to time.
  * Where NVML does not know this process it is not charged: another tenant's allocation would count
  * as ours. So it is where NVML's list has this process's PID before it has made a context, or with
  * more than code can take: then that is another process, of the host.
@@ -16,51 +17,51 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
-#include "memory/sizing.h"
+#include "memory/context_size.h"
 #include "model/table.h"
 
 /* Around the driver's making of a context on a device. */
-struct context_making {
+struct context_creation {
 	int device; /* index in the limits, -1: not accounted */
 	unsigned serial;
-	struct sizing sizing;
+	struct context_size_sample size_sample;
 };
-void overhead_context_begin(struct context_making *m, CUdevice ordinal);
-CUresult overhead_context_end(struct context_making *m, CUresult result, CUcontext context);
+void overhead_add_context_begin(struct context_creation *m, CUdevice ordinal);
+CUresult overhead_add_context_end(struct context_creation *m, CUresult result, CUcontext context);
 
 /*
- * The calling thread's device, as runtime_current_device tells it, and the context whose memory it
+ * The calling thread's device, as settings_current_device tells it, and the context whose memory it
  * uses; counts that context if it is new. Asks the driver once where nothing has changed.
  */
-int overhead_current(CUcontext *owner);
+int overhead_note_current(CUcontext *owner);
 /* A context is in use that may have been made without our knowledge. Cheap when it is known. */
-void overhead_seen(int device, CUcontext context);
+void overhead_note_context(int device, CUcontext context);
 /*
  * Around the driver's destruction of a context, with all code in it. It is taken out of the books'
  * lists before, since another thread may be given the same context again, and threads ask anew
  * which context is theirs.
  */
-struct context_leaving {
+struct context_removal {
 	int found;
 	struct table_entry entry;
 };
-void overhead_leave_begin(struct context_leaving *l, CUcontext context);
-void overhead_leave_end(const struct context_leaving *l, int gone);
+void overhead_remove_context_begin(struct context_removal *l, CUcontext context);
+void overhead_remove_context_end(const struct context_removal *l, int gone);
 /*
  * Corrects what is charged by what is known now: for when somebody asks, or is about to be
  * refused.
  */
-void overhead_settle(int device);
+void overhead_reconcile(int device);
 
 /* Around a call that loads code, or sets memory of the current context aside. */
-struct code_loading {
+struct code_load {
 	int device; /* index in the limits, -1: not accounted */
 	size_t card_free;
 };
-void overhead_code_begin(struct code_loading *l);
-CUresult overhead_code_end(struct code_loading *l, CUresult result);
+void overhead_code_begin(struct code_load *l);
+CUresult overhead_code_end(struct code_load *l, CUresult result);
 /* After code was unloaded. */
-void overhead_code_gone(void);
+void overhead_code_unloaded(void);
 
 /* In a child after fork. */
 void overhead_after_fork(void);

@@ -20,9 +20,9 @@
 
 #include "driver/resolve.h"
 #include "memory/account.h"
-#include "memory/books.h"
+#include "memory/reservation.h"
 #include "model/limit.h"
-#include "settings/modules.h"
+#include "settings/components.h"
 #include "shm/region.h"
 
 #define LARGEST (1ULL << 56)  /* larger requests count as this, so that sums do not overflow */
@@ -49,7 +49,7 @@ static struct {
 	struct pool *first;
 } pools = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static struct pool *find(CUmemoryPool handle)
+static struct pool *find_pool(CUmemoryPool handle)
 {
 	struct pool *p = pools.first;
 	while (p && p->handle != handle)
@@ -57,9 +57,9 @@ static struct pool *find(CUmemoryPool handle)
 	return p;
 }
 
-static struct pool *find_or_add(CUmemoryPool handle, int device)
+static struct pool *find_or_add_pool(CUmemoryPool handle, int device)
 {
-	struct pool *p = find(handle);
+	struct pool *p = find_pool(handle);
 	if (p || !(p = calloc(1, sizeof *p)))
 		return p;
 	*p = (struct pool){
@@ -69,13 +69,13 @@ static struct pool *find_or_add(CUmemoryPool handle, int device)
 }
 
 /* What a pool has reserved when it has just grown for this much. */
-static uint64_t granules(const struct pool *p, uint64_t bytes)
+static uint64_t round_to_granules(const struct pool *p, uint64_t bytes)
 {
 	return (bytes + p->granule - 1) & ~(p->granule - 1);
 }
 
 /* Bytes that the driver has reserved for a pool. */
-static uint64_t reserved(const struct pool *p)
+static uint64_t query_reserved(const struct pool *p)
 {
 	uint64_t bytes = 0;
 	fn_cuMemPoolGetAttribute get = ORIGINAL(cuMemPoolGetAttribute);
@@ -85,13 +85,15 @@ static uint64_t reserved(const struct pool *p)
 }
 
 /* Bytes that a pool has of its device, as far as that is known (needs the mutex). */
-static uint64_t held(struct pool *p)
+static uint64_t bytes_held(struct pool *p)
 {
 	if (!p->handle)
-		return granules(p, p->live) < p->charged ? granules(p, p->live) : p->charged;
+		return round_to_granules(p, p->live) < p->charged ? round_to_granules(p, p->live)
+								  : p->charged;
 	if (p->leaving)
 		return p->charged;
-	uint64_t bytes = reserved(p), used = limit_pages(p->live), unit = bytes & -bytes;
+	uint64_t bytes = query_reserved(p), unit = bytes & -bytes;
+	uint64_t used = limit_round_to_pages(p->live);
 	if (unit && unit < p->granule)
 		p->granule = unit < PAGE_BYTES ? PAGE_BYTES : unit;
 	return p->managed && used > bytes ? used : bytes;
@@ -102,16 +104,16 @@ static uint64_t held(struct pool *p)
  * is for the calls under way to answer for when they end; without any it is charged whatever the
  * limit says, because the driver has it already.
  */
-static uint64_t settle(struct pool *p)
+static uint64_t settle_pool(struct pool *p)
 {
 	if (p->device < 0)
 		return 0;
-	uint64_t now = held(p), beyond = now > p->charged ? now - p->charged : 0;
+	uint64_t now = bytes_held(p), beyond = now > p->charged ? now - p->charged : 0;
 	p->doomed = p->doomed < beyond ? p->doomed : beyond;
-	uint64_t least = p->growing ? granules(p, p->live) : 0;
+	uint64_t least = p->growing ? round_to_granules(p, p->live) : 0;
 	uint64_t want = now - p->doomed > least ? now - p->doomed : least;
 	if (want > p->charged && !p->growing) {
-		books_force(p->device, want - p->charged);
+		reservation_force(p->device, want - p->charged);
 		p->charged = want;
 	} else if (want < p->charged) {
 		region_release(p->device, p->charged - want);
@@ -125,7 +127,7 @@ void pools_refresh(int device)
 	pthread_mutex_lock(&pools.mutex);
 	for (struct pool *p = pools.first; p; p = p->next)
 		if (p->device == device)
-			settle(p);
+			settle_pool(p);
 	pthread_mutex_unlock(&pools.mutex);
 }
 
@@ -136,8 +138,8 @@ void pools_synchronised(void)
 		return;
 	pthread_mutex_lock(&pools.mutex);
 	for (struct pool *p = pools.first; p; p = p->next)
-		if (p->charged > granules(p, p->live))
-			settle(p);
+		if (p->charged > round_to_granules(p, p->live))
+			settle_pool(p);
 	pthread_mutex_unlock(&pools.mutex);
 }
 
@@ -158,17 +160,17 @@ void pool_freed(const struct table_entry *entry)
 	struct pool *p = (struct pool *)(uintptr_t)entry->link;
 	pthread_mutex_lock(&pools.mutex);
 	p->live -= entry->size;
-	settle(p);
+	settle_pool(p);
 	forget_if_unused(p);
 	pthread_mutex_unlock(&pools.mutex);
 }
 
 /* A call in the pool ends, and what it had to give back is given back (needs the mutex). */
-static void leave(struct pool *p, uint64_t given_back)
+static void end_call(struct pool *p, uint64_t given_back)
 {
 	p->doomed -= given_back < p->doomed ? given_back : p->doomed;
 	p->calls--;
-	settle(p);
+	settle_pool(p);
 	forget_if_unused(p);
 }
 
@@ -176,12 +178,12 @@ static void leave(struct pool *p, uint64_t given_back)
  * Charges what the pool is going to have with `bytes` more (needs the mutex). 0, or -1. What is
  * about to be given back is not to be used again: it could not be given back then.
  */
-static int reserve(struct pool *p, uint64_t bytes, uint64_t *before)
+static int reserve_growth(struct pool *p, uint64_t bytes, uint64_t *before)
 {
-	*before = settle(p);
+	*before = settle_pool(p);
 	uint64_t has = p->doomed ? p->solid : p->charged, live = p->live + bytes;
-	uint64_t more = live > has ? granules(p, live) - has : 0;
-	if (more && books_reserve(p->device, more))
+	uint64_t more = live > has ? round_to_granules(p, live) - has : 0;
+	if (more && reservation_try(p->device, more))
 		return -1;
 	p->live = live;
 	p->charged += more;
@@ -193,16 +195,16 @@ static int reserve(struct pool *p, uint64_t bytes, uint64_t *before)
  * Answers for growth that nobody had reserved (needs the mutex). The bytes of it that there is no
  * room for: they must go back.
  */
-static uint64_t cover(struct pool *p, const struct pool_alloc *a)
+static uint64_t cover_growth(struct pool *p, const struct pool_alloc *a)
 {
-	uint64_t now = settle(p), known = p->charged + p->doomed;
+	uint64_t now = settle_pool(p), known = p->charged + p->doomed;
 	uint64_t more = now > known ? now - known : 0;
 	uint64_t grown = now > a->before ? now - a->before : 0, unit = now & -now;
 	if (!more)
 		return 0;
-	if (grown > limit_pages(a->bytes) + p->granule && unit > p->granule)
+	if (grown > limit_round_to_pages(a->bytes) + p->granule && unit > p->granule)
 		p->granule = unit;
-	if (books_reserve(p->device, more)) {
+	if (reservation_try(p->device, more)) {
 		p->solid = p->doomed && p->solid < a->before ? p->solid : a->before;
 		p->doomed += more;
 		return more;
@@ -214,18 +216,18 @@ static uint64_t cover(struct pool *p, const struct pool_alloc *a)
 /*
  * Takes room for an allocation; looks once more where there is none: streams may have synchronised.
  */
-static int reserve_or_leave(struct pool_alloc *a)
+static int reserve_or_end_call(struct pool_alloc *a)
 {
 	pthread_mutex_lock(&pools.mutex);
-	int refused = reserve(a->pool, a->bytes, &a->before);
+	int refused = reserve_growth(a->pool, a->bytes, &a->before);
 	pthread_mutex_unlock(&pools.mutex);
 	if (!refused)
 		return 0;
-	modules_refresh(a->device);
+	components_refresh(a->device);
 	pthread_mutex_lock(&pools.mutex);
-	refused = reserve(a->pool, a->bytes, &a->before);
+	refused = reserve_growth(a->pool, a->bytes, &a->before);
 	if (refused)
-		leave(a->pool, 0);
+		end_call(a->pool, 0);
 	pthread_mutex_unlock(&pools.mutex);
 	return refused;
 }
@@ -236,7 +238,7 @@ enum pool_answer pool_alloc_begin(struct pool_alloc *a, CUmemoryPool handle, int
 	bytes = bytes < LARGEST ? (bytes + PIECE - 1) / PIECE * PIECE : LARGEST;
 	*a = (struct pool_alloc){.device = device, .bytes = bytes};
 	pthread_mutex_lock(&pools.mutex);
-	struct pool *p = a->pool = find_or_add(handle, device);
+	struct pool *p = a->pool = find_or_add_pool(handle, device);
 	if (p && p->device == POOL_WHERE_USED)
 		p->device = device;
 	if (p)
@@ -247,7 +249,7 @@ enum pool_answer pool_alloc_begin(struct pool_alloc *a, CUmemoryPool handle, int
 	pthread_mutex_unlock(&pools.mutex);
 	if (!charged)
 		return a->device == POOL_IN_HOST ? POOL_FREE : POOL_CLOSED;
-	return !p || reserve_or_leave(a) ? POOL_REFUSED : POOL_GO;
+	return !p || reserve_or_end_call(a) ? POOL_REFUSED : POOL_GO;
 }
 
 uint64_t pool_alloc_end(struct pool_alloc *a, CUresult result, CUdeviceptr pointer)
@@ -256,14 +258,14 @@ uint64_t pool_alloc_end(struct pool_alloc *a, CUresult result, CUdeviceptr point
 	struct table_entry e = {
 		.kind = TABLE_POOLED, .device = a->device, .size = a->bytes, .link = (uintptr_t)p};
 	pthread_mutex_lock(&pools.mutex);
-	uint64_t over = result == CUDA_SUCCESS ? cover(p, a) : 0;
+	uint64_t over = result == CUDA_SUCCESS ? cover_growth(p, a) : 0;
 	if (result == CUDA_SUCCESS && !over)
 		e.key = pointer;
 	if (!e.key || table_add(&e))
 		p->live -= a->bytes;
 	p->growing--;
 	if (!over)
-		leave(p, 0);
+		end_call(p, 0);
 	pthread_mutex_unlock(&pools.mutex);
 	return over;
 }
@@ -271,20 +273,20 @@ uint64_t pool_alloc_end(struct pool_alloc *a, CUresult result, CUdeviceptr point
 void pool_alloc_undone(struct pool_alloc *a, uint64_t over)
 {
 	pthread_mutex_lock(&pools.mutex);
-	leave(a->pool, over);
+	end_call(a->pool, over);
 	pthread_mutex_unlock(&pools.mutex);
 }
 
 void pool_made(CUmemoryPool handle, int home, int managed)
 {
 	pthread_mutex_lock(&pools.mutex);
-	struct pool *p = find(handle);
+	struct pool *p = find_pool(handle);
 	if (p) { /* its number is given again: the thread that destroyed it is about to say so */
 		p->handle = NULL;
-		settle(p);
+		settle_pool(p);
 		forget_if_unused(p);
 	}
-	p = find_or_add(handle, home);
+	p = find_or_add_pool(handle, home);
 	if (p)
 		p->managed = managed;
 	pthread_mutex_unlock(&pools.mutex);
@@ -293,7 +295,7 @@ void pool_made(CUmemoryPool handle, int home, int managed)
 void pool_found(CUmemoryPool handle, int home, int managed)
 {
 	pthread_mutex_lock(&pools.mutex);
-	struct pool *p = find(handle) ? NULL : find_or_add(handle, home);
+	struct pool *p = find_pool(handle) ? NULL : find_or_add_pool(handle, home);
 	if (p)
 		p->managed = managed;
 	pthread_mutex_unlock(&pools.mutex);
@@ -302,7 +304,7 @@ void pool_found(CUmemoryPool handle, int home, int managed)
 int pool_is_known(CUmemoryPool handle)
 {
 	pthread_mutex_lock(&pools.mutex);
-	int known = find(handle) != NULL;
+	int known = find_pool(handle) != NULL;
 	pthread_mutex_unlock(&pools.mutex);
 	return known;
 }
@@ -310,7 +312,7 @@ int pool_is_known(CUmemoryPool handle)
 struct pool *pool_call_begin(CUmemoryPool handle, int leaving)
 {
 	pthread_mutex_lock(&pools.mutex);
-	struct pool *p = handle ? find(handle) : NULL;
+	struct pool *p = handle ? find_pool(handle) : NULL;
 	if (p) {
 		p->calls++;
 		p->leaving += leaving;
@@ -325,7 +327,7 @@ void pool_call_end(struct pool *p, int leaving, int destroyed)
 	p->leaving -= leaving;
 	if (destroyed)
 		p->handle = NULL;
-	leave(p, 0);
+	end_call(p, 0);
 	pthread_mutex_unlock(&pools.mutex);
 }
 

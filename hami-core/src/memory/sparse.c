@@ -88,7 +88,7 @@ static void remove_within(const struct part *p)
 	}
 }
 
-static void put(struct tile *t)
+static void put_tile(struct tile *t)
 {
 	struct tile **at = bucket_of(t->part.array);
 	t->next = *at;
@@ -100,7 +100,7 @@ static void put(struct tile *t)
  * Takes a use of a handle of ours for an entry that maps. NULL: it is none, or there is no memory
  * for it: then it stays charged.
  */
-static struct tile *tile_of(const CUarrayMapInfo *m)
+static struct tile *make_tile(const CUarrayMapInfo *m)
 {
 	if (m->memOperationType != CU_MEM_OPERATION_TYPE_MAP || !handle_use(m->memHandle.memHandle))
 		return NULL;
@@ -111,12 +111,12 @@ static struct tile *tile_of(const CUarrayMapInfo *m)
 }
 
 /* Books an entry that the driver has carried out (needs the mutex), in place of what was there. */
-static void book(const CUarrayMapInfo *m, struct tile *t)
+static void book_entry(const CUarrayMapInfo *m, struct tile *t)
 {
 	struct part p = part_of(m);
 	remove_within(&p);
 	if (t)
-		put(t);
+		put_tile(t);
 }
 
 struct tile **sparse_map_begin(const CUarrayMapInfo *list, unsigned int count)
@@ -124,7 +124,7 @@ struct tile **sparse_map_begin(const CUarrayMapInfo *list, unsigned int count)
 	struct tile **made = calloc(count, sizeof(struct tile *));
 	/* Before the call: a release may run beside it. */
 	for (unsigned int i = 0; made && i < count; i++)
-		made[i] = tile_of(&list[i]);
+		made[i] = make_tile(&list[i]);
 	return made;
 }
 
@@ -134,7 +134,7 @@ CUresult sparse_map_end(struct tile **made, const CUarrayMapInfo *list, unsigned
 	pthread_mutex_lock(&sparse.mutex);
 	for (unsigned int i = 0; i < count; i++) {
 		if (result == CUDA_SUCCESS) {
-			book(&list[i], made[i]);
+			book_entry(&list[i], made[i]);
 		} else if (made[i]) {
 			handle_drop(made[i]->handle);
 			free(made[i]);
@@ -176,7 +176,7 @@ void sparse_settle(struct tile *list, int gone)
 			continue;
 		}
 		pthread_mutex_lock(&sparse.mutex);
-		put(list);
+		put_tile(list);
 		pthread_mutex_unlock(&sparse.mutex);
 	}
 }

@@ -27,13 +27,13 @@ static uint64_t at_least_one(uint64_t extent)
 }
 
 /* Product, or UINT64_MAX. */
-static uint64_t times(uint64_t a, uint64_t b)
+static uint64_t saturating_mul(uint64_t a, uint64_t b)
 {
 	uint64_t product;
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-static uint64_t plus(uint64_t a, uint64_t b)
+static uint64_t saturating_add(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
@@ -46,8 +46,9 @@ uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
 	if (shape->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
 		return 0;
 	for (unsigned int i = 0; i < levels && i < 64; i++) {
-		uint64_t texels = times(times(width, height), depth);
-		sum = plus(sum, times(texels, element_bytes(shape->Format, shape->NumChannels)));
+		uint64_t texels = saturating_mul(saturating_mul(width, height), depth);
+		uint64_t each = element_bytes(shape->Format, shape->NumChannels);
+		sum = saturating_add(sum, saturating_mul(texels, each));
 		width = at_least_one(width / 2);
 		height = at_least_one(height / 2);
 		depth = layers ? depth : at_least_one(depth / 2); /* layers do not shrink */

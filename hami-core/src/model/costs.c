@@ -27,7 +27,7 @@ void cost_reset(void)
  * The way for a newcomer: a free one, or the one that was least learnt from; then the others are
  * worth less (needs the mutex).
  */
-static int make_room(unsigned set)
+static int evict_way(unsigned set)
 {
 	int least = 0;
 	for (int way = 0; way < COST_WAYS; way++) {
@@ -42,12 +42,12 @@ static int make_room(unsigned set)
 }
 
 /* The key's way in its set (needs the mutex). */
-static int way_of(unsigned set, uint64_t key)
+static int find_way(unsigned set, uint64_t key)
 {
 	for (int way = 0; way < COST_WAYS; way++)
 		if (cost_sets[set].key[way] == key)
 			return way;
-	int way = make_room(set);
+	int way = evict_way(set);
 	__atomic_store_n(&cost_sets[set].estimate[way], 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&cost_sets[set].key[way], key, __ATOMIC_RELAXED);
 	learnt[set].cost[way] = (struct pace_cost){0};
@@ -56,10 +56,10 @@ static int way_of(unsigned set, uint64_t key)
 }
 
 /* Adds a sample to a key. Whether its cost varies (needs the mutex). */
-static int learn(uint64_t key, uint64_t elapsed, uint64_t late)
+static int learn_key(uint64_t key, uint64_t elapsed, uint64_t late)
 {
 	unsigned set = cost_set_of(key);
-	int way = way_of(set, key);
+	int way = find_way(set, key);
 	struct pace_cost *c = &learnt[set].cost[way];
 	pace_cost_sample(c, elapsed, late);
 	learnt[set].worth[way] += learnt[set].worth[way] < WORTH;
@@ -75,7 +75,7 @@ void cost_learn(uint64_t key, uint64_t before, uint64_t elapsed, uint64_t late)
 	if (!key)
 		return;
 	pthread_mutex_lock(&learning);
-	if (learn(key, elapsed, late))
-		learn(cost_place(key, before), elapsed, late);
+	if (learn_key(key, elapsed, late))
+		learn_key(cost_key_after(key, before), elapsed, late);
 	pthread_mutex_unlock(&learning);
 }

@@ -27,7 +27,7 @@ static inline unsigned cost_set_of(uint64_t key)
 #define COST_VARIES (1ULL << 63)
 
 /* What is noted of a key; 0: nothing. Lock-free. */
-static inline uint64_t cost_noted(uint64_t key)
+static inline uint64_t cost_lookup(uint64_t key)
 {
 	const struct cost_set *s = &cost_sets[cost_set_of(key)];
 	for (int way = 0; way < COST_WAYS; way++)
@@ -41,7 +41,7 @@ static inline uint64_t cost_noted(uint64_t key)
  * size take longer where a parameter gives each block more to do (a product of matrices with longer
  * rows). A program launches them at different places of its loop.
  */
-static inline uint64_t cost_place(uint64_t key, uint64_t before)
+static inline uint64_t cost_key_after(uint64_t key, uint64_t before)
 {
 	return (key ^ (before | 1) * 0xbf58476d1ce4e5b9ULL) | 1;
 }
@@ -52,10 +52,10 @@ static inline uint64_t cost_place(uint64_t key, uint64_t before)
  */
 static inline uint64_t cost_of(uint64_t key, uint64_t before)
 {
-	uint64_t noted = cost_noted(key);
+	uint64_t noted = cost_lookup(key);
 	if (__builtin_expect(!(noted & COST_VARIES), 1))
 		return noted;
-	uint64_t here = cost_noted(cost_place(key, before)) & ~COST_VARIES;
+	uint64_t here = cost_lookup(cost_key_after(key, before)) & ~COST_VARIES;
 	return here ? here : noted & ~COST_VARIES;
 }
 

@@ -19,7 +19,7 @@
 #define PACK_BYTES 512ULL
 
 /* Rounded up to whole pages; amounts beyond the last page stay UINT64_MAX. */
-uint64_t limit_pages(uint64_t bytes);
+uint64_t limit_round_to_pages(uint64_t bytes);
 
 /*
  * More than any card has. Who asks for more is refused before it is booked: the sum would refuse
@@ -31,10 +31,10 @@ uint64_t limit_pages(uint64_t bytes);
 int limit_admits(uint64_t used, uint64_t ask, uint64_t limit);
 
 /* What a program is told: never more than there is, never more than it may have. */
-uint64_t limit_total(uint64_t physical_total, uint64_t limit);
-uint64_t limit_free(uint64_t physical_free, uint64_t used, uint64_t limit);
+uint64_t limit_visible_total(uint64_t physical_total, uint64_t limit);
+uint64_t limit_visible_free(uint64_t physical_free, uint64_t used, uint64_t limit);
 
 /* For answers of 32 bits (the API before CUDA 3.2): the nearest that fits. */
-uint32_t limit_narrow(uint64_t bytes);
+uint32_t limit_clamp_u32(uint64_t bytes);
 
 #endif

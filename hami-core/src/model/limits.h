@@ -56,7 +56,7 @@ void limits_from_environment(const char *(*get)(const char *name),
 			     struct limits *out);
 
 /* 1 when some device has a limit: of memory, or of compute that the policy enforces. */
-int limits_any(const struct limits *limits);
+int limits_has_any(const struct limits *limits);
 
 /* Index of the device with this UUID, or -1. */
 int limits_find(const struct limits *limits, const char *uuid);
@@ -65,6 +65,6 @@ int limits_find(const struct limits *limits, const char *uuid);
  * "512m", "1.5GiB", "3000 MB", "1073741824": binary units, any case. 0, or -1 for anything
  * else, negative and absurd numbers included.
  */
-int limits_size(const char *text, uint64_t *bytes);
+int limits_parse_size(const char *text, uint64_t *bytes);
 
 #endif

@@ -232,7 +232,7 @@ int limits_find(const struct limits *limits, const char *uuid)
 	return -1;
 }
 
-int limits_any(const struct limits *limits)
+int limits_has_any(const struct limits *limits)
 {
 	for (int i = 0; i < HAMI_DEVICES; i++) {
 		const struct limits_device *d = &limits->device[i];

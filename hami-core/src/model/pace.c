@@ -29,7 +29,7 @@ uint64_t pace_wait(int64_t balance, unsigned percent)
 	return debt > UINT64_MAX / 200 ? UINT64_MAX / 2 : (debt * 100 + percent - 1) / percent;
 }
 
-uint64_t pace_ahead(uint64_t queued, unsigned batches)
+uint64_t pace_queue_wait(uint64_t queued, unsigned batches)
 {
 	/* one long kernel may run while the next is queued */
 	if (batches < 2 || queued <= PACE_AHEAD_NS)
@@ -52,7 +52,7 @@ unsigned pace_rate(unsigned percent, int priority, const struct pace_claim *othe
 	return percent + (unsigned)((100 - wanted) * percent / equals);
 }
 
-uint64_t pace_batch(uint32_t *seed)
+uint64_t pace_batch_size(uint32_t *seed)
 {
 	/* Numerical Recipes' generator: quality does not matter here */
 	*seed = *seed * 1664525u + 1013904223u;
@@ -65,7 +65,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 }
 
 /* The average moves an eighth of the way. */
-static uint64_t towards(uint64_t from, uint64_t to)
+static uint64_t move_average(uint64_t from, uint64_t to)
 {
 	return to > from ? from + (to - from) / 8 : from - (from - to) / 8;
 }
@@ -79,7 +79,7 @@ uint64_t pace_sample(uint64_t elapsed, uint64_t late)
  * A sample above half as much again as the smallest, or a mean above a quarter, holds time of
  * another tenant.
  */
-static uint64_t above(uint64_t best, uint64_t part)
+static uint64_t outlier_bound(uint64_t best, uint64_t part)
 {
 	return best + best / part + COST_SLACK_NS;
 }
@@ -88,7 +88,7 @@ static uint64_t above(uint64_t best, uint64_t part)
  * Whether the host was held up too long for the sample to mean anything. As many in a row as a
  * window has mean that it is slower now.
  */
-static int doubtful(struct pace_cost *c, uint64_t elapsed, uint64_t late)
+static int note_if_doubtful(struct pace_cost *c, uint64_t elapsed, uint64_t late)
 {
 	if (!c->samples || late <= elapsed / COST_SURE ||
 	    late <= c->late + c->late / 4 + COST_LATE_NS) {
@@ -104,19 +104,19 @@ static int doubtful(struct pace_cost *c, uint64_t elapsed, uint64_t late)
 }
 
 /* Whether the sample is so much surer than all before it that they count no more. */
-static int surer(const struct pace_cost *c, uint64_t late)
+static int is_surer_sample(const struct pace_cost *c, uint64_t late)
 {
 	return c->samples && c->late > c->best / COST_SURE && late + COST_LATE_NS < c->late / 2;
 }
 
 void pace_cost_sample(struct pace_cost *c, uint64_t elapsed, uint64_t late)
 {
-	if (doubtful(c, elapsed, late))
+	if (note_if_doubtful(c, elapsed, late))
 		return;
 	uint64_t sample = pace_sample(elapsed, late);
 	if (!sample)
 		sample = 1;
-	if (!c->samples || surer(c, late))
+	if (!c->samples || is_surer_sample(c, late))
 		*c = (struct pace_cost){.samples = c->samples,
 					.best = sample,
 					.next = UINT64_MAX,
@@ -135,16 +135,16 @@ void pace_cost_sample(struct pace_cost *c, uint64_t elapsed, uint64_t late)
 		c->usual = c->mean = c->best;
 		return;
 	}
-	c->mean = towards(c->mean, sample);
-	if (sample <= above(c->best, 2))
-		c->usual = towards(c->usual, sample);
+	c->mean = move_average(c->mean, sample);
+	if (sample <= outlier_bound(c->best, 2))
+		c->usual = move_average(c->usual, sample);
 	if (c->usual < c->best)
 		c->usual = c->best;
 }
 
 int pace_cost_varies(const struct pace_cost *c)
 {
-	return c->mean > above(c->best, 4);
+	return c->mean > outlier_bound(c->best, 4);
 }
 
 uint64_t pace_cost_estimate(const struct pace_cost *c)
@@ -164,7 +164,7 @@ uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid)
 	return charge == PACE_UNKNOWN ? paid : charge;
 }
 
-uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading)
+uint64_t pace_work_start(uint64_t start, uint64_t end, uint64_t loading)
 {
 	if (loading <= PACE_HELD_NS || end < start || end - start <= PACE_NEW_NS)
 		return start;
@@ -172,14 +172,15 @@ uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading)
 }
 
 /* The part of a piece's charge that lies in [start, end]. */
-static double within(uint64_t from, uint64_t to, uint64_t charge, uint64_t start, uint64_t end)
+static double charge_within(uint64_t from, uint64_t to, uint64_t charge, uint64_t start,
+			    uint64_t end)
 {
 	uint64_t first = from > start ? from : start, last = to < end ? to : end;
 	return last > first ? (double)charge * (double)(last - first) / (double)(to - from) : 0;
 }
 
-uint64_t pace_rest(const struct pace_line *line, uint64_t start, uint64_t end,
-		   uint64_t charged_then)
+uint64_t pace_uncharged(const struct pace_line *line, uint64_t start, uint64_t end,
+			uint64_t charged_then)
 {
 	if (end <= start)
 		return 0;
@@ -189,13 +190,13 @@ uint64_t pace_rest(const struct pace_line *line, uint64_t start, uint64_t end,
 	for (uint64_t n = oldest; n < line->settled; n++) {
 		unsigned i = n % PACE_PIECES;
 		if (line->piece[i].before >= charged_then)
-			others += within(line->piece[i].start, line->piece[i].end,
-					 line->piece[i].charge, start, end);
+			others += charge_within(line->piece[i].start, line->piece[i].end,
+						line->piece[i].charge, start, end);
 	}
 	return others < (double)(end - start) ? end - start - (uint64_t)others : 0;
 }
 
-void pace_settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charge)
+void pace_note_charge(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charge)
 {
 	unsigned i = line->settled % PACE_PIECES;
 	if (end <= start)

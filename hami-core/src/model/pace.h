@@ -34,7 +34,7 @@ uint64_t pace_wait(int64_t balance, unsigned percent);
  * How long to wait for queued work before queueing more; `batches` are queued, of this much work.
  * 0: launch.
  */
-uint64_t pace_ahead(uint64_t queued, unsigned batches);
+uint64_t pace_queue_wait(uint64_t queued, unsigned batches);
 
 /* What a container says, or is entitled to, on a device that it shares. */
 struct pace_claim {
@@ -56,7 +56,7 @@ unsigned pace_rate(unsigned percent, int priority, const struct pace_claim *othe
  * own period does not meet ours. Only the last launch of a batch is measured by itself. So each
  * launch of a loop has to be the last one now and then, a short one between two long ones, too.
  */
-uint64_t pace_batch(uint32_t *seed);
+uint64_t pace_batch_size(uint32_t *seed);
 
 /* What one kernel (or graph) costs, learnt from event pairs around single launches. */
 struct pace_cost {
@@ -114,7 +114,7 @@ uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid);
  * have been held up when the kernel ran already. At least what is paid for a launch that is new is
  * left of it.
  */
-uint64_t pace_from(uint64_t start, uint64_t end, uint64_t loading);
+uint64_t pace_work_start(uint64_t start, uint64_t end, uint64_t loading);
 
 #define PACE_PIECES 64
 
@@ -135,10 +135,10 @@ struct pace_line {
  * settled before had ended. A charge is taken to lie evenly in its batch's time, and wholly in this
  * one where the batch is too long ago to be looked up.
  */
-uint64_t pace_rest(const struct pace_line *line, uint64_t start, uint64_t end,
-		   uint64_t charged_then);
+uint64_t pace_uncharged(const struct pace_line *line, uint64_t start, uint64_t end,
+			uint64_t charged_then);
 
 /* Notes what [start, end] was charged for. */
-void pace_settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charge);
+void pace_note_charge(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charge);
 
 #endif

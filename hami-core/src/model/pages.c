@@ -32,7 +32,7 @@ static struct {
 } self;
 
 /* The pages of an allocation: `whole` of its own, and up to two that it may share. */
-struct span {
+struct page_range {
 	uint64_t whole, edge[2];
 	int edges;
 };
@@ -43,10 +43,10 @@ static int is_whole(uint64_t at, uint64_t size)
 	return ((at | size) & (PAGE_BYTES - 1)) == 0;
 }
 
-static struct span span_of(uint64_t at, uint64_t size)
+static struct page_range page_range_of(uint64_t at, uint64_t size)
 {
 	uint64_t first = at / PAGE_BYTES, last = (at + size - 1) / PAGE_BYTES;
-	struct span s = {.whole = last - first + 1};
+	struct page_range s = {.whole = last - first + 1};
 	int head = at % PAGE_BYTES != 0, tail = (at + size) % PAGE_BYTES != 0;
 	if (head || (first == last && tail))
 		s.edge[s.edges++] = first;
@@ -56,12 +56,12 @@ static struct span span_of(uint64_t at, uint64_t size)
 	return s;
 }
 
-uint64_t pages_alone(uint64_t at, uint64_t size)
+uint64_t pages_exclusive_bytes(uint64_t at, uint64_t size)
 {
-	return span_of(at, size).whole * PAGE_BYTES;
+	return page_range_of(at, size).whole * PAGE_BYTES;
 }
 
-static struct page **find(uint64_t number)
+static struct page **find_page(uint64_t number)
 {
 	uint64_t mixed = number * 0x9e3779b97f4a7c15ULL; /* 2^64 / golden ratio */
 	struct page **at = &self.page[(mixed ^ mixed >> 32) & (BUCKETS - 1)];
@@ -70,7 +70,7 @@ static struct page **find(uint64_t number)
 	return at;
 }
 
-static int same(const struct packing *a, const struct packing *b)
+static int is_same_packing(const struct packing *a, const struct packing *b)
 {
 	return a->context == b->context && a->kind == b->kind && a->device == b->device;
 }
@@ -78,7 +78,7 @@ static int same(const struct packing *a, const struct packing *b)
 static struct packer *find_packer(const struct packing *by)
 {
 	struct packer *k = self.packers;
-	while (k && !same(&k->by, by))
+	while (k && !is_same_packing(&k->by, by))
 		k = k->next;
 	return k;
 }
@@ -97,9 +97,9 @@ static struct packer *packer_of(const struct packing *by)
 }
 
 /* NULL without memory. */
-static struct page *touch(uint64_t number, const struct packer *packer)
+static struct page *touch_page(uint64_t number, const struct packer *packer)
 {
-	struct page **at = find(number), *p = *at;
+	struct page **at = find_page(number), *p = *at;
 	if (!p) {
 		p = malloc(sizeof *p);
 		if (!p)
@@ -120,9 +120,9 @@ static struct page *touch(uint64_t number, const struct packer *packer)
 }
 
 /* One allocation less. 1 when the page is gone and was paid for. */
-static int leave(uint64_t number)
+static int leave_page(uint64_t number)
 {
-	struct page **at = find(number), *p = *at;
+	struct page **at = find_page(number), *p = *at;
 	if (!p || --p->touches)
 		return 0;
 	int paid = p->paid;
@@ -138,7 +138,8 @@ static uint64_t packed_size(uint64_t size)
 }
 
 /* Notes where a small block went; one across two pages tells nothing of the next. */
-static void note(struct packer *k, const struct span *s, struct page *p, uint64_t at, uint64_t size)
+static void note_packed(struct packer *k, const struct page_range *s, struct page *p, uint64_t at,
+			uint64_t size)
 {
 	uint64_t end = at % PAGE_BYTES + packed_size(size);
 	k->page = s->edges == 1 && !s->whole ? p->number : 0;
@@ -146,28 +147,28 @@ static void note(struct packer *k, const struct span *s, struct page *p, uint64_
 		p->end = end;
 }
 
-uint64_t pages_enter(const struct packing *by, uint64_t at, uint64_t size, uint64_t budget)
+uint64_t pages_add(const struct packing *by, uint64_t at, uint64_t size, uint64_t budget)
 {
 	struct page *p[2];
 	if (is_whole(at, size))
 		return size;
-	struct span s = span_of(at, size);
+	struct page_range s = page_range_of(at, size);
 	uint64_t owed = s.whole * PAGE_BYTES;
 	mutex_take(&self.mutex);
 	struct packer *k = packer_of(by);
 	for (int i = 0; i < s.edges; i++) {
-		p[i] = touch(s.edge[i], k);
+		p[i] = touch_page(s.edge[i], k);
 		owed = p[i] ? owed + (p[i]->paid ? 0 : PAGE_BYTES) : UINT64_MAX;
 		if (!p[i] && i)
 			/* if that was paid for, another allocation is in it */
-			(void)leave(s.edge[0]);
+			(void)leave_page(s.edge[0]);
 		if (!p[i])
 			break;
 	}
 	for (int i = 0; i < s.edges && owed <= budget && owed != UINT64_MAX; i++)
 		p[i]->paid = 1;
 	if (k && owed != UINT64_MAX)
-		note(k, &s, p[0], at, size);
+		note_packed(k, &s, p[0], at, size);
 	mutex_give(&self.mutex);
 	return owed;
 }
@@ -176,15 +177,15 @@ uint64_t pages_enter(const struct packing *by, uint64_t at, uint64_t size, uint6
  * Pays for the pages at the edges, which `leaving` allocations fewer leave. Bytes not paid
  * before.
  */
-static uint64_t pay(uint64_t at, uint64_t size, uint32_t leaving)
+static uint64_t pay_edges(uint64_t at, uint64_t size, uint32_t leaving)
 {
 	uint64_t bytes = 0;
 	if (is_whole(at, size))
 		return 0;
-	struct span s = span_of(at, size);
+	struct page_range s = page_range_of(at, size);
 	mutex_take(&self.mutex);
 	for (int i = 0; i < s.edges; i++) {
-		struct page *p = *find(s.edge[i]);
+		struct page *p = *find_page(s.edge[i]);
 		if (!p)
 			continue;
 		p->leaving -= leaving;
@@ -197,22 +198,22 @@ static uint64_t pay(uint64_t at, uint64_t size, uint32_t leaving)
 
 void pages_pay(uint64_t at, uint64_t size)
 {
-	(void)pay(at, size, 0);
+	(void)pay_edges(at, size, 0);
 }
 
-uint64_t pages_stay(uint64_t at, uint64_t size)
+uint64_t pages_free_cancel(uint64_t at, uint64_t size)
 {
-	return pay(at, size, 1);
+	return pay_edges(at, size, 1);
 }
 
-void pages_leaving(uint64_t at, uint64_t size)
+void pages_free_begin(uint64_t at, uint64_t size)
 {
 	if (is_whole(at, size))
 		return;
-	struct span s = span_of(at, size);
+	struct page_range s = page_range_of(at, size);
 	mutex_take(&self.mutex);
 	for (int i = 0; i < s.edges; i++) {
-		struct page *p = *find(s.edge[i]);
+		struct page *p = *find_page(s.edge[i]);
 		if (p)
 			p->leaving++;
 	}
@@ -222,11 +223,11 @@ void pages_leaving(uint64_t at, uint64_t size)
 /* The one page of a small block; NULL when it touches several. */
 static struct page *only_page(uint64_t at, uint64_t size)
 {
-	struct span s = span_of(at, size);
-	return s.edges == 1 && !s.whole ? *find(s.edge[0]) : NULL;
+	struct page_range s = page_range_of(at, size);
+	return s.edges == 1 && !s.whole ? *find_page(s.edge[0]) : NULL;
 }
 
-int pages_left_to_others(uint64_t at, uint64_t size)
+int pages_try_leave_shared(uint64_t at, uint64_t size)
 {
 	mutex_take(&self.mutex);
 	struct page *p = only_page(at, size);
@@ -239,41 +240,41 @@ int pages_left_to_others(uint64_t at, uint64_t size)
 	return others;
 }
 
-uint64_t pages_left(uint64_t at, uint64_t size)
+uint64_t pages_free_end(uint64_t at, uint64_t size)
 {
 	if (is_whole(at, size))
 		return size;
-	struct span s = span_of(at, size);
+	struct page_range s = page_range_of(at, size);
 	uint64_t gone = s.whole;
 	mutex_take(&self.mutex);
 	for (int i = 0; i < s.edges; i++) {
-		struct page *p = *find(s.edge[i]);
+		struct page *p = *find_page(s.edge[i]);
 		if (p)
 			p->leaving--;
-		gone += (uint64_t)leave(s.edge[i]);
+		gone += (uint64_t)leave_page(s.edge[i]);
 	}
 	mutex_give(&self.mutex);
 	return gone * PAGE_BYTES;
 }
 
-uint64_t pages_with_room(const struct packing *by, uint64_t size)
+uint64_t pages_find_room(const struct packing *by, uint64_t size)
 {
 	uint64_t number = 0;
 	if (by->kind == PAGES_UNKNOWN || size > SMALL_MOST)
 		return 0;
 	mutex_take(&self.mutex);
 	const struct packer *k = find_packer(by);
-	const struct page *p = k && k->page ? *find(k->page) : NULL;
+	const struct page *p = k && k->page ? *find_page(k->page) : NULL;
 	if (p && p->packer == k && p->paid && p->end + packed_size(size) <= PAGE_BYTES)
 		number = p->number;
 	mutex_give(&self.mutex);
 	return number;
 }
 
-int pages_move(uint64_t from, uint64_t at, uint64_t size)
+int pages_move_charge(uint64_t from, uint64_t at, uint64_t size)
 {
 	mutex_take(&self.mutex);
-	struct page *old = *find(from), *p = only_page(at, size);
+	struct page *old = *find_page(from), *p = only_page(at, size);
 	int moves = old && p && old->paid && !p->paid && old->leaving == old->touches;
 	if (moves) {
 		old->paid = 0;
@@ -283,7 +284,7 @@ int pages_move(uint64_t from, uint64_t at, uint64_t size)
 	return moves;
 }
 
-void pages_forget(uint64_t context)
+void pages_forget_context(uint64_t context)
 {
 	mutex_take(&self.mutex);
 	for (struct packer **at = &self.packers; *at;) {

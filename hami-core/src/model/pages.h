@@ -31,41 +31,41 @@ struct packing {
  * paid for from now on, beyond it none is. UINT64_MAX without memory: then nothing is noted.
  * `by`: how a small block was packed; NULL for memory with pages of its own.
  */
-uint64_t pages_enter(const struct packing *by, uint64_t at, uint64_t size, uint64_t budget);
+uint64_t pages_add(const struct packing *by, uint64_t at, uint64_t size, uint64_t budget);
 /* Bytes of the pages that are wholly an allocation's. */
-uint64_t pages_alone(uint64_t at, uint64_t size);
+uint64_t pages_exclusive_bytes(uint64_t at, uint64_t size);
 /* All pages of an allocation are paid for from now on. */
 void pages_pay(uint64_t at, uint64_t size);
 
 /*
  * Freeing has two halves, since the driver may refuse: mark the allocation as leaving, call the
- * driver, then pages_left, or pages_stay if it is still there.
+ * driver, then pages_free_end, or pages_free_cancel if it is still there.
  */
-void pages_leaving(uint64_t at, uint64_t size);
+void pages_free_begin(uint64_t at, uint64_t size);
 /* Bytes of pages that no allocation touches any more and that were paid for. */
-uint64_t pages_left(uint64_t at, uint64_t size);
+uint64_t pages_free_end(uint64_t at, uint64_t size);
 /*
  * The same for a block in one page, if others are still in it; 0: it is the last, nothing was
  * done.
  */
-int pages_left_to_others(uint64_t at, uint64_t size);
+int pages_try_leave_shared(uint64_t at, uint64_t size);
 /* Bytes of pages whose charge has moved elsewhere meanwhile: they are paid for from now on. */
-uint64_t pages_stay(uint64_t at, uint64_t size);
+uint64_t pages_free_cancel(uint64_t at, uint64_t size);
 
 /*
  * The page into which the driver certainly puts the next small block of this size, if this
  * process pays for it. 0: it may need a new page.
  */
-uint64_t pages_with_room(const struct packing *by, uint64_t size);
+uint64_t pages_find_room(const struct packing *by, uint64_t size);
 /*
  * A small block was to go into page `from` and opened a page of its own, which nobody pays for.
  * Where all that was in `from` is leaving, the driver has dropped that page: its charge moves. 1 if
  * so.
  */
-int pages_move(uint64_t from, uint64_t at, uint64_t size);
+int pages_move_charge(uint64_t from, uint64_t at, uint64_t size);
 
 /* A context has gone: nothing is predicted from its pages. */
-void pages_forget(uint64_t context);
+void pages_forget_context(uint64_t context);
 
 /* In a child after fork: the memory is the parent's. What is forgotten is left to leak. */
 void pages_reset(void);

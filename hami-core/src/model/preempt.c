@@ -36,7 +36,7 @@ void preempt_note(struct preempt *x, uint64_t marked_ns, uint64_t sent_ns, uint6
 	x->on_ns = at;
 }
 
-uint64_t preempted(const struct preempt *x, uint64_t from, uint64_t to)
+uint64_t preempt_time_between(const struct preempt *x, uint64_t from, uint64_t to)
 {
 	uint64_t oldest = x->pieces > PREEMPT_PIECES ? x->pieces - PREEMPT_PIECES : 0, sum = 0;
 	for (uint64_t n = oldest; n < x->pieces; n++) {

@@ -5,7 +5,7 @@
  *
  * A kernel longer than a time slice always contains slices of a neighbour that is busy all the
  * time, so that neither its mean nor its smallest time says what it costs. Marks of another stream
- * of the same context are passed while it runs (compute/marks.h).
+ * of the same context are passed while it runs (compute/heartbeat.h).
  */
 #ifndef PREEMPT_H
 #define PREEMPT_H
@@ -37,6 +37,6 @@ struct preempt {
 void preempt_note(struct preempt *x, uint64_t marked_ns, uint64_t sent_ns, uint64_t at, int ended);
 
 /* How much of the time between two moments of the device others had, as far as was seen. */
-uint64_t preempted(const struct preempt *x, uint64_t from, uint64_t to);
+uint64_t preempt_time_between(const struct preempt *x, uint64_t from, uint64_t to);
 
 #endif

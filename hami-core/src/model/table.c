@@ -22,18 +22,18 @@ static struct {
 	int spares;
 } table;
 
-static uint64_t mix(uint64_t key)
+static uint64_t hash_key(uint64_t key)
 {
 	key *= 0x9e3779b97f4a7c15ULL; /* 2^64 / golden ratio */
 	return key ^ key >> 32;
 }
 
-static struct table_entry **find(struct map *m, uint64_t key)
+static struct table_entry **find_entry(struct map *m, uint64_t key)
 {
 	static struct table_entry *nothing;
 	if (!m->size)
 		return nothing = NULL, &nothing;
-	struct table_entry **at = &m->bucket[mix(key) & (m->size - 1)];
+	struct table_entry **at = &m->bucket[hash_key(key) & (m->size - 1)];
 	while (*at && (*at)->key != key)
 		at = &(*at)->next;
 	return at;
@@ -43,7 +43,7 @@ static struct table_entry **find(struct map *m, uint64_t key)
  * Doubles the buckets. A failure leaves the map as it is, only slower; -1 when there was none at
  * all.
  */
-static int grow(struct map *m)
+static int grow_map(struct map *m)
 {
 	uint64_t size = m->size ? m->size * 2 : FIRST_SIZE;
 	struct table_entry **bucket = calloc(size, sizeof *bucket);
@@ -53,8 +53,8 @@ static int grow(struct map *m)
 		while (m->bucket[i]) {
 			struct table_entry *e = m->bucket[i];
 			m->bucket[i] = e->next;
-			e->next = bucket[mix(e->key) & (size - 1)];
-			bucket[mix(e->key) & (size - 1)] = e;
+			e->next = bucket[hash_key(e->key) & (size - 1)];
+			bucket[hash_key(e->key) & (size - 1)] = e;
 		}
 	free(m->bucket);
 	m->bucket = bucket;
@@ -87,12 +87,12 @@ static void drop_entry(struct table_entry *e)
  * An entry with a known key is replaced: the driver gave the address again, so the old one is gone.
  * 1 when there was one, copied to *old; -1 without memory.
  */
-static int insert(const struct table_entry *entry, struct table_entry *old)
+static int insert_entry(const struct table_entry *entry, struct table_entry *old)
 {
 	struct map *m = &table.map[entry->kind];
-	if (m->count >= m->size && grow(m))
+	if (m->count >= m->size && grow_map(m))
 		return -1;
-	struct table_entry **at = find(m, entry->key), *e = *at, *next = e ? e->next : NULL;
+	struct table_entry **at = find_entry(m, entry->key), *e = *at, *next = e ? e->next : NULL;
 	int known = e != NULL;
 	if (known) {
 		*old = *e;
@@ -108,7 +108,7 @@ static int insert(const struct table_entry *entry, struct table_entry *old)
 	return known;
 }
 
-static void take_out(struct map *m, struct table_entry **at, struct table_entry *out)
+static void remove_entry(struct map *m, struct table_entry **at, struct table_entry *out)
 {
 	struct table_entry *e = *at;
 	*at = e->next;
@@ -118,10 +118,10 @@ static void take_out(struct map *m, struct table_entry **at, struct table_entry 
 	m->count--;
 }
 
-int table_swap(const struct table_entry *entry, struct table_entry *old)
+int table_replace(const struct table_entry *entry, struct table_entry *old)
 {
 	mutex_take(&table.mutex);
-	int r = insert(entry, old);
+	int r = insert_entry(entry, old);
 	mutex_give(&table.mutex);
 	return r;
 }
@@ -129,7 +129,7 @@ int table_swap(const struct table_entry *entry, struct table_entry *old)
 int table_add(const struct table_entry *entry)
 {
 	struct table_entry old;
-	return table_swap(entry, &old) < 0 ? -1 : 0;
+	return table_replace(entry, &old) < 0 ? -1 : 0;
 }
 
 void table_put_back(const struct table_entry *entry)
@@ -140,10 +140,10 @@ void table_put_back(const struct table_entry *entry)
 int table_take(enum table_kind kind, uint64_t key, struct table_entry *out)
 {
 	mutex_take(&table.mutex);
-	struct table_entry **at = find(&table.map[kind], key);
+	struct table_entry **at = find_entry(&table.map[kind], key);
 	int found = *at != NULL;
 	if (found)
-		take_out(&table.map[kind], at, out);
+		remove_entry(&table.map[kind], at, out);
 	mutex_give(&table.mutex);
 	return found;
 }
@@ -172,7 +172,7 @@ struct table_entry *table_take_linked(enum table_kind kind, uint64_t link)
 int table_get(enum table_kind kind, uint64_t key, struct table_entry *out)
 {
 	mutex_take(&table.mutex);
-	struct table_entry *e = *find(&table.map[kind], key);
+	struct table_entry *e = *find_entry(&table.map[kind], key);
 	if (e)
 		*out = *e;
 	mutex_give(&table.mutex);
@@ -182,13 +182,13 @@ int table_get(enum table_kind kind, uint64_t key, struct table_entry *out)
 long table_use(enum table_kind kind, uint64_t key, int change, struct table_entry *out)
 {
 	mutex_take(&table.mutex);
-	struct table_entry **at = find(&table.map[kind], key), *e = *at;
+	struct table_entry **at = find_entry(&table.map[kind], key), *e = *at;
 	long uses = -1;
 	if (e) {
 		e->uses = (uint32_t)((int64_t)e->uses + change);
 		uses = e->uses;
 		if (uses == 0)
-			take_out(&table.map[kind], at, out);
+			remove_entry(&table.map[kind], at, out);
 	}
 	mutex_give(&table.mutex);
 	return uses;

@@ -42,7 +42,7 @@ struct table_entry {
  * Adds an entry. 1 when one of this kind and key was there, which is copied to *old, else 0; -1
  * without memory.
  */
-int table_swap(const struct table_entry *entry, struct table_entry *old);
+int table_replace(const struct table_entry *entry, struct table_entry *old);
 /* The same without a look at the old one. 0; -1 without memory. */
 int table_add(const struct table_entry *entry);
 

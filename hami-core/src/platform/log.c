@@ -22,7 +22,7 @@ static struct {
 	unsigned long long file[2], born;
 } self;
 
-__attribute__((constructor)) static void look(void)
+__attribute__((constructor)) static void note_stderr(void)
 {
 	int saved = errno;
 	if (__atomic_load_n(&self.known, __ATOMIC_ACQUIRE))
@@ -31,7 +31,7 @@ __attribute__((constructor)) static void look(void)
 	int is_digit = text && text[0] >= '0' && text[0] <= '9' && !text[1];
 	self.level = is_digit ? text[0] - '0' : LOG_WARN;
 	self.open = prim_identity(STDERR_FILENO, self.file) == 0;
-	self.born = self.open ? prim_born(STDERR_FILENO) : 0;
+	self.born = self.open ? prim_birth_ns(STDERR_FILENO) : 0;
 	__atomic_store_n(&self.known, 1, __ATOMIC_RELEASE);
 	errno = saved;
 }
@@ -41,11 +41,11 @@ __attribute__((constructor)) static void look(void)
  * file of its own there. And whether that takes a line at once: a full pipe would stop the
  * program, and one that nobody reads end it.
  */
-static int is_heard(void)
+static int can_log(void)
 {
 	unsigned long long now[2];
 	return self.open && prim_identity(STDERR_FILENO, now) == 0 && now[0] == self.file[0] &&
-	       now[1] == self.file[1] && prim_born(STDERR_FILENO) == self.born &&
+	       now[1] == self.file[1] && prim_birth_ns(STDERR_FILENO) == self.born &&
 	       prim_can_write(STDERR_FILENO);
 }
 
@@ -54,8 +54,8 @@ void log_line(enum log_level level, const char *format, ...)
 	static const char *const words[] = {"", "error", "warning", "info", "debug"};
 	char line[640];
 	int saved = errno;
-	look();
-	if ((int)level <= self.level && is_heard()) {
+	note_stderr();
+	if ((int)level <= self.level && can_log()) {
 		int n = snprintf(line, sizeof line, "libvgpu: %s: ", words[level]);
 		va_list args;
 		va_start(args, format);

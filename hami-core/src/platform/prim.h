@@ -37,7 +37,7 @@ void prim_close(int fd);
 int prim_lock_try(int fd, long long byte);
 void prim_unlock(int fd, long long byte);
 /* 1 when somebody else holds one of `count` bytes, 0 when nobody does, -1: it cannot be told. */
-int prim_locked(int fd, long long byte, long long count);
+int prim_is_locked(int fd, long long byte, long long count);
 
 /* Tells the processor that a loop waits for another thread. */
 static inline void prim_relax(void)
@@ -64,7 +64,7 @@ int prim_is_link(const char *path);
 int prim_can_open(void);
 
 /* Whether an errno of opening or reading a file stands for a state that passes. */
-int prim_may_pass(int error);
+int prim_is_transient(int error);
 
 /*
  * Reads a whole small file. Bytes read, or -1; a file of `room` bytes or more is EFBIG. Waits for
@@ -86,7 +86,7 @@ int prim_keep_writable(const char *path);
 /* Tells each name in a directory. 0, or -1. */
 int prim_list(const char *path, void (*tell)(const char *name, void *to), void *to);
 /* When a directory's names last changed, in nanoseconds; 0: not known. */
-unsigned long long prim_changed(const char *path);
+unsigned long long prim_directory_changed_ns(const char *path);
 
 int prim_pid(void);
 
@@ -116,7 +116,7 @@ int prim_can_write(int fd);
  * When the file of a descriptor was made, in nanoseconds: tells it from one that has its number
  * after it. 0: not known.
  */
-unsigned long long prim_born(int fd);
+unsigned long long prim_birth_ns(int fd);
 
 /*
  * Which file an open descriptor is: two numbers that tell it from every other. -1 when it is none.

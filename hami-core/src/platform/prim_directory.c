@@ -56,7 +56,7 @@ int prim_list(const char *path, void (*tell)(const char *name, void *to), void *
 	return 0;
 }
 
-unsigned long long prim_changed(const char *path)
+unsigned long long prim_directory_changed_ns(const char *path)
 {
 	struct stat st;
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -12,14 +12,14 @@
 #include <link.h>
 #include <stdint.h>
 
-static int same(const char *a, const char *b)
+static int is_same_text(const char *a, const char *b)
 {
 	for (; *a && *a == *b; a++, b++)
 		;
 	return *a == *b;
 }
 
-static int begins(const char *text, const char *prefix)
+static int has_prefix(const char *text, const char *prefix)
 {
 	for (; *prefix && *text == *prefix; text++, prefix++)
 		;
@@ -38,7 +38,7 @@ struct tables {
 /*
  * glibc relocates these pointers in memory on most machines; where it does not, they are offsets.
  */
-static const void *absolute(ElfW(Addr) base, ElfW(Addr) value)
+static const void *absolute_address(ElfW(Addr) base, ElfW(Addr) value)
 {
 	return (const void *)(value < base ? value + base : value);
 }
@@ -47,7 +47,7 @@ static int read_tables(ElfW(Addr) base, const ElfW(Dyn) *d, struct tables *t)
 {
 	*t = (struct tables){.base = base};
 	for (; d->d_tag != DT_NULL; d++) {
-		const void *p = absolute(base, d->d_un.d_ptr);
+		const void *p = absolute_address(base, d->d_un.d_ptr);
 		switch (d->d_tag) {
 		case DT_SYMTAB: t->symbols = p; break;
 		case DT_STRTAB: t->strings = p; break;
@@ -58,11 +58,11 @@ static int read_tables(ElfW(Addr) base, const ElfW(Dyn) *d, struct tables *t)
 	return t->symbols && t->strings && (t->gnu_hash || t->hash);
 }
 
-static void *defined(const struct tables *t, uint32_t i, const char *name)
+static void *defined_function(const struct tables *t, uint32_t i, const char *name)
 {
 	const ElfW(Sym) *s = &t->symbols[i];
 	if (s->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s->st_info) != STT_FUNC ||
-	    !same(t->strings + s->st_name, name))
+	    !is_same_text(t->strings + s->st_name, name))
 		return NULL;
 	return (void *)(t->base + s->st_value);
 }
@@ -80,7 +80,7 @@ static void *find_gnu(const struct tables *t, const char *name)
 	if (i < first)
 		return NULL;
 	for (;; i++) {
-		void *at = (chains[i - first] | 1) == (h | 1) ? defined(t, i, name) : NULL;
+		void *at = (chains[i - first] | 1) == (h | 1) ? defined_function(t, i, name) : NULL;
 		if (at || (chains[i - first] & 1))
 			return at;
 	}
@@ -94,7 +94,7 @@ static void *find_plain(const struct tables *t, const char *name)
 {
 	void *at = NULL;
 	for (uint32_t i = 0; i < t->hash[1] && !at; i++)
-		at = defined(t, i, name);
+		at = defined_function(t, i, name);
 	return at;
 }
 
@@ -114,12 +114,12 @@ struct symbol_search {
 };
 
 /* The function in one object, if that is among those to look in. */
-static void *in_object(const struct symbol_search *s, const char *path, ElfW(Addr) base,
-		       const ElfW(Dyn) *dynamic)
+static void *find_in_object(const struct symbol_search *s, const char *path, ElfW(Addr) base,
+			    const ElfW(Dyn) *dynamic)
 {
 	struct tables t;
 	for (const char *const *p = s->prefixes; *p; p++)
-		if (begins(file_name(path), *p) && read_tables(base, dynamic, &t))
+		if (has_prefix(file_name(path), *p) && read_tables(base, dynamic, &t))
 			return t.gnu_hash ? find_gnu(&t, s->name) : find_plain(&t, s->name);
 	return NULL;
 }
@@ -130,7 +130,7 @@ static int search_object(struct dl_phdr_info *info, size_t size, void *data)
 	(void)size;
 	for (int i = 0; i < info->dlpi_phnum && !s->found; i++)
 		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			s->found = in_object(
+			s->found = find_in_object(
 				s, info->dlpi_name, info->dlpi_addr,
 				(const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr));
 	return s->found != NULL;
@@ -152,7 +152,7 @@ struct file_search {
 static int search_file(struct dl_phdr_info *info, size_t size, void *data)
 {
 	struct file_search *s = data;
-	if (!same(file_name(info->dlpi_name), s->symbol.prefixes[0]))
+	if (!is_same_text(file_name(info->dlpi_name), s->symbol.prefixes[0]))
 		return 0;
 	s->loaded = 1;
 	return search_object(info, size, &s->symbol);
@@ -170,8 +170,8 @@ int prim_symbol_in(const char *file, const char *name, void **out)
 int prim_is_nvidia_path(const char *path)
 {
 	const char *name = file_name(path);
-	return begins(name, "libcuda.so") || begins(name, "libnvidia-") ||
-	       begins(name, "libcudadebugger.so");
+	return has_prefix(name, "libcuda.so") || has_prefix(name, "libnvidia-") ||
+	       has_prefix(name, "libcudadebugger.so");
 }
 
 /*
@@ -189,7 +189,7 @@ void *prim_symbol_early(const char *const *prefixes, const char *name)
 	for (const struct link_map *l = _r_debug.r_map; l; l = l->l_next) {
 		ours |= l->l_ld == _DYNAMIC;
 		if (!s.found)
-			s.found = in_object(&s, l->l_name, l->l_addr, l->l_ld);
+			s.found = find_in_object(&s, l->l_name, l->l_addr, l->l_ld);
 	}
 	/* Else: in a namespace of our own, later than the start */
 	return ours ? s.found : prim_symbol(prefixes, name);
@@ -228,14 +228,14 @@ static const char *soname_of(ElfW(Addr) base, const ElfW(Dyn) *dynamic)
 	const char *strings = NULL;
 	for (const ElfW(Dyn) *d = dynamic; d->d_tag != DT_NULL; d++)
 		if (d->d_tag == DT_STRTAB)
-			strings = absolute(base, d->d_un.d_ptr);
+			strings = absolute_address(base, d->d_un.d_ptr);
 	for (const ElfW(Dyn) *d = dynamic; strings && d->d_tag != DT_NULL; d++)
 		if (d->d_tag == DT_SONAME)
 			return strings + d->d_un.d_val;
 	return NULL;
 }
 
-static int holds(const struct dl_phdr_info *info, ElfW(Addr) address)
+static int object_contains(const struct dl_phdr_info *info, ElfW(Addr) address)
 {
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
@@ -250,7 +250,7 @@ static int search_owner(struct dl_phdr_info *info, size_t size, void *data)
 {
 	struct owner *o = data;
 	(void)size;
-	if (!holds(info, o->address))
+	if (!object_contains(info, o->address))
 		return 0;
 	o->found = 1;
 	o->path = info->dlpi_name;
@@ -280,7 +280,7 @@ int prim_is_driver(const void *address)
 {
 	struct owner o = owner_of(address);
 	return !o.found || prim_is_nvidia_path(o.path) ||
-	       (o.soname && (prim_is_nvidia_path(o.soname) || begins(o.soname, "libvgpu.so")));
+	       (o.soname && (prim_is_nvidia_path(o.soname) || has_prefix(o.soname, "libvgpu.so")));
 }
 
 int prim_stands_in(void)
@@ -323,7 +323,7 @@ static int search_definition(struct dl_phdr_info *info, size_t size, void *data)
 	struct definition_search *s = data;
 	unsigned number = s->number++;
 	if (s->caller) {
-		if (holds(info, s->caller)) {
+		if (object_contains(info, s->caller)) {
 			s->late = number >= at_start;
 			s->caller = 0;
 		}
@@ -331,7 +331,9 @@ static int search_definition(struct dl_phdr_info *info, size_t size, void *data)
 	}
 	if (at_start && number >= at_start && !s->late)
 		return 1;
-	return holds(info, (ElfW(Addr))prim_own_path) ? 0 : search_object(info, size, &s->symbol);
+	if (object_contains(info, (ElfW(Addr))prim_own_path))
+		return 0;
+	return search_object(info, size, &s->symbol);
 }
 
 void *prim_definition(const void *caller, const char *name)

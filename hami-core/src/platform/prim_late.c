@@ -14,7 +14,7 @@
  * Not by dlsym: that takes the loader's lock, and whoever calls us here may have one of ours.
  * ThreadSanitizer has to see the locks: it wraps these functions by name.
  */
-static void *late(const char *name)
+static void *libc_symbol(const char *name)
 {
 	static const char *const prefixes[] = {
 #ifdef __SANITIZE_THREAD__
@@ -37,9 +37,9 @@ static long long ending_key(void (*run)(void *))
 	if (key)
 		return key;
 	int (*create)(pthread_key_t *, void (*)(void *)) = (int (*)(
-		pthread_key_t *, void (*)(void *)))late("pthread_key_create");
-	int (*destroy)(pthread_key_t) = (int (*)(pthread_key_t))late("pthread_key_delete");
-	int (*set)(pthread_key_t, const void *) = (int (*)(pthread_key_t, const void *))late(
+		pthread_key_t *, void (*)(void *)))libc_symbol("pthread_key_create");
+	int (*destroy)(pthread_key_t) = (int (*)(pthread_key_t))libc_symbol("pthread_key_delete");
+	int (*set)(pthread_key_t, const void *) = (int (*)(pthread_key_t, const void *))libc_symbol(
 		"pthread_setspecific");
 	if (!create || !destroy || !set || create(&fresh, run))
 		return 0;
@@ -74,21 +74,23 @@ __attribute__((destructor)) static void forget_ending(void)
 
 void *prim_library_loaded(const char *soname)
 {
-	void *(*open_library)(const char *, int) = (void *(*)(const char *, int))late("dlopen");
+	void *(*open_library)(const char *, int) =
+		(void *(*)(const char *, int))libc_symbol("dlopen");
 	return open_library ? open_library(soname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
 long prim_namespace(void *(*open_in)(long, const char *, int), const char *path)
 {
 	Lmid_t id;
-	int (*info)(void *, int, void *) = (int (*)(void *, int, void *))late("dlinfo");
+	int (*info)(void *, int, void *) = (int (*)(void *, int, void *))libc_symbol("dlinfo");
 	void *handle = info ? open_in(LM_ID_NEWLM, path, RTLD_NOW) : NULL;
 	return handle && info(handle, RTLD_DI_LMID, &id) == 0 ? id : -1;
 }
 
 void *prim_library(const char *soname)
 {
-	void *(*open_library)(const char *, int) = (void *(*)(const char *, int))late("dlopen");
+	void *(*open_library)(const char *, int) =
+		(void *(*)(const char *, int))libc_symbol("dlopen");
 	if (!open_library)
 		return NULL;
 	void *handle = open_library(soname, RTLD_LAZY | RTLD_NOLOAD);

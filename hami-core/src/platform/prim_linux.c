@@ -114,8 +114,8 @@ void prim_close(int fd)
 	errno = saved;
 }
 
-static int lock(int fd, int command, short type, long long byte, long long count,
-		struct flock *answer)
+static int lock_bytes(int fd, int command, short type, long long byte, long long count,
+		      struct flock *answer)
 {
 	*answer = (struct flock){
 		.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = count};
@@ -125,19 +125,19 @@ static int lock(int fd, int command, short type, long long byte, long long count
 int prim_lock_try(int fd, long long byte)
 {
 	struct flock l;
-	return lock(fd, F_OFD_SETLK, F_WRLCK, byte, 1, &l);
+	return lock_bytes(fd, F_OFD_SETLK, F_WRLCK, byte, 1, &l);
 }
 
 void prim_unlock(int fd, long long byte)
 {
 	struct flock l;
-	lock(fd, F_OFD_SETLK, F_UNLCK, byte, 1, &l);
+	lock_bytes(fd, F_OFD_SETLK, F_UNLCK, byte, 1, &l);
 }
 
-int prim_locked(int fd, long long byte, long long count)
+int prim_is_locked(int fd, long long byte, long long count)
 {
 	struct flock l;
-	return lock(fd, F_OFD_GETLK, F_WRLCK, byte, count, &l) ? -1 : l.l_type != F_UNLCK;
+	return lock_bytes(fd, F_OFD_GETLK, F_WRLCK, byte, count, &l) ? -1 : l.l_type != F_UNLCK;
 }
 
 void prim_wait(uint32_t *word, uint32_t seen, unsigned ms)
@@ -161,7 +161,7 @@ int prim_is_link(const char *path)
 	return readlink(path, &first, 1) >= 0;
 }
 
-int prim_may_pass(int error)
+int prim_is_transient(int error)
 {
 	return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
 	       error == EINTR || error == EAGAIN || error == EIO || error == ESTALE ||
@@ -240,7 +240,7 @@ int prim_identity(int fd, unsigned long long out[2])
 	return 0;
 }
 
-unsigned long long prim_born(int fd)
+unsigned long long prim_birth_ns(int fd)
 {
 	struct statx st;
 	/* by number: newer than the oldest C library */

@@ -77,7 +77,7 @@ int device_uuid(CUdevice ordinal, char out[DEVICE_UUID])
  * A device that cannot be told apart gets the tightest limit there is: too little rather than too
  * much.
  */
-static int tightest(const struct limits *limits, int otherwise)
+static int tightest_limit(const struct limits *limits, int otherwise)
 {
 	int best = -1;
 	for (int i = 0; i < HAMI_DEVICES; i++) {
@@ -94,5 +94,5 @@ int device_by_ordinal(const struct limits *limits, CUdevice ordinal)
 	int all_visible = !secure_getenv("CUDA_VISIBLE_DEVICES");
 	if (all_visible && ordinal < HAMI_DEVICES)
 		return ordinal;
-	return tightest(limits, ordinal % HAMI_DEVICES);
+	return tightest_limit(limits, ordinal % HAMI_DEVICES);
 }

@@ -17,7 +17,7 @@ static struct {
 	int told;
 } self;
 
-static long long patience(void)
+static long long patience_most_ms(void)
 {
 #ifdef HAMICORE_TEST_BUILD
 	const char *ms = getenv("HAMICORE_TEST_PATIENCE_MS");
@@ -27,45 +27,46 @@ static long long patience(void)
 	return PATIENCE_MS;
 }
 
-int patience_spend(long long ms)
+int lock_spend_patience(long long ms)
 {
 	long long now = prim_coarse_ms();
-	long long back = self.since ? (now - ms - self.since) / RETURNS : patience();
+	long long back = self.since ? (now - ms - self.since) / RETURNS : patience_most_ms();
 	if (back > 0)
-		self.left = self.left + back < patience() ? self.left + back : patience();
+		self.left = self.left + back < patience_most_ms() ? self.left + back
+								  : patience_most_ms();
 	if (back > 0 || ms > 0)
 		self.since = now;
 	self.left = self.left > ms ? self.left - ms : 0;
 	return self.left > 0;
 }
 
-void patience_after_fork(void)
+void lock_after_fork(void)
 {
 	self.left = self.since = 0;
 	self.told = 0;
 }
 
-static uint32_t look(const uint32_t *word)
+static uint32_t load_word(const uint32_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-static int swap(uint32_t *word, uint32_t *seen, uint32_t next)
+static int try_swap(uint32_t *word, uint32_t *seen, uint32_t next)
 {
 	return __atomic_compare_exchange_n(word, seen, next, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static int leave(uint32_t *word, uint32_t *seen)
+static int try_release(uint32_t *word, uint32_t *seen)
 {
 	return __atomic_compare_exchange_n(word, seen, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
 /* Takes a lock that is given back within the next microseconds. */
-static int spin(uint32_t *word, uint32_t me)
+static int spin_for_lock(uint32_t *word, uint32_t me)
 {
 	for (int i = 0; i < SPINS; i++) {
-		uint32_t seen = look(word), awaited = seen & VGPU_AWAITED;
-		if (seen == awaited && swap(word, &seen, me | awaited))
+		uint32_t seen = load_word(word), awaited = seen & VGPU_AWAITED;
+		if (seen == awaited && try_swap(word, &seen, me | awaited))
 			return 1;
 		prim_relax();
 	}
@@ -73,7 +74,7 @@ static int spin(uint32_t *word, uint32_t me)
 }
 
 /* Takes the lock from whoever has it. */
-static enum lock_taken force(uint32_t *word, uint32_t me, uint32_t owner)
+static enum lock_taken seize_lock(uint32_t *word, uint32_t me, uint32_t owner)
 {
 	log_line(self.told ? LOG_INFO : LOG_WARN,
 		 "the region's lock is taken from holder %u, who has not given it back in the 10 s "
@@ -87,50 +88,50 @@ static enum lock_taken force(uint32_t *word, uint32_t me, uint32_t owner)
  * Sleeps until the lock may be free. Whether to go on waiting: the time counts when the holder
  * has not changed in it.
  */
-static int wait_for(uint32_t *word, uint32_t seen, long long began)
+static int wait_for_holder(uint32_t *word, uint32_t seen, long long began)
 {
 	long long before = prim_coarse_ms();
-	if (!(seen & VGPU_AWAITED) && !swap(word, &seen, seen | VGPU_AWAITED))
+	if (!(seen & VGPU_AWAITED) && !try_swap(word, &seen, seen | VGPU_AWAITED))
 		return 1;
 	prim_wait(word, seen | VGPU_AWAITED, POLL_MS);
 	long long now = prim_coarse_ms();
-	int stuck = ((look(word) ^ seen) & ~VGPU_AWAITED) == 0;
-	return (!stuck || patience_spend(now - before)) && now - began < patience();
+	int stuck = ((load_word(word) ^ seen) & ~VGPU_AWAITED) == 0;
+	return (!stuck || lock_spend_patience(now - before)) && now - began < patience_most_ms();
 }
 
 __attribute__((cold)) static enum lock_taken
-take_slowly(uint32_t *word, uint32_t me, int (*may_hold)(uint32_t owner))
+take_contended(uint32_t *word, uint32_t me, int (*may_hold)(uint32_t owner))
 {
 	long long began = prim_coarse_ms();
-	if (spin(word, me))
+	if (spin_for_lock(word, me))
 		return LOCK_CLEAN;
 	for (;;) {
-		uint32_t seen = look(word), owner = seen & ~VGPU_AWAITED;
+		uint32_t seen = load_word(word), owner = seen & ~VGPU_AWAITED;
 		int held = owner && may_hold(owner);
-		if (held && !wait_for(word, seen, began))
-			return force(word, me, owner);
-		if (!held && swap(word, &seen, me | VGPU_AWAITED))
+		if (held && !wait_for_holder(word, seen, began))
+			return seize_lock(word, me, owner);
+		if (!held && try_swap(word, &seen, me | VGPU_AWAITED))
 			return owner ? LOCK_SEIZED : LOCK_CLEAN;
-		if (!held && prim_coarse_ms() - began >= patience())
-			return force(word, me, owner); /* somebody writes it again and again */
+		if (!held && prim_coarse_ms() - began >= patience_most_ms())
+			return seize_lock(word, me, owner); /* somebody writes it again and again */
 	}
 }
 
 enum lock_taken lock_take(uint32_t *word, uint32_t me, int (*may_hold)(uint32_t owner))
 {
 	uint32_t seen = 0;
-	if (__builtin_expect(swap(word, &seen, me), 1))
+	if (__builtin_expect(try_swap(word, &seen, me), 1))
 		return LOCK_CLEAN;
-	return take_slowly(word, me, may_hold);
+	return take_contended(word, me, may_hold);
 }
 
 int lock_give(uint32_t *word, uint32_t me)
 {
 	uint32_t seen = me;
-	if (__builtin_expect(leave(word, &seen), 1))
+	if (__builtin_expect(try_release(word, &seen), 1))
 		return 0;
 	while ((seen & ~VGPU_AWAITED) == me)
-		if (leave(word, &seen)) {
+		if (try_release(word, &seen)) {
 			prim_wake(word);
 			return 0;
 		}

@@ -31,8 +31,8 @@ int lock_give(uint32_t *word, uint32_t me);
  * The time that this process waits for others who do not move, in all its calls together:
  * 10 s. What is spent comes back by 1 % of the time that passes. 1 while there is some left.
  */
-int patience_spend(long long ms);
+int lock_spend_patience(long long ms);
 /* In a child after fork: as at the start. */
-void patience_after_fork(void);
+void lock_after_fork(void);
 
 #endif

@@ -9,7 +9,7 @@
 #include "model/limit.h"
 #include "platform/mutex.h"
 #include "platform/prim.h"
-#include "shm/file.h"
+#include "shm/region_file.h"
 #include "shm/lock.h"
 #include "shm/slots.h"
 #include "shm/word.h"
@@ -24,11 +24,11 @@ static struct mutex mutex;
 static unsigned calls;
 
 /* Puts in order what this process can (needs the lock). */
-__attribute__((cold)) static void mend(void)
+__attribute__((cold)) static void repair_region(void)
 {
 	/* before counting: who changes a slot now sets it again */
 	__atomic_store_n(&self.map->ext.changed, 0, __ATOMIC_SEQ_CST);
-	file_mend_header(self.map);
+	region_file_repair_header(self.map);
 	slots_write_own();
 	slots_recount();
 }
@@ -42,14 +42,14 @@ int region_lock(void)
 	}
 	struct vgpu_extension *x = &self.map->ext;
 	int wrong = lock_take(&x->lock, self.me, slots_may_hold) != LOCK_CLEAN;
-	wrong |= ++calls % REFRESH == 0 || !slots_shows_us() || word_get32(&x->changed);
+	wrong |= ++calls % REFRESH == 0 || !slots_own_is_visible() || word_get32(&x->changed);
 	if (__builtin_expect(wrong, 0))
-		mend();
+		repair_region();
 	return 0;
 }
 
 /* -1 when somebody has taken the lock from us: what was read and written under it may be wrong. */
-static int unlock(void)
+static int unlock_region(void)
 {
 	int lost = lock_give(&self.map->ext.lock, self.me);
 	if (lost)
@@ -60,20 +60,20 @@ static int unlock(void)
 
 void region_unlock(void)
 {
-	unlock();
+	unlock_region();
 }
 
 /*
  * What all processes hold (needs the lock). Where the file says something else of this process
  * than it knows itself, somebody has written into it: then the slots tell what the others have.
  */
-static uint64_t used_of(int device)
+static uint64_t verified_used(int device)
 {
 	struct vgpu_extension *x = &self.map->ext;
 	uint64_t used = word_get(&x->reserved[device]), mine = self.mine[device];
 	uint64_t told = word_get(&x->slot[self.slot].used[device]);
 	if (__builtin_expect(used < mine || told != mine, 0)) {
-		mend();
+		repair_region();
 		used = word_get(&x->reserved[device]);
 	}
 	return used < mine ? mine : used;
@@ -85,7 +85,7 @@ static uint64_t used_of(int device)
  * too small: it is added to, not written, and in between rather too large than too small.
  * pre: used_of was asked under the lock, so that the sum does not fall below zero.
  */
-static void change(int device, uint64_t bytes)
+static void change_own_use(int device, uint64_t bytes)
 {
 	uint64_t *sum = &self.map->ext.reserved[device];
 	int less = (int64_t)bytes < 0;
@@ -97,14 +97,14 @@ static void change(int device, uint64_t bytes)
 		__atomic_add_fetch(sum, bytes, __ATOMIC_ACQ_REL);
 }
 
-static void book(int device, uint64_t bytes)
+static void book_change(int device, uint64_t bytes)
 {
-	(void)used_of(device);
-	change(device, bytes);
+	(void)verified_used(device);
+	change_own_use(device, bytes);
 }
 
 /* What monitors read; the limits in force are each process's own. */
-static void publish(const struct limits *limits)
+static void publish_limits(const struct limits *limits)
 {
 	struct hami_region *h = &self.map->hami;
 	uint64_t count = 0, named = h->device_num <= HAMI_DEVICES ? h->device_num : 0;
@@ -122,15 +122,15 @@ static void publish(const struct limits *limits)
 }
 
 /* Enters self.map under its lock; -1 with errno EUSERS when it is full. */
-static int enter(const struct limits *limits)
+static int enter_region(const struct limits *limits)
 {
 	self.me = VGPU_NEWCOMER;
 	lock_take(&self.map->ext.lock, self.me, slots_may_hold);
 	slots_reap();
 	int r = slots_claim() < 0 ? -1 : 0;
 	if (r == 0) {
-		mend();
-		publish(limits);
+		repair_region();
+		publish_limits(limits);
 	}
 	if (lock_give(&self.map->ext.lock, self.me))
 		__atomic_store_n(&self.map->ext.changed, 1, __ATOMIC_SEQ_CST);
@@ -150,7 +150,7 @@ static void leave_file(void)
 /* Joins the processes that share the file. 0, or -1 with errno. */
 static int join_file(const struct limits *limits)
 {
-	self.map = file_open(limits->region, &self.fd);
+	self.map = region_file_open(limits->region, &self.fd);
 	if (!self.map)
 		return -1;
 	if (prim_identity(self.fd, self.file)) {
@@ -158,13 +158,13 @@ static int join_file(const struct limits *limits)
 		self.fd = -1;
 		return -1;
 	}
-	int r = enter(limits);
-	file_joined(self.fd);
+	int r = enter_region(limits);
+	region_file_unlock_format(self.fd);
 	return r;
 }
 
 /* What kept this process from joining, in words that say what to look at. */
-static const char *why_not(int error)
+static const char *join_failure(int error)
 {
 	if (error == EPROTONOSUPPORT)
 		return "processes with another version of this library use it";
@@ -179,32 +179,32 @@ int region_attach(const struct limits *limits, char *reason, unsigned long size)
 	self.path = limits->region;
 	int r = join_file(limits);
 	if (r) {
-		snprintf(reason, size, "%s: %s", limits->region, why_not(errno));
+		snprintf(reason, size, "%s: %s", limits->region, join_failure(errno));
 		leave_file();
 	}
 	mutex_give(&mutex);
 	return r;
 }
 
-void region_attach_alone(const struct limits *limits)
+void region_attach_private(const struct limits *limits)
 {
 	mutex_take(&mutex);
-	self.map = file_private(); /* without it region_reserve refuses everything */
+	self.map = region_file_open_private(); /* without it region_reserve refuses everything */
 	if (self.map)
-		enter(limits);
+		enter_region(limits);
 	mutex_give(&mutex);
 }
 
 /* Takes the bytes if they are admitted, looking at the slots before it refuses (needs the lock). */
-static int take(int device, uint64_t bytes, uint64_t limit)
+static int take_if_admitted(int device, uint64_t bytes, uint64_t limit)
 {
-	if (!limit_admits(used_of(device), bytes, limit)) {
+	if (!limit_admits(verified_used(device), bytes, limit)) {
 		slots_reap();
-		mend();
-		if (!limit_admits(used_of(device), bytes, limit))
+		repair_region();
+		if (!limit_admits(verified_used(device), bytes, limit))
 			return 0;
 	}
-	change(device, bytes);
+	change_own_use(device, bytes);
 	return 1;
 }
 
@@ -221,9 +221,9 @@ int region_reserve(int device, uint64_t bytes, uint64_t limit)
 		if (region_lock())
 			return -1;
 		if (taken)
-			book(device, -bytes);
-		taken = take(device, bytes, limit);
-		if (!unlock())
+			book_change(device, -bytes);
+		taken = take_if_admitted(device, bytes, limit);
+		if (!unlock_region())
 			return taken ? 0 : -1;
 	}
 	if (taken)
@@ -235,35 +235,35 @@ void region_force(int device, uint64_t bytes)
 {
 	if (region_lock())
 		return;
-	book(device, bytes);
-	unlock();
+	book_change(device, bytes);
+	unlock_region();
 }
 
 void region_release(int device, uint64_t bytes)
 {
 	if (region_lock())
 		return;
-	book(device, -(bytes < self.mine[device] ? bytes : self.mine[device]));
-	unlock();
+	book_change(device, -(bytes < self.mine[device] ? bytes : self.mine[device]));
+	unlock_region();
 }
 
-void region_overhead(int device, enum region_overhead kind, int64_t bytes, int charged)
+void region_add_overhead(int device, enum region_overhead_kind kind, int64_t bytes, int charged)
 {
 	if (region_lock())
 		return;
 	self.overhead[kind][device] += (uint64_t)bytes;
 	self.counted[device] += charged ? (uint64_t)bytes : 0;
-	book(device, charged ? (uint64_t)bytes : 0);
-	unlock();
+	book_change(device, charged ? (uint64_t)bytes : 0);
+	unlock_region();
 }
 
-void region_show(int device, enum vgpu_shown kind, int64_t bytes)
+void region_add_uncounted(int device, enum vgpu_shown kind, int64_t bytes)
 {
 	if (region_lock())
 		return;
 	self.shown[kind][device] += (uint64_t)bytes;
 	word_set(&self.map->ext.slot[self.slot].shown[kind][device], self.shown[kind][device]);
-	unlock();
+	unlock_region();
 }
 
 uint64_t region_own_data(int device)
@@ -279,24 +279,24 @@ uint64_t region_used(int device)
 	if (region_lock())
 		return 0;
 	slots_reap();
-	uint64_t used = used_of(device);
-	unlock();
+	uint64_t used = verified_used(device);
+	unlock_region();
 	return used;
 }
 
 void region_after_fork(void)
 {
 	mutex = (struct mutex){0}; /* another thread of the parent may have held it */
-	patience_after_fork();
+	lock_after_fork();
 	leave_file(); /* the lock on the slot is the open file's, which the parent still has */
 }
 
-struct vgpu_region *region_memory(void)
+struct vgpu_region *region_mapping(void)
 {
 	return self.map;
 }
 
-int region_slot(void)
+int region_own_slot(void)
 {
 	return self.slot;
 }

@@ -23,7 +23,7 @@ int region_attach(const struct limits *limits, char *reason, unsigned long size)
  * Keeps private accounts instead, with the same limits: they bound this process, and not
  * the sum of the container's processes. pre: not attached.
  */
-void region_attach_alone(const struct limits *limits);
+void region_attach_private(const struct limits *limits);
 
 /*
  * Takes `bytes` of a device unless that would exceed `limit` (0 = none). Memory of
@@ -41,12 +41,12 @@ void region_release(int device, uint64_t bytes);
 uint64_t region_used(int device);
 
 /* What is not data: booked with region_force's consequences, and told apart for monitors. */
-enum region_overhead { REGION_CONTEXT, REGION_MODULE, REGION_OVERHEADS };
+enum region_overhead_kind { REGION_CONTEXT, REGION_MODULE, REGION_OVERHEADS };
 /* Changes this process's overhead by `bytes`; with `charged` 0 it is shown and not counted. */
-void region_overhead(int device, enum region_overhead kind, int64_t bytes, int charged);
+void region_add_overhead(int device, enum region_overhead_kind kind, int64_t bytes, int charged);
 
 /* Changes what is told of this process and not counted, by `bytes`. */
-void region_show(int device, enum vgpu_shown kind, int64_t bytes);
+void region_add_uncounted(int device, enum vgpu_shown kind, int64_t bytes);
 
 /* 1 when a living process of the container has this PID. */
 int region_has_process(int pid);
@@ -67,7 +67,7 @@ enum region_quality { REGION_DISTURBED, REGION_ALONE, REGION_EXACT };
  */
 void region_learn_context(int device, uint64_t bytes, enum region_quality quality);
 /* Counts the beginning or the end of a context's making in the container; the count. */
-unsigned region_context_event(int device);
+unsigned region_count_context_event(int device);
 
 /* A living process of the container and what it holds of a device. */
 struct region_process {
@@ -84,9 +84,9 @@ void region_name_device(int device, const char *uuid);
 void region_after_fork(void);
 
 /* Around a call that takes memory of a device or gives it back: +1 before, -1 when it is booked. */
-void region_flight(int device, int change);
+void region_add_in_flight(int device, int change);
 /* 1 when no process of the container is in such a call: then books and card agree. */
-int region_quiet(int device);
+int region_is_quiet(int device);
 
 /* For other parts of the region: its lock, with a slot that is this process's. 0, or -1. */
 int region_lock(void);
@@ -94,7 +94,7 @@ void region_unlock(void);
 
 /* For tests: 0 when the invariants of hamicore_abi.h hold, else -1. */
 int region_check(void);
-struct vgpu_region *region_memory(void);
-int region_slot(void);
+struct vgpu_region *region_mapping(void);
+int region_own_slot(void);
 
 #endif

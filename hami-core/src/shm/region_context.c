@@ -36,16 +36,16 @@ static uint64_t unseal(uint64_t word, unsigned *tries)
 	return *tries = 0, 0;
 }
 
-static uint64_t learnt(int device, unsigned *tries)
+static uint64_t learnt_bytes(int device, unsigned *tries)
 {
-	return unseal(word_get(&region_memory()->ext.context[device]), tries);
+	return unseal(word_get(&region_mapping()->ext.context[device]), tries);
 }
 
 uint64_t region_context_bytes(int device, unsigned *tries)
 {
-	if (!region_memory())
+	if (!region_mapping())
 		return *tries = 0, 0;
-	uint64_t bytes = learnt(device, tries);
+	uint64_t bytes = learnt_bytes(device, tries);
 	/* one count by free memory may hold what somebody took at that moment: two are believed */
 	return *tries < 2 ? 0 : bytes;
 }
@@ -55,39 +55,39 @@ void region_learn_context(int device, uint64_t bytes, enum region_quality qualit
 	unsigned tries;
 	if (bytes >= LIMIT_MOST || region_lock())
 		return;
-	uint64_t known = learnt(device, &tries);
+	uint64_t known = learnt_bytes(device, &tries);
 	if (quality == REGION_EXACT || !known || bytes < known)
 		known = bytes;
 	tries = quality == REGION_EXACT ? REGION_CONTEXT_TRIES : tries + (quality == REGION_ALONE);
 	if (tries > REGION_CONTEXT_TRIES)
 		tries = REGION_CONTEXT_TRIES;
-	word_set(&region_memory()->ext.context[device], seal(known, tries));
+	word_set(&region_mapping()->ext.context[device], seal(known, tries));
 	region_unlock();
 }
 
-unsigned region_context_event(int device)
+unsigned region_count_context_event(int device)
 {
-	struct vgpu_region *m = region_memory();
+	struct vgpu_region *m = region_mapping();
 	return m ? __atomic_add_fetch(&m->ext.context_serial[device], 1, __ATOMIC_ACQ_REL) : 0;
 }
 
-void region_flight(int device, int change)
+void region_add_in_flight(int device, int change)
 {
-	struct vgpu_region *m = region_memory();
-	int slot = region_slot();
+	struct vgpu_region *m = region_mapping();
+	int slot = region_own_slot();
 	if (m && slot >= 0)
 		__atomic_add_fetch(&m->ext.slot[slot].flight[device], change, __ATOMIC_ACQ_REL);
 }
 
-int region_quiet(int device)
+int region_is_quiet(int device)
 {
 	int quiet = 1;
 	if (region_lock())
 		return 0;
-	const struct vgpu_slot *slot = region_memory()->ext.slot;
-	for (int i = 0, high = slots_high(); i < high; i++) {
+	const struct vgpu_slot *slot = region_mapping()->ext.slot;
+	for (int i = 0, high = slots_high_water(); i < high; i++) {
 		int32_t calls = (int32_t)word_get32(&slot[i].flight[device]);
-		quiet &= !slots_live(i) || calls <= 0 || calls > FLIGHT_MOST;
+		quiet &= !slots_is_live(i) || calls <= 0 || calls > FLIGHT_MOST;
 	}
 	region_unlock();
 	return quiet;

@@ -17,8 +17,8 @@ int region_has_process(int pid)
 	int found = 0;
 	if (pid <= 0 || region_lock())
 		return 0;
-	for (int i = 0, high = slots_high(); i < high && !found; i++)
-		found = slots_live(i) && (int)word_get32(&self.map->ext.slot[i].pid) == pid;
+	for (int i = 0, high = slots_high_water(); i < high && !found; i++)
+		found = slots_is_live(i) && (int)word_get32(&self.map->ext.slot[i].pid) == pid;
 	region_unlock();
 	return found;
 }
@@ -44,11 +44,11 @@ unsigned region_processes(int device, struct region_process *out, unsigned room)
 	if (region_lock())
 		return 0;
 	slots_reap();
-	for (int i = 0, high = slots_high(); i < high; i++) {
+	for (int i = 0, high = slots_high_water(); i < high; i++) {
 		const struct vgpu_slot *s = &self.map->ext.slot[i];
 		struct region_process p = {(int)word_get32(&s->pid), word_get(&s->used[device])};
 		uint64_t context = word_get(&self.map->hami.procs[i].used[device].context);
-		if (slots_live(i) && p.pid > 0 && (p.bytes || context))
+		if (slots_is_live(i) && p.pid > 0 && (p.bytes || context))
 			n += merge_process(out, n, room, p);
 	}
 	region_unlock();
@@ -75,9 +75,9 @@ int region_check(void)
 	for (int d = 0; d < HAMI_DEVICES; d++) {
 		uint64_t sum = 0;
 		for (int i = 0; i < HAMI_PROCESSES; i++) {
-			sum += slots_live(i) ? x->slot[i].used[d] : 0;
+			sum += slots_is_live(i) ? x->slot[i].used[d] : 0;
 			bad |= x->slot[i].used[d] != self.map->hami.procs[i].used[d].total;
-			bad |= slots_live(i) && i >= self.map->hami.proc_num;
+			bad |= slots_is_live(i) && i >= self.map->hami.proc_num;
 		}
 		bad |= sum != x->reserved[d];
 	}

@@ -10,20 +10,21 @@
 struct membership slots_self = {.fd = -1, .slot = -1};
 #define self slots_self
 
-int slots_high(void)
+int slots_high_water(void)
 {
 	int32_t n = (int32_t)word_get32(&self.map->hami.proc_num);
 	return n > self.slot && n >= 0 && n <= HAMI_PROCESSES ? n : HAMI_PROCESSES;
 }
 
-int slots_live(int slot)
+int slots_is_live(int slot)
 {
 	return word_get32(&self.map->ext.slot[slot].state) == SLOT_LIVE;
 }
 
-int slots_shows_us(void)
+int slots_own_is_visible(void)
 {
-	return slots_live(self.slot) && (int32_t)word_get32(&self.map->hami.proc_num) > self.slot;
+	int32_t n = (int32_t)word_get32(&self.map->hami.proc_num);
+	return slots_is_live(self.slot) && n > self.slot;
 }
 
 /* What all slots say of a device. */
@@ -31,7 +32,7 @@ static uint64_t sum_of(int device, int high)
 {
 	uint64_t sum = 0;
 	for (int i = 0; i < high; i++)
-		if (slots_live(i)) {
+		if (slots_is_live(i)) {
 			uint64_t used = word_get(&self.map->ext.slot[i].used[device]);
 			sum += used < LIMIT_MOST ? used : LIMIT_MOST;
 		}
@@ -40,7 +41,7 @@ static uint64_t sum_of(int device, int high)
 
 void slots_recount(void)
 {
-	for (int d = 0, high = slots_high(); d < HAMI_DEVICES; d++) {
+	for (int d = 0, high = slots_high_water(); d < HAMI_DEVICES; d++) {
 		uint64_t *sum = &self.map->ext.reserved[d];
 		uint64_t before = word_get(sum), now = sum_of(d, high);
 		/* not where it has changed meanwhile: we were stopped, and another has the lock */
@@ -62,12 +63,12 @@ void slots_write_used(int device, uint64_t bytes)
 }
 
 /* proc_num as it has to be where this process is in its slot. */
-static void mend_count(void)
+static void repair_slot_count(void)
 {
 	int32_t n = (int32_t)word_get32(&self.map->hami.proc_num);
 	if (n > self.slot && n <= HAMI_PROCESSES)
 		return;
-	for (n = HAMI_PROCESSES; n > self.slot + 1 && !slots_live(n - 1);)
+	for (n = HAMI_PROCESSES; n > self.slot + 1 && !slots_is_live(n - 1);)
 		n--;
 	word_set32(&self.map->hami.proc_num, (uint32_t)n);
 }
@@ -85,11 +86,11 @@ void slots_write_own(void)
 			word_set(&s->shown[k][d], self.shown[k][d]);
 	word_set32(&s->state, SLOT_LIVE);
 	word_set32(&mirror->status, 1);
-	mend_count();
+	repair_slot_count();
 }
 
 /* Clears a slot and what monitors see of it. */
-static void clear(int i)
+static void clear_slot(int i)
 {
 	struct vgpu_slot *s = &self.map->ext.slot[i];
 	word_set32(&s->state, SLOT_FREE);
@@ -126,10 +127,11 @@ void slots_reap(void)
 	reopen_if_closed();
 	if (self.fd < 0)
 		return;
-	for (int i = 0, high = slots_high(); i < high; i++) {
-		if (i == self.slot || !slots_live(i) || prim_locked(self.fd, VGPU_SLOT_LOCK + i, 1))
+	for (int i = 0, high = slots_high_water(); i < high; i++) {
+		if (i == self.slot || !slots_is_live(i) ||
+		    prim_is_locked(self.fd, VGPU_SLOT_LOCK + i, 1))
 			continue;
-		clear(i);
+		clear_slot(i);
 		freed = 1;
 	}
 	if (freed)
@@ -142,7 +144,7 @@ int slots_may_hold(uint32_t owner)
 		return 0; /* no thread of ours is in: it would have the process's mutex */
 	reopen_if_closed();
 	long long byte = owner == VGPU_NEWCOMER ? VGPU_FORMAT_LOCK : VGPU_SLOT_LOCK + owner - 1;
-	return self.fd < 0 || prim_locked(self.fd, byte, 1) != 0;
+	return self.fd < 0 || prim_is_locked(self.fd, byte, 1) != 0;
 }
 
 /* Slots that say they are free come first: no lock of the others' is asked for then. */
@@ -150,11 +152,11 @@ int slots_claim(void)
 {
 	for (int round = 0; round < 2; round++)
 		for (int i = 0; i < HAMI_PROCESSES; i++) {
-			if (round == 0 && slots_live(i))
+			if (round == 0 && slots_is_live(i))
 				continue;
 			if (self.fd >= 0 && prim_lock_try(self.fd, VGPU_SLOT_LOCK + i))
 				continue;
-			clear(i);
+			clear_slot(i);
 			self.slot = i;
 			slots_write_own();
 			return i;

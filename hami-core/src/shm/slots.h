@@ -26,11 +26,11 @@ extern struct membership {
 } slots_self;
 
 /* Numbers of slots that may be in use are below it. */
-int slots_high(void);
+int slots_high_water(void);
 /* Whether a slot says that it is in use. */
-int slots_live(int slot);
+int slots_is_live(int slot);
 /* Whether others find this process's slot. */
-int slots_shows_us(void);
+int slots_own_is_visible(void);
 
 /* Sets what this process holds of a device, in its slot and in the mirror. */
 void slots_write_used(int device, uint64_t bytes);

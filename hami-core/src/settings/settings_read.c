@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "settings/read.h"
+#include "settings/settings_read.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static struct settings *reading; /* whom mistakes are told to; callers take turn
 static void note_mistake(const char *name, const char *value)
 {
 	int n = reading->mistakes++;
-	if (n < READ_MISTAKES)
+	if (n < SETTINGS_MISTAKES)
 		snprintf(reading->mistake[n], sizeof reading->mistake[n], "%s=%.80s", name, value);
 }
 
@@ -50,23 +50,23 @@ static int comes_with_file(const char *path)
 	return beside || prim_stands_in();
 }
 
-static void refuse(struct settings *out, int error, const char *reason)
+static void refuse_all(struct settings *out, int error, const char *reason)
 {
 	out->limits = (struct limits){.source = LIMITS_INVALID};
 	out->error = error;
-	out->may_pass = prim_may_pass(error);
+	out->may_pass = prim_is_transient(error);
 	snprintf(out->reason, sizeof out->reason, "%s", reason);
 }
 
 /* There is no file, or none that can be read. */
-static void without_file(struct settings *out, const char *path, int error)
+static void read_without_file(struct settings *out, const char *path, int error)
 {
 	if (error != ENOENT && error != ENOTDIR)
-		refuse(out, error, "");
+		refuse_all(out, error, "");
 	else if (prim_is_link(path))
-		refuse(out, 0, "a link that leads nowhere");
+		refuse_all(out, 0, "a link that leads nowhere");
 	else if (comes_with_file(path))
-		refuse(out, 0, "missing, and this library was installed with it");
+		refuse_all(out, 0, "missing, and this library was installed with it");
 	else
 		limits_from_environment(get_variable, note_mistake, &out->limits);
 }
@@ -82,14 +82,14 @@ void settings_read(struct settings *out)
 	reading = out;
 	*out = (struct settings){.strict = strict && !strcmp(strict, "1")};
 	if (n < 0)
-		without_file(out, path, error);
+		read_without_file(out, path, error);
 	else if (limits_parse(text, (size_t)n, &out->limits, reason, sizeof reason))
-		refuse(out, 0, reason);
+		refuse_all(out, 0, reason);
 	if (text)
 		prim_unmap(text, FILE_MAX_BYTES);
 }
 
-void settings_tell(const struct settings *s)
+void settings_log_problems(const struct settings *s)
 {
 	if (s->limits.source == LIMITS_INVALID)
 		log_line(LOG_ERROR,
@@ -98,11 +98,11 @@ void settings_tell(const struct settings *s)
 	else if (s->limits.ignored_line)
 		log_line(LOG_WARN, "%s: line %d has words of a later version, ignored",
 			 limits_path(), s->limits.ignored_line);
-	for (int i = 0; i < s->mistakes && i < READ_MISTAKES; i++)
+	for (int i = 0; i < s->mistakes && i < SETTINGS_MISTAKES; i++)
 		log_line(LOG_ERROR,
 			 "%s makes no sense and counts as unset (write 512m, 1.5g, or a percent)",
 			 s->mistake[i]);
-	if (s->mistakes > READ_MISTAKES)
+	if (s->mistakes > SETTINGS_MISTAKES)
 		log_line(LOG_ERROR, "%d more variables make no sense and count as unset",
-			 s->mistakes - READ_MISTAKES);
+			 s->mistakes - SETTINGS_MISTAKES);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compute/share.h"
+#include "compute/budget.h"
 
 #include "compute/limiter.h"
 #include "model/pace.h"
 #include "platform/prim.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 #include "shm/region.h"
 
 /*
@@ -12,36 +12,36 @@
  * kernel that lasts longer makes one, and without a bound a number that somebody wrote would
  * hold all launches for years.
  */
-#define DEBT_MOST_NS (int64_t)SHARE_LONGEST_NS
+#define DEBT_MOST_NS (int64_t)BUDGET_LONGEST_NS
 
-static int64_t sane(int64_t balance)
+static int64_t clamp_balance(int64_t balance)
 {
 	if (balance < -DEBT_MOST_NS)
 		return -DEBT_MOST_NS;
 	return balance > PACE_WINDOW_NS ? PACE_WINDOW_NS : balance;
 }
 
-static struct hami_region *region(void)
+static struct hami_region *monitor_region(void)
 {
-	return &region_memory()->hami;
+	return &region_mapping()->hami;
 }
 
-const int32_t *share_word(void)
+const int32_t *budget_monitor_word(void)
 {
-	return region_memory() ? &region()->recent_kernel : NULL;
+	return region_mapping() ? &monitor_region()->recent_kernel : NULL;
 }
 
-int share_devices(void)
+int budget_device_count(void)
 {
 	int n = 0;
 	for (int i = 0; i < HAMI_DEVICES; i++)
-		n += region()->uuid[i][0] != 0;
+		n += monitor_region()->uuid[i][0] != 0;
 	return n;
 }
 
-void share_heed_monitor(void)
+void budget_wait_for_monitor(void)
 {
-	struct hami_region *h = region();
+	struct hami_region *h = monitor_region();
 	int32_t now;
 	while ((now = (int32_t)word_get32(&h->recent_kernel)) < 0)
 		prim_sleep_until(prim_now() + PACE_SLICE_NS);
@@ -53,29 +53,29 @@ void share_heed_monitor(void)
 		word_set(&h->last_kernel_time, date);
 }
 
-int share_enforced(void)
+int budget_is_enforced(void)
 {
 	/* who borrows needs no monitor, and the region is the tenant's to write */
-	return runtime_policy() == POLICY_FORCE || *runtime_borrow() ||
-	       word_get32(&region()->utilization_switch) != 0;
+	return settings_policy() == POLICY_FORCE || *settings_borrow_path() ||
+	       word_get32(&monitor_region()->utilization_switch) != 0;
 }
 
-struct vgpu_pace *share_books(int device)
+struct vgpu_pace *budget_of(int device)
 {
-	return &region_memory()->ext.pace[device];
+	return &region_mapping()->ext.pace[device];
 }
 
-struct vgpu_turn *share_turn(int device)
+struct vgpu_turn *budget_turn(int device)
 {
-	return &region_memory()->ext.turn[device];
+	return &region_mapping()->ext.turn[device];
 }
 
-struct vgpu_common *share_common(int device)
+struct vgpu_common *budget_common(int device)
 {
-	return &region_memory()->ext.common[device];
+	return &region_mapping()->ext.common[device];
 }
 
-static int64_t balance_of(const struct vgpu_pace *b)
+static int64_t read_balance(const struct vgpu_pace *b)
 {
 	return (int64_t)word_get((const uint64_t *)&b->balance_ns);
 }
@@ -84,11 +84,11 @@ static int64_t balance_of(const struct vgpu_pace *b)
  * Notes time that nothing was charged for, with what was left of the time like that a moment
  * before.
  */
-static void leave_gap(struct vgpu_common *c, uint64_t from, uint64_t to)
+static void note_gap(struct vgpu_common *c, uint64_t from, uint64_t to)
 {
 	uint64_t first = word_get(&c->gap_from_ns), last = word_get(&c->gap_to_ns);
 	uint64_t left = last > first && from - last < PACE_WINDOW_NS ? last - first : 0;
-	left = left < SHARE_LONGEST_NS ? left : SHARE_LONGEST_NS;
+	left = left < BUDGET_LONGEST_NS ? left : BUDGET_LONGEST_NS;
 	word_set(&c->gap_from_ns, from > left ? from - left : from);
 	word_set(&c->gap_to_ns, to);
 }
@@ -99,7 +99,7 @@ static uint64_t fill_gap(struct vgpu_common *c, uint64_t since, uint64_t till, u
 	uint64_t begin = word_get(&c->gap_from_ns), first = begin > since ? begin : since,
 		 end = word_get(&c->gap_to_ns), last, taken;
 	do {
-		last = share_moment(&end, till);
+		last = budget_clamp_moment(&end, till);
 		uint64_t room = last > first ? last - first : 0;
 		taken = ns < room ? ns : room;
 		if (!taken)
@@ -109,9 +109,9 @@ static uint64_t fill_gap(struct vgpu_common *c, uint64_t since, uint64_t till, u
 	return taken;
 }
 
-uint64_t share_charge(int device, uint64_t since, uint64_t till, uint64_t ns)
+uint64_t budget_charge(int device, uint64_t since, uint64_t till, uint64_t ns)
 {
-	struct vgpu_common *c = share_common(device);
+	struct vgpu_common *c = budget_common(device);
 	uint64_t before = word_get(&c->charged_ns), from, fits;
 	do {
 		from = before > since ? before : since;
@@ -124,46 +124,47 @@ uint64_t share_charge(int device, uint64_t since, uint64_t till, uint64_t ns)
 	if (fits < ns) /* the work of another process or thread began later and was settled first */
 		fits += fill_gap(c, since, till, ns - fits);
 	if (before < since)
-		leave_gap(c, before, since);
+		note_gap(c, before, since);
 	/* a hint: of two at once it may keep the smaller */
 	if (word_get(&c->watch.longest_ns) < fits)
 		word_set(&c->watch.longest_ns, fits);
 	return fits;
 }
 
-int64_t share_refill(int device, unsigned percent, uint64_t now)
+int64_t budget_refill(int device, unsigned percent, uint64_t now)
 {
-	struct vgpu_pace *b = share_books(device);
+	struct vgpu_pace *b = budget_of(device);
 	uint64_t before = word_get(&b->refilled_ns);
-	int64_t balance = balance_of(b), then;
+	int64_t balance = read_balance(b), then;
+	/* another process has looked at the clock after us */
 	if (before >= now && before - now < 1000000000ULL)
-		return sane(balance); /* another process has looked at the clock after us */
+		return clamp_balance(balance);
 	if (!__atomic_compare_exchange_n(&b->refilled_ns, &before, now, 0, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED))
-		return sane(balance); /* somebody else does it */
+		return clamp_balance(balance); /* somebody else does it */
 	if (!before || before >= now) /* new, or of before a reboot */
-		return sane(balance);
+		return clamp_balance(balance);
 	do
-		then = pace_refill(sane(balance), now - before, percent);
+		then = pace_refill(clamp_balance(balance), now - before, percent);
 	while (!__atomic_compare_exchange_n(&b->balance_ns, &balance, then, 0, __ATOMIC_RELAXED,
 					    __ATOMIC_RELAXED));
 	return then;
 }
 
-int share_claim(int device, int64_t ns)
+int budget_claim(int device, int64_t ns)
 {
-	struct vgpu_pace *b = share_books(device);
-	int64_t balance = balance_of(b);
+	struct vgpu_pace *b = budget_of(device);
+	int64_t balance = read_balance(b);
 	do
 		if (balance < 0)
 			return 0;
-	while (!__atomic_compare_exchange_n(&b->balance_ns, &balance, sane(balance) - ns, 0,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	while (!__atomic_compare_exchange_n(&b->balance_ns, &balance, clamp_balance(balance) - ns,
+					    0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	return 1;
 }
 
-void share_give(int device, int64_t ns)
+void budget_add(int device, int64_t ns)
 {
 	if (ns)
-		__atomic_add_fetch(&share_books(device)->balance_ns, ns, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&budget_of(device)->balance_ns, ns, __ATOMIC_RELAXED);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "memory/measure.h"
+#include "memory/nvml_memory.h"
 
 #include <pthread.h>
 
 #include "memory/account.h"
-#include "memory/books.h"
+#include "memory/reservation.h"
 #include "platform/log.h"
 #include "platform/prim.h"
 #include "driver/resolve.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 #include "shm/region.h"
 
 #define ROOM 512                       /* processes of one card; NVIDIA's MPS allows 60 clients */
@@ -23,13 +23,13 @@ static struct {
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* NVML's handle of a device, NULL without one (needs the mutex). */
-static nvmlDevice_t handle_of(int device)
+static nvmlDevice_t nvml_handle_of(int device)
 {
 	fn_nvmlInit_v2 init = ORIGINAL(nvmlInit_v2);
 	fn_nvmlDeviceGetHandleByUUID by_uuid = ORIGINAL(nvmlDeviceGetHandleByUUID);
 	if (!self.state)
 		self.state = init && by_uuid && init() == NVML_SUCCESS ? 1 : -1;
-	const char *uuid = runtime_uuid(device);
+	const char *uuid = settings_uuid(device);
 	if (self.state == 1 && !self.device[device] && *uuid &&
 	    by_uuid(uuid, &self.device[device]) != NVML_SUCCESS)
 		self.device[device] = NULL;
@@ -50,11 +50,11 @@ static unsigned list_processes(nvmlDevice_t device)
 	return r == NVML_SUCCESS && count <= ROOM ? count : 0;
 }
 
-int measure_own(int device, uint64_t *bytes)
+int nvml_memory_of_process(int device, uint64_t *bytes)
 {
 	int found = 0;
 	pthread_mutex_lock(&self.mutex);
-	nvmlDevice_t handle = self.not_ours ? NULL : handle_of(device);
+	nvmlDevice_t handle = self.not_ours ? NULL : nvml_handle_of(device);
 	unsigned count = handle ? list_processes(handle) : 0, me = (unsigned)prim_pid();
 	for (unsigned i = 0; i < count && !found; i++)
 		if (self.list[i].pid == me && self.list[i].usedGpuMemory &&
@@ -66,18 +66,19 @@ int measure_own(int device, uint64_t *bytes)
 	return found;
 }
 
-void measure_read(int device, struct measure_reading *r)
+void nvml_memory_read(int device, struct nvml_memory_reading *r)
 {
-	int quiet = region_quiet(device);
-	uint64_t growth = books_growth(device);
+	int quiet = region_is_quiet(device);
+	uint64_t growth = reservation_generation(device);
 	r->own = 0;
 	r->data = region_own_data(device);
-	r->listed = measure_own(device, &r->own);
-	r->grew = books_growth(device) != growth;
-	r->still = quiet && !r->grew && region_own_data(device) == r->data && region_quiet(device);
+	r->listed = nvml_memory_of_process(device, &r->own);
+	r->grew = reservation_generation(device) != growth;
+	r->still = quiet && !r->grew && region_own_data(device) == r->data &&
+		   region_is_quiet(device);
 }
 
-void measure_not_ours(int device, uint64_t bytes)
+void nvml_memory_distrust_pid(int device, uint64_t bytes)
 {
 	pthread_mutex_lock(&self.mutex);
 	int told = self.not_ours;
@@ -90,12 +91,12 @@ void measure_not_ours(int device, uint64_t bytes)
 			 device, (unsigned long long)(bytes >> 20), prim_pid());
 }
 
-int measure_free(int device, uint64_t *bytes)
+int nvml_memory_card_free(int device, uint64_t *bytes)
 {
 	nvmlMemory_t memory;
 	fn_nvmlDeviceGetMemoryInfo info = ORIGINAL(nvmlDeviceGetMemoryInfo);
 	pthread_mutex_lock(&self.mutex);
-	nvmlDevice_t handle = handle_of(device);
+	nvmlDevice_t handle = nvml_handle_of(device);
 	int ok = handle && info && info(handle, &memory) == NVML_SUCCESS;
 	pthread_mutex_unlock(&self.mutex);
 	if (ok)
@@ -103,7 +104,7 @@ int measure_free(int device, uint64_t *bytes)
 	return ok;
 }
 
-void measure_after_fork(void)
+void nvml_memory_after_fork(void)
 {
 	pthread_mutex_init(&self.mutex, NULL); /* another thread of the parent may have held it */
 	self.state = self.not_ours = 0;

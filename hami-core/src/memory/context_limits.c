@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "memory/aside.h"
+#include "memory/context_limits.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -7,52 +7,53 @@
 #include "context/current.h"
 #include "driver/resolve.h"
 #include "memory/account.h"
-#include "memory/books.h"
+#include "memory/reservation.h"
 #include "model/limit.h"
-#include "settings/runtime.h"
+#include "settings/settings.h"
 #include "shm/region.h"
 
 #define LIMITS (CU_LIMIT_MALLOC_HEAP_SIZE + 1)
 #define MOST (1ULL << 56) /* more is counted as this, so that sums do not overflow */
 
 /* What a context has set aside, in bytes of pages. */
-struct aside {
+struct context_limits {
 	CUcontext context;
 	int device;
 	int known[LIMITS];
 	uint64_t initial[LIMITS]; /* before it was changed: part of what a context costs */
 	uint64_t charged[LIMITS]; /* beyond that */
 	int calls[LIMITS];        /* under way */
-	struct aside *next;
+	struct context_limits *next;
 };
 
 static struct {
 	pthread_mutex_t mutex; /* before the region's */
-	struct aside *first;
-} asides = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+	struct context_limits *first;
+} context_list = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static struct aside *find(CUcontext context)
+static struct context_limits *find_record(CUcontext context)
 {
-	struct aside *a = asides.first;
+	struct context_limits *a = context_list.first;
 	while (a && a->context != context)
 		a = a->next;
 	return a;
 }
 
-static struct aside *find_or_add(CUcontext context, int device)
+static struct context_limits *find_or_add_record(CUcontext context, int device)
 {
-	struct aside *a = find(context);
+	struct context_limits *a = find_record(context);
 	if (a || !(a = calloc(1, sizeof *a)))
 		return a;
-	*a = (struct aside){.context = context, .device = device, .next = asides.first};
-	return asides.first = a;
+	*a = (struct context_limits){
+		.context = context, .device = device, .next = context_list.first};
+	return context_list.first = a;
 }
 
 /*
  * Threads that the current device can run at once: each has a stack. 1 when the driver does not
  * say.
  */
-static uint64_t threads(void)
+static uint64_t count_device_threads(void)
 {
 	CUdevice device;
 	int processors = 0, each = 0;
@@ -65,40 +66,40 @@ static uint64_t threads(void)
 	return (uint64_t)processors * (uint64_t)each;
 }
 
-static uint64_t bytes_of(int limit, uint64_t value)
+static uint64_t bytes_of_limit(int limit, uint64_t value)
 {
-	uint64_t bytes, times = limit == CU_LIMIT_STACK_SIZE ? threads() : 1;
+	uint64_t bytes, times = limit == CU_LIMIT_STACK_SIZE ? count_device_threads() : 1;
 	if (__builtin_mul_overflow(value, times, &bytes) || bytes > MOST)
 		return MOST;
-	return limit_pages(bytes);
+	return limit_round_to_pages(bytes);
 }
 
 /* What the current context has of it now. */
-static uint64_t bytes_now(int limit)
+static uint64_t current_bytes(int limit)
 {
 	size_t value = 0;
 	fn_cuCtxGetLimit get = ORIGINAL(cuCtxGetLimit);
-	return get && get(&value, limit) == CUDA_SUCCESS ? bytes_of(limit, value) : 0;
+	return get && get(&value, limit) == CUDA_SUCCESS ? bytes_of_limit(limit, value) : 0;
 }
 
 /*
  * Enters a change; the bytes it needs more than are charged. UINT64_MAX: no memory to remember it
  * by.
  */
-static uint64_t enter(const struct aside_change *c, uint64_t wanted)
+static uint64_t begin_change(const struct context_limit_change *c, uint64_t wanted)
 {
 	uint64_t more = UINT64_MAX;
-	pthread_mutex_lock(&asides.mutex);
-	struct aside *a = find_or_add(c->context, c->device);
+	pthread_mutex_lock(&context_list.mutex);
+	struct context_limits *a = find_or_add_record(c->context, c->device);
 	if (a) {
 		if (!a->known[c->limit])
-			a->initial[c->limit] = bytes_now(c->limit);
+			a->initial[c->limit] = current_bytes(c->limit);
 		a->known[c->limit] = 1;
 		a->calls[c->limit]++;
 		uint64_t has = a->initial[c->limit] + a->charged[c->limit];
 		more = wanted > has ? wanted - has : 0;
 	}
-	pthread_mutex_unlock(&asides.mutex);
+	pthread_mutex_unlock(&context_list.mutex);
 	return more;
 }
 
@@ -107,94 +108,96 @@ static uint64_t enter(const struct aside_change *c, uint64_t wanted)
  * mutex). It is asked under the mutex: an older answer could be from before another thread's
  * change.
  */
-static void settle(struct aside *a, int limit)
+static void settle_limit(struct context_limits *a, int limit)
 {
-	uint64_t now = bytes_now(limit), first = a->initial[limit];
+	uint64_t now = current_bytes(limit), first = a->initial[limit];
 	uint64_t want = now > first ? now - first : 0;
 	if (want < a->charged[limit])
 		region_release(a->device, a->charged[limit] - want);
 	else if (want > a->charged[limit])
-		books_force(a->device, want - a->charged[limit]); /* the driver has rounded up */
+		/* the driver has rounded up */
+		reservation_force(a->device, want - a->charged[limit]);
 	a->charged[limit] = want;
 }
 
 /* Notes what a change under way has reserved. */
-static void note(const struct aside_change *c, uint64_t reserved)
+static void note_reserved(const struct context_limit_change *c, uint64_t reserved)
 {
-	pthread_mutex_lock(&asides.mutex);
-	struct aside *a = find(c->context);
+	pthread_mutex_lock(&context_list.mutex);
+	struct context_limits *a = find_record(c->context);
 	if (a)
 		a->charged[c->limit] += reserved;
 	else
 		region_release(c->device, reserved); /* its context has gone meanwhile */
-	pthread_mutex_unlock(&asides.mutex);
+	pthread_mutex_unlock(&context_list.mutex);
 }
 
 /* Ends a change. The last one under way settles. */
-static void leave(const struct aside_change *c)
+static void end_change(const struct context_limit_change *c)
 {
-	pthread_mutex_lock(&asides.mutex);
-	struct aside *a = find(c->context);
+	pthread_mutex_lock(&context_list.mutex);
+	struct context_limits *a = find_record(c->context);
 	if (a && !--a->calls[c->limit])
-		settle(a, c->limit);
-	pthread_mutex_unlock(&asides.mutex);
+		settle_limit(a, c->limit);
+	pthread_mutex_unlock(&context_list.mutex);
 }
 
-CUresult aside_begin(struct aside_change *c, int limit, size_t value)
+CUresult context_limits_begin(struct context_limit_change *c, int limit, size_t value)
 {
-	enum gate gate = runtime_gate();
+	enum gate gate = settings_gate();
 	int takes_memory = limit >= 0 && limit < LIMITS;
-	*c = (struct aside_change){.device = -1, .limit = limit};
+	*c = (struct context_limit_change){.device = -1, .limit = limit};
 	if (gate == GATE_CLOSED && takes_memory)
-		return bytes_of(limit, value) > bytes_now(limit) ? CUDA_ERROR_NOT_PERMITTED
-								 : CUDA_SUCCESS;
+		return bytes_of_limit(limit, value) > current_bytes(limit)
+			       ? CUDA_ERROR_NOT_PERMITTED
+			       : CUDA_SUCCESS;
 	if (gate != GATE_LIMITED || !takes_memory || !ORIGINAL(cuCtxGetLimit))
 		return CUDA_SUCCESS;
-	int device = runtime_current_device();
+	int device = settings_current_device();
 	c->context = current_context();
 	if (device < 0 || !c->context)
 		return CUDA_SUCCESS;
 	c->device = device;
-	uint64_t more = enter(c, bytes_of(limit, value));
+	uint64_t more = begin_change(c, bytes_of_limit(limit, value));
 	if (more == UINT64_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (more && account_reserve(device, more) != CUDA_SUCCESS) {
-		leave(c);
+		end_change(c);
 		return account_refuse(device, more);
 	}
-	region_flight(device, 1);
-	note(c, more);
+	region_add_in_flight(device, 1);
+	note_reserved(c, more);
 	return CUDA_SUCCESS;
 }
 
-CUresult aside_end(struct aside_change *c, CUresult result)
+CUresult context_limits_end(struct context_limit_change *c, CUresult result)
 {
 	if (c->device < 0)
 		return result;
-	leave(c);
-	region_flight(c->device, -1);
+	end_change(c);
+	region_add_in_flight(c->device, -1);
 	return result;
 }
 
-struct aside *aside_take(CUcontext context)
+struct context_limits *context_limits_take(CUcontext context)
 {
-	pthread_mutex_lock(&asides.mutex);
-	struct aside **at = &asides.first, *a;
+	pthread_mutex_lock(&context_list.mutex);
+	struct context_limits **at = &context_list.first, *a;
 	while ((a = *at) && a->context != context)
 		at = &a->next;
 	if (a)
 		*at = a->next;
-	pthread_mutex_unlock(&asides.mutex);
+	pthread_mutex_unlock(&context_list.mutex);
 	return a;
 }
 
-void aside_settle(struct aside *a, int gone)
+void context_limits_settle(struct context_limits *a, int gone)
 {
 	if (a && !gone) {
-		pthread_mutex_lock(&asides.mutex);
-		a->next = asides.first;
-		asides.first = a;
-		pthread_mutex_unlock(&asides.mutex);
+		pthread_mutex_lock(&context_list.mutex);
+		a->next = context_list.first;
+		context_list.first = a;
+		pthread_mutex_unlock(&context_list.mutex);
 		return;
 	}
 	for (int i = 0; a && i < LIMITS; i++)
@@ -202,8 +205,9 @@ void aside_settle(struct aside *a, int gone)
 	free(a);
 }
 
-void aside_after_fork(void)
+void context_limits_after_fork(void)
 {
-	pthread_mutex_init(&asides.mutex, NULL); /* another thread of the parent may have held it */
-	asides.first = NULL;
+	/* another thread of the parent may have held it */
+	pthread_mutex_init(&context_list.mutex, NULL);
+	context_list.first = NULL;
 }

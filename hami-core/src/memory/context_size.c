@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "memory/sizing.h"
+#include "memory/context_size.h"
 
-#include "memory/books.h"
+#include "memory/reservation.h"
 #include "platform/prim.h"
 #include "shm/region.h"
 
@@ -14,20 +14,20 @@
  * takes or gives back memory, since the card and the books are then not of one moment. 1 when it
  * was one.
  */
-static int weigh(int device, uint64_t *card_free, uint64_t *used)
+static int read_card_and_region(int device, uint64_t *card_free, uint64_t *used)
 {
-	int quiet = region_quiet(device);
-	uint64_t growth = books_growth(device);
+	int quiet = region_is_quiet(device);
+	uint64_t growth = reservation_generation(device);
 	*used = region_used(device);
-	return measure_free(device, card_free) && quiet && region_quiet(device) &&
-	       region_used(device) == *used && books_growth(device) == growth;
+	return nvml_memory_card_free(device, card_free) && quiet && region_is_quiet(device) &&
+	       region_used(device) == *used && reservation_generation(device) == growth;
 }
 
 /*
  * Whether a copy of this library in another namespace of the linker has something of the device:
  * it is the same process for NVML.
  */
-static int another_copy(int device)
+static int has_another_copy(int device)
 {
 	struct region_process all[HAMI_PROCESSES];
 	unsigned n = region_processes(device, all, HAMI_PROCESSES);
@@ -38,20 +38,20 @@ static int another_copy(int device)
 }
 
 /* A reading of one moment, if there is one among a few. */
-static void read_still(int device, struct measure_reading *r)
+static void read_still(int device, struct nvml_memory_reading *r)
 {
 	for (int i = 0; i < TRIES; i++) {
-		measure_read(device, r);
+		nvml_memory_read(device, r);
 		if (r->still || !r->listed)
 			return;
 	}
 }
 
-void sizing_begin(struct sizing *s, int device, int first)
+void context_size_begin(struct context_size_sample *s, int device, int first)
 {
 	unsigned tries;
 	(void)region_context_bytes(device, &tries);
-	*s = (struct sizing){.wanted = tries < REGION_CONTEXT_TRIES, .first = first};
+	*s = (struct context_size_sample){.wanted = tries < REGION_CONTEXT_TRIES, .first = first};
 	if (!s->wanted && !s->first)
 		return;
 	/*
@@ -60,13 +60,13 @@ void sizing_begin(struct sizing *s, int device, int first)
 	 */
 	read_still(device, &s->before);
 	/* this process has nothing there yet */
-	if (s->before.listed && s->first && !another_copy(device)) {
-		measure_not_ours(device, s->before.own);
+	if (s->before.listed && s->first && !has_another_copy(device)) {
+		nvml_memory_distrust_pid(device, s->before.own);
 		s->before.listed = 0;
 	}
 	if (!s->before.listed)
-		s->before = (struct measure_reading){.still = 1}; /* nothing of ours is there */
-	s->measured = s->wanted && weigh(device, &s->card_free, &s->used);
+		s->before = (struct nvml_memory_reading){.still = 1}; /* nothing of ours is there */
+	s->measured = s->wanted && read_card_and_region(device, &s->card_free, &s->used);
 }
 
 static int can_be_a_context(uint64_t bytes)
@@ -74,7 +74,7 @@ static int can_be_a_context(uint64_t bytes)
 	return bytes >= LEAST && bytes <= MOST;
 }
 
-static void learn(int device, uint64_t bytes, enum region_quality quality)
+static void learn_size(int device, uint64_t bytes, enum region_quality quality)
 {
 	if (can_be_a_context(bytes))
 		region_learn_context(device, bytes, quality);
@@ -83,46 +83,48 @@ static void learn(int device, uint64_t bytes, enum region_quality quality)
 /*
  * Whether NVML and the books are of one moment. Books that are ahead have memory that is leaving.
  */
-static int agrees(const struct measure_reading *r)
+static int is_consistent(const struct nvml_memory_reading *r)
 {
 	return r->still && r->own >= r->data;
 }
 
 /* By NVML's amounts for this process, which are exact if no thread has allocated meanwhile. */
-static int end_by_own(const struct sizing *s, int device, const struct measure_reading *after)
+static int learn_from_nvml(const struct context_size_sample *s, int device,
+			   const struct nvml_memory_reading *after)
 {
-	if (!agrees(after) || !agrees(&s->before))
+	if (!is_consistent(after) || !is_consistent(&s->before))
 		return 0;
 	uint64_t before = s->before.own - s->before.data, now = after->own - after->data;
 	uint64_t taken = now > before ? now - before : 0;
 	if (s->wanted)
-		learn(device, taken, REGION_EXACT);
+		learn_size(device, taken, REGION_EXACT);
 	return s->first && !s->before.listed && can_be_a_context(taken);
 }
 
-int sizing_end(const struct sizing *s, int device, int alone)
+int context_size_end(const struct context_size_sample *s, int device, int alone)
 {
-	struct measure_reading after;
+	struct nvml_memory_reading after;
 	uint64_t left, used;
 	if (!s->wanted && !s->first)
 		return 0;
 	read_still(device, &after);
 	if (after.listed)
-		return end_by_own(s, device, &after);
-	if (!s->measured || !weigh(device, &left, &used))
+		return learn_from_nvml(s, device, &after);
+	if (!s->measured || !read_card_and_region(device, &left, &used))
 		return 0;
 	int64_t taken = (int64_t)(s->card_free - left) - (int64_t)(used - s->used);
-	learn(device, taken > 0 ? (uint64_t)taken : 0, alone ? REGION_ALONE : REGION_DISTURBED);
+	learn_size(device, taken > 0 ? (uint64_t)taken : 0,
+		   alone ? REGION_ALONE : REGION_DISTURBED);
 	return 0;
 }
 
-void sizing_found(int device)
+void context_size_learn_existing(int device)
 {
 	unsigned tries;
-	struct measure_reading r;
+	struct nvml_memory_reading r;
 	if (region_context_bytes(device, &tries))
 		return;
 	read_still(device, &r);
 	if (r.listed && r.still && r.own > r.data)
-		learn(device, r.own - r.data, REGION_EXACT);
+		learn_size(device, r.own - r.data, REGION_EXACT);
 }

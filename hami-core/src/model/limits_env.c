@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * env.c: HAMi-core's variables, read with care: a value that makes no sense counts as
+ * limits_env.c: HAMi-core's variables, read with care: a value that makes no sense counts as
  * unset and is told, never as a number of bytes that nobody meant.
  */
 #include "model/limits.h"
@@ -31,7 +31,7 @@ static int parse_thousandths(const char **text, uint64_t *out)
 	return 0;
 }
 
-int limits_size(const char *text, uint64_t *bytes)
+int limits_parse_size(const char *text, uint64_t *bytes)
 {
 	static const char units[] = "kmgt";
 	uint64_t n;
@@ -84,7 +84,7 @@ static void read_memory(const struct reader *r, const char *name, uint64_t *out)
 	uint64_t bytes;
 	if (!text || !*text)
 		return;
-	if (limits_size(text, &bytes) == 0) {
+	if (limits_parse_size(text, &bytes) == 0) {
 		if (bytes) /* 0 is as good as unset: the fallback stays */
 			*out = bytes;
 	} else if (r->complain) {

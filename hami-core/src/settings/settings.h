@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runtime.h: whether and how this process is limited. The limits are read when the library is
+ * settings.h: whether and how this process is limited. The limits are read when the library is
  * loaded and kept for good, also by the child of a fork; everything else starts at the first call
  * of a hook, and anew in such a child. Thread-safe; may call the driver and the loader, so no
  * caller holds a lock.
  */
-#ifndef RUNTIME_H
-#define RUNTIME_H
+#ifndef SETTINGS_H
+#define SETTINGS_H
 
 #include "cuda_abi.h"
 #include "model/limits.h"
@@ -23,41 +23,41 @@ enum gate {
  * each time. While the region cannot be made it is CLOSED and tries again, at most ten times a
  * second and for at most a tenth of the time.
  */
-enum gate runtime_gate(void);
+enum gate settings_gate(void);
 
 /*
  * Whether libraries may not be loaded past us: when anything is limited and the file does not
  * say "deepbind keep". Starts nothing.
  */
-int runtime_guards_loading(void);
+int settings_guards_loading(void);
 
 /*
  * Index in the limits of a CUDA device; -1: the limits do not name it; -2: the driver does not
  * know it (and will say so). pre: gate is LIMITED.
  */
-int runtime_device(CUdevice ordinal);
+int settings_device(CUdevice ordinal);
 /* The same by UUID text, "GPU-...". */
-int runtime_device_by_uuid(const char *uuid);
+int settings_device_by_uuid(const char *uuid);
 /* The same for the calling thread's current device; -2 when there is none. */
-int runtime_current_device(void);
+int settings_current_device(void);
 
 /* Memory limit in bytes of an index, 0 = none. */
-uint64_t runtime_memory_limit(int index);
+uint64_t settings_memory_limit(int index);
 
 /* Percent of the device's time an index may use; 100 = all. And how the share is enforced. */
-unsigned runtime_cores(int index);
-enum limits_policy runtime_policy(void);
-int runtime_priority(void);
+unsigned settings_cores(int index);
+enum limits_policy settings_policy(void);
+int settings_priority(void);
 /* Where the neighbours' files are, see borrow.h; empty: nowhere. */
-const char *runtime_borrow(void);
+const char *settings_borrow_path(void);
 
 /* UUID text of an index; empty when it is not known. */
-const char *runtime_uuid(int index);
+const char *settings_uuid(int index);
 
 /* Whether memory that the card has not got is taken from the host. */
-int runtime_oversubscribes(void);
+int settings_oversubscribes(void);
 
 /* Whether contexts and code count against the memory limit. */
-int runtime_charges_overhead(void);
+int settings_charges_overhead(void);
 
 #endif

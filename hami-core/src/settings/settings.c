@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "settings/runtime.h"
+#include "settings/settings.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,8 +11,8 @@
 #include "platform/log.h"
 #include "platform/prim.h"
 #include "settings/device.h"
-#include "settings/modules.h"
-#include "settings/read.h"
+#include "settings/components.h"
+#include "settings/settings_read.h"
 #include "shm/region.h"
 
 #define ORDINALS 64  /* CUDA devices whose index is remembered */
@@ -39,7 +39,7 @@ static struct {
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Reads the settings, unless they are known for good (needs the mutex). */
-static void know(void)
+static void read_settings_once(void)
 {
 	if (self.known)
 		return;
@@ -55,7 +55,7 @@ __attribute__((constructor)) static void at_load(void)
 {
 	int saved = errno; /* programs begin with 0 */
 	pthread_mutex_lock(&self.mutex);
-	know();
+	read_settings_once();
 	pthread_mutex_unlock(&self.mutex);
 	errno = saved;
 }
@@ -63,7 +63,7 @@ __attribute__((constructor)) static void at_load(void)
 static void child_after_fork(void)
 {
 	pthread_mutex_init(&self.mutex, NULL); /* another thread of the parent may have held it */
-	modules_after_fork();
+	components_after_fork();
 	memset(self.index, 0, sizeof self.index);
 	self.started = 0;
 	self.retry_ms = 0;
@@ -82,7 +82,7 @@ static void handle_forks(void)
 }
 
 /* LATER and REFUSED: closed, and to be asked again. */
-enum start { START_DONE, START_PRIVATE, START_REFUSED, START_LATER };
+enum start_result { START_DONE, START_PRIVATE, START_REFUSED, START_LATER };
 
 /*
  * Whether memory is refused while there is no region. Each process would hold to the limit, and
@@ -92,7 +92,7 @@ enum start { START_DONE, START_PRIVATE, START_REFUSED, START_LATER };
 static int needs_region(void)
 {
 	const struct limits *limits = &self.settings.limits;
-	return self.settings.strict || (limits->source == LIMITS_FILE && limits_any(limits));
+	return self.settings.strict || (limits->source == LIMITS_FILE && limits_has_any(limits));
 }
 
 /*
@@ -101,14 +101,14 @@ static int needs_region(void)
  * charged when they are next used. So all failures are tried again, and what an attempt may cost
  * is bounded instead.
  */
-static enum start join(enum gate *gate, char *reason, size_t size)
+static enum start_result join_region(enum gate *gate, char *reason, size_t size)
 {
 	long long before = prim_coarse_ms();
 	*gate = GATE_LIMITED;
 	if (!region_attach(&self.settings.limits, reason, size))
 		return START_DONE;
 	if (!needs_region()) {
-		region_attach_alone(&self.settings.limits);
+		region_attach_private(&self.settings.limits);
 		return START_PRIVATE;
 	}
 	*gate = GATE_CLOSED;
@@ -119,9 +119,9 @@ static enum start join(enum gate *gate, char *reason, size_t size)
 }
 
 /* Decides the gate (needs the mutex). */
-static enum start start(enum gate *gate, int *error, char *reason, size_t size)
+static enum start_result decide_gate_locked(enum gate *gate, int *error, char *reason, size_t size)
 {
-	know();
+	read_settings_once();
 	enum limits_source source = self.settings.limits.source;
 	*gate = source == LIMITS_NONE ? GATE_OPEN : GATE_CLOSED;
 	*error = self.settings.error;
@@ -133,14 +133,14 @@ static enum start start(enum gate *gate, int *error, char *reason, size_t size)
 		*error = errno;
 		return START_LATER;
 	}
-	return join(gate, reason, size);
+	return join_region(gate, reason, size);
 }
 
 /*
  * Says what start() found, without the mutex: texts of errors may be translated, by libraries
  * that are loaded for it.
  */
-static void tell(enum start how, int error, const char *reason)
+static void log_start(enum start_result how, int error, const char *reason)
 {
 	if (how == START_LATER) {
 		if (!__atomic_exchange_n(&self.told_later, 1, __ATOMIC_ACQ_REL))
@@ -151,7 +151,7 @@ static void tell(enum start how, int error, const char *reason)
 		return;
 	}
 	if (!__atomic_exchange_n(&self.told, 1, __ATOMIC_ACQ_REL))
-		settings_tell(&self.settings);
+		settings_log_problems(&self.settings);
 	if (how == START_REFUSED && !__atomic_exchange_n(&self.told_region, 1, __ATOMIC_ACQ_REL))
 		log_line(LOG_ERROR,
 			 "%s; this file adds up what the container's processes hold: until it can "
@@ -170,11 +170,11 @@ static int waits_to_retry(void)
 	return due && prim_coarse_ms() < due;
 }
 
-/* Decides the gate, if no other thread does; not part of runtime_gate, which has to be quick. */
-__attribute__((noinline)) static enum gate decide(void)
+/* Decides the gate, if no other thread does; not part of settings_gate, which has to be quick. */
+__attribute__((noinline)) static enum gate decide_gate(void)
 {
 	enum gate gate = GATE_CLOSED;
-	enum start how = START_DONE;
+	enum start_result how = START_DONE;
 	int error = 0;
 	char reason[512] = "";
 	if (waits_to_retry())
@@ -184,36 +184,36 @@ __attribute__((noinline)) static enum gate decide(void)
 	if (self.started) {
 		gate = (enum gate)(self.started - 1);
 	} else if (!waits_to_retry()) { /* another thread may have tried meanwhile */
-		how = start(&gate, &error, reason, sizeof reason);
+		how = decide_gate_locked(&gate, &error, reason, sizeof reason);
 		if (how == START_DONE || how == START_PRIVATE)
 			__atomic_store_n(&self.started, 1 + (int)gate, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&self.mutex);
 	if (gate == GATE_LIMITED)
 		original_of(ID_nvmlInit_v2); /* loads NVML now: later it is asked for under locks */
-	tell(how, error, reason);
+	log_start(how, error, reason);
 	return gate;
 }
 
-enum gate runtime_gate(void)
+enum gate settings_gate(void)
 {
 	int started = __atomic_load_n(&self.started, __ATOMIC_ACQUIRE);
-	return __builtin_expect(started, 1) ? (enum gate)(started - 1) : decide();
+	return __builtin_expect(started, 1) ? (enum gate)(started - 1) : decide_gate();
 }
 
-static int guards(void)
+static int is_loading_guarded(void)
 {
 	return self.settings.limits.source != LIMITS_NONE && !self.settings.limits.keep_deepbind;
 }
 
-int runtime_guards_loading(void)
+int settings_guards_loading(void)
 {
 	if (__atomic_load_n(&self.known, __ATOMIC_ACQUIRE))
-		return guards();
+		return is_loading_guarded();
 	handle_forks();
 	pthread_mutex_lock(&self.mutex);
-	know();
-	int answer = guards();
+	read_settings_once();
+	int answer = is_loading_guarded();
 	pthread_mutex_unlock(&self.mutex);
 	return answer;
 }
@@ -239,7 +239,7 @@ static void name_devices(void)
 		region_name_device(i, list[i]);
 }
 
-int runtime_device_by_uuid(const char *uuid)
+int settings_device_by_uuid(const char *uuid)
 {
 	name_devices();
 	pthread_mutex_lock(&self.mutex); /* another thread may be naming them */
@@ -254,7 +254,7 @@ static int find_device(CUdevice ordinal)
 	char uuid[DEVICE_UUID];
 	if (device_uuid(ordinal, uuid))
 		return -2;
-	int index = runtime_device_by_uuid(uuid);
+	int index = settings_device_by_uuid(uuid);
 	if (index < 0 && self.settings.limits.source != LIMITS_FILE) {
 		index = device_by_ordinal(&self.settings.limits, ordinal);
 		log_line(LOG_WARN, "NVML does not name device %s: it gets the limit of number %d",
@@ -266,7 +266,7 @@ static int find_device(CUdevice ordinal)
 	return index;
 }
 
-int runtime_device(CUdevice ordinal)
+int settings_device(CUdevice ordinal)
 {
 	int kept = ordinal >= 0 && ordinal < ORDINALS;
 	int known = kept ? __atomic_load_n(&self.index[ordinal], __ATOMIC_ACQUIRE) : 0;
@@ -278,52 +278,52 @@ int runtime_device(CUdevice ordinal)
 	return index;
 }
 
-int runtime_current_device(void)
+int settings_current_device(void)
 {
 	CUdevice ordinal;
 	fn_cuCtxGetDevice get = ORIGINAL(cuCtxGetDevice);
 	if (!get || get(&ordinal) != CUDA_SUCCESS)
 		return -2;
-	return runtime_device(ordinal);
+	return settings_device(ordinal);
 }
 
-const char *runtime_uuid(int index)
+const char *settings_uuid(int index)
 {
 	return self.settings.limits.device[index].uuid;
 }
 
-int runtime_oversubscribes(void)
+int settings_oversubscribes(void)
 {
 	return self.settings.limits.oversubscribe;
 }
 
-int runtime_charges_overhead(void)
+int settings_charges_overhead(void)
 {
 	return !self.settings.limits.context_free;
 }
 
-uint64_t runtime_memory_limit(int index)
+uint64_t settings_memory_limit(int index)
 {
 	return self.settings.limits.device[index].memory;
 }
 
-unsigned runtime_cores(int index)
+unsigned settings_cores(int index)
 {
 	const struct limits_device *d = &self.settings.limits.device[index];
 	return d->given ? d->cores : 100;
 }
 
-enum limits_policy runtime_policy(void)
+enum limits_policy settings_policy(void)
 {
 	return self.settings.limits.policy;
 }
 
-int runtime_priority(void)
+int settings_priority(void)
 {
 	return self.settings.limits.priority;
 }
 
-const char *runtime_borrow(void)
+const char *settings_borrow_path(void)
 {
 	return self.settings.limits.borrow;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * turns.h: containers that keep one device busy take turns at it instead of mixing their work.
+ * turn_queue.h: containers that keep one device busy take turns at it instead of mixing their work.
  *
  * A card that two processes want changes from one to the other every 2 ms or so, and each change
  * costs time that nobody has: two containers at 30 and 70 % of an H200 had 90 to 95 % of it
@@ -13,8 +13,8 @@
  * has nearly its own percentage to itself. Who wants much less than its own (a program with little
  * to do, that wants it soon) does not wait at all; nor does who lacks (borrow.h).
  */
-#ifndef TURNS_H
-#define TURNS_H
+#ifndef TURN_QUEUE_H
+#define TURN_QUEUE_H
 
 #include <stdint.h>
 
@@ -25,7 +25,7 @@
  * process's work on the device; `cost`: of what is to come. Does nothing without neighbours that
  * want the device.
  */
-uint64_t turns_wait(int device, unsigned percent, int64_t balance, const struct spans_flight *f,
-		    uint64_t cost, uint64_t now_ns);
+uint64_t turn_queue_wait(int device, unsigned percent, int64_t balance,
+			 const struct work_in_flight *f, uint64_t cost, uint64_t now_ns);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * modules.h: the moments at which every part of the library has to do something.
+ * components.h: the moments at which every part of the library has to do something.
  * One constant table in start.c names the parts; lower layers run it without knowing them.
  */
-#ifndef MODULES_H
-#define MODULES_H
+#ifndef COMPONENTS_H
+#define COMPONENTS_H
 
 /* Either function may be NULL. */
-struct module {
+struct component {
 	/*
 	 * Reads again what a device's books rest on, before somebody is refused. May call the
 	 * driver.
@@ -21,12 +21,12 @@ struct module {
 };
 
 /* In the order in which they run. Defined in start.c. */
-extern const struct module modules[];
-extern const unsigned module_count;
+extern const struct component components[];
+extern const unsigned component_count;
 
-/* Runs every module's refresh. Takes locks of theirs: hold none. */
-void modules_refresh(int device);
-/* Runs every module's after_fork. */
-void modules_after_fork(void);
+/* Runs every component's refresh. Takes locks of theirs: hold none. */
+void components_refresh(int device);
+/* Runs every component's after_fork. */
+void components_after_fork(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/file.h"
+#include "shm/region_file.h"
 
 #include <errno.h>
 
@@ -12,39 +12,39 @@
 #define VERSIONS 100 /* another number in the place of the version is none */
 
 /* Writes a word that is not as it should be. */
-static void mend(void *word, uint32_t right)
+static void repair_word(void *word, uint32_t right)
 {
 	if (word_get32(word) != right)
 		word_set32(word, right);
 }
 
-void file_mend_header(struct vgpu_region *m)
+void region_file_repair_header(struct vgpu_region *m)
 {
-	mend(&m->hami.magic, HAMI_MAGIC);
-	mend(&m->hami.major, 1);
-	mend(&m->hami.minor, 2);
-	mend(&m->ext.version, VGPU_EXTENSION_VERSION);
-	mend(&m->ext.size, sizeof m->ext);
+	repair_word(&m->hami.magic, HAMI_MAGIC);
+	repair_word(&m->hami.major, 1);
+	repair_word(&m->hami.minor, 2);
+	repair_word(&m->ext.version, VGPU_EXTENSION_VERSION);
+	repair_word(&m->ext.size, sizeof m->ext);
 	if (word_get(&m->ext.magic) != VGPU_EXTENSION_MAGIC)
 		word_set(&m->ext.magic, VGPU_EXTENSION_MAGIC); /* last: absent means unfinished */
 }
 
 /* An all-zero region becomes one that is in order. */
-static void fill(struct vgpu_region *m)
+static void fill_region(struct vgpu_region *m)
 {
 	m->hami.semaphore[0] = 1; /* free, should an old reader ever wait for it */
 	m->hami.utilization_switch = 1;
-	file_mend_header(m);
+	region_file_repair_header(m);
 }
 
-static int in_order(const struct vgpu_region *m)
+static int is_in_order(const struct vgpu_region *m)
 {
 	return m->ext.magic == VGPU_EXTENSION_MAGIC && m->ext.version == VGPU_EXTENSION_VERSION &&
 	       m->ext.size == sizeof m->ext && m->hami.magic == HAMI_MAGIC && m->hami.major == 1;
 }
 
 /* Both numbers say so: one alone is spoilt. */
-static int of_another_version(const struct vgpu_region *m)
+static int is_other_version(const struct vgpu_region *m)
 {
 	uint32_t version = word_get32(&m->ext.version);
 	return m->ext.magic == VGPU_EXTENSION_MAGIC && m->ext.size != sizeof m->ext &&
@@ -52,21 +52,21 @@ static int of_another_version(const struct vgpu_region *m)
 }
 
 /* Puts a mapped file in order. 0, or -1 with errno. */
-static int prepare(struct vgpu_region *m, int fd, int complete)
+static int prepare_region(struct vgpu_region *m, int fd, int complete)
 {
-	if (complete && in_order(m))
+	if (complete && is_in_order(m))
 		return 0;
-	if (prim_locked(fd, VGPU_SLOT_LOCK, HAMI_PROCESSES) == 0) {
+	if (prim_is_locked(fd, VGPU_SLOT_LOCK, HAMI_PROCESSES) == 0) {
 		if (prim_zero(fd, sizeof *m))
 			return -1;
-		fill(m);
+		fill_region(m);
 		return 0;
 	}
-	if (of_another_version(m))
+	if (is_other_version(m))
 		return errno = EPROTONOSUPPORT, -1;
 	log_line(LOG_WARN, "the region's header is spoilt while processes use it: "
 		 "it is written again");
-	file_mend_header(m);
+	region_file_repair_header(m);
 	word_set32(&m->ext.changed, 1);
 	return 0;
 }
@@ -75,7 +75,7 @@ static struct vgpu_region *map_file(int fd)
 {
 	int complete = prim_size(fd) >= (long long)sizeof(struct vgpu_region);
 	struct vgpu_region *m = prim_grow(fd, sizeof *m) ? NULL : prim_map(fd, sizeof *m);
-	if (!m || prepare(m, fd, complete) == 0)
+	if (!m || prepare_region(m, fd, complete) == 0)
 		return m;
 	int saved = errno;
 	prim_unmap(m, sizeof *m);
@@ -94,7 +94,7 @@ static int lock_format(int fd)
 			return -1;
 		prim_wait(&still, 0, POLL_MS);
 		long long now = prim_coarse_ms();
-		if (!patience_spend(now - before)) {
+		if (!lock_spend_patience(now - before)) {
 			log_line(told ? LOG_INFO : LOG_WARN,
 				 "somebody has held the region's format lock for 10 s: "
 				 "this process joins without it");
@@ -106,7 +106,7 @@ static int lock_format(int fd)
 	return 0;
 }
 
-struct vgpu_region *file_open(const char *path, int *fd)
+struct vgpu_region *region_file_open(const char *path, int *fd)
 {
 	struct vgpu_region *m = NULL;
 	*fd = prim_open_shared(path);
@@ -121,17 +121,17 @@ struct vgpu_region *file_open(const char *path, int *fd)
 	return m;
 }
 
-void file_joined(int fd)
+void region_file_unlock_format(int fd)
 {
 	int saved = errno;
 	prim_unlock(fd, VGPU_FORMAT_LOCK);
 	errno = saved;
 }
 
-struct vgpu_region *file_private(void)
+struct vgpu_region *region_file_open_private(void)
 {
 	struct vgpu_region *m = prim_map(-1, sizeof *m);
 	if (m)
-		fill(m);
+		fill_region(m);
 	return m;
 }

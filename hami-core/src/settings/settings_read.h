@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.h: reads what this process may use: the limits file, or else HAMi-core's variables. It
- * looks and tells; when that is done, and what follows from it, runtime.c decides.
+ * settings_read.h: reads what this process may use: the limits file, or else HAMi-core's variables.
+ * It looks and tells; when that is done, and what follows from it, settings.c decides.
  */
-#ifndef READ_H
-#define READ_H
+#ifndef SETTINGS_READ_H
+#define SETTINGS_READ_H
 
 #include "model/limits.h"
 
-#define READ_MISTAKES 8
+#define SETTINGS_MISTAKES 8
 
 struct settings {
 	struct limits limits;
@@ -17,7 +17,7 @@ struct settings {
 	int may_pass;     /* the file cannot be read now; later it may be */
 	char reason[256]; /* what is wrong with the file, where error does not say it */
 	int mistakes;     /* variables that make no sense; the first of them: */
-	char mistake[READ_MISTAKES][136];
+	char mistake[SETTINGS_MISTAKES][136];
 };
 
 /*
@@ -27,6 +27,6 @@ struct settings {
 void settings_read(struct settings *out);
 
 /* Tells the mistakes that were found. Call it without a lock. */
-void settings_tell(const struct settings *s);
+void settings_log_problems(const struct settings *s);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compute/marks.h"
+#include "compute/heartbeat.h"
 
 #include "driver/resolve.h"
 #include "platform/prim.h"
@@ -15,7 +15,7 @@ static CUstream make_stream(void)
 }
 
 /* Whether some work of ours ended at that moment (needs the mutex). */
-static int work_ended(const struct place *p, uint64_t at)
+static int work_ended(const struct compute_context *p, uint64_t at)
 {
 	for (int i = 0; i < SPANS_MOST; i++)
 		if (p->ended[i].end_ns + PREEMPT_SAME_NS > at &&
@@ -28,67 +28,71 @@ static int work_ended(const struct place *p, uint64_t at)
  * A mark that was passed is noted, and its event given back. Whether there is none under way any
  * more.
  */
-static int take_mark(struct place *p, struct marks *m, uint32_t generation)
+static int collect_mark(struct compute_context *p, struct heartbeat *m, uint32_t generation)
 {
 	if (!m->mark)
 		return 1;
-	if (!span_passed(m->mark))
+	if (!span_event_passed(m->mark))
 		return 0;
-	uint64_t at = span_time(p, m->mark);
+	uint64_t at = span_event_time(p, m->mark);
 	pthread_mutex_lock(&p->mutex);
 	if (at && p->generation == generation)
 		preempt_note(&p->preempt, m->marked_ns, m->sent_ns, at, work_ended(p, at));
 	pthread_mutex_unlock(&p->mutex);
-	span_discard(p, m->mark);
+	span_release_event(p, m->mark);
 	m->mark = NULL;
 	return 1;
 }
 
-/* Hands the marks to a thread that looks alone. 0: another one does, or there is nothing to see. */
-static int begin(struct place *p, struct marks *m, uint32_t *generation)
+/*
+ * Hands the heartbeat to a thread that looks alone. 0: another one does, or there is nothing to
+ * see.
+ */
+static int claim_heartbeat(struct compute_context *p, struct heartbeat *m, uint32_t *generation)
 {
 	pthread_mutex_lock(&p->mutex);
-	int ours = !p->marks.looking && !p->marks.impossible && p->anchor;
-	p->marks.looking |= ours;
-	*m = p->marks;
+	int ours = !p->heartbeat.looking && !p->heartbeat.impossible && p->anchor;
+	p->heartbeat.looking |= ours;
+	*m = p->heartbeat;
 	*generation = p->generation;
 	pthread_mutex_unlock(&p->mutex);
 	return ours;
 }
 
-/* Takes them back, unless their context went meanwhile, and all that is in them with it. */
-static void end(struct place *p, const struct marks *m, uint32_t generation)
+/* Takes it back, unless its context went meanwhile, and all that is in it with it. */
+static void return_heartbeat(struct compute_context *p, const struct heartbeat *m,
+			     uint32_t generation)
 {
 	pthread_mutex_lock(&p->mutex);
 	if (p->generation == generation)
-		p->marks = *m;
-	p->marks.looking = 0;
+		p->heartbeat = *m;
+	p->heartbeat.looking = 0;
 	pthread_mutex_unlock(&p->mutex);
 }
 
-void marks_look(struct place *p)
+void heartbeat_poll(struct compute_context *p)
 {
-	struct marks m;
+	struct heartbeat m;
 	uint32_t generation;
-	if (!begin(p, &m, &generation))
+	if (!claim_heartbeat(p, &m, &generation))
 		return;
 	if (!m.stream)
 		m.stream = make_stream();
 	if (!m.stream) {
 		m.impossible = 1;
-	} else if (take_mark(p, &m, generation)) {
+	} else if (collect_mark(p, &m, generation)) {
 		m.marked_ns = prim_now();
-		m.mark = span_mark(p, m.stream);
+		m.mark = span_record_event(p, m.stream);
 		m.sent_ns = prim_now();
-		take_mark(p, &m, generation);
+		collect_mark(p, &m, generation);
 	}
-	end(p, &m, generation);
+	return_heartbeat(p, &m, generation);
 }
 
-uint64_t marks_others(struct place *p, uint64_t now_ns)
+uint64_t heartbeat_count_preemptions(struct compute_context *p, uint64_t now_ns)
 {
 	pthread_mutex_lock(&p->mutex);
-	const struct marks *m = &p->marks;
+	const struct heartbeat *m = &p->heartbeat;
 	uint64_t others = p->preempt.pieces + (m->mark && m->sent_ns + WAITS_NS < now_ns);
 	pthread_mutex_unlock(&p->mutex);
 	return others;

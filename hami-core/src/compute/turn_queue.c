@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compute/turns.h"
+#include "compute/turn_queue.h"
 
 #include <stddef.h>
 
 #include "compute/borrow.h"
 #include "compute/lease.h"
 #include "compute/neighbours.h"
-#include "settings/runtime.h"
-#include "compute/share.h"
+#include "settings/settings.h"
+#include "compute/budget.h"
 
 /* of which a turn is a percentage: changes cost 2 % of it at worst, waits are shorter than it */
 #define FRAME_NS 40000000LL
@@ -40,7 +40,7 @@ static int goes_first(const struct vgpu_demand *theirs, const struct vgpu_turn *
  * Whether a neighbour has time left in which it is waited for: its percentage of all time, what we
  * have waited taken off.
  */
-static int patient(struct neighbour *n, int device, uint64_t now)
+static int has_patience_left(struct neighbour *n, int device, uint64_t now)
 {
 	struct vgpu_patience *p = n->patience[device];
 	if (!p)
@@ -54,9 +54,9 @@ static int patient(struct neighbour *n, int device, uint64_t now)
 				   n->claim[device].percent + SLACK);
 	uint64_t waited = asked && asked <= now ? least(now - asked, PACE_SLICE_NS) : 0;
 	/* while our own work is on the device, nothing is lost */
-	if (waited && neighbours_own(device)->until_ns <= now) {
+	if (waited && neighbours_own_demand(device)->until_ns <= now) {
 		left -= (int64_t)waited;
-		__atomic_add_fetch(&share_books(device)->lost_ns, waited, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&budget_of(device)->lost_ns, waited, __ATOMIC_RELAXED);
 	}
 	p->refilled_ns = now;
 	p->left_ns = left;
@@ -74,8 +74,8 @@ static uint64_t wait_for_others(int device, const struct vgpu_turn *t, uint64_t 
 	int count = neighbours_scan(now);
 	for (int i = 0; i < count; i++) {
 		struct neighbour *n = neighbours_at(i);
-		int wants = n->claim[device].wants && patient(n, device, now);
-		if (!wants || neighbours_hear(n, device, &d) || !goes_first(&d, t, now) ||
+		int wants = n->claim[device].wants && has_patience_left(n, device, now);
+		if (!wants || neighbours_read_demand(n, device, &d) || !goes_first(&d, t, now) ||
 		    (whom && d.turn_ns >= first.turn_ns))
 			continue;
 		whom = n;
@@ -90,8 +90,8 @@ static uint64_t wait_for_others(int device, const struct vgpu_turn *t, uint64_t 
 }
 
 /* Our place in the line. How long to save up before we go into it. */
-static uint64_t line_up(struct vgpu_turn *t, unsigned percent, int64_t balance, uint64_t queued,
-			uint64_t now)
+static uint64_t join_line(struct vgpu_turn *t, unsigned percent, int64_t balance, uint64_t queued,
+			  uint64_t now)
 {
 	int64_t turn = FRAME_NS * percent / 100;
 	if (t->resting && balance < turn)
@@ -110,18 +110,18 @@ static uint64_t line_up(struct vgpu_turn *t, unsigned percent, int64_t balance, 
  * have some there, and what takes longer than it looked is there until it has ended: else those who
  * come then would be beside it, and late in turn.
  */
-static uint64_t end_of_work(int device, const struct spans_flight *f, uint64_t now)
+static uint64_t end_of_work(int device, const struct work_in_flight *f, uint64_t now)
 {
 	uint64_t until = lease_until(device, now),
 		 own = now + (f->ns || !f->spans ? f->ns : 6 * HANDOVER_NS);
 	return until > own ? least(until, now + PACE_WINDOW_NS) : own;
 }
 
-static uint64_t stand(struct vgpu_turn *t, int device, unsigned percent, int64_t balance,
-		      const struct spans_flight *f, uint64_t cost, uint64_t now)
+static uint64_t wait_in_line(struct vgpu_turn *t, int device, unsigned percent, int64_t balance,
+			     const struct work_in_flight *f, uint64_t cost, uint64_t now)
 {
-	struct vgpu_demand *own = neighbours_own(device);
-	uint64_t wait = line_up(t, percent, balance, f->ns, now);
+	struct vgpu_demand *own = neighbours_own_demand(device);
+	uint64_t wait = join_line(t, percent, balance, f->ns, now);
 	if (!wait && !t->began_ns)
 		wait = wait_for_others(device, t, now);
 	if (!wait && !t->began_ns)
@@ -129,14 +129,14 @@ static uint64_t stand(struct vgpu_turn *t, int device, unsigned percent, int64_t
 	own->wanted_ns = now;
 	own->turn_ns = t->since_ns;
 	own->until_ns = end_of_work(device, f, now) + (wait ? 0 : cost);
-	neighbours_tell(device);
+	neighbours_publish_demand(device);
 	return wait;
 }
 
 /* Our turn ends here: the balance has to be waited for anyway. */
-static void rest(struct vgpu_turn *t, int device, const struct spans_flight *f, uint64_t now)
+static void end_turn(struct vgpu_turn *t, int device, const struct work_in_flight *f, uint64_t now)
 {
-	struct vgpu_demand *own = neighbours_own(device);
+	struct vgpu_demand *own = neighbours_own_demand(device);
 	uint64_t until = end_of_work(device, f, now);
 	int news = (!t->resting && t->began_ns) || (f->spans && until > own->until_ns);
 	if (!t->resting && t->began_ns)
@@ -145,19 +145,19 @@ static void rest(struct vgpu_turn *t, int device, const struct spans_flight *f, 
 		return;
 	own->turn_ns = t->resting ? 0 : own->turn_ns;
 	own->until_ns = until;
-	neighbours_tell(device);
+	neighbours_publish_demand(device);
 }
 
-uint64_t turns_wait(int device, unsigned percent, int64_t balance, const struct spans_flight *f,
-		    uint64_t cost, uint64_t now)
+uint64_t turn_queue_wait(int device, unsigned percent, int64_t balance,
+			 const struct work_in_flight *f, uint64_t cost, uint64_t now)
 {
 	uint64_t wait = 0;
-	if (!*runtime_borrow() || !borrow_contended(device) || !neighbours_enter())
+	if (!*settings_borrow_path() || !borrow_is_contended(device) || !neighbours_try_lock())
 		return 0;
 	if (balance < 0)
-		rest(share_turn(device), device, f, now);
+		end_turn(budget_turn(device), device, f, now);
 	else
-		wait = stand(share_turn(device), device, percent, balance, f, cost, now);
-	neighbours_leave();
+		wait = wait_in_line(budget_turn(device), device, percent, balance, f, cost, now);
+	neighbours_unlock();
 	return wait;
 }
