@@ -17,8 +17,6 @@
 #define REFRESH 256 /* calls after which all is put in order, also what this process does not use */
 #define DECISIONS 8 /* as often it is decided again when somebody has taken the lock meanwhile */
 
-#define self slots_self
-
 /* In front of the region's lock, whose holder is a process. */
 static struct mutex mutex;
 static unsigned calls;
@@ -27,8 +25,8 @@ static unsigned calls;
 __attribute__((cold)) static void repair_region(void)
 {
 	/* before counting: who changes a slot now sets it again */
-	__atomic_store_n(&self.map->ext.changed, 0, __ATOMIC_SEQ_CST);
-	region_file_repair_header(self.map);
+	__atomic_store_n(&membership.map->ext.changed, 0, __ATOMIC_SEQ_CST);
+	region_file_repair_header(membership.map);
 	slots_write_own();
 	slots_recount();
 }
@@ -36,12 +34,12 @@ __attribute__((cold)) static void repair_region(void)
 int region_lock(void)
 {
 	mutex_take(&mutex);
-	if (!self.map) {
+	if (!membership.map) {
 		mutex_give(&mutex);
 		return -1;
 	}
-	struct vgpu_extension *x = &self.map->ext;
-	int wrong = lock_take(&x->lock, self.me, slots_may_hold) != LOCK_CLEAN;
+	struct vgpu_extension *x = &membership.map->ext;
+	int wrong = lock_take(&x->lock, membership.me, slots_may_hold) != LOCK_CLEAN;
 	wrong |= ++calls % REFRESH == 0 || !slots_own_is_visible() || word_get32(&x->changed);
 	if (__builtin_expect(wrong, 0))
 		repair_region();
@@ -51,9 +49,9 @@ int region_lock(void)
 /* -1 when somebody has taken the lock from us: what was read and written under it may be wrong. */
 static int unlock_region(void)
 {
-	int lost = lock_give(&self.map->ext.lock, self.me);
+	int lost = lock_give(&membership.map->ext.lock, membership.me);
 	if (lost)
-		__atomic_store_n(&self.map->ext.changed, 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&membership.map->ext.changed, 1, __ATOMIC_SEQ_CST);
 	mutex_give(&mutex);
 	return lost;
 }
@@ -69,9 +67,9 @@ void region_unlock(void)
  */
 static uint64_t verified_used(int device)
 {
-	struct vgpu_extension *x = &self.map->ext;
-	uint64_t used = word_get(&x->reserved[device]), mine = self.mine[device];
-	uint64_t told = word_get(&x->slot[self.slot].used[device]);
+	struct vgpu_extension *x = &membership.map->ext;
+	uint64_t used = word_get(&x->reserved[device]), mine = membership.mine[device];
+	uint64_t told = word_get(&x->slot[membership.slot].used[device]);
 	if (__builtin_expect(used < mine || told != mine, 0)) {
 		repair_region();
 		used = word_get(&x->reserved[device]);
@@ -87,12 +85,12 @@ static uint64_t verified_used(int device)
  */
 static void change_own_use(int device, uint64_t bytes)
 {
-	uint64_t *sum = &self.map->ext.reserved[device];
+	uint64_t *sum = &membership.map->ext.reserved[device];
 	int less = (int64_t)bytes < 0;
 	if (less)
 		__atomic_add_fetch(sum, bytes, __ATOMIC_ACQ_REL);
-	self.mine[device] += bytes;
-	slots_write_used(device, self.mine[device]);
+	membership.mine[device] += bytes;
+	slots_write_used(device, membership.mine[device]);
 	if (!less && bytes)
 		__atomic_add_fetch(sum, bytes, __ATOMIC_ACQ_REL);
 }
@@ -106,7 +104,7 @@ static void book_change(int device, uint64_t bytes)
 /* What monitors read; the limits in force are each process's own. */
 static void publish_limits(const struct limits *limits)
 {
-	struct hami_region *h = &self.map->hami;
+	struct hami_region *h = &membership.map->hami;
 	uint64_t count = 0, named = h->device_num <= HAMI_DEVICES ? h->device_num : 0;
 	for (int i = 0; i < HAMI_DEVICES; i++) {
 		const struct limits_device *d = &limits->device[i];
@@ -124,42 +122,42 @@ static void publish_limits(const struct limits *limits)
 /* Enters self.map under its lock; -1 with errno EUSERS when it is full. */
 static int enter_region(const struct limits *limits)
 {
-	self.me = VGPU_NEWCOMER;
-	lock_take(&self.map->ext.lock, self.me, slots_may_hold);
+	membership.me = VGPU_NEWCOMER;
+	lock_take(&membership.map->ext.lock, membership.me, slots_may_hold);
 	slots_reap();
 	int r = slots_claim() < 0 ? -1 : 0;
 	if (r == 0) {
 		repair_region();
 		publish_limits(limits);
 	}
-	if (lock_give(&self.map->ext.lock, self.me))
-		__atomic_store_n(&self.map->ext.changed, 1, __ATOMIC_SEQ_CST);
-	self.me = (uint32_t)self.slot + 1;
+	if (lock_give(&membership.map->ext.lock, membership.me))
+		__atomic_store_n(&membership.map->ext.changed, 1, __ATOMIC_SEQ_CST);
+	membership.me = (uint32_t)membership.slot + 1;
 	return r ? (errno = EUSERS, -1) : 0;
 }
 
 static void leave_file(void)
 {
-	if (self.map)
-		prim_unmap(self.map, sizeof *self.map);
+	if (membership.map)
+		prim_unmap(membership.map, sizeof *membership.map);
 	if (slots_fd_is_ours())
-		prim_close(self.fd);
-	self = (struct membership){.fd = -1, .slot = -1, .path = self.path};
+		prim_close(membership.fd);
+	membership = (struct membership){.fd = -1, .slot = -1, .path = membership.path};
 }
 
 /* Joins the processes that share the file. 0, or -1 with errno. */
 static int join_file(const struct limits *limits)
 {
-	self.map = region_file_open(limits->region, &self.fd);
-	if (!self.map)
+	membership.map = region_file_open(limits->region, &membership.fd);
+	if (!membership.map)
 		return -1;
-	if (prim_identity(self.fd, self.file)) {
-		prim_close(self.fd); /* leave_file closes only what it knows to be ours */
-		self.fd = -1;
+	if (prim_identity(membership.fd, membership.file)) {
+		prim_close(membership.fd); /* leave_file closes only what it knows to be ours */
+		membership.fd = -1;
 		return -1;
 	}
 	int r = enter_region(limits);
-	region_file_unlock_format(self.fd);
+	region_file_unlock_format(membership.fd);
 	return r;
 }
 
@@ -176,7 +174,7 @@ static const char *join_failure(int error)
 int region_attach(const struct limits *limits, char *reason, unsigned long size)
 {
 	mutex_take(&mutex);
-	self.path = limits->region;
+	membership.path = limits->region;
 	int r = join_file(limits);
 	if (r) {
 		snprintf(reason, size, "%s: %s", limits->region, join_failure(errno));
@@ -189,8 +187,9 @@ int region_attach(const struct limits *limits, char *reason, unsigned long size)
 void region_attach_private(const struct limits *limits)
 {
 	mutex_take(&mutex);
-	self.map = region_file_open_private(); /* without it region_reserve refuses everything */
-	if (self.map)
+	/* without it region_reserve refuses everything */
+	membership.map = region_file_open_private();
+	if (membership.map)
 		enter_region(limits);
 	mutex_give(&mutex);
 }
@@ -243,7 +242,7 @@ void region_release(int device, uint64_t bytes)
 {
 	if (region_lock())
 		return;
-	book_change(device, -(bytes < self.mine[device] ? bytes : self.mine[device]));
+	book_change(device, -(bytes < membership.mine[device] ? bytes : membership.mine[device]));
 	unlock_region();
 }
 
@@ -251,8 +250,8 @@ void region_add_overhead(int device, enum region_overhead_kind kind, int64_t byt
 {
 	if (region_lock())
 		return;
-	self.overhead[kind][device] += (uint64_t)bytes;
-	self.counted[device] += charged ? (uint64_t)bytes : 0;
+	membership.overhead[kind][device] += (uint64_t)bytes;
+	membership.counted[device] += charged ? (uint64_t)bytes : 0;
 	book_change(device, charged ? (uint64_t)bytes : 0);
 	unlock_region();
 }
@@ -261,15 +260,16 @@ void region_add_uncounted(int device, enum vgpu_shown kind, int64_t bytes)
 {
 	if (region_lock())
 		return;
-	self.shown[kind][device] += (uint64_t)bytes;
-	word_set(&self.map->ext.slot[self.slot].shown[kind][device], self.shown[kind][device]);
+	membership.shown[kind][device] += (uint64_t)bytes;
+	word_set(&membership.map->ext.slot[membership.slot].shown[kind][device],
+		 membership.shown[kind][device]);
 	unlock_region();
 }
 
 uint64_t region_own_data(int device)
 {
 	mutex_take(&mutex);
-	uint64_t data = self.mine[device] - self.counted[device];
+	uint64_t data = membership.mine[device] - membership.counted[device];
 	mutex_give(&mutex);
 	return data;
 }
@@ -293,10 +293,10 @@ void region_after_fork(void)
 
 struct vgpu_region *region_mapping(void)
 {
-	return self.map;
+	return membership.map;
 }
 
 int region_own_slot(void)
 {
-	return self.slot;
+	return membership.slot;
 }

@@ -10,15 +10,14 @@
 #include "shm/slots.h"
 #include "shm/word.h"
 
-#define self slots_self
-
 int region_has_process(int pid)
 {
 	int found = 0;
 	if (pid <= 0 || region_lock())
 		return 0;
 	for (int i = 0, high = slots_high_water(); i < high && !found; i++)
-		found = slots_is_live(i) && (int)word_get32(&self.map->ext.slot[i].pid) == pid;
+		found = slots_is_live(i) &&
+			(int)word_get32(&membership.map->ext.slot[i].pid) == pid;
 	region_unlock();
 	return found;
 }
@@ -45,9 +44,9 @@ unsigned region_processes(int device, struct region_process *out, unsigned room)
 		return 0;
 	slots_reap();
 	for (int i = 0, high = slots_high_water(); i < high; i++) {
-		const struct vgpu_slot *s = &self.map->ext.slot[i];
+		const struct vgpu_slot *s = &membership.map->ext.slot[i];
 		struct region_process p = {(int)word_get32(&s->pid), word_get(&s->used[device])};
-		uint64_t context = word_get(&self.map->hami.procs[i].used[device].context);
+		uint64_t context = word_get(&membership.map->hami.procs[i].used[device].context);
 		if (slots_is_live(i) && p.pid > 0 && (p.bytes || context))
 			n += merge_process(out, n, room, p);
 	}
@@ -59,7 +58,7 @@ void region_name_device(int device, const char *uuid)
 {
 	if (region_lock())
 		return;
-	struct hami_region *h = &self.map->hami;
+	struct hami_region *h = &membership.map->hami;
 	snprintf(h->uuid[device], sizeof h->uuid[device], "%s", uuid);
 	if (h->device_num <= (uint64_t)device)
 		h->device_num = (uint64_t)device + 1;
@@ -70,14 +69,14 @@ int region_check(void)
 {
 	if (region_lock())
 		return -1;
-	const struct vgpu_extension *x = &self.map->ext;
+	const struct vgpu_extension *x = &membership.map->ext;
 	int bad = 0;
 	for (int d = 0; d < HAMI_DEVICES; d++) {
 		uint64_t sum = 0;
 		for (int i = 0; i < HAMI_PROCESSES; i++) {
 			sum += slots_is_live(i) ? x->slot[i].used[d] : 0;
-			bad |= x->slot[i].used[d] != self.map->hami.procs[i].used[d].total;
-			bad |= slots_is_live(i) && i >= self.map->hami.proc_num;
+			bad |= x->slot[i].used[d] != membership.map->hami.procs[i].used[d].total;
+			bad |= slots_is_live(i) && i >= membership.map->hami.proc_num;
 		}
 		bad |= sum != x->reserved[d];
 	}

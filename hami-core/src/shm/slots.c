@@ -7,24 +7,23 @@
 #include "platform/prim.h"
 #include "shm/word.h"
 
-struct membership slots_self = {.fd = -1, .slot = -1};
-#define self slots_self
+struct membership membership = {.fd = -1, .slot = -1};
 
 int slots_high_water(void)
 {
-	int32_t n = (int32_t)word_get32(&self.map->hami.proc_num);
-	return n > self.slot && n >= 0 && n <= HAMI_PROCESSES ? n : HAMI_PROCESSES;
+	int32_t n = (int32_t)word_get32(&membership.map->hami.proc_num);
+	return n > membership.slot && n >= 0 && n <= HAMI_PROCESSES ? n : HAMI_PROCESSES;
 }
 
 int slots_is_live(int slot)
 {
-	return word_get32(&self.map->ext.slot[slot].state) == SLOT_LIVE;
+	return word_get32(&membership.map->ext.slot[slot].state) == SLOT_LIVE;
 }
 
 int slots_own_is_visible(void)
 {
-	int32_t n = (int32_t)word_get32(&self.map->hami.proc_num);
-	return slots_is_live(self.slot) && n > self.slot;
+	int32_t n = (int32_t)word_get32(&membership.map->hami.proc_num);
+	return slots_is_live(membership.slot) && n > membership.slot;
 }
 
 /* What all slots say of a device. */
@@ -33,7 +32,7 @@ static uint64_t sum_of(int device, int high)
 	uint64_t sum = 0;
 	for (int i = 0; i < high; i++)
 		if (slots_is_live(i)) {
-			uint64_t used = word_get(&self.map->ext.slot[i].used[device]);
+			uint64_t used = word_get(&membership.map->ext.slot[i].used[device]);
 			sum += used < LIMIT_MOST ? used : LIMIT_MOST;
 		}
 	return sum;
@@ -42,7 +41,7 @@ static uint64_t sum_of(int device, int high)
 void slots_recount(void)
 {
 	for (int d = 0, high = slots_high_water(); d < HAMI_DEVICES; d++) {
-		uint64_t *sum = &self.map->ext.reserved[d];
+		uint64_t *sum = &membership.map->ext.reserved[d];
 		uint64_t before = word_get(sum), now = sum_of(d, high);
 		/* not where it has changed meanwhile: we were stopped, and another has the lock */
 		if (before != now)
@@ -53,37 +52,37 @@ void slots_recount(void)
 
 void slots_write_used(int device, uint64_t bytes)
 {
-	struct hami_memory *mirror = &self.map->hami.procs[self.slot].used[device];
-	uint64_t counted = self.counted[device];
-	word_set(&self.map->ext.slot[self.slot].used[device], bytes);
+	struct hami_memory *mirror = &membership.map->hami.procs[membership.slot].used[device];
+	uint64_t counted = membership.counted[device];
+	word_set(&membership.map->ext.slot[membership.slot].used[device], bytes);
 	word_set(&mirror->total, bytes);
-	word_set(&mirror->context, self.overhead[REGION_CONTEXT][device]);
-	word_set(&mirror->module, self.overhead[REGION_MODULE][device]);
+	word_set(&mirror->context, membership.overhead[REGION_CONTEXT][device]);
+	word_set(&mirror->module, membership.overhead[REGION_MODULE][device]);
 	word_set(&mirror->data, bytes - (counted < bytes ? counted : bytes));
 }
 
 /* proc_num as it has to be where this process is in its slot. */
 static void repair_slot_count(void)
 {
-	int32_t n = (int32_t)word_get32(&self.map->hami.proc_num);
-	if (n > self.slot && n <= HAMI_PROCESSES)
+	int32_t n = (int32_t)word_get32(&membership.map->hami.proc_num);
+	if (n > membership.slot && n <= HAMI_PROCESSES)
 		return;
-	for (n = HAMI_PROCESSES; n > self.slot + 1 && !slots_is_live(n - 1);)
+	for (n = HAMI_PROCESSES; n > membership.slot + 1 && !slots_is_live(n - 1);)
 		n--;
-	word_set32(&self.map->hami.proc_num, (uint32_t)n);
+	word_set32(&membership.map->hami.proc_num, (uint32_t)n);
 }
 
 void slots_write_own(void)
 {
-	struct vgpu_slot *s = &self.map->ext.slot[self.slot];
-	struct hami_process *mirror = &self.map->hami.procs[self.slot];
+	struct vgpu_slot *s = &membership.map->ext.slot[membership.slot];
+	struct hami_process *mirror = &membership.map->hami.procs[membership.slot];
 	word_set32(&s->pid, (uint32_t)prim_pid());
 	word_set32(&mirror->pid, (uint32_t)prim_pid());
 	for (int d = 0; d < HAMI_DEVICES; d++)
-		slots_write_used(d, self.mine[d]);
+		slots_write_used(d, membership.mine[d]);
 	for (int k = 0; k < VGPU_SHOWN; k++)
 		for (int d = 0; d < HAMI_DEVICES; d++)
-			word_set(&s->shown[k][d], self.shown[k][d]);
+			word_set(&s->shown[k][d], membership.shown[k][d]);
 	word_set32(&s->state, SLOT_LIVE);
 	word_set32(&mirror->status, 1);
 	repair_slot_count();
@@ -92,17 +91,17 @@ void slots_write_own(void)
 /* Clears a slot and what monitors see of it. */
 static void clear_slot(int i)
 {
-	struct vgpu_slot *s = &self.map->ext.slot[i];
+	struct vgpu_slot *s = &membership.map->ext.slot[i];
 	word_set32(&s->state, SLOT_FREE);
 	memset(s, 0, sizeof *s);
-	memset(&self.map->hami.procs[i], 0, sizeof self.map->hami.procs[i]);
+	memset(&membership.map->hami.procs[i], 0, sizeof membership.map->hami.procs[i]);
 }
 
 int slots_fd_is_ours(void)
 {
 	unsigned long long now[2];
-	return self.fd >= 0 && prim_identity(self.fd, now) == 0 &&
-	       now[0] == self.file[0] && now[1] == self.file[1];
+	return membership.fd >= 0 && prim_identity(membership.fd, now) == 0 &&
+	       now[0] == membership.file[0] && now[1] == membership.file[1];
 }
 
 /*
@@ -112,12 +111,12 @@ int slots_fd_is_ours(void)
  */
 static void reopen_if_closed(void)
 {
-	if (self.fd < 0 || slots_fd_is_ours())
+	if (membership.fd < 0 || slots_fd_is_ours())
 		return;
-	self.fd = prim_open_shared(self.path);
-	if (self.fd >= 0 && !slots_fd_is_ours()) {
-		prim_close(self.fd);
-		self.fd = -1; /* the file is gone: nobody can be probed, nor can we be */
+	membership.fd = prim_open_shared(membership.path);
+	if (membership.fd >= 0 && !slots_fd_is_ours()) {
+		prim_close(membership.fd);
+		membership.fd = -1; /* the file is gone: nobody can be probed, nor can we be */
 	}
 }
 
@@ -125,11 +124,11 @@ void slots_reap(void)
 {
 	int freed = 0;
 	reopen_if_closed();
-	if (self.fd < 0)
+	if (membership.fd < 0)
 		return;
 	for (int i = 0, high = slots_high_water(); i < high; i++) {
-		if (i == self.slot || !slots_is_live(i) ||
-		    prim_is_locked(self.fd, VGPU_SLOT_LOCK + i, 1))
+		if (i == membership.slot || !slots_is_live(i) ||
+		    prim_is_locked(membership.fd, VGPU_SLOT_LOCK + i, 1))
 			continue;
 		clear_slot(i);
 		freed = 1;
@@ -140,11 +139,11 @@ void slots_reap(void)
 
 int slots_may_hold(uint32_t owner)
 {
-	if (owner == self.me || owner > VGPU_NEWCOMER)
+	if (owner == membership.me || owner > VGPU_NEWCOMER)
 		return 0; /* no thread of ours is in: it would have the process's mutex */
 	reopen_if_closed();
 	long long byte = owner == VGPU_NEWCOMER ? VGPU_FORMAT_LOCK : VGPU_SLOT_LOCK + owner - 1;
-	return self.fd < 0 || prim_is_locked(self.fd, byte, 1) != 0;
+	return membership.fd < 0 || prim_is_locked(membership.fd, byte, 1) != 0;
 }
 
 /* Slots that say they are free come first: no lock of the others' is asked for then. */
@@ -154,10 +153,10 @@ int slots_claim(void)
 		for (int i = 0; i < HAMI_PROCESSES; i++) {
 			if (round == 0 && slots_is_live(i))
 				continue;
-			if (self.fd >= 0 && prim_lock_try(self.fd, VGPU_SLOT_LOCK + i))
+			if (membership.fd >= 0 && prim_lock_try(membership.fd, VGPU_SLOT_LOCK + i))
 				continue;
 			clear_slot(i);
-			self.slot = i;
+			membership.slot = i;
 			slots_write_own();
 			return i;
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * slots.h: what this process is in the region, and the region's slots. What this process holds
- * is in `slots_self` and true whatever the file says; what others hold is read from the file
+ * is in `membership` and true whatever the file says; what others hold is read from the file
  * and never more than LIMIT_MOST each.
  *
  * All of it runs under the process's own mutex and the region's lock: see region.c.
@@ -23,7 +23,7 @@ extern struct membership {
 	uint64_t counted[HAMI_DEVICES]; /* the part of the overhead that is in `mine` */
 	uint64_t shown[VGPU_SHOWN][HAMI_DEVICES];
 	const char *path;
-} slots_self;
+} membership;
 
 /* Numbers of slots that may be in use are below it. */
 int slots_high_water(void);
