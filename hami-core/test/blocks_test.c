@@ -10,7 +10,6 @@
 
 #include "driver/resolve.h"
 #include "memory/blocks.h"
-#include "memory/reservation.h"
 #include "memory/overflow.h"
 #include "model/limit.h"
 #include "platform/log.h"
@@ -68,7 +67,7 @@ int charge_admit(struct charge *c)
 int charge_reserve(struct charge *c, int device, uint64_t bytes)
 {
 	c->reserved = limit_round_to_pages(bytes);
-	return reservation_try(device, c->reserved) ? CUDA_ERROR_OUT_OF_MEMORY : 0;
+	return region_reserve(device, c->reserved, LIMIT) ? CUDA_ERROR_OUT_OF_MEMORY : 0;
 }
 
 void components_refresh(int device)

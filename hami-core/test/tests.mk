@@ -60,10 +60,10 @@ define unit_tests
 $(B)/$(1)/test/%_test: test/%_test.c test/testing.h $(patsubst %,$(B)/$(1)/obj/%.o,$(CORE)) | $(GENERATED)
 	@mkdir -p $$(@D)
 	$(Q)$$(CC) $$(CFLAGS) $$(BASE) $(2) -Wno-missing-prototypes -o $$@ $$< $(patsubst %,$(B)/$(1)/obj/%.o,$(CORE)) -lpthread
-$$(B)/$(1)/test/blocks_test: test/blocks_test.c test/testing.h $(patsubst %,$(B)/$(1)/obj/%.o,$(CORE) memory/blocks memory/reservation) | $(GENERATED)
+$$(B)/$(1)/test/blocks_test: test/blocks_test.c test/testing.h $(patsubst %,$(B)/$(1)/obj/%.o,$(CORE) memory/blocks) | $(GENERATED)
 	@mkdir -p $$(@D)
 	$(Q)$$(CC) $$(CFLAGS) $$(BASE) $(2) -Wno-missing-prototypes -Wl,--wrap=malloc -o $$@ $$< \
-		$(patsubst %,$(B)/$(1)/obj/%.o,$(CORE) memory/blocks memory/reservation) -lpthread
+		$(patsubst %,$(B)/$(1)/obj/%.o,$(CORE) memory/blocks) -lpthread
 endef
 $(eval $(call unit_tests,test,))
 $(eval $(call unit_tests,asan,$(SANITIZE)))

@@ -3,7 +3,6 @@
 
 #include "model/limit.h"
 #include "platform/log.h"
-#include "memory/reservation.h"
 #include "memory/overhead.h"
 #include "shm/region.h"
 #include "settings/components.h"
@@ -26,10 +25,12 @@ CUresult account_refuse(int device, uint64_t bytes)
 
 CUresult account_reserve(int device, uint64_t bytes)
 {
-	if (reservation_try(device, bytes) == 0)
+	uint64_t limit = settings_memory_limit(device);
+	if (region_reserve(device, bytes, limit) == 0)
 		return CUDA_SUCCESS;
 	components_refresh(device);
-	return reservation_try(device, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return region_reserve(device, bytes, limit) == 0 ? CUDA_SUCCESS
+							 : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /*
@@ -68,7 +69,7 @@ int charge_reserve(struct charge *c, int device, uint64_t bytes)
 	uint64_t pages = limit_round_to_pages(bytes);
 	for (int tries = 2;;) {
 		region_add_in_flight(device, 1); /* before the books change */
-		if (reservation_try(device, pages) == 0)
+		if (region_reserve(device, pages, settings_memory_limit(device)) == 0)
 			break;
 		region_add_in_flight(device, -1);
 		if (!--tries)

@@ -24,7 +24,6 @@
 #include "driver/resolve.h"
 #include "memory/overflow.h"
 #include "memory/overhead.h"
-#include "memory/reservation.h"
 #include "model/limit.h"
 #include "platform/log.h"
 #include "settings/components.h"
@@ -56,7 +55,7 @@ static int reserve_small(struct charge *c, int device, uint64_t bytes)
 	uint64_t page = limit_round_to_pages(bytes);
 	region_add_in_flight(device, 1);
 	pthread_mutex_lock(&self.mutex[device]);
-	if (reservation_try(device, page) == 0)
+	if (region_reserve(device, page, settings_memory_limit(device)) == 0)
 		c->reserved = page;
 	else if (!__atomic_load_n(&self.distrusted, __ATOMIC_RELAXED))
 		c->page = pages_find_room(&c->packing, bytes);
@@ -110,7 +109,7 @@ static int pay_rest(const struct charge *c, const struct table_entry *block, uin
 		return 1;
 	if (c->page)
 		*surprised = !__atomic_exchange_n(&self.distrusted, 1, __ATOMIC_RELAXED);
-	if (reservation_try(c->device, owed - c->reserved))
+	if (region_reserve(c->device, owed - c->reserved, settings_memory_limit(c->device)))
 		return 0;
 	pages_pay(block->key, block->size);
 	return 1;
@@ -131,7 +130,7 @@ static CUresult drop_unrecorded(const struct charge *c, CUdeviceptr address, uin
 	if (free_at_once(address) == CUDA_SUCCESS)
 		release_bytes(c->device, c->reserved);
 	else if (pages > c->reserved)
-		reservation_force(c->device, pages - c->reserved);
+		region_force(c->device, pages - c->reserved);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -148,7 +147,7 @@ static CUresult return_block(const struct charge *c, const struct table_entry *b
 	} else {
 		uint64_t owed = alone + pages_free_cancel(block->key, block->size);
 		if (owed > c->reserved)
-			reservation_force(c->device, owed - c->reserved);
+			region_force(c->device, owed - c->reserved);
 		else
 			release_bytes(c->device, c->reserved - owed);
 		table_put_back(block);
@@ -247,7 +246,7 @@ void block_free_cancel(const struct table_entry *block)
 {
 	uint64_t owed = pages_free_cancel(block->key, block->size);
 	if (owed)
-		reservation_force(block->device, owed);
+		region_force(block->device, owed);
 	table_put_back(block);
 }
 

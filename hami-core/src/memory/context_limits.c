@@ -7,7 +7,6 @@
 #include "context/current.h"
 #include "driver/resolve.h"
 #include "memory/account.h"
-#include "memory/reservation.h"
 #include "model/limit.h"
 #include "settings/settings.h"
 #include "shm/region.h"
@@ -116,7 +115,7 @@ static void settle_limit(struct context_limits *a, int limit)
 		region_release(a->device, a->charged[limit] - want);
 	else if (want > a->charged[limit])
 		/* the driver has rounded up */
-		reservation_force(a->device, want - a->charged[limit]);
+		region_force(a->device, want - a->charged[limit]);
 	a->charged[limit] = want;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "memory/context_size.h"
 
-#include "memory/reservation.h"
 #include "platform/prim.h"
 #include "shm/region.h"
 
@@ -17,10 +16,10 @@
 static int read_card_and_region(int device, uint64_t *card_free, uint64_t *used)
 {
 	int quiet = region_is_quiet(device);
-	uint64_t growth = reservation_generation(device);
+	uint64_t growth = region_generation(device);
 	*used = region_used(device);
 	return nvml_memory_card_free(device, card_free) && quiet && region_is_quiet(device) &&
-	       region_used(device) == *used && reservation_generation(device) == growth;
+	       region_used(device) == *used && region_generation(device) == growth;
 }
 
 /*

@@ -16,7 +16,6 @@
 #include "context/capture.h"
 #include "driver/resolve.h"
 #include "memory/account.h"
-#include "memory/reservation.h"
 #include "settings/components.h"
 #include "settings/settings.h"
 #include "shm/region.h"
@@ -84,7 +83,7 @@ static int settle_device(int device)
 		h->last = NULL; /* trimmed */
 	h->reserved = now;
 	if (now > before)
-		reservation_force(device, now - before);
+		region_force(device, now - before);
 	else if (want < before)
 		region_release(device, before - want);
 	if (now > before || want < before)
@@ -238,7 +237,7 @@ static int reserve_on_device(struct graph_run *run, int device)
 	settle_device(device);
 	uint64_t want = most_after_run(h, run, run->need.bytes[device]);
 	uint64_t more = want > h->charged ? want - h->charged : 0;
-	if (more && reservation_try(device, more))
+	if (more && region_reserve(device, more, settings_memory_limit(device)))
 		return -1;
 	h->charged += more;
 	h->flying += run->need.bytes[device];

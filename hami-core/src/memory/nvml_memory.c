@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include "memory/account.h"
-#include "memory/reservation.h"
 #include "platform/log.h"
 #include "platform/prim.h"
 #include "driver/resolve.h"
@@ -69,11 +68,11 @@ int nvml_memory_of_process(int device, uint64_t *bytes)
 void nvml_memory_read(int device, struct nvml_memory_reading *r)
 {
 	int quiet = region_is_quiet(device);
-	uint64_t growth = reservation_generation(device);
+	uint64_t growth = region_generation(device);
 	r->own = 0;
 	r->data = region_own_data(device);
 	r->listed = nvml_memory_of_process(device, &r->own);
-	r->grew = reservation_generation(device) != growth;
+	r->grew = region_generation(device) != growth;
 	r->still = quiet && !r->grew && region_own_data(device) == r->data &&
 		   region_is_quiet(device);
 }

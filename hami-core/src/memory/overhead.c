@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "memory/account.h"
-#include "memory/reservation.h"
 #include "platform/log.h"
 #include "memory/nvml_memory.h"
 #include "memory/context_size.h"
@@ -234,7 +233,7 @@ CUresult overhead_add_context_end(struct context_creation *m, CUresult result, C
 	int alone = region_count_context_event(m->device) == m->serial + 1;
 	if (result == CUDA_SUCCESS && context)
 		settle_created(m, context, alone);
-	reservation_bump_generation(m->device);
+	region_bump_generation(m->device);
 	__atomic_sub_fetch(&self.of[m->device].making, 1, __ATOMIC_ACQ_REL);
 	return result;
 }

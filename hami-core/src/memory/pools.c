@@ -20,9 +20,9 @@
 
 #include "driver/resolve.h"
 #include "memory/account.h"
-#include "memory/reservation.h"
 #include "model/limit.h"
 #include "settings/components.h"
+#include "settings/settings.h"
 #include "shm/region.h"
 
 #define LARGEST (1ULL << 56)  /* larger requests count as this, so that sums do not overflow */
@@ -113,7 +113,7 @@ static uint64_t settle_pool(struct pool *p)
 	uint64_t least = p->growing ? round_to_granules(p, p->live) : 0;
 	uint64_t want = now - p->doomed > least ? now - p->doomed : least;
 	if (want > p->charged && !p->growing) {
-		reservation_force(p->device, want - p->charged);
+		region_force(p->device, want - p->charged);
 		p->charged = want;
 	} else if (want < p->charged) {
 		region_release(p->device, p->charged - want);
@@ -183,7 +183,7 @@ static int reserve_growth(struct pool *p, uint64_t bytes, uint64_t *before)
 	*before = settle_pool(p);
 	uint64_t has = p->doomed ? p->solid : p->charged, live = p->live + bytes;
 	uint64_t more = live > has ? round_to_granules(p, live) - has : 0;
-	if (more && reservation_try(p->device, more))
+	if (more && region_reserve(p->device, more, settings_memory_limit(p->device)))
 		return -1;
 	p->live = live;
 	p->charged += more;
@@ -204,7 +204,7 @@ static uint64_t cover_growth(struct pool *p, const struct pool_alloc *a)
 		return 0;
 	if (grown > limit_round_to_pages(a->bytes) + p->granule && unit > p->granule)
 		p->granule = unit;
-	if (reservation_try(p->device, more)) {
+	if (region_reserve(p->device, more, settings_memory_limit(p->device))) {
 		p->solid = p->doomed && p->solid < a->before ? p->solid : a->before;
 		p->doomed += more;
 		return more;

@@ -207,6 +207,26 @@ static int take_if_admitted(int device, uint64_t bytes, uint64_t limit)
 	return 1;
 }
 
+static uint64_t generation[HAMI_DEVICES]; /* of what this process has booked, by device */
+
+/*
+ * A plain store of a number that no thread has stored before: nobody has to wait for the others'
+ * caches.
+ */
+void region_bump_generation(int device)
+{
+	static uint64_t threads;
+	static _Thread_local uint64_t mark __attribute__((tls_model("initial-exec")));
+	if (!mark)
+		mark = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED) << 32;
+	__atomic_store_n(&generation[device], ++mark, __ATOMIC_RELEASE);
+}
+
+uint64_t region_generation(int device)
+{
+	return __atomic_load_n(&generation[device], __ATOMIC_ACQUIRE);
+}
+
 /*
  * What was decided while somebody else decided, too, does not count: it is undone and decided
  * again, and refused when that has happened too often.
@@ -222,8 +242,11 @@ int region_reserve(int device, uint64_t bytes, uint64_t limit)
 		if (taken)
 			book_change(device, -bytes);
 		taken = take_if_admitted(device, bytes, limit);
-		if (!unlock_region())
-			return taken ? 0 : -1;
+		if (unlock_region())
+			continue;
+		if (taken)
+			region_bump_generation(device); /* before the driver takes anything */
+		return taken ? 0 : -1;
 	}
 	if (taken)
 		region_release(device, bytes);
@@ -232,6 +255,7 @@ int region_reserve(int device, uint64_t bytes, uint64_t limit)
 
 void region_force(int device, uint64_t bytes)
 {
+	region_bump_generation(device);
 	if (region_lock())
 		return;
 	book_change(device, bytes);

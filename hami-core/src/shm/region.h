@@ -34,6 +34,11 @@ int region_reserve(int device, uint64_t bytes, uint64_t limit);
 /* Books bytes the driver has already taken, over the limit if need be: the books stay true. */
 void region_force(int device, uint64_t bytes);
 
+/* A number that changes whenever this process has booked more of a device. */
+uint64_t region_generation(int device);
+/* The driver has been given room that region_reserve did not see. */
+void region_bump_generation(int device);
+
 /* Gives bytes of this process back; never more than it holds. */
 void region_release(int device, uint64_t bytes);
 
