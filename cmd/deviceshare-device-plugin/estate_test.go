@@ -216,13 +216,20 @@ func (e *estate) move(x *tenant, share sharing.Share) {
 
 // leave ends one pod.
 func (e *estate) leave(i int) {
-	if err := e.api.CoreV1().Pods("ns").Delete(context.Background(), e.tenants[i].pod.Name, metav1.DeleteOptions{}); err != nil {
+	pod := e.tenants[i].pod
+	if err := e.api.CoreV1().Pods("ns").Delete(context.Background(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		e.t.Fatal(err)
 	}
-	if err := e.kubelet.Forget(e.tenants[i].pod); err != nil {
+	if err := e.kubelet.Forget(pod); err != nil {
 		e.t.Fatal(err)
 	}
 	e.tenants = slices.Delete(e.tenants, i, i+1)
+	// For as long as the plugin counts the pod, others may be told nothing new by the next edit.
+	e.await("the plugin's notice of the end of "+pod.Name, func() bool {
+		_, lives := e.plugin.pods.Pod(sharing.Owner(pod.UID))
+		return !lives
+	})
+	e.plugin.holdings.Look(context.Background())
 }
 
 // restartKubelet returns when the plugin has registered again.
@@ -315,6 +322,11 @@ func (e *estate) isThere(id sharing.DeviceID) bool {
 func (e *estate) requireTold(before map[*tenant][]string) {
 	var untold []string
 	now := e.concerned()
+	defer func() {
+		if len(untold) > 0 {
+			e.t.Logf("not told: %s", strings.Join(untold, "; "))
+		}
+	}()
 	e.await("what pods are told", func() bool {
 		list, err := e.api.CoreV1().Events("ns").List(context.Background(), metav1.ListOptions{})
 		if err != nil {
