@@ -103,7 +103,7 @@ func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
 	if known.kind.repeated {
 		k.remembered++
 	}
-	w := p.allowanceAfter(t, known)
+	w := p.limits.Allowance(t, known.served())
 	for range 2 {
 		got, short := p.checkDevices(known, n, t, info, w)
 		want, alsoShort := p.checkDevices(anew, n, t, info, w)

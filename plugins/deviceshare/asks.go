@@ -120,6 +120,14 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	return a
 }
 
+// served returns the request, nil if there are no devices to be given for it.
+func (a *ask) served() *sharing.PodRequest {
+	if a == nil || a.mistakes != nil || a.uncertain {
+		return nil
+	}
+	return &a.request
+}
+
 // needsDevicesOf reports whether the node must not take the pod without devices. For a pod
 // that may ask under a name nobody knows yet, that is every node that publishes devices.
 func (a *ask) needsDevicesOf(info *api.NodeInfo) bool {

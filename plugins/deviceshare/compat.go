@@ -73,8 +73,8 @@ func (p *Plugin) registerCallbacks(ssn *framework.Session) {
 		return p.afterEvictions(task, node)
 	})
 	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: p.onAllocate, DeallocateFunc: p.onDeallocate})
-	if p.quota != nil {
-		p.registerQuota(ssn)
+	if p.limits != nil {
+		p.limits.Register(ssn, PluginName)
 	}
 }
 

@@ -5,9 +5,10 @@
 // refusals into reservations, scores, fit errors and annotations. It decides nothing
 // about devices itself.
 //
-// Four packages share the work, and each knows only those below it:
+// Five packages share the work, and each knows only those below it:
 //
 //	deviceshare   one session: what a task asks, what a node answers, who is evicted
+//	queues        the limits of queues
 //	waiting       when a pod that waits is told another reason
 //	nodes         what is on the nodes, from one snapshot to the next
 //	podstate      what one pod holds, from the decision until it has ended

@@ -43,10 +43,10 @@ func (p *Plugin) choosePreemptVictims(task *api.TaskInfo, candidates []*api.Task
 // chooseReclaimVictims says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
 func (p *Plugin) chooseReclaimVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
-	if p.quota != nil {
+	if p.limits != nil {
 		// Which ones the others allow depends on the order: ours must be among them.
-		allowed := agree(task, candidates)
-		if left := p.givenUp(task, allowed); len(left) < len(allowed) {
+		allowed := slices.SortedStableFunc(slices.Values(agree(task, candidates)), p.lowestFirst)
+		if left := p.limits.GivenUp(allowed, p.askOf(task) == nil); len(left) < len(allowed) {
 			if victims, opinion := p.chooseVictims(task, left, agree, reclaimByTotals); opinion {
 				return victims, true
 			}
@@ -76,7 +76,7 @@ func (p *Plugin) chooseVictims(task *api.TaskInfo, candidates []*api.TaskInfo, a
 		return nil, true
 	}
 	n, info := p.nodes[candidates[0].NodeName], p.infos[candidates[0].NodeName]
-	if p.requireServing(a, n) != nil || p.awaitsLeaving(task, a) {
+	if p.requireServing(a, n) != nil || p.limits.AwaitsLeaving(task, a.served()) {
 		return nil, true
 	}
 	if p.fitsWithout(task, a, n, info, nil) {
@@ -96,7 +96,7 @@ func (p *Plugin) chooseVictims(task *api.TaskInfo, candidates []*api.TaskInfo, a
 		return nil, true
 	}
 	sets := [][]*api.TaskInfo{append(victims, leave...), candidates}
-	if p.allowanceAfter(task, a).unavoidableShortage() != nil {
+	if p.limits.Allowance(task, a.served()).Unavoidable() != nil {
 		// Volcano evicts until the queue has room: pods without devices would leave in vain.
 		sets = slices.Insert(sets, 0, leave)
 	}
@@ -118,7 +118,7 @@ func (p *Plugin) fitsWithout(task *api.TaskInfo, a *ask, n *nodes.Node, info *ap
 	for _, t := range leave {
 		ledger.Release(sharing.Owner(t.Pod.UID))
 	}
-	_, refused, short := findPlacement(ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), p.allowanceAfter(task, a, leave...))
+	_, refused, short := findPlacement(ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), p.limits.Allowance(task, a.served(), leave...))
 	return !refused.Refused() && short == nil
 }
 
@@ -173,7 +173,7 @@ func (p *Plugin) stopsEvicting(task *api.TaskInfo, a *ask, gone []*api.TaskInfo,
 	if how == reclaimByTotals {
 		return len(gone) > 0
 	}
-	return p.allowanceAfter(task, a, gone...).unavoidableShortage() == nil
+	return p.limits.Allowance(task, a.served(), gone...).Unavoidable() == nil
 }
 
 // afterEvictions is the predicate on a copy of a node from which Volcano has taken
@@ -198,7 +198,7 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 			gone = append(gone, t)
 		}
 	}
-	_, refused, short := findPlacement(ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), p.allowanceAfter(task, a, gone...))
+	_, refused, short := findPlacement(ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), p.limits.Allowance(task, a.served(), gone...))
 	switch {
 	case short != nil:
 		return refusalOn(task, tried, true, overQuota(short))

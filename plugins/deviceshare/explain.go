@@ -60,7 +60,7 @@ func (p *Plugin) explainWaiting(ssn *framework.Session) {
 		return
 	}
 	p.explained = true
-	p.dropClaims()
+	p.limits.DropClaims()
 	e := &explanation{
 		Plugin: p, ssn: ssn, sums: newSums(ssn), texts: map[string]*api.FitErrors{}, advice: map[string]string{},
 		held: map[heldBy]string{}, waiting: waitCounts{}, joined: map[[4]string]string{},

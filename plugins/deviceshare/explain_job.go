@@ -155,25 +155,26 @@ func (e *explanation) countFittingPods(job *api.JobInfo) int {
 // overQuota says which limit of a queue keeps the task, or its whole job, from being allocated; ""
 // if none does.
 func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo, a *ask) string {
-	if e.quota == nil {
+	if e.limits == nil {
 		return ""
 	}
 	if text := e.shortageText(t, a); text != "" {
 		return text
 	}
 	return e.facts.short.computeOnce(func() string {
-		if short, is := e.JobQuotaShortage(job); is {
+		if short, is := e.limits.JobShortage(job); is {
 			return short.String()
 		}
 		return ""
 	})
 }
 
-// shortageText is the text of QuotaShortage, "" for none. It is found out once for tasks of a kind.
+// shortageText says which limit of a queue keeps the task from being allocated, "" for none: what
+// it would exceed now, or else when Volcano asked last. It is found out once for tasks of a kind.
 func (e *explanation) shortageText(t *api.TaskInfo, a *ask) string {
 	text, known := e.facts.refused[a.kind.Kind]
 	if !known || a.kind.Kind == nil {
-		if short := e.allowanceNow(t, a).unavoidableShortage(); short != nil {
+		if short := e.limits.AllowanceNow(t, a.served()).Unavoidable(); short != nil {
 			text = short.String()
 		} else {
 			text = ""
@@ -186,7 +187,7 @@ func (e *explanation) shortageText(t *api.TaskInfo, a *ask) string {
 	if text != "" {
 		return text
 	}
-	if short, refused := e.quota.refused[t.UID]; refused {
+	if short, refused := e.limits.Refused(t); refused {
 		return short.String()
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/policy"
@@ -73,7 +74,7 @@ func (o *overlay) forgetFuture(node string) { o.futures.Delete(node) }
 // findPlacement finds devices on a ledger of one node, within what the pod may take of its queue.
 // The answer is a placement, or what the devices lack, or which limit of a queue every choice of
 // them would exceed. It changes nothing.
-func findPlacement(l *sharing.Ledger, n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) (sharing.Placement, sharing.Refusals, *quota.Shortage) {
+func findPlacement(l *sharing.Ledger, n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *queues.Allowance) (sharing.Placement, sharing.Refusals, *quota.Shortage) {
 	views := l.Views()
 	var first *quota.Shortage
 	for {
@@ -84,9 +85,9 @@ func findPlacement(l *sharing.Ledger, n *nodes.Node, req *sharing.PodRequest, b 
 		case refused.Refused():
 			return sharing.Placement{}, sharing.Refusals{}, first
 		case w != nil:
-			if short := w.shortOf(quota.Held(&placement, n.Inventory)); short != nil {
+			if short := w.ShortOf(quota.Held(&placement, n.Inventory)); short != nil {
 				first = cmp.Or(first, short)
-				views = viewsWithout(views, largestCharge(short, &placement, n.Inventory))
+				views = viewsWithout(views, queues.LargestCharge(short, &placement, n.Inventory))
 				continue
 			}
 		}
@@ -134,7 +135,7 @@ func hasPartition(p *sharing.Placement) bool {
 
 // reserveDevices gives the pod devices that are free now. It is idempotent for the same node;
 // for another node it moves the pod.
-func (o *overlay) reserveDevices(n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) error {
+func (o *overlay) reserveDevices(n *nodes.Node, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *queues.Allowance) error {
 	if done, ok := o.placed[req.Owner]; ok && done.node == n.Name {
 		return nil
 	}
@@ -157,7 +158,7 @@ func (o *overlay) reserveDevices(n *nodes.Node, req *sharing.PodRequest, b shari
 // promiseDevices gives the pod devices that will be free when others have left, if there are
 // any, or returns why not. It overlaps with what those still hold, so it is recorded without a
 // check.
-func (o *overlay) promiseDevices(n *nodes.Node, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *allowance) (why string) {
+func (o *overlay) promiseDevices(n *nodes.Node, info *api.NodeInfo, req *sharing.PodRequest, b sharing.Backends, p policy.Policy, w *queues.Allowance) (why string) {
 	o.releaseDevices(req.Owner)
 	placement, refused, short := findPlacement(o.futureLedger(n, info), n, req, b, p, w)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
@@ -14,6 +15,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
+	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
@@ -56,10 +58,10 @@ type Plugin struct {
 	// awaited says which pods have yet to appear on a node, for nodes that are not used
 	// until then.
 	awaited map[string]string
-	// quota is what pods take of queues, nil if no queue has a limit of devices.
-	quota *quotas
+	// limits are those of queues, nil if no queue has a limit of devices.
+	limits *queues.Limits
 	// cycle keeps what is tried for one task in a dry run.
-	cycle cycleStates
+	cycle queues.CycleStates
 	// victimsNow are the pods with devices that the action under way evicts.
 	victimsNow map[api.TaskID]struct{}
 	// off is why no pod with devices is placed in this session, nil if they are.
@@ -121,11 +123,41 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	p.store.learner.learnAtStart(tasksOf(ssn), p.settings)
 	p.useLearned()
 	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]sessionKind{}, map[string]string{}
-	p.quota, p.cycle = p.openQuotas(queuesOf(ssn, p.settings)), ssn
-	if p.quota != nil {
-		p.store.reportDoubts(ssn, p.settings)
-	}
+	p.cycle = ssn
+	p.openLimits(ssn)
 	return true
+}
+
+// openLimits readies the limits of queues. A plugin that places nothing needs none.
+func (p *Plugin) openLimits(ssn *framework.Session) {
+	var of []quota.Queue
+	if p.off == nil {
+		of = queues.Of(ssn, p.settings)
+	}
+	p.limits = p.store.queues.Open(of, queues.Snapshot{
+		Nodes: p.nodes, Infos: p.infos, Jobs: p.jobs, Settings: p.settings, Tasks: p,
+	})
+	if p.limits != nil {
+		p.store.queues.ReportDoubts(ssn, p.settings, func(queue *corev1.ObjectReference, text string) {
+			p.store.report.Report(queue, "QueueLimitDoubtful", text)
+		})
+	}
+}
+
+// Request implements queues.Tasks.
+func (p *Plugin) Request(t *api.TaskInfo) *sharing.PodRequest { return p.askOf(t).served() }
+
+// RememberRequest implements queues.Tasks.
+func (p *Plugin) RememberRequest(t *api.TaskInfo) *sharing.PodRequest {
+	return p.rememberAsk(t).served()
+}
+
+// Given implements queues.Tasks.
+func (p *Plugin) Given(owner sharing.Owner) (node string, placement *sharing.Placement) {
+	if r, placed := p.overlay.placed[owner]; placed {
+		return r.node, &r.placement
+	}
+	return "", nil
 }
 
 // OnSessionClose drops what the session reserved. Decisions that were committed
@@ -136,7 +168,7 @@ func (p *Plugin) OnSessionClose(ssn *framework.Session) {
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}
-	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.kinds, p.quota = nil, nil, nil, nil, nil, nil, nil, nil
+	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.kinds, p.limits = nil, nil, nil, nil, nil, nil, nil, nil
 	p.turn, p.index = turn{}, nil
 }
 
@@ -264,14 +296,14 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 	request.Mates = jobMates(e.Task, p.infos[n.Name])
 	switch changeOnAllocate(e.Task) {
 	case reserved:
-		e.Err = p.overlay.reserveDevices(n, &request, p.backendsFor(a), p.policyFor(a), p.allowanceNow(e.Task, a))
-		p.chargeQueue(e.Task, quota.Stays)
+		e.Err = p.overlay.reserveDevices(n, &request, p.backendsFor(a), p.policyFor(a), p.limits.AllowanceNow(e.Task, a.served()))
+		p.limits.Charge(e.Task, quota.Stays)
 	case promised:
 		// Volcano keeps a task it has pipelined even if a handler objects, so
 		// there is no error to give. It holds no devices then, and takes part in
 		// the next session.
-		why := p.overlay.promiseDevices(n, p.infos[n.Name], &request, p.backendsFor(a), p.policyFor(a), p.allowanceAfter(e.Task, a))
-		p.chargeQueue(e.Task, quota.Arrives)
+		why := p.overlay.promiseDevices(n, p.infos[n.Name], &request, p.backendsFor(a), p.policyFor(a), p.limits.Allowance(e.Task, a.served()))
+		p.limits.Charge(e.Task, quota.Arrives)
 		if why != "" {
 			klog.V(3).InfoS("No devices for a pod that waits for others to leave",
 				"pod", klog.KObj(e.Task.Pod), "node", n.Name, "why", why)
@@ -279,7 +311,7 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 	default:
 		p.overlay.forgetFuture(n.Name)
 		p.setEvicted(e.Task, false)
-		p.chargeQueue(e.Task, quota.Stays)
+		p.limits.Charge(e.Task, quota.Stays)
 	}
 }
 
@@ -289,12 +321,12 @@ func (p *Plugin) onDeallocate(e *framework.Event) {
 		return
 	}
 	if changeOnDeallocate(e.Task) == moved {
-		p.chargeQueue(e.Task, quota.Leaves)
+		p.limits.Charge(e.Task, quota.Leaves)
 		p.setEvicted(e.Task, true)
 		p.overlay.forgetFuture(e.Task.NodeName)
 		return
 	}
-	p.unchargeQueue(e.Task)
+	p.limits.Uncharge(e.Task)
 	owner := sharing.Owner(e.Task.Pod.UID)
 	p.overlay.releaseDevices(owner)
 	p.store.cluster.Pods().Withdraw(owner)

@@ -8,6 +8,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/quota"
@@ -17,7 +18,7 @@ import (
 // the session goroutine before predicate runs for the task.
 func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	a := p.rememberAsk(t)
-	p.beginTrial(t)
+	p.limits.BeginTrial(p.cycle, t)
 	p.noteArrival(t, a)
 	if p.index == nil {
 		p.index = newIndex(p.infos, p.nodes, p.store.rank)
@@ -50,13 +51,13 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 		return refusalOn(t, info, false, err.Error())
 	}
 	w := p.allowanceOn(t, a, info)
-	if short := w.unavoidableShortage(); short != nil && short.Leaving > 0 {
+	if short := w.Unavoidable(); short != nil && short.Leaving > 0 {
 		return refusalOn(t, info, true, overQuota(short)) // whatever devices the node has
 	}
 	refused, short := p.checkDevices(a, n, t, info, w)
 	switch {
 	case short != nil:
-		return refusalOn(t, info, w.mayEvictFor(short), overQuota(short))
+		return refusalOn(t, info, w.MayEvictFor(short), overQuota(short))
 	case !refused.Refused():
 		if now {
 			e.noteFit(a.kind)
@@ -65,15 +66,24 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	}
 	p.store.metrics.countRefusals(&refused)
 	// Evicting everybody does not help a pod that does not fit an empty node.
-	curable := refused.Curable() && !n.Empty.Refuses(&a.request) && w.mayEvictOn(n, &a.request)
+	curable := refused.Curable() && !n.Empty.Refuses(&a.request) && w.MayEvictOn(n.Inventory, &a.request)
 	return refusalOn(t, info, curable, a.refusalText(&refused))
+}
+
+// allowanceOn returns what a task may take on a node, when Volcano uses the node for it: at once,
+// or once others have left.
+func (p *Plugin) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *queues.Allowance {
+	if judgedNow(t, info) {
+		return p.limits.AllowanceNow(t, a.served())
+	}
+	return p.limits.Allowance(t, a.served())
 }
 
 // knowsToFit reports whether it was found out before, in this session, that the node as it is now
 // has devices for such a task. Most questions are answered here. Where queues have limits, it is
 // not: those are not the same for all tasks of a kind.
 func (p *Plugin) knowsToFit(a *ask, e *entry) bool {
-	return p.quota == nil && a.mistakes == nil && e.knownToFit(a.kind)
+	return p.limits == nil && a.mistakes == nil && e.knownToFit(a.kind)
 }
 
 // devicesChanged is told when the session gives devices of a node away, or takes them back.
@@ -90,7 +100,7 @@ func overQuota(short *quota.Shortage) string { return "node(s) where " + short.S
 // Refusing a second time allocates nothing.
 //
 // What the limits of a queue allow is not remembered: it depends on the queue.
-func (p *Plugin) checkDevices(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *allowance) (sharing.Refusals, *quota.Shortage) {
+func (p *Plugin) checkDevices(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *queues.Allowance) (sharing.Refusals, *quota.Shortage) {
 	q := nodes.Question{Ledger: p.ledgerFor(n, t, info), Era: p.store.era, Kind: a.kind.Kind}
 	if refused := n.Remembered(&q); refused != nil && (w == nil || refused.Refused()) {
 		return *refused, nil

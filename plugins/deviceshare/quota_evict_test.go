@@ -226,7 +226,7 @@ func TestADryRunCountsWhoWasTakenAwayInItOnly(t *testing.T) {
 	ssn := w.open()
 	defer framework.CloseSession(ssn)
 	task, a, n1, ctx := w.task(ssn, "new"), w.task(ssn, "a"), ssn.Nodes["n1"], t.Context()
-	if _, err := trialIn(ssn.GetCycleState(task.UID)); err == nil {
+	if err := ssn.SimulateRemoveTaskFn(ctx, ssn.GetCycleState(task.UID), task, a, n1); err == nil {
 		t.Error("a dry run that nobody began")
 	}
 	if err := ssn.PrePredicateFn(task); err != nil {

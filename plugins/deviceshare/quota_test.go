@@ -21,6 +21,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/proportion"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/quota"
 	"deviceshare/sharing/wire"
 )
 
@@ -61,6 +62,14 @@ func (w *world) withPlugins(names ...string) {
 	}
 }
 
+// shortage is the limit that keeps a task from being allocated.
+func (w *world) shortage(t *api.TaskInfo) (quota.Shortage, bool) {
+	if short := w.plugin.limits.AllowanceNow(t, w.plugin.Request(t)).Unavoidable(); short != nil {
+		return *short, true
+	}
+	return w.plugin.limits.Refused(t)
+}
+
 // tried runs a session and returns who was given devices, and why others were not.
 func (w *world) tried() (placed []string, short map[string]string) {
 	w.t.Helper()
@@ -72,7 +81,7 @@ func (w *world) tried() (placed []string, short map[string]string) {
 	for _, job := range ssn.Jobs {
 		for _, task := range job.Tasks {
 			if task.Status == api.Pending {
-				if s, yes := w.plugin.QuotaShortage(task); yes {
+				if s, yes := w.shortage(task); yes {
 					short[task.Name] = s.String()
 				}
 			} else if task.Status != api.Running {
@@ -176,7 +185,7 @@ func TestAGangIsWithinTheQuotaTogether(t *testing.T) {
 			}
 			ssn := w.open()
 			job := ssn.Jobs["ns/gang"]
-			if s, yes := w.plugin.JobQuotaShortage(job); !yes || s.Used != 0 || s.Asked != int64(sharing.MiBs(24000)) {
+			if s, yes := w.plugin.limits.JobShortage(job); !yes || s.Used != 0 || s.Asked != int64(sharing.MiBs(24000)) {
 				t.Errorf("the job, before any of it was tried: %v %s", yes, s.String())
 			}
 			framework.CloseSession(ssn)

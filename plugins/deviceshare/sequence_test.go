@@ -223,7 +223,7 @@ func (k *walk) check() {
 func (k *walk) checkQuota() {
 	k.t.Helper()
 	p := k.w.plugin
-	if p.quota == nil {
+	if p.limits == nil {
 		return
 	}
 	for _, j := range k.ssn.Jobs {
@@ -232,8 +232,8 @@ func (k *walk) checkQuota() {
 			var want int64
 			if t.Status == api.Running || t.Status == api.Allocated || t.Status == api.Pipelined || t.Status == api.Releasing {
 				held, known := p.overlay.currentLedger(p.nodes[t.NodeName]).Placement(owner)
-				if !known {
-					want = p.askedMemory(t) // promised, and the devices do not fit after all
+				if req := p.Request(t); !known && req != nil {
+					want = int64(memoryOf(req, p.store.largest)) // promised, and the devices do not fit after all
 				}
 				for _, c := range held.Containers {
 					for _, s := range c.Shares {
@@ -242,7 +242,7 @@ func (k *walk) checkQuota() {
 				}
 			}
 			var got int64
-			for _, part := range p.quota.book.Takes(owner) {
+			for _, part := range p.limits.Takes(owner) {
 				got += part.Memory
 			}
 			if got != want {

@@ -17,6 +17,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/plugins/liveness"
 	"deviceshare/sharing"
@@ -87,12 +88,10 @@ type Store struct {
 	// current is the plugin of the session that is open, nil if none is or it takes no part.
 	current *Plugin
 	// told is what waiting pods were told, looks what devices said to them.
-	told    *waiting.Memory
-	looks   deviceAnswers
-	charges charges
-	doubts  doubts
-	// queues are those of pods that hold devices, as of the last session.
-	queues map[sharing.Owner]string
+	told  *waiting.Memory
+	looks deviceAnswers
+	// queues is what is known of their limits from one session to the next.
+	queues queues.Memory
 }
 
 // toldLimits bound what is remembered of waiting pods, and how many of their conditions a session

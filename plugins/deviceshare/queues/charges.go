@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package queues
 
 import (
 	"deviceshare/plugins/deviceshare/nodes"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package queues
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -18,24 +18,24 @@ type doubts struct {
 	told map[[2]string]struct{}
 }
 
-// reportDoubts tells the authors of queues about limits that they cannot have meant, each once
+// ReportDoubts tells the authors of queues about limits that they cannot have meant, each once
 // until it is mended. Devices that come and go may change the text, and then it is told again.
-func (s *Store) reportDoubts(ssn *framework.Session, settings *nodes.Settings) {
+func (m *Memory) ReportDoubts(ssn *framework.Session, settings *nodes.Settings, report func(queue *corev1.ObjectReference, text string)) {
 	names, told := settings.LimitNames(), map[[2]string]struct{}{}
 	for _, info := range ssn.Queues {
 		if info == nil || info.Queue == nil {
 			continue
 		}
 		spec := &info.Queue.Spec
-		for _, text := range quota.Doubts(nodes.QueueEntries(spec.Capability, spec.Deserved, spec.Guarantee.Resource), names, s.doubts.total) {
+		for _, text := range quota.Doubts(nodes.QueueEntries(spec.Capability, spec.Deserved, spec.Guarantee.Resource), names, m.doubts.total) {
 			key := [2]string{info.Name, text}
 			told[key] = struct{}{}
-			if _, done := s.doubts.told[key]; !done {
-				s.report.Report(&corev1.ObjectReference{
+			if _, done := m.doubts.told[key]; !done {
+				report(&corev1.ObjectReference{
 					APIVersion: "scheduling.volcano.sh/v1beta1", Kind: "Queue", Name: info.Name, UID: info.Queue.UID,
-				}, "QueueLimitDoubtful", text)
+				}, text)
 			}
 		}
 	}
-	s.doubts.told = told
+	m.doubts.told = told
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package queues
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	fwk "k8s.io/kube-scheduler/framework"
+	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -17,28 +18,29 @@ import (
 	"deviceshare/sharing/quota"
 )
 
-// This file is the rest of what is different in other versions of Volcano: queues, and what
-// Volcano asks about them.
+// This file is what is different in other versions of Volcano: queues, and what Volcano asks about
+// them.
 
-// registerQuota answers for the queues in a session. Volcano allows what all plugins allow.
-func (p *Plugin) registerQuota(ssn *framework.Session) {
-	ssn.AddAllocatableFn(PluginName, func(_ *api.QueueInfo, t *api.TaskInfo) bool { return p.queueAllows(t) })
-	ssn.AddPreemptiveFn(PluginName, func(_, candidate any) bool {
+// Register answers for the queues in a session, in the name of a plugin. Volcano allows what all
+// plugins allow.
+func (l *Limits) Register(ssn *framework.Session, plugin string) {
+	ssn.AddAllocatableFn(plugin, func(_ *api.QueueInfo, t *api.TaskInfo) bool { return l.Allows(t) })
+	ssn.AddPreemptiveFn(plugin, func(_, candidate any) bool {
 		t, ok := candidate.(*api.TaskInfo)
-		return !ok || p.mayReclaimFor(t)
+		return !ok || l.MayReclaimFor(t)
 	})
-	ssn.AddSimulateAllocatableFn(PluginName, func(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, t *api.TaskInfo) bool {
+	ssn.AddSimulateAllocatableFn(plugin, func(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, t *api.TaskInfo) bool {
 		tried, err := trialIn(state)
-		return err == nil && p.allocatableAfter(t, tried)
+		return err == nil && l.allowsAfter(t, tried)
 	})
-	ssn.AddSimulateRemoveTaskFn(PluginName, func(_ context.Context, state fwk.CycleState, _, gone *api.TaskInfo, _ *api.NodeInfo) error {
+	ssn.AddSimulateRemoveTaskFn(plugin, func(_ context.Context, state fwk.CycleState, _, gone *api.TaskInfo, _ *api.NodeInfo) error {
 		tried, err := trialIn(state)
 		if err == nil {
 			tried.gone[gone.UID] = gone
 		}
 		return err
 	})
-	ssn.AddSimulateAddTaskFn(PluginName, func(_ context.Context, state fwk.CycleState, _, back *api.TaskInfo, _ *api.NodeInfo) error {
+	ssn.AddSimulateAddTaskFn(plugin, func(_ context.Context, state fwk.CycleState, _, back *api.TaskInfo, _ *api.NodeInfo) error {
 		tried, err := trialIn(state)
 		if err == nil {
 			delete(tried.gone, back.UID)
@@ -47,21 +49,21 @@ func (p *Plugin) registerQuota(ssn *framework.Session) {
 	})
 }
 
-// allocatableAfter is allocatable in a dry run. It changes nothing.
-func (p *Plugin) allocatableAfter(t *api.TaskInfo, tried *trial) bool {
-	w := p.allowanceAfter(t, p.askOf(t))
+// allowsAfter is Allows in a dry run. It changes nothing.
+func (l *Limits) allowsAfter(t *api.TaskInfo, tried *trial) bool {
+	w := l.Allowance(t, l.Tasks.Request(t))
 	if w == nil {
 		return true
 	}
 	for _, gone := range tried.gone {
 		w.ask.Gone = append(w.ask.Gone, sharing.Owner(gone.Pod.UID))
 	}
-	return w.unavoidableShortage() == nil
+	return w.Unavoidable() == nil
 }
 
-// cycleStates is where Volcano keeps what is tried for a task. The session is one.
-type cycleStates interface {
-	GetCycleState(api.TaskID) *cycleState
+// CycleStates is where Volcano keeps what is tried for a task. The session is one.
+type CycleStates interface {
+	GetCycleState(api.TaskID) *k8sframework.CycleState
 }
 
 // trialKey is where a trial is in a cycle state.
@@ -73,10 +75,10 @@ type trial struct{ gone map[api.TaskID]*api.TaskInfo }
 // Clone implements fwk.StateData. Each dry run has its own trial.
 func (t *trial) Clone() fwk.StateData { return &trial{gone: maps.Clone(t.gone)} }
 
-// beginTrial readies the state of a task for dry runs, in which nobody has left yet.
-func (p *Plugin) beginTrial(t *api.TaskInfo) {
-	if p.quota != nil {
-		p.cycle.GetCycleState(t.UID).Write(trialKey, &trial{gone: map[api.TaskID]*api.TaskInfo{}})
+// BeginTrial readies the state of a task for dry runs, in which nobody has left yet.
+func (l *Limits) BeginTrial(cycle CycleStates, t *api.TaskInfo) {
+	if l != nil {
+		cycle.GetCycleState(t.UID).Write(trialKey, &trial{gone: map[api.TaskID]*api.TaskInfo{}})
 	}
 }
 
@@ -117,10 +119,10 @@ func queueNamedBy(info *api.NodeInfo, owner sharing.Owner) string {
 	return ""
 }
 
-// queuesOf returns the queues of a session, with their limits of devices. The number of devices
+// Of returns the queues of a session, with their limits of devices. The number of devices
 // that a queue deserves, or is guaranteed, is left to Volcano, which counts it exactly; a
 // capability of it holds for pods that are leaving too, which Volcano does not count.
-func queuesOf(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
+func Of(ssn *framework.Session, s *nodes.Settings) []quota.Queue {
 	queues := make([]quota.Queue, 0, len(ssn.Queues))
 	for _, info := range ssn.Queues {
 		if info == nil || info.Queue == nil {

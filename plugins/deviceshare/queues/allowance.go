@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queues
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/quota"
+)
+
+// Allowance is what a task may take of its queue. A nil *Allowance is that of a task that no limit
+// concerns. Safe for concurrent use.
+type Allowance struct {
+	book *quota.Book
+	ask  quota.Ask
+	// least is what the task takes whichever devices it gets.
+	least quota.Amounts
+}
+
+// Allowance returns what a task may take once the pods that are leaving, and some others, are gone;
+// nil if no limit concerns it. A nil request is that of a task that asks for nothing.
+func (l *Limits) Allowance(t *api.TaskInfo, req *sharing.PodRequest, gone ...*api.TaskInfo) *Allowance {
+	if l == nil || req == nil {
+		return nil
+	}
+	queue := l.queueOf(t)
+	if !l.book.Limited(queue) {
+		return nil
+	}
+	w := &Allowance{book: l.book, least: quota.Asked(req, l.kinds)}
+	w.ask = quota.Ask{Owner: sharing.Owner(t.Pod.UID), Queue: queue, Gone: ownersOf(gone)}
+	return w
+}
+
+// AllowanceNow returns what a task may take at once.
+func (l *Limits) AllowanceNow(t *api.TaskInfo, req *sharing.PodRequest) *Allowance {
+	w := l.Allowance(t, req)
+	if w != nil {
+		w.ask.Now = true
+	}
+	return w
+}
+
+// ownersOf returns the pods of tasks.
+func ownersOf(tasks []*api.TaskInfo) []sharing.Owner {
+	owners := make([]sharing.Owner, 0, len(tasks))
+	for _, t := range tasks {
+		owners = append(owners, sharing.Owner(t.Pod.UID))
+	}
+	return owners
+}
+
+// ShortOf returns which limit amounts would exceed, nil if none.
+func (w *Allowance) ShortOf(a quota.Amounts) *quota.Shortage {
+	if w == nil {
+		return nil
+	}
+	ask := w.ask
+	ask.Amounts = a
+	if short, refused := w.book.Check(&ask); refused {
+		return &short
+	}
+	return nil
+}
+
+// Unavoidable returns which limit the task would exceed on any node, nil if it may fit on some.
+func (w *Allowance) Unavoidable() *quota.Shortage {
+	if w == nil {
+		return nil
+	}
+	return w.ShortOf(w.least)
+}
+
+// MayEvictFor reports whether evictions help a task that the queue refuses what it would get on a
+// node. Volcano asks whether the queue has room without naming a node, and is told of the least
+// that the task takes. Where it takes more, Volcano would evict for a task that is refused again.
+func (w *Allowance) MayEvictFor(short *quota.Shortage) bool { return short.AsksAsMuch(w.least) }
+
+// MayEvictOn reports whether evictions on a node help a task that its devices have no room for: not
+// if the least that it takes there is more than the queue has, see MayEvictFor.
+func (w *Allowance) MayEvictOn(inv *sharing.Inventory, req *sharing.PodRequest) bool {
+	if w == nil {
+		return true
+	}
+	short := w.ShortOf(quota.Asked(req, quota.KindsOf(inv)))
+	return short == nil || w.MayEvictFor(short)
+}
+
+// LargestCharge returns the device of a placement that counts most for a limit.
+func LargestCharge(short *quota.Shortage, p *sharing.Placement, inv *sharing.Inventory) (worst sharing.DeviceID) {
+	var most int64
+	for i := range p.Containers {
+		for _, s := range p.Containers[i].Shares {
+			one := sharing.Placement{Containers: []sharing.ContainerShares{{Shares: []sharing.Share{s}}}}
+			if n := short.Of(quota.Held(&one, inv)); n > most {
+				worst, most = s.Device, n
+			}
+		}
+	}
+	return worst
+}
