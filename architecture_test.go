@@ -173,9 +173,9 @@ func schedulerRules() []rule {
 			Name: "when a pod is told why it waits is pure",
 			Why:  "it must be repeatable from the texts and times alone",
 			Breaks: func(from, to string) bool {
-				return under("plugins/deviceshare/waiting")(from) && (effects(to) || !standard(to))
+				return under("plugins/deviceshare/waiting/news")(from) && (effects(to) || !standard(to))
 			},
-			Example: [2]string{"deviceshare/plugins/deviceshare/waiting", "time"},
+			Example: [2]string{"deviceshare/plugins/deviceshare/waiting/news", "time"},
 		},
 		{
 			Name: "the scheduler never links NVML", Transitive: true,

@@ -128,6 +128,26 @@ func (a *ask) served() *sharing.PodRequest {
 	return &a.request
 }
 
+// lookShape is equal for pods to which every node gives the same answer. The session goroutine
+// calls it.
+func (a *ask) lookShape() string {
+	if a.looks != "" {
+		return a.looks
+	}
+	spec := &a.pod.Spec
+	if a.shape == "" || spec.Affinity != nil {
+		a.looks = string(a.pod.UID)
+		return a.looks
+	}
+	tolerated := make([]string, 0, len(spec.Tolerations))
+	for i := range spec.Tolerations {
+		t := &spec.Tolerations[i]
+		tolerated = append(tolerated, fmt.Sprintf("%q %q %q %q", t.Key, t.Operator, t.Value, t.Effect))
+	}
+	a.looks = fmt.Sprintf("%s %q %q", a.shape, spec.NodeSelector, tolerated)
+	return a.looks
+}
+
 // needsDevicesOf reports whether the node must not take the pod without devices. For a pod
 // that may ask under a name nobody knows yet, that is every node that publishes devices.
 func (a *ask) needsDevicesOf(info *api.NodeInfo) bool {

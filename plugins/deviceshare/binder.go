@@ -16,6 +16,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
+	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
 )
 
@@ -80,7 +81,7 @@ func (b *Binder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) map[ap
 	for _, t := range tasks {
 		if err := b.bindTask(client, t); err != nil {
 			klog.ErrorS(err, "Bind failed", "pod", klog.KObj(t.Pod), "node", t.NodeName)
-			failed[t.UID] = withoutVerbs(err.Error())
+			failed[t.UID] = waiting.WithoutVerbs(err.Error())
 			continue
 		}
 		observeBound(t.Pod)

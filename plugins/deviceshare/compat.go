@@ -5,7 +5,6 @@ package deviceshare
 import (
 	"context"
 	"iter"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +23,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing/worth"
 )
 
@@ -108,13 +108,6 @@ func asEvictableFn(decide victimFilter, choose func(*api.TaskInfo, []*api.TaskIn
 	}
 }
 
-// withoutVerbs returns a text that Volcano may show to people. Volcano writes it as it is into
-// conditions, and for events it hands it to a function that formats, without arguments: "20% of"
-// would become "20%!o(MISSING)f". No way of writing a percent sign survives both, so it becomes the
-// full-width one. Our own sentences say percent; this is for what others wrote: annotations,
-// models, answers of the API server.
-func withoutVerbs(text string) string { return strings.ReplaceAll(text, "%", "\uff05") }
-
 // refusalOn makes the fit error of one task on one node. Volcano evicts pods only
 // for a refusal that is curable.
 func refusalOn(task *api.TaskInfo, node *api.NodeInfo, curable bool, text string) error {
@@ -128,7 +121,7 @@ func refusalOn(task *api.TaskInfo, node *api.NodeInfo, curable bool, text string
 		err    api.FitError
 		sets   [1]*api.Status
 		status api.Status
-	}{status: api.Status{Code: code, Reason: withoutVerbs(text)}}
+	}{status: api.Status{Code: code, Reason: waiting.WithoutVerbs(text)}}
 	r.sets[0] = &r.status
 	r.err = *api.NewFitErrWithStatus(task, node, r.sets[:]...)
 	return &r.err
@@ -136,7 +129,7 @@ func refusalOn(task *api.TaskInfo, node *api.NodeInfo, curable bool, text string
 
 // refusalEverywhere makes the error that says no node can serve the task.
 func refusalEverywhere(why error) error {
-	return &api.FitError{Status: api.StatusSets{{Code: api.UnschedulableAndUnresolvable, Reason: withoutVerbs(why.Error())}}}
+	return &api.FitError{Status: api.StatusSets{{Code: api.UnschedulableAndUnresolvable, Reason: waiting.WithoutVerbs(why.Error())}}}
 }
 
 // judgedNow reports whether Volcano will allocate the task on the node, rather than wait

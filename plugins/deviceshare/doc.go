@@ -8,8 +8,8 @@
 // Five packages share the work, and each knows only those below it:
 //
 //	deviceshare   one session: what a task asks, what a node answers, who is evicted
+//	waiting       why a pod waits
 //	queues        the limits of queues
-//	waiting       when a pod that waits is told another reason
 //	nodes         what is on the nodes, from one snapshot to the next
 //	podstate      what one pod holds, from the decision until it has ended
 //
@@ -17,8 +17,8 @@
 // closes. What the session commits becomes the decision of the pod's state. Nothing in
 // the scheduling loop talks to the API server: the placement travels on the Binding.
 //
-// What is different in other versions of Volcano is in compat.go, and in compat_waiting.go for the
-// reasons of waiting pods.
+// What is different in other versions of Volcano is in compat.go, and in files named volcano.go of
+// queues and waiting.
 //
 // Concurrency: Volcano runs sessions in one goroutine and calls predicates and scores
 // from many. Those only read. What outlives a session is in Store and nodes.Cluster. It

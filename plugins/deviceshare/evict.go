@@ -228,3 +228,22 @@ func (p *Plugin) jobPriority(t *api.TaskInfo) int32 {
 	}
 	return 0
 }
+
+// noteEviction notes that Volcano evicts a pod with devices in this session.
+func (p *Plugin) noteEviction(t *api.TaskInfo) {
+	if p.victimsNow == nil {
+		p.victimsNow = map[api.TaskID]struct{}{}
+	}
+	p.victimsNow[t.UID] = struct{}{}
+}
+
+// undoEviction notes that Volcano does not evict a pod after all.
+func (p *Plugin) undoEviction(t *api.TaskInfo) { delete(p.victimsNow, t.UID) }
+
+// countEvictions counts the pods that an action, which has just ended, has evicted.
+func (p *Plugin) countEvictions(action string) {
+	if n := len(p.victimsNow); n > 0 {
+		p.store.metrics.evictions.WithLabelValues(action).Add(float64(n))
+		clear(p.victimsNow)
+	}
+}

@@ -99,7 +99,8 @@ func gangJob(t testing.TB, n int) (*Plugin, *framework.Session) {
 	job.SetPodGroup(&api.PodGroup{PodGroup: scheduling.PodGroup{Spec: scheduling.PodGroupSpec{Queue: "default", MinMember: int32(n)},
 		Status: scheduling.PodGroupStatus{Phase: scheduling.PodGroupInqueue}}})
 	for i, task := range tasks {
-		said := asFitErrors(fmt.Sprintf("Task %s with role spec x %s", task.Name, triedBefore))
+		said := api.NewFitErrors()
+		said.SetError(fmt.Sprintf("Task %s with role spec x has already predicated failed, skip", task.Name))
 		if i == n/2 {
 			said = api.NewFitErrors()
 			said.SetNodeError("n1", refusalEverywhere(errNoPlacement))

@@ -18,6 +18,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/actions/enqueue"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/metrics"
@@ -26,8 +27,10 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/overcommit"
 	"volcano.sh/volcano/pkg/scheduler/plugins/predicates"
 	"volcano.sh/volcano/pkg/scheduler/plugins/proportion"
+	pluginutil "volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"deviceshare/plugins/deviceshare/waiting"
+	"deviceshare/plugins/deviceshare/waiting/news"
 	"deviceshare/sharing/wire"
 )
 
@@ -92,7 +95,7 @@ func (w *world) queue(name string, state schedulingv1beta1.QueueState, capabilit
 
 // waitCase is a world with a pod that waits, what it is told, and how its wait is counted.
 type waitCase struct {
-	cause   waiting.Cause
+	cause   news.Cause
 	build   func(t *testing.T) *world
 	pod     string
 	want    []string
@@ -117,7 +120,7 @@ func heldBackCases() map[string]waitCase {
 	one := asks{number: 1, memory: 1000}
 	return map[string]waitCase{
 		"overcommit holds the job back": {
-			cause: waiting.Enqueue,
+			cause: news.Enqueue,
 			build: func(t *testing.T) *world {
 				w := newWorld(t, small(t, "n1", 1), heldGroup("g", 1, 3), podOf("p", "g", asks{number: 3, memory: 1000}))
 				w.with("overcommit")
@@ -127,7 +130,7 @@ func heldBackCases() map[string]waitCase {
 				"the job asks for 3 of " + wire.ResourceNumber + ", 0 of 2.4 are used or promised", "1 node(s) where 1/1 devices fit container \"c0\", 3 wanted"},
 		},
 		"jobs that were let in before are promised the room": {
-			cause: waiting.Enqueue,
+			cause: news.Enqueue,
 			build: func(t *testing.T) *world {
 				let := groupOf("h", 1)
 				let.Spec.MinResources = &corev1.ResourceList{wire.ResourceNumber: resource.MustParse("2")}
@@ -138,18 +141,18 @@ func heldBackCases() map[string]waitCase {
 			pod: "p", want: []string{"the job asks for 1 of " + wire.ResourceNumber + ", 2 of 2.4 are used or promised", "1 node(s) have room now"},
 		},
 		"the queue's capability holds the job back": {
-			cause: waiting.Enqueue,
+			cause: news.Enqueue,
 			build: func(t *testing.T) *world { return promisedQueue(t, "overcommit", "proportion") },
 			pod:   "p", want: []string{"queue narrow has no room for it (plugin proportion)", "the job asks for 1 of " + wire.ResourceNumber,
 				"1 of the queue's capability of 1 are used or promised", "1 node(s) have room"},
 		},
 		"plugin capacity counts it": {
-			cause: waiting.Enqueue,
+			cause: news.Enqueue,
 			build: func(t *testing.T) *world { return promisedQueue(t, "capacity") },
 			pod:   "p", want: []string{"queue narrow has no room for it (plugin capacity)"},
 		},
 		"the job asks for more devices than its queue may ever have": {
-			cause: waiting.Quota,
+			cause: news.Quota,
 			build: func(t *testing.T) *world {
 				g := heldGroup("g", 1, 2)
 				g.Spec.Queue = "narrow"
@@ -162,7 +165,7 @@ func heldBackCases() map[string]waitCase {
 			pod: "p", want: []string{`queue "narrow" uses 0 of 1 volcano.sh/vgpu-number: 2 more is 1 too much`},
 		},
 		"the queue is closed": {
-			cause: waiting.Enqueue,
+			cause: news.Enqueue,
 			build: func(t *testing.T) *world {
 				g := heldGroup("g", 1, 1)
 				g.Spec.Queue = "shut"
@@ -181,7 +184,7 @@ func heldBackCases() map[string]waitCase {
 func unreadableCases() map[string]waitCase {
 	return map[string]waitCase{
 		"the number is missing and the job is held back": {
-			cause: waiting.Request,
+			cause: news.Request,
 			build: func(t *testing.T) *world {
 				w := newWorld(t, small(t, "n1", 1), heldGroup("g", 1, 9), podOf("p", "g", asks{memory: 1000}))
 				w.with("overcommit")
@@ -190,7 +193,7 @@ func unreadableCases() map[string]waitCase {
 			pod: "p", want: []string{"its device request cannot be read", wire.ResourceNumber + ": 1"}, without: "held back",
 		},
 		"the configuration is not known and the job is held back": {
-			cause: waiting.Settings,
+			cause: news.Settings,
 			build: func(t *testing.T) *world {
 				w := newWorld(t, small(t, "n1", 1), heldGroup("g", 1, 9), podOf("p", "g", asks{number: 1, memory: 1000}))
 				w.with("overcommit")
@@ -208,28 +211,28 @@ func gangCases() map[string]waitCase {
 	one := asks{number: 1, memory: 1000}
 	return map[string]waitCase{
 		"the gang has too few pods": {
-			cause: waiting.Gang,
+			cause: news.Gang,
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 3), podOf("p", "g", one))
 			},
 			pod: "p", want: []string{"the gang has 1 of the 3 pods it needs to start"},
 		},
 		"one pod of the gang does not fit": {
-			cause: waiting.Nodes,
+			cause: news.Nodes,
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 2), podOf("a", "g", one), podOf("b", "g", asks{number: 1, memory: 20000}))
 			},
 			pod: "b", want: []string{"1 node(s) where 0/1 devices fit", "1 short of free memory (NotEnoughMemory). Of the 2 pods the gang needs to start, 1 fit."},
 		},
 		"the others of the gang do not fit": {
-			cause: waiting.Gang,
+			cause: news.Gang,
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 2), podOf("a", "g", one), podOf("b", "g", asks{number: 1, memory: 20000}))
 			},
 			pod: "a", want: []string{"can possibly be assigned to n1, once minAvailable is satisfied"},
 		},
 		"the gang was given up before the pod's turn": {
-			cause: waiting.Gang,
+			cause: news.Gang,
 			build: func(t *testing.T) *world {
 				big := asks{number: 1, memory: 20000}
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 2), podOf("a", "g", big), podOf("b", "g", one))
@@ -237,7 +240,7 @@ func gangCases() map[string]waitCase {
 			pod: "b", want: []string{"the gang needs 2 pods to start, 0 fit: see the events of its other pods"},
 		},
 		"another pod of its kind was looked at": {
-			cause: waiting.Nodes,
+			cause: news.Nodes,
 			build: func(t *testing.T) *world {
 				big := asks{number: 1, memory: 20000}
 				a, b := podOf("a", "g", big), podOf("b", "g", big)
@@ -256,14 +259,14 @@ func nodeCases() map[string]waitCase {
 	one := asks{number: 1, memory: 1000}
 	return map[string]waitCase{
 		"the devices are full": {
-			cause: waiting.Nodes,
+			cause: news.Nodes,
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 1), podOf("p", "g", asks{number: 1, memory: 20000}))
 			},
 			pod: "p", want: []string{"0/1 nodes are unavailable"},
 		},
 		"sums are short, and the devices say why": {
-			cause: waiting.Nodes,
+			cause: news.Nodes,
 			build: func(t *testing.T) *world {
 				inv := devices("n1", 1, 10000)
 				inv.Devices[0].MaxShares = 1
@@ -273,7 +276,7 @@ func nodeCases() map[string]waitCase {
 			pod: "p", want: []string{"Insufficient " + wire.ResourceNumber, "Devices: 1 node(s) where 0/1 devices fit", "1 shared by as many containers as allowed (TooManyShares)"},
 		},
 		"the inventory of a node cannot be read": {
-			cause: waiting.Nodes,
+			cause: news.Nodes,
 			build: func(t *testing.T) *world {
 				n := small(t, "n1", 1)
 				n.Annotations[wire.NodeInventory] = "{"
@@ -282,7 +285,7 @@ func nodeCases() map[string]waitCase {
 			pod: "p", want: []string{"1 the inventory of the node's devices cannot be read"},
 		},
 		"nodes are cordoned and tainted": {
-			cause: waiting.Nodes,
+			cause: news.Nodes,
 			build: func(t *testing.T) *world {
 				cordoned, tainted := small(t, "n1", 1), small(t, "n2", 1)
 				cordoned.Spec.Unschedulable = true
@@ -343,6 +346,24 @@ func TestTheGroupOfPodsThatWaitForDifferentThingsKeepsItsText(t *testing.T) {
 	}
 }
 
+// heldBackBy has the plugin see that another one says no to jobs: it returns what asks about one.
+func heldBackBy(t testing.TB, p *Plugin, name string) func(*api.JobInfo) {
+	t.Helper()
+	yes := true
+	tiers := []conf.Tier{{Plugins: []conf.PluginOption{{Name: name, EnabledJobEnqueued: &yes}}}}
+	ssn := framework.OpenSession(cache.NewDefaultMockSchedulerCache(schedulerName), nil, nil)
+	t.Cleanup(func() { framework.CloseSession(ssn) })
+	ssn.Tiers = tiers
+	ssn.AddJobEnqueueableFn(name, func(any) int { return pluginutil.Reject })
+	p.witness = &waiting.Witness{Plugin: PluginName}
+	p.witness.StandBy(ssn)
+	return func(job *api.JobInfo) {
+		if ssn.JobEnqueueable(job) {
+			t.Fatalf("%s lets %s in", name, job.UID)
+		}
+	}
+}
+
 // waitingJobs is a session with n jobs that overcommit holds back, of ten shapes.
 func waitingJobs(t testing.TB, n int) (*Plugin, *framework.Session) {
 	t.Helper()
@@ -352,7 +373,7 @@ func waitingJobs(t testing.TB, n int) (*Plugin, *framework.Session) {
 	ssn.Jobs, ssn.TotalResource = map[api.JobID]*api.JobInfo{}, api.NewResource(node.Status.Allocatable)
 	ssn.Queues = map[api.QueueID]*api.QueueInfo{"default": {UID: "default", Name: "default", Queue: &scheduling.Queue{
 		Status: scheduling.QueueStatus{State: scheduling.QueueStateOpen}}}}
-	p.witness = &witness{}
+	overcommits := heldBackBy(t, p, "overcommit")
 	for i := range n {
 		number := int64(60 + i%10)
 		pod := podOf(fmt.Sprintf("p%d", i), fmt.Sprintf("g%d", i), asks{number: number, memory: 1000})
@@ -361,7 +382,7 @@ func waitingJobs(t testing.TB, n int) (*Plugin, *framework.Session) {
 		job.SetPodGroup(&api.PodGroup{PodGroup: scheduling.PodGroup{Spec: scheduling.PodGroupSpec{Queue: "default", MinMember: 1,
 			MinResources: heldGroup("g", 1, number).Spec.MinResources}, Status: scheduling.PodGroupStatus{Phase: scheduling.PodGroupPending}}})
 		ssn.Jobs[job.UID] = job
-		p.witness.noteAsked(mayEnqueue, string(job.UID), "overcommit")
+		overcommits(job)
 	}
 	p.jobs = ssn.Jobs
 	return p, ssn
@@ -384,7 +405,7 @@ func TestPodsThatWaitForTheSameShareOneText(t *testing.T) {
 			t.Errorf("told %q", text)
 		}
 	}
-	if n := p.store.told.Len(); n != 1000 {
+	if n := p.store.waiting.Len(); n != 1000 {
 		t.Errorf("%d of 1000 pods are remembered", n)
 	}
 }
@@ -419,34 +440,6 @@ func TestOtherNumbersAreToldWhenTheirTimeHasCome(t *testing.T) {
 	now += 2
 	if closed := told(); !strings.Contains(closed, "is not open but closed") {
 		t.Errorf("other words that last were not told: %q", closed)
-	}
-}
-
-// Shapes beyond the limit have their turn in later sessions; until then the rest of the text stands
-// without their devices.
-func TestASessionAsksDevicesForAFewShapesAndTheNextForOthers(t *testing.T) {
-	p, ssn := waitingJobs(t, 10)
-	p.store.now = func() time.Time { return time.Unix(1000, 0) }
-	told := func() (withDevices int) {
-		p.explained, p.store.told = false, waiting.NewMemory(toldLimits()) // this is about what is found
-		p.explainWaiting(ssn)
-		for _, job := range ssn.Jobs {
-			for _, f := range job.NodesFitErrors {
-				if strings.Contains(f.Error(), "Devices: ") {
-					withDevices++
-				}
-			}
-		}
-		return withDevices
-	}
-	// Ten shapes ask one node each: as if there were half as many sessions' worth of nodes.
-	for i := range maxNodesAsked/2 - 1 {
-		p.nodes[fmt.Sprintf("gone-%d", i)] = p.nodes["n1"]
-	}
-	for session, want := range []int{2, 4, 6, 8, 10, 10} {
-		if got := told(); got != want {
-			t.Errorf("session %d: %d of 10 pods are told of devices, want %d", session, got, want)
-		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/waiting/news"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -153,8 +154,11 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	s.collectConfig(out, known)
 	s.metrics.gauges.collectNodes(out, known)
 	s.collectFree(out, known)
-	if t := s.waiting.Load(); t != nil {
-		t.collectWaiters(out, s.metrics.gauges.waitingPods, s.metrics.gauges.waitingMemory)
+	if counts := s.waiting.Counts(); counts != nil {
+		counts.Each(func(queue string, cause news.Cause, pods int, memory sharing.Bytes) {
+			s.metrics.gauges.waitingPods.sendValue(out, float64(pods), queue, cause.String())
+			s.metrics.gauges.waitingMemory.sendValue(out, float64(memory), queue, cause.String())
+		})
 	}
 	s.metrics.gauges.assumed.sendValue(out, float64(s.cluster.Pods().Decisions()))
 	s.metrics.gauges.warming.sendValue(out, float64(len(s.cluster.Pods().Awaited())))

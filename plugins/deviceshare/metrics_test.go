@@ -17,6 +17,7 @@ import (
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"deviceshare/plugins/deviceshare/waiting"
+	"deviceshare/plugins/deviceshare/waiting/news"
 	"deviceshare/sharing"
 )
 
@@ -119,7 +120,7 @@ func TestPodsThatWaitCountByQueueWithTheMemoryTheyAskFor(t *testing.T) {
 			t.Errorf("%s is %v (%t), want %v", series, is, there, want)
 		}
 	}
-	if n := countSeries(got, "deviceshare_waiting_pods{"); n != 2*int(waiting.Causes) {
+	if n := countSeries(got, "deviceshare_waiting_pods{"); n != 2*int(news.Causes) {
 		t.Errorf("%d series of two queues, want one for each cause: %v", n, got)
 	}
 }
@@ -187,15 +188,15 @@ func TestTheMemoryAPodAsksForIsThatOfItsContainersTogetherOrOfOneBefore(t *testi
 		"more than anybody can count": {[]sharing.Request{of(sharing.App, 1<<40, sharing.AbsoluteMemory(1<<40))}, sharing.MaxBytes},
 		"nothing":                     {nil, 0},
 	} {
-		if got := memoryOf(&sharing.PodRequest{Requests: c.requests}, largest); got != c.want {
+		if got := waiting.MemoryOf(&sharing.PodRequest{Requests: c.requests}, largest); got != c.want {
 			t.Errorf("%s: %v, want %v", says, got, c.want)
 		}
 	}
 }
 
 func TestEveryCauseHasItsName(t *testing.T) {
-	seen := map[string]bool{"": true, waiting.Causes.String(): true}
-	for cause := range waiting.Causes {
+	seen := map[string]bool{"": true, news.Causes.String(): true}
+	for cause := range news.Causes {
 		if name := cause.String(); seen[name] {
 			t.Errorf("cause %d is called %q", cause, name)
 		} else {

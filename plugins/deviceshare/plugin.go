@@ -16,6 +16,7 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/plugins/deviceshare/queues"
+	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
@@ -69,7 +70,7 @@ type Plugin struct {
 
 	// The fields below say why pods wait. witness notes who holds jobs back, actions is how many
 	// actions have ended, explained whether pods were told.
-	witness   *witness
+	witness   *waiting.Witness
 	actions   int
 	explained bool
 }
@@ -84,8 +85,8 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 
 	if p.joinSession(ssn) {
 		p.registerCallbacks(ssn)
-		p.witness = &witness{}
-		p.witness.standBy(ssn)
+		p.witness = &waiting.Witness{Plugin: PluginName}
+		p.witness.StandBy(ssn)
 		p.store.current = p
 	}
 }
@@ -310,7 +311,7 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		}
 	default:
 		p.overlay.forgetFuture(n.Name)
-		p.setEvicted(e.Task, false)
+		p.undoEviction(e.Task)
 		p.limits.Charge(e.Task, quota.Stays)
 	}
 }
@@ -322,7 +323,7 @@ func (p *Plugin) onDeallocate(e *framework.Event) {
 	}
 	if changeOnDeallocate(e.Task) == moved {
 		p.limits.Charge(e.Task, quota.Leaves)
-		p.setEvicted(e.Task, true)
+		p.noteEviction(e.Task)
 		p.overlay.forgetFuture(e.Task.NodeName)
 		return
 	}

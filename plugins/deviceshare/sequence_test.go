@@ -15,6 +15,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/wire"
@@ -233,7 +234,7 @@ func (k *walk) checkQuota() {
 			if t.Status == api.Running || t.Status == api.Allocated || t.Status == api.Pipelined || t.Status == api.Releasing {
 				held, known := p.overlay.currentLedger(p.nodes[t.NodeName]).Placement(owner)
 				if req := p.Request(t); !known && req != nil {
-					want = int64(memoryOf(req, p.store.largest)) // promised, and the devices do not fit after all
+					want = int64(waiting.MemoryOf(req, p.store.largest)) // promised, and the devices do not fit after all
 				}
 				for _, c := range held.Containers {
 					for _, s := range c.Shares {

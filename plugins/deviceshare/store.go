@@ -19,6 +19,7 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/waiting"
+	"deviceshare/plugins/deviceshare/waiting/news"
 	"deviceshare/plugins/liveness"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
@@ -65,10 +66,8 @@ type Store struct {
 	versions atomic.Pointer[wire.ConfigVersions]
 	// withheld is why there are no settings, nil if nothing is known about it.
 	withheld atomic.Pointer[string]
-	// waiting is who waits since the last session, mix the pods that arrived last; both for
-	// metrics.
-	waiting atomic.Pointer[waitCounts]
-	mix     atomic.Pointer[worth.Mix]
+	// mix is the pods that arrived last, for metrics.
+	mix atomic.Pointer[worth.Mix]
 	// enabled says that the arguments do not turn the plugin off; part is its part in the last
 	// session.
 	enabled atomic.Bool
@@ -87,16 +86,15 @@ type Store struct {
 	era uint64
 	// current is the plugin of the session that is open, nil if none is or it takes no part.
 	current *Plugin
-	// told is what waiting pods were told, looks what devices said to them.
-	told  *waiting.Memory
-	looks deviceAnswers
+	// waiting is what waiting pods were told.
+	waiting *waiting.Memory
 	// queues is what is known of their limits from one session to the next.
 	queues queues.Memory
 }
 
 // toldLimits bound what is remembered of waiting pods, and how many of their conditions a session
 // rewrites for new numbers.
-func toldLimits() waiting.Limits { return waiting.Limits{Pods: 100_000, Repeats: 100} }
+func toldLimits() news.Limits { return news.Limits{Pods: 100_000, Repeats: 100} }
 
 // Options are what a store works with. Backends and Report are required.
 type Options struct {
@@ -121,7 +119,7 @@ func NewStore(o Options) *Store {
 	s := &Store{
 		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, pulse: o.Pulse, signer: o.Signer, now: o.Now,
 		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
-		told: waiting.NewMemory(toldLimits()),
+		waiting: waiting.NewMemory(toldLimits()),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -190,7 +188,7 @@ const (
 // on, and is no longer told to those who ask for metrics.
 func (s *Store) standAside() {
 	s.part.Store(int32(standsAway))
-	s.waiting.Store(nil)
+	s.waiting.Forget()
 }
 
 // updateFromSnapshot brings the store up to date with the snapshot of a session.

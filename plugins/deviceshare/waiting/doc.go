@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package waiting decides when a pod that waits is told something new.
+// Package waiting tells each pod that waits for devices why: the cause before its effects, in one
+// text for the pod's condition and its event, and counts who waits for what.
 //
-// The scheduler finds a reason for each waiting pod in every session. Each text that differs from
-// the last one becomes a write of the pod's status and an event, and on a busy cluster the numbers
-// in a text differ in nearly every session. A client drops the events of a pod that gets too many:
-// client-go allows 25 at once, and one more every five minutes. So another cause is told at once,
-// and another text about the same cause as often as that allowance permits, and only if its words
-// last.
+//	explain.go   the causes in their order; devices.go, queue.go and job.go find their texts
+//	witness.go   which plugin of Volcano said no to a job, a task or a queue
+//	counts.go    who waits, for metrics
+//	news         when a pod is told another text; pure
 //
-// The package decides only. It has no clock and no client, and who it tells is not its concern.
+// It decides nothing about devices: what it says is what the plugin of the session answers through
+// Scheduler, and what Volcano's plugins have decided.
 package waiting

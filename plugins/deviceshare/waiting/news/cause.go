@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package waiting
+package news
 
 // Cause is the kind of reason for which a pod waits: what would have to change for it to be placed.
 type Cause uint8

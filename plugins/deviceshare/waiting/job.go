@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package waiting
 
 import (
 	"fmt"
@@ -48,7 +48,7 @@ type answer struct {
 // pods.
 func (e *explanation) gangIncomplete(job *api.JobInfo) string {
 	return e.facts.incomplete.computeOnce(func() string {
-		v := e.ssn.JobValid(job)
+		v := e.JobValid(job)
 		if v == nil || v.Pass {
 			return ""
 		}
@@ -61,7 +61,7 @@ func (e *explanation) gangIncomplete(job *api.JobInfo) string {
 
 // nodesSay is what the nodes say, as Volcano counts it, "" if none was asked. Sums that are short
 // hide what single devices say, so that comes with it.
-func (e *explanation) nodesSay(job *api.JobInfo, t *api.TaskInfo, a *ask) (text, devices string) {
+func (e *explanation) nodesSay(job *api.JobInfo, t *api.TaskInfo, a *Ask) (text, devices string) {
 	f := job.NodesFitErrors[t.UID]
 	if f == nil {
 		return "", ""
@@ -84,7 +84,7 @@ func (e *explanation) readAnswer(f *api.FitErrors) answer {
 		return known
 	}
 	said := answer{text: f.Error()}
-	for _, name := range []string{e.settings.Names.Number, e.settings.Names.Memory, e.settings.Names.Cores} {
+	for _, name := range []string{e.Settings.Names.Number, e.Settings.Names.Memory, e.Settings.Names.Cores} {
 		said.sums = said.sums || name != "" && strings.Contains(said.text, "Insufficient "+name)
 	}
 	if e.facts.said == nil {
@@ -154,15 +154,15 @@ func (e *explanation) countFittingPods(job *api.JobInfo) int {
 
 // overQuota says which limit of a queue keeps the task, or its whole job, from being allocated; ""
 // if none does.
-func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo, a *ask) string {
-	if e.limits == nil {
+func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo, a *Ask) string {
+	if e.Limits == nil {
 		return ""
 	}
 	if text := e.shortageText(t, a); text != "" {
 		return text
 	}
 	return e.facts.short.computeOnce(func() string {
-		if short, is := e.limits.JobShortage(job); is {
+		if short, is := e.Limits.JobShortage(job); is {
 			return short.String()
 		}
 		return ""
@@ -171,10 +171,10 @@ func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo, a *ask) strin
 
 // shortageText says which limit of a queue keeps the task from being allocated, "" for none: what
 // it would exceed now, or else when Volcano asked last. It is found out once for tasks of a kind.
-func (e *explanation) shortageText(t *api.TaskInfo, a *ask) string {
-	text, known := e.facts.refused[a.kind.Kind]
-	if !known || a.kind.Kind == nil {
-		if short := e.limits.AllowanceNow(t, a.served()).Unavoidable(); short != nil {
+func (e *explanation) shortageText(t *api.TaskInfo, a *Ask) string {
+	text, known := e.facts.refused[a.Kind]
+	if !known || a.Kind == nil {
+		if short := e.Limits.AllowanceNow(t, a.Request).Unavoidable(); short != nil {
 			text = short.String()
 		} else {
 			text = ""
@@ -182,12 +182,12 @@ func (e *explanation) shortageText(t *api.TaskInfo, a *ask) string {
 		if e.facts.refused == nil {
 			e.facts.refused = map[*nodes.Kind]string{}
 		}
-		e.facts.refused[a.kind.Kind] = text
+		e.facts.refused[a.Kind] = text
 	}
 	if text != "" {
 		return text
 	}
-	if short, refused := e.limits.Refused(t); refused {
+	if short, refused := e.Limits.Refused(t); refused {
 		return short.String()
 	}
 	return ""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package waiting
 
 import (
 	"fmt"
@@ -10,17 +10,18 @@ import (
 	"testing"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 )
 
 // A voter says no by a coin; the witness must name the first that did, and no other question
 // may be answered otherwise because it stands by.
 func TestAWitnessNamesTheFirstPluginThatSaidNo(t *testing.T) {
 	names := []string{"gang", "overcommit", "proportion", "capacity"}
-	empty := emptyWorld(t)
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		ssn := empty.open()
+		ssn := emptySession(t)
 		no := map[string]map[string]bool{}
 		yes := true
 		for range 1 + r.IntN(2) {
@@ -44,8 +45,8 @@ func TestAWitnessNamesTheFirstPluginThatSaidNo(t *testing.T) {
 		}
 		before := fmt.Sprint(ssn.Tiers)
 		configured := ssn.Tiers
-		w := &witness{}
-		w.standBy(ssn)
+		w := &Witness{Plugin: "deviceshare"}
+		w.StandBy(ssn)
 		if fmt.Sprint(configured) != before {
 			t.Fatal("the scheduler's configuration was changed")
 		}
@@ -68,7 +69,7 @@ func TestAWitnessNamesTheFirstPluginThatSaidNo(t *testing.T) {
 			for _, q := range []question{mayAllocate, isOverused} {
 				// Of one that is not known to have a say nobody is named.
 				named := want
-				if !slices.Contains(votingPlugins(q), want) {
+				if !slices.Contains(w.votingPlugins(q), want) {
 					named = ""
 				}
 				if got := w.saidNo(q, subject); got != named {
@@ -80,7 +81,7 @@ func TestAWitnessNamesTheFirstPluginThatSaidNo(t *testing.T) {
 }
 
 func TestAWitnessForgetsANoThatBecameAYes(t *testing.T) {
-	w := &witness{}
+	w := &Witness{Plugin: "deviceshare"}
 	w.noteAsked(isOverused, "q", "proportion")
 	if got := w.saidNo(isOverused, "q"); got != "proportion" {
 		t.Fatalf("it names %q", got)
@@ -94,19 +95,19 @@ func TestAWitnessForgetsANoThatBecameAYes(t *testing.T) {
 
 func TestAPluginThatIsNotAskedHasNoNeighbours(t *testing.T) {
 	no := false
-	ssn := emptyWorld(t).open()
+	ssn := emptySession(t)
 	ssn.Tiers = []conf.Tier{{Plugins: []conf.PluginOption{{Name: "overcommit", EnabledJobEnqueued: &no}, {Name: "binpack"}}}}
 	want := ssn.Tiers
-	(&witness{}).standBy(ssn)
+	(&Witness{Plugin: "deviceshare"}).StandBy(ssn)
 	if !reflect.DeepEqual(ssn.Tiers, want) {
 		t.Errorf("the tiers became %v", ssn.Tiers)
 	}
 }
 
-// emptyWorld has sessions without any plugin.
-func emptyWorld(t *testing.T) *world {
+// emptySession is a session without any plugin.
+func emptySession(t *testing.T) *framework.Session {
 	t.Helper()
-	w := newWorld(t)
-	w.tiers = nil
-	return w
+	ssn := framework.OpenSession(cache.NewDefaultMockSchedulerCache("volcano"), nil, nil)
+	t.Cleanup(func() { framework.CloseSession(ssn) })
+	return ssn
 }

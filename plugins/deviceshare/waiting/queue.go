@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package waiting
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func (e *explanation) heldBack(job *api.JobInfo) string {
 
 // findHeldBack is heldBack. Jobs that are held back by the same share a text.
 func (e *explanation) findHeldBack(job *api.JobInfo) string {
-	by := heldBy{voter: e.witness.saidNo(mayEnqueue, string(job.UID)), queue: job.Queue, wants: minResourcesKey(job)}
+	by := heldBy{voter: e.Witness.saidNo(mayEnqueue, string(job.UID)), queue: job.Queue, wants: minResourcesKey(job)}
 	text, known := e.held[by]
 	if !known {
 		text = e.whyHeld(job, by.voter)
@@ -53,7 +53,7 @@ func (e *explanation) whyHeld(job *api.JobInfo, voter string) string {
 
 // queueClosedText says that the queue of a job takes none, "" if it does.
 func (e *explanation) queueClosedText(job *api.JobInfo) string {
-	q, ok := e.ssn.Queues[job.Queue]
+	q, ok := e.Queues[job.Queue]
 	if !ok {
 		return "there is no queue " + string(job.Queue)
 	}
@@ -65,11 +65,11 @@ func (e *explanation) queueClosedText(job *api.JobInfo) string {
 
 // overcommitText says what plugin overcommit counts. Its sums are those of the whole cluster.
 func (e *explanation) overcommitText(job *api.JobInfo) string {
-	factor := overcommitFactor(e.ssn.Tiers)
+	factor := overcommitFactor(e.Tiers)
 	text := fmt.Sprintf("plugin overcommit lets jobs ask for %s times what the cluster has", strconv.FormatFloat(factor, 'g', -1, 64))
 	want := job.GetMinResources()
 	for _, name := range namesIn(want) {
-		has := e.ssn.TotalResource.Get(name)
+		has := e.TotalResource.Get(name)
 		taken := e.sums.usedAmount(name) + e.sums.promisedAmount(name)
 		if limit := has * factor; taken+want.Get(name) > limit {
 			text += fmt.Sprintf("; the job asks for %s of %s, %s of %s are used or promised",
@@ -82,7 +82,7 @@ func (e *explanation) overcommitText(job *api.JobInfo) string {
 // queueIsFull says what the capability of a queue leaves. The plugin counts more, such as what is
 // guaranteed to other queues: then there are no amounts to tell.
 func (e *explanation) queueIsFull(job *api.JobInfo, voter string) string {
-	q := e.ssn.Queues[job.Queue]
+	q := e.Queues[job.Queue]
 	capability, used, want := api.NewResource(q.Queue.Spec.Capability), api.NewResource(q.Queue.Status.Allocated), job.GetMinResources()
 	text := ""
 	for _, name := range namesIn(want) {
@@ -99,9 +99,9 @@ func (e *explanation) queueIsFull(job *api.JobInfo, voter string) string {
 // queueRefuses is why Volcano looked at no node for a task of a job that was let in, "" if the
 // queue is not the reason.
 func (e *explanation) queueRefuses(job *api.JobInfo, t *api.TaskInfo) string {
-	voter := e.witness.saidNo(mayAllocate, string(t.UID))
+	voter := e.Witness.saidNo(mayAllocate, string(t.UID))
 	if voter == "" {
-		voter = e.witness.saidNo(isOverused, string(job.Queue))
+		voter = e.Witness.saidNo(isOverused, string(job.Queue))
 	}
 	if voter == "" {
 		return ""
@@ -110,7 +110,7 @@ func (e *explanation) queueRefuses(job *api.JobInfo, t *api.TaskInfo) string {
 		return closed
 	}
 	return fmt.Sprintf("queue %s has all that plugin %s gives it now: pods of the queue have to end, or of queues that have more than their share",
-		e.ssn.Queues[job.Queue].Name, voter)
+		e.Queues[job.Queue].Name, voter)
 }
 
 // sums are those that plugins compare jobs with, counted when they are asked for.
@@ -195,7 +195,7 @@ func namesIn(r *api.Resource) []corev1.ResourceName {
 // formatAmount writes an amount as people write it, memory and compute of devices with their unit.
 func (e *explanation) formatAmount(name corev1.ResourceName, v float64) string {
 	units := resource.NewQuantity(int64(math.Round(v/1000)), resource.DecimalSI)
-	if limits := e.settings.Limits(corev1.ResourceList{name: *units}); len(limits) > 0 {
+	if limits := e.Settings.Limits(corev1.ResourceList{name: *units}); len(limits) > 0 {
 		return limits[0].Text()
 	}
 	return plainAmount(name, v)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package waiting
 
 import (
 	"cmp"
@@ -64,15 +64,15 @@ func (l *deviceAnswers) endSession() {
 }
 
 // summarizeDevices counts what the nodes and their devices say to a task, "" if that is not known.
-func (e *explanation) summarizeDevices(t *api.TaskInfo, a *ask) string {
-	if a.uncertain {
+func (e *explanation) summarizeDevices(t *api.TaskInfo, a *Ask) string {
+	if a.IsUncertain {
 		return ""
 	}
-	shape, l := a.lookShape(), &e.store.looks
+	shape, l := a.Shape, &e.memory.answers
 	known := l.said[shape]
 	if (known == nil || l.now-known.at >= answerMaxAge || l.now < known.at) && l.left > 0 {
-		l.left -= len(e.nodes)
-		known = &deviceAnswer{text: e.askDevices(t, a), at: l.now}
+		l.left -= len(e.Devices)
+		known = &deviceAnswer{text: e.askDevices(t), at: l.now}
 		l.said[shape] = known
 	}
 	if known == nil {
@@ -84,22 +84,20 @@ func (e *explanation) summarizeDevices(t *api.TaskInfo, a *ask) string {
 
 // askDevices asks the predicate about every node. What the task's queue allows is left out: the
 // answer serves pods of all queues.
-func (e *explanation) askDevices(t *api.TaskInfo, a *ask) string {
-	if len(e.nodes) == 0 {
+func (e *explanation) askDevices(t *api.TaskInfo) string {
+	if len(e.Devices) == 0 {
 		return ""
 	}
 	counts := map[string]int{}
-	for name, n := range e.nodes {
-		info := e.infos[name]
+	for name, n := range e.Devices {
+		info := e.Nodes[name]
 		if info == nil {
 			continue
 		}
 		if closed := nodes.KeptOff(t.Pod, info.Node); closed != "" {
 			counts[closed]++
-		} else if err := e.requireServing(a, n); err != nil {
-			counts[err.Error()]++
-		} else if refused, _ := e.checkDevices(a, n, t, info, nil); refused.Refused() {
-			counts[a.refusalText(&refused)]++
+		} else if refusal := e.Scheduler.Answer(t, n, info); refusal != "" {
+			counts[refusal]++
 		} else {
 			counts[haveRoom]++
 		}
@@ -120,26 +118,6 @@ func (e *explanation) askDevices(t *api.TaskInfo, a *ask) string {
 		said += fmt.Sprintf(", %d other node(s)", more)
 	}
 	return said
-}
-
-// lookShape is equal for pods to which every node gives the same answer. The session goroutine
-// calls it.
-func (a *ask) lookShape() string {
-	if a.looks != "" {
-		return a.looks
-	}
-	spec := &a.pod.Spec
-	if a.shape == "" || spec.Affinity != nil {
-		a.looks = string(a.pod.UID)
-		return a.looks
-	}
-	tolerated := make([]string, 0, len(spec.Tolerations))
-	for i := range spec.Tolerations {
-		t := &spec.Tolerations[i]
-		tolerated = append(tolerated, fmt.Sprintf("%q %q %q %q", t.Key, t.Operator, t.Value, t.Effect))
-	}
-	a.looks = fmt.Sprintf("%s %q %q", a.shape, spec.NodeSelector, tolerated)
-	return a.looks
 }
 
 // adviceFor is what a person can do about the reason for which nodes refuse most devices, "" if
