@@ -5,11 +5,12 @@
 // refusals into reservations, scores, fit errors and annotations. It decides nothing
 // about devices itself.
 //
-// Five packages share the work, and each knows only those below it:
+// Six packages share the work, and each knows only those below it:
 //
 //	deviceshare   one session: what a task asks, what a node answers, who is evicted
 //	waiting       why a pod waits
 //	queues        the limits of queues
+//	mix           what pods ask for, learned from those that arrived
 //	nodes         what is on the nodes, from one snapshot to the next
 //	podstate      what one pod holds, from the decision until it has ended
 //

@@ -43,7 +43,7 @@ func TestAFitIsKnownUntilSomethingChanges(t *testing.T) {
 		"nothing": {func(*Plugin) {}, true, true, "it was found out"},
 		"devices of one node": {func(p *Plugin) { p.overlay.replaceLedger("n1", p.overlay.currentLedger(p.nodes["n1"]).Fork()) }, false, true,
 			"only that node has changed"},
-		"what was learned": {func(p *Plugin) { p.readMix() }, false, false,
+		"what was learned": {func(p *Plugin) { p.store.mix.Read(p.cluster()); p.useLearned() }, false, false,
 			"which devices a container gets, and so what is left for the next, is the policy's choice"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/plugins/deviceshare/mix"
 )
 
 // withCPU has the pod ask for CPUs.
@@ -75,11 +77,11 @@ func TestWhatWasLearnedIsKeptOverARestart(t *testing.T) {
 	w := newWorld(t, append(lesson(t), withCPU(podOf("cpu", "g", asks{}), 32))...)
 	before := w.scores("cpu")
 	w.scores("cpu")
-	if n := w.store.learner.arrivals.Len(); n != 61 {
+	if n := w.store.mix.Len(); n != 61 {
 		t.Errorf("%d pods are remembered, want 61", n)
 	}
 	w.restart()
-	if after := w.scores("cpu"); fmt.Sprint(after) != fmt.Sprint(before) || w.store.learner.model == nil {
+	if after := w.scores("cpu"); fmt.Sprint(after) != fmt.Sprint(before) || w.store.mix.Model() == nil {
 		t.Errorf("scores %v before a restart and %v after it", before, after)
 	}
 }
@@ -87,17 +89,17 @@ func TestWhatWasLearnedIsKeptOverARestart(t *testing.T) {
 func TestWeightsAreRenewedAfterPlacements(t *testing.T) {
 	w := newWorld(t, append(lesson(t), withCPU(podOf("p", "g", asks{number: 1, cores: 100}), 8))...)
 	w.scores("p")
-	model := w.store.learner.model
+	model := w.store.mix.Model()
 	w.scores("p")
-	if w.store.learner.model != model {
+	if w.store.mix.Model() != model {
 		t.Error("the weights were renewed although nothing was placed")
 	}
 	ssn := w.open()
 	defer framework.CloseSession(ssn)
-	for range placementsPerRenewal {
+	for range mix.PlacementsPerRenewal {
 		w.plugin.onAllocate(&framework.Event{Task: api.NewTaskInfo(podOf("other", "g", asks{}))})
 	}
-	if _ = ssn.PrePredicateFn(w.task(ssn, "p")); w.store.learner.model == model || w.store.learner.placed != 0 {
+	if _ = ssn.PrePredicateFn(w.task(ssn, "p")); w.store.mix.Model() == model || w.store.mix.IsDue() {
 		t.Error("the weights are as before")
 	}
 }

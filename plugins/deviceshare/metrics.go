@@ -211,7 +211,7 @@ func (s *Store) collectConfig(out chan<- prometheus.Metric, known map[string]*no
 // collectFree sends how much is free, and how much of it is usable to pods as they arrived last.
 // Nothing is sent before enough pods have arrived, nor a ratio while nothing is free.
 func (s *Store) collectFree(out chan<- prometheus.Metric, known map[string]*nodes.Node) {
-	mix := s.mix.Load()
+	mix := s.mix.Current()
 	if mix == nil {
 		return
 	}

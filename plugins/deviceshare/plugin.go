@@ -19,7 +19,6 @@ import (
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
-	"deviceshare/sharing/policy"
 	"deviceshare/sharing/quota"
 	"deviceshare/sharing/wire"
 )
@@ -42,10 +41,7 @@ type Plugin struct {
 	dryRuns bool
 	victims victimOrder
 	overlay *overlay
-	// learned is the policy fragmentation as it is now, learnedBare without the weights of modes.
-	learned, learnedBare policy.Policy
-	// forecasting are the backends of that policy, see learner.
-	forecasting sharing.Backends
+	preferences
 	// asks are the requests of the tasks this session has tried to place.
 	asks map[api.TaskID]*ask
 	// kinds are what tasks of this session ask for.
@@ -121,8 +117,8 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	p.victims = ssn
 	p.nodes, p.infos, p.jobs = p.store.cluster.Nodes(), ssn.Nodes, ssn.Jobs
 	p.overlay, p.awaited = newOverlay(p.devicesChanged), p.store.cluster.Pods().Awaited()
-	p.store.learner.learnAtStart(tasksOf(ssn), p.settings)
-	p.useLearned()
+	p.store.mix.Begin(kindsOf(ssn, p.settings))
+	p.preferences = newPreferences(&p.args, p.store.backends, p.store.mix)
 	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]sessionKind{}, map[string]string{}
 	p.cycle = ssn
 	p.openLimits(ssn)
@@ -259,29 +255,9 @@ func (p *Plugin) noteKind(of nodes.Kind, again bool) sessionKind {
 	return k
 }
 
-// policyFor is the pod's, or else the scheduler's, with what modes are worth to a pod
-// that names none.
-func (p *Plugin) policyFor(a *ask) policy.Policy {
-	chosen := a.policy
-	if chosen == nil {
-		chosen = p.args.Policy
-	}
-	_, learns := chosen.(policy.Valuer)
-	bare := len(p.args.ModeWeights) == 0 || len(a.request.Modes) > 0
-	switch {
-	case learns && bare:
-		return p.learnedBare
-	case learns:
-		return p.learned
-	case bare:
-		return chosen
-	}
-	return p.args.weighted[chosen.Name()]
-}
-
 // onAllocate follows Volcano when it puts a task on a node.
 func (p *Plugin) onAllocate(e *framework.Event) {
-	p.store.learner.placed++
+	p.store.mix.NotePlacement()
 	a := p.rememberAsk(e.Task)
 	if !a.needsDevicesOf(p.infos[e.Task.NodeName]) {
 		return

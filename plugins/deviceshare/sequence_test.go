@@ -151,7 +151,8 @@ func (k *walk) step() {
 		_ = k.stmt.RecoverOperations(saved)
 	case op == 11:
 		k.log = append(k.log, "learn")
-		k.w.plugin.readMix()
+		k.w.store.mix.Read(k.w.plugin.cluster())
+		k.w.plugin.useLearned()
 	default:
 		if t := k.pick(api.Pending); t != nil {
 			_ = k.ssn.PrePredicateFn(t)

@@ -16,6 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/mix"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/waiting"
@@ -24,7 +25,6 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
-	"deviceshare/sharing/worth"
 )
 
 // Reporter tells people about problems, on the object they concern. It must not
@@ -66,8 +66,6 @@ type Store struct {
 	versions atomic.Pointer[wire.ConfigVersions]
 	// withheld is why there are no settings, nil if nothing is known about it.
 	withheld atomic.Pointer[string]
-	// mix is the pods that arrived last, for metrics.
-	mix atomic.Pointer[worth.Mix]
 	// enabled says that the arguments do not turn the plugin off; part is its part in the last
 	// session.
 	enabled atomic.Bool
@@ -79,7 +77,7 @@ type Store struct {
 	// The fields below belong to the session goroutine.
 	rank      map[string]float64
 	largest   sharing.Bytes
-	learner   learner
+	mix       *mix.Mix
 	asks      map[api.TaskID]*ask
 	arguments lastArguments
 	// era is that of the arguments and of what was learned, see nodes.Question.
@@ -119,7 +117,7 @@ func NewStore(o Options) *Store {
 	s := &Store{
 		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, pulse: o.Pulse, signer: o.Signer, now: o.Now,
 		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
-		waiting: waiting.NewMemory(toldLimits()),
+		waiting: waiting.NewMemory(toldLimits()), mix: mix.New(o.Backends),
 	}
 	if s.now == nil {
 		s.now = time.Now
