@@ -53,16 +53,6 @@ type sessionKind struct {
 	repeated bool
 }
 
-// turn is a task with what it asks for, which need not be looked up for each node then.
-type turn struct {
-	task *api.TaskInfo
-	ask  *ask
-	kind sessionKind
-}
-
-// isFor reports whether it is the turn of this task.
-func (u *turn) isFor(t *api.TaskInfo) bool { return u.task == t }
-
 // cachedRefusal is a refusal with its text. Most nodes refuse a pod for the same reasons, and
 // formatting the text takes longer than finding the refusal.
 type cachedRefusal struct {

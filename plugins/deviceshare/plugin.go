@@ -42,12 +42,7 @@ type Plugin struct {
 	victims victimOrder
 	overlay *overlay
 	preferences
-	// asks are the requests of the tasks this session has tried to place.
-	asks map[api.TaskID]*ask
-	// kinds are what tasks of this session ask for.
-	kinds map[nodes.Kind]sessionKind
-	// turn is the task that Volcano is placing.
-	turn turn
+	requests
 	// index is nil until the first task is placed.
 	index *index
 	// fallbacks are the texts of modeFallback, by what is asked.
@@ -119,7 +114,7 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	p.overlay, p.awaited = newOverlay(p.devicesChanged), p.store.cluster.Pods().Awaited()
 	p.store.mix.Begin(kindsOf(ssn, p.settings))
 	p.preferences = newPreferences(&p.args, p.store.backends, p.store.mix)
-	p.asks, p.kinds, p.fallbacks = map[api.TaskID]*ask{}, map[nodes.Kind]sessionKind{}, map[string]string{}
+	p.requests, p.fallbacks = newRequests(p.settings, p.store.asks), map[string]string{}
 	p.cycle = ssn
 	p.openLimits(ssn)
 	return true
@@ -165,8 +160,8 @@ func (p *Plugin) OnSessionClose(ssn *framework.Session) {
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}
-	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.asks, p.kinds, p.limits = nil, nil, nil, nil, nil, nil, nil, nil
-	p.turn, p.index = turn{}, nil
+	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.limits = nil, nil, nil, nil, nil, nil
+	p.requests, p.index = requests{}, nil
 }
 
 // SetupBindContextExtension is called when a decision is committed, right before
@@ -206,53 +201,6 @@ func (p *Plugin) buildAnnotations(t *api.TaskInfo, decided *sharing.Placement) (
 	}
 	texts[wire.PodSignature] = signature
 	return texts, nil
-}
-
-// askOf returns what a task asks for, nil if it asks for no devices. Workers call
-// it: it stores nothing.
-func (p *Plugin) askOf(t *api.TaskInfo) *ask {
-	if p.turn.isFor(t) {
-		return p.turn.ask
-	}
-	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
-		return a
-	}
-	return readAsk(t.Pod, p.settings)
-}
-
-// rememberAsk keeps what a task asks for, from the last session if it has not
-// changed. The session goroutine calls it before workers ask for the task.
-func (p *Plugin) rememberAsk(t *api.TaskInfo) *ask {
-	if a, ok := p.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, p.settings)) {
-		return a
-	}
-	before := p.store.asks[t.UID]
-	a, known := before, before.wasReadFrom(t.Pod, p.settings)
-	if !known {
-		a = readAsk(t.Pod, p.settings)
-		if a != nil && before != nil {
-			a.toldTooLarge = before.toldTooLarge
-		}
-	}
-	switch {
-	case a == nil:
-		p.noteKind(nodes.Kind{Needs: needsOf(t)}, false)
-	case a.shape != "":
-		a.kind = p.noteKind(nodes.Kind{Shape: a.shape, Needs: needsOf(t)}, known)
-	}
-	p.asks[t.UID] = a
-	return a
-}
-
-// noteKind notes what a task asks for. Again says that the task was there in the last session.
-func (p *Plugin) noteKind(of nodes.Kind, again bool) sessionKind {
-	k, seen := p.kinds[of]
-	if !seen {
-		k.Kind, k.number = nodes.NewKind(of.Shape, of.Needs), len(p.kinds)
-	}
-	k.repeated = seen || again
-	p.kinds[of] = k
-	return k
 }
 
 // onAllocate follows Volcano when it puts a task on a node.

@@ -188,17 +188,6 @@ func (p *Plugin) scoreNode(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.Nod
 	return score
 }
 
-// kindOf is what the task asks for.
-func (p *Plugin) kindOf(a *ask, t *api.TaskInfo) sessionKind {
-	switch {
-	case a != nil:
-		return a.kind
-	case p.turn.isFor(t):
-		return p.turn.kind
-	}
-	return p.kinds[nodes.Kind{Needs: needsOf(t)}]
-}
-
 // computeScore asks the policy for its score.
 func (p *Plugin) computeScore(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, q *nodes.Question) float64 {
 	points, valued := 0.0, false

@@ -26,8 +26,8 @@ type preferences struct {
 	args *Arguments
 	// plain are the backends without forecasts.
 	plain sharing.Backends
-	// forecasting are the backends of the policy fragmentation; learned is that policy as it is now,
-	// learnedBare without the weights of modes.
+	// forecasting are the backends of the policy fragmentation; learned is that policy as it is
+	// now, learnedBare without the weights of modes.
 	forecasting          sharing.Backends
 	learned, learnedBare policy.Policy
 }
@@ -76,8 +76,8 @@ func (v *preferences) valuesBare() bool {
 	return values && v.args.Weight > 0
 }
 
-// lossPoints returns the score of a node by what is lost there, in points; false if the pod's policy
-// does not score so.
+// lossPoints returns the score of a node by what is lost there, in points; false if the pod's
+// policy does not score so.
 func (v *preferences) lossPoints(a *ask, t *api.TaskInfo, q *nodes.Question) (float64, bool) {
 	h := worth.Host{Free: q.Free}
 	if q.Ledger != nil {
