@@ -31,29 +31,42 @@ const (
 	preemptByDryRun
 )
 
+// evictions choose who leaves a node so that others have room there. The fields are set when the
+// session opens; now belongs to the session goroutine.
+type evictions struct {
+	*judge
+	jobs map[api.JobID]*api.JobInfo
+	// dryRuns says that the preempt action tries evictions on copies of a node and
+	// asks afterEvictions whether they help.
+	dryRuns bool
+	order   victimOrder
+	// now are the pods with devices that the action under way evicts.
+	now map[api.TaskID]struct{}
+}
+
 // choosePreemptVictims says which of the candidates, all on one node, may be evicted for a
 // task of the same queue.
-func (p *Plugin) choosePreemptVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
-	if p.dryRuns {
-		return p.chooseVictims(task, candidates, agree, preemptByDryRun)
+func (e *evictions) choosePreemptVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
+	if e.dryRuns {
+		return e.chooseVictims(task, candidates, agree, preemptByDryRun)
 	}
-	return p.chooseVictims(task, candidates, agree, preemptByTotals)
+	return e.chooseVictims(task, candidates, agree, preemptByTotals)
 }
 
 // chooseReclaimVictims says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
-func (p *Plugin) chooseReclaimVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
-	if p.limits != nil {
+func (e *evictions) chooseReclaimVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
+	if e.limits != nil {
 		// Which ones the others allow depends on the order: ours must be among them.
-		allowed := slices.SortedStableFunc(slices.Values(agree(task, candidates)), p.lowestFirst)
-		if left := p.limits.GivenUp(allowed, p.askOf(task) == nil); len(left) < len(allowed) {
-			if victims, opinion := p.chooseVictims(task, left, agree, reclaimByTotals); opinion {
+		allowed := slices.SortedStableFunc(slices.Values(agree(task, candidates)), e.lowestFirst)
+		if left := e.limits.GivenUp(allowed, e.askOf(task) == nil); len(left) < len(allowed) {
+			if victims, opinion := e.chooseVictims(task, left, agree, reclaimByTotals); opinion {
 				return victims, true
 			}
 			return left, true
 		}
 	}
-	return p.chooseVictims(task, candidates, agree, reclaimByTotals)
+	return e.chooseVictims(task, candidates, agree, reclaimByTotals)
 }
 
 // chooseVictims returns the candidates, all on one node, that may be evicted for a task that
@@ -67,41 +80,41 @@ func (p *Plugin) chooseReclaimVictims(task *api.TaskInfo, candidates []*api.Task
 // It allows nobody if the task would not fit even without all candidates, if Volcano would stop
 // before every pod has left that must, or if the queue has room as soon as pods have ended that are
 // leaving already: such evictions help nobody.
-func (p *Plugin) chooseVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter, how eviction) ([]*api.TaskInfo, bool) {
-	a := p.askOf(task)
+func (e *evictions) chooseVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter, how eviction) ([]*api.TaskInfo, bool) {
+	a := e.askOf(task)
 	switch {
 	case a == nil:
 		return nil, false
 	case len(candidates) == 0:
 		return nil, true
 	}
-	n, info := p.nodes[candidates[0].NodeName], p.infos[candidates[0].NodeName]
-	if p.requireServing(a, n) != nil || p.limits.AwaitsLeaving(task, a.served()) {
+	n, info := e.nodes[candidates[0].NodeName], e.infos[candidates[0].NodeName]
+	if e.requireServing(a, n) != nil || e.limits.AwaitsLeaving(task, a.served()) {
 		return nil, true
 	}
-	if p.fitsWithout(task, a, n, info, nil) {
+	if e.fitsWithout(task, a, n, info, nil) {
 		return nil, false
 	}
 	candidates = agree(task, candidates)
 	var victims, holders []*api.TaskInfo
 	for _, c := range candidates {
-		if holdsDevices(p.overlay.currentLedger(n), c) {
+		if holdsDevices(e.overlay.currentLedger(n), c) {
 			holders = append(holders, c)
 		} else {
 			victims = append(victims, c)
 		}
 	}
-	leave, fits := p.fewestToLeave(task, a, n, info, holders)
+	leave, fits := e.fewestToLeave(task, a, n, info, holders)
 	if !fits {
 		return nil, true
 	}
 	sets := [][]*api.TaskInfo{append(victims, leave...), candidates}
-	if p.limits.Allowance(task, a.served()).Unavoidable() != nil {
+	if e.limits.Allowance(task, a.served()).Unavoidable() != nil {
 		// Volcano evicts until the queue has room: pods without devices would leave in vain.
 		sets = slices.Insert(sets, 0, leave)
 	}
 	for _, set := range sets {
-		if p.wouldMakeRoom(task, a, n, info, set, how) {
+		if e.wouldMakeRoom(task, a, n, info, set, how) {
 			return set, true
 		}
 	}
@@ -110,34 +123,34 @@ func (p *Plugin) chooseVictims(task *api.TaskInfo, candidates []*api.TaskInfo, a
 
 // fitsWithout reports whether a task fits, its node and its queue, once the pods that are
 // leaving the node, and these tasks as well, are gone.
-func (p *Plugin) fitsWithout(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
-	ledger := p.overlay.futureLedger(n, info)
+func (e *evictions) fitsWithout(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, leave []*api.TaskInfo) bool {
+	ledger := e.overlay.futureLedger(n, info)
 	if len(leave) > 0 {
 		ledger = ledger.Fork()
 	}
 	for _, t := range leave {
 		ledger.Release(sharing.Owner(t.Pod.UID))
 	}
-	_, refused, short := findPlacement(ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), p.limits.Allowance(task, a.served(), leave...))
+	_, refused, short := findPlacement(ledger, n, &a.request, e.backendsFor(a), e.policyFor(a), e.limits.Allowance(task, a.served(), leave...))
 	return !refused.Refused() && short == nil
 }
 
 // fewestToLeave returns tasks without which a request fits that does not fit now: a
 // single task if one is enough, else a minimal set, found by sparing one task after the
 // other. Tasks of low priority leave first. It returns false if no set is enough.
-func (p *Plugin) fewestToLeave(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
-	slices.SortStableFunc(holders, p.lowestFirst)
+func (e *evictions) fewestToLeave(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, holders []*api.TaskInfo) (leave []*api.TaskInfo, fits bool) {
+	slices.SortStableFunc(holders, e.lowestFirst)
 	for i := range holders {
-		if p.fitsWithout(task, a, n, info, holders[i:i+1]) {
+		if e.fitsWithout(task, a, n, info, holders[i:i+1]) {
 			return holders[i : i+1], true
 		}
 	}
-	if !p.fitsWithout(task, a, n, info, holders) {
+	if !e.fitsWithout(task, a, n, info, holders) {
 		return nil, false
 	}
 	leave = holders
 	for i := len(leave) - 1; i >= 0; i-- {
-		if fewer := slices.Delete(slices.Clone(leave), i, i+1); p.fitsWithout(task, a, n, info, fewer) {
+		if fewer := slices.Delete(slices.Clone(leave), i, i+1); e.fitsWithout(task, a, n, info, fewer) {
 			leave = fewer
 		}
 	}
@@ -147,7 +160,7 @@ func (p *Plugin) fewestToLeave(task *api.TaskInfo, a *ask, n *nodes.Node, info *
 // wouldMakeRoom reports whether Volcano, given these victims, would evict enough of them
 // for the task to fit, by totals and by devices. Unless it tries on copies, it evicts in
 // its own order and stops as soon as the totals have room.
-func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, victims []*api.TaskInfo, how eviction) bool {
+func (e *evictions) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *api.NodeInfo, victims []*api.TaskInfo, how eviction) bool {
 	room := info.FutureIdle()
 	if how == preemptByDryRun {
 		for _, v := range victims {
@@ -156,41 +169,41 @@ func (p *Plugin) wouldMakeRoom(task *api.TaskInfo, a *ask, n *nodes.Node, info *
 		return task.InitResreq.LessEqual(room, api.Zero)
 	}
 	var gone []*api.TaskInfo
-	for queue := p.victims.BuildVictimsPriorityQueue(victims, task); !queue.Empty(); {
-		if task.InitResreq.LessEqual(room, api.Zero) && p.stopsEvicting(task, a, gone, how) {
+	for queue := e.order.BuildVictimsPriorityQueue(victims, task); !queue.Empty(); {
+		if task.InitResreq.LessEqual(room, api.Zero) && e.stopsEvicting(task, a, gone, how) {
 			break
 		}
 		v := queue.Pop().(*api.TaskInfo)
 		room.Add(v.Resreq)
 		gone = append(gone, v)
 	}
-	return task.InitResreq.LessEqual(room, api.Zero) && p.fitsWithout(task, a, n, info, gone)
+	return task.InitResreq.LessEqual(room, api.Zero) && e.fitsWithout(task, a, n, info, gone)
 }
 
 // stopsEvicting reports whether Volcano stops evicting when the totals have room: reclaim evicts
 // the first victim in any case, preempt goes on until the queue has room as well.
-func (p *Plugin) stopsEvicting(task *api.TaskInfo, a *ask, gone []*api.TaskInfo, how eviction) bool {
+func (e *evictions) stopsEvicting(task *api.TaskInfo, a *ask, gone []*api.TaskInfo, how eviction) bool {
 	if how == reclaimByTotals {
 		return len(gone) > 0
 	}
-	return p.limits.Allowance(task, a.served(), gone...).Unavoidable() == nil
+	return e.limits.Allowance(task, a.served(), gone...).Unavoidable() == nil
 }
 
 // afterEvictions is the predicate on a copy of a node from which Volcano has taken
 // pods, to see whether their leaving helps. It runs in many goroutines and changes
 // nothing.
-func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
-	a := p.askOf(task)
+func (e *evictions) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
+	a := e.askOf(task)
 	if a == nil {
 		return nil
 	}
-	n, info := p.nodes[tried.Name], p.infos[tried.Name]
-	if err := p.requireServing(a, n); err != nil {
+	n, info := e.nodes[tried.Name], e.infos[tried.Name]
+	if err := e.requireServing(a, n); err != nil {
 		return refusalOn(task, tried, false, err.Error())
 	}
 	// The copy is compared with its node and not with the ledger, in which pods may
 	// be that Volcano has lost sight of.
-	ledger := p.overlay.futureLedger(n, info).Fork()
+	ledger := e.overlay.futureLedger(n, info).Fork()
 	var gone []*api.TaskInfo
 	for key, t := range info.Tasks {
 		if _, there := tried.Tasks[key]; !there {
@@ -198,7 +211,7 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 			gone = append(gone, t)
 		}
 	}
-	_, refused, short := findPlacement(ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), p.limits.Allowance(task, a.served(), gone...))
+	_, refused, short := findPlacement(ledger, n, &a.request, e.backendsFor(a), e.policyFor(a), e.limits.Allowance(task, a.served(), gone...))
 	switch {
 	case short != nil:
 		return refusalOn(task, tried, true, overQuota(short))
@@ -209,8 +222,8 @@ func (p *Plugin) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) error {
 }
 
 // lowestFirst orders tasks by the priority of their job, then their own.
-func (p *Plugin) lowestFirst(x, y *api.TaskInfo) int {
-	return cmp.Or(cmp.Compare(p.jobPriority(x), p.jobPriority(y)), cmp.Compare(x.Priority, y.Priority),
+func (e *evictions) lowestFirst(x, y *api.TaskInfo) int {
+	return cmp.Or(cmp.Compare(e.jobPriority(x), e.jobPriority(y)), cmp.Compare(x.Priority, y.Priority),
 		cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 }
 
@@ -222,28 +235,28 @@ func holdsDevices(l *sharing.Ledger, t *api.TaskInfo) bool {
 }
 
 // jobPriority is the priority of a task's job, 0 if the job is not known.
-func (p *Plugin) jobPriority(t *api.TaskInfo) int32 {
-	if j, ok := p.jobs[t.Job]; ok {
+func (e *evictions) jobPriority(t *api.TaskInfo) int32 {
+	if j, ok := e.jobs[t.Job]; ok {
 		return j.Priority
 	}
 	return 0
 }
 
 // noteEviction notes that Volcano evicts a pod with devices in this session.
-func (p *Plugin) noteEviction(t *api.TaskInfo) {
-	if p.victimsNow == nil {
-		p.victimsNow = map[api.TaskID]struct{}{}
+func (e *evictions) noteEviction(t *api.TaskInfo) {
+	if e.now == nil {
+		e.now = map[api.TaskID]struct{}{}
 	}
-	p.victimsNow[t.UID] = struct{}{}
+	e.now[t.UID] = struct{}{}
 }
 
 // undoEviction notes that Volcano does not evict a pod after all.
-func (p *Plugin) undoEviction(t *api.TaskInfo) { delete(p.victimsNow, t.UID) }
+func (e *evictions) undoEviction(t *api.TaskInfo) { delete(e.now, t.UID) }
 
 // countEvictions counts the pods that an action, which has just ended, has evicted.
-func (p *Plugin) countEvictions(action string) {
-	if n := len(p.victimsNow); n > 0 {
-		p.store.metrics.evictions.WithLabelValues(action).Add(float64(n))
-		clear(p.victimsNow)
+func (e *evictions) countEvictions(action string) {
+	if n := len(e.now); n > 0 {
+		e.store.metrics.evictions.WithLabelValues(action).Add(float64(n))
+		clear(e.now)
 	}
 }

@@ -38,37 +38,37 @@ func weightedPolicies(w policy.Weights) map[string]policy.Policy {
 // score. For a pod that names several modes, a node where it gets an earlier one comes
 // before every node where it gets a later one. For a pod that names none, it is the
 // mode's weight, and the documented order of modes decides between equals.
-func (p *Plugin) modeScore(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
+func (j *judge) modeScore(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
 	named := a.request.Modes
 	if len(named) == 1 {
 		return 0
 	}
-	mode, ok := p.modeOn(a, n, t, info)
+	mode, ok := j.modeOn(a, n, t, info)
 	switch {
 	case !ok:
 		return 0
 	case len(named) > 1:
 		return float64(len(named)-1-slices.Index(named, mode)) * modeStep
 	}
-	order := p.store.backends
-	weight := p.args.ModeWeights[mode]
-	if _, valued := p.policyFor(a).(policy.Valuer); valued {
+	order := j.store.backends
+	weight := j.args.ModeWeights[mode]
+	if _, valued := j.policyFor(a).(policy.Valuer); valued {
 		weight *= pointsOfPercent
 	}
-	return weight*p.args.Weight + float64(len(order)-order.Index(mode))*tieBreak
+	return weight*j.args.Weight + float64(len(order)-order.Index(mode))*tieBreak
 }
 
 // modeOn returns the mode that the pod would get on the node, that of its weakest share
 // if its containers get several; false if it would get none.
-func (p *Plugin) modeOn(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) (sharing.Mode, bool) {
+func (j *judge) modeOn(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) (sharing.Mode, bool) {
 	if n.Only != "" {
 		return n.Only, len(a.request.Modes) == 0 || slices.Contains(a.request.Modes, n.Only)
 	}
-	placement, refused := place.Place(p.ledgerFor(n, t, info).Views(), &a.request, p.backendsFor(a), p.policyFor(a))
+	placement, refused := place.Place(j.ledgerFor(n, t, info).Views(), &a.request, j.backendsFor(a), j.policyFor(a))
 	if refused.Refused() {
 		return "", false
 	}
-	return weakestMode(&placement, p.store.backends)
+	return weakestMode(&placement, j.store.backends)
 }
 
 // weakestMode is the mode of the share whose backend comes last in the list, which

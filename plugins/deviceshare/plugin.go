@@ -27,37 +27,15 @@ var _ framework.BindContextHandler = (*Plugin)(nil)
 
 // Plugin is the plugin of one session.
 type Plugin struct {
-	store     *Store
 	arguments framework.Arguments
 
-	// The fields below are set when the session opens. Workers read them.
-	args     Arguments
-	settings *nodes.Settings
-	nodes    map[string]*nodes.Node
-	infos    map[string]*api.NodeInfo
-	jobs     map[api.JobID]*api.JobInfo
-	// dryRuns says that the preempt action tries evictions on copies of a node and
-	// asks afterEvictions whether they help.
-	dryRuns bool
-	victims victimOrder
-	overlay *overlay
-	preferences
-	requests
-	// index is nil until the first task is placed.
-	index *index
+	// The fields below are set when the session opens.
+	judge
+	evictions
 	// fallbacks are the texts of modeFallback, by what is asked.
 	fallbacks map[string]string
-	// awaited says which pods have yet to appear on a node, for nodes that are not used
-	// until then.
-	awaited map[string]string
-	// limits are those of queues, nil if no queue has a limit of devices.
-	limits *queues.Limits
 	// cycle keeps what is tried for one task in a dry run.
 	cycle queues.CycleStates
-	// victimsNow are the pods with devices that the action under way evicts.
-	victimsNow map[api.TaskID]struct{}
-	// off is why no pod with devices is placed in this session, nil if they are.
-	off error
 
 	// The fields below say why pods wait. witness notes who holds jobs back, actions is how many
 	// actions have ended, explained whether pods were told.
@@ -108,9 +86,8 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 		p.settings = p.store.withRules(p.settings, p.args.Apart)
 		p.store.updateFromSnapshot(ssn, p.settings)
 	}
-	p.dryRuns = dryRunPreemption(ssn)
-	p.victims = ssn
-	p.nodes, p.infos, p.jobs = p.store.cluster.Nodes(), ssn.Nodes, ssn.Jobs
+	p.evictions = evictions{judge: &p.judge, jobs: ssn.Jobs, dryRuns: dryRunPreemption(ssn), order: ssn}
+	p.nodes, p.infos = p.store.cluster.Nodes(), ssn.Nodes
 	p.overlay, p.awaited = newOverlay(p.devicesChanged), p.store.cluster.Pods().Awaited()
 	p.store.mix.Begin(kindsOf(ssn, p.settings))
 	p.preferences = newPreferences(&p.args, p.store.backends, p.store.mix)
@@ -160,8 +137,7 @@ func (p *Plugin) OnSessionClose(ssn *framework.Session) {
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}
-	p.nodes, p.infos, p.jobs, p.overlay, p.awaited, p.limits = nil, nil, nil, nil, nil, nil
-	p.requests, p.index = requests{}, nil
+	p.judge, p.evictions = judge{store: p.store}, evictions{}
 }
 
 // SetupBindContextExtension is called when a decision is committed, right before

@@ -10,9 +10,31 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/sharing"
-	"deviceshare/sharing/place"
 	"deviceshare/sharing/quota"
 )
+
+// judge answers for the nodes of a session: whether the devices of one fit a task, and how good a
+// place it is. Workers ask it, many at once; only the session goroutine writes its fields, and
+// never while workers ask.
+type judge struct {
+	store    *Store
+	args     Arguments
+	settings *nodes.Settings
+	nodes    map[string]*nodes.Node
+	infos    map[string]*api.NodeInfo
+	overlay  *overlay
+	preferences
+	requests
+	// index is nil until the first task is placed.
+	index *index
+	// awaited says which pods have yet to appear on a node, for nodes that are not used
+	// until then.
+	awaited map[string]string
+	// limits are those of queues, nil if no queue has a limit of devices.
+	limits *queues.Limits
+	// off is why no pod with devices is placed in this session, nil if they are.
+	off error
+}
 
 // prePredicate reads what the task asks for and refuses what no node can serve. It runs in
 // the session goroutine before predicate runs for the task.
@@ -35,26 +57,33 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	return nil
 }
 
+// devicesChanged is told when the session gives devices of a node away, or takes them back.
+func (p *Plugin) devicesChanged(node string) { p.index.forgetFits(p.infos[node]) }
+
+// overQuota returns the text of a refusal by a limit of a queue as it stands in the pod's event,
+// where Volcano writes the number of nodes in front of it.
+func overQuota(short *quota.Shortage) string { return "node(s) where " + short.String() }
+
 // predicate says whether the node has devices for the task. It runs in many
 // goroutines and changes nothing.
-func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
-	a := p.askOf(t)
+func (j *judge) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
+	a := j.askOf(t)
 	if !a.needsDevicesOf(info) {
 		return nil
 	}
-	e, now := p.index.nodeEntry(info), p.judgesNow(t, info)
-	if now && p.knowsToFit(a, e) {
+	e, now := j.index.nodeEntry(info), j.judgesNow(t, info)
+	if now && j.knowsToFit(a, e) {
 		return nil
 	}
-	n := p.nodes[info.Name]
-	if err := p.requireServing(a, n); err != nil {
+	n := j.nodes[info.Name]
+	if err := j.requireServing(a, n); err != nil {
 		return refusalOn(t, info, false, err.Error())
 	}
-	w := p.allowanceOn(t, a, info)
+	w := j.allowanceOn(t, a, info)
 	if short := w.Unavoidable(); short != nil && short.Leaving > 0 {
 		return refusalOn(t, info, true, overQuota(short)) // whatever devices the node has
 	}
-	refused, short := p.checkDevices(a, n, t, info, w)
+	refused, short := j.checkDevices(a, n, t, info, w)
 	switch {
 	case short != nil:
 		return refusalOn(t, info, w.MayEvictFor(short), overQuota(short))
@@ -64,7 +93,7 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 		}
 		return nil
 	}
-	p.store.metrics.countRefusals(&refused)
+	j.store.metrics.countRefusals(&refused)
 	// Evicting everybody does not help a pod that does not fit an empty node.
 	curable := refused.Curable() && !n.Empty.Refuses(&a.request) && w.MayEvictOn(n.Inventory, &a.request)
 	return refusalOn(t, info, curable, a.refusalText(&refused))
@@ -72,26 +101,19 @@ func (p *Plugin) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 
 // allowanceOn returns what a task may take on a node, when Volcano uses the node for it: at once,
 // or once others have left.
-func (p *Plugin) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *queues.Allowance {
+func (j *judge) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *queues.Allowance {
 	if judgedNow(t, info) {
-		return p.limits.AllowanceNow(t, a.served())
+		return j.limits.AllowanceNow(t, a.served())
 	}
-	return p.limits.Allowance(t, a.served())
+	return j.limits.Allowance(t, a.served())
 }
 
 // knowsToFit reports whether it was found out before, in this session, that the node as it is now
 // has devices for such a task. Most questions are answered here. Where queues have limits, it is
 // not: those are not the same for all tasks of a kind.
-func (p *Plugin) knowsToFit(a *ask, e *entry) bool {
-	return p.limits == nil && a.mistakes == nil && e.knownToFit(a.kind)
+func (j *judge) knowsToFit(a *ask, e *entry) bool {
+	return j.limits == nil && a.mistakes == nil && e.knownToFit(a.kind)
 }
-
-// devicesChanged is told when the session gives devices of a node away, or takes them back.
-func (p *Plugin) devicesChanged(node string) { p.index.forgetFits(p.infos[node]) }
-
-// overQuota returns the text of a refusal by a limit of a queue as it stands in the pod's event,
-// where Volcano writes the number of nodes in front of it.
-func overQuota(short *quota.Shortage) string { return "node(s) where " + short.String() }
 
 // checkDevices asks the domain, unless the node has just answered the same request. A ledger that
 // a predicate has seen is not changed any more, so the answer to the same request stays
@@ -100,12 +122,12 @@ func overQuota(short *quota.Shortage) string { return "node(s) where " + short.S
 // Refusing a second time allocates nothing.
 //
 // What the limits of a queue allow is not remembered: it depends on the queue.
-func (p *Plugin) checkDevices(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *queues.Allowance) (sharing.Refusals, *quota.Shortage) {
-	q := nodes.Question{Ledger: p.ledgerFor(n, t, info), Era: p.store.era, Kind: a.kind.Kind}
+func (j *judge) checkDevices(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *queues.Allowance) (sharing.Refusals, *quota.Shortage) {
+	q := nodes.Question{Ledger: j.ledgerFor(n, t, info), Era: j.store.era, Kind: a.kind.Kind}
 	if refused := n.Remembered(&q); refused != nil && (w == nil || refused.Refused()) {
 		return *refused, nil
 	}
-	_, refused, short := findPlacement(q.Ledger, n, &a.request, p.backendsFor(a), p.policyFor(a), w)
+	_, refused, short := findPlacement(q.Ledger, n, &a.request, j.backendsFor(a), j.policyFor(a), w)
 	if a.kind.repeated && (w == nil || refused.Refused()) {
 		n.Remember(q, refused)
 	}
@@ -114,24 +136,24 @@ func (p *Plugin) checkDevices(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.
 
 // ledgerFor returns the node's ledger as Volcano will use it for the task: as it is, or as it
 // will be when the pods that are leaving are gone.
-func (p *Plugin) ledgerFor(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
-	if p.judgesNow(t, info) {
-		return p.overlay.currentLedger(n)
+func (j *judge) ledgerFor(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *sharing.Ledger {
+	if j.judgesNow(t, info) {
+		return j.overlay.currentLedger(n)
 	}
-	return p.overlay.futureLedger(n, p.infos[info.Name])
+	return j.overlay.futureLedger(n, j.infos[info.Name])
 }
 
 // judgesNow reports whether Volcano will use the node for the task as it is, and not as it will be
 // when pods that are leaving are gone.
-func (p *Plugin) judgesNow(t *api.TaskInfo, info *api.NodeInfo) bool {
-	return !hasReleasing(info, p.settings.Names.Number) || judgedNow(t, info)
+func (j *judge) judgesNow(t *api.TaskInfo, info *api.NodeInfo) bool {
+	return !hasReleasing(info, j.settings.Names.Number) || judgedNow(t, info)
 }
 
 // requireServing returns an error if the node cannot serve the task whoever leaves it.
-func (p *Plugin) requireServing(a *ask, n *nodes.Node) error {
+func (j *judge) requireServing(a *ask, n *nodes.Node) error {
 	switch {
-	case p.off != nil:
-		return p.off
+	case j.off != nil:
+		return j.off
 	case a.mistakes != nil:
 		return a.mistakes
 	case n == nil:
@@ -139,70 +161,8 @@ func (p *Plugin) requireServing(a *ask, n *nodes.Node) error {
 	case n.Unusable != nil:
 		return n.Unusable
 	}
-	if awaited, waits := p.awaited[n.Name]; waits {
+	if awaited, waits := j.awaited[n.Name]; waits {
 		return fmt.Errorf("the scheduler has just started, or the node was registered anew, and it has yet to be told again of %s", awaited)
 	}
 	return nil
 }
-
-// nodeOrder scores a node for the task: the policy's score times the weight, plus the worth
-// of the mode that the pod would get there, plus the node's place in the order of names.
-// The last decides between equals: Volcano draws lots among equal scores, which would
-// scatter pods that belong together.
-//
-// A pod without devices is scored only by a policy that weighs what later pods lose: the CPU beside
-// free devices.
-func (p *Plugin) nodeOrder(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
-	a := p.askOf(t)
-	n, rank := p.lookUp(info)
-	if n == nil || p.off != nil || a != nil && n.Inventory == nil || a == nil && !p.valuesBare() {
-		return 0, nil
-	}
-	return p.scoreNode(a, n, t, info) + rank*tieBreak, nil
-}
-
-// lookUp returns the node, nil if the plugin knows none of that name, and its place in the order of
-// names.
-func (p *Plugin) lookUp(info *api.NodeInfo) (n *nodes.Node, rank float64) {
-	if e := p.index.nodeEntry(info); e != nil {
-		return e.node, e.rank
-	}
-	return p.nodes[info.Name], p.store.rank[info.Name]
-}
-
-// scoreNode is what order says of a node apart from its name, from memory if the node has just been
-// asked the same.
-func (p *Plugin) scoreNode(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
-	k := p.kindOf(a, t)
-	q := nodes.Question{Era: p.store.era, Kind: k.Kind, Free: freeFor(t, info)}
-	if n.Inventory != nil {
-		q.Ledger = p.ledgerFor(n, t, info)
-	}
-	if score, known := n.RememberedScore(&q); known {
-		return score
-	}
-	score := p.computeScore(a, n, t, info, &q)
-	if k.repeated {
-		n.RememberScore(q, score)
-	}
-	return score
-}
-
-// computeScore asks the policy for its score.
-func (p *Plugin) computeScore(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, q *nodes.Question) float64 {
-	points, valued := 0.0, false
-	if p.args.Weight > 0 {
-		points, valued = p.lossPoints(a, t, q)
-	}
-	switch {
-	case a == nil:
-		return points * p.args.Weight
-	case !valued && p.args.Weight > 0:
-		points = float64(place.Score(p.overlay.currentLedger(n).Views(), &a.request, p.backendsFor(a), p.policyFor(a)))
-	}
-	return points*p.args.Weight + p.modeScore(a, n, t, info)
-}
-
-// tieBreak is small beside one point of any score and large beside the rounding
-// of float64 for scores up to thousands on ten thousand nodes.
-const tieBreak = 1e-3

@@ -158,7 +158,7 @@ func (s *Store) Versions(v wire.ConfigVersions) { s.versions.Store(&v) }
 
 // Build makes the plugin of one session.
 func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
-	return &Plugin{store: s, arguments: arguments}
+	return &Plugin{judge: judge{store: s}, arguments: arguments}
 }
 
 // Binder returns the binder that sends what sessions decided.

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing/place"
+)
+
+// tieBreak is small beside one point of any score and large beside the rounding
+// of float64 for scores up to thousands on ten thousand nodes.
+const tieBreak = 1e-3
+
+// nodeOrder scores a node for the task: the policy's score times the weight, plus the worth
+// of the mode that the pod would get there, plus the node's place in the order of names.
+// The last decides between equals: Volcano draws lots among equal scores, which would
+// scatter pods that belong together.
+//
+// A pod without devices is scored only by a policy that weighs what later pods lose: the CPU beside
+// free devices.
+func (j *judge) nodeOrder(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
+	a := j.askOf(t)
+	n, rank := j.lookUp(info)
+	if n == nil || j.off != nil || a != nil && n.Inventory == nil || a == nil && !j.valuesBare() {
+		return 0, nil
+	}
+	return j.scoreNode(a, n, t, info) + rank*tieBreak, nil
+}
+
+// lookUp returns the node, nil if the plugin knows none of that name, and its place in the order of
+// names.
+func (j *judge) lookUp(info *api.NodeInfo) (n *nodes.Node, rank float64) {
+	if e := j.index.nodeEntry(info); e != nil {
+		return e.node, e.rank
+	}
+	return j.nodes[info.Name], j.store.rank[info.Name]
+}
+
+// scoreNode is what order says of a node apart from its name, from memory if the node has just been
+// asked the same.
+func (j *judge) scoreNode(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
+	k := j.kindOf(a, t)
+	q := nodes.Question{Era: j.store.era, Kind: k.Kind, Free: freeFor(t, info)}
+	if n.Inventory != nil {
+		q.Ledger = j.ledgerFor(n, t, info)
+	}
+	if score, known := n.RememberedScore(&q); known {
+		return score
+	}
+	score := j.computeScore(a, n, t, info, &q)
+	if k.repeated {
+		n.RememberScore(q, score)
+	}
+	return score
+}
+
+// computeScore asks the policy for its score.
+func (j *judge) computeScore(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, q *nodes.Question) float64 {
+	points, valued := 0.0, false
+	if j.args.Weight > 0 {
+		points, valued = j.lossPoints(a, t, q)
+	}
+	switch {
+	case a == nil:
+		return points * j.args.Weight
+	case !valued && j.args.Weight > 0:
+		points = float64(place.Score(j.overlay.currentLedger(n).Views(), &a.request, j.backendsFor(a), j.policyFor(a)))
+	}
+	return points*j.args.Weight + j.modeScore(a, n, t, info)
+}
