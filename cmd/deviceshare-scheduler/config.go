@@ -16,6 +16,7 @@ import (
 	"deviceshare/config/live"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing/events"
 	"deviceshare/sharing/wire"
 )
 
@@ -127,7 +128,7 @@ func (f *configFeed) reportProblems(r live.Report) {
 	}
 	for _, p := range r.Problems {
 		texts = append(texts, p.String())
-		f.report.Report(object, "DeviceConfigurationInvalid", p.String()+then)
+		f.report.Report(object, events.DeviceConfigurationInvalid, p.String()+then)
 	}
 	if f.isWaitingFor(r.Source.Name) {
 		f.follows.Withhold("ConfigMap " + r.Source.Namespace + "/" + r.Source.Name + ": " + strings.Join(texts, "; "))

@@ -14,6 +14,7 @@ import (
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
+	"deviceshare/sharing/events"
 )
 
 // Tell implements Listener.
@@ -26,9 +27,9 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 		case node.ModeReached, node.ModeWaits, node.ModeFailed, node.ModeByHand:
 			r.reportMode(n)
 		case node.ConfigUnusable:
-			r.Trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", errors.New(n.Detail))
+			r.Trouble(metrics.ProblemConfiguration, events.DeviceConfigUnknown, errors.New(n.Detail))
 		case node.ConfigUsable:
-			r.Trouble(metrics.ProblemConfiguration, "DeviceConfigUnknown", nil)
+			r.Trouble(metrics.ProblemConfiguration, events.DeviceConfigUnknown, nil)
 		case node.PodMisplaced:
 			r.reportMisplaced(&n.Pod)
 		case node.PartFailed, node.PartWorks:
@@ -43,9 +44,9 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 func (r *Reporter) reportMisplaced(m *node.Misplaced) {
 	r.metrics.Misplaced(m.Fate.String())
 	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Namespace, Name: m.Pod, UID: types.UID(m.Owner)}
-	reason, text := "DevicePlacementRefused", "this node cannot start the pod as it was placed: "
+	reason, text := events.DevicePlacementRefused, "this node cannot start the pod as it was placed: "
 	if m.Fate == node.Evicted {
-		reason, text = "DevicePlacedAnew", "evicting the pod so that it is placed anew, since this node cannot start it as it was placed: "
+		reason, text = events.DevicePlacedAnew, "evicting the pod so that it is placed anew, since this node cannot start it as it was placed: "
 	}
 	r.recorder.Event(pod, corev1.EventTypeWarning, reason, text+truncateMessage(m.Why))
 }
@@ -58,7 +59,7 @@ func (r *Reporter) reportOffer(n *node.Notice) {
 		what = "device " + string(n.Device)
 	}
 	if n.Kind == node.OfferMet {
-		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "DeviceOfferExceededResolved", "%s: no longer so: %s", what, n.Detail)
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, events.DeviceOfferExceeded+events.Resolved, "%s: no longer so: %s", what, n.Detail)
 		return
 	}
 	klog.InfoS("pods hold more than is to be offered", "device", n.Device, "why", n.Detail, "pods", len(n.Pods))
@@ -66,12 +67,12 @@ func (r *Reporter) reportOffer(n *node.Notice) {
 	for i := range n.Pods {
 		names = append(names, n.Pods[i].Namespace+"/"+n.Pods[i].Pod)
 	}
-	r.recorder.Event(r.node, corev1.EventTypeNormal, "DeviceOfferExceeded", truncateMessage(fmt.Sprintf(
+	r.recorder.Event(r.node, corev1.EventTypeNormal, events.DeviceOfferExceeded, truncateMessage(fmt.Sprintf(
 		"%s: %s. %d pods keep what they hold until they end, and the kubelet is offered that much longer: %s",
 		what, n.Detail, len(names), strings.Join(names, ", "))))
 	for i := range n.Pods {
 		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: n.Pods[i].Namespace, Name: n.Pods[i].Pod, UID: types.UID(n.Pods[i].Owner)}
-		r.recorder.Eventf(pod, corev1.EventTypeNormal, "DeviceShareKept", "%s: %s. This pod keeps what it has until it ends", what, n.Detail)
+		r.recorder.Eventf(pod, corev1.EventTypeNormal, events.DeviceShareKept, "%s: %s. This pod keeps what it has until it ends", what, n.Detail)
 	}
 }
 
@@ -81,7 +82,7 @@ func (r *Reporter) reportPart(n *node.Notice) {
 		// A passing state and no trouble: its end is no news.
 		if n.Kind == node.PartFailed {
 			klog.InfoS("memory and cores cannot simply be in the node's capacity", "why", n.Detail)
-			r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceAmountsInTransition", truncateMessage(n.Detail))
+			r.recorder.Event(r.node, corev1.EventTypeWarning, events.DeviceAmountsInTransition, truncateMessage(n.Detail))
 		}
 		return
 	}
@@ -97,15 +98,15 @@ func (r *Reporter) reportPart(n *node.Notice) {
 func problemOf(p node.Part) (kind, reason string) {
 	switch p {
 	case node.PartDriver:
-		return metrics.ProblemDriver, "GPUDriverUnavailable"
+		return metrics.ProblemDriver, events.GPUDriverUnavailable
 	case node.PartPublishing:
-		return metrics.ProblemPublish, "DevicePublishFailed"
+		return metrics.ProblemPublish, events.DevicePublishFailed
 	case node.PartRuntime:
-		return metrics.ProblemRuntime, "ContainerRuntimeUnfit"
+		return metrics.ProblemRuntime, events.ContainerRuntimeUnfit
 	case node.PartNVIDIARuntime:
-		return metrics.ProblemRuntime, "NVIDIARuntimeUnfit"
+		return metrics.ProblemRuntime, events.NVIDIARuntimeUnfit
 	}
-	return metrics.ProblemIdentity, "KubeletRecordUnavailable"
+	return metrics.ProblemIdentity, events.KubeletRecordUnavailable
 }
 
 // reportDevice reports that a device broke, came back, or cannot be used in its mode.
@@ -113,18 +114,18 @@ func (r *Reporter) reportDevice(n *node.Notice) {
 	switch n.Kind {
 	case node.DeviceBroke:
 		klog.InfoS("device is broken", "device", n.Device, "why", n.Detail)
-		r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUUnhealthy", "device %s gets no new pods: %s", n.Device, truncateMessage(n.Detail))
+		r.recorder.Eventf(r.node, corev1.EventTypeWarning, events.GPUUnhealthy, "device %s gets no new pods: %s", n.Device, truncateMessage(n.Detail))
 	case node.DeviceWorks:
 		klog.InfoS("device is healthy again", "device", n.Device)
-		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUHealthy", "device %s is healthy again", n.Device)
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, events.GPUHealthy, "device %s is healthy again", n.Device)
 	case node.ModeUnusable:
 		klog.ErrorS(nil, "device cannot be used in its mode", "device", n.Device, "why", n.Detail)
 		r.metrics.Problem(metrics.ProblemConfiguration)
-		r.recorder.Eventf(r.node, corev1.EventTypeWarning, "GPUModeUnusable", "device %s is not offered: %s", n.Device, n.Detail)
+		r.recorder.Eventf(r.node, corev1.EventTypeWarning, events.GPUModeUnusable, "device %s is not offered: %s", n.Device, n.Detail)
 	case node.ModeInterrupted:
-		r.reportModeProblem("GPUModeInterrupted", "device %s (index %d) takes no new pods in mode %s: %s", n.Device, n.Index, n.Mode, truncateMessage(n.Detail))
+		r.reportModeProblem(events.GPUModeInterrupted, "device %s (index %d) takes no new pods in mode %s: %s", n.Device, n.Index, n.Mode, truncateMessage(n.Detail))
 	case node.ModeRestored:
-		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeRestored", "device %s (index %d) takes pods in mode %s again", n.Device, n.Index, n.Mode)
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, events.GPUModeRestored, "device %s (index %d) takes pods in mode %s again", n.Device, n.Index, n.Mode)
 	}
 }
 
@@ -134,15 +135,15 @@ func (r *Reporter) reportMode(n *node.Notice) {
 	case node.ModeReached:
 		klog.InfoS("device is in its mode", "device", n.Device, "mode", n.Mode)
 		r.metrics.Moved(n.Mode, "success")
-		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeChanged", "device %s (index %d) is in mode %s", n.Device, n.Index, n.Mode)
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, events.GPUModeChanged, "device %s (index %d) is in mode %s", n.Device, n.Index, n.Mode)
 	case node.ModeWaits:
 		klog.InfoS("device keeps its mode for now", "device", n.Device, "wanted", n.Mode, "why", n.Detail)
-		r.recorder.Eventf(r.node, corev1.EventTypeNormal, "GPUModeWaiting", "device %s (index %d) takes no new pods: %s", n.Device, n.Index, truncateMessage(n.Detail))
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, events.GPUModeWaiting, "device %s (index %d) takes no new pods: %s", n.Device, n.Index, truncateMessage(n.Detail))
 		r.notifyHolders(n)
 	case node.ModeFailed:
-		r.reportModeProblem("GPUModeChangeFailed", "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, truncateMessage(n.Detail))
+		r.reportModeProblem(events.GPUModeChangeFailed, "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, truncateMessage(n.Detail))
 	case node.ModeByHand:
-		r.reportModeProblem("GPUModeNeedsAdministrator", "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, truncateMessage(n.Detail))
+		r.reportModeProblem(events.GPUModeNeedsAdministrator, "device %s (index %d) cannot be brought into mode %s and takes no pods: %s", n.Device, n.Index, n.Mode, truncateMessage(n.Detail))
 	}
 }
 
@@ -154,7 +155,7 @@ func (r *Reporter) notifyHolders(n *node.Notice) {
 			stays = "stays as it is"
 		}
 		if pod, live := r.pods.Pod(h.Owner); live && h.Mode != n.Mode {
-			r.recorder.Eventf(pod, corev1.EventTypeNormal, "DeviceModeKept",
+			r.recorder.Eventf(pod, corev1.EventTypeNormal, events.DeviceModeKept,
 				"device %s is to be in mode %s and %s until nobody holds it any more, this pod included", n.Device, n.Mode, stays)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	events "k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
@@ -25,13 +25,14 @@ import (
 	"deviceshare/deviceplugin/modes/mps"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
+	"deviceshare/sharing/events"
 )
 
 // Reporter says what is wrong where users look: events on the node or the pod,
 // the log, and a metric.
 type Reporter struct {
 	node     *corev1.ObjectReference
-	recorder events.EventRecorder
+	recorder record.EventRecorder
 	stop     func()
 
 	// Set by Attach.
@@ -44,10 +45,10 @@ type Reporter struct {
 
 // NewReporter returns a reporter of a node. Attach must follow.
 func NewReporter(client kubernetes.Interface, node string) *Reporter {
-	broadcaster := events.NewBroadcasterWithCorrelatorOptions(events.CorrelatorOptions{SpamKeyFunc: budgetOf})
+	broadcaster := record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{SpamKeyFunc: budgetOf})
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	return &Reporter{
-		// The kubelet too uses the name as the UID in a node's events.
+		// The kubelet too uses the name as the UID in a node's record.
 		node:     &corev1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)},
 		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "deviceshare-device-plugin", Host: node}),
 		stop:     broadcaster.Shutdown,
@@ -76,7 +77,7 @@ func (r *Reporter) Stop() { r.stop() }
 func (r *Reporter) Trouble(kind, reason string, err error) {
 	if err == nil {
 		klog.InfoS("works again", "part", kind)
-		r.recorder.Event(r.node, corev1.EventTypeNormal, reason+"Resolved", "works again")
+		r.recorder.Event(r.node, corev1.EventTypeNormal, reason+events.Resolved, "works again")
 		return
 	}
 	klog.ErrorS(err, "trouble", "part", kind)
@@ -102,23 +103,23 @@ func (r *Reporter) Publishing(err error) { r.Part(node.PartPublishing, err) }
 // Checkpoint reports a checkpoint that cannot be used, if there is an error.
 func (r *Reporter) Checkpoint(err error) {
 	if err != nil {
-		r.Trouble(metrics.ProblemCheckpoint, "DeviceCheckpointBroken", err)
+		r.Trouble(metrics.ProblemCheckpoint, events.DeviceCheckpointBroken, err)
 	}
 }
 
 // NodesMissing implements cdi.NodesObserver.
 func (r *Reporter) NodesMissing(err error) {
-	r.Trouble(metrics.ProblemDriver, "DeviceNodesMissing", err)
+	r.Trouble(metrics.ProblemDriver, events.DeviceNodesMissing, err)
 }
 
 // ConfigNotKept reports that a configuration cannot be kept for the next start.
 func (r *Reporter) ConfigNotKept(err error) {
-	r.Trouble(metrics.ProblemConfiguration, "DeviceConfigNotKept", err)
+	r.Trouble(metrics.ProblemConfiguration, events.DeviceConfigNotKept, err)
 }
 
 // Reconcile reports that the node cannot be repaired.
 func (r *Reporter) Reconcile(err error) {
-	r.Trouble(metrics.ProblemReconcile, "DeviceReconcileFailed", err)
+	r.Trouble(metrics.ProblemReconcile, events.DeviceReconcileFailed, err)
 }
 
 // UsageUnread reports that a container's use of its devices cannot be read.
@@ -153,19 +154,19 @@ func (r *Reporter) Configuration(rep live.Report) {
 		rep.Source.Namespace, rep.Source.Name, strings.Join(lines, "; "))
 	klog.ErrorS(nil, text, "version", rep.Source.Version)
 	r.metrics.Problem(metrics.ProblemConfiguration)
-	r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceConfigInvalid", truncateMessage(text))
+	r.recorder.Event(r.node, corev1.EventTypeWarning, events.DeviceConfigInvalid, truncateMessage(text))
 }
 
 // Refused reports a container that may not start.
 func (r *Reporter) Refused(pod *corev1.Pod, err error) {
 	r.metrics.Refused()
 	if pod == nil {
-		r.recorder.Event(r.node, corev1.EventTypeWarning, "DevicePrepareFailed", truncateMessage(err.Error()))
+		r.recorder.Event(r.node, corev1.EventTypeWarning, events.DevicePrepareFailed, truncateMessage(err.Error()))
 		return
 	}
-	reason := "DevicePrepareFailed"
+	reason := events.DevicePrepareFailed
 	if unsigned := (*signing.Unsigned)(nil); errors.As(err, &unsigned) {
-		reason = "DevicePlacementUnsigned"
+		reason = events.DevicePlacementUnsigned
 	}
 	r.recorder.Event(pod, corev1.EventTypeWarning, reason, truncateMessage(err.Error()))
 }
@@ -173,18 +174,18 @@ func (r *Reporter) Refused(pod *corev1.Pod, err error) {
 // Edited reports annotations that somebody has changed since a container began.
 func (r *Reporter) Edited(pod *corev1.Pod, container string) {
 	klog.InfoS("the annotations give a container something else than it has; it keeps what it has", "pod", klog.KObj(pod), "container", container)
-	r.recorder.Eventf(pod, corev1.EventTypeWarning, "DevicePlacementEdited",
+	r.recorder.Eventf(pod, corev1.EventTypeWarning, events.DevicePlacementEdited,
 		"the pod's annotations give container %s something else than it got when it began; it keeps what it got", container)
 }
 
 // Unenforced reports a container that was ended because it had nothing of what it was given.
 func (r *Reporter) Unenforced(pod *corev1.Pod, container, why string) {
-	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceInjectionIgnored", truncateMessage(fmt.Sprintf("container %s was ended: %s", container, why)))
+	r.recorder.Event(pod, corev1.EventTypeWarning, events.DeviceInjectionIgnored, truncateMessage(fmt.Sprintf("container %s was ended: %s", container, why)))
 }
 
 // Unlimited reports a container with a process that goes past the library.
 func (r *Reporter) Unlimited(pod *corev1.Pod, container, what string) {
-	r.recorder.Event(pod, corev1.EventTypeWarning, "ProcessUnlimited", truncateMessage(fmt.Sprintf("container %s: %s. "+
+	r.recorder.Event(pod, corev1.EventTypeWarning, events.ProcessUnlimited, truncateMessage(fmt.Sprintf("container %s: %s. "+
 		"Programs that are static, for musl, or started past the loader can have a whole device, or a partition in mode mig", container, what)))
 }
 
@@ -192,10 +193,10 @@ func (r *Reporter) Unlimited(pod *corev1.Pod, container, what string) {
 func (r *Reporter) Stranger(pod *corev1.Pod, use occupancy.Use) {
 	klog.InfoS("a device is used without a share", "pod", klog.KRef(use.Namespace, use.Pod), "use", use.String())
 	if pod == nil {
-		r.recorder.Event(r.node, corev1.EventTypeWarning, "DeviceUsedWithoutShare", truncateMessage(use.String()))
+		r.recorder.Event(r.node, corev1.EventTypeWarning, events.DeviceUsedWithoutShare, truncateMessage(use.String()))
 		return
 	}
-	r.recorder.Event(pod, corev1.EventTypeWarning, "DeviceUsedWithoutShare", truncateMessage(use.String()+
+	r.recorder.Event(pod, corev1.EventTypeWarning, events.DeviceUsedWithoutShare, truncateMessage(use.String()+
 		": ask for volcano.sh/vgpu-number, so that the scheduler counts it"))
 }
 
@@ -230,7 +231,7 @@ func (r *Reporter) DaemonDied(died mps.Restart) {
 	}
 	text := fmt.Sprintf("the MPS control daemon of device %s died%s: %s", died.Device, how, what)
 	klog.ErrorS(died.Err, "MPS control daemon died", "device", died.Device)
-	r.recorder.Event(r.node, corev1.EventTypeWarning, "MPSDaemonDied", truncateMessage(text))
+	r.recorder.Event(r.node, corev1.EventTypeWarning, events.MPSDaemonDied, truncateMessage(text))
 	told := map[sharing.Owner]bool{}
 	for _, record := range r.records.All() {
 		if record.Mode != sharing.MPS || told[record.Owner] {
@@ -238,7 +239,7 @@ func (r *Reporter) DaemonDied(died mps.Restart) {
 		}
 		for _, d := range record.Devices {
 			if pod, live := r.pods.Pod(record.Owner); live && d.Device == died.Device {
-				r.recorder.Event(pod, corev1.EventTypeWarning, "MPSDaemonDied", truncateMessage(text))
+				r.recorder.Event(pod, corev1.EventTypeWarning, events.MPSDaemonDied, truncateMessage(text))
 				told[record.Owner] = true
 			}
 		}

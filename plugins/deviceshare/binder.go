@@ -18,6 +18,7 @@ import (
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
+	"deviceshare/sharing/events"
 )
 
 // bindTimeout bounds one bind call. Without a bound a call that hangs would hold
@@ -130,7 +131,7 @@ func (b *Binder) bindTask(client kubernetes.Interface, t *api.TaskInfo) (err err
 	}
 	if fallback != nil {
 		object := nodes.PodReference(t.Pod)
-		b.report.Tell(&object, "DeviceModeFallback", fallback.Why)
+		b.report.Tell(&object, events.DeviceModeFallback, fallback.Why)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
+	"deviceshare/sharing/events"
 )
 
 // reportTooLarge tells the users of pods that ask for more memory of one device than
@@ -26,7 +27,7 @@ func (p *Plugin) reportTooLarge(job *api.JobInfo) {
 		if err := requireFitting(&a.request, p.store.largest); err != nil && a.toldTooLarge != err.Error() {
 			a.toldTooLarge = err.Error()
 			ref := nodes.PodReference(t.Pod)
-			p.store.report.Report(&ref, "DeviceRequestTooLarge", a.toldTooLarge)
+			p.store.report.Report(&ref, events.DeviceRequestTooLarge, a.toldTooLarge)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
+	"deviceshare/sharing/events"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/quota"
 	"deviceshare/sharing/wire"
@@ -108,7 +109,7 @@ func (p *Plugin) openLimits(ssn *framework.Session) {
 	})
 	if p.limits != nil {
 		p.store.queues.ReportDoubts(ssn, p.settings, func(queue *corev1.ObjectReference, text string) {
-			p.store.report.Report(queue, "QueueLimitDoubtful", text)
+			p.store.report.Report(queue, events.QueueLimitDoubtful, text)
 		})
 	}
 }

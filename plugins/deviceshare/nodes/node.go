@@ -12,6 +12,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
+	"deviceshare/sharing/events"
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/wire"
 )
@@ -148,7 +149,7 @@ func (n *Node) readInventory(prev *Node) {
 	case err != nil:
 		n.SetAside = &Problem{
 			Object:  nodeReference(n.Object),
-			Reason:  "DeviceInventoryUnreadable",
+			Reason:  events.DeviceInventoryUnreadable,
 			Message: fmt.Sprintf("the devices of the node are not used: read its inventory: %v", err),
 		}
 	case found:
@@ -172,13 +173,13 @@ func (n *Node) recordHolding(prev *Node, pod *corev1.Pod, state podstate.State) 
 		n.Ledger.Block(sharing.Owner(pod.UID))
 		n.Blocking = append(n.Blocking, Problem{
 			Object:  PodReference(pod),
-			Reason:  "DevicePlacementUnreadable",
+			Reason:  events.DevicePlacementUnreadable,
 			Message: fmt.Sprintf("every device of node %s counts as taken: %v", n.Name, h.unreadable),
 		})
 	case h.unplaced:
 		n.Unplaced = append(n.Unplaced, Problem{
 			Object: PodReference(pod),
-			Reason: "DevicePlacementMissing",
+			Reason: events.DevicePlacementMissing,
 			Message: fmt.Sprintf("the pod asks for devices and was bound to node %s by scheduler %q without a placement: its containers cannot start, "+
 				"and it counts as holding nothing; make it anew with the scheduler that runs deviceshare", n.Name, pod.Spec.SchedulerName),
 		})
@@ -186,7 +187,7 @@ func (n *Node) recordHolding(prev *Node, pod *corev1.Pod, state podstate.State) 
 	if h.edited {
 		n.Edited = append(n.Edited, Problem{
 			Object: PodReference(pod),
-			Reason: "DevicePlacementEdited",
+			Reason: events.DevicePlacementEdited,
 			Message: fmt.Sprintf("the annotations by which the pod holds devices of node %s were changed after it was bound: "+
 				"it counts as holding what it was bound with", n.Name),
 		})
