@@ -21,7 +21,6 @@ import (
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/quota"
-	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 	"deviceshare/view/capture"
 )
@@ -96,18 +95,6 @@ func (c *Cluster) isWaiting(p *corev1.Pod) bool {
 // asksForDevices reports whether a pod asks for devices, or by names that nobody serves.
 func (c *Cluster) asksForDevices(p *corev1.Pod) bool {
 	return corepod.Asks(p, c.settings.Names) || corepod.AsksUnserved(p, c.settings.Names)
-}
-
-// readPodRequest reads what a pod asks for as the scheduler's plugin does; mistakes are why it
-// cannot.
-func (c *Cluster) readPodRequest(p *corev1.Pod) (sharing.PodRequest, []request.Mistake) {
-	neutral := corepod.Read(p)
-	req, mistakes := request.Read(&neutral, c.settings.Names, c.settings.Factor,
-		request.WithPolicies(policy.Names()...), request.WithDefaults(c.settings.Defaults))
-	if foreign := request.Foreign(&neutral, c.settings.Names); len(foreign) > 0 {
-		return sharing.PodRequest{}, append(mistakes, foreign...)
-	}
-	return req, mistakes
 }
 
 // policyOf is the policy that the pod names, else the scheduler's default one. It orders what is

@@ -69,7 +69,7 @@ func (c *Cluster) explainPod(p *corev1.Pod) Why {
 		w.Answer = answer
 		return w
 	}
-	ask, mistakes := c.readPodRequest(p)
+	ask, mistakes := c.settings.ReadRequest(p)
 	if len(mistakes) > 0 {
 		texts := make([]string, 0, len(mistakes))
 		for _, m := range mistakes {

@@ -14,7 +14,6 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
-	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
@@ -82,12 +81,7 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 			return nil
 		}
 	}
-	neutral := corepod.Read(pod)
-	req, mistakes := request.Read(&neutral, s.Names, s.Factor,
-		request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults))
-	if foreign := request.Foreign(&neutral, s.Names); len(foreign) > 0 {
-		req, mistakes = sharing.PodRequest{}, append(mistakes, foreign...)
-	}
+	req, mistakes := s.ReadRequest(pod)
 	group, apart := s.Apart.Group(pod.Labels, req.Group)
 	req.Group = group
 	a := &ask{pod: pod, settings: s, request: req}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -17,7 +16,6 @@ import (
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
-	"deviceshare/sharing/request"
 	"deviceshare/sharing/worth"
 )
 
@@ -140,22 +138,15 @@ func kindsOf(ssn *framework.Session, s *nodes.Settings) iter.Seq2[sharing.Owner,
 	return func(yield func(sharing.Owner, func() (worth.Kind, bool)) bool) {
 		for t := range tasksOf(ssn) {
 			read := func() (worth.Kind, bool) {
-				asked, ok := readRequest(t.Pod, s)
-				return worth.KindOf(asked, needsOf(t)), ok
+				if !corepod.Asks(t.Pod, s.Names) {
+					return worth.KindOf(nil, needsOf(t)), true
+				}
+				asked, mistakes := s.ReadRequest(t.Pod)
+				return worth.KindOf(&asked, needsOf(t)), len(mistakes) == 0
 			}
 			if t.Pod != nil && !yield(sharing.Owner(t.Pod.UID), read) {
 				return
 			}
 		}
 	}
-}
-
-// readRequest reads what a pod asks for; nil for one without devices, and false if it has mistakes.
-func readRequest(pod *corev1.Pod, s *nodes.Settings) (*sharing.PodRequest, bool) {
-	if !corepod.Asks(pod, s.Names) {
-		return nil, true
-	}
-	neutral := corepod.Read(pod)
-	req, mistakes := request.Read(&neutral, s.Names, s.Factor, request.WithDefaults(s.Defaults))
-	return &req, len(mistakes) == 0
 }

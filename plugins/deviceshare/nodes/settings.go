@@ -8,7 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/podspec/corepod"
+	"deviceshare/sharing/policy"
 	"deviceshare/sharing/quota"
 	"deviceshare/sharing/request"
 )
@@ -33,6 +36,17 @@ type Settings struct {
 // DefaultSettings are in force where there is no configuration.
 func DefaultSettings() Settings {
 	return Settings{Names: podspec.DefaultNames(), Factor: 1}
+}
+
+// ReadRequest reads what a pod asks for. Mistakes are why it cannot be served, all at once; a pod
+// that asks by names which nobody serves has some, too.
+func (s *Settings) ReadRequest(pod *corev1.Pod) (sharing.PodRequest, []request.Mistake) {
+	read := corepod.Read(pod)
+	req, mistakes := request.Read(&read, s.Names, s.Factor, request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults))
+	if foreign := request.Foreign(&read, s.Names); len(foreign) > 0 {
+		return sharing.PodRequest{}, append(mistakes, foreign...)
+	}
+	return req, mistakes
 }
 
 // LimitNames returns the names of the resources that limits of queues are about.
