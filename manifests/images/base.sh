@@ -4,7 +4,7 @@
 # Makes the base of the device plugin's image: files of named Debian packages,
 # of the release that this machine runs, since the program is linked there.
 #   base.sh ARCH OUT CACHE    ARCH as dpkg names it; OUT is a new directory
-# The Dockerfile and `make images` both run it. What apt remembers is in CACHE:
+# `make images` runs it. What apt remembers is in CACHE:
 # this machine's own package lists and packages stay as they are.
 set -eu
 arch=$1 out=$2 cache=$3

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package product says what is in the images that users install, and makes their files: the
-// programs, the library and, for the device plugin, a base of Debian packages. The Dockerfile
-// beside this module says the same for people with Docker; a test compares both.
+// programs, the library and, for the device plugin, a base of Debian packages.
 package product
 
 import (
