@@ -143,7 +143,7 @@ scale: ## place pods with and without devices in turns on clusters of simulated 
 	DEVICESHARE_SCALE=$(NODES) $(GOTEST) -count=1 -timeout 3h -v -run 'TestScale$$' ./plugins/deviceshare
 	DEVICESHARE_SCALE_MEMORY=5000 $(GOTEST) -count=1 -timeout 3h -v -run 'TestScaleMemory$$' ./plugins/deviceshare
 
-# What decides. docs/mutants.md says what comes of it.
+# What decides. docs/laboratory.md says what comes of it.
 MUTATED ?= sharing sharing/place sharing/policy sharing/worth sharing/request sharing/wire sharing/mig sharing/mps sharing/hamicore sharing/timeslicing \
            sharing/podspec sharing/quota deviceplugin/node plugins/deviceshare/podstate
 
@@ -153,7 +153,7 @@ mutate: ## change the deciding packages operator by operator and show what no te
 chaos: ## kill, freeze and break the parts of an installed cluster under load, and look what it breaks; KILLS=10000 CHAOSFLAGS='--seed 7'
 	@$(GO) run $(LAZY) ./e2e/cmd/chaos --kills $(KILLS) $(CHAOSFLAGS)
 
-sabotage: ## break each promise that chaos checks on a running cluster, and look whether it finds that; then 100 kills
+sabotage: ## break each promise that chaos checks on a running cluster, and look whether it finds that; then 40 kills
 	DEVICESHARE_CHAOS=1 $(GOTEST) -count=1 -timeout 60m -v -run TestChaos ./e2e/suites/
 
 PLUGIN_KILLS  ?= 1000

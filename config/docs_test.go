@@ -53,7 +53,7 @@ func TestTheExamplesForTheAdministratorLoad(t *testing.T) {
 		}
 		cuttable(t, d)
 	}
-	if configs < 4 || pods < 1 {
+	if configs < 3 || pods < 1 {
 		t.Errorf("only %d configurations and %d pods found", configs, pods)
 	}
 }

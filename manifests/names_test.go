@@ -92,7 +92,7 @@ func randomAsk(r *rand.Rand, n naming) *corev1.Pod {
 }
 
 // requestRefusals counts what a pod that asks for devices is refused for, in the words of
-// docs/adr/0034.
+// docs/adr/0021.
 func requestRefusals(p *corev1.Pod, n naming) int {
 	names := func(c corev1.Container, name string) bool {
 		amount, is := c.Resources.Limits[corev1.ResourceName(name)]

@@ -23,7 +23,7 @@ import (
 
 // Counted implements legacy.Devices: the devices that are offered, false before the first scan. The
 // kubelet counts those that do not work as well
-// (docs/adr/0020-the-kubelet-counts-broken-devices.md).
+// (docs/adr/0050-what-is-held-stays-offered.md).
 func (a *Agent) Counted() (sharing.Inventory, bool) {
 	s := a.State()
 	return s.Inventory(), s.Scanned()

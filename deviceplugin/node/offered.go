@@ -21,7 +21,7 @@ const MaxSlots = 60000
 // would fail pods that run, and any pod, not only those that the edit is about. With the larger of
 // the two only, devices that have room would seem full.
 //
-// A device counts whether or not it works (docs/adr/0020-the-kubelet-counts-broken-devices.md).
+// A device counts whether or not it works (docs/adr/0050-what-is-held-stays-offered.md).
 func (s State) Offered() Amounts { return s.offered.amounts }
 
 // Slots are the names of the slots to offer, in a stable order. The caller must not change them.

@@ -3,7 +3,7 @@
 // Package chaos looks for broken promises of an installed cluster. Pods of every kind and mode come
 // and go. Meanwhile the parts of the cluster are killed and frozen, settings are edited, and
 // devices fail. After each of these events an observer compares what the cluster promised with what
-// is there, and the first difference ends the run. docs/chaos.md lists the checks.
+// is there, and the first difference ends the run. docs/laboratory.md lists the checks.
 //
 //	Plan         decides, from a seed, what is done next
 //	Disturber    does it to the cluster

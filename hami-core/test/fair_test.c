@@ -31,7 +31,7 @@ struct run {
 static struct tenant t[TENANTS];
 
 /*
- * Where docs/benchmarks-processes.md argues why a share cannot be within POINTS of what is asked:
+ * Where docs/laboratory.md argues why a share cannot be within POINTS of what is asked:
  * it must not be less than is argued there.
  */
 static const struct argued {
@@ -94,7 +94,7 @@ static void run(const struct run *r)
 	expect(asked, asked, a ? a->small : asked, share(&t[0], 1, SECONDS));
 	if (both)
 		expect(large_share(r), LARGE, a ? a->large : LARGE, share(&t[1], 1, SECONDS));
-	printf("%s\n", a ? " argued in docs/benchmarks-processes.md" : "");
+	printf("%s\n", a ? " argued in docs/laboratory.md" : "");
 	fflush(stdout);
 	done();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * weak_entry_test.c: weaknesses that interception libraries have been found to have in the ways
- * into the driver, by number; which test holds which is in ../README.md.
+ * into the driver, by number; which test holds which is in hami-core/test/README.md.
  */
 #include "machine.h"
 

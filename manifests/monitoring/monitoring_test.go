@@ -203,7 +203,7 @@ func TestQueriesAskForMetricsThatThereAre(t *testing.T) {
 }
 
 func TestEveryAlertAndDashboardIsExplained(t *testing.T) {
-	page, err := os.ReadFile("../../docs/metrics-alerts.md")
+	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

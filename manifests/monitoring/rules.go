@@ -61,7 +61,7 @@ type rule struct {
 }
 
 // alertsPage is where people read what an alert means.
-const alertsPage = "docs/metrics-alerts.md"
+const alertsPage = "docs/metrics.md"
 
 // Rules returns the file with all recording rules and alerts.
 func Rules() ([]byte, error) {

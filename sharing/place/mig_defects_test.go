@@ -47,9 +47,9 @@ func TestDefect24_ATryThatIsTakenBackLeavesPartitionsAsTheyWere(t *testing.T) {
 	}
 }
 
-// docs/mig-mistakes.md names a test for every defect.
+// docs/mig.md names a test for every defect.
 func TestEveryDefectInTheDocumentHasItsTest(t *testing.T) {
-	text, err := os.ReadFile("../../docs/mig-mistakes.md")
+	text, err := os.ReadFile("../../docs/mig.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestEveryDefectInTheDocumentHasItsTest(t *testing.T) {
 	}
 	for _, row := range rows {
 		if !strings.Contains(sources.String(), "func "+string(row[1])+"(t *testing.T)") {
-			t.Errorf("docs/mig-mistakes.md names %s, which is not there", row[1])
+			t.Errorf("docs/mig.md names %s, which is not there", row[1])
 		}
 	}
 }

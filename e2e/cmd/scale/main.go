@@ -57,7 +57,7 @@ func newCommand() *cobra.Command {
 	return c
 }
 
-// show prints the tables of docs/benchmarks.md.
+// show prints the tables of docs/scale.md.
 func show(rows []scale.Row) {
 	fmt.Println("\n" + scale.Head)
 	for _, r := range rows {

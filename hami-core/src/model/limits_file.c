@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits_file.c: the reader of the limits file. See the format in ../README.md. */
+/* limits_file.c: the reader of the limits file. See the format in docs/libvgpu.md#files. */
 #include "model/limits.h"
 
 #include <stdarg.h>

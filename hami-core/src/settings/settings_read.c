@@ -12,7 +12,7 @@
 
 #define FILE_MAX_BYTES 65536
 
-/* Where the limits are. Only a test build may look elsewhere: see ../README.md. */
+/* Where the limits are. Only a test build may look elsewhere: see hami-core/README.md. */
 static const char *limits_path(void)
 {
 #ifdef HAMICORE_TEST_BUILD

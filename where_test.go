@@ -92,22 +92,33 @@ func methodsOf(s *ast.TypeSpec) []string {
 	return names
 }
 
-func TestEveryStepOfOnePodIsAFunction(t *testing.T) {
-	text, err := os.ReadFile("docs/architecture.md")
+// rowsOf returns the cells of the rows of the first table behind a heading of a page, without its
+// head.
+func rowsOf(t *testing.T, page, heading string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n## Follow one pod\n")
+	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	if !found {
-		t.Fatal("docs/architecture.md has no section Follow one pod")
+		t.Fatalf("%s has no section %s", page, heading)
 	}
-	functions, steps := declared(t), 0
+	var rows [][]string
 	for line := range strings.Lines(section) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 4 {
-			continue
+		if cells := strings.Split(line, "|"); len(cells) >= 4 {
+			rows = append(rows, cells)
 		}
+	}
+	return rows[min(2, len(rows)):]
+}
+
+var inCode = regexp.MustCompile("`([^`]+)`")
+
+func TestEveryStepOfOnePodIsAFunction(t *testing.T) {
+	functions, steps := declared(t), 0
+	for _, cells := range rowsOf(t, "docs/architecture.md", "Follow one pod") {
 		for _, m := range regexp.MustCompile("`([A-Za-z.]+)`").FindAllStringSubmatch(cells[2], -1) {
 			steps++
 			if !functions[m[1]] {
@@ -115,7 +126,31 @@ func TestEveryStepOfOnePodIsAFunction(t *testing.T) {
 			}
 		}
 	}
-	if steps < 20 {
+	if steps < 15 {
 		t.Errorf("the section names %d functions only", steps)
+	}
+}
+
+func TestWhatAPageSaysToChangeIsThere(t *testing.T) {
+	rows := rowsOf(t, "docs/develop.md", "Where do I change ...")
+	for _, cells := range rows {
+		file := ""
+		for _, m := range inCode.FindAllStringSubmatch(cells[2], -1) {
+			if strings.Contains(m[1], "/") {
+				file = m[1]
+				if _, err := os.Stat(file); err != nil {
+					t.Errorf("docs/develop.md: %v", err)
+				}
+				continue
+			}
+			text, err := os.ReadFile(file)
+			name := m[1][strings.LastIndex(m[1], ".")+1:]
+			if err != nil || !regexp.MustCompile(`(?m)^(func|type|void|static|int)\b.*\b`+regexp.QuoteMeta(name)+`\b`).Match(text) {
+				t.Errorf("docs/develop.md: %s has no %s (%v)", file, m[1], err)
+			}
+		}
+	}
+	if len(rows) < 10 {
+		t.Errorf("the section has %d rows only", len(rows))
 	}
 }
