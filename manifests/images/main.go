@@ -43,15 +43,15 @@ type options struct {
 	repo, out, arch, version string
 }
 
-func (o *options) flags(c *cobra.Command, out string) {
+func (o *options) addFlags(c *cobra.Command, out string) {
 	c.Flags().StringVar(&o.repo, "repo", ".", "root of the working copy")
 	c.Flags().StringVar(&o.out, "out", out, "directory for what is built, below the root unless absolute")
 	c.Flags().StringVar(&o.arch, "arch", "amd64,arm64", "architectures; after the first, those that this machine has no C compiler or Debian packages for are left out")
 	c.Flags().StringVar(&o.version, "version", "v0.1.0", "tag of the images, as the chart names it")
 }
 
-// builder makes the builder of the working copy that the flags name.
-func (o *options) builder(ctx context.Context) (product.Builder, error) {
+// newBuilder makes the builder of the working copy that the flags name.
+func (o *options) newBuilder(ctx context.Context) (product.Builder, error) {
 	platforms, err := product.ParsePlatforms(o.arch)
 	if err != nil {
 		return product.Builder{}, fmt.Errorf("--arch: %w", err)
@@ -64,12 +64,12 @@ func (o *options) builder(ctx context.Context) (product.Builder, error) {
 		o.out = filepath.Join(repo, o.out)
 	}
 	return product.Builder{Repo: repo, Work: filepath.Join(repo, ".sandbox/images/work"), Platforms: platforms, Version: o.version,
-		Revision: revision(ctx, repo), Progress: func(line string) { fmt.Println(line) }}, nil
+		Revision: gitRevision(ctx, repo), Progress: func(line string) { fmt.Println(line) }}, nil
 }
 
-// revision is the commit of a working copy, with a mark where it has changes, or "unknown" outside
-// of git.
-func revision(ctx context.Context, repo string) string {
+// gitRevision is the commit of a working copy, with a mark where it has changes, or "unknown"
+// outside of git.
+func gitRevision(ctx context.Context, repo string) string {
 	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*")
 	cmd.Dir = repo
 	out, err := cmd.Output()
@@ -85,7 +85,7 @@ func newBuild() *cobra.Command {
 	c := &cobra.Command{
 		Use: "build", Short: "Build the images of the product as OCI image layouts", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			b, err := o.builder(c.Context())
+			b, err := o.newBuilder(c.Context())
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func newBuild() *cobra.Command {
 			return err
 		},
 	}
-	o.flags(c, ".sandbox/images")
+	o.addFlags(c, ".sandbox/images")
 	c.Flags().BoolVar(&archives, "archives", false, "write each layout as a tar file beside it too, for `ctr images import`")
 	return c
 }
@@ -110,11 +110,11 @@ func newRelease() *cobra.Command {
 	c := &cobra.Command{
 		Use: "release", Short: "Write images, the plugin of kubectl, chart, plain manifest, list of contents and checksums of one version", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			b, err := o.builder(c.Context())
+			b, err := o.newBuilder(c.Context())
 			if err != nil {
 				return err
 			}
-			created, err := committed(c.Context(), b.Repo)
+			created, err := commitTime(c.Context(), b.Repo)
 			if err != nil {
 				return err
 			}
@@ -126,15 +126,15 @@ func newRelease() *cobra.Command {
 			return err
 		},
 	}
-	o.flags(c, "dist")
+	o.addFlags(c, "dist")
 	c.Flags().StringVar(&downloads, "downloads", "", "address below which people will find the files, for the manifest of kubectl's plugin manager krew")
 	_ = c.MarkFlagRequired("version")
 	return c
 }
 
-// committed is the time of a release: that of SOURCE_DATE_EPOCH (reproducible-builds.org), else
+// commitTime is the time of a release: that of SOURCE_DATE_EPOCH (reproducible-builds.org), else
 // that of the commit.
-func committed(ctx context.Context, repo string) (time.Time, error) {
+func commitTime(ctx context.Context, repo string) (time.Time, error) {
 	text, from := os.Getenv("SOURCE_DATE_EPOCH"), "SOURCE_DATE_EPOCH"
 	if text == "" {
 		cmd := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct")

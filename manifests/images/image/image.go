@@ -29,8 +29,8 @@ type Spec struct {
 	Files        []File            `json:"files"`
 }
 
-// check returns what a description lacks that every image needs.
-func (s Spec) check() error {
+// requireComplete returns what a description lacks that every image needs.
+func (s Spec) requireComplete() error {
 	switch {
 	case !strings.Contains(path.Base(s.Name), ":"):
 		return fmt.Errorf("image %q: the name has no tag", s.Name)
@@ -44,10 +44,10 @@ func (s Spec) check() error {
 
 // Build makes the image.
 func Build(s Spec) (v1.Image, error) {
-	if err := s.check(); err != nil {
+	if err := s.requireComplete(); err != nil {
 		return nil, err
 	}
-	l, err := layer(s.Files)
+	l, err := buildLayer(s.Files)
 	if err != nil {
 		return nil, fmt.Errorf("build image %s for %s: %w", s.Name, s.Architecture, err)
 	}

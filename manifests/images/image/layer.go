@@ -33,8 +33,8 @@ type File struct {
 
 func (f File) isDir() bool { return strings.HasSuffix(f.Path, "/") }
 
-// name is the path without the slash that marks a directory.
-func (f File) name() string { return strings.TrimSuffix(f.Path, "/") }
+// cleanPath is the path without the slash that marks a directory.
+func (f File) cleanPath() string { return strings.TrimSuffix(f.Path, "/") }
 
 // Tree returns the files below a directory of this machine as entries of an image. Of their modes
 // only the right to execute stays: what an image needs beyond it is said where the image is
@@ -49,7 +49,7 @@ func Tree(dir string) ([]File, error) {
 		if err != nil {
 			return err
 		}
-		f, err := entry(filepath.ToSlash(rel), p, d)
+		f, err := fileEntry(filepath.ToSlash(rel), p, d)
 		files = append(files, f)
 		return err
 	})
@@ -59,7 +59,7 @@ func Tree(dir string) ([]File, error) {
 	return files, nil
 }
 
-func entry(rel, source string, d fs.DirEntry) (File, error) {
+func fileEntry(rel, source string, d fs.DirEntry) (File, error) {
 	info, err := d.Info()
 	if err != nil {
 		return File{}, err
@@ -78,9 +78,9 @@ func entry(rel, source string, d fs.DirEntry) (File, error) {
 	return File{Path: rel, Source: source, Mode: 0o644}, nil
 }
 
-// layer makes a layer of the files. The same files give the same bytes: entries are sorted, belong
-// to root, and have no time.
-func layer(files []File) (v1.Layer, error) {
+// buildLayer makes a layer of the files. The same files give the same bytes: entries are sorted,
+// belong to root, and have no time.
+func buildLayer(files []File) (v1.Layer, error) {
 	var data bytes.Buffer
 	if err := WriteTar(&data, files); err != nil {
 		return nil, err
@@ -112,17 +112,17 @@ func WriteTar(w io.Writer, files []File) error {
 func withParents(files []File) ([]File, error) {
 	byName := map[string]File{}
 	for _, f := range files {
-		if !fs.ValidPath(f.name()) || f.name() == "." {
+		if !fs.ValidPath(f.cleanPath()) || f.cleanPath() == "." {
 			return nil, fmt.Errorf("file %q: the path must be below the root and clean", f.Path)
 		}
-		if _, ok := byName[f.name()]; ok {
+		if _, ok := byName[f.cleanPath()]; ok {
 			return nil, fmt.Errorf("file %q is there twice", f.Path)
 		}
-		byName[f.name()] = f
+		byName[f.cleanPath()] = f
 	}
 	all := slices.Clone(files)
 	for _, f := range files {
-		for dir := path.Dir(f.name()); dir != "."; dir = path.Dir(dir) {
+		for dir := path.Dir(f.cleanPath()); dir != "."; dir = path.Dir(dir) {
 			parent, ok := byName[dir]
 			if !ok {
 				byName[dir] = File{Path: dir + "/", Mode: 0o755}
@@ -132,7 +132,7 @@ func withParents(files []File) ([]File, error) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b File) int { return strings.Compare(a.name(), b.name()) })
+	slices.SortFunc(all, func(a, b File) int { return strings.Compare(a.cleanPath(), b.cleanPath()) })
 	return all, nil
 }
 

@@ -35,7 +35,7 @@ type Builder struct {
 func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 	specs := map[string][]image.Spec{}
 	for i, p := range b.Platforms {
-		cc, err := b.prepare(ctx, p)
+		cc, err := b.fetchInputs(ctx, p)
 		if err != nil && i > 0 && !b.IsRelease && ctx.Err() == nil {
 			b.Progress(fmt.Sprintf("leaving %s out: %v", p.Arch, err))
 			continue
@@ -47,7 +47,7 @@ func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 			return nil, err
 		}
 		for _, product := range Products() {
-			s, err := product.spec(p.Arch, b.dir(p.Arch), b.Version, b.Revision)
+			s, err := product.imageSpec(p.Arch, b.archDir(p.Arch), b.Version, b.Revision)
 			if err != nil {
 				return nil, err
 			}
@@ -57,57 +57,58 @@ func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 	return specs, nil
 }
 
-// dir is where things for one architecture are built.
-func (b Builder) dir(arch string) string { return filepath.Join(b.Work, arch) }
+// archDir is where things for one architecture are built.
+func (b Builder) archDir(arch string) string { return filepath.Join(b.Work, arch) }
 
 // ProgramFile is the program of a product for one architecture, once it is built.
 func (b Builder) ProgramFile(arch string, p Product) string {
-	return b.file(arch, p.Program())
+	return b.programPath(arch, p.Program())
 }
 
 // BaseDir holds the files of Debian packages for one architecture, once they were fetched.
-func (b Builder) BaseDir(arch string) string { return filepath.Join(b.dir(arch), "base") }
+func (b Builder) BaseDir(arch string) string { return filepath.Join(b.archDir(arch), "base") }
 
-// prepare gets what the images take from elsewhere, and returns the C compiler.
-func (b Builder) prepare(ctx context.Context, p Platform) (cc string, err error) {
+// fetchInputs gets what the images take from elsewhere, and returns the C compiler.
+func (b Builder) fetchInputs(ctx context.Context, p Platform) (cc string, err error) {
 	if cc, err = p.CC(ctx, b.Progress); err != nil {
 		return "", err
 	}
-	return cc, b.base(ctx, p)
+	return cc, b.buildBase(ctx, p)
 }
 
 func (b Builder) buildFor(ctx context.Context, p Platform, cc string) error {
 	b.Progress("building libvgpu.so for " + p.Arch)
-	if err := b.library(ctx, p, cc); err != nil {
+	if err := b.buildLibrary(ctx, p, cc); err != nil {
 		return err
 	}
 	b.Progress("building " + hook + " for " + p.Arch)
-	if err := b.hook(ctx, p, cc); err != nil {
+	if err := b.buildHook(ctx, p, cc); err != nil {
 		return err
 	}
 	b.Progress("building " + ownHook + " for " + p.Arch)
-	if err := b.program(ctx, p, cc, ownHook, false); err != nil {
+	if err := b.buildProgram(ctx, p, cc, ownHook, false); err != nil {
 		return err
 	}
 	for _, product := range Products() {
 		b.Progress("building " + product.Program() + " for " + p.Arch)
-		if err := b.program(ctx, p, cc, product.Program(), product.isDynamic); err != nil {
+		if err := b.buildProgram(ctx, p, cc, product.Program(), product.isDynamic); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// program compiles a command of ours so that neither the place nor the time of the build is in it.
-func (b Builder) program(ctx context.Context, p Platform, cc, name string, isDynamic bool) error {
+// buildProgram compiles a command of ours so that neither the place nor the time of the build is in
+// it.
+func (b Builder) buildProgram(ctx context.Context, p Platform, cc, name string, isDynamic bool) error {
 	ldflags, cgo := "-s -w -X main.version="+b.Version, "0"
 	if isDynamic {
 		// go-nvml resolves the driver's symbols when they are called: they stay unbound until then.
 		ldflags, cgo = ldflags+" -extldflags=-Wl,-z,lazy", "1"
 	}
 	env := []string{"CGO_ENABLED=" + cgo, "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
-	return run(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo", "-ldflags="+ldflags,
-		"-o", b.file(p.Arch, name), "./cmd/"+name)
+	return runCommand(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo", "-ldflags="+ldflags,
+		"-o", b.programPath(p.Arch, name), "./cmd/"+name)
 }
 
 // Plugins are the commands that kubectl finds by their names. The first calls the others.
@@ -119,7 +120,7 @@ func (b Builder) BuildPlugins(ctx context.Context) error {
 	for _, p := range b.Platforms {
 		for _, name := range Plugins() {
 			b.Progress("building " + name + " for " + p.Arch)
-			if err := b.program(ctx, p, "", name, false); err != nil {
+			if err := b.buildProgram(ctx, p, "", name, false); err != nil {
 				return err
 			}
 		}
@@ -128,32 +129,32 @@ func (b Builder) BuildPlugins(ctx context.Context) error {
 }
 
 // PluginFile is a plugin for one architecture, once it is built.
-func (b Builder) PluginFile(arch, name string) string { return b.file(arch, name) }
+func (b Builder) PluginFile(arch, name string) string { return b.programPath(arch, name) }
 
-// file is a program for one architecture, once it is built.
-func (b Builder) file(arch, name string) string { return filepath.Join(b.dir(arch), "bin", name) }
+// programPath is a program for one architecture, once it is built.
+func (b Builder) programPath(arch, name string) string { return filepath.Join(b.archDir(arch), "bin", name) }
 
 // HookFiles are the hooks for one architecture, once they are built.
 func (b Builder) HookFiles(arch string) []string {
-	return []string{b.file(arch, hook), b.file(arch, ownHook)}
+	return []string{b.programPath(arch, hook), b.programPath(arch, ownHook)}
 }
 
-// hook compiles NVIDIA's hook, of the version that this module names. The host runs it, which may
-// have any C library or none, so its own is in it.
-func (b Builder) hook(ctx context.Context, p Platform, cc string) error {
+// buildHook compiles NVIDIA's hook, of the version that this module names. The host runs it, which
+// may have any C library or none, so its own is in it.
+func (b Builder) buildHook(ctx context.Context, p Platform, cc string) error {
 	env := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
-	return run(ctx, filepath.Join(b.Repo, "manifests/images"), env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo",
-		"-ldflags=-s -w -extldflags=-static", "-o", b.file(p.Arch, hook), "github.com/NVIDIA/nvidia-container-toolkit/cmd/"+hook)
+	return runCommand(ctx, filepath.Join(b.Repo, "manifests/images"), env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo",
+		"-ldflags=-s -w -extldflags=-static", "-o", b.programPath(p.Arch, hook), "github.com/NVIDIA/nvidia-container-toolkit/cmd/"+hook)
 }
 
-// library compiles libvgpu.so and the same under the names of the driver's libraries.
-func (b Builder) library(ctx context.Context, p Platform, cc string) error {
-	source, built := filepath.Join(b.Repo, "hami-core"), filepath.Join(b.dir(p.Arch), "hami-core")
-	return run(ctx, source, nil, "make", "B="+built, "CC="+cc, "LDFLAGS=-s", "CFLAGS=-O3 -ffile-prefix-map="+source+"=.")
+// buildLibrary compiles libvgpu.so and the same under the names of the driver's libraries.
+func (b Builder) buildLibrary(ctx context.Context, p Platform, cc string) error {
+	source, built := filepath.Join(b.Repo, "hami-core"), filepath.Join(b.archDir(p.Arch), "hami-core")
+	return runCommand(ctx, source, nil, "make", "B="+built, "CC="+cc, "LDFLAGS=-s", "CFLAGS=-O3 -ffile-prefix-map="+source+"=.")
 }
 
-// base gathers the files of Debian packages that the device plugin needs.
-func (b Builder) base(ctx context.Context, p Platform) error {
+// buildBase gathers the files of Debian packages that the device plugin needs.
+func (b Builder) buildBase(ctx context.Context, p Platform) error {
 	script := filepath.Join(b.Repo, "manifests/images/base.sh")
 	base := b.BaseDir(p.Arch)
 	if !b.IsRelease && isNewer(base, script) {
@@ -167,7 +168,7 @@ func (b Builder) base(ctx context.Context, p Platform) error {
 	if err := os.RemoveAll(unfinished); err != nil {
 		return fmt.Errorf("make the base of the device plugin's image: %w", err)
 	}
-	if err := run(ctx, b.Repo, nil, script, p.Arch, unfinished, filepath.Join(b.dir(p.Arch), "apt")); err != nil {
+	if err := runCommand(ctx, b.Repo, nil, script, p.Arch, unfinished, filepath.Join(b.archDir(p.Arch), "apt")); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(base); err != nil {
@@ -183,8 +184,8 @@ func isNewer(file, than string) bool {
 	return errA == nil && errB == nil && a.ModTime().After(b.ModTime())
 }
 
-// run runs a command; its output is part of the error.
-func run(ctx context.Context, dir string, env []string, name string, args ...string) error {
+// runCommand runs a command; its output is part of the error.
+func runCommand(ctx context.Context, dir string, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = slices.Concat(os.Environ(), env)

@@ -50,7 +50,7 @@ func (b Builder) WriteLayouts(ctx context.Context, dir string) ([]Written, error
 	}
 	var written []Written
 	for _, p := range Products() {
-		w, err := write(p, filepath.Join(dir, p.Name), specs[p.Name])
+		w, err := writeLayouts(p, filepath.Join(dir, p.Name), specs[p.Name])
 		if err != nil {
 			return written, err
 		}
@@ -59,7 +59,7 @@ func (b Builder) WriteLayouts(ctx context.Context, dir string) ([]Written, error
 	return written, nil
 }
 
-func write(p Product, dir string, specs []image.Spec) (Written, error) {
+func writeLayouts(p Product, dir string, specs []image.Spec) (Written, error) {
 	name, mark := specs[0].Name, dir+".mark"
 	now, err := hashOfContents(specs)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestAnImageIsWrittenAnewWhenItChanges(t *testing.T) {
 		Files: []image.File{{Path: "program", Source: program, Mode: 0o755}}}
 	made := func() (Written, os.FileInfo) {
 		t.Helper()
-		w, err := write(Products()[0], dir, []image.Spec{spec})
+		w, err := writeLayouts(Products()[0], dir, []image.Spec{spec})
 		if err != nil {
 			t.Fatal(err)
 		}

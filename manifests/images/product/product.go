@@ -103,8 +103,8 @@ func (p Product) OwnFiles() map[string]string {
 	return files
 }
 
-// spec describes the image for one architecture, of what is built in dir.
-func (p Product) spec(arch, dir, version, revision string) (image.Spec, error) {
+// imageSpec describes the image for one architecture, of what is built in dir.
+func (p Product) imageSpec(arch, dir, version, revision string) (image.Spec, error) {
 	name, err := p.ImageName(version)
 	if err != nil {
 		return image.Spec{}, err

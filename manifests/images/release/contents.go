@@ -27,9 +27,9 @@ type inventory struct {
 	contains map[[2]common.ElementID]bool
 }
 
-// contents is an SPDX document that lists what the images are made of: the Go modules that the
+// spdxDocument is an SPDX document that lists what the images are made of: the Go modules that the
 // programs name themselves, and the Debian packages in the base of the device plugin.
-func contents(b product.Builder, written []product.Written, created time.Time) ([]byte, error) {
+func spdxDocument(b product.Builder, written []product.Written, created time.Time) ([]byte, error) {
 	inv := inventory{packages: map[common.ElementID]*spdx.Package{}, contains: map[[2]common.ElementID]bool{}}
 	document := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
@@ -37,7 +37,7 @@ func contents(b product.Builder, written []product.Written, created time.Time) (
 		CreationInfo: &spdx.CreationInfo{Created: created.UTC().Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "deviceshare-make-release"}}},
 	}
 	for _, w := range written {
-		id := identifier("Image", w.Product.Name)
+		id := elementID("Image", w.Product.Name)
 		inv.packages[id] = &spdx.Package{PackageName: w.Name, PackageSPDXIdentifier: id, PackageVersion: b.Version, PrimaryPackagePurpose: "CONTAINER",
 			PackageChecksums:        []common.Checksum{{Algorithm: common.SHA256, Value: w.Digest.Hex}},
 			PackageDownloadLocation: "NOASSERTION",
@@ -45,7 +45,7 @@ func contents(b product.Builder, written []product.Written, created time.Time) (
 			PackageLicenseDeclared:  "Apache-2.0",
 			PackageCopyrightText:    "NOASSERTION",
 		}
-		document.Relationships = append(document.Relationships, relation("DOCUMENT", "DESCRIBES", id))
+		document.Relationships = append(document.Relationships, newRelationship("DOCUMENT", "DESCRIBES", id))
 		for arch := range w.Sizes {
 			if err := inv.addProgram(id, b.ProgramFile(arch, w.Product)); err != nil {
 				return nil, err
@@ -68,7 +68,7 @@ func contents(b product.Builder, written []product.Written, created time.Time) (
 	}
 	pairs := slices.SortedFunc(maps.Keys(inv.contains), func(a, b [2]common.ElementID) int { return slices.Compare(a[:], b[:]) })
 	for _, pair := range pairs {
-		document.Relationships = append(document.Relationships, relation(pair[0], "CONTAINS", pair[1]))
+		document.Relationships = append(document.Relationships, newRelationship(pair[0], "CONTAINS", pair[1]))
 	}
 	var out bytes.Buffer
 	if err := spdxjson.Write(document, &out, spdxjson.Indent(" "), spdxjson.EscapeHTML(false)); err != nil {
@@ -83,12 +83,12 @@ func (inv inventory) addProgram(within common.ElementID, program string) error {
 	if err != nil {
 		return fmt.Errorf("list the modules of %s: %w", program, err)
 	}
-	inv.add(within, "Go", "stdlib", strings.TrimPrefix(info.GoVersion, "go"), "pkg:golang/stdlib@"+strings.TrimPrefix(info.GoVersion, "go"))
+	inv.addPackage(within, "Go", "stdlib", strings.TrimPrefix(info.GoVersion, "go"), "pkg:golang/stdlib@"+strings.TrimPrefix(info.GoVersion, "go"))
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		inv.add(within, "Go", m.Path, m.Version, "pkg:golang/"+m.Path+"@"+m.Version)
+		inv.addPackage(within, "Go", m.Path, m.Version, "pkg:golang/"+m.Path+"@"+m.Version)
 	}
 	return nil
 }
@@ -104,22 +104,22 @@ func (inv inventory) addDebian(within common.ElementID, dir string) error {
 		if err != nil {
 			return fmt.Errorf("list the Debian packages: %w", err)
 		}
-		name, version, arch := field(string(text), "Package"), field(string(text), "Version"), field(string(text), "Architecture")
+		name, version, arch := fieldOf(string(text), "Package"), fieldOf(string(text), "Version"), fieldOf(string(text), "Architecture")
 		if name == "" || version == "" || arch == "" {
 			return fmt.Errorf("list the Debian packages: %s lacks a name, a version or an architecture", filepath.Join(dir, e.Name()))
 		}
 		// In a package URL a plus sign is escaped.
-		inv.add(within, "Debian", name, version, "pkg:deb/debian/"+escape(name)+"@"+escape(version)+"?arch="+arch)
+		inv.addPackage(within, "Debian", name, version, "pkg:deb/debian/"+escapeURL(name)+"@"+escapeURL(version)+"?arch="+arch)
 	}
 	return nil
 }
 
-func escape(text string) string {
+func escapeURL(text string) string {
 	return strings.NewReplacer("+", "%2B", "~", "%7E", ":", "%3A").Replace(text)
 }
 
-// field is the value of a field of a Debian control file, "" if it is not there.
-func field(text, name string) string {
+// fieldOf is the value of a field of a Debian control file, "" if it is not there.
+func fieldOf(text, name string) string {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+": "); ok {
 			return strings.TrimSpace(value)
@@ -128,9 +128,9 @@ func field(text, name string) string {
 	return ""
 }
 
-// add adds a package, once for every package URL, and that an image contains it.
-func (inv inventory) add(within common.ElementID, kind, name, version, url string) {
-	id := identifier(kind, strings.TrimPrefix(url, "pkg:"))
+// addPackage adds a package, once for every package URL, and that an image contains it.
+func (inv inventory) addPackage(within common.ElementID, kind, name, version, url string) {
+	id := elementID(kind, strings.TrimPrefix(url, "pkg:"))
 	inv.contains[[2]common.ElementID{within, id}] = true
 	inv.packages[id] = &spdx.Package{PackageName: name, PackageSPDXIdentifier: id, PackageVersion: version,
 		PackageDownloadLocation: "NOASSERTION", PackageLicenseConcluded: "NOASSERTION", PackageLicenseDeclared: "NOASSERTION",
@@ -141,11 +141,11 @@ func (inv inventory) add(within common.ElementID, kind, name, version, url strin
 
 var notInIdentifiers = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// identifier makes a name within the document.
-func identifier(kind, name string) common.ElementID {
+// elementID makes a name within the document.
+func elementID(kind, name string) common.ElementID {
 	return common.ElementID(kind + "-" + notInIdentifiers.ReplaceAllString(name, "-"))
 }
 
-func relation(a common.ElementID, kind string, b common.ElementID) *spdx.Relationship {
+func newRelationship(a common.ElementID, kind string, b common.ElementID) *spdx.Relationship {
 	return &spdx.Relationship{RefA: common.DocElementID{ElementRefID: a}, Relationship: kind, RefB: common.DocElementID{ElementRefID: b}}
 }

@@ -29,15 +29,15 @@ type substitution struct {
 	by   string
 }
 
-func (s substitution) apply(text string) (string, error) {
+func (s substitution) applyTo(text string) (string, error) {
 	if !s.old.MatchString(text) {
 		return "", fmt.Errorf("%s has nothing like %q, where the version of the release belongs", s.file, s.old)
 	}
 	return s.old.ReplaceAllLiteralString(text, s.by), nil
 }
 
-// current is the version that the working copy's chart names.
-func (m manifests) current() (string, error) {
+// chartVersion is the version that the working copy's chart names.
+func (m manifests) chartVersion() (string, error) {
 	text, err := os.ReadFile(filepath.Join(m.dir, "chart/Chart.yaml"))
 	if err != nil {
 		return "", fmt.Errorf("read the chart: %w", err)
@@ -54,9 +54,9 @@ func (m manifests) current() (string, error) {
 	return chart.AppVersion, nil
 }
 
-// chart is the chart as `helm package` packs it.
-func (m manifests) chart() ([]byte, error) {
-	current, err := m.current()
+// packChart is the chart as `helm package` packs it.
+func (m manifests) packChart() ([]byte, error) {
+	current, err := m.chartVersion()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (m manifests) chart() ([]byte, error) {
 			if files[i].Path != c.file {
 				continue
 			}
-			if files[i], err = substitute(files[i], c); err != nil {
+			if files[i], err = substituteFile(files[i], c); err != nil {
 				return nil, fmt.Errorf("package the chart: %w", err)
 			}
 		}
@@ -93,8 +93,8 @@ func (m manifests) chart() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// substitute makes a file with a text of the one it was.
-func substitute(f image.File, c substitution) (image.File, error) {
+// substituteFile makes a file with a text of the one it was.
+func substituteFile(f image.File, c substitution) (image.File, error) {
 	if f.Source != "" {
 		data, err := os.ReadFile(f.Source)
 		if err != nil {
@@ -102,14 +102,14 @@ func substitute(f image.File, c substitution) (image.File, error) {
 		}
 		f.Text, f.Source = string(data), ""
 	}
-	text, err := c.apply(f.Text)
+	text, err := c.applyTo(f.Text)
 	f.Text = text
 	return f, err
 }
 
-// plain is the plain manifest with the images of this version.
-func (m manifests) plain() ([]byte, error) {
-	current, err := m.current()
+// renderPlain is the plain manifest with the images of this version.
+func (m manifests) renderPlain() ([]byte, error) {
+	current, err := m.chartVersion()
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (m manifests) plain() ([]byte, error) {
 	for _, name := range []string{"scheduler", "webhook", "device-plugin"} {
 		ref := "image: deviceshare/" + name + ":"
 		c := substitution{file, regexp.MustCompile(regexp.QuoteMeta(ref+current) + `\b`), ref + m.version}
-		if out, err = c.apply(out); err != nil {
+		if out, err = c.applyTo(out); err != nil {
 			return nil, fmt.Errorf("write the plain manifest: %w", err)
 		}
 	}

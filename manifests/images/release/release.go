@@ -91,9 +91,9 @@ func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, c
 		name  string
 		write func() ([]byte, error)
 	}{
-		{fmt.Sprintf("deviceshare-%s.tgz", strings.TrimPrefix(b.Version, "v")), source.chart},
-		{fmt.Sprintf("deviceshare-%s.yaml", b.Version), source.plain},
-		{fmt.Sprintf("deviceshare-%s.spdx.json", b.Version), func() ([]byte, error) { return contents(b, written, created) }},
+		{fmt.Sprintf("deviceshare-%s.tgz", strings.TrimPrefix(b.Version, "v")), source.packChart},
+		{fmt.Sprintf("deviceshare-%s.yaml", b.Version), source.renderPlain},
+		{fmt.Sprintf("deviceshare-%s.spdx.json", b.Version), func() ([]byte, error) { return spdxDocument(b, written, created) }},
 	}
 	for _, s := range steps {
 		data, err := s.write()

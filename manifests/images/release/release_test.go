@@ -61,7 +61,7 @@ func unpackChart(t *testing.T, data []byte) map[string]string {
 
 func TestTheChartOfAReleaseNamesItsVersionEverywhere(t *testing.T) {
 	m := manifests{dir: "../..", version: "v9.8.7-rc.1"}
-	data, err := m.chart()
+	data, err := m.packChart()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestTheChartOfAReleaseNamesItsVersionEverywhere(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(files["deviceshare/values.yaml"]), &values); err != nil || values.Image.Tag != "v9.8.7-rc.1" {
 		t.Errorf("the values say %+v (%v)", values, err)
 	}
-	current, err := m.current()
+	current, err := m.chartVersion()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,14 +89,14 @@ func TestTheChartOfAReleaseNamesItsVersionEverywhere(t *testing.T) {
 			t.Errorf("%s names %s, the version of the working copy", name, current)
 		}
 	}
-	if again, err := m.chart(); err != nil || !bytes.Equal(data, again) {
+	if again, err := m.packChart(); err != nil || !bytes.Equal(data, again) {
 		t.Errorf("two packages of the same chart differ (%v)", err)
 	}
 }
 
 func TestThePlainManifestOfAReleaseNamesItsImages(t *testing.T) {
 	m := manifests{dir: "../..", version: "v9.8.7"}
-	text, err := m.plain()
+	text, err := m.renderPlain()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestAChartWithoutAPlaceForTheVersionIsRefused(t *testing.T) {
 				os.WriteFile(filepath.Join(dir, "chart/values.yaml"), []byte(tt.values), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := (manifests{dir: dir, version: "v9.8.7"}).chart(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := (manifests{dir: dir, version: "v9.8.7"}).packChart(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want an error with %q", err, tt.want)
 			}
 		})
@@ -173,11 +173,11 @@ func built(t *testing.T, packages map[string]string) (product.Builder, []product
 
 func TestTheContentsListModulesAndPackagesOfEveryImage(t *testing.T) {
 	b, written := built(t, map[string]string{"libc6": "Package: libc6\nArchitecture: ARCH\nVersion: 2.36-9+deb12u1\n"})
-	text, err := contents(b, written, time.Unix(0, 0))
+	text, err := spdxDocument(b, written, time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := contents(b, written, time.Unix(0, 0)); err != nil || !bytes.Equal(text, again) {
+	if again, err := spdxDocument(b, written, time.Unix(0, 0)); err != nil || !bytes.Equal(text, again) {
 		t.Errorf("two lists of the same contents differ (%v)", err)
 	}
 	doc, err := spdxjson.Read(bytes.NewReader(text))
@@ -221,13 +221,13 @@ func TestTheContentsListModulesAndPackagesOfEveryImage(t *testing.T) {
 
 func TestContentsThatCannotBeReadAreAnError(t *testing.T) {
 	b, written := built(t, map[string]string{"libc6": "Package: libc6\n"})
-	if _, err := contents(b, written, time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), "status.d/libc6 lacks") {
+	if _, err := spdxDocument(b, written, time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), "status.d/libc6 lacks") {
 		t.Errorf("a package without a version: %v", err)
 	}
 	if err := os.Remove(b.ProgramFile("amd64", written[0].Product)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := contents(b, written, time.Unix(0, 0)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := spdxDocument(b, written, time.Unix(0, 0)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }
