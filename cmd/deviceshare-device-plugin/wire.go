@@ -32,26 +32,26 @@ import (
 
 // plugin is every part that runs. assemble makes them in the order in which they need each other.
 type plugin struct {
-	o         *options
-	agent     *agent.Agent
-	config    *live.Watcher
-	settings  agent.Configuration
-	report    *agent.Reporter
-	metrics   *metrics.Metrics
-	store     *checkpoint.Store
-	pods      *cluster.Pods
-	receipts  *legacy.ReceiptWriter
-	evictor   *cluster.Evictor
-	amounts   *legacy.Amounts
-	publisher *cluster.Publisher
-	monitor   *agent.Monitor
-	preparers []modes.Preparer
-	mover     *agent.Mover
-	keeper    *agent.Keeper
-	holdings  *agent.HoldingsWatch
-	releaser  *agent.Releaser
-	oversight *agent.Oversight
-	slots     *kubelet.Server
+	o          *options
+	agent      *agent.Agent
+	config     *live.Watcher
+	settings   agent.Configuration
+	report     *agent.Reporter
+	metrics    *metrics.Metrics
+	store      *checkpoint.Store
+	pods       *cluster.Pods
+	receipts   *legacy.ReceiptWriter
+	evictor    *cluster.Evictor
+	amounts    *legacy.Amounts
+	publisher  *cluster.Publisher
+	monitor    *agent.Monitor
+	preparers  []modes.Preparer
+	mover      *agent.Mover
+	containers *agent.Containers
+	holdings   *agent.HoldingsWatch
+	releaser   *agent.Releaser
+	oversight  *agent.Oversight
+	slots      *kubelet.Server
 	// unserved are the modes that could not be served at the start, with why.
 	unserved map[sharing.Mode]string
 	access   *endpoint.Access
@@ -151,12 +151,12 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	}
 	devices := &agent.KeyedLock{}
 	resolver := &kubelet.Resolver{Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: p.report.Source}
-	p.keeper = agent.NewKeeper(agent.KeeperConfig{
+	p.containers = agent.NewContainers(agent.ContainersConfig{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
 		Base: base, Specs: &cdi.Directory{Files: host.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
 		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers, Waits: followers.Waits,
 	})
-	resolver.Memory = p.keeper
+	resolver.Memory = p.containers
 	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
 		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: p.report})
 	changes, _ := p.agent.Changes()
@@ -167,11 +167,11 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 		return err
 	}
 	p.monitor = agent.NewMonitor(gpus, p.agent, agent.MonitorConfig{Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError, Opened: forget, Last: p.publisher})
-	p.mover = agent.NewMover(agent.MoverConfig{Agent: p.agent, Switchers: agent.SwitchersOf(p.preparers), Holders: p.keeper,
+	p.mover = agent.NewMover(agent.MoverConfig{Agent: p.agent, Switchers: agent.SwitchersOf(p.preparers), Holders: p.containers,
 		Devices: devices, Driver: p.monitor, IsPassing: agent.IsDriverBusy, Failed: p.report.AttemptFailed})
-	p.releaser = agent.NewReleaser(p.agent, p.keeper)
-	p.holdings = agent.NewHoldingsWatch(agent.HoldingsConfig{Agent: p.agent, Keeper: p.keeper, Pods: p.pods, Resources: resources})
-	p.slots = agent.NewSlotServer(&o.places, agent.Slots{Agent: p.agent, Configuration: p.settings, Holdings: p.holdings}, p.keeper)
+	p.releaser = agent.NewReleaser(p.agent, p.containers)
+	p.holdings = agent.NewHoldingsWatch(agent.HoldingsConfig{Agent: p.agent, Containers: p.containers, Pods: p.pods, Resources: resources})
+	p.slots = agent.NewSlotServer(&o.places, agent.Slots{Agent: p.agent, Configuration: p.settings, Holdings: p.holdings}, p.containers)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
 		p.agent.Send(agent.SettingsEvent(p.config.Current(), p.o.nodeName))
 		p.o.modes.WatchKeeper(ctx, group, p.agent)
 		group.Go(func() error { return p.o.modes.WatchUnserved(ctx, p.agent, p.unserved, p.o.driverRetry) })
-		group.Go(func() error { return p.keeper.Stranded(kubelet.Absence(p.o.places.Keeper)).Run(ctx) })
+		group.Go(func() error { return p.containers.Stranded(kubelet.Absence(p.o.places.Keeper)).Run(ctx) })
 		group.Go(func() error { return p.monitor.Run(ctx) })
 		for _, x := range p.preparers {
 			if r, ok := x.(modes.Runner); ok {
@@ -221,6 +221,6 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	for _, run := range []func(context.Context) error{p.oversight.Run, p.holdings.Run, p.amounts.Run, p.releaser.Run} {
 		group.Go(func() error { return run(ctx) })
 	}
-	group.Go(func() error { return p.keeper.Repair(ctx, p.report.Reconcile) })
+	group.Go(func() error { return p.containers.Repair(ctx, p.report.Reconcile) })
 	return p.slots.Run(ctx)
 }

@@ -213,5 +213,5 @@ func (s *server) newCertificates(onServe func(end time.Time)) (certificateSource
 	if err != nil {
 		return nil, err
 	}
-	return certificate.NewKeeper(installer, onServe), nil
+	return certificate.NewRenewer(installer, onServe), nil
 }

@@ -6,7 +6,7 @@
 //	Agent     the only writer of the state: takes events, gives immutable snapshots
 //	Monitor   owns the driver: turns scans, probes and critical errors into events
 //	Mover     looks at devices and takes the steps of node.Plan, one goroutine per device
-//	Keeper    prepares the containers that node.Admit lets in, and releases them
+//	Containers prepare what node.Admit lets in, and release it
 //	Releaser  releases pods that are gone, as node.Plan says
 //
 // Package node makes the decisions. They touch neither a clock nor the driver; this package does,

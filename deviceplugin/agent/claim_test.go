@@ -86,13 +86,13 @@ func (number) ResourceName() string { return wire.ResourceNumber }
 
 // keeperOn is a keeper that knows devices, two modes, and nothing else. A device
 // works if the only reason against it is the way into its mode.
-func keeperOn(t *testing.T, inv *sharing.Inventory) *Keeper {
+func keeperOn(t *testing.T, inv *sharing.Inventory) *Containers {
 	t.Helper()
 	store, _, err := checkpoint.Open(host.OS{}, filepath.Join(t.TempDir(), "checkpoint.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewKeeper(KeeperConfig{
+	return NewContainers(ContainersConfig{
 		Node: nodeLike{inv}, Devices: &KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{}, Pods: nobody{},
 		Preparers: []modes.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
 	})

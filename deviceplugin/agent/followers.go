@@ -29,17 +29,17 @@ type Followers struct {
 	Waits    *Waits
 }
 
-// Allocated implements KeeperObserver.
+// Allocated implements ContainersObserver.
 func (f *Followers) Allocated() { f.Metrics.Allocated() }
 
-// Prepared implements KeeperObserver.
+// Prepared implements ContainersObserver.
 func (f *Followers) Prepared(pod *corev1.Pod, c modes.Claim, took time.Duration) {
 	f.Witness.Prepared(pod, &c)
 	f.Receipts.Prepared(pod)
 	f.Metrics.Prepared(c.Devices[0].Share.Mode, took)
 }
 
-// Refused implements KeeperObserver. A pod that was refused for good is evicted.
+// Refused implements ContainersObserver. A pod that was refused for good is evicted.
 func (f *Followers) Refused(pod *corev1.Pod, err error) {
 	f.Report.Refused(pod, err)
 	var misplaced *modes.Misplaced
@@ -48,10 +48,10 @@ func (f *Followers) Refused(pod *corev1.Pod, err error) {
 	}
 }
 
-// Edited implements KeeperObserver.
+// Edited implements ContainersObserver.
 func (f *Followers) Edited(pod *corev1.Pod, container string) { f.Report.Edited(pod, container) }
 
-// Released implements KeeperObserver: a device may be idle now.
+// Released implements ContainersObserver: a device may be idle now.
 func (f *Followers) Released(_ sharing.Owner, err error) {
 	f.Metrics.Released(err)
 	f.Mover.Released()

@@ -55,7 +55,7 @@ type bench struct {
 	// signatures are checked from the next start of the device plugin on.
 	signatures agent.Signatures
 
-	keeper *agent.Keeper
+	keeper *agent.Containers
 	store  *checkpoint.Store
 	pods   *cluster.Pods
 	gone   chan sharing.Owner
@@ -149,7 +149,7 @@ func (b *bench) start(files host.Files) {
 		Checkpoint: kubelet.Directory(b.kubelet.Directory), Resources: resources, Pods: b.pods,
 		Resource: offer{b}, Memory: offer{b}, Patience: 200 * time.Millisecond,
 	}
-	b.keeper = agent.NewKeeper(agent.KeeperConfig{
+	b.keeper = agent.NewContainers(agent.ContainersConfig{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
 		Preparers: factory.New(factory.Config{Files: files, Space: b.space(files), StateDir: filepath.Join(b.dir, "state"),
 			LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),

@@ -33,9 +33,9 @@ type HoldingsWatch struct {
 
 // HoldingsConfig is what a HoldingsWatch works with. All fields are needed.
 type HoldingsConfig struct {
-	Agent  *Agent
-	Keeper *Keeper
-	Pods   PodChanges
+	Agent      *Agent
+	Containers *Containers
+	Pods       PodChanges
 	// Resources is asked where the kubelet's checkpoint cannot be read.
 	Resources kubelet.Resources
 }
@@ -52,7 +52,7 @@ func NewHoldingsWatch(c HoldingsConfig) *HoldingsWatch { return &HoldingsWatch{c
 // Begin records live allocations that a lost checkpoint forgot, and looks for the first time. It
 // comes before anything is published or offered: less than pods hold would end them.
 func (w *HoldingsWatch) Begin(ctx context.Context) {
-	w.cfg.Keeper.Recall()
+	w.cfg.Containers.Recall()
 	w.Look(ctx)
 }
 
@@ -90,10 +90,10 @@ func (w *HoldingsWatch) Run(ctx context.Context) error {
 func (w *HoldingsWatch) Look(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.cfg.Keeper.podHoldings()
-	record, err := w.cfg.Keeper.cfg.Kubelet.ReadCheckpoint()
+	now := w.cfg.Containers.podHoldings()
+	record, err := w.cfg.Containers.cfg.Kubelet.ReadCheckpoint()
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		now.Slots, now.Doubtful = w.cfg.Keeper.slotsOf(record)
+		now.Slots, now.Doubtful = w.cfg.Containers.slotsOf(record)
 	} else {
 		now.Slots = w.slotsWithoutCheckpoint(ctx)
 	}
@@ -110,7 +110,7 @@ func (w *HoldingsWatch) Look(ctx context.Context) {
 //
 // The kubelet is asked once, since listing can make it give a slot away twice (kubernetes#136021).
 func (w *HoldingsWatch) slotsWithoutCheckpoint(ctx context.Context) []string {
-	held := append(w.cfg.Keeper.recordedSlots(), w.last.Slots...)
+	held := append(w.cfg.Containers.recordedSlots(), w.last.Slots...)
 	if w.looked {
 		return sortedOnce(held)
 	}
@@ -127,7 +127,7 @@ func (w *HoldingsWatch) slotsWithoutCheckpoint(ctx context.Context) []string {
 }
 
 // podHoldings is what each pod of the node asks for and was given, without slots.
-func (k *Keeper) podHoldings() node.Holdings {
+func (k *Containers) podHoldings() node.Holdings {
 	records, names := k.cfg.Store.ByOwner(), k.cfg.Terms.Terms().Names
 	var all node.Holdings
 	for owner := range k.cfg.Pods.Live() {
@@ -161,7 +161,7 @@ func askedOf(pod *corev1.Pod, names podspec.Names) node.Amounts {
 }
 
 // slotsOf are the slots that the kubelet recorded for live pods, and for owners that are not known.
-func (k *Keeper) slotsOf(record kubelet.Record) (held, doubtful []string) {
+func (k *Containers) slotsOf(record kubelet.Record) (held, doubtful []string) {
 	for _, h := range record.Of(k.cfg.Resource.ResourceName()) {
 		if _, live := k.cfg.Pods.Pod(h.Owner); live {
 			held = append(held, h.Slots...)
@@ -173,7 +173,7 @@ func (k *Keeper) slotsOf(record kubelet.Record) (held, doubtful []string) {
 }
 
 // recordedSlots are those of our own records of live pods.
-func (k *Keeper) recordedSlots() []string {
+func (k *Containers) recordedSlots() []string {
 	var slots []string
 	for _, r := range k.cfg.Store.All() {
 		if _, live := k.cfg.Pods.Pod(r.Owner); live {

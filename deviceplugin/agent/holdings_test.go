@@ -65,7 +65,7 @@ func TestHeldSlotsAreKnownWhicheverRecordIsLost(t *testing.T) {
 		}
 	}
 	watch := func(l *listing) *agent.HoldingsWatch {
-		return agent.NewHoldingsWatch(agent.HoldingsConfig{Agent: b.agent, Keeper: b.keeper, Pods: b.pods, Resources: l})
+		return agent.NewHoldingsWatch(agent.HoldingsConfig{Agent: b.agent, Containers: b.keeper, Pods: b.pods, Resources: l})
 	}
 	require("all records", watch(&listing{}), held...)
 

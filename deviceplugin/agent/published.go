@@ -50,7 +50,7 @@ func (s Slots) Devices() []*pluginapi.Device {
 
 // NewSlotServer returns the server of the slots, at the proxy that is registered for us, or at the
 // kubelet. It tells the agent whether the kubelet knows the devices.
-func NewSlotServer(places *kubelet.Places, s Slots, keeper *Keeper) *kubelet.Server {
+func NewSlotServer(places *kubelet.Places, s Slots, keeper *Containers) *kubelet.Server {
 	var taking sync.Mutex // so that the last answer of Taken is the last one sent
 	var server *kubelet.Server
 	server = kubelet.NewServer(kubelet.ServerConfig{
@@ -66,11 +66,11 @@ func NewSlotServer(places *kubelet.Places, s Slots, keeper *Keeper) *kubelet.Ser
 }
 
 // handler names allocations for the kubelet.
-type handler struct{ *Keeper }
+type handler struct{ *Containers }
 
 // Allocate implements kubelet.Handler.
 func (h handler) Allocate(slots []string) (string, error) {
-	id, err := h.Keeper.Allocate(slots)
+	id, err := h.Containers.Allocate(slots)
 	if err != nil {
 		return "", err
 	}
@@ -80,7 +80,7 @@ func (h handler) Allocate(slots []string) (string, error) {
 // Allocated implements kubelet.Handler. A name that is not one of ours is ignored.
 func (h handler) Allocated(slots []string, name string) {
 	if id, ours := cdi.ID(name); ours {
-		h.Keeper.Allocated(slots, id)
+		h.Containers.Allocated(slots, id)
 	}
 }
 

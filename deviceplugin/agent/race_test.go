@@ -59,7 +59,7 @@ func (nobody) Fetch(context.Context, types.NamespacedName) (*corev1.Pod, error) 
 
 // raceway is a keeper and a mover over one device whose mode is edited.
 type raceway struct {
-	keeper *Keeper
+	keeper *Containers
 	mover  *Mover
 	agent  *Agent
 	mps    *daemon

@@ -142,7 +142,7 @@ func serve(t *testing.T, h *Handlers) (string, *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := certificate.NewKeeper(installer, func(time.Time) {})
+	keeper := certificate.NewRenewer(installer, func(time.Time) {})
 	if err := keeper.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}

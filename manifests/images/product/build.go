@@ -132,7 +132,9 @@ func (b Builder) BuildPlugins(ctx context.Context) error {
 func (b Builder) PluginFile(arch, name string) string { return b.programPath(arch, name) }
 
 // programPath is a program for one architecture, once it is built.
-func (b Builder) programPath(arch, name string) string { return filepath.Join(b.archDir(arch), "bin", name) }
+func (b Builder) programPath(arch, name string) string {
+	return filepath.Join(b.archDir(arch), "bin", name)
+}
 
 // HookFiles are the hooks for one architecture, once they are built.
 func (b Builder) HookFiles(arch string) []string {

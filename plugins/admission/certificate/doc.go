@@ -29,5 +29,5 @@
 // What to do at a moment is decided by [Due], which is pure; [Renew] does it;
 // [Installer] stores and publishes the result. In a cluster servers read their files
 // with [Mounted]. A server outside of a cluster has no Job, and runs the Installer itself
-// in a [Keeper].
+// in a [Renewer].
 package certificate

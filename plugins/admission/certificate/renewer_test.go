@@ -16,7 +16,7 @@ import (
 func TestTheKeeperServesWhatIsPublishedOnly(t *testing.T) {
 	clock := testingclock.NewFakeClock(epoch)
 	seen := bundles{err: errors.New("apiserver not up yet")}
-	k := NewKeeper(newTestInstaller(t, fake.NewFakeClient(), clock, &seen), func(time.Time) {})
+	k := NewRenewer(newTestInstaller(t, fake.NewFakeClient(), clock, &seen), func(time.Time) {})
 	if _, err := k.GetCertificate(nil); err == nil || k.Ready(nil) == nil {
 		t.Error("a certificate out of nowhere")
 	}
@@ -53,7 +53,7 @@ func TestTheKeeperRotatesByTheClockAndEndsWithItsContext(t *testing.T) {
 	var mu sync.Mutex
 	var ends []time.Time
 	served := make(chan struct{}, 10)
-	k := NewKeeper(newTestInstaller(t, fake.NewFakeClient(), clock, &bundles{}), func(end time.Time) {
+	k := NewRenewer(newTestInstaller(t, fake.NewFakeClient(), clock, &bundles{}), func(end time.Time) {
 		mu.Lock()
 		ends = append(ends, end)
 		mu.Unlock()

@@ -43,8 +43,8 @@ type StateReader interface {
 	State() node.State
 }
 
-// KeeperConfig is what a Keeper works with. All fields but the last four are needed.
-type KeeperConfig struct {
+// ContainersConfig is what Containers work with. All fields but the last four are needed.
+type ContainersConfig struct {
 	Pods      Pods
 	Resolver  Resolver
 	Preparers []modes.Preparer
@@ -72,7 +72,7 @@ type KeeperConfig struct {
 	// Signatures checks that a scheduler vouches for placements; nil does not check.
 	Signatures Signatures
 	// Observer may be nil.
-	Observer KeeperObserver
+	Observer ContainersObserver
 }
 
 // Signatures says whether a scheduler vouches for a placement: an error says why not. Safe for
@@ -86,8 +86,8 @@ type TermsReader interface {
 	Terms() Terms
 }
 
-// KeeperObserver is told what happened. It must not block.
-type KeeperObserver interface {
+// ContainersObserver is told what happened. It must not block.
+type ContainersObserver interface {
 	Allocated()
 	Prepared(pod *corev1.Pod, c modes.Claim, took time.Duration)
 	// Refused is told about a start that was refused; pod is nil when it is not
@@ -108,7 +108,7 @@ func (unobserved) Refused(*corev1.Pod, error)                       {}
 func (unobserved) Edited(*corev1.Pod, string)                       {}
 func (unobserved) Released(sharing.Owner, error)                    {}
 
-// Keeper carries one allocation from the kubelet's first call to the end of its pod:
+// Containers carry one allocation from the kubelet's first call to the end of its pod:
 //
 //	Allocate   names an allocation; nothing is read or written
 //	Start      finds out whose it is, records it, prepares it, writes the CDI
@@ -118,14 +118,14 @@ func (unobserved) Released(sharing.Owner, error)                    {}
 //
 // The record is written before the first effect, so that whatever exists on the
 // host has an owner in the checkpoint. Every step may be repeated. It is safe for concurrent use.
-type Keeper struct {
-	cfg    KeeperConfig
+type Containers struct {
+	cfg    ContainersConfig
 	memory kubelet.Allocations
 	starts KeyedLock // one per owner: containers of a pod start one by one
 }
 
-// NewKeeper returns a keeper.
-func NewKeeper(cfg KeeperConfig) *Keeper {
+// NewContainers returns Containers that remember no allocation.
+func NewContainers(cfg ContainersConfig) *Containers {
 	setDefault(&cfg.Patience, time.Minute)
 	if cfg.Waits == nil {
 		cfg.Waits = NewWaits(DefaultWait, clock.RealClock{})
@@ -133,12 +133,12 @@ func NewKeeper(cfg KeeperConfig) *Keeper {
 	if cfg.Observer == nil {
 		cfg.Observer = unobserved{}
 	}
-	return &Keeper{cfg: cfg}
+	return &Containers{cfg: cfg}
 }
 
 // Allocate names an allocation for slots. It touches nothing but memory: the
 // kubelet blocks all pods of the node meanwhile.
-func (k *Keeper) Allocate(slots []string) (string, error) {
+func (k *Containers) Allocate(slots []string) (string, error) {
 	id, err := cdi.NewID()
 	if err != nil {
 		return "", err
@@ -148,7 +148,7 @@ func (k *Keeper) Allocate(slots []string) (string, error) {
 }
 
 // Allocated remembers an allocation that a kubelet.Proxy named.
-func (k *Keeper) Allocated(slots []string, id string) {
+func (k *Containers) Allocated(slots []string, id string) {
 	if k.memory.Put(slots, id) {
 		k.cfg.Observer.Allocated()
 	}
@@ -156,12 +156,12 @@ func (k *Keeper) Allocated(slots []string, id string) {
 
 // ForgetAllocations forgets the names of allocations: others may have named later ones of the same
 // slots. Those of containers that have started are recorded.
-func (k *Keeper) ForgetAllocations() { k.memory.Clear() }
+func (k *Containers) ForgetAllocations() { k.memory.Clear() }
 
 // Remembered is the allocation id of a container with exactly these slots: the
 // recorded one, else that of the latest allocation of the slots, which is the one
 // of the container that has them now.
-func (k *Keeper) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
+func (k *Containers) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
 	slots = slices.Sorted(slices.Values(slots))
 	for _, r := range k.cfg.Store.Of(owner) {
 		if r.Container == container && slices.Equal(r.Slots, slots) {
@@ -173,7 +173,7 @@ func (k *Keeper) Remembered(owner sharing.Owner, container string, slots []strin
 
 // Start makes everything ready for the container that is about to start with
 // these slots. An error means it must not start.
-func (k *Keeper) Start(ctx context.Context, slots []string) error {
+func (k *Containers) Start(ctx context.Context, slots []string) error {
 	slots = slices.Sorted(slices.Values(slots))
 	pod, err := k.prepareSlots(ctx, slots)
 	if err != nil {
@@ -186,7 +186,7 @@ func (k *Keeper) Start(ctx context.Context, slots []string) error {
 	return err
 }
 
-func (k *Keeper) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod, error) {
+func (k *Containers) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod, error) {
 	id, err := k.cfg.Resolver.Resolve(ctx, slots)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func (k *Keeper) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod,
 
 // findPod returns the pod with its placement: from the watch, else from the API
 // server, if that pod is still the same one.
-func (k *Keeper) findPod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, error) {
+func (k *Containers) findPod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, error) {
 	pod, ok := k.cfg.Pods.Pod(id.Owner)
 	if ok && hasPlacement(pod) {
 		return pod, nil
@@ -245,7 +245,7 @@ func (k *Keeper) findPod(ctx context.Context, id kubelet.Identity) (*corev1.Pod,
 }
 
 // prepareContainer does one container and reports whether its specification changed.
-func (k *Keeper) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (bool, error) {
+func (k *Containers) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (bool, error) {
 	began := time.Now()
 	cl, err := k.admitContainer(ctx, pod, c, slots)
 	if err != nil {
@@ -273,7 +273,7 @@ func (k *Keeper) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubele
 
 // writeSpecs writes the specifications that a container is started with, and reports whether one
 // changed.
-func (k *Keeper) writeSpecs(ctx context.Context, id string, in modes.Injection) (bool, error) {
+func (k *Containers) writeSpecs(ctx context.Context, id string, in modes.Injection) (bool, error) {
 	common, err := k.cfg.Base.Common(ctx)
 	if err != nil {
 		return false, err
@@ -311,7 +311,7 @@ func newRecord(c *modes.Claim, slots []string) checkpoint.Record {
 
 // recordWithPartitions is the record of a claim with the MIG devices that the allocation had
 // when it was last prepared, so that a restart changes nothing on disk.
-func (k *Keeper) recordWithPartitions(c *modes.Claim, slots []string) checkpoint.Record {
+func (k *Containers) recordWithPartitions(c *modes.Claim, slots []string) checkpoint.Record {
 	r := newRecord(c, slots)
 	for _, old := range k.cfg.Store.Of(r.Owner) {
 		if old.ID != r.ID || len(old.Devices) != len(r.Devices) {

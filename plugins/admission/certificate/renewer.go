@@ -17,25 +17,25 @@ import (
 // deletes either, it is made again within this time.
 const checkEvery = time.Minute
 
-// Keeper runs an Installer all the time and serves what it makes: for a server outside of a
+// Renewer runs an Installer all the time and serves what it makes: for a server outside of a
 // cluster, which no Job provides for. Any number of replicas may run one for the same Secrets.
 // Its methods may be called from several goroutines, but Sync and Start only from one.
-type Keeper struct {
+type Renewer struct {
 	installer *Installer
 	onServe   func(notAfter time.Time)
 	current   atomic.Pointer[tls.Certificate]
 	serving   chan struct{} // closed with the first certificate
 }
 
-// NewKeeper returns a keeper for what the installer makes. onServe is told the end of the
+// NewRenewer returns a keeper for what the installer makes. onServe is told the end of the
 // certificate that is served, once for each new one.
-func NewKeeper(i *Installer, onServe func(notAfter time.Time)) *Keeper {
-	return &Keeper{installer: i, onServe: onServe, serving: make(chan struct{})}
+func NewRenewer(i *Installer, onServe func(notAfter time.Time)) *Renewer {
+	return &Renewer{installer: i, onServe: onServe, serving: make(chan struct{})}
 }
 
 // GetCertificate serves tls.Config. Before the first successful Sync it fails,
 // and the API server treats the call as failed.
-func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (k *Renewer) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := k.current.Load(); c != nil {
 		return c, nil
 	}
@@ -44,10 +44,10 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 
 // Serving returns a channel that is closed as soon as there is a certificate to
 // serve.
-func (k *Keeper) Serving() <-chan struct{} { return k.serving }
+func (k *Renewer) Serving() <-chan struct{} { return k.serving }
 
 // Ready is a readiness check: ready when a certificate that is valid is served.
-func (k *Keeper) Ready(*http.Request) error {
+func (k *Renewer) Ready(*http.Request) error {
 	c, err := k.GetCertificate(nil)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func requireValid(c *x509.Certificate, now time.Time) error {
 
 // Start syncs until ctx ends. Failures are logged and retried: a webhook that
 // cannot reach the API server goes on with what it has.
-func (k *Keeper) Start(ctx context.Context) error {
+func (k *Renewer) Start(ctx context.Context) error {
 	for {
 		wait := checkEvery
 		if err := k.Sync(ctx); err != nil {
@@ -89,7 +89,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 }
 
 // Sync installs, and serves what is installed.
-func (k *Keeper) Sync(ctx context.Context) error {
+func (k *Renewer) Sync(ctx context.Context) error {
 	state, err := k.installer.Sync(ctx)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (k *Keeper) Sync(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) servePair(p Pair) {
+func (k *Renewer) servePair(p Pair) {
 	old := k.current.Load()
 	if old != nil && old.Leaf.Equal(p.Certificate) {
 		return
