@@ -3,15 +3,19 @@
 package suites
 
 import (
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
 // leftOut are the suites, and the parts of suites, that run in `make test-all` only, and what shows
-// the same in `make test`. evidence_test.go in the root reads this list: what stands here must
-// exist, and no suite may be left out that the table of promises in docs/develop.md names.
+// the same in `make test`. What stands here must exist, and no suite may be left out that the table
+// of promises in docs/develop.md names.
 func leftOut() map[string]string {
 	return map[string]string{
 		"even_split":                 "place: `TestPoliciesDecideWithinThePlacement`; suite `placement`",
@@ -96,14 +100,76 @@ func rounds(short, long int) int {
 }
 
 func TestOnlySuitesThatAreThereAreLeftOut(t *testing.T) {
-	var names []string
-	for _, s := range slices.Concat(whenUsed(new(rights)), whenDisturbed(new(rights))) {
-		names = append(names, s.name)
-	}
+	names := suiteNames()
 	for name, instead := range leftOut() {
 		suite, _, _ := strings.Cut(name, "/")
 		if !slices.Contains(names, suite) || instead == "" {
 			t.Errorf("left out is %q, for %q: no such suite, or no reason", name, instead)
 		}
 	}
+}
+
+// What shows the same must be there, and run in `make test`.
+func TestWhatIsLeftOutIsShownByOtherTests(t *testing.T) {
+	tests := testSources(t)
+	quoted, suites := regexp.MustCompile("`([^`]+)`"), suiteNames()
+	for name, instead := range leftOut() {
+		for part := range strings.SplitSeq(instead, "; ") {
+			for _, m := range quoted.FindAllStringSubmatch(part, -1) {
+				found, _ := filepath.Glob("../../*/*/" + m[1])
+				isSuite := slices.Contains(suites, m[1]) && leftOut()[m[1]] == ""
+				isThere := isSuite || len(found) > 0 || strings.Contains(tests, "func "+m[1]+"(") || strings.HasPrefix(m[1], "make ")
+				if !isThere {
+					t.Errorf("%s is left out, and %s is not there or left out, too", name, m[1])
+				}
+			}
+		}
+	}
+	page, err := os.ReadFile("../../docs/develop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, promises, _ := strings.Cut(string(page), "\n## Promises\n")
+	promises, _, _ = strings.Cut(promises, "\nOnly in ")
+	named := 0
+	for _, m := range regexp.MustCompile("`([a-z_]+)(/[a-z_]+)?`").FindAllStringSubmatch(promises, -1) {
+		if !slices.Contains(suites, m[1]) {
+			continue // a command
+		}
+		named++
+		if leftOut()[m[1]] != "" || leftOut()[m[1]+m[2]] != "" {
+			t.Errorf("docs/develop.md: make test leaves out %s%s", m[1], m[2])
+		}
+	}
+	if named < 20 {
+		t.Errorf("docs/develop.md names %d suites for the promises", named)
+	}
+}
+
+func suiteNames() []string {
+	var names []string
+	for _, s := range slices.Concat(whenUsed(new(rights)), whenDisturbed(new(rights))) {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// testSources is the text of all Go tests outside of e2e.
+func testSources(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, dir := range []string{"cmd", "config", "deviceplugin", "endpoint", "manifests", "plugins", "sharing", "view"} {
+		err := filepath.WalkDir(filepath.Join("../..", dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			all.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
 }
