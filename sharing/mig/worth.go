@@ -21,8 +21,9 @@ import (
 //
 // The requests are assumed to be of 1, 2, 4 and 8 memory slices in the ratio of
 // 2 to 3 to 2 to 3, those too large for the device counting as the largest that
-// fit, and to ask for 0.7 of all slices. Nothing is learned from what really
-// comes: the same state gives the same answer on every scheduler. The ratio is
+// fit, and to ask for 0.7 of all slices. This table is not learned, so the same
+// state gives the same answer on every scheduler; learn.go replaces it where the
+// policy learns. The ratio is
 // the one of those tried that serves several mixes well, see docs/benchmarks.md;
 // with fewer large requests in it, empty devices are not spared and the largest
 // profile starves.
