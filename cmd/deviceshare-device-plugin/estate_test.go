@@ -302,9 +302,13 @@ func (e *estate) concerned() map[*tenant][]string {
 		say(!is, "the driver does not list it")
 		say(is && e.hidden[x.device], "the configuration no longer offers it")
 		is = is && !e.hidden[x.device]
+		memory, compute := e.memory, e.cores
+		if e.modes[x.device] == sharing.MIG {
+			memory, compute = 1, 1 // partitions are not scaled, and the offer is that of the wanted mode
+		}
 		say(is && shares > e.split, "more shares of it")
-		say(is && !x.partition && mib > int64(81920*e.memory), "more of its memory")
-		say(is && !x.partition && cores > int64(100*e.cores+0.5), "more of its compute")
+		say(is && !x.partition && mib > int64(81920*memory), "more of its memory")
+		say(is && !x.partition && cores > int64(100*compute+0.5), "more of its compute")
 		if x.written > (x.total()+e.unit-1)/e.unit {
 			all[x] = append(all[x], "memory is counted in larger units")
 		}
