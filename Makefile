@@ -100,9 +100,9 @@ admission: ## 200 edits of the configuration and 100 reboots over a node full of
 
 gpu-build: ## build all that the GPU suite needs into .sandbox/gpu, to be carried to the machine with the GPU
 	@mkdir -p .sandbox/gpu
-	@for d in hami-core e2e/fakegpu e2e/gpu/load; do $(MAKE) --no-print-directory -C $$d || exit 1; done
-	@cp hami-core/build/libvgpu.so e2e/fakegpu/build/cudaclient e2e/gpu/load/build/cudaload .sandbox/gpu/
-	$(GO) build -ldflags="-s -w -extldflags=-Wl,-z,lazy -X main.commit=$$(git describe --always --dirty --exclude='*' 2>/dev/null)" -o .sandbox/gpu/ ./cmd/deviceshare-device-plugin ./e2e/gpu
+	@for d in hami-core e2e/fakegpu e2e/laboratory/gpu/load; do $(MAKE) --no-print-directory -C $$d || exit 1; done
+	@cp hami-core/build/libvgpu.so e2e/fakegpu/build/cudaclient e2e/laboratory/gpu/load/build/cudaload .sandbox/gpu/
+	$(GO) build -ldflags="-s -w -extldflags=-Wl,-z,lazy -X main.commit=$$(git describe --always --dirty --exclude='*' 2>/dev/null)" -o .sandbox/gpu/ ./cmd/deviceshare-device-plugin ./e2e/laboratory/gpu
 	@tar czf .sandbox/gpu.tar.gz -C .sandbox gpu && ls -lh .sandbox/gpu.tar.gz
 
 gpu: ## run the GPU suite on a machine with an NVIDIA GPU, 9 minutes; GPUFLAGS='-experiments 7,8 -json FILE' and more
@@ -110,8 +110,8 @@ gpu: ## run the GPU suite on a machine with an NVIDIA GPU, 9 minutes; GPUFLAGS='
 	.sandbox/gpu/gpu -dir .sandbox/gpu $(GPUFLAGS)
 
 gpu-dry: ## run the GPU suite's logic on the fake driver, half a minute; its figures mean nothing
-	@for d in hami-core e2e/fakegpu e2e/gpu/load; do $(MAKE) --no-print-directory -C $$d || exit 1; done
-	$(GO) run ./e2e/gpu -fake $(GPUFLAGS)
+	@for d in hami-core e2e/fakegpu e2e/laboratory/gpu/load; do $(MAKE) --no-print-directory -C $$d || exit 1; done
+	$(GO) run ./e2e/laboratory/gpu -fake $(GPUFLAGS)
 
 fuzz: ## fuzz every decoder for FUZZTIME each (60s)
 	@set -e; for p in $$(grep -rl --include='*_test.go' '^func Fuzz' $(FUZZED) | xargs -n1 dirname | sort -u); do \
@@ -134,12 +134,12 @@ openb: ## place the workloads of a trace with each policy, the domain alone and 
 	DEVICESHARE_OPENB=$(abspath $(DATA)) DEVICESHARE_OPENB_SEEDS=$(SEEDS) $(GOTEST) -count=1 -timeout 3h -v -run TestOpenb ./sharing/worth/openb
 	DEVICESHARE_OPENB=$(abspath $(DATA)) DEVICESHARE_OPENB_CYCLES=$(CYCLES) DEVICESHARE_OPENB_PART=$(PART) $(GOTEST) -count=1 -timeout 6h -v -run TestOpenb ./plugins/deviceshare
 
-# Sizes of cluster, and flags of e2e/cmd/scale; see docs/scale.md.
+# Sizes of cluster, and flags of e2e/laboratory/cmd/scale; see docs/scale.md.
 NODES      ?= 200,1000,5000
 SCALEFLAGS ?=
 
 scale: ## place pods with and without devices in turns on clusters of simulated nodes, then with the scheduler alone; NODES=200,1000 SCALEFLAGS='--turns 5'
-	@$(GO) run $(LAZY) ./e2e/cmd/scale --nodes $(NODES) $(SCALEFLAGS)
+	@$(GO) run $(LAZY) ./e2e/laboratory/cmd/scale --nodes $(NODES) $(SCALEFLAGS)
 	DEVICESHARE_SCALE=$(NODES) $(GOTEST) -count=1 -timeout 3h -v -run 'TestScale$$' ./plugins/deviceshare
 	DEVICESHARE_SCALE_MEMORY=5000 $(GOTEST) -count=1 -timeout 3h -v -run 'TestScaleMemory$$' ./plugins/deviceshare
 
@@ -148,10 +148,10 @@ MUTATED ?= sharing sharing/place sharing/policy sharing/worth sharing/request sh
            sharing/podspec sharing/quota deviceplugin/node plugins/deviceshare/podstate
 
 mutate: ## change the deciding packages operator by operator and show what no test notices; MUTATED=DIR for one of them
-	@$(GO) run ./e2e/cmd/mutate $(MUTATED)
+	@$(GO) run ./e2e/laboratory/cmd/mutate $(MUTATED)
 
 chaos: ## kill, freeze and break the parts of an installed cluster under load, and look what it breaks; KILLS=10000 CHAOSFLAGS='--seed 7'
-	@$(GO) run $(LAZY) ./e2e/cmd/chaos --kills $(KILLS) $(CHAOSFLAGS)
+	@$(GO) run $(LAZY) ./e2e/laboratory/cmd/chaos --kills $(KILLS) $(CHAOSFLAGS)
 
 sabotage: ## break each promise that chaos checks on a running cluster, and look whether it finds that; then 40 kills
 	DEVICESHARE_CHAOS=1 $(GOTEST) -count=1 -timeout 60m -v -run TestChaos ./e2e/suites/
@@ -175,7 +175,7 @@ fleet: ## move four nodes from Volcano's device plugin and scheduler to this pro
 	DEVICESHARE_FLEET=1 $(GOTEST) -count=1 -timeout 60m -v -run TestFleet ./e2e/suites/
 
 versions: ## run suites on control planes and kubelets of other versions of Kubernetes (docs/versions.md); KUBERNETES=1.33 for one
-	@$(GO) run ./e2e/cmd/versions $(KUBERNETES)
+	@$(GO) run ./e2e/laboratory/cmd/versions $(KUBERNETES)
 
 format: ## gofmt over every file
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
@@ -188,4 +188,4 @@ clean: ## remove what was built and stop a sandbox that is running
 	rm -rf .sandbox dist
 	@$(MAKE) --no-print-directory -C hami-core clean
 	@$(MAKE) --no-print-directory -C e2e/fakegpu clean
-	@$(MAKE) --no-print-directory -C e2e/gpu/load clean
+	@$(MAKE) --no-print-directory -C e2e/laboratory/gpu/load clean

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"deviceshare/config"
-	"deviceshare/e2e/frameworks"
+	"deviceshare/e2e/laboratory/frameworks"
 	"deviceshare/plugins/admission"
 )
 

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"deviceshare/e2e/chaos"
+	"deviceshare/e2e/laboratory/chaos"
 	"deviceshare/e2e/report"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"

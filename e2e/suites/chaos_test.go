@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"deviceshare/e2e/chaos"
+	"deviceshare/e2e/laboratory/chaos"
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
 )

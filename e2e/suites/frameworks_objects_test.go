@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"deviceshare/e2e/frameworks"
+	"deviceshare/e2e/laboratory/frameworks"
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
 )

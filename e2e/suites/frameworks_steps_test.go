@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"deviceshare/e2e/frameworks"
+	"deviceshare/e2e/laboratory/frameworks"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
 	"deviceshare/sharing"

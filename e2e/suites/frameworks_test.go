@@ -13,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"deviceshare/e2e/frameworks"
+	"deviceshare/e2e/laboratory/frameworks"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
 	"deviceshare/sharing"

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"deviceshare/e2e/laboratory/versions"
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
-	"deviceshare/e2e/versions"
 	"deviceshare/e2e/workload"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
