@@ -20,7 +20,6 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
-	"deviceshare/sharing/quota"
 	"deviceshare/sharing/wire"
 	"deviceshare/view/capture"
 )
@@ -34,9 +33,6 @@ type Cluster struct {
 	nodes  []*nodes.Node
 	owners map[sharing.Owner]*corev1.Pod
 	groups map[types.NamespacedName]*schedulingv1beta1.PodGroup
-	// book is what pods take of queues, nil if no queue has a limit.
-	book  *quota.Book
-	kinds quota.Kinds // of the cluster's devices
 	// configMistakes are why the device configuration is not used.
 	configMistakes []string
 }
@@ -64,7 +60,6 @@ func Read(s *capture.State, b sharing.Backends) *Cluster {
 	cluster := nodes.NewCluster(b, silent{})
 	cluster.Follow(snapshot, &c.settings)
 	c.nodes = slices.SortedFunc(maps.Values(cluster.Nodes()), func(a, b *nodes.Node) int { return cmp.Compare(a.Name, b.Name) })
-	c.readQuotas()
 	return c
 }
 

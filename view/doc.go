@@ -3,5 +3,5 @@
 // Package view turns the state of a cluster into what people look at: tables, bars and reasons.
 //
 // It is pure. It computes nothing that the scheduler computes too: who holds what is read by
-// package nodes, whether a pod fits is asked of place.Place, and both are what the scheduler uses.
+// package nodes, which the scheduler uses, and why a pod waits is the scheduler's own sentence.
 package view

@@ -115,12 +115,10 @@ type Waiting struct {
 	// Since is when it was made, by RFC 3339, "" if that is not known.
 	Since string `json:"since"`
 	Why
-	// MoreNodes is how many nodes are not named.
-	MoreNodes int `json:"moreNodes,omitempty"`
 }
 
 // Waiting lists pods that wait, the oldest first, from offset on and at most limit of them, and
-// tells how many there are. Of the nodes it names mostVerdicts.
+// tells how many there are.
 func (c *Cluster) Waiting(offset, limit int) ([]Waiting, int) {
 	pods := c.waitingPods()
 	out := []Waiting{}
@@ -129,8 +127,6 @@ func (c *Cluster) Waiting(offset, limit int) ([]Waiting, int) {
 		if !pods[i].CreationTimestamp.IsZero() {
 			w.Since = pods[i].CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z")
 		}
-		w.MoreNodes = max(0, len(w.Nodes)-mostVerdicts)
-		w.Nodes = w.Nodes[:len(w.Nodes)-w.MoreNodes]
 		out = append(out, w)
 	}
 	return out, len(pods)

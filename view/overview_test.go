@@ -93,15 +93,3 @@ func TestAPageOfWaitingPodsSaysWhatWhySaysTheLongestFirst(t *testing.T) {
 		t.Errorf("before the first there are %v", list)
 	}
 }
-
-func TestTheNodesThatAWaitingPodIsToldOfAreBounded(t *testing.T) {
-	s := stateOf(t, podOf("large", 9), gangOf(1))
-	for i := range 80 {
-		s.Add(nodeOf(t, fmt.Sprintf("node-%d", i), 1))
-	}
-	s.Sort()
-	list, _ := view.Read(s, factory.New()).Waiting(0, 1)
-	if len(list) != 1 || list[0].Since != "" || len(list[0].Nodes)+list[0].MoreNodes != 81 || len(list[0].Nodes) != 50 {
-		t.Errorf("got %+v", list)
-	}
-}

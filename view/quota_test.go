@@ -35,61 +35,6 @@ func queueOf(name, parent string, capability, allocated map[string]string) *sche
 	return q
 }
 
-func TestAFullQueueIsFoundWhateverTheContainersThatAskAndAboveThePodsQueue(t *testing.T) {
-	container := func(name, number string) corev1.Container {
-		c := corev1.Container{Name: name}
-		c.Resources.Limits = amounts(map[string]string{"number": number, "memory": "1024"})
-		return c
-	}
-	always := corev1.ContainerRestartPolicyAlways
-	sidecar := container("sidecar", "1")
-	sidecar.RestartPolicy = &always
-	three, none := map[string]string{"number": "3"}, map[string]string(nil)
-	for name, c := range map[string]struct {
-		init   []corev1.Container
-		app    []corev1.Container
-		queues []*schedulingv1beta1.Queue
-		want   string
-	}{
-		"a container beyond the limit": {nil, []corev1.Container{container("main", "2")},
-			[]*schedulingv1beta1.Queue{queueOf("team", "", three, map[string]string{"number": "2"})}, "queue team is at 2 of 3 volcano.sh/vgpu-number and the pod asks for 2"},
-		"a sidecar adds": {[]corev1.Container{sidecar}, []corev1.Container{container("main", "1")},
-			[]*schedulingv1beta1.Queue{queueOf("team", "", three, map[string]string{"number": "2"})}, "the pod asks for 2"},
-		"an init container overlaps": {[]corev1.Container{container("init", "2")}, []corev1.Container{container("main", "1")},
-			[]*schedulingv1beta1.Queue{queueOf("team", "", three, map[string]string{"number": "2"})}, "the pod asks for 2"},
-		"a queue above": {nil, []corev1.Container{container("main", "1")},
-			[]*schedulingv1beta1.Queue{queueOf("team", "org", nil, none), queueOf("org", "", three, map[string]string{"number": "3"})}, "queue org is at 3 of 3"},
-		"a queue above that Volcano does not add up": {nil, []corev1.Container{container("main", "1")}, []*schedulingv1beta1.Queue{
-			queueOf("team", "org", nil, map[string]string{"number": "1"}), queueOf("org", "root", three, none),
-			queueOf("other", "org", nil, map[string]string{"number": "2"}),
-		}, "queue org is at 3 of 3"},
-		"queues above each other": {nil, []corev1.Container{container("main", "1")},
-			[]*schedulingv1beta1.Queue{queueOf("team", "org", nil, none), queueOf("org", "team", three, none)}, "is about to be placed"},
-		"memory above, in real amounts": {nil, []corev1.Container{container("main", "2")},
-			[]*schedulingv1beta1.Queue{queueOf("team", "org", nil, none), queueOf("org", "", map[string]string{"memory": "1500"}, none)},
-			`queue "org" uses 0 of 1500MiB volcano.sh/vgpu-memory: 2GiB more is 548MiB too much`},
-		"the guarantee of another queue": {nil, []corev1.Container{container("main", "1")}, func() []*schedulingv1beta1.Queue {
-			other := queueOf("other", "", nil, none)
-			other.Spec.Guarantee.Resource = amounts(map[string]string{"memory": "81920"})
-			return []*schedulingv1beta1.Queue{queueOf("team", "", nil, none), other}
-		}(), "that the guarantees of other queues leave"},
-		"room in all": {[]corev1.Container{sidecar}, []corev1.Container{container("main", "1")},
-			[]*schedulingv1beta1.Queue{queueOf("team", "org", three, none), queueOf("org", "", map[string]string{"memory": "9000"}, none)}, "is about to be placed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p, g := podOf("worker", 1), gangOf(1)
-			p.Spec.InitContainers, p.Spec.Containers, g.Spec.Queue = c.init, c.app, "team"
-			s := stateOf(t, p, g)
-			for _, q := range c.queues {
-				s.Add(q)
-			}
-			if w := whyOf(t, s, "worker"); !strings.Contains(w.Answer, c.want) {
-				t.Errorf("got %q, want it to say %q", w.Answer, c.want)
-			}
-		})
-	}
-}
-
 func TestAmountsOfQueuesHaveUnitsForPeopleAndNoneForPrograms(t *testing.T) {
 	s := stateOf(t, queueOf("team", "", map[string]string{"memory": "120k", "memory.a100": "81920", "cores": "400", "number": "16"}, map[string]string{"memory": "1000"}))
 	queues := view.Read(s, factory.New()).Queues()

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"deviceshare/sharing"
 )
 
 // Text writes the status for people.
@@ -164,73 +162,12 @@ func QueuesText(list []Queue, p Paint) string {
 	return b.String()
 }
 
-// Text writes the answer for people; wide adds every node and card.
-func (w *Why) Text(p Paint, wide bool) string {
+// Text writes the answer for people.
+func (w *Why) Text(p Paint) string {
 	var b strings.Builder
 	b.WriteString(p.bold(plainText(w.Answer)) + "\n")
-	if w.Scheduler != "" {
-		fmt.Fprintf(&b, "\nThe scheduler says: %s\n", plainText(w.Scheduler))
-	}
-	if len(w.Helps) > 0 {
-		b.WriteString("\nWhat would help:\n")
-		for _, h := range w.Helps {
-			fmt.Fprintf(&b, "  %s\n", plainText(h))
-		}
-	}
-	if len(w.Nodes) == 0 {
-		return b.String()
-	}
-	b.WriteString("\nNodes:\n")
-	for i, v := range w.Nodes {
-		if i == mostVerdicts && !wide {
-			fmt.Fprintf(&b, "  and %d more (-o wide)\n", len(w.Nodes)-i)
-			break
-		}
-		v.writeText(&b)
+	for _, note := range w.Notes {
+		fmt.Fprintf(&b, "Besides, %s.\n", plainText(note))
 	}
 	return b.String()
-}
-
-func (v *Verdict) writeText(b *strings.Builder) {
-	if v.Fits {
-		fmt.Fprintf(b, "  %s: fits\n", plainText(v.Node))
-		return
-	}
-	fmt.Fprintf(b, "  %s: %s\n", plainText(v.Node), plainText(v.Reason))
-	for _, same := range v.groupByReason() {
-		d := same[0]
-		fmt.Fprintf(b, "    %s (%s): %s\n", devicesText(same), plainText(d.Mode), plainText(d.Text))
-		if d.Reason != sharing.Fits.String() {
-			fmt.Fprintf(b, "      what helps: %s\n", plainText(d.Help))
-		}
-	}
-}
-
-// groupByReason groups the devices that say the same.
-func (v *Verdict) groupByReason() [][]DeviceVerdict {
-	var groups [][]DeviceVerdict
-	for _, d := range v.Devices {
-		i := slices.IndexFunc(groups, func(g []DeviceVerdict) bool { return g[0].Text == d.Text && g[0].Mode == d.Mode })
-		if i < 0 {
-			groups = append(groups, nil)
-			i = len(groups) - 1
-		}
-		groups[i] = append(groups[i], d)
-	}
-	return groups
-}
-
-// devicesText is "device 0" or "devices 0, 1".
-func devicesText(list []DeviceVerdict) string {
-	text := "device"
-	if len(list) > 1 {
-		text = "devices"
-	}
-	for i, d := range list {
-		if i > 0 {
-			text += ","
-		}
-		text += " " + itoa(d.Index)
-	}
-	return text
 }

@@ -112,9 +112,7 @@ func (c *Cluster) fillWaiting(s *Status) {
 	pods := c.waitingPods()
 	s.Waiting = len(pods)
 	for _, p := range pods[:min(len(pods), mostWaiting)] {
-		w := c.explainPod(p)
-		w.Nodes, w.Helps = nil, nil // `why` shows them
-		s.Longest = append(s.Longest, w)
+		s.Longest = append(s.Longest, c.explainPod(p))
 	}
 }
 

@@ -4,9 +4,9 @@ package view_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,31 +22,98 @@ import (
 	"deviceshare/view/capture"
 )
 
-// A gang's minimum counts all its pods: a launcher asks for no devices, and counts.
-func TestAGangIsCompleteWithItsPodsThatAskForNoDevices(t *testing.T) {
-	ended := func(phase corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = phase } }
+// told is a pod of which the scheduler has said that.
+func told(p *corev1.Pod, reason, message string) *corev1.Pod {
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: message}}
+	return p
+}
+
+// Whatever the cluster looks like to a view, the reason is the scheduler's.
+func TestWhyGivesTheSchedulersWordsAndAddsWhatItCannotKnow(t *testing.T) {
+	const sentence = "queue team has no room for it (plugin capacity)."
+	programs := func(ready bool, names ...string) *capture.Installation {
+		return &capture.Installation{Programs: []capture.Program{{Pod: "s", Schedulers: names, Ready: ready}}}
+	}
+	by := func(scheduler string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.SchedulerName = scheduler }
+	}
+	said := func(p *corev1.Pod) { by("volcano")(told(p, corev1.PodReasonUnschedulable, sentence)) }
 	for name, c := range map[string]struct {
-		other func(*corev1.Pod)
-		want  string
+		pod       func(*corev1.Pod)
+		installed *capture.Installation
+		group     bool
+		answer    string
+		note      string
 	}{
-		"the launcher waits too":              {func(*corev1.Pod) {}, "is about to be placed"},
-		"the launcher runs":                   {func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning }, "is about to be placed"},
-		"the launcher has succeeded":          {ended(corev1.PodSucceeded), "is about to be placed"},
-		"the launcher has failed":             {ended(corev1.PodFailed), "is not complete: it has 1 of the 2 pods"},
-		"the launcher is being deleted":       {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, "it has 1 of the 2 pods"},
-		"the launcher is in another gang":     {func(p *corev1.Pod) { p.Annotations[wire.GroupName] = "other" }, "it has 1 of the 2 pods"},
-		"the launcher is elsewhere":           {func(p *corev1.Pod) { p.Namespace = "elsewhere" }, "it has 1 of the 2 pods"},
-		"the launcher is of no gang":          {func(p *corev1.Pod) { p.Annotations = nil }, "it has 1 of the 2 pods"},
-		"the gang is named Volcano's own way": {func(p *corev1.Pod) { p.Annotations = map[string]string{wire.VolcanoGroupName: "gang"} }, "is about to be placed"},
+		"a sentence":                       {said, nil, true, "ns/worker waits, the scheduler says: " + sentence, ""},
+		"a sentence, a scheduler is ready": {said, programs(true, "other", "volcano"), true, "ns/worker waits, the scheduler says: " + sentence, ""},
+		"a sentence, no scheduler is ready": {said, programs(false, "volcano"), true, "ns/worker waits, the scheduler says: " + sentence,
+			"no scheduler named volcano is ready: see kubectl deviceshare doctor"},
+		"a sentence, and the group is gone": {said, nil, false, "ns/worker waits, the scheduler says: " + sentence,
+			"its group ns/gang does not exist: Volcano looks at the pod when it does"},
+		"nothing": {by("volcano"), nil, true,
+			"ns/worker waits, and the scheduler has not said why: it does so within seconds, if it runs: see kubectl deviceshare doctor.", ""},
+		"nothing, no group": {by("volcano"), nil, false,
+			"ns/worker waits, and the scheduler has not said why: its group ns/gang does not exist: Volcano looks at the pod when it does.", ""},
+		"nothing, the cluster's own scheduler": {by("default-scheduler"), nil, true,
+			"ns/worker waits, and the scheduler has not said why: its schedulerName is default-scheduler, which gives out no shared devices.", ""},
+		"nothing, a scheduler that is not there": {by("volcan"), programs(true, "volcano"), true,
+			"ns/worker waits, and the scheduler has not said why: its schedulerName is volcan, and no scheduler of that name is installed.", ""},
+		"what the API server said of gates that are gone": {func(p *corev1.Pod) { told(p, corev1.PodReasonSchedulingGated, "non-empty scheduling gates") }, nil, true,
+			"ns/worker waits, and the scheduler has not said why: it does so within seconds, if it runs: see kubectl deviceshare doctor.", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			launcher := podOf("launcher", 0)
-			c.other(launcher)
-			w := whyOf(t, stateOf(t, launcher, podOf("worker", 1), gangOf(2)), "worker")
-			if !strings.Contains(w.Answer, c.want) {
-				t.Errorf("got %q, want it to say %q", w.Answer, c.want)
+			p := podOf("worker", 1)
+			c.pod(p)
+			s := stateOf(t, p)
+			if c.group {
+				s.Add(gangOf(2))
+			}
+			s.Installation = c.installed
+			w := whyOf(t, s, "worker")
+			if w.Answer != c.answer || strings.Join(w.Notes, "") != c.note {
+				t.Errorf("got %+v, want %q, %q", w, c.answer, c.note)
+			}
+			if text := w.Text(view.Paint{}); c.note != "" && !strings.HasSuffix(text, "\nBesides, "+c.note+".\n") {
+				t.Errorf("people read %q", text)
 			}
 		})
+	}
+}
+
+func TestACaptureWithHashedNamesSaysWhereItsSentencesAre(t *testing.T) {
+	s := stateOf(t, told(podOf("worker", 1), corev1.PodReasonUnschedulable, "secret"), gangOf(1)).Hash([]byte("salt"))
+	status := view.Read(s, factory.New()).Status()
+	if len(status.Longest) != 1 || !strings.Contains(status.Longest[0].Answer, "kubectl deviceshare simulate finds them again") {
+		t.Errorf("got %+v", status.Longest)
+	}
+}
+
+func TestAPodOnANodeIsToldOfTheContainerThatDoesNotStart(t *testing.T) {
+	for reason, want := range map[string]string{
+		"":                           "ns/worker does not wait: it is on node node with 1GiB of device 1.",
+		"PodInitializing":            "ns/worker does not wait: it is on node node with 1GiB of device 1.",
+		"CreateContainerConfigError": "with 1GiB of device 1; its container main has not started (CreateContainerConfigError), which kubectl describe pod -n ns worker explains.",
+	} {
+		p := podOf("worker", 1)
+		p.Spec.NodeName = "node"
+		annotations, err := wire.PlacementAnnotations(sharing.Placement{Node: "node", Containers: []sharing.ContainerShares{
+			{Container: "main", Shares: []sharing.Share{{Device: "GPU-node-1", Mode: sharing.HAMiCore, Memory: sharing.GiB}}},
+		}}, 1, 1700000000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(p.Annotations, annotations)
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "pull image registry.example/secret"},
+		}}}
+		s := stateOf(t, p)
+		if w := whyOf(t, s, "worker"); !strings.HasSuffix(w.Answer, want) {
+			t.Errorf("%s: got %q", reason, w.Answer)
+		}
+		if kept := s.Pods[0].Status.ContainerStatuses[0].State.Waiting; kept == nil || kept.Message != "" {
+			t.Errorf("a capture keeps %+v", kept)
+		}
 	}
 }
 
@@ -82,32 +149,11 @@ func gangOf(members int32) *schedulingv1beta1.PodGroup {
 	}
 }
 
-// Who asks for more than a partition serves is told how much partitions really have.
-func TestARefusedPartitionSaysHowMuchPartitionsHave(t *testing.T) {
-	p := podOf("large", 1)
-	p.Annotations = nil
-	p.Spec.Containers[0].Resources.Limits[wire.ResourceMemory] = resource.MustParse("40961")
-	s := &capture.State{}
-	s.Add(nodeIn(t, "node", 1, sharing.MIG))
-	s.Add(p)
-	s.Sort()
-	w := whyOf(t, s, "large")
-	const want = "large enough (NoPartitionFits); partitions have 4864MiB, 9856MiB, 19968MiB or 40192MiB"
-	if len(w.Nodes) != 1 || len(w.Nodes[0].Devices) != 1 || !strings.HasSuffix(w.Nodes[0].Devices[0].Text, want) {
-		t.Errorf("got %+v, want %q", w.Nodes, want)
-	}
-}
-
 func nodeOf(t *testing.T, name string, devices int) *corev1.Node {
-	t.Helper()
-	return nodeIn(t, name, devices, sharing.HAMiCore)
-}
-
-func nodeIn(t *testing.T, name string, devices int, mode sharing.Mode) *corev1.Node {
 	t.Helper()
 	inv := sharing.Inventory{Node: name}
 	for i := range devices {
-		d := sharingtest.Device(i, "A100-40", mode)
+		d := sharingtest.Device(i, "A100-40", sharing.HAMiCore)
 		d.ID = sharing.DeviceID(fmt.Sprintf("GPU-%s-%d", name, i))
 		inv.Devices = append(inv.Devices, d)
 	}

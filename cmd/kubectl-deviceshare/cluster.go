@@ -20,39 +20,35 @@ import (
 
 // readCluster reads what the views need, page by page, and keeps of each object what they need.
 func (o *options) readCluster(ctx context.Context) (*capture.State, error) {
-	s := &capture.State{Taken: time.Now().UTC().Truncate(time.Second)}
-	return s, o.readClusterInto(ctx, s)
+	s := &capture.State{
+		Taken: time.Now().UTC().Truncate(time.Second), Installation: &capture.Installation{Namespace: o.installNamespace},
+	}
+	_, err := o.readClusterInto(ctx, s)
+	return s, err
 }
 
 // readClusterInto reads what the state is to keep: what only a simulation needs, if Scheduling is
-// not nil, and what only the doctor needs, if Installation is not nil.
-func (o *options) readClusterInto(ctx context.Context, s *capture.State) error {
+// not nil, and the product's programs, if Installation is not nil. It returns the client that asked.
+func (o *options) readClusterInto(ctx context.Context, s *capture.State) (kubernetes.Interface, error) {
 	rest, err := o.flags.ToRESTConfig()
 	if err != nil {
-		return fmt.Errorf("find the cluster: %w", err)
+		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	core, err := kubernetes.NewForConfig(rest)
 	if err != nil {
-		return fmt.Errorf("connect to the API server: %w", err)
+		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	batch, err := volcano.NewForConfig(rest)
 	if err != nil {
-		return fmt.Errorf("connect to the API server: %w", err)
+		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	if err := readInto(ctx, core, batch, o.configNamespace, s); err != nil {
-		return err
+		return nil, err
 	}
-	if err := readScheduling(ctx, core, o.installNamespace, s); err != nil {
-		return err
-	}
-	return o.readInstallation(ctx, core, s)
+	return core, readScheduling(ctx, core, o.installNamespace, s)
 }
 
-func readFrom(ctx context.Context, core kubernetes.Interface, batch volcano.Interface, configNamespace string) (*capture.State, error) {
-	s := &capture.State{Taken: time.Now().UTC().Truncate(time.Second)}
-	return s, readInto(ctx, core, batch, configNamespace, s)
-}
-
+// readInto reads the lists and the device configuration.
 func readInto(ctx context.Context, core kubernetes.Interface, batch volcano.Interface, configNamespace string, s *capture.State) error {
 	scheduling := batch.SchedulingV1beta1()
 	for _, list := range []struct {

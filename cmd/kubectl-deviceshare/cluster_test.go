@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,6 +45,12 @@ func clients(core ...runtime.Object) (*fake.Clientset, *volcanofake.Clientset) {
 	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 	core = append(core, node("node-1", device("node-1", 0, "A30", sharing.HAMiCore)), asking("default", "train", "gang", 1024, 0), plain)
 	return fake.NewClientset(core...), volcanofake.NewSimpleClientset(group("default", "gang", "research", 2), queue("research", 4, 1))
+}
+
+// readFrom reads what the views need from two clients.
+func readFrom(ctx context.Context, core kubernetes.Interface, batch volcano.Interface, configNamespace string) (*capture.State, error) {
+	s := &capture.State{}
+	return s, readInto(ctx, core, batch, configNamespace, s)
 }
 
 // forbid makes the API server refuse one read.
@@ -121,7 +128,7 @@ func TestWithoutTheRightToReadVolcanosObjectsTheRestIsShown(t *testing.T) {
 		t.Errorf("the status names not all rights that are missing: %v\n%s", err, text)
 	}
 	w, _ := view.Read(s, factory.New()).Why("default", "train")
-	if said := w.Text(view.Paint{}, true); strings.Contains(said, "does not exist") {
+	if said := w.Text(view.Paint{}); strings.Contains(said, "does not exist") {
 		t.Errorf("a group that may not be read is said not to exist: %s", said)
 	}
 }

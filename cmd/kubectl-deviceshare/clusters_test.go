@@ -84,6 +84,12 @@ func on(p *corev1.Pod, node string, s sharing.Share) *corev1.Pod {
 	return p
 }
 
+// told is a pod of which the scheduler has said that.
+func told(p *corev1.Pod, sentence string) *corev1.Pod {
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: sentence}}
+	return p
+}
+
 func group(namespace, name, queue string, members int32) *schedulingv1beta1.PodGroup {
 	return &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -118,14 +124,15 @@ func small() *capture.State {
 	a, b := device("node-1", 0, "A100-40", sharing.HAMiCore), device("node-1", 1, "A100-40", sharing.HAMiCore)
 	a.Links = []sharing.Link{{Peer: b.ID, Kind: "nvlink"}}
 	b.Links = []sharing.Link{{Peer: a.ID, Kind: "nvlink"}}
-	waiting := asking("default", "train-4", "train-4", 36864, 50)
-	waiting.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available"}}
+	waiting := told(asking("default", "train-4", "train-4", 36864, 50), `0/1 nodes are unavailable: 1 node(s) where 0/2 devices fit container "main", `+
+		"1 wanted: 2 short of free memory (NotEnoughMemory). What helps: ask for less memory, or wait until pods end.")
 	return stateOf(node("node-1", a, b), queue("default", 96, 3),
 		group("default", "train-4", "default", 1), group("default", "gang", "default", 4), group("research", "quota", "research", 1), queue("research", 2, 2),
 		on(asking("default", "train-1", "x", 10240, 30), "node-1", part(a, 10240, 30)),
 		on(asking("default", "train-2", "x", 20480, 50), "node-1", part(a, 20480, 50)),
 		on(asking("research", "notebook", "x", 8192, 0), "node-1", part(b, 8192, 0)),
-		waiting, asking("default", "gang-0", "gang", 1024, 0), asking("research", "quota-0", "quota", 1024, 0))
+		waiting, told(asking("default", "gang-0", "gang", 1024, 0), "the gang has 1 of the 4 pods it needs to start (minAvailable): it waits until the others are made."),
+		told(asking("research", "quota-0", "quota", 1024, 0), `queue "research" uses 2 of 2 volcano.sh/vgpu-number: 1 more is 1 too much.`))
 }
 
 // mixed is three nodes: all modes, a broken card, a node whose plugin is gone, an unreadable pod.
@@ -146,11 +153,16 @@ func mixed() *capture.State {
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
 	wrong := asking("team", "wrong", "x", 1024, 0)
 	wrong.Annotations[wire.UserMode] = "magic"
+	told(wrong, `0/3 nodes are unavailable: 3 node(s) refuse the pod, because its device request cannot be read: `+
+		`metadata.annotations[volcano.sh/vgpu-mode]: unknown mode "magic": want one of mig, hami-core, mps, time-slicing.`)
 	return stateOf(node("node-1", mig, core), node("node-2", mps, slice), gone, lost, gated, wrong,
 		on(asking("team", "infer-1", "x", 9856, 0), "node-1", instance("2g.10gb", 0, 2, 0, 9856)),
 		on(asking("team", "infer-2", "x", 9856, 0), "node-1", instance("2g.10gb", 4, 2, 2, 9856)),
 		on(asking("team", "mps-1", "x", 4096, 25), "node-2", part(mps, 4096, 25)),
-		asking("team", "large", "x", 60000, 0))
+		group("team", "x", "default", 1), told(asking("team", "large", "x", 60000, 0),
+			`0/3 nodes are unavailable: 1 node(s) where 0/2 devices fit container "main", 1 wanted: 1 out of service (Unhealthy), 1 short of free memory (NotEnoughMemory), and it would not fit the empty node, `+
+				`1 node(s) where 0/2 devices fit container "main", 1 wanted: 2 blocked by a placement that cannot be read (Blocked), `+
+				"1 the node offers no volcano.sh/vgpu-number: its device plugin is not running. What helps: delete or repair the pod that has the event DevicePlacementUnreadable."))
 }
 
 // large is a cluster of 8 devices a node, with pods spread over them; one in a hundred waits.

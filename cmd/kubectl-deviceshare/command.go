@@ -96,7 +96,7 @@ func (o *options) queuesCommand() *cobra.Command {
 
 func (o *options) whyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "why POD", Short: "Say why a pod waits, and what would let it in", Args: cobra.ExactArgs(1),
+		Use: "why POD", Short: "Say why a pod waits, in the scheduler's words", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: o.completePods,
 		RunE: func(c *cobra.Command, args []string) error {
 			namespace, err := o.targetNamespace(false)
@@ -108,7 +108,7 @@ func (o *options) whyCommand() *cobra.Command {
 				if !ok {
 					return answer{}, fmt.Errorf("no pod %s/%s asks for shared devices: is the namespace right? (-n)", namespace, args[0])
 				}
-				return answer{value: w, text: w.Text(o.terminalPaint(), o.output == "wide")}, nil
+				return answer{value: w, text: w.Text(o.terminalPaint())}, nil
 			})
 		},
 	}

@@ -42,7 +42,11 @@ func (o *options) doctorCommand() *cobra.Command {
 			s := &capture.State{
 				Taken: time.Now().UTC().Truncate(time.Second), Installation: &capture.Installation{Namespace: o.installNamespace},
 			}
-			if err := o.readClusterInto(c.Context(), s); err != nil {
+			core, err := o.readClusterInto(c.Context(), s)
+			if err != nil {
+				return err
+			}
+			if err := o.readInstallation(c.Context(), core, s); err != nil {
 				return err
 			}
 			return o.writeDiagnosis(s)
@@ -66,11 +70,8 @@ func (o *options) writeDiagnosis(s *capture.State) error {
 	return nil
 }
 
-// readInstallation reads what the lists do not say, if the state is to keep it.
+// readInstallation reads what the lists do not say.
 func (o *options) readInstallation(ctx context.Context, core kubernetes.Interface, s *capture.State) error {
-	if s.Installation == nil {
-		return nil
-	}
 	namespace, err := o.targetNamespace(false)
 	if err != nil {
 		return err

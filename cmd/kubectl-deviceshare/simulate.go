@@ -60,7 +60,8 @@ func (o *options) readFullState(ctx context.Context) (*capture.State, error) {
 	switch o.from {
 	case "":
 		s := &capture.State{Taken: time.Now().UTC().Truncate(time.Second), Scheduling: &capture.Scheduling{}}
-		return s, o.readClusterInto(ctx, s)
+		_, err := o.readClusterInto(ctx, s)
+		return s, err
 	case "-":
 		return capture.ReadAll(o.streams.In)
 	}

@@ -20,9 +20,9 @@ func (s *story) kubectl(ctx context.Context) error {
 		return err
 	}
 	for _, q := range []struct{ line, claim string }{
-		{"status", "demo/boundless waits because its devices fit on none of"},
+		{"status", "demo/boundless waits, the scheduler says: "},
 		{"devices", "demo/choosy:main"},
-		{"why boundless -n demo", "demo/boundless waits because its devices fit on none of"},
+		{"why boundless -n demo", "0/3 devices fit"},
 		{"top", "demo/choosy:main"},
 	} {
 		answer, err := s.cluster.Deviceshare(ctx, strings.Fields(q.line)...)

@@ -32,10 +32,10 @@ func testKubectl(t *testing.T, w *world) {
 		line  string
 		words []string
 	}{
-		{"status", []string{"A100", "H100", "on 1 node", "kubectl/large waits because its devices fit on none of"}},
+		{"status", []string{"A100", "H100", "on 1 node", "kubectl/large waits, the scheduler says: "}},
 		{"devices " + sandbox.NodeName, []string{sandbox.NodeName, "kubectl/small:main"}},
 		{"pods -n kubectl", []string{"small", "main", sandbox.NodeName}},
-		{"why large -n kubectl", []string{"kubectl/large waits because", "NotEnoughMemory", "would fit node " + sandbox.NodeName + " now"}},
+		{"why large -n kubectl", []string{"kubectl/large waits, the scheduler says: ", "NotEnoughMemory", "What helps: ask for less"}},
 		{"why small -n kubectl", []string{"kubectl/small does not wait: it is on node " + sandbox.NodeName}},
 	} {
 		answer := w.saysTheSameOfACapture(ctx, t, q.line)

@@ -103,7 +103,7 @@ func (w *world) takesNamesForText(ctx context.Context, t *testing.T, b *window.W
 		c.line("Queue", map[string]any{"metadata": map[string]any{"name": hostile}})
 	})))
 	shows(t, b, `document.title === "deviceshare" && document.images.length === 0 && document.scripts.length === 1`)
-	for _, part := range []string{"#cards h3", "#groups .kind", "#waiting b", "#waiting details", "#queues td"} {
+	for _, part := range []string{"#cards h3", "#groups .kind", "#waiting b", "#waiting p", "#queues td"} {
 		shows(t, b, fmt.Sprintf(`document.querySelector(%q).textContent.includes(%q)`, part, hostile))
 	}
 	shows(t, b, `document.querySelector(".share").dataset.who.includes("<img")`)

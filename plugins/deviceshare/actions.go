@@ -80,7 +80,8 @@ func (p *Plugin) Answer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) stri
 		return err.Error()
 	}
 	if refused, _ := p.checkDevices(a, n, t, info, nil); refused.Refused() {
-		return a.refusalText(&refused)
+		text, _ := p.describeRefusal(a, n, &refused)
+		return text
 	}
 	return ""
 }

@@ -222,7 +222,7 @@ func gangCases() map[string]waitCase {
 			build: func(t *testing.T) *world {
 				return newWorld(t, small(t, "n1", 1), groupOf("g", 2), podOf("a", "g", one), podOf("b", "g", asks{number: 1, memory: 20000}))
 			},
-			pod: "b", want: []string{"1 node(s) where 0/1 devices fit", "1 short of free memory (NotEnoughMemory). Of the 2 pods the gang needs to start, 1 fit."},
+			pod: "b", want: []string{"1 node(s) where 0/1 devices fit", "1 short of free memory (NotEnoughMemory), and it would not fit the empty node. Of the 2 pods the gang needs to start, 1 fit."},
 		},
 		"the others of the gang do not fit": {
 			cause: news.Gang,
@@ -305,6 +305,7 @@ func TestEveryPodThatWaitsIsToldTheTrueReason(t *testing.T) {
 	maps.Copy(cases, unreadableCases())
 	maps.Copy(cases, gangCases())
 	maps.Copy(cases, nodeCases())
+	maps.Copy(cases, quotaCases())
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := c.build(t)

@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,7 +94,7 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	p.store.mix.Begin(kindsOf(ssn, p.settings))
 	p.preferences = newPreferences(&p.args, p.store.backends, p.store.mix)
 	p.requests, p.fallbacks = newRequests(p.settings, p.store.asks), map[string]string{}
-	p.cycle = ssn
+	p.cycle, p.hopeless = ssn, &sync.Map{}
 	p.openLimits(ssn)
 	return true
 }

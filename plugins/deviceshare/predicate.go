@@ -4,11 +4,13 @@ package deviceshare
 
 import (
 	"fmt"
+	"sync"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/queues"
+	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
 	"deviceshare/sharing/quota"
 )
@@ -34,6 +36,8 @@ type judge struct {
 	limits *queues.Limits
 	// off is why no pod with devices is placed in this session, nil if they are.
 	off error
+	// hopeless are texts of refusals on nodes that would refuse the pod empty too, by those without.
+	hopeless *sync.Map
 }
 
 // prePredicate reads what the task asks for and refuses what no node can serve. It runs in
@@ -94,9 +98,25 @@ func (j *judge) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 		return nil
 	}
 	j.store.metrics.countRefusals(&refused)
-	// Evicting everybody does not help a pod that does not fit an empty node.
-	curable := refused.Curable() && !n.Empty.Refuses(&a.request) && w.MayEvictOn(n.Inventory, &a.request)
-	return refusalOn(t, info, curable, a.refusalText(&refused))
+	text, curable := j.describeRefusal(a, n, &refused)
+	return refusalOn(t, info, curable && w.MayEvictOn(n.Inventory, &a.request), text)
+}
+
+// describeRefusal returns what the devices of a node say to a pod, and whether pods that leave may
+// change that: none does for a pod that does not fit the empty node.
+func (j *judge) describeRefusal(a *ask, n *nodes.Node, r *sharing.Refusals) (text string, curable bool) {
+	text = a.refusalText(r)
+	if !r.Curable() {
+		return text, false
+	}
+	if !n.Empty.Refuses(&a.request) {
+		return text, true
+	}
+	hopeless, known := j.hopeless.Load(text)
+	if !known {
+		hopeless, _ = j.hopeless.LoadOrStore(text, text+waiting.EvenEmpty)
+	}
+	return hopeless.(string), false
 }
 
 // allowanceOn returns what a task may take on a node, when Volcano uses the node for it: at once,

@@ -4,101 +4,126 @@ package deviceshare
 
 import (
 	"fmt"
+	"maps"
 	"math/rand"
-	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/waiting"
+	"deviceshare/plugins/deviceshare/waiting/news"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
-	"deviceshare/sharing/policy"
 	"deviceshare/sharing/sharingtest"
 	"deviceshare/sharing/wire"
 	"deviceshare/view"
 	"deviceshare/view/capture"
 )
 
-// What `kubectl deviceshare why` says of each node must be what the scheduler's predicate says of
-// it. Both ask package place; this test compares all that leads there: which pods count, what of
-// their annotations counts, which nodes serve, how the request is read.
-func TestWhySaysOfEachNodeWhatThePredicateSays(t *testing.T) {
-	fits, refused, unusable, unread := 0, 0, 0, 0
-	for seed := range int64(500) {
-		r := rand.New(rand.NewSource(seed))
-		cluster := randomCluster(t, r)
-		ask := randomAsk(r)
-		said := whyOf(t, cluster, ask)
-		infos := make([]*api.NodeInfo, 0, len(cluster))
-		for _, n := range cluster {
-			infos = append(infos, infoOf(n.node, n.pods))
-		}
-		p := bare(t, infos...)
-		task := api.NewTaskInfo(ask)
-		if err := p.prePredicate(task); err != nil {
-			unread++
-			if len(said.Nodes) > 0 || !strings.Contains(said.Answer, "cannot be read") {
-				t.Errorf("seed %d: the scheduler says %q, why says %q", seed, err, said.Answer)
-			}
-			continue
-		}
-		verdicts := map[string]view.Verdict{}
-		for _, v := range said.Nodes {
-			verdicts[v.Node] = v
-		}
-		for _, info := range infos {
-			err, v := p.predicate(task, info), verdicts[info.Name]
-			switch {
-			case (err == nil) != v.Fits:
-				t.Errorf("seed %d: node %s: the scheduler says %v, why says %+v", seed, info.Name, err, v)
-			case err == nil:
-				fits++
-			case v.Node == "":
-				t.Errorf("seed %d: why says nothing of node %s, the scheduler says %v", seed, info.Name, err)
-			case !strings.Contains(err.Error(), strings.TrimSuffix(v.Reason, " (it would not fit the empty node either)")):
-				t.Errorf("seed %d: node %s: the scheduler says %v, why says %q", seed, info.Name, err, v.Reason)
-			case len(v.Devices) > 0:
-				refused++
-			default:
-				unusable++
-			}
-		}
+// `kubectl deviceshare why` has no opinion of its own: whatever keeps a pod waiting, it shows what
+// the scheduler wrote.
+func TestWhyShowsTheSchedulersSentence(t *testing.T) {
+	cases := heldBackCases()
+	for _, more := range []map[string]waitCase{unreadableCases(), gangCases(), nodeCases(), quotaCases()} {
+		maps.Copy(cases, more)
 	}
-	if fits < 100 || refused < 100 || unusable < 50 || unread < 10 {
-		t.Errorf("%d fits, %d refusals, %d nodes not usable, %d requests not read: too few of a kind to compare", fits, refused, unusable, unread)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := c.build(t)
+			w.explained()
+			said := w.status.message(c.pod)
+			pod, err := w.client.CoreV1().Pods("ns").Get(t.Context(), c.pod, metav1.GetOptions{})
+			if err != nil || said == "" {
+				t.Fatalf("the pod is told %q: %v", said, err)
+			}
+			pod = pod.DeepCopy()
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: said}}
+			s := &capture.State{}
+			s.Add(pod)
+			why, _ := view.Read(s, factory.New()).Why("ns", c.pod)
+			if want := "ns/" + c.pod + " waits, the scheduler says: " + said; why.Answer != want || why.Scheduler != said {
+				t.Errorf("why says %+v, want %q", why, want)
+			}
+		})
 	}
 }
 
-// What fits and what helps must not depend on the policy: why does not know the scheduler's default
-// one, its weights, and what it has learned. For which reason a container does not fit beside the
-// ones before it may depend on it.
-func TestWhySaysThatTheSameFitsAndHelpsUnderEveryPolicy(t *testing.T) {
-	fits, refused := 0, 0
+// quotaCases are pods for which a queue has too few devices left.
+func quotaCases() map[string]waitCase {
+	two := []asks{{number: 1, memory: 100}, {number: 1, memory: 100}}
+	always := corev1.ContainerRestartPolicyAlways
+	narrow := func(t *testing.T, edit func(*corev1.Pod)) *world {
+		pod := podOf("p", "g", two...)
+		edit(pod)
+		w := newWorld(t, small(t, "n1", 2), groupIn("narrow", "g", 1), pod)
+		w.cache.AddQueueV1beta1(queueBelow(t, "narrow", "", "number=1"))
+		return w
+	}
+	const tooMany = `queue "narrow" uses 0 of 1 volcano.sh/vgpu-number: 2 more is 1 too much`
+	return map[string]waitCase{
+		"a sidecar adds to its pod's devices": {
+			cause: news.Quota, pod: "p", want: []string{tooMany},
+			build: func(t *testing.T) *world {
+				return narrow(t, func(p *corev1.Pod) {
+					p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers[:1:1], p.Spec.Containers[1:]
+					p.Spec.InitContainers[0].RestartPolicy = &always
+				})
+			},
+		},
+		"an init container needs more than those after it": {
+			cause: news.Quota, pod: "p", want: []string{tooMany},
+			build: func(t *testing.T) *world {
+				return narrow(t, func(p *corev1.Pod) {
+					p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers[:1:1], p.Spec.Containers[1:]
+					p.Spec.InitContainers[0].Resources = corev1.ResourceRequirements{Limits: asks{number: 2, memory: 100}.list(), Requests: asks{number: 2, memory: 100}.list()}
+				})
+			},
+		},
+		"the queue above has none left": {
+			cause: news.Quota, pod: "p", want: []string{`queue "org" uses 0 of 1 volcano.sh/vgpu-number: 2 more is 1 too much`},
+			build: func(t *testing.T) *world {
+				w := newWorld(t, small(t, "n1", 2), groupIn("team", "g", 1), podOf("p", "g", two...))
+				w.cache.AddQueueV1beta1(queueBelow(t, "org", "", "number=1"))
+				w.cache.AddQueueV1beta1(queueBelow(t, "team", "org", ""))
+				return w
+			},
+		},
+	}
+}
+
+// A pod must not be told to give up a node on which it would fit once others have left.
+func TestANodeThatRefusesEvenWithNoOtherPodRefusesWithoutItsPods(t *testing.T) {
+	hopeless, others := 0, 0
 	for seed := range int64(500) {
 		r := rand.New(rand.NewSource(seed))
-		cluster := randomCluster(t, r)
-		ask := randomAsk(r)
-		want := whyOf(t, cluster, ask)
-		for _, v := range want.Nodes {
-			if v.Fits {
-				fits++
-			} else {
-				refused++
-			}
+		cluster, ask := randomCluster(t, r), randomAsk(r)
+		full, empty := make([]*api.NodeInfo, 0, len(cluster)), make([]*api.NodeInfo, 0, len(cluster))
+		for _, n := range cluster {
+			full, empty = append(full, infoOf(n.node, n.pods)), append(empty, infoOf(n.node, nil))
 		}
-		for _, name := range policy.Names() {
-			ask.Annotations[wire.UserPolicy] = name
-			got := whyOf(t, cluster, ask)
-			same := slices.EqualFunc(got.Nodes, want.Nodes, func(a, b view.Verdict) bool { return a.Node == b.Node && a.Fits == b.Fits })
-			if !same || !slices.Equal(got.Helps, want.Helps) {
-				t.Errorf("seed %d: under policy %s why says\n%+v, want\n%+v", seed, name, got, want)
+		before, after, task := bare(t, full...), bare(t, empty...), api.NewTaskInfo(ask)
+		if before.prePredicate(task) != nil || after.prePredicate(task) != nil {
+			continue
+		}
+		for i := range full {
+			err := before.predicate(task, full[i])
+			switch {
+			case err == nil:
+			case !strings.Contains(err.Error(), waiting.EvenEmpty):
+				others++
+			default:
+				hopeless++
+				if alone := after.predicate(task, empty[i]); alone == nil {
+					t.Errorf("seed %d: %v, and it fits the empty node", seed, err)
+				}
 			}
 		}
 	}
-	if fits < 100 || refused < 100 {
-		t.Errorf("%d fits, %d refusals: too few of a kind to compare", fits, refused)
+	if hopeless < 50 || others < 100 {
+		t.Errorf("%d nodes refuse even empty, %d refuse as they are: too few to compare", hopeless, others)
 	}
 }
 
@@ -171,21 +196,4 @@ func randomAsk(r *rand.Rand) *corev1.Pod {
 		pod.Annotations[wire.UserMode] = []string{"mig", "hami-core", "mps,time-slicing", "nonsense"}[r.Intn(4)]
 	}
 	return pod
-}
-
-func whyOf(t *testing.T, cluster []occupied, ask *corev1.Pod) view.Why {
-	t.Helper()
-	s := &capture.State{}
-	for _, n := range cluster {
-		s.Add(n.node)
-		for _, p := range n.pods {
-			s.Add(p)
-		}
-	}
-	s.Add(ask)
-	w, ok := view.Read(s, factory.New()).Why(ask.Namespace, ask.Name)
-	if !ok {
-		t.Fatal("the pod is not known")
-	}
-	return w
 }

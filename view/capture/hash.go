@@ -22,7 +22,8 @@ import (
 // be kept by nobody. Texts on objects that cannot be read become texts that cannot be read either.
 // The receiver is unchanged.
 func (s *State) Hash(salt []byte) *State {
-	h := newLabelHasher(salt, s)
+	l := newLabelHasher(salt, s)
+	h := l.hasher
 	out := &State{Taken: s.Taken, Hashed: true, DeviceConfig: s.DeviceConfig}
 	for _, read := range s.Forbidden {
 		read, _, _ = strings.Cut(read, " -n ") // which names a namespace
@@ -32,7 +33,7 @@ func (s *State) Hash(salt []byte) *State {
 		out.Nodes = append(out.Nodes, h.hashNode(n.DeepCopy()))
 	}
 	for _, p := range s.Pods {
-		out.Pods = append(out.Pods, h.shownPod(p.DeepCopy()))
+		out.Pods = append(out.Pods, h.hashPod(p.DeepCopy()))
 	}
 	for _, g := range s.Groups {
 		g = g.DeepCopy()
@@ -47,7 +48,7 @@ func (s *State) Hash(salt []byte) *State {
 		q.Spec.Parent = h.hashName(q.Spec.Parent)
 		out.Queues = append(out.Queues, q)
 	}
-	out.Scheduling = h.hashScheduling(s.Scheduling)
+	out.Scheduling = l.hashScheduling(s.Scheduling)
 	out.Sort()
 	return out
 }
@@ -78,10 +79,8 @@ func replaceAnnotation(m *metav1.ObjectMeta, key string, change func(string) str
 // unreadable stands for a text that could not be read and may hold names.
 const unreadable = "{unreadable"
 
-func (l labelHasher) hashNode(n *corev1.Node) *corev1.Node {
-	h := l.hasher
-	l.hashMeta(&n.ObjectMeta)
-	l.nodeLabels(n)
+func (h hasher) hashNode(n *corev1.Node) *corev1.Node {
+	h.hashMeta(&n.ObjectMeta)
 	replaceAnnotation(&n.ObjectMeta, wire.NodeInventory, func(text string) string {
 		inv, err := wire.DecodeInventory(text)
 		if err != nil {
@@ -96,10 +95,8 @@ func (l labelHasher) hashNode(n *corev1.Node) *corev1.Node {
 	return n
 }
 
-func (l labelHasher) shownPod(p *corev1.Pod) *corev1.Pod {
-	h := l.hasher
-	l.hashMeta(&p.ObjectMeta)
-	l.nodesOf(p)
+func (h hasher) hashPod(p *corev1.Pod) *corev1.Pod {
+	h.hashMeta(&p.ObjectMeta)
 	for _, key := range []string{wire.PodNode, wire.GroupName, wire.VolcanoGroupName} {
 		replaceAnnotation(&p.ObjectMeta, key, h.hashName)
 	}

@@ -3,7 +3,6 @@
 package capture
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,11 +90,10 @@ type labelHasher struct {
 // newLabelHasher returns a hasher that knows which labels the pods of a state compare as numbers.
 func newLabelHasher(salt []byte, s *State) labelHasher {
 	l := labelHasher{hasher{salt}, map[string]bool{}}
-	pods := s.Pods
-	if s.Scheduling != nil {
-		pods = slices.Concat(pods, s.Scheduling.Pods)
+	if s.Scheduling == nil {
+		return l
 	}
-	for _, p := range pods {
+	for _, p := range s.Scheduling.Pods {
 		l.findNumbers(p)
 	}
 	return l

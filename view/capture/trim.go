@@ -54,7 +54,7 @@ func trimMeta(m *metav1.ObjectMeta, keys []string) metav1.ObjectMeta {
 
 func trimNode(n *corev1.Node) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta, nodeKeys())}
-	out.Labels, out.Spec.Unschedulable, out.Spec.Taints = n.Labels, n.Spec.Unschedulable, n.Spec.Taints
+	out.Spec.Unschedulable = n.Spec.Unschedulable
 	out.Status.NodeInfo.KubeletVersion = n.Status.NodeInfo.KubeletVersion
 	out.Status.NodeInfo.ContainerRuntimeVersion = n.Status.NodeInfo.ContainerRuntimeVersion
 	out.Status.Allocatable = onlyExtended(n.Status.Allocatable)
@@ -76,25 +76,12 @@ func trimPod(p *corev1.Pod, like *containerCache) *corev1.Pod {
 		SchedulingGates: slices.Clone(p.Spec.SchedulingGates), SecurityContext: onlyPodUser(p.Spec.SecurityContext),
 		InitContainers: like.trimCached(p.Spec.InitContainers), Containers: like.trimCached(p.Spec.Containers),
 	}
-	if p.Spec.NodeName == "" { // what keeps it off nodes
-		out.Spec.NodeSelector, out.Spec.Tolerations, out.Spec.Affinity = p.Spec.NodeSelector, p.Spec.Tolerations, onlyRequiredNodes(p.Spec.Affinity)
-	}
 	out.Status = corev1.PodStatus{
 		Phase:                 p.Status.Phase,
 		InitContainerStatuses: trimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: trimStatuses(p.Status.ContainerStatuses),
 	}
 	out.Status.Conditions = onlyScheduled(p.Status.Conditions)
 	return out
-}
-
-// onlyRequiredNodes keeps which nodes a pod may be on.
-func onlyRequiredNodes(a *corev1.Affinity) *corev1.Affinity {
-	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
-	}
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-	}}
 }
 
 // trimMember keeps of a pod without devices what tells whether it counts for its gang.
@@ -128,7 +115,7 @@ func trimContainers(list []corev1.Container) []corev1.Container {
 	return out
 }
 
-// trimStatuses keeps what tells whether a container has ever run.
+// trimStatuses keeps what tells whether a container has ever run, and why it does not run yet.
 func trimStatuses(list []corev1.ContainerStatus) []corev1.ContainerStatus {
 	out := make([]corev1.ContainerStatus, 0, len(list))
 	for i := range list {
@@ -144,6 +131,8 @@ func trimRun(s *corev1.ContainerState) corev1.ContainerState {
 		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: s.Running.StartedAt}}
 	case s.Terminated != nil:
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: s.Terminated.StartedAt}}
+	case s.Waiting != nil: // its message may name the image
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: s.Waiting.Reason}}
 	}
 	return corev1.ContainerState{}
 }

@@ -11,7 +11,7 @@ import (
 	"deviceshare/view/capture"
 )
 
-// mostWhys bounds for how many waiting pods it is told at once why: each asks every node.
+// mostWhys bounds for how many waiting pods it is told at once why.
 const mostWhys = 10
 
 // mostCards bounds how many nodes are sent at once.
@@ -25,7 +25,7 @@ type snapshot struct {
 	overview view.Overview
 	devices  []view.NodeDevices
 
-	// mu guards the cluster: asking why a pod waits takes long in a large one, so that it is done
+	// mu guards the cluster: finding the pods that wait takes long in a large one, so that it is done
 	// for one reader at a time, and once for each page of the list.
 	mu      sync.Mutex
 	cluster *view.Cluster

@@ -28,6 +28,9 @@ const (
 	answersShown = 5
 )
 
+// EvenEmpty ends what a node says whose devices would refuse the pod if no other pod were there.
+const EvenEmpty = ", and it would not fit the empty node"
+
 // haveRoom is what nodes say that have room for a pod which something else keeps waiting.
 const haveRoom = "node(s) have room now"
 
@@ -126,9 +129,49 @@ func (e *explanation) adviceFor(said string) string {
 	advice, known := e.advice[said]
 	if !known {
 		if main := sharing.MainReason(said); main != sharing.Fits && !strings.Contains(said, haveRoom) {
-			advice = "What helps: " + main.Advice()
+			advice = "What helps: " + e.findRemedy(main, said)
 		}
 		e.advice[said] = advice
 	}
 	return advice
+}
+
+// findRemedy is what a person can do about the main reason of what nodes said.
+func (e *explanation) findRemedy(main sharing.Reason, said string) string {
+	remedy := main.Advice()
+	if main.Curable() && strings.Count(said, EvenEmpty) == strings.Count(said, " wanted: ") {
+		remedy = "ask for less: no pod that ends makes room for it"
+	}
+	if main == sharing.NoPartitionFits {
+		remedy += "; partitions have " + strings.Join(e.partitionSizes(), ", ")
+	}
+	return remedy
+}
+
+// partitionSizes lists how much memory the partitions of the cluster's devices have, which is a
+// little less than people call them by.
+func (e *explanation) partitionSizes() []string {
+	var sizes []sharing.Bytes
+	for _, n := range e.Devices {
+		if n.Inventory == nil {
+			continue
+		}
+		for i := range n.Inventory.Devices {
+			d := &n.Inventory.Devices[i]
+			if d.Mode != sharing.MIG || d.MIG == nil {
+				continue
+			}
+			for k := range d.MIG.Profiles {
+				if size := d.MIG.Profiles[k].Memory; !slices.Contains(sizes, size) {
+					sizes = append(sizes, size)
+				}
+			}
+		}
+	}
+	slices.Sort(sizes)
+	texts := make([]string, 0, len(sizes))
+	for _, size := range sizes {
+		texts = append(texts, size.String())
+	}
+	return texts
 }

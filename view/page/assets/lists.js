@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import { age, count, el, meter } from './dom.js';
 
-const open = new Set(); // waiting pods whose rest is shown
-
 // showWaiting lists the pods that wait with the answers of `kubectl deviceshare why`.
 export function showWaiting(root, w, turn) {
-  const held = document.activeElement?.closest?.('#waiting [data-pod]')?.dataset.pod;
   const items = w.pods.map((p) => waits(p, w.now));
   if (items.length === 0) items.push(el('p', { class: 'faint' }, 'No pod that asks for devices waits.'));
   const first = w.offset, last = w.offset + w.pods.length;
@@ -17,27 +14,13 @@ export function showWaiting(root, w, turn) {
     items.push(el('p', { class: 'pages' }, `${first + 1} to ${last} of ${w.total}, the longest first `, back, on));
   }
   root.replaceChildren(...items);
-  if (held) [...root.querySelectorAll('[data-pod]')].find((e) => e.dataset.pod === held)?.querySelector('summary')?.focus();
 }
 
 function waits(w, now) {
   const rest = w.answer.startsWith(w.pod) ? w.answer.slice(w.pod.length) : ` ${w.answer}`;
-  const item = el('article', { class: 'waits', 'data-pod': w.pod },
-    el('p', {}, w.since ? el('time', { datetime: w.since, title: w.since }, age(w.since, now)) : null, el('b', {}, w.pod), rest));
-  const more = el('details', { open: open.has(w.pod) }, el('summary', {}, 'What would help, and what the nodes say'));
-  more.addEventListener('toggle', () => (more.open ? open.add(w.pod) : open.delete(w.pod)));
-  if (w.helps) more.append(el('h4', {}, 'What would help'), el('ul', {}, ...w.helps.map((h) => el('li', {}, h))));
-  if (w.scheduler) more.append(el('h4', {}, 'The scheduler says'), el('p', {}, w.scheduler));
-  if (w.nodes) more.append(el('h4', {}, 'Nodes'), el('ul', {}, ...w.nodes.map(verdict)));
-  if (w.moreNodes) more.append(el('p', { class: 'faint' }, `and ${count(w.moreNodes, 'more node')}`));
-  if (more.childElementCount > 1) item.append(more);
-  return item;
-}
-
-function verdict(v) {
-  const item = el('li', {}, el('b', {}, v.node), v.fits ? ': fits' : `: ${v.reason}`);
-  if (v.devices) item.append(el('ul', {}, ...v.devices.map((d) => el('li', {}, `device ${d.index} (${d.mode}): ${d.text}${d.reason === 'Fits' ? '' : `. What helps: ${d.help}`}`))));
-  return item;
+  return el('article', { class: 'waits', 'data-pod': w.pod },
+    el('p', {}, w.since ? el('time', { datetime: w.since, title: w.since }, age(w.since, now)) : null, el('b', {}, w.pod), rest),
+    ...(w.notes ?? []).map((note) => el('p', { class: 'faint' }, `Besides, ${note}.`)));
 }
 
 export function showProblems(root, problems, more) {
