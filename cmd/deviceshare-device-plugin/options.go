@@ -67,6 +67,11 @@ func (o *options) validateFlags() error {
 	if o.nodeName == "" {
 		add("--node-name is empty: give the name of this node's object")
 	}
+	for flag, d := range map[string]time.Duration{"health-probe": o.healthProbe, "driver-retry": o.driverRetry} {
+		if d < 0 {
+			add("--%s=%s: want 0 (the default) or more", flag, d)
+		}
+	}
 	switch o.memoryResources {
 	case "auto", "node-status", "device-plugin":
 	default:

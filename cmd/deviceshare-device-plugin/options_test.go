@@ -31,13 +31,13 @@ func parse(t *testing.T, args ...string) error {
 }
 
 func TestEveryMistakeOfTheCommandLineIsNamedAtOnce(t *testing.T) {
-	err := parse(t, "--node-name=", "--cdi-dir=relative", "--driver-edits=magic", "--memory-resources=some",
+	err := parse(t, "--node-name=", "--cdi-dir=relative", "--driver-edits=magic", "--memory-resources=some", "--health-probe=-1s",
 		"--driver-file=/only-host", "--ignore-xids=13,x",
 		"--runtime-classes=*,a_b", "--mps-root=run", "--placement-keys=keys", "--mps-users=some", "--mps-compute=half", "--mps-shm-size=64", "--time-slice=brief")
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"--node-name", `--cdi-dir="relative"`, "nvcdi or files", "--memory-resources", "HOST:CONTAINER", `"x"`, `"a_b" is not the name`, "* stands for all names",
+	for _, want := range []string{"--node-name", `--cdi-dir="relative"`, "nvcdi or files", "--memory-resources", "--health-probe=-1s", "HOST:CONTAINER", `"x"`, `"a_b" is not the name`, "* stands for all names",
 		`--mps-root="run"`, "want one or any", "want percentage or partition", `--mps-shm-size="64"`, "want one of default, short, medium, long"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not mention %s:\n%v", want, err)

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -90,7 +91,7 @@ type sighting struct {
 
 // NewAudit returns an audit that has seen nothing yet.
 func NewAudit(cfg AuditConfig) *Audit {
-	setDefault(&cfg.Look, 4*time.Second)
+	cfg.Look = cmp.Or(cfg.Look, 4*time.Second)
 	return &Audit{cfg: cfg, seen: map[sighting]int{}}
 }
 

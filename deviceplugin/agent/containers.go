@@ -126,7 +126,7 @@ type Containers struct {
 
 // NewContainers returns Containers that remember no allocation.
 func NewContainers(cfg ContainersConfig) *Containers {
-	setDefault(&cfg.Patience, time.Minute)
+	cfg.Patience = cmp.Or(cfg.Patience, time.Minute)
 	if cfg.Waits == nil {
 		cfg.Waits = NewWaits(DefaultWait, clock.RealClock{})
 	}

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -71,7 +72,7 @@ type process struct {
 
 // NewGuard returns a guard that has seen nothing yet.
 func NewGuard(cfg GuardConfig) *Guard {
-	setDefault(&cfg.Look, 4*time.Second)
+	cfg.Look = cmp.Or(cfg.Look, 4*time.Second)
 	return &Guard{cfg: cfg, seen: map[process]int{}, told: map[string]bool{}}
 }
 

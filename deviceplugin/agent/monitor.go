@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,19 +37,12 @@ type Withholder interface{ Withhold(ctx context.Context) }
 const withholdTimeout = 5 * time.Second
 
 func (c MonitorConfig) withDefaults() MonitorConfig {
-	setDefault(&c.Probe, 5*time.Second)
-	setDefault(&c.Retry, 10*time.Second)
+	c.Probe = cmp.Or(c.Probe, 5*time.Second)
+	c.Retry = cmp.Or(c.Retry, 10*time.Second)
 	if c.Opened == nil {
 		c.Opened = func() {}
 	}
 	return c
-}
-
-// setDefault gives a duration that is not set a value.
-func setDefault(d *time.Duration, value time.Duration) {
-	if *d <= 0 {
-		*d = value
-	}
 }
 
 // Monitor owns the driver: it opens it, scans it, listens to it, and sends what it

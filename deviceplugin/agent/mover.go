@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -50,9 +51,9 @@ type MoverConfig struct {
 }
 
 func (c MoverConfig) withDefaults() MoverConfig {
-	setDefault(&c.First, time.Second)
-	setDefault(&c.Most, 2*time.Minute)
-	setDefault(&c.Again, 30*time.Second)
+	c.First = cmp.Or(c.First, time.Second)
+	c.Most = cmp.Or(c.Most, 2*time.Minute)
+	c.Again = cmp.Or(c.Again, 30*time.Second)
 	if c.IsPassing == nil {
 		c.IsPassing = func(error) bool { return false }
 	}

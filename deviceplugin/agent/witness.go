@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -82,9 +83,9 @@ type expected struct {
 
 // NewWitness returns a witness that looks at nothing yet.
 func NewWitness(cfg WitnessConfig) *Witness {
-	setDefault(&cfg.Look, time.Second)
-	setDefault(&cfg.Ask, 10*time.Second)
-	setDefault(&cfg.Again, time.Minute)
+	cfg.Look = cmp.Or(cfg.Look, time.Second)
+	cfg.Ask = cmp.Or(cfg.Ask, 10*time.Second)
+	cfg.Again = cmp.Or(cfg.Again, time.Minute)
 	return &Witness{cfg: cfg, expected: map[containerKey]expected{}}
 }
 
