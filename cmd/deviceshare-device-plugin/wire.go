@@ -195,7 +195,7 @@ func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
 		}
 		p.agent.Send(agent.SettingsEvent(p.config.Current(), p.o.nodeName))
 		p.o.modes.WatchKeeper(ctx, group, p.agent)
-		group.Go(func() error { return p.o.modes.WatchUnserved(ctx, p.agent, p.unserved, p.o.driverRetry) })
+		group.Go(func() error { return p.agent.WatchUnserved(ctx, p.unserved, p.o.modes.CheckLibrary, p.o.driverRetry) })
 		group.Go(func() error { return p.containers.Stranded(kubelet.Absence(p.o.places.Keeper)).Run(ctx) })
 		group.Go(func() error { return p.monitor.Run(ctx) })
 		for _, x := range p.preparers {

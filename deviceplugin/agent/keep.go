@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/cdi"
@@ -82,7 +84,8 @@ func carryOut(ctx context.Context, duties map[string]duty) *sync.WaitGroup {
 	working := &sync.WaitGroup{}
 	for name, d := range duties {
 		working.Go(func() {
-			for failures := 0; ; failures++ {
+			pause := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 30 * time.Second, Steps: math.MaxInt}
+			for {
 				err := d.Run(ctx)
 				if err == nil {
 					return
@@ -91,7 +94,7 @@ func carryOut(ctx context.Context, duties map[string]duty) *sync.WaitGroup {
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(backoffDelay(failures, time.Second, 30*time.Second)):
+				case <-time.After(pause.Step()):
 				}
 			}
 		})

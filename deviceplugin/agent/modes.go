@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
-	"time"
 
 	"github.com/prometheus/procfs"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
@@ -23,6 +21,7 @@ import (
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/modes/factory"
 	"deviceshare/deviceplugin/modes/mps"
+	"deviceshare/deviceplugin/modes/mps/keeper"
 	"deviceshare/deviceplugin/modes/timeslicing"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
@@ -155,6 +154,19 @@ func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.Devic
 	return factory.New(config), nil
 }
 
+// keeperClient is the keeper that the flags name.
+func (m *Modes) keeperClient() keeper.Client {
+	return keeper.Client{Socket: m.MPSKeeper, Directories: filepath.Clean(m.MPSRoot)}
+}
+
+// WatchKeeper takes mode mps out of service while the keeper, if the flags name one, cannot start
+// MPS daemons. When it returns it has asked once; it asks again as long as ctx lasts.
+func (m *Modes) WatchKeeper(ctx context.Context, group *errgroup.Group, a *Agent) {
+	if m.MPSKeeper != "" {
+		a.WatchService(ctx, group, sharing.MPS, m.keeperClient())
+	}
+}
+
 // nodeMemory is how much memory this node has.
 func nodeMemory() (sharing.Bytes, error) {
 	fs, err := procfs.NewDefaultFS()
@@ -229,7 +241,7 @@ func Abandon(state node.State, preparers []modes.Preparer) {
 func (m *Modes) Unserved() map[sharing.Mode]string {
 	out := map[sharing.Mode]string{}
 	for _, mode := range []sharing.Mode{sharing.HAMiCore, sharing.MPS} {
-		if err := m.checkLibrary(mode); err != nil {
+		if err := m.CheckLibrary(mode); err != nil {
 			klog.ErrorS(err, "containers would run without limits; the mode is not served until that is mended", "mode", mode)
 			out[mode] = err.Error()
 		}
@@ -237,30 +249,9 @@ func (m *Modes) Unserved() map[sharing.Mode]string {
 	return out
 }
 
-func (m *Modes) checkLibrary(mode sharing.Mode) error {
+// CheckLibrary returns why containers could not load the library that a mode gives them.
+func (m *Modes) CheckLibrary(mode sharing.Mode) error {
 	return limits.Loadable(host.OS{}, host.OS{}, filepath.Join(m.StateDir, string(mode)), filepath.Join(m.LibraryDir, "libvgpu.so"))
-}
-
-// WatchUnserved looks again at modes that are not served until all of them are, or ctx ends: a disk
-// that was full, or a file system that was mounted noexec, may be mended at any time.
-func (m *Modes) WatchUnserved(ctx context.Context, a *Agent, unserved map[sharing.Mode]string, every time.Duration) error {
-	waiting := slices.Sorted(maps.Keys(unserved))
-	for len(waiting) > 0 {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(every):
-		}
-		waiting = slices.DeleteFunc(waiting, func(mode sharing.Mode) bool {
-			if m.checkLibrary(mode) != nil {
-				return false
-			}
-			klog.InfoS("containers can load the library again; the mode is served", "mode", mode)
-			a.Send(node.ModeServed{Mode: mode})
-			return true
-		})
-	}
-	return nil
 }
 
 // Powers is what a node with these preparers can do, but for the modes that it does not serve.

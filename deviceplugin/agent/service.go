@@ -4,12 +4,13 @@ package agent
 
 import (
 	"context"
-	"path/filepath"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
 
-	"deviceshare/deviceplugin/modes/mps/keeper"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 )
@@ -31,18 +32,10 @@ type serviceWatch struct {
 	failed bool   // the last look found a failure
 }
 
-// keeperClient is the keeper that the flags name.
-func (m *Modes) keeperClient() keeper.Client {
-	return keeper.Client{Socket: m.MPSKeeper, Directories: filepath.Clean(m.MPSRoot)}
-}
-
-// WatchKeeper takes mode mps out of service while the keeper cannot start MPS daemons. When it
+// WatchService takes a mode out of service while a service that it needs does not work. When it
 // returns it has asked once; it asks again as long as ctx lasts.
-func (m *Modes) WatchKeeper(ctx context.Context, group *errgroup.Group, a *Agent) {
-	if m.MPSKeeper == "" {
-		return
-	}
-	w := &serviceWatch{agent: a, mode: sharing.MPS, service: m.keeperClient(), every: time.Second, failed: true}
+func (a *Agent) WatchService(ctx context.Context, group *errgroup.Group, mode sharing.Mode, s service) {
+	w := &serviceWatch{agent: a, mode: mode, service: s, every: time.Second, failed: true}
 	w.checkService(ctx)
 	group.Go(func() error { return w.run(ctx) })
 }
@@ -75,4 +68,26 @@ func (w *serviceWatch) checkService(ctx context.Context) {
 		w.lost = err.Error()
 		w.agent.Send(node.ServiceLost{Mode: w.mode, Why: w.lost})
 	}
+}
+
+// WatchUnserved checks modes that are not served until all of them are, or ctx ends: a disk that
+// was full, or a file system that was mounted noexec, may be mended at any time.
+func (a *Agent) WatchUnserved(ctx context.Context, unserved map[sharing.Mode]string, check func(sharing.Mode) error, every time.Duration) error {
+	waiting := slices.Sorted(maps.Keys(unserved))
+	for len(waiting) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+		waiting = slices.DeleteFunc(waiting, func(mode sharing.Mode) bool {
+			if check(mode) != nil {
+				return false
+			}
+			klog.InfoS("containers can load the library again; the mode is served", "mode", mode)
+			a.Send(node.ModeServed{Mode: mode})
+			return true
+		})
+	}
+	return nil
 }
