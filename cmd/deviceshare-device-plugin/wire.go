@@ -107,7 +107,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	p.agent = agent.New(node.Config{
 		Node: o.nodeName, Powers: o.modes.Powers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
 	}, p.report)
-	followers := &agent.Followers{Report: p.report, Receipts: p.receipts, Waits: o.health.Waits()}
+	followers := &agent.Followers{Report: p.report, Receipts: p.receipts}
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers); err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 	p.containers = agent.NewContainers(agent.ContainersConfig{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
 		Base: base, Specs: &cdi.Directory{Files: host.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
-		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers, Waits: followers.Waits,
+		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers, Wait: o.health.Wait,
 	})
 	resolver.Memory = p.containers
 	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,

@@ -29,7 +29,7 @@ func (k *Containers) admitContainer(ctx context.Context, pod *corev1.Pod, c kube
 	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
 	state, err := k.scannedState()
 	if err != nil {
-		return modes.Claim{}, k.cfg.Waits.refuseUntilLimit(sharing.Owner(pod.UID), err.Error(), "")
+		return modes.Claim{}, k.waits.refuseUntilLimit(sharing.Owner(pod.UID), err.Error(), "")
 	}
 	placement, edited, err := heldPlacement(pod, state.Inventory(), records, terms)
 	if recordOf(records, c.Name) == nil {
@@ -94,7 +94,7 @@ func (k *Containers) decideAdmission(ctx context.Context, state node.State, a no
 	if refusal != nil {
 		return node.Claim{}, k.refusalError(a.Owner, refusal)
 	}
-	k.cfg.Waits.End(a.Owner)
+	k.waits.end(a.Owner)
 	return admitted, nil
 }
 
@@ -129,7 +129,7 @@ func (k *Containers) refusalError(o sharing.Owner, r *node.Refusal) error {
 	case r.IsFinal():
 		return &modes.Misplaced{Why: r.Detail}
 	case r.IsLimited():
-		return k.cfg.Waits.refuseUntilLimit(o, r.Detail, r.Hope)
+		return k.waits.refuseUntilLimit(o, r.Detail, r.Hope)
 	}
 	return errors.New(r.String())
 }

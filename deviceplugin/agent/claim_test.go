@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -93,7 +94,7 @@ func keeperOn(t *testing.T, inv *sharing.Inventory) *Containers {
 		t.Fatal(err)
 	}
 	return NewContainers(ContainersConfig{
-		Node: nodeLike{inv}, Devices: &KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{}, Pods: nobody{},
+		Node: nodeLike{inv}, Devices: &KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{}, Pods: nobody{}, Wait: 5 * time.Minute,
 		Preparers: []modes.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
 	})
 }

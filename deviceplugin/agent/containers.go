@@ -43,7 +43,8 @@ type StateReader interface {
 	State() node.State
 }
 
-// ContainersConfig is what Containers work with. All fields but the last four are needed.
+// ContainersConfig is what Containers work with. All fields but Patience, Signatures
+// and Observer are needed.
 type ContainersConfig struct {
 	Pods      Pods
 	Resolver  Resolver
@@ -67,8 +68,8 @@ type ContainersConfig struct {
 	Reader *cdi.Reader
 	// Patience is how long Reconcile waits for releases; 1 min when zero.
 	Patience time.Duration
-	// Waits limits how long pods wait for devices that take no pods; 5 min when nil.
-	Waits *Waits
+	// Wait is how long a pod that has not begun waits for a device that takes no pods.
+	Wait time.Duration
 	// Signatures checks that a scheduler vouches for placements; nil does not check.
 	Signatures Signatures
 	// Observer may be nil.
@@ -121,19 +122,17 @@ func (unobserved) Released(sharing.Owner, error)                    {}
 type Containers struct {
 	cfg    ContainersConfig
 	memory kubelet.Allocations
+	waits  *waits
 	starts KeyedLock // one per owner: containers of a pod start one by one
 }
 
 // NewContainers returns Containers that remember no allocation.
 func NewContainers(cfg ContainersConfig) *Containers {
 	cfg.Patience = cmp.Or(cfg.Patience, time.Minute)
-	if cfg.Waits == nil {
-		cfg.Waits = NewWaits(DefaultWait, clock.RealClock{})
-	}
 	if cfg.Observer == nil {
 		cfg.Observer = unobserved{}
 	}
-	return &Containers{cfg: cfg}
+	return &Containers{cfg: cfg, waits: newWaits(cfg.Wait, clock.RealClock{})}
 }
 
 // Allocate names an allocation for slots. It touches nothing but memory: the

@@ -26,7 +26,6 @@ type Followers struct {
 	Mover    *Mover
 	Releaser *Releaser
 	Witness  *Witness
-	Waits    *Waits
 }
 
 // Allocated implements ContainersObserver.
@@ -58,10 +57,7 @@ func (f *Followers) Released(_ sharing.Owner, err error) {
 }
 
 // PodGone implements cluster.PodObserver.
-func (f *Followers) PodGone(owner sharing.Owner) {
-	f.Waits.End(owner)
-	f.Releaser.Gone(owner)
-}
+func (f *Followers) PodGone(owner sharing.Owner) { f.Releaser.Gone(owner) }
 
 // Placements tells what becomes of pods that were placed before a change.
 type Placements struct {

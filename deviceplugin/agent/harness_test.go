@@ -158,7 +158,7 @@ func (b *bench) start(files host.Files) {
 		Node:  b.agent, Devices: &b.locks,
 		Terms:   defaults{},
 		Kubelet: kubelet.Directory(b.kubelet.Directory), Resource: offer{b},
-		Settle: time.Millisecond, Reader: cdi.NewReader(filepath.Join(b.dir, "cdi")), Signatures: b.signatures,
+		Settle: time.Millisecond, Reader: cdi.NewReader(filepath.Join(b.dir, "cdi")), Signatures: b.signatures, Wait: 5 * time.Minute,
 	})
 	s := kubelet.NewServer(kubelet.ServerConfig{
 		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Offer: offer{b},

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/utils/clock"
 
 	"deviceshare/deviceplugin/node"
 )
@@ -24,14 +23,12 @@ type HealthFlags struct {
 	Wait time.Duration
 }
 
-// DefaultWait is how long Kubernetes too leaves a pod where it is when its node does not answer. A
-// driver that is updated, or a device that is reset, takes less.
-const DefaultWait = 5 * time.Minute
-
 // DefaultHealthFlags ignore what programs cause, and what DP_DISABLE_HEALTHCHECKS names, the
 // variable of NVIDIA's device plugin.
 func DefaultHealthFlags() HealthFlags {
-	h := HealthFlags{Quiet: time.Minute, Wait: DefaultWait}
+	// Kubernetes too leaves a pod for 5 minutes where its node does not answer. A driver that is
+	// updated, or a device that is reset, takes less.
+	h := HealthFlags{Quiet: time.Minute, Wait: 5 * time.Minute}
 	for _, xid := range node.ApplicationXIDs() {
 		h.IgnoredXIDs = append(h.IgnoredXIDs, strconv.FormatUint(xid, 10))
 	}
@@ -40,9 +37,6 @@ func DefaultHealthFlags() HealthFlags {
 	}
 	return h
 }
-
-// Waits are those that the flags say.
-func (h *HealthFlags) Waits() *Waits { return NewWaits(h.Wait, clock.RealClock{}) }
 
 // AddFlags adds the flags, with the values of h as defaults.
 func (h *HealthFlags) AddFlags(f *pflag.FlagSet) {

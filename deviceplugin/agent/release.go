@@ -37,6 +37,7 @@ func (k *Containers) Release(ctx context.Context, o sharing.Owner) error {
 	if _, live := k.cfg.Pods.Pod(o); live {
 		return nil
 	}
+	k.waits.end(o)
 	err = k.releaseOwner(ctx, o)
 	k.cfg.Observer.Released(o, err)
 	return err

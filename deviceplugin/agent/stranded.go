@@ -25,7 +25,7 @@ const strandedLook = 2 * time.Second
 // plugin has no devices to register. They are told why they wait, and go when they have waited for
 // too long. It belongs to one goroutine.
 type Stranded struct {
-	cfg   *ContainersConfig
+	k     *Containers
 	notes Notes
 	told  map[sharing.Owner]string
 	// noted is what the proxy was told last.
@@ -34,7 +34,7 @@ type Stranded struct {
 
 // Stranded returns one that has seen nothing yet.
 func (k *Containers) Stranded(notes Notes) *Stranded {
-	return &Stranded{cfg: &k.cfg, notes: notes, told: map[sharing.Owner]string{}}
+	return &Stranded{k: k, notes: notes, told: map[sharing.Owner]string{}}
 }
 
 // Run looks until the driver has been read or ctx ends.
@@ -56,7 +56,7 @@ func (s *Stranded) Run(ctx context.Context) error {
 
 // LookAll looks at every pod, and returns false when the driver has been read.
 func (s *Stranded) LookAll() bool {
-	why, is := s.cfg.Node.State().IsUnread()
+	why, is := s.k.cfg.Node.State().IsUnread()
 	if !is {
 		s.updateNote("")
 		return false
@@ -64,12 +64,12 @@ func (s *Stranded) LookAll() bool {
 	const hope = "the container starts when the driver answers"
 	why = "the devices of this node are not known: " + why
 	s.updateNote(why + "; " + hope)
-	begun, live := s.cfg.Store.ByOwner(), s.cfg.Pods.Live()
-	names := s.cfg.Terms.Terms().Names
+	begun, live := s.k.cfg.Store.ByOwner(), s.k.cfg.Pods.Live()
+	names := s.k.cfg.Terms.Terms().Names
 	for owner := range live {
-		pod, is := s.cfg.Pods.Pod(owner)
+		pod, is := s.k.cfg.Pods.Pod(owner)
 		if is && len(begun[owner]) == 0 && hasPlacement(pod) && !Started(pod, names) && pod.DeletionTimestamp == nil {
-			s.reportRefusal(pod, s.cfg.Waits.refuseUntilLimit(owner, why, hope))
+			s.reportRefusal(pod, s.k.waits.refuseUntilLimit(owner, why, hope))
 		}
 	}
 	maps.DeleteFunc(s.told, func(o sharing.Owner, _ string) bool { _, is := live[o]; return !is })
@@ -96,5 +96,5 @@ func (s *Stranded) reportRefusal(pod *corev1.Pod, err error) {
 		return
 	}
 	s.told[owner] = err.Error()
-	s.cfg.Observer.Refused(pod, fmt.Errorf("prepare devices of pod %s/%s: %w", pod.Namespace, pod.Name, err))
+	s.k.cfg.Observer.Refused(pod, fmt.Errorf("prepare devices of pod %s/%s: %w", pod.Namespace, pod.Name, err))
 }

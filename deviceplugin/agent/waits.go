@@ -14,9 +14,9 @@ import (
 	"deviceshare/sharing"
 )
 
-// Waits tells for how long pods have waited for devices that take no pods. What a process saw is
+// waits tells for how long pods have waited for devices that take no pods. What a process saw is
 // forgotten with it: the next one counts from its own first refusal. Safe for concurrent use.
-type Waits struct {
+type waits struct {
 	limit time.Duration
 	clock clock.PassiveClock
 
@@ -24,26 +24,26 @@ type Waits struct {
 	since map[sharing.Owner]time.Time
 }
 
-// NewWaits returns waits that are over after limit.
-func NewWaits(limit time.Duration, c clock.PassiveClock) *Waits {
-	return &Waits{limit: limit, clock: c, since: map[sharing.Owner]time.Time{}}
+// newWaits returns waits that are over after limit.
+func newWaits(limit time.Duration, c clock.PassiveClock) *waits {
+	return &waits{limit: limit, clock: c, since: map[sharing.Owner]time.Time{}}
 }
 
-// IsOver notes that a pod waits and reports whether it has done so for the limit.
-func (w *Waits) IsOver(o sharing.Owner) bool {
+// isOver notes that a pod waits and reports whether it has done so for the limit.
+func (w *waits) isOver(o sharing.Owner) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
-	began, waits := w.since[o]
-	if !waits {
+	began, isWaiting := w.since[o]
+	if !isWaiting {
 		began = now
 		w.since[o] = began
 	}
 	return now.Sub(began) >= w.limit
 }
 
-// End notes that a pod waits no more.
-func (w *Waits) End(o sharing.Owner) {
+// end notes that a pod waits no more.
+func (w *waits) end(o sharing.Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.since, o)
@@ -51,8 +51,8 @@ func (w *Waits) End(o sharing.Owner) {
 
 // refuseUntilLimit is an error that may pass, and is *modes.Misplaced once the pod has waited for
 // too long.
-func (w *Waits) refuseUntilLimit(o sharing.Owner, why, hope string) error {
-	if w.IsOver(o) {
+func (w *waits) refuseUntilLimit(o sharing.Owner, why, hope string) error {
+	if w.isOver(o) {
 		return &modes.Misplaced{Why: fmt.Sprintf("%s; the pod has waited for %s", why, w.limit)}
 	}
 	if hope != "" {

@@ -20,20 +20,20 @@ func TestEveryPodWaitsForItsOwnTime(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, seed))
 	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	waits := NewWaits(DefaultWait, now)
+	w := newWaits(5*time.Minute, now)
 	refused := map[sharing.Owner][]int64{} // seconds at which it was refused since it last started
 	over := 0
 	for second := int64(1000); second < 20_000; second += random.Int64N(20) {
 		now.SetTime(time.Unix(second, 0))
 		owner := sharing.Owner(fmt.Sprint(random.IntN(5)))
 		if random.IntN(20) == 0 {
-			waits.End(owner)
+			w.end(owner)
 			delete(refused, owner)
 			continue
 		}
 		refused[owner] = append(refused[owner], second)
 		want := second-refused[owner][0] >= 300
-		if got := waits.IsOver(owner); got != want {
+		if got := w.isOver(owner); got != want {
 			t.Fatalf("seed %d: pod %s, refused at %v, has waited for too long: %v", seed, owner, refused[owner], got)
 		}
 		if want {
@@ -47,13 +47,13 @@ func TestEveryPodWaitsForItsOwnTime(t *testing.T) {
 
 func TestARefusalThatLastsIsFinalAndPromisesNothing(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	waits := NewWaits(DefaultWait, now)
+	w := newWaits(5*time.Minute, now)
 	var misplaced *modes.Misplaced
-	if err := waits.refuseUntilLimit("a", "it is broken", "it starts later"); err.Error() != "it is broken; it starts later" || errors.As(err, &misplaced) {
+	if err := w.refuseUntilLimit("a", "it is broken", "it starts later"); err.Error() != "it is broken; it starts later" || errors.As(err, &misplaced) {
 		t.Errorf("at first: %v", err)
 	}
 	now.SetTime(time.Unix(1300, 0))
-	if err := waits.refuseUntilLimit("a", "it is broken", "it starts later"); err.Error() != "it is broken; the pod has waited for 5m0s" || !errors.As(err, &misplaced) {
+	if err := w.refuseUntilLimit("a", "it is broken", "it starts later"); err.Error() != "it is broken; the pod has waited for 5m0s" || !errors.As(err, &misplaced) {
 		t.Errorf("in the end: %v", err)
 	}
 }
