@@ -167,8 +167,8 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 		return err
 	}
 	p.monitor = agent.NewMonitor(gpus, p.agent, agent.MonitorConfig{Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError, Opened: forget, Last: p.publisher})
-	p.mover = agent.NewMover(agent.MoverConfig{Agent: p.agent, Switchers: agent.SwitchersOf(p.preparers), Holders: p.containers,
-		Devices: devices, Driver: p.monitor, IsPassing: agent.IsDriverBusy, Failed: p.report.AttemptFailed})
+	p.mover = agent.NewMover(agent.MoverConfig{Agent: p.agent, Preparers: p.preparers, Holders: p.containers,
+		Devices: devices, Monitor: p.monitor, Failed: p.report.AttemptFailed})
 	p.releaser = agent.NewReleaser(p.agent, p.containers)
 	p.holdings = agent.NewHoldingsWatch(agent.HoldingsConfig{Agent: p.agent, Containers: p.containers, Pods: p.pods, Resources: resources})
 	p.slots = agent.NewSlotServer(&o.places, agent.Slots{Agent: p.agent, Configuration: p.settings, Holdings: p.holdings}, p.containers)

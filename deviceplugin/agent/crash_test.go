@@ -54,7 +54,7 @@ func killAt(t *testing.T, from, to sharing.Mode, at int) bool {
 	select {
 	case <-died:
 		killed = true
-	case <-b.mover.Looked():
+	case <-b.mover.looked:
 	}
 	b.stop()
 	b.killed = nil

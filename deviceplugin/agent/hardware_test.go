@@ -16,8 +16,6 @@ import (
 	"deviceshare/sharing"
 )
 
-var errPassing = errors.New("the driver is just being opened")
-
 // The modes as these tests name them.
 const (
 	core    = sharing.HAMiCore
@@ -83,7 +81,7 @@ func newBench(t *testing.T, modes map[sharing.DeviceID]sharing.Mode) *bench {
 func (b *bench) start() {
 	b.startUnlooked()
 	select {
-	case <-b.mover.Looked():
+	case <-b.mover.looked:
 	case <-time.After(10 * time.Minute):
 		b.t.Fatal("the mover never looked")
 	}
@@ -98,9 +96,8 @@ func (b *bench) startUnlooked() {
 	b.agent.Send(node.Configured{Settings: node.Settings{Offers: maps.Clone(b.wanted)}})
 	b.agent.Send(node.Scanned{Devices: found})
 	b.mover = NewMover(MoverConfig{
-		Agent: b.agent, Switchers: []modes.Switcher{&state{b, migMode}, &state{b, mpsMode}}, Holders: b, Devices: &b.locks,
-		IsPassing: func(err error) bool { return errors.Is(err, errPassing) },
-		First:     time.Millisecond, Most: 5 * time.Millisecond, Again: 10 * time.Millisecond,
+		Agent: b.agent, Preparers: []modes.Preparer{&state{b, migMode}, &state{b, mpsMode}}, Holders: b, Devices: &b.locks,
+		First: time.Millisecond, Most: 5 * time.Millisecond, Again: 10 * time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -210,17 +210,6 @@ func knowsPartitions(program mps.Program) bool {
 	return known
 }
 
-// SwitchersOf are the preparers whose mode is a state of the device.
-func SwitchersOf(preparers []modes.Preparer) []modes.Switcher {
-	var out []modes.Switcher
-	for _, x := range preparers {
-		if s, ok := x.(modes.Switcher); ok {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
 // Abandon takes away what no device plugin will look after any more, when they are uninstalled.
 // Containers that run keep what they have.
 func Abandon(state node.State, preparers []modes.Preparer) {
@@ -261,16 +250,9 @@ func (m *Modes) Powers(preparers []modes.Preparer, unserved map[sharing.Mode]str
 		if _, not := unserved[x.Mode()]; !not {
 			powers.Serves = append(powers.Serves, x.Mode())
 		}
-	}
-	for _, x := range SwitchersOf(preparers) {
-		powers.Switched = append(powers.Switched, x.Mode())
+		if _, is := x.(modes.Switcher); is {
+			powers.Switched = append(powers.Switched, x.Mode())
+		}
 	}
 	return powers
-}
-
-// IsDriverBusy reports errors that say nothing about a device: the driver was just
-// being opened or closed. One that goes away for longer breaks its devices, and those
-// are not changed.
-func IsDriverBusy(err error) bool {
-	return errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrNoDriver)
 }

@@ -114,10 +114,10 @@ func (m *Monitor) withholdNode(ctx context.Context) {
 	m.cfg.Last.Withhold(ctx)
 }
 
-// Rescan reads every device again, because something other than the driver changed
+// rescan reads every device again, because something other than the driver changed
 // one, and returns when the state has the result. While the driver is not open it
 // waits until ctx ends; opening it reads the devices anyway.
-func (m *Monitor) Rescan(ctx context.Context) {
+func (m *Monitor) rescan(ctx context.Context) {
 	done := make(chan struct{})
 	select {
 	case m.rescans <- done:
@@ -130,7 +130,7 @@ func (m *Monitor) Rescan(ctx context.Context) {
 	}
 }
 
-// serveRescan serves one Rescan, if somebody waits for it.
+// serveRescan serves one rescan, if somebody waits for it.
 func (m *Monitor) serveRescan() {
 	select {
 	case done := <-m.rescans:

@@ -15,32 +15,21 @@ import (
 	"deviceshare/sharing"
 )
 
-// Holders tells who holds a device. It is asked with the device's lock held.
-type Holders interface {
-	Holders(id sharing.DeviceID) []node.Holder
-}
-
-// Rescanner reads the devices again, and returns when the agent has the result.
-type Rescanner interface {
-	Rescan(ctx context.Context)
-}
-
-// MoverConfig is what a Mover works with. All fields but the durations and the hooks
-// are needed.
+// MoverConfig is what a Mover works with. Agent, Preparers, Holders and Devices are needed.
 type MoverConfig struct {
-	Agent     *Agent
-	Switchers []modes.Switcher
-	Holders   Holders
+	Agent *Agent
+	// Preparers are those of the node; a mode that is a state of the device is a modes.Switcher.
+	Preparers []modes.Preparer
+	// Holders tells who holds a device. It is asked with the device's lock held.
+	Holders interface {
+		Holders(id sharing.DeviceID) []node.Holder
+	}
 	// Devices has one lock per device, by its id. Whoever records a share of a device
 	// holds it from the look at the state to the record.
 	Devices *KeyedLock
-	// Driver is asked to read a device again after it was changed and before it is
-	// ready; it may be nil.
-	Driver Rescanner
-	// IsPassing is an optional hook that reports errors that say nothing about a
-	// device, because the driver was just being opened or closed: nothing is
-	// concluded from them, and it is asked again.
-	IsPassing func(error) bool
+	// Monitor, if there is one, reads a device again after it was changed and before it is
+	// ready.
+	Monitor *Monitor
 	// Failed is an optional hook that counts every attempt that failed.
 	Failed func(mode sharing.Mode, manual bool)
 	// First and Most bound the wait after a failure, which doubles; 1 s and 2 min.
@@ -54,9 +43,6 @@ func (c MoverConfig) withDefaults() MoverConfig {
 	c.First = cmp.Or(c.First, time.Second)
 	c.Most = cmp.Or(c.Most, 2*time.Minute)
 	c.Again = cmp.Or(c.Again, 30*time.Second)
-	if c.IsPassing == nil {
-		c.IsPassing = func(error) bool { return false }
-	}
 	if c.Failed == nil {
 		c.Failed = func(sharing.Mode, bool) {}
 	}
@@ -74,35 +60,39 @@ func (c *MoverConfig) retryDelay(s *node.Step) time.Duration {
 // Mover brings idle devices into their modes. One goroutine works for each
 // device, so that one that is slow or stuck holds up no other.
 type Mover struct {
-	cfg      MoverConfig
-	released chan struct{}
-	looked   chan struct{}
+	cfg       MoverConfig
+	switchers []modes.Switcher
+	released  chan struct{}
+	looked    chan struct{}
 }
 
 // NewMover returns a mover that has not started.
 func NewMover(cfg MoverConfig) *Mover {
-	return &Mover{cfg: cfg.withDefaults(), released: make(chan struct{}, 1), looked: make(chan struct{})}
+	m := &Mover{cfg: cfg.withDefaults(), released: make(chan struct{}, 1), looked: make(chan struct{})}
+	for _, p := range cfg.Preparers {
+		if s, is := p.(modes.Switcher); is {
+			m.switchers = append(m.switchers, s)
+		}
+	}
+	return m
 }
 
 // Released makes the mover look again, since somebody may have given back a
 // device. It does not block.
 func (m *Mover) Released() { trySignal(m.released) }
 
-// AwaitLook returns when Looked is closed, or after a while: a device that takes long
-// must not keep the others from being published.
+// AwaitLook returns when every device that was there at the start has been looked at once and those
+// that needed little have been changed: what is published before would show devices as unready that
+// are not. It returns after a while too: a device that takes long must not keep the others from
+// being published.
 func (m *Mover) AwaitLook(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-m.Looked():
+	case <-m.looked:
 	case <-time.After(10 * time.Second):
 		klog.InfoS("some devices are still on the way into their modes; the others are published")
 	}
 }
-
-// Looked is closed when every device that was there at the start has been looked
-// at once and those that needed little have been changed: what is published before
-// would show devices as unready that are not.
-func (m *Mover) Looked() <-chan struct{} { return m.looked }
 
 func trySignal(c chan struct{}) {
 	select {
@@ -150,7 +140,7 @@ func (m *Mover) Run(ctx context.Context) error {
 }
 
 func (m *Mover) switcherOf(mode sharing.Mode) modes.Switcher {
-	for _, s := range m.cfg.Switchers {
+	for _, s := range m.switchers {
 		if s.Mode() == mode {
 			return s
 		}

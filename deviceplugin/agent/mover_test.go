@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/sharing"
 )
@@ -194,7 +195,7 @@ func TestAnErrorThatPassesIsNeitherShownNorToldAndTriedAgain(t *testing.T) {
 			b.start()
 			b.await("the start", b.ready(gpu, core))
 			asked := 0
-			b.set(func() { b.fails[c.step], asked = fmt.Errorf("ask: %w", errPassing), b.asked })
+			b.set(func() { b.fails[c.step], asked = fmt.Errorf("ask: %w", driver.ErrClosed), b.asked })
 			b.want(gpu, c.wanted)
 			b.await("several looks", func() bool { return b.asked > asked+20 })
 			b.set(func() {

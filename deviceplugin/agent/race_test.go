@@ -94,7 +94,7 @@ func newRaceway(t *testing.T) *raceway {
 	c.Preparers = []modes.Preparer{serves{sharing.HAMiCore}, r.mps}
 	r.mps.held = func() []node.Holder { return r.keeper.Holders(r.device) }
 	r.mover = NewMover(MoverConfig{
-		Agent: r.agent, Switchers: []modes.Switcher{r.mps}, Holders: r.keeper, Devices: c.Devices,
+		Agent: r.agent, Preparers: c.Preparers, Holders: r.keeper, Devices: c.Devices,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -29,7 +29,7 @@ func TestADeviceThatWasChangedIsReadAgainWhenItIsAsked(t *testing.T) {
 	if condition() != node.Ready {
 		t.Fatal("it was read without being asked: the test shows nothing")
 	}
-	m.Rescan(ctx)
+	m.rescan(ctx)
 	if condition() != node.Unsupported {
 		t.Error("the board does not know that partitioning is on")
 	}
@@ -37,5 +37,5 @@ func TestADeviceThatWasChangedIsReadAgainWhenItIsAsked(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	m.Rescan(ctx) // after the end it returns
+	m.rescan(ctx) // after the end it returns
 }

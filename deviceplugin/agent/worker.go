@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
@@ -112,7 +113,7 @@ func (w *worker) enteredModes(ctx context.Context, d *sharing.Device, holders []
 	}
 	var entered []sharing.Mode
 	var failed []error
-	for _, s := range w.m.cfg.Switchers {
+	for _, s := range w.m.switchers {
 		in, err := s.Entered(ctx, *d)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("see whether it is in mode %s: %w", s.Mode(), err))
@@ -127,8 +128,15 @@ func (w *worker) enteredModes(ctx context.Context, d *sharing.Device, holders []
 // notePassing reports, and notes, an error after which the same is tried soon and nothing
 // is told.
 func (w *worker) notePassing(err error) bool {
-	w.unsure = w.m.cfg.IsPassing(err)
+	w.unsure = isDriverBusy(err)
 	return w.unsure
+}
+
+// isDriverBusy reports errors that say nothing about a device: the driver was just
+// being opened or closed. One that goes away for longer breaks its devices, and those
+// are not changed.
+func isDriverBusy(err error) bool {
+	return errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrNoDriver)
 }
 
 // runSteps takes the steps. Nothing is recorded on the device meanwhile: its state says
@@ -151,12 +159,12 @@ func (w *worker) runSteps(ctx context.Context, d *sharing.Device, steps []node.S
 // rescanDevices has the device read again, so that the state is not ready under facts from
 // before the change. A driver that hangs is not waited for.
 func (w *worker) rescanDevices(ctx context.Context) {
-	if w.m.cfg.Driver == nil {
+	if w.m.cfg.Monitor == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	w.m.cfg.Driver.Rescan(ctx)
+	w.m.cfg.Monitor.rescan(ctx)
 }
 
 func (w *worker) runAction(ctx context.Context, d *sharing.Device, a node.Action) error {
