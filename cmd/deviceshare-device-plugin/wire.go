@@ -107,8 +107,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	p.agent = agent.New(node.Config{
 		Node: o.nodeName, Powers: o.modes.Powers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
 	}, p.report)
-	followers := &agent.Followers{Report: p.report, Receipts: p.receipts}
-	if p.pods, err = cluster.NewPods(client, o.nodeName, followers); err != nil {
+	if p.pods, err = cluster.NewPods(client, o.nodeName, followers{p}); err != nil {
 		return nil, err
 	}
 	p.oversight = agent.NewOversight(agent.OversightConfig{
@@ -118,24 +117,19 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	p.metrics = metrics.New(o.nodeName, shown, metrics.NewSurvey(metrics.SurveyConfig{
 		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: processes, States: shown, Trouble: p.report.UsageUnread,
 	}))
-	followers.Metrics = p.metrics
-	p.report.Attach(p.agent, p.metrics, p.pods, p.store)
+	p.report.Attach(p.metrics, p.pods, p.store)
 	p.report.Checkpoint(broken)
 	p.config = live.New(live.Options{
 		Client: client, Problem: p.report.Configuration, Changed: p.agent.Configured,
 		Store: checkpoint.Configuration{Files: host.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
 	})
 	p.settings = agent.Configuration{Watcher: p.config, Node: o.nodeName}
-	p.evictor = cluster.NewEvictor(cluster.EvictorConfig{Client: client, Placements: agent.Placements{Reporter: p.report, Configuration: p.settings}})
-	if err := p.assembleNode(client, gpus, followers); err != nil {
-		return nil, err
-	}
-	followers.Evictor, followers.Mover, followers.Releaser, followers.Witness = p.evictor, p.mover, p.releaser, p.oversight.Witness
-	return p, nil
+	p.evictor = cluster.NewEvictor(cluster.EvictorConfig{Client: client, Placements: followers{p}})
+	return p, p.assembleNode(client, gpus)
 }
 
 // assembleNode makes the parts that work on devices, containers and the node object.
-func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, followers *agent.Followers) error {
+func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) error {
 	o := p.o
 	if err := o.base.CarryHook(host.OS{}, o.modes.LibraryDir, o.modes.StateDir); err != nil {
 		return err
@@ -150,18 +144,18 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver, f
 		return err
 	}
 	devices := &agent.KeyedLock{}
-	resolver := &kubelet.Resolver{Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: p.report.Source}
+	resolver := &kubelet.Resolver{Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: followers{p}.useRecord}
 	p.containers = agent.NewContainers(agent.ContainersConfig{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
 		Base: base, Specs: &cdi.Directory{Files: host.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
-		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers, Wait: o.health.Wait,
+		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers{p}, Wait: o.health.Wait,
 	})
 	resolver.Memory = p.containers
 	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
-		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: p.report})
+		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: followers{p}})
 	changes, _ := p.agent.Changes()
 	if p.publisher, err = cluster.NewPublisher(cluster.PublisherConfig{
-		Client: client, Node: o.nodeName, Changes: changes, Ended: p.report.Publishing,
+		Client: client, Node: o.nodeName, Changes: changes, Ended: func(err error) { p.agent.SetPart(node.PartPublishing, err) },
 		Source: agent.Published{Agent: p.agent, Configuration: p.settings, Amounts: p.amounts},
 	}); err != nil {
 		return err

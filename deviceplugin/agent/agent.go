@@ -86,6 +86,15 @@ func (a *Agent) Send(e node.Event) {
 	}
 }
 
+// SetPart takes in whether a part of the surroundings works; err says why not.
+func (a *Agent) SetPart(p node.Part, err error) {
+	if err != nil {
+		a.Send(node.Troubled{Part: p, Why: err.Error()})
+		return
+	}
+	a.Send(node.Recovered{Part: p})
+}
+
 // Wake wakes the readers of Changes because something beside the state is different,
 // such as the name of a resource.
 func (a *Agent) Wake() {

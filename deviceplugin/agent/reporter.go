@@ -19,11 +19,9 @@ import (
 	"deviceshare/config/signing"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
-	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/metrics/occupancy"
 	"deviceshare/deviceplugin/modes/mps"
-	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
 	"deviceshare/sharing/events"
 )
@@ -37,7 +35,6 @@ type Reporter struct {
 
 	// Set by Attach.
 
-	agent   *Agent
 	metrics *metrics.Metrics
 	pods    *cluster.Pods
 	records *checkpoint.Store
@@ -65,8 +62,8 @@ func budgetOf(e *corev1.Event) string {
 
 // Attach gives the reporter what is made after it. It is called once, before anything
 // runs.
-func (r *Reporter) Attach(a *Agent, m *metrics.Metrics, pods *cluster.Pods, records *checkpoint.Store) {
-	r.agent, r.metrics, r.pods, r.records = a, m, pods, records
+func (r *Reporter) Attach(m *metrics.Metrics, pods *cluster.Pods, records *checkpoint.Store) {
+	r.metrics, r.pods, r.records = m, pods, records
 }
 
 // Stop ends the reporter.
@@ -84,21 +81,6 @@ func (r *Reporter) Trouble(kind, reason string, err error) {
 	r.metrics.Problem(kind)
 	r.recorder.Event(r.node, corev1.EventTypeWarning, reason, truncateMessage(err.Error()))
 }
-
-// Source takes in whether one of the kubelet's records can be used; pods are told
-// apart by the other one meanwhile.
-func (r *Reporter) Source(s kubelet.Source, err error) { r.Part(partOf(s), err) }
-
-// partOf is a record of the kubelet as the model of the node names it.
-func partOf(s kubelet.Source) node.Part {
-	if s == kubelet.SourceCheckpoint {
-		return node.PartKubelet
-	}
-	return node.PartResources
-}
-
-// Publishing takes in whether the node object can be written.
-func (r *Reporter) Publishing(err error) { r.Part(node.PartPublishing, err) }
 
 // Checkpoint reports a checkpoint that cannot be used, if there is an error.
 func (r *Reporter) Checkpoint(err error) {
@@ -126,16 +108,6 @@ func (r *Reporter) Reconcile(err error) {
 func (r *Reporter) UsageUnread(_ checkpoint.Record, err error) {
 	klog.ErrorS(err, "a container's use of its devices cannot be read")
 	r.metrics.Problem(metrics.ProblemUsage)
-}
-
-// Part takes in whether a part of the surroundings works. People are told when it
-// changes.
-func (r *Reporter) Part(p node.Part, err error) {
-	if err != nil {
-		r.agent.Send(node.Troubled{Part: p, Why: err.Error()})
-		return
-	}
-	r.agent.Send(node.Recovered{Part: p})
 }
 
 // reportModeProblem tells about something wrong with the node and counts it.
@@ -199,22 +171,6 @@ func (r *Reporter) Stranger(pod *corev1.Pod, use occupancy.Use) {
 	r.recorder.Event(pod, corev1.EventTypeWarning, events.DeviceUsedWithoutShare, truncateMessage(use.String()+
 		": ask for volcano.sh/vgpu-number, so that the scheduler counts it"))
 }
-
-// Evicted takes in a pod that goes so that it is placed anew.
-func (r *Reporter) Evicted(pod *corev1.Pod, why string) { r.sendMisplaced(pod, node.Evicted, why) }
-
-// Kept takes in a pod that was refused for good and stays.
-func (r *Reporter) Kept(pod *corev1.Pod, why string) { r.sendMisplaced(pod, node.Kept, why) }
-
-func (r *Reporter) sendMisplaced(pod *corev1.Pod, fate node.Fate, why string) {
-	r.agent.Send(node.Misplaced{Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Fate: fate, Why: why})
-}
-
-// SourceChanged implements legacy.Observer: the amounts come from somewhere else.
-func (r *Reporter) SourceChanged() { r.agent.Wake() }
-
-// InTransition takes in why memory and cores cannot simply be in the node's status.
-func (r *Reporter) InTransition(obstacle error) { r.Part(node.PartAmounts, obstacle) }
 
 // DaemonDied tells the node, and every pod that was a client, that an MPS control
 // daemon died. It may be called for several devices at the same time. It must not wait

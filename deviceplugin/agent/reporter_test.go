@@ -22,27 +22,27 @@ import (
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
 	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
-	r.agent = New(node.Config{Node: "n"}, r)
+	a := New(node.Config{Node: "n"}, r)
 	missing := func(pod int) error {
 		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, kubelet.ErrNoPodResources)
 	}
 	steps := []struct {
 		name   string
-		source kubelet.Source
+		part   node.Part
 		err    error
 		events int
 	}{
-		{"a record that serves", kubelet.SourceCheckpoint, nil, 0},
-		{"a kubelet without Get", kubelet.SourcePodResources, missing(1), 1},
-		{"at the start of another pod", kubelet.SourcePodResources, missing(2), 0},
-		{"the other record has trouble of its own", kubelet.SourceCheckpoint, errors.New("no such file"), 1},
-		{"which does not make the first one new", kubelet.SourcePodResources, missing(3), 0},
-		{"the kubelet was updated", kubelet.SourcePodResources, nil, 1},
-		{"and serves on", kubelet.SourcePodResources, nil, 0},
-		{"and was downgraded", kubelet.SourcePodResources, missing(4), 1},
+		{"a record that serves", node.PartKubelet, nil, 0},
+		{"a kubelet without Get", node.PartResources, missing(1), 1},
+		{"at the start of another pod", node.PartResources, missing(2), 0},
+		{"the other record has trouble of its own", node.PartKubelet, errors.New("no such file"), 1},
+		{"which does not make the first one new", node.PartResources, missing(3), 0},
+		{"the kubelet was updated", node.PartResources, nil, 1},
+		{"and serves on", node.PartResources, nil, 0},
+		{"and was downgraded", node.PartResources, missing(4), 1},
 	}
 	for _, s := range steps {
-		r.Source(s.source, s.err)
+		a.SetPart(s.part, s.err)
 		if n := len(recorder.Events); n != s.events {
 			t.Errorf("%s: %d events, want %d", s.name, n, s.events)
 		}
@@ -55,9 +55,9 @@ func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing
 func TestAPassingStateOfTheAmountsIsToldOncePerReasonAndNotWhenItEnds(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
 	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
-	r.agent = New(node.Config{Node: "n"}, r)
+	a := New(node.Config{Node: "n"}, r)
 	for _, obstacle := range []error{nil, errors.New("held"), errors.New("held"), errors.New("remembered"), nil, nil, errors.New("held")} {
-		r.InTransition(obstacle)
+		a.SetPart(node.PartAmounts, obstacle)
 	}
 	var told []string
 	for len(recorder.Events) > 0 {
@@ -73,11 +73,13 @@ func TestAMisplacedPodIsToldOnceWhateverBecomesOfIt(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
 	recorder.IncludeObject = true
 	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
-	r.agent = New(node.Config{Node: "n"}, r)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"}}
-	r.Evicted(pod, "another mode")
-	r.Evicted(pod, "another mode")
-	r.Kept(pod, "it began meanwhile")
+	a := New(node.Config{Node: "n"}, r)
+	misplaced := func(fate node.Fate, why string) {
+		a.Send(node.Misplaced{Owner: "uid", Namespace: "ns", Pod: "p", Fate: fate, Why: why})
+	}
+	misplaced(node.Evicted, "another mode")
+	misplaced(node.Evicted, "another mode")
+	misplaced(node.Kept, "it began meanwhile")
 	if len(recorder.Events) != 1 {
 		t.Fatalf("%d events, want 1", len(recorder.Events))
 	}
@@ -85,8 +87,8 @@ func TestAMisplacedPodIsToldOnceWhateverBecomesOfIt(t *testing.T) {
 	if told := <-recorder.Events; !strings.HasPrefix(told, anew) {
 		t.Errorf("told %q", told)
 	}
-	r.agent.Send(node.OwnerGone{Owner: "uid"})
-	r.Kept(pod, "it has run")
+	a.Send(node.OwnerGone{Owner: "uid"})
+	misplaced(node.Kept, "it has run")
 	if told := <-recorder.Events; !strings.HasPrefix(told, "Warning DevicePlacementRefused this node cannot start the pod as it was placed: it has run") {
 		t.Errorf("told %q", told)
 	}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/kubelet"
+	"deviceshare/deviceplugin/modes"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
+)
+
+// followers pass on what a part tells to the parts that something follows for.
+type followers struct{ *plugin }
+
+// Allocated implements agent.ContainersObserver.
+func (f followers) Allocated() { f.metrics.Allocated() }
+
+// Prepared implements agent.ContainersObserver.
+func (f followers) Prepared(pod *corev1.Pod, c modes.Claim, took time.Duration) {
+	f.oversight.Witness.Prepared(pod, &c)
+	f.receipts.Prepared(pod)
+	f.metrics.Prepared(c.Devices[0].Share.Mode, took)
+}
+
+// Refused implements agent.ContainersObserver. A pod that was refused for good is evicted.
+func (f followers) Refused(pod *corev1.Pod, err error) {
+	f.report.Refused(pod, err)
+	var misplaced *modes.Misplaced
+	if pod != nil && errors.As(err, &misplaced) {
+		f.evictor.Replace(pod, misplaced.Why)
+	}
+}
+
+// Edited implements agent.ContainersObserver.
+func (f followers) Edited(pod *corev1.Pod, container string) { f.report.Edited(pod, container) }
+
+// Released implements agent.ContainersObserver: a device may be idle now.
+func (f followers) Released(_ sharing.Owner, err error) {
+	f.metrics.Released(err)
+	f.mover.Released()
+}
+
+// PodGone implements cluster.PodObserver.
+func (f followers) PodGone(owner sharing.Owner) { f.releaser.Gone(owner) }
+
+// Started implements cluster.Placements.
+func (f followers) Started(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning || agent.Started(pod, f.settings.Device().Names())
+}
+
+// Evicted implements cluster.Placements.
+func (f followers) Evicted(pod *corev1.Pod, why string) { f.sendMisplaced(pod, node.Evicted, why) }
+
+// Kept implements cluster.Placements.
+func (f followers) Kept(pod *corev1.Pod, why string) { f.sendMisplaced(pod, node.Kept, why) }
+
+func (f followers) sendMisplaced(pod *corev1.Pod, fate node.Fate, why string) {
+	f.agent.Send(node.Misplaced{Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Fate: fate, Why: why})
+}
+
+// SourceChanged implements legacy.Observer: the amounts come from somewhere else.
+func (f followers) SourceChanged() { f.agent.Wake() }
+
+// InTransition implements legacy.Observer.
+func (f followers) InTransition(obstacle error) { f.agent.SetPart(node.PartAmounts, obstacle) }
+
+// useRecord takes in whether one of the kubelet's records can be used; pods are told apart by the
+// other one meanwhile.
+func (f followers) useRecord(s kubelet.Source, err error) {
+	part := node.PartResources
+	if s == kubelet.SourceCheckpoint {
+		part = node.PartKubelet
+	}
+	f.agent.SetPart(part, err)
+}
