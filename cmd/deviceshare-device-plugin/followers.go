@@ -7,7 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
+	"deviceshare/config/live"
 	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/modes"
@@ -78,4 +80,12 @@ func (f followers) useRecord(s kubelet.Source, err error) {
 		part = node.PartKubelet
 	}
 	f.agent.SetPart(part, err)
+}
+
+// configure takes in a new version of the ConfigMaps. Names of resources and units are no part of
+// the state, so its readers are woken in any case.
+func (f followers) configure(v live.Value) {
+	klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
+	f.agent.Send(agent.SettingsEvent(v, f.o.nodeName))
+	f.agent.Wake()
 }

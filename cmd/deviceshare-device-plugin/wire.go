@@ -120,7 +120,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	p.report.Attach(p.metrics, p.pods, p.store)
 	p.report.Checkpoint(broken)
 	p.config = live.New(live.Options{
-		Client: client, Problem: p.report.Configuration, Changed: p.agent.Configured,
+		Client: client, Problem: p.report.Configuration, Changed: followers{p}.configure,
 		Store: checkpoint.Configuration{Files: host.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
 	})
 	p.settings = agent.Configuration{Watcher: p.config, Node: o.nodeName}

@@ -19,20 +19,6 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// Terms is what the administrator set that concerns single containers.
-type Terms struct {
-	Names podspec.Names
-	// PriorityName is the resource that carries the task priority; "" if there
-	// is none.
-	PriorityName string
-	// Factor is the unit of memory amounts in the legacy annotations, in MiB.
-	Factor int64
-	// Policy is when compute limits apply: "", "default", "force" or "disable".
-	Policy string
-	// Interception is how libvgpu.so behaves in containers.
-	Interception modes.Interception
-}
-
 // containerRefs lists the pod's containers for the reader of placements. The number
 // of devices is left out: claim compares it with the slots that the kubelet gave,
 // and says so.

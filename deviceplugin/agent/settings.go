@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/klog/v2"
-
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
 
@@ -42,6 +41,20 @@ func (c Configuration) Terms() Terms {
 	return TermsOf(v.Device, v.Node.For(c.Node))
 }
 
+// Terms is what the administrator set that concerns single containers.
+type Terms struct {
+	Names podspec.Names
+	// PriorityName is the resource that carries the task priority; "" if there
+	// is none.
+	PriorityName string
+	// Factor is the unit of memory amounts in the legacy annotations, in MiB.
+	Factor int64
+	// Policy is when compute limits apply: "", "default", "force" or "disable".
+	Policy string
+	// Interception is how libvgpu.so behaves in containers.
+	Interception modes.Interception
+}
+
 // TermsOf is a configuration as single containers of a node meet it. More memory given
 // out than there is comes from the host when the card is full.
 func TermsOf(c config.Device, here config.NodeSettings) Terms {
@@ -67,14 +80,6 @@ func isScaled(c config.Device, here config.NodeSettings) bool {
 		most = max(most, here.Devices[i].MemoryScaling)
 	}
 	return most > 1
-}
-
-// Configured takes in a new version of the ConfigMaps. Names of resources and units
-// are no part of the state, so readers are woken in any case.
-func (a *Agent) Configured(v live.Value) {
-	klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
-	a.Send(SettingsEvent(v, a.State().Node()))
-	a.Wake()
 }
 
 // SettingsEvent is a version of the ConfigMaps as an event: Configured, or ConfigLost
