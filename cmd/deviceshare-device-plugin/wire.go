@@ -111,7 +111,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 		return nil, err
 	}
 	p.oversight = agent.NewOversight(agent.OversightConfig{
-		Modes: &o.modes, Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Report: p.report,
+		AuditOptions: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Observer: p.report,
 	})
 	shown := agent.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store, Audit: p.oversight.Audit}
 	p.metrics = metrics.New(o.nodeName, shown, metrics.NewSurvey(metrics.SurveyConfig{

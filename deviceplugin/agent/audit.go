@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
@@ -28,19 +27,6 @@ type AuditOptions struct {
 	ServiceAccounts []string
 	// Programs are names of programs that may do so outside of all pods.
 	Programs []string
-}
-
-// DefaultAudit leaves NVIDIA's MPS server alone where it is a program of the host.
-func DefaultAudit() AuditOptions { return AuditOptions{Programs: []string{"nvidia-cuda-mps"}} }
-
-// AddFlags adds the flags, with the values of o as defaults.
-func (o *AuditOptions) AddFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.Namespaces, "audit-exempt-namespaces", o.Namespaces,
-		"namespaces whose pods may use devices without a share and are not told about: that of this program, of monitoring")
-	f.StringSliceVar(&o.ServiceAccounts, "audit-exempt-service-accounts", o.ServiceAccounts,
-		"service accounts, as namespace/name, whose pods may use devices without a share and are not told about")
-	f.StringSliceVar(&o.Programs, "audit-exempt-programs", o.Programs,
-		"programs of the host, by the first 15 letters of their names, that may use devices and are not told about")
 }
 
 // Identities tell what a process is.

@@ -141,7 +141,7 @@ func TestWhoUsesADeviceWithoutAShareIsTold(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			exempt := DefaultAudit()
+			exempt := AuditOptions{Programs: []string{"nvidia-cuda-mps"}}
 			exempt.Namespaces, exempt.ServiceAccounts = []string{"ours"}, []string{"team/dcgm"}
 			a := newAudited(exempt)
 			a.pod(1, "team", "GPU-0")

@@ -55,7 +55,10 @@ type Modes struct {
 func DefaultModes() Modes {
 	return Modes{
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
-		Unlimited: "end", Audit: DefaultAudit(), Isolation: DefaultIsolationFlags(),
+		Unlimited: "end",
+		// NVIDIA's MPS server may be a program of the host.
+		Audit:     AuditOptions{Programs: []string{"nvidia-cuda-mps"}},
+		Isolation: DefaultIsolationFlags(),
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSTenants: DefaultTenants(), MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md
 	}
@@ -70,7 +73,12 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 		"directory of public keys (PEM): a container starts only if the holder of one of them signed its pod's placement; empty checks nothing")
 	f.StringVar(&m.Unlimited, "unlimited-processes", m.Unlimited,
 		"what becomes of a container with a share of which a process uses the device without libvgpu.so: end (it is killed), or tell (an event says so)")
-	m.Audit.AddFlags(f)
+	f.StringSliceVar(&m.Audit.Namespaces, "audit-exempt-namespaces", m.Audit.Namespaces,
+		"namespaces whose pods may use devices without a share and are not told about: that of this program, of monitoring")
+	f.StringSliceVar(&m.Audit.ServiceAccounts, "audit-exempt-service-accounts", m.Audit.ServiceAccounts,
+		"service accounts, as namespace/name, whose pods may use devices without a share and are not told about")
+	f.StringSliceVar(&m.Audit.Programs, "audit-exempt-programs", m.Audit.Programs,
+		"programs of the host, by the first 15 letters of their names, that may use devices and are not told about")
 	f.StringVar(&m.MPSControl, "mps-control", m.MPSControl, "NVIDIA's MPS control program: a path, or a name below the driver's root or on PATH")
 	f.StringVar(&m.MPSRoot, "mps-root", m.MPSRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
 	f.Var(&m.MPSShm, "mps-shm-size",

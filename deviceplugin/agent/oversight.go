@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/driver"
+	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
 )
 
 // Oversight looks at what runs: whether containers got what they were given (Witness), whether
@@ -26,25 +29,39 @@ type Oversight struct {
 
 // OversightConfig is what an Oversight works with.
 type OversightConfig struct {
-	Modes     *Modes
-	Agent     *Agent
+	AuditOptions
+	// OnlyTells leaves containers alone that nothing limits.
+	OnlyTells bool
+	Agent     interface {
+		Send(node.Event)
+		Offered() []sharing.DeviceID
+	}
 	Records   *checkpoint.Store
 	Pods      *cluster.Pods
 	Devices   driver.Driver
 	Processes HostProcesses
 	Runtime   cdi.Runtime
-	Report    *Reporter
+	Observer  OversightObserver
+}
+
+// OversightObserver is told what an Oversight finds. It must not block.
+type OversightObserver interface {
+	AuditObserver
+	// Unenforced is told of a container that was ended because it had nothing of what it was given.
+	Unenforced(pod *corev1.Pod, container, why string)
+	// Unlimited is told of a container with a process that nothing limits, once.
+	Unlimited(pod *corev1.Pod, container, what string)
 }
 
 // NewOversight returns an oversight that has seen nothing yet.
 func NewOversight(c OversightConfig) *Oversight {
 	return &Oversight{
-		Witness: NewWitness(WitnessConfig{Pods: c.Pods, Processes: c.Processes, Runtime: c.Runtime, Agent: c.Agent, Ended: c.Report.Unenforced}),
+		Witness: NewWitness(WitnessConfig{Pods: c.Pods, Processes: c.Processes, Runtime: c.Runtime, Agent: c.Agent, Ended: c.Observer.Unenforced}),
 		guard: NewGuard(GuardConfig{
-			Records: c.Records, Pods: c.Pods, Devices: c.Devices, Programs: c.Processes, Found: c.Report.Unlimited, OnlyTells: c.Modes.Unlimited == "tell",
+			Records: c.Records, Pods: c.Pods, Devices: c.Devices, Programs: c.Processes, Found: c.Observer.Unlimited, OnlyTells: c.OnlyTells,
 		}),
 		Audit: NewAudit(AuditConfig{
-			AuditOptions: c.Modes.Audit, Records: c.Records, Pods: c.Pods, Offered: c.Agent, Devices: c.Devices, Processes: c.Processes, Observer: c.Report,
+			AuditOptions: c.AuditOptions, Records: c.Records, Pods: c.Pods, Offered: c.Agent, Devices: c.Devices, Processes: c.Processes, Observer: c.Observer,
 		}),
 		bypass: &bypassWatch{runtime: c.Runtime, agent: c.Agent},
 	}
