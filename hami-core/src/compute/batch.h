@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "compute/spans.h"
+#include "compute/contexts.h"
 #include "model/costs.h"
 
 #define BATCH_LAUNCHES 4096 /* most launches between two checkpoints */

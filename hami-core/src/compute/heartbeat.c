@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compute/heartbeat.h"
 
+#include "compute/contexts.h"
 #include "driver/resolve.h"
 #include "platform/prim.h"
 

@@ -7,7 +7,21 @@
 #ifndef HEARTBEAT_H
 #define HEARTBEAT_H
 
-#include "compute/spans.h"
+#include <stdint.h>
+
+#include "cuda_abi.h"
+
+struct compute_context; /* contexts.h */
+
+/* Events on a stream of its own that tell when the context is on the device: see heartbeat.h. */
+struct heartbeat {
+	CUstream stream; /* NULL: not made yet */
+	int impossible;  /* it cannot be made */
+	int looking;     /* a thread does */
+	CUevent mark;    /* NULL: none is under way */
+	/* before and after the call that made it, by the host's clock: it may have been held up */
+	uint64_t marked_ns, sent_ns;
+};
 
 /*
  * Looks once; the context has to be current. Takes two calls of the driver, waits for

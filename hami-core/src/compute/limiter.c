@@ -11,7 +11,6 @@
 #include "compute/heartbeat.h"
 #include "context/capture.h"
 #include "model/pace.h"
-#include "compute/contexts.h"
 #include "platform/prim.h"
 #include "driver/resolve.h"
 #include "settings/settings.h"

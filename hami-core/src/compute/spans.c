@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compute/spans.h"
+#include "compute/contexts.h"
 
 #include <string.h>
 

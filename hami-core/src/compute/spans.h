@@ -14,12 +14,11 @@
 #ifndef SPANS_H
 #define SPANS_H
 
-#include <pthread.h>
+#include <stdint.h>
 
 #include "cuda_abi.h"
 #include "hamicore_abi.h"
 #include "model/pace.h"
-#include "model/preempt.h"
 
 #define SPANS_MOST 64  /* in flight per context */
 #define SPANS_EVENTS 256
@@ -50,44 +49,7 @@ struct span {
 	uint64_t sample;
 };
 
-/* Events on a stream of its own that tell when the context is on the device: see heartbeat.h. */
-struct heartbeat {
-	CUstream stream; /* NULL: not made yet */
-	int impossible;  /* it cannot be made */
-	int looking;     /* a thread does */
-	CUevent mark;    /* NULL: none is under way */
-	/* before and after the call that made it, by the host's clock: it may have been held up */
-	uint64_t marked_ns, sent_ns;
-};
-
-/* What is known of the work in one CUDA context. */
-struct compute_context {
-	pthread_mutex_t mutex; /* for what is below */
-	uint32_t generation;   /* counts the contexts that were here; read without the mutex */
-	/* a thread looks at what has ended: it alone changes the anchor that is there */
-	int harvesting;
-	CUcontext context;     /* NULL: unused. Changed under the mutex of contexts.c, too */
-	int device; /* index in the limits */
-	unsigned percent;
-	struct span ring[SPANS_MOST];
-	/* numbers of the oldest span that is not settled and of the next one; from 1 */
-	uint64_t first, next;
-	uint64_t queued;      /* nanoseconds of work in flight, by estimate */
-	/* when the oldest of it came to the device, by estimate and the host's clock */
-	uint64_t head_ns;
-	uint64_t looked_ns;   /* the last harvest */
-	CUevent pool[SPANS_EVENTS];
-	int pooled, made;
-	CUevent anchor; /* a finished event; all times are relative to it */
-	uint64_t anchor_ns;
-	uint64_t guess_ns; /* see compute_context_measured_guess; read without the mutex */
-	struct pace_line line;
-	struct preempt preempt;
-	struct heartbeat heartbeat;
-	struct {
-		uint64_t number, end_ns;
-	} ended[SPANS_MOST]; /* by number */
-};
+struct compute_context; /* contexts.h */
 
 /*
  * Work that was in flight when its context went, and nobody knows the cost of. since_ns 0: there
@@ -98,17 +60,6 @@ struct unmeasured_work {
 	/* begun at the earliest, by the host's clock; what is paid of it and what was beside it */
 	uint64_t since_ns, paid_ns;
 };
-
-/*
- * Gives a record to a context (NULL: to none) and forgets everything about the one before; calls no
- * driver.
- */
-void compute_context_reset(struct compute_context *p, CUcontext context, int device,
-			   unsigned percent, struct unmeasured_work *rest);
-static inline uint32_t compute_context_generation(const struct compute_context *p)
-{
-	return __atomic_load_n(&p->generation, __ATOMIC_ACQUIRE);
-}
 
 /* An event of the context, recorded on the stream now; NULL when that is impossible. */
 CUevent span_record_event(struct compute_context *p, CUstream stream);
@@ -127,22 +78,6 @@ uint64_t span_begin_timeline(struct compute_context *p, CUstream stream);
 
 /* Number of the last span in flight on a stream; 0 when it is idle as far as we know. */
 uint64_t span_find_running(struct compute_context *p, CUstream stream);
-
-/* What work took that nothing was known of, lately; 0: nothing has been measured yet. */
-static inline uint64_t compute_context_measured_guess(const struct compute_context *p)
-{
-	return __atomic_load_n(&p->guess_ns, __ATOMIC_RELAXED);
-}
-
-/*
- * What to pay for a launch of which nothing is known: what such took lately, and something for the
- * first.
- */
-static inline uint64_t compute_context_guess(const struct compute_context *p)
-{
-	uint64_t guess = compute_context_measured_guess(p);
-	return guess > PACE_NEW_NS ? guess : PACE_NEW_NS;
-}
 
 /*
  * Adds a span; without room for it, its events are given back and its estimate stands. Calls no
