@@ -22,7 +22,7 @@ type Why struct {
 	Answer string `json:"answer"`
 	// Scheduler is what the scheduler last said of the pod, "" if nothing.
 	Scheduler string `json:"scheduler,omitempty"`
-	// Notes are what the scheduler cannot say besides: that it does not run, or leaves the pod alone.
+	// Notes are what the scheduler cannot say: that it does not run, or leaves the pod alone.
 	Notes []string `json:"notes,omitempty"`
 }
 

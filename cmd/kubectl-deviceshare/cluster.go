@@ -28,7 +28,8 @@ func (o *options) readCluster(ctx context.Context) (*capture.State, error) {
 }
 
 // readClusterInto reads what the state is to keep: what only a simulation needs, if Scheduling is
-// not nil, and the product's programs, if Installation is not nil. It returns the client that asked.
+// not nil, and the product's programs, if Installation is not nil. It returns the client that it
+// asked.
 func (o *options) readClusterInto(ctx context.Context, s *capture.State) (kubernetes.Interface, error) {
 	rest, err := o.flags.ToRESTConfig()
 	if err != nil {

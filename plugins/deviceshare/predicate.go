@@ -36,7 +36,7 @@ type judge struct {
 	limits *queues.Limits
 	// off is why no pod with devices is placed in this session, nil if they are.
 	off error
-	// hopeless are texts of refusals on nodes that would refuse the pod empty too, by those without.
+	// hopeless are texts of nodes that would refuse the pod empty too, by their texts without that.
 	hopeless *sync.Map
 }
 

@@ -25,8 +25,8 @@ type snapshot struct {
 	overview view.Overview
 	devices  []view.NodeDevices
 
-	// mu guards the cluster: finding the pods that wait takes long in a large one, so that it is done
-	// for one reader at a time, and once for each page of the list.
+	// mu guards the cluster: finding the pods that wait takes long in a large one, so that it is
+	// done for one reader at a time, and once for each page of the list.
 	mu      sync.Mutex
 	cluster *view.Cluster
 	whys    map[int]whys
